@@ -1,0 +1,103 @@
+// Package agent is an agent's life: what it is, its runs, the events of its
+// journal, and the state that those events fold to. It does no I/O.
+package agent
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+)
+
+// Agent is what a list shows of an agent: a fold of its journal, kept beside it.
+type Agent struct {
+	ID                  string
+	Name                string
+	UserID              int64 // who made it
+	Archived            bool
+	Env                 Env
+	Repos               []Repo
+	Model               string // an id of the configuration; "" is its default
+	Class               string // of isolation: "" or "strong"
+	WorkOnCurrentBranch bool
+	CreatedAt           time.Time
+	UpdatedAt           time.Time
+	LatestRunID         string
+	Head                int64 // the number of the last event
+}
+
+// Env is where an agent's machine comes from.
+type Env struct {
+	Type string `json:"type"` // "cloud"
+	Name string `json:"name,omitempty"`
+}
+
+// Repo is a repository that an agent works on.
+type Repo struct {
+	URL         string `json:"url"`
+	StartingRef string `json:"startingRef,omitempty"`
+}
+
+// NewID returns a fresh agent id, bc-<uuid>.
+func NewID() string { return "bc-" + uuid.NewString() }
+
+// NewRunID returns a fresh run id, run-<uuid>.
+func NewRunID() string { return "run-" + uuid.NewString() }
+
+var idPattern = regexp.MustCompile(`^bc-[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
+
+// ValidID reports whether a client may name an agent so.
+func ValidID(id string) bool { return idPattern.MatchString(id) }
+
+// maxNameWords and maxNameLen keep a name that is made from a prompt short
+// enough for a list and for a branch.
+const (
+	maxNameWords = 6
+	maxNameLen   = 48
+)
+
+// NameFrom makes a name of a prompt's first words.
+func NameFrom(prompt string) string {
+	words := strings.FieldsFunc(prompt, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+	name := strings.Join(words[:min(len(words), maxNameWords)], " ")
+	if r := []rune(name); len(r) > maxNameLen {
+		name = strings.TrimSpace(string(r[:maxNameLen]))
+	}
+	if name == "" {
+		return "Untitled"
+	}
+	return name
+}
+
+var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
+
+// NewBranch names a branch for a prompt: aloft/<words-of-the-prompt>-<4 hex>.
+func NewBranch(prompt string) string {
+	slug := strings.Trim(notSlug.ReplaceAllString(strings.ToLower(NameFrom(prompt)), "-"), "-")
+	if slug == "" {
+		slug = "task"
+	}
+	var b [2]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	return "aloft/" + slug + "-" + hex.EncodeToString(b[:])
+}
+
+// Apply folds one event into what a list shows.
+func (a *Agent) Apply(e Event) {
+	a.Head = e.Seq
+	a.UpdatedAt = e.Time
+	switch b := e.Body.(type) {
+	case *Created:
+		a.Name, a.UserID, a.Env, a.Repos = b.Name, b.UserID, b.Env, b.Repos
+		a.Model, a.Class, a.WorkOnCurrentBranch = b.Model, b.Class, b.WorkOnCurrentBranch
+		a.CreatedAt = e.Time
+	case *RunCreated:
+		a.LatestRunID = e.RunID
+	case *Archived:
+		a.Archived = b.Archived
+	}
+}

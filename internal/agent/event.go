@@ -1,0 +1,208 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"aloft/internal/conversation"
+)
+
+// Event is one line of an agent's journal.
+type Event struct {
+	Seq   int64 // from 1 per agent, without gaps; 0 until it is journaled
+	RunID string
+	Time  time.Time
+	Body  Body
+}
+
+// Body is what happened: a pointer to one of the types of this file.
+type Body interface{ Kind() string }
+
+type (
+	// Created is the first event of every agent.
+	Created struct {
+		Name                string `json:"name"`
+		UserID              int64  `json:"userId"`
+		Env                 Env    `json:"env"`
+		Repos               []Repo `json:"repos,omitempty"`
+		Model               string `json:"model,omitempty"`
+		Class               string `json:"class,omitempty"`
+		WorkOnCurrentBranch bool   `json:"workOnCurrentBranch,omitempty"`
+		Branch              string `json:"branch,omitempty"` // to be made; "" to stay on the starting ref
+	}
+	// Archived files the agent away, or brings it back.
+	Archived struct {
+		Archived bool `json:"archived"`
+	}
+	// RunCreated is the first event of every run.
+	RunCreated struct {
+		Prompt conversation.Message `json:"prompt"`
+	}
+	// RunStarted says that a server has taken the run.
+	RunStarted struct{}
+	// BootStep is a named step of making the machine ready.
+	BootStep struct {
+		Name       string `json:"name"`
+		State      string `json:"state"` // running, done, failed
+		DurationMS int64  `json:"durationMs,omitempty"`
+		Detail     string `json:"detail,omitempty"`
+	}
+	// MachineMade says which machine the agent has from now on, before it is booted.
+	MachineMade struct {
+		MachineID string `json:"machineId"`
+	}
+	// MachineReady says that the machine is up.
+	MachineReady struct {
+		MachineID  string `json:"machineId"`
+		BootID     string `json:"bootId"` // another one is another life of the machine
+		BaseCommit string `json:"baseCommit,omitempty"`
+		Branch     string `json:"branch,omitempty"`
+	}
+	// MachineLost says that the machine stopped without being asked to.
+	MachineLost struct {
+		MachineID string `json:"machineId"`
+		Reason    string `json:"reason"`
+	}
+	// Notice is something that the model is told with its next turn.
+	Notice struct {
+		Text string `json:"text"`
+	}
+	// TextDelta is a piece of a reply, in the order in which watchers see it.
+	TextDelta struct {
+		Text string `json:"text"`
+	}
+	// ThinkingDelta is a piece of the reasoning.
+	ThinkingDelta struct {
+		Text string `json:"text"`
+	}
+	// ModelRetry says that the model could not answer and is asked again.
+	ModelRetry struct {
+		Reason  string `json:"reason"`
+		Message string `json:"message,omitempty"`
+		WaitMS  int64  `json:"waitMs"`
+		Attempt int    `json:"attempt"` // that failed, from 1
+	}
+	// TurnReplied is a whole reply. No call of it is sent before this is journaled.
+	TurnReplied struct {
+		Message conversation.Message `json:"message"`
+		Stop    string               `json:"stop"`
+		Usage   conversation.Usage   `json:"usage"`
+		Model   string               `json:"model"`
+	}
+	// CallSent comes before a call is sent to the machine of that boot; BootID is empty for a tool of
+	// the control plane.
+	CallSent struct {
+		CallID string `json:"callId"`
+		BootID string `json:"bootId,omitempty"`
+	}
+	// CallDelta is output of a call as it comes.
+	CallDelta struct {
+		CallID string `json:"callId"`
+		Stdout string `json:"stdout,omitempty"`
+		Stderr string `json:"stderr,omitempty"`
+		Upto   uint64 `json:"upto,omitempty"` // exec-daemon's number of the last delta in it
+	}
+	// CallDone is the result of a call. Text is kept as it was said to the model:
+	// what a model was told does not change with the version that reads it.
+	CallDone struct {
+		CallID     string               `json:"callId"`
+		Text       string               `json:"text"`
+		Error      bool                 `json:"error,omitempty"`
+		Output     json.RawMessage      `json:"output,omitempty"` // for programs: {"success": …} or {"error": …}
+		Images     []conversation.Image `json:"images,omitempty"`
+		DurationMS int64                `json:"durationMs"`
+	}
+	// Compacted puts a summary in the place of all messages before it but the
+	// last Keep.
+	Compacted struct {
+		Summary string             `json:"summary"`
+		Keep    int                `json:"keep"`
+		Usage   conversation.Usage `json:"usage"`
+	}
+	// CancelAsked asks the run to stop.
+	CancelAsked struct {
+		Reason string `json:"reason"`
+	}
+	// Committed says that what the agent had left uncommitted was committed.
+	Committed struct {
+		Commit  string `json:"commit"`
+		Message string `json:"message"`
+	}
+	// Pushed says that the branch is on the remote.
+	Pushed struct {
+		RepoURL string `json:"repoUrl"`
+		Branch  string `json:"branch"`
+		Commit  string `json:"commit"`
+	}
+	// RunEnded is the last event of every run.
+	RunEnded struct {
+		Status  Status   `json:"status"`
+		Result  string   `json:"result,omitempty"`
+		Failure *Failure `json:"failure,omitempty"`
+	}
+)
+
+// Kind names each body in the journal. A name once used is never used for
+// anything else.
+func (*Created) Kind() string       { return "agent.created" }
+func (*Archived) Kind() string      { return "agent.archived" }
+func (*RunCreated) Kind() string    { return "run.created" }
+func (*RunStarted) Kind() string    { return "run.started" }
+func (*BootStep) Kind() string      { return "boot.step" }
+func (*MachineMade) Kind() string   { return "machine.made" }
+func (*MachineReady) Kind() string  { return "machine.ready" }
+func (*MachineLost) Kind() string   { return "machine.lost" }
+func (*Notice) Kind() string        { return "notice" }
+func (*TextDelta) Kind() string     { return "text.delta" }
+func (*ThinkingDelta) Kind() string { return "thinking.delta" }
+func (*ModelRetry) Kind() string    { return "model.retry" }
+func (*TurnReplied) Kind() string   { return "turn.replied" }
+func (*CallSent) Kind() string      { return "call.sent" }
+func (*CallDelta) Kind() string     { return "call.delta" }
+func (*CallDone) Kind() string      { return "call.done" }
+func (*Compacted) Kind() string     { return "compacted" }
+func (*CancelAsked) Kind() string   { return "cancel.asked" }
+func (*Committed) Kind() string     { return "committed" }
+func (*Pushed) Kind() string        { return "pushed" }
+func (*RunEnded) Kind() string      { return "run.ended" }
+
+// bodies makes an empty body of each kind.
+var bodies = func() map[string]func() Body {
+	m := map[string]func() Body{}
+	for _, make := range []func() Body{
+		func() Body { return new(Created) }, func() Body { return new(Archived) },
+		func() Body { return new(RunCreated) }, func() Body { return new(RunStarted) },
+		func() Body { return new(BootStep) }, func() Body { return new(MachineMade) },
+		func() Body { return new(MachineReady) }, func() Body { return new(MachineLost) },
+		func() Body { return new(Notice) }, func() Body { return new(TextDelta) },
+		func() Body { return new(ThinkingDelta) }, func() Body { return new(ModelRetry) },
+		func() Body { return new(TurnReplied) }, func() Body { return new(CallSent) },
+		func() Body { return new(CallDelta) }, func() Body { return new(CallDone) },
+		func() Body { return new(Compacted) }, func() Body { return new(CancelAsked) },
+		func() Body { return new(Committed) }, func() Body { return new(Pushed) },
+		func() Body { return new(RunEnded) },
+	} {
+		m[make().Kind()] = make
+	}
+	return m
+}()
+
+// Encode returns what the journal keeps of a body.
+func Encode(b Body) (kind string, data []byte, err error) {
+	data, err = json.Marshal(b)
+	return b.Kind(), data, err
+}
+
+// Decode is the inverse of [Encode].
+func Decode(kind string, data []byte) (Body, error) {
+	make, ok := bodies[kind]
+	if !ok {
+		return nil, fmt.Errorf("event of unknown kind %q: it was written by a newer version", kind)
+	}
+	b := make()
+	if err := json.Unmarshal(data, b); err != nil {
+		return nil, fmt.Errorf("event %s: %w", kind, err)
+	}
+	return b, nil
+}

@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"aloft/internal/conversation"
+)
+
+// Status is where a run is in its life.
+type Status string
+
+// Statuses.
+const (
+	Creating  Status = "CREATING"
+	Running   Status = "RUNNING"
+	Finished  Status = "FINISHED"
+	Failed    Status = "ERROR"
+	Cancelled Status = "CANCELLED"
+	Expired   Status = "EXPIRED"
+)
+
+// next is the whole of the state machine. The diagram in
+// docs/explain/run-states.md is made from it.
+var next = map[Status][]Status{
+	Creating: {Running, Failed, Cancelled, Expired},
+	Running:  {Finished, Failed, Cancelled, Expired},
+}
+
+// To reports whether to may follow s.
+func (s Status) To(to Status) bool { return slices.Contains(next[s], to) }
+
+// Ended reports whether nothing follows s.
+func (s Status) Ended() bool { return len(next[s]) == 0 }
+
+// Run is one prompt worked to its end: a fold of the events that bear its id.
+type Run struct {
+	ID        string
+	AgentID   string
+	Status    Status
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	StartedAt time.Time // zero until it runs
+	EndedAt   time.Time // zero until it ended
+	Result    string    // the last words of the agent
+	Failure   *Failure  // why it ended in ERROR
+	Branches  []Branch
+	Usage     conversation.Usage
+	Turns     int
+	FirstSeq  int64 // of its first event
+	LastSeq   int64 // of its last event so far
+}
+
+// Branch is a branch that a run has pushed.
+type Branch struct {
+	RepoURL string `json:"repoUrl"` // as the agent's repository has it
+	Branch  string `json:"branch"`
+	Commit  string `json:"commit,omitempty"`
+}
+
+// Failure is why a run could not go on, in words for its user.
+type Failure struct {
+	Code    string `json:"code"`           // model_unauthorized, ref_not_found, …
+	Message string `json:"message"`        // what and why
+	Hint    string `json:"hint,omitempty"` // what to do
+}
+
+// Duration is how long the run took, or has taken until now.
+func (r *Run) Duration(now time.Time) time.Duration {
+	if !r.EndedAt.IsZero() {
+		now = r.EndedAt
+	}
+	return now.Sub(r.CreatedAt)
+}
+
+// Apply folds one event of the run.
+func (r *Run) Apply(e Event) {
+	r.UpdatedAt, r.LastSeq = e.Time, e.Seq
+	switch b := e.Body.(type) {
+	case *RunCreated:
+		r.ID, r.Status, r.CreatedAt, r.FirstSeq = e.RunID, Creating, e.Time, e.Seq
+	case *RunStarted:
+		r.Status, r.StartedAt = Running, e.Time
+	case *TurnReplied:
+		r.Usage = r.Usage.Add(b.Usage)
+		r.Turns++
+	case *Compacted:
+		r.Usage = r.Usage.Add(b.Usage)
+	case *Pushed:
+		r.Branches = slices.DeleteFunc(r.Branches, func(old Branch) bool { return old.RepoURL == b.RepoURL && old.Branch == b.Branch })
+		r.Branches = append(r.Branches, Branch{b.RepoURL, b.Branch, b.Commit})
+	case *RunEnded:
+		r.Status, r.EndedAt = b.Status, e.Time
+		r.Result, r.Failure = b.Result, b.Failure
+	}
+}
+
+func diagram() string {
+	var b strings.Builder
+	b.WriteString("```mermaid\nstateDiagram-v2\n    [*] --> CREATING\n")
+	for _, from := range slices.Sorted(maps.Keys(next)) {
+		for _, to := range next[from] {
+			fmt.Fprintf(&b, "    %s --> %s\n", from, to)
+		}
+	}
+	b.WriteString("```\n")
+	return b.String()
+}

@@ -1,0 +1,64 @@
+// Package machine says what a runtime is: something that makes machines, each
+// an isolated place where one agent's tools run. The runtimes are the packages
+// below this one; machinetest is the suite that holds them all to these words.
+package machine
+
+import (
+	"context"
+	"errors"
+	"net"
+)
+
+// ErrNotFound is wrapped by Open where there is no such machine.
+var ErrNotFound = errors.New("machine not found")
+
+// ErrStopped is wrapped by Dial where the machine exists and does not run.
+var ErrStopped = errors.New("machine is not running")
+
+// A Runtime makes machines. Its methods are safe for concurrent use.
+type Runtime interface {
+	// Create makes a machine and starts it: pod-daemon is PID 1 there. When it
+	// returns, Open finds the machine, even after this process has been
+	// restarted. An error leaves nothing behind. Spec.ID must be new.
+	Create(ctx context.Context, spec Spec) (Machine, error)
+	// Open returns a machine made earlier, running or not. The error wraps
+	// [ErrNotFound] if there is none.
+	Open(ctx context.Context, id string) (Machine, error)
+	// List returns the ID of every machine that this runtime holds, so that the
+	// server can find what it has forgotten.
+	List(ctx context.Context) ([]string, error)
+}
+
+// A Machine is one machine. All work inside it goes through the pod-daemon
+// that Dial reaches: a Runtime knows nothing of tools, files or shells. Its
+// methods are safe for concurrent use.
+type Machine interface {
+	ID() string
+	// Dial connects to pod-daemon, waiting for it to listen while the machine
+	// runs and ctx lasts. The error wraps [ErrStopped] if the machine does not run.
+	Dial(ctx context.Context) (net.Conn, error)
+	// Wait returns nil when the machine has stopped, at once if it does not run.
+	Wait(ctx context.Context) error
+	// Restart starts the machine again, on the disk that it left, after it
+	// stopped. It is an error while the machine runs.
+	Restart(ctx context.Context) error
+	// Destroy stops the machine and removes everything that is its own, its disk
+	// too. Destroying what is gone, or half gone, is no error.
+	Destroy(ctx context.Context) error
+}
+
+// Spec is what a machine is made of.
+type Spec struct {
+	ID     string            // names the machine: [a-z0-9-], at most 63 characters
+	Image  string            // "host", "rootfs:DIR" or "oci:DIR"
+	Class  string            // "" for the runtime's usual isolation, "strong" for its strongest
+	Env    map[string]string // for pod-daemon, and so for every process
+	Limits Limits
+}
+
+// Limits bound what a machine may use. Zero is no limit.
+type Limits struct {
+	MemoryBytes int64
+	CPUs        float64
+	PIDs        int64
+}

@@ -1,0 +1,101 @@
+// Package store says what the server remembers, and how surely. The databases
+// are the packages below this one; storetest holds them to these words.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+)
+
+// Errors that callers branch on; they are always wrapped.
+var (
+	ErrNotFound  = errors.New("not found")
+	ErrExists    = errors.New("exists already")
+	ErrMoved     = errors.New("the journal has moved on")    // Append.IfHead did not hold
+	ErrLeaseLost = errors.New("the lease is another's")      // Append.Owner did not hold
+	ErrFull      = errors.New("the store cannot be written") // disk full, read-only; nothing was kept
+)
+
+// A Journal keeps the events of every agent. Its methods are safe for
+// concurrent use.
+type Journal interface {
+	// Append numbers the events, writes them as one, and folds them into the
+	// agent and its run as [Agents] returns them. When it returns nil they are on
+	// disk. On an error none of them is. The events returned bear their numbers
+	// and times.
+	Append(ctx context.Context, a Append) ([]agent.Event, error)
+	// Read returns at most limit events of the agent after the number, in order.
+	// An agent that does not exist has none.
+	Read(ctx context.Context, agentID string, after int64, limit int) ([]agent.Event, error)
+	// Wait returns nil once the agent has an event after the number, and
+	// ErrNotFound once the agent is gone.
+	Wait(ctx context.Context, agentID string, after int64) error
+}
+
+// Append is what [Journal.Append] writes.
+type Append struct {
+	AgentID string
+	Events  []agent.Event // Seq is given by the store, and Time where it is zero
+	// IfHead, unless nil, is the number of the last event that the caller knows
+	// of. If it is another the error wraps [ErrMoved]. 0 makes the agent; one
+	// that exists is [ErrExists].
+	IfHead *int64
+	// Owner, unless empty, must hold the lease on the agent; else [ErrLeaseLost].
+	Owner string
+}
+
+// Agents answers questions about agents and runs without reading journals. Its
+// methods are safe for concurrent use. What is not there is [ErrNotFound].
+type Agents interface {
+	Agent(ctx context.Context, id string) (agent.Agent, error)
+	// ListAgents returns agents, newest first.
+	ListAgents(ctx context.Context, q AgentQuery) ([]agent.Agent, error)
+	// DeleteAgent removes the agent, its runs and its journal.
+	DeleteAgent(ctx context.Context, id string) error
+	Run(ctx context.Context, agentID, runID string) (agent.Run, error)
+	// ListRuns returns the agent's runs, newest first.
+	ListRuns(ctx context.Context, agentID string, q Page) ([]agent.Run, error)
+	// OpenRuns returns every run that has not ended, oldest first.
+	OpenRuns(ctx context.Context) ([]agent.Run, error)
+}
+
+// Page is a part of a list. The key of an element is its time of creation and its id.
+type Page struct {
+	Limit      int
+	BeforeTime time.Time // only what comes after this key in the list; zero for the first page
+	BeforeID   string
+}
+
+// AgentQuery says which agents to list.
+type AgentQuery struct {
+	Page
+	UserID          int64 // 0 for everybody's
+	IncludeArchived bool
+}
+
+// Leases let one server at a time own a thing. Its methods are safe for
+// concurrent use.
+type Leases interface {
+	// Acquire takes or renews the lease on name for owner, unless another holds
+	// it and it has not lapsed: then it returns false.
+	Acquire(ctx context.Context, name, owner string, ttl time.Duration) (bool, error)
+	// Release gives the lease up; one that is not owner's is left alone.
+	Release(ctx context.Context, name, owner string) error
+}
+
+// Accounts keeps users and API keys. Its methods are safe for concurrent use.
+type Accounts interface {
+	AddUser(ctx context.Context, u account.User) (account.User, error) // gives it its ID
+	User(ctx context.Context, id int64) (account.User, error)
+	AddKey(ctx context.Context, k account.APIKey) (account.APIKey, error) // gives it its ID
+	// Key returns the key of that hash, or [ErrNotFound].
+	Key(ctx context.Context, hash [32]byte) (account.APIKey, error)
+	CountKeys(ctx context.Context) (int, error)
+}
+
+// LeaseOn is the name of the lease on an agent.
+func LeaseOn(agentID string) string { return "agent/" + agentID }

@@ -1,0 +1,101 @@
+// Package conversation is what is said between a person, a model and its tools.
+package conversation
+
+import "encoding/json"
+
+// Role is who speaks.
+type Role string
+
+// Roles. The results of tools are the user's to say.
+const (
+	User      Role = "user"
+	Assistant Role = "assistant"
+)
+
+// Message is one speaker's turn.
+type Message struct {
+	Role   Role    `json:"role"`
+	Blocks []Block `json:"blocks"`
+}
+
+// Block is one part of a message: exactly one of its fields is set.
+type Block struct {
+	Text     string      `json:"text,omitempty"`
+	Image    *Image      `json:"image,omitempty"`
+	Thinking *Thinking   `json:"thinking,omitempty"`
+	Call     *ToolCall   `json:"call,omitempty"`
+	Result   *ToolResult `json:"result,omitempty"`
+}
+
+// Image is a picture.
+type Image struct {
+	MediaType string `json:"mediaType"` // image/png, image/jpeg, image/gif, image/webp
+	Data      []byte `json:"data"`
+}
+
+// Thinking is a model's reasoning. Provider and Opaque let it be given back, unchanged,
+// to the provider that it came from, and to no other.
+type Thinking struct {
+	Text     string `json:"text,omitempty"`
+	Provider string `json:"provider,omitempty"`
+	Opaque   string `json:"opaque,omitempty"`
+}
+
+// ToolCall is a model's wish to use a tool.
+type ToolCall struct {
+	ID   string          `json:"id"`
+	Name string          `json:"name"` // as in the catalogue: "Grep"
+	Args json.RawMessage `json:"args"` // a JSON object, or what the model wrote in place of one
+}
+
+// ToolResult is what came of a call.
+type ToolResult struct {
+	CallID string  `json:"callId"`
+	Text   string  `json:"text"`
+	Error  bool    `json:"error,omitempty"`
+	Images []Image `json:"images,omitempty"`
+}
+
+// Text is a message of text alone.
+func Text(role Role, text string) Message {
+	return Message{Role: role, Blocks: []Block{{Text: text}}}
+}
+
+// Calls returns the tool calls of m, in order.
+func (m Message) Calls() []ToolCall {
+	var calls []ToolCall
+	for _, b := range m.Blocks {
+		if b.Call != nil {
+			calls = append(calls, *b.Call)
+		}
+	}
+	return calls
+}
+
+// PlainText returns the text of m without its other parts.
+func (m Message) PlainText() string {
+	var s string
+	for _, b := range m.Blocks {
+		s += b.Text
+	}
+	return s
+}
+
+// Usage counts tokens.
+type Usage struct {
+	Input      int64 `json:"input"` // neither read from a cache nor written to one
+	Output     int64 `json:"output"`
+	CacheRead  int64 `json:"cacheRead"`
+	CacheWrite int64 `json:"cacheWrite"`
+}
+
+// Add returns the sum of u and v.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheWrite + v.CacheWrite}
+}
+
+// Total is all tokens of u.
+func (u Usage) Total() int64 { return u.Input + u.Output + u.CacheRead + u.CacheWrite }
+
+// Context is the tokens of the conversation after the reply that u counts.
+func (u Usage) Context() int64 { return u.Total() }

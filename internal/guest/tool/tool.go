@@ -1,0 +1,31 @@
+// Package tool is the hands of an agent: one tool, one file. A tool decodes
+// nothing and permits nothing: its arguments come as their protobuf message,
+// and sandbox, redaction and timing are put around it by execd.
+package tool
+
+import (
+	"context"
+
+	"aloft/internal/wire/agentv1"
+)
+
+// A Tool runs one kind of call.
+type Tool struct {
+	Name string // as in the catalogue: "Grep"
+	// Run works the call, whose arguments are set, to its end, and returns it
+	// with its result set. It sends parts of the result to emit as they come;
+	// emit may block, and does not fail. When ctx ends Run stops what it started
+	// and returns soon; context.Cause says why. Run is safe for concurrent use.
+	Run func(ctx context.Context, call *agentv1.ToolCall, emit Emit) Outcome
+}
+
+// Emit takes a part of a result.
+type Emit func(*agentv1.ToolCallDelta)
+
+// Outcome is what came of a call.
+type Outcome struct {
+	Call     *agentv1.ToolCall // with its result, and without its arguments
+	Text     string            // the result as the model reads it
+	Error    bool              // the call did not do what was asked
+	Pictures []*agentv1.Picture
+}

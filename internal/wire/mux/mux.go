@@ -1,0 +1,119 @@
+// Package mux is the one connection between the control plane and a machine:
+// many streams over one net.Conn, opened by either end, each with the name of
+// what it is for. The control plane is the client of the connection,
+// pod-daemon its server; both may open streams.
+package mux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// Names of streams, and who answers them.
+const (
+	Pod  = "pod"  // pod.v1 over HTTP/2; pod-daemon answers
+	Exec = "exec" // agent.v1 over HTTP/2; pod-daemon joins it to exec-daemon
+	Git  = "git"  // git's smart HTTP; the control plane's gateway answers
+)
+
+// maxName bounds a name, so that a hostile peer cannot make us read on.
+const maxName = 64
+
+// headerTimeout is how long a peer may take to say what its stream is for.
+const headerTimeout = 10 * time.Second
+
+// Conn is one end of a connection. Its methods are safe for concurrent use.
+type Conn struct{ session *yamux.Session }
+
+// Client makes the control plane's end of conn.
+func Client(conn net.Conn) (*Conn, error) {
+	s, err := yamux.Client(conn, config())
+	if err != nil {
+		return nil, fmt.Errorf("mux: %w", err)
+	}
+	return &Conn{s}, nil
+}
+
+// Server makes pod-daemon's end of conn.
+func Server(conn net.Conn) (*Conn, error) {
+	s, err := yamux.Server(conn, config())
+	if err != nil {
+		return nil, fmt.Errorf("mux: %w", err)
+	}
+	return &Conn{s}, nil
+}
+
+func config() *yamux.Config {
+	c := yamux.DefaultConfig()
+	c.LogOutput = io.Discard
+	c.MaxStreamWindowSize = 1 << 20
+	return c
+}
+
+// Open opens a stream for the named purpose.
+func (c *Conn) Open(ctx context.Context, name string) (net.Conn, error) {
+	if len(name) == 0 || len(name) > maxName {
+		return nil, fmt.Errorf("mux: stream name %q", name)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s, err := c.session.OpenStream()
+	if err != nil {
+		return nil, fmt.Errorf("mux: open %s: %w", name, err)
+	}
+	header := append([]byte{byte(len(name))}, name...)
+	if _, err := s.Write(header); err != nil {
+		return nil, errors.Join(fmt.Errorf("mux: open %s: %w", name, err), s.Close())
+	}
+	return s, nil
+}
+
+// Serve hands each stream that the peer opens to handle, in a goroutine of its
+// own, until the connection ends. handle owns the stream.
+func (c *Conn) Serve(handle func(name string, stream net.Conn)) error {
+	for {
+		s, err := c.session.AcceptStream()
+		if err != nil {
+			return fmt.Errorf("mux: %w", err)
+		}
+		go func() {
+			name, err := readName(s)
+			if err != nil {
+				_ = s.Close()
+				return
+			}
+			handle(name, s)
+		}()
+	}
+}
+
+func readName(s *yamux.Stream) (string, error) {
+	if err := s.SetReadDeadline(time.Now().Add(headerTimeout)); err != nil {
+		return "", err
+	}
+	var n [1]byte
+	if _, err := io.ReadFull(s, n[:]); err != nil {
+		return "", err
+	}
+	if n[0] == 0 || n[0] > maxName {
+		return "", fmt.Errorf("mux: stream name of %d bytes", n[0])
+	}
+	name := make([]byte, n[0])
+	if _, err := io.ReadFull(s, name); err != nil {
+		return "", err
+	}
+	return string(name), s.SetReadDeadline(time.Time{})
+}
+
+// Done is closed when the connection has ended.
+func (c *Conn) Done() <-chan struct{} { return c.session.CloseChan() }
+
+// Close ends the connection and every stream of it.
+func (c *Conn) Close() error { return c.session.Close() }
