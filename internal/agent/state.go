@@ -1,0 +1,218 @@
+package agent
+
+import (
+	"aloft/internal/conversation"
+)
+
+// State is what an agent's journal folds to: all that a loop needs to go on,
+// whoever worked on the agent before.
+type State struct {
+	Agent      Agent
+	Run        Run    // the latest
+	Branch     string // to push; "" before the machine was ready and Created named none
+	BaseCommit string // where the branch began
+	MachineID  string // "" when there is none
+	BootID     string // of the machine's present life; "" unless it is ready
+	Messages   []conversation.Message
+	Calls      []Call   // of the last reply, until every one has its result
+	Shown      string   // of a reply that is not whole: what watchers have seen of it
+	Thought    string   // likewise of its reasoning
+	Context    int64    // tokens that the model counted in its last reply's conversation
+	Cancel     string   // why the run is to stop; "" when it is not
+	Committed  bool     // the run has committed what was left
+	Pushed     bool     // the run has pushed since
+	notices    []string // to be told after the results of Calls
+}
+
+// Call is a tool call on its way.
+type Call struct {
+	conversation.ToolCall
+	Sent   bool
+	BootID string // of the machine that it was sent to
+	Upto   uint64 // the last of its deltas that is in the journal
+	Shown  int    // bytes of output in the journal
+	Result *conversation.ToolResult
+}
+
+// Fold returns the state after the events, which begin with the first of a journal.
+func Fold(id string, events []Event) *State {
+	s := &State{Agent: Agent{ID: id}}
+	for _, e := range events {
+		s.Apply(e)
+	}
+	return s
+}
+
+// Apply folds one more event. Events come in order; one that was folded
+// before is passed over.
+func (s *State) Apply(e Event) {
+	if e.Seq <= s.Agent.Head {
+		return
+	}
+	s.Agent.Apply(e)
+	if _, ok := e.Body.(*RunCreated); ok {
+		s.Run = Run{AgentID: s.Agent.ID}
+		s.Cancel, s.Committed, s.Pushed = "", false, false
+	}
+	if e.RunID != "" {
+		s.Run.Apply(e)
+	}
+	switch b := e.Body.(type) {
+	case *Created:
+		s.Branch = b.Branch
+	case *RunCreated:
+		s.say(conversation.User, b.Prompt.Blocks...)
+	case *MachineMade:
+		s.MachineID, s.BootID = b.MachineID, ""
+	case *MachineReady:
+		s.BootID = b.BootID
+		if s.BaseCommit == "" {
+			s.BaseCommit = b.BaseCommit
+		}
+		if b.Branch != "" {
+			s.Branch = b.Branch
+		}
+	case *MachineLost:
+		s.BootID = ""
+	case *Notice:
+		s.notice(b.Text)
+	case *TextDelta:
+		s.Shown += b.Text
+	case *ThinkingDelta:
+		s.Thought += b.Text
+	case *TurnReplied:
+		s.replied(b)
+	case *CallSent:
+		if c := s.call(b.CallID); c != nil {
+			c.Sent, c.BootID = true, b.BootID
+		}
+	case *CallDelta:
+		if c := s.call(b.CallID); c != nil {
+			c.Upto = max(c.Upto, b.Upto)
+			c.Shown += len(b.Stdout) + len(b.Stderr)
+		}
+	case *CallDone:
+		s.done(b)
+	case *Compacted:
+		s.compacted(b)
+	case *CancelAsked:
+		s.Cancel = b.Reason
+	case *Committed:
+		s.Committed = true
+	case *Pushed:
+		s.Pushed = true
+	case *RunEnded:
+		s.ended(b)
+	}
+}
+
+// Next is what a loop has to do.
+type Next int
+
+// What there is to do, in the order of a turn.
+const (
+	NextNothing Next = iota // there is no run, or it has ended
+	NextReply               // ask the model
+	NextCalls               // work the calls that have no result
+	NextFinish              // the model has said its last: commit, push, end
+)
+
+// Next returns what a loop has to do now.
+func (s *State) Next() Next {
+	switch {
+	case s.Run.ID == "" || s.Run.Status.Ended():
+		return NextNothing
+	case len(s.Calls) > 0:
+		return NextCalls
+	case s.Run.Turns > 0 && len(s.Messages) > 0 && s.Messages[len(s.Messages)-1].Role == conversation.Assistant:
+		return NextFinish
+	}
+	return NextReply
+}
+
+// say adds blocks to the conversation, joining what one speaker says in a row.
+func (s *State) say(role conversation.Role, blocks ...conversation.Block) {
+	if len(blocks) == 0 {
+		return
+	}
+	if n := len(s.Messages); n > 0 && s.Messages[n-1].Role == role {
+		last := &s.Messages[n-1]
+		last.Blocks = append(last.Blocks[:len(last.Blocks):len(last.Blocks)], blocks...)
+		return
+	}
+	s.Messages = append(s.Messages, conversation.Message{Role: role, Blocks: blocks})
+}
+
+func (s *State) notice(text string) {
+	if len(s.Calls) > 0 { // results come first, right after their calls
+		s.notices = append(s.notices, text)
+		return
+	}
+	s.say(conversation.User, conversation.Block{Text: text})
+}
+
+func (s *State) replied(b *TurnReplied) {
+	s.Shown, s.Thought = "", ""
+	s.Context = b.Usage.Context()
+	s.say(conversation.Assistant, b.Message.Blocks...)
+	for _, c := range b.Message.Calls() {
+		s.Calls = append(s.Calls, Call{ToolCall: c})
+	}
+}
+
+func (s *State) call(id string) *Call {
+	for i := range s.Calls {
+		if s.Calls[i].ID == id {
+			return &s.Calls[i]
+		}
+	}
+	return nil
+}
+
+func (s *State) done(b *CallDone) {
+	c := s.call(b.CallID)
+	if c == nil || c.Result != nil {
+		return
+	}
+	c.Result = &conversation.ToolResult{CallID: b.CallID, Text: b.Text, Error: b.Error, Images: b.Images}
+	for i := range s.Calls {
+		if s.Calls[i].Result == nil {
+			return
+		}
+	}
+	s.answer()
+}
+
+// answer says the results of all calls, in the calls' order, and then what
+// waited for them.
+func (s *State) answer() {
+	var blocks []conversation.Block
+	for _, c := range s.Calls {
+		blocks = append(blocks, conversation.Block{Result: c.Result})
+	}
+	for _, text := range s.notices {
+		blocks = append(blocks, conversation.Block{Text: text})
+	}
+	s.Calls, s.notices = nil, nil
+	s.say(conversation.User, blocks...)
+}
+
+func (s *State) compacted(b *Compacted) {
+	keep := s.Messages[len(s.Messages)-min(b.Keep, len(s.Messages)):]
+	messages := []conversation.Message{conversation.Text(conversation.User, b.Summary)}
+	s.Messages = append(messages, keep...)
+	s.Context = 0
+}
+
+func (s *State) ended(b *RunEnded) {
+	s.Shown, s.Thought = "", ""
+	if len(s.Calls) == 0 {
+		return
+	}
+	for i := range s.Calls { // a conversation with a call and no result is refused by every model
+		if c := &s.Calls[i]; c.Result == nil {
+			c.Result = &conversation.ToolResult{CallID: c.ID, Text: "not finished: the run ended (" + string(b.Status) + ")", Error: true}
+		}
+	}
+	s.answer()
+}
