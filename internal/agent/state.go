@@ -15,6 +15,7 @@ type State struct {
 	BootID     string // of the machine's present life; "" unless it is ready
 	Messages   []conversation.Message
 	Calls      []Call   // of the last reply, until every one has its result
+	Todos      []Todo   // as TodoWrite left them
 	Shown      string   // of a reply that is not whole: what watchers have seen of it
 	Thought    string   // likewise of its reasoning
 	Context    int64    // tokens that the model counted in its last reply's conversation
@@ -173,6 +174,9 @@ func (s *State) done(b *CallDone) {
 	c := s.call(b.CallID)
 	if c == nil || c.Result != nil {
 		return
+	}
+	if todos, ok := todosOf(b.Output); c.Name == "TodoWrite" && ok {
+		s.Todos = todos
 	}
 	c.Result = &conversation.ToolResult{CallID: b.CallID, Text: b.Text, Error: b.Error, Images: b.Images}
 	for i := range s.Calls {

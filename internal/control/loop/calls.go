@@ -1,0 +1,144 @@
+package loop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"aloft/internal/agent"
+	controltool "aloft/internal/control/tool"
+	"aloft/internal/conversation"
+	"aloft/internal/tool"
+)
+
+// maxParallel bounds how many calls of one reply run side by side.
+const maxParallel = 8
+
+// maxCallOutput bounds, in bytes, the output of one call that watchers are
+// shown as it comes. The result holds head and tail in any case.
+const maxCallOutput = 1 << 20
+
+// calls works the calls that have no result: side by side if all of them only
+// read, else one after the other.
+func (l *Loop) calls(ctx context.Context) error {
+	var todo []agent.Call
+	parallel := true
+	for _, c := range l.rec.state.Calls {
+		if c.Result != nil {
+			continue
+		}
+		spec, ok := tool.Lookup(c.Name)
+		parallel = parallel && ok && spec.ReadOnly
+		todo = append(todo, c)
+	}
+	for _, c := range todo {
+		if spec, ok := tool.Lookup(c.Name); ok && spec.Home == tool.Guest {
+			if err := l.reach(ctx); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(1)
+	if parallel {
+		group.SetLimit(maxParallel)
+	}
+	for _, c := range todo {
+		group.Go(func() error {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			return l.call(ctx, c)
+		})
+	}
+	return group.Wait()
+}
+
+// call works one call and journals its result.
+func (l *Loop) call(ctx context.Context, c agent.Call) error {
+	spec, ok := tool.Lookup(c.Name)
+	switch {
+	case !ok:
+		return l.done(ctx, c.ID, tool.Failed("there is no tool %q; the tools are %s", c.Name, toolNames()), 0)
+	case bytes.HasPrefix(c.Args, []byte(`{"`+notJSON+`":`)):
+		return l.done(ctx, c.ID, tool.Failed("the arguments were not a JSON object; send the call again"), 0)
+	case spec.Home == tool.Control:
+		return l.controlCall(ctx, c)
+	case c.Sent && c.BootID != l.hands.BootID():
+		return l.done(ctx, c.ID, tool.Failed("%s", lostCall), 0)
+	}
+	if !c.Sent {
+		if err := l.rec.record(ctx, &agent.CallSent{CallID: c.ID, BootID: l.hands.BootID()}); err != nil {
+			return err
+		}
+	}
+	deltas := newBatch(ctx, l.rec.record)
+	shown := c.Shown
+	result, took, err := l.hands.Call(ctx, c.ToolCall, func(d Delta) {
+		size := len(d.Stdout) + len(d.Stderr)
+		if d.Seq <= c.Upto || shown+size > maxCallOutput { // seen before a restart, or enough
+			return
+		}
+		shown += size
+		deltas.add(&agent.CallDelta{CallID: c.ID, Stdout: d.Stdout, Stderr: d.Stderr, Upto: d.Seq}, size)
+	})
+	writeErr := deltas.close()
+	switch {
+	case errors.Is(err, ErrMachineLost):
+		if doneErr := l.done(ctx, c.ID, tool.Failed("%s", lostCall), took); doneErr != nil {
+			return doneErr
+		}
+		return err
+	case err != nil:
+		return fmt.Errorf("call %s: %w", c.Name, err)
+	case writeErr != nil:
+		return writeErr
+	}
+	if err := l.done(ctx, c.ID, result, took); err != nil {
+		return err
+	}
+	return l.hands.Ack(ctx, c.ID)
+}
+
+const lostCall = "the machine was lost while this call ran: it may have had its effect, in part or whole. " +
+	"Files on disk are as they were; processes, and the shell's variables and working directory, are gone."
+
+// controlCall works a tool that acts on the control plane. Such a tool has no
+// effect but its result, so that working it again after a crash is the same.
+func (l *Loop) controlCall(ctx context.Context, c agent.Call) error {
+	if err := l.rec.record(ctx, &agent.CallSent{CallID: c.ID}); err != nil {
+		return err
+	}
+	start := time.Now()
+	result := controltool.Run(c.ToolCall, l.rec.state)
+	return l.done(ctx, c.ID, result, time.Since(start))
+}
+
+// done journals a result. It does so even if ctx has ended: what has happened
+// is known.
+func (l *Loop) done(ctx context.Context, id string, r tool.Result, took time.Duration) error {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	done := &agent.CallDone{CallID: id, Text: r.Text, Error: r.Error, Output: r.Output, DurationMS: took.Milliseconds()}
+	if done.Text == "" {
+		done.Text = "(no output)"
+	}
+	for _, i := range r.Images {
+		done.Images = append(done.Images, conversation.Image{MediaType: i.MediaType, Data: i.Data})
+	}
+	return l.rec.record(last, done)
+}
+
+func toolNames() string {
+	var names []string
+	for _, s := range tool.Catalogue() {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,141 @@
+package loop
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+)
+
+//go:embed prompts/compact.md
+var compactPrompt string
+
+// The window is full when the conversation takes more than four fifths of it,
+// less what a reply may take. The tail that is kept word for word takes at most
+// a fifth.
+const (
+	fullNumerator, fullDenominator = 4, 5
+	keepFraction                   = 5
+	charsPerToken                  = 4 // of English and code, on average; used only where no count is known
+	longestQuote                   = 2000
+)
+
+// compactIfFull makes room before the model is asked, where there is none.
+func (l *Loop) compactIfFull(ctx context.Context) error {
+	if l.Info.ContextWindow == 0 || l.size() < int64(l.Info.ContextWindow)*fullNumerator/fullDenominator {
+		return nil
+	}
+	return l.compact(ctx)
+}
+
+// size estimates the tokens of the next request: what the model counted last,
+// and what was said since.
+func (l *Loop) size() int64 {
+	s := l.rec.state
+	if s.Context > 0 {
+		return s.Context + estimate(s.Messages[len(s.Messages)-1])
+	}
+	var n int64
+	for _, m := range s.Messages {
+		n += estimate(m)
+	}
+	return n
+}
+
+func estimate(m conversation.Message) int64 {
+	var n int
+	for _, b := range m.Blocks {
+		switch {
+		case b.Image != nil:
+			n += 1600 * charsPerToken
+		case b.Call != nil:
+			n += len(b.Call.Args)
+		case b.Result != nil:
+			n += len(b.Result.Text) + 1600*charsPerToken*len(b.Result.Images)
+		}
+		n += len(b.Text)
+	}
+	return int64(n / charsPerToken)
+}
+
+// compact puts a summary, made by the model, in the place of all but the tail
+// of the conversation.
+func (l *Loop) compact(ctx context.Context) error {
+	messages := l.rec.state.Messages
+	keep := tail(messages, int64(l.Info.ContextWindow)/keepFraction)
+	old := messages[:len(messages)-keep]
+	if len(old) < 2 {
+		return &model.Error{Reason: model.TooLong, Message: "what was said last does not fit the model's context window"}
+	}
+	room := max(l.Info.ContextWindow/2, 1000) * charsPerToken
+	req := model.Request{System: compactPrompt, Messages: []conversation.Message{
+		conversation.Text(conversation.User, transcript(old, room)),
+	}}
+	var reply *model.Reply
+	err := l.patiently(ctx, func(ctx context.Context) error {
+		for e, err := range l.Model.Stream(ctx, req) {
+			if err != nil {
+				return err
+			}
+			reply = e.Done
+		}
+		if reply == nil || reply.Message.PlainText() == "" {
+			return errEmpty
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	summary := fmt.Sprintf("The conversation until here was summarised to save room.\n\n%s\n\nFirst words of the user:\n%s",
+		reply.Message.PlainText(), cut(messages[0].PlainText(), longestQuote))
+	return l.rec.record(ctx, &agent.Compacted{Summary: summary, Keep: keep, Usage: reply.Usage})
+}
+
+// tail returns how many of the last messages are kept: at most room tokens of
+// them, beginning with the assistant's, so that no result is kept without its call.
+func tail(messages []conversation.Message, room int64) int {
+	keep := 0
+	var n int64
+	for i := len(messages) - 1; i > 0; i-- {
+		n += estimate(messages[i])
+		if n > room {
+			break
+		}
+		if messages[i].Role == conversation.Assistant {
+			keep = len(messages) - i
+		}
+	}
+	return keep
+}
+
+// transcript writes the messages as text of at most room bytes; the middle is
+// left out where there is more.
+func transcript(messages []conversation.Message, room int) string {
+	var b strings.Builder
+	for _, m := range messages {
+		for _, block := range m.Blocks {
+			switch {
+			case block.Text != "":
+				fmt.Fprintf(&b, "[%s] %s\n", m.Role, block.Text)
+			case block.Call != nil:
+				fmt.Fprintf(&b, "[call %s of %s] %s\n", block.Call.ID, block.Call.Name, cut(string(block.Call.Args), longestQuote))
+			case block.Result != nil:
+				fmt.Fprintf(&b, "[result of %s] %s\n", block.Result.CallID, cut(block.Result.Text, longestQuote))
+			}
+		}
+	}
+	return cut(b.String(), room)
+}
+
+// cut leaves out the middle of s so that at most n bytes of it stay.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n/2], "") + fmt.Sprintf("\n[… %d bytes left out …]\n", len(s)-n) + strings.ToValidUTF8(s[len(s)-n/2:], "")
+}

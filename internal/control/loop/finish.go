@@ -1,0 +1,68 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/conversation"
+)
+
+// finish commits what is left, pushes the branch and ends the run. A repeat of
+// any part after a crash changes nothing.
+func (l *Loop) finish(ctx context.Context) error {
+	s := l.rec.state
+	if len(s.Agent.Repos) > 0 {
+		if err := l.reach(ctx); err != nil {
+			return err
+		}
+		message := commitMessage(s)
+		commit, made, err := l.hands.Commit(ctx, message)
+		if err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
+		if made {
+			if err := l.rec.record(ctx, &agent.Committed{Commit: commit, Message: message}); err != nil {
+				return err
+			}
+		}
+		commit, err = l.hands.Push(ctx, s.Branch)
+		if err != nil {
+			return fmt.Errorf("push: %w", err)
+		}
+		if err := l.rec.record(ctx, &agent.Pushed{RepoURL: s.Agent.Repos[0].URL, Branch: s.Branch, Commit: commit}); err != nil {
+			return err
+		}
+	}
+	return l.rec.record(ctx, &agent.RunEnded{Status: agent.Finished, Result: l.lastWords()})
+}
+
+// subjectLen is how long git's own tools expect the first line of a message to be.
+const subjectLen = 72
+
+// commitMessage says what was asked for: a subject, and the whole task below it
+// where the subject does not hold it.
+func commitMessage(s *agent.State) string {
+	var task string
+	for _, m := range s.Messages {
+		for _, b := range m.Blocks {
+			if m.Role == conversation.User && b.Text != "" {
+				task = b.Text
+			}
+		}
+	}
+	task = strings.TrimSpace(task)
+	subject, _, _ := strings.Cut(task, "\n")
+	subject = strings.TrimSpace(subject)
+	if r := []rune(subject); len(r) > subjectLen {
+		subject = strings.TrimSpace(string(r[:subjectLen-1])) + "…"
+	}
+	if subject == "" {
+		return s.Agent.Name
+	}
+	if subject == task {
+		return subject
+	}
+	return subject + "\n\n" + cut(task, 4000)
+}

@@ -1,0 +1,221 @@
+// Package loop works a run to its end: it asks the model, works the tool calls
+// of its reply, and so on until the model has said its last, and then commits
+// and pushes. It holds nothing that the journal does not: every step is chosen
+// from the fold of the journal, so that a loop that goes on after a crash is
+// the same code as one that was never interrupted.
+package loop
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/tool"
+)
+
+// Causes with which the context of a loop may end.
+var (
+	// ErrStop ends the work and leaves the run open, for this server or another
+	// to go on with.
+	ErrStop = errors.New("server is stopping")
+	// ErrCancel ends the run.
+	ErrCancel = errors.New("cancelled")
+)
+
+// ErrMachineLost is wrapped by the errors of [Hands] where the machine is
+// gone. The loop asks [Config.Machine] again.
+var ErrMachineLost = errors.New("machine lost")
+
+// Hands is an agent's machine, as far as a loop uses it. Its methods are safe
+// for concurrent use.
+type Hands interface {
+	// BootID names the present life of the machine.
+	BootID() string
+	// Call works a tool call, or attaches to it if the machine knows its id.
+	// onDelta gets output in order. When ctx ends the call is aborted.
+	Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
+	// Ack lets the machine forget a result.
+	Ack(ctx context.Context, callID string) error
+	// Commit commits what is uncommitted; made is false if nothing was.
+	Commit(ctx context.Context, message string) (commit string, made bool, err error)
+	// Push pushes the branch and returns the commit it is at.
+	Push(ctx context.Context, branch string) (commit string, err error)
+}
+
+// Delta is output of a call. Seq counts a call's deltas from 1.
+type Delta struct {
+	Stdout, Stderr string
+	Seq            uint64
+}
+
+// Config is what a loop works with.
+type Config struct {
+	Journal store.Journal
+	Owner   string // holds the lease on the agent
+	Model   model.Model
+	Info    model.Info
+	// Machine returns the agent's machine, ready; it makes, restarts or boots it
+	// where need be. It records what it does.
+	Machine func(ctx context.Context, s *agent.State, record Record) (Hands, error)
+	Logger  *slog.Logger
+}
+
+// Record appends events of the run to the journal and to the state.
+type Record func(ctx context.Context, bodies ...agent.Body) error
+
+// Loop works one run.
+type Loop struct {
+	Config
+	rec   *recorder
+	hands Hands // nil until the machine is needed, and after it was lost
+}
+
+// Run works the agent's open run to its end, and returns nil when it has
+// ended, in whatever status. It returns an error, and leaves the run open, only
+// when ctx ended with a cause other than [ErrCancel], or when the journal can
+// not be written.
+func Run(ctx context.Context, agentID string, c Config) error {
+	rec, err := newRecorder(ctx, c.Journal, agentID, c.Owner)
+	if err != nil {
+		return err
+	}
+	l := &Loop{Config: c, rec: rec}
+	if l.rec.state.Next() == agent.NextNothing {
+		return nil
+	}
+	err = l.work(ctx)
+	if err == nil {
+		return nil
+	}
+	return l.end(ctx, err)
+}
+
+func (l *Loop) work(ctx context.Context) error {
+	if l.rec.state.Run.Status == agent.Creating {
+		if err := l.rec.record(ctx, &agent.RunStarted{}); err != nil {
+			return err
+		}
+	}
+	if err := l.reach(ctx); err != nil { // a repository that cannot be had is known before a model is paid
+		return err
+	}
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if l.rec.state.Cancel != "" {
+			return ErrCancel
+		}
+		var err error
+		switch l.rec.state.Next() {
+		case agent.NextNothing:
+			return nil
+		case agent.NextReply:
+			err = l.reply(ctx)
+		case agent.NextCalls:
+			err = l.calls(ctx)
+		case agent.NextFinish:
+			err = l.finish(ctx)
+		}
+		if errors.Is(err, ErrMachineLost) {
+			err = l.lost(ctx, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// maxLost bounds how often a run gets a machine again, so that a task that
+// kills its machine ends.
+const maxLost = 5
+
+// reach makes the machine ready.
+func (l *Loop) reach(ctx context.Context) error {
+	for l.hands == nil {
+		h, err := l.Machine(ctx, l.rec.state, l.rec.record)
+		if errors.Is(err, ErrMachineLost) {
+			err = l.lost(ctx, err)
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		l.hands = h
+	}
+	return nil
+}
+
+// lost records that the machine is gone.
+func (l *Loop) lost(ctx context.Context, cause error) error {
+	l.hands = nil
+	if l.rec.losses >= maxLost {
+		return fault.Unavailable("the machine was lost %d times in this run", l.rec.losses).Named("machine_lost").
+			Hint("something in the task may be killing it: look at the last tool calls with `aloft agent logs`").Because(cause)
+	}
+	return l.rec.record(ctx, &agent.MachineLost{MachineID: l.rec.state.MachineID, Reason: "the connection to it ended"})
+}
+
+// endTimeout bounds the writing of a run's last event when its context has
+// ended already.
+const endTimeout = 5 * time.Second
+
+// end writes how the run ended, where it has ended.
+func (l *Loop) end(ctx context.Context, cause error) error {
+	if c := context.Cause(ctx); c != nil {
+		cause = c
+	}
+	if errors.Is(cause, store.ErrLeaseLost) || errors.Is(cause, store.ErrFull) || errors.Is(cause, store.ErrNotFound) {
+		return cause
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	switch {
+	case errors.Is(cause, ErrCancel):
+		return l.rec.record(last, &agent.RunEnded{Status: agent.Cancelled, Result: l.lastWords()})
+	case ctx.Err() != nil:
+		return cause
+	}
+	f := failure(cause)
+	l.Logger.Warn("run ended in error", "code", f.Code, "error", cause)
+	return l.rec.record(last, &agent.RunEnded{Status: agent.Failed, Failure: f})
+}
+
+// failure says what a user can make of err.
+func failure(err error) *agent.Failure {
+	if m, ok := errors.AsType[*model.Error](err); ok {
+		return &agent.Failure{Code: string(m.Reason), Message: m.Error(), Hint: modelHints[m.Reason]}
+	}
+	f := fault.Of(err)
+	return &agent.Failure{Code: f.Code, Message: f.Message, Hint: f.Advice}
+}
+
+var modelHints = map[model.Reason]string{
+	model.Unauthorized: "check api_key or api_key_env of the model in the server's configuration",
+	model.Unreachable:  "check base_url of the model in the server's configuration, and that its server runs",
+	model.NotFound:     "check name of the model in the server's configuration",
+	model.RateLimited:  "send a follow-up later, or raise the provider's limit",
+	model.Overloaded:   "send a follow-up later, or use another model",
+	model.Cut:          "send a follow-up to go on",
+	model.TooLong:      "start a new agent, or use a model with a larger context window",
+	model.BadRequest:   "the provider refused the conversation; its words say why",
+}
+
+// lastWords is the last text that the model said in this run.
+func (l *Loop) lastWords() string {
+	for i := len(l.rec.state.Messages) - 1; i >= 0; i-- {
+		m := l.rec.state.Messages[i]
+		if m.Role == conversation.Assistant {
+			return m.PlainText()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,28 @@
+package loop
+
+import (
+	_ "embed"
+	"strings"
+	"text/template"
+
+	"aloft/internal/agent"
+)
+
+//go:embed prompts/system.md
+var systemWords string
+
+var systemTemplate = template.Must(template.New("system").Parse(systemWords))
+
+// systemPrompt is what the model is told before the conversation. It changes
+// nowhere within an agent's life, so that providers can cache it.
+func systemPrompt(s *agent.State) string {
+	data := struct{ Repo, Branch, Base string }{Branch: s.Branch, Base: s.BaseCommit}
+	if len(s.Agent.Repos) > 0 {
+		data.Repo = s.Agent.Repos[0].URL
+	}
+	var b strings.Builder
+	if err := systemTemplate.Execute(&b, data); err != nil {
+		panic(err) // the template and its data are both constants of this file
+	}
+	return b.String()
+}

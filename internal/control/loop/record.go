@@ -1,0 +1,93 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+)
+
+// readBatch is how many events are read at once when a journal is folded.
+const readBatch = 1000
+
+// recorder appends to the journal and keeps the state up to date with it. Its
+// methods are safe for concurrent use; state may be read only by the loop's own
+// goroutine, between calls of record.
+type recorder struct {
+	journal store.Journal
+	owner   string
+	runID   string
+	losses  int // of machines, in this run
+
+	mu    sync.Mutex
+	state *agent.State
+}
+
+// newRecorder folds the agent's journal.
+func newRecorder(ctx context.Context, j store.Journal, agentID, owner string) (*recorder, error) {
+	r := &recorder{journal: j, owner: owner, state: agent.Fold(agentID, nil)}
+	if err := r.catchUp(ctx, 1<<62); err != nil {
+		return nil, err
+	}
+	r.runID = r.state.Run.ID
+	return r, nil
+}
+
+// catchUp applies what is in the journal after the state, as far as upto.
+func (r *recorder) catchUp(ctx context.Context, upto int64) error {
+	for r.state.Agent.Head < upto {
+		events, err := r.journal.Read(ctx, r.state.Agent.ID, r.state.Agent.Head, readBatch)
+		if err != nil {
+			return fmt.Errorf("read journal of %s: %w", r.state.Agent.ID, err)
+		}
+		for _, e := range events {
+			r.apply(e)
+		}
+		if len(events) < readBatch {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (r *recorder) apply(e agent.Event) {
+	if _, ok := e.Body.(*agent.MachineLost); ok && e.RunID == r.state.Run.ID {
+		r.losses++
+	}
+	if _, ok := e.Body.(*agent.RunCreated); ok {
+		r.losses = 0
+	}
+	r.state.Apply(e)
+}
+
+// record writes events of the run. When it returns nil they are on disk and in
+// the state.
+func (r *recorder) record(ctx context.Context, bodies ...agent.Body) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events := make([]agent.Event, len(bodies))
+	for i, b := range bodies {
+		events[i] = agent.Event{RunID: r.runID, Body: b}
+	}
+	events, err := r.journal.Append(ctx, store.Append{AgentID: r.state.Agent.ID, Events: events, Owner: r.owner})
+	if err != nil {
+		return fmt.Errorf("write journal of %s: %w", r.state.Agent.ID, err)
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	// Others append too: a cancel, an archival. They are folded in their place.
+	if events[0].Seq != r.state.Agent.Head+1 {
+		if err := r.catchUp(ctx, events[0].Seq-1); err != nil {
+			return err
+		}
+	}
+	for _, e := range events {
+		if e.Seq > r.state.Agent.Head {
+			r.apply(e)
+		}
+	}
+	return nil
+}

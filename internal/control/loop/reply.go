@@ -1,0 +1,191 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/tool"
+)
+
+// Patience with a model, by what is wrong with it. A connection that is refused
+// is refused again a moment later, so its run ends within two seconds; a
+// provider that is busy is worth minutes.
+const (
+	maxAttempts     = 8
+	maxUnreachable  = 4
+	firstWait       = time.Second
+	longestWait     = time.Minute
+	unreachableWait = 150 * time.Millisecond
+)
+
+// reply asks the model for one reply and journals it whole. No tool call of it
+// is worked before that.
+func (l *Loop) reply(ctx context.Context) error {
+	if err := l.compactIfFull(ctx); err != nil {
+		return err
+	}
+	err := l.patiently(ctx, l.ask)
+	if model.ReasonOf(err) != model.TooLong {
+		return err
+	}
+	if err := l.compact(ctx); err != nil {
+		return err
+	}
+	return l.patiently(ctx, l.ask)
+}
+
+// patiently asks a model again, after a while, as long as there is hope.
+func (l *Loop) patiently(ctx context.Context, ask func(context.Context) error) error {
+	for attempt := 1; ; attempt++ {
+		err := ask(ctx)
+		if c := context.Cause(ctx); err != nil && c != nil {
+			return c
+		}
+		m, ok := errors.AsType[*model.Error](err)
+		if !ok {
+			return err
+		}
+		wait, again := patience(m, attempt)
+		if !again {
+			return err
+		}
+		if err := l.rec.record(ctx, &agent.ModelRetry{Reason: string(m.Reason), Message: m.Message, WaitMS: wait.Milliseconds(), Attempt: attempt}); err != nil {
+			return err
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// patience says how long to wait after the attempt failed, and whether to try
+// again at all.
+func patience(m *model.Error, attempt int) (time.Duration, bool) {
+	if !m.Temporary() {
+		return 0, false
+	}
+	if m.Reason == model.Unreachable {
+		return unreachableWait << (attempt - 1), attempt < maxUnreachable
+	}
+	if attempt >= maxAttempts {
+		return 0, false
+	}
+	wait := min(firstWait<<(attempt-1), longestWait)
+	wait += time.Duration(rand.Int64N(int64(wait)/2 + 1)) // so that a hundred agents do not come back at once
+	return max(wait, m.RetryAfter), true
+}
+
+// pause waits, unless ctx ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// errEmpty is a reply that says nothing and calls nothing.
+var errEmpty = &model.Error{Reason: model.Cut, Message: "the model sent an empty reply"}
+
+// ask asks the model once.
+func (l *Loop) ask(ctx context.Context) error {
+	s := l.rec.state
+	req := model.Request{System: systemPrompt(s), Messages: s.Messages, Tools: tool.Catalogue()}
+	text, thought := splice{seen: s.Shown}, splice{seen: s.Thought}
+	deltas := newBatch(ctx, l.rec.record)
+	var reply *model.Reply
+	var err error
+	for e, streamErr := range l.Model.Stream(ctx, req) {
+		if streamErr != nil {
+			err = streamErr
+			break
+		}
+		if show := text.next(e.Text); show != "" {
+			deltas.add(&agent.TextDelta{Text: show}, len(show))
+		}
+		if show := thought.next(e.Thinking); show != "" {
+			deltas.add(&agent.ThinkingDelta{Text: show}, len(show))
+		}
+		if e.Done != nil {
+			reply = e.Done
+		}
+	}
+	if writeErr := deltas.close(); writeErr != nil {
+		return writeErr
+	}
+	switch {
+	case err != nil:
+		return err
+	case reply == nil:
+		return &model.Error{Reason: model.Cut, Message: "the stream ended before the reply did"}
+	}
+	return l.replied(ctx, reply)
+}
+
+// goOn is said to a model whose reply ended for want of room.
+const goOn = "Your reply was cut because it was too long. Go on where it ended."
+
+// replied journals a reply, in a form that every provider takes back.
+func (l *Loop) replied(ctx context.Context, r *model.Reply) error {
+	s := l.rec.state
+	if r.Stop == model.StopRefusal {
+		return fault.Denied("the model declined to answer: %s", r.Message.PlainText()).Named("model_refused").
+			Hint("put the task in other words, or use another model")
+	}
+	if len(r.Message.Blocks) == 0 {
+		if r.Stop != model.StopEnd || s.Run.Turns == 0 {
+			return errEmpty
+		}
+		// After a tool's result a model may end its turn without a word.
+		r.Message.Blocks = []conversation.Block{{Text: "Done."}}
+	}
+	adopt(r.Message.Blocks, s.Agent.Head+1)
+	bodies := []agent.Body{&agent.TurnReplied{
+		Message: r.Message, Stop: string(r.Stop), Usage: r.Usage, Model: l.Info.ID,
+	}}
+	cutBefore := len(s.Messages) > 0 && strings.HasSuffix(s.Messages[len(s.Messages)-1].PlainText(), goOn)
+	if r.Stop == model.StopLength && len(r.Message.Calls()) == 0 && !cutBefore {
+		bodies = append(bodies, &agent.Notice{Text: goOn})
+	}
+	return l.rec.record(ctx, bodies...)
+}
+
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// adopt gives calls ids of our own, because those of some servers repeat from
+// one reply to the next, and puts what no provider would take back from us, a
+// name or arguments that are none, in a form that it does.
+func adopt(blocks []conversation.Block, seq int64) {
+	for i := range blocks {
+		c := blocks[i].Call
+		if c == nil {
+			continue
+		}
+		c.ID = fmt.Sprintf("call_%d_%d", seq, i)
+		if !toolName.MatchString(c.Name) {
+			c.Name = "unknown"
+		}
+		var object map[string]json.RawMessage
+		if len(c.Args) == 0 {
+			c.Args = json.RawMessage("{}")
+		} else if json.Unmarshal(c.Args, &object) != nil || object == nil {
+			c.Args, _ = json.Marshal(map[string]string{notJSON: strings.ToValidUTF8(string(c.Args), "�")}) // a string always marshals
+		}
+	}
+}
+
+// notJSON is the key of arguments that were not a JSON object.
+const notJSON = "not_json"

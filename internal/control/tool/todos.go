@@ -1,0 +1,73 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/tool"
+)
+
+// maxTodos keeps a list short enough to be one.
+const maxTodos = 200
+
+// statuses of an item, as proto/agent/v1/todos_tool.proto has them.
+var statuses = []string{"pending", "in_progress", "completed", "cancelled"}
+
+// todoWrite changes the list of what is to be done. The list is the agent's
+// own; it is kept as the result of the call.
+func todoWrite(args json.RawMessage, list []agent.Todo) tool.Result {
+	var in struct {
+		Todos []agent.Todo `json:"todos"`
+		Merge *bool        `json:"merge"`
+	}
+	d := json.NewDecoder(bytes.NewReader(args))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return tool.Failed("the arguments do not fit the schema: %v", err)
+	}
+	if in.Merge == nil {
+		return tool.Failed("merge is missing: true changes the items named, false replaces the list")
+	}
+	if !*in.Merge {
+		if len(in.Todos) < 2 {
+			return tool.Failed("todos: a list has at least two items; work of one step needs none")
+		}
+		list = nil
+	}
+	list = slices.Clone(list)
+	seen := map[string]bool{}
+	for i, t := range in.Todos {
+		switch {
+		case t.ID == "":
+			return tool.Failed("todos[%d].id is missing", i)
+		case seen[t.ID]:
+			return tool.Failed("todos[%d].id: %q stands twice", i, t.ID)
+		case t.Content == "":
+			return tool.Failed("todos[%d].content is missing", i)
+		case !slices.Contains(statuses, t.Status):
+			return tool.Failed("todos[%d].status: %q is none of %s", i, t.Status, strings.Join(statuses, ", "))
+		}
+		seen[t.ID] = true
+		if at := slices.IndexFunc(list, func(o agent.Todo) bool { return o.ID == t.ID }); at >= 0 {
+			list[at] = t
+		} else {
+			list = append(list, t)
+		}
+	}
+	if len(list) > maxTodos {
+		return tool.Failed("todos: %d items are more than %d; join some", len(list), maxTodos)
+	}
+	output, err := json.Marshal(map[string]any{"success": map[string]any{"todos": list}})
+	if err != nil {
+		return tool.Failed("todos: %v", err)
+	}
+	var text strings.Builder
+	for _, t := range list {
+		fmt.Fprintf(&text, "[%s] %s: %s\n", t.Status, t.ID, t.Content)
+	}
+	return tool.Result{Text: text.String(), Output: output}
+}
