@@ -53,6 +53,10 @@ func config() *yamux.Config {
 	c := yamux.DefaultConfig()
 	c.LogOutput = io.Discard
 	c.MaxStreamWindowSize = 1 << 20
+	// A peer that is gone without a word, or hangs, is noticed in at most the
+	// sum of the two; a machine that is only short of CPU answers sooner.
+	c.KeepAliveInterval = 3 * time.Second
+	c.ConnectionWriteTimeout = 6 * time.Second
 	return c
 }
 

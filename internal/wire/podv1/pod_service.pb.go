@@ -152,7 +152,8 @@ type Checkout struct {
 	RepoUrl string `protobuf:"bytes,1,opt,name=repo_url,json=repoUrl,proto3" json:"repo_url,omitempty"`
 	// Branch, tag or commit; the default branch unless given.
 	Ref string `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
-	// The branch to work on, made at ref unless it exists.
+	// The branch to work on, made at ref. Empty or equal to ref: ref itself is
+	// worked on. One that is on the remote already is an error, unless resume.
 	Branch string `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
 	// Where to put it, absolute.
 	Path        string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
@@ -334,7 +335,8 @@ type BootStep struct {
 	DurationMs int64          `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	// What there is to say: progress while it runs, the error when it failed.
 	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Of a failure: ref_not_found, repo_not_found, denied, disk_full, internal.
+	// Of a failure: repo_not_found, ref_not_found, branch_taken, denied,
+	// unavailable, disk_full, internal.
 	Code          string `protobuf:"bytes,5,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -408,9 +410,10 @@ func (x *BootStep) GetCode() string {
 type BootReady struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	BootId string                 `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	// The commit that was checked out, 40 hex digits.
+	// The commit that was checked out first, in hex; a restart does not change
+	// it. Empty where the repository had no commit.
 	BaseCommit string `protobuf:"bytes,2,opt,name=base_commit,json=baseCommit,proto3" json:"base_commit,omitempty"`
-	// The branch that is checked out.
+	// The branch that is checked out; empty where HEAD is detached.
 	Branch        string `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -509,6 +512,7 @@ type StatusResponse struct {
 	Booted bool                   `protobuf:"varint,2,opt,name=booted,proto3" json:"booted,omitempty"`
 	// How often exec-daemon was started again.
 	ExecDaemonRestarts int32 `protobuf:"varint,3,opt,name=exec_daemon_restarts,json=execDaemonRestarts,proto3" json:"exec_daemon_restarts,omitempty"`
+	ExecDaemonRunning  bool  `protobuf:"varint,4,opt,name=exec_daemon_running,json=execDaemonRunning,proto3" json:"exec_daemon_running,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -562,6 +566,13 @@ func (x *StatusResponse) GetExecDaemonRestarts() int32 {
 		return x.ExecDaemonRestarts
 	}
 	return 0
+}
+
+func (x *StatusResponse) GetExecDaemonRunning() bool {
+	if x != nil {
+		return x.ExecDaemonRunning
+	}
+	return false
 }
 
 type SetGitCredentialRequest struct {
@@ -690,9 +701,15 @@ func (x *CommitRequest) GetMessage() string {
 
 type CommitResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// HEAD after the commit.
-	Commit        string `protobuf:"bytes,1,opt,name=commit,proto3" json:"commit,omitempty"`
-	Made          bool   `protobuf:"varint,2,opt,name=made,proto3" json:"made,omitempty"`
+	// HEAD after the commit; empty where there is no commit at all.
+	Commit string `protobuf:"bytes,1,opt,name=commit,proto3" json:"commit,omitempty"`
+	Made   bool   `protobuf:"varint,2,opt,name=made,proto3" json:"made,omitempty"`
+	// What the user ought to know, as that a hook was passed over.
+	Note string `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	// Why there is no commit; empty when all went well.
+	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// disk_full, internal.
+	Code          string `protobuf:"bytes,5,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -739,6 +756,27 @@ func (x *CommitResponse) GetMade() bool {
 		return x.Made
 	}
 	return false
+}
+
+func (x *CommitResponse) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *CommitResponse) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *CommitResponse) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
 }
 
 type PushRequest struct {
@@ -790,7 +828,8 @@ type PushResponse struct {
 	Commit string                 `protobuf:"bytes,1,opt,name=commit,proto3" json:"commit,omitempty"`
 	// Why it was not pushed; empty when it was.
 	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	// branch_taken, denied, unavailable, internal.
+	// branch_taken, no_commit, repo_not_found, denied, unavailable, disk_full,
+	// internal.
 	Code          string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -848,8 +887,9 @@ func (x *PushResponse) GetCode() string {
 }
 
 type DiffRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Base          string                 `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A commit in hex; the one that was checked out first unless given.
+	Base          string `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1060,21 +1100,25 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\vbase_commit\x18\x02 \x01(\tR\n" +
 	"baseCommit\x12\x16\n" +
 	"\x06branch\x18\x03 \x01(\tR\x06branch\"\x0f\n" +
-	"\rStatusRequest\"s\n" +
+	"\rStatusRequest\"\xa3\x01\n" +
 	"\x0eStatusResponse\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x16\n" +
 	"\x06booted\x18\x02 \x01(\bR\x06booted\x120\n" +
-	"\x14exec_daemon_restarts\x18\x03 \x01(\x05R\x12execDaemonRestarts\"9\n" +
+	"\x14exec_daemon_restarts\x18\x03 \x01(\x05R\x12execDaemonRestarts\x12.\n" +
+	"\x13exec_daemon_running\x18\x04 \x01(\bR\x11execDaemonRunning\"9\n" +
 	"\x17SetGitCredentialRequest\x12\x1e\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\tR\n" +
 	"credential\"\x1a\n" +
 	"\x18SetGitCredentialResponse\")\n" +
 	"\rCommitRequest\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"<\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"z\n" +
 	"\x0eCommitResponse\x12\x16\n" +
 	"\x06commit\x18\x01 \x01(\tR\x06commit\x12\x12\n" +
-	"\x04made\x18\x02 \x01(\bR\x04made\"%\n" +
+	"\x04made\x18\x02 \x01(\bR\x04made\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x12\n" +
+	"\x04code\x18\x05 \x01(\tR\x04code\"%\n" +
 	"\vPushRequest\x12\x16\n" +
 	"\x06branch\x18\x01 \x01(\tR\x06branch\"P\n" +
 	"\fPushResponse\x12\x16\n" +

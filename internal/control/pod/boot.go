@@ -1,0 +1,179 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/wire/podv1"
+)
+
+// Bounds on what a machine may say in a step, in bytes.
+const (
+	maxWord   = 256
+	maxDetail = 8 << 10
+)
+
+// Boot says how a machine is to be made ready.
+type Boot struct {
+	Checkout      Checkout
+	Env           map[string]string // for every process of the agent
+	ExecToken     string            // 64 hex digits, asked by exec-daemon of its callers
+	GitCredential string            // with which git in the machine reaches the gateway
+}
+
+// Checkout says what is to be in the workspace.
+type Checkout struct {
+	RepoURL     string // as the repository's users write it
+	Ref         string // branch, tag or commit; "" is the default branch
+	Branch      string // to work on, made at Ref; "" or Ref works on Ref itself
+	Path        string // absolute; "" is /workspace
+	AuthorName  string
+	AuthorEmail string
+	Resume      bool // Branch may be on the remote, and is then continued
+}
+
+// A StepState is how far a step of the boot is.
+type StepState string
+
+// States of a step.
+const (
+	StepRunning StepState = "running"
+	StepDone    StepState = "done"
+	StepFailed  StepState = "failed"
+)
+
+// Step is news of one step of the boot: network, checkout, exec-daemon.
+type Step struct {
+	Name     string
+	State    StepState
+	Duration time.Duration // since the step began
+	Detail   string        // progress, or why it failed; from the machine
+	Code     string        // of a failure
+}
+
+// Codes of a step, commit or push that failed.
+const (
+	CodeRepoNotFound = "repo_not_found"
+	CodeRefNotFound  = "ref_not_found"
+	CodeBranchTaken  = "branch_taken"
+	CodeNoCommit     = "no_commit"
+	CodeDenied       = "denied"
+	CodeUnavailable  = "unavailable"
+	CodeDiskFull     = "disk_full"
+	CodeInternal     = "internal"
+)
+
+// code is what a machine gave as a code, if it is one.
+func code(s string) string {
+	switch s {
+	case CodeRepoNotFound, CodeRefNotFound, CodeBranchTaken, CodeNoCommit,
+		CodeDenied, CodeUnavailable, CodeDiskFull:
+		return s
+	}
+	return CodeInternal
+}
+
+// Ready says what the machine is ready with.
+type Ready struct {
+	BootID     string // changes with each start of the machine
+	BaseCommit string // checked out first; "" where the repository had no commit
+	Branch     string // checked out now; "" where HEAD is detached
+}
+
+// StepError is a boot that failed, and where. The detail is the machine's.
+type StepError struct {
+	Step, Code, Detail string
+}
+
+func (e *StepError) Error() string {
+	return fmt.Sprintf("boot step %s: %s: %s", e.Step, e.Code, e.Detail)
+}
+
+// Boot makes the machine ready. Each step is told to onStep, in order, from
+// this goroutine, as it begins, goes on and ends; onStep may be nil. Booting
+// again does what is missing and no more. A step that fails is a [*StepError].
+func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, error) {
+	stream, err := c.pod.Boot(ctx, connect.NewRequest(&podv1.BootRequest{
+		Checkout: &podv1.Checkout{
+			RepoUrl: b.Checkout.RepoURL, Ref: b.Checkout.Ref, Branch: b.Checkout.Branch,
+			Path: b.Checkout.Path, AuthorName: b.Checkout.AuthorName,
+			AuthorEmail: b.Checkout.AuthorEmail, Resume: b.Checkout.Resume,
+		},
+		Env:           b.Env,
+		ExecToken:     b.ExecToken,
+		GitCredential: b.GitCredential,
+	}))
+	if err != nil {
+		return Ready{}, fmt.Errorf("boot: %w", c.rpcError(err))
+	}
+	defer func() { _ = stream.Close() }()
+	for stream.Receive() {
+		switch event := stream.Msg().GetEvent().(type) {
+		case *podv1.BootResponse_Step:
+			step := stepOf(event.Step)
+			if onStep != nil {
+				onStep(step)
+			}
+			if step.State == StepFailed {
+				return Ready{}, &StepError{Step: step.Name, Code: step.Code, Detail: step.Detail}
+			}
+		case *podv1.BootResponse_Ready:
+			return Ready{
+				BootID:     bounded(event.Ready.GetBootId(), maxWord),
+				BaseCommit: bounded(event.Ready.GetBaseCommit(), maxWord),
+				Branch:     bounded(event.Ready.GetBranch(), maxWord),
+			}, nil
+		}
+	}
+	err = stream.Err()
+	if err == nil {
+		err = errors.New("the machine ended the boot without a word")
+	}
+	return Ready{}, fmt.Errorf("boot: %w", c.rpcError(err))
+}
+
+func stepOf(s *podv1.BootStep) Step {
+	step := Step{
+		Name:     bounded(s.GetName(), maxWord),
+		Duration: time.Duration(s.GetDurationMs()) * time.Millisecond,
+		Detail:   bounded(s.GetDetail(), maxDetail),
+	}
+	switch s.GetState() {
+	case podv1.BootStep_STATE_DONE:
+		step.State = StepDone
+	case podv1.BootStep_STATE_FAILED:
+		step.State, step.Code = StepFailed, code(s.GetCode())
+	default:
+		step.State = StepRunning
+	}
+	return step
+}
+
+// bounded cuts s to n bytes and leaves out what is not UTF-8.
+func bounded(s string, n int) string {
+	if len(s) > n {
+		s = s[:n]
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// rpcError says plainly what a call's error is: the end of ctx, the loss of
+// the connection, or the machine's own words, bounded.
+func (c *Conn) rpcError(err error) error {
+	if e, ok := errors.AsType[*connect.Error](err); ok {
+		switch e.Code() {
+		case connect.CodeCanceled:
+			err = fmt.Errorf("%w: %s", context.Canceled, bounded(e.Message(), maxDetail))
+		case connect.CodeDeadlineExceeded:
+			err = fmt.Errorf("%w: %s", context.DeadlineExceeded, bounded(e.Message(), maxDetail))
+		default:
+			err = fmt.Errorf("%s: %s", e.Code(), bounded(e.Message(), maxDetail))
+		}
+	}
+	return c.lost(err)
+}

@@ -1,0 +1,107 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/wire/podv1"
+)
+
+// GitError is git's refusal in the machine: a Code of this package, and git's
+// own last words, which are the machine's and hold no credential.
+type GitError struct {
+	Op, Code, Detail string
+}
+
+func (e *GitError) Error() string { return e.Op + ": " + e.Code + ": " + e.Detail }
+
+// Status says how a machine is.
+type Status struct {
+	BootID       string
+	Booted       bool
+	ExecRunning  bool
+	ExecRestarts int // how often exec-daemon was started again
+}
+
+// Status asks the machine how it is.
+func (c *Conn) Status(ctx context.Context) (Status, error) {
+	r, err := c.pod.Status(ctx, connect.NewRequest(&podv1.StatusRequest{}))
+	if err != nil {
+		return Status{}, fmt.Errorf("status: %w", c.rpcError(err))
+	}
+	return Status{
+		BootID:       bounded(r.Msg.GetBootId(), maxWord),
+		Booted:       r.Msg.GetBooted(),
+		ExecRunning:  r.Msg.GetExecDaemonRunning(),
+		ExecRestarts: int(r.Msg.GetExecDaemonRestarts()),
+	}, nil
+}
+
+// Committed is what Commit did.
+type Committed struct {
+	Commit string // HEAD, in hex; "" where there is no commit at all
+	Made   bool   // false: nothing was changed
+	Note   string // for the user, as that a hook was passed over
+}
+
+// Commit commits whatever is changed in the workspace, if anything is. A
+// refusal of git is a [*GitError].
+func (c *Conn) Commit(ctx context.Context, message string) (Committed, error) {
+	r, err := c.pod.Commit(ctx, connect.NewRequest(&podv1.CommitRequest{Message: message}))
+	if err != nil {
+		return Committed{}, fmt.Errorf("commit: %w", c.rpcError(err))
+	}
+	if r.Msg.GetError() != "" {
+		return Committed{}, &GitError{"commit", code(r.Msg.GetCode()), bounded(r.Msg.GetError(), maxDetail)}
+	}
+	return Committed{
+		Commit: bounded(r.Msg.GetCommit(), maxWord),
+		Made:   r.Msg.GetMade(),
+		Note:   bounded(r.Msg.GetNote(), maxDetail),
+	}, nil
+}
+
+// Push pushes HEAD to the branch of that name, through the gateway, and
+// returns the commit that is there now. A refusal is a [*GitError].
+func (c *Conn) Push(ctx context.Context, branch string) (commit string, err error) {
+	r, err := c.pod.Push(ctx, connect.NewRequest(&podv1.PushRequest{Branch: branch}))
+	if err != nil {
+		return "", fmt.Errorf("push: %w", c.rpcError(err))
+	}
+	if r.Msg.GetError() != "" {
+		return "", &GitError{"push", code(r.Msg.GetCode()), bounded(r.Msg.GetError(), maxDetail)}
+	}
+	return bounded(r.Msg.GetCommit(), maxWord), nil
+}
+
+// Diff returns the working tree's difference from a commit, untracked files
+// included; base "" is the commit that was checked out first. truncated says
+// that the machine left out the rest of a very long one.
+func (c *Conn) Diff(ctx context.Context, base string) (diff string, truncated bool, err error) {
+	r, err := c.pod.Diff(ctx, connect.NewRequest(&podv1.DiffRequest{Base: base}))
+	if err != nil {
+		return "", false, fmt.Errorf("diff: %w", c.rpcError(err))
+	}
+	return bounded(r.Msg.GetDiff(), maxMessage), r.Msg.GetTruncated(), nil
+}
+
+// SetGitCredential replaces the credential with which git in the machine
+// reaches the gateway.
+func (c *Conn) SetGitCredential(ctx context.Context, credential string) error {
+	_, err := c.pod.SetGitCredential(ctx, connect.NewRequest(&podv1.SetGitCredentialRequest{Credential: credential}))
+	if err != nil {
+		return fmt.Errorf("set git credential: %w", c.rpcError(err))
+	}
+	return nil
+}
+
+// Shutdown has the machine stop every process and itself. It returns when the
+// machine has agreed; the machine's Wait says when it is done.
+func (c *Conn) Shutdown(ctx context.Context) error {
+	if _, err := c.pod.Shutdown(ctx, connect.NewRequest(&podv1.ShutdownRequest{})); err != nil {
+		return fmt.Errorf("shutdown: %w", c.rpcError(err))
+	}
+	return nil
+}
