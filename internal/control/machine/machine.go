@@ -49,7 +49,7 @@ type Machine interface {
 
 // Spec is what a machine is made of.
 type Spec struct {
-	ID     string            // names the machine: [a-z0-9-], at most 63 characters
+	ID     string            // names the machine: [A-Za-z0-9-], at most 63 characters
 	Image  string            // "host", "rootfs:DIR" or "oci:DIR"
 	Class  string            // "" for the runtime's usual isolation, "strong" for its strongest
 	Env    map[string]string // for pod-daemon, and so for every process

@@ -1,0 +1,132 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/pod"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/tool"
+)
+
+// hands is a machine that is ready, for one loop.
+type hands struct {
+	conn       *pod.Conn
+	exec       *pod.Exec
+	boot       string
+	base       string // commit
+	credential string // of git
+	revoke     func()
+}
+
+func (h *hands) close() {
+	// What closing says is of no use: the loop has let go.
+	_ = h.exec.Close()
+	_ = h.conn.Close()
+	h.revoke()
+}
+
+// BootID implements [loop.Hands].
+func (h *hands) BootID() string { return h.boot }
+
+// Call implements [loop.Hands]. Only a cancel ends the call in the machine:
+// when the server stops, or has lost the lease, the machine works on, and
+// whoever is next attaches to the call.
+func (h *hands) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+	call, abort := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer abort(nil)
+	defer context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); errors.Is(cause, loop.ErrCancel) {
+			abort(cause)
+			return
+		}
+		_ = h.exec.Close() // Call returns, and its error says why
+	})()
+	r, took, err := h.exec.Call(call, c, func(d pod.Delta) { onDelta(loop.Delta(d)) })
+	return r, took, lostError(err)
+}
+
+// Ack implements [loop.Hands].
+func (h *hands) Ack(ctx context.Context, callID string) error {
+	return lostError(h.exec.Ack(ctx, callID))
+}
+
+// Commit implements [loop.Hands].
+func (h *hands) Commit(ctx context.Context, message string) (string, bool, error) {
+	c, err := h.conn.Commit(ctx, message)
+	if err != nil {
+		return "", false, gitFault(err)
+	}
+	return c.Commit, c.Made, nil
+}
+
+// Push implements [loop.Hands].
+func (h *hands) Push(ctx context.Context, branch string) (string, error) {
+	commit, err := h.conn.Push(ctx, branch)
+	if err != nil {
+		return "", gitFault(err)
+	}
+	return commit, nil
+}
+
+// lostError says in the loop's words that the machine is gone.
+func lostError(err error) error {
+	if errors.Is(err, pod.ErrLost) {
+		return fmt.Errorf("%w: %w", loop.ErrMachineLost, err)
+	}
+	return err
+}
+
+// gitFault says in a user's words what git in the machine met.
+func gitFault(err error) error {
+	g, ok := errors.AsType[*pod.GitError](err)
+	if !ok {
+		return lostError(err)
+	}
+	return repoFault(g.Code, g.Op, g.Detail)
+}
+
+// stepFault says in a user's words why a machine was not made ready.
+func stepFault(err error) error {
+	s, ok := errors.AsType[*pod.StepError](err)
+	if !ok {
+		return lostError(err)
+	}
+	return repoFault(s.Code, s.Step, s.Detail)
+}
+
+// repoFault is a failure of git, by its code.
+func repoFault(code, op, detail string) error {
+	switch code {
+	case pod.CodeRepoNotFound:
+		return fault.NotFound("%s: the repository is not there: %s", op, detail).Named(code).
+			Hint("check its URL, and that the server's credential may read it")
+	case pod.CodeRefNotFound:
+		return fault.NotFound("%s: the repository has no such branch, tag or commit: %s", op, detail).Named(code).
+			Hint("check startingRef")
+	case pod.CodeBranchTaken:
+		return fault.Conflict("%s: the branch on the remote has commits that the agent does not: %s", op, detail).Named(code).
+			Hint("send a follow-up that asks to rebase, or rename the branch on the remote")
+	case pod.CodeDenied:
+		return fault.Denied("%s: the remote refused: %s", op, detail).Named("repo_denied").
+			Hint("check git.credentials in the server's configuration")
+	case pod.CodeUnavailable:
+		return fault.Unavailable("%s: the remote cannot be reached: %s", op, detail).Named("repo_unreachable").
+			Hint("try again with a follow-up")
+	case pod.CodeDiskFull:
+		return fault.Exhausted("%s: the disk is full: %s", op, detail).Named(code).
+			Hint("free space where the server keeps its data, and send a follow-up")
+	}
+	return fault.Unavailable("%s failed: %s", op, detail).Named("machine_failed").
+		Hint("look at the boot steps with `aloft agent logs`")
+}
+
+// journalled is a step of the boot as the journal keeps it.
+func journalled(s pod.Step) *agent.BootStep {
+	return &agent.BootStep{Name: s.Name, State: string(s.State), DurationMS: s.Duration.Milliseconds(), Detail: s.Detail}
+}

@@ -1,0 +1,201 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/pod"
+	"aloft/internal/fault"
+)
+
+// workspace is where a machine has the repository.
+const workspace = "/workspace"
+
+// machine makes the agent's machine ready: the one it has, the one it has
+// started again, or a new one. It is [loop.Config.Machine].
+func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Record) (loop.Hands, error) {
+	w.letGo()
+	if err := w.checkRepo(ctx, state); err != nil {
+		return nil, err
+	}
+	select { // a host that boots too many at once boots none
+	case w.s.boots <- struct{}{}:
+		defer func() { <-w.s.boots }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	m, err := w.made(ctx, state, record)
+	if err != nil {
+		return nil, err
+	}
+	h, err := w.booted(ctx, m, state, record)
+	if err != nil {
+		return nil, err
+	}
+	w.hands.Store(h)
+	return h, nil
+}
+
+// checkRepo finds out, before anything is paid for, whether there is something
+// to clone and a branch to push.
+func (w *worker) checkRepo(ctx context.Context, state *agent.State) error {
+	if len(state.Agent.Repos) == 0 || state.BaseCommit != "" {
+		return nil
+	}
+	repo := state.Agent.Repos[0]
+	info, err := w.s.Gateway.Check(ctx, repo.URL, repo.StartingRef)
+	if err != nil {
+		return err
+	}
+	if state.MachineID == "" && state.Branch != "" && info.HasBranch(state.Branch) {
+		return fault.Conflict("the branch %s is on the remote already", state.Branch).Named("branch_taken").
+			Hint("start the agent again; it takes another name")
+	}
+	return nil
+}
+
+// made returns the machine, running. A machine that has stopped is started
+// again on its disk; one that is gone is made anew.
+func (w *worker) made(ctx context.Context, state *agent.State, record loop.Record) (machine.Machine, error) {
+	if state.MachineID != "" {
+		m, err := w.s.Runtime.Open(ctx, state.MachineID)
+		switch {
+		case err == nil:
+			return m, nil
+		case !errors.Is(err, machine.ErrNotFound):
+			return nil, machineFault(err)
+		}
+	}
+	start := time.Now()
+	id := newMachineID(state.Agent.ID)
+	// The journal knows of the machine before it is there: one that a crash
+	// leaves half made is found and used, or destroyed.
+	if err := record(ctx, &agent.MachineMade{MachineID: id}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
+		return nil, err
+	}
+	m, err := w.s.Runtime.Create(ctx, machine.Spec{
+		ID: id, Image: w.s.Image, Class: state.Agent.Class, Limits: w.s.Limits,
+	})
+	if err != nil {
+		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}
+		return nil, errors.Join(machineFault(err), record(context.WithoutCancel(ctx), failed))
+	}
+	return m, record(ctx, &agent.BootStep{Name: "machine", State: string(pod.StepDone), DurationMS: time.Since(start).Milliseconds()})
+}
+
+// booted dials the machine and boots it.
+func (w *worker) booted(ctx context.Context, m machine.Machine, state *agent.State, record loop.Record) (*hands, error) {
+	conn, err := pod.Dial(ctx, m, w.s.Gateway)
+	if errors.Is(err, machine.ErrStopped) {
+		if err := m.Restart(ctx); err != nil {
+			return nil, machineFault(err)
+		}
+		conn, err = pod.Dial(ctx, m, w.s.Gateway)
+	}
+	if err != nil {
+		return nil, machineFault(lostError(err))
+	}
+	h := &hands{conn: conn, revoke: func() {}}
+	ready, err := w.boot(ctx, h, m.ID(), state, record)
+	if err != nil {
+		h.revoke()
+		return nil, errors.Join(err, conn.Close())
+	}
+	h.boot, h.base = ready.BootID, state.BaseCommit
+	h.exec = pod.NewExec(conn.OpenExec, w.s.token("exec", m.ID()))
+	return h, nil
+}
+
+// boot has pod-daemon do what is missing, and journals its steps.
+func (w *worker) boot(ctx context.Context, h *hands, id string, state *agent.State, record loop.Record) (pod.Ready, error) {
+	b := pod.Boot{ExecToken: w.s.token("exec", id)}
+	if len(state.Agent.Repos) > 0 {
+		repo := state.Agent.Repos[0]
+		b.GitCredential = w.s.Gateway.Grant(w.grant(state))
+		h.revoke = func() { w.s.Gateway.Revoke(b.GitCredential) }
+		b.Checkout = pod.Checkout{
+			RepoURL: repo.URL, Ref: repo.StartingRef, Branch: state.Branch, Path: workspace,
+			AuthorName: w.s.Author.Name, AuthorEmail: w.s.Author.Email,
+			Resume: state.BaseCommit != "",
+		}
+	}
+	status, err := h.conn.Status(ctx)
+	if err != nil {
+		return pod.Ready{}, lostError(err)
+	}
+	quiet := status.Booted && status.BootID == state.BootID // there is nothing to tell of a machine that is up
+	var recordErr error
+	ready, err := h.conn.Boot(ctx, b, func(step pod.Step) {
+		if recordErr == nil && !quiet {
+			recordErr = record(ctx, journalled(step))
+		}
+	})
+	switch {
+	case err != nil:
+		return ready, errors.Join(stepFault(err), recordErr)
+	case recordErr != nil:
+		return ready, recordErr
+	case ready.BootID == state.BootID:
+		return ready, nil
+	}
+	bodies := []agent.Body{&agent.MachineReady{
+		MachineID: id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch,
+	}}
+	if state.BaseCommit != "" || state.Run.Turns > 0 {
+		bodies = append(bodies, &agent.Notice{Text: againNotice})
+	}
+	return ready, record(ctx, bodies...)
+}
+
+const againNotice = "The machine was started again. Files are as they were when it stopped, or, where its disk was lost too, " +
+	"as they were last pushed. Processes, background commands and the shell's variables and working directory are gone: " +
+	"look at the state of the tree before you go on."
+
+// grant is what git in the machine may do.
+func (w *worker) grant(state *agent.State) gateway.Grant {
+	url := state.Agent.Repos[0].URL
+	return gateway.Grant{
+		AgentID: state.Agent.ID, RunID: state.Run.ID,
+		Credential: w.s.token("git", state.Run.ID),
+		Repos:      []string{url},
+		Push:       map[string]string{url: state.Branch},
+		AllowForce: !state.Agent.WorkOnCurrentBranch,
+	}
+}
+
+// idleDiff asks the machine of an agent that does not work just now.
+func (s *Scheduler) idleDiff(ctx context.Context, state *agent.State) (string, bool, error) {
+	m, err := s.Runtime.Open(ctx, state.MachineID)
+	if err != nil {
+		return "", false, err
+	}
+	conn, err := pod.Dial(ctx, m, s.Gateway)
+	if err != nil {
+		return "", false, err
+	}
+	diff, truncated, err := conn.Diff(ctx, state.BaseCommit)
+	return diff, truncated, errors.Join(err, conn.Close())
+}
+
+// machineFault says in a user's words why there is no machine.
+func machineFault(err error) error {
+	switch {
+	case errors.Is(err, loop.ErrMachineLost):
+		return err
+	case errors.Is(err, syscall.ENOSPC):
+		return fault.Exhausted("no machine could be made: the disk is full").Named("disk_full").
+			Hint("free space where the server keeps its data, and send a follow-up").Because(err)
+	}
+	f := fault.Of(err)
+	if f.Kind != fault.KindInternal {
+		return err
+	}
+	return fault.Unavailable("no machine could be made: %v", err).Named("machine_failed").
+		Hint("run `aloft doctor` on the server: it says what is missing")
+}

@@ -1,0 +1,266 @@
+// Package schedule decides which agent works, and in which machine. It takes
+// the lease on every agent with an open run, gives its loop a machine, and goes
+// on with what a server before it has left. It keeps nothing that matters in
+// memory: who works is a lease, and which machine is the journal's.
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+)
+
+// Config is what a scheduler works with.
+type Config struct {
+	Journal store.Journal
+	Agents  store.Agents
+	Leases  store.Leases
+	Owner   string // this server's name on its leases; the same after a restart on the same data
+	Runtime machine.Runtime
+	Limits  machine.Limits // of every machine
+	Image   string         // of every machine
+	Gateway Gateway
+	// Model returns the model of that id, "" for the default.
+	Model func(id string) (model.Model, model.Info, error)
+	// Secret is 32 random bytes from which the tokens of machines are derived,
+	// so that they are the same after a restart and are stored nowhere.
+	Secret []byte
+	Author Author // of the commits that are made for agents
+	Logger *slog.Logger
+}
+
+// Author is who commits.
+type Author struct{ Name, Email string }
+
+// Gateway is how git in a machine reaches its remotes.
+type Gateway interface {
+	http.Handler
+	Grant(g gateway.Grant) (credential string)
+	Revoke(credential string)
+	Check(ctx context.Context, repoURL, ref string) (gateway.RefInfo, error)
+	Diff(ctx context.Context, repoURL, base, branch string, limit int) (diff string, truncated bool, err error)
+}
+
+// Times of a lease: another server takes an agent over when its own has been
+// silent for leaseTTL.
+const (
+	leaseTTL   = 30 * time.Second
+	leaseRenew = leaseTTL / 3
+)
+
+// Scheduler runs loops. Its methods are safe for concurrent use.
+type Scheduler struct {
+	Config
+	wake  chan string
+	boots chan struct{} // a slot for each machine that may boot at once
+
+	mu      sync.Mutex
+	workers map[string]*worker // by agent
+	running sync.WaitGroup
+}
+
+// New makes a scheduler; Run makes it work.
+func New(c Config) *Scheduler {
+	return &Scheduler{
+		Config:  c,
+		wake:    make(chan string, 1024),
+		boots:   make(chan struct{}, max(2, 2*runtime.NumCPU())),
+		workers: map[string]*worker{},
+	}
+}
+
+// Run works open runs until ctx ends, and then waits until every loop has left
+// its run in a state from which another can go on. Machines stay up.
+func (s *Scheduler) Run(ctx context.Context) error {
+	defer s.running.Wait()
+	s.sweep(ctx)
+	tick := time.NewTicker(leaseTTL)
+	defer tick.Stop()
+	for {
+		if err := s.resume(ctx); err != nil && ctx.Err() == nil {
+			s.Logger.Error("open runs cannot be read", "error", err)
+		}
+		for again := false; !again; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case id := <-s.wake:
+				s.start(ctx, id)
+			case <-tick.C: // what another server left, and wakes that were missed
+				again = true
+			}
+		}
+	}
+}
+
+// resume starts a worker for every open run.
+func (s *Scheduler) resume(ctx context.Context) error {
+	runs, err := s.Agents.OpenRuns(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		s.start(ctx, r.AgentID)
+	}
+	return nil
+}
+
+// Wake says that the agent has a new run, or that a cancel was asked of the one it has.
+func (s *Scheduler) Wake(agentID string) {
+	select {
+	case s.wake <- agentID:
+	default: // the next tick finds it
+	}
+}
+
+// start gives the agent a worker, or lets the one it has look again.
+func (s *Scheduler) start(ctx context.Context, agentID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w, ok := s.workers[agentID]; ok {
+		w.look()
+		return
+	}
+	w := newWorker(ctx, s, agentID)
+	s.workers[agentID] = w
+	s.running.Go(func() {
+		w.run()
+		s.mu.Lock()
+		delete(s.workers, agentID)
+		missed := w.again
+		s.mu.Unlock()
+		close(w.done)
+		if missed && ctx.Err() == nil {
+			s.Wake(agentID)
+		}
+	})
+}
+
+// Remove cancels the agent's run, if it has one here, and destroys its machine.
+func (s *Scheduler) Remove(ctx context.Context, agentID string) error {
+	s.mu.Lock()
+	w := s.workers[agentID]
+	s.mu.Unlock()
+	if w != nil {
+		w.cancel(loop.ErrCancel)
+		select {
+		case <-w.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	ids, err := s.Runtime.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list machines: %w", err)
+	}
+	for _, id := range ids {
+		if owner, ok := agentOf(id); ok && owner == agentID {
+			if err := s.destroy(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) destroy(ctx context.Context, id string) error {
+	m, err := s.Runtime.Open(ctx, id)
+	if errors.Is(err, machine.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open machine %s: %w", id, err)
+	}
+	if err := m.Destroy(ctx); err != nil {
+		return fmt.Errorf("destroy machine %s: %w", id, err)
+	}
+	return nil
+}
+
+// sweep destroys the machines of agents that are gone: those that a server was
+// about to destroy when it died.
+func (s *Scheduler) sweep(ctx context.Context) {
+	ids, err := s.Runtime.List(ctx)
+	if err != nil {
+		s.Logger.Error("machines cannot be listed", "error", err)
+		return
+	}
+	for _, id := range ids {
+		owner, ok := agentOf(id)
+		if !ok {
+			continue // not ours
+		}
+		a, err := s.Agents.Agent(ctx, owner)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			s.Logger.Error("agent cannot be read", "agent", owner, "error", err)
+			continue
+		}
+		if err == nil && !a.Archived {
+			continue
+		}
+		s.Logger.Info("destroying the machine of an agent that is gone", "machine", id)
+		if err := s.destroy(ctx, id); err != nil {
+			s.Logger.Error("machine cannot be destroyed", "machine", id, "error", err)
+		}
+	}
+}
+
+// maxDiff bounds a diff, in bytes.
+const maxDiff = 4 << 20
+
+// Diff returns what the agent has changed: in its machine, or, where that does
+// not run, what it has pushed.
+func (s *Scheduler) Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error) {
+	s.mu.Lock()
+	w := s.workers[agentID]
+	s.mu.Unlock()
+	if w != nil {
+		if h := w.hands.Load(); h != nil {
+			if diff, truncated, err := h.conn.Diff(ctx, h.base); err == nil {
+				return diff, truncated, nil
+			}
+		}
+	}
+	state, err := s.fold(ctx, agentID)
+	if err != nil {
+		return "", false, err
+	}
+	if len(state.Agent.Repos) == 0 || state.BaseCommit == "" {
+		return "", false, nil
+	}
+	if w == nil && state.MachineID != "" {
+		if diff, truncated, err := s.idleDiff(ctx, state); err == nil {
+			return diff, truncated, nil
+		}
+	}
+	return s.Gateway.Diff(ctx, state.Agent.Repos[0].URL, state.BaseCommit, state.Branch, maxDiff)
+}
+
+// fold reads the agent's journal.
+func (s *Scheduler) fold(ctx context.Context, agentID string) (*agent.State, error) {
+	state := agent.Fold(agentID, nil)
+	for {
+		events, err := s.Journal.Read(ctx, agentID, state.Agent.Head, 1000)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range events {
+			state.Apply(e)
+		}
+		if len(events) < 1000 {
+			return state, nil
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package schedule
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"regexp"
+
+	"aloft/internal/control/model"
+)
+
+// token derives the token for a purpose: 64 hex digits, the same each time and
+// on every server that holds the secret.
+func (s *Scheduler) token(purpose, id string) string {
+	mac := hmac.New(sha256.New, s.Secret)
+	fmt.Fprintf(mac, "%s %s", purpose, id)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// newMachineID names a machine after its agent, so that whoever finds one knows
+// whose it is.
+func newMachineID(agentID string) string {
+	var b [2]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	return agentID + "-" + hex.EncodeToString(b[:])
+}
+
+var machineID = regexp.MustCompile(`^(bc-[0-9a-fA-F-]{36})-[0-9a-f]{4}$`)
+
+// agentOf returns the agent that a machine was made for.
+func agentOf(machine string) (agentID string, ok bool) {
+	m := machineID.FindStringSubmatch(machine)
+	if m == nil {
+		return "", false
+	}
+	return m[1], true
+}
+
+// refuse is the model of an agent whose model the configuration no longer has.
+type refuse struct{ err error }
+
+func (r refuse) Stream(context.Context, model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) { yield(model.Event{}, r.err) }
+}

@@ -1,0 +1,140 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/store"
+)
+
+// worker works the open run of one agent.
+type worker struct {
+	s       *Scheduler
+	agentID string
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	done    chan struct{} // closed when run has returned
+	hands   atomic.Pointer[hands]
+	again   bool // a wake came while it ran; guarded by s.mu
+}
+
+func newWorker(ctx context.Context, s *Scheduler, agentID string) *worker {
+	w := &worker{s: s, agentID: agentID, done: make(chan struct{})}
+	// The server's end must not look like a cancel to the loop.
+	w.ctx, w.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { w.cancel(loop.ErrStop) })
+	return w
+}
+
+// run works until the agent's run has ended. What goes wrong is logged here,
+// and tried again with the next wake.
+func (w *worker) run() {
+	defer w.cancel(nil)
+	log := w.s.Logger.With("agent", w.agentID)
+	lease := store.LeaseOn(w.agentID)
+	ok, err := w.s.Leases.Acquire(w.ctx, lease, w.s.Owner, leaseTTL)
+	if err != nil {
+		log.Error("lease cannot be taken", "error", err)
+		return
+	}
+	if !ok {
+		return // another server works it
+	}
+	go w.renew(lease)
+	defer func() {
+		// Released even when the server stops, so that the next takes over at once.
+		if err := w.s.Leases.Release(context.WithoutCancel(w.ctx), lease, w.s.Owner); err != nil {
+			log.Error("lease cannot be released", "error", err)
+		}
+	}()
+	defer w.letGo()
+	a, err := w.s.Agents.Agent(w.ctx, w.agentID)
+	if err != nil {
+		if !errors.Is(err, store.ErrNotFound) {
+			log.Error("agent cannot be read", "error", err)
+		}
+		return
+	}
+	w.s.mu.Lock()
+	w.again = false // what came before this is seen by the loop
+	w.s.mu.Unlock()
+	m, info, modelErr := w.s.Model(a.Model)
+	if modelErr != nil {
+		m = refuse{modelErr}
+	}
+	err = loop.Run(w.ctx, w.agentID, loop.Config{
+		Journal: w.s.Journal, Owner: w.s.Owner, Model: m, Info: info,
+		Machine: w.machine, Logger: log.With("run", a.LatestRunID),
+	})
+	if err != nil && !errors.Is(err, loop.ErrStop) && !errors.Is(err, store.ErrNotFound) {
+		log.Error("run is left open", "error", err)
+	}
+}
+
+// look lets a worker that runs know that something has changed. The caller
+// holds s.mu.
+func (w *worker) look() {
+	w.again = true
+	go func() {
+		asked, err := w.cancelAsked()
+		if err != nil {
+			w.s.Logger.Error("journal cannot be read", "agent", w.agentID, "error", err)
+		}
+		if asked {
+			w.cancel(loop.ErrCancel)
+		}
+	}()
+}
+
+// cancelAsked reports whether the run that is being worked has been asked to end.
+func (w *worker) cancelAsked() (bool, error) {
+	a, err := w.s.Agents.Agent(w.ctx, w.agentID)
+	if err != nil {
+		return false, err
+	}
+	run, err := w.s.Agents.Run(w.ctx, w.agentID, a.LatestRunID)
+	if err != nil || run.Status.Ended() {
+		return false, err
+	}
+	for after := run.FirstSeq; ; {
+		events, err := w.s.Journal.Read(w.ctx, w.agentID, after, 1000)
+		if err != nil || len(events) == 0 {
+			return false, err
+		}
+		for _, e := range events {
+			after = e.Seq
+			if _, ok := e.Body.(*agent.CancelAsked); ok && e.RunID == run.ID {
+				return true, nil
+			}
+		}
+	}
+}
+
+// renew keeps the lease as long as the worker works.
+func (w *worker) renew(lease string) {
+	t := time.NewTicker(leaseRenew)
+	defer t.Stop()
+	for {
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-t.C:
+		}
+		ok, err := w.s.Leases.Acquire(w.ctx, lease, w.s.Owner, leaseTTL)
+		if err == nil && !ok {
+			w.cancel(store.ErrLeaseLost)
+			return
+		}
+	}
+}
+
+// letGo ends the connection to the machine, which stays up.
+func (w *worker) letGo() {
+	if h := w.hands.Swap(nil); h != nil {
+		h.close()
+	}
+}
