@@ -1,0 +1,72 @@
+package execd
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"aloft/internal/fault"
+)
+
+// failuresPerSecond is how many refused requests are answered in full. Anyone
+// in the machine can reach the port, so refusing has to stay cheap and must not
+// fill the log; a request with the right token is never held up by it.
+const failuresPerSecond = 10
+
+// tokenDigest checks a token's form. Its digest is what is kept, so that tokens
+// of any length compare in the same time.
+func tokenDigest(token string) ([32]byte, error) {
+	if b, err := hex.DecodeString(token); err != nil || len(b) != 32 {
+		return [32]byte{}, fault.Invalid("the token must be 64 hex digits").
+			Hint("make one with: openssl rand -hex 32")
+	}
+	return sha256.Sum256([]byte(strings.ToLower(token))), nil
+}
+
+// authenticated lets only requests with the token through to next.
+func (s *Server) authenticated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		digest := sha256.Sum256([]byte(strings.ToLower(token)))
+		if ok && subtle.ConstantTimeCompare(digest[:], s.token[:]) == 1 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if !s.failures.take() {
+			http.Error(w, "too many requests without the right token", http.StatusTooManyRequests)
+			return
+		}
+		s.log.WarnContext(r.Context(), "refused a request without the right token",
+			"path", r.URL.Path, "remote", r.RemoteAddr, "bearer", ok)
+		w.Header().Set("WWW-Authenticate", `Bearer realm="exec-daemon"`)
+		http.Error(w, "the request does not carry exec-daemon's token", http.StatusUnauthorized)
+	})
+}
+
+// allowance permits so many things in each period. It is safe for concurrent use.
+type allowance struct {
+	most   int
+	period time.Duration
+
+	mu    sync.Mutex
+	since time.Time
+	taken int
+}
+
+func newAllowance(most int, period time.Duration) *allowance {
+	return &allowance{most: most, period: period}
+}
+
+func (a *allowance) take() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := time.Now(); now.Sub(a.since) >= a.period {
+		a.since, a.taken = now, 0
+	}
+	a.taken++
+	return a.taken <= a.most
+}

@@ -1,0 +1,99 @@
+package execd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/tool"
+	"aloft/internal/wire/agentv1"
+)
+
+// maxBeats bounds the heartbeats that wait for their answer.
+const maxBeats = 64
+
+// ExecStream carries calls until the caller ends it. A stream that is cut
+// leaves its calls running.
+func (s *Server) ExecStream(ctx context.Context, stream *connect.BidiStream[agentv1.ExecStreamElement, agentv1.ExecServerElement]) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out := &sender{stream: stream}
+	err := out.send(&agentv1.ExecServerElement{Element: &agentv1.ExecServerElement_Hello{Hello: &agentv1.ExecHello{
+		CatalogueDigest: tool.Digest(), BootId: s.bootID,
+	}}})
+	if err != nil {
+		return err
+	}
+	var speakers sync.WaitGroup
+	beats := make(chan *agentv1.Heartbeat, maxBeats)
+	speakers.Go(func() { out.answer(beats) })
+
+	var mu sync.Mutex
+	following := make(map[string]struct{})
+	follow := func(c *call) {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, twice := following[c.id]; twice {
+			return
+		}
+		following[c.id] = struct{}{}
+		speakers.Go(func() {
+			_ = c.follow(ctx, out.send) // an error is the stream's end, which Receive reports
+			mu.Lock()
+			defer mu.Unlock()
+			delete(following, c.id)
+		})
+	}
+	for {
+		element, receiveErr := stream.Receive()
+		if receiveErr != nil {
+			close(beats)
+			if !errors.Is(receiveErr, io.EOF) {
+				cancel()
+				err = receiveErr
+			}
+			speakers.Wait()
+			return err
+		}
+		if asked := element.GetExecClientMessage(); asked != nil {
+			follow(s.calls.attach(asked.GetCallId(), asked.GetToolCall()))
+		}
+		control := element.GetExecClientControlMessage()
+		if ack := control.GetAck(); ack != nil {
+			s.calls.acknowledge(ack.GetCallId())
+		}
+		if abort := control.GetAbort(); abort != nil {
+			s.calls.abort(abort.GetCallId(), abort.GetReason())
+		}
+		if beat := control.GetHeartbeat(); beat != nil {
+			select {
+			case beats <- beat:
+			default: // the caller does not read; the next one will do
+			}
+		}
+	}
+}
+
+// sender lets many goroutines send on one stream. It is safe for concurrent use.
+type sender struct {
+	mu     sync.Mutex
+	stream *connect.BidiStream[agentv1.ExecStreamElement, agentv1.ExecServerElement]
+}
+
+func (o *sender) send(element *agentv1.ExecServerElement) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stream.Send(element)
+}
+
+// answer answers heartbeats. They have a goroutine of their own, so that a
+// caller who does not read can still abort.
+func (o *sender) answer(beats <-chan *agentv1.Heartbeat) {
+	for beat := range beats {
+		// An error is the stream's end, which Receive reports.
+		_ = o.send(&agentv1.ExecServerElement{Element: &agentv1.ExecServerElement_Heartbeat{Heartbeat: beat}})
+	}
+}

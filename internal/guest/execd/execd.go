@@ -1,0 +1,145 @@
+// Package execd is exec-daemon: the server that works an agent's tool calls in
+// a machine. It makes each call exactly once, keeps the results until they are
+// acknowledged, and answers the control plane's other questions about the
+// machine's files. It holds no tool itself, judges no permission, and trusts
+// its caller only as far as the caller's token goes.
+package execd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/guest/tool"
+	"aloft/internal/wire/agentv1/agentv1connect"
+)
+
+// Limits on what a caller may send, in bytes. A file may be maxFile long; its
+// message is a little longer.
+const (
+	maxFile    = 64 << 20
+	maxMessage = maxFile + 1<<20
+)
+
+// stopGrace is how long running calls may take to end once the server is told
+// to stop, so that their results are kept.
+const stopGrace = 3 * time.Second
+
+// Config is what a Server is made of. Token, Workspace and StateDir are needed.
+type Config struct {
+	Token     string      // 64 hex digits; asked of every caller
+	Workspace string      // absolute; where relative paths begin
+	StateDir  string      // holds the call log; made if it is not there
+	BootID    string      // names this start of the machine; without it, one is made and kept in StateDir
+	Version   string      // of the binary
+	Tools     []tool.Tool // what may be called; names are unique
+	// SetEnv changes what processes started from now on see. Without it
+	// UpdateEnvironmentVariables is not implemented.
+	SetEnv func(set map[string]string, unset []string)
+	Log    *slog.Logger // without it, nothing is logged
+}
+
+// Server answers agent.v1.ExecService and agent.v1.ControlService. Its methods
+// are safe for concurrent use.
+type Server struct {
+	agentv1connect.UnimplementedControlServiceHandler
+
+	token     [32]byte // SHA-256 of the token
+	workspace string
+	bootID    string
+	version   string
+	setEnv    func(set map[string]string, unset []string)
+	log       *slog.Logger
+	calls     *calls
+	failures  *allowance
+}
+
+// New makes a Server and reads what an earlier one left in the state folder.
+// Close it when done.
+func New(cfg Config) (*Server, error) {
+	digest, err := tokenDigest(cfg.Token)
+	if err != nil {
+		return nil, err
+	}
+	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	record, err := openCallLog(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	bootID, err := keepBootID(cfg.StateDir, cfg.BootID)
+	if err != nil {
+		return nil, errors.Join(err, record.close())
+	}
+	calls, err := newCalls(record, cfg.Tools, log)
+	if err != nil {
+		return nil, errors.Join(err, record.close())
+	}
+	return &Server{
+		token: digest, workspace: cfg.Workspace, bootID: bootID, version: cfg.Version,
+		setEnv: cfg.SetEnv, log: log, calls: calls, failures: newAllowance(failuresPerSecond, time.Second),
+	}, nil
+}
+
+// BootID names this start of the machine.
+func (s *Server) BootID() string { return s.bootID }
+
+// Handler returns the whole server as one handler. It is to be served over
+// HTTP/2, without which ExecStream cannot work.
+func (s *Server) Handler() http.Handler {
+	options := []connect.HandlerOption{
+		connect.WithInterceptors(faults{s.log}),
+		connect.WithReadMaxBytes(maxMessage),
+		// Nothing leaves the host on its way here, so compression would only cost.
+		connect.WithCompression("gzip", nil, nil),
+	}
+	mux := http.NewServeMux()
+	mux.Handle(agentv1connect.NewExecServiceHandler(s, options...))
+	mux.Handle(agentv1connect.NewControlServiceHandler(s, options...))
+	return s.authenticated(mux)
+}
+
+// Serve answers on l, in HTTP/1.1 and in HTTP/2 without TLS, until ctx ends.
+// Then it stops the running calls, keeps their results, and returns nil. It
+// closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{
+		Handler:           s.Handler(),
+		Protocols:         &protocols,
+		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		s.calls.stop(stopGrace)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+		defer cancel()
+		_ = server.Shutdown(grace) // what is cut off here attaches again later
+		_ = server.Close()
+		err = <-ended
+	}
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Close stops the running calls and lets go of the state folder.
+func (s *Server) Close() error {
+	s.calls.stop(stopGrace)
+	return s.calls.record.close()
+}

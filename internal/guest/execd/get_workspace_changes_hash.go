@@ -1,0 +1,22 @@
+package execd
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/wire/agentv1"
+)
+
+// GetWorkspaceChangesHash returns the SHA-256, in hex, of the workspace's
+// difference from HEAD. A binary file counts by its object's name, which is in
+// the diff.
+func (s *Server) GetWorkspaceChangesHash(ctx context.Context, _ *connect.Request[agentv1.GetWorkspaceChangesHashRequest]) (*connect.Response[agentv1.GetWorkspaceChangesHashResponse], error) {
+	sum := sha256.New()
+	if err := diffWorkspace(ctx, s.workspace, "", sum); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentv1.GetWorkspaceChangesHashResponse{Hash: hex.EncodeToString(sum.Sum(nil))}), nil
+}

@@ -1,0 +1,139 @@
+package execd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"aloft/internal/fault"
+)
+
+// gitTimeout bounds one question to git: a workspace may be of any size.
+const gitTimeout = 60 * time.Second
+
+// emptyTree is git's name for a tree without entries: what a repository
+// without a commit is compared with.
+const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+// diffWorkspace writes to w the difference of dir's working tree from base, or
+// from HEAD if base is empty, as a unified diff with whole object names.
+// Untracked files are in it; those that git ignores are not. The repository and
+// its index are left as they were.
+func diffWorkspace(ctx context.Context, dir, base string, w io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout,
+		fault.Exhausted("git took longer than %s to compare the workspace", gitTimeout))
+	defer cancel()
+	commit, err := resolve(ctx, dir, base)
+	if err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "aloft-diff-*")
+	if err != nil {
+		return fmt.Errorf("diff: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	// git shows an untracked file once the index announces it. That is done in
+	// a copy of the index, which also spares git reading unchanged files.
+	index := filepath.Join(scratch, "index")
+	if err := copyIndex(ctx, dir, index); err != nil {
+		return err
+	}
+	env := "GIT_INDEX_FILE=" + index
+	var untracked bytes.Buffer
+	if err := git(ctx, dir, env, nil, &untracked, "ls-files", "--others", "--exclude-standard", "-z"); err != nil {
+		return err
+	}
+	if untracked.Len() > 0 {
+		err := git(ctx, dir, env, &untracked, nil, "--literal-pathspecs", "add", "--intent-to-add", "--force",
+			"--pathspec-from-file=-", "--pathspec-file-nul")
+		if err != nil {
+			return err
+		}
+	}
+	return git(ctx, dir, env, nil, w, "-c", "core.quotepath=off", "diff", "--full-index", "--no-color",
+		"--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", commit, "--")
+}
+
+// resolve returns the object to compare with.
+func resolve(ctx context.Context, dir, base string) (string, error) {
+	name := base
+	if name == "" {
+		name = "HEAD"
+	}
+	var commit bytes.Buffer
+	err := git(ctx, dir, "", nil, &commit, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+	if err == nil {
+		return strings.TrimSpace(commit.String()), nil
+	}
+	if git(ctx, dir, "", nil, nil, "rev-parse", "--git-dir") != nil {
+		return "", fault.Conflict("%s is not a git repository", dir).Because(err)
+	}
+	if base == "" {
+		return emptyTree, nil
+	}
+	return "", fault.NotFound("no commit %q", cut(base, maxCallID)).At("base").Because(err)
+}
+
+func copyIndex(ctx context.Context, dir, to string) error {
+	var path bytes.Buffer
+	if err := git(ctx, dir, "", nil, &path, "rev-parse", "--git-path", "index"); err != nil {
+		return err
+	}
+	from := strings.TrimSuffix(path.String(), "\n")
+	if !filepath.IsAbs(from) {
+		from = filepath.Join(dir, from)
+	}
+	b, err := os.ReadFile(from)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // nothing was ever added
+	}
+	if err == nil {
+		err = os.WriteFile(to, b, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("diff: copy the index: %w", err)
+	}
+	return nil
+}
+
+// git runs git in dir. The error holds the end of what it said.
+func git(ctx context.Context, dir, env string, stdin io.Reader, stdout io.Writer, args ...string) error {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	if env != "" {
+		cmd.Env = append(cmd.Env, env)
+	}
+	cmd.Stdin, cmd.Stdout = stdin, stdout
+	said := &head{most: 2 << 10}
+	cmd.Stderr = said
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("git %s: %w: %s", args[0], err, bytes.TrimSpace(said.kept))
+	}
+	return nil
+}
+
+// head keeps the first bytes that are written to it, and lets the rest go.
+type head struct {
+	most int
+	kept []byte
+	more bool
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	room := min(len(p), h.most-len(h.kept))
+	h.kept = append(h.kept, p[:room]...)
+	h.more = h.more || room < len(p)
+	return len(p), nil
+}

@@ -1,0 +1,73 @@
+package execd
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"aloft/internal/wire/agentv1"
+)
+
+// toolName returns the catalogue's name of the tool that is called: that of
+// the arguments that are set. The error is for the model.
+func toolName(asked *agentv1.ToolCall) (string, error) {
+	variant := variantOf(asked)
+	if variant == nil {
+		return "", errors.New("the call names no tool that this machine knows; such a tool is not available")
+	}
+	of := asked.ProtoReflect().Get(variant).Message()
+	offered := ""
+	fields := variant.Message().Fields()
+	for i := range fields.Len() {
+		name := nameOfArgs(fields.Get(i))
+		if name != "" && of.Has(fields.Get(i)) {
+			return name, nil
+		}
+		if name != "" && offered == "" {
+			offered = name
+		}
+	}
+	if offered != "" {
+		return "", fmt.Errorf("the call of %s has no arguments", offered)
+	}
+	return "", fmt.Errorf("the tool %s is not available in this machine", variant.Name())
+}
+
+// variantOf returns which tool's field is set; nil if none is.
+func variantOf(call *agentv1.ToolCall) protoreflect.FieldDescriptor {
+	m := call.ProtoReflect()
+	return m.WhichOneof(m.Descriptor().Oneofs().ByName("tool"))
+}
+
+// nameOfArgs returns the name of the tool whose arguments the field holds.
+func nameOfArgs(field protoreflect.FieldDescriptor) string {
+	if field.Kind() != protoreflect.MessageKind {
+		return ""
+	}
+	options, _ := proto.GetExtension(field.Message().Options(), agentv1.E_Tool).(*agentv1.ToolOptions)
+	return options.GetName()
+}
+
+// failed returns the tool's message, without arguments, with an error for its
+// result. It is nil for a tool whose message has no place for one.
+func failed(asked *agentv1.ToolCall, message string) *agentv1.ToolCall {
+	variant := variantOf(asked)
+	if variant == nil {
+		return nil
+	}
+	answer := new(agentv1.ToolCall)
+	of := answer.ProtoReflect().Mutable(variant).Message()
+	result := of.Descriptor().Fields().ByName("result")
+	if result == nil {
+		return answer
+	}
+	why := result.Message().Fields().ByName("error")
+	if why == nil {
+		return answer
+	}
+	of.Mutable(result).Message().Set(why, protoreflect.ValueOfMessage(
+		(&agentv1.ToolError{Message: message}).ProtoReflect()))
+	return answer
+}

@@ -1,0 +1,37 @@
+package execd
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/fault"
+	"aloft/internal/wire/agentv1"
+)
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// UpdateEnvironmentVariables changes what processes started from now on see.
+func (s *Server) UpdateEnvironmentVariables(_ context.Context, req *connect.Request[agentv1.UpdateEnvironmentVariablesRequest]) (*connect.Response[agentv1.UpdateEnvironmentVariablesResponse], error) {
+	if s.setEnv == nil {
+		return nil, fault.NotImplemented("this machine's variables cannot be changed")
+	}
+	names := slices.Clone(req.Msg.GetUnset())
+	for name, value := range req.Msg.GetSet() {
+		if strings.ContainsRune(value, 0) { // the value may be a secret: it is not repeated
+			return nil, fault.Invalid("the value of %s holds a NUL byte", name).At("set")
+		}
+		names = append(names, name)
+	}
+	for _, name := range names {
+		if !variableName.MatchString(name) {
+			return nil, fault.Invalid("%q is not the name of a variable", cut(name, maxCallID)).
+				Hint("letters, digits and _, not beginning with a digit")
+		}
+	}
+	s.setEnv(req.Msg.GetSet(), req.Msg.GetUnset())
+	return connect.NewResponse(&agentv1.UpdateEnvironmentVariablesResponse{}), nil
+}
