@@ -1,0 +1,146 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/sqlite/query"
+)
+
+// Agent implements [store.Agents].
+func (s *Store) Agent(ctx context.Context, id string) (agent.Agent, error) {
+	row, err := s.read.GetAgent(ctx, id)
+	if err != nil {
+		return agent.Agent{}, fmt.Errorf("agent %s: %w", id, readError(err))
+	}
+	return agentOf(row)
+}
+
+// ListAgents implements [store.Agents].
+func (s *Store) ListAgents(ctx context.Context, q store.AgentQuery) ([]agent.Agent, error) {
+	var archived int64 // the most that is listed
+	if q.IncludeArchived {
+		archived = 1
+	}
+	beforeTime, beforeID, most := bounds(q.Page)
+	var rows []query.Agent
+	var err error
+	if q.UserID == 0 {
+		rows, err = s.read.ListAgents(ctx, query.ListAgentsParams{
+			Archived: archived, BeforeTime: beforeTime, BeforeID: beforeID, Most: most,
+		})
+	} else {
+		rows, err = s.read.ListAgentsOfUser(ctx, query.ListAgentsOfUserParams{
+			UserID: q.UserID, Archived: archived, BeforeTime: beforeTime, BeforeID: beforeID, Most: most,
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list agents: %w", err)
+	}
+	agents := make([]agent.Agent, len(rows))
+	for i, row := range rows {
+		if agents[i], err = agentOf(row); err != nil {
+			return nil, err
+		}
+	}
+	return agents, nil
+}
+
+// DeleteAgent implements [store.Agents].
+func (s *Store) DeleteAgent(ctx context.Context, id string) error {
+	return s.write(ctx, func(tx *tx) error {
+		n, err := tx.q.DeleteAgent(tx.ctx, id)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fmt.Errorf("agent %s: %w", id, store.ErrNotFound)
+		}
+		tx.wrote = true
+		tx.known.forget(id)
+		delete(tx.known.leases, store.LeaseOn(id))
+		tx.news = func(w *watch) { w.gone(id) }
+		return errors.Join(
+			tx.q.DeleteRuns(tx.ctx, id),
+			tx.q.DeleteEvents(tx.ctx, id),
+			tx.q.DeleteLease(tx.ctx, store.LeaseOn(id)),
+		)
+	})
+}
+
+// putAgent writes the agent's row; only its two numbers where no more has
+// changed, which is at nearly every append.
+func (tx *tx) putAgent(f *folded) error {
+	row, err := agentRow(f.agent)
+	if err != nil {
+		return err
+	}
+	old := f.stored
+	old.UpdatedAt, old.Head = row.UpdatedAt, row.Head
+	if old == row {
+		err = tx.q.TouchAgent(tx.ctx, query.TouchAgentParams{UpdatedAt: row.UpdatedAt, Head: row.Head, ID: row.ID})
+	} else {
+		err = tx.q.PutAgent(tx.ctx, query.PutAgentParams(row))
+	}
+	f.stored = row
+	tx.known.keep(f)
+	return err
+}
+
+func agentRow(a agent.Agent) (query.Agent, error) {
+	env, err := json.Marshal(a.Env)
+	if err != nil {
+		return query.Agent{}, err
+	}
+	repos, err := json.Marshal(a.Repos)
+	if err != nil {
+		return query.Agent{}, err
+	}
+	return query.Agent{
+		ID: a.ID, Name: a.Name, UserID: a.UserID, Archived: number(a.Archived), Env: string(env), Repos: string(repos),
+		Model: a.Model, Class: a.Class, WorkOnCurrentBranch: number(a.WorkOnCurrentBranch),
+		CreatedAt: nanos(a.CreatedAt), UpdatedAt: nanos(a.UpdatedAt), LatestRunID: a.LatestRunID, Head: a.Head,
+	}, nil
+}
+
+func agentOf(row query.Agent) (agent.Agent, error) {
+	a := agent.Agent{
+		ID: row.ID, Name: row.Name, UserID: row.UserID, Archived: row.Archived != 0,
+		Model: row.Model, Class: row.Class, WorkOnCurrentBranch: row.WorkOnCurrentBranch != 0,
+		CreatedAt: stamp(row.CreatedAt), UpdatedAt: stamp(row.UpdatedAt), LatestRunID: row.LatestRunID, Head: row.Head,
+	}
+	err := errors.Join(json.Unmarshal([]byte(row.Env), &a.Env), json.Unmarshal([]byte(row.Repos), &a.Repos))
+	if err != nil {
+		return a, fmt.Errorf("row of agent %s: %w", row.ID, err)
+	}
+	return a, nil
+}
+
+// bounds returns the key that a page's elements are below, and how many it has.
+func bounds(p store.Page) (time int64, id string, most int64) {
+	if p.BeforeTime.IsZero() {
+		return math.MaxInt64, "", int64(max(p.Limit, 0))
+	}
+	return nanos(p.BeforeTime), p.BeforeID, int64(max(p.Limit, 0))
+}
+
+func number(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// readError makes a missing row into [store.ErrNotFound].
+func readError(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.ErrNotFound
+	}
+	return err
+}

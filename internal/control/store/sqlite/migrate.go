@@ -1,0 +1,71 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/google/uuid"
+	"github.com/pressly/goose/v3"
+
+	"aloft/internal/fault"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrate brings the schema up to date, over a connection of its own.
+func migrate(ctx context.Context, path string, logger *slog.Logger) (err error) {
+	db, err := sql.Open("sqlite", dsn(path))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	at, ours, err := p.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("read the schema's version: %w", err)
+	}
+	if at > ours {
+		return fault.Conflict("a newer version of aloft has written it: its schema is %d, and this version knows %d", at, ours).
+			Named("store_too_new").Hint("start that version again, or restore a copy from before")
+	}
+	done, err := p.Up(ctx)
+	if err != nil {
+		return fmt.Errorf("bring the schema up to date: %w", err)
+	}
+	for _, m := range done {
+		logger.InfoContext(ctx, "schema brought up to date", "version", m.Source.Version, "took", m.Duration)
+	}
+	return nil
+}
+
+// ServerID is the name under which the server that has this store open takes
+// leases. It stays the same when the server comes back, so that it finds its
+// own leases and need not wait for them to lapse.
+func (s *Store) ServerID() string { return s.serverID }
+
+func (s *Store) findServerID(ctx context.Context) (string, error) {
+	id, err := s.read.ServerID(ctx)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return id, err
+	}
+	id = "server-" + uuid.NewString()
+	return id, s.write(ctx, func(tx *tx) error {
+		return tx.q.AddServerID(tx.ctx, id)
+	})
+}
+

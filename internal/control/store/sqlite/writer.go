@@ -1,0 +1,228 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	driver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/sqlite/query"
+)
+
+// maxBatch bounds how many requests share a transaction, and so how long the
+// first of them waits for the last.
+const maxBatch = 256
+
+// writer is the one connection that writes, and the goroutine that has it.
+type writer struct {
+	db     *sql.DB
+	conn   *sql.Conn
+	q      *query.Queries
+	known  known
+	watch  *watch
+
+	mu     sync.Mutex
+	queue  []*request
+	closed bool
+	wake   chan struct{} // holds one: the queue is not empty, or closed
+	done   chan struct{} // closed when the goroutine has ended
+}
+
+// request is one thing to write, whole or not at all.
+type request struct {
+	do    func(*tx) error // may be called again after a rollback
+	taken atomic.Bool     // by the writer, or by a caller who gave up
+	err   chan error      // holds one
+}
+
+// tx is what a request writes through.
+type tx struct {
+	ctx   context.Context // never done: a transaction is not to be cut in two
+	q     *query.Queries
+	known *known
+	wrote bool         // something, so that a failure needs a rollback
+	news  func(*watch) // to be told once it is on disk
+}
+
+func newWriter(ctx context.Context, path string, w *watch) (*writer, error) {
+	db, err := sql.Open("sqlite", dsn(path, "cache_size(-32768)", "wal_autocheckpoint(4000)"))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	q, err := query.Prepare(ctx, conn)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close(), db.Close())
+	}
+	wr := &writer{
+		db: db, conn: conn, q: q, watch: w,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	wr.known.forgetAll()
+	go wr.run()
+	return wr, nil
+}
+
+// stop ends the writer after what is in its queue.
+func (w *writer) stop() error {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.nudge()
+	<-w.done
+	return errors.Join(w.q.Close(), w.conn.Close(), w.db.Close())
+}
+
+// write has the writer do it, and returns when it is on disk, or surely is not.
+func (s *Store) write(ctx context.Context, do func(*tx) error) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	r := &request{do: do, err: make(chan error, 1)}
+	if !s.writer.enqueue(r) {
+		return errClosed
+	}
+	select {
+	case err := <-r.err:
+		return err
+	case <-ctx.Done():
+		if r.taken.CompareAndSwap(false, true) {
+			return context.Cause(ctx)
+		}
+		return <-r.err // it is being written: the answer is near
+	}
+}
+
+func (w *writer) enqueue(r *request) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false
+	}
+	w.queue = append(w.queue, r)
+	w.nudge()
+	return true
+}
+
+func (w *writer) nudge() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *writer) run() {
+	defer close(w.done)
+	for {
+		batch, closed := w.take()
+		switch {
+		case len(batch) > 0:
+			w.commit(batch)
+		case closed:
+			return
+		default:
+			<-w.wake
+		}
+	}
+}
+
+// take returns the requests that wait, less those whose callers gave up.
+func (w *writer) take() (batch []*request, closed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := min(len(w.queue), maxBatch)
+	for _, r := range w.queue[:n] {
+		if r.taken.CompareAndSwap(false, true) {
+			batch = append(batch, r)
+		}
+	}
+	w.queue = append([]*request(nil), w.queue[n:]...)
+	return batch, w.closed && len(w.queue) == 0
+}
+
+// commit writes the batch in one transaction and answers every request of it.
+// A request that is refused before it has written anything costs the others
+// nothing. If one fails halfway all is rolled back, and each is tried alone, so
+// that the fault stays with whose it is.
+func (w *writer) commit(batch []*request) {
+	errs, news, err := w.transact(batch)
+	switch {
+	case err == nil:
+		for _, tell := range news {
+			tell(w.watch)
+		}
+	case len(batch) > 1 && !errors.Is(err, store.ErrFull):
+		for _, r := range batch {
+			w.commit([]*request{r})
+		}
+		return
+	default:
+		for i := range errs {
+			errs[i] = err
+		}
+	}
+	for i, r := range batch {
+		r.err <- errs[i]
+	}
+}
+
+// transact returns the refusals by request, and what is to be told now that the
+// rest is on disk; or an error, and then nothing of the batch is.
+func (w *writer) transact(batch []*request) (errs []error, news []func(*watch), err error) {
+	ctx := context.Background()
+	errs = make([]error, len(batch))
+	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return errs, nil, fmt.Errorf("begin: %w", writeError(err))
+	}
+	for i, r := range batch {
+		tx := &tx{ctx: ctx, q: w.q, known: &w.known}
+		errs[i] = r.do(tx)
+		if errs[i] != nil && tx.wrote || isDriver(errs[i]) {
+			return errs, nil, w.rollback(errs[i])
+		}
+		if errs[i] == nil && tx.news != nil {
+			news = append(news, tx.news)
+		}
+	}
+	if _, err := w.conn.ExecContext(ctx, "COMMIT"); err != nil {
+		return errs, nil, w.rollback(fmt.Errorf("commit: %w", err))
+	}
+	return errs, news, nil
+}
+
+// rollback undoes the transaction. SQLite may have done so already, when the
+// disk is full: then there is none, and the error of the rollback says so.
+func (w *writer) rollback(why error) error {
+	w.known.forgetAll()
+	_, _ = w.conn.ExecContext(context.Background(), "ROLLBACK")
+	return writeError(why)
+}
+
+func isDriver(err error) bool {
+	_, ok := errors.AsType[*driver.Error](err)
+	return ok
+}
+
+// writeError makes the failures of a disk into [store.ErrFull].
+func writeError(err error) error {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok {
+		return err
+	}
+	const primary = 0xff // the rest of a code is detail
+	switch e.Code() & primary {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
+		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	}
+	return err
+}

@@ -1,0 +1,247 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+)
+
+var agentTests = []test{
+	{"WhatIsNotThereIsErrNotFound", testNotThere},
+	{"ListIsNewestFirst", testListOrder},
+	{"ListIsOfOneUser", testListUser},
+	{"ListLeavesOutWhatIsArchived", testListArchived},
+	{"PagesAreStableWhileAgentsAreAdded", testPages},
+	{"PagesPartAgentsOfTheSameMoment", testSameMoment},
+	{"RunsAreNewestFirst", testRunOrder},
+	{"OpenRunsAreOldestFirst", testOpenRuns},
+	{"DeleteRemovesEverything", testDelete},
+}
+
+func testNotThere(t *testing.T, s Store) {
+	ctx := t.Context()
+	agentID, runID := newAgent(t, s)
+	other, _ := newAgent(t, s)
+	_, err := s.Agent(ctx, agent.NewID())
+	wantError(t, "Agent", err, store.ErrNotFound)
+	_, err = s.Run(ctx, agentID, agent.NewRunID())
+	wantError(t, "Run", err, store.ErrNotFound)
+	_, err = s.Run(ctx, other, runID)
+	wantError(t, "Run of another agent", err, store.ErrNotFound)
+	_, err = s.ListRuns(ctx, agent.NewID(), store.Page{Limit: 1})
+	wantError(t, "ListRuns", err, store.ErrNotFound)
+	wantError(t, "DeleteAgent", s.DeleteAgent(ctx, agent.NewID()), store.ErrNotFound)
+}
+
+// add makes an agent of that user and age.
+func add(t *testing.T, s Store, user int64, at time.Time) string {
+	t.Helper()
+	id := agent.NewID()
+	mustAppend(t, s, store.Append{AgentID: id, IfHead: ptr(0), Events: []agent.Event{
+		{Time: at, Body: &agent.Created{Name: "one", UserID: user}},
+	}})
+	return id
+}
+
+func ids(t *testing.T, s Store, q store.AgentQuery) []string {
+	t.Helper()
+	agents, err := s.ListAgents(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, a := range agents {
+		got = append(got, a.ID)
+	}
+	return got
+}
+
+var someDay = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func testListOrder(t *testing.T, s Store) {
+	want := make([]string, 5)
+	for _, i := range []int{3, 0, 4, 1, 2} {
+		want[i] = add(t, s, 1, someDay.Add(-time.Duration(i)*time.Hour))
+	}
+	if diff := cmp.Diff(want, ids(t, s, store.AgentQuery{Page: store.Page{Limit: 10}})); diff != "" {
+		t.Errorf("list differs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want[:2], ids(t, s, store.AgentQuery{Page: store.Page{Limit: 2}})); diff != "" {
+		t.Errorf("list of two differs (-want +got):\n%s", diff)
+	}
+}
+
+func testListUser(t *testing.T, s Store) {
+	mine := add(t, s, 7, someDay)
+	add(t, s, 8, someDay)
+	if diff := cmp.Diff([]string{mine}, ids(t, s, store.AgentQuery{UserID: 7, Page: store.Page{Limit: 10}})); diff != "" {
+		t.Errorf("list differs (-want +got):\n%s", diff)
+	}
+	if n := len(ids(t, s, store.AgentQuery{Page: store.Page{Limit: 10}})); n != 2 {
+		t.Errorf("the list of everybody's has %d; want 2", n)
+	}
+}
+
+func testListArchived(t *testing.T, s Store) {
+	filed := add(t, s, 1, someDay)
+	kept := add(t, s, 1, someDay.Add(-time.Hour))
+	file := func(archived bool) {
+		mustAppend(t, s, store.Append{AgentID: filed, Events: []agent.Event{{Body: &agent.Archived{Archived: archived}}}})
+	}
+	for _, user := range []int64{0, 1} {
+		q := store.AgentQuery{UserID: user, Page: store.Page{Limit: 10}}
+		all := q
+		all.IncludeArchived = true
+		file(true)
+		if diff := cmp.Diff([]string{kept}, ids(t, s, q)); diff != "" {
+			t.Errorf("list differs (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{filed, kept}, ids(t, s, all)); diff != "" {
+			t.Errorf("list with archived differs (-want +got):\n%s", diff)
+		}
+		file(false)
+		if diff := cmp.Diff([]string{filed, kept}, ids(t, s, q)); diff != "" {
+			t.Errorf("list after bringing back differs (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func testPages(t *testing.T, s Store) {
+	var want []string
+	for i := range 25 {
+		want = append(want, add(t, s, 1, someDay.Add(-time.Duration(i)*time.Minute)))
+	}
+	var got []string
+	q := store.AgentQuery{Page: store.Page{Limit: 4}}
+	for i := range 20 {
+		page, err := s.ListAgents(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range page {
+			got = append(got, a.ID)
+			q.BeforeTime, q.BeforeID = a.CreatedAt, a.ID
+		}
+		if len(page) < q.Limit {
+			break
+		}
+		add(t, s, 1, someDay.Add(time.Duration(i+1)*time.Minute))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pages differ (-want +got):\n%s", diff)
+	}
+}
+
+func testSameMoment(t *testing.T, s Store) {
+	var want []string
+	for range 10 {
+		want = append(want, add(t, s, 1, someDay))
+	}
+	slices.Sort(want)
+	slices.Reverse(want)
+	var got []string
+	q := store.AgentQuery{Page: store.Page{Limit: 3}}
+	for range want {
+		page, err := s.ListAgents(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range page {
+			got = append(got, a.ID)
+			q.BeforeTime, q.BeforeID = a.CreatedAt, a.ID
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pages differ (-want +got):\n%s", diff)
+	}
+}
+
+func testRunOrder(t *testing.T, s Store) {
+	agentID := add(t, s, 1, someDay)
+	var want []string
+	for i := range 5 {
+		e := prompt(agent.NewRunID())
+		e.Time = someDay.Add(time.Duration(i) * time.Minute)
+		mustAppend(t, s, store.Append{AgentID: agentID, Events: []agent.Event{e}})
+		want = append(want, e.RunID)
+	}
+	slices.Reverse(want)
+	var got []string
+	page := store.Page{Limit: 2}
+	for range want {
+		runs, err := s.ListRuns(t.Context(), agentID, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range runs {
+			got = append(got, r.ID)
+			page.BeforeTime, page.BeforeID = r.CreatedAt, r.ID
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("runs differ (-want +got):\n%s", diff)
+	}
+}
+
+func testOpenRuns(t *testing.T, s Store) {
+	var want []string
+	for i := range 6 {
+		agentID := add(t, s, 1, someDay)
+		e := prompt(agent.NewRunID())
+		e.Time = someDay.Add(time.Duration(i+1) * time.Minute)
+		mustAppend(t, s, store.Append{AgentID: agentID, Events: []agent.Event{e}})
+		if i%2 == 0 {
+			mustAppend(t, s, store.Append{AgentID: agentID, Events: []agent.Event{{RunID: e.RunID, Body: &agent.RunStarted{}}}})
+		}
+		if i == 3 {
+			mustAppend(t, s, store.Append{AgentID: agentID, Events: []agent.Event{{RunID: e.RunID, Body: &agent.RunEnded{Status: agent.Cancelled}}}})
+			continue
+		}
+		want = append(want, fmt.Sprint(agentID, e.RunID))
+	}
+	open, err := s.OpenRuns(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range open {
+		got = append(got, fmt.Sprint(r.AgentID, r.ID))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("open runs differ (-want +got):\n%s", diff)
+	}
+}
+
+func testDelete(t *testing.T, s Store) {
+	ctx := t.Context()
+	agentID, runID := newAgent(t, s)
+	kept, keptRun := newAgent(t, s)
+	if err := s.DeleteAgent(ctx, agentID); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Agent(ctx, agentID)
+	wantError(t, "Agent", err, store.ErrNotFound)
+	_, err = s.Run(ctx, agentID, runID)
+	wantError(t, "Run", err, store.ErrNotFound)
+	if all := readAll(t, s, agentID); len(all) > 0 {
+		t.Errorf("the journal has %d events still", len(all))
+	}
+	_, err = s.Append(ctx, store.Append{AgentID: agentID, Events: []agent.Event{text(runID, "late")}})
+	wantError(t, "Append", err, store.ErrNotFound)
+	wantError(t, "DeleteAgent", s.DeleteAgent(ctx, agentID), store.ErrNotFound)
+	open, err := s.OpenRuns(ctx)
+	if err != nil || len(open) != 1 || open[0].ID != keptRun {
+		t.Errorf("open runs are %v, %v; want that of %s", open, err, kept)
+	}
+	// The name is free again, and what was there before does not come back.
+	mustAppend(t, s, store.Append{AgentID: agentID, IfHead: ptr(0), Events: []agent.Event{{Body: &agent.Created{Name: "again"}}, prompt(runID)}})
+	if all := readAll(t, s, agentID); len(all) != 2 {
+		t.Errorf("the new journal has %d events; want 2", len(all))
+	}
+}
