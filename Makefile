@@ -1,0 +1,75 @@
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
+GUEST    := pod-daemon exec-daemon sandbox
+EMBEDDED := cmd/aloft/embedded
+LINT     := v2.5.0
+# Machines need root: a person who is not gets it for the one command.
+SUDO     := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E env PATH=$$PATH")
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: deps .bin/runc ## build bin/aloft and the machine binaries
+	@mkdir -p bin $(EMBEDDED)
+	@for b in $(GUEST); do echo "building bin/$$b"; $(GOBUILD) -o bin/$$b ./cmd/$$b || exit 1; done
+	@for b in $(GUEST:%=bin/%) .bin/runc; do \
+		cmp -s $$b $(EMBEDDED)/$$(basename $$b) || cp $$b $(EMBEDDED)/; done
+	@echo "building bin/aloft"
+	@$(GOBUILD) -o bin/aloft ./cmd/aloft
+
+demo: build ## run one agent on a sample repository, start to pushed branch
+	@$(SUDO) bin/aloft demo
+
+test: deps-test build .bin/runsc ## install what tests need, run all tests, and count them
+	@$(SUDO) env TEST_NEEDS=all go run ./hack/testcount ./...
+
+check: fmt lint test ## everything that must pass before a merge
+	@$(MAKE) --no-print-directory generate
+	@git diff --exit-code
+
+fmt: ## format Go and protobuf
+	@gofmt -l -w $$(git ls-files '*.go')
+	@[ ! -x hack/node_modules/.bin/buf ] || hack/node_modules/.bin/buf format -w
+
+lint: .bin/golangci-lint ## look for mistakes that the compiler lets pass
+	@.bin/golangci-lint run ./...
+	@[ ! -x hack/node_modules/.bin/buf ] || hack/node_modules/.bin/buf lint
+
+generate: hack/node_modules ## make the code and the pages that are made from others
+	@go build -o .bin/ google.golang.org/protobuf/cmd/protoc-gen-go connectrpc.com/connect/cmd/protoc-gen-connect-go
+	@hack/node_modules/.bin/buf generate
+	@hack/node_modules/.bin/buf build -o - | go run ./hack/catalogue > internal/tool/catalogue.json.new
+	@mv internal/tool/catalogue.json.new internal/tool/catalogue.json
+	@go test -count=1 ./internal/agent ./internal/control/api ./cmd/aloft -run 'Diagram|Reference|Help' -update >/dev/null
+
+bench: build ## measure, beside a yardstick, and print a table
+	@$(SUDO) go run ./bench
+
+hooks: ## check commits on this machine before they are made
+	@git config core.hooksPath hack/hooks
+
+deps:
+	@hack/deps.sh build
+
+deps-test:
+	@hack/deps.sh build test
+
+.bin/runc: hack/build-runc.sh
+	@hack/build-runc.sh
+
+.bin/runsc: hack/build-runsc.sh
+	@hack/build-runsc.sh
+
+.bin/golangci-lint:
+	@mkdir -p .bin
+	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT)
+
+hack/node_modules: hack/package-lock.json
+	@npm ci --prefix hack --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: help build demo test check fmt lint generate bench hooks deps deps-test

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// serverConfig is the file that `aloft serve --config` reads. The keys are
+// documented in docs/reference/config.md, which a test holds to this type.
+type serverConfig struct {
+	Models       []modelConfig `yaml:"models"`
+	DefaultModel string        `yaml:"default_model"`
+	Git          gitConfig     `yaml:"git"`
+	Machine      machineConfig `yaml:"machine"`
+}
+
+// modelConfig is one model that agents may use.
+type modelConfig struct {
+	ID            string `yaml:"id"`             // what --model and the API's model.id name
+	Provider      string `yaml:"provider"`       // anthropic, openai, google, scripted
+	API           string `yaml:"api"`            // of openai: responses (default) or chat
+	Name          string `yaml:"name"`           // the provider's name of the model; the id unless given
+	BaseURL       string `yaml:"base_url"`       // another address than the provider's own
+	APIKey        string `yaml:"api_key"`        // the key itself
+	APIKeyEnv     string `yaml:"api_key_env"`    // or the variable that holds it
+	Script        string `yaml:"script"`         // of scripted: a file; the demonstration unless given
+	ContextWindow int    `yaml:"context_window"` // tokens, where the model is not a known one
+	MaxOutput     int    `yaml:"max_output"`     // tokens of one reply
+}
+
+// gitConfig is how repositories are reached.
+type gitConfig struct {
+	Credentials []credentialConfig `yaml:"credentials"`
+	AllowFile   bool               `yaml:"allow_file"` // let file:// URLs name repositories of this host
+	AuthorName  string             `yaml:"author_name"`
+	AuthorEmail string             `yaml:"author_email"`
+}
+
+// credentialConfig is a credential for the repositories below a URL.
+type credentialConfig struct {
+	URL      string `yaml:"url"` // the longest that fits wins
+	Username string `yaml:"username"`
+	Token    string `yaml:"token"`
+	TokenEnv string `yaml:"token_env"`
+}
+
+// machineConfig is what machines are made of.
+type machineConfig struct {
+	Image       string  `yaml:"image"`        // host (default), rootfs:DIR, oci:DIR
+	Runtime     string  `yaml:"runtime"`      // path of an OCI runtime; the one inside aloft unless given
+	Strong      string  `yaml:"strong"`       // path of runsc
+	Class       string  `yaml:"class"`        // strong: every agent runs under runsc
+	MemoryBytes int64   `yaml:"memory_bytes"` // of each machine; 0 is no limit
+	CPUs        float64 `yaml:"cpus"`
+	PIDs        int64   `yaml:"pids"`
+}
+
+// defaultConfig is a server without a file: the scripted model, which needs no
+// key and says what it is.
+func defaultConfig() serverConfig {
+	return serverConfig{
+		Models:  []modelConfig{{ID: "scripted", Provider: "scripted"}},
+		Git:     gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
+		Machine: machineConfig{Image: "host", PIDs: 4096},
+	}
+}
+
+// usageError is a mistake in how the program was called; its exit status is 2.
+type usageError struct{ error }
+
+// loadConfig reads the file at path; "" is the default configuration. Every
+// mistake is one line that begins with the file and the line.
+func loadConfig(path string, getenv func(string) string) (serverConfig, error) {
+	c := defaultConfig()
+	if path == "" {
+		return c, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return c, usageError{fmt.Errorf("read the configuration: %w", err)}
+	}
+	c.Models = nil
+	if err := yaml.UnmarshalWithOptions(data, &c, yaml.Strict()); err != nil && strings.TrimSpace(string(data)) != "" {
+		return c, usageError{yamlError(path, err)}
+	}
+	if len(c.Models) == 0 {
+		c.Models = defaultConfig().Models
+	}
+	if err := c.check(filepath.Dir(path), getenv); err != nil {
+		return c, usageError{fmt.Errorf("%s: %w", path, err)}
+	}
+	return c, nil
+}
+
+// yamlError makes one line of a decoder's error.
+func yamlError(path string, err error) error {
+	y, ok := errors.AsType[yaml.Error](err)
+	if !ok {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	line := 1
+	if t := y.GetToken(); t != nil {
+		line = t.Position.Line
+	}
+	message, _, _ := strings.Cut(strings.ReplaceAll(y.GetMessage(), "unknown field", "unknown key"), "\n")
+	return fmt.Errorf("%s:%d: %s", path, line, message)
+}
+
+// check finds what YAML's types do not, and reads the variables that hold secrets.
+func (c *serverConfig) check(dir string, getenv func(string) string) error {
+	seen := map[string]bool{}
+	for i := range c.Models {
+		m := &c.Models[i]
+		at := fmt.Sprintf("models[%d]", i)
+		if m.ID == "" {
+			return fmt.Errorf("%s.id is missing: it is the name that --model takes", at)
+		}
+		if seen[m.ID] {
+			return fmt.Errorf("%s.id: %q stands twice", at, m.ID)
+		}
+		seen[m.ID] = true
+		if m.Name == "" {
+			m.Name = m.ID
+		}
+		switch m.Provider {
+		case "anthropic", "openai", "google", "scripted":
+		case "":
+			return fmt.Errorf("%s.provider is missing: anthropic, openai, google or scripted", at)
+		default:
+			return fmt.Errorf("%s.provider: %q is none of anthropic, openai, google, scripted", at, m.Provider)
+		}
+		switch m.API {
+		case "", "responses", "chat":
+		default:
+			return fmt.Errorf("%s.api: %q is neither responses nor chat", at, m.API)
+		}
+		if err := fromEnv(&m.APIKey, m.APIKeyEnv, at+".api_key", getenv); err != nil {
+			return err
+		}
+		if m.Script != "" && !filepath.IsAbs(m.Script) {
+			m.Script = filepath.Join(dir, m.Script)
+		}
+	}
+	if c.DefaultModel != "" && !seen[c.DefaultModel] {
+		return fmt.Errorf("default_model: %q is not the id of a model", c.DefaultModel)
+	}
+	for i := range c.Git.Credentials {
+		cred := &c.Git.Credentials[i]
+		at := fmt.Sprintf("git.credentials[%d]", i)
+		if cred.URL == "" {
+			return fmt.Errorf("%s.url is missing", at)
+		}
+		if err := fromEnv(&cred.Token, cred.TokenEnv, at+".token", getenv); err != nil {
+			return err
+		}
+	}
+	switch c.Machine.Class {
+	case "", "strong":
+	default:
+		return fmt.Errorf("machine.class: %q is not strong", c.Machine.Class)
+	}
+	return nil
+}
+
+// fromEnv sets a secret from the variable that the configuration names.
+func fromEnv(secret *string, name, at string, getenv func(string) string) error {
+	if name == "" {
+		return nil
+	}
+	if *secret != "" {
+		return fmt.Errorf("%s and %s_env are both given", at, at)
+	}
+	if *secret = getenv(name); *secret == "" {
+		return fmt.Errorf("%s_env: the variable %s is not set", at, name)
+	}
+	return nil
+}

@@ -1,0 +1,23 @@
+#!/bin/sh
+# debian-source.sh PACKAGE DIR: unpacks the source of a Debian package into DIR,
+# without changing what apt knows on this machine: it reads the machine's own
+# sources as deb-src, in a state folder of its own.
+set -eu
+package=$1 dir=$2
+state=$(mktemp -d)
+trap 'rm -rf "$state"' EXIT
+mkdir -p "$state/lists/partial" "$state/cache" "$state/parts" "$dir"
+. /etc/os-release
+for f in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/ubuntu.sources; do
+	[ -e "$f" ] && sed 's/^Types:.*/Types: deb-src/' "$f" >"$state/parts/$(basename "$f")"
+done
+if [ -e /etc/apt/sources.list ]; then
+	sed -n 's/^deb \(.*\)/deb-src \1/p' /etc/apt/sources.list >"$state/parts/host.list"
+fi
+apt() {
+	apt-get -qq -o Dir::State::lists="$state/lists" -o Dir::Cache="$state/cache" \
+		-o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$state/parts" -o APT::Sandbox::User=root "$@"
+}
+apt update
+cd "$dir"
+apt source "$package"

@@ -1,0 +1,29 @@
+#!/bin/sh
+# deps.sh build|test…: says which Debian packages are missing for the purpose,
+# and installs them. Without apt it names them and goes on: the build says what
+# it lacks.
+set -eu
+want="git make"
+for purpose in "$@"; do
+	case $purpose in
+	# gcc and libseccomp build the OCI runtime; sudo and ripgrep are what an
+	# agent finds in a machine that shows the host's /usr.
+	build) want="$want gcc libc6-dev libseccomp-dev pkg-config ca-certificates sudo ripgrep" ;;
+	test) want="$want dpkg-dev file perl procps util-linux" ;;
+	esac
+done
+missing=
+for p in $want; do
+	dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q '^install ok installed' || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+if ! command -v apt-get >/dev/null; then
+	echo "this is not Debian or Ubuntu: install what corresponds to$missing" >&2
+	exit 0
+fi
+echo "installing the system packages$missing"
+sudo=
+[ "$(id -u)" = 0 ] || sudo=sudo
+$sudo apt-get -qq update
+# shellcheck disable=SC2086 # a list of words
+DEBIAN_FRONTEND=noninteractive $sudo apt-get -qq -o Dpkg::Use-Pty=0 install --no-install-recommends -y $missing >/dev/null

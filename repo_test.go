@@ -1,0 +1,333 @@
+// Package repo holds the tests that read the repository itself: its names, its
+// layers and its map.
+package repo
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "aloft/"
+
+// mayImport is the architecture. A package may import, of our own packages,
+// only those that its line allows; the longest matching line is the one that
+// counts. What is not listed here does not pass.
+//
+// It says the five rules: control and guest never import each other; nouns do
+// no I/O and import no wing; an adapter knows its noun and one outside thing,
+// never a sibling; only cmd/* names implementations; generated types stop at
+// the RPC door.
+var mayImport = map[string][]string{
+	"cmd/...": {"..."}, // main packages put it together
+
+	// Nouns, each of which may know those above it.
+	"internal/fault":        {},
+	"internal/account":      {},
+	"internal/conversation": {},
+	"internal/agent":        {"internal/conversation"},
+	"internal/tool":         {},
+
+	// What both wings speak.
+	"internal/wire/...": {"internal/wire/..."},
+
+	// The control plane. Its generated types stop at control/pod.
+	"internal/control/api":                 {"NOUNS", "internal/control/store", "internal/control/model"},
+	"internal/control/loop":                {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/tool"},
+	"internal/control/schedule":            {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/loop"},
+	"internal/control/gateway":             {"NOUNS"},
+	"internal/control/gateway/gittest":     {},
+	"internal/control/pod":                 {"NOUNS", "internal/wire/...", "internal/control/machine"},
+	"internal/control/tool":                {"NOUNS"},
+	"internal/control/machine":             {},
+	"internal/control/machine/...":         {"internal/control/machine", "internal/fault"},
+	"internal/control/machine/machinetest": {"internal/control/machine", "internal/wire/mux"},
+	"internal/control/model":               {"NOUNS"},
+	"internal/control/model/...":           {"NOUNS", "internal/control/model"},
+	"internal/control/store":               {"NOUNS"},
+	"internal/control/store/...":           {"NOUNS", "internal/control/store"},
+	"internal/control/store/sqlite":        {"NOUNS", "internal/control/store", "internal/control/store/sqlite/query"},
+	"internal/control/image":               {},
+	"internal/control/mirror":              {"NOUNS"},
+
+	// Inside a machine.
+	"internal/guest/execd":         {"internal/fault", "internal/tool", "internal/wire/...", "internal/guest/tool"},
+	"internal/guest/pid1":          {"internal/fault", "internal/wire/...", "internal/guest/checkout"},
+	"internal/guest/checkout":      {},
+	"internal/guest/sandbox":       {},
+	"internal/guest/shell":         {},
+	"internal/guest/tool":          {"internal/tool", "internal/wire/agentv1", "internal/guest/shell"},
+	"internal/guest/tool/tooltest": {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
+
+	// The terminal, and the tests' own.
+	"internal/client": {},
+	"internal/cli":    {"internal/client"},
+	"internal/need":   {},
+	"bench/...":       {"..."},
+	"hack/...":        {"internal/wire/...", "internal/tool"},
+	"test/...":        {"..."},
+}
+
+// nouns stand for NOUNS in mayImport.
+var nouns = []string{"internal/fault", "internal/account", "internal/conversation", "internal/agent", "internal/tool"}
+
+// noIO are standard packages that a noun has no use for.
+var noIO = []string{"net", "net/http", "os", "os/exec", "database/sql", "io/fs", "syscall"}
+
+// vague are names that say where code was put and not what it is.
+var vague = []string{"util", "utils", "common", "helper", "helpers", "misc", "base", "shared", "lib", "types", "models", "interfaces", "core", "pkg"}
+
+func TestEveryPackageHasADoc(t *testing.T) {
+	for _, p := range packages(t) {
+		if !p.hasDoc && !p.generated {
+			t.Errorf("%s: no package comment", p.path)
+		}
+	}
+}
+
+func TestNoVagueNames(t *testing.T) {
+	for _, p := range packages(t) {
+		if slices.Contains(vague, path.Base(p.path)) {
+			t.Errorf("%s: name it for what it holds", p.path)
+		}
+	}
+}
+
+func TestImportsFollowTheArchitecture(t *testing.T) {
+	for _, p := range packages(t) {
+		rule := ""
+		for r := range mayImport {
+			if matches(r, p.path) && len(r) > len(rule) {
+				rule = r
+			}
+		}
+		if rule == "" {
+			t.Errorf("%s: no line in mayImport says where it belongs", p.path)
+			continue
+		}
+		for _, dep := range p.ours {
+			if !allowed(mayImport[rule], dep) {
+				t.Errorf("%s imports %s; the line for %s allows %v", p.path, dep, rule, mayImport[rule])
+			}
+		}
+	}
+}
+
+func TestMayImportHasNoDeadLines(t *testing.T) {
+	all := packages(t)
+	for r := range mayImport {
+		if !slices.ContainsFunc(all, func(p *pkg) bool { return matches(r, p.path) }) {
+			t.Errorf("the line for %s matches no package", r)
+		}
+	}
+}
+
+// The wings are apart even where a line of mayImport were to say otherwise.
+func TestWingsNeverMeet(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, dep := range append(slices.Clone(p.ours), p.oursInTests...) {
+			if matches("internal/control/...", p.path) && matches("internal/guest/...", dep) ||
+				matches("internal/guest/...", p.path) && matches("internal/control/...", dep) {
+				t.Errorf("%s imports %s", p.path, dep)
+			}
+		}
+	}
+}
+
+func TestNounsDoNoIO(t *testing.T) {
+	for _, p := range packages(t) {
+		if !slices.Contains(nouns, p.path) {
+			continue
+		}
+		for _, dep := range p.theirs {
+			if slices.Contains(noIO, dep) {
+				t.Errorf("%s imports %s", p.path, dep)
+			}
+		}
+	}
+}
+
+func TestOnlyMainPackagesNameImplementations(t *testing.T) {
+	adapters := []string{"internal/control/machine/...", "internal/control/model/...", "internal/control/store/..."}
+	for _, p := range packages(t) {
+		if matches("cmd/...", p.path) || matches("test/...", p.path) || matches("bench/...", p.path) {
+			continue
+		}
+		for _, dep := range p.ours {
+			if strings.HasSuffix(dep, "test") {
+				continue
+			}
+			for _, a := range adapters {
+				if noun := strings.TrimSuffix(a, "/..."); matches(a, dep) && dep != noun && !matches(a, p.path) {
+					t.Errorf("%s names the implementation %s", p.path, dep)
+				}
+			}
+		}
+	}
+}
+
+func allowed(patterns []string, dep string) bool {
+	return slices.ContainsFunc(patterns, func(r string) bool {
+		return r == "NOUNS" && slices.Contains(nouns, dep) || matches(r, dep)
+	})
+}
+
+// matches reports whether pkg is pattern, or is under it if it ends in "...".
+func matches(pattern, pkg string) bool {
+	tree, ok := strings.CutSuffix(pattern, "...")
+	return pattern == pkg || ok && strings.HasPrefix(pkg, tree)
+}
+
+func TestArchitectureNamesEveryPackage(t *testing.T) {
+	doc := read(t, "ARCHITECTURE.md")
+	for _, p := range packages(t) {
+		if !strings.Contains(doc, "| `"+p.path+"` |") {
+			t.Errorf("ARCHITECTURE.md has no row for %s", p.path)
+		}
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9/-]+)` \\|").FindAllStringSubmatch(doc, -1) {
+		if !slices.ContainsFunc(packages(t), func(p *pkg) bool { return p.path == row[1] }) {
+			t.Errorf("ARCHITECTURE.md has a row for %s, which is no package", row[1])
+		}
+	}
+}
+
+func TestContributingNamesEveryMakeTarget(t *testing.T) {
+	doc := read(t, "CONTRIBUTING.md")
+	for _, m := range regexp.MustCompile(`(?m)^([a-z][a-z-]*):.*## `).FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		if !strings.Contains(doc, "`make "+m[1]+"`") {
+			t.Errorf("CONTRIBUTING.md does not name make %s", m[1])
+		}
+	}
+}
+
+// longFile is how many lines a file of Go may have without saying why.
+const longFile = 500
+
+func TestFilesAreShort(t *testing.T) {
+	walk(t, func(file string) {
+		if n := strings.Count(read(t, file), "\n"); n > longFile && !strings.HasSuffix(file, "_test.go") && !isGenerated(t, file) {
+			t.Errorf("%s has %d lines: split it by what it is about", file, n)
+		}
+	})
+}
+
+func TestLinksInDocsLead(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#: ]+)(#[^)]*)?\)`)
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && file != ".") {
+			return fs.SkipDir
+		}
+		if filepath.Ext(file) != ".md" {
+			return nil
+		}
+		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+				t.Errorf("%s links to %s, which is not there", file, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+type pkg struct {
+	path        string // relative to the root
+	hasDoc      bool
+	generated   bool
+	ours        []string // imports of our own, relative to the root
+	oursInTests []string
+	theirs      []string
+}
+
+// packages reads every package. It reads the files itself, and does not ask
+// "go list", so that the test cache sees them change.
+func packages(t *testing.T) []*pkg {
+	t.Helper()
+	byDir := map[string]*pkg{}
+	walk(t, func(file string) {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.ToSlash(filepath.Dir(file))
+		test := strings.HasSuffix(file, "_test.go")
+		if byDir[dir] == nil {
+			if test {
+				return
+			}
+			byDir[dir] = &pkg{path: dir}
+		}
+		p := byDir[dir]
+		if !test {
+			p.hasDoc = p.hasDoc || f.Doc != nil
+			p.generated = p.generated || isGenerated(t, file)
+		}
+		for _, spec := range f.Imports {
+			dep, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module)
+			switch {
+			case ours && test:
+				p.oursInTests = append(p.oursInTests, dep)
+			case ours:
+				p.ours = append(p.ours, dep)
+			case !test:
+				p.theirs = append(p.theirs, dep)
+			}
+		}
+	})
+	return slices.SortedFunc(maps.Values(byDir), func(a, b *pkg) int { return strings.Compare(a.path, b.path) })
+}
+
+// walk calls do for every Go file of the repository but this package's, first
+// those that are no tests.
+func walk(t *testing.T, do func(file string)) {
+	t.Helper()
+	var tests []string
+	for _, top := range []string{"internal", "cmd", "bench", "hack", "test"} {
+		err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules"):
+				return fs.SkipDir
+			case strings.HasSuffix(file, "_test.go"):
+				tests = append(tests, file)
+			case strings.HasSuffix(file, ".go"):
+				do(file)
+			}
+			return nil
+		})
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range tests {
+		do(file)
+	}
+}
+
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+func isGenerated(t *testing.T, file string) bool { return generated.MatchString(read(t, file)) }
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
