@@ -1,0 +1,215 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+type agentEnvJSON struct {
+	_    struct{} `json:"-" additionalProperties:"true"`
+	Type string   `json:"type" enum:"cloud,pool,machine"`
+	Name *string  `json:"name,omitempty" minLength:"1"`
+}
+
+type agentSummaryJSON struct {
+	_           struct{}     `json:"-" additionalProperties:"true"`
+	ID          string       `json:"id"`
+	Name        string       `json:"name,omitempty"`
+	Status      string       `json:"status" enum:"ACTIVE,ARCHIVED"`
+	Env         agentEnvJSON `json:"env"`
+	URL         string       `json:"url" format:"uri"`
+	CreatedAt   time.Time    `json:"createdAt"`
+	UpdatedAt   time.Time    `json:"updatedAt"`
+	LatestRunID string       `json:"latestRunId,omitempty"`
+}
+
+type agentJSON struct {
+	_ struct{} `json:"-" additionalProperties:"true"`
+	agentSummaryJSON
+	Repos               []repoConfigJSON `json:"repos,omitempty" nullable:"false"`
+	WorkOnCurrentBranch bool             `json:"workOnCurrentBranch"`
+	AutoCreatePR        bool             `json:"autoCreatePR"`
+}
+
+type listAgentsResponseJSON struct {
+	_          struct{}           `json:"-" additionalProperties:"true"`
+	Items      []agentSummaryJSON `json:"items" nullable:"false"`
+	NextCursor string             `json:"nextCursor,omitempty" minLength:"1"`
+}
+
+type idResponseJSON struct {
+	_  struct{} `json:"-" additionalProperties:"true"`
+	ID string   `json:"id"`
+}
+
+func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	q := r.URL.Query()
+	if q.Get("prUrl") != "" {
+		return notImplemented("prUrl", "pull requests")
+	}
+	p, limit, err := page(q, agentList)
+	if err != nil {
+		return err
+	}
+	archived, err := boolean(q, "includeArchived", true)
+	if err != nil {
+		return err
+	}
+	agents, err := s.Agents.ListAgents(r.Context(), store.AgentQuery{Page: p, UserID: who.UserID, IncludeArchived: archived})
+	if err != nil {
+		return fmt.Errorf("list agents: %w", err)
+	}
+	out := listAgentsResponseJSON{Items: []agentSummaryJSON{}}
+	if len(agents) > limit {
+		agents = agents[:limit]
+		last := agents[limit-1]
+		out.NextCursor = cursor(agentList, last.CreatedAt, last.ID)
+	}
+	for _, a := range agents {
+		out.Items = append(out.Items, s.summary(a))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *server) getAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, s.whole(a))
+}
+
+// deleteAgent goes on when its client has gone: half a removal would leave a
+// machine that nobody can see.
+func (s *server) deleteAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), replyWithin)
+	defer cancel()
+	a, err := s.agent(ctx, who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if err := s.Work.Remove(ctx, a.ID); err != nil {
+		return fmt.Errorf("remove the machine of %s: %w", a.ID, err)
+	}
+	if err := s.Agents.DeleteAgent(ctx, a.ID); err != nil {
+		return fmt.Errorf("delete %s: %w", a.ID, err)
+	}
+	return writeJSON(w, http.StatusOK, idResponseJSON{ID: a.ID})
+}
+
+func (s *server) archiveAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	return s.setArchived(w, r, who, true)
+}
+
+func (s *server) unarchiveAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	return s.setArchived(w, r, who, false)
+}
+
+// setArchived files an agent away or brings it back. One that is filed away
+// works no more: its open run is asked to stop.
+func (s *server) setArchived(w http.ResponseWriter, r *http.Request, who account.APIKey, archived bool) error {
+	ctx, id := r.Context(), r.PathValue("id")
+	err := s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
+		if a.Archived == archived {
+			return nil, nil
+		}
+		events := []agent.Event{{Body: &agent.Archived{Archived: archived}}}
+		if archived && a.LatestRunID != "" {
+			run, err := s.Agents.Run(ctx, a.ID, a.LatestRunID)
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", a.LatestRunID, err)
+			}
+			if !run.Status.Ended() {
+				events = append([]agent.Event{{RunID: run.ID, Body: &agent.CancelAsked{Reason: "the agent was archived"}}}, events...)
+			}
+		}
+		return events, nil
+	})
+	if err != nil {
+		return err
+	}
+	s.Work.Wake(id)
+	return writeJSON(w, http.StatusOK, idResponseJSON{ID: id})
+}
+
+// agent returns the caller's agent. Another's is not found, so that nobody
+// learns which ids exist.
+func (s *server) agent(ctx context.Context, who account.APIKey, id string) (agent.Agent, error) {
+	missing := fault.NotFound("no agent %s", quoted(id))
+	if !agent.ValidID(id) {
+		return agent.Agent{}, missing
+	}
+	a, err := s.Agents.Agent(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && a.UserID != who.UserID:
+		return agent.Agent{}, missing
+	case err != nil:
+		return agent.Agent{}, fmt.Errorf("read %s: %w", id, err)
+	}
+	return a, nil
+}
+
+// decide appends what choose says, if the agent is still as choose saw it, and
+// asks again if it is not. A choice of no events appends nothing.
+func (s *server) decide(ctx context.Context, who account.APIKey, id string, choose func(agent.Agent) ([]agent.Event, error)) error {
+	for {
+		a, err := s.agent(ctx, who, id)
+		if err != nil {
+			return err
+		}
+		events, err := choose(a)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		done, err := s.Journal.Append(ctx, store.Append{AgentID: id, Events: events, IfHead: &a.Head})
+		switch {
+		case err == nil:
+			copy(events, done)
+			return nil
+		case !errors.Is(err, store.ErrMoved):
+			return fmt.Errorf("append to %s: %w", id, err)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *server) summary(a agent.Agent) agentSummaryJSON {
+	out := agentSummaryJSON{
+		ID: a.ID, Name: a.Name, Status: "ACTIVE", Env: agentEnvJSON{Type: a.Env.Type},
+		URL:       strings.TrimSuffix(s.PublicURL(), "/") + "/agents/" + a.ID,
+		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt), LatestRunID: a.LatestRunID,
+	}
+	if a.Archived {
+		out.Status = "ARCHIVED"
+	}
+	if a.Env.Name != "" {
+		out.Env.Name = &a.Env.Name
+	}
+	return out
+}
+
+func (s *server) whole(a agent.Agent) agentJSON {
+	out := agentJSON{agentSummaryJSON: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch}
+	for _, r := range slices.Clone(a.Repos) {
+		c := repoConfigJSON{URL: r.URL}
+		if r.StartingRef != "" {
+			c.StartingRef = &r.StartingRef
+		}
+		out.Repos = append(out.Repos, c)
+	}
+	return out
+}
+
+// stamp is a time as the API writes it: UTC, in milliseconds.
+func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

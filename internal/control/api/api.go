@@ -1,0 +1,104 @@
+// Package api is the public REST API, /v1: agents, their runs, and the streams
+// of both, in the shapes that existing clients of that API expect. The state of
+// everything lives in the journal; a handler reads it, decides, appends to it
+// and tells the scheduler. Nothing is remembered here between two requests.
+//
+// The routes are one table (routes.go). The mux, the OpenAPI description, the
+// list of allowed methods and the tests of who may do what are all made from
+// it. huma gives the schemas of the Go types and the description; reading,
+// checking and answering requests is ours, because clients depend on the exact
+// errors, and because a stream is no reply.
+//
+// It does not serve the dashboard or sign people in, and knows nothing of
+// machines or models beyond their names. It is over 2,000 lines because it has
+// one file for each resource and the stream's projector.
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+)
+
+// Config is what the API needs. All fields but Logger, PublicURL, Ready and
+// DefaultModel must be set.
+type Config struct {
+	Journal  store.Journal
+	Agents   store.Agents
+	Accounts store.Accounts
+	// Models are those that a client may name. DefaultModel is the id of the one
+	// that is used where a request names none.
+	Models       []model.Info
+	DefaultModel string
+	Work         Work
+	AllowFile    bool          // file:// repositories may be used
+	PublicURL    func() string // where a browser finds this server, without a final slash
+	Logger       *slog.Logger
+	Ready        func() error // nil once requests can be served
+	Version      string       // of the server
+}
+
+// Work is what the API asks of the scheduler. Its methods are safe for
+// concurrent use.
+type Work interface {
+	// Wake says that the agent's journal has a new run or a wish to cancel one.
+	// It returns at once.
+	Wake(agentID string)
+	// Remove stops the agent's run and destroys its machine. An agent that has
+	// neither is no error.
+	Remove(ctx context.Context, agentID string) error
+	// Diff returns what the agent has changed since its starting ref.
+	Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error)
+}
+
+// How long things may take, and how much they may hold.
+const (
+	heartbeatEvery = 15 * time.Second
+	replyWithin    = 60 * time.Second // a request that is not a stream
+	readWithin     = 5 * time.Minute  // a body; images over a slow line take a while
+	writeWithin    = 30 * time.Second // one piece of a stream; a slower reader is cut off
+	maxBody        = 110 << 20        // five images of 15 MiB in base64, and some words
+	batch          = 256              // events of one read
+)
+
+type server struct {
+	Config
+	heartbeat time.Duration
+	openAPI   document
+}
+
+// New returns the handler of the API. It is safe for concurrent use.
+func New(c Config) (http.Handler, error) {
+	s, err := newServer(c)
+	if err != nil {
+		return nil, err
+	}
+	return s.handler(), nil
+}
+
+func newServer(c Config) (*server, error) {
+	if c.Journal == nil || c.Agents == nil || c.Accounts == nil || c.Work == nil {
+		return nil, errors.New("api: a store and a scheduler are needed")
+	}
+	if c.PublicURL == nil {
+		c.PublicURL = func() string { return "http://localhost" }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Ready == nil {
+		c.Ready = func() error { return nil }
+	}
+	s := &server{Config: c, heartbeat: heartbeatEvery}
+	var err error
+	if s.openAPI, err = describe(s.routes(), c.Version); err != nil {
+		return nil, fmt.Errorf("api: describe: %w", err)
+	}
+	return s, nil
+}

@@ -1,0 +1,80 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"aloft/internal/fault"
+)
+
+// readBody decodes the request's JSON into v. Fields that v does not have are
+// left alone: a newer client may send them.
+func readBody(w http.ResponseWriter, r *http.Request, v any) error {
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(readWithin)) // a writer without deadlines is a test's
+	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return fault.Invalid("the body is larger than %d MiB", maxBody>>20).Named(codeTooLong)
+	}
+	if err != nil {
+		return fault.Invalid("the body could not be read to its end").Because(err)
+	}
+	return decode(data, v)
+}
+
+// decode is [json.Unmarshal] with errors that say where.
+func decode(data []byte, v any) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return fault.Invalid("the body is empty; it must be a JSON object").Named("invalid_json")
+	}
+	err := json.Unmarshal(data, v)
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		line, column := position(data, e.Offset)
+		return fault.Invalid("the body is not JSON: line %d, column %d: %v", line, column, e).Named("invalid_json")
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		kind, _, _ := strings.Cut(e.Value, " ")
+		if e.Field == "" {
+			return fault.Invalid("the body must be %s, not %s", jsonWord(e.Type), kind)
+		}
+		line, column := position(data, e.Offset)
+		return fault.Invalid("must be %s, not %s (line %d, column %d)", jsonWord(e.Type), kind, line, column).At(e.Field)
+	}
+	return fault.Invalid("the body cannot be read: %v", err).Named("invalid_json")
+}
+
+// position turns an offset into a line and a column, both from 1.
+func position(data []byte, offset int64) (line, column int) {
+	before := data[:min(int64(len(data)), max(offset-1, 0))]
+	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
+}
+
+// jsonWord names a Go type as JSON's users do.
+func jsonWord(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	}
+	return "an integer"
+}

@@ -1,0 +1,200 @@
+package api
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+type modelRefJSON struct {
+	_      struct{}     `json:"-" additionalProperties:"true"`
+	ID     string       `json:"id" minLength:"1" doc:"of GET /v1/models, or default"`
+	Params []modelParam `json:"params,omitempty" nullable:"false" doc:"not in this version"`
+}
+
+type modelParam struct {
+	_     struct{} `json:"-" additionalProperties:"true"`
+	ID    string   `json:"id" minLength:"1"`
+	Value string   `json:"value" minLength:"1"`
+}
+
+type createAgentRequestJSON struct {
+	_                   struct{}          `json:"-" additionalProperties:"true"`
+	Prompt              *promptJSON       `json:"prompt" nullable:"false"`
+	Model               *modelRefJSON     `json:"model,omitempty"`
+	Name                *string           `json:"name,omitempty" minLength:"1" maxLength:"100"`
+	AgentID             *string           `json:"agentId,omitempty" minLength:"1" pattern:"^bc-[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"`
+	Env                 *agentEnvJSON     `json:"env,omitempty"`
+	Repos               []repoConfigJSON  `json:"repos,omitempty" maxItems:"20" nullable:"false"`
+	WorkOnCurrentBranch bool              `json:"workOnCurrentBranch,omitempty" default:"false"`
+	AutoCreatePR        bool              `json:"autoCreatePR,omitempty" default:"false" doc:"true is not in this version"`
+	SkipReviewerRequest bool              `json:"skipReviewerRequest,omitempty" default:"false"`
+	EnvVars             map[string]string `json:"envVars,omitempty" doc:"not in this version"`
+	MCPServers          []map[string]any  `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"not in this version"`
+	CustomSubagents     []map[string]any  `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"not in this version"`
+	Mode                *string           `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan is not in this version"`
+}
+
+type createAgentResponseJSON struct {
+	_     struct{}  `json:"-" additionalProperties:"true"`
+	Agent agentJSON `json:"agent"`
+	Run   runJSON   `json:"run"`
+}
+
+// createAgent journals an agent with its first run. The reply is a fold of what
+// was journaled, so that a repeated request with the same Idempotency-Key gets
+// the very same reply.
+func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return err
+	}
+	var in createAgentRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	prompt, err := in.Prompt.message()
+	if err != nil {
+		return err
+	}
+	created, err := s.created(&in, prompt.PlainText(), who)
+	if err != nil {
+		return err
+	}
+	id := agent.NewID()
+	if in.AgentID != nil {
+		if id = *in.AgentID; !agent.ValidID(id) {
+			return fault.Invalid("must be bc- and a UUID").At("agentId")
+		}
+	} else if key != "" {
+		id = "bc-" + named(who, "agent", key)
+	}
+	runID := agent.NewRunID()
+	if key != "" {
+		runID = "run-" + named(who, id, key)
+	}
+	var head int64
+	events, err := s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Events: []agent.Event{
+		{Body: created},
+		{RunID: runID, Body: &agent.RunCreated{Prompt: prompt}},
+	}})
+	if errors.Is(err, store.ErrExists) {
+		taken := fault.Conflict("there is an agent %s already", id).Named("agent_id_conflict").At("agentId")
+		events, err = s.repeated(r.Context(), who, id, runID, key, prompt, taken)
+	}
+	if err != nil {
+		return err
+	}
+	s.Work.Wake(id)
+	out := agent.Agent{ID: id}
+	run := agent.Run{AgentID: id}
+	for _, e := range events {
+		out.Apply(e)
+		if e.RunID == runID {
+			run.Apply(e)
+		}
+	}
+	return writeJSON(w, http.StatusCreated, createAgentResponseJSON{Agent: s.whole(out), Run: runOf(run, nil)})
+}
+
+// created checks all of the request but its prompt.
+func (s *server) created(in *createAgentRequestJSON, prompt string, who account.APIKey) (*agent.Created, error) {
+	if err := notBuiltYet(in); err != nil {
+		return nil, err
+	}
+	model, err := s.model(in.Model)
+	if err != nil {
+		return nil, err
+	}
+	repos, err := repos(in.Repos, s.AllowFile)
+	if err != nil {
+		return nil, err
+	}
+	c := &agent.Created{
+		Name: agent.NameFrom(prompt), UserID: who.UserID, Env: agent.Env{Type: "cloud"},
+		Repos: repos, Model: model, WorkOnCurrentBranch: in.WorkOnCurrentBranch,
+	}
+	if in.Name != nil {
+		if n := utf8.RuneCountInString(*in.Name); n < 1 || n > 100 {
+			return nil, fault.Invalid("has %d characters; from 1 to 100 are accepted", n).At("name")
+		}
+		c.Name = *in.Name
+	}
+	if in.Env != nil && in.Env.Name != nil {
+		if c.Env.Name = *in.Env.Name; c.Env.Name == "" || len(c.Env.Name) > 255 {
+			return nil, fault.Invalid("must have 1 to 255 bytes").At("env.name")
+		}
+	}
+	if !c.WorkOnCurrentBranch {
+		c.Branch = agent.NewBranch(cmp.Or(strings.TrimSpace(prompt), c.Name))
+	}
+	return c, nil
+}
+
+// notBuiltYet refuses what this version does not do.
+func notBuiltYet(in *createAgentRequestJSON) error {
+	if in.Env != nil {
+		switch in.Env.Type {
+		case "cloud":
+		case "pool", "machine":
+			return notImplemented("env.type", "environments of type "+in.Env.Type)
+		default:
+			return fault.Invalid("must be cloud").At("env.type")
+		}
+	}
+	switch {
+	case len(in.MCPServers) > 0:
+		return notImplemented("mcpServers", "MCP servers")
+	case len(in.CustomSubagents) > 0:
+		return notImplemented("customSubagents", "custom subagents")
+	case len(in.EnvVars) > 0:
+		return notImplemented("envVars", "environment variables")
+	case in.AutoCreatePR:
+		return notImplemented("autoCreatePR", "pull requests")
+	}
+	return checkMode(in.Mode)
+}
+
+func checkMode(mode *string) error {
+	switch {
+	case mode == nil || *mode == "agent":
+		return nil
+	case *mode == "plan":
+		return notImplemented("mode", "plans")
+	}
+	return fault.Invalid("must be agent").At("mode")
+}
+
+// model returns the id to keep of the model that was asked for: none for the
+// default, whichever that is when a run starts.
+func (s *server) model(ref *modelRefJSON) (string, error) {
+	if ref == nil || ref.ID == "default" {
+		return "", noParams(ref)
+	}
+	known := make([]string, 0, len(s.Models))
+	for _, m := range s.Models {
+		if m.ID == ref.ID {
+			return m.ID, noParams(ref)
+		}
+		known = append(known, m.ID)
+	}
+	if ref.ID == "" {
+		return "", fault.Invalid("is required").At("model.id")
+	}
+	return "", fault.Invalid("there is no model %s", quoted(ref.ID)).Named("unknown_model").
+		Hint("use one of: %s", strings.Join(known, ", ")).At("model.id")
+}
+
+func noParams(ref *modelRefJSON) error {
+	if ref != nil && len(ref.Params) > 0 {
+		return notImplemented("model.params", "parameters of models")
+	}
+	return nil
+}

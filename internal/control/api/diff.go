@@ -1,0 +1,26 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+
+	"aloft/internal/account"
+)
+
+type diffJSON struct {
+	_         struct{} `json:"-" additionalProperties:"true"`
+	Diff      string   `json:"diff" doc:"as git writes it"`
+	Truncated bool     `json:"truncated" doc:"there is more"`
+}
+
+func (s *server) getDiff(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	diff, truncated, err := s.Work.Diff(r.Context(), a.ID)
+	if err != nil {
+		return fmt.Errorf("diff of %s: %w", a.ID, err)
+	}
+	return writeJSON(w, http.StatusOK, diffJSON{Diff: diff, Truncated: truncated})
+}

@@ -1,0 +1,60 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/fault"
+)
+
+// A place is where a frame stands in its run: the number of the event that it
+// was made of, and its number among the frames of that event, from 0.
+type place struct {
+	seq int64
+	sub int
+}
+
+func (p place) after(q place) bool { return p.seq > q.seq || p.seq == q.seq && p.sub > q.sub }
+
+// Widths of an id's numbers, which make ids grow as text too.
+const (
+	seqWidth  = 14
+	subWidth  = 5
+	markWidth = 8
+)
+
+// eventID is a place as clients see it. The mark of the run tells a place of one
+// run from that of another.
+func eventID(p place, runID string) string {
+	return fmt.Sprintf("%0*d-%0*d-%s", seqWidth, p.seq, subWidth, p.sub, mark(runID))
+}
+
+func mark(runID string) string {
+	sum := sha256.Sum256([]byte(runID))
+	return hex.EncodeToString(sum[:])[:markWidth]
+}
+
+// lastEvent reads the id of the last frame that a client has seen of a run.
+// Without one it is the place before the run's first frame.
+func lastEvent(id string, run agent.Run) (place, error) {
+	if id == "" {
+		return place{seq: run.FirstSeq - 1}, nil
+	}
+	bad := fault.Invalid("is no event of this run").Named("invalid_last_event_id").
+		Hint("leave it out to begin at the run's first event").At("Last-Event-ID")
+	part := strings.Split(id, "-")
+	if len(part) != 3 || len(part[0]) != seqWidth || len(part[1]) != subWidth {
+		return place{}, bad
+	}
+	seq, err1 := strconv.ParseUint(part[0], 10, 63)
+	sub, err2 := strconv.ParseUint(part[1], 10, 31)
+	p := place{int64(seq), int(sub)}
+	if err1 != nil || err2 != nil || eventID(p, run.ID) != id || p.seq < run.FirstSeq || p.seq > run.LastSeq {
+		return place{}, bad
+	}
+	return p, nil
+}

@@ -1,0 +1,71 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+
+	"github.com/google/uuid"
+)
+
+var idempotencyParam = param{name: "Idempotency-Key", kind: "string", words: "a request that repeats an earlier one's key gets its reply again"}
+
+const maxIdempotencyKey = 255
+
+// idempotencyKey returns the request's key, or "".
+func idempotencyKey(r *http.Request) (string, error) {
+	key := r.Header.Get("Idempotency-Key")
+	if len(key) > maxIdempotencyKey {
+		return "", fault.Invalid("has more than %d bytes", maxIdempotencyKey).At("Idempotency-Key")
+	}
+	return key, nil
+}
+
+// named makes a UUID of a caller's key, so that the same request makes the same
+// ids and the journal itself knows a repetition: nothing else has to be kept,
+// and nothing can be forgotten.
+func named(who account.APIKey, scope, key string) string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(strconv.FormatInt(who.UserID, 10)+"\x00"+scope+"\x00"+key)).String()
+}
+
+// repeated returns the first events of an agent that this very request has made
+// before, and otherwise the error taken.
+func (s *server) repeated(ctx context.Context, who account.APIKey, id, runID, key string, prompt conversation.Message, taken error) ([]agent.Event, error) {
+	if key == "" {
+		return nil, taken
+	}
+	events, err := s.Journal.Read(ctx, id, 0, 2)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", id, err)
+	}
+	if len(events) < 2 || events[1].RunID != runID {
+		return nil, taken
+	}
+	if c, ok := events[0].Body.(*agent.Created); !ok || c.UserID != who.UserID {
+		return nil, taken
+	}
+	return events, samePrompt(events[1], prompt)
+}
+
+// samePrompt refuses a key that was used for another request.
+func samePrompt(e agent.Event, prompt conversation.Message) error {
+	_, now, err := agent.Encode(&agent.RunCreated{Prompt: prompt})
+	if err != nil {
+		return err
+	}
+	_, then, err := agent.Encode(e.Body)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(now, then) {
+		return fault.Conflict("was used before, with another prompt").Named("idempotency_key_reused").At("Idempotency-Key")
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"aloft/internal/account"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// A document is the description of the API in both its forms.
+type document struct{ json, yaml []byte }
+
+func (s *server) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	media, data := "application/json", s.openAPI.json
+	if strings.HasSuffix(r.URL.Path, ".yaml") {
+		media, data = "application/yaml", s.openAPI.yaml
+	}
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = w.Write(data) // the connection's error has nobody left to tell
+	return nil
+}
+
+const schemas = "#/components/schemas/"
+
+// describe makes the OpenAPI description of the routes from their Go types.
+func describe(routes []route, version string) (document, error) {
+	if version == "" {
+		version = "0.0.0"
+	}
+	reg := huma.NewMapRegistry(schemas, schemaName)
+	api := &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info:    &huma.Info{Title: "Aloft", Version: version, Description: "Coding agents in machines of your own."},
+		Components: &huma.Components{Schemas: reg, SecuritySchemes: map[string]*huma.SecurityScheme{
+			"bearerAuth": {Type: "http", Scheme: "bearer"},
+			"basicAuth":  {Type: "http", Scheme: "basic", Description: "the key as the name, with an empty password"},
+		}},
+		Security: []map[string][]string{{"basicAuth": {}}, {"bearerAuth": {}}},
+	}
+	failed := &huma.Response{Description: "Error", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: reg.Schema(reflect.TypeFor[errorJSON](), true, "Error")},
+	}}
+	for _, rt := range routes {
+		api.AddOperation(operation(rt, reg, failed))
+	}
+	data, err := api.MarshalJSON()
+	if err != nil {
+		return document{}, fmt.Errorf("as JSON: %w", err)
+	}
+	yaml, err := api.YAML()
+	if err != nil {
+		return document{}, fmt.Errorf("as YAML: %w", err)
+	}
+	return document{data, yaml}, nil
+}
+
+var pathParam = regexp.MustCompile(`\{(\w+)\}`)
+
+func operation(rt route, reg huma.Registry, failed *huma.Response) *huma.Operation {
+	op := &huma.Operation{
+		Method: rt.method, Path: rt.path, OperationID: rt.id, Summary: rt.summary,
+		Responses: map[string]*huma.Response{"default": failed},
+	}
+	if rt.open {
+		op.Security = []map[string][]string{}
+	}
+	for _, m := range pathParam.FindAllStringSubmatch(rt.path, -1) {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}})
+	}
+	for _, p := range rt.query {
+		op.Parameters = append(op.Parameters, p.describe("query"))
+	}
+	for _, p := range rt.header {
+		op.Parameters = append(op.Parameters, p.describe("header"))
+	}
+	if rt.in != nil {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"application/json": {Schema: reg.Schema(reflect.TypeOf(rt.in), true, "")},
+		}}
+	}
+	if rt.status < http.StatusBadRequest {
+		ok := &huma.Response{Description: http.StatusText(rt.status)}
+		switch {
+		case rt.out != nil:
+			ok.Content = map[string]*huma.MediaType{"application/json": {Schema: reg.Schema(reflect.TypeOf(rt.out), true, "")}}
+		case rt.media == "application/json":
+			ok.Content = map[string]*huma.MediaType{rt.media: {Schema: &huma.Schema{Type: huma.TypeObject}}}
+		default:
+			ok.Content = map[string]*huma.MediaType{rt.media: {Schema: &huma.Schema{Type: huma.TypeString}}}
+		}
+		if rt.media == eventStream {
+			ok.Headers = map[string]*huma.Param{"X-Cursor-Stream-Retention-Seconds": {Schema: &huma.Schema{Type: huma.TypeInteger}}}
+		}
+		op.Responses[strconv.Itoa(rt.status)] = ok
+	}
+	return op
+}
+
+func (p param) describe(in string) *huma.Param {
+	s := &huma.Schema{Type: p.kind, Default: p.standard}
+	if p.max > 0 {
+		least, most := float64(p.min), float64(p.max)
+		s.Minimum, s.Maximum = &least, &most
+	}
+	return &huma.Param{Name: p.name, In: in, Description: p.words, Schema: s}
+}
+
+// schemaName calls the Go type agentJSON Agent.
+func schemaName(t reflect.Type, hint string) string {
+	return strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "JSON")
+}

@@ -1,0 +1,92 @@
+package api
+
+import (
+	"encoding/base64"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+const (
+	maxLimit      = 100
+	standardLimit = 20
+)
+
+// A list is what a cursor belongs to: that of one list is none of another.
+type list string
+
+const (
+	agentList list = "a"
+	runList   list = "r"
+)
+
+// page reads limit and cursor. It asks for one element more than the client
+// did, to know whether there is another page.
+func page(q url.Values, of list) (p store.Page, limit int, err error) {
+	if limit, err = integer(q, "limit", standardLimit, 1, maxLimit); err != nil {
+		return p, 0, err
+	}
+	p.Limit = limit + 1
+	if q.Has("cursor") {
+		if p.BeforeTime, p.BeforeID, err = parseCursor(q.Get("cursor"), of); err != nil {
+			return p, 0, err
+		}
+	}
+	return p, limit, nil
+}
+
+// cursor names the place in a list after the element of this key.
+func cursor(of list, t time.Time, id string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(string(of) + " " + strconv.FormatInt(t.UnixNano(), 10) + " " + id))
+}
+
+func parseCursor(s string, of list) (time.Time, string, error) {
+	bad := fault.Invalid("is not one that this list has given out").Hint("leave it out to begin again").At("cursor")
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil {
+		return time.Time{}, "", bad
+	}
+	part := strings.SplitN(string(b), " ", 3)
+	if len(part) != 3 || part[0] != string(of) || part[2] == "" {
+		return time.Time{}, "", bad
+	}
+	nano, err := strconv.ParseInt(part[1], 10, 64)
+	if err != nil || nano <= 0 {
+		return time.Time{}, "", bad
+	}
+	t, id := time.Unix(0, nano).UTC(), part[2]
+	if cursor(of, t, id) != s {
+		return time.Time{}, "", bad
+	}
+	return t, id, nil
+}
+
+// integer reads a number from a query; absent it is standard.
+func integer(q url.Values, name string, standard, least, most int) (int, error) {
+	if !q.Has(name) {
+		return standard, nil
+	}
+	n, err := strconv.Atoi(q.Get(name))
+	if err != nil || n < least || n > most {
+		return 0, fault.Invalid("must be a whole number from %d to %d", least, most).At(name)
+	}
+	return n, nil
+}
+
+// boolean reads true or false from a query; absent it is standard.
+func boolean(q url.Values, name string, standard bool) (bool, error) {
+	if !q.Has(name) {
+		return standard, nil
+	}
+	switch q.Get(name) {
+	case "true", "1":
+		return true, nil
+	case "false", "0":
+		return false, nil
+	}
+	return false, fault.Invalid("must be true or false").At(name)
+}

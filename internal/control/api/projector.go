@@ -1,0 +1,283 @@
+package api
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/conversation"
+)
+
+// A frame is what a stream says at one place. Its twin, unless nil, is sent as
+// an interaction_update under the same id; a frame without event is its twin
+// alone.
+type frame struct {
+	event  string
+	data   any
+	twin   any
+	status agent.Status // of a frame whose event is status
+}
+
+// A projector folds a run's journal into frames. The same events make the same
+// frames, whoever asks and whenever: that is what makes an id a place that can
+// be resumed from. So it must see every event of the run, from the first, even
+// if the client has seen its frames.
+type projector struct {
+	agentID, runID string
+	began          time.Time
+	branches       []agent.Branch
+	usage          conversation.Usage
+	text           strings.Builder // of the reply that is being written
+	thought        strings.Builder
+	thinking       time.Time // since when, zero when it does not think
+	step           int       // number of the last step, from 1
+	stepBegan      time.Time // zero when no step is open
+	calls          map[string]*call
+	order          []string // ids of the calls, as the model made them
+	open           int      // calls that have no result yet
+}
+
+// A call is a tool call that the stream has told of, or will.
+type call struct {
+	id, name   string // the name as the public stream has it
+	args       any
+	cutArgs    bool
+	told, done bool
+}
+
+func newProjector(agentID, runID string, branches []agent.Branch) *projector {
+	return &projector{agentID: agentID, runID: runID, branches: branches, calls: map[string]*call{}}
+}
+
+// frames folds one event. What a machine goes through is not in the public
+// stream: GET /v1/agents/{id}/events has it.
+func (p *projector) frames(e agent.Event) []frame {
+	switch b := e.Body.(type) {
+	case *agent.RunCreated:
+		p.began = e.Time
+		return []frame{{twin: userMessageUpdate(p.agentID, b.Prompt.PlainText())}}
+	case *agent.RunStarted:
+		return []frame{{event: "status", status: agent.Running}}
+	case *agent.ThinkingDelta:
+		return append(p.beginStep(e.Time), p.think(b.Text, e.Time)...)
+	case *agent.TextDelta:
+		return append(p.beginStep(e.Time), p.say(b.Text, e.Time)...)
+	case *agent.ModelRetry:
+		p.text.Reset()
+		p.thought.Reset()
+		return p.endThinking(e.Time)
+	case *agent.TurnReplied:
+		return append(p.beginStep(e.Time), p.replied(b, e.Time)...)
+	case *agent.CallSent:
+		return p.tell(p.call(b.CallID))
+	case *agent.CallDelta:
+		return p.output(b)
+	case *agent.CallDone:
+		return p.callDone(b, e.Time)
+	case *agent.Compacted:
+		p.usage = p.usage.Add(b.Usage)
+		return []frame{{twin: update{"type": "summary-started"}}, {twin: update{"type": "summary", "summary": b.Summary}},
+			{twin: update{"type": "summary-completed"}}}
+	case *agent.Pushed:
+		run := agent.Run{Branches: append([]agent.Branch(nil), p.branches...)}
+		run.Apply(e)
+		p.branches = run.Branches
+	case *agent.RunEnded:
+		return p.ended(b, e.Time)
+	}
+	return nil
+}
+
+func (p *projector) beginStep(at time.Time) []frame {
+	if !p.stepBegan.IsZero() {
+		return nil
+	}
+	p.step++
+	p.stepBegan = at
+	return []frame{{twin: update{"type": "step-started", "stepId": p.step}}}
+}
+
+func (p *projector) endStep(at time.Time) []frame {
+	if p.stepBegan.IsZero() {
+		return nil
+	}
+	took := milliseconds(at.Sub(p.stepBegan))
+	p.stepBegan = time.Time{}
+	return []frame{{twin: update{"type": "step-completed", "stepId": p.step, "stepDurationMs": took}}}
+}
+
+func (p *projector) think(text string, at time.Time) []frame {
+	if text == "" {
+		return nil
+	}
+	if p.thinking.IsZero() {
+		p.thinking = at
+	}
+	p.thought.WriteString(text)
+	return []frame{{event: "thinking", data: textJSON{text}, twin: update{"type": "thinking-delta", "text": text}}}
+}
+
+func (p *projector) endThinking(at time.Time) []frame {
+	if p.thinking.IsZero() {
+		return nil
+	}
+	took := milliseconds(at.Sub(p.thinking))
+	p.thinking = time.Time{}
+	return []frame{{twin: update{"type": "thinking-completed", "thinkingDurationMs": took}}}
+}
+
+func (p *projector) say(text string, at time.Time) []frame {
+	if text == "" {
+		return nil
+	}
+	p.text.WriteString(text)
+	return append(p.endThinking(at),
+		frame{event: "assistant", data: textJSON{text}, twin: update{"type": "text-delta", "text": text}})
+}
+
+// replied tells what the deltas have not: the rest of the text, if a crash or a
+// provider without a stream left some, and the tokens. Calls are told of as they
+// are sent.
+func (p *projector) replied(b *agent.TurnReplied, at time.Time) []frame {
+	var thought strings.Builder
+	for _, block := range b.Message.Blocks {
+		if block.Thinking != nil {
+			thought.WriteString(block.Thinking.Text)
+		}
+	}
+	out := p.think(untold(p.thought.String(), thought.String()), at)
+	out = append(out, p.say(untold(p.text.String(), b.Message.PlainText()), at)...)
+	out = append(out, p.endThinking(at)...)
+	p.text.Reset()
+	p.thought.Reset()
+	p.usage = p.usage.Add(b.Usage)
+	if b.Usage.Output > 0 {
+		out = append(out, frame{twin: update{"type": "token-delta", "tokens": b.Usage.Output}})
+	}
+	for _, c := range b.Message.Calls() {
+		if p.calls[c.ID] != nil {
+			continue
+		}
+		args, cut := bounded(c.Args)
+		p.calls[c.ID] = &call{id: c.ID, name: publicName(c.Name), args: args, cutArgs: cut}
+		p.order = append(p.order, c.ID)
+		p.open++
+	}
+	if p.open == 0 {
+		out = append(out, p.endStep(at)...)
+	}
+	return out
+}
+
+// untold returns what of whole was not told yet, when told was: told may have a
+// false start before it. That is whole without its longest beginning that told
+// ends with, found as Knuth, Morris and Pratt do, since a model may repeat itself.
+func untold(told, whole string) string {
+	if rest, ok := strings.CutPrefix(whole, told); ok {
+		return rest
+	}
+	if whole == "" {
+		return ""
+	}
+	fall := make([]int, len(whole)+1) // fall[n]: the longest beginning that whole[:n] ends with, but itself
+	for i, n := 1, 0; i < len(whole); i++ {
+		for n > 0 && whole[i] != whole[n] {
+			n = fall[n]
+		}
+		if whole[i] == whole[n] {
+			n++
+		}
+		fall[i+1] = n
+	}
+	n := 0
+	for i := range len(told) {
+		for n > 0 && (n == len(whole) || told[i] != whole[n]) {
+			n = fall[n]
+		}
+		if told[i] == whole[n] {
+			n++
+		}
+	}
+	return whole[n:]
+}
+
+// call returns a call of the run. One that no reply has is made up, so that its
+// result is not lost.
+func (p *projector) call(id string) *call {
+	c := p.calls[id]
+	if c == nil {
+		c = &call{id: id, name: publicName("")}
+		p.calls[id] = c
+		p.order = append(p.order, id)
+		p.open++
+	}
+	return c
+}
+
+func (p *projector) tell(c *call) []frame {
+	if c.told {
+		return nil
+	}
+	c.told = true
+	return []frame{c.frame("running", nil, false)}
+}
+
+func (p *projector) output(b *agent.CallDelta) []frame {
+	c := p.call(b.CallID)
+	out := p.tell(c)
+	if b.Stdout != "" {
+		out = append(out, frame{twin: outputUpdate(c, "stdout", b.Stdout)})
+	}
+	if b.Stderr != "" {
+		out = append(out, frame{twin: outputUpdate(c, "stderr", b.Stderr)})
+	}
+	return out
+}
+
+func (p *projector) callDone(b *agent.CallDone, at time.Time) []frame {
+	c := p.call(b.CallID)
+	if c.done {
+		return nil
+	}
+	return append(p.tell(c), p.complete(c, resultOf(b), at)...)
+}
+
+func (p *projector) complete(c *call, result json.RawMessage, at time.Time) []frame {
+	c.done = true
+	p.open--
+	shown, cut := bounded(result)
+	out := []frame{c.frame("completed", shown, cut)}
+	c.args = nil // said for the last time
+	if p.open == 0 {
+		out = append(out, p.endStep(at)...)
+	}
+	return out
+}
+
+// ended closes whatever is open, then says how the run ended: status, error,
+// result, done.
+func (p *projector) ended(b *agent.RunEnded, at time.Time) []frame {
+	out := p.endThinking(at)
+	for _, id := range p.order {
+		if c := p.calls[id]; !c.done && c.told {
+			out = append(out, p.complete(c, interrupted, at)...)
+		}
+	}
+	out = append(out, p.endStep(at)...)
+	out = append(out, frame{twin: update{"type": "turn-ended", "usage": turnUsageJSON{
+		InputTokens: p.usage.Input, OutputTokens: p.usage.Output, CacheReadTokens: p.usage.CacheRead, CacheWriteTokens: p.usage.CacheWrite,
+	}}})
+	out = append(out, frame{event: "status", status: b.Status})
+	if b.Failure != nil {
+		out = append(out, frame{event: "error", data: failureOf(b.Failure)})
+	}
+	return append(out,
+		frame{event: "result", data: resultJSON{
+			RunID: p.runID, Status: string(b.Status), Text: b.Result,
+			DurationMS: milliseconds(at.Sub(p.began)), Git: gitOf(p.branches),
+		}},
+		frame{event: "done", data: struct{}{}})
+}
+
+func milliseconds(d time.Duration) int64 { return max(d.Milliseconds(), 0) }

@@ -1,0 +1,104 @@
+package api
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+)
+
+// What a prompt may hold.
+const (
+	maxPrompt = 1 << 20  // bytes of text
+	maxImage  = 15 << 20 // bytes of one image, decoded
+	maxImages = 5
+)
+
+type promptJSON struct {
+	_      struct{}    `json:"-" additionalProperties:"true"`
+	Text   string      `json:"text" minLength:"1" doc:"what to do; at most 1 MiB"`
+	Images []imageJSON `json:"images,omitempty" maxItems:"5" nullable:"false"`
+}
+
+type imageJSON struct {
+	_         struct{}            `json:"-" additionalProperties:"true"`
+	Data      *string             `json:"data,omitempty" minLength:"1" doc:"the image in base64; at most 15 MiB of it"`
+	URL       *string             `json:"url,omitempty" format:"uri" doc:"not in this version"`
+	MimeType  *string             `json:"mimeType,omitempty" minLength:"1" doc:"image/png, image/jpeg, image/gif or image/webp"`
+	Dimension *imageDimensionJSON `json:"dimension,omitempty"`
+}
+
+type imageDimensionJSON struct {
+	_      struct{} `json:"-" additionalProperties:"true"`
+	Width  int      `json:"width" minimum:"1"`
+	Height int      `json:"height" minimum:"1"`
+}
+
+// message checks a prompt and returns what is journaled of it.
+func (p *promptJSON) message() (conversation.Message, error) {
+	none := conversation.Message{}
+	switch {
+	case p == nil:
+		return none, fault.Invalid("is required").At("prompt")
+	case strings.TrimSpace(p.Text) == "":
+		return none, fault.Invalid("is required and may not be blank").At("prompt.text")
+	case len(p.Text) > maxPrompt:
+		return none, fault.Invalid("has %d bytes; at most %d are accepted", len(p.Text), maxPrompt).
+			Hint("put long text in a file of the repository and name it").At("prompt.text")
+	case len(p.Images) > maxImages:
+		return none, fault.Invalid("has %d images; at most %d are accepted", len(p.Images), maxImages).At("prompt.images")
+	}
+	m := conversation.Text(conversation.User, p.Text)
+	for i, im := range p.Images {
+		block, err := im.decode(fmt.Sprintf("prompt.images[%d]", i))
+		if err != nil {
+			return none, err
+		}
+		m.Blocks = append(m.Blocks, conversation.Block{Image: block})
+	}
+	return m, nil
+}
+
+func (im imageJSON) decode(field string) (*conversation.Image, error) {
+	if im.URL != nil {
+		if im.Data != nil || im.MimeType != nil {
+			return nil, fault.Invalid("has both url and data; one of them is wanted").At(field)
+		}
+		return nil, notImplemented(field+".url", "images by URL").Hint("send the image itself, in data")
+	}
+	if d := im.Dimension; d != nil && (d.Width < 1 || d.Height < 1) {
+		return nil, fault.Invalid("width and height must be at least 1").At(field + ".dimension")
+	}
+	if im.Data == nil || *im.Data == "" {
+		return nil, fault.Invalid("is required").At(field + ".data")
+	}
+	if im.MimeType == nil || *im.MimeType == "" {
+		return nil, fault.Invalid("is required").At(field + ".mimeType")
+	}
+	media := *im.MimeType
+	switch media {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+	default:
+		return nil, fault.Invalid("is %s; image/png, image/jpeg, image/gif and image/webp are accepted", quoted(media)).At(field + ".mimeType")
+	}
+	if len(*im.Data) > base64.StdEncoding.EncodedLen(maxImage) {
+		return nil, fault.Invalid("is larger than %d MiB", maxImage>>20).Hint("scale the image down").At(field + ".data")
+	}
+	data, err := base64.StdEncoding.DecodeString(*im.Data)
+	if err != nil {
+		return nil, fault.Invalid("is not base64: %v", err).At(field + ".data")
+	}
+	if is := http.DetectContentType(data); is != media {
+		return nil, fault.Invalid("is said to be %s, but its bytes are %s", media, is).At(field + ".data")
+	}
+	return &conversation.Image{MediaType: media, Data: data}, nil
+}
+
+// notImplemented refuses a field whose part is not built: to leave it out of
+// account would be to do something else than was asked.
+func notImplemented(field, what string) *fault.Error {
+	return fault.Invalid("%s: %s are not in this version of the server", field, what).Named("not_implemented").At(field)
+}

@@ -1,0 +1,144 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// Codes that have a status of their own.
+const (
+	codeMethod  = "method_not_allowed"
+	codeTooLong = "payload_too_large"
+)
+
+var statusOfCode = map[string]int{
+	codeMethod:  http.StatusMethodNotAllowed,
+	codeTooLong: http.StatusRequestEntityTooLarge,
+}
+
+var statusOfKind = map[fault.Kind]int{
+	fault.KindInternal:        http.StatusInternalServerError,
+	fault.KindInvalid:         http.StatusBadRequest,
+	fault.KindUnauthenticated: http.StatusUnauthorized,
+	fault.KindDenied:          http.StatusForbidden,
+	fault.KindNotFound:        http.StatusNotFound,
+	fault.KindConflict:        http.StatusConflict,
+	fault.KindExhausted:       http.StatusTooManyRequests,
+	fault.KindUnavailable:     http.StatusServiceUnavailable,
+	fault.KindGone:            http.StatusGone,
+	fault.KindNotImplemented:  http.StatusNotImplemented,
+}
+
+// errPanicked is all that a client learns of a panic.
+var errPanicked = &fault.Error{Kind: fault.KindInternal, Code: "internal", Message: "internal error"}
+
+// errorJSON is how every error is written.
+type errorJSON struct {
+	_     struct{}       `json:"-" additionalProperties:"true"`
+	Error errorInnerJSON `json:"error"`
+}
+
+type errorInnerJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	Code    string   `json:"code" doc:"what went wrong, for programs"`
+	Message string   `json:"message" doc:"what went wrong, for people"`
+}
+
+// fail writes an error. What is ours to mend is logged with its cause.
+func (s *server) fail(w *reply, r *http.Request, log *slog.Logger, err error) {
+	f := faultOf(err)
+	switch {
+	case errors.Is(err, errGone), errors.Is(r.Context().Err(), context.Canceled):
+		return // there is nobody to tell
+	case f.Kind == fault.KindInternal || f.Kind == fault.KindUnavailable:
+		log.Error("request failed", "err", err)
+	}
+	if w.status == 0 {
+		writeFault(w, f)
+	}
+}
+
+// faultOf says what an error of the store is to a client.
+func faultOf(err error) *fault.Error {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return fault.Of(err)
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return fault.NotFound("not found").Because(err)
+	case errors.Is(err, store.ErrFull):
+		return fault.Unavailable("the server cannot write to its store").Named("store_full").
+			Hint("nothing was kept; try again when the disk has room").Because(err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.Unavailable("the request took too long").Named("timeout").Because(err)
+	}
+	return fault.Of(err)
+}
+
+func writeFault(w http.ResponseWriter, f *fault.Error) {
+	status, ok := statusOfCode[f.Code]
+	if !ok {
+		status = statusOfKind[f.Kind]
+	}
+	h := w.Header()
+	switch status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", `Bearer realm="aloft", Basic realm="aloft"`)
+	case http.StatusServiceUnavailable:
+		h.Set("Retry-After", "2")
+	case http.StatusRequestEntityTooLarge:
+		h.Set("Connection", "close") // what is left of the body is not read
+	}
+	msg := f.Message
+	if f.Field != "" && !strings.Contains(msg, f.Field) {
+		msg = f.Field + ": " + msg
+	}
+	if f.Advice != "" {
+		msg += " (" + f.Advice + ")"
+	}
+	_ = writeJSON(w, status, errorJSON{Error: errorInnerJSON{Code: f.Code, Message: msg}})
+}
+
+// writeJSON writes a reply. Its error is that of the connection, which has
+// nobody left to tell.
+func writeJSON(w http.ResponseWriter, status int, body any) error {
+	data, err := marshal(body)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n'))
+	return nil
+}
+
+// marshal is [json.Marshal] that leaves <, > and & as they are: no browser
+// reads these replies as a page.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// quoted is foreign text made fit for a message.
+func quoted(s string) string {
+	const most = 200
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strconv.Quote(strings.ToValidUTF8(s, "�"))
+}

@@ -1,0 +1,140 @@
+package api
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"aloft/internal/agent"
+	"aloft/internal/fault"
+)
+
+type repoConfigJSON struct {
+	_           struct{} `json:"-" additionalProperties:"true"`
+	URL         string   `json:"url" minLength:"1" doc:"https, http or ssh; without its credentials"`
+	StartingRef *string  `json:"startingRef,omitempty" minLength:"1" doc:"a branch, a tag or a commit; the repository's default branch where it is absent"`
+	PRURL       *string  `json:"prUrl,omitempty" format:"uri" doc:"not in this version"`
+}
+
+const maxRepoURL = 2048
+
+var (
+	scpLike   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^:].*$`)
+	bareHost  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*(\.[A-Za-z0-9-]+)+(:[0-9]+)?/[^/].*$`)
+	remoteExt = regexp.MustCompile(`^[A-Za-z0-9+.-]*::`)
+	refChars  = regexp.MustCompile(`^[^\x00-\x20\x7f~^:?*\[\\]+$`)
+)
+
+// repos checks the repositories of a request.
+func repos(in []repoConfigJSON, allowFile bool) ([]agent.Repo, error) {
+	if len(in) > 1 {
+		return nil, notImplemented("repos", "agents with more than one repository")
+	}
+	var out []agent.Repo
+	for i, r := range in {
+		field := fmt.Sprintf("repos[%d]", i)
+		if r.PRURL != nil {
+			return nil, notImplemented(field+".prUrl", "agents on pull requests")
+		}
+		u, err := repoURL(r.URL, allowFile)
+		if err != nil {
+			return nil, fault.Of(err).At(field + ".url")
+		}
+		repo := agent.Repo{URL: u}
+		if r.StartingRef != nil {
+			if repo.StartingRef = *r.StartingRef; !validRef(repo.StartingRef) {
+				return nil, fault.Invalid("%s is not the name of a branch, a tag or a commit", quoted(repo.StartingRef)).At(field + ".startingRef")
+			}
+		}
+		out = append(out, repo)
+	}
+	return out, nil
+}
+
+// validRef is git's rule for names, as far as a name could be taken for
+// something else: an option, a range, a path out of the folder.
+func validRef(ref string) bool {
+	return len(ref) <= 255 && refChars.MatchString(ref) && !strings.HasPrefix(ref, "-") &&
+		!strings.HasPrefix(ref, "/") && !strings.HasSuffix(ref, "/") && !strings.HasSuffix(ref, ".lock") &&
+		!strings.Contains(ref, "..") && !strings.Contains(ref, "@{") && !strings.Contains(ref, "//")
+}
+
+// repoURL returns a repository's URL as it is kept. No error of it repeats the
+// URL, which may hold a secret.
+func repoURL(raw string, allowFile bool) (string, error) {
+	switch {
+	case raw == "":
+		return "", fault.Invalid("is required")
+	case len(raw) > maxRepoURL:
+		return "", fault.Invalid("is longer than %d bytes", maxRepoURL)
+	case strings.ContainsFunc(raw, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
+		return "", fault.Invalid("holds white space or control characters")
+	case strings.HasPrefix(raw, "-"), remoteExt.MatchString(raw):
+		return "", fault.Invalid("is not a repository's URL").Hint(urlForms)
+	case strings.Contains(raw, "://"):
+		return checkURL(raw, allowFile)
+	case scpLike.MatchString(raw):
+		return raw, nil
+	case bareHost.MatchString(raw):
+		return checkURL("https://"+raw, allowFile)
+	}
+	return "", fault.Invalid("is not a repository's URL").Hint(urlForms)
+}
+
+const urlForms = "use https://, http://, ssh:// or git@host:path"
+
+func checkURL(raw string, allowFile bool) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "", fault.Invalid("is not a URL").Hint(urlForms) // err would repeat it
+	}
+	scheme := strings.ToLower(u.Scheme)
+	_, password := u.User.Password()
+	switch {
+	case scheme != "https" && scheme != "http" && scheme != "ssh" && scheme != "file":
+		return "", fault.Invalid("the scheme %s is not accepted", quoted(u.Scheme)).Hint(urlForms)
+	case password, u.User != nil && scheme != "ssh":
+		return "", fault.Invalid("holds a credential").Hint("put credentials in the server's configuration, under git.credentials")
+	case u.RawQuery != "", u.Fragment != "":
+		return "", fault.Invalid("has a query or a fragment, which no repository has")
+	case strings.HasPrefix(u.Hostname(), "-"):
+		return "", fault.Invalid("has no proper host")
+	case scheme == "file":
+		return checkFile(u, allowFile)
+	case u.Hostname() == "":
+		return "", fault.Invalid("has no host")
+	case strings.Trim(u.Path, "/") == "":
+		return "", fault.Invalid("names a host, but no repository on it")
+	}
+	return raw, nil
+}
+
+func checkFile(u *url.URL, allow bool) (string, error) {
+	switch {
+	case !allow:
+		return "", fault.Invalid("file:// repositories are not allowed on this server").
+			Hint("its configuration can allow them")
+	case u.Host != "" && u.Host != "localhost":
+		return "", fault.Invalid("a file:// URL has no host: file:///path")
+	case !path.IsAbs(u.Path) || path.Clean(u.Path) == "/":
+		return "", fault.Invalid("a file:// URL names an absolute path: file:///path")
+	}
+	return "file://" + (&url.URL{Path: path.Clean(u.Path)}).EscapedPath(), nil
+}
+
+// withoutScheme is how a run's git names a repository.
+func withoutScheme(raw string) string {
+	if _, rest, ok := strings.Cut(raw, "://"); ok {
+		if user, host, ok := strings.Cut(rest, "@"); ok && !strings.Contains(user, "/") {
+			rest = host
+		}
+		return rest
+	}
+	if _, rest, ok := strings.Cut(raw, "@"); ok {
+		return strings.Replace(rest, ":", "/", 1)
+	}
+	return raw
+}

@@ -1,0 +1,134 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"aloft/internal/account"
+	"aloft/internal/fault"
+)
+
+// A handler answers one request. An error that it returns is written in the
+// API's shape, unless something was written already.
+type handler func(w http.ResponseWriter, r *http.Request, who account.APIKey) error
+
+// A route is one operation of the API.
+type route struct {
+	method, path string
+	id           string // operationId
+	summary      string
+	open         bool // needs no key
+	long         bool // may take as long as it likes
+	query        []param
+	header       []param
+	in           any // the body, or nil
+	status       int // of success
+	out          any // the reply's body, or nil where it is not JSON
+	media        string
+	handle       handler
+}
+
+// A param is one parameter of a query or a header.
+type param struct {
+	name, kind, words string // kind is integer, boolean or string
+	min, max          int    // of an integer
+	standard          any    // the value where it is absent
+}
+
+func (s *server) routes() []route {
+	page := []param{
+		{name: "limit", kind: "integer", min: 1, max: maxLimit, standard: standardLimit, words: "how many to return"},
+		{name: "cursor", kind: "string", words: "nextCursor of the page before"},
+	}
+	return []route{
+		{method: "POST", path: "/v1/agents", id: "createAgent", summary: "Make an agent and start its first run",
+			header: []param{idempotencyParam}, in: createAgentRequestJSON{}, status: 201, out: createAgentResponseJSON{}, handle: s.createAgent},
+		{method: "GET", path: "/v1/agents", id: "listAgents", summary: "List your agents, newest first",
+			query: append(slices.Clone(page),
+				param{name: "includeArchived", kind: "boolean", standard: true, words: "archived agents too"},
+				param{name: "prUrl", kind: "string", words: "not in this version"}),
+			status: 200, out: listAgentsResponseJSON{}, handle: s.listAgents},
+		{method: "GET", path: "/v1/agents/{id}", id: "getAgent", summary: "Show an agent", status: 200, out: agentJSON{}, handle: s.getAgent},
+		{method: "DELETE", path: "/v1/agents/{id}", id: "deleteAgent", summary: "Stop an agent and remove all that is kept of it",
+			status: 200, out: idResponseJSON{}, handle: s.deleteAgent},
+		{method: "POST", path: "/v1/agents/{id}/archive", id: "archiveAgent", summary: "File an agent away; its run is stopped",
+			status: 200, out: idResponseJSON{}, handle: s.archiveAgent},
+		{method: "POST", path: "/v1/agents/{id}/unarchive", id: "unarchiveAgent", summary: "Bring an archived agent back",
+			status: 200, out: idResponseJSON{}, handle: s.unarchiveAgent},
+		{method: "POST", path: "/v1/agents/{id}/runs", id: "createRun", summary: "Give an agent its next prompt",
+			header: []param{idempotencyParam}, in: createRunRequestJSON{}, status: 201, out: createRunResponseJSON{}, handle: s.createRun},
+		{method: "GET", path: "/v1/agents/{id}/runs", id: "listRuns", summary: "List an agent's runs, newest first",
+			query: page, status: 200, out: listRunsResponseJSON{}, handle: s.listRuns},
+		{method: "GET", path: "/v1/agents/{id}/runs/{runId}", id: "getRun", summary: "Show a run", status: 200, out: runJSON{}, handle: s.getRun},
+		{method: "GET", path: "/v1/agents/{id}/runs/{runId}/stream", id: "streamRun", summary: "Follow a run as server-sent events", long: true,
+			header: []param{{name: "Last-Event-ID", kind: "string", words: "go on after this event"}},
+			status: 200, media: eventStream, handle: s.streamRun},
+		{method: "POST", path: "/v1/agents/{id}/runs/{runId}/cancel", id: "cancelRun", summary: "Stop a run",
+			status: 200, out: idResponseJSON{}, handle: s.cancelRun},
+		{method: "GET", path: "/v1/agents/{id}/usage", id: "getAgentUsage", summary: "Count an agent's tokens",
+			query:  []param{{name: "runId", kind: "string", words: "only this run"}},
+			status: 200, out: agentUsageResponseJSON{}, handle: s.getUsage},
+		{method: "GET", path: "/v1/agents/{id}/diff", id: "getAgentDiff", summary: "Show what an agent has changed",
+			status: 200, out: diffJSON{}, handle: s.getDiff},
+		{method: "GET", path: "/v1/agents/{id}/events", id: "listAgentEvents", summary: "Read an agent's journal as JSON lines", long: true,
+			query: []param{
+				{name: "after", kind: "integer", standard: 0, words: "only events after this number"},
+				{name: "limit", kind: "integer", min: 1, max: maxEvents, words: "at most so many; all where it is absent"},
+				{name: "follow", kind: "boolean", standard: false, words: "wait for more; an empty line keeps the connection alive"},
+			},
+			status: 200, media: jsonLines, handle: s.listEvents},
+		{method: "GET", path: "/v1/agents/{id}/artifacts", id: "listArtifacts", summary: "Not in this version", status: 501, handle: notBuilt("artifacts")},
+		{method: "GET", path: "/v1/agents/{id}/artifacts/download", id: "downloadArtifact", summary: "Not in this version", status: 501, handle: notBuilt("artifacts")},
+		{method: "GET", path: "/v1/repositories", id: "listRepositories", summary: "Not in this version", status: 501, handle: notBuilt("repositories")},
+		{method: "POST", path: "/v1/sub-tokens", id: "createSubToken", summary: "Not in this version", status: 501, handle: notBuilt("sub-tokens")},
+		{method: "GET", path: "/v1/me", id: "getApiKeyInfo", summary: "Show whose key this is", status: 200, out: apiKeyInfoJSON{}, handle: s.getMe},
+		{method: "GET", path: "/v1/models", id: "listModels", summary: "List the models that an agent may use",
+			status: 200, out: listModelsResponseJSON{}, handle: s.listModels},
+		{method: "GET", path: "/healthz", id: "health", summary: "Say whether the server is ready", open: true,
+			status: 200, out: healthJSON{}, handle: s.health},
+		{method: "GET", path: "/openapi.json", id: "openAPI", summary: "Describe this API", open: true, status: 200, media: "application/json", handle: s.serveOpenAPI},
+		{method: "GET", path: "/openapi.yaml", id: "openAPIYAML", summary: "Describe this API", open: true, status: 200, media: "application/yaml", handle: s.serveOpenAPI},
+	}
+}
+
+// notBuilt answers for a part of the API that this version does not have.
+func notBuilt(part string) handler {
+	return func(http.ResponseWriter, *http.Request, account.APIKey) error {
+		return fault.NotImplemented("%s are not in this version of the server", part)
+	}
+}
+
+// handler puts the table on a mux. Every path answers every method: those that
+// it does not have with what it has.
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	allowed := map[string][]string{}
+	for _, rt := range s.routes() {
+		mux.Handle(rt.method+" "+rt.path, s.serve(rt))
+		allowed[rt.path] = append(allowed[rt.path], rt.method)
+		if rt.method == http.MethodGet {
+			allowed[rt.path] = append(allowed[rt.path], http.MethodHead)
+		}
+	}
+	for path, methods := range allowed {
+		mux.Handle(path, s.serve(route{path: path, open: true, handle: otherMethod(strings.Join(append(methods, http.MethodOptions), ", "))}))
+	}
+	mux.Handle("/", s.serve(route{path: "unknown", open: true, handle: noSuchPath}))
+	return mux
+}
+
+func otherMethod(allow string) handler {
+	return func(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+		w.Header().Set("Allow", allow)
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+		return fault.Invalid("%s is not allowed here; use %s", r.Method, allow).Named(codeMethod)
+	}
+}
+
+func noSuchPath(_ http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	return fault.NotFound("there is nothing at %s", quoted(r.URL.Path)).Hint("the API is described at /openapi.json")
+}

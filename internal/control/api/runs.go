@@ -1,0 +1,279 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+type runGitBranchJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	RepoURL string   `json:"repoUrl" minLength:"1" doc:"without its scheme"`
+	Branch  string   `json:"branch,omitempty" minLength:"1"`
+}
+
+type runGitJSON struct {
+	_        struct{}           `json:"-" additionalProperties:"true"`
+	Branches []runGitBranchJSON `json:"branches" nullable:"false"`
+}
+
+type runJSON struct {
+	_          struct{}        `json:"-" additionalProperties:"true"`
+	ID         string          `json:"id"`
+	AgentID    string          `json:"agentId"`
+	Status     string          `json:"status" enum:"CREATING,RUNNING,FINISHED,ERROR,CANCELLED,EXPIRED"`
+	CreatedAt  time.Time       `json:"createdAt"`
+	UpdatedAt  time.Time       `json:"updatedAt"`
+	DurationMS *int64          `json:"durationMs,omitempty" minimum:"0" doc:"once it has ended"`
+	Result     string          `json:"result,omitempty" minLength:"1" doc:"the agent's last words"`
+	Git        *runGitJSON     `json:"git,omitempty" doc:"the agent's branches"`
+	Error      *errorInnerJSON `json:"error,omitempty" doc:"why it ended in ERROR"`
+}
+
+type createRunRequestJSON struct {
+	_          struct{}         `json:"-" additionalProperties:"true"`
+	Prompt     *promptJSON      `json:"prompt" nullable:"false"`
+	MCPServers []map[string]any `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"not in this version"`
+	Mode       *string          `json:"mode,omitempty" enum:"agent,plan" doc:"plan is not in this version"`
+}
+
+type createRunResponseJSON struct {
+	_   struct{} `json:"-" additionalProperties:"true"`
+	Run runJSON  `json:"run"`
+}
+
+type listRunsResponseJSON struct {
+	_          struct{}  `json:"-" additionalProperties:"true"`
+	Items      []runJSON `json:"items" nullable:"false"`
+	NextCursor string    `json:"nextCursor,omitempty" minLength:"1"`
+}
+
+func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	ctx, id := r.Context(), r.PathValue("id")
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return err
+	}
+	if _, err := s.agent(ctx, who, id); err != nil {
+		return err // before a body of 100 MB is read
+	}
+	var in createRunRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	prompt, err := in.Prompt.message()
+	if err != nil {
+		return err
+	}
+	if len(in.MCPServers) > 0 {
+		return notImplemented("mcpServers", "MCP servers")
+	}
+	if err := checkMode(in.Mode); err != nil {
+		return err
+	}
+	first := []agent.Event{{RunID: agent.NewRunID(), Body: &agent.RunCreated{Prompt: prompt}}}
+	if key != "" {
+		first[0].RunID = "run-" + named(who, id, key)
+	}
+	err = s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
+		if key != "" {
+			made, err := s.firstOf(ctx, id, first[0].RunID)
+			if err == nil {
+				err = samePrompt(made, prompt)
+				first[0] = made
+				return nil, err
+			}
+			if !errors.Is(err, store.ErrNotFound) {
+				return nil, err
+			}
+		}
+		return first, s.free(ctx, a)
+	})
+	if err != nil {
+		return err
+	}
+	s.Work.Wake(id)
+	run := agent.Run{AgentID: id}
+	run.Apply(first[0])
+	return writeJSON(w, http.StatusCreated, createRunResponseJSON{Run: runOf(run, nil)})
+}
+
+// free reports whether the agent can take a prompt.
+func (s *server) free(ctx context.Context, a agent.Agent) error {
+	if a.Archived {
+		return fault.Conflict("the agent is archived").Named("agent_archived").Hint("unarchive it first")
+	}
+	run, err := s.Agents.Run(ctx, a.ID, a.LatestRunID)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", a.LatestRunID, err)
+	}
+	if !run.Status.Ended() {
+		return fault.Conflict("the agent is working on %s", run.ID).Named("agent_busy").Hint("wait for its end, or cancel it")
+	}
+	return nil
+}
+
+// firstOf returns the event that made a run; the error wraps
+// [store.ErrNotFound] if nothing has.
+func (s *server) firstOf(ctx context.Context, agentID, runID string) (agent.Event, error) {
+	run, err := s.Agents.Run(ctx, agentID, runID)
+	if err != nil {
+		return agent.Event{}, err
+	}
+	events, err := s.Journal.Read(ctx, agentID, run.FirstSeq-1, 1)
+	if err != nil {
+		return agent.Event{}, err
+	}
+	if len(events) == 0 {
+		return agent.Event{}, fmt.Errorf("first event of %s: %w", runID, store.ErrNotFound)
+	}
+	return events[0], nil
+}
+
+func (s *server) listRuns(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	p, limit, err := page(r.URL.Query(), runList)
+	if err != nil {
+		return err
+	}
+	runs, err := s.Agents.ListRuns(r.Context(), a.ID, p)
+	if err != nil {
+		return fmt.Errorf("list the runs of %s: %w", a.ID, err)
+	}
+	branches, err := s.branches(r.Context(), a.ID)
+	if err != nil {
+		return err
+	}
+	out := listRunsResponseJSON{Items: []runJSON{}}
+	if len(runs) > limit {
+		runs = runs[:limit]
+		last := runs[limit-1]
+		out.NextCursor = cursor(runList, last.CreatedAt, last.ID)
+	}
+	for _, run := range runs {
+		out.Items = append(out.Items, runOf(run, branches))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *server) getRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	run, err := s.run(r, who)
+	if err != nil {
+		return err
+	}
+	branches, err := s.branches(r.Context(), run.AgentID)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, runOf(run, branches))
+}
+
+// cancelRun journals the wish; the scheduler heeds it.
+func (s *server) cancelRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	ctx, id := r.Context(), r.PathValue("id")
+	if _, err := s.run(r, who); err != nil {
+		return err
+	}
+	runID := r.PathValue("runId")
+	err := s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
+		run, err := s.Agents.Run(ctx, a.ID, runID) // after the agent: if it ends between, the head has moved
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", runID, err)
+		}
+		if run.Status.Ended() {
+			return nil, fault.Conflict("the run has ended: %s", run.Status).Named("run_not_cancellable")
+		}
+		return []agent.Event{{RunID: runID, Body: &agent.CancelAsked{Reason: "asked for by its user"}}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	s.Work.Wake(id)
+	return writeJSON(w, http.StatusOK, idResponseJSON{ID: runID})
+}
+
+// run returns the run that a path names, of the caller's agent.
+func (s *server) run(r *http.Request, who account.APIKey) (agent.Run, error) {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return agent.Run{}, err
+	}
+	return s.runOfAgent(r.Context(), a.ID, r.PathValue("runId"))
+}
+
+func (s *server) runOfAgent(ctx context.Context, agentID, runID string) (agent.Run, error) {
+	run, err := s.Agents.Run(ctx, agentID, runID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return agent.Run{}, fault.NotFound("the agent has no run %s", quoted(runID))
+	case err != nil:
+		return agent.Run{}, fmt.Errorf("read a run of %s: %w", agentID, err)
+	}
+	return run, nil
+}
+
+// branches returns what the agent has pushed: that of its newest run which
+// pushed anything, because all its runs work on the same branch.
+func (s *server) branches(ctx context.Context, agentID string) ([]agent.Branch, error) {
+	p := store.Page{Limit: maxLimit}
+	for {
+		runs, err := s.Agents.ListRuns(ctx, agentID, p)
+		if err != nil {
+			return nil, fmt.Errorf("list the runs of %s: %w", agentID, err)
+		}
+		for _, run := range runs {
+			if len(run.Branches) > 0 {
+				return run.Branches, nil
+			}
+		}
+		if len(runs) < p.Limit {
+			return nil, nil
+		}
+		last := runs[len(runs)-1]
+		p.BeforeTime, p.BeforeID = last.CreatedAt, last.ID
+	}
+}
+
+func runOf(r agent.Run, branches []agent.Branch) runJSON {
+	out := runJSON{
+		ID: r.ID, AgentID: r.AgentID, Status: string(r.Status), Result: r.Result,
+		CreatedAt: stamp(r.CreatedAt), UpdatedAt: stamp(r.UpdatedAt), Git: gitOf(branches),
+	}
+	if r.Status.Ended() {
+		ms := max(r.Duration(r.EndedAt).Milliseconds(), 0)
+		out.DurationMS = &ms
+	}
+	if r.Failure != nil {
+		out.Error = failureOf(r.Failure)
+	}
+	return out
+}
+
+func failureOf(f *agent.Failure) *errorInnerJSON {
+	e := &errorInnerJSON{Code: f.Code, Message: f.Message}
+	if f.Hint != "" {
+		e.Message += " (" + f.Hint + ")"
+	}
+	return e
+}
+
+func gitOf(branches []agent.Branch) *runGitJSON {
+	if len(branches) == 0 {
+		return nil
+	}
+	git := &runGitJSON{}
+	for _, b := range branches {
+		git.Branches = append(git.Branches, runGitBranchJSON{RepoURL: withoutScheme(b.RepoURL), Branch: b.Branch})
+	}
+	return git
+}

@@ -1,0 +1,99 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"time"
+
+	"aloft/internal/account"
+
+	"github.com/google/uuid"
+)
+
+// A reply watches what a handler writes.
+type reply struct {
+	http.ResponseWriter
+	status int // 0 until the header is written
+}
+
+func (w *reply) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *reply) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets [http.ResponseController] reach the connection.
+func (w *reply) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// saneRequestID is what of a client's own request id is taken over: it ends in
+// logs and in our replies.
+var saneRequestID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+
+// serve puts around a route what all routes share: a request id, the headers,
+// the key, the time limit, errors in the API's shape, and one line in the log,
+// which names the route and never the URL, since a query may hold anything.
+func (s *server) serve(rt route) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		id := r.Header.Get("X-Request-Id")
+		if !saneRequestID.MatchString(id) {
+			id = uuid.NewString()
+		}
+		log := s.Logger.With("request", id, "method", r.Method, "route", rt.path)
+		w := &reply{ResponseWriter: rw}
+		h := w.Header()
+		h.Set("X-Request-Id", id)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		defer func() {
+			if p := recover(); p != nil {
+				s.recovered(w, log, p)
+			}
+			log.Info("request served", "status", w.status, "duration", time.Since(start))
+		}()
+		if !rt.long {
+			ctx, cancel := context.WithTimeout(r.Context(), replyWithin)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		var who account.APIKey
+		if !rt.open {
+			var err error
+			if who, err = s.identify(r); err != nil {
+				s.fail(w, r, log, err)
+				return
+			}
+			log = log.With("user", who.UserID)
+		}
+		if err := rt.handle(w, r, who); err != nil {
+			s.fail(w, r, log, err)
+		}
+	})
+}
+
+// recovered answers for a handler that panicked. What has begun to be written
+// cannot be mended: the connection is cut, so that nobody takes it for whole.
+func (s *server) recovered(w *reply, log *slog.Logger, p any) {
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p)
+	}
+	log.Error("handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if w.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	writeFault(w, errPanicked)
+}

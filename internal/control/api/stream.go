@@ -1,0 +1,147 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+)
+
+const (
+	eventStream = "text/event-stream"
+	// retention is how long a stream can be resumed at the least: a run's events
+	// are kept as long as its agent is.
+	retention = 365 * 24 * time.Hour
+)
+
+// streamRun sends a run's frames as they come, from its first or from the one
+// after Last-Event-ID. Everything comes from the journal, so a reconnecting
+// client gets what it missed, whichever server it reaches.
+func (s *server) streamRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	run, err := s.run(r, who)
+	if err != nil {
+		return err
+	}
+	last, err := lastEvent(r.Header.Get("Last-Event-ID"), run)
+	if err != nil {
+		return err
+	}
+	branches, err := s.branches(r.Context(), run.AgentID)
+	if err != nil {
+		return err
+	}
+	out := newPush(w, eventStream)
+	defer out.close()
+	w.Header().Set("X-Cursor-Stream-Retention-Seconds", strconv.Itoa(int(retention.Seconds())))
+	w.Header().Set("X-Accel-Buffering", "no")
+	if r.Method == http.MethodHead {
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	v := newView(run, last, branches)
+	err = s.follow(r.Context(), run.AgentID, run.FirstSeq-1, true, func(events []agent.Event) (bool, error) {
+		for _, e := range events {
+			v.show(e, &out.buf)
+		}
+		v.open(&out.buf)
+		return v.ended, out.flush()
+	}, func() error {
+		writeFrame(&out.buf, "", "heartbeat", struct{}{})
+		return out.flush()
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		writeFrame(&out.buf, "", "error", errorInnerJSON{Code: "agent_deleted", Message: "the agent was deleted"})
+		writeFrame(&out.buf, "", "done", struct{}{})
+		return out.flush()
+	}
+	return err
+}
+
+// follow hands the agent's events after a number to take, in batches, until take
+// says that it has enough. At the journal's end it waits, and calls idle every
+// heartbeat, or returns if wait is false. The first batch may be empty.
+func (s *server) follow(ctx context.Context, id string, after int64, wait bool, take func([]agent.Event) (bool, error), idle func() error) error {
+	for {
+		events, err := s.Journal.Read(ctx, id, after, batch)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", id, err)
+		}
+		if enough, err := take(events); enough || err != nil {
+			return err
+		}
+		if len(events) > 0 {
+			after = events[len(events)-1].Seq
+			continue
+		}
+		if !wait {
+			return nil
+		}
+		if err := s.await(ctx, id, after, idle); err != nil {
+			return err
+		}
+	}
+}
+
+// await returns when the agent has an event after the number.
+func (s *server) await(ctx context.Context, id string, after int64, idle func() error) error {
+	for {
+		beat, cancel := context.WithTimeout(ctx, s.heartbeat)
+		err := s.Journal.Wait(beat, id, after)
+		late := beat.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !late:
+			return fmt.Errorf("wait for %s: %w", id, err)
+		}
+		if err := idle(); err != nil {
+			return err
+		}
+	}
+}
+
+// A push sends a reply piece by piece. A reader that takes longer than
+// writeWithin for one piece is cut off; it can come back for the rest.
+type push struct {
+	w   http.ResponseWriter
+	rc  *http.ResponseController
+	buf bytes.Buffer
+}
+
+func newPush(w http.ResponseWriter, media string) *push {
+	w.Header().Set("Content-Type", media)
+	return &push{w: w, rc: http.NewResponseController(w)}
+}
+
+// flush sends what is in buf, even if that is nothing but the header.
+func (p *push) flush() error {
+	_ = p.rc.SetWriteDeadline(time.Now().Add(writeWithin)) // a writer without deadlines is a test's
+	_, err := p.w.Write(p.buf.Bytes())
+	p.buf.Reset()
+	if p.buf.Cap() > 1<<20 {
+		p.buf = bytes.Buffer{}
+	}
+	if err != nil {
+		return fmt.Errorf("write: %w", errGone)
+	}
+	if err := p.rc.Flush(); err != nil {
+		return fmt.Errorf("flush: %w", errGone)
+	}
+	return nil
+}
+
+// close gives the connection back as it was.
+func (p *push) close() { _ = p.rc.SetWriteDeadline(time.Time{}) }
+
+// errGone is a reader that went away or is too slow: nobody's mistake.
+var errGone = errors.New("the reader is gone")

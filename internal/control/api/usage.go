@@ -1,0 +1,76 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/conversation"
+)
+
+type usageTokenUsageJSON struct {
+	_                struct{} `json:"-" additionalProperties:"true"`
+	InputTokens      int64    `json:"inputTokens" minimum:"0" doc:"neither read from a cache nor written to one"`
+	OutputTokens     int64    `json:"outputTokens" minimum:"0"`
+	CacheWriteTokens int64    `json:"cacheWriteTokens" minimum:"0"`
+	CacheReadTokens  int64    `json:"cacheReadTokens" minimum:"0"`
+	TotalTokens      int64    `json:"totalTokens" minimum:"0"`
+}
+
+type runUsageJSON struct {
+	_     struct{}            `json:"-" additionalProperties:"true"`
+	ID    string              `json:"id" minLength:"1"`
+	Usage usageTokenUsageJSON `json:"usage"`
+}
+
+type agentUsageResponseJSON struct {
+	_          struct{}            `json:"-" additionalProperties:"true"`
+	TotalUsage usageTokenUsageJSON `json:"totalUsage"`
+	Runs       []runUsageJSON      `json:"runs" nullable:"false"`
+}
+
+func (s *server) getUsage(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	ctx := r.Context()
+	a, err := s.agent(ctx, who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	var total conversation.Usage
+	out := agentUsageResponseJSON{Runs: []runUsageJSON{}}
+	add := func(runs ...agent.Run) {
+		for _, run := range runs {
+			total = total.Add(run.Usage)
+			out.Runs = append(out.Runs, runUsageJSON{ID: run.ID, Usage: usageOf(run.Usage)})
+		}
+	}
+	if id := r.URL.Query().Get("runId"); id != "" {
+		run, err := s.runOfAgent(ctx, a.ID, id)
+		if err != nil {
+			return err
+		}
+		add(run)
+	} else {
+		for p := (store.Page{Limit: maxLimit}); ; {
+			runs, err := s.Agents.ListRuns(ctx, a.ID, p)
+			if err != nil {
+				return fmt.Errorf("list the runs of %s: %w", a.ID, err)
+			}
+			add(runs...)
+			if len(runs) < p.Limit {
+				break
+			}
+			last := runs[len(runs)-1]
+			p.BeforeTime, p.BeforeID = last.CreatedAt, last.ID
+		}
+	}
+	out.TotalUsage = usageOf(total)
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func usageOf(u conversation.Usage) usageTokenUsageJSON {
+	return usageTokenUsageJSON{
+		InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite, TotalTokens: u.Total(),
+	}
+}
