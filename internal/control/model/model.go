@@ -60,7 +60,7 @@ type Stop string
 const (
 	StopEnd     Stop = "end"     // it has said all
 	StopCalls   Stop = "calls"   // it waits for its tool calls
-	StopLength  Stop = "length"  // MaxTokens or the window was reached
+	StopLength  Stop = "length"  // MaxTokens or the window was reached; a last call may lack the end of its arguments
 	StopRefusal Stop = "refusal" // it will not answer
 )
 
@@ -77,6 +77,7 @@ const (
 	Cut          Reason = "model_stream_cut"   // the stream ended before the reply did
 	TooLong      Reason = "model_context_full" // the conversation does not fit the window
 	BadRequest   Reason = "model_bad_request"  // the provider refuses the request itself
+	BadReply     Reason = "model_bad_reply"    // what answers is no such provider, or says more than any reply holds
 )
 
 // Error is a provider's failure.

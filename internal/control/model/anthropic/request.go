@@ -1,0 +1,135 @@
+package anthropic
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+	"aloft/internal/tool"
+)
+
+// redacted marks in Thinking.Opaque that it is the data of a redacted block and
+// not a signature, which has no colon.
+const redacted = "redacted:"
+
+const minThinking = 1024 // the API's own lower bound
+
+// params says req in the SDK's types.
+func params(cfg Config, req model.Request) sdk.MessageNewParams {
+	p := sdk.MessageNewParams{
+		Model:     sdk.Model(cfg.Name),
+		MaxTokens: int64(req.MaxTokens),
+		Tools:     tools(req.Tools),
+	}
+	if p.MaxTokens <= 0 {
+		p.MaxTokens = int64(model.Lookup(cfg.Name).MaxOutput)
+	}
+	if strings.TrimSpace(req.System) != "" {
+		p.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
+	}
+	for _, m := range req.Messages {
+		p.Messages = append(p.Messages, message(m))
+	}
+	markCached(p.Messages)
+	// The budget counts against max_tokens and must be less.
+	switch budget := min(int64(cfg.Thinking), p.MaxTokens-1); {
+	case cfg.Thinking < 0:
+		p.Thinking = sdk.ThinkingConfigParamUnion{OfAdaptive: &sdk.ThinkingConfigAdaptiveParam{}}
+	case budget >= minThinking:
+		p.Thinking = sdk.ThinkingConfigParamOfEnabled(budget)
+	}
+	return p
+}
+
+func tools(specs []tool.Spec) []sdk.ToolUnionParam {
+	var out []sdk.ToolUnionParam
+	for i, s := range specs {
+		t := &sdk.ToolParam{Name: s.Name, InputSchema: schema(s.Schema)}
+		if s.Description != "" {
+			t.Description = param.NewOpt(s.Description)
+		}
+		if i == len(specs)-1 {
+			t.CacheControl = sdk.NewCacheControlEphemeralParam() // stands for all before it
+		}
+		out = append(out, sdk.ToolUnionParam{OfTool: t})
+	}
+	return out
+}
+
+// schema takes the words of a JSON schema over as they are. They have passed
+// [model.Validate], so they are an object.
+func schema(raw json.RawMessage) sdk.ToolInputSchemaParam {
+	return param.Override[sdk.ToolInputSchemaParam](raw)
+}
+
+func message(m conversation.Message) sdk.MessageParam {
+	p := sdk.MessageParam{Role: sdk.MessageParamRole(m.Role)}
+	for _, b := range m.Blocks {
+		p.Content = append(p.Content, block(b))
+	}
+	return p
+}
+
+func block(b conversation.Block) sdk.ContentBlockParamUnion {
+	switch {
+	case b.Image != nil:
+		return sdk.ContentBlockParamUnion{OfImage: image(*b.Image)}
+	case b.Thinking != nil:
+		if data, ok := strings.CutPrefix(b.Thinking.Opaque, redacted); ok {
+			return sdk.NewRedactedThinkingBlock(data)
+		}
+		return sdk.NewThinkingBlock(b.Thinking.Opaque, b.Thinking.Text)
+	case b.Call != nil:
+		return sdk.NewToolUseBlock(b.Call.ID, b.Call.Args, b.Call.Name)
+	case b.Result != nil:
+		return sdk.ContentBlockParamUnion{OfToolResult: result(*b.Result)}
+	}
+	return sdk.NewTextBlock(b.Text)
+}
+
+func image(img conversation.Image) *sdk.ImageBlockParam {
+	return &sdk.ImageBlockParam{Source: sdk.ImageBlockParamSourceUnion{OfBase64: &sdk.Base64ImageSourceParam{
+		Data: base64.StdEncoding.EncodeToString(img.Data), MediaType: sdk.Base64ImageSourceMediaType(img.MediaType),
+	}}}
+}
+
+func result(r conversation.ToolResult) *sdk.ToolResultBlockParam {
+	p := &sdk.ToolResultBlockParam{ToolUseID: r.CallID}
+	if r.Error {
+		p.IsError = param.NewOpt(true)
+	}
+	text := r.Text
+	if strings.TrimSpace(text) == "" && r.Error {
+		text = "the tool failed and said nothing" // an error without content is refused
+	}
+	if strings.TrimSpace(text) != "" {
+		p.Content = append(p.Content, sdk.ToolResultBlockParamContentUnion{OfText: &sdk.TextBlockParam{Text: text}})
+	}
+	for _, img := range r.Images {
+		p.Content = append(p.Content, sdk.ToolResultBlockParamContentUnion{OfImage: image(img)})
+	}
+	return p
+}
+
+// markCached ends a cached prefix at the last message of the user and at the
+// one before: the first is written now, the second was written by the turn
+// before and is read now. With the system prompt and the tools these are the
+// four marks that the API allows.
+func markCached(messages []sdk.MessageParam) {
+	marks := 2
+	for i := len(messages) - 1; i >= 0 && marks > 0; i-- {
+		if messages[i].Role != sdk.MessageParamRoleUser {
+			continue
+		}
+		content := messages[i].Content
+		if mark := content[len(content)-1].GetCacheControl(); mark != nil {
+			*mark = sdk.NewCacheControlEphemeralParam()
+			marks--
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package model
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"strings"
+
+	"aloft/internal/conversation"
+)
+
+// An Assembly puts a reply together from the pieces of a stream. A part is
+// named by a key of the provider's choice and stands where it first appeared.
+// Methods that take a piece return the Event to yield, and whether there is one.
+type Assembly struct {
+	provider string
+	used     map[string]bool // call ids of the conversation
+	parts    []*part
+	byKey    map[string]*part
+}
+
+type part struct {
+	text, thinking, args strings.Builder
+	opaque               string
+	id, name             string
+	isThinking, isCall   bool
+}
+
+// NewAssembly begins a reply of the provider to req.
+func NewAssembly(provider string, req Request) *Assembly {
+	a := &Assembly{provider: provider, used: map[string]bool{}, byKey: map[string]*part{}}
+	for _, m := range req.Messages {
+		for _, c := range m.Calls() {
+			a.used[c.ID] = true
+		}
+	}
+	return a
+}
+
+func (a *Assembly) part(key string) *part {
+	p, ok := a.byKey[key]
+	if !ok {
+		p = &part{}
+		a.byKey[key] = p
+		a.parts = append(a.parts, p)
+	}
+	return p
+}
+
+// Text adds a piece of text.
+func (a *Assembly) Text(key, piece string) (Event, bool) {
+	if piece == "" {
+		return Event{}, false
+	}
+	a.part(key).text.WriteString(piece)
+	return Event{Text: piece}, true
+}
+
+// Thinking adds a piece of reasoning.
+func (a *Assembly) Thinking(key, piece string) (Event, bool) {
+	p := a.part(key)
+	p.isThinking = true
+	p.thinking.WriteString(piece)
+	return Event{Thinking: piece}, piece != ""
+}
+
+// Opaque sets what is given back to the provider with the reasoning.
+func (a *Assembly) Opaque(key, opaque string) {
+	p := a.part(key)
+	p.isThinking = true
+	p.opaque = opaque
+}
+
+// Call begins a call. An id that is missing or was used before is replaced by
+// a random one: some local servers give none, or count from 0 in every reply.
+func (a *Assembly) Call(key, id, name string) {
+	p := a.part(key)
+	if p.isCall {
+		if p.name == "" {
+			p.name = name
+		}
+		return
+	}
+	if !callID.MatchString(id) || len(id) < 8 || a.used[id] {
+		id = "call_" + rand.Text()
+	}
+	a.used[id] = true
+	p.isCall, p.id, p.name = true, id, name
+}
+
+// Args adds a piece of the arguments of a call that was begun.
+func (a *Assembly) Args(key, piece string) (Event, bool) {
+	p, ok := a.byKey[key]
+	if !ok || !p.isCall || piece == "" {
+		return Event{}, false
+	}
+	p.args.WriteString(piece)
+	return Event{Args: &ArgsDelta{CallID: p.id, Name: p.name, JSON: piece}}, true
+}
+
+// Whole reports whether the arguments of the call are JSON by now.
+func (a *Assembly) Whole(key string) bool {
+	p, ok := a.byKey[key]
+	return ok && json.Valid([]byte(p.args.String()))
+}
+
+// Len is how many bytes of arguments the call has by now.
+func (a *Assembly) Len(key string) int {
+	if p, ok := a.byKey[key]; ok {
+		return p.args.Len()
+	}
+	return 0
+}
+
+// Reply ends the assembly. A reply with calls that ended well waits for them,
+// whatever the provider calls that.
+func (a *Assembly) Reply(stop Stop, usage conversation.Usage) Event {
+	m := conversation.Message{Role: conversation.Assistant}
+	for _, p := range a.parts {
+		switch {
+		case p.isCall:
+			m.Blocks = append(m.Blocks, conversation.Block{
+				Call: &conversation.ToolCall{ID: p.id, Name: p.name, Args: argsOf(p.args.String())}})
+		case p.isThinking && (p.thinking.Len() > 0 || p.opaque != ""):
+			m.Blocks = append(m.Blocks, conversation.Block{
+				Thinking: &conversation.Thinking{Text: p.thinking.String(), Provider: a.provider, Opaque: p.opaque}})
+		case p.text.Len() > 0:
+			m.Blocks = append(m.Blocks, conversation.Block{Text: p.text.String()})
+		}
+	}
+	if calls := len(m.Calls()) > 0; calls && stop == StopEnd {
+		stop = StopCalls
+	} else if !calls && stop == StopCalls {
+		stop = StopEnd
+	}
+	return Event{Done: &Reply{Message: m, Stop: stop, Usage: usage}}
+}
+
+// argsOf keeps arguments as they were written if they are JSON, and as a JSON
+// string if they are not, so that the call can be stored and judged.
+func argsOf(s string) json.RawMessage {
+	if strings.TrimSpace(s) == "" {
+		return json.RawMessage("{}")
+	}
+	if json.Valid([]byte(s)) {
+		return json.RawMessage(s)
+	}
+	b, _ := json.Marshal(s) // strings always marshal
+	return b
+}

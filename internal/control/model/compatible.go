@@ -1,0 +1,142 @@
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+
+	"aloft/internal/conversation"
+)
+
+// Compatible returns messages as the provider of that name accepts them, saying
+// the same: without empty texts, without reasoning that is another provider's
+// or has nothing after it, without results whose call is not in the message
+// before, with neighbours of one role joined, with results first in their
+// message, and with call ids and arguments that every provider takes. It does
+// not change its argument, and what it returns it would return unchanged.
+func Compatible(provider string, messages []conversation.Message) []conversation.Message {
+	out := make([]conversation.Message, 0, len(messages))
+	for _, m := range messages {
+		var blocks []conversation.Block
+		for _, b := range m.Blocks {
+			if kept, ok := compatibleBlock(provider, b); ok {
+				blocks = append(blocks, kept)
+			}
+		}
+		out = append(out, conversation.Message{Role: m.Role, Blocks: blocks})
+	}
+	// Each pass may empty a message and so make neighbours of others; every
+	// change takes something away, so this ends.
+	for {
+		n := size(out)
+		out = joinNeighbours(out)
+		dropOrphans(out)
+		dropTrailingThinking(out)
+		if size(out) == n {
+			break
+		}
+	}
+	for i := range out {
+		slices.SortStableFunc(out[i].Blocks, func(a, b conversation.Block) int { return rank(a) - rank(b) })
+	}
+	return out
+}
+
+func compatibleBlock(provider string, b conversation.Block) (conversation.Block, bool) {
+	switch {
+	case b.Thinking != nil:
+		return b, b.Thinking.Provider == provider && b.Thinking.Opaque != ""
+	case b.Image != nil:
+		return b, true
+	case b.Call != nil:
+		c := *b.Call
+		c.ID, c.Args = compatibleID(c.ID), Object(c.Args)
+		return conversation.Block{Call: &c}, true
+	case b.Result != nil:
+		r := *b.Result
+		r.CallID, r.Text = compatibleID(r.CallID), strings.ToValidUTF8(r.Text, "\uFFFD")
+		return conversation.Block{Result: &r}, true
+	}
+	b.Text = strings.ToValidUTF8(b.Text, "\uFFFD")
+	return b, strings.TrimSpace(b.Text) != ""
+}
+
+var callID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,40}$`)
+
+// compatibleID keeps an id that all providers take and replaces another by one
+// that is the same each time.
+func compatibleID(id string) string {
+	if callID.MatchString(id) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:12])
+}
+
+func size(messages []conversation.Message) int {
+	n := len(messages)
+	for _, m := range messages {
+		n += len(m.Blocks)
+	}
+	return n
+}
+
+func joinNeighbours(messages []conversation.Message) []conversation.Message {
+	out := messages[:0]
+	for _, m := range messages {
+		switch {
+		case len(m.Blocks) == 0:
+		case len(out) > 0 && out[len(out)-1].Role == m.Role:
+			last := &out[len(out)-1]
+			last.Blocks = append(slices.Clip(last.Blocks), m.Blocks...)
+		default:
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// dropOrphans removes results without a call in the message before, second
+// results of one call, and calls or results that the wrong role says.
+func dropOrphans(messages []conversation.Message) {
+	waiting := map[string]bool{}
+	for i := range messages {
+		m := &messages[i]
+		calls := map[string]bool{}
+		m.Blocks = slices.DeleteFunc(m.Blocks, func(b conversation.Block) bool {
+			switch {
+			case b.Result != nil && m.Role == conversation.User && waiting[b.Result.CallID]:
+				delete(waiting, b.Result.CallID)
+				return false
+			case b.Result != nil:
+				return true
+			case b.Call != nil:
+				calls[b.Call.ID] = true
+			}
+			return (b.Call != nil || b.Thinking != nil) && m.Role != conversation.Assistant
+		})
+		waiting = calls
+	}
+}
+
+// dropTrailingThinking removes reasoning that nothing follows: a reply that was
+// cut there. Providers want what it led to.
+func dropTrailingThinking(messages []conversation.Message) {
+	for i := range messages {
+		b := messages[i].Blocks
+		for len(b) > 0 && b[len(b)-1].Thinking != nil {
+			b = b[:len(b)-1]
+		}
+		messages[i].Blocks = b
+	}
+}
+
+// rank puts results before all else. Only a user's message holds results.
+func rank(b conversation.Block) int {
+	if b.Result != nil {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,272 @@
+// Package modeltest holds every provider to the words of package model. [Run]
+// is one suite of conversations for all of them. The servers speak the wire
+// formats that the providers publish, refuse what the real ones refuse, and
+// play a script, so that tests elsewhere can run the whole product against them.
+package modeltest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"aloft/internal/conversation"
+)
+
+// What every server takes; another key is refused with 401, another name of a
+// model with 404.
+const (
+	Key   = "sk-test-0123456789abcdef"
+	Model = "test-model-1"
+)
+
+// Reply is one answer of a [Server]: a reply, or a failure if Status is set.
+type Reply struct {
+	Thinking string
+	Text     string
+	Calls    []Call
+	Refuse   bool               // the model refuses; Text is its reason
+	Full     bool               // the reply reached its limit
+	Usage    conversation.Usage // the zero value stands for some tokens
+
+	Chunk int           // runes in one delta; 0 is 12
+	Bytes int           // bytes in one write of the stream, to cut runes and lines; 0 is an event
+	Cut   bool          // the connection breaks in the middle of the stream
+	Hold  chan struct{} // in the middle, the server waits until this is closed or the client is gone
+	Break string        // in the middle, the provider reports an error of this type
+	Raw   string        // the whole body of the stream, in place of all above
+
+	Status  int // of a failure
+	Header  http.Header
+	Message string // of a failure
+	Kind    string // of a failure, as the provider calls it; "" fits Status
+}
+
+// Call is a tool call in a [Reply].
+type Call struct {
+	ID   string // "" is one that the server makes
+	Name string
+	Args string // a JSON object
+}
+
+// Request is what a server was asked.
+type Request struct {
+	Path   string
+	Header http.Header
+	Body   []byte
+}
+
+// Server is a provider's API on this host. Its methods are safe for concurrent
+// use.
+type Server struct {
+	URL     string        // as a user writes base_url
+	Aborted chan struct{} // a value for each client that left a reply before its end
+
+	t       testing.TB
+	dialect dialect
+
+	mu       sync.Mutex
+	requests []Request
+	answer   func(n int, r Request) Reply
+}
+
+// A dialect is one provider's wire format.
+type dialect struct {
+	path    string                                      // after URL; "*" stands for the model
+	version string                                      // path prefix that is part of URL
+	auth    func(h http.Header) error                   // a refusal is a 401
+	check   func(r Request) (model string, err error)   // a refusal is a 400
+	problem func(status int, kind, words string) []byte // an error's body
+	stream  func(n int, r Reply) []string               // events of a reply
+	broken  func(kind, words string) string             // an event that reports an error
+}
+
+// NewAnthropic starts a server that speaks the Messages API. It answers with
+// one reply after the other; to be asked once more fails the test.
+func NewAnthropic(t testing.TB, script ...Reply) *Server { return start(t, messagesDialect, script) }
+
+// NewChat starts a server that speaks OpenAI's Chat Completions.
+func NewChat(t testing.TB, script ...Reply) *Server { return start(t, chatDialect, script) }
+
+// NewResponses starts a server that speaks OpenAI's Responses.
+func NewResponses(t testing.TB, script ...Reply) *Server { return start(t, responsesDialect, script) }
+
+// NewGoogle starts a server that speaks the Gemini API.
+func NewGoogle(t testing.TB, script ...Reply) *Server { return start(t, googleDialect, script) }
+
+func start(t testing.TB, d dialect, script []Reply) *Server {
+	s := &Server{t: t, dialect: d, Aborted: make(chan struct{}, 64)}
+	s.answer = func(n int, _ Request) Reply {
+		if n < len(script) {
+			return script[n]
+		}
+		t.Errorf("model server: asked %d times, the script has %d replies", n+1, len(script))
+		return Reply{Status: http.StatusBadRequest, Message: "the script is over"}
+	}
+	h := httptest.NewServer(s)
+	t.Cleanup(h.Close)
+	s.URL = h.URL + d.version
+	return s
+}
+
+// Answer replaces the script: answer is called with the number, from 0, of each
+// request that is not refused.
+func (s *Server) Answer(answer func(n int, r Request) Reply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+// Requests returns what was asked so far and not refused.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Request(nil), s.requests...)
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
+	if err != nil {
+		return
+	}
+	req := Request{Path: r.URL.Path, Header: r.Header.Clone(), Body: body}
+	if status, kind, err := s.refusal(r, req); err != nil {
+		s.fail(w, Reply{Status: status, Kind: kind, Message: err.Error()})
+		return
+	}
+	s.mu.Lock()
+	n := len(s.requests)
+	s.requests = append(s.requests, req)
+	answer := s.answer
+	s.mu.Unlock()
+	reply := answer(n, req)
+	if reply.Status != 0 {
+		s.fail(w, reply)
+		return
+	}
+	s.play(w, r, n, reply)
+}
+
+func (s *Server) refusal(r *http.Request, req Request) (status int, kind string, err error) {
+	before, after, _ := strings.Cut(s.dialect.version+s.dialect.path, "*")
+	if r.Method != http.MethodPost || !strings.HasPrefix(req.Path, before) || !strings.HasSuffix(req.Path, after) {
+		return http.StatusNotFound, "", fmt.Errorf("no %s %s here", r.Method, req.Path)
+	}
+	if err := s.dialect.auth(r.Header); err != nil {
+		return http.StatusUnauthorized, "", err
+	}
+	if r.Header.Get("Content-Type") != "application/json" {
+		return http.StatusBadRequest, "", fmt.Errorf("content-type: %q", r.Header.Get("Content-Type"))
+	}
+	name, err := s.dialect.check(req)
+	if err != nil {
+		return http.StatusBadRequest, "", err
+	}
+	if name != Model {
+		return http.StatusNotFound, "", fmt.Errorf("model: %s", name)
+	}
+	return 0, "", nil
+}
+
+func (s *Server) fail(w http.ResponseWriter, r Reply) {
+	for k, v := range r.Header {
+		w.Header()[k] = v
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(r.Status)
+	_, _ = w.Write(s.dialect.problem(r.Status, r.Kind, r.Message))
+}
+
+// play writes a reply. Its failures come in the middle, between two events,
+// except a cut, which is within one.
+func (s *Server) play(w http.ResponseWriter, r *http.Request, n int, reply Reply) {
+	if reply.Usage == (conversation.Usage{}) {
+		reply.Usage = conversation.Usage{Input: 21, Output: 13}
+	}
+	reply.Calls = append([]Call(nil), reply.Calls...)
+	for i := range reply.Calls {
+		if reply.Calls[i].ID == "" {
+			reply.Calls[i].ID = fmt.Sprintf("call_%06d_%d", n, i)
+		}
+	}
+	events := []string{reply.Raw}
+	if reply.Raw == "" {
+		events = s.dialect.stream(n, reply)
+	}
+	middle := len(events) / 2
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.WriteHeader(http.StatusOK)
+	var wire bytes.Buffer
+	send := func(size int) {
+		for wire.Len() > 0 {
+			piece := wire.Next(max(size, 1))
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+	for i, e := range events {
+		if i == middle && reply.Hold != nil {
+			send(1 << 20)
+			select {
+			case <-reply.Hold:
+			case <-r.Context().Done():
+				s.Aborted <- struct{}{}
+				return
+			}
+		}
+		if i == middle && reply.Break != "" {
+			wire.WriteString(s.dialect.broken(reply.Break, "it broke"))
+			send(1 << 20)
+			return
+		}
+		if i == middle && reply.Cut {
+			wire.WriteString(e[:len(e)/2])
+			send(1 << 20)
+			panic(http.ErrAbortHandler)
+		}
+		wire.WriteString(e)
+		if reply.Bytes == 0 {
+			send(1 << 20)
+		}
+	}
+	send(reply.Bytes)
+}
+
+// pieces cuts text into deltas.
+func (r Reply) pieces(text string) []string {
+	size := r.Chunk
+	if size <= 0 {
+		size = 12
+	}
+	var out []string
+	runes := []rune(text)
+	for len(runes) > 0 {
+		k := min(size, len(runes))
+		out = append(out, string(runes[:k]))
+		runes = runes[k:]
+	}
+	return out
+}
+
+// event is one server-sent event.
+func event(name string, data any) string {
+	b, err := json.Marshal(data)
+	if err != nil {
+		panic(fmt.Sprintf("modeltest: %v", err)) // our own maps always marshal
+	}
+	if name == "" {
+		return "data: " + string(b) + "\n\n"
+	}
+	return "event: " + name + "\ndata: " + string(b) + "\n\n"
+}
+
+// object is JSON in the making.
+type object = map[string]any

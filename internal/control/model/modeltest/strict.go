@@ -1,0 +1,125 @@
+package modeltest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// strict decodes data into v and refuses fields that v does not have.
+func strict(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one JSON value")
+	}
+	return nil
+}
+
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// checkTool refuses what all providers refuse of a tool.
+func checkTool(seen map[string]bool, i int, name string, schema json.RawMessage) error {
+	if !toolName.MatchString(name) {
+		return fmt.Errorf("tools.%d.name: String should match pattern '%s'", i, toolName)
+	}
+	if seen[name] {
+		return fmt.Errorf("tools: Tool names must be unique (%s)", name)
+	}
+	seen[name] = true
+	var s struct {
+		Type       string                     `json:"type"`
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if err := json.Unmarshal(schema, &s); err != nil || s.Type != "object" {
+		return fmt.Errorf("tools.%d: schema must be a JSON Schema of 'type: \"object\"'", i)
+	}
+	return nil
+}
+
+func checkImage(mediaType, data string) error {
+	switch mediaType {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+	default:
+		return fmt.Errorf("image media type %q is not supported", mediaType)
+	}
+	if b, err := base64.StdEncoding.DecodeString(data); err != nil || len(b) == 0 {
+		return errors.New("image data is not base64, or empty")
+	}
+	return nil
+}
+
+func checkDataURL(u string) error {
+	kind, data, ok := strings.Cut(strings.TrimPrefix(u, "data:"), ";base64,")
+	if !ok || !strings.HasPrefix(u, "data:") {
+		return fmt.Errorf("image_url %.40q is not a data URL", u)
+	}
+	return checkImage(kind, data)
+}
+
+// checkArguments refuses arguments that are no JSON object.
+func checkArguments(args string) error {
+	var o map[string]json.RawMessage
+	if json.Unmarshal([]byte(args), &o) != nil || o == nil {
+		return fmt.Errorf("arguments %.40q are not a JSON object", args)
+	}
+	return nil
+}
+
+// sign stands for the providers' signatures of their own reasoning: it shows
+// whether the words came back unchanged.
+func sign(words string) string {
+	sum := sha256.Sum256([]byte("modeltest " + words))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// ledger pairs calls with results, in the way of APIs whose conversation is one
+// list of items.
+type ledger struct {
+	seen, open map[string]bool
+}
+
+func newLedger() ledger { return ledger{seen: map[string]bool{}, open: map[string]bool{}} }
+
+func (l ledger) call(id string) error {
+	if id == "" {
+		return errors.New("a call has no id")
+	}
+	if l.seen[id] {
+		return fmt.Errorf("call id %q is not unique", id)
+	}
+	l.seen[id], l.open[id] = true, true
+	return nil
+}
+
+func (l ledger) result(id string) error {
+	if !l.open[id] {
+		return fmt.Errorf("No tool call found for function call output with call_id %s.", id)
+	}
+	delete(l.open, id)
+	return nil
+}
+
+// settled refuses calls that are left without a result.
+func (l ledger) settled() error {
+	for id := range l.open {
+		return fmt.Errorf("No tool output found for function call %s.", id)
+	}
+	return nil
+}
+
+func bearer(want string) error {
+	if want != "Bearer "+Key {
+		return errors.New("Incorrect API key provided. You can find your API key in the settings.")
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/openai/openai-go/v3/responses"
+
+	"aloft/internal/control/model"
+)
+
+type response struct {
+	client
+	service responses.ResponseService
+}
+
+// Stream implements [model.Model].
+func (r *response) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		req, err := model.Prepare(provider, req)
+		if err != nil {
+			yield(model.Event{}, err)
+			return
+		}
+		inner, stop := context.WithCancel(ctx)
+		defer stop()
+		d := &responseDecoder{assembly: model.NewAssembly(provider, req)}
+		run(ctx, r.wire, r.service.NewStreaming(inner, responseParams(r.cfg, req)), d, yield)
+	}
+}
+
+// opaque is what reasoning is given back as.
+type opaque struct {
+	ID        string   `json:"id"`
+	Encrypted string   `json:"encrypted"`
+	Summary   []string `json:"summary,omitempty"`
+}
+
+// A responseDecoder takes the events of one response. Only its last event,
+// completed or incomplete, makes the reply whole.
+type responseDecoder struct {
+	assembly *model.Assembly
+	refused  bool
+}
+
+func (d *responseDecoder) event(e responses.ResponseStreamEventUnion) ([]model.Event, error) {
+	key := strconv.FormatInt(e.OutputIndex, 10)
+	switch e.Type {
+	case "response.output_text.delta":
+		return one(d.assembly.Text(key, e.Delta))
+	case "response.refusal.delta":
+		d.refused = true
+		return one(d.assembly.Text(key, e.Delta))
+	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
+		return one(d.assembly.Thinking(key, e.Delta))
+	case "response.reasoning_summary_part.added":
+		if e.SummaryIndex > 0 {
+			return one(d.assembly.Thinking(key, "\n\n"))
+		}
+	case "response.output_item.added":
+		if e.Item.Type == "function_call" {
+			d.assembly.Call(key, e.Item.CallID, e.Item.Name)
+			return one(d.assembly.Args(key, e.Item.Arguments.OfString))
+		}
+	case "response.function_call_arguments.delta":
+		return one(d.assembly.Args(key, e.Delta))
+	case "response.output_item.done":
+		return d.item(key, e.Item)
+	case "response.completed", "response.incomplete":
+		return []model.Event{d.reply(e.Response)}, nil
+	case "response.failed":
+		return nil, model.StreamFailure([]byte(e.Response.Error.RawJSON()))
+	case "error":
+		return nil, model.StreamFailure([]byte(e.RawJSON()))
+	}
+	return nil, nil
+}
+
+func one(ev model.Event, ok bool) ([]model.Event, error) {
+	if !ok {
+		return nil, nil
+	}
+	return []model.Event{ev}, nil
+}
+
+// item takes a finished item: what its deltas have not said, and the reasoning
+// as it is to be given back.
+func (d *responseDecoder) item(key string, item responses.ResponseOutputItemUnion) ([]model.Event, error) {
+	switch item.Type {
+	case "function_call":
+		d.assembly.Call(key, item.CallID, item.Name)
+		if args := item.Arguments.OfString; d.assembly.Len(key) == 0 {
+			return one(d.assembly.Args(key, args))
+		}
+	case "reasoning":
+		if item.EncryptedContent == "" {
+			return nil, nil // nothing that could be given back
+		}
+		o := opaque{ID: item.ID, Encrypted: item.EncryptedContent}
+		for _, s := range item.Summary {
+			o.Summary = append(o.Summary, s.Text)
+		}
+		b, err := json.Marshal(o)
+		if err != nil {
+			return nil, err
+		}
+		d.assembly.Opaque(key, string(b))
+	}
+	return nil, nil
+}
+
+func (d *responseDecoder) reply(r responses.Response) model.Event {
+	stop := model.StopEnd
+	switch {
+	case strings.Contains(r.IncompleteDetails.Reason, "content_filter"), d.refused:
+		stop = model.StopRefusal
+	case r.Status == responses.ResponseStatusIncomplete:
+		stop = model.StopLength
+	}
+	u := r.Usage
+	return d.assembly.Reply(stop, usage(u.InputTokens, u.OutputTokens,
+		u.InputTokensDetails.CachedTokens, u.InputTokensDetails.CacheWriteTokens))
+}
+
+// end reports that a stream without its last event held no whole reply.
+func (d *responseDecoder) end() (model.Event, bool) { return model.Event{}, false }

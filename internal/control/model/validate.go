@@ -1,0 +1,148 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"aloft/internal/conversation"
+	"aloft/internal/tool"
+)
+
+// Prepare returns req as the provider takes it, by [Compatible], or the
+// [BadRequest] that the provider would answer with. All providers send only
+// what has passed it, so that a mistake of ours is found also where the
+// provider is lenient.
+func Prepare(provider string, req Request) (Request, error) {
+	req.Messages = Compatible(provider, req.Messages)
+	if err := Validate(req); err != nil {
+		return Request{}, err
+	}
+	return req, nil
+}
+
+// Validate reports what makes req a request that providers refuse, as a
+// [BadRequest]. It does not change req.
+func Validate(req Request) error {
+	if err := validateTools(req.Tools); err != nil {
+		return err
+	}
+	return validateMessages(req.Messages)
+}
+
+func refuse(format string, args ...any) *Error {
+	return &Error{Reason: BadRequest, Message: fmt.Sprintf(format, args...)}
+}
+
+var toolName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,63}$`)
+
+func validateTools(tools []tool.Spec) error {
+	seen := map[string]bool{}
+	for i, t := range tools {
+		if !toolName.MatchString(t.Name) {
+			return refuse("tools[%d]: name %q does not match %s", i, t.Name, toolName)
+		}
+		if seen[t.Name] {
+			return refuse("tools[%d]: name %q is there twice", i, t.Name)
+		}
+		seen[t.Name] = true
+		var schema struct {
+			Type string `json:"type"`
+		}
+		if err := json.Unmarshal(t.Schema, &schema); err != nil || schema.Type != "object" {
+			return refuse(`tools[%d]: the schema of %q is not of type "object"`, i, t.Name)
+		}
+	}
+	return nil
+}
+
+func validateMessages(messages []conversation.Message) error {
+	if len(messages) == 0 {
+		return refuse("messages: there is none")
+	}
+	if messages[0].Role != conversation.User {
+		return refuse("messages[0]: the first is not the user's")
+	}
+	var waiting []string // calls of the message before
+	seen := map[string]bool{}
+	for i, m := range messages {
+		if m.Role != conversation.User && m.Role != conversation.Assistant {
+			return refuse("messages[%d]: role %q", i, m.Role)
+		}
+		if i > 0 && messages[i-1].Role == m.Role {
+			return refuse("messages[%d]: the %s speaks twice", i, m.Role)
+		}
+		if len(m.Blocks) == 0 {
+			return refuse("messages[%d]: it is empty", i)
+		}
+		var calls []string
+		for j, b := range m.Blocks {
+			at := fmt.Sprintf("messages[%d].blocks[%d]", i, j)
+			if err := validateBlock(at, m.Role, b); err != nil {
+				return err
+			}
+			switch {
+			case b.Call != nil:
+				if seen[b.Call.ID] {
+					return refuse("%s: call id %q is there twice", at, b.Call.ID)
+				}
+				seen[b.Call.ID] = true
+				calls = append(calls, b.Call.ID)
+			case b.Result != nil:
+				k := slices.Index(waiting, b.Result.CallID)
+				if k < 0 {
+					return refuse("%s: result of %q, which the message before does not call", at, b.Result.CallID)
+				}
+				waiting = slices.Delete(waiting, k, k+1)
+			}
+		}
+		if len(waiting) > 0 {
+			return refuse("messages[%d]: call %q has no result in it", i, waiting[0])
+		}
+		waiting = calls
+	}
+	if messages[len(messages)-1].Role != conversation.User {
+		return refuse("messages: the last is not the user's")
+	}
+	return nil
+}
+
+func validateBlock(at string, role conversation.Role, b conversation.Block) error {
+	set := 0
+	for _, is := range []bool{b.Text != "", b.Image != nil, b.Thinking != nil, b.Call != nil, b.Result != nil} {
+		if is {
+			set++
+		}
+	}
+	switch {
+	case set != 1:
+		return refuse("%s: %d parts in one block", at, set)
+	case b.Call != nil && !toolName.MatchString(b.Call.Name):
+		return refuse("%s: tool name %q does not match %s", at, b.Call.Name, toolName)
+	case (b.Call != nil || b.Thinking != nil) && role != conversation.Assistant,
+		(b.Result != nil || b.Image != nil) && role != conversation.User:
+		return refuse("%s: it is not for the %s to say", at, role)
+	case b.Image != nil:
+		return validateImage(at, *b.Image)
+	case b.Result != nil:
+		for _, img := range b.Result.Images {
+			if err := validateImage(at, img); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func validateImage(at string, img conversation.Image) error {
+	switch img.MediaType {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+	default:
+		return refuse("%s: image of type %q; png, jpeg, gif and webp are taken", at, img.MediaType)
+	}
+	if len(img.Data) == 0 {
+		return refuse("%s: the image is empty", at)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package model
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// What a connection to a provider may take. A local model can read a long
+// prompt for minutes before it says a word, so that only the dial is hasty.
+const (
+	dialTimeout   = 5 * time.Second
+	headerTimeout = 10 * time.Minute
+	idleTimeout   = 5 * time.Minute // between two reads of a stream
+	maxReply      = 64 << 20        // bytes of one answer on the wire
+	maxErrorBody  = 64 << 10        // bytes read of an answer that is no success
+)
+
+// transport is shared by all providers that are given no client of their own.
+var transport = sync.OnceValue(func() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone() // proxies from the environment, HTTP/2
+	t.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	t.TLSHandshakeTimeout = 2 * dialTimeout
+	t.ResponseHeaderTimeout = headerTimeout
+	t.MaxIdleConnsPerHost = 32
+	return t
+})
+
+// Wire is how a provider's SDK reaches its server. It turns every answer that
+// is no success into an [*Error] before the SDK sees it, bounds what a server
+// may send and how long it may be silent, follows no redirect (a key would go
+// along), and keeps the key out of every error. It is safe for concurrent use.
+type Wire struct {
+	Client *http.Client // for the SDK
+
+	next    http.RoundTripper
+	secrets []string
+}
+
+// NewWire returns a Wire for one provider. client may be nil; of one that is
+// given, the transport and the cookie jar are used.
+func NewWire(client *http.Client, secrets ...string) *Wire {
+	w := &Wire{next: transport()}
+	var jar http.CookieJar
+	if client != nil {
+		jar = client.Jar
+		if client.Transport != nil {
+			w.next = client.Transport
+		}
+	}
+	for _, s := range secrets {
+		if s != "" {
+			w.secrets = append(w.secrets, s)
+		}
+	}
+	w.Client = &http.Client{Transport: w, Jar: jar}
+	return w
+}
+
+// RoundTrip implements [http.RoundTripper] for the SDK's client.
+func (w *Wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := w.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		defer res.Body.Close()
+		body, _ := io.ReadAll(io.LimitReader(&patientBody{body: res.Body, left: maxErrorBody}, maxErrorBody))
+		return nil, w.clean(Failure(res.StatusCode, res.Header, body, time.Now()))
+	}
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "text/html" {
+		res.Body.Close()
+		return nil, &Error{Reason: BadReply, Status: res.StatusCode,
+			Message: "the address answers with a web page, not a model's reply; check base_url"}
+	}
+	res.Body = &patientBody{body: res.Body, left: maxReply}
+	return res, nil
+}
+
+// Error makes what an SDK returned into what Stream yields: the cause of ctx if
+// that has ended, else an [*Error] without keys.
+func (w *Wire) Error(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return w.clean(e)
+	}
+	return w.clean(netError(err))
+}
+
+// clean takes the keys out of e, which also a hostile server may have put there.
+func (w *Wire) clean(e *Error) *Error {
+	for _, s := range w.secrets {
+		e.Message = strings.ReplaceAll(e.Message, s, "[key]")
+		e.Message = strings.ReplaceAll(e.Message, url.QueryEscape(s), "[key]")
+	}
+	return e
+}
+
+// netError classifies an error of the connection or of the decoding. Of the
+// cause only what holds no foreign words is kept, because the words may hold
+// the key.
+func netError(err error) *Error {
+	var (
+		dns    *net.DNSError
+		op     *net.OpError
+		syntax *json.SyntaxError
+		types  *json.UnmarshalTypeError
+		text   = plainWords(err.Error())
+	)
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		text = plainWords(u.Err.Error()) // without the address
+	}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return &Error{Reason: Unreachable, Message: text + "; is the server running, and is base_url right?", Err: syscall.ECONNREFUSED}
+	case errors.As(err, &dns):
+		return &Error{Reason: Unreachable, Message: "no such host " + plainWords(dns.Name) + "; check base_url"}
+	case errors.As(err, &op) && op.Op == "dial":
+		return &Error{Reason: Unreachable, Message: text}
+	case errors.Is(err, bufio.ErrTooLong):
+		return &Error{Reason: BadReply, Message: "one event of the stream is larger than any reply", Err: bufio.ErrTooLong}
+	case errors.As(err, &syntax), errors.As(err, &types):
+		return &Error{Reason: Cut, Message: "an event of the stream is not the JSON it should be: " + text}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.As(err, &op):
+		return &Error{Reason: Cut, Message: "the connection ended within the reply: " + text, Err: io.ErrUnexpectedEOF}
+	case strings.Contains(text, "timeout") || strings.Contains(text, "tls:") || strings.Contains(text, "certificate"):
+		return &Error{Reason: Unreachable, Message: text}
+	}
+	return &Error{Reason: Cut, Message: text}
+}
+
+// CutShort is the Error of a stream that ended before its reply did.
+func CutShort() *Error {
+	return &Error{Reason: Cut, Message: "the stream ended before the reply did", Err: io.ErrUnexpectedEOF}
+}
+
+// A patientBody ends a body that is too long or silent for too long.
+type patientBody struct {
+	body io.ReadCloser
+	left int64
+}
+
+// Read implements [io.Reader].
+func (b *patientBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, &Error{Reason: BadReply, Message: fmt.Sprintf("the answer is longer than %d MiB", maxReply>>20)}
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	silent := make(chan struct{})
+	alarm := time.AfterFunc(idleTimeout, func() {
+		close(silent)
+		b.body.Close()
+	})
+	n, err := b.body.Read(p)
+	if !alarm.Stop() {
+		<-silent
+		return n, &Error{Reason: Cut, Message: fmt.Sprintf("the stream was silent for %v", idleTimeout)}
+	}
+	b.left -= int64(n)
+	return n, err
+}
+
+// Close implements [io.Closer].
+func (b *patientBody) Close() error { return b.body.Close() }
+
+// Object returns args if they are a JSON object. What a model wrote in place
+// of one is wrapped in an object, since every provider refuses anything else
+// when the call is given back.
+func Object(args json.RawMessage) json.RawMessage {
+	if t := bytes.TrimSpace(args); len(t) > 0 && t[0] == '{' && json.Valid(t) {
+		return t
+	}
+	var text string
+	if json.Unmarshal(args, &text) != nil {
+		text = string(args)
+	}
+	if strings.TrimSpace(text) == "" {
+		return json.RawMessage("{}")
+	}
+	b, _ := json.Marshal(map[string]string{"invalid_arguments": text}) // strings always marshal
+	return b
+}
