@@ -1,0 +1,166 @@
+// Package gateway is the only way by which git in a machine reaches a
+// repository: a smart-HTTP server that the control plane serves on the streams
+// that come from machines. A machine holds a credential that is good for the
+// repositories of its run, to fetch, and for one branch of each, to push. The
+// forge's own credential is added here and is never seen there.
+//
+// Fetches are served from mirrors (package mirror), brought up to date first.
+// Pushes are read here, held against the grant, checked in quarantine and
+// passed on.
+//
+// A repository is served below the path /<scheme>/<host>/<path>, such as
+// /https/github.com/o/r.git or /ssh/git@host:2222/o/r; a machine's git is
+// pointed there by url.<base>.insteadOf. How the names of a repository are
+// compared is told at [mirror.Repo].
+//
+// Everything that a machine sends is taken for hostile: sizes, times and the
+// number of requests are bounded, names are parsed and compared, and none
+// becomes an argument or a URL for git. The package does not decide what a run
+// may do: its caller does, by [Gateway.Grant].
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"aloft/internal/control/mirror"
+	"aloft/internal/fault"
+)
+
+// Credential is what a forge asks for; see [mirror.Credential].
+type Credential = mirror.Credential
+
+// Config says where mirrors are kept and what bounds machines.
+type Config struct {
+	Dir         string       // for mirrors; made if absent; no other process may use it
+	Credentials []Credential // the longest prefix of a repository's URL wins
+	AllowFile   bool         // file:// repositories of the server's own disk may be used
+	GitPath     string       // "git" on the PATH if empty
+	Environ     []string     // os.Environ(): the PATH, proxies, authorities and ssh agent for git
+	Logger      *slog.Logger // nothing is logged if nil
+	MaxPack     int64        // bytes of one push; 2 GiB if 0
+	MaxRequests int          // under way at once from one machine; 8 if 0
+}
+
+// Gateway serves git to machines. Its methods are safe for concurrent use.
+type Gateway struct {
+	mirrors     *mirror.Mirrors
+	log         *slog.Logger
+	maxPack     int64
+	maxRequests int
+	server      *http.Server
+	conns       *connListener
+	served      sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[[32]byte]*session // by the hash of the credential
+}
+
+// New opens the mirrors and clears away what a killed server left there. It
+// fails if git is missing, a credential cannot be right, or another process
+// has the folder.
+func New(c Config) (*Gateway, error) {
+	g := &Gateway{log: c.Logger, maxPack: c.MaxPack, maxRequests: c.MaxRequests, sessions: map[[32]byte]*session{}}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	if g.maxPack == 0 {
+		g.maxPack = 2 << 30
+	}
+	if g.maxRequests == 0 {
+		g.maxRequests = 8
+	}
+	var err error
+	g.mirrors, err = mirror.Open(mirror.Config{
+		Dir: c.Dir, Credentials: c.Credentials, AllowFile: c.AllowFile, GitPath: c.GitPath, Environ: c.Environ, Logger: g.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.startServer()
+	return g, nil
+}
+
+// Close ends every connection and all git work, and waits for them.
+func (g *Gateway) Close() error {
+	err := g.server.Close()
+	g.served.Wait()
+	if err2 := g.mirrors.Close(); err == nil {
+		err = err2
+	}
+	return err
+}
+
+// RefInfo is what a repository's server says of it at one moment.
+type RefInfo struct {
+	DefaultBranch string
+	Commit        string            // that the ref stands for; "" in a repository without commits
+	Branch        string            // the ref's name without refs/heads/, if it is a branch
+	Branches      map[string]string // every branch and its commit
+}
+
+// Check asks a repository's server for its refs and resolves one: a branch, a
+// tag or a commit, or the default branch if ref is empty. The error is a
+// [fault.Error] with one of the codes repo_url_invalid, repo_not_found,
+// credential_refused, repo_unreachable, ref_not_found and disk_full, in words
+// for the person who began the run.
+func (g *Gateway) Check(ctx context.Context, repoURL, ref string) (RefInfo, error) {
+	r, m, err := g.open(repoURL)
+	if err != nil {
+		return RefInfo{}, err
+	}
+	snap, err := m.Refresh(ctx, r)
+	if err != nil {
+		return RefInfo{}, err
+	}
+	got, err := m.Resolve(ctx, r, ref)
+	if err != nil {
+		return RefInfo{}, err
+	}
+	return RefInfo{snap.DefaultBranch, got.Commit, got.Branch, snap.Branches()}, nil
+}
+
+// Diff returns what the branch changed since it left base, a branch, tag or
+// commit, as the repository's server has them now: at most max bytes. Errors
+// are those of [Gateway.Check].
+func (g *Gateway) Diff(ctx context.Context, repoURL, base, branch string, max int) (diff string, truncated bool, err error) {
+	r, m, err := g.open(repoURL)
+	if err != nil {
+		return "", false, err
+	}
+	if _, err := m.Refresh(ctx, r); err != nil {
+		return "", false, err
+	}
+	from, err := m.Resolve(ctx, r, base)
+	if err != nil {
+		return "", false, err
+	}
+	to, err := m.Resolve(ctx, r, "refs/heads/"+branch)
+	if err != nil {
+		return "", false, err
+	}
+	if from.Commit == "" {
+		return "", false, fault.NotFound("%s has no commits yet", r).Named(mirror.CodeRefNotFound)
+	}
+	return m.Diff(ctx, from.Commit, to.Commit, max)
+}
+
+// PathOf is the path below which the gateway serves a repository.
+func PathOf(repoURL string) (string, error) {
+	r, err := mirror.ParseURL(repoURL)
+	if err != nil {
+		return "", err
+	}
+	return r.Path(), nil
+}
+
+func (g *Gateway) open(repoURL string) (mirror.Repo, *mirror.Mirror, error) {
+	r, err := mirror.ParseURL(repoURL)
+	if err != nil {
+		return mirror.Repo{}, nil, err
+	}
+	m, err := g.mirrors.Mirror(r)
+	return r, m, err
+}

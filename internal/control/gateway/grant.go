@@ -1,0 +1,140 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"aloft/internal/control/mirror"
+	"aloft/internal/fault"
+)
+
+// Grant is what one run may do with git.
+type Grant struct {
+	AgentID string
+	RunID   string
+	Repos   []string          // URLs that it may fetch
+	Push    map[string]string // URL → the one branch that it may push there; it may fetch these too
+	// Existing says that the branches may be there already without the agent
+	// having made them: it works on somebody's branch. Otherwise the first push
+	// of the agent must make the branch, and a branch that is there already is
+	// taken. What the agent made by an earlier push is its own, also after a
+	// restart of the server.
+	Existing   bool
+	AllowForce bool // it may rewrite its branch
+	// Credential is one that an earlier Grant returned, which is to be good for
+	// this grant from now on: 64 hex digits. A fresh one is made if it is empty.
+	Credential string
+}
+
+// session is a grant in force.
+type session struct {
+	grant Grant
+	repos map[string]access // by mirror.Repo.Key
+	slots chan struct{}     // one for each request under way
+	ctx   context.Context   // ends when the grant is revoked
+	end   context.CancelFunc
+}
+
+// access is what a session may do with one repository.
+type access struct {
+	repo   mirror.Repo // as the grant spells it; never as the machine does
+	mirror *mirror.Mirror
+	branch string // that may be pushed; "" for none
+}
+
+var credentialPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Grant puts a grant in force and returns the credential that a machine shows
+// for it. Grants are kept in memory only: a server that starts again grants
+// again, with the same credential, and a machine in the middle of its work
+// notices nothing.
+func (g *Gateway) Grant(grant Grant) (credential string, err error) {
+	s := &session{grant: grant, repos: map[string]access{}, slots: make(chan struct{}, g.maxRequests)}
+	for _, u := range grant.Repos {
+		if err := g.allow(s, u, ""); err != nil {
+			return "", err
+		}
+	}
+	for u, branch := range grant.Push {
+		if !mirror.ValidBranch(branch) {
+			return "", fault.Invalid("branch %q: not a name that git takes", branch).Named("branch_invalid")
+		}
+		if err := g.allow(s, u, branch); err != nil {
+			return "", err
+		}
+	}
+	credential = grant.Credential
+	s.grant.Credential = "" // so that no log of a grant can tell it
+	switch {
+	case credential == "":
+		var b [32]byte
+		_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+		credential = hex.EncodeToString(b[:])
+	case !credentialPattern.MatchString(credential):
+		return "", fault.Invalid("git credential: it is not 64 hex digits")
+	}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sessions[sha256.Sum256([]byte(credential))] = s
+	return credential, nil
+}
+
+func (g *Gateway) allow(s *session, repoURL, branch string) error {
+	r, m, err := g.open(repoURL)
+	if err != nil {
+		return err
+	}
+	if old, ok := s.repos[r.Key()]; ok && old.branch != "" {
+		branch = old.branch
+	}
+	s.repos[r.Key()] = access{r, m, branch}
+	return nil
+}
+
+// Revoke ends a grant, and what is under way by it. One that is not in force is
+// no error.
+func (g *Gateway) Revoke(credential string) {
+	key := sha256.Sum256([]byte(credential))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s := g.sessions[key]; s != nil {
+		s.end()
+		delete(g.sessions, key)
+	}
+}
+
+// session finds the grant that a request shows the credential of, or nil. The
+// credential is a bearer token or, for clients that know only that, the
+// password of basic authentication. The look-up is by hash, so its time tells
+// nothing of the credentials there are.
+func (g *Gateway) session(r *http.Request) *session {
+	credential, ok := "", false
+	if _, password, basic := r.BasicAuth(); basic {
+		credential, ok = password, true
+	} else {
+		scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		credential, ok = strings.TrimSpace(rest), strings.EqualFold(scheme, "Bearer")
+	}
+	if !ok || !credentialPattern.MatchString(credential) {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.sessions[sha256.Sum256([]byte(credential))]
+}
+
+// list names what a session may fetch, for a refusal.
+func (s *session) list() string {
+	if len(s.repos) == 0 {
+		return "no repository"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(s.repos)), ", ")
+}

@@ -1,0 +1,205 @@
+package gateway
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"aloft/internal/control/mirror"
+	"aloft/internal/fault"
+)
+
+// request is one request of a machine that has shown a good credential.
+type request struct {
+	g        *Gateway
+	s        *session
+	access   access
+	protocol string // Git-Protocol
+	w        http.ResponseWriter
+	rc       *http.ResponseController
+	body     io.Reader
+	start    time.Time
+}
+
+// endpoint is what a path ends with, and what serves it.
+type endpoint struct {
+	suffix, method, service string
+	serve                   func(*request, context.Context)
+}
+
+var endpoints = []endpoint{
+	{"/info/refs", http.MethodGet, "git-upload-pack", (*request).advertiseFetch},
+	{"/info/refs", http.MethodGet, "git-receive-pack", (*request).advertisePush},
+	{"/git-upload-pack", http.MethodPost, "", (*request).fetch},
+	{"/git-receive-pack", http.MethodPost, "", (*request).push},
+}
+
+// ServeHTTP serves one request of a machine. It needs a server that bounds
+// headers, such as that of [Gateway.ServeConn].
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	s := g.session(r)
+	if s == nil {
+		w.Header().Set("WWW-Authenticate", `Basic realm="aloft"`)
+		say(w, http.StatusUnauthorized, "This machine's git credential is not good, or no longer: its run may have ended.",
+			"Start a new run; git works again with it.")
+		return
+	}
+	e, path := route(r)
+	if e == nil {
+		say(w, http.StatusNotFound, "There is nothing here: only git's smart HTTP protocol is served.", "")
+		return
+	}
+	if r.Method != e.method {
+		w.Header().Set("Allow", e.method)
+		say(w, http.StatusMethodNotAllowed, "This is served by "+e.method+".", "")
+		return
+	}
+	repo, err := mirror.ParsePath(path)
+	if err != nil {
+		sayFault(w, err)
+		return
+	}
+	access, ok := s.repos[repo.Key()]
+	if !ok {
+		g.log.Warn("git refused", "agent", s.grant.AgentID, "run", s.grant.RunID, "repo", repo.Key(), "why", "not granted")
+		say(w, http.StatusForbidden, fmt.Sprintf("This run may not use the repository %s. It may use: %s.", repo, s.list()),
+			"To let an agent use it, name it among the agent's repositories when it is started.")
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	if !s.enter(ctx) {
+		w.Header().Set("Retry-After", "5")
+		say(w, http.StatusServiceUnavailable, "Too many git commands run at once in this machine.", "Wait for some to end.")
+		return
+	}
+	defer func() { <-s.slots }()
+	rc := http.NewResponseController(w)
+	body, err := decoded(r, &patientReader{r.Body, rc})
+	if err != nil {
+		say(w, http.StatusUnsupportedMediaType, err.Error(), "")
+		return
+	}
+	q := &request{g, s, access, gitProtocol(r), w, rc, body, time.Now()}
+	e.serve(q, ctx)
+}
+
+// route finds the endpoint, and the part of the path that names the repository.
+func route(r *http.Request) (*endpoint, string) {
+	path := r.URL.EscapedPath()
+	for i, e := range endpoints {
+		repo, ok := strings.CutSuffix(path, e.suffix)
+		if ok && (e.service == "" || r.URL.Query().Get("service") == e.service) {
+			return &endpoints[i], repo
+		}
+	}
+	return nil, ""
+}
+
+const maxWait = 30 * time.Second // for another request of the machine to end
+
+// enter takes a place among the session's requests.
+func (s *session) enter(ctx context.Context) bool {
+	wait := time.NewTimer(maxWait)
+	defer wait.Stop()
+	select {
+	case s.slots <- struct{}{}:
+		return true
+	case <-wait.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+var protocolPattern = regexp.MustCompile(`^version=[012]$`)
+
+// gitProtocol is the Git-Protocol header, unless it holds what we do not know.
+func gitProtocol(r *http.Request) string {
+	for part := range strings.SplitSeq(r.Header.Get("Git-Protocol"), ":") {
+		if protocolPattern.MatchString(part) {
+			return part
+		}
+	}
+	return ""
+}
+
+func decoded(r *http.Request, body io.Reader) (io.Reader, error) {
+	switch enc := r.Header.Get("Content-Encoding"); enc {
+	case "", "identity":
+		return body, nil
+	case "gzip", "x-gzip":
+		return &lazyGzip{body: body}, nil
+	default:
+		return nil, errors.New("the body's encoding is not known; use gzip or none")
+	}
+}
+
+// lazyGzip begins to decode when it is read, not before.
+type lazyGzip struct {
+	body io.Reader
+	z    *gzip.Reader
+}
+
+func (l *lazyGzip) Read(p []byte) (int, error) {
+	if l.z == nil {
+		z, err := gzip.NewReader(l.body)
+		if err != nil {
+			return 0, err
+		}
+		l.z = z
+	}
+	return l.z.Read(p)
+}
+
+// say answers with a sentence that git shows its user, and what to do.
+func say(w http.ResponseWriter, status int, message, hint string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	text := "aloft: " + message + "\n"
+	if hint != "" {
+		text += hint + "\n"
+	}
+	_, _ = io.WriteString(w, text) // a client that is gone needs no answer
+}
+
+// sayFault answers with an error. The text of what is no fault stays here.
+func sayFault(w http.ResponseWriter, err error) {
+	f := fault.Of(err)
+	status := http.StatusInternalServerError
+	switch {
+	case f.Code == mirror.CodeRepoNotFound:
+		status = http.StatusNotFound
+	case f.Code == mirror.CodeCredentialRefused, f.Code == mirror.CodeUnreachable:
+		status = http.StatusBadGateway
+	case f.Code == mirror.CodeDiskFull:
+		status = http.StatusInsufficientStorage
+	case f.Kind == fault.KindInvalid:
+		status = http.StatusBadRequest
+	case f.Kind == fault.KindDenied:
+		status = http.StatusForbidden
+	}
+	say(w, status, f.Message, f.Advice)
+}
+
+// log writes the line that every fetch and push leaves.
+func (q *request) log(what, outcome string, attrs ...any) {
+	q.g.log.Info(what, append([]any{
+		"agent", q.s.grant.AgentID, "run", q.s.grant.RunID, "repo", q.access.repo.String(), "outcome", outcome,
+		"duration", time.Since(q.start),
+	}, attrs...)...)
+}
+
+// fail answers with an error and logs it whole.
+func (q *request) fail(what string, err error) {
+	q.log(what, fault.Of(err).Code, "err", err)
+	sayFault(q.w, err)
+}

@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"aloft/internal/control/mirror"
+	"aloft/internal/fault"
+)
+
+const pushCapabilities = "report-status side-band-64k ofs-delta atomic quiet agent=aloft"
+
+// advertisePush brings the mirror up to date and lists its refs, from which a
+// client sees what it need not send.
+func (q *request) advertisePush(ctx context.Context) {
+	if q.access.branch == "" {
+		q.log("git push", "not granted")
+		say(q.w, http.StatusForbidden, fmt.Sprintf("This run may fetch %s, but not push to it.", q.access.repo),
+			"Push to a repository that the agent was started to work on.")
+		return
+	}
+	snap, err := q.access.mirror.Refresh(ctx, q.access.repo)
+	if err != nil {
+		q.fail("git push", err)
+		return
+	}
+	caps := pushCapabilities
+	idLength := q.access.mirror.IDLength()
+	if idLength == 64 {
+		caps += " object-format=sha256"
+	} else {
+		caps += " object-format=sha1"
+	}
+	refs := snap.Refs
+	if len(refs) == 0 {
+		refs = []mirror.Ref{{Name: "capabilities^{}", ID: strings.Repeat("0", idLength)}}
+	}
+	out := serviceLine("git-receive-pack")
+	for i, r := range refs {
+		line := r.ID + " " + r.Name
+		if i == 0 {
+			line += "\x00" + caps
+		}
+		out = appendPkt(out, line+"\n")
+	}
+	q.w.Header().Set("Content-Type", "application/x-git-receive-pack-advertisement")
+	_, _ = (&patientWriter{w: q.w, rc: q.rc}).Write(append(out, flushPkt...)) // a client that is gone needs no answer
+}
+
+// push reads what a client wants to push, and lets its one branch through.
+func (q *request) push(ctx context.Context) {
+	in := bufio.NewReaderSize(q.body, 64<<10)
+	p, err := readPushRequest(in, q.access.mirror.IDLength())
+	if err != nil {
+		q.log("git push", "malformed", "err", err)
+		say(q.w, http.StatusBadRequest, "The push could not be read: "+mirror.Plain(err.Error())+".", "")
+		return
+	}
+	if len(p.Commands) == 0 {
+		q.w.Header().Set("Content-Type", "application/x-git-receive-pack-result")
+		q.w.WriteHeader(http.StatusOK)
+		return
+	}
+	if verdicts, words := q.judge(p); verdicts != nil {
+		// The client hears nothing until it has sent all.
+		n, _ := io.Copy(io.Discard, io.LimitReader(in, q.g.maxPack))
+		for i, c := range p.Commands {
+			q.log("git push", "refused: "+verdicts[i].reason, "ref", c.Ref, "old", c.Old, "new", c.New, "bytes", n)
+		}
+		q.report(p, verdicts, words)
+		return
+	}
+	c := p.Commands[0]
+	out, err := q.access.mirror.Receive(ctx, q.access.repo, mirror.Update{
+		Branch: q.access.branch, Old: c.Old, New: c.New,
+		AllowForce: q.s.grant.AllowForce, Claim: q.s.grant.AgentID, MustClaim: !q.s.grant.Existing,
+		MaxPack: q.g.maxPack,
+	}, in)
+	if err != nil {
+		f := fault.Of(err)
+		out = mirror.Outcome{Reason: f.Code, Code: f.Code, Words: f.Message + ".\n" + f.Advice, Bytes: out.Bytes}
+	}
+	outcome := "done"
+	if out.Reason != "" {
+		outcome = "refused: " + out.Reason
+		_, _ = io.Copy(io.Discard, io.LimitReader(in, q.g.maxPack))
+	}
+	attrs := []any{"ref", c.Ref, "old", c.Old, "new", c.New, "bytes", out.Bytes}
+	if err != nil {
+		attrs = append(attrs, "err", err)
+	}
+	q.log("git push", outcome, attrs...)
+	q.report(p, []verdict{{c.Ref, out.Reason}}, out.Words)
+}
+
+// judge holds the commands against the grant. Where one is refused all are, and
+// a verdict comes for each; nil lets them through.
+func (q *request) judge(p pushRequest) (verdicts []verdict, words string) {
+	allowed := "refs/heads/" + q.access.branch
+	refused := false
+	for _, c := range p.Commands {
+		reason := ""
+		switch {
+		case q.access.branch == "":
+			reason = "this run may not push to this repository"
+		case c.Ref != allowed:
+			reason = "not this run's branch"
+		case c.deletes():
+			reason = "deleting is not allowed"
+		}
+		refused = refused || reason != ""
+		verdicts = append(verdicts, verdict{c.Ref, reason})
+	}
+	if !refused && len(p.Commands) == 1 {
+		return nil, ""
+	}
+	for i := range verdicts {
+		if verdicts[i].reason == "" {
+			verdicts[i].reason = "refused with the rest of the push"
+		}
+	}
+	if q.access.branch == "" {
+		return verdicts, fmt.Sprintf("This run may fetch %s, but not push to it.", q.access.repo)
+	}
+	return verdicts, fmt.Sprintf("This run may push to one branch of %s only, and not delete it:\n  git push origin HEAD:%s",
+		q.access.repo, q.access.branch)
+}

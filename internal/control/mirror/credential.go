@@ -1,0 +1,100 @@
+package mirror
+
+import (
+	"fmt"
+	"net"
+	"strings"
+)
+
+// Credential is what a forge asks for, for every repository below a URL.
+type Credential struct {
+	URL      string // http or https; a prefix that ends where a path's segment ends
+	Username string // "x-access-token" if empty; forges that take tokens do not look at it
+	Token    string
+}
+
+// credential is a Credential made ready to be matched.
+type credential struct {
+	scheme, host    string
+	segments        []string
+	url             string // for messages
+	username, token string
+}
+
+func parseCredential(c Credential) (credential, error) {
+	scheme, rest, ok := strings.Cut(c.URL, "://")
+	scheme = strings.ToLower(scheme)
+	if !ok || scheme != "http" && scheme != "https" {
+		return credential{}, fmt.Errorf("git credential for %q: its url must begin with https:// or http://", withoutPassword(c.URL))
+	}
+	authority, path, _ := strings.Cut(rest, "/")
+	_, host, why := parseAuthority(scheme, authority)
+	if why == "" && strings.ContainsAny(rest, "?#") {
+		why = "it has a query or a fragment"
+	}
+	var segments []string
+	if why == "" {
+		segments, why = parseSegments(path)
+	}
+	if why != "" {
+		return credential{}, fmt.Errorf("git credential for %q: %s", withoutPassword(c.URL), why)
+	}
+	out := credential{scheme: scheme, host: host, segments: segments, username: c.Username, token: c.Token}
+	out.url = strings.Join(append([]string{scheme + "://" + host}, segments...), "/")
+	if out.username == "" {
+		out.username = "x-access-token"
+	}
+	// git's credential protocol is made of lines.
+	if out.token == "" || strings.ContainsAny(out.token+out.username, "\r\n\x00") {
+		return credential{}, fmt.Errorf("git credential for %s: its token is empty, or its name or token has a line break", out.url)
+	}
+	return out, nil
+}
+
+// covers reports whether the credential is for the repository, and how closely.
+func (c *credential) covers(r Repo) (closeness int, ok bool) {
+	path := strings.Split(r.path, "/")
+	if c.scheme != r.scheme || c.host != r.host || len(c.segments) > len(path) {
+		return 0, false
+	}
+	for i, s := range c.segments {
+		if s != path[i] && !(i == len(path)-1 && trimGit(s) == trimGit(path[i])) {
+			return 0, false
+		}
+	}
+	return len(c.segments), true
+}
+
+// credentialFor returns the closest credential for the repository, or nil.
+func (s *Mirrors) credentialFor(r Repo) *credential {
+	var best *credential
+	most := -1
+	for i := range s.credentials {
+		if n, ok := s.credentials[i].covers(r); ok && n > most {
+			best, most = &s.credentials[i], n
+		}
+	}
+	return best
+}
+
+// helper answers git's question for a credential from the environment, so that
+// the token is in no argument, no URL and no file.
+const helper = `!f() { test "$1" = get || exit 0; printf 'username=%s\npassword=%s\n' "$ALOFT_GIT_USERNAME" "$ALOFT_GIT_TOKEN"; }; f`
+
+// environ is what git needs to use the credential with its own host only:
+// where a redirect leads elsewhere, git asks no helper.
+func (c *credential) environ() (config [][2]string, env []string) {
+	if c == nil {
+		return nil, nil
+	}
+	return [][2]string{{"credential." + c.scheme + "://" + c.host + ".helper", helper}},
+		[]string{"ALOFT_GIT_USERNAME=" + c.username, "ALOFT_GIT_TOKEN=" + c.token}
+}
+
+// dialAddress is the host and port at which the repository is reached.
+func (r Repo) dialAddress() string {
+	if _, _, err := net.SplitHostPort(r.host); err == nil {
+		return r.host
+	}
+	return net.JoinHostPort(strings.Trim(r.host, "[]"), usualPort[r.scheme])
+}

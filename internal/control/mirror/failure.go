@@ -1,0 +1,146 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"unicode"
+
+	"aloft/internal/fault"
+)
+
+// Codes of the faults that this package returns, beside fault's own.
+const (
+	CodeRepoNotFound      = "repo_not_found"
+	CodeCredentialRefused = "credential_refused"
+	CodeUnreachable       = "repo_unreachable"
+	CodeRefNotFound       = "ref_not_found"
+	CodeBranchTaken       = "branch_taken"
+	CodeDiskFull          = "disk_full"
+)
+
+var (
+	errTooSlow      = errors.New("it took too long")
+	errNoConnection = errors.New("no connection")
+	errClosed       = errors.New("the mirrors are closed")
+)
+
+// What git and the programs below it say, in the C locale. Texts are matched in
+// lower case, the first list that has one wins.
+var (
+	saysDiskFull = []string{"no space left on device", "disk quota exceeded"}
+	saysRefused  = []string{
+		"authentication failed", "could not read username", "could not read password", "returned error: 401", "returned error: 403",
+		"permission denied (", "invalid username or", "access denied", "http basic: ",
+	}
+	saysNotFound = []string{
+		"returned error: 404", "repository not found", "not found", "does not appear to be a git repository",
+		"does not exist", "no such file or directory", "could not be found", "not valid: is this a git repository",
+	}
+	saysHostKey = []string{"host key verification failed"}
+)
+
+// classify makes a fault of a failed command that talked to the repository's server.
+func classify(r Repo, cred *credential, stderr string, err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, errClosed) {
+		return err
+	}
+	say := strings.ToLower(stderr)
+	switch {
+	case errors.Is(err, errNoConnection), errors.Is(err, errTooSlow):
+		return unreachable(r, errors.Unwrap(err).Error()).Because(err)
+	case hasAny(say, saysDiskFull):
+		return fault.Exhausted("no space left on the server's disk for a mirror of %s", r).Named(CodeDiskFull).
+			Hint("free space below the server's data folder").Because(err)
+	case hasAny(say, saysRefused):
+		return refused(r, cred).Because(err)
+	case hasAny(say, saysHostKey):
+		return unreachable(r, "its ssh host key is not known to the server").
+			Hint("add the host's key to the known_hosts of the user that runs the server").Because(err)
+	case hasAny(say, saysNotFound):
+		f := fault.NotFound("repository %s was not found", r).Named(CodeRepoNotFound).Because(err)
+		if cred == nil {
+			return f.Hint("check the URL; if it is private, give a credential for it under git.credentials in the server's configuration")
+		}
+		return f.Hint("check the URL, and whether the credential configured for %s may read it", cred.url)
+	}
+	return unreachable(r, upstreamWords(stderr)).Because(err)
+}
+
+func refused(r Repo, cred *credential) *fault.Error {
+	switch {
+	case cred != nil:
+		return fault.Denied("%s refused the credential configured for %s", r.host, cred.url).Named(CodeCredentialRefused).
+			Hint("renew the token of the entry %q under git.credentials in the server's configuration, and see that it may use %s", cred.url, r)
+	case r.scheme == "ssh":
+		return fault.Denied("%s refused the server's ssh key", r.host).Named(CodeCredentialRefused).
+			Hint("give the user that runs the server a key that may use %s, or use an https URL", r)
+	}
+	return fault.Denied("%s asks for a credential for %s, and none is configured", r.host, r).Named(CodeCredentialRefused).
+		Hint("add an entry with url %s://%s, username and token under git.credentials in the server's configuration", r.scheme, r.host)
+}
+
+func unreachable(r Repo, why string) *fault.Error {
+	if why == "" {
+		why = "git gave no reason"
+	}
+	return fault.Unavailable("repository %s could not be reached: %s", r, why).Named(CodeUnreachable).
+		Hint("check the URL and the network of the server, then try again")
+}
+
+func hasAny(s string, any []string) bool {
+	for _, a := range any {
+		if strings.Contains(s, a) {
+			return true
+		}
+	}
+	return false
+}
+
+// upstreamWords is the line of stderr that says most, fit for one sentence.
+func upstreamWords(stderr string) string {
+	best := ""
+	for line := range strings.Lines(stderr) {
+		line = Plain(strings.TrimSpace(line))
+		if rest, ok := strings.CutPrefix(line, "fatal: "); ok {
+			return rest
+		}
+		if line != "" {
+			best = line
+		}
+	}
+	return best
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return Plain(s[strings.LastIndexByte(s, '\n')+1:])
+}
+
+const maxLine = 500
+
+// Plain makes one line of foreign text harmless to a terminal: control
+// characters go, and a long line is cut.
+func Plain(line string) string {
+	line = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case unicode.IsControl(r), r == unicode.ReplacementChar:
+			return -1
+		}
+		return r
+	}, line)
+	if r := []rune(line); len(r) > maxLine {
+		return string(r[:maxLine]) + "…"
+	}
+	return line
+}
+
+// redact takes the token out of what a server said, should it repeat it.
+func (c *credential) redact(s string) string {
+	if c == nil {
+		return s
+	}
+	return strings.ReplaceAll(s, c.token, "[token]")
+}

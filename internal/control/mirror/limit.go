@@ -1,0 +1,9 @@
+package mirror
+
+import "golang.org/x/sys/unix"
+
+// limitData bounds what a process may allocate from now on, so that a pack made
+// to unfold without end fails alone. A process that has ended needs no bound.
+func limitData(pid int, bytes uint64) {
+	_ = unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: bytes, Max: bytes}, nil)
+}

@@ -1,0 +1,288 @@
+// Package mirror keeps a bare copy of each repository that agents work on, in
+// step with the repository's own server, and does the git work on it: refresh,
+// serve a fetch, resolve a ref, take a push in quarantine and pass it on, show
+// a difference. It drives the git command, with an environment and a
+// configuration of its own, and gives the forge's credential to it by its
+// environment only.
+//
+// It does not know who may do what: package gateway asks that before it calls.
+// What a machine sends (a pack, a ref's name) is treated as hostile here all
+// the same.
+package mirror
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"aloft/internal/fault"
+)
+
+// Config says where mirrors are and how upstreams are reached.
+type Config struct {
+	Dir         string // made if absent; no other process may use it
+	Credentials []Credential
+	AllowFile   bool   // file:// repositories of the server's own disk may be used
+	GitPath     string // "git" on the PATH if empty
+	// Environ is the process's environment (os.Environ()), from which git gets
+	// the PATH, proxies, certificate authorities and the ssh agent.
+	Environ []string
+	Logger  *slog.Logger // nothing is logged if nil
+}
+
+// Mirrors are all mirrors of a server. Its methods are safe for concurrent use.
+type Mirrors struct {
+	dir, home   string
+	gitPath     string
+	baseEnv     []string
+	proxied     bool // upstreams are reached through a proxy: do not probe them
+	credentials []credential
+	allowFile   bool
+	log         *slog.Logger
+	lock        *os.File
+	ctx         context.Context // of work that outlives a request
+	stop        context.CancelCauseFunc
+	work        sync.WaitGroup
+
+	mu   sync.Mutex
+	byID map[string]*Mirror
+}
+
+// gitconfig is all that git reads from a file: what also has to reach the git
+// that serves a file:// upstream.
+const gitconfig = "[safe]\n\tdirectory = *\n[init]\n\tdefaultBranch = main\n"
+
+// Open opens the mirrors of a folder and clears away what a server that was
+// killed left unfinished. It fails if another process has the folder open.
+func Open(c Config) (*Mirrors, error) {
+	s := &Mirrors{
+		dir: c.Dir, home: filepath.Join(c.Dir, "home"), gitPath: c.GitPath,
+		allowFile: c.AllowFile, log: c.Logger, byID: map[string]*Mirror{},
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	for _, cred := range c.Credentials {
+		parsed, err := parseCredential(cred)
+		if err != nil {
+			return nil, err
+		}
+		s.credentials = append(s.credentials, parsed)
+	}
+	if s.gitPath == "" {
+		s.gitPath = "git"
+	}
+	path, err := exec.LookPath(s.gitPath)
+	if err != nil {
+		return nil, fmt.Errorf("git is needed and was not found; install it (apt-get install git): %w", err)
+	}
+	s.gitPath = path
+	if err := s.prepare(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open mirrors: %w", err), s.unlock())
+	}
+	config := filepath.Join(s.dir, "gitconfig")
+	s.baseEnv = baseEnviron(s.home, config, c.Environ)
+	s.proxied = slices.ContainsFunc(c.Environ, func(kv string) bool {
+		name, value, _ := strings.Cut(strings.ToLower(kv), "=")
+		return value != "" && (name == "http_proxy" || name == "https_proxy" || name == "all_proxy")
+	})
+	s.ctx, s.stop = context.WithCancelCause(context.Background())
+	return s, nil
+}
+
+// prepare makes the folders, takes the lock and removes quarantines.
+func (s *Mirrors) prepare() error {
+	var err error
+	if s.dir, err = filepath.Abs(s.dir); err != nil {
+		return err
+	}
+	s.home = filepath.Join(s.dir, "home")
+	for _, d := range []string{s.dir, s.home, filepath.Join(s.dir, "mirrors")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return err
+		}
+	}
+	if s.lock, err = os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("%s is in use by another server: %w", s.dir, err)
+	}
+	quarantine := filepath.Join(s.dir, "quarantine")
+	if err := os.RemoveAll(quarantine); err != nil {
+		return err
+	}
+	if err := os.Mkdir(quarantine, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(s.dir, "gitconfig"), []byte(gitconfig), 0o600)
+}
+
+func (s *Mirrors) unlock() error {
+	if s.lock == nil {
+		return nil
+	}
+	return s.lock.Close()
+}
+
+// Close stops what is under way, waits for it and gives the folder up.
+func (s *Mirrors) Close() error {
+	s.stop(errClosed)
+	s.work.Wait()
+	return s.unlock()
+}
+
+// Mirror returns the mirror of a repository, which need not exist yet.
+func (s *Mirrors) Mirror(r Repo) (*Mirror, error) {
+	if r.scheme == "" {
+		return nil, fault.Invalid("no repository").Named("repo_url_invalid")
+	}
+	if r.scheme == "file" && !s.allowFile {
+		return nil, fault.Denied("repository %s: file:// repositories are not allowed on this server", r).Named("repo_url_invalid").
+			Hint("use an https or ssh URL, or allow them in the server's configuration (git.allow_file)")
+	}
+	sum := sha256.Sum256([]byte(r.Key()))
+	id := hex.EncodeToString(sum[:16])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.byID[id]
+	if m == nil {
+		m = &Mirror{all: s, key: r.Key(), dir: filepath.Join(s.dir, "mirrors", id+".git"), write: make(chan struct{}, 1)}
+		s.byID[id] = m
+	}
+	return m, nil
+}
+
+// Mirror is the bare copy of one repository. Its methods are safe for
+// concurrent use. Those that take a Repo use its spelling of the URL towards
+// the server that has it.
+type Mirror struct {
+	all   *Mirrors
+	key   string
+	dir   string
+	write chan struct{} // held by whoever changes refs; a mutex that heeds a context
+
+	mu            sync.Mutex
+	running, next *flight
+	prepared      bool // in this process: exists, stale locks removed
+	headKnown     bool // in this process: the upstream was asked for its default branch
+	snapshot      Snapshot
+}
+
+// Snapshot is what the refs of a mirror were at one moment.
+type Snapshot struct {
+	DefaultBranch string
+	Refs          []Ref // branches and tags, in the order of their names
+}
+
+// Ref is a name and what it stands for.
+type Ref struct {
+	Name string // refs/heads/… or refs/tags/…
+	ID   string // 40 or 64 hex digits
+}
+
+// ID returns what a full name stands for, or "".
+func (s Snapshot) ID(name string) string {
+	i, ok := slices.BinarySearchFunc(s.Refs, name, func(r Ref, name string) int { return strings.Compare(r.Name, name) })
+	if !ok {
+		return ""
+	}
+	return s.Refs[i].ID
+}
+
+// Snapshot returns the refs as the last refresh or push of this process left them.
+func (m *Mirror) Snapshot() Snapshot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.snapshot
+}
+
+func (m *Mirror) lockWrite(ctx context.Context) error {
+	select {
+	case m.write <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (m *Mirror) unlockWrite() { <-m.write }
+
+// prepare makes the mirror if there is none and clears away the locks of a git
+// that was killed. The write lock is held.
+func (m *Mirror) prepare(ctx context.Context) error {
+	m.mu.Lock()
+	done := m.prepared
+	m.mu.Unlock()
+	if done {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(m.dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
+		if err := m.create(ctx, "sha1"); err != nil {
+			return err
+		}
+	} else if err := m.removeLocks(); err != nil {
+		return fmt.Errorf("mirror %s: %w", m.key, err)
+	}
+	m.mu.Lock()
+	m.prepared = true
+	m.mu.Unlock()
+	return nil
+}
+
+// create makes an empty mirror beside its place and moves it there whole.
+func (m *Mirror) create(ctx context.Context, format string) error {
+	fresh := m.dir + ".new"
+	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(m.dir)); err != nil {
+		return err
+	}
+	args := []string{"init", "--quiet", "--bare", "--template=", "--object-format=" + format, fresh}
+	if _, _, err := m.all.git(ctx, invocation{args: args}); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(fresh, "description"), []byte(m.key+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, m.dir)
+}
+
+func (m *Mirror) removeLocks() error {
+	return filepath.WalkDir(m.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			// Objects are many and have no locks, but packs are few.
+			if len(d.Name()) == 2 && filepath.Base(filepath.Dir(path)) == "objects" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if strings.HasSuffix(path, ".lock") || strings.HasPrefix(d.Name(), "tmp_") || d.Name() == "gc.pid" {
+			return os.Remove(path)
+		}
+		return nil
+	})
+}
+
+// Branches returns each branch's name, without refs/heads/, and its commit.
+func (s Snapshot) Branches() map[string]string {
+	out := map[string]string{}
+	for _, r := range s.Refs {
+		if name, ok := strings.CutPrefix(r.Name, "refs/heads/"); ok {
+			out[name] = r.ID
+		}
+	}
+	return out
+}

@@ -1,0 +1,303 @@
+package mirror
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"aloft/internal/fault"
+)
+
+// Update is one change of one branch, which a machine asks for.
+type Update struct {
+	Branch     string
+	Old, New   string // ids; Old is all zeros where the machine knows of no branch
+	AllowForce bool   // New need not follow Old
+	// Claim is who pushes, and MustClaim says that the branch must be theirs:
+	// made by an earlier push under the same claim, or by this one.
+	Claim     string
+	MustClaim bool
+	MaxPack   int64 // bytes
+}
+
+// Outcome is what became of an update.
+type Outcome struct {
+	Reason string // why it was refused, in few words; "" when it was done
+	Words  string // lines that the upstream, or we, say to the person who pushes; plain text
+	Code   string // of a refusal: branch_taken, denied, invalid, …; or one of this package's
+	Bytes  int64  // of the pack
+}
+
+// rejected is the outcome of an update that is refused.
+func rejected(code, reason, words string) Outcome {
+	return Outcome{Reason: reason, Words: words, Code: code}
+}
+
+const packMemory = 4 << 30 // bytes that unpacking may allocate
+
+// Receive reads a pack, checks it in quarantine and pushes the branch to the
+// upstream with it. Only what the upstream took comes into the mirror. What is
+// refused, by us or by the upstream, is an Outcome with a Reason; an error is
+// ours, or that the upstream could not be asked.
+func (m *Mirror) Receive(ctx context.Context, r Repo, u Update, pack io.Reader) (Outcome, error) {
+	q, err := os.MkdirTemp(filepath.Join(m.all.dir, "quarantine"), "push-")
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer func() { _ = os.RemoveAll(q) }()
+	objects := filepath.Join(q, "objects")
+	if err := os.MkdirAll(filepath.Join(objects, "pack"), 0o700); err != nil {
+		return Outcome{}, err
+	}
+	in := &countReader{r: pack}
+	out, err := m.receive(ctx, r, u, in, objects)
+	out.Bytes = in.n
+	return out, err
+}
+
+func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, objects string) (Outcome, error) {
+	env := []string{"GIT_OBJECT_DIRECTORY=" + objects, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
+	if out, err := m.unpack(ctx, u, in, env); err != nil || out.Reason != "" {
+		return out, err
+	}
+	if out, err := m.inspect(ctx, u, env); err != nil || out.Reason != "" {
+		return out, err
+	}
+	claimed, err := m.claimed(u)
+	if err != nil {
+		return Outcome{}, err
+	}
+	fresh := isZero(u.Old)
+	if u.MustClaim && !claimed {
+		if !fresh {
+			return taken(r, u), nil
+		}
+		if err := m.claim(u); err != nil { // first, so that a crash after the push does not lock the agent out
+			return Outcome{}, err
+		}
+	}
+	out, err := m.push(ctx, r, u, env, claimed)
+	if u.MustClaim && !claimed && out.Code == CodeBranchTaken {
+		err = errors.Join(err, m.unclaim(u))
+	}
+	if err != nil || out.Reason != "" {
+		return out, err
+	}
+	if err := m.adopt(ctx, u, objects); err != nil { // the push is done all the same; the next refresh will fetch it
+		m.all.log.Warn("mirror did not take over a push", "repo", m.key, "branch", u.Branch, "err", err)
+	}
+	return out, nil
+}
+
+// unpack stores the pack in quarantine.
+func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, env []string) (Outcome, error) {
+	buf := bufio.NewReader(in)
+	head, err := buf.Peek(12)
+	if err != nil || string(head[:4]) != "PACK" {
+		return rejected("invalid", "no pack came with the push", ""), nil
+	}
+	if binary.BigEndian.Uint32(head[8:]) == 0 {
+		_, err := io.Copy(io.Discard, io.LimitReader(buf, 12+32))
+		return Outcome{}, err // a branch at a commit that is there already
+	}
+	args := []string{"index-pack", "--stdin", "--fix-thin", "--strict", fmt.Sprintf("--max-input-size=%d", u.MaxPack)}
+	_, stderr, err := m.all.git(ctx, invocation{args: args, dir: m.dir, env: env, stdin: buf, dataLimit: packMemory})
+	switch {
+	case err == nil:
+		return Outcome{}, nil
+	case ctx.Err() != nil:
+		return Outcome{}, err
+	case hasAny(strings.ToLower(stderr), saysDiskFull):
+		return Outcome{}, fault.Exhausted("no space left on the server's disk for the push").Named(CodeDiskFull).Because(err)
+	case strings.Contains(stderr, "exceeds maximum allowed size"):
+		return rejected("too_large", "pack exceeds maximum allowed size",
+			fmt.Sprintf("The push is larger than the %d MiB that this server takes.", u.MaxPack>>20)), nil
+	}
+	m.all.log.Info("pack refused", "repo", m.key, "err", err)
+	return rejected("invalid", "the pack is not sound", upstreamWords(stderr)), nil
+}
+
+// inspect sees that nothing is missing below the new commit, and that it
+// follows the old one where it has to.
+func (m *Mirror) inspect(ctx context.Context, u Update, env []string) (Outcome, error) {
+	kind, _, err := m.all.git(ctx, invocation{args: []string{"cat-file", "-t", u.New}, dir: m.dir, env: env})
+	if ctx.Err() != nil {
+		return Outcome{}, err
+	}
+	if err != nil || strings.TrimSpace(string(kind)) != "commit" {
+		return rejected("invalid", "no such commit", ""), nil
+	}
+	list := strings.NewReader(u.New + "\n")
+	args := []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}
+	if _, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir, env: env, stdin: list}); err != nil {
+		if ctx.Err() != nil {
+			return Outcome{}, err
+		}
+		return rejected("invalid", "missing necessary objects", "Fetch first: the push builds on commits that the server does not have."), nil
+	}
+	if isZero(u.Old) || u.AllowForce {
+		return Outcome{}, nil
+	}
+	_, _, err = m.all.git(ctx, invocation{args: []string{"merge-base", "--is-ancestor", u.Old, u.New}, dir: m.dir, env: env})
+	if err != nil {
+		if ctx.Err() != nil {
+			return Outcome{}, err
+		}
+		return rejected("non_fast_forward", "non-fast-forward",
+			"This run may not rewrite its branch. Merge or rebase onto what is pushed already, and push again."), nil
+	}
+	return Outcome{}, nil
+}
+
+// push asks the upstream to take the branch, if it stands where u.Old says.
+func (m *Mirror) push(ctx context.Context, r Repo, u Update, env []string, claimed bool) (Outcome, error) {
+	ref := "refs/heads/" + u.Branch
+	lease := ref + ":"
+	if !isZero(u.Old) {
+		lease += u.Old
+	}
+	args := []string{
+		"push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no",
+		"--force-with-lease=" + lease, "--", r.String(), u.New + ":" + ref,
+	}
+	stdout, stderr, err := m.upstream(ctx, r, invocation{args: args, env: env})
+	flag, status := porcelain(string(stdout), ref)
+	words := remoteWords(stderr)
+	switch {
+	case flag == "" && err != nil:
+		return Outcome{}, err
+	case flag == "=" && isZero(u.Old) && u.MustClaim && !claimed:
+		return taken(r, u), nil // somebody's branch, which happens to be at this commit
+	case flag != "!" && err == nil:
+		return Outcome{Words: words}, nil
+	case strings.Contains(status, "stale info"):
+		if isZero(u.Old) {
+			return taken(r, u), nil
+		}
+		return rejected("stale", "fetch first", u.Branch+" has moved on "+r.Host()+". Fetch, merge, and push again."), nil
+	}
+	m.all.log.Info("push refused upstream", "repo", m.key, "branch", u.Branch, "status", status)
+	return rejected("denied", reason(status), words), nil
+}
+
+func taken(r Repo, u Update) Outcome {
+	return rejected(CodeBranchTaken, "branch taken",
+		"The branch "+u.Branch+" exists already at "+r.String()+" and is not this agent's.")
+}
+
+// porcelain finds the line of git push --porcelain that is about the ref.
+func porcelain(stdout, ref string) (flag, status string) {
+	for line := range strings.Lines(stdout) {
+		parts := strings.SplitN(strings.TrimRight(line, "\n"), "\t", 3)
+		if len(parts) == 3 && strings.HasSuffix(parts[1], ":"+ref) {
+			return parts[0], Plain(parts[2])
+		}
+	}
+	return "", ""
+}
+
+// reason is what stands in the brackets of a status such as
+// "[remote rejected] (pre-receive hook declined)".
+func reason(status string) string {
+	if i := strings.IndexByte(status, '('); i >= 0 {
+		return strings.TrimSuffix(status[i+1:], ")")
+	}
+	return status
+}
+
+const maxRemoteLines = 50
+
+// remoteWords are the lines that the upstream itself said.
+func remoteWords(stderr string) string {
+	var lines []string
+	for line := range strings.FieldsFuncSeq(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		said, ok := strings.CutPrefix(line, "remote:")
+		if said = strings.TrimRight(Plain(strings.TrimPrefix(said, " ")), " "); ok && len(lines) < maxRemoteLines {
+			lines = append(lines, said)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// adopt moves what the upstream took from quarantine into the mirror.
+func (m *Mirror) adopt(ctx context.Context, u Update, objects string) error {
+	if err := m.lockWrite(ctx); err != nil {
+		return err
+	}
+	defer m.unlockWrite()
+	files, err := filepath.Glob(filepath.Join(objects, "pack", "*"))
+	if err != nil {
+		return err
+	}
+	for _, last := range []bool{false, true} { // the index makes a pack visible: it comes last
+		for _, f := range files {
+			if strings.HasSuffix(f, ".idx") != last {
+				continue
+			}
+			if err := os.Rename(f, filepath.Join(m.dir, "objects", "pack", filepath.Base(f))); err != nil {
+				return err
+			}
+		}
+	}
+	// A refresh may have been quicker; then the ref is right already.
+	args := []string{"update-ref", "refs/heads/" + u.Branch, u.New}
+	if _, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir}); err != nil {
+		return err
+	}
+	refs, _, err := m.readRefs(ctx)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.snapshot.Refs = refs
+	m.mu.Unlock()
+	return nil
+}
+
+// A claim is a file whose name stands for who and which branch: the mark that
+// this claimant was the first to push it.
+func (m *Mirror) claimFile(u Update) string {
+	sum := sha256.Sum256([]byte(u.Claim + "\x00" + u.Branch))
+	return filepath.Join(m.dir, "claims", hex.EncodeToString(sum[:]))
+}
+
+func (m *Mirror) claimed(u Update) (bool, error) {
+	_, err := os.Stat(m.claimFile(u))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (m *Mirror) claim(u Update) error {
+	name := m.claimFile(u)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(name, nil, 0o600)
+}
+
+func (m *Mirror) unclaim(u Update) error { return os.Remove(m.claimFile(u)) }
+
+func isZero(id string) bool { return strings.Trim(id, "0") == "" }
+
+// countReader counts what is read.
+type countReader struct {
+	r io.Reader
+	n int64
+}
+
+func (c *countReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,107 @@
+package mirror
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	"aloft/internal/fault"
+)
+
+const maxRef = 255 // bytes; what fits a file's name
+
+// ValidRef reports whether git would take name as a full ref name, refs/….
+func ValidRef(name string) bool {
+	rest, ok := strings.CutPrefix(name, "refs/")
+	if !ok || len(name) > maxRef || !strings.Contains(rest, "/") {
+		return false
+	}
+	if strings.Contains(rest, "..") || strings.Contains(rest, "@{") || strings.HasSuffix(rest, ".") {
+		return false
+	}
+	for _, c := range []byte(rest) {
+		if c <= ' ' || c == 0x7f || strings.IndexByte(`~^:?*[\`, c) >= 0 {
+			return false
+		}
+	}
+	for part := range strings.SplitSeq(rest, "/") {
+		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".lock") {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidBranch reports whether a branch may have that name. One that a command
+// could take for an option may not.
+func ValidBranch(name string) bool {
+	return !strings.HasPrefix(name, "-") && name != "HEAD" && ValidRef("refs/heads/"+name)
+}
+
+var (
+	wholeID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	someID  = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
+)
+
+// Resolved is what a ref stands for.
+type Resolved struct {
+	Commit string // "" in a repository without commits
+	Branch string // "" unless the ref is a branch
+}
+
+// Resolve finds the commit that a branch, a tag, a full ref name or a commit's
+// id stands for; "" is the default branch. The mirror is not refreshed, but a
+// commit that it lacks is asked of the upstream.
+func (m *Mirror) Resolve(ctx context.Context, r Repo, ref string) (Resolved, error) {
+	snap := m.Snapshot()
+	missing := func() (Resolved, error) {
+		return Resolved{}, fault.NotFound("%s has no branch, tag or commit %q", r, Plain(ref)).Named(CodeRefNotFound).
+			Hint("check its spelling, or leave it out to begin at the default branch (%s)", snap.DefaultBranch)
+	}
+	if ref == "" {
+		ref = snap.DefaultBranch
+		if len(snap.Refs) == 0 {
+			return Resolved{Branch: ref}, nil
+		}
+	}
+	short := strings.TrimPrefix(ref, "refs/heads/")
+	if id := snap.ID("refs/heads/" + short); id != "" {
+		return Resolved{id, short}, nil
+	}
+	for _, name := range []string{"refs/tags/" + strings.TrimPrefix(ref, "refs/tags/"), ref} {
+		if !ValidRef(name) || snap.ID(name) == "" {
+			continue
+		}
+		id, err := m.commit(ctx, name)
+		if err != nil {
+			return missing() // a tag of a tree or a blob
+		}
+		return Resolved{Commit: id}, nil
+	}
+	ref = strings.ToLower(ref)
+	if !someID.MatchString(ref) {
+		return missing()
+	}
+	id, err := m.commit(ctx, ref)
+	if err != nil && wholeID.MatchString(ref) {
+		args := []string{"fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--", r.String(), ref}
+		if _, _, err := m.upstream(ctx, r, invocation{args: args}); err != nil && fault.Of(err).Code == CodeCredentialRefused {
+			return Resolved{}, err
+		}
+		id, err = m.commit(ctx, ref)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return Resolved{}, context.Cause(ctx)
+		}
+		return missing()
+	}
+	return Resolved{Commit: id}, nil
+}
+
+// commit peels a name that the caller has checked to a commit.
+func (m *Mirror) commit(ctx context.Context, name string) (string, error) {
+	args := []string{"rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}"}
+	out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir})
+	return strings.TrimSpace(string(out)), err
+}

@@ -1,0 +1,231 @@
+package mirror
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// upstreamHead is where a refresh puts the commit of the upstream's HEAD.
+const upstreamHead = "refs/aloft/head"
+
+// flight is one refresh, which any number of callers wait for.
+type flight struct {
+	done    chan struct{}
+	err     error
+	waiting int
+	stop    context.CancelCauseFunc // set once it runs
+}
+
+// Refresh brings the mirror in step with its upstream and returns the refs.
+// Callers that ask at the same time share one refresh, but never one that
+// began before they asked. It fails, rather than leave the mirror as it was in
+// silence, with a fault whose code is one of this package's.
+func (m *Mirror) Refresh(ctx context.Context, r Repo) (Snapshot, error) {
+	f := m.join(r)
+	select {
+	case <-f.done:
+		if f.err != nil {
+			return Snapshot{}, f.err
+		}
+		return m.Snapshot(), nil
+	case <-ctx.Done():
+		m.leave(f)
+		return Snapshot{}, context.Cause(ctx)
+	}
+}
+
+// join waits in the flight that has yet to begin, and makes it if need be.
+func (m *Mirror) join(r Repo) *flight {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.next == nil {
+		m.next = &flight{done: make(chan struct{})}
+		if m.running == nil {
+			m.begin(r)
+			m.running.waiting++
+			return m.running
+		}
+		prev, f := m.running, m.next
+		m.all.work.Go(func() { // begins when the one before it has ended
+			<-prev.done
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if f.waiting == 0 { // all have left
+				m.next, f.err = nil, context.Canceled
+				close(f.done)
+				return
+			}
+			m.begin(r)
+		})
+	}
+	m.next.waiting++
+	return m.next
+}
+
+// begin runs the next flight. m.mu is held.
+func (m *Mirror) begin(r Repo) {
+	f := m.next
+	m.running, m.next = f, nil
+	ctx, stop := context.WithCancelCause(m.all.ctx)
+	f.stop = stop
+	m.all.work.Go(func() {
+		defer stop(nil)
+		start := time.Now()
+		err := m.refresh(ctx, r)
+		m.all.log.Debug("mirror refreshed", "repo", m.key, "duration", time.Since(start), "ok", err == nil)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		f.err = err
+		m.running = nil
+		close(f.done)
+	})
+}
+
+// leave gives a place in a flight up. The last to leave stops it, so that a
+// refresh that nobody waits for costs nothing.
+func (m *Mirror) leave(f *flight) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f.waiting--
+	if f.waiting == 0 && f.stop != nil {
+		f.stop(context.Canceled)
+	}
+}
+
+func (m *Mirror) refresh(ctx context.Context, r Repo) error {
+	if err := m.lockWrite(ctx); err != nil {
+		return err
+	}
+	defer m.unlockWrite()
+	if err := m.prepare(ctx); err != nil {
+		return err
+	}
+	if !m.headKnown {
+		if err := m.learnHead(ctx, r); err != nil {
+			return err
+		}
+	}
+	err := m.fetch(ctx, r, "+HEAD:"+upstreamHead)
+	if err != nil && strings.Contains(err.Error(), "couldn't find remote ref HEAD") {
+		err = m.fetch(ctx, r) // it is empty, or its HEAD names a branch that is not there
+	}
+	if err != nil && strings.Contains(err.Error(), "mismatched algorithms") && len(m.Snapshot().Refs) == 0 {
+		if err = m.create(ctx, "sha256"); err == nil {
+			err = m.fetch(ctx, r)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return m.settle(ctx, r)
+}
+
+// fetch takes branches and tags, and drops those that the upstream dropped.
+func (m *Mirror) fetch(ctx context.Context, r Repo, also ...string) error {
+	args := []string{
+		"fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
+		"--no-auto-maintenance", "--", r.String(), "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*",
+	}
+	_, _, err := m.upstream(ctx, r, invocation{args: append(args, also...)})
+	return err
+}
+
+// settle reads the refs that a fetch left, and asks again for the default
+// branch if the one we know no longer stands where the upstream's HEAD does.
+func (m *Mirror) settle(ctx context.Context, r Repo) error {
+	refs, head, err := m.readRefs(ctx)
+	if err != nil {
+		return err
+	}
+	snap := Snapshot{m.defaultBranch(), refs}
+	if head != "" && snap.ID("refs/heads/"+snap.DefaultBranch) != head {
+		if err := m.learnHead(ctx, r); err != nil {
+			return err
+		}
+		snap.DefaultBranch = m.defaultBranch()
+	}
+	m.mu.Lock()
+	m.snapshot, m.headKnown = snap, true
+	m.mu.Unlock()
+	return nil
+}
+
+// readRefs lists branches and tags, and the upstream's HEAD apart.
+func (m *Mirror) readRefs(ctx context.Context) (refs []Ref, head string, err error) {
+	args := []string{"for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags", upstreamHead}
+	out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir})
+	if err != nil {
+		return nil, "", err
+	}
+	for line := range bytes.Lines(out) {
+		id, name, _ := strings.Cut(string(bytes.TrimSpace(line)), " ")
+		if name == upstreamHead {
+			head = id
+			continue
+		}
+		refs = append(refs, Ref{name, id})
+	}
+	return refs, head, nil
+}
+
+// learnHead asks the upstream for its default branch and makes it the mirror's.
+func (m *Mirror) learnHead(ctx context.Context, r Repo) error {
+	out, _, err := m.upstream(ctx, r, invocation{args: []string{"ls-remote", "--quiet", "--symref", "--", r.String(), "HEAD"}})
+	if err != nil {
+		return err
+	}
+	for line := range bytes.Lines(out) {
+		target, ok := strings.CutPrefix(string(line), "ref: ")
+		if !ok {
+			continue
+		}
+		target, name, _ := strings.Cut(strings.TrimSpace(target), "\t")
+		if name == "HEAD" && strings.HasPrefix(target, "refs/heads/") && ValidRef(target) {
+			return m.setHead(target)
+		}
+	}
+	return nil
+}
+
+func (m *Mirror) setHead(target string) error {
+	tmp := filepath.Join(m.dir, "HEAD.new")
+	if err := os.WriteFile(tmp, []byte("ref: "+target+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(m.dir, "HEAD"))
+}
+
+func (m *Mirror) defaultBranch() string {
+	b, err := os.ReadFile(filepath.Join(m.dir, "HEAD"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(strings.TrimPrefix(string(b), "ref: refs/heads/"))
+}
+
+// tooManyPacks is when reading from a mirror begins to suffer.
+const tooManyPacks = 30
+
+// Tend repacks the mirror where it has become slow to read. It is called when
+// nobody waits. Objects that a reader may still need are kept for two weeks.
+func (m *Mirror) Tend(ctx context.Context) error {
+	packs, err := filepath.Glob(filepath.Join(m.dir, "objects", "pack", "*.pack"))
+	if err != nil || len(packs) < tooManyPacks {
+		return err
+	}
+	if err := m.lockWrite(ctx); err != nil {
+		return err
+	}
+	defer m.unlockWrite()
+	_, _, err = m.all.git(ctx, invocation{args: []string{"gc", "--quiet", "--no-detach"}, dir: m.dir})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("tend mirror %s: %w", m.key, err)
+	}
+	return err
+}
