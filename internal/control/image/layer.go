@@ -1,0 +1,118 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// unfinished begins the name of a layer that is still being written.
+const unfinished = "making-"
+
+// layer returns the directory of the layer called key, which fill writes if
+// it is not there yet. fill gets an empty directory. Two that make one layer at
+// the same time do so side by side, and the second's work is thrown away.
+func (s *Store) layer(ctx context.Context, key string, fill func(ctx context.Context, dir string) error) (string, error) {
+	final := filepath.Join(s.dir, "layers", key)
+	if _, err := os.Lstat(final); err == nil {
+		return final, nil
+	}
+	work, err := os.MkdirTemp(filepath.Join(s.dir, "layers"), unfinished)
+	if err != nil {
+		return "", fmt.Errorf("layer %s: %w", key, err)
+	}
+	// The lock tells sweep, in this process or another, that the folder has an owner.
+	lock, err := lockDir(work)
+	if err != nil {
+		return "", fmt.Errorf("layer %s: %w", key, err)
+	}
+	defer func() { _ = unix.Close(lock) }()
+	defer func() { _ = os.RemoveAll(work) }() // there is nothing left of it after the rename
+	if err := os.Chmod(work, 0o755); err != nil {
+		return "", fmt.Errorf("layer %s: %w", key, err)
+	}
+	if err := fill(ctx, work); err != nil {
+		return "", fmt.Errorf("layer %s: %w", key, err)
+	}
+	err = os.Rename(work, final)
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
+		return final, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("layer %s: %w", key, err)
+	}
+	return final, nil
+}
+
+// Generated returns a layer that holds copies of the given files, for what
+// every machine gets whatever its image. The keys are paths in the machine, the
+// values paths on the host; files and their folders are root's, mode 0755.
+func (s *Store) Generated(ctx context.Context, files map[string]string) (string, error) {
+	var t tree
+	for target, source := range files {
+		data, err := os.ReadFile(source)
+		if err != nil {
+			return "", fmt.Errorf("layer: %w", err)
+		}
+		target = strings.TrimPrefix(target, "/")
+		if dir := filepath.Dir(target); dir != "." {
+			t.dir(dir, 0o755, 0)
+		}
+		t.file(target, 0o755, 0, data)
+	}
+	return s.generate(ctx, &t)
+}
+
+// generate returns the layer that holds t, named by t's digest.
+func (s *Store) generate(ctx context.Context, t *tree) (string, error) {
+	sum := sha256.New()
+	t.digest(sum)
+	key := "gen-" + hex.EncodeToString(sum.Sum(nil))[:32]
+	return s.layer(ctx, key, func(_ context.Context, dir string) error { return t.write(dir) })
+}
+
+// sweep removes what makers that died have left.
+func (s *Store) sweep() error {
+	entries, err := os.ReadDir(filepath.Join(s.dir, "layers"))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), unfinished) {
+			continue
+		}
+		path := filepath.Join(s.dir, "layers", e.Name())
+		lock, err := lockDir(path)
+		if err != nil {
+			continue // its maker lives, or somebody else sweeps it
+		}
+		err = os.RemoveAll(path)
+		_ = unix.Close(lock)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockDir takes the lock of a directory, without waiting, and returns the
+// descriptor that holds it. It ends with the process.
+func lockDir(path string) (int, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}

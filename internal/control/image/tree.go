@@ -1,0 +1,157 @@
+package image
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A tree is a small file system that we write ourselves: a value, so that it
+// can be digested, tested and written.
+type tree struct{ entries map[string]entry }
+
+type entry struct {
+	mode fs.FileMode // with its type and sticky bit
+	id   int         // of the owner and the group
+	data []byte      // a file's content, or where a link points
+}
+
+func (t *tree) put(name string, e entry) {
+	if t.entries == nil {
+		t.entries = map[string]entry{}
+	}
+	t.entries[name] = e
+}
+
+// dir adds a directory; those above it that are missing become root's, 0755.
+func (t *tree) dir(name string, mode fs.FileMode, id int) {
+	t.parents(name)
+	t.put(name, entry{mode: fs.ModeDir | mode, id: id})
+}
+
+func (t *tree) file(name string, mode fs.FileMode, id int, data []byte) {
+	t.parents(name)
+	t.put(name, entry{mode: mode, id: id, data: data})
+}
+
+func (t *tree) link(name, target string) {
+	t.parents(name)
+	t.put(name, entry{mode: fs.ModeSymlink | 0o777, data: []byte(target)})
+}
+
+func (t *tree) parents(name string) {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if _, ok := t.entries[dir]; !ok {
+			t.put(dir, entry{mode: fs.ModeDir | 0o755})
+		}
+	}
+}
+
+// names lists the entries so that a directory comes before what is in it.
+func (t *tree) names() []string {
+	names := make([]string, 0, len(t.entries))
+	for n := range t.entries {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// digest writes a form of the tree that differs where trees differ.
+func (t *tree) digest(w io.Writer) {
+	field := func(b []byte) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		_, _ = w.Write(n[:]) // a hash does not fail
+		_, _ = w.Write(b)
+	}
+	for _, name := range t.names() {
+		e := t.entries[name]
+		field([]byte(name))
+		field(fmt.Appendf(nil, "%d %d", e.mode, e.id))
+		field(e.data)
+	}
+}
+
+// write puts the tree into dir, which is empty and ours.
+func (t *tree) write(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	for _, name := range t.names() {
+		if err := t.writeOne(root, name, t.entries[name]); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (t *tree) writeOne(root *os.Root, name string, e entry) error {
+	switch e.mode.Type() {
+	case fs.ModeSymlink:
+		return root.Symlink(string(e.data), name)
+	case fs.ModeDir:
+		if err := root.Mkdir(name, 0o755); err != nil {
+			return err
+		}
+	default:
+		if err := root.WriteFile(name, e.data, 0o600); err != nil {
+			return err
+		}
+	}
+	if err := root.Lchown(name, e.id, e.id); err != nil {
+		return err
+	}
+	return root.Chmod(name, e.mode&^fs.ModeType)
+}
+
+// copyIn adds a file, link or directory of the host with all that is in it,
+// keeping modes and leaving out what is not public: what others than its owner
+// may not read is never shown to a machine. What is not there adds nothing.
+func (t *tree) copyIn(host *os.Root, name string) error {
+	info, err := host.Lstat(name)
+	if err != nil {
+		if os.IsNotExist(err) {
+			return nil
+		}
+		return err
+	}
+	switch {
+	case info.Mode().Type() == fs.ModeSymlink:
+		target, err := host.Readlink(name)
+		if err != nil {
+			return err
+		}
+		t.link(path.Join("etc", name), target)
+	case info.IsDir() && info.Mode().Perm()&0o005 == 0o005:
+		t.dir(path.Join("etc", name), info.Mode().Perm(), 0)
+		entries, err := fs.ReadDir(host.FS(), name)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if err := t.copyIn(host, path.Join(name, e.Name())); err != nil {
+				return err
+			}
+		}
+	case info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 && info.Size() <= maxCopied:
+		data, err := host.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		t.file(path.Join("etc", name), info.Mode().Perm(), 0, data)
+	}
+	return nil
+}
+
+// maxCopied is the largest file that is copied from the host's /etc.
+const maxCopied = 4 << 20
+
+func lines(l ...string) []byte { return []byte(strings.Join(l, "\n") + "\n") }

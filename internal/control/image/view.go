@@ -1,0 +1,131 @@
+package image
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A view reads stacked layers as an overlay would show them, without a mount
+// and without ever leaving them, whatever links they hold.
+type view []string // directories, topmost first
+
+// maxLinks bounds the links followed for one path, as the kernel does.
+const maxLinks = 40
+
+// maxConfig is the largest file of an image that is read to be amended.
+const maxConfig = 1 << 20
+
+// resolve follows the links in name (relative to the root) and returns the
+// path without links that it leads to, whether or not that exists.
+func (v view) resolve(name string) string {
+	todo := strings.Split(path.Clean(name), "/")
+	done := ""
+	for links := 0; len(todo) > 0; {
+		part := todo[0]
+		todo = todo[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			if done = path.Dir(done); done == "." {
+				done = ""
+			}
+			continue
+		}
+		next := path.Join(done, part)
+		dir, info := v.lookup(next)
+		if info == nil || info.Mode().Type() != fs.ModeSymlink || links == maxLinks {
+			done = next
+			continue
+		}
+		links++
+		target, err := os.Readlink(filepath.Join(dir, next))
+		if err != nil {
+			done = next
+			continue
+		}
+		if path.IsAbs(target) {
+			done = ""
+		}
+		todo = append(strings.Split(target, "/"), todo...)
+	}
+	return done
+}
+
+// lookup finds what is at name, none of whose parents is a link: the layer
+// that has it and what it is, or nil if there is nothing.
+func (v view) lookup(name string) (layer string, info fs.FileInfo) {
+	for _, dir := range v {
+		hidden := false
+		for end := range len(name) + 1 {
+			if end < len(name) && name[end] != '/' {
+				continue
+			}
+			p := filepath.Join(dir, name[:end])
+			got, err := os.Lstat(p)
+			if err != nil {
+				break
+			}
+			if end == len(name) {
+				if isWhiteout(got) {
+					return "", nil
+				}
+				return dir, got
+			}
+			if !got.IsDir() {
+				return "", nil // it hides what is below, or is a whiteout
+			}
+			hidden = hidden || isOpaque(p)
+		}
+		if hidden {
+			return "", nil
+		}
+	}
+	return "", nil
+}
+
+// read returns a file's content, or nil if there is no such regular file or it
+// is too large to be what its name says.
+func (v view) read(name string) []byte {
+	name = v.resolve(name)
+	dir, info := v.lookup(name)
+	if info == nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = root.Close() }()
+	f, err := root.Open(name)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err != nil || len(data) > maxConfig {
+		return nil
+	}
+	return data
+}
+
+func isWhiteout(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && info.Mode()&fs.ModeCharDevice != 0 && st.Rdev == 0
+}
+
+func isOpaque(dir string) bool {
+	var b [1]byte
+	n, err := unix.Lgetxattr(dir, opaqueAttr, b[:])
+	return err == nil && n == 1 && b[0] == 'y'
+}
+
+// opaqueAttr marks a directory that hides the one below it.
+const opaqueAttr = "trusted.overlay.opaque"

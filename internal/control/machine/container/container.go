@@ -1,0 +1,171 @@
+// Package container makes machines with an OCI runtime: runc or crun, and
+// gVisor's runsc for the strong class. Each machine is an overlay of image
+// layers and a layer of its own, a bundle generated for it, and a container
+// started detached, which lives on when this process dies.
+//
+// All that a machine has lies in one folder, DIR/machines/ID: what it was made
+// from, its bundle, its upper layer, the mount point of its root, the runtime's
+// own state and the folder of its socket. That folder, the cgroup named after
+// it and the processes that carry its name are the whole truth: nothing else
+// has to survive for a machine to be found again or removed, whoever was killed
+// at whatever moment.
+//
+// The package has no network, no tools and no snapshots; it makes what it is
+// told and takes it away again.
+package container
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+
+	"aloft/internal/control/image"
+	"aloft/internal/control/machine"
+)
+
+// Config is what a [Runtime] is made of.
+type Config struct {
+	Dir               string       // holds everything that this runtime makes
+	RuntimePath       string       // runc, crun or runsc, for the usual class
+	StrongRuntimePath string       // runsc, for the class "strong"; "" refuses that class
+	Binaries          string       // folder with pod-daemon and exec-daemon, sandbox, rg where they exist
+	Logger            *slog.Logger // nil discards
+}
+
+// Runtime is a [machine.Runtime]. Close it to wait for what it still does.
+type Runtime struct {
+	conf   Config
+	log    *slog.Logger
+	images *image.Store
+	prefix string // begins the names of this runtime's cgroups
+
+	binaries func() (string, error) // the layer that holds them
+	janitor  *janitor
+}
+
+// New returns the runtime on conf.Dir and begins to remove what an earlier one
+// on that folder left half removed. It needs root.
+func New(conf Config) (*Runtime, error) {
+	dir, err := filepath.Abs(conf.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("container runtime: %w", err)
+	}
+	conf.Dir = dir
+	if conf.RuntimePath == "" {
+		return nil, errors.New("container runtime: no OCI runtime given")
+	}
+	if conf.Logger == nil {
+		conf.Logger = slog.New(slog.DiscardHandler)
+	}
+	// Closed to everybody else: below lie set-uid programs of the machines.
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("container runtime: %w", err)
+	}
+	for _, d := range []string{"machines", "trash"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return nil, fmt.Errorf("container runtime: %w", err)
+		}
+	}
+	images, err := image.Open(filepath.Join(dir, "images"))
+	if err != nil {
+		return nil, fmt.Errorf("container runtime: %w", err)
+	}
+	sum := sha256.Sum256([]byte(dir))
+	r := &Runtime{
+		conf:   conf,
+		log:    conf.Logger,
+		images: images,
+		prefix: "aloft-" + hex.EncodeToString(sum[:4]) + "-",
+	}
+	r.binaries = sync.OnceValues(r.makeBinaries)
+	r.janitor = newJanitor(filepath.Join(dir, "trash"), r.log)
+	return r, nil
+}
+
+// Close waits until what was destroyed is wholly removed. Machines stay up.
+func (r *Runtime) Close() error { return r.janitor.close() }
+
+var validID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+
+func checkID(id string) error {
+	if !validID.MatchString(id) {
+		return fmt.Errorf("machine ID %q: it has 1 to 63 letters, digits and -, and no - at either end", id)
+	}
+	return nil
+}
+
+// Create implements [machine.Runtime].
+func (r *Runtime) Create(ctx context.Context, spec machine.Spec) (machine.Machine, error) {
+	if err := checkID(spec.ID); err != nil {
+		return nil, err
+	}
+	if err := checkSpec(spec); err != nil {
+		return nil, fmt.Errorf("create machine %s: %w", spec.ID, err)
+	}
+	m := r.handle(spec.ID)
+	made, err := m.create(ctx, spec)
+	if err != nil {
+		err = fmt.Errorf("create machine %s: %w", spec.ID, err)
+		if made {
+			err = errors.Join(err, m.Destroy(context.WithoutCancel(ctx)))
+		}
+		return nil, err
+	}
+	return m, nil
+}
+
+// Open implements [machine.Runtime].
+func (r *Runtime) Open(_ context.Context, id string) (machine.Machine, error) {
+	if err := checkID(id); err != nil {
+		return nil, fmt.Errorf("%w: %w", machine.ErrNotFound, err)
+	}
+	m := r.handle(id)
+	if _, err := os.Lstat(m.dir); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("open machine %s: %w", id, machine.ErrNotFound)
+		}
+		return nil, fmt.Errorf("open machine %s: %w", id, err)
+	}
+	return m, nil
+}
+
+// List implements [machine.Runtime].
+func (r *Runtime) List(context.Context) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(r.conf.Dir, "machines"))
+	if err != nil {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	var ids []string
+	for _, e := range entries {
+		if checkID(e.Name()) == nil {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, nil
+}
+
+func (r *Runtime) handle(id string) *Machine {
+	return &Machine{r: r, id: id, dir: filepath.Join(r.conf.Dir, "machines", id), cgroup: r.prefix + id}
+}
+
+// engine is the OCI runtime for a class.
+func (r *Runtime) engine(class string) (engine, error) {
+	switch class {
+	case "":
+		return newEngine(r.conf.RuntimePath), nil
+	case "strong":
+		if r.conf.StrongRuntimePath == "" {
+			return engine{}, errors.New(`class "strong" needs gVisor's runsc, which this server does not have: build it with hack/build-runsc.sh and configure its path`)
+		}
+		return newEngine(r.conf.StrongRuntimePath), nil
+	}
+	return engine{}, fmt.Errorf(`class %q is unknown: it is "" or "strong"`, class)
+}

@@ -1,0 +1,120 @@
+package container
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/machinetest"
+	"aloft/internal/need"
+)
+
+const (
+	builtRunc  = "../../../../.bin/runc"
+	builtRunsc = "../../../../.bin/runsc"
+)
+
+// guest builds the stand-in guest once and returns a folder with it as
+// pod-daemon.
+var guest = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "aloft-guest-")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, "pod-daemon"), "aloft/internal/control/machine/machinetest/standin/pod")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	return dir, cmd.Run()
+})
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		os.Exit(child())
+	}
+	code := m.Run()
+	if dir, err := guest(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// engines are the OCI runtimes to test with: those built here and the host's.
+func engines(t testing.TB) map[string]string {
+	t.Helper()
+	need.Root(t)
+	need.File(t, "runc", builtRunc)
+	out := map[string]string{"runc": absolute(t, builtRunc)}
+	if _, err := os.Stat(builtRunsc); err == nil {
+		out["runsc"] = absolute(t, builtRunsc)
+	}
+	return out
+}
+
+func absolute(t testing.TB, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func config(t testing.TB, dir, engine string) Config {
+	t.Helper()
+	bin, err := guest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{Dir: dir, RuntimePath: engine, Binaries: bin, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+}
+
+func newRuntime(t testing.TB, dir, engine string) *Runtime {
+	t.Helper()
+	r, err := New(config(t, dir, engine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func TestRuntime(t *testing.T) {
+	for name, path := range engines(t) {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			machinetest.Run(t, machinetest.Harness{
+				New:     func(t *testing.T, dir string) machine.Runtime { return newRuntime(t, dir, path) },
+				Spec:    machine.Spec{Image: "host"},
+				Standin: true,
+				Kill:    killInit,
+				HalfMade: func(t *testing.T, dir, id string) {
+					if err := os.MkdirAll(filepath.Join(dir, "machines", id, "upper"), 0o700); err != nil {
+						t.Fatal(err)
+					}
+				},
+			})
+		})
+	}
+}
+
+func killInit(t *testing.T, r machine.Runtime, id string) {
+	t.Helper()
+	fd, err := r.(*Runtime).handle(id).openInit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,74 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/machine"
+)
+
+// socketName is pod-daemon's socket in the folder that the machine sees as /run/aloft.
+const socketName = "pod.sock"
+
+// Dial implements [machine.Machine].
+func (m *Machine) Dial(ctx context.Context) (net.Conn, error) {
+	conn, err := m.dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("dial machine %s: %w", m.id, err)
+	}
+	return conn, nil
+}
+
+func (m *Machine) dial(ctx context.Context) (net.Conn, error) {
+	wait := newBackoff(time.Millisecond, 20*time.Millisecond)
+	for {
+		conn, err := connect(ctx, m.path("run"))
+		if err == nil {
+			return conn, nil
+		}
+		if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED) {
+			return nil, err
+		}
+		if !m.running() {
+			return nil, fmt.Errorf("%w (its last words are in %s)", machine.ErrStopped, m.path("log"))
+		}
+		if stopped := wait.pause(ctx); stopped != nil {
+			return nil, fmt.Errorf("pod-daemon does not listen: %w", stopped)
+		}
+	}
+}
+
+// connect connects to the socket in dir, which root in the machine controls:
+// whatever stands there instead of a socket, and every link, is refused, so
+// that nobody can send us to a socket of the host. Connecting by descriptor
+// closes the gap between look and connect, and has no limit on the path's length.
+func connect(ctx context.Context, dir string) (net.Conn, error) {
+	parent, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	defer func() { _ = unix.Close(parent) }()
+	fd, err := unix.Openat2(parent, socketName, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: socketName, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil, errors.New("the machine has put something else in its socket's place")
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+}

@@ -1,0 +1,79 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/machine"
+)
+
+// lock gives this caller alone, among all processes, the right to change the
+// machine. It waits while another has it and ctx lasts. The kernel drops the
+// lock of a process that dies. The error wraps [machine.ErrNotFound] if the
+// machine is gone, or went while this waited.
+func (m *Machine) lock(ctx context.Context) (unlock func(), err error) {
+	dir, err := os.Open(m.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, machine.ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	wait := newBackoff(time.Millisecond, 50*time.Millisecond)
+	for {
+		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(fmt.Errorf("lock: %w", err), dir.Close())
+		}
+		if err := wait.pause(ctx); err != nil {
+			return nil, errors.Join(fmt.Errorf("lock: %w", err), dir.Close())
+		}
+	}
+	// Who had the lock before may have removed the folder that it is the lock of.
+	if !sameFile(dir, m.dir) {
+		return nil, errors.Join(machine.ErrNotFound, dir.Close())
+	}
+	return func() { _ = dir.Close() }, nil
+}
+
+func sameFile(f *os.File, path string) bool {
+	a, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Lstat(path)
+	if err != nil {
+		return false
+	}
+	x, ok1 := a.Sys().(*syscall.Stat_t)
+	y, ok2 := b.Sys().(*syscall.Stat_t)
+	return ok1 && ok2 && x.Dev == y.Dev && x.Ino == y.Ino
+}
+
+// backoff is a growing pause, for what the kernel gives no way to wait for.
+type backoff struct{ next, most time.Duration }
+
+func newBackoff(first, most time.Duration) *backoff { return &backoff{first, most} }
+
+// pause waits, and returns early with the cause if ctx ends.
+func (b *backoff) pause(ctx context.Context) error {
+	t := time.NewTimer(b.next)
+	defer t.Stop()
+	b.next = min(b.next*3/2, b.most)
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,213 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"aloft/internal/control/image"
+	"aloft/internal/control/machine"
+)
+
+// Machine is a [machine.Machine]. It is a name: all its state is on disk.
+type Machine struct {
+	r      *Runtime
+	id     string
+	dir    string
+	cgroup string // name of its cgroup, at the root of each hierarchy
+}
+
+// record is what a machine was made from, kept beside it so that it can be
+// started again as it was.
+type record struct {
+	Spec  machine.Spec
+	Image image.Image
+}
+
+// ID implements [machine.Machine].
+func (m *Machine) ID() string { return m.id }
+
+func (m *Machine) path(name string) string { return filepath.Join(m.dir, name) }
+
+// create makes the machine. Having made its folder, it says so, also when it
+// then fails: that folder is ours to remove, and one that was there is not.
+func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err error) {
+	eng, err := m.r.engine(spec.Class)
+	if err != nil {
+		return false, err
+	}
+	bin, err := m.r.binaries()
+	if err != nil {
+		return false, err
+	}
+	img, err := m.r.images.Prepare(ctx, spec.Image)
+	if err != nil {
+		return false, err
+	}
+	img.Lower = append([]string{bin}, img.Lower...)
+
+	if err := os.Mkdir(m.dir, 0o700); err != nil {
+		return false, err
+	}
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return true, err
+	}
+	defer unlock()
+	for _, d := range []string{"bundle", "upper", "work", "rootfs"} {
+		if err := os.Mkdir(m.path(d), 0o755); err != nil {
+			return true, err
+		}
+	}
+	if err := seedUpper(m.path("upper")); err != nil {
+		return true, err
+	}
+	rec := record{Spec: spec, Image: img}
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return true, err
+	}
+	if err := writeFile(m.path("spec.json"), data); err != nil {
+		return true, err
+	}
+	return true, m.start(ctx, eng, rec)
+}
+
+// start mounts the root and runs the container. The lock is held.
+func (m *Machine) start(ctx context.Context, eng engine, rec record) error {
+	// Stale sockets, links and whatever else the last life left there.
+	if err := os.RemoveAll(m.path("run")); err != nil {
+		return err
+	}
+	for _, d := range []string{"run", "state"} {
+		if err := os.Mkdir(m.path(d), 0o755); err != nil {
+			return err
+		}
+	}
+	config, err := bundleConfig(rec.Spec, rec.Image, place{
+		rootfs: m.path("rootfs"), run: m.path("run"), cgroup: "/" + m.cgroup,
+	}, eng, hostFacts())
+	if err != nil {
+		return err
+	}
+	if err := writeFile(m.path("bundle/config.json"), config); err != nil {
+		return err
+	}
+	if err := mountOverlay(m.path("rootfs"), rec.Image.Lower, m.path("upper"), m.path("work")); err != nil {
+		return err
+	}
+	if err := eng.run(ctx, m); err != nil {
+		return err
+	}
+	return m.remember()
+}
+
+// Restart implements [machine.Machine].
+func (m *Machine) Restart(ctx context.Context) error {
+	if err := m.restart(ctx); err != nil {
+		return fmt.Errorf("restart machine %s: %w", m.id, err)
+	}
+	return nil
+}
+
+func (m *Machine) restart(ctx context.Context) error {
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if m.running() {
+		return errors.New("it is running")
+	}
+	data, err := os.ReadFile(m.path("spec.json"))
+	if err != nil {
+		return fmt.Errorf("it was never wholly made: %w", err)
+	}
+	var rec record
+	if err := json.Unmarshal(data, &rec); err != nil {
+		return err
+	}
+	eng, err := m.r.engine(rec.Spec.Class)
+	if err != nil {
+		return err
+	}
+	if err := m.clear(ctx); err != nil {
+		return err
+	}
+	err = m.start(ctx, eng, rec)
+	if err != nil {
+		err = errors.Join(err, m.clear(context.WithoutCancel(ctx)))
+	}
+	return err
+}
+
+// Destroy implements [machine.Machine]. It returns when nothing of the machine
+// runs, is mounted or bears its name; its files go in the background.
+func (m *Machine) Destroy(ctx context.Context) error {
+	if err := m.destroy(ctx); err != nil {
+		return fmt.Errorf("destroy machine %s: %w", m.id, err)
+	}
+	return nil
+}
+
+func (m *Machine) destroy(ctx context.Context) error {
+	unlock, err := m.lock(ctx)
+	if errors.Is(err, machine.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := m.clear(ctx); err != nil {
+		return err
+	}
+	return m.r.janitor.discard(m.dir, m.id)
+}
+
+// clear takes away all but the machine's files: processes, cgroups, mounts and
+// the runtime's state. It needs no help from the runtime, which may have died
+// half way through its own work.
+func (m *Machine) clear(ctx context.Context) error {
+	if err := m.kill(ctx); err != nil {
+		return err
+	}
+	if err := removeCgroups(ctx, m.cgroup); err != nil {
+		return err
+	}
+	if err := unmountAll(m.path("rootfs")); err != nil {
+		return err
+	}
+	for _, name := range []string{"state", "init.json", "init.pid"} {
+		if err := os.RemoveAll(m.path(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFile writes a file that either is whole or is not there.
+func writeFile(path string, data []byte) error {
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// seedUpper writes what each machine has of its own.
+func seedUpper(upper string) error {
+	id, err := machineID()
+	if err != nil {
+		return err
+	}
+	etc := filepath.Join(upper, "etc")
+	if err := os.Mkdir(etc, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return os.WriteFile(filepath.Join(etc, "machine-id"), []byte(id+"\n"), 0o444)
+}

@@ -1,0 +1,236 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// initProcess says which process on the host is the machine's PID 1, so that a
+// later process with the same number is not taken for it.
+type initProcess struct {
+	PID   int
+	Start uint64 // clock ticks after boot
+	Boot  string // the kernel's id of this boot
+}
+
+// remember notes the process that the runtime has just started.
+func (m *Machine) remember() error {
+	data, err := os.ReadFile(m.path("init.pid"))
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return fmt.Errorf("the runtime's pid file: %w", err)
+	}
+	start, _, err := processStart(pid)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // if it is gone already, the machine has stopped, which is no failure to make it
+	}
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	data, err = json.Marshal(initProcess{PID: pid, Start: start, Boot: boot})
+	if err != nil {
+		return err
+	}
+	return writeFile(m.path("init.json"), data)
+}
+
+// openInit returns a pidfd of the machine's PID 1, or an error that wraps
+// [fs.ErrNotExist] if it does not run.
+func (m *Machine) openInit() (fd int, err error) {
+	data, err := os.ReadFile(m.path("init.json"))
+	if err != nil {
+		return -1, err
+	}
+	var p initProcess
+	if err := json.Unmarshal(data, &p); err != nil {
+		return -1, err
+	}
+	boot, err := bootID()
+	if err != nil {
+		return -1, err
+	}
+	if boot != p.Boot || p.Start == 0 {
+		return -1, fs.ErrNotExist
+	}
+	fd, err = unix.PidfdOpen(p.PID, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) {
+		return -1, fs.ErrNotExist
+	}
+	if err != nil {
+		return -1, err
+	}
+	// Only now that the descriptor holds the process is it worth asking who it is.
+	start, state, err := processStart(p.PID)
+	if err == nil && (start != p.Start || state == 'Z' || state == 'X') {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func (m *Machine) running() bool {
+	fd, err := m.openInit()
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
+	return true
+}
+
+// Wait implements [machine.Machine].
+func (m *Machine) Wait(ctx context.Context) error {
+	fd, err := m.openInit()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("wait for machine %s: %w", m.id, err)
+	}
+	if err := waitExit(ctx, fd); err != nil {
+		return fmt.Errorf("wait for machine %s: %w", m.id, err)
+	}
+	return nil
+}
+
+// waitExit waits until the process of a pidfd has ended, asleep in the poller,
+// and closes it.
+func waitExit(ctx context.Context, fd int) error {
+	f := os.NewFile(uintptr(fd), "pidfd") // non-blocking, so the poller takes it
+	defer func() { _ = f.Close() }()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var failed error
+	err = raw.Read(func(fd uintptr) bool {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		var n int
+		n, failed = unix.Poll(p, 0)
+		if errors.Is(failed, unix.EINTR) {
+			failed = nil
+			return false
+		}
+		return failed != nil || n > 0
+	})
+	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		return context.Cause(ctx)
+	}
+	return errors.Join(err, failed)
+}
+
+// kill ends every process of the machine, the runtime's own too, and returns
+// when they are gone.
+func (m *Machine) kill(ctx context.Context) error {
+	// A runtime that outlived the server that ran it would go on making.
+	if err := killBearing(ctx, "--root="+m.path("state")); err != nil {
+		return err
+	}
+	fd, err := m.openInit()
+	if err == nil {
+		if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+			_ = unix.Close(fd)
+			return err
+		}
+		if err := waitExit(ctx, fd); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return killCgroup(ctx, m.cgroup)
+}
+
+// killBearing ends every process that has arg as one of its arguments.
+func killBearing(ctx context.Context, arg string) error {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if !bears(pid, arg) {
+			continue
+		}
+		fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+		if err != nil {
+			continue // it is gone
+		}
+		if !bears(pid, arg) {
+			_ = unix.Close(fd)
+			continue
+		}
+		if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+			_ = unix.Close(fd)
+			return err
+		}
+		if err := waitExit(ctx, fd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func bears(pid int, arg string) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return false
+	}
+	for part := range bytes.SplitSeq(line, []byte{0}) {
+		if string(part) == arg {
+			return true
+		}
+	}
+	return false
+}
+
+// processStart reads when a process started, in clock ticks after boot, and
+// its state letter.
+func processStart(pid int) (start uint64, state byte, err error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, unix.ESRCH) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return parseStat(data)
+}
+
+// parseStat reads /proc/PID/stat. The name in it is the process's own choice
+// and may hold anything, so the fields are counted from its last parenthesis.
+func parseStat(data []byte) (start uint64, state byte, err error) {
+	end := bytes.LastIndexByte(data, ')')
+	fields := strings.Fields(string(data[end+1:]))
+	if end < 0 || len(fields) < 20 {
+		return 0, 0, errors.New("/proc/PID/stat has an unknown form")
+	}
+	start, err = strconv.ParseUint(fields[19], 10, 64)
+	return start, fields[0][0], err
+}
+
+func bootID() (string, error) {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(data)), err
+}

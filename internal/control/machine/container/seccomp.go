@@ -1,0 +1,108 @@
+package container
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// seccompRules is the default profile of Docker, from the module
+// github.com/moby/profiles/seccomp v0.1.0, under the Apache License 2.0,
+// unchanged. Its rules depend on the processor, the kernel and the capabilities.
+//
+//go:embed seccomp.json
+var seccompRules []byte
+
+type seccompFile struct {
+	DefaultAction   specs.LinuxSeccompAction `json:"defaultAction"`
+	DefaultErrnoRet *uint                    `json:"defaultErrnoRet"`
+	ArchMap         []struct {
+		Architecture     specs.Arch   `json:"architecture"`
+		SubArchitectures []specs.Arch `json:"subArchitectures"`
+	} `json:"archMap"`
+	Syscalls []struct {
+		specs.LinuxSyscall
+		Includes seccompCondition `json:"includes"`
+		Excludes seccompCondition `json:"excludes"`
+	} `json:"syscalls"`
+}
+
+type seccompCondition struct {
+	Caps      []string `json:"caps"`
+	Arches    []string `json:"arches"`
+	MinKernel string   `json:"minKernel"`
+}
+
+var seccompArch = map[string]specs.Arch{
+	"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64, "riscv64": specs.ArchRISCV64, "s390x": specs.ArchS390X,
+}
+
+// seccompProfile picks the rules that hold for a processor, a kernel (major and
+// minor version) and a set of capabilities.
+func seccompProfile(arch string, kernel [2]int, caps []string) (*specs.LinuxSeccomp, error) {
+	var file seccompFile
+	if err := json.Unmarshal(seccompRules, &file); err != nil {
+		return nil, fmt.Errorf("seccomp profile: %w", err)
+	}
+	native, ok := seccompArch[arch]
+	if !ok {
+		return nil, fmt.Errorf("seccomp profile: no rules for processor %s", arch)
+	}
+	p := &specs.LinuxSeccomp{DefaultAction: file.DefaultAction, DefaultErrnoRet: file.DefaultErrnoRet}
+	for _, a := range file.ArchMap {
+		if a.Architecture == native {
+			p.Architectures = append([]specs.Arch{native}, a.SubArchitectures...)
+		}
+	}
+	for _, rule := range file.Syscalls {
+		in, ex := rule.Includes, rule.Excludes
+		needs, err := kernelAtLeast(kernel, in.MinKernel)
+		if err != nil {
+			return nil, err
+		}
+		barred := false
+		if ex.MinKernel != "" {
+			if barred, err = kernelAtLeast(kernel, ex.MinKernel); err != nil {
+				return nil, err
+			}
+		}
+		for _, c := range in.Caps {
+			needs = needs && slices.Contains(caps, c)
+		}
+		for _, c := range ex.Caps {
+			barred = barred || slices.Contains(caps, c)
+		}
+		if len(in.Arches) > 0 && !slices.Contains(in.Arches, arch) {
+			needs = false
+		}
+		if slices.Contains(ex.Arches, arch) {
+			barred = true
+		}
+		if needs && !barred {
+			p.Syscalls = append(p.Syscalls, rule.LinuxSyscall)
+		}
+	}
+	return p, nil
+}
+
+// kernelAtLeast compares with a version like "4.8"; "" is older than all.
+func kernelAtLeast(kernel [2]int, least string) (bool, error) {
+	if least == "" {
+		return true, nil
+	}
+	v, err := parseKernel(least)
+	if err != nil {
+		return false, err
+	}
+	return kernel[0] > v[0] || kernel[0] == v[0] && kernel[1] >= v[1], nil
+}
+
+func parseKernel(s string) (v [2]int, err error) {
+	if _, err := fmt.Sscanf(s, "%d.%d", &v[0], &v[1]); err != nil {
+		return v, fmt.Errorf("kernel version %q: %w", s, err)
+	}
+	return v, nil
+}

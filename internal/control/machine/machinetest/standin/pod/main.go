@@ -1,0 +1,26 @@
+// Command pod is the stand-in guest as a program, to be PID 1 of a machine.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+
+	"aloft/internal/control/machine/machinetest/standin"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "stand-in:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	l, err := net.Listen("unix", os.Getenv("ALOFT_POD_SOCKET"))
+	if err != nil {
+		return err
+	}
+	return standin.Serve(context.Background(), "/var", l)
+}

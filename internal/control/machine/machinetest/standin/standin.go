@@ -1,0 +1,124 @@
+// Package standin is a guest small enough to test runtimes with: it serves the
+// multiplexed connection as pod-daemon does, counts its starts on its disk and
+// runs commands for the test. It has no part in the product.
+package standin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"aloft/internal/wire/mux"
+)
+
+// Stream is the name of the stream that carries one [Request] and its [Reply],
+// each as JSON.
+const Stream = "standin"
+
+// A Request is what the test asks.
+type Request struct {
+	Argv []string // a command to run in the machine; none asks for Starts only
+}
+
+// A Reply is the answer.
+type Reply struct {
+	Starts int    // how often a guest has started on this disk, this time included
+	Output string // what the command printed
+	Code   int    // its exit code, or -1 if it did not run
+}
+
+// Serve is a guest on the disk at dir. It returns when ctx ends, having ended
+// its connections.
+func Serve(ctx context.Context, dir string, l net.Listener) error {
+	starts, err := countStart(filepath.Join(dir, "starts"))
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		wg.Go(func() { serveConn(ctx, conn, starts) })
+	}
+}
+
+func serveConn(ctx context.Context, conn net.Conn, starts int) {
+	c, err := mux.Server(conn)
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	_ = c.Serve(func(name string, s net.Conn) {
+		defer func() { _ = s.Close() }()
+		var req Request
+		if name != Stream || json.NewDecoder(s).Decode(&req) != nil {
+			return
+		}
+		_ = json.NewEncoder(s).Encode(answer(ctx, req, starts))
+	})
+}
+
+func answer(ctx context.Context, req Request, starts int) Reply {
+	r := Reply{Starts: starts}
+	if len(req.Argv) == 0 {
+		return r
+	}
+	out, err := exec.CommandContext(ctx, req.Argv[0], req.Argv[1:]...).CombinedOutput()
+	r.Output = string(out)
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		r.Code = exit.ExitCode()
+	case err != nil:
+		r.Code, r.Output = -1, err.Error()
+	}
+	return r
+}
+
+func countStart(path string) (int, error) {
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(data))) // nothing there counts as 0
+	n++
+	return n, os.WriteFile(path, fmt.Append(nil, n), 0o600)
+}
+
+// Ask sends one request over a connection to a guest.
+func Ask(ctx context.Context, c *mux.Conn, req Request) (Reply, error) {
+	s, err := c.Open(ctx, Stream)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer func() { _ = s.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	defer stop()
+	if err := json.NewEncoder(s).Encode(req); err != nil {
+		return Reply{}, err
+	}
+	var r Reply
+	err = json.NewDecoder(s).Decode(&r)
+	return r, err
+}
