@@ -75,6 +75,8 @@ func (tx *tx) admit(a store.Append) (*folded, error) {
 		return nil, fmt.Errorf("%w: its last event is %d, not %d", store.ErrMoved, f.agent.Head, *a.IfHead)
 	}
 	if a.Owner != "" {
+		// A lease that has lapsed holds until another takes it: only then is
+		// there somebody else's work to guard.
 		l, err := tx.lease(store.LeaseOn(a.AgentID))
 		if err != nil {
 			return nil, err

@@ -68,4 +68,3 @@ func (s *Store) findServerID(ctx context.Context) (string, error) {
 		return tx.q.AddServerID(tx.ctx, id)
 	})
 }
-

@@ -21,11 +21,11 @@ const maxBatch = 256
 
 // writer is the one connection that writes, and the goroutine that has it.
 type writer struct {
-	db     *sql.DB
-	conn   *sql.Conn
-	q      *query.Queries
-	known  known
-	watch  *watch
+	db    *sql.DB
+	conn  *sql.Conn
+	q     *query.Queries
+	known known
+	watch *watch
 
 	mu     sync.Mutex
 	queue  []*request
@@ -51,7 +51,7 @@ type tx struct {
 }
 
 func newWriter(ctx context.Context, path string, w *watch) (*writer, error) {
-	db, err := sql.Open("sqlite", dsn(path, "cache_size(-32768)", "wal_autocheckpoint(4000)"))
+	db, err := sql.Open("sqlite", dsn(path, "cache_size(-32768)"))
 	if err != nil {
 		return nil, err
 	}

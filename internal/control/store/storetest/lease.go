@@ -16,6 +16,7 @@ var leaseTests = []test{
 	{"ReleaseLeavesAnothersAlone", testLeaseRelease},
 	{"OneOfManyGetsIt", testLeaseRace},
 	{"AppendIsFenced", testFence},
+	{"LapsedLeaseHoldsUntilItIsTaken", testFenceLapsed},
 }
 
 func acquire(t *testing.T, s Store, name, owner string, ttl time.Duration, want bool) {
@@ -116,4 +117,10 @@ func testFence(t *testing.T, s Store) {
 	if n := len(readAll(t, s, agentID)); n != 5 {
 		t.Errorf("the journal has %d events; want 5", n)
 	}
+}
+
+func testFenceLapsed(t *testing.T, s Store) {
+	agentID, runID := newAgent(t, s)
+	acquire(t, s, store.LeaseOn(agentID), "one", time.Nanosecond, true)
+	mustAppend(t, s, store.Append{AgentID: agentID, Owner: "one", Events: []agent.Event{text(runID, "a")}})
 }
