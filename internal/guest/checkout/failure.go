@@ -1,0 +1,60 @@
+package checkout
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Codes of a [Failure].
+const (
+	CodeRepoNotFound = "repo_not_found"
+	CodeRefNotFound  = "ref_not_found"
+	CodeBranchTaken  = "branch_taken"
+	CodeNoCommit     = "no_commit"
+	CodeDenied       = "denied"
+	CodeUnavailable  = "unavailable"
+	CodeDiskFull     = "disk_full"
+	CodeInternal     = "internal"
+)
+
+// Failure is git's refusal: what kind, and its last words.
+type Failure struct {
+	Code   string
+	Detail string // bounded, valid UTF-8, without the credential
+}
+
+func (f *Failure) Error() string { return f.Code + ": " + f.Detail }
+
+// failure reads the kind out of what git said last.
+func (r *Repository) failure(words *tail) *Failure {
+	said := words.lines()
+	if r.Secret != "" {
+		said = strings.ReplaceAll(said, r.Secret, "***")
+	}
+	return &Failure{Code: classify(said), Detail: said}
+}
+
+// signs are what git 2.x says in the C locale, in the order in which they are
+// looked for: the first that is found decides. A message of the gateway comes
+// with the HTTP status that git repeats.
+var signs = []struct {
+	code string
+	sign *regexp.Regexp
+}{
+	{CodeDiskFull, regexp.MustCompile(`No space left on device|Disk quota exceeded|disk quota exceeded`)},
+	{CodeBranchTaken, regexp.MustCompile(`! \[rejected\]|\[remote rejected\].*(reference already exists|cannot lock ref|failed to update ref)|non-fast-forward`)},
+	{CodeNoCommit, regexp.MustCompile(`src refspec \S+ does not match any`)},
+	{CodeDenied, regexp.MustCompile(`returned error: 40[137]|HTTP 40[137]|Authentication failed|could not read (Username|Password)|Permission denied|\[remote rejected\]|access denied`)},
+	{CodeRefNotFound, regexp.MustCompile(`Remote branch .* not found|couldn't find remote ref|did not match any file\(s\) known to git|not our ref|bad object|unknown revision`)},
+	{CodeRepoNotFound, regexp.MustCompile(`returned error: 4(04|10)|HTTP 404|[Rr]epository '.*' not found|remote: Repository not found|does not appear to be a git repository|repository '.*' does not exist`)},
+	{CodeUnavailable, regexp.MustCompile(`returned error: (5\d\d|429|408)|HTTP 5\d\d|Could not resolve host|Connection refused|Failed to connect|[Cc]onnection (was )?reset|Recv failure|Empty reply|timed out|Operation too slow|early EOF|unexpected disconnect|the remote end hung up|RPC failed|transfer closed|GnuTLS|SSL`)},
+}
+
+func classify(said string) string {
+	for _, s := range signs {
+		if s.sign.MatchString(said) {
+			return s.code
+		}
+	}
+	return CodeInternal
+}

@@ -1,0 +1,66 @@
+package checkout
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// gitEnv makes git speak English and never wait for a person.
+var gitEnv = []string{
+	"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "GIT_EDITOR=true",
+	"GIT_PAGER=cat", "GIT_LFS_SKIP_SMUDGE=1", "GIT_OPTIONAL_LOCKS=0",
+}
+
+// maxOutput bounds what is kept of a command that answers in a line, in bytes.
+const maxOutput = 1 << 20
+
+var errLimit = errors.New("it took too long")
+
+// limited runs c for at most d.
+func (r *Repository) limited(ctx context.Context, d time.Duration, c Command) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d, fmt.Errorf("%w (%s)", errLimit, d))
+	defer cancel()
+	exit, err := r.Run(ctx, c)
+	if err != nil {
+		return exit, fmt.Errorf("%s %s: %w", c.Args[0], c.Args[1], err)
+	}
+	return exit, nil
+}
+
+// git runs git in the clone and returns what it printed. An exit other than
+// zero is a [*Failure].
+func (r *Repository) git(ctx context.Context, d time.Duration, args ...string) (string, error) {
+	return r.command(ctx, d, append([]string{"git"}, args...)...)
+}
+
+func (r *Repository) command(ctx context.Context, d time.Duration, args ...string) (string, error) {
+	out, words := &bounded{limit: maxOutput}, newTail(nil)
+	exit, err := r.limited(ctx, d, Command{Args: args, Dir: r.Path, Env: gitEnv, Stdout: out, Stderr: words})
+	if err != nil {
+		return "", err
+	}
+	if exit != 0 {
+		return "", r.failure(words)
+	}
+	return out.String(), nil
+}
+
+// bounded keeps the first bytes of what is written to it and then refuses.
+type bounded struct {
+	bytes.Buffer
+	limit int
+	full  bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if room := b.limit - b.Len(); len(p) > room {
+		b.full = true
+		n, _ := b.Buffer.Write(p[:room])
+		return n, io.ErrShortWrite
+	}
+	return b.Buffer.Write(p)
+}

@@ -1,0 +1,49 @@
+package checkout
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// pushLimit bounds a push, which may wait for the gateway to come back.
+const pushLimit = 10 * time.Minute
+
+// Push pushes HEAD to the branch of that name at origin, and returns the
+// commit. A hook of the repository that refuses is passed over: the gateway
+// is what judges a push.
+func (r *Repository) Push(ctx context.Context, branch string) (string, error) {
+	if branch == "" || strings.HasPrefix(branch, "-") || strings.ContainsFunc(branch, isControl) {
+		return "", &Failure{CodeInternal, fmt.Sprintf("%q cannot be the name of a branch", branch)}
+	}
+	head, err := r.head(ctx)
+	if err != nil {
+		return "", err
+	}
+	if head == "" {
+		return "", &Failure{CodeNoCommit, "there is no commit to push"}
+	}
+	err = r.pushOnce(ctx, head, branch)
+	if f, ok := err.(*Failure); ok && f.Code == CodeInternal {
+		err = r.pushOnce(ctx, head, branch, "--no-verify")
+	}
+	return head, err
+}
+
+func (r *Repository) pushOnce(ctx context.Context, head, branch string, args ...string) error {
+	words := newTail(nil)
+	args = append([]string{"git", "push", "--quiet"}, args...)
+	exit, err := r.limited(ctx, pushLimit, Command{
+		Args: append(args, "origin", head+":refs/heads/"+branch),
+		Dir:  r.Path, Env: gitEnv, Stdout: io.Discard, Stderr: words,
+	})
+	if err != nil {
+		return err
+	}
+	if exit != 0 {
+		return r.failure(words)
+	}
+	return nil
+}
