@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"aloft/internal/wire/mux"
@@ -15,9 +16,12 @@ import (
 // maxGitHeader bounds the header of a request from git, in bytes.
 const maxGitHeader = 64 << 10
 
+// maxGitStreams bounds the streams to the gateway that a machine has open.
+const maxGitStreams = 64
+
 // serve answers the streams that the machine opens: git's, and no others.
 func (c *Conn) serve(git http.Handler) {
-	streams := &listener{conns: make(chan net.Conn), ended: c.mux.Done(), closed: make(chan struct{})}
+	streams := mux.NewListener()
 	if git != nil {
 		c.git = &http.Server{
 			Handler:           git,
@@ -36,46 +40,29 @@ func (c *Conn) serve(git http.Handler) {
 	}
 	c.served.Go(func() {
 		// It returns when the connection ends, and Done says so.
+		var open atomic.Int64
 		_ = c.mux.Serve(func(name string, stream net.Conn) {
-			if name != mux.Git || git == nil || !streams.hand(stream) {
+			if name != mux.Git || git == nil {
 				_ = stream.Close()
+				return
+			}
+			place := &counted{Conn: stream, free: func() { open.Add(-1) }}
+			if open.Add(1) > maxGitStreams || !streams.Hand(place) {
+				_ = place.Close()
 			}
 		})
+		_ = streams.Close()
 	})
 }
 
-// listener is a net.Listener of streams, until the connection ends.
-type listener struct {
-	conns  chan net.Conn
-	ended  <-chan struct{}
-	once   sync.Once
-	closed chan struct{}
+// counted is a stream that gives its place back when it is closed.
+type counted struct {
+	net.Conn
+	once sync.Once
+	free func()
 }
 
-// hand gives a stream to whoever accepts, or reports that nobody does any more.
-func (l *listener) hand(stream net.Conn) bool {
-	select {
-	case l.conns <- stream:
-		return true
-	case <-l.ended:
-	case <-l.closed:
-	}
-	return false
+func (c *counted) Close() error {
+	defer c.once.Do(c.free)
+	return c.Conn.Close()
 }
-
-func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.ended:
-	case <-l.closed:
-	}
-	return nil, net.ErrClosed
-}
-
-func (l *listener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: "machine", Net: "mux"} }

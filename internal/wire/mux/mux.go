@@ -25,6 +25,10 @@ const (
 // maxName bounds a name, so that a hostile peer cannot make us read on.
 const maxName = 64
 
+// maxStreams bounds the streams of a connection, so that a hostile peer cannot
+// make us hold any number.
+const maxStreams = 1024
+
 // headerTimeout is how long a peer may take to say what its stream is for.
 const headerTimeout = 10 * time.Second
 
@@ -86,6 +90,10 @@ func (c *Conn) Serve(handle func(name string, stream net.Conn)) error {
 		s, err := c.session.AcceptStream()
 		if err != nil {
 			return fmt.Errorf("mux: %w", err)
+		}
+		if c.session.NumStreams() > maxStreams {
+			_ = s.Close()
+			continue
 		}
 		go func() {
 			name, err := readName(s)

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"time"
+
+	"aloft/internal/guest/pid1"
+)
+
+// parse reads the flags; bin is the folder that this program is in.
+func parse(args []string, getenv func(string) string, bin string, stderr io.Writer) (pid1.Config, error) {
+	var c pid1.Config
+	flags := flag.NewFlagSet("pod-daemon", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	socket := getenv("ALOFT_POD_SOCKET")
+	if socket == "" {
+		socket = "/run/aloft/pod.sock"
+	}
+	flags.StringVar(&c.Socket, "socket", socket, "unix socket for the control plane (ALOFT_POD_SOCKET)")
+	flags.StringVar(&c.GitAddr, "git-listen", "127.0.0.1:26499", "where git in the machine reaches the gateway")
+	flags.StringVar(&c.ExecAddr, "exec-addr", "127.0.0.1:26053", "where exec-daemon listens")
+	flags.StringVar(&c.ExecDaemon, "exec-daemon", filepath.Join(bin, "exec-daemon"), "exec-daemon's program")
+	flags.StringVar(&c.ExecState, "exec-state", "/run/aloft-exec", "exec-daemon's folder")
+	flags.StringVar(&c.User, "user", "ubuntu", "user of the agent's processes; empty is the user who starts this")
+	flags.StringVar(&c.Workspace, "workspace", "/workspace", "where the repository is")
+	flags.StringVar(&c.RunDir, "git-dir", "/run/aloft-git", "folder of git's configuration for the machine")
+	flags.StringVar(&c.DataDir, "data", "/var/lib/aloft", "folder of what is remembered over a restart")
+	flags.StringVar(&c.GitConfig, "git-config", "/etc/gitconfig", "git's system configuration")
+	flags.DurationVar(&c.StopLimit, "stop-limit", 5*time.Second, "from being told to stop to being gone")
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	if flags.NArg() > 0 {
+		return c, fmt.Errorf("%q: pod-daemon takes flags only; see --help", flags.Arg(0))
+	}
+	for _, addr := range []string{c.GitAddr, c.ExecAddr} {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return c, fmt.Errorf("address %q: %w", addr, err)
+		}
+	}
+	for _, path := range []string{c.Socket, c.ExecDaemon, c.ExecState, c.Workspace, c.RunDir, c.DataDir, c.GitConfig} {
+		if !filepath.IsAbs(path) {
+			return c, fmt.Errorf("path %q must be absolute", path)
+		}
+	}
+	if c.StopLimit <= 0 {
+		return c, errors.New("--stop-limit must be more than nothing")
+	}
+	c.BinDir = bin
+	return c, nil
+}

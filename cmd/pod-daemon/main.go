@@ -1,0 +1,65 @@
+// Command pod-daemon is the first process of a machine. See internal/guest/pid1.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"aloft/internal/guest/pid1"
+)
+
+// usualPath is for an image that sets none.
+const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if os.Getenv("PATH") == "" {
+		// Commands are looked for along it.
+		if err := os.Setenv("PATH", usualPath); err != nil {
+			fmt.Fprintln(os.Stderr, "pod-daemon:", err)
+			os.Exit(1)
+		}
+	}
+	err := run(ctx, os.Args[1:], os.Getenv, os.Environ(), os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, "pod-daemon:", err)
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "pod-daemon:", err)
+		os.Exit(1)
+	}
+}
+
+var errUsage = errors.New("usage")
+
+func run(ctx context.Context, args []string, getenv func(string) string, environ []string, stderr io.Writer) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find myself: %w", err)
+	}
+	cfg, err := parse(args, getenv, filepath.Dir(self), stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	cfg.Environ = environ
+	cfg.Log = slog.New(slog.NewTextHandler(stderr, nil))
+	daemon, err := pid1.New(cfg)
+	if err != nil {
+		return err
+	}
+	return daemon.Run(ctx)
+}

@@ -1,0 +1,258 @@
+package pid1
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/guest/checkout"
+	"aloft/internal/wire/podv1"
+)
+
+// execStart bounds exec-daemon's way from its start to listening.
+const execStart = 10 * time.Second
+
+// maxStepDetail bounds the words of a step, in bytes.
+const maxStepDetail = 4 << 10
+
+// boot is one Boot on its way.
+type boot struct {
+	d     *Daemon
+	req   *podv1.BootRequest
+	state checkout.State
+}
+
+// step is a part of the boot. It does what is missing, tells progress, and
+// returns what there is to say in the end.
+type step struct {
+	name string
+	do   func(b *boot, ctx context.Context, progress func(string)) (detail string, err error)
+}
+
+// steps are those of every boot, in order.
+var steps = []step{
+	{"network", (*boot).network},
+	{"checkout", (*boot).checkout},
+	{"exec-daemon", (*boot).execDaemon},
+}
+
+// Boot is pod.v1's.
+func (s *podServer) Boot(ctx context.Context, req *connect.Request[podv1.BootRequest], stream *connect.ServerStream[podv1.BootResponse]) error {
+	if err := checkBoot(req.Msg); err != nil {
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	giveBack, err := s.d.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer giveBack()
+	b := &boot{d: s.d, req: req.Msg}
+	s.d.mu.Lock()
+	s.d.env = req.Msg.GetEnv()
+	s.d.mu.Unlock()
+	for _, step := range steps {
+		ok, err := b.run(ctx, step, func(news *podv1.BootStep) error {
+			return stream.Send(&podv1.BootResponse{Event: &podv1.BootResponse_Step{Step: news}})
+		})
+		if !ok || err != nil {
+			return err
+		}
+	}
+	s.d.mu.Lock()
+	s.d.booted = true
+	s.d.mu.Unlock()
+	return stream.Send(&podv1.BootResponse{Event: &podv1.BootResponse_Ready{Ready: &podv1.BootReady{
+		BootId: s.d.bootID, BaseCommit: b.state.Base, Branch: b.state.Branch,
+	}}})
+}
+
+// run does one step and tells of it. ok is false when the step failed; err is
+// of telling, or of a caller who went away.
+func (b *boot) run(ctx context.Context, step step, tell func(*podv1.BootStep) error) (ok bool, err error) {
+	begun := time.Now()
+	news := func(state podv1.BootStep_State, detail, code string) error {
+		if len(detail) > maxStepDetail {
+			detail = detail[:maxStepDetail]
+		}
+		return tell(&podv1.BootStep{
+			Name: step.name, State: state, DurationMs: time.Since(begun).Milliseconds(),
+			Detail: strings.ToValidUTF8(detail, ""), Code: code,
+		})
+	}
+	if err := news(podv1.BootStep_STATE_RUNNING, "", ""); err != nil {
+		return false, err
+	}
+	// A report that cannot be sent is found out by the next.
+	detail, err := step.do(b, ctx, func(s string) { _ = news(podv1.BootStep_STATE_RUNNING, s, "") })
+	log := b.d.cfg.Log.With("step", step.name, "took", time.Since(begun).Round(time.Millisecond))
+	switch {
+	case err == nil:
+		log.Info("boot step done", "detail", detail)
+		return true, news(podv1.BootStep_STATE_DONE, detail, "")
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	}
+	code, words := checkout.CodeInternal, err.Error()
+	if f, is := errors.AsType[*checkout.Failure](err); is {
+		code, words = f.Code, f.Detail
+	} else if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		code = checkout.CodeDiskFull
+	}
+	log.Warn("boot step failed", "code", code, "err", words)
+	return false, news(podv1.BootStep_STATE_FAILED, words, code)
+}
+
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func checkBoot(r *podv1.BootRequest) error {
+	if b, err := hex.DecodeString(r.GetExecToken()); err != nil || len(b) != 32 {
+		return errors.New("exec_token: 64 hex digits are wanted")
+	}
+	for name, value := range r.GetEnv() {
+		if !variable.MatchString(name) || strings.ContainsRune(value, 0) {
+			return fmt.Errorf("env: %q cannot be a variable", name)
+		}
+	}
+	if p := r.GetCheckout().GetPath(); p != "" && (!filepath.IsAbs(p) || filepath.Clean(p) == "/") {
+		return fmt.Errorf("checkout.path: %q is not an absolute path of a folder", p)
+	}
+	return nil
+}
+
+// network makes the machine's own addresses work, and git's port.
+func (b *boot) network(context.Context, func(string)) (string, error) {
+	raised, err := raiseLoopback()
+	if err != nil {
+		return "", err
+	}
+	detail := "loopback was up"
+	if raised {
+		detail = "loopback is up"
+	}
+	b.d.mu.Lock()
+	defer b.d.mu.Unlock()
+	if b.d.git == nil {
+		l, err := net.Listen("tcp", b.d.cfg.GitAddr)
+		if err != nil {
+			return "", fmt.Errorf("git's port: %w", err)
+		}
+		b.d.git = l
+		go b.d.serveGit(l)
+	}
+	return detail, nil
+}
+
+// checkout puts the repository into the workspace.
+func (b *boot) checkout(ctx context.Context, progress func(string)) (string, error) {
+	d, want := b.d, b.req.GetCheckout()
+	path := filepath.Clean(want.GetPath())
+	if want.GetPath() == "" {
+		path = d.cfg.Workspace
+	}
+	if err := d.configureGit(want.GetRepoUrl(), want.GetAuthorName(), want.GetAuthorEmail(), b.req.GetGitCredential()); err != nil {
+		return "", err
+	}
+	repo := &checkout.Repository{
+		Path: path, Run: d.run, Secret: b.req.GetGitCredential(),
+		Record: filepath.Join(d.cfg.DataDir, "checkout.json"),
+		Claim:  d.user.own,
+	}
+	state, found, err := repo.Find(ctx)
+	if err != nil {
+		return "", err
+	}
+	detail := "already there"
+	if !found {
+		if state, err = repo.Make(ctx, checkout.Spec{
+			URL: want.GetRepoUrl(), Ref: want.GetRef(), Branch: want.GetBranch(), Resume: want.GetResume(),
+		}, progress); err != nil {
+			return "", err
+		}
+		detail = "cloned"
+		if state.Base == "" {
+			detail = "cloned; the repository is empty"
+		}
+	}
+	b.state = state
+	d.mu.Lock()
+	d.repo = repo
+	d.mu.Unlock()
+	return detail, nil
+}
+
+// execDaemon starts exec-daemon, or lets the one that runs go on: it is started
+// anew only where its token is another, since its caller could not speak to it.
+func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
+	d, token := b.d, b.req.GetExecToken()
+	d.mu.Lock()
+	old, same := d.exec, d.token == token
+	d.mu.Unlock()
+	detail := "started"
+	if old != nil {
+		if running, _ := old.state(); running && same {
+			return "already running", nil
+		}
+		detail = "started again"
+		d.retire(old)
+	}
+	if err := d.ownFolder(d.cfg.ExecState); err != nil {
+		return "", fmt.Errorf("exec-daemon's folder: %w", err)
+	}
+	s := &service{name: "exec-daemon", reaper: d.reaper, log: d.cfg.Log, secret: token}
+	s.command = func() *exec.Cmd { return d.execCommand(b, token) }
+	if err := s.launch(); err != nil {
+		return "", err
+	}
+	d.mu.Lock()
+	d.exec, d.token = s, token
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, execStart)
+	defer cancel()
+	if err := s.listening(ctx, func(ctx context.Context) error {
+		conn, err := dialTCP(ctx, d.cfg.ExecAddr)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err
+	}); err != nil {
+		d.retire(s)
+		return "", err
+	}
+	return detail, nil
+}
+
+// retire stops a service, with all that it started, and forgets it.
+func (d *Daemon) retire(s *service) {
+	s.stop(termGrace)
+	s.bury()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, restarts := s.state()
+	d.before += restarts
+	d.exec, d.token = nil, ""
+}
+
+func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
+	_, port, _ := net.SplitHostPort(d.cfg.ExecAddr) // checked at the start
+	path := b.req.GetCheckout().GetPath()
+	if path == "" {
+		path = d.cfg.Workspace
+	}
+	cmd := exec.Command(d.cfg.ExecDaemon, "serve",
+		"--port", port, "--state-dir", d.cfg.ExecState, "--workspace", path)
+	cmd.Dir = path
+	cmd.SysProcAttr = d.user.attributes()
+	cmd.SysProcAttr.Setsid = true
+	cmd.Env = append(d.environ(), "EXEC_DAEMON_AUTH_TOKEN="+token, "ALOFT_BOOT_ID="+d.bootID)
+	return cmd
+}

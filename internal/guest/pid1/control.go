@@ -1,0 +1,190 @@
+package pid1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"aloft/internal/wire/mux"
+)
+
+// How long a stream waits for the one it is for.
+const (
+	execPatience    = 15 * time.Second // for exec-daemon, which may be starting again
+	gatewayPatience = 30 * time.Second // for a control plane, which may be too
+)
+
+// retryInterval is how often exec-daemon's port is tried.
+const retryInterval = 5 * time.Millisecond
+
+// listenSocket listens where root alone may connect.
+func listenSocket(path string) (net.Listener, error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	// A daemon that was killed leaves its socket behind.
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("socket: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// accept serves every connection of the control plane until l is closed.
+func (d *Daemon) accept(l net.Listener, server *podServer) error {
+	for {
+		raw, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accept the control plane: %w", err)
+		}
+		conn, err := mux.Server(raw)
+		if err != nil {
+			_ = raw.Close()
+			continue
+		}
+		d.controls.add(conn)
+		go func() {
+			defer d.controls.remove(conn)
+			err := conn.Serve(func(name string, stream net.Conn) {
+				switch name {
+				case mux.Pod:
+					server.serve(stream)
+				case mux.Exec:
+					d.joinExec(conn, stream)
+				default:
+					_ = stream.Close()
+				}
+			})
+			d.cfg.Log.Info("control connection ended", "why", err)
+			_ = conn.Close()
+		}()
+	}
+}
+
+// joinExec joins a stream to exec-daemon.
+func (d *Daemon) joinExec(conn *mux.Conn, stream net.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), execPatience)
+	defer cancel()
+	wait := time.NewTicker(retryInterval)
+	defer wait.Stop()
+	for {
+		up, err := dialTCP(ctx, d.cfg.ExecAddr)
+		if err == nil {
+			mux.Join(stream, up)
+			return
+		}
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			_ = stream.Close()
+			return
+		case <-conn.Done():
+			return
+		}
+	}
+}
+
+func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, "tcp", addr)
+}
+
+// serveGit joins each connection to the gateway's port to a stream to the
+// control plane, until l is closed.
+func (d *Daemon) serveGit(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				d.cfg.Log.Error("git's port is closed", "err", err)
+			}
+			return
+		}
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), gatewayPatience)
+			defer cancel()
+			stream, err := d.controls.open(ctx, mux.Git)
+			if err != nil {
+				d.cfg.Log.Warn("git finds no gateway", "err", err)
+				_ = conn.Close()
+				return
+			}
+			mux.Join(conn, stream)
+		}()
+	}
+}
+
+// controls are the connections of the control plane, the newest last. The zero
+// value is ready.
+type controls struct {
+	mu    sync.Mutex
+	conns []*mux.Conn
+	more  chan struct{} // closed when one is added; nil while nobody waits
+}
+
+func (c *controls) add(conn *mux.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conns = append(c.conns, conn)
+	if c.more != nil {
+		close(c.more)
+		c.more = nil
+	}
+}
+
+func (c *controls) remove(conn *mux.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conns = slices.DeleteFunc(c.conns, func(o *mux.Conn) bool { return o == conn })
+}
+
+// open opens a stream to the newest connection that is alive, and waits for
+// one while ctx lasts.
+func (c *controls) open(ctx context.Context, name string) (net.Conn, error) {
+	for {
+		c.mu.Lock()
+		conns := slices.Clone(c.conns)
+		if c.more == nil {
+			c.more = make(chan struct{})
+		}
+		more := c.more
+		c.mu.Unlock()
+		for _, conn := range slices.Backward(conns) {
+			if stream, err := conn.Open(ctx, name); err == nil {
+				return stream, nil
+			}
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil, errors.New("no control plane is connected")
+		}
+	}
+}
+
+func (c *controls) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+}

@@ -1,0 +1,27 @@
+package pid1
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/wire/podv1"
+)
+
+// Diff is pod.v1's.
+func (s *podServer) Diff(ctx context.Context, req *connect.Request[podv1.DiffRequest]) (*connect.Response[podv1.DiffResponse], error) {
+	giveBack, err := s.d.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer giveBack()
+	repo, err := s.repository()
+	if err != nil {
+		return nil, err
+	}
+	diff, truncated, err := repo.Diff(ctx, req.Msg.GetBase(), s.d.scratch())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&podv1.DiffResponse{Diff: diff, Truncated: truncated}), nil
+}

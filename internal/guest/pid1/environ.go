@@ -1,0 +1,101 @@
+package pid1
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// User is whom the agent's processes run as.
+type User struct {
+	Name   string
+	UID    uint32
+	GID    uint32
+	Groups []uint32
+	Home   string
+	Shell  string
+}
+
+// caBundle is where Debian and its kin keep the authorities that TLS trusts.
+const caBundle = "/etc/ssl/certs/ca-certificates.crt"
+
+// fixed are the variables that the environment of a cloud agent is known to
+// have, whatever its image: scripts of users' repositories look at them. They
+// are those of the product's published appendix A that concern a machine
+// without a desktop.
+var fixed = map[string]string{
+	"CURSOR_AGENT":                    "1",
+	"FORCE_COLOR":                     "0",
+	"NO_COLOR":                        "1",
+	"HOSTNAME":                        "cursor",
+	"GIT_LFS_SKIP_SMUDGE":             "1",
+	"GIT_DISCOVERY_ACROSS_FILESYSTEM": "0",
+}
+
+// paths are searched for commands, where they exist, after what the image
+// says. The user's own come first.
+var paths = []string{
+	"~/.local/bin", "~/go/bin", "/usr/local/go/bin",
+	"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
+}
+
+// Environ is the environment of the agent's processes: the image's, then what
+// belongs to the user and to a cloud agent, then what the agent was given,
+// each over the one before it. Variables of Aloft's own (ALOFT_…) are left out
+// of the image's. exists tells whether a path is there; bin is a folder of
+// Aloft's commands, searched last.
+func Environ(image []string, user User, given map[string]string, bin string, exists func(path string) bool) []string {
+	env := make(map[string]string)
+	for _, kv := range image {
+		name, value, ok := strings.Cut(kv, "=")
+		if ok && name != "" && !strings.HasPrefix(name, "ALOFT_") {
+			env[name] = value
+		}
+	}
+	unlessSet := func(name, value string) {
+		if env[name] == "" {
+			env[name] = value
+		}
+	}
+	unlessSet("LANG", "C.UTF-8")
+	unlessSet("TERM", "xterm-256color")
+	if exists(caBundle) {
+		// OpenSSL and Go, Node, and Python's requests each ask for their own.
+		unlessSet("SSL_CERT_FILE", caBundle)
+		unlessSet("NODE_EXTRA_CA_CERTS", caBundle)
+		unlessSet("REQUESTS_CA_BUNDLE", caBundle)
+	}
+	if nvm := filepath.Join(user.Home, ".nvm"); exists(nvm) {
+		unlessSet("NVM_DIR", nvm)
+	}
+	env["PATH"] = searchPath(env["PATH"], user.Home, bin, exists)
+	maps.Copy(env, fixed)
+	env["HOME"] = user.Home
+	env["USER"], env["LOGNAME"] = user.Name, user.Name
+	env["SHELL"] = user.Shell
+	maps.Copy(env, given)
+
+	list := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, name+"="+env[name])
+	}
+	return list
+}
+
+func searchPath(image, home, bin string, exists func(string) bool) string {
+	dirs := filepath.SplitList(image)
+	for _, dir := range paths {
+		if rest, ok := strings.CutPrefix(dir, "~"); ok {
+			dir = home + rest
+		}
+		if !slices.Contains(dirs, dir) && exists(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	if bin != "" && !slices.Contains(dirs, bin) {
+		dirs = append(dirs, bin)
+	}
+	return strings.Join(dirs, string(os.PathListSeparator))
+}

@@ -1,0 +1,95 @@
+package pid1
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"aloft/internal/guest/checkout"
+)
+
+// Files of RunDir.
+func (d *Daemon) gitConfigFile() string  { return filepath.Join(d.cfg.RunDir, "gitconfig") }
+func (d *Daemon) credentialFile() string { return filepath.Join(d.cfg.RunDir, "credential") }
+
+// scratch is a folder of the user's for what git needs for a moment.
+func (d *Daemon) scratch() string { return filepath.Join(d.cfg.RunDir, "scratch") }
+
+func (d *Daemon) gateway() string { return "http://" + d.git.Addr().String() }
+
+// configureGit leads every git of the machine to the gateway.
+func (d *Daemon) configureGit(repoURL, authorName, authorEmail, credential string) error {
+	for _, dir := range []string{d.cfg.RunDir, d.cfg.DataDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("git's configuration: %w", err)
+		}
+	}
+	if err := d.ownFolder(d.scratch()); err != nil {
+		return fmt.Errorf("git's configuration: %w", err)
+	}
+	text, err := checkout.Config{
+		Gateway: d.gateway(), RepoURL: repoURL,
+		AuthorName: authorName, AuthorEmail: authorEmail,
+		CredentialFile: d.credentialFile(),
+	}.Text()
+	if err != nil {
+		return err
+	}
+	if err := replace(d.gitConfigFile(), text, 0o644, -1); err != nil {
+		return err
+	}
+	if err := d.writeCredential(credential); err != nil {
+		return err
+	}
+	// The system's own file stays the image's; it only learns of ours.
+	line := "[include]\n\tpath = " + d.gitConfigFile() + "\n"
+	old, err := os.ReadFile(d.cfg.GitConfig)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("git's configuration: %w", err)
+	}
+	if bytes.Contains(old, []byte(line)) {
+		return nil
+	}
+	if len(old) > 0 && old[len(old)-1] != '\n' {
+		old = append(old, '\n')
+	}
+	return replace(d.cfg.GitConfig, string(old)+line, 0o644, -1)
+}
+
+// writeCredential replaces the run's credential. The agent can read it, as it
+// must: it is good for this run's repository and branch only.
+func (d *Daemon) writeCredential(credential string) error {
+	text, err := checkout.Credential(d.gateway(), credential)
+	if err != nil {
+		return err
+	}
+	return replace(d.credentialFile(), text, 0o640, int(d.user.GID))
+}
+
+// ownFolder makes a folder that the user alone may enter.
+func (d *Daemon) ownFolder(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	return d.user.own(path)
+}
+
+// replace writes a file whole or not at all; gid -1 is this process's own.
+func replace(path, text string, mode os.FileMode, gid int) error {
+	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = next.WriteString(text)
+	err = errors.Join(err, next.Chown(-1, gid), next.Chmod(mode), next.Close())
+	if err == nil {
+		err = os.Rename(next.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(next.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package pid1
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"aloft/internal/guest/checkout"
+)
+
+// Times that a command is given: to end when it is told to, and for what it
+// left behind to let go of its output.
+const (
+	termGrace   = 2 * time.Second
+	outputGrace = time.Second
+)
+
+// run is the machine's [checkout.Runner].
+func (d *Daemon) run(ctx context.Context, c checkout.Command) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, context.Cause(ctx)
+	}
+	env := append(d.environ(), c.Env...)
+	cmd := exec.Command(c.Args[0], c.Args[1:]...)
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = env, c.Dir, d.user.attributes()
+	if cmd.Dir == "" {
+		cmd.Dir = "/"
+	}
+	var pipes plumbing
+	defer pipes.close()
+	if err := pipes.fit(cmd, c); err != nil {
+		return 0, err
+	}
+	child, err := d.reaper.Start(cmd)
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", c.Args[0], err)
+	}
+	pipes.flow()
+	select {
+	case <-child.Done():
+	case <-ctx.Done():
+		child.SignalGroup(syscall.SIGTERM)
+		select {
+		case <-child.Done():
+		case <-time.After(termGrace):
+		}
+		child.SignalGroup(syscall.SIGKILL)
+		<-child.Done()
+	}
+	pipes.drain(outputGrace)
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	return exitCode(child.Status()), nil
+}
+
+// exitCode is a status as a shell would give it.
+func exitCode(s syscall.WaitStatus) int {
+	if s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return s.ExitStatus()
+}
+
+// plumbing is the pipes between us and a child. os/exec would do the same, in
+// its Wait, which the Reaper does not let it have.
+type plumbing struct {
+	theirs, ours []*os.File
+	copies       []func()
+	running      sync.WaitGroup
+}
+
+func (p *plumbing) fit(cmd *exec.Cmd, c checkout.Command) error {
+	if c.Stdin != "" {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		p.theirs, p.ours = append(p.theirs, r), append(p.ours, w)
+		cmd.Stdin = r
+		p.copies = append(p.copies, func() {
+			_, _ = io.WriteString(w, c.Stdin) // a command may end without reading it
+			_ = w.Close()
+		})
+	}
+	for _, out := range []struct {
+		dst  io.Writer
+		file *io.Writer
+	}{{c.Stdout, &cmd.Stdout}, {c.Stderr, &cmd.Stderr}} {
+		if out.dst == nil {
+			continue
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		p.theirs, p.ours = append(p.theirs, w), append(p.ours, r)
+		*out.file = w
+		p.copies = append(p.copies, func() {
+			_, _ = io.Copy(out.dst, r) // out.dst has had enough, or the command is over
+			_ = r.Close()
+		})
+	}
+	return nil
+}
+
+// flow begins to copy; the child has its ends.
+func (p *plumbing) flow() {
+	for _, f := range p.theirs {
+		_ = f.Close()
+	}
+	for _, c := range p.copies {
+		p.running.Go(c)
+	}
+}
+
+// drain waits until all is copied, and no longer than d for what somebody else
+// holds open.
+func (p *plumbing) drain(d time.Duration) {
+	late := time.AfterFunc(d, func() {
+		for _, f := range p.ours {
+			_ = f.SetDeadline(time.Unix(1, 0))
+		}
+	})
+	defer late.Stop()
+	p.running.Wait()
+}
+
+func (p *plumbing) close() {
+	for _, f := range append(p.theirs, p.ours...) {
+		_ = f.Close()
+	}
+}

@@ -1,0 +1,97 @@
+package pid1
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/guest/checkout"
+	"aloft/internal/wire/mux"
+	"aloft/internal/wire/podv1/podv1connect"
+)
+
+// maxRequest bounds a message to this daemon, in bytes.
+const maxRequest = 4 << 20
+
+// podServer serves pod.v1 on the streams that are handed to it. Each RPC is a
+// file of this package.
+type podServer struct {
+	d       *Daemon
+	http    http.Server
+	streams *mux.Listener
+	cancel  context.CancelFunc
+}
+
+var _ podv1connect.PodServiceHandler = (*podServer)(nil)
+
+func newPodServer(d *Daemon) *podServer {
+	s := &podServer{d: d, streams: mux.NewListener()}
+	var h2c http.Protocols
+	h2c.SetUnencryptedHTTP2(true)
+	routes := http.NewServeMux()
+	routes.Handle(podv1connect.NewPodServiceHandler(s, connect.WithReadMaxBytes(maxRequest)))
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.http = http.Server{
+		Handler:           routes,
+		Protocols:         &h2c,
+		ReadHeaderTimeout: 30 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          log.New(io.Discard, "", 0),
+	}
+	go func() {
+		if err := s.http.Serve(s.streams); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			d.cfg.Log.Error("pod.v1 is not served", "err", err)
+		}
+	}()
+	return s
+}
+
+func (s *podServer) serve(stream net.Conn) {
+	if !s.streams.Hand(stream) {
+		_ = stream.Close()
+	}
+}
+
+// quiesce gives calls that are nearly done a moment, as the Shutdown that
+// brought us here, then ends the others and waits for them while ctx lasts.
+func (s *podServer) quiesce(ctx context.Context, moment time.Duration) {
+	short, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	_ = s.http.Shutdown(short) // what is left is ended below
+	s.cancel()
+	if giveBack, err := s.d.take(ctx); err == nil {
+		giveBack()
+	}
+	_ = s.http.Close()
+}
+
+// repository is the one that Boot made ready.
+func (s *podServer) repository() (*checkout.Repository, error) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if s.d.repo == nil {
+		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("the machine is not booted: call Boot first"))
+	}
+	return s.d.repo, nil
+}
+
+// refusal is what git refused, as code and words; other errors stay errors.
+func refusal(err error) (code, words string, rest error) {
+	if err == nil {
+		return "", "", nil
+	}
+	if f, ok := errors.AsType[*checkout.Failure](err); ok {
+		return f.Code, f.Detail, nil
+	}
+	if ctxErr := context.Canceled; errors.Is(err, ctxErr) {
+		return "", "", connect.NewError(connect.CodeCanceled, err)
+	}
+	return checkout.CodeInternal, err.Error(), nil
+}

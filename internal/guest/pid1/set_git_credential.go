@@ -1,0 +1,27 @@
+package pid1
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/wire/podv1"
+)
+
+// SetGitCredential is pod.v1's.
+func (s *podServer) SetGitCredential(ctx context.Context, req *connect.Request[podv1.SetGitCredentialRequest]) (*connect.Response[podv1.SetGitCredentialResponse], error) {
+	giveBack, err := s.d.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer giveBack()
+	repo, err := s.repository()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.d.writeCredential(req.Msg.GetCredential()); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	repo.Secret = req.Msg.GetCredential()
+	return connect.NewResponse(&podv1.SetGitCredentialResponse{}), nil
+}

@@ -1,0 +1,15 @@
+package pid1
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/wire/podv1"
+)
+
+// Shutdown is pod.v1's. The reply comes before the end.
+func (s *podServer) Shutdown(context.Context, *connect.Request[podv1.ShutdownRequest]) (*connect.Response[podv1.ShutdownResponse], error) {
+	s.d.stop(errShutdown)
+	return connect.NewResponse(&podv1.ShutdownResponse{}), nil
+}

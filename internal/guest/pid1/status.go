@@ -1,0 +1,25 @@
+package pid1
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/wire/podv1"
+)
+
+// Status is pod.v1's.
+func (s *podServer) Status(context.Context, *connect.Request[podv1.StatusRequest]) (*connect.Response[podv1.StatusResponse], error) {
+	d := s.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	status := &podv1.StatusResponse{BootId: d.bootID, Booted: d.booted}
+	restarts := d.before
+	if d.exec != nil {
+		running, n := d.exec.state()
+		restarts += n
+		status.ExecDaemonRunning = running
+	}
+	status.ExecDaemonRestarts = int32(min(restarts, 1<<30))
+	return connect.NewResponse(status), nil
+}

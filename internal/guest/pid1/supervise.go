@@ -1,0 +1,178 @@
+package pid1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// How a service that ended is started again: at once, then after twice as long
+// each time; one that lived for a while has its past forgiven.
+const (
+	firstBackoff = 50 * time.Millisecond
+	maxBackoff   = 5 * time.Second
+	longLife     = 10 * time.Second
+)
+
+// strayLimit bounds the killing of what a dead service left behind.
+const strayLimit = 5 * time.Second
+
+// A service is a process that is started again whenever it ends, until it is
+// stopped. When it ends by itself, everything that it started ends with it: a
+// shell of a dead exec-daemon answers to nobody.
+type service struct {
+	name    string
+	reaper  *Reaper
+	log     *slog.Logger
+	command func() *exec.Cmd
+	secret  string // cut out of what it says
+
+	stopping chan struct{} // closed by stop
+	stopped  chan struct{} // closed when it is over
+
+	mu       sync.Mutex
+	child    *Child // nil while it does not run
+	restarts int
+	words    *lastWords
+}
+
+// launch starts the service and keeps it running.
+func (s *service) launch() error {
+	s.stopping, s.stopped = make(chan struct{}), make(chan struct{})
+	if err := s.start(); err != nil {
+		return err
+	}
+	go s.keep()
+	return nil
+}
+
+func (s *service) start() error {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd := s.command()
+	cmd.Stdout, cmd.Stderr = write, write
+	child, err := s.reaper.Start(cmd)
+	_ = write.Close()
+	if err != nil {
+		_ = read.Close()
+		return fmt.Errorf("start %s: %w", s.name, err)
+	}
+	words := listen(read, s.log.With("service", s.name), s.secret)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.child, s.words = child, words
+	return nil
+}
+
+func (s *service) keep() {
+	defer close(s.stopped)
+	backoff := firstBackoff
+	for {
+		born := time.Now()
+		if child := s.running(); child != nil {
+			select {
+			case <-child.Done():
+			case <-s.stopping:
+				return
+			}
+			s.log.Warn("service ended", "service", s.name, "exit", exitCode(child.Status()))
+			s.mu.Lock()
+			s.child = nil
+			s.mu.Unlock()
+			s.bury()
+			if time.Since(born) > longLife {
+				backoff = firstBackoff
+			}
+		}
+		select {
+		case <-time.After(backoff):
+		case <-s.stopping:
+			return
+		}
+		backoff = min(2*backoff, maxBackoff)
+		err := s.start()
+		s.mu.Lock()
+		s.restarts++
+		s.mu.Unlock()
+		if err != nil {
+			s.log.Error("service does not start", "service", s.name, "err", err)
+		}
+	}
+}
+
+func (s *service) running() *Child {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.child
+}
+
+// bury kills what the dead service left behind.
+func (s *service) bury() {
+	ctx, cancel := context.WithTimeout(context.Background(), strayLimit)
+	defer cancel()
+	if err := s.reaper.KillStrays(ctx); err != nil {
+		s.log.Error("what a service left behind lives on", "service", s.name, "err", err)
+	}
+}
+
+// state says whether the service runs, and how often it was started again.
+func (s *service) state() (running bool, restarts int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.child != nil, s.restarts
+}
+
+// stop ends the service: it is asked to, and killed when it has not ended
+// after grace.
+func (s *service) stop(grace time.Duration) {
+	close(s.stopping)
+	<-s.stopped
+	child := s.running()
+	if child == nil {
+		return
+	}
+	child.SignalGroup(syscall.SIGTERM)
+	select {
+	case <-child.Done():
+		return
+	case <-time.After(grace):
+	}
+	child.SignalGroup(syscall.SIGKILL)
+	<-child.Done()
+}
+
+// listening waits until ready succeeds, the service could not be kept alive,
+// or ctx ends; the error tells the service's last words.
+func (s *service) listening(ctx context.Context, ready func(context.Context) error) error {
+	first := s.running()
+	wait := time.NewTicker(5 * time.Millisecond)
+	defer wait.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		var ended <-chan struct{}
+		if first != nil {
+			ended = first.Done()
+		}
+		select {
+		case <-ended:
+			s.mu.Lock()
+			words := s.words
+			s.mu.Unlock()
+			return fmt.Errorf("%s ended with status %d: %s", s.name, exitCode(first.Status()), words.after(outputGrace))
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("%s does not listen: %w", s.name, context.Cause(ctx)), err)
+		case <-wait.C:
+		}
+	}
+}

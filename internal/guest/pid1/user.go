@@ -1,0 +1,80 @@
+package pid1
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// LookupUser finds a user in the machine's /etc/passwd and /etc/group. The
+// empty name is whoever runs this process.
+func LookupUser(name string) (User, error) {
+	var u *user.User
+	var err error
+	if name == "" {
+		u, err = user.Current()
+	} else {
+		u, err = user.Lookup(name)
+	}
+	if err != nil {
+		return User{}, fmt.Errorf("user %q: %w", name, err)
+	}
+	uid, err := id(u.Uid)
+	if err != nil {
+		return User{}, err
+	}
+	gid, err := id(u.Gid)
+	if err != nil {
+		return User{}, err
+	}
+	found := User{Name: u.Username, UID: uid, GID: gid, Home: u.HomeDir, Shell: shell(u.Username)}
+	groups, err := u.GroupIds()
+	if err != nil {
+		return User{}, fmt.Errorf("groups of %s: %w", u.Username, err)
+	}
+	for _, g := range groups {
+		n, err := id(g)
+		if err != nil {
+			return User{}, err
+		}
+		found.Groups = append(found.Groups, n)
+	}
+	return found, nil
+}
+
+func id(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	return uint32(n), err
+}
+
+// shell is the login shell in /etc/passwd, which os/user does not tell.
+func shell(name string) string {
+	const usual = "/bin/bash"
+	f, err := os.Open("/etc/passwd")
+	if err != nil {
+		return usual
+	}
+	defer func() { _ = f.Close() }()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Split(lines.Text(), ":")
+		if len(fields) == 7 && fields[0] == name && fields[6] != "" {
+			return fields[6]
+		}
+	}
+	return usual
+}
+
+// attributes make a process the user's: nil where this process is that user.
+func (u User) attributes() *syscall.SysProcAttr {
+	if int(u.UID) == os.Geteuid() {
+		return &syscall.SysProcAttr{}
+	}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}}
+}
+
+// own makes a file or folder the user's.
+func (u User) own(path string) error { return os.Lchown(path, int(u.UID), int(u.GID)) }

@@ -1,0 +1,78 @@
+package pid1
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of what is logged and kept of a service's output, in bytes.
+const (
+	maxLogLine = 4 << 10
+	maxWords   = 2 << 10
+)
+
+// lastWords logs what a service prints and keeps the end of it.
+type lastWords struct {
+	ended chan struct{} // closed when all is read
+
+	mu    sync.Mutex
+	lines []string
+	size  int
+}
+
+// listen reads r to its end in the background, and closes it. secret is cut
+// out.
+func listen(r io.ReadCloser, log *slog.Logger, secret string) *lastWords {
+	w := &lastWords{ended: make(chan struct{})}
+	go func() {
+		defer close(w.ended)
+		defer func() { _ = r.Close() }()
+		in := bufio.NewReaderSize(r, maxLogLine)
+		for {
+			chunk, err := in.ReadSlice('\n')
+			if len(chunk) > 0 {
+				line := strings.ToValidUTF8(strings.TrimRight(string(chunk), "\n"), "")
+				if secret != "" {
+					line = strings.ReplaceAll(line, secret, "***")
+				}
+				log.Info("output", "line", line)
+				w.keep(line)
+			}
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+				return
+			}
+		}
+	}()
+	return w
+}
+
+func (w *lastWords) keep(line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, line)
+	w.size += len(line) + 1
+	for w.size > maxWords && len(w.lines) > 1 {
+		w.size -= len(w.lines[0]) + 1
+		w.lines = w.lines[1:]
+	}
+}
+
+// after returns the words when all are read, or after d: somebody else may
+// hold the service's output open.
+func (w *lastWords) after(d time.Duration) string {
+	select {
+	case <-w.ended:
+	case <-time.After(d):
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.lines) == 0 {
+		return "it said nothing"
+	}
+	return strings.Join(w.lines, "\n")
+}

@@ -1,0 +1,50 @@
+package mux
+
+import (
+	"net"
+	"sync"
+)
+
+// A Listener is a net.Listener of streams that somebody hands to it, so that a
+// net/http server can serve them.
+type Listener struct {
+	conns  chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+// NewListener makes a Listener. It must be closed.
+func NewListener() *Listener {
+	return &Listener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// Hand gives a stream to whoever accepts, and waits until it is taken. It
+// reports whether it was: false means that the listener is closed and that the
+// stream is still the caller's.
+func (l *Listener) Hand(stream net.Conn) bool {
+	select {
+	case l.conns <- stream:
+		return true
+	case <-l.closed:
+		return false
+	}
+}
+
+// Accept waits for a stream; its error is net.ErrClosed.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept and Hand. It may be called more than once.
+func (l *Listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr names no place: streams have none.
+func (l *Listener) Addr() net.Addr { return &net.UnixAddr{Name: "mux", Net: "unix"} }
