@@ -189,17 +189,26 @@ func (c *calls) stop(grace time.Duration) {
 	c.mu.Lock()
 	c.cancel(errStopping)
 	c.mu.Unlock()
-	idle := make(chan struct{})
+	if !within(grace, c.running.Wait) {
+		c.log.Error("calls did not end in time", "grace", grace)
+	}
+}
+
+// within waits for what wait waits for, no longer than limit, and reports
+// whether it came.
+func within(limit time.Duration, wait func()) bool {
+	over := make(chan struct{})
 	go func() {
-		c.running.Wait()
-		close(idle)
+		wait()
+		close(over)
 	}()
-	timer := time.NewTimer(grace)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-idle:
+	case <-over:
+		return true
 	case <-timer.C:
-		c.log.Error("calls did not end in time", "grace", grace)
+		return false
 	}
 }
 

@@ -40,7 +40,9 @@ func (s *Server) ExecStream(ctx context.Context, stream *connect.BidiStream[agen
 			return
 		}
 		following[c.id] = struct{}{}
+		s.following.Add(1)
 		speakers.Go(func() {
+			defer s.following.Done()
 			_ = c.follow(ctx, out.send) // an error is the stream's end, which Receive reports
 			mu.Lock()
 			defer mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -28,9 +29,13 @@ const (
 	maxMessage = maxFile + 1<<20
 )
 
-// stopGrace is how long running calls may take to end once the server is told
-// to stop, so that their results are kept.
-const stopGrace = 3 * time.Second
+// Once the server is told to stop, stopGrace is how long running calls may take
+// to end, so that their results are kept, and sendGrace how long the results may
+// take to go out.
+const (
+	stopGrace = 3 * time.Second
+	sendGrace = time.Second
+)
 
 // Config is what a Server is made of. Token, Workspace and StateDir are needed.
 type Config struct {
@@ -42,7 +47,7 @@ type Config struct {
 	Tools     []tool.Tool // what may be called; names are unique
 	// SetEnv changes what processes started from now on see. Without it
 	// UpdateEnvironmentVariables is not implemented.
-	SetEnv func(set map[string]string, unset []string)
+	SetEnv func(ctx context.Context, set map[string]string, unset []string) error
 	Log    *slog.Logger // without it, nothing is logged
 }
 
@@ -55,10 +60,11 @@ type Server struct {
 	workspace string
 	bootID    string
 	version   string
-	setEnv    func(set map[string]string, unset []string)
+	setEnv    func(ctx context.Context, set map[string]string, unset []string) error
 	log       *slog.Logger
 	calls     *calls
 	failures  *allowance
+	following sync.WaitGroup // streams that still have a call to tell of
 }
 
 // New makes a Server and reads what an earlier one left in the state folder.
@@ -126,9 +132,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	case err = <-ended:
 	case <-ctx.Done():
 		s.calls.stop(stopGrace)
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
-		defer cancel()
-		_ = server.Shutdown(grace) // what is cut off here attaches again later
+		within(sendGrace, s.following.Wait) // who is cut off here attaches again later
 		_ = server.Close()
 		err = <-ended
 	}

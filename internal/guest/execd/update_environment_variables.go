@@ -15,7 +15,7 @@ import (
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // UpdateEnvironmentVariables changes what processes started from now on see.
-func (s *Server) UpdateEnvironmentVariables(_ context.Context, req *connect.Request[agentv1.UpdateEnvironmentVariablesRequest]) (*connect.Response[agentv1.UpdateEnvironmentVariablesResponse], error) {
+func (s *Server) UpdateEnvironmentVariables(ctx context.Context, req *connect.Request[agentv1.UpdateEnvironmentVariablesRequest]) (*connect.Response[agentv1.UpdateEnvironmentVariablesResponse], error) {
 	if s.setEnv == nil {
 		return nil, fault.NotImplemented("this machine's variables cannot be changed")
 	}
@@ -32,6 +32,8 @@ func (s *Server) UpdateEnvironmentVariables(_ context.Context, req *connect.Requ
 				Hint("letters, digits and _, not beginning with a digit")
 		}
 	}
-	s.setEnv(req.Msg.GetSet(), req.Msg.GetUnset())
+	if err := s.setEnv(ctx, req.Msg.GetSet(), req.Msg.GetUnset()); err != nil {
+		return nil, err
+	}
 	return connect.NewResponse(&agentv1.UpdateEnvironmentVariablesResponse{}), nil
 }

@@ -1,0 +1,249 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/tool"
+	"aloft/internal/wire/agentv1"
+)
+
+// ErrCatalogue is wrapped by the error of a call to a machine whose tools are
+// not the ones that the model was told of.
+var ErrCatalogue = errors.New("the machine's tools are not this server's")
+
+// abortGrace is how long an aborted call may take to give its result.
+const abortGrace = 2 * time.Second
+
+// Delta is output of a call as it comes: at most 256 KiB.
+type Delta struct {
+	Stdout, Stderr string
+	Seq            uint64 // counts from 1; a gap is output that was dropped because it came faster than it was taken
+}
+
+// Exec calls tools in a machine, over one stream that it keeps and, when it
+// breaks, makes again. Its methods are safe for concurrent use.
+type Exec struct {
+	dial  func(ctx context.Context) (net.Conn, error)
+	token string
+
+	ctx    context.Context // until Close
+	cancel context.CancelCauseFunc
+	ended  chan struct{} // closed when keep has returned
+	work   chan struct{} // holds a token when there may be something to connect for
+
+	mu    sync.Mutex
+	calls map[string]*inFlight
+	acks  map[string]*ack
+	boots []chan hello // who waits to know the machine's boot
+	link  *link        // nil while there is none
+}
+
+// ack is an acknowledgement on its way.
+type ack struct {
+	beat    uint64 // of the link that it went out on; its answer says that the ack arrived
+	breaks  int    // streams that broke under it
+	waiters []chan error
+}
+
+type hello struct {
+	bootID string
+	err    error
+}
+
+// NewExec returns a client of the exec-daemon that dial reaches, and that asks
+// for token. It connects when there is something to call. dial's error wraps
+// [ErrLost] where there is no use in trying again. Close it when done.
+func NewExec(dial func(ctx context.Context) (net.Conn, error), token string) *Exec {
+	e := &Exec{
+		dial: dial, token: token,
+		ended: make(chan struct{}),
+		work:  make(chan struct{}, 1),
+		calls: make(map[string]*inFlight),
+		acks:  make(map[string]*ack),
+	}
+	e.ctx, e.cancel = context.WithCancelCause(context.Background())
+	go func() {
+		defer close(e.ended)
+		e.keep()
+	}()
+	return e
+}
+
+// Call runs the call, or attaches to it if the machine knows its id. onDelta
+// gets output in order, each piece at most once, in the goroutine of Call; it
+// may be nil. The duration is the machine's own measure.
+//
+// When ctx ends the call is aborted; Call then returns its result if it comes
+// within two seconds, else ctx's cause. A call that the model wrote wrongly is
+// not sent: the result says what is wrong. The error wraps [ErrLost] where the
+// machine is gone, [ErrCatalogue] where its tools differ; it is a fault of
+// kind Conflict where a call of the same id is in flight here.
+func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+	if !validID(c.ID) {
+		return tool.Result{}, 0, fault.Invalid("the id of a call must be 1 to %d characters of [A-Za-z0-9_-]", maxID)
+	}
+	message, err := EncodeCall(c)
+	if err != nil {
+		return tool.Failed("%v", err), 0, nil
+	}
+	of := newInFlight(c.ID, message)
+	if err := e.begin(of); err != nil {
+		return tool.Result{}, 0, err
+	}
+	defer e.end(of)
+
+	done := ctx.Done()
+	var grace <-chan time.Time
+	for {
+		select {
+		case <-of.news:
+			deltas, over, result, err := of.take()
+			for _, d := range deltas {
+				if onDelta != nil {
+					onDelta(d)
+				}
+			}
+			if err != nil {
+				return tool.Result{}, 0, err
+			}
+			if over {
+				return resultOf(result), time.Duration(max(0, result.GetDurationMs())) * time.Millisecond, nil
+			}
+		case <-done:
+			done = nil
+			e.abort(of, context.Cause(ctx))
+			timer := time.NewTimer(abortGrace)
+			defer timer.Stop()
+			grace = timer.C
+		case <-grace:
+			return tool.Result{}, 0, fmt.Errorf("call %s: %w", c.ID, context.Cause(ctx))
+		}
+	}
+}
+
+// Ack tells the machine that the call's result is safe, so that it may forget
+// it. It returns when the machine has taken note. Acknowledging twice, or what
+// the machine never knew, is no error.
+func (e *Exec) Ack(ctx context.Context, id string) error {
+	if !validID(id) {
+		return fault.Invalid("the id of a call must be 1 to %d characters of [A-Za-z0-9_-]", maxID)
+	}
+	arrived := make(chan error, 1)
+	e.mu.Lock()
+	if err := context.Cause(e.ctx); err != nil {
+		e.mu.Unlock()
+		return err
+	}
+	a := e.acks[id]
+	if a == nil {
+		a = new(ack)
+		e.acks[id] = a
+		if e.link != nil {
+			e.sendAck(e.link, id, a)
+		}
+	}
+	a.waiters = append(a.waiters, arrived)
+	e.mu.Unlock()
+	e.wake()
+	select {
+	case err := <-arrived:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("acknowledge %s: %w", id, context.Cause(ctx))
+	}
+}
+
+// BootID returns the id of the start of the machine that answers, connecting
+// to it if need be. A call that was sent under another id is not known there.
+func (e *Exec) BootID(ctx context.Context) (string, error) {
+	e.mu.Lock()
+	if e.link != nil {
+		defer e.mu.Unlock()
+		return e.link.bootID, nil
+	}
+	if err := context.Cause(e.ctx); err != nil {
+		e.mu.Unlock()
+		return "", err
+	}
+	met := make(chan hello, 1)
+	e.boots = append(e.boots, met)
+	e.mu.Unlock()
+	e.wake()
+	select {
+	case h := <-met:
+		return h.bootID, h.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// errClosed is what calls in flight return when the Exec is closed.
+var errClosed = fault.Unavailable("the connection to the machine was closed")
+
+// Close ends the stream. Calls in flight return an error; in the machine they
+// go on. Closing twice is no error.
+func (e *Exec) Close() error {
+	e.cancel(errClosed)
+	<-e.ended
+	return nil
+}
+
+// begin takes up a call and sends it if there is a stream.
+func (e *Exec) begin(of *inFlight) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := context.Cause(e.ctx); err != nil {
+		return err
+	}
+	if _, twice := e.calls[of.id]; twice {
+		return fault.Conflict("call %s is in flight already", of.id)
+	}
+	e.calls[of.id] = of
+	if e.link != nil {
+		of.bootID = e.link.bootID
+		e.link.send(callElement(of))
+	}
+	e.wake()
+	return nil
+}
+
+func (e *Exec) end(of *inFlight) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.calls[of.id] == of {
+		delete(e.calls, of.id)
+	}
+}
+
+func (e *Exec) abort(of *inFlight, cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	of.aborted = cause
+	if e.link != nil {
+		e.link.send(abortElement(of))
+	}
+}
+
+// sendAck needs e.mu.
+func (e *Exec) sendAck(l *link, id string, a *ack) {
+	l.send(&agentv1.ExecStreamElement{Element: &agentv1.ExecStreamElement_ExecClientControlMessage{
+		ExecClientControlMessage: &agentv1.ExecClientControlMessage{
+			Control: &agentv1.ExecClientControlMessage_Ack{Ack: &agentv1.AckCall{CallId: id}},
+		},
+	}})
+	a.beat = l.beat()
+}
+
+func (e *Exec) wake() {
+	select {
+	case e.work <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,195 @@
+package pod
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/wire/agentv1"
+)
+
+// maxArgs bounds the arguments of a call, in bytes.
+const maxArgs = 8 << 20
+
+// variant is where a tool's arguments go.
+type variant struct {
+	call protoreflect.FieldDescriptor // of ToolCall: shell_tool_call
+	args protoreflect.FieldDescriptor // of that message: args
+}
+
+// variants finds the place of each tool in the messages' own options, so that a
+// new tool needs no line here.
+var variants = sync.OnceValue(func() map[string]variant {
+	found := make(map[string]variant)
+	tools := new(agentv1.ToolCall).ProtoReflect().Descriptor().Oneofs().ByName("tool").Fields()
+	for i := range tools.Len() {
+		fields := tools.Get(i).Message().Fields()
+		for j := range fields.Len() {
+			field := fields.Get(j)
+			if field.Kind() != protoreflect.MessageKind {
+				continue
+			}
+			options, _ := proto.GetExtension(field.Message().Options(), agentv1.E_Tool).(*agentv1.ToolOptions)
+			if name := options.GetName(); name != "" {
+				found[name] = variant{tools.Get(i), field}
+			}
+		}
+	}
+	return found
+})
+
+// EncodeCall turns a model's call into its message. The error is a fault of
+// kind Invalid, whose text is for the model and whose Field is the argument that
+// is wrong. A null is an argument that was not given.
+func EncodeCall(c conversation.ToolCall) (*agentv1.ToolCall, error) {
+	to, ok := variants()[c.Name]
+	if !ok {
+		return nil, fault.Invalid("there is no tool %q; there are %s", bound(c.Name, maxID),
+			strings.Join(slices.Sorted(maps.Keys(variants())), ", "))
+	}
+	given, err := object(c)
+	if err != nil {
+		return nil, err
+	}
+	call := new(agentv1.ToolCall)
+	args := call.ProtoReflect().Mutable(to.call).Message().Mutable(to.args).Message()
+	fields := offered(args.Descriptor())
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		field, ok := fields[name]
+		if !ok {
+			return nil, fault.Invalid("%s has no argument %q; it takes %s", c.Name, bound(name, maxID),
+				strings.Join(inOrder(args.Descriptor()), ", ")).At(bound(name, maxID))
+		}
+		if err := decode(args, field, name, given[name]); err != nil {
+			return nil, fault.Invalid("%s: the argument %s %v", c.Name, name, err).At(name)
+		}
+	}
+	for _, name := range inOrder(args.Descriptor()) {
+		if value, there := given[name]; isRequired(fields[name]) && (!there || isNull(value)) {
+			return nil, fault.Invalid("%s: the argument %s is missing", c.Name, name).At(name)
+		}
+	}
+	if id := args.Descriptor().Fields().ByName("tool_call_id"); id != nil {
+		args.Set(id, protoreflect.ValueOfString(c.ID))
+	}
+	return call, nil
+}
+
+// object splits the arguments by name.
+func object(c conversation.ToolCall) (map[string]json.RawMessage, error) {
+	if len(c.Args) > maxArgs {
+		return nil, fault.Invalid("%s: the arguments are longer than %d MiB", c.Name, maxArgs>>20)
+	}
+	text := bytes.TrimSpace(c.Args)
+	if len(text) == 0 || isNull(text) {
+		return nil, nil
+	}
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(text, &given); err != nil {
+		return nil, fault.Invalid("%s: the arguments are not a JSON object: %v", c.Name, err)
+	}
+	return given, nil
+}
+
+// offered returns the fields that a model may give, by the name that it knows.
+func offered(args protoreflect.MessageDescriptor) map[string]protoreflect.FieldDescriptor {
+	fields := make(map[string]protoreflect.FieldDescriptor)
+	for i := range args.Fields().Len() {
+		field := args.Fields().Get(i)
+		if internal, _ := proto.GetExtension(field.Options(), agentv1.E_Internal).(bool); !internal {
+			fields[modelName(field)] = field
+		}
+	}
+	return fields
+}
+
+func inOrder(args protoreflect.MessageDescriptor) []string {
+	var names []string
+	fields := offered(args)
+	for i := range args.Fields().Len() {
+		if name := modelName(args.Fields().Get(i)); fields[name] != nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// modelName is the field's name in the catalogue: the one that was set in the
+// .proto where it is no word (-A), else the field's own.
+func modelName(field protoreflect.FieldDescriptor) string {
+	if strings.HasPrefix(field.JSONName(), "-") {
+		return field.JSONName()
+	}
+	return string(field.Name())
+}
+
+func isRequired(field protoreflect.FieldDescriptor) bool {
+	required, _ := proto.GetExtension(field.Options(), agentv1.E_Required).(bool)
+	return required
+}
+
+func isNull(text []byte) bool { return string(bytes.TrimSpace(text)) == "null" }
+
+// place is where protojson says an error is, in a text that the model never saw.
+var place = regexp.MustCompile(`^proto:\s*|\(line \d+:\d+\):?\s*|\x{a0}`)
+
+// decode sets one field from its JSON. The error goes on after the argument's
+// name. It decodes field by field, since protojson does not always say which
+// one is wrong.
+func decode(args protoreflect.Message, field protoreflect.FieldDescriptor, name string, text json.RawMessage) error {
+	if err := shape(field, text); err != nil {
+		return err
+	}
+	key, err := json.Marshal(name)
+	if err != nil {
+		return err
+	}
+	one := args.New()
+	err = protojson.Unmarshal(slices.Concat([]byte("{"), key, []byte(":"), text, []byte("}")), one.Interface())
+	if err != nil {
+		return fmt.Errorf("must be %s: %s", kind(field), bound(strings.TrimSpace(place.ReplaceAllString(err.Error(), "")), 300))
+	}
+	proto.Merge(args.Interface(), one.Interface())
+	return nil
+}
+
+// shape finds what protojson would let pass: a number for an enum's value.
+func shape(field protoreflect.FieldDescriptor, text json.RawMessage) error {
+	if field.Kind() == protoreflect.EnumKind && !isNull(text) && !bytes.HasPrefix(bytes.TrimSpace(text), []byte(`"`)) {
+		return fmt.Errorf("must be %s", kind(field))
+	}
+	return nil
+}
+
+// kind says what a field holds, in the model's words.
+func kind(field protoreflect.FieldDescriptor) string {
+	if field.IsList() {
+		return "a list"
+	}
+	switch field.Kind() {
+	case protoreflect.StringKind:
+		return "a string"
+	case protoreflect.BoolKind:
+		return "true or false"
+	case protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.Uint32Kind, protoreflect.Uint64Kind:
+		return "a whole number"
+	case protoreflect.EnumKind:
+		var names []string
+		for i := range field.Enum().Values().Len() {
+			names = append(names, string(field.Enum().Values().Get(i).Name()))
+		}
+		return "one of " + strings.Join(names, ", ")
+	}
+	return "an object"
+}

@@ -1,0 +1,235 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/tool"
+	"aloft/internal/wire/agentv1"
+	"aloft/internal/wire/agentv1/agentv1connect"
+)
+
+// Times of the stream.
+const (
+	firstPause = 5 * time.Millisecond   // before the second attempt to connect
+	maxPause   = 500 * time.Millisecond // between attempts
+	comeBack   = 30 * time.Second       // how long exec-daemon may be away
+	beatEvery  = 10 * time.Second
+	silence    = 45 * time.Second // after which a stream is taken for dead
+)
+
+// maxElement bounds, in bytes, a message from the machine: five pictures and
+// their result fit.
+const maxElement = 32 << 20
+
+// Errors of a stream that break it.
+var (
+	errSilent  = errors.New("exec-daemon does not answer heartbeats")
+	errUnheard = errors.New("exec-daemon did not say hello first")
+)
+
+// link is one stream to exec-daemon, after its hello.
+type link struct {
+	stream *connect.BidiStreamForClient[agentv1.ExecStreamElement, agentv1.ExecServerElement]
+	bootID string
+	close  func()
+
+	mu    sync.Mutex
+	out   []*agentv1.ExecStreamElement // to be sent, in order
+	beats uint64                       // sequence of the newest heartbeat
+	ready chan struct{}                // holds a token when out is not empty
+}
+
+// send queues element. It does not wait: a machine that does not read must not
+// hold up the caller. What waits is bounded by the calls in flight.
+func (l *link) send(element *agentv1.ExecStreamElement) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue(element)
+}
+
+// queue needs l.mu.
+func (l *link) queue(element *agentv1.ExecStreamElement) {
+	l.out = append(l.out, element)
+	select {
+	case l.ready <- struct{}{}:
+	default:
+	}
+}
+
+// beat queues a heartbeat and returns its sequence. Its answer says that all
+// that was sent before it has been dealt with.
+func (l *link) beat() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beats++
+	l.queue(&agentv1.ExecStreamElement{Element: &agentv1.ExecStreamElement_ExecClientControlMessage{
+		ExecClientControlMessage: &agentv1.ExecClientControlMessage{
+			Control: &agentv1.ExecClientControlMessage_Heartbeat{Heartbeat: &agentv1.Heartbeat{Sequence: l.beats}},
+		},
+	}})
+	return l.beats
+}
+
+// write sends what is queued until ctx ends or the stream breaks.
+func (l *link) write(ctx context.Context) {
+	for {
+		select {
+		case <-l.ready:
+		case <-ctx.Done():
+			return
+		}
+		l.mu.Lock()
+		out := l.out
+		l.out = nil
+		l.mu.Unlock()
+		for _, element := range out {
+			if err := l.stream.Send(element); err != nil {
+				return // the reader learns why
+			}
+		}
+	}
+}
+
+// connect dials the machine and opens a stream, up to its hello.
+func (e *Exec) connect(ctx context.Context) (*link, error) {
+	dialCtx, dialed := context.WithTimeout(ctx, comeBack)
+	conn, err := e.dial(dialCtx)
+	dialed()
+	if err != nil {
+		return nil, err
+	}
+	// The stream has this connection to itself: HTTP/2 without TLS, known beforehand.
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	unused := make(chan net.Conn, 1)
+	unused <- conn
+	transport := &http.Transport{
+		Protocols:          &protocols,
+		DisableCompression: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			select {
+			case conn := <-unused:
+				return conn, nil
+			default:
+				return nil, errors.New("the connection was used already")
+			}
+		},
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	l := &link{ready: make(chan struct{}, 1), close: func() {
+		cancel()
+		_ = conn.Close()
+		transport.CloseIdleConnections()
+	}}
+	client := agentv1connect.NewExecServiceClient(&http.Client{Transport: transport}, "http://exec-daemon",
+		connect.WithReadMaxBytes(maxElement), connect.WithAcceptCompression("gzip", nil, nil))
+	l.stream = client.ExecStream(ctx)
+	l.stream.RequestHeader().Set("Authorization", "Bearer "+e.token)
+	late := time.AfterFunc(comeBack, l.close)
+	defer late.Stop()
+	if err := l.greet(); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// greet hears the hello.
+func (l *link) greet() error {
+	if err := l.stream.Send(nil); err != nil { // the headers alone
+		// Receive knows more: the answer, if there is one.
+		if _, receiveErr := l.stream.Receive(); receiveErr != nil {
+			return receiveErr
+		}
+		return err
+	}
+	first, err := l.stream.Receive()
+	if err != nil {
+		return err
+	}
+	h := first.GetHello()
+	if h == nil {
+		return errUnheard
+	}
+	if h.GetCatalogueDigest() != tool.Digest() {
+		return fmt.Errorf("%w: it says %.16q, this server has %.16q", ErrCatalogue, h.GetCatalogueDigest(), tool.Digest())
+	}
+	l.bootID = bound(h.GetBootId(), maxID)
+	return nil
+}
+
+// read hands on what comes over the stream until it breaks.
+func (e *Exec) read(l *link) error {
+	quiet := time.AfterFunc(silence, l.close)
+	defer quiet.Stop()
+	for {
+		element, err := l.stream.Receive()
+		if err != nil {
+			if !quiet.Stop() && e.ctx.Err() == nil {
+				return errSilent
+			}
+			return err
+		}
+		quiet.Reset(silence)
+		switch element := element.GetElement().(type) {
+		case *agentv1.ExecServerElement_Delta:
+			if of := e.find(element.Delta.GetCallId()); of != nil {
+				of.hear(element.Delta)
+			}
+		case *agentv1.ExecServerElement_Completed:
+			if of := e.find(element.Completed.GetCallId()); of != nil {
+				of.complete(element.Completed)
+			}
+		case *agentv1.ExecServerElement_Heartbeat:
+			e.heard(element.Heartbeat.GetSequence())
+		}
+	}
+}
+
+func (e *Exec) find(id string) *inFlight {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.calls[id]
+}
+
+// heard settles the acknowledgements that went out before that heartbeat.
+func (e *Exec) heard(sequence uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, a := range e.acks {
+		if a.beat != 0 && a.beat <= sequence {
+			a.settle(nil)
+			delete(e.acks, id)
+		}
+	}
+}
+
+func (a *ack) settle(err error) {
+	for _, w := range a.waiters {
+		w <- err // holds one
+	}
+}
+
+func callElement(of *inFlight) *agentv1.ExecStreamElement {
+	return &agentv1.ExecStreamElement{Element: &agentv1.ExecStreamElement_ExecClientMessage{
+		ExecClientMessage: &agentv1.ExecClientMessage{CallId: of.id, ToolCall: of.message},
+	}}
+}
+
+func abortElement(of *inFlight) *agentv1.ExecStreamElement {
+	return &agentv1.ExecStreamElement{Element: &agentv1.ExecStreamElement_ExecClientControlMessage{
+		ExecClientControlMessage: &agentv1.ExecClientControlMessage{
+			Control: &agentv1.ExecClientControlMessage_Abort{Abort: &agentv1.AbortCall{
+				CallId: of.id, Reason: bound(of.aborted.Error(), 1<<10),
+			}},
+		},
+	}}
+}

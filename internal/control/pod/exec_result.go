@@ -1,0 +1,114 @@
+package pod
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"aloft/internal/tool"
+	"aloft/internal/wire/agentv1"
+)
+
+// Bounds of a result, in bytes.
+const (
+	maxText     = 256 << 10
+	maxJSON     = 512 << 10
+	maxPictures = 5
+	maxPicture  = 5 << 20
+)
+
+// pictureTypes are the pictures that models take.
+var pictureTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+// resultOf turns what the machine says of a call into a result, which is no
+// larger than the bounds whatever the machine says.
+func resultOf(done *agentv1.ExecCompleted) tool.Result {
+	r := tool.Result{Text: bound(done.GetText(), maxText), Error: done.GetIsError()}
+	if len(done.GetText()) > maxText {
+		r.Text += "\n[cut here: the result was too long]"
+	}
+	for _, p := range done.GetPictures() {
+		if len(r.Images) == maxPictures || len(p.GetData()) > maxPicture || !slices.Contains(pictureTypes, p.GetMediaType()) {
+			r.Text += "\n[a picture was left out]"
+			break
+		}
+		r.Images = append(r.Images, tool.Image{MediaType: p.GetMediaType(), Data: p.GetData()})
+	}
+	r.Output = output(done.GetToolCall())
+	switch {
+	case r.Output != nil:
+	case r.Error:
+		r.Output = tool.ErrorOutput(bound(r.Text, 64<<10))
+	default:
+		r.Output = json.RawMessage(`{"success":{}}`)
+	}
+	return r
+}
+
+// output returns the call's result message as JSON, its strings and lists cut
+// until it is small enough; nil where there is none. Every field is there, save
+// those that may be absent.
+func output(call *agentv1.ToolCall) json.RawMessage {
+	m := call.ProtoReflect()
+	which := m.WhichOneof(m.Descriptor().Oneofs().ByName("tool"))
+	if which == nil {
+		return nil
+	}
+	of := m.Get(which).Message()
+	field := of.Descriptor().Fields().ByName("result")
+	if field == nil || !of.Has(field) {
+		return nil
+	}
+	result := of.Get(field).Message()
+	if result.WhichOneof(result.Descriptor().Oneofs().Get(0)) == nil {
+		return nil
+	}
+	result = proto.Clone(result.Interface()).ProtoReflect()
+	result.SetUnknown(nil)
+	for limit := maxJSON; limit > 0; limit /= 2 {
+		if proto.Size(result.Interface()) <= maxJSON {
+			text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(result.Interface())
+			if err != nil {
+				return nil
+			}
+			var compact bytes.Buffer // protojson spaces its output differently each build
+			if err := json.Compact(&compact, text); err != nil {
+				return nil
+			}
+			if compact.Len() <= maxJSON {
+				return compact.Bytes()
+			}
+		}
+		shrink(result, limit/2)
+	}
+	return nil
+}
+
+// shrink cuts every string of m to limit bytes, and every list to limit/16 entries.
+func shrink(m protoreflect.Message, limit int) {
+	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case field.IsMap(): // no tool's result has one
+		case field.IsList():
+			list := value.List()
+			list.Truncate(min(list.Len(), limit/16))
+			for i := range list.Len() {
+				switch field.Kind() {
+				case protoreflect.StringKind:
+					list.Set(i, protoreflect.ValueOfString(bound(list.Get(i).String(), limit)))
+				case protoreflect.MessageKind:
+					shrink(list.Get(i).Message(), limit)
+				}
+			}
+		case field.Kind() == protoreflect.StringKind:
+			m.Set(field, protoreflect.ValueOfString(bound(value.String(), limit)))
+		case field.Kind() == protoreflect.MessageKind:
+			shrink(value.Message(), limit)
+		}
+		return true
+	})
+}

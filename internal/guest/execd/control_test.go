@@ -1,0 +1,308 @@
+package execd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/guest/tool"
+	"aloft/internal/need"
+	"aloft/internal/wire/agentv1"
+	"aloft/internal/wire/agentv1/agentv1connect"
+)
+
+func TestEveryRequestNeedsTheToken(t *testing.T) {
+	r := serve(t, Config{})
+	for name, header := range map[string]string{
+		"none": "", "wrong": "Bearer " + strings.Repeat("f", 64), "short": "Bearer 0123", "basic": "Basic " + testToken, "bare": testToken,
+	} {
+		for _, client := range []*http.Client{http.DefaultClient, r.client} { // HTTP/1.1 and HTTP/2
+			for _, path := range []string{"/", agentv1connect.ControlServicePingProcedure, agentv1connect.ExecServiceExecStreamProcedure} {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("Authorization", header)
+				res, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				_ = res.Body.Close()
+				if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusTooManyRequests {
+					t.Errorf("%s token, %s: %s", name, path, res.Status)
+				}
+			}
+		}
+	}
+	if _, err := r.control().Ping(t.Context(), connect.NewRequest(&agentv1.PingRequest{})); err != nil {
+		t.Errorf("the right token, after many wrong ones: %v", err)
+	}
+	if n := strings.Count(r.log.String(), "refused a request"); n == 0 || n > 2*failuresPerSecond {
+		t.Errorf("%d refusals are logged", n)
+	}
+	// Whoever makes a server without a token has made a mistake.
+	if _, err := New(Config{Token: "secret", StateDir: t.TempDir()}); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a server with a bad token: %v", err)
+	}
+}
+
+func TestPing(t *testing.T) {
+	r := serve(t, Config{Version: "v1", BootID: "boot-1"})
+	over1 := agentv1connect.NewControlServiceClient(http.DefaultClient, r.url, connect.WithInterceptors(bearer(testToken)))
+	for _, client := range []agentv1connect.ControlServiceClient{over1, r.control()} {
+		res, err := client.Ping(t.Context(), connect.NewRequest(&agentv1.PingRequest{}))
+		if err != nil || res.Msg.GetVersion() != "v1" || res.Msg.GetBootId() != "boot-1" {
+			t.Errorf("%v, %v", res, err)
+		}
+	}
+	_, err := r.control().ListArtifacts(t.Context(), connect.NewRequest(&agentv1.ListArtifactsRequest{}))
+	if connect.CodeOf(err) != connect.CodeUnimplemented {
+		t.Errorf("an RPC that is not there: %v", err)
+	}
+}
+
+func TestExec(t *testing.T) {
+	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(_ context.Context, _ string, say func(string)) string {
+		say("part")
+		return "whole"
+	})}})
+	for range 2 { // it attaches the second time
+		stream, err := r.control().Exec(t.Context(), connect.NewRequest(&agentv1.ExecRequest{CallId: "c1", ToolCall: shellCall("x")}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for stream.Receive() {
+			got = append(got, stream.Msg().GetDelta().GetDelta().GetShellToolCallDelta().GetStdout()+stream.Msg().GetCompleted().GetText())
+		}
+		if err := stream.Err(); err != nil || !slices.Equal(got, []string{"part", "whole"}) {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	r := serve(t, Config{Workspace: dir})
+	ctx, c := t.Context(), r.control()
+
+	write := func(path, contents string) error {
+		_, err := c.WriteTextFile(ctx, connect.NewRequest(&agentv1.WriteTextFileRequest{Path: path, Contents: contents}))
+		return err
+	}
+	read := func(path string) (string, error) {
+		res, err := c.ReadTextFile(ctx, connect.NewRequest(&agentv1.ReadTextFileRequest{Path: path}))
+		if err != nil {
+			return "", err
+		}
+		return res.Msg.GetContents(), nil
+	}
+	if err := write("a/b.txt", "one"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read(filepath.Join(dir, "a/b.txt")); got != "one" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	// A file's mode and a link to it outlive a write.
+	if err := errors.Join(os.Chmod(filepath.Join(dir, "a/b.txt"), 0o755), os.Symlink("a/b.txt", filepath.Join(dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := write("link", "two"); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(filepath.Join(dir, "a/b.txt")); err != nil || info.Mode() != 0o755 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if got, err := read("a/b.txt"); got != "two" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := c.WriteBinaryFile(ctx, connect.NewRequest(&agentv1.WriteBinaryFileRequest{Path: "bin", Contents: []byte{0xff, 0}})); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := c.ReadBinaryFile(ctx, connect.NewRequest(&agentv1.ReadBinaryFileRequest{Path: "bin"})); err != nil || !bytes.Equal(res.Msg.GetContents(), []byte{0xff, 0}) {
+		t.Errorf("%v, %v", res, err)
+	}
+	list, err := c.ListDirectory(ctx, connect.NewRequest(&agentv1.ListDirectoryRequest{Path: "."}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range list.Msg.GetEntries() {
+		names = append(names, e.GetName())
+		if e.GetIsDirectory() != (e.GetName() == "a") || e.GetIsSymlink() != (e.GetName() == "link") {
+			t.Errorf("entry %v", e)
+		}
+	}
+	if !slices.Equal(names, []string{"a", "bin", "link"}) {
+		t.Errorf("entries %v", names)
+	}
+
+	huge := filepath.Join(dir, "huge")
+	if err := errors.Join(
+		os.Truncate(must(t, huge), 1<<30),
+		os.Symlink("loop", filepath.Join(dir, "loop")),
+		syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]connect.Code{
+		"none": connect.CodeNotFound, "a": connect.CodeInvalidArgument, "bin": connect.CodeInvalidArgument, "": connect.CodeInvalidArgument,
+		"huge": connect.CodeResourceExhausted, "loop": connect.CodeInvalidArgument, "pipe": connect.CodeInvalidArgument,
+		"a/b.txt/c": connect.CodeInvalidArgument, "nul\x00": connect.CodeInvalidArgument, strings.Repeat("x", 300): connect.CodeInvalidArgument,
+	} {
+		if _, err := read(path); connect.CodeOf(err) != want {
+			t.Errorf("read %q: %v, want %v", path, err, want)
+		}
+	}
+	for _, path := range []string{"a", "pipe", "loop", "a/b.txt/c", ""} {
+		if err := write(path, "x"); connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Errorf("write %q: %v", path, err)
+		}
+	}
+	if _, err := c.ListDirectory(ctx, connect.NewRequest(&agentv1.ListDirectoryRequest{Path: "pipe"})); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("list of a pipe: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".aloft-*")); len(left) > 0 || err != nil {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// must makes the file empty and returns its path.
+func must(t *testing.T, path string) string {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestGetDiff(t *testing.T) {
+	need.Command(t, "git")
+	dir := t.TempDir()
+	r := serve(t, Config{Workspace: dir})
+	ctx, c := t.Context(), r.control()
+	run := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	diff := func(base string) string {
+		t.Helper()
+		res, err := c.GetDiff(ctx, connect.NewRequest(&agentv1.GetDiffRequest{Base: base}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Msg.GetDiff()
+	}
+	hash := func() string {
+		t.Helper()
+		res, err := c.GetWorkspaceChangesHash(ctx, connect.NewRequest(&agentv1.GetWorkspaceChangesHashRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Msg.GetHash()
+	}
+
+	_, err := c.GetDiff(ctx, connect.NewRequest(&agentv1.GetDiffRequest{}))
+	if connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("outside a repository: %v", err)
+	}
+	run("init", "-q")
+	put("first", "1\n")
+	if got := diff(""); !strings.Contains(got, "+++ b/first") {
+		t.Errorf("before any commit: %q", got)
+	}
+	put(".gitignore", "ignored\n")
+	run("add", ".")
+	run("commit", "-q", "-m", "one")
+	if got := diff(""); got != "" {
+		t.Errorf("of nothing: %q", got)
+	}
+	clean := hash()
+	put("first", "2\n")
+	put("ünew", "n\n")
+	put("ignored", "i\n")
+	put("bin", "\x00\xff")
+	got := diff("")
+	for _, want := range []string{"-1\n+2\n", "+++ b/ünew\n@@ -0,0 +1 @@\n+n\n", "Binary files /dev/null and b/bin differ"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("diff %q lacks %q", got, want)
+		}
+	}
+	if strings.Contains(got, "ignored") {
+		t.Error("an ignored file is in the diff")
+	}
+	seen := map[string]bool{clean: true, hash(): true}
+	put("bin", "\x00\xfe") // only the object's name shows it
+	seen[hash()] = true
+	if len(seen) != 3 {
+		t.Errorf("hashes %v, want three", slices.Collect(maps.Keys(seen)))
+	}
+	run("commit", "-q", "-a", "-m", "two")
+	if got := diff("HEAD~1"); !strings.Contains(got, "-1\n+2\n") {
+		t.Errorf("against the commit before: %q", got)
+	}
+	for _, base := range []string{"nosuch", "--output=/tmp/x", "HEAD:first"} {
+		_, err := c.GetDiff(ctx, connect.NewRequest(&agentv1.GetDiffRequest{Base: base}))
+		if connect.CodeOf(err) != connect.CodeNotFound {
+			t.Errorf("base %q: %v", base, err)
+		}
+	}
+	out, err := exec.CommandContext(ctx, "git", "-C", dir, "status", "--porcelain").Output()
+	if err != nil || string(out) != "?? bin\n?? \"\\303\\274new\"\n" {
+		t.Errorf("the index was changed: %q, %v", out, err)
+	}
+	put("long", strings.Repeat("line\n", maxDiff/4))
+	res, err := c.GetDiff(ctx, connect.NewRequest(&agentv1.GetDiffRequest{}))
+	if err != nil || !res.Msg.GetTruncated() || len(res.Msg.GetDiff()) > maxDiff || !strings.HasSuffix(res.Msg.GetDiff(), "\n") {
+		t.Errorf("a long diff: %d bytes, %v, %v", len(res.Msg.GetDiff()), res.Msg.GetTruncated(), err)
+	}
+}
+
+func TestUpdateEnvironmentVariables(t *testing.T) {
+	var set map[string]string
+	var unset []string
+	r := serve(t, Config{SetEnv: func(_ context.Context, s map[string]string, u []string) error { set, unset = s, u; return nil }})
+	ask := func(r *rig, req *agentv1.UpdateEnvironmentVariablesRequest) error {
+		_, err := r.control().UpdateEnvironmentVariables(t.Context(), connect.NewRequest(req))
+		return err
+	}
+	if err := ask(r, &agentv1.UpdateEnvironmentVariablesRequest{Set: map[string]string{"A": "1 $x"}, Unset: []string{"B"}}); err != nil {
+		t.Fatal(err)
+	}
+	if set["A"] != "1 $x" || !slices.Equal(unset, []string{"B"}) {
+		t.Errorf("%v, %v", set, unset)
+	}
+	for _, bad := range []*agentv1.UpdateEnvironmentVariablesRequest{
+		{Set: map[string]string{"A B": "s3cret"}}, {Set: map[string]string{"A": "s3cret\x00"}}, {Unset: []string{"1"}}, {Set: map[string]string{"": "s3cret"}},
+	} {
+		if err := ask(r, bad); connect.CodeOf(err) != connect.CodeInvalidArgument || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+	if err := ask(serve(t, Config{}), &agentv1.UpdateEnvironmentVariablesRequest{}); connect.CodeOf(err) != connect.CodeUnimplemented {
+		t.Errorf("without a hook: %v", err)
+	}
+}

@@ -1,0 +1,315 @@
+package execd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"aloft/internal/guest/tool"
+	"aloft/internal/wire/agentv1"
+)
+
+func TestExecStreamRunsACallOnce(t *testing.T) {
+	var runs atomic.Int32
+	release := make(chan struct{})
+	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(_ context.Context, command string, say func(string)) string {
+		runs.Add(1)
+		say("one")
+		say("two")
+		<-release
+		say("three")
+		return "ran " + command
+	})}})
+
+	first := r.stream(t)
+	first.ask("c1", shellCall("x"))
+	for i, want := range []string{"one", "two"} {
+		d := first.next().GetDelta()
+		if d.GetSequence() != uint64(i+1) || d.GetDelta().GetShellToolCallDelta().GetStdout() != want {
+			t.Fatalf("delta is %v, want %q", d, want)
+		}
+	}
+	first.cut() // the call goes on
+
+	second := r.stream(t)
+	second.ask("c1", shellCall("x"))
+	second.ask("c1", shellCall("x")) // on the same stream: nothing more comes of it
+	close(release)
+	for i, want := range []string{"one", "two", "three"} {
+		d := second.next().GetDelta()
+		if d.GetSequence() != uint64(i+1) || d.GetDelta().GetShellToolCallDelta().GetStdout() != want {
+			t.Fatalf("delta is %v, want %q", d, want)
+		}
+	}
+	if done := second.next().GetCompleted(); done.GetText() != "ran x" || done.GetIsError() {
+		t.Fatalf("result is %v", done)
+	}
+	second.ask("c1", shellCall("x"))
+	if done := second.result(); done.GetText() != "ran x" {
+		t.Errorf("the second time the result is %v", done)
+	}
+	second.ack("c1")
+	second.ack("c1")
+	second.ask("c1", shellCall("x"))
+	if done := second.result(); !done.GetIsError() || !strings.Contains(done.GetText(), "acknowledged") {
+		t.Errorf("after the ack the result is %v", done)
+	}
+	if runs.Load() != 1 {
+		t.Errorf("ran %d times", runs.Load())
+	}
+}
+
+func TestExecStreamAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	var runs atomic.Int32
+	tools := []tool.Tool{shellTool(func(ctx context.Context, command string, say func(string)) string {
+		runs.Add(1)
+		if command == "long" {
+			say("up")
+			<-ctx.Done()
+			return context.Cause(ctx).Error()
+		}
+		return "ran"
+	})}
+	before := serve(t, Config{StateDir: dir, Tools: tools})
+	s := before.stream(t)
+	for _, id := range []string{"kept", "acked"} {
+		s.ask(id, shellCall(id))
+		s.result()
+	}
+	s.ack("acked")
+	s.ask("long", shellCall("long"))
+	s.next()
+	// What kill -9 leaves of a call that was running.
+	if err := before.calls.record.start("killed"); err != nil {
+		t.Fatal(err)
+	}
+	before.stop()
+
+	after := serve(t, Config{StateDir: dir, Tools: tools})
+	if after.BootID() != before.BootID() {
+		t.Errorf("boot id %q became %q", before.BootID(), after.BootID())
+	}
+	s = after.stream(t)
+	for id, want := range map[string]string{
+		"kept": "ran", "acked": "acknowledged", "long": "stopping", "killed": "whether it had its effect is not known",
+	} {
+		s.ask(id, shellCall("again"))
+		done := s.result()
+		if !strings.Contains(done.GetText(), want) || done.GetIsError() != (id != "kept") {
+			t.Errorf("%s: %v, want %q", id, done, want)
+		}
+	}
+	if runs.Load() != 3 {
+		t.Errorf("ran %d times, want 3", runs.Load())
+	}
+}
+
+func TestExecStreamAborts(t *testing.T) {
+	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(ctx context.Context, _ string, say func(string)) string {
+		say("up")
+		<-ctx.Done()
+		return context.Cause(ctx).Error()
+	})}})
+	s := r.stream(t)
+	s.abort("c1", "before its time")
+	s.ask("c1", shellCall("x"))
+	s.next()
+	s.abort("c1", "the user pressed stop")
+	if done := s.result(); done.GetText() != "aborted: the user pressed stop" || !done.GetIsError() {
+		t.Errorf("result is %v", done)
+	}
+	s.abort("c1", "twice")
+	s.ack("c1")
+}
+
+func TestExecStreamSaysWhatItCannotRun(t *testing.T) {
+	var runs atomic.Int32
+	r := serve(t, Config{Tools: []tool.Tool{{Name: "Grep", Run: func(context.Context, *agentv1.ToolCall, tool.Emit) tool.Outcome {
+		runs.Add(1)
+		panic("a secret thing")
+	}}}})
+	s := r.stream(t)
+	for id, c := range map[string]struct {
+		call *agentv1.ToolCall
+		want string
+	}{
+		"none":     {nil, "not available"},
+		"unset":    {&agentv1.ToolCall{}, "not available"},
+		"reserved": {&agentv1.ToolCall{Tool: &agentv1.ToolCall_WebFetchToolCall{WebFetchToolCall: &agentv1.WebFetchToolCall{}}}, "web_fetch_tool_call is not available"},
+		"absent":   {shellCall("x"), "Shell is not available"},
+		"args":     {&agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: &agentv1.ShellToolCall{}}}, "Shell has no arguments"},
+		"edit":     {&agentv1.ToolCall{Tool: &agentv1.ToolCall_EditToolCall{EditToolCall: &agentv1.EditToolCall{Args: &agentv1.EditToolCall_Write{Write: &agentv1.WriteArgs{}}}}}, "Write is not available"},
+		"bad id":   {shellCall("x"), "1 to 128 characters"},
+		"../../x":  {shellCall("x"), "1 to 128 characters"},
+		"panic": {&agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{GrepToolCall: &agentv1.GrepToolCall{
+			Args: &agentv1.GrepArgs{},
+		}}}, "failed inside"},
+	} {
+		s.ask(id, c.call)
+		done := s.result()
+		if !done.GetIsError() || !strings.Contains(done.GetText(), c.want) || strings.Contains(done.GetText(), "secret") {
+			t.Errorf("%s: %v, want %q", id, done, c.want)
+		}
+		if id == "panic" && done.GetToolCall().GetGrepToolCall().GetResult().GetError().GetMessage() != done.GetText() {
+			t.Errorf("%s: the message's own result is %v", id, done.GetToolCall())
+		}
+	}
+	if runs.Load() != 1 {
+		t.Errorf("%d calls ran, want 1", runs.Load())
+	}
+	if !strings.Contains(r.log.String(), "a secret thing") {
+		t.Error("the panic is not in the log")
+	}
+}
+
+// A reader who stops reading costs a bounded memory, and nobody else's time.
+func TestExecStreamSlowReader(t *testing.T) {
+	const pieces = 2000
+	piece := strings.Repeat("x", 16<<10)
+	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(_ context.Context, command string, say func(string)) string {
+		if command == "loud" {
+			for range pieces { // 32 MiB: beyond every window on the way
+				say(piece)
+			}
+		}
+		return "done"
+	})}})
+	slow := r.stream(t)
+	slow.ask("loud", shellCall("loud"))
+	other := r.stream(t)
+	other.ask("quick", shellCall("quick"))
+	if done := other.result(); done.GetText() != "done" {
+		t.Fatalf("%v", done)
+	}
+	// The loud call ends though nobody reads it; whoever attaches late hears
+	// the end of what it said.
+	other.ask("loud", shellCall("loud"))
+	last, heard := uint64(0), 0
+	for {
+		element := other.next()
+		if element.GetCompleted() != nil {
+			break
+		}
+		d := element.GetDelta()
+		if d.GetSequence() <= last {
+			t.Fatalf("sequence %d after %d", d.GetSequence(), last)
+		}
+		last = d.GetSequence()
+		heard++
+	}
+	if last != pieces {
+		t.Errorf("the last delta is %d, want %d", last, pieces)
+	}
+	r.calls.mu.Lock()
+	loud := r.calls.known["loud"]
+	r.calls.mu.Unlock()
+	loud.mu.Lock()
+	defer loud.mu.Unlock()
+	if loud.costs > maxReplay {
+		t.Errorf("%d bytes of deltas are kept", loud.costs)
+	}
+}
+
+func TestExecStreamManyAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	all.Add(100) // each waits for all: none is held up by another
+	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(_ context.Context, command string, say func(string)) string {
+		all.Done()
+		all.Wait()
+		file, err := os.OpenFile(filepath.Join(dir, command), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err.Error()
+		}
+		say(command)
+		_ = file.Close()
+		return command
+	})}})
+	s := r.stream(t)
+	for i := range 100 {
+		s.ask(fmt.Sprint("c", i), shellCall(strconv.Itoa(i)))
+	}
+	for range 100 {
+		if done := s.result(); "c"+done.GetText() != done.GetCallId() {
+			t.Errorf("%s: %s", done.GetCallId(), done.GetText())
+		}
+	}
+}
+
+func TestExecStreamRefusesTooManyCalls(t *testing.T) {
+	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(context.Context, string, func(string)) string { return "ran" })}})
+	s := r.stream(t)
+	for i := range maxCalls {
+		s.ask(fmt.Sprint("c", i), shellCall(""))
+		s.result()
+	}
+	s.ask("more", shellCall(""))
+	if done := s.result(); !done.GetIsError() || !strings.Contains(done.GetText(), "not run") {
+		t.Errorf("%v", done)
+	}
+	s.ack("c0")
+	s.ask("more", shellCall(""))
+	if done := s.result(); done.GetText() != "ran" {
+		t.Errorf("after an ack: %v", done)
+	}
+}
+
+func TestExecStreamWithoutDisk(t *testing.T) {
+	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(context.Context, string, func(string)) string { return "ran" })}})
+	// Closed under it, the log fails as on a full disk.
+	if err := r.calls.record.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := r.stream(t)
+	s.ask("c1", shellCall("x"))
+	if done := s.result(); !done.GetIsError() || !strings.Contains(done.GetText(), "not run") {
+		t.Errorf("%v", done)
+	}
+	// So that the end of the test can close it.
+	var err error
+	if r.calls.record.file, err = os.Open(os.DevNull); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOutcomesAreBounded(t *testing.T) {
+	r := serve(t, Config{Tools: []tool.Tool{{Name: "Shell", Run: func(_ context.Context, _ *agentv1.ToolCall, emit tool.Emit) tool.Outcome {
+		emit(shellDelta("a\xffb"))
+		out := tool.Outcome{
+			Text: "\xff" + strings.Repeat("é", maxText),
+			Call: &agentv1.ToolCall{Tool: &agentv1.ToolCall_GlobToolCall{GlobToolCall: &agentv1.GlobToolCall{
+				Result: &agentv1.GlobToolResult{Result: &agentv1.GlobToolResult_Success{Success: &agentv1.GlobSuccess{}}},
+			}}},
+		}
+		for range 12_000 {
+			s := out.Call.GetGlobToolCall().GetResult().GetSuccess()
+			s.Files = append(s.Files, "\xff"+strings.Repeat("y", 1000))
+		}
+		for range 7 {
+			out.Pictures = append(out.Pictures, &agentv1.Picture{MediaType: "image/png", Data: make([]byte, 1000)})
+		}
+		return out
+	}}}})
+	s := r.stream(t)
+	s.ask("c1", shellCall("x"))
+	if d := s.next().GetDelta(); d.GetDelta().GetShellToolCallDelta().GetStdout() != "a\uFFFDb" {
+		t.Errorf("delta is %v", d)
+	}
+	done := s.result()
+	if n := len(done.GetText()); n > maxText+200 || !strings.Contains(done.GetText(), cutNote) {
+		t.Errorf("text of %d bytes", n)
+	}
+	if n := len(done.GetPictures()); n != maxPictures {
+		t.Errorf("%d pictures", n)
+	}
+	if n := len(done.GetToolCall().GetGlobToolCall().GetResult().GetSuccess().GetFiles()); n == 0 || n > maxListEntries {
+		t.Errorf("%d files", n)
+	}
+}
