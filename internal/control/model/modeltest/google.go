@@ -87,6 +87,10 @@ type googleRequest struct {
 	} `json:"generationConfig"`
 }
 
+// unsigned is what the API takes in place of a signature for a call of another
+// model: the base64 of skip_thought_signature_validator.
+const unsigned = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+
 type googleContent struct {
 	Role  string `json:"role"`
 	Parts []struct {
@@ -159,7 +163,7 @@ func checkParts(c googleContent) (calls, results []string, err error) {
 			if checkArguments(string(p.FunctionCall.Args)) != nil && len(p.FunctionCall.Args) > 0 {
 				return nil, nil, errors.New("function call args are no object")
 			}
-			if len(calls) == 0 && p.ThoughtSignature != sign(p.FunctionCall.Name) {
+			if len(calls) == 0 && p.ThoughtSignature != sign(p.FunctionCall.Name) && p.ThoughtSignature != unsigned {
 				return nil, nil, errors.New("Function call is missing a thought_signature in functionCall parts.")
 			}
 			calls = append(calls, p.FunctionCall.Name)

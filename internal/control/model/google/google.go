@@ -1,0 +1,231 @@
+// Package google is the provider that speaks the Gemini API, through Google's
+// own SDK. Reasoning has a signature there that belongs to the part after it;
+// a conversation keeps it as a Thinking before that part. It does not retry.
+package google
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"strings"
+
+	sdk "google.golang.org/genai"
+
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+)
+
+// provider names whose reasoning a conversation holds.
+const provider = "google"
+
+// Config says where the API is and how to ask it.
+type Config struct {
+	Name    string // of the model, as the API knows it
+	BaseURL string // what stands before /v1beta; "" is Google's own
+	Key     string // sent as x-goog-api-key
+
+	// Thinking is how many tokens the model may reason with: 0 leaves it to the
+	// model, less than 0 too but asks for a summary of it.
+	Thinking int
+
+	Client *http.Client // nil is one with Aloft's own time limits
+}
+
+const defaultBaseURL = "https://generativelanguage.googleapis.com"
+
+// New returns the model that cfg describes. It does not connect. The error is
+// for a key that is missing.
+func New(cfg Config) (model.Model, error) {
+	if cfg.BaseURL == "" {
+		cfg.BaseURL = defaultBaseURL
+	}
+	base := strings.TrimSuffix(strings.TrimRight(cfg.BaseURL, "/"), "/v1beta")
+	wire := model.NewWire(cfg.Client, cfg.Key)
+	// What is set here is not read from the environment of the host.
+	client, err := sdk.NewClient(context.Background(), &sdk.ClientConfig{
+		APIKey: cfg.Key, Backend: sdk.BackendGeminiAPI, HTTPClient: wire.Client,
+		HTTPOptions: sdk.HTTPOptions{BaseURL: base, APIVersion: "v1beta"},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("google model %s: %w", cfg.Name, err)
+	}
+	return &gemini{cfg: cfg, wire: wire, models: client.Models}, nil
+}
+
+type gemini struct {
+	cfg    Config
+	wire   *model.Wire
+	models *sdk.Models
+}
+
+// Stream implements [model.Model].
+func (g *gemini) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		req, err := model.Prepare(provider, req)
+		if err != nil {
+			yield(model.Event{}, err)
+			return
+		}
+		inner, stop := context.WithCancel(ctx)
+		defer stop()
+		contents, config := params(g.cfg, req)
+		d := decoder{assembly: model.NewAssembly(provider, req)}
+		for res, err := range guarded(g.models.GenerateContentStream(inner, g.cfg.Name, contents, config)) {
+			if err != nil {
+				yield(model.Event{}, g.wire.Error(ctx, streamError(err)))
+				return
+			}
+			for _, ev := range d.events(res) {
+				if !yield(ev, nil) {
+					return
+				}
+			}
+		}
+		if err := ctx.Err(); err != nil || !d.finished {
+			yield(model.Event{}, g.wire.Error(ctx, model.CutShort()))
+			return
+		}
+		yield(d.assembly.Reply(d.stop, d.usage), nil)
+	}
+}
+
+// guarded keeps a panic of the SDK's decoding, which reflects on what a server
+// sent, from ending more than this reply.
+func guarded(stream iter.Seq2[*sdk.GenerateContentResponse, error]) iter.Seq2[*sdk.GenerateContentResponse, error] {
+	return func(yield func(*sdk.GenerateContentResponse, error) bool) {
+		ours := false // a panic of who reads the sequence is not the SDK's
+		defer func() {
+			if ours {
+				return
+			}
+			if r := recover(); r != nil {
+				yield(nil, &model.Error{Reason: model.BadReply, Message: "the reply is not in the form of the API"})
+			}
+		}()
+		for res, err := range stream {
+			ours = true
+			more := yield(res, err)
+			ours = false
+			if !more || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// streamError finds the provider's own words in an error event of the stream.
+func streamError(err error) error {
+	if e, ok := errors.AsType[sdk.APIError](err); ok {
+		b, merr := json.Marshal(e)
+		if merr != nil {
+			return merr
+		}
+		return model.StreamFailure(b)
+	}
+	return err
+}
+
+// A decoder turns the parts of one stream into ours. The reply is whole when a
+// finish reason has come.
+type decoder struct {
+	assembly *model.Assembly
+	finished bool
+	stop     model.Stop
+	usage    conversation.Usage
+	n        int    // parts so far
+	kind     string // of the last part
+}
+
+func (d *decoder) events(res *sdk.GenerateContentResponse) []model.Event {
+	if res == nil {
+		return nil
+	}
+	if u := res.UsageMetadata; u != nil {
+		d.usage = conversation.Usage{
+			Input:  int64(max(u.PromptTokenCount+u.ToolUsePromptTokenCount-u.CachedContentTokenCount, 0)),
+			Output: int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount), CacheRead: int64(u.CachedContentTokenCount),
+		}
+	}
+	if f := res.PromptFeedback; f != nil && f.BlockReason != "" {
+		d.finished, d.stop = true, model.StopRefusal
+	}
+	var out []model.Event
+	if len(res.Candidates) == 0 || res.Candidates[0] == nil {
+		return nil
+	}
+	c := res.Candidates[0]
+	if c.Content != nil {
+		for _, p := range c.Content.Parts {
+			if p != nil {
+				out = append(out, d.part(p)...)
+			}
+		}
+	}
+	if c.FinishReason != "" && c.FinishReason != sdk.FinishReasonUnspecified {
+		d.finished, d.stop = true, finish(c.FinishReason)
+	}
+	return out
+}
+
+// part takes one part. Pieces of text and of reasoning go on from one event to
+// the next; a signature stands before what it signs.
+func (d *decoder) part(p *sdk.Part) []model.Event {
+	var ev model.Event
+	var ok bool
+	switch {
+	case p.FunctionCall != nil:
+		d.signature(p)
+		key := d.key("call")
+		args := []byte("{}")
+		if len(p.FunctionCall.Args) > 0 {
+			args, _ = json.Marshal(p.FunctionCall.Args) // it was JSON before
+		}
+		d.assembly.Call(key, p.FunctionCall.ID, p.FunctionCall.Name)
+		ev, ok = d.assembly.Args(key, string(args))
+		d.kind = ""
+	case p.Thought:
+		ev, ok = d.assembly.Thinking(d.key("thought"), p.Text)
+	default:
+		d.signature(p)
+		if p.Text != "" {
+			ev, ok = d.assembly.Text(d.key("text"), p.Text)
+		}
+	}
+	if !ok {
+		return nil
+	}
+	return []model.Event{ev}
+}
+
+func (d *decoder) signature(p *sdk.Part) {
+	if len(p.ThoughtSignature) > 0 {
+		d.assembly.Opaque(d.key("signature"), base64.StdEncoding.EncodeToString(p.ThoughtSignature))
+		d.kind = ""
+	}
+}
+
+// key names the part that a piece belongs to: the last one if it is of the same
+// kind, else a new one.
+func (d *decoder) key(kind string) string {
+	if kind != d.kind {
+		d.n++
+		d.kind = kind
+	}
+	return fmt.Sprint(d.n)
+}
+
+func finish(r sdk.FinishReason) model.Stop {
+	switch r {
+	case sdk.FinishReasonStop:
+		return model.StopEnd
+	case sdk.FinishReasonMaxTokens:
+		return model.StopLength
+	case sdk.FinishReasonMalformedFunctionCall, sdk.FinishReasonUnexpectedToolCall, sdk.FinishReasonTooManyToolCalls, sdk.FinishReasonOther:
+		return model.StopEnd
+	}
+	return model.StopRefusal // safety, recitation, blocklist and the like
+}

@@ -1,0 +1,96 @@
+package google
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	sdk "google.golang.org/genai"
+
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+)
+
+// noSignature is what the API wants in place of the signature of a call that it
+// did not make itself.
+const noSignature = "skip_thought_signature_validator"
+
+// params says req in the SDK's types.
+func params(cfg Config, req model.Request) ([]*sdk.Content, *sdk.GenerateContentConfig) {
+	config := &sdk.GenerateContentConfig{MaxOutputTokens: int32(min(req.MaxTokens, 1<<30))}
+	if strings.TrimSpace(req.System) != "" {
+		config.SystemInstruction = &sdk.Content{Parts: []*sdk.Part{{Text: req.System}}}
+	}
+	if cfg.Thinking != 0 {
+		config.ThinkingConfig = &sdk.ThinkingConfig{IncludeThoughts: true}
+		if cfg.Thinking > 0 {
+			budget := int32(min(cfg.Thinking, 1<<30))
+			config.ThinkingConfig.ThinkingBudget = &budget
+		}
+	}
+	if len(req.Tools) > 0 {
+		t := &sdk.Tool{}
+		for _, s := range req.Tools {
+			t.FunctionDeclarations = append(t.FunctionDeclarations, &sdk.FunctionDeclaration{
+				Name: s.Name, Description: s.Description, ParametersJsonSchema: s.Schema})
+		}
+		config.Tools = []*sdk.Tool{t}
+	}
+	names := map[string]string{} // of calls, by id
+	var contents []*sdk.Content
+	for _, m := range req.Messages {
+		c := &sdk.Content{Role: sdk.RoleUser, Parts: parts(m, names)}
+		if m.Role == conversation.Assistant {
+			c.Role = sdk.RoleModel
+		}
+		contents = append(contents, c)
+	}
+	return contents, config
+}
+
+func parts(m conversation.Message, names map[string]string) []*sdk.Part {
+	var out, images []*sdk.Part
+	var signature []byte
+	signed := false
+	for _, b := range m.Blocks {
+		p := &sdk.Part{}
+		switch {
+		case b.Thinking != nil:
+			signature, _ = base64.StdEncoding.DecodeString(b.Thinking.Opaque) // without one that decodes, the part has none
+			continue
+		case b.Call != nil:
+			names[b.Call.ID] = b.Call.Name
+			p.FunctionCall = &sdk.FunctionCall{Name: b.Call.Name}
+			_ = json.Unmarshal(b.Call.Args, &p.FunctionCall.Args) // an object, see model.Compatible
+			if signature == nil && !signed {
+				signature = []byte(noSignature)
+			}
+			signed = true // of calls made at once, the API signs the first alone
+		case b.Result != nil:
+			p.FunctionResponse = response(*b.Result, names)
+			for _, img := range b.Result.Images {
+				images = append(images, image(img))
+			}
+		case b.Image != nil:
+			p = image(*b.Image)
+		default:
+			p.Text = b.Text
+		}
+		p.ThoughtSignature, signature = signature, nil
+		out = append(out, p)
+	}
+	// The results of one turn stand together; their images follow.
+	return append(out, images...)
+}
+
+func response(r conversation.ToolResult, names map[string]string) *sdk.FunctionResponse {
+	field := "output"
+	if r.Error {
+		field = "error"
+	}
+	return &sdk.FunctionResponse{Name: names[r.CallID], Response: map[string]any{field: r.Text}}
+}
+
+func image(img conversation.Image) *sdk.Part {
+	return &sdk.Part{InlineData: &sdk.Blob{MIMEType: img.MediaType, Data: img.Data}}
+}
