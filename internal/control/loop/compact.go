@@ -22,6 +22,7 @@ const (
 	keepFraction                   = 5
 	charsPerToken                  = 4 // of English and code, on average; used only where no count is known
 	longestQuote                   = 2000
+	smallWindow                    = 1000 // tokens that any model has
 )
 
 // compactIfFull makes room before the model is asked, where there is none.
@@ -66,14 +67,18 @@ func estimate(m conversation.Message) int64 {
 // of the conversation.
 func (l *Loop) compact(ctx context.Context) error {
 	messages := l.rec.state.Messages
-	keep := tail(messages, int64(l.Info.ContextWindow)/keepFraction)
+	room := l.size() / 2 // half of it goes at least, whatever the window
+	if w := int64(l.Info.ContextWindow); w > 0 {
+		room = min(room, w/keepFraction)
+	}
+	keep := tail(messages, room)
 	old := messages[:len(messages)-keep]
 	if len(old) < 2 {
 		return &model.Error{Reason: model.TooLong, Message: "what was said last does not fit the model's context window"}
 	}
-	room := max(l.Info.ContextWindow/2, 1000) * charsPerToken
+	quote := max(l.Info.ContextWindow/2, smallWindow) * charsPerToken
 	req := model.Request{System: compactPrompt, Messages: []conversation.Message{
-		conversation.Text(conversation.User, transcript(old, room)),
+		conversation.Text(conversation.User, transcript(old, quote)),
 	}}
 	var reply *model.Reply
 	err := l.patiently(ctx, func(ctx context.Context) error {

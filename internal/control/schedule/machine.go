@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"syscall"
@@ -21,7 +22,8 @@ const workspace = "/workspace"
 // started again, or a new one. It is [loop.Config.Machine].
 func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Record) (loop.Hands, error) {
 	w.letGo()
-	if err := w.checkRepo(ctx, state); err != nil {
+	branch, err := w.branchOf(ctx, state)
+	if err != nil {
 		return nil, err
 	}
 	select { // a host that boots too many at once boots none
@@ -34,7 +36,7 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 	if err != nil {
 		return nil, err
 	}
-	h, err := w.booted(ctx, m, state, record)
+	h, err := w.booted(ctx, m, branch, state, record)
 	if err != nil {
 		return nil, err
 	}
@@ -42,22 +44,33 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 	return h, nil
 }
 
-// checkRepo finds out, before anything is paid for, whether there is something
-// to clone and a branch to push.
-func (w *worker) checkRepo(ctx context.Context, state *agent.State) error {
+// branchOf returns the branch to work on. Where the agent is new it finds out,
+// before anything is paid for, whether there is something to clone and a branch
+// to push.
+func (w *worker) branchOf(ctx context.Context, state *agent.State) (string, error) {
 	if len(state.Agent.Repos) == 0 || state.BaseCommit != "" {
-		return nil
+		return state.Branch, nil
 	}
 	repo := state.Agent.Repos[0]
 	info, err := w.s.Gateway.Check(ctx, repo.URL, repo.StartingRef)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if state.MachineID == "" && state.Branch != "" && info.HasBranch(state.Branch) {
-		return fault.Conflict("the branch %s is on the remote already", state.Branch).Named("branch_taken").
-			Hint("start the agent again; it takes another name")
+	if state.Branch == "" { // the agent works on the branch that it starts from
+		if repo.StartingRef == "" {
+			return info.DefaultBranch, nil
+		}
+		if info.Branch == "" {
+			return "", fault.Invalid("%s is no branch, and the agent is to work on the branch that it starts from", repo.StartingRef).
+				Named("ref_not_branch").Hint("name a branch in startingRef, or leave workOnCurrentBranch out")
+		}
+		return info.Branch, nil
 	}
-	return nil
+	if _, taken := info.Branches[state.Branch]; taken && state.MachineID == "" {
+		return "", fault.Conflict("the branch %s is on the remote already", state.Branch).Named("branch_taken").
+			Hint("start the agent again: it takes another name")
+	}
+	return state.Branch, nil
 }
 
 // made returns the machine, running. A machine that has stopped is started
@@ -80,7 +93,7 @@ func (w *worker) made(ctx context.Context, state *agent.State, record loop.Recor
 		return nil, err
 	}
 	m, err := w.s.Runtime.Create(ctx, machine.Spec{
-		ID: id, Image: w.s.Image, Class: state.Agent.Class, Limits: w.s.Limits,
+		ID: id, Image: w.s.Image, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits,
 	})
 	if err != nil {
 		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}
@@ -90,7 +103,7 @@ func (w *worker) made(ctx context.Context, state *agent.State, record loop.Recor
 }
 
 // booted dials the machine and boots it.
-func (w *worker) booted(ctx context.Context, m machine.Machine, state *agent.State, record loop.Record) (*hands, error) {
+func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, state *agent.State, record loop.Record) (*hands, error) {
 	conn, err := pod.Dial(ctx, m, w.s.Gateway)
 	if errors.Is(err, machine.ErrStopped) {
 		if err := m.Restart(ctx); err != nil {
@@ -102,7 +115,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, state *agent.Sta
 		return nil, machineFault(lostError(err))
 	}
 	h := &hands{conn: conn, revoke: func() {}}
-	ready, err := w.boot(ctx, h, m.ID(), state, record)
+	ready, err := w.boot(ctx, h, m.ID(), branch, state, record)
 	if err != nil {
 		h.revoke()
 		return nil, errors.Join(err, conn.Close())
@@ -113,14 +126,18 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, state *agent.Sta
 }
 
 // boot has pod-daemon do what is missing, and journals its steps.
-func (w *worker) boot(ctx context.Context, h *hands, id string, state *agent.State, record loop.Record) (pod.Ready, error) {
+func (w *worker) boot(ctx context.Context, h *hands, id, branch string, state *agent.State, record loop.Record) (pod.Ready, error) {
 	b := pod.Boot{ExecToken: w.s.token("exec", id)}
 	if len(state.Agent.Repos) > 0 {
 		repo := state.Agent.Repos[0]
-		b.GitCredential = w.s.Gateway.Grant(w.grant(state))
+		credential, err := w.s.Gateway.Grant(w.grant(state, branch))
+		if err != nil {
+			return pod.Ready{}, err
+		}
+		b.GitCredential = credential
 		h.revoke = func() { w.s.Gateway.Revoke(b.GitCredential) }
 		b.Checkout = pod.Checkout{
-			RepoURL: repo.URL, Ref: repo.StartingRef, Branch: state.Branch, Path: workspace,
+			RepoURL: repo.URL, Ref: repo.StartingRef, Branch: branch, Path: workspace,
 			AuthorName: w.s.Author.Name, AuthorEmail: w.s.Author.Email,
 			Resume: state.BaseCommit != "",
 		}
@@ -158,13 +175,14 @@ const againNotice = "The machine was started again. Files are as they were when 
 	"look at the state of the tree before you go on."
 
 // grant is what git in the machine may do.
-func (w *worker) grant(state *agent.State) gateway.Grant {
+func (w *worker) grant(state *agent.State, branch string) gateway.Grant {
 	url := state.Agent.Repos[0].URL
 	return gateway.Grant{
 		AgentID: state.Agent.ID, RunID: state.Run.ID,
 		Credential: w.s.token("git", state.Run.ID),
 		Repos:      []string{url},
-		Push:       map[string]string{url: state.Branch},
+		Push:       map[string]string{url: branch},
+		Existing:   state.Agent.WorkOnCurrentBranch,
 		AllowForce: !state.Agent.WorkOnCurrentBranch,
 	}
 }

@@ -31,6 +31,7 @@ type Config struct {
 	Runtime machine.Runtime
 	Limits  machine.Limits // of every machine
 	Image   string         // of every machine
+	Class   string         // of every machine whose agent does not say
 	Gateway Gateway
 	// Model returns the model of that id, "" for the default.
 	Model func(id string) (model.Model, model.Info, error)
@@ -47,7 +48,7 @@ type Author struct{ Name, Email string }
 // Gateway is how git in a machine reaches its remotes.
 type Gateway interface {
 	http.Handler
-	Grant(g gateway.Grant) (credential string)
+	Grant(g gateway.Grant) (credential string, err error)
 	Revoke(credential string)
 	Check(ctx context.Context, repoURL, ref string) (gateway.RefInfo, error)
 	Diff(ctx context.Context, repoURL, base, branch string, limit int) (diff string, truncated bool, err error)

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+)
+
+// serveOptions are the flags of aloft serve.
+type serveOptions struct {
+	Config string // a file; "" is the default configuration
+	Data   string // the folder that holds everything the server keeps
+	Listen string // host:port
+}
+
+func newServeCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
+	o := serveOptions{
+		Config: getenv("ALOFT_CONFIG"),
+		Data:   dataDir(getenv),
+		Listen: cmp.Or(getenv("ALOFT_LISTEN"), "127.0.0.1:8080"),
+	}
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server",
+		Long: `Run the server: the REST API, the loops of agents, and the gateway of their machines.
+
+The first start writes an admin API key to admin.key in the data folder. SIGTERM
+ends the server and loses nothing: runs go on with the next start, and machines
+stay up until then.`,
+		Example: `  sudo aloft serve --config /etc/aloft.yaml
+  sudo ALOFT_LISTEN=127.0.0.1:0 aloft serve --data /srv/aloft`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			level := slog.LevelInfo
+			if verbose {
+				level = slog.LevelDebug
+			}
+			logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+			config, err := loadConfig(o.Config, getenv)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), o, config, logger, func(s *server) {
+				fmt.Fprintf(cmd.OutOrStdout(), "Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&o.Config, "config", o.Config, "configuration `file` (ALOFT_CONFIG)")
+	cmd.Flags().StringVar(&o.Data, "data", o.Data, "data `folder` (ALOFT_DATA)")
+	cmd.Flags().StringVar(&o.Listen, "listen", o.Listen, "`address` to listen on; port 0 takes a free one (ALOFT_LISTEN)")
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "log more")
+	return cmd
+}
+
+// serve runs a server until ctx ends. onReady is called once it listens.
+func serve(ctx context.Context, o serveOptions, c serverConfig, logger *slog.Logger, onReady func(*server)) error {
+	s, err := openServer(ctx, o, c, logger)
+	if err != nil {
+		return err
+	}
+	onReady(s)
+	return s.Run(ctx)
+}

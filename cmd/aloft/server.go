@@ -1,0 +1,243 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"aloft/internal/account"
+	"aloft/internal/control/api"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container"
+	"aloft/internal/control/schedule"
+	"aloft/internal/control/store/sqlite"
+	"aloft/internal/fault"
+)
+
+// server is one aloft serve, put together.
+type server struct {
+	URL     string // where it listens
+	KeyFile string // of the admin API key
+
+	store    *sqlite.Store
+	gateway  *gateway.Gateway
+	runtime  machine.Runtime
+	schedule *schedule.Scheduler
+	listener net.Listener
+	http     *http.Server
+	ready    atomic.Bool
+	logger   *slog.Logger
+}
+
+// openServer makes a server that listens and does not yet serve.
+func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slog.Logger) (_ *server, err error) {
+	s := &server{logger: logger, KeyFile: filepath.Join(o.Data, "admin.key")}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if err := os.MkdirAll(o.Data, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	if s.store, err = sqlite.Open(ctx, filepath.Join(o.Data, "aloft.db"), logger); err != nil {
+		return nil, err
+	}
+	if err := s.firstKey(ctx); err != nil {
+		return nil, err
+	}
+	secret, err := readSecret(filepath.Join(o.Data, "secret.key"))
+	if err != nil {
+		return nil, err
+	}
+	models, err := newModels(c)
+	if err != nil {
+		return nil, err
+	}
+	s.gateway, err = gateway.New(gateway.Config{
+		Dir: filepath.Join(o.Data, "mirrors"), Credentials: gitCredentials(c.Git), AllowFile: c.Git.AllowFile, Logger: logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.runtime, err = newRuntime(o.Data, c.Machine, logger); err != nil {
+		logger.Warn("no machine can be made: runs will end in error", "error", err)
+		s.runtime = noRuntime{err}
+	}
+	s.schedule = schedule.New(schedule.Config{
+		Journal: s.store, Agents: s.store, Leases: s.store, Owner: s.store.ServerID(),
+		Runtime: s.runtime, Gateway: s.gateway, Model: models.find, Secret: secret,
+		Image: c.Machine.Image, Class: c.Machine.Class,
+		Limits: machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
+		Author: schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
+		Logger: logger,
+	})
+	handler, err := api.New(api.Config{
+		Journal: s.store, Agents: s.store, Accounts: s.store, Work: s.schedule,
+		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
+		PublicURL: func() string { return s.URL }, Logger: logger, Version: version,
+		Ready: func() error {
+			if !s.ready.Load() {
+				return errors.New("starting")
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.listener, err = net.Listen("tcp", o.Listen); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", o.Listen, err)
+	}
+	s.URL = "http://" + s.listener.Addr().String()
+	if err := os.WriteFile(filepath.Join(o.Data, "server.url"), []byte(s.URL+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	s.http = &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// stopTime is how long requests under way may take when the server ends.
+const stopTime = 2 * time.Second
+
+// Run serves until ctx ends, and leaves every run in a state from which the
+// next start goes on.
+func (s *server) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	s.http.BaseContext = func(net.Listener) context.Context { return ctx } // ends the streams
+	group.Go(func() error {
+		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error { return s.schedule.Run(ctx) })
+	group.Go(func() error {
+		<-ctx.Done()
+		s.ready.Store(false)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		defer cancel()
+		if s.http.Shutdown(last) != nil {
+			return s.http.Close()
+		}
+		return nil
+	})
+	s.ready.Store(true)
+	return errors.Join(group.Wait(), s.close())
+}
+
+func (s *server) close() error {
+	var errs []error
+	if s.listener != nil {
+		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if r, ok := s.runtime.(*container.Runtime); ok {
+		errs = append(errs, r.Close())
+	}
+	if s.gateway != nil {
+		errs = append(errs, s.gateway.Close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// firstKey makes the admin and their key, where the store has no key yet.
+func (s *server) firstKey(ctx context.Context) error {
+	n, err := s.store.CountKeys(ctx)
+	if err != nil || n > 0 {
+		return err
+	}
+	key := account.NewKey()
+	// The file comes first: a key that nobody can read would be of no use, and a
+	// file without its key is written anew by the next start.
+	if err := os.WriteFile(s.KeyFile, []byte(key+"\n"), 0o600); err != nil {
+		return err
+	}
+	admin, err := s.store.AddUser(ctx, account.User{FirstName: "Admin"})
+	if err != nil {
+		return err
+	}
+	_, err = s.store.AddKey(ctx, account.APIKey{Name: "admin", UserID: admin.ID, Hash: account.HashKey(key)})
+	return err
+}
+
+// secretSize is the length of the server's secret, in bytes.
+const secretSize = 32
+
+// readSecret returns the secret that the file holds, and makes one where there
+// is no file.
+func readSecret(path string) ([]byte, error) {
+	secret, err := os.ReadFile(path)
+	switch {
+	case err == nil && len(secret) == secretSize:
+		return secret, nil
+	case err == nil:
+		return nil, fmt.Errorf("%s: %d bytes, want %d: restore it, or remove it to have the machines of running agents made anew", path, len(secret), secretSize)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	secret = make([]byte, secretSize)
+	_, _ = rand.Read(secret) // never fails: crypto/rand ends the process instead
+	temp := path + ".new"
+	if err := os.WriteFile(temp, secret, 0o600); err != nil {
+		return nil, err
+	}
+	return secret, os.Rename(temp, path)
+}
+
+// newRuntime makes the container runtime, with the binaries that this program
+// carries.
+func newRuntime(data string, c machineConfig, logger *slog.Logger) (machine.Runtime, error) {
+	bin, err := container.Install(binaries(), filepath.Join(data, "bin"))
+	if err != nil {
+		return nil, fmt.Errorf("put the machine binaries in place: %w", err)
+	}
+	for _, path := range []string{c.Runtime, c.Strong} {
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("OCI runtime: %w", err)
+		}
+	}
+	return container.New(container.Config{
+		Dir: filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Runtime, bin.Runtime),
+		StrongRuntimePath: c.Strong, Binaries: bin.Dir, Logger: logger,
+	})
+}
+
+// noRuntime is the runtime of a host that has none: it says why.
+type noRuntime struct{ why error }
+
+func (r noRuntime) Create(context.Context, machine.Spec) (machine.Machine, error) {
+	return nil, fault.Unavailable("this host cannot make machines: %v", r.why).Named("no_runtime").
+		Hint("run `aloft doctor` on the server: it says what is missing and how to mend it")
+}
+
+func (r noRuntime) Open(_ context.Context, id string) (machine.Machine, error) {
+	return nil, fmt.Errorf("machine %s: %w", id, machine.ErrNotFound)
+}
+
+func (r noRuntime) List(context.Context) ([]string, error) { return nil, nil }

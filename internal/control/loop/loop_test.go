@@ -1,0 +1,585 @@
+package loop_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/sqlite"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/tool"
+)
+
+// rig is one agent with an open run, on a real store.
+type rig struct {
+	t     *testing.T
+	store *sqlite.Store
+	id    string
+	run   string
+	model answers
+	info  model.Info
+	hands *hands
+	err   error // of Machine
+}
+
+func newRig(t *testing.T, repo bool) *rig {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "aloft.db"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	r := &rig{t: t, store: s, id: agent.NewID(), run: agent.NewRunID(), hands: &hands{boot: "boot-1"}, info: model.Info{ID: "m"}}
+	created := &agent.Created{Name: "test", Branch: "aloft/test-0000"}
+	if repo {
+		created.Repos = []agent.Repo{{URL: "https://git.example.com/r"}}
+	}
+	head := int64(0)
+	r.append(store.Append{AgentID: r.id, IfHead: &head, Events: []agent.Event{
+		{Body: created},
+		{RunID: r.run, Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "mend it")}},
+	}})
+	return r
+}
+
+func (r *rig) append(a store.Append) {
+	r.t.Helper()
+	if _, err := r.store.Append(r.t.Context(), a); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// record appends events of the run, as a loop before this one would have.
+func (r *rig) record(bodies ...agent.Body) {
+	r.t.Helper()
+	a := store.Append{AgentID: r.id}
+	for _, b := range bodies {
+		a.Events = append(a.Events, agent.Event{RunID: r.run, Body: b})
+	}
+	r.append(a)
+}
+
+func (r *rig) config() loop.Config {
+	return loop.Config{
+		Journal: r.store, Model: &r.model, Info: r.info, Logger: slog.New(slog.DiscardHandler),
+		Machine: func(context.Context, *agent.State, loop.Record) (loop.Hands, error) { return r.hands, r.err },
+	}
+}
+
+// work runs the loop to the end of the run and returns it.
+func (r *rig) work(ctx context.Context) agent.Run {
+	r.t.Helper()
+	if err := loop.Run(ctx, r.id, r.config()); err != nil {
+		r.t.Fatal(err)
+	}
+	run, err := r.store.Run(r.t.Context(), r.id, r.run)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return run
+}
+
+// bodies returns the events of one type, in order.
+func bodies[B agent.Body](r *rig) []B {
+	r.t.Helper()
+	events, err := r.store.Read(r.t.Context(), r.id, 0, 100_000)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var out []B
+	for _, e := range events {
+		if b, ok := e.Body.(B); ok {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// shown is what a watcher has read of the replies.
+func (r *rig) shown() string {
+	var s string
+	for _, d := range bodies[*agent.TextDelta](r) {
+		s += d.Text
+	}
+	return s
+}
+
+// answers is a model that plays its steps, one for each request.
+type answers struct {
+	steps    []step
+	requests []model.Request
+}
+
+type step func(yield func(model.Event, error) bool)
+
+func (a *answers) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
+	a.requests = append(a.requests, req)
+	return func(yield func(model.Event, error) bool) {
+		if len(a.requests) > len(a.steps) {
+			yield(model.Event{}, &model.Error{Reason: model.BadRequest, Message: "no more answers"})
+			return
+		}
+		a.steps[len(a.requests)-1](yield)
+	}
+}
+
+// say answers in the pieces given.
+func say(pieces ...string) step {
+	return func(yield func(model.Event, error) bool) {
+		for _, p := range pieces {
+			if !yield(model.Event{Text: p}, nil) {
+				return
+			}
+		}
+		yield(model.Event{Done: &model.Reply{Stop: model.StopEnd, Message: conversation.Text(conversation.Assistant, strings.Join(pieces, "")),
+			Usage: conversation.Usage{Input: 10, Output: 5}}}, nil)
+	}
+}
+
+// use answers with calls; each is "Name {json}".
+func use(calls ...string) step {
+	m := conversation.Message{Role: conversation.Assistant}
+	for _, c := range calls {
+		name, args, _ := strings.Cut(c, " ")
+		m.Blocks = append(m.Blocks, conversation.Block{Call: &conversation.ToolCall{ID: "call_0", Name: name, Args: json.RawMessage(args)}})
+	}
+	return func(yield func(model.Event, error) bool) {
+		yield(model.Event{Done: &model.Reply{Stop: model.StopCalls, Message: m}}, nil)
+	}
+}
+
+// fail answers with the pieces, and then the error.
+func fail(err error, pieces ...string) step {
+	return func(yield func(model.Event, error) bool) {
+		for _, p := range pieces {
+			if !yield(model.Event{Text: p}, nil) {
+				return
+			}
+		}
+		yield(model.Event{}, err)
+	}
+}
+
+// hands is a machine that remembers what it was asked.
+type hands struct {
+	boot  string
+	call  func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
+	mu    sync.Mutex
+	asked []string // ids and names of calls, commits, pushes
+	acked []string
+	push  error
+}
+
+func (h *hands) BootID() string { return h.boot }
+
+func (h *hands) note(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked = append(h.asked, what)
+}
+
+func (h *hands) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+	h.note(c.Name)
+	if h.call == nil {
+		return tool.Result{Text: "ok", Output: json.RawMessage(`{"success":{}}`)}, time.Millisecond, nil
+	}
+	r, err := h.call(ctx, c, onDelta)
+	return r, time.Millisecond, err
+}
+
+func (h *hands) Ack(_ context.Context, id string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.acked = append(h.acked, id)
+	return nil
+}
+
+func (h *hands) Commit(context.Context, string) (string, bool, error) {
+	h.note("commit")
+	return "c0ffee", true, nil
+}
+
+func (h *hands) Push(_ context.Context, branch string) (string, error) {
+	h.note("push " + branch)
+	return "c0ffee", h.push
+}
+
+func TestRunToItsEnd(t *testing.T) {
+	r := newRig(t, true)
+	r.model.steps = []step{use(`Shell {"command":"make test"}`), use(`Read {"path":"a"}`, `Read {"path":"b"}`), say("all ", "done")}
+	run := r.work(t.Context())
+	if run.Status != agent.Finished || run.Result != "all done" || run.Turns != 3 {
+		t.Errorf("got %+v", run)
+	}
+	if want := []agent.Branch{{RepoURL: "https://git.example.com/r", Branch: "aloft/test-0000", Commit: "c0ffee"}}; !slices.Equal(run.Branches, want) {
+		t.Errorf("branches %v", run.Branches)
+	}
+	if want := []string{"Shell", "Read", "Read", "commit", "push aloft/test-0000"}; !slices.Equal(r.hands.asked, want) {
+		t.Errorf("asked %q, want %q", r.hands.asked, want)
+	}
+	if r.shown() != "all done" || len(r.hands.acked) != 3 {
+		t.Errorf("shown %q, acknowledged %q", r.shown(), r.hands.acked)
+	}
+}
+
+func TestCallsHaveIDsOfOurOwn(t *testing.T) {
+	r := newRig(t, false)
+	r.model.steps = []step{use(`Shell {}`), use(`Shell {}`, `Shell {}`), say("done")}
+	r.work(t.Context())
+	seen := map[string]bool{}
+	for _, c := range bodies[*agent.CallDone](r) {
+		if seen[c.CallID] {
+			t.Errorf("%s stands twice", c.CallID)
+		}
+		seen[c.CallID] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("got %d calls, want 3", len(seen))
+	}
+}
+
+func TestReadOnlyCallsRunSideBySide(t *testing.T) {
+	r := newRig(t, false)
+	var together sync.WaitGroup
+	together.Add(3)
+	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+		together.Done()
+		together.Wait() // for ever, unless all three have begun
+		return tool.Result{Text: "ok"}, nil
+	}
+	r.model.steps = []step{use(`Read {}`, `Grep {}`, `Glob {}`), say("done")}
+	if run := r.work(t.Context()); run.Status != agent.Finished {
+		t.Errorf("got %+v", run)
+	}
+}
+
+func TestCallsThatWriteRunInOrder(t *testing.T) {
+	r := newRig(t, false)
+	var busy sync.Mutex
+	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+		if !busy.TryLock() {
+			t.Error("two calls at once")
+			return tool.Result{}, nil
+		}
+		defer busy.Unlock()
+		return tool.Result{Text: "ok"}, nil
+	}
+	r.model.steps = []step{use(`Read {}`, `Shell {}`, `Write {}`, `Read {}`), say("done")}
+	r.work(t.Context())
+	if want := []string{"Read", "Shell", "Write", "Read"}; !slices.Equal(r.hands.asked, want) {
+		t.Errorf("asked %q", r.hands.asked)
+	}
+}
+
+func TestCallThatIsNone(t *testing.T) {
+	r := newRig(t, false)
+	r.model.steps = []step{use(`Frobnicate {}`, `Shell not json`, `bad/name {}`), say("done")}
+	r.work(t.Context())
+	done := bodies[*agent.CallDone](r)
+	for i, want := range []string{`there is no tool "Frobnicate"`, "not a JSON object", `there is no tool "unknown"`} {
+		if !done[i].Error || !strings.Contains(done[i].Text, want) {
+			t.Errorf("call %d: %q, want %q", i, done[i].Text, want)
+		}
+	}
+	if len(r.hands.asked) != 0 {
+		t.Errorf("the machine was asked %q", r.hands.asked)
+	}
+}
+
+func TestModelIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, false)
+		start := time.Now()
+		r.model.steps = []step{
+			fail(&model.Error{Reason: model.RateLimited, RetryAfter: 20 * time.Second}),
+			fail(&model.Error{Reason: model.Cut}, "one ", "tw"),
+			fail(&model.Error{Reason: model.Overloaded}, "one two thr"),
+			say("one two ", "three four"),
+		}
+		run := r.work(context.Background())
+		if run.Status != agent.Finished || run.Result != "one two three four" {
+			t.Errorf("got %+v", run)
+		}
+		if r.shown() != "one two three four" {
+			t.Errorf("a watcher has seen %q", r.shown())
+		}
+		if took := time.Since(start); took < 20*time.Second {
+			t.Errorf("waited %v, the provider asked for 20s", took)
+		}
+		if got := len(bodies[*agent.ModelRetry](r)); got != 3 {
+			t.Errorf("%d retries in the journal, want 3", got)
+		}
+	})
+}
+
+func TestReplyThatGoesAnotherWayIsShownWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, false)
+		r.model.steps = []step{fail(&model.Error{Reason: model.Cut}, "I will look"), say("I can see it")}
+		r.work(context.Background())
+		if want := "I will look\n\nI can see it"; r.shown() != want {
+			t.Errorf("shown %q, want %q", r.shown(), want)
+		}
+	})
+}
+
+func TestFailureHasAReasonAndAHintSoon(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		rig  func(*rig)
+		code string
+	}{
+		{"KeyWrong", func(r *rig) {
+			r.model.steps = []step{fail(&model.Error{Reason: model.Unauthorized, Status: 401})}
+		}, "model_unauthorized"},
+		{"Unreachable", func(r *rig) {
+			for range 10 {
+				r.model.steps = append(r.model.steps, fail(&model.Error{Reason: model.Unreachable}))
+			}
+		}, "model_unreachable"},
+		{"Repository", func(r *rig) { r.err = fault.NotFound("no repository").Named("repo_not_found").Hint("look") }, "repo_not_found"},
+		{"Push", func(r *rig) {
+			r.model.steps = []step{say("done")}
+			r.hands.push = fault.Conflict("taken").Named("branch_taken").Hint("look")
+		}, "branch_taken"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, true)
+				c.rig(r)
+				start := time.Now()
+				run := r.work(context.Background())
+				if run.Status != agent.Failed || run.Failure == nil || run.Failure.Code != c.code || run.Failure.Hint == "" {
+					t.Errorf("got %s, %+v", run.Status, run.Failure)
+				}
+				if took := time.Since(start); took > 2*time.Second {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
+
+func TestInternalErrorsAreNotShown(t *testing.T) {
+	r := newRig(t, false)
+	r.err = errors.New("secret path /x")
+	if run := r.work(t.Context()); run.Failure == nil || run.Failure.Code != "internal" || strings.Contains(run.Failure.Message, "secret") {
+		t.Errorf("got %+v", run.Failure)
+	}
+}
+
+func TestCancelEndsTheRun(t *testing.T) {
+	r := newRig(t, true)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r.hands.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		cancel(loop.ErrCancel)
+		<-ctx.Done()
+		return tool.Failed("aborted"), nil
+	}
+	r.model.steps = []step{use(`Shell {}`)}
+	run := r.work(ctx)
+	if run.Status != agent.Cancelled || slices.Contains(r.hands.asked, "commit") {
+		t.Errorf("got %s, asked %q", run.Status, r.hands.asked)
+	}
+}
+
+func TestCancelInTheJournalIsHeeded(t *testing.T) {
+	r := newRig(t, false)
+	r.record(&agent.CancelAsked{Reason: "user"})
+	if run := r.work(t.Context()); run.Status != agent.Cancelled {
+		t.Errorf("got %+v", run)
+	}
+}
+
+func TestStopLeavesTheRunOpen(t *testing.T) {
+	r := newRig(t, false)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r.model.steps = []step{func(yield func(model.Event, error) bool) {
+		cancel(loop.ErrStop)
+		yield(model.Event{}, ctx.Err())
+	}}
+	if err := loop.Run(ctx, r.id, r.config()); !errors.Is(err, loop.ErrStop) {
+		t.Errorf("got %v", err)
+	}
+	run, err := r.store.Run(t.Context(), r.id, r.run)
+	if err != nil || run.Status.Ended() {
+		t.Errorf("got %s, %v", run.Status, err)
+	}
+}
+
+func TestGoingOnAfterACrash(t *testing.T) {
+	sent := []agent.Body{
+		&agent.RunStarted{},
+		&agent.TurnReplied{Message: conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{
+			{Call: &conversation.ToolCall{ID: "call_1", Name: "Shell", Args: json.RawMessage(`{"command":"true"}`)}}}}},
+		&agent.CallSent{CallID: "call_1", BootID: "boot-1"},
+		&agent.CallDelta{CallID: "call_1", Stdout: "a", Upto: 1},
+	}
+	t.Run("SameMachineIsAskedAgain", func(t *testing.T) {
+		r := newRig(t, false)
+		r.record(sent...)
+		r.hands.call = func(_ context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error) {
+			onDelta(loop.Delta{Stdout: "a", Seq: 1})
+			onDelta(loop.Delta{Stdout: "b", Seq: 2})
+			return tool.Result{Text: "ab"}, nil
+		}
+		r.model.steps = []step{say("done")}
+		r.work(t.Context())
+		var seen string
+		for _, d := range bodies[*agent.CallDelta](r) {
+			seen += d.Stdout
+		}
+		if seen != "ab" || len(bodies[*agent.CallSent](r)) != 1 {
+			t.Errorf("a watcher has seen %q, sent %d times", seen, len(bodies[*agent.CallSent](r)))
+		}
+	})
+	t.Run("OtherMachineIsNot", func(t *testing.T) {
+		r := newRig(t, false)
+		r.record(sent...)
+		r.hands.boot = "boot-2"
+		r.model.steps = []step{say("done")}
+		r.work(t.Context())
+		done := bodies[*agent.CallDone](r)
+		if len(r.hands.asked) != 0 || len(done) != 1 || !done[0].Error {
+			t.Errorf("asked %q, result %+v", r.hands.asked, done)
+		}
+	})
+	t.Run("CutReplyIsNotShownTwice", func(t *testing.T) {
+		r := newRig(t, false)
+		r.record(&agent.RunStarted{}, &agent.TextDelta{Text: "one tw"})
+		r.model.steps = []step{say("one ", "two")}
+		r.work(t.Context())
+		if r.shown() != "one two" {
+			t.Errorf("a watcher has seen %q", r.shown())
+		}
+	})
+}
+
+func TestMachineIsLostAndMadeAgain(t *testing.T) {
+	r := newRig(t, false)
+	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+		if len(r.hands.asked) == 1 {
+			return tool.Result{}, fmt.Errorf("gone: %w", loop.ErrMachineLost)
+		}
+		return tool.Result{Text: "ok"}, nil
+	}
+	r.model.steps = []step{use(`Shell {}`), use(`Shell {}`), say("done")}
+	run := r.work(t.Context())
+	if run.Status != agent.Finished || len(bodies[*agent.MachineLost](r)) != 1 {
+		t.Errorf("got %+v", run)
+	}
+	if done := bodies[*agent.CallDone](r); !done[0].Error || done[1].Error {
+		t.Errorf("results %+v", done)
+	}
+}
+
+func TestMachineThatIsAlwaysLostEndsTheRun(t *testing.T) {
+	r := newRig(t, false)
+	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+		return tool.Result{}, loop.ErrMachineLost
+	}
+	for range 20 {
+		r.model.steps = append(r.model.steps, use(`Shell {}`))
+	}
+	if run := r.work(t.Context()); run.Status != agent.Failed || run.Failure.Code != "machine_lost" {
+		t.Errorf("got %s, %+v", run.Status, run.Failure)
+	}
+}
+
+func TestConversationIsCompactedWhenTheWindowFills(t *testing.T) {
+	r := newRig(t, false)
+	r.info.ContextWindow = 2000
+	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+		return tool.Result{Text: strings.Repeat("lorem ipsum ", 200)}, nil // 600 tokens
+	}
+	r.model.steps = []step{use(`Shell {}`), use(`Shell {}`), use(`Shell {}`), say("the summary"), say("done")}
+	run := r.work(t.Context())
+	if run.Status != agent.Finished || run.Result != "done" {
+		t.Fatalf("got %+v", run)
+	}
+	if got := bodies[*agent.Compacted](r); len(got) != 1 || !strings.Contains(got[0].Summary, "the summary") || !strings.Contains(got[0].Summary, "mend it") {
+		t.Fatalf("compacted %+v", got)
+	}
+	last := r.model.requests[len(r.model.requests)-1].Messages
+	if last[0].Role != conversation.User || !strings.Contains(last[0].PlainText(), "the summary") {
+		t.Errorf("the last request begins with %+v", last[0])
+	}
+	checkConversation(t, last)
+}
+
+func TestOverflowIsCompactedAndAskedAgain(t *testing.T) {
+	r := newRig(t, false)
+	r.info.ContextWindow = 100_000
+	r.model.steps = []step{use(`Shell {}`), use(`Shell {}`), fail(&model.Error{Reason: model.TooLong}), say("the summary"), say("done")}
+	if run := r.work(t.Context()); run.Status != agent.Finished {
+		t.Errorf("got %+v", run)
+	}
+}
+
+func TestLongReplyGoesOn(t *testing.T) {
+	r := newRig(t, false)
+	r.model.steps = []step{func(yield func(model.Event, error) bool) {
+		yield(model.Event{Done: &model.Reply{Stop: model.StopLength, Message: conversation.Text(conversation.Assistant, "and so")}}, nil)
+	}, say("on")}
+	if run := r.work(t.Context()); run.Result != "on" {
+		t.Errorf("got %+v", run)
+	}
+}
+
+func TestTodosAreKept(t *testing.T) {
+	r := newRig(t, false)
+	r.model.steps = []step{
+		use(`TodoWrite {"merge":false,"todos":[{"id":"a","content":"look","status":"in_progress"},{"id":"b","content":"mend","status":"pending"}]}`),
+		use(`TodoWrite {"merge":true,"todos":[{"id":"a","content":"look","status":"completed"}]}`),
+		use(`TodoWrite {"merge":false,"todos":[{"id":"a","content":"look","status":"finished"},{"id":"b","content":"x","status":"pending"}]}`),
+		say("done"),
+	}
+	r.work(t.Context())
+	done := bodies[*agent.CallDone](r)
+	if want := "[completed] a: look\n[pending] b: mend\n"; done[1].Text != want {
+		t.Errorf("got %q, want %q", done[1].Text, want)
+	}
+	if !done[2].Error || !strings.Contains(done[2].Text, "todos[0].status") {
+		t.Errorf("got %q", done[2].Text)
+	}
+}
+
+// checkConversation fails unless every provider would take the messages.
+func checkConversation(t *testing.T, messages []conversation.Message) {
+	t.Helper()
+	open := map[string]bool{}
+	for i, m := range messages {
+		if want := []conversation.Role{conversation.User, conversation.Assistant}[i%2]; m.Role != want {
+			t.Errorf("message %d is the %s's", i, m.Role)
+		}
+		for _, b := range m.Blocks {
+			if b.Result != nil {
+				if !open[b.Result.CallID] {
+					t.Errorf("message %d has a result without its call", i)
+				}
+				delete(open, b.Result.CallID)
+			}
+		}
+		if len(open) > 0 {
+			t.Errorf("message %d leaves calls without results: %v", i, open)
+		}
+		for _, c := range m.Calls() {
+			open[c.ID] = true
+		}
+	}
+}
