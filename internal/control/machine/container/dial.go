@@ -29,8 +29,13 @@ func (m *Machine) dial(ctx context.Context) (net.Conn, error) {
 	wait := newBackoff(time.Millisecond, 20*time.Millisecond)
 	for {
 		conn, err := connect(ctx, m.path("run"))
-		if err == nil {
+		if err == nil && m.running() {
 			return conn, nil
+		}
+		if err == nil {
+			// A dead machine's socket can take a connection in its last moment.
+			_ = conn.Close()
+			err = unix.ECONNREFUSED
 		}
 		if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED) {
 			return nil, err

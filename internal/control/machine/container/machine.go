@@ -179,8 +179,11 @@ func (m *Machine) clear(ctx context.Context) error {
 	if err := removeCgroups(ctx, m.cgroup); err != nil {
 		return err
 	}
-	if err := unmountAll(m.path("rootfs")); err != nil {
-		return err
+	// runsc keeps an empty network namespace of its helper's mounted in its state.
+	for _, name := range []string{"rootfs", "state/null-netns"} {
+		if err := unmountAll(m.path(name)); err != nil {
+			return err
+		}
 	}
 	for _, name := range []string{"state", "init.json", "init.pid"} {
 		if err := os.RemoveAll(m.path(name)); err != nil {

@@ -1,0 +1,116 @@
+package container
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Installed says where [Install] has put programs.
+type Installed struct {
+	Dir  string // for [Config.Binaries]
+	Runc string // for [Config.RuntimePath]; "" if there was none to install
+}
+
+// installable are the programs that a server may carry; of these runc runs on
+// the host, the others in machines.
+var installable = []string{"pod-daemon", "exec-daemon", "sandbox", "rg", "runc"}
+
+// Install writes the programs at the top of fsys (those of pod-daemon,
+// exec-daemon, sandbox, rg and runc that it has) into a folder below dir that is
+// named by the digest of them all, unless an earlier call has. A folder is
+// either whole or not there, also for several processes at once; older ones
+// stay, since machines may have been made from them.
+func Install(fsys fs.FS, dir string) (Installed, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Installed{}, fmt.Errorf("install programs: %w", err)
+	}
+	names, digest, err := digestPrograms(fsys)
+	if err != nil {
+		return Installed{}, fmt.Errorf("install programs: %w", err)
+	}
+	final := filepath.Join(dir, digest)
+	in := Installed{Dir: final}
+	if slices.Contains(names, "runc") {
+		in.Runc = filepath.Join(final, "runc")
+	}
+	if _, err := os.Lstat(final); err == nil {
+		return in, nil
+	}
+	if err := writePrograms(fsys, names, dir, final); err != nil {
+		return Installed{}, fmt.Errorf("install programs: %w", err)
+	}
+	return in, nil
+}
+
+func digestPrograms(fsys fs.FS) (names []string, digest string, err error) {
+	sum := sha256.New()
+	for _, name := range installable {
+		f, err := fsys.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		one := sha256.New()
+		_, err = io.Copy(one, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, "", err
+		}
+		_, _ = fmt.Fprintf(sum, "%s %x\n", name, one.Sum(nil)) // a hash does not fail
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return nil, "", errors.New("there are none: build with make build")
+	}
+	return names, hex.EncodeToString(sum.Sum(nil))[:16], nil
+}
+
+func writePrograms(fsys fs.FS, names []string, dir, final string) (err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(dir, "installing-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	if err := os.Chmod(work, 0o755); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := writeProgram(fsys, name, filepath.Join(work, name)); err != nil {
+			return err
+		}
+	}
+	err = os.Rename(work, final)
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
+		return nil // another process was faster
+	}
+	return err
+}
+
+func writeProgram(fsys fs.FS, name, path string) (err error) {
+	src, err := fsys.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	dst, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	// On disk before the folder gets its name: a torn program would stay for good.
+	return errors.Join(err, dst.Chmod(0o755), dst.Sync(), dst.Close())
+}

@@ -1,0 +1,318 @@
+// Package fake makes machines that are no machines: each is a folder and a
+// function of the caller's that serves pod-daemon's socket in this process. It
+// isolates nothing. It is for fast tests of what works with machines.
+//
+// A machine's folder is its whole truth, as with the real runtimes: a new
+// Runtime on the same folder finds it, stops it and sees it stop, even from
+// another process, because the two talk over a second socket in that folder,
+// which ends with the machine.
+package fake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/machine"
+)
+
+// Serve is a guest: it accepts connections on l, as pod-daemon does, and works
+// on the disk at dir, until ctx ends or, as a machine that stops by itself, it
+// returns. It has to return soon after ctx has ended.
+type Serve func(ctx context.Context, dir string, l net.Listener) error
+
+// Runtime is a [machine.Runtime].
+type Runtime struct {
+	dir   string
+	serve Serve
+}
+
+// New returns the runtime whose machines lie below dir.
+func New(dir string, serve Serve) *Runtime { return &Runtime{dir, serve} }
+
+var validID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+
+// Create implements [machine.Runtime]. It knows the image "host" only in name,
+// and no class.
+func (r *Runtime) Create(ctx context.Context, spec machine.Spec) (machine.Machine, error) {
+	m, err := r.create(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("create machine %s: %w", spec.ID, err)
+	}
+	return m, nil
+}
+
+func (r *Runtime) create(ctx context.Context, spec machine.Spec) (*Machine, error) {
+	if !validID.MatchString(spec.ID) {
+		return nil, fmt.Errorf("ID %q: 1 to 63 letters, digits and -, and no - at either end", spec.ID)
+	}
+	if spec.Image != "host" || spec.Class != "" {
+		return nil, fmt.Errorf("image %q, class %q: a fake has only the image host and the class \"\"", spec.Image, spec.Class)
+	}
+	for k, v := range spec.Env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
+			return nil, fmt.Errorf("environment variable %q", k)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	m := r.handle(spec.ID)
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(m.dir, 0o700); err != nil {
+		return nil, err
+	}
+	err := m.fill(spec)
+	if err == nil {
+		err = m.start()
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(m.dir))
+	}
+	return m, nil
+}
+
+// Open implements [machine.Runtime].
+func (r *Runtime) Open(_ context.Context, id string) (machine.Machine, error) {
+	m := r.handle(id)
+	if !validID.MatchString(id) {
+		return nil, fmt.Errorf("open machine %q: %w", id, machine.ErrNotFound)
+	}
+	if _, err := os.Lstat(m.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open machine %s: %w", id, machine.ErrNotFound)
+	} else if err != nil {
+		return nil, fmt.Errorf("open machine %s: %w", id, err)
+	}
+	return m, nil
+}
+
+// List implements [machine.Runtime].
+func (r *Runtime) List(context.Context) ([]string, error) {
+	entries, err := os.ReadDir(r.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	var ids []string
+	for _, e := range entries {
+		if validID.MatchString(e.Name()) {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, nil
+}
+
+func (r *Runtime) handle(id string) *Machine {
+	return &Machine{r: r, id: id, dir: filepath.Join(r.dir, id)}
+}
+
+// Machine is a [machine.Machine].
+type Machine struct {
+	r   *Runtime
+	id  string
+	dir string
+}
+
+// The parts of a machine's folder.
+const (
+	diskName = "disk"      // what the guest works on
+	podName  = "pod.sock"  // the guest's socket
+	lifeName = "life.sock" // open for as long as the machine runs; a byte on it stops the machine
+	specName = "spec.json"
+)
+
+// ID implements [machine.Machine].
+func (m *Machine) ID() string { return m.id }
+
+// Disk is the folder that the guest works on.
+func (m *Machine) Disk() string { return filepath.Join(m.dir, diskName) }
+
+func (m *Machine) fill(spec machine.Spec) error {
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(m.Disk(), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(m.dir, specName), data, 0o600)
+}
+
+// start runs the guest in the background until it returns or is told to stop.
+func (m *Machine) start() error {
+	for _, name := range []string{podName, lifeName} {
+		if err := os.Remove(filepath.Join(m.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	pod, err := m.listen(podName)
+	if err != nil {
+		return err
+	}
+	life, err := m.listen(lifeName)
+	if err != nil {
+		return errors.Join(err, pod.Close())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	watched := make(chan []net.Conn, 1)
+	go func() { watched <- watch(life, cancel) }()
+	go func() {
+		_ = m.r.serve(ctx, m.Disk(), pod) // why a machine stopped is not a runtime's to tell
+		cancel()
+		// First the guest's socket, then life: who sees life end finds nobody to talk to.
+		_ = pod.Close()
+		_ = life.Close()
+		for _, c := range <-watched {
+			_ = c.Close()
+		}
+	}()
+	return nil
+}
+
+// watch keeps the connections of those who wait for the machine's end, and
+// stops it when one of them says so.
+func watch(life net.Listener, stop func()) (waiting []net.Conn) {
+	for {
+		c, err := life.Accept()
+		if err != nil {
+			return waiting
+		}
+		waiting = append(waiting, c)
+		go func() {
+			var b [1]byte
+			if n, _ := c.Read(b[:]); n == 1 {
+				stop()
+			}
+		}()
+	}
+}
+
+// Dial implements [machine.Machine].
+func (m *Machine) Dial(ctx context.Context) (net.Conn, error) {
+	life, err := m.connect(ctx, lifeName)
+	if err != nil {
+		return nil, fmt.Errorf("dial machine %s: %w", m.id, err)
+	}
+	defer func() { _ = life.Close() }()
+	conn, err := m.connect(ctx, podName)
+	if err != nil {
+		return nil, fmt.Errorf("dial machine %s: %w", m.id, err)
+	}
+	return conn, nil
+}
+
+// Wait implements [machine.Machine].
+func (m *Machine) Wait(ctx context.Context) error {
+	if err := m.wait(ctx, nil); err != nil {
+		return fmt.Errorf("wait for machine %s: %w", m.id, err)
+	}
+	return nil
+}
+
+// wait says what it has to say on the life socket and waits for its end.
+func (m *Machine) wait(ctx context.Context, say []byte) error {
+	life, err := m.connect(ctx, lifeName)
+	if errors.Is(err, machine.ErrStopped) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = life.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = life.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if len(say) > 0 {
+		if _, err := life.Write(say); errors.Is(err, os.ErrDeadlineExceeded) {
+			return context.Cause(ctx)
+		}
+	}
+	var b [1]byte
+	if _, err := life.Read(b[:]); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// Restart implements [machine.Machine].
+func (m *Machine) Restart(ctx context.Context) error {
+	if err := m.restart(ctx); err != nil {
+		return fmt.Errorf("restart machine %s: %w", m.id, err)
+	}
+	return nil
+}
+
+func (m *Machine) restart(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(m.dir, specName)); err != nil {
+		return fmt.Errorf("it was never wholly made: %w", err)
+	}
+	life, err := m.connect(ctx, lifeName)
+	if err == nil {
+		return errors.Join(errors.New("it is running"), life.Close())
+	}
+	if !errors.Is(err, machine.ErrStopped) {
+		return err
+	}
+	return m.start()
+}
+
+// Stop stops the machine as kill -9 of PID 1 does, and returns when it has.
+func (m *Machine) Stop(ctx context.Context) error { return m.wait(ctx, []byte{1}) }
+
+// Destroy implements [machine.Machine].
+func (m *Machine) Destroy(ctx context.Context) error {
+	if err := m.Stop(ctx); err != nil {
+		return fmt.Errorf("destroy machine %s: %w", m.id, err)
+	}
+	if err := os.RemoveAll(m.dir); err != nil {
+		return fmt.Errorf("destroy machine %s: %w", m.id, err)
+	}
+	return nil
+}
+
+// listen listens on a socket in the machine's folder, however long its path.
+func (m *Machine) listen(name string) (net.Listener, error) {
+	dir, err := os.Open(m.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name), Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // that path means nothing later
+	return l, nil
+}
+
+// connect connects to such a socket. The error wraps [machine.ErrStopped] if
+// nobody listens.
+func (m *Machine) connect(ctx context.Context, name string) (net.Conn, error) {
+	dir, err := os.Open(m.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, machine.ErrStopped
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name))
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
+		return nil, machine.ErrStopped
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return c, err
+}
