@@ -1,0 +1,100 @@
+package main
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"net/http/cgi"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+//go:embed demo
+var demoFiles embed.FS
+
+// demoRepo is a small project with a failing test, in a bare repository that
+// git's own http-backend serves on loopback.
+type demoRepo struct {
+	URL    string
+	dir    string // of the bare repository
+	server *http.Server
+}
+
+// newDemoRepo makes the repository below dir and serves it.
+func newDemoRepo(dir string) (*demoRepo, error) {
+	r := &demoRepo{dir: filepath.Join(dir, "git", "slug.git")}
+	work := filepath.Join(dir, "slug")
+	sample, err := fs.Sub(demoFiles, "demo/sample")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.CopyFS(work, sample); err != nil {
+		return nil, err
+	}
+	for _, args := range [][]string{
+		{"init", "-q", "-b", "main", work},
+		{"-C", work, "add", "-A"},
+		{"-C", work, "-c", "user.name=Aloft", "-c", "user.email=aloft@localhost", "commit", "-q", "-m", "Make slugs of titles"},
+		{"clone", "-q", "--bare", work, r.dir},
+		{"-C", r.dir, "config", "http.receivepack", "true"},
+	} {
+		if _, err := git(args...); err != nil {
+			return nil, err
+		}
+	}
+	execPath, err := git("--exec-path")
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r.URL = "http://" + l.Addr().String() + "/slug.git"
+	r.server = &http.Server{
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          log.New(io.Discard, "", 0),
+		Handler: &cgi.Handler{
+			Path:   filepath.Join(strings.TrimSpace(execPath), "git-http-backend"),
+			Env:    []string{"GIT_PROJECT_ROOT=" + filepath.Dir(r.dir), "GIT_HTTP_EXPORT_ALL=1"},
+			Logger: log.New(io.Discard, "", 0), Stderr: io.Discard,
+		},
+	}
+	go func() { _ = r.server.Serve(l) }() // ends with Close
+	return r, nil
+}
+
+// Diff is what the branch has over main.
+func (r *demoRepo) Diff(branch string) (string, error) {
+	return git("-C", r.dir, "diff", "main..."+branch)
+}
+
+// Test runs the project's tests on the branch and returns what they print.
+func (r *demoRepo) Test(branch, dir string) (string, error) {
+	if _, err := git("clone", "-q", "-b", branch, r.dir, dir); err != nil {
+		return "", err
+	}
+	out, err := exec.Command("make", "-s", "-C", dir, "test").CombinedOutput()
+	return string(out), err
+}
+
+func (r *demoRepo) Close() error { return r.server.Close() }
+
+// git runs git as it would run anywhere, whatever this user's configuration is.
+func git(args ...string) (string, error) {
+	cmd := exec.Command("git", args...)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "LC_ALL=C")
+	out, err := cmd.Output()
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		return "", fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(string(e.Stderr)))
+	}
+	return string(out), err
+}
