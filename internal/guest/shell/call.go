@@ -1,0 +1,81 @@
+package shell
+
+import (
+	"fmt"
+	"os"
+)
+
+// call is one command while it runs: its mark, and where its output goes.
+type call struct {
+	mark   string
+	ticks  uint64 // of the clock that /proc counts starts by, when it began
+	stdout *stream
+	stderr *stream
+	output *output
+	deltas *deltas
+}
+
+// begin makes the pipes of a call and starts to read them.
+func (s *Session) begin(threshold int, emit Emit) (*call, error) {
+	s.calls++
+	c := &call{mark: newMark(), ticks: ticksNow()}
+	c.output = newOutput(s.cfg.OutputDir, c.mark, threshold, s.cfg.MaxOutput)
+	c.deltas = newDeltas(emit)
+	var err error
+	if c.stdout, err = openStream(s.file(fmt.Sprintf("%d.out", s.calls))); err != nil {
+		return nil, err
+	}
+	if c.stderr, err = openStream(s.file(fmt.Sprintf("%d.err", s.calls))); err != nil {
+		c.stdout.close()
+		return nil, err
+	}
+	go c.stdout.copy(func(p []byte) { c.take(0, p) })
+	go c.stderr.copy(func(p []byte) { c.take(1, p) })
+	return c, nil
+}
+
+// take puts away a piece of standard output (0) or standard error (1).
+func (c *call) take(which int, p []byte) {
+	c.output.write(which, p)
+	c.deltas.write(which, p)
+}
+
+// finish collects what the command had written when it ended. Pipes that
+// something in the background holds are read on, into the output file.
+func (c *call) finish(s *Session, res *Result) {
+	for _, st := range []*stream{c.stdout, c.stderr} {
+		_ = os.Remove(st.path) // those who have it open keep it
+		which := 0
+		if st == c.stderr {
+			which = 1
+		}
+		held := st.drain(func(p []byte) { c.take(which, p) })
+		if !held {
+			st.close()
+			continue
+		}
+		res.Held = true
+		c.output.hold()
+		s.left.Go(func() {
+			defer c.output.release()
+			defer st.close()
+			stop := st.resume(s.ctx)
+			defer stop()
+			st.read(func(p []byte) { c.output.write(which, p) })
+		})
+	}
+	c.deltas.close()
+	c.output.result(res)
+	c.output.release()
+}
+
+// abandon gives up the pipes of a call that did not run.
+func (c *call) abandon() {
+	for _, st := range []*stream{c.stdout, c.stderr} {
+		_ = os.Remove(st.path)
+		st.drain(func([]byte) {})
+		st.close()
+	}
+	c.deltas.close()
+	c.output.release()
+}

@@ -1,0 +1,162 @@
+package shell
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// markVariable is in the environment of every process that a command starts,
+// with the mark of its call.
+const markVariable = "ALOFT_CALL"
+
+// How long a command that is killed may take to end by itself, and how long
+// its end is waited for after that.
+const (
+	grace    = time.Second
+	patience = 3 * time.Second
+	interval = 5 * time.Millisecond
+)
+
+// killCall ends what the call started: politely, then not.
+func killCall(bash int, mark string, since uint64) {
+	signalUntil(bash, mark, since, syscall.SIGTERM, grace)
+	signalUntil(bash, mark, since, syscall.SIGKILL, patience)
+}
+
+// signalUntil signals each process of the call once, those that come up
+// meanwhile too, until there is none or the time is up.
+func signalUntil(bash int, mark string, since uint64, sig syscall.Signal, limit time.Duration) {
+	signalled := map[int]bool{}
+	for deadline := time.Now().Add(limit); ; time.Sleep(interval) {
+		members := callMembers(bash, mark, since)
+		for _, pid := range members {
+			if !signalled[pid] {
+				signalled[pid] = true
+				_ = syscall.Kill(pid, sig)             // gone is as good
+				_ = syscall.Kill(pid, syscall.SIGCONT) // a stopped one hears nothing
+			}
+		}
+		if len(members) == 0 || time.Now().After(deadline) {
+			return
+		}
+	}
+}
+
+// process is a line of /proc.
+type process struct {
+	pid, parent, session int
+	start                uint64 // ticks after boot
+	mark                 string // empty if its environment has none
+}
+
+// callMembers returns the living processes of a call. A process tells by its
+// environment; one without a mark (a subshell that has not become a program yet,
+// or env -i) goes with its parent, and a child of bash, or an orphan in bash's
+// session, by when it started.
+func callMembers(bash int, mark string, since uint64) []int {
+	all := processes()
+	known := map[int]bool{bash: false}
+	var belongs func(pid, depth int) bool
+	belongs = func(pid, depth int) bool {
+		if is, ok := known[pid]; ok {
+			return is
+		}
+		p, ok := all[pid]
+		if !ok || depth > 1000 {
+			return false
+		}
+		is := false
+		switch {
+		case p.mark != "":
+			is = p.mark == mark
+		case p.parent == bash, p.session == bash && orphan(all, p):
+			is = p.start >= since
+		default:
+			is = belongs(p.parent, depth+1)
+		}
+		known[pid] = is
+		return is
+	}
+	var members []int
+	for pid := range all {
+		if belongs(pid, 0) {
+			members = append(members, pid)
+		}
+	}
+	return members
+}
+
+// orphan reports whether p's parent is not of its session.
+func orphan(all map[int]process, p process) bool { return all[p.parent].session != p.session }
+
+// processes returns what runs, without zombies.
+func processes() map[int]process {
+	all := map[int]process{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return all
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		p, state, ok := parseStat(string(stat))
+		if !ok || state == "Z" || state == "X" {
+			continue
+		}
+		p.pid = pid
+		if env, err := os.ReadFile("/proc/" + e.Name() + "/environ"); err == nil {
+			p.mark = markIn(env)
+		}
+		all[pid] = p
+	}
+	return all
+}
+
+// parseStat reads a line of /proc/PID/stat, whose second field is a name in
+// parentheses that may hold anything.
+func parseStat(stat string) (p process, state string, ok bool) {
+	end := strings.LastIndexByte(stat, ')')
+	if end < 0 {
+		return p, "", false
+	}
+	f := strings.Fields(stat[end+1:])
+	if len(f) < 20 {
+		return p, "", false
+	}
+	p.parent, _ = strconv.Atoi(f[1])
+	p.session, _ = strconv.Atoi(f[3])
+	p.start, _ = strconv.ParseUint(f[19], 10, 64)
+	return p, f[0], true
+}
+
+// markIn returns the mark in an environment.
+func markIn(env []byte) string {
+	for v := range bytes.SplitSeq(env, []byte{0}) {
+		if mark, ok := bytes.CutPrefix(v, []byte(markVariable+"=")); ok {
+			return string(mark)
+		}
+	}
+	return ""
+}
+
+// ticksNow is the time in the unit and from the beginning that /proc uses.
+func ticksNow() uint64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0
+	}
+	const perSecond = 100 // USER_HZ, the same on every Linux that Go knows
+	return uint64(ts.Sec)*perSecond + uint64(ts.Nsec)/(1e9/perSecond)
+}

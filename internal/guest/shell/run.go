@@ -1,0 +1,195 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Emit takes output as it comes, as valid UTF-8; either part may be empty. It
+// is called by one goroutine at a time, not oftener than every deltaInterval.
+type Emit func(stdout, stderr string)
+
+// Run runs a command in the session, after those that came before it, and
+// returns when it ends, though something it left in the background may still
+// run. When ctx ends the command is killed; Run then returns a Result that says
+// so. An error means that the command did not run, or that nothing is known of
+// it. emit may be nil.
+func (s *Session) Run(ctx context.Context, c Command, emit Emit) (Result, error) {
+	if strings.ContainsRune(c.Text, 0) || strings.ContainsRune(c.Dir, 0) {
+		return Result{}, errors.New("a command cannot hold a zero byte")
+	}
+	if c.Threshold <= 0 {
+		c.Threshold = DefaultThreshold
+	}
+	if err := s.take(ctx); err != nil {
+		return Result{}, err
+	}
+	defer s.give()
+
+	began := time.Now()
+	call, err := s.begin(c.Threshold, emit)
+	if err != nil {
+		return Result{}, err
+	}
+	res, err := s.work(ctx, c, call)
+	_ = os.Remove(s.file("running")) // absent if bash never heard of the call
+	if err != nil {
+		call.abandon()
+		return Result{}, err
+	}
+	call.finish(s, &res)
+	res.Dir, res.Duration = s.cwd, time.Since(began)
+	return res, nil
+}
+
+// work sends the command to bash and waits for its end.
+func (s *Session) work(ctx context.Context, c Command, call *call) (Result, error) {
+	if err := os.WriteFile(s.file("command"), []byte(c.Text+"\n"), 0o600); err != nil {
+		return Result{}, fmt.Errorf("shell: write the command down: %w", err)
+	}
+	body := `\builtin . ` + quote(s.file("command"))
+	if c.Dir != "" {
+		body = `\builtin cd -- ` + quote(c.Dir) + " && " + body
+	}
+	body = fmt.Sprintf("{ %s; } </dev/null >%s 2>%s\n", body, quote(call.stdout.path), quote(call.stderr.path))
+	if err := s.send(call.mark, body); err != nil {
+		return Result{}, err
+	}
+	timer := time.NewTimer(c.Timeout)
+	defer timer.Stop()
+	for {
+		select {
+		case said := <-s.bash.ends:
+			if said == call.mark {
+				return s.reported()
+			}
+		case <-s.bash.done:
+			return s.ended(), nil
+		case <-timer.C:
+			return s.abort(call, TimedOut), nil
+		case <-ctx.Done():
+			return s.abort(call, Cancelled), nil
+		}
+	}
+}
+
+// send has bash run body, between the marking of the call and the report of
+// its end. All of it is sourced from a file: bash reads its script, a pipe, byte
+// by byte. A backslash keeps an alias away, builtin a function.
+func (s *Session) send(mark, body string) error {
+	if s.bash == nil {
+		b, err := s.start()
+		if err != nil {
+			return err
+		}
+		s.bash = b
+	}
+	var drive strings.Builder
+	for _, line := range s.pending {
+		drive.WriteString(line + "\n")
+	}
+	s.pending = nil
+	fmt.Fprintf(&drive, "\\builtin export %s=%s\n%s", markVariable, mark, body)
+	// Three plain commands: the output of a DEBUG trap goes where bash's own does.
+	state := quote(s.file("next.env"))
+	fmt.Fprintf(&drive, "\\builtin printf '#%%d\\n' \"$?\" >|%s\n\\builtin declare -px >>%s\n", state, state)
+	fmt.Fprintf(&drive, "\\builtin printf '%%s\\n' %s >%s\n", mark, quote(s.file("report")))
+	if err := os.WriteFile(s.file("drive"), []byte(drive.String()), 0o600); err != nil {
+		return fmt.Errorf("shell: write the command down: %w", err)
+	}
+	if err := s.running(mark); err != nil {
+		return err
+	}
+	return s.bash.run(`\builtin . ` + quote(s.file("drive")) + "\n")
+}
+
+// reported is the result of a command after which bash goes on.
+func (s *Session) reported() (Result, error) {
+	code, err := s.status()
+	if err != nil {
+		s.drop()
+		return Result{}, fmt.Errorf("the shell gave no account of the command's end; a new one is ready: %w", err)
+	}
+	if dir, ok := s.bash.cwd(); ok {
+		s.cwd = dir
+	}
+	if os.Rename(s.file("next.env"), s.file("saved.env")) == nil {
+		s.saved = s.file("saved.env")
+	}
+	return Result{End: Finished, ExitCode: code, Signal: signalOf(code)}, nil
+}
+
+// status reads the exit code that bash wrote before its variables.
+func (s *Session) status() (int, error) {
+	f, err := os.Open(s.file("next.env"))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var code int
+	_, err = fmt.Fscanf(f, "#%d\n", &code)
+	return code, err
+}
+
+// signalOf names the signal that an exit code tells of; most codes tell of none.
+func signalOf(code int) string {
+	if code <= 128 {
+		return ""
+	}
+	return unix.SignalName(syscall.Signal(code - 128))
+}
+
+// ended is the result of a command that ended bash.
+func (s *Session) ended() Result {
+	code := s.bash.state.ExitCode()
+	if ws, ok := s.bash.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		code = 128 + int(ws.Signal())
+	}
+	if os.Rename(s.file("exit.env"), s.file("saved.env")) == nil {
+		s.saved = s.file("saved.env")
+	}
+	s.cwd = s.exitDir()
+	s.drop()
+	return Result{End: Finished, ExitCode: code, Signal: signalOf(code), Restarted: true}
+}
+
+// abort kills the command and all it started, and bash with it.
+func (s *Session) abort(call *call, end End) Result {
+	_ = syscall.Kill(s.bash.pid, syscall.SIGSTOP) // or it would go on to the command's next line
+	if dir, ok := s.bash.cwd(); ok {
+		s.cwd = dir
+	}
+	killCall(s.bash.pid, call.mark, call.ticks)
+	s.drop()
+	return Result{End: end, ExitCode: 128 + int(syscall.SIGKILL), Signal: "SIGKILL", Restarted: true}
+}
+
+// drop gives bash up; the next command gets a new one.
+func (s *Session) drop() {
+	s.bash.kill()
+	s.bash = nil
+}
+
+// exitDir reads where bash was when it ended from what its trap saved.
+func (s *Session) exitDir() string {
+	text, err := os.ReadFile(s.saved)
+	if err != nil {
+		return s.cwd
+	}
+	for line := range strings.Lines(string(text)) {
+		if dir, ok := strings.CutPrefix(line, `declare -x PWD="`); ok {
+			dir = strings.TrimSuffix(dir, "\"\n")
+			if st, err := os.Stat(dir); err == nil && st.IsDir() {
+				return dir
+			}
+		}
+	}
+	return s.cwd
+}

@@ -1,0 +1,104 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stream is one of a command's outputs: a named pipe, so that bash can open
+// it, whose path is gone as soon as it has.
+type stream struct {
+	path string
+	r    *os.File
+	w    *os.File // ours, so that there is no end of file before bash opens it
+	idle chan struct{}
+}
+
+func openStream(path string) (*stream, error) {
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		return nil, fmt.Errorf("shell: make pipe: %w", err)
+	}
+	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("shell: %w", err)
+	}
+	w, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		_ = r.Close()
+		return nil, fmt.Errorf("shell: %w", err)
+	}
+	return &stream{path: path, r: r, w: w, idle: make(chan struct{})}, nil
+}
+
+// copy reads until drain stops it.
+func (s *stream) copy(take func([]byte)) {
+	defer close(s.idle)
+	s.read(take)
+}
+
+func (s *stream) read(take func([]byte)) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := s.r.Read(buf)
+		if n > 0 {
+			take(buf[:n])
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// drain takes what is in the pipe at this moment, no more, so that it ends
+// though something in the background writes on; and tells whether something
+// still holds the pipe open.
+func (s *stream) drain(take func([]byte)) (held bool) {
+	_ = s.w.Close()
+	_ = s.r.SetReadDeadline(time.Unix(1, 0)) // wakes copy; a pipe has deadlines
+	<-s.idle
+	raw, err := s.r.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) {
+		waiting, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		if err != nil {
+			return
+		}
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := syscall.Read(int(fd), buf)
+			switch {
+			case err == syscall.EINTR:
+				continue
+			case err != nil: // EAGAIN: empty, and somebody could write
+				held = true
+				return
+			case n == 0:
+				return
+			}
+			take(buf[:n])
+			if waiting -= n; waiting < 0 {
+				held = true
+				return
+			}
+		}
+	})
+	return held
+}
+
+// resume lets the stream be read again, until ctx ends.
+func (s *stream) resume(ctx context.Context) (stop func() bool) {
+	_ = s.r.SetReadDeadline(time.Time{})
+	return context.AfterFunc(ctx, func() { _ = s.r.SetReadDeadline(time.Unix(1, 0)) })
+}
+
+func (s *stream) close() {
+	_ = s.w.Close() // closed already, unless the command did not run
+	_ = s.r.Close()
+}

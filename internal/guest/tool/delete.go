@@ -1,0 +1,46 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"aloft/internal/wire/agentv1"
+)
+
+// Delete removes one file.
+func Delete(ws Workspace) Tool {
+	return Tool{Name: "Delete", Run: func(_ context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
+		success, err := remove(ws, call.GetDeleteToolCall().GetArgs())
+		result := &agentv1.DeleteResult{Result: &agentv1.DeleteResult_Success{Success: success}}
+		text := fmt.Sprintf("Deleted %s (%d bytes).", success.GetPath(), success.GetSizeBytes())
+		if err != nil {
+			text = valid(err.Error())
+			result.Result = &agentv1.DeleteResult_Error{Error: &agentv1.ToolError{Message: text}}
+		}
+		done := &agentv1.DeleteToolCall{Result: result}
+		return Outcome{
+			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_DeleteToolCall{DeleteToolCall: done}},
+			Text:  text,
+			Error: err != nil,
+		}
+	}}
+}
+
+func remove(ws Workspace, args *agentv1.DeleteArgs) (*agentv1.DeleteSuccess, error) {
+	path, err := ws.path(args.GetPath())
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(path) // of a symbolic link the link is removed
+	if err != nil {
+		return nil, explain(path, err)
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder, which this tool does not delete: use rm -r in Shell if that is meant", path)
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, explain(path, err)
+	}
+	return &agentv1.DeleteSuccess{Path: valid(path), SizeBytes: info.Size()}, nil
+}

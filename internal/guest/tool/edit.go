@@ -1,0 +1,255 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"aloft/internal/wire/agentv1"
+)
+
+const (
+	maxEditBytes = 16 << 20 // of a file that is changed in place
+	maxDiffBytes = 30000    // of a diff that is returned
+	maxDiffInput = 2 << 20  // of both sides together; beyond it no diff is made, for its time
+)
+
+// edited is a file's contents before and after.
+type edited struct {
+	path     string
+	created  bool
+	old, new []byte
+	note     string
+}
+
+// editTool is a tool whose result is an edit.
+func editTool(name string, run func(*agentv1.EditToolCall) (edited, error)) Tool {
+	return Tool{Name: name, Run: func(_ context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
+		result, text := &agentv1.EditResult{}, ""
+		e, err := run(call.GetEditToolCall())
+		if err != nil {
+			text = valid(err.Error())
+			result.Result = &agentv1.EditResult_Error{Error: &agentv1.ToolError{Message: text}}
+		} else {
+			var success *agentv1.EditSuccess
+			success, text = e.result()
+			result.Result = &agentv1.EditResult_Success{Success: success}
+		}
+		done := &agentv1.EditToolCall{Result: result}
+		return Outcome{
+			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_EditToolCall{EditToolCall: done}},
+			Text:  text,
+			Error: err != nil,
+		}
+	}}
+}
+
+// result is an edit as programs and the model are told of it.
+func (e edited) result() (*agentv1.EditSuccess, string) {
+	s := &agentv1.EditSuccess{Path: valid(e.path), Created: e.created}
+	if isText(e.old) && isText(e.new) && len(e.old)+len(e.new) <= maxDiffInput {
+		s.Diff = unified(e.path, e.old, e.new)
+		s.LinesAdded, s.LinesRemoved = countDiff(s.Diff)
+		if len(s.Diff) > maxDiffBytes {
+			s.Diff = string(wholeLines([]byte(s.Diff[:maxDiffBytes]))) + "[… the rest of the diff is left out …]\n"
+		}
+		s.Diff = valid(s.Diff)
+	} else {
+		s.LinesAdded, s.LinesRemoved = lineCount(e.new), lineCount(e.old)
+	}
+	var text string
+	switch {
+	case e.created:
+		text = fmt.Sprintf("Created %s (%s).", e.path, plural(int(lineCount(e.new)), "line"))
+	case bytes.Equal(e.old, e.new):
+		text = fmt.Sprintf("%s already had these contents; nothing changed.", e.path)
+	default:
+		text = fmt.Sprintf("Changed %s (+%d -%d lines).", e.path, s.LinesAdded, s.LinesRemoved)
+	}
+	if e.note != "" {
+		text += " " + e.note
+	}
+	return s, valid(text)
+}
+
+func unified(path string, old, new []byte) string {
+	name := strings.TrimPrefix(strings.ToValidUTF8(path, "?"), "/")
+	text := diff.Diff("a/"+name, old, "b/"+name, new)
+	_, rest, _ := bytes.Cut(text, []byte("\n")) // the first line is for people
+	return string(rest)
+}
+
+// countDiff counts the lines of a unified diff that add and that remove. Its
+// first two lines name the files.
+func countDiff(text string) (added, removed int32) {
+	n := 0
+	for line := range strings.Lines(text) {
+		if n++; n <= 2 {
+			continue
+		}
+		switch line[0] {
+		case '+':
+			added++
+		case '-':
+			removed++
+		}
+	}
+	return added, removed
+}
+
+func wholeLines(p []byte) []byte { return p[:bytes.LastIndexByte(p, '\n')+1] }
+
+func lineCount(p []byte) int32 {
+	n := bytes.Count(p, []byte("\n"))
+	if len(p) > 0 && p[len(p)-1] != '\n' {
+		n++
+	}
+	return int32(n)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// isText reports whether p looks like text: git's rule, no zero byte near the
+// beginning.
+func isText(p []byte) bool { return bytes.IndexByte(p[:min(len(p), 8000)], 0) < 0 }
+
+// readForEdit reads a regular file whole. path is where the file itself is:
+// symbolic links were followed.
+func readForEdit(name string) (path string, contents []byte, info fs.FileInfo, err error) {
+	path, err = filepath.EvalSymlinks(name)
+	if err != nil {
+		if strings.Contains(err.Error(), "too many links") {
+			err = syscall.ELOOP // EvalSymlinks counts by itself
+		}
+		return "", nil, nil, explain(name, err)
+	}
+	f, info, err := openRegular(path)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	defer f.Close()
+	if info.Size() > maxEditBytes {
+		return "", nil, nil, fmt.Errorf("%s is %d bytes long; this tool changes files up to %d: use sed or a program in Shell", name, info.Size(), maxEditBytes)
+	}
+	contents, err = io.ReadAll(io.LimitReader(f, maxEditBytes))
+	if err != nil {
+		return "", nil, nil, explain(name, err)
+	}
+	return path, contents, info, nil
+}
+
+// openRegular opens a regular file for reading. Anything else is refused
+// before it can block: a pipe has no end, a device may have effects.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		if errors.Is(err, syscall.ENXIO) {
+			return nil, nil, fmt.Errorf("%s is a socket or a device, not a file", path)
+		}
+		return nil, nil, explain(path, err)
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		err = explain(path, err)
+	case info.IsDir():
+		err = fmt.Errorf("%s is a folder: list it with Glob, or with ls in Shell", path)
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is %s, not a file", path, kindOf(info.Mode()))
+	default:
+		return f, info, nil
+	}
+	_ = f.Close() // nothing was done with it
+	return nil, nil, err
+}
+
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "a special file"
+}
+
+// replaceFile puts contents at path in one step, so that a reader sees the old
+// or the new and a full disk leaves the old. The file keeps its mode; a new one
+// gets mode less the umask.
+func replaceFile(path string, contents []byte, old fs.FileInfo, mode fs.FileMode) error {
+	if old != nil {
+		// Renaming over a file asks nothing of it: a read-only one is refused here.
+		if f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0); err != nil {
+			return explain(path, err)
+		} else if err := f.Close(); err != nil {
+			return explain(path, err)
+		}
+		mode = old.Mode()
+	}
+	if old != nil && mustStay(old) {
+		return overwrite(path, contents)
+	}
+	temp, err := createBeside(path, mode.Perm())
+	if err != nil {
+		if old != nil && errors.Is(err, fs.ErrPermission) {
+			return overwrite(path, contents) // the file is ours to change, its folder is not
+		}
+		return explain(filepath.Dir(path), err)
+	}
+	_, err = temp.Write(contents)
+	if err == nil && old != nil {
+		err = temp.Chmod(mode) // as it was, whatever the umask
+	}
+	if err2 := temp.Close(); err == nil {
+		err = err2
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name()) // the first error says more
+		return explain(path, err)
+	}
+	return nil
+}
+
+// createBeside makes a file with a name of its own in path's folder.
+func createBeside(path string, mode fs.FileMode) (*os.File, error) {
+	for i := 0; ; i++ {
+		name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".aloft-%d-%d.tmp", os.Getpid(), i))
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+		if !errors.Is(err, fs.ErrExist) || i == 1000 {
+			return f, err
+		}
+	}
+}
+
+// mustStay reports whether a file cannot be replaced by a new one without a
+// loss: of its other names, or of its owner.
+func mustStay(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (st.Nlink > 1 || int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid())
+}
+
+func overwrite(path string, contents []byte) error {
+	if err := os.WriteFile(path, contents, 0); err != nil {
+		return explain(path, err)
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package tool
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"aloft/internal/wire/agentv1"
+)
+
+const (
+	maxGrepBytes = 30_000  // of text in one result
+	maxGrepRunes = 500     // of a line
+	maxGrepFound = 4 << 20 // bytes that are put in order here; beyond, rg does it
+)
+
+// Grep searches the contents of files.
+func Grep(ws Workspace) Tool {
+	return Tool{Name: "Grep", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
+		success, text, err := grep(ctx, ws, call.GetGrepToolCall().GetArgs())
+		result := &agentv1.GrepResult{Result: &agentv1.GrepResult_Success{Success: success}}
+		if err != nil {
+			text = valid(err.Error())
+			result.Result = &agentv1.GrepResult_Error{Error: &agentv1.ToolError{Message: text}}
+		}
+		done := &agentv1.GrepToolCall{Result: result}
+		return Outcome{
+			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{GrepToolCall: done}},
+			Text:  text,
+			Error: err != nil,
+		}
+	}}
+}
+
+// entry is one thing that grep returns: a line, a name, or a name and a number.
+type entry struct {
+	name  string
+	line  int
+	match bool // and not context
+	text  string
+}
+
+func grep(ctx context.Context, ws Workspace, args *agentv1.GrepArgs) (*agentv1.GrepSuccess, string, error) {
+	flags, err := grepFlags(ws, args)
+	if err != nil {
+		return nil, "", err
+	}
+	page, err := grepPage(args)
+	if err != nil {
+		return nil, "", err
+	}
+	order, err := grepOrder(args)
+	if err != nil {
+		return nil, "", err
+	}
+	if order == "" {
+		// rg searches side by side unless it sorts; what is not much is put in order here.
+		var found []entry
+		found, err = grepAll(ctx, ws, flags, args.GetOutputMode())
+		if err == nil {
+			for _, e := range found {
+				if !page.add(e) {
+					break
+				}
+			}
+			return page.result(args)
+		}
+		if !errors.Is(err, errTooMuch) {
+			return nil, "", grepError(err)
+		}
+		order = "--sort=path"
+	}
+	err = ripgrep(ctx, ws, ws.Dir, slices.Insert(slices.Clone(flags), 0, order), func(in *bufio.Reader) error {
+		for {
+			e, err := readEntry(ctx, in, args.GetOutputMode())
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if !page.add(e) {
+				return errEnough
+			}
+		}
+	})
+	if err != nil {
+		return nil, "", grepError(err)
+	}
+	return page.result(args)
+}
+
+// grepError adds to rg's words what the model can do.
+func grepError(err error) error {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, `literal '"\n"' not allowed`), strings.Contains(text, `literal "\n" is not allowed`), strings.Contains(text, `the literal "\n"`), strings.Contains(text, `"\n"`):
+		return fmt.Errorf("%s\nSet multiline to match across lines", text)
+	case strings.Contains(text, "regex parse error"):
+		return fmt.Errorf("%s\nPut a backslash before a special character to mean itself", text)
+	case strings.Contains(text, "unrecognized file type"):
+		return fmt.Errorf("%s; use glob instead, for example *.ext", text)
+	}
+	return err
+}
+
+// errTooMuch says that there is more output than is put in order here.
+var errTooMuch = errors.New("too much output")
+
+// grepAll returns all that rg finds, by name.
+func grepAll(ctx context.Context, ws Workspace, flags []string, mode agentv1.GrepArgs_OutputMode) ([]entry, error) {
+	var found []entry
+	size := 0
+	err := ripgrep(ctx, ws, ws.Dir, flags, func(in *bufio.Reader) error {
+		for {
+			e, err := readEntry(ctx, in, mode)
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if size += len(e.name) + len(e.text) + 32; size > maxGrepFound {
+				return errTooMuch
+			}
+			found = append(found, e)
+		}
+	})
+	// The lines of a file come together and in order. A folder's files stand
+	// where the folder's name does, as rg has it.
+	slices.SortStableFunc(found, func(a, b entry) int { return comparePaths(a.name, b.name) })
+	return found, err
+}
+
+func comparePaths(a, b string) int {
+	for i := 0; i < min(len(a), len(b)); i++ {
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return int(a[i]) - int(b[i])
+		}
+	}
+	return len(a) - len(b)
+}
+
+// grepFlags is the command line of rg, without the order.
+func grepFlags(ws Workspace, args *agentv1.GrepArgs) ([]string, error) {
+	if args.GetPattern() == "" {
+		return nil, errors.New("pattern is empty: give a regular expression; to list files use Glob")
+	}
+	if strings.ContainsRune(args.GetPattern()+args.GetGlob()+args.GetType(), 0) {
+		return nil, errors.New("a zero byte cannot be searched for: write it as \\x00 in the pattern")
+	}
+	path, err := grepPath(ws, args.GetPath())
+	if err != nil {
+		return nil, err
+	}
+	flags := slices.Clone(ripgrepArgs)
+	switch args.GetOutputMode() {
+	case agentv1.GrepArgs_files_with_matches:
+		flags = append(flags, "--files-with-matches")
+	case agentv1.GrepArgs_count:
+		flags = append(flags, "--count", "--with-filename")
+	default:
+		flags = append(flags, "--line-number", "--with-filename", "--no-heading")
+		for _, c := range []struct {
+			flag, name string
+			n          *int32
+		}{{"--context", "-C", args.Context}, {"--after-context", "-A", args.AfterContext}, {"--before-context", "-B", args.BeforeContext}} {
+			switch {
+			case c.n == nil:
+			case *c.n < 0:
+				return nil, fmt.Errorf("%s is %d: it is a number of lines, at least 0", c.name, *c.n)
+			default:
+				flags = append(flags, c.flag+"="+strconv.Itoa(int(*c.n)))
+			}
+		}
+	}
+	if args.GetCaseInsensitive() {
+		flags = append(flags, "--ignore-case")
+	}
+	if args.GetMultiline() {
+		flags = append(flags, "--multiline", "--multiline-dotall")
+	}
+	if args.GetType() != "" {
+		flags = append(flags, "--type="+args.GetType())
+	}
+	flags = append(flags, globFlags(args)...)
+	return append(flags, "--regexp="+args.GetPattern(), "--", path), nil
+}
+
+// globFlags asks for the files that match a glob. rg takes a --glob above what
+// git ignores, a type not; so where it can be, the glob is made a type.
+func globFlags(args *agentv1.GrepArgs) []string {
+	glob := args.GetGlob()
+	switch {
+	case glob == "":
+		return nil
+	case args.GetType() == "" && !strings.HasPrefix(glob, "!") && !strings.Contains(strings.TrimPrefix(glob, "**/"), "/"):
+		return []string{"--type-add=wanted:" + strings.TrimPrefix(glob, "**/"), "--type=wanted"}
+	}
+	return []string{"--glob=" + glob}
+}
+
+// grepPath is where to search, as rg is told: relative to the workspace and
+// beginning with ./ where it is in it, absolute where not.
+func grepPath(ws Workspace, name string) (string, error) {
+	if name == "" {
+		return "./", nil
+	}
+	path, err := ws.path(name)
+	if err != nil {
+		return "", err
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return "", explain(path, err)
+	}
+	if !st.IsDir() {
+		if err := greppable(path); err != nil {
+			return "", err
+		}
+	}
+	if rel, err := filepath.Rel(ws.Dir, path); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+		return "./" + rel, nil
+	}
+	return path, nil
+}
+
+// greppable refuses what rg would wait for, or say little of.
+func greppable(path string) error {
+	f, _, err := openRegular(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	start := make([]byte, 8000)
+	n, err := f.ReadAt(start, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return explain(path, err)
+	}
+	if !isText(start[:n]) {
+		return fmt.Errorf("%s is a binary file: look at it with strings or xxd in Shell", path)
+	}
+	return nil
+}
+
+// grepOrder is rg's flag for the order of files; empty for the default, by name.
+func grepOrder(args *agentv1.GrepArgs) (string, error) {
+	flag := "--sort="
+	switch args.GetSort() {
+	case "", "path":
+		if args.SortAscending == nil || args.GetSortAscending() {
+			return "", nil
+		}
+		return "--sortr=path", nil
+	case "modified", "accessed", "created":
+		if !args.GetSortAscending() {
+			flag = "--sortr="
+		}
+		return flag + args.GetSort(), nil
+	}
+	return "", fmt.Errorf("sort is %q: it can be path, modified, accessed or created", args.GetSort())
+}
+
+// readEntry reads what rg prints for one thing found.
+func readEntry(ctx context.Context, in *bufio.Reader, mode agentv1.GrepArgs_OutputMode) (entry, error) {
+	name, err := readName(in)
+	if err != nil || mode == agentv1.GrepArgs_files_with_matches {
+		return entry{name: name, match: true}, err
+	}
+	raw, err := boundedLine(ctx, in, make([]byte, 0, 4*maxGrepRunes+16))
+	if err != nil {
+		return entry{}, err
+	}
+	e := entry{name: name, match: true}
+	if mode == agentv1.GrepArgs_count {
+		e.text = strings.TrimRight(string(raw), "\r\n")
+		return e, nil
+	}
+	end := 0
+	for end < len(raw) && raw[end] >= '0' && raw[end] <= '9' {
+		end++
+	}
+	e.line, _ = strconv.Atoi(string(raw[:end]))
+	if end < len(raw) {
+		e.match = raw[end] == ':'
+		end++
+	}
+	e.text = clipRunes(strings.TrimRight(valid(string(raw[end:])), "\r\n"), maxGrepRunes)
+	return e, nil
+}
+
+// clipRunes is text of at most n characters, and a mark if it was longer.
+func clipRunes(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for i := range text {
+		if n == 0 {
+			return text[:i] + " [… cut]"
+		}
+		n--
+	}
+	return text
+}

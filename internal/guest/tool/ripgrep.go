@@ -1,0 +1,125 @@
+package tool
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// errEnough is returned by a reader of ripgrep's output that needs no more.
+var errEnough = errors.New("enough")
+
+// ripgrep runs rg in dir and gives its output to read. It stops rg when read
+// returns, and returns read's error, unless that is errEnough. What rg says
+// against its arguments is an error for the model.
+func ripgrep(ctx context.Context, ws Workspace, dir string, args []string, read func(*bufio.Reader) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	cmd := exec.CommandContext(ctx, ws.ripgrep(), args...)
+	cmd.Dir = dir
+	cmd.WaitDelay = time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var complaint bounded
+	cmd.Stderr = &complaint
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("ripgrep: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, syscall.ENOENT) {
+			return fmt.Errorf("ripgrep (%s) is not in this machine: use find and grep in Shell", ws.ripgrep())
+		}
+		return fmt.Errorf("ripgrep: %w", err)
+	}
+	readErr := read(bufio.NewReaderSize(out, 64<<10))
+	if readErr != nil {
+		stop()
+	}
+	waitErr := cmd.Wait()
+	switch {
+	case errors.Is(readErr, errEnough):
+		return nil
+	case context.Cause(ctx) != nil && readErr == nil:
+		return context.Cause(ctx)
+	case readErr != nil:
+		return readErr
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](waitErr); ok {
+		switch {
+		case exit.ExitCode() == 1: // nothing was found
+			return nil
+		case exit.ExitCode() == 2 && len(complaint.text) == 0: // files that cannot be read were passed over
+			return nil
+		case exit.ExitCode() == 2:
+			return errors.New(tidyComplaint(string(complaint.text)))
+		}
+	}
+	if waitErr != nil {
+		return fmt.Errorf("ripgrep: %w", waitErr)
+	}
+	return nil
+}
+
+// tidyComplaint is rg's words without what the model can do nothing with.
+func tidyComplaint(text string) string {
+	text, _, _ = strings.Cut(text, "\nConsider enabling")
+	return strings.TrimSpace(strings.ReplaceAll(valid(text), "\n\n", "\n"))
+}
+
+// bounded keeps the first part of what is written to it.
+type bounded struct{ text []byte }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	b.text = append(b.text, p[:min(len(p), 4096-len(b.text))]...)
+	return len(p), nil
+}
+
+// Arguments that every run of rg has. Hidden files are searched, for much of a
+// project's configuration is; what git keeps for itself is not.
+var ripgrepArgs = []string{"--no-config", "--color=never", "--no-messages", "--hidden", "--no-require-git", "--glob=!.git", "--null"}
+
+// readName reads a file name that a zero byte ends. Each begins with ./ or /,
+// as rg was given its folder so; that tells it from the lines that rg puts
+// between: -- between runs of context, and its remark on a binary file.
+func readName(in *bufio.Reader) (string, error) {
+	raw, err := in.ReadBytes(0)
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			return "", io.EOF
+		}
+		return "", err
+	}
+	raw = bytes.TrimSuffix(raw, []byte{0})
+	for {
+		rest, isSeparator := bytes.CutPrefix(raw, []byte("--\n"))
+		if !isSeparator {
+			if rest = afterRemark(raw); rest == nil {
+				break
+			}
+		}
+		raw = rest
+	}
+	return string(bytes.TrimPrefix(raw, []byte("./"))), nil
+}
+
+// afterRemark returns what follows rg's remark that a file turned out to be
+// binary, or nil if raw does not begin with one.
+func afterRemark(raw []byte) []byte {
+	for _, words := range []string{`binary file matches (found "\0"`, `WARNING: stopped searching binary file after match (found "\0"`} {
+		at := bytes.Index(raw, []byte(words))
+		if at < 0 {
+			continue
+		}
+		if end := bytes.IndexByte(raw[at:], '\n'); end >= 0 {
+			return raw[at+end+1:]
+		}
+	}
+	return nil
+}

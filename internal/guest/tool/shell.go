@@ -1,0 +1,170 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"aloft/internal/guest/shell"
+	"aloft/internal/wire/agentv1"
+)
+
+// Time that a command may take.
+const (
+	defaultTimeout = 30 * time.Second
+	maxTimeout     = 600 * time.Second
+)
+
+// Shell runs commands in a session of bash.
+func Shell(session *shell.Session) Tool {
+	return Tool{Name: "Shell", Run: func(ctx context.Context, call *agentv1.ToolCall, emit Emit) Outcome {
+		args := call.GetShellToolCall().GetArgs()
+		res, text, err := runShell(ctx, session, args, emit)
+		result := &agentv1.ShellResult{Result: &agentv1.ShellResult_Success{Success: res}}
+		if err != nil {
+			text = err.Error()
+			result.Result = &agentv1.ShellResult_Error{Error: &agentv1.ToolError{Message: text}}
+		}
+		done := &agentv1.ShellToolCall{Result: result}
+		return Outcome{
+			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: done}},
+			Text:  text,
+			Error: err != nil,
+		}
+	}}
+}
+
+func runShell(ctx context.Context, session *shell.Session, args *agentv1.ShellArgs, emit Emit) (*agentv1.ShellSuccess, string, error) {
+	cmd, notes, err := shellCommand(args)
+	if err != nil {
+		return nil, "", err
+	}
+	if args.GetIsBackground() {
+		return startShell(ctx, session, cmd)
+	}
+	res, err := session.Run(ctx, cmd, func(stdout, stderr string) {
+		delta := &agentv1.ShellToolCallDelta{Stdout: stdout, Stderr: stderr}
+		emit(&agentv1.ToolCallDelta{Delta: &agentv1.ToolCallDelta_ShellToolCallDelta{ShellToolCallDelta: delta}})
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	text := shellText(res, append(notes, shellNotes(ctx, cmd, res)...))
+	if res.End != shell.Finished || res.Signal != "" {
+		return nil, "", errors.New(text) // what was killed has not done its work
+	}
+	return &agentv1.ShellSuccess{
+		ExitCode: int32(res.ExitCode), Stdout: res.Stdout, Stderr: res.Stderr, DurationMs: res.Duration.Milliseconds(),
+		WorkingDirectory: valid(res.Dir), OutputFile: res.OutputFile, OutputBytes: res.OutputBytes,
+	}, text, nil
+}
+
+func startShell(ctx context.Context, session *shell.Session, cmd shell.Command) (*agentv1.ShellSuccess, string, error) {
+	bg, err := session.Start(ctx, cmd)
+	if err != nil {
+		return nil, "", err
+	}
+	return &agentv1.ShellSuccess{WorkingDirectory: valid(bg.Dir), OutputFile: bg.OutputFile, Pid: int32(bg.PID)},
+		fmt.Sprintf("Started in the background as process %d. Its output goes to %s, whose last line tells the exit code once it has ended.", bg.PID, bg.OutputFile), nil
+}
+
+// shellCommand is what the arguments ask for, with notes for the model.
+func shellCommand(args *agentv1.ShellArgs) (shell.Command, []string, error) {
+	cmd := shell.Command{Text: args.GetCommand(), Dir: args.GetWorkingDirectory(), Timeout: defaultTimeout, Threshold: int(args.GetFileOutputThresholdBytes())}
+	var notes []string
+	if strings.TrimSpace(cmd.Text) == "" {
+		return cmd, nil, errors.New("command is empty: give a command line")
+	}
+	if args.Timeout != nil {
+		cmd.Timeout = time.Duration(args.GetTimeout()) * time.Millisecond
+		if cmd.Timeout <= 0 {
+			return cmd, nil, fmt.Errorf("timeout is %d: it is in milliseconds, from 1 to %d", args.GetTimeout(), maxTimeout.Milliseconds())
+		}
+		if cmd.Timeout > maxTimeout && !args.GetIsBackground() {
+			cmd.Timeout = maxTimeout
+			notes = append(notes, fmt.Sprintf("timeout was lowered to the most that is allowed, %d ms; use is_background for what takes longer", maxTimeout.Milliseconds()))
+		}
+	}
+	if cmd.Dir == "" {
+		return cmd, notes, nil
+	}
+	if !filepath.IsAbs(cmd.Dir) {
+		return cmd, nil, fmt.Errorf("working_directory %q is not absolute: give the whole path", cmd.Dir)
+	}
+	st, err := os.Stat(cmd.Dir)
+	switch {
+	case err != nil:
+		return cmd, nil, explain(cmd.Dir, err)
+	case !st.IsDir():
+		return cmd, nil, fmt.Errorf("working_directory %s is not a folder", cmd.Dir)
+	}
+	return cmd, notes, nil
+}
+
+// shellNotes says what the model must know beside the output.
+func shellNotes(ctx context.Context, cmd shell.Command, res shell.Result) []string {
+	var notes []string
+	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	switch {
+	case res.End == shell.TimedOut:
+		note("timed out: the command was killed after %d ms, with all that it had started; it is not done. Give a longer timeout (at most %d ms), or use is_background", cmd.Timeout.Milliseconds(), maxTimeout.Milliseconds())
+	case res.End == shell.Cancelled:
+		note("cancelled: the command was killed, with all that it had started; it is not done: %v", context.Cause(ctx))
+	case res.Signal != "":
+		note("exit code %d: killed by signal %d, %s%s", res.ExitCode, res.ExitCode-128, res.Signal, likelyCause(res.Signal))
+	default:
+		note("exit code %d", res.ExitCode)
+	}
+	if res.Restarted {
+		note("the shell session ended and a new one was started in %s: exported variables are kept as they were last known; other variables, functions, aliases and options are gone", valid(res.Dir))
+	}
+	switch {
+	case res.Held:
+		note("something started by the command still runs; what it prints goes on to %s", res.OutputFile)
+	case res.OutputFile != "":
+		note("the whole output, %d bytes, is in %s", res.OutputBytes, res.OutputFile)
+	}
+	switch {
+	case res.OutputFull && res.OutputFile != "":
+		note("that file is not complete: it reached its limit or the disk is full, and the rest was thrown away")
+	case res.OutputFull:
+		note("the output was %d bytes; no file could be written to keep the whole", res.OutputBytes)
+	}
+	return notes
+}
+
+func likelyCause(signal string) string {
+	if signal == "SIGKILL" {
+		return " (often for want of memory)"
+	}
+	return ""
+}
+
+// shellText is a result as the model reads it.
+func shellText(res shell.Result, notes []string) string {
+	var b strings.Builder
+	block := func(text string) {
+		b.WriteString(text)
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			b.WriteByte('\n')
+		}
+	}
+	block(res.Stdout)
+	if res.Stderr != "" {
+		block("[stderr]\n" + res.Stderr)
+	}
+	for i, n := range notes {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString("[" + n + "]")
+	}
+	return b.String()
+}
+
+// valid is a name as a string in which no byte is wrong.
+func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
