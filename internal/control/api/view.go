@@ -14,7 +14,6 @@ type view struct {
 	last   place // that the client has seen
 	fold   *projector
 	status agent.Status // as the client will know it
-	live   bool         // status is that of now, and not that of the place in the journal
 	opened bool
 	ended  bool
 }
@@ -25,7 +24,7 @@ type view struct {
 func newView(run agent.Run, last place, branches []agent.Branch) *view {
 	v := &view{runID: run.ID, last: last, fold: newProjector(run.AgentID, run.ID, branches), status: agent.Creating}
 	if !run.Status.Ended() {
-		v.status, v.live = run.Status, true
+		v.status = run.Status
 	}
 	return v
 }
@@ -60,9 +59,6 @@ func (v *view) show(e agent.Event, out *bytes.Buffer) {
 
 // change takes a status of the journal.
 func (v *view) change(to agent.Status, seen bool, out *bytes.Buffer) {
-	if v.live && to == agent.Running {
-		return // known since the top
-	}
 	if seen {
 		v.status = to
 		return

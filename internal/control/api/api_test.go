@@ -1,0 +1,374 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/sqlite"
+	"aloft/internal/conversation"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Keys of the two users of every house.
+const (
+	annsKey = "aloft_anns"
+	bensKey = "aloft_bens"
+)
+
+// A house is a server with a real store, two users, and a scheduler that does
+// only what its test says.
+type house struct {
+	t     *testing.T
+	dir   string
+	store *sqlite.Store
+	api   *server
+	http  *httptest.Server
+	work  *work
+	log   *logbook
+}
+
+// work notes what the API asks of the scheduler.
+type work struct {
+	mu      sync.Mutex
+	woken   []string
+	removed []string
+	diff    func(id string) (string, bool, error)
+}
+
+func (w *work) Wake(id string) { w.mu.Lock(); defer w.mu.Unlock(); w.woken = append(w.woken, id) }
+
+func (w *work) Remove(_ context.Context, id string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.removed = append(w.removed, id)
+	return nil
+}
+
+func (w *work) Diff(_ context.Context, id string) (string, bool, error) {
+	if w.diff == nil {
+		return "", false, errors.New("no machine")
+	}
+	return w.diff(id)
+}
+
+// logbook is a log that a test can read.
+type logbook struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) { l.mu.Lock(); defer l.mu.Unlock(); return l.b.Write(p) }
+func (l *logbook) String() string              { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	h := &house{t: t, dir: t.TempDir(), work: &work{}, log: &logbook{}}
+	h.openStore()
+	for _, key := range []string{annsKey, bensKey} {
+		u, err := h.store.AddUser(t.Context(), account.User{Email: strings.TrimPrefix(key, "aloft_") + "@example.com", FirstName: "A"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.store.AddKey(t.Context(), account.APIKey{Name: "test", UserID: u.ID, Hash: account.HashKey(key)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.serve()
+	return h
+}
+
+func (h *house) openStore() {
+	h.t.Helper()
+	s, err := sqlite.Open(h.t.Context(), filepath.Join(h.dir, "aloft.db"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.store = s
+	h.t.Cleanup(func() { _ = s.Close() })
+}
+
+func (h *house) serve() {
+	h.t.Helper()
+	api, err := newServer(Config{
+		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,
+		Models:       []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}},
+		DefaultModel: "house", PublicURL: func() string { return "http://aloft.test/" },
+		Logger: slog.New(slog.NewTextHandler(h.log, nil)), Version: "1.2.3",
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.api = api
+	h.http = httptest.NewServer(api.handler())
+	h.t.Cleanup(h.http.Close)
+}
+
+// restart is what a kill and a new start are to clients: all connections are
+// cut, and nothing but the database is left.
+func (h *house) restart() {
+	h.http.CloseClientConnections()
+	h.http.Close()
+	if err := h.store.Close(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.openStore()
+	h.serve()
+}
+
+// An answer is a whole reply.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (a answer) get(t *testing.T, path string) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(a.body, &v); err != nil {
+		t.Fatalf("%s: %v", a.body, err)
+	}
+	for name := range strings.SplitSeq(path, ".") {
+		m, ok := v.(map[string]any)
+		if !ok {
+			t.Fatalf("no %s in %s", path, a.body)
+		}
+		v = m[name]
+	}
+	return v
+}
+
+func (a answer) text(t *testing.T, path string) string {
+	t.Helper()
+	s, _ := a.get(t, path).(string)
+	return s
+}
+
+// call sends a request as Ann and holds the reply to the specification.
+func (h *house) call(method, path, body string, header ...string) answer {
+	h.t.Helper()
+	return h.callAs(annsKey, method, path, body, header...)
+}
+
+func (h *house) callAs(key, method, path, body string, header ...string) answer {
+	h.t.Helper()
+	req, err := http.NewRequestWithContext(h.t.Context(), method, h.http.URL+path, strings.NewReader(body))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := h.http.Client().Do(req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	a := answer{resp.StatusCode, resp.Header, data}
+	if a.header.Get("X-Request-Id") == "" {
+		h.t.Errorf("%s %s: no request id", method, path)
+	}
+	if method != http.MethodHead {
+		if err := conforms(method, path, a); err != nil {
+			h.t.Errorf("%s %s: %d %s: %v", method, path, a.status, a.body, err)
+		}
+	}
+	return a
+}
+
+// want fails the test unless the reply has the status.
+func (h *house) want(a answer, status int) answer {
+	h.t.Helper()
+	if a.status != status {
+		h.t.Fatalf("status %d, want %d: %s", a.status, status, a.body)
+	}
+	return a
+}
+
+const task = `{"prompt":{"text":"Mend the failing test"},"repos":[{"url":"https://git.example.com/o/r.git","startingRef":"main"}]}`
+
+// begin makes an agent and returns its id and that of its run.
+func (h *house) begin() (id, runID string) {
+	h.t.Helper()
+	a := h.want(h.call("POST", "/v1/agents", task), 201)
+	return a.text(h.t, "agent.id"), a.text(h.t, "run.id")
+}
+
+// append journals what the loop would.
+func (h *house) append(id, runID string, bodies ...agent.Body) []agent.Event {
+	h.t.Helper()
+	var events []agent.Event
+	for _, b := range bodies {
+		events = append(events, agent.Event{RunID: runID, Body: b})
+	}
+	done, err := h.store.Append(h.t.Context(), store.Append{AgentID: id, Events: events})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return done
+}
+
+// someWork is what a run does, with everything that a stream shows.
+func someWork() []agent.Body {
+	call := conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{
+		{Thinking: &conversation.Thinking{Text: "Hm. Look."}},
+		{Text: "I look at it."},
+		{Call: &conversation.ToolCall{ID: "c1", Name: "Shell", Args: json.RawMessage(`{"command":"go test\n./..."}`)}},
+		{Call: &conversation.ToolCall{ID: "c2", Name: "Invented", Args: json.RawMessage(`"not JSON"`)}},
+	}}
+	return []agent.Body{
+		&agent.RunStarted{},
+		&agent.MachineMade{MachineID: "m1"},
+		&agent.BootStep{Name: "checkout", State: "done", DurationMS: 12},
+		&agent.MachineReady{MachineID: "m1", BootID: "b1", Branch: "aloft/x"},
+		&agent.ThinkingDelta{Text: "Hm. "},
+		&agent.TextDelta{Text: "I lo"},
+		&agent.ModelRetry{Reason: "model_stream_cut", Attempt: 1},
+		&agent.ThinkingDelta{Text: "Hm. "},
+		&agent.ThinkingDelta{Text: "Look."},
+		&agent.TextDelta{Text: "I look "},
+		&agent.TurnReplied{Message: call, Stop: "calls", Usage: conversation.Usage{Input: 10, Output: 5}},
+		&agent.CallSent{CallID: "c1", BootID: "b1"},
+		&agent.CallDelta{CallID: "c1", Stdout: "FAIL\r\n\u2028x", Stderr: "warning"},
+		&agent.CallDone{CallID: "c1", Text: "FAIL", Output: json.RawMessage(`{"success":{"exitCode":1,"stdout":"FAIL"}}`), DurationMS: 3},
+		&agent.CallDone{CallID: "c2", Text: "there is no tool Invented", Error: true},
+		&agent.Compacted{Summary: "so far", Keep: 2, Usage: conversation.Usage{Input: 3}},
+		&agent.TextDelta{Text: "Done."},
+		&agent.TurnReplied{Message: conversation.Text(conversation.Assistant, "Done."), Stop: "end", Usage: conversation.Usage{Input: 20, Output: 6, CacheRead: 2}},
+		&agent.Pushed{RepoURL: "https://git.example.com/o/r.git", Branch: "aloft/x", Commit: "abc"},
+	}
+}
+
+func finish() agent.Body { return &agent.RunEnded{Status: agent.Finished, Result: "Done."} }
+
+var specification = sync.OnceValues(func() (map[string]any, error) {
+	data, err := os.ReadFile("testdata/rest-v1.json")
+	if err != nil {
+		return nil, err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	return doc.(map[string]any), nil
+})
+
+var compiled sync.Map // JSON pointer to *jsonschema.Schema
+
+// schemaAt compiles a part of the specification, with its formats.
+func schemaAt(pointer string) (*jsonschema.Schema, error) {
+	if s, ok := compiled.Load(pointer); ok {
+		return s.(*jsonschema.Schema), nil
+	}
+	doc, err := specification()
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("http://spec/v1.json", doc); err != nil {
+		return nil, err
+	}
+	s, err := c.Compile("http://spec/v1.json#" + pointer)
+	if err != nil {
+		return nil, err
+	}
+	compiled.Store(pointer, s)
+	return s, nil
+}
+
+// conforms holds a reply to the specification: an operation that it lists to
+// that operation's schema for the status, and any error to its one shape.
+func conforms(method, path string, a answer) error {
+	if a.status == http.StatusNoContent || a.header.Get("Content-Type") != "application/json" {
+		return nil
+	}
+	if path == "/openapi.json" || a.status == 200 && path == "/healthz" {
+		return nil
+	}
+	pointer := "/components/schemas/Error"
+	if a.status < 400 {
+		if pointer = specPointer(method, path, a.status); pointer == "" {
+			return nil
+		}
+	}
+	s, err := schemaAt(pointer)
+	if err != nil {
+		return err
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(a.body))
+	if err != nil {
+		return err
+	}
+	return s.Validate(v)
+}
+
+// specPointer finds the schema of a reply, or "" for an operation of our own.
+func specPointer(method, path string, status int) string {
+	path, _, _ = strings.Cut(path, "?")
+	doc, err := specification()
+	if err != nil {
+		return "/missing"
+	}
+	for pattern := range doc["paths"].(map[string]any) {
+		if samePath(pattern, path) {
+			return fmt.Sprintf("/paths/%s/%s/responses/%d/content/application~1json/schema",
+				strings.NewReplacer("/", "~1", "{", "%7B", "}", "%7D").Replace(pattern), strings.ToLower(method), status)
+		}
+	}
+	return ""
+}
+
+func samePath(pattern, path string) bool {
+	p, q := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(p) != len(q) {
+		return false
+	}
+	for i := range p {
+		if p[i] != q[i] && !strings.HasPrefix(p[i], "{") {
+			return false
+		}
+	}
+	return true
+}
+
+// eventually waits for a condition that another goroutine brings about.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("not within 10 s: %s", what)
+		case <-tick.C:
+		}
+	}
+}

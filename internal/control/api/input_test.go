@@ -1,0 +1,534 @@
+package api
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+)
+
+func prompt(rest string) string { return `{"prompt":{"text":"x"},` + rest + `}` }
+
+func TestBadInput(t *testing.T) {
+	h := newHouse(t)
+	png := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n"))
+	image := func(fields string) string { return `{"prompt":{"text":"x","images":[{` + fields + `}]}}` }
+	five := strings.Repeat(`{"data":"`+png+`","mimeType":"image/png"},`, 5)
+	for _, c := range []struct {
+		name, body, code string
+		says             []string // each must be in the message
+	}{
+		{"Empty", "", "invalid_json", []string{"empty"}},
+		{"Malformed", "{\n \"prompt\": {\"text\": \"x\",}}", "invalid_json", []string{"line 2", "column 25"}},
+		{"Cut", `{"prompt":`, "invalid_json", []string{"line 1"}},
+		{"NotAnObject", `[1]`, "invalid_request", []string{"an object, not array"}},
+		{"NoPrompt", `{}`, "invalid_request", []string{"prompt"}},
+		{"NullPrompt", `{"prompt":null}`, "invalid_request", []string{"prompt"}},
+		{"NoText", `{"prompt":{}}`, "invalid_request", []string{"prompt.text"}},
+		{"BlankText", `{"prompt":{"text":" \n"}}`, "invalid_request", []string{"prompt.text"}},
+		{"TextIsANumber", `{"prompt":{"text":5}}`, "invalid_request", []string{"prompt.text", "string", "number"}},
+		{"PromptIsAString", `{"prompt":"x"}`, "invalid_request", []string{"prompt", "object", "string"}},
+		{"PromptOf10MB", `{"prompt":{"text":"` + strings.Repeat("x", 10<<20) + `"}}`, "invalid_request", []string{"prompt.text", "10485760"}},
+		{"ImagesIsAnObject", `{"prompt":{"text":"x","images":{}}}`, "invalid_request", []string{"prompt.images", "array"}},
+		{"SixImages", `{"prompt":{"text":"x","images":[` + five + `{}]}}`, "invalid_request", []string{"prompt.images", "6"}},
+		{"ImageWithNothing", image(``), "invalid_request", []string{"prompt.images[0].data"}},
+		{"ImageWithoutType", image(`"data":"` + png + `"`), "invalid_request", []string{"prompt.images[0].mimeType"}},
+		{"ImageOfAnotherType", image(`"data":"` + png + `","mimeType":"image/jpeg"`), "invalid_request", []string{"prompt.images[0].data", "image/png"}},
+		{"ImageOfNoType", image(`"data":"` + png + `","mimeType":"text/plain"`), "invalid_request", []string{"prompt.images[0].mimeType"}},
+		{"ImageNotBase64", image(`"data":"%%","mimeType":"image/png"`), "invalid_request", []string{"prompt.images[0].data", "base64"}},
+		{"ImageOf16MB", image(`"data":"` + base64.StdEncoding.EncodeToString(make([]byte, 16<<20)) + `","mimeType":"image/png"`), "invalid_request", []string{"prompt.images[0].data", "15 MiB"}},
+		{"ImageByURL", image(`"url":"https://x/y.png"`), "not_implemented", []string{"prompt.images[0].url"}},
+		{"ImageBoth", image(`"url":"https://x/y.png","data":"` + png + `"`), "invalid_request", []string{"prompt.images[0]"}},
+		{"ImageFlat", image(`"data":"` + png + `","mimeType":"image/png","dimension":{"width":0,"height":1}`), "invalid_request", []string{"dimension"}},
+		{"NameEmpty", prompt(`"name":""`), "invalid_request", []string{"name"}},
+		{"NameLong", prompt(`"name":"` + strings.Repeat("é", 101) + `"`), "invalid_request", []string{"name", "101"}},
+		{"AgentID", prompt(`"agentId":"bc-1"`), "invalid_request", []string{"agentId"}},
+		{"ModelUnknown", prompt(`"model":{"id":"gpt-9"}`), "unknown_model", []string{"model.id", "gpt-9", "house", "other"}},
+		{"ModelEmpty", prompt(`"model":{}`), "invalid_request", []string{"model.id"}},
+		{"ModelIsAString", prompt(`"model":"house"`), "invalid_request", []string{"model", "object"}},
+		{"ModelParams", prompt(`"model":{"id":"house","params":[{"id":"a","value":"b"}]}`), "not_implemented", []string{"model.params"}},
+		{"EnvType", prompt(`"env":{"type":"moon"}`), "invalid_request", []string{"env.type"}},
+		{"EnvPool", prompt(`"env":{"type":"pool"}`), "not_implemented", []string{"env.type"}},
+		{"EnvMachine", prompt(`"env":{"type":"machine","name":"x"}`), "not_implemented", []string{"env.type"}},
+		{"EnvName", prompt(`"env":{"type":"cloud","name":""}`), "invalid_request", []string{"env.name"}},
+		{"TwoRepos", prompt(`"repos":[{"url":"https://h/a"},{"url":"https://h/b"}]`), "not_implemented", []string{"repos"}},
+		{"RepoPR", prompt(`"repos":[{"url":"https://h/a","prUrl":"https://h/a/1"}]`), "not_implemented", []string{"repos[0].prUrl"}},
+		{"RepoURL", prompt(`"repos":[{}]`), "invalid_request", []string{"repos[0].url"}},
+		{"RepoRef", prompt(`"repos":[{"url":"https://h/a","startingRef":"--upload-pack=x"}]`), "invalid_request", []string{"repos[0].startingRef"}},
+		{"ReposIsAString", prompt(`"repos":"https://h/a"`), "invalid_request", []string{"repos", "array"}},
+		{"MCPServers", prompt(`"mcpServers":[{"name":"a","command":"b"}]`), "not_implemented", []string{"mcpServers"}},
+		{"CustomSubagents", prompt(`"customSubagents":[{"name":"a","description":"b","prompt":"c"}]`), "not_implemented", []string{"customSubagents"}},
+		{"EnvVars", prompt(`"envVars":{"A":"b"}`), "not_implemented", []string{"envVars"}},
+		{"AutoCreatePR", prompt(`"autoCreatePR":true`), "not_implemented", []string{"autoCreatePR"}},
+		{"Plan", prompt(`"mode":"plan"`), "not_implemented", []string{"mode"}},
+		{"Mode", prompt(`"mode":"dance"`), "invalid_request", []string{"mode"}},
+		{"WorkOnCurrentBranch", prompt(`"workOnCurrentBranch":"yes"`), "invalid_request", []string{"workOnCurrentBranch", "true or false"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h.t = t
+			a := h.want(h.call("POST", "/v1/agents", c.body), 400)
+			if a.text(t, "error.code") != c.code {
+				t.Errorf("code of %s, want %s", a.body, c.code)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(a.text(t, "error.message"), want) {
+					t.Errorf("%q does not say %q", a.text(t, "error.message"), want)
+				}
+			}
+		})
+	}
+	h.t = t
+	if a := h.call("GET", "/v1/agents", ""); a.status != 200 || len(a.get(t, "items").([]any)) != 0 {
+		t.Errorf("a refused request left an agent: %s", a.body)
+	}
+	id, _ := h.begin()
+	for _, body := range []string{`{}`, `{"prompt":{"text":5}}`, prompt(`"mode":"plan"`), prompt(`"mcpServers":[{"name":"x"}]`)} {
+		h.want(h.call("POST", "/v1/agents/"+id+"/runs", body), 400)
+	}
+}
+
+func TestLargeImagesAreAccepted(t *testing.T) {
+	h := newHouse(t)
+	data := append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, maxImage-8)...)
+	image := `{"data":"` + base64.StdEncoding.EncodeToString(data) + `","mimeType":"image/png"}`
+	a := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x","images":[`+image+`,`+image+`]}}`), 201)
+	events, err := h.store.Read(t.Context(), a.text(t, "agent.id"), 1, 1)
+	if err != nil || len(events[0].Body.(*agent.RunCreated).Prompt.Blocks[2].Image.Data) != maxImage {
+		t.Errorf("the image was not kept whole: %v", err)
+	}
+}
+
+func TestBodyThatIsTooLong(t *testing.T) {
+	h := newHouse(t)
+	req, err := http.NewRequestWithContext(t.Context(), "POST", h.http.URL+"/v1/agents", io.LimitReader(spaces{}, maxBody+2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+annsKey)
+	resp, err := h.http.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != 413 || !strings.Contains(string(body), `"code":"payload_too_large"`) {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+}
+
+type spaces struct{}
+
+func (spaces) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+func TestRepoURL(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://github.com/o/r.git":    "https://github.com/o/r.git",
+		"http://127.0.0.1:8080/r":       "http://127.0.0.1:8080/r",
+		"ssh://git@h:22/o/r":            "ssh://git@h:22/o/r",
+		"git@github.com:o/r.git":        "git@github.com:o/r.git",
+		"github.com/o/r":                "https://github.com/o/r",
+		"git.example.com:8443/o/r":      "https://git.example.com:8443/o/r",
+		"file:///srv/git/../git/r":      "file:///srv/git/r",
+		"":                              "",
+		"r":                             "",
+		"/srv/r":                        "",
+		"-oProxyCommand=x":              "",
+		"ext::sh -c x":                  "",
+		"ext::x":                        "",
+		"::x":                           "",
+		"https://user:secret@h/r":       "",
+		"https://secret@h/r":            "",
+		"ssh://u:secret@h/r":            "",
+		"ssh://-oProxyCommand=x/r":      "",
+		"https://h":                     "",
+		"https:///r":                    "",
+		"https://h/r?token=secret":      "",
+		"https://h/r#secret":            "",
+		"https://h/a b":                 "",
+		"https://h/\x00":                "",
+		"https://secret%zz@h/r":         "",
+		"ftp://h/r":                     "",
+		"file://h/r":                    "",
+		"file:///":                      "",
+		"git@-x:r":                      "",
+		"https://h/" + longPath:         "",
+		"javascript://h/r":              "",
+		"https://[::1]:8080/r":          "https://[::1]:8080/r",
+		"HTTPS://h/r":                   "HTTPS://h/r",
+		"github.com:o/r":                "",
+		"git@host::ext":                 "",
+		"user@host:~/r":                 "user@host:~/r",
+		"file:///srv/%2e%2e/etc/passwd": "file:///etc/passwd",
+	} {
+		got, err := repoURL(in, true)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("repoURL(%q) = %q, %v; want %q", in, got, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: the error repeats a secret: %v", in, err)
+		}
+	}
+	if _, err := repoURL("file:///srv/r", false); err == nil {
+		t.Error("file:// was accepted where it is not allowed")
+	}
+	for in, want := range map[string]string{
+		"https://h:1/o/r.git": "h:1/o/r.git", "git@h:o/r": "h/o/r", "ssh://git@h/o@x": "h/o@x", "file:///srv/r": "/srv/r",
+	} {
+		if got := withoutScheme(in); got != want {
+			t.Errorf("withoutScheme(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+var longPath = strings.Repeat("x", maxRepoURL)
+
+// Every route, and what each kind of caller gets of it. A route that is not
+// here fails the test.
+func TestWhoMayDoWhat(t *testing.T) {
+	h := newHouse(t)
+	const open, own = "open", "own" // own: another's is not found
+	rows := map[string]string{
+		"POST /v1/agents": "any", "GET /v1/agents": "any", "GET /v1/me": "any", "GET /v1/models": "any",
+		"GET /v1/repositories": "any", "POST /v1/sub-tokens": "any",
+		"GET /v1/agents/{id}": own, "DELETE /v1/agents/{id}": own,
+		"POST /v1/agents/{id}/archive": own, "POST /v1/agents/{id}/unarchive": own,
+		"POST /v1/agents/{id}/runs": own, "GET /v1/agents/{id}/runs": own,
+		"GET /v1/agents/{id}/runs/{runId}": own, "GET /v1/agents/{id}/runs/{runId}/stream": own,
+		"POST /v1/agents/{id}/runs/{runId}/cancel": own, "GET /v1/agents/{id}/usage": own,
+		"GET /v1/agents/{id}/diff": own, "GET /v1/agents/{id}/events": own,
+		"GET /v1/agents/{id}/artifacts": "any", "GET /v1/agents/{id}/artifacts/download": "any",
+		"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
+	}
+	h.work.diff = func(string) (string, bool, error) { return "", false, nil }
+	seen := map[string]bool{}
+	for _, rt := range h.api.routes() {
+		name := rt.method + " " + rt.path
+		seen[name] = true
+		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
+			h.t = t
+			kind, ok := rows[name]
+			if !ok {
+				t.Fatal("no row says who may use this route")
+			}
+			id, runID := h.begin()
+			if rt.long {
+				h.append(id, runID, &agent.RunEnded{Status: agent.Finished}) // so that its stream ends
+			}
+			path := strings.NewReplacer("{id}", id, "{runId}", runID).Replace(rt.path)
+			status := map[string]int{}
+			for who, key := range map[string]string{"none": "", "wrong": "aloft_wrong", "other": bensKey} {
+				a := h.callAs(key, rt.method, path, "{}")
+				status[who] = a.status
+				if a.status == 401 && a.header.Get("WWW-Authenticate") == "" {
+					t.Error("401 without WWW-Authenticate")
+				}
+			}
+			status["owner"] = h.call(rt.method, path, task).status
+			t.Log(status)
+			switch {
+			case kind == open && (status["none"] != 200 || status["wrong"] != 200):
+				t.Error("it is not open to all")
+			case kind != open && (status["none"] != 401 || status["wrong"] != 401):
+				t.Error("it is open to those without a key")
+			case kind == own && status["other"] != 404:
+				t.Error("another's agent can be reached, or its existence seen")
+			case kind == "any" && (status["other"] == 404 || status["other"] == 401):
+				t.Error("another user cannot use it at all")
+			}
+			if s := status["owner"]; s >= 500 && s != 501 || s == 401 || s == 404 {
+				t.Errorf("its owner gets %d", s)
+			}
+		})
+	}
+	for name := range rows {
+		if !seen[name] {
+			t.Errorf("there is no route %s", name)
+		}
+	}
+	h.t = t
+	for _, item := range h.callAs(bensKey, "GET", "/v1/agents", "").get(t, "items").([]any) {
+		t.Errorf("ben sees %v", item)
+	}
+}
+
+func TestKeysAreSentInEitherForm(t *testing.T) {
+	h := newHouse(t)
+	basic := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
+	for header, want := range map[string]int{
+		"Bearer " + annsKey: 200, "bearer  " + annsKey: 200, basic(annsKey + ":"): 200,
+		basic(annsKey + ":x"): 401, basic(":" + annsKey): 401, basic(annsKey): 401, annsKey: 401, "Bearer ": 401, "Token " + annsKey: 401,
+	} {
+		if a := h.callAs("", "GET", "/v1/me", "", "Authorization", header); a.status != want {
+			t.Errorf("%s: %d, want %d", header, a.status, want)
+		}
+	}
+	if log := h.log.String(); strings.Contains(log, annsKey) || !strings.Contains(log, "route=/v1/me") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestOtherMethodsAndPaths(t *testing.T) {
+	h := newHouse(t)
+	for _, c := range []struct {
+		method, path string
+		status       int
+		allow        string
+	}{
+		{"PUT", "/v1/agents", 405, "POST, GET, HEAD, OPTIONS"},
+		{"PATCH", "/v1/me", 405, "GET, HEAD, OPTIONS"},
+		{"OPTIONS", "/v1/agents", 204, "POST, GET, HEAD, OPTIONS"},
+		{"HEAD", "/v1/me", 200, ""},
+		{"GET", "/v1/nothing", 404, ""},
+		{"GET", "/", 404, ""},
+		{"GET", "/v1/agents/", 404, ""},
+		{"POST", "/auth/exchange_user_api_key", 404, ""},
+		{"GET", "/v1/agents/not-an-id", 404, ""},
+		{"GET", "/v1/agents/bc-00000000-0000-4000-8000-00000000000f", 404, ""},
+	} {
+		a := h.call(c.method, c.path, "")
+		if a.status != c.status || a.header.Get("Allow") != c.allow {
+			t.Errorf("%s %s: %d, Allow %q: %s", c.method, c.path, a.status, a.header.Get("Allow"), a.body)
+		}
+		if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s %s: headers %v", c.method, c.path, a.header)
+		}
+	}
+	id, runID := h.begin()
+	if a := h.call("HEAD", streamOf(id, runID), ""); a.status != 200 || a.header.Get("Content-Type") != eventStream {
+		t.Errorf("HEAD of a stream: %d", a.status)
+	}
+	if got := h.call("GET", "/v1/me", "", "X-Request-Id", "mine-1").header.Get("X-Request-Id"); got != "mine-1" {
+		t.Errorf("request id %q", got)
+	}
+	if got := h.call("GET", "/v1/me", "", "X-Request-Id", "a b=c").header.Get("X-Request-Id"); got == "a b=c" {
+		t.Error("a request id that could forge a log line was taken over")
+	}
+}
+
+func TestPanicIsAnInternalError(t *testing.T) {
+	h := newHouse(t)
+	id, _ := h.begin()
+	h.work.diff = func(string) (string, bool, error) { panic("secret") }
+	a := h.want(h.call("GET", "/v1/agents/"+id+"/diff", ""), 500)
+	if strings.Contains(string(a.body), "secret") || a.text(t, "error.code") != "internal" {
+		t.Errorf("%s", a.body)
+	}
+	h.work.diff = func(string) (string, bool, error) {
+		return "", false, fault.Unavailable("the machine is gone").Named("machine_gone")
+	}
+	h.want(h.call("GET", "/v1/agents/"+id+"/diff", ""), 503)
+}
+
+// A reader that takes nothing does not hold its handler for ever.
+func TestSlowReaderIsCutOff(t *testing.T) {
+	h := newHouse(t)
+	id, runID := h.begin()
+	for range 40 {
+		h.append(id, runID, &agent.TextDelta{Text: strings.Repeat("x", 1<<20)})
+	}
+	conn, err := net.Dial("tcp", h.http.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", streamOf(id, runID), annsKey)
+	one := make([]byte, 1)
+	if _, err := conn.Read(one); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close() // with the rest unread
+	eventually(t, "the handler has returned", func() bool { return strings.Contains(h.log.String(), "/stream") })
+}
+
+func TestDescriptionHasTheSpecification(t *testing.T) {
+	h := newHouse(t)
+	var ours struct {
+		OpenAPI    string
+		Info       struct{ Version string }
+		Paths      map[string]map[string]struct{ OperationID string }
+		Components struct {
+			Schemas map[string]struct {
+				Required   []string
+				Properties map[string]any
+			}
+		}
+	}
+	a := h.want(h.callAs("", "GET", "/openapi.json", ""), 200)
+	if err := json.Unmarshal(a.body, &ours); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(ours.OpenAPI, "3.1") || ours.Info.Version != "1.2.3" {
+		t.Errorf("%s %s", ours.OpenAPI, ours.Info.Version)
+	}
+	spec, err := specification()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, item := range spec["paths"].(map[string]any) {
+		for method, op := range item.(map[string]any) {
+			if want := op.(map[string]any)["operationId"]; ours.Paths[path][method].OperationID != want {
+				t.Errorf("%s %s is %q, want %q", method, path, ours.Paths[path][method].OperationID, want)
+			}
+		}
+	}
+	schemas := spec["components"].(map[string]any)["schemas"].(map[string]any)
+	later := map[string]bool{ // of parts that are not built
+		"Agent.skipReviewerRequest": true, "Agent.customSubagents": true, "RunGitBranch.prUrl": true, "RunUsage.usageUuid": true,
+		"ModelListItem.description": true, "ModelListItem.parameters": true, "ModelListItem.variants": true,
+	}
+	for _, name := range []string{"AgentSummary", "Agent", "Run", "RunGit", "RunGitBranch", "CreateAgentRequest", "CreateRunRequest",
+		"CreateAgentResponse", "CreateRunResponse", "ListAgentsResponse", "ListRunsResponse", "IdResponse", "AgentUsageResponse", "RunUsage",
+		"UsageTokenUsage", "ApiKeyInfo", "ModelListItem", "ListModelsResponse", "Error", "Image", "ImageDimension", "ModelRef", "RepoConfig", "AgentEnv"} {
+		mine, ok := ours.Components.Schemas[name]
+		if !ok {
+			t.Errorf("no schema %s", name)
+			continue
+		}
+		parts := []any{schemas[name]}
+		if all, ok := schemas[name].(map[string]any)["allOf"].([]any); ok {
+			parts = all
+		}
+		for _, part := range parts {
+			props, _ := part.(map[string]any)["properties"].(map[string]any)
+			for p := range props {
+				if mine.Properties[p] == nil && !later[name+"."+p] {
+					t.Errorf("schema %s has no %s", name, p)
+				}
+			}
+		}
+	}
+	if a := h.want(h.callAs("", "GET", "/openapi.yaml", ""), 200); !strings.Contains(string(a.body), "operationId: createAgent") {
+		t.Error("the YAML form is another")
+	}
+}
+
+func FuzzCreateAgent(f *testing.F) {
+	f.Add(task)
+	f.Add(prompt(`"agentId":"bc-00000000-0000-4000-8000-000000000001","model":{"id":"default"},"name":"n"`))
+	f.Add(`{"prompt":{"text":"x","images":[{"data":"iVBORw0KGgo=","mimeType":"image/png"}]}}`)
+	f.Add(`{"prompt":{"text":5},"repos":[{"url":"ext::x"}]`)
+	f.Add("\xff\xfe{")
+	s := &server{}
+	f.Fuzz(func(t *testing.T, body string) {
+		var in createAgentRequestJSON
+		if err := decode([]byte(body), &in); err != nil {
+			mustBeInvalid(t, err)
+			return
+		}
+		m, err := in.Prompt.message()
+		if err != nil {
+			mustBeInvalid(t, err)
+			return
+		}
+		c, err := s.created(&in, m.PlainText(), account.APIKey{UserID: 1})
+		if err != nil {
+			mustBeInvalid(t, err)
+			return
+		}
+		if len(c.Repos) > 1 || c.Name == "" || c.Branch == "" && !c.WorkOnCurrentBranch {
+			t.Errorf("%q makes %+v", body, c)
+		}
+		for _, b := range []agent.Body{c, &agent.RunCreated{Prompt: m}} {
+			if _, _, err := agent.Encode(b); err != nil {
+				t.Errorf("%q cannot be journaled: %v", body, err)
+			}
+		}
+	})
+}
+
+func mustBeInvalid(t *testing.T, err error) {
+	t.Helper()
+	if f := faultOf(err); f.Kind != fault.KindInvalid || f.Message == "" {
+		t.Errorf("not a fault of the request: %v", err)
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add(cursor(agentList, time.Unix(1, 5), "bc-1"))
+	f.Add(cursor(runList, time.Unix(1, 5), "run-1"))
+	f.Add("")
+	f.Add("YSAxIA")
+	f.Fuzz(func(t *testing.T, s string) {
+		at, id, err := parseCursor(s, agentList)
+		if err != nil {
+			mustBeInvalid(t, err)
+			return
+		}
+		if got := cursor(agentList, at, id); got != s {
+			t.Errorf("%q is read as %v %q, which is %q", s, at, id, got)
+		}
+	})
+}
+
+func FuzzLastEventID(f *testing.F) {
+	run := agent.Run{ID: "run-1", FirstSeq: 2, LastSeq: 1 << 40}
+	f.Add(eventID(place{7, 3}, run.ID))
+	f.Add(eventID(place{7, 3}, "run-2"))
+	f.Add("00000000000007--0003-4e65d3fb")
+	f.Add("x")
+	f.Fuzz(func(t *testing.T, id string) {
+		p, err := lastEvent(id, run)
+		if err != nil {
+			mustBeInvalid(t, err)
+			return
+		}
+		if id != "" && (eventID(p, run.ID) != id || p.seq < run.FirstSeq || p.seq > run.LastSeq) {
+			t.Errorf("%q is read as %v", id, p)
+		}
+	})
+}
+
+// Whatever a model or a machine says, the projector makes frames of it that a
+// client can read, and the same ones twice.
+func FuzzFrames(f *testing.F) {
+	f.Add(uint64(1), "Hello", `{"a":[1,"x"]}`)
+	f.Add(uint64(7), "\xff\r\n\n", `{"success":`)
+	f.Fuzz(func(t *testing.T, seed uint64, text, raw string) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var events []agent.Event
+		for i := range 12 {
+			body := []agent.Body{
+				&agent.TextDelta{Text: text}, &agent.ThinkingDelta{Text: text}, &agent.CallSent{CallID: text}, &agent.CallDelta{CallID: text, Stdout: raw},
+				&agent.CallDone{CallID: text, Text: text, Output: json.RawMessage(raw)}, &agent.TurnReplied{Message: messageOf(text, raw)},
+				&agent.ModelRetry{}, &agent.RunStarted{},
+			}[r.IntN(8)]
+			events = append(events, agent.Event{Seq: int64(i + 1), RunID: "r", Body: body})
+		}
+		events = append(events, agent.Event{Seq: 13, RunID: "r", Body: &agent.RunEnded{Status: agent.Finished, Result: text}})
+		show := func() string {
+			var out bytes.Buffer
+			v := newView(agent.Run{ID: "r", Status: agent.Finished}, place{}, nil)
+			for _, e := range events {
+				v.show(e, &out)
+			}
+			return out.String()
+		}
+		once := show()
+		if once != show() {
+			t.Error("the same events make other frames")
+		}
+		holdToSpecification(t, readEvents(t, strings.NewReader(once)))
+	})
+}
+
+func messageOf(text, raw string) conversation.Message {
+	m := conversation.Text(conversation.Assistant, text)
+	m.Blocks = append(m.Blocks, conversation.Block{Call: &conversation.ToolCall{ID: text, Name: text, Args: json.RawMessage(raw)}})
+	return m
+}

@@ -1,0 +1,412 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/conversation"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+var rewrite = flag.Bool("update", false, "write the golden files anew")
+
+// An event is one server-sent event as a client reads it.
+type event struct{ id, name, data string }
+
+// readEvent reads one frame and is strict about its form.
+func readEvent(r *bufio.Reader) (event, error) {
+	var e event
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return e, err
+		}
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" {
+			break
+		}
+		name, value, ok := strings.Cut(line, ": ")
+		if !ok || strings.Contains(line, "\r") || strings.HasPrefix(value, " ") {
+			return e, fmt.Errorf("not a line of a frame: %q", line)
+		}
+		switch {
+		case name == "id" && e.id == "" && e.name == "":
+			e.id = value
+		case name == "event" && e.name == "":
+			e.name = value
+		case name == "data" && e.data == "" && e.name != "":
+			e.data = value
+		default:
+			return e, fmt.Errorf("line out of place: %q", line)
+		}
+	}
+	if e.name == "" || e.data == "" || !json.Valid([]byte(e.data)) {
+		return e, fmt.Errorf("not a frame: %+v", e)
+	}
+	if quiet := e.name == "status" || e.name == "heartbeat"; quiet != (e.id == "") {
+		return e, fmt.Errorf("id %q of a frame %s", e.id, e.name)
+	}
+	return e, nil
+}
+
+func readEvents(t *testing.T, r io.Reader) []event {
+	t.Helper()
+	var all []event
+	for b := bufio.NewReader(r); ; {
+		e, err := readEvent(b)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+}
+
+// open begins a stream as Ann, which ends with the test.
+func (h *house) open(path, last string) *http.Response {
+	h.t.Helper()
+	req, err := http.NewRequestWithContext(h.t.Context(), "GET", h.http.URL+path, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	req.SetBasicAuth(annsKey, "")
+	if last != "" {
+		req.Header.Set("Last-Event-ID", last)
+	}
+	resp, err := h.http.Client().Do(req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { resp.Body.Close() })
+	if resp.StatusCode != 200 {
+		data, _ := io.ReadAll(resp.Body)
+		h.t.Fatalf("%s: %d %s", path, resp.StatusCode, data)
+	}
+	return resp
+}
+
+func streamOf(id, runID string) string { return "/v1/agents/" + id + "/runs/" + runID + "/stream" }
+
+// The golden file is what a client sees of a run with everything in it.
+func TestProjector(t *testing.T) {
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	created := &agent.RunCreated{Prompt: conversation.Text(conversation.User, "Mend it")}
+	for name, last := range map[string][]agent.Body{
+		"finished": {finish()},
+		"failed":   {&agent.RunEnded{Status: agent.Failed, Failure: &agent.Failure{Code: "ref_not_found", Message: "there is no main", Hint: "name another"}}},
+		"cancelled": {
+			&agent.TurnReplied{Message: someWork()[10].(*agent.TurnReplied).Message}, &agent.ThinkingDelta{Text: "so"},
+			&agent.CallSent{CallID: "c9"}, &agent.RunEnded{Status: agent.Cancelled}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			run := agent.Run{ID: "run-1", AgentID: "bc-1", Status: agent.Finished, FirstSeq: 2}
+			v := newView(run, place{seq: 1}, nil)
+			for i, b := range slices.Concat([]agent.Body{created}, someWork(), last) {
+				v.show(agent.Event{Seq: int64(i + 2), RunID: "run-1", Time: began.Add(time.Duration(i) * time.Second), Body: b}, &out)
+			}
+			if !v.ended {
+				t.Error("it has not ended")
+			}
+			golden := filepath.Join("testdata", "stream", name+".txt")
+			if *rewrite {
+				if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), out.String()); d != "" {
+				t.Errorf("-golden +got:\n%s", d)
+			}
+			holdToSpecification(t, readEvents(t, &out))
+		})
+	}
+}
+
+// holdToSpecification checks what the specification says of frames.
+func holdToSpecification(t *testing.T, events []event) {
+	t.Helper()
+	toolCall, err := schemaAt("/components/schemas/RunStreamToolCallEvent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lastID := ""
+	for _, e := range events {
+		if e.id != "" && e.id < lastID {
+			t.Errorf("id %s after %s", e.id, lastID)
+		}
+		if e.id == lastID && e.id != "" && e.name != "interaction_update" {
+			t.Errorf("%s has the id of the frame before", e.name)
+		}
+		if e.id != "" {
+			lastID = e.id
+		}
+		if e.name == "tool_call" {
+			data, err := jsonschema.UnmarshalJSON(strings.NewReader(e.data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := toolCall.Validate(map[string]any{"event": e.name, "id": e.id, "data": data}); err != nil {
+				t.Errorf("%s: %v", e.data, err)
+			}
+		}
+	}
+	if n := len(events); n < 2 || events[0].name != "status" || events[n-2].name != "result" || events[n-1].name != "done" {
+		t.Errorf("it does not begin with status and end with result and done: %v", events)
+	}
+}
+
+func TestStreamLive(t *testing.T) {
+	h := newHouse(t)
+	id, runID := h.begin()
+	resp := h.open(streamOf(id, runID), "")
+	if got := resp.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Errorf("content type %q", got)
+	}
+	if resp.Header.Get("X-Cursor-Stream-Retention-Seconds") == "" {
+		t.Error("it does not say how long it is kept")
+	}
+	r := bufio.NewReader(resp.Body)
+	if e, err := readEvent(r); err != nil || e.data != `{"runId":"`+runID+`","status":"CREATING"}` {
+		t.Fatalf("top: %+v, %v", e, err)
+	}
+	if e, err := readEvent(r); err != nil || !strings.Contains(e.data, "user-message-appended") {
+		t.Fatalf("prompt: %+v, %v", e, err)
+	}
+	h.append(id, runID, &agent.RunStarted{})
+	if e, err := readEvent(r); err != nil || !strings.Contains(e.data, "RUNNING") {
+		t.Fatalf("started: %+v, %v", e, err)
+	}
+	top := bufio.NewReader(h.open(streamOf(id, runID), "").Body)
+	if e, err := readEvent(top); err != nil || !strings.Contains(e.data, "RUNNING") {
+		t.Fatalf("a second watcher's top: %+v, %v", e, err)
+	}
+	h.append(id, runID, append(someWork()[1:], finish())...)
+	rest := readEvents(t, r)
+	if n := len(rest); n < 3 || rest[n-3].name != "status" || rest[n-2].name != "result" || rest[n-1].name != "done" {
+		t.Errorf("the end: %v", rest)
+	}
+	var said strings.Builder
+	for _, e := range rest {
+		if e.name == "assistant" {
+			var d struct{ Text string }
+			if err := json.Unmarshal([]byte(e.data), &d); err != nil {
+				t.Fatal(err)
+			}
+			said.WriteString(d.Text)
+		}
+	}
+	if got, want := said.String(), "I loI look at it.Done."; got != want {
+		t.Errorf("said %q, want %q", got, want)
+	}
+	if !strings.Contains(rest[len(rest)-2].data, `"git":{"branches":[{"repoUrl":"git.example.com/o/r.git","branch":"aloft/x"}]}`) {
+		t.Errorf("result: %s", rest[len(rest)-2].data)
+	}
+}
+
+// A client may lose its connection after any frame, and the server may have been
+// killed meanwhile: with the id of the last frame it gets exactly the rest.
+func TestStreamResumesAnywhere(t *testing.T) {
+	h := newHouse(t)
+	id, runID := h.begin()
+	h.append(id, runID, append(someWork(), finish())...)
+	path := streamOf(id, runID)
+	whole := identified(readEvents(t, h.open(path, "").Body))
+	h.restart()
+	if d := cmp.Diff(whole, identified(readEvents(t, h.open(path, "").Body)), cmp.AllowUnexported(event{})); d != "" {
+		t.Fatalf("after a restart the stream is another:\n%s", d)
+	}
+	for i, e := range whole {
+		if i+1 < len(whole) && whole[i+1].id == e.id {
+			continue // the twin is sent in the same write
+		}
+		all := readEvents(t, h.open(path, e.id).Body)
+		if all[0].name != "status" {
+			t.Errorf("after %s no status at the top: %v", e.id, all[0])
+		}
+		want := whole[i+1:]
+		if len(want) == 0 {
+			want = whole[i:] // done is said again: it ends the connection
+		}
+		if d := cmp.Diff(want, identified(all), cmp.AllowUnexported(event{})); d != "" {
+			t.Fatalf("after %+v:\n%s", e, d)
+		}
+		for j, e := range all {
+			if e.name == "status" && j > 0 && e.data == all[0].data {
+				t.Errorf("the same status twice: %v", all)
+			}
+		}
+	}
+}
+
+func identified(events []event) []event {
+	return slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.id == "" })
+}
+
+// A watcher that is cut off again and again while the run works, by a server
+// that starts anew each time, sees each frame once.
+func TestStreamOverRestarts(t *testing.T) {
+	h := newHouse(t)
+	id, runID := h.begin()
+	var seen []event
+	last := ""
+	for i, b := range someWork() {
+		h.append(id, runID, b)
+		if i%4 != 3 {
+			continue
+		}
+		resp := h.open(streamOf(id, runID), last)
+		r := bufio.NewReader(resp.Body)
+		head := h.head(id)
+		for want := h.lastFrame(id, runID, head); want != "" && last < want; {
+			e, err := readEvent(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.id != "" {
+				seen, last = append(seen, e), e.id
+			}
+		}
+		if e := seen[len(seen)-1]; e.name != "interaction_update" {
+			if next, err := readEvent(r); err == nil && next.id == e.id {
+				seen = append(seen, next)
+			}
+		}
+		h.restart()
+	}
+	h.append(id, runID, finish())
+	seen = append(seen, identified(readEvents(t, h.open(streamOf(id, runID), last).Body))...)
+	whole := identified(readEvents(t, h.open(streamOf(id, runID), "").Body))
+	if d := cmp.Diff(whole, seen, cmp.AllowUnexported(event{})); d != "" {
+		t.Errorf("-whole +pieces:\n%s", d)
+	}
+}
+
+// lastFrame returns the id of the last frame that the journal makes so far.
+func (h *house) lastFrame(id, runID string, head int64) string {
+	h.t.Helper()
+	events, err := h.store.Read(h.t.Context(), id, 0, int(head))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	p, last := newProjector(id, runID, nil), ""
+	for _, e := range events {
+		if e.RunID == runID {
+			for sub, f := range p.frames(e) {
+				if f.event != "status" {
+					last = eventID(place{e.Seq, sub}, runID)
+				}
+			}
+		}
+	}
+	return last
+}
+
+func TestLastEventIDOfAnotherRun(t *testing.T) {
+	h := newHouse(t)
+	id, runID := h.begin()
+	h.append(id, runID, append(someWork(), finish())...)
+	second := h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"more"}}`), 201).text(t, "run.id")
+	first := identified(readEvents(t, h.open(streamOf(id, runID), "").Body))
+	own := eventID(place{h.head(id), 0}, second)
+	future := eventID(place{h.head(id) + 9, 0}, second)
+	for _, bad := range []string{first[0].id, first[len(first)-1].id, future, "x", "1", "--", own + "0", strings.ToUpper(own) + " ", "-" + own} {
+		a := h.want(h.call("GET", streamOf(id, second), "", "Last-Event-ID", bad), 400)
+		if a.text(t, "error.code") != "invalid_last_event_id" {
+			t.Errorf("%q: %s", bad, a.body)
+		}
+	}
+}
+
+func TestHeartbeatAndDeletion(t *testing.T) {
+	h := newHouse(t)
+	id, runID := h.begin()
+	h.api.heartbeat = 5 * time.Millisecond
+	r := bufio.NewReader(h.open(streamOf(id, runID), "").Body)
+	for beats := 0; beats < 3; {
+		e, err := readEvent(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.name == "heartbeat" && e.data == "{}" {
+			beats++
+		}
+	}
+	h.want(h.call("DELETE", "/v1/agents/"+id, ""), 200)
+	rest, err := io.ReadAll(r)
+	if err != nil || !strings.HasSuffix(string(rest), "event: done\ndata: {}\n\n") || !strings.Contains(string(rest), "agent_deleted") {
+		t.Errorf("after its deletion: %q, %v", rest, err)
+	}
+}
+
+func TestManyWatchers(t *testing.T) {
+	h := newHouse(t)
+	id, runID := h.begin()
+	const watchers = 60
+	all := make([][]event, watchers)
+	var wg, ready sync.WaitGroup
+	ready.Add(watchers)
+	for i := range watchers {
+		wg.Go(func() {
+			resp := h.open(streamOf(id, runID), "")
+			ready.Done()
+			all[i] = identified(readEvents(t, resp.Body))
+		})
+	}
+	ready.Wait()
+	for _, b := range append(someWork(), finish()) {
+		h.append(id, runID, b)
+	}
+	wg.Wait()
+	for i := range all {
+		if d := cmp.Diff(all[0], all[i], cmp.AllowUnexported(event{})); d != "" {
+			t.Fatalf("watcher %d saw another run:\n%s", i, d)
+		}
+	}
+}
+
+func TestUntold(t *testing.T) {
+	for _, c := range []struct{ told, whole, want string }{
+		{"", "hello", "hello"}, {"hello", "hello", ""}, {"hel", "hello", "lo"},
+		{"helhello wo", "hello world", "rld"}, {"xyz", "hello", "hello"}, {"aab", "aaab", "aaab"}, {"aaab", "aab", ""},
+		{"hello", "", ""}, {"hellohello", "hello", ""}, {"abcab", "abcabcd", "cd"},
+	} {
+		if got := untold(c.told, c.whole); got != c.want {
+			t.Errorf("untold(%q, %q) = %q, want %q", c.told, c.whole, got, c.want)
+		}
+	}
+}
+
+func TestLongResultsAreCut(t *testing.T) {
+	long, _ := json.Marshal(map[string]any{"success": map[string]any{"stdout": strings.Repeat("x", 1<<20), "exitCode": 0}})
+	v, cut := bounded(long)
+	out, err := marshal(v)
+	if err != nil || !cut || len(out) > maxShown || !strings.Contains(string(out), `"exitCode":0`) {
+		t.Errorf("cut %v, %d bytes, %v", cut, len(out), err)
+	}
+	many, _ := json.Marshal(make([]int, 1<<19))
+	if v, cut := bounded(many); v != nil || !cut {
+		t.Errorf("what cannot be shortened is left out: %v", cut)
+	}
+}
