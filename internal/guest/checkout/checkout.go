@@ -45,6 +45,9 @@ type Repository struct {
 	Run    Runner
 	Record string // file that remembers what was checked out; outside the agent's reach
 	Secret string // credential, cut out of all that git says
+	// Gateway is where git finds all remotes, as in [Config]: what git says of
+	// it is told as of the remote.
+	Gateway string
 	// Claim makes an empty folder the user's.
 	Claim func(path string) error
 }

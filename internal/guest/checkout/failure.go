@@ -31,7 +31,12 @@ func (r *Repository) failure(words *tail) *Failure {
 	if r.Secret != "" {
 		said = strings.ReplaceAll(said, r.Secret, "***")
 	}
-	return &Failure{Code: classify(said), Detail: said}
+	code := classify(said)
+	if r.Gateway != "" {
+		// The person who reads it knows the forge's address, not the gateway's.
+		said = regexp.MustCompile(regexp.QuoteMeta(r.Gateway)+`/([a-z]+)/`).ReplaceAllString(said, "$1://")
+	}
+	return &Failure{Code: code, Detail: said}
 }
 
 // signs are what git 2.x says in the C locale, in the order in which they are

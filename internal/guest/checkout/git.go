@@ -51,16 +51,18 @@ func (r *Repository) command(ctx context.Context, d time.Duration, args ...strin
 
 // bounded keeps the first bytes of what is written to it and then refuses.
 type bounded struct {
-	bytes.Buffer
+	kept  bytes.Buffer // not embedded: its ReadFrom knows no limit
 	limit int
 	full  bool
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := b.limit - b.Len(); len(p) > room {
+	if room := b.limit - b.kept.Len(); len(p) > room {
 		b.full = true
-		n, _ := b.Buffer.Write(p[:room])
+		n, _ := b.kept.Write(p[:room]) // never fails
 		return n, io.ErrShortWrite
 	}
-	return b.Buffer.Write(p)
+	return b.kept.Write(p)
 }
+
+func (b *bounded) String() string { return b.kept.String() }

@@ -45,7 +45,7 @@ var counting = regexp.MustCompile(`^(?:remote: )?([A-Z][a-z]+(?: [a-z]+){0,3}): 
 func (t *tail) endLine() {
 	line := strings.TrimRight(strings.ToValidUTF8(string(t.line), ""), " \t")
 	t.line = t.line[:0]
-	if line == "" {
+	if line == "" || strings.HasPrefix(line, "Cloning into ") {
 		return
 	}
 	if m := counting.FindStringSubmatch(line); m != nil {

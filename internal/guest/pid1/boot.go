@@ -163,7 +163,7 @@ func (b *boot) checkout(ctx context.Context, progress func(string)) (string, err
 		return "", err
 	}
 	repo := &checkout.Repository{
-		Path: path, Run: d.run, Secret: b.req.GetGitCredential(),
+		Path: path, Run: d.run, Secret: b.req.GetGitCredential(), Gateway: d.gateway(),
 		Record: filepath.Join(d.cfg.DataDir, "checkout.json"),
 		Claim:  d.user.own,
 	}
