@@ -136,11 +136,15 @@ func (s *Mirrors) unlock() error {
 	return s.lock.Close()
 }
 
-// Close stops what is under way, waits for it and gives the folder up.
+// Close stops what is under way, waits for it and gives the folder up. Closing
+// again is no error.
 func (s *Mirrors) Close() error {
 	s.stop(errClosed)
 	s.work.Wait()
-	return s.unlock()
+	if err := s.unlock(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // Mirror returns the mirror of a repository, which need not exist yet.

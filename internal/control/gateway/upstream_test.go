@@ -1,0 +1,271 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/fault"
+)
+
+const token = "s3cr3t-forge-token"
+
+// withCredential configures the token for the whole upstream.
+func withCredential(w *world) {
+	w.SetAuth("bot", token)
+	w.cfg.Credentials = []gateway.Credential{{URL: w.URL, Username: "bot", Token: token}}
+}
+
+func TestUpstreamCredential(t *testing.T) {
+	w := newWorld(t, withCredential)
+	m, url := checkedOut(t, w)
+	id := m.commit("r", "more", map[string]string{"b.txt": "two\n"})
+	m.git("r", "push", "origin", branch)
+	if got := w.Branch("r", branch); got != id {
+		t.Errorf("upstream has %q, want %s", got, id)
+	}
+	noToken(t, w)
+
+	w.SetAuth("bot", "another")
+	m.fails("r", []string{"fetch"}, "remote: aloft: ", "refused the credential configured for "+w.URL, "git.credentials")
+	if _, err := w.gw.Check(t.Context(), url, ""); fault.Of(err).Code != "credential_refused" {
+		t.Errorf("check: %v", err)
+	}
+	noToken(t, w)
+}
+
+// noToken looks for the forge's token wherever it must not be.
+func noToken(t *testing.T, w *world) {
+	t.Helper()
+	secrets := []string{token, base64.StdEncoding.EncodeToString([]byte("bot:" + token))}
+	for _, s := range secrets {
+		if strings.Contains(w.log.String(), s) {
+			t.Error("the log holds the token")
+		}
+	}
+	err := filepath.WalkDir(w.cfg.Dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		for _, s := range secrets {
+			if strings.Contains(string(b), s) {
+				t.Errorf("%s holds the token", path)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCredentialIsForItsPrefixOnly(t *testing.T) {
+	w := newWorld(t, func(w *world) {
+		w.SetAuth("bot", token)
+		w.cfg.Credentials = []gateway.Credential{
+			{URL: w.URL + "/tea", Username: "bot", Token: token}, // no prefix of team, by segments
+			{URL: w.URL, Username: "bot", Token: "wrong"},
+			{URL: w.URL + "/team", Username: "bot", Token: token},
+		}
+	})
+	in, out := w.Repo("team/r", map[string]string{"a": "a"}), w.Repo("r", map[string]string{"a": "a"})
+	if _, err := w.gw.Check(t.Context(), in, ""); err != nil {
+		t.Errorf("below the prefix: %v", err)
+	}
+	_, err := w.gw.Check(t.Context(), out, "")
+	if f := fault.Of(err); f.Code != "credential_refused" || !strings.Contains(f.Message, "configured for "+w.URL) {
+		t.Errorf("outside: %v", err)
+	}
+}
+
+// TestRedirectCarriesNoCredential has the forge send git to another host.
+func TestRedirectCarriesNoCredential(t *testing.T) {
+	w := newWorld(t, withCredential)
+	evil := gittest.New(t)
+	evil.SetAuth("bot", token)
+	evil.Repo("r", map[string]string{"a": "a"})
+	url := w.Repo("r", map[string]string{"a": "a"})
+	w.Intercept(func(rw http.ResponseWriter, r *http.Request) {
+		if _, _, ok := r.BasicAuth(); !ok {
+			rw.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+			rw.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		http.Redirect(rw, r, strings.Replace(evil.URL, "127.0.0.1", "localhost", 1)+r.URL.RequestURI(), http.StatusFound)
+	})
+	if _, err := w.gw.Check(t.Context(), url, ""); err == nil {
+		t.Error("the redirect was followed to the end")
+	}
+	for _, r := range evil.Requests() {
+		if r.Authorization != "" {
+			t.Errorf("%s %s came with %q", r.Method, r.Path, r.Authorization)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	w := newWorld(t)
+	url := w.Repo("r", map[string]string{"a.txt": "one\n"})
+	main := w.Branch("r", "main")
+	gittest.Git(t, w.Path("r"), "tag", "-a", "v1", "-m", "v1", "main")
+	dev := w.Commit("r", "dev/1", "second", map[string]string{"b.txt": "two\n"})
+	gittest.Git(t, w.Path("r"), "update-ref", "refs/pull/1/head", gittest.Git(t, w.Path("r"), "commit-tree", "-m", "pull", "main^{tree}"))
+	pull := gittest.Git(t, w.Path("r"), "rev-parse", "refs/pull/1/head")
+	gittest.Git(t, w.Path("r"), "config", "uploadpack.allowAnySHA1InWant", "true")
+	for ref, want := range map[string]gateway.RefInfo{
+		"":                 {Commit: main, Branch: "main"},
+		"main":             {Commit: main, Branch: "main"},
+		"refs/heads/dev/1": {Commit: dev, Branch: "dev/1"},
+		"v1":               {Commit: main},
+		"refs/tags/v1":     {Commit: main},
+		main:               {Commit: main},
+		main[:10]:          {Commit: main},
+		pull:               {Commit: pull}, // on no branch; the upstream gives it when asked
+	} {
+		got, err := w.gw.Check(t.Context(), url, ref)
+		if err != nil || got.Commit != want.Commit || got.Branch != want.Branch || got.DefaultBranch != "main" {
+			t.Errorf("%q: %+v, %v", ref, got, err)
+		}
+		if got.Branches["dev/1"] != dev || len(got.Branches) != 2 {
+			t.Errorf("branches: %v", got.Branches)
+		}
+	}
+	for _, ref := range []string{"nope", "-x", "--upload-pack=id", "HEAD~1", "main@{0}", "main^{tree}", strings.Repeat("1", 40), "..", "\x00", "refs/pull/1/head"} {
+		_, err := w.gw.Check(t.Context(), url, ref)
+		if f := fault.Of(err); f.Code != "ref_not_found" || f.Advice == "" {
+			t.Errorf("%q: %v", ref, err)
+		}
+	}
+	diff, cut, err := w.gw.Diff(t.Context(), url, main, "dev/1", 1<<20)
+	if err != nil || cut || !strings.Contains(diff, "+++ b/b.txt\n@@ -0,0 +1 @@\n+two\n") {
+		t.Errorf("diff: %q, %v, %v", diff, cut, err)
+	}
+	if diff, cut, err = w.gw.Diff(t.Context(), url, "main", "dev/1", 10); err != nil || !cut || len(diff) != 10 {
+		t.Errorf("diff of 10 bytes: %q, %v, %v", diff, cut, err)
+	}
+}
+
+func TestCheckOfEmptyRepository(t *testing.T) {
+	w := newWorld(t)
+	got, err := w.gw.Check(t.Context(), w.Empty("r"), "")
+	if err != nil || got.Commit != "" || got.DefaultBranch != "main" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestUpstreamFailures wants the right reason, and soon.
+func TestUpstreamFailures(t *testing.T) {
+	w := newWorld(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "http://" + l.Addr().String() + "/r"
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	private := gittest.New(t)
+	private.SetAuth("a", "b")
+	broken := gittest.New(t)
+	broken.Intercept(func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "oops", http.StatusBadGateway) })
+	page := gittest.New(t)
+	page.Intercept(func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = rw.Write([]byte("<html>\n<body>hello\n</html>\n"))
+	})
+	for name, tt := range map[string]struct{ url, code, words string }{
+		"NotFound":   {w.URL + "/none.git", "repo_not_found", "git.credentials"},
+		"Private":    {private.URL + "/r.git", "credential_refused", "none is configured"},
+		"Nobody":     {nobody, "repo_unreachable", "network"},
+		"NoHost":     {"http://nowhere.invalid/r", "repo_unreachable", "nowhere.invalid"},
+		"BadGateway": {broken.URL + "/r", "repo_unreachable", "502"},
+		"WebPage":    {page.URL + "/r", "repo_not_found", ""},
+		"NotAURL":    {"github.com/o/r", "repo_url_invalid", "https://"},
+		"File":       {"file:///etc", "repo_url_invalid", "not allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, err := w.gw.Check(t.Context(), tt.url, "")
+			f := fault.Of(err)
+			if f.Code != tt.code || !strings.Contains(f.Message+f.Advice, tt.words) || f.Advice == "" {
+				t.Errorf("%s: %v", f.Code, err)
+			}
+			if took := time.Since(start); took > 2*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+// TestNoStaleService has the upstream go away after the first clone.
+func TestNoStaleService(t *testing.T) {
+	w := newWorld(t)
+	url := w.Repo("r", map[string]string{"a.txt": "one\n"})
+	m := w.machine(t, gateway.Grant{Repos: []string{url}})
+	m.git("", "clone", "--quiet", url, "r")
+	w.Intercept(func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "down", http.StatusServiceUnavailable) })
+	m.fails("", []string{"clone", url, "again"}, "remote: aloft: repository "+url+" could not be reached", "error: 502")
+	w.Intercept(nil)
+	m.git("", "clone", "--quiet", url, "again")
+}
+
+// TestRefreshIsGivenUp cancels the only one who waits for an upstream that
+// does not answer, and then asks again.
+func TestRefreshIsGivenUp(t *testing.T) {
+	w := newWorld(t)
+	url := w.Repo("r", map[string]string{"a.txt": "one\n"})
+	asked := make(chan struct{}, 10)
+	w.Intercept(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		<-asked
+		cancel(errors.New("the user left"))
+	}()
+	if _, err := w.gw.Check(ctx, url, ""); err == nil || !strings.Contains(err.Error(), "the user left") {
+		t.Errorf("check: %v", err)
+	}
+	w.Intercept(nil)
+	if _, err := w.gw.Check(t.Context(), url, ""); err != nil {
+		t.Errorf("check after: %v", err)
+	}
+}
+
+func TestStaleLocksAreRemoved(t *testing.T) {
+	w := newWorld(t)
+	url := w.Repo("r", map[string]string{"a.txt": "one\n"})
+	if _, err := w.gw.Check(t.Context(), url, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.gw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dirs, err := filepath.Glob(filepath.Join(w.cfg.Dir, "mirrors", "*.git"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatal(dirs, err)
+	}
+	gittest.Write(t, dirs[0], map[string]string{"refs/heads/main.lock": "", "packed-refs.lock": "", "HEAD.lock": ""})
+	id := w.Commit("r", "main", "second", map[string]string{"a.txt": "two\n"})
+	w.open(t)
+	if got, err := w.gw.Check(t.Context(), url, "main"); err != nil || got.Commit != id {
+		t.Errorf("check: %+v, %v", got, err)
+	}
+}
+
+func TestOneServerPerFolder(t *testing.T) {
+	w := newWorld(t)
+	if _, err := gateway.New(w.cfg); err == nil || !strings.Contains(err.Error(), "in use by another server") {
+		t.Errorf("a second gateway: %v", err)
+	}
+}
