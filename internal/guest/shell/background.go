@@ -52,9 +52,7 @@ func (s *Session) Start(ctx context.Context, c Command) (Background, error) {
 	if err := s.send(mark, body); err != nil {
 		return Background{}, err
 	}
-	err := s.awaitStart(ctx, mark)
-	_ = os.Remove(s.file("running")) // what runs is meant to outlive us
-	if err != nil {
+	if err := s.awaitStart(ctx, mark); err != nil {
 		return Background{}, err
 	}
 	said, err := os.ReadFile(s.file("pid"))

@@ -1,14 +1,11 @@
 package shell
 
-import (
-	"fmt"
-	"os"
-)
+import "os"
 
 // call is one command while it runs: its mark, and where its output goes.
 type call struct {
 	mark   string
-	ticks  uint64 // of the clock that /proc counts starts by, when it began
+	before before
 	stdout *stream
 	stderr *stream
 	output *output
@@ -17,15 +14,14 @@ type call struct {
 
 // begin makes the pipes of a call and starts to read them.
 func (s *Session) begin(threshold int, emit Emit) (*call, error) {
-	s.calls++
-	c := &call{mark: newMark(), ticks: ticksNow()}
+	c := &call{mark: newMark(), before: s.before()}
 	c.output = newOutput(s.cfg.OutputDir, c.mark, threshold, s.cfg.MaxOutput)
 	c.deltas = newDeltas(emit)
 	var err error
-	if c.stdout, err = openStream(s.file(fmt.Sprintf("%d.out", s.calls))); err != nil {
+	if c.stdout, err = openStream(s.file(c.mark + outSuffix)); err != nil {
 		return nil, err
 	}
-	if c.stderr, err = openStream(s.file(fmt.Sprintf("%d.err", s.calls))); err != nil {
+	if c.stderr, err = openStream(s.file(c.mark + errSuffix)); err != nil {
 		c.stdout.close()
 		return nil, err
 	}

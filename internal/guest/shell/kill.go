@@ -24,17 +24,17 @@ const (
 )
 
 // killCall ends what the call started: politely, then not.
-func killCall(bash int, mark string, since uint64) {
-	signalUntil(bash, mark, since, syscall.SIGTERM, grace)
-	signalUntil(bash, mark, since, syscall.SIGKILL, patience)
+func killCall(bash int, mark string, old before) {
+	signalUntil(bash, mark, old, syscall.SIGTERM, grace)
+	signalUntil(bash, mark, old, syscall.SIGKILL, patience)
 }
 
 // signalUntil signals each process of the call once, those that come up
 // meanwhile too, until there is none or the time is up.
-func signalUntil(bash int, mark string, since uint64, sig syscall.Signal, limit time.Duration) {
+func signalUntil(bash int, mark string, old before, sig syscall.Signal, limit time.Duration) {
 	signalled := map[int]bool{}
 	for deadline := time.Now().Add(limit); ; time.Sleep(interval) {
-		members := callMembers(bash, mark, since)
+		members := callMembers(bash, mark, old)
 		for _, pid := range members {
 			if !signalled[pid] {
 				signalled[pid] = true
@@ -59,7 +59,7 @@ type process struct {
 // environment; one without a mark (a subshell that has not become a program yet,
 // or env -i) goes with its parent, and a child of bash, or an orphan in bash's
 // session, by when it started.
-func callMembers(bash int, mark string, since uint64) []int {
+func callMembers(bash int, mark string, old before) []int {
 	all := processes()
 	known := map[int]bool{bash: false}
 	var belongs func(pid, depth int) bool
@@ -76,7 +76,7 @@ func callMembers(bash int, mark string, since uint64) []int {
 		case p.mark != "":
 			is = p.mark == mark
 		case p.parent == bash, p.session == bash && orphan(all, p):
-			is = p.start >= since
+			is = !old.has(p)
 		default:
 			is = belongs(p.parent, depth+1)
 		}
@@ -151,12 +151,37 @@ func markIn(env []byte) string {
 	return ""
 }
 
-// ticksNow is the time in the unit and from the beginning that /proc uses.
-func ticksNow() uint64 {
+// before is what there was when a call began.
+type before struct {
+	ticks    uint64       // the time, in the unit and from the beginning that /proc uses
+	children map[int]bool // of bash; nil if not known
+}
+
+// has reports whether p was there, where its environment does not tell. A
+// tick is long: what started in the call's first is taken to be the call's,
+// unless it is known to be older.
+func (b before) has(p process) bool { return b.children[p.pid] || p.start < b.ticks }
+
+func (s *Session) before() before {
+	var b before
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return 0
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err == nil {
+		const perSecond = 100 // USER_HZ, the same on every Linux that Go knows
+		b.ticks = uint64(ts.Sec)*perSecond + uint64(ts.Nsec)/(1e9/perSecond)
 	}
-	const perSecond = 100 // USER_HZ, the same on every Linux that Go knows
-	return uint64(ts.Sec)*perSecond + uint64(ts.Nsec)/(1e9/perSecond)
+	if s.bash == nil {
+		return b
+	}
+	pid := strconv.Itoa(s.bash.pid)
+	list, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
+	if err != nil || len(list) == 0 {
+		return b
+	}
+	b.children = map[int]bool{}
+	for _, child := range strings.Fields(string(list)) {
+		if n, err := strconv.Atoi(child); err == nil {
+			b.children[n] = true
+		}
+	}
+	return b
 }

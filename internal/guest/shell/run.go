@@ -39,7 +39,6 @@ func (s *Session) Run(ctx context.Context, c Command, emit Emit) (Result, error)
 		return Result{}, err
 	}
 	res, err := s.work(ctx, c, call)
-	_ = os.Remove(s.file("running")) // absent if bash never heard of the call
 	if err != nil {
 		call.abandon()
 		return Result{}, err
@@ -98,14 +97,11 @@ func (s *Session) send(mark, body string) error {
 	s.pending = nil
 	fmt.Fprintf(&drive, "\\builtin export %s=%s\n%s", markVariable, mark, body)
 	// Three plain commands: the output of a DEBUG trap goes where bash's own does.
-	state := quote(s.file("next.env"))
+	state := quote(s.nextSave())
 	fmt.Fprintf(&drive, "\\builtin printf '#%%d\\n' \"$?\" >|%s\n\\builtin declare -px >>%s\n", state, state)
 	fmt.Fprintf(&drive, "\\builtin printf '%%s\\n' %s >%s\n", mark, quote(s.file("report")))
 	if err := os.WriteFile(s.file("drive"), []byte(drive.String()), 0o600); err != nil {
 		return fmt.Errorf("shell: write the command down: %w", err)
-	}
-	if err := s.running(mark); err != nil {
-		return err
 	}
 	return s.bash.run(`\builtin . ` + quote(s.file("drive")) + "\n")
 }
@@ -120,15 +116,22 @@ func (s *Session) reported() (Result, error) {
 	if dir, ok := s.bash.cwd(); ok {
 		s.cwd = dir
 	}
-	if os.Rename(s.file("next.env"), s.file("saved.env")) == nil {
-		s.saved = s.file("saved.env")
-	}
+	s.saved = s.nextSave()
 	return Result{End: Finished, ExitCode: code, Signal: signalOf(code)}, nil
+}
+
+// nextSave is the file for the state after the command that runs. There are
+// two, in turn, so that the one before stays whole until the next is.
+func (s *Session) nextSave() string {
+	if s.saved == s.file("a.env") {
+		return s.file("b.env")
+	}
+	return s.file("a.env")
 }
 
 // status reads the exit code that bash wrote before its variables.
 func (s *Session) status() (int, error) {
-	f, err := os.Open(s.file("next.env"))
+	f, err := os.Open(s.nextSave())
 	if err != nil {
 		return 0, err
 	}
@@ -152,8 +155,8 @@ func (s *Session) ended() Result {
 	if ws, ok := s.bash.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		code = 128 + int(ws.Signal())
 	}
-	if os.Rename(s.file("exit.env"), s.file("saved.env")) == nil {
-		s.saved = s.file("saved.env")
+	if next := s.nextSave(); os.Rename(s.file("exit.env"), next) == nil {
+		s.saved = next
 	}
 	s.cwd = s.exitDir()
 	s.drop()
@@ -166,7 +169,7 @@ func (s *Session) abort(call *call, end End) Result {
 	if dir, ok := s.bash.cwd(); ok {
 		s.cwd = dir
 	}
-	killCall(s.bash.pid, call.mark, call.ticks)
+	killCall(s.bash.pid, call.mark, call.before)
 	s.drop()
 	return Result{End: end, ExitCode: 128 + int(syscall.SIGKILL), Signal: "SIGKILL", Restarted: true}
 }

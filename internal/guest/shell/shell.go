@@ -91,7 +91,6 @@ type Session struct {
 
 	bash    *bash
 	cwd     string
-	calls   int
 	pending []string // lines of bash to run before the next command
 	saved   string   // file of exported variables; empty if there is none
 	closed  bool
@@ -123,9 +122,9 @@ func New(cfg Config) (*Session, error) {
 		return nil, fmt.Errorf("shell: %w", err)
 	}
 	sweep(cfg.OutputDir)
-	dir, err := os.MkdirTemp(cfg.OutputDir, fmt.Sprintf("%s%d-", sessionPrefix, os.Getpid()))
+	dir, err := makeDir(cfg.OutputDir)
 	if err != nil {
-		return nil, fmt.Errorf("shell: %w", err)
+		return nil, err
 	}
 	s := &Session{cfg: cfg, dir: dir, turn: make(chan struct{}, 1), cwd: cfg.Dir}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -100,7 +100,7 @@ func TestRun(t *testing.T) {
 		{"Empty", "", 0, "", ""},
 		{"CommentOnly", "# nothing", 0, "", ""},
 		{"ContinuationAtEnd", `echo a \`, 0, "a\n", ""},
-		{"ChildrenDoNotSeeOurPipes", "ls -l /proc/self/fd | grep -c session-", 0, "1\n", ""},
+		{"ChildrenDoNotSeeOurPipes", "ls -l /proc/self/fd | grep -c aloft-shell", 0, "1\n", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			res := run(t, s, c.text)

@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// buffers are what pipes are read into.
+var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // stream is one of a command's outputs: a named pipe, so that bash can open
 // it, whose path is gone as soon as it has.
@@ -42,9 +46,10 @@ func (s *stream) copy(take func([]byte)) {
 }
 
 func (s *stream) read(take func([]byte)) {
-	buf := make([]byte, 64<<10)
+	buf := buffers.Get().(*[64 << 10]byte)
+	defer buffers.Put(buf)
 	for {
-		n, err := s.r.Read(buf)
+		n, err := s.r.Read(buf[:])
 		if n > 0 {
 			take(buf[:n])
 		}
@@ -70,9 +75,10 @@ func (s *stream) drain(take func([]byte)) (held bool) {
 		if err != nil {
 			return
 		}
-		buf := make([]byte, 64<<10)
+		buf := buffers.Get().(*[64 << 10]byte)
+		defer buffers.Put(buf)
 		for {
-			n, err := syscall.Read(int(fd), buf)
+			n, err := syscall.Read(int(fd), buf[:])
 			switch {
 			case err == syscall.EINTR:
 				continue

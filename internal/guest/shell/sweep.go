@@ -4,41 +4,67 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
-const sessionPrefix = "session-"
+const (
+	sessionPrefix = "aloft-shell-"
+	memoryDir     = "/dev/shm" // files in memory cost a tenth of what they do on a disk
+	outSuffix     = ".out"     // of the pipe of a call that runs, before which stands its mark
+	errSuffix     = ".err"
+)
 
-// running notes which call runs now, so that the next process can end what
-// this one could not.
-func (s *Session) running(mark string) error {
-	if err := os.WriteFile(s.file("running"), []byte(mark), 0o600); err != nil {
-		return fmt.Errorf("shell: %w", err)
+// makeDir makes the private folder of a session, in memory if that can be. Its
+// name tells whose it is.
+func makeDir(outputDir string) (string, error) {
+	pid := os.Getpid()
+	pattern := fmt.Sprintf("%s%d-%d-", sessionPrefix, pid, startOf(pid))
+	if dir, err := os.MkdirTemp(memoryDir, pattern); err == nil {
+		return dir, nil
 	}
-	return nil
+	dir, err := os.MkdirTemp(outputDir, pattern)
+	if err != nil {
+		return "", fmt.Errorf("shell: %w", err)
+	}
+	return dir, nil
 }
 
-// sweep ends what a process that died left running in the foreground, and
-// removes its sessions' folders. Background commands live on.
+// sweep ends what processes that died left running in the foreground, and
+// removes their sessions' folders. Background commands live on.
 func sweep(outputDir string) {
-	dirs, _ := filepath.Glob(filepath.Join(outputDir, sessionPrefix+"*")) // the pattern is sound
-	for _, dir := range dirs {
-		var owner int
-		if _, err := fmt.Sscanf(filepath.Base(dir), sessionPrefix+"%d-", &owner); err != nil {
-			continue
+	for _, base := range []string{memoryDir, outputDir} {
+		dirs, _ := filepath.Glob(filepath.Join(base, sessionPrefix+"*")) // the pattern is sound
+		for _, dir := range dirs {
+			if ownerLives(filepath.Base(dir)) {
+				continue
+			}
+			pipes, _ := filepath.Glob(filepath.Join(dir, "*"+outSuffix))
+			for _, pipe := range pipes {
+				killCall(-1, strings.TrimSuffix(filepath.Base(pipe), outSuffix), before{})
+			}
+			_ = os.RemoveAll(dir) // another user's stays
 		}
-		if owner == os.Getpid() || exe(owner) == exe(os.Getpid()) {
-			continue // its owner lives
-		}
-		if mark, err := os.ReadFile(filepath.Join(dir, "running")); err == nil && len(mark) > 0 {
-			killCall(-1, string(mark), 0)
-		}
-		_ = os.RemoveAll(dir) // only space is lost
 	}
 }
 
-// exe is the program that a process runs; empty if it cannot be known.
-func exe(pid int) string {
-	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	return strings.TrimSuffix(path, " (deleted)")
+// ownerLives reports whether the process that made a session's folder runs. A
+// name that is not understood is taken to have an owner.
+func ownerLives(name string) bool {
+	var pid int
+	var start uint64
+	if _, err := fmt.Sscanf(name, sessionPrefix+"%d-%d-", &pid, &start); err != nil {
+		return true
+	}
+	return startOf(pid) == start
+}
+
+// startOf is when a process started, in ticks; 0 if there is none.
+func startOf(pid int) uint64 {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	p, _, _ := parseStat(string(stat))
+	return p.start
 }
