@@ -1,0 +1,179 @@
+package model
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"aloft/internal/conversation"
+	"aloft/internal/tool"
+)
+
+func said(role conversation.Role, blocks ...conversation.Block) conversation.Message {
+	return conversation.Message{Role: role, Blocks: blocks}
+}
+
+func call(id string) conversation.Block {
+	return conversation.Block{Call: &conversation.ToolCall{ID: id, Name: "Read", Args: json.RawMessage("{}")}}
+}
+
+func result(id string) conversation.Block {
+	return conversation.Block{Result: &conversation.ToolResult{CallID: id, Text: "ok"}}
+}
+
+func text(s string) conversation.Block { return conversation.Block{Text: s} }
+
+func thought(provider, opaque string) conversation.Block {
+	return conversation.Block{Thinking: &conversation.Thinking{Text: "t", Provider: provider, Opaque: opaque}}
+}
+
+const (
+	user      = conversation.User
+	assistant = conversation.Assistant
+)
+
+func TestCompatible(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		in, want []conversation.Message
+	}{
+		{"EmptyTextsAreDropped",
+			[]conversation.Message{said(user, text("a"), text(""), text(" \n")), said(assistant, text("\t")), said(user, text("b"))},
+			[]conversation.Message{said(user, text("a"), text("b"))}},
+		{"ForeignThinkingIsDropped",
+			[]conversation.Message{said(user, text("a")), said(assistant, thought("x", "s"), thought("y", "s"), thought("x", ""), text("b")), said(user, text("c"))},
+			[]conversation.Message{said(user, text("a")), said(assistant, thought("x", "s"), text("b")), said(user, text("c"))}},
+		{"ThinkingThatNothingFollowsIsDropped",
+			[]conversation.Message{said(user, text("a")), said(assistant, thought("x", "s")), said(user, text("c"))},
+			[]conversation.Message{said(user, text("a"), text("c"))}},
+		{"NeighboursAreJoined",
+			[]conversation.Message{said(user, text("a")), said(user, text("b")), said(assistant, text("c")), said(assistant, call("c1")), said(user, result("c1")), said(user, text("d"))},
+			[]conversation.Message{said(user, text("a"), text("b")), said(assistant, text("c"), call("c1")), said(user, result("c1"), text("d"))}},
+		{"OrphansAreDroppedAndResultsComeFirst",
+			[]conversation.Message{said(user, text("a"), result("c0")), said(assistant, call("c1")), said(user, text("b"), result("c1"), result("c1"), result("c2")), said(assistant, text("x")), said(user, result("c1"), text("z"))},
+			[]conversation.Message{said(user, text("a")), said(assistant, call("c1")), said(user, result("c1"), text("b")), said(assistant, text("x")), said(user, text("z"))}},
+		{"AMessageOfOrphansGoes",
+			[]conversation.Message{said(user, text("a")), said(assistant, text("b")), said(user, result("c9")), said(assistant, text("c")), said(user, text("d"))},
+			[]conversation.Message{said(user, text("a")), said(assistant, text("b"), text("c")), said(user, text("d"))}},
+		{"CallsOfTheUserAreDropped",
+			[]conversation.Message{said(user, text("a"), call("c1"), thought("x", "s"))},
+			[]conversation.Message{said(user, text("a"))}},
+		{"Nothing", nil, []conversation.Message{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := Compatible("x", c.in); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("\n got %s\nwant %s", show(got), show(c.want))
+			}
+		})
+	}
+}
+
+func TestCompatibleMendsIdsArgumentsAndText(t *testing.T) {
+	long := "functions.Read:0/" + strings.Repeat("x", 90)
+	in := []conversation.Message{said(user, text("a\xff")),
+		said(assistant, conversation.Block{Call: &conversation.ToolCall{ID: long, Name: "Read", Args: json.RawMessage(`"{\"pa"`)}}),
+		said(user, result(long))}
+	got := Compatible("x", in)
+	c, r := got[1].Blocks[0].Call, got[2].Blocks[0].Result
+	if c.ID != r.CallID || !callID.MatchString(c.ID) || c.ID == Compatible("x", []conversation.Message{said(assistant, call(long+"y"))})[0].Blocks[0].Call.ID {
+		t.Errorf("ids %q, %q", c.ID, r.CallID)
+	}
+	if string(c.Args) != `{"invalid_arguments":"{\"pa"}` {
+		t.Errorf("args %s", c.Args)
+	}
+	if got[0].Blocks[0].Text != "a\uFFFD" {
+		t.Errorf("text %q", got[0].Blocks[0].Text)
+	}
+	if in[1].Blocks[0].Call.ID != long || in[2].Blocks[0].Result.CallID != long {
+		t.Error("the argument was changed")
+	}
+}
+
+func TestObject(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "{}", "null": "{}", `""`: "{}", " {\"a\":1} ": `{"a":1}`, "[1]": `{"invalid_arguments":"[1]"}`,
+		"{": `{"invalid_arguments":"{"}`, `"x"`: `{"invalid_arguments":"x"}`,
+	} {
+		if got := string(Object(json.RawMessage(in))); got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+}
+
+// Whatever a conversation holds, what Compatible makes of it stays as it is
+// when made again, and the argument is not changed.
+func TestCompatibleSettles(t *testing.T) {
+	block := rapid.OneOf(
+		rapid.Map(rapid.SampledFrom([]string{"", " ", "a", "b\xff"}), text),
+		rapid.Map(rapid.SampledFrom([]string{"1", "2", "3", "x y"}), call),
+		rapid.Map(rapid.SampledFrom([]string{"1", "2", "3", "x y"}), result),
+		rapid.Map(rapid.SampledFrom([]string{"x", "y"}), func(p string) conversation.Block { return thought(p, "s") }),
+		rapid.Just(conversation.Block{Image: &conversation.Image{MediaType: "image/png", Data: []byte("x")}}),
+	)
+	message := rapid.Custom(func(t *rapid.T) conversation.Message {
+		return said(rapid.SampledFrom([]conversation.Role{user, assistant}).Draw(t, "role"), rapid.SliceOfN(block, 0, 4).Draw(t, "blocks")...)
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		in := rapid.SliceOfN(message, 0, 8).Draw(t, "messages")
+		before := show(in)
+		once := Compatible("x", in)
+		if show(in) != before {
+			t.Fatal("the argument was changed")
+		}
+		if twice := Compatible("x", once); !reflect.DeepEqual(once, twice) {
+			t.Fatalf("once  %s\ntwice %s", show(once), show(twice))
+		}
+		for i, m := range once {
+			if len(m.Blocks) == 0 || i > 0 && once[i-1].Role == m.Role {
+				t.Fatalf("message %d of %s", i, show(once))
+			}
+		}
+	})
+}
+
+func show(m []conversation.Message) string {
+	b, _ := json.Marshal(m)
+	return string(b)
+}
+
+func TestValidate(t *testing.T) {
+	object := json.RawMessage(`{"type":"object"}`)
+	ok := []conversation.Message{said(user, text("a")), said(assistant, call("c1"), call("c2")), said(user, result("c2"), result("c1"))}
+	tools := []tool.Spec{{Name: "Read", Schema: object}}
+	if err := Validate(Request{Messages: ok, Tools: tools}); err != nil {
+		t.Fatal(err)
+	}
+	img := func(kind string, data string) conversation.Block {
+		return conversation.Block{Image: &conversation.Image{MediaType: kind, Data: []byte(data)}}
+	}
+	for name, r := range map[string]Request{
+		"none":              {},
+		"assistant first":   {Messages: []conversation.Message{said(assistant, text("a"))}},
+		"assistant last":    {Messages: []conversation.Message{said(user, text("a")), said(assistant, text("a"))}},
+		"twice":             {Messages: []conversation.Message{said(user, text("a")), said(user, text("a"))}},
+		"role":              {Messages: []conversation.Message{said("system", text("a"))}},
+		"empty":             {Messages: []conversation.Message{said(user)}},
+		"empty block":       {Messages: []conversation.Message{said(user, text(""))}},
+		"two parts":         {Messages: []conversation.Message{said(user, conversation.Block{Text: "a", Image: &conversation.Image{}})}},
+		"no result":         {Messages: []conversation.Message{said(user, text("a")), said(assistant, call("c1"), call("c2")), said(user, result("c1"))}},
+		"call last":         {Messages: []conversation.Message{said(user, text("a")), said(assistant, call("c1"))}},
+		"orphan":            {Messages: []conversation.Message{said(user, result("c1"))}},
+		"id twice":          {Messages: append(append([]conversation.Message{}, ok...), said(assistant, call("c1")), said(user, result("c1")))},
+		"user calls":        {Messages: []conversation.Message{said(user, call("c1"))}},
+		"assistant shows":   {Messages: []conversation.Message{said(user, text("a")), said(assistant, img("image/png", "x")), said(user, text("b"))}},
+		"call without name": {Messages: []conversation.Message{said(user, text("a")), said(assistant, conversation.Block{Call: &conversation.ToolCall{ID: "c"}}), said(user, result("c"))}},
+		"media type":        {Messages: []conversation.Message{said(user, img("image/bmp", "x"))}},
+		"empty image":       {Messages: []conversation.Message{said(user, img("image/png", ""))}},
+		"tool name":         {Messages: ok, Tools: []tool.Spec{{Name: "a b", Schema: object}}},
+		"tool twice":        {Messages: ok, Tools: append(tools, tools...)},
+		"schema":            {Messages: ok, Tools: []tool.Spec{{Name: "Read", Schema: json.RawMessage(`{"type":"array"}`)}}},
+		"no schema":         {Messages: ok, Tools: []tool.Spec{{Name: "Read"}}},
+	} {
+		if err := Validate(r); ReasonOf(err) != BadRequest {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package scripted
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+)
+
+// A place is where in which script a request stands.
+type place struct {
+	script  *Script
+	number  int // of the script
+	turn    int // counted from 0 since the prompt
+	prompt  string
+	groups  []string
+	results []string
+	key     string // names this request among those of its conversation
+	summary string // the reply to a request for a summary; ends the rest
+}
+
+// The summary of a conversation says how far the script was, and call ids say
+// it in what is to be summarised.
+var (
+	summaryMark = regexp.MustCompile(`\[script (\d+), (\d+) turns played\]`)
+	callMark    = regexp.MustCompile(`\[call call_(\d+)_(\d+)_\d+_[0-9a-f]{8} `)
+)
+
+// find derives the place from the request alone.
+func find(f *File, req model.Request) place {
+	p := 0 // index of the newest prompt
+	for i, m := range req.Messages {
+		if isPrompt(m) {
+			p = i
+		}
+	}
+	at := place{prompt: req.Messages[p].PlainText(), number: -1}
+	if len(req.Tools) == 0 {
+		// The only one who offers no tools asks for a summary.
+		if m := callMark.FindAllStringSubmatch(at.prompt, -1); m != nil {
+			last := m[len(m)-1]
+			turn, _ := strconv.Atoi(last[2])
+			at.summary = fmt.Sprintf("[script %s, %d turns played]", last[1], turn+1)
+			return at
+		}
+	}
+	for _, m := range req.Messages[p:] {
+		if m.Role == conversation.Assistant {
+			at.turn++
+		}
+	}
+	for i := range f.Scripts {
+		if s := &f.Scripts[i]; at.script == nil && s.pattern.MatchString(at.prompt) {
+			at.script, at.number, at.groups = s, i, s.pattern.FindStringSubmatch(at.prompt)
+		}
+	}
+	if m := summaryMark.FindStringSubmatch(at.prompt); m != nil {
+		number, _ := strconv.Atoi(m[1])
+		played, err := strconv.Atoi(m[2])
+		if err == nil && number < len(f.Scripts) && played < 1<<30 {
+			at.script, at.number = &f.Scripts[number], number
+			at.groups = at.script.pattern.FindStringSubmatch(at.prompt)
+			at.turn += played
+		}
+	}
+	last := req.Messages[len(req.Messages)-1]
+	before := ""
+	for _, b := range last.Blocks {
+		if b.Result != nil {
+			at.results = append(at.results, b.Result.Text)
+			before += b.Result.CallID + " "
+		}
+	}
+	at.key = fmt.Sprintf("%d %d %s %s", len(req.Messages), at.turn, before, at.prompt)
+	return at
+}
+
+// isPrompt tells what a person said from the results of tools. A message that
+// holds both was put together from a run that was broken off and the prompt
+// that followed it; without a break, only words of the server's stand beside results.
+func isPrompt(m conversation.Message) bool {
+	if m.Role != conversation.User || strings.TrimSpace(m.PlainText()) == "" && !hasImage(m) {
+		return false
+	}
+	for _, b := range m.Blocks {
+		if b.Result != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func hasImage(m conversation.Message) bool {
+	for _, b := range m.Blocks {
+		if b.Image != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// funcs are what a template may use.
+func (at place) funcs() template.FuncMap {
+	return template.FuncMap{
+		"prompt":  func() string { return at.prompt },
+		"turn":    func() int { return at.turn },
+		"results": func() string { return strings.Join(at.results, "\n") },
+		"result": func(n int) string {
+			if n < 0 || n >= len(at.results) {
+				return ""
+			}
+			return at.results[n]
+		},
+		"match": func(n int) string {
+			if n < 0 || n >= len(at.groups) {
+				return ""
+			}
+			return at.groups[n]
+		},
+		"find": func(re string) (string, error) {
+			r, err := regexp.Compile(re)
+			if err != nil {
+				return "", err
+			}
+			m := r.FindStringSubmatch(strings.Join(at.results, "\n"))
+			if len(m) == 0 {
+				return "", nil
+			}
+			return m[min(1, len(m)-1)], nil
+		},
+	}
+}

@@ -1,0 +1,354 @@
+// Package scripted is a model that plays a script. It needs no key and no
+// network: the demonstration, the benchmarks and the tests of the whole product
+// run on it. It refuses the requests that real providers refuse.
+//
+// # Stateless
+//
+// What is said follows from the request alone: the newest prompt chooses the
+// script, and the replies since that prompt are counted to find the turn. So a
+// request that is sent again, by another process too, gets the same reply with
+// the same call ids. Only failures are counted, in memory: each is met once by
+// each model that plays the script. When a conversation was summarised, the
+// place is found in the summary, which this model wrote.
+//
+// # A script file
+//
+// YAML, or JSON, which is YAML. Unknown keys are errors.
+//
+//	scripts:
+//	  - match: 'fix (\S+)'        # regular expression on the prompt; without one, any. The first that matches plays
+//	    repeat: true              # after the last turn comes the first again; without it, the word "Done."
+//	    turns:
+//	      - thinking: "What does {{prompt}} want?"
+//	        text: "I look at {{match 1}}."
+//	        calls:
+//	          - tool: Read
+//	            args: {path: "{{match 1}}"}
+//	        chunk: 4              # characters in one piece; 24 unless given
+//	        delay: 20ms           # before each piece
+//	        usage: {input: 900, output: 40, cacheRead: 0, cacheWrite: 0}
+//	      - fail:                 # met before the turn is played, one for each time it is asked for
+//	          - {status: 529}     # of HTTP: 401, 404, 413, 429, 5xx, …
+//	          - {status: 429, retryAfter: 50ms, message: slow down}
+//	          - {cut: true}       # the stream ends in the middle
+//	          - {unreachable: true}
+//	          - {status: 500, always: true} # every time from here on
+//	        text: "It said: {{find `(\\d+) passed`}}"
+//	        stop: refusal         # end, length or refusal; calls where there are calls
+//
+// Text, thinking and the strings in args are templates (text/template) with
+// these functions: prompt, the newest prompt; match N, a group of match; result
+// N, the text of the Nth result of the turn before, counted from 0; results, all
+// of them; find RE, the first group of a regular expression in them, or "";
+// turn, counted from 0.
+package scripted
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"os"
+	"strings"
+	"sync"
+	"text/template"
+	"time"
+
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+)
+
+// provider names whose reasoning a conversation holds.
+const provider = "scripted"
+
+//go:embed demo.yaml
+var demo []byte
+
+// Config says what to play.
+type Config struct {
+	File string // a script file; "" is the demonstration that is built in
+}
+
+// New returns the model that plays cfg.File. The error names the file and the
+// line that is wrong.
+func New(cfg Config) (model.Model, error) {
+	data := demo
+	if cfg.File != "" {
+		var err error
+		if data, err = os.ReadFile(cfg.File); err != nil {
+			return nil, fmt.Errorf("script: %w", err)
+		}
+	}
+	s, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("script %s: %w", cfg.File, err)
+	}
+	return Play(s), nil
+}
+
+// Endless returns a model that calls Shell with the command true, turn after
+// turn: n times, or for ever if n is 0.
+func Endless(n int) model.Model {
+	call := Turn{Calls: []Call{{Tool: "Shell", Args: map[string]any{"command": "true"}}}}
+	one := Script{Turns: []Turn{call}, Repeat: n == 0}
+	for range n - 1 {
+		one.Turns = append(one.Turns, call)
+	}
+	return Play(&File{Scripts: []Script{one}})
+}
+
+// Play returns the model that plays a script.
+func Play(f *File) model.Model {
+	return &player{file: f, failed: map[string]int{}}
+}
+
+type player struct {
+	file *File
+
+	mu     sync.Mutex
+	failed map[string]int // by turn of a conversation, how many failures were met
+}
+
+// Stream implements [model.Model].
+func (p *player) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		if ctx.Err() != nil {
+			yield(model.Event{}, context.Cause(ctx))
+			return
+		}
+		if _, err := model.Prepare(provider, req); err != nil {
+			yield(model.Event{}, err)
+			return
+		}
+		at := find(p.file, req)
+		turn, err := at.render()
+		if err != nil {
+			yield(model.Event{}, &model.Error{Reason: model.BadRequest, Message: err.Error()})
+			return
+		}
+		failure := p.fail(at, turn)
+		if failure != nil && !failure.Cut {
+			yield(model.Event{}, failure.error())
+			return
+		}
+		events := turn.events(at, req)
+		for i, ev := range events {
+			if failure != nil && i >= len(events)/2 {
+				yield(model.Event{}, model.CutShort())
+				return
+			}
+			if !wait(ctx, time.Duration(turn.Delay)) {
+				yield(model.Event{}, context.Cause(ctx))
+				return
+			}
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
+}
+
+// fail returns the failure that is next before the turn, or nil.
+func (p *player) fail(at place, turn Turn) *Fail {
+	if len(turn.Fail) == 0 {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.failed[at.key]
+	if n >= len(turn.Fail) {
+		return nil
+	}
+	f := turn.Fail[n]
+	if !f.Always {
+		p.failed[at.key]++
+	}
+	return &f
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// render fills the templates of the turn in.
+func (at place) render() (Turn, error) {
+	if at.summary != "" {
+		return Turn{Text: at.summary}, nil
+	}
+	if at.script == nil {
+		return Turn{Text: "This script has nothing to say to that."}, nil
+	}
+	n := at.turn
+	if at.script.Repeat {
+		n %= len(at.script.Turns)
+	}
+	if n >= len(at.script.Turns) {
+		return Turn{Text: "Done."}, nil
+	}
+	turn := at.script.Turns[n]
+	var err error
+	if turn.Text, err = at.fill(turn.Text); err != nil {
+		return Turn{}, err
+	}
+	if turn.Thinking, err = at.fill(turn.Thinking); err != nil {
+		return Turn{}, err
+	}
+	calls := turn.Calls
+	turn.Calls = nil
+	for _, c := range calls {
+		args, err := at.fillValue(c.Args)
+		if err != nil {
+			return Turn{}, err
+		}
+		turn.Calls = append(turn.Calls, Call{Tool: c.Tool, Args: args.(map[string]any)})
+	}
+	return turn, nil
+}
+
+func (at place) fill(text string) (string, error) {
+	if !strings.Contains(text, "{{") {
+		return text, nil
+	}
+	t, err := template.New("script").Funcs(at.funcs()).Parse(text)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, nil); err != nil {
+		return "", err
+	}
+	return b.String(), nil
+}
+
+func (at place) fillValue(v any) (any, error) {
+	switch v := v.(type) {
+	case string:
+		return at.fill(v)
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			filled, err := at.fillValue(e)
+			if err != nil {
+				return nil, err
+			}
+			out[k] = filled
+		}
+		return out, nil
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			filled, err := at.fillValue(e)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = filled
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+// events are the pieces of a turn and its whole reply.
+func (t Turn) events(at place, req model.Request) []model.Event {
+	var out []model.Event
+	m := conversation.Message{Role: conversation.Assistant}
+	if t.Thinking != "" {
+		for _, p := range pieces(t.Thinking, t.Chunk) {
+			out = append(out, model.Event{Thinking: p})
+		}
+		m.Blocks = append(m.Blocks, conversation.Block{Thinking: &conversation.Thinking{
+			Text: t.Thinking, Provider: provider, Opaque: "scripted"}})
+	}
+	if t.Text != "" {
+		for _, p := range pieces(t.Text, t.Chunk) {
+			out = append(out, model.Event{Text: p})
+		}
+		m.Blocks = append(m.Blocks, conversation.Block{Text: t.Text})
+	}
+	for i, c := range t.Calls {
+		id := at.callID(i)
+		args, _ := json.Marshal(c.Args) // it was decoded from YAML with string keys
+		for _, p := range pieces(string(args), t.Chunk) {
+			out = append(out, model.Event{Args: &model.ArgsDelta{CallID: id, Name: c.Tool, JSON: p}})
+		}
+		m.Blocks = append(m.Blocks, conversation.Block{Call: &conversation.ToolCall{ID: id, Name: c.Tool, Args: args}})
+	}
+	stop := t.Stop
+	if stop == "" {
+		stop = model.StopEnd
+		if len(t.Calls) > 0 {
+			stop = model.StopCalls
+		}
+	}
+	usage := t.Usage
+	if usage == (conversation.Usage{}) {
+		usage = guess(req, m)
+	}
+	return append(out, model.Event{Done: &model.Reply{Message: m, Stop: stop, Usage: usage}})
+}
+
+// callID is the same for the same request, and no other in the conversation.
+func (at place) callID(index int) string {
+	sum := sha256.Sum256([]byte(at.key))
+	return fmt.Sprintf("call_%d_%d_%d_%s", at.number, at.turn, index, hex.EncodeToString(sum[:4]))
+}
+
+// guess counts tokens roughly, so that usage grows as it does in truth: all
+// but the last two messages come from a cache.
+func guess(req model.Request, reply conversation.Message) conversation.Usage {
+	var u conversation.Usage
+	for i, m := range req.Messages {
+		if n := tokens(m); i < len(req.Messages)-2 {
+			u.CacheRead += n
+		} else {
+			u.Input += n
+		}
+	}
+	u.Input += int64(len(req.System) / 4)
+	u.Output = tokens(reply) + 1
+	return u
+}
+
+func tokens(m conversation.Message) int64 {
+	n := 16
+	for _, b := range m.Blocks {
+		n += len(b.Text)
+		switch {
+		case b.Call != nil:
+			n += len(b.Call.Args)
+		case b.Result != nil:
+			n += len(b.Result.Text)
+		case b.Thinking != nil:
+			n += len(b.Thinking.Text)
+		}
+	}
+	return int64(n / 4)
+}
+
+// pieces cuts s into pieces of size runes.
+func pieces(s string, size int) []string {
+	if size <= 0 {
+		size = 24
+	}
+	var out []string
+	for runes := []rune(s); len(runes) > 0; {
+		n := min(size, len(runes))
+		out = append(out, string(runes[:n]))
+		runes = runes[n:]
+	}
+	return out
+}
