@@ -91,7 +91,6 @@ func newRuntime(t testing.TB, dir, engine string) *Runtime {
 func TestRuntime(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
 			machinetest.Run(t, machinetest.Harness{
 				New:     func(t *testing.T, dir string) machine.Runtime { return newRuntime(t, dir, path) },
 				Spec:    machine.Spec{Image: "host"},

@@ -29,7 +29,7 @@ func (e engine) arguments(m *Machine) []string {
 	if e.gvisor {
 		args = append(args,
 			"--platform=systrap",
-			"--network=sandbox", // what its namespace has: loopback only
+			"--network=none",    // loopback only; the gateway reaches in over the socket
 			"--host-uds=create", // pod-daemon's socket appears on the host
 			"--overlay2=none",   // the root is an overlay of ours already
 			"--file-access=exclusive",

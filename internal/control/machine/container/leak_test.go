@@ -1,12 +1,259 @@
 package container
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/machine"
 )
+
+// left lists what machines have on the host outside their folders: mounts,
+// cgroups and processes that name the folder.
+func left(dir, prefix string) ([]string, error) {
+	var out []string
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
+			out = append(out, "mount "+f[4])
+		}
+	}
+	for _, h := range hierarchies(string(mounts)) {
+		found, err := filepath.Glob(filepath.Join(h.dir, prefix+"*"))
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			out = append(out, "cgroup "+f)
+		}
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // it may have ended
+		root, _ := os.Readlink(filepath.Join("/proc", e.Name(), "root"))
+		groups, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cgroup"))
+		if strings.Contains(string(line), dir+"/machines") || strings.HasPrefix(root, dir+"/") || strings.Contains(string(groups), prefix) {
+			out = append(out, fmt.Sprintf("process %d %q", pid, line))
+		}
+	}
+	return out, nil
+}
+
+// checkClean fails the test unless nothing is left within a few seconds: a
+// process that was killed takes a moment to go.
+func checkClean(t *testing.T, r *Runtime) {
+	t.Helper()
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+	defer cancel()
+	wait := newBackoff(time.Millisecond, 50*time.Millisecond)
+	for {
+		got, err := left(r.conf.Dir, r.prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []string{"machines", "trash"} {
+			entries, err := os.ReadDir(filepath.Join(r.conf.Dir, d))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				got = append(got, d+"/"+e.Name())
+			}
+		}
+		if len(got) == 0 {
+			return
+		}
+		if wait.pause(ctx) != nil {
+			t.Fatalf("left behind:\n%s", strings.Join(got, "\n"))
+		}
+	}
+}
+
+func TestDestroyLeavesNothing(t *testing.T) {
+	for name, path := range engines(t) {
+		t.Run(name, func(t *testing.T) {
+			r := newRuntime(t, t.TempDir(), path)
+			m, err := r.Create(t.Context(), machine.Spec{ID: "m-1", Image: "host", Limits: machine.Limits{MemoryBytes: 512 << 20, CPUs: 1, PIDs: 200}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// A process that has left PID 1's session and ignores signals.
+			ask(t, m, "sh", "-c", "setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000' </dev/null >/dev/null 2>&1 & mkdir -p /var/deep/er && echo x > /var/deep/er/file")
+			if got, err := left(r.conf.Dir, r.prefix); err != nil || len(got) < 2 {
+				t.Fatalf("a running machine shows only %v, %v: this test would see nothing", got, err)
+			}
+			if err := m.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			checkClean(t, r)
+		})
+	}
+}
+
+func TestFailedCreateLeavesNothing(t *testing.T) {
+	need := engines(t)
+	for name, fail := range map[string]string{
+		"engine fails at once":        "#!/bin/sh\necho broken >&2\nexit 1\n",
+		"engine fails after its work": "#!/bin/sh\n" + need["runc"] + " \"$@\"\necho broken >&2\nexit 1\n",
+		"engine writes no pid":        "#!/bin/sh\nexit 0\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			engine := filepath.Join(dir, "engine")
+			if err := os.WriteFile(engine, []byte(fail), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			r := newRuntime(t, filepath.Join(dir, "data"), engine)
+			_, err := r.Create(t.Context(), machine.Spec{ID: "m-1", Image: "host"})
+			if err == nil {
+				t.Fatal("Create is no error")
+			}
+			if strings.Contains(name, "fails") && !strings.Contains(err.Error(), "broken") {
+				t.Errorf("the error does not quote the engine: %v", err)
+			}
+			checkClean(t, r)
+		})
+	}
+}
+
+// TestKilledServer kills a server again and again while it makes and destroys
+// machines, and then has a new one remove what it finds.
+func TestKilledServer(t *testing.T) {
+	for name, path := range engines(t) {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			newRuntime(t, dir, path) // makes the layers, so that the kills fall on machines
+			random := rand.New(rand.NewPCG(1, 2))
+			for round := range 25 {
+				at := time.Duration(random.IntN(120)) * time.Millisecond
+				killServer(t, dir, path, round, at)
+				r := newRuntime(t, dir, path)
+				ids, err := r.List(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, id := range ids {
+					m, err := r.Open(t.Context(), id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := m.Destroy(t.Context()); err != nil {
+						t.Fatalf("killed after %v: %v", at, err)
+					}
+				}
+				checkClean(t, r)
+			}
+		})
+	}
+}
+
+// killServer runs a server in a process of its own and kills it after a while.
+func killServer(t *testing.T, dir, engine string, round int, after time.Duration) {
+	t.Helper()
+	bin, err := guest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{dir, engine, bin, strconv.Itoa(round)}, "|"))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Error(err)
+	}
+	kill := time.AfterFunc(after, func() { _ = cmd.Process.Signal(unix.SIGKILL) })
+	defer kill.Stop()
+	_ = cmd.Wait() // killed
+}
 
 const childEnv = "ALOFT_TEST_CHILD"
 
-func child() int { return 0 }
+// child is the server that is killed: it makes two machines at a time and
+// destroys one of them, for as long as it lives.
+func child() int {
+	args := strings.Split(os.Getenv(childEnv), "|")
+	r, err := New(Config{Dir: args[0], RuntimePath: args[1], Binaries: args[2]})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println("ready")
+	ctx := context.Background()
+	for n := 0; ; n++ {
+		for _, half := range []string{"a", "b"} {
+			m, err := r.Create(ctx, machine.Spec{ID: fmt.Sprintf("m-%s-%d-%s", args[3], n, half), Image: "host"})
+			if err == nil && half == "a" {
+				err = m.Destroy(ctx)
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+		}
+	}
+}
 
-func checkLeaks(t *testing.T) { t.Helper(); _ = os.Getpid() }
+// TestMachineOutlivesServer finds a machine again whose server was killed.
+func TestMachineOutlivesServer(t *testing.T) {
+	for name, path := range engines(t) {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			newRuntime(t, dir, path)
+			killServer(t, dir, path, 1, 1500*time.Millisecond)
+			r := newRuntime(t, dir, path)
+			ids, err := r.List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(ids)
+			if !slices.Contains(ids, "m-1-0-b") {
+				t.Fatalf("List is %v", ids)
+			}
+			for _, id := range ids {
+				m, err := r.Open(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if id == "m-1-0-b" {
+					if got := ask(t, m, "cat", "/etc/hostname"); got.Output != "cursor\n" {
+						t.Errorf("the machine answers %+v", got)
+					}
+				}
+				if err := m.Destroy(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			checkClean(t, r)
+		})
+	}
+}

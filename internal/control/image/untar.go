@@ -1,0 +1,276 @@
+package image
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds on one layer, so that a small file cannot fill the disk unseen.
+const (
+	maxEntries   = 4 << 20
+	maxLayerSize = 64 << 30
+)
+
+// The names by which a layer's archive deletes what lies below it.
+const (
+	whiteoutPrefix = ".wh."
+	whiteoutMeta   = ".wh..wh."
+	whiteoutOpaque = ".wh..wh..opq"
+)
+
+// untar writes a layer's archive into dir, in the form that overlay mounts
+// read: whiteouts become character devices, opaque directories an attribute.
+// An archive is hostile: nothing is written outside dir, whatever its names and
+// links say, no device is made, and no attribute is set that an overlay obeys.
+func untar(ctx context.Context, r io.Reader, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	u := &unpacker{root: root, left: maxLayerSize}
+	tr := tar.NewReader(r)
+	for n := 0; ; n++ {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return u.finish()
+		}
+		if err != nil {
+			return fmt.Errorf("archive: %w", err)
+		}
+		if n == maxEntries {
+			return fmt.Errorf("archive: more than %d entries", maxEntries)
+		}
+		if err := u.entry(h, tr); err != nil {
+			return fmt.Errorf("archive: %q: %w", h.Name, err)
+		}
+	}
+}
+
+type unpacker struct {
+	root *os.Root
+	left int64 // bytes that may still be written
+	dirs []dirTime
+}
+
+// dirTime is set last: writing into a directory changes it.
+type dirTime struct {
+	name string
+	time time.Time
+}
+
+var errEscape = errors.New("it leads out of the layer")
+
+// cleanName makes an archive's name relative to the layer.
+func cleanName(name string) (string, error) {
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return "", errEscape
+		}
+	}
+	if strings.Contains(name, "\x00") {
+		return "", errors.New("its name holds a NUL")
+	}
+	return path.Clean(strings.TrimLeft(name, "/")), nil
+}
+
+func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	name, err := cleanName(h.Name)
+	if err != nil {
+		return err
+	}
+	if name == "." {
+		if h.Typeflag != tar.TypeDir {
+			return errors.New("the root of a layer is a directory")
+		}
+		return u.attributes(name, h)
+	}
+	if err := u.parents(name); err != nil {
+		return err
+	}
+	if base := path.Base(name); strings.HasPrefix(base, whiteoutPrefix) {
+		return u.whiteout(path.Dir(name), base)
+	}
+	if err := u.clear(name, h.Typeflag == tar.TypeDir); err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		if err := u.root.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		u.dirs = append(u.dirs, dirTime{name, h.ModTime})
+	case tar.TypeReg, tar.TypeGNUSparse:
+		if err := u.file(name, h.Size, r); err != nil {
+			return err
+		}
+	case tar.TypeSymlink:
+		if err := u.root.Symlink(h.Linkname, name); err != nil {
+			return err
+		}
+		return u.root.Lchown(name, h.Uid, h.Gid)
+	case tar.TypeLink:
+		return u.hardLink(name, h.Linkname)
+	case tar.TypeFifo:
+		if err := u.at(path.Dir(name), func(fd int) error { return unix.Mkfifoat(fd, path.Base(name), 0o600) }); err != nil {
+			return err
+		}
+	case tar.TypeChar, tar.TypeBlock:
+		return errors.New("it is a device, which an image must not bring")
+	default:
+		return fmt.Errorf("it is of unknown type %q", h.Typeflag)
+	}
+	return u.attributes(name, h)
+}
+
+// parents makes the directories above name that the archive has left out. A
+// link among them is refused by what follows, since root follows none that
+// leaves it; one that stays inside is refused here, because an overlay would
+// read it against all layers, not this one.
+func (u *unpacker) parents(name string) error {
+	for i := range len(name) {
+		if name[i] != '/' {
+			continue
+		}
+		dir := name[:i]
+		info, err := u.root.Lstat(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			if err := u.root.Mkdir(dir, 0o755); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		case info.Mode().Type() == fs.ModeSymlink:
+			return fmt.Errorf("%s, above it, is a link: %w", dir, errEscape)
+		case !info.IsDir():
+			return fmt.Errorf("%s, above it, is no directory", dir)
+		}
+	}
+	return nil
+}
+
+// clear removes what an earlier entry of the same name has made.
+func (u *unpacker) clear(name string, forDir bool) error {
+	info, err := u.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || forDir && info.IsDir() {
+		return err
+	}
+	return u.root.RemoveAll(name)
+}
+
+func (u *unpacker) file(name string, size int64, r io.Reader) error {
+	if u.left -= size; u.left < 0 {
+		return fmt.Errorf("the layer is larger than %d GiB", maxLayerSize>>30)
+	}
+	f, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	return errors.Join(err, f.Close())
+}
+
+func (u *unpacker) hardLink(name, target string) error {
+	target, err := cleanName(target)
+	if err != nil {
+		return err
+	}
+	info, err := u.root.Lstat(target)
+	if err != nil {
+		return fmt.Errorf("hard link: %w", err)
+	}
+	if info.IsDir() {
+		return errors.New("it is a hard link to a directory")
+	}
+	return u.root.Link(target, name)
+}
+
+// whiteout notes that the layer deletes something of those below.
+func (u *unpacker) whiteout(dir, base string) error {
+	if base == whiteoutOpaque {
+		return u.at(dir, func(fd int) error {
+			return unix.Fsetxattr(fd, opaqueAttr, []byte("y"), 0)
+		})
+	}
+	gone := strings.TrimPrefix(base, whiteoutPrefix)
+	if strings.HasPrefix(base, whiteoutMeta) || gone == "" || gone == "." || gone == ".." {
+		return nil // bookkeeping of another file system's
+	}
+	if err := u.clear(path.Join(dir, gone), false); err != nil {
+		return err
+	}
+	return u.at(dir, func(fd int) error {
+		return unix.Mknodat(fd, gone, unix.S_IFCHR, 0)
+	})
+}
+
+// at calls do with a descriptor of a directory of the layer.
+func (u *unpacker) at(dir string, do func(fd int) error) error {
+	f, err := u.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(int(f.Fd())), f.Close())
+}
+
+// attributes sets owner, mode, extended attributes and time, in the order in
+// which one does not undo the other.
+func (u *unpacker) attributes(name string, h *tar.Header) error {
+	if err := u.root.Lchown(name, h.Uid, h.Gid); err != nil {
+		return err
+	}
+	if err := u.root.Chmod(name, h.FileInfo().Mode()&^fs.ModeType); err != nil {
+		return err
+	}
+	if h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeDir {
+		for key, value := range h.PAXRecords {
+			attr, ok := strings.CutPrefix(key, "SCHILY.xattr.")
+			if !ok || !allowedXattr(attr) {
+				continue
+			}
+			err := u.at(name, func(fd int) error { return unix.Fsetxattr(fd, attr, []byte(value), 0) })
+			if err != nil && !errors.Is(err, unix.ENOTSUP) {
+				return fmt.Errorf("attribute %s: %w", attr, err)
+			}
+		}
+	}
+	if h.Typeflag == tar.TypeDir {
+		return nil // its time comes last
+	}
+	return u.root.Chtimes(name, h.ModTime, h.ModTime)
+}
+
+// allowedXattr lets through capabilities of programs and what users set. An
+// overlay obeys attributes of its own, which could lead it out of the layer.
+func allowedXattr(name string) bool {
+	return name == "security.capability" || strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "user.overlay.")
+}
+
+func (u *unpacker) finish() error {
+	for _, d := range u.dirs {
+		if err := u.root.Chtimes(d.name, d.time, d.time); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("archive: %q: %w", d.name, err)
+		}
+	}
+	return nil
+}
