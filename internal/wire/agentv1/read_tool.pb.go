@@ -21,15 +21,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Read a file. Text comes with its line numbers; a part of a long file is had
-// by offset and limit. A line longer than 2000 characters is cut and says so.
+// Read a file. Text comes with its line numbers, each line as NUMBER|TEXT; a
+// part of a long file is had by offset and limit. A line longer than 2000
+// characters is cut and says so. An image (png, jpeg, gif, webp) is shown.
 type ReadToolArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absolute path, or a path relative to the workspace.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The line to start at, counted from 1. A negative number counts from the end: -20 is the last twenty lines.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// How many lines to read. Without it, as many as fit.
+	// How many lines to read, at most 2000. Without it, as many as fit.
 	Limit         *int32 `protobuf:"varint,3,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
 	ToolCallId    string `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -27,13 +27,17 @@ const (
 // for files. A command still running at its timeout is killed and the call is
 // an error. Long output is cut in the middle; the whole of it is then in a
 // file that the result names.
+//
+// Standard input is empty: a command that asks a question gets no answer, so
+// give the flags that make it ask none. What is meant to run on, such as a
+// server, is started with is_background.
 type ShellArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The command line, as typed at a bash prompt. It may span several lines.
 	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
 	// What the command does, in five to ten words.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Absolute path of the folder to run in. Without it the command runs where the session is.
+	// Absolute path of the folder to change to first; the session stays there. Without it the command runs where the session is.
 	WorkingDirectory string `protobuf:"bytes,3,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
 	// Milliseconds after which the command is killed: 30000 unless given, at most 600000.
 	Timeout *int32 `protobuf:"varint,4,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
@@ -209,6 +213,7 @@ func (*ShellResult_Success) isShellResult_Result() {}
 func (*ShellResult_Error) isShellResult_Result() {}
 
 // ShellSuccess is a command that ran to its own end, whatever its exit status.
+// One that was killed, at its timeout or by a signal, is an error.
 type ShellSuccess struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ExitCode   int32                  `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`

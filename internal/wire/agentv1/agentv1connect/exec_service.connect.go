@@ -49,6 +49,10 @@ type ExecServiceClient interface {
 	// then the rest. The result is kept until it is acknowledged, over the loss of
 	// a stream and over a restart of exec-daemon; a call that was running when
 	// exec-daemon died has an error for its result and is not run again.
+	//
+	// The messages bear the names that clients of this service know.
+	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
 	ExecStream(context.Context) *connect.BidiStreamForClient[agentv1.ExecStreamElement, agentv1.ExecServerElement]
 }
 
@@ -92,6 +96,10 @@ type ExecServiceHandler interface {
 	// then the rest. The result is kept until it is acknowledged, over the loss of
 	// a stream and over a restart of exec-daemon; a call that was running when
 	// exec-daemon died has an error for its result and is not run again.
+	//
+	// The messages bear the names that clients of this service know.
+	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
+	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
 	ExecStream(context.Context, *connect.BidiStream[agentv1.ExecStreamElement, agentv1.ExecServerElement]) error
 }
 

@@ -1,0 +1,167 @@
+// Catalogue turns the messages of proto/agent/v1 that are marked as tools into
+// internal/tool/catalogue.json: what a model is told of each, and the JSON
+// schema of its arguments. It reads a descriptor set with source information on
+// standard input and writes to standard output:
+//
+//	buf build -o - | go run ./hack/catalogue > internal/tool/catalogue.json
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"aloft/internal/tool"
+	"aloft/internal/wire/agentv1"
+)
+
+func main() {
+	if err := run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "catalogue:", err)
+		os.Exit(1)
+	}
+}
+
+func run(in io.Reader, out io.Writer) error {
+	raw, err := io.ReadAll(in)
+	if err != nil {
+		return fmt.Errorf("read descriptors: %w", err)
+	}
+	var set descriptorpb.FileDescriptorSet
+	if err := proto.Unmarshal(raw, &set); err != nil {
+		return fmt.Errorf("read descriptors: %w", err)
+	}
+	files, err := protodesc.NewFiles(&set)
+	if err != nil {
+		return fmt.Errorf("link descriptors: %w", err)
+	}
+	specs, err := catalogue(files)
+	if err != nil {
+		return err
+	}
+	for _, s := range specs {
+		if s.Description == "" {
+			return fmt.Errorf("the tool %s has no words: its message needs a comment, and the image its source information", s.Name)
+		}
+	}
+	text, err := encode(specs)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+func encode(specs []tool.Spec) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(specs); err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// order is the order in which a model is told of tools: what it needs most
+// comes first. A tool that is not here is an error, so that nobody forgets.
+var order = []string{"Shell", "Read", "Write", "StrReplace", "Delete", "Glob", "Grep", "TodoWrite"}
+
+// files is what finds descriptors: by protodesc made from a set, or by the
+// generated code registered.
+type files interface {
+	RangeFiles(yield func(protoreflect.FileDescriptor) bool)
+}
+
+// catalogue returns the specs of all messages that are marked as tools.
+func catalogue(all files) ([]tool.Spec, error) {
+	found := map[string]tool.Spec{}
+	var failed error
+	all.RangeFiles(func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Messages().Len() {
+			m := f.Messages().Get(i)
+			options, err := toolOptions(m)
+			if err != nil || options == nil {
+				failed = err
+				if err != nil {
+					return false
+				}
+				continue
+			}
+			spec, err := specOf(m, options)
+			if err != nil {
+				failed = err
+				return false
+			}
+			found[spec.Name] = spec
+		}
+		return true
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	var specs []tool.Spec
+	for _, name := range order {
+		spec, ok := found[name]
+		if !ok {
+			return nil, fmt.Errorf("no message is marked as the tool %s", name)
+		}
+		delete(found, name)
+		specs = append(specs, spec)
+	}
+	for name := range found {
+		return nil, fmt.Errorf("the tool %s has no place in the order of hack/catalogue", name)
+	}
+	return specs, nil
+}
+
+// toolOptions returns a message's tool option, nil if it has none. The
+// descriptors were read without knowledge of it, so it is decoded again.
+func toolOptions(m protoreflect.MessageDescriptor) (*agentv1.ToolOptions, error) {
+	var options descriptorpb.MessageOptions
+	if err := again(m.Options(), &options); err != nil {
+		return nil, fmt.Errorf("%s: %w", m.FullName(), err)
+	}
+	if !proto.HasExtension(&options, agentv1.E_Tool) {
+		return nil, nil
+	}
+	return proto.GetExtension(&options, agentv1.E_Tool).(*agentv1.ToolOptions), nil
+}
+
+func again(from protoreflect.ProtoMessage, to proto.Message) error {
+	raw, err := proto.Marshal(from)
+	if err != nil {
+		return err
+	}
+	return proto.Unmarshal(raw, to)
+}
+
+func specOf(m protoreflect.MessageDescriptor, o *agentv1.ToolOptions) (tool.Spec, error) {
+	spec := tool.Spec{
+		Name: o.GetName(), PublicName: o.GetPublicName(), Description: commentOf(m), ReadOnly: o.GetReadOnly(),
+	}
+	switch o.GetHome() {
+	case agentv1.ToolHome_TOOL_HOME_GUEST:
+		spec.Home = tool.Guest
+	case agentv1.ToolHome_TOOL_HOME_CONTROL:
+		spec.Home = tool.Control
+	default:
+		return spec, fmt.Errorf("%s: its tool option gives no home", m.FullName())
+	}
+	if spec.Name == "" || spec.PublicName == "" {
+		return spec, fmt.Errorf("%s: a tool needs a name and a public name", m.FullName())
+	}
+	object, err := schemaOf(m, 0)
+	if err != nil {
+		return spec, err
+	}
+	spec.Schema, err = json.Marshal(object)
+	return spec, err
+}

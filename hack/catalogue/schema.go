@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"aloft/internal/wire/agentv1"
+)
+
+// schema is the part of JSON schema that arguments need. Its fields are in the
+// order in which they are written.
+type schema struct {
+	Type        string     `json:"type,omitempty"`
+	Description string     `json:"description,omitempty"`
+	Enum        []string   `json:"enum,omitempty"`
+	Items       *schema    `json:"items,omitempty"`
+	Properties  properties `json:"properties,omitempty"`
+	Required    []string   `json:"required,omitempty"`
+	Additional  *bool      `json:"additionalProperties,omitempty"`
+}
+
+// properties keep the order in which the fields stand in the message: a model
+// tends to write them in the order in which it reads them.
+type properties []property
+
+type property struct {
+	name   string
+	schema *schema
+}
+
+// MarshalJSON writes the properties as an object.
+func (p properties) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, one := range p {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		name, err := json.Marshal(one.name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(one.schema)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// schemaOf is the schema of a message. Nothing that a model must write is deep.
+func schemaOf(m protoreflect.MessageDescriptor, depth int) (*schema, error) {
+	if depth > 4 {
+		return nil, fmt.Errorf("%s: too deep for the arguments of a tool", m.FullName())
+	}
+	no := false
+	s := &schema{Type: "object", Properties: properties{}, Additional: &no}
+	for i := range m.Fields().Len() {
+		f := m.Fields().Get(i)
+		var options descriptorpb.FieldOptions
+		if err := again(f.Options(), &options); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.FullName(), err)
+		}
+		if flag(&options, agentv1.E_Internal) {
+			continue
+		}
+		one, err := fieldSchema(f, depth)
+		if err != nil {
+			return nil, err
+		}
+		one.Description = commentOf(f)
+		s.Properties = append(s.Properties, property{nameOf(f), one})
+		if flag(&options, agentv1.E_Required) {
+			s.Required = append(s.Required, nameOf(f))
+		}
+	}
+	return s, nil
+}
+
+func flag(options proto.Message, x protoreflect.ExtensionType) bool {
+	on, _ := proto.GetExtension(options, x).(bool)
+	return on
+}
+
+// nameOf is a field's name as the model writes it: what json_name gives, where
+// it was set; else as it stands in the proto, of which protojson reads both. The
+// compiler sets json_name always, to the same in camel case where nobody did.
+func nameOf(f protoreflect.FieldDescriptor) string {
+	if f.JSONName() != camelCase(string(f.Name())) {
+		return f.JSONName()
+	}
+	return string(f.Name())
+}
+
+// camelCase is the JSON name that protobuf gives a field by itself.
+func camelCase(name string) string {
+	var b strings.Builder
+	up := false
+	for _, r := range name {
+		switch {
+		case r == '_':
+			up = true
+		case up:
+			b.WriteString(strings.ToUpper(string(r)))
+			up = false
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func fieldSchema(f protoreflect.FieldDescriptor, depth int) (*schema, error) {
+	if f.IsMap() {
+		return nil, fmt.Errorf("%s: a map has no schema here yet", f.FullName())
+	}
+	one, err := kindSchema(f, depth)
+	if err != nil || !f.IsList() {
+		return one, err
+	}
+	return &schema{Type: "array", Items: one}, nil
+}
+
+func kindSchema(f protoreflect.FieldDescriptor, depth int) (*schema, error) {
+	switch f.Kind() {
+	case protoreflect.StringKind:
+		return &schema{Type: "string"}, nil
+	case protoreflect.BoolKind:
+		return &schema{Type: "boolean"}, nil
+	case protoreflect.Int32Kind, protoreflect.Uint32Kind, protoreflect.Sint32Kind:
+		return &schema{Type: "integer"}, nil
+	case protoreflect.DoubleKind, protoreflect.FloatKind:
+		return &schema{Type: "number"}, nil
+	case protoreflect.EnumKind:
+		s := &schema{Type: "string"}
+		for i := range f.Enum().Values().Len() {
+			s.Enum = append(s.Enum, string(f.Enum().Values().Get(i).Name()))
+		}
+		return s, nil
+	case protoreflect.MessageKind:
+		return schemaOf(f.Message(), depth+1)
+	}
+	return nil, fmt.Errorf("%s: a field of kind %s has no schema here yet", f.FullName(), f.Kind())
+}
+
+// commentOf is what stands before a message or field, a paragraph to a line.
+func commentOf(d protoreflect.Descriptor) string {
+	text := d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments
+	var paragraphs []string
+	for p := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		if words := strings.Join(strings.Fields(p), " "); words != "" {
+			paragraphs = append(paragraphs, words)
+		}
+	}
+	return strings.Join(paragraphs, "\n")
+}
