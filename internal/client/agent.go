@@ -1,0 +1,158 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Agent is an agent as the API shows it.
+type Agent struct {
+	ID                  string    `json:"id"`
+	Name                string    `json:"name,omitempty"`
+	Status              string    `json:"status"` // ACTIVE, ARCHIVED
+	URL                 string    `json:"url,omitempty"`
+	CreatedAt           time.Time `json:"createdAt"`
+	UpdatedAt           time.Time `json:"updatedAt"`
+	LatestRunID         string    `json:"latestRunId,omitempty"`
+	Repos               []Repo    `json:"repos,omitempty"` // not in lists
+	WorkOnCurrentBranch bool      `json:"workOnCurrentBranch,omitempty"`
+}
+
+// Repo is a repository that an agent works on.
+type Repo struct {
+	URL         string `json:"url"`
+	StartingRef string `json:"startingRef,omitempty"`
+}
+
+// Prompt is what a run is asked.
+type Prompt struct {
+	Text   string  `json:"text"`
+	Images []Image `json:"images,omitempty"`
+}
+
+// Image is a picture in a prompt.
+type Image struct {
+	Data     []byte `json:"data"`
+	MIMEType string `json:"mimeType"`
+}
+
+// ModelRef names a model of the server.
+type ModelRef struct {
+	ID string `json:"id"`
+}
+
+// NewAgent is what an agent is made of.
+type NewAgent struct {
+	AgentID             string    `json:"agentId,omitempty"` // bc-<uuid>; the server's choice if empty
+	Prompt              Prompt    `json:"prompt"`
+	Model               *ModelRef `json:"model,omitempty"`
+	Name                string    `json:"name,omitempty"`
+	Repos               []Repo    `json:"repos,omitempty"`
+	WorkOnCurrentBranch bool      `json:"workOnCurrentBranch,omitempty"`
+}
+
+// AgentPage is a part of a list.
+type AgentPage struct {
+	Items      []Agent `json:"items"`
+	NextCursor string  `json:"nextCursor,omitempty"`
+}
+
+// CreateAgent makes an agent and starts its first run. key, unless empty, lets
+// the request be repeated without making a second agent.
+func (c *Client) CreateAgent(ctx context.Context, in NewAgent, key string) (Agent, Run, error) {
+	var out struct {
+		Agent Agent `json:"agent"`
+		Run   Run   `json:"run"`
+	}
+	err := c.callWith(ctx, http.MethodPost, "/v1/agents", nil, in, &out, idempotency(key))
+	return out.Agent, out.Run, err
+}
+
+// Agents returns a page of the list of agents, newest first. An empty cursor is
+// the first page.
+func (c *Client) Agents(ctx context.Context, limit int, cursor string, archived bool) (AgentPage, error) {
+	q := page(limit, cursor)
+	q.Set("includeArchived", strconv.FormatBool(archived))
+	var out AgentPage
+	return out, c.call(ctx, http.MethodGet, "/v1/agents", q, nil, &out)
+}
+
+// Agent returns an agent.
+func (c *Client) Agent(ctx context.Context, id string) (Agent, error) {
+	var out Agent
+	return out, c.call(ctx, http.MethodGet, agentPath(id), nil, nil, &out)
+}
+
+// DeleteAgent removes an agent and all that is kept of it.
+func (c *Client) DeleteAgent(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodDelete, agentPath(id), nil, nil, nil)
+}
+
+// Archive files an agent away.
+func (c *Client) Archive(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, agentPath(id)+"/archive", nil, nil, nil)
+}
+
+// Unarchive brings an agent back.
+func (c *Client) Unarchive(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, agentPath(id)+"/unarchive", nil, nil, nil)
+}
+
+// Diff is what an agent has changed, as git writes it.
+type Diff struct {
+	Diff      string `json:"diff"`
+	Truncated bool   `json:"truncated,omitempty"` // there is more
+}
+
+// Diff returns what an agent has changed.
+func (c *Client) Diff(ctx context.Context, id string) (Diff, error) {
+	var out Diff
+	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/diff", nil, nil, &out)
+}
+
+// TokenUsage counts tokens.
+type TokenUsage struct {
+	InputTokens      int64 `json:"inputTokens"`
+	OutputTokens     int64 `json:"outputTokens"`
+	CacheWriteTokens int64 `json:"cacheWriteTokens"`
+	CacheReadTokens  int64 `json:"cacheReadTokens"`
+	TotalTokens      int64 `json:"totalTokens"`
+}
+
+// Usage is what an agent has used, in all and by run.
+type Usage struct {
+	TotalUsage TokenUsage `json:"totalUsage"`
+	Runs       []struct {
+		ID    string     `json:"id"`
+		Usage TokenUsage `json:"usage"`
+	} `json:"runs"`
+}
+
+// Usage counts an agent's tokens.
+func (c *Client) Usage(ctx context.Context, id string) (Usage, error) {
+	var out Usage
+	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/usage", nil, nil, &out)
+}
+
+func agentPath(id string) string { return "/v1/agents/" + segment(id) }
+
+func page(limit int, cursor string) url.Values {
+	q := url.Values{}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	return q
+}
+
+func idempotency(key string) http.Header {
+	if key == "" {
+		return nil
+	}
+	return http.Header{"Idempotency-Key": {key}}
+}
