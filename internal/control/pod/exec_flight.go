@@ -14,7 +14,7 @@ const (
 	maxWaiting  = 512 << 10 // deltas that wait for onDelta; older ones are dropped
 	maxDelta    = 256 << 10
 	maxOutput   = 64 << 20 // all deltas of a call; what comes after is dropped
-	maxBreaks   = 8        // streams that may break under one call before it is given up
+	maxBreaks   = 16       // streams that may break under one call before it is given up
 	deltaWeight = 128      // of a delta beside its text
 )
 

@@ -126,9 +126,10 @@ func (e *Exec) connect(ctx context.Context) (*link, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &link{ready: make(chan struct{}, 1), close: func() {
 		cancel()
-		_ = conn.Close()
+		_ = conn.Close() // a stream whose request is still being written does not heed its context
 		transport.CloseIdleConnections()
 	}}
+	context.AfterFunc(ctx, l.close)
 	client := agentv1connect.NewExecServiceClient(&http.Client{Transport: transport}, "http://exec-daemon",
 		connect.WithReadMaxBytes(maxElement), connect.WithAcceptCompression("gzip", nil, nil))
 	l.stream = client.ExecStream(ctx)

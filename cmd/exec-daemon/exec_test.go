@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"aloft/internal/control/pod"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/tool"
+)
+
+// counted is a command that leaves a line in the file "ran", says so, and waits
+// for the file "go".
+const counted = `echo x >> ran; echo up; until [ -e go ]; do sleep 0.02; done; echo over`
+
+// letGo lets counted end.
+func (d *daemon) letGo() {
+	d.t.Helper()
+	if err := os.WriteFile(filepath.Join(d.workspace, "go"), nil, 0o600); err != nil {
+		d.t.Error(err)
+	}
+}
+
+func TestCallOutlivesItsStream(t *testing.T) {
+	d := start(t)
+	e := d.client()
+	var once sync.Once
+	var heard strings.Builder
+	last := uint64(0)
+	res, took, err := e.Call(within(t), bashCall("c1", counted), func(delta pod.Delta) {
+		if delta.Seq <= last {
+			t.Errorf("delta %d after %d", delta.Seq, last)
+		}
+		last = delta.Seq
+		heard.WriteString(delta.Stdout)
+		once.Do(func() { d.cut(); d.letGo() })
+	})
+	if err != nil || res.Error || took <= 0 || !strings.Contains(string(res.Output), `"exitCode":0`) {
+		t.Fatalf("%+v, %v, %v", res, took, err)
+	}
+	if heard.String() != "up\nover\n" || d.lines("ran") != 1 {
+		t.Errorf("heard %q, ran %d times", heard.String(), d.lines("ran"))
+	}
+}
+
+// A server that died asks again, with a client of its own.
+func TestCallIsTakenUpByAnotherClient(t *testing.T) {
+	d := start(t)
+	first := d.client()
+	up := make(chan struct{})
+	go func() {
+		_, _, _ = first.Call(context.Background(), bashCall("c1", counted), func(pod.Delta) { close(up) })
+	}()
+	<-up
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var heard strings.Builder
+	res, _, err := d.client().Call(within(t), bashCall("c1", counted), func(delta pod.Delta) {
+		heard.WriteString(delta.Stdout)
+		if heard.String() == "up\n" {
+			d.letGo()
+		}
+	})
+	if err != nil || res.Error || heard.String() != "up\nover\n" || d.lines("ran") != 1 {
+		t.Errorf("%+v, %v; heard %q, ran %d times", res, err, heard.String(), d.lines("ran"))
+	}
+}
+
+func TestKill(t *testing.T) {
+	d := start(t)
+	e := d.client()
+	ctx := within(t)
+	if res, _, err := e.Call(ctx, bashCall("kept", "echo y >> kept; echo done"), nil); err != nil || res.Error {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	boot, err := e.BootID(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	res, _, err := e.Call(ctx, bashCall("cut", counted), func(pod.Delta) {
+		once.Do(func() {
+			_ = d.signal(syscall.SIGKILL)
+			d.start()
+		})
+	})
+	d.letGo()
+	if err != nil || !res.Error || !strings.Contains(res.Text, "whether it had its effect is not known") {
+		t.Errorf("the call that was cut: %+v, %v", res, err)
+	}
+	if again, _, err := e.Call(ctx, bashCall("cut", counted), nil); err != nil || again.Text != res.Text {
+		t.Errorf("asked again: %+v, %v", again, err)
+	}
+	if res, _, err := e.Call(ctx, bashCall("kept", "echo y >> kept"), nil); err != nil || res.Error || !strings.Contains(res.Text, "done") {
+		t.Errorf("the call that was done: %+v, %v", res, err)
+	}
+	if res, _, err := e.Call(ctx, bashCall("new", "echo fine"), nil); err != nil || res.Error || !strings.Contains(res.Text, "fine") {
+		t.Errorf("a new call: %+v, %v", res, err)
+	}
+	if after, err := e.BootID(ctx); err != nil || after != boot {
+		t.Errorf("the boot id was %q and is %q, %v", boot, after, err)
+	}
+	if d.lines("ran") != 1 || d.lines("kept") != 1 {
+		t.Errorf("ran %d and %d times", d.lines("ran"), d.lines("kept"))
+	}
+}
+
+func TestAcknowledgedIsNeverRunAgain(t *testing.T) {
+	d := start(t)
+	e := d.client()
+	ctx := within(t)
+	if res, _, err := e.Call(ctx, bashCall("c1", "echo x >> ran"), nil); err != nil || res.Error {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	for range 2 {
+		for _, id := range []string{"c1", "c1", "never-sent"} {
+			if err := e.Ack(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, id := range []string{"c1", "never-sent"} {
+			if res, _, err := e.Call(ctx, bashCall(id, "echo x >> ran"), nil); err != nil || !res.Error || !strings.Contains(res.Text, "acknowledged") {
+				t.Errorf("%s: %+v, %v", id, res, err)
+			}
+		}
+		_ = d.signal(syscall.SIGKILL)
+		d.start()
+	}
+	if n := d.lines("ran"); n != 1 {
+		t.Errorf("ran %d times", n)
+	}
+	kept, err := os.ReadDir(filepath.Join(d.state, "results"))
+	if err != nil || len(kept) != 0 {
+		t.Errorf("results are kept: %v, %v", kept, err)
+	}
+}
+
+func TestHundredCallsAtOnce(t *testing.T) {
+	d := start(t)
+	e := d.client()
+	ctx := within(t)
+	var calls sync.WaitGroup
+	for i := range 100 {
+		calls.Go(func() {
+			name, args := "Shell", `{"command":"echo x >> ran"}`
+			if i%2 == 1 {
+				name, args = "Write", fmt.Sprintf(`{"path":"file%d","contents":"x\n"}`, i)
+			}
+			id := fmt.Sprint("c", i)
+			res, _, err := e.Call(ctx, conversation.ToolCall{ID: id, Name: name, Args: []byte(args)}, nil)
+			if err != nil || res.Error {
+				t.Errorf("%s: %+v, %v", id, res, err)
+			}
+			if err := e.Ack(ctx, id); err != nil {
+				t.Errorf("%s: ack: %v", id, err)
+			}
+			if i%20 == 0 {
+				d.cut()
+			}
+		})
+	}
+	calls.Wait()
+	if n := d.lines("ran"); n != 50 {
+		t.Errorf("%d commands ran, want 50", n)
+	}
+}
+
+func TestAbort(t *testing.T) {
+	d := start(t)
+	e := d.client()
+	errStop := errors.New("the user pressed stop")
+	ctx, cancel := context.WithCancelCause(within(t))
+	res, _, err := e.Call(ctx, bashCall("c1", "echo up; sleep 20"), func(pod.Delta) { cancel(errStop) })
+	if err != nil || !res.Error || !strings.Contains(res.Text, "pressed stop") {
+		t.Errorf("%+v, %v", res, err)
+	}
+	// A machine that is away does not answer; the cause does.
+	if err := d.signal(syscall.SIGKILL); err == nil {
+		t.Error("killed, and it ended well")
+	}
+	ctx, cancel = context.WithCancelCause(within(t))
+	cancel(errStop)
+	if _, _, err := e.Call(ctx, bashCall("c2", "true"), nil); !errors.Is(err, errStop) {
+		t.Errorf("%v, want the cause", err)
+	}
+}
+
+func TestSlowListener(t *testing.T) {
+	d := start(t)
+	e := d.client()
+	ctx := within(t)
+	listening, release := make(chan struct{}), make(chan struct{})
+	var slow sync.WaitGroup
+	slow.Go(func() {
+		var once sync.Once
+		last := uint64(0)
+		// Output in many deltas, while nobody listens.
+		loud := bashCall("loud", `for i in {1..3000}; do printf '%01000d\n' $i; done; touch loud-is-over`)
+		res, _, err := e.Call(ctx, loud, func(delta pod.Delta) {
+			if delta.Seq <= last {
+				t.Errorf("delta %d after %d", delta.Seq, last)
+			}
+			last = delta.Seq
+			once.Do(func() {
+				close(listening)
+				<-release
+			})
+		})
+		if err != nil || res.Error {
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
+	<-listening
+	res, _, err := e.Call(ctx, bashCall("other", "[ -e loud-is-over ] && echo so"), nil)
+	if err != nil || res.Error || !strings.Contains(res.Text, "so") {
+		t.Errorf("%+v, %v", res, err)
+	}
+	close(release)
+	slow.Wait()
+}
+
+func TestWrongToken(t *testing.T) {
+	d := start(t)
+	e := pod.NewExec(d.dial, strings.Repeat("f", 64))
+	defer e.Close()
+	_, _, err := e.Call(within(t), bashCall("c1", "echo x >> ran"), nil)
+	if !fault.Is(err, fault.KindDenied) || strings.Contains(err.Error(), "ffff") {
+		t.Errorf("%v, want denied", err)
+	}
+	if d.lines("ran") != 0 {
+		t.Error("it ran")
+	}
+}
+
+func TestLost(t *testing.T) {
+	d := start(t)
+	e := d.client()
+	_, _, err := e.Call(within(t), bashCall("c1", "echo up; sleep 20"), func(pod.Delta) {
+		d.mu.Lock()
+		d.lost = true
+		d.mu.Unlock()
+		d.cut()
+	})
+	if !errors.Is(err, pod.ErrLost) {
+		t.Errorf("a call in flight: %v", err)
+	}
+	if _, _, err := e.Call(within(t), bashCall("c2", "true"), nil); !errors.Is(err, pod.ErrLost) {
+		t.Errorf("a new call: %v", err)
+	}
+	if err := e.Ack(within(t), "c1"); !errors.Is(err, pod.ErrLost) {
+		t.Errorf("an ack: %v", err)
+	}
+	if _, err := e.BootID(within(t)); !errors.Is(err, pod.ErrLost) {
+		t.Errorf("the boot id: %v", err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := e.Call(within(t), bashCall("c3", "true"), nil); !fault.Is(err, fault.KindUnavailable) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// No command may read the token, in its own environment or in the daemon's.
+func TestCommandsDoNotSeeTheToken(t *testing.T) {
+	d := start(t)
+	res, _, err := d.client().Call(within(t), bashCall("c1", "env; tr '\\0' '\\n' < /proc/self/environ"), nil)
+	if err != nil || res.Error || strings.Contains(res.Text, token) || strings.Contains(res.Text, envPrefix) {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+func TestStopsAtATerm(t *testing.T) {
+	d := start(t)
+	e := d.client()
+	var began time.Time
+	var once sync.Once
+	res, _, err := e.Call(within(t), bashCall("c1", "echo up; sleep 20"), func(pod.Delta) {
+		once.Do(func() {
+			began = time.Now()
+			if err := d.signal(syscall.SIGTERM); err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+			if took := time.Since(began); took > 4*time.Second {
+				t.Errorf("it took %v to end", took)
+			}
+			d.start()
+		})
+	})
+	// It was killed in good order, so its result is known.
+	if err != nil || !res.Error || !strings.Contains(res.Text, "stopping") {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+func TestEveryGuestToolIsThere(t *testing.T) {
+	have := make(map[string]bool)
+	for _, t := range tools(config{}, newLateShell("/", nil)) {
+		have[t.Name] = true
+	}
+	for _, spec := range tool.Catalogue() {
+		if spec.Home == tool.Guest && !have[spec.Name] {
+			t.Errorf("%s is in the catalogue, and no tool of this daemon", spec.Name)
+		}
+		delete(have, spec.Name)
+	}
+	if len(tool.Catalogue()) > 0 && len(have) > 0 {
+		t.Errorf("tools that are not in the catalogue: %v", have)
+	}
+}

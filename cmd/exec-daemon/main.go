@@ -1,0 +1,104 @@
+// Command exec-daemon works an agent's tool calls in its machine. See
+// internal/guest/execd.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/guest/execd"
+)
+
+// softMemory, in bytes, is where the collector starts to work harder: the
+// machine's memory is for the agent's commands.
+const softMemory = 128 << 20
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	debug.SetGCPercent(50)
+	debug.SetMemoryLimit(softMemory)
+	// The environment that this process was given holds the token. Commands run
+	// as the same user; this keeps them from reading it in /proc. It fails only
+	// where there is no such call, and then the machine is still the boundary.
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	err := run(ctx, os.Args[1:], takeOut(), os.Stderr)
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, "exec-daemon:", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "exec-daemon:", err)
+		os.Exit(1)
+	}
+}
+
+// takeOut takes exec-daemon's own variables out of the environment, so that no
+// command inherits them, and returns a getenv that still knows them.
+func takeOut() func(string) string {
+	own := make(map[string]string)
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		if name == bootIDVariable || strings.HasPrefix(name, envPrefix) {
+			own[name] = value
+			_ = os.Unsetenv(name) // a name that was there can be unset
+		}
+	}
+	return func(name string) string { return own[name] }
+}
+
+// run is main without the process: everything it needs is an argument, so a
+// test can run the whole command in place.
+func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) (err error) {
+	cfg, err := parse(args, getenv, stderr)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: cfg.LogLevel}))
+	// First of all, so that whoever started this can connect at once.
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.Port)))
+	if err != nil {
+		return err
+	}
+	bash := newLateShell(cfg.Workspace, log)
+	defer func() { err = errors.Join(err, bash.close()) }()
+	server, err := execd.New(execd.Config{
+		Token:     cfg.AuthToken,
+		Workspace: cfg.Workspace,
+		StateDir:  cfg.StateDir,
+		BootID:    cfg.BootID,
+		Version:   version(),
+		Tools:     tools(cfg, bash),
+		SetEnv:    bash.setEnv,
+		Log:       log,
+	})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	bash.warm()
+	log.InfoContext(ctx, "listening", "addr", l.Addr().String(), "workspace", cfg.Workspace, "boot", server.BootID())
+	return server.Serve(ctx, l)
+}
+
+// version is the binary's, as its builder recorded it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"aloft/internal/control/pod"
+	"aloft/internal/conversation"
+	"aloft/internal/need"
+)
+
+// beMain makes the test's own binary exec-daemon, so that a test can kill it.
+const beMain = "TEST_BE_EXEC_DAEMON"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beMain) != "" {
+		if err := os.Unsetenv(beMain); err != nil {
+			panic(err)
+		}
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+var token = strings.Repeat("0123456789abcdef", 4)
+
+// daemon is a process of exec-daemon, and the line to it.
+type daemon struct {
+	t         testing.TB
+	workspace string
+	state     string
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	addr  string
+	conns []net.Conn
+	lost  bool
+}
+
+func start(t testing.TB) *daemon {
+	t.Helper()
+	need.Command(t, "bash")
+	// Commands that outlive a killed daemon may still write here.
+	workspace, err := os.MkdirTemp("", "exec-daemon-test-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{t: t, workspace: workspace, state: filepath.Join(workspace, ".state")}
+	t.Cleanup(func() { _ = os.RemoveAll(workspace) })
+	d.start()
+	t.Cleanup(func() { d.signal(syscall.SIGKILL) })
+	return d
+}
+
+// start runs exec-daemon until it listens.
+func (d *daemon) start() {
+	d.t.Helper()
+	cmd := exec.Command(os.Args[0], "serve", "--port", "0", "--state-dir", d.state, "--workspace", d.workspace)
+	cmd.Env = append(os.Environ(), beMain+"=1", variable("auth-token")+"="+token)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	lines := bufio.NewScanner(said)
+	for lines.Scan() {
+		var line struct{ Msg, Addr string }
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "listening" {
+			d.mu.Lock()
+			d.cmd, d.addr = cmd, line.Addr
+			d.mu.Unlock()
+			go func() {
+				for lines.Scan() {
+					if bytes.Contains(lines.Bytes(), []byte(token)) {
+						d.t.Errorf("the token is in the log: %s", lines.Bytes())
+					}
+				}
+			}()
+			return
+		}
+		d.t.Log(lines.Text())
+	}
+	d.t.Fatalf("exec-daemon does not listen: %v", cmd.Wait())
+}
+
+// signal ends the process and returns how it ended.
+func (d *daemon) signal(s syscall.Signal) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_ = d.cmd.Process.Signal(s) // it may be gone already
+	return d.cmd.Wait()
+}
+
+func (d *daemon) dial(ctx context.Context) (net.Conn, error) {
+	d.mu.Lock()
+	addr, lost := d.addr, d.lost
+	d.mu.Unlock()
+	if lost {
+		return nil, fmt.Errorf("%w: says the test", pod.ErrLost)
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err == nil {
+		d.mu.Lock()
+		d.conns = append(d.conns, conn)
+		d.mu.Unlock()
+	}
+	return conn, err
+}
+
+// cut breaks every connection.
+func (d *daemon) cut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, conn := range d.conns {
+		_ = conn.Close()
+	}
+	d.conns = nil
+}
+
+func (d *daemon) client() *pod.Exec {
+	e := pod.NewExec(d.dial, token)
+	d.t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+// lines counts the lines of a file in the workspace.
+func (d *daemon) lines(name string) int {
+	b, err := os.ReadFile(filepath.Join(d.workspace, name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		d.t.Fatal(err)
+	}
+	return bytes.Count(b, []byte("\n"))
+}
+
+// within bounds a test that would otherwise hang.
+func within(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func bashCall(id, command string) conversation.ToolCall {
+	args, err := json.Marshal(map[string]any{"command": command})
+	if err != nil {
+		panic(err) // a map of strings
+	}
+	return conversation.ToolCall{ID: id, Name: "Shell", Args: args}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"aloft/internal/guest/execd"
+	"aloft/internal/guest/shell"
+	"aloft/internal/guest/tool"
+)
+
+// tools are what a model may call in this machine, in the catalogue's order.
+func tools(cfg config, bash *lateShell) []tool.Tool {
+	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath}
+	return []tool.Tool{
+		bash.tool(),
+		tool.Glob(ws),
+		tool.Grep(ws),
+		tool.Read(ws),
+		tool.Write(ws),
+		tool.StrReplace(ws),
+		tool.Delete(ws),
+	}
+}
+
+// lateShell is a session whose bash starts beside the server: a login profile
+// may take longer to read than all the rest takes to start. Its methods are
+// safe for concurrent use.
+type lateShell struct {
+	dir string
+	log *slog.Logger
+
+	mu      sync.Mutex
+	session *shell.Session // nil until it has started
+	closed  bool
+	warming sync.WaitGroup
+}
+
+func newLateShell(dir string, log *slog.Logger) *lateShell { return &lateShell{dir: dir, log: log} }
+
+// warm starts the session in the background.
+func (b *lateShell) warm() {
+	b.warming.Go(func() {
+		if _, err := b.get(); err != nil {
+			b.log.Error("no shell yet; the next call of it tries again", "error", err)
+		}
+	})
+}
+
+// get waits for the session, or starts one.
+func (b *lateShell) get() (*shell.Session, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, shell.ErrClosed
+	}
+	if b.session == nil {
+		session, err := shell.New(shell.Config{Dir: b.dir})
+		if err != nil {
+			return nil, err
+		}
+		b.session = session
+	}
+	return b.session, nil
+}
+
+// tool is Shell, in the session.
+func (b *lateShell) tool() tool.Tool {
+	return execd.Late("Shell", func() (tool.Tool, error) {
+		session, err := b.get()
+		return tool.Shell(session), err
+	})
+}
+
+func (b *lateShell) setEnv(ctx context.Context, set map[string]string, unset []string) error {
+	session, err := b.get()
+	if err != nil {
+		return err
+	}
+	return session.Setenv(ctx, set, unset)
+}
+
+// close ends the session. Nothing starts another.
+func (b *lateShell) close() error {
+	b.warming.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	if b.session == nil {
+		return nil
+	}
+	return b.session.Close()
+}
