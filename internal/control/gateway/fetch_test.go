@@ -3,6 +3,8 @@ package gateway_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -167,12 +169,16 @@ func TestFileUpstream(t *testing.T) {
 	m.git("", "clone", "--quiet", url, "r")
 	m.git("r", "checkout", "--quiet", "-b", branch)
 	id := m.commit("r", "more", map[string]string{"b.txt": "two\n"})
-	w.Hook("r", "post-receive", "touch "+t.TempDir()+"/ran\n")
+	ran := filepath.Join(t.TempDir(), "ran")
+	w.Hook("r", "post-receive", "touch "+ran+"\n")
 	m.git("r", "push", "origin", branch)
+	if _, err := os.Stat(ran); err != nil {
+		t.Errorf("the repository's own hook did not run: %v", err)
+	}
 	if got := w.Branch("r", branch); got != id {
 		t.Errorf("upstream has %q, want %s", got, id)
 	}
-	// A folder whose owner is another user is no obstacle, and .git counts.
+	// Of a file's name, .git is a part.
 	m.fails("", []string{"clone", strings.TrimSuffix(url, ".git"), "other"}, "may not use the repository")
 }
 

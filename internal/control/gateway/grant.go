@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"aloft/internal/control/mirror"
 	"aloft/internal/fault"
@@ -38,6 +39,7 @@ type session struct {
 	grant Grant
 	repos map[string]access // by mirror.Repo.Key
 	slots chan struct{}     // one for each request under way
+	queue atomic.Int64      // how many requests are under way or wait for that
 	ctx   context.Context   // ends when the grant is revoked
 	end   context.CancelFunc
 }
@@ -92,8 +94,8 @@ func (g *Gateway) allow(s *session, repoURL, branch string) error {
 	if err != nil {
 		return err
 	}
-	if old, ok := s.repos[r.Key()]; ok && old.branch != "" {
-		branch = old.branch
+	if old := s.repos[r.Key()].branch; old != "" && old != branch {
+		return fault.Invalid("repository %s is granted with two branches, %s and %s", r, old, branch).Named("branch_invalid")
 	}
 	s.repos[r.Key()] = access{r, m, branch}
 	return nil

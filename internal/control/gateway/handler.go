@@ -82,7 +82,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		say(w, http.StatusServiceUnavailable, "Too many git commands run at once in this machine.", "Wait for some to end.")
 		return
 	}
-	defer func() { <-s.slots }()
+	defer s.leave()
 	rc := http.NewResponseController(w)
 	body, err := decoded(r, &patientReader{r.Body, rc})
 	if err != nil {
@@ -107,8 +107,14 @@ func route(r *http.Request) (*endpoint, string) {
 
 const maxWait = 30 * time.Second // for another request of the machine to end
 
-// enter takes a place among the session's requests.
+const maxQueue = 64 // requests of one machine, under way or waiting
+
+// enter takes a place among the session's requests. leave gives it back.
 func (s *session) enter(ctx context.Context) bool {
+	if s.queue.Add(1) > maxQueue {
+		s.queue.Add(-1)
+		return false
+	}
 	wait := time.NewTimer(maxWait)
 	defer wait.Stop()
 	select {
@@ -117,7 +123,13 @@ func (s *session) enter(ctx context.Context) bool {
 	case <-wait.C:
 	case <-ctx.Done():
 	}
+	s.queue.Add(-1)
 	return false
+}
+
+func (s *session) leave() {
+	<-s.slots
+	s.queue.Add(-1)
 }
 
 var protocolPattern = regexp.MustCompile(`^version=[012]$`)

@@ -60,6 +60,18 @@ func TestPush(t *testing.T) {
 	leftInQuarantine(t, w)
 }
 
+func TestPushInOlderProtocols(t *testing.T) {
+	for _, version := range []string{"0", "1"} {
+		w := newWorld(t)
+		m, _ := checkedOut(t, w)
+		id := m.commit("r", "more", map[string]string{"b.txt": "two\n"})
+		m.git("r", "-c", "protocol.version="+version, "push", "origin", branch)
+		if got := w.Branch("r", branch); got != id {
+			t.Errorf("version %s: upstream has %q, want %s", version, got, id)
+		}
+	}
+}
+
 func leftInQuarantine(t *testing.T, w *world) {
 	t.Helper()
 	left, err := os.ReadDir(filepath.Join(w.cfg.Dir, "quarantine"))

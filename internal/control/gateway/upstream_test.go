@@ -9,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/gateway/gittest"
 	"aloft/internal/fault"
+	"aloft/internal/need"
 )
 
 const token = "s3cr3t-forge-token"
@@ -267,5 +269,40 @@ func TestOneServerPerFolder(t *testing.T) {
 	w := newWorld(t)
 	if _, err := gateway.New(w.cfg); err == nil || !strings.Contains(err.Error(), "in use by another server") {
 		t.Errorf("a second gateway: %v", err)
+	}
+}
+
+// TestProxy reaches an upstream that only a proxy knows.
+func TestProxy(t *testing.T) {
+	proxy := gittest.New(t) // it takes a proxy's requests for its own
+	proxy.Repo("r", map[string]string{"a": "a"})
+	w := newWorld(t, func(w *world) { w.cfg.Environ = append(w.cfg.Environ, "http_proxy="+proxy.URL) })
+	if got, err := w.gw.Check(t.Context(), "http://forge.invalid/r.git", ""); err != nil || got.Commit != proxy.Branch("r", "main") {
+		t.Errorf("check: %+v, %v", got, err)
+	}
+}
+
+// TestDiskFull keeps the mirrors on a disk of 3 MiB.
+func TestDiskFull(t *testing.T) {
+	need.Root(t)
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=3m"); err != nil {
+		t.Fatalf("mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(disk, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	w := newWorld(t, func(w *world) { w.cfg.Dir = filepath.Join(disk, "git") })
+	m, _ := checkedOut(t, w)
+	m.commit("r", "large", map[string]string{"noise": noise(5 << 20)})
+	m.fails("r", []string{"push", "origin", branch}, "disk_full", "no space left on the server's disk")
+	leftInQuarantine(t, w)
+	w.Commit("r", "main", "large", map[string]string{"noise": noise(5 << 20)})
+	m.fails("r", []string{"fetch"}, "no space left on the server's disk", "free space", "507")
+	left, err := filepath.Glob(filepath.Join(w.cfg.Dir, "mirrors", "*", "objects", "pack", "tmp_*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left of a pack that did not fit: %v, %v", left, err)
 	}
 }

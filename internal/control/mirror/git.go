@@ -51,7 +51,6 @@ var settings = [][2]string{
 	// Between the list of refs and the request the mirror may be refreshed; also
 	// a commit may be the starting point of an agent. Protocol 2 asks the same.
 	{"uploadpack.allowAnySHA1InWant", "true"},
-	{"receive.fsckObjects", "true"},
 	{"advice.fetchShowForcedUpdates", "false"},
 }
 

@@ -54,6 +54,7 @@ type Mirrors struct {
 	ctx         context.Context // of work that outlives a request
 	stop        context.CancelCauseFunc
 	work        sync.WaitGroup
+	tending     chan struct{} // held by whoever repacks
 
 	mu   sync.Mutex
 	byID map[string]*Mirror
@@ -69,6 +70,7 @@ func Open(c Config) (*Mirrors, error) {
 	s := &Mirrors{
 		dir: c.Dir, home: filepath.Join(c.Dir, "home"), gitPath: c.GitPath,
 		allowFile: c.AllowFile, log: c.Logger, byID: map[string]*Mirror{},
+		tending: make(chan struct{}, 1),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -98,7 +100,24 @@ func Open(c Config) (*Mirrors, error) {
 		return value != "" && (name == "http_proxy" || name == "https_proxy" || name == "all_proxy")
 	})
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
+	if err := s.checkVersion(); err != nil {
+		return nil, errors.Join(err, s.unlock())
+	}
 	return s, nil
+}
+
+// checkVersion refuses a git that lacks what this package asks of it: its
+// configuration by environment, and upload-pack's own list of refs.
+func (s *Mirrors) checkVersion() error {
+	out, _, err := s.git(s.ctx, invocation{args: []string{"version"}})
+	if err != nil {
+		return fmt.Errorf("run %s: %w", s.gitPath, err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(string(out), "git version %d.%d", &major, &minor); err != nil || major < 2 || major == 2 && minor < 34 {
+		return fmt.Errorf("%s is %q; git 2.34 or newer is needed", s.gitPath, Plain(strings.TrimSpace(string(out))))
+	}
+	return nil
 }
 
 // prepare makes the folders, takes the lock and removes quarantines.

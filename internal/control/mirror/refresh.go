@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,10 +79,13 @@ func (m *Mirror) begin(r Repo) {
 		err := m.refresh(ctx, r)
 		m.all.log.Debug("mirror refreshed", "repo", m.key, "duration", time.Since(start), "ok", err == nil)
 		m.mu.Lock()
-		defer m.mu.Unlock()
 		f.err = err
 		m.running = nil
 		close(f.done)
+		m.mu.Unlock()
+		if err == nil {
+			m.tend(m.all.ctx)
+		}
 	})
 }
 
@@ -121,7 +123,7 @@ func (m *Mirror) refresh(ctx context.Context, r Repo) error {
 		}
 	}
 	if err != nil {
-		return err
+		return errors.Join(err, m.removeTemporary())
 	}
 	return m.settle(ctx, r)
 }
@@ -207,25 +209,4 @@ func (m *Mirror) defaultBranch() string {
 		return ""
 	}
 	return strings.TrimSpace(strings.TrimPrefix(string(b), "ref: refs/heads/"))
-}
-
-// tooManyPacks is when reading from a mirror begins to suffer.
-const tooManyPacks = 30
-
-// Tend repacks the mirror where it has become slow to read. It is called when
-// nobody waits. Objects that a reader may still need are kept for two weeks.
-func (m *Mirror) Tend(ctx context.Context) error {
-	packs, err := filepath.Glob(filepath.Join(m.dir, "objects", "pack", "*.pack"))
-	if err != nil || len(packs) < tooManyPacks {
-		return err
-	}
-	if err := m.lockWrite(ctx); err != nil {
-		return err
-	}
-	defer m.unlockWrite()
-	_, _, err = m.all.git(ctx, invocation{args: []string{"gc", "--quiet", "--no-detach"}, dir: m.dir})
-	if err != nil && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("tend mirror %s: %w", m.key, err)
-	}
-	return err
 }

@@ -18,8 +18,8 @@ import (
 	"aloft/internal/need"
 )
 
-// Server serves the bare repositories of a folder. Set its fields before the
-// first request, or under [Server.SetAuth].
+// Server serves the bare repositories of a folder. Its methods are safe for
+// concurrent use.
 type Server struct {
 	URL string // http://127.0.0.1:port
 	Dir string // with one folder, name.git, for each repository
