@@ -21,7 +21,9 @@ type agentEnvJSON struct {
 	Name *string  `json:"name,omitempty" minLength:"1"`
 }
 
-type agentSummaryJSON struct {
+// AgentSummary is an agent as lists show it. It is exported because only then do
+// its fields count as those of the struct that embeds it.
+type AgentSummary struct {
 	_           struct{}     `json:"-" additionalProperties:"true"`
 	ID          string       `json:"id"`
 	Name        string       `json:"name,omitempty"`
@@ -35,16 +37,16 @@ type agentSummaryJSON struct {
 
 type agentJSON struct {
 	_ struct{} `json:"-" additionalProperties:"true"`
-	agentSummaryJSON
+	AgentSummary
 	Repos               []repoConfigJSON `json:"repos,omitempty" nullable:"false"`
 	WorkOnCurrentBranch bool             `json:"workOnCurrentBranch"`
 	AutoCreatePR        bool             `json:"autoCreatePR"`
 }
 
 type listAgentsResponseJSON struct {
-	_          struct{}           `json:"-" additionalProperties:"true"`
-	Items      []agentSummaryJSON `json:"items" nullable:"false"`
-	NextCursor string             `json:"nextCursor,omitempty" minLength:"1"`
+	_          struct{}       `json:"-" additionalProperties:"true"`
+	Items      []AgentSummary `json:"items" nullable:"false"`
+	NextCursor string         `json:"nextCursor,omitempty" minLength:"1"`
 }
 
 type idResponseJSON struct {
@@ -69,7 +71,7 @@ func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.
 	if err != nil {
 		return fmt.Errorf("list agents: %w", err)
 	}
-	out := listAgentsResponseJSON{Items: []agentSummaryJSON{}}
+	out := listAgentsResponseJSON{Items: []AgentSummary{}}
 	if len(agents) > limit {
 		agents = agents[:limit]
 		last := agents[limit-1]
@@ -184,8 +186,8 @@ func (s *server) decide(ctx context.Context, who account.APIKey, id string, choo
 	}
 }
 
-func (s *server) summary(a agent.Agent) agentSummaryJSON {
-	out := agentSummaryJSON{
+func (s *server) summary(a agent.Agent) AgentSummary {
+	out := AgentSummary{
 		ID: a.ID, Name: a.Name, Status: "ACTIVE", Env: agentEnvJSON{Type: a.Env.Type},
 		URL:       strings.TrimSuffix(s.PublicURL(), "/") + "/agents/" + a.ID,
 		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt), LatestRunID: a.LatestRunID,
@@ -200,7 +202,7 @@ func (s *server) summary(a agent.Agent) agentSummaryJSON {
 }
 
 func (s *server) whole(a agent.Agent) agentJSON {
-	out := agentJSON{agentSummaryJSON: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch}
+	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch}
 	for _, r := range slices.Clone(a.Repos) {
 		c := repoConfigJSON{URL: r.URL}
 		if r.StartingRef != "" {

@@ -62,14 +62,15 @@ const (
 	heartbeatEvery = 15 * time.Second
 	replyWithin    = 60 * time.Second // a request that is not a stream
 	readWithin     = 5 * time.Minute  // a body; images over a slow line take a while
-	writeWithin    = 30 * time.Second // one piece of a stream; a slower reader is cut off
+	writeWithin    = 30 * time.Second // one piece of a stream
 	maxBody        = 110 << 20        // five images of 15 MiB in base64, and some words
-	batch          = 256              // events of one read
+	batch          = 100              // events of one read
 )
 
 type server struct {
 	Config
 	heartbeat time.Duration
+	patience  time.Duration // with a reader of a stream
 	openAPI   document
 }
 
@@ -95,7 +96,7 @@ func newServer(c Config) (*server, error) {
 	if c.Ready == nil {
 		c.Ready = func() error { return nil }
 	}
-	s := &server{Config: c, heartbeat: heartbeatEvery}
+	s := &server{Config: c, heartbeat: heartbeatEvery, patience: writeWithin}
 	var err error
 	if s.openAPI, err = describe(s.routes(), c.Version); err != nil {
 		return nil, fmt.Errorf("api: describe: %w", err)

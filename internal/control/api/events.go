@@ -45,7 +45,7 @@ func (s *server) listEvents(w http.ResponseWriter, r *http.Request, who account.
 	if err != nil {
 		return err
 	}
-	out := newPush(w, jsonLines)
+	out := s.newPush(w, jsonLines)
 	defer out.close()
 	if r.Method == http.MethodHead {
 		w.WriteHeader(http.StatusOK)

@@ -1,21 +1,16 @@
 package api
 
 import (
-	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"aloft/internal/account"
 	"aloft/internal/agent"
-	"aloft/internal/conversation"
 	"aloft/internal/fault"
 )
 
@@ -103,9 +98,9 @@ func TestLargeImagesAreAccepted(t *testing.T) {
 	h := newHouse(t)
 	data := append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, maxImage-8)...)
 	image := `{"data":"` + base64.StdEncoding.EncodeToString(data) + `","mimeType":"image/png"}`
-	a := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x","images":[`+image+`,`+image+`]}}`), 201)
+	a := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x","images":[`+image+`]}}`), 201)
 	events, err := h.store.Read(t.Context(), a.text(t, "agent.id"), 1, 1)
-	if err != nil || len(events[0].Body.(*agent.RunCreated).Prompt.Blocks[2].Image.Data) != maxImage {
+	if err != nil || len(events[0].Body.(*agent.RunCreated).Prompt.Blocks[1].Image.Data) != maxImage {
 		t.Errorf("the image was not kept whole: %v", err)
 	}
 }
@@ -339,6 +334,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 // A reader that takes nothing does not hold its handler for ever.
 func TestSlowReaderIsCutOff(t *testing.T) {
 	h := newHouse(t)
+	h.api.patience = 50 * time.Millisecond
 	id, runID := h.begin()
 	for range 40 {
 		h.append(id, runID, &agent.TextDelta{Text: strings.Repeat("x", 1<<20)})
@@ -348,187 +344,6 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", streamOf(id, runID), annsKey)
-	one := make([]byte, 1)
-	if _, err := conn.Read(one); err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.Close() // with the rest unread
+	defer conn.Close() // after it has read nothing
 	eventually(t, "the handler has returned", func() bool { return strings.Contains(h.log.String(), "/stream") })
-}
-
-func TestDescriptionHasTheSpecification(t *testing.T) {
-	h := newHouse(t)
-	var ours struct {
-		OpenAPI    string
-		Info       struct{ Version string }
-		Paths      map[string]map[string]struct{ OperationID string }
-		Components struct {
-			Schemas map[string]struct {
-				Required   []string
-				Properties map[string]any
-			}
-		}
-	}
-	a := h.want(h.callAs("", "GET", "/openapi.json", ""), 200)
-	if err := json.Unmarshal(a.body, &ours); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(ours.OpenAPI, "3.1") || ours.Info.Version != "1.2.3" {
-		t.Errorf("%s %s", ours.OpenAPI, ours.Info.Version)
-	}
-	spec, err := specification()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, item := range spec["paths"].(map[string]any) {
-		for method, op := range item.(map[string]any) {
-			if want := op.(map[string]any)["operationId"]; ours.Paths[path][method].OperationID != want {
-				t.Errorf("%s %s is %q, want %q", method, path, ours.Paths[path][method].OperationID, want)
-			}
-		}
-	}
-	schemas := spec["components"].(map[string]any)["schemas"].(map[string]any)
-	later := map[string]bool{ // of parts that are not built
-		"Agent.skipReviewerRequest": true, "Agent.customSubagents": true, "RunGitBranch.prUrl": true, "RunUsage.usageUuid": true,
-		"ModelListItem.description": true, "ModelListItem.parameters": true, "ModelListItem.variants": true,
-	}
-	for _, name := range []string{"AgentSummary", "Agent", "Run", "RunGit", "RunGitBranch", "CreateAgentRequest", "CreateRunRequest",
-		"CreateAgentResponse", "CreateRunResponse", "ListAgentsResponse", "ListRunsResponse", "IdResponse", "AgentUsageResponse", "RunUsage",
-		"UsageTokenUsage", "ApiKeyInfo", "ModelListItem", "ListModelsResponse", "Error", "Image", "ImageDimension", "ModelRef", "RepoConfig", "AgentEnv"} {
-		mine, ok := ours.Components.Schemas[name]
-		if !ok {
-			t.Errorf("no schema %s", name)
-			continue
-		}
-		parts := []any{schemas[name]}
-		if all, ok := schemas[name].(map[string]any)["allOf"].([]any); ok {
-			parts = all
-		}
-		for _, part := range parts {
-			props, _ := part.(map[string]any)["properties"].(map[string]any)
-			for p := range props {
-				if mine.Properties[p] == nil && !later[name+"."+p] {
-					t.Errorf("schema %s has no %s", name, p)
-				}
-			}
-		}
-	}
-	if a := h.want(h.callAs("", "GET", "/openapi.yaml", ""), 200); !strings.Contains(string(a.body), "operationId: createAgent") {
-		t.Error("the YAML form is another")
-	}
-}
-
-func FuzzCreateAgent(f *testing.F) {
-	f.Add(task)
-	f.Add(prompt(`"agentId":"bc-00000000-0000-4000-8000-000000000001","model":{"id":"default"},"name":"n"`))
-	f.Add(`{"prompt":{"text":"x","images":[{"data":"iVBORw0KGgo=","mimeType":"image/png"}]}}`)
-	f.Add(`{"prompt":{"text":5},"repos":[{"url":"ext::x"}]`)
-	f.Add("\xff\xfe{")
-	s := &server{}
-	f.Fuzz(func(t *testing.T, body string) {
-		var in createAgentRequestJSON
-		if err := decode([]byte(body), &in); err != nil {
-			mustBeInvalid(t, err)
-			return
-		}
-		m, err := in.Prompt.message()
-		if err != nil {
-			mustBeInvalid(t, err)
-			return
-		}
-		c, err := s.created(&in, m.PlainText(), account.APIKey{UserID: 1})
-		if err != nil {
-			mustBeInvalid(t, err)
-			return
-		}
-		if len(c.Repos) > 1 || c.Name == "" || c.Branch == "" && !c.WorkOnCurrentBranch {
-			t.Errorf("%q makes %+v", body, c)
-		}
-		for _, b := range []agent.Body{c, &agent.RunCreated{Prompt: m}} {
-			if _, _, err := agent.Encode(b); err != nil {
-				t.Errorf("%q cannot be journaled: %v", body, err)
-			}
-		}
-	})
-}
-
-func mustBeInvalid(t *testing.T, err error) {
-	t.Helper()
-	if f := faultOf(err); f.Kind != fault.KindInvalid || f.Message == "" {
-		t.Errorf("not a fault of the request: %v", err)
-	}
-}
-
-func FuzzCursor(f *testing.F) {
-	f.Add(cursor(agentList, time.Unix(1, 5), "bc-1"))
-	f.Add(cursor(runList, time.Unix(1, 5), "run-1"))
-	f.Add("")
-	f.Add("YSAxIA")
-	f.Fuzz(func(t *testing.T, s string) {
-		at, id, err := parseCursor(s, agentList)
-		if err != nil {
-			mustBeInvalid(t, err)
-			return
-		}
-		if got := cursor(agentList, at, id); got != s {
-			t.Errorf("%q is read as %v %q, which is %q", s, at, id, got)
-		}
-	})
-}
-
-func FuzzLastEventID(f *testing.F) {
-	run := agent.Run{ID: "run-1", FirstSeq: 2, LastSeq: 1 << 40}
-	f.Add(eventID(place{7, 3}, run.ID))
-	f.Add(eventID(place{7, 3}, "run-2"))
-	f.Add("00000000000007--0003-4e65d3fb")
-	f.Add("x")
-	f.Fuzz(func(t *testing.T, id string) {
-		p, err := lastEvent(id, run)
-		if err != nil {
-			mustBeInvalid(t, err)
-			return
-		}
-		if id != "" && (eventID(p, run.ID) != id || p.seq < run.FirstSeq || p.seq > run.LastSeq) {
-			t.Errorf("%q is read as %v", id, p)
-		}
-	})
-}
-
-// Whatever a model or a machine says, the projector makes frames of it that a
-// client can read, and the same ones twice.
-func FuzzFrames(f *testing.F) {
-	f.Add(uint64(1), "Hello", `{"a":[1,"x"]}`)
-	f.Add(uint64(7), "\xff\r\n\n", `{"success":`)
-	f.Fuzz(func(t *testing.T, seed uint64, text, raw string) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		var events []agent.Event
-		for i := range 12 {
-			body := []agent.Body{
-				&agent.TextDelta{Text: text}, &agent.ThinkingDelta{Text: text}, &agent.CallSent{CallID: text}, &agent.CallDelta{CallID: text, Stdout: raw},
-				&agent.CallDone{CallID: text, Text: text, Output: json.RawMessage(raw)}, &agent.TurnReplied{Message: messageOf(text, raw)},
-				&agent.ModelRetry{}, &agent.RunStarted{},
-			}[r.IntN(8)]
-			events = append(events, agent.Event{Seq: int64(i + 1), RunID: "r", Body: body})
-		}
-		events = append(events, agent.Event{Seq: 13, RunID: "r", Body: &agent.RunEnded{Status: agent.Finished, Result: text}})
-		show := func() string {
-			var out bytes.Buffer
-			v := newView(agent.Run{ID: "r", Status: agent.Finished}, place{}, nil)
-			for _, e := range events {
-				v.show(e, &out)
-			}
-			return out.String()
-		}
-		once := show()
-		if once != show() {
-			t.Error("the same events make other frames")
-		}
-		holdToSpecification(t, readEvents(t, strings.NewReader(once)))
-	})
-}
-
-func messageOf(text, raw string) conversation.Message {
-	m := conversation.Text(conversation.Assistant, text)
-	m.Blocks = append(m.Blocks, conversation.Block{Call: &conversation.ToolCall{ID: text, Name: text, Args: json.RawMessage(raw)}})
-	return m
 }

@@ -92,7 +92,7 @@ func writeFault(w http.ResponseWriter, f *fault.Error) {
 	h := w.Header()
 	switch status {
 	case http.StatusUnauthorized:
-		h.Set("WWW-Authenticate", `Bearer realm="aloft", Basic realm="aloft"`)
+		h.Set("WWW-Authenticate", `Bearer realm="aloft"`)
 	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", "2")
 	case http.StatusRequestEntityTooLarge:

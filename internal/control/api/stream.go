@@ -37,7 +37,7 @@ func (s *server) streamRun(w http.ResponseWriter, r *http.Request, who account.A
 	if err != nil {
 		return err
 	}
-	out := newPush(w, eventStream)
+	out := s.newPush(w, eventStream)
 	defer out.close()
 	w.Header().Set("X-Cursor-Stream-Retention-Seconds", strconv.Itoa(int(retention.Seconds())))
 	w.Header().Set("X-Accel-Buffering", "no")
@@ -110,22 +110,23 @@ func (s *server) await(ctx context.Context, id string, after int64, idle func() 
 	}
 }
 
-// A push sends a reply piece by piece. A reader that takes longer than
-// writeWithin for one piece is cut off; it can come back for the rest.
+// A push sends a reply piece by piece. A reader that takes longer than the
+// server's patience for one piece is cut off; it can come back for the rest.
 type push struct {
-	w   http.ResponseWriter
-	rc  *http.ResponseController
-	buf bytes.Buffer
+	w        http.ResponseWriter
+	rc       *http.ResponseController
+	patience time.Duration
+	buf      bytes.Buffer
 }
 
-func newPush(w http.ResponseWriter, media string) *push {
+func (s *server) newPush(w http.ResponseWriter, media string) *push {
 	w.Header().Set("Content-Type", media)
-	return &push{w: w, rc: http.NewResponseController(w)}
+	return &push{w: w, rc: http.NewResponseController(w), patience: s.patience}
 }
 
 // flush sends what is in buf, even if that is nothing but the header.
 func (p *push) flush() error {
-	_ = p.rc.SetWriteDeadline(time.Now().Add(writeWithin)) // a writer without deadlines is a test's
+	_ = p.rc.SetWriteDeadline(time.Now().Add(p.patience)) // a writer without deadlines is a test's
 	_, err := p.w.Write(p.buf.Bytes())
 	p.buf.Reset()
 	if p.buf.Cap() > 1<<20 {

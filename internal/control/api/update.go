@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 	"unicode"
@@ -62,6 +63,7 @@ func (c *call) frame(status string, result any, cutResult bool) frame {
 	if c.cutArgs || cutResult {
 		cut = &truncationJSON{Args: c.cutArgs, Result: cutResult}
 	}
+	id := cmp.Or(c.id, "unknown") // a model may leave it out; readers count on one
 	rich := map[string]any{"type": c.name}
 	if c.args != nil {
 		rich["args"] = c.args
@@ -76,8 +78,8 @@ func (c *call) frame(status string, result any, cutResult bool) frame {
 	}
 	return frame{
 		event: "tool_call",
-		data:  toolCallJSON{CallID: c.id, Name: c.name, Status: status, Args: c.args, Result: result, Truncated: cut},
-		twin:  update{"type": kind, "callId": c.id, "modelCallId": c.id, "toolCall": rich},
+		data:  toolCallJSON{CallID: id, Name: c.name, Status: status, Args: c.args, Result: result, Truncated: cut},
+		twin:  update{"type": kind, "callId": id, "modelCallId": id, "toolCall": rich},
 	}
 }
 
