@@ -55,6 +55,8 @@ func final(err error, down time.Duration) error {
 	switch {
 	case errors.Is(err, ErrLost), errors.Is(err, ErrCatalogue):
 		return err
+	case errors.Is(err, errUnheard):
+		return fault.Unavailable("the machine does not speak as exec-daemon does").Because(err)
 	case connect.CodeOf(err) == connect.CodeUnauthenticated:
 		return fault.Denied("exec-daemon does not accept this server's token").Because(err)
 	case down > comeBack:
