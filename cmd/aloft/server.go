@@ -223,7 +223,7 @@ func newRuntime(data string, c machineConfig, logger *slog.Logger) (machine.Runt
 		}
 	}
 	return container.New(container.Config{
-		Dir: filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Runtime, bin.Runtime),
+		Dir: filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Runtime, bin.Runc),
 		StrongRuntimePath: c.Strong, Binaries: bin.Dir, Logger: logger,
 	})
 }

@@ -24,7 +24,7 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 	flags.StringVar(&c.Socket, "socket", socket, "unix socket for the control plane (ALOFT_POD_SOCKET)")
 	flags.StringVar(&c.GitAddr, "git-listen", "127.0.0.1:26499", "where git in the machine reaches the gateway")
 	flags.StringVar(&c.ExecAddr, "exec-addr", "127.0.0.1:26053", "where exec-daemon listens")
-	flags.StringVar(&c.ExecDaemon, "exec-daemon", filepath.Join(bin, "exec-daemon"), "exec-daemon's program")
+	flags.StringVar(&c.ExecDaemon, "exec-daemon", filepath.Join(bin, "exec-daemon", "exec-daemon"), "exec-daemon's program")
 	flags.StringVar(&c.ExecState, "exec-state", "/run/aloft-exec", "exec-daemon's folder")
 	flags.StringVar(&c.User, "user", "ubuntu", "user of the agent's processes; empty is the user who starts this")
 	flags.StringVar(&c.Workspace, "workspace", "/workspace", "where the repository is")
@@ -51,6 +51,6 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 	if c.StopLimit <= 0 {
 		return c, errors.New("--stop-limit must be more than nothing")
 	}
-	c.BinDir = bin
+	c.BinDir = filepath.Dir(c.ExecDaemon)
 	return c, nil
 }

@@ -21,6 +21,7 @@ const (
 	fullNumerator, fullDenominator = 4, 5
 	keepFraction                   = 5
 	charsPerToken                  = 4 // of English and code, on average; used only where no count is known
+	messageTokens                  = 4 // of a message beside its words
 	longestQuote                   = 2000
 	smallWindow                    = 1000 // tokens that any model has
 )
@@ -60,7 +61,7 @@ func estimate(m conversation.Message) int64 {
 		}
 		n += len(b.Text)
 	}
-	return int64(n / charsPerToken)
+	return int64(n/charsPerToken) + messageTokens
 }
 
 // compact puts a summary, made by the model, in the place of all but the tail
