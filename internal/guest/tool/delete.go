@@ -13,7 +13,7 @@ func Delete(ws Workspace) Tool {
 	return Tool{Name: "Delete", Run: func(_ context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		success, err := remove(ws, call.GetDeleteToolCall().GetArgs())
 		result := &agentv1.DeleteResult{Result: &agentv1.DeleteResult_Success{Success: success}}
-		text := fmt.Sprintf("Deleted %s (%d bytes).", success.GetPath(), success.GetSizeBytes())
+		text := fmt.Sprintf("Deleted %s (%s).", success.GetPath(), plural(int(success.GetSizeBytes()), "byte"))
 		if err != nil {
 			text = valid(err.Error())
 			result.Result = &agentv1.DeleteResult_Error{Error: &agentv1.ToolError{Message: text}}

@@ -1,0 +1,55 @@
+package tool_test
+
+import (
+	"os"
+	"testing"
+
+	"aloft/internal/guest/shell"
+	"aloft/internal/guest/tool"
+	"aloft/internal/guest/tool/tooltest"
+	"aloft/internal/need"
+)
+
+// in adapts a tool that needs no more than a workspace.
+func in(newTool func(tool.Workspace) tool.Tool) tooltest.Make {
+	return func(_ *testing.T, ws tool.Workspace) tool.Tool { return newTool(ws) }
+}
+
+func TestRead(t *testing.T)       { tooltest.Run(t, in(tool.Read), "testdata/read") }
+func TestWrite(t *testing.T)      { tooltest.Run(t, in(tool.Write), "testdata/write") }
+func TestStrReplace(t *testing.T) { tooltest.Run(t, in(tool.StrReplace), "testdata/str_replace") }
+func TestDelete(t *testing.T)     { tooltest.Run(t, in(tool.Delete), "testdata/delete") }
+
+func TestGlob(t *testing.T) {
+	need.Command(t, "rg")
+	tooltest.Run(t, in(tool.Glob), "testdata/glob")
+}
+
+func TestGrep(t *testing.T) {
+	need.Command(t, "rg")
+	tooltest.Run(t, in(tool.Grep), "testdata/grep")
+}
+
+func TestShell(t *testing.T) {
+	need.Command(t, "bash")
+	tooltest.Run(t, func(t *testing.T, ws tool.Workspace) tool.Tool { return tool.Shell(session(t, ws.Dir)) }, "testdata/shell")
+}
+
+// session is a shell without a login profile.
+func session(t testing.TB, dir string) *shell.Session {
+	t.Helper()
+	s, err := shell.New(shell.Config{
+		Dir:       dir,
+		Env:       []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LANG=C.UTF-8"},
+		OutputDir: t.TempDir(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
