@@ -40,6 +40,9 @@ const defaultBaseURL = "https://generativelanguage.googleapis.com"
 // New returns the model that cfg describes. It does not connect. The error is
 // for a key that is missing.
 func New(cfg Config) (model.Model, error) {
+	if cfg.Key == "" {
+		return nil, fmt.Errorf("google model %s: it needs a key; give api_key or api_key_env", cfg.Name) // the SDK would look in the environment
+	}
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = defaultBaseURL
 	}
