@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// activity is what is being done, and since when. It is safe for concurrent use.
+type activity struct {
+	mu    sync.Mutex
+	what  string
+	since time.Time
+}
+
+// set begins another activity. It keeps the time of one that goes on.
+func (a *activity) set(what string, since time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.what != what {
+		a.what, a.since = what, since
+	}
+}
+
+func (a *activity) get() (what string, since time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.what, a.since
+}
+
+var spinner = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+
+// Animate keeps the moving line moving until ctx ends, then takes it away. Where
+// lines cannot move it returns at once.
+func (t *Transcript) Animate(ctx context.Context) {
+	if !t.out.live {
+		return
+	}
+	defer t.out.Status("")
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case now := <-tick.C:
+			t.Tick(n, now)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Tick draws the moving line for the nth time.
+func (t *Transcript) Tick(n int, now time.Time) {
+	what, since := t.doing.get()
+	if what == "" {
+		t.out.Status("")
+		return
+	}
+	took := Took(max(now.Sub(since), 0))
+	what = Line(what, max(t.out.width()-len(took)-6, 10))
+	t.out.Status(t.out.Style(Cyan, string(spinner[n%len(spinner)])) + " " + what + "  " + t.out.Style(Dim, took))
+}

@@ -1,0 +1,255 @@
+// Package cli is how the commands speak: to a person on a terminal with colour
+// and a line that moves, into a pipe in plain lines, and to a program in JSON.
+// Whatever a machine, a model or a server said is cleaned before it is shown: see
+// [Cleaner].
+//
+// It does not know what the commands do; they are in cmd/aloft.
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Output is where a command speaks to. Its methods are safe for concurrent use.
+type Output struct {
+	json  bool
+	color bool
+	live  bool // a line may move
+	out   io.Writer
+	err   io.Writer
+
+	mu     sync.Mutex
+	column int    // 0 at the start of a line
+	status string // the moving line, as it is on the screen; "" if it is not
+}
+
+// Options are a person's wishes.
+type Options struct {
+	JSON    bool
+	NoColor bool
+	Dumb    bool // the terminal can do nothing but print
+}
+
+// New returns an output that writes results to stdout and complaints to stderr.
+// It moves and colours only what goes to a terminal.
+func New(stdout, stderr io.Writer, o Options) *Output {
+	live := IsTerminal(stdout) && !o.JSON && !o.Dumb
+	return &Output{json: o.JSON, color: live && !o.NoColor, live: live, out: stdout, err: stderr}
+}
+
+// IsTerminal reports whether a file is a terminal.
+func IsTerminal(f any) bool {
+	file, ok := f.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// JSON reports whether a program reads.
+func (o *Output) JSON() bool { return o.json }
+
+// width is how many runes a line has room for.
+func (o *Output) width() int {
+	if file, ok := o.out.(*os.File); ok && o.live {
+		if w, _, err := term.GetSize(int(file.Fd())); err == nil && w > 20 {
+			return w
+		}
+	}
+	return 120
+}
+
+// Style is a colour, and nothing where there is no colour.
+type Style string
+
+// Styles.
+const (
+	Bold   Style = "1"
+	Dim    Style = "2"
+	Red    Style = "31"
+	Green  Style = "32"
+	Yellow Style = "33"
+	Cyan   Style = "36"
+)
+
+// Style returns s in a style. s is clean already.
+func (o *Output) Style(style Style, s string) string {
+	if !o.color || s == "" {
+		return s
+	}
+	return "\x1b[" + string(style) + "m" + s + "\x1b[0m"
+}
+
+// Line prints a line, which is clean already.
+func (o *Output) Line(format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.endLine()
+	fmt.Fprintf(o.out, format+"\n", args...)
+}
+
+// Text prints text as it comes, which is clean already; it may end within a
+// line.
+func (o *Output) Text(s string) {
+	if s == "" {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.clearStatus()
+	_, _ = io.WriteString(o.out, s)
+	if i := strings.LastIndexByte(s, '\n'); i >= 0 {
+		o.column = len(s) - i - 1
+	} else {
+		o.column += len(s)
+	}
+}
+
+// Value prints v as one line of JSON.
+func (o *Output) Value(v any) error {
+	line, err := marshal(v)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, err = o.out.Write(line)
+	return err
+}
+
+// Status shows a line that the next output replaces. Where lines cannot move
+// it does nothing.
+func (o *Output) Status(s string) {
+	if !o.live {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.column > 0 {
+		return // words are being written
+	}
+	o.clearStatus()
+	if s != "" {
+		fmt.Fprint(o.out, s)
+		o.status = s
+	}
+}
+
+func (o *Output) clearStatus() {
+	if o.status != "" {
+		fmt.Fprint(o.out, "\r\x1b[2K")
+		o.status = ""
+	}
+}
+
+func (o *Output) endLine() {
+	o.clearStatus()
+	if o.column > 0 {
+		fmt.Fprintln(o.out)
+		o.column = 0
+	}
+}
+
+// Note prints a line for the person on standard error, where it is in no
+// program's way.
+func (o *Output) Note(format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.endLine()
+	fmt.Fprintf(o.err, format+"\n", args...)
+}
+
+// Fail prints what went wrong and what to do about it.
+func (o *Output) Fail(err error) {
+	p := ProblemOf(err)
+	if p.Message == "" {
+		return
+	}
+	if o.json {
+		type inner struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+			Hint    string `json:"hint,omitempty"`
+		}
+		if line, err := marshal(map[string]inner{"error": {p.Code, p.Message, p.Hint}}); err == nil {
+			_, _ = o.err.Write(line)
+		}
+		return
+	}
+	o.Note("%s %s", o.Style(Red, "error:"), strings.TrimSpace(Clean(p.Message)))
+	if p.Hint != "" {
+		o.Note("%s %s", o.Style(Cyan, "hint:"), strings.TrimSpace(Clean(p.Hint)))
+	}
+}
+
+// Table prints rows in columns, the first row being the head. Cells are clean
+// already and have no colour, which would count as width.
+func (o *Output) Table(rows [][]string) {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush() // into memory
+	for i, line := range strings.Split(strings.TrimRight(b.String(), "\n"), "\n") {
+		line = strings.TrimRight(line, " ")
+		if i == 0 {
+			line = o.Style(Dim, line)
+		}
+		o.Line("%s", line)
+	}
+}
+
+// marshal is JSON on a line of its own, in which what a terminal would obey is
+// escaped too.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, r := range strings.TrimRight(b.String(), "\n") {
+		if isControl(r) {
+			fmt.Fprintf(&out, `\u%04x`, r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+// Took says how long something took, in at most six runes.
+func Took(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// Ago says how long ago a moment was.
+func Ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return "now"
+	case d < time.Hour:
+		return fmt.Sprintf("%d min ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h ago", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
+}

@@ -1,0 +1,296 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"aloft/internal/client"
+)
+
+// Transcript shows a journal to a person, event by event as they come: the steps
+// of the boot, the words, each tool call with how long it took, and the end. It
+// is used by one goroutine, but Tick may be called by another.
+type Transcript struct {
+	out   *Output
+	words Cleaner
+	told  strings.Builder // of the reply that is being written, as it came
+	calls map[string]*toolCall
+	order []string // of calls that have no result yet
+	began time.Time
+	// Branches that were pushed, by run and in order.
+	Branches []client.Branch
+	// Run that ended last, and how; nil before.
+	Ended *RunEnd
+
+	doing activity
+}
+
+// RunEnd is how a run ended.
+type RunEnd struct {
+	RunID   string
+	Status  string
+	Result  string
+	Failure *client.Failure
+	Hint    string
+	Took    time.Duration
+}
+
+type toolCall struct {
+	name, about string
+}
+
+// NewTranscript returns a transcript on out.
+func NewTranscript(out *Output) *Transcript {
+	return &Transcript{out: out, calls: map[string]*toolCall{}}
+}
+
+// body has the fields of all kinds of event that are shown.
+type body struct {
+	Name       string          `json:"name"`
+	State      string          `json:"state"`
+	DurationMS int64           `json:"durationMs"`
+	Detail     string          `json:"detail"`
+	Reason     string          `json:"reason"`
+	Text       string          `json:"text"`
+	WaitMS     int64           `json:"waitMs"`
+	Attempt    int             `json:"attempt"`
+	CallID     string          `json:"callId"`
+	Error      bool            `json:"error"`
+	RepoURL    string          `json:"repoUrl"`
+	Branch     string          `json:"branch"`
+	Commit     string          `json:"commit"`
+	Status     string          `json:"status"`
+	Result     string          `json:"result"`
+	Message    json.RawMessage `json:"message"` // a text, or what a model said
+	Prompt     message         `json:"prompt"`
+	Failure    *struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+		Hint    string `json:"hint"`
+	} `json:"failure"`
+}
+
+type message struct {
+	Blocks []struct {
+		Text string `json:"text"`
+		Call *struct {
+			ID   string          `json:"id"`
+			Name string          `json:"name"`
+			Args json.RawMessage `json:"args"`
+		} `json:"call"`
+	} `json:"blocks"`
+}
+
+// Show shows one event. What it does not know is left out: a server may be newer.
+func (t *Transcript) Show(e client.Event) {
+	var b body
+	if json.Unmarshal(e.Data, &b) != nil {
+		return
+	}
+	switch e.Kind {
+	case "run.created":
+		t.began = e.Time
+		t.Ended = nil
+		t.doing.set("waiting for a machine", e.Time)
+		t.prompt(b.Prompt)
+	case "run.started":
+		t.doing.set("starting", e.Time)
+	case "boot.step":
+		t.bootStep(b, e.Time)
+	case "machine.ready":
+		t.doing.set("thinking", e.Time)
+	case "text.delta":
+		t.told.WriteString(b.Text)
+		t.out.Text(t.words.Clean(b.Text))
+		t.doing.set("thinking", e.Time)
+	case "turn.replied":
+		t.replied(b, e.Time)
+	case "call.sent":
+		t.sent(b.CallID, e.Time)
+	case "call.done":
+		t.done(b, e.Time)
+	case "model.retry":
+		t.told.Reset()
+		t.line(Yellow, "~", "retry", fmt.Sprintf("%s; trying again in %s", t.why(b), Took(time.Duration(b.WaitMS)*time.Millisecond)), 0)
+	case "machine.lost":
+		t.line(Yellow, "!", "lost", "the machine stopped: "+b.Reason, 0)
+	case "notice":
+		t.line(Yellow, "!", "note", b.Text, 0)
+	case "compacted":
+		t.line(Dim, "~", "note", "the conversation was long: its beginning is a summary now", 0)
+	case "cancel.asked":
+		t.line(Yellow, "!", "stop", "asked to stop "+b.Reason, 0)
+	case "committed":
+		t.line(Green, "+", "commit", short(b.Commit)+" "+text(b.Message), 0)
+	case "pushed":
+		t.line(Green, "+", "push", b.Branch+" "+short(b.Commit)+" to "+b.RepoURL, 0)
+		t.pushed(b)
+	case "run.ended":
+		t.ended(b, e)
+	}
+}
+
+func (t *Transcript) prompt(m message) {
+	for _, block := range m.Blocks {
+		if block.Text != "" {
+			t.line(Bold, ">", "prompt", block.Text, 0)
+		}
+	}
+}
+
+func (t *Transcript) bootStep(b body, at time.Time) {
+	took := time.Duration(b.DurationMS) * time.Millisecond
+	switch b.State {
+	case "running":
+		t.doing.set("boot: "+Line(b.Name, 40), at)
+	case "done":
+		t.line(Green, "+", "boot", b.Name+detail(b.Detail), took)
+	case "failed":
+		t.line(Red, "x", "boot", b.Name+" failed"+detail(b.Detail), took)
+	}
+}
+
+func detail(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": " + s
+}
+
+// replied says what of a reply its deltas have not, and learns of its calls.
+func (t *Transcript) replied(b body, at time.Time) {
+	var m message
+	if json.Unmarshal(b.Message, &m) != nil {
+		return
+	}
+	var whole strings.Builder
+	for _, block := range m.Blocks {
+		whole.WriteString(block.Text)
+		if c := block.Call; c != nil {
+			t.calls[c.ID] = &toolCall{name: Line(c.Name, 40), about: about(c.Args)}
+		}
+	}
+	if rest, ok := strings.CutPrefix(whole.String(), t.told.String()); ok {
+		t.out.Text(t.words.Clean(rest))
+	}
+	t.told.Reset()
+	t.words = Cleaner{}
+	t.doing.set("thinking", at)
+}
+
+func (t *Transcript) sent(id string, at time.Time) {
+	if c := t.calls[id]; c != nil {
+		t.order = append(t.order, id)
+		t.doing.set(strings.TrimSpace(c.name+" "+c.about), at)
+	}
+}
+
+func (t *Transcript) done(b body, at time.Time) {
+	c := t.calls[b.CallID]
+	if c == nil {
+		return
+	}
+	delete(t.calls, b.CallID)
+	for i, id := range t.order {
+		if id == b.CallID {
+			t.order = append(t.order[:i:i], t.order[i+1:]...)
+			break
+		}
+	}
+	style, mark, said := Green, "+", c.about
+	if b.Error {
+		style, mark, said = Red, "x", c.about+": "+Line(b.Text, 80)
+	}
+	t.line(style, mark, c.name, said, time.Duration(b.DurationMS)*time.Millisecond)
+	t.doing.set("thinking", at)
+	if len(t.order) > 0 {
+		c := t.calls[t.order[0]]
+		t.doing.set(strings.TrimSpace(c.name+" "+c.about), at)
+	}
+}
+
+func (t *Transcript) pushed(b body) {
+	_, repo, ok := strings.Cut(b.RepoURL, "://")
+	if !ok {
+		repo = b.RepoURL
+	}
+	for _, old := range t.Branches {
+		if old.RepoURL == repo && old.Branch == b.Branch {
+			return
+		}
+	}
+	t.Branches = append(t.Branches, client.Branch{RepoURL: repo, Branch: b.Branch})
+}
+
+func (t *Transcript) ended(b body, e client.Event) {
+	t.doing.set("", e.Time)
+	end := &RunEnd{RunID: e.RunID, Status: b.Status, Result: b.Result, Took: e.Time.Sub(t.began)}
+	switch b.Status {
+	case client.Finished:
+		t.line(Green, "+", "done", "finished", end.Took)
+	case client.Cancelled:
+		t.line(Yellow, "!", "done", "stopped", end.Took)
+	default:
+		t.line(Red, "x", "done", "ended in "+b.Status, end.Took)
+	}
+	if b.Failure != nil {
+		end.Failure = &client.Failure{Code: b.Failure.Code, Message: b.Failure.Message}
+		end.Hint = b.Failure.Hint
+	}
+	t.Ended = end
+	clear(t.calls)
+	t.order = nil
+}
+
+// why says why a model is asked again.
+func (t *Transcript) why(b body) string {
+	if s := text(b.Message); s != "" {
+		return s
+	}
+	return b.Reason
+}
+
+// line prints what happened, marked on a terminal and named in a pipe.
+func (t *Transcript) line(style Style, mark, name, what string, took time.Duration) {
+	suffix := ""
+	if took > 0 {
+		suffix = "  " + Took(took)
+	}
+	name = Line(name, 40)
+	what = Line(what, max(t.out.width()-utf8.RuneCountInString(name)-len(suffix)-4, 20))
+	if !t.out.live {
+		t.out.Line("%s", strings.TrimRight(name+": "+what, " ")+suffix)
+		return
+	}
+	t.out.Line("%s %s %s%s", t.out.Style(style, mark), t.out.Style(Bold, name), what, t.out.Style(Dim, suffix))
+}
+
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+func short(commit string) string { return commit[:min(len(commit), 10)] }
+
+// telling are the arguments that say the most about a call, best first.
+var telling = []string{"command", "path", "pattern", "glob_pattern", "query", "url", "description"}
+
+// about says a call's arguments in a few words.
+func about(args json.RawMessage) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(args, &fields) != nil {
+		return Line(string(args), 80)
+	}
+	for _, name := range telling {
+		if s := text(fields[name]); s != "" {
+			return Line(s, 80)
+		}
+	}
+	return ""
+}
