@@ -91,19 +91,15 @@ func (s *server) getAgent(w http.ResponseWriter, r *http.Request, who account.AP
 	return writeJSON(w, http.StatusOK, s.whole(a))
 }
 
-// deleteAgent goes on when its client has gone: half a removal would leave a
-// machine that nobody can see.
 func (s *server) deleteAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), replyWithin)
-	defer cancel()
-	a, err := s.agent(ctx, who, r.PathValue("id"))
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	if err := s.Work.Remove(ctx, a.ID); err != nil {
-		return fmt.Errorf("remove the machine of %s: %w", a.ID, err)
+	if err := s.removeMachine(r.Context(), a.ID); err != nil {
+		return err
 	}
-	if err := s.Agents.DeleteAgent(ctx, a.ID); err != nil {
+	if err := s.Agents.DeleteAgent(context.WithoutCancel(r.Context()), a.ID); err != nil {
 		return fmt.Errorf("delete %s: %w", a.ID, err)
 	}
 	return writeJSON(w, http.StatusOK, idResponseJSON{ID: a.ID})
@@ -118,7 +114,8 @@ func (s *server) unarchiveAgent(w http.ResponseWriter, r *http.Request, who acco
 }
 
 // setArchived files an agent away or brings it back. One that is filed away
-// works no more: its open run is asked to stop.
+// works no more and holds no machine. The wish to stop its run is journaled, so
+// that it holds if this server dies before the scheduler has heard of it.
 func (s *server) setArchived(w http.ResponseWriter, r *http.Request, who account.APIKey, archived bool) error {
 	ctx, id := r.Context(), r.PathValue("id")
 	err := s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
@@ -141,7 +138,23 @@ func (s *server) setArchived(w http.ResponseWriter, r *http.Request, who account
 		return err
 	}
 	s.Work.Wake(id)
+	if archived {
+		if err := s.removeMachine(ctx, id); err != nil {
+			return err
+		}
+	}
 	return writeJSON(w, http.StatusOK, idResponseJSON{ID: id})
+}
+
+// removeMachine goes on when its client has gone: half a removal would leave a
+// machine that nobody can see.
+func (s *server) removeMachine(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replyWithin)
+	defer cancel()
+	if err := s.Work.Remove(ctx, id); err != nil {
+		return fmt.Errorf("remove the machine of %s: %w", id, err)
+	}
+	return nil
 }
 
 // agent returns the caller's agent. Another's is not found, so that nobody

@@ -69,6 +69,10 @@ func TestAgentLife(t *testing.T) {
 	if got := h.want(h.call("POST", path+"/archive", ""), 200).text(t, "id"); got != id {
 		t.Errorf("archive: id %q", got)
 	}
+	if !slices.Contains(h.work.removed, id) {
+		t.Error("its machine was not removed")
+	}
+	h.work.removed = nil
 	h.want(h.call("POST", path+"/archive", `{}`), 200) // again is no error
 	if got := h.call("GET", path, "").text(t, "status"); got != "ARCHIVED" {
 		t.Errorf("status %q", got)

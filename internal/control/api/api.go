@@ -51,7 +51,8 @@ type Work interface {
 	// It returns at once.
 	Wake(agentID string)
 	// Remove stops the agent's run and destroys its machine. An agent that has
-	// neither is no error.
+	// neither is no error. It is called to archive and to delete, and again where
+	// it has failed.
 	Remove(ctx context.Context, agentID string) error
 	// Diff returns what the agent has changed since its starting ref.
 	Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error)
