@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"aloft/internal/guest/shell"
 )
 
 // Names of variables. Every flag but -p can also be given as envPrefix and its
@@ -29,6 +31,7 @@ type config struct {
 	RgPath        string
 	StateDir      string
 	Workspace     string // absolute
+	OutputDir     string // absolute
 	BootID        string // empty to have one made
 }
 
@@ -45,6 +48,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 	flags.StringVar(&c.RgPath, "rg-path", "rg", "`path` of ripgrep")
 	flags.StringVar(&c.StateDir, "state-dir", "/run/aloft/exec", "`folder` that remembers calls over a restart")
 	flags.StringVar(&c.Workspace, "workspace", "/workspace", "absolute `path` of the folder where the agent works")
+	flags.StringVar(&c.OutputDir, "output-dir", shell.DefaultOutputDir, "`folder` for output of commands that is too long for a result")
 	flags.StringVar(&c.BootID, "boot-id", getenv(bootIDVariable), "`id` of this start of the machine; also "+bootIDVariable+". Without it one is made and kept in the state folder")
 
 	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
@@ -108,6 +112,8 @@ func (c *config) check() error {
 		return fmt.Errorf("%w: there is no port %d", errUsage, c.Port)
 	case !filepath.IsAbs(c.Workspace):
 		return fmt.Errorf("%w: the workspace %q must be an absolute path", errUsage, c.Workspace)
+	case !filepath.IsAbs(c.OutputDir):
+		return fmt.Errorf("%w: the output folder %q must be an absolute path", errUsage, c.OutputDir)
 	case !filepath.IsAbs(c.StateDir):
 		return fmt.Errorf("%w: the state folder %q must be an absolute path", errUsage, c.StateDir)
 	}

@@ -15,6 +15,8 @@ import (
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/guest/shell"
+	"aloft/internal/need"
 	"aloft/internal/tool"
 )
 
@@ -273,10 +275,26 @@ func TestLost(t *testing.T) {
 
 // No command may read the token, in its own environment or in the daemon's.
 func TestCommandsDoNotSeeTheToken(t *testing.T) {
-	d := start(t)
-	res, _, err := d.client().Call(within(t), bashCall("c1", "env; tr '\\0' '\\n' < /proc/self/environ"), nil)
-	if err != nil || res.Error || strings.Contains(res.Text, token) || strings.Contains(res.Text, envPrefix) {
+	need.Root(t) // to become another
+	const agent = 1000
+	d := start(t, func(d *daemon) {
+		// The test's own binary is where no other user may look.
+		d.program = filepath.Join(d.workspace, "exec-daemon")
+		b, err := os.ReadFile(os.Args[0])
+		if err == nil {
+			err = errors.Join(os.WriteFile(d.program, b, 0o755), os.Chown(d.workspace, agent, agent))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.user = &syscall.Credential{Uid: agent, Gid: agent}
+	})
+	res, _, err := d.client().Call(within(t), bashCall("c1", "id -u; env; cat /proc/self/environ; cat /proc/$PPID/environ || echo denied"), nil)
+	if err != nil || res.Error || !strings.Contains(res.Text, "1000") || !strings.Contains(res.Text, "denied") {
 		t.Errorf("%+v, %v", res, err)
+	}
+	if strings.Contains(res.Text, token) || strings.Contains(res.Text, envPrefix) {
+		t.Error("a command sees the token")
 	}
 }
 
@@ -305,7 +323,7 @@ func TestStopsAtATerm(t *testing.T) {
 
 func TestEveryGuestToolIsThere(t *testing.T) {
 	have := make(map[string]bool)
-	for _, t := range tools(config{}, newLateShell("/", nil)) {
+	for _, t := range tools(config{}, newLateShell(shell.Config{}, nil)) {
 		have[t.Name] = true
 	}
 	for _, spec := range tool.Catalogue() {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/guest/execd"
+	"aloft/internal/guest/shell"
 )
 
 // softMemory, in bytes, is where the collector starts to work harder: the
@@ -74,7 +75,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err != nil {
 		return err
 	}
-	bash := newLateShell(cfg.Workspace, log)
+	bash := newLateShell(shell.Config{Dir: cfg.Workspace, OutputDir: cfg.OutputDir}, log)
 	defer func() { err = errors.Join(err, bash.close()) }()
 	server, err := execd.New(execd.Config{
 		Token:     cfg.AuthToken,

@@ -43,6 +43,8 @@ type daemon struct {
 	t         testing.TB
 	workspace string
 	state     string
+	program   string
+	user      *syscall.Credential // whose process it is; the test's, if nil
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -51,7 +53,7 @@ type daemon struct {
 	lost  bool
 }
 
-func start(t testing.TB) *daemon {
+func start(t testing.TB, settings ...func(*daemon)) *daemon {
 	t.Helper()
 	need.Command(t, "bash")
 	// Commands that outlive a killed daemon may still write here.
@@ -59,18 +61,23 @@ func start(t testing.TB) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{t: t, workspace: workspace, state: filepath.Join(workspace, ".state")}
+	d := &daemon{t: t, workspace: workspace, state: filepath.Join(workspace, ".state"), program: os.Args[0]}
 	t.Cleanup(func() { _ = os.RemoveAll(workspace) })
+	for _, set := range settings {
+		set(d)
+	}
 	d.start()
-	t.Cleanup(func() { d.signal(syscall.SIGKILL) })
+	t.Cleanup(func() { _ = d.signal(syscall.SIGKILL) }) // it may have ended
 	return d
 }
 
 // start runs exec-daemon until it listens.
 func (d *daemon) start() {
 	d.t.Helper()
-	cmd := exec.Command(os.Args[0], "serve", "--port", "0", "--state-dir", d.state, "--workspace", d.workspace)
+	cmd := exec.Command(d.program, "serve", "--port", "0", "--state-dir", d.state, "--workspace", d.workspace,
+		"--output-dir", filepath.Join(d.workspace, ".output"))
 	cmd.Env = append(os.Environ(), beMain+"=1", variable("auth-token")+"="+token)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: d.user}
 	said, err := cmd.StderrPipe()
 	if err != nil {
 		d.t.Fatal(err)

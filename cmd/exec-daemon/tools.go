@@ -28,7 +28,7 @@ func tools(cfg config, bash *lateShell) []tool.Tool {
 // may take longer to read than all the rest takes to start. Its methods are
 // safe for concurrent use.
 type lateShell struct {
-	dir string
+	cfg shell.Config
 	log *slog.Logger
 
 	mu      sync.Mutex
@@ -37,7 +37,9 @@ type lateShell struct {
 	warming sync.WaitGroup
 }
 
-func newLateShell(dir string, log *slog.Logger) *lateShell { return &lateShell{dir: dir, log: log} }
+func newLateShell(cfg shell.Config, log *slog.Logger) *lateShell {
+	return &lateShell{cfg: cfg, log: log}
+}
 
 // warm starts the session in the background.
 func (b *lateShell) warm() {
@@ -56,7 +58,7 @@ func (b *lateShell) get() (*shell.Session, error) {
 		return nil, shell.ErrClosed
 	}
 	if b.session == nil {
-		session, err := shell.New(shell.Config{Dir: b.dir})
+		session, err := shell.New(b.cfg)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// full gives every field a value that is not its usual one, by flags.
+var full = map[string]string{
+	"port": "1234", "auth-token": token, "auth-token-file": "/nowhere", "log-level": "debug",
+	"rg-path": "/rg", "state-dir": "/state", "workspace": "/work", "output-dir": "/out", "boot-id": "boot-1",
+}
+
+var fullConfig = config{
+	Port: 1234, AuthToken: token, AuthTokenFile: "/nowhere", LogLevel: slog.LevelDebug,
+	RgPath: "/rg", StateDir: "/state", Workspace: "/work", OutputDir: "/out", BootID: "boot-1",
+}
+
+func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {
+	if n := reflect.TypeFor[config]().NumField(); n != len(full) {
+		t.Fatalf("config has %d fields, the test knows %d", n, len(full))
+	}
+	args, env := []string{"serve"}, make(map[string]string)
+	for name, value := range full {
+		args = append(args, "--"+name, value)
+		env[variable(name)] = value
+	}
+	got, err := parse(args, func(string) string { return "" }, io.Discard)
+	if err != nil || got != fullConfig {
+		t.Errorf("by flags: %+v, %v", got, err)
+	}
+	got, err = parse([]string{"serve"}, func(name string) string { return env[name] }, io.Discard)
+	if err != nil || got != fullConfig {
+		t.Errorf("by variables: %+v, %v", got, err)
+	}
+	got, err = parse([]string{"serve", "-p", "7"}, func(name string) string { return env[name] }, io.Discard)
+	if err != nil || got.Port != 7 {
+		t.Errorf("a flag before a variable: %+v, %v", got, err)
+	}
+	got, err = parse([]string{"serve"}, func(name string) string {
+		return map[string]string{bootIDVariable: "boot-2", variable("auth-token"): token}[name]
+	}, io.Discard)
+	if err != nil || got.BootID != "boot-2" {
+		t.Errorf("pod-daemon's boot id: %+v, %v", got, err)
+	}
+}
+
+func TestTokenFromAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := parse([]string{"serve", "--auth-token-file", file}, func(string) string { return "" }, io.Discard)
+	if err != nil || got.AuthToken != token {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                             "usage",
+		"run":                          "usage",
+		"serve":                        "EXEC_DAEMON_AUTH_TOKEN",
+		"serve --no-such-flag":         "no-such-flag",
+		"serve --port x":               "invalid value",
+		"serve --port 70000":           "no port 70000",
+		"serve extra":                  `"extra" is not a flag`,
+		"serve --workspace rel":        "absolute",
+		"serve --state-dir rel":        "absolute",
+		"serve --output-dir rel":       "absolute",
+		"serve --auth-token-file /no":  "the token's file",
+		"serve --log-level very":       "invalid value",
+		"serve --auth-token short":     "64 hex digits",
+		"serve --state-dir /dev/null/": "not a directory",
+	} {
+		line := strings.Fields(args)
+		if len(line) > 1 && !strings.Contains(args, "auth-token") {
+			line = append([]string{"serve", "--auth-token", token, "--port", "0"}, line[1:]...)
+		}
+		var said strings.Builder
+		err := run(t.Context(), line, func(string) string { return "" }, &said)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error()+said.String(), token) {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+	}
+	if err := run(t.Context(), []string{"serve", "--help"}, func(string) string { return "" }, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("help: %v", err)
+	}
+}
