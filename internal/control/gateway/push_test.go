@@ -87,11 +87,11 @@ func mirrorObjects(t *testing.T, w *world) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := ""
+	var all strings.Builder
 	for _, d := range dirs {
-		all += gittest.Git(t, d, "cat-file", "--batch-all-objects", "--batch-check")
+		all.WriteString(gittest.Git(t, d, "cat-file", "--batch-all-objects", "--batch-check"))
 	}
-	return all
+	return all.String()
 }
 
 func TestPushRefused(t *testing.T) {

@@ -208,8 +208,8 @@ func porcelain(stdout, ref string) (flag, status string) {
 // reason is what stands in the brackets of a status such as
 // "[remote rejected] (pre-receive hook declined)".
 func reason(status string) string {
-	if i := strings.IndexByte(status, '('); i >= 0 {
-		return strings.TrimSuffix(status[i+1:], ")")
+	if _, after, ok := strings.Cut(status, "("); ok {
+		return strings.TrimSuffix(after, ")")
 	}
 	return status
 }
