@@ -12,7 +12,9 @@ import (
 	"aloft/internal/guest/pid1"
 )
 
-// parse reads the flags; bin is the folder that this program is in.
+// parse reads the flags; bin is the folder that this program is in. As in the
+// product that Aloft follows, exec-daemon has a folder of its own beside it,
+// with the other commands of Aloft.
 func parse(args []string, getenv func(string) string, bin string, stderr io.Writer) (pid1.Config, error) {
 	var c pid1.Config
 	flags := flag.NewFlagSet("pod-daemon", flag.ContinueOnError)

@@ -31,13 +31,36 @@ var binaries = sync.OnceValues(func() (string, error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", dir, ".", "./testdata/exec-daemon")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
+	for program, source := range map[string]string{
+		"pod-daemon":              ".",
+		"exec-daemon/exec-daemon": "./testdata/exec-daemon",
+	} {
+		build := exec.Command("go", "build", "-o", filepath.Join(dir, program), source)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%w: %s", err, out)
+		}
 	}
 	return dir, nil
 })
+
+// text is a buffer that may be read while it is written.
+type text struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (t *text) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.buf.Write(p)
+}
+
+func (t *text) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.buf.String()
+}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -54,9 +77,10 @@ const token = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 type aMachine struct {
 	t    *testing.T
 	disk string
-	tmp  string // mount options of a small /workspace, or ""
+	tmp  string   // mount options of a small workspace, or ""
+	more []string // flags
 	cmd  *exec.Cmd
-	log  bytes.Buffer
+	log  text
 	done chan struct{}
 }
 
@@ -81,7 +105,9 @@ func (m *aMachine) workspace() string { return filepath.Join(m.disk, "workspace"
 // start starts pod-daemon as the first process of namespaces of its own.
 func (m *aMachine) start() {
 	m.t.Helper()
-	script := `mount --make-rprivate / && mount -t proc proc /proc && `
+	// Its /tmp/aloft is its own, as in a machine, and nobody's before.
+	script := `mount --make-rprivate / && mount -t proc proc /proc && ` +
+		`mkdir -p /tmp/aloft && mount -t tmpfs -o mode=1777 tmpfs /tmp/aloft && `
 	if m.tmp != "" {
 		script += `mount -t tmpfs -o ` + m.tmp + ` tmpfs ` + m.workspace() + ` && `
 	}
@@ -97,7 +123,7 @@ func (m *aMachine) args(more ...string) []string {
 	return append([]string{filepath.Join(bin, "pod-daemon"),
 		"--socket", m.socket(), "--user", "nobody",
 		"--workspace", m.workspace(), "--exec-state", m.disk + "/exec",
-		"--git-dir", m.disk + "/git", "--data", m.disk + "/data", "--git-config", m.disk + "/gitconfig"}, more...)
+		"--git-dir", m.disk + "/git", "--data", m.disk + "/data", "--git-config", m.disk + "/gitconfig"}, append(m.more, more...)...)
 }
 
 func (m *aMachine) run(cmd *exec.Cmd, attr *syscall.SysProcAttr) {

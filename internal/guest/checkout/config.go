@@ -15,7 +15,7 @@ type Config struct {
 	RepoURL        string // of the run
 	AuthorName     string
 	AuthorEmail    string
-	CredentialFile string // absolute; what [Credential] returns is there
+	CredentialFile string // absolute; what [Credential] returns is there; "" is none
 }
 
 // scpLike is the short form of an ssh URL: [user@]host:path.
@@ -76,7 +76,9 @@ func (c Config) Text() (string, error) {
 	// A gateway that went silent is given up in the end.
 	entry("http", "", "lowSpeedLimit", "1")
 	entry("http", "", "lowSpeedTime", "600")
-	entry("include", "", "path", c.CredentialFile)
+	if c.CredentialFile != "" {
+		entry("include", "", "path", c.CredentialFile)
+	}
 	return b.String(), err
 }
 
