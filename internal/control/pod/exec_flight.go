@@ -29,7 +29,7 @@ type inFlight struct {
 	// Under Exec.mu.
 	bootID  string // of the machine that it was sent to; empty until it was
 	aborted error  // why, if it was
-	breaks  int    // streams that broke under it
+	breaks  int    // streams that broke under it; see maxBreaks
 
 	mu      sync.Mutex
 	last    uint64 // sequence of the newest delta

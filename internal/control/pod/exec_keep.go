@@ -126,20 +126,24 @@ func (e *Exec) adopt(l *link) {
 }
 
 // broke gives up the calls under which too many streams have broken: a machine
-// could keep us sending for ever.
+// could keep us sending for ever. A message that was too long will be again.
 func (e *Exec) broke(err error) {
+	weight := 1
+	if connect.CodeOf(err) == connect.CodeResourceExhausted {
+		weight = maxBreaks / 2
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id, of := range e.calls {
-		if of.breaks++; of.breaks >= maxBreaks {
-			of.fail(fault.Unavailable("the stream to the machine broke %d times under call %s", maxBreaks, id).Because(err))
+		if of.breaks += weight; of.breaks >= maxBreaks {
+			of.fail(fault.Unavailable("the stream to the machine keeps breaking under call %s", id).Because(err))
 			delete(e.calls, id)
 		}
 	}
 	for id, a := range e.acks {
 		a.beat = 0
-		if a.breaks++; a.breaks >= maxBreaks {
-			a.settle(fault.Unavailable("the stream to the machine broke %d times", maxBreaks).Because(err))
+		if a.breaks += weight; a.breaks >= maxBreaks {
+			a.settle(fault.Unavailable("the stream to the machine keeps breaking").Because(err))
 			delete(e.acks, id)
 		}
 	}

@@ -119,7 +119,7 @@ func TestExecGivesUpOnAStreamThatBreaks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := execTo(t, usualHello, talk).Call(patience(t), lsCall, nil)
-			if !fault.Is(err, fault.KindUnavailable) || !strings.Contains(err.Error(), "broke") {
+			if !fault.Is(err, fault.KindUnavailable) || !strings.Contains(err.Error(), "breaking") {
 				t.Errorf("%v", err)
 			}
 		})
