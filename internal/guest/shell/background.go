@@ -19,9 +19,6 @@ type Background struct {
 	Dir        string // the session's
 }
 
-// startTime is how long bash may take to start a background command.
-const startTime = 30 * time.Second
-
 // Start starts a command with the session's state and returns at once. The
 // command changes nothing in the session, outlives it, and ends when it will. Its
 // output file is emptied when it is longer than Config.MaxOutput.
@@ -33,6 +30,9 @@ func (s *Session) Start(ctx context.Context, c Command) (Background, error) {
 		return Background{}, err
 	}
 	defer s.give()
+	if err := s.ensure(ctx); err != nil {
+		return Background{}, err
+	}
 	mark := newMark()
 	text, file := s.file("command-"+mark), filepath.Join(s.cfg.OutputDir, mark+".txt")
 	if err := os.WriteFile(text, []byte(c.Text+"\n"), 0o600); err != nil {
@@ -50,9 +50,10 @@ func (s *Session) Start(ctx context.Context, c Command) (Background, error) {
 	body = fmt.Sprintf("( \\builtin trap '\\builtin printf \"\\n[ended with exit code %%d]\\n\" \"$?\"' EXIT; %s ) </dev/null >>%s 2>&1 &\n"+
 		"\\builtin printf %%d \"$!\" >|%s\n\\builtin disown\n", body, quote(file), quote(s.file("pid")))
 	if err := s.send(mark, body); err != nil {
+		s.drop()
 		return Background{}, err
 	}
-	if err := s.awaitStart(ctx, mark); err != nil {
+	if err := s.awaitStart(mark); err != nil {
 		return Background{}, err
 	}
 	said, err := os.ReadFile(s.file("pid"))
@@ -68,7 +69,7 @@ func (s *Session) Start(ctx context.Context, c Command) (Background, error) {
 }
 
 // awaitStart waits for bash to have started a background command.
-func (s *Session) awaitStart(ctx context.Context, mark string) error {
+func (s *Session) awaitStart(mark string) error {
 	timer := time.NewTimer(startTime)
 	defer timer.Stop()
 	for {
@@ -76,6 +77,9 @@ func (s *Session) awaitStart(ctx context.Context, mark string) error {
 		case said := <-s.bash.ends:
 			if said == mark {
 				_, err := s.reported()
+				if err != nil {
+					s.drop()
+				}
 				return err
 			}
 		case <-s.bash.done:
@@ -84,9 +88,6 @@ func (s *Session) awaitStart(ctx context.Context, mark string) error {
 		case <-timer.C:
 			s.drop()
 			return fmt.Errorf("the shell did not start the command in %v; a new one is ready, try again", startTime)
-		case <-ctx.Done():
-			s.drop()
-			return context.Cause(ctx)
 		}
 	}
 }

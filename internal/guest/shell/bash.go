@@ -2,6 +2,8 @@ package shell
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // bash is one process. Its script is a pipe that bash itself opens, which is
@@ -22,6 +25,8 @@ type bash struct {
 	ends   chan string // marks of calls that ended
 	done   chan struct{}
 	state  *os.ProcessState // valid once done is closed
+	hello  string           // what bash says once it has read the login profile
+	ready  bool             // it has said so
 }
 
 // prelude is what bash runs before the first command. The script was opened
@@ -53,12 +58,16 @@ func (s *Session) start() (*bash, error) {
 		_ = report.Close()
 		return nil, fmt.Errorf("shell: %w", err)
 	}
-	cmd := exec.Command(s.cfg.Bash, "--login", "/proc/self/fd/3")
+	args := []string{"--login", "/proc/self/fd/3"}
+	if s.plain {
+		args = []string{"--noprofile", "/proc/self/fd/3"}
+	}
+	cmd := exec.Command(s.cfg.Bash, args...)
 	cmd.Dir, cmd.Env = s.firstDir(), s.cfg.Env
 	cmd.ExtraFiles = []*os.File{r}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 
-	b := &bash{script: w, report: report, ends: make(chan string, 1), done: make(chan struct{})}
+	b := &bash{script: w, report: report, ends: make(chan string, 1), done: make(chan struct{}), hello: newMark()}
 	started := make(chan error)
 	go func() {
 		// The signal at the parent's death is sent at the death of the thread
@@ -89,11 +98,65 @@ func (s *Session) start() (*bash, error) {
 		// The variables tell of the folder of then.
 		text += `\builtin . ` + quote(s.saved) + "\n" + `\builtin cd -- ` + quote(cmd.Dir) + "\n"
 	}
+	text += fmt.Sprintf("\\builtin printf '%%s\\n' %s >%s\n", b.hello, quote(reportPath))
 	if err := b.run(text); err != nil {
 		b.kill()
 		return nil, err
 	}
 	return b, nil
+}
+
+// startTime is how long bash may take to read the login profile.
+const startTime = 30 * time.Second
+
+// ensure has a bash that is ready, so that the time of a command is its own. A
+// profile that ends bash, or does not end, is left out from then on.
+func (s *Session) ensure(ctx context.Context) error {
+	if s.bash != nil {
+		select {
+		case <-s.bash.done: // somebody killed it between two commands
+			s.ended()
+			s.lost = true
+		default:
+		}
+	}
+	for {
+		if s.bash == nil {
+			b, err := s.start()
+			if err != nil {
+				return err
+			}
+			s.bash = b
+		}
+		err := s.bash.await(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		s.drop()
+		if s.plain {
+			return fmt.Errorf("shell: %w", err)
+		}
+		s.plain = true
+	}
+}
+
+// await waits until bash has read its profile.
+func (b *bash) await(ctx context.Context) error {
+	timer := time.NewTimer(startTime)
+	defer timer.Stop()
+	for !b.ready {
+		select {
+		case said := <-b.ends:
+			b.ready = said == b.hello
+		case <-b.done:
+			return errors.New("bash ended as it started")
+		case <-timer.C:
+			return fmt.Errorf("bash was not ready after %v", startTime)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 // firstDir is where the session was, or the nearest to it that still is.

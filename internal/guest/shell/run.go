@@ -33,6 +33,9 @@ func (s *Session) Run(ctx context.Context, c Command, emit Emit) (Result, error)
 	}
 	defer s.give()
 
+	if err := s.ensure(ctx); err != nil {
+		return Result{}, err
+	}
 	began := time.Now()
 	call, err := s.begin(c.Threshold, emit)
 	if err != nil {
@@ -40,11 +43,13 @@ func (s *Session) Run(ctx context.Context, c Command, emit Emit) (Result, error)
 	}
 	res, err := s.work(ctx, c, call)
 	if err != nil {
+		s.drop() // whatever state it is in
 		call.abandon()
 		return Result{}, err
 	}
 	call.finish(s, &res)
 	res.Dir, res.Duration = s.cwd, time.Since(began)
+	res.Restarted, s.lost = res.Restarted || s.lost, false
 	return res, nil
 }
 
@@ -83,13 +88,6 @@ func (s *Session) work(ctx context.Context, c Command, call *call) (Result, erro
 // its end. All of it is sourced from a file: bash reads its script, a pipe, byte
 // by byte. A backslash keeps an alias away, builtin a function.
 func (s *Session) send(mark, body string) error {
-	if s.bash == nil {
-		b, err := s.start()
-		if err != nil {
-			return err
-		}
-		s.bash = b
-	}
 	var drive strings.Builder
 	for _, line := range s.pending {
 		drive.WriteString(line + "\n")
@@ -110,7 +108,6 @@ func (s *Session) send(mark, body string) error {
 func (s *Session) reported() (Result, error) {
 	code, err := s.status()
 	if err != nil {
-		s.drop()
 		return Result{}, fmt.Errorf("the shell gave no account of the command's end; a new one is ready: %w", err)
 	}
 	if dir, ok := s.bash.cwd(); ok {
@@ -176,8 +173,10 @@ func (s *Session) abort(call *call, end End) Result {
 
 // drop gives bash up; the next command gets a new one.
 func (s *Session) drop() {
-	s.bash.kill()
-	s.bash = nil
+	if s.bash != nil {
+		s.bash.kill()
+		s.bash = nil
+	}
 }
 
 // exitDir reads where bash was when it ended from what its trap saved.

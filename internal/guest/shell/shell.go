@@ -89,8 +89,10 @@ type Session struct {
 	dir  string        // private to the session: pipes and files that talk to bash
 	turn chan struct{} // holds one token; who took it owns what stands below
 
-	bash    *bash
+	bash    *bash // nil where one must be started
 	cwd     string
+	plain   bool     // the login profile cannot be read to its end
+	lost    bool     // bash ended between two commands, which the next must tell
 	pending []string // lines of bash to run before the next command
 	saved   string   // file of exported variables; empty if there is none
 	closed  bool

@@ -343,6 +343,49 @@ func TestLoginProfileIsReadOnce(t *testing.T) {
 	}
 }
 
+func TestBashKilledBetweenCommands(t *testing.T) {
+	s := open(t)
+	run(t, s, "export kept=1; lost=1")
+	b := s.bash
+	if err := syscall.Kill(b.pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-b.done
+	if res := run(t, s, "echo $kept $lost"); res.Stdout != "1\n" || !res.Restarted {
+		t.Errorf("got %+v", res)
+	}
+	if res := run(t, s, "true"); res.Restarted {
+		t.Error("it is told twice")
+	}
+}
+
+func TestLoginProfileThatFails(t *testing.T) {
+	for name, profile := range map[string]string{"Exits": "exit 3", "Execs": "exec true", "IsNoBash": "if then fi ((", "Kills": "kill -9 $$"} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, func(c *Config) {
+				if err := os.WriteFile(filepath.Join(c.Dir, ".profile"), []byte(profile+"\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if res := run(t, s, "echo on"); res.Stdout != "on\n" {
+				t.Errorf("got %+v", res)
+			}
+		})
+	}
+}
+
+func TestLoginProfileTakesNoTimeOfTheCommand(t *testing.T) {
+	s := open(t, func(c *Config) {
+		if err := os.WriteFile(filepath.Join(c.Dir, ".profile"), []byte("sleep 0.5\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	})
+	res, err := s.Run(t.Context(), Command{Text: "echo on", Timeout: 400 * time.Millisecond}, nil)
+	if err != nil || res.Stdout != "on\n" || res.Duration > 400*time.Millisecond {
+		t.Errorf("got %+v, %v", res, err)
+	}
+}
+
 func TestSetenv(t *testing.T) {
 	s := open(t)
 	run(t, s, "export gone=1")

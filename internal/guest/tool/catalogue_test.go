@@ -1,0 +1,129 @@
+package tool_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"aloft/internal/guest/tool"
+	"aloft/internal/guest/tool/tooltest"
+	catalogue "aloft/internal/tool"
+	"aloft/internal/wire/agentv1"
+)
+
+// TestSchemaDecodes holds what the model is told it may write to what protojson
+// reads: each property alone, and each word of an enum, must be kept.
+func TestSchemaDecodes(t *testing.T) {
+	for _, spec := range catalogue.Catalogue() {
+		t.Run(spec.Name, func(t *testing.T) {
+			args := message(t, spec.Name)
+			var s struct {
+				Properties map[string]json.RawMessage
+			}
+			if err := json.Unmarshal(spec.Schema, &s); err != nil {
+				t.Fatal(err)
+			}
+			for name, raw := range s.Properties {
+				for _, value := range examples(t, raw) {
+					text, err := json.Marshal(map[string]any{name: value})
+					if err != nil {
+						t.Fatal(err)
+					}
+					got := args.New().Interface()
+					if err := protojson.Unmarshal(text, got); err != nil {
+						t.Errorf("%s: %v", text, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// examples are values that a schema allows.
+func examples(t *testing.T, raw json.RawMessage) []any {
+	t.Helper()
+	var s struct {
+		Type       string
+		Enum       []any
+		Items      json.RawMessage
+		Properties map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case s.Enum != nil:
+		return s.Enum
+	case s.Type == "string":
+		return []any{"", "text"}
+	case s.Type == "boolean":
+		return []any{true, false}
+	case s.Type == "integer":
+		return []any{0, 1, -1}
+	case s.Type == "array":
+		return []any{[]any{}, examples(t, s.Items)}
+	case s.Type == "object":
+		object := map[string]any{}
+		for name, p := range s.Properties {
+			object[name] = examples(t, p)[0]
+		}
+		return []any{object}
+	}
+	t.Fatalf("no example for %s", raw)
+	return nil
+}
+
+// message is the type of a tool's arguments.
+func message(t *testing.T, name string) protoreflect.MessageType {
+	t.Helper()
+	var found protoreflect.MessageType
+	protoregistry.GlobalTypes.RangeMessages(func(m protoreflect.MessageType) bool {
+		o, _ := proto.GetExtension(m.Descriptor().Options(), agentv1.E_Tool).(*agentv1.ToolOptions)
+		if o.GetName() == name {
+			found = m
+		}
+		return found == nil
+	})
+	if found == nil {
+		t.Fatalf("no message is marked as the tool %s", name)
+	}
+	return found
+}
+
+// TestNameOf holds the names to the catalogue: what acts in the machine has a
+// hand here.
+func TestNameOf(t *testing.T) {
+	for _, spec := range catalogue.Catalogue() {
+		call := &agentv1.ToolCall{}
+		if spec.Home == catalogue.Guest {
+			call = tooltest.Call(t, spec.Name, "{}")
+			if got := tool.NameOf(call); got != spec.Name {
+				t.Errorf("%s is named %q", spec.Name, got)
+			}
+		}
+	}
+	if got := tool.NameOf(&agentv1.ToolCall{}); got != "" {
+		t.Errorf("an empty call is named %q", got)
+	}
+	if got := tool.NameOf(nil); got != "" {
+		t.Errorf("no call is named %q", got)
+	}
+}
+
+// TestCallsWithoutArguments must end in words, not in a panic.
+func TestCallsWithoutArguments(t *testing.T) {
+	ws := tool.Workspace{Dir: t.TempDir()}
+	for _, hand := range []tool.Tool{tool.Read(ws), tool.Write(ws), tool.StrReplace(ws), tool.Delete(ws), tool.Glob(ws), tool.Grep(ws), tool.Shell(session(t, ws.Dir))} {
+		for _, call := range []*agentv1.ToolCall{nil, {}, {Tool: &agentv1.ToolCall_EditToolCall{}}, {Tool: &agentv1.ToolCall_ShellToolCall{}}} {
+			out := hand.Run(t.Context(), call, func(*agentv1.ToolCallDelta) {})
+			tooltest.Check(t, hand.Name, out)
+			if !out.Error {
+				t.Errorf("%s: %q is no error", hand.Name, out.Text)
+			}
+		}
+	}
+}
