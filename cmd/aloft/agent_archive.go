@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/client"
+)
+
+func newAgentArchiveCommand(a *app) *cobra.Command {
+	return a.newAgentVerb("archive AGENT", "File an agent away", "Archived", (*client.Client).Archive)
+}
+
+func newAgentUnarchiveCommand(a *app) *cobra.Command {
+	return a.newAgentVerb("unarchive AGENT", "Bring an archived agent back", "Brought back", (*client.Client).Unarchive)
+}
+
+// newAgentVerb is a command that does one thing with an agent.
+func (a *app) newAgentVerb(use, short, said string, do func(*client.Client, context.Context, string) error) *cobra.Command {
+	return &cobra.Command{
+		Use:               use,
+		Short:             short,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if err := do(c, cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return a.did(said, args[0])
+		},
+	}
+}

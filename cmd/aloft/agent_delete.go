@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+)
+
+func newAgentDeleteCommand(a *app) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "delete AGENT",
+		Short: "Remove an agent and all that is kept of it",
+		Long: `Remove an agent, its machine, its conversation and its journal, for good. What it
+has pushed stays. On a terminal it asks first.`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if !yes && cli.IsTerminal(a.stdin) {
+				agent, err := c.Agent(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.stderr, "Remove %s (%s) for good? [y/N] ", cli.Line(agent.ID, 80), cli.Line(agent.Name, 60))
+				answer, _ := bufio.NewReader(a.stdin).ReadString('\n') // no answer is a no
+				if s := strings.ToLower(strings.TrimSpace(answer)); s != "y" && s != "yes" {
+					return &cli.Problem{Exit: cli.Failure, Code: "not_confirmed", Message: "nothing was removed"}
+				}
+			}
+			if err := c.DeleteAgent(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return a.did("Removed", args[0])
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}

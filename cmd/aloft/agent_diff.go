@@ -1,0 +1,65 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+)
+
+func newAgentDiffCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:               "diff AGENT",
+		Short:             "Show what an agent has changed",
+		Example:           `  aloft agent diff bc-… | git apply`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			diff, err := c.Diff(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			switch {
+			case a.out.JSON():
+				return a.out.Value(diff)
+			case diff.Diff == "":
+				a.out.Note("It has changed nothing.")
+			case cli.IsTerminal(a.stdout):
+				a.colorDiff(diff.Diff)
+			default:
+				a.out.Text(diff.Diff) // a patch, byte for byte, for git apply
+			}
+			if diff.Truncated {
+				a.out.Note("There is more: the diff is too long to be sent whole. Fetch the branch to see all of it.")
+			}
+			return nil
+		},
+	}
+}
+
+// colorDiff shows a diff to a person.
+func (a *app) colorDiff(diff string) {
+	for line := range strings.Lines(cli.Clean(diff)) {
+		line = strings.TrimSuffix(line, "\n")
+		var style cli.Style
+		switch {
+		case strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"):
+			style = cli.Bold
+		case strings.HasPrefix(line, "@@"):
+			style = cli.Cyan
+		case strings.HasPrefix(line, "+"):
+			style = cli.Green
+		case strings.HasPrefix(line, "-"):
+			style = cli.Red
+		default:
+			a.out.Line("%s", line)
+			continue
+		}
+		a.out.Line("%s", a.out.Style(style, line))
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"aloft/internal/client"
+)
+
+func newAgentFollowUpCommand(a *app) *cobra.Command {
+	var images []string
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   `follow-up AGENT "PROMPT"`,
+		Short: "Give an agent more to do",
+		Long: `Give an agent more to do, in the same conversation and the same machine.
+
+Ctrl-C stops the watching, not the agent. The prompt "-" is read from standard
+input.`,
+		Example:           `  aloft agent follow-up bc-… "Now add a test for it"`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: a.completeAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prompt, err := a.readPrompt(args[1], images)
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			run, err := c.CreateRun(cmd.Context(), args[0], prompt, uuid.NewString())
+			if err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				err = a.out.Value(struct {
+					Run client.Run `json:"run"`
+				}{run})
+			} else {
+				a.showIDs(args[0], run.ID)
+			}
+			if err != nil {
+				return err
+			}
+			return a.started(cmd.Context(), c, args[0], run.ID, follow)
+		},
+	}
+	cmd.Flags().StringArrayVar(&images, "image", nil, "`FILE`: picture to show the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
+	cmd.Flags().BoolVar(&follow, "follow", true, "watch until the run has ended")
+	return cmd
+}

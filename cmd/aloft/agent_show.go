@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+func newAgentShowCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:               "show AGENT",
+		Short:             "Show an agent and its runs",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			ctx, id := cmd.Context(), args[0]
+			agent, err := c.Agent(ctx, id)
+			if err != nil {
+				return err
+			}
+			runs, err := c.Runs(ctx, id, maxPage, "")
+			if err != nil {
+				return err
+			}
+			usage, err := c.Usage(ctx, id)
+			if err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				return a.out.Value(struct {
+					Agent client.Agent      `json:"agent"`
+					Runs  []client.Run      `json:"runs"`
+					Usage client.TokenUsage `json:"usage"`
+				}{agent, runs.Items, usage.TotalUsage})
+			}
+			a.showAgent(agent, usage.TotalUsage)
+			a.showRuns(runs)
+			return nil
+		},
+	}
+}
+
+func (a *app) showAgent(agent client.Agent, usage client.TokenUsage) {
+	field := func(name, value string) {
+		if value = cli.Line(value, 0); value != "" {
+			a.out.Line("%s %s", a.out.Style(cli.Bold, fmt.Sprintf("%-11s", name+":")), value)
+		}
+	}
+	field("agent", agent.ID)
+	field("name", agent.Name)
+	field("status", strings.ToLower(agent.Status))
+	for _, repo := range agent.Repos {
+		from := repo.URL
+		if repo.StartingRef != "" {
+			from += " at " + repo.StartingRef
+		}
+		field("repository", from)
+	}
+	field("created", agent.CreatedAt.Local().Format(time.DateTime)+" ("+cli.Ago(time.Since(agent.CreatedAt))+")")
+	field("tokens", fmt.Sprintf("%d (%d in, %d out, %d from cache)", usage.TotalTokens,
+		usage.InputTokens+usage.CacheWriteTokens, usage.OutputTokens, usage.CacheReadTokens))
+	field("page", agent.URL)
+}
+
+func (a *app) showRuns(runs client.RunPage) {
+	if len(runs.Items) == 0 {
+		return
+	}
+	a.out.Line("")
+	rows := [][]string{{"RUN", "STATUS", "TOOK", "BRANCH"}}
+	for _, run := range runs.Items {
+		took := time.Since(run.CreatedAt)
+		if run.DurationMS != nil {
+			took = time.Duration(*run.DurationMS) * time.Millisecond
+		}
+		branch := ""
+		if run.Git != nil && len(run.Git.Branches) > 0 {
+			branch = run.Git.Branches[0].Branch
+		}
+		rows = append(rows, []string{cli.Line(run.ID, 80), cli.Line(run.Status, 20), cli.Took(took), cli.Line(branch, 80)})
+	}
+	a.out.Table(rows)
+	if latest := runs.Items[0]; latest.Error != nil {
+		a.out.Line("")
+		a.out.Line("%s %s", a.out.Style(cli.Red, cli.Line(latest.Error.Code, 60)+":"), cli.Line(latest.Error.Message, 0))
+	} else if latest.Result != "" {
+		a.out.Line("")
+		a.out.Line("%s", strings.TrimSpace(cli.Clean(latest.Result)))
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+)
+
+// config is what flags and variables say to the commands that speak to a server.
+// They are read here, and nowhere else. A key is never a flag's value: those can
+// be seen by others on the machine.
+type config struct {
+	URL     string // --url, ALOFT_URL
+	KeyFile string // --api-key-file
+	Key     string // ALOFT_API_KEY
+	Data    string // ALOFT_DATA: where a server on this machine keeps its own
+	Login   string // the file of a saved login, below XDG_CONFIG_HOME
+	JSON    bool   // --json
+	NoColor bool   // --no-color, NO_COLOR
+	Dumb    bool   // TERM=dumb
+}
+
+func newConfig(getenv func(string) string) config {
+	return config{
+		URL:     getenv("ALOFT_URL"),
+		Key:     getenv("ALOFT_API_KEY"),
+		Data:    dataDir(getenv),
+		Login:   filepath.Join(xdg(getenv, "XDG_CONFIG_HOME", ".config"), "login.json"),
+		NoColor: getenv("NO_COLOR") != "",
+		Dumb:    getenv("TERM") == "dumb",
+	}
+}
+
+func (c *config) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.URL, "url", c.URL, "`address` of the server (ALOFT_URL)")
+	flags.StringVar(&c.KeyFile, "api-key-file", "", "`file` that holds the API key; or set ALOFT_API_KEY")
+	flags.BoolVar(&c.JSON, "json", false, "print JSON for programs")
+	flags.BoolVar(&c.NoColor, "no-color", c.NoColor, "print without colour (NO_COLOR)")
+	if f := flags.Lookup("url"); f != nil {
+		f.DefValue = "" // a help text does not depend on who reads it
+	}
+	if f := flags.Lookup("no-color"); f != nil {
+		f.DefValue = "false"
+	}
+}
+
+// dataDir is the folder that a server keeps everything in, unless told otherwise.
+func dataDir(getenv func(string) string) string {
+	if dir := getenv("ALOFT_DATA"); dir != "" {
+		return dir
+	}
+	if os.Geteuid() == 0 {
+		return "/var/lib/aloft"
+	}
+	return xdg(getenv, "XDG_DATA_HOME", ".local/share")
+}
+
+// xdg is this program's part of a folder of the XDG base directories.
+func xdg(getenv func(string) string, name, standard string) string {
+	if dir := getenv(name); filepath.IsAbs(dir) { // others are to be ignored, says XDG
+		return filepath.Join(dir, "aloft")
+	}
+	return filepath.Join(getenv("HOME"), standard, "aloft")
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+// demoPrompt is the task of the demonstration.
+const demoPrompt = "The tests of this project fail. Find out why, mend slug.sh, and run `make test` to see that they pass."
+
+func newDemoCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Run one agent on a sample repository, from the prompt to the pushed branch",
+		Long: `Run one agent on a sample repository, from the prompt to the pushed branch.
+
+It starts a server of its own on free ports, with its data in a temporary folder,
+serves a small project with a failing test, and removes everything at the end.
+With ANTHROPIC_API_KEY or OPENAI_API_KEY set, or an OpenAI-compatible server at
+127.0.0.1:11434, that model works; else a scripted one.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },
+	}
+}
+
+func (a *app) demo(ctx context.Context) (err error) {
+	if os.Geteuid() != 0 {
+		return &cli.Problem{Exit: cli.Failure, Code: "not_root", Message: "making machines needs root", Hint: "run `sudo -E aloft demo`"}
+	}
+	dir, err := os.MkdirTemp("", "aloft-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	repo, err := newDemoRepo(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, repo.Close()) }()
+
+	config := defaultConfig()
+	var words string
+	config.Models[0], words = a.demoModel(ctx)
+	a.out.Note("%s", words)
+	data := filepath.Join(dir, "data")
+	logFile, err := os.Create(filepath.Join(dir, "server.log"))
+	if err != nil {
+		return err
+	}
+	defer logFile.Close()
+	s, err := openServer(ctx, serveOptions{Data: data, Listen: "127.0.0.1:0"}, config, slog.New(slog.NewTextHandler(logFile, nil)))
+	if err != nil {
+		return err
+	}
+	// The server outlives an interrupt for as long as it takes to clean up.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- s.Run(serving) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-served)
+	}()
+	key, err := os.ReadFile(s.KeyFile)
+	if err != nil {
+		return err
+	}
+	c, err := client.New(s.URL, strings.TrimSpace(string(key)))
+	if err != nil {
+		return err
+	}
+	a.out.Note("server at %s, repository at %s\n", s.URL, repo.URL)
+	return a.demoAgent(ctx, c, repo, filepath.Join(dir, "check"))
+}
+
+// demoAgent runs the agent, shows what it did, and deletes it.
+func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, dir string) (err error) {
+	a.out.Line("%s aloft run --repo %s %q\n", a.out.Style(cli.Bold, "$"), repo.URL, demoPrompt)
+	agent, run, err := c.CreateAgent(ctx, client.NewAgent{
+		Prompt: client.Prompt{Text: demoPrompt}, Repos: []client.Repo{{URL: repo.URL}},
+	}, uuid.NewString())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.DeleteAgent(context.WithoutCancel(ctx), agent.ID)) }()
+	t := cli.NewTranscript(a.out)
+	if err := a.transcribe(ctx, t, c, agent.ID, true, func(e client.Event) (show, end bool) {
+		return e.RunID == run.ID, e.RunID == run.ID && t.Ended != nil
+	}); err != nil {
+		return err
+	}
+	if t.Ended == nil || t.Ended.Status != client.Finished || len(t.Branches) == 0 {
+		return a.outcome(agent.ID, t)
+	}
+	branch := t.Branches[0].Branch
+	diff, err := repo.Diff(branch)
+	if err != nil {
+		return err
+	}
+	a.out.Line("\n%s the branch %s on the server, and what it changes:\n", a.out.Style(cli.Bold, "Pushed:"), a.out.Style(cli.Green, branch))
+	a.colorDiff(diff)
+	tests, testErr := repo.Test(branch, dir)
+	a.out.Line("\n%s make test, in a fresh clone of the branch:\n\n%s", a.out.Style(cli.Bold, "Checked:"), cli.Clean(tests))
+	if testErr != nil {
+		return fmt.Errorf("the tests still fail on %s: %w", branch, testErr)
+	}
+	a.out.Line("%s", a.out.Style(cli.Bold, "To go on:"))
+	for _, row := range [][2]string{
+		{"start a server", "sudo bin/aloft serve --config aloft.yaml"},
+		{"give it a task", `sudo bin/aloft run --repo URL "what to do"`},
+		{"see what this host can do", "sudo bin/aloft doctor"},
+		{"read how it works", "ARCHITECTURE.md"},
+	} {
+		a.out.Line("  %s %s", a.out.Style(cli.Dim, fmt.Sprintf("%-26s", row[0]+":")), row[1])
+	}
+	return nil
+}
+
+// ollama is where a model server on this machine usually listens.
+const ollama = "http://127.0.0.1:11434/v1"
+
+// demoModel takes the best model that there is without being told of one, and
+// says which.
+func (a *app) demoModel(ctx context.Context) (modelConfig, string) {
+	if key := a.getenv("ANTHROPIC_API_KEY"); key != "" {
+		m := modelConfig{ID: "demo", Provider: "anthropic", Name: "claude-sonnet-4-5", BaseURL: a.getenv("ANTHROPIC_BASE_URL"), APIKey: key}
+		return m, "model: " + m.Name + ", with ANTHROPIC_API_KEY"
+	}
+	if key := a.getenv("OPENAI_API_KEY"); key != "" {
+		m := modelConfig{ID: "demo", Provider: "openai", Name: "gpt-5", BaseURL: a.getenv("OPENAI_BASE_URL"), APIKey: key}
+		return m, "model: " + m.Name + ", with OPENAI_API_KEY"
+	}
+	if name := firstModel(ctx, ollama); name != "" {
+		m := modelConfig{ID: "demo", Provider: "openai", API: "chat", Name: name, BaseURL: ollama}
+		return m, "model: " + cli.Line(name, 100) + ", of the server at " + ollama
+	}
+	return modelConfig{ID: "scripted", Provider: "scripted", Name: "scripted"},
+		"model: scripted. It plays a fixed script and understands nothing: set ANTHROPIC_API_KEY or OPENAI_API_KEY to see a real one work."
+}
+
+// probeTime is how long a server on this host may take to answer.
+const probeTime = time.Second
+
+// firstModel asks an OpenAI-compatible server for its models, and returns the
+// name of the first; "" where there is no such server.
+func firstModel(ctx context.Context, base string) string {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/models", nil)
+	if err != nil {
+		return ""
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&list) != nil || len(list.Data) == 0 {
+		return ""
+	}
+	return list.Data[0].ID
+}

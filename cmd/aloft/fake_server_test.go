@@ -1,0 +1,296 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	fakeKey   = "aloft_test"
+	fakeAgent = "bc-11111111-2222-3333-4444-555555555555"
+)
+
+// fakeServer speaks the API for one agent, whose prompt says how its runs go:
+// "slow" goes on until it is cancelled, "fail" ends in ERROR, all else in
+// FINISHED.
+type fakeServer struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when events were added
+	created time.Time
+	name    string
+	status  string
+	repo    map[string]any
+	events  []map[string]any
+	runs    []*fakeRun // oldest first
+	stopped bool
+}
+
+type fakeRun struct {
+	id, status, result string
+	failure            map[string]any
+	frames             []string
+}
+
+func newFakeServer() *fakeServer {
+	s := &fakeServer{changed: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/agents", s.create)
+	mux.HandleFunc("GET /v1/agents", s.list)
+	mux.HandleFunc("GET /v1/agents/{id}", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, s.agent()) }))
+	mux.HandleFunc("DELETE /v1/agents/{id}", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		s.name = ""
+		reply(w, 200, map[string]any{"id": fakeAgent})
+	}))
+	for verb, status := range map[string]string{"archive": "ARCHIVED", "unarchive": "ACTIVE"} {
+		mux.HandleFunc("POST /v1/agents/{id}/"+verb, s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+			s.status = status
+			reply(w, 200, map[string]any{"id": fakeAgent})
+		}))
+	}
+	mux.HandleFunc("POST /v1/agents/{id}/runs", s.ofAgent(s.followUp))
+	mux.HandleFunc("GET /v1/agents/{id}/runs", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		items := []any{}
+		for i := range s.runs {
+			items = append(items, s.runs[len(s.runs)-1-i].json())
+		}
+		reply(w, 200, map[string]any{"items": items})
+	}))
+	mux.HandleFunc("GET /v1/agents/{id}/runs/{run}", s.ofRun(func(w http.ResponseWriter, r *fakeRun) { reply(w, 200, r.json()) }))
+	mux.HandleFunc("GET /v1/agents/{id}/runs/{run}/stream", s.ofRun(func(w http.ResponseWriter, r *fakeRun) {
+		_, _ = io.WriteString(w, strings.Join(r.frames, ""))
+	}))
+	mux.HandleFunc("POST /v1/agents/{id}/runs/{run}/cancel", s.ofRun(func(w http.ResponseWriter, r *fakeRun) {
+		s.stopped = true
+		s.end(r, "CANCELLED")
+		reply(w, 200, map[string]any{"id": r.id})
+	}))
+	mux.HandleFunc("GET /v1/agents/{id}/usage", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"runs": []any{}, "totalUsage": map[string]int{
+			"inputTokens": 10, "outputTokens": 5, "cacheWriteTokens": 3, "cacheReadTokens": 2, "totalTokens": 20,
+		}})
+	}))
+	mux.HandleFunc("GET /v1/agents/{id}/diff", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"truncated": false, "diff": "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"})
+	}))
+	mux.HandleFunc("GET /v1/agents/{id}/events", s.listEvents)
+	mux.HandleFunc("GET /v1/me", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"apiKeyName": "test", "createdAt": time.Now(), "userFirstName": "Ada", "userLastName": "\x1b[1mL"})
+	})
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"items": []any{
+			map[string]any{"id": "house", "displayName": "House", "aliases": []string{"default"}}, map[string]any{"id": "other", "displayName": "Other"},
+		}})
+	})
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+fakeKey {
+			refuse(w, 401, "unauthorized", "the API key is not one of this server")
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	return s
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func refuse(w http.ResponseWriter, status int, code, message string) {
+	reply(w, status, map[string]any{"error": map[string]string{"code": code, "message": message}})
+}
+
+func (s *fakeServer) cancelled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
+}
+
+func (s *fakeServer) ofAgent(do http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if r.PathValue("id") != fakeAgent || s.name == "" {
+			refuse(w, 404, "not_found", "no agent "+r.PathValue("id"))
+			return
+		}
+		do(w, r)
+	}
+}
+
+func (s *fakeServer) ofRun(do func(http.ResponseWriter, *fakeRun)) http.HandlerFunc {
+	return s.ofAgent(func(w http.ResponseWriter, r *http.Request) {
+		for _, run := range s.runs {
+			if run.id == r.PathValue("run") {
+				do(w, run)
+				return
+			}
+		}
+		refuse(w, 404, "not_found", "no run "+r.PathValue("run"))
+	})
+}
+
+func (s *fakeServer) agent() map[string]any {
+	return map[string]any{
+		"id": fakeAgent, "name": s.name, "status": s.status, "env": map[string]string{"type": "cloud"}, "url": "http://127.0.0.1/agents/" + fakeAgent,
+		"createdAt": s.created, "updatedAt": s.created, "latestRunId": s.runs[len(s.runs)-1].id, "repos": []any{s.repo},
+	}
+}
+
+func (r *fakeRun) json() map[string]any {
+	out := map[string]any{"id": r.id, "agentId": fakeAgent, "status": r.status, "createdAt": time.Now(), "updatedAt": time.Now()}
+	if r.status != "RUNNING" {
+		out["durationMs"], out["result"] = 1500, r.result
+		out["git"] = map[string]any{"branches": []any{map[string]string{"repoUrl": "git.example.com/a/b", "branch": "aloft/fix-c0de"}}}
+	}
+	if r.failure != nil {
+		out["error"] = r.failure
+	}
+	return out
+}
+
+func (s *fakeServer) list(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	items := []any{}
+	if s.name != "" {
+		items = append(items, s.agent())
+	}
+	reply(w, 200, map[string]any{"items": items})
+}
+
+func (s *fakeServer) create(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Prompt struct {
+			Text   string
+			Images []struct{ Data, MIMEType string }
+		}
+		Name  string
+		Model *struct{ ID string }
+		Repos []map[string]any
+	}
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Repos) != 1 {
+		refuse(w, 400, "invalid_request", "repos: want one")
+		return
+	}
+	if in.Model != nil && in.Model.ID != "house" {
+		refuse(w, 400, "invalid_request", "model.id: there is no model "+in.Model.ID)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.name, s.status, s.repo, s.created = in.Name, "ACTIVE", in.Repos[0], time.Now()
+	if s.name == "" {
+		s.name = "\x1b[31m" + in.Prompt.Text
+	}
+	for _, im := range in.Prompt.Images {
+		s.name += " with " + im.MIMEType
+	}
+	s.add("", "agent.created", map[string]any{"name": s.name})
+	run := s.start(in.Prompt.Text)
+	reply(w, 201, map[string]any{"agent": s.agent(), "run": run.json()})
+}
+
+func (s *fakeServer) followUp(w http.ResponseWriter, r *http.Request) {
+	var in struct{ Prompt struct{ Text string } }
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		refuse(w, 400, "invalid_request", "not JSON")
+		return
+	}
+	if s.runs[len(s.runs)-1].status == "RUNNING" {
+		refuse(w, 409, "agent_busy", "the agent works on another prompt")
+		return
+	}
+	reply(w, 201, map[string]any{"run": s.start(in.Prompt.Text).json()})
+}
+
+// start begins a run, and ends it unless the prompt says otherwise.
+func (s *fakeServer) start(prompt string) *fakeRun {
+	run := &fakeRun{id: fmt.Sprintf("run-%d", len(s.runs)+1), status: "RUNNING"}
+	s.runs = append(s.runs, run)
+	blocks := func(b ...any) map[string]any { return map[string]any{"blocks": b} }
+	s.add(run.id, "run.created", map[string]any{"prompt": blocks(map[string]any{"text": prompt})})
+	s.add(run.id, "run.started", map[string]any{})
+	s.add(run.id, "boot.step", map[string]any{"name": "machine", "state": "running"})
+	s.add(run.id, "boot.step", map[string]any{"name": "machine", "state": "done", "durationMs": 40})
+	switch prompt {
+	case "slow":
+		s.add(run.id, "text.delta", map[string]any{"text": "Working on it"})
+		return run
+	case "fail":
+		run.failure = map[string]any{"code": "ref_not_found", "message": "there is no ref nosuch", "hint": "name another with --ref"}
+		s.end(run, "ERROR")
+		return run
+	}
+	s.add(run.id, "text.delta", map[string]any{"text": "I fix \x1b]0;evil\x07it."})
+	s.add(run.id, "turn.replied", map[string]any{"message": blocks(map[string]any{"text": "I fix \x1b]0;evil\x07it."},
+		map[string]any{"call": map[string]any{"id": "c1", "name": "Shell", "args": map[string]any{"command": "make test"}}})})
+	s.add(run.id, "call.sent", map[string]any{"callId": "c1"})
+	s.add(run.id, "call.done", map[string]any{"callId": "c1", "text": "ok", "durationMs": 1234})
+	s.add(run.id, "pushed", map[string]any{"repoUrl": "https://git.example.com/a/b", "branch": "aloft/fix-c0de", "commit": "0123456789abcdef"})
+	run.result = "It is fixed."
+	s.end(run, "FINISHED")
+	return run
+}
+
+func (s *fakeServer) end(run *fakeRun, status string) {
+	run.status = status
+	s.add(run.id, "run.ended", map[string]any{"status": status, "result": run.result, "failure": run.failure})
+	frame := func(n int, event string, data any) {
+		line, _ := json.Marshal(data)
+		run.frames = append(run.frames, fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n\n", n, event, line))
+	}
+	frame(1, "assistant", map[string]any{"text": "I fix it."})
+	if run.failure != nil {
+		frame(2, "error", run.failure)
+	}
+	frame(3, "result", map[string]any{"runId": run.id, "status": status})
+	frame(4, "done", map[string]any{})
+}
+
+func (s *fakeServer) add(runID, kind string, data map[string]any) {
+	s.events = append(s.events, map[string]any{
+		"seq": len(s.events) + 1, "time": time.Unix(1_900_000_000, int64(len(s.events))*1e6), "runId": runID, "kind": kind, "data": data,
+	})
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *fakeServer) listEvents(w http.ResponseWriter, r *http.Request) {
+	sent := 0
+	if s := r.URL.Query().Get("after"); s != "" {
+		_, _ = fmt.Sscan(s, &sent)
+	}
+	for {
+		s.mu.Lock()
+		if r.PathValue("id") != fakeAgent || s.name == "" {
+			s.mu.Unlock()
+			refuse(w, 404, "not_found", "no agent "+r.PathValue("id"))
+			return
+		}
+		news, changed := s.events[min(sent, len(s.events)):], s.changed
+		s.mu.Unlock()
+		for _, e := range news {
+			_ = json.NewEncoder(w).Encode(e)
+			sent++
+		}
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Query().Get("follow") != "true" {
+			return
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

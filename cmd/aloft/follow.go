@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+// showIDs says which agent and run were made.
+func (a *app) showIDs(agentID, runID string) {
+	a.out.Line("%s %s", a.out.Style(cli.Bold, "agent:"), cli.Line(agentID, 80))
+	a.out.Line("%s   %s", a.out.Style(cli.Bold, "run:"), cli.Line(runID, 80))
+}
+
+// started follows the run that was just made, or says how to.
+func (a *app) started(ctx context.Context, c *client.Client, agentID, runID string, follow bool) error {
+	if !follow {
+		if !a.out.JSON() {
+			a.hints(agentID, true)
+		}
+		return nil
+	}
+	var err error
+	if a.out.JSON() {
+		err = a.followStream(ctx, c, agentID, runID)
+	} else {
+		err = a.followRun(ctx, c, agentID, runID)
+	}
+	if ctx.Err() == nil {
+		return err
+	}
+	if !a.out.JSON() {
+		a.out.Note("\nNo longer watching; the agent goes on.")
+		a.hints(agentID, true)
+	}
+	return &cli.Problem{Exit: cli.Interrupted, Code: "interrupted", Err: err}
+}
+
+// hints says how to go on with an agent.
+func (a *app) hints(agentID string, works bool) {
+	id := cli.Line(agentID, 80)
+	rows := [][2]string{{"see what it changed", "aloft agent diff " + id}, {"give it more to do", `aloft agent follow-up ` + id + ` "…"`}}
+	if works {
+		rows = [][2]string{{"watch it", "aloft agent logs --follow " + id}, {"stop it", "aloft agent stop " + id}}
+	}
+	for _, row := range rows {
+		a.out.Line("%s %s", a.out.Style(cli.Dim, fmt.Sprintf("%-20s", row[0]+":")), row[1])
+	}
+}
+
+// followRun shows a run from its beginning to its end. Its error says that the
+// run did not finish.
+func (a *app) followRun(ctx context.Context, c *client.Client, agentID, runID string) error {
+	t := cli.NewTranscript(a.out)
+	if err := a.transcribe(ctx, t, c, agentID, true, func(e client.Event) (show, end bool) {
+		return e.RunID == runID, e.RunID == runID && t.Ended != nil
+	}); err != nil {
+		return err
+	}
+	return a.outcome(agentID, t)
+}
+
+// transcribe shows the events of a journal that choose wants, until it says that
+// an event was the last; it is asked after the event was shown.
+func (a *app) transcribe(ctx context.Context, t *cli.Transcript, c *client.Client, agentID string, follow bool, choose func(client.Event) (show, end bool)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var moving sync.WaitGroup
+	moving.Go(func() { t.Animate(ctx) })
+	defer moving.Wait()
+	defer cancel()
+	for e, err := range c.Events(ctx, agentID, 0, follow) {
+		if err != nil {
+			return err
+		}
+		show, _ := choose(e)
+		if show {
+			t.Show(e)
+		}
+		if _, end := choose(e); end {
+			return nil
+		}
+	}
+	return nil
+}
+
+// outcome says how the run ended that a transcript has shown, and how to go on.
+func (a *app) outcome(agentID string, t *cli.Transcript) error {
+	end := t.Ended
+	if end == nil {
+		return nil
+	}
+	for _, b := range t.Branches {
+		a.out.Line("%s %s of %s", a.out.Style(cli.Dim, fmt.Sprintf("%-20s", "branch:")), a.out.Style(cli.Green, cli.Line(b.Branch, 200)), cli.Line(b.RepoURL, 200))
+	}
+	a.hints(agentID, false)
+	switch {
+	case end.Status == client.Finished:
+		return nil
+	case end.Failure != nil:
+		return &cli.Problem{Exit: cli.RunFailed, Code: end.Failure.Code, Message: end.Failure.Message, Hint: end.Hint}
+	case end.Status == client.Cancelled:
+		return &cli.Problem{Exit: cli.RunFailed, Code: "cancelled", Message: "the run was stopped before its end"}
+	}
+	return &cli.Problem{Exit: cli.RunFailed, Code: strings.ToLower(end.Status), Message: "the run ended in " + end.Status}
+}
+
+// followStream prints the public stream of a run, an event a line. What it
+// prints is the API's, and stable.
+func (a *app) followStream(ctx context.Context, c *client.Client, agentID, runID string) error {
+	var result struct {
+		Status string `json:"status"`
+	}
+	failure := client.Failure{Message: "the run did not finish"}
+	for e, err := range c.Stream(ctx, agentID, runID, "") {
+		if err != nil {
+			return err
+		}
+		switch e.Event {
+		case "result":
+			_ = json.Unmarshal(e.Data, &result) // an empty status is no success
+		case "error":
+			_ = json.Unmarshal(e.Data, &failure) // the words above stay
+		}
+		if err := a.out.Value(e); err != nil {
+			return err
+		}
+	}
+	if result.Status == client.Finished {
+		return nil
+	}
+	if failure.Code == "" {
+		failure.Code = strings.ToLower(result.Status)
+	}
+	return &cli.Problem{Exit: cli.RunFailed, Code: failure.Code, Message: failure.Message}
+}

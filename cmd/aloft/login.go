@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+func newLoginCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "login [URL]",
+		Short: "Sign in to a server",
+		Long: `Sign in to a server, and remember it.
+
+The API key is asked for, or read from ALOFT_API_KEY, --api-key-file or a pipe. It
+is tried before it is saved, in a file that only you can read.`,
+		Example: `  aloft login https://aloft.example.com
+  aloft login http://127.0.0.1:8080 < key.txt`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			url := a.config.URL
+			if len(args) > 0 {
+				url = args[0]
+			}
+			if url == "" {
+				return misuse(cmd, errors.New("the address of the server is missing"))
+			}
+			key, err := a.readKey()
+			if err != nil {
+				return err
+			}
+			c, err := newClient(url, key)
+			if err != nil {
+				return err
+			}
+			me, err := c.Me(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := (login{URL: c.URL(), APIKey: key}).write(a.config.Login); err != nil {
+				return fmt.Errorf("save the login: %w", err)
+			}
+			if a.out.JSON() {
+				return a.out.Value(struct {
+					URL string    `json:"url"`
+					Me  client.Me `json:"me"`
+				}{c.URL(), me})
+			}
+			who := cmp.Or(me.UserEmail, strings.TrimSpace(me.UserFirstName+" "+me.UserLastName), me.APIKeyName)
+			a.out.Line("Signed in to %s as %s.", c.URL(), cli.Line(who, 80))
+			return nil
+		},
+	}
+}
+
+// readKey returns the API key from wherever it is.
+func (a *app) readKey() (string, error) {
+	const most = 4096
+	var data []byte
+	var err error
+	switch file, isFile := a.stdin.(*os.File); {
+	case a.config.KeyFile != "":
+		data, err = os.ReadFile(a.config.KeyFile)
+	case a.config.Key != "":
+		return a.config.Key, nil
+	case isFile && cli.IsTerminal(file):
+		fmt.Fprint(a.stderr, "API key (it is not shown): ")
+		data, err = term.ReadPassword(int(file.Fd()))
+		fmt.Fprintln(a.stderr)
+	default:
+		var line string
+		line, err = bufio.NewReader(io.LimitReader(a.stdin, most)).ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		data = []byte(line)
+	}
+	if err != nil {
+		return "", usageError{fmt.Errorf("read the API key: %w", err)}
+	}
+	key := strings.TrimSpace(string(data))
+	if key == "" {
+		return "", usageError{errors.New("no API key was given")}
+	}
+	return key, nil
+}

@@ -1,0 +1,142 @@
+// Command aloft is the whole of Aloft in one program: the server, and the
+// commands that speak to one. Here are only flags, words and wiring.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/fault"
+)
+
+// version is set by the build.
+var version = "devel"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// app is what the commands share.
+type app struct {
+	config config
+	getenv func(string) string
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+	out    *cli.Output
+}
+
+// commands are all commands, in the order of the help.
+func (a *app) commands() []*cobra.Command {
+	return []*cobra.Command{
+		newRunCommand(a),
+		newAgentCommand(a),
+		newModelsCommand(a),
+		newLoginCommand(a),
+		newServeCommand(a.getenv, a.stderr),
+		newDemoCommand(a),
+		newDoctorCommand(a),
+		newVersionCommand(a),
+	}
+}
+
+// run is main without the process: everything it needs is an argument, so a test
+// can run a whole command in place. It returns the exit code.
+func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{config: newConfig(getenv), getenv: getenv, stdin: stdin, stdout: stdout, stderr: stderr}
+	a.speak()
+	root := newRootCommand(a)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return cli.OK
+	}
+	p := problemOf(err)
+	a.out.Fail(p)
+	return p.Exit
+}
+
+func newRootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "aloft",
+		Short: "Run coding agents in the background, on your own machines",
+		Long: `Run coding agents in the background, on your own machines.
+
+Give an agent a repository and a task: it works in an isolated machine of its
+own and pushes a branch. Watch it, answer it, or go and do something else.`,
+		Example: `  aloft run --repo https://git.example.com/team/app "Fix the failing test"
+  aloft agent list
+  aloft agent logs --follow bc-…`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(*cobra.Command, []string) {
+			a.speak() // now that the flags are read
+		},
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misuse(cmd, err) })
+	a.config.addFlags(root.PersistentFlags())
+	root.AddCommand(a.commands()...)
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	checkArgs(root)
+	return root
+}
+
+// speak makes the output that the configuration asks for.
+func (a *app) speak() {
+	a.out = cli.New(a.stdout, a.stderr, cli.Options{JSON: a.config.JSON, NoColor: a.config.NoColor, Dumb: a.config.Dumb})
+}
+
+// checkArgs makes a wrong number of arguments a misuse, with the usage as the
+// hint, in every command.
+func checkArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return misuse(cmd, err)
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		checkArgs(sub)
+	}
+}
+
+func misuse(cmd *cobra.Command, err error) error {
+	hint := fmt.Sprintf("usage: %s; `%s --help` says more", cmd.UseLine(), cmd.CommandPath())
+	return &cli.Problem{Exit: cli.Usage, Code: "usage", Message: err.Error(), Hint: hint, Err: err}
+}
+
+// problemOf knows the errors of this program besides those that package cli does.
+func problemOf(err error) *cli.Problem {
+	p := *cli.ProblemOf(err)
+	if u, ok := errors.AsType[usageError](err); ok {
+		p.Exit, p.Code, p.Message = cli.Usage, "usage", u.Error()
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		// What is around a fault says where it happened; its advice is for the hint.
+		p.Code, p.Hint = f.Code, f.Advice
+		if p.Hint != "" {
+			p.Message = strings.Replace(p.Message, " ("+p.Hint+")", "", 1)
+		}
+	}
+	return &p
+}

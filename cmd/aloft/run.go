@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"aloft/internal/client"
+)
+
+func newRunCommand(a *app) *cobra.Command {
+	var repo, ref, model, name string
+	var images []string
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   `run --repo URL "PROMPT"`,
+		Short: "Give a task to a new agent",
+		Long: `Give a task to a new agent, and watch it work.
+
+Ctrl-C stops the watching, not the agent. The prompt "-" is read from standard
+input.`,
+		Example: `  aloft run --repo https://git.example.com/team/app "Fix the failing test"
+  aloft run --repo https://git.example.com/team/app --ref develop --image bug.png "Make it look like this"
+  aloft run --repo https://git.example.com/team/app --follow=false --json - < task.md`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if repo == "" {
+				return misuse(cmd, errors.New("--repo is missing: the URL of the repository to work on"))
+			}
+			prompt, err := a.readPrompt(args[0], images)
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			in := client.NewAgent{Prompt: prompt, Name: name, Repos: []client.Repo{{URL: repo, StartingRef: ref}}}
+			if model != "" {
+				in.Model = &client.ModelRef{ID: model}
+			}
+			agent, run, err := c.CreateAgent(cmd.Context(), in, uuid.NewString())
+			if err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				err = a.out.Value(struct {
+					Agent client.Agent `json:"agent"`
+					Run   client.Run   `json:"run"`
+				}{agent, run})
+			} else {
+				a.showIDs(agent.ID, run.ID)
+			}
+			if err != nil {
+				return err
+			}
+			return a.started(cmd.Context(), c, agent.ID, run.ID, follow)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&repo, "repo", "", "`URL` of the repository to work on")
+	flags.StringVar(&ref, "ref", "", "branch, tag or commit to start from; the default branch unless given")
+	flags.StringVar(&model, "model", "", "`id` of a model; `aloft models` lists them")
+	flags.StringVar(&name, "name", "", "name of the agent; the prompt's first words unless given")
+	flags.StringArrayVar(&images, "image", nil, "picture to show the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
+	flags.BoolVar(&follow, "follow", true, "watch until the run has ended")
+	flags.Lookup("model").Usage = "`id` of a model, of those that 'aloft models' lists"
+	for name, kind := range map[string]string{"ref": "REF", "name": "NAME", "image": "FILE"} {
+		f := flags.Lookup(name)
+		f.Usage = "`" + kind + "`: " + f.Usage
+	}
+	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)
+	return cmd
+}
+
+// maxPrompt bounds what is read of a prompt: the server has its own limit.
+const maxPrompt = 32 << 20
+
+// readPrompt returns the prompt of an argument, or of standard input for "-".
+func (a *app) readPrompt(arg string, images []string) (client.Prompt, error) {
+	p := client.Prompt{Text: arg}
+	if arg == "-" {
+		data, err := io.ReadAll(io.LimitReader(a.stdin, maxPrompt))
+		if err != nil {
+			return p, fmt.Errorf("read the prompt: %w", err)
+		}
+		p.Text = string(data)
+	}
+	if strings.TrimSpace(p.Text) == "" {
+		return p, usageError{errors.New("the prompt is empty: say what the agent is to do")}
+	}
+	for _, file := range images {
+		im, err := readImage(file)
+		if err != nil {
+			return p, usageError{err}
+		}
+		p.Images = append(p.Images, im)
+	}
+	return p, nil
+}
+
+// maxImage bounds what is sent of a picture.
+const maxImage = 32 << 20
+
+func readImage(file string) (client.Image, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return client.Image{}, fmt.Errorf("image: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxImage+1))
+	if err != nil {
+		return client.Image{}, fmt.Errorf("image: %w", err)
+	}
+	if len(data) > maxImage {
+		return client.Image{}, fmt.Errorf("image %s is larger than %d MiB", filepath.Base(file), maxImage>>20)
+	}
+	kind := http.DetectContentType(data)
+	if !slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, kind) {
+		return client.Image{}, fmt.Errorf("image %s is neither PNG, JPEG, GIF nor WebP", filepath.Base(file))
+	}
+	return client.Image{Data: data, MIMEType: kind}, nil
+}
