@@ -22,7 +22,6 @@ package gateway
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"sync"
 
 	"aloft/internal/control/mirror"
@@ -50,9 +49,7 @@ type Gateway struct {
 	log         *slog.Logger
 	maxPack     int64
 	maxRequests int
-	server      *http.Server
-	conns       *connListener
-	served      sync.WaitGroup
+	serving     sync.WaitGroup // requests under way
 
 	mu       sync.Mutex
 	sessions map[[32]byte]*session // by the hash of the credential
@@ -79,18 +76,20 @@ func New(c Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.startServer()
 	return g, nil
 }
 
-// Close ends every connection and all git work, and waits for them.
+// Close revokes every grant, ends the requests under way, waits for them and
+// gives the folder up. Closing again is no error.
 func (g *Gateway) Close() error {
-	err := g.server.Close()
-	g.served.Wait()
-	if err2 := g.mirrors.Close(); err == nil {
-		err = err2
+	g.mu.Lock()
+	for _, s := range g.sessions {
+		s.end()
 	}
-	return err
+	clear(g.sessions)
+	g.mu.Unlock()
+	g.serving.Wait()
+	return g.mirrors.Close()
 }
 
 // RefInfo is what a repository's server says of it at one moment.

@@ -40,6 +40,7 @@ type session struct {
 	repos map[string]access // by mirror.Repo.Key
 	slots chan struct{}     // one for each request under way
 	queue atomic.Int64      // how many requests are under way or wait for that
+	push  chan struct{}     // held by the push under way: one fills the disk less than many
 	ctx   context.Context   // ends when the grant is revoked
 	end   context.CancelFunc
 }
@@ -58,7 +59,7 @@ var credentialPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // again, with the same credential, and a machine in the middle of its work
 // notices nothing.
 func (g *Gateway) Grant(grant Grant) (credential string, err error) {
-	s := &session{grant: grant, repos: map[string]access{}, slots: make(chan struct{}, g.maxRequests)}
+	s := &session{grant: grant, repos: map[string]access{}, slots: make(chan struct{}, g.maxRequests), push: make(chan struct{}, 1)}
 	for _, u := range grant.Repos {
 		if err := g.allow(s, u, ""); err != nil {
 			return "", err
@@ -116,7 +117,8 @@ func (g *Gateway) Revoke(credential string) {
 // session finds the grant that a request shows the credential of, or nil. The
 // credential is a bearer token or, for clients that know only that, the
 // password of basic authentication. The look-up is by hash, so its time tells
-// nothing of the credentials there are.
+// nothing of the credentials there are. Where there is one, the request counts
+// as under way: the caller calls g.serving.Done.
 func (g *Gateway) session(r *http.Request) *session {
 	credential, ok := "", false
 	if _, password, basic := r.BasicAuth(); basic {
@@ -130,7 +132,11 @@ func (g *Gateway) session(r *http.Request) *session {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.sessions[sha256.Sum256([]byte(credential))]
+	s := g.sessions[sha256.Sum256([]byte(credential))]
+	if s != nil {
+		g.serving.Add(1)
+	}
+	return s
 }
 
 // list names what a session may fetch, for a refusal.

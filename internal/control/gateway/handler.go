@@ -40,11 +40,12 @@ var endpoints = []endpoint{
 	{"/git-receive-pack", http.MethodPost, "", (*request).push},
 }
 
-// ServeHTTP serves one request of a machine. It needs a server that bounds
-// headers, such as that of [Gateway.ServeConn].
+// ServeHTTP serves one request of a machine. The server that calls it has to
+// bound what comes before: connections, headers, and the time for them.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	in := newPatientReader(w, r)
 	s := g.session(r)
 	if s == nil {
 		w.Header().Set("WWW-Authenticate", `Basic realm="aloft"`)
@@ -52,6 +53,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"Start a new run; git works again with it.")
 		return
 	}
+	defer g.serving.Done()
 	e, path := route(r)
 	if e == nil {
 		say(w, http.StatusNotFound, "There is nothing here: only git's smart HTTP protocol is served.", "")
@@ -83,13 +85,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.leave()
-	rc := http.NewResponseController(w)
-	body, err := decoded(r, &patientReader{r.Body, rc})
+	body, err := decoded(r, in)
 	if err != nil {
 		say(w, http.StatusUnsupportedMediaType, err.Error(), "")
 		return
 	}
-	q := &request{g, s, access, gitProtocol(r), w, rc, body, time.Now()}
+	q := &request{g, s, access, gitProtocol(r), w, in.rc, body, time.Now()}
 	e.serve(q, ctx)
 }
 
@@ -174,6 +175,7 @@ func (l *lazyGzip) Read(p []byte) (int, error) {
 
 // say answers with a sentence that git shows its user, and what to do.
 func say(w http.ResponseWriter, status int, message, hint string) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(idleTimeout))
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	text := "aloft: " + message + "\n"

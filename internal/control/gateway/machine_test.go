@@ -3,7 +3,7 @@ package gateway_test
 import (
 	"bytes"
 	"log/slog"
-	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,22 +91,9 @@ func (w *world) machine(t testing.TB, grant gateway.Grant) *machine {
 // machineWith makes a machine that shows a credential, good or not.
 func (w *world) machineWith(t testing.TB, credential string) *machine {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var conns sync.WaitGroup
-	conns.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns.Go(func() { w.gw.ServeConn(c) })
-		}
-	})
-	t.Cleanup(func() { _ = l.Close() })
-	return &machine{t, t.TempDir(), credential, "http://" + l.Addr().String()}
+	server := httptest.NewServer(w.gw)
+	t.Cleanup(server.Close)
+	return &machine{t, t.TempDir(), credential, server.URL}
 }
 
 // try runs git in a folder of the machine and returns what it printed.

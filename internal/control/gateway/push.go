@@ -74,6 +74,12 @@ func (q *request) push(ctx context.Context) {
 		q.report(p, verdicts, words)
 		return
 	}
+	select {
+	case q.s.push <- struct{}{}:
+		defer func() { <-q.s.push }()
+	case <-ctx.Done():
+		return
+	}
 	c := p.Commands[0]
 	out, err := q.access.mirror.Receive(ctx, q.access.repo, mirror.Update{
 		Branch: q.access.branch, Old: c.Old, New: c.New,

@@ -196,28 +196,80 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestSilentMachine opens a connection and says nothing, or too little.
+// TestSilentMachine begins a push and does not go on with it.
 func TestSilentMachine(t *testing.T) {
-	for name, said := range map[string]string{"Nothing": "", "HalfAHeader": "GET / HTTP/1.1\r\nHost:"} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				gw, err := gateway.New(gateway.Config{Dir: dir})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() { _ = gw.Close() }()
-				ours, theirs := net.Pipe()
-				go func() {
-					_, _ = io.WriteString(theirs, said)
-					_, _ = io.Copy(io.Discard, theirs)
-				}()
-				start := time.Now()
-				gw.ServeConn(ours)
-				if took := time.Since(start); took > time.Minute {
-					t.Errorf("the connection was held for %v", took)
-				}
-			})
-		})
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		gw, err := gateway.New(gateway.Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := gw.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		credential, err := gw.Grant(oneRepo("https://example.com/r", branch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, theirs := net.Pipe()
+		server := &http.Server{Handler: gw}
+		defer func() { _ = server.Close() }()
+		conns := make(chan net.Conn, 1)
+		conns <- ours
+		go func() { _ = server.Serve(listener(conns)) }()
+		start := time.Now()
+		_, err = io.WriteString(theirs, "POST /https/example.com/r/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"+
+			"Authorization: Bearer "+credential+"\r\n\r\n00")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := io.ReadAll(theirs)
+		if err != nil || !strings.Contains(string(reply), "400 Bad Request") {
+			t.Errorf("%q, %v", reply, err)
+		}
+		if took := time.Since(start); took < time.Minute || took > 5*time.Minute {
+			t.Errorf("the request was held for %v", took)
+		}
+		close(conns)
+	})
+}
+
+// listener accepts the connections of a channel.
+type listener chan net.Conn
+
+func (l listener) Accept() (net.Conn, error) {
+	if c, ok := <-l; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (listener) Close() error   { return nil }
+func (listener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestCloseEndsRequests closes the gateway while a clone waits for an upstream
+// that does not answer.
+func TestCloseEndsRequests(t *testing.T) {
+	w := newWorld(t)
+	url := w.Repo("r", map[string]string{"a.txt": "one\n"})
+	m := w.machine(t, oneRepo(url, branch))
+	asked := make(chan struct{}, 10)
+	w.Intercept(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	})
+	cloned := make(chan error)
+	go func() {
+		_, err := m.try("", "clone", url, "r")
+		cloned <- err
+	}()
+	<-asked
+	if err := w.gw.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-cloned; err == nil {
+		t.Error("the clone succeeded")
 	}
 }
