@@ -46,7 +46,7 @@ input.`,
 			return a.started(cmd.Context(), c, args[0], run.ID, follow)
 		},
 	}
-	cmd.Flags().StringArrayVar(&images, "image", nil, "`FILE`: picture to show the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
+	cmd.Flags().StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	cmd.Flags().BoolVar(&follow, "follow", true, "watch until the run has ended")
 	return cmd
 }

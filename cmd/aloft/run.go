@@ -67,16 +67,11 @@ input.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&repo, "repo", "", "`URL` of the repository to work on")
-	flags.StringVar(&ref, "ref", "", "branch, tag or commit to start from; the default branch unless given")
-	flags.StringVar(&model, "model", "", "`id` of a model; `aloft models` lists them")
-	flags.StringVar(&name, "name", "", "name of the agent; the prompt's first words unless given")
-	flags.StringArrayVar(&images, "image", nil, "picture to show the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
+	flags.StringVar(&ref, "ref", "", "`ref` to start from, a branch, tag or commit; the default branch unless given")
+	flags.StringVar(&model, "model", "", "`id` of a model; the one that 'aloft models' lists first unless given")
+	flags.StringVar(&name, "name", "", "`name` of the agent; the prompt's first words unless given")
+	flags.StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	flags.BoolVar(&follow, "follow", true, "watch until the run has ended")
-	flags.Lookup("model").Usage = "`id` of a model, of those that 'aloft models' lists"
-	for name, kind := range map[string]string{"ref": "REF", "name": "NAME", "image": "FILE"} {
-		f := flags.Lookup(name)
-		f.Usage = "`" + kind + "`: " + f.Usage
-	}
 	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)
 	return cmd
 }
