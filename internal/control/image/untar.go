@@ -91,6 +91,10 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
+	if isSparse(h) {
+		// A few bytes of it can stand for all that a layer may hold, in zeros.
+		return errors.New("it is a sparse file, which no builder of images writes")
+	}
 	name, err := cleanName(h.Name)
 	if err != nil {
 		return err
@@ -116,7 +120,7 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 			return err
 		}
 		u.dirs = append(u.dirs, dirTime{name, h.ModTime})
-	case tar.TypeReg, tar.TypeGNUSparse:
+	case tar.TypeReg:
 		if err := u.file(name, h.Size, r); err != nil {
 			return err
 		}
@@ -137,6 +141,15 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 		return fmt.Errorf("it is of unknown type %q", h.Typeflag)
 	}
 	return u.attributes(name, h)
+}
+
+func isSparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return h.Typeflag == tar.TypeGNUSparse
 }
 
 // parents makes the directories above name that the archive has left out. A

@@ -19,7 +19,7 @@ func ask(t testing.TB, m machine.Machine, argv ...string) standin.Reply {
 	t.Helper()
 	r, err := standin.Ask(t.Context(), machinetest.Connect(t, m), standin.Request{Argv: argv})
 	if err != nil {
-		t.Fatalf("%s: %v", argv[0], err)
+		t.Fatalf("%s: %v", argv, err)
 	}
 	return r
 }

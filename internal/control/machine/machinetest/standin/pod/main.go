@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,7 +19,11 @@ func main() {
 }
 
 func run() error {
-	l, err := net.Listen("unix", os.Getenv("ALOFT_POD_SOCKET"))
+	socket := os.Getenv("ALOFT_POD_SOCKET")
+	if socket == "" {
+		return errors.New("ALOFT_POD_SOCKET is not set")
+	}
+	l, err := net.Listen("unix", socket)
 	if err != nil {
 		return err
 	}

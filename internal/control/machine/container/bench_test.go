@@ -1,0 +1,121 @@
+package container
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"aloft/internal/control/machine"
+)
+
+// BenchmarkFirstByte measures how long it takes from Create to the first byte
+// that PID 1 sends, beside a bare run of the same engine on the same root file
+// system, from its start to the first byte of a program's output there.
+func BenchmarkFirstByte(b *testing.B) {
+	runc := engines(b)["runc"]
+	r := newRuntime(b, b.TempDir(), runc)
+	warm := create(b, r, machine.Spec{Image: "host"})
+
+	b.Run("create", func(b *testing.B) {
+		for b.Loop() {
+			m, err := r.Create(b.Context(), machine.Spec{ID: "bench", Image: "host"})
+			if err != nil {
+				b.Fatal(err)
+			}
+			firstByte(b, m)
+			b.StopTimer()
+			if err := m.Destroy(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+	})
+
+	// The yardstick: a bundle as runc spec writes it, on the root of a machine
+	// that is up, with a program that prints at once.
+	bundle := b.TempDir()
+	spec := exec.Command(runc, "spec", "--bundle", bundle)
+	if out, err := spec.CombinedOutput(); err != nil {
+		b.Fatalf("runc spec: %v: %s", err, out)
+	}
+	path := filepath.Join(bundle, "config.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text = []byte(strings.NewReplacer(
+		`"terminal": true`, `"terminal": false`, `"sh"`, `"/pod-daemon"`,
+		`"path": "rootfs"`, `"path": "`+warm.(*Machine).path("rootfs")+`"`,
+		`"readonly": true`, `"readonly": false`).Replace(string(text)))
+	text = dropRlimits(b, text)
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("bare", func(b *testing.B) {
+		for b.Loop() {
+			cmd := exec.Command(runc, "--root", filepath.Join(bundle, "state"), "run", "--bundle", bundle, "bare")
+			out, err := cmd.StderrPipe()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
+				b.Fatal(err)
+			}
+			b.StopTimer()
+			_, _ = io.Copy(io.Discard, out)
+			_ = cmd.Wait() // the guest without a socket's name ends with an error
+			b.StartTimer()
+		}
+	})
+}
+
+// firstByte waits for the first byte of the machine's guest.
+func firstByte(b *testing.B, m machine.Machine) {
+	b.Helper()
+	if r := ask(b, m); r.Starts != 1 {
+		b.Fatalf("the guest answers %+v", r)
+	}
+}
+
+func BenchmarkDestroy(b *testing.B) {
+	r := newRuntime(b, b.TempDir(), engines(b)["runc"])
+	for b.Loop() {
+		b.StopTimer()
+		m, err := r.Create(b.Context(), machine.Spec{ID: "bench", Image: "host"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		if err := m.Destroy(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// dropRlimits takes the limits out of a config.json: setting them needs a
+// privilege that not every host gives, and machines set none either.
+func dropRlimits(b *testing.B, config []byte) []byte {
+	b.Helper()
+	var c specs.Spec
+	if err := json.Unmarshal(config, &c); err != nil {
+		b.Fatal(err)
+	}
+	c.Process.Rlimits = nil
+	for _, bind := range []string{"/usr"} {
+		c.Mounts = append(c.Mounts, specs.Mount{Destination: bind, Type: "bind", Source: bind, Options: []string{"bind", "ro"}})
+	}
+	out, err := json.Marshal(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,233 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Check is one thing that a host has or lacks.
+type Check struct {
+	Name     string
+	OK       bool
+	Required bool   // no machine runs without it
+	Detail   string // what was found
+	Fix      string // what to do, a command where there is one; "" if OK
+}
+
+// versionTimeout bounds how long a runtime may take to say its version.
+const versionTimeout = 5 * time.Second
+
+// Probe looks at what this host can run, by trying it where that is possible.
+// It leaves nothing behind, and makes conf.Dir if it is not there.
+func Probe(ctx context.Context, conf Config) []Check {
+	return []Check{
+		probeRoot(),
+		probeEngine(ctx, "OCI runtime", conf.RuntimePath, true, "make build puts a runc into bin/aloft; or apt-get install -y runc"),
+		probeEngine(ctx, "host runc", lookPath("runc"), false, "apt-get install -y runc (only wanted in place of the one inside aloft)"),
+		probeEngine(ctx, "host crun", lookPath("crun"), false, "apt-get install -y crun (only wanted in place of runc)"),
+		probeEngine(ctx, "gVisor runsc", or(conf.StrongRuntimePath, lookPath("runsc")), false, `hack/build-runsc.sh builds it (only wanted for the class "strong")`),
+		probeOverlay(conf.Dir),
+		probeCgroups(),
+		probeUserNamespaces(),
+		probeLandlock(),
+		probeSeccomp(),
+		probeKVM(),
+	}
+}
+
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func lookPath(name string) string {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+func probeRoot() Check {
+	c := Check{Name: "root", Required: true, OK: os.Geteuid() == 0, Detail: fmt.Sprintf("uid %d", os.Geteuid())}
+	if !c.OK {
+		c.Fix = "run aloft serve as root (sudo aloft serve): it mounts and makes namespaces"
+	}
+	return c
+}
+
+func probeEngine(ctx context.Context, name, path string, required bool, fix string) Check {
+	c := Check{Name: name, Required: required, Detail: "not found", Fix: fix}
+	if path == "" {
+		return c
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		c.Detail = fmt.Sprintf("%s does not run: %v", path, err)
+		return c
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	if len(first) > 80 {
+		first = first[:80]
+	}
+	c.OK, c.Fix, c.Detail = true, "", first+" at "+path
+	if base := filepath.Base(path); strings.HasPrefix(base, "crun") && hybridCgroups() {
+		c.OK = false
+		c.Detail += ", which refuses a host with both versions of cgroups"
+		c.Fix = "use runc, or boot with systemd.unified_cgroup_hierarchy=1"
+	}
+	return c
+}
+
+// probeOverlay mounts one in the data folder and writes through it.
+func probeOverlay(dir string) Check {
+	c := Check{Name: "overlay", Required: true}
+	err := tryOverlay(dir)
+	if err == nil {
+		c.OK, c.Detail = true, "works in "+dir
+		return c
+	}
+	c.Detail = err.Error()
+	switch {
+	case errors.Is(err, unix.ENODEV):
+		c.Fix = "modprobe overlay"
+	case errors.Is(err, unix.EPERM), errors.Is(err, os.ErrPermission):
+		c.Fix = "run as root; in a container, give it CAP_SYS_ADMIN (--privileged)"
+	default:
+		c.Fix = "put the data folder (--data) on ext4, xfs or btrfs, not on an overlay or a network disk; in a container, on a volume"
+	}
+	return c
+}
+
+func tryOverlay(dir string) (err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	base, err := os.MkdirTemp(dir, "probe-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(base)) }()
+	for _, d := range []string{"lower", "upper", "work", "root"} {
+		if err := os.Mkdir(filepath.Join(base, d), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(base, "lower", "file"), []byte("below"), 0o600); err != nil {
+		return err
+	}
+	root := filepath.Join(base, "root")
+	if err := mountOverlay(root, []string{filepath.Join(base, "lower")}, filepath.Join(base, "upper"), filepath.Join(base, "work")); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unmountAll(root)) }()
+	// Over a file of the lower layer: that is what fails where attributes do.
+	return os.WriteFile(filepath.Join(root, "file"), []byte("above"), 0o600)
+}
+
+func hybridCgroups() bool {
+	all, err := mountedHierarchies()
+	one, two := false, false
+	for _, h := range all {
+		one, two = one || !h.v2, two || h.v2
+	}
+	return err == nil && one && two
+}
+
+func probeCgroups() Check {
+	c := Check{Name: "cgroups", Fix: "mount -t cgroup2 none /sys/fs/cgroup"}
+	all, err := mountedHierarchies()
+	if err != nil || len(all) == 0 {
+		c.Detail = "none are mounted, so limits are not kept"
+		return c
+	}
+	kind := "version 1"
+	switch {
+	case unifiedCgroups():
+		kind = "version 2"
+	case hybridCgroups():
+		kind = "version 1 and 2"
+	}
+	var have, lack []string
+	for _, name := range []string{"memory", "cpu", "pids"} {
+		found := false
+		for _, h := range all {
+			found = found || h.has(name)
+		}
+		if found {
+			have = append(have, name)
+		} else {
+			lack = append(lack, name)
+		}
+	}
+	c.OK = len(lack) == 0
+	c.Detail = kind + " with " + strings.Join(have, ", ")
+	if c.OK {
+		c.Fix = ""
+	} else {
+		c.Detail += "; without " + strings.Join(lack, ", ")
+		c.Fix = "boot with cgroup_enable=memory, or delegate these controllers to this container"
+	}
+	return c
+}
+
+func probeUserNamespaces() Check {
+	c := Check{Name: "user namespaces"}
+	data, err := os.ReadFile("/proc/sys/user/max_user_namespaces")
+	if n := strings.TrimSpace(string(data)); err == nil && n != "0" {
+		c.OK, c.Detail = true, "up to "+n
+		return c
+	}
+	c.Detail, c.Fix = "off", "sysctl -w user.max_user_namespaces=28633"
+	return c
+}
+
+func probeLandlock() Check {
+	c := Check{Name: "Landlock"}
+	// Asked for no rules but its version, the call makes nothing.
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno == 0 {
+		c.OK, c.Detail = true, fmt.Sprintf("ABI %d", abi)
+		return c
+	}
+	c.Detail = errno.Error()
+	c.Fix = "boot a kernel of 5.13 or newer with landlock in the lsm= parameter; without it, commands are kept in by seccomp and the machine alone"
+	return c
+}
+
+func probeSeccomp() Check {
+	c := Check{Name: "seccomp", Required: true}
+	data, err := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail")
+	if err == nil && strings.Contains(string(data), "errno") {
+		c.OK, c.Detail = true, strings.TrimSpace(string(data))
+		return c
+	}
+	c.Detail, c.Fix = "the kernel has none", "boot a kernel with CONFIG_SECCOMP_FILTER"
+	return c
+}
+
+func probeKVM() Check {
+	c := Check{Name: "KVM"}
+	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		c.Detail, c.Fix = err.Error(), "modprobe kvm (only wanted for microVMs, which need a host with hardware virtualisation)"
+		return c
+	}
+	c.OK, c.Detail = true, "/dev/kvm opens"
+	if err := f.Close(); err != nil {
+		c.Detail = err.Error()
+	}
+	return c
+}

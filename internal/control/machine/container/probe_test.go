@@ -1,0 +1,41 @@
+package container
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestProbe(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, c := range Probe(t.Context(), Config{Dir: dir, RuntimePath: engines(t)["runc"]}) {
+		t.Logf("%-16s %-5v %s; %s", c.Name, c.OK, c.Detail, c.Fix)
+		if c.Detail == "" || c.OK != (c.Fix == "") {
+			t.Errorf("%+v: a check says what was found, and what to do exactly if it fails", c)
+		}
+		if c.Required && !c.OK {
+			t.Errorf("%s: %s", c.Name, c.Detail)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("it leaves %v, %v", entries, err)
+	}
+}
+
+func TestProbeSaysWhatIsMissing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c := probeOverlay(file); c.OK || c.Fix == "" {
+		t.Errorf("overlay in a file: %+v", c)
+	}
+	if c := probeEngine(t.Context(), "x", file, true, "mend it"); c.OK || c.Fix != "mend it" {
+		t.Errorf("an engine that does not run: %+v", c)
+	}
+	// proc holds no upper layer: mounting fails as it does on an overlay.
+	if c := probeOverlay("/proc"); c.OK || !strings.Contains(c.Name, "overlay") {
+		t.Errorf("overlay in /proc: %+v", c)
+	}
+}
