@@ -186,12 +186,22 @@ func TestAbort(t *testing.T) {
 	if err != nil || !res.Error || !strings.Contains(res.Text, "pressed stop") {
 		t.Errorf("%+v, %v", res, err)
 	}
+	// What was not to be done any more is not begun.
+	if _, _, err := e.Call(ctx, bashCall("late", "echo x >> ran"), nil); !errors.Is(err, errStop) {
+		t.Errorf("%v, want the cause", err)
+	}
+	if err := e.Ack(within(t), "c1"); err != nil || d.lines("ran") != 0 {
+		t.Errorf("%v; ran %d times", err, d.lines("ran"))
+	}
 	// A machine that is away does not answer; the cause does.
 	if err := d.signal(syscall.SIGKILL); err == nil {
 		t.Error("killed, and it ended well")
 	}
-	ctx, cancel = context.WithCancelCause(within(t))
-	cancel(errStop)
+	ctx, stop := context.WithCancelCause(within(t))
+	defer stop(nil)
+	d.mu.Lock()
+	d.away = func() { stop(errStop) }
+	d.mu.Unlock()
 	if _, _, err := e.Call(ctx, bashCall("c2", "true"), nil); !errors.Is(err, errStop) {
 		t.Errorf("%v, want the cause", err)
 	}

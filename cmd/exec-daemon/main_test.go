@@ -51,6 +51,7 @@ type daemon struct {
 	addr  string
 	conns []net.Conn
 	lost  bool
+	away  func() // called when a dial finds nobody
 }
 
 func start(t testing.TB, settings ...func(*daemon)) *daemon {
@@ -116,12 +117,15 @@ func (d *daemon) signal(s syscall.Signal) error {
 
 func (d *daemon) dial(ctx context.Context) (net.Conn, error) {
 	d.mu.Lock()
-	addr, lost := d.addr, d.lost
+	addr, lost, away := d.addr, d.lost, d.away
 	d.mu.Unlock()
 	if lost {
 		return nil, fmt.Errorf("%w: says the test", pod.ErrLost)
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil && away != nil {
+		away()
+	}
 	if err == nil {
 		d.mu.Lock()
 		d.conns = append(d.conns, conn)

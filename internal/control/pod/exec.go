@@ -81,7 +81,8 @@ func NewExec(dial func(ctx context.Context) (net.Conn, error), token string) *Ex
 // may be nil. The duration is the machine's own measure.
 //
 // When ctx ends the call is aborted; Call then returns its result if it comes
-// within two seconds, else ctx's cause. A call that the model wrote wrongly is
+// within two seconds, else ctx's cause. A call whose ctx has ended before is
+// not sent. A call that the model wrote wrongly is
 // not sent: the result says what is wrong. The error wraps [ErrLost] where the
 // machine is gone, [ErrCatalogue] where its tools differ; it is a fault of
 // kind Conflict where a call of the same id is in flight here.
@@ -94,6 +95,10 @@ func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(D
 		return tool.Failed("%v", err), 0, nil
 	}
 	of := newInFlight(c.ID, message)
+	if cause := context.Cause(ctx); cause != nil {
+		e.abort(of, cause) // it may run there, for a client before this one
+		return tool.Result{}, 0, fmt.Errorf("call %s: %w", c.ID, cause)
+	}
 	if err := e.begin(of); err != nil {
 		return tool.Result{}, 0, err
 	}
@@ -129,8 +134,9 @@ func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(D
 }
 
 // Ack tells the machine that the call's result is safe, so that it may forget
-// it. It returns when the machine has taken note. Acknowledging twice, or what
-// the machine never knew, is no error.
+// it. It returns when the machine has taken note, or with ctx: the machine is
+// then told as soon as it can be. Acknowledging twice, or what the machine never
+// knew, is no error.
 func (e *Exec) Ack(ctx context.Context, id string) error {
 	if !validID(id) {
 		return fault.Invalid("the id of a call must be 1 to %d characters of [A-Za-z0-9_-]", maxID)
