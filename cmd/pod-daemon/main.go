@@ -19,26 +19,27 @@ import (
 // usualPath is for an image that sets none.
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-func main() {
+func main() { os.Exit(start()) }
+
+func start() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	var err error
 	if os.Getenv("PATH") == "" {
 		// Commands are looked for along it.
-		if err := os.Setenv("PATH", usualPath); err != nil {
-			fmt.Fprintln(os.Stderr, "pod-daemon:", err)
-			os.Exit(1)
-		}
+		err = os.Setenv("PATH", usualPath)
 	}
-	err := run(ctx, os.Args[1:], os.Getenv, os.Environ(), os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errUsage):
-		fmt.Fprintln(os.Stderr, "pod-daemon:", err)
-		os.Exit(2)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "pod-daemon:", err)
-		os.Exit(1)
+	if err == nil {
+		err = run(ctx, os.Args[1:], os.Getenv, os.Environ(), os.Stderr)
 	}
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "pod-daemon:", err)
+	if errors.Is(err, errUsage) {
+		return 2
+	}
+	return 1
 }
 
 var errUsage = errors.New("usage")

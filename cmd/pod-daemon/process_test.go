@@ -146,6 +146,16 @@ func TestHang(t *testing.T) {
 	if err := m.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	until(t, "it has stopped", func() error {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.cmd.Process.Pid))
+		if err != nil {
+			return err
+		}
+		if state := strings.Fields(string(stat))[2]; state != "T" {
+			return fmt.Errorf("its state is %s", state)
+		}
+		return nil
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := c.Status(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	case "sandbox":
 		main()
 	case "probe":
-		fmt.Print(probe(os.Args[1], os.Args[2:]))
+		fmt.Fprint(os.Stdout, probe(os.Args[1], os.Args[2:]))
 		os.Exit(0)
 	}
 	os.Exit(m.Run())

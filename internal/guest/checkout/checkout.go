@@ -85,8 +85,11 @@ func (r *Repository) Find(ctx context.Context) (State, bool, error) {
 	if state.Path == r.Path && !state.Whole {
 		return State{}, false, nil
 	}
-	if _, err := os.Lstat(filepath.Join(r.Path, ".git")); err != nil {
+	switch _, err := os.Lstat(filepath.Join(r.Path, ".git")); {
+	case errors.Is(err, fs.ErrNotExist):
 		return State{}, false, nil
+	case err != nil:
+		return State{}, false, fmt.Errorf("look for a clone: %w", err)
 	}
 	if state.Path != r.Path {
 		// Not of our making: an image may bring its clone.

@@ -3,9 +3,11 @@ package checkout
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -42,12 +44,11 @@ func (r *Repository) Diff(ctx context.Context, base, scratch string) (diff strin
 	if err != nil {
 		return "", false, err
 	}
-	if _, err := r.command(ctx, quickLimit, "cp", "--", strings.TrimSuffix(from, "\n"), index); err != nil {
-		if _, ok := err.(*Failure); !ok {
-			return "", false, err
-		} // no index yet: git makes one
-	}
-	env := append(gitEnv[:len(gitEnv):len(gitEnv)], "GIT_INDEX_FILE="+index)
+	_, err = r.command(ctx, quickLimit, "cp", "--", strings.TrimSuffix(from, "\n"), index)
+	if _, refused := errors.AsType[*Failure](err); err != nil && !refused {
+		return "", false, err
+	} // where there is no index yet, git makes one
+	env := slices.Concat(gitEnv, []string{"GIT_INDEX_FILE=" + index})
 	words := newTail(nil)
 	exit, err := r.limited(ctx, localLimit, Command{
 		Args: []string{"git", "add", "--all"}, Dir: r.Path, Env: env, Stderr: words,

@@ -2,6 +2,7 @@ package checkout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -26,7 +27,7 @@ func (r *Repository) Push(ctx context.Context, branch string) (string, error) {
 		return "", &Failure{CodeNoCommit, "there is no commit to push"}
 	}
 	err = r.pushOnce(ctx, head, branch)
-	if f, ok := err.(*Failure); ok && f.Code == CodeInternal {
+	if f, ok := errors.AsType[*Failure](err); ok && f.Code == CodeInternal {
 		err = r.pushOnce(ctx, head, branch, "--no-verify")
 	}
 	return head, err

@@ -130,7 +130,7 @@ func checkBoot(r *podv1.BootRequest) error {
 }
 
 // network makes the machine's own addresses work, and git's port.
-func (b *boot) network(context.Context, func(string)) (string, error) {
+func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 	raised, err := raiseLoopback()
 	if err != nil {
 		return "", err
@@ -142,7 +142,8 @@ func (b *boot) network(context.Context, func(string)) (string, error) {
 	b.d.mu.Lock()
 	defer b.d.mu.Unlock()
 	if b.d.git == nil {
-		l, err := net.Listen("tcp", b.d.cfg.GitAddr)
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, "tcp", b.d.cfg.GitAddr)
 		if err != nil {
 			return "", fmt.Errorf("git's port: %w", err)
 		}
@@ -248,6 +249,7 @@ func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 	if path == "" {
 		path = d.cfg.Workspace
 	}
+	//nolint:noctx // it outlives the boot; its service ends it
 	cmd := exec.Command(d.cfg.ExecDaemon, "serve",
 		"--port", port, "--state-dir", d.cfg.ExecState, "--workspace", path)
 	cmd.Dir = path

@@ -24,7 +24,7 @@ const (
 const retryInterval = 5 * time.Millisecond
 
 // listenSocket listens where root alone may connect.
-func listenSocket(path string) (net.Listener, error) {
+func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
@@ -36,7 +36,8 @@ func listenSocket(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
-	l, err := net.Listen("unix", path)
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}

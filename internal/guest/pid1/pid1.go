@@ -103,7 +103,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer d.stop(nil)
 	defer d.reap()()
 
-	socket, err := listenSocket(d.cfg.Socket)
+	socket, err := listenSocket(ctx, d.cfg.Socket)
 	if err != nil {
 		return err
 	}

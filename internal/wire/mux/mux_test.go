@@ -1,0 +1,160 @@
+package mux
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pair is both ends of a connection.
+func pair(t *testing.T) (client, server *Conn) {
+	t.Helper()
+	a, b := net.Pipe()
+	client, err := Client(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err = Server(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close(); _ = server.Close() })
+	return client, server
+}
+
+func TestStreamsFromBothEnds(t *testing.T) {
+	t.Parallel()
+	client, server := pair(t)
+	echo := func(name string, stream net.Conn) {
+		_, _ = io.WriteString(stream, name+":") // the reader below tells
+		_, _ = io.Copy(stream, stream)
+		_ = stream.Close()
+	}
+	for _, end := range []*Conn{client, server} {
+		go func() { _ = end.Serve(echo) }() // ends with the connection
+	}
+	for _, end := range []*Conn{client, server} {
+		stream, err := end.Open(t.Context(), Git)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(stream, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Close(); err != nil { // of our direction
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(stream); err != nil || string(got) != "git:hello" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	for _, name := range []string{"", strings.Repeat("x", 65)} {
+		if _, err := client.Open(t.Context(), name); err == nil {
+			t.Errorf("a stream named %q was opened", name)
+		}
+	}
+	_ = server.Close()
+	<-client.Done()
+	if _, err := client.Open(t.Context(), Git); err == nil {
+		t.Error("a stream was opened on a connection that has ended")
+	}
+}
+
+func TestServeRefusesANameTooLong(t *testing.T) {
+	t.Parallel()
+	client, server := pair(t)
+	go func() {
+		_ = server.Serve(func(name string, stream net.Conn) {
+			t.Errorf("stream %q was served", name)
+			_ = stream.Close()
+		})
+	}()
+	for _, header := range []string{"\x00", "\xff" + strings.Repeat("x", 255)} {
+		stream, err := client.session.OpenStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(stream, header); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(stream); len(got) != 0 || err != nil {
+			t.Errorf("%q, %v; want the end", got, err)
+		}
+	}
+}
+
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				all, _ := io.ReadAll(conn) // what came is in the answer
+				if string(all) != "cut" {
+					_, _ = io.WriteString(conn, "got "+string(all))
+				}
+				_ = conn.Close()
+			}()
+		}
+	}()
+	client, server := pair(t)
+	joined := make(chan struct{}, 2)
+	go func() {
+		_ = server.Serve(func(_ string, stream net.Conn) {
+			up, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			Join(stream, up)
+			joined <- struct{}{}
+		})
+	}()
+	for _, tt := range []struct{ say, hear string }{{"all of it", "got all of it"}, {"cut", ""}} {
+		stream, err := client.Open(t.Context(), Exec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(stream, tt.say); err != nil {
+			t.Fatal(err)
+		}
+		_ = stream.Close()
+		if got, err := io.ReadAll(stream); err != nil || string(got) != tt.hear {
+			t.Errorf("said %q, heard %q, %v; want %q", tt.say, got, err, tt.hear)
+		}
+		select {
+		case <-joined:
+		case <-time.After(10 * time.Second):
+			t.Fatal("Join goes on after both have ended")
+		}
+	}
+}
+
+func TestListener(t *testing.T) {
+	t.Parallel()
+	l := NewListener()
+	a, b := net.Pipe()
+	t.Cleanup(func() { _ = a.Close(); _ = b.Close() })
+	go l.Hand(a)
+	if got, err := l.Accept(); err != nil || got != a {
+		t.Errorf("accepted %v, %v", got, err)
+	}
+	_ = l.Close()
+	_ = l.Close()
+	if l.Hand(a) {
+		t.Error("a closed listener took a stream")
+	}
+	if _, err := l.Accept(); err == nil {
+		t.Error("a closed listener gave a stream")
+	}
+}
