@@ -26,7 +26,8 @@ type Grant struct {
 	// having made them: it works on somebody's branch. Otherwise the first push
 	// of the agent must make the branch, and a branch that is there already is
 	// taken. What the agent made by an earlier push is its own, also after a
-	// restart of the server.
+	// restart: a mark beside the mirror says so. A caller that knows of such a
+	// push from elsewhere (another server's, a mirror since removed) sets Existing.
 	Existing   bool
 	AllowForce bool // it may rewrite its branch
 	// Credential is one that an earlier Grant returned, which is to be good for

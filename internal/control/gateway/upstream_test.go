@@ -37,6 +37,14 @@ func TestUpstreamCredential(t *testing.T) {
 	}
 	noToken(t, w)
 
+	// A server that repeats the token is not repeated.
+	w.Hook("r", "pre-receive", "echo your token is "+token+" >&2\nexit 1\n")
+	m.commit("r", "again", map[string]string{"b.txt": "three\n"})
+	if out := m.fails("r", []string{"push", "origin", branch}, "remote: your token is [token]"); strings.Contains(out, token) {
+		t.Errorf("the machine was told the token: %s", out)
+	}
+	noToken(t, w)
+
 	w.SetAuth("bot", "another")
 	m.fails("r", []string{"fetch"}, "remote: aloft: ", "refused the credential configured for "+w.URL, "git.credentials")
 	if _, err := w.gw.Check(t.Context(), url, ""); fault.Of(err).Code != "credential_refused" {

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"strings"
 	"unicode"
@@ -142,5 +143,6 @@ func (c *credential) redact(s string) string {
 	if c == nil {
 		return s
 	}
-	return strings.ReplaceAll(s, c.token, "[token]")
+	basic := base64.StdEncoding.EncodeToString([]byte(c.username + ":" + c.token))
+	return strings.NewReplacer(c.token, "[token]", basic, "[token]").Replace(s)
 }

@@ -64,6 +64,7 @@ type invocation struct {
 	stdout io.Writer // collected and returned if nil
 	// dataLimit bounds the memory that git allocates, in bytes.
 	dataLimit uint64
+	patient   bool // it yields the processor to what somebody waits for
 }
 
 // gitError is a git command that ended badly.
@@ -112,6 +113,9 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 	if err = cmd.Start(); err == nil {
 		if inv.dataLimit > 0 {
 			limitData(cmd.Process.Pid, inv.dataLimit)
+		}
+		if inv.patient {
+			yield(cmd.Process.Pid)
 		}
 		err = cmd.Wait()
 		if ctx.Err() != nil {
@@ -186,6 +190,9 @@ func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout [
 	}
 	stdout, stderr, err = m.all.git(ctx, inv)
 	stderr = cred.redact(stderr)
+	if e, ok := errors.AsType[*gitError](err); ok {
+		e.stderr = stderr // errors are logged
+	}
 	if err != nil {
 		err = classify(r, cred, stderr, err)
 	}

@@ -49,7 +49,7 @@ func (m *Mirror) tend(ctx context.Context) {
 
 func (m *Mirror) repack(ctx context.Context) error {
 	config := [][2]string{{"pack.threads", "1"}, {"repack.writeBitmaps", "true"}, {"gc.reflogExpire", "never"}}
-	_, _, err := m.all.git(ctx, invocation{args: []string{"gc", "--quiet"}, dir: m.dir, config: config})
+	_, _, err := m.all.git(ctx, invocation{args: []string{"gc", "--quiet"}, dir: m.dir, config: config, patient: true})
 	return err
 }
 
