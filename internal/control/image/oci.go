@@ -242,7 +242,7 @@ func (l layout) unpack(ctx context.Context, ly layerBlob, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer plain.Close()
+	defer func() { _ = plain.Close() }()
 	content := newSumReader(plain)
 	if err := untar(ctx, content, dir); err != nil {
 		return err

@@ -58,7 +58,7 @@ func killCgroup(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	wait := newBackoff(time.Millisecond, 20*time.Millisecond)
+	wait := newBackoff(20 * time.Millisecond)
 	for {
 		left := 0
 		for _, h := range all {
@@ -156,7 +156,7 @@ func removeCgroup(ctx context.Context, dir string) error {
 	}
 	slices.Reverse(dirs) // what is below first
 	for _, d := range dirs {
-		wait := newBackoff(time.Millisecond, 50*time.Millisecond)
+		wait := newBackoff(50 * time.Millisecond)
 		for {
 			err := unix.Rmdir(d)
 			if err == nil || errors.Is(err, unix.ENOENT) {

@@ -49,6 +49,9 @@ type Runtime struct {
 
 	binaries func() (string, error) // the layer that holds them
 	janitor  *janitor
+
+	stop    context.CancelFunc // ends the work in the background
+	working sync.WaitGroup
 }
 
 // New returns the runtime on conf.Dir and begins to remove what an earlier one
@@ -87,11 +90,21 @@ func New(conf Config) (*Runtime, error) {
 	}
 	r.binaries = sync.OnceValues(r.makeBinaries)
 	r.janitor = newJanitor(filepath.Join(dir, "trash"), r.log)
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	r.working.Go(func() { r.keepLogsShort(ctx) })
 	return r, nil
 }
 
-// Close waits until what was destroyed is wholly removed. Machines stay up.
-func (r *Runtime) Close() error { return r.janitor.close() }
+// Close waits until what was destroyed is wholly removed, and ends what the
+// runtime does in the background. Machines stay up, and the Runtime must not be
+// used after it. Closing it twice is no error.
+func (r *Runtime) Close() error {
+	r.stop()
+	r.working.Wait()
+	r.janitor.wait()
+	return nil
+}
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 

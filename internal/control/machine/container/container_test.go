@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -34,8 +35,8 @@ var guest = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		os.Exit(child())
+	if args, ok := os.LookupEnv(childEnv); ok {
+		os.Exit(child(strings.Split(args, "|")))
 	}
 	code := m.Run()
 	if dir, err := guest(); err == nil {

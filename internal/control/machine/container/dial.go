@@ -26,7 +26,7 @@ func (m *Machine) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 func (m *Machine) dial(ctx context.Context) (net.Conn, error) {
-	wait := newBackoff(time.Millisecond, 20*time.Millisecond)
+	wait := newBackoff(20 * time.Millisecond)
 	for {
 		conn, err := connect(ctx, m.path("run"))
 		if err == nil && m.running() {

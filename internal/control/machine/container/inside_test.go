@@ -149,3 +149,20 @@ func TestHostileSocket(t *testing.T) {
 		}
 	}
 }
+
+func TestLogIsCut(t *testing.T) {
+	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
+	m := create(t, r, machine.Spec{Image: "host"})
+	log := m.(*Machine).path("log")
+	ask(t, m, "sh", "-c", "head -c 3m /dev/zero > /proc/1/fd/1")
+	if info, err := os.Stat(log); err != nil || info.Size() < 3<<20 {
+		t.Fatalf("the log holds %v, %v", info, err)
+	}
+	if err := r.cutLogs(); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, m, "sh", "-c", "echo again > /proc/1/fd/1")
+	if data, err := os.ReadFile(log); err != nil || string(data) != "again\n" {
+		t.Errorf("the log holds %d bytes, %v", len(data), err)
+	}
+}

@@ -83,12 +83,11 @@ func removeTrash(trash string, entries []fs.DirEntry) error {
 	return nil
 }
 
-// close waits until the trash is empty or could not be emptied.
-func (j *janitor) close() error {
+// wait returns when the trash is empty or could not be emptied.
+func (j *janitor) wait() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for j.working {
 		j.idle.Wait()
 	}
-	return nil
 }

@@ -74,7 +74,7 @@ func checkClean(t *testing.T, r *Runtime) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
 	defer cancel()
-	wait := newBackoff(time.Millisecond, 50*time.Millisecond)
+	wait := newBackoff(50 * time.Millisecond)
 	for {
 		got, err := left(r.conf.Dir, r.prefix)
 		if err != nil {
@@ -204,8 +204,7 @@ const childEnv = "ALOFT_TEST_CHILD"
 
 // child is the server that is killed: it makes two machines at a time and
 // destroys one of them, for as long as it lives.
-func child() int {
-	args := strings.Split(os.Getenv(childEnv), "|")
+func child(args []string) int {
 	r, err := New(Config{Dir: args[0], RuntimePath: args[1], Binaries: args[2]})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -221,7 +220,7 @@ func child() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	fmt.Println("ready")
+	fmt.Fprintln(os.Stdout, "ready")
 	for n := 0; ; n++ {
 		for _, half := range []string{"a", "b"} {
 			m, err := r.Create(ctx, machine.Spec{ID: fmt.Sprintf("m-%s-%d-%s", args[3], n, half), Image: "host"})

@@ -26,7 +26,7 @@ func (m *Machine) lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	wait := newBackoff(time.Millisecond, 50*time.Millisecond)
+	wait := newBackoff(50 * time.Millisecond)
 	for {
 		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
@@ -60,10 +60,10 @@ func sameFile(f *os.File, path string) bool {
 	return ok1 && ok2 && x.Dev == y.Dev && x.Ino == y.Ino
 }
 
-// backoff is a growing pause, for what the kernel gives no way to wait for.
+// backoff is a pause that grows from a millisecond, for what the kernel gives no way to wait for.
 type backoff struct{ next, most time.Duration }
 
-func newBackoff(first, most time.Duration) *backoff { return &backoff{first, most} }
+func newBackoff(most time.Duration) *backoff { return &backoff{time.Millisecond, most} }
 
 // pause waits, and returns early with the cause if ctx ends.
 func (b *backoff) pause(ctx context.Context) error {

@@ -19,8 +19,8 @@ func main() {
 }
 
 func run() error {
-	socket := os.Getenv("ALOFT_POD_SOCKET")
-	if socket == "" {
+	socket, ok := os.LookupEnv("ALOFT_POD_SOCKET")
+	if !ok {
 		return errors.New("ALOFT_POD_SOCKET is not set")
 	}
 	l, err := net.Listen("unix", socket)
