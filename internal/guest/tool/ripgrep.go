@@ -33,6 +33,9 @@ func ripgrep(ctx context.Context, ws Workspace, dir string, args []string, read 
 		return fmt.Errorf("ripgrep: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, syscall.ENOENT) {
 			return fmt.Errorf("ripgrep (%s) is not in this machine: use find and grep in Shell", ws.ripgrep())
 		}
