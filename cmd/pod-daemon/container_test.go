@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container"
+	"aloft/internal/control/pod"
+	"aloft/internal/conversation"
+	"aloft/internal/need"
+)
+
+// In a real container: the user, the environment and a tool call are what the
+// agent is promised, and a restart of the machine finds the clone.
+func TestContainer(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	runc := need.Command(t, "runc")
+	f := newForge(t)
+	bin := t.TempDir()
+	for _, name := range []string{"pod-daemon", "exec-daemon", "sandbox"} {
+		build := exec.Command("go", "build", "-o", filepath.Join(bin, name), "aloft/cmd/"+name)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	rt, err := container.New(container.Config{Dir: t.TempDir(), RuntimePath: runc, Binaries: bin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rt.Close() })
+	m, err := rt.Create(t.Context(), machine.Spec{ID: "pod-daemon-test", Image: "host"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := m.Destroy(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	boot := func() (*pod.Conn, pod.Ready) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		c, err := pod.Dial(ctx, m, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		ready, err := c.Boot(ctx, pod.Boot{
+			Checkout:  pod.Checkout{RepoURL: repoURL, Branch: "aloft/x-1", AuthorName: "Ann", AuthorEmail: "a@b"},
+			ExecToken: token, GitCredential: "cred-of-the-run",
+		}, func(s pod.Step) { t.Logf("%+v", s) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, ready
+	}
+	shell := func(c *pod.Conn, id, command string) string {
+		t.Helper()
+		e := pod.NewExec(c.OpenExec, token)
+		defer func() { _ = e.Close() }()
+		args, err := json.Marshal(map[string]string{"command": command, "description": "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _, err := e.Call(t.Context(), conversation.ToolCall{ID: id, Name: "Shell", Args: args}, nil)
+		if err != nil || r.Error {
+			t.Fatalf("%s: %v: %s", command, err, r.Text)
+		}
+		return r.Text
+	}
+	c, before := boot()
+	out := shell(c, "call-1", "id -un; pwd; echo $HOME; hostname; cat /proc/1/comm; sudo -n id -u; git push -q origin HEAD 2>&1 && echo pushed; ls /run/aloft 2>&1")
+	if want := "ubuntu\n/workspace\n/home/ubuntu\ncursor\npod-daemon\n0\npushed\n"; !strings.Contains(out, want) || !strings.Contains(out, "Permission denied") {
+		t.Errorf("shell: %s, want %s and the socket's folder closed", out, want)
+	}
+	if f.tip("aloft/x-1") != before.BaseCommit {
+		t.Error("the branch is not on the forge")
+	}
+	if err := c.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, after := boot()
+	if after.BaseCommit != before.BaseCommit || after.Branch != before.Branch || after.BootID == before.BootID {
+		t.Errorf("after a restart: %+v, before %+v", after, before)
+	}
+	if out := shell(c, "call-2", "cat two"); !strings.Contains(out, "two") {
+		t.Errorf("the clone after a restart: %s", out)
+	}
+}
