@@ -209,7 +209,8 @@ func TestUpstreamFailures(t *testing.T) {
 			if f.Code != tt.code || !strings.Contains(f.Message+f.Advice, tt.words) || f.Advice == "" {
 				t.Errorf("%s: %v", f.Code, err)
 			}
-			if took := time.Since(start); took > 2*time.Second {
+			// Each is a matter of milliseconds; what it must not do is wait for a timeout.
+			if took := time.Since(start); took > 20*time.Second {
 				t.Errorf("it took %v", took)
 			}
 		})
