@@ -99,10 +99,7 @@ func (s *Session) start() (*bash, error) {
 		text += `\builtin . ` + quote(s.saved) + "\n" + `\builtin cd -- ` + quote(cmd.Dir) + "\n"
 	}
 	text += fmt.Sprintf("\\builtin printf '%%s\\n' %s >%s\n", b.hello, quote(reportPath))
-	if err := b.run(text); err != nil {
-		b.kill()
-		return nil, err
-	}
+	_ = b.run(text) // fails if the profile has ended bash; await tells of it
 	return b, nil
 }
 
