@@ -21,25 +21,34 @@ const (
 	builtRunsc = "../../../../.bin/runsc"
 )
 
-// guest builds the stand-in guest once and returns a folder with it as
-// pod-daemon.
-var guest = sync.OnceValues(func() (string, error) {
+// guest and daemon build, once each, the stand-in guest and the real one, and
+// return a folder with it as pod-daemon.
+var (
+	guest  = sync.OnceValues(func() (string, error) { return build("aloft/internal/control/machine/machinetest/standin/pod") })
+	daemon = sync.OnceValues(func() (string, error) { return build("aloft/cmd/pod-daemon") })
+)
+
+// built collects the folders to remove at the end.
+var built []string
+
+func build(program string) (string, error) {
 	dir, err := os.MkdirTemp("", "aloft-guest-")
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, "pod-daemon"), "aloft/internal/control/machine/machinetest/standin/pod")
+	built = append(built, dir)
+	cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, "pod-daemon"), program)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
 	return dir, cmd.Run()
-})
+}
 
 func TestMain(m *testing.M) {
 	if args, ok := os.LookupEnv(childEnv); ok {
 		os.Exit(child(strings.Split(args, "|")))
 	}
 	code := m.Run()
-	if dir, err := guest(); err == nil {
+	for _, dir := range built {
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
@@ -77,7 +86,12 @@ func config(t testing.TB, dir, engine string) Config {
 
 func newRuntime(t testing.TB, dir, engine string) *Runtime {
 	t.Helper()
-	r, err := New(config(t, dir, engine))
+	return start(t, config(t, dir, engine))
+}
+
+func start(t testing.TB, conf Config) *Runtime {
+	t.Helper()
+	r, err := New(conf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,17 +107,39 @@ func TestRuntime(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
 			machinetest.Run(t, machinetest.Harness{
-				New:     func(t *testing.T, dir string) machine.Runtime { return newRuntime(t, dir, path) },
-				Spec:    machine.Spec{Image: "host"},
-				Standin: true,
-				Kill:    killInit,
-				HalfMade: func(t *testing.T, dir, id string) {
-					if err := os.MkdirAll(filepath.Join(dir, "machines", id, "upper"), 0o700); err != nil {
-						t.Fatal(err)
-					}
-				},
+				New:      func(t *testing.T, dir string) machine.Runtime { return newRuntime(t, dir, path) },
+				Spec:     machine.Spec{Image: "host"},
+				Standin:  true,
+				Kill:     killInit,
+				HalfMade: halfMade,
 			})
 		})
+	}
+}
+
+// TestRuntimeWithPodDaemon runs the suite with the guest of the product.
+func TestRuntimeWithPodDaemon(t *testing.T) {
+	runc := engines(t)["runc"]
+	bin, err := daemon()
+	if err != nil {
+		t.Fatal(err)
+	}
+	machinetest.Run(t, machinetest.Harness{
+		New: func(t *testing.T, dir string) machine.Runtime {
+			conf := config(t, dir, runc)
+			conf.Binaries = bin
+			return start(t, conf)
+		},
+		Spec:     machine.Spec{Image: "host"},
+		Kill:     killInit,
+		HalfMade: halfMade,
+	})
+}
+
+func halfMade(t *testing.T, dir, id string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(dir, "machines", id, "upper"), 0o700); err != nil {
+		t.Fatal(err)
 	}
 }
 

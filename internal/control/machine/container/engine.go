@@ -34,7 +34,6 @@ func (e engine) arguments(m *Machine) []string {
 			"--overlay2=none",   // the root is an overlay of ours already
 			"--file-access=exclusive",
 			"--allow-suid", // sudo
-			"--ignore-cgroups="+fmt.Sprint(!unifiedCgroups()),
 		)
 	}
 	return append(args, "run", "--detach", "--bundle="+m.path("bundle"), "--pid-file="+m.path("init.pid"), m.id)

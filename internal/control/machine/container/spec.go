@@ -117,6 +117,7 @@ func bundleConfig(spec machine.Spec, img image.Image, at place, eng engine, host
 		},
 	}
 	if eng.gvisor {
+		c.Linux.Resources = resources(gvisorLimits(spec.Limits), host)
 		// Its own kernel answers the machine's system calls: the host's filter
 		// would only be ignored, with a warning each time.
 		c.Linux.Seccomp = nil
@@ -151,6 +152,19 @@ func mounts(run string, binds []image.Bind) []specs.Mount {
 		m = append(m, specs.Mount{Destination: b.Target, Type: "bind", Source: b.Source, Options: []string{"bind", "rprivate", "ro", "nodev"}})
 	}
 	return m
+}
+
+// gvisorLimits are the limits on the host that leave a machine those of its
+// spec: gVisor's own kernel lives in the same cgroup. It takes memory, and host
+// threads for what the machine runs. Reaching the memory limit ends the machine.
+func gvisorLimits(l machine.Limits) machine.Limits {
+	if l.MemoryBytes > 0 {
+		l.MemoryBytes += 64 << 20
+	}
+	if l.PIDs > 0 {
+		l.PIDs = 4*l.PIDs + 256
+	}
+	return l
 }
 
 func resources(l machine.Limits, host facts) *specs.LinuxResources {

@@ -29,7 +29,7 @@ func TestBundleConfig(t *testing.T) {
 	}{
 		"plain":  {machine.Spec{ID: "m-1"}, image.Image{}, engine{}},
 		"limits": {machine.Spec{ID: "m-1", Env: map[string]string{"LANG": "de_DE.UTF-8", socketEnv: "/elsewhere"}, Limits: machine.Limits{MemoryBytes: 1 << 30, CPUs: 1.5, PIDs: 100}}, binds, engine{}},
-		"gvisor": {machine.Spec{ID: "m-1"}, binds, engine{gvisor: true}},
+		"gvisor": {machine.Spec{ID: "m-1", Limits: machine.Limits{MemoryBytes: 1 << 30, PIDs: 100}}, binds, engine{gvisor: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := bundleConfig(c.spec, c.img, at, c.eng, host)
