@@ -68,7 +68,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		return nil, err
 	}
 	s.gateway, err = gateway.New(gateway.Config{
-		Dir: filepath.Join(o.Data, "mirrors"), Credentials: gitCredentials(c.Git), AllowFile: c.Git.AllowFile, Logger: logger,
+		Dir: filepath.Join(o.Data, "mirrors"), Credentials: gitCredentials(c.Git), AllowFile: c.Git.AllowFile, Environ: os.Environ(), Logger: logger,
 	})
 	if err != nil {
 		return nil, err

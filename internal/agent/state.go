@@ -20,8 +20,7 @@ type State struct {
 	Thought    string   // likewise of its reasoning
 	Context    int64    // tokens that the model counted in its last reply's conversation
 	Cancel     string   // why the run is to stop; "" when it is not
-	Committed  bool     // the run has committed what was left
-	Pushed     bool     // the run has pushed since
+	Pushed     bool     // the agent has pushed its branch at some time
 	notices    []string // to be told after the results of Calls
 }
 
@@ -53,7 +52,7 @@ func (s *State) Apply(e Event) {
 	s.Agent.Apply(e)
 	if _, ok := e.Body.(*RunCreated); ok {
 		s.Run = Run{AgentID: s.Agent.ID}
-		s.Cancel, s.Committed, s.Pushed = "", false, false
+		s.Cancel = ""
 	}
 	if e.RunID != "" {
 		s.Run.Apply(e)
@@ -98,8 +97,6 @@ func (s *State) Apply(e Event) {
 		s.compacted(b)
 	case *CancelAsked:
 		s.Cancel = b.Reason
-	case *Committed:
-		s.Committed = true
 	case *Pushed:
 		s.Pushed = true
 	case *RunEnded:

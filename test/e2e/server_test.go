@@ -349,3 +349,17 @@ func (a *aloft) events(agentID string) string {
 }
 
 func (f frame) String() string { return fmt.Sprintf("%s %s %s", f.ID, f.Event, f.Data) }
+
+// followUp sends one more prompt.
+func (a *aloft) followUp(r run, prompt string) run {
+	a.t.Helper()
+	status, reply := a.do("POST", "/v1/agents/"+r.AgentID+"/runs", object{"prompt": object{"text": prompt}})
+	if status != http.StatusCreated {
+		a.t.Fatalf("follow up: %d %s", status, reply)
+	}
+	var created struct{ Run run }
+	if err := json.Unmarshal([]byte(reply), &created); err != nil {
+		a.t.Fatal(err)
+	}
+	return created.Run
+}

@@ -63,7 +63,11 @@ func (s *server) serve(rt route) http.Handler {
 			if p := recover(); p != nil {
 				s.recovered(w, log, p)
 			}
-			log.Info("request served", "status", w.status, "duration", time.Since(start))
+			level := slog.LevelInfo
+			if r.Method == http.MethodGet && w.status < http.StatusBadRequest {
+				level = slog.LevelDebug // reading is what clients do all day
+			}
+			log.Log(r.Context(), level, "request served", "status", w.status, "duration", time.Since(start))
 		}()
 		if !rt.long {
 			ctx, cancel := context.WithTimeout(r.Context(), replyWithin)

@@ -182,7 +182,7 @@ func (w *worker) grant(state *agent.State, branch string) gateway.Grant {
 		Credential: w.s.token("git", state.Run.ID),
 		Repos:      []string{url},
 		Push:       map[string]string{url: branch},
-		Existing:   state.Agent.WorkOnCurrentBranch,
+		Existing:   state.Agent.WorkOnCurrentBranch || state.Pushed,
 		AllowForce: !state.Agent.WorkOnCurrentBranch,
 	}
 }

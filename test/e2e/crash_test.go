@@ -1,0 +1,305 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"aloft/internal/control/gateway/gittest"
+)
+
+// crashScript says something slowly, runs a command that leaves one line for
+// each time it ran, and says something again.
+const crashScript = `
+scripts:
+  - turns:
+      - text: "First I say a few words slowly, so that there is time to die in the middle of them."
+        chunk: 4
+        delay: 15ms
+        calls:
+          - {tool: Shell, args: {command: "echo ran >> ran.txt; for i in 1 2 3 4 5 6 7 8; do echo tick $i; sleep 0.2; done"}}
+      - text: "Then I look."
+        calls:
+          - {tool: Shell, args: {command: "cat ran.txt; sleep 0.3"}}
+      - text: "That was all that there was to do."
+        chunk: 4
+        delay: 10ms
+`
+
+const crashWords = "First I say a few words slowly, so that there is time to die in the middle of them." +
+	"Then I look." + "That was all that there was to do."
+
+// The server is killed at a moment that a frame of the stream marks, and comes
+// back. The client goes on with the last id that it saw.
+func TestServerIsKilled(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
+	for _, c := range []struct {
+		name   string
+		moment func(f frame, text string) bool
+	}{
+		{"AtOnce", func(f frame, _ string) bool { return f.Event == "status" }},
+		{"InTheModelsStream", func(f frame, text string) bool { return len(text) > 20 }},
+		{"AsTheCallIsSent", func(f frame, _ string) bool { return f.Event == "tool_call" }},
+		{"InTheCall", func(f frame, _ string) bool { return strings.Contains(f.Data, "tick 3") }},
+		{"AfterTheCall", func(f frame, _ string) bool {
+			return f.Event == "tool_call" && strings.Contains(f.Data, `"completed"`)
+		}},
+		{"InTheLastWords", func(f frame, text string) bool { return strings.Contains(text, "That was") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := start(t, scripted(t, crashScript))
+			r := a.create(url, "Write one line", nil)
+			seen := &watcher{t: t}
+			a.stream(r, "", func(f frame) bool {
+				seen.take(f)
+				return !c.moment(f, seen.text)
+			})
+			a.Kill()
+			a.Start()
+			for !seen.done {
+				a.stream(r, seen.last, func(f frame) bool { seen.take(f); return true })
+			}
+			r = a.finish(r)
+			if seen.text != crashWords {
+				t.Errorf("the client has read %q", seen.text)
+			}
+			whole := &watcher{t: t}
+			a.stream(r, "", func(f frame) bool { whole.take(f); return true })
+			if !slices.Equal(seen.frames, whole.frames) {
+				t.Errorf("the client saw %d frames, the whole stream has %d:\n%s", len(seen.frames), len(whole.frames), firstDifference(seen.frames, whole.frames))
+			}
+			if got := gittest.Git(t, git.Path("crash"), "show", pushed(t, r)+":ran.txt"); got != "ran" {
+				t.Errorf("the command ran %d times", strings.Count(got, "ran"))
+			}
+		})
+	}
+}
+
+// Kills without end: every moment is as good as another.
+func TestServerIsKilledManyTimes(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
+	a := start(t, scripted(t, crashScript))
+	r := a.create(url, "Write one line", nil)
+	seen := &watcher{t: t}
+	for n := 1; !seen.done && n < 30; n++ {
+		frames := 0
+		a.stream(r, seen.last, func(f frame) bool {
+			seen.take(f)
+			frames++
+			return frames < 2*n
+		})
+		if !seen.done {
+			a.Kill()
+			a.Start()
+		}
+	}
+	r = a.finish(r)
+	if seen.text != crashWords {
+		t.Errorf("the client has read %q", seen.text)
+	}
+	if got := gittest.Git(t, git.Path("crash"), "show", pushed(t, r)+":ran.txt"); got != "ran" {
+		t.Errorf("the command ran %d times", strings.Count(got, "ran"))
+	}
+}
+
+// watcher is a client that keeps what it saw.
+type watcher struct {
+	t      *testing.T
+	frames []string
+	text   string
+	last   string
+	done   bool
+}
+
+// take keeps a frame with an id, whose ids must grow.
+func (w *watcher) take(f frame) {
+	w.t.Helper()
+	w.done = w.done || f.Event == "done"
+	if f.ID == "" {
+		return
+	}
+	if f.ID < w.last {
+		w.t.Errorf("id %s comes after %s", f.ID, w.last)
+	}
+	w.last = f.ID
+	if f.Event == "interaction_update" { // the twin of the frame before it, whose id it bears
+		return
+	}
+	w.frames = append(w.frames, f.String())
+	if f.Event == "assistant" {
+		text, _ := f.data(w.t)["text"].(string)
+		w.text += text
+	}
+}
+
+func firstDifference(a, b []string) string {
+	for i := range max(len(a), len(b)) {
+		x, y := "(nothing)", "(nothing)"
+		if i < len(a) {
+			x = a[i]
+		}
+		if i < len(b) {
+			y = b[i]
+		}
+		if x != y {
+			return fmt.Sprintf("frame %d:\n  %s\n  %s", i, x, y)
+		}
+	}
+	return ""
+}
+
+// processes returns the processes of the agent's machine whose command line
+// holds the word, by the cgroup that is named after the machine.
+func processes(t *testing.T, agentID, word string) []int {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, dir := range dirs {
+		cgroup, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+		if err != nil || !bytes.Contains(cgroup, []byte(agentID)) {
+			continue
+		}
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil || !bytes.Contains(line, []byte(word)) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// kill kills every process of the agent's machine whose command line holds the word.
+func kill(t *testing.T, agentID, word string) {
+	t.Helper()
+	pids := processes(t, agentID, word)
+	if len(pids) == 0 {
+		t.Errorf("no %s in the machine of %s", word, agentID)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Errorf("kill %s: %v", word, err)
+		}
+	}
+}
+
+func TestExecDaemonIsKilled(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
+	a := start(t, scripted(t, crashScript))
+	r := a.create(url, "Write one line", nil)
+	killed, failed := false, false
+	a.stream(r, "", func(f frame) bool {
+		if !killed && strings.Contains(f.Data, "tick 3") {
+			killed = true
+			kill(t, r.AgentID, "exec-daemon")
+		}
+		if f.Event == "tool_call" && strings.Contains(f.Data, `"error"`) {
+			failed = true
+		}
+		return true
+	})
+	r = a.finish(r)
+	if !killed || !failed {
+		t.Errorf("killed %v, the model saw an error %v", killed, failed)
+	}
+	if strings.Contains(a.events(r.AgentID), "machine.lost") {
+		t.Error("the machine was lost too")
+	}
+	if got := gittest.Git(t, git.Path("crash"), "show", pushed(t, r)+":ran.txt"); got != "ran" {
+		t.Errorf("the command ran %d times", strings.Count(got, "ran"))
+	}
+}
+
+func TestMachineIsKilled(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
+	a := start(t, scripted(t, crashScript))
+	r := a.create(url, "Write one line", nil)
+	killed := false
+	a.stream(r, "", func(f frame) bool {
+		if !killed && strings.Contains(f.Data, "tick 3") {
+			killed = true
+			kill(t, r.AgentID, "pod-daemon")
+		}
+		return true
+	})
+	r = a.finish(r)
+	events := a.events(r.AgentID)
+	for _, want := range []string{"machine.lost", "the machine was lost while this call ran", "The machine was started again"} {
+		if !strings.Contains(events, want) {
+			t.Errorf("nothing says %q", want)
+		}
+	}
+	if got := gittest.Git(t, git.Path("crash"), "show", pushed(t, r)+":ran.txt"); got != "ran" {
+		t.Errorf("the command ran %d times", strings.Count(got, "ran"))
+	}
+}
+
+// A machine whose disk is gone too is made anew, from what was pushed.
+func TestMachineIsRemoved(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
+	a := start(t, scripted(t, crashScript))
+	r := a.finish(a.create(url, "Write one line", nil))
+	branch := pushed(t, r)
+	a.Stop()
+	kill(t, r.AgentID, "pod-daemon")
+	machines, err := filepath.Glob(filepath.Join(a.Data, "machines", "machines", "*"))
+	if err != nil || len(machines) != 1 {
+		t.Fatalf("machines %v, %v", machines, err)
+	}
+	eventually(t, "the mount can be undone", func() bool {
+		mounts, err := os.ReadFile("/proc/mounts")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(string(mounts), "\n") {
+			if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], machines[0]) {
+				_ = syscall.Unmount(f[1], syscall.MNT_DETACH)
+			}
+		}
+		return os.RemoveAll(machines[0]) == nil
+	})
+	a.Start()
+	r = a.finish(a.followUp(r, "Once more"))
+	if got := gittest.Git(t, git.Path("crash"), "show", branch+":ran.txt"); got != "ran\nran" {
+		t.Errorf("ran.txt holds %q", got)
+	}
+}
+
+func TestStopAndStartAgain(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
+	a := start(t, scripted(t, crashScript))
+	r := a.create(url, "Write one line", nil)
+	a.stream(r, "", func(f frame) bool { return !strings.Contains(f.Data, "tick 2") })
+	if took := a.Stop(); took.Seconds() > 5 {
+		t.Errorf("SIGTERM took %s", took)
+	}
+	if len(processes(t, r.AgentID, "pod-daemon")) != 1 {
+		t.Error("the machine did not stay up")
+	}
+	a.Start()
+	r = a.finish(r)
+	if got := gittest.Git(t, git.Path("crash"), "show", pushed(t, r)+":ran.txt"); got != "ran" {
+		t.Errorf("the command ran %d times", strings.Count(got, "ran"))
+	}
+	if strings.Contains(a.events(r.AgentID), "machine.lost") {
+		t.Error("the machine was lost")
+	}
+}
