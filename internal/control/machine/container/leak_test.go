@@ -154,7 +154,7 @@ func TestKilledServer(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
 			for round := range 20 {
 				at := time.Duration(random.IntN(250)) * time.Millisecond
-				killServer(t, dir, path, round, at)
+				killServer(t, dir, path, round, "ready", at)
 				r := newRuntime(t, dir, path)
 				ids, err := r.List(t.Context())
 				if err != nil {
@@ -175,8 +175,9 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
-// killServer runs a server in a process of its own and kills it after a while.
-func killServer(t *testing.T, dir, engine string, round int, after time.Duration) {
+// killServer runs a server in a process of its own and kills it after a while,
+// counted from when it has printed a line.
+func killServer(t *testing.T, dir, engine string, round int, line string, after time.Duration) {
 	t.Helper()
 	bin, err := guest()
 	if err != nil {
@@ -192,8 +193,8 @@ func killServer(t *testing.T, dir, engine string, round int, after time.Duration
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Error(err)
+	printed := bufio.NewScanner(out)
+	for printed.Scan() && printed.Text() != line {
 	}
 	kill := time.AfterFunc(after, func() { _ = cmd.Process.Signal(unix.SIGKILL) })
 	defer kill.Stop()
@@ -223,10 +224,12 @@ func child(args []string) int {
 	fmt.Fprintln(os.Stdout, "ready")
 	for n := 0; ; n++ {
 		for _, half := range []string{"a", "b"} {
-			m, err := r.Create(ctx, machine.Spec{ID: fmt.Sprintf("m-%s-%d-%s", args[3], n, half), Image: "host"})
+			id := fmt.Sprintf("m-%s-%d-%s", args[3], n, half)
+			m, err := r.Create(ctx, machine.Spec{ID: id, Image: "host"})
 			if err == nil && half == "a" {
 				err = m.Destroy(ctx)
 			}
+			fmt.Fprintln(os.Stdout, id)
 			if err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				return 1
@@ -240,8 +243,7 @@ func TestMachineOutlivesServer(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			newRuntime(t, dir, path)
-			killServer(t, dir, path, 1, 1500*time.Millisecond)
+			killServer(t, dir, path, 1, "m-1-0-b", 0)
 			r := newRuntime(t, dir, path)
 			ids, err := r.List(t.Context())
 			if err != nil {
