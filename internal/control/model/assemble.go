@@ -80,7 +80,7 @@ func (a *Assembly) Call(key, id, name string) {
 		}
 		return
 	}
-	if !callID.MatchString(id) || len(id) < 8 || a.used[id] {
+	if !isWord(id, longestID) || len(id) < 8 || a.used[id] {
 		id = "call_" + rand.Text()
 	}
 	a.used[id] = true

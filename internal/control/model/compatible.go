@@ -3,7 +3,6 @@ package model
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -63,12 +62,12 @@ func compatibleBlock(provider string, b conversation.Block) (conversation.Block,
 	return b, strings.TrimSpace(b.Text) != ""
 }
 
-var callID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,40}$`)
+const longestID = 40 // characters that every provider takes
 
 // compatibleID keeps an id that all providers take and replaces another by one
 // that is the same each time.
 func compatibleID(id string) string {
-	if callID.MatchString(id) {
+	if isWord(id, longestID) {
 		return id
 	}
 	sum := sha256.Sum256([]byte(id))
@@ -101,10 +100,10 @@ func joinNeighbours(messages []conversation.Message) []conversation.Message {
 // dropOrphans removes results without a call in the message before, second
 // results of one call, and calls or results that the wrong role says.
 func dropOrphans(messages []conversation.Message) {
-	waiting := map[string]bool{}
+	var waiting map[string]bool // calls of the message before
 	for i := range messages {
 		m := &messages[i]
-		calls := map[string]bool{}
+		var calls map[string]bool
 		m.Blocks = slices.DeleteFunc(m.Blocks, func(b conversation.Block) bool {
 			switch {
 			case b.Result != nil && m.Role == conversation.User && waiting[b.Result.CallID]:
@@ -113,6 +112,9 @@ func dropOrphans(messages []conversation.Message) {
 			case b.Result != nil:
 				return true
 			case b.Call != nil:
+				if calls == nil {
+					calls = map[string]bool{}
+				}
 				calls[b.Call.ID] = true
 			}
 			return (b.Call != nil || b.Thinking != nil) && m.Role != conversation.Assistant

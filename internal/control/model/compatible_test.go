@@ -78,7 +78,7 @@ func TestCompatibleMendsIdsArgumentsAndText(t *testing.T) {
 		said(user, result(long))}
 	got := Compatible("x", in)
 	c, r := got[1].Blocks[0].Call, got[2].Blocks[0].Result
-	if c.ID != r.CallID || !callID.MatchString(c.ID) || c.ID == Compatible("x", []conversation.Message{said(assistant, call(long+"y"))})[0].Blocks[0].Call.ID {
+	if c.ID != r.CallID || !isWord(c.ID, longestID) || c.ID == Compatible("x", []conversation.Message{said(assistant, call(long+"y"))})[0].Blocks[0].Call.ID {
 		t.Errorf("ids %q, %q", c.ID, r.CallID)
 	}
 	if string(c.Args) != `{"invalid_arguments":"{\"pa"}` {

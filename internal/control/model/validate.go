@@ -3,7 +3,6 @@ package model
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"aloft/internal/conversation"
@@ -35,12 +34,25 @@ func refuse(format string, args ...any) *Error {
 	return &Error{Reason: BadRequest, Message: fmt.Sprintf(format, args...)}
 }
 
-var toolName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,63}$`)
+const toolName = "^[a-zA-Z][a-zA-Z0-9_-]{0,63}$" // in the words of the providers
+
+func isToolName(s string) bool { return isWord(s, 64) && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z') }
+
+// isWord reports whether s is 1 to most of the characters that names and ids
+// may have. It runs for every call of a conversation in every turn.
+func isWord(s string, most int) bool {
+	for _, c := range []byte(s) {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= most
+}
 
 func validateTools(tools []tool.Spec) error {
 	seen := map[string]bool{}
 	for i, t := range tools {
-		if !toolName.MatchString(t.Name) {
+		if !isToolName(t.Name) {
 			return refuse("tools[%d]: name %q does not match %s", i, t.Name, toolName)
 		}
 		if seen[t.Name] {
@@ -78,7 +90,7 @@ func validateMessages(messages []conversation.Message) error {
 		}
 		var calls []string
 		for j, b := range m.Blocks {
-			at := fmt.Sprintf("messages[%d].blocks[%d]", i, j)
+			at := place{i, j}
 			if err := validateBlock(at, m.Role, b); err != nil {
 				return err
 			}
@@ -108,9 +120,14 @@ func validateMessages(messages []conversation.Message) error {
 	return nil
 }
 
-func validateBlock(at string, role conversation.Role, b conversation.Block) error {
+// place is where a block stands; its words are made only when it is wrong.
+type place struct{ message, block int }
+
+func (p place) String() string { return fmt.Sprintf("messages[%d].blocks[%d]", p.message, p.block) }
+
+func validateBlock(at place, role conversation.Role, b conversation.Block) error {
 	set := 0
-	for _, is := range []bool{b.Text != "", b.Image != nil, b.Thinking != nil, b.Call != nil, b.Result != nil} {
+	for _, is := range [...]bool{b.Text != "", b.Image != nil, b.Thinking != nil, b.Call != nil, b.Result != nil} {
 		if is {
 			set++
 		}
@@ -118,7 +135,7 @@ func validateBlock(at string, role conversation.Role, b conversation.Block) erro
 	switch {
 	case set != 1:
 		return refuse("%s: %d parts in one block", at, set)
-	case b.Call != nil && !toolName.MatchString(b.Call.Name):
+	case b.Call != nil && !isToolName(b.Call.Name):
 		return refuse("%s: tool name %q does not match %s", at, b.Call.Name, toolName)
 	case (b.Call != nil || b.Thinking != nil) && role != conversation.Assistant,
 		(b.Result != nil || b.Image != nil) && role != conversation.User:
@@ -135,7 +152,7 @@ func validateBlock(at string, role conversation.Role, b conversation.Block) erro
 	return nil
 }
 
-func validateImage(at string, img conversation.Image) error {
+func validateImage(at place, img conversation.Image) error {
 	switch img.MediaType {
 	case "image/png", "image/jpeg", "image/gif", "image/webp":
 	default:

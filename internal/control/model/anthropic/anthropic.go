@@ -34,7 +34,7 @@ type Config struct {
 	// 0 is none, less than 0 lets the model decide, which only newer ones can.
 	Thinking int
 
-	Client *http.Client // "" is one with Aloft's own time limits
+	Client *http.Client // nil is one with Aloft's own time limits
 }
 
 // New returns the model that cfg describes. It does not connect.

@@ -326,12 +326,10 @@ func runFailures(t *testing.T, p Provider, open opener) {
 		fails(t, m, model.Cut)
 	})
 	t.Run("AWebPage", func(t *testing.T) {
-		_, m := open(t)
 		h := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = w.Write([]byte("<html>Sign in</html>"))
 		})
-		_ = m
 		fails(t, p.New(t, h, Key, Model), model.BadReply)
 	})
 	t.Run("ARedirectIsNotFollowed", func(t *testing.T) {

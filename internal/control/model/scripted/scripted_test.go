@@ -310,6 +310,30 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
+// What the model itself costs in a conversation of so many turns.
+func BenchmarkTurn(b *testing.B) {
+	for _, turns := range []int{1, 1000} {
+		b.Run(fmt.Sprint(turns), func(b *testing.B) {
+			m := scripted.Endless(0)
+			req := ask("go")
+			for i := range turns - 1 {
+				id := fmt.Sprintf("call_%d", i)
+				req.Messages = append(req.Messages,
+					conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{{Call: &conversation.ToolCall{
+						ID: id, Name: "Shell", Args: json.RawMessage(`{"command":"true"}`)}}}},
+					conversation.Message{Role: conversation.User, Blocks: []conversation.Block{{Result: &conversation.ToolResult{CallID: id}}}})
+			}
+			for b.Loop() {
+				for _, err := range m.Stream(b.Context(), req) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("scripts: [{match: x, turns: [{text: '{{prompt}}', calls: [{tool: Read, args: {a: [1, {b: '{{result 0}}'}]}}]}]}]"))
 	f.Add([]byte("scripts: &a [{turns: [{fail: [{status: 429, retryAfter: 1s}], usage: {input: 1}}]}]"))
