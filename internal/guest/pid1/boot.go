@@ -160,6 +160,9 @@ func (b *boot) checkout(ctx context.Context, progress func(string)) (string, err
 	if want.GetPath() == "" {
 		path = d.cfg.Workspace
 	}
+	if want.GetRepoUrl() == "" {
+		return "there is no repository", d.ownFolder(path)
+	}
 	if err := d.configureGit(want.GetRepoUrl(), want.GetAuthorName(), want.GetAuthorEmail(), b.req.GetGitCredential()); err != nil {
 		return "", err
 	}

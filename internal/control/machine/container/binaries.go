@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // binaryPlaces says where each of our programs stands in a machine.
@@ -56,4 +57,22 @@ func isStatic(path string) bool {
 		}
 	}
 	return true
+}
+
+// binaryLayer is the layer that holds the binaries, made when it is first
+// needed. A failure is not kept: the next machine may find room on the disk.
+type binaryLayer struct {
+	mu   sync.Mutex
+	made string
+}
+
+func (b *binaryLayer) path(make func() (string, error)) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.made != "" {
+		return b.made, nil
+	}
+	var err error
+	b.made, err = make()
+	return b.made, err
 }

@@ -47,7 +47,7 @@ type Runtime struct {
 	images *image.Store
 	prefix string // begins the names of this runtime's cgroups
 
-	binaries func() (string, error) // the layer that holds them
+	binaries binaryLayer
 	janitor  *janitor
 
 	stop    context.CancelFunc // ends the work in the background
@@ -88,7 +88,6 @@ func New(conf Config) (*Runtime, error) {
 		images: images,
 		prefix: "aloft-" + hex.EncodeToString(sum[:4]) + "-",
 	}
-	r.binaries = sync.OnceValues(r.makeBinaries)
 	r.janitor = newJanitor(filepath.Join(dir, "trash"), r.log)
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop

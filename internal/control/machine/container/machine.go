@@ -40,7 +40,7 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 	if err != nil {
 		return false, err
 	}
-	bin, err := m.r.binaries()
+	bin, err := m.r.binaries.path(m.r.makeBinaries)
 	if err != nil {
 		return false, err
 	}

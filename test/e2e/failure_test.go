@@ -1,0 +1,222 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/control/model/modeltest"
+	"aloft/internal/need"
+)
+
+// why reads, from the journal, why a run failed, and how long after the event
+// before it.
+func (a *aloft) why(r run) (code, message, hint string, after time.Duration) {
+	a.t.Helper()
+	var last time.Time
+	for _, line := range strings.Split(strings.TrimSpace(a.events(r.AgentID)), "\n") {
+		var e struct {
+			Time time.Time
+			Kind string
+			Data struct {
+				Failure struct{ Code, Message, Hint string }
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			a.t.Fatalf("%s: %v", line, err)
+		}
+		if e.Kind == "run.ended" {
+			f := e.Data.Failure
+			return f.Code, f.Message, f.Hint, e.Time.Sub(last)
+		}
+		last = e.Time
+	}
+	a.t.Fatal("the run has not ended")
+	return "", "", "", 0
+}
+
+// endsIn creates a run that must end in ERROR with the code, and a hint.
+func (a *aloft) endsIn(r run, want string) {
+	a.t.Helper()
+	r = a.wait(r)
+	if r.Status != "ERROR" {
+		a.t.Fatalf("the run is %s", r.Status)
+	}
+	code, message, hint, after := a.why(r)
+	if code != want || hint == "" {
+		a.t.Errorf("got %s: %s (%s), want %s", code, message, hint, want)
+	}
+	if after > 10*time.Second { // two on a machine that is not busy
+		a.t.Errorf("%s came %s after its cause", code, after)
+	}
+	ended := false
+	a.stream(r, "", func(f frame) bool {
+		if f.Event == "error" && f.data(a.t)["code"] != want {
+			a.t.Errorf("the stream says %s", f.Data)
+		}
+		ended = f.Event == "done"
+		return true
+	})
+	if !ended {
+		a.t.Error("the stream did not end with done")
+	}
+}
+
+const oneCall = `
+scripts:
+  - turns:
+      - calls:
+          - {tool: Shell, args: {command: "echo hello > hello.txt; sleep 1"}}
+      - text: Done.
+`
+
+func TestRepositoryIsWrong(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("r", map[string]string{"README.md": "r\n"})
+	a := start(t, scripted(t, oneCall))
+	t.Run("NotThere", func(t *testing.T) { a.endsIn(a.create(git.URL+"/nothing.git", "x", nil), "repo_not_found") })
+	t.Run("RefNotThere", func(t *testing.T) {
+		r := a.create("", "x", object{"repos": []object{{"url": url, "startingRef": "no-such-branch"}}})
+		a.endsIn(r, "ref_not_found")
+	})
+	t.Run("NobodyListens", func(t *testing.T) {
+		a.endsIn(a.create("http://"+closedPort(t)+"/r.git", "x", nil), "repo_unreachable")
+	})
+	t.Run("BranchIsTaken", func(t *testing.T) {
+		r := a.create(url, "x", nil)
+		a.stream(r, "", func(f frame) bool { return f.Event != "tool_call" })
+		branch := branchOf(t, a, r)
+		git.Commit("r", branch, "somebody else's", map[string]string{"theirs.txt": "x\n"})
+		a.endsIn(r, "branch_taken")
+	})
+	t.Run("CredentialRefused", func(t *testing.T) {
+		git.SetAuth("aloft", "right")
+		defer git.SetAuth("", "")
+		a.endsIn(a.create(url, "x", nil), "credential_refused")
+	})
+}
+
+// branchOf is the branch that the agent was given.
+func branchOf(t *testing.T, a *aloft, r run) string {
+	t.Helper()
+	_, after, ok := strings.Cut(a.events(r.AgentID), `"branch":"`)
+	branch, _, _ := strings.Cut(after, `"`)
+	if !ok || branch == "" {
+		t.Fatal("no branch in the journal")
+	}
+	return branch
+}
+
+// closedPort is an address of this host at which nobody listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestModelIsWrong(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		config func(t *testing.T) string
+		code   string
+	}{
+		{"KeyWrong", func(t *testing.T) string {
+			return anthropic(modeltest.NewAnthropic(t).URL, "sk-wrong", modeltest.Model)
+		}, "model_unauthorized"},
+		{"NameWrong", func(t *testing.T) string {
+			return anthropic(modeltest.NewAnthropic(t).URL, modeltest.Key, "no-such-model")
+		}, "model_not_found"},
+		{"NobodyListens", func(t *testing.T) string {
+			return anthropic("http://"+closedPort(t), modeltest.Key, modeltest.Model)
+		}, "model_unreachable"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := start(t, c.config(t))
+			a.endsIn(a.create("", "x", nil), c.code)
+			if all, _ := os.ReadFile(filepath.Join(a.Data, "aloft.db")); strings.Contains(string(all)+a.log.String(), modeltest.Key) {
+				t.Error("the key is in the log or the store")
+			}
+		})
+	}
+}
+
+func anthropic(url, key, name string) string {
+	return fmt.Sprintf("models:\n  - {id: m, provider: anthropic, name: %s, base_url: %s, api_key: %s}\n", name, url, key)
+}
+
+func TestHostHasNoRuntime(t *testing.T) {
+	a := start(t, scripted(t, oneCall)+"machine:\n  runtime: /no/such/runc\n")
+	a.endsIn(a.create("", "x", nil), "no_runtime")
+}
+
+// The disk that holds the data is full when the machine is to be made.
+func TestDiskIsFull(t *testing.T) {
+	need.Root(t)
+	git := gittest.New(t)
+	url := git.Repo("r", map[string]string{"README.md": strings.Repeat("r\n", 1000)})
+	disk := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=96m,mode=700", "tmpfs", disk).CombinedOutput(); err != nil {
+		t.Fatalf("mount: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	a := start(t, scripted(t, oneCall), "TMPDIR="+disk)
+	a.Stop()
+	moved := filepath.Join(disk, "data")
+	if out, err := exec.Command("cp", "-a", a.Data, moved).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	a.Data = moved
+	a.Start()
+	// A sparse file would take no room: this one is written. What is left holds
+	// the journal of the run, and not its machine.
+	fill, err := os.Create(filepath.Join(disk, "fill"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(disk, &fs); err != nil {
+		t.Fatal(err)
+	}
+	block := make([]byte, 1<<20)
+	for left := int64(fs.Bavail)*fs.Bsize - 2<<20; left > 0; left -= int64(len(block)) {
+		if _, err := fill.Write(block[:min(left, int64(len(block)))]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := fill.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := a.create("", "Fill it", object{"repos": []object{{"url": url}}})
+	full := a.wait(r)
+	code, message, hint, _ := a.why(full)
+	t.Logf("%s: %s (%s)", code, message, hint)
+	if err := os.Remove(fill.Name()); err != nil {
+		t.Fatal(err)
+	}
+	switch full.Status {
+	case "ERROR":
+		if code != "disk_full" {
+			t.Errorf("got %s: %s", code, message)
+		}
+	case "FINISHED": // it found room after all: then nothing is lost
+	default:
+		t.Errorf("the run is %s", full.Status)
+	}
+	a.finish(a.followUp(r, "Again, with room"))
+}

@@ -1,0 +1,248 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/control/model/modeltest"
+)
+
+func TestFollowUpGoesOnInTheSameMachine(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("r", map[string]string{"README.md": "r\n"})
+	a := start(t, scripted(t, `
+scripts:
+  - match: first
+    turns:
+      - calls:
+          - {tool: Shell, args: {command: "export MARK=still-here; mkdir -p sub; cd sub; echo one > one.txt"}}
+      - text: First done.
+  - match: second
+    turns:
+      - calls:
+          - {tool: Shell, args: {command: "echo $MARK > two.txt; pwd"}}
+      - text: Second done.
+`))
+	first := a.finish(a.create(url, "The first task", nil))
+	second := a.finish(a.followUp(first, "The second task"))
+	branch := pushed(t, second)
+	if branch != pushed(t, first) {
+		t.Errorf("branches %s and %s", pushed(t, first), branch)
+	}
+	if got := gittest.Git(t, git.Path("r"), "show", branch+":sub/two.txt"); got != "still-here" {
+		t.Errorf("the shell of the second run says %q", got)
+	}
+	if n := strings.Count(a.events(first.AgentID), `"machine.made"`); n != 1 {
+		t.Errorf("%d machines were made", n)
+	}
+	var usage struct {
+		Runs []struct{ ID string }
+	}
+	a.get("/v1/agents/"+first.AgentID+"/usage", &usage)
+	if len(usage.Runs) != 2 {
+		t.Errorf("usage of %d runs", len(usage.Runs))
+	}
+	var diff struct{ Diff string }
+	a.get("/v1/agents/"+first.AgentID+"/diff", &diff)
+	if !strings.Contains(diff.Diff, "+still-here") {
+		t.Errorf("the diff is %q", diff.Diff)
+	}
+}
+
+func TestTwoPromptsAtOnce(t *testing.T) {
+	a := start(t, scripted(t, oneCall))
+	r := a.create("", "One", nil)
+	status, body := a.do("POST", "/v1/agents/"+r.AgentID+"/runs", object{"prompt": object{"text": "Two"}})
+	if status != http.StatusConflict || !strings.Contains(body, "agent_busy") {
+		t.Errorf("got %d %s", status, body)
+	}
+	a.finish(r)
+}
+
+func TestCancel(t *testing.T) {
+	a := start(t, scripted(t, `
+scripts:
+  - match: wait
+    turns:
+      - calls: [{tool: Shell, args: {command: "echo begun; sleep 300", timeout: 600000}}]
+  - turns:
+      - calls: [{tool: Shell, args: {command: "echo after"}}]
+      - text: Done.
+`))
+	r := a.create("", "Please wait", nil)
+	a.stream(r, "", func(f frame) bool { return !strings.Contains(f.Data, "begun") })
+	if status, body := a.do("POST", r.path()+"/cancel", nil); status != http.StatusOK {
+		t.Fatalf("cancel: %d %s", status, body)
+	}
+	if r = a.wait(r); r.Status != "CANCELLED" {
+		t.Errorf("the run is %s", r.Status)
+	}
+	if n := len(processes(t, r.AgentID, "sleep 300")); n != 0 {
+		t.Errorf("%d commands of the cancelled run go on", n)
+	}
+	a.finish(a.followUp(r, "Go on"))
+}
+
+// Fifty agents at once, on two cores: all finish, and none gets another's work.
+func TestFiftyAgents(t *testing.T) {
+	const n = 50
+	git := gittest.New(t)
+	url := git.Repo("r", map[string]string{"README.md": "r\n"})
+	a := start(t, scripted(t, `
+scripts:
+  - turns:
+      - calls: [{tool: Shell, args: {command: "echo '{{prompt}}' > mine.txt"}}]
+      - text: Done.
+`))
+	runs := make([]run, n)
+	var all sync.WaitGroup
+	for i := range runs {
+		all.Go(func() { runs[i] = a.create(url, fmt.Sprintf("Agent number %d", i), nil) })
+	}
+	all.Wait()
+	for i, r := range runs {
+		r = a.finish(r)
+		if got, want := gittest.Git(t, git.Path("r"), "show", pushed(t, r)+":mine.txt"), fmt.Sprintf("Agent number %d", i); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A machine holds neither the git server's token nor the model's key, and has
+// no way out but git's.
+func TestSecretsAreNotInTheMachine(t *testing.T) {
+	const token = "glpat-very-secret-token-0001"
+	git := gittest.New(t)
+	url := git.Repo("r", map[string]string{"README.md": "r\n"})
+	other := git.Repo("other", map[string]string{"README.md": "other\n"})
+	git.SetAuth("aloft", token)
+	// The patterns lie in a file that is left out of the search: on a command
+	// line they would find themselves.
+	look := `
+printf '%s%s\n%s%s\n' glpat-very- secret-token-0001 sk-test-01234 56789abcdef > /dev/shm/patterns
+sudo sh -c 'cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null' | tr '\0' '\n' | grep -aFf /dev/shm/patterns && echo LEAK
+sudo grep -raslFf /dev/shm/patterns /etc /run /home /workspace /var /tmp /root /exec-daemon /opt 2>/dev/null && echo LEAK
+git ls-remote ` + other + ` >/dev/null 2>&1 && echo REACHED-OTHER
+git commit -q --allow-empty -m x; git push origin HEAD:refs/heads/main 2>&1 | tail -3; git ls-remote origin main
+timeout 5 bash -c 'exec 3<>/dev/tcp/` + strings.Replace(strings.TrimPrefix(git.URL, "http://"), ":", "/", 1) + `' 2>/dev/null && echo REACHED-HOST
+ls /root /home 2>&1
+echo looked`
+	args, err := json.Marshal(map[string]any{"command": look, "timeout": 120000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := modeltest.NewAnthropic(t,
+		modeltest.Reply{Text: "I look.", Calls: []modeltest.Call{{Name: "Shell", Args: string(args)}}},
+		modeltest.Reply{Text: "I have looked."})
+	a := start(t, anthropic(server.URL, modeltest.Key, modeltest.Model)+
+		fmt.Sprintf("git:\n  credentials:\n    - {url: %q, username: aloft, token: %s}\n", git.URL, token))
+	main := git.Branch("r", "main")
+	r := a.finish(a.create(url, "Look around", nil))
+	var said string
+	for _, line := range strings.Split(a.events(r.AgentID), "\n") {
+		if strings.Contains(line, `"call.done"`) {
+			said = line
+		}
+	}
+	if !strings.Contains(said, "looked") {
+		t.Fatalf("the command did not end: %s", said)
+	}
+	for _, bad := range []string{"LEAK", "REACHED-OTHER", "REACHED-HOST", token} {
+		if strings.Contains(said, bad) {
+			t.Errorf("%s: %s", bad, said)
+		}
+	}
+	if git.Branch("r", "main") != main {
+		t.Error("the agent has pushed to main")
+	}
+}
+
+// The conversation as a strict provider sees it: pictures, tool calls, results.
+func TestStrictProviders(t *testing.T) {
+	reply := []modeltest.Reply{
+		{Text: "Looking.", Calls: []modeltest.Call{{Name: "Shell", Args: `{"command":"echo a; echo b >&2; exit 3"}`}, {Name: "Read", Args: `{"path":"README.md"}`}}},
+		{Calls: []modeltest.Call{{Name: "Nonsense", Args: `{}`}, {Name: "Write", Args: `{"path":"x.txt","contents":""}`}}},
+		{Text: "Finished."},
+		{Text: "And again."},
+	}
+	for name, c := range map[string]struct {
+		server *modeltest.Server
+		config string
+	}{
+		"Anthropic": {modeltest.NewAnthropic(t, reply...), "provider: anthropic"},
+		"Responses": {modeltest.NewResponses(t, reply...), "provider: openai"},
+		"Chat":      {modeltest.NewChat(t, reply...), "provider: openai, api: chat"},
+		"Google":    {modeltest.NewGoogle(t, reply...), "provider: google"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			git := gittest.New(t)
+			url := git.Repo("r", map[string]string{"README.md": "r\n"})
+			a := start(t, fmt.Sprintf("models:\n  - {id: m, %s, name: %s, base_url: %s, api_key: %s}\n", c.config, modeltest.Model, c.server.URL, modeltest.Key))
+			picture := object{"data": base64.StdEncoding.EncodeToString(modeltest.Pixel.Data), "mimeType": modeltest.Pixel.MediaType}
+			r := a.create(url, "", object{"prompt": object{"text": "Look at this", "images": []object{picture}}})
+			if r = a.finish(r); r.Result != "Finished." {
+				t.Errorf("the result is %q", r.Result)
+			}
+			if r = a.finish(a.followUp(r, "Again")); r.Result != "And again." {
+				t.Errorf("the result is %q", r.Result)
+			}
+			if !strings.Contains(string(c.server.Requests()[0].Body), base64.StdEncoding.EncodeToString(modeltest.Pixel.Data)) {
+				t.Error("the picture did not reach the model")
+			}
+		})
+	}
+}
+
+func TestFilesOnTheServersDisk(t *testing.T) {
+	git := gittest.New(t)
+	git.Repo("r", map[string]string{"README.md": "r\n"})
+	a := start(t, scripted(t, oneCall)+"git:\n  allow_file: true\n")
+	r := a.finish(a.create("file://"+git.Path("r"), "x", nil))
+	if got := gittest.Git(t, git.Path("r"), "show", pushed(t, r)+":hello.txt"); got != "hello" {
+		t.Errorf("hello.txt holds %q", got)
+	}
+}
+
+func TestWorkOnCurrentBranch(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("r", map[string]string{"README.md": "r\n"})
+	git.Commit("r", "topic", "begun", map[string]string{"begun.txt": "x\n"})
+	a := start(t, scripted(t, oneCall))
+	r := a.finish(a.create("", "x", object{"workOnCurrentBranch": true, "repos": []object{{"url": url, "startingRef": "topic"}}}))
+	if len(r.Git.Branches) != 1 || r.Git.Branches[0].Branch != "topic" {
+		t.Fatalf("branches %+v", r.Git.Branches)
+	}
+	if got := gittest.Git(t, git.Path("r"), "show", "topic:hello.txt"); got != "hello" {
+		t.Errorf("hello.txt holds %q", got)
+	}
+}
+
+// The README's demonstration, twice; it leaves nothing.
+func TestDemo(t *testing.T) {
+	tmp := t.TempDir()
+	for range 2 {
+		cmd := exec.Command(binary(t), "demo")
+		cmd.Env = append(os.Environ(), "TMPDIR="+tmp, "ANTHROPIC_API_KEY=", "OPENAI_API_KEY=")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, want := range []string{"scripted", "5 passed, 0 failed", "To go on"} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("the demonstration does not say %q\n%s", want, out)
+			}
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
