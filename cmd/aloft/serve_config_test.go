@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func load(t *testing.T, text string) (serverConfig, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "aloft.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return loadConfig(file, func(name string) string { return map[string]string{"KEY": "from-env"}[name] })
+}
+
+func TestLoadConfig(t *testing.T) {
+	c, err := load(t, `
+models:
+  - id: house
+    provider: anthropic
+    name: claude-sonnet-4-5
+    base_url: http://127.0.0.1:9000
+    api_key_env: KEY
+  - {id: local, provider: openai, api: chat}
+default_model: house
+git:
+  credentials:
+    - url: https://git.example.com
+      username: x
+      token_env: KEY
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Models[0].APIKey != "from-env" || c.Models[1].Name != "local" || c.Git.Credentials[0].Token != "from-env" {
+		t.Errorf("got %+v", c)
+	}
+	if c.Machine.Image != "host" || c.Git.AuthorName != "Aloft" {
+		t.Errorf("what is not given is not the default: %+v", c)
+	}
+}
+
+func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"UnknownKey", "models:\n  - id: a\n    provider: scripted\n    colour: red\n", `:4: unknown key "colour"`},
+		{"UnknownTopKey", "modells: []\n", `:1: unknown key "modells"`},
+		{"WrongType", "models:\n  - id: a\n    provider: scripted\n    context_window: many\n", ":4: "},
+		{"WrongTypeOfList", "models: house\n", ":1: "},
+		{"NotYAML", "models:\n  - id: [\n", ":"},
+		{"Tab", "models:\n\t- id: a\n", ":2: "},
+		{"NoProvider", "models:\n  - id: a\n", "models[0].provider is missing"},
+		{"NoSuchProvider", "models:\n  - {id: a, provider: acme}\n", `models[0].provider: "acme"`},
+		{"NoID", "models:\n  - provider: scripted\n", "models[0].id is missing"},
+		{"IDTwice", "models:\n  - {id: a, provider: scripted}\n  - {id: a, provider: scripted}\n", "stands twice"},
+		{"DefaultIsNone", "models:\n  - {id: a, provider: scripted}\ndefault_model: b\n", `default_model: "b"`},
+		{"VariableNotSet", "models:\n  - {id: a, provider: openai, api_key_env: NOPE}\n", "the variable NOPE is not set"},
+		{"KeyTwice", "models:\n  - {id: a, provider: openai, api_key: x, api_key_env: KEY}\n", "both given"},
+		{"NoSuchAPI", "models:\n  - {id: a, provider: openai, api: soap}\n", "neither responses nor chat"},
+		{"NoSuchClass", "machine: {class: weak}\n", "machine.class"},
+		{"CredentialWithoutURL", "git:\n  credentials:\n    - token: x\n", "git.credentials[0].url is missing"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := load(t, c.text)
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("got %v, want one line with %q", err, c.want)
+			}
+			if _, usage := errors.AsType[usageError](err); !usage {
+				t.Errorf("%v does not end with exit code 2", err)
+			}
+		})
+	}
+	if _, err := loadConfig("/no/such/file", os.Getenv); err == nil || !strings.Contains(err.Error(), "/no/such/file") {
+		t.Errorf("a missing file: %v", err)
+	}
+	if c, err := load(t, ""); err != nil || len(c.Models) != 1 {
+		t.Errorf("an empty file: %+v, %v", c, err)
+	}
+}
+
+// Every key has a row in the reference, and every row a key.
+func TestConfigReference(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	var walk func(typ reflect.Type, path string)
+	walk = func(typ reflect.Type, path string) {
+		for f := range typ.Fields() {
+			key := path + f.Tag.Get("yaml")
+			switch f.Type.Kind() {
+			case reflect.Struct:
+				walk(f.Type, key+".")
+			case reflect.Slice:
+				if f.Type.Elem().Kind() == reflect.Struct {
+					walk(f.Type.Elem(), key+"[].")
+					continue
+				}
+				keys[key] = true
+			default:
+				keys[key] = true
+			}
+		}
+	}
+	walk(reflect.TypeFor[serverConfig](), "")
+	for key := range keys {
+		if !strings.Contains(string(page), fmt.Sprintf("| `%s` |", key)) {
+			t.Errorf("docs/reference/config.md has no row for %s", key)
+		}
+	}
+	for line := range strings.Lines(string(page)) {
+		if key, ok := strings.CutPrefix(line, "| `"); ok {
+			if key, _, _ = strings.Cut(key, "`"); !keys[key] {
+				t.Errorf("docs/reference/config.md has a row for %s, which is no key", key)
+			}
+		}
+	}
+}
+
+func FuzzLoadConfig(f *testing.F) {
+	f.Add("models:\n  - {id: a, provider: scripted}\n")
+	f.Add("git: {credentials: [{url: x, token_env: KEY}]}")
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := load(t, text); err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("more than one line: %v", err)
+		}
+	})
+}
