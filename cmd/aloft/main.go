@@ -90,7 +90,7 @@ own and pushes a branch. Watch it, answer it, or go and do something else.`,
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misuse(cmd, err) })
+	root.SetFlagErrorFunc(misuse)
 	a.config.addFlags(root.PersistentFlags())
 	root.AddCommand(a.commands()...)
 	root.InitDefaultCompletionCmd()

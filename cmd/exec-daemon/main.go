@@ -29,7 +29,6 @@ const softMemory = 128 << 20
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(softMemory)
 	// The environment that this process was given holds the token. Commands run
@@ -37,6 +36,7 @@ func main() {
 	// where there is no such call, and then the machine is still the boundary.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	err := run(ctx, os.Args[1:], takeOut(), os.Stderr)
+	stop()
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 	case errors.Is(err, errUsage):

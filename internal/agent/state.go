@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"slices"
+
 	"aloft/internal/conversation"
 )
 
@@ -135,7 +137,7 @@ func (s *State) say(role conversation.Role, blocks ...conversation.Block) {
 	}
 	if n := len(s.Messages); n > 0 && s.Messages[n-1].Role == role {
 		last := &s.Messages[n-1]
-		last.Blocks = append(last.Blocks[:len(last.Blocks):len(last.Blocks)], blocks...)
+		last.Blocks = slices.Concat(last.Blocks, blocks)
 		return
 	}
 	s.Messages = append(s.Messages, conversation.Message{Role: role, Blocks: blocks})
@@ -200,8 +202,7 @@ func (s *State) answer() {
 
 func (s *State) compacted(b *Compacted) {
 	keep := s.Messages[len(s.Messages)-min(b.Keep, len(s.Messages)):]
-	messages := []conversation.Message{conversation.Text(conversation.User, b.Summary)}
-	s.Messages = append(messages, keep...)
+	s.Messages = slices.Concat([]conversation.Message{conversation.Text(conversation.User, b.Summary)}, keep)
 	s.Context = 0
 }
 

@@ -19,7 +19,7 @@ type Me struct {
 // Me returns whose key the client has.
 func (c *Client) Me(ctx context.Context) (Me, error) {
 	var out Me
-	return out, c.call(ctx, http.MethodGet, "/v1/me", nil, nil, &out)
+	return out, c.call(ctx, http.MethodGet, "/v1/me", nil, &out)
 }
 
 // Model is a model that an agent may use.
@@ -35,5 +35,5 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	var out struct {
 		Items []Model `json:"items"`
 	}
-	return out.Items, c.call(ctx, http.MethodGet, "/v1/models", nil, nil, &out)
+	return out.Items, c.call(ctx, http.MethodGet, "/v1/models", nil, &out)
 }

@@ -77,28 +77,28 @@ func (c *Client) Agents(ctx context.Context, limit int, cursor string, archived 
 	q := page(limit, cursor)
 	q.Set("includeArchived", strconv.FormatBool(archived))
 	var out AgentPage
-	return out, c.call(ctx, http.MethodGet, "/v1/agents", q, nil, &out)
+	return out, c.call(ctx, http.MethodGet, "/v1/agents", q, &out)
 }
 
 // Agent returns an agent.
 func (c *Client) Agent(ctx context.Context, id string) (Agent, error) {
 	var out Agent
-	return out, c.call(ctx, http.MethodGet, agentPath(id), nil, nil, &out)
+	return out, c.call(ctx, http.MethodGet, agentPath(id), nil, &out)
 }
 
 // DeleteAgent removes an agent and all that is kept of it.
 func (c *Client) DeleteAgent(ctx context.Context, id string) error {
-	return c.call(ctx, http.MethodDelete, agentPath(id), nil, nil, nil)
+	return c.call(ctx, http.MethodDelete, agentPath(id), nil, nil)
 }
 
 // Archive files an agent away.
 func (c *Client) Archive(ctx context.Context, id string) error {
-	return c.call(ctx, http.MethodPost, agentPath(id)+"/archive", nil, nil, nil)
+	return c.call(ctx, http.MethodPost, agentPath(id)+"/archive", nil, nil)
 }
 
 // Unarchive brings an agent back.
 func (c *Client) Unarchive(ctx context.Context, id string) error {
-	return c.call(ctx, http.MethodPost, agentPath(id)+"/unarchive", nil, nil, nil)
+	return c.call(ctx, http.MethodPost, agentPath(id)+"/unarchive", nil, nil)
 }
 
 // Diff is what an agent has changed, as git writes it.
@@ -110,7 +110,7 @@ type Diff struct {
 // Diff returns what an agent has changed.
 func (c *Client) Diff(ctx context.Context, id string) (Diff, error) {
 	var out Diff
-	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/diff", nil, nil, &out)
+	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/diff", nil, &out)
 }
 
 // TokenUsage counts tokens.
@@ -134,7 +134,7 @@ type Usage struct {
 // Usage counts an agent's tokens.
 func (c *Client) Usage(ctx context.Context, id string) (Usage, error) {
 	var out Usage
-	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/usage", nil, nil, &out)
+	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/usage", nil, &out)
 }
 
 func agentPath(id string) string { return "/v1/agents/" + segment(id) }

@@ -113,9 +113,10 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 	return reply, nil
 }
 
-// call sends a request and reads its reply into out, unless that is nil.
-func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
-	return c.callWith(ctx, method, path, query, in, out, nil)
+// call sends a request without a body and reads its reply into out, unless
+// that is nil.
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, out any) error {
+	return c.callWith(ctx, method, path, query, nil, out, nil)
 }
 
 func (c *Client) callWith(ctx context.Context, method, path string, query url.Values, in, out any, header http.Header) error {

@@ -75,18 +75,18 @@ func (c *Client) CreateRun(ctx context.Context, agentID string, p Prompt, key st
 // Runs returns a page of an agent's runs, newest first.
 func (c *Client) Runs(ctx context.Context, agentID string, limit int, cursor string) (RunPage, error) {
 	var out RunPage
-	return out, c.call(ctx, http.MethodGet, agentPath(agentID)+"/runs", page(limit, cursor), nil, &out)
+	return out, c.call(ctx, http.MethodGet, agentPath(agentID)+"/runs", page(limit, cursor), &out)
 }
 
 // Run returns a run.
 func (c *Client) Run(ctx context.Context, agentID, runID string) (Run, error) {
 	var out Run
-	return out, c.call(ctx, http.MethodGet, runPath(agentID, runID), nil, nil, &out)
+	return out, c.call(ctx, http.MethodGet, runPath(agentID, runID), nil, &out)
 }
 
 // Cancel asks a run to stop. One that has ended is 409 for the server.
 func (c *Client) Cancel(ctx context.Context, agentID, runID string) error {
-	return c.call(ctx, http.MethodPost, runPath(agentID, runID)+"/cancel", nil, nil, nil)
+	return c.call(ctx, http.MethodPost, runPath(agentID, runID)+"/cancel", nil, nil)
 }
 
 func runPath(agentID, runID string) string { return agentPath(agentID) + "/runs/" + segment(runID) }

@@ -276,7 +276,7 @@ func TestMachineIsRemoved(t *testing.T) {
 		return os.RemoveAll(machines[0]) == nil
 	})
 	a.Start()
-	r = a.finish(a.followUp(r, "Once more"))
+	a.finish(a.followUp(r, "Once more"))
 	if got := gittest.Git(t, git.Path("crash"), "show", branch+":ran.txt"); got != "ran\nran" {
 		t.Errorf("ran.txt holds %q", got)
 	}

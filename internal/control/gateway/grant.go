@@ -121,7 +121,8 @@ func (g *Gateway) Revoke(credential string) {
 // nothing of the credentials there are. Where there is one, the request counts
 // as under way: the caller calls g.serving.Done.
 func (g *Gateway) session(r *http.Request) *session {
-	credential, ok := "", false
+	var credential string
+	var ok bool
 	if _, password, basic := r.BasicAuth(); basic {
 		credential, ok = password, true
 	} else {

@@ -84,14 +84,6 @@ func (e *gitError) Error() string {
 
 func (e *gitError) Unwrap() error { return e.err }
 
-// exitCode is git's exit status, or -1 where it has none.
-func exitCode(err error) int {
-	if e, ok := errors.AsType[*exec.ExitError](err); ok {
-		return e.ExitCode()
-	}
-	return -1
-}
-
 // git runs a command to its end. When ctx ends git is told to stop, with all
 // that it started. stderr is returned in both cases.
 func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stderr string, err error) {

@@ -16,12 +16,11 @@ import (
 
 // hands is a machine that is ready, for one loop.
 type hands struct {
-	conn       *pod.Conn
-	exec       *pod.Exec
-	boot       string
-	base       string // commit
-	credential string // of git
-	revoke     func()
+	conn   *pod.Conn
+	exec   *pod.Exec
+	boot   string
+	base   string // commit
+	revoke func()
 }
 
 func (h *hands) close() {

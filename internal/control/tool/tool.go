@@ -10,8 +10,7 @@ import (
 
 // Run works a call of such a tool on the state of its agent.
 func Run(c conversation.ToolCall, s *agent.State) tool.Result {
-	switch c.Name {
-	case "TodoWrite":
+	if c.Name == "TodoWrite" {
 		return todoWrite(c.Args, s.Todos)
 	}
 	return tool.Failed("not available: %s", c.Name)

@@ -98,9 +98,8 @@ func message(t *testing.T, name string) protoreflect.MessageType {
 // hand here.
 func TestNameOf(t *testing.T) {
 	for _, spec := range catalogue.Catalogue() {
-		call := &agentv1.ToolCall{}
 		if spec.Home == catalogue.Guest {
-			call = tooltest.Call(t, spec.Name, "{}")
+			call := tooltest.Call(t, spec.Name, "{}")
 			if got := tool.NameOf(call); got != spec.Name {
 				t.Errorf("%s is named %q", spec.Name, got)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -324,6 +323,6 @@ func TestPathsWithInvalidUTF8(t *testing.T) {
 		}
 	}
 	if out := use(t, tool.Read(ws), map[string]any{"path": "f"}); !out.Error {
-		t.Error(fmt.Sprintf("after Delete: %q", out.Text))
+		t.Errorf("after Delete: %q", out.Text)
 	}
 }

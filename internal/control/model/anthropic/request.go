@@ -22,7 +22,7 @@ const minThinking = 1024 // the API's own lower bound
 // params says req in the SDK's types.
 func params(cfg Config, req model.Request) sdk.MessageNewParams {
 	p := sdk.MessageNewParams{
-		Model:     sdk.Model(cfg.Name),
+		Model:     cfg.Name,
 		MaxTokens: int64(req.MaxTokens),
 		Tools:     tools(req.Tools),
 	}

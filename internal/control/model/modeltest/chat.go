@@ -196,7 +196,7 @@ func checkChatMessage(m chatMessage, l ledger, begun bool) error {
 		return checkChatContent(m.Content, false)
 	case "tool":
 		if l.result(m.ToolCallID) != nil {
-			return errors.New("messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.")
+			return errors.New("messages with role 'tool' must be a response to a preceding message with 'tool_calls'.")
 		}
 		var text string
 		if json.Unmarshal(m.Content, &text) != nil {

@@ -130,7 +130,7 @@ func TestChatIsStrict(t *testing.T) {
 		{"CallAndResult", with(`{"role":"system","content":"s"},` + hi + "," + use + "," + done), ""},
 		{"ACallWithoutResult", with(hi + "," + use + "," + hi), "must be followed by tool messages"},
 		{"ACallAtTheEnd", with(hi + "," + use), "must be followed by tool messages"},
-		{"AResultWithoutCall", with(hi + "," + done), "must be a response to a preceeding message"},
+		{"AResultWithoutCall", with(hi + "," + done), "must be a response to a preceding message"},
 		{"IdTwice", with(hi + "," + use + "," + done + "," + use + "," + done), "not unique"},
 		{"EmptyText", with(`{"role":"user","content":" "}`), "empty"},
 		{"NullContent", with(hi + `,{"role":"assistant","content":null}`), "got null"},

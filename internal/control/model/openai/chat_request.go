@@ -15,7 +15,7 @@ import (
 // chatParams says req in the SDK's types.
 func chatParams(cfg Config, req model.Request) sdk.ChatCompletionNewParams {
 	p := sdk.ChatCompletionNewParams{
-		Model:           sdk.ChatModel(cfg.Name),
+		Model:           cfg.Name,
 		StreamOptions:   sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
 		ReasoningEffort: shared.ReasoningEffort(cfg.Effort),
 	}

@@ -17,7 +17,7 @@ import (
 // in encrypted form and given back.
 func responseParams(cfg Config, req model.Request) responses.ResponseNewParams {
 	p := responses.ResponseNewParams{
-		Model:   shared.ResponsesModel(cfg.Name),
+		Model:   cfg.Name,
 		Store:   param.NewOpt(false),
 		Include: []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent},
 	}

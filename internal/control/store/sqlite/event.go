@@ -121,7 +121,7 @@ func (tx *tx) fold(f *folded, events []agent.Event) ([]agent.Event, error) {
 // runFor returns the run that the event is of, which a first event makes.
 func (tx *tx) runFor(f *folded, e agent.Event) (*foldedRun, error) {
 	var r *foldedRun
-	err := error(store.ErrNotFound)
+	err := store.ErrNotFound
 	if f.stored.ID != "" || f.runs[e.RunID] != nil { // else the agent is new, and has none
 		r, err = tx.run(f, e.RunID)
 	}

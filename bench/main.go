@@ -1,0 +1,139 @@
+// Bench measures what Aloft costs, each figure beside a yardstick that is taken
+// in the same run on the same machine, and prints a table. Times depend on the
+// machine; the ratios are what is to be compared. It needs root and bin/aloft.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"text/tabwriter"
+)
+
+// row is one line of the table.
+type row struct {
+	work, ours, yardstick, against, aim string
+}
+
+// suite is a Go benchmark that holds both sides of a comparison.
+type suite struct {
+	pkg, name, times string
+	rows             func(figures) []row
+}
+
+var suites = []suite{
+	{"./internal/control/machine/container", "FirstByte", "20x", func(f figures) []row {
+		ours, bare := f["FirstByte/create"], f["FirstByte/bare"]
+		return []row{{"machine created → first byte", ms(ours), ms(bare), times(ours, bare) + " a bare runc run", "≤ 2×"}}
+	}},
+	{"./cmd/exec-daemon", "True$", "500x", func(f figures) []row {
+		bare := f["True/ForkExec"]
+		return []row{
+			{"tool call: Shell `true`", ms(f["True/Shell"]), ms(bare), more(f["True/Shell"], bare) + " than fork+exec", "≤ 1 ms more"},
+			{"tool call: Shell `/bin/true`", ms(f["True/Shell/Process"]), ms(bare), more(f["True/Shell/Process"], bare) + " than fork+exec", "≤ 1 ms more"},
+		}
+	}},
+	{"./internal/guest/tool", "Search", "3x", func(f figures) []row {
+		return []row{
+			{"Grep, 100,000 files, some hits", ms(f["Search/Grep-needle"]), ms(f["Search/rg-needle"]), times(f["Search/Grep-needle"], f["Search/rg-needle"]) + " rg", "≤ 1.1×"},
+			{"Grep, 100,000 files, no hit", ms(f["Search/Grep-none"]), ms(f["Search/rg-none"]), times(f["Search/Grep-none"], f["Search/rg-none"]) + " rg", "≤ 1.1×"},
+			{"Glob *.go, newest first", ms(f["Search/Glob-go"]), ms(f["Search/rg-files-go-newest"]), times(f["Search/Glob-go"], f["Search/rg-files-go-newest"]) + " rg --sortr modified", "≤ 1.1×"},
+		}
+	}},
+	{"./cmd/sandbox", "True", "100x", func(f figures) []row {
+		return []row{{"sandbox around `true`", ms(f["True/sandboxed"]), ms(f["True/bare"]), more(f["True/sandboxed"], f["True/bare"]) + " than bare", "≤ 3 ms more"}}
+	}},
+	{"./internal/control/store/sqlite", "Append|PlainInsert", "5000x", func(f figures) []row {
+		plain := f["PlainInsert"]
+		return []row{
+			{"event append, 1 agent", rate(f["Append/agents=1"]), rate(plain), times(plain, f["Append/agents=1"]) + " a plain INSERT loop", "≥ 5,000/s"},
+			{"event append, 100 agents", rate(f["Append/agents=100"]), rate(plain), times(plain, f["Append/agents=100"]) + " a plain INSERT loop", "≥ 5,000/s"},
+		}
+	}},
+	{"./internal/control/gateway", "Clone", "3x", func(f figures) []row {
+		return []row{
+			{"clone of 5,000 files, warm mirror", ms(f["Clone/Gateway"]), ms(f["Clone/Plain"]), times(f["Clone/Gateway"], f["Clone/Plain"]) + " git clone", ""},
+			{"the same, without checkout", ms(f["Clone/GatewayNoCheckout"]), ms(f["Clone/PlainNoCheckout"]), times(f["Clone/GatewayNoCheckout"], f["Clone/PlainNoCheckout"]) + " git clone", ""},
+		}
+	}},
+}
+
+func main() {
+	var rows []row
+	failed := false
+	for _, s := range suites {
+		f, err := s.run()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			failed = true
+			continue
+		}
+		rows = append(rows, s.rows(f)...)
+	}
+	more, err := product()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		failed = true
+	}
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "work\tours\tyardstick\tcompared\taim")
+	for _, r := range append(rows, more...) {
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", r.work, r.ours, r.yardstick, r.against, r.aim)
+	}
+	if out.Flush() != nil || failed {
+		os.Exit(1)
+	}
+}
+
+// figures are nanoseconds by the name of the benchmark.
+type figures map[string]float64
+
+var line = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op(.*)$`)
+var median = regexp.MustCompile(`([\d.]+) (µs|ns|ms)/median`)
+
+// run runs the suite, and takes the median where a benchmark reports one.
+func (s suite) run() (figures, error) {
+	fmt.Fprintf(os.Stderr, "measuring %s %s\n", s.pkg, s.name)
+	cmd := exec.Command("go", "test", s.pkg, "-run", "^$", "-bench", s.name, "-benchtime", s.times, "-timeout", "20m")
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", s.pkg, err, text)
+	}
+	f := figures{}
+	for _, m := range line.FindAllStringSubmatch(string(text), -1) {
+		value, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			return nil, err
+		}
+		if d := median.FindStringSubmatch(m[3]); d != nil {
+			value, err = strconv.ParseFloat(d[1], 64)
+			if err != nil {
+				return nil, err
+			}
+			value *= map[string]float64{"ns": 1, "µs": 1e3, "ms": 1e6}[d[2]]
+		}
+		f[m[1]] = value
+	}
+	return f, nil
+}
+
+func ms(ns float64) string { return fmt.Sprintf("%.2f ms", ns/1e6) }
+
+func rate(ns float64) string {
+	if ns == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f/s", 1e9/ns)
+}
+
+func times(a, b float64) string {
+	if b == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f×", a/b)
+}
+
+func more(a, b float64) string { return fmt.Sprintf("%+.2f ms", (a-b)/1e6) }

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/sqlite"
+	"aloft/internal/conversation"
+)
+
+// endless calls the tool `true` in every turn.
+const endless = `
+scripts:
+  - repeat: true
+    turns:
+      - calls: [{tool: Shell, args: {command: "true"}}]
+`
+
+// server is a bin/aloft serve on a folder of its own.
+type server struct {
+	dir, url, key string
+	cmd           *exec.Cmd
+	started       time.Duration // to the first answer of /healthz
+}
+
+// product measures bin/aloft as a whole.
+func product() (rows []row, err error) {
+	fmt.Fprintln(os.Stderr, "measuring bin/aloft")
+	dir, err := os.MkdirTemp("", "aloft-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if info, err := os.Stat("bin/aloft"); err == nil {
+		rows = append(rows, row{"bin/aloft, machine binaries inside", mib(info.Size()), "", "", ""})
+	}
+	if err := fill(filepath.Join(dir, "data"), 10_000); err != nil {
+		return rows, err
+	}
+	s, err := serve(dir)
+	if err != nil {
+		return rows, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	bare, err := bareStart()
+	if err != nil {
+		return rows, err
+	}
+	rows = append(rows,
+		row{"server start, 10,000 agents stored", ms(float64(s.started)), ms(float64(bare)), times(float64(s.started), float64(bare)) + " aloft version", "≤ 1 s"},
+		row{"idle server, resident", mib(memory(s.cmd.Process.Pid)), "", "", ""})
+	begun := time.Now()
+	if err := s.list(1000); err != nil {
+		return rows, err
+	}
+	rows = append(rows, row{"1,000 agents listed, 100 a page", ms(float64(time.Since(begun))), "", "", ""})
+	more, err := s.turns(1000)
+	return append(rows, more...), err
+}
+
+// fill makes a store of n agents, each with a run that has ended.
+func fill(dir string, n int) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	s, err := sqlite.Open(ctx, filepath.Join(dir, "aloft.db"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	zero := int64(0)
+	for range n {
+		run := agent.NewRunID()
+		_, err := s.Append(ctx, store.Append{AgentID: agent.NewID(), IfHead: &zero, Events: []agent.Event{
+			{Body: &agent.Created{Name: "stored", UserID: 1, Env: agent.Env{Type: "cloud"}}},
+			{RunID: run, Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "stored")}},
+			{RunID: run, Body: &agent.RunEnded{Status: agent.Cancelled}},
+		}})
+		if err != nil {
+			return errors.Join(err, s.Close())
+		}
+	}
+	return s.Close()
+}
+
+func serve(dir string) (*server, error) {
+	config := filepath.Join(dir, "aloft.yaml")
+	script := filepath.Join(dir, "script.yaml")
+	for file, text := range map[string]string{
+		script: endless, config: "models:\n  - {id: scripted, provider: scripted, script: script.yaml}\n",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	s := &server{dir: dir, cmd: exec.Command("bin/aloft", "serve", "--config", config, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0")}
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	first, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return nil, fmt.Errorf("bin/aloft serve: %w", err)
+	}
+	_, s.url, _ = strings.Cut(strings.TrimSpace(first), "listens at ")
+	for ready := false; !ready; {
+		resp, err := http.Get(s.url + "/healthz")
+		if err != nil {
+			return nil, err
+		}
+		ready = resp.StatusCode == http.StatusOK
+		_ = resp.Body.Close() // it is empty, or tells of waiting
+	}
+	s.started = time.Since(begun)
+	key, err := os.ReadFile(filepath.Join(dir, "data", "admin.key"))
+	s.key = strings.TrimSpace(string(key))
+	return s, err
+}
+
+// bareStart is how long the program takes to do nothing.
+func bareStart() (time.Duration, error) {
+	begun := time.Now()
+	err := exec.Command("bin/aloft", "version").Run()
+	return time.Since(begun), err
+}
+
+func (s *server) stop() error {
+	return errors.Join(s.cmd.Process.Signal(syscall.SIGTERM), s.cmd.Wait())
+}
+
+func (s *server) do(method, path string, body, into any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequest(method, s.url+path, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.key)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
+	}
+	return json.Unmarshal(text, into)
+}
+
+// list reads the first n agents. They are another user's: an admin key is made
+// at the first start, and its user has none, so that the pages are counted only
+// where there are any.
+func (s *server) list(n int) error {
+	var page struct {
+		Items      []struct{ ID string }
+		NextCursor string
+	}
+	for got := 0; got < n; got += len(page.Items) {
+		path := "/v1/agents?limit=100"
+		if page.NextCursor != "" {
+			path += "&cursor=" + page.NextCursor
+		}
+		page.Items, page.NextCursor = nil, ""
+		if err := s.do(http.MethodGet, path, nil, &page); err != nil {
+			return err
+		}
+		if len(page.Items) == 0 {
+			return fmt.Errorf("the list ends after %d agents", got)
+		}
+	}
+	return nil
+}
+
+// turns runs an agent for n turns and takes from its journal what a turn costs.
+func (s *server) turns(n int) ([]row, error) {
+	var made struct {
+		Agent struct{ ID string }
+		Run   struct{ ID string }
+	}
+	if err := s.do(http.MethodPost, "/v1/agents", map[string]any{"prompt": map[string]string{"text": "go"}}, &made); err != nil {
+		return nil, err
+	}
+	replies, err := s.replies(made.Agent.ID, n)
+	if err != nil {
+		return nil, err
+	}
+	idle := guests(made.Agent.ID)
+	var none any
+	if err := s.do(http.MethodDelete, "/v1/agents/"+made.Agent.ID, nil, &none); err != nil {
+		return nil, err
+	}
+	first, last := cost(replies[:50]), cost(replies[n-50:])
+	return []row{
+		{"a turn with tool `true`, turns 1–50", ms(first), "", "", "≤ 5 ms"},
+		{fmt.Sprintf("a turn with tool `true`, turns %d–%d", n-49, n), ms(last), ms(first), times(last, first) + " the first ones", "flat"},
+		{"a machine's processes, resident", mib(idle), "", "", "≤ 40 MiB"},
+	}, nil
+}
+
+// replies follows the journal until n replies are in it, and returns their times.
+func (s *server) replies(agentID string, n int) ([]time.Time, error) {
+	req, err := http.NewRequest(http.MethodGet, s.url+"/v1/agents/"+agentID+"/events?follow=true", nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.key)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var at []time.Time
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() && len(at) < n {
+		var e struct {
+			Time time.Time
+			Kind string
+		}
+		if len(lines.Bytes()) == 0 { // keeps the connection alive
+			continue
+		}
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return nil, err
+		}
+		if e.Kind == "run.ended" {
+			return nil, errors.New("the run has ended")
+		}
+		if e.Kind == "turn.replied" {
+			at = append(at, e.Time)
+		}
+	}
+	return at, lines.Err()
+}
+
+// cost is the median time between replies, in nanoseconds.
+func cost(at []time.Time) float64 {
+	var between []time.Duration
+	for i := 1; i < len(at); i++ {
+		between = append(between, at[i].Sub(at[i-1]))
+	}
+	slices.Sort(between)
+	return float64(between[len(between)/2])
+}
+
+// guests is the memory of the processes of the agent's machine, found by the
+// cgroup that bears its name.
+func guests(agentID string) int64 {
+	var sum int64
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
+	for _, dir := range dirs {
+		cgroup, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+		if err != nil || !strings.Contains(string(cgroup), agentID) {
+			continue
+		}
+		var pid int
+		if _, err := fmt.Sscan(filepath.Base(dir), &pid); err == nil {
+			sum += memory(pid)
+		}
+	}
+	return sum
+}
+
+// memory is the process's share of memory, in bytes: pages that several have
+// are counted in parts.
+func memory(pid int) int64 {
+	rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0
+	}
+	for text := range strings.Lines(string(rollup)) {
+		var kib int64
+		if n, _ := fmt.Sscanf(text, "Pss: %d kB", &kib); n == 1 {
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
