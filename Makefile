@@ -24,7 +24,7 @@ build: deps .bin/runc ## build bin/aloft and the machine binaries
 demo: build ## run one agent on a sample repository, start to pushed branch
 	@$(SUDO) bin/aloft demo
 
-test: deps-test build .bin/runsc ## install what tests need, run all tests, and count them
+test: deps-test hack/node_modules build .bin/runsc ## install what tests need, run all tests, and count them
 	@$(SUDO) env TEST_NEEDS=all go run ./hack/testcount ./...
 
 check: fmt lint test ## everything that must pass before a merge

@@ -22,7 +22,11 @@ import (
 func TestContainer(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	runc := need.Command(t, "runc")
+	runc, err := filepath.Abs("../../.bin/runc") // make build puts it there
+	if err != nil {
+		t.Fatal(err)
+	}
+	need.File(t, "runc", runc)
 	f := newForge(t)
 	bin := t.TempDir()
 	for _, name := range []string{"pod-daemon", "exec-daemon", "sandbox"} {

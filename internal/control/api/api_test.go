@@ -111,7 +111,7 @@ func (h *house) serve() {
 		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,
 		Models:       []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}},
 		DefaultModel: "house", PublicURL: func() string { return "http://aloft.test/" },
-		Logger: slog.New(slog.NewTextHandler(h.log, nil)), Version: "1.2.3",
+		Logger: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "1.2.3",
 	})
 	if err != nil {
 		h.t.Fatal(err)

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"crypto/rand"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -30,11 +31,9 @@ func newJanitor(trash string, log *slog.Logger) *janitor {
 
 // discard moves dir into the trash, where it is not a machine any more.
 func (j *janitor) discard(dir, name string) error {
-	place, err := os.MkdirTemp(j.trash, name+"-")
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(dir, filepath.Join(place, "machine")); err != nil {
+	// One step, to a name that nothing has: a folder made for it beforehand is
+	// trash already, and may be gone by then.
+	if err := os.Rename(dir, filepath.Join(j.trash, name+"-"+rand.Text())); err != nil {
 		return err
 	}
 	j.wake()
