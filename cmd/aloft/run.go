@@ -17,7 +17,7 @@ import (
 )
 
 func newRunCommand(a *app) *cobra.Command {
-	var repo, ref, model, name string
+	var repo, ref, model, name, class string
 	var images []string
 	var follow bool
 	cmd := &cobra.Command{
@@ -43,7 +43,7 @@ input.`,
 			if err != nil {
 				return err
 			}
-			in := client.NewAgent{Prompt: prompt, Name: name, Repos: []client.Repo{{URL: repo, StartingRef: ref}}}
+			in := client.NewAgent{Prompt: prompt, Name: name, Repos: []client.Repo{{URL: repo, StartingRef: ref}}, Class: class}
 			if model != "" {
 				in.Model = &client.ModelRef{ID: model}
 			}
@@ -70,6 +70,7 @@ input.`,
 	flags.StringVar(&ref, "ref", "", "`ref` to start from, a branch, tag or commit; the default branch unless given")
 	flags.StringVar(&model, "model", "", "`id` of a model; the one that 'aloft models' lists first unless given")
 	flags.StringVar(&name, "name", "", "`name` of the agent; the prompt's first words unless given")
+	flags.StringVar(&class, "class", "", "`class` of the machine's isolation: strong, for gVisor; the server's own unless given")
 	flags.StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	flags.BoolVar(&follow, "follow", true, "watch until the run has ended")
 	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)

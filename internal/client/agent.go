@@ -52,6 +52,7 @@ type NewAgent struct {
 	Name                string    `json:"name,omitempty"`
 	Repos               []Repo    `json:"repos,omitempty"`
 	WorkOnCurrentBranch bool      `json:"workOnCurrentBranch,omitempty"`
+	Class               string    `json:"class,omitempty"` // of the machine's isolation: "strong", or the server's own
 }
 
 // AgentPage is a part of a list.

@@ -14,6 +14,7 @@ import (
 
 	"aloft/internal/control/gateway/gittest"
 	"aloft/internal/control/model/modeltest"
+	"aloft/internal/need"
 )
 
 func TestFollowUpGoesOnInTheSameMachine(t *testing.T) {
@@ -244,5 +245,35 @@ func TestDemo(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// An agent of the strong class runs in gVisor: the kernel that it sees is not
+// the host's.
+func TestStrongClass(t *testing.T) {
+	runsc, err := filepath.Abs("../../.bin/runsc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need.File(t, "runsc", runsc)
+	git := gittest.New(t)
+	url := git.Repo("r", map[string]string{"README.md": "r\n"})
+	a := start(t, scripted(t, `
+scripts:
+  - turns:
+      - calls:
+          - {tool: Shell, args: {command: "dmesg | grep -c gVisor > kernel.txt; sudo id -un; seq 3 | tee seq.txt"}}
+      - text: Done.
+`)+"machine:\n  strong: "+runsc+"\n")
+	strong := a.finish(a.create(url, "Look at the kernel", object{"class": "strong"}))
+	usual := a.finish(a.create(url, "Look at the kernel", nil))
+	for r, want := range map[*run]bool{&strong: true, &usual: false} {
+		got := gittest.Git(t, git.Path("r"), "show", pushed(t, *r)+":kernel.txt")
+		if (got != "0" && got != "") != want {
+			t.Errorf("gVisor's name stands %q times in the kernel's log, want %v", got, want)
+		}
+		if seq := gittest.Git(t, git.Path("r"), "show", pushed(t, *r)+":seq.txt"); seq != "1\n2\n3" {
+			t.Errorf("seq.txt holds %q", seq)
+		}
 	}
 }

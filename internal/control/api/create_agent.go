@@ -36,6 +36,7 @@ type createAgentRequestJSON struct {
 	WorkOnCurrentBranch bool              `json:"workOnCurrentBranch,omitempty" default:"false"`
 	AutoCreatePR        bool              `json:"autoCreatePR,omitempty" default:"false" doc:"true is not in this version"`
 	SkipReviewerRequest bool              `json:"skipReviewerRequest,omitempty" default:"false"`
+	Class               string            `json:"class,omitempty" enum:",strong" doc:"of the machine's isolation; an addition to the API"`
 	EnvVars             map[string]string `json:"envVars,omitempty" doc:"not in this version"`
 	MCPServers          []map[string]any  `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"not in this version"`
 	CustomSubagents     []map[string]any  `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"not in this version"`
@@ -120,6 +121,9 @@ func (s *server) created(in *createAgentRequestJSON, prompt string, who account.
 	c := &agent.Created{
 		Name: agent.NameFrom(prompt), UserID: who.UserID, Env: agent.Env{Type: "cloud"},
 		Repos: repos, Model: model, WorkOnCurrentBranch: in.WorkOnCurrentBranch,
+	}
+	if c.Class = in.Class; c.Class != "" && c.Class != "strong" {
+		return nil, fault.Invalid("is %q; strong is accepted, or nothing for the server's own", c.Class).At("class")
 	}
 	if in.Name != nil {
 		if n := utf8.RuneCountInString(*in.Name); n < 1 || n > 100 {

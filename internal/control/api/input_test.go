@@ -69,6 +69,7 @@ func TestBadInput(t *testing.T) {
 		{"AutoCreatePR", prompt(`"autoCreatePR":true`), "not_implemented", []string{"autoCreatePR"}},
 		{"Plan", prompt(`"mode":"plan"`), "not_implemented", []string{"mode"}},
 		{"Mode", prompt(`"mode":"dance"`), "invalid_request", []string{"mode"}},
+		{"Class", prompt(`"class":"weak"`), "invalid_request", []string{"class"}},
 		{"WorkOnCurrentBranch", prompt(`"workOnCurrentBranch":"yes"`), "invalid_request", []string{"workOnCurrentBranch", "true or false"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
