@@ -15,6 +15,7 @@ type State struct {
 	BaseCommit string // where the branch began
 	MachineID  string // "" when there is none
 	BootID     string // of the machine's present life; "" unless it is ready
+	Used       bool   // the machine has been ready at some time: its disk may hold work
 	Messages   []conversation.Message
 	Calls      []Call   // of the last reply, until every one has its result
 	Todos      []Todo   // as TodoWrite left them
@@ -65,9 +66,9 @@ func (s *State) Apply(e Event) {
 	case *RunCreated:
 		s.say(conversation.User, b.Prompt.Blocks...)
 	case *MachineMade:
-		s.MachineID, s.BootID = b.MachineID, ""
+		s.MachineID, s.BootID, s.Used = b.MachineID, "", false
 	case *MachineReady:
-		s.BootID = b.BootID
+		s.BootID, s.Used = b.BootID, true
 		if s.BaseCommit == "" {
 			s.BaseCommit = b.BaseCommit
 		}

@@ -82,6 +82,30 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
+// The server is killed while it makes the machine: what is half made is used or
+// destroyed, and never in the way.
+func TestServerIsKilledWhileTheMachineIsMade(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
+	a := start(t, scripted(t, oneCall))
+	for round := range 8 {
+		r := a.create(url, "Write a file", nil)
+		polls := 0
+		eventually(t, "the machine is being made", func() bool {
+			if strings.Contains(a.events(r.AgentID), `"machine.made"`) {
+				polls++
+			}
+			return polls > round*2 // each round a little later
+		})
+		a.Kill()
+		a.Start()
+		r = a.finish(r)
+		if got := gittest.Git(t, git.Path("crash"), "show", pushed(t, r)+":hello.txt"); got != "hello" {
+			t.Errorf("hello.txt holds %q", got)
+		}
+	}
+}
+
 // Kills without end: every moment is as good as another.
 func TestServerIsKilledManyTimes(t *testing.T) {
 	git := gittest.New(t)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -107,7 +108,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, s
 	conn, err := pod.Dial(ctx, m, w.s.Gateway)
 	if errors.Is(err, machine.ErrStopped) {
 		if err := m.Restart(ctx); err != nil {
-			return nil, machineFault(err)
+			return nil, w.unstartable(ctx, m, state, err)
 		}
 		conn, err = pod.Dial(ctx, m, w.s.Gateway)
 	}
@@ -123,6 +124,18 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, s
 	h.boot, h.base = ready.BootID, state.BaseCommit
 	h.exec = pod.NewExec(conn.OpenExec, w.s.token("exec", m.ID()))
 	return h, nil
+}
+
+// unstartable gives up a machine that does not start. One that a crash has left
+// half made holds nothing and is destroyed, so that another is made.
+func (w *worker) unstartable(ctx context.Context, m machine.Machine, state *agent.State, cause error) error {
+	if state.Used {
+		return machineFault(cause)
+	}
+	if err := m.Destroy(ctx); err != nil {
+		return machineFault(errors.Join(cause, err))
+	}
+	return fmt.Errorf("%w: %w", loop.ErrMachineLost, cause)
 }
 
 // boot has pod-daemon do what is missing, and journals its steps.
