@@ -69,7 +69,7 @@ deps-test:
 	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT)
 
 hack/node_modules: hack/package-lock.json
-	@npm ci --prefix hack --no-audit --no-fund --loglevel=error
+	@npm install --prefix hack --no-save --no-audit --no-fund --loglevel=error
 	@touch $@
 
 .PHONY: help build demo test check fmt lint generate bench hooks deps deps-test
