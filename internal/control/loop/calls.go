@@ -106,6 +106,35 @@ func (l *Loop) call(ctx context.Context, c agent.Call) error {
 	return l.hands.Ack(ctx, c.ID)
 }
 
+// attachTime is how long a machine may take to find a call that it knows,
+// before the call is aborted.
+const attachTime = 200 * time.Millisecond
+
+// abandon ends the calls that a loop before this one has sent: else they would
+// go on in the machine, and the next run's would wait for them.
+func (l *Loop) abandon(ctx context.Context) error {
+	for _, c := range l.rec.state.Calls {
+		if c.Result != nil || !c.Sent || c.BootID != l.hands.BootID() {
+			continue
+		}
+		call, abort := context.WithCancelCause(ctx)
+		timer := time.AfterFunc(attachTime, func() { abort(ErrCancel) })
+		result, took, err := l.hands.Call(call, c.ToolCall, func(Delta) {})
+		timer.Stop()
+		abort(nil)
+		if err != nil {
+			return err // the machine is gone, and the call with it
+		}
+		if err := l.done(ctx, c.ID, result, took); err != nil {
+			return err
+		}
+		if err := l.hands.Ack(ctx, c.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 const lostCall = "the machine was lost while this call ran: it may have had its effect, in part or whole. " +
 	"Files on disk are as they were; processes, and the shell's variables and working directory, are gone."
 

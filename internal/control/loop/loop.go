@@ -110,7 +110,7 @@ func (l *Loop) work(ctx context.Context) error {
 			return err
 		}
 		if l.rec.state.Cancel != "" {
-			return ErrCancel
+			return errors.Join(l.abandon(ctx), ErrCancel)
 		}
 		var err error
 		switch l.rec.state.Next() {

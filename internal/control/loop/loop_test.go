@@ -459,6 +459,21 @@ func TestGoingOnAfterACrash(t *testing.T) {
 			t.Errorf("asked %q, result %+v", r.hands.asked, done)
 		}
 	})
+	t.Run("CancelEndsWhatWasSent", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, false)
+			r.record(append(sent, &agent.CancelAsked{Reason: "user"})...)
+			r.hands.call = func(ctx context.Context, _ conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+				<-ctx.Done()
+				return tool.Failed("aborted: %v", context.Cause(ctx)), nil
+			}
+			run := r.work(context.Background())
+			done := bodies[*agent.CallDone](r)
+			if run.Status != agent.Cancelled || len(done) != 1 || !strings.Contains(done[0].Text, "cancelled") {
+				t.Errorf("%s, results %+v", run.Status, done)
+			}
+		})
+	})
 	t.Run("CutReplyIsNotShownTwice", func(t *testing.T) {
 		r := newRig(t, false)
 		r.record(&agent.RunStarted{}, &agent.TextDelta{Text: "one tw"})
