@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+
+	"aloft/internal/control/gateway/gittest"
+)
+
+// Server, exec-daemons and machines are killed at random while agents work.
+// Whatever dies, every run ends, no command runs twice, and nothing is left.
+func TestChaos(t *testing.T) {
+	const agents, kills = 6, 24
+	git := gittest.New(t)
+	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
+	a := start(t, scripted(t, crashScript))
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	runs := make([]run, agents)
+	for i := range runs {
+		runs[i] = a.create(url, "Write one line", nil)
+	}
+	for range kills {
+		// A step of the journal of some agent is the clock of the kills.
+		r := runs[random.IntN(agents)]
+		before, polls := a.events(r.AgentID), 0
+		eventually(t, "something has happened", func() bool {
+			polls++
+			return polls > 20 || a.events(r.AgentID) != before
+		})
+		victim := runs[random.IntN(agents)].AgentID
+		switch random.IntN(4) {
+		case 0:
+			a.Kill()
+			a.Start()
+		case 1, 2:
+			shoot(t, victim, "exec-daemon")
+		case 3:
+			shoot(t, victim, "pod-daemon")
+		}
+	}
+	for _, r := range runs {
+		r = a.wait(r)
+		if r.Status != "FINISHED" {
+			code, message, _, _ := a.why(r)
+			t.Errorf("the run is %s: %s: %s", r.Status, code, message)
+			continue
+		}
+		out, _ := gittest.Command(t, git.Path("crash"), "show", pushed(t, r)+":ran.txt").Output() // a machine may die before it ran
+		if n := strings.Count(string(out), "ran"); n > 1 {
+			t.Errorf("the command ran %d times", n)
+		}
+	}
+}
+
+// shoot kills the processes of the agent's machine whose command line holds the
+// word, if there are any.
+func shoot(t *testing.T, agentID, word string) {
+	for _, pid := range processes(t, agentID, word) {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone already
+	}
+}
