@@ -177,15 +177,27 @@ func (w *worker) boot(ctx context.Context, h *hands, id, branch string, state *a
 	bodies := []agent.Body{&agent.MachineReady{
 		MachineID: id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch,
 	}}
-	if state.BaseCommit != "" || state.Run.Turns > 0 {
-		bodies = append(bodies, &agent.Notice{Text: againNotice})
+	if notice := whatIsLost(state); notice != "" {
+		bodies = append(bodies, &agent.Notice{Text: notice})
 	}
 	return ready, record(ctx, bodies...)
 }
 
-const againNotice = "The machine was started again. Files are as they were when it stopped, or, where its disk was lost too, " +
-	"as they were last pushed. Processes, background commands and the shell's variables and working directory are gone: " +
-	"look at the state of the tree before you go on."
+// whatIsLost is what the model has to know of a machine that has just become
+// ready; "" where it misses nothing.
+func whatIsLost(state *agent.State) string {
+	const gone = " Processes, background commands and the shell's variables and working directory are gone: " +
+		"look at the state of the tree before you go on."
+	switch {
+	case state.BaseCommit == "" && len(state.Messages) <= 1: // its first machine
+		return ""
+	case !state.Used:
+		return "The machine was lost with its disk, and another was made: the tree is as it was last pushed." + gone
+	case state.Next() == agent.NextFinish: // only the commit and the push are left, and the files are there
+		return ""
+	}
+	return "The machine was started again. Files are as they were when it stopped." + gone
+}
 
 // grant is what git in the machine may do.
 func (w *worker) grant(state *agent.State, branch string) gateway.Grant {
