@@ -1,0 +1,53 @@
+package policy
+
+import "net/netip"
+
+// alwaysBlocked are the ranges that belong to the host, its networks, or
+// nobody. The embedded forms of IPv4 in IPv6 (6to4, NAT64, Teredo) are among
+// them, since a router may turn them into what is blocked.
+var alwaysBlocked = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("10.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("127.0.0.0/8"),
+	netip.MustParsePrefix("169.254.0.0/16"), // the metadata address lies here
+	netip.MustParsePrefix("172.16.0.0/12"),
+	netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("224.0.0.0/4"),
+	netip.MustParsePrefix("240.0.0.0/4"), // and the broadcast address
+	netip.MustParsePrefix("::/96"),       // unspecified, loopback, the old embedding of IPv4
+	netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("100::/64"),
+	netip.MustParsePrefix("2001::/32"),
+	netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("fc00::/7"),
+	netip.MustParsePrefix("fe80::/10"),
+	netip.MustParsePrefix("fec0::/10"),
+	netip.MustParsePrefix("ff00::/8"),
+}
+
+// Blocked reports whether addr is always blocked and was not opened, and by
+// which range.
+func (m *Matcher) Blocked(addr netip.Addr) (rule string, blocked bool) {
+	addr = plain(addr)
+	if !addr.IsValid() {
+		return "not an address", true
+	}
+	for _, p := range m.open {
+		if p.Contains(addr) {
+			return "", false
+		}
+	}
+	for _, p := range alwaysBlocked {
+		if p.Contains(addr) {
+			return "always blocked " + p.String(), true
+		}
+	}
+	return "", false
+}
+
+// plain is the address that a connection to addr reaches.
+func plain(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }

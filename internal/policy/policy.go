@@ -1,0 +1,221 @@
+// Package policy says what a machine, or a command in its sandbox, may reach
+// on the network. It is a noun: a [Network] is compiled to a [Matcher], which
+// answers from its arguments alone and does no I/O. Whoever enforces it (the
+// gateway of a machine, the sandbox) brings the names and addresses.
+//
+// The order of the rules: an address that is always blocked is refused unless
+// the operator has opened it; then a denial wins; then what is allowed; then
+// the mode. Adding to Deny, taking from Allow or Open, or choosing a stricter
+// mode never permits anything more.
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// A Mode says what happens to what no rule names.
+type Mode string
+
+// The modes, from the widest to the narrowest.
+const (
+	AllowAll Mode = "allow_all" // everything that is not denied
+	List     Mode = "list"      // what is allowed, and nothing else
+	None     Mode = "none"      // nothing at all
+)
+
+// Network is a policy as a person writes it. Each entry of Allow and Deny is a
+// domain ("example.com"), a domain with all below it ("*.example.com", which
+// holds for example.com too), an address, or a range of addresses in CIDR form.
+type Network struct {
+	Mode  Mode     `json:"mode,omitempty"`
+	Allow []string `json:"allow,omitempty"`
+	Deny  []string `json:"deny,omitempty"`
+	// Open are addresses and ranges that are always blocked and shall not be.
+	// Only an operator may say so. They are still judged like any other.
+	Open []string `json:"open,omitempty"`
+}
+
+// A Verdict is what a policy says of one name or connection.
+type Verdict struct {
+	Allowed bool
+	Rule    string // what decided: an entry as it was written, or the mode
+}
+
+// Matcher is a compiled [Network]. It is safe for concurrent use.
+type Matcher struct {
+	mode        Mode
+	allow, deny rules
+	open        []netip.Prefix
+}
+
+// rules are entries, sorted by kind.
+type rules struct {
+	exact  map[string]string // canonical domain → entry
+	below  map[string]string // canonical apex of a *. entry → entry
+	ranges []rangeRule
+}
+
+type rangeRule struct {
+	prefix netip.Prefix
+	entry  string
+}
+
+// Compile checks a policy. The error names the entry that is wrong.
+func (n Network) Compile() (*Matcher, error) {
+	m := &Matcher{mode: cmp.Or(n.Mode, AllowAll)}
+	if !slices.Contains([]Mode{AllowAll, List, None}, m.mode) {
+		return nil, fmt.Errorf("network mode %q: it is allow_all, list or none", n.Mode)
+	}
+	var err error
+	if m.allow, err = compile(n.Allow); err != nil {
+		return nil, fmt.Errorf("network allow: %w", err)
+	}
+	if m.deny, err = compile(n.Deny); err != nil {
+		return nil, fmt.Errorf("network deny: %w", err)
+	}
+	for _, entry := range n.Open {
+		p, ok := parseRange(entry)
+		if !ok {
+			return nil, fmt.Errorf("network open: %q is no address and no range such as 127.0.0.1/32", entry)
+		}
+		m.open = append(m.open, p)
+	}
+	return m, nil
+}
+
+func compile(entries []string) (rules, error) {
+	r := rules{exact: map[string]string{}, below: map[string]string{}}
+	for _, entry := range entries {
+		if p, ok := parseRange(entry); ok {
+			r.ranges = append(r.ranges, rangeRule{p, entry})
+			continue
+		}
+		domain, below := strings.CutPrefix(entry, "*.")
+		name, err := CanonicalName(domain)
+		if err != nil {
+			return r, fmt.Errorf("%q is no domain, no *.domain and no range of addresses: %w", entry, err)
+		}
+		if below {
+			r.below[name] = entry
+		} else {
+			r.exact[name] = entry
+		}
+	}
+	return r, nil
+}
+
+// parseRange reads an address or a CIDR range. One of v4-mapped addresses is
+// the range of IPv4 that it maps.
+func parseRange(entry string) (netip.Prefix, bool) {
+	if a, err := netip.ParseAddr(entry); err == nil && a.Zone() == "" {
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), true
+	}
+	p, err := netip.ParsePrefix(entry)
+	if err != nil {
+		return netip.Prefix{}, false
+	}
+	if a := p.Addr(); a.Is4In6() {
+		if p.Bits() < 96 {
+			return netip.Prefix{}, false // it would be more than the mapped addresses
+		}
+		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), true
+}
+
+func (r rules) name(name string) (entry string, ok bool) {
+	if entry, ok := r.exact[name]; ok {
+		return entry, true
+	}
+	for apex := name; ; {
+		if entry, ok := r.below[apex]; ok {
+			return entry, true
+		}
+		var found bool
+		if _, apex, found = strings.Cut(apex, "."); !found {
+			return "", false
+		}
+	}
+}
+
+func (r rules) addr(addr netip.Addr) (entry string, ok bool) {
+	for _, rule := range r.ranges {
+		if rule.prefix.Contains(addr) {
+			return rule.entry, true
+		}
+	}
+	return "", false
+}
+
+// Name judges a domain: may it be looked up? A name that is none is refused.
+func (m *Matcher) Name(domain string) Verdict {
+	name, err := CanonicalName(domain)
+	if err != nil {
+		return Verdict{Rule: "not a domain"}
+	}
+	if m.mode == None {
+		return Verdict{Rule: "mode none"}
+	}
+	if entry, ok := m.deny.name(name); ok {
+		return Verdict{Rule: "deny " + entry}
+	}
+	if entry, ok := m.allow.name(name); ok {
+		return Verdict{Allowed: true, Rule: "allow " + entry}
+	}
+	return Verdict{Allowed: m.mode == AllowAll, Rule: "mode " + string(m.mode)}
+}
+
+// Address judges a connection to an address that the given names resolved to.
+// It is allowed where the address is, or where one of the names is and none of
+// them is denied.
+func (m *Matcher) Address(addr netip.Addr, names []string) Verdict {
+	addr = plain(addr)
+	if rule, blocked := m.Blocked(addr); blocked {
+		return Verdict{Rule: rule}
+	}
+	if m.mode == None {
+		return Verdict{Rule: "mode none"}
+	}
+	if entry, ok := m.deny.addr(addr); ok {
+		return Verdict{Rule: "deny " + entry}
+	}
+	best := Verdict{}
+	for _, domain := range names {
+		v := m.Name(domain)
+		if !v.Allowed && strings.HasPrefix(v.Rule, "deny ") {
+			return v
+		}
+		if v.Allowed && !best.Allowed {
+			best = v
+		}
+	}
+	if entry, ok := m.allow.addr(addr); ok {
+		return Verdict{Allowed: true, Rule: "allow " + entry}
+	}
+	if best.Allowed {
+		return best
+	}
+	return Verdict{Allowed: m.mode == AllowAll, Rule: "mode " + string(m.mode)}
+}
+
+// ByAddress reports whether a rule about addresses, and no name, allows addr:
+// what is said over such a connection need not name an allowed domain.
+func (m *Matcher) ByAddress(addr netip.Addr) bool {
+	v := m.Address(addr, nil)
+	return v.Allowed
+}
+
+// Mode returns the policy's mode.
+func (m *Matcher) Mode() Mode { return m.mode }
+
+// Named reports whether the policy speaks of domains in a way that what a
+// connection says of itself (the server's name in TLS, the host in HTTP) has to
+// be compared with it.
+func (m *Matcher) Named() bool {
+	return m.mode == List || len(m.deny.exact)+len(m.deny.below) > 0
+}
