@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"internal/conversation": {},
 	"internal/agent":        {"internal/conversation"},
 	"internal/tool":         {},
+	"internal/policy":       {},
 
 	// What both wings speak.
 	"internal/wire/...": {"internal/wire/..."},
@@ -42,14 +43,15 @@ var mayImport = map[string][]string{
 	// The control plane. Its generated types stop at control/pod.
 	"internal/control/api":                             {"NOUNS", "internal/control/store", "internal/control/model"},
 	"internal/control/loop":                            {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/tool"},
-	"internal/control/schedule":                        {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/loop"},
+	"internal/control/schedule":                        {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/loop", "internal/control/egress"},
 	"internal/control/gateway":                         {"NOUNS", "internal/control/mirror"},
 	"internal/control/gateway/gittest":                 {"internal/need"},
 	"internal/control/pod":                             {"NOUNS", "internal/wire/...", "internal/control/machine"},
 	"internal/control/tool":                            {"NOUNS"},
-	"internal/control/machine":                         {},
+	"internal/control/egress":                          {"internal/policy"},
+	"internal/control/machine":                         {"internal/policy"},
 	"internal/control/machine/...":                     {"internal/control/machine", "internal/fault"},
-	"internal/control/machine/container":               {"internal/control/machine", "internal/control/image"},
+	"internal/control/machine/container":               {"internal/control/machine", "internal/control/image", "internal/policy"},
 	"internal/control/machine/machinetest":             {"internal/control/machine", "internal/control/machine/machinetest/standin", "internal/wire/mux"},
 	"internal/control/machine/machinetest/standin":     {"internal/wire/mux"},
 	"internal/control/machine/machinetest/standin/pod": {"internal/control/machine/machinetest/standin"},
@@ -80,7 +82,7 @@ var mayImport = map[string][]string{
 }
 
 // nouns stand for NOUNS in mayImport.
-var nouns = []string{"internal/fault", "internal/account", "internal/conversation", "internal/agent", "internal/tool"}
+var nouns = []string{"internal/fault", "internal/account", "internal/conversation", "internal/agent", "internal/tool", "internal/policy"}
 
 // noIO are standard packages that a noun has no use for.
 var noIO = []string{"net", "net/http", "os", "os/exec", "database/sql", "io/fs", "syscall"}

@@ -48,6 +48,7 @@ func (a *app) commands() []*cobra.Command {
 		newServeCommand(a.getenv, a.stderr),
 		newDemoCommand(a),
 		newDoctorCommand(a),
+		newGatewayCommand(a.stderr),
 		newVersionCommand(a),
 	}
 }

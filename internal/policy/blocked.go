@@ -36,10 +36,8 @@ func (m *Matcher) Blocked(addr netip.Addr) (rule string, blocked bool) {
 	if !addr.IsValid() {
 		return "not an address", true
 	}
-	for _, p := range m.open {
-		if p.Contains(addr) {
-			return "", false
-		}
+	if m.Opened(addr) {
+		return "", false
 	}
 	for _, p := range alwaysBlocked {
 		if p.Contains(addr) {
@@ -47,6 +45,17 @@ func (m *Matcher) Blocked(addr netip.Addr) (rule string, blocked bool) {
 		}
 	}
 	return "", false
+}
+
+// Opened reports whether the operator has opened addr.
+func (m *Matcher) Opened(addr netip.Addr) bool {
+	addr = plain(addr)
+	for _, p := range m.open {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
 }
 
 // plain is the address that a connection to addr reaches.

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"net"
+
+	"aloft/internal/policy"
 )
 
 // ErrNotFound is wrapped by Open where there is no such machine.
@@ -54,7 +56,22 @@ type Spec struct {
 	Class  string            // "" for the runtime's usual isolation, "strong" for its strongest
 	Env    map[string]string // for pod-daemon, and so for every process
 	Limits Limits
+	// Network says what the machine may reach. The zero value is no network but
+	// loopback; with any mode there is a device, and the policy is kept outside.
+	Network policy.Network
 }
+
+// Networked is a [Machine] that may have a network. Its methods are safe for
+// concurrent use.
+type Networked interface {
+	// DialGateway connects to the control socket of the process that ends the
+	// machine's network. The error wraps [ErrNoNetwork] if it has none, or if
+	// that process does not run.
+	DialGateway(ctx context.Context) (net.Conn, error)
+}
+
+// ErrNoNetwork is wrapped by DialGateway where there is no gateway.
+var ErrNoNetwork = errors.New("machine has no gateway")
 
 // Limits bound what a machine may use. Zero is no limit.
 type Limits struct {

@@ -10,8 +10,13 @@
 // has to survive for a machine to be found again or removed, whoever was killed
 // at whatever moment.
 //
-// The package has no network, no tools and no snapshots; it makes what it is
-// told and takes it away again.
+// A machine with a network has a namespace with one TAP device, whose other end
+// is held by a gateway: a process started here that lives beside the machine and
+// ends with it. What it does with the packets is its own affair.
+//
+// The package has no tools and no snapshots; it makes what it is told and takes
+// it away again. It is over 2,000 lines because of all that a runtime, killed
+// at any moment, may leave behind.
 package container
 
 import (
@@ -37,6 +42,7 @@ type Config struct {
 	RuntimePath       string       // runc, crun or runsc, for the usual class
 	StrongRuntimePath string       // runsc, for the class "strong"; "" refuses that class
 	Binaries          string       // folder with pod-daemon and exec-daemon, sandbox, rg where they exist
+	Gateway           []string     // the command that ends a machine's network, without its flags; nil refuses machines with one
 	Logger            *slog.Logger // nil discards
 }
 

@@ -47,6 +47,9 @@ func TestMain(m *testing.M) {
 	if args, ok := os.LookupEnv(childEnv); ok {
 		os.Exit(child(strings.Split(args, "|")))
 	}
+	if len(os.Args) > 1 && os.Args[1] == gatewayChild {
+		os.Exit(gateway(os.Args[2:]))
+	}
 	code := m.Run()
 	for _, dir := range built {
 		_ = os.RemoveAll(dir)
@@ -81,7 +84,7 @@ func config(t testing.TB, dir, engine string) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{Dir: dir, RuntimePath: engine, Binaries: bin, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	return Config{Dir: dir, RuntimePath: engine, Binaries: bin, Gateway: []string{absolute(t, os.Args[0]), gatewayChild}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }
 
 func newRuntime(t testing.TB, dir, engine string) *Runtime {

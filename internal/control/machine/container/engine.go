@@ -24,12 +24,16 @@ func newEngine(path string) engine {
 // arguments are those that make and start the machine and return. The state's
 // folder is one argument with its flag: by that, [Machine.kill] knows the
 // processes that an engine leaves behind.
-func (e engine) arguments(m *Machine) []string {
+func (e engine) arguments(m *Machine, network bool) []string {
 	args := []string{"--root=" + m.path("state")}
 	if e.gvisor {
+		net := "--network=none" // loopback only; the control plane reaches in over the socket
+		if network {
+			net = "--network=sandbox" // its own stack takes over the device's addresses
+		}
 		args = append(args,
 			"--platform=systrap",
-			"--network=none",    // loopback only; the gateway reaches in over the socket
+			net,
 			"--host-uds=create", // pod-daemon's socket appears on the host
 			"--overlay2=none",   // the root is an overlay of ours already
 			"--file-access=exclusive",
@@ -40,13 +44,13 @@ func (e engine) arguments(m *Machine) []string {
 }
 
 // run starts the container, with the log as its output, and leaves it running.
-func (e engine) run(ctx context.Context, m *Machine) (err error) {
+func (e engine) run(ctx context.Context, m *Machine, network bool) (err error) {
 	log, err := os.OpenFile(m.path("log"), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	cmd := exec.CommandContext(ctx, e.path, e.arguments(m)...)
+	cmd := exec.CommandContext(ctx, e.path, e.arguments(m, network)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = m.dir
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}

@@ -63,7 +63,7 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 			return true, err
 		}
 	}
-	if err := seedUpper(m.path("upper")); err != nil {
+	if err := seedUpper(m.path("upper"), spec.Network.Mode != ""); err != nil {
 		return true, err
 	}
 	rec := record{Spec: spec, Image: img}
@@ -88,9 +88,18 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record) error {
 			return err
 		}
 	}
-	config, err := bundleConfig(rec.Spec, rec.Image, place{
-		rootfs: m.path("rootfs"), run: m.path("run"), cgroup: "/" + m.cgroup,
-	}, eng, hostFacts())
+	at := place{rootfs: m.path("rootfs"), run: m.path("run"), cgroup: "/" + m.cgroup}
+	network := rec.Spec.Network.Mode != ""
+	if network {
+		l, err := m.startGateway(ctx, rec.Spec.Network)
+		if err != nil {
+			return err
+		}
+		// From here on the machine's processes and the gateway hold it.
+		defer func() { _ = l.Close() }()
+		at.netns = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), l.namespace.Fd())
+	}
+	config, err := bundleConfig(rec.Spec, rec.Image, at, eng, hostFacts())
 	if err != nil {
 		return err
 	}
@@ -100,7 +109,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record) error {
 	if err := mountOverlay(m.path("rootfs"), rec.Image.Lower, m.path("upper"), m.path("work")); err != nil {
 		return err
 	}
-	if err := eng.run(ctx, m); err != nil {
+	if err := eng.run(ctx, m, network); err != nil {
 		return err
 	}
 	return m.remember()
@@ -185,7 +194,7 @@ func (m *Machine) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, name := range []string{"state", "init.json", "init.pid"} {
+	for _, name := range []string{"state", "link", "init.json", "init.pid"} {
 		if err := os.RemoveAll(m.path(name)); err != nil {
 			return err
 		}
@@ -203,7 +212,7 @@ func writeFile(path string, data []byte) error {
 }
 
 // seedUpper writes what each machine has of its own.
-func seedUpper(upper string) error {
+func seedUpper(upper string, network bool) error {
 	id, err := machineID()
 	if err != nil {
 		return err
@@ -211,6 +220,11 @@ func seedUpper(upper string) error {
 	etc := filepath.Join(upper, "etc")
 	if err := os.Mkdir(etc, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
+	}
+	if network {
+		if err := os.WriteFile(filepath.Join(etc, "resolv.conf"), []byte(nameserver), 0o644); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(filepath.Join(etc, "machine-id"), []byte(id+"\n"), 0o444)
 }

@@ -156,7 +156,11 @@ func (m *Machine) kill(ctx context.Context) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return killCgroup(ctx, m.cgroup)
+	if err := killCgroup(ctx, m.cgroup); err != nil {
+		return err
+	}
+	// Last: what the machine says until it has ended goes somewhere.
+	return killBearing(ctx, m.gatewayFlag())
 }
 
 // killBearing ends every process that has arg as one of its arguments.

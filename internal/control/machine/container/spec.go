@@ -19,6 +19,7 @@ type place struct {
 	rootfs string
 	run    string
 	cgroup string // absolute, below the root of each hierarchy
+	netns  string // the network namespace; "" is a new one with loopback only
 }
 
 // facts are what the bundle depends on of the host.
@@ -71,6 +72,9 @@ func checkSpec(spec machine.Spec) error {
 			return fmt.Errorf("environment variable %q: a name has no = and neither part a NUL", k)
 		}
 	}
+	if _, err := spec.Network.Compile(); err != nil {
+		return err
+	}
 	if l := spec.Limits; l.MemoryBytes < 0 || l.CPUs < 0 || l.PIDs < 0 {
 		return errors.New("limits are not negative; 0 is no limit")
 	}
@@ -108,7 +112,7 @@ func bundleConfig(spec machine.Spec, img image.Image, at place, eng engine, host
 			CgroupsPath: at.cgroup,
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.IPCNamespace},
-				{Type: specs.UTSNamespace}, {Type: specs.NetworkNamespace}, {Type: specs.CgroupNamespace},
+				{Type: specs.UTSNamespace}, {Type: specs.NetworkNamespace, Path: at.netns}, {Type: specs.CgroupNamespace},
 			},
 			Resources:     resources(spec.Limits, host),
 			MaskedPaths:   maskedPaths,

@@ -1,0 +1,46 @@
+package egress
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+)
+
+// Sizes of the buffer of one direction, in bytes: a connection that says little
+// holds little, and one that fills its buffer gets a large one.
+const (
+	smallCopy = 8 << 10
+	largeCopy = 512 << 10
+)
+
+var largeBuffers = sync.Pool{New: func() any { b := make([]byte, largeCopy); return &b }}
+
+// copyCounted copies until src ends, which is no error, and counts what it has
+// written as it goes.
+func copyCounted(dst io.Writer, src io.Reader, count *atomic.Int64) (int64, error) {
+	buf := make([]byte, smallCopy)
+	var total int64
+	for {
+		n, err := src.Read(buf)
+		if n > 0 {
+			w, werr := dst.Write(buf[:n])
+			total += int64(w)
+			count.Add(int64(w))
+			if werr != nil {
+				return total, werr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+		if n == smallCopy && len(buf) == smallCopy {
+			large := largeBuffers.Get().(*[]byte)
+			defer largeBuffers.Put(large)
+			buf = *large
+		}
+	}
+}

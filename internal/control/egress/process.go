@@ -1,0 +1,105 @@
+package egress
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/policy"
+)
+
+// What a gateway's process is given, beside its folder.
+const (
+	deviceFD = 3 // the TAP device
+	readyFD  = 4 // written to once it serves
+)
+
+// gatewayMemory is the size, in bytes, at which the collector works harder. The
+// bounds of package egress keep a gateway below it in ordinary work.
+const gatewayMemory = 512 << 20
+
+// RunProcess is the process of one gateway. It finds in dir its policy, as
+// policy.json, and listens there on gateway.sock; descriptor 3 is the device,
+// and descriptor 4 is written to and closed once it serves. It serves until ctx
+// ends or a client says shutdown.
+func RunProcess(ctx context.Context, dir string, logger *slog.Logger) error {
+	data, err := os.ReadFile(filepath.Join(dir, "policy.json"))
+	if err != nil {
+		return err
+	}
+	var n policy.Network
+	if err := json.Unmarshal(data, &n); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	listener, err := listenIn(ctx, dir, "gateway.sock")
+	if err != nil {
+		return err
+	}
+	if err := becomeNobody(); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	debug.SetMemoryLimit(gatewayMemory)
+	g, err := New(Config{Device: os.NewFile(deviceFD, "device"), Policy: n, Logger: logger})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	ready := os.NewFile(readyFD, "ready")
+	if _, err := ready.Write([]byte{1}); err != nil {
+		logger.Warn("nobody waits for this gateway", "error", err)
+	}
+	_ = ready.Close()
+	return errors.Join(Serve(ctx, listener, g), g.Close())
+}
+
+// listenIn listens in a folder whose path may be too long for an address.
+func listenIn(ctx context.Context, dir, name string) (net.Listener, error) {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", fd, name))
+	if err != nil {
+		return nil, err
+	}
+	// The folder goes with the machine, and the path by which we know it is
+	// another's once fd is closed.
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	return l, nil
+}
+
+// nobody is the user and the group that own nothing.
+const nobody = 65534
+
+// becomeNobody gives away what a program that reads a machine's packets should
+// not have: root, and the way back to it.
+func becomeNobody() error {
+	// The kernel takes it before the server when memory runs out.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("600"), 0) // where it may not be raised, it stays
+	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 && errno != unix.ENOTSUP { // a build with cgo cannot
+		return fmt.Errorf("become nobody: %w", errno)
+	}
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	if err := syscall.Setgroups(nil); err != nil {
+		return fmt.Errorf("become nobody: %w", err)
+	}
+	if err := syscall.Setresgid(nobody, nobody, nobody); err != nil {
+		return fmt.Errorf("become nobody: %w", err)
+	}
+	if err := syscall.Setresuid(nobody, nobody, nobody); err != nil {
+		return fmt.Errorf("become nobody: %w", err)
+	}
+	return nil
+}

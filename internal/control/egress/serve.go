@@ -1,0 +1,98 @@
+package egress
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"aloft/internal/policy"
+)
+
+// Paths of the control socket.
+const (
+	connectionsPath = "/connections"
+	policyPath      = "/policy"
+	shutdownPath    = "/shutdown"
+)
+
+// maxPolicy bounds a policy as JSON, in bytes.
+const maxPolicy = 4 << 20
+
+// longestWait bounds how long a reader waits for the next record.
+const longestWait = time.Minute
+
+// Page is what a gateway says of its machine's connections.
+type Page struct {
+	Open  []Record `json:"open"`  // the oldest first
+	Ended []Record `json:"ended"` // in the order of Seq
+}
+
+// Serve answers on the control socket until ctx ends or a client says
+// shutdown, which are both no error. The gateway is the caller's to close.
+func Serve(ctx context.Context, l net.Listener, g *Gateway) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+connectionsPath, g.serveConnections)
+	mux.HandleFunc("PUT "+policyPath, func(w http.ResponseWriter, r *http.Request) {
+		var n policy.Network
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxPolicy)).Decode(&n); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if err := g.SetPolicy(n); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("POST "+shutdownPath, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+		stop()
+	})
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	end := context.AfterFunc(ctx, func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if s.Shutdown(last) != nil {
+			_ = s.Close()
+		}
+	})
+	defer end()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// serveConnections answers with the records after a number, and waits for the
+// first one if asked to.
+func (g *Gateway) serveConnections(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	after, _ := strconv.ParseUint(q.Get("after"), 10, 64) // absent is 0
+	limit, err := strconv.Atoi(q.Get("limit"))
+	if err != nil || limit <= 0 || limit > maxRecords {
+		limit = maxRecords
+	}
+	wait, _ := time.ParseDuration(q.Get("wait")) // absent is 0
+	timer := time.NewTimer(min(wait, longestWait))
+	defer timer.Stop()
+	for {
+		ended, more := g.ledger.after(after, limit)
+		if len(ended) == 0 && wait > 0 {
+			select {
+			case <-more:
+				continue
+			case <-timer.C:
+			case <-r.Context().Done():
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(Page{Open: g.ledger.active(), Ended: ended}) // the client is gone
+		return
+	}
+}

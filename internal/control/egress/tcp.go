@@ -1,0 +1,224 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/waiter"
+)
+
+// dialTimeout is how long the outside may take to answer.
+const dialTimeout = 30 * time.Second
+
+// destination is where a packet of the machine wants to go. A machine's
+// loopback is its own: the host's, where the operator has opened that, is
+// reached by the gateway's address.
+func destination(id stack.TransportEndpointID) netip.AddrPort {
+	addr, _ := netip.AddrFromSlice(id.LocalAddress.AsSlice())
+	return netip.AddrPortFrom(fromMachine(addr.Unmap()), id.LocalPort)
+}
+
+var (
+	loopbackV4 = netip.MustParseAddr("127.0.0.1")
+	loopbackV6 = netip.IPv6Loopback()
+)
+
+// fromMachine turns an address that the machine uses into the host's.
+func fromMachine(addr netip.Addr) netip.Addr {
+	switch addr {
+	case GatewayV4:
+		return loopbackV4
+	case GatewayV6:
+		return loopbackV6
+	}
+	return addr
+}
+
+// toMachine turns an address of the host's view into the machine's.
+func toMachine(addr netip.Addr) netip.Addr {
+	switch addr {
+	case loopbackV4:
+		return GatewayV4
+	case loopbackV6:
+		return GatewayV6
+	}
+	return addr
+}
+
+// acceptTCP answers a connection that the machine opens. The outside is dialled
+// first: the machine sees a refusal as a refusal.
+func (g *Gateway) acceptTCP(r *tcp.ForwarderRequest) {
+	g.working.Add(1)
+	defer g.working.Done()
+	if g.conns.Add(1) > maxConns || g.ctx.Err() != nil {
+		g.conns.Add(-1)
+		r.Complete(true)
+		return
+	}
+	defer g.conns.Add(-1)
+	to := destination(r.ID())
+	if to.Port() == dnsPort {
+		if inside := g.complete(r); inside != nil {
+			g.serveStreamDNS(inside)
+		}
+		return
+	}
+	names := g.names.of(to.Addr())
+	rec := newRecord("tcp", to, names)
+	verdict := g.judge(to.Addr(), names)
+	rec.Allowed, rec.Rule = verdict.Allowed, verdict.Rule
+	if !verdict.Allowed {
+		r.Complete(true)
+		g.ledger.add(rec)
+		return
+	}
+	c := &connection{g: g, to: to, names: names, rec: rec}
+	outside, err := g.dialer.DialContext(g.ctx, "tcp", to.String())
+	if err != nil {
+		r.Complete(true)
+		rec.Error = reason(err)
+		g.ledger.add(rec)
+		return
+	}
+	c.outside = outside.(*net.TCPConn)
+	if c.inside = g.complete(r); c.inside == nil {
+		_ = outside.Close()
+		return
+	}
+	g.ledger.begin(rec)
+	c.run()
+	g.ledger.end(rec)
+}
+
+// complete makes the machine's end of a connection, or returns nil.
+func (g *Gateway) complete(r *tcp.ForwarderRequest) *inside {
+	var wq waiter.Queue
+	ep, err := r.CreateEndpoint(&wq)
+	r.Complete(err != nil)
+	if err != nil {
+		return nil
+	}
+	if g.conns.Load() > manyConns {
+		ep.SocketOptions().SetReceiveBufferSize(leastBuffer, true)
+		ep.SocketOptions().SetSendBufferSize(leastBuffer, true)
+	}
+	ep.SocketOptions().SetDelayOption(false)
+	ep.SocketOptions().SetKeepAlive(true)
+	return &inside{TCPConn: gonet.NewTCPConn(&wq, ep), ep: ep}
+}
+
+// inside is the machine's end of a connection.
+type inside struct {
+	*gonet.TCPConn
+	ep tcpip.Endpoint
+}
+
+// abort ends the connection with a reset.
+func (i *inside) abort() { i.ep.Abort() }
+
+// A connection joins the machine's end to the outside's.
+type connection struct {
+	g       *Gateway
+	to      netip.AddrPort
+	names   []string
+	rec     *Record
+	inside  *inside
+	outside *net.TCPConn
+	once    sync.Once
+}
+
+// run copies both ways until both have ended. The end of one direction is
+// passed on as such; a reset is passed on as a reset.
+func (c *connection) run() {
+	c.g.mu.Lock()
+	c.g.open[c] = struct{}{}
+	c.g.mu.Unlock()
+	if c.g.ctx.Err() != nil {
+		c.cut()
+	}
+	var both sync.WaitGroup
+	both.Go(func() { c.fromOutside() })
+	c.fromInside()
+	both.Wait()
+	c.g.mu.Lock()
+	delete(c.g.open, c)
+	c.g.mu.Unlock()
+	_ = c.inside.Close()
+	_ = c.outside.Close()
+}
+
+func (c *connection) fromOutside() {
+	_, err := copyCounted(c.inside, c.outside, c.rec.received)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	_ = c.inside.CloseWrite()
+}
+
+func (c *connection) fromInside() {
+	if m := c.g.policy.Load(); m.Named() {
+		first, err := c.inspect(m)
+		if err != nil {
+			c.refuse(err.Error())
+			return
+		}
+		n, err := c.outside.Write(first)
+		c.rec.sent.Add(int64(n))
+		if err != nil {
+			c.fail(err)
+			return
+		}
+	}
+	_, err := copyCounted(c.outside, c.inside, c.rec.sent)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	_ = c.outside.CloseWrite()
+}
+
+// refuse cuts the connection for what the policy says of it.
+func (c *connection) refuse(rule string) {
+	c.rec.refuse(rule)
+	c.cut()
+}
+
+// fail cuts the connection for an error of either end.
+func (c *connection) fail(err error) {
+	c.rec.fail(reason(err))
+	c.cut()
+}
+
+// cut resets both ends.
+func (c *connection) cut() {
+	c.once.Do(func() {
+		_ = c.outside.SetLinger(0)
+		_ = c.outside.Close()
+		c.inside.abort()
+	})
+}
+
+// reason is what a user sees of an error: no paths, no foreign words.
+func reason(err error) string {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return "timed out"
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
+		return "closed"
+	}
+	return "the connection was lost"
+}

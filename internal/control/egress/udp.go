@@ -1,0 +1,134 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
+
+	"aloft/internal/policy"
+)
+
+// flowIdle ends a flow on which nobody has spoken for so long.
+const flowIdle = time.Minute
+
+// maxDatagram is the largest that UDP carries, in bytes.
+const maxDatagram = 64 << 10
+
+// acceptUDP answers the first datagram of a flow. False makes the stack say
+// that the port is closed.
+func (g *Gateway) acceptUDP(r *udp.ForwarderRequest) bool {
+	to := destination(r.ID())
+	names := g.names.of(to.Addr())
+	rec := newRecord("udp", to, names)
+	dns := to.Port() == dnsPort
+	if !dns {
+		verdict := g.judgeDatagrams(to.Addr(), names)
+		rec.Allowed, rec.Rule = verdict.Allowed, verdict.Rule
+		if !verdict.Allowed {
+			g.ledger.add(rec)
+			return false
+		}
+	}
+	if g.flows.Add(1) > maxFlows || g.ctx.Err() != nil {
+		g.flows.Add(-1)
+		return true // dropped, as a full queue would
+	}
+	var wq waiter.Queue
+	ep, err := r.CreateEndpoint(&wq)
+	if err != nil {
+		g.flows.Add(-1)
+		return true
+	}
+	inside := gonet.NewUDPConn(&wq, ep)
+	g.working.Go(func() {
+		defer g.flows.Add(-1)
+		if dns {
+			g.answerDatagrams(inside, flowQueries)
+			return
+		}
+		defer func() { _ = inside.Close() }()
+		g.flow(inside, to, rec)
+	})
+	return true
+}
+
+// judgeDatagrams is the verdict on a flow. Its name, if it says one, cannot be
+// read (in QUIC it is encrypted), so a list of domains does not allow it.
+func (g *Gateway) judgeDatagrams(addr netip.Addr, names []string) policy.Verdict {
+	v := g.judge(addr, names)
+	if m := g.policy.Load(); v.Allowed && m.Mode() == policy.List && !m.ByAddress(addr) {
+		return policy.Verdict{Rule: "mode list: UDP needs a rule with an address"}
+	}
+	return v
+}
+
+// flow carries datagrams both ways until nobody speaks.
+func (g *Gateway) flow(inside *gonet.UDPConn, to netip.AddrPort, rec *Record) {
+	conn, err := g.dialer.DialContext(g.ctx, "udp", to.String())
+	if err != nil {
+		rec.fail(reason(err))
+		g.ledger.add(rec)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(g.ctx, func() {
+		_ = inside.SetDeadline(time.Unix(1, 0))
+		_ = conn.SetDeadline(time.Unix(1, 0))
+	})
+	defer stop()
+	g.ledger.begin(rec)
+	var last atomic.Int64
+	last.Store(time.Now().UnixNano())
+	allowed := func() bool { return g.judgeDatagrams(to.Addr(), g.names.of(to.Addr())).Allowed }
+	var both sync.WaitGroup
+	both.Go(func() { g.pump(inside, conn, rec.received, &last, allowed) })
+	g.pump(conn, inside, rec.sent, &last, allowed)
+	both.Wait()
+	g.ledger.end(rec)
+}
+
+// pump carries datagrams one way while either way is used and allowed.
+func (g *Gateway) pump(dst, src net.Conn, count, last *atomic.Int64, allowed func() bool) {
+	buf := make([]byte, maxDatagram)
+	checked := time.Now()
+	for {
+		// In this order: what ends the gateway sets a deadline of its own.
+		if src.SetReadDeadline(time.Unix(0, last.Load()).Add(flowIdle)) != nil || g.ctx.Err() != nil {
+			return
+		}
+		n, err := src.Read(buf)
+		if isTimeout(err) && time.Since(time.Unix(0, last.Load())) < flowIdle {
+			continue // the other way was used meanwhile
+		}
+		if err != nil {
+			return
+		}
+		now := time.Now()
+		last.Store(now.UnixNano())
+		if now.Sub(checked) > time.Second { // a policy may have changed
+			if checked = now; !allowed() {
+				return
+			}
+		}
+		if w, err := dst.Write(buf[:n]); err == nil {
+			count.Add(int64(w))
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return true
+	}
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
+}

@@ -1,0 +1,126 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/machine"
+	"aloft/internal/policy"
+)
+
+// The command of conf.Gateway gets the flag --dir=DIR, where it finds its policy
+// and puts its socket, the device as descriptor 3, and as descriptor 4 a pipe
+// that it writes to once it serves. It ends when it is killed.
+const (
+	gatewaySocket = "gateway.sock"
+	gatewayPolicy = "policy.json"
+	gatewayLog    = "log"
+	gatewayStart  = 15 * time.Second // it is up in some milliseconds where the host is not overwhelmed
+)
+
+// gatewayFlag is the argument by which the machine's gateway is known.
+func (m *Machine) gatewayFlag() string { return "--dir=" + m.path("link") }
+
+// startGateway makes the machine's link and starts the process at its other
+// end, in a session of its own: it outlives this process.
+func (m *Machine) startGateway(ctx context.Context, n policy.Network) (_ link, err error) {
+	if len(m.r.conf.Gateway) == 0 {
+		return link{}, errors.New("this runtime makes machines without a network only")
+	}
+	dir := m.path("link")
+	if err := os.RemoveAll(dir); err != nil {
+		return link{}, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return link{}, err
+	}
+	data, err := json.Marshal(n)
+	if err != nil {
+		return link{}, err
+	}
+	if err := writeFile(filepath.Join(dir, gatewayPolicy), data); err != nil {
+		return link{}, err
+	}
+	l, err := makeLink()
+	if err != nil {
+		return link{}, err
+	}
+	if err := m.runGateway(ctx, dir, l.device); err != nil {
+		return link{}, errors.Join(fmt.Errorf("network: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// runGateway starts the process and waits until it serves.
+func (m *Machine) runGateway(ctx context.Context, dir string, device *os.File) (err error) {
+	log, err := os.OpenFile(filepath.Join(dir, gatewayLog), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	ready, tell, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ready.Close() }()
+	argv := m.r.conf.Gateway
+	// Not bound to ctx, which ends before the machine does.
+	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], m.gatewayFlag())...) //nolint:noctx // it outlives us
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{device, tell}
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	_ = tell.Close()
+	if err != nil {
+		return err
+	}
+	go func() { _ = cmd.Wait() }() // it ends when it is killed, which says nothing
+	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_ = ready.SetReadDeadline(time.Now().Add(gatewayStart))
+	var b [1]byte
+	if _, err := ready.Read(b[:]); err != nil {
+		_ = cmd.Process.Kill()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		words, _ := io.ReadAll(io.NewSectionReader(log, 0, maxWords))
+		return fmt.Errorf("the gateway does not start: %w: %s", err, words)
+	}
+	return nil
+}
+
+// DialGateway implements [machine.Networked].
+func (m *Machine) DialGateway(ctx context.Context) (net.Conn, error) {
+	conn, err := dialIn(ctx, m.path("link"), gatewaySocket)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
+		err = machine.ErrNoNetwork
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dial the gateway of machine %s: %w", m.id, err)
+	}
+	return conn, nil
+}
+
+// dialIn connects to a socket whose path may be too long for an address.
+func dialIn(ctx context.Context, dir, name string) (net.Conn, error) {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", fd, name))
+}

@@ -1,0 +1,103 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/control/egress"
+	"aloft/internal/control/machine"
+	"aloft/internal/policy"
+)
+
+// gatewayChild makes this test's program the gateway of a machine.
+const gatewayChild = "gateway-of-a-test"
+
+func gateway(args []string) int {
+	dir, _ := strings.CutPrefix(args[0], "--dir=")
+	if err := egress.RunProcess(context.Background(), dir, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// client speaks with the gateway of a machine.
+func client(t testing.TB, m machine.Machine) *egress.Client {
+	t.Helper()
+	n, ok := m.(machine.Networked)
+	if !ok {
+		t.Fatal("the machine has no gateway")
+	}
+	return egress.NewClient(n.DialGateway)
+}
+
+// opened is a policy that opens the host's loopback, for servers of the test.
+func opened(mode policy.Mode, allow ...string) policy.Network {
+	return policy.Network{Mode: mode, Allow: allow, Open: []string{"127.0.0.1/32"}}
+}
+
+func TestNetwork(t *testing.T) {
+	body := strings.Repeat("0123456789abcdef", 1<<20) // 16 MiB
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/large":
+			_, _ = io.WriteString(w, body)
+		case "/count":
+			n, _ := io.Copy(io.Discard, r.Body)
+			fmt.Fprint(w, n)
+		default:
+			fmt.Fprint(w, "hello from outside")
+		}
+	}))
+	t.Cleanup(srv.Close)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := closed.Addr().String()
+	_ = closed.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(srv.URL, "http://"), ":")
+	url := "http://host.aloft.internal:" + port
+	_, refusedPort, _ := strings.Cut(refused, ":")
+	for name, path := range engines(t) {
+		t.Run(name, func(t *testing.T) {
+			r := newRuntime(t, t.TempDir(), path)
+			m := create(t, r, machine.Spec{Image: "host", Network: opened(policy.AllowAll)})
+			for what, c := range map[string]struct{ command, want string }{
+				"http":             {"curl -sS -m 20 " + url, "hello from outside"},
+				"large download":   {"curl -sS -m 60 " + url + "/large | wc -c", fmt.Sprintln(len(body))},
+				"large upload":     {"head -c 20000000 /dev/zero | curl -sS -m 60 -T - " + url + "/count", "20000000"},
+				"refused":          {"curl -sS -m 20 http://172.30.0.1:" + refusedPort + " 2>&1 | grep -c -i 'connect'", "1\n"},
+				"metadata address": {"curl -sS -m 20 http://169.254.169.254/ 2>&1 | grep -c -i 'connect'", "1\n"},
+				"host's network":   {"curl -sS -m 20 http://10.0.0.1/ 2>&1 | grep -c -i 'connect'", "1\n"},
+				"no such name":     {"curl -sS -m 20 http://no-such-name.invalid/ 2>&1 | grep -c -i 'resolve'", "1\n"},
+				"resolver":         {"cat /etc/resolv.conf", nameserver},
+			} {
+				if got := ask(t, m, "sh", "-c", c.command); got.Output != c.want {
+					t.Errorf("%s: %q is %q, want %q", what, c.command, got.Output, c.want)
+				}
+			}
+			page, err := client(t, m).Connections(t.Context(), 0, 100, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var large, metadata bool
+			for _, rec := range page.Ended {
+				large = large || rec.Allowed && rec.Received > int64(len(body))
+				metadata = metadata || !rec.Allowed && rec.Address == "169.254.169.254:80"
+			}
+			if !large || !metadata {
+				t.Errorf("the records lack something: %+v", page.Ended)
+			}
+		})
+	}
+}

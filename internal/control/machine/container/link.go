@@ -1,0 +1,199 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The link between a machine and its gateway. The gateway has the same numbers
+// in package egress, which a test compares.
+const (
+	linkName   = "eth0"
+	linkMTU    = 65500
+	gatewayV4  = "172.30.0.1"
+	nameserver = "nameserver " + gatewayV4 + "\noptions edns0\n"
+)
+
+var (
+	machineV4 = [4]byte{172, 30, 0, 2}
+	netmaskV4 = [4]byte{255, 255, 255, 0}
+	routerV4  = [4]byte{172, 30, 0, 1}
+	machineV6 = [16]byte{0: 0xfd, 2: 0xa1, 3: 0x0f, 15: 2}
+	routerV6  = [16]byte{0: 0xfd, 2: 0xa1, 3: 0x0f, 15: 1}
+)
+
+// A link is a network namespace whose only way out is a TAP device, and the
+// device's other end.
+type link struct {
+	namespace *os.File
+	device    *os.File
+}
+
+// makeLink makes a link, with its addresses and routes. The namespace lasts as
+// long as one of the descriptors, or a process in it.
+func makeLink() (link, error) {
+	var l link
+	done := make(chan error)
+	go func() {
+		// The thread is in the new namespace for good: it ends with this goroutine.
+		runtime.LockOSThread()
+		done <- l.make()
+	}()
+	if err := <-done; err != nil {
+		return link{}, errors.Join(fmt.Errorf("network: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// Close gives the descriptors back.
+func (l link) Close() error {
+	var errs []error
+	for _, f := range []*os.File{l.namespace, l.device} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// make fills l. It changes the thread it runs on.
+func (l *link) make() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("new namespace: %w", err)
+	}
+	var err error
+	if l.namespace, err = os.Open("/proc/thread-self/ns/net"); err != nil {
+		return err
+	}
+	// These are files of the namespace. Where the host has no IPv6, neither has the machine.
+	v6 := os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0) == nil
+	if err := os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0); err != nil {
+		return err
+	}
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open /dev/net/tun (modprobe tun, or give this container the device): %w", err)
+	}
+	l.device = os.NewFile(uintptr(fd), "/dev/net/tun")
+	req, err := unix.NewIfreq(linkName)
+	if err != nil {
+		return err
+	}
+	req.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
+		return fmt.Errorf("make the device: %w", err)
+	}
+	if err := configureV4(); err != nil {
+		return err
+	}
+	if v6 {
+		return configureV6()
+	}
+	return nil
+}
+
+// configureV4 gives the namespace's interfaces their IPv4.
+func configureV4() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(s) }()
+	up := func(r *unix.Ifreq) error { r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING); return nil }
+	for _, step := range []struct {
+		what string
+		name string
+		call uint
+		set  func(*unix.Ifreq) error
+	}{
+		{"bring loopback up", "lo", unix.SIOCSIFFLAGS, up},
+		{"size of packets", linkName, unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(linkMTU); return nil }},
+		{"address", linkName, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(machineV4[:]) }},
+		{"netmask", linkName, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(netmaskV4[:]) }},
+		{"bring the device up", linkName, unix.SIOCSIFFLAGS, up},
+	} {
+		req, err := unix.NewIfreq(step.name)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(step.set(req), unix.IoctlIfreq(s, step.call, req)); err != nil {
+			return fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	route := rtentry{gateway: sockaddr(routerV4), dst: sockaddr([4]byte{}), mask: sockaddr([4]byte{}), flags: unix.RTF_UP | unix.RTF_GATEWAY}
+	return ioctl(s, unix.SIOCADDRT, unsafe.Pointer(&route), "route")
+}
+
+// configureV6 gives the device its IPv6.
+func configureV6() error {
+	s, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(s) }()
+	req, err := unix.NewIfreq(linkName)
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(s, unix.SIOCGIFINDEX, req); err != nil {
+		return fmt.Errorf("index of the device: %w", err)
+	}
+	index := int32(req.Uint32())
+	addr := in6Ifreq{addr: machineV6, prefix: 64, index: index}
+	if err := ioctl(s, unix.SIOCSIFADDR, unsafe.Pointer(&addr), "IPv6 address"); err != nil {
+		return err
+	}
+	route := in6Rtmsg{gateway: routerV6, metric: 1, flags: unix.RTF_UP | unix.RTF_GATEWAY, index: index}
+	return ioctl(s, unix.SIOCADDRT, unsafe.Pointer(&route), "IPv6 route")
+}
+
+// rtentry is struct rtentry of linux/route.h.
+type rtentry struct {
+	_                  uint64
+	dst, gateway, mask unix.RawSockaddrInet4
+	flags              uint16
+	_                  int16
+	_                  uint64
+	_                  uintptr
+	_                  int16 // metric
+	_                  uintptr
+	_, _               uint64
+	_                  uint16
+}
+
+// in6Ifreq is struct in6_ifreq of linux/ipv6.h.
+type in6Ifreq struct {
+	addr   [16]byte
+	prefix uint32
+	index  int32
+}
+
+// in6Rtmsg is struct in6_rtmsg of linux/ipv6_route.h.
+type in6Rtmsg struct {
+	dst, src, gateway [16]byte
+	_                 uint32
+	_, _              uint16
+	metric            uint32
+	_                 uint64
+	flags             uint32
+	index             int32
+}
+
+func sockaddr(a [4]byte) unix.RawSockaddrInet4 {
+	return unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: a}
+}
+
+func ioctl(fd int, call uintptr, arg unsafe.Pointer, what string) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), call, uintptr(arg)); errno != 0 {
+		return fmt.Errorf("%s: %w", what, errno)
+	}
+	return nil
+}
