@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"internal/wire/...": {"internal/wire/..."},
 
 	// The control plane. Its generated types stop at control/pod.
-	"internal/control/api":                             {"NOUNS", "internal/control/store", "internal/control/model"},
+	"internal/control/api":                             {"NOUNS", "internal/control/store", "internal/control/model", "internal/wire/tunnel"},
 	"internal/control/loop":                            {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/tool"},
 	"internal/control/schedule":                        {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/loop", "internal/control/egress"},
 	"internal/control/gateway":                         {"NOUNS", "internal/control/mirror"},
@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 	"internal/guest/tool/tooltest": {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The terminal, and the tests' own.
-	"internal/client": {},
+	"internal/client": {"internal/wire/tunnel"},
 	"internal/cli":    {"internal/client"},
 	"internal/need":   {},
 	"bench":           {"..."},

@@ -24,6 +24,7 @@ func newAgentCommand(a *app) *cobra.Command {
 		newAgentFollowUpCommand(a),
 		newAgentStopCommand(a),
 		newAgentDiffCommand(a),
+		newAgentForwardCommand(a),
 		newAgentArchiveCommand(a),
 		newAgentUnarchiveCommand(a),
 		newAgentDeleteCommand(a),

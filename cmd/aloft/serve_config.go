@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"aloft/internal/policy"
 )
 
 // serverConfig is the file that `aloft serve --config` reads. The keys are
@@ -58,6 +61,27 @@ type machineConfig struct {
 	MemoryBytes int64   `yaml:"memory_bytes"` // of each machine; 0 is no limit
 	CPUs        float64 `yaml:"cpus"`
 	PIDs        int64   `yaml:"pids"`
+
+	Egress egressConfig `yaml:"egress"`
+}
+
+// egressConfig is what machines may reach.
+type egressConfig struct {
+	Mode  string   `yaml:"mode"`  // allow_all (default), list, none, off
+	Allow []string `yaml:"allow"` // domains, *.domains, addresses, ranges
+	Deny  []string `yaml:"deny"`  // wins over allow
+	Open  []string `yaml:"open"`  // addresses and ranges that are blocked otherwise
+}
+
+// egressOff is the mode without a network device at all.
+const egressOff = "off"
+
+// network is the policy of machines; its zero value is no network.
+func (c egressConfig) network() policy.Network {
+	if c.Mode == egressOff {
+		return policy.Network{}
+	}
+	return policy.Network{Mode: cmp.Or(policy.Mode(c.Mode), policy.AllowAll), Allow: c.Allow, Deny: c.Deny, Open: c.Open}
 }
 
 // defaultConfig is a server without a file: the scripted model, which needs no
@@ -163,6 +187,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 	case "", "strong":
 	default:
 		return fmt.Errorf("machine.class: %q is not strong", c.Machine.Class)
+	}
+	if _, err := c.Machine.Egress.network().Compile(); err != nil {
+		return fmt.Errorf("machine.egress: %w", err)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"aloft/internal/control/schedule"
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/fault"
+	"aloft/internal/policy"
 )
 
 // server is one aloft serve, put together.
@@ -77,9 +78,14 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		logger.Warn("no machine can be made: runs will end in error", "error", err)
 		s.runtime = noRuntime{err}
 	}
+	network := c.Machine.Egress.network()
+	if err := container.CanLink(); err != nil && c.Machine.Egress.Mode == "" {
+		logger.Warn("machines have no network", "error", err)
+		network = policy.Network{}
+	}
 	s.schedule = schedule.New(schedule.Config{
 		Journal: s.store, Agents: s.store, Leases: s.store, Owner: s.store.ServerID(),
-		Runtime: s.runtime, Gateway: s.gateway, Model: models.find, Secret: secret,
+		Runtime: s.runtime, Network: network, Gateway: s.gateway, Model: models.find, Secret: secret,
 		Image: c.Machine.Image, Class: c.Machine.Class,
 		Limits: machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		Author: schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
@@ -222,8 +228,13 @@ func newRuntime(data string, c machineConfig, logger *slog.Logger) (machine.Runt
 			return nil, fmt.Errorf("OCI runtime: %w", err)
 		}
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
 	return container.New(container.Config{
-		Dir: filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Runtime, bin.Runc),
+		Gateway: []string{self, "gateway"},
+		Dir:     filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Runtime, bin.Runc),
 		StrongRuntimePath: c.Strong, Binaries: bin.Dir, Logger: logger,
 	})
 }

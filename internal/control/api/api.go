@@ -19,11 +19,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
+	"aloft/internal/policy"
 )
 
 // Config is what the API needs. All fields but Logger, PublicURL, Ready and
@@ -56,6 +58,12 @@ type Work interface {
 	Remove(ctx context.Context, agentID string) error
 	// Diff returns what the agent has changed since its starting ref.
 	Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error)
+	// DialPort connects to a TCP port in the agent's machine. The connection has
+	// CloseWrite.
+	DialPort(ctx context.Context, agentID string, port uint16) (net.Conn, error)
+	// Connections returns what the agent's machine has open to the outside, and
+	// at most limit of those that ended after the numbered one.
+	Connections(ctx context.Context, agentID string, after uint64, limit int) (policy.Connections, error)
 }
 
 // How long things may take, and how much they may hold.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,6 +24,8 @@ import (
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/policy"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -51,6 +54,19 @@ type work struct {
 	woken   []string
 	removed []string
 	diff    func(id string) (string, bool, error)
+	port    string // the address that every port of a machine leads to; "" refuses
+}
+
+func (w *work) DialPort(ctx context.Context, id string, port uint16) (net.Conn, error) {
+	if w.port == "" {
+		return nil, fault.NotFound("nobody listens on port %d in the machine", port)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", w.port)
+}
+
+func (w *work) Connections(_ context.Context, id string, after uint64, limit int) (policy.Connections, error) {
+	return policy.Connections{Ended: []policy.Connection{{Seq: after + 1, Network: "tcp", Address: "192.0.2.1:443", Domain: "a.test", Rule: fmt.Sprintf("limit %d", limit)}}}, nil
 }
 
 func (w *work) Wake(id string) { w.mu.Lock(); defer w.mu.Unlock(); w.woken = append(w.woken, id) }

@@ -44,9 +44,9 @@ func (c *Client) SetPolicy(ctx context.Context, n policy.Network) error {
 // Connections returns the open connections, and at most limit of those that
 // ended after number after. Where there are none of the latter it waits up to
 // wait, which is at most a minute, for one.
-func (c *Client) Connections(ctx context.Context, after uint64, limit int, wait time.Duration) (Page, error) {
+func (c *Client) Connections(ctx context.Context, after uint64, limit int, wait time.Duration) (policy.Connections, error) {
 	q := url.Values{"after": {strconv.FormatUint(after, 10)}, "limit": {strconv.Itoa(limit)}, "wait": {wait.String()}}
-	var p Page
+	var p policy.Connections
 	return p, c.do(ctx, http.MethodGet, connectionsPath+"?"+q.Encode(), nil, &p)
 }
 

@@ -196,9 +196,7 @@ func (g *Gateway) resolve(q query) answer {
 	}
 	m := g.policy.Load()
 	if v := m.Name(name); !v.Allowed {
-		rec := newRecord("dns", netip.AddrPort{}, []string{name})
-		rec.Rule = v.Rule
-		g.ledger.add(rec)
+		g.ledger.add(newRecord("dns", netip.AddrPort{}, []string{name}, v))
 		return answer{code: dnsmessage.RCodeNameError, blocked: v.Rule}
 	}
 	if name == hostName {

@@ -7,70 +7,62 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"aloft/internal/policy"
 )
 
 // maxRecords is how many connections that have ended are remembered.
 const maxRecords = 4096
 
-// Record is what is known of one connection, or of a name that was not looked up.
-type Record struct {
-	Seq       uint64    `json:"seq"` // in the order of their ends, from 1; 0 while it is open
-	StartedAt time.Time `json:"startedAt"`
-	Network   string    `json:"network"`           // tcp, udp or dns
-	Address   string    `json:"address,omitempty"` // address:port
-	Domain    string    `json:"domain,omitempty"`  // what the machine had looked up for it, several with spaces
-	Sent      int64     `json:"sentBytes"`         // by the machine
-	Received  int64     `json:"receivedBytes"`
-	Duration  int64     `json:"durationMs"`
-	Allowed   bool      `json:"allowed"`
-	Rule      string    `json:"rule"`            // what decided
-	Error     string    `json:"error,omitempty"` // why an allowed one came to nothing, or was cut
-
-	sent, received *atomic.Int64
-	mu             *sync.Mutex // guards Allowed, Rule and Error
-}
-
 // maxDomains bounds how many names of an address stand in its record.
 const maxDomains = 4
 
-func newRecord(network string, to netip.AddrPort, names []string) *Record {
-	r := &Record{
+// A record is a connection while it is open.
+type record struct {
+	sent, received atomic.Int64
+
+	mu sync.Mutex // guards what follows
+	c  policy.Connection
+}
+
+// newRecord begins the record of what was judged.
+func newRecord(network string, to netip.AddrPort, names []string, v policy.Verdict) *record {
+	r := &record{c: policy.Connection{
 		StartedAt: time.Now().UTC(), Network: network,
-		Domain: strings.Join(names[:min(len(names), maxDomains)], " "),
-		sent:   &atomic.Int64{}, received: &atomic.Int64{}, mu: &sync.Mutex{},
-	}
+		Domain:  strings.Join(names[:min(len(names), maxDomains)], " "),
+		Allowed: v.Allowed, Rule: v.Rule,
+	}}
 	if to.IsValid() {
-		r.Address = to.String()
+		r.c.Address = to.String()
 	}
 	return r
 }
 
 // refuse notes that the policy ended the connection. The first reason counts.
-func (r *Record) refuse(rule string) {
+func (r *record) refuse(rule string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Allowed && r.Error == "" {
-		r.Allowed, r.Rule = false, rule
+	if r.c.Allowed && r.c.Error == "" {
+		r.c.Allowed, r.c.Rule = false, rule
 	}
 }
 
 // fail notes an error. The first reason counts.
-func (r *Record) fail(why string) {
+func (r *record) fail(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Allowed && r.Error == "" {
-		r.Error = why
+	if r.c.Allowed && r.c.Error == "" {
+		r.c.Error = why
 	}
 }
 
-// snapshot is the record as it stands.
-func (r *Record) snapshot() Record {
+// snapshot is the connection as it stands.
+func (r *record) snapshot() policy.Connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := *r
+	out := r.c
 	out.Sent, out.Received = r.sent.Load(), r.received.Load()
-	out.Duration = time.Since(r.StartedAt).Milliseconds()
-	out.sent, out.received, out.mu = nil, nil, nil
+	out.Duration = time.Since(out.StartedAt).Milliseconds()
 	return out
 }
 
@@ -79,20 +71,20 @@ func (r *Record) snapshot() Record {
 type ledger struct {
 	mu    sync.Mutex
 	last  uint64
-	ended []Record // at most 2*maxRecords, the newest last
-	open  map[*Record]struct{}
+	ended []policy.Connection // at most 2*maxRecords, the newest last
+	open  map[*record]struct{}
 	more  chan struct{} // closed when one is added; nil while nobody waits
 }
 
-func newLedger() *ledger { return &ledger{open: map[*Record]struct{}{}} }
+func newLedger() *ledger { return &ledger{open: map[*record]struct{}{}} }
 
-func (l *ledger) begin(r *Record) {
+func (l *ledger) begin(r *record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[r] = struct{}{}
 }
 
-func (l *ledger) end(r *Record) {
+func (l *ledger) end(r *record) {
 	l.mu.Lock()
 	delete(l.open, r)
 	l.mu.Unlock()
@@ -100,7 +92,7 @@ func (l *ledger) end(r *Record) {
 }
 
 // add numbers the record of what has ended.
-func (l *ledger) add(r *Record) {
+func (l *ledger) add(r *record) {
 	s := r.snapshot()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,14 +110,14 @@ func (l *ledger) add(r *Record) {
 
 // after returns the records that ended after number seq, oldest first and at
 // most limit, and a channel that is closed when there is another.
-func (l *ledger) after(seq uint64, limit int) ([]Record, <-chan struct{}) {
+func (l *ledger) after(seq uint64, limit int) ([]policy.Connection, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.more == nil {
 		l.more = make(chan struct{})
 	}
 	kept := l.ended[max(0, len(l.ended)-maxRecords):]
-	i, _ := slices.BinarySearchFunc(kept, seq, func(r Record, seq uint64) int {
+	i, _ := slices.BinarySearchFunc(kept, seq, func(r policy.Connection, seq uint64) int {
 		if r.Seq <= seq {
 			return -1
 		}
@@ -135,13 +127,13 @@ func (l *ledger) after(seq uint64, limit int) ([]Record, <-chan struct{}) {
 }
 
 // active returns the records of open connections, the oldest first.
-func (l *ledger) active() []Record {
+func (l *ledger) active() []policy.Connection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []Record
+	var out []policy.Connection
 	for r := range l.open {
 		out = append(out, r.snapshot())
 	}
-	slices.SortFunc(out, func(a, b Record) int { return a.StartedAt.Compare(b.StartedAt) })
+	slices.SortFunc(out, func(a, b policy.Connection) int { return a.StartedAt.Compare(b.StartedAt) })
 	return out
 }

@@ -85,7 +85,7 @@ const nobody = 65534
 // not have: root, and the way back to it.
 func becomeNobody() error {
 	// The kernel takes it before the server when memory runs out.
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("600"), 0) // where it may not be raised, it stays
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("600"), 0)                                                                               // where it may not be raised, it stays
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 && errno != unix.ENOTSUP { // a build with cgo cannot
 		return fmt.Errorf("become nobody: %w", errno)
 	}

@@ -25,12 +25,6 @@ const maxPolicy = 4 << 20
 // longestWait bounds how long a reader waits for the next record.
 const longestWait = time.Minute
 
-// Page is what a gateway says of its machine's connections.
-type Page struct {
-	Open  []Record `json:"open"`  // the oldest first
-	Ended []Record `json:"ended"` // in the order of Seq
-}
-
 // Serve answers on the control socket until ctx ends or a client says
 // shutdown, which are both no error. The gateway is the caller's to close.
 func Serve(ctx context.Context, l net.Listener, g *Gateway) error {
@@ -92,7 +86,7 @@ func (g *Gateway) serveConnections(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(Page{Open: g.ledger.active(), Ended: ended}) // the client is gone
+		_ = json.NewEncoder(w).Encode(policy.Connections{Open: g.ledger.active(), Ended: ended}) // the client is gone
 		return
 	}
 }

@@ -74,9 +74,8 @@ func (g *Gateway) acceptTCP(r *tcp.ForwarderRequest) {
 		return
 	}
 	names := g.names.of(to.Addr())
-	rec := newRecord("tcp", to, names)
 	verdict := g.judge(to.Addr(), names)
-	rec.Allowed, rec.Rule = verdict.Allowed, verdict.Rule
+	rec := newRecord("tcp", to, names, verdict)
 	if !verdict.Allowed {
 		r.Complete(true)
 		g.ledger.add(rec)
@@ -86,7 +85,7 @@ func (g *Gateway) acceptTCP(r *tcp.ForwarderRequest) {
 	outside, err := g.dialer.DialContext(g.ctx, "tcp", to.String())
 	if err != nil {
 		r.Complete(true)
-		rec.Error = reason(err)
+		rec.fail(reason(err))
 		g.ledger.add(rec)
 		return
 	}
@@ -131,7 +130,7 @@ type connection struct {
 	g       *Gateway
 	to      netip.AddrPort
 	names   []string
-	rec     *Record
+	rec     *record
 	inside  *inside
 	outside *net.TCPConn
 	once    sync.Once
@@ -158,7 +157,7 @@ func (c *connection) run() {
 }
 
 func (c *connection) fromOutside() {
-	_, err := copyCounted(c.inside, c.outside, c.rec.received)
+	_, err := copyCounted(c.inside, c.outside, &c.rec.received)
 	if err != nil {
 		c.fail(err)
 		return
@@ -180,7 +179,7 @@ func (c *connection) fromInside() {
 			return
 		}
 	}
-	_, err := copyCounted(c.outside, c.inside, c.rec.sent)
+	_, err := copyCounted(c.outside, c.inside, &c.rec.sent)
 	if err != nil {
 		c.fail(err)
 		return

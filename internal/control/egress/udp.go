@@ -28,15 +28,12 @@ const maxDatagram = 64 << 10
 func (g *Gateway) acceptUDP(r *udp.ForwarderRequest) bool {
 	to := destination(r.ID())
 	names := g.names.of(to.Addr())
-	rec := newRecord("udp", to, names)
+	verdict := g.judgeDatagrams(to.Addr(), names)
+	rec := newRecord("udp", to, names, verdict)
 	dns := to.Port() == dnsPort
-	if !dns {
-		verdict := g.judgeDatagrams(to.Addr(), names)
-		rec.Allowed, rec.Rule = verdict.Allowed, verdict.Rule
-		if !verdict.Allowed {
-			g.ledger.add(rec)
-			return false
-		}
+	if !dns && !verdict.Allowed {
+		g.ledger.add(rec)
+		return false
 	}
 	if g.flows.Add(1) > maxFlows || g.ctx.Err() != nil {
 		g.flows.Add(-1)
@@ -72,7 +69,7 @@ func (g *Gateway) judgeDatagrams(addr netip.Addr, names []string) policy.Verdict
 }
 
 // flow carries datagrams both ways until nobody speaks.
-func (g *Gateway) flow(inside *gonet.UDPConn, to netip.AddrPort, rec *Record) {
+func (g *Gateway) flow(inside *gonet.UDPConn, to netip.AddrPort, rec *record) {
 	conn, err := g.dialer.DialContext(g.ctx, "udp", to.String())
 	if err != nil {
 		rec.fail(reason(err))
@@ -90,8 +87,8 @@ func (g *Gateway) flow(inside *gonet.UDPConn, to netip.AddrPort, rec *Record) {
 	last.Store(time.Now().UnixNano())
 	allowed := func() bool { return g.judgeDatagrams(to.Addr(), g.names.of(to.Addr())).Allowed }
 	var both sync.WaitGroup
-	both.Go(func() { g.pump(inside, conn, rec.received, &last, allowed) })
-	g.pump(conn, inside, rec.sent, &last, allowed)
+	both.Go(func() { g.pump(inside, conn, &rec.received, &last, allowed) })
+	g.pump(conn, inside, &rec.sent, &last, allowed)
 	both.Wait()
 	g.ledger.end(rec)
 }

@@ -94,7 +94,7 @@ func (w *worker) made(ctx context.Context, state *agent.State, record loop.Recor
 		return nil, err
 	}
 	m, err := w.s.Runtime.Create(ctx, machine.Spec{
-		ID: id, Image: w.s.Image, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits,
+		ID: id, Image: w.s.Image, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits, Network: w.s.Network,
 	})
 	if err != nil {
 		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}
@@ -115,6 +115,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, s
 	if err != nil {
 		return nil, machineFault(lostError(err))
 	}
+	w.s.renewPolicy(ctx, m)
 	h := &hands{conn: conn, revoke: func() {}}
 	ready, err := w.boot(ctx, h, m.ID(), branch, state, record)
 	if err != nil {

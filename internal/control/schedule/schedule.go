@@ -20,6 +20,7 @@ import (
 	"aloft/internal/control/machine"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
+	"aloft/internal/policy"
 )
 
 // Config is what a scheduler works with.
@@ -32,6 +33,7 @@ type Config struct {
 	Limits  machine.Limits // of every machine
 	Image   string         // of every machine
 	Class   string         // of every machine whose agent does not say
+	Network policy.Network // what machines may reach; the zero value is no network at all
 	Gateway Gateway
 	// Model returns the model of that id, "" for the default.
 	Model func(id string) (model.Model, model.Info, error)

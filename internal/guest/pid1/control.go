@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -62,15 +63,20 @@ func (d *Daemon) accept(l net.Listener, server *podServer) error {
 			_ = raw.Close()
 			continue
 		}
-		d.controls.add(conn)
 		go func() {
 			defer d.controls.remove(conn)
+			// A connection that only reaches ports is not asked for git.
+			var speaks sync.Once
 			err := conn.Serve(func(name string, stream net.Conn) {
-				switch name {
-				case mux.Pod:
+				n, isPort := mux.PortOf(name)
+				switch {
+				case name == mux.Pod:
+					speaks.Do(func() { d.controls.add(conn) })
 					server.serve(stream)
-				case mux.Exec:
+				case name == mux.Exec:
 					d.joinExec(conn, stream)
+				case isPort:
+					joinPort(stream, n)
 				default:
 					_ = stream.Close()
 				}
@@ -102,6 +108,29 @@ func (d *Daemon) joinExec(conn *mux.Conn, stream net.Conn) {
 			return
 		}
 	}
+}
+
+// portPatience bounds how long a port of loopback may take to answer: it is
+// there at once, or its queue is full.
+const portPatience = 5 * time.Second
+
+// joinPort joins a stream to a port of loopback, in either family.
+func joinPort(stream net.Conn, port uint16) {
+	ctx, cancel := context.WithTimeout(context.Background(), portPatience)
+	defer cancel()
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		up, err := dialTCP(ctx, net.JoinHostPort(host, strconv.Itoa(int(port))))
+		if err != nil {
+			continue
+		}
+		if _, err := stream.Write([]byte{0}); err != nil {
+			_ = up.Close()
+			break
+		}
+		mux.Join(stream, up)
+		return
+	}
+	_ = stream.Close()
 }
 
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
@@ -145,6 +174,11 @@ type controls struct {
 func (c *controls) add(conn *mux.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	select {
+	case <-conn.Done(): // and removed already
+		return
+	default:
+	}
 	c.conns = append(c.conns, conn)
 	if c.more != nil {
 		close(c.more)

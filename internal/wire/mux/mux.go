@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -21,6 +23,24 @@ const (
 	Exec = "exec" // agent.v1 over HTTP/2; pod-daemon joins it to exec-daemon
 	Git  = "git"  // git's smart HTTP; the control plane's gateway answers
 )
+
+// port begins the name of a stream to a TCP port in the machine; pod-daemon
+// answers. It writes one byte of 0 once it is connected, and ends the stream
+// where it is not.
+const port = "port "
+
+// Port names the stream to a port of the machine's loopback.
+func Port(n uint16) string { return port + strconv.Itoa(int(n)) }
+
+// PortOf returns the port that a stream's name asks for, if it asks for one.
+func PortOf(name string) (n uint16, ok bool) {
+	digits, ok := strings.CutPrefix(name, port)
+	if !ok {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(digits, 10, 16)
+	return uint16(v), err == nil && v != 0 && Port(uint16(v)) == name
+}
 
 // maxName bounds a name, so that a hostile peer cannot make us read on.
 const maxName = 64

@@ -158,3 +158,15 @@ func TestListener(t *testing.T) {
 		t.Error("a closed listener gave a stream")
 	}
 }
+
+func TestPortOf(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]uint16{
+		Port(1): 1, Port(3000): 3000, Port(65535): 65535,
+		"port 0": 0, "port 65536": 0, "port 03000": 0, "port +1": 0, "port": 0, "port ": 0, "exec": 0, "port 1 ": 0,
+	} {
+		if n, ok := PortOf(name); ok != (want != 0) || ok && n != want {
+			t.Errorf("%q is port %d, %v", name, n, ok)
+		}
+	}
+}

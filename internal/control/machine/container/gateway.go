@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -32,72 +31,77 @@ const (
 func (m *Machine) gatewayFlag() string { return "--dir=" + m.path("link") }
 
 // startGateway makes the machine's link and starts the process at its other
-// end, in a session of its own: it outlives this process.
-func (m *Machine) startGateway(ctx context.Context, n policy.Network) (_ link, err error) {
+// end, in a session of its own: it outlives this process. wait returns when it
+// serves.
+func (m *Machine) startGateway(n policy.Network) (_ link, wait func(context.Context) error, err error) {
 	if len(m.r.conf.Gateway) == 0 {
-		return link{}, errors.New("this runtime makes machines without a network only")
+		return link{}, nil, errors.New("this runtime makes machines without a network only")
 	}
 	dir := m.path("link")
 	if err := os.RemoveAll(dir); err != nil {
-		return link{}, err
+		return link{}, nil, err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return link{}, err
+		return link{}, nil, err
 	}
 	data, err := json.Marshal(n)
 	if err != nil {
-		return link{}, err
+		return link{}, nil, err
 	}
 	if err := writeFile(filepath.Join(dir, gatewayPolicy), data); err != nil {
-		return link{}, err
+		return link{}, nil, err
 	}
 	l, err := makeLink()
 	if err != nil {
-		return link{}, err
+		return link{}, nil, err
 	}
-	if err := m.runGateway(ctx, dir, l.device); err != nil {
-		return link{}, errors.Join(fmt.Errorf("network: %w", err), l.Close())
+	ready, err := m.runGateway(dir, l.device)
+	if err != nil {
+		return link{}, nil, errors.Join(fmt.Errorf("network: %w", err), l.Close())
 	}
-	return l, nil
+	return l, func(ctx context.Context) error { return awaitGateway(ctx, dir, ready) }, nil
 }
 
-// runGateway starts the process and waits until it serves.
-func (m *Machine) runGateway(ctx context.Context, dir string, device *os.File) (err error) {
-	log, err := os.OpenFile(filepath.Join(dir, gatewayLog), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
+// runGateway starts the process. It closes its end of the returned pipe
+// unwritten if it fails.
+func (m *Machine) runGateway(dir string, device *os.File) (ready *os.File, err error) {
+	log, err := os.OpenFile(filepath.Join(dir, gatewayLog), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	ready, tell, err := os.Pipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = ready.Close() }()
+	defer func() { _ = tell.Close() }()
 	argv := m.r.conf.Gateway
-	// Not bound to ctx, which ends before the machine does.
 	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], m.gatewayFlag())...) //nolint:noctx // it outlives us
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{device, tell}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	err = cmd.Start()
-	_ = tell.Close()
-	if err != nil {
-		return err
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, ready.Close())
 	}
 	go func() { _ = cmd.Wait() }() // it ends when it is killed, which says nothing
+	return ready, nil
+}
+
+// awaitGateway returns when the process serves, and closes the pipe.
+func awaitGateway(ctx context.Context, dir string, ready *os.File) error {
+	defer func() { _ = ready.Close() }()
+	_ = ready.SetReadDeadline(time.Now().Add(gatewayStart))
 	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	_ = ready.SetReadDeadline(time.Now().Add(gatewayStart))
 	var b [1]byte
 	if _, err := ready.Read(b[:]); err != nil {
-		_ = cmd.Process.Kill()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		words, _ := io.ReadAll(io.NewSectionReader(log, 0, maxWords))
-		return fmt.Errorf("the gateway does not start: %w: %s", err, words)
+		words, _ := os.ReadFile(filepath.Join(dir, gatewayLog)) // the process has said little or nothing
+		return fmt.Errorf("the network's gateway does not start: %w: %s", err, words[:min(len(words), maxWords)])
 	}
 	return nil
 }

@@ -50,6 +50,15 @@ func makeLink() (link, error) {
 	return l, nil
 }
 
+// CanLink returns nil where this host has what a machine's network takes.
+func CanLink() error {
+	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // Close gives the descriptors back.
 func (l link) Close() error {
 	var errs []error

@@ -90,13 +90,15 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record) error {
 	}
 	at := place{rootfs: m.path("rootfs"), run: m.path("run"), cgroup: "/" + m.cgroup}
 	network := rec.Spec.Network.Mode != ""
+	online := func(context.Context) error { return nil }
 	if network {
-		l, err := m.startGateway(ctx, rec.Spec.Network)
+		l, wait, err := m.startGateway(rec.Spec.Network)
 		if err != nil {
 			return err
 		}
 		// From here on the machine's processes and the gateway hold it.
 		defer func() { _ = l.Close() }()
+		online = wait
 		at.netns = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), l.namespace.Fd())
 	}
 	config, err := bundleConfig(rec.Spec, rec.Image, at, eng, hostFacts())
@@ -109,10 +111,14 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record) error {
 	if err := mountOverlay(m.path("rootfs"), rec.Image.Lower, m.path("upper"), m.path("work")); err != nil {
 		return err
 	}
+	// The gateway comes up meanwhile.
 	if err := eng.run(ctx, m, network); err != nil {
 		return err
 	}
-	return m.remember()
+	if err := m.remember(); err != nil {
+		return err
+	}
+	return online(ctx)
 }
 
 // Restart implements [machine.Machine].

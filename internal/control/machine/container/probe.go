@@ -35,6 +35,7 @@ func Probe(ctx context.Context, conf Config) []Check {
 		probeEngine(ctx, "host crun", lookPath("crun"), false, "apt-get install -y crun (only wanted in place of runc)"),
 		probeEngine(ctx, "gVisor runsc", or(conf.StrongRuntimePath, lookPath("runsc")), false, `hack/build-runsc.sh builds it (only wanted for the class "strong")`),
 		probeOverlay(conf.Dir),
+		probeTUN(),
 		probeCgroups(),
 		probeUserNamespaces(),
 		probeLandlock(),
@@ -180,6 +181,16 @@ func probeCgroups() Check {
 		c.Detail += "; without " + strings.Join(lack, ", ")
 		c.Fix = "boot with cgroup_enable=memory, or delegate these controllers to this container"
 	}
+	return c
+}
+
+func probeTUN() Check {
+	c := Check{Name: "TUN device"}
+	if err := CanLink(); err != nil {
+		c.Detail, c.Fix = err.Error(), "modprobe tun; in a container, add --device /dev/net/tun (without it machines have no network)"
+		return c
+	}
+	c.OK, c.Detail = true, "/dev/net/tun opens"
 	return c
 }
 

@@ -1,0 +1,45 @@
+package api
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+
+	"aloft/internal/account"
+	"aloft/internal/policy"
+)
+
+const (
+	maxConnections      = 4096
+	standardConnections = 100
+)
+
+type connectionsJSON struct {
+	_     struct{}            `json:"-" additionalProperties:"true"`
+	Open  []policy.Connection `json:"open" doc:"those that are open, the oldest first"`
+	Ended []policy.Connection `json:"ended" doc:"those that have ended, by seq"`
+}
+
+// listConnections shows what the agent's machine reaches and what it was refused.
+func (s *server) listConnections(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	after, err := integer(q, "after", 0, 0, math.MaxInt)
+	if err != nil {
+		return err
+	}
+	limit, err := integer(q, "limit", standardConnections, 1, maxConnections)
+	if err != nil {
+		return err
+	}
+	all, err := s.Work.Connections(r.Context(), a.ID, uint64(after), limit)
+	if err != nil {
+		return fmt.Errorf("connections of %s: %w", a.ID, err)
+	}
+	out := connectionsJSON{Open: []policy.Connection{}, Ended: []policy.Connection{}}
+	out.Open, out.Ended = append(out.Open, all.Open...), append(out.Ended, all.Ended...)
+	return writeJSON(w, http.StatusOK, out)
+}
