@@ -88,6 +88,23 @@ type Gateway struct {
 
 // New starts a gateway. It must be closed.
 func New(conf Config) (*Gateway, error) {
+	g, err := newGateway(conf)
+	if err != nil {
+		return nil, err
+	}
+	link, err := openLink(conf.Device)
+	if err == nil {
+		err = g.startStack(link)
+	}
+	if err != nil {
+		g.stop()
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	return g, nil
+}
+
+// newGateway makes all of a gateway but its stack.
+func newGateway(conf Config) (*Gateway, error) {
 	m, err := conf.Policy.Compile()
 	if err != nil {
 		return nil, err
@@ -108,10 +125,6 @@ func New(conf Config) (*Gateway, error) {
 	}
 	g.policy.Store(m)
 	g.ctx, g.stop = context.WithCancel(context.Background())
-	if err := g.startStack(); err != nil {
-		g.stop()
-		return nil, fmt.Errorf("gateway: %w", err)
-	}
 	return g, nil
 }
 

@@ -15,6 +15,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/waiter"
 
 	"aloft/internal/policy"
 )
@@ -125,23 +127,23 @@ func TestResets(t *testing.T) {
 	})
 	t.Run("from inside", func(t *testing.T) {
 		seen := make(chan error, 1)
-		conn, err := gu.dial(serve(t, func(c *net.TCPConn) {
-			_, _ = c.Write([]byte("x"))
+		at := serve(t, func(c *net.TCPConn) {
 			_, err := io.ReadAll(c)
 			seen <- err
-		}))
-		if err != nil {
-			t.Fatal(err)
+		})
+		var wq waiter.Queue
+		ep, terr := gu.stack.NewEndpoint(tcp.ProtocolNumber, ipv4.ProtocolNumber, &wq)
+		if terr != nil {
+			t.Fatal(terr)
 		}
-		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
-			t.Fatal(err)
+		entry, ready := waiter.NewChannelEntry(waiter.WritableEvents)
+		wq.EventRegister(&entry)
+		terr = ep.Connect(tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(at.Addr().AsSlice()), Port: at.Port()})
+		if _, ok := terr.(*tcpip.ErrConnectStarted); !ok {
+			t.Fatal(terr)
 		}
-		gu.stack.RemoveNIC(nicID) // the machine is gone: its peer must not wait for ever
-		gu.g.mu.Lock()
-		for c := range gu.g.open {
-			c.cut()
-		}
-		gu.g.mu.Unlock()
+		<-ready
+		ep.Abort()
 		if err := <-seen; err == nil {
 			t.Error("the outside sees an orderly end")
 		}
@@ -285,6 +287,7 @@ func TestUDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := dial()
+	_ = other.SetDeadline(time.Now().Add(time.Second / 2))
 	_, _ = other.Write([]byte("x"))
 	if _, err := other.Read(make([]byte, 10)); err == nil {
 		t.Error("UDP passed a list of domains")

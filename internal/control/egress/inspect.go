@@ -310,7 +310,10 @@ func headerEnd(b []byte, at int) (next int, whole bool) {
 func requestHost(target, header string) (string, error) {
 	host, seen := "", false
 	for line := range strings.Lines(header) {
-		line = strings.TrimRight(line, "\r\n")
+		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+		if strings.ContainsAny(line, "\r\x00") {
+			return "", errors.New("an HTTP header with a stray control character") // some servers end a line there
+		}
 		if line != "" && (line[0] == ' ' || line[0] == '\t') {
 			return "", errors.New("an HTTP header that is folded")
 		}

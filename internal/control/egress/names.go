@@ -69,7 +69,8 @@ func (n *names) makeRoom(now time.Time) {
 		}
 	}
 	for addr := range n.all {
-		if len(n.all) < maxAddresses {
+		// Well below the most, so that looking through all of them is rare.
+		if len(n.all) <= maxAddresses*3/4 {
 			return
 		}
 		delete(n.all, addr)

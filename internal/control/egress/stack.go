@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -38,7 +39,17 @@ const (
 // lingerTime is how long a closed connection's numbers are kept.
 const lingerTime = 5 * time.Second
 
-func (g *Gateway) startStack() error {
+// openLink makes the link of a TAP device.
+func openLink(device *os.File) (stack.LinkEndpoint, error) {
+	return fdbased.New(&fdbased.Options{
+		FDs: []int{int(device.Fd())}, MTU: MTU, EthernetHeader: true, Address: linkAddress,
+		PacketDispatchMode: fdbased.Readv,
+		RXChecksumOffload:  true, // the packets come from this kernel and cross no wire
+	})
+}
+
+// startStack starts the stack on a link.
+func (g *Gateway) startStack(link stack.LinkEndpoint) error {
 	s := stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
@@ -50,15 +61,6 @@ func (g *Gateway) startStack() error {
 	g.stack = s
 	s.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(s, usualBuffer, maxDialing, g.acceptTCP).HandlePacket)
 	s.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(s, g.acceptUDP).HandlePacket)
-	link, err := fdbased.New(&fdbased.Options{
-		FDs: []int{int(g.conf.Device.Fd())}, MTU: MTU, EthernetHeader: true, Address: linkAddress,
-		PacketDispatchMode: fdbased.Readv,
-		RXChecksumOffload:  true, // the packets come from this kernel and cross no wire
-	})
-	if err != nil {
-		s.Close()
-		return err
-	}
 	f := &filter{}
 	f.Init(link, f)
 	if err := s.CreateNIC(nicID, f); err != nil {

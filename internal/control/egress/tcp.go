@@ -91,6 +91,7 @@ func (g *Gateway) acceptTCP(r *tcp.ForwarderRequest) {
 	}
 	c.outside = outside.(*net.TCPConn)
 	if c.inside = g.complete(r); c.inside == nil {
+		_ = c.outside.SetLinger(0) // the machine has given up: it did not end in order
 		_ = outside.Close()
 		return
 	}
@@ -120,6 +121,16 @@ func (g *Gateway) complete(r *tcp.ForwarderRequest) *inside {
 type inside struct {
 	*gonet.TCPConn
 	ep tcpip.Endpoint
+}
+
+// Read reads as a TCP connection does, and tells a reset from an end also where
+// the stack has said the reason to somebody else.
+func (i *inside) Read(b []byte) (int, error) {
+	n, err := i.TCPConn.Read(b)
+	if errors.Is(err, io.EOF) && tcp.EndpointState(i.ep.State()) == tcp.StateError {
+		err = syscall.ECONNRESET
+	}
+	return n, err
 }
 
 // abort ends the connection with a reset.

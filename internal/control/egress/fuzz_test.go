@@ -1,0 +1,140 @@
+package egress
+
+import (
+	"bytes"
+	"crypto/tls"
+	"net"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+
+	"aloft/internal/policy"
+)
+
+// hello is what a TLS client says first.
+func hello(f *testing.F, name string) []byte {
+	f.Helper()
+	a, b := net.Pipe()
+	go func() {
+		c := tls.Client(a, &tls.Config{ServerName: name, InsecureSkipVerify: true})
+		_ = a.SetDeadline(time.Now().Add(time.Second))
+		_ = c.Handshake()
+		_ = a.Close()
+	}()
+	buf := make([]byte, 16<<10)
+	n, err := b.Read(buf)
+	if err != nil {
+		f.Fatal(err)
+	}
+	_ = b.Close()
+	return buf[:n]
+}
+
+// FuzzGreeting holds that what is read is what was sent, in whatever pieces it
+// came, and that no greeting names two things.
+func FuzzGreeting(f *testing.F) {
+	f.Add(hello(f, "a.test"))
+	f.Add(hello(f, ""))
+	f.Add([]byte("GET / HTTP/1.1\r\nHost: a.test\r\n\r\nbody"))
+	f.Add([]byte("\r\n\r\nGET http://b.test/ HTTP/1.1\nhost: a.test\n\n"))
+	f.Add([]byte("SSH-2.0-OpenSSH\r\n"))
+	f.Add([]byte{22, 3, 1, 0, 1, 1})
+	m, err := policy.Network{Mode: policy.List, Allow: []string{"a.test"}}.Compile()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, said []byte) {
+		first, g, err := readGreeting(bytes.NewReader(said), nil)
+		if !bytes.HasPrefix(said, first) {
+			t.Errorf("read %q of %q", first, said)
+		}
+		if len(first) > maxFirst {
+			t.Errorf("read %d bytes", len(first))
+		}
+		slow, g2, err2 := readGreeting(iotest.OneByteReader(bytes.NewReader(said)), nil)
+		if (err == nil) != (err2 == nil) || err == nil && g != g2 || !bytes.HasPrefix(said, slow) {
+			t.Errorf("at once %+v, %v; by bytes %+v, %v", g, err, g2, err2)
+		}
+		if err == nil && g.judge(m, []string{"a.test"}) == nil && g.protocol != "" {
+			if name, err := policy.CanonicalName(g.host); err != nil || name != "a.test" {
+				t.Errorf("%q passes", g.host)
+			}
+		}
+		if g.protocol == "HTTP" && err == nil && strings.ContainsAny(g.host, "\r\n") {
+			t.Errorf("host %q", g.host)
+		}
+	})
+}
+
+func FuzzQuery(f *testing.F) {
+	for _, name := range []string{"a.test.", "x.y.", "."} {
+		b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: 1, RecursionDesired: true})
+		_ = b.StartQuestions()
+		_ = b.Question(dnsmessage.Question{Name: dnsmessage.MustNewName(name), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET})
+		msg, err := b.Finish()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(msg)
+	}
+	f.Fuzz(func(t *testing.T, msg []byte) {
+		q, ok := parseQuery(msg)
+		if !ok {
+			return
+		}
+		if q.most < plainAnswer || q.most > mostAnswer {
+			t.Errorf("an answer of %d bytes", q.most)
+		}
+		reply := build(q, answer{code: dnsmessage.RCodeNameError, blocked: "mode list"})
+		if reply == nil {
+			return
+		}
+		var m dnsmessage.Message
+		if err := m.Unpack(reply); err != nil {
+			t.Errorf("the reply cannot be read: %v", err)
+		}
+		if m.ID != q.header.ID || !m.Response {
+			t.Errorf("%+v answers %+v", m.Header, q.header)
+		}
+	})
+}
+
+// FuzzPackets gives a gateway's stack what a machine with raw sockets can send.
+func FuzzPackets(f *testing.F) {
+	v4 := make([]byte, 20, 40)
+	header.IPv4(v4).Encode(&header.IPv4Fields{TotalLength: 40, TTL: 64, Protocol: 6,
+		SrcAddr: tcpip.AddrFromSlice(MachineV4.AsSlice()), DstAddr: tcpip.AddrFromSlice([]byte{10, 0, 0, 1})})
+	syn := make([]byte, 20)
+	header.TCP(syn).Encode(&header.TCPFields{SrcPort: 1, DstPort: 80, DataOffset: 20, Flags: header.TCPFlagSyn, WindowSize: 1000})
+	f.Add(append(v4, syn...), true)
+	f.Add([]byte{0x45}, true)
+	f.Add(bytes.Repeat([]byte{0x60}, 60), false)
+	link := channel.New(64, MTU, linkAddress)
+	g, err := newGateway(Config{Policy: policy.Network{Mode: policy.None}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := g.startStack(link); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(_ *testing.T, packet []byte, four bool) {
+		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(packet)})
+		defer pkt.DecRef()
+		proto := header.IPv6ProtocolNumber
+		if four {
+			proto = header.IPv4ProtocolNumber
+		}
+		link.InjectInbound(proto, pkt)
+		for p := link.Read(); p != nil; p = link.Read() {
+			p.DecRef()
+		}
+	})
+}
