@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/machine"
+	"aloft/internal/policy"
 )
 
 // left lists what machines have on the host outside their folders: mounts,
@@ -102,7 +103,7 @@ func TestDestroyLeavesNothing(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
 			r := newRuntime(t, t.TempDir(), path)
-			m, err := r.Create(t.Context(), machine.Spec{ID: "m-1", Image: "host", Limits: machine.Limits{MemoryBytes: 512 << 20, CPUs: 1, PIDs: 200}})
+			m, err := r.Create(t.Context(), machine.Spec{ID: "m-1", Image: "host", Network: anywhere, Limits: machine.Limits{MemoryBytes: 512 << 20, CPUs: 1, PIDs: 200}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +134,7 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := newRuntime(t, filepath.Join(dir, "data"), engine)
-			_, err := r.Create(t.Context(), machine.Spec{ID: "m-1", Image: "host"})
+			_, err := r.Create(t.Context(), machine.Spec{ID: "m-1", Image: "host", Network: anywhere})
 			if err == nil {
 				t.Fatal("Create is no error")
 			}
@@ -201,19 +202,27 @@ func killServer(t *testing.T, dir, engine string, round int, line string, after 
 	_ = cmd.Wait() // killed
 }
 
+// anywhere is a network, so that a gateway is among what may be left.
+var anywhere = policy.Network{Mode: policy.AllowAll}
+
 const childEnv = "ALOFT_TEST_CHILD"
 
 // child is the server that is killed: it makes two machines at a time and
 // destroys one of them, for as long as it lives.
 func child(args []string) int {
-	r, err := New(Config{Dir: args[0], RuntimePath: args[1], Binaries: args[2]})
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	r, err := New(Config{Dir: args[0], RuntimePath: args[1], Binaries: args[2], Gateway: []string{self, gatewayChild}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	ctx := context.Background()
 	// Once before the clock starts: the first machine takes longer, by its layers.
-	m, err := r.Create(ctx, machine.Spec{ID: "m-first-" + args[3], Image: "host"})
+	m, err := r.Create(ctx, machine.Spec{ID: "m-first-" + args[3], Image: "host", Network: anywhere})
 	if err == nil {
 		err = m.Destroy(ctx)
 	}
@@ -225,7 +234,7 @@ func child(args []string) int {
 	for n := 0; ; n++ {
 		for _, half := range []string{"a", "b"} {
 			id := fmt.Sprintf("m-%s-%d-%s", args[3], n, half)
-			m, err := r.Create(ctx, machine.Spec{ID: id, Image: "host"})
+			m, err := r.Create(ctx, machine.Spec{ID: id, Image: "host", Network: anywhere})
 			if err == nil && half == "a" {
 				err = m.Destroy(ctx)
 			}

@@ -1,0 +1,187 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/control/egress"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/machinetest"
+	"aloft/internal/control/machine/machinetest/standin"
+	"aloft/internal/policy"
+)
+
+// TestLinkIsTheGateways compares what two packages have to agree on.
+func TestLinkIsTheGateways(t *testing.T) {
+	if linkMTU != egress.MTU || gatewayV4 != egress.GatewayV4.String() || routerV4 != egress.GatewayV4.As4() ||
+		machineV4 != egress.MachineV4.As4() || routerV6 != egress.GatewayV6.As16() || machineV6 != egress.MachineV6.As16() {
+		t.Error("the two ends of the link differ")
+	}
+}
+
+// gateways counts the processes that are gateways of machines under dir.
+func gateways(t testing.TB, dir string) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, e := range entries {
+		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if err == nil && strings.Contains(string(line), "--dir="+dir) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestGatewayOutlivesServer downloads while the server goes and another comes.
+func TestGatewayOutlivesServer(t *testing.T) {
+	halfway, on := make(chan struct{}), make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "first ")
+		w.(http.Flusher).Flush()
+		close(halfway)
+		<-on
+		_, _ = io.WriteString(w, "second")
+	}))
+	t.Cleanup(srv.Close)
+	_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
+	for _, name := range []string{"runc"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			r := newRuntime(t, dir, engines(t)[name])
+			m := create(t, r, machine.Spec{Image: "host", Network: opened(policy.AllowAll)})
+			conn := machinetest.Connect(t, m)
+			heard := make(chan string, 1)
+			go func() {
+				reply, err := standin.Ask(t.Context(), conn, standin.Request{Argv: []string{"curl", "-sS", "-m", "60", "http://172.30.0.1:" + port}})
+				heard <- fmt.Sprint(reply.Output, err)
+			}()
+			<-halfway
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+			again := newRuntime(t, dir, engines(t)[name])
+			m, err := again.Open(t.Context(), "m-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			page, err := client(t, m).Connections(t.Context(), 0, 10, 0)
+			if err != nil || len(page.Open) != 1 || page.Open[0].Received == 0 {
+				t.Errorf("the new server sees %+v, %v", page, err)
+			}
+			close(on)
+			if got := <-heard; got != "first second<nil>" {
+				t.Errorf("the machine has %q", got)
+			}
+			if n := gateways(t, dir); n != 1 {
+				t.Errorf("%d gateways", n)
+			}
+			// It ends with the machine's life, and comes back with the next.
+			killInit(t, again, "m-1")
+			if err := m.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := ask(t, m, "sh", "-c", "curl -sS -m 20 http://172.30.0.1:1 2>&1 | grep -c -i connect"); got.Output != "1\n" {
+				t.Errorf("after a restart: %+v", got)
+			}
+			recorded(t, m, func(c policy.Connection) bool { return c.Error == "connection refused" })
+			if n := gateways(t, dir); n != 1 {
+				t.Errorf("%d gateways after a restart", n)
+			}
+			if err := m.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := gateways(t, dir); n != 0 {
+				t.Errorf("%d gateways after the machine is gone", n)
+			}
+			if _, err := m.(machine.Networked).DialGateway(t.Context()); err == nil {
+				t.Error("the gateway of a machine that is gone was reached")
+			}
+		})
+	}
+}
+
+// TestMachinesAreApart plays a machine that wants to reach what is not its own.
+func TestMachinesAreApart(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret of the host") }))
+	t.Cleanup(srv.Close)
+	_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
+	var hosts []string
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if ip, _, err := net.ParseCIDR(a.String()); err == nil && !ip.IsLoopback() && ip.To4() != nil {
+			hosts = append(hosts, ip.String())
+		}
+	}
+	for name, path := range engines(t) {
+		t.Run(name, func(t *testing.T) {
+			r := newRuntime(t, t.TempDir(), path)
+			m := create(t, r, machine.Spec{Image: "host", Network: policy.Network{Mode: policy.AllowAll}})
+			other, err := r.Create(t.Context(), machine.Spec{ID: "m-2", Image: "host", Network: policy.Network{Mode: policy.AllowAll}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := other.Destroy(context.WithoutCancel(t.Context())); err != nil {
+					t.Error(err)
+				}
+			})
+			for _, to := range append([]string{"172.30.0.1", "172.30.0.3", "127.0.0.1", "host.aloft.internal", "169.254.169.254", "[fd00:a10f::1]", "[::ffff:7f00:1]"}, hosts...) {
+				got := ask(t, m, "sh", "-c", "curl -sS -g -m 5 http://"+to+":"+port+"/ 2>&1")
+				if strings.Contains(got.Output, "secret") || got.Output == "" {
+					t.Errorf("%s is answered: %q", to, got.Output)
+				}
+			}
+			for what, c := range map[string]struct{ command, want string }{
+				"no gateway to see":   {"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'gateway-o[f]'", "0\n"},
+				"no socket to find":   {"find / -xdev -name gateway.sock 2>/dev/null | wc -l", "0\n"},
+				"no packet forged":    {"timeout 3 bash -c 'echo x > /dev/udp/10.1.2.3/9; echo y > /dev/tcp/10.1.2.3/9' 2>&1 | grep -q -E 'refused|unreachable' && echo 1", "1\n"},
+				"no device of others": {"ls /sys/class/net 2>/dev/null | grep -v -E '^(lo|eth0)$' | wc -l", "0\n"},
+			} {
+				if got := ask(t, m, "sh", "-c", c.command); got.Output != c.want {
+					t.Errorf("%s: %q is %q, want %q", what, c.command, got.Output, c.want)
+				}
+			}
+		})
+	}
+}
+
+// TestGatewayThatDies is the machine's loss, and nobody else's.
+func TestGatewayThatDies(t *testing.T) {
+	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
+	m := create(t, r, machine.Spec{Image: "host", Network: policy.Network{Mode: policy.None}})
+	if err := client(t, m).Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for gateways(t, m.(*Machine).path("link")) > 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("the gateway does not end")
+		}
+		ask(t, m, "true")
+	}
+	if got := ask(t, m, "sh", "-c", "curl -sS -m 2 http://192.0.2.1/ 2>&1 | wc -l"); got.Output == "" {
+		t.Errorf("the machine hangs: %+v", got)
+	}
+	if _, err := client(t, m).Connections(t.Context(), 0, 1, 0); err == nil {
+		t.Error("a gateway that is gone answers")
+	}
+}
