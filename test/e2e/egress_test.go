@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/need"
+	"aloft/internal/policy"
+)
+
+// connections returns what the agent's machine has reached, and was refused.
+func (a *aloft) connections(agentID string) policy.Connections {
+	a.t.Helper()
+	var all policy.Connections
+	a.get("/v1/agents/"+agentID+"/connections?limit=4096", &all)
+	return all
+}
+
+// shellScript is one turn that runs a command, and then says that it is done.
+func shellScript(command string) string {
+	quoted, err := json.Marshal(command)
+	if err != nil {
+		panic(err)
+	}
+	return "\nscripts:\n  - turns:\n      - text: I do it.\n        calls:\n          - {tool: Shell, args: {timeout: 300000, command: " +
+		string(quoted) + "}}\n      - text: Done.\n"
+}
+
+// TestRealPrograms uses the network as people do: packages, over plain HTTP and
+// TLS, through the host's own way out. It is skipped where the host has none.
+func TestRealPrograms(t *testing.T) {
+	for _, name := range []string{"curl", "npm", "git", "go"} {
+		need.Command(t, name)
+	}
+	for _, host := range []string{"deb.debian.org:80", "registry.npmjs.org:443", "proxy.golang.org:443"} {
+		conn, err := net.DialTimeout("tcp", host, 10*time.Second)
+		if err != nil {
+			t.Skipf("this host has no way out: %v", err)
+		}
+		_ = conn.Close()
+	}
+	const command = `set -u
+mkdir -p /tmp/apt/lists/partial /tmp/apt/cache/archives/partial /tmp/apt/etc
+echo 'deb [trusted=yes] http://deb.debian.org/debian bookworm main' > /tmp/apt/etc/sources.list
+apt="-o Dir::State::Lists=/tmp/apt/lists -o Dir::Cache=/tmp/apt/cache -o Dir::Etc::SourceList=/tmp/apt/etc/sources.list -o Dir::Etc::SourceParts=/dev/null -o APT::Sandbox::User= -o Acquire::Languages=none"
+apt-get $apt -qq update && echo apt-update-works
+cd /tmp/apt && apt-get $apt -qq download hello && dpkg-deb -x hello_*.deb /tmp/hello && /tmp/hello/usr/bin/hello | sed s/^/apt:/
+cd /tmp && npm view left-pad version 2>&1 | sed s/^/npm:/
+mkdir -p /tmp/js && cd /tmp/js && npm init -y >/dev/null && npm install --no-audit --no-fund is-number@7.0.0 >/dev/null 2>&1; node -e 'console.log("installed:" + require("is-number")(5))'
+curl -sS https://proxy.golang.org/golang.org/x/text/@v/v0.3.0.info | sed s/^/curl:/
+export PATH=$PATH:/usr/local/go/bin GOSUMDB=off GOTOOLCHAIN=local GOPATH=/tmp/gopath GOCACHE=/tmp/gocache
+mkdir -p /tmp/m && cd /tmp/m && go mod init x.test >/dev/null 2>&1; go mod download -json golang.org/x/text@v0.3.0 2>&1 | grep -c '"Zip"' | sed s/^/go:/
+`
+	a := start(t, scripted(t, shellScript(command)))
+	r := a.finish(a.create("", "Use the network", nil))
+	events := a.events(r.AgentID)
+	for _, want := range []string{"apt-update-works", "apt:Hello, world!", "npm:1.3.0", "installed:true", `curl:{\"Version\"`, "go:1"} {
+		if !strings.Contains(events, want) {
+			t.Errorf("nothing in the run says %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(events)
+	}
+	seen := map[string]bool{}
+	for _, c := range a.connections(r.AgentID).Ended {
+		for domain := range strings.FieldsSeq(c.Domain) {
+			seen[domain] = seen[domain] || c.Received > 0
+		}
+	}
+	for _, domain := range []string{"deb.debian.org", "registry.npmjs.org", "proxy.golang.org"} {
+		if !seen[domain] {
+			t.Errorf("the connections do not show %s", domain)
+		}
+	}
+}
+
+// TestPolicyInAMachine has a list of domains, a program that goes around it,
+// and a git server of the test's.
+func TestPolicyInAMachine(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "web of %s", r.Host) }))
+	t.Cleanup(srv.Close)
+	_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
+	command := strings.ReplaceAll(`
+curl -sS -m 20 http://host.aloft.internal:PORT/ 2>&1 | sed s/^/allowed:/
+curl -sS -m 20 -H 'Host: evil.test' http://host.aloft.internal:PORT/ 2>&1 | grep -c -i 'reset\|empty' | sed s/^/hidden:/
+curl -sS -m 20 http://deb.debian.org/ 2>&1 | grep -c 'resolve' | sed s/^/name:/
+curl -sS -m 20 http://192.0.2.7/ 2>&1 | grep -c -i 'connect' | sed s/^/raw:/
+curl -sS -m 20 http://169.254.169.254/latest/meta-data 2>&1 | grep -c -i 'connect' | sed s/^/metadata:/
+`, "PORT", port)
+	a := start(t, scripted(t, shellScript(command))+`
+machine:
+  egress:
+    mode: list
+    allow: [host.aloft.internal]
+    open: [127.0.0.1/32]
+`)
+	r := a.finish(a.create("", "Go around the policy", nil))
+	events := a.events(r.AgentID)
+	for _, want := range []string{"allowed:web of host.aloft.internal:" + port, "hidden:1", "name:1", "raw:1", "metadata:1"} {
+		if !strings.Contains(events, want) {
+			t.Errorf("nothing in the run says %q\n%s", want, events)
+		}
+	}
+	rules := ""
+	for _, c := range a.connections(r.AgentID).Ended {
+		rules += fmt.Sprintf("%s %s %s: %v %s\n", c.Network, c.Domain, c.Address, c.Allowed, c.Rule)
+	}
+	for _, want := range []string{"dns deb.debian.org : false mode list", "192.0.2.7:80: false mode list", "169.254.169.254:80: false always blocked", "HTTP names evil.test"} {
+		if !strings.Contains(rules, want) {
+			t.Errorf("no connection is %q:\n%s", want, rules)
+		}
+	}
+}
+
+// TestForward reaches a program in a machine from here, also while the server
+// is killed and comes back.
+func TestForward(t *testing.T) {
+	need.Command(t, "node")
+	const program = `require('http').createServer((q, s) => { let n = 0; q.on('data', d => n += d.length); q.on('end', () => s.end('inside heard ' + n)) }).listen(3000, '127.0.0.1')`
+	a := start(t, scripted(t, shellScript("setsid node -e \""+program+"\" </dev/null >/tmp/log 2>&1 & sleep 1; curl -sS http://127.0.0.1:3000/")))
+	r := a.finish(a.create("", "Serve something", nil))
+	forward := func(ctx context.Context) string {
+		cmd := exec.CommandContext(ctx, binary(t), "agent", "forward", r.AgentID, "3000:0")
+		cmd.Env = append(os.Environ(), "ALOFT_URL="+a.URL, "ALOFT_API_KEY="+a.Key)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Wait() })
+		line := make([]byte, 256)
+		n, err := out.Read(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = io.Copy(io.Discard, out) }()
+		at, _, _ := strings.Cut(string(line[:n]), " ")
+		return at
+	}
+	post := func(at string) string {
+		resp, err := http.Post("http://"+at, "application/octet-stream", strings.NewReader(strings.Repeat("x", 3<<20)))
+		if err != nil {
+			return err.Error()
+		}
+		defer resp.Body.Close()
+		all, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return err.Error()
+		}
+		return string(all)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if got := post(forward(ctx)); got != "inside heard 3145728" {
+		t.Errorf("the program says %q", got)
+	}
+	cancel()
+	a.Kill()
+	a.Start()
+	if got := post(forward(t.Context())); got != "inside heard 3145728" {
+		t.Errorf("after the server was killed the program says %q", got)
+	}
+	if status, body := a.do("GET", "/v1/agents/"+r.AgentID+"/ports/3000", nil); status != http.StatusBadRequest {
+		t.Errorf("without WebSocket: %d %s", status, body)
+	}
+}
