@@ -58,6 +58,19 @@ var suites = []suite{
 			{"the same, without checkout", ms(f["Clone/GatewayNoCheckout"]), ms(f["Clone/PlainNoCheckout"]), times(f["Clone/GatewayNoCheckout"], f["Clone/PlainNoCheckout"]) + " git clone", ""},
 		}
 	}},
+	{"./internal/control/machine/container", "Network", "1s", func(f figures) []row {
+		const size = 256 << 20 // of one operation of the benchmark
+		down := func(work, name string) row {
+			ours, bare := f["Network/gateway/"+name], f["Network/loopback/"+name]
+			return row{work, speed(size, ours), speed(size, bare), times(bare, ours) + " plain loopback", ""}
+		}
+		ours, bare := f["Network/gateway/connect"], f["Network/loopback/connect"]
+		return []row{
+			down("out of a machine: download", "down"),
+			down("out of a machine: upload", "up"),
+			{"out of a machine: connect, one byte, close", ms(ours), ms(bare), more(ours, bare) + " than plain loopback", ""},
+		}
+	}},
 }
 
 func main() {
@@ -121,6 +134,9 @@ func (s suite) run() (figures, error) {
 }
 
 func ms(ns float64) string { return fmt.Sprintf("%.2f ms", ns/1e6) }
+
+// speed is how much a second moves, where size bytes take so long.
+func speed(size, ns float64) string { return fmt.Sprintf("%.0f MB/s", size*1e3/ns) }
 
 func rate(ns float64) string {
 	if ns == 0 {

@@ -18,24 +18,22 @@ var largeBuffers = sync.Pool{New: func() any { b := make([]byte, largeCopy); ret
 
 // copyCounted copies until src ends, which is no error, and counts what it has
 // written as it goes.
-func copyCounted(dst io.Writer, src io.Reader, count *atomic.Int64) (int64, error) {
+func copyCounted(dst io.Writer, src io.Reader, count *atomic.Int64) error {
 	buf := make([]byte, smallCopy)
-	var total int64
 	for {
 		n, err := src.Read(buf)
 		if n > 0 {
 			w, werr := dst.Write(buf[:n])
-			total += int64(w)
 			count.Add(int64(w))
 			if werr != nil {
-				return total, werr
+				return werr
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return total, nil
+			return nil
 		}
 		if err != nil {
-			return total, err
+			return err
 		}
 		if n == smallCopy && len(buf) == smallCopy {
 			large := largeBuffers.Get().(*[]byte)

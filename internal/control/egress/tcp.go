@@ -168,7 +168,7 @@ func (c *connection) run() {
 }
 
 func (c *connection) fromOutside() {
-	_, err := copyCounted(c.inside, c.outside, &c.rec.received)
+	err := copyCounted(c.inside, c.outside, &c.rec.received)
 	if err != nil {
 		c.fail(err)
 		return
@@ -190,7 +190,7 @@ func (c *connection) fromInside() {
 			return
 		}
 	}
-	_, err := copyCounted(c.outside, c.inside, &c.rec.sent)
+	err := copyCounted(c.outside, c.inside, &c.rec.sent)
 	if err != nil {
 		c.fail(err)
 		return

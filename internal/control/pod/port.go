@@ -94,7 +94,7 @@ func (c *portConn) Close() error {
 	var err error
 	c.once.Do(func() {
 		err = c.Conn.Close()
-		_ = c.Conn.SetDeadline(time.Unix(1, 0)) // ends a Read
+		_ = c.SetDeadline(time.Unix(1, 0)) // ends a Read
 		if c.own != nil {
 			err = errors.Join(err, c.own.Close())
 		}

@@ -115,7 +115,9 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, s
 	if err != nil {
 		return nil, machineFault(lostError(err))
 	}
-	w.s.renewPolicy(ctx, m)
+	if err := w.s.renewPolicy(ctx, m); err != nil {
+		return nil, errors.Join(machineFault(err), conn.Close())
+	}
 	h := &hands{conn: conn, revoke: func() {}}
 	ready, err := w.boot(ctx, h, m.ID(), branch, state, record)
 	if err != nil {

@@ -18,18 +18,40 @@ import (
 const policyTimeout = 5 * time.Second
 
 // renewPolicy gives the machine's gateway the policy of today: it may have been
-// started by a server with another one.
-func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine) {
+// started by a server with another one. A gateway that is gone lets nothing
+// out, so the work can go on; one that keeps an older policy is an error.
+func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine) error {
 	n, ok := m.(machine.Networked)
-	if !ok || s.Network.Mode == "" {
-		return
+	if !ok {
+		return nil
+	}
+	today := s.Network
+	if today.Mode == "" {
+		today.Mode = policy.None // for the machines of a server that had one
 	}
 	ctx, cancel := context.WithTimeout(ctx, policyTimeout)
 	defer cancel()
-	err := egress.NewClient(n.DialGateway).SetPolicy(ctx, s.Network)
-	if err != nil && ctx.Err() == nil {
-		// Without a gateway nothing gets out, so the work can go on.
-		s.Logger.Warn("the machine has no way out", "machine", m.ID(), "error", err)
+	err := egress.NewClient(n.DialGateway).SetPolicy(ctx, today)
+	if errors.Is(err, machine.ErrNoNetwork) {
+		if s.Network.Mode != "" {
+			s.Logger.Warn("the machine has no way out until it is started again", "machine", m.ID(), "error", err)
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("network policy of machine %s: %w", m.ID(), err)
+	}
+	return nil
+}
+
+// renewOne gives an idle machine the policy of today.
+func (s *Scheduler) renewOne(ctx context.Context, id string) {
+	m, err := s.Runtime.Open(ctx, id)
+	if err == nil {
+		err = s.renewPolicy(ctx, m)
+	}
+	if err != nil && !errors.Is(err, machine.ErrNotFound) && ctx.Err() == nil {
+		s.Logger.Error("the network policy of a machine is not renewed", "machine", id, "error", err)
 	}
 }
 

@@ -193,7 +193,7 @@ func (s *Scheduler) destroy(ctx context.Context, id string) error {
 }
 
 // sweep destroys the machines of agents that are gone: those that a server was
-// about to destroy when it died.
+// about to destroy when it died. The others hear what they may reach today.
 func (s *Scheduler) sweep(ctx context.Context) {
 	ids, err := s.Runtime.List(ctx)
 	if err != nil {
@@ -211,6 +211,7 @@ func (s *Scheduler) sweep(ctx context.Context) {
 			continue
 		}
 		if err == nil && !a.Archived {
+			s.renewOne(ctx, id)
 			continue
 		}
 		s.Logger.Info("destroying the machine of an agent that is gone", "machine", id)

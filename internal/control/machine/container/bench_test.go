@@ -37,6 +37,21 @@ func BenchmarkFirstByte(b *testing.B) {
 		}
 	})
 
+	b.Run("create-network", func(b *testing.B) {
+		for b.Loop() {
+			m, err := r.Create(b.Context(), machine.Spec{ID: "bench", Image: "host", Network: anywhere})
+			if err != nil {
+				b.Fatal(err)
+			}
+			firstByte(b, m)
+			b.StopTimer()
+			if err := m.Destroy(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+	})
+
 	// The yardstick: a bundle as runc spec writes it, on the root of a machine
 	// that is up, with a program that prints at once.
 	bundle := b.TempDir()
