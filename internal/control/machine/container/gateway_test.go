@@ -99,6 +99,7 @@ func TestNetwork(t *testing.T) {
 				"http":             {"curl -sS -m 20 " + url, "hello from outside"},
 				"large download":   {"curl -sS -m 60 " + url + "/large | wc -c", fmt.Sprintln(len(body))},
 				"large upload":     {"head -c 20000000 /dev/zero | curl -sS -m 60 -T - " + url + "/count", "20000000"},
+				"1,000 requests":   {"curl -sS -m 60 -Z --parallel-immediate --parallel-max 300 -o /dev/null -w '%{http_code}\\n' '" + url + "/[1-1000]' 2>/dev/null | sort | uniq -c | tr -d ' '", "1000200\n"},
 				"refused":          {"curl -sS -m 20 http://172.30.0.1:" + refusedPort + " 2>&1 | grep -c -i 'connect'", "1\n"},
 				"metadata address": {"curl -sS -m 20 http://169.254.169.254/ 2>&1 | grep -c -i 'connect'", "1\n"},
 				"host's network":   {"curl -sS -m 20 http://10.0.0.1/ 2>&1 | grep -c -i 'connect'", "1\n"},
