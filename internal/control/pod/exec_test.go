@@ -251,7 +251,7 @@ func TestResultOutput(t *testing.T) {
 	}{
 		"Success": {&agentv1.ExecCompleted{ToolCall: &agentv1.ToolCall{Tool: &agentv1.ToolCall_DeleteToolCall{DeleteToolCall: &agentv1.DeleteToolCall{
 			Result: &agentv1.DeleteResult{Result: &agentv1.DeleteResult_Success{Success: &agentv1.DeleteSuccess{Path: "a"}}},
-		}}}}, `{"success":{"path":"a","sizeBytes":"0"}}`},
+		}}}}, `{"success":{"path":"a","sizeBytes":0}}`},
 		"Error": {&agentv1.ExecCompleted{IsError: true, ToolCall: &agentv1.ToolCall{Tool: &agentv1.ToolCall_DeleteToolCall{DeleteToolCall: &agentv1.DeleteToolCall{
 			Result: &agentv1.DeleteResult{Result: &agentv1.DeleteResult_Error{Error: &agentv1.ToolError{Message: "no"}}},
 		}}}}, `{"error":{"message":"no"}}`},

@@ -109,7 +109,7 @@ func (c *calls) attach(id string, asked *agentv1.ToolCall) *call {
 	}
 	t, ok := c.tools[name]
 	if !ok {
-		return answered(failure(id, asked, "the tool %s is not available in this machine", name))
+		return answered(failure(id, asked, "%v", notAvailable(asked, name)))
 	}
 	if err := c.record.start(id); err != nil {
 		c.log.Error("call not recorded", "call", id, "error", err)

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"aloft/internal/guest/tool"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -17,22 +18,25 @@ func toolName(asked *agentv1.ToolCall) (string, error) {
 	if variant == nil {
 		return "", errors.New("the call names no tool that this machine knows; such a tool is not available")
 	}
-	of := asked.ProtoReflect().Get(variant).Message()
-	offered := ""
+	if name := tool.NameOf(asked); name != "" {
+		return name, nil
+	}
 	fields := variant.Message().Fields()
 	for i := range fields.Len() {
-		name := nameOfArgs(fields.Get(i))
-		if name != "" && of.Has(fields.Get(i)) {
-			return name, nil
-		}
-		if name != "" && offered == "" {
-			offered = name
+		if name := nameOfArgs(fields.Get(i)); name != "" {
+			return "", fmt.Errorf("the call of %s has no arguments", name)
 		}
 	}
-	if offered != "" {
-		return "", fmt.Errorf("the call of %s has no arguments", offered)
+	return "", notAvailable(asked, string(variant.Name()))
+}
+
+// notAvailable says what a tool that this machine does not have would need.
+func notAvailable(asked *agentv1.ToolCall, name string) error {
+	needs, _ := proto.GetExtension(variantOf(asked).Message().Options(), agentv1.E_Needs).(string)
+	if needs == "" {
+		needs = "an exec-daemon that has it"
 	}
-	return "", fmt.Errorf("the tool %s is not available in this machine", variant.Name())
+	return fmt.Errorf("%s is not available: needs %s", name, needs)
 }
 
 // variantOf returns which tool's field is set; nil if none is.

@@ -1,28 +1,28 @@
 package tool
 
-import "aloft/internal/wire/agentv1"
+import (
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"aloft/internal/wire/agentv1"
+)
 
 // NameOf returns the name of the tool that a call is for, as in the
-// catalogue; empty for a call that no tool here runs.
+// catalogue: that of the arguments that are set. It is empty for a call that
+// holds no arguments of a tool in the catalogue.
 func NameOf(call *agentv1.ToolCall) string {
-	switch t := call.GetTool().(type) {
-	case *agentv1.ToolCall_ShellToolCall:
-		return "Shell"
-	case *agentv1.ToolCall_ReadToolCall:
-		return "Read"
-	case *agentv1.ToolCall_DeleteToolCall:
-		return "Delete"
-	case *agentv1.ToolCall_GlobToolCall:
-		return "Glob"
-	case *agentv1.ToolCall_GrepToolCall:
-		return "Grep"
-	case *agentv1.ToolCall_EditToolCall:
-		switch t.EditToolCall.GetArgs().(type) {
-		case *agentv1.EditToolCall_Write:
-			return "Write"
-		case *agentv1.EditToolCall_StrReplace:
-			return "StrReplace"
-		}
+	m := call.ProtoReflect()
+	which := m.WhichOneof(m.Descriptor().Oneofs().ByName("tool"))
+	if which == nil {
+		return ""
 	}
-	return ""
+	name := ""
+	m.Get(which).Message().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if field.Kind() == protoreflect.MessageKind && !field.IsList() && !field.IsMap() {
+			options, _ := proto.GetExtension(field.Message().Options(), agentv1.E_Tool).(*agentv1.ToolOptions)
+			name = options.GetName()
+		}
+		return name == ""
+	})
+	return name
 }

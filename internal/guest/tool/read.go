@@ -62,7 +62,7 @@ func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agent
 		return nil, "", nil, explain(path, err)
 	}
 	start = start[:n]
-	success := &agentv1.ReadSuccess{Path: valid(path), SizeBytes: info.Size()}
+	success := &agentv1.ReadSuccess{Path: valid(path), SizeBytes: float64(info.Size())}
 	switch kind := http.DetectContentType(start); kind {
 	case "image/png", "image/jpeg", "image/gif", "image/webp":
 		picture, err := readImage(path, f, info.Size(), kind)

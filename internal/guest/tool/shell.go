@@ -58,8 +58,8 @@ func runShell(ctx context.Context, session *shell.Session, args *agentv1.ShellAr
 		return nil, "", errors.New(text) // what was killed has not done its work
 	}
 	return &agentv1.ShellSuccess{
-		ExitCode: int32(res.ExitCode), Stdout: res.Stdout, Stderr: res.Stderr, DurationMs: res.Duration.Milliseconds(),
-		WorkingDirectory: valid(res.Dir), OutputFile: res.OutputFile, OutputBytes: res.OutputBytes,
+		ExitCode: int32(res.ExitCode), Stdout: res.Stdout, Stderr: res.Stderr, DurationMs: int32(res.Duration.Milliseconds()),
+		WorkingDirectory: valid(res.Dir), OutputFile: res.OutputFile, OutputBytes: float64(res.OutputBytes),
 	}, text, nil
 }
 

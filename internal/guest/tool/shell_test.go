@@ -67,7 +67,7 @@ func TestShellNamesTheFileOfLongOutput(t *testing.T) {
 	if len(out.Text) > 31000 || s.GetOutputFile() == "" || !strings.Contains(out.Text, s.GetOutputFile()) {
 		t.Errorf("%d bytes, file %q", len(out.Text), s.GetOutputFile())
 	}
-	if st, err := os.Stat(s.GetOutputFile()); err != nil || st.Size() != s.GetOutputBytes() {
+	if st, err := os.Stat(s.GetOutputFile()); err != nil || float64(st.Size()) != s.GetOutputBytes() {
 		t.Errorf("%v, %v", st, err)
 	}
 	call := tooltest.Call(t, "Shell", `{"command": "seq 100", "file_output_threshold_bytes": 100}`)

@@ -160,7 +160,7 @@ func (*DeleteResult_Error) isDeleteResult_Result() {}
 type DeleteSuccess struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	SizeBytes     int64                  `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	SizeBytes     float64                `protobuf:"fixed64,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -202,7 +202,7 @@ func (x *DeleteSuccess) GetPath() string {
 	return ""
 }
 
-func (x *DeleteSuccess) GetSizeBytes() int64 {
+func (x *DeleteSuccess) GetSizeBytes() float64 {
 	if x != nil {
 		return x.SizeBytes
 	}
@@ -279,7 +279,7 @@ const file_agent_v1_delete_tool_proto_rawDesc = "" +
 	"\rDeleteSuccess\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\"j\n" +
+	"size_bytes\x18\x02 \x01(\x01R\tsizeBytes\"j\n" +
 	"\x0eDeleteToolCall\x12(\n" +
 	"\x04args\x18\x01 \x01(\v2\x14.agent.v1.DeleteArgsR\x04args\x12.\n" +
 	"\x06result\x18\x02 \x01(\v2\x16.agent.v1.DeleteResultR\x06resultB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"

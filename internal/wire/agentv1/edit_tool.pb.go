@@ -21,6 +21,77 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// The names are the words that the model gives, so they stand without a prefix.
+// buf:lint:ignore ENUM_VALUE_PREFIX
+// buf:lint:ignore ENUM_ZERO_VALUE_SUFFIX
+// buf:lint:ignore ENUM_VALUE_UPPER_SNAKE_CASE
+type CellLanguage int32
+
+const (
+	CellLanguage_python     CellLanguage = 0
+	CellLanguage_markdown   CellLanguage = 1
+	CellLanguage_javascript CellLanguage = 2
+	CellLanguage_typescript CellLanguage = 3
+	CellLanguage_r          CellLanguage = 4
+	CellLanguage_sql        CellLanguage = 5
+	CellLanguage_shell      CellLanguage = 6
+	CellLanguage_raw        CellLanguage = 7
+	CellLanguage_other      CellLanguage = 8
+)
+
+// Enum value maps for CellLanguage.
+var (
+	CellLanguage_name = map[int32]string{
+		0: "python",
+		1: "markdown",
+		2: "javascript",
+		3: "typescript",
+		4: "r",
+		5: "sql",
+		6: "shell",
+		7: "raw",
+		8: "other",
+	}
+	CellLanguage_value = map[string]int32{
+		"python":     0,
+		"markdown":   1,
+		"javascript": 2,
+		"typescript": 3,
+		"r":          4,
+		"sql":        5,
+		"shell":      6,
+		"raw":        7,
+		"other":      8,
+	}
+)
+
+func (x CellLanguage) Enum() *CellLanguage {
+	p := new(CellLanguage)
+	*p = x
+	return p
+}
+
+func (x CellLanguage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CellLanguage) Descriptor() protoreflect.EnumDescriptor {
+	return file_agent_v1_edit_tool_proto_enumTypes[0].Descriptor()
+}
+
+func (CellLanguage) Type() protoreflect.EnumType {
+	return &file_agent_v1_edit_tool_proto_enumTypes[0]
+}
+
+func (x CellLanguage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CellLanguage.Descriptor instead.
+func (CellLanguage) EnumDescriptor() ([]byte, []int) {
+	return file_agent_v1_edit_tool_proto_rawDescGZIP(), []int{0}
+}
+
 // Create a file, or replace the whole of one, with the given contents. Folders
 // on the way are made. To change a part of a file use StrReplace.
 type WriteArgs struct {
@@ -167,6 +238,108 @@ func (x *StrReplaceArgs) GetToolCallId() string {
 	return ""
 }
 
+// Change a cell of a Jupyter notebook, or add one. To change a cell give a piece
+// of its text in old_string, which must be in it exactly once, and what to put in
+// its place in new_string. Outputs of a code cell that changes are removed, as they
+// are no longer its own. To delete a cell's text give all of it in old_string.
+type EditNotebookArgs struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absolute path of the .ipynb file, or one relative to the workspace.
+	TargetNotebook string `protobuf:"bytes,1,opt,name=target_notebook,json=targetNotebook,proto3" json:"target_notebook,omitempty"`
+	// The cell, counted from 0. A new cell is put before it; the number of cells adds one at the end.
+	CellIdx int32 `protobuf:"varint,2,opt,name=cell_idx,json=cellIdx,proto3" json:"cell_idx,omitempty"`
+	// true adds a cell, false changes one.
+	IsNewCell bool `protobuf:"varint,3,opt,name=is_new_cell,json=isNewCell,proto3" json:"is_new_cell,omitempty"`
+	// The language of the cell; markdown and raw are kinds of cells of their own. A cell that changes takes the kind that is given.
+	CellLanguage CellLanguage `protobuf:"varint,4,opt,name=cell_language,json=cellLanguage,proto3,enum=agent.v1.CellLanguage" json:"cell_language,omitempty"`
+	// The text to find in the cell; empty for a new one, or for one that is empty.
+	OldString string `protobuf:"bytes,5,opt,name=old_string,json=oldString,proto3" json:"old_string,omitempty"`
+	// The text to put in its place, or the whole text of a new cell.
+	NewString     string `protobuf:"bytes,6,opt,name=new_string,json=newString,proto3" json:"new_string,omitempty"`
+	ToolCallId    string `protobuf:"bytes,7,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EditNotebookArgs) Reset() {
+	*x = EditNotebookArgs{}
+	mi := &file_agent_v1_edit_tool_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EditNotebookArgs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EditNotebookArgs) ProtoMessage() {}
+
+func (x *EditNotebookArgs) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_edit_tool_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EditNotebookArgs.ProtoReflect.Descriptor instead.
+func (*EditNotebookArgs) Descriptor() ([]byte, []int) {
+	return file_agent_v1_edit_tool_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *EditNotebookArgs) GetTargetNotebook() string {
+	if x != nil {
+		return x.TargetNotebook
+	}
+	return ""
+}
+
+func (x *EditNotebookArgs) GetCellIdx() int32 {
+	if x != nil {
+		return x.CellIdx
+	}
+	return 0
+}
+
+func (x *EditNotebookArgs) GetIsNewCell() bool {
+	if x != nil {
+		return x.IsNewCell
+	}
+	return false
+}
+
+func (x *EditNotebookArgs) GetCellLanguage() CellLanguage {
+	if x != nil {
+		return x.CellLanguage
+	}
+	return CellLanguage_python
+}
+
+func (x *EditNotebookArgs) GetOldString() string {
+	if x != nil {
+		return x.OldString
+	}
+	return ""
+}
+
+func (x *EditNotebookArgs) GetNewString() string {
+	if x != nil {
+		return x.NewString
+	}
+	return ""
+}
+
+func (x *EditNotebookArgs) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
 type EditResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Result:
@@ -180,7 +353,7 @@ type EditResult struct {
 
 func (x *EditResult) Reset() {
 	*x = EditResult{}
-	mi := &file_agent_v1_edit_tool_proto_msgTypes[2]
+	mi := &file_agent_v1_edit_tool_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -192,7 +365,7 @@ func (x *EditResult) String() string {
 func (*EditResult) ProtoMessage() {}
 
 func (x *EditResult) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_edit_tool_proto_msgTypes[2]
+	mi := &file_agent_v1_edit_tool_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -205,7 +378,7 @@ func (x *EditResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditResult.ProtoReflect.Descriptor instead.
 func (*EditResult) Descriptor() ([]byte, []int) {
-	return file_agent_v1_edit_tool_proto_rawDescGZIP(), []int{2}
+	return file_agent_v1_edit_tool_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *EditResult) GetResult() isEditResult_Result {
@@ -264,7 +437,7 @@ type EditSuccess struct {
 
 func (x *EditSuccess) Reset() {
 	*x = EditSuccess{}
-	mi := &file_agent_v1_edit_tool_proto_msgTypes[3]
+	mi := &file_agent_v1_edit_tool_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -276,7 +449,7 @@ func (x *EditSuccess) String() string {
 func (*EditSuccess) ProtoMessage() {}
 
 func (x *EditSuccess) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_edit_tool_proto_msgTypes[3]
+	mi := &file_agent_v1_edit_tool_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -289,7 +462,7 @@ func (x *EditSuccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditSuccess.ProtoReflect.Descriptor instead.
 func (*EditSuccess) Descriptor() ([]byte, []int) {
-	return file_agent_v1_edit_tool_proto_rawDescGZIP(), []int{3}
+	return file_agent_v1_edit_tool_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *EditSuccess) GetPath() string {
@@ -333,6 +506,7 @@ type EditToolCall struct {
 	//
 	//	*EditToolCall_StrReplace
 	//	*EditToolCall_Write
+	//	*EditToolCall_EditNotebook
 	Args          isEditToolCall_Args `protobuf_oneof:"args"`
 	Result        *EditResult         `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -341,7 +515,7 @@ type EditToolCall struct {
 
 func (x *EditToolCall) Reset() {
 	*x = EditToolCall{}
-	mi := &file_agent_v1_edit_tool_proto_msgTypes[4]
+	mi := &file_agent_v1_edit_tool_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -353,7 +527,7 @@ func (x *EditToolCall) String() string {
 func (*EditToolCall) ProtoMessage() {}
 
 func (x *EditToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_edit_tool_proto_msgTypes[4]
+	mi := &file_agent_v1_edit_tool_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -366,7 +540,7 @@ func (x *EditToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditToolCall.ProtoReflect.Descriptor instead.
 func (*EditToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_edit_tool_proto_rawDescGZIP(), []int{4}
+	return file_agent_v1_edit_tool_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *EditToolCall) GetArgs() isEditToolCall_Args {
@@ -394,6 +568,15 @@ func (x *EditToolCall) GetWrite() *WriteArgs {
 	return nil
 }
 
+func (x *EditToolCall) GetEditNotebook() *EditNotebookArgs {
+	if x != nil {
+		if x, ok := x.Args.(*EditToolCall_EditNotebook); ok {
+			return x.EditNotebook
+		}
+	}
+	return nil
+}
+
 func (x *EditToolCall) GetResult() *EditResult {
 	if x != nil {
 		return x.Result
@@ -413,9 +596,15 @@ type EditToolCall_Write struct {
 	Write *WriteArgs `protobuf:"bytes,2,opt,name=write,proto3,oneof"`
 }
 
+type EditToolCall_EditNotebook struct {
+	EditNotebook *EditNotebookArgs `protobuf:"bytes,4,opt,name=edit_notebook,json=editNotebook,proto3,oneof"`
+}
+
 func (*EditToolCall_StrReplace) isEditToolCall_Args() {}
 
 func (*EditToolCall_Write) isEditToolCall_Args() {}
+
+func (*EditToolCall_EditNotebook) isEditToolCall_Args() {}
 
 // EditToolCallDelta is the file's content as the model writes it.
 type EditToolCallDelta struct {
@@ -427,7 +616,7 @@ type EditToolCallDelta struct {
 
 func (x *EditToolCallDelta) Reset() {
 	*x = EditToolCallDelta{}
-	mi := &file_agent_v1_edit_tool_proto_msgTypes[5]
+	mi := &file_agent_v1_edit_tool_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +628,7 @@ func (x *EditToolCallDelta) String() string {
 func (*EditToolCallDelta) ProtoMessage() {}
 
 func (x *EditToolCallDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_edit_tool_proto_msgTypes[5]
+	mi := &file_agent_v1_edit_tool_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +641,7 @@ func (x *EditToolCallDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditToolCallDelta.ProtoReflect.Descriptor instead.
 func (*EditToolCallDelta) Descriptor() ([]byte, []int) {
-	return file_agent_v1_edit_tool_proto_rawDescGZIP(), []int{5}
+	return file_agent_v1_edit_tool_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *EditToolCallDelta) GetContents() string {
@@ -484,7 +673,19 @@ const file_agent_v1_edit_tool_proto_rawDesc = "" +
 	"\ftool_call_id\x18\x05 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
 	"toolCallId:\x18\x8a\xb5\x18\x14\n" +
 	"\n" +
-	"StrReplace\x12\x04edit \x01\"v\n" +
+	"StrReplace\x12\x04edit \x01\"\xe1\x02\n" +
+	"\x10EditNotebookArgs\x12-\n" +
+	"\x0ftarget_notebook\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x0etargetNotebook\x12\x1f\n" +
+	"\bcell_idx\x18\x02 \x01(\x05B\x04\x88\xb5\x18\x01R\acellIdx\x12$\n" +
+	"\vis_new_cell\x18\x03 \x01(\bB\x04\x88\xb5\x18\x01R\tisNewCell\x12A\n" +
+	"\rcell_language\x18\x04 \x01(\x0e2\x16.agent.v1.CellLanguageB\x04\x88\xb5\x18\x01R\fcellLanguage\x12#\n" +
+	"\n" +
+	"old_string\x18\x05 \x01(\tB\x04\x88\xb5\x18\x01R\toldString\x12#\n" +
+	"\n" +
+	"new_string\x18\x06 \x01(\tB\x04\x88\xb5\x18\x01R\tnewString\x12&\n" +
+	"\ftool_call_id\x18\a \x01(\tB\x04\x90\xb5\x18\x01R\n" +
+	"toolCallId:\"\x8a\xb5\x18\x1e\n" +
+	"\fEditNotebook\x12\feditNotebook \x01\"v\n" +
 	"\n" +
 	"EditResult\x121\n" +
 	"\asuccess\x18\x01 \x01(\v2\x15.agent.v1.EditSuccessH\x00R\asuccess\x12+\n" +
@@ -496,15 +697,29 @@ const file_agent_v1_edit_tool_proto_rawDesc = "" +
 	"\vlines_added\x18\x03 \x01(\x05R\n" +
 	"linesAdded\x12#\n" +
 	"\rlines_removed\x18\x04 \x01(\x05R\flinesRemoved\x12\x12\n" +
-	"\x04diff\x18\x05 \x01(\tR\x04diff\"\xae\x01\n" +
+	"\x04diff\x18\x05 \x01(\tR\x04diff\"\xf1\x01\n" +
 	"\fEditToolCall\x12;\n" +
 	"\vstr_replace\x18\x01 \x01(\v2\x18.agent.v1.StrReplaceArgsH\x00R\n" +
 	"strReplace\x12+\n" +
-	"\x05write\x18\x02 \x01(\v2\x13.agent.v1.WriteArgsH\x00R\x05write\x12,\n" +
+	"\x05write\x18\x02 \x01(\v2\x13.agent.v1.WriteArgsH\x00R\x05write\x12A\n" +
+	"\redit_notebook\x18\x04 \x01(\v2\x1a.agent.v1.EditNotebookArgsH\x00R\feditNotebook\x12,\n" +
 	"\x06result\x18\x03 \x01(\v2\x14.agent.v1.EditResultR\x06resultB\x06\n" +
 	"\x04args\"/\n" +
 	"\x11EditToolCallDelta\x12\x1a\n" +
-	"\bcontents\x18\x01 \x01(\tR\bcontentsB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\bcontents\x18\x01 \x01(\tR\bcontents*w\n" +
+	"\fCellLanguage\x12\n" +
+	"\n" +
+	"\x06python\x10\x00\x12\f\n" +
+	"\bmarkdown\x10\x01\x12\x0e\n" +
+	"\n" +
+	"javascript\x10\x02\x12\x0e\n" +
+	"\n" +
+	"typescript\x10\x03\x12\x05\n" +
+	"\x01r\x10\x04\x12\a\n" +
+	"\x03sql\x10\x05\x12\t\n" +
+	"\x05shell\x10\x06\x12\a\n" +
+	"\x03raw\x10\a\x12\t\n" +
+	"\x05other\x10\bB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_edit_tool_proto_rawDescOnce sync.Once
@@ -518,27 +733,32 @@ func file_agent_v1_edit_tool_proto_rawDescGZIP() []byte {
 	return file_agent_v1_edit_tool_proto_rawDescData
 }
 
-var file_agent_v1_edit_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_agent_v1_edit_tool_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_agent_v1_edit_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_agent_v1_edit_tool_proto_goTypes = []any{
-	(*WriteArgs)(nil),         // 0: agent.v1.WriteArgs
-	(*StrReplaceArgs)(nil),    // 1: agent.v1.StrReplaceArgs
-	(*EditResult)(nil),        // 2: agent.v1.EditResult
-	(*EditSuccess)(nil),       // 3: agent.v1.EditSuccess
-	(*EditToolCall)(nil),      // 4: agent.v1.EditToolCall
-	(*EditToolCallDelta)(nil), // 5: agent.v1.EditToolCallDelta
-	(*ToolError)(nil),         // 6: agent.v1.ToolError
+	(CellLanguage)(0),         // 0: agent.v1.CellLanguage
+	(*WriteArgs)(nil),         // 1: agent.v1.WriteArgs
+	(*StrReplaceArgs)(nil),    // 2: agent.v1.StrReplaceArgs
+	(*EditNotebookArgs)(nil),  // 3: agent.v1.EditNotebookArgs
+	(*EditResult)(nil),        // 4: agent.v1.EditResult
+	(*EditSuccess)(nil),       // 5: agent.v1.EditSuccess
+	(*EditToolCall)(nil),      // 6: agent.v1.EditToolCall
+	(*EditToolCallDelta)(nil), // 7: agent.v1.EditToolCallDelta
+	(*ToolError)(nil),         // 8: agent.v1.ToolError
 }
 var file_agent_v1_edit_tool_proto_depIdxs = []int32{
-	3, // 0: agent.v1.EditResult.success:type_name -> agent.v1.EditSuccess
-	6, // 1: agent.v1.EditResult.error:type_name -> agent.v1.ToolError
-	1, // 2: agent.v1.EditToolCall.str_replace:type_name -> agent.v1.StrReplaceArgs
-	0, // 3: agent.v1.EditToolCall.write:type_name -> agent.v1.WriteArgs
-	2, // 4: agent.v1.EditToolCall.result:type_name -> agent.v1.EditResult
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	0, // 0: agent.v1.EditNotebookArgs.cell_language:type_name -> agent.v1.CellLanguage
+	5, // 1: agent.v1.EditResult.success:type_name -> agent.v1.EditSuccess
+	8, // 2: agent.v1.EditResult.error:type_name -> agent.v1.ToolError
+	2, // 3: agent.v1.EditToolCall.str_replace:type_name -> agent.v1.StrReplaceArgs
+	1, // 4: agent.v1.EditToolCall.write:type_name -> agent.v1.WriteArgs
+	3, // 5: agent.v1.EditToolCall.edit_notebook:type_name -> agent.v1.EditNotebookArgs
+	4, // 6: agent.v1.EditToolCall.result:type_name -> agent.v1.EditResult
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_edit_tool_proto_init() }
@@ -548,26 +768,28 @@ func file_agent_v1_edit_tool_proto_init() {
 	}
 	file_agent_v1_options_proto_init()
 	file_agent_v1_tool_error_proto_init()
-	file_agent_v1_edit_tool_proto_msgTypes[2].OneofWrappers = []any{
+	file_agent_v1_edit_tool_proto_msgTypes[3].OneofWrappers = []any{
 		(*EditResult_Success)(nil),
 		(*EditResult_Error)(nil),
 	}
-	file_agent_v1_edit_tool_proto_msgTypes[4].OneofWrappers = []any{
+	file_agent_v1_edit_tool_proto_msgTypes[5].OneofWrappers = []any{
 		(*EditToolCall_StrReplace)(nil),
 		(*EditToolCall_Write)(nil),
+		(*EditToolCall_EditNotebook)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_edit_tool_proto_rawDesc), len(file_agent_v1_edit_tool_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   6,
+			NumEnums:      1,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_agent_v1_edit_tool_proto_goTypes,
 		DependencyIndexes: file_agent_v1_edit_tool_proto_depIdxs,
+		EnumInfos:         file_agent_v1_edit_tool_proto_enumTypes,
 		MessageInfos:      file_agent_v1_edit_tool_proto_msgTypes,
 	}.Build()
 	File_agent_v1_edit_tool_proto = out.File

@@ -159,6 +159,14 @@ var file_agent_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Filename:      "agent/v1/options.proto",
 	},
 	{
+		ExtendedType:  (*descriptorpb.MessageOptions)(nil),
+		ExtensionType: (*string)(nil),
+		Field:         50002,
+		Name:          "agent.v1.needs",
+		Tag:           "bytes,50002,opt,name=needs",
+		Filename:      "agent/v1/options.proto",
+	},
+	{
 		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
 		ExtensionType: (*bool)(nil),
 		Field:         50001,
@@ -180,6 +188,11 @@ var file_agent_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 var (
 	// optional agent.v1.ToolOptions tool = 50001;
 	E_Tool = &file_agent_v1_options_proto_extTypes[0]
+	// On the message of a tool that a machine by itself does not have: what it
+	// takes to have it, as the end of "not available: needs …".
+	//
+	// optional string needs = 50002;
+	E_Needs = &file_agent_v1_options_proto_extTypes[1]
 )
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -187,11 +200,11 @@ var (
 	// The model must give this field.
 	//
 	// optional bool required = 50001;
-	E_Required = &file_agent_v1_options_proto_extTypes[1]
+	E_Required = &file_agent_v1_options_proto_extTypes[2]
 	// The field is not offered to the model; the control plane fills it in.
 	//
 	// optional bool internal = 50002;
-	E_Internal = &file_agent_v1_options_proto_extTypes[2]
+	E_Internal = &file_agent_v1_options_proto_extTypes[3]
 )
 
 var File_agent_v1_options_proto protoreflect.FileDescriptor
@@ -209,7 +222,8 @@ const file_agent_v1_options_proto_rawDesc = "" +
 	"\x15TOOL_HOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOOL_HOME_GUEST\x10\x01\x12\x15\n" +
 	"\x11TOOL_HOME_CONTROL\x10\x02:L\n" +
-	"\x04tool\x12\x1f.google.protobuf.MessageOptions\x18ц\x03 \x01(\v2\x15.agent.v1.ToolOptionsR\x04tool:;\n" +
+	"\x04tool\x12\x1f.google.protobuf.MessageOptions\x18ц\x03 \x01(\v2\x15.agent.v1.ToolOptionsR\x04tool:7\n" +
+	"\x05needs\x12\x1f.google.protobuf.MessageOptions\x18҆\x03 \x01(\tR\x05needs:;\n" +
 	"\brequired\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\bR\brequired:;\n" +
 	"\binternal\x12\x1d.google.protobuf.FieldOptions\x18҆\x03 \x01(\bR\binternalB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
@@ -236,13 +250,14 @@ var file_agent_v1_options_proto_goTypes = []any{
 var file_agent_v1_options_proto_depIdxs = []int32{
 	0, // 0: agent.v1.ToolOptions.home:type_name -> agent.v1.ToolHome
 	2, // 1: agent.v1.tool:extendee -> google.protobuf.MessageOptions
-	3, // 2: agent.v1.required:extendee -> google.protobuf.FieldOptions
-	3, // 3: agent.v1.internal:extendee -> google.protobuf.FieldOptions
-	1, // 4: agent.v1.tool:type_name -> agent.v1.ToolOptions
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	4, // [4:5] is the sub-list for extension type_name
-	1, // [1:4] is the sub-list for extension extendee
+	2, // 2: agent.v1.needs:extendee -> google.protobuf.MessageOptions
+	3, // 3: agent.v1.required:extendee -> google.protobuf.FieldOptions
+	3, // 4: agent.v1.internal:extendee -> google.protobuf.FieldOptions
+	1, // 5: agent.v1.tool:type_name -> agent.v1.ToolOptions
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	5, // [5:6] is the sub-list for extension type_name
+	1, // [1:5] is the sub-list for extension extendee
 	0, // [0:1] is the sub-list for field type_name
 }
 
@@ -258,7 +273,7 @@ func file_agent_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_options_proto_rawDesc), len(file_agent_v1_options_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   1,
-			NumExtensions: 3,
+			NumExtensions: 4,
 			NumServices:   0,
 		},
 		GoTypes:           file_agent_v1_options_proto_goTypes,

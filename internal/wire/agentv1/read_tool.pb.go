@@ -23,7 +23,10 @@ const (
 
 // Read a file. Text comes with its line numbers, each line as NUMBER|TEXT; a
 // part of a long file is had by offset and limit. A line longer than 2000
-// characters is cut and says so. An image (png, jpeg, gif, webp) is shown.
+// characters is cut and says so. An image (png, jpeg, gif, webp) is shown, made
+// smaller if it is large. A PDF comes as its text, with pictures of the first of
+// the pages asked for; a notebook (.ipynb) as its cells. Of these offset and limit
+// count pages and cells.
 type ReadToolArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absolute path, or a path relative to the workspace.
@@ -242,10 +245,10 @@ type ReadSuccess struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Path   string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Ranges []*ReadRange           `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
-	// Lines in the whole file; 0 for an image.
-	TotalLines int32 `protobuf:"varint,3,opt,name=total_lines,json=totalLines,proto3" json:"total_lines,omitempty"`
-	SizeBytes  int64 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// Set for an image: its media type, for example image/png. The picture itself goes beside the result.
+	// Lines in the whole file, pages of a PDF, cells of a notebook; 0 for an image.
+	TotalLines int32   `protobuf:"varint,3,opt,name=total_lines,json=totalLines,proto3" json:"total_lines,omitempty"`
+	SizeBytes  float64 `protobuf:"fixed64,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// Set for what is not plain text: its media type, for example image/png. Pictures go beside the result.
 	MediaType     string `protobuf:"bytes,5,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -302,7 +305,7 @@ func (x *ReadSuccess) GetTotalLines() int32 {
 	return 0
 }
 
-func (x *ReadSuccess) GetSizeBytes() int64 {
+func (x *ReadSuccess) GetSizeBytes() float64 {
 	if x != nil {
 		return x.SizeBytes
 	}
@@ -397,7 +400,7 @@ const file_agent_v1_read_tool_proto_rawDesc = "" +
 	"\vtotal_lines\x18\x03 \x01(\x05R\n" +
 	"totalLines\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\x12\x1d\n" +
+	"size_bytes\x18\x04 \x01(\x01R\tsizeBytes\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x05 \x01(\tR\tmediaType\"l\n" +
 	"\fReadToolCall\x12*\n" +

@@ -30,7 +30,8 @@ const (
 //
 // Standard input is empty: a command that asks a question gets no answer, so
 // give the flags that make it ask none. What is meant to run on, such as a
-// server, is started with is_background.
+// server, or to be talked to, is started with is_background: then Await waits for
+// it, and WriteShellStdin writes to its input.
 type ShellArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The command line, as typed at a bash prompt. It may span several lines.
@@ -41,7 +42,7 @@ type ShellArgs struct {
 	WorkingDirectory string `protobuf:"bytes,3,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
 	// Milliseconds after which the command is killed: 30000 unless given, at most 600000.
 	Timeout *int32 `protobuf:"varint,4,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
-	// Start the command and return at once; its output goes to a file that the result names.
+	// Start the command and return at once; its output goes to a file that the result names, and its input stays open.
 	IsBackground bool   `protobuf:"varint,5,opt,name=is_background,json=isBackground,proto3" json:"is_background,omitempty"`
 	ToolCallId   string `protobuf:"bytes,6,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	// Bytes of output beyond which the whole goes to a file and the result holds
@@ -219,14 +220,16 @@ type ShellSuccess struct {
 	ExitCode   int32                  `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Stdout     string                 `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
 	Stderr     string                 `protobuf:"bytes,3,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	DurationMs int64                  `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	DurationMs int32                  `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	// The session's working directory after the command.
 	WorkingDirectory string `protobuf:"bytes,5,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
 	// Where the whole output is, when stdout or stderr was cut or the command is in the background.
-	OutputFile  string `protobuf:"bytes,6,opt,name=output_file,json=outputFile,proto3" json:"output_file,omitempty"`
-	OutputBytes int64  `protobuf:"varint,7,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
+	OutputFile  string  `protobuf:"bytes,6,opt,name=output_file,json=outputFile,proto3" json:"output_file,omitempty"`
+	OutputBytes float64 `protobuf:"fixed64,7,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
 	// The process id of a background command.
-	Pid           int32 `protobuf:"varint,8,opt,name=pid,proto3" json:"pid,omitempty"`
+	Pid int32 `protobuf:"varint,8,opt,name=pid,proto3" json:"pid,omitempty"`
+	// The commands in the background: those that run, and those whose end was not told before.
+	Background    []*BackgroundCommand `protobuf:"bytes,9,rep,name=background,proto3" json:"background,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -282,7 +285,7 @@ func (x *ShellSuccess) GetStderr() string {
 	return ""
 }
 
-func (x *ShellSuccess) GetDurationMs() int64 {
+func (x *ShellSuccess) GetDurationMs() int32 {
 	if x != nil {
 		return x.DurationMs
 	}
@@ -303,7 +306,7 @@ func (x *ShellSuccess) GetOutputFile() string {
 	return ""
 }
 
-func (x *ShellSuccess) GetOutputBytes() int64 {
+func (x *ShellSuccess) GetOutputBytes() float64 {
 	if x != nil {
 		return x.OutputBytes
 	}
@@ -313,6 +316,99 @@ func (x *ShellSuccess) GetOutputBytes() int64 {
 func (x *ShellSuccess) GetPid() int32 {
 	if x != nil {
 		return x.Pid
+	}
+	return 0
+}
+
+func (x *ShellSuccess) GetBackground() []*BackgroundCommand {
+	if x != nil {
+		return x.Background
+	}
+	return nil
+}
+
+// BackgroundCommand is a command that was started to run on.
+type BackgroundCommand struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Pid     int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	Command string                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
+	Running bool                   `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
+	// Set once the command has ended, if it is known.
+	ExitCode      *int32  `protobuf:"varint,4,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	OutputFile    string  `protobuf:"bytes,5,opt,name=output_file,json=outputFile,proto3" json:"output_file,omitempty"`
+	OutputBytes   float64 `protobuf:"fixed64,6,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackgroundCommand) Reset() {
+	*x = BackgroundCommand{}
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackgroundCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackgroundCommand) ProtoMessage() {}
+
+func (x *BackgroundCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackgroundCommand.ProtoReflect.Descriptor instead.
+func (*BackgroundCommand) Descriptor() ([]byte, []int) {
+	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *BackgroundCommand) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *BackgroundCommand) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *BackgroundCommand) GetRunning() bool {
+	if x != nil {
+		return x.Running
+	}
+	return false
+}
+
+func (x *BackgroundCommand) GetExitCode() int32 {
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
+	}
+	return 0
+}
+
+func (x *BackgroundCommand) GetOutputFile() string {
+	if x != nil {
+		return x.OutputFile
+	}
+	return ""
+}
+
+func (x *BackgroundCommand) GetOutputBytes() float64 {
+	if x != nil {
+		return x.OutputBytes
 	}
 	return 0
 }
@@ -327,7 +423,7 @@ type ShellToolCall struct {
 
 func (x *ShellToolCall) Reset() {
 	*x = ShellToolCall{}
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[3]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -339,7 +435,7 @@ func (x *ShellToolCall) String() string {
 func (*ShellToolCall) ProtoMessage() {}
 
 func (x *ShellToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[3]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -352,7 +448,7 @@ func (x *ShellToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellToolCall.ProtoReflect.Descriptor instead.
 func (*ShellToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{3}
+	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ShellToolCall) GetArgs() *ShellArgs {
@@ -380,7 +476,7 @@ type ShellToolCallDelta struct {
 
 func (x *ShellToolCallDelta) Reset() {
 	*x = ShellToolCallDelta{}
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[4]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +488,7 @@ func (x *ShellToolCallDelta) String() string {
 func (*ShellToolCallDelta) ProtoMessage() {}
 
 func (x *ShellToolCallDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[4]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +501,7 @@ func (x *ShellToolCallDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellToolCallDelta.ProtoReflect.Descriptor instead.
 func (*ShellToolCallDelta) Descriptor() ([]byte, []int) {
-	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{4}
+	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ShellToolCallDelta) GetStdout() string {
@@ -444,18 +540,31 @@ const file_agent_v1_shell_tool_proto_rawDesc = "" +
 	"\vShellResult\x122\n" +
 	"\asuccess\x18\x01 \x01(\v2\x16.agent.v1.ShellSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xff\x01\n" +
+	"\x06result\"\xbc\x02\n" +
 	"\fShellSuccess\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06stdout\x18\x02 \x01(\tR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x03 \x01(\tR\x06stderr\x12\x1f\n" +
-	"\vduration_ms\x18\x04 \x01(\x03R\n" +
+	"\vduration_ms\x18\x04 \x01(\x05R\n" +
 	"durationMs\x12+\n" +
 	"\x11working_directory\x18\x05 \x01(\tR\x10workingDirectory\x12\x1f\n" +
 	"\voutput_file\x18\x06 \x01(\tR\n" +
 	"outputFile\x12!\n" +
-	"\foutput_bytes\x18\a \x01(\x03R\voutputBytes\x12\x10\n" +
-	"\x03pid\x18\b \x01(\x05R\x03pid\"g\n" +
+	"\foutput_bytes\x18\a \x01(\x01R\voutputBytes\x12\x10\n" +
+	"\x03pid\x18\b \x01(\x05R\x03pid\x12;\n" +
+	"\n" +
+	"background\x18\t \x03(\v2\x1b.agent.v1.BackgroundCommandR\n" +
+	"background\"\xcd\x01\n" +
+	"\x11BackgroundCommand\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x18\n" +
+	"\acommand\x18\x02 \x01(\tR\acommand\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\bR\arunning\x12 \n" +
+	"\texit_code\x18\x04 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x1f\n" +
+	"\voutput_file\x18\x05 \x01(\tR\n" +
+	"outputFile\x12!\n" +
+	"\foutput_bytes\x18\x06 \x01(\x01R\voutputBytesB\f\n" +
+	"\n" +
+	"_exit_code\"g\n" +
 	"\rShellToolCall\x12'\n" +
 	"\x04args\x18\x01 \x01(\v2\x13.agent.v1.ShellArgsR\x04args\x12-\n" +
 	"\x06result\x18\x02 \x01(\v2\x15.agent.v1.ShellResultR\x06result\"D\n" +
@@ -475,25 +584,27 @@ func file_agent_v1_shell_tool_proto_rawDescGZIP() []byte {
 	return file_agent_v1_shell_tool_proto_rawDescData
 }
 
-var file_agent_v1_shell_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_agent_v1_shell_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_agent_v1_shell_tool_proto_goTypes = []any{
 	(*ShellArgs)(nil),          // 0: agent.v1.ShellArgs
 	(*ShellResult)(nil),        // 1: agent.v1.ShellResult
 	(*ShellSuccess)(nil),       // 2: agent.v1.ShellSuccess
-	(*ShellToolCall)(nil),      // 3: agent.v1.ShellToolCall
-	(*ShellToolCallDelta)(nil), // 4: agent.v1.ShellToolCallDelta
-	(*ToolError)(nil),          // 5: agent.v1.ToolError
+	(*BackgroundCommand)(nil),  // 3: agent.v1.BackgroundCommand
+	(*ShellToolCall)(nil),      // 4: agent.v1.ShellToolCall
+	(*ShellToolCallDelta)(nil), // 5: agent.v1.ShellToolCallDelta
+	(*ToolError)(nil),          // 6: agent.v1.ToolError
 }
 var file_agent_v1_shell_tool_proto_depIdxs = []int32{
 	2, // 0: agent.v1.ShellResult.success:type_name -> agent.v1.ShellSuccess
-	5, // 1: agent.v1.ShellResult.error:type_name -> agent.v1.ToolError
-	0, // 2: agent.v1.ShellToolCall.args:type_name -> agent.v1.ShellArgs
-	1, // 3: agent.v1.ShellToolCall.result:type_name -> agent.v1.ShellResult
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	6, // 1: agent.v1.ShellResult.error:type_name -> agent.v1.ToolError
+	3, // 2: agent.v1.ShellSuccess.background:type_name -> agent.v1.BackgroundCommand
+	0, // 3: agent.v1.ShellToolCall.args:type_name -> agent.v1.ShellArgs
+	1, // 4: agent.v1.ShellToolCall.result:type_name -> agent.v1.ShellResult
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_shell_tool_proto_init() }
@@ -508,13 +619,14 @@ func file_agent_v1_shell_tool_proto_init() {
 		(*ShellResult_Success)(nil),
 		(*ShellResult_Error)(nil),
 	}
+	file_agent_v1_shell_tool_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_shell_tool_proto_rawDesc), len(file_agent_v1_shell_tool_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

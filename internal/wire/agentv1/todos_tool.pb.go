@@ -374,6 +374,177 @@ func (x *UpdateTodosToolCall) GetResult() *UpdateTodosResult {
 	return nil
 }
 
+// ReadTodosArgs are empty: the control plane reads the list by itself.
+type ReadTodosArgs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadTodosArgs) Reset() {
+	*x = ReadTodosArgs{}
+	mi := &file_agent_v1_todos_tool_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadTodosArgs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadTodosArgs) ProtoMessage() {}
+
+func (x *ReadTodosArgs) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_todos_tool_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadTodosArgs.ProtoReflect.Descriptor instead.
+func (*ReadTodosArgs) Descriptor() ([]byte, []int) {
+	return file_agent_v1_todos_tool_proto_rawDescGZIP(), []int{5}
+}
+
+type ReadTodosResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Result:
+	//
+	//	*ReadTodosResult_Success
+	//	*ReadTodosResult_Error
+	Result        isReadTodosResult_Result `protobuf_oneof:"result"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadTodosResult) Reset() {
+	*x = ReadTodosResult{}
+	mi := &file_agent_v1_todos_tool_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadTodosResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadTodosResult) ProtoMessage() {}
+
+func (x *ReadTodosResult) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_todos_tool_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadTodosResult.ProtoReflect.Descriptor instead.
+func (*ReadTodosResult) Descriptor() ([]byte, []int) {
+	return file_agent_v1_todos_tool_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ReadTodosResult) GetResult() isReadTodosResult_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *ReadTodosResult) GetSuccess() *TodosSuccess {
+	if x != nil {
+		if x, ok := x.Result.(*ReadTodosResult_Success); ok {
+			return x.Success
+		}
+	}
+	return nil
+}
+
+func (x *ReadTodosResult) GetError() *ToolError {
+	if x != nil {
+		if x, ok := x.Result.(*ReadTodosResult_Error); ok {
+			return x.Error
+		}
+	}
+	return nil
+}
+
+type isReadTodosResult_Result interface {
+	isReadTodosResult_Result()
+}
+
+type ReadTodosResult_Success struct {
+	Success *TodosSuccess `protobuf:"bytes,1,opt,name=success,proto3,oneof"`
+}
+
+type ReadTodosResult_Error struct {
+	Error *ToolError `protobuf:"bytes,2,opt,name=error,proto3,oneof"`
+}
+
+func (*ReadTodosResult_Success) isReadTodosResult_Result() {}
+
+func (*ReadTodosResult_Error) isReadTodosResult_Result() {}
+
+type ReadTodosToolCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Args          *ReadTodosArgs         `protobuf:"bytes,1,opt,name=args,proto3" json:"args,omitempty"`
+	Result        *ReadTodosResult       `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadTodosToolCall) Reset() {
+	*x = ReadTodosToolCall{}
+	mi := &file_agent_v1_todos_tool_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadTodosToolCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadTodosToolCall) ProtoMessage() {}
+
+func (x *ReadTodosToolCall) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_todos_tool_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadTodosToolCall.ProtoReflect.Descriptor instead.
+func (*ReadTodosToolCall) Descriptor() ([]byte, []int) {
+	return file_agent_v1_todos_tool_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ReadTodosToolCall) GetArgs() *ReadTodosArgs {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *ReadTodosToolCall) GetResult() *ReadTodosResult {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
 var File_agent_v1_todos_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_todos_tool_proto_rawDesc = "" +
@@ -392,10 +563,18 @@ const file_agent_v1_todos_tool_proto_rawDesc = "" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
 	"\x06result\"8\n" +
 	"\fTodosSuccess\x12(\n" +
-	"\x05todos\x18\x01 \x03(\v2\x12.agent.v1.TodoItemR\x05todos\"y\n" +
+	"\x05todos\x18\x01 \x03(\v2\x12.agent.v1.TodoItemR\x05todos\"\x9f\x01\n" +
 	"\x13UpdateTodosToolCall\x12-\n" +
 	"\x04args\x18\x01 \x01(\v2\x19.agent.v1.UpdateTodosArgsR\x04args\x123\n" +
-	"\x06result\x18\x02 \x01(\v2\x1b.agent.v1.UpdateTodosResultR\x06result*H\n" +
+	"\x06result\x18\x02 \x01(\v2\x1b.agent.v1.UpdateTodosResultR\x06result:$\x92\xb5\x18 the server, which keeps the list\"\x0f\n" +
+	"\rReadTodosArgs\"|\n" +
+	"\x0fReadTodosResult\x122\n" +
+	"\asuccess\x18\x01 \x01(\v2\x16.agent.v1.TodosSuccessH\x00R\asuccess\x12+\n" +
+	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
+	"\x06result\"\x99\x01\n" +
+	"\x11ReadTodosToolCall\x12+\n" +
+	"\x04args\x18\x01 \x01(\v2\x17.agent.v1.ReadTodosArgsR\x04args\x121\n" +
+	"\x06result\x18\x02 \x01(\v2\x19.agent.v1.ReadTodosResultR\x06result:$\x92\xb5\x18 the server, which keeps the list*H\n" +
 	"\n" +
 	"TodoStatus\x12\v\n" +
 	"\apending\x10\x00\x12\x0f\n" +
@@ -416,7 +595,7 @@ func file_agent_v1_todos_tool_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_v1_todos_tool_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agent_v1_todos_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_agent_v1_todos_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_agent_v1_todos_tool_proto_goTypes = []any{
 	(TodoStatus)(0),             // 0: agent.v1.TodoStatus
 	(*UpdateTodosArgs)(nil),     // 1: agent.v1.UpdateTodosArgs
@@ -424,21 +603,28 @@ var file_agent_v1_todos_tool_proto_goTypes = []any{
 	(*UpdateTodosResult)(nil),   // 3: agent.v1.UpdateTodosResult
 	(*TodosSuccess)(nil),        // 4: agent.v1.TodosSuccess
 	(*UpdateTodosToolCall)(nil), // 5: agent.v1.UpdateTodosToolCall
-	(*ToolError)(nil),           // 6: agent.v1.ToolError
+	(*ReadTodosArgs)(nil),       // 6: agent.v1.ReadTodosArgs
+	(*ReadTodosResult)(nil),     // 7: agent.v1.ReadTodosResult
+	(*ReadTodosToolCall)(nil),   // 8: agent.v1.ReadTodosToolCall
+	(*ToolError)(nil),           // 9: agent.v1.ToolError
 }
 var file_agent_v1_todos_tool_proto_depIdxs = []int32{
-	2, // 0: agent.v1.UpdateTodosArgs.todos:type_name -> agent.v1.TodoItem
-	0, // 1: agent.v1.TodoItem.status:type_name -> agent.v1.TodoStatus
-	4, // 2: agent.v1.UpdateTodosResult.success:type_name -> agent.v1.TodosSuccess
-	6, // 3: agent.v1.UpdateTodosResult.error:type_name -> agent.v1.ToolError
-	2, // 4: agent.v1.TodosSuccess.todos:type_name -> agent.v1.TodoItem
-	1, // 5: agent.v1.UpdateTodosToolCall.args:type_name -> agent.v1.UpdateTodosArgs
-	3, // 6: agent.v1.UpdateTodosToolCall.result:type_name -> agent.v1.UpdateTodosResult
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	2,  // 0: agent.v1.UpdateTodosArgs.todos:type_name -> agent.v1.TodoItem
+	0,  // 1: agent.v1.TodoItem.status:type_name -> agent.v1.TodoStatus
+	4,  // 2: agent.v1.UpdateTodosResult.success:type_name -> agent.v1.TodosSuccess
+	9,  // 3: agent.v1.UpdateTodosResult.error:type_name -> agent.v1.ToolError
+	2,  // 4: agent.v1.TodosSuccess.todos:type_name -> agent.v1.TodoItem
+	1,  // 5: agent.v1.UpdateTodosToolCall.args:type_name -> agent.v1.UpdateTodosArgs
+	3,  // 6: agent.v1.UpdateTodosToolCall.result:type_name -> agent.v1.UpdateTodosResult
+	4,  // 7: agent.v1.ReadTodosResult.success:type_name -> agent.v1.TodosSuccess
+	9,  // 8: agent.v1.ReadTodosResult.error:type_name -> agent.v1.ToolError
+	6,  // 9: agent.v1.ReadTodosToolCall.args:type_name -> agent.v1.ReadTodosArgs
+	7,  // 10: agent.v1.ReadTodosToolCall.result:type_name -> agent.v1.ReadTodosResult
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_todos_tool_proto_init() }
@@ -452,13 +638,17 @@ func file_agent_v1_todos_tool_proto_init() {
 		(*UpdateTodosResult_Success)(nil),
 		(*UpdateTodosResult_Error)(nil),
 	}
+	file_agent_v1_todos_tool_proto_msgTypes[6].OneofWrappers = []any{
+		(*ReadTodosResult_Success)(nil),
+		(*ReadTodosResult_Error)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_todos_tool_proto_rawDesc), len(file_agent_v1_todos_tool_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -750,123 +750,6 @@ func (*ToolCallDelta_TaskToolCallDelta) isToolCallDelta_Delta() {}
 
 func (*ToolCallDelta_EditToolCallDelta) isToolCallDelta_Delta() {}
 
-// TaskToolCallDelta is what a subagent says as it works.
-type TaskToolCallDelta struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TaskToolCallDelta) Reset() {
-	*x = TaskToolCallDelta{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TaskToolCallDelta) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TaskToolCallDelta) ProtoMessage() {}
-
-func (x *TaskToolCallDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskToolCallDelta.ProtoReflect.Descriptor instead.
-func (*TaskToolCallDelta) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *TaskToolCallDelta) GetText() string {
-	if x != nil {
-		return x.Text
-	}
-	return ""
-}
-
-type ReadTodosToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadTodosToolCall) Reset() {
-	*x = ReadTodosToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadTodosToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadTodosToolCall) ProtoMessage() {}
-
-func (x *ReadTodosToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadTodosToolCall.ProtoReflect.Descriptor instead.
-func (*ReadTodosToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{3}
-}
-
-type LsToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LsToolCall) Reset() {
-	*x = LsToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LsToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LsToolCall) ProtoMessage() {}
-
-func (x *LsToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LsToolCall.ProtoReflect.Descriptor instead.
-func (*LsToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{4}
-}
-
 type ReadLintsToolCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -875,7 +758,7 @@ type ReadLintsToolCall struct {
 
 func (x *ReadLintsToolCall) Reset() {
 	*x = ReadLintsToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[5]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +770,7 @@ func (x *ReadLintsToolCall) String() string {
 func (*ReadLintsToolCall) ProtoMessage() {}
 
 func (x *ReadLintsToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[5]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,43 +783,7 @@ func (x *ReadLintsToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLintsToolCall.ProtoReflect.Descriptor instead.
 func (*ReadLintsToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{5}
-}
-
-type McpToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpToolCall) Reset() {
-	*x = McpToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpToolCall) ProtoMessage() {}
-
-func (x *McpToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpToolCall.ProtoReflect.Descriptor instead.
-func (*McpToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{6}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{2}
 }
 
 type SemSearchToolCall struct {
@@ -947,7 +794,7 @@ type SemSearchToolCall struct {
 
 func (x *SemSearchToolCall) Reset() {
 	*x = SemSearchToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[7]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +806,7 @@ func (x *SemSearchToolCall) String() string {
 func (*SemSearchToolCall) ProtoMessage() {}
 
 func (x *SemSearchToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[7]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,878 +819,14 @@ func (x *SemSearchToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemSearchToolCall.ProtoReflect.Descriptor instead.
 func (*SemSearchToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{7}
-}
-
-type CreatePlanToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreatePlanToolCall) Reset() {
-	*x = CreatePlanToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreatePlanToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreatePlanToolCall) ProtoMessage() {}
-
-func (x *CreatePlanToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreatePlanToolCall.ProtoReflect.Descriptor instead.
-func (*CreatePlanToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{8}
-}
-
-type WebSearchToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WebSearchToolCall) Reset() {
-	*x = WebSearchToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WebSearchToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WebSearchToolCall) ProtoMessage() {}
-
-func (x *WebSearchToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WebSearchToolCall.ProtoReflect.Descriptor instead.
-func (*WebSearchToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{9}
-}
-
-type TaskToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TaskToolCall) Reset() {
-	*x = TaskToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TaskToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TaskToolCall) ProtoMessage() {}
-
-func (x *TaskToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskToolCall.ProtoReflect.Descriptor instead.
-func (*TaskToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{10}
-}
-
-type ListMcpResourcesToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListMcpResourcesToolCall) Reset() {
-	*x = ListMcpResourcesToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListMcpResourcesToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListMcpResourcesToolCall) ProtoMessage() {}
-
-func (x *ListMcpResourcesToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListMcpResourcesToolCall.ProtoReflect.Descriptor instead.
-func (*ListMcpResourcesToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{11}
-}
-
-type ReadMcpResourceToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadMcpResourceToolCall) Reset() {
-	*x = ReadMcpResourceToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadMcpResourceToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadMcpResourceToolCall) ProtoMessage() {}
-
-func (x *ReadMcpResourceToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadMcpResourceToolCall.ProtoReflect.Descriptor instead.
-func (*ReadMcpResourceToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{12}
-}
-
-type ApplyAgentDiffToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ApplyAgentDiffToolCall) Reset() {
-	*x = ApplyAgentDiffToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ApplyAgentDiffToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ApplyAgentDiffToolCall) ProtoMessage() {}
-
-func (x *ApplyAgentDiffToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ApplyAgentDiffToolCall.ProtoReflect.Descriptor instead.
-func (*ApplyAgentDiffToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{13}
-}
-
-type AskQuestionToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AskQuestionToolCall) Reset() {
-	*x = AskQuestionToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AskQuestionToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AskQuestionToolCall) ProtoMessage() {}
-
-func (x *AskQuestionToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AskQuestionToolCall.ProtoReflect.Descriptor instead.
-func (*AskQuestionToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{14}
-}
-
-type FetchToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FetchToolCall) Reset() {
-	*x = FetchToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FetchToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FetchToolCall) ProtoMessage() {}
-
-func (x *FetchToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FetchToolCall.ProtoReflect.Descriptor instead.
-func (*FetchToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{15}
-}
-
-type SwitchModeToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SwitchModeToolCall) Reset() {
-	*x = SwitchModeToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SwitchModeToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SwitchModeToolCall) ProtoMessage() {}
-
-func (x *SwitchModeToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SwitchModeToolCall.ProtoReflect.Descriptor instead.
-func (*SwitchModeToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{16}
-}
-
-type GenerateImageToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GenerateImageToolCall) Reset() {
-	*x = GenerateImageToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GenerateImageToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GenerateImageToolCall) ProtoMessage() {}
-
-func (x *GenerateImageToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GenerateImageToolCall.ProtoReflect.Descriptor instead.
-func (*GenerateImageToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{17}
-}
-
-type RecordScreenToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RecordScreenToolCall) Reset() {
-	*x = RecordScreenToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RecordScreenToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RecordScreenToolCall) ProtoMessage() {}
-
-func (x *RecordScreenToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RecordScreenToolCall.ProtoReflect.Descriptor instead.
-func (*RecordScreenToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{18}
-}
-
-type ComputerUseToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ComputerUseToolCall) Reset() {
-	*x = ComputerUseToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ComputerUseToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ComputerUseToolCall) ProtoMessage() {}
-
-func (x *ComputerUseToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ComputerUseToolCall.ProtoReflect.Descriptor instead.
-func (*ComputerUseToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{19}
-}
-
-type WriteShellStdinToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WriteShellStdinToolCall) Reset() {
-	*x = WriteShellStdinToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[20]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WriteShellStdinToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WriteShellStdinToolCall) ProtoMessage() {}
-
-func (x *WriteShellStdinToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[20]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WriteShellStdinToolCall.ProtoReflect.Descriptor instead.
-func (*WriteShellStdinToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{20}
-}
-
-type ReflectToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReflectToolCall) Reset() {
-	*x = ReflectToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReflectToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReflectToolCall) ProtoMessage() {}
-
-func (x *ReflectToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReflectToolCall.ProtoReflect.Descriptor instead.
-func (*ReflectToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{21}
-}
-
-type SetupVmEnvironmentToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetupVmEnvironmentToolCall) Reset() {
-	*x = SetupVmEnvironmentToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetupVmEnvironmentToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetupVmEnvironmentToolCall) ProtoMessage() {}
-
-func (x *SetupVmEnvironmentToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetupVmEnvironmentToolCall.ProtoReflect.Descriptor instead.
-func (*SetupVmEnvironmentToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{22}
-}
-
-type TruncatedToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TruncatedToolCall) Reset() {
-	*x = TruncatedToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TruncatedToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TruncatedToolCall) ProtoMessage() {}
-
-func (x *TruncatedToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TruncatedToolCall.ProtoReflect.Descriptor instead.
-func (*TruncatedToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{23}
-}
-
-type StartGrindExecutionToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StartGrindExecutionToolCall) Reset() {
-	*x = StartGrindExecutionToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StartGrindExecutionToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StartGrindExecutionToolCall) ProtoMessage() {}
-
-func (x *StartGrindExecutionToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StartGrindExecutionToolCall.ProtoReflect.Descriptor instead.
-func (*StartGrindExecutionToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{24}
-}
-
-type StartGrindPlanningToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StartGrindPlanningToolCall) Reset() {
-	*x = StartGrindPlanningToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StartGrindPlanningToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StartGrindPlanningToolCall) ProtoMessage() {}
-
-func (x *StartGrindPlanningToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StartGrindPlanningToolCall.ProtoReflect.Descriptor instead.
-func (*StartGrindPlanningToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{25}
-}
-
-type WebFetchToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WebFetchToolCall) Reset() {
-	*x = WebFetchToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WebFetchToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WebFetchToolCall) ProtoMessage() {}
-
-func (x *WebFetchToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WebFetchToolCall.ProtoReflect.Descriptor instead.
-func (*WebFetchToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{26}
-}
-
-type ReportBugfixResultsToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReportBugfixResultsToolCall) Reset() {
-	*x = ReportBugfixResultsToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReportBugfixResultsToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReportBugfixResultsToolCall) ProtoMessage() {}
-
-func (x *ReportBugfixResultsToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReportBugfixResultsToolCall.ProtoReflect.Descriptor instead.
-func (*ReportBugfixResultsToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{27}
-}
-
-type AiAttributionToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AiAttributionToolCall) Reset() {
-	*x = AiAttributionToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AiAttributionToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AiAttributionToolCall) ProtoMessage() {}
-
-func (x *AiAttributionToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AiAttributionToolCall.ProtoReflect.Descriptor instead.
-func (*AiAttributionToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{28}
-}
-
-type PrManagementToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PrManagementToolCall) Reset() {
-	*x = PrManagementToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PrManagementToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PrManagementToolCall) ProtoMessage() {}
-
-func (x *PrManagementToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PrManagementToolCall.ProtoReflect.Descriptor instead.
-func (*PrManagementToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{29}
-}
-
-type McpAuthToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpAuthToolCall) Reset() {
-	*x = McpAuthToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpAuthToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpAuthToolCall) ProtoMessage() {}
-
-func (x *McpAuthToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpAuthToolCall.ProtoReflect.Descriptor instead.
-func (*McpAuthToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{30}
-}
-
-type AwaitToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AwaitToolCall) Reset() {
-	*x = AwaitToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AwaitToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AwaitToolCall) ProtoMessage() {}
-
-func (x *AwaitToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AwaitToolCall.ProtoReflect.Descriptor instead.
-func (*AwaitToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{31}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{3}
 }
 
 var File_agent_v1_tool_call_proto protoreflect.FileDescriptor
 
 const file_agent_v1_tool_call_proto_rawDesc = "" +
 	"\n" +
-	"\x18agent/v1/tool_call.proto\x12\bagent.v1\x1a\x1aagent/v1/delete_tool.proto\x1a\x18agent/v1/edit_tool.proto\x1a\x18agent/v1/glob_tool.proto\x1a\x18agent/v1/grep_tool.proto\x1a\x18agent/v1/read_tool.proto\x1a\x19agent/v1/shell_tool.proto\x1a\x19agent/v1/todos_tool.proto\"\xbf\x17\n" +
+	"\x18agent/v1/tool_call.proto\x12\bagent.v1\x1a\"agent/v1/ai_attribution_tool.proto\x1a$agent/v1/apply_agent_diff_tool.proto\x1a agent/v1/ask_question_tool.proto\x1a\x19agent/v1/await_tool.proto\x1a agent/v1/computer_use_tool.proto\x1a\x1fagent/v1/create_plan_tool.proto\x1a\x1aagent/v1/delete_tool.proto\x1a\x18agent/v1/edit_tool.proto\x1a\x19agent/v1/fetch_tool.proto\x1a\"agent/v1/generate_image_tool.proto\x1a\x18agent/v1/glob_tool.proto\x1a\x18agent/v1/grep_tool.proto\x1a\x19agent/v1/grind_tool.proto\x1a\x16agent/v1/ls_tool.proto\x1a\x17agent/v1/mcp_tool.proto\x1a!agent/v1/pr_management_tool.proto\x1a\x18agent/v1/read_tool.proto\x1a!agent/v1/record_screen_tool.proto\x1a\x1bagent/v1/reflect_tool.proto\x1a)agent/v1/report_bugfix_results_tool.proto\x1a(agent/v1/setup_vm_environment_tool.proto\x1a\x19agent/v1/shell_tool.proto\x1a\x1fagent/v1/switch_mode_tool.proto\x1a\x18agent/v1/task_tool.proto\x1a\x19agent/v1/todos_tool.proto\x1a\x1dagent/v1/truncated_tool.proto\x1a\x1dagent/v1/web_fetch_tool.proto\x1a\x1eagent/v1/web_search_tool.proto\x1a%agent/v1/write_shell_stdin_tool.proto\"\xbf\x17\n" +
 	"\bToolCall\x12A\n" +
 	"\x0fshell_tool_call\x18\x01 \x01(\v2\x17.agent.v1.ShellToolCallH\x00R\rshellToolCall\x12D\n" +
 	"\x10delete_tool_call\x18\x03 \x01(\v2\x18.agent.v1.DeleteToolCallH\x00R\x0edeleteToolCall\x12>\n" +
@@ -1888,39 +871,9 @@ const file_agent_v1_tool_call_proto_rawDesc = "" +
 	"\x15shell_tool_call_delta\x18\x01 \x01(\v2\x1c.agent.v1.ShellToolCallDeltaH\x00R\x12shellToolCallDelta\x12N\n" +
 	"\x14task_tool_call_delta\x18\x02 \x01(\v2\x1b.agent.v1.TaskToolCallDeltaH\x00R\x11taskToolCallDelta\x12N\n" +
 	"\x14edit_tool_call_delta\x18\x03 \x01(\v2\x1b.agent.v1.EditToolCallDeltaH\x00R\x11editToolCallDeltaB\a\n" +
-	"\x05delta\"'\n" +
-	"\x11TaskToolCallDelta\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\x13\n" +
-	"\x11ReadTodosToolCall\"\f\n" +
-	"\n" +
-	"LsToolCall\"\x13\n" +
-	"\x11ReadLintsToolCall\"\r\n" +
-	"\vMcpToolCall\"\x13\n" +
-	"\x11SemSearchToolCall\"\x14\n" +
-	"\x12CreatePlanToolCall\"\x13\n" +
-	"\x11WebSearchToolCall\"\x0e\n" +
-	"\fTaskToolCall\"\x1a\n" +
-	"\x18ListMcpResourcesToolCall\"\x19\n" +
-	"\x17ReadMcpResourceToolCall\"\x18\n" +
-	"\x16ApplyAgentDiffToolCall\"\x15\n" +
-	"\x13AskQuestionToolCall\"\x0f\n" +
-	"\rFetchToolCall\"\x14\n" +
-	"\x12SwitchModeToolCall\"\x17\n" +
-	"\x15GenerateImageToolCall\"\x16\n" +
-	"\x14RecordScreenToolCall\"\x15\n" +
-	"\x13ComputerUseToolCall\"\x19\n" +
-	"\x17WriteShellStdinToolCall\"\x11\n" +
-	"\x0fReflectToolCall\"\x1c\n" +
-	"\x1aSetupVmEnvironmentToolCall\"\x13\n" +
-	"\x11TruncatedToolCall\"\x1d\n" +
-	"\x1bStartGrindExecutionToolCall\"\x1c\n" +
-	"\x1aStartGrindPlanningToolCall\"\x12\n" +
-	"\x10WebFetchToolCall\"\x1d\n" +
-	"\x1bReportBugfixResultsToolCall\"\x17\n" +
-	"\x15AiAttributionToolCall\"\x16\n" +
-	"\x14PrManagementToolCall\"\x11\n" +
-	"\x0fMcpAuthToolCall\"\x0f\n" +
-	"\rAwaitToolCallB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x05delta\"\x13\n" +
+	"\x11ReadLintsToolCall\"\x13\n" +
+	"\x11SemSearchToolCallB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_tool_call_proto_rawDescOnce sync.Once
@@ -1934,89 +887,89 @@ func file_agent_v1_tool_call_proto_rawDescGZIP() []byte {
 	return file_agent_v1_tool_call_proto_rawDescData
 }
 
-var file_agent_v1_tool_call_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_agent_v1_tool_call_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_agent_v1_tool_call_proto_goTypes = []any{
 	(*ToolCall)(nil),                    // 0: agent.v1.ToolCall
 	(*ToolCallDelta)(nil),               // 1: agent.v1.ToolCallDelta
-	(*TaskToolCallDelta)(nil),           // 2: agent.v1.TaskToolCallDelta
-	(*ReadTodosToolCall)(nil),           // 3: agent.v1.ReadTodosToolCall
-	(*LsToolCall)(nil),                  // 4: agent.v1.LsToolCall
-	(*ReadLintsToolCall)(nil),           // 5: agent.v1.ReadLintsToolCall
-	(*McpToolCall)(nil),                 // 6: agent.v1.McpToolCall
-	(*SemSearchToolCall)(nil),           // 7: agent.v1.SemSearchToolCall
-	(*CreatePlanToolCall)(nil),          // 8: agent.v1.CreatePlanToolCall
-	(*WebSearchToolCall)(nil),           // 9: agent.v1.WebSearchToolCall
-	(*TaskToolCall)(nil),                // 10: agent.v1.TaskToolCall
-	(*ListMcpResourcesToolCall)(nil),    // 11: agent.v1.ListMcpResourcesToolCall
-	(*ReadMcpResourceToolCall)(nil),     // 12: agent.v1.ReadMcpResourceToolCall
-	(*ApplyAgentDiffToolCall)(nil),      // 13: agent.v1.ApplyAgentDiffToolCall
-	(*AskQuestionToolCall)(nil),         // 14: agent.v1.AskQuestionToolCall
-	(*FetchToolCall)(nil),               // 15: agent.v1.FetchToolCall
-	(*SwitchModeToolCall)(nil),          // 16: agent.v1.SwitchModeToolCall
-	(*GenerateImageToolCall)(nil),       // 17: agent.v1.GenerateImageToolCall
-	(*RecordScreenToolCall)(nil),        // 18: agent.v1.RecordScreenToolCall
-	(*ComputerUseToolCall)(nil),         // 19: agent.v1.ComputerUseToolCall
-	(*WriteShellStdinToolCall)(nil),     // 20: agent.v1.WriteShellStdinToolCall
-	(*ReflectToolCall)(nil),             // 21: agent.v1.ReflectToolCall
-	(*SetupVmEnvironmentToolCall)(nil),  // 22: agent.v1.SetupVmEnvironmentToolCall
-	(*TruncatedToolCall)(nil),           // 23: agent.v1.TruncatedToolCall
-	(*StartGrindExecutionToolCall)(nil), // 24: agent.v1.StartGrindExecutionToolCall
-	(*StartGrindPlanningToolCall)(nil),  // 25: agent.v1.StartGrindPlanningToolCall
-	(*WebFetchToolCall)(nil),            // 26: agent.v1.WebFetchToolCall
-	(*ReportBugfixResultsToolCall)(nil), // 27: agent.v1.ReportBugfixResultsToolCall
-	(*AiAttributionToolCall)(nil),       // 28: agent.v1.AiAttributionToolCall
-	(*PrManagementToolCall)(nil),        // 29: agent.v1.PrManagementToolCall
-	(*McpAuthToolCall)(nil),             // 30: agent.v1.McpAuthToolCall
-	(*AwaitToolCall)(nil),               // 31: agent.v1.AwaitToolCall
-	(*ShellToolCall)(nil),               // 32: agent.v1.ShellToolCall
-	(*DeleteToolCall)(nil),              // 33: agent.v1.DeleteToolCall
-	(*GlobToolCall)(nil),                // 34: agent.v1.GlobToolCall
-	(*GrepToolCall)(nil),                // 35: agent.v1.GrepToolCall
-	(*ReadToolCall)(nil),                // 36: agent.v1.ReadToolCall
-	(*UpdateTodosToolCall)(nil),         // 37: agent.v1.UpdateTodosToolCall
-	(*EditToolCall)(nil),                // 38: agent.v1.EditToolCall
-	(*ShellToolCallDelta)(nil),          // 39: agent.v1.ShellToolCallDelta
+	(*ReadLintsToolCall)(nil),           // 2: agent.v1.ReadLintsToolCall
+	(*SemSearchToolCall)(nil),           // 3: agent.v1.SemSearchToolCall
+	(*ShellToolCall)(nil),               // 4: agent.v1.ShellToolCall
+	(*DeleteToolCall)(nil),              // 5: agent.v1.DeleteToolCall
+	(*GlobToolCall)(nil),                // 6: agent.v1.GlobToolCall
+	(*GrepToolCall)(nil),                // 7: agent.v1.GrepToolCall
+	(*ReadToolCall)(nil),                // 8: agent.v1.ReadToolCall
+	(*UpdateTodosToolCall)(nil),         // 9: agent.v1.UpdateTodosToolCall
+	(*ReadTodosToolCall)(nil),           // 10: agent.v1.ReadTodosToolCall
+	(*EditToolCall)(nil),                // 11: agent.v1.EditToolCall
+	(*LsToolCall)(nil),                  // 12: agent.v1.LsToolCall
+	(*McpToolCall)(nil),                 // 13: agent.v1.McpToolCall
+	(*CreatePlanToolCall)(nil),          // 14: agent.v1.CreatePlanToolCall
+	(*WebSearchToolCall)(nil),           // 15: agent.v1.WebSearchToolCall
+	(*TaskToolCall)(nil),                // 16: agent.v1.TaskToolCall
+	(*ListMcpResourcesToolCall)(nil),    // 17: agent.v1.ListMcpResourcesToolCall
+	(*ReadMcpResourceToolCall)(nil),     // 18: agent.v1.ReadMcpResourceToolCall
+	(*ApplyAgentDiffToolCall)(nil),      // 19: agent.v1.ApplyAgentDiffToolCall
+	(*AskQuestionToolCall)(nil),         // 20: agent.v1.AskQuestionToolCall
+	(*FetchToolCall)(nil),               // 21: agent.v1.FetchToolCall
+	(*SwitchModeToolCall)(nil),          // 22: agent.v1.SwitchModeToolCall
+	(*GenerateImageToolCall)(nil),       // 23: agent.v1.GenerateImageToolCall
+	(*RecordScreenToolCall)(nil),        // 24: agent.v1.RecordScreenToolCall
+	(*ComputerUseToolCall)(nil),         // 25: agent.v1.ComputerUseToolCall
+	(*WriteShellStdinToolCall)(nil),     // 26: agent.v1.WriteShellStdinToolCall
+	(*ReflectToolCall)(nil),             // 27: agent.v1.ReflectToolCall
+	(*SetupVmEnvironmentToolCall)(nil),  // 28: agent.v1.SetupVmEnvironmentToolCall
+	(*TruncatedToolCall)(nil),           // 29: agent.v1.TruncatedToolCall
+	(*StartGrindExecutionToolCall)(nil), // 30: agent.v1.StartGrindExecutionToolCall
+	(*StartGrindPlanningToolCall)(nil),  // 31: agent.v1.StartGrindPlanningToolCall
+	(*WebFetchToolCall)(nil),            // 32: agent.v1.WebFetchToolCall
+	(*ReportBugfixResultsToolCall)(nil), // 33: agent.v1.ReportBugfixResultsToolCall
+	(*AiAttributionToolCall)(nil),       // 34: agent.v1.AiAttributionToolCall
+	(*PrManagementToolCall)(nil),        // 35: agent.v1.PrManagementToolCall
+	(*McpAuthToolCall)(nil),             // 36: agent.v1.McpAuthToolCall
+	(*AwaitToolCall)(nil),               // 37: agent.v1.AwaitToolCall
+	(*ShellToolCallDelta)(nil),          // 38: agent.v1.ShellToolCallDelta
+	(*TaskToolCallDelta)(nil),           // 39: agent.v1.TaskToolCallDelta
 	(*EditToolCallDelta)(nil),           // 40: agent.v1.EditToolCallDelta
 }
 var file_agent_v1_tool_call_proto_depIdxs = []int32{
-	32, // 0: agent.v1.ToolCall.shell_tool_call:type_name -> agent.v1.ShellToolCall
-	33, // 1: agent.v1.ToolCall.delete_tool_call:type_name -> agent.v1.DeleteToolCall
-	34, // 2: agent.v1.ToolCall.glob_tool_call:type_name -> agent.v1.GlobToolCall
-	35, // 3: agent.v1.ToolCall.grep_tool_call:type_name -> agent.v1.GrepToolCall
-	36, // 4: agent.v1.ToolCall.read_tool_call:type_name -> agent.v1.ReadToolCall
-	37, // 5: agent.v1.ToolCall.update_todos_tool_call:type_name -> agent.v1.UpdateTodosToolCall
-	3,  // 6: agent.v1.ToolCall.read_todos_tool_call:type_name -> agent.v1.ReadTodosToolCall
-	38, // 7: agent.v1.ToolCall.edit_tool_call:type_name -> agent.v1.EditToolCall
-	4,  // 8: agent.v1.ToolCall.ls_tool_call:type_name -> agent.v1.LsToolCall
-	5,  // 9: agent.v1.ToolCall.read_lints_tool_call:type_name -> agent.v1.ReadLintsToolCall
-	6,  // 10: agent.v1.ToolCall.mcp_tool_call:type_name -> agent.v1.McpToolCall
-	7,  // 11: agent.v1.ToolCall.sem_search_tool_call:type_name -> agent.v1.SemSearchToolCall
-	8,  // 12: agent.v1.ToolCall.create_plan_tool_call:type_name -> agent.v1.CreatePlanToolCall
-	9,  // 13: agent.v1.ToolCall.web_search_tool_call:type_name -> agent.v1.WebSearchToolCall
-	10, // 14: agent.v1.ToolCall.task_tool_call:type_name -> agent.v1.TaskToolCall
-	11, // 15: agent.v1.ToolCall.list_mcp_resources_tool_call:type_name -> agent.v1.ListMcpResourcesToolCall
-	12, // 16: agent.v1.ToolCall.read_mcp_resource_tool_call:type_name -> agent.v1.ReadMcpResourceToolCall
-	13, // 17: agent.v1.ToolCall.apply_agent_diff_tool_call:type_name -> agent.v1.ApplyAgentDiffToolCall
-	14, // 18: agent.v1.ToolCall.ask_question_tool_call:type_name -> agent.v1.AskQuestionToolCall
-	15, // 19: agent.v1.ToolCall.fetch_tool_call:type_name -> agent.v1.FetchToolCall
-	16, // 20: agent.v1.ToolCall.switch_mode_tool_call:type_name -> agent.v1.SwitchModeToolCall
-	17, // 21: agent.v1.ToolCall.generate_image_tool_call:type_name -> agent.v1.GenerateImageToolCall
-	18, // 22: agent.v1.ToolCall.record_screen_tool_call:type_name -> agent.v1.RecordScreenToolCall
-	19, // 23: agent.v1.ToolCall.computer_use_tool_call:type_name -> agent.v1.ComputerUseToolCall
-	20, // 24: agent.v1.ToolCall.write_shell_stdin_tool_call:type_name -> agent.v1.WriteShellStdinToolCall
-	21, // 25: agent.v1.ToolCall.reflect_tool_call:type_name -> agent.v1.ReflectToolCall
-	22, // 26: agent.v1.ToolCall.setup_vm_environment_tool_call:type_name -> agent.v1.SetupVmEnvironmentToolCall
-	23, // 27: agent.v1.ToolCall.truncated_tool_call:type_name -> agent.v1.TruncatedToolCall
-	24, // 28: agent.v1.ToolCall.start_grind_execution_tool_call:type_name -> agent.v1.StartGrindExecutionToolCall
-	25, // 29: agent.v1.ToolCall.start_grind_planning_tool_call:type_name -> agent.v1.StartGrindPlanningToolCall
-	26, // 30: agent.v1.ToolCall.web_fetch_tool_call:type_name -> agent.v1.WebFetchToolCall
-	27, // 31: agent.v1.ToolCall.report_bugfix_results_tool_call:type_name -> agent.v1.ReportBugfixResultsToolCall
-	28, // 32: agent.v1.ToolCall.ai_attribution_tool_call:type_name -> agent.v1.AiAttributionToolCall
-	29, // 33: agent.v1.ToolCall.pr_management_tool_call:type_name -> agent.v1.PrManagementToolCall
-	30, // 34: agent.v1.ToolCall.mcp_auth_tool_call:type_name -> agent.v1.McpAuthToolCall
-	31, // 35: agent.v1.ToolCall.await_tool_call:type_name -> agent.v1.AwaitToolCall
-	39, // 36: agent.v1.ToolCallDelta.shell_tool_call_delta:type_name -> agent.v1.ShellToolCallDelta
-	2,  // 37: agent.v1.ToolCallDelta.task_tool_call_delta:type_name -> agent.v1.TaskToolCallDelta
+	4,  // 0: agent.v1.ToolCall.shell_tool_call:type_name -> agent.v1.ShellToolCall
+	5,  // 1: agent.v1.ToolCall.delete_tool_call:type_name -> agent.v1.DeleteToolCall
+	6,  // 2: agent.v1.ToolCall.glob_tool_call:type_name -> agent.v1.GlobToolCall
+	7,  // 3: agent.v1.ToolCall.grep_tool_call:type_name -> agent.v1.GrepToolCall
+	8,  // 4: agent.v1.ToolCall.read_tool_call:type_name -> agent.v1.ReadToolCall
+	9,  // 5: agent.v1.ToolCall.update_todos_tool_call:type_name -> agent.v1.UpdateTodosToolCall
+	10, // 6: agent.v1.ToolCall.read_todos_tool_call:type_name -> agent.v1.ReadTodosToolCall
+	11, // 7: agent.v1.ToolCall.edit_tool_call:type_name -> agent.v1.EditToolCall
+	12, // 8: agent.v1.ToolCall.ls_tool_call:type_name -> agent.v1.LsToolCall
+	2,  // 9: agent.v1.ToolCall.read_lints_tool_call:type_name -> agent.v1.ReadLintsToolCall
+	13, // 10: agent.v1.ToolCall.mcp_tool_call:type_name -> agent.v1.McpToolCall
+	3,  // 11: agent.v1.ToolCall.sem_search_tool_call:type_name -> agent.v1.SemSearchToolCall
+	14, // 12: agent.v1.ToolCall.create_plan_tool_call:type_name -> agent.v1.CreatePlanToolCall
+	15, // 13: agent.v1.ToolCall.web_search_tool_call:type_name -> agent.v1.WebSearchToolCall
+	16, // 14: agent.v1.ToolCall.task_tool_call:type_name -> agent.v1.TaskToolCall
+	17, // 15: agent.v1.ToolCall.list_mcp_resources_tool_call:type_name -> agent.v1.ListMcpResourcesToolCall
+	18, // 16: agent.v1.ToolCall.read_mcp_resource_tool_call:type_name -> agent.v1.ReadMcpResourceToolCall
+	19, // 17: agent.v1.ToolCall.apply_agent_diff_tool_call:type_name -> agent.v1.ApplyAgentDiffToolCall
+	20, // 18: agent.v1.ToolCall.ask_question_tool_call:type_name -> agent.v1.AskQuestionToolCall
+	21, // 19: agent.v1.ToolCall.fetch_tool_call:type_name -> agent.v1.FetchToolCall
+	22, // 20: agent.v1.ToolCall.switch_mode_tool_call:type_name -> agent.v1.SwitchModeToolCall
+	23, // 21: agent.v1.ToolCall.generate_image_tool_call:type_name -> agent.v1.GenerateImageToolCall
+	24, // 22: agent.v1.ToolCall.record_screen_tool_call:type_name -> agent.v1.RecordScreenToolCall
+	25, // 23: agent.v1.ToolCall.computer_use_tool_call:type_name -> agent.v1.ComputerUseToolCall
+	26, // 24: agent.v1.ToolCall.write_shell_stdin_tool_call:type_name -> agent.v1.WriteShellStdinToolCall
+	27, // 25: agent.v1.ToolCall.reflect_tool_call:type_name -> agent.v1.ReflectToolCall
+	28, // 26: agent.v1.ToolCall.setup_vm_environment_tool_call:type_name -> agent.v1.SetupVmEnvironmentToolCall
+	29, // 27: agent.v1.ToolCall.truncated_tool_call:type_name -> agent.v1.TruncatedToolCall
+	30, // 28: agent.v1.ToolCall.start_grind_execution_tool_call:type_name -> agent.v1.StartGrindExecutionToolCall
+	31, // 29: agent.v1.ToolCall.start_grind_planning_tool_call:type_name -> agent.v1.StartGrindPlanningToolCall
+	32, // 30: agent.v1.ToolCall.web_fetch_tool_call:type_name -> agent.v1.WebFetchToolCall
+	33, // 31: agent.v1.ToolCall.report_bugfix_results_tool_call:type_name -> agent.v1.ReportBugfixResultsToolCall
+	34, // 32: agent.v1.ToolCall.ai_attribution_tool_call:type_name -> agent.v1.AiAttributionToolCall
+	35, // 33: agent.v1.ToolCall.pr_management_tool_call:type_name -> agent.v1.PrManagementToolCall
+	36, // 34: agent.v1.ToolCall.mcp_auth_tool_call:type_name -> agent.v1.McpAuthToolCall
+	37, // 35: agent.v1.ToolCall.await_tool_call:type_name -> agent.v1.AwaitToolCall
+	38, // 36: agent.v1.ToolCallDelta.shell_tool_call_delta:type_name -> agent.v1.ShellToolCallDelta
+	39, // 37: agent.v1.ToolCallDelta.task_tool_call_delta:type_name -> agent.v1.TaskToolCallDelta
 	40, // 38: agent.v1.ToolCallDelta.edit_tool_call_delta:type_name -> agent.v1.EditToolCallDelta
 	39, // [39:39] is the sub-list for method output_type
 	39, // [39:39] is the sub-list for method input_type
@@ -2030,13 +983,35 @@ func file_agent_v1_tool_call_proto_init() {
 	if File_agent_v1_tool_call_proto != nil {
 		return
 	}
+	file_agent_v1_ai_attribution_tool_proto_init()
+	file_agent_v1_apply_agent_diff_tool_proto_init()
+	file_agent_v1_ask_question_tool_proto_init()
+	file_agent_v1_await_tool_proto_init()
+	file_agent_v1_computer_use_tool_proto_init()
+	file_agent_v1_create_plan_tool_proto_init()
 	file_agent_v1_delete_tool_proto_init()
 	file_agent_v1_edit_tool_proto_init()
+	file_agent_v1_fetch_tool_proto_init()
+	file_agent_v1_generate_image_tool_proto_init()
 	file_agent_v1_glob_tool_proto_init()
 	file_agent_v1_grep_tool_proto_init()
+	file_agent_v1_grind_tool_proto_init()
+	file_agent_v1_ls_tool_proto_init()
+	file_agent_v1_mcp_tool_proto_init()
+	file_agent_v1_pr_management_tool_proto_init()
 	file_agent_v1_read_tool_proto_init()
+	file_agent_v1_record_screen_tool_proto_init()
+	file_agent_v1_reflect_tool_proto_init()
+	file_agent_v1_report_bugfix_results_tool_proto_init()
+	file_agent_v1_setup_vm_environment_tool_proto_init()
 	file_agent_v1_shell_tool_proto_init()
+	file_agent_v1_switch_mode_tool_proto_init()
+	file_agent_v1_task_tool_proto_init()
 	file_agent_v1_todos_tool_proto_init()
+	file_agent_v1_truncated_tool_proto_init()
+	file_agent_v1_web_fetch_tool_proto_init()
+	file_agent_v1_web_search_tool_proto_init()
+	file_agent_v1_write_shell_stdin_tool_proto_init()
 	file_agent_v1_tool_call_proto_msgTypes[0].OneofWrappers = []any{
 		(*ToolCall_ShellToolCall)(nil),
 		(*ToolCall_DeleteToolCall)(nil),
@@ -2086,7 +1061,7 @@ func file_agent_v1_tool_call_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_tool_call_proto_rawDesc), len(file_agent_v1_tool_call_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

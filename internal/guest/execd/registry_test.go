@@ -1,0 +1,59 @@
+package execd
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"aloft/internal/wire/agentv1"
+)
+
+// TestRegistry goes through every number of the registry: each is a typed
+// message with arguments and a result that can be an error, and what no machine
+// runs by itself says what it would need.
+func TestRegistry(t *testing.T) {
+	all := new(agentv1.ToolCall).ProtoReflect().Descriptor().Oneofs().ByName("tool").Fields()
+	if all.Len() != 36 {
+		t.Errorf("the registry has %d tools, want 36", all.Len())
+	}
+	elsewhere := map[protoreflect.Name]bool{"read_lints_tool_call": true, "sem_search_tool_call": true}
+	for i := range all.Len() {
+		field := all.Get(i)
+		if elsewhere[field.Name()] {
+			continue
+		}
+		t.Run(string(field.Name()), func(t *testing.T) {
+			call := new(agentv1.ToolCall)
+			call.ProtoReflect().Mutable(field)
+			answer := failed(call, "no")
+			if result := resultError(answer); result != "no" {
+				t.Errorf("its result cannot be an error: %v", answer)
+			}
+			_, err := toolName(call)
+			if err == nil {
+				t.Fatal("an empty call names a tool")
+			}
+			needs, _ := proto.GetExtension(field.Message().Options(), agentv1.E_Needs).(string)
+			offered := strings.HasSuffix(err.Error(), "has no arguments")
+			if !offered && !strings.Contains(err.Error(), "not available: needs "+needs) || !offered && needs == "" {
+				t.Errorf("%v (needs %q)", err, needs)
+			}
+		})
+	}
+}
+
+func resultError(call *agentv1.ToolCall) string {
+	of := call.ProtoReflect().Get(variantOf(call)).Message()
+	field := of.Descriptor().Fields().ByName("result")
+	if field == nil {
+		return ""
+	}
+	result := of.Get(field).Message()
+	why, ok := result.Get(result.Descriptor().Fields().ByName("error")).Message().Interface().(*agentv1.ToolError)
+	if !ok {
+		return ""
+	}
+	return why.GetMessage()
+}
