@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -29,7 +28,7 @@ type output struct {
 }
 
 func newOutput(dir, mark string, threshold int, limit int64) *output {
-	return &output{path: filepath.Join(dir, mark+".txt"), threshold: threshold, limit: limit, refs: 1}
+	return &output{path: outputPath(dir, mark), threshold: threshold, limit: limit, refs: 1}
 }
 
 func (o *output) write(which int, p []byte) {

@@ -97,6 +97,9 @@ type Session struct {
 	saved   string   // file of exported variables; empty if there is none
 	closed  bool
 
+	jobsMu sync.Mutex
+	jobs   []*job // in the background, oldest first
+
 	left   sync.WaitGroup // copiers of output of what still runs
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -135,6 +138,7 @@ func New(cfg Config) (*Session, error) {
 		_ = os.RemoveAll(dir) // the first error says more
 		return nil, err
 	}
+	s.findJobs()
 	s.turn <- struct{}{}
 	return s, nil
 }
@@ -173,6 +177,11 @@ func (s *Session) Close() error {
 	}
 	s.cancel()
 	s.left.Wait()
+	for _, j := range s.jobs {
+		j.mu.Lock()
+		j.closeInput()
+		j.mu.Unlock()
+	}
 	return os.RemoveAll(s.dir)
 }
 

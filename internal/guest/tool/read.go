@@ -25,7 +25,7 @@ const (
 
 // Read reads a part of a text file, or an image.
 func Read(ws Workspace) Tool {
-	return Tool{Name: "Read", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
+	return Tool{Name: "Read", Bounded: true, Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		out := Outcome{}
 		success, text, picture, err := read(ctx, ws, call.GetReadToolCall().GetArgs())
 		result := &agentv1.ReadToolResult{Result: &agentv1.ReadToolResult_Success{Success: success}}

@@ -21,12 +21,19 @@ const (
 
 // Shell runs commands in a session of bash.
 func Shell(session *shell.Session) Tool {
-	return Tool{Name: "Shell", Run: func(ctx context.Context, call *agentv1.ToolCall, emit Emit) Outcome {
+	return Tool{Name: "Shell", Bounded: true, Run: func(ctx context.Context, call *agentv1.ToolCall, emit Emit) Outcome {
 		args := call.GetShellToolCall().GetArgs()
 		res, text, err := runShell(ctx, session, args, emit)
+		if session != nil {
+			jobs := session.Jobs()
+			text += jobNotes(jobs)
+			if res != nil {
+				res.Background = jobMessages(jobs)
+			}
+		}
 		result := &agentv1.ShellResult{Result: &agentv1.ShellResult_Success{Success: res}}
 		if err != nil {
-			text = err.Error()
+			text = err.Error() + text
 			result.Result = &agentv1.ShellResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
 		done := &agentv1.ShellToolCall{Result: result}
@@ -69,7 +76,7 @@ func startShell(ctx context.Context, session *shell.Session, cmd shell.Command) 
 		return nil, "", err
 	}
 	return &agentv1.ShellSuccess{WorkingDirectory: valid(bg.Dir), OutputFile: bg.OutputFile, Pid: int32(bg.PID)},
-		fmt.Sprintf("Started in the background as process %d. Its output goes to %s, whose last line tells the exit code once it has ended.", bg.PID, bg.OutputFile), nil
+		fmt.Sprintf("Started in the background as process %d. Its output goes to %s. Await waits for it, WriteShellStdin writes to its input.", bg.PID, bg.OutputFile), nil
 }
 
 // shellCommand is what the arguments ask for, with notes for the model.
@@ -164,6 +171,52 @@ func shellText(res shell.Result, notes []string) string {
 		b.WriteString("[" + n + "]")
 	}
 	return b.String()
+}
+
+// maxJobNotes is how many background commands a result tells of in words.
+const maxJobNotes = 10
+
+// jobNotes tells of the commands in the background.
+func jobNotes(jobs []shell.Job) string {
+	var b strings.Builder
+	for i, j := range jobs {
+		if i == maxJobNotes {
+			fmt.Fprintf(&b, "\n[and %d more in the background]", len(jobs)-i)
+			break
+		}
+		fmt.Fprintf(&b, "\n[in the background: process %d %s: %s]", j.PID, jobState(j), clipRunes(strings.Join(strings.Fields(valid(j.Command)), " "), 80))
+	}
+	return b.String()
+}
+
+func jobState(j shell.Job) string {
+	switch {
+	case j.Running:
+		return "runs"
+	case j.Known:
+		return fmt.Sprintf("has ended with exit code %d", j.ExitCode)
+	}
+	return "has ended, its exit code is not known"
+}
+
+func jobMessages(jobs []shell.Job) []*agentv1.BackgroundCommand {
+	var all []*agentv1.BackgroundCommand
+	for _, j := range jobs {
+		all = append(all, jobMessage(j))
+	}
+	return all
+}
+
+func jobMessage(j shell.Job) *agentv1.BackgroundCommand {
+	m := &agentv1.BackgroundCommand{
+		Pid: int32(j.PID), Command: clipRunes(valid(j.Command), 2000), Running: j.Running,
+		OutputFile: j.OutputFile, OutputBytes: float64(j.OutputBytes),
+	}
+	if j.Known {
+		code := int32(j.ExitCode)
+		m.ExitCode = &code
+	}
+	return m
 }
 
 // valid is a name as a string in which no byte is wrong.

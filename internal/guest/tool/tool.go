@@ -12,6 +12,9 @@ import (
 // A Tool runs one kind of call.
 type Tool struct {
 	Name string // as in the catalogue: "Grep"
+	// Bounded says that the tool keeps its results short by itself and tells how
+	// to read on. A result of another that is too long is cut by execd.
+	Bounded bool
 	// Run works the call, whose arguments are set, to its end, and returns it
 	// with its result set. It sends parts of the result to emit as they come;
 	// emit may block, and does not fail. When ctx ends Run stops what it started

@@ -1,0 +1,228 @@
+package shell
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"time"
+)
+
+const (
+	awaitInterval = 20 * time.Millisecond
+	awaitChunk    = 256 << 10
+	maxAwaitLine  = 64 << 10 // bytes of a line in which a pattern is looked for
+	maxMatched    = 500      // bytes of the line that matched
+)
+
+// Wait is what to wait for.
+type Wait struct {
+	PIDs    []int          // all that run, if there is none
+	Pattern *regexp.Regexp // looked for in each line; nil to wait for the end
+	Any     bool           // the first that has ended or matched is enough
+	Timeout time.Duration  // 0 only looks
+	Room    int            // bytes of output to return of all together; DefaultThreshold if 0
+}
+
+// Awaited is how a background command stands after an Await.
+type Awaited struct {
+	Job
+	Matched string // the line in which the pattern is; empty if it is in none
+	Output  string // since the last Await, to its end or that of the line that matched
+}
+
+// Await waits for background commands to end, or to print a line in which the
+// pattern is found. It looks at each command's output from where the last Await
+// of it ended. When the time is up it returns what there is, and true.
+func (s *Session) Await(ctx context.Context, w Wait) ([]Awaited, bool, error) {
+	follows, err := s.follow(w)
+	if err != nil {
+		return nil, false, err
+	}
+	timer := time.NewTimer(w.Timeout)
+	defer timer.Stop()
+	tick := time.NewTicker(awaitInterval)
+	defer tick.Stop()
+	for late := w.Timeout <= 0; ; {
+		ready := 0
+		for _, f := range follows {
+			if f.look(ctx, w.Pattern) {
+				ready++
+			}
+		}
+		if ready == len(follows) || w.Any && ready > 0 || late {
+			return finish(follows, w), ready < len(follows) && (!w.Any || ready == 0), nil
+		}
+		select {
+		case <-tick.C:
+		case <-timer.C:
+			late = true
+		case <-ctx.Done():
+			return nil, false, context.Cause(ctx)
+		}
+	}
+}
+
+// follow begins to follow the commands that are waited for.
+func (s *Session) follow(w Wait) ([]*follow, error) {
+	var jobs []*job
+	for _, pid := range w.PIDs {
+		j, err := s.job(pid)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, j)
+	}
+	if len(w.PIDs) == 0 {
+		s.jobsMu.Lock()
+		for _, j := range s.jobs {
+			if j.runs() {
+				jobs = append(jobs, j)
+			}
+		}
+		s.jobsMu.Unlock()
+	}
+	if len(jobs) == 0 {
+		return nil, errors.New("no command runs in the background: there is nothing to wait for")
+	}
+	var follows []*follow
+	for _, j := range jobs {
+		j.mu.Lock()
+		follows = append(follows, &follow{job: j, from: j.seen, at: j.seen, line: j.seen})
+		j.mu.Unlock()
+	}
+	return follows, nil
+}
+
+// follow reads the output of one command as it grows.
+type follow struct {
+	job     *job
+	from    int64 // where this Await began
+	at      int64 // how far was read
+	line    int64 // where the line begins whose end was not read yet
+	partial []byte
+	ended   bool
+	matched string
+}
+
+// look reads what is new, and reports whether there is no more to wait for.
+func (f *follow) look(ctx context.Context, pattern *regexp.Regexp) bool {
+	if f.ended || f.matched != "" {
+		return true
+	}
+	ended := !f.job.runs() // before reading: what it printed last is read then
+	if pattern != nil {
+		f.scan(ctx, pattern)
+	}
+	f.ended = ended
+	return f.ended || f.matched != ""
+}
+
+// scan looks for the pattern in the lines that are new. The last line counts
+// though its end is not there: it may be a prompt.
+func (f *follow) scan(ctx context.Context, pattern *regexp.Regexp) {
+	file, err := os.Open(f.job.output())
+	if err != nil {
+		return // it was removed; the end is still seen
+	}
+	defer file.Close()
+	if st, err := file.Stat(); err == nil && st.Size() < f.at { // it was emptied
+		f.from, f.at, f.line, f.partial = 0, 0, 0, nil
+	}
+	buf := make([]byte, awaitChunk)
+	for ctx.Err() == nil {
+		n, err := file.ReadAt(buf, f.at)
+		f.at += int64(n)
+		if f.lines(buf[:n], pattern) || err != nil || n == 0 {
+			return
+		}
+	}
+}
+
+// lines takes the next piece of output.
+func (f *follow) lines(p []byte, pattern *regexp.Regexp) bool {
+	for len(p) > 0 {
+		end := bytes.IndexByte(p, '\n')
+		piece := p
+		if end >= 0 {
+			piece = p[:end]
+		}
+		f.partial = append(f.partial, piece[:min(len(piece), maxAwaitLine-len(f.partial))]...)
+		if end < 0 {
+			break
+		}
+		length := int64(end) + 1
+		if f.match(pattern) {
+			f.at -= int64(len(p)) - length // the rest is for the next Await
+			return true
+		}
+		p, f.partial = p[length:], f.partial[:0]
+		f.line = f.at - int64(len(p))
+	}
+	return len(f.partial) > 0 && f.match(pattern)
+}
+
+func (f *follow) match(pattern *regexp.Regexp) bool {
+	text := bytes.TrimSuffix(f.partial, []byte("\r"))
+	if !pattern.Match(text) {
+		return false
+	}
+	f.matched = valid(text[:min(len(text), maxMatched)])
+	if f.matched == "" {
+		f.matched = "\n" // an empty line that a pattern such as ^$ is after
+	}
+	return true
+}
+
+// finish is what the commands have printed, and how they stand.
+func finish(follows []*follow, w Wait) []Awaited {
+	room := w.Room
+	if room <= 0 {
+		room = DefaultThreshold
+	}
+	var all []Awaited
+	for _, f := range follows {
+		a := Awaited{Job: f.job.state(), Matched: f.matched}
+		end := a.OutputBytes
+		if f.matched != "" {
+			end = f.at
+		}
+		if end < f.from { // it was emptied
+			f.from = 0
+		}
+		a.Output = excerpt(a.OutputFile, f.from, end, room/len(follows))
+		f.job.mu.Lock()
+		f.job.seen = end
+		f.job.mu.Unlock()
+		f.job.tell(a.Job)
+		all = append(all, a)
+	}
+	return all
+}
+
+// excerpt is a part of a file as valid UTF-8 of about room bytes, its middle
+// left out if it is longer.
+func excerpt(path string, from, end int64, room int) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	part := func(at, n int64) []byte {
+		p, _ := io.ReadAll(io.NewSectionReader(file, at, n)) // what can be read is shown
+		return p
+	}
+	if end-from <= int64(room) {
+		return valid(part(from, end-from))
+	}
+	half := int64(room / 2)
+	first, last := wholeRunes(part(from, half)), part(end-half, half)
+	for i := 0; i < 3 && len(last) > 0 && last[0]&0xc0 == 0x80; i++ {
+		last = last[1:]
+	}
+	left := end - from - int64(len(first)) - int64(len(last))
+	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", valid(first), left, valid(last))
+}

@@ -1,0 +1,118 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// inputTime is how long a background command may take to make room for its input.
+const inputTime = 5 * time.Second
+
+// controls are the characters that act as at a terminal, and their signals.
+var controls = map[byte]syscall.Signal{3: syscall.SIGINT, 0x1c: syscall.SIGQUIT, 0x1a: syscall.SIGTSTP}
+
+// endOfInput is Ctrl-D.
+const endOfInput = 4
+
+// Written is what became of an Input.
+type Written struct {
+	Bytes   int      // that went into the command's input
+	Closed  bool     // the input is at its end
+	Signals []string // that control characters stood for
+}
+
+// Input writes text to a background command's standard input, and then closes
+// it if close is set. Control characters act as at a terminal: those that mean a
+// signal send it to the command's process group, and Ctrl-D closes the input. An
+// error tells how much was written before it.
+func (s *Session) Input(ctx context.Context, pid int, text string, closing bool) (Written, error) {
+	j, err := s.job(pid)
+	if err != nil {
+		return Written{}, err
+	}
+	if !j.runs() {
+		return Written{}, fmt.Errorf("the command with the process id %d has ended; what it printed is in %s", pid, j.output())
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var w Written
+	for text != "" {
+		at := strings.IndexAny(text, "\x03\x04\x1a\x1c")
+		if at < 0 {
+			at = len(text)
+		}
+		n, err := j.write(ctx, text[:at])
+		w.Bytes += n
+		if err != nil {
+			return w, fmt.Errorf("%w; %d bytes were written", err, w.Bytes)
+		}
+		if text = text[at:]; text == "" {
+			break
+		}
+		if text[0] == endOfInput {
+			j.closeInput()
+		} else {
+			name, err := j.signal(controls[text[0]])
+			if err != nil {
+				return w, err
+			}
+			w.Signals = append(w.Signals, name)
+		}
+		text = text[1:]
+	}
+	if closing {
+		j.closeInput()
+	}
+	w.Closed = j.input == nil
+	return w, nil
+}
+
+func (j *job) closeInput() {
+	if j.input != nil {
+		_ = j.input.Close()
+		j.input = nil
+	}
+}
+
+func (j *job) write(ctx context.Context, text string) (int, error) {
+	switch {
+	case text == "":
+		return 0, nil
+	case j.input == nil:
+		return 0, errors.New("the command's input is closed: it was closed before, or exec-daemon was restarted since")
+	}
+	_ = j.input.SetWriteDeadline(time.Now().Add(inputTime))
+	stop := context.AfterFunc(ctx, func() { _ = j.input.SetWriteDeadline(time.Unix(1, 0)) })
+	n, err := j.input.WriteString(text)
+	stop()
+	switch {
+	case err == nil:
+		return n, nil
+	case errors.Is(err, syscall.EPIPE):
+		return n, errors.New("the command has closed its input: nothing reads it any more")
+	case ctx.Err() != nil:
+		return n, context.Cause(ctx)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, fmt.Errorf("the command did not read its input for %v", inputTime)
+	}
+	return n, fmt.Errorf("write to the command: %w", err)
+}
+
+// signal sends a signal to the command and what it started in its group.
+func (j *job) signal(sig syscall.Signal) (string, error) {
+	name := unix.SignalName(sig)
+	if !lives(j.pid, j.pidStart) {
+		return name, errors.New("the command has ended")
+	}
+	if err := syscall.Kill(-j.pid, sig); err != nil {
+		return name, fmt.Errorf("send %s: %w", name, err)
+	}
+	return name, nil
+}

@@ -1,0 +1,78 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"aloft/internal/guest/shell"
+	"aloft/internal/wire/agentv1"
+)
+
+// maxAwaited bounds the commands that one call waits for.
+const maxAwaited = 50
+
+// Await waits for commands in the background of a session.
+func Await(session *shell.Session) Tool {
+	return Tool{Name: "Await", Bounded: true, Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
+		success, text, err := await(ctx, session, call.GetAwaitToolCall().GetArgs())
+		result := &agentv1.AwaitResult{Result: &agentv1.AwaitResult_Success{Success: success}}
+		if err != nil {
+			text = valid(err.Error())
+			result.Result = &agentv1.AwaitResult_Error{Error: &agentv1.ToolError{Message: text}}
+		}
+		done := &agentv1.AwaitToolCall{Result: result}
+		return Outcome{
+			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_AwaitToolCall{AwaitToolCall: done}},
+			Text:  text,
+			Error: err != nil,
+		}
+	}}
+}
+
+func await(ctx context.Context, session *shell.Session, args *agentv1.AwaitArgs) (*agentv1.AwaitSuccess, string, error) {
+	w := shell.Wait{Any: args.GetAny(), Timeout: defaultTimeout}
+	if args.Timeout != nil {
+		if args.GetTimeout() < 0 {
+			return nil, "", fmt.Errorf("timeout is %d: it is in milliseconds, from 0 to %d", args.GetTimeout(), maxTimeout.Milliseconds())
+		}
+		w.Timeout = min(maxTimeout, time.Duration(args.GetTimeout())*time.Millisecond)
+	}
+	if args.GetPattern() != "" {
+		pattern, err := regexp.Compile(args.GetPattern())
+		if err != nil {
+			return nil, "", fmt.Errorf("pattern %q: %w; put a backslash before a special character to mean itself", args.GetPattern(), err)
+		}
+		w.Pattern = pattern
+	}
+	if len(args.GetPids()) > maxAwaited {
+		return nil, "", fmt.Errorf("pids names %d commands, more than the %d that can be waited for at once", len(args.GetPids()), maxAwaited)
+	}
+	for _, pid := range args.GetPids() {
+		w.PIDs = append(w.PIDs, int(pid))
+	}
+	began := time.Now()
+	all, late, err := session.Await(ctx, w)
+	if err != nil {
+		return nil, "", err
+	}
+	success := &agentv1.AwaitSuccess{TimedOut: late, WaitedMs: int32(time.Since(began).Milliseconds())}
+	var b strings.Builder
+	for _, a := range all {
+		success.Commands = append(success.Commands, &agentv1.AwaitedCommand{Command: jobMessage(a.Job), Matched: a.Matched, Output: a.Output})
+		fmt.Fprintf(&b, "[process %d %s", a.PID, jobState(a.Job))
+		if w.Pattern != nil && a.Matched == "" {
+			b.WriteString("; the pattern is in none of its new lines")
+		}
+		b.WriteString("]\n" + a.Output)
+		if a.Output != "" && !strings.HasSuffix(a.Output, "\n") {
+			b.WriteByte('\n')
+		}
+	}
+	if late {
+		fmt.Fprintf(&b, "[the time of %d ms was up]\n", w.Timeout.Milliseconds())
+	}
+	return success, b.String(), nil
+}
