@@ -15,10 +15,11 @@ func in(newTool func(tool.Workspace) tool.Tool) tooltest.Make {
 	return func(_ *testing.T, ws tool.Workspace) tool.Tool { return newTool(ws) }
 }
 
-func TestRead(t *testing.T)       { tooltest.Run(t, in(tool.Read), "testdata/read") }
-func TestWrite(t *testing.T)      { tooltest.Run(t, in(tool.Write), "testdata/write") }
-func TestStrReplace(t *testing.T) { tooltest.Run(t, in(tool.StrReplace), "testdata/str_replace") }
-func TestDelete(t *testing.T)     { tooltest.Run(t, in(tool.Delete), "testdata/delete") }
+func TestRead(t *testing.T)         { tooltest.Run(t, in(tool.Read), "testdata/read") }
+func TestWrite(t *testing.T)        { tooltest.Run(t, in(tool.Write), "testdata/write") }
+func TestStrReplace(t *testing.T)   { tooltest.Run(t, in(tool.StrReplace), "testdata/str_replace") }
+func TestEditNotebook(t *testing.T) { tooltest.Run(t, in(tool.EditNotebook), "testdata/edit_notebook") }
+func TestDelete(t *testing.T)       { tooltest.Run(t, in(tool.Delete), "testdata/delete") }
 
 func TestGlob(t *testing.T) {
 	need.Command(t, "rg")

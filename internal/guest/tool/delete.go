@@ -42,5 +42,6 @@ func remove(ws Workspace, args *agentv1.DeleteArgs) (*agentv1.DeleteSuccess, err
 	if err := os.Remove(path); err != nil {
 		return nil, explain(path, err)
 	}
+	ws.Seen.forget(path)
 	return &agentv1.DeleteSuccess{Path: valid(path), SizeBytes: float64(info.Size())}, nil
 }

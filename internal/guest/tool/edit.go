@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -31,9 +32,15 @@ type edited struct {
 	note     string
 }
 
+// editing is held by the edit that runs: none of ours comes between the reading
+// and the writing of another.
+var editing sync.Mutex
+
 // editTool is a tool whose result is an edit.
 func editTool(name string, run func(*agentv1.EditToolCall) (edited, error)) Tool {
 	return Tool{Name: name, Run: func(_ context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
+		editing.Lock()
+		defer editing.Unlock()
 		result, text := &agentv1.EditResult{}, ""
 		e, err := run(call.GetEditToolCall())
 		if err != nil {
@@ -202,8 +209,15 @@ func replaceFile(path string, contents []byte, old fs.FileInfo, mode fs.FileMode
 		}
 		mode = old.Mode()
 	}
-	if old != nil && mustStay(old) {
-		return overwrite(path, contents)
+	if old != nil {
+		if now, err := os.Stat(path); err != nil {
+			return explain(path, err)
+		} else if now.Size() != old.Size() || !now.ModTime().Equal(old.ModTime()) || !os.SameFile(now, old) {
+			return fmt.Errorf("%s was changed by somebody else at this moment; nothing was done: Read it again", path)
+		}
+		if mustStay(old) {
+			return overwrite(path, contents)
+		}
 	}
 	temp, err := createBeside(path, mode.Perm())
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -19,23 +20,23 @@ const (
 	maxReadLines  = 2000
 	maxReadBytes  = 100_000 // of text in one result
 	maxLineRunes  = 2000
-	maxImageBytes = 5 << 20
 	scanChunk     = 1 << 20
 )
 
-// Read reads a part of a text file, or an image.
+// imageTypes are the pictures that models take.
+var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+// Read reads a part of a text file, an image, a PDF or a notebook.
 func Read(ws Workspace) Tool {
 	return Tool{Name: "Read", Bounded: true, Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		out := Outcome{}
-		success, text, picture, err := read(ctx, ws, call.GetReadToolCall().GetArgs())
+		success, text, pictures, err := read(ctx, ws, call.GetReadToolCall().GetArgs())
 		result := &agentv1.ReadToolResult{Result: &agentv1.ReadToolResult_Success{Success: success}}
 		if err != nil {
 			text, out.Error = valid(err.Error()), true
 			result.Result = &agentv1.ReadToolResult_Error{Error: &agentv1.ToolError{Message: text}}
 		}
-		if picture != nil {
-			out.Pictures = []*agentv1.Picture{picture}
-		}
+		out.Pictures = pictures
 		done := &agentv1.ReadToolCall{Result: result}
 		out.Call = &agentv1.ToolCall{Tool: &agentv1.ToolCall_ReadToolCall{ReadToolCall: done}}
 		out.Text = text
@@ -43,7 +44,7 @@ func Read(ws Workspace) Tool {
 	}}
 }
 
-func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agentv1.ReadSuccess, string, *agentv1.Picture, error) {
+func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agentv1.ReadSuccess, string, []*agentv1.Picture, error) {
 	path, err := ws.path(args.GetPath())
 	if err != nil {
 		return nil, "", nil, err
@@ -63,32 +64,34 @@ func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agent
 	}
 	start = start[:n]
 	success := &agentv1.ReadSuccess{Path: valid(path), SizeBytes: float64(info.Size())}
-	switch kind := http.DetectContentType(start); kind {
-	case "image/png", "image/jpeg", "image/gif", "image/webp":
-		picture, err := readImage(path, f, info.Size(), kind)
+	switch kind := http.DetectContentType(start); {
+	case slices.Contains(imageTypes, kind):
 		success.MediaType = kind
-		return success, fmt.Sprintf("[%s, %d bytes]", kind, info.Size()), picture, err
-	default:
-		if !isText(start) {
-			return nil, "", nil, fmt.Errorf("%s is a binary file (%s, %d bytes), which cannot be shown as text: look at it with file, strings or xxd in Shell", path, kind, info.Size())
+		picture, text, err := readImage(path, f, info.Size(), kind)
+		if err != nil {
+			return nil, "", nil, err
 		}
+		return success, text, []*agentv1.Picture{picture}, nil
+	case kind == pdfType:
+		text, pictures, err := readPDF(ctx, ws, path, f, args, success)
+		return success, text, pictures, err
+	case !isText(start):
+		return nil, "", nil, fmt.Errorf("%s is a binary file (%s, %d bytes), which cannot be shown as text: look at it with file, strings or xxd in Shell", path, kind, info.Size())
+	}
+	ws.Seen.rememberFile(path, f, info.Size())
+	note := ""
+	if filepath.Ext(path) == ".ipynb" && info.Size() <= maxEditBytes {
+		text, pictures, err := readNotebook(path, f, args, success)
+		if err == nil || success.MediaType != "" {
+			return success, text, pictures, err
+		}
+		note = fmt.Sprintf("[this is not a notebook that can be read: %v]\n", err)
 	}
 	text, err := readText(ctx, f, args, success)
 	if err != nil {
 		return nil, "", nil, explain(path, err)
 	}
-	return success, text, nil, nil
-}
-
-func readImage(path string, f *os.File, size int64, kind string) (*agentv1.Picture, error) {
-	if size > maxImageBytes {
-		return nil, fmt.Errorf("the image %s is %d bytes long, more than the %d that can be shown: make it smaller first", path, size, maxImageBytes)
-	}
-	data, err := io.ReadAll(io.NewSectionReader(f, 0, maxImageBytes))
-	if err != nil {
-		return nil, explain(path, err)
-	}
-	return &agentv1.Picture{MediaType: kind, Data: data}, nil
+	return success, text + note, nil, nil
 }
 
 // readText fills in success and returns the text for the model.

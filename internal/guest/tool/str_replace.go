@@ -35,6 +35,9 @@ func strReplace(ws Workspace, args *agentv1.StrReplaceArgs) (edited, error) {
 	if !isText(old) {
 		return edited{}, fmt.Errorf("%s is a binary file, which this tool does not change", path)
 	}
+	if err := ws.Seen.check(target, old); err != nil {
+		return edited{}, err
+	}
 	find, put := []byte(args.GetOldString()), []byte(args.GetNewString())
 	if !bytes.Contains(old, find) && bytes.Contains(old, []byte("\r\n")) {
 		// The model is shown lines without their carriage returns.
@@ -55,6 +58,7 @@ func strReplace(ws Workspace, args *agentv1.StrReplaceArgs) (edited, error) {
 	if err := replaceFile(target, e.new, info, 0); err != nil {
 		return edited{}, err
 	}
+	ws.Seen.remember(target, e.new)
 	if len(at) > 1 {
 		e.note = fmt.Sprintf("%d occurrences were replaced.", len(at))
 	}

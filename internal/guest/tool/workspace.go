@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"aloft/internal/guest/pdf"
 )
 
 // Workspace is the folder that tools work in. Tools reach every file that
@@ -16,6 +18,21 @@ import (
 type Workspace struct {
 	Dir     string // absolute; relative paths start here
 	Ripgrep string // path of rg; "rg" unless given
+	Seen    *Seen  // what the model knows of files; nil to remember nothing
+	// PDFCommand runs pdf.Main; this program with the argument pdf-text unless given.
+	PDFCommand []string
+}
+
+func (w Workspace) pdf() pdf.Reader {
+	command := w.PDFCommand
+	if len(command) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			self = "/proc/self/exe"
+		}
+		command = []string{self, "pdf-text"}
+	}
+	return pdf.Reader{Command: command}
 }
 
 // path returns the absolute form of a path that the model gave.

@@ -11,7 +11,10 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Write creates a file or replaces the whole of one.
+// Write creates a file or replaces the whole of one. A file that the model never
+// read is replaced, too: the whole of what is in it afterwards comes from the
+// model, and the diff shows what was lost. One that has changed since the model
+// read it is refused.
 func Write(ws Workspace) Tool {
 	return editTool("Write", func(call *agentv1.EditToolCall) (edited, error) {
 		return write(ws, call.GetWrite())
@@ -42,6 +45,9 @@ func write(ws Workspace, args *agentv1.WriteArgs) (edited, error) {
 		// What cannot be read may still be written; then there is no diff.
 		if _, old, _, err := readForEdit(target); err == nil {
 			e.old = old
+			if err := ws.Seen.check(target, old); err != nil {
+				return edited{}, err
+			}
 		}
 	}
 	if e.created {
@@ -52,6 +58,9 @@ func write(ws Workspace, args *agentv1.WriteArgs) (edited, error) {
 	}
 	if err := replaceFile(target, e.new, info, 0o666); err != nil {
 		return edited{}, err
+	}
+	if real, err := filepath.EvalSymlinks(target); err == nil {
+		ws.Seen.remember(real, e.new)
 	}
 	if target != path {
 		e.note = fmt.Sprintf("The path is a symbolic link; what it points to was written: %s.", target)

@@ -1,0 +1,214 @@
+package notebook
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Empty is a notebook without cells, indented as Jupyter does it.
+const Empty = "{\n \"cells\": [],\n \"metadata\": {},\n \"nbformat\": 4,\n \"nbformat_minor\": 5\n}\n"
+
+// SetSource returns the notebook's text with another source in a cell, which
+// becomes one of that kind and language. What a code cell gave before is taken
+// out when it changes.
+func (n *Notebook) SetSource(at int, source, kind, language string) ([]byte, error) {
+	c := n.Cells[at]
+	values := map[string]string{"source": n.source(c, source)}
+	if kind == Code {
+		values["outputs"], values["execution_count"] = "[]", "null"
+	}
+	if c.Kind != kind {
+		values["cell_type"] = n.style.quote(kind)
+	}
+	meta, hasMeta := find(c.members, "metadata")
+	if !hasMeta {
+		values["metadata"] = "{}"
+	}
+	if id := n.languageChange(c, kind, language); id != "" {
+		old := "{}"
+		if hasMeta {
+			old = string(meta.value.of(n.text))
+		}
+		values["metadata"] = n.setLanguage(old, id)
+	}
+	drop := []string(nil)
+	if kind != Code {
+		drop = []string{"outputs", "execution_count"}
+	}
+	return n.checked(n.splice(c.at, n.rebuild(c, values, drop)))
+}
+
+// Insert returns the notebook's text with a new cell before the one at a
+// place, or at the end.
+func (n *Notebook) Insert(at int, source, kind, language string) ([]byte, error) {
+	meta := "{}"
+	if own := n.foreign(language); kind == Code && own != "" {
+		meta = n.setLanguage(meta, own)
+	}
+	lines := n.style.lines(source, 4)
+	values := [][2]string{{"cell_type", n.style.quote(kind)}}
+	if kind == Code {
+		values = append(values, [2]string{"execution_count", "null"})
+	}
+	if n.Minor >= 5 {
+		values = append(values, [2]string{"id", n.style.quote(n.newID(at))})
+	}
+	values = append(values, [2]string{"metadata", meta})
+	if kind == Code {
+		values = append(values, [2]string{"outputs", "[]"})
+	}
+	cell := n.style.object(append(values, [2]string{"source", lines}), 3)
+	switch {
+	case len(n.Cells) == 0:
+		return n.checked(n.splice(n.array, "["+n.style.line(2)+cell+n.style.line(1)+"]"))
+	case at == len(n.Cells):
+		end := n.Cells[at-1].at.to
+		return n.checked(n.splice(span{end, end}, n.style.comma(2)+cell))
+	}
+	begin := n.Cells[at].at.from
+	return n.checked(n.splice(span{begin, begin}, cell+n.style.comma(2)))
+}
+
+// rebuild is the text of a cell with other values, in the order that it had.
+// Values in place of others leave all between them as it is.
+func (n *Notebook) rebuild(c Cell, values map[string]string, drop []string) string {
+	same := true
+	for name := range values {
+		_, there := find(c.members, name)
+		same = same && there
+	}
+	for _, name := range drop {
+		_, there := find(c.members, name)
+		same = same && !there
+	}
+	if same {
+		var b strings.Builder
+		at := c.at.from
+		for _, m := range c.members {
+			if value, ok := values[m.name]; ok {
+				b.Write(n.text[at:m.value.from])
+				b.WriteString(value)
+				at = m.value.to
+			}
+		}
+		b.Write(n.text[at:c.at.to])
+		return b.String()
+	}
+	var all [][2]string
+	for _, m := range c.members {
+		if slices.Contains(drop, m.name) {
+			continue
+		}
+		value, ok := values[m.name]
+		if !ok {
+			value = string(m.value.of(n.text))
+		}
+		all = append(all, [2]string{m.name, value})
+	}
+	for _, name := range []string{"cell_type", "execution_count", "metadata", "outputs", "source"} {
+		value, ok := values[name]
+		if _, there := find(c.members, name); !ok || there {
+			continue
+		}
+		// Jupyter sorts the names.
+		at := slices.IndexFunc(all, func(m [2]string) bool { return m[0] > name })
+		if at < 0 {
+			at = len(all)
+		}
+		all = slices.Insert(all, at, [2]string{name, value})
+	}
+	return n.style.object(all, 3)
+}
+
+// source is a cell's source as JSON, in the form that it had.
+func (n *Notebook) source(c Cell, source string) string {
+	if m, ok := find(c.members, "source"); ok && n.text[m.value.from] == '"' {
+		return n.style.quote(source)
+	}
+	return n.style.lines(source, 4)
+}
+
+func (n *Notebook) splice(at span, with string) []byte {
+	return slices.Concat(n.text[:at.from], []byte(with), n.text[at.to:])
+}
+
+// checked makes sure that what was made can be read.
+func (n *Notebook) checked(text []byte) ([]byte, error) {
+	if _, err := Parse(text); err != nil {
+		return nil, fmt.Errorf("the change would leave no notebook: %w", err)
+	}
+	return text, nil
+}
+
+// newID is a cell's id that no other has: eight digits, as Jupyter makes them,
+// but the same for the same change.
+func (n *Notebook) newID(at int) string {
+	for salt := 0; ; salt++ {
+		sum := sha256.Sum256([]byte(strconv.Itoa(at) + "." + strconv.Itoa(salt) + "\n" + string(n.text)))
+		id := hex.EncodeToString(sum[:4])
+		if !slices.ContainsFunc(n.Cells, func(c Cell) bool { return c.ID == id }) {
+			return id
+		}
+	}
+}
+
+// languageID is VS Code's name for a language, by which notebooks of several
+// tell the cells apart.
+func languageID(language string) string {
+	if language == "shell" {
+		return "shellscript"
+	}
+	return language
+}
+
+// foreign is the name of a language that is not the notebook's own; empty if it
+// is, or is not said.
+func (n *Notebook) foreign(language string) string {
+	own := n.Language
+	if own == "" {
+		own = "python"
+	}
+	switch {
+	case language == "" || language == "other" || language == own:
+		return ""
+	case language == "python" && strings.HasPrefix(own, "python"), language == "shell" && (own == "bash" || own == "sh"):
+		return ""
+	}
+	return languageID(language)
+}
+
+// languageChange is the language that a cell's metadata must name from now on;
+// empty if they can stay as they are.
+func (n *Notebook) languageChange(c Cell, kind, language string) string {
+	switch {
+	case kind != Code || language == "" || language == "other":
+		return ""
+	case c.Language == "":
+		return n.foreign(language)
+	case c.Language == languageID(language):
+		return ""
+	}
+	return languageID(language)
+}
+
+// setLanguage is a cell's metadata with a language.
+func (n *Notebook) setLanguage(meta, id string) string {
+	text := []byte(meta)
+	if text[0] != '{' {
+		text = []byte("{}")
+	}
+	value := n.style.object([][2]string{{"languageId", n.style.quote(id)}}, 5)
+	all := membersOf(text, 0)
+	if m, ok := find(all, "vscode"); ok {
+		return string(text[:m.value.from]) + value + string(text[m.value.to:])
+	}
+	var members [][2]string
+	for _, m := range all {
+		members = append(members, [2]string{m.name, string(m.value.of(text))})
+	}
+	return n.style.object(append(members, [2]string{"vscode", value}), 4)
+}

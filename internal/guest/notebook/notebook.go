@@ -1,0 +1,186 @@
+// Package notebook reads and changes Jupyter notebooks (nbformat 4). A change
+// is made in the notebook's own text, so that all that is not changed stays as it
+// was, byte for byte: the order of keys, the indentation, the end of the file. It
+// runs no cell and reads no file.
+package notebook
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Kinds of cells.
+const (
+	Code     = "code"
+	Markdown = "markdown"
+	Raw      = "raw"
+)
+
+// Notebook is a notebook and its text.
+type Notebook struct {
+	Cells    []Cell
+	Language string // of the code, as the notebook's metadata have it; empty if they do not tell
+	Minor    int    // of nbformat 4
+
+	text  []byte
+	top   span // the notebook's object
+	array span // the value of "cells"
+	style style
+}
+
+// Cell is one cell.
+type Cell struct {
+	Kind     string
+	ID       string // empty before nbformat 4.5
+	Source   string
+	Language string // where the cell's own metadata name one
+	Outputs  []Output
+
+	at      span
+	members []member
+}
+
+// Output is one thing that a code cell gave.
+type Output struct {
+	Text  string // as plain text, or empty
+	Image []byte // decoded, or nil
+	Type  string // of Image: image/png
+	Error bool   // Text is an error's
+}
+
+// Parse reads a notebook. The error is for whoever gave the text.
+func Parse(text []byte) (*Notebook, error) {
+	if !json.Valid(bytes.TrimPrefix(text, []byte("\uFEFF"))) {
+		var v any
+		return nil, fmt.Errorf("it is no JSON: %w", json.Unmarshal(text, &v))
+	}
+	n := &Notebook{text: text}
+	at := skipSpace(text, len(text)-len(bytes.TrimPrefix(text, []byte("\uFEFF"))))
+	if text[at] != '{' {
+		return nil, errors.New("it is no JSON object")
+	}
+	n.top = span{at, skipValue(text, at)}
+	top := membersOf(text, at)
+	n.style = styleOf(text, top)
+	cells, ok := find(top, "cells")
+	major := number(text, top, "nbformat")
+	switch {
+	case major != 0 && major != 4:
+		return nil, fmt.Errorf("it is of nbformat %d: convert it with jupyter nbconvert --to notebook --nbformat 4 first", major)
+	case !ok || text[cells.value.from] != '[':
+		return nil, errors.New("it has no list of cells")
+	}
+	n.Minor = number(text, top, "nbformat_minor")
+	n.Language = kernelLanguage(text, top)
+	n.array = cells.value
+	for _, at := range elementsOf(text, cells.value.from) {
+		if text[at.from] != '{' {
+			return nil, fmt.Errorf("cell %d is no object", len(n.Cells))
+		}
+		n.Cells = append(n.Cells, parseCell(text, at))
+	}
+	return n, nil
+}
+
+func parseCell(text []byte, at span) Cell {
+	c := Cell{at: at, members: membersOf(text, at.from)}
+	c.Kind = stringOf(text, c.members, "cell_type")
+	c.ID = stringOf(text, c.members, "id")
+	if m, ok := find(c.members, "source"); ok {
+		c.Source = joined(m.value.of(text))
+	}
+	var meta struct {
+		VSCode struct {
+			LanguageID string `json:"languageId"`
+		} `json:"vscode"`
+	}
+	if m, ok := find(c.members, "metadata"); ok && json.Unmarshal(m.value.of(text), &meta) == nil {
+		c.Language = meta.VSCode.LanguageID
+	}
+	if m, ok := find(c.members, "outputs"); ok && text[m.value.from] == '[' {
+		for _, o := range elementsOf(text, m.value.from) {
+			c.Outputs = append(c.Outputs, parseOutput(o.of(text)))
+		}
+	}
+	return c
+}
+
+func parseOutput(text []byte) Output {
+	var o struct {
+		Type      string                     `json:"output_type"`
+		Text      json.RawMessage            `json:"text"`
+		Data      map[string]json.RawMessage `json:"data"`
+		EName     string                     `json:"ename"`
+		EValue    string                     `json:"evalue"`
+		Traceback []string                   `json:"traceback"`
+	}
+	if json.Unmarshal(text, &o) != nil {
+		return Output{Text: "[an output of a form that is not known]"}
+	}
+	switch {
+	case o.Type == "error":
+		words := o.EName + ": " + o.EValue
+		if len(o.Traceback) > 0 {
+			words = strings.Join(o.Traceback, "\n")
+		}
+		return Output{Text: plain(words), Error: true}
+	case o.Type == "stream":
+		return Output{Text: plain(joined(o.Text))}
+	}
+	out := Output{}
+	for _, kind := range []string{"image/png", "image/jpeg", "image/gif", "image/webp"} {
+		if data := decodeImage(o.Data[kind]); data != nil {
+			out.Image, out.Type = data, kind
+			break
+		}
+	}
+	for _, kind := range []string{"text/markdown", "text/plain", "application/json", "text/html"} {
+		if words := joined(o.Data[kind]); words != "" {
+			out.Text = plain(words)
+			break
+		}
+	}
+	return out
+}
+
+// kernelLanguage is the language of a notebook's code.
+func kernelLanguage(text []byte, top []member) string {
+	m, ok := find(top, "metadata")
+	if !ok {
+		return ""
+	}
+	var meta struct {
+		Kernel struct {
+			Language string `json:"language"`
+		} `json:"kernelspec"`
+		Info struct {
+			Name string `json:"name"`
+		} `json:"language_info"`
+	}
+	if json.Unmarshal(m.value.of(text), &meta) != nil {
+		return ""
+	}
+	if meta.Info.Name != "" {
+		return strings.ToLower(meta.Info.Name)
+	}
+	return strings.ToLower(meta.Kernel.Language)
+}
+
+// joined is a text that nbformat lets stand as a string or as a list of lines.
+func joined(raw json.RawMessage) string {
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		return one
+	}
+	var lines []string
+	if json.Unmarshal(raw, &lines) == nil {
+		return strings.Join(lines, "")
+	}
+	if len(raw) > 0 && raw[0] == '{' {
+		return string(raw) // application/json
+	}
+	return ""
+}

@@ -1,0 +1,192 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"aloft/internal/guest/notebook"
+	"aloft/internal/guest/pdf"
+	"aloft/internal/guest/picture"
+	"aloft/internal/wire/agentv1"
+)
+
+const (
+	pdfType       = "application/pdf"
+	notebookType  = "application/x-ipynb+json"
+	maxPDFPages   = 50 // whose text is read at once
+	maxPagesDrawn = 3
+	maxPictures   = 5      // of one result, as the control plane takes them
+	maxOutputText = 4000   // bytes of one output of a notebook's cell
+	maxCells      = 10_000 // of a notebook
+)
+
+// readImage shows a picture, made smaller if it is large.
+func readImage(path string, f *os.File, size int64, kind string) (*agentv1.Picture, string, error) {
+	if size > picture.MaxFile {
+		return nil, "", fmt.Errorf("the image %s is %d bytes long, more than the %d that can be shown: make it smaller first", path, size, picture.MaxFile)
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, picture.MaxFile))
+	if err != nil {
+		return nil, "", explain(path, err)
+	}
+	fitted, err := picture.Fit(data, kind)
+	if err != nil {
+		return nil, "", fmt.Errorf("the image %s (%s) cannot be shown: %w; make it smaller first", path, kind, err)
+	}
+	text := fmt.Sprintf("[%s, %d bytes", kind, size)
+	if fitted.Width > 0 {
+		text += fmt.Sprintf(", %d×%d pixels", fitted.Width, fitted.Height)
+	}
+	if fitted.Scaled {
+		text += fmt.Sprintf("; shown with its longer side as %d", picture.MaxSide)
+	}
+	return &agentv1.Picture{MediaType: fitted.MediaType, Data: fitted.Data}, text + "]", nil
+}
+
+// count is a range of pages or cells, from offset and limit as for lines.
+func count(args *agentv1.ReadToolArgs, total, most int, what string) (first, last int, err error) {
+	first = 1
+	switch offset := int(args.GetOffset()); {
+	case offset > total:
+		return 0, 0, fmt.Errorf("offset %d is beyond the end: there are %s", offset, plural(total, what))
+	case offset > 0:
+		first = offset
+	case offset < 0:
+		first = max(1, total+offset+1)
+	}
+	if args.Limit != nil {
+		most = min(most, int(args.GetLimit()))
+	}
+	return first, min(total, first+most-1), nil
+}
+
+func readPDF(ctx context.Context, ws Workspace, path string, f *os.File, args *agentv1.ReadToolArgs, success *agentv1.ReadSuccess) (string, []*agentv1.Picture, error) {
+	_, total, err := ws.pdf().Text(ctx, f, 1, 0)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", path, err)
+	}
+	success.TotalLines, success.MediaType = int32(total), pdfType
+	first, last, err := count(args, total, maxPDFPages, "page")
+	if err != nil {
+		return "", nil, err
+	}
+	pages, _, err := ws.pdf().Text(ctx, f, first, last-first+1)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var b strings.Builder
+	next := first
+	for _, page := range pages {
+		text := strings.TrimSpace(page.Text)
+		if text == "" {
+			text = "[no text on this page]"
+		}
+		if b.Len()+len(text) > maxReadBytes && next > first {
+			break
+		}
+		text = clipBytes(text, maxReadBytes)
+		fmt.Fprintf(&b, "[page %d]\n%s\n", next, text)
+		success.Ranges = append(success.Ranges, &agentv1.ReadRange{StartLine: int32(next), EndLine: int32(next), Contents: valid(text)})
+		next++
+	}
+	if next <= total {
+		fmt.Fprintf(&b, "[pages %d to %d of %d; read on with offset %d]\n", first, next-1, total, next)
+	}
+	pictures, note := drawPages(ctx, path, first, min(next-1, first+maxPagesDrawn-1))
+	return valid(b.String() + note), pictures, nil
+}
+
+// drawPages shows pages as pictures, or says why not.
+func drawPages(ctx context.Context, path string, first, last int) ([]*agentv1.Picture, string) {
+	if last < first {
+		return nil, ""
+	}
+	drawn, err := pdf.Pictures(ctx, path, first, last)
+	if err != nil {
+		return nil, fmt.Sprintf("[no pictures of the pages: %v]\n", err)
+	}
+	var pictures []*agentv1.Picture
+	for _, data := range drawn {
+		if len(data) <= picture.MaxBytes {
+			pictures = append(pictures, &agentv1.Picture{MediaType: "image/jpeg", Data: data})
+		}
+	}
+	return pictures, fmt.Sprintf("[%s shown, from page %d]\n", plural(len(pictures), "page"), first)
+}
+
+func readNotebook(path string, f *os.File, args *agentv1.ReadToolArgs, success *agentv1.ReadSuccess) (string, []*agentv1.Picture, error) {
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, maxEditBytes))
+	if err != nil {
+		return "", nil, explain(path, err)
+	}
+	n, err := notebook.Parse(data)
+	if err != nil {
+		return "", nil, err
+	}
+	success.TotalLines, success.MediaType = int32(len(n.Cells)), notebookType
+	if len(n.Cells) == 0 {
+		return "[the notebook has no cells]", nil, nil
+	}
+	first, last, err := count(args, len(n.Cells), maxCells, "cell")
+	if err != nil {
+		return "", nil, fmt.Errorf("%w (offset counts cells from 1)", err)
+	}
+	var b strings.Builder
+	var pictures []*agentv1.Picture
+	next := first
+	for ; next <= last; next++ {
+		cell := n.Cells[next-1]
+		text, shown := cellText(next-1, cell, maxPictures-len(pictures))
+		if b.Len()+len(text) > maxReadBytes && next > first {
+			break
+		}
+		b.WriteString(clipBytes(text, maxReadBytes))
+		pictures = append(pictures, shown...)
+		success.Ranges = append(success.Ranges, &agentv1.ReadRange{StartLine: int32(next), EndLine: int32(next), Contents: valid(clipBytes(cell.Source, maxReadBytes))})
+	}
+	if next <= len(n.Cells) {
+		fmt.Fprintf(&b, "[%s; read on with offset %d, which is cell_idx %d]\n", plural(len(n.Cells), "cell"), next, next-1)
+	}
+	return valid(b.String()), pictures, nil
+}
+
+// cellText is a cell as the model reads it, with up to room of its pictures.
+func cellText(index int, c notebook.Cell, room int) (string, []*agentv1.Picture) {
+	var b strings.Builder
+	var pictures []*agentv1.Picture
+	kind := c.Kind
+	if c.Language != "" {
+		kind += ", " + c.Language
+	}
+	fmt.Fprintf(&b, "[cell %d, %s]\n%s\n", index, kind, strings.TrimSuffix(c.Source, "\n"))
+	for _, o := range c.Outputs {
+		head := "output"
+		if o.Error {
+			head = "error"
+		}
+		if o.Image != nil {
+			head = "output, " + o.Type
+			if fitted, err := picture.Fit(o.Image, o.Type); err == nil && len(pictures) < room {
+				pictures = append(pictures, &agentv1.Picture{MediaType: fitted.MediaType, Data: fitted.Data})
+			} else {
+				head += " that is not shown"
+			}
+		}
+		fmt.Fprintf(&b, "[%s of cell %d]\n", head, index)
+		if text := strings.TrimSuffix(o.Text, "\n"); text != "" {
+			b.WriteString(clipBytes(text, maxOutputText) + "\n")
+		}
+	}
+	return b.String(), pictures
+}
+
+// clipBytes is text of about n bytes at most, and a mark if it was longer.
+func clipBytes(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + fmt.Sprintf("\n[… %d bytes left out …]", len(text)-n)
+}
