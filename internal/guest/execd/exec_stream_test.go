@@ -140,14 +140,14 @@ func TestExecStreamSaysWhatItCannotRun(t *testing.T) {
 		call *agentv1.ToolCall
 		want string
 	}{
-		"none":     {nil, "not available"},
-		"unset":    {&agentv1.ToolCall{}, "not available"},
-		"later":    {&agentv1.ToolCall{Tool: &agentv1.ToolCall_TaskToolCall{TaskToolCall: &agentv1.TaskToolCall{}}}, "task_tool_call is not available: needs subagents"},
-		"absent":   {shellCall("x"), "Shell is not available: needs an exec-daemon"},
-		"args":     {&agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: &agentv1.ShellToolCall{}}}, "Shell has no arguments"},
-		"edit":     {&agentv1.ToolCall{Tool: &agentv1.ToolCall_EditToolCall{EditToolCall: &agentv1.EditToolCall{Args: &agentv1.EditToolCall_Write{Write: &agentv1.WriteArgs{}}}}}, "Write is not available"},
-		"bad id":   {shellCall("x"), "1 to 128 characters"},
-		"../../x":  {shellCall("x"), "1 to 128 characters"},
+		"none":    {nil, "not available"},
+		"unset":   {&agentv1.ToolCall{}, "not available"},
+		"later":   {&agentv1.ToolCall{Tool: &agentv1.ToolCall_TaskToolCall{TaskToolCall: &agentv1.TaskToolCall{}}}, "task_tool_call is not available: needs subagents"},
+		"absent":  {shellCall("x"), "Shell is not available: needs an exec-daemon"},
+		"args":    {&agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: &agentv1.ShellToolCall{}}}, "Shell has no arguments"},
+		"edit":    {&agentv1.ToolCall{Tool: &agentv1.ToolCall_EditToolCall{EditToolCall: &agentv1.EditToolCall{Args: &agentv1.EditToolCall_Write{Write: &agentv1.WriteArgs{}}}}}, "Write is not available"},
+		"bad id":  {shellCall("x"), "1 to 128 characters"},
+		"../../x": {shellCall("x"), "1 to 128 characters"},
 		"panic": {&agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{GrepToolCall: &agentv1.GrepToolCall{
 			Args: &agentv1.GrepArgs{},
 		}}}, "failed inside"},

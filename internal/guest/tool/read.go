@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	maxReadLines  = 2000
-	maxReadBytes  = 100_000 // of text in one result
-	maxLineRunes  = 2000
-	scanChunk     = 1 << 20
+	maxReadLines = 2000
+	maxReadBytes = 100_000 // of text in one result
+	maxLineRunes = 2000
+	scanChunk    = 1 << 20
 )
 
 // imageTypes are the pictures that models take.
