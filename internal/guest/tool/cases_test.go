@@ -21,6 +21,11 @@ func TestStrReplace(t *testing.T)   { tooltest.Run(t, in(tool.StrReplace), "test
 func TestEditNotebook(t *testing.T) { tooltest.Run(t, in(tool.EditNotebook), "testdata/edit_notebook") }
 func TestDelete(t *testing.T)       { tooltest.Run(t, in(tool.Delete), "testdata/delete") }
 
+func TestLs(t *testing.T) {
+	need.Command(t, "rg")
+	tooltest.Run(t, in(tool.Ls), "testdata/ls")
+}
+
 func TestGlob(t *testing.T) {
 	need.Command(t, "rg")
 	tooltest.Run(t, in(tool.Glob), "testdata/glob")

@@ -1,0 +1,110 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"aloft/internal/guest/web"
+	"aloft/internal/wire/agentv1"
+)
+
+// maxFetchTime is how long a call of Fetch or WebFetch may take.
+const maxFetchTime = 120 * time.Second
+
+// Fetch gets a URL and shows the answer as it is.
+func Fetch(client *web.Client) Tool {
+	return Tool{Name: "Fetch", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
+		success, text, pictures, err := fetch(ctx, client, call.GetFetchToolCall().GetArgs())
+		result := &agentv1.FetchResult{Result: &agentv1.FetchResult_Success{Success: success}}
+		if err != nil {
+			text = valid(err.Error())
+			result.Result = &agentv1.FetchResult_Error{Error: &agentv1.ToolError{Message: text}}
+		}
+		done := &agentv1.FetchToolCall{Result: result}
+		return Outcome{
+			Call:     &agentv1.ToolCall{Tool: &agentv1.ToolCall_FetchToolCall{FetchToolCall: done}},
+			Text:     text,
+			Error:    err != nil,
+			Pictures: pictures,
+		}
+	}}
+}
+
+func fetch(ctx context.Context, client *web.Client, args *agentv1.FetchArgs) (*agentv1.FetchSuccess, string, []*agentv1.Picture, error) {
+	answer, err := get(ctx, client, args.GetUrl(), args.Timeout)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	success := &agentv1.FetchSuccess{
+		Url: valid(answer.URL), Status: int32(answer.Status), ContentType: valid(answer.ContentType),
+		SizeBytes: float64(len(answer.Body)), Truncated: answer.Truncated, Headers: headers(answer.Header),
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "HTTP %d %s\n", answer.Status, http.StatusText(answer.Status))
+	if answer.URL != args.GetUrl() {
+		fmt.Fprintf(&b, "[from %s]\n", answer.URL)
+	}
+	for _, h := range success.GetHeaders() {
+		fmt.Fprintf(&b, "%s: %s\n", h.GetName(), h.GetValue())
+	}
+	b.WriteString("\n")
+	var pictures []*agentv1.Picture
+	switch {
+	case len(answer.Body) == 0:
+		b.WriteString("[no body]")
+	case answer.IsText():
+		success.Content = answer.Text()
+		b.WriteString(success.GetContent())
+	case slices.Contains(imageTypes, answer.ContentType):
+		shown, note := fetchedPicture(answer)
+		pictures = shown
+		b.WriteString(note)
+	default:
+		fmt.Fprintf(&b, "[%s, %d bytes, which are not shown: they are no text; download it with curl -o in Shell]", answer.ContentType, len(answer.Body))
+	}
+	b.WriteString(moreNote(answer))
+	return success, valid(b.String()), pictures, nil
+}
+
+// get gets a URL within the time that the model gives.
+func get(ctx context.Context, client *web.Client, url string, timeout *int32) (web.Answer, error) {
+	limit := defaultTimeout
+	if timeout != nil {
+		if *timeout <= 0 {
+			return web.Answer{}, fmt.Errorf("timeout is %d: it is in milliseconds, from 1 to %d", *timeout, maxFetchTime.Milliseconds())
+		}
+		limit = min(maxFetchTime, time.Duration(*timeout)*time.Millisecond)
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no whole answer came within %d ms", limit.Milliseconds()))
+	defer stop()
+	return client.Get(ctx, url)
+}
+
+func moreNote(answer web.Answer) string {
+	if !answer.Truncated {
+		return ""
+	}
+	return fmt.Sprintf("\n[it goes on: %d bytes were read; download the whole with curl -o in Shell]", len(answer.Body))
+}
+
+// maxHeaders and maxHeaderValue bound what is shown of an answer's headers.
+const (
+	maxHeaders     = 40
+	maxHeaderValue = 500
+)
+
+func headers(all http.Header) []*agentv1.FetchHeader {
+	var list []*agentv1.FetchHeader
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if len(list) == maxHeaders {
+			break
+		}
+		list = append(list, &agentv1.FetchHeader{Name: valid(name), Value: clipRunes(valid(strings.Join(all[name], ", ")), maxHeaderValue)})
+	}
+	return list
+}

@@ -1,0 +1,260 @@
+package tool
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"aloft/internal/wire/agentv1"
+)
+
+const (
+	maxLsEntries   = 800 // in one result
+	maxLsDepth     = 20
+	defaultLsDepth = 3
+)
+
+// Ls lists a folder as a tree.
+func Ls(ws Workspace) Tool {
+	return Tool{Name: "LS", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
+		success, text, err := ls(ctx, ws, call.GetLsToolCall().GetArgs())
+		result := &agentv1.LsResult{Result: &agentv1.LsResult_Success{Success: success}}
+		if err != nil {
+			text = valid(err.Error())
+			result.Result = &agentv1.LsResult_Error{Error: &agentv1.ToolError{Message: text}}
+		}
+		done := &agentv1.LsToolCall{Result: result}
+		return Outcome{
+			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_LsToolCall{LsToolCall: done}},
+			Text:  text,
+			Error: err != nil,
+		}
+	}}
+}
+
+func ls(ctx context.Context, ws Workspace, args *agentv1.LsArgs) (*agentv1.LsSuccess, string, error) {
+	dir, depth := ws.Dir, defaultLsDepth
+	if args.GetPath() != "" {
+		var err error
+		if dir, err = ws.path(args.GetPath()); err != nil {
+			return nil, "", err
+		}
+	}
+	if args.Depth != nil {
+		if depth = int(args.GetDepth()); depth < 1 {
+			return nil, "", fmt.Errorf("depth is %d: it is a number of levels, at least 1", depth)
+		}
+		depth = min(depth, maxLsDepth)
+	}
+	switch st, err := os.Stat(dir); {
+	case err != nil:
+		return nil, "", explain(dir, err)
+	case !st.IsDir():
+		return nil, "", fmt.Errorf("%s is a file: use Read to see what is in it", dir)
+	}
+	for _, pattern := range args.GetIgnore() {
+		if !doublestar.ValidatePattern(pattern) {
+			return nil, "", fmt.Errorf("ignore holds the malformed pattern %q", pattern)
+		}
+	}
+	root, err := lsTree(ctx, ws, dir, args)
+	if err != nil {
+		return nil, "", err
+	}
+	root.complete(dir, "", depth, args)
+	success, text := root.list(dir, depth)
+	return success, text, nil
+}
+
+// folder is a folder of a tree.
+type folder struct {
+	folders map[string]*folder
+	files   map[string]string // symbolic links with where they point, files with nothing
+	below   int               // files in it and in its folders
+}
+
+func newFolder() *folder {
+	return &folder{folders: map[string]*folder{}, files: map[string]string{}}
+}
+
+// lsTree is the tree of the files that git does not ignore.
+func lsTree(ctx context.Context, ws Workspace, dir string, args *agentv1.LsArgs) (*folder, error) {
+	root, found := newFolder(), 0
+	flags := append(slices.Clone(ripgrepArgs), "--files")
+	if args.GetAll() {
+		flags = append(flags, "--no-ignore")
+	}
+	err := ripgrep(ctx, ws, dir, append(flags, "./"), func(in *bufio.Reader) error {
+		for {
+			name, err := readName(in)
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if found++; found > maxGlobFound {
+				return errEnough
+			}
+			root.add(name, args)
+		}
+	})
+	return root, err
+}
+
+func (f *folder) add(name string, args *agentv1.LsArgs) {
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		if lsIgnored(strings.Join(parts[:i+1], "/"), args) {
+			return
+		}
+	}
+	for _, part := range parts[:len(parts)-1] {
+		f.below++
+		next := f.folders[part]
+		if next == nil {
+			next = newFolder()
+			f.folders[part] = next
+		}
+		f = next
+	}
+	f.below++
+	f.files[parts[len(parts)-1]] = ""
+}
+
+func lsIgnored(name string, args *agentv1.LsArgs) bool {
+	for _, pattern := range args.GetIgnore() {
+		pattern = strings.TrimSuffix(pattern, "/")
+		if doublestar.MatchUnvalidated(pattern, path.Base(name)) || doublestar.MatchUnvalidated(pattern, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// complete adds what rg does not tell of: symbolic links and empty folders.
+func (f *folder) complete(dir, rel string, depth int, args *agentv1.LsArgs) {
+	entries, err := os.ReadDir(dir)
+	if err != nil || depth == 0 {
+		return
+	}
+	for _, e := range entries {
+		name := path.Join(rel, e.Name())
+		if e.Name() == ".git" || lsIgnored(name, args) {
+			continue
+		}
+		switch {
+		case e.Type()&fs.ModeSymlink != 0:
+			if target, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil {
+				f.files[e.Name()] = target
+			}
+		case e.IsDir() && f.folders[e.Name()] != nil:
+			f.folders[e.Name()].complete(filepath.Join(dir, e.Name()), name, depth-1, args)
+		case e.IsDir():
+			if inside, err := os.ReadDir(filepath.Join(dir, e.Name())); err == nil && len(inside) == 0 {
+				f.folders[e.Name()] = newFolder()
+			}
+		}
+	}
+}
+
+// entries is how many lines a tree takes down to a depth, counted to a bound.
+func (f *folder) entries(depth, bound int) int {
+	n := len(f.files) + len(f.folders)
+	for _, sub := range f.folders {
+		if depth <= 1 || n > bound {
+			break
+		}
+		n += sub.entries(depth-1, bound-n)
+	}
+	return n
+}
+
+// list is the tree as programs and the model are told of it: as deep as was
+// asked, or as fits.
+func (f *folder) list(dir string, depth int) (*agentv1.LsSuccess, string) {
+	success := &agentv1.LsSuccess{Path: valid(dir)}
+	asked := depth
+	for depth > 1 && f.entries(depth, maxLsEntries) > maxLsEntries {
+		depth--
+	}
+	var b strings.Builder
+	b.WriteString(oneLine(valid(dir)) + "/\n")
+	left := f.write(&b, success, dir, "", 1, depth)
+	switch {
+	case len(success.GetEntries()) == 0:
+		b.WriteString("[there is nothing in it, or only what git ignores]\n")
+	case left > 0:
+		fmt.Fprintf(&b, "[%d more; list a folder in it, or narrow it with ignore]\n", left)
+	case depth < asked:
+		fmt.Fprintf(&b, "[shown to a depth of %d, for more is too long; list a folder in it to see what is below]\n", depth)
+	}
+	success.Truncated = left > 0 || depth < asked
+	return success, b.String()
+}
+
+// write writes a folder's entries, and returns how many there was no room for.
+func (f *folder) write(b *strings.Builder, success *agentv1.LsSuccess, dir, rel string, level, depth int) (left int) {
+	var names []string
+	for name := range f.files {
+		names = append(names, name)
+	}
+	for name := range f.folders {
+		names = append(names, name+"/")
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if len(success.GetEntries()) >= maxLsEntries {
+			left++
+			continue
+		}
+		at := path.Join(rel, name)
+		e := &agentv1.LsEntry{Path: valid(at)}
+		success.Entries = append(success.Entries, e)
+		line := strings.Repeat("  ", level) + oneLine(valid(name))
+		folderName, isFolder := strings.CutSuffix(name, "/")
+		switch {
+		case isFolder:
+			e.Path += "/"
+			sub := f.folders[folderName]
+			if level < depth {
+				b.WriteString(line + "\n")
+				left += sub.write(b, success, dir, at, level+1, depth)
+				continue
+			}
+			e.FilesBelow = int32(sub.below)
+			line += " (" + plural(sub.below, "file") + ")"
+		case f.files[name] != "":
+			e.Target = valid(f.files[name])
+			line += " -> " + oneLine(e.GetTarget())
+		default:
+			if st, err := os.Lstat(filepath.Join(dir, at)); err == nil {
+				e.SizeBytes = float64(st.Size())
+				line += " (" + bytesText(st.Size()) + ")"
+			}
+		}
+		b.WriteString(line + "\n")
+	}
+	return left
+}
+
+// bytesText is a size in the unit in which it is short.
+func bytesText(n int64) string {
+	switch {
+	case n < 10_000:
+		return fmt.Sprintf("%d B", n)
+	case n < 10_000_000:
+		return fmt.Sprintf("%d KB", n/1000)
+	}
+	return fmt.Sprintf("%d MB", n/1_000_000)
+}
