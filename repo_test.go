@@ -68,8 +68,12 @@ var mayImport = map[string][]string{
 	"internal/guest/pid1":          {"internal/fault", "internal/wire/...", "internal/guest/checkout"},
 	"internal/guest/checkout":      {},
 	"internal/guest/sandbox":       {},
+	"internal/guest/notebook":      {},
+	"internal/guest/pdf":           {},
+	"internal/guest/picture":       {},
 	"internal/guest/shell":         {},
-	"internal/guest/tool":          {"internal/tool", "internal/wire/agentv1", "internal/guest/shell"},
+	"internal/guest/web":           {},
+	"internal/guest/tool":          {"internal/tool", "internal/wire/agentv1", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/shell", "internal/guest/web"},
 	"internal/guest/tool/tooltest": {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The terminal, and the tests' own.

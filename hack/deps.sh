@@ -9,7 +9,7 @@ for purpose in "$@"; do
 	# gcc and libseccomp build the OCI runtime; sudo and ripgrep are what an
 	# agent finds in a machine that shows the host's /usr.
 	build) want="$want gcc libc6-dev libseccomp-dev pkg-config ca-certificates sudo ripgrep" ;;
-	test) want="$want dpkg-dev file perl procps util-linux" ;;
+	test) want="$want dpkg-dev file perl poppler-utils procps util-linux" ;;
 	esac
 done
 missing=

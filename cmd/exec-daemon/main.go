@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/guest/execd"
+	"aloft/internal/guest/pdf"
 	"aloft/internal/guest/shell"
 )
 
@@ -28,6 +29,10 @@ import (
 const softMemory = 128 << 20
 
 func main() {
+	// This program is also the process in which a PDF is read; see internal/guest/pdf.
+	if len(os.Args) > 1 && os.Args[1] == "pdf-text" {
+		os.Exit(pdf.Main(os.Args[2:], os.Stdin, os.Stdout))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(softMemory)
@@ -84,6 +89,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		BootID:    cfg.BootID,
 		Version:   version(),
 		Tools:     tools(cfg, bash),
+		OutputDir: cfg.OutputDir,
 		SetEnv:    bash.setEnv,
 		Log:       log,
 	})

@@ -8,19 +8,27 @@ import (
 	"aloft/internal/guest/execd"
 	"aloft/internal/guest/shell"
 	"aloft/internal/guest/tool"
+	"aloft/internal/guest/web"
 )
 
 // tools are what a model may call in this machine, in the catalogue's order.
 func tools(cfg config, bash *lateShell) []tool.Tool {
-	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath}
+	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath, Seen: tool.NewSeen()}
+	client := web.New(web.Public)
 	return []tool.Tool{
-		bash.tool(),
-		tool.Glob(ws),
-		tool.Grep(ws),
+		bash.tool("Shell", tool.Shell),
+		bash.tool("Await", tool.Await),
+		bash.tool("WriteShellStdin", tool.WriteShellStdin),
 		tool.Read(ws),
 		tool.Write(ws),
 		tool.StrReplace(ws),
+		tool.EditNotebook(ws),
 		tool.Delete(ws),
+		tool.Ls(ws),
+		tool.Glob(ws),
+		tool.Grep(ws),
+		tool.Fetch(client),
+		tool.WebFetch(ws, client),
 	}
 }
 
@@ -67,12 +75,14 @@ func (b *lateShell) get() (*shell.Session, error) {
 	return b.session, nil
 }
 
-// tool is Shell, in the session.
-func (b *lateShell) tool() tool.Tool {
-	return execd.Late("Shell", func() (tool.Tool, error) {
+// tool is a tool of that name that acts in the session.
+func (b *lateShell) tool(name string, of func(*shell.Session) tool.Tool) tool.Tool {
+	t := execd.Late(name, func() (tool.Tool, error) {
 		session, err := b.get()
-		return tool.Shell(session), err
+		return of(session), err
 	})
+	t.Bounded = of(nil).Bounded
+	return t
 }
 
 func (b *lateShell) setEnv(ctx context.Context, set map[string]string, unset []string) error {

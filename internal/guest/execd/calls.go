@@ -40,8 +40,9 @@ type calls struct {
 	acked map[string]struct{} // acknowledged; grows by one id a call
 }
 
-// newCalls takes up what record remembers.
-func newCalls(record *callLog, tools []tool.Tool, log *slog.Logger) (*calls, error) {
+// newCalls takes up what record remembers. outputDir is where results go that
+// are too long.
+func newCalls(record *callLog, tools []tool.Tool, outputDir string, log *slog.Logger) (*calls, error) {
 	c := &calls{
 		record: record, log: log,
 		tools: make(map[string]tool.Tool),
@@ -52,7 +53,7 @@ func newCalls(record *callLog, tools []tool.Tool, log *slog.Logger) (*calls, err
 		if _, twice := c.tools[t.Name]; twice || t.Name == "" || t.Run == nil {
 			return nil, fmt.Errorf("tool %q is registered twice, or is empty", t.Name)
 		}
-		c.tools[t.Name] = bounded(guarded(t, log))
+		c.tools[t.Name] = bounded(truncated(guarded(t, log), outputDir))
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	for _, line := range record.take() {

@@ -280,7 +280,7 @@ func TestExecStreamWithoutDisk(t *testing.T) {
 }
 
 func TestOutcomesAreBounded(t *testing.T) {
-	r := serve(t, Config{Tools: []tool.Tool{{Name: "Shell", Run: func(_ context.Context, _ *agentv1.ToolCall, emit tool.Emit) tool.Outcome {
+	r := serve(t, Config{Tools: []tool.Tool{{Name: "Shell", Bounded: true, Run: func(_ context.Context, _ *agentv1.ToolCall, emit tool.Emit) tool.Outcome {
 		emit(shellDelta("a\xffb"))
 		out := tool.Outcome{
 			Text: "\xff" + strings.Repeat("é", maxText),

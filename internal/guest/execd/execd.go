@@ -45,6 +45,7 @@ type Config struct {
 	BootID    string      // names this start of the machine; without it, one is made and kept in StateDir
 	Version   string      // of the binary
 	Tools     []tool.Tool // what may be called; names are unique
+	OutputDir string      // for results that are too long; without it, their middle is lost
 	// SetEnv changes what processes started from now on see. Without it
 	// UpdateEnvironmentVariables is not implemented.
 	SetEnv func(ctx context.Context, set map[string]string, unset []string) error
@@ -83,7 +84,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, record.close())
 	}
-	calls, err := newCalls(record, cfg.Tools, log)
+	calls, err := newCalls(record, cfg.Tools, cfg.OutputDir, log)
 	if err != nil {
 		return nil, errors.Join(err, record.close())
 	}
