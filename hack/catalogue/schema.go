@@ -71,7 +71,7 @@ func schemaOf(m protoreflect.MessageDescriptor, depth int) (*schema, error) {
 		if err := again(f.Options(), &options); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.FullName(), err)
 		}
-		if flag(&options, agentv1.E_Internal) {
+		if isSet(&options, agentv1.E_Internal) {
 			continue
 		}
 		one, err := fieldSchema(f, depth)
@@ -80,14 +80,14 @@ func schemaOf(m protoreflect.MessageDescriptor, depth int) (*schema, error) {
 		}
 		one.Description = commentOf(f)
 		s.Properties = append(s.Properties, property{nameOf(f), one})
-		if flag(&options, agentv1.E_Required) {
+		if isSet(&options, agentv1.E_Required) {
 			s.Required = append(s.Required, nameOf(f))
 		}
 	}
 	return s, nil
 }
 
-func flag(options proto.Message, x protoreflect.ExtensionType) bool {
+func isSet(options proto.Message, x protoreflect.ExtensionType) bool {
 	on, _ := proto.GetExtension(options, x).(bool)
 	return on
 }
