@@ -135,7 +135,7 @@ func (s *Session) awaitStart(mark string) error {
 // How often the size of a background command's output is looked at: seldom,
 // and often once it grows so fast that it could leave its bounds in between.
 const (
-	watchSlowly = time.Second
+	watchSlowly = 250 * time.Millisecond
 	watchFast   = 20 * time.Millisecond
 )
 
