@@ -2,6 +2,7 @@ package execd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -83,7 +84,7 @@ func bothEnds(text string) (head, tail string) {
 // keepResult writes a result to a file of its own and returns its path.
 func keepResult(dir, text string) (path string, err error) {
 	if dir == "" {
-		return "", fmt.Errorf("there is no folder for results")
+		return "", errors.New("there is no folder for results")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("keep a result: %w", err)

@@ -120,14 +120,14 @@ func parseOutput(text []byte) Output {
 	if json.Unmarshal(text, &o) != nil {
 		return Output{Text: "[an output of a form that is not known]"}
 	}
-	switch {
-	case o.Type == "error":
+	switch o.Type {
+	case "error":
 		words := o.EName + ": " + o.EValue
 		if len(o.Traceback) > 0 {
 			words = strings.Join(o.Traceback, "\n")
 		}
 		return Output{Text: plain(words), Error: true}
-	case o.Type == "stream":
+	case "stream":
 		return Output{Text: plain(joined(o.Text))}
 	}
 	out := Output{}

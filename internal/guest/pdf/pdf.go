@@ -95,20 +95,22 @@ func parse(out io.Reader, most int) ([]Page, int, error) {
 	if h.Error != "" || h.Total < 0 || h.Total > maxPages {
 		return nil, 0, fmt.Errorf("the PDF cannot be read: %s", clean(h.Error, 200))
 	}
+	return readPages(in, most), h.Total, nil
+}
+
+// readPages reads as many pages as came whole.
+func readPages(in *bufio.Reader, most int) []Page {
 	var pages []Page
 	for len(pages) < most {
 		line, err := in.ReadBytes('\n')
-		if err != nil {
-			break
-		}
 		var p Page
-		if json.Unmarshal(line, &p) != nil {
-			break
+		if err != nil || json.Unmarshal(line, &p) != nil {
+			return pages
 		}
 		p.Text = clean(p.Text, maxPageText)
 		pages = append(pages, p)
 	}
-	return pages, h.Total, nil
+	return pages
 }
 
 func clean(text string, most int) string {

@@ -33,6 +33,9 @@ func Await(session *shell.Session) Tool {
 }
 
 func await(ctx context.Context, session *shell.Session, args *agentv1.AwaitArgs) (*agentv1.AwaitSuccess, string, error) {
+	if args == nil {
+		return nil, "", errNoArguments
+	}
 	w := shell.Wait{Any: args.GetAny(), Timeout: defaultTimeout}
 	if args.Timeout != nil {
 		if args.GetTimeout() < 0 {

@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/guest/tool"
 	"aloft/internal/guest/tool/tooltest"
+	"aloft/internal/guest/web"
 	catalogue "aloft/internal/tool"
 	"aloft/internal/wire/agentv1"
 )
@@ -116,7 +117,8 @@ func TestNameOf(t *testing.T) {
 // TestCallsWithoutArguments must end in words, not in a panic.
 func TestCallsWithoutArguments(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir()}
-	for _, hand := range []tool.Tool{tool.Read(ws), tool.Write(ws), tool.StrReplace(ws), tool.Delete(ws), tool.Glob(ws), tool.Grep(ws), tool.Shell(session(t, ws.Dir))} {
+	bash := session(t, ws.Dir)
+	for _, hand := range []tool.Tool{tool.Read(ws), tool.Write(ws), tool.StrReplace(ws), tool.Delete(ws), tool.Glob(ws), tool.Grep(ws), tool.Ls(ws), tool.EditNotebook(ws), tool.Fetch(web.New(web.Public)), tool.WebFetch(ws, web.New(web.Public)), tool.Shell(bash), tool.Await(bash), tool.WriteShellStdin(bash)} {
 		for _, call := range []*agentv1.ToolCall{nil, {}, {Tool: &agentv1.ToolCall_EditToolCall{}}, {Tool: &agentv1.ToolCall_ShellToolCall{}}} {
 			out := hand.Run(t.Context(), call, func(*agentv1.ToolCallDelta) {})
 			tooltest.Check(t, hand.Name, out)

@@ -36,6 +36,9 @@ func Fetch(client *web.Client) Tool {
 }
 
 func fetch(ctx context.Context, client *web.Client, args *agentv1.FetchArgs) (*agentv1.FetchSuccess, string, []*agentv1.Picture, error) {
+	if args == nil {
+		return nil, "", nil, errNoArguments
+	}
 	answer, err := get(ctx, client, args.GetUrl(), args.Timeout)
 	if err != nil {
 		return nil, "", nil, err

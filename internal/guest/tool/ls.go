@@ -43,6 +43,9 @@ func Ls(ws Workspace) Tool {
 }
 
 func ls(ctx context.Context, ws Workspace, args *agentv1.LsArgs) (*agentv1.LsSuccess, string, error) {
+	if args == nil {
+		return nil, "", errNoArguments
+	}
 	dir, depth := ws.Dir, defaultLsDepth
 	if args.GetPath() != "" {
 		var err error

@@ -5,6 +5,7 @@ package tool
 
 import (
 	"context"
+	"errors"
 
 	"aloft/internal/wire/agentv1"
 )
@@ -21,6 +22,9 @@ type Tool struct {
 	// and returns soon; context.Cause says why. Run is safe for concurrent use.
 	Run func(ctx context.Context, call *agentv1.ToolCall, emit Emit) Outcome
 }
+
+// errNoArguments is for a call that holds none; execd lets none come so far.
+var errNoArguments = errors.New("the call has no arguments")
 
 // Emit takes a part of a result.
 type Emit func(*agentv1.ToolCallDelta)

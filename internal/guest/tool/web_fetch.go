@@ -33,6 +33,9 @@ func WebFetch(ws Workspace, client *web.Client) Tool {
 }
 
 func webFetch(ctx context.Context, ws Workspace, client *web.Client, args *agentv1.WebFetchArgs) (*agentv1.WebFetchSuccess, string, []*agentv1.Picture, error) {
+	if args == nil {
+		return nil, "", nil, errNoArguments
+	}
 	answer, err := get(ctx, client, args.GetUrl(), args.Timeout)
 	if err != nil {
 		return nil, "", nil, err

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -14,12 +15,10 @@ func WriteShellStdin(session *shell.Session) Tool {
 	return Tool{Name: "WriteShellStdin", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		success, err := writeShellStdin(ctx, session, call.GetWriteShellStdinToolCall().GetArgs())
 		result := &agentv1.WriteShellStdinResult{Result: &agentv1.WriteShellStdinResult_Success{Success: success}}
-		text := ""
+		text := written(success)
 		if err != nil {
 			text = valid(err.Error())
 			result.Result = &agentv1.WriteShellStdinResult_Error{Error: &agentv1.ToolError{Message: text}}
-		} else {
-			text = written(success)
 		}
 		done := &agentv1.WriteShellStdinToolCall{Result: result}
 		return Outcome{
@@ -32,7 +31,7 @@ func WriteShellStdin(session *shell.Session) Tool {
 
 func writeShellStdin(ctx context.Context, session *shell.Session, args *agentv1.WriteShellStdinArgs) (*agentv1.WriteShellStdinSuccess, error) {
 	if args.GetInput() == "" && !args.GetClose() {
-		return nil, fmt.Errorf("there is nothing to do: give text in input, or set close")
+		return nil, errors.New("there is nothing to do: give text in input, or set close")
 	}
 	w, err := session.Input(ctx, int(args.GetPid()), args.GetInput(), args.GetClose())
 	if err != nil {
