@@ -26,6 +26,9 @@ import (
 const beMain = "TEST_BE_EXEC_DAEMON"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "pdf-text" {
+		main()
+	}
 	if os.Getenv(beMain) != "" {
 		if err := os.Unsetenv(beMain); err != nil {
 			panic(err)

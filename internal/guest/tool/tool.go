@@ -1,6 +1,8 @@
 // Package tool is the hands of an agent: one tool, one file. A tool decodes
 // nothing and permits nothing: its arguments come as their protobuf message,
-// and sandbox, redaction and timing are put around it by execd.
+// and sandbox, redaction and timing are put around it by execd. It is long
+// because the tools are many; what is hard in one of them (a shell, a notebook, a
+// PDF, the web) is in a package of its own.
 package tool
 
 import (
