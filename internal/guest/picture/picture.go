@@ -64,13 +64,16 @@ func Fit(data []byte, mediaType string) (Fitted, error) {
 	if err != nil {
 		return as, fmt.Errorf("the picture cannot be decoded: %w", err)
 	}
-	width, height := scaled(conf.Width, conf.Height)
-	to := image.NewNRGBA(image.Rect(0, 0, width, height))
-	draw.ApproxBiLinear.Scale(to, to.Bounds(), from, from.Bounds(), draw.Src, nil)
 	as.Scaled = long > MaxSide
+	if as.Scaled {
+		width, height := scaled(conf.Width, conf.Height)
+		to := image.NewNRGBA(image.Rect(0, 0, width, height))
+		draw.ApproxBiLinear.Scale(to, to.Bounds(), from, from.Bounds(), draw.Src, nil)
+		from = to
+	}
 	if mediaType != "image/jpeg" {
 		var b bytes.Buffer
-		if err := png.Encode(&b, to); err != nil {
+		if err := png.Encode(&b, from); err != nil {
 			return as, fmt.Errorf("encode the picture: %w", err)
 		}
 		if b.Len() <= MaxBytes {
@@ -78,8 +81,12 @@ func Fit(data []byte, mediaType string) (Fitted, error) {
 			return as, nil
 		}
 	}
+	// A JPEG has no transparency: what shows through is white.
+	flat := image.NewRGBA(image.Rect(0, 0, from.Bounds().Dx(), from.Bounds().Dy()))
+	draw.Draw(flat, flat.Bounds(), image.White, image.Point{}, draw.Src)
+	draw.Draw(flat, flat.Bounds(), from, from.Bounds().Min, draw.Over)
 	var b bytes.Buffer
-	if err := jpeg.Encode(&b, to, &jpeg.Options{Quality: quality}); err != nil {
+	if err := jpeg.Encode(&b, flat, &jpeg.Options{Quality: quality}); err != nil {
 		return as, fmt.Errorf("encode the picture: %w", err)
 	}
 	as.Data, as.MediaType = b.Bytes(), "image/jpeg"

@@ -57,7 +57,7 @@ func TestFit(t *testing.T) {
 		"Tall":      {"image/jpeg", 100, 3136, false, "image/jpeg", 50},
 		"Thin":      {"image/png", 20000, 1, false, "image/png", 1568},
 		"Moving":    {"image/gif", 2000, 10, false, "image/png", 1568},
-		"Noise":     {"image/png", 1500, 1400, true, "image/jpeg", 1500},
+		"Noise":     {"image/png", 1250, 1150, true, "image/jpeg", 1250},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := encoded(t, c.kind, pixels(c.width, c.height, c.noise))
