@@ -411,8 +411,13 @@ func (x *DirectoryEntry) GetModifiedAt() *timestamppb.Timestamp {
 }
 
 type ReadTextFileRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Where to begin, in bytes. It is moved back to the beginning of a character.
+	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	// At most so many bytes, and 64 MiB; 0 is the whole file, which must not be
+	// longer than that.
+	Limit         int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -454,9 +459,26 @@ func (x *ReadTextFileRequest) GetPath() string {
 	return ""
 }
 
+func (x *ReadTextFileRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ReadTextFileRequest) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 type ReadTextFileResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Contents      string                 `protobuf:"bytes,1,opt,name=contents,proto3" json:"contents,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Contents string                 `protobuf:"bytes,1,opt,name=contents,proto3" json:"contents,omitempty"`
+	// Where contents begin and how long the file was, in bytes.
+	Offset        int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	FileSizeBytes int64 `protobuf:"varint,3,opt,name=file_size_bytes,json=fileSizeBytes,proto3" json:"file_size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -496,6 +518,20 @@ func (x *ReadTextFileResponse) GetContents() string {
 		return x.Contents
 	}
 	return ""
+}
+
+func (x *ReadTextFileResponse) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ReadTextFileResponse) GetFileSizeBytes() int64 {
+	if x != nil {
+		return x.FileSizeBytes
+	}
+	return 0
 }
 
 type WriteTextFileRequest struct {
@@ -587,8 +623,13 @@ func (*WriteTextFileResponse) Descriptor() ([]byte, []int) {
 }
 
 type ReadBinaryFileRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Where to begin, in bytes.
+	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	// At most so many bytes, and 64 MiB; 0 is the whole file, which must not be
+	// longer than that. FileService.ReadFile streams a file of any length.
+	Limit         int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -630,9 +671,25 @@ func (x *ReadBinaryFileRequest) GetPath() string {
 	return ""
 }
 
+func (x *ReadBinaryFileRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ReadBinaryFileRequest) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 type ReadBinaryFileResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Contents      []byte                 `protobuf:"bytes,1,opt,name=contents,proto3" json:"contents,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Contents []byte                 `protobuf:"bytes,1,opt,name=contents,proto3" json:"contents,omitempty"`
+	// How long the file was, in bytes.
+	FileSizeBytes int64 `protobuf:"varint,2,opt,name=file_size_bytes,json=fileSizeBytes,proto3" json:"file_size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -672,6 +729,13 @@ func (x *ReadBinaryFileResponse) GetContents() []byte {
 		return x.Contents
 	}
 	return nil
+}
+
+func (x *ReadBinaryFileResponse) GetFileSizeBytes() int64 {
+	if x != nil {
+		return x.FileSizeBytes
+	}
+	return 0
 }
 
 type WriteBinaryFileRequest struct {
@@ -941,7 +1005,12 @@ func (x *GetWorkspaceChangesHashResponse) GetHash() string {
 }
 
 type RefreshGithubAccessTokenRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What git shows to the gateway from now on.
+	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
+	// The gateway's address in the machine, as http://127.0.0.1:26499; that of
+	// the credential before, unless given.
+	GatewayUrl    string `protobuf:"bytes,2,opt,name=gateway_url,json=gatewayUrl,proto3" json:"gateway_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -974,6 +1043,20 @@ func (x *RefreshGithubAccessTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RefreshGithubAccessTokenRequest.ProtoReflect.Descriptor instead.
 func (*RefreshGithubAccessTokenRequest) Descriptor() ([]byte, []int) {
 	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RefreshGithubAccessTokenRequest) GetAccessToken() string {
+	if x != nil {
+		return x.AccessToken
+	}
+	return ""
+}
+
+func (x *RefreshGithubAccessTokenRequest) GetGatewayUrl() string {
+	if x != nil {
+		return x.GatewayUrl
+	}
+	return ""
 }
 
 type RefreshGithubAccessTokenResponse struct {
@@ -1013,7 +1096,9 @@ func (*RefreshGithubAccessTokenResponse) Descriptor() ([]byte, []int) {
 }
 
 type WarmRemoteAccessServerRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The port of the machine to listen on; any free one unless given.
+	Port          int32 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1048,10 +1133,24 @@ func (*WarmRemoteAccessServerRequest) Descriptor() ([]byte, []int) {
 	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{21}
 }
 
+func (x *WarmRemoteAccessServerRequest) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 type WarmRemoteAccessServerResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The program that was started, and the port of 127.0.0.1 where it listens.
+	Program string `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
+	Port    int32  `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	// It was running already.
+	AlreadyRunning bool `protobuf:"varint,3,opt,name=already_running,json=alreadyRunning,proto3" json:"already_running,omitempty"`
+	// What a caller shows to the server, where the server asks for it.
+	ConnectionToken string `protobuf:"bytes,4,opt,name=connection_token,json=connectionToken,proto3" json:"connection_token,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *WarmRemoteAccessServerResponse) Reset() {
@@ -1084,8 +1183,38 @@ func (*WarmRemoteAccessServerResponse) Descriptor() ([]byte, []int) {
 	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{22}
 }
 
+func (x *WarmRemoteAccessServerResponse) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *WarmRemoteAccessServerResponse) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *WarmRemoteAccessServerResponse) GetAlreadyRunning() bool {
+	if x != nil {
+		return x.AlreadyRunning
+	}
+	return false
+}
+
+func (x *WarmRemoteAccessServerResponse) GetConnectionToken() string {
+	if x != nil {
+		return x.ConnectionToken
+	}
+	return ""
+}
+
 type DownloadCursorServerRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The editor's build, as its client names it: a commit. Any will do unless given.
+	Commit        string `protobuf:"bytes,1,opt,name=commit,proto3" json:"commit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1120,8 +1249,17 @@ func (*DownloadCursorServerRequest) Descriptor() ([]byte, []int) {
 	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{23}
 }
 
+func (x *DownloadCursorServerRequest) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
 type DownloadCursorServerResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The server's program in the machine.
+	Program       string `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1154,6 +1292,13 @@ func (x *DownloadCursorServerResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DownloadCursorServerResponse.ProtoReflect.Descriptor instead.
 func (*DownloadCursorServerResponse) Descriptor() ([]byte, []int) {
 	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *DownloadCursorServerResponse) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
 }
 
 type ListArtifactsRequest struct {
@@ -1193,7 +1338,11 @@ func (*ListArtifactsRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListArtifactsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Artifacts []*Artifact `protobuf:"bytes,1,rep,name=artifacts,proto3" json:"artifacts,omitempty"`
+	// There are more than are listed.
+	Truncated     bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1228,15 +1377,106 @@ func (*ListArtifactsResponse) Descriptor() ([]byte, []int) {
 	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{26}
 }
 
+func (x *ListArtifactsResponse) GetArtifacts() []*Artifact {
+	if x != nil {
+		return x.Artifacts
+	}
+	return nil
+}
+
+func (x *ListArtifactsResponse) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+type Artifact struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path below the folder of artifacts, with slashes.
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	SizeBytes  int64                  `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	// Of the contents, 64 hex digits.
+	Sha256        string `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Artifact) Reset() {
+	*x = Artifact{}
+	mi := &file_agent_v1_control_service_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Artifact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Artifact) ProtoMessage() {}
+
+func (x *Artifact) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_control_service_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
+func (*Artifact) Descriptor() ([]byte, []int) {
+	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Artifact) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Artifact) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *Artifact) GetModifiedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ModifiedAt
+	}
+	return nil
+}
+
+func (x *Artifact) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
 type UploadArtifactsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which to return; all unless given.
+	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// Where to go on: next of the reply before.
+	From *ArtifactPosition `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	// At most so many bytes of contents in the reply; 4 MiB unless given, and at
+	// most 32 MiB.
+	Limit         int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UploadArtifactsRequest) Reset() {
 	*x = UploadArtifactsRequest{}
-	mi := &file_agent_v1_control_service_proto_msgTypes[27]
+	mi := &file_agent_v1_control_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1488,7 @@ func (x *UploadArtifactsRequest) String() string {
 func (*UploadArtifactsRequest) ProtoMessage() {}
 
 func (x *UploadArtifactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_control_service_proto_msgTypes[27]
+	mi := &file_agent_v1_control_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,18 +1501,94 @@ func (x *UploadArtifactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactsRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactsRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{27}
+	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *UploadArtifactsRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *UploadArtifactsRequest) GetFrom() *ArtifactPosition {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *UploadArtifactsRequest) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ArtifactPosition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArtifactPosition) Reset() {
+	*x = ArtifactPosition{}
+	mi := &file_agent_v1_control_service_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArtifactPosition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArtifactPosition) ProtoMessage() {}
+
+func (x *ArtifactPosition) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_control_service_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArtifactPosition.ProtoReflect.Descriptor instead.
+func (*ArtifactPosition) Descriptor() ([]byte, []int) {
+	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ArtifactPosition) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ArtifactPosition) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
 }
 
 type UploadArtifactsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Chunks []*ArtifactChunk       `protobuf:"bytes,1,rep,name=chunks,proto3" json:"chunks,omitempty"`
+	// Absent when all was returned.
+	Next          *ArtifactPosition `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UploadArtifactsResponse) Reset() {
 	*x = UploadArtifactsResponse{}
-	mi := &file_agent_v1_control_service_proto_msgTypes[28]
+	mi := &file_agent_v1_control_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1600,7 @@ func (x *UploadArtifactsResponse) String() string {
 func (*UploadArtifactsResponse) ProtoMessage() {}
 
 func (x *UploadArtifactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_control_service_proto_msgTypes[28]
+	mi := &file_agent_v1_control_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,18 +1613,120 @@ func (x *UploadArtifactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactsResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactsResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{28}
+	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *UploadArtifactsResponse) GetChunks() []*ArtifactChunk {
+	if x != nil {
+		return x.Chunks
+	}
+	return nil
+}
+
+func (x *UploadArtifactsResponse) GetNext() *ArtifactPosition {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+type ArtifactChunk struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Offset   int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Contents []byte                 `protobuf:"bytes,3,opt,name=contents,proto3" json:"contents,omitempty"`
+	// The last piece of its artifact; with it comes how long it was in all.
+	Last      bool  `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`
+	SizeBytes int64 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// Of the artifact that could not be read, why.
+	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArtifactChunk) Reset() {
+	*x = ArtifactChunk{}
+	mi := &file_agent_v1_control_service_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArtifactChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArtifactChunk) ProtoMessage() {}
+
+func (x *ArtifactChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_control_service_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArtifactChunk.ProtoReflect.Descriptor instead.
+func (*ArtifactChunk) Descriptor() ([]byte, []int) {
+	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ArtifactChunk) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ArtifactChunk) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ArtifactChunk) GetContents() []byte {
+	if x != nil {
+		return x.Contents
+	}
+	return nil
+}
+
+func (x *ArtifactChunk) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
+func (x *ArtifactChunk) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *ArtifactChunk) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
 }
 
 type GetMcpRefreshTokensRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of this server only.
+	Server        string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetMcpRefreshTokensRequest) Reset() {
 	*x = GetMcpRefreshTokensRequest{}
-	mi := &file_agent_v1_control_service_proto_msgTypes[29]
+	mi := &file_agent_v1_control_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1738,7 @@ func (x *GetMcpRefreshTokensRequest) String() string {
 func (*GetMcpRefreshTokensRequest) ProtoMessage() {}
 
 func (x *GetMcpRefreshTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_control_service_proto_msgTypes[29]
+	mi := &file_agent_v1_control_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,18 +1751,26 @@ func (x *GetMcpRefreshTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMcpRefreshTokensRequest.ProtoReflect.Descriptor instead.
 func (*GetMcpRefreshTokensRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{29}
+	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *GetMcpRefreshTokensRequest) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
 }
 
 type GetMcpRefreshTokensResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state         protoimpl.MessageState         `protogen:"open.v1"`
+	Tokens        map[string]*McpOAuthStoredData `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetMcpRefreshTokensResponse) Reset() {
 	*x = GetMcpRefreshTokensResponse{}
-	mi := &file_agent_v1_control_service_proto_msgTypes[30]
+	mi := &file_agent_v1_control_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1782,7 @@ func (x *GetMcpRefreshTokensResponse) String() string {
 func (*GetMcpRefreshTokensResponse) ProtoMessage() {}
 
 func (x *GetMcpRefreshTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_control_service_proto_msgTypes[30]
+	mi := &file_agent_v1_control_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1795,90 @@ func (x *GetMcpRefreshTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMcpRefreshTokensResponse.ProtoReflect.Descriptor instead.
 func (*GetMcpRefreshTokensResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{30}
+	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *GetMcpRefreshTokensResponse) GetTokens() map[string]*McpOAuthStoredData {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+type McpOAuthStoredData struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RefreshToken  string                 `protobuf:"bytes,1,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
+	ClientId      string                 `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	ClientSecret  string                 `protobuf:"bytes,3,opt,name=client_secret,json=clientSecret,proto3" json:"client_secret,omitempty"`
+	RedirectUris  []string               `protobuf:"bytes,4,rep,name=redirect_uris,json=redirectUris,proto3" json:"redirect_uris,omitempty"`
+	AccessToken   string                 `protobuf:"bytes,5,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpOAuthStoredData) Reset() {
+	*x = McpOAuthStoredData{}
+	mi := &file_agent_v1_control_service_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpOAuthStoredData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpOAuthStoredData) ProtoMessage() {}
+
+func (x *McpOAuthStoredData) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_control_service_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpOAuthStoredData.ProtoReflect.Descriptor instead.
+func (*McpOAuthStoredData) Descriptor() ([]byte, []int) {
+	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *McpOAuthStoredData) GetRefreshToken() string {
+	if x != nil {
+		return x.RefreshToken
+	}
+	return ""
+}
+
+func (x *McpOAuthStoredData) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *McpOAuthStoredData) GetClientSecret() string {
+	if x != nil {
+		return x.ClientSecret
+	}
+	return ""
+}
+
+func (x *McpOAuthStoredData) GetRedirectUris() []string {
+	if x != nil {
+		return x.RedirectUris
+	}
+	return nil
+}
+
+func (x *McpOAuthStoredData) GetAccessToken() string {
+	if x != nil {
+		return x.AccessToken
+	}
+	return ""
 }
 
 type UpdateEnvironmentVariablesRequest struct {
@@ -1382,7 +1891,7 @@ type UpdateEnvironmentVariablesRequest struct {
 
 func (x *UpdateEnvironmentVariablesRequest) Reset() {
 	*x = UpdateEnvironmentVariablesRequest{}
-	mi := &file_agent_v1_control_service_proto_msgTypes[31]
+	mi := &file_agent_v1_control_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1903,7 @@ func (x *UpdateEnvironmentVariablesRequest) String() string {
 func (*UpdateEnvironmentVariablesRequest) ProtoMessage() {}
 
 func (x *UpdateEnvironmentVariablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_control_service_proto_msgTypes[31]
+	mi := &file_agent_v1_control_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1916,7 @@ func (x *UpdateEnvironmentVariablesRequest) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use UpdateEnvironmentVariablesRequest.ProtoReflect.Descriptor instead.
 func (*UpdateEnvironmentVariablesRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{31}
+	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UpdateEnvironmentVariablesRequest) GetSet() map[string]string {
@@ -1432,7 +1941,7 @@ type UpdateEnvironmentVariablesResponse struct {
 
 func (x *UpdateEnvironmentVariablesResponse) Reset() {
 	*x = UpdateEnvironmentVariablesResponse{}
-	mi := &file_agent_v1_control_service_proto_msgTypes[32]
+	mi := &file_agent_v1_control_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1953,7 @@ func (x *UpdateEnvironmentVariablesResponse) String() string {
 func (*UpdateEnvironmentVariablesResponse) ProtoMessage() {}
 
 func (x *UpdateEnvironmentVariablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_control_service_proto_msgTypes[32]
+	mi := &file_agent_v1_control_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1966,7 @@ func (x *UpdateEnvironmentVariablesResponse) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UpdateEnvironmentVariablesResponse.ProtoReflect.Descriptor instead.
 func (*UpdateEnvironmentVariablesResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{32}
+	return file_agent_v1_control_service_proto_rawDescGZIP(), []int{36}
 }
 
 var File_agent_v1_control_service_proto protoreflect.FileDescriptor
@@ -1488,19 +1997,26 @@ const file_agent_v1_control_service_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\x12;\n" +
 	"\vmodified_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"modifiedAt\")\n" +
+	"modifiedAt\"W\n" +
 	"\x13ReadTextFileRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"2\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x03R\x05limit\"r\n" +
 	"\x14ReadTextFileResponse\x12\x1a\n" +
-	"\bcontents\x18\x01 \x01(\tR\bcontents\"F\n" +
+	"\bcontents\x18\x01 \x01(\tR\bcontents\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12&\n" +
+	"\x0ffile_size_bytes\x18\x03 \x01(\x03R\rfileSizeBytes\"F\n" +
 	"\x14WriteTextFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
 	"\bcontents\x18\x02 \x01(\tR\bcontents\"\x17\n" +
-	"\x15WriteTextFileResponse\"+\n" +
+	"\x15WriteTextFileResponse\"Y\n" +
 	"\x15ReadBinaryFileRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"4\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x03R\x05limit\"\\\n" +
 	"\x16ReadBinaryFileResponse\x12\x1a\n" +
-	"\bcontents\x18\x01 \x01(\fR\bcontents\"H\n" +
+	"\bcontents\x18\x01 \x01(\fR\bcontents\x12&\n" +
+	"\x0ffile_size_bytes\x18\x02 \x01(\x03R\rfileSizeBytes\"H\n" +
 	"\x16WriteBinaryFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
 	"\bcontents\x18\x02 \x01(\fR\bcontents\"\x19\n" +
@@ -1512,19 +2028,65 @@ const file_agent_v1_control_service_proto_rawDesc = "" +
 	"\ttruncated\x18\x02 \x01(\bR\ttruncated\" \n" +
 	"\x1eGetWorkspaceChangesHashRequest\"5\n" +
 	"\x1fGetWorkspaceChangesHashResponse\x12\x12\n" +
-	"\x04hash\x18\x01 \x01(\tR\x04hash\"!\n" +
-	"\x1fRefreshGithubAccessTokenRequest\"\"\n" +
-	" RefreshGithubAccessTokenResponse\"\x1f\n" +
-	"\x1dWarmRemoteAccessServerRequest\" \n" +
-	"\x1eWarmRemoteAccessServerResponse\"\x1d\n" +
-	"\x1bDownloadCursorServerRequest\"\x1e\n" +
-	"\x1cDownloadCursorServerResponse\"\x16\n" +
-	"\x14ListArtifactsRequest\"\x17\n" +
-	"\x15ListArtifactsResponse\"\x18\n" +
-	"\x16UploadArtifactsRequest\"\x19\n" +
-	"\x17UploadArtifactsResponse\"\x1c\n" +
-	"\x1aGetMcpRefreshTokensRequest\"\x1d\n" +
-	"\x1bGetMcpRefreshTokensResponse\"\xb9\x01\n" +
+	"\x04hash\x18\x01 \x01(\tR\x04hash\"e\n" +
+	"\x1fRefreshGithubAccessTokenRequest\x12!\n" +
+	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12\x1f\n" +
+	"\vgateway_url\x18\x02 \x01(\tR\n" +
+	"gatewayUrl\"\"\n" +
+	" RefreshGithubAccessTokenResponse\"3\n" +
+	"\x1dWarmRemoteAccessServerRequest\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\x05R\x04port\"\xa2\x01\n" +
+	"\x1eWarmRemoteAccessServerResponse\x12\x18\n" +
+	"\aprogram\x18\x01 \x01(\tR\aprogram\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\x05R\x04port\x12'\n" +
+	"\x0falready_running\x18\x03 \x01(\bR\x0ealreadyRunning\x12)\n" +
+	"\x10connection_token\x18\x04 \x01(\tR\x0fconnectionToken\"5\n" +
+	"\x1bDownloadCursorServerRequest\x12\x16\n" +
+	"\x06commit\x18\x01 \x01(\tR\x06commit\"8\n" +
+	"\x1cDownloadCursorServerResponse\x12\x18\n" +
+	"\aprogram\x18\x01 \x01(\tR\aprogram\"\x16\n" +
+	"\x14ListArtifactsRequest\"g\n" +
+	"\x15ListArtifactsResponse\x120\n" +
+	"\tartifacts\x18\x01 \x03(\v2\x12.agent.v1.ArtifactR\tartifacts\x12\x1c\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\x92\x01\n" +
+	"\bArtifact\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\x12;\n" +
+	"\vmodified_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"modifiedAt\x12\x16\n" +
+	"\x06sha256\x18\x04 \x01(\tR\x06sha256\"t\n" +
+	"\x16UploadArtifactsRequest\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\x12.\n" +
+	"\x04from\x18\x02 \x01(\v2\x1a.agent.v1.ArtifactPositionR\x04from\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x03R\x05limit\">\n" +
+	"\x10ArtifactPosition\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\"z\n" +
+	"\x17UploadArtifactsResponse\x12/\n" +
+	"\x06chunks\x18\x01 \x03(\v2\x17.agent.v1.ArtifactChunkR\x06chunks\x12.\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.agent.v1.ArtifactPositionR\x04next\"\xa0\x01\n" +
+	"\rArtifactChunk\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x1a\n" +
+	"\bcontents\x18\x03 \x01(\fR\bcontents\x12\x12\n" +
+	"\x04last\x18\x04 \x01(\bR\x04last\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x05 \x01(\x03R\tsizeBytes\x12\x14\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"4\n" +
+	"\x1aGetMcpRefreshTokensRequest\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\"\xc1\x01\n" +
+	"\x1bGetMcpRefreshTokensResponse\x12I\n" +
+	"\x06tokens\x18\x01 \x03(\v21.agent.v1.GetMcpRefreshTokensResponse.TokensEntryR\x06tokens\x1aW\n" +
+	"\vTokensEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
+	"\x05value\x18\x02 \x01(\v2\x1c.agent.v1.McpOAuthStoredDataR\x05value:\x028\x01\"\xc3\x01\n" +
+	"\x12McpOAuthStoredData\x12#\n" +
+	"\rrefresh_token\x18\x01 \x01(\tR\frefreshToken\x12\x1b\n" +
+	"\tclient_id\x18\x02 \x01(\tR\bclientId\x12#\n" +
+	"\rclient_secret\x18\x03 \x01(\tR\fclientSecret\x12#\n" +
+	"\rredirect_uris\x18\x04 \x03(\tR\fredirectUris\x12!\n" +
+	"\faccess_token\x18\x05 \x01(\tR\vaccessToken\"\xb9\x01\n" +
 	"!UpdateEnvironmentVariablesRequest\x12F\n" +
 	"\x03set\x18\x01 \x03(\v24.agent.v1.UpdateEnvironmentVariablesRequest.SetEntryR\x03set\x12\x14\n" +
 	"\x05unset\x18\x02 \x03(\tR\x05unset\x1a6\n" +
@@ -1562,7 +2124,7 @@ func file_agent_v1_control_service_proto_rawDescGZIP() []byte {
 	return file_agent_v1_control_service_proto_rawDescData
 }
 
-var file_agent_v1_control_service_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_agent_v1_control_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_agent_v1_control_service_proto_goTypes = []any{
 	(*PingRequest)(nil),                        // 0: agent.v1.PingRequest
 	(*PingResponse)(nil),                       // 1: agent.v1.PingResponse
@@ -1591,62 +2153,74 @@ var file_agent_v1_control_service_proto_goTypes = []any{
 	(*DownloadCursorServerResponse)(nil),       // 24: agent.v1.DownloadCursorServerResponse
 	(*ListArtifactsRequest)(nil),               // 25: agent.v1.ListArtifactsRequest
 	(*ListArtifactsResponse)(nil),              // 26: agent.v1.ListArtifactsResponse
-	(*UploadArtifactsRequest)(nil),             // 27: agent.v1.UploadArtifactsRequest
-	(*UploadArtifactsResponse)(nil),            // 28: agent.v1.UploadArtifactsResponse
-	(*GetMcpRefreshTokensRequest)(nil),         // 29: agent.v1.GetMcpRefreshTokensRequest
-	(*GetMcpRefreshTokensResponse)(nil),        // 30: agent.v1.GetMcpRefreshTokensResponse
-	(*UpdateEnvironmentVariablesRequest)(nil),  // 31: agent.v1.UpdateEnvironmentVariablesRequest
-	(*UpdateEnvironmentVariablesResponse)(nil), // 32: agent.v1.UpdateEnvironmentVariablesResponse
-	nil,                           // 33: agent.v1.UpdateEnvironmentVariablesRequest.SetEntry
-	(*ToolCall)(nil),              // 34: agent.v1.ToolCall
-	(*ExecDelta)(nil),             // 35: agent.v1.ExecDelta
-	(*ExecCompleted)(nil),         // 36: agent.v1.ExecCompleted
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(*Artifact)(nil),                           // 27: agent.v1.Artifact
+	(*UploadArtifactsRequest)(nil),             // 28: agent.v1.UploadArtifactsRequest
+	(*ArtifactPosition)(nil),                   // 29: agent.v1.ArtifactPosition
+	(*UploadArtifactsResponse)(nil),            // 30: agent.v1.UploadArtifactsResponse
+	(*ArtifactChunk)(nil),                      // 31: agent.v1.ArtifactChunk
+	(*GetMcpRefreshTokensRequest)(nil),         // 32: agent.v1.GetMcpRefreshTokensRequest
+	(*GetMcpRefreshTokensResponse)(nil),        // 33: agent.v1.GetMcpRefreshTokensResponse
+	(*McpOAuthStoredData)(nil),                 // 34: agent.v1.McpOAuthStoredData
+	(*UpdateEnvironmentVariablesRequest)(nil),  // 35: agent.v1.UpdateEnvironmentVariablesRequest
+	(*UpdateEnvironmentVariablesResponse)(nil), // 36: agent.v1.UpdateEnvironmentVariablesResponse
+	nil,                           // 37: agent.v1.GetMcpRefreshTokensResponse.TokensEntry
+	nil,                           // 38: agent.v1.UpdateEnvironmentVariablesRequest.SetEntry
+	(*ToolCall)(nil),              // 39: agent.v1.ToolCall
+	(*ExecDelta)(nil),             // 40: agent.v1.ExecDelta
+	(*ExecCompleted)(nil),         // 41: agent.v1.ExecCompleted
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
 }
 var file_agent_v1_control_service_proto_depIdxs = []int32{
-	34, // 0: agent.v1.ExecRequest.tool_call:type_name -> agent.v1.ToolCall
-	35, // 1: agent.v1.ExecResponse.delta:type_name -> agent.v1.ExecDelta
-	36, // 2: agent.v1.ExecResponse.completed:type_name -> agent.v1.ExecCompleted
+	39, // 0: agent.v1.ExecRequest.tool_call:type_name -> agent.v1.ToolCall
+	40, // 1: agent.v1.ExecResponse.delta:type_name -> agent.v1.ExecDelta
+	41, // 2: agent.v1.ExecResponse.completed:type_name -> agent.v1.ExecCompleted
 	6,  // 3: agent.v1.ListDirectoryResponse.entries:type_name -> agent.v1.DirectoryEntry
-	37, // 4: agent.v1.DirectoryEntry.modified_at:type_name -> google.protobuf.Timestamp
-	33, // 5: agent.v1.UpdateEnvironmentVariablesRequest.set:type_name -> agent.v1.UpdateEnvironmentVariablesRequest.SetEntry
-	0,  // 6: agent.v1.ControlService.Ping:input_type -> agent.v1.PingRequest
-	2,  // 7: agent.v1.ControlService.Exec:input_type -> agent.v1.ExecRequest
-	4,  // 8: agent.v1.ControlService.ListDirectory:input_type -> agent.v1.ListDirectoryRequest
-	7,  // 9: agent.v1.ControlService.ReadTextFile:input_type -> agent.v1.ReadTextFileRequest
-	9,  // 10: agent.v1.ControlService.WriteTextFile:input_type -> agent.v1.WriteTextFileRequest
-	11, // 11: agent.v1.ControlService.ReadBinaryFile:input_type -> agent.v1.ReadBinaryFileRequest
-	13, // 12: agent.v1.ControlService.WriteBinaryFile:input_type -> agent.v1.WriteBinaryFileRequest
-	15, // 13: agent.v1.ControlService.GetDiff:input_type -> agent.v1.GetDiffRequest
-	17, // 14: agent.v1.ControlService.GetWorkspaceChangesHash:input_type -> agent.v1.GetWorkspaceChangesHashRequest
-	19, // 15: agent.v1.ControlService.RefreshGithubAccessToken:input_type -> agent.v1.RefreshGithubAccessTokenRequest
-	21, // 16: agent.v1.ControlService.WarmRemoteAccessServer:input_type -> agent.v1.WarmRemoteAccessServerRequest
-	23, // 17: agent.v1.ControlService.DownloadCursorServer:input_type -> agent.v1.DownloadCursorServerRequest
-	25, // 18: agent.v1.ControlService.ListArtifacts:input_type -> agent.v1.ListArtifactsRequest
-	27, // 19: agent.v1.ControlService.UploadArtifacts:input_type -> agent.v1.UploadArtifactsRequest
-	29, // 20: agent.v1.ControlService.GetMcpRefreshTokens:input_type -> agent.v1.GetMcpRefreshTokensRequest
-	31, // 21: agent.v1.ControlService.UpdateEnvironmentVariables:input_type -> agent.v1.UpdateEnvironmentVariablesRequest
-	1,  // 22: agent.v1.ControlService.Ping:output_type -> agent.v1.PingResponse
-	3,  // 23: agent.v1.ControlService.Exec:output_type -> agent.v1.ExecResponse
-	5,  // 24: agent.v1.ControlService.ListDirectory:output_type -> agent.v1.ListDirectoryResponse
-	8,  // 25: agent.v1.ControlService.ReadTextFile:output_type -> agent.v1.ReadTextFileResponse
-	10, // 26: agent.v1.ControlService.WriteTextFile:output_type -> agent.v1.WriteTextFileResponse
-	12, // 27: agent.v1.ControlService.ReadBinaryFile:output_type -> agent.v1.ReadBinaryFileResponse
-	14, // 28: agent.v1.ControlService.WriteBinaryFile:output_type -> agent.v1.WriteBinaryFileResponse
-	16, // 29: agent.v1.ControlService.GetDiff:output_type -> agent.v1.GetDiffResponse
-	18, // 30: agent.v1.ControlService.GetWorkspaceChangesHash:output_type -> agent.v1.GetWorkspaceChangesHashResponse
-	20, // 31: agent.v1.ControlService.RefreshGithubAccessToken:output_type -> agent.v1.RefreshGithubAccessTokenResponse
-	22, // 32: agent.v1.ControlService.WarmRemoteAccessServer:output_type -> agent.v1.WarmRemoteAccessServerResponse
-	24, // 33: agent.v1.ControlService.DownloadCursorServer:output_type -> agent.v1.DownloadCursorServerResponse
-	26, // 34: agent.v1.ControlService.ListArtifacts:output_type -> agent.v1.ListArtifactsResponse
-	28, // 35: agent.v1.ControlService.UploadArtifacts:output_type -> agent.v1.UploadArtifactsResponse
-	30, // 36: agent.v1.ControlService.GetMcpRefreshTokens:output_type -> agent.v1.GetMcpRefreshTokensResponse
-	32, // 37: agent.v1.ControlService.UpdateEnvironmentVariables:output_type -> agent.v1.UpdateEnvironmentVariablesResponse
-	22, // [22:38] is the sub-list for method output_type
-	6,  // [6:22] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	42, // 4: agent.v1.DirectoryEntry.modified_at:type_name -> google.protobuf.Timestamp
+	27, // 5: agent.v1.ListArtifactsResponse.artifacts:type_name -> agent.v1.Artifact
+	42, // 6: agent.v1.Artifact.modified_at:type_name -> google.protobuf.Timestamp
+	29, // 7: agent.v1.UploadArtifactsRequest.from:type_name -> agent.v1.ArtifactPosition
+	31, // 8: agent.v1.UploadArtifactsResponse.chunks:type_name -> agent.v1.ArtifactChunk
+	29, // 9: agent.v1.UploadArtifactsResponse.next:type_name -> agent.v1.ArtifactPosition
+	37, // 10: agent.v1.GetMcpRefreshTokensResponse.tokens:type_name -> agent.v1.GetMcpRefreshTokensResponse.TokensEntry
+	38, // 11: agent.v1.UpdateEnvironmentVariablesRequest.set:type_name -> agent.v1.UpdateEnvironmentVariablesRequest.SetEntry
+	34, // 12: agent.v1.GetMcpRefreshTokensResponse.TokensEntry.value:type_name -> agent.v1.McpOAuthStoredData
+	0,  // 13: agent.v1.ControlService.Ping:input_type -> agent.v1.PingRequest
+	2,  // 14: agent.v1.ControlService.Exec:input_type -> agent.v1.ExecRequest
+	4,  // 15: agent.v1.ControlService.ListDirectory:input_type -> agent.v1.ListDirectoryRequest
+	7,  // 16: agent.v1.ControlService.ReadTextFile:input_type -> agent.v1.ReadTextFileRequest
+	9,  // 17: agent.v1.ControlService.WriteTextFile:input_type -> agent.v1.WriteTextFileRequest
+	11, // 18: agent.v1.ControlService.ReadBinaryFile:input_type -> agent.v1.ReadBinaryFileRequest
+	13, // 19: agent.v1.ControlService.WriteBinaryFile:input_type -> agent.v1.WriteBinaryFileRequest
+	15, // 20: agent.v1.ControlService.GetDiff:input_type -> agent.v1.GetDiffRequest
+	17, // 21: agent.v1.ControlService.GetWorkspaceChangesHash:input_type -> agent.v1.GetWorkspaceChangesHashRequest
+	19, // 22: agent.v1.ControlService.RefreshGithubAccessToken:input_type -> agent.v1.RefreshGithubAccessTokenRequest
+	21, // 23: agent.v1.ControlService.WarmRemoteAccessServer:input_type -> agent.v1.WarmRemoteAccessServerRequest
+	23, // 24: agent.v1.ControlService.DownloadCursorServer:input_type -> agent.v1.DownloadCursorServerRequest
+	25, // 25: agent.v1.ControlService.ListArtifacts:input_type -> agent.v1.ListArtifactsRequest
+	28, // 26: agent.v1.ControlService.UploadArtifacts:input_type -> agent.v1.UploadArtifactsRequest
+	32, // 27: agent.v1.ControlService.GetMcpRefreshTokens:input_type -> agent.v1.GetMcpRefreshTokensRequest
+	35, // 28: agent.v1.ControlService.UpdateEnvironmentVariables:input_type -> agent.v1.UpdateEnvironmentVariablesRequest
+	1,  // 29: agent.v1.ControlService.Ping:output_type -> agent.v1.PingResponse
+	3,  // 30: agent.v1.ControlService.Exec:output_type -> agent.v1.ExecResponse
+	5,  // 31: agent.v1.ControlService.ListDirectory:output_type -> agent.v1.ListDirectoryResponse
+	8,  // 32: agent.v1.ControlService.ReadTextFile:output_type -> agent.v1.ReadTextFileResponse
+	10, // 33: agent.v1.ControlService.WriteTextFile:output_type -> agent.v1.WriteTextFileResponse
+	12, // 34: agent.v1.ControlService.ReadBinaryFile:output_type -> agent.v1.ReadBinaryFileResponse
+	14, // 35: agent.v1.ControlService.WriteBinaryFile:output_type -> agent.v1.WriteBinaryFileResponse
+	16, // 36: agent.v1.ControlService.GetDiff:output_type -> agent.v1.GetDiffResponse
+	18, // 37: agent.v1.ControlService.GetWorkspaceChangesHash:output_type -> agent.v1.GetWorkspaceChangesHashResponse
+	20, // 38: agent.v1.ControlService.RefreshGithubAccessToken:output_type -> agent.v1.RefreshGithubAccessTokenResponse
+	22, // 39: agent.v1.ControlService.WarmRemoteAccessServer:output_type -> agent.v1.WarmRemoteAccessServerResponse
+	24, // 40: agent.v1.ControlService.DownloadCursorServer:output_type -> agent.v1.DownloadCursorServerResponse
+	26, // 41: agent.v1.ControlService.ListArtifacts:output_type -> agent.v1.ListArtifactsResponse
+	30, // 42: agent.v1.ControlService.UploadArtifacts:output_type -> agent.v1.UploadArtifactsResponse
+	33, // 43: agent.v1.ControlService.GetMcpRefreshTokens:output_type -> agent.v1.GetMcpRefreshTokensResponse
+	36, // 44: agent.v1.ControlService.UpdateEnvironmentVariables:output_type -> agent.v1.UpdateEnvironmentVariablesResponse
+	29, // [29:45] is the sub-list for method output_type
+	13, // [13:29] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_control_service_proto_init() }
@@ -1666,7 +2240,7 @@ func file_agent_v1_control_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_control_service_proto_rawDesc), len(file_agent_v1_control_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

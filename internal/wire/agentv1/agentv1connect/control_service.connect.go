@@ -97,11 +97,22 @@ type ControlServiceClient interface {
 	GetDiff(context.Context, *connect.Request[agentv1.GetDiffRequest]) (*connect.Response[agentv1.GetDiffResponse], error)
 	// GetWorkspaceChangesHash changes when the workspace's difference from HEAD does.
 	GetWorkspaceChangesHash(context.Context, *connect.Request[agentv1.GetWorkspaceChangesHashRequest]) (*connect.Response[agentv1.GetWorkspaceChangesHashResponse], error)
+	// RefreshGithubAccessToken replaces the credential with which git reaches the
+	// gateway: it is that of one run, good for its repositories and its branch.
 	RefreshGithubAccessToken(context.Context, *connect.Request[agentv1.RefreshGithubAccessTokenRequest]) (*connect.Response[agentv1.RefreshGithubAccessTokenResponse], error)
+	// WarmRemoteAccessServer starts the server with which an editor reaches the
+	// machine, if the machine has one.
 	WarmRemoteAccessServer(context.Context, *connect.Request[agentv1.WarmRemoteAccessServerRequest]) (*connect.Response[agentv1.WarmRemoteAccessServerResponse], error)
+	// DownloadCursorServer makes the editor's server ready. It is found in the
+	// machine, never fetched: where it is not, the error says what is wanted.
 	DownloadCursorServer(context.Context, *connect.Request[agentv1.DownloadCursorServerRequest]) (*connect.Response[agentv1.DownloadCursorServerResponse], error)
+	// ListArtifacts lists the files that are to outlive the machine.
 	ListArtifacts(context.Context, *connect.Request[agentv1.ListArtifactsRequest]) (*connect.Response[agentv1.ListArtifactsResponse], error)
+	// UploadArtifacts returns pieces of artifacts: those that are asked for, in
+	// order, until a reply is full. The reply says where to go on.
 	UploadArtifacts(context.Context, *connect.Request[agentv1.UploadArtifactsRequest]) (*connect.Response[agentv1.UploadArtifactsResponse], error)
+	// GetMcpRefreshTokens returns what MCP servers gave for the next sign-in. It
+	// is kept in memory only.
 	GetMcpRefreshTokens(context.Context, *connect.Request[agentv1.GetMcpRefreshTokensRequest]) (*connect.Response[agentv1.GetMcpRefreshTokensResponse], error)
 	// UpdateEnvironmentVariables changes what processes started from now on see.
 	UpdateEnvironmentVariables(context.Context, *connect.Request[agentv1.UpdateEnvironmentVariablesRequest]) (*connect.Response[agentv1.UpdateEnvironmentVariablesResponse], error)
@@ -332,11 +343,22 @@ type ControlServiceHandler interface {
 	GetDiff(context.Context, *connect.Request[agentv1.GetDiffRequest]) (*connect.Response[agentv1.GetDiffResponse], error)
 	// GetWorkspaceChangesHash changes when the workspace's difference from HEAD does.
 	GetWorkspaceChangesHash(context.Context, *connect.Request[agentv1.GetWorkspaceChangesHashRequest]) (*connect.Response[agentv1.GetWorkspaceChangesHashResponse], error)
+	// RefreshGithubAccessToken replaces the credential with which git reaches the
+	// gateway: it is that of one run, good for its repositories and its branch.
 	RefreshGithubAccessToken(context.Context, *connect.Request[agentv1.RefreshGithubAccessTokenRequest]) (*connect.Response[agentv1.RefreshGithubAccessTokenResponse], error)
+	// WarmRemoteAccessServer starts the server with which an editor reaches the
+	// machine, if the machine has one.
 	WarmRemoteAccessServer(context.Context, *connect.Request[agentv1.WarmRemoteAccessServerRequest]) (*connect.Response[agentv1.WarmRemoteAccessServerResponse], error)
+	// DownloadCursorServer makes the editor's server ready. It is found in the
+	// machine, never fetched: where it is not, the error says what is wanted.
 	DownloadCursorServer(context.Context, *connect.Request[agentv1.DownloadCursorServerRequest]) (*connect.Response[agentv1.DownloadCursorServerResponse], error)
+	// ListArtifacts lists the files that are to outlive the machine.
 	ListArtifacts(context.Context, *connect.Request[agentv1.ListArtifactsRequest]) (*connect.Response[agentv1.ListArtifactsResponse], error)
+	// UploadArtifacts returns pieces of artifacts: those that are asked for, in
+	// order, until a reply is full. The reply says where to go on.
 	UploadArtifacts(context.Context, *connect.Request[agentv1.UploadArtifactsRequest]) (*connect.Response[agentv1.UploadArtifactsResponse], error)
+	// GetMcpRefreshTokens returns what MCP servers gave for the next sign-in. It
+	// is kept in memory only.
 	GetMcpRefreshTokens(context.Context, *connect.Request[agentv1.GetMcpRefreshTokensRequest]) (*connect.Response[agentv1.GetMcpRefreshTokensResponse], error)
 	// UpdateEnvironmentVariables changes what processes started from now on see.
 	UpdateEnvironmentVariables(context.Context, *connect.Request[agentv1.UpdateEnvironmentVariablesRequest]) (*connect.Response[agentv1.UpdateEnvironmentVariablesResponse], error)
