@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 	"internal/control/mirror":                          {"NOUNS"},
 
 	// Inside a machine.
-	"internal/guest/execd":         {"internal/fault", "internal/tool", "internal/wire/...", "internal/guest/tool"},
+	"internal/guest/execd":         {"internal/fault", "internal/tool", "internal/wire/...", "internal/guest/terminal", "internal/guest/tool"},
 	"internal/guest/pid1":          {"internal/fault", "internal/wire/...", "internal/guest/checkout"},
 	"internal/guest/checkout":      {},
 	"internal/guest/sandbox":       {},
@@ -72,6 +72,7 @@ var mayImport = map[string][]string{
 	"internal/guest/pdf":           {},
 	"internal/guest/picture":       {},
 	"internal/guest/shell":         {},
+	"internal/guest/terminal":      {"internal/fault"},
 	"internal/guest/web":           {},
 	"internal/guest/tool":          {"internal/tool", "internal/wire/agentv1", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/shell", "internal/guest/web"},
 	"internal/guest/tool/tooltest": {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},

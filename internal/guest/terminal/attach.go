@@ -1,0 +1,46 @@
+package terminal
+
+import (
+	"cmp"
+	"context"
+
+	"aloft/internal/fault"
+)
+
+// Attachment says how to look at a terminal.
+type Attachment struct {
+	Name          string // "main" without it
+	Columns, Rows uint16
+	ReadOnly      bool
+	Create        bool // make the terminal if it is not there
+}
+
+// Terminals are those of the machine.
+func (h *Host) Terminals() (*Tmux, error) {
+	if h.cfg.Terminals == nil {
+		return nil, fault.NotImplemented("this machine has no terminals").Named("tmux_missing")
+	}
+	return h.cfg.Terminals, nil
+}
+
+// Attach starts a PTY that shows a terminal. The terminal outlives it.
+func (h *Host) Attach(ctx context.Context, a Attachment) (*PTY, error) {
+	t, err := h.Terminals()
+	if err != nil {
+		return nil, err
+	}
+	a.Name = cmp.Or(a.Name, "main")
+	if a.Create {
+		_, _, err = t.Create(ctx, NewTerminal{Name: a.Name, Columns: a.Columns, Rows: a.Rows})
+	} else {
+		_, err = t.Find(ctx, a.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"attach-session", "-t", "=" + a.Name}
+	if a.ReadOnly {
+		args = append(args, "-r")
+	}
+	return h.Spawn(Spec{Args: t.command(args...), Columns: a.Columns, Rows: a.Rows})
+}

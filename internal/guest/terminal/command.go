@@ -1,0 +1,109 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Run runs a command without a terminal for one caller: nothing of its output
+// is lost, and a caller that does not read holds the command up. When ctx ends,
+// the command and its session are killed. stdin may be nil; a read of it may
+// outlast Run.
+func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr io.Writer) (Exit, error) {
+	s, err := h.complete(s)
+	if err != nil {
+		return Exit{}, err
+	}
+	cmd := exec.CommandContext(ctx, s.Args[0], s.Args[1:]...)
+	cmd.Env, cmd.Dir = h.environ(s.Env), s.Dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	var theirs, ours []*os.File
+	defer func() { closeAll(append(theirs, ours...)) }()
+	pipe := func() (r, w *os.File, err error) { return os.Pipe() }
+	var feed func()
+	if stdin != nil {
+		r, w, err := pipe()
+		if err != nil {
+			return Exit{}, err
+		}
+		theirs, cmd.Stdin = append(theirs, r), r
+		feed = func() {
+			_, _ = io.Copy(w, stdin) // the command may end without reading it all
+			_ = w.Close()
+		}
+		ours = append(ours, w)
+	}
+	exited := make(chan struct{})
+	var draining sync.WaitGroup
+	var drains []func()
+	for _, out := range []struct {
+		file *io.Writer
+		dst  io.Writer
+	}{{&cmd.Stdout, stdout}, {&cmd.Stderr, stderr}} {
+		r, w, err := pipe()
+		if err != nil {
+			return Exit{}, err
+		}
+		theirs, ours, *out.file = append(theirs, w), append(ours, r), w
+		drains = append(drains, func() { drain(out.dst, r, exited) })
+	}
+	if err := cmd.Start(); err != nil {
+		return Exit{}, startFault(s.Args[0], err)
+	}
+	closeAll(theirs)
+	if feed != nil {
+		go feed()
+	}
+	for _, d := range drains {
+		draining.Go(d)
+	}
+	err = cmd.Wait()
+	close(exited)
+	// Who holds the output open after the command has ended is not waited for.
+	for _, f := range ours {
+		_ = f.SetReadDeadline(time.Now().Add(drainGrace)) // not of a writing end
+	}
+	draining.Wait()
+	if ctx.Err() != nil {
+		return Exit{}, context.Cause(ctx)
+	}
+	return exitOf(err, cmd), nil
+}
+
+// drain copies r to dst: to its end, or, once the command has ended, until
+// nothing more comes for a moment. A writer that takes its time loses nothing.
+func drain(dst io.Writer, r *os.File, exited <-chan struct{}) {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(b)
+		if n > 0 {
+			if _, werr := dst.Write(b[:n]); werr != nil {
+				_ = r.Close() // the command finds out
+				return
+			}
+		}
+		switch {
+		case err == nil, errors.Is(err, os.ErrDeadlineExceeded) && n > 0:
+		default:
+			return
+		}
+		select {
+		case <-exited:
+			_ = r.SetReadDeadline(time.Now().Add(drainGrace))
+		default:
+		}
+	}
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}

@@ -1,0 +1,363 @@
+package terminal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"aloft/internal/fault"
+)
+
+// Times of a viewer's connection.
+const (
+	greetWithin = 10 * time.Second // to say what it wants
+	writeWithin = 30 * time.Second // to take one message
+	pingEvery   = 30 * time.Second
+)
+
+// Handler serves the PTYs over WebSockets, at every path. Whoever reaches it
+// may run anything: its caller checks who that is.
+func (h *Host) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+			// The token is what counts; a browser cannot send it, and comes
+			// through the control plane, which looks at the origin.
+			InsecureSkipVerify: true,
+			CompressionMode:    websocket.CompressionDisabled,
+		})
+		if err != nil {
+			return // it has answered
+		}
+		ws.SetReadLimit(maxFrame)
+		v := &viewer{h: h, ws: ws}
+		err = v.serve(r.Context())
+		v.bye(err)
+	})
+}
+
+// viewer is one connection.
+type viewer struct {
+	h  *Host
+	ws *websocket.Conn
+}
+
+// serve does what the first message asks for, until either end has had enough.
+func (v *viewer) serve(ctx context.Context) error {
+	for {
+		req, err := v.greeting(ctx)
+		if err != nil {
+			return err
+		}
+		switch req.Type {
+		case "list":
+			if err := v.list(ctx); err != nil {
+				return err
+			}
+			continue
+		case "spawn":
+			if req.TTY != nil && !*req.TTY {
+				return v.command(ctx, req)
+			}
+			p, err := v.h.Spawn(Spec{ID: req.ID, Args: req.Args, Env: req.Env, Dir: req.Dir, Columns: req.Columns, Rows: req.Rows})
+			if err != nil {
+				return err
+			}
+			return v.watch(ctx, p, req)
+		case "terminal":
+			p, err := v.h.Attach(ctx, Attachment{Name: req.Terminal, Columns: req.Columns, Rows: req.Rows, ReadOnly: req.ReadOnly, Create: true})
+			if err != nil {
+				return err
+			}
+			// Nobody else knows of this PTY; the terminal itself goes on.
+			defer p.Close()
+			return v.watch(ctx, p, req)
+		default:
+			p, err := v.h.PTY(req.ID)
+			if err != nil {
+				return err
+			}
+			if req.Columns != 0 && req.Rows != 0 && !req.ReadOnly {
+				if err := p.Resize(req.Columns, req.Rows); err != nil {
+					return err
+				}
+			}
+			return v.watch(ctx, p, req)
+		}
+	}
+}
+
+// greeting reads the message that a viewer has to begin with.
+func (v *viewer) greeting(ctx context.Context) (request, error) {
+	ctx, cancel := context.WithTimeout(ctx, greetWithin)
+	defer cancel()
+	kind, b, err := v.ws.Read(ctx)
+	if err != nil {
+		return request{}, err
+	}
+	if kind != websocket.MessageText {
+		return request{}, fault.Invalid("the first message must be text").Hint("see docs/reference/pty.md")
+	}
+	req, err := readRequest(b)
+	if err == nil && !first[req.Type] {
+		err = fault.Invalid("a connection does not begin with %.40q", req.Type).At("type").Hint("begin with spawn, attach, terminal or list")
+	}
+	return req, err
+}
+
+func (v *viewer) list(ctx context.Context) error {
+	list := []entry{}
+	for _, p := range v.h.PTYs() {
+		e := entry{ID: p.id, Args: p.args, PID: p.cmd.Process.Pid, Started: p.started.UTC().Format(time.RFC3339Nano)}
+		e.Columns, e.Rows = p.Size()
+		e.Start, e.End = p.Offsets()
+		if p.ended() {
+			code := p.exit.Code
+			e.Code = &code
+		}
+		list = append(list, e)
+	}
+	return v.tell(ctx, event{Type: "ptys", PTYs: &list})
+}
+
+// errLeft is why a connection ends that the viewer has closed.
+var errLeft = errors.New("the viewer has left")
+
+// watch shows a PTY and takes what is typed, until the program ends or the
+// viewer leaves. The PTY goes on without it.
+func (v *viewer) watch(ctx context.Context, p *PTY, req request) (err error) {
+	start, end := p.Offsets()
+	from := start
+	if req.From != nil {
+		if from = *req.From; from < 0 || from > end {
+			from = end
+		}
+	}
+	from = max(from, start)
+	cols, rows := p.Size()
+	if err := v.tell(ctx, event{Type: "attached", ID: p.id, TTY: true, PID: p.cmd.Process.Pid, Columns: cols, Rows: rows, Offset: &from}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel(nil)
+	reading.Go(func() {
+		cancel(v.listen(ctx, listener{
+			readOnly: req.ReadOnly,
+			typed:    func(b []byte) error { return p.Type(ctx, b) },
+			resize:   p.Resize, signal: p.Signal,
+			eof:   func() error { return p.Type(ctx, []byte{4}) }, // as a keyboard says it
+			close: func() { go p.Close() },
+		}))
+	})
+	go v.ping(ctx)
+	defer func() { v.bye(err) }() // before cancel, which would cut it off
+	b := make([]byte, 1+64<<10)
+	b[0] = channelOutput
+	for {
+		n, at, err := p.Read(ctx, from, b[1:])
+		switch {
+		case errors.Is(err, io.EOF):
+			<-p.Done()
+			if err := v.tell(ctx, exitEvent(p.Exit())); err != nil {
+				return err
+			}
+			return v.ws.Close(websocket.StatusNormalClosure, "the program has ended")
+		case err != nil:
+			return err
+		}
+		if at > from {
+			if err := v.tell(ctx, event{Type: "gap", Offset: &at}); err != nil {
+				return err
+			}
+		}
+		from = at + int64(n)
+		if err := v.write(ctx, websocket.MessageBinary, b[:1+n]); err != nil {
+			return err
+		}
+	}
+}
+
+// command runs a command for this viewer alone. It ends with the connection.
+func (v *viewer) command(ctx context.Context, req request) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stdin, typed := io.Pipe()
+	defer stdin.Close() //nolint:errcheck // it never fails
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel(nil)
+	defer stdin.Close() //nolint:errcheck // the listener may be writing to it
+	if err := v.tell(ctx, event{Type: "attached"}); err != nil {
+		return err
+	}
+	reading.Go(func() {
+		cancel(v.listen(ctx, listener{
+			typed: func(b []byte) error {
+				_, _ = typed.Write(b) // a command that has ended reads no more
+				return nil
+			},
+			eof:   func() error { return typed.Close() },
+			close: func() { cancel(errLeft) },
+		}))
+	})
+	go v.ping(ctx)
+	defer func() { v.bye(err) }() // before cancel, which would cut it off
+	exit, err := v.h.Run(ctx, Spec{Args: req.Args, Env: req.Env, Dir: req.Dir}, stdin,
+		&channel{v, ctx, channelOutput}, &channel{v, ctx, channelError})
+	if err != nil {
+		return err
+	}
+	if err := v.tell(ctx, exitEvent(exit)); err != nil {
+		return err
+	}
+	return v.ws.Close(websocket.StatusNormalClosure, "the command has ended")
+}
+
+// channel writes to a viewer.
+type channel struct {
+	v   *viewer
+	ctx context.Context //nolint:containedctx // of the connection that it is a part of
+	no  byte
+}
+
+func (c *channel) Write(b []byte) (int, error) {
+	message := append(make([]byte, 0, 1+len(b)), c.no)
+	if err := c.v.write(c.ctx, websocket.MessageBinary, append(message, b...)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// listener is what the messages of a viewer do.
+type listener struct {
+	readOnly bool
+	typed    func([]byte) error
+	resize   func(columns, rows uint16) error // nil where there is no terminal
+	signal   func(syscall.Signal) error       // nil where there is none
+	eof      func() error
+	close    func()
+}
+
+// listen heeds a viewer's messages until it leaves, and returns why.
+func (v *viewer) listen(ctx context.Context, l listener) error {
+	for {
+		kind, b, err := v.ws.Read(ctx)
+		if err != nil {
+			return errors.Join(errLeft, err)
+		}
+		if kind == websocket.MessageBinary {
+			err = l.input(b)
+		} else {
+			err = l.heed(b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (l listener) input(b []byte) error {
+	if len(b) == 0 || b[0] != channelInput {
+		return fault.Invalid("a viewer's binary message begins with the byte 0").Hint("see docs/reference/pty.md")
+	}
+	if l.readOnly || len(b) == 1 {
+		return nil
+	}
+	return l.typed(b[1:])
+}
+
+func (l listener) heed(b []byte) error {
+	req, err := readRequest(b)
+	switch {
+	case err != nil:
+		return err
+	case l.readOnly:
+		return nil
+	}
+	switch req.Type {
+	case "resize":
+		if l.resize != nil {
+			return l.resize(req.Columns, req.Rows)
+		}
+		return nil
+	case "signal":
+		sig, err := signalOf(req.Signal)
+		if err != nil || l.signal == nil {
+			return err
+		}
+		return l.signal(sig)
+	case "eof":
+		return l.eof()
+	case "close":
+		l.close()
+		return nil
+	}
+	return fault.Invalid("%.40q is no message of a viewer", req.Type).At("type").Hint("see docs/reference/pty.md")
+}
+
+// ping keeps proxies from closing a quiet connection, and finds out when the
+// other end is gone.
+func (v *viewer) ping(ctx context.Context) {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(ctx, writeWithin)
+		err := v.ws.Ping(ctx)
+		cancel()
+		if err != nil {
+			_ = v.ws.CloseNow() // the reader sees it
+			return
+		}
+	}
+}
+
+func (v *viewer) tell(ctx context.Context, e event) error {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return v.write(ctx, websocket.MessageText, b)
+}
+
+// write sends one message. A viewer that does not take it in time is gone.
+func (v *viewer) write(ctx context.Context, kind websocket.MessageType, b []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, writeWithin)
+	defer cancel()
+	return v.ws.Write(ctx, kind, b)
+}
+
+// bye ends the connection, and says why where that is the viewer's to know.
+func (v *viewer) bye(err error) {
+	defer func() { _ = v.ws.CloseNow() }()
+	if err == nil || errors.Is(err, errLeft) || websocket.CloseStatus(err) != -1 {
+		return
+	}
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		v.h.cfg.Log.Debug("a viewer's connection ended", "error", err)
+		return
+	}
+	message := f.Message
+	if f.Advice != "" {
+		message += " (" + f.Advice + ")"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if v.tell(ctx, event{Type: "error", Error: f.Code, Message: message}) == nil {
+		_ = v.ws.Close(websocket.StatusPolicyViolation, f.Code)
+	}
+}

@@ -1,0 +1,313 @@
+package terminal
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"aloft/internal/fault"
+)
+
+// Bounds of what is said to and read from tmux, in bytes.
+const (
+	maxTyped = 256 << 10 // of one Send
+	maxPiece = 2 << 10   // of one argument: a message of tmux's is 16 KiB
+	maxRead  = 8 << 20   // of one Read
+	maxSaid  = 1 << 20   // of a list
+)
+
+// tmuxTimeout bounds one question to tmux.
+const tmuxTimeout = 10 * time.Second
+
+// Tmux speaks with a tmux server. Its methods are safe for concurrent use.
+// Where no server runs, Create makes one; it is a daemon of its own then, and
+// outlives this process.
+type Tmux struct {
+	Program string // tmux, unless set
+	Socket  string // absolute; its folder is made by Create if it is not there
+	Dir     string // where terminals start, absolute
+	// Environ is the environment of a server that Create makes.
+	Environ func() []string
+}
+
+// Keys is something to type: Text as it is, or one Key by tmux's name.
+type Keys struct{ Text, Key string }
+
+// NewTerminal says what Create is to make. Every field may be left out.
+type NewTerminal struct {
+	Name          string
+	Command       string // for the user's shell
+	Dir           string // absolute
+	Env           map[string]string
+	Columns, Rows uint16
+}
+
+// errNoServer is a socket that no tmux listens at.
+var errNoServer = errors.New("no tmux server is running")
+
+// List returns the terminals, by name.
+func (t *Tmux) List(ctx context.Context) ([]Terminal, error) {
+	out, err := t.run(ctx, maxSaid, "list-sessions", "-F", listFormat)
+	if errors.Is(err, errNoServer) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseList(out), nil
+}
+
+// Find returns one terminal.
+func (t *Tmux) Find(ctx context.Context, name string) (Terminal, error) {
+	list, err := t.List(ctx)
+	if err != nil {
+		return Terminal{}, err
+	}
+	for _, found := range list {
+		if found.Name == name {
+			return found, nil
+		}
+	}
+	return Terminal{}, noTerminal(name)
+}
+
+func noTerminal(name string) error {
+	return fault.NotFound("no terminal %.70q", name).Named("terminal_not_found").At("name").Hint("list them, or create it")
+}
+
+// Create makes a terminal, or returns the one that has the name.
+func (t *Tmux) Create(ctx context.Context, n NewTerminal) (made Terminal, created bool, err error) {
+	if n.Name == "" {
+		if n.Name, err = t.freeName(ctx); err != nil {
+			return Terminal{}, false, err
+		}
+	}
+	if !idForm.MatchString(n.Name) {
+		return Terminal{}, false, fault.Invalid("%.70q cannot be the name of a terminal", n.Name).At("name").
+			Hint("1 to 64 letters, digits, _ and -")
+	}
+	if old, err := t.Find(ctx, n.Name); err == nil {
+		return old, false, nil
+	} else if !fault.Is(err, fault.KindNotFound) {
+		return Terminal{}, false, err
+	}
+	args, err := t.newSession(n)
+	if err != nil {
+		return Terminal{}, false, err
+	}
+	if err := os.MkdirAll(filepath.Dir(t.Socket), 0o700); err != nil {
+		return Terminal{}, false, err
+	}
+	_, err = t.run(ctx, maxSaid, args...)
+	if err != nil && !strings.Contains(err.Error(), "duplicate session") { // somebody was faster
+		return Terminal{}, false, err
+	}
+	made, findErr := t.Find(ctx, n.Name)
+	return made, err == nil, findErr
+}
+
+// newSession is the command line that makes a terminal.
+func (t *Tmux) newSession(n NewTerminal) ([]string, error) {
+	dir := cmp.Or(n.Dir, t.Dir, "/")
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() || !filepath.IsAbs(dir) {
+		return nil, fault.Invalid("%.200q is not an absolute path of a folder", dir).At("directory").Because(err)
+	}
+	args := []string{"new-session", "-d", "-s", n.Name, "-c", dir,
+		"-x", strconv.Itoa(int(cmp.Or(n.Columns, 80))), "-y", strconv.Itoa(int(cmp.Or(n.Rows, 24)))}
+	size := len(n.Command)
+	for name, value := range n.Env {
+		size += len(name) + len(value)
+		if !variableForm.MatchString(name) || strings.ContainsRune(value, 0) {
+			return nil, fault.Invalid("%.70q cannot be a variable", name).At("env")
+		}
+		args = append(args, "-e", name+"="+value)
+	}
+	if size > 3*maxPiece || strings.ContainsRune(n.Command, 0) {
+		return nil, fault.Invalid("the command and its variables are longer than %d KiB, or hold a NUL byte", 3*maxPiece>>10).
+			At("command").Hint("write the command to a file and run that")
+	}
+	if n.Command != "" {
+		// The end of a command is there to be read; a shell's is meant.
+		args = append(args, "--", n.Command, separator, "set-option", "-w", "-t", "="+n.Name+":", "remain-on-exit", "on")
+	}
+	return args, nil
+}
+
+func (t *Tmux) freeName(ctx context.Context) (string, error) {
+	list, err := t.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	taken := make(map[string]bool)
+	for _, other := range list {
+		taken[other.Name] = true
+	}
+	for i := 1; ; i++ {
+		if name := "term-" + strconv.Itoa(i); !taken[name] {
+			return name, nil
+		}
+	}
+}
+
+// Read returns what is on the screen, with so many lines of history above it; a
+// negative number is all. escapes keeps colours.
+func (t *Tmux) Read(ctx context.Context, name string, history int, escapes bool) (text string, truncated bool, err error) {
+	args := []string{"capture-pane", "-p", "-t", target(name)}
+	switch {
+	case history < 0:
+		args = append(args, "-S", "-")
+	case history > 0:
+		args = append(args, "-S", "-"+strconv.Itoa(history))
+	}
+	if escapes {
+		args = append(args, "-e")
+	}
+	out, err := t.run(ctx, 0, args...)
+	if err != nil {
+		return "", false, t.named(name, err)
+	}
+	if truncated = len(out) > maxRead; truncated {
+		out = out[len(out)-maxRead:]
+		out = out[bytes.IndexByte(out, '\n')+1:]
+	}
+	return strings.ToValidUTF8(string(out), "\uFFFD"), truncated, nil
+}
+
+// Send types keys, in order.
+func (t *Tmux) Send(ctx context.Context, name string, keys []Keys) error {
+	size := 0
+	for _, k := range keys {
+		size += len(k.Text)
+		if k.Key != "" && !keyForm.MatchString(k.Key) {
+			return fault.Invalid("%.40q is no name of a key", k.Key).At("keys").Hint("as Enter, C-c, Up, F5 or M-x")
+		}
+		if strings.ContainsRune(k.Text, 0) {
+			return fault.Invalid("the text holds a NUL byte").At("keys").Hint("send the key C-Space")
+		}
+	}
+	if size > maxTyped {
+		return fault.Exhausted("%d KiB is too much to type", size>>10).At("keys").Hint("write it to a file")
+	}
+	for _, k := range keys {
+		if k.Key != "" {
+			if _, err := t.run(ctx, maxSaid, "send-keys", "-t", target(name), "--", k.Key); err != nil {
+				return t.named(name, err)
+			}
+		}
+		for _, piece := range pieces(k.Text, maxPiece) {
+			if _, err := t.run(ctx, maxSaid, "send-keys", "-t", target(name), "-l", "--", piece); err != nil {
+				return t.named(name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// End ends a terminal and what runs in it.
+func (t *Tmux) End(ctx context.Context, name string) error {
+	_, err := t.run(ctx, maxSaid, "kill-session", "-t", "="+name)
+	return t.named(name, err)
+}
+
+// Cursor says where the cursor is, from 0.
+func (t *Tmux) Cursor(ctx context.Context, name string) (column, row int, err error) {
+	out, err := t.run(ctx, maxSaid, "display-message", "-p", "-t", target(name), "#{cursor_x} #{cursor_y}")
+	if err != nil {
+		return 0, 0, t.named(name, err)
+	}
+	if x, y, ok := strings.Cut(strings.TrimSpace(string(out)), " "); ok {
+		column, _ = strconv.Atoi(x) // 0 is as good as any
+		row, _ = strconv.Atoi(y)
+	}
+	return column, row, nil
+}
+
+// target names a terminal and no other that its name begins.
+func target(name string) string { return "=" + name + ":" }
+
+// named says of tmux's error that there is no such terminal.
+func (t *Tmux) named(name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errNoServer), strings.Contains(err.Error(), "can't find "):
+		return noTerminal(name)
+	}
+	return err
+}
+
+// command is tmux with the arguments: a separator stands between commands.
+func (t *Tmux) command(args ...string) []string {
+	line := []string{cmp.Or(t.Program, "tmux"), "-u", "-S", t.Socket}
+	for _, arg := range args {
+		line = append(line, argument(arg))
+	}
+	return line
+}
+
+// separator is an argument that ends a command and begins another.
+const separator = "\x00;"
+
+// argument makes tmux take arg as it is: a semicolon at its end would separate
+// two commands.
+func argument(arg string) string {
+	if arg == separator {
+		return ";"
+	}
+	if body, ok := strings.CutSuffix(arg, ";"); ok {
+		return body + `\;`
+	}
+	return arg
+}
+
+// run runs tmux and returns at most the limit of what it says; 0 is the bound
+// of a Read, with what is too long losing its beginning.
+func (t *Tmux) run(ctx context.Context, limit int, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, tmuxTimeout, fault.Unavailable("tmux did not answer within %s", tmuxTimeout))
+	defer cancel()
+	line := t.command(args...)
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	cmd.WaitDelay = time.Second
+	if t.Environ != nil {
+		cmd.Env = t.Environ()
+	}
+	cmd.Dir = cmp.Or(t.Dir, "/")
+	var out, said tail
+	out.most, said.most = cmp.Or(limit, maxRead+1), 4<<10
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	switch words := strings.ToValidUTF8(strings.TrimSpace(string(said.kept)), ""); {
+	case err == nil:
+		return out.kept, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fault.NotImplemented("there is no tmux in this machine").Named("tmux_missing").
+			Hint("add the package tmux to the environment's image")
+	case strings.Contains(words, "no server running"), strings.Contains(words, "error connecting to"):
+		return nil, errNoServer
+	default:
+		return nil, fault.Conflict("tmux: %.500s", cmp.Or(words, err.Error()))
+	}
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	most int
+	kept []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if len(t.kept) > 2*t.most {
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-t.most:]...)
+	}
+	return len(p), nil
+}
