@@ -44,7 +44,7 @@ generate: hack/node_modules ## make the code and the pages that are made from ot
 	@hack/node_modules/.bin/buf generate
 	@hack/node_modules/.bin/buf build -o - | go run ./hack/catalogue > internal/tool/catalogue.json.new
 	@mv internal/tool/catalogue.json.new internal/tool/catalogue.json
-	@go test -count=1 ./internal/agent ./internal/control/api ./cmd/aloft ./hack/catalogue -run 'Diagram|Reference|Help' -update >/dev/null
+	@go test -count=1 ./internal/agent ./internal/control/api ./cmd/aloft ./cmd/exec-daemon ./hack/catalogue -run 'Diagram|Reference|Help' -update >/dev/null
 
 bench: build ## measure, beside a yardstick, and print a table
 	@$(SUDO) go run ./bench

@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"aloft/internal/guest/shell"
 )
 
 // Names of variables. Every flag but -p can also be given as envPrefix and its
@@ -22,17 +20,41 @@ const (
 
 var errUsage = errors.New("usage: exec-daemon serve [flags]; exec-daemon serve --help lists them")
 
-// config is what the command line and the environment say.
+// config is what the command line and the environment say. A field whose
+// option has a later part is read by nobody yet.
 type config struct {
 	Port          int    // 0 for a free one
+	PTYPort       int    // the same
 	AuthToken     string // 64 hex digits
 	AuthTokenFile string // where to read it instead
 	LogLevel      slog.Level
 	RgPath        string
-	StateDir      string
-	Workspace     string // absolute
-	OutputDir     string // absolute
-	BootID        string // empty to have one made
+
+	Browser            bool
+	CursorSelfControl  bool
+	MCPConfig          string // JSON
+	MCPOAuthServerURLs string // JSON
+	HTTPMCPToolsFile   string
+	CloudRules         bool
+	ComputerUse        bool
+	SecretRedaction    bool
+	ChromeExecutable   string
+	RecordScreen       bool
+	GenerateImage      bool
+	Sandbox            bool
+	SandboxHelper      string
+	ClaudeMD           bool
+	TraceEndpoint      string
+	TraceAuthToken     string
+	GhostMode          bool
+	TraceInsecure      bool
+
+	StateDir     string // absolute
+	Workspace    string // absolute
+	OutputDir    string // absolute
+	ArtifactsDir string // absolute
+	TmuxSocket   string // absolute
+	BootID       string // empty to have one made
 }
 
 // parse reads the configuration. What is wrong in it wraps errUsage.
@@ -40,16 +62,11 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 	var c config
 	flags := flag.NewFlagSet("exec-daemon serve", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.IntVar(&c.Port, "port", 26053, "`port` on 127.0.0.1 to serve on; 0 for a free one, which the log names")
-	flags.IntVar(&c.Port, "p", 26053, "short for --port")
-	flags.StringVar(&c.AuthToken, "auth-token", "", "`token` of 64 hex digits that callers must show; better given as "+envPrefix+"AUTH_TOKEN, which ps does not show")
-	flags.StringVar(&c.AuthTokenFile, "auth-token-file", "", "`file` that holds the token")
-	flags.TextVar(&c.LogLevel, "log-level", slog.LevelInfo, "`level` to log from: debug, info, warn or error")
-	flags.StringVar(&c.RgPath, "rg-path", "rg", "`path` of ripgrep")
-	flags.StringVar(&c.StateDir, "state-dir", "/run/aloft/exec", "`folder` that remembers calls over a restart")
-	flags.StringVar(&c.Workspace, "workspace", "/workspace", "absolute `path` of the folder where the agent works")
-	flags.StringVar(&c.OutputDir, "output-dir", shell.DefaultOutputDir, "`folder` for output of commands that is too long for a result")
-	flags.StringVar(&c.BootID, "boot-id", getenv(bootIDVariable), "`id` of this start of the machine; also "+bootIDVariable+". Without it one is made and kept in the state folder")
+	for _, o := range options {
+		o.add(flags, &c)
+	}
+	flags.IntVar(&c.Port, "p", c.Port, "short for --port")
+	c.BootID = getenv(bootIDVariable)
 
 	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
 		flags.Usage()
@@ -58,7 +75,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 	if len(args) == 0 || args[0] != "serve" {
 		return config{}, errUsage
 	}
-	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
+	if err := flags.Parse(joinBools(args[1:], flags)); errors.Is(err, flag.ErrHelp) {
 		return config{}, err
 	} else if err != nil {
 		return config{}, fmt.Errorf("%w: %w", errUsage, err)
@@ -105,17 +122,25 @@ func (c *config) check() error {
 		}
 		c.AuthToken = strings.TrimSpace(string(b))
 	}
+	for _, o := range options {
+		if err := o.check(c); err != nil {
+			return fmt.Errorf("%w: --%s: %w", errUsage, o.name, err)
+		}
+	}
+	if c.TmuxSocket == "" {
+		c.TmuxSocket = filepath.Join(c.StateDir, "tmux")
+	}
 	switch {
 	case c.AuthToken == "":
 		return fmt.Errorf("%w: no token: give %s, --auth-token-file or --auth-token", errUsage, variable("auth-token"))
-	case c.Port < 0 || c.Port > 65535:
-		return fmt.Errorf("%w: there is no port %d", errUsage, c.Port)
 	case !filepath.IsAbs(c.Workspace):
 		return fmt.Errorf("%w: the workspace %q must be an absolute path", errUsage, c.Workspace)
 	case !filepath.IsAbs(c.OutputDir):
 		return fmt.Errorf("%w: the output folder %q must be an absolute path", errUsage, c.OutputDir)
 	case !filepath.IsAbs(c.StateDir):
 		return fmt.Errorf("%w: the state folder %q must be an absolute path", errUsage, c.StateDir)
+	case !filepath.IsAbs(c.ArtifactsDir), !filepath.IsAbs(c.TmuxSocket):
+		return fmt.Errorf("%w: the artifacts' folder and tmux's socket must be absolute paths", errUsage)
 	}
 	return nil
 }

@@ -14,29 +14,40 @@ import (
 
 // full gives every field a value that is not its usual one, by flags.
 var full = map[string]string{
-	"port": "1234", "auth-token": token, "auth-token-file": "/nowhere", "log-level": "debug",
-	"rg-path": "/rg", "state-dir": "/state", "workspace": "/work", "output-dir": "/out", "boot-id": "boot-1",
+	"port": "1234", "pty-websocket-port": "1235", "auth-token": token, "auth-token-file": "/nowhere", "log-level": "debug", "rg-path": "/rg",
+	"browser-enabled": "true", "cursor-self-control-enabled": "true", "mcp-config": `{"a":1}`, "mcp-oauth-server-urls": `["b"]`,
+	"http-mcp-tools-file": "/tools", "cloud-rules-enabled": "true", "computer-use-enabled": "true", "secret-redaction-enabled": "true",
+	"chrome-executable-path": "/chrome", "record-screen-enabled": "true", "generate-image-enabled": "true", "sandbox-enabled": "true",
+	"sandbox-helper-path": "/sandbox", "claude-md-enabled": "false", "trace-endpoint": "https://t", "trace-auth-token": "tt", "ghost-mode": "false",
+	"trace-insecure": "true", "state-dir": "/state", "workspace": "/work", "output-dir": "/out", "artifacts-dir": "/art", "tmux-socket": "/tm", "boot-id": "boot-1",
 }
 
 var fullConfig = config{
-	Port: 1234, AuthToken: token, AuthTokenFile: "/nowhere", LogLevel: slog.LevelDebug,
-	RgPath: "/rg", StateDir: "/state", Workspace: "/work", OutputDir: "/out", BootID: "boot-1",
+	Port: 1234, PTYPort: 1235, AuthToken: token, AuthTokenFile: "/nowhere", LogLevel: slog.LevelDebug, RgPath: "/rg",
+	Browser: true, CursorSelfControl: true, MCPConfig: `{"a":1}`, MCPOAuthServerURLs: `["b"]`, HTTPMCPToolsFile: "/tools", CloudRules: true,
+	ComputerUse: true, SecretRedaction: true, ChromeExecutable: "/chrome", RecordScreen: true, GenerateImage: true, Sandbox: true,
+	SandboxHelper: "/sandbox", ClaudeMD: false, TraceEndpoint: "https://t", TraceAuthToken: "tt", GhostMode: false, TraceInsecure: true,
+	StateDir: "/state", Workspace: "/work", OutputDir: "/out", ArtifactsDir: "/art", TmuxSocket: "/tm", BootID: "boot-1",
 }
 
 func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {
-	if n := reflect.TypeFor[config]().NumField(); n != len(full) {
-		t.Fatalf("config has %d fields, the test knows %d", n, len(full))
+	if n := reflect.TypeFor[config]().NumField(); n != len(full) || n != len(options) {
+		t.Fatalf("config has %d fields, the test knows %d and the table %d", n, len(full), len(options))
 	}
-	args, env := []string{"serve"}, make(map[string]string)
+	args, split, env := []string{"serve"}, []string{"serve"}, make(map[string]string)
 	for name, value := range full {
-		args = append(args, "--"+name, value)
+		args = append(args, "--"+name+"="+value)
+		split = append(split, "--"+name, value)
 		env[variable(name)] = value
 	}
-	got, err := parse(args, func(string) string { return "" }, io.Discard)
-	if err != nil || got != fullConfig {
-		t.Errorf("by flags: %+v, %v", got, err)
+	none := func(string) string { return "" }
+	for _, line := range [][]string{args, split} {
+		got, err := parse(line, none, io.Discard)
+		if err != nil || got != fullConfig {
+			t.Errorf("by flags: %+v, %v", got, err)
+		}
 	}
-	got, err = parse([]string{"serve"}, func(name string) string { return env[name] }, io.Discard)
+	got, err := parse([]string{"serve"}, func(name string) string { return env[name] }, io.Discard)
 	if err != nil || got != fullConfig {
 		t.Errorf("by variables: %+v, %v", got, err)
 	}
@@ -49,6 +60,10 @@ func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {
 	}, io.Discard)
 	if err != nil || got.BootID != "boot-2" {
 		t.Errorf("pod-daemon's boot id: %+v, %v", got, err)
+	}
+	got, err = parse([]string{"serve", "--auth-token", token, "--no-claude-md-enabled", "--browser-enabled", "--workspace", "/true"}, none, io.Discard)
+	if err != nil || got.ClaudeMD || !got.Browser || got.Workspace != "/true" {
+		t.Errorf("switches: %+v, %v", got, err)
 	}
 }
 
@@ -65,24 +80,29 @@ func TestTokenFromAFile(t *testing.T) {
 
 func TestWrongUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                             "usage",
-		"run":                          "usage",
-		"serve":                        "EXEC_DAEMON_AUTH_TOKEN",
-		"serve --no-such-flag":         "no-such-flag",
-		"serve --port x":               "invalid value",
-		"serve --port 70000":           "no port 70000",
-		"serve extra":                  `"extra" is not a flag`,
-		"serve --workspace rel":        "absolute",
-		"serve --state-dir rel":        "absolute",
-		"serve --output-dir rel":       "absolute",
-		"serve --auth-token-file /no":  "the token's file",
-		"serve --log-level very":       "invalid value",
-		"serve --auth-token short":     "64 hex digits",
-		"serve --state-dir /dev/null/": "not a directory",
+		"":                              "usage",
+		"run":                           "usage",
+		"serve":                         "EXEC_DAEMON_AUTH_TOKEN",
+		"serve --no-such-flag":          "no-such-flag",
+		"serve --port x":                "invalid value",
+		"serve --port 70000":            "no port 70000",
+		"serve --pty-websocket-port -1": "no port -1",
+		"serve --ghost-mode maybe":      `"maybe" is not a flag`,
+		"serve --ghost-mode=maybe":      "invalid",
+		"serve --mcp-config {":          "not JSON",
+		"serve --trace-endpoint x":      "address of a server",
+		"serve extra":                   `"extra" is not a flag`,
+		"serve --workspace rel":         "absolute",
+		"serve --state-dir rel":         "absolute",
+		"serve --output-dir rel":        "absolute",
+		"serve --auth-token-file /no":   "the token's file",
+		"serve --log-level very":        "invalid value",
+		"serve --auth-token short":      "64 hex digits",
+		"serve --state-dir /dev/null/":  "not a directory",
 	} {
 		line := strings.Fields(args)
 		if len(line) > 1 && !strings.Contains(args, "auth-token") {
-			line = append([]string{"serve", "--auth-token", token, "--port", "0"}, line[1:]...)
+			line = append([]string{"serve", "--auth-token", token, "--port", "0", "--pty-websocket-port", "0"}, line[1:]...)
 		}
 		var said strings.Builder
 		err := run(t.Context(), line, func(string) string { return "" }, &said)

@@ -17,11 +17,13 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/guest/execd"
 	"aloft/internal/guest/pdf"
 	"aloft/internal/guest/shell"
+	"aloft/internal/guest/terminal"
 )
 
 // softMemory, in bytes, is where the collector starts to work harder: the
@@ -80,8 +82,17 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err != nil {
 		return err
 	}
+	ptyListener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.PTYPort)))
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	bash := newLateShell(shell.Config{Dir: cfg.Workspace, OutputDir: cfg.OutputDir}, log)
 	defer func() { err = errors.Join(err, bash.close()) }()
+	terminals := terminal.New(terminal.Config{
+		Dir: cfg.Workspace, Log: log,
+		Terminals: &terminal.Tmux{Socket: cfg.TmuxSocket, Dir: cfg.Workspace},
+	})
+	defer func() { err = errors.Join(err, terminals.Close()) }()
 	server, err := execd.New(execd.Config{
 		Token:     cfg.AuthToken,
 		Workspace: cfg.Workspace,
@@ -90,16 +101,25 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		Version:   version(),
 		Tools:     tools(cfg, bash),
 		OutputDir: cfg.OutputDir,
-		SetEnv:    bash.setEnv,
+		SetEnv: func(ctx context.Context, set map[string]string, unset []string) error {
+			terminals.Setenv(set, unset)
+			return bash.setEnv(ctx, set, unset)
+		},
+		Terminals: terminals,
+		Artifacts: cfg.ArtifactsDir,
 		Log:       log,
 	})
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return errors.Join(err, l.Close(), ptyListener.Close())
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	bash.warm()
-	log.InfoContext(ctx, "listening", "addr", l.Addr().String(), "workspace", cfg.Workspace, "boot", server.BootID())
-	return server.Serve(ctx, l)
+	log.InfoContext(ctx, "listening", "addr", l.Addr().String(), "pty", ptyListener.Addr().String(),
+		"workspace", cfg.Workspace, "boot", server.BootID())
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return server.Serve(ctx, l) })
+	both.Go(func() error { return server.ServeGuarded(ctx, ptyListener, terminals.Handler()) })
+	return both.Wait()
 }
 
 // version is the binary's, as its builder recorded it.

@@ -47,11 +47,13 @@ type daemon struct {
 	workspace string
 	state     string
 	program   string
+	more      []string            // flags
 	user      *syscall.Credential // whose process it is; the test's, if nil
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	addr  string
+	pty   string
 	conns []net.Conn
 	lost  bool
 	away  func() // called when a dial finds nobody
@@ -78,8 +80,9 @@ func start(t testing.TB, settings ...func(*daemon)) *daemon {
 // start runs exec-daemon until it listens.
 func (d *daemon) start() {
 	d.t.Helper()
-	cmd := exec.Command(d.program, "serve", "--port", "0", "--state-dir", d.state, "--workspace", d.workspace,
+	cmd := exec.Command(d.program, "serve", "--port", "0", "--pty-websocket-port", "0", "--state-dir", d.state, "--workspace", d.workspace,
 		"--output-dir", filepath.Join(d.workspace, ".output"))
+	cmd.Args = append(cmd.Args, d.more...)
 	cmd.Env = append(os.Environ(), beMain+"=1", variable("auth-token")+"="+token)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: d.user}
 	said, err := cmd.StderrPipe()
@@ -91,10 +94,10 @@ func (d *daemon) start() {
 	}
 	lines := bufio.NewScanner(said)
 	for lines.Scan() {
-		var line struct{ Msg, Addr string }
+		var line struct{ Msg, Addr, PTY string }
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "listening" {
 			d.mu.Lock()
-			d.cmd, d.addr = cmd, line.Addr
+			d.cmd, d.addr, d.pty = cmd, line.Addr, line.PTY
 			d.mu.Unlock()
 			go func() {
 				for lines.Scan() {

@@ -68,8 +68,8 @@ func TestPing(t *testing.T) {
 			t.Errorf("%v, %v", res, err)
 		}
 	}
-	_, err := r.control().ListArtifacts(t.Context(), connect.NewRequest(&agentv1.ListArtifactsRequest{}))
-	if connect.CodeOf(err) != connect.CodeUnimplemented {
+	missing := connect.NewClient[agentv1.PingRequest, agentv1.PingResponse](r.client, r.url+"/agent.v1.ControlService/NoSuchRPC", connect.WithInterceptors(bearer(testToken)))
+	if _, err := missing.CallUnary(t.Context(), connect.NewRequest(&agentv1.PingRequest{})); connect.CodeOf(err) != connect.CodeUnimplemented {
 		t.Errorf("an RPC that is not there: %v", err)
 	}
 }

@@ -13,11 +13,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/guest/terminal"
 	"aloft/internal/guest/tool"
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
@@ -48,15 +50,19 @@ type Config struct {
 	OutputDir string      // for results that are too long; without it, their middle is lost
 	// SetEnv changes what processes started from now on see. Without it
 	// UpdateEnvironmentVariables is not implemented.
-	SetEnv func(ctx context.Context, set map[string]string, unset []string) error
-	Log    *slog.Logger // without it, nothing is logged
+	SetEnv     func(ctx context.Context, set map[string]string, unset []string) error
+	Terminals  *terminal.Host // without it there are none
+	Artifacts  string         // absolute; the folder of files that outlive the machine; [DefaultArtifacts] without it
+	GitGateway string         // where git reaches the gateway, unless a caller says otherwise
+	// RemoteServers are programs for editors, and where they may be; those that
+	// are usual without it.
+	RemoteServers []RemoteServer
+	Log           *slog.Logger // without it, nothing is logged
 }
 
-// Server answers agent.v1.ExecService and agent.v1.ControlService. Its methods
-// are safe for concurrent use.
+// Server answers agent.v1.ExecService, ControlService, FileService and
+// TerminalService. Its methods are safe for concurrent use.
 type Server struct {
-	agentv1connect.UnimplementedControlServiceHandler
-
 	token     [32]byte // SHA-256 of the token
 	workspace string
 	bootID    string
@@ -64,6 +70,11 @@ type Server struct {
 	setEnv    func(ctx context.Context, set map[string]string, unset []string) error
 	log       *slog.Logger
 	calls     *calls
+	terminals *terminal.Host
+	artifacts *artifacts
+	git       *gitCredential
+	remote    *remoteAccess
+	mcp       *MCPTokens
 	failures  *allowance
 	following sync.WaitGroup // streams that still have a call to tell of
 }
@@ -91,7 +102,34 @@ func New(cfg Config) (*Server, error) {
 	return &Server{
 		token: digest, workspace: cfg.Workspace, bootID: bootID, version: cfg.Version,
 		setEnv: cfg.SetEnv, log: log, calls: calls, failures: newAllowance(failuresPerSecond, time.Second),
+		terminals: cmp.Or(cfg.Terminals, terminal.New(terminal.Config{Dir: cfg.Workspace})),
+		artifacts: newArtifacts(cmp.Or(cfg.Artifacts, DefaultArtifacts)),
+		git:       &gitCredential{file: filepath.Join(cfg.StateDir, "git-credential"), gateway: cmp.Or(cfg.GitGateway, defaultGateway)},
+		remote:    newRemoteAccess(cfg.RemoteServers, cfg.Workspace, log),
+		mcp:       NewMCPTokens(),
 	}, nil
+}
+
+// MCPTokens are what GetMcpRefreshTokens returns.
+func (s *Server) MCPTokens() *MCPTokens { return s.mcp }
+
+// ServeGuarded answers on l with next, for requests with the server's token
+// only, until ctx ends; connections are cut then. It closes l.
+func (s *Server) ServeGuarded(ctx context.Context, l net.Listener, next http.Handler) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := &http.Server{
+		Handler:           s.authenticated(next),
+		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // WebSockets heed nothing else
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
 }
 
 // BootID names this start of the machine.
@@ -109,6 +147,8 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(agentv1connect.NewExecServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewControlServiceHandler(s, options...))
+	mux.Handle(agentv1connect.NewFileServiceHandler(s, options...))
+	mux.Handle(agentv1connect.NewTerminalServiceHandler(s, options...))
 	return s.authenticated(mux)
 }
 
@@ -146,5 +186,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // Close stops the running calls and lets go of the state folder.
 func (s *Server) Close() error {
 	s.calls.stop(stopGrace)
+	s.remote.close()
 	return s.calls.record.close()
 }

@@ -28,73 +28,131 @@ func (s *Server) path(given string) (string, error) {
 	return filepath.Clean(given), nil
 }
 
-// readFile returns the contents of a regular file of at most maxFile bytes.
-func readFile(path string) ([]byte, error) {
+// openFile opens a regular file to read.
+func openFile(path string) (*os.File, fs.FileInfo, error) {
 	// A pipe would hold the open up for ever otherwise.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, fileFault(path, err)
+		return nil, nil, fileFault(path, err)
 	}
-	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, fileFault(path, err)
+		return nil, nil, errors.Join(fileFault(path, err), file.Close())
 	}
 	if err := regular(path, info); err != nil {
-		return nil, err
+		return nil, nil, errors.Join(err, file.Close())
 	}
-	tooLong := fault.Exhausted("%s is longer than %d MiB", path, maxFile>>20).
-		Hint("read a part of it with a command such as head, tail or split")
-	if info.Size() > maxFile {
-		return nil, tooLong
+	return file, info, nil
+}
+
+// readPart returns a part of a file and how long the file is, in bytes. A limit
+// of 0 is the whole file from offset on, and an error if that is over maxFile.
+func readPart(path string, offset, limit int64) (contents []byte, size int64, err error) {
+	if offset < 0 || limit < 0 {
+		return nil, 0, fault.Invalid("offset and limit must not be negative").At("offset")
 	}
-	b, err := io.ReadAll(io.LimitReader(file, maxFile+1)) // its size may say nothing: /proc
+	file, info, err := openFile(path)
 	if err != nil {
-		return nil, fileFault(path, err)
+		return nil, 0, err
 	}
-	if len(b) > maxFile {
-		return nil, tooLong
+	defer file.Close()
+	tooLong := fault.Exhausted("%s is longer than %d MiB", path, maxFile>>20).
+		Hint("read it in parts, with offset and limit, or stream it with FileService.ReadFile")
+	whole := limit == 0
+	if whole && info.Size()-offset > maxFile {
+		return nil, 0, tooLong
 	}
-	return b, nil
+	if whole || limit > maxFile {
+		limit = maxFile
+	}
+	if offset > 0 {
+		if _, err := file.Seek(offset, io.SeekStart); err != nil {
+			return nil, 0, fileFault(path, err)
+		}
+	}
+	b, err := io.ReadAll(io.LimitReader(file, limit+1)) // its size may say nothing: /proc
+	if err != nil {
+		return nil, 0, fileFault(path, err)
+	}
+	if int64(len(b)) > limit {
+		if whole {
+			return nil, 0, tooLong
+		}
+		b = b[:limit]
+	}
+	return b, max(info.Size(), offset+int64(len(b))), nil
 }
 
 // writeFile makes the file, and the folders on the way, or replaces its
-// contents: whole or not at all. What is there keeps its mode, and a link to it
-// stays a link.
+// contents: whole or not at all.
 func writeFile(path string, contents []byte) error {
 	if len(contents) > maxFile {
-		return fault.Exhausted("the contents are longer than %d MiB", maxFile>>20).At("contents")
+		return fault.Exhausted("the contents are longer than %d MiB", maxFile>>20).At("contents").
+			Hint("stream them with FileService.WriteFile")
 	}
-	mode := fs.FileMode(0o644)
+	r, err := replaceFile(path, 0o644)
+	if err != nil {
+		return err
+	}
+	if _, err := r.Write(contents); err != nil {
+		return errors.Join(fileFault(path, err), r.drop())
+	}
+	return r.commit()
+}
+
+// replacement is a file on its way to take another's place. What is there keeps
+// its mode, and a link to it stays a link. Whoever reads meanwhile reads the old
+// file; of two that are written at once, the later to be committed stays.
+type replacement struct {
+	*os.File
+	path string
+}
+
+// replaceFile begins to make or to replace a file; mode is that of a new one.
+// It must be committed or dropped.
+func replaceFile(path string, mode fs.FileMode) (*replacement, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 		info, err := os.Stat(path)
 		if err != nil {
-			return fileFault(path, err)
+			return nil, fileFault(path, err)
 		}
 		if err := regular(path, info); err != nil {
-			return err
+			return nil, err
 		}
 		mode = info.Mode().Perm()
 	} else if _, err := os.Lstat(path); err == nil {
-		return fault.Invalid("%s is a link that leads nowhere", path).At("path")
+		return nil, fault.Invalid("%s is a link that leads nowhere", path).At("path")
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fileFault(path, err)
+		return nil, fileFault(path, err)
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), ".aloft-write-*")
 	if err != nil {
-		return fileFault(path, err)
+		return nil, fileFault(path, err)
 	}
-	_, err = file.Write(contents)
-	err = errors.Join(err, file.Chmod(mode), file.Close())
+	r := &replacement{file, path}
+	if err := file.Chmod(mode); err != nil {
+		return nil, errors.Join(fileFault(path, err), r.drop())
+	}
+	return r, nil
+}
+
+// commit puts the file in its place.
+func (r *replacement) commit() error {
+	err := r.Close()
 	if err == nil {
-		err = os.Rename(file.Name(), path)
+		err = os.Rename(r.Name(), r.path)
 	}
 	if err != nil {
-		return fileFault(path, errors.Join(err, removeIfThere(file.Name())))
+		return fileFault(r.path, errors.Join(err, removeIfThere(r.Name())))
 	}
 	return nil
+}
+
+// drop leaves everything as it was.
+func (r *replacement) drop() error {
+	return errors.Join(r.Close(), removeIfThere(r.Name()))
 }
 
 func regular(path string, info fs.FileInfo) error {

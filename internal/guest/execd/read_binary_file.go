@@ -8,15 +8,15 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// ReadBinaryFile returns the contents of a file, of at most 64 MiB.
+// ReadBinaryFile returns a part of a file, of at most 64 MiB.
 func (s *Server) ReadBinaryFile(_ context.Context, req *connect.Request[agentv1.ReadBinaryFileRequest]) (*connect.Response[agentv1.ReadBinaryFileResponse], error) {
 	path, err := s.path(req.Msg.GetPath())
 	if err != nil {
 		return nil, err
 	}
-	b, err := readFile(path)
+	b, size, err := readPart(path, req.Msg.GetOffset(), req.Msg.GetLimit())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&agentv1.ReadBinaryFileResponse{Contents: b}), nil
+	return connect.NewResponse(&agentv1.ReadBinaryFileResponse{Contents: b, FileSizeBytes: size}), nil
 }

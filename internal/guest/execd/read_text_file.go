@@ -10,18 +10,48 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// ReadTextFile returns the contents of a file that is text in UTF-8, of at most 64 MiB.
+// ReadTextFile returns a part of a file that is text in UTF-8, of at most 64
+// MiB, in whole characters.
 func (s *Server) ReadTextFile(_ context.Context, req *connect.Request[agentv1.ReadTextFileRequest]) (*connect.Response[agentv1.ReadTextFileResponse], error) {
 	path, err := s.path(req.Msg.GetPath())
 	if err != nil {
 		return nil, err
 	}
-	b, err := readFile(path)
+	offset, limit := req.Msg.GetOffset(), req.Msg.GetLimit()
+	if offset < 0 {
+		return nil, fault.Invalid("offset must not be negative").At("offset")
+	}
+	back := min(offset, utf8.UTFMax-1) // the character may begin earlier
+	if limit > 0 {
+		limit = max(limit, utf8.UTFMax) // or nothing would ever come
+		limit += max(back, 0)
+	}
+	b, size, err := readPart(path, offset-back, limit)
 	if err != nil {
 		return nil, err
+	}
+	for back > 0 && int64(len(b)) > back && !utf8.RuneStart(b[back]) {
+		back--
+	}
+	b, offset = b[min(back, int64(len(b))):], offset-(min(offset, utf8.UTFMax-1)-back)
+	if limit > 0 {
+		b = wholeCharacters(b)
 	}
 	if !utf8.Valid(b) {
 		return nil, fault.Invalid("%s is not text in UTF-8", path).At("path").Hint("use ReadBinaryFile")
 	}
-	return connect.NewResponse(&agentv1.ReadTextFileResponse{Contents: string(b)}), nil
+	return connect.NewResponse(&agentv1.ReadTextFileResponse{Contents: string(b), Offset: offset, FileSizeBytes: size}), nil
+}
+
+// wholeCharacters leaves out a character at the end that is cut off.
+func wholeCharacters(b []byte) []byte {
+	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax+1); i-- {
+		if utf8.RuneStart(b[i]) {
+			if !utf8.FullRune(b[i:]) {
+				return b[:i]
+			}
+			break
+		}
+	}
+	return b
 }

@@ -222,3 +222,8 @@ func shellTool(run func(ctx context.Context, command string, say func(string)) s
 		}}
 	}}
 }
+
+func listenLocal(t *testing.T) (net.Listener, error) {
+	t.Helper()
+	return net.Listen("tcp", "127.0.0.1:0")
+}

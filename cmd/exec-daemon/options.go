@@ -1,0 +1,226 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"aloft/internal/guest/execd"
+	"aloft/internal/guest/shell"
+)
+
+// An option is a flag of serve. docs/reference/exec-daemon.md is made from the
+// table of them, and a test holds each row against the running daemon.
+type option struct {
+	name     string
+	kind     kind
+	standard string // what holds where it is not given
+	words    string
+	later    string            // which part of Aloft will heed it, where none does yet
+	ours     bool              // not one of the product that Aloft follows
+	at       func(*config) any // *int, *string, *bool or *slog.Level
+}
+
+// kind is what an option's value looks like.
+type kind string
+
+const (
+	kindPort   kind = "port"
+	kindString kind = "string"
+	kindBool   kind = "bool"
+	kindLevel  kind = "level"
+	kindJSON   kind = "JSON"
+	kindPath   kind = "path"
+	kindURL    kind = "URL"
+)
+
+// options are all flags, in the order of the reference.
+var options = []option{
+	{name: "port", kind: kindPort, standard: "8080", words: "HTTP port on 127.0.0.1, also -p; 0 is a free one, which the log names",
+		at: func(c *config) any { return &c.Port }},
+	{name: "pty-websocket-port", kind: kindPort, standard: "8081", words: "port on 127.0.0.1 for PTYs over WebSockets; 0 is a free one, which the log names",
+		at: func(c *config) any { return &c.PTYPort }},
+	{name: "auth-token", kind: kindString, words: "64 hex digits that callers must show; needed. Better given as " + envPrefix + "AUTH_TOKEN, which ps does not show",
+		at: func(c *config) any { return &c.AuthToken }},
+	{name: "log-level", kind: kindLevel, standard: "info", words: "log from this level on: debug, info, warn or error",
+		at: func(c *config) any { return &c.LogLevel }},
+	{name: "rg-path", kind: kindPath, standard: "rg", words: "ripgrep",
+		at: func(c *config) any { return &c.RgPath }},
+	{name: "browser-enabled", kind: kindBool, standard: "false", words: "let the agent drive a browser", later: "the desktop",
+		at: func(c *config) any { return &c.Browser }},
+	{name: "cursor-self-control-enabled", kind: kindBool, standard: "false", words: "taken for compatibility; it did something once", later: "nothing: computer use has taken its place",
+		at: func(c *config) any { return &c.CursorSelfControl }},
+	{name: "mcp-config", kind: kindJSON, words: "MCP servers", later: "MCP",
+		at: func(c *config) any { return &c.MCPConfig }},
+	{name: "mcp-oauth-server-urls", kind: kindJSON, words: "MCP servers that ask for a sign-in", later: "MCP",
+		at: func(c *config) any { return &c.MCPOAuthServerURLs }},
+	{name: "http-mcp-tools-file", kind: kindPath, words: "file that describes the tools of MCP servers that the control plane speaks with", later: "MCP",
+		at: func(c *config) any { return &c.HTTPMCPToolsFile }},
+	{name: "cloud-rules-enabled", kind: kindBool, standard: "false", words: "heed the rules that are meant for agents in the background", later: "rules and skills",
+		at: func(c *config) any { return &c.CloudRules }},
+	{name: "computer-use-enabled", kind: kindBool, standard: "false", words: "let the agent use the desktop", later: "the desktop",
+		at: func(c *config) any { return &c.ComputerUse }},
+	{name: "secret-redaction-enabled", kind: kindBool, standard: "false", words: "leave out of all output the secrets that CLOUD_AGENT_INJECTED_SECRET_NAMES names", later: "redaction",
+		at: func(c *config) any { return &c.SecretRedaction }},
+	{name: "chrome-executable-path", kind: kindPath, words: "Chrome", later: "the desktop",
+		at: func(c *config) any { return &c.ChromeExecutable }},
+	{name: "record-screen-enabled", kind: kindBool, standard: "false", words: "let the agent record the desktop", later: "the desktop",
+		at: func(c *config) any { return &c.RecordScreen }},
+	{name: "generate-image-enabled", kind: kindBool, standard: "false", words: "let the agent have images made", later: "image tools",
+		at: func(c *config) any { return &c.GenerateImage }},
+	{name: "sandbox-enabled", kind: kindBool, standard: "false", words: "put a sandbox around each command", later: "run modes and the sandbox",
+		at: func(c *config) any { return &c.Sandbox }},
+	{name: "sandbox-helper-path", kind: kindPath, words: "the sandbox's program", later: "run modes and the sandbox",
+		at: func(c *config) any { return &c.SandboxHelper }},
+	{name: "claude-md-enabled", kind: kindBool, standard: "true", words: "read AGENTS.md and CLAUDE.md; --no-claude-md-enabled does not", later: "rules and skills",
+		at: func(c *config) any { return &c.ClaudeMD }},
+	{name: "trace-endpoint", kind: kindURL, words: "where traces go", later: "telemetry",
+		at: func(c *config) any { return &c.TraceEndpoint }},
+	{name: "trace-auth-token", kind: kindString, words: "what is shown there", later: "telemetry",
+		at: func(c *config) any { return &c.TraceAuthToken }},
+	{name: "ghost-mode", kind: kindBool, standard: "true", words: "send no traces, whatever else is said; none are sent yet either way",
+		at: func(c *config) any { return &c.GhostMode }},
+	{name: "trace-insecure", kind: kindBool, standard: "false", words: "send traces without TLS", later: "telemetry",
+		at: func(c *config) any { return &c.TraceInsecure }},
+
+	{name: "auth-token-file", kind: kindPath, words: "file that holds the token", ours: true,
+		at: func(c *config) any { return &c.AuthTokenFile }},
+	{name: "state-dir", kind: kindPath, standard: "/run/aloft/exec", words: "folder that remembers calls over a restart", ours: true,
+		at: func(c *config) any { return &c.StateDir }},
+	{name: "workspace", kind: kindPath, standard: "/workspace", words: "folder where the agent works", ours: true,
+		at: func(c *config) any { return &c.Workspace }},
+	{name: "output-dir", kind: kindPath, standard: shell.DefaultOutputDir, words: "folder for output of commands that is too long for a result", ours: true,
+		at: func(c *config) any { return &c.OutputDir }},
+	{name: "artifacts-dir", kind: kindPath, standard: execd.DefaultArtifacts, words: "folder of files that are to outlive the machine", ours: true,
+		at: func(c *config) any { return &c.ArtifactsDir }},
+	{name: "tmux-socket", kind: kindPath, words: "where the tmux server of the terminals listens; in the state folder unless given", ours: true,
+		at: func(c *config) any { return &c.TmuxSocket }},
+	{name: "boot-id", kind: kindString, words: "names this start of the machine, also " + bootIDVariable + "; without it one is made and kept in the state folder", ours: true,
+		at: func(c *config) any { return &c.BootID }},
+}
+
+// usage is the option's line of help.
+func (o option) usage() string {
+	s := "`" + string(o.kind) + "`: " + o.words
+	if o.kind == kindBool {
+		s = o.words
+	}
+	if o.later != "" {
+		s += " (not heeded yet: it comes with " + o.later + ")"
+	}
+	return s
+}
+
+// add makes the option a flag.
+func (o option) add(flags *flag.FlagSet, c *config) {
+	switch at := o.at(c).(type) {
+	case *int:
+		n, _ := strconv.Atoi(o.standard) // the table's own
+		flags.IntVar(at, o.name, n, o.usage())
+	case *bool:
+		flags.BoolVar(at, o.name, o.standard == "true", o.usage())
+		if o.name == "claude-md-enabled" {
+			flags.BoolFunc("no-claude-md-enabled", "do not", func(s string) error {
+				not, err := strconv.ParseBool(s)
+				*at = !not
+				return err
+			})
+		}
+	case *slog.Level:
+		flags.TextVar(at, o.name, slog.LevelInfo, o.usage())
+	case *string:
+		flags.StringVar(at, o.name, o.standard, o.usage())
+	}
+}
+
+// check finds what is wrong with the value.
+func (o option) check(c *config) error {
+	switch at := o.at(c).(type) {
+	case *int:
+		if *at < 0 || *at > 65535 {
+			return fmt.Errorf("there is no port %d", *at)
+		}
+	case *string:
+		switch {
+		case *at == "":
+		case o.kind == kindJSON && !json.Valid([]byte(*at)):
+			return errors.New("that is not JSON") // it may hold secrets: it is not repeated
+		case o.kind == kindURL:
+			if u, err := url.Parse(*at); err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
+				return errors.New("that is not the address of a server")
+			}
+		}
+	}
+	return nil
+}
+
+// joinBools lets a switch's value be an argument of its own: --ghost-mode false.
+func joinBools(args []string, flags *flag.FlagSet) []string {
+	var joined []string
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			return append(joined, args[i:]...)
+		}
+		name := strings.TrimLeft(arg, "-")
+		f := flags.Lookup(name)
+		if f == nil || name == arg {
+			joined = append(joined, arg)
+			continue
+		}
+		b, ok := f.Value.(interface{ IsBoolFlag() bool })
+		if i+1 == len(args) {
+			return append(joined, arg)
+		}
+		switch next := args[i+1]; {
+		case !ok || !b.IsBoolFlag():
+			joined = append(joined, arg, next) // whatever it looks like
+			i++
+		case next == "true" || next == "false":
+			joined = append(joined, arg+"="+next)
+			i++
+		default:
+			joined = append(joined, arg)
+		}
+	}
+	return joined
+}
+
+// reference is docs/reference/exec-daemon.md.
+func reference() string {
+	var b strings.Builder
+	b.WriteString("# exec-daemon\n\n" +
+		"`exec-daemon serve` works an agent's tool calls. pod-daemon starts it in every machine, on ports 26053 and 26054;\n" +
+		"it also runs by itself: `EXEC_DAEMON_AUTH_TOKEN=$(openssl rand -hex 32) exec-daemon serve --workspace \"$PWD\" --state-dir /tmp/exec`.\n\n" +
+		"Every flag can be given as a variable too: `--log-level` is `" + variable("log-level") + "`. A flag goes before a variable.\n" +
+		"A switch may have its value as the next argument: `--ghost-mode false`.\n\n" +
+		"This page is made from the table in `cmd/exec-daemon/options.go`: `go test ./cmd/exec-daemon -run Reference -update`.\n")
+	for _, ours := range []bool{false, true} {
+		if ours {
+			b.WriteString("\n## Aloft's own\n")
+		}
+		b.WriteString("\n| flag | value | unless given | what it does |\n|---|---|---|---|\n")
+		for _, o := range options {
+			if o.ours != ours {
+				continue
+			}
+			words := o.words
+			if o.later != "" {
+				words += ". **Not heeded yet**: it comes with " + o.later
+			}
+			standard := cmp.Or(o.standard, "–")
+			if o.standard != "" {
+				standard = "`" + standard + "`"
+			}
+			fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", o.name, o.kind, standard, words)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,180 @@
+package execd
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"aloft/internal/fault"
+)
+
+// DefaultArtifacts is where programs put files that are to outlive the machine.
+const DefaultArtifacts = "/opt/cursor/artifacts"
+
+// Bounds of what is looked at for artifacts.
+const (
+	maxArtifacts = 10_000
+	maxDepth     = 16 // folders
+)
+
+// artifacts are the regular files in a folder. Links are not followed: they may
+// lead to what is no artifact. Its methods are safe for concurrent use.
+type artifacts struct {
+	dir string
+
+	mu   sync.Mutex
+	sums map[string]sum // of files as they were
+}
+
+// artifact is one file.
+type artifact struct {
+	name     string // with slashes
+	size     int64
+	modified time.Time
+	sha256   string
+}
+
+// sum is the digest of a file that has not changed since.
+type sum struct {
+	size     int64
+	modified time.Time
+	inode    uint64
+	sha256   string
+}
+
+func newArtifacts(dir string) *artifacts { return &artifacts{dir: dir, sums: map[string]sum{}} }
+
+// root opens the folder. Nothing that is opened in it can be outside. It is nil
+// where there is no folder.
+func (a *artifacts) root() (*os.Root, error) {
+	root, err := os.OpenRoot(a.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fileFault(a.dir, err)
+	}
+	return root, nil
+}
+
+// names lists the artifacts, by name; more says that there are others.
+func (a *artifacts) names(root *os.Root) (names []string, more bool, err error) {
+	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+			return nil // removed meanwhile, or not for us
+		case err != nil:
+			return err
+		case entry.IsDir() && strings.Count(name, "/") >= maxDepth:
+			return fs.SkipDir
+		case !entry.Type().IsRegular() || !utf8.ValidString(name):
+			return nil
+		case len(names) == maxArtifacts:
+			more = true
+			return fs.SkipAll
+		}
+		names = append(names, name)
+		return nil
+	})
+	if err != nil {
+		return nil, false, fileFault(a.dir, err)
+	}
+	slices.Sort(names)
+	return names, more, nil
+}
+
+// open opens an artifact.
+func (a *artifacts) open(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	if root == nil || !fs.ValidPath(name) || name == "." {
+		return nil, nil, fault.NotFound("no artifact %.200q", name).At("names")
+	}
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, nil, fileFault(path.Join(a.dir, name), err)
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fault.Invalid("%.200q is not a regular file", name).At("names")
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return file, info, nil
+}
+
+// list describes every artifact.
+func (a *artifacts) list(ctx context.Context) (list []artifact, more bool, err error) {
+	root, err := a.root()
+	if err != nil || root == nil {
+		return nil, false, err
+	}
+	defer root.Close()
+	names, more, err := a.names(root)
+	if err != nil {
+		return nil, false, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known := make(map[string]sum, len(names))
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return nil, false, context.Cause(ctx)
+		}
+		file, info, err := a.open(root, name)
+		if err != nil {
+			continue // removed meanwhile, or not for us to read
+		}
+		now, err := a.digest(ctx, name, file, info)
+		_ = file.Close()
+		if err != nil {
+			return nil, false, err
+		}
+		known[name] = now
+		list = append(list, artifact{name: name, size: now.size, modified: now.modified, sha256: now.sha256})
+	}
+	a.sums = known
+	slices.SortFunc(list, func(x, y artifact) int { return cmp.Compare(x.name, y.name) })
+	return list, more, nil
+}
+
+// digest reads the file, unless it is as it was. a.mu must be held.
+func (a *artifacts) digest(ctx context.Context, name string, file io.Reader, info fs.FileInfo) (sum, error) {
+	now := sum{size: info.Size(), modified: info.ModTime()}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		now.inode = stat.Ino
+	}
+	if old := a.sums[name]; old.size == now.size && old.modified.Equal(now.modified) && old.inode == now.inode && old.sha256 != "" {
+		return old, nil
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, &untilDone{ctx, io.LimitReader(file, now.size)}); err != nil {
+		return sum{}, fileFault(path.Join(a.dir, name), err)
+	}
+	now.sha256 = hex.EncodeToString(h.Sum(nil))
+	return now, nil
+}
+
+// untilDone is a reader that fails when ctx ends.
+type untilDone struct {
+	ctx  context.Context //nolint:containedctx // of the one copy that it is made for
+	from io.Reader
+}
+
+func (u *untilDone) Read(b []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.from.Read(b)
+}

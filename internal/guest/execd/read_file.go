@@ -1,0 +1,63 @@
+package execd
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/fault"
+	"aloft/internal/wire/agentv1"
+)
+
+// filePiece is how much of a file goes into one message, in bytes.
+const filePiece = 256 << 10
+
+// ReadFile streams a file of any length.
+func (s *Server) ReadFile(ctx context.Context, req *connect.Request[agentv1.ReadFileRequest], stream *connect.ServerStream[agentv1.ReadFileResponse]) error {
+	path, err := s.path(req.Msg.GetPath())
+	if err != nil {
+		return err
+	}
+	offset, limit := req.Msg.GetOffset(), req.Msg.GetLimit()
+	if offset < 0 || limit < 0 {
+		return fault.Invalid("offset and limit must not be negative").At("offset")
+	}
+	file, info, err := openFile(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if offset > 0 {
+		if _, err := file.Seek(offset, io.SeekStart); err != nil {
+			return fileFault(path, err)
+		}
+	}
+	var from io.Reader = file
+	if limit > 0 {
+		from = io.LimitReader(file, limit)
+	}
+	message := &agentv1.ReadFileResponse{FileSizeBytes: info.Size()}
+	b := make([]byte, filePiece)
+	for first := true; ; first = false {
+		n, err := io.ReadFull(from, b)
+		over := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		switch {
+		case err != nil && !over:
+			return fileFault(path, err)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		if n > 0 || first {
+			message.Contents = b[:n] // Send is done with it when it returns
+			if err := stream.Send(message); err != nil {
+				return err
+			}
+			message.FileSizeBytes = 0
+		}
+		if over {
+			return nil
+		}
+	}
+}

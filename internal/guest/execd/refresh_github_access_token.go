@@ -1,0 +1,72 @@
+package execd
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/fault"
+	"aloft/internal/wire/agentv1"
+)
+
+// defaultGateway is where pod-daemon has git reach the gateway.
+const defaultGateway = "http://127.0.0.1:26499"
+
+// gitCredential is what git of the agent's processes shows to the gateway, in a
+// file that git is told of by variables: they come after every other
+// configuration, and stay the same when the credential changes.
+type gitCredential struct {
+	file string
+
+	mu      sync.Mutex
+	gateway string
+	told    bool // processes have the variables
+}
+
+// RefreshGithubAccessToken replaces git's credential for the gateway.
+func (s *Server) RefreshGithubAccessToken(ctx context.Context, req *connect.Request[agentv1.RefreshGithubAccessTokenRequest]) (*connect.Response[agentv1.RefreshGithubAccessTokenResponse], error) {
+	token := req.Msg.GetAccessToken()
+	if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+		return nil, fault.Invalid("only printable ASCII without spaces can be a token").At("access_token")
+	}
+	if s.setEnv == nil {
+		return nil, fault.NotImplemented("this machine's variables cannot be changed, and git is told of its credential by one")
+	}
+	g := s.git
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if given := req.Msg.GetGatewayUrl(); given != "" {
+		u, err := url.Parse(given)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+			return nil, fault.Invalid("%.200q is not the address of a gateway", given).At("gateway_url").Hint("as %s", defaultGateway)
+		}
+		g.gateway = u.Scheme + "://" + u.Host
+	}
+	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace
+	// An empty value takes back those of other files.
+	text := fmt.Sprintf("[http \"%s/\"]\n\textraHeader = \n\textraHeader = \"Authorization: Bearer %s\"\n", quote(g.gateway), quote(token))
+	file, err := replaceFile(g.file, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := file.WriteString(text); err != nil {
+		_ = file.drop() // the first error says it all
+		return nil, fileFault(g.file, err)
+	}
+	if err := file.commit(); err != nil {
+		return nil, err
+	}
+	if !g.told {
+		if err := s.setEnv(ctx, map[string]string{
+			"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "include.path", "GIT_CONFIG_VALUE_0": g.file,
+		}, nil); err != nil {
+			return nil, err
+		}
+		g.told = true
+	}
+	return connect.NewResponse(&agentv1.RefreshGithubAccessTokenResponse{}), nil
+}

@@ -1,0 +1,149 @@
+package execd
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"aloft/internal/fault"
+	"aloft/internal/guest/terminal"
+	"aloft/internal/wire/agentv1"
+)
+
+// ListTerminals is TerminalService's.
+func (s *Server) ListTerminals(ctx context.Context, _ *connect.Request[agentv1.ListTerminalsRequest]) (*connect.Response[agentv1.ListTerminalsResponse], error) {
+	tmux, err := s.terminals.Terminals()
+	if err != nil {
+		return nil, err
+	}
+	list, err := tmux.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res := &agentv1.ListTerminalsResponse{}
+	for _, t := range list {
+		res.Terminals = append(res.Terminals, terminalMessage(t))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// CreateTerminal is TerminalService's.
+func (s *Server) CreateTerminal(ctx context.Context, req *connect.Request[agentv1.CreateTerminalRequest]) (*connect.Response[agentv1.CreateTerminalResponse], error) {
+	tmux, err := s.terminals.Terminals()
+	if err != nil {
+		return nil, err
+	}
+	m := req.Msg
+	columns, rows, err := terminalSize(m.GetColumns(), m.GetRows())
+	if err != nil {
+		return nil, err
+	}
+	dir := m.GetDirectory()
+	if dir != "" && !filepath.IsAbs(dir) {
+		dir = filepath.Join(s.workspace, dir)
+	}
+	made, created, err := tmux.Create(ctx, terminal.NewTerminal{
+		Name: m.GetName(), Command: m.GetCommand(), Dir: dir, Env: m.GetEnv(), Columns: columns, Rows: rows,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !created && m.GetExclusive() {
+		return nil, fault.Conflict("there is a terminal %.70q already", m.GetName()).Named("terminal_exists").At("name")
+	}
+	return connect.NewResponse(&agentv1.CreateTerminalResponse{Terminal: terminalMessage(made), Created: created}), nil
+}
+
+// AttachTerminal is TerminalService's.
+func (s *Server) AttachTerminal(ctx context.Context, req *connect.Request[agentv1.AttachTerminalRequest]) (*connect.Response[agentv1.AttachTerminalResponse], error) {
+	m := req.Msg
+	columns, rows, err := terminalSize(m.GetColumns(), m.GetRows())
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.terminals.Attach(ctx, terminal.Attachment{Name: m.GetName(), Columns: columns, Rows: rows, ReadOnly: m.GetReadOnly()})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentv1.AttachTerminalResponse{PtyId: p.ID()}), nil
+}
+
+// ReadTerminal is TerminalService's.
+func (s *Server) ReadTerminal(ctx context.Context, req *connect.Request[agentv1.ReadTerminalRequest]) (*connect.Response[agentv1.ReadTerminalResponse], error) {
+	tmux, err := s.terminals.Terminals()
+	if err != nil {
+		return nil, err
+	}
+	name := req.Msg.GetName()
+	t, err := tmux.Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	text, truncated, err := tmux.Read(ctx, name, int(req.Msg.GetHistoryLines()), req.Msg.GetEscapes())
+	if err != nil {
+		return nil, err
+	}
+	column, row, err := tmux.Cursor(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentv1.ReadTerminalResponse{
+		Text: text, Truncated: truncated, CursorColumn: clamp(column), CursorRow: clamp(row), Terminal: terminalMessage(t),
+	}), nil
+}
+
+// SendTerminalKeys is TerminalService's.
+func (s *Server) SendTerminalKeys(ctx context.Context, req *connect.Request[agentv1.SendTerminalKeysRequest]) (*connect.Response[agentv1.SendTerminalKeysResponse], error) {
+	tmux, err := s.terminals.Terminals()
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]terminal.Keys, 0, len(req.Msg.GetKeys()))
+	for _, k := range req.Msg.GetKeys() {
+		keys = append(keys, terminal.Keys{Text: k.GetText(), Key: k.GetKey()})
+	}
+	if len(keys) > maxKeys {
+		return nil, fault.Exhausted("%d keys are too many for one message", len(keys)).At("keys").Hint("at most %d", maxKeys)
+	}
+	if err := tmux.Send(ctx, req.Msg.GetName(), keys); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentv1.SendTerminalKeysResponse{}), nil
+}
+
+// maxKeys bounds one SendTerminalKeys: each is a process.
+const maxKeys = 256
+
+// CloseTerminal is TerminalService's.
+func (s *Server) CloseTerminal(ctx context.Context, req *connect.Request[agentv1.CloseTerminalRequest]) (*connect.Response[agentv1.CloseTerminalResponse], error) {
+	tmux, err := s.terminals.Terminals()
+	if err != nil {
+		return nil, err
+	}
+	if err := tmux.End(ctx, req.Msg.GetName()); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentv1.CloseTerminalResponse{}), nil
+}
+
+// terminalSize checks a size; 0 is what is usual.
+func terminalSize(columns, rows int32) (c, r uint16, err error) {
+	const most = 1000
+	if columns < 0 || rows < 0 || columns > most || rows > most {
+		return 0, 0, fault.Invalid("a terminal has at most %d columns and rows", most).At("columns")
+	}
+	return uint16(columns), uint16(rows), nil
+}
+
+func terminalMessage(t terminal.Terminal) *agentv1.Terminal {
+	return &agentv1.Terminal{
+		Name: t.Name, CreatedAt: timestamppb.New(t.Created), ActiveAt: timestamppb.New(t.Active),
+		Attached: clamp(t.Attached), Columns: clamp(t.Columns), Rows: clamp(t.Rows),
+		Command: t.Command, Directory: t.Dir, Pid: clamp(t.PID), Dead: t.Dead, ExitCode: clamp(t.ExitCode),
+	}
+}
+
+func clamp(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) }

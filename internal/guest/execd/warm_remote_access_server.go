@@ -1,0 +1,21 @@
+package execd
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/wire/agentv1"
+)
+
+// WarmRemoteAccessServer starts the server with which an editor reaches the
+// machine, and returns when it listens.
+func (s *Server) WarmRemoteAccessServer(ctx context.Context, req *connect.Request[agentv1.WarmRemoteAccessServerRequest]) (*connect.Response[agentv1.WarmRemoteAccessServerResponse], error) {
+	program, port, token, already, err := s.remote.warm(ctx, int(req.Msg.GetPort()))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentv1.WarmRemoteAccessServerResponse{
+		Program: program, Port: int32(port), AlreadyRunning: already, ConnectionToken: token,
+	}), nil
+}
