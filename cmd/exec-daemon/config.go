@@ -54,6 +54,7 @@ type config struct {
 	OutputDir    string // absolute
 	ArtifactsDir string // absolute
 	TmuxSocket   string // absolute
+	TmuxKept     bool
 	BootID       string // empty to have one made
 }
 

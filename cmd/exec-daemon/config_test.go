@@ -19,7 +19,7 @@ var full = map[string]string{
 	"http-mcp-tools-file": "/tools", "cloud-rules-enabled": "true", "computer-use-enabled": "true", "secret-redaction-enabled": "true",
 	"chrome-executable-path": "/chrome", "record-screen-enabled": "true", "generate-image-enabled": "true", "sandbox-enabled": "true",
 	"sandbox-helper-path": "/sandbox", "claude-md-enabled": "false", "trace-endpoint": "https://t", "trace-auth-token": "tt", "ghost-mode": "false",
-	"trace-insecure": "true", "state-dir": "/state", "workspace": "/work", "output-dir": "/out", "artifacts-dir": "/art", "tmux-socket": "/tm", "boot-id": "boot-1",
+	"trace-insecure": "true", "state-dir": "/state", "workspace": "/work", "output-dir": "/out", "artifacts-dir": "/art", "tmux-socket": "/tm", "tmux-kept": "true", "boot-id": "boot-1",
 }
 
 var fullConfig = config{
@@ -27,7 +27,7 @@ var fullConfig = config{
 	Browser: true, CursorSelfControl: true, MCPConfig: `{"a":1}`, MCPOAuthServerURLs: `["b"]`, HTTPMCPToolsFile: "/tools", CloudRules: true,
 	ComputerUse: true, SecretRedaction: true, ChromeExecutable: "/chrome", RecordScreen: true, GenerateImage: true, Sandbox: true,
 	SandboxHelper: "/sandbox", ClaudeMD: false, TraceEndpoint: "https://t", TraceAuthToken: "tt", GhostMode: false, TraceInsecure: true,
-	StateDir: "/state", Workspace: "/work", OutputDir: "/out", ArtifactsDir: "/art", TmuxSocket: "/tm", BootID: "boot-1",
+	StateDir: "/state", Workspace: "/work", OutputDir: "/out", ArtifactsDir: "/art", TmuxSocket: "/tm", TmuxKept: true, BootID: "boot-1",
 }
 
 func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {

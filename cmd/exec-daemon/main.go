@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	defer func() { err = errors.Join(err, bash.close()) }()
 	terminals := terminal.New(terminal.Config{
 		Dir: cfg.Workspace, Log: log,
-		Terminals: &terminal.Tmux{Socket: cfg.TmuxSocket, Dir: cfg.Workspace},
+		Terminals: &terminal.Tmux{Socket: cfg.TmuxSocket, Dir: cfg.Workspace, Kept: cfg.TmuxKept},
 	})
 	defer func() { err = errors.Join(err, terminals.Close()) }()
 	server, err := execd.New(execd.Config{

@@ -102,6 +102,8 @@ var options = []option{
 		at: func(c *config) any { return &c.ArtifactsDir }},
 	{name: "tmux-socket", kind: kindPath, words: "where the tmux server of the terminals listens; in the state folder unless given", ours: true,
 		at: func(c *config) any { return &c.TmuxSocket }},
+	{name: "tmux-kept", kind: kindBool, standard: "false", words: "somebody else keeps that server running: none is started here", ours: true,
+		at: func(c *config) any { return &c.TmuxKept }},
 	{name: "boot-id", kind: kindString, words: "names this start of the machine, also " + bootIDVariable + "; without it one is made and kept in the state folder", ours: true,
 		at: func(c *config) any { return &c.BootID }},
 }

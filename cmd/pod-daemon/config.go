@@ -26,6 +26,12 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 	flags.StringVar(&c.Socket, "socket", socket, "unix socket for the control plane (ALOFT_POD_SOCKET)")
 	flags.StringVar(&c.GitAddr, "git-listen", "127.0.0.1:26499", "where git in the machine reaches the gateway")
 	flags.StringVar(&c.ExecAddr, "exec-addr", "127.0.0.1:26053", "where exec-daemon listens")
+	flags.StringVar(&c.PTYAddr, "pty-addr", "127.0.0.1:26054", "where exec-daemon's PTYs listen")
+	flags.StringVar(&c.ManageAddr, "manage-listen", "127.0.0.1:26500", "where the management services listen; empty is nowhere")
+	flags.StringVar(&c.InsideAddr, "inside-listen", "127.0.0.1:50052", "where the services for programs inside listen; empty is nowhere")
+	flags.StringVar(&c.APISocket, "api-socket", "/run/cursor/api.sock", "unix socket of the metadata; empty is none")
+	flags.StringVar(&c.Artifacts, "artifacts", "/opt/cursor/artifacts", "folder of files that are to outlive the machine")
+	flags.StringVar(&c.TmuxDir, "tmux-dir", "/tmp", "folder below which tmux puts its socket")
 	flags.StringVar(&c.ExecDaemon, "exec-daemon", filepath.Join(bin, "exec-daemon", "exec-daemon"), "exec-daemon's program")
 	flags.StringVar(&c.ExecState, "exec-state", "/run/aloft-exec", "exec-daemon's folder")
 	flags.StringVar(&c.User, "user", "ubuntu", "user of the agent's processes; empty is the user who starts this")
@@ -40,15 +46,21 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 	if flags.NArg() > 0 {
 		return c, fmt.Errorf("%q: pod-daemon takes flags only; see --help", flags.Arg(0))
 	}
-	for _, addr := range []string{c.GitAddr, c.ExecAddr} {
+	for _, addr := range []string{c.GitAddr, c.ExecAddr, c.PTYAddr, c.ManageAddr, c.InsideAddr} {
+		if addr == "" && (c.ManageAddr == "" || c.InsideAddr == "") {
+			continue
+		}
 		if _, _, err := net.SplitHostPort(addr); err != nil {
 			return c, fmt.Errorf("address %q: %w", addr, err)
 		}
 	}
-	for _, path := range []string{c.Socket, c.ExecDaemon, c.ExecState, c.Workspace, c.RunDir, c.DataDir, c.GitConfig} {
+	for _, path := range []string{c.Socket, c.ExecDaemon, c.ExecState, c.Workspace, c.RunDir, c.DataDir, c.GitConfig, c.Artifacts, c.TmuxDir} {
 		if !filepath.IsAbs(path) {
 			return c, fmt.Errorf("path %q must be absolute", path)
 		}
+	}
+	if c.APISocket != "" && !filepath.IsAbs(c.APISocket) {
+		return c, fmt.Errorf("path %q must be absolute", c.APISocket)
 	}
 	if c.StopLimit <= 0 {
 		return c, errors.New("--stop-limit must be more than nothing")

@@ -105,6 +105,17 @@ func (m *aMachine) workspace() string { return filepath.Join(m.disk, "workspace"
 // start starts pod-daemon as the first process of namespaces of its own.
 func (m *aMachine) start() {
 	m.t.Helper()
+	m.startIn(syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET)
+}
+
+// startOnHostNetwork does the same, reachable by TCP from here.
+func (m *aMachine) startOnHostNetwork() {
+	m.t.Helper()
+	m.startIn(syscall.CLONE_NEWPID | syscall.CLONE_NEWNS)
+}
+
+func (m *aMachine) startIn(namespaces uintptr) {
+	m.t.Helper()
 	// Its /tmp/aloft is its own, as in a machine, and nobody's before.
 	script := `mount --make-rprivate / && mount -t proc proc /proc && ` +
 		`mkdir -p /tmp/aloft && mount -t tmpfs -o mode=1777 tmpfs /tmp/aloft && `
@@ -112,7 +123,7 @@ func (m *aMachine) start() {
 		script += `mount -t tmpfs -o ` + m.tmp + ` tmpfs ` + m.workspace() + ` && `
 	}
 	m.run(exec.Command("sh", append([]string{"-c", script + `exec "$@"`, "sh"}, m.args()...)...),
-		&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET})
+		&syscall.SysProcAttr{Cloneflags: namespaces})
 }
 
 func (m *aMachine) args(more ...string) []string {
@@ -123,7 +134,8 @@ func (m *aMachine) args(more ...string) []string {
 	return append([]string{filepath.Join(bin, "pod-daemon"),
 		"--socket", m.socket(), "--user", "nobody",
 		"--workspace", m.workspace(), "--exec-state", m.disk + "/exec",
-		"--git-dir", m.disk + "/git", "--data", m.disk + "/data", "--git-config", m.disk + "/gitconfig"}, append(m.more, more...)...)
+		"--git-dir", m.disk + "/git", "--data", m.disk + "/data", "--git-config", m.disk + "/gitconfig",
+		"--api-socket", m.disk + "/cursor/api.sock", "--artifacts", m.disk + "/artifacts", "--tmux-dir", m.disk + "/tmux"}, append(m.more, more...)...)
 }
 
 func (m *aMachine) run(cmd *exec.Cmd, attr *syscall.SysProcAttr) {

@@ -43,6 +43,7 @@ type step struct {
 var steps = []step{
 	{"network", (*boot).network},
 	{"checkout", (*boot).checkout},
+	{"terminals", (*boot).terminals},
 	{"exec-daemon", (*boot).execDaemon},
 }
 
@@ -149,6 +150,9 @@ func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 		}
 		b.d.git = l
 		go b.d.serveGit(l)
+		if taken := b.d.servePorts(ctx); taken != "" {
+			detail += "; " + taken
+		}
 	}
 	return detail, nil
 }
@@ -212,6 +216,9 @@ func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 	if err := d.ownFolder(d.cfg.ExecState); err != nil {
 		return "", fmt.Errorf("exec-daemon's folder: %w", err)
 	}
+	if err := d.artifactsFolder(); err != nil {
+		return "", fmt.Errorf("the artifacts' folder: %w", err)
+	}
 	s := &service{name: "exec-daemon", reaper: d.reaper, log: d.cfg.Log, secret: token}
 	s.command = func() *exec.Cmd { return d.execCommand(b, token) }
 	if err := s.launch(); err != nil {
@@ -248,13 +255,15 @@ func (d *Daemon) retire(s *service) {
 
 func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 	_, port, _ := net.SplitHostPort(d.cfg.ExecAddr) // checked at the start
+	_, ptyPort, _ := net.SplitHostPort(d.cfg.PTYAddr)
 	path := b.req.GetCheckout().GetPath()
 	if path == "" {
 		path = d.cfg.Workspace
 	}
 	//nolint:noctx // it outlives the boot; its service ends it
 	cmd := exec.Command(d.cfg.ExecDaemon, "serve",
-		"--port", port, "--state-dir", d.cfg.ExecState, "--workspace", path)
+		"--port", port, "--pty-websocket-port", ptyPort, "--state-dir", d.cfg.ExecState, "--workspace", path,
+		"--artifacts-dir", d.cfg.Artifacts, "--tmux-socket", d.tmuxSocket(), "--tmux-kept")
 	cmd.Dir = path
 	cmd.SysProcAttr = d.user.attributes()
 	cmd.SysProcAttr.Setsid = true

@@ -74,7 +74,9 @@ func (d *Daemon) accept(l net.Listener, server *podServer) error {
 					speaks.Do(func() { d.controls.add(conn) })
 					server.serve(stream)
 				case name == mux.Exec:
-					d.joinExec(conn, stream)
+					d.joinExec(conn, stream, d.cfg.ExecAddr)
+				case name == mux.PTY:
+					d.joinExec(conn, stream, d.cfg.PTYAddr)
 				case isPort:
 					joinPort(stream, n)
 				default:
@@ -87,14 +89,14 @@ func (d *Daemon) accept(l net.Listener, server *podServer) error {
 	}
 }
 
-// joinExec joins a stream to exec-daemon.
-func (d *Daemon) joinExec(conn *mux.Conn, stream net.Conn) {
+// joinExec joins a stream to a port of exec-daemon's.
+func (d *Daemon) joinExec(conn *mux.Conn, stream net.Conn, addr string) {
 	ctx, cancel := context.WithTimeout(context.Background(), execPatience)
 	defer cancel()
 	wait := time.NewTicker(retryInterval)
 	defer wait.Stop()
 	for {
-		up, err := dialTCP(ctx, d.cfg.ExecAddr)
+		up, err := dialTCP(ctx, addr)
 		if err == nil {
 			mux.Join(stream, up)
 			return

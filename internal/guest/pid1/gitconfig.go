@@ -93,3 +93,11 @@ func replace(path, text string, mode os.FileMode, gid int) error {
 	}
 	return nil
 }
+
+// writeToken writes a port's credential.
+func (d *Daemon) writeToken(file, token string, mode os.FileMode, gid int) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return replace(file, token+"\n", mode, gid)
+}

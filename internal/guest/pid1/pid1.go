@@ -34,6 +34,12 @@ type Config struct {
 	Socket     string // where the control plane connects
 	GitAddr    string // host:port of the gateway in the machine; port 0 is any
 	ExecAddr   string // host:port of exec-daemon
+	PTYAddr    string // host:port of its PTYs
+	ManageAddr string // host:port of the management services; "" is none
+	InsideAddr string // host:port of the services for programs inside; "" is none
+	APISocket  string // the metadata socket; "" is none
+	Artifacts  string // folder of files that outlive the machine
+	TmuxDir    string // below which tmux puts its socket
 	ExecDaemon string // its program
 	ExecState  string // its folder; outlives its restarts
 	User       string // of the agent's processes; "" is this process's own
@@ -66,6 +72,8 @@ type Daemon struct {
 	exec   *service          // nil until booted
 	token  string            // exec-daemon's
 	before int               // restarts of services that were replaced
+	meta   metadata
+	kept   roster
 	repo   *checkout.Repository
 	git    net.Listener // nil until booted
 }
@@ -81,13 +89,15 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
-	return &Daemon{
+	d := &Daemon{
 		cfg:    cfg,
 		bootID: hex.EncodeToString(id),
 		user:   user,
 		reaper: NewReaper(),
 		turn:   make(chan struct{}, 1),
-	}, nil
+	}
+	d.kept.d = d
+	return d, nil
 }
 
 // Run serves until ctx ends or the control plane says Shutdown, then stops
@@ -108,6 +118,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return err
 	}
 	server := newPodServer(d)
+	closeAPI, err := d.serveAPI(ctx)
+	if err != nil {
+		return errors.Join(err, socket.Close())
+	}
+	defer closeAPI()
 	d.cfg.Log.Info("pod-daemon is up", "socket", d.cfg.Socket, "boot", d.bootID, "pid", os.Getpid())
 	failed := make(chan error, 1)
 	go func() { failed <- d.accept(socket, server) }()
@@ -180,9 +195,10 @@ func (d *Daemon) end(server *podServer) error {
 	}
 	server.quiesce(ctx, d.cfg.StopLimit/10)
 	if exec != nil {
-		exec.stop(d.cfg.StopLimit * 2 / 5)
+		exec.stop(d.cfg.StopLimit * 3 / 10)
 	}
-	err := d.reaper.EndStrays(ctx, d.cfg.StopLimit*3/10)
+	d.kept.stopAll(d.cfg.StopLimit * 3 / 10)
+	err := d.reaper.EndStrays(ctx, d.cfg.StopLimit*2/10)
 	d.reaper.KillOwn()
 	d.controls.close()
 	_ = os.Remove(d.cfg.Socket)
@@ -206,6 +222,12 @@ func (d *Daemon) environ() []string {
 	given := d.env
 	d.mu.Unlock()
 	env := Environ(d.cfg.Environ, d.user, given, d.cfg.BinDir, exists)
+	if d.cfg.APISocket != "" {
+		env = append(env, "CURSOR_AGENT_SOCKET="+d.cfg.APISocket, "ALOFT_INSIDE_TOKEN_FILE="+d.insideTokenFile())
+	}
+	if d.cfg.TmuxDir != usualTmuxDir {
+		env = append(env, "TMUX_TMPDIR="+d.cfg.TmuxDir)
+	}
 	if d.cfg.GitConfig != systemGitConfig {
 		env = append(env, "GIT_CONFIG_SYSTEM="+d.cfg.GitConfig)
 	}

@@ -36,6 +36,8 @@ func newPodServer(d *Daemon) *podServer {
 	h2c.SetUnencryptedHTTP2(true)
 	routes := http.NewServeMux()
 	routes.Handle(podv1connect.NewPodServiceHandler(s, connect.WithReadMaxBytes(maxRequest)))
+	routes.Handle(podv1connect.NewManagementServiceHandler(&management{d}, connect.WithReadMaxBytes(maxRequest)))
+	routes.Handle(podv1connect.NewMetadataServiceHandler(&metadataServer{d}, connect.WithReadMaxBytes(maxRequest)))
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.http = http.Server{

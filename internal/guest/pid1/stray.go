@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,25 +18,81 @@ const strayInterval = 5 * time.Millisecond
 // Strays returns the processes that descend from this one and from no child
 // that the Reaper started: what a dead child left behind, and what that made.
 func (r *Reaper) Strays() ([]int, error) {
+	return r.strays(func(string) bool { return true })
+}
+
+// StraysOf returns the strays that a service left behind. Those of a kept
+// process bear its name as their mark; those of exec-daemon bear none, and "" is
+// its name here.
+func (r *Reaper) StraysOf(name string) ([]int, error) {
+	return r.strays(func(mark string) bool { return mark == name })
+}
+
+// strays returns those whose mark belongs. A process without a mark has that of
+// its parent.
+func (r *Reaper) strays(belongs func(mark string) bool) ([]int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	children, err := processes()
 	if err != nil {
 		return nil, err
 	}
+	type node struct {
+		pid  int
+		mark string
+	}
 	var strays []int
-	queue := []int{os.Getpid()}
+	queue := []node{{pid: os.Getpid()}}
 	for len(queue) > 0 {
 		parent := queue[0]
 		queue = queue[1:]
-		for _, pid := range children[parent] {
-			if !r.owns(pid) {
-				strays = append(strays, pid)
-				queue = append(queue, pid)
+		for _, pid := range children[parent.pid] {
+			if r.owns(pid) {
+				continue
 			}
+			mark := markOf(pid)
+			if mark == "" {
+				mark = parent.mark
+			}
+			if belongs(mark) {
+				strays = append(strays, pid)
+			}
+			queue = append(queue, node{pid, mark})
 		}
 	}
 	return strays, nil
+}
+
+// markVariable tells, in a process's environment, which kept process it
+// belongs to. Whoever forges it lives a little longer, and no more.
+const markVariable = "ALOFT_PROCESS"
+
+// maxEnviron bounds what is read of an environment, in bytes; the kernel's own
+// bound is of that order.
+const maxEnviron = 2 << 20
+
+// markOf reads a process's mark; "" where there is none, or it is gone.
+func markOf(pid int) string {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	env, err := io.ReadAll(io.LimitReader(f, maxEnviron))
+	if err != nil {
+		return ""
+	}
+	return mark(env)
+}
+
+// mark finds the mark in an environment as the kernel tells it.
+func mark(environ []byte) string {
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		if value, ok := bytes.CutPrefix(kv, []byte(markVariable+"=")); ok {
+			return string(value)
+		}
+	}
+	return ""
 }
 
 // EndStrays asks every stray to end and kills those that have not after grace.
@@ -53,7 +110,7 @@ func (r *Reaper) EndStrays(ctx context.Context, grace time.Duration) error {
 	}
 	patience, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if r.untilNone(patience, func(int) {}) == nil {
+	if r.untilNone(patience, r.Strays, func(int) {}) == nil {
 		return nil
 	}
 	return r.KillStrays(ctx)
@@ -61,15 +118,20 @@ func (r *Reaper) EndStrays(ctx context.Context, grace time.Duration) error {
 
 // KillStrays kills the strays until there are none, or ctx ends.
 func (r *Reaper) KillStrays(ctx context.Context) error {
-	return r.untilNone(ctx, func(pid int) { signalPID(pid, syscall.SIGKILL) })
+	return r.untilNone(ctx, r.Strays, func(pid int) { signalPID(pid, syscall.SIGKILL) })
+}
+
+// KillStraysOf kills the strays of one service until there are none, or ctx ends.
+func (r *Reaper) KillStraysOf(ctx context.Context, name string) error {
+	return r.untilNone(ctx, func() ([]int, error) { return r.StraysOf(name) }, func(pid int) { signalPID(pid, syscall.SIGKILL) })
 }
 
 // untilNone does each to every stray, again and again until there are none.
-func (r *Reaper) untilNone(ctx context.Context, each func(pid int)) error {
+func (r *Reaper) untilNone(ctx context.Context, look func() ([]int, error), each func(pid int)) error {
 	tick := time.NewTicker(strayInterval)
 	defer tick.Stop()
 	for {
-		strays, err := r.Strays()
+		strays, err := look()
 		if err != nil || len(strays) == 0 {
 			return err
 		}

@@ -28,18 +28,31 @@ const strayLimit = 5 * time.Second
 // shell of a dead exec-daemon answers to nobody.
 type service struct {
 	name    string
+	mark    string // of what it leaves behind; "" is exec-daemon's
 	reaper  *Reaper
 	log     *slog.Logger
 	command func() *exec.Cmd
-	secret  string // cut out of what it says
+	secret  string                               // cut out of what it says
+	again   func(status syscall.WaitStatus) bool // whether it is started again; nil is always
+	printed *output                              // what it printed; nil where that is only logged
 
+	halt     sync.Once
 	stopping chan struct{} // closed by stop
 	stopped  chan struct{} // closed when it is over
 
 	mu       sync.Mutex
 	child    *Child // nil while it does not run
+	born     time.Time
 	restarts int
 	words    *lastWords
+	last     *ending // nil before it has ended
+}
+
+// ending is how a service ended last.
+type ending struct {
+	status      syscall.WaitStatus
+	outOfMemory bool
+	at          time.Time
 }
 
 // launch starts the service and keeps it running.
@@ -65,10 +78,10 @@ func (s *service) start() error {
 		_ = read.Close()
 		return fmt.Errorf("start %s: %w", s.name, err)
 	}
-	words := listen(read, s.log.With("service", s.name), s.secret)
+	words := listen(read, s.log.With("service", s.name), s.secret, s.printed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.child, s.words = child, words
+	s.child, s.words, s.born = child, words, time.Now()
 	return nil
 }
 
@@ -76,18 +89,23 @@ func (s *service) keep() {
 	defer close(s.stopped)
 	backoff := firstBackoff
 	for {
-		born := time.Now()
+		born, kills := time.Now(), oomKills()
 		if child := s.running(); child != nil {
 			select {
 			case <-child.Done():
 			case <-s.stopping:
 				return
 			}
-			s.log.Warn("service ended", "service", s.name, "exit", exitCode(child.Status()))
+			end := &ending{status: child.Status(), at: time.Now()}
+			end.outOfMemory = end.status.Signaled() && end.status.Signal() == syscall.SIGKILL && oomKills() > kills
+			s.log.Warn("service ended", "service", s.name, "exit", exitCode(end.status), "out_of_memory", end.outOfMemory)
 			s.mu.Lock()
-			s.child = nil
+			s.child, s.last = nil, end
 			s.mu.Unlock()
 			s.bury()
+			if s.again != nil && !s.again(end.status) {
+				return
+			}
 			if time.Since(born) > longLife {
 				backoff = firstBackoff
 			}
@@ -118,7 +136,7 @@ func (s *service) running() *Child {
 func (s *service) bury() {
 	ctx, cancel := context.WithTimeout(context.Background(), strayLimit)
 	defer cancel()
-	if err := s.reaper.KillStrays(ctx); err != nil {
+	if err := s.reaper.KillStraysOf(ctx, s.mark); err != nil {
 		s.log.Error("what a service left behind lives on", "service", s.name, "err", err)
 	}
 }
@@ -133,12 +151,19 @@ func (s *service) state() (running bool, restarts int) {
 // stop ends the service: it is asked to, and killed when it has not ended
 // after grace.
 func (s *service) stop(grace time.Duration) {
-	close(s.stopping)
+	s.halt.Do(func() { close(s.stopping) })
 	<-s.stopped
 	child := s.running()
 	if child == nil {
 		return
 	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.child == child {
+			s.child, s.last = nil, &ending{status: child.Status(), at: time.Now()}
+		}
+	}()
 	child.SignalGroup(syscall.SIGTERM)
 	select {
 	case <-child.Done():

@@ -26,8 +26,8 @@ type lastWords struct {
 }
 
 // listen reads r to its end in the background, and closes it. secret is cut
-// out.
-func listen(r io.ReadCloser, log *slog.Logger, secret string) *lastWords {
+// out. What it reads goes to printed too, unless that is nil.
+func listen(r io.ReadCloser, log *slog.Logger, secret string, printed *output) *lastWords {
 	w := &lastWords{ended: make(chan struct{})}
 	go func() {
 		defer close(w.ended)
@@ -42,6 +42,13 @@ func listen(r io.ReadCloser, log *slog.Logger, secret string) *lastWords {
 				}
 				log.Info("output", "line", line)
 				w.keep(line)
+				if printed != nil {
+					whole := ""
+					if !errors.Is(err, bufio.ErrBufferFull) {
+						whole = "\n"
+					}
+					printed.write(line + whole)
+				}
 			}
 			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 				return

@@ -35,7 +35,13 @@ type Tmux struct {
 	Dir     string // where terminals start, absolute
 	// Environ is the environment of a server that Create makes.
 	Environ func() []string
+	// Kept says that somebody else keeps a server running: Create makes none,
+	// and waits a moment for one that is being started.
+	Kept bool
 }
+
+// serverPatience is how long Create waits for a server that is kept.
+const serverPatience = 5 * time.Second
 
 // Keys is something to type: Text as it is, or one Key by tmux's name.
 type Keys struct{ Text, Key string }
@@ -93,6 +99,9 @@ func (t *Tmux) Create(ctx context.Context, n NewTerminal) (made Terminal, create
 		return Terminal{}, false, fault.Invalid("%.70q cannot be the name of a terminal", n.Name).At("name").
 			Hint("1 to 64 letters, digits, _ and -")
 	}
+	if err := t.awaitServer(ctx); err != nil {
+		return Terminal{}, false, err
+	}
 	if old, err := t.Find(ctx, n.Name); err == nil {
 		return old, false, nil
 	} else if !fault.Is(err, fault.KindNotFound) {
@@ -102,8 +111,10 @@ func (t *Tmux) Create(ctx context.Context, n NewTerminal) (made Terminal, create
 	if err != nil {
 		return Terminal{}, false, err
 	}
-	if err := os.MkdirAll(filepath.Dir(t.Socket), 0o700); err != nil {
-		return Terminal{}, false, err
+	if !t.Kept {
+		if err := os.MkdirAll(filepath.Dir(t.Socket), 0o700); err != nil {
+			return Terminal{}, false, err
+		}
 	}
 	_, err = t.run(ctx, maxSaid, args...)
 	if err != nil && !strings.Contains(err.Error(), "duplicate session") { // somebody was faster
@@ -111,6 +122,30 @@ func (t *Tmux) Create(ctx context.Context, n NewTerminal) (made Terminal, create
 	}
 	made, findErr := t.Find(ctx, n.Name)
 	return made, err == nil, findErr
+}
+
+// awaitServer waits for a server that is kept.
+func (t *Tmux) awaitServer(ctx context.Context) error {
+	if !t.Kept {
+		return nil
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(serverPatience); ; {
+		_, err := t.run(ctx, maxSaid, "list-sessions", "-F", listFormat)
+		switch {
+		case !errors.Is(err, errNoServer):
+			return err
+		case time.Now().After(deadline):
+			return fault.Unavailable("the machine's tmux server does not run").Named("tmux_stopped").
+				Hint("it is started again by itself; if that does not help, look at the log of the process terminals")
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // newSession is the command line that makes a terminal.
@@ -246,6 +281,9 @@ func (t *Tmux) named(name string, err error) error {
 // command is tmux with the arguments: a separator stands between commands.
 func (t *Tmux) command(args ...string) []string {
 	line := []string{cmp.Or(t.Program, "tmux"), "-u", "-S", t.Socket}
+	if t.Kept {
+		line = append(line, "-N")
+	}
 	for _, arg := range args {
 		line = append(line, argument(arg))
 	}

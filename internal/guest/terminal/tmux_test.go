@@ -98,7 +98,7 @@ func TestTerminals(t *testing.T) {
 		t.Errorf("%d, %d, %v", col, row, err)
 	}
 	// A command's end can be read.
-	if _, _, err := tm.Create(ctx, NewTerminal{Name: "job", Command: "echo result; exit 3"}); err != nil {
+	if _, _, err := tm.Create(ctx, NewTerminal{Name: "job", Command: "echo result; sleep 0.3; exit 3"}); err != nil {
 		t.Fatal(err)
 	}
 	shows(t, tm, "job", "result")
@@ -171,6 +171,34 @@ func TestSharedTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(t, tm, "both", "seen-by-2")
+}
+
+// A server that somebody keeps is waited for, and never made.
+func TestKeptServer(t *testing.T) {
+	t.Parallel()
+	tm := newTmux(t)
+	tm.Kept = true
+	if err := os.MkdirAll(filepath.Dir(tm.Socket), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(100*time.Millisecond, func() { cancel(context.Canceled) })
+	if _, _, err := tm.Create(ctx, NewTerminal{Name: "x"}); err == nil {
+		t.Error("a server was made")
+	}
+	made := make(chan error)
+	go func() {
+		_, _, err := tm.Create(t.Context(), NewTerminal{Name: "x"})
+		made <- err
+	}()
+	server := exec.Command("tmux", "-D", "-S", tm.Socket)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	if err := <-made; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestNoTmux(t *testing.T) {

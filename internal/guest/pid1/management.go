@@ -1,0 +1,206 @@
+package pid1
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"aloft/internal/wire/podv1"
+	"aloft/internal/wire/podv1/podv1connect"
+)
+
+// maxStopGrace bounds how long a caller may have a process asked to end.
+const maxStopGrace = time.Minute
+
+// management is pod.v1's ManagementService.
+type management struct{ d *Daemon }
+
+var _ podv1connect.ManagementServiceHandler = (*management)(nil)
+
+// services are all that is kept, exec-daemon first.
+func (m *management) services() []*keptProcess {
+	list := m.d.kept.all()
+	m.d.mu.Lock()
+	exec, before := m.d.exec, m.d.before
+	m.d.mu.Unlock()
+	_ = before // of daemons that were replaced: Status counts them
+	if exec != nil {
+		list = append([]*keptProcess{{name: execName, command: []string{m.d.cfg.ExecDaemon, "serve"}, policy: restartAlways, service: exec}}, list...)
+	}
+	return list
+}
+
+// ListProcesses is pod.v1's.
+func (m *management) ListProcesses(context.Context, *connect.Request[podv1.ListProcessesRequest]) (*connect.Response[podv1.ListProcessesResponse], error) {
+	res := &podv1.ListProcessesResponse{}
+	for _, p := range m.services() {
+		res.Processes = append(res.Processes, p.message())
+	}
+	return connect.NewResponse(res), nil
+}
+
+// StartProcess is pod.v1's.
+func (m *management) StartProcess(_ context.Context, req *connect.Request[podv1.StartProcessRequest]) (*connect.Response[podv1.StartProcessResponse], error) {
+	r := req.Msg
+	policies := map[podv1.Restart]restartPolicy{
+		podv1.Restart_RESTART_UNSPECIFIED: restartOnFailure, podv1.Restart_RESTART_ON_FAILURE: restartOnFailure,
+		podv1.Restart_RESTART_NEVER: restartNever, podv1.Restart_RESTART_ALWAYS: restartAlways,
+	}
+	policy, ok := policies[r.GetRestart()]
+	if !ok {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("restart: there is no %d", r.GetRestart()))
+	}
+	p, err := m.d.kept.start(processSpec{
+		name: r.GetName(), command: r.GetCommand(), env: r.GetEnv(), dir: r.GetDirectory(), policy: policy, root: r.GetAsRoot(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&podv1.StartProcessResponse{Process: p.message()}), nil
+}
+
+// StopProcess is pod.v1's. exec-daemon cannot be stopped: Boot would miss it.
+func (m *management) StopProcess(_ context.Context, req *connect.Request[podv1.StopProcessRequest]) (*connect.Response[podv1.StopProcessResponse], error) {
+	if req.Msg.GetName() == execName {
+		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("exec-daemon runs as long as the machine does: signal it, and it is started again"))
+	}
+	p, err := m.d.kept.find(req.Msg.GetName())
+	if err != nil {
+		return nil, err
+	}
+	grace := min(time.Duration(min(max(req.Msg.GetGraceMs(), 0), math.MaxInt32))*time.Millisecond, maxStopGrace)
+	p.stop(cmp.Or(grace, termGrace))
+	return connect.NewResponse(&podv1.StopProcessResponse{Process: p.message()}), nil
+}
+
+// SignalProcess is pod.v1's.
+func (m *management) SignalProcess(_ context.Context, req *connect.Request[podv1.SignalProcessRequest]) (*connect.Response[podv1.SignalProcessResponse], error) {
+	sig, err := signalNamed(req.Msg.GetSignal())
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	for _, p := range m.services() {
+		if p.name != req.Msg.GetName() {
+			continue
+		}
+		child := p.service.running()
+		if child == nil {
+			return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("the process %s does not run", p.name))
+		}
+		if req.Msg.GetGroup() {
+			child.SignalGroup(sig)
+		} else {
+			child.Signal(sig)
+		}
+		return connect.NewResponse(&podv1.SignalProcessResponse{}), nil
+	}
+	_, err = m.d.kept.find(req.Msg.GetName())
+	return nil, err
+}
+
+// signalNamed knows a signal by its name or its number.
+func signalNamed(name string) (syscall.Signal, error) {
+	if sig := unix.SignalNum(name); sig != 0 {
+		return sig, nil
+	}
+	if n, err := strconv.Atoi(name); err == nil && n > 0 && n <= 64 {
+		return syscall.Signal(n), nil
+	}
+	return 0, fmt.Errorf("signal: %.40q is none; write it as SIGHUP, or as its number", name)
+}
+
+// ProcessLogs is pod.v1's.
+func (m *management) ProcessLogs(ctx context.Context, req *connect.Request[podv1.ProcessLogsRequest], stream *connect.ServerStream[podv1.ProcessLogsResponse]) error {
+	p, err := m.d.kept.find(req.Msg.GetName())
+	if err != nil {
+		return err
+	}
+	for from := req.Msg.GetOffset(); ; {
+		over := p.over() // before the look: what comes after it is not missed
+		text, next, skipped := p.service.printed.read(from)
+		if text != "" || from == req.Msg.GetOffset() && !req.Msg.GetFollow() {
+			if err := stream.Send(&podv1.ProcessLogsResponse{Text: text, NextOffset: next, SkippedBytes: skipped}); err != nil {
+				return err
+			}
+		}
+		from = next
+		if !req.Msg.GetFollow() || over {
+			return nil
+		}
+		if err := p.service.printed.wait(ctx, from, p.service.stopped); err != nil {
+			return err
+		}
+	}
+}
+
+// Stats is pod.v1's.
+func (m *management) Stats(context.Context, *connect.Request[podv1.StatsRequest]) (*connect.Response[podv1.StatsResponse], error) {
+	table, err := readProcessTable()
+	if err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, err)
+	}
+	res := &podv1.StatsResponse{
+		Machine: table.all().message(), Processes: map[string]*podv1.Usage{},
+		OutOfMemoryKills: oomKills(), MemoryLimitBytes: memoryLimit(), Processors: processors(),
+	}
+	if used, ok := memoryUsed(); ok {
+		res.Machine.MemoryBytes = used
+	}
+	for _, p := range m.services() {
+		if child := p.service.running(); child != nil {
+			res.Processes[p.name] = table.below(child.PID).message()
+		}
+	}
+	for _, d := range disks("/", m.d.workspace(), "/tmp") {
+		res.Disks = append(res.Disks, &podv1.Disk{Path: d.path, SizeBytes: d.size, UsedBytes: d.used, AvailableBytes: d.available})
+	}
+	return connect.NewResponse(res), nil
+}
+
+// StopMachine is pod.v1's. The reply comes before the end.
+func (m *management) StopMachine(context.Context, *connect.Request[podv1.StopMachineRequest]) (*connect.Response[podv1.StopMachineResponse], error) {
+	m.d.stop(errShutdown)
+	return connect.NewResponse(&podv1.StopMachineResponse{}), nil
+}
+
+func (u usage) message() *podv1.Usage {
+	return &podv1.Usage{CpuTimeUs: u.cpu.Microseconds(), MemoryBytes: u.memory, Processes: int32(min(u.processes, math.MaxInt32))}
+}
+
+// message describes the process.
+func (p *keptProcess) message() *podv1.Process {
+	over := p.over()
+	s := p.service
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := &podv1.Process{
+		Name: p.name, Command: p.command, State: podv1.Process_STATE_WAITING, Restarts: int32(min(s.restarts, math.MaxInt32)),
+		Restart: map[restartPolicy]podv1.Restart{
+			restartOnFailure: podv1.Restart_RESTART_ON_FAILURE, restartNever: podv1.Restart_RESTART_NEVER, restartAlways: podv1.Restart_RESTART_ALWAYS,
+		}[p.policy],
+	}
+	switch {
+	case s.child != nil:
+		m.State, m.Pid, m.StartedAt = podv1.Process_STATE_RUNNING, int32(s.child.PID), timestamppb.New(s.born)
+	case over:
+		m.State = podv1.Process_STATE_ENDED
+	}
+	if s.last != nil {
+		m.LastExit = &podv1.ProcessExit{
+			Code: int32(exitCode(s.last.status)), OutOfMemory: s.last.outOfMemory, EndedAt: timestamppb.New(s.last.at),
+		}
+		if s.last.status.Signaled() {
+			m.LastExit.Signal = int32(s.last.status.Signal())
+		}
+	}
+	return m
+}

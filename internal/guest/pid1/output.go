@@ -1,0 +1,71 @@
+package pid1
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// maxPrinted bounds what is kept of what a process printed, in bytes.
+const maxPrinted = 256 << 10
+
+// output is the end of what a process printed. A byte is known by its offset
+// from the first. The zero value is ready; its methods are safe for concurrent use.
+type output struct {
+	mu   sync.Mutex
+	text []byte
+	end  int64
+	more chan struct{} // closed when something is printed; nil while nobody waits
+}
+
+func (o *output) write(s string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, s...)
+	o.end += int64(len(s))
+	if len(o.text) > 2*maxPrinted {
+		o.text = append(o.text[:0], o.text[len(o.text)-maxPrinted:]...)
+	}
+	if o.more != nil {
+		close(o.more)
+		o.more = nil
+	}
+}
+
+// read returns what was printed from an offset on, and how much before it is
+// kept no longer.
+func (o *output) read(from int64) (text string, next, skipped int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	kept := o.text[max(0, len(o.text)-maxPrinted):]
+	start := o.end - int64(len(kept))
+	from = min(max(from, 0), o.end)
+	at := max(from, start)
+	b := kept[at-start:]
+	for at > from && len(b) > 0 && !utf8.RuneStart(b[0]) {
+		b, at = b[1:], at+1
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD"), o.end, at - from
+}
+
+// wait waits until something beyond an offset was printed.
+func (o *output) wait(ctx context.Context, beyond int64, over <-chan struct{}) error {
+	o.mu.Lock()
+	if o.end > beyond {
+		o.mu.Unlock()
+		return nil
+	}
+	if o.more == nil {
+		o.more = make(chan struct{})
+	}
+	more := o.more
+	o.mu.Unlock()
+	select {
+	case <-more:
+	case <-over:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}

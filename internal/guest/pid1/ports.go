@@ -1,0 +1,109 @@
+package pid1
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/wire/podv1/podv1connect"
+)
+
+// Files that hold the credentials of the ports, new at each start: 64 hex
+// digits and a line's end. The management's is root's alone.
+func (d *Daemon) manageTokenFile() string { return filepath.Join(d.cfg.RunDir, "management-token") }
+func (d *Daemon) insideTokenFile() string { return filepath.Join(d.cfg.RunDir, "inside-token") }
+
+// servePorts serves what programs in the machine reach by TCP, once loopback is
+// up. It returns what there is to say of a port that it did not get: the machine
+// works without.
+func (d *Daemon) servePorts(ctx context.Context) (words string) {
+	manageRoutes := http.NewServeMux()
+	manageRoutes.Handle(podv1connect.NewManagementServiceHandler(&management{d}, connect.WithReadMaxBytes(maxRequest)))
+	insideRoutes := http.NewServeMux()
+	insideRoutes.Handle(podv1connect.NewInsideServiceHandler(&inside{d}, connect.WithReadMaxBytes(maxRequest)))
+	var said []string
+	for _, port := range []struct {
+		addr, file string
+		routes     http.Handler
+		gid        int
+	}{
+		{d.cfg.ManageAddr, d.manageTokenFile(), manageRoutes, -1},
+		{d.cfg.InsideAddr, d.insideTokenFile(), insideRoutes, int(d.user.GID)},
+	} {
+		if port.addr == "" {
+			continue
+		}
+		if err := d.servePort(ctx, port.addr, port.file, port.gid, port.routes); err != nil {
+			d.cfg.Log.Warn("a port is not served", "addr", port.addr, "err", err)
+			said = append(said, fmt.Sprintf("%s is not served: %v", port.addr, err))
+		}
+	}
+	return strings.Join(said, "; ")
+}
+
+func (d *Daemon) servePort(ctx context.Context, addr, file string, gid int, routes http.Handler) error {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	token := hex.EncodeToString(b[:])
+	mode := os.FileMode(0o600)
+	if gid >= 0 {
+		mode = 0o640
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	if err := d.writeToken(file, token, mode, gid); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{
+		Handler: bearerOnly(token, routes), Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0),
+	}
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			d.cfg.Log.Error("a port is closed", "addr", addr, "err", err)
+		}
+	}()
+	return nil // it ends with the machine
+}
+
+// bearerOnly lets only requests with the token through. The refusal is one that
+// Connect's and gRPC's clients understand.
+func bearerOnly(token string, next http.Handler) http.Handler {
+	want := sha256.Sum256([]byte(token))
+	refuse := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		got := sha256.Sum256([]byte(given))
+		if ok && subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		err := connect.NewError(connect.CodeUnauthenticated, errors.New("this port asks for its token: Authorization: Bearer TOKEN"))
+		if refuse.IsSupported(r) {
+			_ = refuse.Write(w, r, err) // the connection's error has nobody to tell
+			return
+		}
+		w.Header().Set("WWW-Authenticate", `Bearer realm="pod-daemon"`)
+		http.Error(w, err.Message(), http.StatusUnauthorized)
+	})
+}

@@ -1,0 +1,230 @@
+package pid1
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+)
+
+// maxKept bounds the processes that are kept.
+const maxKept = 256
+
+// Names of processes that pod-daemon keeps by itself.
+const (
+	execName      = "exec-daemon"
+	terminalsName = "terminals"
+)
+
+var processName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// restartPolicy says when a process that has ended is started again.
+type restartPolicy int
+
+const (
+	restartOnFailure restartPolicy = iota
+	restartNever
+	restartAlways
+)
+
+func (p restartPolicy) again(status syscall.WaitStatus) bool {
+	return p == restartAlways || p == restartOnFailure && exitCode(status) != 0
+}
+
+// keptProcess is a process that somebody asked pod-daemon to keep.
+type keptProcess struct {
+	name    string
+	command []string
+	policy  restartPolicy
+	service *service
+}
+
+// processSpec says what to keep.
+type processSpec struct {
+	name    string
+	command []string
+	env     map[string]string
+	dir     string // absolute
+	policy  restartPolicy
+	root    bool // not the agent's user
+}
+
+// roster holds the kept processes in the order of their first start. Its
+// methods are safe for concurrent use.
+type roster struct {
+	d *Daemon
+
+	mu     sync.Mutex
+	list   []*keptProcess
+	closed bool
+}
+
+func (r *roster) all() []*keptProcess {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.list)
+}
+
+func (r *roster) find(name string) (*keptProcess, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.list {
+		if p.name == name {
+			return p, nil
+		}
+	}
+	return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no process %.70q is kept: ListProcesses names those that are", name))
+}
+
+// check finds what is wrong with a spec.
+func (s processSpec) check() error {
+	switch {
+	case !processName.MatchString(s.name), s.name == execName:
+		return fmt.Errorf("name: %.70q cannot be a process's: 1 to 64 letters, digits, ., _ and -, and not %s", s.name, execName)
+	case len(s.command) == 0 || s.command[0] == "":
+		return errors.New("command: it is empty")
+	case s.dir != "" && !filepath.IsAbs(s.dir):
+		return fmt.Errorf("directory: %.200q is not absolute", s.dir)
+	}
+	for _, arg := range s.command {
+		if strings.ContainsRune(arg, 0) {
+			return errors.New("command: an argument holds a NUL byte")
+		}
+	}
+	for name, value := range s.env {
+		if !variable.MatchString(name) || strings.ContainsRune(value, 0) {
+			return fmt.Errorf("env: %.70q cannot be a variable", name)
+		}
+	}
+	return nil
+}
+
+// start starts a process and keeps it.
+func (r *roster) start(spec processSpec) (*keptProcess, error) {
+	if err := spec.check(); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := slices.IndexFunc(r.list, func(p *keptProcess) bool { return p.name == spec.name })
+	switch {
+	case r.closed:
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the machine is about to stop"))
+	case at >= 0 && !r.list[at].over():
+		return nil, connect.NewError(connect.CodeAlreadyExists, fmt.Errorf("the process %s is kept already: stop it first", spec.name))
+	case at < 0 && len(r.list) >= maxKept:
+		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("%d processes are kept: no more can be", maxKept))
+	}
+	p := &keptProcess{name: spec.name, command: spec.command, policy: spec.policy}
+	printed := new(output)
+	if at >= 0 {
+		printed = r.list[at].service.printed // its end may be what is looked for
+	}
+	p.service = &service{
+		name: spec.name, mark: spec.name, reaper: r.d.reaper, log: r.d.cfg.Log,
+		again: spec.policy.again, printed: printed,
+		command: func() *exec.Cmd { return r.d.keptCommand(spec) },
+	}
+	if err := p.service.launch(); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	if at >= 0 {
+		r.list[at] = p
+	} else {
+		r.list = append(r.list, p)
+	}
+	return p, nil
+}
+
+// stop ends a process with all that it left behind.
+func (p *keptProcess) stop(grace time.Duration) {
+	p.service.stop(grace)
+	p.service.bury()
+}
+
+// over reports whether nobody starts it again.
+func (p *keptProcess) over() bool {
+	select {
+	case <-p.service.stopped:
+		return p.service.running() == nil
+	default:
+		return false
+	}
+}
+
+// stopAll ends every process, the last that was started first, within the
+// limit. Nothing is started any more.
+func (r *roster) stopAll(limit time.Duration) {
+	r.mu.Lock()
+	r.closed = true
+	list := slices.Clone(r.list)
+	r.mu.Unlock()
+	deadline := time.Now().Add(limit)
+	for i, p := range slices.Backward(list) {
+		p.service.stop(max(0, time.Until(deadline)/time.Duration(i+1)))
+	}
+}
+
+func (d *Daemon) keptCommand(spec processSpec) *exec.Cmd {
+	cmd := exec.Command(spec.command[0], spec.command[1:]...) //nolint:noctx // its service ends it
+	cmd.Dir = spec.dir
+	if cmd.Dir == "" {
+		cmd.Dir = d.workspace()
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if !spec.root {
+		cmd.SysProcAttr = d.user.attributes()
+	}
+	cmd.SysProcAttr.Setsid = true
+	cmd.Env = append([]string{markVariable + "=" + spec.name}, d.environ()...)
+	for name, value := range spec.env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	if path := lookPath(spec.command[0], cmd.Env); path != "" {
+		cmd.Path, cmd.Err = path, nil
+	}
+	return cmd
+}
+
+// workspace is where the repository is, or "/" where there is none yet.
+func (d *Daemon) workspace() string {
+	d.mu.Lock()
+	repo := d.repo
+	d.mu.Unlock()
+	if repo != nil {
+		return repo.Path
+	}
+	if exists(d.cfg.Workspace) {
+		return d.cfg.Workspace
+	}
+	return "/"
+}
+
+// lookPath finds a command along the PATH of an environment; "" where it is not
+// there, or is a path already.
+func lookPath(name string, env []string) string {
+	if strings.ContainsRune(name, '/') {
+		return ""
+	}
+	for _, kv := range slices.Backward(env) {
+		path, ok := strings.CutPrefix(kv, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(path) {
+			if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(found) {
+				return found
+			}
+		}
+		return ""
+	}
+	return ""
+}

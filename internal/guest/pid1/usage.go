@@ -1,0 +1,206 @@
+package pid1
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// clockTick is the unit of CPU time in /proc, which every Linux has.
+const clockTick = 10 * time.Millisecond
+
+// usage is what processes use.
+type usage struct {
+	cpu       time.Duration
+	memory    int64 // resident, in bytes
+	processes int
+}
+
+func (u *usage) add(o usage) {
+	u.cpu += o.cpu
+	u.memory += o.memory
+	u.processes += o.processes
+}
+
+// processTable is what every process uses, and which started which.
+type processTable struct {
+	each     map[int]usage
+	children map[int][]int
+}
+
+func readProcessTable() (processTable, error) {
+	children, err := processes()
+	if err != nil {
+		return processTable{}, err
+	}
+	t := processTable{each: make(map[int]usage), children: children}
+	for _, list := range children {
+		for _, pid := range list {
+			line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+			if err != nil {
+				continue // it has ended since
+			}
+			t.each[pid] = parseUsage(line)
+		}
+	}
+	return t, nil
+}
+
+// all is the sum of all processes.
+func (t processTable) all() (sum usage) {
+	for _, u := range t.each {
+		sum.add(u)
+	}
+	return sum
+}
+
+// below is the sum of a process and of all that descend from it.
+func (t processTable) below(pid int) (sum usage) {
+	seen := map[int]bool{}
+	for queue := []int{pid}; len(queue) > 0; {
+		next := queue[0]
+		queue = queue[1:]
+		if seen[next] {
+			continue // read while it changed
+		}
+		seen[next] = true
+		sum.add(t.each[next])
+		queue = append(queue, t.children[next]...)
+	}
+	return sum
+}
+
+// parseUsage reads /proc/PID/stat; what it cannot read is nothing.
+func parseUsage(line []byte) usage {
+	end := bytes.LastIndexByte(line, ')')
+	if end < 0 {
+		return usage{}
+	}
+	fields := bytes.Fields(line[end+1:])
+	field := func(n int) int64 { // as proc(5) counts them: the state is 3
+		if n-3 >= len(fields) {
+			return 0
+		}
+		v, err := strconv.ParseInt(string(fields[n-3]), 10, 64)
+		if err != nil || v < 0 {
+			return 0
+		}
+		return v
+	}
+	const most = int64(1) << 38 // beyond it is nonsense that must not overflow
+	return usage{
+		cpu:       time.Duration(min(field(14), most)+min(field(15), most)) * clockTick,
+		memory:    min(field(24), most) * int64(os.Getpagesize()),
+		processes: 1,
+	}
+}
+
+// disk is the file system of a folder.
+type disk struct {
+	path                  string
+	size, used, available int64
+}
+
+// disks returns the file systems of the folders, each once.
+func disks(paths ...string) []disk {
+	var list []disk
+	seen := map[uint64]bool{}
+	for _, path := range paths {
+		var stat unix.Stat_t
+		var fs unix.Statfs_t
+		if unix.Stat(path, &stat) != nil || seen[stat.Dev] || unix.Statfs(path, &fs) != nil {
+			continue
+		}
+		seen[stat.Dev] = true
+		block := fs.Frsize
+		list = append(list, disk{
+			path: path, size: int64(fs.Blocks) * block, used: int64(fs.Blocks-fs.Bfree) * block, available: int64(fs.Bavail) * block,
+		})
+	}
+	return list
+}
+
+func processors() int32 { return int32(min(runtime.NumCPU(), 1<<16)) }
+
+// memoryFiles are where the kernel tells of the memory of this process's
+// cgroup, in either of its hierarchies: as a machine of its own sees them
+// first, then as a guest of the host's does.
+func memoryFiles(v2, v1 string) []string {
+	files := []string{"/sys/fs/cgroup/" + v2, "/sys/fs/cgroup/memory/" + v1}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return files
+	}
+	for line := range strings.Lines(string(own)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		switch {
+		case f[1] == "":
+			files = append(files, filepath.Join("/sys/fs/cgroup", f[2], v2), filepath.Join("/sys/fs/cgroup/unified", f[2], v2))
+		case f[1] == "memory":
+			files = append(files, filepath.Join("/sys/fs/cgroup/memory", f[2], v1))
+		}
+	}
+	return files
+}
+
+// first reads the first of the files that is there.
+func first(files []string) ([]byte, bool) {
+	for _, file := range files {
+		if b, err := os.ReadFile(file); err == nil {
+			return b, true
+		}
+	}
+	return nil, false
+}
+
+// oomKills counts the processes that the kernel has killed for want of memory
+// in this machine; 0 where the kernel does not tell.
+func oomKills() int64 {
+	b, _ := first(memoryFiles("memory.events", "memory.oom_control"))
+	return keyed(b, "oom_kill")
+}
+
+// memoryUsed is what the machine's cgroup counts.
+func memoryUsed() (int64, bool) {
+	b, ok := first(memoryFiles("memory.current", "memory.usage_in_bytes"))
+	n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
+	return n, ok && err == nil
+}
+
+// memoryLimit is the machine's: its cgroup's, or all that there is.
+func memoryLimit() int64 {
+	total := int64(0)
+	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
+		total = keyed(b, "MemTotal:") << 10
+	}
+	if b, ok := first(memoryFiles("memory.max", "memory.limit_in_bytes")); ok {
+		if n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64); err == nil && n > 0 && (total == 0 || n < total) {
+			return n
+		}
+	}
+	return total
+}
+
+// keyed finds "key number" on a line of its own; 0 where there is none.
+func keyed(b []byte, key string) int64 {
+	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		if len(f) >= 2 && f[0] == key {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			if err == nil && n > 0 {
+				return n
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,7 @@
+package mux
+
+// More names of streams, and who answers them.
+const (
+	PTY   = "pty"   // docs/reference/pty.md over a WebSocket; pod-daemon joins it to exec-daemon
+	Token = "token" // HTTP/1.1, POST /v1/tokens/oidc; the control plane answers
+)
