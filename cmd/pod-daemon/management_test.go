@@ -219,7 +219,7 @@ func TestTerminalsOutliveExecDaemon(t *testing.T) {
 		}
 		return nil
 	})
-	sh.run("(setsid sleep 901 &)")
+	sh.run("(setsid sleep 901 >/dev/null 2>&1 &)")
 	until(t, "all sleep", func() error {
 		if n := sh.run("pgrep -fc '^sleep [89]0' || true"); n != "4" {
 			return errors.New(n)

@@ -1,0 +1,218 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/coder/websocket"
+
+	"aloft/internal/fault"
+	"aloft/internal/wire/agentv1"
+	"aloft/internal/wire/agentv1/agentv1connect"
+	"aloft/internal/wire/mux"
+)
+
+// Bounds of what a machine says of its terminals.
+const (
+	maxTerminals    = 256
+	maxTerminalText = 8 << 20 // bytes
+	maxPTYFrame     = 1 << 20 // bytes
+)
+
+// OpenPTY opens a stream to the machine's PTYs: docs/reference/pty.md over a
+// WebSocket. Bytes written before exec-daemon listens wait for it.
+func (c *Conn) OpenPTY(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.PTY) }
+
+// DialPTY connects to the machine's PTYs with exec-daemon's token. The
+// connection ends with ctx only as long as it is being made.
+func (c *Conn) DialPTY(ctx context.Context, token string) (*websocket.Conn, error) {
+	transport := &http.Transport{
+		DisableCompression: true, DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.OpenPTY(ctx) },
+	}
+	ws, res, err := websocket.Dial(ctx, "ws://exec/v1/pty", &websocket.DialOptions{
+		HTTPClient:      &http.Client{Transport: transport},
+		HTTPHeader:      http.Header{"Authorization": {"Bearer " + token}},
+		CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		if res != nil && res.StatusCode == http.StatusUnauthorized {
+			return nil, fault.Denied("the machine's exec-daemon does not know this server's token").Named("machine_denied")
+		}
+		return nil, c.lost(fmt.Errorf("open a PTY: %s", bounded(err.Error(), maxDetail)))
+	}
+	ws.SetReadLimit(maxPTYFrame)
+	return ws, nil
+}
+
+// Terminal is a tmux session in the machine, as the machine tells it.
+type Terminal struct {
+	Name          string
+	Created       time.Time
+	Active        time.Time
+	Attached      int // viewers
+	Columns, Rows int
+	Command       string
+	Directory     string
+	Dead          bool
+	ExitCode      int // of a dead one
+}
+
+// NewTerminal says what CreateTerminal is to make. Every field may be left out.
+type NewTerminal struct {
+	Name          string
+	Command       string // for the user's shell
+	Directory     string
+	Env           map[string]string
+	Columns, Rows int
+}
+
+// Screen is what a terminal shows.
+type Screen struct {
+	Text      string
+	Truncated bool // its beginning is lost
+	Terminal  Terminal
+}
+
+// Keys is something to type: Text as it is, or one Key by tmux's name.
+type Keys struct{ Text, Key string }
+
+// Terminals works a machine's terminals. Its methods are safe for concurrent
+// use; their errors are faults, or wrap [ErrLost].
+type Terminals struct {
+	conn   *Conn
+	http   *http.Client
+	client agentv1connect.TerminalServiceClient
+}
+
+// Terminals returns the machine's terminals, for whoever has exec-daemon's
+// token. Close it when done.
+func (c *Conn) Terminals(token string) *Terminals {
+	var h2c http.Protocols
+	h2c.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{
+		Protocols: &h2c, DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.OpenExec(ctx) },
+	}}
+	return &Terminals{c, client, agentv1connect.NewTerminalServiceClient(client, "http://exec",
+		connect.WithInterceptors(withToken(token)), connect.WithReadMaxBytes(maxTerminalText+1<<20), connect.WithAcceptCompression("gzip", nil, nil))}
+}
+
+// Close lets go of the stream to exec-daemon.
+func (t *Terminals) Close() { t.http.CloseIdleConnections() }
+
+// withToken shows exec-daemon's token with every call.
+func withToken(token string) connect.UnaryInterceptorFunc {
+	return func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+			req.Header().Set("Authorization", "Bearer "+token)
+			return next(ctx, req)
+		}
+	}
+}
+
+// List returns the terminals, by name.
+func (t *Terminals) List(ctx context.Context) ([]Terminal, error) {
+	res, err := t.client.ListTerminals(ctx, connect.NewRequest(&agentv1.ListTerminalsRequest{}))
+	if err != nil {
+		return nil, t.fault("list terminals", err)
+	}
+	list := res.Msg.GetTerminals()
+	found := make([]Terminal, 0, min(len(list), maxTerminals))
+	for _, m := range list[:min(len(list), maxTerminals)] {
+		found = append(found, terminalOf(m))
+	}
+	return found, nil
+}
+
+// Create makes a terminal, or returns the one that has the name.
+func (t *Terminals) Create(ctx context.Context, n NewTerminal) (made Terminal, created bool, err error) {
+	res, err := t.client.CreateTerminal(ctx, connect.NewRequest(&agentv1.CreateTerminalRequest{
+		Name: n.Name, Command: n.Command, Directory: n.Directory, Env: n.Env,
+		Columns: int32(min(max(n.Columns, 0), 1<<15)), Rows: int32(min(max(n.Rows, 0), 1<<15)),
+	}))
+	if err != nil {
+		return Terminal{}, false, t.fault("create a terminal", err)
+	}
+	return terminalOf(res.Msg.GetTerminal()), res.Msg.GetCreated(), nil
+}
+
+// Read returns what a terminal shows, with so many lines of history above it; a
+// negative number is all.
+func (t *Terminals) Read(ctx context.Context, name string, history int) (Screen, error) {
+	res, err := t.client.ReadTerminal(ctx, connect.NewRequest(&agentv1.ReadTerminalRequest{Name: name, HistoryLines: int32(min(max(history, -1), 1<<20))}))
+	if err != nil {
+		return Screen{}, t.fault("read a terminal", err)
+	}
+	text := res.Msg.GetText()
+	return Screen{
+		Text: bounded(text, maxTerminalText), Truncated: res.Msg.GetTruncated() || len(text) > maxTerminalText,
+		Terminal: terminalOf(res.Msg.GetTerminal()),
+	}, nil
+}
+
+// Send types keys, in order.
+func (t *Terminals) Send(ctx context.Context, name string, keys []Keys) error {
+	req := &agentv1.SendTerminalKeysRequest{Name: name}
+	for _, k := range keys {
+		if k.Key != "" {
+			req.Keys = append(req.Keys, &agentv1.TerminalKeys{Keys: &agentv1.TerminalKeys_Key{Key: k.Key}})
+		}
+		if k.Text != "" {
+			req.Keys = append(req.Keys, &agentv1.TerminalKeys{Keys: &agentv1.TerminalKeys_Text{Text: k.Text}})
+		}
+	}
+	_, err := t.client.SendTerminalKeys(ctx, connect.NewRequest(req))
+	return t.fault("type in a terminal", err)
+}
+
+// End ends a terminal and what runs in it.
+func (t *Terminals) End(ctx context.Context, name string) error {
+	_, err := t.client.CloseTerminal(ctx, connect.NewRequest(&agentv1.CloseTerminalRequest{Name: name}))
+	return t.fault("close a terminal", err)
+}
+
+func terminalOf(m *agentv1.Terminal) Terminal {
+	return Terminal{
+		Name: bounded(m.GetName(), maxWord), Created: m.GetCreatedAt().AsTime(), Active: m.GetActiveAt().AsTime(),
+		Attached: int(m.GetAttached()), Columns: int(m.GetColumns()), Rows: int(m.GetRows()),
+		Command: bounded(m.GetCommand(), maxWord), Directory: bounded(m.GetDirectory(), maxDetail), Dead: m.GetDead(), ExitCode: int(m.GetExitCode()),
+	}
+}
+
+// fault says in our words what exec-daemon answered.
+func (t *Terminals) fault(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return fmt.Errorf("%s: %w", op, t.conn.lost(err))
+	}
+	words := bounded(e.Message(), maxDetail)
+	switch e.Code() {
+	case connect.CodeInvalidArgument:
+		return fault.Invalid("%s: %s", op, words)
+	case connect.CodeNotFound:
+		return fault.NotFound("%s: %s", op, words).Named("terminal_not_found")
+	case connect.CodeFailedPrecondition, connect.CodeAlreadyExists:
+		return fault.Conflict("%s: %s", op, words)
+	case connect.CodeResourceExhausted:
+		return fault.Exhausted("%s: %s", op, words)
+	case connect.CodeUnimplemented:
+		return fault.NotImplemented("%s: %s", op, words).Named("tmux_missing")
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
+		return fault.Denied("%s: the machine's exec-daemon does not know this server's token", op).Named("machine_denied")
+	case connect.CodeUnavailable:
+		if lost := t.conn.lost(err); errors.Is(lost, ErrLost) {
+			return fmt.Errorf("%s: %w", op, lost)
+		}
+		return fault.Unavailable("%s: %s", op, words)
+	}
+	return fmt.Errorf("%s: %w", op, t.conn.rpcError(err))
+}
