@@ -25,6 +25,8 @@ func newAgentCommand(a *app) *cobra.Command {
 		newAgentStopCommand(a),
 		newAgentDiffCommand(a),
 		newAgentForwardCommand(a),
+		newAgentAttachCommand(a),
+		newAgentExecCommand(a),
 		newAgentArchiveCommand(a),
 		newAgentUnarchiveCommand(a),
 		newAgentDeleteCommand(a),

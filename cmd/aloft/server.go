@@ -92,7 +92,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Logger: logger,
 	})
 	handler, err := api.New(api.Config{
-		Journal: s.store, Agents: s.store, Accounts: s.store, Work: s.schedule,
+		Journal: s.store, Agents: s.store, Accounts: s.store, Work: s.schedule, Machines: machines{s.schedule},
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		PublicURL: func() string { return s.URL }, Logger: logger, Version: version,
 		Ready: func() error {

@@ -28,8 +28,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// Config is what the API needs. All fields but Logger, PublicURL, Ready and
-// DefaultModel must be set.
+// Config is what the API needs. All fields but Logger, PublicURL, Ready,
+// DefaultModel and Machines must be set.
 type Config struct {
 	Journal  store.Journal
 	Agents   store.Agents
@@ -39,6 +39,7 @@ type Config struct {
 	Models       []model.Info
 	DefaultModel string
 	Work         Work
+	Machines     Machines      // nil where nobody reaches into machines
 	AllowFile    bool          // file:// repositories may be used
 	PublicURL    func() string // where a browser finds this server, without a final slash
 	Logger       *slog.Logger

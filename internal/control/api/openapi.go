@@ -88,6 +88,7 @@ func operation(rt route, reg huma.Registry, failed *huma.Response) *huma.Operati
 	if rt.status < http.StatusBadRequest {
 		ok := &huma.Response{Description: http.StatusText(rt.status)}
 		switch {
+		case rt.status == http.StatusSwitchingProtocols: // docs/reference/pty.md goes on
 		case rt.out != nil:
 			ok.Content = map[string]*huma.MediaType{"application/json": {Schema: reg.Schema(reflect.TypeOf(rt.out), true, "")}}
 		case rt.media == "application/json":

@@ -71,6 +71,12 @@ func (s *server) routes() []route {
 			status: 200, out: agentUsageResponseJSON{}, handle: s.getUsage},
 		{method: "GET", path: "/v1/agents/{id}/diff", id: "getAgentDiff", summary: "Show what an agent has changed",
 			status: 200, out: diffJSON{}, handle: s.getDiff},
+		{method: "GET", path: "/v1/agents/{id}/terminals", id: "listAgentTerminals", summary: "List the terminals that an agent and people share",
+			status: 200, out: listTerminalsResponseJSON{}, handle: s.listTerminals},
+		{method: "POST", path: "/v1/agents/{id}/terminals", id: "createAgentTerminal", summary: "Make a shared terminal, or return the one of that name",
+			in: createTerminalRequestJSON{}, status: 201, out: terminalJSON{}, handle: s.createTerminal},
+		{method: "GET", path: "/v1/agents/{id}/pty", id: "openAgentPTY", summary: "Run programs in an agent's machine over a WebSocket", long: true,
+			status: 101, handle: s.openPTY},
 		{method: "GET", path: "/v1/agents/{id}/events", id: "listAgentEvents", summary: "Read an agent's journal as JSON lines", long: true,
 			query: []param{
 				{name: "after", kind: "integer", standard: 0, words: "only events after this number"},

@@ -30,6 +30,7 @@ type boot struct {
 	d     *Daemon
 	req   *podv1.BootRequest
 	state checkout.State
+	tmux  *service // nil unless this boot has started it
 }
 
 // step is a part of the boot. It does what is missing, tells progress, and
@@ -239,6 +240,7 @@ func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 		d.retire(s)
 		return "", err
 	}
+	b.awaitTerminals(ctx)
 	return detail, nil
 }
 

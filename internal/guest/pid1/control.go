@@ -79,6 +79,10 @@ func (d *Daemon) accept(l net.Listener, server *podServer) error {
 					d.joinExec(conn, stream, d.cfg.PTYAddr)
 				case isPort:
 					joinPort(stream, n)
+				case name == mux.Aside:
+					speaks.Do(func() {})
+					d.controls.remove(conn)
+					_ = stream.Close()
 				default:
 					_ = stream.Close()
 				}

@@ -2,12 +2,19 @@ package pid1
 
 import (
 	"context"
+	"errors"
+	"net"
 	"path/filepath"
 	"strconv"
+	"time"
 )
 
 // usualTmuxDir is where tmux puts its folders by itself.
 const usualTmuxDir = "/tmp"
+
+// terminalsPatience bounds the wait for tmux: a machine without terminals is a
+// machine too.
+const terminalsPatience = 3 * time.Second
 
 // tmuxSocket is where tmux of the agent's user listens by itself, so that a
 // plain tmux in any shell finds the terminals.
@@ -28,14 +35,36 @@ func (b *boot) terminals(_ context.Context, _ func(string)) (string, error) {
 	if err := d.tmuxFolder(); err != nil {
 		return "there are no terminals: " + err.Error(), nil
 	}
-	if _, err := d.kept.start(processSpec{
+	p, err := d.kept.start(processSpec{
 		name: terminalsName, policy: restartAlways,
 		command: []string{"tmux", "-D", "-u", "-L", "default"},
 		env:     map[string]string{"TMUX_TMPDIR": d.cfg.TmuxDir},
-	}); err != nil {
+	})
+	if err != nil {
 		return "there are no terminals: " + err.Error(), nil
 	}
-	return "started", nil // who asks for a terminal waits for it
+	b.tmux = p.service
+	return "started", nil // awaitTerminals, while exec-daemon starts
+}
+
+// awaitTerminals waits for the tmux server that this boot has started: a tmux
+// that finds none would make its own, which nobody keeps.
+func (b *boot) awaitTerminals(ctx context.Context) {
+	if b.tmux == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, terminalsPatience, errors.New("tmux takes its time"))
+	defer cancel()
+	if err := b.tmux.listening(ctx, func(ctx context.Context) error {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(ctx, "unix", b.d.tmuxSocket())
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err
+	}); err != nil {
+		b.d.cfg.Log.Warn("no terminals yet", "err", err)
+	}
 }
 
 // tmuxFolder makes the folder of tmux's folders, where it is not the usual one.

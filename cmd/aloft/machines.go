@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/coder/websocket"
+
+	"aloft/internal/control/api"
+	"aloft/internal/control/pod"
+	"aloft/internal/control/schedule"
+)
+
+// machines is what the API asks of machines, by the scheduler's way into them.
+type machines struct{ schedule *schedule.Scheduler }
+
+var _ api.Machines = machines{}
+
+// pty is a PTY and the connection that it came by.
+type pty struct {
+	*websocket.Conn
+	access *schedule.Access
+}
+
+// Close implements [api.PTY].
+func (p pty) Close() error { return errors.Join(p.CloseNow(), p.access.Close()) }
+
+// PTY implements [api.Machines].
+func (m machines) PTY(ctx context.Context, agentID string) (api.PTY, error) {
+	access, err := m.schedule.Access(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := access.Conn.DialPTY(ctx, access.Token)
+	if err != nil {
+		return nil, errors.Join(err, access.Close())
+	}
+	return pty{ws, access}, nil
+}
+
+// terminals does something with the terminals of an agent's machine.
+func (m machines) terminals(ctx context.Context, agentID string, do func(*pod.Terminals) error) error {
+	access, err := m.schedule.Access(ctx, agentID)
+	if err != nil {
+		return err
+	}
+	terminals := access.Conn.Terminals(access.Token)
+	err = do(terminals)
+	terminals.Close()
+	return errors.Join(err, access.Close())
+}
+
+// Terminals implements [api.Machines].
+func (m machines) Terminals(ctx context.Context, agentID string) (list []api.Terminal, err error) {
+	err = m.terminals(ctx, agentID, func(t *pod.Terminals) error {
+		found, err := t.List(ctx)
+		for _, f := range found {
+			list = append(list, apiTerminal(f))
+		}
+		return err
+	})
+	return list, err
+}
+
+// CreateTerminal implements [api.Machines].
+func (m machines) CreateTerminal(ctx context.Context, agentID string, n api.NewTerminal) (made api.Terminal, created bool, err error) {
+	err = m.terminals(ctx, agentID, func(t *pod.Terminals) error {
+		found, isNew, err := t.Create(ctx, pod.NewTerminal{
+			Name: n.Name, Command: n.Command, Directory: n.WorkingDirectory, Columns: n.Columns, Rows: n.Rows,
+		})
+		made, created = apiTerminal(found), isNew
+		return err
+	})
+	return made, created, err
+}
+
+func apiTerminal(t pod.Terminal) api.Terminal {
+	out := api.Terminal{
+		Name: t.Name, Created: t.Created, Attached: t.Attached, Columns: t.Columns, Rows: t.Rows,
+		Command: t.Command, WorkingDirectory: t.Directory,
+	}
+	if t.Dead {
+		out.ExitCode = &t.ExitCode
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// maxPTYMessage bounds a message of a PTY's, in bytes.
+const maxPTYMessage = 1 << 20
+
+// Channels of a PTY's binary messages: the first byte of each.
+const (
+	PTYInput  = 0
+	PTYOutput = 1
+	PTYError  = 2
+)
+
+// PTY is a connection to the PTYs of an agent's machine, in the protocol of
+// docs/reference/pty.md. Read and Send may be called at once.
+type PTY struct{ ws *websocket.Conn }
+
+// PTYRequest is a message to the machine. Which fields count is for Type to say.
+type PTYRequest struct {
+	Type     string            `json:"type"`
+	ID       string            `json:"id,omitempty"`
+	Args     []string          `json:"args,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+	Dir      string            `json:"dir,omitempty"`
+	Columns  int               `json:"columns,omitempty"`
+	Rows     int               `json:"rows,omitempty"`
+	TTY      *bool             `json:"tty,omitempty"`
+	ReadOnly bool              `json:"readOnly,omitempty"`
+	Terminal string            `json:"terminal,omitempty"`
+	Signal   string            `json:"signal,omitempty"`
+}
+
+// PTYEvent is a message from the machine: Data on a Channel, or what Type says.
+type PTYEvent struct {
+	Channel int // of Data
+	Data    []byte
+
+	Type    string `json:"type"`
+	ID      string `json:"id"`
+	Offset  int64  `json:"offset"`
+	Code    int    `json:"code"`
+	Signal  string `json:"signal"`
+	Error   string `json:"error"`
+	Message string `json:"message"`
+}
+
+// OpenPTY connects to the PTYs of an agent's machine. The connection outlives ctx.
+func (c *Client) OpenPTY(ctx context.Context, agentID string) (*PTY, error) {
+	u := *c.base
+	target := u.JoinPath("v1", "agents", segment(agentID), "pty")
+	// A WebSocket is HTTP/1.1's; the other transport may have agreed on more.
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		ResponseHeaderTimeout: 3 * time.Minute, // a machine may have to start again
+	}
+	ws, res, err := websocket.Dial(ctx, target.String(), &websocket.DialOptions{
+		HTTPClient:      &http.Client{Transport: transport, CheckRedirect: c.http.CheckRedirect},
+		HTTPHeader:      http.Header{"Authorization": {"Bearer " + c.key}},
+		CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		if res != nil && res.StatusCode >= 300 {
+			defer res.Body.Close()
+			return nil, readError(res)
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		return nil, &UnreachableError{URL: c.base.String(), Err: unwrapURL(err)}
+	}
+	ws.SetReadLimit(maxPTYMessage)
+	return &PTY{ws}, nil
+}
+
+// Ask sends a request.
+func (p *PTY) Ask(ctx context.Context, r PTYRequest) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return p.ws.Write(ctx, websocket.MessageText, b)
+}
+
+// Type sends what was typed.
+func (p *PTY) Type(ctx context.Context, b []byte) error {
+	return p.ws.Write(ctx, websocket.MessageBinary, append([]byte{PTYInput}, b...))
+}
+
+// Next waits for a message from the machine.
+func (p *PTY) Next(ctx context.Context) (PTYEvent, error) {
+	kind, b, err := p.ws.Read(ctx)
+	if err != nil {
+		return PTYEvent{}, err
+	}
+	return readPTYEvent(kind == websocket.MessageBinary, b)
+}
+
+// readPTYEvent reads a message, which is a machine's and may be anything.
+func readPTYEvent(binary bool, b []byte) (e PTYEvent, err error) {
+	if binary {
+		if len(b) == 0 {
+			return e, nil
+		}
+		return PTYEvent{Channel: int(b[0]), Data: b[1:]}, nil
+	}
+	if err := json.Unmarshal(b, &e); err != nil {
+		return PTYEvent{}, fmt.Errorf("the machine's message is not of this protocol: %w", err)
+	}
+	e.Channel, e.Data = 0, nil
+	return e, nil
+}
+
+// Close ends the connection.
+func (p *PTY) Close() error { return p.ws.CloseNow() }
