@@ -214,7 +214,7 @@ func TestTerminalsOutliveExecDaemon(t *testing.T) {
 	m.mustBoot(c, pod.Checkout{Branch: "b"})
 	sh := m.shell(c)
 	until(t, "tmux listens", func() error {
-		if out := sh.run("tmux new-session -d -s work 'sleep 801 & echo $! > /dev/null; (setsid sleep 802 &); exec sleep 803' && echo made"); !strings.Contains(out, "made") && !strings.Contains(out, "duplicate") {
+		if out := sh.run("tmux set-option -g default-shell /bin/sh \\; new-session -d -s work 'sleep 801 & echo $! > /dev/null; (setsid sleep 802 &); exec sleep 803' && echo made"); !strings.Contains(out, "made") && !strings.Contains(out, "duplicate") {
 			return errors.New(out)
 		}
 		return nil

@@ -210,6 +210,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /v1/agents/{id}/runs/{runId}/cancel": own, "GET /v1/agents/{id}/usage": own,
 		"GET /v1/agents/{id}/connections": own, "GET /v1/agents/{id}/ports/{port}": own,
 		"GET /v1/agents/{id}/diff": own, "GET /v1/agents/{id}/events": own,
+		"GET /v1/agents/{id}/terminals": own, "POST /v1/agents/{id}/terminals": own, "GET /v1/agents/{id}/pty": own,
 		"GET /v1/agents/{id}/artifacts": "any", "GET /v1/agents/{id}/artifacts/download": "any",
 		"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
 	}
