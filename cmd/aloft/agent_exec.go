@@ -29,6 +29,13 @@ where the agent works, as the agent's user, and ends when you go.`,
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			command := args[1:]
+			if command[0] == "--" {
+				command = command[1:]
+			}
+			if len(command) == 0 {
+				return usageError{errors.New("there is no command after --")}
+			}
 			vars, err := variables(env)
 			if err != nil {
 				return err
@@ -37,7 +44,7 @@ where the agent works, as the agent's user, and ends when you go.`,
 			if err != nil {
 				return err
 			}
-			ask := client.PTYRequest{Type: "spawn", Args: args[1:], Env: vars, Dir: dir, TTY: &tty}
+			ask := client.PTYRequest{Type: "spawn", Args: command, Env: vars, Dir: dir, TTY: &tty}
 			code, err := a.exec(cmd.Context(), c, args[0], ask)
 			if err == nil && code != 0 {
 				return &cli.Problem{Exit: code, Code: "exit"} // it has said what there was to say
