@@ -89,7 +89,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	bash := newLateShell(shell.Config{Dir: cfg.Workspace, OutputDir: cfg.OutputDir}, log)
 	defer func() { err = errors.Join(err, bash.close()) }()
 	terminals := terminal.New(terminal.Config{
-		Dir: cfg.Workspace, Log: log,
+		Dir: cfg.Workspace, Shell: os.Getenv("SHELL"), Log: log,
 		Terminals: &terminal.Tmux{Socket: cfg.TmuxSocket, Dir: cfg.Workspace, Kept: cfg.TmuxKept},
 	})
 	defer func() { err = errors.Join(err, terminals.Close()) }()

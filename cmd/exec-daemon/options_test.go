@@ -52,7 +52,7 @@ func TestOptionsAreTheDaemons(t *testing.T) {
 		if o.standard != "" && o.standard != "false" && !strings.Contains(strings.ToLower(strings.ReplaceAll(at[2], `"`, "")), "(default "+o.standard+")") {
 			t.Errorf("--%s: the help does not say %q: %q", o.name, o.standard, at[2])
 		}
-		wrong, _ := map[kind]string{kindPort: "x", kindBool: "x", kindLevel: "x", kindJSON: "{", kindURL: "x"}[o.kind]
+		wrong := map[kind]string{kindPort: "x", kindBool: "x", kindLevel: "x", kindJSON: "{", kindURL: "x"}[o.kind]
 		if wrong == "" {
 			continue
 		}
@@ -103,7 +103,7 @@ func TestBothPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ws.CloseNow() //nolint:errcheck // closed already when all went well
+	defer func() { _ = ws.CloseNow() }() // closed already when all went well
 	if err := ws.Write(ctx, websocket.MessageText, []byte(`{"type":"spawn","args":["sh","-c","echo hi; env | grep -c EXEC_DAEMON"]}`)); err != nil {
 		t.Fatal(err)
 	}

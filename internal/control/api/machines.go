@@ -151,7 +151,7 @@ func (s *server) openPTY(w http.ResponseWriter, r *http.Request, who account.API
 	// A browser's page of another origin is refused.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
-		return nil //nolint:nilerr // it has answered
+		return nil // it has answered
 	}
 	defer func() { _ = ws.CloseNow() }()
 	ws.SetReadLimit(maxPTYMessage)
@@ -159,7 +159,7 @@ func (s *server) openPTY(w http.ResponseWriter, r *http.Request, who account.API
 	var both sync.WaitGroup
 	both.Go(func() {
 		defer cancel()
-		relay(ctx, pty.Write, ws.Read)
+		_ = relay(ctx, pty.Write, ws.Read) // whoever leaves, leaves
 	})
 	end := relay(ctx, ws.Write, pty.Read)
 	if e, ok := errors.AsType[websocket.CloseError](end); ok {

@@ -143,10 +143,10 @@ func memoryFiles(v2, v1 string) []string {
 		if len(f) != 3 {
 			continue
 		}
-		switch {
-		case f[1] == "":
+		switch f[1] {
+		case "":
 			files = append(files, filepath.Join("/sys/fs/cgroup", f[2], v2), filepath.Join("/sys/fs/cgroup/unified", f[2], v2))
-		case f[1] == "memory":
+		case "memory":
 			files = append(files, filepath.Join("/sys/fs/cgroup/memory", f[2], v1))
 		}
 	}

@@ -26,10 +26,9 @@ func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr 
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var theirs, ours []*os.File
 	defer func() { closeAll(append(theirs, ours...)) }()
-	pipe := func() (r, w *os.File, err error) { return os.Pipe() }
 	var feed func()
 	if stdin != nil {
-		r, w, err := pipe()
+		r, w, err := os.Pipe()
 		if err != nil {
 			return Exit{}, err
 		}
@@ -47,7 +46,7 @@ func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr 
 		file *io.Writer
 		dst  io.Writer
 	}{{&cmd.Stdout, stdout}, {&cmd.Stderr, stderr}} {
-		r, w, err := pipe()
+		r, w, err := os.Pipe()
 		if err != nil {
 			return Exit{}, err
 		}

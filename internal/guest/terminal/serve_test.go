@@ -386,7 +386,7 @@ func TestClosedHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Host.Close(); err != nil {
+	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if e := p.Exit(); e.Code != 129 {

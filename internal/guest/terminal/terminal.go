@@ -38,7 +38,7 @@ const (
 // Config is what a Host is made of. All may be left out.
 type Config struct {
 	Dir        string // where programs start, absolute; "/" without it
-	Shell      string // the user's; $SHELL, or /bin/bash
+	Shell      string // the user's; /bin/bash without it
 	Terminals  *Tmux  // nil where there are none
 	Scrollback int    // bytes that a PTY keeps; 1 MiB without it
 	Log        *slog.Logger
@@ -57,7 +57,7 @@ type Host struct {
 // New makes a Host. Close it when done.
 func New(cfg Config) *Host {
 	cfg.Dir = cmp.Or(cfg.Dir, "/")
-	cfg.Shell = cmp.Or(cfg.Shell, os.Getenv("SHELL"), "/bin/bash")
+	cfg.Shell = cmp.Or(cfg.Shell, "/bin/bash")
 	if cfg.Scrollback <= 0 {
 		cfg.Scrollback = 1 << 20
 	}

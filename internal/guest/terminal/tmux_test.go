@@ -167,7 +167,7 @@ func TestSharedTerminal(t *testing.T) {
 	if err := wait(t.Context(), func() bool { f, err := tm.Find(t.Context(), "both"); return err == nil && f.Attached == 1 }); err != nil {
 		t.Error("who left is still attached")
 	}
-	if err := d.Host.Close(); err != nil {
+	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 	shows(t, tm, "both", "seen-by-2")
