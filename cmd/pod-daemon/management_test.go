@@ -63,9 +63,11 @@ func (m *aMachine) plane(token func(net.Conn)) *plane {
 	client := &http.Client{Transport: &http.Transport{Protocols: &h2c, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return conn.Open(ctx, mux.Pod)
 	}}}
-	return &plane{
+	p := &plane{
 		podv1connect.NewManagementServiceClient(client, "http://pod"), podv1connect.NewMetadataServiceClient(client, "http://pod"), conn,
 	}
+	p.named(m.t, "") // who speaks pod.v1 is whom the machine asks
+	return p
 }
 
 func (p *plane) named(t *testing.T, name string) *podv1.Process {

@@ -329,7 +329,7 @@ func (*BootResponse_Ready) isBootResponse_Event() {}
 
 type BootStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// network, checkout, exec-daemon.
+	// network, checkout, terminals, exec-daemon.
 	Name       string         `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	State      BootStep_State `protobuf:"varint,2,opt,name=state,proto3,enum=pod.v1.BootStep_State" json:"state,omitempty"`
 	DurationMs int64          `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
