@@ -329,7 +329,8 @@ func (t *Tmux) run(ctx context.Context, limit int, args ...string) ([]byte, erro
 	case errors.Is(err, exec.ErrNotFound):
 		return nil, fault.NotImplemented("there is no tmux in this machine").Named("tmux_missing").
 			Hint("add the package tmux to the environment's image")
-	case strings.Contains(words, "no server running"), strings.Contains(words, "error connecting to"):
+	case strings.Contains(words, "no server running"), strings.Contains(words, "error connecting to"),
+		strings.Contains(words, "server exited"), strings.Contains(words, "lost server"): // with its last terminal
 		return nil, errNoServer
 	default:
 		return nil, fault.Conflict("tmux: %.500s", cmp.Or(words, err.Error()))
