@@ -72,7 +72,7 @@ func encode(specs []tool.Spec) ([]byte, error) {
 
 // order is the order in which a model is told of tools: what it needs most
 // comes first. A tool that is not here is an error, so that nobody forgets.
-var order = []string{"Shell", "Read", "Write", "StrReplace", "Delete", "Glob", "Grep", "TodoWrite"}
+var order = []string{"Shell", "Read", "Write", "StrReplace", "Delete", "Glob", "Grep", "SemSearch", "ReadLints", "TodoWrite"}
 
 // files is what finds descriptors: by protodesc made from a set, or by the
 // generated code registered.

@@ -867,42 +867,6 @@ func (*LsToolCall) Descriptor() ([]byte, []int) {
 	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{4}
 }
 
-type ReadLintsToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadLintsToolCall) Reset() {
-	*x = ReadLintsToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadLintsToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadLintsToolCall) ProtoMessage() {}
-
-func (x *ReadLintsToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadLintsToolCall.ProtoReflect.Descriptor instead.
-func (*ReadLintsToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{5}
-}
-
 type McpToolCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -911,7 +875,7 @@ type McpToolCall struct {
 
 func (x *McpToolCall) Reset() {
 	*x = McpToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[6]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +887,7 @@ func (x *McpToolCall) String() string {
 func (*McpToolCall) ProtoMessage() {}
 
 func (x *McpToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[6]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,43 +900,7 @@ func (x *McpToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpToolCall.ProtoReflect.Descriptor instead.
 func (*McpToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{6}
-}
-
-type SemSearchToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SemSearchToolCall) Reset() {
-	*x = SemSearchToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SemSearchToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SemSearchToolCall) ProtoMessage() {}
-
-func (x *SemSearchToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SemSearchToolCall.ProtoReflect.Descriptor instead.
-func (*SemSearchToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{7}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{5}
 }
 
 type CreatePlanToolCall struct {
@@ -983,7 +911,7 @@ type CreatePlanToolCall struct {
 
 func (x *CreatePlanToolCall) Reset() {
 	*x = CreatePlanToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[8]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +923,7 @@ func (x *CreatePlanToolCall) String() string {
 func (*CreatePlanToolCall) ProtoMessage() {}
 
 func (x *CreatePlanToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[8]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +936,7 @@ func (x *CreatePlanToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePlanToolCall.ProtoReflect.Descriptor instead.
 func (*CreatePlanToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{8}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{6}
 }
 
 type WebSearchToolCall struct {
@@ -1019,7 +947,7 @@ type WebSearchToolCall struct {
 
 func (x *WebSearchToolCall) Reset() {
 	*x = WebSearchToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[9]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +959,7 @@ func (x *WebSearchToolCall) String() string {
 func (*WebSearchToolCall) ProtoMessage() {}
 
 func (x *WebSearchToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[9]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +972,7 @@ func (x *WebSearchToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebSearchToolCall.ProtoReflect.Descriptor instead.
 func (*WebSearchToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{9}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{7}
 }
 
 type TaskToolCall struct {
@@ -1055,7 +983,7 @@ type TaskToolCall struct {
 
 func (x *TaskToolCall) Reset() {
 	*x = TaskToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[10]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1067,7 +995,7 @@ func (x *TaskToolCall) String() string {
 func (*TaskToolCall) ProtoMessage() {}
 
 func (x *TaskToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[10]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1080,7 +1008,7 @@ func (x *TaskToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskToolCall.ProtoReflect.Descriptor instead.
 func (*TaskToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{10}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{8}
 }
 
 type ListMcpResourcesToolCall struct {
@@ -1091,7 +1019,7 @@ type ListMcpResourcesToolCall struct {
 
 func (x *ListMcpResourcesToolCall) Reset() {
 	*x = ListMcpResourcesToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[11]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1031,7 @@ func (x *ListMcpResourcesToolCall) String() string {
 func (*ListMcpResourcesToolCall) ProtoMessage() {}
 
 func (x *ListMcpResourcesToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[11]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1044,7 @@ func (x *ListMcpResourcesToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpResourcesToolCall.ProtoReflect.Descriptor instead.
 func (*ListMcpResourcesToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{11}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{9}
 }
 
 type ReadMcpResourceToolCall struct {
@@ -1127,7 +1055,7 @@ type ReadMcpResourceToolCall struct {
 
 func (x *ReadMcpResourceToolCall) Reset() {
 	*x = ReadMcpResourceToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[12]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1067,7 @@ func (x *ReadMcpResourceToolCall) String() string {
 func (*ReadMcpResourceToolCall) ProtoMessage() {}
 
 func (x *ReadMcpResourceToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[12]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1080,7 @@ func (x *ReadMcpResourceToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadMcpResourceToolCall.ProtoReflect.Descriptor instead.
 func (*ReadMcpResourceToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{12}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{10}
 }
 
 type ApplyAgentDiffToolCall struct {
@@ -1163,7 +1091,7 @@ type ApplyAgentDiffToolCall struct {
 
 func (x *ApplyAgentDiffToolCall) Reset() {
 	*x = ApplyAgentDiffToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[13]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +1103,7 @@ func (x *ApplyAgentDiffToolCall) String() string {
 func (*ApplyAgentDiffToolCall) ProtoMessage() {}
 
 func (x *ApplyAgentDiffToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[13]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1116,7 @@ func (x *ApplyAgentDiffToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAgentDiffToolCall.ProtoReflect.Descriptor instead.
 func (*ApplyAgentDiffToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{13}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{11}
 }
 
 type AskQuestionToolCall struct {
@@ -1199,7 +1127,7 @@ type AskQuestionToolCall struct {
 
 func (x *AskQuestionToolCall) Reset() {
 	*x = AskQuestionToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[14]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1139,7 @@ func (x *AskQuestionToolCall) String() string {
 func (*AskQuestionToolCall) ProtoMessage() {}
 
 func (x *AskQuestionToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[14]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1152,7 @@ func (x *AskQuestionToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskQuestionToolCall.ProtoReflect.Descriptor instead.
 func (*AskQuestionToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{14}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{12}
 }
 
 type FetchToolCall struct {
@@ -1235,7 +1163,7 @@ type FetchToolCall struct {
 
 func (x *FetchToolCall) Reset() {
 	*x = FetchToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[15]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1175,7 @@ func (x *FetchToolCall) String() string {
 func (*FetchToolCall) ProtoMessage() {}
 
 func (x *FetchToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[15]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1188,7 @@ func (x *FetchToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchToolCall.ProtoReflect.Descriptor instead.
 func (*FetchToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{15}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{13}
 }
 
 type SwitchModeToolCall struct {
@@ -1271,7 +1199,7 @@ type SwitchModeToolCall struct {
 
 func (x *SwitchModeToolCall) Reset() {
 	*x = SwitchModeToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[16]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1211,7 @@ func (x *SwitchModeToolCall) String() string {
 func (*SwitchModeToolCall) ProtoMessage() {}
 
 func (x *SwitchModeToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[16]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1224,7 @@ func (x *SwitchModeToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchModeToolCall.ProtoReflect.Descriptor instead.
 func (*SwitchModeToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{16}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{14}
 }
 
 type GenerateImageToolCall struct {
@@ -1307,7 +1235,7 @@ type GenerateImageToolCall struct {
 
 func (x *GenerateImageToolCall) Reset() {
 	*x = GenerateImageToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[17]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1247,7 @@ func (x *GenerateImageToolCall) String() string {
 func (*GenerateImageToolCall) ProtoMessage() {}
 
 func (x *GenerateImageToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[17]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1260,7 @@ func (x *GenerateImageToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateImageToolCall.ProtoReflect.Descriptor instead.
 func (*GenerateImageToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{17}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{15}
 }
 
 type RecordScreenToolCall struct {
@@ -1343,7 +1271,7 @@ type RecordScreenToolCall struct {
 
 func (x *RecordScreenToolCall) Reset() {
 	*x = RecordScreenToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[18]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1283,7 @@ func (x *RecordScreenToolCall) String() string {
 func (*RecordScreenToolCall) ProtoMessage() {}
 
 func (x *RecordScreenToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[18]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1296,7 @@ func (x *RecordScreenToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordScreenToolCall.ProtoReflect.Descriptor instead.
 func (*RecordScreenToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{18}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{16}
 }
 
 type ComputerUseToolCall struct {
@@ -1379,7 +1307,7 @@ type ComputerUseToolCall struct {
 
 func (x *ComputerUseToolCall) Reset() {
 	*x = ComputerUseToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[19]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1319,7 @@ func (x *ComputerUseToolCall) String() string {
 func (*ComputerUseToolCall) ProtoMessage() {}
 
 func (x *ComputerUseToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[19]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1332,7 @@ func (x *ComputerUseToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComputerUseToolCall.ProtoReflect.Descriptor instead.
 func (*ComputerUseToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{19}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{17}
 }
 
 type WriteShellStdinToolCall struct {
@@ -1415,7 +1343,7 @@ type WriteShellStdinToolCall struct {
 
 func (x *WriteShellStdinToolCall) Reset() {
 	*x = WriteShellStdinToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[20]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1355,7 @@ func (x *WriteShellStdinToolCall) String() string {
 func (*WriteShellStdinToolCall) ProtoMessage() {}
 
 func (x *WriteShellStdinToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[20]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1368,7 @@ func (x *WriteShellStdinToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteShellStdinToolCall.ProtoReflect.Descriptor instead.
 func (*WriteShellStdinToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{20}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{18}
 }
 
 type ReflectToolCall struct {
@@ -1451,7 +1379,7 @@ type ReflectToolCall struct {
 
 func (x *ReflectToolCall) Reset() {
 	*x = ReflectToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[21]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1391,7 @@ func (x *ReflectToolCall) String() string {
 func (*ReflectToolCall) ProtoMessage() {}
 
 func (x *ReflectToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[21]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1404,7 @@ func (x *ReflectToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectToolCall.ProtoReflect.Descriptor instead.
 func (*ReflectToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{21}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{19}
 }
 
 type SetupVmEnvironmentToolCall struct {
@@ -1487,7 +1415,7 @@ type SetupVmEnvironmentToolCall struct {
 
 func (x *SetupVmEnvironmentToolCall) Reset() {
 	*x = SetupVmEnvironmentToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[22]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1427,7 @@ func (x *SetupVmEnvironmentToolCall) String() string {
 func (*SetupVmEnvironmentToolCall) ProtoMessage() {}
 
 func (x *SetupVmEnvironmentToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[22]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1440,7 @@ func (x *SetupVmEnvironmentToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetupVmEnvironmentToolCall.ProtoReflect.Descriptor instead.
 func (*SetupVmEnvironmentToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{22}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{20}
 }
 
 type TruncatedToolCall struct {
@@ -1523,7 +1451,7 @@ type TruncatedToolCall struct {
 
 func (x *TruncatedToolCall) Reset() {
 	*x = TruncatedToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[23]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1463,7 @@ func (x *TruncatedToolCall) String() string {
 func (*TruncatedToolCall) ProtoMessage() {}
 
 func (x *TruncatedToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[23]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1476,7 @@ func (x *TruncatedToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncatedToolCall.ProtoReflect.Descriptor instead.
 func (*TruncatedToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{23}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{21}
 }
 
 type StartGrindExecutionToolCall struct {
@@ -1559,7 +1487,7 @@ type StartGrindExecutionToolCall struct {
 
 func (x *StartGrindExecutionToolCall) Reset() {
 	*x = StartGrindExecutionToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[24]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1499,7 @@ func (x *StartGrindExecutionToolCall) String() string {
 func (*StartGrindExecutionToolCall) ProtoMessage() {}
 
 func (x *StartGrindExecutionToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[24]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1512,7 @@ func (x *StartGrindExecutionToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartGrindExecutionToolCall.ProtoReflect.Descriptor instead.
 func (*StartGrindExecutionToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{24}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{22}
 }
 
 type StartGrindPlanningToolCall struct {
@@ -1595,7 +1523,7 @@ type StartGrindPlanningToolCall struct {
 
 func (x *StartGrindPlanningToolCall) Reset() {
 	*x = StartGrindPlanningToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[25]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1535,7 @@ func (x *StartGrindPlanningToolCall) String() string {
 func (*StartGrindPlanningToolCall) ProtoMessage() {}
 
 func (x *StartGrindPlanningToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[25]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1548,7 @@ func (x *StartGrindPlanningToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartGrindPlanningToolCall.ProtoReflect.Descriptor instead.
 func (*StartGrindPlanningToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{25}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{23}
 }
 
 type WebFetchToolCall struct {
@@ -1631,7 +1559,7 @@ type WebFetchToolCall struct {
 
 func (x *WebFetchToolCall) Reset() {
 	*x = WebFetchToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[26]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1571,7 @@ func (x *WebFetchToolCall) String() string {
 func (*WebFetchToolCall) ProtoMessage() {}
 
 func (x *WebFetchToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[26]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1584,7 @@ func (x *WebFetchToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebFetchToolCall.ProtoReflect.Descriptor instead.
 func (*WebFetchToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{26}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{24}
 }
 
 type ReportBugfixResultsToolCall struct {
@@ -1667,7 +1595,7 @@ type ReportBugfixResultsToolCall struct {
 
 func (x *ReportBugfixResultsToolCall) Reset() {
 	*x = ReportBugfixResultsToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[27]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +1607,7 @@ func (x *ReportBugfixResultsToolCall) String() string {
 func (*ReportBugfixResultsToolCall) ProtoMessage() {}
 
 func (x *ReportBugfixResultsToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[27]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +1620,7 @@ func (x *ReportBugfixResultsToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBugfixResultsToolCall.ProtoReflect.Descriptor instead.
 func (*ReportBugfixResultsToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{27}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{25}
 }
 
 type AiAttributionToolCall struct {
@@ -1703,7 +1631,7 @@ type AiAttributionToolCall struct {
 
 func (x *AiAttributionToolCall) Reset() {
 	*x = AiAttributionToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[28]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1643,7 @@ func (x *AiAttributionToolCall) String() string {
 func (*AiAttributionToolCall) ProtoMessage() {}
 
 func (x *AiAttributionToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[28]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1656,7 @@ func (x *AiAttributionToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AiAttributionToolCall.ProtoReflect.Descriptor instead.
 func (*AiAttributionToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{28}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{26}
 }
 
 type PrManagementToolCall struct {
@@ -1739,7 +1667,7 @@ type PrManagementToolCall struct {
 
 func (x *PrManagementToolCall) Reset() {
 	*x = PrManagementToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[29]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +1679,7 @@ func (x *PrManagementToolCall) String() string {
 func (*PrManagementToolCall) ProtoMessage() {}
 
 func (x *PrManagementToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[29]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +1692,7 @@ func (x *PrManagementToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrManagementToolCall.ProtoReflect.Descriptor instead.
 func (*PrManagementToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{29}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{27}
 }
 
 type McpAuthToolCall struct {
@@ -1775,7 +1703,7 @@ type McpAuthToolCall struct {
 
 func (x *McpAuthToolCall) Reset() {
 	*x = McpAuthToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[30]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +1715,7 @@ func (x *McpAuthToolCall) String() string {
 func (*McpAuthToolCall) ProtoMessage() {}
 
 func (x *McpAuthToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[30]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +1728,7 @@ func (x *McpAuthToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAuthToolCall.ProtoReflect.Descriptor instead.
 func (*McpAuthToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{30}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{28}
 }
 
 type AwaitToolCall struct {
@@ -1811,7 +1739,7 @@ type AwaitToolCall struct {
 
 func (x *AwaitToolCall) Reset() {
 	*x = AwaitToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[31]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +1751,7 @@ func (x *AwaitToolCall) String() string {
 func (*AwaitToolCall) ProtoMessage() {}
 
 func (x *AwaitToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[31]
+	mi := &file_agent_v1_tool_call_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,14 +1764,14 @@ func (x *AwaitToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitToolCall.ProtoReflect.Descriptor instead.
 func (*AwaitToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{31}
+	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{29}
 }
 
 var File_agent_v1_tool_call_proto protoreflect.FileDescriptor
 
 const file_agent_v1_tool_call_proto_rawDesc = "" +
 	"\n" +
-	"\x18agent/v1/tool_call.proto\x12\bagent.v1\x1a\x1aagent/v1/delete_tool.proto\x1a\x18agent/v1/edit_tool.proto\x1a\x18agent/v1/glob_tool.proto\x1a\x18agent/v1/grep_tool.proto\x1a\x18agent/v1/read_tool.proto\x1a\x19agent/v1/shell_tool.proto\x1a\x19agent/v1/todos_tool.proto\"\xbf\x17\n" +
+	"\x18agent/v1/tool_call.proto\x12\bagent.v1\x1a\x1aagent/v1/delete_tool.proto\x1a\x18agent/v1/edit_tool.proto\x1a\x18agent/v1/glob_tool.proto\x1a\x18agent/v1/grep_tool.proto\x1a\x1eagent/v1/read_lints_tool.proto\x1a\x18agent/v1/read_tool.proto\x1a\x1eagent/v1/sem_search_tool.proto\x1a\x19agent/v1/shell_tool.proto\x1a\x19agent/v1/todos_tool.proto\"\xbf\x17\n" +
 	"\bToolCall\x12A\n" +
 	"\x0fshell_tool_call\x18\x01 \x01(\v2\x17.agent.v1.ShellToolCallH\x00R\rshellToolCall\x12D\n" +
 	"\x10delete_tool_call\x18\x03 \x01(\v2\x18.agent.v1.DeleteToolCallH\x00R\x0edeleteToolCall\x12>\n" +
@@ -1893,10 +1821,8 @@ const file_agent_v1_tool_call_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\tR\x04text\"\x13\n" +
 	"\x11ReadTodosToolCall\"\f\n" +
 	"\n" +
-	"LsToolCall\"\x13\n" +
-	"\x11ReadLintsToolCall\"\r\n" +
-	"\vMcpToolCall\"\x13\n" +
-	"\x11SemSearchToolCall\"\x14\n" +
+	"LsToolCall\"\r\n" +
+	"\vMcpToolCall\"\x14\n" +
 	"\x12CreatePlanToolCall\"\x13\n" +
 	"\x11WebSearchToolCall\"\x0e\n" +
 	"\fTaskToolCall\"\x1a\n" +
@@ -1934,87 +1860,87 @@ func file_agent_v1_tool_call_proto_rawDescGZIP() []byte {
 	return file_agent_v1_tool_call_proto_rawDescData
 }
 
-var file_agent_v1_tool_call_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_agent_v1_tool_call_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_agent_v1_tool_call_proto_goTypes = []any{
 	(*ToolCall)(nil),                    // 0: agent.v1.ToolCall
 	(*ToolCallDelta)(nil),               // 1: agent.v1.ToolCallDelta
 	(*TaskToolCallDelta)(nil),           // 2: agent.v1.TaskToolCallDelta
 	(*ReadTodosToolCall)(nil),           // 3: agent.v1.ReadTodosToolCall
 	(*LsToolCall)(nil),                  // 4: agent.v1.LsToolCall
-	(*ReadLintsToolCall)(nil),           // 5: agent.v1.ReadLintsToolCall
-	(*McpToolCall)(nil),                 // 6: agent.v1.McpToolCall
-	(*SemSearchToolCall)(nil),           // 7: agent.v1.SemSearchToolCall
-	(*CreatePlanToolCall)(nil),          // 8: agent.v1.CreatePlanToolCall
-	(*WebSearchToolCall)(nil),           // 9: agent.v1.WebSearchToolCall
-	(*TaskToolCall)(nil),                // 10: agent.v1.TaskToolCall
-	(*ListMcpResourcesToolCall)(nil),    // 11: agent.v1.ListMcpResourcesToolCall
-	(*ReadMcpResourceToolCall)(nil),     // 12: agent.v1.ReadMcpResourceToolCall
-	(*ApplyAgentDiffToolCall)(nil),      // 13: agent.v1.ApplyAgentDiffToolCall
-	(*AskQuestionToolCall)(nil),         // 14: agent.v1.AskQuestionToolCall
-	(*FetchToolCall)(nil),               // 15: agent.v1.FetchToolCall
-	(*SwitchModeToolCall)(nil),          // 16: agent.v1.SwitchModeToolCall
-	(*GenerateImageToolCall)(nil),       // 17: agent.v1.GenerateImageToolCall
-	(*RecordScreenToolCall)(nil),        // 18: agent.v1.RecordScreenToolCall
-	(*ComputerUseToolCall)(nil),         // 19: agent.v1.ComputerUseToolCall
-	(*WriteShellStdinToolCall)(nil),     // 20: agent.v1.WriteShellStdinToolCall
-	(*ReflectToolCall)(nil),             // 21: agent.v1.ReflectToolCall
-	(*SetupVmEnvironmentToolCall)(nil),  // 22: agent.v1.SetupVmEnvironmentToolCall
-	(*TruncatedToolCall)(nil),           // 23: agent.v1.TruncatedToolCall
-	(*StartGrindExecutionToolCall)(nil), // 24: agent.v1.StartGrindExecutionToolCall
-	(*StartGrindPlanningToolCall)(nil),  // 25: agent.v1.StartGrindPlanningToolCall
-	(*WebFetchToolCall)(nil),            // 26: agent.v1.WebFetchToolCall
-	(*ReportBugfixResultsToolCall)(nil), // 27: agent.v1.ReportBugfixResultsToolCall
-	(*AiAttributionToolCall)(nil),       // 28: agent.v1.AiAttributionToolCall
-	(*PrManagementToolCall)(nil),        // 29: agent.v1.PrManagementToolCall
-	(*McpAuthToolCall)(nil),             // 30: agent.v1.McpAuthToolCall
-	(*AwaitToolCall)(nil),               // 31: agent.v1.AwaitToolCall
-	(*ShellToolCall)(nil),               // 32: agent.v1.ShellToolCall
-	(*DeleteToolCall)(nil),              // 33: agent.v1.DeleteToolCall
-	(*GlobToolCall)(nil),                // 34: agent.v1.GlobToolCall
-	(*GrepToolCall)(nil),                // 35: agent.v1.GrepToolCall
-	(*ReadToolCall)(nil),                // 36: agent.v1.ReadToolCall
-	(*UpdateTodosToolCall)(nil),         // 37: agent.v1.UpdateTodosToolCall
-	(*EditToolCall)(nil),                // 38: agent.v1.EditToolCall
+	(*McpToolCall)(nil),                 // 5: agent.v1.McpToolCall
+	(*CreatePlanToolCall)(nil),          // 6: agent.v1.CreatePlanToolCall
+	(*WebSearchToolCall)(nil),           // 7: agent.v1.WebSearchToolCall
+	(*TaskToolCall)(nil),                // 8: agent.v1.TaskToolCall
+	(*ListMcpResourcesToolCall)(nil),    // 9: agent.v1.ListMcpResourcesToolCall
+	(*ReadMcpResourceToolCall)(nil),     // 10: agent.v1.ReadMcpResourceToolCall
+	(*ApplyAgentDiffToolCall)(nil),      // 11: agent.v1.ApplyAgentDiffToolCall
+	(*AskQuestionToolCall)(nil),         // 12: agent.v1.AskQuestionToolCall
+	(*FetchToolCall)(nil),               // 13: agent.v1.FetchToolCall
+	(*SwitchModeToolCall)(nil),          // 14: agent.v1.SwitchModeToolCall
+	(*GenerateImageToolCall)(nil),       // 15: agent.v1.GenerateImageToolCall
+	(*RecordScreenToolCall)(nil),        // 16: agent.v1.RecordScreenToolCall
+	(*ComputerUseToolCall)(nil),         // 17: agent.v1.ComputerUseToolCall
+	(*WriteShellStdinToolCall)(nil),     // 18: agent.v1.WriteShellStdinToolCall
+	(*ReflectToolCall)(nil),             // 19: agent.v1.ReflectToolCall
+	(*SetupVmEnvironmentToolCall)(nil),  // 20: agent.v1.SetupVmEnvironmentToolCall
+	(*TruncatedToolCall)(nil),           // 21: agent.v1.TruncatedToolCall
+	(*StartGrindExecutionToolCall)(nil), // 22: agent.v1.StartGrindExecutionToolCall
+	(*StartGrindPlanningToolCall)(nil),  // 23: agent.v1.StartGrindPlanningToolCall
+	(*WebFetchToolCall)(nil),            // 24: agent.v1.WebFetchToolCall
+	(*ReportBugfixResultsToolCall)(nil), // 25: agent.v1.ReportBugfixResultsToolCall
+	(*AiAttributionToolCall)(nil),       // 26: agent.v1.AiAttributionToolCall
+	(*PrManagementToolCall)(nil),        // 27: agent.v1.PrManagementToolCall
+	(*McpAuthToolCall)(nil),             // 28: agent.v1.McpAuthToolCall
+	(*AwaitToolCall)(nil),               // 29: agent.v1.AwaitToolCall
+	(*ShellToolCall)(nil),               // 30: agent.v1.ShellToolCall
+	(*DeleteToolCall)(nil),              // 31: agent.v1.DeleteToolCall
+	(*GlobToolCall)(nil),                // 32: agent.v1.GlobToolCall
+	(*GrepToolCall)(nil),                // 33: agent.v1.GrepToolCall
+	(*ReadToolCall)(nil),                // 34: agent.v1.ReadToolCall
+	(*UpdateTodosToolCall)(nil),         // 35: agent.v1.UpdateTodosToolCall
+	(*EditToolCall)(nil),                // 36: agent.v1.EditToolCall
+	(*ReadLintsToolCall)(nil),           // 37: agent.v1.ReadLintsToolCall
+	(*SemSearchToolCall)(nil),           // 38: agent.v1.SemSearchToolCall
 	(*ShellToolCallDelta)(nil),          // 39: agent.v1.ShellToolCallDelta
 	(*EditToolCallDelta)(nil),           // 40: agent.v1.EditToolCallDelta
 }
 var file_agent_v1_tool_call_proto_depIdxs = []int32{
-	32, // 0: agent.v1.ToolCall.shell_tool_call:type_name -> agent.v1.ShellToolCall
-	33, // 1: agent.v1.ToolCall.delete_tool_call:type_name -> agent.v1.DeleteToolCall
-	34, // 2: agent.v1.ToolCall.glob_tool_call:type_name -> agent.v1.GlobToolCall
-	35, // 3: agent.v1.ToolCall.grep_tool_call:type_name -> agent.v1.GrepToolCall
-	36, // 4: agent.v1.ToolCall.read_tool_call:type_name -> agent.v1.ReadToolCall
-	37, // 5: agent.v1.ToolCall.update_todos_tool_call:type_name -> agent.v1.UpdateTodosToolCall
+	30, // 0: agent.v1.ToolCall.shell_tool_call:type_name -> agent.v1.ShellToolCall
+	31, // 1: agent.v1.ToolCall.delete_tool_call:type_name -> agent.v1.DeleteToolCall
+	32, // 2: agent.v1.ToolCall.glob_tool_call:type_name -> agent.v1.GlobToolCall
+	33, // 3: agent.v1.ToolCall.grep_tool_call:type_name -> agent.v1.GrepToolCall
+	34, // 4: agent.v1.ToolCall.read_tool_call:type_name -> agent.v1.ReadToolCall
+	35, // 5: agent.v1.ToolCall.update_todos_tool_call:type_name -> agent.v1.UpdateTodosToolCall
 	3,  // 6: agent.v1.ToolCall.read_todos_tool_call:type_name -> agent.v1.ReadTodosToolCall
-	38, // 7: agent.v1.ToolCall.edit_tool_call:type_name -> agent.v1.EditToolCall
+	36, // 7: agent.v1.ToolCall.edit_tool_call:type_name -> agent.v1.EditToolCall
 	4,  // 8: agent.v1.ToolCall.ls_tool_call:type_name -> agent.v1.LsToolCall
-	5,  // 9: agent.v1.ToolCall.read_lints_tool_call:type_name -> agent.v1.ReadLintsToolCall
-	6,  // 10: agent.v1.ToolCall.mcp_tool_call:type_name -> agent.v1.McpToolCall
-	7,  // 11: agent.v1.ToolCall.sem_search_tool_call:type_name -> agent.v1.SemSearchToolCall
-	8,  // 12: agent.v1.ToolCall.create_plan_tool_call:type_name -> agent.v1.CreatePlanToolCall
-	9,  // 13: agent.v1.ToolCall.web_search_tool_call:type_name -> agent.v1.WebSearchToolCall
-	10, // 14: agent.v1.ToolCall.task_tool_call:type_name -> agent.v1.TaskToolCall
-	11, // 15: agent.v1.ToolCall.list_mcp_resources_tool_call:type_name -> agent.v1.ListMcpResourcesToolCall
-	12, // 16: agent.v1.ToolCall.read_mcp_resource_tool_call:type_name -> agent.v1.ReadMcpResourceToolCall
-	13, // 17: agent.v1.ToolCall.apply_agent_diff_tool_call:type_name -> agent.v1.ApplyAgentDiffToolCall
-	14, // 18: agent.v1.ToolCall.ask_question_tool_call:type_name -> agent.v1.AskQuestionToolCall
-	15, // 19: agent.v1.ToolCall.fetch_tool_call:type_name -> agent.v1.FetchToolCall
-	16, // 20: agent.v1.ToolCall.switch_mode_tool_call:type_name -> agent.v1.SwitchModeToolCall
-	17, // 21: agent.v1.ToolCall.generate_image_tool_call:type_name -> agent.v1.GenerateImageToolCall
-	18, // 22: agent.v1.ToolCall.record_screen_tool_call:type_name -> agent.v1.RecordScreenToolCall
-	19, // 23: agent.v1.ToolCall.computer_use_tool_call:type_name -> agent.v1.ComputerUseToolCall
-	20, // 24: agent.v1.ToolCall.write_shell_stdin_tool_call:type_name -> agent.v1.WriteShellStdinToolCall
-	21, // 25: agent.v1.ToolCall.reflect_tool_call:type_name -> agent.v1.ReflectToolCall
-	22, // 26: agent.v1.ToolCall.setup_vm_environment_tool_call:type_name -> agent.v1.SetupVmEnvironmentToolCall
-	23, // 27: agent.v1.ToolCall.truncated_tool_call:type_name -> agent.v1.TruncatedToolCall
-	24, // 28: agent.v1.ToolCall.start_grind_execution_tool_call:type_name -> agent.v1.StartGrindExecutionToolCall
-	25, // 29: agent.v1.ToolCall.start_grind_planning_tool_call:type_name -> agent.v1.StartGrindPlanningToolCall
-	26, // 30: agent.v1.ToolCall.web_fetch_tool_call:type_name -> agent.v1.WebFetchToolCall
-	27, // 31: agent.v1.ToolCall.report_bugfix_results_tool_call:type_name -> agent.v1.ReportBugfixResultsToolCall
-	28, // 32: agent.v1.ToolCall.ai_attribution_tool_call:type_name -> agent.v1.AiAttributionToolCall
-	29, // 33: agent.v1.ToolCall.pr_management_tool_call:type_name -> agent.v1.PrManagementToolCall
-	30, // 34: agent.v1.ToolCall.mcp_auth_tool_call:type_name -> agent.v1.McpAuthToolCall
-	31, // 35: agent.v1.ToolCall.await_tool_call:type_name -> agent.v1.AwaitToolCall
+	37, // 9: agent.v1.ToolCall.read_lints_tool_call:type_name -> agent.v1.ReadLintsToolCall
+	5,  // 10: agent.v1.ToolCall.mcp_tool_call:type_name -> agent.v1.McpToolCall
+	38, // 11: agent.v1.ToolCall.sem_search_tool_call:type_name -> agent.v1.SemSearchToolCall
+	6,  // 12: agent.v1.ToolCall.create_plan_tool_call:type_name -> agent.v1.CreatePlanToolCall
+	7,  // 13: agent.v1.ToolCall.web_search_tool_call:type_name -> agent.v1.WebSearchToolCall
+	8,  // 14: agent.v1.ToolCall.task_tool_call:type_name -> agent.v1.TaskToolCall
+	9,  // 15: agent.v1.ToolCall.list_mcp_resources_tool_call:type_name -> agent.v1.ListMcpResourcesToolCall
+	10, // 16: agent.v1.ToolCall.read_mcp_resource_tool_call:type_name -> agent.v1.ReadMcpResourceToolCall
+	11, // 17: agent.v1.ToolCall.apply_agent_diff_tool_call:type_name -> agent.v1.ApplyAgentDiffToolCall
+	12, // 18: agent.v1.ToolCall.ask_question_tool_call:type_name -> agent.v1.AskQuestionToolCall
+	13, // 19: agent.v1.ToolCall.fetch_tool_call:type_name -> agent.v1.FetchToolCall
+	14, // 20: agent.v1.ToolCall.switch_mode_tool_call:type_name -> agent.v1.SwitchModeToolCall
+	15, // 21: agent.v1.ToolCall.generate_image_tool_call:type_name -> agent.v1.GenerateImageToolCall
+	16, // 22: agent.v1.ToolCall.record_screen_tool_call:type_name -> agent.v1.RecordScreenToolCall
+	17, // 23: agent.v1.ToolCall.computer_use_tool_call:type_name -> agent.v1.ComputerUseToolCall
+	18, // 24: agent.v1.ToolCall.write_shell_stdin_tool_call:type_name -> agent.v1.WriteShellStdinToolCall
+	19, // 25: agent.v1.ToolCall.reflect_tool_call:type_name -> agent.v1.ReflectToolCall
+	20, // 26: agent.v1.ToolCall.setup_vm_environment_tool_call:type_name -> agent.v1.SetupVmEnvironmentToolCall
+	21, // 27: agent.v1.ToolCall.truncated_tool_call:type_name -> agent.v1.TruncatedToolCall
+	22, // 28: agent.v1.ToolCall.start_grind_execution_tool_call:type_name -> agent.v1.StartGrindExecutionToolCall
+	23, // 29: agent.v1.ToolCall.start_grind_planning_tool_call:type_name -> agent.v1.StartGrindPlanningToolCall
+	24, // 30: agent.v1.ToolCall.web_fetch_tool_call:type_name -> agent.v1.WebFetchToolCall
+	25, // 31: agent.v1.ToolCall.report_bugfix_results_tool_call:type_name -> agent.v1.ReportBugfixResultsToolCall
+	26, // 32: agent.v1.ToolCall.ai_attribution_tool_call:type_name -> agent.v1.AiAttributionToolCall
+	27, // 33: agent.v1.ToolCall.pr_management_tool_call:type_name -> agent.v1.PrManagementToolCall
+	28, // 34: agent.v1.ToolCall.mcp_auth_tool_call:type_name -> agent.v1.McpAuthToolCall
+	29, // 35: agent.v1.ToolCall.await_tool_call:type_name -> agent.v1.AwaitToolCall
 	39, // 36: agent.v1.ToolCallDelta.shell_tool_call_delta:type_name -> agent.v1.ShellToolCallDelta
 	2,  // 37: agent.v1.ToolCallDelta.task_tool_call_delta:type_name -> agent.v1.TaskToolCallDelta
 	40, // 38: agent.v1.ToolCallDelta.edit_tool_call_delta:type_name -> agent.v1.EditToolCallDelta
@@ -2034,7 +1960,9 @@ func file_agent_v1_tool_call_proto_init() {
 	file_agent_v1_edit_tool_proto_init()
 	file_agent_v1_glob_tool_proto_init()
 	file_agent_v1_grep_tool_proto_init()
+	file_agent_v1_read_lints_tool_proto_init()
 	file_agent_v1_read_tool_proto_init()
+	file_agent_v1_sem_search_tool_proto_init()
 	file_agent_v1_shell_tool_proto_init()
 	file_agent_v1_todos_tool_proto_init()
 	file_agent_v1_tool_call_proto_msgTypes[0].OneofWrappers = []any{
@@ -2086,7 +2014,7 @@ func file_agent_v1_tool_call_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_tool_call_proto_rawDesc), len(file_agent_v1_tool_call_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
