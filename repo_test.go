@@ -67,7 +67,9 @@ var mayImport = map[string][]string{
 	"internal/guest/checkout":      {},
 	"internal/guest/sandbox":       {},
 	"internal/guest/shell":         {},
-	"internal/guest/tool":          {"internal/tool", "internal/wire/agentv1", "internal/guest/shell"},
+	"internal/guest/lsp":           {},
+	"internal/guest/search":        {},
+	"internal/guest/tool":          {"internal/tool", "internal/wire/agentv1", "internal/guest/shell", "internal/guest/lsp", "internal/guest/search"},
 	"internal/guest/tool/tooltest": {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The terminal, and the tests' own.

@@ -32,6 +32,7 @@ func readMark(ctx context.Context, file, dir string, env []string) mark {
 	}
 	if raw, err := json.Marshal(m); err == nil && file != "" {
 		// Without it the mark is good for as long as this process lives.
+		_ = os.MkdirAll(filepath.Dir(file), 0o700)
 		if os.WriteFile(file+".new", raw, 0o600) == nil {
 			_ = os.Rename(file+".new", file)
 		}

@@ -2,6 +2,7 @@ package lsp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -125,7 +126,7 @@ func (p *Pool) byKind(ctx context.Context, r *Report, lang *language, k kind, fi
 		r.note("%s: %s is not installed%s; install it with: %s", lang.name, missing[0].name, instead, missing[0].install)
 	}
 	if len(left) > 0 && len(k.linters) > 0 {
-		r.note("%d files of %s were not checked", len(left), lang.name)
+		r.note("not checked for want of it: %d of the files in %s", len(left), lang.name)
 	}
 }
 
@@ -176,11 +177,11 @@ func (p *Pool) ask(ctx context.Context, l *linter, command, root string, files, 
 				return found, partial, nil
 			}
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errPatience) {
 			return nil, "", err
 		}
 		p.note(key, err)
-		if try == 2 {
+		if try == 2 || ctx.Err() != nil {
 			return nil, "", err
 		}
 	}
@@ -280,9 +281,6 @@ func (p *Pool) path() []string {
 		}
 	}
 	dirs := filepath.SplitList(path)
-	if p.hide {
-		return dirs
-	}
 	if home != "" {
 		for _, d := range []string{"go/bin", ".local/bin", ".npm-global/bin", ".cargo/bin"} {
 			dirs = append(dirs, filepath.Join(home, d))
@@ -294,6 +292,9 @@ func (p *Pool) path() []string {
 // find returns the path of a program: the project's own first, then the
 // machine's; empty if there is none.
 func (p *Pool) find(name, root string) string {
+	if p.cfg.Only != nil && !slices.Contains(p.cfg.Only, name) {
+		return ""
+	}
 	for dir := root; ; dir = filepath.Dir(dir) {
 		for _, bin := range []string{"node_modules/.bin", ".venv/bin", "venv/bin"} {
 			if path := filepath.Join(dir, bin, name); executable(path) {

@@ -36,6 +36,7 @@ type Config struct {
 	Dir      string        // root of the tree; absolute
 	MarkFile string        // keeps what "changed" counts from; empty for none
 	Env      []string      // of the programs; this process's if nil
+	Only     []string      // programs that are used, by name; all unless given
 	Ripgrep  string        // path of rg; "rg" unless given
 	Patience time.Duration // for one report; a minute unless given
 	Idle     time.Duration // after which a server is stopped; 10 minutes unless given
@@ -52,7 +53,6 @@ type Pool struct {
 	wg   sync.WaitGroup
 	mark mark
 	set  chan struct{} // closed once mark is known
-	hide bool          // in tests: no program but those of Env's PATH
 
 	mu       sync.Mutex
 	closed   bool

@@ -152,7 +152,7 @@ func TestGopls(t *testing.T) {
 	dir := tree(t, goTree)
 	p := pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{"gopls": tool(t, ".bin/gopls"), "go": need.Command(t, "go")})})
 	r := lint(t, p, "main.go", "other")
-	wants(t, p, r, "main.go:7:2: error: undefined: undefined [compiler UndeclaredName]", "other/other.go:5:27: warning: fmt.Sprintf format %d has arg \"text\" of wrong type string [printf default]")
+	wants(t, p, r, "main.go:7:2: error: undefined: undefined [compiler UndeclaredName]", "other/other.go:5:39: warning: fmt.Sprintf format %d has arg \"text\" of wrong type string [printf default]")
 	if r.Files != 2 || len(r.Sources) != 1 || r.Sources[0] != "gopls" || len(r.Notes) != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -170,8 +170,7 @@ func TestGopls(t *testing.T) {
 
 func TestGoVet(t *testing.T) {
 	dir := tree(t, goTree)
-	p := pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{"go": need.Command(t, "go")})})
-	p.hide = true
+	p := pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{"go": need.Command(t, "go")}), Only: []string{"go"}})
 	r := lint(t, p, "main.go", "other")
 	wants(t, p, r, "main.go:7:2: error: undefined: undefined [compiler ]")
 	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "gopls is not installed, so go vet spoke alone; install it with: go install") {
@@ -235,10 +234,9 @@ if true; then
 echo $1
 `)
 	env := searchPath(t, map[string]string{"python3": python(t), "node": need.Command(t, "node"), "bash": need.Command(t, "bash")})
-	p := pool(t, Config{Dir: dir, Env: env})
-	p.hide = true
+	p := pool(t, Config{Dir: dir, Env: env, Only: []string{"python3", "node", "bash"}})
 	r := lint(t, p, ".")
-	wants(t, p, r, "a.py:1:7: error: SyntaxError: invalid syntax", `b.py:2:0: warning: "is" with`, "a.js:2:1: error: SyntaxError", "b.sh:4:1: error: syntax error: unexpected end of file")
+	wants(t, p, r, "a.py:1:7: error: SyntaxError: invalid syntax", `b.py:2:1: warning: "is" with`, "a.js:2:1: error: SyntaxError", "b.sh:4:1: error: syntax error: unexpected end of file")
 	for _, words := range []string{"typescript-language-server is not installed, so node --check spoke alone", "pyright is not installed, so python3 spoke alone", "shellcheck is not installed, so bash -n spoke alone"} {
 		if !strings.Contains(strings.Join(r.Notes, "\n"), words) {
 			t.Errorf("%q is not noted: %q", words, r.Notes)
@@ -248,6 +246,5 @@ echo $1
 		t.Error("python wrote its bytecode")
 	}
 	p = pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{"shellcheck": need.Command(t, "shellcheck")})})
-	p.hide = true
 	wants(t, p, lint(t, p, "c.sh", "b.sh"), "c.sh:2:6: information: Double quote to prevent globbing and word splitting. [shellcheck SC2086]", "b.sh:2:1: error:")
 }

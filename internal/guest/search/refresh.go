@@ -159,7 +159,7 @@ func (x *Index) fill(ctx context.Context, b *builder, batch []found) {
 	if x.ctags != "" {
 		names := make([]string, 0, len(batch))
 		for _, f := range batch {
-			if f.stamp.size <= maxFileSize {
+			if f.stamp.size <= maxFileSize && !plainly[ending(f.name)] {
 				names = append(names, f.name)
 			}
 		}

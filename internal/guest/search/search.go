@@ -4,8 +4,8 @@
 // first question, brought up to date at each by what stat says of the files,
 // and kept on disk outside the tree.
 //
-// Symbols come from universal-ctags where the machine has it, else from regular
-// expressions. A configured [Embedder] puts the best candidates in order by
+// Symbols come from regular expressions where those do, in Go and Python for
+// instance, else from universal-ctags where the machine has it. A configured [Embedder] puts the best candidates in order by
 // meaning too; without one nothing leaves the machine.
 //
 // It does not understand code: it knows no types, no calls, no synonyms.
@@ -148,9 +148,6 @@ func (x *Index) answer(ctx context.Context, q Query, want []term) (Answer, error
 	}
 	if x.left > 0 {
 		a.Notes = append(a.Notes, fmt.Sprintf("%d MB of files are not in the index, which is full: search them with Grep", x.left>>20))
-	}
-	if x.ctags == "" {
-		a.Notes = append(a.Notes, "symbols were found by patterns; universal-ctags (apt-get install universal-ctags) finds more")
 	}
 	hits, err := x.rank(q, want)
 	if err != nil {

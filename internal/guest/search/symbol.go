@@ -35,7 +35,7 @@ const word = `([A-Za-z_$][\w$]*)`
 var definitions = func() map[string]*regexp.Regexp {
 	of := make(map[string]*regexp.Regexp)
 	for endings, patterns := range map[string][]string{
-		"go":     {`^func\s+(?:\([^)]*\)\s*)?` + word, `^(?:type|var|const)\s+` + word, `^\t` + word + `(?:\s+[\w.\[\]*]+)?\s+=\s`, `^\t` + word + `\s+(?:struct|interface)\s*\{`},
+		"go":     {`^func\s+(?:\([^)]*\)\s*)?` + word, `^(?:type|var|const)\s+` + word, `^\t([A-Z]\w*)(?:\s+[\w.\[\]*]+)?\s+=\s`, `^\t([A-Z]\w*)\s+(?:struct|interface)\s*\{`},
 		"py pyi": {`^\s*(?:async\s+)?(?:def|class)\s+` + word, `^` + word + `\s*(?::[^=]+)?=[^=]`},
 		"js jsx mjs cjs ts tsx mts cts vue svelte": {
 			`^\s*(?:export\s+)?(?:default\s+)?(?:declare\s+)?(?:abstract\s+)?(?:async\s+)?(?:function\*?|class|interface|type|enum|namespace)\s+` + word,
@@ -70,9 +70,19 @@ var definitions = func() map[string]*regexp.Regexp {
 	return of
 }()
 
+// plainly are languages where a definition is a keyword at the start of a line:
+// patterns find those as well as ctags, in a third of the time.
+var plainly = map[string]bool{"go": true, "py": true, "pyi": true, "rs": true, "rb": true, "sh": true, "bash": true, "proto": true, "md": true, "markdown": true, "tf": true}
+
+// ending is what a file's name says of its language.
+func ending(name string) string {
+	return strings.ToLower(strings.TrimPrefix(path.Ext(name), "."))
+}
+
 // findSymbols looks for definitions by regular expressions.
 func findSymbols(name string, text []byte) []symbol {
-	find := definitions[strings.ToLower(strings.TrimPrefix(path.Ext(name), "."))]
+	end := ending(name)
+	find := definitions[end]
 	if find == nil {
 		return nil
 	}
@@ -84,7 +94,7 @@ func findSymbols(name string, text []byte) []symbol {
 		} else {
 			text = nil
 		}
-		if len(here) < 4 || len(here) > maxDefinition {
+		if len(here) < 4 || len(here) > maxDefinition || !mayDefine(end, here) {
 			continue
 		}
 		at := find.FindSubmatchIndex(here)
@@ -96,6 +106,26 @@ func findSymbols(name string, text []byte) []symbol {
 		}
 	}
 	return found
+}
+
+// mayDefine tells cheaply of most lines that they define nothing.
+func mayDefine(ending string, line []byte) bool {
+	switch ending {
+	case "go":
+		switch line[0] {
+		case 'f', 't', 'v', 'c':
+			return true
+		case '\t':
+			return line[1] >= 'A' && line[1] <= 'Z'
+		}
+		return false
+	case "c", "h", "cc", "cpp", "cxx", "hh", "hpp", "md", "markdown":
+		return line[0] == '#' || line[0] >= 'A' || line[0] == ' ' || line[0] == '\t'
+	case "s":
+		return line[0] > ' '
+	}
+	line = bytes.TrimLeft(line, " \t")
+	return len(line) > 0 && line[0] >= 'A' && line[0] != '}' && line[0] != '{'
 }
 
 // plain are kinds of ctags that name nothing worth a mark of its own.

@@ -116,7 +116,7 @@ func TestNameOf(t *testing.T) {
 // TestCallsWithoutArguments must end in words, not in a panic.
 func TestCallsWithoutArguments(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir()}
-	for _, hand := range []tool.Tool{tool.Read(ws), tool.Write(ws), tool.StrReplace(ws), tool.Delete(ws), tool.Glob(ws), tool.Grep(ws), tool.Shell(session(t, ws.Dir))} {
+	for _, hand := range []tool.Tool{tool.Read(ws), tool.Write(ws), tool.StrReplace(ws), tool.Delete(ws), tool.Glob(ws), tool.Grep(ws), tool.Shell(session(t, ws.Dir)), tool.SemSearch(ws, index(t, ws)), tool.ReadLints(ws, linters(t, ws))} {
 		for _, call := range []*agentv1.ToolCall{nil, {}, {Tool: &agentv1.ToolCall_EditToolCall{}}, {Tool: &agentv1.ToolCall_ShellToolCall{}}} {
 			out := hand.Run(t.Context(), call, func(*agentv1.ToolCallDelta) {})
 			tooltest.Check(t, hand.Name, out)

@@ -16,6 +16,10 @@ func NameOf(call *agentv1.ToolCall) string {
 		return "Glob"
 	case *agentv1.ToolCall_GrepToolCall:
 		return "Grep"
+	case *agentv1.ToolCall_SemSearchToolCall:
+		return "SemSearch"
+	case *agentv1.ToolCall_ReadLintsToolCall:
+		return "ReadLints"
 	case *agentv1.ToolCall_EditToolCall:
 		switch t.EditToolCall.GetArgs().(type) {
 		case *agentv1.EditToolCall_Write:
