@@ -54,31 +54,45 @@ func TestSegment(t *testing.T) {
 	})
 }
 
-// FuzzSegment opens what was damaged and asks it: that must end in an answer or
-// in errDamaged.
-func FuzzSegment(f *testing.F) {
-	good := built(f)
-	f.Add(good)
-	f.Add(good[:len(good)-1])
-	f.Add([]byte{})
-	// Past the checksum there must be no trust either.
-	f.Fuzz(func(t *testing.T, data []byte) {
-		name := filepath.Join(t.TempDir(), "1.seg")
-		if err := os.WriteFile(name, data, 0o600); err != nil {
+// TestDamagedSegment opens what was damaged and asks it: that ends in an answer
+// or in errDamaged.
+func TestDamagedSegment(t *testing.T) {
+	good := built(t)
+	name := filepath.Join(t.TempDir(), "1.seg")
+	for i := range 2 * len(good) {
+		bad := bytes.Clone(good[:min(len(good), i)])
+		if i >= len(good) {
+			bad = bytes.Clone(good)
+			bad[i-len(good)] ^= 0x81
+		}
+		if err := os.WriteFile(name, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := openSegment(name, 1); err == nil {
-			for _, token := range []string{"alpha", "word1", "zzz"} {
-				_, postings, err := s.find(token)
-				if err == nil {
-					err = s.each(postings, func(chunk, _ int) { s.placeOf(chunk) })
-				}
-				if err != nil && !errors.Is(err, errDamaged) {
-					t.Error(err)
-				}
-			}
-			s.file.Close()
+		s, err := openSegment(name, 1)
+		if err != nil {
+			continue
 		}
+		for _, token := range []string{"alpha", "word1", "zzz"} {
+			_, postings, err := s.find(token)
+			if err == nil {
+				err = s.each(postings, func(chunk, _ int) { s.placeOf(chunk) })
+			}
+			if err != nil && !errors.Is(err, errDamaged) {
+				t.Errorf("with byte %d changed: %v", i-len(good), err)
+			}
+		}
+		s.file.Close()
+	}
+}
+
+// FuzzForeign gives what comes from files and programs to what reads it, past
+// any checksum.
+func FuzzForeign(f *testing.F) {
+	good := built(f)
+	f.Add(good)
+	f.Add([]byte("1 function main\t./a.c\nx\n-1 b c\td\n"))
+	f.Add([]byte(`{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[2]}]}`))
+	f.Fuzz(func(_ *testing.T, data []byte) {
 		s := &segment{postings: int64(len(data))}
 		_ = s.loadDictionary(data)
 		_ = s.loadTables(data)

@@ -75,8 +75,9 @@ func (t *tokenizer) word(word []byte, emit func([]byte, bool)) {
 		if len(part) < minToken || len(part) > maxToken {
 			continue
 		}
-		t.part = appendLower(t.part[:0], part)
-		emit(stem(t.part), false)
+		if t.part = appendLower(t.part[:0], part); len(t.part) >= minToken {
+			emit(stem(t.part), false)
+		}
 	}
 }
 
