@@ -126,7 +126,7 @@ func (p *Pool) byKind(ctx context.Context, r *Report, lang *language, k kind, fi
 		r.note("%s: %s is not installed%s; install it with: %s", lang.name, missing[0].name, instead, missing[0].install)
 	}
 	if len(left) > 0 && len(k.linters) > 0 {
-		r.note("not checked for want of it: %d of the files in %s", len(left), lang.name)
+		r.note("files in %s left unchecked: %d", lang.name, len(left))
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // TestMain lets the test binary be a language server: a good one, or one of
 // many bad ones.
 func TestMain(m *testing.M) {
-	if manner := os.Getenv("LSP_STANDIN"); manner != "" {
+	if manner, ok := os.LookupEnv("LSP_STANDIN"); ok {
 		os.Exit(standIn(manner))
 	}
 	os.Exit(m.Run())
@@ -86,7 +86,8 @@ func standIn(manner string) int {
 			doc := p.TextDocument.URI
 			switch manner {
 			case "once": // dies at the first document of its life
-				if os.Mkdir(filepath.Join(os.Getenv("LSP_DIR"), "died"), 0o755) == nil {
+				dir, _ := os.LookupEnv("LSP_DIR")
+				if os.Mkdir(filepath.Join(dir, "died"), 0o755) == nil {
 					return 4
 				}
 				publish(doc, "after all")

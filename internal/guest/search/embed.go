@@ -128,7 +128,7 @@ func (e *Embedder) post(ctx context.Context, input []string) ([][]float32, error
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }() // it was only read
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, embedAnswer))
 	switch {
 	case err != nil:

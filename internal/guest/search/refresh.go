@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -25,10 +26,17 @@ func (x *Index) refresh(ctx context.Context) error {
 		return err
 	}
 	x.beyond, x.left = beyond, 0
+	own := "" // the index, where it is in the tree, is no part of it
+	if rel, err := filepath.Rel(x.cfg.Dir, x.cfg.State); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+		own = rel + "/"
+	}
 	here := make(map[string]bool, len(files))
 	var stale []found
 	source := int64(0)
 	for _, f := range files {
+		if own != "" && strings.HasPrefix(f.name, own) {
+			continue
+		}
 		if source += min(f.stamp.size, maxFileSize); source > maxSource {
 			x.left += f.stamp.size
 			continue

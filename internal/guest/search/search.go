@@ -130,9 +130,7 @@ func (x *Index) Search(ctx context.Context, q Query) (Answer, error) {
 	}
 	answer, err := x.answer(ctx, q, want)
 	if errors.Is(err, errDamaged) { // begin anew, once
-		if err := x.reset(); err != nil {
-			return Answer{}, err
-		}
+		x.reset()
 		answer, err = x.answer(ctx, q, want)
 	}
 	return answer, err
@@ -270,12 +268,11 @@ func (x *Index) drop(s *segment) {
 }
 
 // reset forgets all.
-func (x *Index) reset() error {
+func (x *Index) reset() {
 	for len(x.segments) > 0 {
 		x.drop(x.segments[len(x.segments)-1])
 	}
 	x.current = make(map[string]location)
-	return nil
 }
 
 // Close lets the files of the index go. It waits for a question that is being

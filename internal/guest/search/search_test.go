@@ -333,3 +333,16 @@ func TestCtags(t *testing.T) {
 		t.Errorf("without ctags: %v", err)
 	}
 }
+
+func TestIndexInTheTree(t *testing.T) {
+	need.Command(t, "rg")
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.go"), "package a\n\nfunc Alpha() {}\n")
+	x := New(Config{Dir: dir, State: filepath.Join(dir, ".index"), Ctags: "none"})
+	defer x.Close()
+	for range 3 {
+		if a := ask(t, x, Query{Text: "alpha"}); a.Files != 1 || x.next != 1 {
+			t.Errorf("%d files, %d segments", a.Files, x.next)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package search
 
 import (
 	"bytes"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -152,14 +153,14 @@ func stem(w []byte) []byte {
 
 // idle are words of a question that say nothing of the code that it is about,
 // by stem.
-var idle = map[string]bool{
-	"the": true, "is": true, "are": true, "an": true, "of": true, "in": true, "on": true, "to": true, "for": true,
-	"and": true, "or": true, "it": true, "its": true, "that": true, "this": true, "which": true, "what": true,
-	"wher": true, "where": true, "when": true, "how": true, "who": true, "why": true, "does": true, "do": true, "did": true,
-	"be": true, "by": true, "with": true, "from": true, "as": true, "at": true, "we": true, "our": true, "my": true,
-	"cod": true, "code": true, "find": true, "show": true, "me": true, "there": true, "ther": true, "can": true, "into": true,
-	"was": true, "were": true, "has": true, "have": true, "hav": true, "happen": true, "used": true, "us": true,
-}
+var idle = func() map[string]bool {
+	stems := make(map[string]bool)
+	for word := range strings.FieldsSeq(`the is are an of in on to for and or it its that this which what where when how
+		who why does do did be by with from as at we our my code find show me there can into was were has have happens used us`) {
+		stems[string(stem([]byte(word)))] = true
+	}
+	return stems
+}()
 
 // term is a word of a query and how much it counts.
 type term struct {

@@ -132,7 +132,7 @@ func read(name string) ([]byte, stamp, error) {
 	if err != nil {
 		return nil, stamp{}, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, stamp{}, err

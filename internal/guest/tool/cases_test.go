@@ -56,7 +56,7 @@ func index(t testing.TB, ws tool.Workspace) *search.Index {
 // marked before the case changed it.
 func linters(t testing.TB, ws tool.Workspace) *lsp.Pool {
 	t.Helper()
-	p := lsp.New(lsp.Config{Dir: ws.Dir, Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LANG=C"}, Only: []string{"bash"}})
+	p := lsp.New(lsp.Config{Dir: ws.Dir, Env: append(os.Environ(), "LC_ALL=C"), Only: []string{"bash"}})
 	t.Cleanup(func() { p.Close() })
 	return p
 }
