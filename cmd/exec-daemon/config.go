@@ -33,6 +33,11 @@ type config struct {
 	Workspace     string // absolute
 	OutputDir     string // absolute
 	BootID        string // empty to have one made
+	IndexDir      string // absolute
+
+	EmbeddingURL     string // empty for none
+	EmbeddingModel   string
+	EmbeddingKeyFile string
 }
 
 // parse reads the configuration. What is wrong in it wraps errUsage.
@@ -49,6 +54,10 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 	flags.StringVar(&c.StateDir, "state-dir", "/run/aloft/exec", "`folder` that remembers calls over a restart")
 	flags.StringVar(&c.Workspace, "workspace", "/workspace", "absolute `path` of the folder where the agent works")
 	flags.StringVar(&c.OutputDir, "output-dir", shell.DefaultOutputDir, "`folder` for output of commands that is too long for a result")
+	flags.StringVar(&c.IndexDir, "index-dir", "/tmp/aloft/index", "`folder` for the index of SemSearch")
+	flags.StringVar(&c.EmbeddingURL, "embedding-url", "", "`address` up to /v1 of an OpenAI-compatible endpoint that helps SemSearch to rank; without it nothing is sent anywhere")
+	flags.StringVar(&c.EmbeddingModel, "embedding-model", "", "`name` of the model there")
+	flags.StringVar(&c.EmbeddingKeyFile, "embedding-key-file", "", "`file` that holds the key for it")
 	flags.StringVar(&c.BootID, "boot-id", getenv(bootIDVariable), "`id` of this start of the machine; also "+bootIDVariable+". Without it one is made and kept in the state folder")
 
 	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
@@ -114,6 +123,10 @@ func (c *config) check() error {
 		return fmt.Errorf("%w: the workspace %q must be an absolute path", errUsage, c.Workspace)
 	case !filepath.IsAbs(c.OutputDir):
 		return fmt.Errorf("%w: the output folder %q must be an absolute path", errUsage, c.OutputDir)
+	case !filepath.IsAbs(c.IndexDir):
+		return fmt.Errorf("%w: the index folder %q must be an absolute path", errUsage, c.IndexDir)
+	case (c.EmbeddingURL == "") != (c.EmbeddingModel == ""):
+		return fmt.Errorf("%w: --embedding-url and --embedding-model go together", errUsage)
 	case !filepath.IsAbs(c.StateDir):
 		return fmt.Errorf("%w: the state folder %q must be an absolute path", errUsage, c.StateDir)
 	}

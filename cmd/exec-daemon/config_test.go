@@ -16,11 +16,13 @@ import (
 var full = map[string]string{
 	"port": "1234", "auth-token": token, "auth-token-file": "/nowhere", "log-level": "debug",
 	"rg-path": "/rg", "state-dir": "/state", "workspace": "/work", "output-dir": "/out", "boot-id": "boot-1",
+	"index-dir": "/index", "embedding-url": "http://e/v1", "embedding-model": "m", "embedding-key-file": "/nowhere",
 }
 
 var fullConfig = config{
 	Port: 1234, AuthToken: token, AuthTokenFile: "/nowhere", LogLevel: slog.LevelDebug,
 	RgPath: "/rg", StateDir: "/state", Workspace: "/work", OutputDir: "/out", BootID: "boot-1",
+	IndexDir: "/index", EmbeddingURL: "http://e/v1", EmbeddingModel: "m", EmbeddingKeyFile: "/nowhere",
 }
 
 func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {
@@ -75,6 +77,8 @@ func TestWrongUsage(t *testing.T) {
 		"serve --workspace rel":        "absolute",
 		"serve --state-dir rel":        "absolute",
 		"serve --output-dir rel":       "absolute",
+		"serve --index-dir rel":        "absolute",
+		"serve --embedding-url http:x": "go together",
 		"serve --auth-token-file /no":  "the token's file",
 		"serve --log-level very":       "invalid value",
 		"serve --auth-token short":     "64 hex digits",

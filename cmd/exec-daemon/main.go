@@ -82,13 +82,18 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	bash := newLateShell(shell.Config{Dir: cfg.Workspace, OutputDir: cfg.OutputDir}, log)
 	defer func() { err = errors.Join(err, bash.close()) }()
+	kept, err := newSkills(cfg, log)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	defer func() { err = errors.Join(err, kept.close()) }()
 	server, err := execd.New(execd.Config{
 		Token:     cfg.AuthToken,
 		Workspace: cfg.Workspace,
 		StateDir:  cfg.StateDir,
 		BootID:    cfg.BootID,
 		Version:   version(),
-		Tools:     tools(cfg, bash),
+		Tools:     tools(cfg, bash, kept),
 		OutputDir: cfg.OutputDir,
 		SetEnv:    bash.setEnv,
 		Log:       log,

@@ -79,7 +79,7 @@ func start(t testing.TB, settings ...func(*daemon)) *daemon {
 func (d *daemon) start() {
 	d.t.Helper()
 	cmd := exec.Command(d.program, "serve", "--port", "0", "--state-dir", d.state, "--workspace", d.workspace,
-		"--output-dir", filepath.Join(d.workspace, ".output"))
+		"--output-dir", filepath.Join(d.workspace, ".output"), "--index-dir", filepath.Join(d.workspace, ".index"))
 	cmd.Env = append(os.Environ(), beMain+"=1", variable("auth-token")+"="+token)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: d.user}
 	said, err := cmd.StderrPipe()
