@@ -36,6 +36,7 @@ var mayImport = map[string][]string{
 	"internal/agent":        {"internal/conversation"},
 	"internal/tool":         {},
 	"internal/policy":       {},
+	"internal/redact":       {},
 
 	// What both wings speak.
 	"internal/wire/...": {"internal/wire/..."},
@@ -64,7 +65,7 @@ var mayImport = map[string][]string{
 	"internal/control/mirror":                          {"NOUNS"},
 
 	// Inside a machine.
-	"internal/guest/execd":         {"internal/fault", "internal/tool", "internal/wire/...", "internal/guest/tool"},
+	"internal/guest/execd":         {"internal/fault", "internal/tool", "internal/redact", "internal/wire/...", "internal/guest/tool"},
 	"internal/guest/pid1":          {"internal/fault", "internal/wire/...", "internal/guest/checkout"},
 	"internal/guest/checkout":      {},
 	"internal/guest/sandbox":       {},
@@ -86,7 +87,7 @@ var mayImport = map[string][]string{
 }
 
 // nouns stand for NOUNS in mayImport.
-var nouns = []string{"internal/fault", "internal/account", "internal/conversation", "internal/agent", "internal/tool", "internal/policy"}
+var nouns = []string{"internal/fault", "internal/account", "internal/conversation", "internal/agent", "internal/tool", "internal/policy", "internal/redact"}
 
 // noIO are standard packages that a noun has no use for.
 var noIO = []string{"net", "net/http", "os", "os/exec", "database/sql", "io/fs", "syscall"}
