@@ -33,6 +33,7 @@ type config struct {
 	Workspace     string // absolute
 	OutputDir     string // absolute
 	BootID        string // empty to have one made
+	Redact        bool   // keep the secrets that the environment names in the machine
 }
 
 // parse reads the configuration. What is wrong in it wraps errUsage.
@@ -50,6 +51,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 	flags.StringVar(&c.Workspace, "workspace", "/workspace", "absolute `path` of the folder where the agent works")
 	flags.StringVar(&c.OutputDir, "output-dir", shell.DefaultOutputDir, "`folder` for output of commands that is too long for a result")
 	flags.StringVar(&c.BootID, "boot-id", getenv(bootIDVariable), "`id` of this start of the machine; also "+bootIDVariable+". Without it one is made and kept in the state folder")
+	flags.BoolVar(&c.Redact, "secret-redaction-enabled", false, "replace the values of the variables that CLOUD_AGENT_INJECTED_SECRET_NAMES or CURSOR_AGENT_INJECTED_SECRET_NAMES name, separated by commas, by [REDACTED] in what leaves the machine")
 
 	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
 		flags.Usage()

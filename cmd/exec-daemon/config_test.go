@@ -16,11 +16,13 @@ import (
 var full = map[string]string{
 	"port": "1234", "auth-token": token, "auth-token-file": "/nowhere", "log-level": "debug",
 	"rg-path": "/rg", "state-dir": "/state", "workspace": "/work", "output-dir": "/out", "boot-id": "boot-1",
+	"secret-redaction-enabled": "true",
 }
 
 var fullConfig = config{
 	Port: 1234, AuthToken: token, AuthTokenFile: "/nowhere", LogLevel: slog.LevelDebug,
 	RgPath: "/rg", StateDir: "/state", Workspace: "/work", OutputDir: "/out", BootID: "boot-1",
+	Redact: true,
 }
 
 func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {
@@ -29,7 +31,7 @@ func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {
 	}
 	args, env := []string{"serve"}, make(map[string]string)
 	for name, value := range full {
-		args = append(args, "--"+name, value)
+		args = append(args, "--"+name+"="+value)
 		env[variable(name)] = value
 	}
 	got, err := parse(args, func(string) string { return "" }, io.Discard)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -22,6 +23,7 @@ import (
 	"aloft/internal/guest/execd"
 	"aloft/internal/guest/pdf"
 	"aloft/internal/guest/shell"
+	"aloft/internal/redact"
 )
 
 // softMemory, in bytes, is where the collector starts to work harder: the
@@ -54,7 +56,8 @@ func main() {
 }
 
 // takeOut takes exec-daemon's own variables out of the environment, so that no
-// command inherits them, and returns a getenv that still knows them.
+// command inherits them, and returns a getenv that still knows them. Of others
+// it tells what the commands see too.
 func takeOut() func(string) string {
 	own := make(map[string]string)
 	for _, variable := range os.Environ() {
@@ -64,7 +67,7 @@ func takeOut() func(string) string {
 			_ = os.Unsetenv(name) // a name that was there can be unset
 		}
 	}
-	return func(name string) string { return own[name] }
+	return func(name string) string { return cmp.Or(own[name], os.Getenv(name)) }
 }
 
 // run is main without the process: everything it needs is an argument, so a
@@ -74,7 +77,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: cfg.LogLevel}))
+	var secrets *execd.Secrets
+	if cfg.Redact {
+		secrets = execd.NewSecrets(getenv)
+	}
+	log := slog.New(slog.NewJSONHandler(secrets.Writer(stderr), &slog.HandlerOptions{Level: cfg.LogLevel}))
+	if short := secrets.Redactor().Short(); len(short) > 0 {
+		log.WarnContext(ctx, "secrets that are too short to be redacted", "names", short, "bytes", redact.MinLength)
+	}
 	// First of all, so that whoever started this can connect at once.
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.Port)))
 	if err != nil {
@@ -91,6 +101,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		Tools:     tools(cfg, bash),
 		OutputDir: cfg.OutputDir,
 		SetEnv:    bash.setEnv,
+		Secrets:   secrets,
 		Log:       log,
 	})
 	if err != nil {

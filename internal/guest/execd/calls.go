@@ -42,7 +42,7 @@ type calls struct {
 
 // newCalls takes up what record remembers. outputDir is where results go that
 // are too long.
-func newCalls(record *callLog, tools []tool.Tool, outputDir string, log *slog.Logger) (*calls, error) {
+func newCalls(record *callLog, tools []tool.Tool, outputDir string, secrets *Secrets, log *slog.Logger) (*calls, error) {
 	c := &calls{
 		record: record, log: log,
 		tools: make(map[string]tool.Tool),
@@ -53,7 +53,8 @@ func newCalls(record *callLog, tools []tool.Tool, outputDir string, log *slog.Lo
 		if _, twice := c.tools[t.Name]; twice || t.Name == "" || t.Run == nil {
 			return nil, fmt.Errorf("tool %q is registered twice, or is empty", t.Name)
 		}
-		c.tools[t.Name] = bounded(truncated(guarded(t, log), outputDir))
+		// Nothing is cut before its secrets are out.
+		c.tools[t.Name] = bounded(truncated(redacted(guarded(t, log), secrets), outputDir))
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	for _, line := range record.take() {
