@@ -207,3 +207,21 @@ func fromEnv(secret *string, name, at string, getenv func(string) string) error 
 	}
 	return nil
 }
+
+// secrets are the values that the file or its variables give, by their places in
+// it: what must never come out of a machine.
+func (c *serverConfig) secrets() map[string]string {
+	secrets := map[string]string{}
+	add := func(at, value string) {
+		if value != "" {
+			secrets[at] = value
+		}
+	}
+	for i, m := range c.Models {
+		add(fmt.Sprintf("models[%d].api_key", i), m.APIKey)
+	}
+	for i, cred := range c.Git.Credentials {
+		add(fmt.Sprintf("git.credentials[%d].token", i), cred.Token)
+	}
+	return secrets
+}

@@ -26,6 +26,7 @@ import (
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/fault"
 	"aloft/internal/policy"
+	"aloft/internal/redact"
 )
 
 // server is one aloft serve, put together.
@@ -64,6 +65,10 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err != nil {
 		return nil, err
 	}
+	secrets := c.secrets()
+	if short := redact.New(secrets).Short(); len(short) > 0 {
+		logger.Warn("secrets that are too short to be redacted", "names", short, "bytes", redact.MinLength)
+	}
 	models, err := newModels(c)
 	if err != nil {
 		return nil, err
@@ -87,9 +92,10 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Journal: s.store, Agents: s.store, Leases: s.store, Owner: s.store.ServerID(),
 		Runtime: s.runtime, Network: network, Gateway: s.gateway, Model: models.find, Secret: secret,
 		Image: c.Machine.Image, Class: c.Machine.Class,
-		Limits: machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
-		Author: schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
-		Logger: logger,
+		Limits:  machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
+		Author:  schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
+		Secrets: func(string) map[string]string { return secrets },
+		Logger:  logger,
 	})
 	handler, err := api.New(api.Config{
 		Journal: s.store, Agents: s.store, Accounts: s.store, Work: s.schedule,

@@ -105,12 +105,13 @@ func (w *worker) made(ctx context.Context, state *agent.State, record loop.Recor
 
 // booted dials the machine and boots it.
 func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, state *agent.State, record loop.Record) (*hands, error) {
-	conn, err := pod.Dial(ctx, m, w.s.Gateway)
+	redact := w.s.redact(state, m.ID())
+	conn, err := pod.Dial(ctx, m, w.s.Gateway, redact)
 	if errors.Is(err, machine.ErrStopped) {
 		if err := m.Restart(ctx); err != nil {
 			return nil, w.unstartable(ctx, m, state, err)
 		}
-		conn, err = pod.Dial(ctx, m, w.s.Gateway)
+		conn, err = pod.Dial(ctx, m, w.s.Gateway, redact)
 	}
 	if err != nil {
 		return nil, machineFault(lostError(err))
@@ -125,7 +126,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, s
 		return nil, errors.Join(err, conn.Close())
 	}
 	h.boot, h.base = ready.BootID, state.BaseCommit
-	h.exec = pod.NewExec(conn.OpenExec, w.s.token("exec", m.ID()))
+	h.exec = pod.NewExec(conn.OpenExec, w.s.token("exec", m.ID()), redact)
 	return h, nil
 }
 
@@ -212,6 +213,7 @@ func (w *worker) grant(state *agent.State, branch string) gateway.Grant {
 		Push:       map[string]string{url: branch},
 		Existing:   state.Agent.WorkOnCurrentBranch || state.Pushed,
 		AllowForce: !state.Agent.WorkOnCurrentBranch,
+		Secrets:    w.s.secrets(state.Agent.ID),
 	}
 }
 
@@ -221,7 +223,7 @@ func (s *Scheduler) idleDiff(ctx context.Context, state *agent.State) (string, b
 	if err != nil {
 		return "", false, err
 	}
-	conn, err := pod.Dial(ctx, m, s.Gateway)
+	conn, err := pod.Dial(ctx, m, s.Gateway, s.redact(state, m.ID()))
 	if err != nil {
 		return "", false, err
 	}

@@ -41,7 +41,10 @@ type Config struct {
 	// so that they are the same after a restart and are stored nowhere.
 	Secret []byte
 	Author Author // of the commits that are made for agents
-	Logger *slog.Logger
+	// Secrets returns values, by names, that must not come out of the agent's
+	// machine, in what it says or in what it pushes. nil has none.
+	Secrets func(agentID string) map[string]string
+	Logger  *slog.Logger
 }
 
 // Author is who commits.
