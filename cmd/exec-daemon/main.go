@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,11 +25,15 @@ import (
 	"aloft/internal/guest/pdf"
 	"aloft/internal/guest/shell"
 	"aloft/internal/redact"
+	"aloft/internal/telemetry"
 )
 
 // softMemory, in bytes, is where the collector starts to work harder: the
 // machine's memory is for the agent's commands.
 const softMemory = 128 << 20
+
+// lastSend is how long the last telemetry may take when the daemon stops.
+const lastSend = time.Second
 
 func main() {
 	// This program is also the process in which a PDF is read; see internal/guest/pdf.
@@ -81,7 +86,22 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if cfg.Redact {
 		secrets = execd.NewSecrets(getenv)
 	}
-	log := slog.New(slog.NewJSONHandler(secrets.Writer(stderr), &slog.HandlerOptions{Level: cfg.LogLevel}))
+	local := slog.NewJSONHandler(secrets.Writer(stderr), &slog.HandlerOptions{Level: cfg.LogLevel})
+	sent, err := telemetry.Open(telemetry.Config{
+		Ghost: cfg.GhostMode, Endpoint: cfg.TraceEndpoint, Token: cfg.TraceToken, Insecure: cfg.TraceInsecure,
+		Service: "exec-daemon", Version: version(), Logger: slog.New(local),
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSend)
+		defer cancel()
+		if err := sent.Shutdown(last); err != nil {
+			slog.New(local).DebugContext(ctx, "the last telemetry was not sent", "error", err)
+		}
+	}()
+	log := slog.New(sent.Handler(local))
 	if short := secrets.Redactor().Short(); len(short) > 0 {
 		log.WarnContext(ctx, "secrets that are too short to be redacted", "names", short, "bytes", redact.MinLength)
 	}
@@ -102,6 +122,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		OutputDir: cfg.OutputDir,
 		SetEnv:    bash.setEnv,
 		Secrets:   secrets,
+		Tracer:    sent.Tracer(),
 		Log:       log,
 	})
 	if err != nil {
