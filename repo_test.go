@@ -38,6 +38,9 @@ var mayImport = map[string][]string{
 	"internal/policy":       {},
 	"internal/redact":       {},
 
+	// What both wings use, and what speaks to neither.
+	"internal/telemetry": {},
+
 	// What both wings speak.
 	"internal/wire/...": {"internal/wire/..."},
 
@@ -45,9 +48,13 @@ var mayImport = map[string][]string{
 	"internal/control/api":                             {"NOUNS", "internal/control/store", "internal/control/model", "internal/wire/tunnel"},
 	"internal/control/loop":                            {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/tool"},
 	"internal/control/schedule":                        {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/loop", "internal/control/egress"},
+	"internal/control/api":                             {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
+	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
+	"internal/control/loop":                            {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/tool"},
+	"internal/control/schedule":                        {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/loop", "internal/telemetry"},
 	"internal/control/gateway":                         {"NOUNS", "internal/control/mirror"},
 	"internal/control/gateway/gittest":                 {"internal/need"},
-	"internal/control/pod":                             {"NOUNS", "internal/wire/...", "internal/control/machine"},
+	"internal/control/pod":                             {"NOUNS", "internal/wire/...", "internal/control/machine", "internal/telemetry"},
 	"internal/control/tool":                            {"NOUNS"},
 	"internal/control/egress":                          {"internal/policy"},
 	"internal/control/machine":                         {"internal/policy"},
@@ -65,7 +72,7 @@ var mayImport = map[string][]string{
 	"internal/control/mirror":                          {"NOUNS"},
 
 	// Inside a machine.
-	"internal/guest/execd":         {"internal/fault", "internal/tool", "internal/redact", "internal/wire/...", "internal/guest/tool"},
+	"internal/guest/execd":         {"internal/fault", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/tool"},
 	"internal/guest/pid1":          {"internal/fault", "internal/wire/...", "internal/guest/checkout"},
 	"internal/guest/checkout":      {},
 	"internal/guest/sandbox":       {},

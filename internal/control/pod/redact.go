@@ -15,7 +15,10 @@ import (
 // Option is a wish about a connection to a machine.
 type Option func(*options)
 
-type options struct{ secrets *redact.Redactor }
+type options struct {
+	secrets *redact.Redactor
+	trace   string
+}
 
 func optionsOf(all []Option) options {
 	var o options
@@ -29,6 +32,9 @@ func optionsOf(all []Option) options {
 // comes, steps of the boot, differences, errors. The machine may do the same;
 // it is not believed.
 func Redact(secrets *redact.Redactor) Option { return func(o *options) { o.secrets = secrets } }
+
+// Trace tells exec-daemon which span its own belong below: a traceparent.
+func Trace(traceparent string) Option { return func(o *options) { o.trace = traceparent } }
 
 // heard takes secrets out of what a machine answers, before anything else sees
 // it. Output of a call is left to the call, which knows what came before.

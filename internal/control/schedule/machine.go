@@ -14,6 +14,7 @@ import (
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
 	"aloft/internal/fault"
+	"aloft/internal/telemetry"
 )
 
 // workspace is where a machine has the repository.
@@ -126,7 +127,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, s
 		return nil, errors.Join(err, conn.Close())
 	}
 	h.boot, h.base = ready.BootID, state.BaseCommit
-	h.exec = pod.NewExec(conn.OpenExec, w.s.token("exec", m.ID()), redact)
+	h.exec = pod.NewExec(conn.OpenExec, w.s.token("exec", m.ID()), redact, pod.Trace(w.traceparent(state)))
 	return h, nil
 }
 
@@ -140,6 +141,14 @@ func (w *worker) unstartable(ctx context.Context, m machine.Machine, state *agen
 		return machineFault(errors.Join(cause, err))
 	}
 	return fmt.Errorf("%w: %w", loop.ErrMachineLost, cause)
+}
+
+// traceparent is the run's span, "" where there are no traces.
+func (w *worker) traceparent(state *agent.State) string {
+	if !w.s.Trace {
+		return ""
+	}
+	return telemetry.Format(telemetry.Run(state.Run.ID, state.Trace))
 }
 
 // boot has pod-daemon do what is missing, and journals its steps.

@@ -44,7 +44,10 @@ type Config struct {
 	// Secrets returns values, by names, that must not come out of the agent's
 	// machine, in what it says or in what it pushes. nil has none.
 	Secrets func(agentID string) map[string]string
-	Logger  *slog.Logger
+	// Trace has machines make spans below their runs' own. exec-daemon sends none
+	// unless it is told to.
+	Trace  bool
+	Logger *slog.Logger
 }
 
 // Author is who commits.
