@@ -39,7 +39,8 @@ var mayImport = map[string][]string{
 	"internal/redact":       {},
 
 	// What both wings use, and what speaks to neither.
-	"internal/telemetry": {},
+	"internal/telemetry":               {},
+	"internal/telemetry/telemetrytest": {},
 
 	// What both wings speak.
 	"internal/wire/...": {"internal/wire/..."},

@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -89,10 +90,11 @@ func Open(c Config) (*Telemetry, error) {
 
 // baseURL checks the endpoint. Its scheme may be left out.
 func baseURL(c Config) (string, error) {
-	u, err := url.Parse(c.Endpoint)
-	if err != nil || u.Host == "" {
-		u, err = url.Parse("https://" + c.Endpoint)
+	endpoint := c.Endpoint
+	if !strings.Contains(endpoint, "://") {
+		endpoint = "https://" + endpoint
 	}
+	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Scheme != "http" && u.Scheme != "https" {
 		return "", errors.New("the trace endpoint must be a URL such as https://host:4317")
 	}
