@@ -19,7 +19,8 @@ func (s *spans) add(m span) {
 		m.start = min(m.start, all[n-1].start)
 		all = all[:n-1]
 	}
-	*s = append(all, m)
+	all = append(all, m)
+	*s = all
 }
 
 // forget drops the spans that end by then.

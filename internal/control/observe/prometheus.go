@@ -91,7 +91,7 @@ var escapeLabel = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 func labels(of attribute.Set, more ...string) string {
 	var all []string
 	for _, kv := range of.ToSlice() {
-		all = append(all, fmt.Sprintf(`%s="%s"`, kv.Key, escapeLabel.Replace(kv.Value.Emit())))
+		all = append(all, fmt.Sprintf(`%s="%s"`, kv.Key, escapeLabel.Replace(kv.Value.String())))
 	}
 	for i := 0; i < len(more); i += 2 {
 		all = append(all, fmt.Sprintf(`%s="%s"`, more[i], more[i+1]))

@@ -49,7 +49,7 @@ func TestErrorsOfAMachineAreRedacted(t *testing.T) {
 	if connect.CodeOf(err) != connect.CodeNotFound || strings.Contains(err.Error(), key) {
 		t.Errorf("%v", err)
 	}
-	if plain := errors.New("x"); h.error(plain) != plain {
+	if plain := errors.New("x"); !errors.Is(h.error(plain), plain) {
 		t.Error("an error that is no answer was replaced")
 	}
 }
