@@ -38,6 +38,11 @@ type config struct {
 	EmbeddingURL     string // empty for none
 	EmbeddingModel   string
 	EmbeddingKeyFile string
+	TraceEndpoint    string // "" to send no telemetry
+	TraceToken       string
+	TraceInsecure    bool
+	GhostMode        bool
+	Redact           bool // keep the secrets that the environment names in the machine
 }
 
 // parse reads the configuration. What is wrong in it wraps errUsage.
@@ -59,7 +64,13 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 	flags.StringVar(&c.EmbeddingModel, "embedding-model", "", "`name` of the model there")
 	flags.StringVar(&c.EmbeddingKeyFile, "embedding-key-file", "", "`file` that holds the key for it")
 	flags.StringVar(&c.BootID, "boot-id", getenv(bootIDVariable), "`id` of this start of the machine; also "+bootIDVariable+". Without it one is made and kept in the state folder")
+	flags.BoolVar(&c.Redact, "secret-redaction-enabled", false, "replace the values of the variables that CLOUD_AGENT_INJECTED_SECRET_NAMES or CURSOR_AGENT_INJECTED_SECRET_NAMES name, separated by commas, by [REDACTED] in what leaves the machine")
+	flags.StringVar(&c.TraceEndpoint, "trace-endpoint", "", "`URL` of an OpenTelemetry receiver (OTLP over gRPC) that gets traces and logs; only without ghost mode")
+	flags.StringVar(&c.TraceToken, "trace-auth-token", "", "`token` for that receiver; better given as "+envPrefix+"TRACE_AUTH_TOKEN, which ps does not show")
+	flags.BoolVar(&c.TraceInsecure, "trace-insecure", false, "speak with that receiver without TLS")
+	flags.BoolVar(&c.GhostMode, "ghost-mode", true, "send no telemetry, whatever the other flags say; --ghost-mode=false to send it")
 
+	args = joinGhostMode(args)
 	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
 		flags.Usage()
 		return config{}, flag.ErrHelp
@@ -79,6 +90,21 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 		return config{}, err
 	}
 	return c, c.check()
+}
+
+// joinGhostMode makes "--ghost-mode false" one argument, as it is written for the
+// product that Aloft follows: the flag package takes a boolean's value only
+// after an equals sign.
+func joinGhostMode(args []string) []string {
+	var joined []string
+	for _, arg := range args {
+		if n := len(joined); n > 0 && strings.TrimLeft(joined[n-1], "-") == "ghost-mode" && (arg == "true" || arg == "false") {
+			joined[n-1] += "=" + arg
+			continue
+		}
+		joined = append(joined, arg)
+	}
+	return joined
 }
 
 // fromEnvironment sets the flags that were not given from their variables.

@@ -17,12 +17,14 @@ var full = map[string]string{
 	"port": "1234", "auth-token": token, "auth-token-file": "/nowhere", "log-level": "debug",
 	"rg-path": "/rg", "state-dir": "/state", "workspace": "/work", "output-dir": "/out", "boot-id": "boot-1",
 	"index-dir": "/index", "embedding-url": "http://e/v1", "embedding-model": "m", "embedding-key-file": "/nowhere",
+	"secret-redaction-enabled": "true", "trace-endpoint": "https://t", "trace-auth-token": "t0ken", "trace-insecure": "true", "ghost-mode": "false",
 }
 
 var fullConfig = config{
 	Port: 1234, AuthToken: token, AuthTokenFile: "/nowhere", LogLevel: slog.LevelDebug,
 	RgPath: "/rg", StateDir: "/state", Workspace: "/work", OutputDir: "/out", BootID: "boot-1",
 	IndexDir: "/index", EmbeddingURL: "http://e/v1", EmbeddingModel: "m", EmbeddingKeyFile: "/nowhere",
+	Redact: true, TraceEndpoint: "https://t", TraceToken: "t0ken", TraceInsecure: true, GhostMode: false,
 }
 
 func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {
@@ -31,7 +33,7 @@ func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {
 	}
 	args, env := []string{"serve"}, make(map[string]string)
 	for name, value := range full {
-		args = append(args, "--"+name, value)
+		args = append(args, "--"+name+"="+value)
 		env[variable(name)] = value
 	}
 	got, err := parse(args, func(string) string { return "" }, io.Discard)
@@ -51,6 +53,22 @@ func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {
 	}, io.Discard)
 	if err != nil || got.BootID != "boot-2" {
 		t.Errorf("pod-daemon's boot id: %+v, %v", got, err)
+	}
+}
+
+func TestGhostModeIsTheDefault(t *testing.T) {
+	none := func(string) string { return "" }
+	for args, want := range map[string]bool{
+		"serve --auth-token " + token:                                          true,
+		"serve --ghost-mode false --auth-token " + token:                       false,
+		"serve --ghost-mode true --auth-token " + token:                        true,
+		"serve --ghost-mode --auth-token " + token:                             true,
+		"serve --auth-token " + token + " --trace-insecure --ghost-mode=false": false,
+	} {
+		got, err := parse(strings.Fields(args), none, io.Discard)
+		if err != nil || got.GhostMode != want {
+			t.Errorf("%s: %v, %v", args, got.GhostMode, err)
+		}
 	}
 }
 

@@ -48,6 +48,8 @@ type daemon struct {
 	state     string
 	program   string
 	user      *syscall.Credential // whose process it is; the test's, if nil
+	more      []string            // flags
+	env       []string            // and variables that the test adds
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -80,7 +82,9 @@ func (d *daemon) start() {
 	d.t.Helper()
 	cmd := exec.Command(d.program, "serve", "--port", "0", "--state-dir", d.state, "--workspace", d.workspace,
 		"--output-dir", filepath.Join(d.workspace, ".output"), "--index-dir", filepath.Join(d.workspace, ".index"))
+	cmd.Args = append(cmd.Args, d.more...)
 	cmd.Env = append(os.Environ(), beMain+"=1", variable("auth-token")+"="+token)
+	cmd.Env = append(cmd.Env, d.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: d.user}
 	said, err := cmd.StderrPipe()
 	if err != nil {
@@ -147,8 +151,8 @@ func (d *daemon) cut() {
 	d.conns = nil
 }
 
-func (d *daemon) client() *pod.Exec {
-	e := pod.NewExec(d.dial, token)
+func (d *daemon) client(options ...pod.Option) *pod.Exec {
+	e := pod.NewExec(d.dial, token, options...)
 	d.t.Cleanup(func() { _ = e.Close() })
 	return e
 }

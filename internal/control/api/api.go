@@ -28,8 +28,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// Config is what the API needs. All fields but Logger, PublicURL, Ready and
-// DefaultModel must be set.
+// Config is what the API needs. All fields but Logger, PublicURL, Ready,
+// Metrics and DefaultModel must be set.
 type Config struct {
 	Journal  store.Journal
 	Agents   store.Agents
@@ -42,8 +42,9 @@ type Config struct {
 	AllowFile    bool          // file:// repositories may be used
 	PublicURL    func() string // where a browser finds this server, without a final slash
 	Logger       *slog.Logger
-	Ready        func() error // nil once requests can be served
-	Version      string       // of the server
+	Ready        func() error                          // nil once requests can be served
+	Metrics      func(context.Context) ([]byte, error) // in Prometheus's text; nil where there are none
+	Version      string                                // of the server
 }
 
 // Work is what the API asks of the scheduler. Its methods are safe for

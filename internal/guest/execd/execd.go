@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/trace"
 
 	"aloft/internal/guest/tool"
 	"aloft/internal/wire/agentv1/agentv1connect"
@@ -48,8 +49,10 @@ type Config struct {
 	OutputDir string      // for results that are too long; without it, their middle is lost
 	// SetEnv changes what processes started from now on see. Without it
 	// UpdateEnvironmentVariables is not implemented.
-	SetEnv func(ctx context.Context, set map[string]string, unset []string) error
-	Log    *slog.Logger // without it, nothing is logged
+	SetEnv  func(ctx context.Context, set map[string]string, unset []string) error
+	Secrets *Secrets     // what does not leave the machine; without it, all does
+	Tracer  trace.Tracer // makes a span of each request and call; without it, none is made
+	Log     *slog.Logger // without it, nothing is logged
 }
 
 // Server answers agent.v1.ExecService and agent.v1.ControlService. Its methods
@@ -62,6 +65,8 @@ type Server struct {
 	bootID    string
 	version   string
 	setEnv    func(ctx context.Context, set map[string]string, unset []string) error
+	secrets   *Secrets
+	tracing   *tracing
 	log       *slog.Logger
 	calls     *calls
 	failures  *allowance
@@ -84,13 +89,14 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, record.close())
 	}
-	calls, err := newCalls(record, cfg.Tools, cfg.OutputDir, log)
+	tracing := newTracing(cfg.Tracer)
+	calls, err := newCalls(record, cfg.Tools, cfg.OutputDir, cfg.Secrets, log, tracing)
 	if err != nil {
 		return nil, errors.Join(err, record.close())
 	}
 	return &Server{
 		token: digest, workspace: cfg.Workspace, bootID: bootID, version: cfg.Version,
-		setEnv: cfg.SetEnv, log: log, calls: calls, failures: newAllowance(failuresPerSecond, time.Second),
+		setEnv: cfg.SetEnv, secrets: cfg.Secrets, tracing: tracing, log: log, calls: calls, failures: newAllowance(failuresPerSecond, time.Second),
 	}, nil
 }
 
@@ -101,7 +107,7 @@ func (s *Server) BootID() string { return s.bootID }
 // HTTP/2, without which ExecStream cannot work.
 func (s *Server) Handler() http.Handler {
 	options := []connect.HandlerOption{
-		connect.WithInterceptors(faults{s.log}),
+		connect.WithInterceptors(s.tracing, leaving{s.secrets}, faults{s.log}), // the first is the outermost
 		connect.WithReadMaxBytes(maxMessage),
 		// Nothing leaves the host on its way here, so compression would only cost.
 		connect.WithCompression("gzip", nil, nil),

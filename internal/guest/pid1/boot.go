@@ -254,7 +254,7 @@ func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 	}
 	//nolint:noctx // it outlives the boot; its service ends it
 	cmd := exec.Command(d.cfg.ExecDaemon, "serve",
-		"--port", port, "--state-dir", d.cfg.ExecState, "--workspace", path)
+		"--port", port, "--state-dir", d.cfg.ExecState, "--workspace", path, "--secret-redaction-enabled")
 	cmd.Dir = path
 	cmd.SysProcAttr = d.user.attributes()
 	cmd.SysProcAttr.Setsid = true
