@@ -7,6 +7,7 @@ GOBUILD  := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
 GUEST    := pod-daemon exec-daemon sandbox
 EMBEDDED := cmd/aloft/embedded
 LINT     := v2.5.0
+GOPLS    := v0.21.1
 # Machines need root: a person who is not gets it for the one command.
 SUDO     := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E env PATH=$$PATH")
 
@@ -24,7 +25,7 @@ build: deps .bin/runc ## build bin/aloft and the machine binaries
 demo: build ## run one agent on a sample repository, start to pushed branch
 	@$(SUDO) bin/aloft demo
 
-test: deps-test hack/node_modules build .bin/runsc ## install what tests need, run all tests, and count them
+test: deps-test hack/node_modules build .bin/runsc .bin/gopls ## install what tests need, run all tests, and count them
 	@$(SUDO) env TEST_NEEDS=all go run ./hack/testcount ./...
 
 check: fmt lint test ## everything that must pass before a merge
@@ -63,6 +64,10 @@ deps-test:
 
 .bin/runsc: hack/build-runsc.sh
 	@hack/build-runsc.sh
+
+.bin/gopls:
+	@mkdir -p .bin
+	GOBIN=$(CURDIR)/.bin go install golang.org/x/tools/gopls@$(GOPLS)
 
 .bin/golangci-lint:
 	@mkdir -p .bin

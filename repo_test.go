@@ -36,17 +36,23 @@ var mayImport = map[string][]string{
 	"internal/agent":        {"internal/conversation"},
 	"internal/tool":         {},
 	"internal/policy":       {},
+	"internal/redact":       {},
+
+	// What both wings use, and what speaks to neither.
+	"internal/telemetry":               {},
+	"internal/telemetry/telemetrytest": {},
 
 	// What both wings speak.
 	"internal/wire/...": {"internal/wire/..."},
 
 	// The control plane. Its generated types stop at control/pod.
-	"internal/control/api":                             {"NOUNS", "internal/control/store", "internal/control/model", "internal/wire/tunnel"},
+	"internal/control/api":                             {"NOUNS", "internal/control/store", "internal/control/model", "internal/wire/tunnel", "internal/telemetry"},
+	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
 	"internal/control/loop":                            {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/tool"},
-	"internal/control/schedule":                        {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/loop", "internal/control/egress"},
+	"internal/control/schedule":                        {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/loop", "internal/control/egress", "internal/telemetry"},
 	"internal/control/gateway":                         {"NOUNS", "internal/control/mirror"},
 	"internal/control/gateway/gittest":                 {"internal/need"},
-	"internal/control/pod":                             {"NOUNS", "internal/wire/...", "internal/control/machine"},
+	"internal/control/pod":                             {"NOUNS", "internal/wire/...", "internal/control/machine", "internal/telemetry"},
 	"internal/control/tool":                            {"NOUNS"},
 	"internal/control/egress":                          {"internal/policy"},
 	"internal/control/machine":                         {"internal/policy"},
@@ -64,7 +70,7 @@ var mayImport = map[string][]string{
 	"internal/control/mirror":                          {"NOUNS"},
 
 	// Inside a machine.
-	"internal/guest/execd":         {"internal/fault", "internal/tool", "internal/wire/...", "internal/guest/terminal", "internal/guest/tool"},
+	"internal/guest/execd":         {"internal/fault", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/terminal", "internal/guest/tool"},
 	"internal/guest/pid1":          {"internal/fault", "internal/wire/...", "internal/guest/checkout"},
 	"internal/guest/checkout":      {},
 	"internal/guest/sandbox":       {},
@@ -73,8 +79,10 @@ var mayImport = map[string][]string{
 	"internal/guest/picture":       {},
 	"internal/guest/shell":         {},
 	"internal/guest/terminal":      {"internal/fault"},
+	"internal/guest/lsp":           {},
+	"internal/guest/search":        {},
 	"internal/guest/web":           {},
-	"internal/guest/tool":          {"internal/tool", "internal/wire/agentv1", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/shell", "internal/guest/web"},
+	"internal/guest/tool":          {"internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/web"},
 	"internal/guest/tool/tooltest": {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The terminal, and the tests' own.
@@ -87,7 +95,7 @@ var mayImport = map[string][]string{
 }
 
 // nouns stand for NOUNS in mayImport.
-var nouns = []string{"internal/fault", "internal/account", "internal/conversation", "internal/agent", "internal/tool", "internal/policy"}
+var nouns = []string{"internal/fault", "internal/account", "internal/conversation", "internal/agent", "internal/tool", "internal/policy", "internal/redact"}
 
 // noIO are standard packages that a noun has no use for.
 var noIO = []string{"net", "net/http", "os", "os/exec", "database/sql", "io/fs", "syscall"}

@@ -9,7 +9,12 @@ for purpose in "$@"; do
 	# gcc and libseccomp build the OCI runtime; sudo and ripgrep are what an
 	# agent finds in a machine that shows the host's /usr.
 	build) want="$want gcc libc6-dev libseccomp-dev pkg-config ca-certificates sudo ripgrep" ;;
-	test) want="$want dpkg-dev file perl poppler-utils procps util-linux" ;;
+	test)
+		want="$want dpkg-dev file perl poppler-utils procps shellcheck universal-ctags util-linux"
+		# What may well have come by another way than apt.
+		command -v python3 >/dev/null || want="$want python3"
+		command -v npm >/dev/null || want="$want nodejs npm"
+		;;
 	esac
 done
 missing=

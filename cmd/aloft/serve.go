@@ -8,6 +8,8 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
+
+	"aloft/internal/redact"
 )
 
 // serveOptions are the flags of aloft serve.
@@ -40,11 +42,12 @@ stay up until then.`,
 			if verbose {
 				level = slog.LevelDebug
 			}
-			logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 			config, err := loadConfig(o.Config, getenv)
 			if err != nil {
 				return err
 			}
+			log := redact.New(config.secrets()).Writer(stderr)
+			logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))
 			return serve(cmd.Context(), o, config, logger, func(s *server) {
 				fmt.Fprintf(cmd.OutOrStdout(), "Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
 			})

@@ -16,10 +16,11 @@ import (
 // serverConfig is the file that `aloft serve --config` reads. The keys are
 // documented in docs/reference/config.md, which a test holds to this type.
 type serverConfig struct {
-	Models       []modelConfig `yaml:"models"`
-	DefaultModel string        `yaml:"default_model"`
-	Git          gitConfig     `yaml:"git"`
-	Machine      machineConfig `yaml:"machine"`
+	Models       []modelConfig   `yaml:"models"`
+	DefaultModel string          `yaml:"default_model"`
+	Git          gitConfig       `yaml:"git"`
+	Machine      machineConfig   `yaml:"machine"`
+	Telemetry    telemetryConfig `yaml:"telemetry"`
 }
 
 // modelConfig is one model that agents may use.
@@ -84,13 +85,23 @@ func (c egressConfig) network() policy.Network {
 	return policy.Network{Mode: cmp.Or(policy.Mode(c.Mode), policy.AllowAll), Allow: c.Allow, Deny: c.Deny, Open: c.Open}
 }
 
+// telemetryConfig is where traces, metrics and logs are sent.
+type telemetryConfig struct {
+	Endpoint  string `yaml:"endpoint"`   // https://host:4317 of an OTLP receiver (gRPC)
+	Token     string `yaml:"token"`      // of the receiver
+	TokenEnv  string `yaml:"token_env"`  // or the variable that holds it
+	Insecure  bool   `yaml:"insecure"`   // without TLS
+	GhostMode bool   `yaml:"ghost_mode"` // send nothing, whatever else is said
+}
+
 // defaultConfig is a server without a file: the scripted model, which needs no
 // key and says what it is.
 func defaultConfig() serverConfig {
 	return serverConfig{
-		Models:  []modelConfig{{ID: "scripted", Provider: "scripted"}},
-		Git:     gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
-		Machine: machineConfig{Image: "host", PIDs: 4096},
+		Models:    []modelConfig{{ID: "scripted", Provider: "scripted"}},
+		Git:       gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
+		Machine:   machineConfig{Image: "host", PIDs: 4096},
+		Telemetry: telemetryConfig{GhostMode: true},
 	}
 }
 
@@ -183,6 +194,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 			return err
 		}
 	}
+	if err := fromEnv(&c.Telemetry.Token, c.Telemetry.TokenEnv, "telemetry.token", getenv); err != nil {
+		return err
+	}
 	switch c.Machine.Class {
 	case "", "strong":
 	default:
@@ -206,4 +220,23 @@ func fromEnv(secret *string, name, at string, getenv func(string) string) error 
 		return fmt.Errorf("%s_env: the variable %s is not set", at, name)
 	}
 	return nil
+}
+
+// secrets are the values that the file or its variables give, by their places in
+// it: what must never come out of a machine.
+func (c *serverConfig) secrets() map[string]string {
+	secrets := map[string]string{}
+	add := func(at, value string) {
+		if value != "" {
+			secrets[at] = value
+		}
+	}
+	for i, m := range c.Models {
+		add(fmt.Sprintf("models[%d].api_key", i), m.APIKey)
+	}
+	for i, cred := range c.Git.Credentials {
+		add(fmt.Sprintf("git.credentials[%d].token", i), cred.Token)
+	}
+	add("telemetry.token", c.Telemetry.Token)
+	return secrets
 }

@@ -22,10 +22,13 @@ import (
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
+	"aloft/internal/control/observe"
 	"aloft/internal/control/schedule"
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/fault"
 	"aloft/internal/policy"
+	"aloft/internal/redact"
+	"aloft/internal/telemetry"
 )
 
 // server is one aloft serve, put together.
@@ -37,6 +40,8 @@ type server struct {
 	gateway  *gateway.Gateway
 	runtime  machine.Runtime
 	schedule *schedule.Scheduler
+	sent     *telemetry.Telemetry
+	observer *observe.Observer
 	listener net.Listener
 	http     *http.Server
 	ready    atomic.Bool
@@ -64,6 +69,19 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err != nil {
 		return nil, err
 	}
+	sent, err := telemetry.Open(telemetry.Config{
+		Ghost: c.Telemetry.GhostMode, Endpoint: c.Telemetry.Endpoint, Token: c.Telemetry.Token, Insecure: c.Telemetry.Insecure,
+		Service: "aloft", Version: version, Logger: logger,
+	})
+	if err != nil {
+		return nil, usageError{fmt.Errorf("telemetry: %w", err)}
+	}
+	s.sent, logger = sent, slog.New(sent.Handler(logger.Handler()))
+	s.logger = logger
+	secrets := c.secrets()
+	if short := redact.New(secrets).Short(); len(short) > 0 {
+		logger.Warn("secrets that are too short to be redacted", "names", short, "bytes", redact.MinLength)
+	}
 	models, err := newModels(c)
 	if err != nil {
 		return nil, err
@@ -78,21 +96,25 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		logger.Warn("no machine can be made: runs will end in error", "error", err)
 		s.runtime = noRuntime{err}
 	}
+	if s.observer, err = observe.New(observe.Config{Journal: s.store, Agents: s.store, Telemetry: sent, Logger: logger}); err != nil {
+		return nil, err
+	}
 	network := c.Machine.Egress.network()
 	if err := container.CanLink(); err != nil && c.Machine.Egress.Mode == "" {
 		logger.Warn("machines have no network", "error", err)
 		network = policy.Network{}
 	}
 	s.schedule = schedule.New(schedule.Config{
-		Journal: s.store, Agents: s.store, Leases: s.store, Owner: s.store.ServerID(),
+		Journal: s.observer.Journal(), Agents: s.store, Leases: s.store, Owner: s.store.ServerID(),
 		Runtime: s.runtime, Network: network, Gateway: s.gateway, Model: models.find, Secret: secret,
 		Image: c.Machine.Image, Class: c.Machine.Class,
-		Limits: machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
-		Author: schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
-		Logger: logger,
+		Limits:  machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
+		Author:  schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
+		Secrets: func(string) map[string]string { return secrets },
+		Logger:  logger,
 	})
 	handler, err := api.New(api.Config{
-		Journal: s.store, Agents: s.store, Accounts: s.store, Work: s.schedule, Machines: machines{s.schedule},
+		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		PublicURL: func() string { return s.URL }, Logger: logger, Version: version,
 		Ready: func() error {
@@ -163,10 +185,26 @@ func (s *server) close() error {
 	if s.gateway != nil {
 		errs = append(errs, s.gateway.Close())
 	}
+	s.lastSend()
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// lastSend sends the telemetry that waits, while the store is still open. A
+// receiver that is away is no failure of the server's.
+func (s *server) lastSend() {
+	last, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	if s.observer != nil {
+		if err := s.observer.Close(last); err != nil {
+			s.logger.Debug("the last metrics were not sent", "error", err)
+		}
+	}
+	if err := s.sent.Shutdown(last); err != nil {
+		s.logger.Debug("the last telemetry was not sent", "error", err)
+	}
 }
 
 // firstKey makes the admin and their key, where the store has no key yet.

@@ -37,7 +37,7 @@ type config struct {
 	HTTPMCPToolsFile   string
 	CloudRules         bool
 	ComputerUse        bool
-	SecretRedaction    bool
+	Redact             bool // keep the secrets that the environment names in the machine
 	ChromeExecutable   string
 	RecordScreen       bool
 	GenerateImage      bool
@@ -45,7 +45,7 @@ type config struct {
 	SandboxHelper      string
 	ClaudeMD           bool
 	TraceEndpoint      string
-	TraceAuthToken     string
+	TraceToken         string
 	GhostMode          bool
 	TraceInsecure      bool
 
@@ -56,6 +56,11 @@ type config struct {
 	TmuxSocket   string // absolute
 	TmuxKept     bool
 	BootID       string // empty to have one made
+	IndexDir     string // absolute
+
+	EmbeddingURL     string // empty for none
+	EmbeddingModel   string
+	EmbeddingKeyFile string
 }
 
 // parse reads the configuration. What is wrong in it wraps errUsage.
@@ -142,6 +147,10 @@ func (c *config) check() error {
 		return fmt.Errorf("%w: the state folder %q must be an absolute path", errUsage, c.StateDir)
 	case !filepath.IsAbs(c.ArtifactsDir), !filepath.IsAbs(c.TmuxSocket):
 		return fmt.Errorf("%w: the artifacts' folder and tmux's socket must be absolute paths", errUsage)
+	case !filepath.IsAbs(c.IndexDir):
+		return fmt.Errorf("%w: the index folder %q must be an absolute path", errUsage, c.IndexDir)
+	case (c.EmbeddingURL == "") != (c.EmbeddingModel == ""):
+		return fmt.Errorf("%w: --embedding-url and --embedding-model go together", errUsage)
 	}
 	return nil
 }

@@ -20,14 +20,16 @@ var full = map[string]string{
 	"chrome-executable-path": "/chrome", "record-screen-enabled": "true", "generate-image-enabled": "true", "sandbox-enabled": "true",
 	"sandbox-helper-path": "/sandbox", "claude-md-enabled": "false", "trace-endpoint": "https://t", "trace-auth-token": "tt", "ghost-mode": "false",
 	"trace-insecure": "true", "state-dir": "/state", "workspace": "/work", "output-dir": "/out", "artifacts-dir": "/art", "tmux-socket": "/tm", "tmux-kept": "true", "boot-id": "boot-1",
+	"index-dir": "/index", "embedding-url": "http://e/v1", "embedding-model": "m", "embedding-key-file": "/nowhere",
 }
 
 var fullConfig = config{
 	Port: 1234, PTYPort: 1235, AuthToken: token, AuthTokenFile: "/nowhere", LogLevel: slog.LevelDebug, RgPath: "/rg",
 	Browser: true, CursorSelfControl: true, MCPConfig: `{"a":1}`, MCPOAuthServerURLs: `["b"]`, HTTPMCPToolsFile: "/tools", CloudRules: true,
-	ComputerUse: true, SecretRedaction: true, ChromeExecutable: "/chrome", RecordScreen: true, GenerateImage: true, Sandbox: true,
-	SandboxHelper: "/sandbox", ClaudeMD: false, TraceEndpoint: "https://t", TraceAuthToken: "tt", GhostMode: false, TraceInsecure: true,
+	ComputerUse: true, Redact: true, ChromeExecutable: "/chrome", RecordScreen: true, GenerateImage: true, Sandbox: true,
+	SandboxHelper: "/sandbox", ClaudeMD: false, TraceEndpoint: "https://t", TraceToken: "tt", GhostMode: false, TraceInsecure: true,
 	StateDir: "/state", Workspace: "/work", OutputDir: "/out", ArtifactsDir: "/art", TmuxSocket: "/tm", TmuxKept: true, BootID: "boot-1",
+	IndexDir: "/index", EmbeddingURL: "http://e/v1", EmbeddingModel: "m", EmbeddingKeyFile: "/nowhere",
 }
 
 func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {
@@ -95,6 +97,8 @@ func TestWrongUsage(t *testing.T) {
 		"serve --workspace rel":         "absolute",
 		"serve --state-dir rel":         "absolute",
 		"serve --output-dir rel":        "absolute",
+		"serve --index-dir rel":         "absolute",
+		"serve --embedding-url http:x":  "go together",
 		"serve --auth-token-file /no":   "the token's file",
 		"serve --log-level very":        "invalid value",
 		"serve --auth-token short":      "64 hex digits",
@@ -112,5 +116,21 @@ func TestWrongUsage(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"serve", "--help"}, func(string) string { return "" }, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("help: %v", err)
+	}
+}
+
+func TestGhostModeIsTheDefault(t *testing.T) {
+	none := func(string) string { return "" }
+	for args, want := range map[string]bool{
+		"serve --auth-token " + token:                                          true,
+		"serve --ghost-mode false --auth-token " + token:                       false,
+		"serve --ghost-mode true --auth-token " + token:                        true,
+		"serve --ghost-mode --auth-token " + token:                             true,
+		"serve --auth-token " + token + " --trace-insecure --ghost-mode=false": false,
+	} {
+		got, err := parse(strings.Fields(args), none, io.Discard)
+		if err != nil || got.GhostMode != want {
+			t.Errorf("%s: %v, %v", args, got.GhostMode, err)
+		}
 	}
 }

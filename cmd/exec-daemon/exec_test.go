@@ -333,7 +333,7 @@ func TestStopsAtATerm(t *testing.T) {
 
 func TestEveryGuestToolIsThere(t *testing.T) {
 	have := make(map[string]bool)
-	for _, t := range tools(config{}, newLateShell(shell.Config{}, nil)) {
+	for _, t := range tools(config{}, newLateShell(shell.Config{}, nil), skills{}) {
 		have[t.Name] = true
 	}
 	for _, spec := range tool.Catalogue() {
@@ -344,5 +344,29 @@ func TestEveryGuestToolIsThere(t *testing.T) {
 	}
 	if len(tool.Catalogue()) > 0 && len(have) > 0 {
 		t.Errorf("tools that are not in the catalogue: %v", have)
+	}
+}
+
+// The tools that keep something from call to call work through the daemon, and
+// bring nothing down when it ends.
+func TestToolsThatKeepSomething(t *testing.T) {
+	need.Command(t, "rg")
+	need.Command(t, "git")
+	d := start(t)
+	e := d.client()
+	for name, text := range map[string]string{"bad.sh": "fi\n", "a.go": "package a\n\n// Retry asks again.\nfunc Retry() {}\n"} {
+		if err := os.WriteFile(filepath.Join(d.workspace, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ tool, args, want string }{
+		{"SemSearch", `{"query": "where do we ask again?"}`, "a.go:1-4"},
+		{"ReadLints", `{"paths": ["bad.sh"]}`, "bad.sh:1:1: error"},
+	} {
+		call := conversation.ToolCall{ID: c.tool, Name: c.tool, Args: []byte(c.args)}
+		res, _, err := e.Call(within(t), call, nil)
+		if err != nil || res.Error || !strings.Contains(res.Text, c.want) {
+			t.Errorf("%s: %+v, %v", c.tool, res, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -16,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -24,11 +26,16 @@ import (
 	"aloft/internal/guest/pdf"
 	"aloft/internal/guest/shell"
 	"aloft/internal/guest/terminal"
+	"aloft/internal/redact"
+	"aloft/internal/telemetry"
 )
 
 // softMemory, in bytes, is where the collector starts to work harder: the
 // machine's memory is for the agent's commands.
 const softMemory = 128 << 20
+
+// lastSend is how long the last telemetry may take when the daemon stops.
+const lastSend = time.Second
 
 func main() {
 	// This program is also the process in which a PDF is read; see internal/guest/pdf.
@@ -56,7 +63,8 @@ func main() {
 }
 
 // takeOut takes exec-daemon's own variables out of the environment, so that no
-// command inherits them, and returns a getenv that still knows them.
+// command inherits them, and returns a getenv that still knows them. Of others
+// it tells what the commands see too.
 func takeOut() func(string) string {
 	own := make(map[string]string)
 	for _, variable := range os.Environ() {
@@ -66,7 +74,7 @@ func takeOut() func(string) string {
 			_ = os.Unsetenv(name) // a name that was there can be unset
 		}
 	}
-	return func(name string) string { return own[name] }
+	return func(name string) string { return cmp.Or(own[name], os.Getenv(name)) }
 }
 
 // run is main without the process: everything it needs is an argument, so a
@@ -76,7 +84,29 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: cfg.LogLevel}))
+	var secrets *execd.Secrets
+	if cfg.Redact {
+		secrets = execd.NewSecrets(getenv)
+	}
+	local := slog.NewJSONHandler(secrets.Writer(stderr), &slog.HandlerOptions{Level: cfg.LogLevel})
+	sent, err := telemetry.Open(telemetry.Config{
+		Ghost: cfg.GhostMode, Endpoint: cfg.TraceEndpoint, Token: cfg.TraceToken, Insecure: cfg.TraceInsecure,
+		Service: "exec-daemon", Version: version(), Logger: slog.New(local),
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSend)
+		defer cancel()
+		if err := sent.Shutdown(last); err != nil {
+			slog.New(local).DebugContext(ctx, "the last telemetry was not sent", "error", err)
+		}
+	}()
+	log := slog.New(sent.Handler(local))
+	if short := secrets.Redactor().Short(); len(short) > 0 {
+		log.WarnContext(ctx, "secrets that are too short to be redacted", "names", short, "bytes", redact.MinLength)
+	}
 	// First of all, so that whoever started this can connect at once.
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.Port)))
 	if err != nil {
@@ -88,6 +118,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	bash := newLateShell(shell.Config{Dir: cfg.Workspace, OutputDir: cfg.OutputDir}, log)
 	defer func() { err = errors.Join(err, bash.close()) }()
+	kept, err := newSkills(cfg, log)
+	if err != nil {
+		return errors.Join(err, l.Close(), ptyListener.Close())
+	}
+	defer func() { err = errors.Join(err, kept.close()) }()
 	terminals := terminal.New(terminal.Config{
 		Dir: cfg.Workspace, Shell: os.Getenv("SHELL"), Log: log,
 		Terminals: &terminal.Tmux{Socket: cfg.TmuxSocket, Dir: cfg.Workspace, Kept: cfg.TmuxKept},
@@ -99,7 +134,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		StateDir:  cfg.StateDir,
 		BootID:    cfg.BootID,
 		Version:   version(),
-		Tools:     tools(cfg, bash),
+		Tools:     tools(cfg, bash, kept),
 		OutputDir: cfg.OutputDir,
 		SetEnv: func(ctx context.Context, set map[string]string, unset []string) error {
 			terminals.Setenv(set, unset)
@@ -107,6 +142,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		},
 		Terminals: terminals,
 		Artifacts: cfg.ArtifactsDir,
+		Secrets:   secrets,
+		Tracer:    sent.Tracer(),
 		Log:       log,
 	})
 	if err != nil {

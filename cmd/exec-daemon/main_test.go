@@ -49,6 +49,7 @@ type daemon struct {
 	program   string
 	more      []string            // flags
 	user      *syscall.Credential // whose process it is; the test's, if nil
+	env       []string            // and variables that the test adds
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -81,9 +82,10 @@ func start(t testing.TB, settings ...func(*daemon)) *daemon {
 func (d *daemon) start() {
 	d.t.Helper()
 	cmd := exec.Command(d.program, "serve", "--port", "0", "--pty-websocket-port", "0", "--state-dir", d.state, "--workspace", d.workspace,
-		"--output-dir", filepath.Join(d.workspace, ".output"))
+		"--output-dir", filepath.Join(d.workspace, ".output"), "--index-dir", filepath.Join(d.workspace, ".index"))
 	cmd.Args = append(cmd.Args, d.more...)
 	cmd.Env = append(os.Environ(), beMain+"=1", variable("auth-token")+"="+token)
+	cmd.Env = append(cmd.Env, d.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: d.user}
 	said, err := cmd.StderrPipe()
 	if err != nil {
@@ -150,8 +152,8 @@ func (d *daemon) cut() {
 	d.conns = nil
 }
 
-func (d *daemon) client() *pod.Exec {
-	e := pod.NewExec(d.dial, token)
+func (d *daemon) client(options ...pod.Option) *pod.Exec {
+	e := pod.NewExec(d.dial, token, options...)
 	d.t.Cleanup(func() { _ = e.Close() })
 	return e
 }

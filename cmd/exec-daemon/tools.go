@@ -2,17 +2,24 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 
 	"aloft/internal/guest/execd"
+	"aloft/internal/guest/lsp"
+	"aloft/internal/guest/search"
 	"aloft/internal/guest/shell"
 	"aloft/internal/guest/tool"
 	"aloft/internal/guest/web"
 )
 
 // tools are what a model may call in this machine, in the catalogue's order.
-func tools(cfg config, bash *lateShell) []tool.Tool {
+func tools(cfg config, bash *lateShell, s skills) []tool.Tool {
 	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath, Seen: tool.NewSeen()}
 	client := web.New(web.Public)
 	return []tool.Tool{
@@ -27,10 +34,38 @@ func tools(cfg config, bash *lateShell) []tool.Tool {
 		tool.Ls(ws),
 		tool.Glob(ws),
 		tool.Grep(ws),
+		tool.SemSearch(ws, s.index),
+		tool.ReadLints(ws, s.linters),
 		tool.Fetch(client),
 		tool.WebFetch(ws, client),
 	}
 }
+
+// skills are what some tools keep from call to call.
+type skills struct {
+	index   *search.Index
+	linters *lsp.Pool
+}
+
+func newSkills(cfg config, log *slog.Logger) (skills, error) {
+	var meaning *search.Embedder
+	if cfg.EmbeddingURL != "" {
+		meaning = &search.Embedder{URL: cfg.EmbeddingURL, Model: cfg.EmbeddingModel}
+		if cfg.EmbeddingKeyFile != "" {
+			key, err := os.ReadFile(cfg.EmbeddingKeyFile)
+			if err != nil {
+				return skills{}, fmt.Errorf("the embedding endpoint's key: %w", err)
+			}
+			meaning.Key = strings.TrimSpace(string(key))
+		}
+	}
+	return skills{
+		index:   search.New(search.Config{Dir: cfg.Workspace, State: cfg.IndexDir, Ripgrep: cfg.RgPath, Embed: meaning}),
+		linters: lsp.New(lsp.Config{Dir: cfg.Workspace, MarkFile: filepath.Join(cfg.StateDir, "lint-mark.json"), Ripgrep: cfg.RgPath, Log: log}),
+	}, nil
+}
+
+func (s skills) close() error { return errors.Join(s.linters.Close(), s.index.Close()) }
 
 // lateShell is a session whose bash starts beside the server: a login profile
 // may take longer to read than all the rest takes to start. Its methods are

@@ -73,7 +73,7 @@ func encode(specs []tool.Spec) ([]byte, error) {
 // order is the order in which a model is told of tools: what it needs most
 // comes first. A tool that is not here is an error, so that nobody forgets.
 var order = []string{
-	"Shell", "Await", "WriteShellStdin", "Read", "Write", "StrReplace", "EditNotebook", "Delete", "LS", "Glob", "Grep",
+	"Shell", "Await", "WriteShellStdin", "Read", "Write", "StrReplace", "EditNotebook", "Delete", "LS", "Glob", "Grep", "SemSearch", "ReadLints",
 	"Fetch", "WebFetch", "TodoWrite",
 }
 

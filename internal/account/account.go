@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// AdminID is the user whom a server makes with its first key.
+const AdminID = 1
+
 // User is a person.
 type User struct {
 	ID        int64

@@ -38,6 +38,7 @@ type (
 	// RunCreated is the first event of every run.
 	RunCreated struct {
 		Prompt conversation.Message `json:"prompt"`
+		Trace  string               `json:"trace,omitempty"` // the traceparent that came with the request
 	}
 	// RunStarted says that a server has taken the run.
 	RunStarted struct{}

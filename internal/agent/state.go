@@ -23,6 +23,7 @@ type State struct {
 	Thought    string   // likewise of its reasoning
 	Context    int64    // tokens that the model counted in its last reply's conversation
 	Cancel     string   // why the run is to stop; "" when it is not
+	Trace      string   // the traceparent that came with the request for the run
 	Pushed     bool     // the agent has pushed its branch at some time
 	notices    []string // to be told after the results of Calls
 }
@@ -64,6 +65,7 @@ func (s *State) Apply(e Event) {
 	case *Created:
 		s.Branch = b.Branch
 	case *RunCreated:
+		s.Trace = b.Trace
 		s.say(conversation.User, b.Prompt.Blocks...)
 	case *MachineMade:
 		s.MachineID, s.BootID, s.Used = b.MachineID, "", false

@@ -30,7 +30,7 @@ func TestCatalogue(t *testing.T) {
 			compile(t, s.Schema)
 		})
 	}
-	for _, name := range []string{"Shell", "Read", "Write", "StrReplace", "Delete", "Glob", "Grep", "TodoWrite"} {
+	for _, name := range []string{"Shell", "Read", "Write", "StrReplace", "Delete", "Glob", "Grep", "SemSearch", "ReadLints", "TodoWrite"} {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)
 		}

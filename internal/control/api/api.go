@@ -29,7 +29,7 @@ import (
 )
 
 // Config is what the API needs. All fields but Logger, PublicURL, Ready,
-// DefaultModel and Machines must be set.
+// Metrics, DefaultModel and Machines must be set.
 type Config struct {
 	Journal  store.Journal
 	Agents   store.Agents
@@ -43,8 +43,9 @@ type Config struct {
 	AllowFile    bool          // file:// repositories may be used
 	PublicURL    func() string // where a browser finds this server, without a final slash
 	Logger       *slog.Logger
-	Ready        func() error // nil once requests can be served
-	Version      string       // of the server
+	Ready        func() error                          // nil once requests can be served
+	Metrics      func(context.Context) ([]byte, error) // in Prometheus's text; nil where there are none
+	Version      string                                // of the server
 }
 
 // Work is what the API asks of the scheduler. Its methods are safe for

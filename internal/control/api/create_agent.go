@@ -84,7 +84,7 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	var head int64
 	events, err := s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Events: []agent.Event{
 		{Body: created},
-		{RunID: runID, Body: &agent.RunCreated{Prompt: prompt}},
+		{RunID: runID, Body: &agent.RunCreated{Prompt: prompt, Trace: traceOf(r)}},
 	}})
 	if errors.Is(err, store.ErrExists) {
 		taken := fault.Conflict("there is an agent %s already", id).Named("agent_id_conflict").At("agentId")

@@ -60,7 +60,11 @@ func samePrompt(e agent.Event, prompt conversation.Message) error {
 	if err != nil {
 		return err
 	}
-	_, then, err := agent.Encode(e.Body)
+	made, ok := e.Body.(*agent.RunCreated)
+	if !ok {
+		return fmt.Errorf("event %d is no prompt", e.Seq)
+	}
+	_, then, err := agent.Encode(&agent.RunCreated{Prompt: made.Prompt})
 	if err != nil {
 		return err
 	}

@@ -199,7 +199,7 @@ var longPath = strings.Repeat("x", maxRepoURL)
 // here fails the test.
 func TestWhoMayDoWhat(t *testing.T) {
 	h := newHouse(t)
-	const open, own = "open", "own" // own: another's is not found
+	const open, own, admin = "open", "own", "admin" // own: another's is not found
 	rows := map[string]string{
 		"POST /v1/agents": "any", "GET /v1/agents": "any", "GET /v1/me": "any", "GET /v1/models": "any",
 		"GET /v1/repositories": "any", "POST /v1/sub-tokens": "any",
@@ -212,6 +212,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /v1/agents/{id}/diff": own, "GET /v1/agents/{id}/events": own,
 		"GET /v1/agents/{id}/terminals": own, "POST /v1/agents/{id}/terminals": own, "GET /v1/agents/{id}/pty": own,
 		"GET /v1/agents/{id}/artifacts": "any", "GET /v1/agents/{id}/artifacts/download": "any",
+		"GET /metrics": admin,
 		"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
 	}
 	h.work.diff = func(string) (string, bool, error) { return "", false, nil }
@@ -247,6 +248,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 				t.Error("it is open to those without a key")
 			case kind == own && status["other"] != 404:
 				t.Error("another's agent can be reached, or its existence seen")
+			case kind == admin && status["other"] != 403:
+				t.Error("somebody who is not the admin may use it")
 			case kind == "any" && (status["other"] == 404 || status["other"] == 401):
 				t.Error("another user cannot use it at all")
 			}

@@ -43,7 +43,7 @@ func (s *server) routes() []route {
 	}
 	return []route{
 		{method: "POST", path: "/v1/agents", id: "createAgent", summary: "Make an agent and start its first run",
-			header: []param{idempotencyParam}, in: createAgentRequestJSON{}, status: 201, out: createAgentResponseJSON{}, handle: s.createAgent},
+			header: []param{idempotencyParam, traceParam}, in: createAgentRequestJSON{}, status: 201, out: createAgentResponseJSON{}, handle: s.createAgent},
 		{method: "GET", path: "/v1/agents", id: "listAgents", summary: "List your agents, newest first",
 			query: append(slices.Clone(page),
 				param{name: "includeArchived", kind: "boolean", standard: true, words: "archived agents too"},
@@ -57,7 +57,7 @@ func (s *server) routes() []route {
 		{method: "POST", path: "/v1/agents/{id}/unarchive", id: "unarchiveAgent", summary: "Bring an archived agent back",
 			status: 200, out: idResponseJSON{}, handle: s.unarchiveAgent},
 		{method: "POST", path: "/v1/agents/{id}/runs", id: "createRun", summary: "Give an agent its next prompt",
-			header: []param{idempotencyParam}, in: createRunRequestJSON{}, status: 201, out: createRunResponseJSON{}, handle: s.createRun},
+			header: []param{idempotencyParam, traceParam}, in: createRunRequestJSON{}, status: 201, out: createRunResponseJSON{}, handle: s.createRun},
 		{method: "GET", path: "/v1/agents/{id}/runs", id: "listRuns", summary: "List an agent's runs, newest first",
 			query: page, status: 200, out: listRunsResponseJSON{}, handle: s.listRuns},
 		{method: "GET", path: "/v1/agents/{id}/runs/{runId}", id: "getRun", summary: "Show a run", status: 200, out: runJSON{}, handle: s.getRun},
@@ -99,6 +99,8 @@ func (s *server) routes() []route {
 		{method: "GET", path: "/v1/me", id: "getApiKeyInfo", summary: "Show whose key this is", status: 200, out: apiKeyInfoJSON{}, handle: s.getMe},
 		{method: "GET", path: "/v1/models", id: "listModels", summary: "List the models that an agent may use",
 			status: 200, out: listModelsResponseJSON{}, handle: s.listModels},
+		{method: "GET", path: "/metrics", id: "metrics", summary: "Read the server's metrics, as Prometheus does; for the admin",
+			status: 200, media: "text/plain", handle: s.metrics},
 		{method: "GET", path: "/healthz", id: "health", summary: "Say whether the server is ready", open: true,
 			status: 200, out: healthJSON{}, handle: s.health},
 		{method: "GET", path: "/openapi.json", id: "openAPI", summary: "Describe this API", open: true, status: 200, media: "application/json", handle: s.serveOpenAPI},

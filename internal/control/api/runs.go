@@ -78,7 +78,7 @@ func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.A
 	if err := checkMode(in.Mode); err != nil {
 		return err
 	}
-	first := []agent.Event{{RunID: agent.NewRunID(), Body: &agent.RunCreated{Prompt: prompt}}}
+	first := []agent.Event{{RunID: agent.NewRunID(), Body: &agent.RunCreated{Prompt: prompt, Trace: traceOf(r)}}}
 	if key != "" {
 		first[0].RunID = "run-" + named(who, id, key)
 	}

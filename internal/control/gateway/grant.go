@@ -14,6 +14,7 @@ import (
 
 	"aloft/internal/control/mirror"
 	"aloft/internal/fault"
+	"aloft/internal/redact"
 )
 
 // Grant is what one run may do with git.
@@ -30,6 +31,10 @@ type Grant struct {
 	// push from elsewhere (another server's, a mirror since removed) sets Existing.
 	Existing   bool
 	AllowForce bool // it may rewrite its branch
+	// Secrets are values, by their names, that no push may bring: not in a file,
+	// a file's name or a commit's message, nor in one of the encodings that
+	// package redact knows. What the repository holds already is let be.
+	Secrets map[string]string
 	// Credential is one that an earlier Grant returned, which is to be good for
 	// this grant from now on: 64 hex digits. A fresh one is made if it is empty.
 	Credential string
@@ -37,13 +42,14 @@ type Grant struct {
 
 // session is a grant in force.
 type session struct {
-	grant Grant
-	repos map[string]access // by mirror.Repo.Key
-	slots chan struct{}     // one for each request under way
-	queue atomic.Int64      // how many requests are under way or wait for that
-	push  chan struct{}     // held by the push under way: one fills the disk less than many
-	ctx   context.Context   // ends when the grant is revoked
-	end   context.CancelFunc
+	grant   Grant
+	secrets *redact.Redactor
+	repos   map[string]access // by mirror.Repo.Key
+	slots   chan struct{}     // one for each request under way
+	queue   atomic.Int64      // how many requests are under way or wait for that
+	push    chan struct{}     // held by the push under way: one fills the disk less than many
+	ctx     context.Context   // ends when the grant is revoked
+	end     context.CancelFunc
 }
 
 // access is what a session may do with one repository.
@@ -61,6 +67,8 @@ var credentialPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // notices nothing.
 func (g *Gateway) Grant(grant Grant) (credential string, err error) {
 	s := &session{grant: grant, repos: map[string]access{}, slots: make(chan struct{}, g.maxRequests), push: make(chan struct{}, 1)}
+	s.secrets = redact.New(grant.Secrets)
+	s.grant.Secrets = nil // so that no log of a grant can tell them
 	for _, u := range grant.Repos {
 		if err := g.allow(s, u, ""); err != nil {
 			return "", err

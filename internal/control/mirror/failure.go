@@ -18,6 +18,7 @@ const (
 	CodeRefNotFound       = "ref_not_found"
 	CodeBranchTaken       = "branch_taken"
 	CodeDiskFull          = "disk_full"
+	CodeSecretInPush      = "secret_in_push"
 )
 
 var (

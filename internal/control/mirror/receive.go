@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"aloft/internal/fault"
+	"aloft/internal/redact"
 )
 
 // Update is one change of one branch, which a machine asks for.
@@ -26,7 +27,8 @@ type Update struct {
 	// made by an earlier push under the same claim, or by this one.
 	Claim     string
 	MustClaim bool
-	MaxPack   int64 // bytes
+	MaxPack   int64            // bytes
+	Secrets   *redact.Redactor // what the push may not hold; nil for nothing
 }
 
 // Outcome is what became of an update.
@@ -70,6 +72,9 @@ func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, ob
 		return out, err
 	}
 	if out, err := m.inspect(ctx, u, env); err != nil || out.Reason != "" {
+		return out, err
+	}
+	if out, err := m.secrets(ctx, u, env); err != nil || out.Reason != "" {
 		return out, err
 	}
 	claimed, err := m.claimed(u)

@@ -65,6 +65,7 @@ const (
 	CodeDenied       = "denied"
 	CodeUnavailable  = "unavailable"
 	CodeDiskFull     = "disk_full"
+	CodeSecretInPush = "secret_in_push"
 	CodeInternal     = "internal"
 )
 
@@ -72,7 +73,7 @@ const (
 func code(s string) string {
 	switch s {
 	case CodeRepoNotFound, CodeRefNotFound, CodeBranchTaken, CodeNoCommit,
-		CodeDenied, CodeUnavailable, CodeDiskFull:
+		CodeDenied, CodeUnavailable, CodeDiskFull, CodeSecretInPush:
 		return s
 	}
 	return CodeInternal

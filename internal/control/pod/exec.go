@@ -32,6 +32,7 @@ type Delta struct {
 type Exec struct {
 	dial  func(ctx context.Context) (net.Conn, error)
 	token string
+	options
 
 	ctx    context.Context // until Close
 	cancel context.CancelCauseFunc
@@ -60,9 +61,9 @@ type hello struct {
 // NewExec returns a client of the exec-daemon that dial reaches, and that asks
 // for token. It connects when there is something to call. dial's error wraps
 // [ErrLost] where there is no use in trying again. Close it when done.
-func NewExec(dial func(ctx context.Context) (net.Conn, error), token string) *Exec {
+func NewExec(dial func(ctx context.Context) (net.Conn, error), token string, all ...Option) *Exec {
 	e := &Exec{
-		dial: dial, token: token,
+		dial: dial, token: token, options: optionsOf(all),
 		ended: make(chan struct{}),
 		work:  make(chan struct{}, 1),
 		calls: make(map[string]*inFlight),
@@ -106,12 +107,14 @@ func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(D
 
 	done := ctx.Done()
 	var grace <-chan time.Time
+	heard, last := newOutputs(e.secrets), uint64(0)
 	for {
 		select {
 		case <-of.news:
 			deltas, over, result, err := of.take()
 			for _, d := range deltas {
-				if onDelta != nil {
+				last = d.Seq
+				if d, ok := heard.next(d); ok && onDelta != nil {
 					onDelta(d)
 				}
 			}
@@ -119,6 +122,9 @@ func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(D
 				return tool.Result{}, 0, err
 			}
 			if over {
+				if d, ok := heard.rest(last); ok && onDelta != nil {
+					onDelta(d)
+				}
 				return resultOf(result), time.Duration(max(0, result.GetDurationMs())) * time.Millisecond, nil
 			}
 		case <-done:

@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/telemetry"
 	"aloft/internal/tool"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
@@ -131,9 +132,13 @@ func (e *Exec) connect(ctx context.Context) (*link, error) {
 	}}
 	context.AfterFunc(ctx, l.close)
 	client := agentv1connect.NewExecServiceClient(&http.Client{Transport: transport}, "http://exec-daemon",
-		connect.WithReadMaxBytes(maxElement), connect.WithAcceptCompression("gzip", nil, nil))
+		connect.WithReadMaxBytes(maxElement), connect.WithAcceptCompression("gzip", nil, nil), connect.WithInterceptors(heard{e.secrets}))
 	l.stream = client.ExecStream(ctx)
 	l.stream.RequestHeader().Set("Authorization", "Bearer "+e.token)
+	if e.trace != "" {
+		l.stream.RequestHeader().Set(telemetry.Header, e.trace)
+		l.stream.RequestHeader().Set(telemetry.BackendHeader, e.trace)
+	}
 	late := time.AfterFunc(comeBack, l.close)
 	defer late.Stop()
 	if err := l.greet(); err != nil {

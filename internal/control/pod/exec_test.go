@@ -48,7 +48,7 @@ func (m machineServer) ExecStream(_ context.Context, s *connect.BidiStream[agent
 }
 
 // execTo returns a client of such a machine.
-func execTo(t *testing.T, hello func() *agentv1.ExecServerElement, talk talker) *Exec {
+func execTo(t *testing.T, hello func() *agentv1.ExecServerElement, talk talker, options ...Option) *Exec {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.Handle(agentv1connect.NewExecServiceHandler(machineServer{hello, talk}))
@@ -59,7 +59,7 @@ func execTo(t *testing.T, hello func() *agentv1.ExecServerElement, talk talker) 
 	t.Cleanup(server.Close)
 	e := NewExec(func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
-	}, "token")
+	}, "token", options...)
 	t.Cleanup(func() { _ = e.Close() })
 	return e
 }

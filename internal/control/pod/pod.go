@@ -43,12 +43,12 @@ type Conn struct {
 // Dial connects to the machine's pod-daemon and hears that it is well. git
 // answers what git in the machine asks; nil refuses it. The connection outlives
 // ctx: it ends with Close, or with the machine.
-func Dial(ctx context.Context, m machine.Machine, git http.Handler) (*Conn, error) {
+func Dial(ctx context.Context, m machine.Machine, git http.Handler, all ...Option) (*Conn, error) {
 	raw, err := m.Dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("dial machine %s: %w", m.ID(), err)
 	}
-	c, err := newConn(raw, git)
+	c, err := newConn(raw, git, optionsOf(all))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("dial machine %s: %w", m.ID(), err), raw.Close())
 	}
@@ -60,7 +60,7 @@ func Dial(ctx context.Context, m machine.Machine, git http.Handler) (*Conn, erro
 	return c, nil
 }
 
-func newConn(raw net.Conn, git http.Handler) (*Conn, error) {
+func newConn(raw net.Conn, git http.Handler, o options) (*Conn, error) {
 	m, err := mux.Client(raw)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func newConn(raw net.Conn, git http.Handler) (*Conn, error) {
 		},
 	}}
 	c.pod = podv1connect.NewPodServiceClient(c.client, "http://pod",
-		connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil))
+		connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil), connect.WithInterceptors(heard{o.secrets}))
 	c.serve(git)
 	return c, nil
 }

@@ -111,6 +111,9 @@ func repoFault(code, op, detail string) error {
 	case pod.CodeBranchTaken:
 		return fault.Conflict("%s: the branch on the remote has commits that the agent does not: %s", op, detail).Named(code).
 			Hint("send a follow-up that asks to rebase, or rename the branch on the remote")
+	case pod.CodeSecretInPush:
+		return fault.Denied("%s: the commits hold a secret: %s", op, detail).Named(code).
+			Hint("send a follow-up that asks to take the value out of the commits named there")
 	case pod.CodeDenied:
 		return fault.Denied("%s: the remote refused: %s", op, detail).Named("repo_denied").
 			Hint("check git.credentials in the server's configuration")

@@ -14,6 +14,7 @@ import (
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
 	"aloft/internal/fault"
+	"aloft/internal/telemetry"
 )
 
 // workspace is where a machine has the repository.
@@ -105,12 +106,13 @@ func (w *worker) made(ctx context.Context, state *agent.State, record loop.Recor
 
 // booted dials the machine and boots it.
 func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, state *agent.State, record loop.Record) (*hands, error) {
-	conn, err := pod.Dial(ctx, m, w.s.Gateway)
+	redact := w.s.redact(state, m.ID())
+	conn, err := pod.Dial(ctx, m, w.s.Gateway, redact)
 	if errors.Is(err, machine.ErrStopped) {
 		if err := m.Restart(ctx); err != nil {
 			return nil, w.unstartable(ctx, m, state, err)
 		}
-		conn, err = pod.Dial(ctx, m, w.s.Gateway)
+		conn, err = pod.Dial(ctx, m, w.s.Gateway, redact)
 	}
 	if err != nil {
 		return nil, machineFault(lostError(err))
@@ -125,7 +127,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, s
 		return nil, errors.Join(err, conn.Close())
 	}
 	h.boot, h.base = ready.BootID, state.BaseCommit
-	h.exec = pod.NewExec(conn.OpenExec, w.s.token("exec", m.ID()))
+	h.exec = pod.NewExec(conn.OpenExec, w.s.token("exec", m.ID()), redact, pod.Trace(w.traceparent(state)))
 	return h, nil
 }
 
@@ -139,6 +141,14 @@ func (w *worker) unstartable(ctx context.Context, m machine.Machine, state *agen
 		return machineFault(errors.Join(cause, err))
 	}
 	return fmt.Errorf("%w: %w", loop.ErrMachineLost, cause)
+}
+
+// traceparent is the run's span, "" where there are no traces.
+func (w *worker) traceparent(state *agent.State) string {
+	if !w.s.Trace {
+		return ""
+	}
+	return telemetry.Format(telemetry.Run(state.Run.ID, state.Trace))
 }
 
 // boot has pod-daemon do what is missing, and journals its steps.
@@ -212,6 +222,7 @@ func (w *worker) grant(state *agent.State, branch string) gateway.Grant {
 		Push:       map[string]string{url: branch},
 		Existing:   state.Agent.WorkOnCurrentBranch || state.Pushed,
 		AllowForce: !state.Agent.WorkOnCurrentBranch,
+		Secrets:    w.s.secrets(state.Agent.ID),
 	}
 }
 
@@ -221,7 +232,7 @@ func (s *Scheduler) idleDiff(ctx context.Context, state *agent.State) (string, b
 	if err != nil {
 		return "", false, err
 	}
-	conn, err := pod.Dial(ctx, m, s.Gateway)
+	conn, err := pod.Dial(ctx, m, s.Gateway, s.redact(state, m.ID()))
 	if err != nil {
 		return "", false, err
 	}

@@ -41,6 +41,12 @@ type Config struct {
 	// so that they are the same after a restart and are stored nowhere.
 	Secret []byte
 	Author Author // of the commits that are made for agents
+	// Secrets returns values, by names, that must not come out of the agent's
+	// machine, in what it says or in what it pushes. nil has none.
+	Secrets func(agentID string) map[string]string
+	// Trace has machines make spans below their runs' own. exec-daemon sends none
+	// unless it is told to.
+	Trace  bool
 	Logger *slog.Logger
 }
 

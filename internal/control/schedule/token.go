@@ -8,9 +8,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"iter"
+	"maps"
 	"regexp"
 
+	"aloft/internal/agent"
 	"aloft/internal/control/model"
+	"aloft/internal/control/pod"
+	"aloft/internal/redact"
 )
 
 // token derives the token for a purpose: 64 hex digits, the same each time and
@@ -19,6 +23,24 @@ func (s *Scheduler) token(purpose, id string) string {
 	mac := hmac.New(sha256.New, s.Secret)
 	fmt.Fprintf(mac, "%s %s", purpose, id)
 	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// secrets are those that must not come out of the agent's machine.
+func (s *Scheduler) secrets(agentID string) map[string]string {
+	if s.Secrets == nil {
+		return nil
+	}
+	return s.Secrets(agentID)
+}
+
+// redact keeps the agent's secrets, and the machine's own tokens, out of what
+// is heard of the machine.
+func (s *Scheduler) redact(state *agent.State, machineID string) pod.Option {
+	secrets := map[string]string{
+		"the exec token": s.token("exec", machineID), "the git credential": s.token("git", state.Run.ID),
+	}
+	maps.Copy(secrets, s.secrets(state.Agent.ID))
+	return pod.Redact(redact.New(secrets))
 }
 
 // newMachineID names a machine after its agent, so that whoever finds one knows

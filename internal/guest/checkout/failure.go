@@ -14,6 +14,7 @@ const (
 	CodeDenied       = "denied"
 	CodeUnavailable  = "unavailable"
 	CodeDiskFull     = "disk_full"
+	CodeSecretInPush = "secret_in_push"
 	CodeInternal     = "internal"
 )
 
@@ -46,6 +47,7 @@ var signs = []struct {
 	code string
 	sign *regexp.Regexp
 }{
+	{CodeSecretInPush, regexp.MustCompile(`! \[remote rejected\] .*\(secret in push\)`)},
 	{CodeDiskFull, regexp.MustCompile(`No space left on device|Disk quota exceeded|disk quota exceeded`)},
 	{CodeBranchTaken, regexp.MustCompile(`! \[rejected\]|\[remote rejected\].*(reference already exists|cannot lock ref|failed to update ref)|non-fast-forward`)},
 	{CodeNoCommit, regexp.MustCompile(`src refspec \S+ does not match any`)},

@@ -27,9 +27,10 @@ var errAcknowledged = errors.New("the call was acknowledged while it ran")
 // calls is every call that this machine knows. It is what makes a call run
 // exactly once. Its methods are safe for concurrent use.
 type calls struct {
-	record *callLog
-	tools  map[string]tool.Tool
-	log    *slog.Logger
+	record  *callLog
+	tools   map[string]tool.Tool
+	log     *slog.Logger
+	tracing *tracing
 
 	ctx     context.Context // of every call that runs
 	cancel  context.CancelCauseFunc
@@ -42,9 +43,9 @@ type calls struct {
 
 // newCalls takes up what record remembers. outputDir is where results go that
 // are too long.
-func newCalls(record *callLog, tools []tool.Tool, outputDir string, log *slog.Logger) (*calls, error) {
+func newCalls(record *callLog, tools []tool.Tool, outputDir string, secrets *Secrets, log *slog.Logger, tracing *tracing) (*calls, error) {
 	c := &calls{
-		record: record, log: log,
+		record: record, log: log, tracing: tracing,
 		tools: make(map[string]tool.Tool),
 		known: make(map[string]*call),
 		acked: make(map[string]struct{}),
@@ -53,7 +54,8 @@ func newCalls(record *callLog, tools []tool.Tool, outputDir string, log *slog.Lo
 		if _, twice := c.tools[t.Name]; twice || t.Name == "" || t.Run == nil {
 			return nil, fmt.Errorf("tool %q is registered twice, or is empty", t.Name)
 		}
-		c.tools[t.Name] = bounded(truncated(guarded(t, log), outputDir))
+		// Nothing is cut before its secrets are out.
+		c.tools[t.Name] = bounded(truncated(redacted(guarded(t, log), secrets), outputDir))
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	for _, line := range record.take() {
@@ -131,7 +133,9 @@ func (c *calls) work(ctx context.Context, of *call, t tool.Tool, asked *agentv1.
 	log := c.log.With("call", of.id, "tool", t.Name)
 	log.Debug("call started")
 	start := time.Now()
+	ctx, end := c.tracing.call(ctx, of.id, t.Name)
 	out := t.Run(ctx, asked, of.emit)
+	end(out.Error)
 	took := time.Since(start)
 	result := &agentv1.ExecCompleted{
 		CallId: of.id, ToolCall: out.Call, Text: out.Text, IsError: out.Error,

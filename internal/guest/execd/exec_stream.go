@@ -43,10 +43,15 @@ func (s *Server) ExecStream(ctx context.Context, stream *connect.BidiStream[agen
 		s.following.Add(1)
 		speakers.Go(func() {
 			defer s.following.Done()
-			_ = c.follow(ctx, out.send) // an error is the stream's end, which Receive reports
-			mu.Lock()
-			defer mu.Unlock()
-			delete(following, c.id)
+			// An error is the stream's end, which Receive reports.
+			_ = c.follow(ctx, func(element *agentv1.ExecServerElement) error {
+				if element.GetCompleted() != nil { // whoever has heard it may ask again at once
+					mu.Lock()
+					delete(following, c.id)
+					mu.Unlock()
+				}
+				return out.send(element)
+			})
 		})
 	}
 	for {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/trace"
 
 	"aloft/internal/guest/terminal"
 	"aloft/internal/guest/tool"
@@ -57,6 +58,8 @@ type Config struct {
 	// RemoteServers are programs for editors, and where they may be; those that
 	// are usual without it.
 	RemoteServers []RemoteServer
+	Secrets       *Secrets     // what does not leave the machine; without it, all does
+	Tracer        trace.Tracer // makes a span of each request and call; without it, none is made
 	Log           *slog.Logger // without it, nothing is logged
 }
 
@@ -68,6 +71,8 @@ type Server struct {
 	bootID    string
 	version   string
 	setEnv    func(ctx context.Context, set map[string]string, unset []string) error
+	secrets   *Secrets
+	tracing   *tracing
 	log       *slog.Logger
 	calls     *calls
 	terminals *terminal.Host
@@ -95,13 +100,14 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, record.close())
 	}
-	calls, err := newCalls(record, cfg.Tools, cfg.OutputDir, log)
+	tracing := newTracing(cfg.Tracer)
+	calls, err := newCalls(record, cfg.Tools, cfg.OutputDir, cfg.Secrets, log, tracing)
 	if err != nil {
 		return nil, errors.Join(err, record.close())
 	}
 	return &Server{
 		token: digest, workspace: cfg.Workspace, bootID: bootID, version: cfg.Version,
-		setEnv: cfg.SetEnv, log: log, calls: calls, failures: newAllowance(failuresPerSecond, time.Second),
+		setEnv: cfg.SetEnv, secrets: cfg.Secrets, tracing: tracing, log: log, calls: calls, failures: newAllowance(failuresPerSecond, time.Second),
 		terminals: cmp.Or(cfg.Terminals, terminal.New(terminal.Config{Dir: cfg.Workspace})),
 		artifacts: newArtifacts(cmp.Or(cfg.Artifacts, DefaultArtifacts)),
 		git:       &gitCredential{file: filepath.Join(cfg.StateDir, "git-credential"), gateway: cmp.Or(cfg.GitGateway, defaultGateway)},
@@ -139,7 +145,7 @@ func (s *Server) BootID() string { return s.bootID }
 // HTTP/2, without which ExecStream cannot work.
 func (s *Server) Handler() http.Handler {
 	options := []connect.HandlerOption{
-		connect.WithInterceptors(faults{s.log}),
+		connect.WithInterceptors(s.tracing, leaving{s.secrets}, faults{s.log}), // the first is the outermost
 		connect.WithReadMaxBytes(maxMessage),
 		// Nothing leaves the host on its way here, so compression would only cost.
 		connect.WithCompression("gzip", nil, nil),

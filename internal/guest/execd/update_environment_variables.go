@@ -32,6 +32,7 @@ func (s *Server) UpdateEnvironmentVariables(ctx context.Context, req *connect.Re
 				Hint("letters, digits and _, not beginning with a digit")
 		}
 	}
+	s.secrets.update(req.Msg.GetSet()) // before anything can print them
 	if err := s.setEnv(ctx, req.Msg.GetSet(), req.Msg.GetUnset()); err != nil {
 		return nil, err
 	}

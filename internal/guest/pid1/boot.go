@@ -265,7 +265,7 @@ func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 	//nolint:noctx // it outlives the boot; its service ends it
 	cmd := exec.Command(d.cfg.ExecDaemon, "serve",
 		"--port", port, "--pty-websocket-port", ptyPort, "--state-dir", d.cfg.ExecState, "--workspace", path,
-		"--artifacts-dir", d.cfg.Artifacts, "--tmux-socket", d.tmuxSocket(), "--tmux-kept")
+		"--artifacts-dir", d.cfg.Artifacts, "--tmux-socket", d.tmuxSocket(), "--tmux-kept", "--secret-redaction-enabled")
 	cmd.Dir = path
 	cmd.SysProcAttr = d.user.attributes()
 	cmd.SysProcAttr.Setsid = true

@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"aloft/internal/guest/lsp"
+	"aloft/internal/guest/search"
 	"aloft/internal/guest/shell"
 	"aloft/internal/guest/tool"
 	"aloft/internal/guest/tool/tooltest"
@@ -34,6 +36,35 @@ func TestGlob(t *testing.T) {
 func TestGrep(t *testing.T) {
 	need.Command(t, "rg")
 	tooltest.Run(t, in(tool.Grep), "testdata/grep")
+}
+
+func TestSemSearch(t *testing.T) {
+	need.Command(t, "rg")
+	tooltest.Run(t, func(t *testing.T, ws tool.Workspace) tool.Tool { return tool.SemSearch(ws, index(t, ws)) }, "testdata/sem_search")
+}
+
+func TestReadLints(t *testing.T) {
+	need.Command(t, "git")
+	need.Command(t, "rg")
+	need.Command(t, "bash")
+	tooltest.Run(t, func(t *testing.T, ws tool.Workspace) tool.Tool { return tool.ReadLints(ws, linters(t, ws)) }, "testdata/read_lints")
+}
+
+// index is one that finds symbols the same way wherever the tests run.
+func index(t testing.TB, ws tool.Workspace) *search.Index {
+	t.Helper()
+	x := search.New(search.Config{Dir: ws.Dir, State: t.TempDir(), Ctags: "none"})
+	t.Cleanup(func() { x.Close() })
+	return x
+}
+
+// linters are those of a machine that has none but bash, and whose tree was
+// marked before the case changed it.
+func linters(t testing.TB, ws tool.Workspace) *lsp.Pool {
+	t.Helper()
+	p := lsp.New(lsp.Config{Dir: ws.Dir, Env: append(os.Environ(), "LC_ALL=C"), Only: []string{"bash"}})
+	t.Cleanup(func() { p.Close() })
+	return p
 }
 
 func TestShell(t *testing.T) {

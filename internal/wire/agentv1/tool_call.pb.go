@@ -750,83 +750,11 @@ func (*ToolCallDelta_TaskToolCallDelta) isToolCallDelta_Delta() {}
 
 func (*ToolCallDelta_EditToolCallDelta) isToolCallDelta_Delta() {}
 
-type ReadLintsToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadLintsToolCall) Reset() {
-	*x = ReadLintsToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadLintsToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadLintsToolCall) ProtoMessage() {}
-
-func (x *ReadLintsToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadLintsToolCall.ProtoReflect.Descriptor instead.
-func (*ReadLintsToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{2}
-}
-
-type SemSearchToolCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SemSearchToolCall) Reset() {
-	*x = SemSearchToolCall{}
-	mi := &file_agent_v1_tool_call_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SemSearchToolCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SemSearchToolCall) ProtoMessage() {}
-
-func (x *SemSearchToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_tool_call_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SemSearchToolCall.ProtoReflect.Descriptor instead.
-func (*SemSearchToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_tool_call_proto_rawDescGZIP(), []int{3}
-}
-
 var File_agent_v1_tool_call_proto protoreflect.FileDescriptor
 
 const file_agent_v1_tool_call_proto_rawDesc = "" +
 	"\n" +
-	"\x18agent/v1/tool_call.proto\x12\bagent.v1\x1a\"agent/v1/ai_attribution_tool.proto\x1a$agent/v1/apply_agent_diff_tool.proto\x1a agent/v1/ask_question_tool.proto\x1a\x19agent/v1/await_tool.proto\x1a agent/v1/computer_use_tool.proto\x1a\x1fagent/v1/create_plan_tool.proto\x1a\x1aagent/v1/delete_tool.proto\x1a\x18agent/v1/edit_tool.proto\x1a\x19agent/v1/fetch_tool.proto\x1a\"agent/v1/generate_image_tool.proto\x1a\x18agent/v1/glob_tool.proto\x1a\x18agent/v1/grep_tool.proto\x1a\x19agent/v1/grind_tool.proto\x1a\x16agent/v1/ls_tool.proto\x1a\x17agent/v1/mcp_tool.proto\x1a!agent/v1/pr_management_tool.proto\x1a\x18agent/v1/read_tool.proto\x1a!agent/v1/record_screen_tool.proto\x1a\x1bagent/v1/reflect_tool.proto\x1a)agent/v1/report_bugfix_results_tool.proto\x1a(agent/v1/setup_vm_environment_tool.proto\x1a\x19agent/v1/shell_tool.proto\x1a\x1fagent/v1/switch_mode_tool.proto\x1a\x18agent/v1/task_tool.proto\x1a\x19agent/v1/todos_tool.proto\x1a\x1dagent/v1/truncated_tool.proto\x1a\x1dagent/v1/web_fetch_tool.proto\x1a\x1eagent/v1/web_search_tool.proto\x1a%agent/v1/write_shell_stdin_tool.proto\"\xbf\x17\n" +
+	"\x18agent/v1/tool_call.proto\x12\bagent.v1\x1a\"agent/v1/ai_attribution_tool.proto\x1a$agent/v1/apply_agent_diff_tool.proto\x1a agent/v1/ask_question_tool.proto\x1a\x19agent/v1/await_tool.proto\x1a agent/v1/computer_use_tool.proto\x1a\x1fagent/v1/create_plan_tool.proto\x1a\x1aagent/v1/delete_tool.proto\x1a\x18agent/v1/edit_tool.proto\x1a\x19agent/v1/fetch_tool.proto\x1a\"agent/v1/generate_image_tool.proto\x1a\x18agent/v1/glob_tool.proto\x1a\x18agent/v1/grep_tool.proto\x1a\x19agent/v1/grind_tool.proto\x1a\x16agent/v1/ls_tool.proto\x1a\x17agent/v1/mcp_tool.proto\x1a!agent/v1/pr_management_tool.proto\x1a\x1eagent/v1/read_lints_tool.proto\x1a\x18agent/v1/read_tool.proto\x1a!agent/v1/record_screen_tool.proto\x1a\x1bagent/v1/reflect_tool.proto\x1a)agent/v1/report_bugfix_results_tool.proto\x1a\x1eagent/v1/sem_search_tool.proto\x1a(agent/v1/setup_vm_environment_tool.proto\x1a\x19agent/v1/shell_tool.proto\x1a\x1fagent/v1/switch_mode_tool.proto\x1a\x18agent/v1/task_tool.proto\x1a\x19agent/v1/todos_tool.proto\x1a\x1dagent/v1/truncated_tool.proto\x1a\x1dagent/v1/web_fetch_tool.proto\x1a\x1eagent/v1/web_search_tool.proto\x1a%agent/v1/write_shell_stdin_tool.proto\"\xbf\x17\n" +
 	"\bToolCall\x12A\n" +
 	"\x0fshell_tool_call\x18\x01 \x01(\v2\x17.agent.v1.ShellToolCallH\x00R\rshellToolCall\x12D\n" +
 	"\x10delete_tool_call\x18\x03 \x01(\v2\x18.agent.v1.DeleteToolCallH\x00R\x0edeleteToolCall\x12>\n" +
@@ -871,9 +799,7 @@ const file_agent_v1_tool_call_proto_rawDesc = "" +
 	"\x15shell_tool_call_delta\x18\x01 \x01(\v2\x1c.agent.v1.ShellToolCallDeltaH\x00R\x12shellToolCallDelta\x12N\n" +
 	"\x14task_tool_call_delta\x18\x02 \x01(\v2\x1b.agent.v1.TaskToolCallDeltaH\x00R\x11taskToolCallDelta\x12N\n" +
 	"\x14edit_tool_call_delta\x18\x03 \x01(\v2\x1b.agent.v1.EditToolCallDeltaH\x00R\x11editToolCallDeltaB\a\n" +
-	"\x05delta\"\x13\n" +
-	"\x11ReadLintsToolCall\"\x13\n" +
-	"\x11SemSearchToolCallB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x05deltaB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_tool_call_proto_rawDescOnce sync.Once
@@ -887,22 +813,22 @@ func file_agent_v1_tool_call_proto_rawDescGZIP() []byte {
 	return file_agent_v1_tool_call_proto_rawDescData
 }
 
-var file_agent_v1_tool_call_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_agent_v1_tool_call_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_agent_v1_tool_call_proto_goTypes = []any{
 	(*ToolCall)(nil),                    // 0: agent.v1.ToolCall
 	(*ToolCallDelta)(nil),               // 1: agent.v1.ToolCallDelta
-	(*ReadLintsToolCall)(nil),           // 2: agent.v1.ReadLintsToolCall
-	(*SemSearchToolCall)(nil),           // 3: agent.v1.SemSearchToolCall
-	(*ShellToolCall)(nil),               // 4: agent.v1.ShellToolCall
-	(*DeleteToolCall)(nil),              // 5: agent.v1.DeleteToolCall
-	(*GlobToolCall)(nil),                // 6: agent.v1.GlobToolCall
-	(*GrepToolCall)(nil),                // 7: agent.v1.GrepToolCall
-	(*ReadToolCall)(nil),                // 8: agent.v1.ReadToolCall
-	(*UpdateTodosToolCall)(nil),         // 9: agent.v1.UpdateTodosToolCall
-	(*ReadTodosToolCall)(nil),           // 10: agent.v1.ReadTodosToolCall
-	(*EditToolCall)(nil),                // 11: agent.v1.EditToolCall
-	(*LsToolCall)(nil),                  // 12: agent.v1.LsToolCall
-	(*McpToolCall)(nil),                 // 13: agent.v1.McpToolCall
+	(*ShellToolCall)(nil),               // 2: agent.v1.ShellToolCall
+	(*DeleteToolCall)(nil),              // 3: agent.v1.DeleteToolCall
+	(*GlobToolCall)(nil),                // 4: agent.v1.GlobToolCall
+	(*GrepToolCall)(nil),                // 5: agent.v1.GrepToolCall
+	(*ReadToolCall)(nil),                // 6: agent.v1.ReadToolCall
+	(*UpdateTodosToolCall)(nil),         // 7: agent.v1.UpdateTodosToolCall
+	(*ReadTodosToolCall)(nil),           // 8: agent.v1.ReadTodosToolCall
+	(*EditToolCall)(nil),                // 9: agent.v1.EditToolCall
+	(*LsToolCall)(nil),                  // 10: agent.v1.LsToolCall
+	(*ReadLintsToolCall)(nil),           // 11: agent.v1.ReadLintsToolCall
+	(*McpToolCall)(nil),                 // 12: agent.v1.McpToolCall
+	(*SemSearchToolCall)(nil),           // 13: agent.v1.SemSearchToolCall
 	(*CreatePlanToolCall)(nil),          // 14: agent.v1.CreatePlanToolCall
 	(*WebSearchToolCall)(nil),           // 15: agent.v1.WebSearchToolCall
 	(*TaskToolCall)(nil),                // 16: agent.v1.TaskToolCall
@@ -932,18 +858,18 @@ var file_agent_v1_tool_call_proto_goTypes = []any{
 	(*EditToolCallDelta)(nil),           // 40: agent.v1.EditToolCallDelta
 }
 var file_agent_v1_tool_call_proto_depIdxs = []int32{
-	4,  // 0: agent.v1.ToolCall.shell_tool_call:type_name -> agent.v1.ShellToolCall
-	5,  // 1: agent.v1.ToolCall.delete_tool_call:type_name -> agent.v1.DeleteToolCall
-	6,  // 2: agent.v1.ToolCall.glob_tool_call:type_name -> agent.v1.GlobToolCall
-	7,  // 3: agent.v1.ToolCall.grep_tool_call:type_name -> agent.v1.GrepToolCall
-	8,  // 4: agent.v1.ToolCall.read_tool_call:type_name -> agent.v1.ReadToolCall
-	9,  // 5: agent.v1.ToolCall.update_todos_tool_call:type_name -> agent.v1.UpdateTodosToolCall
-	10, // 6: agent.v1.ToolCall.read_todos_tool_call:type_name -> agent.v1.ReadTodosToolCall
-	11, // 7: agent.v1.ToolCall.edit_tool_call:type_name -> agent.v1.EditToolCall
-	12, // 8: agent.v1.ToolCall.ls_tool_call:type_name -> agent.v1.LsToolCall
-	2,  // 9: agent.v1.ToolCall.read_lints_tool_call:type_name -> agent.v1.ReadLintsToolCall
-	13, // 10: agent.v1.ToolCall.mcp_tool_call:type_name -> agent.v1.McpToolCall
-	3,  // 11: agent.v1.ToolCall.sem_search_tool_call:type_name -> agent.v1.SemSearchToolCall
+	2,  // 0: agent.v1.ToolCall.shell_tool_call:type_name -> agent.v1.ShellToolCall
+	3,  // 1: agent.v1.ToolCall.delete_tool_call:type_name -> agent.v1.DeleteToolCall
+	4,  // 2: agent.v1.ToolCall.glob_tool_call:type_name -> agent.v1.GlobToolCall
+	5,  // 3: agent.v1.ToolCall.grep_tool_call:type_name -> agent.v1.GrepToolCall
+	6,  // 4: agent.v1.ToolCall.read_tool_call:type_name -> agent.v1.ReadToolCall
+	7,  // 5: agent.v1.ToolCall.update_todos_tool_call:type_name -> agent.v1.UpdateTodosToolCall
+	8,  // 6: agent.v1.ToolCall.read_todos_tool_call:type_name -> agent.v1.ReadTodosToolCall
+	9,  // 7: agent.v1.ToolCall.edit_tool_call:type_name -> agent.v1.EditToolCall
+	10, // 8: agent.v1.ToolCall.ls_tool_call:type_name -> agent.v1.LsToolCall
+	11, // 9: agent.v1.ToolCall.read_lints_tool_call:type_name -> agent.v1.ReadLintsToolCall
+	12, // 10: agent.v1.ToolCall.mcp_tool_call:type_name -> agent.v1.McpToolCall
+	13, // 11: agent.v1.ToolCall.sem_search_tool_call:type_name -> agent.v1.SemSearchToolCall
 	14, // 12: agent.v1.ToolCall.create_plan_tool_call:type_name -> agent.v1.CreatePlanToolCall
 	15, // 13: agent.v1.ToolCall.web_search_tool_call:type_name -> agent.v1.WebSearchToolCall
 	16, // 14: agent.v1.ToolCall.task_tool_call:type_name -> agent.v1.TaskToolCall
@@ -999,10 +925,12 @@ func file_agent_v1_tool_call_proto_init() {
 	file_agent_v1_ls_tool_proto_init()
 	file_agent_v1_mcp_tool_proto_init()
 	file_agent_v1_pr_management_tool_proto_init()
+	file_agent_v1_read_lints_tool_proto_init()
 	file_agent_v1_read_tool_proto_init()
 	file_agent_v1_record_screen_tool_proto_init()
 	file_agent_v1_reflect_tool_proto_init()
 	file_agent_v1_report_bugfix_results_tool_proto_init()
+	file_agent_v1_sem_search_tool_proto_init()
 	file_agent_v1_setup_vm_environment_tool_proto_init()
 	file_agent_v1_shell_tool_proto_init()
 	file_agent_v1_switch_mode_tool_proto_init()
@@ -1061,7 +989,7 @@ func file_agent_v1_tool_call_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_tool_call_proto_rawDesc), len(file_agent_v1_tool_call_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

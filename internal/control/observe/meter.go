@@ -1,0 +1,170 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+	"aloft/internal/conversation"
+	"aloft/internal/tool"
+)
+
+// meters are all metrics of a server. Counters count from its start.
+type meters struct {
+	runsStarted, runsEnded     metric.Int64Counter
+	toolCalls, modelCalls      metric.Int64Counter
+	tokens, appends, events    metric.Int64Counter
+	machinesLost               metric.Int64Counter
+	boot, toolTime, appendTime metric.Float64Histogram
+}
+
+func newMeters(m metric.Meter, active func(context.Context) (map[agent.Status]int64, error)) (meters, error) {
+	var all meters
+	var wrong error
+	counter := func(to *metric.Int64Counter, name, words string) {
+		c, err := m.Int64Counter(name, metric.WithDescription(words))
+		*to, wrong = c, errors.Join(wrong, err)
+	}
+	seconds := func(to *metric.Float64Histogram, name, words string, bounds ...float64) {
+		h, err := m.Float64Histogram(name, metric.WithDescription(words), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
+		*to, wrong = h, errors.Join(wrong, err)
+	}
+	counter(&all.runsStarted, "aloft_runs_started", "Runs that were asked for.")
+	counter(&all.runsEnded, "aloft_runs_ended", "Runs that have ended, by status and, for ERROR, by code.")
+	counter(&all.toolCalls, "aloft_tool_calls", "Tool calls that are done, by tool and outcome.")
+	counter(&all.modelCalls, "aloft_model_requests", "Requests to models, by model and outcome.")
+	counter(&all.tokens, "aloft_tokens", "Tokens, by model and kind.")
+	counter(&all.appends, "aloft_journal_appends", "Writes to the journal, by outcome.")
+	counter(&all.events, "aloft_journal_events", "Events in the journal, by kind.")
+	counter(&all.machinesLost, "aloft_machines_lost", "Machines that stopped without being asked to.")
+	seconds(&all.boot, "aloft_machine_boot_seconds", "From the decision to make or start a machine until it is ready.",
+		.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300)
+	seconds(&all.toolTime, "aloft_tool_call_seconds", "How long tool calls took in the machine.", .001, .005, .01, .05, .1, .5, 1, 5, 30, 120, 600)
+	seconds(&all.appendTime, "aloft_event_latency_seconds", "How long events took to be on disk.", .0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1)
+	_, err := m.Int64ObservableGauge("aloft_runs_active", metric.WithDescription("Runs that have not ended, of all servers, by status."),
+		metric.WithInt64Callback(func(ctx context.Context, to metric.Int64Observer) error {
+			counts, err := active(ctx)
+			for status, n := range counts {
+				to.Observe(n, label("status", string(status)))
+			}
+			return err
+		}))
+	return all, errors.Join(wrong, err)
+}
+
+// label makes one option of names and values.
+func label(pairs ...string) metric.MeasurementOption {
+	var kvs []attribute.KeyValue
+	for i := 0; i < len(pairs); i += 2 {
+		kvs = append(kvs, attribute.String(pairs[i], pairs[i+1]))
+	}
+	return metric.WithAttributes(kvs...)
+}
+
+// appended counts a write to the journal.
+func (m *meters) appended(ctx context.Context, took time.Duration, err error) {
+	outcome := "ok"
+	switch {
+	case err == nil:
+		m.appendTime.Record(ctx, took.Seconds())
+	case errors.Is(err, store.ErrMoved):
+		outcome = "moved"
+	case errors.Is(err, store.ErrLeaseLost):
+		outcome = "lease_lost"
+	case errors.Is(err, store.ErrFull):
+		outcome = "full"
+	default:
+		outcome = "error"
+	}
+	m.appends.Add(ctx, 1, label("outcome", outcome))
+}
+
+func (m *meters) event(ctx context.Context, e agent.Event) {
+	m.events.Add(ctx, 1, label("kind", e.Body.Kind()))
+}
+
+// runEvent counts an event of a run, and remembers in r what later ones need.
+func (m *meters) runEvent(ctx context.Context, e agent.Event, r *underWay) {
+	switch b := e.Body.(type) {
+	case *agent.RunCreated:
+		m.runsStarted.Add(ctx, 1)
+	case *agent.MachineMade:
+		r.booting = e.Time
+	case *agent.BootStep:
+		if r.booting.IsZero() {
+			r.booting = e.Time
+		}
+	case *agent.MachineReady:
+		if !r.booting.IsZero() {
+			m.boot.Record(ctx, e.Time.Sub(r.booting).Seconds())
+		}
+		r.booting = time.Time{}
+	case *agent.MachineLost:
+		m.machinesLost.Add(ctx, 1)
+	case *agent.TurnReplied:
+		m.modelCalls.Add(ctx, 1, label("model", b.Model, "outcome", "ok"))
+		m.used(ctx, b.Model, b.Usage)
+		for _, c := range b.Message.Calls() {
+			r.calls[c.ID] = toolName(c.Name)
+		}
+	case *agent.Compacted:
+		m.used(ctx, "", b.Usage)
+	case *agent.ModelRetry:
+		m.modelCalls.Add(ctx, 1, label("model", "", "outcome", b.Reason))
+	case *agent.CallDone:
+		outcome := "ok"
+		if b.Error {
+			outcome = "error"
+		}
+		name := r.calls[b.CallID]
+		if name == "" { // it was asked for before this server started
+			name = unknownTool
+		}
+		delete(r.calls, b.CallID)
+		m.toolCalls.Add(ctx, 1, label("tool", name, "outcome", outcome))
+		m.toolTime.Record(ctx, float64(b.DurationMS)/1000, label("tool", name))
+	case *agent.RunEnded:
+		code := ""
+		if b.Failure != nil {
+			code = b.Failure.Code
+			if isModels(code) {
+				m.modelCalls.Add(ctx, 1, label("model", "", "outcome", code))
+			}
+		}
+		m.runsEnded.Add(ctx, 1, label("status", string(b.Status), "code", code))
+	}
+}
+
+// isModels reports whether a run's failure is that a model gave no answer.
+func isModels(code string) bool {
+	switch model.Reason(code) {
+	case model.Unauthorized, model.Unreachable, model.NotFound, model.RateLimited, model.Overloaded, model.Cut, model.TooLong, model.BadRequest:
+		return true
+	}
+	return false
+}
+
+func (m *meters) used(ctx context.Context, of string, u conversation.Usage) {
+	for kind, n := range map[string]int64{"input": u.Input, "output": u.Output, "cache_read": u.CacheRead, "cache_write": u.CacheWrite} {
+		if n > 0 {
+			m.tokens.Add(ctx, n, label("model", of, "kind", kind))
+		}
+	}
+}
+
+const unknownTool = "unknown"
+
+// toolName is a tool of the catalogue: what else a model calls for may be any
+// text at all.
+func toolName(name string) string {
+	if _, ok := tool.Lookup(name); !ok {
+		return unknownTool
+	}
+	return name
+}

@@ -1,0 +1,163 @@
+package pod
+
+import (
+	"context"
+	"errors"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"aloft/internal/redact"
+	"aloft/internal/wire/agentv1"
+)
+
+// Option is a wish about a connection to a machine.
+type Option func(*options)
+
+type options struct {
+	secrets *redact.Redactor
+	trace   string
+}
+
+func optionsOf(all []Option) options {
+	var o options
+	for _, set := range all {
+		set(&o)
+	}
+	return o
+}
+
+// Redact takes secrets out of whatever the machine says: results, output as it
+// comes, steps of the boot, differences, errors. The machine may do the same;
+// it is not believed.
+func Redact(secrets *redact.Redactor) Option { return func(o *options) { o.secrets = secrets } }
+
+// Trace tells exec-daemon which span its own belong below: a traceparent.
+func Trace(traceparent string) Option { return func(o *options) { o.trace = traceparent } }
+
+// heard takes secrets out of what a machine answers, before anything else sees
+// it. Output of a call is left to the call, which knows what came before.
+type heard struct{ secrets *redact.Redactor }
+
+// WrapUnary implements [connect.Interceptor].
+func (h heard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		res, err := next(ctx, req)
+		if err != nil {
+			return nil, h.error(err)
+		}
+		h.message(res.Any())
+		return res, nil
+	}
+}
+
+// WrapStreamingClient implements [connect.Interceptor].
+func (h heard) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		return heardConn{next(ctx, spec), h}
+	}
+}
+
+// WrapStreamingHandler implements [connect.Interceptor]; nothing is served here.
+func (heard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+type heardConn struct {
+	connect.StreamingClientConn
+	by heard
+}
+
+func (c heardConn) Receive(to any) error {
+	if err := c.StreamingClientConn.Receive(to); err != nil {
+		return c.by.error(err)
+	}
+	c.by.message(to)
+	return nil
+}
+
+func (h heard) message(m any) {
+	if element, ok := m.(*agentv1.ExecServerElement); ok && element.GetDelta() != nil {
+		return
+	}
+	if m, ok := m.(proto.Message); ok && !h.secrets.Empty() {
+		eachString(m.ProtoReflect(), h.secrets.String)
+	}
+}
+
+// error leaves alone what is no answer of the machine: callers look for it in
+// the chain.
+func (h heard) error(err error) error {
+	e, ok := errors.AsType[*connect.Error](err)
+	if !ok || h.secrets.String(e.Message()) == e.Message() {
+		return err
+	}
+	return connect.NewError(e.Code(), errors.New(h.secrets.String(e.Message())))
+}
+
+// eachString replaces every string in m by what change makes of it. Its unknown
+// fields go: nobody here reads them.
+func eachString(m protoreflect.Message, change func(string) string) {
+	m.SetUnknown(nil)
+	text := func(v protoreflect.Value) protoreflect.Value { return protoreflect.ValueOfString(change(v.String())) }
+	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case field.IsMap():
+			eachInMap(m, field, value.Map(), change)
+		case field.IsList():
+			for list, i := value.List(), 0; i < list.Len(); i++ {
+				switch field.Kind() {
+				case protoreflect.StringKind:
+					list.Set(i, text(list.Get(i)))
+				case protoreflect.MessageKind:
+					eachString(list.Get(i).Message(), change)
+				}
+			}
+		case field.Kind() == protoreflect.StringKind:
+			m.Set(field, text(value))
+		case field.Kind() == protoreflect.MessageKind:
+			eachString(value.Message(), change)
+		}
+		return true
+	})
+}
+
+// eachInMap replaces keys as well as values.
+func eachInMap(m protoreflect.Message, field protoreflect.FieldDescriptor, old protoreflect.Map, change func(string) string) {
+	fresh := m.NewField(field)
+	old.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+		if s, ok := key.Interface().(string); ok {
+			key = protoreflect.ValueOfString(change(s)).MapKey()
+		}
+		switch field.MapValue().Kind() {
+		case protoreflect.StringKind:
+			value = protoreflect.ValueOfString(change(value.String()))
+		case protoreflect.MessageKind:
+			eachString(value.Message(), change)
+		}
+		fresh.Map().Set(key, value)
+		return true
+	})
+	m.Set(field, fresh)
+}
+
+// outputs are the two outputs of one call, as they come.
+type outputs struct{ stdout, stderr *redact.Stream }
+
+func newOutputs(secrets *redact.Redactor) outputs {
+	return outputs{secrets.Stream(), secrets.Stream()}
+}
+
+// next returns the delta without secrets, and whether anything is left of it.
+func (o outputs) next(d Delta) (Delta, bool) {
+	d.Stdout = string(o.stdout.Next([]byte(d.Stdout)))
+	d.Stderr = string(o.stderr.Next([]byte(d.Stderr)))
+	return d, d.Stdout != "" || d.Stderr != ""
+}
+
+// rest returns what was held back at the end.
+func (o outputs) rest(last uint64) (Delta, bool) {
+	d := Delta{Stdout: string(o.stdout.Flush()), Stderr: string(o.stderr.Flush()), Seq: last}
+	return d, d.Stdout != "" || d.Stderr != ""
+}

@@ -1,0 +1,65 @@
+package pod
+
+import (
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/conversation"
+	"aloft/internal/redact"
+	"aloft/internal/wire/agentv1"
+)
+
+const key = "sk-the-key-of-a-model"
+
+// A machine that does not redact, or that was made not to.
+func TestWhatAMachineSaysIsRedacted(t *testing.T) {
+	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {
+		for i, text := range []string{"key: sk-the-", "key-of-a", "-model\nand sk-the-"} {
+			say(deltaOf(id, uint64(i+1), text))
+		}
+		say(&agentv1.ExecServerElement{Element: &agentv1.ExecServerElement_Completed{Completed: &agentv1.ExecCompleted{
+			CallId: id, Text: "text " + key, ToolCall: &agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: &agentv1.ShellToolCall{
+				Result: &agentv1.ShellResult{Result: &agentv1.ShellResult_Success{Success: &agentv1.ShellSuccess{
+					Stdout: hex.EncodeToString([]byte(key)), OutputFile: "/tmp/" + key + "\"",
+				}}},
+			}}},
+		}}})
+		return nil
+	}, Redact(redact.New(map[string]string{"models[0].api_key": key})))
+	var heard strings.Builder
+	res, _, err := e.Call(t.Context(), conversation.ToolCall{ID: "c1", Name: "Shell", Args: []byte(`{"command":"env"}`)}, func(d Delta) {
+		heard.WriteString(d.Stdout)
+	})
+	if err != nil || heard.String() != "key: [REDACTED]\nand sk-the-" {
+		t.Errorf("heard %q, %v", heard.String(), err)
+	}
+	if res.Text != "text [REDACTED]" || !strings.Contains(string(res.Output), `"stdout":"[REDACTED]"`) ||
+		!strings.Contains(string(res.Output), `"outputFile":"/tmp/[REDACTED]\""`) {
+		t.Errorf("the result is %s %s", res.Text, res.Output)
+	}
+}
+
+func TestErrorsOfAMachineAreRedacted(t *testing.T) {
+	h := heard{redact.New(map[string]string{"k": key})}
+	err := h.error(connect.NewError(connect.CodeNotFound, errors.New("no "+key)))
+	if connect.CodeOf(err) != connect.CodeNotFound || strings.Contains(err.Error(), key) {
+		t.Errorf("%v", err)
+	}
+	if plain := errors.New("x"); !errors.Is(h.error(plain), plain) {
+		t.Error("an error that is no answer was replaced")
+	}
+}
+
+// Whatever the proto brings later: maps, lists and messages are gone through.
+func TestEveryStringOfAMessage(t *testing.T) {
+	m := &agentv1.UpdateEnvironmentVariablesRequest{Set: map[string]string{"A": "x", "B": key, key: "y"}, Unset: []string{key, "z"}}
+	eachString(m.ProtoReflect(), redact.New(map[string]string{"k": key}).String)
+	if m.GetSet()["B"] != redact.Marker || m.GetSet()[redact.Marker] != "y" || m.GetSet()["A"] != "x" || len(m.GetSet()) != 3 ||
+		m.GetUnset()[0] != redact.Marker || m.GetUnset()[1] != "z" {
+		t.Errorf("%v", m)
+	}
+}

@@ -1,0 +1,87 @@
+package execd
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"sync/atomic"
+
+	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/attribute"
+	otelcodes "go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"aloft/internal/telemetry"
+)
+
+// tracing makes a span of each request and of each call. A span says what was
+// called and how it ended; of what went in and came out it says nothing.
+type tracing struct {
+	tracer trace.Tracer
+	run    atomic.Pointer[trace.SpanContext] // of the run that asked last; a machine works one at a time
+}
+
+func newTracing(tracer trace.Tracer) *tracing {
+	var off *telemetry.Telemetry
+	if tracer == nil {
+		tracer = off.Tracer()
+	}
+	return &tracing{tracer: tracer}
+}
+
+// call begins the span of a call, below the span that the server makes of it.
+// end ends it.
+func (t *tracing) call(ctx context.Context, id, tool string) (_ context.Context, end func(failed bool)) {
+	if run := t.run.Load(); run != nil {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, telemetry.Span(*run, "call "+id))
+	}
+	ctx, span := t.tracer.Start(ctx, "exec "+tool, trace.WithAttributes(attribute.String("call", id), attribute.String("tool", tool)))
+	return ctx, func(failed bool) {
+		span.SetAttributes(attribute.Bool("error", failed))
+		if failed {
+			span.SetStatus(otelcodes.Error, "")
+		}
+		span.End()
+	}
+}
+
+// rpc begins the span of a request.
+func (t *tracing) rpc(ctx context.Context, spec connect.Spec, header http.Header) (_ context.Context, end func(error)) {
+	parent := telemetry.Parse(cmp.Or(header.Get(telemetry.BackendHeader), header.Get(telemetry.Header)))
+	if parent.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
+		t.run.Store(&parent)
+	}
+	ctx, span := t.tracer.Start(ctx, spec.Procedure[1:], trace.WithSpanKind(trace.SpanKindServer))
+	return ctx, func(err error) {
+		if err != nil {
+			span.SetStatus(otelcodes.Error, connect.CodeOf(err).String())
+		}
+		span.End()
+	}
+}
+
+// WrapUnary implements [connect.Interceptor].
+func (t *tracing) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		ctx, end := t.rpc(ctx, req.Spec(), req.Header())
+		res, err := next(ctx, req)
+		end(err)
+		return res, err
+	}
+}
+
+// WrapStreamingClient implements [connect.Interceptor]; there is no client here.
+func (*tracing) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler implements [connect.Interceptor].
+func (t *tracing) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		ctx, end := t.rpc(ctx, conn.Spec(), conn.RequestHeader())
+		err := next(ctx, conn)
+		end(err)
+		return err
+	}
+}

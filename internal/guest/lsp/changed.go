@@ -1,0 +1,119 @@
+package lsp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// mark is a moment in the life of a tree, to tell what has changed since.
+type mark struct {
+	Head string    // the commit that was checked out; empty where git knows none
+	Time time.Time // for trees without git
+}
+
+// readMark returns the mark that a file holds. Where there is none it makes
+// one of now, and keeps it there, so that it outlives this process.
+func readMark(ctx context.Context, file, dir string, env []string) mark {
+	var m mark
+	if raw, err := os.ReadFile(file); err == nil && json.Unmarshal(raw, &m) == nil && !m.Time.IsZero() {
+		return m
+	}
+	m = mark{Time: time.Now()}
+	if out, status, err := git(ctx, dir, env, "rev-parse", "--verify", "--quiet", "HEAD"); err == nil && status == 0 {
+		m.Head = strings.TrimSpace(string(out))
+	}
+	if raw, err := json.Marshal(m); err == nil && file != "" {
+		// Without it the mark is good for as long as this process lives.
+		_ = os.MkdirAll(filepath.Dir(file), 0o700)
+		if os.WriteFile(file+".new", raw, 0o600) == nil {
+			_ = os.Rename(file+".new", file)
+		}
+	}
+	return m
+}
+
+func git(ctx context.Context, dir string, env []string, args ...string) ([]byte, int, error) {
+	out, _, status, err := output(ctx, "git", append([]string{"--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false"}, args...), dir, env)
+	return out, status, err
+}
+
+// changed returns the files of dir that are not as they were at the mark,
+// those deleted too, in order, and not more than maxChanged.
+func (m mark) changed(ctx context.Context, rg, dir string, env []string) ([]string, error) {
+	var names [][]byte
+	since := cmp.Or(m.Head, "HEAD")
+	tracked, status, err := git(ctx, dir, env, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--relative", since, "--")
+	if err == nil && status != 0 && m.Head != "" { // the commit is gone
+		tracked, status, err = git(ctx, dir, env, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--relative", "HEAD", "--")
+	}
+	noCommit := false
+	if err == nil && status != 0 {
+		_, status, err = git(ctx, dir, env, "rev-parse", "--is-inside-work-tree")
+		noCommit = err == nil && status == 0
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	if err != nil || status != 0 {
+		return m.touched(ctx, rg, dir, env)
+	}
+	names = bytes.Split(tracked, []byte{0})
+	which := []string{"ls-files", "-z", "--others", "--exclude-standard"}
+	if noCommit { // all there is is new
+		names, which = nil, append(which, "--cached")
+	}
+	others, _, err := git(ctx, dir, env, which...)
+	if err != nil {
+		return nil, err
+	}
+	names = append(names, bytes.Split(others, []byte{0})...)
+	return absolute(dir, names), nil
+}
+
+const maxChanged = 5000
+
+func absolute(dir string, names [][]byte) []string {
+	var out []string
+	for _, n := range names {
+		if len(n) > 0 && len(out) < maxChanged {
+			out = append(out, filepath.Join(dir, string(n)))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// touched is changed for a tree without git.
+func (m mark) touched(ctx context.Context, rg, dir string, env []string) ([]string, error) {
+	all, err := listFiles(ctx, rg, dir, env)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(path string) bool {
+		info, err := os.Lstat(path)
+		return err != nil || info.ModTime().Before(m.Time)
+	}), nil
+}
+
+// listFiles returns the files under a folder that git does not ignore.
+func listFiles(ctx context.Context, rg, dir string, env []string) ([]string, error) {
+	out, stderr, status, err := output(ctx, rg, []string{"--no-config", "--no-messages", "--hidden", "--no-require-git", "--glob=!.git", "--null", "--files", "./"}, dir, env)
+	if err != nil {
+		return nil, fmt.Errorf("list the files of %s with ripgrep (%s): %w", dir, rg, err)
+	}
+	if status > 1 && len(out) == 0 && len(stderr) > 0 {
+		return nil, fmt.Errorf("list the files of %s: %s", dir, clip(string(stderr), 300))
+	}
+	if end := bytes.LastIndexByte(out, 0); end >= 0 {
+		out = out[:end] // what follows was cut
+	}
+	return absolute(dir, bytes.Split(out, []byte{0})), nil
+}

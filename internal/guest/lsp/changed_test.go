@@ -1,0 +1,77 @@
+package lsp
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"aloft/internal/need"
+)
+
+func gitIn(t testing.TB, dir, script string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-euc", "git config user.email a@b; git config user.name n; "+script)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+}
+
+func TestChanged(t *testing.T) {
+	need.Command(t, "git")
+	need.Command(t, "rg")
+	dir := tree(t, "-- .gitignore --\nignored\n-- kept --\n1\n-- edited --\n1\n-- committed --\n1\n-- deleted --\n1\n")
+	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	file := filepath.Join(t.TempDir(), "state", "mark")
+	check := func(m mark, want ...string) {
+		t.Helper()
+		got, err := m.changed(t.Context(), "rg", dir, os.Environ())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, path := range got {
+			got[i], _ = filepath.Rel(dir, path)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("changed are %q, want %q", got, want)
+		}
+	}
+	// Before the first commit all is new.
+	check(readMark(t.Context(), "", dir, os.Environ()), ".gitignore", "committed", "deleted", "edited", "kept")
+	gitIn(t, dir, "git add .; git commit -qm one")
+	m := readMark(t.Context(), file, dir, os.Environ())
+	check(m)
+	write(t, filepath.Join(dir, "committed"), "2\n")
+	gitIn(t, dir, "git commit -qam two")
+	for _, name := range []string{"edited", "new ä", "ignored"} {
+		write(t, filepath.Join(dir, name), "2\n")
+	}
+	gitIn(t, dir, "rm deleted")
+	check(m, "committed", "deleted", "edited", "new ä")
+	// The mark is kept over a restart.
+	if again := readMark(t.Context(), file, dir, os.Environ()); again.Head != m.Head {
+		t.Errorf("the mark moved from %v to %v", m, again)
+	}
+	// One that git no longer knows is taken for what is checked out.
+	check(mark{Head: "0123456789012345678901234567890123456789", Time: m.Time}, "deleted", "edited", "new ä")
+}
+
+func TestChangedWithoutGit(t *testing.T) {
+	need.Command(t, "rg")
+	dir := tree(t, "-- old --\n1\n-- new --\n1\n")
+	past := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(filepath.Join(dir, "old"), past, past); err != nil {
+		t.Fatal(err)
+	}
+	// A folder above the test's may be in git.
+	env := append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+	got, err := mark{Time: past.Add(time.Minute)}.changed(t.Context(), "rg", dir, env)
+	if err != nil || len(got) != 1 || filepath.Base(got[0]) != "new" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -1,0 +1,210 @@
+package lsp
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+)
+
+// conn is one end of JSON-RPC 2.0. Its methods are safe for concurrent use.
+type conn struct {
+	out    chan []byte // to be written
+	done   chan struct{}
+	handle func(method string, params json.RawMessage) (any, error)
+
+	mu      sync.Mutex
+	err     error // why it ended; set before done is closed
+	next    int
+	waiting map[string]chan<- message
+}
+
+// message is a request, a notification or an answer.
+type message struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *rpcError       `json:"error,omitempty"`
+}
+
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *rpcError) Error() string { return fmt.Sprintf("%.300s (%d)", e.Message, e.Code) }
+
+const (
+	codeNoMethod  = -32601
+	codeCancelled = -32802 // the server gave up, and may be asked again
+	maxUnsent     = 256    // messages that wait to be written
+)
+
+// errDeaf ends a connection to a server that does not read.
+var errDeaf = errors.New("it does not read what it is sent")
+
+// newConn speaks over in and out until in ends, or something is wrong with what
+// comes. handle answers what the other end asks, one at a time, and must not
+// wait for it. The caller ends the goroutines by closing in and out.
+func newConn(in io.Reader, out io.Writer, handle func(string, json.RawMessage) (any, error)) *conn {
+	c := &conn{out: make(chan []byte, maxUnsent), done: make(chan struct{}), handle: handle, waiting: make(map[string]chan<- message)}
+	go func() {
+		for {
+			select {
+			case body := <-c.out:
+				if _, err := out.Write(frame(body)); err != nil {
+					c.end(err)
+					return
+				}
+			case <-c.done:
+				return
+			}
+		}
+	}()
+	go func() { c.end(c.read(bufio.NewReaderSize(in, maxHeader))) }()
+	return c
+}
+
+func (c *conn) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+		close(c.done)
+	}
+}
+
+// reason is why the connection ended.
+func (c *conn) reason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *conn) read(in *bufio.Reader) error {
+	for {
+		body, err := readFrame(in)
+		if err != nil {
+			return err
+		}
+		var m message
+		if err := json.Unmarshal(body, &m); err != nil {
+			return fmt.Errorf("what it says is not JSON-RPC: %w", err)
+		}
+		select {
+		case <-c.done:
+			return nil
+		default:
+		}
+		if m.Method == "" {
+			c.mu.Lock()
+			answer := c.waiting[string(m.ID)]
+			delete(c.waiting, string(m.ID))
+			c.mu.Unlock()
+			if answer != nil {
+				answer <- m // it has room
+			}
+			continue
+		}
+		result, err := c.handle(m.Method, m.Params)
+		if len(m.ID) == 0 {
+			continue
+		}
+		if err := c.answer(m.ID, result, err); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *conn) answer(id json.RawMessage, result any, failure error) error {
+	reply := message{Version: "2.0", ID: id}
+	if failure != nil {
+		reply.Error = &rpcError{Code: codeNoMethod, Message: failure.Error()}
+	} else {
+		raw, err := json.Marshal(result)
+		if err != nil {
+			return err
+		}
+		reply.Result = raw
+	}
+	body, err := json.Marshal(reply)
+	if err != nil {
+		return err
+	}
+	select {
+	case c.out <- body:
+		return nil
+	default: // who floods us with questions and reads no answer is cut off
+		return errDeaf
+	}
+}
+
+// send writes a message; without an id it is a notification.
+func (c *conn) send(ctx context.Context, id json.RawMessage, method string, params any) error {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(message{Version: "2.0", ID: id, Method: method, Params: raw})
+	if err != nil {
+		return err
+	}
+	select {
+	case c.out <- body:
+		return nil
+	case <-c.done:
+		return c.reason()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *conn) notify(ctx context.Context, method string, params any) error {
+	return c.send(ctx, nil, method, params)
+}
+
+// call asks and waits for the answer, which is decoded into result.
+func (c *conn) call(ctx context.Context, method string, params, result any) error {
+	answer := make(chan message, 1)
+	c.mu.Lock()
+	c.next++
+	id := strconv.Itoa(c.next)
+	c.waiting[id] = answer
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.waiting, id)
+		c.mu.Unlock()
+	}()
+	if err := c.send(ctx, json.RawMessage(id), method, params); err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	select {
+	case m := <-answer:
+		if m.Error != nil {
+			return fmt.Errorf("%s: %w", method, m.Error)
+		}
+		if result == nil {
+			return nil
+		}
+		if err := json.Unmarshal(m.Result, result); err != nil {
+			return fmt.Errorf("%s: %w", method, err)
+		}
+		return nil
+	case <-c.done:
+		return fmt.Errorf("%s: %w", method, c.reason())
+	case <-ctx.Done():
+		// Best effort: a server that is busy need not answer any more.
+		select {
+		case c.out <- []byte(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":` + id + `}}`):
+		default:
+		}
+		return fmt.Errorf("%s: %w", method, context.Cause(ctx))
+	}
+}

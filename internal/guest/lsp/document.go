@@ -1,0 +1,275 @@
+package lsp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+	"unicode/utf8"
+)
+
+// How long a server that publishes when it likes must be silent to be done.
+const (
+	quiet     = 700 * time.Millisecond
+	pollEvery = 50 * time.Millisecond
+	retries   = 5 // of a question that the server gave up
+)
+
+// lint returns what the server says of files, all of its root. Partial says
+// why that may not be all. An error is of the server, not of the files.
+func (s *server) lint(ctx context.Context, files, changed []string) (found []Diagnostic, partial string, err error) {
+	s.turn++
+	defer func() {
+		s.mu.Lock()
+		s.lastUsed = time.Now()
+		s.mu.Unlock()
+	}()
+	if err := s.tell(ctx, changed); err != nil {
+		return nil, "", s.because(err)
+	}
+	var here []string
+	for _, f := range files {
+		ok, err := s.show(ctx, f)
+		if err != nil {
+			return nil, "", s.because(err)
+		}
+		if ok {
+			here = append(here, f)
+		}
+	}
+	switch {
+	case s.linter.ask != nil:
+		found, err = s.askAll(ctx, here, s.linter.ask)
+	case s.pulls:
+		found, err = s.askAll(ctx, here, pull)
+	default:
+		err = s.settle(ctx, here)
+		s.mu.Lock()
+		for _, f := range here {
+			found = append(found, s.said[f]...)
+		}
+		s.mu.Unlock()
+	}
+	if err != nil && s.alive() && ctx.Err() != nil {
+		return found, context.Cause(ctx).Error(), nil
+	}
+	if err != nil {
+		return found, "", s.because(err)
+	}
+	return found, "", s.forget(ctx)
+}
+
+// askAll asks about one document after another.
+func (s *server) askAll(ctx context.Context, files []string, ask func(context.Context, *server, string) ([]Diagnostic, error)) ([]Diagnostic, error) {
+	var found []Diagnostic
+	for _, f := range files {
+		of, err := ask(ctx, s, f)
+		if err != nil {
+			return found, err
+		}
+		found = append(found, of...)
+	}
+	return found, nil
+}
+
+// pull asks for a document's diagnostics as of protocol 3.17.
+func pull(ctx context.Context, s *server, path string) ([]Diagnostic, error) {
+	for try := 1; ; try++ {
+		var report struct{ Items []item }
+		err := s.conn.call(ctx, "textDocument/diagnostic", map[string]any{"textDocument": map[string]string{"uri": uri(path)}}, &report)
+		if err == nil {
+			return diagnostics(report.Items, path, s.linter.name), nil
+		}
+		if refused, ok := errors.AsType[*rpcError](err); !ok || refused.Code != codeCancelled || try == retries {
+			return nil, err
+		}
+	}
+}
+
+// askTypescript asks tsserver through its language server, which publishes in
+// pieces and never says that it is done.
+func askTypescript(ctx context.Context, s *server, path string) ([]Diagnostic, error) {
+	var found []Diagnostic
+	for _, command := range []string{"syntacticDiagnosticsSync", "semanticDiagnosticsSync"} {
+		var answer struct {
+			Body []struct {
+				Start, End struct{ Line, Offset int }
+				Text       string
+				Code       json.RawMessage
+				Category   string
+				Source     string
+			}
+		}
+		err := s.conn.call(ctx, "workspace/executeCommand", map[string]any{
+			"command": "typescript.tsserverRequest", "arguments": []any{command, map[string]string{"file": path}},
+		}, &answer)
+		if err != nil {
+			return found, err
+		}
+		for _, d := range answer.Body[:min(len(answer.Body), maxOfFile)] {
+			severity := map[string]Severity{"error": Error, "warning": Warning, "message": Information, "suggestion": Hint}[d.Category]
+			code := string(d.Code)
+			if code == "null" {
+				code = ""
+			}
+			found = append(found, Diagnostic{
+				Path: path, StartLine: d.Start.Line, StartColumn: d.Start.Offset, EndLine: d.End.Line, EndColumn: d.End.Offset,
+				Severity: severity, Source: "typescript", Code: code, Message: d.Text,
+			}.bound())
+		}
+	}
+	return found, nil
+}
+
+// tell says which files of the tree are no longer as the server read them.
+func (s *server) tell(ctx context.Context, changed []string) error {
+	const created, modified, deleted = 1, 2, 3
+	type event struct {
+		URI  string `json:"uri"`
+		Type int    `json:"type"`
+	}
+	var events []event
+	now := make(map[string]int64, len(changed))
+	note := func(path string) {
+		var at int64
+		if info, err := os.Lstat(path); err == nil {
+			at = info.ModTime().UnixNano() + info.Size()
+		}
+		before, known := s.seen[path]
+		now[path] = at
+		switch {
+		case known && before == at, s.turn == 1:
+		case at == 0:
+			events = append(events, event{uri(path), deleted})
+		case known && before != 0:
+			events = append(events, event{uri(path), modified})
+		default:
+			// New to us, or to the tree: servers take either well.
+			events = append(events, event{uri(path), created}, event{uri(path), modified})
+		}
+	}
+	for _, path := range changed {
+		note(path)
+	}
+	for path := range s.seen { // what is now as it was at the mark
+		if _, still := now[path]; !still {
+			note(path)
+		}
+	}
+	s.seen = now
+	if len(events) == 0 {
+		return nil
+	}
+	return s.conn.notify(ctx, "workspace/didChangeWatchedFiles", map[string]any{"changes": events})
+}
+
+// show opens a document in the server or brings it up to date. It is false for
+// a file that is no text, is too large, or is gone.
+func (s *server) show(ctx context.Context, path string) (bool, error) {
+	text, ok := source(path)
+	sum := sha256.Sum256([]byte(text))
+	d := s.open[path]
+	if !ok {
+		if d != nil {
+			return false, s.hide(ctx, path)
+		}
+		return false, nil
+	}
+	switch {
+	case d == nil:
+		d = &document{sum: sum, version: 1, turn: s.turn}
+		s.open[path] = d
+		s.expect(path)
+		return true, s.conn.notify(ctx, "textDocument/didOpen", map[string]any{"textDocument": map[string]any{
+			"uri": uri(path), "languageId": s.linter.language.ids[filepath.Ext(path)], "version": 1, "text": text,
+		}})
+	case d.sum == sum:
+		d.turn = s.turn
+		return true, nil
+	}
+	d.sum, d.turn = sum, s.turn
+	d.version++
+	s.expect(path)
+	return true, s.conn.notify(ctx, "textDocument/didChange", map[string]any{
+		"textDocument":   map[string]any{"uri": uri(path), "version": d.version},
+		"contentChanges": []any{map[string]string{"text": text}},
+	})
+}
+
+// source is a file's text, if a server can be shown it.
+func source(path string) (string, bool) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSource {
+		return "", false
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || len(text) > maxSource || !utf8.Valid(text) {
+		return "", false
+	}
+	return string(text), true
+}
+
+// expect waits to hear of a document anew.
+func (s *server) expect(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard[path] = false
+	s.spoke = time.Now()
+}
+
+func (s *server) hide(ctx context.Context, path string) error {
+	delete(s.open, path)
+	s.mu.Lock()
+	delete(s.said, path)
+	delete(s.heard, path)
+	s.mu.Unlock()
+	return s.conn.notify(ctx, "textDocument/didClose", map[string]any{"textDocument": map[string]string{"uri": uri(path)}})
+}
+
+// forget closes the documents that were not looked at for longest, where there
+// are many.
+func (s *server) forget(ctx context.Context) error {
+	for len(s.open) > maxOpen {
+		oldest, turn := "", s.turn+1
+		for path, d := range s.open {
+			if d.turn < turn {
+				oldest, turn = path, d.turn
+			}
+		}
+		if err := s.hide(ctx, oldest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle waits until the server has spoken of every file and then is silent.
+func (s *server) settle(ctx context.Context, files []string) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for !s.settled(files) {
+		select {
+		case <-tick.C:
+		case <-s.conn.done:
+			return s.conn.reason()
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", s.linter.name, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+func (s *server) settled(files []string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range files {
+		if !s.heard[f] {
+			return false
+		}
+	}
+	return len(s.working) == 0 && time.Since(s.spoke) >= quiet
+}

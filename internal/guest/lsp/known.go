@@ -1,0 +1,217 @@
+package lsp
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// language is what a kind of file is linted by.
+type language struct {
+	name  string
+	ids   map[string]string // the protocol's name of a language, by ending
+	kinds []kind
+}
+
+// kind are linters that say the same sort of thing, the best first.
+type kind struct {
+	linters []*linter
+	// asked tells whether a project wants this. nil means that all do; where it
+	// is false nothing is missing, and nothing runs unless always.
+	asked  func(root string) bool
+	always bool
+}
+
+// linter is a program that finds faults in files.
+type linter struct {
+	name     string
+	language *language
+	command  string
+	args     []string
+	env      []string
+	install  string   // how to get it
+	roots    []string // files that mark the root of a project
+	handles  []string // endings; all of the language's if empty
+
+	// Of a program that runs once: what runs over files, and what reads the
+	// output. Both are nil for a language server.
+	run func(root string, files []string) []run
+
+	// Of a language server.
+	ask      func(context.Context, *server, string) ([]Diagnostic, error) // nil for the protocol's way
+	settings func(root string) map[string]any
+	initial  map[string]any
+	answers  map[string]any // to methods of its own
+}
+
+func (l *linter) options(string) any {
+	if l.initial == nil {
+		return struct{}{}
+	}
+	return l.initial
+}
+
+// serves is whether the linter is a language server.
+func (l *linter) serves() bool { return l.run == nil }
+
+// takes is whether the linter can do something with a file.
+func (l *linter) takes(path string) bool {
+	if len(l.handles) == 0 {
+		return true
+	}
+	for _, e := range l.handles {
+		if filepath.Ext(path) == e {
+			return true
+		}
+	}
+	return false
+}
+
+const npmInstall = "npm install --global "
+
+// languages are what is known here, by order of how a report names them.
+var languages = func() []*language {
+	all := []*language{
+		{
+			name: "Go", ids: map[string]string{".go": "go"},
+			kinds: []kind{{linters: []*linter{
+				{name: "gopls", command: "gopls", args: []string{"serve"}, env: []string{"GOMEMLIMIT=1GiB"}, roots: []string{"go.work", "go.mod"},
+					install: "go install golang.org/x/tools/gopls@latest", initial: map[string]any{"pullDiagnostics": true}},
+				{name: "go vet", command: "go", roots: []string{"go.mod"}, install: "https://go.dev/dl", run: runGoVet},
+			}}},
+		},
+		{
+			name: "TypeScript and JavaScript",
+			ids: map[string]string{".ts": "typescript", ".mts": "typescript", ".cts": "typescript", ".tsx": "typescriptreact",
+				".js": "javascript", ".mjs": "javascript", ".cjs": "javascript", ".jsx": "javascriptreact"},
+			kinds: []kind{
+				{linters: []*linter{
+					{name: "typescript-language-server", command: "typescript-language-server", args: []string{"--stdio"}, env: nodeMemory,
+						roots: []string{"tsconfig.json", "jsconfig.json", "package.json"}, install: npmInstall + "typescript typescript-language-server", ask: askTypescript},
+					{name: "node --check", command: "node", handles: []string{".js", ".mjs", ".cjs"}, install: "apt-get install nodejs", run: runNodeCheck},
+				}},
+				{asked: hasESLint, linters: []*linter{
+					{name: "vscode-eslint-language-server", command: "vscode-eslint-language-server", args: []string{"--stdio"}, env: nodeMemory,
+						roots: eslintConfigs, install: npmInstall + "vscode-langservers-extracted", settings: eslintSettings,
+						answers: map[string]any{"eslint/confirmESLintExecution": 4, "eslint/noLibrary": nil, "eslint/noConfig": nil, "eslint/openDoc": nil, "eslint/probeFailed": nil}},
+					{name: "eslint", command: "eslint", roots: eslintConfigs, install: "npm install --save-dev eslint", run: runESLint},
+				}},
+			},
+		},
+		{
+			name: "Python", ids: map[string]string{".py": "python", ".pyi": "python"},
+			kinds: []kind{
+				{linters: []*linter{
+					{name: "pyright", command: "pyright-langserver", args: []string{"--stdio"}, env: nodeMemory,
+						roots: []string{"pyrightconfig.json", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt"}, install: npmInstall + "pyright", settings: pyrightSettings},
+					{name: "python3", command: "python3", install: "apt-get install python3", run: runPython},
+				}},
+				{always: true, asked: hasRuff, linters: []*linter{
+					{name: "ruff", command: "ruff", args: []string{"server"}, roots: []string{"ruff.toml", ".ruff.toml", "pyproject.toml"}, install: "pip install ruff"},
+					{name: "ruff check", command: "ruff", roots: []string{"ruff.toml", ".ruff.toml", "pyproject.toml"}, install: "pip install ruff", run: runRuff},
+				}},
+			},
+		},
+		{
+			name: "shell", ids: map[string]string{".sh": "shellscript", ".bash": "shellscript"},
+			kinds: []kind{{linters: []*linter{
+				{name: "shellcheck", command: "shellcheck", install: "apt-get install shellcheck", run: runShellcheck},
+				{name: "bash -n", command: "bash", install: "apt-get install bash", run: runBash},
+			}}},
+		},
+		{
+			name: "C and C++",
+			ids:  map[string]string{".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".cxx": "cpp", ".hh": "cpp", ".hpp": "cpp", ".hxx": "cpp"},
+			kinds: []kind{{linters: []*linter{
+				{name: "clangd", command: "clangd", args: []string{"--background-index=false", "-j=2"}, roots: []string{"compile_commands.json", "compile_flags.txt", ".clangd"}, install: "apt-get install clangd"},
+			}}},
+		},
+	}
+	for _, lang := range all {
+		for _, k := range lang.kinds {
+			for _, l := range k.linters {
+				l.language = lang
+			}
+		}
+	}
+	return all
+}()
+
+// nodeMemory keeps a server in Node from taking the machine's memory, in MiB.
+var nodeMemory = []string{"NODE_OPTIONS=--max-old-space-size=1536"}
+
+// languageOf is what a file is linted by; nil if nothing here knows it.
+func languageOf(path string) *language {
+	for _, lang := range languages {
+		if lang.ids[filepath.Ext(path)] != "" {
+			return lang
+		}
+	}
+	return nil
+}
+
+var eslintConfigs = []string{
+	"eslint.config.js", "eslint.config.mjs", "eslint.config.cjs", "eslint.config.ts",
+	".eslintrc.js", ".eslintrc.cjs", ".eslintrc.json", ".eslintrc.yaml", ".eslintrc.yml", ".eslintrc",
+}
+
+func hasESLint(root string) bool {
+	return hasAny(root, eslintConfigs) || mentions(filepath.Join(root, "package.json"), `"eslintConfig"`)
+}
+
+func hasRuff(root string) bool {
+	return hasAny(root, []string{"ruff.toml", ".ruff.toml"}) || mentions(filepath.Join(root, "pyproject.toml"), "[tool.ruff")
+}
+
+func hasAny(dir string, names []string) bool {
+	for _, n := range names {
+		if _, err := os.Stat(filepath.Join(dir, n)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func mentions(path, what string) bool {
+	text, ok := source(path)
+	return ok && strings.Contains(text, what)
+}
+
+// eslintSettings is what the server of VS Code's extension asks to be told.
+func eslintSettings(root string) map[string]any {
+	flat := hasAny(root, eslintConfigs[:4])
+	return map[string]any{
+		"validate": "on", "run": "onType", "quiet": false, "onIgnoredFiles": "off", "packageManager": nil, "nodePath": nil, "options": map[string]any{},
+		"useESLintClass": true, "experimental": map[string]any{"useFlatConfig": flat}, "useFlatConfig": flat, "problems": map[string]any{"shortenToSingleLine": false},
+		"rulesCustomizations": []any{}, "codeActionOnSave": map[string]any{"mode": "all"}, "format": false,
+		"codeAction":       map[string]any{"disableRuleComment": map[string]any{"enable": false}, "showDocumentation": map[string]any{"enable": false}},
+		"workingDirectory": map[string]any{"mode": "auto"}, "workspaceFolder": map[string]any{"uri": uri(root), "name": filepath.Base(root)},
+	}
+}
+
+func pyrightSettings(string) map[string]any {
+	return map[string]any{"python": map[string]any{"analysis": map[string]any{"diagnosticMode": "openFilesOnly", "autoSearchPaths": true, "useLibraryCodeForTypes": true}}}
+}
+
+// rootOf is the nearest folder above a file, within top, that has one of the
+// marks; top if none has.
+func rootOf(path, top string, marks []string) string {
+	stop := filepath.Dir(path)
+	if inside(path, top) {
+		stop = top
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if hasAny(dir, marks) {
+			return dir
+		}
+		if dir == stop || dir == "/" {
+			return stop
+		}
+	}
+}
+
+// inside is whether a path is a folder or under it.
+func inside(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}

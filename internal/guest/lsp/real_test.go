@@ -1,0 +1,250 @@
+package lsp
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"aloft/internal/need"
+)
+
+// tree writes files and returns their folder.
+func tree(t testing.TB, archive string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range txtar.Parse([]byte(archive)).Files {
+		write(t, filepath.Join(dir, f.Name), string(f.Data))
+	}
+	return dir
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// searchPath is a folder that holds the programs named, and no others.
+func searchPath(t testing.TB, programs map[string]string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, path := range programs {
+		// Not a link: some programs look beside their own path.
+		write(t, filepath.Join(dir, name), fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", path))
+		if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []string{"PATH=" + dir, "HOME=" + t.TempDir(), "LANG=C.UTF-8", "GOFLAGS=-mod=mod", "GOTOOLCHAIN=local", "GOPROXY=off",
+		"GOCACHE=" + goEnv(t, "GOCACHE"), "GOPATH=" + goEnv(t, "GOPATH")}
+}
+
+// python is the interpreter itself, not what a version manager puts before it.
+func python(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command(need.Command(t, "python3"), "-c", "import sys; print(sys.executable)").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func goEnv(t testing.TB, name string) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// tool is the path of a program that make test puts into the tree.
+func tool(t testing.TB, path string) string {
+	t.Helper()
+	abs, err := filepath.Abs(filepath.Join("../../..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	need.File(t, filepath.Base(path), abs)
+	return abs
+}
+
+func pool(t testing.TB, cfg Config) *Pool {
+	t.Helper()
+	p := New(cfg)
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+func lint(t testing.TB, p *Pool, paths ...string) Report {
+	t.Helper()
+	for i, path := range paths {
+		paths[i] = filepath.Join(p.cfg.Dir, path)
+	}
+	begun := time.Now()
+	r, err := p.Lint(t.Context(), paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("in %v: %d of %d files by %v; notes %q", time.Since(begun).Round(time.Millisecond), r.Total, r.Files, r.Sources, r.Notes)
+	return r
+}
+
+// said is a report as lines.
+func said(p *Pool, r Report) string {
+	var b strings.Builder
+	for _, d := range r.Diagnostics {
+		path, _ := filepath.Rel(p.cfg.Dir, d.Path)
+		fmt.Fprintf(&b, "%s:%d:%d: %s: %s [%s %s]\n", path, d.StartLine, d.StartColumn, d.Severity, d.Message, d.Source, d.Code)
+	}
+	return b.String()
+}
+
+func wants(t testing.TB, p *Pool, r Report, words ...string) {
+	t.Helper()
+	text := said(p, r)
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			t.Errorf("%q is not said:\n%s\nnotes %q", w, text, r.Notes)
+		}
+	}
+	if len(words) == 0 && text != "" {
+		t.Errorf("nothing should be said:\n%s", text)
+	}
+}
+
+const goTree = `
+-- go.mod --
+module example.com/x
+
+go 1.26
+-- main.go --
+package main
+
+import "fmt"
+
+func main() {
+	fmt.Printf("%d\n", "text")
+	undefined()
+}
+-- other/other.go --
+package other
+
+import "fmt"
+
+func F() string { return fmt.Sprintf("%d", "text") }
+`
+
+func TestGopls(t *testing.T) {
+	dir := tree(t, goTree)
+	p := pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{"gopls": tool(t, ".bin/gopls"), "go": need.Command(t, "go")})})
+	r := lint(t, p, "main.go", "other")
+	wants(t, p, r, "main.go:7:2: error: undefined: undefined [compiler UndeclaredName]", "other/other.go:5:39: warning: fmt.Sprintf format %d has arg \"text\" of wrong type string [printf default]")
+	if r.Files != 2 || len(r.Sources) != 1 || r.Sources[0] != "gopls" || len(r.Notes) != 0 {
+		t.Errorf("%+v", r)
+	}
+	// What was edited is seen, also where it is in another file.
+	write(t, filepath.Join(dir, "main.go"), "package main\n\nimport \"example.com/x/other\"\n\nfunc main() { println(other.F(), other.G()) }\n")
+	wants(t, p, lint(t, p, "main.go"), "undefined: other.G")
+	write(t, filepath.Join(dir, "other/other.go"), "package other\n\nfunc F() int { return 1 }\n")
+	write(t, filepath.Join(dir, "other/g.go"), "package other\n\nfunc G() int { return 2 }\n")
+	r = lint(t, p)
+	wants(t, p, r)
+	if r.Files != 3 {
+		t.Errorf("%d files changed, want 3", r.Files)
+	}
+}
+
+func TestGoVet(t *testing.T) {
+	dir := tree(t, goTree)
+	p := pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{"go": need.Command(t, "go")}), Only: []string{"go"}})
+	r := lint(t, p, "main.go", "other")
+	wants(t, p, r, "main.go:7:2: error: undefined: undefined [compiler ]")
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "gopls is not installed, so go vet spoke alone; install it with: go install") {
+		t.Errorf("notes %q", r.Notes)
+	}
+	write(t, filepath.Join(dir, "main.go"), "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Printf(\"%d\\n\", \"text\") }\n")
+	wants(t, p, lint(t, p, "main.go"), "main.go:5:", "wrong type string [go vet printf]")
+}
+
+const tsTree = `
+-- package.json --
+{"name": "x"}
+-- tsconfig.json --
+{"compilerOptions": {"strict": true, "target": "es2022", "module": "esnext", "moduleResolution": "bundler"}, "include": ["*.ts", "*.js"]}
+-- a.ts --
+export const n: number = "text";
+export function f(x: string): string { return x; }
+-- b.ts --
+import { f } from "./a";
+f(1);
+const x = ;
+`
+
+func TestTypescript(t *testing.T) {
+	dir := tree(t, tsTree)
+	p := pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{
+		"typescript-language-server": tool(t, "hack/node_modules/.bin/typescript-language-server"), "node": need.Command(t, "node")})})
+	r := lint(t, p, "a.ts", "b.ts")
+	wants(t, p, r, "a.ts:1:14: error: Type 'string' is not assignable to type 'number'. [typescript 2322]", "b.ts:2:3: error:", "b.ts:3:11: error: Expression expected. [typescript 1109]")
+	write(t, filepath.Join(dir, "a.ts"), "export const n = 1;\nexport function f(x: number): number { return x; }\n")
+	write(t, filepath.Join(dir, "b.ts"), "import { f } from \"./a\";\nf(1);\n")
+	wants(t, p, lint(t, p, "a.ts", "b.ts"))
+}
+
+func TestPyright(t *testing.T) {
+	dir := tree(t, "-- a.py --\nimport os\n\ndef f(x: int) -> str:\n    return x\n\nprint(undefined)\n")
+	p := pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{
+		"pyright-langserver": tool(t, "hack/node_modules/.bin/pyright-langserver"), "node": need.Command(t, "node"), "python3": python(t)})})
+	wants(t, p, lint(t, p, "a.py"), "a.py:4:12: error:", `"undefined" is not defined`)
+	write(t, filepath.Join(dir, "a.py"), "def f(x: int) -> int:\n    return x\n")
+	wants(t, p, lint(t, p, "a.py"))
+}
+
+func TestProgramsThatRunOnce(t *testing.T) {
+	dir := tree(t, `
+-- a.py --
+def f(:
+    pass
+-- b.py --
+x = 1
+if x is 1: pass
+-- a.js --
+const a = 1;
+function ( {
+-- b.sh --
+#!/bin/bash
+if true; then
+  echo $1
+-- c.sh --
+#!/bin/bash
+echo $1
+`)
+	env := searchPath(t, map[string]string{"python3": python(t), "node": need.Command(t, "node"), "bash": need.Command(t, "bash")})
+	p := pool(t, Config{Dir: dir, Env: env, Only: []string{"python3", "node", "bash"}})
+	r := lint(t, p, ".")
+	wants(t, p, r, "a.py:1:7: error: SyntaxError: invalid syntax", `b.py:2:1: warning: "is" with`, "a.js:2:1: error: SyntaxError", "b.sh:4:1: error: syntax error: unexpected end of file")
+	for _, words := range []string{"typescript-language-server is not installed, so node --check spoke alone", "pyright is not installed, so python3 spoke alone", "shellcheck is not installed, so bash -n spoke alone"} {
+		if !strings.Contains(strings.Join(r.Notes, "\n"), words) {
+			t.Errorf("%q is not noted: %q", words, r.Notes)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "__pycache__")); err == nil {
+		t.Error("python wrote its bytecode")
+	}
+	p = pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{"shellcheck": need.Command(t, "shellcheck")})})
+	wants(t, p, lint(t, p, "c.sh", "b.sh"), "c.sh:2:6: information: Double quote to prevent globbing and word splitting. [shellcheck SC2086]", "b.sh:2:1: error:")
+}

@@ -1,0 +1,296 @@
+package lsp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	startTime = 30 * time.Second // for a server to say what it can do
+	stopTime  = 2 * time.Second  // for it to go when asked
+	maxOpen   = 100              // documents
+	maxSource = 1 << 20          // bytes of a document
+)
+
+// server is a language server that runs, for one root. lint is called by one
+// at a time; the rest is safe for concurrent use.
+type server struct {
+	linter *linter
+	root   string
+	cmd    *exec.Cmd
+	conn   *conn
+	gone   chan struct{} // closed once the process has ended
+	stderr *tail
+	pulls  bool // it answers questions about a document
+
+	// The next belong to lint.
+	open map[string]*document // by path
+	turn int
+	seen map[string]int64 // files that changed, by their time of change
+
+	mu       sync.Mutex
+	said     map[string][]Diagnostic // by path, of open documents
+	heard    map[string]bool         // documents spoken of since they last changed
+	working  map[string]bool         // tasks that it says it is at
+	spoke    time.Time               // when it last published or ended a task
+	lastUsed time.Time
+}
+
+type document struct {
+	sum     [sha256.Size]byte // of its text
+	version int
+	turn    int // when it was last looked at
+}
+
+// start runs a server and tells it of the root.
+func start(ctx context.Context, l *linter, path, root string, env []string) (*server, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, startTime, errors.New("it did not start in time"))
+	defer stop()
+	cmd := exec.Command(path, l.args...) //nolint:noctx // it outlives this call; stop and the pool end it
+	cmd.Dir = root
+	cmd.Env = append(append([]string(nil), env...), l.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second
+	s := &server{
+		linter: l, root: root, cmd: cmd, gone: make(chan struct{}), stderr: &tail{},
+		open: make(map[string]*document), seen: make(map[string]int64),
+		said: make(map[string][]Diagnostic), heard: make(map[string]bool), working: make(map[string]bool),
+		lastUsed: time.Now(),
+	}
+	cmd.Stderr = s.stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	// Not StdoutPipe: Wait would close that under who still reads.
+	out, w, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	cmd.Stdout = w
+	err = cmd.Start()
+	_ = w.Close() // the server has its own
+	if err != nil {
+		return nil, errors.Join(err, in.Close(), out.Close())
+	}
+	s.conn = newConn(out, in, s.handle)
+	go func() {
+		// The end of either is the end of both.
+		<-s.conn.done
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // no process, no matter
+	}()
+	go func() {
+		_ = cmd.Wait() // the state says how
+		_ = in.Close()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = out.Close()
+		s.conn.end(fmt.Errorf("it ended: %s", cmd.ProcessState))
+		close(s.gone)
+	}()
+	if err := s.initialize(ctx); err != nil {
+		s.kill()
+		return nil, s.because(err)
+	}
+	return s, nil
+}
+
+// because adds the server's own last words to an error.
+func (s *server) because(err error) error {
+	if words := s.stderr.lastLine(); words != "" {
+		return fmt.Errorf("%w (%s)", err, words)
+	}
+	return err
+}
+
+func (s *server) initialize(ctx context.Context) error {
+	var can struct {
+		Capabilities struct {
+			DiagnosticProvider json.RawMessage
+		}
+	}
+	folder := map[string]string{"uri": uri(s.root), "name": filepath.Base(s.root)}
+	err := s.conn.call(ctx, "initialize", map[string]any{
+		"processId":  os.Getpid(),
+		"clientInfo": map[string]string{"name": "aloft"},
+		"rootUri":    uri(s.root), "rootPath": s.root, "workspaceFolders": []any{folder},
+		"initializationOptions": s.linter.options(s.root),
+		"capabilities": map[string]any{
+			"general":   map[string]any{"positionEncodings": []string{"utf-16"}},
+			"window":    map[string]any{"workDoneProgress": true},
+			"workspace": map[string]any{"configuration": true, "workspaceFolders": true, "didChangeWatchedFiles": map[string]any{"dynamicRegistration": true}},
+			"textDocument": map[string]any{
+				"synchronization":    map[string]any{},
+				"diagnostic":         map[string]any{},
+				"publishDiagnostics": map[string]any{"versionSupport": true},
+			},
+		},
+	}, &can)
+	if err != nil {
+		return err
+	}
+	s.pulls = len(can.Capabilities.DiagnosticProvider) > 0 && string(can.Capabilities.DiagnosticProvider) != "null" && string(can.Capabilities.DiagnosticProvider) != "false"
+	if err := s.conn.notify(ctx, "initialized", struct{}{}); err != nil {
+		return err
+	}
+	if s.linter.settings == nil {
+		return nil
+	}
+	return s.conn.notify(ctx, "workspace/didChangeConfiguration", map[string]any{"settings": s.linter.settings(s.root)})
+}
+
+// handle answers what the server asks, and notes what it says.
+func (s *server) handle(method string, params json.RawMessage) (any, error) {
+	switch method {
+	case "textDocument/publishDiagnostics":
+		s.publish(params)
+		return nil, nil
+	case "$/progress":
+		s.progress(params)
+		return nil, nil
+	case "workspace/configuration":
+		var p struct{ Items []struct{ Section string } }
+		if json.Unmarshal(params, &p) != nil || len(p.Items) > 1000 {
+			return nil, errors.New("malformed")
+		}
+		answers := make([]any, len(p.Items))
+		if s.linter.settings != nil {
+			for i := range answers {
+				answers[i] = section(s.linter.settings(s.root), p.Items[i].Section)
+			}
+		}
+		return answers, nil
+	case "workspace/workspaceFolders":
+		return []any{map[string]string{"uri": uri(s.root), "name": filepath.Base(s.root)}}, nil
+	case "client/registerCapability", "client/unregisterCapability", "window/workDoneProgress/create", "window/showMessageRequest",
+		"workspace/diagnostic/refresh", "workspace/semanticTokens/refresh", "workspace/inlayHint/refresh", "workspace/codeLens/refresh":
+		return nil, nil
+	case "workspace/applyEdit":
+		return map[string]any{"applied": false, "failureReason": "nothing is changed here"}, nil
+	case "window/showDocument":
+		return map[string]any{"success": false}, nil
+	}
+	if answer, ok := s.linter.answers[method]; ok {
+		return answer, nil
+	}
+	return nil, fmt.Errorf("%.100s is not known here", method)
+}
+
+// section is the part of the settings that a dotted name is for.
+func section(settings map[string]any, name string) any {
+	if name == "" {
+		return settings
+	}
+	var now any = settings
+	for part := range strings.SplitSeq(name, ".") {
+		m, ok := now.(map[string]any)
+		if !ok {
+			return nil
+		}
+		now = m[part]
+	}
+	return now
+}
+
+func (s *server) publish(params json.RawMessage) {
+	var p struct {
+		URI         string
+		Diagnostics []item
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return
+	}
+	path := pathOf(p.URI)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spoke = time.Now()
+	if _, wanted := s.heard[path]; wanted {
+		s.said[path] = diagnostics(p.Diagnostics, path, s.linter.name)
+		s.heard[path] = true
+	}
+}
+
+func (s *server) progress(params json.RawMessage) {
+	var p struct {
+		Token json.RawMessage
+		Value struct{ Kind string }
+	}
+	if json.Unmarshal(params, &p) != nil || len(p.Token) > 200 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch p.Value.Kind {
+	case "begin":
+		if len(s.working) < 100 {
+			s.working[string(p.Token)] = true
+		}
+	case "end":
+		delete(s.working, string(p.Token))
+		s.spoke = time.Now()
+	}
+}
+
+// alive is whether the server can be asked.
+func (s *server) alive() bool {
+	select {
+	case <-s.conn.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends the server and waits for it.
+func (s *server) kill() {
+	s.conn.end(errors.New("it was stopped"))
+	<-s.gone
+}
+
+// stop asks the server to go, and ends it if it does not.
+func (s *server) stop() {
+	ctx, done := context.WithTimeout(context.Background(), stopTime)
+	defer done()
+	if s.conn.call(ctx, "shutdown", nil, nil) == nil && s.conn.notify(ctx, "exit", nil) == nil {
+		select {
+		case <-s.gone:
+			return
+		case <-ctx.Done():
+		}
+	}
+	s.kill()
+}
+
+// tail keeps the last of what is written to it. It is safe for concurrent use.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const tailSize = 2048
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p[max(0, len(p)-tailSize):]...)
+	if over := len(t.text) - tailSize; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) lastLine() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := strings.TrimSpace(string(t.text))
+	return clip(text[strings.LastIndexByte(text, '\n')+1:], 300)
+}

@@ -1,0 +1,108 @@
+package lsp
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// tend watches the servers while there are any: it stops those that are idle
+// and ends those that take too much memory. The caller holds p.mu.
+func (p *Pool) tend() {
+	if p.tending || p.closed {
+		return
+	}
+	p.tending = true
+	p.wg.Go(func() {
+		tick := time.NewTicker(min(tendEvery, max(p.cfg.Idle/4, 10*time.Millisecond)))
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-p.quit:
+				return
+			}
+			idle, greedy, over := p.look()
+			for _, s := range idle {
+				p.cfg.Log.Info("language server was idle", "server", s.linter.name, "root", s.root)
+				s.stop()
+			}
+			for s, bytes := range greedy {
+				p.cfg.Log.Warn("language server took too much memory", "server", s.linter.name, "root", s.root, "bytes", bytes)
+				s.conn.end(fmt.Errorf("it was ended for taking %d MB of memory; %d are allowed", bytes>>20, p.cfg.Memory>>20))
+			}
+			if over {
+				return
+			}
+		}
+	})
+}
+
+// look finds the servers that are to go. Over says that none is left to tend.
+func (p *Pool) look() (idle []*server, greedy map[*server]int64, over bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	resident := residentByGroup()
+	greedy = make(map[*server]int64)
+	for key, s := range p.servers {
+		switch {
+		case !s.alive():
+			delete(p.servers, key)
+		case time.Since(s.used()) > p.cfg.Patience+p.cfg.Idle, time.Since(s.used()) > p.cfg.Idle && p.resting():
+			delete(p.servers, key)
+			idle = append(idle, s)
+		case resident[s.cmd.Process.Pid] > p.cfg.Memory:
+			greedy[s] = resident[s.cmd.Process.Pid]
+		}
+	}
+	over = len(p.servers) == 0
+	p.tending = !over
+	return idle, greedy, over
+}
+
+// resting is whether no report is being made.
+func (p *Pool) resting() bool { return len(p.turn) > 0 }
+
+// residentByGroup is the memory, in bytes, that process groups hold.
+func residentByGroup() map[int]int64 {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	page := int64(os.Getpagesize())
+	sum := make(map[int]int64)
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		if group, pages, ok := readStat(stat); ok {
+			sum[group] += pages * page
+		}
+	}
+	return sum
+}
+
+// readStat takes the process group and the resident pages out of
+// /proc/PID/stat, where the name in parentheses may hold anything.
+func readStat(stat []byte) (group int, pages int64, ok bool) {
+	end := bytes.LastIndexByte(stat, ')')
+	if end < 0 {
+		return 0, 0, false
+	}
+	fields := bytes.Fields(stat[end+1:]) // from the third on
+	if len(fields) < 22 {
+		return 0, 0, false
+	}
+	group, err := strconv.Atoi(string(fields[2]))
+	if err != nil {
+		return 0, 0, false
+	}
+	pages, err = strconv.ParseInt(string(fields[21]), 10, 64)
+	return group, pages, err == nil
+}

@@ -1,0 +1,338 @@
+package search
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"os"
+	"slices"
+	"sort"
+)
+
+// A segment is a file that holds the index of some files and never changes:
+//
+//	postings    the lists of all tokens, one after another
+//	dictionary  for each token in order: its length and bytes, how many
+//	            postings it has, and the length of its list
+//	tables      the files, and their chunks
+//	footer      where dictionary and tables begin, a checksum of both, magic
+//
+// What is read of it is held to its bounds: the agent's processes can write to
+// it as we can.
+type segment struct {
+	file    *os.File
+	number  int
+	places  []place
+	extents []extent
+	dead    []bool // by place
+	live    int    // places
+	tokens  int64  // of all chunks
+	source  int64  // bytes of the files
+
+	dictionary section
+	postings   int64 // bytes
+	points     []point
+}
+
+// point is every stride-th token of the dictionary, kept in memory to find the
+// others from.
+type point struct {
+	token    string
+	at       int64 // in the dictionary
+	postings int64 // of the token's list
+}
+
+type section struct{ start, end int64 }
+
+const (
+	magic      = "aloft search 1\n\x00"
+	footerSize = 8 + 8 + 8 + 4 + len(magic)
+	stride     = 64
+	maxSegment = 1 << 30
+	maxPlaces  = 1 << 20
+	maxChunks  = 1 << 24
+)
+
+// errDamaged says that a segment is not as it was written.
+var errDamaged = errors.New("the index is damaged")
+
+// write saves what the builder holds as a file of that name, whole or not at all.
+func (b *builder) write(name string) (err error) {
+	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(name + ".new") // half of it is of no use
+		}
+	}()
+	if err := errors.Join(b.writeTo(f), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+func (b *builder) writeTo(f io.Writer) error {
+	tokens := make([]string, 0, len(b.lists))
+	for t := range b.lists {
+		tokens = append(tokens, t)
+	}
+	slices.Sort(tokens)
+	out := &counted{to: bufio.NewWriterSize(f, 256<<10)}
+	for _, t := range tokens {
+		out.write(b.lists[t].bytes)
+	}
+	dictionary := out.n
+	out.sum = crc32.NewIEEE()
+	for _, t := range tokens {
+		l := b.lists[t]
+		out.text(t)
+		out.number(uint64(l.count))
+		out.number(uint64(len(l.bytes)))
+	}
+	tables := out.n
+	out.number(uint64(b.source))
+	out.number(uint64(len(b.places)))
+	for _, p := range b.places {
+		out.text(p.name)
+		out.number(uint64(p.stamp.mtime))
+		out.number(uint64(p.stamp.ctime))
+		out.number(uint64(p.stamp.size))
+		out.number(p.stamp.inode)
+		out.number(uint64(p.count))
+		for _, e := range b.extents[p.first : p.first+p.count] {
+			out.number(uint64(e.line))
+			out.number(uint64(e.lines))
+			out.number(uint64(e.tokens))
+		}
+	}
+	sum := out.sum.Sum32()
+	end := out.n
+	foot := binary.LittleEndian.AppendUint64(nil, uint64(dictionary))
+	foot = binary.LittleEndian.AppendUint64(foot, uint64(tables))
+	foot = binary.LittleEndian.AppendUint64(foot, uint64(end))
+	foot = binary.LittleEndian.AppendUint32(foot, sum)
+	out.write(append(foot, magic...))
+	return errors.Join(out.err, out.to.Flush())
+}
+
+// counted writes and keeps the first error.
+type counted struct {
+	to      *bufio.Writer
+	n       int64
+	sum     hash.Hash32
+	err     error
+	scratch []byte
+}
+
+func (c *counted) write(p []byte) {
+	if c.err == nil {
+		_, c.err = c.to.Write(p)
+	}
+	c.n += int64(len(p))
+	if c.sum != nil {
+		c.sum.Write(p)
+	}
+}
+
+func (c *counted) number(n uint64) {
+	c.scratch = binary.AppendUvarint(c.scratch[:0], n)
+	c.write(c.scratch)
+}
+
+func (c *counted) text(s string) {
+	c.number(uint64(len(s)))
+	c.write([]byte(s))
+}
+
+// openSegment reads the tables of a segment. An error wraps errDamaged where
+// the file is not as it was written.
+func openSegment(name string, number int) (*segment, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &segment{file: f, number: number}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
+	}
+	return s, nil
+}
+
+func (s *segment) load() error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	size := info.Size()
+	if !info.Mode().IsRegular() || size < int64(footerSize) || size > maxSegment {
+		return errDamaged
+	}
+	foot := make([]byte, footerSize)
+	if _, err := s.file.ReadAt(foot, size-int64(footerSize)); err != nil {
+		return err
+	}
+	dictionary := int64(binary.LittleEndian.Uint64(foot))
+	tables := int64(binary.LittleEndian.Uint64(foot[8:]))
+	end := int64(binary.LittleEndian.Uint64(foot[16:]))
+	if string(foot[28:]) != magic || dictionary < 0 || tables < dictionary || end < tables || end != size-int64(footerSize) {
+		return errDamaged
+	}
+	text := make([]byte, end-dictionary)
+	if _, err := s.file.ReadAt(text, dictionary); err != nil {
+		return err
+	}
+	if crc32.ChecksumIEEE(text) != binary.LittleEndian.Uint32(foot[24:]) {
+		return errDamaged
+	}
+	s.postings, s.dictionary = dictionary, section{dictionary, tables}
+	if err := s.loadDictionary(text[:tables-dictionary]); err != nil {
+		return err
+	}
+	return s.loadTables(text[tables-dictionary:])
+}
+
+func (s *segment) loadDictionary(text []byte) error {
+	in := reader{text: text}
+	postings := int64(0)
+	for n := 0; len(in.text) > 0; n++ {
+		at := int64(len(text) - len(in.text))
+		token, _, length := in.entry()
+		if in.bad || length > s.postings-postings {
+			return errDamaged
+		}
+		if n%stride == 0 {
+			s.points = append(s.points, point{string(token), at, postings})
+		}
+		postings += length
+	}
+	return nil
+}
+
+func (s *segment) loadTables(text []byte) error {
+	in := reader{text: text}
+	s.source = int64(in.number(1 << 40))
+	n := in.number(maxPlaces)
+	for range n {
+		p := place{name: string(in.bytes(4096)), first: len(s.extents)}
+		p.stamp.mtime, p.stamp.ctime = int64(in.number(1<<64-1)), int64(in.number(1<<64-1))
+		p.stamp.size, p.stamp.inode = int64(in.number(1<<63-1)), in.number(1<<64-1)
+		p.count = int(in.number(maxChunks))
+		if in.bad || p.count > len(in.text) || len(s.extents)+p.count > maxChunks {
+			return errDamaged
+		}
+		for range p.count {
+			e := extent{line: uint32(in.number(1<<32 - 1)), lines: uint16(in.number(1<<16 - 1)), tokens: uint16(in.number(1<<16 - 1))}
+			s.tokens += int64(e.tokens)
+			s.extents = append(s.extents, e)
+		}
+		s.places = append(s.places, p)
+	}
+	if in.bad || len(in.text) != 0 {
+		return errDamaged
+	}
+	s.dead = make([]bool, len(s.places))
+	s.live = len(s.places)
+	return nil
+}
+
+// reader takes numbers and texts off the front, and notes when it cannot.
+type reader struct {
+	text []byte
+	bad  bool
+}
+
+func (r *reader) number(most uint64) uint64 {
+	v, n := binary.Uvarint(r.text)
+	if n <= 0 || v > most {
+		r.bad, r.text = true, nil
+		return 0
+	}
+	r.text = r.text[n:]
+	return v
+}
+
+func (r *reader) bytes(most uint64) []byte {
+	n := r.number(most)
+	if n > uint64(len(r.text)) {
+		r.bad, r.text = true, nil
+		return nil
+	}
+	b := r.text[:n]
+	r.text = r.text[n:]
+	return b
+}
+
+// entry reads one of the dictionary.
+func (r *reader) entry() (token []byte, count int, length int64) {
+	return r.bytes(4 * maxWhole), int(r.number(maxChunks)), int64(r.number(maxSegment))
+}
+
+// find returns how many chunks have a token, and its list.
+func (s *segment) find(token string) (count int, postings []byte, err error) {
+	i := sort.Search(len(s.points), func(i int) bool { return s.points[i].token > token }) - 1
+	if i < 0 {
+		return 0, nil, nil
+	}
+	end := s.dictionary.end - s.dictionary.start
+	if i+1 < len(s.points) {
+		end = s.points[i+1].at
+	}
+	part := make([]byte, end-s.points[i].at)
+	if _, err := s.file.ReadAt(part, s.dictionary.start+s.points[i].at); err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	in := reader{text: part}
+	at := s.points[i].postings
+	for len(in.text) > 0 {
+		found, count, length := in.entry()
+		if in.bad || at+length > s.postings {
+			return 0, nil, errDamaged
+		}
+		switch c := bytes.Compare(found, []byte(token)); {
+		case c > 0:
+			return 0, nil, nil
+		case c == 0:
+			postings = make([]byte, length)
+			if _, err := s.file.ReadAt(postings, at); err != nil {
+				return 0, nil, fmt.Errorf("%w: %w", errDamaged, err)
+			}
+			return count, postings, nil
+		}
+		at += length
+	}
+	return 0, nil, nil
+}
+
+// each calls do for every posting of a list that find returned.
+func (s *segment) each(postings []byte, do func(chunk, posting int)) error {
+	in := reader{text: postings}
+	for chunk := -1; len(in.text) > 0; {
+		step := in.number(maxChunks)
+		posting := in.number(maxCount<<countBit | inSymbol | inPath)
+		chunk += int(step)
+		if in.bad || step == 0 || chunk >= len(s.extents) {
+			return errDamaged
+		}
+		do(chunk, int(posting))
+	}
+	return nil
+}
+
+// placeOf is the file that a chunk is of.
+func (s *segment) placeOf(chunk int) int {
+	return sort.Search(len(s.places), func(i int) bool { return s.places[i].first > chunk }) - 1
+}
+
+func (s *segment) kill(i int) {
+	if !s.dead[i] {
+		s.dead[i] = true
+		s.live--
+	}
+}

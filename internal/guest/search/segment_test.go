@@ -1,0 +1,156 @@
+package search
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func built(f interface{ Fatal(...any) }) []byte {
+	b := newBuilder()
+	b.add("a.go", stamp{1, -2, 3, 4}, []byte("package a\n\nfunc Alpha() {}\n"), []symbol{{"Alpha", 3}})
+	b.add("b/c.txt", stamp{5, 6, 7, 8}, nil, nil)
+	b.add("d.txt", stamp{5, 6, 7, 8}, []byte(strings.Repeat("word1 word2\n\n", 200)), nil)
+	var out bytes.Buffer
+	if err := b.writeTo(&out); err != nil {
+		f.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestSegment(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "1.seg")
+	if err := os.WriteFile(name, built(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := openSegment(name, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.file.Close()
+	if len(s.places) != 3 || s.places[0].stamp != (stamp{1, -2, 3, 4}) || s.places[2].name != "d.txt" || s.placeOf(0) != 0 || s.placeOf(len(s.extents)-1) != 2 {
+		t.Errorf("%+v", s.places)
+	}
+	for token, want := range map[string]int{"alpha": 1, "word1": s.places[2].count, "zebra": 0, "": 0, "txt": s.places[2].count + 1} {
+		n, postings, err := s.find(token)
+		if err != nil || n != want {
+			t.Errorf("%q is in %d, want %d (%v)", token, n, want, err)
+		}
+		if err := s.each(postings, func(int, int) { n-- }); err != nil || n != 0 {
+			t.Errorf("%q: %d of its postings are not there (%v)", token, n, err)
+		}
+	}
+	_, postings, _ := s.find("alpha")
+	_ = s.each(postings, func(_, posting int) {
+		if posting&inSymbol == 0 || posting>>countBit != 1 {
+			t.Errorf("posting %b", posting)
+		}
+	})
+}
+
+// TestDamagedSegment opens what was damaged and asks it: that ends in an answer
+// or in errDamaged.
+func TestDamagedSegment(t *testing.T) {
+	good := built(t)
+	name := filepath.Join(t.TempDir(), "1.seg")
+	for i := range 2 * len(good) {
+		bad := bytes.Clone(good[:min(len(good), i)])
+		if i >= len(good) {
+			bad = bytes.Clone(good)
+			bad[i-len(good)] ^= 0x81
+		}
+		if err := os.WriteFile(name, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := openSegment(name, 1)
+		if err != nil {
+			continue
+		}
+		for _, token := range []string{"alpha", "word1", "zzz"} {
+			_, postings, err := s.find(token)
+			if err == nil {
+				err = s.each(postings, func(chunk, _ int) { s.placeOf(chunk) })
+			}
+			if err != nil && !errors.Is(err, errDamaged) {
+				t.Errorf("with byte %d changed: %v", i-len(good), err)
+			}
+		}
+		s.file.Close()
+	}
+}
+
+// FuzzForeign gives what comes from files and programs to what reads it, past
+// any checksum.
+func FuzzForeign(f *testing.F) {
+	good := built(f)
+	f.Add(good)
+	f.Add([]byte("1 function main\t./a.c\nx\n-1 b c\td\n"))
+	f.Add([]byte(`{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[2]}]}`))
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		s := &segment{postings: int64(len(data))}
+		_ = s.loadDictionary(data)
+		_ = s.loadTables(data)
+		_ = s.each(data, func(chunk, _ int) { s.placeOf(chunk) })
+		_, _ = readTags(bytes.NewReader(data))
+		_, _ = readVectors(data, 2)
+	})
+}
+
+// TestEmbeddings has a real endpoint, of a model that knows two words.
+func TestEmbeddings(t *testing.T) {
+	asked := 0
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		var in struct {
+			Model string
+			Input []string
+		}
+		if json.NewDecoder(r.Body).Decode(&in) != nil || in.Model != "m" || r.URL.Path != "/v1/embeddings" || r.Header.Get("Authorization") != "Bearer key" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.WriteHeader(status)
+		type vector struct {
+			Index     int       `json:"index"`
+			Embedding []float32 `json:"embedding"`
+		}
+		var out []vector
+		for i, text := range in.Input {
+			v := []float32{0.1, 0.1}
+			if strings.Contains(text, "car") || strings.Contains(text, "vehicle") {
+				v[0] = 1
+			}
+			if strings.Contains(text, "boat") {
+				v[1] = 1
+			}
+			out = append(out, vector{i, v})
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"data": out})
+	}))
+	defer server.Close()
+	x, _ := small(t, map[string]string{
+		"boat.txt": "repair repair repair of a boat\n", "vehicle.txt": "how to repair what drives, and much more beside it\n",
+	})
+	x.cfg.Embed = &Embedder{URL: server.URL + "/v1", Model: "m", Key: "key"}
+	for range 2 {
+		a := ask(t, x, Query{Text: "repair car"})
+		if got := paths(a); len(got) != 2 || got[0] != "vehicle.txt" || len(a.Notes) != 0 {
+			t.Errorf("%q, %q", got, a.Notes)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the endpoint was asked %d times, want once", asked)
+	}
+	status = http.StatusInternalServerError
+	a := ask(t, x, Query{Text: "repair car now"})
+	if got := paths(a); len(got) != 2 || got[0] != "boat.txt" || len(a.Notes) != 1 || !strings.Contains(a.Notes[0], "500") {
+		t.Errorf("without it: %q, %q", got, a.Notes)
+	}
+}

@@ -1,0 +1,147 @@
+package redact
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// addPlain adds the forms of a value that no program breaks into lines.
+func addPlain(to map[string]struct{}, value string) {
+	to[value] = struct{}{}
+	for _, escape := range urlEscapes {
+		for _, digits := range []string{lower, upper} {
+			to[percent(value, escape, digits)] = struct{}{}
+		}
+	}
+	for _, escape := range jsonEscapes {
+		for _, digits := range []string{lower, upper} {
+			to[escape.apply(value, digits)] = struct{}{}
+		}
+	}
+}
+
+// addWrapped adds the forms that programs wrap into lines.
+func addWrapped(to map[string]struct{}, value string) {
+	digits := hex.EncodeToString([]byte(value))
+	to[digits] = struct{}{}
+	to[strings.ToUpper(digits)] = struct{}{}
+	for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 {
+			for _, form := range base64Forms(alphabet, value, before) {
+				to[form] = struct{}{}
+			}
+		}
+	}
+}
+
+// base64Forms returns what of the base64 of a longer text depends on the value
+// alone, when the value begins so many bytes after a multiple of three; and the
+// same up to the end of the text, where the value ends it, with and without
+// padding.
+func base64Forms(alphabet *base64.Encoding, value string, before int) []string {
+	text := alphabet.EncodeToString([]byte("\x00\x00"[:before] + value))
+	first := (before*8 + 5) / 6            // the first character that holds no bit of what came before
+	whole := (before*8 + len(value)*8) / 6 // likewise of what comes after
+	forms := []string{text[first:whole]}
+	if whole < len(text) {
+		pad := strings.Repeat("=", 3-(before+len(value))%3)
+		forms = append(forms, text[first:], text[first:]+pad)
+	}
+	return forms
+}
+
+const (
+	lower = "0123456789abcdef"
+	upper = "0123456789ABCDEF"
+)
+
+// urlEscape is a habit of percent encoding: which bytes beside letters and
+// digits it leaves as they are, and what it makes of a space.
+type urlEscape struct {
+	kept  string
+	space string
+}
+
+var urlEscapes = []urlEscape{
+	{"-_.~", "+"},                   // forms: Go, JavaScript's URLSearchParams nearly
+	{"-_.~", "%20"},                 // RFC 3986
+	{"-_.~/", "%20"},                // Python's quote
+	{"-_.*", "+"},                   // WHATWG forms, Java
+	{"-_.!~*'()", "%20"},            // encodeURIComponent
+	{"-_.!~*'();,/?:@&=+$#", "%20"}, // encodeURI
+	{"-_.~$&+=:@", "%20"},           // Go's path segment
+	{"-_.~!$&'()*+,;=:@", "%20"},    // RFC 3986's path segment
+	{"", "%20"},                     // everything but letters and digits
+}
+
+func percent(value string, e urlEscape, digits string) string {
+	var out strings.Builder
+	for i := range len(value) {
+		switch c := value[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte(e.kept, c) >= 0:
+			out.WriteByte(c)
+		case c == ' ':
+			out.WriteString(e.space)
+		default:
+			out.Write([]byte{'%', digits[c>>4], digits[c&15]})
+		}
+	}
+	return out.String()
+}
+
+// jsonEscape is a habit of writing JSON strings.
+type jsonEscape struct {
+	slash      bool   // / as \/
+	unicode    string // ASCII that is written \u00xx
+	ascii      bool   // all beyond ASCII is written \uxxxx
+	separators bool   // U+2028 and U+2029 are
+}
+
+var jsonEscapes = []jsonEscape{
+	{},                                 // JavaScript
+	{unicode: "<>&", separators: true}, // Go
+	{ascii: true},                      // Python
+	{slash: true, ascii: true},         // PHP
+	{slash: true},
+	{unicode: "<>&'\"", slash: true, ascii: true}, // PHP with JSON_HEX_*
+	{unicode: "<>&'+\"`\x7f", ascii: true},        // .NET
+	{unicode: "<>&'=", ascii: false},              // Gson
+}
+
+var jsonShort = map[rune]string{
+	'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`,
+}
+
+func (e jsonEscape) apply(value, digits string) string {
+	var out strings.Builder
+	unit := func(u uint16) {
+		fmt.Fprintf(&out, `\u%c%c%c%c`, digits[u>>12], digits[u>>8&15], digits[u>>4&15], digits[u&15])
+	}
+	for i := 0; i < len(value); {
+		c, size := utf8.DecodeRuneInString(value[i:])
+		short, isShort := jsonShort[c]
+		switch {
+		case c == utf8.RuneError && size == 1:
+			out.WriteByte(value[i])
+		case c < utf8.RuneSelf && strings.ContainsRune(e.unicode, c), c < ' ' && !isShort,
+			e.separators && (c == '\u2028' || c == '\u2029'):
+			unit(uint16(c))
+		case isShort:
+			out.WriteString(short)
+		case c == '/' && e.slash:
+			out.WriteString(`\/`)
+		case c >= utf8.RuneSelf && e.ascii:
+			for _, u := range utf16.AppendRune(nil, c) {
+				unit(u)
+			}
+		default:
+			out.WriteString(value[i : i+size])
+		}
+		i += size
+	}
+	return out.String()
+}

@@ -1,0 +1,99 @@
+package telemetry
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"strings"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Header and BackendHeader carry a place in a trace, in the form of W3C's
+// traceparent. BackendHeader goes from the server to a machine and is never
+// what somebody else gave us.
+const (
+	Header        = "traceparent"
+	BackendHeader = "backend-traceparent"
+)
+
+var traceparent = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$`)
+
+// Parse reads a traceparent. What is none is the empty context.
+func Parse(header string) trace.SpanContext {
+	m := traceparent.FindStringSubmatch(strings.TrimSpace(header))
+	if m == nil || m[1] == "ff" || m[1] == "00" && m[5] != "" || len(header) > 512 {
+		return trace.SpanContext{}
+	}
+	traceID, traceErr := trace.TraceIDFromHex(m[2]) // refuses zeros
+	spanID, spanErr := trace.SpanIDFromHex(m[3])
+	if traceErr != nil || spanErr != nil {
+		return trace.SpanContext{}
+	}
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true})
+}
+
+// Format writes a traceparent; "" of the empty context.
+func Format(c trace.SpanContext) string {
+	if !c.IsValid() {
+		return ""
+	}
+	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-" + hex.EncodeToString([]byte{byte(c.TraceFlags())})
+}
+
+// Run is the context of a run's span. Its trace is that of parent, a
+// traceparent that came with the request for the run, or else one of the run's
+// own. Ids are made from names, so that whoever knows the name (another server,
+// exec-daemon) knows the span without being told.
+func Run(runID, parent string) trace.SpanContext {
+	traceID := Parse(parent).TraceID()
+	if !traceID.IsValid() {
+		sum := sha256.Sum256([]byte("trace " + runID))
+		traceID = trace.TraceID(sum[:16])
+	}
+	return Span(trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID}), "run "+runID)
+}
+
+// Span is the context of the span of that name in of's trace.
+func Span(of trace.SpanContext, name string) trace.SpanContext {
+	traceID := of.TraceID()
+	sum := sha256.Sum256(append(traceID[:], name...))
+	return trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: traceID, SpanID: trace.SpanID(sum[:8]), TraceFlags: trace.FlagsSampled, Remote: true,
+	})
+}
+
+type idKey struct{}
+
+// WithID has the next span that is started on the context take its ids from c.
+func WithID(ctx context.Context, c trace.SpanContext) context.Context {
+	return context.WithValue(ctx, idKey{}, c)
+}
+
+// ids gives spans the ids that their context holds, or random ones.
+type ids struct{}
+
+// NewIDs implements [sdktrace.IDGenerator].
+func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if c, ok := ctx.Value(idKey{}).(trace.SpanContext); ok {
+		return c.TraceID(), c.SpanID()
+	}
+	var id trace.TraceID
+	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
+	return id, randomSpan()
+}
+
+// NewSpanID implements [sdktrace.IDGenerator].
+func (ids) NewSpanID(ctx context.Context, of trace.TraceID) trace.SpanID {
+	if c, ok := ctx.Value(idKey{}).(trace.SpanContext); ok && c.TraceID() == of {
+		return c.SpanID()
+	}
+	return randomSpan()
+}
+
+func randomSpan() (id trace.SpanID) {
+	_, _ = rand.Read(id[:])
+	return id
+}
