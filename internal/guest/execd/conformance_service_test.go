@@ -28,7 +28,7 @@ type headed interface {
 }
 
 func (conformance) Unary(ctx context.Context, req *connect.Request[conformancev1.UnaryRequest]) (*connect.Response[conformancev1.UnaryResponse], error) {
-	said, err := asked(ctx, req.Header(), req.Peer().Query, req.Msg)
+	said, err := requestInfo(ctx, req.Header(), req.Peer().Query, req.Msg)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (conformance) Unary(ctx context.Context, req *connect.Request[conformancev1
 }
 
 func (conformance) IdempotentUnary(ctx context.Context, req *connect.Request[conformancev1.IdempotentUnaryRequest]) (*connect.Response[conformancev1.IdempotentUnaryResponse], error) {
-	said, err := asked(ctx, req.Header(), req.Peer().Query, req.Msg)
+	said, err := requestInfo(ctx, req.Header(), req.Peer().Query, req.Msg)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (conformance) ClientStream(ctx context.Context, stream *connect.ClientStrea
 	if err := stream.Err(); err != nil {
 		return nil, err
 	}
-	said, err := asked(ctx, stream.RequestHeader(), stream.Peer().Query, messages...)
+	said, err := requestInfo(ctx, stream.RequestHeader(), stream.Peer().Query, messages...)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (conformance) ServerStream(ctx context.Context, req *connect.Request[confor
 	want := req.Msg.GetResponseDefinition()
 	addHeaders(stream.ResponseHeader(), want.GetResponseHeaders())
 	addHeaders(stream.ResponseTrailer(), want.GetResponseTrailers())
-	said, err := asked(ctx, req.Header(), req.Peer().Query, req.Msg)
+	said, err := requestInfo(ctx, req.Header(), req.Peer().Query, req.Msg)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (conformance) BidiStream(ctx context.Context, stream *connect.BidiStream[co
 	var waiting []proto.Message // not yet told of in an answer
 	first, full, sent := true, false, 0
 	info := func() (*conformancev1.ConformancePayload_RequestInfo, error) {
-		said, err := asked(ctx, stream.RequestHeader(), stream.Peer().Query, waiting...)
+		said, err := requestInfo(ctx, stream.RequestHeader(), stream.Peer().Query, waiting...)
 		if err == nil && sent > 0 { // only what is new
 			said = &conformancev1.ConformancePayload_RequestInfo{Requests: said.GetRequests()}
 		}
@@ -184,8 +184,8 @@ func (conformance) BidiStream(ctx context.Context, stream *connect.BidiStream[co
 	return failureOf(want, said, sent == 0)
 }
 
-// asked is what a request was, as the server saw it.
-func asked(ctx context.Context, header http.Header, query url.Values, messages ...proto.Message) (*conformancev1.ConformancePayload_RequestInfo, error) {
+// requestInfo is what a request was, as the server saw it.
+func requestInfo(ctx context.Context, header http.Header, query url.Values, messages ...proto.Message) (*conformancev1.ConformancePayload_RequestInfo, error) {
 	said := &conformancev1.ConformancePayload_RequestInfo{RequestHeaders: listed(header)}
 	for _, m := range messages {
 		packed, err := anypb.New(m)
