@@ -12,7 +12,7 @@ GOPLS    := v0.21.1
 SUDO     := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E env PATH=$$PATH")
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: deps .bin/runc ## build bin/aloft and the machine binaries
 	@mkdir -p bin $(EMBEDDED)
@@ -25,7 +25,7 @@ build: deps .bin/runc ## build bin/aloft and the machine binaries
 demo: build ## run one agent on a sample repository, start to pushed branch
 	@$(SUDO) bin/aloft demo
 
-test: deps-test hack/node_modules build .bin/runsc .bin/gopls ## install what tests need, run all tests, and count them
+test: deps-test hack/node_modules build .bin/runsc .bin/gopls .bin/connectconformance ## install what tests need, run all tests, and count them
 	@$(SUDO) env TEST_NEEDS=all go run ./hack/testcount ./...
 
 check: fmt lint test ## everything that must pass before a merge
@@ -46,6 +46,12 @@ generate: hack/node_modules ## make the code and the pages that are made from ot
 	@hack/node_modules/.bin/buf build -o - | go run ./hack/catalogue > internal/tool/catalogue.json.new
 	@mv internal/tool/catalogue.json.new internal/tool/catalogue.json
 	@go test -count=1 ./internal/agent ./internal/control/api ./cmd/aloft ./cmd/exec-daemon ./hack/catalogue -run 'Diagram|Reference|Help' -update >/dev/null
+
+conformance: .bin/connectconformance ## run the whole Connect conformance suite against exec-daemon's server stack
+	@ALOFT_TEST_CONFORMANCE_ALL=1 TEST_NEEDS=all go test -count=1 -v -run '^TestConformance$$' ./internal/guest/execd
+
+soak: build .bin/runsc ## abuse machines for longer and harder than make test does
+	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(Abuse|ExecDaemonIsKilled)' ./test/e2e
 
 bench: build ## measure, beside a yardstick, and print a table
 	@$(SUDO) go run ./bench
@@ -69,6 +75,9 @@ deps-test:
 	@mkdir -p .bin
 	GOBIN=$(CURDIR)/.bin go install golang.org/x/tools/gopls@$(GOPLS)
 
+.bin/connectconformance: hack/build-conformance.sh
+	@hack/build-conformance.sh
+
 .bin/golangci-lint:
 	@mkdir -p .bin
 	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT)
@@ -77,4 +86,4 @@ hack/node_modules: hack/package-lock.json
 	@npm install --prefix hack --no-save --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.PHONY: help build demo test check fmt lint generate bench hooks deps deps-test
+.PHONY: help build demo test check fmt lint generate conformance soak bench hooks deps deps-test

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"aloft/internal/control/machine/container"
 	"aloft/internal/policy"
 )
 
@@ -59,6 +60,7 @@ type machineConfig struct {
 	Runtime     string  `yaml:"runtime"`      // path of an OCI runtime; the one inside aloft unless given
 	Strong      string  `yaml:"strong"`       // path of runsc
 	Class       string  `yaml:"class"`        // strong: every agent runs under runsc
+	Docker      bool    `yaml:"docker"`       // machines of class strong may run Docker
 	MemoryBytes int64   `yaml:"memory_bytes"` // of each machine; 0 is no limit
 	CPUs        float64 `yaml:"cpus"`
 	PIDs        int64   `yaml:"pids"`
@@ -100,7 +102,7 @@ func defaultConfig() serverConfig {
 	return serverConfig{
 		Models:    []modelConfig{{ID: "scripted", Provider: "scripted"}},
 		Git:       gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
-		Machine:   machineConfig{Image: "host", PIDs: 4096},
+		Machine:   machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory()},
 		Telemetry: telemetryConfig{GhostMode: true},
 	}
 }
@@ -204,6 +206,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 	}
 	if _, err := c.Machine.Egress.network().Compile(); err != nil {
 		return fmt.Errorf("machine.egress: %w", err)
+	}
+	if c.Machine.Docker && c.Machine.Strong == "" {
+		return errors.New("machine.docker: Docker runs in machines of gVisor only: give machine.strong the path of runsc")
 	}
 	return nil
 }

@@ -62,6 +62,7 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"VariableNotSet", "models:\n  - {id: a, provider: openai, api_key_env: NOPE}\n", "the variable NOPE is not set"},
 		{"KeyTwice", "models:\n  - {id: a, provider: openai, api_key: x, api_key_env: KEY}\n", "both given"},
 		{"NoSuchAPI", "models:\n  - {id: a, provider: openai, api: soap}\n", "neither responses nor chat"},
+		{"DockerInRunc", "machine: {docker: true}\n", "machine.strong"},
 		{"NoSuchClass", "machine: {class: weak}\n", "machine.class"},
 		{"CredentialWithoutURL", "git:\n  credentials:\n    - token: x\n", "git.credentials[0].url is missing"},
 	} {

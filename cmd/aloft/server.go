@@ -273,7 +273,7 @@ func newRuntime(data string, c machineConfig, logger *slog.Logger) (machine.Runt
 	return container.New(container.Config{
 		Gateway: []string{self, "gateway"},
 		Dir:     filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Runtime, bin.Runc),
-		StrongRuntimePath: c.Strong, Binaries: bin.Dir, Logger: logger,
+		StrongRuntimePath: c.Strong, Docker: c.Docker, Binaries: bin.Dir, Logger: logger,
 	})
 }
 

@@ -163,6 +163,10 @@ func bounded(s string, n int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
+// lastMoment is how long a machine's connection may outlive the stream of a call
+// that broke, when the machine stops.
+const lastMoment = 2 * time.Second
+
 // rpcError says plainly what a call's error is: the end of ctx, the loss of
 // the connection, or the machine's own words, bounded.
 func (c *Conn) rpcError(err error) error {
@@ -172,6 +176,13 @@ func (c *Conn) rpcError(err error) error {
 			err = fmt.Errorf("%w: %s", context.Canceled, bounded(e.Message(), maxDetail))
 		case connect.CodeDeadlineExceeded:
 			err = fmt.Errorf("%w: %s", context.DeadlineExceeded, bounded(e.Message(), maxDetail))
+		case connect.CodeUnavailable:
+			// A machine that stops ends its streams a moment before its connection.
+			select {
+			case <-c.mux.Done():
+			case <-time.After(lastMoment):
+			}
+			fallthrough
 		default:
 			err = fmt.Errorf("%s: %s", e.Code(), bounded(e.Message(), maxDetail))
 		}

@@ -144,12 +144,7 @@ func (s *Server) BootID() string { return s.bootID }
 // Handler returns the whole server as one handler. It is to be served over
 // HTTP/2, without which ExecStream cannot work.
 func (s *Server) Handler() http.Handler {
-	options := []connect.HandlerOption{
-		connect.WithInterceptors(s.tracing, leaving{s.secrets}, faults{s.log}), // the first is the outermost
-		connect.WithReadMaxBytes(maxMessage),
-		// Nothing leaves the host on its way here, so compression would only cost.
-		connect.WithCompression("gzip", nil, nil),
-	}
+	options := s.options(maxMessage)
 	mux := http.NewServeMux()
 	mux.Handle(agentv1connect.NewExecServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewControlServiceHandler(s, options...))
@@ -158,15 +153,29 @@ func (s *Server) Handler() http.Handler {
 	return s.authenticated(mux)
 }
 
+// options are those of every service: limit bounds one message, in bytes.
+func (s *Server) options(limit int) []connect.HandlerOption {
+	return []connect.HandlerOption{
+		connect.WithInterceptors(s.tracing, leaving{s.secrets}, faults{s.log}),
+		connect.WithReadMaxBytes(limit),
+		// Nothing leaves the host on its way here, so compression would only cost.
+		connect.WithCompression("gzip", nil, nil),
+	}
+}
+
 // Serve answers on l, in HTTP/1.1 and in HTTP/2 without TLS, until ctx ends.
 // Then it stops the running calls, keeps their results, and returns nil. It
 // closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	return s.serve(ctx, l, s.Handler())
+}
+
+func (s *Server) serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	server := &http.Server{
-		Handler:           s.Handler(),
+		Handler:           handler,
 		Protocols:         &protocols,
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    64 << 10,

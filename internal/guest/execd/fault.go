@@ -58,7 +58,10 @@ func (f faults) answer(ctx context.Context, procedure string, err error) error {
 	if _, ok := errors.AsType[*connect.Error](err); ok {
 		return err // Connect's own: a message too long, an RPC that is not there
 	}
-	if ctx.Err() != nil {
+	switch ended := ctx.Err(); {
+	case errors.Is(ended, context.DeadlineExceeded):
+		return connect.NewError(connect.CodeDeadlineExceeded, context.Cause(ctx))
+	case ended != nil:
 		return connect.NewError(connect.CodeCanceled, context.Cause(ctx))
 	}
 	what := fault.Of(err)

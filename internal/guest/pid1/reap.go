@@ -49,18 +49,26 @@ func (r *Reaper) Start(cmd *exec.Cmd) (*Child, error) {
 	return c, cmd.Process.Release()
 }
 
-// Reap waits for every child that has ended, and does not block.
+// Reap waits for every child that has ended, and does not block. A child of
+// our own that somebody has stopped goes on: a service that stands still answers
+// to nobody, and nobody else would start it again.
 func (r *Reaper) Reap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
 		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
 		if err != nil || pid <= 0 {
 			return
+		}
+		if status.Stopped() {
+			if r.owns(pid) {
+				_ = syscall.Kill(pid, syscall.SIGCONT) // it cannot be gone: nobody but us reaps it
+			}
+			continue
 		}
 		if c := r.own[pid]; c != nil {
 			delete(r.own, pid)

@@ -41,6 +41,7 @@ type Config struct {
 	Dir               string       // holds everything that this runtime makes
 	RuntimePath       string       // runc, crun or runsc, for the usual class
 	StrongRuntimePath string       // runsc, for the class "strong"; "" refuses that class
+	Docker            bool         // machines of gVisor may run Docker
 	Binaries          string       // folder with pod-daemon and exec-daemon, sandbox, rg where they exist
 	Gateway           []string     // the command that ends a machine's network, without its flags; nil refuses machines with one
 	Logger            *slog.Logger // nil discards
@@ -183,7 +184,9 @@ func (r *Runtime) engine(class string) (engine, error) {
 		if r.conf.StrongRuntimePath == "" {
 			return engine{}, errors.New(`class "strong" needs gVisor's runsc, which this server does not have: build it with hack/build-runsc.sh and configure its path`)
 		}
-		return newEngine(r.conf.StrongRuntimePath), nil
+		eng := newEngine(r.conf.StrongRuntimePath)
+		eng.docker = r.conf.Docker && eng.gvisor
+		return eng, nil
 	}
 	return engine{}, fmt.Errorf(`class %q is unknown: it is "" or "strong"`, class)
 }

@@ -15,6 +15,7 @@ import (
 type engine struct {
 	path   string
 	gvisor bool // it is runsc, which has flags of its own and a kernel of its own
+	docker bool // its machines may run Docker; only with gvisor
 }
 
 func newEngine(path string) engine {
@@ -39,6 +40,10 @@ func (e engine) arguments(m *Machine, network bool) []string {
 			"--file-access=exclusive",
 			"--allow-suid", // sudo
 		)
+	}
+	if e.docker {
+		// The sockets that Docker makes networks with: of gVisor's own network.
+		args = append(args, "--net-raw", "--allow-packet-socket-write")
 	}
 	return append(args, "run", "--detach", "--bundle="+m.path("bundle"), "--pid-file="+m.path("init.pid"), m.id)
 }

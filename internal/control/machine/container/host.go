@@ -36,6 +36,22 @@ func hostFacts() facts {
 	return f
 }
 
+// DefaultMemory is the limit, in bytes, of a machine's memory where nobody has
+// given one: half of the host's, so that no machine alone can use the host up;
+// 0, for none, where the kernel keeps no such limits.
+func DefaultMemory() int64 {
+	all, _ := mountedHierarchies()
+	kept := false
+	for _, h := range all {
+		kept = kept || h.has("memory")
+	}
+	var info unix.Sysinfo_t
+	if !kept || unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return max(int64(info.Totalram)*int64(info.Unit)/2, minMemory)
+}
+
 // has says whether the hierarchy bounds this resource.
 func (h hierarchy) has(controller string) bool {
 	names := h.controllers

@@ -34,6 +34,7 @@ func Probe(ctx context.Context, conf Config) []Check {
 		probeEngine(ctx, "host runc", lookPath("runc"), false, "apt-get install -y runc (only wanted in place of the one inside aloft)"),
 		probeEngine(ctx, "host crun", lookPath("crun"), false, "apt-get install -y crun (only wanted in place of runc)"),
 		probeEngine(ctx, "gVisor runsc", or(conf.StrongRuntimePath, lookPath("runsc")), false, `hack/build-runsc.sh builds it (only wanted for the class "strong")`),
+		probeDocker(conf),
 		probeOverlay(conf.Dir),
 		probeTUN(),
 		probeCgroups(),
@@ -88,6 +89,18 @@ func probeEngine(ctx context.Context, name, path string, required bool, fix stri
 		c.OK = false
 		c.Detail += ", which refuses a host with both versions of cgroups"
 		c.Fix = "use runc, or boot with systemd.unified_cgroup_hierarchy=1"
+	}
+	return c
+}
+
+// probeDocker says where Docker runs inside of machines. Runc allows it nowhere:
+// dockerd would need powers over the host's kernel.
+func probeDocker(conf Config) Check {
+	c := Check{Name: "Docker inside", Detail: "refused by runc and crun; there is no runsc",
+		Fix: `hack/build-runsc.sh builds it; then machine.strong: PATH, machine.class: strong and machine.docker: true`}
+	if path := or(conf.StrongRuntimePath, lookPath("runsc")); path != "" {
+		c.OK, c.Fix = true, ""
+		c.Detail = "in machines of class strong, where machine.docker is true, by " + path + "; refused by runc and crun"
 	}
 	return c
 }

@@ -126,6 +126,9 @@ func bundleConfig(spec machine.Spec, img image.Image, at place, eng engine, host
 		// would only be ignored, with a warning each time.
 		c.Linux.Seccomp = nil
 	}
+	if eng.docker {
+		allowDocker(&c)
+	}
 	return json.Marshal(c)
 }
 

@@ -1,0 +1,35 @@
+#!/bin/sh
+# docker-image.sh DIR: makes in DIR the root of a Debian that has docker.io, for
+# the image rootfs:DIR. It fetches packages with what apt knows on this machine,
+# and changes nothing there: it unpacks them, and runs none of their scripts.
+set -eu
+dir=$1
+mkdir -p "$dir"
+dir=$(cd "$dir" && pwd)
+[ -x "$dir/usr/sbin/dockerd" ] && exit 0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT INT TERM
+touch "$work/status"
+mkdir "$work/debs"
+# Resolved as if nothing were installed, so that the list is whole.
+names=$(apt-get -o Dir::State::status="$work/status" -s -qq --no-install-recommends install \
+	base-files bash ca-certificates coreutils diffutils docker.io findutils git grep gzip iptables libc-bin login \
+	mount passwd procps sed sudo tar util-linux | sed -n 's/^Inst \([^ ]*\).*/\1/p')
+cd "$work/debs"
+# shellcheck disable=SC2086 # a list of words
+apt-get -qq -o APT::Sandbox::User=root download $names
+for d in bin sbin lib lib64; do
+	mkdir -p "$dir/usr/$d"
+	ln -sfn "usr/$d" "$dir/$d"
+done
+for d in *.deb; do
+	dpkg-deb --fsys-tarfile "$d" | tar -x -C "$dir" --keep-directory-symlink
+done
+# What the packages' scripts would have made: the shell, root, and for sudo who
+# may come in, which in a machine is everybody who is in it.
+for stack in auth account password session session-noninteractive; do
+	printf '%s required pam_permit.so\n' "${stack%%-*}" >"$dir/etc/pam.d/common-$stack"
+done
+ln -sfn bash "$dir/usr/bin/sh"
+printf 'root:x:0:0:root:/root:/bin/bash\n' >"$dir/etc/passwd"
+printf 'root:x:0:\ndocker:x:999:ubuntu\n' >"$dir/etc/group"

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/need"
+)
+
+// dockerScript starts dockerd, builds an image from nothing but a static
+// program, and runs it.
+const dockerScript = `
+scripts:
+  - turns:
+      - calls:
+          - tool: Shell
+            args:
+              timeout: 120000
+              command: |
+                chmod +x probe
+                sudo sh -c 'dockerd --iptables=false --ip6tables=false --bridge=none >/tmp/dockerd.log 2>&1 &'
+                for i in $(seq 300); do sudo docker version >/dev/null 2>&1 && break; grep -q 'failed to start daemon' /tmp/dockerd.log && break; sleep 0.1; done
+                (sudo docker build -q -t probe . && sudo docker run --rm --network=none probe; echo "status $?"; tail -3 /tmp/dockerd.log) > out.txt 2>&1
+                rm probe; git rm -q --cached probe; cat out.txt
+      - text: Done.
+`
+
+// Debian's Docker runs a container of ours in a machine of gVisor. In one of
+// runc it says at once that it cannot.
+func TestDockerInside(t *testing.T) {
+	image, err := filepath.Abs("../../.bin/docker-image")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need.Command(t, "dpkg-deb")
+	if out, err := exec.Command("../../hack/docker-image.sh", image).CombinedOutput(); err != nil {
+		t.Fatalf("make the image: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(image, "usr/sbin/dockerd")); err != nil {
+		t.Fatal(err)
+	}
+	machine := "machine:\n  image: rootfs:" + image + "\n"
+	for _, c := range []struct{ name, config, want string }{
+		// Without arguments the probe says how it is called, and ends with 2.
+		{"runsc", machine + "  class: strong\n  docker: true\n  strong: " + runsc(t) + "\n", "usage: probe WORD PORT SOCKET\nstatus 2"},
+		{"runc", machine, "failed to start daemon"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			git := gittest.New(t)
+			url := git.Repo("docker", map[string]string{
+				"probe": buildProbe(t), "Dockerfile": "FROM scratch\nCOPY probe /probe\nENTRYPOINT [\"/probe\"]\n",
+			})
+			a := start(t, scripted(t, dockerScript)+c.config)
+			r := a.finish(a.create(url, "Run a container", nil))
+			if got := gittest.Git(t, git.Path("docker"), "show", pushed(t, r)+":out.txt"); !strings.Contains(got, c.want) {
+				t.Errorf("it says %q, want %q", got, c.want)
+			}
+		})
+	}
+}

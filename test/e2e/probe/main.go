@@ -1,0 +1,273 @@
+// Command probe runs inside a machine and tries, one by one, what nobody there
+// may do. It prints a line for each attempt, its name and what came of it: the
+// name of the error, or "done". It judges nothing: the test that runs it does.
+//
+// Its arguments are what it is to look for: a word that only processes of the
+// host have in their command lines, a port of the host's loopback, and the
+// name of an abstract socket of the host.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: probe WORD PORT SOCKET")
+		os.Exit(2)
+	}
+	status()
+	namespaces()
+	files()
+	devices()
+	calls()
+	sockets(os.Args[2], os.Args[3])
+	say("a process of the host", seen(os.Args[1]))
+	tell("climb above the root", climb()) // leaves this process nowhere
+}
+
+func say(name, result string) { fmt.Printf("%s\t%s\n", name, result) }
+
+// tell says how an attempt ended.
+func tell(name string, err error) {
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		say(name, "done")
+	case errors.As(err, &errno):
+		say(name, unix.ErrnoName(errno))
+	default:
+		say(name, err.Error())
+	}
+}
+
+// status says what the kernel allows this process.
+func status() {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		tell("status", err)
+		return
+	}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch key {
+		case "CapBnd", "CapEff", "CapInh", "CapAmb", "NoNewPrivs", "Seccomp":
+			say("status "+key, strings.TrimSpace(value))
+		}
+	}
+}
+
+func namespaces() {
+	for _, kind := range []string{"mnt", "pid", "ipc", "uts", "net", "cgroup"} {
+		link, err := os.Readlink("/proc/self/ns/" + kind)
+		if err != nil {
+			tell("namespace "+kind, err)
+			continue
+		}
+		say("namespace "+kind, link)
+	}
+}
+
+// files tries to write where the kernel listens to root, and to read what it
+// tells of the host.
+func files() {
+	for _, path := range []string{
+		"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/vm/drop_caches", "/proc/sys/kernel/hostname",
+		"/proc/sys/net/ipv4/ip_forward", "/proc/sys/fs/binfmt_misc/register", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity",
+		"/sys/kernel/uevent_helper", "/sys/kernel/mm/transparent_hugepage/enabled", "/sys/power/state", "/sys/class/net/lo/mtu", "/sys/module/overlay/uevent",
+	} {
+		tell("write "+path, open(path, os.O_WRONLY))
+	}
+	agents, _ := filepath.Glob("/sys/fs/cgroup/*/release_agent")
+	for _, path := range append(agents, "/sys/fs/cgroup/release_agent") {
+		tell("release_agent", open(path, os.O_WRONLY))
+	}
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*")
+	for _, dir := range append(groups, "/sys/fs/cgroup") {
+		var fs unix.Statfs_t // version 1 is mounted below a tmpfs, which is no cgroup
+		if unix.Statfs(dir, &fs) == nil && (fs.Type == unix.CGROUP_SUPER_MAGIC || fs.Type == unix.CGROUP2_SUPER_MAGIC) {
+			tell("make a cgroup", os.Mkdir(filepath.Join(dir, "probe"), 0o755))
+		}
+	}
+	for _, path := range []string{"/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/interrupts"} {
+		data := make([]byte, 16)
+		n := 0
+		f, err := os.Open(path)
+		if err == nil {
+			n, _ = f.Read(data)
+			_ = f.Close()
+		}
+		say("read "+path, fmt.Sprintf("%d bytes", n))
+	}
+	for _, path := range []string{"/sys/firmware", "/proc/scsi", "/proc/acpi", "/proc/asound"} {
+		entries, _ := os.ReadDir(path)
+		say("list "+path, fmt.Sprintf("%d entries", len(entries)))
+	}
+	for _, path := range []string{"/sys/kernel/debug", "/sys/kernel/security", "/sys/kernel/tracing", "/sys/fs/bpf"} {
+		entries, _ := os.ReadDir(path)
+		say("list "+path, fmt.Sprintf("%d entries", len(entries)))
+	}
+	for _, path := range []string{"/var/run/docker.sock", "/run/containerd/containerd.sock", "/host", "/run/aloft/../aloft/../../machines"} {
+		_, err := os.Stat(path)
+		tell("stat "+path, err)
+	}
+	entries, _ := os.ReadDir("/run/aloft")
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	say("list /run/aloft", strings.Join(names, " "))
+	var own, first unix.Stat_t
+	if err := errors.Join(unix.Stat("/", &own), unix.Stat("/proc/1/root/", &first)); err != nil {
+		tell("root of process 1", err)
+	} else {
+		say("root of process 1", fmt.Sprint("ours: ", own.Ino == first.Ino && own.Dev == first.Dev))
+	}
+	tell("lower oom_score_adj", os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0o600))
+	name := filepath.Join(os.TempDir(), "probe-file")
+	defer os.Remove(name)
+	_ = os.WriteFile(name, nil, 0o600)
+	for _, attr := range []string{"trusted.overlay.redirect", "trusted.overlay.opaque", "trusted.overlay.metacopy"} {
+		tell("set "+attr, unix.Setxattr(name, attr, []byte("/../../etc"), 0))
+	}
+}
+
+// climb looks for another root above ours, by a chroot below and too many
+// "..". An empty folder there is what gVisor mounts our root on.
+func climb() error {
+	dir, err := os.MkdirTemp("", "probe-")
+	if err != nil {
+		return err
+	}
+	out, err := os.Open("/")
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	var before, below, after unix.Stat_t
+	if err := errors.Join(unix.Stat("/", &before), unix.Stat(dir, &below)); err != nil {
+		return err
+	}
+	if err := unix.Chroot(dir); err != nil {
+		return err
+	}
+	for range 64 {
+		_ = unix.Fchdir(int(out.Fd()))
+		_ = unix.Chdir(strings.Repeat("../", 32))
+	}
+	if err := unix.Stat(".", &after); err != nil {
+		return err
+	}
+	if err := unix.Chroot("."); err != nil {
+		return err
+	}
+	if after.Dev == before.Dev && after.Ino == before.Ino || after.Dev == below.Dev && after.Ino == below.Ino {
+		return errors.New("no further")
+	}
+	entries, err := os.ReadDir(".")
+	if err == nil && len(entries) == 0 {
+		return errors.New("to an empty place")
+	}
+	return err
+}
+
+func open(path string, flag int) error {
+	f, err := os.OpenFile(path, flag, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// docker are the devices that Docker gives, and the folders and links of /dev.
+var docker = []string{
+	"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "pts", "shm", "mqueue",
+	"fd", "stdin", "stdout", "stderr", "core",
+}
+
+func devices() {
+	entries, _ := os.ReadDir("/dev")
+	var more []string
+	for _, e := range entries {
+		if !slices.Contains(docker, e.Name()) {
+			more = append(more, e.Name())
+		}
+	}
+	say("devices beyond Docker's", strings.Join(more, " "))
+	for _, d := range []struct {
+		name         string
+		kind         uint32
+		major, minor uint32
+	}{
+		{"mem", unix.S_IFCHR, 1, 1}, {"kmsg", unix.S_IFCHR, 1, 11}, {"tun", unix.S_IFCHR, 10, 200}, {"fuse", unix.S_IFCHR, 10, 229},
+		{"kvm", unix.S_IFCHR, 10, 232}, {"loop-control", unix.S_IFCHR, 10, 237}, {"loop0", unix.S_IFBLK, 7, 0}, {"sda", unix.S_IFBLK, 8, 0},
+		{"vda", unix.S_IFBLK, 254, 0}, {"vda (253)", unix.S_IFBLK, 253, 0}, {"dm", unix.S_IFBLK, 252, 0},
+	} {
+		path := filepath.Join(os.TempDir(), "probe-device")
+		err := unix.Mknod(path, d.kind|0o600, int(unix.Mkdev(d.major, d.minor)))
+		if err == nil {
+			err = open(path, os.O_RDONLY)
+		}
+		tell("device "+d.name, err)
+		_ = os.Remove(path)
+	}
+}
+
+// seen looks for a process that has the word in its command line.
+func seen(word string) string {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range lines {
+		if pid := filepath.Base(filepath.Dir(name)); pid == fmt.Sprint(os.Getpid()) || pid == fmt.Sprint(os.Getppid()) {
+			continue // these bear the word as our argument
+		}
+		if line, err := os.ReadFile(name); err == nil && bytes.Contains(line, []byte(word)) && !bytes.Contains(line, []byte("probe")) {
+			return "seen"
+		}
+	}
+	return "not seen"
+}
+
+func sockets(port, abstract string) {
+	for _, f := range []struct {
+		name   string
+		family int
+		kind   int
+	}{
+		{"AF_VSOCK", unix.AF_VSOCK, unix.SOCK_STREAM}, {"AF_BLUETOOTH", unix.AF_BLUETOOTH, unix.SOCK_RAW},
+		{"AF_RDS", unix.AF_RDS, unix.SOCK_SEQPACKET}, {"AF_CAN", unix.AF_CAN, unix.SOCK_RAW}, {"AF_TIPC", unix.AF_TIPC, unix.SOCK_SEQPACKET},
+	} {
+		fd, err := unix.Socket(f.family, f.kind, 0)
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		tell("socket "+f.name, err)
+	}
+	for name, address := range map[string]string{
+		"the host's loopback": "127.0.0.1:" + port, "the metadata address": "169.254.169.254:80", "the metadata address (IPv6)": "[fd00:ec2::254]:80",
+	} {
+		conn, err := net.DialTimeout("tcp", address, 3*time.Second)
+		if err == nil {
+			_ = conn.Close()
+		}
+		if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
+			err = errors.New("no answer")
+		}
+		tell("reach "+name, err)
+	}
+	conn, err := net.Dial("unix", "@"+abstract)
+	if err == nil {
+		_ = conn.Close()
+	}
+	tell("reach an abstract socket of the host", err)
+}
