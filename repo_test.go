@@ -78,6 +78,7 @@ var mayImport = map[string][]string{
 	"internal/guest/pdf":           {},
 	"internal/guest/picture":       {},
 	"internal/guest/shell":         {},
+	"internal/guest/sshd":          {},
 	"internal/guest/lsp":           {},
 	"internal/guest/search":        {},
 	"internal/guest/web":           {},

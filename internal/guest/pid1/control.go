@@ -77,6 +77,8 @@ func (d *Daemon) accept(l net.Listener, server *podServer) error {
 					d.joinExec(conn, stream)
 				case isPort:
 					joinPort(stream, n)
+				case name == mux.SSH:
+					d.joinSSH(conn, stream)
 				default:
 					_ = stream.Close()
 				}
@@ -89,12 +91,17 @@ func (d *Daemon) accept(l net.Listener, server *podServer) error {
 
 // joinExec joins a stream to exec-daemon.
 func (d *Daemon) joinExec(conn *mux.Conn, stream net.Conn) {
+	d.joinDialed(conn, stream, func(ctx context.Context) (net.Conn, error) { return dialTCP(ctx, d.cfg.ExecAddr) })
+}
+
+// joinDialed joins a stream to what dial reaches, which is tried for a while.
+func (d *Daemon) joinDialed(conn *mux.Conn, stream net.Conn, dial func(context.Context) (net.Conn, error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), execPatience)
 	defer cancel()
 	wait := time.NewTicker(retryInterval)
 	defer wait.Stop()
 	for {
-		up, err := dialTCP(ctx, d.cfg.ExecAddr)
+		up, err := dial(ctx)
 		if err == nil {
 			mux.Join(stream, up)
 			return
@@ -105,6 +112,7 @@ func (d *Daemon) joinExec(conn *mux.Conn, stream net.Conn) {
 			_ = stream.Close()
 			return
 		case <-conn.Done():
+			_ = stream.Close()
 			return
 		}
 	}
