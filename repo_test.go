@@ -86,9 +86,11 @@ var mayImport = map[string][]string{
 	"internal/guest/tool/tooltest": {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The terminal, and the tests' own.
-	"internal/client": {"internal/wire/tunnel"},
-	"internal/cli":    {"internal/client"},
-	"internal/need":   {},
+	"internal/client":    {"internal/wire/tunnel"},
+	"internal/cli":       {"internal/client"},
+	"internal/sshconfig": {},
+	"internal/transfer":  {},
+	"internal/need":      {},
 	"bench":           {"..."},
 	"hack/...":        {"internal/wire/...", "internal/tool"},
 	"test/...":        {"..."},

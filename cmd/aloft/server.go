@@ -114,7 +114,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Logger:  logger,
 	})
 	handler, err := api.New(api.Config{
-		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Work: s.schedule, Metrics: s.observer.Metrics,
+		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Work: s.schedule, Machines: s.schedule, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		PublicURL: func() string { return s.URL }, Logger: logger, Version: version,
 		Ready: func() error {

@@ -29,7 +29,7 @@ import (
 )
 
 // Config is what the API needs. All fields but Logger, PublicURL, Ready,
-// Metrics and DefaultModel must be set.
+// Machines, Metrics and DefaultModel must be set.
 type Config struct {
 	Journal  store.Journal
 	Agents   store.Agents
@@ -39,6 +39,7 @@ type Config struct {
 	Models       []model.Info
 	DefaultModel string
 	Work         Work
+	Machines     Machines      // nil where machines cannot be reached
 	AllowFile    bool          // file:// repositories may be used
 	PublicURL    func() string // where a browser finds this server, without a final slash
 	Logger       *slog.Logger
