@@ -24,7 +24,7 @@ const noStart = 127
 
 // start starts the command; running counts what belongs to it. Its status is
 // told, and the channel closed, when it has ended and its output is out.
-func (s *session) start(cmd *exec.Cmd, running *sync.WaitGroup) {
+func (s *visit) start(cmd *exec.Cmd, running *sync.WaitGroup) {
 	var err error
 	if s.term != nil {
 		err = s.startOnTerminal(cmd, running)
@@ -41,7 +41,7 @@ func (s *session) start(cmd *exec.Cmd, running *sync.WaitGroup) {
 
 // startOnTerminal runs the command on a terminal of its own, as the leader of
 // a session.
-func (s *session) startOnTerminal(cmd *exec.Cmd, running *sync.WaitGroup) error {
+func (s *visit) startOnTerminal(cmd *exec.Cmd, running *sync.WaitGroup) error {
 	master, slave, err := pty.Open()
 	if err != nil {
 		return fmt.Errorf("terminal: %w", err)
@@ -81,7 +81,7 @@ func (s *session) startOnTerminal(cmd *exec.Cmd, running *sync.WaitGroup) error 
 }
 
 // startOnPipes runs the command on pipes, as the leader of a process group.
-func (s *session) startOnPipes(cmd *exec.Cmd, running *sync.WaitGroup) error {
+func (s *visit) startOnPipes(cmd *exec.Cmd, running *sync.WaitGroup) error {
 	var ours, theirs [3]*os.File
 	closeAll := func(files []*os.File) {
 		for _, f := range files {
@@ -164,7 +164,7 @@ func drain(dst io.Writer, src *os.File) {
 
 // ended waits for the output of a command that has ended, tells how it ended,
 // and closes the channel.
-func (s *session) ended(err error, out <-chan struct{}, from ...*os.File) {
+func (s *visit) ended(err error, out <-chan struct{}, from ...*os.File) {
 	s.mu.Lock()
 	s.process = nil // its number may be another's from now on
 	s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *session) ended(err error, out <-chan struct{}, from ...*os.File) {
 	_ = s.ch.Close()
 }
 
-func (s *session) tellExit(state *os.ProcessState) {
+func (s *visit) tellExit(state *os.ProcessState) {
 	status, ok := state.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() {
 		s.tellStatus(uint32(state.ExitCode()))
@@ -205,6 +205,6 @@ func (s *session) tellExit(state *os.ProcessState) {
 	s.tellStatus(128 + uint32(status.Signal()))
 }
 
-func (s *session) tellStatus(code uint32) {
+func (s *visit) tellStatus(code uint32) {
 	_, _ = s.ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{code}))
 }

@@ -17,8 +17,8 @@ import (
 // starts: "workspace" instead of the user's home.
 const startVariable = "ALOFT_START"
 
-// session is one shell, command or subsystem.
-type session struct {
+// visit is one shell, command or subsystem.
+type visit struct {
 	c  *client
 	ch ssh.Channel
 
@@ -60,7 +60,7 @@ func (c *client) session(open ssh.NewChannel) {
 		return
 	}
 	defer ch.Close()
-	s := &session{c: c, ch: ch}
+	s := &visit{c: c, ch: ch}
 	var running sync.WaitGroup
 	started := false
 	for r := range requests {
@@ -99,7 +99,7 @@ func (c *client) session(open ssh.NewChannel) {
 	running.Wait()
 }
 
-func (s *session) wantTerminal(payload []byte) bool {
+func (s *visit) wantTerminal(payload []byte) bool {
 	var p ptyRequest
 	if s.term != nil || ssh.Unmarshal(payload, &p) != nil || strings.ContainsRune(p.Term, 0) {
 		return false
@@ -108,7 +108,7 @@ func (s *session) wantTerminal(payload []byte) bool {
 	return true
 }
 
-func (s *session) addEnv(payload []byte) bool {
+func (s *visit) addEnv(payload []byte) bool {
 	var p struct{ Name, Value string }
 	if ssh.Unmarshal(payload, &p) != nil || len(s.env) >= maxEnv ||
 		p.Name == "" || strings.ContainsAny(p.Name, "=\x00") || strings.ContainsRune(p.Value, 0) {
@@ -118,7 +118,7 @@ func (s *session) addEnv(payload []byte) bool {
 	return true
 }
 
-func (s *session) resize(payload []byte) bool {
+func (s *visit) resize(payload []byte) bool {
 	var p windowChange
 	if s.term == nil || ssh.Unmarshal(payload, &p) != nil {
 		return false
@@ -140,7 +140,7 @@ var signals = map[string]syscall.Signal{
 }
 
 // signal sends a signal to the command and those in its process group.
-func (s *session) signal(payload []byte) bool {
+func (s *visit) signal(payload []byte) bool {
 	var p struct{ Name string }
 	if ssh.Unmarshal(payload, &p) != nil {
 		return false
@@ -150,14 +150,14 @@ func (s *session) signal(payload []byte) bool {
 }
 
 // toAll sends a signal to the command, if it runs, and to its process group.
-func (s *session) toAll(number syscall.Signal) bool {
+func (s *visit) toAll(number syscall.Signal) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.process != nil && syscall.Kill(-s.process.Pid, number) == nil
 }
 
 // command makes the command of a request; ok is false for one that cannot be.
-func (s *session) command(kind string, payload []byte) (cmd *exec.Cmd, ok bool) {
+func (s *visit) command(kind string, payload []byte) (cmd *exec.Cmd, ok bool) {
 	cfg := s.c.s.cfg
 	var p struct{ Value string }
 	if kind != "shell" && ssh.Unmarshal(payload, &p) != nil || strings.ContainsRune(p.Value, 0) {
