@@ -23,6 +23,7 @@ func (c *Client) Resume(ctx context.Context, id string) error {
 // connection ends with ctx.
 func (c *Client) OpenSSH(ctx context.Context, id string) (conn net.Conn, life string, err error) {
 	// The scheme http stands for ws, and https for wss.
+	//nolint:bodyclose // after a failure it is in memory, and after success it is the connection
 	ws, reply, err := websocket.Dial(ctx, c.base.String()+agentPath(id)+"/ssh", &websocket.DialOptions{
 		HTTPClient: c.http, HTTPHeader: http.Header{"Authorization": {"Bearer " + c.key}}, CompressionMode: websocket.CompressionDisabled,
 	})
@@ -31,7 +32,7 @@ func (c *Client) OpenSSH(ctx context.Context, id string) (conn net.Conn, life st
 	case context.Cause(ctx) != nil:
 		return nil, "", context.Cause(ctx)
 	case reply != nil && reply.StatusCode >= http.StatusMultipleChoices:
-		return nil, "", readError(reply) // its body is in memory
+		return nil, "", readError(reply)
 	default:
 		return nil, "", &UnreachableError{URL: c.base.String(), Err: unwrapURL(err)}
 	}

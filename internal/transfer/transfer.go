@@ -150,8 +150,7 @@ func (g *getter) link(remote, local string) error {
 	if err != nil {
 		return fmt.Errorf("%s in the machine: %w", remote, err)
 	}
-	inside, err := filepath.Rel(g.top, filepath.Join(filepath.Dir(local), filepath.FromSlash(to)))
-	if path.IsAbs(to) || filepath.IsAbs(to) || strings.ContainsRune(to, 0) || err != nil || inside != "." && !filepath.IsLocal(inside) {
+	if !g.within(local, to) {
 		g.r.skip(remote, "a link that leads out of what is copied")
 		return nil
 	}
@@ -164,6 +163,17 @@ func (g *getter) link(remote, local string) error {
 		}
 	}
 	return g.root.Symlink(to, local)
+}
+
+// within reports whether a link that stands at local leads to something within
+// what is copied.
+func (g *getter) within(local, to string) bool {
+	// After another link, ".." is not what it seems: it may only lead the way.
+	if path.IsAbs(to) || filepath.IsAbs(to) || strings.ContainsRune(to, 0) || path.Clean(to) != strings.TrimSuffix(to, "/") {
+		return false
+	}
+	inside, err := filepath.Rel(g.top, filepath.Join(filepath.Dir(local), filepath.FromSlash(to)))
+	return err == nil && (inside == "." || filepath.IsLocal(inside))
 }
 
 // Put copies a file or folder of this computer to a path of the machine. Where

@@ -45,7 +45,7 @@ func TestThereAndBack(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/src/a.sh", "a", 0o751)
 	write(t, dir+"/src/deep/er/b", strings.Repeat("b", 1<<20), 0o444)
-	for name, to := range map[string]string{"in": "deep/er/b", "out": "../../etc", "abs": "/etc/passwd"} {
+	for name, to := range map[string]string{"in": "deep/er/b", "out": "../../etc", "abs": "/etc/passwd", "deep/er/top": "../..", "deep/er/far": "top/../../secret"} {
 		if err := os.Symlink(to, dir+"/src/"+name); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestThereAndBack(t *testing.T) {
 		t.Fatalf("%+v %v", r, err)
 	}
 	r, err := Get(c, dir+"/there", dir+"/back")
-	if err != nil || r.Files != 2 || len(r.Skipped) != 2 {
+	if err != nil || r.Files != 2 || len(r.Skipped) != 3 {
 		t.Fatalf("%+v %v", r, err)
 	}
 	if info, err := os.Stat(dir + "/back/a.sh"); err != nil || info.Mode() != 0o751 {
