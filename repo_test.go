@@ -91,9 +91,9 @@ var mayImport = map[string][]string{
 	"internal/sshconfig": {},
 	"internal/transfer":  {},
 	"internal/need":      {},
-	"bench":           {"..."},
-	"hack/...":        {"internal/wire/...", "internal/tool"},
-	"test/...":        {"..."},
+	"bench":              {"..."},
+	"hack/...":           {"internal/wire/...", "internal/tool"},
+	"test/...":           {"..."},
 }
 
 // nouns stand for NOUNS in mayImport.

@@ -15,10 +15,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// echo is a machine that says back what it hears.
-type echo struct{ closed chan struct{} }
+// parrot is a machine that says back what it hears.
+type parrot struct{ closed chan struct{} }
 
-func (e echo) Open(_ context.Context, _, stream string) (net.Conn, error) {
+func (e parrot) Open(_ context.Context, _, stream string) (net.Conn, error) {
 	if stream != "ssh" {
 		return nil, fault.NotFound("no stream %s", stream)
 	}
@@ -32,7 +32,7 @@ func (e echo) Open(_ context.Context, _, stream string) (net.Conn, error) {
 
 func TestSSHIsAPipe(t *testing.T) {
 	h := newHouse(t)
-	machine := echo{make(chan struct{})}
+	machine := parrot{make(chan struct{})}
 	h.api.Machines = machine
 	id, _ := h.begin()
 	dial := func(key string) (*websocket.Conn, *http.Response, error) {
