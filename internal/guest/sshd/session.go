@@ -181,6 +181,8 @@ func (s *visit) command(kind string, payload []byte) (cmd *exec.Cmd, ok bool) {
 		}
 		cmd = exec.Command(cfg.SFTP[0], cfg.SFTP[1:]...) //nolint:noctx // likewise
 		s.term = nil
+	default:
+		return nil, false
 	}
 	env := cfg.Environ()
 	for _, kv := range s.env {
