@@ -79,6 +79,7 @@ var mayImport = map[string][]string{
 	"internal/guest/picture":       {},
 	"internal/guest/shell":         {},
 	"internal/guest/terminal":      {"internal/fault"},
+	"internal/guest/sshd":          {},
 	"internal/guest/lsp":           {},
 	"internal/guest/search":        {},
 	"internal/guest/web":           {},
@@ -86,12 +87,14 @@ var mayImport = map[string][]string{
 	"internal/guest/tool/tooltest": {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The terminal, and the tests' own.
-	"internal/client": {"internal/wire/tunnel"},
-	"internal/cli":    {"internal/client"},
-	"internal/need":   {},
-	"bench":           {"..."},
-	"hack/...":        {"internal/wire/...", "internal/tool"},
-	"test/...":        {"..."},
+	"internal/client":    {"internal/wire/tunnel"},
+	"internal/cli":       {"internal/client"},
+	"internal/sshconfig": {},
+	"internal/transfer":  {},
+	"internal/need":      {},
+	"bench":              {"..."},
+	"hack/...":           {"internal/wire/...", "internal/tool"},
+	"test/...":           {"..."},
 }
 
 // nouns stand for NOUNS in mayImport.

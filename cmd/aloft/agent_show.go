@@ -57,7 +57,11 @@ func (a *app) showAgent(agent client.Agent, usage client.TokenUsage) {
 	}
 	field("agent", agent.ID)
 	field("name", agent.Name)
-	field("status", strings.ToLower(agent.Status))
+	status := strings.ToLower(agent.Status)
+	if agent.Paused {
+		status += ", paused: `aloft agent resume` lets it go on"
+	}
+	field("status", status)
 	for _, repo := range agent.Repos {
 		from := repo.URL
 		if repo.StartingRef != "" {

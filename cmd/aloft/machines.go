@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 
 	"github.com/coder/websocket"
 
@@ -24,6 +25,11 @@ type pty struct {
 
 // Close implements [api.PTY].
 func (p pty) Close() error { return errors.Join(p.CloseNow(), p.access.Close()) }
+
+// Open implements [api.Machines].
+func (m machines) Open(ctx context.Context, agentID, stream string) (net.Conn, error) {
+	return m.schedule.Open(ctx, agentID, stream)
+}
 
 // PTY implements [api.Machines].
 func (m machines) PTY(ctx context.Context, agentID string) (api.PTY, error) {

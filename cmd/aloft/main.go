@@ -45,6 +45,8 @@ func (a *app) commands() []*cobra.Command {
 		newAgentCommand(a),
 		newModelsCommand(a),
 		newLoginCommand(a),
+		newConfigSSHCommand(a),
+		newSSHProxyCommand(a),
 		newServeCommand(a.getenv, a.stderr),
 		newDemoCommand(a),
 		newDoctorCommand(a),

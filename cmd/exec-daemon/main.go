@@ -25,6 +25,7 @@ import (
 	"aloft/internal/guest/execd"
 	"aloft/internal/guest/pdf"
 	"aloft/internal/guest/shell"
+	"aloft/internal/guest/sshd"
 	"aloft/internal/guest/terminal"
 	"aloft/internal/redact"
 	"aloft/internal/telemetry"
@@ -80,6 +81,9 @@ func takeOut() func(string) string {
 // run is main without the process: everything it needs is an argument, so a
 // test can run the whole command in place.
 func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) (err error) {
+	if len(args) == 1 && args[0] == sftpCommand {
+		return sshd.ServeSFTP(standard{os.Stdin, os.Stdout})
+	}
 	cfg, err := parse(args, getenv, stderr)
 	if err != nil {
 		return err
@@ -151,6 +155,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	bash.warm()
+	defer serveSSH(ctx, cfg, log)()
 	log.InfoContext(ctx, "listening", "addr", l.Addr().String(), "pty", ptyListener.Addr().String(),
 		"workspace", cfg.Workspace, "boot", server.BootID())
 	both, ctx := errgroup.WithContext(ctx)

@@ -19,6 +19,7 @@ type Agent struct {
 	Name                string
 	UserID              int64 // who made it
 	Archived            bool
+	Paused              bool // works no further until it is resumed
 	Env                 Env
 	Repos               []Repo
 	Model               string // an id of the configuration; "" is its default
@@ -99,5 +100,9 @@ func (a *Agent) Apply(e Event) {
 		a.LatestRunID = e.RunID
 	case *Archived:
 		a.Archived = b.Archived
+	case *Paused:
+		a.Paused = true
+	case *Resumed:
+		a.Paused = false
 	}
 }

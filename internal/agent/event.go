@@ -125,6 +125,15 @@ type (
 	CancelAsked struct {
 		Reason string `json:"reason"`
 	}
+	// Paused says that the agent is to wait, before its next request to a model
+	// or tool call, while a person works in its machine.
+	Paused struct {
+		UserID int64 `json:"userId"` // who asked
+	}
+	// Resumed says that the agent is to go on.
+	Resumed struct {
+		UserID int64 `json:"userId"`
+	}
 	// Committed says that what the agent had left uncommitted was committed.
 	Committed struct {
 		Commit  string `json:"commit"`
@@ -164,6 +173,8 @@ func (*CallDelta) Kind() string     { return "call.delta" }
 func (*CallDone) Kind() string      { return "call.done" }
 func (*Compacted) Kind() string     { return "compacted" }
 func (*CancelAsked) Kind() string   { return "cancel.asked" }
+func (*Paused) Kind() string        { return "agent.paused" }
+func (*Resumed) Kind() string       { return "agent.resumed" }
 func (*Committed) Kind() string     { return "committed" }
 func (*Pushed) Kind() string        { return "pushed" }
 func (*RunEnded) Kind() string      { return "run.ended" }
@@ -182,7 +193,8 @@ var bodies = func() map[string]func() Body {
 		func() Body { return new(CallDelta) }, func() Body { return new(CallDone) },
 		func() Body { return new(Compacted) }, func() Body { return new(CancelAsked) },
 		func() Body { return new(Committed) }, func() Body { return new(Pushed) },
-		func() Body { return new(RunEnded) },
+		func() Body { return new(RunEnded) }, func() Body { return new(Paused) },
+		func() Body { return new(Resumed) },
 	} {
 		m[make().Kind()] = make
 	}

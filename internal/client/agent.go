@@ -19,6 +19,7 @@ type Agent struct {
 	LatestRunID         string    `json:"latestRunId,omitempty"`
 	Repos               []Repo    `json:"repos,omitempty"` // not in lists
 	WorkOnCurrentBranch bool      `json:"workOnCurrentBranch,omitempty"`
+	Paused              bool      `json:"paused,omitempty"` // not in lists
 }
 
 // Repo is a repository that an agent works on.

@@ -41,6 +41,7 @@ type agentJSON struct {
 	Repos               []repoConfigJSON `json:"repos,omitempty" nullable:"false"`
 	WorkOnCurrentBranch bool             `json:"workOnCurrentBranch"`
 	AutoCreatePR        bool             `json:"autoCreatePR"`
+	Paused              bool             `json:"paused,omitempty" doc:"it waits before its next step until it is resumed"`
 }
 
 type listAgentsResponseJSON struct {
@@ -215,7 +216,7 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 }
 
 func (s *server) whole(a agent.Agent) agentJSON {
-	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch}
+	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch, Paused: a.Paused}
 	for _, r := range slices.Clone(a.Repos) {
 		c := repoConfigJSON{URL: r.URL}
 		if r.StartingRef != "" {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -16,6 +17,10 @@ import (
 // Machines reaches into the machines of agents. Who may is judged here, before
 // any of it is called. Its methods are safe for concurrent use.
 type Machines interface {
+	// Open opens a stream of that name to the agent's machine, and wakes the
+	// machine where need be. The stream's RemoteAddr names the machine and its
+	// present life.
+	Open(ctx context.Context, agentID, stream string) (net.Conn, error)
 	// PTY connects to the PTYs of the agent's machine, which speaks the protocol
 	// of docs/reference/pty.md. The end of the connection is the caller's duty.
 	PTY(ctx context.Context, agentID string) (PTY, error)

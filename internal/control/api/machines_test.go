@@ -17,7 +17,10 @@ import (
 
 // farEnd is a machine as the API sees one: its PTY is a WebSocket to a server of
 // the test's, which says everything back.
-type farEnd struct{ url string }
+type farEnd struct {
+	Machines // what this test does not ask
+	url      string
+}
 
 type farPTY struct{ *websocket.Conn }
 
@@ -85,7 +88,7 @@ func TestPTYIsPassedOn(t *testing.T) {
 	}))
 	defer far.Close()
 	h := newHouse(t)
-	h.api.Machines = farEnd{far.URL}
+	h.api.Machines = farEnd{url: far.URL}
 	agentID, _ := h.begin()
 	server := httptest.NewServer(h.api.handler())
 	defer server.Close()

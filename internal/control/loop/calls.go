@@ -54,6 +54,11 @@ func (l *Loop) calls(ctx context.Context) error {
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
+			if !c.Sent { // one that is under way is not held
+				if err := l.hold(ctx); err != nil {
+					return err
+				}
+			}
 			return l.call(ctx, c)
 		})
 	}

@@ -109,6 +109,9 @@ func (l *Loop) work(ctx context.Context) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
+		if err := l.hold(ctx); err != nil {
+			return err
+		}
 		if l.rec.state.Cancel != "" {
 			return errors.Join(l.abandon(ctx), ErrCancel)
 		}
@@ -127,6 +130,23 @@ func (l *Loop) work(ctx context.Context) error {
 			err = l.lost(ctx, err)
 		}
 		if err != nil {
+			return err
+		}
+	}
+}
+
+// hold waits as long as the agent is paused. A person may pause it at any time;
+// what is under way then is finished first.
+func (l *Loop) hold(ctx context.Context) error {
+	for {
+		paused, head, err := l.rec.news(ctx)
+		if err != nil || !paused {
+			return err
+		}
+		if err := l.Journal.Wait(ctx, l.rec.state.Agent.ID, head); err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				return cause
+			}
 			return err
 		}
 	}

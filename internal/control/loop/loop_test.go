@@ -598,3 +598,76 @@ func checkConversation(t *testing.T, messages []conversation.Message) {
 		}
 	}
 }
+
+// A paused loop asks no model and works no call until it is resumed; a cancel
+// ends it all the same.
+func TestPause(t *testing.T) {
+	t.Run("BeforeARequest", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, false)
+			r.record(&agent.Paused{})
+			r.model.steps = []step{say("done")}
+			ended := make(chan error, 1)
+			go func() { ended <- loop.Run(context.Background(), r.id, r.config()) }()
+			synctest.Wait()
+			if n := len(r.model.requests); n > 0 {
+				t.Errorf("%d requests while it was paused", n)
+			}
+			r.append(store.Append{AgentID: r.id, Events: []agent.Event{{Body: &agent.Resumed{}}}})
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			if n := len(r.model.requests); n != 1 {
+				t.Errorf("%d requests after it was resumed", n)
+			}
+		})
+	})
+	t.Run("BetweenCalls", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, false)
+			call := func(id string) conversation.Block {
+				return conversation.Block{Call: &conversation.ToolCall{ID: id, Name: "Shell", Args: json.RawMessage(`{"command":"true"}`)}}
+			}
+			r.record(&agent.RunStarted{}, &agent.TurnReplied{Message: conversation.Message{
+				Role: conversation.Assistant, Blocks: []conversation.Block{call("call_1"), call("call_2")},
+			}})
+			r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+				if len(bodies[*agent.Paused](r)) == 0 { // during the first
+					r.record(&agent.Paused{})
+				}
+				return tool.Result{Text: "ok"}, nil
+			}
+			r.model.steps = []step{say("done")}
+			ended := make(chan error, 1)
+			go func() { ended <- loop.Run(context.Background(), r.id, r.config()) }()
+			synctest.Wait()
+			if sent, done := len(bodies[*agent.CallSent](r)), len(bodies[*agent.CallDone](r)); sent != 1 || done != 1 {
+				t.Errorf("%d calls sent and %d done while it was paused", sent, done)
+			}
+			r.record(&agent.Resumed{})
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			if done := len(bodies[*agent.CallDone](r)); done != 2 {
+				t.Errorf("%d calls done", done)
+			}
+		})
+	})
+	t.Run("Cancel", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, false)
+			r.record(&agent.Paused{})
+			ctx, cancel := context.WithCancelCause(context.Background())
+			ended := make(chan error, 1)
+			go func() { ended <- loop.Run(ctx, r.id, r.config()) }()
+			synctest.Wait()
+			cancel(loop.ErrCancel)
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			if run, err := r.store.Run(t.Context(), r.id, r.run); err != nil || run.Status != agent.Cancelled {
+				t.Errorf("%v %v", run.Status, err)
+			}
+		})
+	})
+}

@@ -62,6 +62,16 @@ func (r *recorder) apply(e agent.Event) {
 	r.state.Apply(e)
 }
 
+// news folds what others have appended, and says whether the agent is to wait.
+func (r *recorder) news(ctx context.Context) (paused bool, head int64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.catchUp(ctx, 1<<62); err != nil {
+		return false, 0, err
+	}
+	return r.state.Agent.Paused && r.state.Cancel == "", r.state.Agent.Head, nil
+}
+
 // record writes events of the run. When it returns nil they are on disk and in
 // the state.
 func (r *recorder) record(ctx context.Context, bodies ...agent.Body) error {

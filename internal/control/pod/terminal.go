@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"time"
@@ -28,25 +27,6 @@ const (
 // OpenPTY opens a stream to the machine's PTYs: docs/reference/pty.md over a
 // WebSocket. Bytes written before exec-daemon listens wait for it.
 func (c *Conn) OpenPTY(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.PTY) }
-
-// StepAside says that this connection is not the one for git and the like: the
-// machine opens its streams on another, if it has one. It returns when the
-// machine has heard.
-func (c *Conn) StepAside(ctx context.Context) error {
-	stream, err := c.open(ctx, mux.Aside)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = stream.Close() }()
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = stream.SetReadDeadline(deadline) // a stream takes one
-	}
-	var none [1]byte
-	if _, err := stream.Read(none[:]); !errors.Is(err, io.EOF) {
-		return c.lost(fmt.Errorf("step aside: %w", err))
-	}
-	return nil
-}
 
 // DialPTY connects to the machine's PTYs with exec-daemon's token. The
 // connection ends with ctx only as long as it is being made.

@@ -3,7 +3,9 @@ package schedule
 import (
 	"context"
 	"errors"
-	"time"
+	"fmt"
+	"net"
+	"sync"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/machine"
@@ -11,95 +13,171 @@ import (
 	"aloft/internal/fault"
 )
 
-// accessTimeout bounds the way into a machine, which may have to start again.
-const accessTimeout = 2 * time.Minute
-
-// Access is a person's own connection to the machine of an agent, beside that of
-// the worker: it goes on when a run ends, and its end cuts off no git of the
-// agent's. Close it when done.
+// Access is a way into the machine of an agent, for one visitor. Close it when
+// done.
 type Access struct {
-	Conn  *pod.Conn
-	Token string // exec-daemon's
+	Conn   *pod.Conn // shared by all who are in the machine; not to be closed
+	BootID string
+	Token  string // exec-daemon's
+	id     string // of the machine
+	once   sync.Once
+	leave  func()
 }
 
-// Close ends the connection. The machine goes on.
-func (a *Access) Close() error { return a.Conn.Close() }
+// Close lets go of the machine, which goes on.
+func (a *Access) Close() error {
+	a.once.Do(a.leave)
+	return nil
+}
 
-// Access opens a connection to the machine of an agent, which is started again
-// on its disk if it has stopped. An agent without a machine is a conflict.
+// Access goes into the machine of an agent: over the connection of its loop,
+// or, where it is idle, over one that all visitors share. A machine that has
+// stopped is started again on its disk; while a new one is being made, Access
+// waits for it. An agent without a machine is a conflict.
 func (s *Scheduler) Access(ctx context.Context, agentID string) (*Access, error) {
-	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
-	defer cancel()
+	if err := s.awaitMachine(ctx, agentID); err != nil {
+		return nil, err
+	}
 	state, err := s.fold(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}
-	none := fault.Conflict("the agent has no machine now").Named("no_machine").Hint("send a follow-up: it gets one")
 	if state.MachineID == "" {
-		return nil, none
+		return nil, noMachine()
 	}
 	m, err := s.Runtime.Open(ctx, state.MachineID)
-	switch {
-	case errors.Is(err, machine.ErrNotFound):
-		return nil, none
-	case err != nil:
-		return nil, machineFault(err)
-	}
-	conn, err := pod.Dial(ctx, m, s.Gateway)
-	if errors.Is(err, machine.ErrStopped) {
-		if s.works(agentID) {
-			return nil, booting()
-		}
-		if err := m.Restart(ctx); err != nil {
-			return nil, machineFault(err)
-		}
-		conn, err = pod.Dial(ctx, m, s.Gateway)
+	if errors.Is(err, machine.ErrNotFound) {
+		return nil, noMachine()
 	}
 	if err != nil {
-		return nil, machineFault(lostError(err))
+		return nil, machineFault(err)
 	}
-	a := &Access{Conn: conn, Token: s.token("exec", m.ID())}
-	if err := s.ready(ctx, a, state); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	l := s.links.use(m.ID())
+	leave := func() { s.links.letGo(m.ID(), l) }
+	conn, bootID, err := s.awake(ctx, l, m, state)
+	if err != nil {
+		leave()
+		return nil, visitFault(ctx, agentID, err)
 	}
-	return a, nil
+	return &Access{Conn: conn, BootID: bootID, Token: s.token("exec", m.ID()), id: m.ID(), leave: leave}, nil
 }
 
-func booting() error {
-	return fault.Unavailable("the agent's machine is about to start").Named("machine_booting").Hint("try again in a moment")
+// visitFault says in a visitor's words why a machine cannot be entered.
+func visitFault(ctx context.Context, agentID string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, pod.ErrLost) {
+		return fault.Unavailable("the machine of %s does not answer", agentID).Named("machine_lost").Hint("try again in a moment").Because(err)
+	}
+	return machineFault(err)
 }
 
-// works reports whether a worker of this server has the agent.
-func (s *Scheduler) works(agentID string) bool {
+// Open opens a stream of that name (package mux) to the agent's machine, as
+// [Scheduler.Access] enters it. The stream's RemoteAddr names the machine and
+// its present life; it has CloseWrite, and outlives ctx.
+func (s *Scheduler) Open(ctx context.Context, agentID, stream string) (net.Conn, error) {
+	a, err := s.Access(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := a.Conn.Open(ctx, stream)
+	if err != nil {
+		return nil, errors.Join(visitFault(ctx, agentID, err), a.Close())
+	}
+	return &visit{Conn: opened, addr: lifeAddr(a.id + "/" + a.BootID), access: a}, nil
+}
+
+// awaitMachine waits for the machine that a worker is about to make ready.
+func (s *Scheduler) awaitMachine(ctx context.Context, agentID string) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.workers[agentID] != nil
-}
-
-// ready boots a machine that nobody has booted since it was started again. git
-// in it has no credential until the next run brings one.
-func (s *Scheduler) ready(ctx context.Context, a *Access, state *agent.State) error {
-	if err := a.Conn.StepAside(ctx); err != nil {
-		return machineFault(lostError(err))
-	}
-	status, err := a.Conn.Status(ctx)
-	switch {
-	case err != nil:
-		return machineFault(lostError(err))
-	case status.Booted:
+	w := s.workers[agentID]
+	s.mu.Unlock()
+	if w == nil {
 		return nil
-	case s.works(state.Agent.ID):
-		return booting()
 	}
-	b := pod.Boot{ExecToken: a.Token}
-	if len(state.Agent.Repos) > 0 {
-		b.Checkout = pod.Checkout{
-			RepoURL: state.Agent.Repos[0].URL, Ref: state.Agent.Repos[0].StartingRef, Branch: state.Branch, Path: workspace,
-			AuthorName: s.Author.Name, AuthorEmail: s.Author.Email, Resume: state.BaseCommit != "",
-		}
-	}
-	if _, err := a.Conn.Boot(ctx, b, func(pod.Step) {}); err != nil {
-		return machineFault(stepFault(err))
+	select {
+	case <-w.ready:
+	case <-w.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	return nil
 }
+
+// awake returns the connection to a machine that is booted.
+func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state *agent.State) (*pod.Conn, string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	conn, err := l.dial(ctx, m, s.Gateway, s.redact(state, m.ID()))
+	if err != nil {
+		return nil, "", err
+	}
+	if err := s.renewPolicy(ctx, m); err != nil {
+		return nil, "", err
+	}
+	status, err := conn.Status(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if status.Booted && status.ExecRunning {
+		return conn, status.BootID, nil
+	}
+	s.mu.Lock()
+	busy := s.workers[state.Agent.ID] != nil
+	s.mu.Unlock()
+	if busy { // its loop boots it, with the rights of its run
+		return nil, "", fault.Unavailable("the machine of %s is starting", state.Agent.ID).Named("machine_starting").Hint("try again in a moment")
+	}
+	// The loop's next boot finds another life of the machine, and tells the model.
+	ready, err := conn.Boot(ctx, s.idleBoot(state, m.ID()), func(pod.Step) {})
+	if err != nil {
+		return nil, "", stepFault(err)
+	}
+	return conn, ready.BootID, nil
+}
+
+// idleBoot is the boot of a machine whose agent does not work. Its git has the
+// credential of the last run, which the gateway knows no more: a person's work
+// leaves the machine with the agent's next run.
+func (s *Scheduler) idleBoot(state *agent.State, machineID string) pod.Boot {
+	b := pod.Boot{ExecToken: s.token("exec", machineID)}
+	if len(state.Agent.Repos) > 0 {
+		b.GitCredential = s.token("git", state.Run.ID)
+		b.Checkout = s.checkout(state, state.Branch)
+	}
+	return b
+}
+
+// visit is one stream of somebody who takes part in a machine.
+type visit struct {
+	net.Conn
+	addr   lifeAddr
+	access *Access
+}
+
+// RemoteAddr names the machine and its present life.
+func (v *visit) RemoteAddr() net.Addr { return v.addr }
+
+// CloseWrite says that there is no more.
+func (v *visit) CloseWrite() error {
+	half, ok := v.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return fmt.Errorf("%T has no CloseWrite", v.Conn)
+	}
+	return half.CloseWrite()
+}
+
+// Close ends both directions, and lets go of the machine.
+func (v *visit) Close() error {
+	return errors.Join(v.Conn.Close(), v.access.Close())
+}
+
+// lifeAddr is MACHINE/BOOT.
+type lifeAddr string
+
+// Network implements [net.Addr].
+func (lifeAddr) Network() string { return "machine" }
+
+// String implements [net.Addr].
+func (a lifeAddr) String() string { return string(a) }

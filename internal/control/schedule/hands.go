@@ -21,12 +21,13 @@ type hands struct {
 	boot   string
 	base   string // commit
 	revoke func()
+	letGo  func() // of the connection
 }
 
 func (h *hands) close() {
 	// What closing says is of no use: the loop has let go.
 	_ = h.exec.Close()
-	_ = h.conn.Close()
+	h.letGo()
 	h.revoke()
 }
 

@@ -43,6 +43,7 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 		return nil, err
 	}
 	w.hands.Store(h)
+	w.once.Do(func() { close(w.ready) })
 	return h, nil
 }
 
@@ -106,29 +107,38 @@ func (w *worker) made(ctx context.Context, state *agent.State, record loop.Recor
 
 // booted dials the machine and boots it.
 func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, state *agent.State, record loop.Record) (*hands, error) {
-	redact := w.s.redact(state, m.ID())
-	conn, err := pod.Dial(ctx, m, w.s.Gateway, redact)
-	if errors.Is(err, machine.ErrStopped) {
-		if err := m.Restart(ctx); err != nil {
-			return nil, w.unstartable(ctx, m, state, err)
-		}
-		conn, err = pod.Dial(ctx, m, w.s.Gateway, redact)
+	l := w.s.links.use(m.ID())
+	h := &hands{revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }}
+	if err := w.bootOver(ctx, l, h, m, branch, state, record); err != nil {
+		h.letGo()
+		h.revoke()
+		return nil, err
+	}
+	h.exec = pod.NewExec(h.conn.OpenExec, w.s.token("exec", m.ID()), w.s.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
+	return h, nil
+}
+
+// bootOver dials and boots the machine over its link, and fills in h.
+func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Machine, branch string, state *agent.State, record loop.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	conn, err := l.dial(ctx, m, w.s.Gateway, w.s.redact(state, m.ID()))
+	if u, ok := errors.AsType[unstartedError](err); ok {
+		return w.unstartable(ctx, m, state, u.error)
 	}
 	if err != nil {
-		return nil, machineFault(lostError(err))
+		return machineFault(lostError(err))
 	}
 	if err := w.s.renewPolicy(ctx, m); err != nil {
-		return nil, errors.Join(machineFault(err), conn.Close())
+		return machineFault(err)
 	}
-	h := &hands{conn: conn, revoke: func() {}}
+	h.conn = conn
 	ready, err := w.boot(ctx, h, m.ID(), branch, state, record)
 	if err != nil {
-		h.revoke()
-		return nil, errors.Join(err, conn.Close())
+		return err
 	}
 	h.boot, h.base = ready.BootID, state.BaseCommit
-	h.exec = pod.NewExec(conn.OpenExec, w.s.token("exec", m.ID()), redact, pod.Trace(w.traceparent(state)))
-	return h, nil
+	return nil
 }
 
 // unstartable gives up a machine that does not start. One that a crash has left
@@ -155,18 +165,13 @@ func (w *worker) traceparent(state *agent.State) string {
 func (w *worker) boot(ctx context.Context, h *hands, id, branch string, state *agent.State, record loop.Record) (pod.Ready, error) {
 	b := pod.Boot{ExecToken: w.s.token("exec", id)}
 	if len(state.Agent.Repos) > 0 {
-		repo := state.Agent.Repos[0]
 		credential, err := w.s.Gateway.Grant(w.grant(state, branch))
 		if err != nil {
 			return pod.Ready{}, err
 		}
 		b.GitCredential = credential
 		h.revoke = func() { w.s.Gateway.Revoke(b.GitCredential) }
-		b.Checkout = pod.Checkout{
-			RepoURL: repo.URL, Ref: repo.StartingRef, Branch: branch, Path: workspace,
-			AuthorName: w.s.Author.Name, AuthorEmail: w.s.Author.Email,
-			Resume: state.BaseCommit != "",
-		}
+		b.Checkout = w.s.checkout(state, branch)
 	}
 	status, err := h.conn.Status(ctx)
 	if err != nil {
@@ -212,6 +217,16 @@ func whatIsLost(state *agent.State) string {
 	return "The machine was started again. Files are as they were when it stopped." + gone
 }
 
+// checkout is what the machine's workspace holds.
+func (s *Scheduler) checkout(state *agent.State, branch string) pod.Checkout {
+	repo := state.Agent.Repos[0]
+	return pod.Checkout{
+		RepoURL: repo.URL, Ref: repo.StartingRef, Branch: branch, Path: workspace,
+		AuthorName: s.Author.Name, AuthorEmail: s.Author.Email,
+		Resume: state.BaseCommit != "",
+	}
+}
+
 // grant is what git in the machine may do.
 func (w *worker) grant(state *agent.State, branch string) gateway.Grant {
 	url := state.Agent.Repos[0].URL
@@ -232,12 +247,20 @@ func (s *Scheduler) idleDiff(ctx context.Context, state *agent.State) (string, b
 	if err != nil {
 		return "", false, err
 	}
-	conn, err := pod.Dial(ctx, m, s.Gateway, s.redact(state, m.ID()))
+	l := s.links.use(m.ID())
+	defer s.links.letGo(m.ID(), l)
+	l.mu.Lock()
+	conn := l.conn
+	if conn == nil { // a machine that has stopped is not started for this
+		if conn, err = pod.Dial(ctx, m, s.Gateway, s.redact(state, m.ID())); err == nil {
+			l.conn = conn
+		}
+	}
+	l.mu.Unlock()
 	if err != nil {
 		return "", false, err
 	}
-	diff, truncated, err := conn.Diff(ctx, state.BaseCommit)
-	return diff, truncated, errors.Join(err, conn.Close())
+	return conn.Diff(ctx, state.BaseCommit)
 }
 
 // machineFault says in a user's words why there is no machine.

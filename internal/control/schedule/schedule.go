@@ -73,6 +73,7 @@ const (
 type Scheduler struct {
 	Config
 	wake  chan string
+	links links
 	boots chan struct{} // a slot for each machine that may boot at once
 
 	mu      sync.Mutex

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,11 +20,13 @@ type worker struct {
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when run has returned
 	hands   atomic.Pointer[hands]
-	again   bool // a wake came while it ran; guarded by s.mu
+	ready   chan struct{} // closed when there were hands for the first time
+	once    sync.Once     // closes it
+	again   bool          // a wake came while it ran; guarded by s.mu
 }
 
 func newWorker(ctx context.Context, s *Scheduler, agentID string) *worker {
-	w := &worker{s: s, agentID: agentID, done: make(chan struct{})}
+	w := &worker{s: s, agentID: agentID, done: make(chan struct{}), ready: make(chan struct{})}
 	// The server's end must not look like a cancel to the loop.
 	w.ctx, w.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { w.cancel(loop.ErrStop) })

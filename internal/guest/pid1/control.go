@@ -79,10 +79,8 @@ func (d *Daemon) accept(l net.Listener, server *podServer) error {
 					d.joinExec(conn, stream, d.cfg.PTYAddr)
 				case isPort:
 					joinPort(stream, n)
-				case name == mux.Aside:
-					speaks.Do(func() {})
-					d.controls.remove(conn)
-					_ = stream.Close()
+				case name == mux.SSH:
+					d.joinSSH(conn, stream)
 				default:
 					_ = stream.Close()
 				}
@@ -95,12 +93,17 @@ func (d *Daemon) accept(l net.Listener, server *podServer) error {
 
 // joinExec joins a stream to a port of exec-daemon's.
 func (d *Daemon) joinExec(conn *mux.Conn, stream net.Conn, addr string) {
+	d.joinDialed(conn, stream, func(ctx context.Context) (net.Conn, error) { return dialTCP(ctx, addr) })
+}
+
+// joinDialed joins a stream to what dial reaches, which is tried for a while.
+func (d *Daemon) joinDialed(conn *mux.Conn, stream net.Conn, dial func(context.Context) (net.Conn, error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), execPatience)
 	defer cancel()
 	wait := time.NewTicker(retryInterval)
 	defer wait.Stop()
 	for {
-		up, err := dialTCP(ctx, addr)
+		up, err := dial(ctx)
 		if err == nil {
 			mux.Join(stream, up)
 			return
@@ -111,6 +114,7 @@ func (d *Daemon) joinExec(conn *mux.Conn, stream net.Conn, addr string) {
 			_ = stream.Close()
 			return
 		case <-conn.Done():
+			_ = stream.Close()
 			return
 		}
 	}

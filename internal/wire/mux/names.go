@@ -4,7 +4,4 @@ package mux
 const (
 	PTY   = "pty"   // docs/reference/pty.md over a WebSocket; pod-daemon joins it to exec-daemon
 	Token = "token" // HTTP/1.1, POST /v1/tokens/oidc; the control plane answers
-	// Aside carries nothing: whoever opens it says that its connection is for its
-	// own streams, and that what the machine opens is to go to another.
-	Aside = "aside"
 )

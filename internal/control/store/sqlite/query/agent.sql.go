@@ -22,7 +22,7 @@ func (q *Queries) DeleteAgent(ctx context.Context, id string) (int64, error) {
 }
 
 const getAgent = `-- name: GetAgent :one
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head FROM agents WHERE id = ?1
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused FROM agents WHERE id = ?1
 `
 
 func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
@@ -42,6 +42,7 @@ func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
 		&i.UpdatedAt,
 		&i.LatestRunID,
 		&i.Head,
+		&i.Paused,
 	)
 	return i, err
 }
@@ -58,7 +59,7 @@ func (q *Queries) GetHead(ctx context.Context, id string) (int64, error) {
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused FROM agents
 WHERE archived <= ?1
   AND created_at <= ?2 AND (created_at < ?2 OR id < ?3)
 ORDER BY created_at DESC, id DESC LIMIT ?4
@@ -99,6 +100,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 			&i.UpdatedAt,
 			&i.LatestRunID,
 			&i.Head,
+			&i.Paused,
 		); err != nil {
 			return nil, err
 		}
@@ -114,7 +116,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 }
 
 const listAgentsOfUser = `-- name: ListAgentsOfUser :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused FROM agents
 WHERE user_id = ?1 AND archived <= ?2
   AND created_at <= ?3 AND (created_at < ?3 OR id < ?4)
 ORDER BY created_at DESC, id DESC LIMIT ?5
@@ -157,6 +159,7 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 			&i.UpdatedAt,
 			&i.LatestRunID,
 			&i.Head,
+			&i.Paused,
 		); err != nil {
 			return nil, err
 		}
@@ -173,9 +176,9 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 
 const putAgent = `-- name: PutAgent :exec
 INSERT OR REPLACE INTO agents (id, name, user_id, archived, env, repos, model, class,
-  work_on_current_branch, created_at, updated_at, latest_run_id, head)
+  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
-  ?9, ?10, ?11, ?12, ?13)
+  ?9, ?10, ?11, ?12, ?13, ?14)
 `
 
 type PutAgentParams struct {
@@ -192,6 +195,7 @@ type PutAgentParams struct {
 	UpdatedAt           int64
 	LatestRunID         string
 	Head                int64
+	Paused              int64
 }
 
 func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
@@ -209,6 +213,7 @@ func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
 		arg.UpdatedAt,
 		arg.LatestRunID,
 		arg.Head,
+		arg.Paused,
 	)
 	return err
 }

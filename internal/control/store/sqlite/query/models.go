@@ -26,6 +26,7 @@ type Agent struct {
 	UpdatedAt           int64
 	LatestRunID         string
 	Head                int64
+	Paused              int64
 }
 
 type Event struct {

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/pkg/sftp"
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+	"aloft/internal/transfer"
+)
+
+// workspace is where a machine has the repository.
+const workspace = "/workspace"
+
+func newAgentCpCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "cp SRC DST",
+		Short: "Copy files to or from an agent's machine",
+		Long: `Copy a file or a folder to or from an agent's machine. The side in the machine
+is AGENT:PATH, relative to its workspace. Modes are kept; links that lead out
+of a folder that is copied from a machine are left out.`,
+		Example: `  aloft agent cp bc-…:report.html .
+  aloft agent cp fixtures bc-…:test/fixtures`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, fromPath, isFrom := agentPath(args[0])
+			to, toPath, isTo := agentPath(args[1])
+			if isFrom == isTo {
+				return misuse(cmd, fmt.Errorf("one of SRC and DST must be AGENT:PATH, and the other a path of this computer"))
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			var report transfer.Report
+			if isFrom {
+				report, err = overSFTP(cmd.Context(), c, from, func(s *sftp.Client) (transfer.Report, error) {
+					return transfer.Get(s, fromPath, args[1])
+				})
+			} else {
+				report, err = overSFTP(cmd.Context(), c, to, func(s *sftp.Client) (transfer.Report, error) {
+					return transfer.Put(s, args[0], toPath)
+				})
+			}
+			if err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				return a.out.Value(map[string]any{"files": report.Files, "bytes": report.Bytes, "skipped": append([]string{}, report.Skipped...)})
+			}
+			for _, s := range report.Skipped {
+				a.out.Line("Left out %s.", cli.Line(s, 0))
+			}
+			a.out.Line("Copied %d files, %d bytes.", report.Files, report.Bytes)
+			return nil
+		},
+	}
+}
+
+// agentPath takes AGENT:PATH apart.
+func agentPath(arg string) (agentID, file string, ok bool) {
+	id, file, ok := strings.Cut(arg, ":")
+	if !ok || !strings.HasPrefix(id, "bc-") || strings.Contains(id, "/") {
+		return "", "", false
+	}
+	if !path.IsAbs(file) {
+		file = path.Join(workspace, file)
+	}
+	return id, file, true
+}
+
+func overSFTP(ctx context.Context, c *client.Client, agentID string, do func(*sftp.Client) (transfer.Report, error)) (transfer.Report, error) {
+	conn, err := dialSSH(ctx, c, agentID)
+	if err != nil {
+		return transfer.Report{}, err
+	}
+	defer conn.Close()
+	files, err := sftp.NewClient(conn)
+	if err != nil {
+		return transfer.Report{}, fmt.Errorf("the machine speaks no sftp: %w", err)
+	}
+	defer files.Close()
+	report, err := do(files)
+	if err != nil && ctx.Err() != nil {
+		return report, context.Cause(ctx)
+	}
+	return report, err
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+)
+
+func newAgentSSHCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ssh AGENT [-- ARG…]",
+		Short: "Work in an agent's machine yourself",
+		Long: `Open a shell in an agent's machine, in its workspace, with the ssh of this
+computer. What follows -- are options of ssh, and a command to run. A machine
+that sleeps is woken. The agent goes on meanwhile; 'aloft agent pause' lets it
+wait.`,
+		Example: `  aloft agent ssh bc-…
+  aloft agent ssh bc-… -- make test
+  aloft agent ssh bc-… -- -N -L 3000:localhost:3000`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := a.connect(); err != nil { // says better than ssh what is missing
+				return err
+			}
+			program, err := exec.LookPath("ssh")
+			if err != nil {
+				return &cli.Problem{
+					Exit: cli.Failure, Code: "no_ssh", Message: "there is no ssh on this computer", Err: err,
+					Hint: "install OpenSSH's client (openssh-client)",
+				}
+			}
+			options, err := a.sshOptions()
+			if err != nil {
+				return err
+			}
+			var words []string
+			for _, o := range options {
+				words = append(words, "-o", o)
+			}
+			words = append(words, "-o", "SetEnv ALOFT_START=workspace", args[0])
+			child := exec.CommandContext(cmd.Context(), program, append(words, args[1:]...)...)
+			child.Stdin, child.Stdout, child.Stderr = a.stdin, a.stdout, a.stderr
+			child.Env = os.Environ()
+			err = child.Run()
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() >= 0 {
+				return &cli.Problem{Exit: exit.ExitCode(), Code: "ssh", Err: err} // ssh has said the rest
+			}
+			return err
+		},
+	}
+}

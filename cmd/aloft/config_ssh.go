@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/sshconfig"
+)
+
+func newConfigSSHCommand(a *app) *cobra.Command {
+	var yes, remove bool
+	cmd := &cobra.Command{
+		Use:   "config-ssh",
+		Short: "Let ssh and editors reach agents' machines by name",
+		Long: `Write a part of ~/.ssh/config that leads ssh to agents' machines, so that
+'ssh bc-…', scp, rsync and the remote development of editors work with them.
+What else is in the file stays as it is. The change is shown first.`,
+		Example: `  aloft config-ssh
+  ssh aloft.bc-…`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			stanza := ""
+			if !remove {
+				options, err := a.sshOptions()
+				if err != nil {
+					return err
+				}
+				stanza = sshconfig.Stanza(options)
+			}
+			return a.configureSSH(filepath.Join(a.getenv("HOME"), ".ssh", "config"), stanza, yes)
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&remove, "remove", false, "take Aloft's part out again")
+	return cmd
+}
+
+func (a *app) configureSSH(file, stanza string, yes bool) error {
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real // a link to where it is kept stays one
+	}
+	mode := fs.FileMode(0o600)
+	data, err := os.ReadFile(file)
+	switch {
+	case err == nil:
+		if info, err := os.Stat(file); err == nil {
+			mode = info.Mode().Perm()
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	text, old, err := sshconfig.Set(string(data), stanza)
+	if err != nil {
+		return usageError{fmt.Errorf("%s: %w", file, err)}
+	}
+	if text == string(data) {
+		return a.configured(file, false)
+	}
+	if !a.out.JSON() {
+		a.out.Line("%s:", file)
+		for line := range strings.Lines(old) {
+			a.out.Line("- %s", strings.TrimRight(line, "\r\n"))
+		}
+		for line := range strings.Lines(stanza) {
+			a.out.Line("+ %s", strings.TrimRight(line, "\n"))
+		}
+	}
+	if !yes && !a.agreed("Write this? [y/N] ") {
+		return &cli.Problem{Exit: cli.Failure, Code: "not_confirmed", Message: "nothing was changed", Hint: "answer y, or give --yes"}
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := replaceFile(file, text, mode); err != nil {
+		return err
+	}
+	return a.configured(file, true)
+}
+
+func (a *app) configured(file string, changed bool) error {
+	if a.out.JSON() {
+		return a.out.Value(map[string]any{"file": file, "changed": changed})
+	}
+	if changed {
+		a.out.Line("Written.")
+		return nil
+	}
+	a.out.Line("%s is as it should be.", file)
+	return nil
+}
+
+// agreed asks a question; only y and yes agree.
+func (a *app) agreed(question string) bool {
+	if a.stdin == nil {
+		return false
+	}
+	fmt.Fprint(a.stderr, question)
+	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
+	if err != nil && answer == "" {
+		fmt.Fprintln(a.stderr)
+	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/client"
+	"aloft/internal/sshconfig"
+)
+
+// knownHosts is the file in which ssh remembers the machines' keys, beside the
+// saved login.
+func (a *app) knownHosts() string { return filepath.Join(filepath.Dir(a.config.Login), "known_hosts") }
+
+// sshOptions are the options with which ssh reaches machines through this
+// program, and the server that is named now.
+func (a *app) sshOptions() ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	proxy := []string{self, "ssh-proxy"}
+	if a.config.URL != "" {
+		proxy = append(proxy, "--url", a.config.URL)
+	}
+	if a.config.KeyFile != "" {
+		file, err := filepath.Abs(a.config.KeyFile)
+		if err != nil {
+			return nil, err
+		}
+		proxy = append(proxy, "--api-key-file", file)
+	}
+	options, err := sshconfig.Options(proxy, a.knownHosts())
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return options, nil
+}
+
+// agentOfHost is the agent that a host's name stands for.
+func agentOfHost(host string) string { return strings.TrimPrefix(host, "aloft.") }
+
+// meet makes our known_hosts ready for the present life of a host's machine.
+// Several may do so at once.
+func (a *app) meet(host, life string) error {
+	file := a.knownHosts()
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(file+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() // and unlock
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	old, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	text := sshconfig.Forget(string(old), host, life)
+	if text == string(old) {
+		return nil
+	}
+	return replaceFile(file, text, 0o600)
+}
+
+// replaceFile writes a file as one step.
+func replaceFile(file, text string, mode fs.FileMode) error {
+	temp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = temp.WriteString(text)
+	if err = errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), file)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(temp.Name()))
+	}
+	return err
+}
+
+// dialSSH is an ssh connection of this program's own to an agent's machine.
+func dialSSH(ctx context.Context, c *client.Client, agentID string) (*ssh.Client, error) {
+	conn, _, err := c.OpenSSH(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	session, channels, requests, err := ssh.NewClientConn(conn, agentID, &ssh.ClientConfig{
+		User: "ubuntu",
+		// The server has led us to this agent's machine, and to no other: a host
+		// key would say nothing more.
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(), //nolint:gosec // as said above
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the machine's ssh server does not answer: %w", err), conn.Close())
+	}
+	return ssh.NewClient(session, channels, requests), nil
+}

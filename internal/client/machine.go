@@ -1,0 +1,41 @@
+package client
+
+import (
+	"context"
+	"net"
+	"net/http"
+
+	"github.com/coder/websocket"
+)
+
+// Pause lets an agent wait before its next step.
+func (c *Client) Pause(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, agentPath(id)+"/pause", nil, nil)
+}
+
+// Resume lets an agent that waits go on.
+func (c *Client) Resume(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, agentPath(id)+"/resume", nil, nil)
+}
+
+// OpenSSH connects to the ssh server of an agent's machine. life names the
+// machine and its present life: another life has another host key. The
+// connection ends with ctx.
+func (c *Client) OpenSSH(ctx context.Context, id string) (conn net.Conn, life string, err error) {
+	// The scheme http stands for ws, and https for wss.
+	//nolint:bodyclose // after a failure it is in memory, and after success it is the connection
+	ws, reply, err := websocket.Dial(ctx, c.base.String()+agentPath(id)+"/ssh", &websocket.DialOptions{
+		HTTPClient: c.http, HTTPHeader: http.Header{"Authorization": {"Bearer " + c.key}}, CompressionMode: websocket.CompressionDisabled,
+	})
+	switch {
+	case err == nil:
+	case context.Cause(ctx) != nil:
+		return nil, "", context.Cause(ctx)
+	case reply != nil && reply.StatusCode >= http.StatusMultipleChoices:
+		return nil, "", readError(reply)
+	default:
+		return nil, "", &UnreachableError{URL: c.base.String(), Err: unwrapURL(err)}
+	}
+	ws.SetReadLimit(-1)
+	return websocket.NetConn(ctx, ws, websocket.MessageBinary), reply.Header.Get("Aloft-Machine"), nil
+}

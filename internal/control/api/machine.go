@@ -1,0 +1,109 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"aloft/internal/account"
+	"aloft/internal/fault"
+)
+
+const (
+	// openWithin bounds the opening of a stream; a machine may have to start.
+	openWithin = 3 * time.Minute
+	// pingEvery keeps proxies from cutting a connection where nobody types, and
+	// finds out that a client has gone without a word.
+	pingEvery  = 30 * time.Second
+	pingWithin = 20 * time.Second
+)
+
+// sshStream is the name of a machine's ssh server.
+const sshStream = "ssh"
+
+// machineHeader names the machine, and its present life, that a WebSocket leads to.
+const machineHeader = "Aloft-Machine"
+
+// openSSH is a WebSocket to the machine's ssh server.
+func (s *server) openSSH(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	return s.openStream(w, r, who, sshStream)
+}
+
+// openStream joins a WebSocket to a stream of the agent's machine. Every
+// message is bytes of the stream.
+func (s *server) openStream(w http.ResponseWriter, r *http.Request, who account.APIKey, name string) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	switch {
+	case err != nil:
+		return err
+	case !strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
+		w.Header().Set("Upgrade", "websocket")
+		return fault.Invalid("this is a WebSocket").Named("upgrade_required").Hint("connect with `aloft agent ssh`, or another client of WebSockets")
+	case a.Archived:
+		return fault.Conflict("the agent is archived").Named("agent_archived").Hint("unarchive it first")
+	case s.Machines == nil:
+		return fault.NotImplemented("machines cannot be reached through this server")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), openWithin)
+	conn, err := s.Machines.Open(ctx, a.ID, name)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	w.Header().Set(machineHeader, conn.RemoteAddr().String())
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return nil // Accept has answered
+	}
+	ws.SetReadLimit(-1) // what is read is passed on piece by piece
+	pipe(r.Context(), ws, conn)
+	return nil
+}
+
+// pipe copies both ways until either side ends, and ends the other.
+func pipe(ctx context.Context, ws *websocket.Conn, conn net.Conn) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	client := websocket.NetConn(ctx, ws, websocket.MessageBinary)
+	defer client.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	go keepAlive(ctx, cancel, ws)
+	in := make(chan struct{})
+	go func() {
+		defer close(in)
+		_, _ = io.Copy(conn, client)
+		cancel()
+	}()
+	_, err := io.Copy(client, conn)
+	if err == nil && ctx.Err() == nil {
+		_ = ws.Close(websocket.StatusNormalClosure, "")
+	}
+	cancel()
+	<-in
+}
+
+// keepAlive pings until ctx ends, and ends it if there is no answer.
+func keepAlive(ctx context.Context, cancel context.CancelFunc, ws *websocket.Conn) {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ping, done := context.WithTimeout(ctx, pingWithin)
+		err := ws.Ping(ping)
+		done()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			cancel()
+		}
+	}
+}

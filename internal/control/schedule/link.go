@@ -1,0 +1,93 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"aloft/internal/control/machine"
+	"aloft/internal/control/pod"
+)
+
+// links are the connections to machines that are in use, one for each machine,
+// shared by its loop and by everyone who has taken it over. A machine sends its
+// git to the newest connection, so that a second would take it from the first.
+type links struct {
+	mu   sync.Mutex
+	byID map[string]*link
+}
+
+// link is the connection to one machine. It is closed when the last user lets go.
+type link struct {
+	users int // guarded by links.mu
+
+	mu   sync.Mutex // held while the machine is dialed, started or booted
+	conn *pod.Conn  // nil until dialed
+}
+
+// use returns the link to the machine, for one more user.
+func (ls *links) use(id string) *link {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.byID == nil {
+		ls.byID = map[string]*link{}
+	}
+	l := ls.byID[id]
+	if l == nil {
+		l = &link{}
+		ls.byID[id] = l
+	}
+	l.users++
+	return l
+}
+
+// letGo is the inverse of use.
+func (ls *links) letGo(id string, l *link) {
+	ls.mu.Lock()
+	l.users--
+	last := l.users == 0
+	if last {
+		delete(ls.byID, id)
+	}
+	ls.mu.Unlock()
+	if !last {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil {
+		_ = l.conn.Close() // what closing says is of no use
+	}
+}
+
+// dial returns the connection, made anew where it has ended. A machine that has
+// stopped is started again; an error of that is an [unstartedError]. The caller
+// holds l.mu.
+func (l *link) dial(ctx context.Context, m machine.Machine, git Gateway, redact pod.Option) (*pod.Conn, error) {
+	if l.conn != nil {
+		select {
+		case <-l.conn.Done():
+			_ = l.conn.Close()
+			l.conn = nil
+		default:
+			return l.conn, nil
+		}
+	}
+	conn, err := pod.Dial(ctx, m, git, redact)
+	if errors.Is(err, machine.ErrStopped) {
+		if err := m.Restart(ctx); err != nil {
+			return nil, unstartedError{err}
+		}
+		conn, err = pod.Dial(ctx, m, git, redact)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.conn = conn
+	return conn, nil
+}
+
+// unstartedError is why a machine that had stopped was not started.
+type unstartedError struct{ error }
+
+func (e unstartedError) Unwrap() error { return e.error }

@@ -1,0 +1,3 @@
+-- +goose Up
+
+ALTER TABLE agents ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;

@@ -1,0 +1,204 @@
+package sshd
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/creack/pty"
+	"golang.org/x/crypto/ssh"
+)
+
+// startVariable is a variable that a client may send to say where its command
+// starts: "workspace" instead of the user's home.
+const startVariable = "ALOFT_START"
+
+// visit is one shell, command or subsystem.
+type visit struct {
+	c  *client
+	ch ssh.Channel
+
+	env  []string
+	term *terminal // nil without one
+
+	mu      sync.Mutex
+	process *os.Process // nil until started, and after it has ended
+}
+
+// terminal is what a client asked its terminal to be.
+type terminal struct {
+	name string
+	size pty.Winsize
+	file *os.File // the master, once the command has started
+}
+
+type ptyRequest struct {
+	Term                         string
+	Columns, Rows, Width, Height uint32
+	Modes                        string
+}
+
+type windowChange struct{ Columns, Rows, Width, Height uint32 }
+
+// maxSide bounds a terminal's columns and rows: what a program makes of its
+// terminal's size is not to use up the machine.
+const maxSide = 4096
+
+func winsize(columns, rows, width, height uint32) pty.Winsize {
+	side := func(n uint32) uint16 { return uint16(min(n, maxSide)) }
+	return pty.Winsize{Cols: side(columns), Rows: side(rows), X: side(width), Y: side(height)}
+}
+
+// session serves a session to its end.
+func (c *client) session(open ssh.NewChannel) {
+	ch, requests, err := open.Accept()
+	if err != nil {
+		return
+	}
+	defer ch.Close()
+	s := &visit{c: c, ch: ch}
+	var running sync.WaitGroup
+	started := false
+	for r := range requests {
+		ok := false
+		switch r.Type {
+		case "pty-req":
+			ok = !started && s.wantTerminal(r.Payload)
+		case "env":
+			ok = !started && s.addEnv(r.Payload)
+		case "window-change":
+			ok = s.resize(r.Payload)
+		case "signal":
+			ok = s.signal(r.Payload)
+		case "shell", "exec", "subsystem":
+			if started {
+				break
+			}
+			var cmd *exec.Cmd
+			if cmd, ok = s.command(r.Type, r.Payload); ok {
+				started = true
+				// The answer comes before the first output.
+				if r.WantReply {
+					_ = r.Reply(true, nil)
+				}
+				s.start(cmd, &running)
+				continue
+			}
+		}
+		if r.WantReply {
+			_ = r.Reply(ok, nil)
+		}
+	}
+	s.toAll(syscall.SIGHUP) // one that is to outlive its client ignores it, or is in a session of its own
+	// What ignores that is waited for, until the server stops.
+	defer context.AfterFunc(c.stop, func() { s.toAll(syscall.SIGKILL) })()
+	running.Wait()
+}
+
+func (s *visit) wantTerminal(payload []byte) bool {
+	var p ptyRequest
+	if s.term != nil || ssh.Unmarshal(payload, &p) != nil || strings.ContainsRune(p.Term, 0) {
+		return false
+	}
+	s.term = &terminal{name: p.Term, size: winsize(p.Columns, p.Rows, p.Width, p.Height)}
+	return true
+}
+
+func (s *visit) addEnv(payload []byte) bool {
+	var p struct{ Name, Value string }
+	if ssh.Unmarshal(payload, &p) != nil || len(s.env) >= maxEnv ||
+		p.Name == "" || strings.ContainsAny(p.Name, "=\x00") || strings.ContainsRune(p.Value, 0) {
+		return false
+	}
+	s.env = append(s.env, p.Name+"="+p.Value)
+	return true
+}
+
+func (s *visit) resize(payload []byte) bool {
+	var p windowChange
+	if s.term == nil || ssh.Unmarshal(payload, &p) != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.term.size = winsize(p.Columns, p.Rows, p.Width, p.Height)
+	if s.process == nil {
+		return true
+	}
+	return pty.Setsize(s.term.file, &s.term.size) == nil
+}
+
+// signals are those that a client may name.
+var signals = map[string]syscall.Signal{
+	"ABRT": syscall.SIGABRT, "ALRM": syscall.SIGALRM, "FPE": syscall.SIGFPE, "HUP": syscall.SIGHUP, "ILL": syscall.SIGILL,
+	"INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "PIPE": syscall.SIGPIPE, "QUIT": syscall.SIGQUIT, "SEGV": syscall.SIGSEGV,
+	"TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
+}
+
+// signal sends a signal to the command and those in its process group.
+func (s *visit) signal(payload []byte) bool {
+	var p struct{ Name string }
+	if ssh.Unmarshal(payload, &p) != nil {
+		return false
+	}
+	number, ok := signals[p.Name]
+	return ok && s.toAll(number)
+}
+
+// toAll sends a signal to the command, if it runs, and to its process group.
+func (s *visit) toAll(number syscall.Signal) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process != nil && syscall.Kill(-s.process.Pid, number) == nil
+}
+
+// command makes the command of a request; ok is false for one that cannot be.
+func (s *visit) command(kind string, payload []byte) (cmd *exec.Cmd, ok bool) {
+	cfg := s.c.s.cfg
+	var p struct{ Value string }
+	if kind != "shell" && ssh.Unmarshal(payload, &p) != nil || strings.ContainsRune(p.Value, 0) {
+		return nil, false
+	}
+	dir := cfg.Home
+	switch kind {
+	case "shell":
+		cmd = exec.Command(cfg.Shell) //nolint:noctx // the channel's end ends it, by a hang-up
+		// A leading dash makes it a login shell. Without a terminal it reads its
+		// commands from the client, as editors do, whose words are no login's.
+		cmd.Args[0] = "-" + filepath.Base(cfg.Shell)
+		if s.term != nil {
+			dir = cfg.Workspace
+		}
+	case "exec":
+		cmd = exec.Command(cfg.Shell, "-c", p.Value) //nolint:noctx // likewise
+	case "subsystem":
+		if p.Value != "sftp" || len(cfg.SFTP) == 0 {
+			return nil, false
+		}
+		cmd = exec.Command(cfg.SFTP[0], cfg.SFTP[1:]...) //nolint:noctx // likewise
+		s.term = nil
+	default:
+		return nil, false
+	}
+	env := cfg.Environ()
+	for _, kv := range s.env {
+		if kv == startVariable+"=workspace" {
+			dir = cfg.Workspace
+		}
+	}
+	env = append(env, s.env...)
+	env = append(env, "SSH_CONNECTION=aloft 0 machine 22", "SSH_CLIENT=aloft 0 22")
+	if s.term != nil {
+		env = append(env, "TERM="+s.term.name)
+	}
+	cmd.Env = env
+	cmd.Dir = dir
+	if _, err := os.Stat(dir); err != nil {
+		cmd.Dir = "/"
+	}
+	return cmd, true
+}

@@ -1,0 +1,294 @@
+package sshd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/pkg/sftp"
+)
+
+// TestMain lets this program be what a server starts to speak sftp.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "sftp" {
+		err := ServeSFTP(struct {
+			io.Reader
+			io.WriteCloser
+		}{os.Stdin, os.Stdout})
+		if err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// serve starts a server and returns its state folder.
+func serve(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sshd") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	home := t.TempDir()
+	s, err := New(Config{
+		StateDir: dir, Workspace: t.TempDir(), Home: home, SFTP: []string{os.Args[0], "sftp"},
+		Environ: func() []string { return []string{"PATH=" + os.Getenv("PATH"), "FROM=server", "HOME=" + home} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func connect(t *testing.T, dir string) *ssh.Client {
+	t.Helper()
+	raw, err := net.Dial("unix", filepath.Join(dir, SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, channels, requests, err := ssh.NewClientConn(raw, "machine", &ssh.ClientConfig{User: "ubuntu", HostKeyCallback: ssh.InsecureIgnoreHostKey()}) //nolint:gosec // its own server
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := ssh.NewClient(conn, channels, requests)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func session(t *testing.T, c *ssh.Client) *ssh.Session {
+	t.Helper()
+	s, err := c.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestExec(t *testing.T) {
+	c := connect(t, serve(t))
+	for command, want := range map[string]struct {
+		out, signal string
+		code        int
+	}{
+		"echo $FROM":             {out: "server\n"},
+		"exit 7":                 {code: 7},
+		"kill -KILL $$":          {signal: "KILL", code: 137},
+		"sleep 5 & echo started": {out: "started\n"}, // it holds the output open
+		"printf 'a\\0\\xff\\n'":  {out: "a\x00\xff\n"},
+	} {
+		s := session(t, c)
+		out, err := s.Output(command)
+		var code int
+		var signal string
+		if exit, ok := errors.AsType[*ssh.ExitError](err); ok {
+			code, signal = exit.ExitStatus(), exit.Signal()
+		} else if err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+		if string(out) != want.out || code != want.code || signal != want.signal {
+			t.Errorf("%s: %q, code %d, signal %q", command, out, code, signal)
+		}
+	}
+}
+
+func TestEnvAndSignal(t *testing.T) {
+	c := connect(t, serve(t))
+	s := session(t, c)
+	if err := s.Setenv("MARK", "one two"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(`trap 'echo "got $MARK"; exit 3' INT; echo ready; while :; do sleep 0.01; done`); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 6)
+	if _, err := io.ReadFull(out, line); err != nil || string(line) != "ready\n" {
+		t.Fatalf("%q %v", line, err)
+	}
+	if err := s.Signal(ssh.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := io.ReadAll(out)
+	exit, ok := errors.AsType[*ssh.ExitError](s.Wait())
+	if !strings.Contains(string(rest), "got one two") || !ok || exit.ExitStatus() != 3 {
+		t.Errorf("%q %v", rest, exit)
+	}
+}
+
+func TestTerminalChangesItsSize(t *testing.T) {
+	c := connect(t, serve(t))
+	s := session(t, c)
+	if err := s.RequestPty("xterm", 24, 80, ssh.TerminalModes{}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(`trap 'stty size; exit' WINCH; echo "$TERM $(stty size)"; while :; do sleep 0.01; done`); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, len("xterm 24 80\r\n"))
+	if _, err := io.ReadFull(out, line); err != nil || string(line) != "xterm 24 80\r\n" {
+		t.Fatalf("%q %v", line, err)
+	}
+	if err := s.WindowChange(50, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	if rest, _ := io.ReadAll(out); string(rest) != "50 4096\r\n" {
+		t.Errorf("%q", rest)
+	}
+}
+
+func TestAClientThatGoesEndsItsCommand(t *testing.T) {
+	dir := serve(t)
+	c := connect(t, dir)
+	s := session(t, c)
+	file := filepath.Join(t.TempDir(), "pid")
+	if err := s.Start("echo $$ > " + file + ".new; mv " + file + ".new " + file + "; exec sleep 600"); err != nil {
+		t.Fatal(err)
+	}
+	var pid string
+	within(t, "the command runs", func() bool {
+		data, err := os.ReadFile(file)
+		pid = strings.TrimSpace(string(data))
+		return err == nil
+	})
+	_ = c.Close()
+	within(t, "the command has ended", func() bool {
+		_, err := os.Stat("/proc/" + pid)
+		return err != nil
+	})
+}
+
+func within(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("not in time: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestSFTP(t *testing.T) {
+	c := connect(t, serve(t))
+	files, err := sftp.NewClient(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	f, err := files.Create("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("hello")); err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	if out, err := session(t, c).Output("cat x"); err != nil || string(out) != "hello" {
+		t.Errorf("%q %v", out, err)
+	}
+}
+
+func TestForwardKeepsHalfClosedConnections(t *testing.T) {
+	c := connect(t, serve(t))
+	for _, network := range []string{"tcp", "unix"} {
+		addr := "127.0.0.1:0"
+		if network == "unix" {
+			addr = filepath.Join(t.TempDir(), "s")
+		}
+		l, err := net.Listen(network, addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all, _ := io.ReadAll(conn) // until the other has said its last
+			_, _ = conn.Write([]byte("heard " + string(all)))
+			_ = conn.Close()
+		}()
+		conn, err := c.Dial(network, l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conn.Write([]byte("this"))
+		if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(conn); err != nil || string(got) != "heard this" {
+			t.Errorf("%s: %q %v", network, got, err)
+		}
+		_ = l.Close()
+	}
+}
+
+func TestTheHostKeyStays(t *testing.T) {
+	dir := t.TempDir()
+	first, err := hostKey(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := hostKey(dir)
+	if err != nil || string(first.PublicKey().Marshal()) != string(again.PublicKey().Marshal()) {
+		t.Errorf("another key, %v", err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "ssh_host_ed25519_key")); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+}
+
+// FuzzRequests gives a session what no client of sense sends.
+func FuzzRequests(f *testing.F) {
+	f.Add("pty-req", ssh.Marshal(ptyRequest{Term: "xterm", Columns: 80, Rows: 24}))
+	f.Add("env", ssh.Marshal(struct{ Name, Value string }{"A", "b"}))
+	f.Add("exec", ssh.Marshal(struct{ Value string }{"true"}))
+	f.Fuzz(func(t *testing.T, kind string, payload []byte) {
+		s := &visit{c: &client{s: &Server{cfg: Config{Environ: func() []string { return nil }}}}}
+		s.wantTerminal(payload)
+		s.addEnv(payload)
+		s.resize(payload)
+		s.signal(payload)
+		if cmd, ok := s.command(kind, payload); ok {
+			for _, arg := range append(cmd.Args, cmd.Env...) {
+				if strings.ContainsRune(arg, 0) {
+					t.Errorf("%q would not start", arg)
+				}
+			}
+		}
+	})
+}
