@@ -191,11 +191,11 @@ func (v *viewer) command(ctx context.Context, req request) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stdin, typed := io.Pipe()
-	defer stdin.Close() //nolint:errcheck // it never fails
+	defer stdin.Close()
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer cancel(nil)
-	defer stdin.Close() //nolint:errcheck // the listener may be writing to it
+	defer stdin.Close()
 	if err := v.tell(ctx, event{Type: "attached"}); err != nil {
 		return err
 	}
