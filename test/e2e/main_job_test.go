@@ -203,6 +203,25 @@ func TestStrictProviders(t *testing.T) {
 	}
 }
 
+// Programs in the machine learn from the metadata socket whose they are.
+func TestMetadata(t *testing.T) {
+	need.Command(t, "curl")
+	git := gittest.New(t)
+	url := git.Repo("r", map[string]string{"README.md": "r\n"})
+	a := start(t, scripted(t, `
+scripts:
+  - turns:
+      - calls:
+          - {tool: Shell, args: {command: "for p in agent/id workspace/branch-name workspace/repo-url; do curl -s --unix-socket ${CURSOR_AGENT_SOCKET:-/run/cursor/api.sock} http://localhost/v1/meta-data/$p; echo; done > mine.txt"}}
+      - text: Done.
+`))
+	r := a.finish(a.create(url, "Look who you are", nil))
+	want := r.AgentID + "\n" + pushed(t, r) + "\n" + url
+	if got := gittest.Git(t, git.Path("r"), "show", pushed(t, r)+":mine.txt"); got != want {
+		t.Errorf("the machine says %q, want %q", got, want)
+	}
+}
+
 func TestFilesOnTheServersDisk(t *testing.T) {
 	git := gittest.New(t)
 	git.Repo("r", map[string]string{"README.md": "r\n"})

@@ -189,7 +189,11 @@ func (w *worker) boot(ctx context.Context, h *hands, id, branch string, state *a
 		return ready, errors.Join(stepFault(err), recordErr)
 	case recordErr != nil:
 		return ready, recordErr
-	case ready.BootID == state.BootID:
+	}
+	if err := h.conn.SetMetadata(ctx, metadata(state, branch)); err != nil {
+		return ready, lostError(err)
+	}
+	if ready.BootID == state.BootID {
 		return ready, nil
 	}
 	bodies := []agent.Body{&agent.MachineReady{

@@ -1,0 +1,36 @@
+package schedule
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+)
+
+// metadata is what an agent's processes may know of it, by the paths of the
+// metadata socket. What is not known is left out.
+func metadata(s *agent.State, branch string) map[string]string {
+	values := map[string]string{
+		"agent/id":        s.Agent.ID,
+		"agent/name":      s.Agent.Name,
+		"agent/source":    "api",
+		"agent/runtime":   "cloud",
+		"owner/user-id":   strconv.FormatInt(s.Agent.UserID, 10),
+		"turn/id":         s.Run.ID,
+		"turn/started-at": s.Run.CreatedAt.UTC().Format(time.RFC3339),
+	}
+	if s.Agent.Model != "" {
+		values["turn/model"] = s.Agent.Model
+	}
+	var urls []string
+	for _, r := range s.Agent.Repos {
+		urls = append(urls, r.URL)
+	}
+	if len(urls) > 0 {
+		values["workspace/repo-url"] = urls[0]
+		values["workspace/repo-urls"] = strings.Join(urls, "\n")
+		values["workspace/branch-name"] = branch
+	}
+	return values
+}
