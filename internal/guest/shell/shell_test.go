@@ -21,7 +21,7 @@ func open(t testing.TB, change ...func(*Config)) *Session {
 	cfg := Config{
 		Dir:       dir,
 		Env:       []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8"},
-		OutputDir: t.TempDir(),
+		OutputDir: outputDir(t),
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -36,6 +36,18 @@ func open(t testing.TB, change ...func(*Config)) *Session {
 		}
 	})
 	return s
+}
+
+// outputDir is a folder that is removed when the test ends, as soon as the
+// keepers of killed commands have written their last words there.
+func outputDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "output-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eventually(t, "the output is removed", func() bool { return os.RemoveAll(dir) == nil }) })
+	return dir
 }
 
 // run runs a command that must come to a result.
