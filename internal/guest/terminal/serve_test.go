@@ -288,7 +288,7 @@ func TestSignals(t *testing.T) {
 	}
 	// Ctrl-C is a key.
 	b := d.connect(t)
-	b.say(request{Type: "spawn", Args: []string{"sh", "-c", "echo up; sleep 30"}})
+	b.say(request{Type: "spawn", Args: []string{"sh", "-c", "trap 'exit 130' INT; echo up; while :; do sleep 0.05; done"}})
 	b.want("attached")
 	b.until("up")
 	b.typeIn("\x03")
