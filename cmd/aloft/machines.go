@@ -86,7 +86,7 @@ func apiTerminal(t pod.Terminal) api.Terminal {
 		Command: t.Command, WorkingDirectory: t.Directory,
 	}
 	if t.Dead {
-		out.ExitCode = &t.ExitCode
+		out.ExitCode = t.ExitCode
 	}
 	return out
 }

@@ -60,7 +60,7 @@ type Terminal struct {
 	Command       string
 	Directory     string
 	Dead          bool
-	ExitCode      int // of a dead one
+	ExitCode      *int // of a dead one; nil where it is not known
 }
 
 // NewTerminal says what CreateTerminal is to make. Every field may be left out.
@@ -178,11 +178,16 @@ func (t *Terminals) End(ctx context.Context, name string) error {
 }
 
 func terminalOf(m *agentv1.Terminal) Terminal {
-	return Terminal{
+	out := Terminal{
 		Name: bounded(m.GetName(), maxWord), Created: m.GetCreatedAt().AsTime(), Active: m.GetActiveAt().AsTime(),
 		Attached: int(m.GetAttached()), Columns: int(m.GetColumns()), Rows: int(m.GetRows()),
-		Command: bounded(m.GetCommand(), maxWord), Directory: bounded(m.GetDirectory(), maxDetail), Dead: m.GetDead(), ExitCode: int(m.GetExitCode()),
+		Command: bounded(m.GetCommand(), maxWord), Directory: bounded(m.GetDirectory(), maxDetail), Dead: m.GetDead(),
 	}
+	if m.ExitCode != nil {
+		code := int(m.GetExitCode())
+		out.ExitCode = &code
+	}
+	return out
 }
 
 // fault says in our words what exec-daemon answered.

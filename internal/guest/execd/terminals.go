@@ -139,11 +139,16 @@ func terminalSize(columns, rows int32) (c, r uint16, err error) {
 }
 
 func terminalMessage(t terminal.Terminal) *agentv1.Terminal {
-	return &agentv1.Terminal{
+	out := &agentv1.Terminal{
 		Name: t.Name, CreatedAt: timestamppb.New(t.Created), ActiveAt: timestamppb.New(t.Active),
 		Attached: clamp(t.Attached), Columns: clamp(t.Columns), Rows: clamp(t.Rows),
-		Command: t.Command, Directory: t.Dir, Pid: clamp(t.PID), Dead: t.Dead, ExitCode: clamp(t.ExitCode),
+		Command: t.Command, Directory: t.Dir, Pid: clamp(t.PID), Dead: t.Dead,
 	}
+	if t.ExitCode != nil {
+		code := clamp(*t.ExitCode)
+		out.ExitCode = &code
+	}
+	return out
 }
 
 func clamp(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) }

@@ -19,7 +19,7 @@ type Terminal struct {
 	Columns, Rows int
 	PID           int // of the program in front
 	Dead          bool
-	ExitCode      int // of a dead one
+	ExitCode      *int // of a dead one; nil where tmux has not learned it
 	Command       string
 	Dir           string
 }
@@ -50,11 +50,20 @@ func parseList(out []byte) []Terminal {
 		list = append(list, Terminal{
 			Name: f[0], Created: time.Unix(created, 0), Active: time.Unix(int64(number(f[2])), 0),
 			Attached: number(f[3]), Columns: number(f[4]), Rows: number(f[5]), PID: number(f[6]),
-			Dead: f[7] == "1", ExitCode: number(f[8]), Command: f[9], Dir: f[10],
+			Dead: f[7] == "1", ExitCode: known(f[8]), Command: f[9], Dir: f[10],
 		})
 	}
 	slices.SortFunc(list, func(a, b Terminal) int { return cmp.Compare(a.Name, b.Name) })
 	return list
+}
+
+// known is nil where tmux has nothing to say.
+func known(s string) *int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return nil
+	}
+	return &n
 }
 
 // number is 0 where tmux has nothing to say.

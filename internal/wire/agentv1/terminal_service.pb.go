@@ -43,7 +43,7 @@ type Terminal struct {
 	// The command has ended; the terminal is kept, so that its end can be read.
 	Dead bool `protobuf:"varint,10,opt,name=dead,proto3" json:"dead,omitempty"`
 	// Of a dead one.
-	ExitCode      int32 `protobuf:"varint,11,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	ExitCode      *int32 `protobuf:"varint,11,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -149,8 +149,8 @@ func (x *Terminal) GetDead() bool {
 }
 
 func (x *Terminal) GetExitCode() int32 {
-	if x != nil {
-		return x.ExitCode
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
 	}
 	return 0
 }
@@ -894,7 +894,7 @@ var File_agent_v1_terminal_service_proto protoreflect.FileDescriptor
 
 const file_agent_v1_terminal_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1fagent/v1/terminal_service.proto\x12\bagent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd7\x02\n" +
+	"\x1fagent/v1/terminal_service.proto\x12\bagent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x02\n" +
 	"\bTerminal\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +
@@ -907,8 +907,10 @@ const file_agent_v1_terminal_service_proto_rawDesc = "" +
 	"\tdirectory\x18\b \x01(\tR\tdirectory\x12\x10\n" +
 	"\x03pid\x18\t \x01(\x05R\x03pid\x12\x12\n" +
 	"\x04dead\x18\n" +
-	" \x01(\bR\x04dead\x12\x1b\n" +
-	"\texit_code\x18\v \x01(\x05R\bexitCode\"\x16\n" +
+	" \x01(\bR\x04dead\x12 \n" +
+	"\texit_code\x18\v \x01(\x05H\x00R\bexitCode\x88\x01\x01B\f\n" +
+	"\n" +
+	"_exit_code\"\x16\n" +
 	"\x14ListTerminalsRequest\"I\n" +
 	"\x15ListTerminalsResponse\x120\n" +
 	"\tterminals\x18\x01 \x03(\v2\x12.agent.v1.TerminalR\tterminals\"\xa3\x02\n" +
@@ -1026,6 +1028,7 @@ func file_agent_v1_terminal_service_proto_init() {
 	if File_agent_v1_terminal_service_proto != nil {
 		return
 	}
+	file_agent_v1_terminal_service_proto_msgTypes[0].OneofWrappers = []any{}
 	file_agent_v1_terminal_service_proto_msgTypes[10].OneofWrappers = []any{
 		(*TerminalKeys_Text)(nil),
 		(*TerminalKeys_Key)(nil),
