@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/machine"
+	"aloft/internal/need"
 	"aloft/internal/control/machine/machinetest"
 	"aloft/internal/control/machine/machinetest/standin"
 )
@@ -92,10 +93,8 @@ func TestInside(t *testing.T) {
 }
 
 func TestStrongClassIsGVisor(t *testing.T) {
+	need.File(t, "runsc", builtRunsc) // hack/build-runsc.sh makes it
 	all := engines(t)
-	if all["runsc"] == "" {
-		t.Skip("needs runsc: hack/build-runsc.sh")
-	}
 	conf := config(t, t.TempDir(), all["runc"])
 	conf.StrongRuntimePath = all["runsc"]
 	r, err := New(conf)
