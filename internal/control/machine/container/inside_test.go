@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/machine"
-	"aloft/internal/need"
 	"aloft/internal/control/machine/machinetest"
 	"aloft/internal/control/machine/machinetest/standin"
+	"aloft/internal/need"
 )
 
 // ask runs a command in the machine, as root.
