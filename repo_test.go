@@ -37,6 +37,7 @@ var mayImport = map[string][]string{
 	"internal/tool":         {},
 	"internal/policy":       {},
 	"internal/redact":       {},
+	"internal/secret":       {"internal/fault"},
 
 	// What both wings use, and what speaks to neither.
 	"internal/telemetry":               {},
@@ -98,7 +99,7 @@ var mayImport = map[string][]string{
 }
 
 // nouns stand for NOUNS in mayImport.
-var nouns = []string{"internal/fault", "internal/account", "internal/conversation", "internal/agent", "internal/tool", "internal/policy", "internal/redact"}
+var nouns = []string{"internal/fault", "internal/account", "internal/conversation", "internal/agent", "internal/tool", "internal/policy", "internal/redact", "internal/secret"}
 
 // noIO are standard packages that a noun has no use for.
 var noIO = []string{"net", "net/http", "os", "os/exec", "database/sql", "io/fs", "syscall"}

@@ -1,0 +1,118 @@
+package secret
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"aloft/internal/fault"
+)
+
+// Use is what a machine is for.
+type Use int
+
+// Uses of machines.
+const (
+	ForAgent Use = iota
+	ForBuild     // of an environment: nobody's own secrets are there, as its result is shared
+)
+
+// rank is the place of the owner in the order in which they count.
+func rank(k Kind) int { return slices.Index([]Kind{OfAgent, OfEnvironment, OfPerson, OfTeam}, k) }
+
+// Applies reports whether a machine of that use, with those repositories
+// (as [Repo] writes them), gets the secret.
+func (s Secret) Applies(use Use, repos []string) bool {
+	switch {
+	case rank(s.Owner.Kind) < 0:
+		return false
+	case use == ForBuild && (s.Owner.Kind == OfPerson || s.Owner.Kind == OfAgent):
+		return false
+	case use == ForAgent && s.Type == Build:
+		return false
+	}
+	return len(s.Repos) == 0 || slices.ContainsFunc(s.Repos, func(r string) bool { return slices.Contains(repos, r) })
+}
+
+// Choose returns those of all that such a machine gets, by name: of several
+// with one name, whatever its case, the one whose owner counts first.
+func Choose(all []Sealed, use Use, repos []string) []Sealed {
+	chosen := map[string]Sealed{}
+	for _, s := range all {
+		if !s.Applies(use, repos) {
+			continue
+		}
+		old, ok := chosen[Fold(s.Name)]
+		if !ok || before(s.Secret, old.Secret) {
+			chosen[Fold(s.Name)] = s
+		}
+	}
+	return slices.SortedFunc(maps.Values(chosen), func(a, b Sealed) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// before reports whether a counts before b. What one owner cannot have, two of
+// one name, is settled all the same.
+func before(a, b Secret) bool {
+	if x, y := rank(a.Owner.Kind), rank(b.Owner.Kind); x != y {
+		return x < y
+	}
+	return a.ID < b.ID
+}
+
+// Set is what a machine gets: the variables of its environment, by name, and
+// which of them are secret.
+type Set struct {
+	Vars   map[string]string
+	Hidden []string // names in Vars whose values are taken out of what the machine says; sorted
+}
+
+// Add adds a variable; one of that name, whatever its case, is replaced.
+func (s *Set) Add(name, value string, hidden bool) {
+	if s.Vars == nil {
+		s.Vars = map[string]string{}
+	}
+	for old := range s.Vars {
+		if Fold(old) == Fold(name) {
+			delete(s.Vars, old)
+			s.Hidden = slices.DeleteFunc(s.Hidden, func(n string) bool { return n == old })
+		}
+	}
+	s.Vars[name] = value
+	if hidden {
+		s.Hidden = append(s.Hidden, name)
+		slices.Sort(s.Hidden)
+	}
+}
+
+// Environ returns the variables for the machine, with the list of those that
+// are secret.
+func (s Set) Environ() map[string]string {
+	env := maps.Clone(s.Vars)
+	if env == nil {
+		env = map[string]string{}
+	}
+	env[NamesVariable] = strings.Join(s.Hidden, ",")
+	return env
+}
+
+// Values returns what is secret, by name.
+func (s Set) Values() map[string]string {
+	values := make(map[string]string, len(s.Hidden))
+	for _, name := range s.Hidden {
+		values[name] = s.Vars[name]
+	}
+	return values
+}
+
+// Check refuses a set that is too much for a machine's environment.
+func (s Set) Check() error {
+	total := 0
+	for name, value := range s.Vars {
+		total += len(name) + len(value)
+	}
+	if total > MaxTotal {
+		return fault.Exhausted("the machine's secrets have %d bytes together; at most %d fit into its environment", total, MaxTotal).
+			Named("secrets_too_large").Hint("give large ones to fewer repositories (`aloft secret set --repo`), or keep them elsewhere and fetch them")
+	}
+	return nil
+}
