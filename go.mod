@@ -4,6 +4,8 @@ go 1.26.8
 
 require (
 	connectrpc.com/connect v1.19.2
+	github.com/coreos/go-oidc/v3 v3.21.0
+	github.com/go-jose/go-jose/v4 v4.1.4
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0
 	go.opentelemetry.io/otel/log v1.47.0
@@ -15,7 +17,10 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-require google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect
+require (
+	golang.org/x/oauth2 v0.36.0 // indirect
+	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect
+)
 
 require (
 	cloud.google.com/go v0.123.0 // indirect

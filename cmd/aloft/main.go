@@ -50,6 +50,7 @@ func (a *app) commands() []*cobra.Command {
 		newServeCommand(a.getenv, a.stderr),
 		newDemoCommand(a),
 		newDoctorCommand(a),
+		newIdentityCommand(a),
 		newGatewayCommand(a.stderr),
 		newVersionCommand(a),
 	}

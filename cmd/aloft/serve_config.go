@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 // serverConfig is the file that `aloft serve --config` reads. The keys are
 // documented in docs/reference/config.md, which a test holds to this type.
 type serverConfig struct {
+	PublicURL    string          `yaml:"public_url"` // where others find this server; http:// and the address it listens on unless given
 	Models       []modelConfig   `yaml:"models"`
 	DefaultModel string          `yaml:"default_model"`
 	Git          gitConfig       `yaml:"git"`
@@ -196,6 +198,10 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 			return err
 		}
 	}
+	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		return fmt.Errorf("public_url: %q is no address as https://aloft.example.com", c.PublicURL)
+	}
+	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	if err := fromEnv(&c.Telemetry.Token, c.Telemetry.TokenEnv, "telemetry.token", getenv); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"aloft/internal/account"
 	"aloft/internal/control/api"
 	"aloft/internal/control/gateway"
+	"aloft/internal/control/identity"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/observe"
@@ -99,6 +100,12 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if s.observer, err = observe.New(observe.Config{Journal: s.store, Agents: s.store, Telemetry: sent, Logger: logger}); err != nil {
 		return nil, err
 	}
+	// Machines get their tokens of it, and its name is the server's address.
+	publicURL := func() string { return cmp.Or(c.PublicURL, s.URL) }
+	issuer, err := identity.Open(filepath.Join(o.Data, identityFile), publicURL)
+	if err != nil {
+		return nil, err
+	}
 	network := c.Machine.Egress.network()
 	if err := container.CanLink(); err != nil && c.Machine.Egress.Mode == "" {
 		logger.Warn("machines have no network", "error", err)
@@ -110,13 +117,13 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Image: c.Machine.Image, Class: c.Machine.Class,
 		Limits:  machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		Author:  schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
-		Secrets: func(string) map[string]string { return secrets },
-		Logger:  logger,
+		Secrets: func(string) map[string]string { return secrets }, Identity: issuer,
+		Logger: logger,
 	})
 	handler, err := api.New(api.Config{
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
-		PublicURL: func() string { return s.URL }, Logger: logger, Version: version,
+		Identity: issuer, PublicURL: publicURL, Logger: logger, Version: version,
 		Ready: func() error {
 			if !s.ready.Load() {
 				return errors.New("starting")

@@ -29,7 +29,7 @@ import (
 )
 
 // Config is what the API needs. All fields but Logger, PublicURL, Ready,
-// Metrics, DefaultModel and Machines must be set.
+// Metrics, DefaultModel, Identity and Machines must be set.
 type Config struct {
 	Journal  store.Journal
 	Agents   store.Agents
@@ -40,12 +40,20 @@ type Config struct {
 	DefaultModel string
 	Work         Work
 	Machines     Machines      // nil where nobody reaches into machines
+	Identity     Identity      // nil where machines get no tokens
 	AllowFile    bool          // file:// repositories may be used
 	PublicURL    func() string // where a browser finds this server, without a final slash
 	Logger       *slog.Logger
 	Ready        func() error                          // nil once requests can be served
 	Metrics      func(context.Context) ([]byte, error) // in Prometheus's text; nil where there are none
 	Version      string                                // of the server
+}
+
+// Identity is what others need to verify the tokens of machines: the documents
+// of OpenID Connect's discovery. Its methods are safe for concurrent use.
+type Identity interface {
+	Discovery() ([]byte, error)
+	Keys() ([]byte, error)
 }
 
 // Work is what the API asks of the scheduler. Its methods are safe for

@@ -20,6 +20,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/identity"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
@@ -121,13 +122,40 @@ func (h *house) openStore() {
 	h.t.Cleanup(func() { _ = s.Close() })
 }
 
+// issuer signs with the same keys in all tests, since they take a while to make.
+func (h *house) issuer() *identity.Issuer {
+	h.t.Helper()
+	path := filepath.Join(h.dir, "identity.pem")
+	made.Lock()
+	defer made.Unlock()
+	if made.keys != nil {
+		if err := os.WriteFile(path, made.keys, 0o600); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	i, err := identity.Open(path, func() string { return "http://aloft.test" })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if made.keys, err = os.ReadFile(path); err != nil {
+		h.t.Fatal(err)
+	}
+	return i
+}
+
+var made struct {
+	sync.Mutex
+	keys []byte
+}
+
 func (h *house) serve() {
 	h.t.Helper()
 	api, err := newServer(Config{
 		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,
 		Models:       []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}},
 		DefaultModel: "house", PublicURL: func() string { return "http://aloft.test/" },
-		Logger: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "1.2.3",
+		Identity: h.issuer(),
+		Logger:   slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "1.2.3",
 	})
 	if err != nil {
 		h.t.Fatal(err)

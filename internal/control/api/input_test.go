@@ -213,7 +213,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /v1/agents/{id}/diff": own, "GET /v1/agents/{id}/events": own,
 		"GET /v1/agents/{id}/terminals": own, "POST /v1/agents/{id}/terminals": own, "GET /v1/agents/{id}/pty": own,
 		"GET /v1/agents/{id}/artifacts": "any", "GET /v1/agents/{id}/artifacts/download": "any",
-		"GET /metrics": admin,
+		"GET /metrics":                          admin,
+		"GET /.well-known/openid-configuration": open, "GET /.well-known/jwks.json": open,
 		"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
 	}
 	h.work.diff = func(string) (string, bool, error) { return "", false, nil }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"aloft/internal/account"
+	"aloft/internal/control/identity"
 	"aloft/internal/fault"
 )
 
@@ -109,6 +110,10 @@ func (s *server) routes() []route {
 			status: 200, media: "text/plain", handle: s.metrics},
 		{method: "GET", path: "/healthz", id: "health", summary: "Say whether the server is ready", open: true,
 			status: 200, out: healthJSON{}, handle: s.health},
+		{method: "GET", path: identity.DiscoveryPath, id: "openIDConfiguration", summary: "Describe who signs the tokens of machines, as OpenID Connect has it", open: true,
+			status: 200, media: "application/json", handle: s.identityDocument},
+		{method: "GET", path: identity.KeysPath, id: "openIDKeys", summary: "List the public keys that tokens of machines are verified with", open: true,
+			status: 200, media: "application/json", handle: s.identityDocument},
 		{method: "GET", path: "/openapi.json", id: "openAPI", summary: "Describe this API", open: true, status: 200, media: "application/json", handle: s.serveOpenAPI},
 		{method: "GET", path: "/openapi.yaml", id: "openAPIYAML", summary: "Describe this API", open: true, status: 200, media: "application/yaml", handle: s.serveOpenAPI},
 	}

@@ -36,7 +36,7 @@ type Conn struct {
 	mux    *mux.Conn
 	pod    podv1connect.PodServiceClient
 	client *http.Client
-	git    *http.Server // nil where git is not served
+	asked  map[string]*http.Server // by the name of the streams that they answer
 	served sync.WaitGroup
 }
 
@@ -77,7 +77,7 @@ func newConn(raw net.Conn, git http.Handler, o options) (*Conn, error) {
 	}}
 	c.pod = podv1connect.NewPodServiceClient(c.client, "http://pod",
 		connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil), connect.WithInterceptors(heard{o.secrets}))
-	c.serve(git)
+	c.serve(map[string]http.Handler{mux.Git: git, mux.Token: o.tokens})
 	return c, nil
 }
 
@@ -111,8 +111,8 @@ func (c *Conn) Done() <-chan struct{} { return c.mux.Done() }
 // Close ends the connection and waits for what it serves. The machine goes on.
 func (c *Conn) Close() error {
 	err := c.mux.Close()
-	if c.git != nil {
-		err = errors.Join(err, c.git.Close())
+	for _, server := range c.asked {
+		err = errors.Join(err, server.Close())
 	}
 	c.client.CloseIdleConnections()
 	c.served.Wait()

@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -18,6 +19,7 @@ type Option func(*options)
 type options struct {
 	secrets *redact.Redactor
 	trace   string
+	tokens  http.Handler
 }
 
 func optionsOf(all []Option) options {
@@ -35,6 +37,9 @@ func Redact(secrets *redact.Redactor) Option { return func(o *options) { o.secre
 
 // Trace tells exec-daemon which span its own belong below: a traceparent.
 func Trace(traceparent string) Option { return func(o *options) { o.trace = traceparent } }
+
+// Tokens answers what programs in the machine ask of POST /v1/tokens/oidc.
+func Tokens(h http.Handler) Option { return func(o *options) { o.tokens = h } }
 
 // heard takes secrets out of what a machine answers, before anything else sees
 // it. Output of a call is left to the call, which knows what came before.

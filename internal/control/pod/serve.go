@@ -13,46 +13,65 @@ import (
 	"aloft/internal/wire/mux"
 )
 
-// maxGitHeader bounds the header of a request from git, in bytes.
-const maxGitHeader = 64 << 10
+// maxAskHeader bounds the header of a request from a machine, in bytes.
+const maxAskHeader = 64 << 10
 
-// maxGitStreams bounds the streams to the gateway that a machine has open.
-const maxGitStreams = 64
+// maxAskStreams bounds the streams of each kind that a machine has open.
+const maxAskStreams = 64
 
-// serve answers the streams that the machine opens: git's, and no others.
-func (c *Conn) serve(git http.Handler) {
-	streams := mux.NewListener()
-	if git != nil {
-		c.git = &http.Server{
-			Handler:           git,
-			MaxHeaderBytes:    maxGitHeader,
+// serve answers the streams that the machine opens: those whose name has a
+// handler, and no others.
+func (c *Conn) serve(handlers map[string]http.Handler) {
+	c.asked = map[string]*http.Server{}
+	queues := map[string]*queue{}
+	for name, h := range handlers {
+		if h == nil {
+			continue
+		}
+		server := &http.Server{
+			Handler:           h,
+			MaxHeaderBytes:    maxAskHeader,
 			ReadHeaderTimeout: 30 * time.Second,
 			IdleTimeout:       5 * time.Minute,
 			// What goes wrong here is a machine's doing: the machine is told,
 			// and its words stay out of the log.
 			ErrorLog: log.New(io.Discard, "", 0),
 		}
+		q := &queue{listener: mux.NewListener()}
+		c.asked[name], queues[name] = server, q
 		c.served.Go(func() {
-			if err := c.git.Serve(streams); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			if err := server.Serve(q.listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 				_ = c.mux.Close()
 			}
 		})
 	}
 	c.served.Go(func() {
 		// It returns when the connection ends, and Done says so.
-		var open atomic.Int64
 		_ = c.mux.Serve(func(name string, stream net.Conn) {
-			if name != mux.Git || git == nil {
-				_ = stream.Close()
+			if q := queues[name]; q != nil {
+				q.hand(stream)
 				return
 			}
-			place := &counted{Conn: stream, free: func() { open.Add(-1) }}
-			if open.Add(1) > maxGitStreams || !streams.Hand(place) {
-				_ = place.Close()
-			}
+			_ = stream.Close()
 		})
-		_ = streams.Close()
+		for _, q := range queues {
+			_ = q.listener.Close()
+		}
 	})
+}
+
+// queue is the streams of one kind on their way to their server.
+type queue struct {
+	listener *mux.Listener
+	open     atomic.Int64
+}
+
+// hand gives a stream to the server, unless the machine has too many.
+func (q *queue) hand(stream net.Conn) {
+	place := &counted{Conn: stream, free: func() { q.open.Add(-1) }}
+	if q.open.Add(1) > maxAskStreams || !q.listener.Hand(place) {
+		_ = place.Close()
+	}
 }
 
 // counted is a stream that gives its place back when it is closed.

@@ -109,7 +109,7 @@ func (s *Scheduler) awaitMachine(ctx context.Context, agentID string) error {
 func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state *agent.State) (*pod.Conn, string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	conn, err := l.dial(ctx, m, s.Gateway, s.redact(state, m.ID()))
+	conn, err := l.dial(ctx, m, s.Gateway, s.redact(state, m.ID()), s.tokens(state.Agent.ID))
 	if err != nil {
 		return nil, "", err
 	}

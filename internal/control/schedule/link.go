@@ -63,7 +63,7 @@ func (ls *links) letGo(id string, l *link) {
 // dial returns the connection, made anew where it has ended. A machine that has
 // stopped is started again; an error of that is an [unstartedError]. The caller
 // holds l.mu.
-func (l *link) dial(ctx context.Context, m machine.Machine, git Gateway, redact pod.Option) (*pod.Conn, error) {
+func (l *link) dial(ctx context.Context, m machine.Machine, git Gateway, options ...pod.Option) (*pod.Conn, error) {
 	if l.conn != nil {
 		select {
 		case <-l.conn.Done():
@@ -73,12 +73,12 @@ func (l *link) dial(ctx context.Context, m machine.Machine, git Gateway, redact 
 			return l.conn, nil
 		}
 	}
-	conn, err := pod.Dial(ctx, m, git, redact)
+	conn, err := pod.Dial(ctx, m, git, options...)
 	if errors.Is(err, machine.ErrStopped) {
 		if err := m.Restart(ctx); err != nil {
 			return nil, unstartedError{err}
 		}
-		conn, err = pod.Dial(ctx, m, git, redact)
+		conn, err = pod.Dial(ctx, m, git, options...)
 	}
 	if err != nil {
 		return nil, err

@@ -122,7 +122,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, s
 func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Machine, branch string, state *agent.State, record loop.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	conn, err := l.dial(ctx, m, w.s.Gateway, w.s.redact(state, m.ID()))
+	conn, err := l.dial(ctx, m, w.s.Gateway, w.s.redact(state, m.ID()), w.s.tokens(state.Agent.ID))
 	if u, ok := errors.AsType[unstartedError](err); ok {
 		return w.unstartable(ctx, m, state, u.error)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
+	"aloft/internal/control/identity"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/model"
@@ -44,6 +45,9 @@ type Config struct {
 	// Secrets returns values, by names, that must not come out of the agent's
 	// machine, in what it says or in what it pushes. nil has none.
 	Secrets func(agentID string) map[string]string
+	// Identity signs who an agent is, for programs in its machine; nil gives them
+	// no tokens.
+	Identity Identity
 	// Trace has machines make spans below their runs' own. exec-daemon sends none
 	// unless it is told to.
 	Trace  bool
@@ -60,6 +64,11 @@ type Gateway interface {
 	Revoke(credential string)
 	Check(ctx context.Context, repoURL, ref string) (gateway.RefInfo, error)
 	Diff(ctx context.Context, repoURL, base, branch string, limit int) (diff string, truncated bool, err error)
+}
+
+// Identity signs that the bearer is a workload, to an audience.
+type Identity interface {
+	Token(w identity.Workload, audience, nonce string) (token string, expires time.Time, err error)
 }
 
 // Times of a lease: another server takes an agent over when its own has been

@@ -1,0 +1,279 @@
+package identity
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+const (
+	bits = 2048 // of a key; what every verifier takes
+	// rotateAfter is how long a key signs.
+	rotateAfter = 90 * 24 * time.Hour
+	// keepRetired is how long a key is published that signs no more: longer than
+	// any token lives.
+	keepRetired = time.Hour
+)
+
+// blockType is PEM's word for PKCS #8.
+const blockType = "PRIVATE KEY"
+
+// Headers of a key's block.
+const (
+	headerSigning = "Signing-Since" // when it began to sign
+	headerRetired = "Retired"       // when it ceased to
+)
+
+// key is one of the ring's.
+type key struct {
+	id      string // RFC 7638, so that it says the same to all
+	private *rsa.PrivateKey
+	signing time.Time // zero before it signs
+	retired time.Time // zero before it is
+}
+
+// ring is a file of keys: those that signed, newest first, after the one that
+// signs and the one that will. Whoever trusts us has seen a key in the published
+// set long before it signs. The file may be changed by another process. Its
+// methods are safe for concurrent use.
+type ring struct {
+	path string
+
+	mu   sync.Mutex
+	list []key
+	seen os.FileInfo // of the file that list was read from
+}
+
+// keys returns those to be published; the first signs.
+func (r *ring) keys() ([]key, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.refresh(); err != nil {
+		return nil, err
+	}
+	if time.Since(r.list[0].signing) > rotateAfter {
+		if err := r.rotate(); err != nil {
+			return nil, err
+		}
+	}
+	var current []key
+	for _, k := range r.list {
+		if k.retired.IsZero() || time.Since(k.retired) < keepRetired {
+			current = append(current, k)
+		}
+	}
+	return current, nil
+}
+
+func (r *ring) signing() (key, error) {
+	keys, err := r.keys()
+	if err != nil {
+		return key{}, err
+	}
+	return keys[0], nil
+}
+
+// refresh reads the file where it is another than before. r.mu must be held.
+func (r *ring) refresh() error {
+	info, err := os.Stat(r.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return r.change(func(list []key) ([]key, error) {
+			if len(list) > 0 {
+				return list, nil // another process was first
+			}
+			return withNext(nil)
+		})
+	case err != nil:
+		return fmt.Errorf("identity's keys: %w", err)
+	case r.seen != nil && os.SameFile(r.seen, info) && r.seen.ModTime().Equal(info.ModTime()):
+		return nil // every change is a new file; one may have the number of one that is gone
+	}
+	list, err := readRing(r.path)
+	if err != nil {
+		return err
+	}
+	r.list, r.seen = list, info
+	return nil
+}
+
+// rotate has the next key sign. r.mu must be held.
+func (r *ring) rotate() error {
+	was := r.list[0].id
+	return r.change(func(list []key) ([]key, error) {
+		if list[0].id != was {
+			return list, nil // another process was first
+		}
+		return withNext(list)
+	})
+}
+
+// withNext retires the key that signs, lets the next one sign, makes another
+// next, and drops those that nobody needs.
+func withNext(list []key) ([]key, error) {
+	now := time.Now().UTC().Truncate(time.Second)
+	fresh := func() (key, error) {
+		private, err := rsa.GenerateKey(rand.Reader, bits)
+		if err != nil {
+			return key{}, fmt.Errorf("make a key: %w", err)
+		}
+		return newKey(private)
+	}
+	next, err := fresh()
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		first, err := fresh()
+		first.signing = now
+		return []key{first, next}, err
+	}
+	list[0].retired, list[1].signing = now, now
+	after := []key{list[1], next, list[0]}
+	for _, k := range list[2:] {
+		if now.Sub(k.retired) < keepRetired {
+			after = append(after, k)
+		}
+	}
+	return after, nil
+}
+
+func newKey(private *rsa.PrivateKey) (key, error) {
+	public := jose.JSONWebKey{Key: private.Public()}
+	print, err := public.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return key{}, fmt.Errorf("name a key: %w", err)
+	}
+	return key{id: base64.RawURLEncoding.EncodeToString(print), private: private}, nil
+}
+
+// change puts another file in the place of the one there is, no other process
+// doing so meanwhile. r.mu must be held.
+func (r *ring) change(to func([]key) ([]key, error)) error {
+	dir, err := os.Open(filepath.Dir(r.path))
+	if err != nil {
+		return fmt.Errorf("identity's keys: %w", err)
+	}
+	defer func() { _ = dir.Close() }() // and the lock with it
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("lock identity's keys: %w", err)
+	}
+	list, err := readRing(r.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if list, err = to(list); err != nil {
+		return err
+	}
+	if err := writeRing(r.path, list); err != nil {
+		return fmt.Errorf("identity's keys: %w", err)
+	}
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("identity's keys: %w", err)
+	}
+	r.list = list
+	r.seen, err = os.Stat(r.path)
+	return err
+}
+
+func writeRing(path string, list []key) error {
+	var text bytes.Buffer
+	for _, k := range list {
+		der, err := x509.MarshalPKCS8PrivateKey(k.private)
+		if err != nil {
+			return err
+		}
+		block := &pem.Block{Type: blockType, Bytes: der, Headers: map[string]string{}}
+		for name, at := range map[string]time.Time{headerSigning: k.signing, headerRetired: k.retired} {
+			if !at.IsZero() {
+				block.Headers[name] = at.Format(time.RFC3339)
+			}
+		}
+		if err := pem.Encode(&text, block); err != nil {
+			return err
+		}
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), ".identity-*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(text.Bytes())
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp.Name()))
+	}
+	return nil
+}
+
+func readRing(path string) ([]key, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("identity's keys: %w", err)
+	}
+	list, err := parseRing(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: restore it, or remove it to have new keys made, which those who trust this server fetch by themselves", path, err)
+	}
+	return list, nil
+}
+
+func parseRing(text []byte) (list []key, err error) {
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			break
+		}
+		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		private, ok := parsed.(*rsa.PrivateKey)
+		if !ok || private.N.BitLen() < bits {
+			return nil, fmt.Errorf("a key is no RSA key of %d bits", bits)
+		}
+		k, err := newKey(private)
+		if err != nil {
+			return nil, err
+		}
+		for name, at := range map[string]*time.Time{headerSigning: &k.signing, headerRetired: &k.retired} {
+			if words := block.Headers[name]; words != "" {
+				if *at, err = time.Parse(time.RFC3339, words); err != nil {
+					return nil, err
+				}
+			}
+		}
+		list = append(list, k)
+	}
+	if len(list) < 2 || list[0].signing.IsZero() {
+		return nil, errors.New("two keys are wanted, the first of which signs")
+	}
+	return list, nil
+}
+
+// Rotate has the next key sign, in every server that uses the file. What the key
+// before it has signed stays good.
+func Rotate(path string) error {
+	r := &ring{path: path}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.refresh(); err != nil {
+		return err
+	}
+	return r.rotate()
+}
