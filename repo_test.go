@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	"internal/policy":       {},
 	"internal/redact":       {},
 	"internal/secret":       {"internal/fault"},
+	"internal/environment":  {"internal/policy"},
 
 	// What both wings use, and what speaks to neither.
 	"internal/telemetry":               {},
@@ -100,7 +101,7 @@ var mayImport = map[string][]string{
 }
 
 // nouns stand for NOUNS in mayImport.
-var nouns = []string{"internal/fault", "internal/account", "internal/conversation", "internal/agent", "internal/tool", "internal/policy", "internal/redact", "internal/secret"}
+var nouns = []string{"internal/fault", "internal/account", "internal/conversation", "internal/agent", "internal/tool", "internal/policy", "internal/redact", "internal/secret", "internal/environment"}
 
 // noIO are standard packages that a noun has no use for.
 var noIO = []string{"net", "net/http", "os", "os/exec", "database/sql", "io/fs", "syscall"}

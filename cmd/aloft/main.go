@@ -43,6 +43,7 @@ func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		newRunCommand(a),
 		newAgentCommand(a),
+		newEnvCommand(a),
 		newModelsCommand(a),
 		newLoginCommand(a),
 		newConfigSSHCommand(a),

@@ -1,0 +1,17 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newEnvCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "env",
+		Short: "See and steer what machines are made of",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		newEnvCheckCommand(a),
+		newEnvSchemaCommand(a),
+	)
+	return cmd
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/environment"
+)
+
+// Exit codes of `aloft env check`, which other tools know from linters.
+const (
+	checkWarnings = 1
+	checkErrors   = 2
+)
+
+func newEnvCheckCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [DIR]",
+		Short: "Say what an environment.json means, and what is wrong with it",
+		Long: `Say what the environment.json of a folder means, and what is wrong with it, by file,
+line and key, with what to write instead. The file is .aloft/environment.json or,
+without one, .cursor/environment.json. Nothing leaves this computer.
+
+It exits with 0 if all is well, 1 if there are warnings, 2 if there are errors.`,
+		Example: `  aloft env check
+  aloft env check ~/src/app --json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			name, data, err := readEnvironment(dir)
+			if err != nil {
+				return &cli.Problem{Exit: checkErrors, Code: "unreadable", Message: err.Error(), Err: err}
+			}
+			var e environment.Environment
+			findings := environment.Findings{}
+			if name != "" {
+				e, findings = environment.Parse(name, data)
+			}
+			if a.out.JSON() {
+				err = a.out.Value(struct {
+					File        string                  `json:"file,omitempty"`
+					Findings    environment.Findings    `json:"findings"`
+					Environment environment.Environment `json:"environment"`
+					Explain     []environment.Line      `json:"explain"`
+				}{name, append(environment.Findings{}, findings...), e, e.Explain()})
+			} else {
+				a.showEnvironment(dir, name, e, findings)
+			}
+			switch findings.Worst() {
+			case environment.Error:
+				return errors.Join(err, &cli.Problem{Exit: checkErrors, Code: "errors"})
+			case environment.Warning:
+				return errors.Join(err, &cli.Problem{Exit: checkWarnings, Code: "warnings"})
+			}
+			return err
+		},
+	}
+}
+
+// readEnvironment reads the file of a folder. Its name is "" if there is none.
+func readEnvironment(dir string) (name string, data []byte, err error) {
+	if info, err := os.Stat(dir); err != nil {
+		return "", nil, err
+	} else if !info.IsDir() {
+		return "", nil, fmt.Errorf("%s is no folder", dir)
+	}
+	for _, name := range environment.Files {
+		f, err := os.Open(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		data, err := io.ReadAll(io.LimitReader(f, environment.MaxSize+1))
+		return name, data, errors.Join(err, f.Close())
+	}
+	return "", nil, nil
+}
+
+func (a *app) showEnvironment(dir, name string, e environment.Environment, findings environment.Findings) {
+	for _, f := range findings {
+		f.File = filepath.Join(dir, f.File)
+		a.out.Line("%s", cli.Clean(f.String()))
+	}
+	if len(findings) > 0 {
+		a.out.Line("")
+	}
+	if name == "" {
+		a.out.Line("There is no %s and no %s.", environment.Files[0], environment.Files[1])
+	}
+	lines := e.Explain()
+	width := 0
+	for _, l := range lines {
+		width = max(width, len(l.What))
+	}
+	for _, l := range lines {
+		a.out.Line("%s  %s", a.out.Style(cli.Dim, fmt.Sprintf("%-*s", width, l.What)), cli.Line(l.Says, 120))
+	}
+}

@@ -1,0 +1,241 @@
+package environment
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxDepth is how deep values may lie in one another. The deepest key of the
+// format has four levels.
+const maxDepth = 64
+
+// node is a value and where it begins. Its value is nil, a bool, a json.Number,
+// a string, a []node or a []member.
+type node struct {
+	value any
+	at    int // offset in the file
+}
+
+// member is a key of an object, in the order of the file.
+type member struct {
+	key   string
+	at    int
+	value node
+}
+
+// syntaxError is what a file that is no JSON says to the person who wrote it.
+type syntaxError struct {
+	at      int
+	message string
+	instead string
+}
+
+func (e *syntaxError) Error() string { return e.message }
+
+// reader reads JSON with comments and trailing commas. It is ours because every
+// complaint has to say where it is and what to write instead.
+type reader struct {
+	text  string
+	pos   int
+	depth int
+}
+
+// readJSONC reads one value and wants nothing after it.
+func readJSONC(text string) (n node, err *syntaxError) {
+	r := &reader{text: text}
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case *syntaxError:
+			err = e
+		default:
+			panic(e)
+		}
+	}()
+	r.skip()
+	if !r.at('{') && !r.at('[') {
+		r.fail(r.pos, "write one object, as in {\"install\": \"npm ci\"}", "this is no JSON object: it begins with %s", r.here())
+	}
+	n = r.read()
+	r.skip()
+	if r.pos < len(r.text) {
+		r.fail(r.pos, "remove it; the file holds one object, from { to }", "%s after the end", r.here())
+	}
+	return n, nil
+}
+
+func (r *reader) fail(at int, instead, format string, args ...any) {
+	panic(&syntaxError{at: at, message: fmt.Sprintf(format, args...), instead: instead})
+}
+
+// skip passes over white space and comments.
+func (r *reader) skip() {
+	for r.pos < len(r.text) {
+		rest := r.text[r.pos:]
+		switch {
+		case strings.ContainsRune(" \t\r\n", rune(rest[0])):
+			r.pos++
+		case strings.HasPrefix(rest, "//"):
+			if i := strings.IndexByte(rest, '\n'); i >= 0 {
+				r.pos += i
+			} else {
+				r.pos = len(r.text)
+			}
+		case strings.HasPrefix(rest, "/*"):
+			i := strings.Index(rest[2:], "*/")
+			if i < 0 {
+				r.fail(r.pos, "close it with */", "a comment begins and does not end")
+			}
+			r.pos += i + 4
+		default:
+			return
+		}
+	}
+}
+
+// here says what is at the reader's place.
+func (r *reader) here() string {
+	if r.pos >= len(r.text) {
+		return "the end of the file"
+	}
+	if r.at('"') {
+		return "a double quote"
+	}
+	c, _ := utf8.DecodeRuneInString(r.text[r.pos:])
+	return fmt.Sprintf("%q", string(c))
+}
+
+func (r *reader) at(c byte) bool { return r.pos < len(r.text) && r.text[r.pos] == c }
+
+func (r *reader) read() node {
+	r.skip()
+	if r.depth++; r.depth > maxDepth {
+		r.fail(r.pos, "make it flat", "values lie in one another more than %d deep", maxDepth)
+	}
+	defer func() { r.depth-- }()
+	start := r.pos
+	switch {
+	case r.at('{'):
+		return node{r.object(), start}
+	case r.at('['):
+		return node{r.array(), start}
+	case r.at('"'):
+		return node{r.str(), start}
+	}
+	word := r.word()
+	switch {
+	case word == "true" || word == "false":
+		return node{word == "true", start}
+	case word == "null":
+		return node{nil, start}
+	case json.Valid([]byte(word)): // a number is all that is left
+		return node{json.Number(word), start}
+	case r.at('\''):
+		r.fail(start, "put text between double quotes: \"…\"", "text between single quotes")
+	case word == "":
+		r.fail(start, "write a value: text in double quotes, a number, true, false, [ ] or { }", "%s where a value belongs", r.here())
+	}
+	r.fail(start, fmt.Sprintf("put text between double quotes: %q", word), "%s is no value", word)
+	return node{}
+}
+
+// word reads what is neither space nor punctuation.
+func (r *reader) word() string {
+	start := r.pos
+	for r.pos < len(r.text) && r.pos-start < 64 && !strings.ContainsRune(" \t\r\n,:[]{}\"'/", rune(r.text[r.pos])) {
+		r.pos++
+	}
+	return strings.ToValidUTF8(r.text[start:r.pos], "")
+}
+
+// next passes over the comma between two values, and reports whether there is
+// another value before the end, which it passes over too.
+func (r *reader) next(open int, end byte, first bool) bool {
+	r.skip()
+	comma := false
+	if r.at(',') && !first {
+		comma = true
+		r.pos++
+		r.skip()
+	}
+	switch {
+	case r.at(end):
+		r.pos++
+		return false
+	case r.pos >= len(r.text):
+		r.fail(open, fmt.Sprintf("close it with %c", end), "%c is not closed", r.text[open])
+	case r.at(','):
+		r.fail(r.pos, "write one comma between two values", "a comma too many")
+	case !first && !comma:
+		r.fail(r.pos, fmt.Sprintf("put a comma before %s", r.here()), "a comma is missing")
+	}
+	return true
+}
+
+func (r *reader) object() []member {
+	open := r.pos
+	r.pos++
+	members := []member{}
+	for first := true; r.next(open, '}', first); first = false {
+		m := member{at: r.pos}
+		if !r.at('"') {
+			word := r.word()
+			if word == "" {
+				r.fail(m.at, "write a key in double quotes, as in \"install\": \"npm ci\"", "%s where a key belongs", r.here())
+			}
+			r.fail(m.at, fmt.Sprintf("put the key between double quotes: %q", word), "the key %s has no quotes", word)
+		}
+		m.key = r.str()
+		r.skip()
+		if !r.at(':') {
+			r.fail(r.pos, fmt.Sprintf("write %q: and then the value", m.key), "%s where a colon belongs", r.here())
+		}
+		r.pos++
+		m.value = r.read()
+		members = append(members, m)
+	}
+	return members
+}
+
+func (r *reader) array() []node {
+	open := r.pos
+	r.pos++
+	items := []node{}
+	for first := true; r.next(open, ']', first); first = false {
+		items = append(items, r.read())
+	}
+	return items
+}
+
+// str reads text in double quotes.
+func (r *reader) str() string {
+	start := r.pos
+	for r.pos++; r.pos < len(r.text); r.pos++ {
+		switch c := r.text[r.pos]; {
+		case c == '\\':
+			r.pos++
+		case c == '\n':
+			r.fail(start, "close it with a double quote; write a line break as \\n", "text is not closed on its line")
+		case c < ' ' && c != '\t':
+			r.fail(r.pos, fmt.Sprintf("write it as \\u%04x, or leave it out", c), "a control character in text")
+		case c == '"':
+			r.pos++
+			return r.unquote(start)
+		}
+	}
+	r.fail(start, "close it with a double quote", "text is not closed")
+	return ""
+}
+
+// unquote resolves the escapes of the text that ends at the reader's place. A
+// tab as it is is not JSON, and meant well.
+func (r *reader) unquote(start int) string {
+	raw := strings.ReplaceAll(r.text[start:r.pos], "\t", `\t`)
+	var s string
+	if err := json.Unmarshal([]byte(raw), &s); err != nil {
+		r.fail(start, `write a backslash as \\; JSON knows \" \\ \/ \b \f \n \r \t and \u0000`, "text with an escape that JSON does not know")
+	}
+	return s
+}

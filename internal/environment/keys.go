@@ -1,0 +1,163 @@
+package environment
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"aloft/internal/policy"
+)
+
+// Limits of what a file may say. They are far above what any real file has, and
+// keep a hostile one from costing more than a real one.
+const (
+	maxCommand   = 256 << 10 // bytes of install, start or a terminal's command
+	maxLine      = 4 << 10   // bytes of what has one line
+	maxTerminals = 256
+	maxPorts     = 256
+	maxEntries   = 1000
+	maxVariable  = 32 << 10 // bytes of a variable's value
+)
+
+var (
+	line    = text{max: maxLine}
+	command = text{what: "a shell command", max: maxCommand, empty: true}
+
+	terminalKeys = []Key{
+		{Name: "command", Example: `"npm run dev"`, Meaning: "What runs, by the user's shell.", shape: text{what: "a shell command", max: maxCommand}},
+		{Name: "name", Example: `"web"`, Meaning: "What people and the agent call it. Without one, it is called after its place in the list.", shape: text{max: maxLine, empty: true}},
+		{Name: "description", Example: `"Serves on port 3000"`, Meaning: "What it is for. The agent reads this.", shape: text{max: maxLine, empty: true}},
+	}
+	portKeys = []Key{
+		{Name: "port", Example: `3000`, Meaning: "The port, on loopback or any other address of the machine.", shape: number{1, 65535}},
+		{Name: "name", Example: `"web"`, Meaning: "What people call it.", shape: text{max: maxLine, empty: true}},
+	}
+	buildKeys = []Key{
+		{Name: "dockerfile", Example: `"Dockerfile"`, Meaning: "The Dockerfile, from the folder of `environment.json`. Do not copy the project into the image: the checkout comes later.", shape: text{what: "a path", max: maxLine}},
+		{Name: "dockerfileContents", Example: `"FROM debian:12\nRUN apt-get update"`, Meaning: "The Dockerfile's text, instead.", shape: text{max: maxCommand}},
+		{Name: "context", Example: `".."`, Meaning: "What COPY and ADD can reach, from the folder of `environment.json`. `.`, `./` and `..` are the root of the repository. Without the key, it is the folder of `environment.json`.", shape: text{what: "a path", max: maxLine, empty: true}},
+	}
+	mcpKeys = []Key{
+		{Name: "serverUrl", Example: `"https://mcp.example.com/sse"`, Meaning: "The server, by its URL.", shape: text{what: "a URL", max: maxLine}},
+		{Name: "command", Example: `"npx -y @example/mcp"`, Meaning: "The server, by the command that starts it.", shape: text{max: maxLine}},
+		{Name: "name", Example: `"tickets"`, Meaning: "What people call it.", shape: text{max: maxLine, empty: true}},
+		{Name: "toolAllowlist", Example: `["search"]`, Meaning: "Its tools that may be used; all of them without the key.", shape: list{of: line, max: maxEntries}},
+	}
+)
+
+// keys is the format: the source of the schema, of the guide and of reading.
+var keys = []Key{
+	{Name: "name", Example: `"web app"`, Meaning: "What people call the environment.", shape: text{max: 255, empty: true}},
+	{Name: "user", Example: `"ubuntu"`, Meaning: "The Unix user that `install`, `start`, the terminals and the agent run as. Without it, the image's own (`ubuntu` on the default base).", shape: text{what: "a user name", max: 32, check: checkUser}},
+	{Name: "install", Example: `"npm ci"`, Meaning: "Installs what the project needs. It runs in the root of the checkout when the environment is built, may run again over its own result, and may have many lines. Only what it leaves on disk is kept: what it started is gone.", shape: command},
+	{Name: "start", Example: `"sudo service docker start"`, Meaning: "Runs each time the machine starts, before the terminals, and has to return.", shape: command},
+	{Name: "terminals", Example: `[{"name": "web", "command": "npm run dev"}]`, Meaning: "Commands that run while the agent works, each in a tmux session that people and the agent share.", Keys: terminalKeys,
+		shape: list{flatten: true, max: maxTerminals, of: either{short: terminalKeys[0].shape, key: "command", odd: true, object: object{"terminals", terminalKeys, []string{"command"}}}}},
+	{Name: "ports", Example: `[3000, {"port": 5432, "name": "db"}]`, Meaning: "Ports that people forward.", Keys: portKeys,
+		shape: list{max: maxPorts, of: either{short: number{1, 65535}, key: "port", object: object{"ports, each a number or an object", portKeys, []string{"port"}}}}},
+	{Name: "build", Example: `{"dockerfile": "Dockerfile", "context": ".."}`, Meaning: "The base is an image that is built from a Dockerfile.", Keys: buildKeys,
+		shape: object{"object", buildKeys, []string{"dockerfile", "dockerfileContents"}}},
+	{Name: "image", Example: `"debian:12"`, Meaning: "The base is this OCI image.", shape: text{what: "an image reference", max: maxLine, check: checkImage}},
+	{Name: "snapshot", Example: `"POPULATED_FROM_SETTINGS"`, Meaning: "The base is a saved disk. It wins over `image` and `build`, which stand in for it when it is unknown or has expired. `POPULATED_FROM_SETTINGS` is the one stored for the environment.", shape: text{what: "the id of a snapshot", max: 255, check: checkSnapshot}},
+	{Name: "agentCanUpdateSnapshot", Example: `true`, Meaning: "May the agent save a new snapshot? By default yes with a snapshot or the default base. With `build` or `image` never.", shape: boolean{}},
+	{Name: "repositoryDependencies", Example: `["github.com/acme/protos"]`, Meaning: "Repositories that the agent may read besides its own. They are not cloned by themselves.", shape: list{max: maxEntries, of: text{what: "a repository", max: maxLine, check: checkRepository}}},
+	{Name: "disableAllMcpServers", Example: `false`, Meaning: "Blocks the MCP servers of the user and the team.", shape: boolean{}},
+	{Name: "mcpServerAllowlist", Example: `[{"serverUrl": "https://mcp.example.com/sse"}]`, Meaning: "The MCP servers, and their tools, that may be used.", Keys: mcpKeys,
+		shape: list{max: maxEntries, of: object{"objects", mcpKeys, []string{"serverUrl", "command"}}}},
+	{Name: "egressMode", Example: `"default_with_network_settings"`, Meaning: "How the machine's network is judged. It can only narrow what the operator allows.",
+		shape: choice{string(EgressAllowAll), string(EgressParentPlusSettings), string(EgressDefaultWithSettings), string(EgressSettingsOnly)}},
+	{Name: "egressAllowlist", Example: `["*.npmjs.org"]`, Meaning: "Domains, `*.domains` and address ranges that the environment asks for besides.", shape: list{max: maxEntries, of: text{what: "a domain", max: 255, check: checkDomain}}},
+	{Name: "chromeExecutablePath", Example: `"/usr/bin/google-chrome"`, Meaning: "The browser for computer use.", shape: text{what: "a path", max: maxLine, check: checkAbsolute}},
+	{Name: "enable_testing", Example: `true`, Meaning: "Is the agent asked to test its work? Yes by default.", shape: boolean{quoted: true}},
+	{Name: "env", Example: `{"NODE_ENV": "development"}`, Meaning: "Environment variables, in plain sight. Secrets do not belong here: see `aloft secret`.", shape: mapping{name: checkVariable, max: maxVariable}},
+	{Name: "$schema", Example: `"https://example.com/environment.schema.json"`, Meaning: "For editors; no effect.", shape: text{what: "a URL", max: maxLine, empty: true}},
+}
+
+var topLevel = object{what: "object", keys: keys}
+
+// Keys are the keys of the format, in the order of the guide.
+func Keys() []Key { return slices.Clone(keys) }
+
+var (
+	userName   = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.-]{0,31}|[0-9]{1,9})$`)
+	snapshotID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	imageRef   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
+	variable   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	repository = regexp.MustCompile(`^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:[0-9]+)?(/[A-Za-z0-9._~+-]+){2,}/?$`)
+)
+
+func checkUser(s string) *complaint {
+	if !userName.MatchString(s) {
+		return &complaint{"this is no name of a user", `write a name such as "ubuntu"`}
+	}
+	return nil
+}
+
+func checkImage(s string) *complaint {
+	if !imageRef.MatchString(s) {
+		return &complaint{"this is no reference to an image", `write one such as "debian:12" or "registry.example.com/team/image:tag"`}
+	}
+	return nil
+}
+
+func checkSnapshot(s string) *complaint {
+	if !snapshotID.MatchString(s) {
+		return &complaint{"this is no id of a snapshot", "write " + FromSettings + ", or an id as `aloft env builds` shows it"}
+	}
+	return nil
+}
+
+// checkRepository accepts host/path and URLs. It repeats none that may hold a
+// password.
+func checkRepository(s string) *complaint {
+	wrong := &complaint{"this is no repository", `write it as "github.com/org/repo" or as an https URL`}
+	rest := s
+	if scp, ok := strings.CutPrefix(s, "git@"); ok {
+		rest = strings.Replace(scp, ":", "/", 1)
+	} else if strings.Contains(s, "://") {
+		u, err := url.Parse(s)
+		if err != nil || !slices.Contains([]string{"https", "http", "ssh", "git"}, u.Scheme) {
+			return wrong
+		}
+		if _, secret := u.User.Password(); secret || u.User != nil && u.Scheme != "ssh" {
+			return &complaint{"this holds a user name or a password", "remove what is before the @; access comes from the server's settings"}
+		}
+		if u.RawQuery != "" || u.Fragment != "" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
+			return wrong
+		}
+		return nil
+	}
+	if !repository.MatchString(rest) || strings.Contains(rest, "/../") || strings.Contains(rest, "/./") {
+		return wrong
+	}
+	return nil
+}
+
+func checkDomain(s string) *complaint {
+	if _, err := (policy.Network{Mode: policy.List, Allow: []string{s}}).Compile(); err == nil {
+		return nil
+	}
+	instead := `write a domain, as in "registry.npmjs.org" or "*.npmjs.org"`
+	if u, err := url.Parse(s); err == nil && u.Hostname() != "" {
+		instead = `write the domain alone: "` + u.Hostname() + `"`
+	}
+	return &complaint{"this is no domain and no range of addresses", instead}
+}
+
+func checkAbsolute(s string) *complaint {
+	if !strings.HasPrefix(s, "/") {
+		return &complaint{"this path does not begin at the root", `write it whole, as in "/usr/bin/google-chrome"`}
+	}
+	return nil
+}
+
+func checkVariable(s string) *complaint {
+	switch upper := strings.ToUpper(s); {
+	case !variable.MatchString(s) || len(s) > 255:
+		return &complaint{"this is no name of a variable", "use letters, digits and _, and no digit first"}
+	case strings.HasPrefix(upper, "CURSOR_") || strings.HasPrefix(upper, "ALOFT_"):
+		return &complaint{"names that begin so are the machine's own", "choose another name"}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package environment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Key is one key of the format.
+type Key struct {
+	Name    string
+	Meaning string // for people, in Markdown
+	Example string // a value, in JSON
+	Keys    []Key  // of the object that the value, or an item of it, is
+	shape   shape
+}
+
+// Type is what the value may be, for people.
+func (k Key) Type() string { return k.shape.words() }
+
+// object has keys. What it does not know it warns of.
+type object struct {
+	what   string
+	keys   []Key
+	either []string // exactly one of these has to be there
+}
+
+func (o object) words() string { return o.what }
+
+func (o object) schema() map[string]any {
+	properties := map[string]any{}
+	for _, k := range o.keys {
+		s := k.shape.schema()
+		s["description"] = strings.ReplaceAll(k.Meaning, "`", "")
+		properties[k.Name] = s
+	}
+	s := map[string]any{"type": "object", "properties": properties}
+	if len(o.either) == 1 {
+		s["required"] = o.either
+	} else if len(o.either) > 1 {
+		var one []any
+		for _, k := range o.either {
+			one = append(one, map[string]any{"required": []string{k}})
+		}
+		s["oneOf"] = one
+	}
+	return s
+}
+
+func (o object) read(d *decoder, key string, n node) (any, bool) {
+	members, ok := n.value.([]member)
+	if !ok {
+		d.wrong(n.at, key, "put it between { and }", "this is %s, and no object", kind(n))
+		return nil, false
+	}
+	values := map[string]any{}
+	seen := map[string]bool{}
+	for _, m := range members {
+		at := shown(m.key)
+		if key != "" {
+			at = key + "." + at
+		}
+		i := slices.IndexFunc(o.keys, func(k Key) bool { return k.Name == m.key })
+		if i < 0 {
+			d.warn(m.at, at, o.suggest(m.key), "there is no such key, and it has no effect")
+			continue
+		}
+		if seen[m.key] {
+			d.warn(m.at, at, "keep one", "it is there twice; the last counts")
+			delete(values, m.key)
+		}
+		seen[m.key] = true
+		if m.value.value == nil {
+			continue // as good as absent
+		}
+		if v, ok := o.keys[i].shape.read(d, at, m.value); ok {
+			values[m.key] = v
+			if key == "" {
+				d.places[m.key] = place{at, m.at}
+			}
+		}
+	}
+	return values, o.complete(d, key, n.at, seen, values)
+}
+
+// complete reports whether exactly one of the keys that exclude each other is
+// there.
+func (o object) complete(d *decoder, key string, at int, seen map[string]bool, values map[string]any) bool {
+	if len(o.either) == 0 {
+		return true
+	}
+	var have, tried []string
+	for _, k := range o.either {
+		if values[k] != nil {
+			have = append(have, k)
+		}
+		if seen[k] {
+			tried = append(tried, k)
+		}
+	}
+	switch {
+	case len(have) == 1:
+		return true
+	case len(have) > 1:
+		d.wrong(at, key, "keep one of them", "%s are both there", strings.Join(have, " and "))
+	case len(tried) == 0:
+		d.wrong(at, key, fmt.Sprintf("write \"%s\": …", o.either[0]), "%s is missing", strings.Join(o.either, " or "))
+	default:
+		d.wrong(at, key, "mend "+tried[0], "it is left out, having no %s", strings.Join(o.either, " or "))
+	}
+	return false
+}
+
+// others are words of neighbouring formats, and what they are called in this.
+var others = map[string]string{
+	"dockerfile": `"build": {"dockerfile": …}`, "dockerfilecontents": `"build": {"dockerfileContents": …}`,
+	"context": `"build": {"context": …}`, "environment": `"env"`, "environmentvariables": `"env"`, "variables": `"env"`, "containerenv": `"env"`,
+	"setup": `"install"`, "update": `"install"`, "postcreatecommand": `"install"`, "poststartcommand": `"start"`,
+	"forwardports": `"ports"`, "remoteuser": `"user"`, "containeruser": `"user"`, "commands": `"terminals"`, "cmd": `"command"`, "script": `"command"`,
+}
+
+// suggest says what to write instead of a key that is not known.
+func (o object) suggest(key string) string {
+	lower := strings.ToLower(key)
+	for _, k := range o.keys {
+		if known := strings.ToLower(k.Name); known == lower || near(known, lower) {
+			return fmt.Sprintf("write %q", k.Name)
+		}
+	}
+	if other, ok := others[lower]; ok {
+		return "write " + other
+	}
+	return "remove it"
+}
+
+// near reports whether one slip of the hand makes b of a: a letter too much, too
+// few, another, or two exchanged. Short words are never near.
+func near(a, b string) bool {
+	if len(a) < 4 || len(b) > 64 || max(len(a), len(b))-min(len(a), len(b)) > 1 {
+		return false
+	}
+	i := 0
+	for i < min(len(a), len(b)) && a[i] == b[i] {
+		i++
+	}
+	a, b = a[i:], b[i:]
+	switch {
+	case len(a) > len(b):
+		return a[1:] == b
+	case len(a) < len(b):
+		return a == b[1:]
+	}
+	return a == b || a[1:] == b[1:] || len(a) > 1 && a[0] == b[1] && a[1] == b[0] && a[2:] == b[2:]
+}

@@ -1,0 +1,162 @@
+package environment
+
+import (
+	"path"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// place is where in the file something was said.
+type place struct {
+	key string // as the file has it
+	at  int
+}
+
+// place remembers where the item of a list was, which after flattening and
+// leaving out is at another index than in the file.
+func (d *decoder) place(at string, index int, list string, offset int) {
+	if strings.Contains(list, ".") {
+		return // nobody asks
+	}
+	if i := strings.IndexByte(list, '['); i >= 0 {
+		list = list[:i]
+	}
+	d.places[list+"["+strconv.Itoa(index)+"]"] = place{at, offset}
+}
+
+// open finds the value in the bytes of a file.
+func (d *decoder) open(data []byte) (node, bool) {
+	d.places = map[string]place{}
+	d.index("")
+	switch {
+	case len(data) > MaxSize:
+		d.wrong(0, "", "move long scripts to files of their own and call those", "the file has %d bytes, more than %d", len(data), MaxSize)
+		return node{}, false
+	case strings.HasPrefix(string(data), "\xff\xfe") || strings.HasPrefix(string(data), "\xfe\xff"):
+		d.wrong(0, "", "save it as UTF-8", "the file is UTF-16")
+		return node{}, false
+	}
+	source := string(data)
+	if bom, ok := strings.CutPrefix(source, "\ufeff"); ok {
+		source = bom
+	}
+	d.index(source)
+	if !utf8.ValidString(source) {
+		bad := strings.IndexFunc(strings.ToValidUTF8(source, "\uffff"), func(r rune) bool { return r == '\uffff' })
+		d.wrong(max(bad, 0), "", "save the file as UTF-8", "here are bytes that are no UTF-8")
+		source = strings.ToValidUTF8(source, "\ufffd")
+		d.index(source)
+	}
+	if strings.TrimSpace(source) == "" {
+		d.wrong(0, "", "write {} or remove the file", "the file is empty")
+		return node{}, false
+	}
+	n, err := readJSONC(source)
+	if err != nil {
+		d.wrong(err.at, "", err.instead, "%s", err.message)
+		return node{}, false
+	}
+	return n, true
+}
+
+// settle looks at what keys say together, and makes the environment one that
+// can be used as it is. dir is the folder of the file.
+func (d *decoder) settle(e *Environment, dir string) {
+	d.settleBase(e, dir)
+	d.settleTerminals(e.Terminals)
+	seen := map[int]bool{}
+	kept := e.Ports[:0]
+	for i, p := range e.Ports {
+		if seen[p.Port] {
+			at := d.places["ports["+strconv.Itoa(i)+"]"]
+			d.warn(at.at, at.key, "keep one", "port %d is there twice", p.Port)
+			continue
+		}
+		seen[p.Port] = true
+		kept = append(kept, Port{p.Port, clean(p.Name, 255)})
+	}
+	e.Ports = kept
+	e.Name = clean(e.Name, 255)
+	if m := d.places["mcpServerAllowlist"]; e.DisableAllMCPServers && len(e.MCPServerAllowlist) > 0 {
+		d.warn(m.at, m.key, "keep one of them", "it has no effect beside disableAllMcpServers")
+	}
+	if m := d.places["egressAllowlist"]; e.EgressMode == EgressAllowAll && len(e.EgressAllowlist) > 0 {
+		d.warn(m.at, m.key, "keep one of them", "it has no effect beside egressMode allow_all")
+	}
+}
+
+func (d *decoder) settleBase(e *Environment, dir string) {
+	if b := e.Build; b != nil {
+		at := d.places["build"]
+		ok := true
+		if b.Dockerfile != "" {
+			b.Dockerfile, ok = d.within(at, "dockerfile", dir, b.Dockerfile)
+		}
+		switch b.Context {
+		case "":
+			b.Context = path.Clean(dir)
+		case ".", "./", "..", "../":
+			b.Context = "."
+		default:
+			var fine bool
+			b.Context, fine = d.within(at, "context", dir, b.Context)
+			ok = ok && fine
+		}
+		if !ok {
+			e.Build = nil
+		}
+	}
+	image := d.places["image"]
+	switch {
+	case e.Image != "" && e.Build != nil && e.Snapshot == "":
+		d.wrong(image.at, image.key, "keep one of them", "image and build are both there; build counts")
+		e.Image = ""
+	case e.Image != "" && e.Build != nil:
+		d.wrong(image.at, image.key, "keep one of them", "image and build are both there beside snapshot; build stands in for it")
+		e.Image = ""
+	}
+	if may := d.places["agentCanUpdateSnapshot"]; e.AgentCanUpdateSnapshot != nil && *e.AgentCanUpdateSnapshot && !e.MaySave() {
+		d.warn(may.at, may.key, "remove it", "it has no effect beside image or build: they are made anew from their source")
+	}
+}
+
+// within resolves a path against the file's folder, and refuses one that leaves
+// the repository.
+func (d *decoder) within(at place, key, dir, p string) (string, bool) {
+	if strings.HasPrefix(p, "/") || strings.Contains(p, `\`) {
+		d.wrong(at.at, at.key+"."+key, "write it from the folder "+dir+", with /", "%q is no path in the repository", clean(p, 100))
+		return "", false
+	}
+	joined := path.Join(dir, p)
+	if joined == ".." || strings.HasPrefix(joined, "../") {
+		d.wrong(at.at, at.key+"."+key, "write a path that stays within it; .. is the root of the repository", "%q leaves the repository", clean(p, 100))
+		return "", false
+	}
+	return joined, true
+}
+
+// settleTerminals gives each terminal a name on one line that no other has.
+func (d *decoder) settleTerminals(terminals []Terminal) {
+	taken := map[string]bool{}
+	for i := range terminals {
+		t := &terminals[i]
+		at := d.places["terminals["+strconv.Itoa(i)+"]"]
+		said := t.Name
+		t.Name = strings.Join(strings.Fields(clean(said, 100)), " ")
+		if said != "" && strings.ContainsAny(said, "\n\r") {
+			d.warn(at.at, at.key+".name", "write "+strconv.Quote(t.Name), "the name has more than one line")
+		}
+		if t.Name == "" {
+			t.Name = "terminal " + strconv.Itoa(i+1)
+		}
+		name := t.Name
+		for n := 2; taken[t.Name]; n++ {
+			t.Name = name + " " + strconv.Itoa(n)
+		}
+		if said != "" && t.Name != name {
+			d.warn(at.at, at.key+".name", "give each a name of its own", "another is called so; this one is called %q", t.Name)
+		}
+		taken[t.Name] = true
+	}
+}
