@@ -28,6 +28,7 @@ func newAgentCommand(a *app) *cobra.Command {
 		newAgentSSHCommand(a),
 		newAgentCpCommand(a),
 		newAgentDiffCommand(a),
+		newAgentConnectionsCommand(a),
 		newAgentForwardCommand(a),
 		newAgentAttachCommand(a),
 		newAgentExecCommand(a),

@@ -77,6 +77,17 @@ func newFakeServer() *fakeServer {
 			"inputTokens": 10, "outputTokens": 5, "cacheWriteTokens": 3, "cacheReadTokens": 2, "totalTokens": 20,
 		}})
 	}))
+	mux.HandleFunc("GET /v1/agents/{id}/connections", s.ofAgent(func(w http.ResponseWriter, r *http.Request) {
+		ended := []any{
+			map[string]any{"seq": 1, "network": "tcp", "address": "192.0.2.1:443", "domain": "a.test", "sentBytes": 12, "receivedBytes": 3456, "allowed": true, "rule": "mode list"},
+			map[string]any{"seq": 2, "network": "dns", "domain": "b.test", "rule": "mode list"},
+		}
+		if r.URL.Query().Get("after") != "0" {
+			ended = nil
+		}
+		open := []any{map[string]any{"seq": 0, "network": "tcp", "address": "192.0.2.2:80", "allowed": true}}
+		reply(w, 200, map[string]any{"open": open, "ended": ended})
+	}))
 	mux.HandleFunc("GET /v1/agents/{id}/diff", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"truncated": false, "diff": "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"})
 	}))

@@ -103,6 +103,9 @@ func (s *server) deleteAgent(w http.ResponseWriter, r *http.Request, who account
 	if err := s.Agents.DeleteAgent(context.WithoutCancel(r.Context()), a.ID); err != nil {
 		return fmt.Errorf("delete %s: %w", a.ID, err)
 	}
+	if err := s.Work.Forget(context.WithoutCancel(r.Context()), a.ID); err != nil {
+		return err
+	}
 	return writeJSON(w, http.StatusOK, idResponseJSON{ID: a.ID})
 }
 

@@ -66,6 +66,8 @@ type Work interface {
 	// neither is no error. It is called to archive and to delete, and again where
 	// it has failed.
 	Remove(ctx context.Context, agentID string) error
+	// Forget removes what is kept of an agent that is being deleted.
+	Forget(ctx context.Context, agentID string) error
 	// Diff returns what the agent has changed since its starting ref.
 	Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error)
 	// DialPort connects to a TCP port in the agent's machine. The connection has

@@ -66,6 +66,8 @@ func (w *work) DialPort(ctx context.Context, id string, port uint16) (net.Conn, 
 	return d.DialContext(ctx, "tcp", w.port)
 }
 
+func (w *work) Forget(context.Context, string) error { return nil }
+
 func (w *work) Connections(_ context.Context, id string, after uint64, limit int) (policy.Connections, error) {
 	return policy.Connections{Ended: []policy.Connection{{Seq: after + 1, Network: "tcp", Address: "192.0.2.1:443", Domain: "a.test", Rule: fmt.Sprintf("limit %d", limit)}}}, nil
 }

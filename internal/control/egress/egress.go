@@ -9,12 +9,12 @@
 //
 // What a machine sends is hostile: the stack, the lookups and the first bytes
 // of a connection are parsed within bounds, and what is logged of them is made
-// of addresses and canonical domains. It does not look into TLS, and it does
-// not follow the requests after the first one of a plain HTTP connection.
+// of addresses and canonical domains. It does not look into TLS.
 package egress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -59,6 +59,7 @@ type Config struct {
 	// host's resolver. An error that is a [net.DNSError] with IsNotFound means
 	// that there are none.
 	Lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
+	Log    *Log         // of connections, which the gateway owns; nil keeps none
 	Logger *slog.Logger // nil discards
 }
 
@@ -98,7 +99,7 @@ func New(conf Config) (*Gateway, error) {
 	}
 	if err != nil {
 		g.stop()
-		return nil, fmt.Errorf("gateway: %w", err)
+		return nil, errors.Join(fmt.Errorf("gateway: %w", err), conf.Log.Close())
 	}
 	return g, nil
 }
@@ -107,7 +108,7 @@ func New(conf Config) (*Gateway, error) {
 func newGateway(conf Config) (*Gateway, error) {
 	m, err := conf.Policy.Compile()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, conf.Log.Close())
 	}
 	if conf.Logger == nil {
 		conf.Logger = slog.New(slog.DiscardHandler)
@@ -118,7 +119,7 @@ func newGateway(conf Config) (*Gateway, error) {
 	g := &Gateway{
 		conf: conf, log: conf.Logger,
 		names:   newNames(),
-		ledger:  newLedger(),
+		ledger:  newLedger(conf.Log),
 		dialer:  net.Dialer{Timeout: dialTimeout},
 		lookups: make(chan struct{}, maxLookups),
 		open:    map[*connection]struct{}{},
@@ -170,7 +171,7 @@ func (g *Gateway) Close() error {
 	g.stack.Wait() // nobody reads the device after this
 	err := g.conf.Device.Close()
 	g.working.Wait()
-	return err
+	return errors.Join(err, g.conf.Log.Close())
 }
 
 // hostTTL is how long the list of the host's addresses is believed.

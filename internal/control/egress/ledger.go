@@ -20,6 +20,7 @@ const maxDomains = 4
 // A record is a connection while it is open.
 type record struct {
 	sent, received atomic.Int64
+	n              uint64 // its name in the log; 0 while it is not open
 
 	mu sync.Mutex // guards what follows
 	c  policy.Connection
@@ -67,21 +68,50 @@ func (r *record) snapshot() policy.Connection {
 }
 
 // A ledger holds the records of a machine: those of open connections, and the
-// last ones that have ended.
+// last ones that have ended. It goes on where its log ends.
 type ledger struct {
 	mu    sync.Mutex
+	log   *Log // nil keeps none
 	last  uint64
+	named uint64
 	ended []policy.Connection // at most 2*maxRecords, the newest last
 	open  map[*record]struct{}
 	more  chan struct{} // closed when one is added; nil while nobody waits
 }
 
-func newLedger() *ledger { return &ledger{open: map[*record]struct{}{}} }
+// newLedger makes a ledger that goes on where the log ends; nil keeps none.
+func newLedger(log *Log) *ledger {
+	l := &ledger{open: map[*record]struct{}{}, log: log}
+	if log == nil {
+		return l
+	}
+	l.named, l.ended = log.said.named, log.said.all()
+	for _, line := range log.said.cut() {
+		log.add(line, l.lines)
+	}
+	if n := len(l.ended); n > 0 {
+		l.last = l.ended[n-1].Seq
+	}
+	log.said = history{}
+	return l
+}
+
+// lines are the open connections as the log has them.
+func (l *ledger) lines() []logLine {
+	out := make([]logLine, 0, len(l.open))
+	for r := range l.open {
+		out = append(out, logLine{N: r.n, Connection: r.snapshot()})
+	}
+	return out
+}
 
 func (l *ledger) begin(r *record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.named++
+	r.n = l.named
 	l.open[r] = struct{}{}
+	l.log.add(logLine{N: r.n, Connection: r.snapshot()}, l.lines)
 }
 
 func (l *ledger) end(r *record) {
@@ -102,6 +132,7 @@ func (l *ledger) add(r *record) {
 	if len(l.ended) >= 2*maxRecords {
 		l.ended = slices.Clone(l.ended[len(l.ended)-maxRecords:])
 	}
+	l.log.add(logLine{N: r.n, Connection: s}, l.lines)
 	if l.more != nil {
 		close(l.more)
 		l.more = nil

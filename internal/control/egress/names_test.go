@@ -278,7 +278,7 @@ func TestNamesAreBounded(t *testing.T) {
 
 func TestLedgerIsBounded(t *testing.T) {
 	t.Parallel()
-	l := newLedger()
+	l := newLedger(nil)
 	for range 5 * maxRecords {
 		l.add(newRecord("tcp", netip.AddrPort{}, nil, policy.Verdict{}))
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,11 +28,25 @@ const (
 // bounds of package egress keep a gateway below it in ordinary work.
 const gatewayMemory = 512 << 20
 
+// goneEvery is how often a process looks whether its folder is still there.
+const goneEvery = 2 * time.Second
+
 // RunProcess is the process of one gateway. It finds in dir its policy, as
 // policy.json, and listens there on gateway.sock; descriptor 3 is the device,
-// and descriptor 4 is written to and closed once it serves. It serves until ctx
-// ends or a client says shutdown.
-func RunProcess(ctx context.Context, dir string, logger *slog.Logger) error {
+// and descriptor 4 is written to and closed once it serves. It keeps its log in
+// the folder logs; "" keeps none. It serves until ctx ends, a client says
+// shutdown, or somebody removes dir.
+func RunProcess(ctx context.Context, dir, logs string, logger *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer func() { _ = folder.Close() }()
+		endWithFolder(ctx, folder, stop)
+	}()
 	data, err := os.ReadFile(filepath.Join(dir, "policy.json"))
 	if err != nil {
 		return err
@@ -44,11 +59,17 @@ func RunProcess(ctx context.Context, dir string, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	var log *Log
+	if logs != "" {
+		if log, err = OpenLog(logs); err != nil {
+			return errors.Join(err, listener.Close())
+		}
+	}
 	if err := becomeNobody(); err != nil {
-		return errors.Join(err, listener.Close())
+		return errors.Join(err, log.Close(), listener.Close())
 	}
 	debug.SetMemoryLimit(gatewayMemory)
-	g, err := New(Config{Device: os.NewFile(deviceFD, "device"), Policy: n, Logger: logger})
+	g, err := New(Config{Device: os.NewFile(deviceFD, "device"), Policy: n, Log: log, Logger: logger})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -60,6 +81,24 @@ func RunProcess(ctx context.Context, dir string, logger *slog.Logger) error {
 	return errors.Join(Serve(ctx, listener, g), g.Close())
 }
 
+// endWithFolder calls stop when the folder is removed.
+func endWithFolder(ctx context.Context, folder *os.File, stop func()) {
+	tick := time.NewTicker(goneEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(int(folder.Fd()), &st); err != nil || st.Nlink == 0 {
+			stop()
+			return
+		}
+	}
+}
+
 // listenIn listens in a folder whose path may be too long for an address.
 func listenIn(ctx context.Context, dir, name string) (net.Listener, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -67,6 +106,9 @@ func listenIn(ctx context.Context, dir, name string) (net.Listener, error) {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
+	if err := unix.Unlinkat(fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) { // of one that was killed
+		return nil, &os.PathError{Op: "remove", Path: filepath.Join(dir, name), Err: err}
+	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", fd, name))
 	if err != nil {

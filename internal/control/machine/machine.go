@@ -59,6 +59,9 @@ type Spec struct {
 	// Network says what the machine may reach. The zero value is no network but
 	// loopback; with any mode there is a device, and the policy is kept outside.
 	Network policy.Network
+	// ConnectionLog is the folder in which the gateway keeps its log, so that it
+	// outlives the machine; a later machine goes on with it. "" keeps none.
+	ConnectionLog string
 }
 
 // Networked is a [Machine] that may have a network. Its methods are safe for
@@ -68,6 +71,11 @@ type Networked interface {
 	// machine's network. The error wraps [ErrNoNetwork] if it has none, or if
 	// that process does not run.
 	DialGateway(ctx context.Context) (net.Conn, error)
+	// SetPolicy says what the next such process begins with, be it started with
+	// the machine or in place of one that died. The one that runs has to be told:
+	// where it is told after SetPolicy, none is left with an older policy. The
+	// error wraps [ErrNoNetwork] if the machine was made without a network.
+	SetPolicy(ctx context.Context, n policy.Network) error
 }
 
 // ErrNoNetwork is wrapped by DialGateway where there is no gateway.

@@ -95,8 +95,12 @@ func (w *worker) made(ctx context.Context, state *agent.State, record loop.Recor
 	if err := record(ctx, &agent.MachineMade{MachineID: id}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
 		return nil, err
 	}
+	logs, err := w.s.makeConnectionLog(state.Agent.ID)
+	if err != nil {
+		return nil, err
+	}
 	m, err := w.s.Runtime.Create(ctx, machine.Spec{
-		ID: id, Image: w.s.Image, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits, Network: w.s.Network,
+		ID: id, Image: w.s.Image, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits, Network: w.s.Network, ConnectionLog: logs,
 	})
 	if err != nil {
 		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"aloft/internal/control/egress"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
+	"aloft/internal/control/store"
 	"aloft/internal/fault"
 	"aloft/internal/policy"
 )
@@ -19,7 +24,8 @@ const policyTimeout = 5 * time.Second
 
 // renewPolicy gives the machine's gateway the policy of today: it may have been
 // started by a server with another one. A gateway that is gone lets nothing
-// out, so the work can go on; one that keeps an older policy is an error.
+// out, and the next one begins with today's; one that keeps an older policy is
+// an error.
 func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine) error {
 	n, ok := m.(machine.Networked)
 	if !ok {
@@ -31,12 +37,15 @@ func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, policyTimeout)
 	defer cancel()
-	err := egress.NewClient(n.DialGateway).SetPolicy(ctx, today)
+	err := n.SetPolicy(ctx, today)
+	if errors.Is(err, machine.ErrNoNetwork) || errors.Is(err, machine.ErrNotFound) {
+		return nil // it was made without one, or is gone
+	}
+	if err == nil {
+		err = egress.NewClient(n.DialGateway).SetPolicy(ctx, today)
+	}
 	if errors.Is(err, machine.ErrNoNetwork) {
-		if s.Network.Mode != "" {
-			s.Logger.Warn("the machine has no way out until it is started again", "machine", m.ID(), "error", err)
-		}
-		return nil
+		return nil // the machine does not run, or its gateway is being started again, with today's
 	}
 	if err != nil {
 		return fmt.Errorf("network policy of machine %s: %w", m.ID(), err)
@@ -94,21 +103,77 @@ func (s *Scheduler) DialPort(ctx context.Context, agentID string, port uint16) (
 	return conn, nil
 }
 
+// connectionLog is the folder of the log of the agent's connections, which all
+// its machines share, or "".
+func (s *Scheduler) connectionLog(agentID string) string {
+	if s.ConnectionLogs == "" {
+		return ""
+	}
+	return filepath.Join(s.ConnectionLogs, agentID)
+}
+
+// makeConnectionLog makes the folder for a machine that is about to be.
+func (s *Scheduler) makeConnectionLog(agentID string) (string, error) {
+	dir := s.connectionLog(agentID)
+	if dir == "" {
+		return "", nil
+	}
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// Forget removes what is kept of an agent beside its journal and its machine.
+func (s *Scheduler) Forget(_ context.Context, agentID string) error {
+	dir := s.connectionLog(agentID)
+	if dir == "" {
+		return nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("log of connections of %s: %w", agentID, err)
+	}
+	return nil
+}
+
+// forgetLost removes the logs of agents that were deleted by a server that died
+// before it came to that.
+func (s *Scheduler) forgetLost(ctx context.Context) {
+	if s.ConnectionLogs == "" {
+		return
+	}
+	entries, err := os.ReadDir(s.ConnectionLogs)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.Logger.Error("the logs of connections cannot be listed", "error", err)
+	}
+	for _, e := range entries {
+		if _, err := s.Agents.Agent(ctx, e.Name()); errors.Is(err, store.ErrNotFound) {
+			if err := s.Forget(ctx, e.Name()); err != nil {
+				s.Logger.Error("an agent that is gone is not forgotten", "error", err)
+			}
+		}
+	}
+}
+
 // Connections returns what the agent's machine has open to the outside, and at
-// most limit of the connections that ended after the numbered one. A machine
-// without a network has none.
+// most limit of the connections that ended after the numbered one, which are
+// those of the agent's earlier machines too. An agent that never had a machine
+// with a network has none.
 func (s *Scheduler) Connections(ctx context.Context, agentID string, after uint64, limit int) (policy.Connections, error) {
 	m, err := s.machineOf(ctx, agentID)
+	if n, ok := m.(machine.Networked); ok && err == nil {
+		page, err := egress.NewClient(n.DialGateway).Connections(ctx, after, limit, 0)
+		if !errors.Is(err, machine.ErrNoNetwork) {
+			return page, err
+		}
+	} else if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Kind != fault.KindConflict) {
+		return policy.Connections{}, err
+	}
+	dir := s.connectionLog(agentID)
+	if dir == "" {
+		return policy.Connections{}, nil
+	}
+	all, err := egress.ReadLog(dir)
 	if err != nil {
 		return policy.Connections{}, err
 	}
-	n, ok := m.(machine.Networked)
-	if !ok {
-		return policy.Connections{}, nil
-	}
-	page, err := egress.NewClient(n.DialGateway).Connections(ctx, after, limit, 0)
-	if errors.Is(err, machine.ErrNoNetwork) {
-		return policy.Connections{}, nil
-	}
-	return page, err
+	all = slices.DeleteFunc(all, func(c policy.Connection) bool { return c.Seq <= after })
+	return policy.Connections{Ended: all[:min(len(all), limit)]}, nil
 }

@@ -35,7 +35,10 @@ type Config struct {
 	Image   string         // of every machine
 	Class   string         // of every machine whose agent does not say
 	Network policy.Network // what machines may reach; the zero value is no network at all
-	Gateway Gateway
+	// ConnectionLogs is the folder that holds, by agent, what their machines
+	// reached; "" keeps no more than a machine's gateway does.
+	ConnectionLogs string
+	Gateway        Gateway
 	// Model returns the model of that id, "" for the default.
 	Model func(id string) (model.Model, model.Info, error)
 	// Secret is 32 random bytes from which the tokens of machines are derived,
@@ -211,6 +214,7 @@ func (s *Scheduler) destroy(ctx context.Context, id string) error {
 // sweep destroys the machines of agents that are gone: those that a server was
 // about to destroy when it died. The others hear what they may reach today.
 func (s *Scheduler) sweep(ctx context.Context) {
+	s.forgetLost(ctx)
 	ids, err := s.Runtime.List(ctx)
 	if err != nil {
 		s.Logger.Error("machines cannot be listed", "error", err)

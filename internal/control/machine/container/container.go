@@ -12,7 +12,8 @@
 //
 // A machine with a network has a namespace with one TAP device, whose other end
 // is held by a gateway: a process started here that lives beside the machine and
-// ends with it. What it does with the packets is its own affair.
+// ends with it. One that dies before is started again. What it does with the
+// packets is its own affair.
 //
 // The package has no tools and no snapshots; it makes what it is told and takes
 // it away again. It is over 2,000 lines because of all that a runtime, killed
@@ -57,7 +58,8 @@ type Runtime struct {
 	binaries binaryLayer
 	janitor  *janitor
 
-	stop    context.CancelFunc // ends the work in the background
+	ctx     context.Context    // of the work in the background
+	stop    context.CancelFunc // ends it
 	working sync.WaitGroup
 }
 
@@ -96,9 +98,17 @@ func New(conf Config) (*Runtime, error) {
 		prefix: "aloft-" + hex.EncodeToString(sum[:4]) + "-",
 	}
 	r.janitor = newJanitor(filepath.Join(dir, "trash"), r.log)
-	ctx, stop := context.WithCancel(context.Background())
-	r.stop = stop
-	r.working.Go(func() { r.keepLogsShort(ctx) })
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	r.working.Go(func() { r.keepLogsShort(r.ctx) })
+	ids, err := r.List(r.ctx)
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	for _, id := range ids {
+		if m := r.handle(id); m.running() {
+			r.keepGateway(m)
+		}
+	}
 	return r, nil
 }
 

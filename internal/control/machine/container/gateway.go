@@ -18,13 +18,15 @@ import (
 )
 
 // The command of conf.Gateway gets the flag --dir=DIR, where it finds its policy
-// and puts its socket, the device as descriptor 3, and as descriptor 4 a pipe
-// that it writes to once it serves. It ends when it is killed.
+// and puts its socket, --log=DIR where the machine's connections are to be
+// logged, the device as descriptor 3, and as descriptor 4 a pipe that it writes
+// to once it serves. It ends when it is killed, or when DIR is removed.
 const (
-	gatewaySocket = "gateway.sock"
-	gatewayPolicy = "policy.json"
-	gatewayLog    = "log"
-	gatewayStart  = 15 * time.Second // it is up in some milliseconds where the host is not overwhelmed
+	gatewaySocket  = "gateway.sock"
+	gatewayPolicy  = "policy.json"
+	gatewayLog     = "log"
+	gatewayProcess = "gateway.json"   // which process it is
+	gatewayStart   = 15 * time.Second // it is up in some milliseconds where the host is not overwhelmed
 )
 
 // gatewayFlag is the argument by which the machine's gateway is known.
@@ -33,7 +35,7 @@ func (m *Machine) gatewayFlag() string { return "--dir=" + m.path("link") }
 // startGateway makes the machine's link and starts the process at its other
 // end, in a session of its own: it outlives this process. wait returns when it
 // serves.
-func (m *Machine) startGateway(n policy.Network) (_ link, wait func(context.Context) error, err error) {
+func (m *Machine) startGateway(spec machine.Spec) (_ link, wait func(context.Context) error, err error) {
 	if len(m.r.conf.Gateway) == 0 {
 		return link{}, nil, errors.New("this runtime makes machines without a network only")
 	}
@@ -44,27 +46,28 @@ func (m *Machine) startGateway(n policy.Network) (_ link, wait func(context.Cont
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return link{}, nil, err
 	}
-	data, err := json.Marshal(n)
-	if err != nil {
-		return link{}, nil, err
-	}
-	if err := writeFile(filepath.Join(dir, gatewayPolicy), data); err != nil {
-		return link{}, nil, err
-	}
 	l, err := makeLink()
 	if err != nil {
 		return link{}, nil, err
 	}
-	ready, err := m.runGateway(dir, l.device)
+	wait, err = m.runGateway(spec, l.device)
 	if err != nil {
 		return link{}, nil, errors.Join(fmt.Errorf("network: %w", err), l.Close())
 	}
-	return l, func(ctx context.Context) error { return awaitGateway(ctx, dir, ready) }, nil
+	return l, wait, nil
 }
 
-// runGateway starts the process. It closes its end of the returned pipe
-// unwritten if it fails.
-func (m *Machine) runGateway(dir string, device *os.File) (ready *os.File, err error) {
+// runGateway writes what the process needs, starts it and notes which it is.
+// wait returns when it serves.
+func (m *Machine) runGateway(spec machine.Spec, device *os.File) (wait func(context.Context) error, err error) {
+	dir := m.path("link")
+	data, err := json.Marshal(spec.Network)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFile(filepath.Join(dir, gatewayPolicy), data); err != nil {
+		return nil, err
+	}
 	log, err := os.OpenFile(filepath.Join(dir, gatewayLog), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -77,6 +80,9 @@ func (m *Machine) runGateway(dir string, device *os.File) (ready *os.File, err e
 	defer func() { _ = tell.Close() }()
 	argv := m.r.conf.Gateway
 	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], m.gatewayFlag())...) //nolint:noctx // it outlives us
+	if spec.ConnectionLog != "" {
+		cmd.Args = append(cmd.Args, "--log="+spec.ConnectionLog)
+	}
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	cmd.Stdout, cmd.Stderr = log, log
@@ -85,8 +91,12 @@ func (m *Machine) runGateway(dir string, device *os.File) (ready *os.File, err e
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, ready.Close())
 	}
+	err = m.rememberProcess(filepath.Join("link", gatewayProcess), cmd.Process.Pid)
 	go func() { _ = cmd.Wait() }() // it ends when it is killed, which says nothing
-	return ready, nil
+	if err != nil {
+		return nil, errors.Join(err, ready.Close())
+	}
+	return func(ctx context.Context) error { return awaitGateway(ctx, dir, ready) }, nil
 }
 
 // awaitGateway returns when the process serves, and closes the pipe.
@@ -116,6 +126,35 @@ func (m *Machine) DialGateway(ctx context.Context) (net.Conn, error) {
 		return nil, fmt.Errorf("dial the gateway of machine %s: %w", m.id, err)
 	}
 	return conn, nil
+}
+
+// SetPolicy implements [machine.Networked].
+func (m *Machine) SetPolicy(ctx context.Context, n policy.Network) error {
+	if err := m.setPolicy(ctx, n); err != nil {
+		return fmt.Errorf("network policy of machine %s: %w", m.id, err)
+	}
+	return nil
+}
+
+func (m *Machine) setPolicy(ctx context.Context, n policy.Network) error {
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := m.record()
+	if err != nil {
+		return err
+	}
+	if rec.Spec.Network.Mode == "" {
+		return machine.ErrNoNetwork
+	}
+	rec.Spec.Network = n
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	return writeFile(m.path("spec.json"), data)
 }
 
 // dialIn connects to a socket whose path may be too long for an address.

@@ -23,7 +23,11 @@ const gatewayChild = "gateway-of-a-test"
 
 func gateway(args []string) int {
 	dir, _ := strings.CutPrefix(args[0], "--dir=")
-	if err := egress.RunProcess(context.Background(), dir, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+	logs := ""
+	if len(args) > 1 {
+		logs, _ = strings.CutPrefix(args[1], "--log=")
+	}
+	if err := egress.RunProcess(context.Background(), dir, logs, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

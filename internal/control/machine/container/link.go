@@ -50,6 +50,25 @@ func makeLink() (link, error) {
 	return l, nil
 }
 
+// remakeLink takes hold of the device of a link again, by a process that lives
+// in its namespace: the device stays while that does, though nobody holds it.
+func remakeLink(pidfd int) (device *os.File, err error) {
+	var l link
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // as in makeLink
+		if err := unix.Setns(pidfd, unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("enter the machine's network: %w", err)
+			return
+		}
+		done <- l.openDevice()
+	}()
+	if err := <-done; err != nil {
+		return nil, errors.Join(fmt.Errorf("network: %w", err), l.Close())
+	}
+	return l.device, nil
+}
+
 // CanLink returns nil where this host has what a machine's network takes.
 func CanLink() error {
 	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
@@ -84,6 +103,21 @@ func (l *link) make() error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0); err != nil {
 		return err
 	}
+	if err := l.openDevice(); err != nil {
+		return err
+	}
+	if err := configureV4(); err != nil {
+		return err
+	}
+	if v6 {
+		return configureV6()
+	}
+	return nil
+}
+
+// openDevice takes the TAP device of the namespace that the thread is in, which
+// it makes if there is none.
+func (l *link) openDevice() error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open /dev/net/tun (modprobe tun, or give this container the device): %w", err)
@@ -97,11 +131,9 @@ func (l *link) make() error {
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
 		return fmt.Errorf("make the device: %w", err)
 	}
-	if err := configureV4(); err != nil {
-		return err
-	}
-	if v6 {
-		return configureV6()
+	// It outlasts who holds it, and goes with its namespace.
+	if err := unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1); err != nil {
+		return fmt.Errorf("keep the device: %w", err)
 	}
 	return nil
 }

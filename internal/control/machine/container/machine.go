@@ -92,7 +92,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record) error {
 	network := rec.Spec.Network.Mode != ""
 	online := func(context.Context) error { return nil }
 	if network {
-		l, wait, err := m.startGateway(rec.Spec.Network)
+		l, wait, err := m.startGateway(rec.Spec)
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,13 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record) error {
 	if err := m.remember(); err != nil {
 		return err
 	}
-	return online(ctx)
+	if err := online(ctx); err != nil {
+		return err
+	}
+	if network {
+		m.r.keepGateway(m)
+	}
+	return nil
 }
 
 // Restart implements [machine.Machine].
@@ -138,12 +144,8 @@ func (m *Machine) restart(ctx context.Context) error {
 	if m.running() {
 		return errors.New("it is running")
 	}
-	data, err := os.ReadFile(m.path("spec.json"))
+	rec, err := m.record()
 	if err != nil {
-		return fmt.Errorf("it was never wholly made: %w", err)
-	}
-	var rec record
-	if err := json.Unmarshal(data, &rec); err != nil {
 		return err
 	}
 	eng, err := m.r.engine(rec.Spec.Class)
@@ -158,6 +160,16 @@ func (m *Machine) restart(ctx context.Context) error {
 		err = errors.Join(err, m.clear(context.WithoutCancel(ctx)))
 	}
 	return err
+}
+
+// record reads what the machine was made from.
+func (m *Machine) record() (record, error) {
+	var rec record
+	data, err := os.ReadFile(m.path("spec.json"))
+	if err != nil {
+		return rec, fmt.Errorf("it was never wholly made: %w", err)
+	}
+	return rec, json.Unmarshal(data, &rec)
 }
 
 // Destroy implements [machine.Machine]. It returns when nothing of the machine

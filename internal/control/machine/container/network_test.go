@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"aloft/internal/control/egress"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/machinetest"
@@ -116,6 +118,145 @@ func TestGatewayOutlivesServer(t *testing.T) {
 	}
 }
 
+// killGateway kills the gateway of a machine and returns when it is dead.
+func killGateway(t *testing.T, m machine.Machine) {
+	t.Helper()
+	fd, err := m.(*Machine).openProcess(filepath.Join("link", gatewayProcess))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := waitExit(t.Context(), fd); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGatewayIsReborn kills gateways while their machines live: by the server
+// that started them, and by another.
+func TestGatewayIsReborn(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+		_, _ = io.WriteString(w, "hello")
+	}))
+	t.Cleanup(srv.Close)
+	_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
+	url := "http://host.aloft.internal:" + port
+	for name, path := range engines(t) {
+		t.Run(name, func(t *testing.T) {
+			dir, logs := t.TempDir(), t.TempDir()
+			r := newRuntime(t, dir, path)
+			m := create(t, r, machine.Spec{Image: "host", Network: opened(policy.AllowAll), ConnectionLog: logs})
+			get := func(url string) string {
+				t.Helper()
+				// curl tries again until the new gateway is there; a connection that is cut fails at once.
+				return ask(t, m, "curl", "-sS", "-m", "20", "--retry", "20", "--retry-all-errors", "--retry-delay", "1", url).Output
+			}
+			if got := get(url); got != "hello" {
+				t.Fatalf("before: %q", got)
+			}
+			ask(t, m, "sh", "-c", "curl -sS "+url+"/long >/dev/null 2>/run/cut & sleep 0.3")
+			killed := time.Now()
+			killGateway(t, m)
+			awaitGatewayOf(t, m)
+			t.Logf("reborn after %v", time.Since(killed))
+			if got := get(url); got != "hello" {
+				t.Errorf("after the first death: %q", got)
+			}
+			recorded(t, m, func(c policy.Connection) bool { return strings.HasPrefix(c.Error, "cut") })
+			// Another server keeps it too, with the policy of its day.
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+			r = newRuntime(t, dir, path)
+			m, err := r.Open(t.Context(), "m-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.(machine.Networked).SetPolicy(t.Context(), policy.Network{Mode: policy.None}); err != nil {
+				t.Fatal(err)
+			}
+			killGateway(t, m)
+			awaitGatewayOf(t, m)
+			if got := ask(t, m, "sh", "-c", "curl -sS -m 20 "+url+" 2>&1 | grep -c -i resolve"); got.Output != "1\n" {
+				t.Errorf("with the policy of today: %q", got.Output)
+			}
+			if n := gateways(t, dir); n != 1 {
+				t.Errorf("%d gateways", n)
+			}
+			if err := m.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			checkClean(t, r)
+			kept, err := egress.ReadLog(logs)
+			if err != nil || len(kept) < 3 || kept[len(kept)-1].Rule != "mode none" {
+				t.Errorf("the log is %+v, %v", kept, err)
+			}
+		})
+	}
+}
+
+// awaitGatewayOf waits until a machine's gateway answers.
+func awaitGatewayOf(t *testing.T, m machine.Machine) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for wait := newBackoff(10 * time.Millisecond); ; {
+		_, err := client(t, m).Connections(ctx, 0, 1, 0)
+		if err == nil {
+			return
+		}
+		if wait.pause(ctx) != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestGatewayEndsWithTheFolder removes a machine's folder behind the runtime's back.
+func TestGatewayEndsWithTheFolder(t *testing.T) {
+	dir := t.TempDir()
+	r := newRuntime(t, dir, engines(t)["runc"])
+	m := create(t, r, machine.Spec{Image: "host", Network: opened(policy.AllowAll)})
+	fd, err := m.(*Machine).openProcess(filepath.Join("link", gatewayProcess))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill, err := m.(*Machine).openInit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(kill) }()
+	aside := filepath.Join(t.TempDir(), "aside") // its mount and processes are for this test to end
+	if err := os.Rename(m.(*Machine).dir, aside); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(aside, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := waitExit(t.Context(), fd); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil { // nothing is being started any more
+		t.Fatal(err)
+	}
+	if n := gateways(t, dir); n != 0 {
+		t.Errorf("%d gateways", n)
+	}
+	if err := unix.PidfdSendSignal(kill, unix.SIGKILL, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(aside, m.(*Machine).dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestMachinesAreApart plays a machine that wants to reach what is not its own.
 func TestMachinesAreApart(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret of the host") }))
@@ -161,27 +302,5 @@ func TestMachinesAreApart(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestGatewayThatDies is the machine's loss, and nobody else's.
-func TestGatewayThatDies(t *testing.T) {
-	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
-	m := create(t, r, machine.Spec{Image: "host", Network: policy.Network{Mode: policy.None}})
-	if err := client(t, m).Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.Now().Add(10 * time.Second)
-	for gateways(t, m.(*Machine).path("link")) > 0 {
-		if time.Now().After(deadline) {
-			t.Fatal("the gateway does not end")
-		}
-		ask(t, m, "true")
-	}
-	if got := ask(t, m, "sh", "-c", "curl -sS -m 2 http://192.0.2.1/ 2>&1 | wc -l"); got.Output == "" {
-		t.Errorf("the machine hangs: %+v", got)
-	}
-	if _, err := client(t, m).Connections(t.Context(), 0, 1, 0); err == nil {
-		t.Error("a gateway that is gone answers")
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// initProcess says which process on the host is the machine's PID 1, so that a
-// later process with the same number is not taken for it.
-type initProcess struct {
+// knownProcess says which process on the host is meant, the machine's PID 1 or
+// its gateway, so that a later one with the same number is not taken for it.
+type knownProcess struct {
 	PID   int
 	Start uint64 // clock ticks after boot
 	Boot  string // the kernel's id of this boot
@@ -33,29 +33,37 @@ func (m *Machine) remember() error {
 	if err != nil {
 		return fmt.Errorf("the runtime's pid file: %w", err)
 	}
+	return m.rememberProcess("init.json", pid)
+}
+
+// rememberProcess notes in a file of the machine's which process is meant.
+func (m *Machine) rememberProcess(name string, pid int) error {
 	start, _, err := processStart(pid)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // if it is gone already, the machine has stopped, which is no failure to make it
+		return err // if it is gone already it has stopped, which is no failure to start it
 	}
 	boot, err := bootID()
 	if err != nil {
 		return err
 	}
-	data, err = json.Marshal(initProcess{PID: pid, Start: start, Boot: boot})
+	data, err := json.Marshal(knownProcess{PID: pid, Start: start, Boot: boot})
 	if err != nil {
 		return err
 	}
-	return writeFile(m.path("init.json"), data)
+	return writeFile(m.path(name), data)
 }
 
 // openInit returns a pidfd of the machine's PID 1, or an error that wraps
 // [fs.ErrNotExist] if it does not run.
-func (m *Machine) openInit() (fd int, err error) {
-	data, err := os.ReadFile(m.path("init.json"))
+func (m *Machine) openInit() (fd int, err error) { return m.openProcess("init.json") }
+
+// openProcess is the same for the process that a file of the machine's names.
+func (m *Machine) openProcess(name string) (fd int, err error) {
+	data, err := os.ReadFile(m.path(name))
 	if err != nil {
 		return -1, err
 	}
-	var p initProcess
+	var p knownProcess
 	if err := json.Unmarshal(data, &p); err != nil {
 		return -1, err
 	}
