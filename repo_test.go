@@ -57,6 +57,7 @@ var mayImport = map[string][]string{
 	"internal/control/gateway/gittest":                 {"internal/need"},
 	"internal/control/pod":                             {"NOUNS", "internal/wire/...", "internal/control/machine", "internal/telemetry"},
 	"internal/control/tool":                            {"NOUNS"},
+	"internal/control/disk":                            {"internal/fault", "internal/control/machine"},
 	"internal/control/egress":                          {"internal/policy"},
 	"internal/control/machine":                         {"internal/policy"},
 	"internal/control/machine/...":                     {"internal/control/machine", "internal/fault"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"aloft/internal/control/disk"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/policy"
 )
@@ -66,6 +67,7 @@ type machineConfig struct {
 	MemoryBytes int64   `yaml:"memory_bytes"` // of each machine; 0 is no limit
 	CPUs        float64 `yaml:"cpus"`
 	PIDs        int64   `yaml:"pids"`
+	DiskBytes   int64   `yaml:"disk_bytes"` // of each machine, measured; 0 is no limit but the disk
 
 	Egress egressConfig `yaml:"egress"`
 }
@@ -104,7 +106,7 @@ func defaultConfig() serverConfig {
 	return serverConfig{
 		Models:    []modelConfig{{ID: "scripted", Provider: "scripted"}},
 		Git:       gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
-		Machine:   machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory()},
+		Machine:   machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half},
 		Telemetry: telemetryConfig{GhostMode: true},
 	}
 }
@@ -184,6 +186,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		if m.Script != "" && !filepath.IsAbs(m.Script) {
 			m.Script = filepath.Join(dir, m.Script)
 		}
+	}
+	if c.Machine.DiskBytes < 0 && c.Machine.DiskBytes != disk.Half {
+		return fmt.Errorf("machine.disk_bytes: %d is less than nothing: give bytes, or 0 for no limit", c.Machine.DiskBytes)
 	}
 	if c.DefaultModel != "" && !seen[c.DefaultModel] {
 		return fmt.Errorf("default_model: %q is not the id of a model", c.DefaultModel)

@@ -19,6 +19,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/control/api"
+	"aloft/internal/control/disk"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
 	"aloft/internal/control/machine"
@@ -41,6 +42,7 @@ type server struct {
 	gateway  *gateway.Gateway
 	runtime  machine.Runtime
 	schedule *schedule.Scheduler
+	disk     *disk.Guard
 	sent     *telemetry.Telemetry
 	observer *observe.Observer
 	listener net.Listener
@@ -118,8 +120,15 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Limits:  machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		Author:  schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
 		Secrets: func(string) map[string]string { return secrets }, Identity: issuer,
+		Room:   func() error { return s.disk.Room() },
 		Logger: logger,
 	})
+	if s.disk, err = disk.New(disk.Config{
+		Dir: o.Data, Limit: c.Machine.DiskBytes, Machines: s.schedule.Measured, Stop: s.schedule.StopMachine, Logger: logger,
+	}); err != nil {
+		return nil, err
+	}
+	s.store.OnFull(s.disk.Full)
 	handler, err := api.New(api.Config{
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
@@ -165,6 +174,7 @@ func (s *server) Run(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error { return s.schedule.Run(ctx) })
+	group.Go(func() error { return s.disk.Run(ctx) })
 	group.Go(func() error {
 		<-ctx.Done()
 		s.ready.Store(false)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -34,36 +35,79 @@ func (a *aloft) onSmallDisk(size string) {
 	})
 }
 
-// A machine fills the disk that holds the journal too, for a moment. Its run
-// ends, with a reason that has a name if it is an error, the server lives, and
-// with room again all goes on. A disk that stays full is told of in the
-// configuration reference: the journal waits for room.
+// A machine fills the disk that holds the journal too, with a file, or with one
+// that has no name any more. It is stopped, and its run ends with the reason; an
+// agent beside it ends with one too if it ends in error; and the disk being
+// as full as can be, the agent is deleted, and all goes on.
 func TestAbuseOfTheDisk(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("disk", map[string]string{"README.md": "disk\n"})
 	a := start(t, scripted(t, `
 scripts:
-  - match: attack
+  - match: attack by name
     turns:
       - calls:
-          - {tool: Shell, args: {command: "cat /dev/zero > /tmp/full 2>&1; rm -f /tmp/full; echo it was full", timeout: 60000}}
+          - {tool: Shell, args: {command: "cat /dev/zero > /var/tmp/full; echo it was full; sleep 600", timeout: 600000}}
+      - text: Done.
+  - match: attack without a name
+    turns:
+      - calls:
+          - {tool: Shell, args: {command: "exec 3> /var/tmp/full; rm /var/tmp/full; cat /dev/zero >&3; echo it was full; sleep 600", timeout: 600000}}
       - text: Done.
   - match: calm
     turns:
       - calls:
           - {tool: Shell, args: {command: "echo calm > calm.txt"}}
       - text: Calm.
-`))
+`)+"machine:\n  disk_bytes: 0\n")
 	a.onSmallDisk("256m")
-	brief := a.create(url, "attack", nil)
-	a.typed(a.wait(brief))
-	a.finish(a.create(url, "be calm", nil))
-	eventually(t, "there is room again", func() bool {
+	room := func() bool {
 		var fs syscall.Statfs_t
 		return syscall.Statfs(a.Data, &fs) == nil && fs.Bavail*uint64(fs.Bsize) > 64<<20
+	}
+	for _, how := range []string{"attack by name", "attack without a name"} {
+		bad := a.create(url, how, nil)
+		good := a.create(url, "be calm", nil)
+		a.endsIn(bad, "disk_limit")
+		a.typed(a.wait(good))
+		if status, body := a.do("DELETE", "/v1/agents/"+bad.AgentID, nil); status != 200 {
+			t.Errorf("%s: delete: %d %s", how, status, body)
+		}
+		eventually(t, "there is room again", room)
+		a.finish(a.followUp(good, "be calm"))
+		if status, body := a.do("DELETE", "/v1/agents/"+good.AgentID, nil); status != 200 {
+			t.Errorf("%s: delete: %d %s", how, status, body)
+		}
+	}
+	eventually(t, "the reserve is taken again", func() bool {
+		_, err := os.Stat(filepath.Join(a.Data, "reserve"))
+		return err == nil
 	})
-	a.finish(a.create(url, "be calm", nil))
-	a.finish(a.followUp(brief, "be calm"))
+}
+
+// A machine goes over its own limit: it is stopped with its files, and the agent
+// can be told to tidy up.
+func TestAMachineOverItsDiskLimit(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("limit", map[string]string{"README.md": "limit\n"})
+	a := start(t, scripted(t, `
+scripts:
+  - turns:
+      - calls:
+          - {tool: Shell, args: {command: "head -c 100M /dev/zero > /var/tmp/big; sleep 600", timeout: 600000}}
+      - calls: # what comes of the follow-up
+          - {tool: Shell, args: {command: "stat -c 'it has %s bytes' /var/tmp/big; rm /var/tmp/big; echo tidy > tidy.txt"}}
+      - text: Tidy.
+`)+"machine:\n  disk_bytes: 67108864\n")
+	bad := a.create(url, "attack", nil)
+	a.endsIn(bad, "disk_limit")
+	tidy := a.finish(a.followUp(bad, "tidy up"))
+	if events := a.events(tidy.AgentID); !strings.Contains(events, "it has 104857600 bytes") {
+		t.Error("its files are gone")
+	}
+	if got := gittest.Git(t, git.Path("limit"), "show", pushed(t, tidy)+":tidy.txt"); got != "tidy" {
+		t.Errorf("tidy.txt holds %q", got)
+	}
 }
 
 // Root in a machine puts a link to a socket of the host in the place of

@@ -77,9 +77,10 @@ type Loop struct {
 }
 
 // Run works the agent's open run to its end, and returns nil when it has
-// ended, in whatever status. It returns an error, and leaves the run open, only
-// when ctx ended with a cause other than [ErrCancel], or when the journal can
-// not be written.
+// ended, in whatever status. A ctx that ends with [ErrCancel] cancels the run;
+// with a fault as its cause it ends the run in error, for that reason. Run
+// returns an error, and leaves the run open, only when ctx ended with another
+// cause, or when the journal can not be written.
 func Run(ctx context.Context, agentID string, c Config) error {
 	rec, err := newRecorder(ctx, c.Journal, agentID, c.Owner)
 	if err != nil {
@@ -201,12 +202,17 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 	switch {
 	case errors.Is(cause, ErrCancel):
 		return l.rec.record(last, &agent.RunEnded{Status: agent.Cancelled, Result: l.lastWords()})
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && !isFault(cause):
 		return cause
 	}
 	f := failure(cause)
 	l.Logger.Warn("run ended in error", "code", f.Code, "error", cause)
 	return l.rec.record(last, &agent.RunEnded{Status: agent.Failed, Failure: f})
+}
+
+func isFault(err error) bool {
+	_, ok := errors.AsType[*fault.Error](err)
+	return ok
 }
 
 // failure says what a user can make of err.

@@ -87,3 +87,18 @@ type Limits struct {
 	CPUs        float64
 	PIDs        int64
 }
+
+// Measured is a [Machine] whose disk lies on this host, so that it can be seen
+// how much of the host's it takes. Its methods are safe for concurrent use.
+type Measured interface {
+	Machine
+	// Running reports whether the machine runs.
+	Running() bool
+	// DiskBytes returns how many bytes of the host's disk the machine holds: its
+	// own files, and those that only its processes still hold open. It reads the
+	// whole of the machine's own layer.
+	DiskBytes(ctx context.Context) (int64, error)
+	// Stop kills everything in the machine, and keeps its disk, on which Restart
+	// starts it again. Stopping what does not run is no error.
+	Stop(ctx context.Context) error
+}

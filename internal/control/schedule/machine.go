@@ -88,6 +88,11 @@ func (w *worker) made(ctx context.Context, state *agent.State, record loop.Recor
 			return nil, machineFault(err)
 		}
 	}
+	if w.s.Room != nil {
+		if err := w.s.Room(); err != nil {
+			return nil, err
+		}
+	}
 	start := time.Now()
 	id := newMachineID(state.Agent.ID)
 	// The journal knows of the machine before it is there: one that a crash

@@ -51,6 +51,9 @@ type Config struct {
 	// Identity signs who an agent is, for programs in its machine; nil gives them
 	// no tokens.
 	Identity Identity
+	// Room is a fault where no other machine should be made: the disk is full.
+	// nil is always room.
+	Room func() error
 	// Trace has machines make spans below their runs' own. exec-daemon sends none
 	// unless it is told to.
 	Trace  bool

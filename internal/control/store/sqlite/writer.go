@@ -27,11 +27,12 @@ type writer struct {
 	known known
 	watch *watch
 
-	mu     sync.Mutex
-	queue  []*request
-	closed bool
-	wake   chan struct{} // holds one: the queue is not empty, or closed
-	done   chan struct{} // closed when the goroutine has ended
+	mu       sync.Mutex
+	makeRoom func() bool // see [Store.OnFull]; may be nil
+	queue    []*request
+	closed   bool
+	wake     chan struct{} // holds one: the queue is not empty, or closed
+	done     chan struct{} // closed when the goroutine has ended
 }
 
 // request is one thing to write, whole or not at all.
@@ -150,12 +151,32 @@ func (w *writer) take() (batch []*request, closed bool) {
 	return batch, w.closed && len(w.queue) == 0
 }
 
+// OnFull sets what is asked to make room when the disk is full: it reports
+// whether a write is worth another try. It must not use the store, whose one
+// writer waits for it.
+func (s *Store) OnFull(makeRoom func() bool) {
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	s.writer.makeRoom = makeRoom
+}
+
+// roomAgain reports whether there may be room now on a disk that was full.
+func (w *writer) roomAgain() bool {
+	w.mu.Lock()
+	makeRoom := w.makeRoom
+	w.mu.Unlock()
+	return makeRoom != nil && makeRoom()
+}
+
 // commit writes the batch in one transaction and answers every request of it.
 // A request that is refused before it has written anything costs the others
 // nothing. If one fails halfway all is rolled back, and each is tried alone, so
 // that the fault stays with whose it is.
 func (w *writer) commit(batch []*request) {
 	errs, news, err := w.transact(batch)
+	if errors.Is(err, store.ErrFull) && w.roomAgain() {
+		errs, news, err = w.transact(batch)
+	}
 	switch {
 	case err == nil:
 		for _, tell := range news {
