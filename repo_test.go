@@ -30,15 +30,17 @@ var mayImport = map[string][]string{
 	"cmd/...": {"..."}, // main packages put it together
 
 	// Nouns, each of which may know those above it.
-	"internal/fault":        {},
-	"internal/account":      {},
-	"internal/conversation": {},
-	"internal/agent":        {"internal/conversation"},
-	"internal/tool":         {},
-	"internal/policy":       {},
-	"internal/redact":       {},
-	"internal/secret":       {"internal/fault"},
-	"internal/environment":  {"internal/policy"},
+	"internal/fault":         {},
+	"internal/account":       {},
+	"internal/conversation":  {},
+	"internal/agent":         {"internal/conversation"},
+	"internal/tool":          {},
+	"internal/policy":        {},
+	"internal/redact":        {},
+	"internal/secret":        {"internal/fault"},
+	"internal/environment":   {"internal/policy"},
+	"internal/policy/shell":  {},
+	"internal/policy/permit": {"internal/policy/shell"},
 
 	// What both wings use, and what speaks to neither.
 	"internal/telemetry":               {},
@@ -102,7 +104,19 @@ var mayImport = map[string][]string{
 }
 
 // nouns stand for NOUNS in mayImport.
-var nouns = []string{"internal/fault", "internal/account", "internal/conversation", "internal/agent", "internal/tool", "internal/policy", "internal/redact", "internal/secret", "internal/environment"}
+var nouns = []string{
+	"internal/fault",
+	"internal/account",
+	"internal/conversation",
+	"internal/agent",
+	"internal/tool",
+	"internal/policy",
+	"internal/redact",
+	"internal/secret",
+	"internal/environment",
+	"internal/policy/shell",
+	"internal/policy/permit",
+}
 
 // noIO are standard packages that a noun has no use for.
 var noIO = []string{"net", "net/http", "os", "os/exec", "database/sql", "io/fs", "syscall"}

@@ -1,0 +1,182 @@
+// Package permit says how a tool call is to be treated before it is sent to a
+// machine: run, run in the sandbox, put to the classifier, or put to a person.
+// It reads permissions.json, and knows the order in which the run modes check.
+// It asks nobody and runs nothing.
+package permit
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tailscale/hujson"
+
+	"aloft/internal/policy/shell"
+)
+
+// MaxFile is the length, in bytes, of the longest permissions.json that is read.
+const MaxFile = 1 << 20
+
+// Permissions are what permissions.json says. A nil list was not in the file;
+// an empty one was, and holds nothing.
+type Permissions struct {
+	MCPAllowlist      []string // server:tool, in any case, * for any text
+	TerminalAllowlist []string // see [shell.Compile]
+	// Words for the classifier: what it should lean toward allowing and blocking.
+	AllowInstructions []string
+	BlockInstructions []string
+}
+
+// Parse reads a permissions.json, which may have comments and trailing commas.
+// Keys that it does not know are ignored. A file that is not what it should be
+// is an error, which names the file and the key: whoever reads it must not go
+// on as if nothing had been blocked there.
+func Parse(file string, data []byte) (Permissions, error) {
+	var p Permissions
+	if len(data) > MaxFile {
+		return p, fmt.Errorf("%s is longer than %d bytes", file, MaxFile)
+	}
+	data = []byte(strings.TrimPrefix(string(data), "\ufeff"))
+	if len(strings.TrimSpace(string(data))) == 0 {
+		return p, nil
+	}
+	plain, err := hujson.Standardize(slices.Clone(data))
+	if err != nil {
+		return p, fmt.Errorf("%s: %w", file, err)
+	}
+	top, err := object(file, "the file", plain)
+	if err != nil {
+		return p, err
+	}
+	for key, to := range map[string]*[]string{"mcpAllowlist": &p.MCPAllowlist, "terminalAllowlist": &p.TerminalAllowlist} {
+		if *to, err = list(file, key, top[key]); err != nil {
+			return Permissions{}, err
+		}
+	}
+	if top["autoRun"] == nil {
+		return p, nil
+	}
+	auto, err := object(file, "autoRun", top["autoRun"])
+	if err != nil {
+		return Permissions{}, err
+	}
+	for key, to := range map[string]*[]string{"allow_instructions": &p.AllowInstructions, "block_instructions": &p.BlockInstructions} {
+		if *to, err = list(file, "autoRun."+key, auto[key]); err != nil {
+			return Permissions{}, err
+		}
+	}
+	return p, nil
+}
+
+func object(file, key string, data []byte) (map[string]json.RawMessage, error) {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("%s: %s is to be an object, {…}", file, key)
+	}
+	return m, nil
+}
+
+func list(file, key string, data json.RawMessage) ([]string, error) {
+	if data == nil || string(data) == "null" {
+		return nil, nil
+	}
+	out := []string{}
+	if err := json.Unmarshal(data, &out); err != nil {
+		return nil, fmt.Errorf("%s: %s is to be a list of strings, [\"…\"]", file, key)
+	}
+	return out, nil
+}
+
+// Merge joins what several files say, those of a person and of a project.
+func Merge(files ...Permissions) Permissions {
+	var all Permissions
+	for _, p := range files {
+		join(&all.MCPAllowlist, p.MCPAllowlist)
+		join(&all.TerminalAllowlist, p.TerminalAllowlist)
+		join(&all.AllowInstructions, p.AllowInstructions)
+		join(&all.BlockInstructions, p.BlockInstructions)
+	}
+	return all
+}
+
+func join(to *[]string, more []string) {
+	if more == nil {
+		return
+	}
+	if *to == nil {
+		*to = []string{}
+	}
+	for _, m := range more {
+		if !slices.Contains(*to, m) {
+			*to = append(*to, m)
+		}
+	}
+}
+
+// Effective is what holds: the team's permissions where it has any, and then
+// nothing else; else what the files say together.
+func Effective(team *Permissions, files ...Permissions) Permissions {
+	if team != nil {
+		return *team
+	}
+	return Merge(files...)
+}
+
+// Encode writes p as a permissions.json that a person can read.
+func (p Permissions) Encode() []byte {
+	type autoRun struct {
+		Allow []string `json:"allow_instructions,omitempty"`
+		Block []string `json:"block_instructions,omitempty"`
+	}
+	out := struct {
+		MCP      []string `json:"mcpAllowlist,omitempty"`
+		Terminal []string `json:"terminalAllowlist,omitempty"`
+		AutoRun  *autoRun `json:"autoRun,omitempty"`
+	}{MCP: p.MCPAllowlist, Terminal: p.TerminalAllowlist}
+	if len(p.AllowInstructions)+len(p.BlockInstructions) > 0 {
+		out.AutoRun = &autoRun{p.AllowInstructions, p.BlockInstructions}
+	}
+	data, err := json.MarshalIndent(out, "", "  ")
+	if err != nil {
+		panic(err) // strings and lists of them always encode
+	}
+	return append(data, '\n')
+}
+
+// AllowsMCP returns the entry that allows a tool of an MCP server, "" if none does.
+func (p Permissions) AllowsMCP(server, tool string) string {
+	for _, e := range p.MCPAllowlist {
+		s, t, ok := strings.Cut(e, ":")
+		if ok && s != "" && t != "" && glob(strings.ToLower(s), strings.ToLower(server)) && glob(strings.ToLower(t), strings.ToLower(tool)) {
+			return e
+		}
+	}
+	return ""
+}
+
+// glob reports whether s is of the pattern, in which only * is special.
+func glob(pattern, s string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == s
+	}
+	s, ok := strings.CutPrefix(s, parts[0])
+	if !ok {
+		return false
+	}
+	last := len(parts) - 1
+	for _, part := range parts[1:last] {
+		_, after, found := strings.Cut(s, part)
+		if !found {
+			return false
+		}
+		s = after
+	}
+	return strings.HasSuffix(s, parts[last])
+}
+
+// JudgeLine says what the allowlist says of a shell line.
+func (p Permissions) JudgeLine(line string) shell.Verdict {
+	return shell.Compile(p.TerminalAllowlist).Judge(line)
+}

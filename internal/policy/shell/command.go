@@ -1,0 +1,176 @@
+package shell
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// command judges one simple command.
+func (j *judge) command(text string, words []word) {
+	entry, why := j.judgeCommand(words)
+	if why == "-" { // a wrapper: what it runs has been judged in its place
+		return
+	}
+	j.commands = append(j.commands, Command{Text: text, Allowed: why == "", Entry: entry, Why: why})
+	if why != "" {
+		j.refuse("`%s`: %s", firstLine(text), why)
+	}
+}
+
+// judgeCommand returns the entry that allows the command, or why it is not
+// allowed; "-" if it only runs another, which was judged.
+func (j *judge) judgeCommand(words []word) (entry, why string) {
+	name := words[0]
+	switch {
+	case name.kind != literal:
+		return "", "which program it starts is known only when it runs"
+	case name.value == "":
+		return "", "it names no program"
+	case changesShell[name.value]:
+		return "", name.value + " changes the shell itself, or has it read what is not on the line"
+	case strings.Contains(name.value, "="):
+		return "", "it looks like an assignment"
+	}
+	e, spelled := j.list.match(words)
+	whole := e.text != "" && !e.globs && spelled == len(words)
+	if line, ok := innerLine(words); ok && !whole {
+		j.inner(line)
+		return "", "-"
+	}
+	if w, ok := wrappers[name.value]; ok && !whole {
+		inner, why := w(words[1:])
+		if why != "" {
+			return "", why
+		}
+		if len(inner) > 0 {
+			j.command(spoken(inner), inner)
+			return "", "-"
+		}
+	}
+	if e.text == "" {
+		return "", "no entry of the allowlist allows it"
+	}
+	if why := danger(name.value, words, spelled); why != "" {
+		return "", why
+	}
+	return e.text, ""
+}
+
+// innerLine is the line of bash -c.
+func innerLine(words []word) (string, bool) {
+	if len(words) < 3 || words[0].value != "bash" || words[1].value != "-c" || words[1].kind != literal || words[2].kind != literal {
+		return "", false
+	}
+	return words[2].value, true
+}
+
+// inner judges a line that another holds.
+func (j *judge) inner(line string) {
+	v := j.list.Judge(line)
+	j.commands = append(j.commands, v.Commands...)
+	if !v.Allowed {
+		j.refuse("%s", v.Why)
+	}
+}
+
+// spoken writes words out as they stood on the line.
+func spoken(words []word) string {
+	var out []string
+	for _, w := range words {
+		out = append(out, w.text)
+	}
+	return strings.Join(out, " ")
+}
+
+// danger says why a command that an entry allows is not allowed after all:
+// what the entry does not spell out would have the program start another one,
+// write where it is told to, or cannot be read. "" if nothing is wrong with it.
+func danger(name string, words []word, spelled int) string {
+	p := programs[path.Base(name)]
+	switch {
+	case p.inert:
+		return ""
+	case p.afterFirst && len(words) > 1 && words[1].kind == literal && !strings.HasPrefix(words[1].value, "-"):
+		return ""
+	case p.stdin && (len(words) == 1 || strings.HasPrefix(words[1].value, "-") && words[1].value != "-c"):
+		return path.Base(name) + " runs what it reads"
+	case p.runner && spelled > 1 && !strings.HasPrefix(words[1].value, "-"):
+		return danger(words[1].value, words[1:], spelled-1)
+	case p.runner && spelled < len(words):
+		return path.Base(name) + " runs what it is told to: an entry has to name the program too"
+	}
+	for _, w := range words[spelled:] {
+		switch w.kind {
+		case dynamic:
+			return fmt.Sprintf("%s is known only when it runs, and may be an option that starts a program", w.text)
+		case filename:
+			if p.spelled {
+				return fmt.Sprintf("%s is known only when it runs", w.text)
+			}
+		}
+	}
+	if p.spelled && spelled < len(words) {
+		return path.Base(name) + " runs what it is told to: it is allowed only as an entry spells it out"
+	}
+	for _, w := range words[spelled:] {
+		if why := p.option(w.value); why != "" {
+			return why
+		}
+	}
+	if p.check != nil {
+		return p.check(values(words[1:]), spelled-1)
+	}
+	return ""
+}
+
+func values(words []word) []string {
+	var out []string
+	for _, w := range words {
+		out = append(out, w.value)
+	}
+	return out
+}
+
+// program is what is known of a program that may start others.
+type program struct {
+	inert      bool     // none of its arguments starts a program, or writes a file
+	afterFirst bool     // the same, if the first of them is no option
+	runner     bool     // its arguments are another program's name and arguments
+	spelled    bool     // it runs whatever its arguments say: an entry must spell all of them
+	stdin      bool     // it runs what it reads, unless it is given a file
+	long       []string // long options that start a program or write a file, without dashes
+	short      string   // the same as letters, also among others
+	words      []string // the same, as whole arguments
+	begins     []string // the same, as beginnings of an argument
+	// check is for what the lists cannot say. from is the first argument that no
+	// entry has spelled out.
+	check func(args []string, from int) string
+}
+
+// option says what is wrong with one argument.
+func (p program) option(arg string) string {
+	for _, w := range p.words {
+		if arg == w {
+			return arg + " may start a program, or write a file"
+		}
+	}
+	for _, b := range p.begins {
+		if strings.HasPrefix(arg, b) {
+			return fmt.Sprintf("%s may start a program, or write a file", b)
+		}
+	}
+	if name, ok := strings.CutPrefix(arg, "--"); ok {
+		name, _, _ = strings.Cut(name, "=")
+		for _, l := range p.long {
+			if name != "" && strings.HasPrefix(l, name) { // GNU takes abbreviations
+				return "--" + l + " may start a program, or write a file"
+			}
+		}
+		return ""
+	}
+	if len(arg) > 1 && arg[0] == '-' && strings.ContainsAny(arg[1:], p.short) {
+		return arg + " may start a program, or write a file"
+	}
+	return ""
+}

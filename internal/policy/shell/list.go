@@ -1,0 +1,117 @@
+package shell
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// A List is what may run. It is safe for concurrent use.
+type List struct {
+	entries []entry
+}
+
+// entry is one line of a list: either the first words of a command, or a
+// program with a glob for its arguments, base:args-glob.
+type entry struct {
+	text  string
+	words []string
+	glob  string // of the arguments, where globs is true
+	globs bool
+}
+
+// Compile makes a list of the entries of terminalAllowlist. An entry that names
+// no program, or that holds more than words, allows nothing.
+func Compile(entries []string) *List {
+	l := &List{}
+	for _, text := range entries {
+		text = strings.TrimSpace(text)
+		e := entry{text: text}
+		base, glob, colon := strings.Cut(text, ":")
+		if colon && base != "" && !strings.ContainsAny(base, " \t'\"\\/=") {
+			e.words, e.glob, e.globs = []string{base}, strings.TrimSpace(glob), true
+		} else {
+			e.words = literalWords(text)
+		}
+		if len(e.words) > 0 {
+			l.entries = append(l.entries, e)
+		}
+	}
+	return l
+}
+
+// literalWords are the words of a command that holds nothing else; nil for any other text.
+func literalWords(text string) []string {
+	if unreadable(text) != "" {
+		return nil
+	}
+	var words []string
+	j := &judge{list: &List{}, line: text}
+	err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Words(strings.NewReader(text), func(w *syntax.Word) bool {
+		got := j.word(w)
+		if got.kind != literal {
+			j.refuse("not literal")
+		}
+		words = append(words, got.value)
+		return true
+	})
+	if err != nil || j.why != "" {
+		return nil
+	}
+	return words
+}
+
+// match returns the entry that allows the command, and how many of its words
+// the entry spells out. Of several, the one that spells the most.
+func (l *List) match(words []word) (best entry, spelled int) {
+	for _, e := range l.entries {
+		if len(e.words) <= spelled || !e.covers(words) {
+			continue
+		}
+		best, spelled = e, len(e.words)
+	}
+	return best, spelled
+}
+
+func (e entry) covers(words []word) bool {
+	if len(words) < len(e.words) {
+		return false
+	}
+	for i, w := range e.words {
+		if words[i].kind != literal || words[i].value != w {
+			return false
+		}
+	}
+	if !e.globs {
+		return true
+	}
+	var args []string
+	for _, w := range words[1:] {
+		if w.kind != literal { // what is not known matches nothing but everything
+			return e.glob == "*"
+		}
+		args = append(args, w.value)
+	}
+	return glob(e.glob, strings.Join(args, " "))
+}
+
+// glob reports whether s is of the pattern, in which only * is special.
+func glob(pattern, s string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == s
+	}
+	s, ok := strings.CutPrefix(s, parts[0])
+	if !ok {
+		return false
+	}
+	last := len(parts) - 1
+	for _, p := range parts[1:last] {
+		_, after, found := strings.Cut(s, p)
+		if !found {
+			return false
+		}
+		s = after
+	}
+	return strings.HasSuffix(s, parts[last])
+}

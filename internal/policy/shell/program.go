@@ -1,0 +1,318 @@
+package shell
+
+import (
+	"regexp"
+	"strings"
+)
+
+// changesShell are the builtins of bash that change what later words mean, or
+// that run text which the line does not show.
+var changesShell = set(`. source eval exec alias unalias enable hash trap set shopt declare typeset local export readonly unset let read mapfile
+	readarray getopts bind complete compgen compopt history fc jobs disown suspend coproc wait caller return shift
+	ulimit umask logout pushd popd dirs [[`)
+
+// inert programs have no argument that starts a program or writes a file, so
+// that any argument will do.
+const inert = `echo true false : pwd cat head tail wc ls basename dirname realpath readlink stat du df whoami id groups uname nl tac rev cut tr
+	cmp comm join paste expand unexpand fold fmt seq sleep expr grep egrep fgrep md5sum sha1sum sha224sum sha256sum sha384sum sha512sum cksum
+	b2sum base64 base32 od hexdump jq which printenv diff nproc arch tty users uptime free lscpu numfmt factor strings cd`
+
+// runners run what their arguments name. An entry has to spell out at least
+// which program that is; what comes after is then judged as that program's.
+const runners = `sudo su doas pkexec runuser setpriv chroot unshare nsenter strace ltrace gdb gdbserver lldb script expect watch parallel flock entr
+	tmux screen at batch crontab systemd-run taskset chrt numactl unbuffer rlwrap dbus-run-session xvfb-run fakeroot proot bwrap firejail
+	busybox toybox ld.so ld-linux.so.2 ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 start-stop-daemon daemonize npx bunx uvx pipx capsh setarch linux32 linux64
+	i386 x86_64 run-parts`
+
+// spelledOut programs run text in languages, or on hosts, of their own: an
+// entry has to spell all of it.
+const spelledOut = `socat nc ncat netcat telnet ssh vi vim nvim view ex ed emacs nano pico ksh zsh fish csh tcsh ash rbash
+	tclsh wish osascript m4 dc bc sqlite3 mysql psql mongosh redis-cli ftp lftp sftp irb pry ghci iex erl scala groovy jshell gnuplot ip deno bun
+	ts-node tsx mutt mail sendmail crash logrotate`
+
+// programs are those whose arguments matter. It is looked up by the last part
+// of a path. A program that is not here is taken to do what its entry's author
+// knows it to do.
+var programs = func() map[string]program {
+	m := map[string]program{
+		"printf":   {afterFirst: true, begins: []string{"-v"}},
+		"test":     {words: []string{"-v", "-R"}},
+		"[":        {words: []string{"-v", "-R"}},
+		"xargs":    {spelled: true},
+		"node":     {check: script},
+		"git":      gitProgram,
+		"tar":      tarProgram,
+		"sort":     {long: []string{"compress-program", "output", "files0-from", "temporary-directory"}, short: "oT"},
+		"uniq":     {check: oneFile},
+		"xxd":      {check: oneFile},
+		"date":     {long: []string{"set"}, short: "s"},
+		"split":    {long: []string{"filter"}},
+		"rg":       {long: []string{"pre", "hostname-bin", "search-zip"}, short: "z"},
+		"ag":       {long: []string{"pager"}},
+		"bat":      {long: []string{"pager", "diff"}},
+		"zip":      {long: []string{"unzip-command", "test"}, short: "T"},
+		"cpio":     {long: []string{"rsh-command", "file"}, short: "FOI"},
+		"sed":      {check: sed, long: []string{"file", "in-place"}, short: "fi"},
+		"go":       {check: goTool, begins: dashes("exec", "toolexec", "vettool", "ldflags", "gcflags", "asmflags", "gccgoflags", "overlay", "modfile", "pkgdir", "C", "o")},
+		"cmake":    {begins: []string{"-P", "-E", "-C", "-D"}},
+		"cargo":    {long: []string{"config"}, begins: []string{"+"}},
+		"openssl":  {begins: []string{"-engine", "-provider", "-out"}},
+		"hostname": {check: hostname},
+		"file":     {long: []string{"compile", "uncompress", "magic-file"}, short: "CzZm"},
+		"tree":     {short: "o", words: []string{"--output"}},
+		"gofmt":    {short: "w"},
+		"man":      {long: []string{"pager", "html", "preprocessor", "config-file", "manpath"}, short: "PHpCM"},
+		"scp":      {short: "SoFD"},
+		"rsync":    {long: []string{"rsh", "rsync-path", "remote-option", "daemon"}, short: "eM"},
+		"curl": {long: []string{"output", "output-dir", "config", "remote-name", "remote-header-name", "dump-header", "cookie-jar", "trace", "engine", "stderr",
+			"hsts", "alt-svc", "libcurl", "etag-save", "proxy", "preproxy", "unix-socket", "abstract-unix-socket"}, short: "oOKDcJx"},
+		"wget":     {long: []string{"execute", "use-askpass", "output-document", "output-file", "append-output", "config", "directory-prefix"}, short: "eOoaP"},
+		"apt-get":  {long: []string{"option", "config-file"}, short: "oc"},
+		"apt":      {long: []string{"option", "config-file"}, short: "oc"},
+		"pip":      {long: []string{"python", "config-settings", "global-option", "build-option", "log", "cache-dir", "target"}},
+		"pdflatex": {begins: dashes("shell-escape", "enable-write18", "output-directory")},
+		"tcpdump":  {short: "zw"},
+		"nmap":     {long: []string{"script"}, begins: dashes("script"), short: "o"},
+	}
+	same := func(p program, names string) {
+		for name := range set(names) {
+			m[name] = p
+		}
+	}
+	same(program{inert: true}, inert)
+	same(program{runner: true}, runners)
+	same(program{spelled: true}, spelledOut)
+	same(program{stdin: true}, "sh bash dash")
+	same(program{check: script}, "python python2 python3 pypy3 perl ruby php lua luajit Rscript")
+	same(program{check: awk}, "awk gawk mawk nawk")
+	same(program{long: []string{"log-file", "lesskey-file", "lesskey-src"}, short: "oOk", begins: []string{"+"}}, "less more")
+	same(program{long: []string{"exec", "exec-batch"}, short: "xX"}, "fd fdfind")
+	same(program{check: setsVariable, long: []string{"eval", "file", "makefile", "directory", "include-dir"}, short: "fCI"}, "make gmake")
+	same(program{check: npm, long: []string{"script-shell", "prefix", "userconfig", "globalconfig", "node-options", "git", "shell", "editor", "viewer", "registry", "cwd", "dir"}, short: "C"}, "npm yarn pnpm")
+	same(program{check: containers}, "docker podman nerdctl kubectl")
+	same(compiler, "gcc g++ cc c++ clang clang++ ld")
+	return m
+}()
+
+var compiler = program{
+	long: []string{"plugin", "dynamic-linker", "specs", "load", "wrapper"}, words: []string{"-wrapper", "-Xclang", "-load"},
+	begins: []string{"-B", "-fplugin", "-specs", "@", "-wrapper", "-Wl,", "-Xlinker", "-fpass-plugin", "-plugin", "-iplugindir", "-fuse-ld", "-ld-path", "--ld-path"},
+}
+
+func set(words string) map[string]bool {
+	m := map[string]bool{}
+	for w := range strings.FieldsSeq(words) {
+		m[w] = true
+	}
+	return m
+}
+
+// dashes are options of programs that take them with one dash and with two.
+func dashes(names ...string) []string {
+	var out []string
+	for _, n := range names {
+		out = append(out, "-"+n, "--"+n)
+	}
+	return out
+}
+
+// script demands that an interpreter is given a file of code, and not text that
+// stands on the line or that it reads.
+func script(args []string, from int) string {
+	switch {
+	case len(args) == 0 || args[0] == "-":
+		return "an interpreter without a script runs what it reads"
+	case from > 0 || args[0] == "--version" || args[0] == "-V" || args[0] == "-v":
+		return ""
+	case strings.HasPrefix(args[0], "-"):
+		return args[0] + " may have the interpreter run text"
+	}
+	return ""
+}
+
+// awkDanger is what a program in awk starts others and writes files by.
+var awkDanger = regexp.MustCompile(`system|getline|[|>@]|printf?\s*\(?.*>`)
+
+// awk lets pass programs that only compute and print.
+func awk(args []string, from int) string {
+	for i := 0; i < len(args); i++ {
+		switch a := args[i]; {
+		case a == "-F" || a == "-v":
+			i++
+		case strings.HasPrefix(a, "-F") || strings.HasPrefix(a, "-v"):
+		case strings.HasPrefix(a, "-") && i >= from:
+			return a + ": " + unknownOption
+		case i >= from && awkDanger.MatchString(a):
+			return "a program in awk may start programs and write files"
+		default:
+			return "" // what comes after are files
+		}
+	}
+	return "an interpreter without a script runs what it reads"
+}
+
+// oneFile refuses a second file name: that one is written.
+func oneFile(args []string, from int) string {
+	files := 0
+	for i, a := range args {
+		if !strings.HasPrefix(a, "-") || a == "-" {
+			files++
+		}
+		if files > 1 && i >= from {
+			return a + " is a file that it writes"
+		}
+	}
+	return ""
+}
+
+func hostname(args []string, from int) string {
+	for _, a := range args[from:] {
+		if !set("-f -s -i -I -d -A -y --fqdn --short --ip-address --domain")[a] {
+			return "it may set the name of the host"
+		}
+	}
+	return ""
+}
+
+// readOnly are the commands of docker and kubectl that start nothing.
+var readOnly = set(`ps images logs inspect version info top stats events port history search get describe explain api-resources api-versions cluster-info diff`)
+
+func containers(args []string, from int) string {
+	if from == 0 && len(args) > 0 && !readOnly[args[0]] {
+		return args[0] + " may start any program: an entry has to name it"
+	}
+	return ""
+}
+
+// gitCommands are git's own that neither run text nor rewrite its configuration.
+var gitCommands = set(`add am annotate apply archive blame branch bundle cat-file check-attr check-ignore check-mailmap check-ref-format checkout
+	cherry cherry-pick clean clone commit count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch fsck gc grep
+	hash-object init log ls-files ls-remote ls-tree merge merge-base merge-tree mv name-rev notes pack-refs prune pull push range-diff rebase
+	reflog remote reset restore rev-list rev-parse revert rm shortlog show show-branch show-ref stash status switch symbolic-ref tag
+	update-index update-ref var verify-commit verify-tag version whatchanged worktree write-tree`)
+
+var gitProgram = program{
+	check: git,
+	long: []string{"upload-pack", "receive-pack", "exec", "exec-path", "config-env", "ext-diff", "extcmd", "open-files-in-pager", "template", "config",
+		"output", "tool", "strategy", "textconv", "filters", "to-cmd", "cc-cmd", "remote"},
+	begins: []string{"ext::", "fd::"},
+}
+
+var tarProgram = program{
+	check: tar,
+	long: []string{"checkpoint-action", "to-command", "use-compress-program", "rsh-command", "rmt-command", "info-script", "new-volume-script",
+		"files-from", "exclude-from"},
+	short: "IFTX",
+}
+
+var gitGlobals = set("--no-pager --no-optional-locks --literal-pathspecs --no-replace-objects --version -P -v --help -h")
+
+// git refuses options before the command that have it run or read what is not
+// the repository's, commands that are aliases, and those that run text.
+func git(args []string, from int) string {
+	for i, a := range args {
+		switch {
+		case i < from:
+			if !strings.HasPrefix(a, "-") { // the entry names the command
+				return gitCommand(a, args[i+1:], max(0, from-i-1))
+			}
+		case gitGlobals[a]:
+		case strings.HasPrefix(a, "-"):
+			return a + " before git's command may have it start a program"
+		case !gitCommands[a]:
+			return "git " + a + " may start a program, or be an alias"
+		default:
+			return gitCommand(a, args[i+1:], 0)
+		}
+	}
+	return ""
+}
+
+func gitCommand(name string, args []string, from int) string {
+	short := map[string]string{"rebase": "xi", "clone": "uc", "grep": "O", "difftool": "xt", "fetch": "", "commit": "", "push": "o", "init": "", "archive": "o"}[name]
+	for _, a := range args[from:] {
+		switch {
+		case len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.ContainsAny(a[1:], short) && short != "":
+			return a + " may have git start a program"
+		case name == "submodule" && a == "foreach", name == "bisect" && a == "run":
+			return "git " + name + " " + a + " runs a program"
+		case name == "config" && from == 0:
+			return "git config may name programs for git to start"
+		case name == "remote" && (a == "add" || a == "set-url"):
+			return "git remote " + a + " changes where git sends to"
+		case strings.Contains(a, "::"):
+			return a + " may have git start a helper"
+		}
+	}
+	return ""
+}
+
+// tar refuses letters of its old style, which has no dash.
+func tar(args []string, from int) string {
+	if from == 0 && len(args) > 0 && !strings.HasPrefix(args[0], "-") && strings.ContainsAny(args[0], "IFTX") {
+		return args[0] + " may start a program"
+	}
+	for _, a := range args[from:] {
+		if strings.Contains(a, ":") && !strings.HasPrefix(a, "-") {
+			return a + " may be on another host"
+		}
+	}
+	return ""
+}
+
+// sedSafe is a script of sed that only prints, drops and substitutes.
+var sedSafe = regexp.MustCompile(`^(\d+|\$|\d+,(\d+|\$))?[pdq=]$|^(\d+(,(\d+|\$))?)?s(/[^/\\\n]*/[^/\\\n]*/|\|[^|\\\n]*\|[^|\\\n]*\||#[^#\\\n]*#[^#\\\n]*#)[gpiI0-9]*$|^/[^/\\\n]*/[pd]$`)
+
+func sed(args []string, from int) string {
+	script := false
+	for i, a := range args {
+		switch {
+		case a == "-n" || a == "-E" || a == "-r" || a == "-s" || a == "-z" || a == "-u":
+		case a == "--sandbox":
+			return ""
+		case a == "-e" && i >= from:
+			script = false
+		case strings.HasPrefix(a, "-") && i >= from:
+			return a + ": " + unknownOption
+		case !script || i > 0 && args[i-1] == "-e":
+			script = true
+			if i >= from && !sedSafe.MatchString(a) {
+				return "a script of sed may start programs and write files"
+			}
+		}
+	}
+	return ""
+}
+
+// setsVariable refuses the variables of make: they may name the shell.
+func setsVariable(args []string, from int) string {
+	for _, a := range args[from:] {
+		if strings.Contains(a, "=") && !strings.HasPrefix(a, "-j") {
+			return a + " sets a variable, which may name a program"
+		}
+	}
+	return ""
+}
+
+func goTool(args []string, from int) string {
+	if from > 0 || len(args) == 0 {
+		return ""
+	}
+	switch args[0] {
+	case "run", "generate", "tool", "env", "install", "get":
+		return "go " + args[0] + " may start any program, or change go itself"
+	}
+	return ""
+}
+
+func npm(args []string, from int) string {
+	for _, a := range args[min(from, len(args)):] {
+		switch a {
+		case "exec", "x", "explore", "config", "set", "edit", "dlx", "create", "init":
+			if from == 0 {
+				return a + " may start any program, or change its configuration"
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,152 @@
+package shell
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// kind is how much of a word is known before the line runs.
+type kind int
+
+const (
+	literal  kind = iota // all of it
+	filename             // it becomes names of files, none of which begins with a dash
+	dynamic              // nothing
+)
+
+// word is a word of a command after quotes are taken away.
+type word struct {
+	kind  kind
+	value string // of a literal
+	text  string // as it was written
+}
+
+// word reads a word, and judges the commands in it.
+func (j *judge) word(w *syntax.Word) word {
+	r := wordReader{judge: j}
+	for _, p := range w.Parts {
+		r.part(p, false)
+	}
+	out := word{kind: literal, value: r.value.String(), text: j.text(w)}
+	switch {
+	case r.dynamic:
+		out.kind = dynamic
+	case out.text == "[" || out.text == "]": // test's other name, and its end
+	case r.glob && r.dashFree:
+		out.kind = filename
+	case r.glob:
+		out.kind = dynamic
+	case strings.Contains(r.bare.String(), "{") && strings.ContainsAny(r.bare.String(), ",."):
+		out.kind = dynamic // a brace may become several words
+	}
+	return out
+}
+
+// wordReader puts the parts of a word together.
+type wordReader struct {
+	judge    *judge
+	value    strings.Builder
+	bare     strings.Builder // what was not quoted
+	dynamic  bool
+	glob     bool
+	dashFree bool // what comes before the first glob is there, and is no dash
+}
+
+func (r *wordReader) part(p syntax.WordPart, quoted bool) {
+	switch p := p.(type) {
+	case *syntax.Lit:
+		if quoted {
+			r.quoted(p.Value)
+		} else {
+			r.unquoted(p.Value)
+		}
+	case *syntax.SglQuoted:
+		if p.Dollar && strings.Contains(p.Value, `\`) {
+			r.dynamic = true // the escapes of $'…' are bash's own
+		}
+		r.value.WriteString(p.Value)
+	case *syntax.DblQuoted:
+		if p.Dollar {
+			r.dynamic = true // a translation
+		}
+		for _, q := range p.Parts {
+			r.part(q, true)
+		}
+	case *syntax.CmdSubst:
+		r.dynamic = true
+		if p.TempFile || p.ReplyVar {
+			r.judge.refuse("`%s` is not judged", r.judge.text(p))
+		}
+		r.judge.stmts(p.Stmts)
+	case *syntax.ProcSubst:
+		r.dynamic = true
+		r.judge.stmts(p.Stmts)
+	case *syntax.ParamExp:
+		r.dynamic = true
+		r.judge.parameter(p)
+	default:
+		r.dynamic = true
+		r.judge.refuse("`%s` is worked out by the shell when it runs, which may start programs", r.judge.text(p))
+	}
+}
+
+// unquoted reads text outside of quotes, where a backslash quotes any character.
+func (r *wordReader) unquoted(s string) {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c == '\\' && i+1 < len(s):
+			i++
+			if s[i] != '\n' {
+				r.value.WriteByte(s[i])
+			}
+			continue
+		case c == '*' || c == '?' || c == '[':
+			if !r.glob {
+				before := r.value.String()
+				r.glob, r.dashFree = true, before != "" && before[0] != '-'
+			}
+		case c == '~' && r.value.Len() == 0:
+			r.glob, r.dashFree = true, true // a home folder
+		case c >= 0x80:
+			r.judge.refuse("`%s` has the letter of another script outside of quotes", s)
+		}
+		r.value.WriteByte(c)
+		r.bare.WriteByte(c)
+	}
+}
+
+// quoted reads text inside of double quotes.
+func (r *wordReader) quoted(s string) {
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) && strings.IndexByte("$`\"\\\n", s[i+1]) >= 0 {
+			i++
+			if s[i] == '\n' {
+				continue
+			}
+		}
+		r.value.WriteByte(s[i])
+	}
+}
+
+// parameter lets pass the forms of ${…} that start nothing and set nothing.
+func (j *judge) parameter(p *syntax.ParamExp) {
+	if p.Param == nil || p.Excl || p.Width || p.IsSet || p.Flags != nil || p.NestedParam != nil || p.Index != nil ||
+		len(p.Modifiers) > 0 || p.Slice != nil || p.Repl != nil || p.Names != 0 {
+		j.refuse("`%s` is worked out by the shell when it runs, which may start programs", j.text(p))
+		return
+	}
+	if p.Exp == nil {
+		return
+	}
+	switch p.Exp.Op {
+	case syntax.AlternateUnset, syntax.AlternateUnsetOrNull, syntax.DefaultUnset, syntax.DefaultUnsetOrNull,
+		syntax.RemSmallSuffix, syntax.RemLargeSuffix, syntax.RemSmallPrefix, syntax.RemLargePrefix:
+		if p.Exp.Word != nil {
+			j.word(p.Exp.Word)
+		}
+	default:
+		j.refuse("`%s` is worked out by the shell when it runs, which may start programs or set variables", j.text(p))
+	}
+}

@@ -1,0 +1,213 @@
+package shell
+
+import "strings"
+
+// A wrapper is a program that runs another one, named by its arguments, and
+// does nothing else of note. It returns the words of that other; none where
+// there is no other, and then the wrapper is judged as any program.
+type wrapper func(args []word) (inner []word, why string)
+
+var wrappers map[string]wrapper
+
+func init() { // for the wrappers in it judge by way of it
+	wrappers = map[string]wrapper{
+		"env":     env,
+		"nohup":   plain(),
+		"setsid":  plain("-c", "--ctty", "-f", "--fork", "-w", "--wait"),
+		"time":    plain("-p"),
+		"nice":    valued("n", "--adjustment"),
+		"ionice":  valued("cn", "--class", "--classdata", "-t"),
+		"timeout": timeout,
+		"stdbuf":  valued("ioe", "--input", "--output", "--error"),
+		"xargs":   xargs,
+		"find":    find,
+		"command": command,
+		"builtin": plain(),
+		"bash":    shellLine,
+		"sh":      shellLine,
+		"dash":    shellLine,
+	}
+}
+
+const unknownOption = "has an option that is not judged"
+
+// plain is a wrapper with only these options, none of which takes a value.
+func plain(options ...string) wrapper { return valued("", options...) }
+
+// valued is a wrapper whose options have values: letters, joined or apart, and
+// long ones, joined by = or apart. A long one that begins with one dash has none.
+func valued(letters string, long ...string) wrapper {
+	return func(args []word) ([]word, string) {
+		for len(args) > 0 {
+			a := args[0]
+			switch {
+			case a.kind != literal:
+				return nil, "which program it starts is known only when it runs"
+			case a.value == "--":
+				return args[1:], ""
+			case !strings.HasPrefix(a.value, "-") || a.value == "-":
+				return args, ""
+			}
+			n := optionLength(a.value, letters, long)
+			if n == 0 || n > len(args) {
+				return nil, a.value + ": " + unknownOption
+			}
+			args = args[n:]
+		}
+		return nil, ""
+	}
+}
+
+// optionLength is how many words the option takes; 0 if it is unknown.
+func optionLength(arg, letters string, long []string) int {
+	for _, l := range long {
+		switch {
+		case arg == l && (!strings.HasPrefix(l, "--") || letters == ""):
+			return 1
+		case arg == l:
+			return 2
+		case strings.HasPrefix(l, "--") && strings.HasPrefix(arg, l+"="):
+			return 1
+		}
+	}
+	switch {
+	case len(arg) < 2 || arg[1] == '-' || letters == "" || !strings.Contains(letters, arg[1:2]):
+		return 0
+	case len(arg) == 2:
+		return 2
+	}
+	return 1
+}
+
+// env sets variables, of which only harmless ones pass, and runs a program.
+func env(args []word) ([]word, string) {
+	for i, a := range args {
+		if a.kind != literal {
+			return nil, "which program it starts is known only when it runs"
+		}
+		name, _, assigns := strings.Cut(a.value, "=")
+		switch {
+		case a.value == "-i" || a.value == "-":
+		case strings.HasPrefix(a.value, "-"):
+			return nil, a.value + ": " + unknownOption
+		case assigns && !harmlessName(name):
+			return nil, name + " is set, which other programs may heed"
+		case assigns:
+		default:
+			return args[i:], ""
+		}
+	}
+	return nil, ""
+}
+
+// timeout has a duration before the program.
+func timeout(args []word) ([]word, string) {
+	rest, why := valued("ks", "--kill-after", "--signal")(dropFlags(args, "--foreground", "--preserve-status", "-v", "--verbose", "-p", "-f"))
+	if why != "" || len(rest) == 0 {
+		return nil, why
+	}
+	return rest[1:], ""
+}
+
+// dropFlags takes the flags away that begin the arguments.
+func dropFlags(args []word, flags ...string) []word {
+	for len(args) > 0 && args[0].kind == literal && contains(flags, args[0].value) {
+		args = args[1:]
+	}
+	return args
+}
+
+func contains(list []string, s string) bool {
+	for _, l := range list {
+		if l == s {
+			return true
+		}
+	}
+	return false
+}
+
+// command is bash's way round functions.
+func command(args []word) ([]word, string) {
+	if len(args) > 0 && (args[0].value == "-v" || args[0].value == "-V") {
+		return nil, ""
+	}
+	return plain()(args)
+}
+
+// xargs runs a program with arguments that it reads.
+func xargs(args []word) ([]word, string) {
+	flags := []string{"-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "--exit"}
+	for {
+		before := len(args)
+		args = dropFlags(args, flags...)
+		if len(args) > 0 && args[0].kind == literal {
+			if n := optionLength(args[0].value, "nLPIdEs", []string{
+				"--max-args", "--max-procs", "--delimiter", "--max-chars",
+			}); n > 0 && n <= len(args) {
+				args = args[n:]
+			}
+		}
+		if len(args) == before {
+			break
+		}
+	}
+	inner, why := plain()(args)
+	if why != "" || len(inner) == 0 {
+		return nil, why
+	}
+	return append(inner[:len(inner):len(inner)], word{kind: dynamic, text: "what xargs reads"}), ""
+}
+
+// shellLine is a shell that is not bash -c: other shells read a line in ways of
+// their own.
+func shellLine(args []word) ([]word, string) {
+	if len(args) == 0 {
+		return nil, "a shell runs what it reads"
+	}
+	if args[0].kind != literal {
+		return nil, "what the shell runs is known only when it runs"
+	}
+	if a := args[0].value; strings.HasPrefix(a, "-") || strings.HasPrefix(a, "+") {
+		return nil, a + ": a line inside of a line is allowed only as an entry spells it out"
+	}
+	return nil, ""
+}
+
+// find runs programs by -exec and its like.
+func find(args []word) ([]word, string) {
+	for i, a := range args {
+		switch {
+		case a.kind != literal:
+			continue
+		case contains([]string{"-exec", "-execdir", "-ok", "-okdir"}, a.value):
+			return findExec(args[i+1:])
+		case a.value == "-delete" || strings.HasPrefix(a.value, "-fprint") || a.value == "-fls" || a.value == "-files0-from":
+			return nil, a.value + " removes or writes files, or reads names"
+		}
+	}
+	return nil, ""
+}
+
+// findExec are the words up to the ; or + that ends them. What comes after
+// must not run another.
+func findExec(args []word) ([]word, string) {
+	for i, a := range args {
+		if a.kind == literal && (a.value == ";" || a.value == "+") {
+			if rest, why := find(args[i+1:]); why != "" || len(rest) > 0 {
+				return nil, "find runs more than one program"
+			}
+			inner := make([]word, i)
+			copy(inner, args[:i])
+			for k, w := range inner {
+				if strings.Contains(w.value, "{}") {
+					inner[k] = word{kind: dynamic, value: "", text: w.text}
+				}
+			}
+			if i == 0 {
+				return nil, "find names no program"
+			}
+			return inner, ""
+		}
+	}
+	return nil, "find's -exec has no end"
+}
