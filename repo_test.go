@@ -72,7 +72,8 @@ var mayImport = map[string][]string{
 	"internal/control/store":                           {"NOUNS"},
 	"internal/control/store/...":                       {"NOUNS", "internal/control/store"},
 	"internal/control/store/sqlite":                    {"NOUNS", "internal/control/store", "internal/control/store/sqlite/query"},
-	"internal/control/image":                           {},
+	"internal/control/image":                           {"internal/fault", "internal/control/image/registry"},
+	"internal/control/image/registry":                  {"internal/fault"},
 	"internal/control/mirror":                          {"NOUNS"},
 
 	// Inside a machine.

@@ -10,8 +10,8 @@ import (
 
 func TestNames(t *testing.T) {
 	s := open(t)
-	for _, name := range []string{"", "hos", "host:", "rootfs", "rootfs:", "rootfs:relative", "oci:", "oci:relative", "docker:x", "rootfs:/no/such", "oci:/no/such", "rootfs:/etc/passwd"} {
-		if _, err := s.Prepare(t.Context(), name); err == nil {
+	for _, name := range []string{"", "hos", "host:", "rootfs", "rootfs:", "rootfs:relative", "oci:", "oci:relative", "rootfs:/no/such", "oci:/no/such", "rootfs:/etc/passwd"} {
+		if _, err := s.Prepare(t.Context(), name, nil); err == nil {
 			t.Errorf("%q is no error", name)
 		}
 	}
@@ -19,7 +19,7 @@ func TestNames(t *testing.T) {
 
 func TestHost(t *testing.T) {
 	s := open(t)
-	img, err := s.Prepare(t.Context(), "host")
+	img, err := s.Prepare(t.Context(), "host", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestRootfs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	img, err := s.Prepare(t.Context(), "rootfs:"+dir)
+	img, err := s.Prepare(t.Context(), "rootfs:"+dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestUserOfOtherNumber(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Prepare(t.Context(), "rootfs:"+dir); err == nil || !strings.Contains(err.Error(), "2000") {
+	if _, err := s.Prepare(t.Context(), "rootfs:"+dir, nil); err == nil || !strings.Contains(err.Error(), "2000") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -146,7 +146,7 @@ func TestManyAtOnceAndSweep(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if _, err := s.Prepare(t.Context(), "oci:"+l.dir); err != nil {
+			if _, err := s.Prepare(t.Context(), "oci:"+l.dir, nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -164,7 +164,7 @@ func TestManyAtOnceAndSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.NewFile(uintptr(lock), "lock").Close() }()
-	if _, err := Open(s.dir); err != nil {
+	if _, err := Open(s.dir, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(dead); err == nil {

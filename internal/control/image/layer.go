@@ -17,39 +17,77 @@ import (
 // unfinished begins the name of a layer that is still being written.
 const unfinished = "making-"
 
+func (s *Store) layerDir(key string) string { return filepath.Join(s.dir, "layers", key) }
+
+// hold locks a layer against removal for as long as this process lives, and
+// reports whether it is there.
+func (s *Store) hold(key string) bool {
+	s.holding.Lock()
+	defer s.holding.Unlock()
+	if _, ok := s.held[key]; ok {
+		return true
+	}
+	fd, err := unix.Open(s.layerDir(key), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	// Who has it locked alone is about to remove it; then the name is gone.
+	if unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) != nil || !isAt(fd, s.layerDir(key)) {
+		_ = unix.Close(fd)
+		return false
+	}
+	s.held[key] = fd
+	return true
+}
+
+// isAt reports whether an open file is still what a path leads to.
+func isAt(fd int, path string) bool {
+	var a, b unix.Stat_t
+	return unix.Fstat(fd, &a) == nil && unix.Lstat(path, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
+}
+
 // layer returns the directory of the layer called key, which fill writes if
 // it is not there yet. fill gets an empty directory. Two that make one layer at
 // the same time do so side by side, and the second's work is thrown away.
 func (s *Store) layer(ctx context.Context, key string, fill func(ctx context.Context, dir string) error) (string, error) {
-	final := filepath.Join(s.dir, "layers", key)
-	if _, err := os.Lstat(final); err == nil {
-		return final, nil
+	for range rounds {
+		if s.hold(key) {
+			return s.layerDir(key), nil
+		}
+		if err := s.makeLayer(ctx, key, fill); err != nil {
+			return "", fmt.Errorf("layer %s: %w", key, err)
+		}
 	}
+	return "", fmt.Errorf("layer %s: it is removed as often as it is made", key)
+}
+
+// rounds bounds how often a layer is made again that somebody who prunes found
+// before its maker could hold it.
+const rounds = 100
+
+func (s *Store) makeLayer(ctx context.Context, key string, fill func(ctx context.Context, dir string) error) error {
 	work, err := os.MkdirTemp(filepath.Join(s.dir, "layers"), unfinished)
 	if err != nil {
-		return "", fmt.Errorf("layer %s: %w", key, err)
+		return err
 	}
 	// The lock tells sweep, in this process or another, that the folder has an owner.
 	lock, err := lockDir(work)
 	if err != nil {
-		return "", fmt.Errorf("layer %s: %w", key, err)
+		return err
 	}
 	defer func() { _ = unix.Close(lock) }()
 	defer func() { _ = os.RemoveAll(work) }() // there is nothing left of it after the rename
 	if err := os.Chmod(work, 0o755); err != nil {
-		return "", fmt.Errorf("layer %s: %w", key, err)
+		return err
 	}
 	if err := fill(ctx, work); err != nil {
-		return "", fmt.Errorf("layer %s: %w", key, err)
+		return err
 	}
-	err = os.Rename(work, final)
+	err = os.Rename(work, s.layerDir(key))
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
-		return final, nil
+		return nil // another was first
 	}
-	if err != nil {
-		return "", fmt.Errorf("layer %s: %w", key, err)
-	}
-	return final, nil
+	return err
 }
 
 // Generated returns a layer that holds copies of the given files, for what

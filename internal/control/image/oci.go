@@ -1,24 +1,21 @@
 package image
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
+	"time"
 
-	"github.com/klauspost/compress/zstd"
+	"aloft/internal/fault"
 )
 
 // Bounds on what a layout may hold. A layout is a file that somebody sent.
@@ -52,6 +49,7 @@ type ociManifest struct {
 type ociConfig struct {
 	Architecture string `json:"architecture"`
 	OS           string `json:"os"`
+	Config       Config `json:"config"`
 	RootFS       struct {
 		DiffIDs []string `json:"diff_ids"`
 	} `json:"rootfs"`
@@ -61,29 +59,60 @@ type ociConfig struct {
 const tagAnnotation = "org.opencontainers.image.ref.name"
 
 // prepareOCI unpacks the layers of an image that are not unpacked yet.
-func (s *Store) prepareOCI(ctx context.Context, ref string) (Image, error) {
+func (s *Store) prepareOCI(ctx context.Context, name, ref string, tell *teller) (Image, error) {
+	r, err := s.readLayout(ctx, name, ref, tell)
+	if err != nil {
+		return Image{}, err
+	}
+	return s.image(ctx, r)
+}
+
+// Import takes the image of an OCI layout, DIR or DIR:TAG, into the store, where
+// "local:NAME" names it from then on, also when the layout is gone.
+func (s *Store) Import(ctx context.Context, ref, name string, progress func(Progress)) (Image, error) {
+	if !validLocal.MatchString(name) {
+		return Image{}, fault.Invalid("%q cannot name an image: lower-case letters, digits and . _ - / : are allowed, at most 128", name)
+	}
+	ref, err := filepath.Abs(ref)
+	if err != nil {
+		return Image{}, err
+	}
+	r, err := s.readLayout(ctx, localPrefix+name, ref, newTeller(ref, progress))
+	if err != nil {
+		return Image{}, fmt.Errorf("import %s: %w", ref, diskFull(err))
+	}
+	return s.image(ctx, r)
+}
+
+var validLocal = regexp.MustCompile(`^[a-z0-9]([a-z0-9._/:-]{0,126}[a-z0-9])?$`)
+
+// readLayout unpacks what a layout holds and records it under the name.
+func (s *Store) readLayout(ctx context.Context, name, ref string, tell *teller) (Record, error) {
 	dir, tag := splitTag(ref)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return Image{}, err
+		return Record{}, err
 	}
 	defer func() { _ = root.Close() }()
 	l := layout{root}
-	layers, err := l.layers(tag)
+	img, err := l.image(tag)
 	if err != nil {
-		return Image{}, err
+		return Record{}, err
 	}
-	var lower []string
-	for _, ly := range layers {
-		dir, err := s.layer(ctx, "oci-"+ly.diff, func(ctx context.Context, dir string) error {
-			return l.unpack(ctx, ly, dir)
-		})
-		if err != nil {
-			return Image{}, err
-		}
-		lower = append([]string{dir}, lower...)
+	if r, ok := s.find(name); ok && r.Digest == img.digest {
+		return r, nil
 	}
-	return s.amend(ctx, lower)
+	r := Record{Name: name, Digest: img.digest, Config: img.config, Checked: time.Now()}
+	var parts []part
+	for _, ly := range img.layers {
+		parts = append(parts, part{diff: ly.diff, size: ly.Size, fill: func(ctx context.Context, dir string) error {
+			return l.unpack(ctx, ly, dir, tell)
+		}})
+	}
+	if r.Layers, err = s.gather(ctx, parts, tell); err != nil {
+		return Record{}, err
+	}
+	return r, s.save(r)
 }
 
 // splitTag parts DIR:TAG, where a folder's name may hold a colon too.
@@ -107,44 +136,51 @@ type layerBlob struct {
 	diff string // hex digest of what the blob unpacks to
 }
 
-// layers lists the layers of the tagged image, or of the only one, lowest first.
-func (l layout) layers(tag string) ([]layerBlob, error) {
+// A layoutImage is an image as a layout holds it.
+type layoutImage struct {
+	digest string
+	config Config
+	layers []layerBlob // lowest first
+}
+
+// image finds the tagged image, or the only one.
+func (l layout) image(tag string) (img layoutImage, err error) {
 	raw, err := l.document("index.json")
 	if err != nil {
-		return nil, err
+		return img, err
 	}
-	manifest, err := l.choose(raw, tag, 0)
+	d, manifest, err := l.choose(raw, tag, 0)
 	if err != nil {
-		return nil, err
+		return img, err
 	}
 	var config ociConfig
 	if err := l.json(manifest.Config, &config); err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+		return img, fmt.Errorf("configuration: %w", err)
 	}
+	img.digest, img.config = d.Digest, config.Config
 	if config.OS != "" && config.OS != "linux" || config.Architecture != "" && config.Architecture != runtime.GOARCH {
-		return nil, fmt.Errorf("it is for %s/%s, and this host is linux/%s", config.OS, config.Architecture, runtime.GOARCH)
+		return img, fmt.Errorf("it is for %s/%s, and this host is linux/%s", config.OS, config.Architecture, runtime.GOARCH)
 	}
 	diffs := config.RootFS.DiffIDs
 	if len(diffs) != len(manifest.Layers) || len(diffs) == 0 || len(diffs) > maxLayers {
-		return nil, fmt.Errorf("it has %d layers and %d digests of their content; there have to be 1 to %d of both", len(manifest.Layers), len(diffs), maxLayers)
+		return img, fmt.Errorf("it has %d layers and %d digests of their content; there have to be 1 to %d of both", len(manifest.Layers), len(diffs), maxLayers)
 	}
-	out := make([]layerBlob, len(diffs))
 	for i, d := range manifest.Layers {
 		diff, err := hexDigest(diffs[i])
 		if err != nil {
-			return nil, err
+			return img, err
 		}
-		out[i] = layerBlob{descriptor: d, diff: diff}
+		img.layers = append(img.layers, layerBlob{descriptor: d, diff: diff})
 	}
-	return out, nil
+	return img, nil
 }
 
 // choose finds the manifest that an index means, through indexes for several
 // platforms.
-func (l layout) choose(index []byte, tag string, depth int) (ociManifest, error) {
+func (l layout) choose(index []byte, tag string, depth int) (descriptor, ociManifest, error) {
 	var idx ociIndex
 	if err := json.Unmarshal(index, &idx); err != nil {
-		return ociManifest{}, fmt.Errorf("index: %w", err)
+		return descriptor{}, ociManifest{}, fmt.Errorf("index: %w", err)
 	}
 	var fit []descriptor
 	for _, d := range idx.Manifests {
@@ -155,25 +191,25 @@ func (l layout) choose(index []byte, tag string, depth int) (ociManifest, error)
 		}
 	}
 	if len(fit) != 1 {
-		return ociManifest{}, fmt.Errorf("its index has %d images for linux/%s with the tag %q, and it has to be one: name it as oci:DIR:TAG", len(fit), runtime.GOARCH, tag)
+		return descriptor{}, ociManifest{}, fmt.Errorf("its index has %d images for linux/%s with the tag %q, and it has to be one: name it as oci:DIR:TAG", len(fit), runtime.GOARCH, tag)
 	}
 	d := fit[0]
 	switch d.MediaType {
 	case "application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json":
 		if depth == maxNesting {
-			return ociManifest{}, errors.New("its indexes are nested too deep")
+			return descriptor{}, ociManifest{}, errors.New("its indexes are nested too deep")
 		}
 		raw, err := l.blob(d)
 		if err != nil {
-			return ociManifest{}, err
+			return descriptor{}, ociManifest{}, err
 		}
 		return l.choose(raw, tag, depth+1)
 	case "application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json":
 		var m ociManifest
 		err := l.json(d, &m)
-		return m, err
+		return d, m, err
 	}
-	return ociManifest{}, fmt.Errorf("its index holds a %q, which is no image", d.MediaType)
+	return descriptor{}, ociManifest{}, fmt.Errorf("its index holds a %q, which is no image", d.MediaType)
 }
 
 func (l layout) json(d descriptor, into any) error {
@@ -226,8 +262,8 @@ func hexDigest(s string) (string, error) {
 	return m[1], nil
 }
 
-// unpack writes a layer into dir and proves it against both of its digests.
-func (l layout) unpack(ctx context.Context, ly layerBlob, dir string) error {
+// unpack writes a layer into dir.
+func (l layout) unpack(ctx context.Context, ly layerBlob, dir string, tell *teller) error {
 	want, err := hexDigest(ly.Digest)
 	if err != nil {
 		return err
@@ -237,61 +273,5 @@ func (l layout) unpack(ctx context.Context, ly layerBlob, dir string) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	packed := newSumReader(f)
-	plain, err := decompress(packed)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = plain.Close() }()
-	content := newSumReader(plain)
-	if err := untar(ctx, content, dir); err != nil {
-		return err
-	}
-	// What follows the archive's end belongs to the digests too.
-	for _, r := range []io.Reader{content, packed} {
-		if _, err := io.Copy(io.Discard, r); err != nil {
-			return err
-		}
-	}
-	if packed.hex() != want || content.hex() != ly.diff {
-		return fmt.Errorf("layer %s is damaged", ly.Digest)
-	}
-	return nil
+	return unpack(ctx, io.TeeReader(f, tell), want, ly.diff, dir)
 }
-
-// decompress looks at what the stream is, since media types lie.
-func decompress(r io.Reader) (io.ReadCloser, error) {
-	head := make([]byte, 4)
-	n, err := io.ReadFull(r, head)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, err
-	}
-	r = io.MultiReader(bytes.NewReader(head[:n]), r)
-	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		return gzip.NewReader(r)
-	case slices.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
-		if err != nil {
-			return nil, err
-		}
-		return d.IOReadCloser(), nil
-	}
-	return io.NopCloser(r), nil
-}
-
-// A sumReader digests what is read through it.
-type sumReader struct {
-	r   io.Reader
-	sum hash.Hash
-}
-
-func newSumReader(r io.Reader) *sumReader { return &sumReader{r, sha256.New()} }
-
-func (s *sumReader) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	_, _ = s.sum.Write(p[:n]) // a hash does not fail
-	return n, err
-}
-
-func (s *sumReader) hex() string { return hex.EncodeToString(s.sum.Sum(nil)) }

@@ -122,7 +122,7 @@ func smallImage(t testing.TB) [][]byte {
 func open(t testing.TB) *Store {
 	t.Helper()
 	need.Root(t)
-	s, err := Open(t.TempDir())
+	s, err := Open(t.TempDir(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestOCI(t *testing.T) {
 	s := open(t)
 	l := newLayout(t)
 	l.index(l.image(smallImage(t)...))
-	img, err := s.Prepare(t.Context(), "oci:"+l.dir)
+	img, err := s.Prepare(t.Context(), "oci:"+l.dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestOCI(t *testing.T) {
 	if got := string(v.read("etc/passwd")); !strings.HasPrefix(got, "root:x:0:0:root:/root:/bin/sh\nubuntu:x:1000:1000:") || !strings.Contains(got, "node:") {
 		t.Errorf("passwd is %q", got)
 	}
-	again, err := s.Prepare(t.Context(), "oci:"+l.dir)
+	again, err := s.Prepare(t.Context(), "oci:"+l.dir, nil)
 	if err != nil || strings.Join(again.Lower, " ") != strings.Join(img.Lower, " ") {
 		t.Errorf("the second time it is %+v, %v", again, err)
 	}
@@ -178,13 +178,13 @@ func TestOCITags(t *testing.T) {
 	l.index(one, many)
 	for ref, layers := range map[string]int{"oci:" + l.dir + ":one": 2, "oci:" + l.dir + ":many": 4} {
 		// The folder itself is found first, so its tag is not taken for part of its name.
-		img, err := s.Prepare(t.Context(), ref)
+		img, err := s.Prepare(t.Context(), ref, nil)
 		if err != nil || len(img.Lower) != layers {
 			t.Errorf("%s: %+v, %v", ref, img, err)
 		}
 	}
 	for _, ref := range []string{"oci:" + l.dir, "oci:" + l.dir + ":three"} {
-		if _, err := s.Prepare(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "oci:DIR:TAG") {
+		if _, err := s.Prepare(t.Context(), ref, nil); err == nil || !strings.Contains(err.Error(), "oci:DIR:TAG") {
 			t.Errorf("%s: %v", ref, err)
 		}
 	}
@@ -215,7 +215,7 @@ func TestOCIDamaged(t *testing.T) {
 			l := newLayout(t)
 			l.index(l.image(smallImage(t)...))
 			damage(l)
-			_, err := s.Prepare(t.Context(), "oci:"+l.dir)
+			_, err := s.Prepare(t.Context(), "oci:"+l.dir, nil)
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -257,6 +257,6 @@ func FuzzIndex(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer func() { _ = root.Close() }()
-		_, _ = layout{root}.choose(data, "", 0)
+		_, _, _ = layout{root}.choose(data, "", 0)
 	})
 }

@@ -52,7 +52,7 @@ type Machine interface {
 // Spec is what a machine is made of.
 type Spec struct {
 	ID     string            // names the machine: [A-Za-z0-9-], at most 63 characters
-	Image  string            // "host", "rootfs:DIR" or "oci:DIR"
+	Image  string            // "host", "rootfs:DIR", "oci:DIR[:TAG]", "local:NAME", or a reference such as debian:12
 	Class  string            // "" for the runtime's usual isolation, "strong" for its strongest
 	Env    map[string]string // for pod-daemon, and so for every process
 	Limits Limits

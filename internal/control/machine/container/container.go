@@ -45,6 +45,7 @@ type Config struct {
 	Docker            bool         // machines of gVisor may run Docker
 	Binaries          string       // folder with pod-daemon and exec-daemon, sandbox, rg where they exist
 	Gateway           []string     // the command that ends a machine's network, without its flags; nil refuses machines with one
+	Images            *image.Store // where machines' roots come from; nil is a store in Dir without credentials
 	Logger            *slog.Logger // nil discards
 }
 
@@ -86,15 +87,16 @@ func New(conf Config) (*Runtime, error) {
 			return nil, fmt.Errorf("container runtime: %w", err)
 		}
 	}
-	images, err := image.Open(filepath.Join(dir, "images"))
-	if err != nil {
-		return nil, fmt.Errorf("container runtime: %w", err)
+	if conf.Images == nil {
+		if conf.Images, err = image.Open(ImageDir(dir), image.Options{}); err != nil {
+			return nil, fmt.Errorf("container runtime: %w", err)
+		}
 	}
 	sum := sha256.Sum256([]byte(dir))
 	r := &Runtime{
 		conf:   conf,
 		log:    conf.Logger,
-		images: images,
+		images: conf.Images,
 		prefix: "aloft-" + hex.EncodeToString(sum[:4]) + "-",
 	}
 	r.janitor = newJanitor(filepath.Join(dir, "trash"), r.log)
@@ -111,6 +113,10 @@ func New(conf Config) (*Runtime, error) {
 	}
 	return r, nil
 }
+
+// ImageDir is where the image store of a runtime on dir lies, on the same file
+// system as the machines.
+func ImageDir(dir string) string { return filepath.Join(dir, "images") }
 
 // Close waits until what was destroyed is wholly removed, and ends what the
 // runtime does in the background. Machines stay up, and the Runtime must not be

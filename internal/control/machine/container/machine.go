@@ -44,7 +44,7 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 	if err != nil {
 		return false, err
 	}
-	img, err := m.r.images.Prepare(ctx, spec.Image)
+	img, err := m.r.images.Prepare(ctx, spec.Image, nil)
 	if err != nil {
 		return false, err
 	}

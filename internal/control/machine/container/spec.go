@@ -99,7 +99,7 @@ func bundleConfig(spec machine.Spec, img image.Image, at place, eng engine, host
 		Root:     &specs.Root{Path: at.rootfs},
 		Process: &specs.Process{
 			Args: []string{"/pod-daemon"},
-			Env:  environ(spec.Env),
+			Env:  environ(img.Config.Env, spec.Env),
 			Cwd:  "/",
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding: capabilities, Effective: capabilities, Permitted: capabilities,
@@ -132,8 +132,15 @@ func bundleConfig(spec machine.Spec, img image.Image, at place, eng engine, host
 	return json.Marshal(c)
 }
 
-func environ(own map[string]string) []string {
+// environ is what pod-daemon starts with: what every machine has, what the image
+// says, and what the machine's spec does, the later winning.
+func environ(image []string, own map[string]string) []string {
 	all := maps.Clone(defaultEnv)
+	for _, e := range image {
+		if k, v, ok := strings.Cut(e, "="); ok && k != "" && !strings.Contains(e, "\x00") {
+			all[k] = v
+		}
+	}
 	maps.Copy(all, own)
 	all[socketEnv] = "/run/aloft/" + socketName
 	var out []string

@@ -29,6 +29,7 @@ func TestBundleConfig(t *testing.T) {
 	}{
 		"plain":  {machine.Spec{ID: "m-1"}, image.Image{}, engine{}},
 		"limits": {machine.Spec{ID: "m-1", Env: map[string]string{"LANG": "de_DE.UTF-8", socketEnv: "/elsewhere"}, Limits: machine.Limits{MemoryBytes: 1 << 30, CPUs: 1.5, PIDs: 100}}, binds, engine{}},
+		"image":  {machine.Spec{ID: "m-1", Env: map[string]string{"A": "spec"}}, image.Image{Config: image.Config{Env: []string{"PATH=/opt/go/bin:/bin", "A=image", "B=image", "broken", "=", "N=\x00"}}}, engine{}},
 		"gvisor": {machine.Spec{ID: "m-1", Limits: machine.Limits{MemoryBytes: 1 << 30, PIDs: 100}}, binds, engine{gvisor: true}},
 	} {
 		t.Run(name, func(t *testing.T) {

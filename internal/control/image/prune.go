@@ -1,0 +1,142 @@
+package image
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// PruneOptions say what [Store.Prune] leaves.
+type PruneOptions struct {
+	// Unused forgets images that were last prepared longer ago than this. What
+	// was imported is never forgotten: see [Store.Remove].
+	Unused time.Duration
+	// Keep are directories of layers that are needed by what the store does not
+	// know: the machines and snapshots made of them. A layer in whose directory,
+	// or at which, one of them lies stays.
+	Keep []string
+}
+
+// Pruned is what [Store.Prune] removed.
+type Pruned struct {
+	Images []string // names forgotten
+	Layers int
+	Bytes  int64 // that their files took
+}
+
+// partAge is how long a blob that nobody goes on fetching is kept.
+const partAge = 24 * time.Hour
+
+// Prune forgets images that have not been used and removes the layers that
+// nothing needs: no image, none of o.Keep, no process that prepared them and
+// lives. It may be called at any time, and killed.
+func (s *Store) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
+	var out Pruned
+	records, err := s.List()
+	if err != nil {
+		return out, err
+	}
+	needed := map[string]bool{}
+	for _, dir := range o.Keep {
+		if rel, err := filepath.Rel(filepath.Join(s.dir, "layers"), dir); err == nil {
+			needed[strings.SplitN(rel, "/", 2)[0]] = true
+		}
+	}
+	for _, r := range records {
+		if time.Since(r.Used) >= o.Unused && !strings.HasPrefix(r.Name, localPrefix) {
+			if err := s.Remove(r.Name); err == nil {
+				out.Images = append(out.Images, r.Name)
+				continue
+			}
+		}
+		for _, key := range r.Layers {
+			needed[key] = true
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(s.dir, "layers"))
+	if err != nil {
+		return out, err
+	}
+	for _, e := range entries {
+		if needed[e.Name()] || strings.HasPrefix(e.Name(), unfinished) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return out, context.Cause(ctx)
+		}
+		n, removed, err := s.removeLayer(e.Name())
+		if err != nil {
+			return out, err
+		}
+		if removed {
+			out.Layers++
+			out.Bytes += n
+		}
+	}
+	return out, s.pruneBlobs()
+}
+
+// removeLayer removes a layer that no process holds. It takes its name away
+// first, so that what is left of it when this is killed is no layer.
+func (s *Store) removeLayer(key string) (bytes int64, removed bool, err error) {
+	lock, err := lockDir(s.layerDir(key))
+	if err != nil {
+		return 0, false, nil // somebody uses it, or it is gone
+	}
+	defer func() { _ = unix.Close(lock) }()
+	gone := filepath.Join(s.dir, "layers", unfinished+"gone-"+key)
+	if err := os.Rename(s.layerDir(key), gone); err != nil {
+		return 0, false, err
+	}
+	bytes = size(gone)
+	return bytes, true, os.RemoveAll(gone)
+}
+
+// size is what a tree takes on the disk, in bytes, each file counted once.
+func size(dir string) (bytes int64) {
+	seen := map[uint64]bool{}
+	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil && unix.Lstat(path, &st) == nil && !seen[st.Ino] {
+			seen[st.Ino] = st.Nlink > 1
+			bytes += st.Blocks * 512
+		}
+		return nil
+	})
+	return bytes
+}
+
+// Size is what an image's own layers take on the disk, in bytes. Those that it
+// shares with others are counted too.
+func (s *Store) Size(r Record) int64 {
+	var bytes int64
+	for i, key := range r.Layers {
+		if !slices.Contains(r.Layers[:i], key) {
+			bytes += size(s.layerDir(key))
+		}
+	}
+	return bytes
+}
+
+func (s *Store) pruneBlobs() error {
+	entries, err := os.ReadDir(filepath.Join(s.dir, "blobs"))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < partAge {
+			continue
+		}
+		if err := os.Remove(filepath.Join(s.dir, "blobs", e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}

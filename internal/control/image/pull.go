@@ -1,0 +1,213 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/image/registry"
+)
+
+// Pull asks the registry what the reference means now, whatever is known of it
+// here, and makes that ready.
+func (s *Store) Pull(ctx context.Context, name string, progress func(Progress)) (Image, error) {
+	ref, err := s.registry.Parse(name)
+	if err != nil {
+		return Image{}, fmt.Errorf("image %q: %w: %w", name, errReference, err)
+	}
+	img, err := s.pull(ctx, ref, newTeller(name, progress))
+	if err != nil {
+		return Image{}, fmt.Errorf("image %q: %w", name, diskFull(err))
+	}
+	return img, nil
+}
+
+// prepareRemote makes an image of a registry ready. A digest that is here is
+// enough; a tag is asked for again when it was last asked for too long ago. A
+// registry that cannot be reached keeps nobody from an image that is here.
+func (s *Store) prepareRemote(ctx context.Context, ref registry.Reference, tell *teller) (Image, error) {
+	r, here := s.find(ref.Name)
+	if here && (ref.Pinned() || time.Since(r.Checked) < s.opts.Recheck) {
+		return s.image(ctx, r)
+	}
+	img, err := s.pull(ctx, ref, tell)
+	if err != nil && here && ctx.Err() == nil && registry.Away(err) {
+		tell.note(fmt.Sprintf("the registry cannot be asked for %s: using what it meant at %s", ref.Name, r.Checked.UTC().Format(time.DateTime)))
+		return s.image(ctx, r)
+	}
+	return img, err
+}
+
+func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) (Image, error) {
+	remote, err := s.registry.Resolve(ctx, ref)
+	if err != nil {
+		return Image{}, err
+	}
+	var config ociConfig
+	if err := json.Unmarshal(remote.Config, &config); err != nil {
+		return Image{}, fmt.Errorf("configuration: %w", err)
+	}
+	r := Record{Name: ref.Name, Digest: remote.Digest, Config: config.Config, Checked: time.Now()}
+	var parts []part
+	for _, l := range remote.Layers {
+		diff, err := hexDigest(l.Diff)
+		if err != nil {
+			return Image{}, err
+		}
+		digest, err := hexDigest(l.Digest)
+		if err != nil {
+			return Image{}, err
+		}
+		if l.Size < 0 || l.Size > maxLayerSize {
+			return Image{}, fmt.Errorf("layer %s says that it has %d bytes; at most %d GiB are taken", l.Digest, l.Size, maxLayerSize>>30)
+		}
+		parts = append(parts, part{diff: diff, size: l.Size, fill: func(ctx context.Context, dir string) error {
+			return s.fetch(ctx, remote, l, digest, diff, dir, tell)
+		}})
+	}
+	if r.Layers, err = s.gather(ctx, parts, tell); err != nil {
+		return Image{}, err
+	}
+	if err := s.save(r); err != nil {
+		return Image{}, err
+	}
+	return s.image(ctx, r)
+}
+
+// fetch brings a layer's blob to the disk, where a later try goes on if this
+// one is cut off, and unpacks it. Nothing of it is looked at before it is proven.
+func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.Layer, digest, diff, dir string, tell *teller) error {
+	blob, err := s.lockBlob(ctx, digest)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = blob.Close() }()
+	if s.hold(layerKey(diff)) {
+		return errMadeByOther
+	}
+	if err := download(ctx, remote, l, digest, blob, tell); err != nil {
+		return err
+	}
+	if _, err := blob.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	err = unpack(ctx, blob, digest, diff, dir)
+	if err != nil && ctx.Err() != nil {
+		return err // the blob is good
+	}
+	return errors.Join(err, os.Remove(blob.Name()))
+}
+
+// errMadeByOther is that another has made a layer while this one waited for its blob.
+var errMadeByOther = errors.New("made by another")
+
+// lockBlob opens the file that a blob is fetched into and locks it, so that of
+// several who want it one fetches it and the others wait.
+func (s *Store) lockBlob(ctx context.Context, digest string) (*os.File, error) {
+	path := filepath.Join(s.dir, "blobs", digest+".part")
+	for {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil && isAt(int(f.Fd()), path) {
+			return f, nil
+		}
+		_ = f.Close()
+		if err != nil && !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if err := pause(ctx, lockPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+const (
+	lockPause = 50 * time.Millisecond // the kernel gives no way to wait for a lock and a context
+	tries     = 5                     // of fetching a blob, without a byte in between
+)
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// download completes the file with the blob, going on where an earlier try ended.
+func download(ctx context.Context, remote *registry.Image, l registry.Layer, digest string, f *os.File, tell *teller) error {
+	sum := sha256.New()
+	have, err := io.Copy(sum, io.LimitReader(f, l.Size))
+	if err != nil {
+		return err
+	}
+	resumed := have > 0
+	tell.update(false, func(p *Progress) { p.Done += have })
+	again := func(n int64) error { // begins anew, n bytes having been of no use
+		tell.update(false, func(p *Progress) { p.Done -= n })
+		sum.Reset()
+		have = 0
+		if err := f.Truncate(0); err != nil {
+			return err
+		}
+		_, err := f.Seek(0, io.SeekStart)
+		return err
+	}
+	for failed := 0; ; {
+		for have < l.Size {
+			body, from, err := remote.Open(ctx, l, have)
+			if err == nil && from != have {
+				err = again(have)
+			}
+			var n int64
+			if body != nil {
+				if err == nil {
+					n, err = io.Copy(io.MultiWriter(f, sum, tell), io.LimitReader(body, l.Size-have))
+				}
+				_ = body.Close()
+			}
+			have += n
+			if err == nil && have < l.Size {
+				err = io.ErrUnexpectedEOF
+			}
+			if err == nil {
+				break
+			}
+			if n > 0 {
+				failed = 0
+			}
+			if failed++; failed == tries || ctx.Err() != nil || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+				return fmt.Errorf("fetch %s: %w", l.Digest, err)
+			}
+			if err := pause(ctx, time.Duration(failed)*200*time.Millisecond); err != nil {
+				return err
+			}
+		}
+		if hex.EncodeToString(sum.Sum(nil)) == digest {
+			return nil
+		}
+		// What an earlier try left may be what is wrong: once more, from the start.
+		if err := again(have); err != nil {
+			return err
+		}
+		if !resumed {
+			return fmt.Errorf("the registry gives something else for layer %s", l.Digest)
+		}
+		resumed = false
+	}
+}

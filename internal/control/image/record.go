@@ -1,0 +1,142 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"aloft/internal/fault"
+)
+
+// A Record is what the store remembers of one name.
+type Record struct {
+	Name    string    `json:"name"`    // registry references in full
+	Digest  string    `json:"digest"`  // sha256:…, of the manifest
+	Layers  []string  `json:"layers"`  // keys of its own layers, topmost first
+	Config  Config    `json:"config"`  // of processes in it
+	Checked time.Time `json:"checked"` // when the registry, or the importer, last said so
+	Used    time.Time `json:"-"`       // when it was last prepared
+}
+
+func (s *Store) recordPath(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return filepath.Join(s.dir, "records", hex.EncodeToString(sum[:16])+".json")
+}
+
+// save writes a record, whole or not at all.
+func (s *Store) save(r Record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Join(s.dir, "records"), unfinished)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), s.recordPath(r.Name))
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// find returns the record of a name whose layers are all here, and notes that
+// it is used. The layers are held.
+func (s *Store) find(name string) (Record, bool) {
+	path := s.recordPath(name)
+	r, err := readRecord(path)
+	if err != nil || r.Name != name {
+		return Record{}, false
+	}
+	for _, key := range r.Layers {
+		if !s.hold(key) {
+			return Record{}, false
+		}
+	}
+	now := time.Now()
+	_ = os.Chtimes(path, now, now) // if it was pruned meanwhile, the next pull makes it again
+	return r, true
+}
+
+func readRecord(path string) (Record, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Record{}, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Record{}, err
+	}
+	var r Record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Record{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(r.Layers) == 0 {
+		return Record{}, fmt.Errorf("%s: it has no layers", path)
+	}
+	r.Used = info.ModTime()
+	return r, nil
+}
+
+// List returns the images that are here, by name. What of a record is damaged
+// is not listed, and made again when its image is next prepared.
+func (s *Store) List() ([]Record, error) {
+	entries, err := os.ReadDir(filepath.Join(s.dir, "records"))
+	if err != nil {
+		return nil, err
+	}
+	var out []Record
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), unfinished) {
+			continue
+		}
+		r, err := readRecord(filepath.Join(s.dir, "records", e.Name()))
+		if err == nil {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// Remove forgets a name, as [Store.List] has it. Its layers go with the next [Store.Prune].
+func (s *Store) Remove(name string) error {
+	err := os.Remove(s.recordPath(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fault.NotFound("no image %s is here", name).Named("image_not_found").Hint("`aloft image list` names those that are")
+	}
+	return err
+}
+
+// image makes what can be mounted of a record.
+func (s *Store) image(ctx context.Context, r Record) (Image, error) {
+	lower := make([]string, len(r.Layers))
+	for i, key := range r.Layers {
+		lower[i] = s.layerDir(key)
+	}
+	img, err := s.amend(ctx, lower)
+	img.Digest, img.Config = r.Digest, r.Config
+	return img, err
+}
+
+func (s *Store) prepareLocal(ctx context.Context, name string) (Image, error) {
+	r, ok := s.find(name)
+	if !ok {
+		return Image{}, fault.NotFound("no image of that name was imported").Named("image_not_found").
+			Hint("`aloft image list` names those that are here; `aloft image build` and `aloft image import` bring more")
+	}
+	return s.image(ctx, r)
+}

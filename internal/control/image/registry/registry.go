@@ -1,0 +1,226 @@
+// Package registry asks container registries what an image is made of and
+// fetches its parts. What it hands out is proven against its digest where it is
+// small (manifest, configuration); layers are for the caller to prove.
+//
+// A registry is foreign, and so is a reference that stands in somebody's
+// repository: nothing is sent in clear to a host that the operator has not
+// named as insecure, credentials go to the registry that they are for, and no
+// answer can lead the server to link-local addresses, nor to its own loopback
+// unless the reference is of a registry there.
+package registry
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+// A Credential is what one registry asks for.
+type Credential struct {
+	Username string // "" where the token is all there is
+	Token    string // password or token
+}
+
+// Config is what a [Client] is made of.
+type Config struct {
+	// Credentials are by the registry's host, with its port where it has one:
+	// ghcr.io, registry.example.com:5000. docker.io is Docker Hub. For other
+	// hosts Docker's and Podman's own configuration files are read.
+	Credentials map[string]Credential
+	// Insecure are hosts, with their ports, that may be spoken to without TLS.
+	// Registries on loopback always may.
+	Insecure []string
+}
+
+// A Client speaks to registries. It is safe for concurrent use.
+type Client struct{ conf Config }
+
+// New returns a client.
+func New(conf Config) *Client { return &Client{conf} }
+
+// A Reference is the name of an image in a registry.
+type Reference struct {
+	ref  name.Reference
+	Name string // in full: index.docker.io/library/debian:12
+}
+
+// Pinned reports whether the name has a digest, so that it means the same image for ever.
+func (r Reference) Pinned() bool {
+	_, ok := r.ref.(name.Digest)
+	return ok
+}
+
+// Parse reads a reference such as debian:12 or ghcr.io/team/app@sha256:….
+func (c *Client) Parse(text string) (Reference, error) {
+	ref, err := name.ParseReference(text)
+	if err != nil {
+		return Reference{}, err
+	}
+	if host := ref.Context().RegistryStr(); strings.HasPrefix(host, ".") {
+		return Reference{}, fmt.Errorf("%q is no registry", host)
+	}
+	if slices.Contains(c.conf.Insecure, ref.Context().RegistryStr()) {
+		if ref, err = name.ParseReference(text, name.Insecure); err != nil {
+			return Reference{}, err
+		}
+	}
+	return Reference{ref, ref.Name()}, nil
+}
+
+// A Layer is one layer of an image in a registry.
+type Layer struct {
+	Digest string // of the blob: sha256:…
+	Diff   string // of what it unpacks to: sha256:…
+	Size   int64  // of the blob, in bytes
+}
+
+// An Image is what a reference led to.
+type Image struct {
+	Digest string  // of the manifest for this platform
+	Config []byte  // the image's configuration, as OCI has it
+	Layers []Layer // lowest first
+
+	repo   name.Repository
+	client *http.Client
+}
+
+// Bounds on what a registry may answer.
+const (
+	maxDocument = 8 << 20 // bytes of a manifest or configuration
+	maxLayers   = 127
+)
+
+// Resolve finds the image that a reference means for this platform.
+func (c *Client) Resolve(ctx context.Context, r Reference) (*Image, error) {
+	img, err := c.resolve(ctx, r)
+	if err != nil {
+		return nil, explain(r, err)
+	}
+	return img, nil
+}
+
+func (c *Client) resolve(ctx context.Context, r Reference) (*Image, error) {
+	repo := r.ref.Context()
+	base := c.transport(repo.Registry)
+	auth, err := c.credential(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	desc, err := remote.Get(r.ref, remote.WithContext(ctx), remote.WithTransport(base), remote.WithAuth(auth),
+		remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 3}),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	if err != nil {
+		return nil, err
+	}
+	if !desc.MediaType.IsImage() && !desc.MediaType.IsIndex() {
+		return nil, fmt.Errorf("it is a %q, which is no image", desc.MediaType)
+	}
+	img, err := desc.Image()
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := img.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	if size := manifest.Config.Size; size < 0 || size > maxDocument {
+		return nil, fmt.Errorf("its configuration has %d bytes; at most %d are read", size, maxDocument)
+	}
+	raw, err := img.RawConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		return nil, err
+	}
+	diffs := config.RootFS.DiffIDs
+	if len(diffs) != len(manifest.Layers) || len(diffs) == 0 || len(diffs) > maxLayers {
+		return nil, fmt.Errorf("it has %d layers and %d digests of their content; there have to be 1 to %d of both", len(manifest.Layers), len(diffs), maxLayers)
+	}
+	if config.OS != "linux" || config.Architecture != runtime.GOARCH {
+		return nil, fmt.Errorf("it is for %s/%s, and this host is linux/%s", cmp.Or(config.OS, "?"), cmp.Or(config.Architecture, "?"), runtime.GOARCH)
+	}
+	rt, err := transport.NewWithContext(ctx, repo.Registry, auth, base, []string{repo.Scope(transport.PullScope)})
+	if err != nil {
+		return nil, err
+	}
+	out := &Image{Digest: digest.String(), Config: raw, repo: repo, client: &http.Client{Transport: rt}}
+	for i, l := range manifest.Layers {
+		out.Layers = append(out.Layers, Layer{Digest: l.Digest.String(), Diff: diffs[i].String(), Size: l.Size})
+	}
+	return out, nil
+}
+
+// Open begins to read a layer's blob at offset. A registry that cannot begin in
+// the middle begins at the start: from says where.
+func (i *Image) Open(ctx context.Context, l Layer, offset int64) (body io.ReadCloser, from int64, err error) {
+	url := fmt.Sprintf("%s://%s/v2/%s/blobs/%s", i.repo.Scheme(), i.repo.RegistryStr(), i.repo.RepositoryStr(), l.Digest)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	if offset > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", offset, l.Size-1))
+	}
+	resp, err := i.client.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	switch {
+	case resp.StatusCode == http.StatusOK:
+		return resp.Body, 0, nil
+	case resp.StatusCode == http.StatusPartialContent && offset > 0 && begins(resp, offset):
+		return resp.Body, offset, nil
+	}
+	err = transport.CheckError(resp, http.StatusOK)
+	if err == nil {
+		err = errors.New("registry answers with another part than was asked for")
+	}
+	return nil, 0, errors.Join(err, resp.Body.Close())
+}
+
+// begins reports whether a partial answer is the part from offset on.
+func begins(resp *http.Response, offset int64) bool {
+	var at int64
+	_, err := fmt.Sscanf(resp.Header.Get("Content-Range"), "bytes "+strconv.FormatInt(offset, 10)+"-%d", &at)
+	return err == nil
+}
+
+// credential finds what the operator has given for a repository's registry.
+func (c *Client) credential(ctx context.Context, repo name.Repository) (authn.Authenticator, error) {
+	host := repo.RegistryStr()
+	cred, ok := c.conf.Credentials[host]
+	if !ok && host == name.DefaultRegistry {
+		cred, ok = c.conf.Credentials["docker.io"]
+	}
+	switch {
+	case !ok:
+		auth, err := authn.Resolve(ctx, authn.DefaultKeychain, repo)
+		if err != nil {
+			return nil, fmt.Errorf("credentials in Docker's configuration: %w", err)
+		}
+		return auth, nil
+	case cred.Username == "":
+		return &authn.Bearer{Token: cred.Token}, nil
+	}
+	return &authn.Basic{Username: cred.Username, Password: cred.Token}, nil
+}

@@ -1,0 +1,130 @@
+package registry
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"aloft/internal/fault"
+)
+
+func TestParse(t *testing.T) {
+	c := New(Config{})
+	digest := "sha256:" + strings.Repeat("a", 64)
+	for text, want := range map[string]struct {
+		name   string
+		pinned bool
+	}{
+		"debian:12":                     {"index.docker.io/library/debian:12", false},
+		"team/app":                      {"index.docker.io/team/app:latest", false},
+		"ghcr.io/x/y@" + digest:         {"ghcr.io/x/y@" + digest, true},
+		"ghcr.io/x/y:1@" + digest:       {"ghcr.io/x/y@" + digest, true},
+		"localhost:5000/x":              {"localhost:5000/x:latest", false},
+		"registry.example.com:5000/x:1": {"registry.example.com:5000/x:1", false},
+	} {
+		ref, err := c.Parse(text)
+		if err != nil || ref.Name != want.name || ref.Pinned() != want.pinned {
+			t.Errorf("%s is %q, pinned %v, %v", text, ref.Name, ref.Pinned(), err)
+		}
+	}
+	for _, text := range []string{"", "a b", "UPPER", "x@sha256:1", "https://ghcr.io/x", "../x", "x:" + strings.Repeat("t", 129), "x\n"} {
+		if ref, err := c.Parse(text); err == nil {
+			t.Errorf("%q is %+v", text, ref)
+		}
+	}
+}
+
+// FuzzParse finds no reference that leads to another host than it names.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"debian:12", "ghcr.io/x/y@sha256:" + strings.Repeat("a", 64), "h:1/a/b:c", "a@b", "[::1]:5000/x"} {
+		f.Add(s)
+	}
+	c := New(Config{})
+	f.Fuzz(func(t *testing.T, text string) {
+		ref, err := c.Parse(text)
+		if err != nil {
+			return
+		}
+		if host := ref.ref.Context().RegistryStr(); strings.ContainsAny(host, "@/?# \n") || !strings.HasPrefix(ref.Name, host+"/") {
+			t.Errorf("%q is of the host %q, in full %q", text, host, ref.Name)
+		}
+	})
+}
+
+// TestGuard goes nowhere that a registry could lead the server astray to.
+func TestGuard(t *testing.T) {
+	astray := func(location string) *httptest.Server {
+		s := httptest.NewServer(http.RedirectHandler(location, http.StatusFound))
+		t.Cleanup(s.Close)
+		return s
+	}
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	for name, c := range map[string]struct {
+		location string
+		want     error
+	}{
+		"to the host's metadata": {"https://169.254.169.254/latest", errForbidden},
+		"to it by IPv6":          {"https://[fe80::1]/latest", errForbidden},
+		"in clear":               {"http://192.0.2.1/token", errClear},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := New(Config{})
+			ref, err := client.Parse(strings.TrimPrefix(astray(c.location).URL, "http://") + "/app:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.Resolve(t.Context(), ref); !errors.Is(err, c.want) {
+				t.Errorf("error is %v, want %v", err, c.want)
+			}
+		})
+	}
+	// A registry elsewhere may not lead to what listens on this host alone.
+	ref, err := New(Config{}).Parse("registry.example.com/app:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(here.Close)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, here.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := New(Config{}).transport(ref.ref.Context().Registry).RoundTrip(req)
+	if !errors.Is(err, errForbidden) {
+		t.Errorf("error is %v", err)
+	}
+	if resp != nil {
+		_ = resp.Body.Close()
+	}
+}
+
+func TestInsecure(t *testing.T) {
+	client := New(Config{})
+	for host, want := range map[string]bool{"192.168.7.7:5000": false, "localhost:5000": true, "127.0.0.1": true, "[::1]:5000": true, "127.0.0.1.example.com": false} {
+		if got := loopback(host); got != want {
+			t.Errorf("%s is of this host: %v", host, got)
+		}
+	}
+	g := client.transport
+	ref, err := client.Parse("192.168.7.7:5000/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://192.168.7.7:5000/v2/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := g(ref.ref.Context().Registry).RoundTrip(req)
+	if !errors.Is(err, errClear) {
+		t.Errorf("a private address in clear: %v", err)
+	}
+	if resp != nil {
+		_ = resp.Body.Close()
+	}
+	if got := explain(ref, err); fault.Of(got).Code != "registry_insecure" {
+		t.Errorf("explained as %v", got)
+	}
+}
