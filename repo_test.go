@@ -88,6 +88,7 @@ var mayImport = map[string][]string{
 	"internal/guest/terminal":      {"internal/fault"},
 	"internal/guest/sshd":          {},
 	"internal/guest/lsp":           {},
+	"internal/guest/hook":          {},
 	"internal/guest/search":        {},
 	"internal/guest/web":           {},
 	"internal/guest/tool":          {"internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/web"},

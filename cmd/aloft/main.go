@@ -44,6 +44,7 @@ func (a *app) commands() []*cobra.Command {
 		newRunCommand(a),
 		newAgentCommand(a),
 		newEnvCommand(a),
+		newHooksCommand(a),
 		newModelsCommand(a),
 		newLoginCommand(a),
 		newConfigSSHCommand(a),

@@ -1,0 +1,14 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newHooksCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hooks",
+		Short: "Try the scripts that run around what an agent does",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newHooksTestCommand(a))
+	return cmd
+}

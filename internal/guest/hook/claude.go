@@ -1,0 +1,103 @@
+package hook
+
+import (
+	"encoding/json"
+	"maps"
+)
+
+// claudeEvents are the events of .claude/settings.json that have a counterpart.
+var claudeEvents = map[string]Event{
+	"PreToolUse": PreToolUse, "PostToolUse": PostToolUse, "PostToolUseFailure": PostToolUseFailure, "UserPromptSubmit": BeforeSubmitPrompt,
+	"Stop": Stop, "SubagentStop": SubagentStop, "SubagentStart": SubagentStart, "PreCompact": PreCompact,
+	"SessionStart": SessionStart, "SessionEnd": SessionEnd,
+}
+
+// claudeTools are the names that such hooks have for our tools.
+var claudeTools = map[string]string{
+	"Shell": "Bash", "StrReplace": "Edit", "EditNotebook": "NotebookEdit", "Fetch": "WebFetch",
+}
+
+// addClaude takes in the hooks of a .claude/settings.json.
+func (s *Set) addClaude(file string, data []byte) {
+	var top struct {
+		Hooks map[string]json.RawMessage `json:"hooks"`
+	}
+	if !s.decode(file, data, &top) {
+		return
+	}
+	for name, raw := range top.Hooks {
+		event, ok := claudeEvents[name]
+		if !ok {
+			s.warn("%s: the event %q has no counterpart, its hooks are not run", file, name)
+			continue
+		}
+		var groups []struct {
+			Matcher string  `json:"matcher"`
+			Hooks   []entry `json:"hooks"`
+		}
+		if err := json.Unmarshal(raw, &groups); err != nil {
+			s.warn("%s: %s: %v", file, name, err)
+			continue
+		}
+		for _, g := range groups {
+			for _, e := range g.Hooks {
+				e.Matcher = g.Matcher
+				s.append(file, event, e, true)
+			}
+		}
+	}
+}
+
+// claudeInput is the input in that dialect.
+func claudeInput(in map[string]any, e Event) map[string]any {
+	out := maps.Clone(in)
+	for name, event := range claudeEvents {
+		if event == e {
+			out["hook_event_name"] = name
+		}
+	}
+	out["session_id"] = in["conversation_id"]
+	if tool, ok := in["tool_name"].(string); ok {
+		if name, ok := claudeTools[tool]; ok {
+			out["tool_name"] = name
+		}
+	}
+	return out
+}
+
+// claudeAnswer is an answer in that dialect.
+type claudeAnswer struct {
+	Continue   *bool  `json:"continue"`
+	StopReason string `json:"stopReason"`
+	Decision   string `json:"decision"` // "block", "approve"
+	Reason     string `json:"reason"`
+	Specific   struct {
+		Decision string          `json:"permissionDecision"`
+		Reason   string          `json:"permissionDecisionReason"`
+		Context  string          `json:"additionalContext"`
+		Updated  json.RawMessage `json:"updatedInput"`
+	} `json:"hookSpecificOutput"`
+}
+
+// plain is the same answer in the words of hooks.json.
+func (a claudeAnswer) plain(e Event) answer {
+	out := answer{
+		Continue: a.Continue, UserMessage: a.StopReason, AgentMessage: a.Specific.Reason,
+		Permission: a.Specific.Decision, AdditionalContext: a.Specific.Context, UpdatedInput: a.Specific.Updated,
+	}
+	if a.Decision != "block" {
+		return out
+	}
+	switch e {
+	case Stop, SubagentStop: // there it means to go on, with the reason
+		out.FollowupMessage = a.Reason
+	case BeforeSubmitPrompt:
+		no := false
+		out.Continue, out.UserMessage = &no, a.Reason
+	case PostToolUse:
+		out.AdditionalContext = a.Reason
+	default:
+		out.Permission, out.AgentMessage = string(Deny), a.Reason
+	}
+	return out
+}

@@ -1,0 +1,246 @@
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// tree writes files below a folder, and returns the places of hooks in it.
+func tree(t *testing.T, files map[string]string) Places {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range []string{"project", "home"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Places{System: filepath.Join(dir, "etc/hooks.json"), Project: filepath.Join(dir, "project"), Home: filepath.Join(dir, "home")}
+}
+
+// file is a hooks.json with these hooks for an event.
+func file(event Event, hooks ...string) string {
+	return fmt.Sprintf(`{"version":1,"hooks":{%q:[%s]}}`, event, strings.Join(hooks, ","))
+}
+
+func command(line string) string {
+	text, err := json.Marshal(line)
+	if err != nil {
+		panic(err)
+	}
+	return `{"command":` + string(text) + `}`
+}
+
+func session(p Places) Session {
+	return Session{
+		ConversationID: "bc-1", GenerationID: "run-1", Model: "house", Version: "v1", Roots: []string{p.Project},
+		Email: "me@example.com", Transcript: "/t.jsonl", Dir: p.Project, Env: []string{"PATH=/usr/bin:/bin", "HOME=" + p.Home},
+	}
+}
+
+func run(t *testing.T, files map[string]string, in Input) Outcome {
+	t.Helper()
+	p := tree(t, files)
+	s := Load(p)
+	if len(s.Warnings) > 0 {
+		t.Errorf("warnings: %v", s.Warnings)
+	}
+	return s.Run(context.Background(), session(p), in)
+}
+
+// TestExitAndOutput is the table of what a hook's exit status and words mean.
+func TestExitAndOutput(t *testing.T) {
+	shell := Input{Event: BeforeShellExecution, Subject: "rm x", Fields: map[string]any{"command": "rm x", "cwd": "/w", "sandbox": false}}
+	closed := func(line string) string { return strings.Replace(command(line), "{", `{"failClosed":true,`, 1) }
+	for _, c := range []struct {
+		name string
+		hook string
+		want Outcome
+	}{
+		{"Silence", command(`true`), Outcome{}},
+		{"Allow", command(`echo '{"permission":"allow"}'`), Outcome{Permission: Allow}},
+		{"DenyInWords", command(`echo '{"permission":"deny","user_message":"u","agent_message":"a"}'`), Outcome{Permission: Deny, UserMessage: "u", AgentMessage: "a"}},
+		{"Ask", command(`echo '{"permission":"ask"}'`), Outcome{Permission: Ask}},
+		{"Exit2", command(`echo no >&2; exit 2`), Outcome{Permission: Deny, AgentMessage: "no"}},
+		{"Exit2ClosesItsStdin", command(`exec <&-; echo no >&2; exit 2`), Outcome{Permission: Deny, AgentMessage: "no"}},
+		{"OtherExit", command(`echo '{"permission":"deny"}'; exit 1`), Outcome{}},
+		{"NotJSON", command(`echo hello`), Outcome{}},
+		{"UnknownPermission", command(`echo '{"permission":"perhaps"}'`), Outcome{}},
+		{"NotThere", command(`./not-there.sh`), Outcome{}},
+		{"FailClosedExit", closed(`exit 1`), Outcome{Permission: Deny, AgentMessage: "a hook that must succeed did not: exit status 1"}},
+		{"FailClosedWords", closed(`echo hello`), Outcome{Permission: Deny, AgentMessage: "a hook that must succeed did not: its output is not the JSON of a hook: invalid character 'h' looking for beginning of value"}},
+		{"FailClosedTime", `{"failClosed":true,"timeout":0.1,"command":"sleep 60"}`, Outcome{Permission: Deny, AgentMessage: "a hook that must succeed did not: it took longer than 100ms"}},
+		{"TimeIsUp", `{"timeout":0.1,"command":"sleep 60 & sleep 60"}`, Outcome{}},
+		{"Flood", closed(`yes`), Outcome{Permission: Deny, AgentMessage: "a hook that must succeed did not: it said more than 1048576 bytes"}},
+		{"LeavesAProcess", command(`sleep 60 & echo '{"permission":"deny"}'`), Outcome{Permission: Deny}},
+		{"Matches", `{"matcher":"^rm ","command":"exit 2"}`, Outcome{Permission: Deny}},
+		{"NothingToChange", command(`echo '{"updated_input":{}}'`), Outcome{UpdatedInput: json.RawMessage("{}")}},
+		{"DoesNotMatch", `{"matcher":"^ls","command":"exit 2"}`, Outcome{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			got := run(t, map[string]string{"project/.cursor/hooks.json": file(BeforeShellExecution, c.hook)}, shell)
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Outcome{}, "Ran")); diff != "" {
+				t.Error(diff)
+			}
+			if time.Since(start) > 30*time.Second {
+				t.Error("it waited for a process that the hook left")
+			}
+		})
+	}
+}
+
+func TestWhatAHookIsTold(t *testing.T) {
+	p := tree(t, map[string]string{"project/.cursor/hooks.json": file(PreToolUse, command(`cat > told; env | grep -E '^(CURSOR|CLAUDE)' | sort > env; pwd > dir`))})
+	in := Input{Event: PreToolUse, Subject: "Shell", Fields: map[string]any{"tool_name": "Shell", "tool_input": map[string]any{"command": "ls"}, "tool_use_id": "c1", "cwd": "/w"}}
+	Load(p).Run(context.Background(), session(p), in)
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join(p.Project, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	var told map[string]any
+	if err := json.Unmarshal([]byte(read("told")), &told); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"conversation_id": "bc-1", "generation_id": "run-1", "model": "house", "hook_event_name": "preToolUse", "cursor_version": "v1",
+		"workspace_roots": []any{p.Project}, "user_email": "me@example.com", "transcript_path": "/t.jsonl",
+		"tool_name": "Shell", "tool_input": map[string]any{"command": "ls"}, "tool_use_id": "c1", "cwd": "/w",
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Error(diff)
+	}
+	wantEnv := strings.ReplaceAll(`CLAUDE_PROJECT_DIR=DIR
+CURSOR_CODE_REMOTE=true
+CURSOR_PROJECT_DIR=DIR
+CURSOR_TRANSCRIPT_PATH=/t.jsonl
+CURSOR_USER_EMAIL=me@example.com
+CURSOR_VERSION=v1
+`, "=DIR", "="+p.Project)
+	if diff := cmp.Diff(wantEnv, read("env")); diff != "" {
+		t.Error(diff)
+	}
+	if got := strings.TrimSpace(read("dir")); got != p.Project {
+		t.Errorf("it ran in %s", got)
+	}
+}
+
+// Hooks of all places run, the highest first, each with the input as the one
+// before it left it, until one forbids.
+func TestPlacesAndOrder(t *testing.T) {
+	say := func(who string) string {
+		return command(`echo '{"additional_context":"` + who + `"}'`)
+	}
+	got := run(t, map[string]string{
+		"etc/hooks.json":                file(PreToolUse, say("system"), command(`echo '{"updated_input":{"n":1}}'`)),
+		"project/.aloft/hooks.json":     file(PreToolUse, say("project"), command(`grep -q '"tool_input":{"n":1}' && echo '{"updated_input":{"n":2},"permission":"allow"}'`)),
+		"project/.cursor/hooks.json":    file(PreToolUse, say("shadowed")),
+		"project/.claude/settings.json": `{"model":"x","hooks":{"PreToolUse":[{"matcher":"Bash","hooks":[{"type":"command","command":"echo '{\"hookSpecificOutput\":{\"additionalContext\":\"claude\"}}'"}]}]}}`,
+		"home/.cursor/hooks.json":       file(PreToolUse, say("home"), command(`exit 2`), say("never")),
+	}, Input{Event: PreToolUse, Subject: "Shell", Fields: map[string]any{"tool_name": "Shell", "tool_input": map[string]any{"n": 0}}})
+	if want := "system\nproject\nclaude\nhome"; got.AdditionalContext != want {
+		t.Errorf("they said %q, want %q", got.AdditionalContext, want)
+	}
+	if string(got.UpdatedInput) != `{"n":2}` || got.Permission != Deny {
+		t.Errorf("got %s, %s", got.UpdatedInput, got.Permission)
+	}
+}
+
+func TestATeamsHooks(t *testing.T) {
+	p := tree(t, nil)
+	p.Team = []byte(file(Stop, command(`echo '{"followup_message":"test it"}'`)))
+	s := Load(p)
+	for count, want := range map[int]string{0: "test it", 4: "test it", 5: "", 9: ""} {
+		if got := s.Run(context.Background(), session(p), Input{Event: Stop, LoopCount: count}).FollowupMessage; got != want {
+			t.Errorf("after %d: %q, want %q", count, got, want)
+		}
+	}
+}
+
+// TestClaude is the table of the other dialect.
+func TestClaude(t *testing.T) {
+	settings := func(event, line string) map[string]string {
+		return map[string]string{"home/.claude/settings.json": fmt.Sprintf(`{"hooks":{%q:[{"hooks":[%s]}]}}`, event, command(line))}
+	}
+	tool := Input{Event: PreToolUse, Subject: "Shell", Fields: map[string]any{"tool_name": "Shell", "tool_input": map[string]any{}}}
+	for _, c := range []struct {
+		name, event, line string
+		in                Input
+		want              Outcome
+	}{
+		{"Block", "PreToolUse", `echo '{"decision":"block","reason":"no"}'`, tool, Outcome{Permission: Deny, AgentMessage: "no"}},
+		{"Decision", "PreToolUse", `echo '{"hookSpecificOutput":{"permissionDecision":"ask","permissionDecisionReason":"hm","updatedInput":{"a":1}}}'`, tool,
+			Outcome{Permission: Ask, AgentMessage: "hm", UpdatedInput: json.RawMessage(`{"a":1}`)}},
+		{"ToldByItsNames", "PreToolUse", `grep -q '"tool_name":"Bash"' && exit 2`, tool, Outcome{Permission: Deny}},
+		{"EventByItsName", "PreToolUse", `grep -q '"hook_event_name":"PreToolUse"' && exit 2`, tool, Outcome{Permission: Deny}},
+		{"StopGoesOn", "Stop", `echo '{"decision":"block","reason":"more"}'`, Input{Event: Stop}, Outcome{FollowupMessage: "more"}},
+		{"PromptRefused", "UserPromptSubmit", `echo '{"decision":"block","reason":"no"}'`, Input{Event: BeforeSubmitPrompt}, Outcome{Stopped: true, UserMessage: "no"}},
+		{"WordsForTheModel", "SessionStart", `echo be kind`, Input{Event: SessionStart}, Outcome{AdditionalContext: "be kind"}},
+		{"WordsForNobody", "PreToolUse", `echo be kind`, tool, Outcome{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := run(t, settings(c.event, c.line), c.in)
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Outcome{}, "Ran")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for text, word := range map[string]string{
+		`{`: "hooks.json", `{"version":2}`: "version 2", `{"hooks":{"onMoon":[]}}`: "onMoon", `{"hooks":{"stop":[{}]}}`: "no command",
+		`{"hooks":{"stop":[{"command":1}]}}`: "stop[0]", `{"hooks":{"stop":[{"type":"prompt","command":"x"}]}}`: `"prompt"`,
+		`{"hooks":{"stop":[{"command":"x","matcher":"(?=y)"}]}}`: "matcher", `[]`: "hooks.json",
+		strings.Repeat(" ", maxFile+1): "longer",
+	} {
+		s := Load(tree(t, map[string]string{"project/.cursor/hooks.json": text}))
+		if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], word) {
+			t.Errorf("%.60s: the warnings %q do not name %q", text, s.Warnings, word)
+		}
+	}
+	if !Load(tree(t, map[string]string{"project/.cursor/hooks.json": `{"hooks":{"stop":[{"command":"x","matcher":"(?=y)"}]}}`})).Has(Stop) {
+		t.Error("a hook is lost because its matcher is not understood")
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(file(Stop, command("x"))), true)
+	f.Add([]byte(`{"hooks":{"PreToolUse":[{"matcher":"a","hooks":[{"command":"x"}]}]}}`), false)
+	f.Fuzz(func(t *testing.T, data []byte, ours bool) {
+		s := &Set{hooks: map[Event][]Hook{}}
+		if ours {
+			s.add("f", data)
+		} else {
+			s.addClaude("f", data)
+		}
+		for event, hooks := range s.hooks {
+			for _, h := range hooks {
+				if h.Command == "" || h.Timeout <= 0 || h.Timeout > maxTimeout {
+					t.Errorf("%s: %+v", event, h)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,167 @@
+package hook
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/tailscale/hujson"
+)
+
+// Places are where hooks come from.
+type Places struct {
+	System  string // a file, /etc/cursor/hooks.json
+	Team    []byte // what the team has set, as a hooks.json; nil for nothing
+	Project string // the folder of the repository
+	Home    string // the user's folder
+}
+
+// A Set is the hooks of all places, by event. It does not change, and is safe
+// for concurrent use.
+type Set struct {
+	hooks map[Event][]Hook
+	// Warnings say what was not understood, each with its file.
+	Warnings []string
+}
+
+// Load reads the hooks of all places, those that rank highest first: the
+// machine's, the team's, the project's, the user's. What it does not understand
+// it leaves out, and says so in the set's warnings.
+func Load(p Places) *Set {
+	s := &Set{hooks: map[Event][]Hook{}}
+	s.read(p.System, (*Set).add)
+	if p.Team != nil {
+		s.add("the team's hooks", p.Team)
+	}
+	for _, dir := range []string{p.Project, p.Home} {
+		if dir == "" {
+			continue
+		}
+		if !s.read(filepath.Join(dir, ".aloft", "hooks.json"), (*Set).add) {
+			s.read(filepath.Join(dir, ".cursor", "hooks.json"), (*Set).add)
+		}
+		s.read(filepath.Join(dir, ".claude", "settings.json"), (*Set).addClaude)
+	}
+	return s
+}
+
+// Has reports whether any hook is there for the event.
+func (s *Set) Has(e Event) bool { return len(s.hooks[e]) > 0 }
+
+// read gives a file to add, and reports whether it was there.
+func (s *Set) read(file string, add func(*Set, string, []byte)) bool {
+	if file == "" {
+		return false
+	}
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false
+	case err != nil:
+		s.warn("%v", err)
+		return true
+	case !info.Mode().IsRegular():
+		s.warn("%s is no regular file", file)
+		return true
+	case info.Size() > maxFile:
+		s.warn("%s is longer than %d bytes", file, maxFile)
+		return true
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		s.warn("%v", err)
+		return true
+	}
+	add(s, file, data)
+	return true
+}
+
+func (s *Set) warn(format string, args ...any) {
+	s.Warnings = append(s.Warnings, fmt.Sprintf(format, args...))
+}
+
+// entry is one hook as a file has it.
+type entry struct {
+	Command    string   `json:"command"`
+	Type       string   `json:"type"`
+	Timeout    *float64 `json:"timeout"` // seconds
+	Matcher    string   `json:"matcher"`
+	FailClosed bool     `json:"failClosed"`
+	LoopLimit  *int     `json:"loop_limit"`
+}
+
+// add takes in a hooks.json.
+func (s *Set) add(file string, data []byte) {
+	var top struct {
+		Version *float64                     `json:"version"`
+		Hooks   map[string][]json.RawMessage `json:"hooks"`
+	}
+	if !s.decode(file, data, &top) {
+		return
+	}
+	if top.Version != nil && *top.Version != 1 {
+		s.warn("%s: version %v is not known; 1 is", file, *top.Version)
+	}
+	for name, list := range top.Hooks {
+		if !slices.Contains(Events, Event(name)) {
+			s.warn("%s: there is no event %q", file, name)
+			continue
+		}
+		for i, raw := range list {
+			var e entry
+			if err := json.Unmarshal(raw, &e); err != nil {
+				s.warn("%s: %s[%d]: %v", file, name, i, err)
+				continue
+			}
+			s.append(file, Event(name), e, false)
+		}
+	}
+}
+
+// append takes in one hook.
+func (s *Set) append(file string, event Event, e entry, claude bool) {
+	switch {
+	case e.Type != "" && e.Type != "command":
+		s.warn("%s: %s: a hook of type %q is not run; \"command\" is", file, event, e.Type)
+		return
+	case e.Command == "":
+		s.warn("%s: %s: a hook has no command", file, event)
+		return
+	case len(s.hooks[event]) >= maxHooks:
+		s.warn("%s: %s: hooks after the first %d are not run", file, event, maxHooks)
+		return
+	}
+	h := Hook{Command: e.Command, Timeout: defaultTimeout, FailClosed: e.FailClosed, LoopLimit: defaultLoopLimit, File: file, claude: claude}
+	if e.Timeout != nil && *e.Timeout > 0 {
+		h.Timeout = min(time.Duration(*e.Timeout*float64(time.Second)), maxTimeout)
+	}
+	if e.LoopLimit != nil {
+		h.LoopLimit = *e.LoopLimit
+	}
+	if e.Matcher != "" && e.Matcher != "*" {
+		re, err := regexp.Compile(e.Matcher)
+		if err != nil { // one that forbids is not to be lost for that
+			s.warn("%s: %s: the matcher %q is not understood (%v), so the hook is run each time", file, event, e.Matcher, err)
+		}
+		h.matcher = re
+	}
+	s.hooks[event] = append(s.hooks[event], h)
+}
+
+func (s *Set) decode(file string, data []byte, to any) bool {
+	plain, err := hujson.Standardize(slices.Clone(bytes.TrimPrefix(data, []byte("\ufeff"))))
+	if err == nil {
+		err = json.Unmarshal(plain, to)
+	}
+	if err != nil {
+		s.warn("%s: %v", file, err)
+	}
+	return err == nil
+}
