@@ -68,6 +68,7 @@ type (
 	// Notice is something that the model is told with its next turn.
 	Notice struct {
 		Text string `json:"text"`
+		Code string `json:"code,omitempty"` // of the fault that the model is to mend
 	}
 	// TextDelta is a piece of a reply, in the order in which watchers see it.
 	TextDelta struct {

@@ -52,7 +52,7 @@ func TestNext(t *testing.T) {
 		{"LastWordsFinish", []Body{&Created{}, prompt("do"), reply("done")}, NextFinish},
 		{"EndedIsNothing", []Body{&Created{}, prompt("do"), reply("done"), &RunEnded{Status: Finished}}, NextNothing},
 		{"FollowUpWantsReply", []Body{&Created{}, prompt("do"), reply("done"), &RunEnded{Status: Finished}, prompt("more")}, NextReply},
-		{"NoticeAfterLastWordsWantsReply", []Body{&Created{}, prompt("do"), reply("done"), &Notice{"wait"}}, NextReply},
+		{"NoticeAfterLastWordsWantsReply", []Body{&Created{}, prompt("do"), reply("done"), &Notice{Text: "wait"}}, NextReply},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := Fold("bc-1", journal(c.events...)).Next(); got != c.want {
@@ -63,7 +63,7 @@ func TestNext(t *testing.T) {
 }
 
 func TestEveryCallHasItsResultNext(t *testing.T) {
-	s := Fold("bc-1", journal(&Created{}, prompt("do"), reply("", "a", "b"), &Notice{"machine was lost"},
+	s := Fold("bc-1", journal(&Created{}, prompt("do"), reply("", "a", "b"), &Notice{Text: "machine was lost"},
 		&CallDone{CallID: "b", Text: "B"}, &CallDone{CallID: "b", Text: "again"}, &RunEnded{Status: Cancelled}, prompt("go on")))
 	want := []conversation.Block{
 		{Result: &conversation.ToolResult{CallID: "a", Text: "not finished: the run ended (CANCELLED)", Error: true}},

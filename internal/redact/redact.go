@@ -85,6 +85,26 @@ func (r *Redactor) Short() []string {
 // Empty reports whether there is nothing to look for.
 func (r *Redactor) Empty() bool { return r == nil || r.plain == nil }
 
+// Screen returns what a terminal shows without secrets, where a line that is
+// too long for it goes on in the next: a secret is also found across the end of
+// a line.
+func (r *Redactor) Screen(text string) string {
+	if r.Empty() {
+		return text
+	}
+	lines := wrappedScan{of: r.plain}
+	lines.next([]byte(text))
+	var out strings.Builder
+	done := int64(0)
+	for _, m := range lines.found {
+		out.WriteString(text[done:m.start])
+		out.WriteString(Marker)
+		done = m.end
+	}
+	out.WriteString(text[done:])
+	return r.String(out.String())
+}
+
 // Bytes returns b without secrets: b itself where it has none.
 func (r *Redactor) Bytes(b []byte) []byte {
 	if !r.Contains(b) {

@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"slices"
+	"time"
 )
 
 // span is a part of the text that is to be taken out, counted from the
@@ -161,6 +162,7 @@ type Stream struct {
 	empty   bool
 	held    []byte // what was read and not given out
 	done    int64  // how much of the text was given out or taken out
+	early   int64  // how much Idle has given out of what may yet become a secret
 	out     []byte
 }
 
@@ -185,6 +187,35 @@ func (s *Stream) Next(piece []byte) []byte {
 	return s.give(min(s.plain.open(), s.wrapped.open()))
 }
 
+// Quiet is how long nothing comes before somebody who watches should be given
+// what [Stream.Idle] returns.
+const Quiet = 100 * time.Millisecond
+
+// Idle returns what of the text that is held back nobody should wait for, when
+// nothing has come for a while: so much of it that it is too short to be a
+// secret. What comes after is still known for the rest of one. The result is
+// good until the next call.
+func (s *Stream) Idle() []byte {
+	if s.empty {
+		return nil
+	}
+	upto := min(min(s.plain.open(), s.wrapped.open())+MinLength-1, s.plain.read)
+	for _, m := range union(s.plain.found, s.wrapped.found) {
+		if m.start < upto && m.end > upto { // a whole secret that may be the beginning of a longer one
+			upto = m.start
+		}
+	}
+	if upto <= s.done {
+		return nil
+	}
+	out := s.give(upto)
+	s.early = s.done
+	return out
+}
+
+// Holds reports whether anything is held back.
+func (s *Stream) Holds() bool { return len(s.held) > 0 }
+
 // Flush returns what is held back, at the end of the text. The stream is then
 // as new.
 func (s *Stream) Flush() []byte {
@@ -204,8 +235,11 @@ func (s *Stream) give(upto int64) []byte {
 		if m.start >= upto {
 			break
 		}
-		if m.start >= s.done { // else its marker is out already
+		switch {
+		case m.start >= s.done:
 			s.out = append(s.out, s.held[s.done-begin:m.start-begin]...)
+			s.out = append(s.out, Marker...)
+		case s.done == s.early && m.end > s.done: // its first characters are out; else its marker is
 			s.out = append(s.out, Marker...)
 		}
 		s.done = max(s.done, min(m.end, upto))

@@ -23,11 +23,24 @@ scripts:
       - calls:
           - {tool: Shell, args: {command: "A=glpat-very-; B=secret-token-0001; echo plain $A$B; printf $A; sleep 0.2; echo $B; echo -n x$A$B | base64; echo -n $A$B | od -An -v -tx1 | tr -d ' '"}}
       - text: Said.
-  - match: push
+  - match: push it
     turns:
       - calls:
           - {tool: Shell, args: {command: "A=glpat-very-; B=secret-token-0001; echo $A$B > leak.env"}}
       - text: Written.
+  - match: mend it
+    turns:
+      - calls:
+          - {tool: Shell, args: {command: "A=glpat-very-; B=secret-token-0001; echo $A$B > mend.env; git add -A; git commit -qm more; echo done > done.txt"}}
+      - text: Written.
+  - match: was not pushed(?s:.*) mend.env in commit
+    turns:
+      - calls:
+          - {tool: Shell, args: {command: "git reset -q --soft origin/main; git rm -q --cached mend.env; rm mend.env; git commit -qm mended"}}
+      - text: Mended.
+  - match: was not pushed
+    turns:
+      - text: Never.
 `)+fmt.Sprintf(`
 git:
   credentials:
@@ -55,10 +68,18 @@ telemetry: {endpoint: %q, insecure: true, ghost_mode: false}
 		t.Errorf("the run ended with %s", message)
 	}
 
+	if n := strings.Count(a.events(second.AgentID), "was not pushed"); n != 3 {
+		t.Errorf("the model was told of it %d times", n)
+	}
+	third := a.finish(a.create(url, "mend it", nil))
+	if got := gittest.Git(t, git.Path("r"), "log", "--name-only", "--format=%s", "main.."+pushed(t, third)); got != "mended\n\ndone.txt" {
+		t.Errorf("pushed: %q", got)
+	}
+
 	// Only the admin reads the metrics, and only times and names are sent.
 	status, text := a.do("GET", "/metrics", nil)
 	if status != 200 || !strings.Contains(text, `aloft_runs_ended_total{code="secret_in_push",status="ERROR"} 1`) ||
-		!strings.Contains(text, `aloft_tool_calls_total{outcome="ok",tool="Shell"} 2`) {
+		!strings.Contains(text, `aloft_tool_calls_total{outcome="ok",tool="Shell"} 4`) {
 		t.Errorf("%d\n%s", status, text)
 	}
 	a.Stop()

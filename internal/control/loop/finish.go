@@ -7,10 +7,12 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/conversation"
+	"aloft/internal/fault"
 )
 
 // finish commits what is left, pushes the branch and ends the run. A repeat of
-// any part after a crash changes nothing.
+// any part after a crash changes nothing. Where the push is refused for a secret
+// the model is told, and the run goes on.
 func (l *Loop) finish(ctx context.Context) error {
 	s := l.rec.state
 	if len(s.Agent.Repos) > 0 {
@@ -28,6 +30,9 @@ func (l *Loop) finish(ctx context.Context) error {
 			}
 		}
 		commit, err = l.hands.Push(ctx, s.Branch)
+		if f := fault.Of(err); err != nil && f.Code == secretInPush && l.rec.refusals < maxRefusals {
+			return l.rec.record(ctx, &agent.Notice{Text: refused(s, f.Message), Code: f.Code})
+		}
 		if err != nil {
 			return fmt.Errorf("push: %w", err)
 		}
@@ -36,6 +41,20 @@ func (l *Loop) finish(ctx context.Context) error {
 		}
 	}
 	return l.rec.record(ctx, &agent.RunEnded{Status: agent.Finished, Result: l.lastWords()})
+}
+
+// secretInPush is the code of a push that was refused for a secret in it.
+const secretInPush = "secret_in_push"
+
+// maxRefusals bounds how often in a run the model is asked to mend a push.
+const maxRefusals = 3
+
+// refused tells the model why its push was refused, and how to mend it.
+func refused(s *agent.State, why string) string {
+	return "Your branch was not pushed: " + why + "\nTake the value out of every commit since " + s.BaseCommit +
+		", not only out of the files as they are now: for example `git reset --soft " + s.BaseCommit +
+		"`, then remove it from the files, unstage what should not be there, and commit again. " +
+		"Where it is needed at run time, read it from the environment. Do not write it in another form. The push is tried again when you finish."
 }
 
 // subjectLen is how long git's own tools expect the first line of a message to be.

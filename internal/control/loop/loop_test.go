@@ -177,12 +177,13 @@ func fail(err error, pieces ...string) step {
 
 // hands is a machine that remembers what it was asked.
 type hands struct {
-	boot  string
-	call  func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
-	mu    sync.Mutex
-	asked []string // ids and names of calls, commits, pushes
-	acked []string
-	push  error
+	boot   string
+	call   func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
+	mu     sync.Mutex
+	asked  []string // ids and names of calls, commits, pushes
+	acked  []string
+	push   error
+	pushed func() error // instead of push
 }
 
 func (h *hands) BootID() string { return h.boot }
@@ -216,6 +217,9 @@ func (h *hands) Commit(context.Context, string) (string, bool, error) {
 
 func (h *hands) Push(_ context.Context, branch string) (string, error) {
 	h.note("push " + branch)
+	if h.pushed != nil {
+		return "c0ffee", h.pushed()
+	}
 	return "c0ffee", h.push
 }
 

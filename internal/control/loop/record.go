@@ -16,10 +16,11 @@ const readBatch = 1000
 // methods are safe for concurrent use; state may be read only by the loop's own
 // goroutine, between calls of record.
 type recorder struct {
-	journal store.Journal
-	owner   string
-	runID   string
-	losses  int // of machines, in this run
+	journal  store.Journal
+	owner    string
+	runID    string
+	losses   int // of machines, in this run
+	refusals int // of pushes that the model was told of, in this run
 
 	mu    sync.Mutex
 	state *agent.State
@@ -56,8 +57,11 @@ func (r *recorder) apply(e agent.Event) {
 	if _, ok := e.Body.(*agent.MachineLost); ok && e.RunID == r.state.Run.ID {
 		r.losses++
 	}
+	if n, ok := e.Body.(*agent.Notice); ok && n.Code == secretInPush {
+		r.refusals++
+	}
 	if _, ok := e.Body.(*agent.RunCreated); ok {
-		r.losses = 0
+		r.losses, r.refusals = 0, 0
 	}
 	r.state.Apply(e)
 }

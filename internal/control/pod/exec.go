@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/redact"
 	"aloft/internal/tool"
 	"aloft/internal/wire/agentv1"
 )
@@ -106,8 +107,8 @@ func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(D
 	defer e.end(of)
 
 	done := ctx.Done()
-	var grace <-chan time.Time
-	heard, last := newOutputs(e.secrets), uint64(0)
+	var grace, quiet <-chan time.Time
+	heard, last := newOutputs(e.secrets.redactor()), uint64(0)
 	for {
 		select {
 		case <-of.news:
@@ -126,6 +127,15 @@ func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(D
 					onDelta(d)
 				}
 				return resultOf(result), time.Duration(max(0, result.GetDurationMs())) * time.Millisecond, nil
+			}
+			quiet = nil
+			if heard.holds() {
+				quiet = time.After(redact.Quiet)
+			}
+		case <-quiet:
+			quiet = nil
+			if d, ok := heard.idle(last); ok && onDelta != nil {
+				onDelta(d)
 			}
 		case <-done:
 			done = nil

@@ -33,11 +33,12 @@ const greetTimeout = 10 * time.Second
 // Conn is the connection to one machine. Its methods are safe for concurrent
 // use. Errors of a connection that has ended wrap [ErrLost].
 type Conn struct {
-	mux    *mux.Conn
-	pod    podv1connect.PodServiceClient
-	client *http.Client
-	asked  map[string]*http.Server // by the name of the streams that they answer
-	served sync.WaitGroup
+	mux     *mux.Conn
+	pod     podv1connect.PodServiceClient
+	client  *http.Client
+	asked   map[string]*http.Server // by the name of the streams that they answer
+	served  sync.WaitGroup
+	secrets *secrets
 }
 
 // Dial connects to the machine's pod-daemon and hears that it is well. git
@@ -65,7 +66,7 @@ func newConn(raw net.Conn, git http.Handler, o options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{mux: m}
+	c := &Conn{mux: m, secrets: o.secrets}
 	var h2c http.Protocols
 	h2c.SetUnencryptedHTTP2(true)
 	c.client = &http.Client{Transport: &http.Transport{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -17,13 +18,20 @@ import (
 type Option func(*options)
 
 type options struct {
-	secrets *redact.Redactor
+	secrets *secrets
 	trace   string
 	tokens  http.Handler
 }
 
+// secrets are those that are known now. Their methods are safe for concurrent use.
+type secrets struct {
+	now atomic.Pointer[redact.Redactor]
+}
+
+func (s *secrets) redactor() *redact.Redactor { return s.now.Load() }
+
 func optionsOf(all []Option) options {
-	var o options
+	o := options{secrets: new(secrets)}
 	for _, set := range all {
 		set(&o)
 	}
@@ -33,7 +41,12 @@ func optionsOf(all []Option) options {
 // Redact takes secrets out of whatever the machine says: results, output as it
 // comes, steps of the boot, differences, errors. The machine may do the same;
 // it is not believed.
-func Redact(secrets *redact.Redactor) Option { return func(o *options) { o.secrets = secrets } }
+func Redact(by *redact.Redactor) Option { return func(o *options) { o.secrets.now.Store(by) } }
+
+// Apply changes what was wished of a connection that is there. Of what the
+// machine says from now on the secrets that all names are taken out; the rest
+// of a connection's options is settled when it is made.
+func (c *Conn) Apply(all ...Option) { c.secrets.now.Store(optionsOf(all).secrets.redactor()) }
 
 // Trace tells exec-daemon which span its own belong below: a traceparent.
 func Trace(traceparent string) Option { return func(o *options) { o.trace = traceparent } }
@@ -43,7 +56,7 @@ func Tokens(h http.Handler) Option { return func(o *options) { o.tokens = h } }
 
 // heard takes secrets out of what a machine answers, before anything else sees
 // it. Output of a call is left to the call, which knows what came before.
-type heard struct{ secrets *redact.Redactor }
+type heard struct{ secrets *secrets }
 
 // WrapUnary implements [connect.Interceptor].
 func (h heard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
@@ -86,8 +99,15 @@ func (h heard) message(m any) {
 	if element, ok := m.(*agentv1.ExecServerElement); ok && element.GetDelta() != nil {
 		return
 	}
-	if m, ok := m.(proto.Message); ok && !h.secrets.Empty() {
-		eachString(m.ProtoReflect(), h.secrets.String)
+	r := h.secrets.redactor()
+	if r.Empty() {
+		return
+	}
+	if screen, ok := m.(*agentv1.ReadTerminalResponse); ok {
+		screen.Text = r.Screen(screen.GetText())
+	}
+	if m, ok := m.(proto.Message); ok {
+		eachString(m.ProtoReflect(), r.String)
 	}
 }
 
@@ -95,10 +115,14 @@ func (h heard) message(m any) {
 // the chain.
 func (h heard) error(err error) error {
 	e, ok := errors.AsType[*connect.Error](err)
-	if !ok || h.secrets.String(e.Message()) == e.Message() {
+	if !ok {
 		return err
 	}
-	return connect.NewError(e.Code(), errors.New(h.secrets.String(e.Message())))
+	clean := h.secrets.redactor().String(e.Message())
+	if clean == e.Message() {
+		return err
+	}
+	return connect.NewError(e.Code(), errors.New(clean))
 }
 
 // eachString replaces every string in m by what change makes of it. Its unknown
@@ -158,6 +182,15 @@ func newOutputs(secrets *redact.Redactor) outputs {
 func (o outputs) next(d Delta) (Delta, bool) {
 	d.Stdout = string(o.stdout.Next([]byte(d.Stdout)))
 	d.Stderr = string(o.stderr.Next([]byte(d.Stderr)))
+	return d, d.Stdout != "" || d.Stderr != ""
+}
+
+// holds reports whether anything is held back.
+func (o outputs) holds() bool { return o.stdout.Holds() || o.stderr.Holds() }
+
+// idle returns what nobody should wait for when nothing comes.
+func (o outputs) idle(last uint64) (Delta, bool) {
+	d := Delta{Stdout: string(o.stdout.Idle()), Stderr: string(o.stderr.Idle()), Seq: last}
 	return d, d.Stdout != "" || d.Stderr != ""
 }
 

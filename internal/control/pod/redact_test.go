@@ -44,7 +44,7 @@ func TestWhatAMachineSaysIsRedacted(t *testing.T) {
 }
 
 func TestErrorsOfAMachineAreRedacted(t *testing.T) {
-	h := heard{redact.New(map[string]string{"k": key})}
+	h := heard{optionsOf([]Option{Redact(redact.New(map[string]string{"k": key}))}).secrets}
 	err := h.error(connect.NewError(connect.CodeNotFound, errors.New("no "+key)))
 	if connect.CodeOf(err) != connect.CodeNotFound || strings.Contains(err.Error(), key) {
 		t.Errorf("%v", err)
@@ -61,5 +61,47 @@ func TestEveryStringOfAMessage(t *testing.T) {
 	if m.GetSet()["B"] != redact.Marker || m.GetSet()[redact.Marker] != "y" || m.GetSet()["A"] != "x" || len(m.GetSet()) != 3 ||
 		m.GetUnset()[0] != redact.Marker || m.GetUnset()[1] != "z" {
 		t.Errorf("%v", m)
+	}
+}
+
+// What might begin a secret is not waited for when nothing comes after it.
+func TestTheEndOfAnIdleLineIsHeard(t *testing.T) {
+	shown := make(chan struct{})
+	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {
+		say(deltaOf(id, 1, "Continue? s"))
+		<-shown
+		say(&agentv1.ExecServerElement{Element: &agentv1.ExecServerElement_Completed{Completed: &agentv1.ExecCompleted{CallId: id}}})
+		return nil
+	}, Redact(redact.New(map[string]string{"k": key})))
+	var heard strings.Builder
+	_, _, err := e.Call(t.Context(), conversation.ToolCall{ID: "c1", Name: "Shell", Args: []byte(`{"command":"ask"}`)}, func(d Delta) {
+		heard.WriteString(d.Stdout)
+		if strings.HasSuffix(heard.String(), "? s") {
+			close(shown)
+		}
+	})
+	if err != nil || heard.String() != "Continue? s" {
+		t.Errorf("heard %q, %v", heard.String(), err)
+	}
+}
+
+func TestSecretsOfAConnectionChange(t *testing.T) {
+	h := heard{optionsOf(nil).secrets}
+	c := &Conn{secrets: h.secrets}
+	say := func() string {
+		m := &agentv1.ReadTerminalResponse{Text: "$ echo " + key[:8] + "\n" + key[8:] + " later-secret"}
+		h.message(m)
+		return m.GetText()
+	}
+	if got := say(); !strings.Contains(got, key[8:]) {
+		t.Errorf("without secrets: %q", got)
+	}
+	c.Apply(Redact(redact.New(map[string]string{"k": key})))
+	if got := say(); got != "$ echo [REDACTED] later-secret" {
+		t.Errorf("with one: %q", got)
+	}
+	c.Apply(Redact(redact.New(map[string]string{"k": key, "l": "later-secret"})))
+	if got := say(); got != "$ echo [REDACTED] [REDACTED]" {
+		t.Errorf("with two: %q", got)
 	}
 }

@@ -100,7 +100,7 @@ func (c *Conn) Terminals(token string) *Terminals {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.OpenExec(ctx) },
 	}}
 	return &Terminals{c, client, agentv1connect.NewTerminalServiceClient(client, "http://exec",
-		connect.WithInterceptors(withToken(token)), connect.WithReadMaxBytes(maxTerminalText+1<<20), connect.WithAcceptCompression("gzip", nil, nil))}
+		connect.WithInterceptors(withToken(token), heard{c.secrets}), connect.WithReadMaxBytes(maxTerminalText+1<<20), connect.WithAcceptCompression("gzip", nil, nil))}
 }
 
 // Close lets go of the stream to exec-daemon.

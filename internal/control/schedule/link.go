@@ -70,6 +70,7 @@ func (l *link) dial(ctx context.Context, m machine.Machine, git Gateway, options
 			_ = l.conn.Close()
 			l.conn = nil
 		default:
+			l.conn.Apply(options...) // there may be other secrets by now
 			return l.conn, nil
 		}
 	}

@@ -264,7 +264,9 @@ func (s *Scheduler) idleDiff(ctx context.Context, state *agent.State) (string, b
 	defer s.links.letGo(m.ID(), l)
 	l.mu.Lock()
 	conn := l.conn
-	if conn == nil { // a machine that has stopped is not started for this
+	if conn != nil {
+		conn.Apply(s.redact(state, m.ID()))
+	} else { // a machine that has stopped is not started for this
 		if conn, err = pod.Dial(ctx, m, s.Gateway, s.redact(state, m.ID())); err == nil {
 			l.conn = conn
 		}

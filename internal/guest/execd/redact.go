@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -150,6 +151,8 @@ type deltas struct {
 
 	mu      sync.Mutex
 	streams map[protoreflect.FullName]*deltaStream // by field
+	quiet   *time.Timer                            // runs while something is held back; nil before
+	over    bool
 }
 
 // deltaStream is the text of one field, and a delta that has nothing else.
@@ -190,12 +193,44 @@ func (d *deltas) take(delta *agentv1.ToolCallDelta) {
 	if says {
 		d.emit(delta)
 	}
+	for _, s := range d.streams {
+		if s.text.Holds() {
+			d.wait()
+		}
+	}
+}
+
+// wait has idle called unless more comes. d.mu is held.
+func (d *deltas) wait() {
+	if d.quiet == nil {
+		d.quiet = time.AfterFunc(redact.Quiet, d.idle)
+		return
+	}
+	d.quiet.Reset(redact.Quiet)
+}
+
+// idle sends what nobody should wait for.
+func (d *deltas) idle() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over {
+		return
+	}
+	for _, s := range d.streams {
+		if text := s.text.Idle(); len(text) > 0 {
+			d.emit(s.of(string(text)))
+		}
+	}
 }
 
 // flush sends what was held back.
 func (d *deltas) flush() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.over = true
+	if d.quiet != nil {
+		d.quiet.Stop()
+	}
 	for _, s := range d.streams {
 		if rest := s.text.Flush(); len(rest) > 0 {
 			d.emit(s.of(string(rest)))
@@ -249,7 +284,7 @@ func eachInMap(m protoreflect.Message, field protoreflect.FieldDescriptor, old p
 }
 
 // leaving takes secrets out of what answers a request beside a call's result:
-// every error, and the diff, which nobody writes back.
+// every error, the diff, which nobody writes back, and what terminals show.
 type leaving struct{ secrets *Secrets }
 
 // WrapUnary implements [connect.Interceptor].
@@ -259,8 +294,13 @@ func (l leaving) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if err != nil {
 			return nil, l.fault(err)
 		}
-		if diff, ok := res.Any().(*agentv1.GetDiffResponse); ok {
-			diff.Diff = l.secrets.clean(diff.GetDiff())
+		switch m := res.Any().(type) {
+		case *agentv1.GetDiffResponse:
+			m.Diff = l.secrets.clean(m.GetDiff())
+		case *agentv1.ReadTerminalResponse:
+			m.Text = l.secrets.Redactor().Screen(m.GetText())
+		case *agentv1.ListTerminalsResponse:
+			eachString(m.ProtoReflect(), l.secrets.clean)
 		}
 		return res, nil
 	}

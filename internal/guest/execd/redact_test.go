@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -57,6 +58,31 @@ func TestSecretsDoNotLeave(t *testing.T) {
 	kept, err := os.ReadFile(r.calls.record.path("c1"))
 	if err != nil || strings.Contains(string(kept), "s3cr3t") {
 		t.Errorf("the kept result is %q, %v", kept, err)
+	}
+}
+
+// A prompt that might begin a secret is heard while its command waits.
+func TestTheEndOfAnIdleLineLeaves(t *testing.T) {
+	shown := make(chan struct{})
+	var once sync.Once
+	r := serve(t, Config{Secrets: NewSecrets(injected), Tools: []tool.Tool{shellTool(func(_ context.Context, _ string, say func(string)) string {
+		say("yes or an")
+		<-shown
+		return "over"
+	})}})
+	s := r.stream(t)
+	s.ask("c1", shellCall("x"))
+	var heard strings.Builder
+	for done := false; !done; {
+		element := s.next()
+		heard.WriteString(element.GetDelta().GetDelta().GetShellToolCallDelta().GetStdout())
+		if heard.String() == "yes or an" {
+			once.Do(func() { close(shown) })
+		}
+		done = element.GetCompleted() != nil
+	}
+	if heard.String() != "yes or an" {
+		t.Errorf("heard %q", heard.String())
 	}
 }
 

@@ -1,0 +1,74 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/model"
+	"aloft/internal/fault"
+)
+
+func secretIn(path string) error {
+	return fault.Denied("push: the commits hold a secret: %s in commit c0ffee", path).Named("secret_in_push").Hint("send a follow-up")
+}
+
+// The model hears of the secret in its push, and mends it.
+func TestARefusedPushIsMended(t *testing.T) {
+	r := newRig(t, true)
+	pushes := 0
+	r.hands.pushed = func() error {
+		if pushes++; pushes == 1 {
+			return secretIn("leak.env")
+		}
+		return nil
+	}
+	r.model.steps = []step{say("done"), use(`Shell {"command":"git reset --soft HEAD~"}`), say("mended")}
+	run := r.work(t.Context())
+	if run.Status != agent.Finished || run.Result != "mended" || pushes != 2 {
+		t.Errorf("after %d pushes: %+v", pushes, run)
+	}
+	heard := r.model.requests[1].Messages
+	if words := heard[len(heard)-1].PlainText(); !strings.Contains(words, "leak.env in commit c0ffee") || !strings.Contains(words, "git reset --soft") {
+		t.Errorf("the model was told %q", words)
+	}
+}
+
+// It is told three times in a run, also when another server goes on with it.
+func TestARefusedPushIsNotMendedForEver(t *testing.T) {
+	r := newRig(t, true)
+	r.hands.pushed = func() error { return secretIn("leak.env") }
+	ctx, stop := context.WithCancelCause(t.Context())
+	r.model.steps = []step{say("done"), say("so what"), func(yield func(model.Event, error) bool) {
+		stop(loop.ErrStop)
+		yield(model.Event{}, context.Canceled)
+	}}
+	if err := loop.Run(ctx, r.id, r.config()); !errors.Is(err, loop.ErrStop) {
+		t.Fatal(err)
+	}
+	r.model.requests, r.model.steps = nil, []step{say("no"), say("never")}
+	run := r.work(t.Context())
+	if run.Status != agent.Failed || run.Failure.Code != "secret_in_push" || run.Failure.Hint == "" {
+		t.Errorf("%+v", run)
+	}
+	if n := len(bodies[*agent.Notice](r)); n != 3 {
+		t.Errorf("the model was told %d times", n)
+	}
+}
+
+// A fault as the cause of the end is why the run ended.
+func TestAFaultEndsTheRun(t *testing.T) {
+	r := newRig(t, true)
+	ctx, stop := context.WithCancelCause(t.Context())
+	r.model.steps = []step{func(yield func(model.Event, error) bool) {
+		stop(fault.Exhausted("the disk").Named("disk_limit").Hint("tidy up"))
+		yield(model.Event{}, context.Canceled)
+	}}
+	run := r.work(ctx)
+	if run.Status != agent.Failed || run.Failure.Code != "disk_limit" || run.Failure.Hint != "tidy up" {
+		t.Errorf("%+v", run)
+	}
+}
