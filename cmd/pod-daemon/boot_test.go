@@ -30,7 +30,7 @@ func TestBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"network done: loopback is up", "checkout done: cloned", "terminals done: started", "exec-daemon done: started"}
+	want := []string{"user done: nobody", "network done: loopback is up", "checkout done: cloned", "terminals done: started", "exec-daemon done: started"}
 	if !slices.Equal(order, want) {
 		t.Errorf("steps: %q, want %q", order, want)
 	}

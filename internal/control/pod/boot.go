@@ -24,6 +24,7 @@ type Boot struct {
 	Env           map[string]string // for every process of the agent
 	ExecToken     string            // 64 hex digits, asked by exec-daemon of its callers
 	GitCredential string            // with which git in the machine reaches the gateway
+	User          string            // of the agent's processes; "" is the machine's default
 }
 
 // Checkout says what is to be in the workspace.
@@ -34,7 +35,8 @@ type Checkout struct {
 	Path        string // absolute; "" is /workspace
 	AuthorName  string
 	AuthorEmail string
-	Resume      bool // Branch may be on the remote, and is then continued
+	Resume      bool   // Branch may be on the remote, and is then continued
+	Owner       string // whom it is for; one for another that is on the disk becomes this one's
 }
 
 // A StepState is how far a step of the boot is.
@@ -47,7 +49,7 @@ const (
 	StepFailed  StepState = "failed"
 )
 
-// Step is news of one step of the boot: network, checkout, exec-daemon.
+// Step is news of one step of the boot: user, network, checkout, terminals, exec-daemon.
 type Step struct {
 	Name     string
 	State    StepState
@@ -103,11 +105,12 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 		Checkout: &podv1.Checkout{
 			RepoUrl: b.Checkout.RepoURL, Ref: b.Checkout.Ref, Branch: b.Checkout.Branch,
 			Path: b.Checkout.Path, AuthorName: b.Checkout.AuthorName,
-			AuthorEmail: b.Checkout.AuthorEmail, Resume: b.Checkout.Resume,
+			AuthorEmail: b.Checkout.AuthorEmail, Resume: b.Checkout.Resume, Owner: b.Checkout.Owner,
 		},
 		Env:           b.Env,
 		ExecToken:     b.ExecToken,
 		GitCredential: b.GitCredential,
+		User:          b.User,
 	}))
 	if err != nil {
 		return Ready{}, fmt.Errorf("boot: %w", c.rpcError(err))

@@ -58,6 +58,7 @@ type Spec struct {
 	Ref    string // branch, tag or commit; "" is the default branch
 	Branch string // to work on, made at Ref; "" or Ref works on Ref itself
 	Resume bool   // Branch may be on the remote, and is then continued
+	Owner  string // whom it is for
 }
 
 // State is what is checked out.
@@ -65,6 +66,7 @@ type State struct {
 	Path   string `json:"path"`
 	Base   string `json:"base"`   // commit checked out first; "" in an empty repository
 	Branch string `json:"branch"` // "" where HEAD is detached
+	Owner  string `json:"owner,omitempty"`
 	// Whole says that the checkout came to its end.
 	Whole bool `json:"whole"`
 }
@@ -196,7 +198,7 @@ func plain(ref string) string {
 
 // branch checks out what spec asks of a fresh clone.
 func (r *Repository) branch(ctx context.Context, spec Spec) (State, error) {
-	state := State{Path: r.Path, Branch: spec.Branch, Whole: true}
+	state := State{Path: r.Path, Branch: spec.Branch, Owner: spec.Owner, Whole: true}
 	start, name, err := r.start(ctx, spec.Ref)
 	if err != nil {
 		return State{}, err

@@ -41,7 +41,7 @@ func (d *Daemon) serveAPI(ctx context.Context) (stop func(), err error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", d.cfg.APISocket)
 	if err == nil {
-		err = errors.Join(os.Chmod(d.cfg.APISocket, 0o660), os.Lchown(d.cfg.APISocket, -1, int(d.user.GID)))
+		err = errors.Join(os.Chmod(d.cfg.APISocket, 0o660), os.Lchown(d.cfg.APISocket, -1, int(d.user.Load().GID)))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("metadata socket: %w", err)

@@ -42,6 +42,7 @@ type step struct {
 
 // steps are those of every boot, in order.
 var steps = []step{
+	{"user", (*boot).chooseUser},
 	{"network", (*boot).network},
 	{"checkout", (*boot).checkout},
 	{"terminals", (*boot).terminals},
@@ -174,17 +175,24 @@ func (b *boot) checkout(ctx context.Context, progress func(string)) (string, err
 	repo := &checkout.Repository{
 		Path: path, Run: d.run, Secret: b.req.GetGitCredential(), Gateway: d.gateway(),
 		Record: filepath.Join(d.cfg.DataDir, "checkout.json"),
-		Claim:  d.user.own,
+		Claim:  d.user.Load().own,
 	}
 	state, found, err := repo.Find(ctx)
 	if err != nil {
 		return "", err
 	}
+	spec := checkout.Spec{
+		URL: want.GetRepoUrl(), Ref: want.GetRef(), Branch: want.GetBranch(), Resume: want.GetResume(), Owner: want.GetOwner(),
+	}
 	detail := "already there"
-	if !found {
-		if state, err = repo.Make(ctx, checkout.Spec{
-			URL: want.GetRepoUrl(), Ref: want.GetRef(), Branch: want.GetBranch(), Resume: want.GetResume(),
-		}, progress); err != nil {
+	switch {
+	case found && state.Owner != "" && state.Owner != spec.Owner:
+		if state, err = repo.Adopt(ctx, spec); err != nil {
+			return "", err
+		}
+		detail = "brought up to date: it was on the disk"
+	case !found:
+		if state, err = repo.Make(ctx, spec, progress); err != nil {
 			return "", err
 		}
 		detail = "cloned"
@@ -267,7 +275,7 @@ func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 		"--port", port, "--pty-websocket-port", ptyPort, "--state-dir", d.cfg.ExecState, "--workspace", path,
 		"--artifacts-dir", d.cfg.Artifacts, "--tmux-socket", d.tmuxSocket(), "--tmux-kept", "--secret-redaction-enabled")
 	cmd.Dir = path
-	cmd.SysProcAttr = d.user.attributes()
+	cmd.SysProcAttr = d.user.Load().attributes()
 	cmd.SysProcAttr.Setsid = true
 	cmd.Env = append(d.environ(), "EXEC_DAEMON_AUTH_TOKEN="+token, "ALOFT_BOOT_ID="+d.bootID)
 	return cmd

@@ -66,7 +66,7 @@ func (d *Daemon) writeCredential(credential string) error {
 	if err != nil {
 		return err
 	}
-	return replace(d.credentialFile(), text, 0o640, int(d.user.GID))
+	return replace(d.credentialFile(), text, 0o640, int(d.user.Load().GID))
 }
 
 // ownFolder makes a folder that the user alone may enter.
@@ -74,7 +74,7 @@ func (d *Daemon) ownFolder(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
 	}
-	return d.user.own(path)
+	return d.user.Load().own(path)
 }
 
 // replace writes a file whole or not at all; gid -1 is this process's own.

@@ -113,7 +113,7 @@ func (s *inside) keep(root *os.Root, name string, stream *connect.ClientStream[p
 			return 0, "", errors.Join(connect.NewError(connect.CodeResourceExhausted, err), file.Close())
 		}
 	}
-	err = errors.Join(stream.Err(), file.Chown(int(s.d.user.UID), int(s.d.user.GID)), file.Close())
+	err = errors.Join(stream.Err(), file.Chown(int(s.d.user.Load().UID), int(s.d.user.Load().GID)), file.Close())
 	if err == nil {
 		err = root.Rename(next, name)
 	}
@@ -131,7 +131,7 @@ func (s *inside) makeDirs(root *os.Root, dir string) error {
 		} else if err != nil {
 			return err
 		}
-		if err := root.Lchown(dir[:i], int(s.d.user.UID), int(s.d.user.GID)); err != nil {
+		if err := root.Lchown(dir[:i], int(s.d.user.Load().UID), int(s.d.user.Load().GID)); err != nil {
 			return err
 		}
 	}
@@ -146,5 +146,5 @@ func (d *Daemon) artifactsFolder() error {
 	if err := os.MkdirAll(d.cfg.Artifacts, 0o755); err != nil {
 		return err
 	}
-	return d.user.own(d.cfg.Artifacts)
+	return d.user.Load().own(d.cfg.Artifacts)
 }

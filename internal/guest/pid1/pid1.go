@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -57,7 +58,7 @@ type Config struct {
 type Daemon struct {
 	cfg      Config
 	bootID   string
-	user     User
+	user     atomic.Pointer[User] // of the agent's processes
 	reaper   *Reaper
 	controls controls
 	stop     context.CancelCauseFunc
@@ -92,10 +93,10 @@ func New(cfg Config) (*Daemon, error) {
 	d := &Daemon{
 		cfg:    cfg,
 		bootID: hex.EncodeToString(id),
-		user:   user,
 		reaper: NewReaper(),
 		turn:   make(chan struct{}, 1),
 	}
+	d.user.Store(&user)
 	d.kept.d = d
 	return d, nil
 }
@@ -221,7 +222,7 @@ func (d *Daemon) environ() []string {
 	d.mu.Lock()
 	given := d.env
 	d.mu.Unlock()
-	env := Environ(d.cfg.Environ, d.user, given, d.cfg.BinDir, exists)
+	env := Environ(d.cfg.Environ, *d.user.Load(), given, d.cfg.BinDir, exists)
 	if d.cfg.APISocket != "" {
 		env = append(env, "CURSOR_AGENT_SOCKET="+d.cfg.APISocket, "ALOFT_INSIDE_TOKEN_FILE="+d.insideTokenFile())
 	}

@@ -42,7 +42,7 @@ func (d *Daemon) servePorts(ctx context.Context) (words string) {
 		gid        int
 	}{
 		{d.cfg.ManageAddr, d.manageTokenFile(), manageRoutes, -1},
-		{d.cfg.InsideAddr, d.insideTokenFile(), insideRoutes, int(d.user.GID)},
+		{d.cfg.InsideAddr, d.insideTokenFile(), insideRoutes, int(d.user.Load().GID)},
 	} {
 		if port.addr == "" {
 			continue

@@ -181,7 +181,7 @@ func (d *Daemon) keptCommand(spec processSpec) *exec.Cmd {
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if !spec.root {
-		cmd.SysProcAttr = d.user.attributes()
+		cmd.SysProcAttr = d.user.Load().attributes()
 	}
 	cmd.SysProcAttr.Setsid = true
 	cmd.Env = append([]string{markVariable + "=" + spec.name}, d.environ()...)

@@ -28,7 +28,7 @@ func (d *Daemon) run(ctx context.Context, c checkout.Command) (int, error) {
 	env := append(d.environ(), c.Env...)
 	//nolint:noctx // os/exec would heed a context in its Wait, which is the Reaper's; ctx is heeded below
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
-	cmd.Env, cmd.Dir, cmd.SysProcAttr = env, c.Dir, d.user.attributes()
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = env, c.Dir, d.user.Load().attributes()
 	if cmd.Dir == "" {
 		cmd.Dir = "/"
 	}

@@ -17,7 +17,7 @@ const sshSocket = "ssh.sock"
 // joinSSH joins a stream to exec-daemon's ssh server.
 func (d *Daemon) joinSSH(conn *mux.Conn, stream net.Conn) {
 	path := filepath.Join(d.cfg.ExecState, sshSocket)
-	d.joinDialed(conn, stream, func(ctx context.Context) (net.Conn, error) { return dialOwned(ctx, path, d.user.UID) })
+	d.joinDialed(conn, stream, func(ctx context.Context) (net.Conn, error) { return dialOwned(ctx, path, d.user.Load().UID) })
 }
 
 // dialOwned connects to a socket of the user's. The folder it is in is the

@@ -19,7 +19,7 @@ const terminalsPatience = 3 * time.Second
 // tmuxSocket is where tmux of the agent's user listens by itself, so that a
 // plain tmux in any shell finds the terminals.
 func (d *Daemon) tmuxSocket() string {
-	return filepath.Join(d.cfg.TmuxDir, "tmux-"+strconv.Itoa(int(d.user.UID)), "default")
+	return filepath.Join(d.cfg.TmuxDir, "tmux-"+strconv.Itoa(int(d.user.Load().UID)), "default")
 }
 
 // terminals starts the tmux server. It is kept here and not by exec-daemon, so

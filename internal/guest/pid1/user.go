@@ -2,7 +2,10 @@ package pid1
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"strconv"
@@ -78,3 +81,26 @@ func (u User) attributes() *syscall.SysProcAttr {
 
 // own makes a file or folder the user's.
 func (u User) own(path string) error { return os.Lchown(path, int(u.UID), int(u.GID)) }
+
+// chooseUser heeds whom the boot names, before anything runs as somebody else.
+func (b *boot) chooseUser(context.Context, func(string)) (string, error) {
+	d, name := b.d, b.req.GetUser()
+	now := d.user.Load()
+	d.mu.Lock()
+	begun := d.git != nil
+	d.mu.Unlock()
+	if name == "" || name == now.Name || begun {
+		return now.Name, nil
+	}
+	u, err := LookupUser(name)
+	if err != nil {
+		return fmt.Sprintf("%s: there is no user %s in the machine", now.Name, name), nil //nolint:nilerr // the machine works all the same
+	}
+	d.user.Store(&u)
+	if d.cfg.APISocket != "" {
+		if err := os.Lchown(d.cfg.APISocket, -1, int(u.GID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("give the metadata socket to %s: %w", name, err)
+		}
+	}
+	return u.Name, nil
+}

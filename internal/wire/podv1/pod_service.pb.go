@@ -84,6 +84,10 @@ type BootRequest struct {
 	// The token, 64 hex digits, that exec-daemon asks of its callers.
 	ExecToken     string `protobuf:"bytes,3,opt,name=exec_token,json=execToken,proto3" json:"exec_token,omitempty"`
 	GitCredential string `protobuf:"bytes,4,opt,name=git_credential,json=gitCredential,proto3" json:"git_credential,omitempty"`
+	// Whom the agent's processes run as; the machine's own default unless given.
+	// One that the machine does not know is told of and not heeded. It counts
+	// with the first Boot after the machine has started.
+	User          string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -146,6 +150,13 @@ func (x *BootRequest) GetGitCredential() string {
 	return ""
 }
 
+func (x *BootRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
 type Checkout struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The repository as its users write it. git in the machine reaches it through the gateway.
@@ -161,7 +172,10 @@ type Checkout struct {
 	AuthorEmail string `protobuf:"bytes,6,opt,name=author_email,json=authorEmail,proto3" json:"author_email,omitempty"`
 	// branch is made from itself on the remote when it is there: the machine
 	// before this one had pushed it.
-	Resume        bool `protobuf:"varint,7,opt,name=resume,proto3" json:"resume,omitempty"`
+	Resume bool `protobuf:"varint,7,opt,name=resume,proto3" json:"resume,omitempty"`
+	// Whom the checkout is for. One that is there for another, on the disk that
+	// the machine began with, is brought up to date and made this one's.
+	Owner         string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -243,6 +257,13 @@ func (x *Checkout) GetResume() bool {
 		return x.Resume
 	}
 	return false
+}
+
+func (x *Checkout) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
 }
 
 type BootResponse struct {
@@ -329,7 +350,7 @@ func (*BootResponse_Ready) isBootResponse_Event() {}
 
 type BootStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// network, checkout, terminals, exec-daemon.
+	// user, network, checkout, terminals, exec-daemon.
 	Name       string         `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	State      BootStep_State `protobuf:"varint,2,opt,name=state,proto3,enum=pod.v1.BootStep_State" json:"state,omitempty"`
 	DurationMs int64          `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
@@ -779,6 +800,197 @@ func (x *CommitResponse) GetCode() string {
 	return ""
 }
 
+type RunCommandRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For the user's login shell; may have many lines.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// It is ended when it takes longer; 0 is no limit.
+	TimeLimitMs   int64 `protobuf:"varint,2,opt,name=time_limit_ms,json=timeLimitMs,proto3" json:"time_limit_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunCommandRequest) Reset() {
+	*x = RunCommandRequest{}
+	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunCommandRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunCommandRequest) ProtoMessage() {}
+
+func (x *RunCommandRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunCommandRequest.ProtoReflect.Descriptor instead.
+func (*RunCommandRequest) Descriptor() ([]byte, []int) {
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RunCommandRequest) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *RunCommandRequest) GetTimeLimitMs() int64 {
+	if x != nil {
+		return x.TimeLimitMs
+	}
+	return 0
+}
+
+type RunCommandResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Event:
+	//
+	//	*RunCommandResponse_Output
+	//	*RunCommandResponse_Exit
+	Event         isRunCommandResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunCommandResponse) Reset() {
+	*x = RunCommandResponse{}
+	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunCommandResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunCommandResponse) ProtoMessage() {}
+
+func (x *RunCommandResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunCommandResponse.ProtoReflect.Descriptor instead.
+func (*RunCommandResponse) Descriptor() ([]byte, []int) {
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RunCommandResponse) GetEvent() isRunCommandResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *RunCommandResponse) GetOutput() []byte {
+	if x != nil {
+		if x, ok := x.Event.(*RunCommandResponse_Output); ok {
+			return x.Output
+		}
+	}
+	return nil
+}
+
+func (x *RunCommandResponse) GetExit() *CommandExit {
+	if x != nil {
+		if x, ok := x.Event.(*RunCommandResponse_Exit); ok {
+			return x.Exit
+		}
+	}
+	return nil
+}
+
+type isRunCommandResponse_Event interface {
+	isRunCommandResponse_Event()
+}
+
+type RunCommandResponse_Output struct {
+	// Both of its outputs, as they come.
+	Output []byte `protobuf:"bytes,1,opt,name=output,proto3,oneof"`
+}
+
+type RunCommandResponse_Exit struct {
+	// The last message.
+	Exit *CommandExit `protobuf:"bytes,2,opt,name=exit,proto3,oneof"`
+}
+
+func (*RunCommandResponse_Output) isRunCommandResponse_Event() {}
+
+func (*RunCommandResponse_Exit) isRunCommandResponse_Event() {}
+
+type CommandExit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As a shell gives it: 128 and the signal's number for one that was killed.
+	Code          int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	TimedOut      bool  `protobuf:"varint,2,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommandExit) Reset() {
+	*x = CommandExit{}
+	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandExit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandExit) ProtoMessage() {}
+
+func (x *CommandExit) ProtoReflect() protoreflect.Message {
+	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandExit.ProtoReflect.Descriptor instead.
+func (*CommandExit) Descriptor() ([]byte, []int) {
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CommandExit) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *CommandExit) GetTimedOut() bool {
+	if x != nil {
+		return x.TimedOut
+	}
+	return false
+}
+
 type PushRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Branch        string                 `protobuf:"bytes,1,opt,name=branch,proto3" json:"branch,omitempty"`
@@ -788,7 +1000,7 @@ type PushRequest struct {
 
 func (x *PushRequest) Reset() {
 	*x = PushRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +1012,7 @@ func (x *PushRequest) String() string {
 func (*PushRequest) ProtoMessage() {}
 
 func (x *PushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +1025,7 @@ func (x *PushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushRequest.ProtoReflect.Descriptor instead.
 func (*PushRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{11}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PushRequest) GetBranch() string {
@@ -837,7 +1049,7 @@ type PushResponse struct {
 
 func (x *PushResponse) Reset() {
 	*x = PushResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +1061,7 @@ func (x *PushResponse) String() string {
 func (*PushResponse) ProtoMessage() {}
 
 func (x *PushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +1074,7 @@ func (x *PushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushResponse.ProtoReflect.Descriptor instead.
 func (*PushResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{12}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PushResponse) GetCommit() string {
@@ -896,7 +1108,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1120,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1133,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{13}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DiffRequest) GetBase() string {
@@ -941,7 +1153,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1165,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1178,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{14}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DiffResponse) GetDiff() string {
@@ -991,7 +1203,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1215,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1228,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{15}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{18}
 }
 
 type ShutdownResponse struct {
@@ -1027,7 +1239,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1251,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,23 +1264,24 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{16}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{19}
 }
 
 var File_pod_v1_pod_service_proto protoreflect.FileDescriptor
 
 const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
-	"\x18pod/v1/pod_service.proto\x12\x06pod.v1\"\xe9\x01\n" +
+	"\x18pod/v1/pod_service.proto\x12\x06pod.v1\"\xfd\x01\n" +
 	"\vBootRequest\x12,\n" +
 	"\bcheckout\x18\x01 \x01(\v2\x10.pod.v1.CheckoutR\bcheckout\x12.\n" +
 	"\x03env\x18\x02 \x03(\v2\x1c.pod.v1.BootRequest.EnvEntryR\x03env\x12\x1d\n" +
 	"\n" +
 	"exec_token\x18\x03 \x01(\tR\texecToken\x12%\n" +
-	"\x0egit_credential\x18\x04 \x01(\tR\rgitCredential\x1a6\n" +
+	"\x0egit_credential\x18\x04 \x01(\tR\rgitCredential\x12\x12\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbf\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd5\x01\n" +
 	"\bCheckout\x12\x19\n" +
 	"\brepo_url\x18\x01 \x01(\tR\arepoUrl\x12\x10\n" +
 	"\x03ref\x18\x02 \x01(\tR\x03ref\x12\x16\n" +
@@ -1077,7 +1290,8 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\vauthor_name\x18\x05 \x01(\tR\n" +
 	"authorName\x12!\n" +
 	"\fauthor_email\x18\x06 \x01(\tR\vauthorEmail\x12\x16\n" +
-	"\x06resume\x18\a \x01(\bR\x06resume\"j\n" +
+	"\x06resume\x18\a \x01(\bR\x06resume\x12\x14\n" +
+	"\x05owner\x18\b \x01(\tR\x05owner\"j\n" +
 	"\fBootResponse\x12&\n" +
 	"\x04step\x18\x01 \x01(\v2\x10.pod.v1.BootStepH\x00R\x04step\x12)\n" +
 	"\x05ready\x18\x02 \x01(\v2\x11.pod.v1.BootReadyH\x00R\x05readyB\a\n" +
@@ -1118,7 +1332,17 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\x04made\x18\x02 \x01(\bR\x04made\x12\x12\n" +
 	"\x04note\x18\x03 \x01(\tR\x04note\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x12\n" +
-	"\x04code\x18\x05 \x01(\tR\x04code\"%\n" +
+	"\x04code\x18\x05 \x01(\tR\x04code\"Q\n" +
+	"\x11RunCommandRequest\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12\"\n" +
+	"\rtime_limit_ms\x18\x02 \x01(\x03R\vtimeLimitMs\"b\n" +
+	"\x12RunCommandResponse\x12\x18\n" +
+	"\x06output\x18\x01 \x01(\fH\x00R\x06output\x12)\n" +
+	"\x04exit\x18\x02 \x01(\v2\x13.pod.v1.CommandExitH\x00R\x04exitB\a\n" +
+	"\x05event\">\n" +
+	"\vCommandExit\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x1b\n" +
+	"\ttimed_out\x18\x02 \x01(\bR\btimedOut\"%\n" +
 	"\vPushRequest\x12\x16\n" +
 	"\x06branch\x18\x01 \x01(\tR\x06branch\"P\n" +
 	"\fPushResponse\x12\x16\n" +
@@ -1131,13 +1355,15 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\x04diff\x18\x01 \x01(\tR\x04diff\x12\x1c\n" +
 	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\x11\n" +
 	"\x0fShutdownRequest\"\x12\n" +
-	"\x10ShutdownResponse2\xaf\x03\n" +
+	"\x10ShutdownResponse2\xf6\x03\n" +
 	"\n" +
 	"PodService\x123\n" +
 	"\x04Boot\x12\x13.pod.v1.BootRequest\x1a\x14.pod.v1.BootResponse0\x01\x127\n" +
 	"\x06Status\x12\x15.pod.v1.StatusRequest\x1a\x16.pod.v1.StatusResponse\x12U\n" +
 	"\x10SetGitCredential\x12\x1f.pod.v1.SetGitCredentialRequest\x1a .pod.v1.SetGitCredentialResponse\x127\n" +
-	"\x06Commit\x12\x15.pod.v1.CommitRequest\x1a\x16.pod.v1.CommitResponse\x121\n" +
+	"\x06Commit\x12\x15.pod.v1.CommitRequest\x1a\x16.pod.v1.CommitResponse\x12E\n" +
+	"\n" +
+	"RunCommand\x12\x19.pod.v1.RunCommandRequest\x1a\x1a.pod.v1.RunCommandResponse0\x01\x121\n" +
 	"\x04Push\x12\x13.pod.v1.PushRequest\x1a\x14.pod.v1.PushResponse\x121\n" +
 	"\x04Diff\x12\x13.pod.v1.DiffRequest\x1a\x14.pod.v1.DiffResponse\x12=\n" +
 	"\bShutdown\x12\x17.pod.v1.ShutdownRequest\x1a\x18.pod.v1.ShutdownResponseB\x1bZ\x19aloft/internal/wire/podv1b\x06proto3"
@@ -1155,7 +1381,7 @@ func file_pod_v1_pod_service_proto_rawDescGZIP() []byte {
 }
 
 var file_pod_v1_pod_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pod_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_pod_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_pod_v1_pod_service_proto_goTypes = []any{
 	(BootStep_State)(0),              // 0: pod.v1.BootStep.State
 	(*BootRequest)(nil),              // 1: pod.v1.BootRequest
@@ -1169,39 +1395,45 @@ var file_pod_v1_pod_service_proto_goTypes = []any{
 	(*SetGitCredentialResponse)(nil), // 9: pod.v1.SetGitCredentialResponse
 	(*CommitRequest)(nil),            // 10: pod.v1.CommitRequest
 	(*CommitResponse)(nil),           // 11: pod.v1.CommitResponse
-	(*PushRequest)(nil),              // 12: pod.v1.PushRequest
-	(*PushResponse)(nil),             // 13: pod.v1.PushResponse
-	(*DiffRequest)(nil),              // 14: pod.v1.DiffRequest
-	(*DiffResponse)(nil),             // 15: pod.v1.DiffResponse
-	(*ShutdownRequest)(nil),          // 16: pod.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),         // 17: pod.v1.ShutdownResponse
-	nil,                              // 18: pod.v1.BootRequest.EnvEntry
+	(*RunCommandRequest)(nil),        // 12: pod.v1.RunCommandRequest
+	(*RunCommandResponse)(nil),       // 13: pod.v1.RunCommandResponse
+	(*CommandExit)(nil),              // 14: pod.v1.CommandExit
+	(*PushRequest)(nil),              // 15: pod.v1.PushRequest
+	(*PushResponse)(nil),             // 16: pod.v1.PushResponse
+	(*DiffRequest)(nil),              // 17: pod.v1.DiffRequest
+	(*DiffResponse)(nil),             // 18: pod.v1.DiffResponse
+	(*ShutdownRequest)(nil),          // 19: pod.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),         // 20: pod.v1.ShutdownResponse
+	nil,                              // 21: pod.v1.BootRequest.EnvEntry
 }
 var file_pod_v1_pod_service_proto_depIdxs = []int32{
 	2,  // 0: pod.v1.BootRequest.checkout:type_name -> pod.v1.Checkout
-	18, // 1: pod.v1.BootRequest.env:type_name -> pod.v1.BootRequest.EnvEntry
+	21, // 1: pod.v1.BootRequest.env:type_name -> pod.v1.BootRequest.EnvEntry
 	4,  // 2: pod.v1.BootResponse.step:type_name -> pod.v1.BootStep
 	5,  // 3: pod.v1.BootResponse.ready:type_name -> pod.v1.BootReady
 	0,  // 4: pod.v1.BootStep.state:type_name -> pod.v1.BootStep.State
-	1,  // 5: pod.v1.PodService.Boot:input_type -> pod.v1.BootRequest
-	6,  // 6: pod.v1.PodService.Status:input_type -> pod.v1.StatusRequest
-	8,  // 7: pod.v1.PodService.SetGitCredential:input_type -> pod.v1.SetGitCredentialRequest
-	10, // 8: pod.v1.PodService.Commit:input_type -> pod.v1.CommitRequest
-	12, // 9: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
-	14, // 10: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
-	16, // 11: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
-	3,  // 12: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
-	7,  // 13: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
-	9,  // 14: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
-	11, // 15: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
-	13, // 16: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
-	15, // 17: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
-	17, // 18: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
-	12, // [12:19] is the sub-list for method output_type
-	5,  // [5:12] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	14, // 5: pod.v1.RunCommandResponse.exit:type_name -> pod.v1.CommandExit
+	1,  // 6: pod.v1.PodService.Boot:input_type -> pod.v1.BootRequest
+	6,  // 7: pod.v1.PodService.Status:input_type -> pod.v1.StatusRequest
+	8,  // 8: pod.v1.PodService.SetGitCredential:input_type -> pod.v1.SetGitCredentialRequest
+	10, // 9: pod.v1.PodService.Commit:input_type -> pod.v1.CommitRequest
+	12, // 10: pod.v1.PodService.RunCommand:input_type -> pod.v1.RunCommandRequest
+	15, // 11: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
+	17, // 12: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
+	19, // 13: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
+	3,  // 14: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
+	7,  // 15: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
+	9,  // 16: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
+	11, // 17: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
+	13, // 18: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
+	16, // 19: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
+	18, // 20: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
+	20, // 21: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
+	14, // [14:22] is the sub-list for method output_type
+	6,  // [6:14] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_pod_v1_pod_service_proto_init() }
@@ -1213,13 +1445,17 @@ func file_pod_v1_pod_service_proto_init() {
 		(*BootResponse_Step)(nil),
 		(*BootResponse_Ready)(nil),
 	}
+	file_pod_v1_pod_service_proto_msgTypes[12].OneofWrappers = []any{
+		(*RunCommandResponse_Output)(nil),
+		(*RunCommandResponse_Exit)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pod_v1_pod_service_proto_rawDesc), len(file_pod_v1_pod_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

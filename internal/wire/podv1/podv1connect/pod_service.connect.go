@@ -45,6 +45,8 @@ const (
 	PodServiceSetGitCredentialProcedure = "/pod.v1.PodService/SetGitCredential"
 	// PodServiceCommitProcedure is the fully-qualified name of the PodService's Commit RPC.
 	PodServiceCommitProcedure = "/pod.v1.PodService/Commit"
+	// PodServiceRunCommandProcedure is the fully-qualified name of the PodService's RunCommand RPC.
+	PodServiceRunCommandProcedure = "/pod.v1.PodService/RunCommand"
 	// PodServicePushProcedure is the fully-qualified name of the PodService's Push RPC.
 	PodServicePushProcedure = "/pod.v1.PodService/Push"
 	// PodServiceDiffProcedure is the fully-qualified name of the PodService's Diff RPC.
@@ -64,6 +66,9 @@ type PodServiceClient interface {
 	SetGitCredential(context.Context, *connect.Request[podv1.SetGitCredentialRequest]) (*connect.Response[podv1.SetGitCredentialResponse], error)
 	// Commit commits whatever is changed in the workspace; without a change it makes none.
 	Commit(context.Context, *connect.Request[podv1.CommitRequest]) (*connect.Response[podv1.CommitResponse], error)
+	// RunCommand runs a command in the workspace as the agent's user, and tells
+	// what it prints. Nothing is on its standard input. It ends with the call.
+	RunCommand(context.Context, *connect.Request[podv1.RunCommandRequest]) (*connect.ServerStreamForClient[podv1.RunCommandResponse], error)
 	// Push pushes the branch through the gateway.
 	Push(context.Context, *connect.Request[podv1.PushRequest]) (*connect.Response[podv1.PushResponse], error)
 	// Diff is the working tree's difference from a commit, untracked files included.
@@ -107,6 +112,12 @@ func NewPodServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(podServiceMethods.ByName("Commit")),
 			connect.WithClientOptions(opts...),
 		),
+		runCommand: connect.NewClient[podv1.RunCommandRequest, podv1.RunCommandResponse](
+			httpClient,
+			baseURL+PodServiceRunCommandProcedure,
+			connect.WithSchema(podServiceMethods.ByName("RunCommand")),
+			connect.WithClientOptions(opts...),
+		),
 		push: connect.NewClient[podv1.PushRequest, podv1.PushResponse](
 			httpClient,
 			baseURL+PodServicePushProcedure,
@@ -134,6 +145,7 @@ type podServiceClient struct {
 	status           *connect.Client[podv1.StatusRequest, podv1.StatusResponse]
 	setGitCredential *connect.Client[podv1.SetGitCredentialRequest, podv1.SetGitCredentialResponse]
 	commit           *connect.Client[podv1.CommitRequest, podv1.CommitResponse]
+	runCommand       *connect.Client[podv1.RunCommandRequest, podv1.RunCommandResponse]
 	push             *connect.Client[podv1.PushRequest, podv1.PushResponse]
 	diff             *connect.Client[podv1.DiffRequest, podv1.DiffResponse]
 	shutdown         *connect.Client[podv1.ShutdownRequest, podv1.ShutdownResponse]
@@ -157,6 +169,11 @@ func (c *podServiceClient) SetGitCredential(ctx context.Context, req *connect.Re
 // Commit calls pod.v1.PodService.Commit.
 func (c *podServiceClient) Commit(ctx context.Context, req *connect.Request[podv1.CommitRequest]) (*connect.Response[podv1.CommitResponse], error) {
 	return c.commit.CallUnary(ctx, req)
+}
+
+// RunCommand calls pod.v1.PodService.RunCommand.
+func (c *podServiceClient) RunCommand(ctx context.Context, req *connect.Request[podv1.RunCommandRequest]) (*connect.ServerStreamForClient[podv1.RunCommandResponse], error) {
+	return c.runCommand.CallServerStream(ctx, req)
 }
 
 // Push calls pod.v1.PodService.Push.
@@ -185,6 +202,9 @@ type PodServiceHandler interface {
 	SetGitCredential(context.Context, *connect.Request[podv1.SetGitCredentialRequest]) (*connect.Response[podv1.SetGitCredentialResponse], error)
 	// Commit commits whatever is changed in the workspace; without a change it makes none.
 	Commit(context.Context, *connect.Request[podv1.CommitRequest]) (*connect.Response[podv1.CommitResponse], error)
+	// RunCommand runs a command in the workspace as the agent's user, and tells
+	// what it prints. Nothing is on its standard input. It ends with the call.
+	RunCommand(context.Context, *connect.Request[podv1.RunCommandRequest], *connect.ServerStream[podv1.RunCommandResponse]) error
 	// Push pushes the branch through the gateway.
 	Push(context.Context, *connect.Request[podv1.PushRequest]) (*connect.Response[podv1.PushResponse], error)
 	// Diff is the working tree's difference from a commit, untracked files included.
@@ -224,6 +244,12 @@ func NewPodServiceHandler(svc PodServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(podServiceMethods.ByName("Commit")),
 		connect.WithHandlerOptions(opts...),
 	)
+	podServiceRunCommandHandler := connect.NewServerStreamHandler(
+		PodServiceRunCommandProcedure,
+		svc.RunCommand,
+		connect.WithSchema(podServiceMethods.ByName("RunCommand")),
+		connect.WithHandlerOptions(opts...),
+	)
 	podServicePushHandler := connect.NewUnaryHandler(
 		PodServicePushProcedure,
 		svc.Push,
@@ -252,6 +278,8 @@ func NewPodServiceHandler(svc PodServiceHandler, opts ...connect.HandlerOption) 
 			podServiceSetGitCredentialHandler.ServeHTTP(w, r)
 		case PodServiceCommitProcedure:
 			podServiceCommitHandler.ServeHTTP(w, r)
+		case PodServiceRunCommandProcedure:
+			podServiceRunCommandHandler.ServeHTTP(w, r)
 		case PodServicePushProcedure:
 			podServicePushHandler.ServeHTTP(w, r)
 		case PodServiceDiffProcedure:
@@ -281,6 +309,10 @@ func (UnimplementedPodServiceHandler) SetGitCredential(context.Context, *connect
 
 func (UnimplementedPodServiceHandler) Commit(context.Context, *connect.Request[podv1.CommitRequest]) (*connect.Response[podv1.CommitResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("pod.v1.PodService.Commit is not implemented"))
+}
+
+func (UnimplementedPodServiceHandler) RunCommand(context.Context, *connect.Request[podv1.RunCommandRequest], *connect.ServerStream[podv1.RunCommandResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("pod.v1.PodService.RunCommand is not implemented"))
 }
 
 func (UnimplementedPodServiceHandler) Push(context.Context, *connect.Request[podv1.PushRequest]) (*connect.Response[podv1.PushResponse], error) {

@@ -1,0 +1,94 @@
+package pid1
+
+import (
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/guest/checkout"
+	"aloft/internal/wire/podv1"
+)
+
+// errTooLong is why a command is ended that takes too long.
+var errTooLong = errors.New("the command took too long")
+
+// maxOutput bounds one message of output, in bytes.
+const maxOutput = 32 << 10
+
+// RunCommand is pod.v1's.
+func (s *podServer) RunCommand(ctx context.Context, req *connect.Request[podv1.RunCommandRequest], stream *connect.ServerStream[podv1.RunCommandResponse]) error {
+	command, limit := req.Msg.GetCommand(), req.Msg.GetTimeLimitMs()
+	if command == "" || strings.ContainsRune(command, 0) || limit < 0 || limit > math.MaxInt64/int64(time.Millisecond) {
+		return connect.NewError(connect.CodeInvalidArgument, errors.New("command: it is empty or holds a NUL byte, or time_limit_ms cannot be a time"))
+	}
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(limit)*time.Millisecond, errTooLong)
+		defer cancel()
+	}
+	out := &outputStream{stream: stream}
+	// The two outputs become one before the command starts, so that their lines
+	// stay in order.
+	exit, err := s.d.run(ctx, checkout.Command{
+		Args:   []string{"/bin/sh", "-c", `exec "$@" 2>&1`, "sh", usableShell(s.d.user.Load().Shell), "-l", "-c", command},
+		Dir:    s.d.workspace(),
+		Stdout: out,
+	})
+	end := &podv1.CommandExit{Code: int32(exit)}
+	switch {
+	case errors.Is(err, errTooLong):
+		end.Code, end.TimedOut = 128+15, true
+	case err != nil:
+		return err
+	}
+	return out.end(end)
+}
+
+// usableShell is a shell that runs commands: those of accounts that nobody is
+// to log in to do not.
+func usableShell(shell string) string {
+	if base := filepath.Base(shell); exists(shell) && base != "nologin" && base != "false" {
+		return shell
+	}
+	if exists("/bin/bash") {
+		return "/bin/bash"
+	}
+	return "/bin/sh"
+}
+
+// outputStream sends what a command prints. What comes after the end is lost.
+type outputStream struct {
+	stream *connect.ServerStream[podv1.RunCommandResponse]
+
+	mu   sync.Mutex
+	over bool
+}
+
+// Write implements [io.Writer].
+func (o *outputStream) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for sent := 0; sent < len(p); sent += maxOutput {
+		if o.over {
+			return sent, errors.New("the command is over")
+		}
+		piece := p[sent:min(len(p), sent+maxOutput)]
+		if err := o.stream.Send(&podv1.RunCommandResponse{Event: &podv1.RunCommandResponse_Output{Output: piece}}); err != nil {
+			return sent, err
+		}
+	}
+	return len(p), nil
+}
+
+func (o *outputStream) end(exit *podv1.CommandExit) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = true
+	return o.stream.Send(&podv1.RunCommandResponse{Event: &podv1.RunCommandResponse_Exit{Exit: exit}})
+}
