@@ -37,6 +37,9 @@ type Network struct {
 	// Open are addresses and ranges that are always blocked and shall not be.
 	// Only an operator may say so. They are still judged like any other.
 	Open []string `json:"open,omitempty"`
+	// Narrower, unless nil, has to allow what this one allows: see [Narrow]. Its
+	// own Open is not heeded.
+	Narrower *Network `json:"narrower,omitempty"`
 }
 
 // A Verdict is what a policy says of one name or connection.
@@ -50,6 +53,7 @@ type Matcher struct {
 	mode        Mode
 	allow, deny rules
 	open        []netip.Prefix
+	narrower    *Matcher // nil where there is none
 }
 
 // rules are entries, sorted by kind.
@@ -83,6 +87,14 @@ func (n Network) Compile() (*Matcher, error) {
 			return nil, fmt.Errorf("network open: %q is no address and no range such as 127.0.0.1/32", entry)
 		}
 		m.open = append(m.open, p)
+	}
+	if n.Narrower == nil {
+		return m, nil
+	}
+	inner := *n.Narrower
+	inner.Open = n.Open
+	if m.narrower, err = inner.Compile(); err != nil {
+		return nil, fmt.Errorf("narrower: %w", err)
 	}
 	return m, nil
 }
@@ -152,8 +164,27 @@ func (r rules) addr(addr netip.Addr) (entry string, ok bool) {
 	return "", false
 }
 
+// and is the verdict of two policies that both have to allow. A denial is told
+// before any other refusal.
+func (v Verdict) and(w Verdict) Verdict {
+	if v.Allowed || !w.Allowed && w.denial() && !v.denial() {
+		return w
+	}
+	return v
+}
+
+func (v Verdict) denial() bool { return strings.HasPrefix(v.Rule, "deny ") }
+
 // Name judges a domain: may it be looked up? A name that is none is refused.
 func (m *Matcher) Name(domain string) Verdict {
+	v := m.name(domain)
+	if m.narrower == nil {
+		return v
+	}
+	return v.and(m.narrower.Name(domain))
+}
+
+func (m *Matcher) name(domain string) Verdict {
 	name, err := CanonicalName(domain)
 	if err != nil {
 		return Verdict{Rule: "not a domain"}
@@ -174,7 +205,14 @@ func (m *Matcher) Name(domain string) Verdict {
 // It is allowed where the address is, or where one of the names is and none of
 // them is denied.
 func (m *Matcher) Address(addr netip.Addr, names []string) Verdict {
-	addr = plain(addr)
+	v := m.address(plain(addr), names)
+	if m.narrower == nil {
+		return v
+	}
+	return v.and(m.narrower.Address(addr, names))
+}
+
+func (m *Matcher) address(addr netip.Addr, names []string) Verdict {
 	if rule, blocked := m.Blocked(addr); blocked {
 		return Verdict{Rule: rule}
 	}
@@ -186,8 +224,8 @@ func (m *Matcher) Address(addr netip.Addr, names []string) Verdict {
 	}
 	best := Verdict{}
 	for _, domain := range names {
-		v := m.Name(domain)
-		if !v.Allowed && strings.HasPrefix(v.Rule, "deny ") {
+		v := m.name(domain)
+		if !v.Allowed && v.denial() {
 			return v
 		}
 		if v.Allowed && !best.Allowed {
@@ -210,12 +248,26 @@ func (m *Matcher) ByAddress(addr netip.Addr) bool {
 	return v.Allowed
 }
 
-// Mode returns the policy's mode.
-func (m *Matcher) Mode() Mode { return m.mode }
+// Mode returns the policy's mode, the strictest where it has several.
+func (m *Matcher) Mode() Mode {
+	if m.narrower == nil {
+		return m.mode
+	}
+	return stricter(m.mode, m.narrower.Mode())
+}
+
+func stricter(a, b Mode) Mode {
+	for _, mode := range []Mode{None, List} {
+		if a == mode || b == mode {
+			return mode
+		}
+	}
+	return AllowAll
+}
 
 // Named reports whether the policy speaks of domains in a way that what a
 // connection says of itself (the server's name in TLS, the host in HTTP) has to
 // be compared with it.
 func (m *Matcher) Named() bool {
-	return m.mode == List || len(m.deny.exact)+len(m.deny.below) > 0
+	return m.mode == List || len(m.deny.exact)+len(m.deny.below) > 0 || m.narrower != nil && m.narrower.Named()
 }

@@ -1,0 +1,73 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Narrow returns the policy that allows what both allow. Nothing in child, its
+// Open and its mode least of all, allows what parent does not.
+func Narrow(parent, child Network) Network {
+	if parent.Narrower == nil {
+		parent.Narrower = &child
+		return parent
+	}
+	inner := Narrow(*parent.Narrower, child)
+	parent.Narrower = &inner
+	return parent
+}
+
+// The network modes of an environment, which say what its list is added to.
+const (
+	EnvironmentAllowAll     = "allow_all"                     // all that the parent allows
+	EnvironmentParentPlus   = "parent_plus_network_settings"  // the parent's list and its own
+	EnvironmentDefaultPlus  = "default_with_network_settings" // the default list and its own
+	EnvironmentSettingsOnly = "network_settings_only"         // its own list alone
+)
+
+// ForEnvironment returns what an environment asks for, by its mode and its list
+// of domains, addresses and ranges; "" is a mode that asks for nothing of its
+// own. It is meant to be the child of [Narrow]: who writes an environment is not
+// who may widen the network, so what is added to the parent's list is no more
+// than the parent allows anyway.
+func ForEnvironment(mode string, allow []string) (Network, error) {
+	n := Network{Mode: AllowAll}
+	switch mode {
+	case "", EnvironmentAllowAll, EnvironmentParentPlus:
+	case EnvironmentDefaultPlus:
+		n = Network{Mode: List, Allow: slices.Concat(defaultHosts, allow)}
+	case EnvironmentSettingsOnly:
+		n = Network{Mode: List, Allow: slices.Clone(allow)}
+	default:
+		return Network{}, fmt.Errorf("network mode %q: it is %s, %s, %s or %s", mode,
+			EnvironmentAllowAll, EnvironmentParentPlus, EnvironmentDefaultPlus, EnvironmentSettingsOnly)
+	}
+	// A wrong entry is an error in every mode, or it would wait for the mode to change.
+	if _, err := (Network{Mode: List, Allow: allow}).Compile(); err != nil {
+		return Network{}, err
+	}
+	return n, nil
+}
+
+// defaultHosts are where packages and sources come from.
+var defaultHosts = []string{
+	// Source.
+	"*.github.com", "*.githubusercontent.com", "*.githubassets.com", "*.ghcr.io", "*.gitlab.com", "*.bitbucket.org", "*.codeberg.org", "*.sr.ht",
+	// Debian, Ubuntu, Alpine, Fedora, Arch.
+	"*.debian.org", "*.ubuntu.com", "*.launchpad.net", "*.alpinelinux.org", "*.fedoraproject.org", "*.archlinux.org",
+	// JavaScript.
+	"*.npmjs.org", "*.npmjs.com", "*.yarnpkg.com", "*.nodejs.org", "*.jsr.io", "*.deno.land", "*.bun.sh",
+	// Python.
+	"*.pypi.org", "*.pythonhosted.org", "*.python.org", "*.astral.sh", "*.anaconda.org", "*.anaconda.com",
+	// Go.
+	"*.golang.org", "*.go.dev", "gopkg.in", "*.googlesource.com",
+	// Rust.
+	"*.rust-lang.org", "*.crates.io", "*.rustup.rs",
+	// Java and Kotlin.
+	"*.maven.org", "*.maven.apache.org", "*.gradle.org", "*.gradle-dn.com",
+	// Ruby, PHP, .NET, Elixir, Dart, Haskell, Perl, R, Swift, C++.
+	"*.rubygems.org", "*.ruby-lang.org", "*.packagist.org", "*.getcomposer.org", "*.nuget.org", "*.dot.net", "*.hex.pm",
+	"*.pub.dev", "*.dart.dev", "*.haskell.org", "*.cpan.org", "*.metacpan.org", "*.r-project.org", "*.swift.org", "*.conan.io",
+	// Images and tools.
+	"*.docker.io", "*.docker.com", "*.quay.io", "*.nixos.org", "*.brew.sh", "*.hashicorp.com", "*.terraform.io",
+}
