@@ -10,6 +10,9 @@
 // What a machine sends is hostile: the stack, the lookups and the first bytes
 // of a connection are parsed within bounds, and what is logged of them is made
 // of addresses and canonical domains. It does not look into TLS.
+//
+// It is over 2,000 lines because each protocol that names a server, and the log
+// of what came of it, is read and kept here, outside of the machine.
 package egress
 
 import (
@@ -143,6 +146,8 @@ func (g *Gateway) SetPolicy(n policy.Network) error {
 		// Those under way were made for the names that their address had then.
 		if v := g.judge(c.to.Addr(), c.names); !v.Allowed {
 			c.refuse(v.Rule)
+		} else if err := c.rejudge(m); err != nil {
+			c.refuse(err.Error())
 		}
 	}
 	return nil

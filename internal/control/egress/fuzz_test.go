@@ -1,9 +1,12 @@
 package egress
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
+	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -52,14 +55,19 @@ func FuzzGreeting(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
-		first, g, err := readGreeting(bytes.NewReader(said), nil)
+		read := func(r io.Reader) ([]byte, greeting, error) {
+			s := &source{r: r}
+			g, err := readGreeting(s)
+			return s.buf, g, err
+		}
+		first, g, err := read(bytes.NewReader(said))
 		if !bytes.HasPrefix(said, first) {
 			t.Errorf("read %q of %q", first, said)
 		}
 		if len(first) > maxFirst {
 			t.Errorf("read %d bytes", len(first))
 		}
-		slow, g2, err2 := readGreeting(iotest.OneByteReader(bytes.NewReader(said)), nil)
+		slow, g2, err2 := read(iotest.OneByteReader(bytes.NewReader(said)))
 		if (err == nil) != (err2 == nil) || err == nil && g != g2 || !bytes.HasPrefix(said, slow) {
 			t.Errorf("at once %+v, %v; by bytes %+v, %v", g, err, g2, err2)
 		}
@@ -70,6 +78,69 @@ func FuzzGreeting(f *testing.F) {
 		}
 		if g.protocol == "HTTP" && err == nil && strings.ContainsAny(g.host, "\r\n") {
 			t.Errorf("host %q", g.host)
+		}
+	})
+}
+
+// FuzzFollow holds that of what a machine says on one connection nothing is
+// passed on in which Go's own HTTP server finds a request for another host.
+func FuzzFollow(f *testing.F) {
+	for _, said := range []string{
+		"GET / HTTP/1.1\r\nHost: a.test\r\n\r\nGET / HTTP/1.1\r\nHost: b.test\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: b.test\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: u\r\n\r\nGET / HTTP/1.1\r\nHost: a.test\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: b.test\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nGET / HTTP/1.1\r\nHost: b.test\r\n\r\n",
+		"CONNECT a.test:80 HTTP/1.1\r\nHost: a.test:80\r\n\r\nGET / HTTP/1.1\r\nHost: b.test\r\n\r\n",
+		"\r\nGET / HTTP/1.0\r\nHost: a.test\r\n\r\nx",
+		"POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\nGET / HTTP/1.1\r\n\r\n",
+	} {
+		f.Add([]byte(said))
+	}
+	m, err := policy.Network{Mode: policy.List, Allow: []string{"a.test"}}.Compile()
+	if err != nil {
+		f.Fatal(err)
+	}
+	run := func(r io.Reader) (passed []byte, refused bool, hosts []string) {
+		answers := newAnswerer(strings.NewReader("HTTP/1.1 200 OK\r\n"))
+		_, _ = io.ReadAll(answers) // of a string
+		var out bytes.Buffer
+		protocol := ""
+		rule, _ := follow(&source{r: r}, &out, answers, func(g greeting) error {
+			protocol = g.protocol
+			return g.judge(m, []string{"a.test"})
+		})
+		if rule == nil {
+			_, _ = io.Copy(&out, r) // what need not be judged; of a string
+		}
+		if protocol == "" || protocol == "TLS" {
+			return out.Bytes(), rule != nil, nil // not HTTP, as its server will find too
+		}
+		in := bufio.NewReader(bytes.NewReader(out.Bytes()))
+		for {
+			req, err := http.ReadRequest(in)
+			if err != nil {
+				return out.Bytes(), rule != nil, hosts
+			}
+			hosts = append(hosts, hostOnly(req.Host))
+			if _, err := io.Copy(io.Discard, req.Body); err != nil || req.Method == http.MethodConnect {
+				return out.Bytes(), rule != nil, hosts
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, said []byte) {
+		passed, refused, hosts := run(bytes.NewReader(said))
+		if !bytes.HasPrefix(said, passed) {
+			t.Errorf("%q is passed on as %q", said, passed)
+		}
+		for _, host := range hosts {
+			if name, err := policy.CanonicalName(host); err != nil || name != "a.test" {
+				t.Errorf("%q lets a request for %q pass", said, host)
+			}
+		}
+		slow, refusedSlow, _ := run(iotest.OneByteReader(bytes.NewReader(said)))
+		if refused != refusedSlow || !refused && !bytes.Equal(passed, slow) {
+			t.Errorf("at once %q, %v; by bytes %q, %v", passed, refused, slow, refusedSlow)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -145,6 +146,10 @@ type connection struct {
 	inside  *inside
 	outside *net.TCPConn
 	once    sync.Once
+
+	replied  *answerer                // what the outside says; set where followed is
+	followed bool                     // what the machine says is judged
+	said     atomic.Pointer[greeting] // the last that was judged
 }
 
 // run copies both ways until both have ended. The end of one direction is
@@ -152,9 +157,15 @@ type connection struct {
 func (c *connection) run() {
 	c.g.mu.Lock()
 	c.g.open[c] = struct{}{}
+	c.followed = c.g.policy.Load().Named()
 	c.g.mu.Unlock()
+	c.replied = newAnswerer(c.outside)
 	if c.g.ctx.Err() != nil {
 		c.cut()
+	}
+	// The policy may have changed since the connection was judged.
+	if v := c.g.judge(c.to.Addr(), c.names); !v.Allowed {
+		c.refuse(v.Rule)
 	}
 	var both sync.WaitGroup
 	both.Go(func() { c.fromOutside() })
@@ -168,7 +179,12 @@ func (c *connection) run() {
 }
 
 func (c *connection) fromOutside() {
-	err := copyCounted(c.inside, c.outside, &c.rec.received)
+	defer c.replied.done()
+	src := io.Reader(c.outside)
+	if c.followed {
+		src = c.replied
+	}
+	err := copyCounted(c.inside, src, &c.rec.received)
 	if err != nil {
 		c.fail(err)
 		return
@@ -177,16 +193,14 @@ func (c *connection) fromOutside() {
 }
 
 func (c *connection) fromInside() {
-	if m := c.g.policy.Load(); m.Named() {
-		first, err := c.inspect(m)
-		if err != nil {
-			c.refuse(err.Error())
+	if c.followed {
+		refused, failed := c.follow()
+		if refused != nil {
+			c.refuse(refused.Error())
 			return
 		}
-		n, err := c.outside.Write(first)
-		c.rec.sent.Add(int64(n))
-		if err != nil {
-			c.fail(err)
+		if failed != nil {
+			c.fail(failed)
 			return
 		}
 	}

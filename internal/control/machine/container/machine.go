@@ -243,6 +243,24 @@ func seedUpper(upper string, network bool) error {
 		if err := os.WriteFile(filepath.Join(etc, "resolv.conf"), []byte(nameserver), 0o644); err != nil {
 			return err
 		}
+		if err := seedBrowsers(etc); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(filepath.Join(etc, "machine-id"), []byte(id+"\n"), 0o444)
+}
+
+// seedBrowsers has Chromium and Chrome say in TLS which server they mean: what
+// hides that is refused where the network is a list.
+func seedBrowsers(etc string) error {
+	for _, browser := range []string{"chromium", "opt/chrome"} {
+		dir := filepath.Join(etc, browser, "policies/managed")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "aloft-network.json"), []byte(`{"EncryptedClientHelloEnabled": false}`+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -79,9 +79,17 @@ func TestGatewayOutlivesServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			page, err := client(t, m).Connections(t.Context(), 0, 10, 0)
-			if err != nil || len(page.Open) != 1 || page.Open[0].Received == 0 {
-				t.Errorf("the new server sees %+v, %v", page, err)
+			for wait := newBackoff(50 * time.Millisecond); ; { // the first words may be on their way
+				page, err := client(t, m).Connections(t.Context(), 0, 10, 0)
+				if err != nil || len(page.Open) != 1 {
+					t.Fatalf("the new server sees %+v, %v", page, err)
+				}
+				if page.Open[0].Received > 0 {
+					break
+				}
+				if err := wait.pause(t.Context()); err != nil {
+					t.Fatal(err)
+				}
 			}
 			close(on)
 			if got := <-heard; got != "first second<nil>" {

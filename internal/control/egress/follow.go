@@ -1,0 +1,249 @@
+package egress
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"aloft/internal/policy"
+)
+
+// Bounds on what is read of a connection before it is judged.
+const (
+	maxFirst    = 64 << 10         // bytes
+	firstWithin = 30 * time.Second // from the first byte to a whole greeting
+	maxChunk    = 4 << 10          // bytes of the line before a chunk
+)
+
+// errNoRequest refuses what comes after a request and is none.
+var errNoRequest = errors.New("what follows an HTTP request is no other one")
+
+// follow judges what the machine says first, and of plain HTTP every request,
+// and passes it on. It returns when the rest need not be judged. The other
+// direction flows meanwhile, so protocols in which the server speaks first are
+// not held up. The error of refused is the rule, in a user's words; the one of
+// failed is of either end.
+func (c *connection) follow() (refused, failed error) {
+	defer func() { _ = c.inside.SetReadDeadline(time.Time{}) }()
+	s := &source{r: c.inside, started: func() { _ = c.inside.SetReadDeadline(time.Now().Add(firstWithin)) }}
+	return follow(s, countingWriter{c.outside, &c.rec.sent}, c.replied, func(g greeting) error {
+		_ = c.inside.SetReadDeadline(time.Time{})
+		c.said.Store(&g)
+		return g.judgeAt(c.g.policy.Load(), c.to.Addr(), c.names)
+	})
+}
+
+// follow is the same for any two ends. judge is asked of every greeting, and
+// replied gives the first words of the other end.
+func follow(s *source, dst io.Writer, replied *answerer, judge func(greeting) error) (refused, failed error) {
+	started := s.started
+	for first, used := true, false; ; {
+		if s.started = started; started != nil && len(s.buf) > 0 {
+			started()
+		}
+		g, err := readGreeting(s)
+		if err != nil && len(s.buf) == 0 {
+			return nil, s.err
+		}
+		if err != nil {
+			return err, nil
+		}
+		s.started = nil // a body takes as long as it takes
+		if len(s.buf) == 0 {
+			return nil, nil // it ended
+		}
+		if !first && g.protocol != "HTTP" {
+			if len(bytes.TrimLeft(s.buf, "\r\n")) == 0 {
+				return nil, nil // an empty line, and the end
+			}
+			return errNoRequest, nil
+		}
+		if err := judge(g); err != nil {
+			return err, nil
+		}
+		if g.protocol != "HTTP" {
+			_, err := dst.Write(s.buf)
+			return nil, err
+		}
+		if _, err := dst.Write(s.buf[:g.request.head]); err != nil {
+			return nil, err
+		}
+		s.drop(g.request.head)
+		if refused, failed := passBody(s, dst, g.request); refused != nil || failed != nil {
+			return refused, failed
+		}
+		// Whether the protocol changes is the server's word. Only that on the first
+		// request is waited for; after a later one nothing but HTTP goes on.
+		first = false
+		if used {
+			continue
+		}
+		used = true
+		if g.request.connect {
+			first = replied.status()/100 == 2 // what the tunnel carries is a new beginning
+		} else if g.request.upgrade && replied.status() == 101 {
+			_, err := dst.Write(s.buf)
+			return nil, err
+		}
+	}
+}
+
+// passBody passes a request's body on. Its end before it is whole is no error
+// of this direction.
+func passBody(s *source, dst io.Writer, r request) (refused, failed error) {
+	if !r.chunked {
+		return nil, s.pass(dst, r.length)
+	}
+	for {
+		line, err := s.line()
+		if err != nil {
+			return err, nil
+		}
+		if len(line) == 0 {
+			return nil, nil // it ended
+		}
+		size, _, _ := strings.Cut(strings.TrimSuffix(string(line), "\r\n"), ";")
+		n, err := strconv.ParseUint(strings.TrimRight(size, " \t"), 16, 62)
+		if err != nil {
+			return errAmbiguous, nil
+		}
+		if err := s.pass(dst, int64(len(line))); err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			return passTrailer(s, dst)
+		}
+		if err := s.pass(dst, int64(n)); err != nil {
+			return nil, err
+		}
+		if s.fill(2) && string(s.buf[:2]) != "\r\n" {
+			return errAmbiguous, nil
+		}
+		if err := s.pass(dst, 2); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// passTrailer passes on the lines after the last chunk.
+func passTrailer(s *source, dst io.Writer) (refused, failed error) {
+	for total := 0; total < maxFirst; {
+		line, err := s.line()
+		if err != nil {
+			return err, nil
+		}
+		total += len(line)
+		last := len(line) == 0 || string(line) == "\r\n"
+		if err := s.pass(dst, int64(len(line))); err != nil {
+			return nil, err
+		}
+		if last {
+			return nil, nil
+		}
+	}
+	return errTooLong, nil
+}
+
+// line returns the next line of a chunked body with its end, or nothing where
+// there is no more. It holds until something is passed.
+func (s *source) line() ([]byte, error) {
+	for n := 0; ; {
+		if i := bytes.IndexByte(s.buf[n:], '\n'); i >= 0 {
+			line := s.buf[:n+i+1]
+			if len(line) > maxChunk {
+				return nil, errTooLong
+			}
+			if j := bytes.IndexByte(line, '\r'); j < 0 || j != len(line)-2 {
+				return nil, errStray
+			}
+			return line, nil
+		}
+		if len(s.buf) > maxChunk {
+			return nil, errTooLong
+		}
+		if n = len(s.buf); !s.fill(n + 1) {
+			return nil, s.failure()
+		}
+	}
+}
+
+// pass passes n bytes on, or all that there are where they end before.
+func (s *source) pass(dst io.Writer, n int64) error {
+	have := min(n, int64(len(s.buf)))
+	if _, err := dst.Write(s.buf[:have]); err != nil {
+		return err
+	}
+	s.drop(int(have))
+	if n == have || s.err != nil {
+		return nil
+	}
+	return copyCounted(dst, io.LimitReader(s.r, n-have), new(atomic.Int64)) // dst counts
+}
+
+// A countingWriter counts what it has written.
+type countingWriter struct {
+	io.Writer
+	count *atomic.Int64
+}
+
+func (w countingWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	w.count.Add(int64(n))
+	return n, err
+}
+
+// An answerer is the outside, and listens to the first words of the outside.
+type answerer struct {
+	io.Reader
+	words []byte // up to statusLen
+	known chan struct{}
+	once  sync.Once
+}
+
+const statusLen = len("HTTP/1.1 101")
+
+func newAnswerer(r io.Reader) *answerer { return &answerer{Reader: r, known: make(chan struct{})} }
+
+func (r *answerer) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	if len(r.words) < statusLen {
+		r.words = append(r.words, b[:min(n, statusLen-len(r.words))]...)
+		if len(r.words) == statusLen || err != nil {
+			r.done()
+		}
+	}
+	return n, err
+}
+
+// done says that there are no more words.
+func (r *answerer) done() { r.once.Do(func() { close(r.known) }) }
+
+// status waits for the status of an HTTP reply, which is 0 for another one.
+func (r *answerer) status() int {
+	<-r.known
+	if len(r.words) < statusLen || !bytes.HasPrefix(r.words, []byte("HTTP/1.")) {
+		return 0
+	}
+	n, err := strconv.Atoi(string(r.words[len("HTTP/1.1 "):]))
+	if err != nil || n < 0 || n > math.MaxInt16 {
+		return 0
+	}
+	return n
+}
+
+// rejudge is the word of a new policy on a connection that is under way.
+func (c *connection) rejudge(m *policy.Matcher) error {
+	if g := c.said.Load(); g != nil {
+		return g.judgeAt(m, c.to.Addr(), c.names)
+	}
+	if !c.followed && m.Mode() == policy.List && !m.ByAddress(c.to.Addr()) {
+		return errors.New("mode list: what the connection names is not known, since it is older than the policy")
+	}
+	return nil
+}
