@@ -53,6 +53,10 @@ conformance: .bin/connectconformance ## run the whole Connect conformance suite 
 soak: build .bin/runsc ## abuse machines for longer and harder than make test does
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(Abuse|ExecDaemonIsKilled)' ./test/e2e
 
+engines: deps-test .bin/runc .bin/buildctl ## build images of Dockerfiles by each engine there is, also those that make test leaves out
+	@hack/deps.sh engines
+	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_ENGINES=1 go test -count=1 -v ./internal/control/dockerfile/...
+
 bench: build ## measure, beside a yardstick, and print a table
 	@$(SUDO) go run ./bench
 
@@ -67,6 +71,9 @@ deps-test:
 
 .bin/runc: hack/build-runc.sh
 	@hack/build-runc.sh
+
+.bin/buildctl: hack/build-buildkit.sh
+	@hack/build-buildkit.sh
 
 .bin/runsc: hack/build-runsc.sh
 	@hack/build-runsc.sh
@@ -86,4 +93,4 @@ hack/node_modules: hack/package-lock.json
 	@npm install --prefix hack --no-save --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.PHONY: help build demo test check fmt lint generate conformance soak bench hooks deps deps-test
+.PHONY: help build demo test check fmt lint generate conformance soak engines bench hooks deps deps-test

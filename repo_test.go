@@ -72,6 +72,9 @@ var mayImport = map[string][]string{
 	"internal/control/store":                           {"NOUNS"},
 	"internal/control/store/...":                       {"NOUNS", "internal/control/store"},
 	"internal/control/store/sqlite":                    {"NOUNS", "internal/control/store", "internal/control/store/sqlite/query"},
+	"internal/control/dockerfile":                      {"internal/fault", "internal/control/image", "internal/control/image/registry"},
+	"internal/control/dockerfile/...":                  {"internal/control/dockerfile"},
+	"internal/control/dockerfile/dockerfiletest":       {"internal/fault", "internal/need", "internal/control/dockerfile", "internal/control/image", "internal/control/image/registry"},
 	"internal/control/image":                           {"internal/fault", "internal/control/image/registry"},
 	"internal/control/image/registry":                  {"internal/fault"},
 	"internal/control/mirror":                          {"NOUNS"},
@@ -197,7 +200,7 @@ func TestNounsDoNoIO(t *testing.T) {
 }
 
 func TestOnlyMainPackagesNameImplementations(t *testing.T) {
-	adapters := []string{"internal/control/machine/...", "internal/control/model/...", "internal/control/store/..."}
+	adapters := []string{"internal/control/machine/...", "internal/control/model/...", "internal/control/store/...", "internal/control/dockerfile/..."}
 	for _, p := range packages(t) {
 		if matches("cmd/...", p.path) || matches("test/...", p.path) || p.path == "bench" {
 			continue

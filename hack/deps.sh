@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh build|test…: says which Debian packages are missing for the purpose,
+# deps.sh build|test|engines…: says which Debian packages are missing for the purpose,
 # and installs them. Without apt it names them and goes on: the build says what
 # it lacks.
 set -eu
@@ -10,11 +10,12 @@ for purpose in "$@"; do
 	# agent finds in a machine that shows the host's /usr.
 	build) want="$want gcc libc6-dev libseccomp-dev pkg-config ca-certificates sudo ripgrep" ;;
 	test)
-		want="$want dpkg-dev file openssh-client curl perl poppler-utils procps rsync shellcheck universal-ctags util-linux"
+		want="$want buildah busybox-static dpkg-dev file openssh-client curl mmdebstrap perl poppler-utils procps rsync shellcheck universal-ctags util-linux"
 		# What may well have come by another way than apt.
 		command -v python3 >/dev/null || want="$want python3"
 		command -v npm >/dev/null || want="$want nodejs npm"
 		;;
+	engines) want="$want podman" ;;
 	esac
 done
 missing=

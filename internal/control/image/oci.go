@@ -84,6 +84,27 @@ func (s *Store) Import(ctx context.Context, ref, name string, progress func(Prog
 	return s.image(ctx, r)
 }
 
+// builtPrefix begins the names of images that were built from Dockerfiles: they
+// can be built again, so they go when they are not used.
+const builtPrefix = localPrefix + "build/"
+
+// ImportBuilt takes the only image of an OCI layout into the store under a name
+// of its content's, which it returns: the same content has the same name.
+func (s *Store) ImportBuilt(ctx context.Context, dir string) (name string, img Image, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", img, err
+	}
+	found, err := layout{root}.image("")
+	_ = root.Close()
+	if err != nil {
+		return "", img, err
+	}
+	name = builtPrefix + strings.TrimPrefix(found.digest, "sha256:")[:32]
+	img, err = s.Import(ctx, dir, strings.TrimPrefix(name, localPrefix), nil)
+	return name, img, err
+}
+
 var validLocal = regexp.MustCompile(`^[a-z0-9]([a-z0-9._/:-]{0,126}[a-z0-9])?$`)
 
 // readLayout unpacks what a layout holds and records it under the name.

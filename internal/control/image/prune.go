@@ -49,7 +49,8 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 		}
 	}
 	for _, r := range records {
-		if time.Since(r.Used) >= o.Unused && !strings.HasPrefix(r.Name, localPrefix) {
+		kept := strings.HasPrefix(r.Name, localPrefix) && !strings.HasPrefix(r.Name, builtPrefix)
+		if !kept && time.Since(r.Used) >= o.Unused {
 			if err := s.Remove(r.Name); err == nil {
 				out.Images = append(out.Images, r.Name)
 				continue

@@ -1,0 +1,291 @@
+// Package dockerfile makes images of Dockerfiles with an engine that the host
+// has, and takes them into the image store. It knows what a repository's
+// Dockerfile may see, how the engine's words become a person's, and nothing of
+// how any engine works: that is for the packages below this one, which
+// dockerfiletest holds to these words.
+//
+// A Dockerfile is somebody's code, and its RUN steps run on this host, in the
+// engine's containers and not in a machine. What it may read of the host is its
+// context, inside of the repository.
+package dockerfile
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"aloft/internal/control/image"
+	"aloft/internal/control/image/registry"
+	"aloft/internal/fault"
+)
+
+// An Engine builds images. Its methods are safe for concurrent use.
+type Engine interface {
+	// Name is what a person calls it: buildkit, buildah, docker.
+	Name() string
+	// Build does the job, and hands each line that the engine or a step says to
+	// out, at once, without its end, from one goroutine at a time. A step that
+	// fails is a [*Failure]. When ctx ends, so does the build, with all that it
+	// has started.
+	Build(ctx context.Context, job Job, out func(line string)) error
+	// Prune removes what the engine keeps to build faster.
+	Prune(ctx context.Context) error
+	// Close ends what the engine has started.
+	Close() error
+}
+
+// A Job is one build, made ready for an engine. All its paths are absolute, and
+// none but Output is written to.
+type Job struct {
+	Context    string            // folder
+	Dockerfile string            // file, called Dockerfile, in a folder of its own
+	Ignore     string            // file of the patterns that the context leaves out, "" for none
+	Args       map[string]string // ARG
+	Secrets    map[string]string // id to value, for RUN --mount=type=secret
+	Target     string            // stage to build; "" is the last
+	Network    string            // of RUN: "host" or "none"
+	NoCache    bool
+	Insecure   []string // registries without TLS
+	AuthFile   string   // config.json as Docker has it, in a folder of its own, for FROM
+	Output     string   // folder to write an OCI layout to, with one image; it is not there yet
+}
+
+// A Spec is an image that somebody wants. Paths are relative to Root, with
+// slashes, and may not lead out of it, be it by links.
+type Spec struct {
+	Root       string            // folder of the repository's checkout
+	Dockerfile string            // path of it; or
+	Contents   string            // its text
+	Context    string            // path of a folder; "." is Root
+	Args       map[string]string // ARG
+	Secrets    map[string]string // id to value, for RUN --mount=type=secret
+	Target     string            // stage to build; "" is the last
+	NoCache    bool
+}
+
+// A Builder builds. Its fields are set before it is used.
+type Builder struct {
+	Engine   Engine
+	Images   *image.Store
+	Dir      string          // for what exists while a build runs
+	Registry registry.Config // for FROM
+	Network  string          // of RUN: "host" (also if it is "") or "none"
+}
+
+// A Failure is a step of a Dockerfile that did not end well.
+type Failure struct {
+	Line int      // of the Dockerfile, from 1; 0 if it is not known
+	Step string   // the instruction
+	Why  string   // such as: exit status 1
+	Said []string // the last lines of output
+}
+
+func (f *Failure) Error() string {
+	var b strings.Builder
+	b.WriteString("Dockerfile")
+	if f.Line > 0 {
+		fmt.Fprintf(&b, ":%d", f.Line)
+	}
+	if f.Step != "" {
+		fmt.Fprintf(&b, ": %s", f.Step)
+	}
+	fmt.Fprintf(&b, ": %s", f.Why)
+	return b.String()
+}
+
+// tail is how many lines of output a [Failure] keeps.
+const tail = 20
+
+// Build makes the image and takes it into the store. It returns the image and
+// the name that [image.Store.Prepare] knows it by from then on. out gets each
+// line as it is said; secrets stand in it as they were said, so redact it.
+func (b *Builder) Build(ctx context.Context, spec Spec, out func(line string)) (name string, img image.Image, err error) {
+	work, err := os.MkdirTemp(b.Dir, "dockerfile-")
+	if err != nil {
+		return "", img, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	text, job, err := b.prepare(spec, work)
+	if err != nil {
+		return "", img, err
+	}
+	var said []string
+	err = b.Engine.Build(ctx, job, func(line string) {
+		said = append(said, line)
+		if len(said) > tail {
+			said = said[1:]
+		}
+		out(line)
+	})
+	if err != nil && ctx.Err() != nil {
+		return "", img, fmt.Errorf("build by %s: %w", b.Engine.Name(), context.Cause(ctx))
+	}
+	if f, ok := errors.AsType[*Failure](err); ok {
+		f.Said = said
+		f.place(text)
+		return "", img, fault.Invalid("%s", f.Error()).Named("dockerfile_failed").Because(f)
+	}
+	if err != nil {
+		return "", img, fmt.Errorf("build by %s: %w", b.Engine.Name(), err)
+	}
+	name, img, err = b.Images.ImportBuilt(ctx, job.Output)
+	return name, img, err
+}
+
+// maxDockerfile is how long a Dockerfile or its list of what to ignore may be.
+const maxDockerfile = 1 << 20
+
+// prepare finds what the spec names, inside the repository, and copies what an
+// engine reads by name into work.
+func (b *Builder) prepare(spec Spec, work string) (text string, job Job, err error) {
+	root, err := os.OpenRoot(spec.Root)
+	if err != nil {
+		return "", job, err
+	}
+	defer func() { _ = root.Close() }()
+	if (spec.Dockerfile == "") == (spec.Contents == "") {
+		return "", job, fault.Invalid("a build has either a Dockerfile or its text")
+	}
+	contextDir, err := within(root, spec.Context)
+	if err != nil {
+		return "", job, err
+	}
+	text = spec.Contents
+	var ignore []byte
+	if spec.Dockerfile != "" {
+		data, err := read(root, spec.Dockerfile)
+		if err != nil {
+			return "", job, err
+		}
+		text = string(data)
+		if ignore, err = read(root, spec.Dockerfile+".dockerignore"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", job, err
+		}
+	}
+	if ignore == nil {
+		if ignore, err = read(root, path.Join(spec.Context, ".dockerignore")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", job, err
+		}
+	}
+	job = Job{
+		Context: contextDir, Args: spec.Args, Secrets: spec.Secrets, Target: spec.Target, NoCache: spec.NoCache,
+		Network: b.Network, Insecure: b.Registry.Insecure,
+		Dockerfile: filepath.Join(work, "dockerfile", "Dockerfile"),
+		AuthFile:   filepath.Join(work, "auth", "config.json"),
+		Output:     filepath.Join(work, "image"),
+	}
+	if job.Network == "" {
+		job.Network = "host"
+	}
+	for id := range spec.Secrets {
+		if !simple(id) {
+			return "", job, fault.Invalid("secret %q: an id has letters, digits and . _ -", id)
+		}
+	}
+	for _, d := range []string{"dockerfile", "auth"} {
+		if err := os.Mkdir(filepath.Join(work, d), 0o700); err != nil {
+			return "", job, err
+		}
+	}
+	if err := os.WriteFile(job.Dockerfile, []byte(text), 0o600); err != nil {
+		return "", job, err
+	}
+	if ignore != nil {
+		job.Ignore = job.Dockerfile + ".dockerignore"
+		if err := os.WriteFile(job.Ignore, ignore, 0o600); err != nil {
+			return "", job, err
+		}
+	}
+	return text, job, os.WriteFile(job.AuthFile, authFile(b.Registry.Credentials), 0o600)
+}
+
+// simple reports whether a text has letters, digits and . _ - only.
+func simple(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	})
+}
+
+// within is the real path of a folder of the repository.
+func within(root *os.Root, name string) (string, error) {
+	name = path.Clean(name)
+	dir, err := root.OpenRoot(name) // follows links, and none out of root
+	if err != nil {
+		return "", refused("context", name, err)
+	}
+	_ = dir.Close()
+	top, err := filepath.EvalSymlinks(root.Name())
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(filepath.Join(top, name))
+	if err != nil {
+		return "", err
+	}
+	if rel, err := filepath.Rel(top, real); err != nil || !filepath.IsLocal(rel) {
+		return "", refused("context", name, errOut)
+	}
+	return real, nil
+}
+
+func read(root *os.Root, name string) ([]byte, error) {
+	info, err := root.Stat(path.Clean(name))
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no file")
+	}
+	if err != nil {
+		return nil, refused("Dockerfile", name, err)
+	}
+	f, err := root.Open(path.Clean(name))
+	if err != nil {
+		return nil, refused("Dockerfile", name, err)
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxDockerfile+1))
+	if err == nil && len(data) > maxDockerfile {
+		err = fmt.Errorf("it is longer than %d MiB", maxDockerfile>>20)
+	}
+	return data, err
+}
+
+var errOut = errors.New("it leads out of the repository")
+
+func refused(what, name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fault.NotFound("%s %s is not in the repository", what, name).Named("dockerfile_not_found").
+			Hint("paths in environment.json are relative to its folder").Because(fs.ErrNotExist)
+	}
+	return fault.Invalid("%s %s: it has to be in the repository, also behind its links", what, name).Named("dockerfile_path").Because(err)
+}
+
+// authFile is Docker's config.json with the credentials.
+func authFile(credentials map[string]registry.Credential) []byte {
+	type auth struct {
+		Auth          string `json:"auth,omitempty"`
+		RegistryToken string `json:"registrytoken,omitempty"`
+	}
+	auths := map[string]auth{}
+	for _, host := range slices.Sorted(maps.Keys(credentials)) {
+		c := credentials[host]
+		if host == "docker.io" || host == "index.docker.io" {
+			host = "https://index.docker.io/v1/"
+		}
+		if c.Username == "" {
+			auths[host] = auth{RegistryToken: c.Token}
+			continue
+		}
+		auths[host] = auth{Auth: base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Token))}
+	}
+	data, _ := json.Marshal(map[string]any{"auths": auths}) // maps of strings
+	return data
+}

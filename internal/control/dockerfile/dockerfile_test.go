@@ -1,0 +1,151 @@
+package dockerfile
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"aloft/internal/control/image/registry"
+	"aloft/internal/fault"
+)
+
+// repository is a folder with files and links, beside one that is not its.
+func repository(t *testing.T, files, links map[string]string) string {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "repo")
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, target := range links {
+		if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestPrepare(t *testing.T) {
+	root := repository(t, map[string]string{
+		"a/Dockerfile": "FROM a\n", "a/b/x": "", "b/Dockerfile": "FROM b\n", "b/Dockerfile.dockerignore": "of b", ".dockerignore": "of the root", "long": strings.Repeat("#", maxDockerfile+1),
+	}, map[string]string{
+		"out": "/etc", "up": "..", "inner": "a/b", "file": "/etc/passwd", "loop": "loop", "in": "a/Dockerfile", "twice": "inner/../../../..",
+	})
+	b := &Builder{Registry: registry.Config{Credentials: map[string]registry.Credential{"docker.io": {Username: "u", Token: "t"}, "ghcr.io": {Token: "t"}}}}
+	for name, c := range map[string]struct {
+		spec             Spec
+		text, ignore, in string // in: the context, relative to the root
+		code             string
+	}{
+		"file":                 {Spec{Dockerfile: "a/Dockerfile", Context: "a"}, "FROM a\n", "", "a", ""},
+		"text":                 {Spec{Contents: "FROM c\n", Context: "."}, "FROM c\n", "of the root", ".", ""},
+		"its own ignore file":  {Spec{Dockerfile: "b/Dockerfile", Context: "."}, "FROM b\n", "of b", ".", ""},
+		"link inside":          {Spec{Dockerfile: "in", Context: "inner"}, "FROM a\n", "", "a/b", ""},
+		"both":                 {Spec{Dockerfile: "in", Contents: "x", Context: "."}, "", "", "", "invalid_request"},
+		"neither":              {Spec{Context: "."}, "", "", "", "invalid_request"},
+		"no such file":         {Spec{Dockerfile: "c", Context: "."}, "", "", "", "dockerfile_not_found"},
+		"no such context":      {Spec{Contents: "x", Context: "c"}, "", "", "", "dockerfile_not_found"},
+		"context out":          {Spec{Contents: "x", Context: "out"}, "", "", "", "dockerfile_path"},
+		"context up":           {Spec{Contents: "x", Context: "up"}, "", "", "", "dockerfile_path"},
+		"context through link": {Spec{Contents: "x", Context: "twice"}, "", "", "", "dockerfile_path"},
+		"context by dots":      {Spec{Contents: "x", Context: "../.."}, "", "", "", "dockerfile_path"},
+		"context absolute":     {Spec{Contents: "x", Context: "/etc"}, "", "", "", "dockerfile_path"},
+		"context is a loop":    {Spec{Contents: "x", Context: "loop"}, "", "", "", "dockerfile_path"},
+		"context is a file":    {Spec{Contents: "x", Context: "in"}, "", "", "", "dockerfile_path"},
+		"file out":             {Spec{Dockerfile: "file", Context: "."}, "", "", "", "dockerfile_path"},
+		"file by dots":         {Spec{Dockerfile: "../x", Context: "."}, "", "", "", "dockerfile_path"},
+		"file is a folder":     {Spec{Dockerfile: "a", Context: "."}, "", "", "", "dockerfile_path"},
+		"file is too long":     {Spec{Dockerfile: "long", Context: "."}, "", "", "", "internal"},
+		"secret's id":          {Spec{Contents: "x", Context: ".", Secrets: map[string]string{"../x": "y"}}, "", "", "", "invalid_request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.spec.Root = root
+			text, job, err := b.prepare(c.spec, t.TempDir())
+			if c.code != "" {
+				if err == nil || c.code != "internal" && fault.Of(err).Code != c.code {
+					t.Errorf("error is %v (%s), want %s", err, fault.Of(err).Code, c.code)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ignore []byte
+			if job.Ignore != "" {
+				ignore, err = os.ReadFile(job.Ignore)
+			}
+			real, evalErr := filepath.EvalSymlinks(filepath.Join(root, c.in))
+			if err := errors.Join(err, evalErr); err != nil || text != c.text || string(ignore) != c.ignore || job.Context != real {
+				t.Errorf("text %q, ignore %q, context %s, %v", text, ignore, job.Context, err)
+			}
+			auth, err := os.ReadFile(job.AuthFile)
+			if want := `{"auths":{"ghcr.io":{"registrytoken":"t"},"https://index.docker.io/v1/":{"auth":"dTp0"}}}`; err != nil || string(auth) != want {
+				t.Errorf("credentials are %s, %v", auth, err)
+			}
+		})
+	}
+}
+
+func TestInstructions(t *testing.T) {
+	text := "# escape=\\\n\nFROM a AS b\n# remark\nRUN one && \\\n  # inside\n\n  two\nRUN <<EOF\nRUN not this\nEOF\n  COPY x  y\r\n"
+	want := []instruction{{3, "FROM a AS b"}, {5, "RUN one && two"}, {9, "RUN <<EOF"}, {12, "COPY x y"}}
+	got := instructions(text)
+	if len(got) != len(want) {
+		t.Fatalf("got %+v", got)
+	}
+	for i := range want {
+		if got[i].line != want[i].line || squeeze(got[i].text) != want[i].text {
+			t.Errorf("got %+v, want %+v", got[i], want[i])
+		}
+	}
+	if got := instructions("# escape=`\nRUN a `\n b\nRUN c \\\n"); len(got) != 2 || squeeze(got[0].text) != "RUN a b" {
+		t.Errorf("got %+v", got)
+	}
+	f := Failure{Step: "RUN one &&   two", Why: "exit status 1"}
+	f.place(text)
+	if got := f.Error(); got != "Dockerfile:5: RUN one && two: exit status 1" {
+		t.Errorf("it says %s", got)
+	}
+}
+
+func FuzzInstructions(f *testing.F) {
+	f.Add("FROM a\nRUN x \\\n y\n<<E\nE")
+	f.Add("# escape=`\nRUN <<-'A'\nA")
+	f.Fuzz(func(t *testing.T, text string) {
+		last := 0
+		for _, in := range instructions(text) {
+			if in.line <= last || in.line > strings.Count(text, "\n")+1 {
+				t.Errorf("line %d after %d of %q", in.line, last, text)
+			}
+			last = in.line
+		}
+	})
+}
+
+func TestRun(t *testing.T) {
+	var got []string
+	say := func(line string) { got = append(got, line) }
+	err := Run(t.Context(), exec.Command("sh", "-c", `printf 'a\nb\rc\r\n\377\n'; printf 'err\n' >&2; head -c 100000 /dev/zero | tr '\0' z; exit 3`), syscall.SIGTERM, say)
+	if status, ok := ExitStatus(err); !ok || status != 3 {
+		t.Errorf("error is %v", err)
+	}
+	if len(got) != 6 || got[0] != "a" || got[1] != "c" || got[2] != "\uFFFD" || got[3] != "err" || len(got[4]) != maxLine || len(got[4])+len(got[5]) != 100000 {
+		t.Errorf("got %d lines: %.100q", len(got), got)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	err = Run(ctx, exec.Command("sh", "-c", `echo up; sleep 1000 & wait`), syscall.SIGTERM, func(string) { cancel(why) })
+	if !errors.Is(err, why) {
+		t.Errorf("error is %v", err)
+	}
+}

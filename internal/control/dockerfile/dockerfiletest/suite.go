@@ -1,0 +1,379 @@
+// Package dockerfiletest is the suite that every engine passes: real Dockerfiles,
+// built by the real thing. They need no network: their base is scratch and a
+// static busybox.
+package dockerfiletest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	realregistry "github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"aloft/internal/control/dockerfile"
+	"aloft/internal/control/image"
+	"aloft/internal/control/image/registry"
+	"aloft/internal/fault"
+	"aloft/internal/need"
+)
+
+// A bench is an engine and a repository to build from.
+type bench struct {
+	*dockerfile.Builder
+	repo string
+}
+
+// base begins each Dockerfile of the suite.
+const base = "FROM scratch AS base\nCOPY busybox /bin/busybox\nCOPY busybox /bin/sh\n"
+
+// Options say what an engine cannot do.
+type Options struct {
+	NoSecrets bool // refuses a build with secrets, and says so
+}
+
+// Run holds an engine to the words of [dockerfile.Engine].
+func Run(t *testing.T, engine dockerfile.Engine, o Options) {
+	need.Root(t)
+	busybox, err := os.ReadFile(need.Command(t, "busybox"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := image.Open(t.TempDir(), image.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b := &bench{&dockerfile.Builder{Engine: engine, Images: images, Dir: t.TempDir(), Network: "none"}, t.TempDir()}
+	b.write(t, "busybox", string(busybox))
+	if err := os.Chmod(filepath.Join(b.repo, "busybox"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("MultiStage", b.multiStage)
+	t.Run("Failure", b.failure)
+	t.Run("Mistake", b.mistake)
+	t.Run("Secret", func(t *testing.T) { b.secret(t, o.NoSecrets) })
+	t.Run("From", b.from)
+	t.Run("Ignore", b.ignore)
+	t.Run("Cache", b.cache)
+	t.Run("Cancel", b.cancel)
+	t.Run("Prune", func(t *testing.T) {
+		if err := engine.Prune(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (b *bench) write(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join(b.repo, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// said collects what an engine says.
+type said struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (s *said) add(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, line)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, "\n")
+}
+
+// build builds a Dockerfile with the repository as its context.
+func (b *bench) build(t *testing.T, spec dockerfile.Spec) (image.Image, *said, error) {
+	t.Helper()
+	spec.Root = b.repo
+	if spec.Context == "" {
+		spec.Context = "."
+	}
+	out := &said{}
+	_, img, err := b.Build(t.Context(), spec, out.add)
+	return img, out, err
+}
+
+// content is a file of the topmost layer that has it.
+func content(img image.Image, name string) string {
+	for _, dir := range img.Lower {
+		if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			return string(data)
+		}
+	}
+	return ""
+}
+
+func (b *bench) multiStage(t *testing.T) {
+	b.write(t, "dir/Dockerfile", base+`ARG WHAT=nothing
+RUN echo "made of $WHAT" >/made && \
+    echo "as $(busybox id -u)"
+FROM base AS unused
+RUN exit 1
+FROM base
+COPY --from=base /made /copy
+ENV GREETING=hello
+WORKDIR /app
+USER 1000:1000
+RUN echo "$GREETING from $(busybox id -u) in $(pwd)"
+`)
+	img, out, err := b.build(t, dockerfile.Spec{Dockerfile: "dir/Dockerfile", Args: map[string]string{"WHAT": "wood and more"}})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got := content(img, "copy"); got != "made of wood and more\n" {
+		t.Errorf("the copy is %q", got)
+	}
+	if c := img.Config; c.User != "1000:1000" || c.WorkingDir != "/app" || !strings.Contains(strings.Join(c.Env, " "), "GREETING=hello") {
+		t.Errorf("its configuration is %+v", c)
+	}
+	for _, want := range []string{"as 0", "hello from 1000 in /app"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("nothing says %q:\n%s", want, out)
+		}
+	}
+	target, out, err := b.build(t, dockerfile.Spec{Dockerfile: "dir/Dockerfile", Target: "base"})
+	if err != nil || content(target, "made") != "made of nothing\n" {
+		t.Errorf("the stage by itself: %v, %q\n%s", err, content(target, "made"), out)
+	}
+}
+
+func (b *bench) failure(t *testing.T) {
+	_, out, err := b.build(t, dockerfile.Spec{Contents: base + `# a remark
+RUN echo fine
+RUN echo "about to fail" && \
+    echo "on purpose" >&2 && \
+    exit 7
+RUN echo ne''ver
+`})
+	f, ok := errors.AsType[*dockerfile.Failure](err)
+	if !ok {
+		t.Fatalf("error is %v\n%s", err, out)
+	}
+	if f.Line != 6 || !strings.HasPrefix(f.Step, `RUN echo "about to fail"`) || !strings.Contains(f.Why, "7") {
+		t.Errorf("it says %v", f)
+	}
+	if text := strings.Join(f.Said, "\n"); !strings.Contains(text, "on purpose") || strings.Contains(out.String(), "never") {
+		t.Errorf("the last lines are %q", text)
+	}
+	if fault.Of(err).Kind != fault.KindInvalid {
+		t.Errorf("it is a fault of the kind %v", fault.Of(err).Kind)
+	}
+}
+
+func (b *bench) mistake(t *testing.T) {
+	_, out, err := b.build(t, dockerfile.Spec{Contents: "FROM scratch\nCOPY absent /\n"})
+	if err == nil || !strings.Contains(err.Error(), "absent") {
+		t.Errorf("error is %v\n%s", err, out)
+	}
+	_, out, err = b.build(t, dockerfile.Spec{Contents: "FROM scratch\nMAKE it so\n"})
+	if err == nil || !strings.Contains(strings.ToUpper(err.Error()), "MAKE") {
+		t.Errorf("error is %v\n%s", err, out)
+	}
+}
+
+func (b *bench) secret(t *testing.T, refused bool) {
+	spec := dockerfile.Spec{
+		Contents: base + "RUN --mount=type=secret,id=token busybox wc -c </run/secrets/token >/length && busybox ls /run/secrets\n",
+		Secrets:  map[string]string{"token": "hush-hush-hush"},
+	}
+	img, out, err := b.build(t, spec)
+	if refused {
+		if err == nil || !strings.Contains(err.Error(), "secret") {
+			t.Errorf("error is %v", err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got := strings.TrimSpace(content(img, "length")); got != "14" {
+		t.Errorf("the step read %q bytes", got)
+	}
+	for _, dir := range img.Lower {
+		if data, _ := os.ReadFile(filepath.Join(dir, "run/secrets/token")); len(data) > 0 {
+			t.Error("the secret is in the image")
+		}
+	}
+	if left, err := os.ReadDir(b.Dir); err != nil || len(left) != 0 {
+		t.Errorf("the build has left %v, %v", left, err)
+	}
+}
+
+// from builds on an image of a registry that asks who is there.
+func (b *bench) from(t *testing.T) {
+	work := t.TempDir()
+	job := dockerfile.Job{
+		Context: b.repo, Dockerfile: filepath.Join(work, "Dockerfile"), AuthFile: filepath.Join(work, "config.json"),
+		Network: "none", Output: filepath.Join(work, "image"),
+	}
+	for file, text := range map[string]string{job.Dockerfile: base + "ENV OF=base\n", job.AuthFile: "{}"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := &said{}
+	if err := b.Engine.Build(t.Context(), job, out.add); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	inner := realregistry.New(realregistry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "robot" || password != "right" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="here"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	ref, err := name.ParseReference(host + "/team/base:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := layout.ImageIndexFromPath(job.Output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushed, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, pushed, remote.WithAuth(&authn.Basic{Username: "robot", Password: "right"})); err != nil {
+		t.Fatal(err)
+	}
+	own := b.Registry
+	defer func() { b.Registry = own }()
+	for token, want := range map[string]bool{"wrong-one": false, "right": true} {
+		b.Registry.Credentials = map[string]registry.Credential{host: {Username: "robot", Token: token}}
+		img, out, err := b.build(t, dockerfile.Spec{Contents: "FROM " + host + "/team/base:1\nRUN echo on $OF >/on\n"})
+		if (err == nil) != want || want && content(img, "on") != "on base\n" {
+			t.Errorf("with the token %s: %v\n%s", token, err, out)
+		}
+		if err != nil && strings.Contains(err.Error()+out.String(), token) {
+			t.Errorf("the token is in what was said: %v\n%s", err, out)
+		}
+	}
+}
+
+func (b *bench) ignore(t *testing.T) {
+	busybox, err := os.ReadFile(filepath.Join(b.repo, "busybox"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.write(t, "context/busybox", string(busybox))
+	b.write(t, "context/kept", "x")
+	b.write(t, "context/left-out", "x")
+	b.write(t, "context/.dockerignore", "left-*\n")
+	spec := dockerfile.Spec{Contents: base + "COPY . /all/\n", Context: "context"}
+	img, out, err := b.build(t, spec)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if content(img, "all/kept") != "x" || content(img, "all/left-out") != "" {
+		t.Error(".dockerignore does not count")
+	}
+	// A link to the host's own patterns, or files, is not followed.
+	if err := os.Remove(filepath.Join(b.repo, "context/.dockerignore")); err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{"context/out": "/etc/hostname", "context/up": "../../../../../../etc/hostname"} {
+		if err := os.Symlink(target, filepath.Join(b.repo, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"out", "up"} {
+		spec.Contents = base + "COPY " + name + " /stolen\n"
+		if img, out, err = b.build(t, spec); err == nil && content(img, "stolen") != "" {
+			t.Errorf("COPY through the link %s has read a file of the host:\n%s", name, out)
+		}
+	}
+}
+
+// cache builds twice what could not come out the same twice.
+func (b *bench) cache(t *testing.T) {
+	spec := dockerfile.Spec{Contents: base + "RUN busybox head -c 16 /dev/urandom | busybox sha256sum >/random\n"}
+	var first string
+	for i := range 3 {
+		spec.NoCache = i == 2
+		img, out, err := b.build(t, spec)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		got := content(img, "random")
+		switch {
+		case got == "":
+			t.Fatalf("the step has written nothing:\n%s", out)
+		case i == 0:
+			first = got
+		case (got == first) != (i == 1):
+			t.Errorf("build %d made %q, the first %q:\n%s", i, got, first, out)
+		}
+	}
+}
+
+// cancel ends a build while a step runs, and wants the step ended too.
+func (b *bench) cancel(t *testing.T) {
+	ctx, stop := context.WithCancelCause(t.Context())
+	why := errors.New("nobody wants it")
+	mark := fmt.Sprintf("8%d.5", os.Getpid())
+	_, _, err := b.Build(ctx, dockerfile.Spec{Root: b.repo, Context: ".", Contents: base + "RUN echo it is run''ning && busybox sleep " + mark + "\n"}, func(line string) {
+		if strings.Contains(line, "it is running") {
+			stop(why)
+		}
+	})
+	stop(nil)
+	if !errors.Is(err, why) {
+		t.Errorf("error is %v", err)
+	}
+	if pids := running(t, mark); len(pids) > 0 {
+		t.Errorf("its step still runs: %v", pids)
+	}
+}
+
+// running are the processes with an argument.
+func running(t *testing.T, arg string) (pids []string) {
+	t.Helper()
+	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		data, _ := os.ReadFile(e)
+		if args := strings.Split(string(data), "\x00"); len(args) > 2 && args[1] == "sleep" && args[2] == arg {
+			pids = append(pids, e)
+		}
+	}
+	return pids
+}
