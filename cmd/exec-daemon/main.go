@@ -128,7 +128,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	defer func() { err = errors.Join(err, kept.close()) }()
 	terminals := terminal.New(terminal.Config{
-		Dir: cfg.Workspace, Shell: os.Getenv("SHELL"), Log: log,
+		Dir: cfg.Workspace, Shell: os.Getenv("SHELL"), Log: log, Secrets: secrets.Redactor,
 		Terminals: &terminal.Tmux{Socket: cfg.TmuxSocket, Dir: cfg.Workspace, Kept: cfg.TmuxKept},
 	})
 	defer func() { err = errors.Join(err, terminals.Close()) }()
@@ -155,7 +155,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	bash.warm()
-	defer serveSSH(ctx, cfg, log)()
+	defer serveSSH(ctx, cfg, secrets, log)()
 	log.InfoContext(ctx, "listening", "addr", l.Addr().String(), "pty", ptyListener.Addr().String(),
 		"workspace", cfg.Workspace, "boot", server.BootID())
 	both, ctx := errgroup.WithContext(ctx)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/crypto/ssh"
+
+	"aloft/internal/redact"
 )
 
 // quiet is how long the output of a command that has ended may be silent
@@ -71,7 +73,9 @@ func (s *visit) startOnTerminal(cmd *exec.Cmd, running *sync.WaitGroup) error {
 		out := make(chan struct{})
 		go func() {
 			defer close(out)
-			drain(s.ch, master) // ends by an error once no process has the terminal
+			seen := redact.NewLive(s.ch, s.c.s.cfg.Secrets)
+			drain(seen, master) // ends by an error once no process has the terminal
+			_ = seen.Close()    // the client has left, if that fails
 		}()
 		err := cmd.Wait()
 		s.ended(err, out, master)

@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"aloft/internal/redact"
 )
 
 // Config is what a Server works with.
@@ -38,6 +40,10 @@ type Config struct {
 	Environ   func() []string // of every process, asked for at its start
 	SFTP      []string        // the command that speaks sftp on its standard input and output
 	Log       *slog.Logger    // without it, nothing is logged
+	// Secrets finds what is taken out of what terminals show; nil is nothing. A
+	// command without a terminal, sftp and forwarded connections carry files and
+	// the protocols of editors, and are let be.
+	Secrets func() *redact.Redactor
 }
 
 // SocketName is the socket in the state folder.

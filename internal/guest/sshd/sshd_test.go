@@ -14,6 +14,8 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/pkg/sftp"
+
+	"aloft/internal/redact"
 )
 
 // TestMain lets this program be what a server starts to speak sftp.
@@ -32,7 +34,9 @@ func TestMain(m *testing.M) {
 }
 
 // serve starts a server and returns its state folder.
-func serve(t *testing.T) string {
+func serve(t *testing.T) string { return serveWith(t, nil) }
+
+func serveWith(t *testing.T, secrets func() *redact.Redactor) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sshd") // a socket's path is short
 	if err != nil {
@@ -41,7 +45,7 @@ func serve(t *testing.T) string {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	home := t.TempDir()
 	s, err := New(Config{
-		StateDir: dir, Workspace: t.TempDir(), Home: home, SFTP: []string{os.Args[0], "sftp"},
+		StateDir: dir, Workspace: t.TempDir(), Home: home, SFTP: []string{os.Args[0], "sftp"}, Secrets: secrets,
 		Environ: func() []string { return []string{"PATH=" + os.Getenv("PATH"), "FROM=server", "HOME=" + home} },
 	})
 	if err != nil {
@@ -139,6 +143,29 @@ func TestEnvAndSignal(t *testing.T) {
 	exit, ok := errors.AsType[*ssh.ExitError](s.Wait())
 	if !strings.Contains(string(rest), "got one two") || !ok || exit.ExitStatus() != 3 {
 		t.Errorf("%q %v", rest, exit)
+	}
+}
+
+func TestATerminalShowsNoSecret(t *testing.T) {
+	r := redact.New(map[string]string{"k": "glpat-a-very-secret-token"})
+	client := connect(t, serveWith(t, func() *redact.Redactor { return r }))
+	const command = `A=glpat-a-very-; B=secret-token; printf $A; printf $B; echo; read line; echo "got $line"`
+	for _, tty := range []bool{true, false} {
+		session, err := client.NewSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tty {
+			if err := session.RequestPty("xterm", 24, 80, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		session.Stdin = strings.NewReader("x\n")
+		out, err := session.Output(command)
+		shown, hidden := strings.Contains(string(out), "glpat-a-very-secret-token\n"), strings.Contains(string(out), "[REDACTED]\r\n")
+		if err != nil || shown == tty || hidden != tty || !strings.Contains(string(out), "got x") {
+			t.Errorf("with a terminal: %t: %q, %v", tty, out, err)
+		}
 	}
 }
 

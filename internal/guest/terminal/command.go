@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"aloft/internal/redact"
 )
 
 // Run runs a command without a terminal for one caller: nothing of its output
@@ -42,6 +44,7 @@ func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr 
 	exited := make(chan struct{})
 	var draining sync.WaitGroup
 	var drains []func()
+	var clean []*redact.Live
 	for _, out := range []struct {
 		file *io.Writer
 		dst  io.Writer
@@ -51,7 +54,9 @@ func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr 
 			return Exit{}, err
 		}
 		theirs, ours, *out.file = append(theirs, w), append(ours, r), w
-		drains = append(drains, func() { drain(out.dst, r, exited) })
+		dst := redact.NewLive(out.dst, h.cfg.Secrets)
+		clean = append(clean, dst)
+		drains = append(drains, func() { drain(dst, r, exited) })
 	}
 	if err := cmd.Start(); err != nil {
 		return Exit{}, startFault(s.Args[0], err)
@@ -70,6 +75,9 @@ func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr 
 		_ = f.SetReadDeadline(time.Now().Add(drainGrace)) // not of a writing end
 	}
 	draining.Wait()
+	for _, out := range clean {
+		_ = out.Close() // who does not listen has left
+	}
 	if ctx.Err() != nil {
 		return Exit{}, context.Cause(ctx)
 	}

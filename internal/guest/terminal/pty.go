@@ -3,7 +3,6 @@ package terminal
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"os/exec"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/creack/pty"
 
 	"aloft/internal/fault"
+	"aloft/internal/redact"
 )
 
 // Times that an ending PTY is given.
@@ -46,7 +46,7 @@ type PTY struct {
 	cols, rows uint16
 }
 
-func startPTY(s Spec, env []string, scrollback int, log *slog.Logger) (*PTY, error) {
+func startPTY(s Spec, env []string, cfg Config) (*PTY, error) {
 	cmd := exec.Command(s.Args[0], s.Args[1:]...) //nolint:noctx // it outlives whoever asked for it
 	cmd.Env, cmd.Dir = env, s.Dir
 	file, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: s.Columns, Rows: s.Rows})
@@ -54,16 +54,18 @@ func startPTY(s Spec, env []string, scrollback int, log *slog.Logger) (*PTY, err
 		return nil, startFault(s.Args[0], err)
 	}
 	p := &PTY{
-		id: s.ID, args: s.Args, started: time.Now(), file: file, cmd: cmd, out: newRing(scrollback),
+		id: s.ID, args: s.Args, started: time.Now(), file: file, cmd: cmd, out: newRing(cfg.Scrollback),
 		in: make(chan []byte, inputs), done: make(chan struct{}), cols: s.Columns, rows: s.Rows,
 	}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
+		out := redact.NewLive(p.out, cfg.Secrets)
+		defer out.Close()
 		b := make([]byte, 32<<10)
 		for {
 			n, err := file.Read(b)
-			_, _ = p.out.Write(b[:n])
+			_, _ = out.Write(b[:n])
 			if err != nil { // EIO: nobody has the terminal open any more
 				return
 			}
@@ -79,7 +81,7 @@ func startPTY(s Spec, env []string, scrollback int, log *slog.Logger) (*PTY, err
 		_ = file.Close()
 		<-read
 		p.out.close()
-		log.Debug("a PTY's program has ended", "pty", p.id, "code", p.exit.Code)
+		cfg.Log.Debug("a PTY's program has ended", "pty", p.id, "code", p.exit.Code)
 		close(p.done)
 	}()
 	return p, nil

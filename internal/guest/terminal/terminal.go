@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"aloft/internal/fault"
+	"aloft/internal/redact"
 )
 
 // Bounds of a [Host].
@@ -42,6 +43,9 @@ type Config struct {
 	Terminals  *Tmux  // nil where there are none
 	Scrollback int    // bytes that a PTY keeps; 1 MiB without it
 	Log        *slog.Logger
+	// Secrets finds what is taken out of what programs say; nil, or a nil
+	// Redactor, is nothing.
+	Secrets func() *redact.Redactor
 }
 
 // Host holds PTYs. Its methods are safe for concurrent use.
@@ -185,7 +189,7 @@ func (h *Host) Spawn(s Spec) (*PTY, error) {
 	case running >= maxPTYs:
 		return nil, fault.Exhausted("%d PTYs are open", running).Named("too_many_ptys").Hint("close some")
 	}
-	p, err := startPTY(s, env, h.cfg.Scrollback, h.cfg.Log)
+	p, err := startPTY(s, env, h.cfg)
 	if err != nil {
 		return nil, err
 	}

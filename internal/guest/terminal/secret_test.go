@@ -1,0 +1,47 @@
+package terminal
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"aloft/internal/redact"
+)
+
+// What is written in two pieces, and kept in the scrollback, is redacted; a
+// prompt that might begin a secret is shown while the program waits.
+func TestNoSecretIsShown(t *testing.T) {
+	r := redact.New(map[string]string{"k": "glpat-a-very-secret-token"})
+	h := New(Config{Dir: t.TempDir(), Secrets: func() *redact.Redactor { return r }})
+	defer h.Close()
+	const command = "stty -echo; A=glpat-a-very-; printf $A; printf 'secret-token\n'; printf 'more? g'; read x; echo \"$x\""
+	p, err := h.Spawn(Spec{Args: []string{"sh", "-c", command}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen strings.Builder
+	b := make([]byte, 1<<10)
+	for from := int64(0); ; {
+		n, at, err := p.Read(t.Context(), from, b)
+		if err != nil {
+			break
+		}
+		from = at + int64(n)
+		seen.Write(b[:n])
+		if strings.HasSuffix(seen.String(), "more? g") {
+			if err := p.Type(t.Context(), []byte("yes\n")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := seen.String(); got != "[REDACTED]\r\nmore? gyes\r\n" {
+		t.Errorf("seen: %q", got)
+	}
+	var out, errs bytes.Buffer
+	if _, err := h.Run(t.Context(), Spec{Args: []string{"sh", "-c", "A=glpat-a-very-; printf $A; printf 'secret-token g'; printf $A'secret-token' >&2"}}, nil, &out, &errs); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != "[REDACTED] g" || errs.String() != "[REDACTED]" {
+		t.Errorf("said %q and %q", out.String(), errs.String())
+	}
+}
