@@ -50,14 +50,15 @@ var mayImport = map[string][]string{
 	"internal/wire/...": {"internal/wire/..."},
 
 	// The control plane. Its generated types stop at control/pod.
-	"internal/control/api":                             {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/identity", "internal/wire/tunnel", "internal/telemetry"},
+	"internal/control/api":                             {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/artifact", "internal/control/identity", "internal/wire/tunnel", "internal/telemetry"},
 	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
 	"internal/control/loop":                            {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/tool"},
-	"internal/control/schedule":                        {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/identity", "internal/control/loop", "internal/control/egress", "internal/telemetry"},
+	"internal/control/schedule":                        {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/artifact", "internal/control/identity", "internal/control/loop", "internal/control/egress", "internal/telemetry"},
 	"internal/control/gateway":                         {"NOUNS", "internal/control/mirror"},
 	"internal/control/identity":                        {"NOUNS"},
 	"internal/control/gateway/gittest":                 {"internal/need"},
-	"internal/control/pod":                             {"NOUNS", "internal/wire/...", "internal/control/machine", "internal/telemetry"},
+	"internal/control/artifact":                        {"NOUNS"},
+	"internal/control/pod":                             {"NOUNS", "internal/control/artifact", "internal/wire/...", "internal/control/machine", "internal/telemetry"},
 	"internal/control/tool":                            {"NOUNS"},
 	"internal/control/disk":                            {"internal/fault", "internal/control/machine"},
 	"internal/control/egress":                          {"internal/policy"},

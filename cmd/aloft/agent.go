@@ -29,6 +29,7 @@ func newAgentCommand(a *app) *cobra.Command {
 		newAgentCpCommand(a),
 		newAgentDiffCommand(a),
 		newAgentConnectionsCommand(a),
+		newAgentArtifactsCommand(a),
 		newAgentForwardCommand(a),
 		newAgentAttachCommand(a),
 		newAgentExecCommand(a),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"aloft/internal/control/artifact"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/policy"
@@ -24,7 +25,14 @@ type serverConfig struct {
 	DefaultModel string          `yaml:"default_model"`
 	Git          gitConfig       `yaml:"git"`
 	Machine      machineConfig   `yaml:"machine"`
+	Artifacts    artifactsConfig `yaml:"artifacts"`
 	Telemetry    telemetryConfig `yaml:"telemetry"`
+}
+
+// artifactsConfig is where files are kept that outlive machines.
+type artifactsConfig struct {
+	URL      string `yaml:"url"`       // s3://bucket?region=…, or file:///folder; artifacts in the data folder unless given
+	MaxBytes int64  `yaml:"max_bytes"` // of one agent
 }
 
 // modelConfig is one model that agents may use.
@@ -107,6 +115,7 @@ func defaultConfig() serverConfig {
 		Models:    []modelConfig{{ID: "scripted", Provider: "scripted"}},
 		Git:       gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
 		Machine:   machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half},
+		Artifacts: artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
 		Telemetry: telemetryConfig{GhostMode: true},
 	}
 }
@@ -209,6 +218,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	if err := fromEnv(&c.Telemetry.Token, c.Telemetry.TokenEnv, "telemetry.token", getenv); err != nil {
 		return err
+	}
+	if c.Artifacts.MaxBytes < 0 {
+		return errors.New("artifacts.max_bytes: it is negative")
 	}
 	switch c.Machine.Class {
 	case "", "strong":

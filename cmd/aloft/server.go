@@ -19,6 +19,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/control/api"
+	"aloft/internal/control/artifact"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
@@ -39,6 +40,7 @@ type server struct {
 	KeyFile string // of the admin API key
 
 	store    *sqlite.Store
+	kept     *artifact.Store
 	gateway  *gateway.Gateway
 	runtime  machine.Runtime
 	schedule *schedule.Scheduler
@@ -108,6 +110,9 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err != nil {
 		return nil, err
 	}
+	if s.kept, err = openArtifacts(ctx, o.Data, c.Artifacts); err != nil {
+		return nil, err
+	}
 	network := c.Machine.Egress.network()
 	if err := container.CanLink(); err != nil && c.Machine.Egress.Mode == "" {
 		logger.Warn("machines have no network", "error", err)
@@ -119,7 +124,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Image: c.Machine.Image, Class: c.Machine.Class,
 		Limits:  machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		Author:  schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
-		Secrets: func(string) map[string]string { return secrets }, Identity: issuer,
+		Secrets: func(string) map[string]string { return secrets }, Identity: issuer, Artifacts: s.kept,
 		Room:   func() error { return s.disk.Room() },
 		Logger: logger,
 	})
@@ -132,7 +137,8 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	handler, err := api.New(api.Config{
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
-		Identity: issuer, PublicURL: publicURL, Logger: logger, Version: version,
+		Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,
+		PublicURL: publicURL, Logger: logger, Version: version,
 		Ready: func() error {
 			if !s.ready.Load() {
 				return errors.New("starting")
@@ -201,6 +207,9 @@ func (s *server) close() error {
 	}
 	if s.gateway != nil {
 		errs = append(errs, s.gateway.Close())
+	}
+	if s.kept != nil {
+		errs = append(errs, s.kept.Close())
 	}
 	s.lastSend()
 	if s.store != nil {

@@ -100,6 +100,11 @@ func (s *server) deleteAgent(w http.ResponseWriter, r *http.Request, who account
 	if err := s.removeMachine(r.Context(), a.ID); err != nil {
 		return err
 	}
+	if s.Artifacts != nil {
+		if err := s.Artifacts.Remove(context.WithoutCancel(r.Context()), a.ID); err != nil {
+			return err
+		}
+	}
 	if err := s.Agents.DeleteAgent(context.WithoutCancel(r.Context()), a.ID); err != nil {
 		return fmt.Errorf("delete %s: %w", a.ID, err)
 	}

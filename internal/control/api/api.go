@@ -18,18 +18,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
+	"aloft/internal/control/artifact"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/policy"
 )
 
 // Config is what the API needs. All fields but Logger, PublicURL, Ready,
-// Metrics, DefaultModel, Identity and Machines must be set.
+// Metrics, DefaultModel, Artifacts, Identity and Machines must be set.
 type Config struct {
 	Journal  store.Journal
 	Agents   store.Agents
@@ -40,6 +42,8 @@ type Config struct {
 	DefaultModel string
 	Work         Work
 	Machines     Machines      // nil where nobody reaches into machines
+	Artifacts    Artifacts     // nil where none are kept
+	URLSecret    []byte        // with which addresses of artifacts are signed; needed with Artifacts
 	Identity     Identity      // nil where machines get no tokens
 	AllowFile    bool          // file:// repositories may be used
 	PublicURL    func() string // where a browser finds this server, without a final slash
@@ -47,6 +51,17 @@ type Config struct {
 	Ready        func() error                          // nil once requests can be served
 	Metrics      func(context.Context) ([]byte, error) // in Prometheus's text; nil where there are none
 	Version      string                                // of the server
+}
+
+// Artifacts are the files that outlive machines. Its methods are safe for
+// concurrent use.
+type Artifacts interface {
+	// List returns an agent's, by name.
+	List(ctx context.Context, agentID string) ([]artifact.File, error)
+	// Open opens one; its error is a fault where there is none.
+	Open(ctx context.Context, agentID, name string) (io.ReadSeekCloser, artifact.File, error)
+	// Remove removes an agent's. One that has none is no error.
+	Remove(ctx context.Context, agentID string) error
 }
 
 // Identity is what others need to verify the tokens of machines: the documents
@@ -107,6 +122,9 @@ func New(c Config) (http.Handler, error) {
 func newServer(c Config) (*server, error) {
 	if c.Journal == nil || c.Agents == nil || c.Accounts == nil || c.Work == nil {
 		return nil, errors.New("api: a store and a scheduler are needed")
+	}
+	if c.Artifacts != nil && len(c.URLSecret) == 0 {
+		return nil, errors.New("api: a secret is needed to sign addresses of artifacts")
 	}
 	if c.PublicURL == nil {
 		c.PublicURL = func() string { return "http://localhost" }

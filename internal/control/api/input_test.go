@@ -199,7 +199,7 @@ var longPath = strings.Repeat("x", maxRepoURL)
 // here fails the test.
 func TestWhoMayDoWhat(t *testing.T) {
 	h := newHouse(t)
-	const open, own, admin = "open", "own", "admin" // own: another's is not found
+	const open, own, admin, signed = "open", "own", "admin", "signed" // own: another's is not found
 	rows := map[string]string{
 		"POST /v1/agents": "any", "GET /v1/agents": "any", "GET /v1/me": "any", "GET /v1/models": "any",
 		"GET /v1/repositories": "any", "POST /v1/sub-tokens": "any",
@@ -212,7 +212,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /v1/agents/{id}/connections": own, "GET /v1/agents/{id}/ports/{port}": own,
 		"GET /v1/agents/{id}/diff": own, "GET /v1/agents/{id}/events": own,
 		"GET /v1/agents/{id}/terminals": own, "POST /v1/agents/{id}/terminals": own, "GET /v1/agents/{id}/pty": own,
-		"GET /v1/agents/{id}/artifacts": "any", "GET /v1/agents/{id}/artifacts/download": "any",
+		"GET /v1/agents/{id}/artifacts": own, "GET /v1/agents/{id}/artifacts/download": own, "GET /v1/agents/{id}/artifacts/contents": signed,
 		"GET /metrics":                          admin,
 		"GET /.well-known/openid-configuration": open, "GET /.well-known/jwks.json": open,
 		"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
@@ -246,6 +246,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 			switch {
 			case kind == open && (status["none"] != 200 || status["wrong"] != 200):
 				t.Error("it is not open to all")
+			case kind == signed && (status["none"] != 403 || status["wrong"] != 403 || status["other"] != 403 || status["owner"] != 403):
+				t.Error("it is open to those without a signature")
+			case kind == signed:
 			case kind != open && (status["none"] != 401 || status["wrong"] != 401):
 				t.Error("it is open to those without a key")
 			case kind == own && status["other"] != 404:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"aloft/internal/agent"
 	"aloft/internal/conversation"
@@ -40,6 +41,7 @@ func (l *Loop) finish(ctx context.Context) error {
 			return err
 		}
 	}
+	l.keep(ctx)
 	return l.rec.record(ctx, &agent.RunEnded{Status: agent.Finished, Result: l.lastWords()})
 }
 
@@ -84,4 +86,28 @@ func commitMessage(s *agent.State) string {
 		return subject
 	}
 	return subject + "\n\n" + cut(task, 4000)
+}
+
+// keep copies artifacts, before the run's end is told. A failure of it is none of
+// the run's: they are in the machine yet, and copied with the next.
+func (l *Loop) keep(ctx context.Context) {
+	if l.hands == nil {
+		return
+	}
+	if err := l.hands.Keep(ctx); err != nil {
+		l.Logger.Warn("artifacts are not kept", "error", err)
+	}
+}
+
+// keepTimeout bounds how long artifacts of a run that did not finish may take,
+// whose end is told already.
+const keepTimeout = 30 * time.Second
+
+func (l *Loop) keepAfter(ctx context.Context) {
+	if !l.rec.state.Run.Status.Ended() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	l.keep(ctx)
 }

@@ -46,6 +46,8 @@ type Hands interface {
 	Commit(ctx context.Context, message string) (commit string, made bool, err error)
 	// Push pushes the branch and returns the commit it is at.
 	Push(ctx context.Context, branch string) (commit string, err error)
+	// Keep copies the files that are to outlive the machine.
+	Keep(ctx context.Context) error
 }
 
 // Delta is output of a call. Seq counts a call's deltas from 1.
@@ -199,6 +201,7 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
+	defer l.keepAfter(context.WithoutCancel(ctx))
 	switch {
 	case errors.Is(cause, ErrCancel):
 		return l.rec.record(last, &agent.RunEnded{Status: agent.Cancelled, Result: l.lastWords()})

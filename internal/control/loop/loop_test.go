@@ -184,6 +184,7 @@ type hands struct {
 	acked  []string
 	push   error
 	pushed func() error // instead of push
+	kept   int
 }
 
 func (h *hands) BootID() string { return h.boot }
@@ -221,6 +222,13 @@ func (h *hands) Push(_ context.Context, branch string) (string, error) {
 		return "c0ffee", h.pushed()
 	}
 	return "c0ffee", h.push
+}
+
+func (h *hands) Keep(context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.kept++
+	return errors.New("the bucket is away")
 }
 
 func TestRunToItsEnd(t *testing.T) {

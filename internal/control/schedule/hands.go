@@ -19,7 +19,8 @@ type hands struct {
 	conn   *pod.Conn
 	exec   *pod.Exec
 	boot   string
-	base   string // commit
+	base   string                      // commit
+	keep   func(context.Context) error // artifacts
 	revoke func()
 	letGo  func() // of the connection
 }
@@ -73,6 +74,9 @@ func (h *hands) Push(ctx context.Context, branch string) (string, error) {
 	}
 	return commit, nil
 }
+
+// Keep implements [loop.Hands].
+func (h *hands) Keep(ctx context.Context) error { return lostError(h.keep(ctx)) }
 
 // lostError says in the loop's words that the machine is gone.
 func lostError(err error) error {

@@ -123,6 +123,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, s
 		h.revoke()
 		return nil, err
 	}
+	h.keep = func(ctx context.Context) error { return w.s.keep(ctx, state, m.ID(), h.conn) }
 	h.exec = pod.NewExec(h.conn.OpenExec, w.s.token("exec", m.ID()), w.s.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
 	return h, nil
 }
@@ -254,11 +255,12 @@ func (w *worker) grant(state *agent.State, branch string) gateway.Grant {
 	}
 }
 
-// idleDiff asks the machine of an agent that does not work just now.
-func (s *Scheduler) idleDiff(ctx context.Context, state *agent.State) (string, bool, error) {
+// idle does something with the machine of an agent that does not work just now.
+// A machine that has stopped is not started for this.
+func (s *Scheduler) idle(ctx context.Context, state *agent.State, do func(*pod.Conn) error) error {
 	m, err := s.Runtime.Open(ctx, state.MachineID)
 	if err != nil {
-		return "", false, err
+		return err
 	}
 	l := s.links.use(m.ID())
 	defer s.links.letGo(m.ID(), l)
@@ -266,16 +268,16 @@ func (s *Scheduler) idleDiff(ctx context.Context, state *agent.State) (string, b
 	conn := l.conn
 	if conn != nil {
 		conn.Apply(s.redact(state, m.ID()))
-	} else { // a machine that has stopped is not started for this
-		if conn, err = pod.Dial(ctx, m, s.Gateway, s.redact(state, m.ID())); err == nil {
+	} else {
+		if conn, err = pod.Dial(ctx, m, s.Gateway, s.redact(state, m.ID()), s.tokens(state.Agent.ID)); err == nil {
 			l.conn = conn
 		}
 	}
 	l.mu.Unlock()
 	if err != nil {
-		return "", false, err
+		return err
 	}
-	return conn.Diff(ctx, state.BaseCommit)
+	return do(conn)
 }
 
 // machineFault says in a user's words why there is no machine.

@@ -15,13 +15,16 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/artifact"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/model"
+	"aloft/internal/control/pod"
 	"aloft/internal/control/store"
 	"aloft/internal/policy"
+	"aloft/internal/redact"
 )
 
 // Config is what a scheduler works with.
@@ -54,6 +57,8 @@ type Config struct {
 	// Room is a fault where no other machine should be made: the disk is full.
 	// nil is always room.
 	Room func() error
+	// Artifacts keeps files that are to outlive machines; nil keeps none.
+	Artifacts Artifacts
 	// Trace has machines make spans below their runs' own. exec-daemon sends none
 	// unless it is told to.
 	Trace  bool
@@ -75,6 +80,11 @@ type Gateway interface {
 // Identity signs that the bearer is a workload, to an audience.
 type Identity interface {
 	Token(w identity.Workload, audience, nonce string) (token string, expires time.Time, err error)
+}
+
+// Artifacts keeps what agents put into their folders of artifacts.
+type Artifacts interface {
+	Collect(ctx context.Context, agentID string, from artifact.Source, secrets *redact.Redactor) (left []artifact.Left, err error)
 }
 
 // Times of a lease: another server takes an agent over when its own has been
@@ -186,6 +196,7 @@ func (s *Scheduler) Remove(ctx context.Context, agentID string) error {
 			return context.Cause(ctx)
 		}
 	}
+	s.keepLast(ctx, agentID)
 	ids, err := s.Runtime.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list machines: %w", err)
@@ -268,7 +279,11 @@ func (s *Scheduler) Diff(ctx context.Context, agentID string) (diff string, trun
 		return "", false, nil
 	}
 	if w == nil && state.MachineID != "" {
-		if diff, truncated, err := s.idleDiff(ctx, state); err == nil {
+		err := s.idle(ctx, state, func(conn *pod.Conn) (err error) {
+			diff, truncated, err = conn.Diff(ctx, state.BaseCommit)
+			return err
+		})
+		if err == nil {
 			return diff, truncated, nil
 		}
 	}

@@ -36,11 +36,15 @@ func (s *Scheduler) secrets(agentID string) map[string]string {
 // redact keeps the agent's secrets, and the machine's own tokens, out of what
 // is heard of the machine.
 func (s *Scheduler) redact(state *agent.State, machineID string) pod.Option {
+	return pod.Redact(s.redactor(state, machineID))
+}
+
+func (s *Scheduler) redactor(state *agent.State, machineID string) *redact.Redactor {
 	secrets := map[string]string{
 		"the exec token": s.token("exec", machineID), "the git credential": s.token("git", state.Run.ID),
 	}
 	maps.Copy(secrets, s.secrets(state.Agent.ID))
-	return pod.Redact(redact.New(secrets))
+	return redact.New(secrets)
 }
 
 // newMachineID names a machine after its agent, so that whoever finds one knows

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+func newAgentArtifactsCommand(a *app) *cobra.Command {
+	var folder string
+	cmd := &cobra.Command{
+		Use:   "artifacts AGENT [PATH...]",
+		Short: "List the files that outlive an agent's machine, or download them",
+		Long: `List the files that outlive an agent's machine, or download them.
+
+An agent puts what it wants to show into /opt/cursor/artifacts: screenshots,
+recordings, reports. With --download the files are put into a folder, all of them
+unless paths are given.`,
+		Example: `  aloft agent artifacts bc-…
+  aloft agent artifacts bc-… --download out
+  aloft agent artifacts bc-… --download . artifacts/report.pdf`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			list, err := c.Artifacts(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if list, err = chosen(list, args[1:]); err != nil {
+				return err
+			}
+			if folder != "" {
+				if err := a.download(cmd.Context(), c, args[0], list, folder); err != nil {
+					return err
+				}
+			}
+			switch {
+			case a.out.JSON():
+				return a.out.Value(list)
+			case len(list) == 0:
+				a.out.Note("It has no artifacts.")
+			case folder == "":
+				rows := [][]string{{"PATH", "BYTES", "UPDATED"}}
+				for _, f := range list {
+					rows = append(rows, []string{cli.Clean(f.Path), fmt.Sprint(f.SizeBytes), f.UpdatedAt.Local().Format(time.DateTime)})
+				}
+				a.out.Table(rows)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&folder, "download", "d", "", "put the files into this `folder`")
+	return cmd
+}
+
+// chosen are the artifacts of those paths; all, where there are none.
+func chosen(list []client.Artifact, paths []string) ([]client.Artifact, error) {
+	if len(paths) == 0 {
+		return list, nil
+	}
+	by := map[string]client.Artifact{}
+	for _, f := range list {
+		by[artifactName(f.Path)] = f
+	}
+	out := make([]client.Artifact, 0, len(paths))
+	for _, p := range paths {
+		f, ok := by[artifactName(p)]
+		if !ok {
+			return nil, &cli.Problem{
+				Exit: cli.NotFound, Code: "not_found", Message: fmt.Sprintf("the agent has no artifact %s", p),
+				Hint: "without a path the command lists those it has",
+			}
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// artifactName is an artifact's path without the folder that all are in.
+func artifactName(p string) string { return strings.TrimPrefix(p, "artifacts/") }
+
+// download puts artifacts into a folder. Their names are a machine's: none of
+// them leads out of it.
+func (a *app) download(ctx context.Context, c *client.Client, id string, list []client.Artifact, folder string) error {
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for i, f := range list {
+		name := artifactName(f.Path)
+		if !fs.ValidPath(name) || name == "." {
+			return fmt.Errorf("the server names an artifact %q, which is no path", f.Path)
+		}
+		a.out.Status(fmt.Sprintf("%s (%d of %d)", cli.Clean(name), i+1, len(list)))
+		if err := downloadOne(ctx, c, id, f, root, name); err != nil {
+			return fmt.Errorf("%s: %w", cli.Clean(name), err)
+		}
+	}
+	a.out.Note("%d files are in %s.", len(list), folder)
+	return nil
+}
+
+// downloadOne writes one artifact, which is there whole or not at all.
+func downloadOne(ctx context.Context, c *client.Client, id string, f client.Artifact, root *os.Root, name string) error {
+	if dir := path.Dir(name); dir != "." {
+		if err := root.MkdirAll(dir, 0o777); err != nil {
+			return err
+		}
+	}
+	part := path.Join(path.Dir(name), "."+path.Base(name)+".part")
+	file, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(c.DownloadArtifact(ctx, id, f.Path, file), file.Close())
+	if err == nil {
+		err = root.Rename(part, name)
+	}
+	if err != nil {
+		_ = root.Remove(part) // the first error says it all
+	}
+	return err
+}

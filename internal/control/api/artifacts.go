@@ -1,0 +1,143 @@
+package api
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/fault"
+)
+
+type artifactJSON struct {
+	_         struct{}  `json:"-" additionalProperties:"true"`
+	Path      string    `json:"path" minLength:"1"`
+	SizeBytes int64     `json:"sizeBytes" minimum:"0"`
+	UpdatedAt time.Time `json:"updatedAt" format:"date-time"`
+}
+
+type listArtifactsResponseJSON struct {
+	_     struct{}       `json:"-" additionalProperties:"true"`
+	Items []artifactJSON `json:"items" nullable:"false"`
+}
+
+type downloadArtifactResponseJSON struct {
+	_         struct{}  `json:"-" additionalProperties:"true"`
+	URL       string    `json:"url" format:"uri"`
+	ExpiresAt time.Time `json:"expiresAt" format:"date-time"`
+}
+
+// Where artifacts are, to clients: artifacts/NAME, and in the machine.
+const (
+	artifactsFolder = "artifacts/"
+	machineFolder   = "/opt/cursor/artifacts/"
+)
+
+// downloadWithin is how long the address of an artifact is good for.
+const downloadWithin = 15 * time.Minute
+
+func (s *server) listArtifacts(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	reply := listArtifactsResponseJSON{Items: []artifactJSON{}}
+	if s.Artifacts != nil {
+		list, err := s.Artifacts.List(r.Context(), a.ID)
+		if err != nil {
+			return err
+		}
+		for _, f := range list {
+			reply.Items = append(reply.Items, artifactJSON{Path: artifactsFolder + f.Name, SizeBytes: f.Size, UpdatedAt: f.Modified})
+		}
+	}
+	return writeJSON(w, http.StatusOK, reply)
+}
+
+func (s *server) downloadArtifact(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	asked := r.URL.Query().Get("path")
+	if asked == "" {
+		return fault.Invalid("the path of an artifact is needed").At("path").Hint("GET /v1/agents/{id}/artifacts lists them")
+	}
+	if s.Artifacts == nil {
+		return fault.NotFound("this server keeps no artifacts")
+	}
+	name := strings.TrimPrefix(strings.TrimPrefix(asked, machineFolder), artifactsFolder)
+	file, _, err := s.Artifacts.Open(r.Context(), a.ID, name)
+	if err != nil {
+		return err
+	}
+	_ = file.Close() // nothing was read
+	expires := time.Now().Add(downloadWithin).Truncate(time.Second).UTC()
+	query := url.Values{
+		"path": {name}, "expires": {strconv.FormatInt(expires.Unix(), 10)},
+		"signature": {s.artifactSignature(a.ID, name, expires.Unix())},
+	}
+	return writeJSON(w, http.StatusOK, downloadArtifactResponseJSON{
+		URL:       strings.TrimRight(s.PublicURL(), "/") + "/v1/agents/" + a.ID + "/artifacts/contents?" + query.Encode(),
+		ExpiresAt: expires,
+	})
+}
+
+// artifactSignature lets whoever has an address read one file for a while, and
+// nothing else.
+func (s *server) artifactSignature(agentID, name string, expires int64) string {
+	mac := hmac.New(sha256.New, s.URLSecret)
+	fmt.Fprintf(mac, "artifact %s %d %s", agentID, expires, name)
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// shownTypes are those that a browser may know a file for; none of them runs.
+var shownTypes = map[string]string{
+	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
+	".mp4": "video/mp4", ".webm": "video/webm", ".txt": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8",
+	".md": "text/plain; charset=utf-8", ".json": "application/json",
+}
+
+// artifactContents needs no key: its address is one. What a machine made is
+// given out as a file, and never as a page of ours.
+func (s *server) artifactContents(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	id, query := r.PathValue("id"), r.URL.Query()
+	name := query.Get("path")
+	expires, err := strconv.ParseInt(query.Get("expires"), 10, 64)
+	wrong := err != nil || s.Artifacts == nil ||
+		!hmac.Equal([]byte(query.Get("signature")), []byte(s.artifactSignature(id, name, expires)))
+	if wrong || time.Now().Unix() > expires {
+		return fault.Denied("this address of an artifact is wrong, or has expired").
+			Hint("get another from GET /v1/agents/{id}/artifacts/download?path=…")
+	}
+	file, about, err := s.Artifacts.Open(r.Context(), id, name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // it was read
+	media, ok := shownTypes[strings.ToLower(path.Ext(name))]
+	if !ok {
+		media = "application/octet-stream"
+	}
+	h := w.Header()
+	h.Set("Content-Type", media)
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	h.Set("ETag", `"`+about.Key+`"`)
+	// A reader that lingers holds no more than its connection.
+	err = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	http.ServeContent(w, r, "", about.Modified, file)
+	return nil
+}

@@ -1,0 +1,159 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/control/artifact"
+
+	_ "gocloud.dev/blob/fileblob"
+)
+
+// inMachine is a machine's folder of artifacts: contents by name.
+type inMachine map[string]string
+
+func (m inMachine) List(context.Context) (list []artifact.Remote, more bool, err error) {
+	for name, contents := range m {
+		sum := sha256.Sum256([]byte(contents))
+		list = append(list, artifact.Remote{Name: name, Size: int64(len(contents)), Modified: time.Unix(1e9, 0), SHA256: hex.EncodeToString(sum[:])})
+	}
+	return list, false, nil
+}
+
+func (m inMachine) Read(_ context.Context, name string, to io.Writer) error {
+	_, err := io.WriteString(to, m[name])
+	return err
+}
+
+// keep gives the house a place for artifacts, with those of one agent.
+func (h *house) keep(id string, files inMachine) {
+	h.t.Helper()
+	at, err := artifact.FolderURL(filepath.Join(h.dir, "artifacts"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	kept, err := artifact.Open(h.t.Context(), at, artifact.DefaultLimits)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = kept.Close() })
+	if _, err := kept.Collect(h.t.Context(), id, files, nil); err != nil {
+		h.t.Fatal(err)
+	}
+	h.api.Artifacts, h.api.URLSecret = kept, []byte("secret")
+	h.api.PublicURL = func() string { return h.http.URL }
+}
+
+// fetch asks an address without a key.
+func (h *house) fetch(address string, header ...string) (*http.Response, string) {
+	h.t.Helper()
+	req, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := h.http.Client().Do(req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return res, string(b)
+}
+
+func TestArtifacts(t *testing.T) {
+	h := newHouse(t)
+	id, _ := h.begin()
+	at := "/v1/agents/" + id + "/artifacts"
+	if a := h.call("GET", at, ""); string(a.body) != `{"items":[]}`+"\n" && string(a.body) != `{"items":[]}` {
+		t.Errorf("at first: %s", a.body)
+	}
+	h.keep(id, inMachine{"page.html": "<script>alert(1)</script>", "ünï/ä b&c.png": "picture"})
+	a := h.call("GET", at, "")
+	if a.status != 200 || !strings.Contains(string(a.body), `"path":"artifacts/page.html"`) ||
+		!strings.Contains(string(a.body), `"sizeBytes":25`) || !strings.Contains(string(a.body), `"updatedAt":"2001-09-09T01:46:40Z"`) {
+		t.Errorf("list: %d %s", a.status, a.body)
+	}
+	for path, want := range map[string]struct{ media, contents string }{
+		"artifacts/page.html":                 {"application/octet-stream", "<script>alert(1)</script>"},
+		"/opt/cursor/artifacts/ünï/ä b&c.png": {"image/png", "picture"},
+	} {
+		a := h.call("GET", at+"/download?"+url.Values{"path": {path}}.Encode(), "")
+		if a.status != 200 {
+			t.Fatalf("%s: %d %s", path, a.status, a.body)
+		}
+		until, err := time.Parse(time.RFC3339, a.text(t, "expiresAt"))
+		if err != nil || time.Until(until) > downloadWithin || time.Until(until) < downloadWithin/2 {
+			t.Errorf("it is good until %s, %v", until, err)
+		}
+		res, got := h.fetch(a.text(t, "url"))
+		if res.StatusCode != 200 || got != want.contents || res.Header.Get("Content-Type") != want.media ||
+			!strings.HasPrefix(res.Header.Get("Content-Disposition"), "attachment") || res.Header.Get("X-Content-Type-Options") != "nosniff" ||
+			!strings.Contains(res.Header.Get("Content-Security-Policy"), "sandbox") {
+			t.Errorf("%s: %d %q %v", path, res.StatusCode, got, res.Header)
+		}
+		if res, got := h.fetch(a.text(t, "url"), "Range", "bytes=1-3"); res.StatusCode != 206 || got != want.contents[1:4] {
+			t.Errorf("a part of %s: %d %q", path, res.StatusCode, got)
+		}
+	}
+	for query, status := range map[string]int{"": 400, "?path=": 400, "?path=artifacts/none": 404, "?path=../../aloft.db": 404, "?path=index.json": 404} {
+		if a := h.call("GET", at+"/download"+query, ""); a.status != status {
+			t.Errorf("download%s: %d %s", query, a.status, a.body)
+		}
+	}
+	if a := h.call("DELETE", "/v1/agents/"+id, ""); a.status != 200 {
+		t.Fatalf("delete: %d %s", a.status, a.body)
+	}
+	if list, err := h.api.Artifacts.List(t.Context(), id); err != nil || len(list) > 0 {
+		t.Errorf("of an agent that is gone, %d are kept, %v", len(list), err)
+	}
+}
+
+// An address reads one file for a while, and nothing else.
+func TestAddressOfAnArtifactIsGoodForNothingElse(t *testing.T) {
+	h := newHouse(t)
+	id, _ := h.begin()
+	other, _ := h.begin()
+	h.keep(other, inMachine{"a": "others"})
+	h.keep(id, inMachine{"a": "mine", "b": "mine too"})
+	u, err := url.Parse(h.call("GET", "/v1/agents/"+id+"/artifacts/download?path=artifacts/a", "").text(t, "url"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, got := h.fetch(u.String()); res.StatusCode != 200 || got != "mine" {
+		t.Fatalf("%d %s", res.StatusCode, got)
+	}
+	for name, change := range map[string]func(u *url.URL, q url.Values){
+		"path":      func(_ *url.URL, q url.Values) { q.Set("path", "b") },
+		"expires":   func(_ *url.URL, q url.Values) { q.Set("expires", "9999999999") },
+		"signature": func(_ *url.URL, q url.Values) { q.Del("signature") },
+		"agent":     func(u *url.URL, _ url.Values) { u.Path = strings.Replace(u.Path, id, other, 1) },
+		"expired": func(_ *url.URL, q url.Values) {
+			q.Set("expires", "1")
+			q.Set("signature", h.api.artifactSignature(id, "a", 1))
+		},
+	} {
+		changed, q := *u, u.Query()
+		change(&changed, q)
+		changed.RawQuery = q.Encode()
+		if res, got := h.fetch(changed.String()); res.StatusCode != 403 || strings.Contains(got, "mine") {
+			t.Errorf("with another %s: %d %s", name, res.StatusCode, got)
+		}
+	}
+	if strings.Contains(h.log.String(), u.Query().Get("signature")) {
+		t.Error("the log holds an address that is good")
+	}
+}

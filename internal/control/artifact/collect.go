@@ -1,0 +1,218 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"gocloud.dev/blob"
+
+	"aloft/internal/redact"
+)
+
+// A Source is the folder of artifacts in a machine. Whatever it says is bounded
+// here, and is not believed.
+type Source interface {
+	// List returns the files, and whether there are others besides.
+	List(ctx context.Context) (files []Remote, more bool, err error)
+	// Read writes the contents of a file.
+	Read(ctx context.Context, name string, to io.Writer) error
+}
+
+// Remote is a file in a machine, as the machine tells it.
+type Remote struct {
+	Name     string
+	Size     int64
+	Modified time.Time
+	SHA256   string
+}
+
+// Left is a file that was not kept.
+type Left struct{ Name, Why string }
+
+// errTooLong is why a file is not kept that has more than there is room for.
+var errTooLong = errors.New("it is longer than may be kept")
+
+// Collect copies what is new in the machine. A file that is gone there is kept:
+// that is what artifacts are for. left are those that could not be, or must not.
+func (s *Store) Collect(ctx context.Context, agentID string, from Source, secrets *redact.Redactor) (left []Left, err error) {
+	defer s.lock(agentID)()
+	there, more, err := from.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("artifacts of %s: %w", agentID, err)
+	}
+	if len(there) == 0 {
+		return nil, nil
+	}
+	list, err := s.List(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	kept := map[string]File{}
+	var size int64
+	for _, f := range list {
+		kept[f.Name] = f
+		size += f.Size
+	}
+	leave := func(name string, why error) { left = append(left, Left{name, why.Error()}) }
+	if more {
+		leave("…", errors.New("there are more files than the machine lists"))
+	}
+	var replaced []string
+	changed := false
+	for _, r := range there {
+		old, had := kept[r.Name]
+		room := min(s.limits.FileSize, s.limits.Size-size+old.Size)
+		switch err := checkName(r.Name); {
+		case had && old.Seen == r.SHA256:
+			continue
+		case err != nil:
+			leave(r.Name, err)
+		case secrets.Contains([]byte(r.Name)):
+			leave("[REDACTED]", errors.New("its name holds a secret"))
+		case !had && len(kept) >= s.limits.Files:
+			leave(r.Name, fmt.Errorf("%d files are kept already, and no more may be", s.limits.Files))
+		case r.Size > room:
+			leave(r.Name, errTooLong)
+		default:
+			f, err := s.copy(ctx, agentID, r, from, secrets, room)
+			if ctx.Err() != nil {
+				return left, context.Cause(ctx)
+			}
+			if err != nil {
+				leave(r.Name, err)
+				continue
+			}
+			kept[r.Name], changed = f, true
+			size += f.Size - old.Size
+			if had && old.Key != f.Key {
+				replaced = append(replaced, old.Key)
+			}
+		}
+	}
+	if !changed {
+		return left, nil
+	}
+	if err := s.writeIndex(ctx, agentID, kept); err != nil {
+		return left, fmt.Errorf("artifacts of %s: %w", agentID, err)
+	}
+	for _, key := range replaced {
+		_ = s.bucket.Delete(ctx, agentID+"/"+key) // what stays goes with the agent
+	}
+	return left, nil
+}
+
+func (s *Store) writeIndex(ctx context.Context, agentID string, kept map[string]File) error {
+	list := make([]File, 0, len(kept))
+	for _, f := range kept {
+		list = append(list, f)
+	}
+	slices.SortFunc(list, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	text, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	return s.bucket.WriteAll(ctx, indexKey(agentID), text, &blob.WriterOptions{ContentType: "application/json"})
+}
+
+// copy copies one file under a name that says what it is.
+func (s *Store) copy(ctx context.Context, agentID string, r Remote, from Source, secrets *redact.Redactor, room int64) (File, error) {
+	id := sha256.Sum256([]byte(r.Name + "\x00" + r.SHA256))
+	f := File{Name: r.Name, Modified: r.Modified.UTC(), Seen: r.SHA256, Key: hex.EncodeToString(id[:])}
+	if now := time.Now().UTC(); f.Modified.After(now) || f.Modified.Before(time.Unix(0, 0)) {
+		f.Modified = now // a machine's clock is its own
+	}
+	ctx, abort := context.WithCancel(ctx)
+	defer abort()
+	object, err := s.bucket.NewWriter(ctx, agentID+"/"+f.Key, &blob.WriterOptions{
+		ContentType: "application/octet-stream", DisableContentTypeDetection: true,
+	})
+	if err != nil {
+		return File{}, err
+	}
+	to := &sieve{to: object, secrets: secrets, room: room}
+	err = from.Read(ctx, r.Name, to)
+	if err == nil {
+		err = to.flush()
+	}
+	if err != nil {
+		abort() // an object that is closed after this is not made
+		_ = object.Close()
+		return File{}, err
+	}
+	f.Size = to.written
+	return f, object.Close()
+}
+
+// peek is how much of a file is looked at, to tell text from other things.
+const peek = 8 << 10
+
+// sieve takes secrets out of what is text, and bounds what passes.
+type sieve struct {
+	to      io.Writer
+	secrets *redact.Redactor
+	room    int64 // bytes
+
+	head    []byte         // until it is known what the file is
+	known   bool           // it is
+	stream  *redact.Stream // of text
+	written int64
+}
+
+// Write implements [io.Writer].
+func (s *sieve) Write(b []byte) (int, error) {
+	n := len(b)
+	if !s.known {
+		s.head = append(s.head, b...)
+		if len(s.head) < peek {
+			return n, nil
+		}
+		b = s.know()
+	}
+	return n, s.pass(b)
+}
+
+// know decides what the file is, as git does: text has no NUL at its beginning.
+func (s *sieve) know() (head []byte) {
+	head, s.head, s.known = s.head, nil, true
+	if bytes.IndexByte(head[:min(len(head), peek)], 0) < 0 {
+		s.stream = s.secrets.Stream()
+	}
+	return head
+}
+
+func (s *sieve) pass(b []byte) error {
+	if s.stream != nil {
+		b = s.stream.Next(b)
+	}
+	return s.write(b)
+}
+
+func (s *sieve) write(b []byte) error {
+	if s.written += int64(len(b)); s.written > s.room {
+		return errTooLong
+	}
+	_, err := s.to.Write(b)
+	return err
+}
+
+// flush writes what is held back.
+func (s *sieve) flush() error {
+	if !s.known {
+		if err := s.pass(s.know()); err != nil {
+			return err
+		}
+	}
+	if s.stream == nil {
+		return nil
+	}
+	return s.write(s.stream.Flush())
+}

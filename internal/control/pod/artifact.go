@@ -1,0 +1,102 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/control/artifact"
+	"aloft/internal/wire/agentv1"
+	"aloft/internal/wire/agentv1/agentv1connect"
+)
+
+// Bounds of what a machine says of its artifacts.
+const (
+	maxArtifacts     = 10_000
+	artifactPiece    = 4 << 20 // bytes of one reply
+	maxArtifactReply = artifactPiece + 4<<20
+)
+
+// Artifacts is a machine's folder of artifacts. It is an [artifact.Source]. Its
+// methods are safe for concurrent use.
+type Artifacts struct {
+	conn   *Conn
+	http   *http.Client
+	client agentv1connect.ControlServiceClient
+}
+
+var _ artifact.Source = (*Artifacts)(nil)
+
+// Artifacts returns the machine's folder of artifacts, for whoever has
+// exec-daemon's token. Close it when done. What it reads has its secrets still.
+func (c *Conn) Artifacts(token string) *Artifacts {
+	var h2c http.Protocols
+	h2c.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{
+		Protocols: &h2c, DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.OpenExec(ctx) },
+	}}
+	return &Artifacts{c, client, agentv1connect.NewControlServiceClient(client, "http://exec",
+		connect.WithInterceptors(withToken(token)), connect.WithReadMaxBytes(maxArtifactReply), connect.WithAcceptCompression("gzip", nil, nil))}
+}
+
+// Close lets go of the stream to exec-daemon.
+func (a *Artifacts) Close() { a.http.CloseIdleConnections() }
+
+var sha256Form = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// List implements [artifact.Source].
+func (a *Artifacts) List(ctx context.Context) ([]artifact.Remote, bool, error) {
+	res, err := a.client.ListArtifacts(ctx, connect.NewRequest(&agentv1.ListArtifactsRequest{}))
+	if err != nil {
+		return nil, false, fmt.Errorf("list artifacts: %w", a.conn.lost(err))
+	}
+	list := res.Msg.GetArtifacts()
+	more := res.Msg.GetTruncated() || len(list) > maxArtifacts
+	files := make([]artifact.Remote, 0, min(len(list), maxArtifacts))
+	for _, f := range list[:min(len(list), maxArtifacts)] {
+		if !sha256Form.MatchString(f.GetSha256()) || f.GetSizeBytes() < 0 {
+			return nil, false, errors.New("list artifacts: the machine describes one by what is no digest or no size")
+		}
+		files = append(files, artifact.Remote{Name: f.GetName(), Size: f.GetSizeBytes(), Modified: f.GetModifiedAt().AsTime(), SHA256: f.GetSha256()})
+	}
+	return files, more, nil
+}
+
+// Read implements [artifact.Source]. A machine that gives anything but the next
+// piece of the file is given up.
+func (a *Artifacts) Read(ctx context.Context, name string, to io.Writer) error {
+	var offset int64
+	for {
+		res, err := a.client.UploadArtifacts(ctx, connect.NewRequest(&agentv1.UploadArtifactsRequest{
+			Names: []string{name}, From: &agentv1.ArtifactPosition{Name: name, Offset: offset}, Limit: artifactPiece,
+		}))
+		if err != nil {
+			return fmt.Errorf("read an artifact: %w", a.conn.lost(err))
+		}
+		chunks := res.Msg.GetChunks()
+		if len(chunks) != 1 || chunks[0].GetName() != name || chunks[0].GetOffset() != offset {
+			return errors.New("read an artifact: the machine gives another piece than was asked for")
+		}
+		chunk := chunks[0]
+		if words := chunk.GetError(); words != "" {
+			return fmt.Errorf("the machine cannot read it: %s", bounded(words, maxDetail))
+		}
+		if _, err := to.Write(chunk.GetContents()); err != nil {
+			return err
+		}
+		if chunk.GetLast() {
+			return nil
+		}
+		if len(chunk.GetContents()) == 0 {
+			return errors.New("read an artifact: the machine gives no more, and no end")
+		}
+		offset += int64(len(chunk.GetContents()))
+	}
+}
