@@ -19,7 +19,9 @@ type Agent struct {
 	Name                string
 	UserID              int64 // who made it
 	Archived            bool
-	Paused              bool // works no further until it is resumed
+	Paused              bool       // works no further until it is resumed
+	RunMode             string     // how much it may do without asking; "" is the server's own
+	Approvals           []Approval // that wait for a person, the oldest first
 	Env                 Env
 	Repos               []Repo
 	Model               string // an id of the configuration; "" is its default
@@ -91,10 +93,11 @@ func NewBranch(prompt string) string {
 func (a *Agent) Apply(e Event) {
 	a.Head = e.Seq
 	a.UpdatedAt = e.Time
+	a.approve(e)
 	switch b := e.Body.(type) {
 	case *Created:
 		a.Name, a.UserID, a.Env, a.Repos = b.Name, b.UserID, b.Env, b.Repos
-		a.Model, a.Class, a.WorkOnCurrentBranch = b.Model, b.Class, b.WorkOnCurrentBranch
+		a.Model, a.Class, a.WorkOnCurrentBranch, a.RunMode = b.Model, b.Class, b.WorkOnCurrentBranch, b.RunMode
 		a.CreatedAt = e.Time
 	case *RunCreated:
 		a.LatestRunID = e.RunID

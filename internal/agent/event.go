@@ -29,7 +29,8 @@ type (
 		Model               string `json:"model,omitempty"`
 		Class               string `json:"class,omitempty"`
 		WorkOnCurrentBranch bool   `json:"workOnCurrentBranch,omitempty"`
-		Branch              string `json:"branch,omitempty"` // to be made; "" to stay on the starting ref
+		RunMode             string `json:"runMode,omitempty"` // of package permit; "" is the server's own
+		Branch              string `json:"branch,omitempty"`  // to be made; "" to stay on the starting ref
 	}
 	// Archived files the agent away, or brings it back.
 	Archived struct {
@@ -196,6 +197,8 @@ var bodies = func() map[string]func() Body {
 		func() Body { return new(Committed) }, func() Body { return new(Pushed) },
 		func() Body { return new(RunEnded) }, func() Body { return new(Paused) },
 		func() Body { return new(Resumed) },
+		func() Body { return new(CallJudged) }, func() Body { return new(Classified) },
+		func() Body { return new(ApprovalAsked) }, func() Body { return new(ApprovalAnswered) },
 	} {
 		m[make().Kind()] = make
 	}

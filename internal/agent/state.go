@@ -17,25 +17,30 @@ type State struct {
 	BootID     string // of the machine's present life; "" unless it is ready
 	Used       bool   // the machine has been ready at some time: its disk may hold work
 	Messages   []conversation.Message
-	Calls      []Call   // of the last reply, until every one has its result
-	Todos      []Todo   // as TodoWrite left them
-	Shown      string   // of a reply that is not whole: what watchers have seen of it
-	Thought    string   // likewise of its reasoning
-	Context    int64    // tokens that the model counted in its last reply's conversation
-	Cancel     string   // why the run is to stop; "" when it is not
-	Trace      string   // the traceparent that came with the request for the run
-	Pushed     bool     // the agent has pushed its branch at some time
-	notices    []string // to be told after the results of Calls
+	Calls      []Call        // of the last reply, until every one has its result
+	Todos      []Todo        // as TodoWrite left them
+	Shown      string        // of a reply that is not whole: what watchers have seen of it
+	Thought    string        // likewise of its reasoning
+	Context    int64         // tokens that the model counted in its last reply's conversation
+	Cancel     string        // why the run is to stop; "" when it is not
+	Trace      string        // the traceparent that came with the request for the run
+	Pushed     bool          // the agent has pushed its branch at some time
+	Granted    []Grant       // what a person has allowed the agent for good
+	Refused    []RefusedCall // in this run
+	notices    []string      // to be told after the results of Calls
 }
 
 // Call is a tool call on its way.
 type Call struct {
 	conversation.ToolCall
-	Sent   bool
-	BootID string // of the machine that it was sent to
-	Upto   uint64 // the last of its deltas that is in the journal
-	Shown  int    // bytes of output in the journal
-	Result *conversation.ToolResult
+	Sent     bool
+	Judged   *CallJudged       // nil until it is decided how it is treated
+	Approval *Approval         // the question that was put to a person; nil if none was
+	Answer   *ApprovalAnswered // nil while it waits
+	BootID   string            // of the machine that it was sent to
+	Upto     uint64            // the last of its deltas that is in the journal
+	Shown    int               // bytes of output in the journal
+	Result   *conversation.ToolResult
 }
 
 // Fold returns the state after the events, which begin with the first of a journal.
@@ -61,6 +66,7 @@ func (s *State) Apply(e Event) {
 	if e.RunID != "" {
 		s.Run.Apply(e)
 	}
+	s.judged(e)
 	switch b := e.Body.(type) {
 	case *Created:
 		s.Branch = b.Branch

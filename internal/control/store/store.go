@@ -5,6 +5,7 @@ package store
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"aloft/internal/account"
@@ -54,6 +55,9 @@ type Agents interface {
 	Agent(ctx context.Context, id string) (agent.Agent, error)
 	// ListAgents returns agents, newest first.
 	ListAgents(ctx context.Context, q AgentQuery) ([]agent.Agent, error)
+	// WaitingAgents returns at most limit agents that wait for a person, those of
+	// the oldest agents first.
+	WaitingAgents(ctx context.Context, limit int) ([]agent.Agent, error)
 	// DeleteAgent removes the agent, its runs and its journal.
 	DeleteAgent(ctx context.Context, id string) error
 	Run(ctx context.Context, agentID, runID string) (agent.Run, error)
@@ -96,6 +100,21 @@ type Accounts interface {
 	Key(ctx context.Context, hash [32]byte) (account.APIKey, error)
 	CountKeys(ctx context.Context) (int, error)
 }
+
+// Rules keeps the files that people and the team have set for their agents:
+// permissions.json, sandbox.json, hooks.json. Its methods are safe for
+// concurrent use.
+type Rules interface {
+	// Rule returns the text of the owner's file, "" if there is none.
+	Rule(ctx context.Context, owner, name string) (string, error)
+	SetRule(ctx context.Context, owner, name, text string) error
+}
+
+// TeamRules is the owner of the team's rules.
+const TeamRules = "team"
+
+// RulesOf is the owner of a user's rules.
+func RulesOf(userID int64) string { return "user/" + strconv.FormatInt(userID, 10) }
 
 // LeaseOn is the name of the lease on an agent.
 func LeaseOn(agentID string) string { return "agent/" + agentID }

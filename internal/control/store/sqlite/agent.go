@@ -43,6 +43,20 @@ func (s *Store) ListAgents(ctx context.Context, q store.AgentQuery) ([]agent.Age
 	if err != nil {
 		return nil, fmt.Errorf("list agents: %w", err)
 	}
+	return agentsOf(rows)
+}
+
+// WaitingAgents implements [store.Agents].
+func (s *Store) WaitingAgents(ctx context.Context, limit int) ([]agent.Agent, error) {
+	rows, err := s.read.ListWaitingAgents(ctx, int64(max(limit, 0)))
+	if err != nil {
+		return nil, fmt.Errorf("list waiting agents: %w", err)
+	}
+	return agentsOf(rows)
+}
+
+func agentsOf(rows []query.Agent) ([]agent.Agent, error) {
+	var err error
 	agents := make([]agent.Agent, len(rows))
 	for i, row := range rows {
 		if agents[i], err = agentOf(row); err != nil {
@@ -102,11 +116,17 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 	if err != nil {
 		return query.Agent{}, err
 	}
+	var approvals []byte
+	if len(a.Approvals) > 0 {
+		if approvals, err = json.Marshal(a.Approvals); err != nil {
+			return query.Agent{}, err
+		}
+	}
 	return query.Agent{
 		ID: a.ID, Name: a.Name, UserID: a.UserID, Archived: number(a.Archived), Env: string(env), Repos: string(repos),
 		Model: a.Model, Class: a.Class, WorkOnCurrentBranch: number(a.WorkOnCurrentBranch),
 		CreatedAt: nanos(a.CreatedAt), UpdatedAt: nanos(a.UpdatedAt), LatestRunID: a.LatestRunID, Head: a.Head,
-		Paused: number(a.Paused),
+		Paused: number(a.Paused), RunMode: a.RunMode, Approvals: string(approvals),
 	}, nil
 }
 
@@ -115,9 +135,13 @@ func agentOf(row query.Agent) (agent.Agent, error) {
 		ID: row.ID, Name: row.Name, UserID: row.UserID, Archived: row.Archived != 0,
 		Model: row.Model, Class: row.Class, WorkOnCurrentBranch: row.WorkOnCurrentBranch != 0,
 		CreatedAt: stamp(row.CreatedAt), UpdatedAt: stamp(row.UpdatedAt), LatestRunID: row.LatestRunID, Head: row.Head,
-		Paused: row.Paused != 0,
+		Paused: row.Paused != 0, RunMode: row.RunMode,
 	}
-	err := errors.Join(json.Unmarshal([]byte(row.Env), &a.Env), json.Unmarshal([]byte(row.Repos), &a.Repos))
+	var waits error
+	if row.Approvals != "" {
+		waits = json.Unmarshal([]byte(row.Approvals), &a.Approvals)
+	}
+	err := errors.Join(waits, json.Unmarshal([]byte(row.Env), &a.Env), json.Unmarshal([]byte(row.Repos), &a.Repos))
 	if err != nil {
 		return a, fmt.Errorf("row of agent %s: %w", row.ID, err)
 	}

@@ -18,6 +18,7 @@ type Store interface {
 	store.Agents
 	store.Leases
 	store.Accounts
+	store.Rules
 }
 
 // Run runs the suite against the empty stores that open makes.
@@ -32,6 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Leases", leaseTests},
 		{"Accounts", accountTests},
 		{"Fold", foldTests},
+		{"Rules", ruleTests},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			for _, tt := range part.tests {

@@ -1,8 +1,8 @@
 -- name: PutAgent :exec
 INSERT OR REPLACE INTO agents (id, name, user_id, archived, env, repos, model, class,
-  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused)
+  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, run_mode, approvals)
 VALUES (@id, @name, @user_id, @archived, @env, @repos, @model, @class,
-  @work_on_current_branch, @created_at, @updated_at, @latest_run_id, @head, @paused);
+  @work_on_current_branch, @created_at, @updated_at, @latest_run_id, @head, @paused, @run_mode, @approvals);
 
 -- name: TouchAgent :exec
 UPDATE agents SET updated_at = @updated_at, head = @head WHERE id = @id;
@@ -24,6 +24,9 @@ SELECT * FROM agents
 WHERE user_id = @user_id AND archived <= @archived
   AND created_at <= @before_time AND (created_at < @before_time OR id < @before_id)
 ORDER BY created_at DESC, id DESC LIMIT @most;
+
+-- name: ListWaitingAgents :many
+SELECT * FROM agents WHERE approvals != '' ORDER BY created_at, id LIMIT @most;
 
 -- name: DeleteAgent :execrows
 DELETE FROM agents WHERE id = @id;

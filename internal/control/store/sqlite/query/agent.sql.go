@@ -22,7 +22,7 @@ func (q *Queries) DeleteAgent(ctx context.Context, id string) (int64, error) {
 }
 
 const getAgent = `-- name: GetAgent :one
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused FROM agents WHERE id = ?1
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, run_mode, approvals FROM agents WHERE id = ?1
 `
 
 func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
@@ -43,6 +43,8 @@ func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
 		&i.LatestRunID,
 		&i.Head,
 		&i.Paused,
+		&i.RunMode,
+		&i.Approvals,
 	)
 	return i, err
 }
@@ -59,7 +61,7 @@ func (q *Queries) GetHead(ctx context.Context, id string) (int64, error) {
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, run_mode, approvals FROM agents
 WHERE archived <= ?1
   AND created_at <= ?2 AND (created_at < ?2 OR id < ?3)
 ORDER BY created_at DESC, id DESC LIMIT ?4
@@ -101,6 +103,8 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 			&i.LatestRunID,
 			&i.Head,
 			&i.Paused,
+			&i.RunMode,
+			&i.Approvals,
 		); err != nil {
 			return nil, err
 		}
@@ -116,7 +120,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 }
 
 const listAgentsOfUser = `-- name: ListAgentsOfUser :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, run_mode, approvals FROM agents
 WHERE user_id = ?1 AND archived <= ?2
   AND created_at <= ?3 AND (created_at < ?3 OR id < ?4)
 ORDER BY created_at DESC, id DESC LIMIT ?5
@@ -160,6 +164,52 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 			&i.LatestRunID,
 			&i.Head,
 			&i.Paused,
+			&i.RunMode,
+			&i.Approvals,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listWaitingAgents = `-- name: ListWaitingAgents :many
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, run_mode, approvals FROM agents WHERE approvals != '' ORDER BY created_at, id LIMIT ?1
+`
+
+func (q *Queries) ListWaitingAgents(ctx context.Context, most int64) ([]Agent, error) {
+	rows, err := q.query(ctx, q.listWaitingAgentsStmt, listWaitingAgents, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Agent
+	for rows.Next() {
+		var i Agent
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.UserID,
+			&i.Archived,
+			&i.Env,
+			&i.Repos,
+			&i.Model,
+			&i.Class,
+			&i.WorkOnCurrentBranch,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.LatestRunID,
+			&i.Head,
+			&i.Paused,
+			&i.RunMode,
+			&i.Approvals,
 		); err != nil {
 			return nil, err
 		}
@@ -176,9 +226,9 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 
 const putAgent = `-- name: PutAgent :exec
 INSERT OR REPLACE INTO agents (id, name, user_id, archived, env, repos, model, class,
-  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused)
+  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, run_mode, approvals)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
-  ?9, ?10, ?11, ?12, ?13, ?14)
+  ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 `
 
 type PutAgentParams struct {
@@ -196,6 +246,8 @@ type PutAgentParams struct {
 	LatestRunID         string
 	Head                int64
 	Paused              int64
+	RunMode             string
+	Approvals           string
 }
 
 func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
@@ -214,6 +266,8 @@ func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
 		arg.LatestRunID,
 		arg.Head,
 		arg.Paused,
+		arg.RunMode,
+		arg.Approvals,
 	)
 	return err
 }

@@ -63,6 +63,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getLeaseStmt, err = db.PrepareContext(ctx, getLease); err != nil {
 		return nil, fmt.Errorf("error preparing query GetLease: %w", err)
 	}
+	if q.getRuleStmt, err = db.PrepareContext(ctx, getRule); err != nil {
+		return nil, fmt.Errorf("error preparing query GetRule: %w", err)
+	}
 	if q.getRunStmt, err = db.PrepareContext(ctx, getRun); err != nil {
 		return nil, fmt.Errorf("error preparing query GetRun: %w", err)
 	}
@@ -78,6 +81,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listRunsStmt, err = db.PrepareContext(ctx, listRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query ListRuns: %w", err)
 	}
+	if q.listWaitingAgentsStmt, err = db.PrepareContext(ctx, listWaitingAgents); err != nil {
+		return nil, fmt.Errorf("error preparing query ListWaitingAgents: %w", err)
+	}
 	if q.openRunsStmt, err = db.PrepareContext(ctx, openRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query OpenRuns: %w", err)
 	}
@@ -86,6 +92,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.putLeaseStmt, err = db.PrepareContext(ctx, putLease); err != nil {
 		return nil, fmt.Errorf("error preparing query PutLease: %w", err)
+	}
+	if q.putRuleStmt, err = db.PrepareContext(ctx, putRule); err != nil {
+		return nil, fmt.Errorf("error preparing query PutRule: %w", err)
 	}
 	if q.putRunStmt, err = db.PrepareContext(ctx, putRun); err != nil {
 		return nil, fmt.Errorf("error preparing query PutRun: %w", err)
@@ -172,6 +181,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getLeaseStmt: %w", cerr)
 		}
 	}
+	if q.getRuleStmt != nil {
+		if cerr := q.getRuleStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getRuleStmt: %w", cerr)
+		}
+	}
 	if q.getRunStmt != nil {
 		if cerr := q.getRunStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getRunStmt: %w", cerr)
@@ -197,6 +211,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listRunsStmt: %w", cerr)
 		}
 	}
+	if q.listWaitingAgentsStmt != nil {
+		if cerr := q.listWaitingAgentsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listWaitingAgentsStmt: %w", cerr)
+		}
+	}
 	if q.openRunsStmt != nil {
 		if cerr := q.openRunsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing openRunsStmt: %w", cerr)
@@ -210,6 +229,11 @@ func (q *Queries) Close() error {
 	if q.putLeaseStmt != nil {
 		if cerr := q.putLeaseStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putLeaseStmt: %w", cerr)
+		}
+	}
+	if q.putRuleStmt != nil {
+		if cerr := q.putRuleStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putRuleStmt: %w", cerr)
 		}
 	}
 	if q.putRunStmt != nil {
@@ -274,65 +298,71 @@ func (q *Queries) queryRow(ctx context.Context, stmt *sql.Stmt, query string, ar
 }
 
 type Queries struct {
-	db                   DBTX
-	tx                   *sql.Tx
-	addEventStmt         *sql.Stmt
-	addKeyStmt           *sql.Stmt
-	addServerIDStmt      *sql.Stmt
-	addUserStmt          *sql.Stmt
-	countKeysStmt        *sql.Stmt
-	deleteAgentStmt      *sql.Stmt
-	deleteEventsStmt     *sql.Stmt
-	deleteLeaseStmt      *sql.Stmt
-	deleteRunsStmt       *sql.Stmt
-	getAgentStmt         *sql.Stmt
-	getHeadStmt          *sql.Stmt
-	getKeyStmt           *sql.Stmt
-	getLeaseStmt         *sql.Stmt
-	getRunStmt           *sql.Stmt
-	getUserStmt          *sql.Stmt
-	listAgentsStmt       *sql.Stmt
-	listAgentsOfUserStmt *sql.Stmt
-	listRunsStmt         *sql.Stmt
-	openRunsStmt         *sql.Stmt
-	putAgentStmt         *sql.Stmt
-	putLeaseStmt         *sql.Stmt
-	putRunStmt           *sql.Stmt
-	readEventsStmt       *sql.Stmt
-	serverIDStmt         *sql.Stmt
-	touchAgentStmt       *sql.Stmt
-	touchRunStmt         *sql.Stmt
+	db                    DBTX
+	tx                    *sql.Tx
+	addEventStmt          *sql.Stmt
+	addKeyStmt            *sql.Stmt
+	addServerIDStmt       *sql.Stmt
+	addUserStmt           *sql.Stmt
+	countKeysStmt         *sql.Stmt
+	deleteAgentStmt       *sql.Stmt
+	deleteEventsStmt      *sql.Stmt
+	deleteLeaseStmt       *sql.Stmt
+	deleteRunsStmt        *sql.Stmt
+	getAgentStmt          *sql.Stmt
+	getHeadStmt           *sql.Stmt
+	getKeyStmt            *sql.Stmt
+	getLeaseStmt          *sql.Stmt
+	getRuleStmt           *sql.Stmt
+	getRunStmt            *sql.Stmt
+	getUserStmt           *sql.Stmt
+	listAgentsStmt        *sql.Stmt
+	listAgentsOfUserStmt  *sql.Stmt
+	listRunsStmt          *sql.Stmt
+	listWaitingAgentsStmt *sql.Stmt
+	openRunsStmt          *sql.Stmt
+	putAgentStmt          *sql.Stmt
+	putLeaseStmt          *sql.Stmt
+	putRuleStmt           *sql.Stmt
+	putRunStmt            *sql.Stmt
+	readEventsStmt        *sql.Stmt
+	serverIDStmt          *sql.Stmt
+	touchAgentStmt        *sql.Stmt
+	touchRunStmt          *sql.Stmt
 }
 
 func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 	return &Queries{
-		db:                   tx,
-		tx:                   tx,
-		addEventStmt:         q.addEventStmt,
-		addKeyStmt:           q.addKeyStmt,
-		addServerIDStmt:      q.addServerIDStmt,
-		addUserStmt:          q.addUserStmt,
-		countKeysStmt:        q.countKeysStmt,
-		deleteAgentStmt:      q.deleteAgentStmt,
-		deleteEventsStmt:     q.deleteEventsStmt,
-		deleteLeaseStmt:      q.deleteLeaseStmt,
-		deleteRunsStmt:       q.deleteRunsStmt,
-		getAgentStmt:         q.getAgentStmt,
-		getHeadStmt:          q.getHeadStmt,
-		getKeyStmt:           q.getKeyStmt,
-		getLeaseStmt:         q.getLeaseStmt,
-		getRunStmt:           q.getRunStmt,
-		getUserStmt:          q.getUserStmt,
-		listAgentsStmt:       q.listAgentsStmt,
-		listAgentsOfUserStmt: q.listAgentsOfUserStmt,
-		listRunsStmt:         q.listRunsStmt,
-		openRunsStmt:         q.openRunsStmt,
-		putAgentStmt:         q.putAgentStmt,
-		putLeaseStmt:         q.putLeaseStmt,
-		putRunStmt:           q.putRunStmt,
-		readEventsStmt:       q.readEventsStmt,
-		serverIDStmt:         q.serverIDStmt,
-		touchAgentStmt:       q.touchAgentStmt,
-		touchRunStmt:         q.touchRunStmt,
+		db:                    tx,
+		tx:                    tx,
+		addEventStmt:          q.addEventStmt,
+		addKeyStmt:            q.addKeyStmt,
+		addServerIDStmt:       q.addServerIDStmt,
+		addUserStmt:           q.addUserStmt,
+		countKeysStmt:         q.countKeysStmt,
+		deleteAgentStmt:       q.deleteAgentStmt,
+		deleteEventsStmt:      q.deleteEventsStmt,
+		deleteLeaseStmt:       q.deleteLeaseStmt,
+		deleteRunsStmt:        q.deleteRunsStmt,
+		getAgentStmt:          q.getAgentStmt,
+		getHeadStmt:           q.getHeadStmt,
+		getKeyStmt:            q.getKeyStmt,
+		getLeaseStmt:          q.getLeaseStmt,
+		getRuleStmt:           q.getRuleStmt,
+		getRunStmt:            q.getRunStmt,
+		getUserStmt:           q.getUserStmt,
+		listAgentsStmt:        q.listAgentsStmt,
+		listAgentsOfUserStmt:  q.listAgentsOfUserStmt,
+		listRunsStmt:          q.listRunsStmt,
+		listWaitingAgentsStmt: q.listWaitingAgentsStmt,
+		openRunsStmt:          q.openRunsStmt,
+		putAgentStmt:          q.putAgentStmt,
+		putLeaseStmt:          q.putLeaseStmt,
+		putRuleStmt:           q.putRuleStmt,
+		putRunStmt:            q.putRunStmt,
+		readEventsStmt:        q.readEventsStmt,
+		serverIDStmt:          q.serverIDStmt,
+		touchAgentStmt:        q.touchAgentStmt,
+		touchRunStmt:          q.touchRunStmt,
 	}
 }

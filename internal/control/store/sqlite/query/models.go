@@ -27,6 +27,8 @@ type Agent struct {
 	LatestRunID         string
 	Head                int64
 	Paused              int64
+	RunMode             string
+	Approvals           string
 }
 
 type Event struct {
@@ -42,6 +44,13 @@ type Lease struct {
 	Name  string
 	Owner string
 	Until int64
+}
+
+type Rule struct {
+	Owner     string
+	Name      string
+	Text      string
+	UpdatedAt int64
 }
 
 type Run struct {

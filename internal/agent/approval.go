@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// An Approval is a question that waits for a person: whether a call may run. It
+// waits in the journal, over restarts, at no cost.
+type Approval struct {
+	ID      string    `json:"id"`
+	RunID   string    `json:"runId"`
+	CallID  string    `json:"callId"`
+	Tool    string    `json:"tool"`
+	Subject string    `json:"subject"` // the line, the URL, server:tool, or the path
+	Reason  string    `json:"reason,omitempty"`
+	Why     string    `json:"why"` // which rule asks
+	Entries []string  `json:"entries,omitempty"`
+	AskedAt time.Time `json:"askedAt"`
+	// Until is when it counts as denied; zero is never.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// A Decision is the answer to an approval.
+type Decision string
+
+// The decisions.
+const (
+	AllowOnce   Decision = "allow_once"
+	AllowAgent  Decision = "allow_agent"  // and calls of the same entries by this agent
+	AllowAlways Decision = "allow_always" // and those of all agents of the person
+	Deny        Decision = "deny"
+)
+
+// Decisions are all decisions.
+var Decisions = []Decision{AllowOnce, AllowAgent, AllowAlways, Deny}
+
+// Allows reports whether the call may run.
+func (d Decision) Allows() bool { return d == AllowOnce || d == AllowAgent || d == AllowAlways }
+
+// Treatments of a call, as [CallJudged] has them. They are those of package
+// permit, and Refused: it is not run, and the model is told why.
+const (
+	CallRun       = "run"
+	CallSandboxed = "sandboxed"
+	CallRefused   = "refused"
+)
+
+type (
+	// CallJudged says how a call is treated. It comes before the call is sent, and
+	// stands for the call whatever happens after: nothing is judged twice.
+	CallJudged struct {
+		CallID    string `json:"callId"`
+		Treatment string `json:"treatment"`
+		By        string `json:"by"` // policy, classifier, hook or person
+		Why       string `json:"why,omitempty"`
+		// Message is what the model is told of a refused call.
+		Message string `json:"message,omitempty"`
+		// Args are the call's arguments where a hook has changed them.
+		Args json.RawMessage `json:"args,omitempty"`
+	}
+	// Classified is the verdict of the classifier on a call.
+	Classified struct {
+		CallID     string `json:"callId"`
+		Verdict    string `json:"verdict"` // allow, block or ask
+		Reason     string `json:"reason,omitempty"`
+		Model      string `json:"model"`
+		DurationMS int64  `json:"durationMs"`
+		Input      int64  `json:"inputTokens,omitempty"`
+		Output     int64  `json:"outputTokens,omitempty"`
+		Failure    string `json:"failure,omitempty"` // why there was no verdict; it is ask then
+	}
+	// ApprovalAsked puts a call to a person.
+	ApprovalAsked struct {
+		Approval Approval `json:"approval"`
+	}
+	// ApprovalAnswered is the answer; the first counts.
+	ApprovalAnswered struct {
+		ApprovalID string   `json:"approvalId"`
+		Decision   Decision `json:"decision"`
+		Message    string   `json:"message,omitempty"` // for the agent to read
+		Entries    []string `json:"entries,omitempty"` // that are allowed from now on
+		UserID     int64    `json:"userId,omitempty"`  // 0 where time decided
+	}
+)
+
+// Kind names each body in the journal.
+func (*CallJudged) Kind() string       { return "call.judged" }
+func (*Classified) Kind() string       { return "call.classified" }
+func (*ApprovalAsked) Kind() string    { return "approval.asked" }
+func (*ApprovalAnswered) Kind() string { return "approval.answered" }
+
+// NewApprovalID returns a fresh id of an approval, apr-<uuid>.
+func NewApprovalID() string { return "apr-" + uuid.NewString() }
+
+// Grant is what a person has allowed an agent for good.
+type Grant struct {
+	Tool  string
+	Entry string
+}
+
+// approve folds what approvals do to what a list shows.
+func (a *Agent) approve(e Event) {
+	switch b := e.Body.(type) {
+	case *ApprovalAsked:
+		a.Approvals = append(slices.Clone(a.Approvals), b.Approval)
+	case *ApprovalAnswered:
+		a.Approvals = slices.DeleteFunc(slices.Clone(a.Approvals), func(open Approval) bool { return open.ID == b.ApprovalID })
+	case *RunEnded:
+		a.Approvals = nil // nobody waits for an answer any more
+	}
+}
+
+// Open returns the approval of that id that waits.
+func (a *Agent) Open(approvalID string) (Approval, bool) {
+	i := slices.IndexFunc(a.Approvals, func(p Approval) bool { return p.ID == approvalID })
+	if i < 0 {
+		return Approval{}, false
+	}
+	return a.Approvals[i], true
+}
+
+// judged folds what is decided of calls.
+func (s *State) judged(e Event) {
+	switch b := e.Body.(type) {
+	case *CallJudged:
+		if c := s.call(b.CallID); c != nil {
+			c.Judged = b
+			if len(b.Args) > 0 {
+				c.Args = b.Args
+			}
+		}
+		if b.Treatment == CallRefused {
+			if c := s.call(b.CallID); c != nil {
+				s.Refused = append(s.Refused, RefusedCall{c.Name, string(c.Args)})
+			}
+		}
+	case *ApprovalAsked:
+		if c := s.call(b.Approval.CallID); c != nil {
+			c.Approval = &b.Approval
+		}
+	case *ApprovalAnswered:
+		for i := range s.Calls {
+			c := &s.Calls[i]
+			if c.Approval == nil || c.Approval.ID != b.ApprovalID || c.Answer != nil {
+				continue
+			}
+			c.Answer = b
+			if b.Decision == AllowAgent || b.Decision == AllowAlways {
+				for _, entry := range b.Entries {
+					s.Granted = append(s.Granted, Grant{c.Name, entry})
+				}
+			}
+		}
+	case *RunCreated:
+		s.Refused = nil
+	}
+}
+
+// RefusedCall is a call that was refused in this run: if the model insists on
+// it, a person is asked.
+type RefusedCall struct {
+	Tool string
+	Args string
+}

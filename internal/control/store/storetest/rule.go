@@ -1,0 +1,67 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+)
+
+var ruleTests = []test{
+	{"RuleIsReplaced", testRule},
+	{"AgentsWait", testWaiting},
+}
+
+func testRule(t *testing.T, s Store) {
+	get := func(owner, name, want string) {
+		t.Helper()
+		if got, err := s.Rule(t.Context(), owner, name); err != nil || got != want {
+			t.Errorf("%s of %s is %q, %v; want %q", name, owner, got, err, want)
+		}
+	}
+	get(store.TeamRules, "permissions.json", "")
+	for _, text := range []string{"{}", `{"terminalAllowlist":["ls"]}`} {
+		if err := s.SetRule(t.Context(), store.RulesOf(7), "permissions.json", text); err != nil {
+			t.Fatal(err)
+		}
+		get(store.RulesOf(7), "permissions.json", text)
+	}
+	get(store.RulesOf(8), "permissions.json", "")
+	get(store.RulesOf(7), "sandbox.json", "")
+	get(store.TeamRules, "permissions.json", "")
+}
+
+func testWaiting(t *testing.T, s Store) {
+	agentID, runID := newAgent(t, s)
+	approval := agent.Approval{ID: "apr-1", RunID: runID, CallID: "c", Tool: "Shell", Subject: "rm x", Why: "no entry", AskedAt: time.Unix(5, 0).UTC()}
+	waiting := func(want ...agent.Approval) {
+		t.Helper()
+		list, err := s.WaitingAgents(t.Context(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []agent.Approval
+		for _, a := range list {
+			got = append(got, a.Approvals...)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("what waits (-want +got):\n%s", diff)
+		}
+	}
+	write := func(b agent.Body) {
+		mustAppend(t, s, store.Append{AgentID: agentID, Events: []agent.Event{{RunID: runID, Body: b}}})
+	}
+	waiting()
+	write(&agent.ApprovalAsked{Approval: approval})
+	waiting(approval)
+	write(&agent.ApprovalAnswered{ApprovalID: "apr-2", Decision: agent.Deny})
+	waiting(approval)
+	write(&agent.ApprovalAnswered{ApprovalID: "apr-1", Decision: agent.Deny})
+	waiting()
+	write(&agent.ApprovalAsked{Approval: approval})
+	write(&agent.RunEnded{Status: agent.Cancelled})
+	waiting()
+}
