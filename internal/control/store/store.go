@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/secret"
 )
 
 // Errors that callers branch on; they are always wrapped.
@@ -47,6 +48,8 @@ type Append struct {
 	IfHead *int64
 	// Owner, unless empty, must hold the lease on the agent; else [ErrLeaseLost].
 	Owner string
+	// Secrets are kept with the agent that this makes, and gone with it.
+	Secrets []secret.Sealed
 }
 
 // Agents answers questions about agents and runs without reading journals. Its
@@ -58,7 +61,7 @@ type Agents interface {
 	// WaitingAgents returns at most limit agents that wait for a person, those of
 	// the oldest agents first.
 	WaitingAgents(ctx context.Context, limit int) ([]agent.Agent, error)
-	// DeleteAgent removes the agent, its runs and its journal.
+	// DeleteAgent removes the agent, its runs, its secrets and its journal.
 	DeleteAgent(ctx context.Context, id string) error
 	Run(ctx context.Context, agentID, runID string) (agent.Run, error)
 	// ListRuns returns the agent's runs, newest first.

@@ -11,6 +11,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite/query"
+	"aloft/internal/secret"
 )
 
 // Agent implements [store.Agents].
@@ -84,6 +85,7 @@ func (s *Store) DeleteAgent(ctx context.Context, id string) error {
 			tx.q.DeleteRuns(tx.ctx, id),
 			tx.q.DeleteEvents(tx.ctx, id),
 			tx.q.DeleteLease(tx.ctx, store.LeaseOn(id)),
+			tx.q.DeleteSecrets(tx.ctx, query.DeleteSecretsParams{OwnerKind: string(secret.OfAgent), OwnerID: id}),
 		)
 	})
 }

@@ -51,7 +51,7 @@ func (tx *tx) append(a store.Append, rows []query.AddEventParams) ([]agent.Event
 			return nil, err
 		}
 	}
-	if err := tx.putFolded(f); err != nil {
+	if err := errors.Join(tx.putFolded(f), tx.putSealed(a.Secrets)); err != nil {
 		return nil, err
 	}
 	id, head := f.agent.ID, f.agent.Head
@@ -61,6 +61,9 @@ func (tx *tx) append(a store.Append, rows []query.AddEventParams) ([]agent.Event
 
 // admit judges the conditions of the append, and returns the agent as it is.
 func (tx *tx) admit(a store.Append) (*folded, error) {
+	if len(a.Secrets) > 0 && (a.IfHead == nil || *a.IfHead != 0) {
+		return nil, errors.New("secrets come with a new agent only")
+	}
 	f, err := tx.agent(a.AgentID)
 	switch absent := errors.Is(err, store.ErrNotFound); {
 	case err != nil && !absent:

@@ -35,7 +35,7 @@ const readers = 8
 var errClosed = errors.New("the store is closed")
 
 // Store is an open database. It implements [store.Journal], [store.Agents],
-// [store.Leases] and [store.Accounts]; its methods are safe for concurrent use.
+// [store.Leases], [store.Accounts] and [store.Secrets]; its methods are safe for concurrent use.
 type Store struct {
 	lock     *os.File
 	db       *sql.DB // reads
@@ -51,6 +51,7 @@ var (
 	_ store.Agents   = (*Store)(nil)
 	_ store.Leases   = (*Store)(nil)
 	_ store.Accounts = (*Store)(nil)
+	_ store.Secrets  = (*Store)(nil)
 )
 
 // Open opens the database file, which it makes if it is not there, and brings

@@ -19,6 +19,7 @@ type Store interface {
 	store.Leases
 	store.Accounts
 	store.Rules
+	store.Secrets
 }
 
 // Run runs the suite against the empty stores that open makes.
@@ -32,6 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Agents", agentTests},
 		{"Leases", leaseTests},
 		{"Accounts", accountTests},
+		{"Secrets", secretTests},
 		{"Fold", foldTests},
 		{"Rules", ruleTests},
 	} {

@@ -27,6 +27,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addEventStmt, err = db.PrepareContext(ctx, addEvent); err != nil {
 		return nil, fmt.Errorf("error preparing query AddEvent: %w", err)
 	}
+	if q.addExternalIDStmt, err = db.PrepareContext(ctx, addExternalID); err != nil {
+		return nil, fmt.Errorf("error preparing query AddExternalID: %w", err)
+	}
 	if q.addKeyStmt, err = db.PrepareContext(ctx, addKey); err != nil {
 		return nil, fmt.Errorf("error preparing query AddKey: %w", err)
 	}
@@ -39,6 +42,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.countKeysStmt, err = db.PrepareContext(ctx, countKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query CountKeys: %w", err)
 	}
+	if q.countSecretsStmt, err = db.PrepareContext(ctx, countSecrets); err != nil {
+		return nil, fmt.Errorf("error preparing query CountSecrets: %w", err)
+	}
 	if q.deleteAgentStmt, err = db.PrepareContext(ctx, deleteAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteAgent: %w", err)
 	}
@@ -50,6 +56,15 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.deleteRunsStmt, err = db.PrepareContext(ctx, deleteRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteRuns: %w", err)
+	}
+	if q.deleteSecretStmt, err = db.PrepareContext(ctx, deleteSecret); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteSecret: %w", err)
+	}
+	if q.deleteSecretsStmt, err = db.PrepareContext(ctx, deleteSecrets); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteSecrets: %w", err)
+	}
+	if q.externalIDStmt, err = db.PrepareContext(ctx, externalID); err != nil {
+		return nil, fmt.Errorf("error preparing query ExternalID: %w", err)
 	}
 	if q.getAgentStmt, err = db.PrepareContext(ctx, getAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query GetAgent: %w", err)
@@ -69,6 +84,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getRunStmt, err = db.PrepareContext(ctx, getRun); err != nil {
 		return nil, fmt.Errorf("error preparing query GetRun: %w", err)
 	}
+	if q.getSecretStmt, err = db.PrepareContext(ctx, getSecret); err != nil {
+		return nil, fmt.Errorf("error preparing query GetSecret: %w", err)
+	}
 	if q.getUserStmt, err = db.PrepareContext(ctx, getUser); err != nil {
 		return nil, fmt.Errorf("error preparing query GetUser: %w", err)
 	}
@@ -80,6 +98,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.listRunsStmt, err = db.PrepareContext(ctx, listRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query ListRuns: %w", err)
+	}
+	if q.listSecretsStmt, err = db.PrepareContext(ctx, listSecrets); err != nil {
+		return nil, fmt.Errorf("error preparing query ListSecrets: %w", err)
 	}
 	if q.listWaitingAgentsStmt, err = db.PrepareContext(ctx, listWaitingAgents); err != nil {
 		return nil, fmt.Errorf("error preparing query ListWaitingAgents: %w", err)
@@ -99,8 +120,17 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.putRunStmt, err = db.PrepareContext(ctx, putRun); err != nil {
 		return nil, fmt.Errorf("error preparing query PutRun: %w", err)
 	}
+	if q.putSecretStmt, err = db.PrepareContext(ctx, putSecret); err != nil {
+		return nil, fmt.Errorf("error preparing query PutSecret: %w", err)
+	}
 	if q.readEventsStmt, err = db.PrepareContext(ctx, readEvents); err != nil {
 		return nil, fmt.Errorf("error preparing query ReadEvents: %w", err)
+	}
+	if q.resealSecretStmt, err = db.PrepareContext(ctx, resealSecret); err != nil {
+		return nil, fmt.Errorf("error preparing query ResealSecret: %w", err)
+	}
+	if q.secretsAfterStmt, err = db.PrepareContext(ctx, secretsAfter); err != nil {
+		return nil, fmt.Errorf("error preparing query SecretsAfter: %w", err)
 	}
 	if q.serverIDStmt, err = db.PrepareContext(ctx, serverID); err != nil {
 		return nil, fmt.Errorf("error preparing query ServerID: %w", err)
@@ -119,6 +149,11 @@ func (q *Queries) Close() error {
 	if q.addEventStmt != nil {
 		if cerr := q.addEventStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addEventStmt: %w", cerr)
+		}
+	}
+	if q.addExternalIDStmt != nil {
+		if cerr := q.addExternalIDStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addExternalIDStmt: %w", cerr)
 		}
 	}
 	if q.addKeyStmt != nil {
@@ -141,6 +176,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing countKeysStmt: %w", cerr)
 		}
 	}
+	if q.countSecretsStmt != nil {
+		if cerr := q.countSecretsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countSecretsStmt: %w", cerr)
+		}
+	}
 	if q.deleteAgentStmt != nil {
 		if cerr := q.deleteAgentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteAgentStmt: %w", cerr)
@@ -159,6 +199,21 @@ func (q *Queries) Close() error {
 	if q.deleteRunsStmt != nil {
 		if cerr := q.deleteRunsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteRunsStmt: %w", cerr)
+		}
+	}
+	if q.deleteSecretStmt != nil {
+		if cerr := q.deleteSecretStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteSecretStmt: %w", cerr)
+		}
+	}
+	if q.deleteSecretsStmt != nil {
+		if cerr := q.deleteSecretsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteSecretsStmt: %w", cerr)
+		}
+	}
+	if q.externalIDStmt != nil {
+		if cerr := q.externalIDStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing externalIDStmt: %w", cerr)
 		}
 	}
 	if q.getAgentStmt != nil {
@@ -191,6 +246,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getRunStmt: %w", cerr)
 		}
 	}
+	if q.getSecretStmt != nil {
+		if cerr := q.getSecretStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getSecretStmt: %w", cerr)
+		}
+	}
 	if q.getUserStmt != nil {
 		if cerr := q.getUserStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getUserStmt: %w", cerr)
@@ -209,6 +269,11 @@ func (q *Queries) Close() error {
 	if q.listRunsStmt != nil {
 		if cerr := q.listRunsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listRunsStmt: %w", cerr)
+		}
+	}
+	if q.listSecretsStmt != nil {
+		if cerr := q.listSecretsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listSecretsStmt: %w", cerr)
 		}
 	}
 	if q.listWaitingAgentsStmt != nil {
@@ -241,9 +306,24 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing putRunStmt: %w", cerr)
 		}
 	}
+	if q.putSecretStmt != nil {
+		if cerr := q.putSecretStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putSecretStmt: %w", cerr)
+		}
+	}
 	if q.readEventsStmt != nil {
 		if cerr := q.readEventsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing readEventsStmt: %w", cerr)
+		}
+	}
+	if q.resealSecretStmt != nil {
+		if cerr := q.resealSecretStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing resealSecretStmt: %w", cerr)
+		}
+	}
+	if q.secretsAfterStmt != nil {
+		if cerr := q.secretsAfterStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing secretsAfterStmt: %w", cerr)
 		}
 	}
 	if q.serverIDStmt != nil {
@@ -301,31 +381,41 @@ type Queries struct {
 	db                    DBTX
 	tx                    *sql.Tx
 	addEventStmt          *sql.Stmt
+	addExternalIDStmt     *sql.Stmt
 	addKeyStmt            *sql.Stmt
 	addServerIDStmt       *sql.Stmt
 	addUserStmt           *sql.Stmt
 	countKeysStmt         *sql.Stmt
+	countSecretsStmt      *sql.Stmt
 	deleteAgentStmt       *sql.Stmt
 	deleteEventsStmt      *sql.Stmt
 	deleteLeaseStmt       *sql.Stmt
 	deleteRunsStmt        *sql.Stmt
+	deleteSecretStmt      *sql.Stmt
+	deleteSecretsStmt     *sql.Stmt
+	externalIDStmt        *sql.Stmt
 	getAgentStmt          *sql.Stmt
 	getHeadStmt           *sql.Stmt
 	getKeyStmt            *sql.Stmt
 	getLeaseStmt          *sql.Stmt
 	getRuleStmt           *sql.Stmt
 	getRunStmt            *sql.Stmt
+	getSecretStmt         *sql.Stmt
 	getUserStmt           *sql.Stmt
 	listAgentsStmt        *sql.Stmt
 	listAgentsOfUserStmt  *sql.Stmt
 	listRunsStmt          *sql.Stmt
+	listSecretsStmt       *sql.Stmt
 	listWaitingAgentsStmt *sql.Stmt
 	openRunsStmt          *sql.Stmt
 	putAgentStmt          *sql.Stmt
 	putLeaseStmt          *sql.Stmt
 	putRuleStmt           *sql.Stmt
 	putRunStmt            *sql.Stmt
+	putSecretStmt         *sql.Stmt
 	readEventsStmt        *sql.Stmt
+	resealSecretStmt      *sql.Stmt
+	secretsAfterStmt      *sql.Stmt
 	serverIDStmt          *sql.Stmt
 	touchAgentStmt        *sql.Stmt
 	touchRunStmt          *sql.Stmt
@@ -336,31 +426,41 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		db:                    tx,
 		tx:                    tx,
 		addEventStmt:          q.addEventStmt,
+		addExternalIDStmt:     q.addExternalIDStmt,
 		addKeyStmt:            q.addKeyStmt,
 		addServerIDStmt:       q.addServerIDStmt,
 		addUserStmt:           q.addUserStmt,
 		countKeysStmt:         q.countKeysStmt,
+		countSecretsStmt:      q.countSecretsStmt,
 		deleteAgentStmt:       q.deleteAgentStmt,
 		deleteEventsStmt:      q.deleteEventsStmt,
 		deleteLeaseStmt:       q.deleteLeaseStmt,
 		deleteRunsStmt:        q.deleteRunsStmt,
+		deleteSecretStmt:      q.deleteSecretStmt,
+		deleteSecretsStmt:     q.deleteSecretsStmt,
+		externalIDStmt:        q.externalIDStmt,
 		getAgentStmt:          q.getAgentStmt,
 		getHeadStmt:           q.getHeadStmt,
 		getKeyStmt:            q.getKeyStmt,
 		getLeaseStmt:          q.getLeaseStmt,
 		getRuleStmt:           q.getRuleStmt,
 		getRunStmt:            q.getRunStmt,
+		getSecretStmt:         q.getSecretStmt,
 		getUserStmt:           q.getUserStmt,
 		listAgentsStmt:        q.listAgentsStmt,
 		listAgentsOfUserStmt:  q.listAgentsOfUserStmt,
 		listRunsStmt:          q.listRunsStmt,
+		listSecretsStmt:       q.listSecretsStmt,
 		listWaitingAgentsStmt: q.listWaitingAgentsStmt,
 		openRunsStmt:          q.openRunsStmt,
 		putAgentStmt:          q.putAgentStmt,
 		putLeaseStmt:          q.putLeaseStmt,
 		putRuleStmt:           q.putRuleStmt,
 		putRunStmt:            q.putRunStmt,
+		putSecretStmt:         q.putSecretStmt,
 		readEventsStmt:        q.readEventsStmt,
+		resealSecretStmt:      q.resealSecretStmt,
+		secretsAfterStmt:      q.secretsAfterStmt,
 		serverIDStmt:          q.serverIDStmt,
 		touchAgentStmt:        q.touchAgentStmt,
 		touchRunStmt:          q.touchRunStmt,

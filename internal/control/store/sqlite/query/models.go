@@ -40,6 +40,11 @@ type Event struct {
 	Data    []byte
 }
 
+type ExternalID struct {
+	TeamID string
+	ID     string
+}
+
 type Lease struct {
 	Name  string
 	Owner string
@@ -68,6 +73,20 @@ type Run struct {
 	Turns     int64
 	FirstSeq  int64
 	LastSeq   int64
+}
+
+type Secret struct {
+	OwnerKind string
+	OwnerID   string
+	Folded    string
+	ID        string
+	Name      string
+	Type      string
+	Repos     string
+	CreatedAt int64
+	Keeper    string
+	Key       []byte
+	Box       []byte
 }
 
 type Server struct {
