@@ -46,6 +46,7 @@ func (a *app) commands() []*cobra.Command {
 		newEnvCommand(a),
 		newHooksCommand(a),
 		newModelsCommand(a),
+		newSecretCommand(a),
 		newLoginCommand(a),
 		newConfigSSHCommand(a),
 		newSSHProxyCommand(a),

@@ -14,6 +14,7 @@ import (
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/machine/container"
+	"aloft/internal/control/safe"
 	"aloft/internal/policy"
 )
 
@@ -27,6 +28,21 @@ type serverConfig struct {
 	Machine      machineConfig   `yaml:"machine"`
 	Artifacts    artifactsConfig `yaml:"artifacts"`
 	Telemetry    telemetryConfig `yaml:"telemetry"`
+	Secrets      secretsConfig   `yaml:"secrets"`
+}
+
+// secretsConfig is how the secrets of machines are kept.
+type secretsConfig struct {
+	Keeper   string    `yaml:"keeper"`   // local (default) or the URL of a key management service
+	Previous []string  `yaml:"previous"` // keepers that still open what they sealed
+	AWS      awsConfig `yaml:"aws"`
+}
+
+// awsConfig is how machines' AWS roles are assumed.
+type awsConfig struct {
+	Region   string `yaml:"region"`   // of STS
+	Endpoint string `yaml:"endpoint"` // of STS, where it is not AWS's own
+	Profile  string `yaml:"profile"`  // of the AWS command line's files
 }
 
 // artifactsConfig is where files are kept that outlive machines.
@@ -117,6 +133,7 @@ func defaultConfig() serverConfig {
 		Machine:   machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half},
 		Artifacts: artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
 		Telemetry: telemetryConfig{GhostMode: true},
+		Secrets:   secretsConfig{Keeper: safe.LocalKeeper},
 	}
 }
 

@@ -74,6 +74,10 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err != nil {
 		return nil, err
 	}
+	kept, err := newSafe(ctx, o.Data, c.Secrets, s.store)
+	if err != nil {
+		return nil, err
+	}
 	sent, err := telemetry.Open(telemetry.Config{
 		Ghost: c.Telemetry.GhostMode, Endpoint: c.Telemetry.Endpoint, Token: c.Telemetry.Token, Insecure: c.Telemetry.Insecure,
 		Service: "aloft", Version: version, Logger: logger,
@@ -135,7 +139,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	}
 	s.store.OnFull(s.disk.Full)
 	handler, err := api.New(api.Config{
-		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
+		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Secrets: kept, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,
 		PublicURL: publicURL, Logger: logger, Version: version,

@@ -41,6 +41,8 @@ type Config struct {
 	Models       []model.Info
 	DefaultModel string
 	Work         Work
+	Secrets      Secrets       // nil where none are kept
+	Environments Environments  // nil where there are none
 	Machines     Machines      // nil where nobody reaches into machines
 	Artifacts    Artifacts     // nil where none are kept
 	URLSecret    []byte        // with which addresses of artifacts are signed; needed with Artifacts

@@ -22,6 +22,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/identity"
 	"aloft/internal/control/model"
+	"aloft/internal/control/safe"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/conversation"
@@ -47,6 +48,7 @@ type house struct {
 	http  *httptest.Server
 	work  *work
 	log   *logbook
+	safe  *safe.Safe
 }
 
 // work notes what the API asks of the scheduler.
@@ -152,7 +154,9 @@ var made struct {
 
 func (h *house) serve() {
 	h.t.Helper()
+	h.openSafe()
 	api, err := newServer(Config{
+		Secrets: h.safe, Environments: environments{h},
 		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,
 		Models:       []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}},
 		DefaultModel: "house", PublicURL: func() string { return "http://aloft.test/" },

@@ -37,7 +37,7 @@ type createAgentRequestJSON struct {
 	AutoCreatePR        bool              `json:"autoCreatePR,omitempty" default:"false" doc:"true is not in this version"`
 	SkipReviewerRequest bool              `json:"skipReviewerRequest,omitempty" default:"false"`
 	Class               string            `json:"class,omitempty" enum:",strong" doc:"of the machine's isolation; an addition to the API"`
-	EnvVars             map[string]string `json:"envVars,omitempty" doc:"not in this version"`
+	EnvVars             map[string]string `json:"envVars,omitempty" maxProperties:"50" doc:"for the machine; kept sealed, and deleted with the agent"`
 	MCPServers          []map[string]any  `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"not in this version"`
 	CustomSubagents     []map[string]any  `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"not in this version"`
 	Mode                *string           `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan is not in this version"`
@@ -81,8 +81,12 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	if key != "" {
 		runID = "run-" + named(who, id, key)
 	}
+	sealed, err := s.sealEnvVars(r.Context(), id, in.EnvVars)
+	if err != nil {
+		return err
+	}
 	var head int64
-	events, err := s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Events: []agent.Event{
+	events, err := s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: []agent.Event{
 		{Body: created},
 		{RunID: runID, Body: &agent.RunCreated{Prompt: prompt, Trace: traceOf(r)}},
 	}})
@@ -158,8 +162,6 @@ func notBuiltYet(in *createAgentRequestJSON) error {
 		return notImplemented("mcpServers", "MCP servers")
 	case len(in.CustomSubagents) > 0:
 		return notImplemented("customSubagents", "custom subagents")
-	case len(in.EnvVars) > 0:
-		return notImplemented("envVars", "environment variables")
 	case in.AutoCreatePR:
 		return notImplemented("autoCreatePR", "pull requests")
 	}

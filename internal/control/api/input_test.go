@@ -65,7 +65,8 @@ func TestBadInput(t *testing.T) {
 		{"ReposIsAString", prompt(`"repos":"https://h/a"`), "invalid_request", []string{"repos", "array"}},
 		{"MCPServers", prompt(`"mcpServers":[{"name":"a","command":"b"}]`), "not_implemented", []string{"mcpServers"}},
 		{"CustomSubagents", prompt(`"customSubagents":[{"name":"a","description":"b","prompt":"c"}]`), "not_implemented", []string{"customSubagents"}},
-		{"EnvVars", prompt(`"envVars":{"A":"b"}`), "not_implemented", []string{"envVars"}},
+		{"EnvVars", prompt(`"envVars":{"CURSOR_A":"b"}`), "name_reserved", []string{"envVars.CURSOR_A"}},
+		{"EmptyEnvVar", prompt(`"envVars":{"A":""}`), "invalid_request", []string{"envVars.A"}},
 		{"AutoCreatePR", prompt(`"autoCreatePR":true`), "not_implemented", []string{"autoCreatePR"}},
 		{"Plan", prompt(`"mode":"plan"`), "not_implemented", []string{"mode"}},
 		{"Mode", prompt(`"mode":"dance"`), "invalid_request", []string{"mode"}},
@@ -213,7 +214,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /v1/agents/{id}/diff": own, "GET /v1/agents/{id}/events": own,
 		"GET /v1/agents/{id}/terminals": own, "POST /v1/agents/{id}/terminals": own, "GET /v1/agents/{id}/pty": own,
 		"GET /v1/agents/{id}/artifacts": own, "GET /v1/agents/{id}/artifacts/download": own, "GET /v1/agents/{id}/artifacts/contents": signed,
-		"GET /metrics":                          admin,
+		"GET /metrics":    admin,
+		"GET /v1/secrets": "any", "PUT /v1/secrets/{name}": "any", "DELETE /v1/secrets/{name}": "key", // another has none of that name
+		"PUT /v1/team/secrets/{name}": admin, "DELETE /v1/team/secrets/{name}": admin, "POST /v1/team/secrets-rotation": admin,
+		"PUT /v1/environments/{id}/secrets/{name}": own, "DELETE /v1/environments/{id}/secrets/{name}": own,
+		"GET /v1/team/external-id":              "any",
 		"GET /.well-known/openid-configuration": open, "GET /.well-known/jwks.json": open,
 		"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
 	}
@@ -232,7 +237,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 			if rt.long {
 				h.append(id, runID, &agent.RunEnded{Status: agent.Finished}) // so that its stream ends
 			}
-			path := strings.NewReplacer("{id}", id, "{runId}", runID).Replace(rt.path)
+			path := strings.NewReplacer("{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(rt.path)
+			if strings.HasSuffix(rt.path, "/secrets/{name}") {
+				h.setSecrets(id, "TOKEN")
+			}
 			status := map[string]int{}
 			for who, key := range map[string]string{"none": "", "wrong": "aloft_wrong", "other": bensKey} {
 				a := h.callAs(key, rt.method, path, "{}")

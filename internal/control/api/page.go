@@ -20,8 +20,9 @@ const (
 type list string
 
 const (
-	agentList list = "a"
-	runList   list = "r"
+	agentList  list = "a"
+	secretList list = "s"
+	runList    list = "r"
 )
 
 // page reads limit and cursor. It asks for one element more than the client

@@ -1,0 +1,97 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Secret is a secret as the API shows it: without its value.
+type Secret struct {
+	ID            string    `json:"id"`
+	Name          string    `json:"name"`
+	Type          string    `json:"type"` // runtime_secret, environment_variable, build_secret
+	Repos         []string  `json:"repos"`
+	CreatedAt     time.Time `json:"createdAt"`
+	Owner         string    `json:"owner"` // environment, personal, team
+	EnvironmentID string    `json:"environmentId,omitempty"`
+	Warning       string    `json:"warning,omitempty"`
+}
+
+// NewSecret is what a secret is set to.
+type NewSecret struct {
+	Value string   `json:"value"`
+	Type  string   `json:"type,omitempty"`
+	Repos []string `json:"repos,omitempty"`
+}
+
+// SecretOwner is whose secrets are meant: the caller's own, the team's, or an
+// environment's.
+type SecretOwner struct {
+	Team          bool
+	EnvironmentID string
+}
+
+func (o SecretOwner) path(name string) string {
+	switch {
+	case o.EnvironmentID != "":
+		return "/v1/environments/" + segment(o.EnvironmentID) + "/secrets/" + segment(name)
+	case o.Team:
+		return "/v1/team/secrets/" + segment(name)
+	}
+	return "/v1/secrets/" + segment(name)
+}
+
+// Secrets returns the caller's secrets and the team's, and those of the
+// environment, unless that is "".
+func (c *Client) Secrets(ctx context.Context, environmentID string) ([]Secret, error) {
+	var all []Secret
+	for cursor := ""; ; {
+		q := page(100, cursor)
+		if environmentID != "" {
+			q.Set("environmentId", environmentID)
+		}
+		var out struct {
+			Items      []Secret `json:"items"`
+			NextCursor string   `json:"nextCursor"`
+		}
+		if err := c.call(ctx, http.MethodGet, "/v1/secrets", q, &out); err != nil {
+			return nil, err
+		}
+		all = append(all, out.Items...)
+		if cursor = out.NextCursor; cursor == "" || len(out.Items) == 0 {
+			return all, nil
+		}
+	}
+}
+
+// SetSecret keeps a secret in place of its owner's of that name.
+func (c *Client) SetSecret(ctx context.Context, owner SecretOwner, name string, in NewSecret) (Secret, error) {
+	var out Secret
+	err := c.callWith(ctx, http.MethodPut, owner.path(name), url.Values{}, in, &out, nil)
+	return out, err
+}
+
+// DeleteSecret removes a secret.
+func (c *Client) DeleteSecret(ctx context.Context, owner SecretOwner, name string) error {
+	return c.call(ctx, http.MethodDelete, owner.path(name), nil, nil)
+}
+
+// RotateSecrets has every secret sealed with new keys, and returns how many.
+func (c *Client) RotateSecrets(ctx context.Context) (int, error) {
+	var out struct {
+		Count int `json:"count"`
+	}
+	err := c.call(ctx, http.MethodPost, "/v1/team/secrets-rotation", nil, &out)
+	return out.Count, err
+}
+
+// ExternalID is what the trust policy of the team's AWS roles asks for.
+func (c *Client) ExternalID(ctx context.Context) (string, error) {
+	var out struct {
+		ExternalID string `json:"externalId"`
+	}
+	err := c.call(ctx, http.MethodGet, "/v1/team/external-id", nil, &out)
+	return out.ExternalID, err
+}

@@ -1,0 +1,247 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/fault"
+	"aloft/internal/redact"
+	"aloft/internal/secret"
+)
+
+// Secrets keeps secrets. Its methods are safe for concurrent use, and their
+// errors are faults that tell no value.
+type Secrets interface {
+	// Put keeps the secret in place of its owner's of that name.
+	Put(ctx context.Context, s secret.Secret, value string) (secret.Secret, error)
+	// List returns the owners' secrets, newest first.
+	List(ctx context.Context, owners ...secret.Owner) ([]secret.Secret, error)
+	Delete(ctx context.Context, owner secret.Owner, name string) error
+	// SealEnvVars seals what comes with a new agent.
+	SealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error)
+	// Rotate seals every secret anew, and returns how many.
+	Rotate(ctx context.Context) (int, error)
+	// ExternalID is what the trust policy of the team's AWS roles asks for.
+	ExternalID(ctx context.Context) (string, error)
+}
+
+// Environments knows who may do what with an environment.
+type Environments interface {
+	// MayUse returns nil if the user may see the environment, and change it where
+	// change is asked. One that they may not see is not found.
+	MayUse(ctx context.Context, who account.APIKey, environmentID string, change bool) error
+}
+
+type secretJSON struct {
+	_             struct{}  `json:"-" additionalProperties:"true"`
+	ID            string    `json:"id" doc:"another with each new value"`
+	Name          string    `json:"name"`
+	Type          string    `json:"type" enum:"runtime_secret,environment_variable,build_secret"`
+	Repos         []string  `json:"repos" nullable:"false" doc:"whose machines get it; none is all"`
+	CreatedAt     time.Time `json:"createdAt"`
+	Owner         string    `json:"owner" enum:"environment,personal,team"`
+	EnvironmentID string    `json:"environmentId,omitempty"`
+	Warning       string    `json:"warning,omitempty" doc:"what whoever set it ought to know; an addition to the API"`
+}
+
+type listSecretsResponseJSON struct {
+	_          struct{}     `json:"-" additionalProperties:"true"`
+	Items      []secretJSON `json:"items" nullable:"false"`
+	NextCursor string       `json:"nextCursor,omitempty" minLength:"1"`
+}
+
+type putSecretRequestJSON struct {
+	_     struct{} `json:"-" additionalProperties:"true"`
+	Value *string  `json:"value" minLength:"1" maxLength:"32768" nullable:"false"`
+	Type  string   `json:"type,omitempty" enum:"runtime_secret,environment_variable,build_secret" default:"runtime_secret"`
+	Repos []string `json:"repos,omitempty" maxItems:"100" nullable:"false"`
+}
+
+type rotatedJSON struct {
+	_     struct{} `json:"-" additionalProperties:"true"`
+	Count int      `json:"count" doc:"how many secrets were sealed anew"`
+}
+
+type externalIDJSON struct {
+	_          struct{} `json:"-" additionalProperties:"true"`
+	ExternalID string   `json:"externalId"`
+}
+
+// An ownerOf says whose secrets a request is about, and refuses a caller who
+// may not change them.
+type ownerOf func(s *server, r *http.Request, who account.APIKey) (secret.Owner, error)
+
+func ownSecrets(_ *server, _ *http.Request, who account.APIKey) (secret.Owner, error) {
+	return personal(who), nil
+}
+
+func personal(who account.APIKey) secret.Owner {
+	return secret.Owner{Kind: secret.OfPerson, ID: strconv.FormatInt(who.UserID, 10)}
+}
+
+func teamSecrets(_ *server, _ *http.Request, who account.APIKey) (secret.Owner, error) {
+	if who.UserID != account.AdminID {
+		return secret.Owner{}, fault.Denied("the team's secrets are set by its admin").Hint("set one of your own, which counts before the team's")
+	}
+	return secret.TheTeam, nil
+}
+
+func environmentSecrets(s *server, r *http.Request, who account.APIKey) (secret.Owner, error) {
+	return s.environmentOwner(r.Context(), who, r.PathValue("id"), true)
+}
+
+func (s *server) environmentOwner(ctx context.Context, who account.APIKey, id string, change bool) (secret.Owner, error) {
+	if s.Environments == nil {
+		return secret.Owner{}, fault.NotFound("no environment %s", quoted(id))
+	}
+	return secret.Owner{Kind: secret.OfEnvironment, ID: id}, s.Environments.MayUse(ctx, who, id, change)
+}
+
+func (s *server) putSecret(of ownerOf) handler {
+	return func(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+		owner, err := s.secretOwner(of, r, who)
+		if err != nil {
+			return err
+		}
+		var in putSecretRequestJSON
+		if err := readBody(w, r, &in); err != nil {
+			return err
+		}
+		if in.Value == nil {
+			return fault.Invalid("is required").At("value")
+		}
+		put := secret.Secret{Name: r.PathValue("name"), Type: secret.Type(in.Type), Repos: in.Repos, Owner: owner}
+		if put.Type == "" {
+			put.Type = secret.Runtime
+		}
+		kept, err := s.Secrets.Put(r.Context(), put, *in.Value)
+		if err != nil {
+			return err
+		}
+		out := secretOf(kept)
+		if kept.Type != secret.Variable && len(redact.New(map[string]string{"": *in.Value}).Short()) > 0 {
+			out.Warning = "the value has less than " + strconv.Itoa(redact.MinLength) + " bytes: it is not taken out of what machines say"
+		}
+		return writeJSON(w, http.StatusOK, out)
+	}
+}
+
+func (s *server) deleteSecret(of ownerOf) handler {
+	return func(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+		owner, err := s.secretOwner(of, r, who)
+		if err != nil {
+			return err
+		}
+		name := r.PathValue("name")
+		if err := s.Secrets.Delete(r.Context(), owner, name); err != nil {
+			return err
+		}
+		return writeJSON(w, http.StatusOK, idResponseJSON{ID: name})
+	}
+}
+
+func (s *server) secretOwner(of ownerOf, r *http.Request, who account.APIKey) (secret.Owner, error) {
+	owner, err := of(s, r, who)
+	if err == nil {
+		err = s.keepsSecrets()
+	}
+	return owner, err
+}
+
+func (s *server) keepsSecrets() error {
+	if s.Secrets == nil {
+		return fault.NotImplemented("this server keeps no secrets")
+	}
+	return nil
+}
+
+func (s *server) listSecrets(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if err := s.keepsSecrets(); err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	p, limit, err := page(q, secretList)
+	if err != nil {
+		return err
+	}
+	owners := []secret.Owner{personal(who), secret.TheTeam}
+	if id := q.Get("environmentId"); id != "" {
+		owner, err := s.environmentOwner(r.Context(), who, id, false)
+		if err != nil {
+			return err
+		}
+		owners = append(owners, owner)
+	}
+	all, err := s.Secrets.List(r.Context(), owners...)
+	if err != nil {
+		return err
+	}
+	if !p.BeforeTime.IsZero() {
+		all = slices.DeleteFunc(all, func(s secret.Secret) bool {
+			c := s.CreatedAt.Compare(p.BeforeTime)
+			return c > 0 || c == 0 && s.ID >= p.BeforeID
+		})
+	}
+	out := listSecretsResponseJSON{Items: []secretJSON{}}
+	if len(all) > limit {
+		all = all[:limit]
+		out.NextCursor = cursor(secretList, all[limit-1].CreatedAt, all[limit-1].ID)
+	}
+	for _, s := range all {
+		out.Items = append(out.Items, secretOf(s))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func secretOf(s secret.Secret) secretJSON {
+	out := secretJSON{
+		ID: s.ID, Name: s.Name, Type: string(s.Type), Repos: append([]string{}, s.Repos...), CreatedAt: stamp(s.CreatedAt), Owner: string(s.Owner.Kind),
+	}
+	if s.Owner.Kind == secret.OfEnvironment {
+		out.EnvironmentID = s.Owner.ID
+	}
+	return out
+}
+
+// rotateSecrets goes on when its client has gone: what is half done is whole,
+// but the old keys are still needed.
+func (s *server) rotateSecrets(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if _, err := s.secretOwner(teamSecrets, r, who); err != nil {
+		return err
+	}
+	n, err := s.Secrets.Rotate(context.WithoutCancel(r.Context()))
+	if err != nil {
+		return err
+	}
+	s.Logger.InfoContext(r.Context(), "secrets were sealed anew", "count", n, "user", who.UserID)
+	return writeJSON(w, http.StatusOK, rotatedJSON{Count: n})
+}
+
+func (s *server) getExternalID(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	if err := s.keepsSecrets(); err != nil {
+		return err
+	}
+	id, err := s.Secrets.ExternalID(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, externalIDJSON{ExternalID: id})
+}
+
+// sealEnvVars returns what a new agent's envVars are kept as.
+func (s *server) sealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error) {
+	if len(vars) == 0 {
+		return nil, nil
+	}
+	if err := secret.CheckEnvVars(vars); err != nil {
+		return nil, err
+	}
+	if s.Secrets == nil {
+		return nil, notImplemented("envVars", "environment variables")
+	}
+	return s.Secrets.SealEnvVars(ctx, agentID, vars)
+}
