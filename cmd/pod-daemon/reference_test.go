@@ -1,0 +1,446 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"aloft/internal/control/pod"
+	"aloft/internal/conversation"
+	"aloft/internal/need"
+	"aloft/internal/wire/agentv1"
+	"aloft/internal/wire/mux"
+	"aloft/internal/wire/podv1"
+)
+
+var update = flag.Bool("update", false, "write what is generated")
+
+const referencePage = "../../docs/reference/machine.md"
+
+// Ports of a machine, all on loopback: nothing outside reaches them but through
+// the control plane.
+var ports = []struct {
+	port       uint16
+	by, serves string
+	later      string // what brings it; "" where it is there
+}{
+	{2375, "dockerd", "the Docker Engine's API, besides its socket ([guide](../guide/docker.md))", "`dockerd -H tcp://127.0.0.1:2375`, which an agent may start"},
+	{5901, "Xtigervnc", "VNC", "the desktop"},
+	{26053, "exec-daemon", "`agent.v1`: Connect, gRPC and gRPC-Web", ""},
+	{26054, "exec-daemon", "[PTYs over WebSockets](pty.md)", ""},
+	{26058, "noVNC", "VNC over WebSockets, and its page", "the desktop"},
+	{26499, "pod-daemon", "git's way to the gateway (HTTP)", ""},
+	{26500, "pod-daemon", "`pod.v1.ManagementService`, for root: the token is in `/run/aloft-git/management-token`", ""},
+	{50052, "pod-daemon", "`pod.v1.InsideService`, for the agent's user: `ALOFT_INSIDE_TOKEN_FILE` names the file of the token", ""},
+}
+
+// An rpcRow is what an RPC does, a request of it, and the code of the answer to
+// that: "" for success. What a fresh machine cannot do says so by its code.
+type rpcRow struct{ does, request, code string }
+
+var rpcs = map[string]rpcRow{
+	"agent.v1.ControlService/Ping":                       {"says that exec-daemon is well", `{}`, ""},
+	"agent.v1.ControlService/Exec":                       {"works one tool call, and streams its output and its result", `{"callId":"c1","toolCall":{"shellToolCall":{"args":{"command":"true"}}}}`, ""},
+	"agent.v1.ControlService/ListDirectory":              {"lists a folder", `{"path":"/"}`, ""},
+	"agent.v1.ControlService/ReadTextFile":               {"reads a file of text, or a part of it", `{"path":"/etc/hostname"}`, ""},
+	"agent.v1.ControlService/WriteTextFile":              {"writes a file of text, whole or not at all", `{"path":"WORKSPACE/a.txt","contents":"a"}`, ""},
+	"agent.v1.ControlService/ReadBinaryFile":             {"reads any file, or a part of it", `{"path":"/etc/hostname"}`, ""},
+	"agent.v1.ControlService/WriteBinaryFile":            {"writes any file, whole or not at all", `{"path":"WORKSPACE/a.bin","contents":"AAE="}`, ""},
+	"agent.v1.ControlService/GetDiff":                    {"the workspace's difference from a commit", `{}`, ""},
+	"agent.v1.ControlService/GetWorkspaceChangesHash":    {"changes when that difference does", `{}`, ""},
+	"agent.v1.ControlService/RefreshGithubAccessToken":   {"replaces the credential with which git reaches the gateway", `{"accessToken":"t0ken-of-this-run","gatewayUrl":"http://127.0.0.1:26499"}`, ""},
+	"agent.v1.ControlService/WarmRemoteAccessServer":     {"starts the editor's server that the image has; without one it is `not_found`, and says what to put into the image", `{}`, "not_found"},
+	"agent.v1.ControlService/DownloadCursorServer":       {"finds that server; nothing is fetched from the internet, so without one it is `not_found`", `{}`, "not_found"},
+	"agent.v1.ControlService/ListArtifacts":              {"lists the [artifacts](artifacts.md)", `{}`, ""},
+	"agent.v1.ControlService/UploadArtifacts":            {"returns their contents, piece by piece", `{}`, ""},
+	"agent.v1.ControlService/GetMcpRefreshTokens":        {"returns what MCP servers gave at sign-in. **Empty until MCP comes**: nothing in this version signs in to one", `{}`, ""},
+	"agent.v1.ControlService/UpdateEnvironmentVariables": {"changes what processes started from now on see", `{"set":{"SET_BY_RPC":"1"}}`, ""},
+	"agent.v1.ExecService/ExecStream":                    {"any number of tool calls on one stream; see [exec-daemon](exec-daemon.md)", `{"execClientControlMessage":{"heartbeat":{"sequence":"1"}}}`, ""},
+	"agent.v1.FileService/ReadFile":                      {"streams a file of any length", `{"path":"/etc/hostname"}`, ""},
+	"agent.v1.FileService/WriteFile":                     {"writes a file of any length from a stream", `{"path":"WORKSPACE/b.txt"}`, ""},
+	"agent.v1.TerminalService/ListTerminals":             {"lists the terminals that people and the agent share", `{}`, ""},
+	"agent.v1.TerminalService/CreateTerminal":            {"makes one, or returns the one of that name", `{"name":"t1"}`, ""},
+	"agent.v1.TerminalService/AttachTerminal":            {"says how to attach to one over a PTY", `{"name":"t1"}`, ""},
+	"agent.v1.TerminalService/ReadTerminal":              {"returns what it shows", `{"name":"t1"}`, ""},
+	"agent.v1.TerminalService/SendTerminalKeys":          {"types in it", `{"name":"t1","keys":[{"text":"a"}]}`, ""},
+	"agent.v1.TerminalService/CloseTerminal":             {"ends it", `{"name":"t1"}`, ""},
+	"pod.v1.ManagementService/ListProcesses":             {"lists the processes that pod-daemon keeps", `{}`, ""},
+	"pod.v1.ManagementService/StartProcess":              {"starts one under a name, and keeps it running", `{"name":"p1","command":["sleep","1000"]}`, ""},
+	"pod.v1.ManagementService/SignalProcess":             {"sends a signal to one", `{"name":"p1","signal":"SIGCONT"}`, ""},
+	"pod.v1.ManagementService/ProcessLogs":               {"streams what one printed", `{"name":"p1"}`, ""},
+	"pod.v1.ManagementService/StopProcess":               {"ends one with all that it left behind", `{"name":"p1","graceMs":"100"}`, ""},
+	"pod.v1.ManagementService/Stats":                     {"CPU, memory, disks and kills for want of memory", `{}`, ""},
+	"pod.v1.ManagementService/StopMachine":               {"stops every process, and the machine", `{}`, ""},
+	"pod.v1.InsideService/GetMetadata":                   {"what the machine is for, by path", `{}`, ""},
+	"pod.v1.InsideService/RefreshToken":                  {"a [token](identity.md) that says whose machine this is; `unavailable` while no server is connected", `{"audience":"a"}`, "unavailable"},
+	"pod.v1.InsideService/UploadArtifact":                {"keeps a file as an artifact", `{"name":"a.txt","contents":"YQ=="}`, ""},
+	"pod.v1.MetadataService/SetMetadata":                 {"tells the machine what it is for", `{"values":{"agent/id":"bc-1"}}`, ""},
+	"pod.v1.PodService/Boot":                             {"makes the machine ready in named steps", `{}`, "invalid_argument"},
+	"pod.v1.PodService/Status":                           {"says how the machine is", `{}`, ""},
+	"pod.v1.PodService/SetGitCredential":                 {"replaces git's credential", `{"credential":"another"}`, ""},
+	"pod.v1.PodService/Commit":                           {"commits what is changed in the workspace", `{"message":"m"}`, ""},
+	"pod.v1.PodService/RunCommand":                       {"runs a command in the workspace as the agent's user, and streams what it prints", `{"command":"true"}`, ""},
+	"pod.v1.PodService/Push":                             {"pushes the branch through the gateway; the answer says why where it cannot", `{"branch":"b"}`, ""},
+	"pod.v1.PodService/Diff":                             {"the workspace's difference, for the server", `{}`, ""},
+	"pod.v1.PodService/Shutdown":                         {"stops every process, and the machine", `{}`, ""},
+}
+
+// Files of the two packages, whose services the page lists in this order, and
+// where each is served.
+var (
+	services = []protoreflect.FileDescriptor{
+		agentv1.File_agent_v1_control_service_proto, agentv1.File_agent_v1_exec_service_proto, agentv1.File_agent_v1_file_service_proto, agentv1.File_agent_v1_terminal_service_proto,
+		podv1.File_pod_v1_inside_service_proto, podv1.File_pod_v1_metadata_service_proto, podv1.File_pod_v1_pod_service_proto, podv1.File_pod_v1_management_service_proto,
+	}
+	servedAt = map[string]string{
+		"agent.v1.ControlService": "port 26053", "agent.v1.ExecService": "port 26053", "agent.v1.FileService": "port 26053", "agent.v1.TerminalService": "port 26053",
+		"pod.v1.InsideService": "port 50052", "pod.v1.ManagementService": "port 26500, and to the control plane",
+		"pod.v1.MetadataService": "to the control plane", "pod.v1.PodService": "to the control plane",
+	}
+)
+
+// Variables of the commands that an agent runs. A value of "*" is whatever it
+// is; one that a later part brings must not be there.
+var variables = []struct{ name, value, means, later string }{
+	{"CURSOR_AGENT", "1", "this is an agent's machine", ""},
+	{"DISPLAY", ":1", "the desktop", "the desktop"},
+	{"FORCE_COLOR", "0", "no color in the output of tools", ""},
+	{"NO_COLOR", "1", "the same, for others", ""},
+	{"HOME", "*", "the user's home, `/home/ubuntu` in images that have that user", ""},
+	{"HOSTNAME", "cursor", "the machine's name", ""},
+	{"NVM_DIR", "", "`~/.nvm`, where the image has it", ""},
+	{"VNC_DPI", "96", "the desktop's", "the desktop"},
+	{"VNC_RESOLUTION", "1920x1200x24", "the desktop's", "the desktop"},
+	{"GIT_LFS_SKIP_SMUDGE", "1", "large files are fetched when they are asked for", ""},
+	{"GIT_DISCOVERY_ACROSS_FILESYSTEM", "0", "git stays in its file system", ""},
+	{"CURSOR_AGENT_SOCKET", "*", "the socket of [metadata and tokens](identity.md), `/run/cursor/api.sock`", ""},
+	{"CURSOR_AGENT_INJECTED_SECRET_NAMES", "", "names of the variables whose values are redacted, also as `CLOUD_AGENT_INJECTED_SECRET_NAMES`; set where there are such", ""},
+	{"ALOFT_INSIDE_TOKEN_FILE", "*", "the file that holds the token of port 50052", ""},
+	{"PATH", "*", "the image's, then the user's own and the usual folders", ""},
+	{"LANG", "*", "the image's, or `C.UTF-8`", ""},
+	{"TERM", "*", "the image's, or `xterm-256color`; `dumb` where a tool runs a command", ""},
+	{"USER", "*", "the user", ""},
+	{"LOGNAME", "*", "the same", ""},
+	{"SHELL", "*", "the user's shell", ""},
+	{"SSL_CERT_FILE", "", "the authorities that TLS trusts, where the image has `/etc/ssl/certs/ca-certificates.crt`; also `NODE_EXTRA_CA_CERTS` and `REQUESTS_CA_BUNDLE`", ""},
+}
+
+func reference() string {
+	var b strings.Builder
+	b.WriteString(`# Inside a machine
+
+What programs in a machine find there. This page is made from tables in ` + "`cmd/pod-daemon/reference_test.go`" + `, each row of which
+is checked against running daemons: ` + "`go test ./cmd/pod-daemon -run Reference -update`" + `. The flags of exec-daemon are on
+[their own page](exec-daemon.md), and so are the [tools](tools.md).
+
+## Ports
+
+All are on 127.0.0.1. Those of exec-daemon and pod-daemon ask for a token, ` + "`Authorization: Bearer …`" + `, but git's, which asks
+for the run's credential.
+
+| port | by | serves |
+|---|---|---|
+`)
+	for _, p := range ports {
+		fmt.Fprintf(&b, "| %d | %s | %s%s |\n", p.port, p.by, p.serves, laterWords(p.later))
+	}
+	b.WriteString("\n## RPCs\n")
+	for _, file := range services {
+		for i := range file.Services().Len() {
+			s := file.Services().Get(i)
+			fmt.Fprintf(&b, "\n### %s\n\nServed on %s.\n\n| RPC | kind | what it does |\n|---|---|---|\n", s.FullName(), strings.TrimPrefix(strings.ReplaceAll("on "+servedAt[string(s.FullName())], "on to", "the connection to"), "on "))
+			for j := range s.Methods().Len() {
+				m := s.Methods().Get(j)
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.Name(), kindOf(m), rpcs[procedure(m)].does)
+			}
+		}
+	}
+	b.WriteString("\n## Variables\n\n| variable | value | meaning |\n|---|---|---|\n")
+	for _, v := range variables {
+		value := ""
+		if v.value != "" && v.value != "*" {
+			value = "`" + v.value + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s%s |\n", v.name, value, v.means, laterWords(v.later))
+	}
+	return b.String()
+}
+
+func laterWords(what string) string {
+	if what == "" {
+		return ""
+	}
+	return ". **Not there yet**: it comes with " + what
+}
+
+func procedure(m protoreflect.MethodDescriptor) string {
+	return string(m.Parent().FullName()) + "/" + string(m.Name())
+}
+
+func kindOf(m protoreflect.MethodDescriptor) string {
+	switch {
+	case m.IsStreamingClient() && m.IsStreamingServer():
+		return "both stream"
+	case m.IsStreamingClient():
+		return "the client streams"
+	case m.IsStreamingServer():
+		return "the server streams"
+	}
+	return "unary"
+}
+
+// The page is made from the tables, and the tables know every RPC.
+func TestReference(t *testing.T) {
+	seen := map[string]bool{}
+	for _, file := range services {
+		for i := range file.Services().Len() {
+			s := file.Services().Get(i)
+			for j := range s.Methods().Len() {
+				name := procedure(s.Methods().Get(j))
+				if seen[name] = true; rpcs[name].does == "" || servedAt[string(s.FullName())] == "" {
+					t.Errorf("%s: no row says what it does, or where", name)
+				}
+			}
+		}
+	}
+	for name := range rpcs {
+		if !seen[name] {
+			t.Errorf("%s: there is a row, and no such RPC", name)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(referencePage, []byte(reference()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old, err := os.ReadFile(referencePage)
+	if err != nil || string(old) != reference() {
+		t.Errorf("%s is not what the tables say (%v): run `make generate`", referencePage, err)
+	}
+}
+
+// Each row is true of daemons that run.
+func TestReferenceOfRunningDaemons(t *testing.T) {
+	t.Parallel()
+	need.Command(t, "tmux")
+	m, f := newMachine(t), newForge(t)
+	dir := filepath.Join(m.disk, "bin")
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "exec-daemon"), "aloft/cmd/exec-daemon")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	// A user whom the host gives a shell: nobody has none, so nobody's terminals end at once.
+	m.more = []string{"--exec-daemon", filepath.Join(dir, "exec-daemon"), "--user", "root"}
+	m.start()
+	c := m.dial(f)
+	m.mustBoot(c, pod.Checkout{Branch: "b"})
+	p := m.plane(nil)
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(m.disk, "git", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(b))
+	}
+	d := &daemons{t: t, m: m, plane: p.conn, tokens: map[string]string{
+		mux.Port(26053): token, mux.Port(26500): read("management-token"), mux.Port(50052): read("inside-token"),
+	}}
+	for _, port := range ports {
+		err := d.answers(port.port)
+		if (err == nil) != (port.later == "") {
+			t.Errorf("port %d: %v", port.port, err)
+		}
+	}
+	d.environment(c)
+	for stream := range d.tokens {
+		if code := d.call(stream, "", "agent.v1.ControlService/Ping", `{}`, false); code != "unauthenticated" {
+			t.Errorf("%s answers somebody without its token: %q", stream, code)
+		}
+	}
+	for _, file := range services {
+		for i := range file.Services().Len() {
+			s := file.Services().Get(i)
+			stream := map[string]string{"port 26053": mux.Port(26053), "port 50052": mux.Port(50052), "to the control plane": mux.Pod,
+				"port 26500, and to the control plane": mux.Port(26500)}[servedAt[string(s.FullName())]]
+			for _, method := range inOrder(s) {
+				name := procedure(method)
+				if strings.HasSuffix(name, "/Shutdown") || strings.HasSuffix(name, "/StopMachine") {
+					continue // one of them ends all this, and the other has nothing to answer then
+				}
+				row := rpcs[name]
+				request := strings.ReplaceAll(row.request, "WORKSPACE", m.workspace())
+				if code := d.call(stream, d.tokens[stream], name, request, method.IsStreamingClient() || method.IsStreamingServer()); code != row.code {
+					t.Errorf("%s answers %s with %q, want %q", name, request, code, row.code)
+				}
+			}
+		}
+	}
+	if code := d.call(mux.Pod, "", "pod.v1.PodService/Shutdown", `{}`, false); code != "" && code != "cut" {
+		t.Errorf("Shutdown: %q", code)
+	}
+	select {
+	case <-m.done:
+	case <-time.After(20 * time.Second):
+		t.Error("the machine is up after Shutdown")
+	}
+}
+
+// inOrder are a service's methods, those that need what others make after them.
+func inOrder(s protoreflect.ServiceDescriptor) (list []protoreflect.MethodDescriptor) {
+	var ends []protoreflect.MethodDescriptor
+	for i := range s.Methods().Len() {
+		m := s.Methods().Get(i)
+		if strings.HasPrefix(string(m.Name()), "Stop") || strings.HasPrefix(string(m.Name()), "Close") {
+			ends = append(ends, m)
+			continue
+		}
+		list = append(list, m)
+	}
+	return append(list, ends...)
+}
+
+// daemons are those of one machine, reached as the control plane does.
+type daemons struct {
+	t      *testing.T
+	m      *aMachine
+	plane  *mux.Conn
+	tokens map[string]string // by stream
+}
+
+// answers connects to a port of the machine's loopback.
+func (d *daemons) answers(port uint16) error {
+	conn, err := d.plane.Open(d.t.Context(), mux.Port(port))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(conn, make([]byte, 1)) // pod-daemon says that it is connected
+	return err
+}
+
+// environment compares what a command sees with the table.
+func (d *daemons) environment(c *pod.Conn) {
+	d.t.Helper()
+	e := pod.NewExec(c.OpenExec, token)
+	defer e.Close()
+	args, err := json.Marshal(map[string]string{"command": "env", "description": "see the environment"})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	r, _, err := e.Call(d.t.Context(), conversation.ToolCall{ID: "env", Name: "Shell", Args: args}, nil)
+	if err != nil || r.Error {
+		d.t.Fatalf("env: %v %s", err, r.Text)
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(r.Text) {
+		if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "="); ok {
+			got[name] = value
+		}
+	}
+	for _, v := range variables {
+		value, there := got[v.name]
+		switch {
+		case v.later != "" && there:
+			d.t.Errorf("%s is there, and the page says it is not", v.name)
+		case v.later != "" || v.value == "":
+		case !there, v.value != "*" && value != v.value:
+			d.t.Errorf("%s is %q, want %s; all is\n%s", v.name, value, v.value, r.Text)
+		}
+	}
+}
+
+// call makes a request by hand, in Connect's JSON, and returns the code of its
+// answer: "" for success, "cut" where the machine went away.
+func (d *daemons) call(stream, token, procedure, request string, streaming bool) (code string) {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), 20*time.Second)
+	defer cancel()
+	var h2c http.Protocols
+	h2c.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: &h2c, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn, err := d.plane.Open(ctx, stream)
+		if err == nil && stream != mux.Pod {
+			_, err = io.ReadFull(conn, make([]byte, 1))
+		}
+		return conn, err
+	}}
+	defer transport.CloseIdleConnections()
+	media, body := "application/json", []byte(request)
+	if streaming {
+		media, body = "application/connect+json", envelope(request)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://machine/"+procedure, bytes.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", media)
+	req.Header.Set("Connect-Protocol-Version", "1")
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return "cut"
+	}
+	defer res.Body.Close()
+	reply, err := io.ReadAll(res.Body)
+	if err != nil {
+		return "cut"
+	}
+	var said struct {
+		Code  string
+		Error struct{ Code string }
+	}
+	if !streaming || res.StatusCode != http.StatusOK {
+		if res.StatusCode != http.StatusOK {
+			_ = json.Unmarshal(reply, &said) // one without a code is judged below
+			return orElse(said.Code, map[int]string{401: "unauthenticated", 404: "unimplemented"}[res.StatusCode], res.Status)
+		}
+		return ""
+	}
+	for len(reply) >= 5 { // the last envelope says how it ended
+		flags, n := reply[0], int(binary.BigEndian.Uint32(reply[1:5]))
+		if len(reply) < 5+n {
+			return "cut"
+		}
+		if flags&2 != 0 {
+			if err := json.Unmarshal(reply[5:5+n], &said); err != nil {
+				d.t.Errorf("%s ends with %q", procedure, reply[5:5+n])
+			}
+			return said.Error.Code
+		}
+		reply = reply[5+n:]
+	}
+	return "cut"
+}
+
+func orElse(words ...string) string {
+	for _, w := range words {
+		if w != "" {
+			return w
+		}
+	}
+	return ""
+}
+
+func envelope(message string) []byte {
+	b := make([]byte, 5, 5+len(message))
+	binary.BigEndian.PutUint32(b[1:], uint32(len(message)))
+	return append(b, message...)
+}
