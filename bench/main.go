@@ -35,6 +35,29 @@ var suites = []suite{
 			{"tool call: Shell `/bin/true`", ms(f["True/Shell/Process"]), ms(bare), more(f["True/Shell/Process"], bare) + " than fork+exec", "≤ 1 ms more"},
 		}
 	}},
+	{"./cmd/exec-daemon", "AtOnce", "10x", func(f figures) []row {
+		ours, bare := f["AtOnce/Shell"], f["AtOnce/ForkExec"]
+		return []row{{"100 tool calls at once: Shell `/bin/true`", ms(ours), ms(bare), times(ours, bare) + " 100 fork+exec at once", ""}}
+	}},
+	{"./cmd/exec-daemon", "Output", "3x", func(f figures) []row {
+		const size = 100e6
+		pipe := f["Output/Pipe"]
+		return []row{
+			{"Shell prints 100 MB", speed(size, f["Output/Shell"]), speed(size, pipe), times(pipe, f["Output/Shell"]) + " a pipe", ""},
+			{"the same, looking for 200 secrets", speed(size, f["Output/Secrets"]), speed(size, pipe), times(pipe, f["Output/Secrets"]) + " a pipe", ""},
+		}
+	}},
+	{"./cmd/exec-daemon", "Read", "20x", func(f figures) []row {
+		return []row{{"Read 100 lines in the middle of 50 MB", ms(f["Read/Read"]), ms(f["Read/sed"]), times(f["Read/Read"], f["Read/sed"]) + " sed", ""}}
+	}},
+	{"./internal/redact", "Stream/(OneByIndex|200)", "50x", func(f figures) []row {
+		const code, hostile = 3000 * 97, 30000 * 7 // bytes of one operation of the benchmark
+		one := f["Stream/OneByIndex"]
+		return []row{
+			{"redaction of source code, 200 secrets", speed(code, f["Stream/200/Code"]), speed(code, one), times(one, f["Stream/200/Code"]) + " looking for one value", ""},
+			{"redaction of nearly secrets, 200 secrets", speed(hostile, f["Stream/200/Hostile"]), "", "", ""},
+		}
+	}},
 	{"./internal/guest/tool", "Search", "3x", func(f figures) []row {
 		return []row{
 			{"Grep, 100,000 files, some hits", ms(f["Search/Grep-needle"]), ms(f["Search/rg-needle"]), times(f["Search/Grep-needle"], f["Search/rg-needle"]) + " rg", "≤ 1.1×"},

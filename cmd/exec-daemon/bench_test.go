@@ -2,13 +2,22 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
+	"aloft/internal/redact"
 )
 
 // BenchmarkTrue measures the command true: as a process of its own, and as a
@@ -67,4 +76,113 @@ func medianOf(b *testing.B, work func(i int) error, after func() error) {
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "µs/median")
+}
+
+// BenchmarkAtOnce measures a hundred times true at once: as processes, and as
+// calls of Shell over one stream.
+func BenchmarkAtOnce(b *testing.B) {
+	const calls = 100
+	all := func(b *testing.B, one func(i int) error) {
+		medianOf(b, func(int) error {
+			var group errgroup.Group
+			for i := range calls {
+				group.Go(func() error { return one(i) })
+			}
+			return group.Wait()
+		}, func() error { return nil })
+	}
+	b.Run("ForkExec", func(b *testing.B) {
+		path, err := exec.LookPath("true")
+		if err != nil {
+			b.Fatal(err)
+		}
+		all(b, func(int) error { return exec.Command(path).Run() })
+	})
+	e := start(b).client()
+	b.Run("Shell", func(b *testing.B) {
+		all(b, func(i int) error {
+			id := fmt.Sprintf("%d-%d", time.Now().UnixNano(), i)
+			res, _, err := e.Call(context.Background(), bashCall(id, "/bin/true"), nil)
+			if err != nil || res.Error {
+				return fmt.Errorf("%+v: %w", res, err)
+			}
+			return e.Ack(context.Background(), id)
+		})
+	})
+}
+
+// BenchmarkOutput measures a command that prints 100 MB: into a pipe that is
+// read, and as a call of Shell that somebody listens to, with 200 secrets to be
+// looked for on both ends and without.
+func BenchmarkOutput(b *testing.B) {
+	const command = "head -c 100000000 /dev/zero | tr '\\0' x"
+	b.Run("Pipe", func(b *testing.B) {
+		for b.Loop() {
+			cmd := exec.Command("bash", "-c", command)
+			var n counter
+			cmd.Stdout = &n
+			if err := cmd.Run(); err != nil || n != 100_000_000 {
+				b.Fatal(n, err)
+			}
+		}
+	})
+	secrets := map[string]string{}
+	for i := range 200 {
+		secrets[fmt.Sprintf("SECRET_%d", i)] = "ghp_" + rand.Text() + rand.Text()[:10]
+	}
+	for name, e := range map[string]*pod.Exec{
+		"Shell": start(b).client(),
+		"Secrets": start(b, func(d *daemon) {
+			d.env = append(d.env, "CLOUD_AGENT_INJECTED_SECRET_NAMES="+strings.Join(slices.Sorted(maps.Keys(secrets)), ","))
+			for name, value := range secrets {
+				d.env = append(d.env, name+"="+value)
+			}
+			d.more = []string{"--secret-redaction-enabled"}
+		}).client(pod.Redact(redact.New(secrets))),
+	} {
+		b.Run(name, func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				id := fmt.Sprintf("%d-%d", time.Now().UnixNano(), i)
+				res, _, err := e.Call(context.Background(), bashCall(id, command), func(pod.Delta) {})
+				if err != nil || res.Error {
+					b.Fatalf("%+v, %v", res, err)
+				}
+				if err := e.Ack(context.Background(), id); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// BenchmarkRead measures how long it takes to read 100 lines in the middle of a
+// file of 50 MB, which is in the page cache.
+func BenchmarkRead(b *testing.B) {
+	d := start(b)
+	e := d.client()
+	const line = "a line of fifty bytes, as those of a log may be it\n"
+	path := filepath.Join(d.workspace, "large")
+	if err := os.WriteFile(path, []byte(strings.Repeat(line, 1_000_000)), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("sed", func(b *testing.B) {
+		medianOf(b, func(int) error { return exec.Command("sed", "-n", "500000,500099p;500099q", path).Run() }, func() error { return nil })
+	})
+	b.Run("Read", func(b *testing.B) {
+		medianOf(b, func(i int) error {
+			id := fmt.Sprintf("%d-%d", time.Now().UnixNano(), i)
+			res, _, err := e.Call(context.Background(), conversation.ToolCall{ID: id, Name: "Read", Args: []byte(`{"path":"large","offset":500000,"limit":100}`)}, nil)
+			if err != nil || res.Error {
+				return fmt.Errorf("%+v: %w", res, err)
+			}
+			return e.Ack(context.Background(), id)
+		}, func() error { return nil })
+	})
 }

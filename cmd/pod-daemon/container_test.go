@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,11 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
 	"aloft/internal/need"
+	"aloft/internal/wire/podv1"
 )
 
 // In a real container: the user, the environment and a tool call are what the
@@ -41,7 +45,7 @@ func TestContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rt.Close() })
-	m, err := rt.Create(t.Context(), machine.Spec{ID: "pod-daemon-test", Image: "host"})
+	m, err := rt.Create(t.Context(), machine.Spec{ID: "pod-daemon-test", Image: "host", Limits: machine.Limits{MemoryBytes: 512 << 20}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +95,29 @@ func TestContainer(t *testing.T) {
 	}
 	if f.tip("aloft/x-1") != before.BaseCommit {
 		t.Error("the branch is not on the forge")
+	}
+	// What the kernel kills for want of memory is reported as that.
+	p := planeOf(t, m, nil)
+	if _, err := p.StartProcess(t.Context(), connect.NewRequest(&podv1.StartProcessRequest{
+		Name: "hog", Command: []string{"awk", `BEGIN { x = "x"; while (1) x = x x }`}, Restart: podv1.Restart_RESTART_NEVER,
+	})); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the hog is reported", func() error {
+		hog := p.named(t, "hog")
+		if end := hog.GetLastExit(); hog.GetState() != podv1.Process_STATE_ENDED || end.GetSignal() != 9 || !end.GetOutOfMemory() {
+			return fmt.Errorf("%v", hog)
+		}
+		return nil
+	})
+	stats, err := p.Stats(t.Context(), connect.NewRequest(&podv1.StatsRequest{}))
+	if err != nil || stats.Msg.GetOutOfMemoryKills() == 0 || stats.Msg.GetMemoryLimitBytes() != 512<<20 {
+		t.Errorf("%v, %v", stats, err)
+	}
+	c.Close() // a machine speaks with the newest, and ours is older
+	c, err = pod.Dial(t.Context(), m, f)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := c.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)

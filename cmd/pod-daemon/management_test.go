@@ -40,15 +40,22 @@ type plane struct {
 
 func (m *aMachine) plane(token func(net.Conn)) *plane {
 	m.t.Helper()
-	raw, err := m.Dial(m.t.Context())
+	return planeOf(m.t, m, token)
+}
+
+func planeOf(t *testing.T, m interface {
+	Dial(ctx context.Context) (net.Conn, error)
+}, token func(net.Conn)) *plane {
+	t.Helper()
+	raw, err := m.Dial(t.Context())
 	if err != nil {
-		m.t.Fatal(err)
+		t.Fatal(err)
 	}
 	conn, err := mux.Client(raw)
 	if err != nil {
-		m.t.Fatal(err)
+		t.Fatal(err)
 	}
-	m.t.Cleanup(func() { _ = conn.Close() })
+	t.Cleanup(func() { _ = conn.Close() })
 	go func() {
 		_ = conn.Serve(func(name string, stream net.Conn) {
 			if name == mux.Token && token != nil {
@@ -66,7 +73,7 @@ func (m *aMachine) plane(token func(net.Conn)) *plane {
 	p := &plane{
 		podv1connect.NewManagementServiceClient(client, "http://pod"), podv1connect.NewMetadataServiceClient(client, "http://pod"), conn,
 	}
-	p.named(m.t, "") // who speaks pod.v1 is whom the machine asks
+	p.named(t, "") // who speaks pod.v1 is whom the machine asks
 	return p
 }
 

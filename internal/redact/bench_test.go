@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
@@ -14,6 +15,15 @@ func BenchmarkStream(b *testing.B) {
 	noise := make([]byte, 192<<10)
 	_, _ = rand.Read(noise) // never fails: crypto/rand ends the process instead
 	code := strings.Repeat("func (s *Stream) Next(piece []byte) []byte {\n\tif s.empty { return piece } // nothing to look for\n", 3000)
+	b.Run("OneByIndex", func(b *testing.B) { // what looking for one value costs
+		b.SetBytes(int64(len(code)))
+		in, value := []byte(code), []byte("ghp_"+rand.Text())
+		for b.Loop() {
+			if bytes.Contains(in, value) {
+				b.Fatal("it is there")
+			}
+		}
+	})
 	for _, n := range []int{1, 10, 200} {
 		secrets := map[string]string{}
 		for i := range n {
