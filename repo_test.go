@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 	"internal/control/egress":                          {"internal/policy"},
 	"internal/control/machine":                         {"internal/policy"},
 	"internal/control/machine/...":                     {"internal/control/machine", "internal/fault"},
-	"internal/control/machine/container":               {"internal/control/machine", "internal/control/image", "internal/policy"},
+	"internal/control/machine/container":               {"NOUNS", "internal/control/machine", "internal/control/image", "internal/control/image/registry", "internal/control/layer", "internal/control/trash"},
 	"internal/control/machine/machinetest":             {"internal/control/machine", "internal/control/machine/machinetest/standin", "internal/wire/mux"},
 	"internal/control/machine/machinetest/standin":     {"internal/wire/mux"},
 	"internal/control/machine/machinetest/standin/pod": {"internal/control/machine/machinetest/standin"},
@@ -80,6 +80,8 @@ var mayImport = map[string][]string{
 	"internal/control/dockerfile/dockerfiletest":       {"internal/fault", "internal/need", "internal/control/dockerfile", "internal/control/image", "internal/control/image/registry"},
 	"internal/control/image":                           {"internal/fault", "internal/control/image/registry"},
 	"internal/control/image/registry":                  {"internal/fault"},
+	"internal/control/layer":                           {"NOUNS", "internal/control/image", "internal/control/trash"},
+	"internal/control/trash":                           {},
 	"internal/control/mirror":                          {"NOUNS"},
 
 	// Inside a machine.

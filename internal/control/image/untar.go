@@ -33,12 +33,16 @@ const (
 // An archive is hostile: nothing is written outside dir, whatever its names and
 // links say, no device is made, and no attribute is set that an overlay obeys.
 func untar(ctx context.Context, r io.Reader, dir string) error {
+	return untarAs(ctx, r, dir, false)
+}
+
+func untarAs(ctx context.Context, r io.Reader, dir string, saved bool) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	u := &unpacker{root: root, left: maxLayerSize}
+	u := &unpacker{root: root, left: maxLayerSize, saved: saved}
 	tr := tar.NewReader(r)
 	for n := 0; ; n++ {
 		if err := ctx.Err(); err != nil {
@@ -64,6 +68,8 @@ type unpacker struct {
 	root *os.Root
 	left int64 // bytes that may still be written
 	dirs []dirTime
+
+	saved bool // the archive is of a saved layer: see UnpackSaved
 }
 
 // dirTime is set last: writing into a directory changes it.
@@ -103,16 +109,26 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 		if h.Typeflag != tar.TypeDir {
 			return errors.New("the root of a layer is a directory")
 		}
+		if u.saved {
+			u.dirs = append(u.dirs, dirTime{name, h.ModTime})
+		}
 		return u.attributes(name, h)
 	}
 	if err := u.parents(name); err != nil {
 		return err
 	}
-	if base := path.Base(name); strings.HasPrefix(base, whiteoutPrefix) {
+	if u.saved && (h.PAXRecords[SavedLiteral] != "" || h.PAXRecords[SavedWhiteout] != "") {
+		// Its name only looks like a whiteout's.
+	} else if base := path.Base(name); strings.HasPrefix(base, whiteoutPrefix) {
 		return u.whiteout(path.Dir(name), base)
 	}
 	if err := u.clear(name, h.Typeflag == tar.TypeDir); err != nil {
 		return err
+	}
+	if u.saved {
+		if done, err := u.special(name, h); done || err != nil {
+			return err
+		}
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
@@ -199,7 +215,11 @@ func (u *unpacker) file(name string, size int64, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, r)
+	if u.saved {
+		err = copySparse(f, r, size)
+	} else {
+		_, err = io.Copy(f, r)
+	}
 	return errors.Join(err, f.Close())
 }
 
@@ -232,8 +252,19 @@ func (u *unpacker) whiteout(dir, base string) error {
 	if err := u.clear(path.Join(dir, gone), false); err != nil {
 		return err
 	}
+	return u.putWhiteout(dir, gone)
+}
+
+// OriginAttr, with no value, notes that a directory was in the layers below, and
+// so may hold whiteouts. Where it was not, an overlay would else show them.
+const OriginAttr = "trusted.overlay.origin"
+
+func (u *unpacker) putWhiteout(dir, name string) error {
 	return u.at(dir, func(fd int) error {
-		return unix.Mknodat(fd, gone, unix.S_IFCHR, 0)
+		if err := unix.Mknodat(fd, name, unix.S_IFCHR, 0); err != nil {
+			return err
+		}
+		return unix.Fsetxattr(fd, OriginAttr, nil, 0)
 	})
 }
 
@@ -255,7 +286,11 @@ func (u *unpacker) attributes(name string, h *tar.Header) error {
 	if err := u.root.Chmod(name, h.FileInfo().Mode()&^fs.ModeType); err != nil {
 		return err
 	}
-	if h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeDir {
+	if u.saved {
+		if err := u.savedAttributes(name, h); err != nil {
+			return err
+		}
+	} else if h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeDir {
 		for key, value := range h.PAXRecords {
 			attr, ok := strings.CutPrefix(key, "SCHILY.xattr.")
 			if !ok || !allowedXattr(attr) {

@@ -53,6 +53,7 @@ type Machine interface {
 type Spec struct {
 	ID     string            // names the machine: [A-Za-z0-9-], at most 63 characters
 	Image  string            // "host", "rootfs:DIR", "oci:DIR[:TAG]", "local:NAME", or a reference such as debian:12
+	Layer  string            // saved by Freeze, on which the disk stands; "" is the bare image
 	Class  string            // "" for the runtime's usual isolation, "strong" for its strongest
 	Env    map[string]string // for pod-daemon, and so for every process
 	Limits Limits
@@ -62,6 +63,21 @@ type Spec struct {
 	// ConnectionLog is the folder in which the gateway keeps its log, so that it
 	// outlives the machine; a later machine goes on with it. "" keeps none.
 	ConnectionLog string
+}
+
+// A Snapshotter is a [Machine] whose disk can be saved. Its methods are safe for
+// concurrent use.
+type Snapshotter interface {
+	Machine
+	// Stop ends every process of the machine, at once, and keeps its disk:
+	// Restart continues. Stopping what does not run is no error.
+	Stop(ctx context.Context) error
+	// Freeze saves the disk of the machine, which must not run, as the layer of
+	// that new id (snapshot-YYYYMMDD-<uuid> or bld-YYYYMMDD-<uuid>): a machine
+	// whose Spec.Layer it is begins with that disk. It takes as long with a
+	// million files as with none. The machine itself goes on above the layer, and
+	// the layer outlives it. An error leaves the machine as it was.
+	Freeze(ctx context.Context, id string) error
 }
 
 // Networked is a [Machine] that may have a network. Its methods are safe for

@@ -15,8 +15,8 @@
 // ends with it. One that dies before is started again. What it does with the
 // packets is its own affair.
 //
-// The package has no tools and no snapshots; it makes what it is told and takes
-// it away again. It is over 2,000 lines because of all that a runtime, killed
+// Saved layers are package layer's. The package has no tools; it makes what it
+// is told and takes it away again. It is over 2,000 lines because of all that a runtime, killed
 // at any moment, may leave behind.
 package container
 
@@ -34,7 +34,9 @@ import (
 	"sync"
 
 	"aloft/internal/control/image"
+	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/trash"
 )
 
 // Config is what a [Runtime] is made of.
@@ -49,19 +51,24 @@ type Config struct {
 	Logger            *slog.Logger // nil discards
 }
 
+// LayersDir is the folder, below Config.Dir, of the store of saved layers.
+const LayersDir = "layers"
+
 // Runtime is a [machine.Runtime]. Close it to wait for what it still does.
 type Runtime struct {
 	conf   Config
 	log    *slog.Logger
 	images *image.Store
+	layers *layer.Store
 	prefix string // begins the names of this runtime's cgroups
 
 	binaries binaryLayer
-	janitor  *janitor
+	trash    *trash.Can
 
 	ctx     context.Context    // of the work in the background
 	stop    context.CancelFunc // ends it
 	working sync.WaitGroup
+	step    func(string) // between the steps of a change, for tests
 }
 
 // New returns the runtime on conf.Dir and begins to remove what an earlier one
@@ -92,16 +99,23 @@ func New(conf Config) (*Runtime, error) {
 			return nil, fmt.Errorf("container runtime: %w", err)
 		}
 	}
+	layers, err := layer.Open(filepath.Join(dir, LayersDir), conf.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("container runtime: %w", err)
+	}
 	sum := sha256.Sum256([]byte(dir))
 	r := &Runtime{
 		conf:   conf,
 		log:    conf.Logger,
 		images: conf.Images,
+		layers: layers,
+		step:   func(string) {},
 		prefix: "aloft-" + hex.EncodeToString(sum[:4]) + "-",
 	}
-	r.janitor = newJanitor(filepath.Join(dir, "trash"), r.log)
+	r.trash = trash.Open(filepath.Join(dir, "trash"), r.log)
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.working.Go(func() { r.keepLogsShort(r.ctx) })
+	r.tend()
 	ids, err := r.List(r.ctx)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -124,9 +138,12 @@ func ImageDir(dir string) string { return filepath.Join(dir, "images") }
 func (r *Runtime) Close() error {
 	r.stop()
 	r.working.Wait()
-	r.janitor.wait()
-	return nil
+	r.trash.Wait()
+	return r.layers.Close()
 }
+
+// Layers is the store of what Freeze has saved.
+func (r *Runtime) Layers() *layer.Store { return r.layers }
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 

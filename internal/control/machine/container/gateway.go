@@ -150,11 +150,7 @@ func (m *Machine) setPolicy(ctx context.Context, n policy.Network) error {
 		return machine.ErrNoNetwork
 	}
 	rec.Spec.Network = n
-	data, err := json.Marshal(rec)
-	if err != nil {
-		return err
-	}
-	return writeFile(m.path("spec.json"), data)
+	return m.writeRecord(rec)
 }
 
 // dialIn connects to a socket whose path may be too long for an address.

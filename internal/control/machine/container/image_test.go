@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
 	"aloft/internal/need"
 )
@@ -54,11 +55,11 @@ func TestManyLayers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := mountOverlay(root, lower, filepath.Join(dir, "upper"), filepath.Join(dir, "work")); err != nil {
+	if err := layer.Mount(root, lower, filepath.Join(dir, "upper"), filepath.Join(dir, "work")); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := unmountAll(root); err != nil {
+		if err := layer.Unmount(root); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"aloft/internal/control/image"
+	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
 )
 
@@ -26,6 +27,14 @@ type Machine struct {
 type record struct {
 	Spec  machine.Spec
 	Image image.Image
+	// Layer is what the upper layer stands on: at first the Spec's, then what was
+	// last frozen.
+	Layer string
+	// Freezing is the layer that the upper one is about to become, or has become
+	// without this having been noted yet.
+	Freezing string
+
+	below []string // the directories of Layer and what it stands on, topmost first
 }
 
 // ID implements [machine.Machine].
@@ -58,20 +67,19 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 		return true, err
 	}
 	defer unlock()
-	for _, d := range []string{"bundle", "upper", "work", "rootfs"} {
+	for _, d := range []string{"bundle", "work", "rootfs"} {
 		if err := os.Mkdir(m.path(d), 0o755); err != nil {
 			return true, err
 		}
 	}
+	rec := record{Spec: spec, Image: img, Layer: spec.Layer}
+	if err := m.stand(&rec); err != nil {
+		return true, err
+	}
 	if err := seedUpper(m.path("upper"), spec.Network.Mode != ""); err != nil {
 		return true, err
 	}
-	rec := record{Spec: spec, Image: img}
-	data, err := json.Marshal(rec)
-	if err != nil {
-		return true, err
-	}
-	if err := writeFile(m.path("spec.json"), data); err != nil {
+	if err := m.writeRecord(rec); err != nil {
 		return true, err
 	}
 	return true, m.start(ctx, eng, rec)
@@ -108,7 +116,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record) error {
 	if err := writeFile(m.path("bundle/config.json"), config); err != nil {
 		return err
 	}
-	if err := mountOverlay(m.path("rootfs"), rec.Image.Lower, m.path("upper"), m.path("work")); err != nil {
+	if err := layer.Mount(m.path("rootfs"), rec.lower(), m.path("upper"), m.path("work")); err != nil {
 		return err
 	}
 	// The gateway comes up meanwhile.
@@ -155,6 +163,9 @@ func (m *Machine) restart(ctx context.Context) error {
 	if err := m.clear(ctx); err != nil {
 		return err
 	}
+	if err := m.stand(&rec); err != nil {
+		return err
+	}
 	err = m.start(ctx, eng, rec)
 	if err != nil {
 		err = errors.Join(err, m.clear(context.WithoutCancel(ctx)))
@@ -193,7 +204,7 @@ func (m *Machine) destroy(ctx context.Context) error {
 	if err := m.clear(ctx); err != nil {
 		return err
 	}
-	return m.r.janitor.discard(m.dir, m.id)
+	return m.r.trash.Discard(m.dir, m.id)
 }
 
 // clear takes away all but the machine's files: processes, cgroups, mounts and
@@ -208,7 +219,7 @@ func (m *Machine) clear(ctx context.Context) error {
 	}
 	// runsc keeps an empty network namespace of its helper's mounted in its state.
 	for _, name := range []string{"rootfs", "state/null-netns"} {
-		if err := unmountAll(m.path(name)); err != nil {
+		if err := layer.Unmount(m.path(name)); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/layer"
 )
 
 // A Check is one thing that a host has or lacks.
@@ -143,10 +145,10 @@ func tryOverlay(dir string) (err error) {
 		return err
 	}
 	root := filepath.Join(base, "root")
-	if err := mountOverlay(root, []string{filepath.Join(base, "lower")}, filepath.Join(base, "upper"), filepath.Join(base, "work")); err != nil {
+	if err := layer.Mount(root, []string{filepath.Join(base, "lower")}, filepath.Join(base, "upper"), filepath.Join(base, "work")); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, unmountAll(root)) }()
+	defer func() { err = errors.Join(err, layer.Unmount(root)) }()
 	// Over a file of the lower layer: that is what fails where attributes do.
 	return os.WriteFile(filepath.Join(root, "file"), []byte("above"), 0o600)
 }

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/machine"
+	"aloft/internal/fault"
 )
 
 // Serve is a guest: it accepts connections on l, as pod-daemon does, and works
@@ -41,6 +42,8 @@ type Runtime struct {
 func New(dir string, serve Serve) *Runtime { return &Runtime{dir, serve} }
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+
+var layerID = regexp.MustCompile(`^(snapshot|bld)-[0-9]{8}-[0-9a-f-]{36}$`)
 
 // Create implements [machine.Runtime]. It knows the image "host" only in name,
 // and no class.
@@ -75,6 +78,9 @@ func (r *Runtime) create(ctx context.Context, spec machine.Spec) (*Machine, erro
 		return nil, err
 	}
 	err := m.fill(spec)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fault.NotFound("there is no layer %q", spec.Layer).Named("snapshot_not_found")
+	}
 	if err == nil {
 		err = m.start()
 	}
@@ -143,7 +149,14 @@ func (m *Machine) fill(spec machine.Spec) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(m.Disk(), 0o700); err != nil {
+	if spec.Layer != "" {
+		if !validID.MatchString(spec.Layer) {
+			return fs.ErrNotExist
+		}
+		if err := os.CopyFS(m.Disk(), os.DirFS(m.r.layer(spec.Layer))); err != nil {
+			return err
+		}
+	} else if err := os.Mkdir(m.Disk(), 0o700); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(m.dir, specName), data, 0o600)
@@ -266,7 +279,39 @@ func (m *Machine) restart(ctx context.Context) error {
 	return m.start()
 }
 
-// Stop stops the machine as kill -9 of PID 1 does, and returns when it has.
+// Freeze implements [machine.Snapshotter]. Unlike a real runtime it copies.
+func (m *Machine) Freeze(ctx context.Context, id string) error {
+	if err := m.freeze(ctx, id); err != nil {
+		return fmt.Errorf("freeze machine %s: %w", m.id, err)
+	}
+	return nil
+}
+
+func (m *Machine) freeze(ctx context.Context, id string) error {
+	if !layerID.MatchString(id) {
+		return fault.Invalid("layer %q: an id is snapshot-YYYYMMDD-<uuid> or bld-YYYYMMDD-<uuid>", id)
+	}
+	life, err := m.connect(ctx, lifeName)
+	if err == nil {
+		return errors.Join(errors.New("it is running"), life.Close())
+	}
+	if !errors.Is(err, machine.ErrStopped) {
+		return err
+	}
+	if _, err := os.Stat(m.r.layer(id)); err == nil {
+		return fault.Conflict("there is a layer %s already", id).Named("snapshot_exists")
+	}
+	half := m.r.layer(id) + ".new"
+	if err := os.CopyFS(half, os.DirFS(m.Disk())); err != nil {
+		return err
+	}
+	return os.Rename(half, m.r.layer(id))
+}
+
+// layer is where the runtime keeps a frozen disk.
+func (r *Runtime) layer(id string) string { return filepath.Join(r.dir, ".layers", id) }
+
+// Stop implements [machine.Snapshotter]: it is as kill -9 of PID 1.
 func (m *Machine) Stop(ctx context.Context) error { return m.wait(ctx, []byte{1}) }
 
 // Destroy implements [machine.Machine].

@@ -1,4 +1,4 @@
-package container
+package layer
 
 import (
 	"errors"
@@ -9,10 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountOverlay mounts the layers at target.
+// Mount mounts an overlay at target: the directories of lower, topmost first,
+// and upper above them, which takes what is written.
 // The kernel is given descriptors instead of paths, so neither their length,
 // nor a colon or comma in them, nor their number (up to 200) matters.
-func mountOverlay(target string, lower []string, upper, work string) error {
+//
+// Whatever the host's defaults, upper holds nothing that means something only
+// beside this lower: no redirects, no files without their data. So it can be
+// frozen, packed and merged.
+func Mount(target string, lower []string, upper, work string) error {
 	var fds []int
 	defer func() {
 		for _, fd := range fds {
@@ -43,9 +48,9 @@ func mountOverlay(target string, lower []string, upper, work string) error {
 	if err != nil {
 		return err
 	}
-	options := "lowerdir=" + strings.Join(lowers, ":") + ",upperdir=" + up + ",workdir=" + wk
+	options := "lowerdir=" + strings.Join(lowers, ":") + ",upperdir=" + up + ",workdir=" + wk + ",redirect_dir=off,metacopy=off,index=off"
 	if len(options) >= os.Getpagesize() {
-		return fmt.Errorf("mount overlay: %d layers are too many", len(lower))
+		return fmt.Errorf("mount overlay: %d layers are too many: start from a snapshot that was exported and imported, which is one layer, or from the image", len(lower))
 	}
 	if err := unix.Mount("overlay", target, "overlay", unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("mount overlay at %s: %w (an upper layer cannot lie on an overlay or a network disk: see aloft doctor)", target, err)
@@ -54,8 +59,8 @@ func mountOverlay(target string, lower []string, upper, work string) error {
 	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
 }
 
-// unmountAll takes away whatever is mounted at target.
-func unmountAll(target string) error {
+// Unmount takes away whatever is mounted at target.
+func Unmount(target string) error {
 	for {
 		err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {

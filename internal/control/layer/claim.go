@@ -1,0 +1,278 @@
+package layer
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A claim says that somebody needs layers. It ends by itself: with a folder
+// that is gone, or with the process that has its file locked. So nobody has to
+// remember, after a crash, what to give back.
+type claim struct {
+	While  string   `json:"while,omitempty"` // absolute path; "" is the process that has the file locked
+	Layers []string `json:"layers"`
+}
+
+// Claim keeps the layer id, and those below it, for as long as the folder while
+// is there, and returns their directories, topmost first. A claim of the same
+// name is replaced. Without an id it claims nothing, and returns nothing.
+func (s *Store) Claim(name, while, id string) (dirs []string, err error) {
+	err = s.locked(func() error {
+		stack, err := s.Stack(id)
+		if err != nil {
+			return err
+		}
+		c := claim{While: while}
+		for _, l := range stack {
+			c.Layers = append(c.Layers, l.ID)
+			dirs = append(dirs, s.tree(l.ID))
+		}
+		return s.writeClaim(name, c)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return dirs, nil
+}
+
+// extend adds a layer to a claim.
+func (s *Store) extend(name, id string) error {
+	c, err := s.readClaim(name)
+	if err != nil {
+		return err
+	}
+	c.Layers = append(c.Layers, id)
+	return s.writeClaim(name, c)
+}
+
+func (s *Store) readClaim(name string) (claim, error) {
+	var c claim
+	data, err := os.ReadFile(s.path("claims", name))
+	if err == nil {
+		err = json.Unmarshal(data, &c)
+	}
+	if err != nil {
+		return c, fmt.Errorf("claim %s: %w", name, err)
+	}
+	return c, nil
+}
+
+func (s *Store) writeClaim(name string, c claim) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return writeFile(s.path("claims", name), data)
+}
+
+// pin keeps the layers of a stack until unpin, or the end of this process.
+func (s *Store) pin(id string) (stack []Layer, unpin func(), err error) {
+	var f *os.File
+	err = s.locked(func() error {
+		if stack, err = s.Stack(id); err != nil {
+			return err
+		}
+		var c claim
+		for _, l := range stack {
+			c.Layers = append(c.Layers, l.ID)
+		}
+		name := "process-" + rand.Text()
+		if err := s.writeClaim(name, c); err != nil {
+			return err
+		}
+		if f, err = os.Open(s.path("claims", name)); err != nil {
+			return err
+		}
+		return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return stack, func() { _ = f.Close() }, nil
+}
+
+// claimed returns the layers that claims name, and removes the claims that have
+// ended. The store is locked.
+func (s *Store) claimed() ([]string, error) {
+	entries, err := os.ReadDir(s.path("claims", ""))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		path := s.path("claims", e.Name())
+		if strings.HasSuffix(e.Name(), ".new") {
+			if err := os.Remove(path); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		c, err := s.readClaim(e.Name())
+		if err != nil {
+			return nil, err
+		}
+		lasts, err := c.lasts(path)
+		if err != nil {
+			return nil, err
+		}
+		if !lasts {
+			if err := os.Remove(path); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		out = append(out, c.Layers...)
+	}
+	return out, nil
+}
+
+func (c claim) lasts(path string) (bool, error) {
+	if c.While != "" {
+		_, err := os.Lstat(c.While)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	return hasLock(path)
+}
+
+// hasLock reports whether somebody has a file or folder locked.
+func hasLock(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }()
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}
+
+// Collect removes the layers that nobody needs, and what the dead have left
+// half made. The files go in the background.
+func (s *Store) Collect() error {
+	if err := s.locked(s.collect); err != nil {
+		return fmt.Errorf("collect layers: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) collect() error {
+	all, err := s.all()
+	if err != nil {
+		return err
+	}
+	needed, err := s.claimed()
+	if err != nil {
+		return err
+	}
+	parents := map[string]string{}
+	for _, l := range all {
+		parents[l.ID] = l.Parent
+		if l.Kept {
+			needed = append(needed, l.ID)
+		}
+	}
+	live := map[string]bool{}
+	for _, id := range needed {
+		for ; id != "" && !live[id]; id = parents[id] {
+			live[id] = true
+		}
+	}
+	// The tree goes before its description: without a tree there is no layer.
+	trees, err := os.ReadDir(s.path("tree", ""))
+	if err != nil {
+		return err
+	}
+	for _, e := range trees {
+		if _, whole := parents[e.Name()]; whole && live[e.Name()] {
+			continue
+		}
+		if err := s.trash.Discard(s.tree(e.Name()), e.Name()); err != nil {
+			return err
+		}
+		s.step("collect: discarded")
+	}
+	metas, err := os.ReadDir(s.path("meta", ""))
+	if err != nil {
+		return err
+	}
+	for _, e := range metas {
+		id := strings.TrimSuffix(e.Name(), ".json")
+		if _, whole := parents[id]; whole && live[id] {
+			continue
+		}
+		if err := os.Remove(s.path("meta", e.Name())); err != nil {
+			return err
+		}
+		s.step("collect: forgotten")
+	}
+	return s.collectWork()
+}
+
+// collectWork removes what is being made by nobody any more.
+func (s *Store) collectWork() error {
+	entries, err := os.ReadDir(s.path("work", ""))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := s.path("work", e.Name())
+		if locked, err := hasLock(path); err != nil || locked {
+			continue // its maker lives, or has just put it where it belongs
+		}
+		if err := s.trash.Discard(path, e.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// workDir makes a folder for something that is being made. Until done is
+// called, or this process ends, nobody removes it; done removes what is left.
+func (s *Store) workDir() (dir string, done func(), err error) {
+	var f *os.File
+	err = s.locked(func() error { // so that nobody finds it before it is locked
+		if dir, err = os.MkdirTemp(filepath.Join(s.dir, "work"), ""); err != nil {
+			return err
+		}
+		if f, err = os.Open(dir); err != nil {
+			return err
+		}
+		return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	return dir, func() {
+		_ = s.trash.Discard(dir, "work") // what stays is collected later
+		_ = f.Close()
+	}, nil
+}
+
+// put makes the folder tree, of a work folder, the layer l. The store is locked.
+func (s *Store) put(l Layer, tree string) error {
+	if l.Parent != "" && !s.Has(l.Parent) {
+		return fmt.Errorf("layer %s: what it stands on was removed meanwhile: %w", l.ID, notFound(l.Parent))
+	}
+	if err := s.writeMeta(l); err != nil {
+		return err
+	}
+	s.step("put: described")
+	if err := os.Rename(tree, s.tree(l.ID)); err != nil {
+		return err
+	}
+	s.step("put: moved")
+	return syncDir(s.path("tree", ""))
+}

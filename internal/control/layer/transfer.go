@@ -1,0 +1,382 @@
+package layer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"github.com/klauspost/compress/zstd"
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+
+	"aloft/internal/control/image"
+	"aloft/internal/fault"
+)
+
+// A snapshot in a bucket is an OCI manifest, snapshots/ID.json, whose layers
+// are those of its stack, the lowest first, each in blobs/sha256/DIGEST. What
+// it stands on, the image, is not among them: its configuration names it.
+// Snapshots in one bucket share the layers that they have in common.
+const (
+	manifestType = "application/vnd.oci.image.manifest.v1+json"
+	configType   = "application/vnd.oci.image.config.v1+json"
+	layerType    = "application/vnd.oci.image.layer.v1.tar+zstd"
+	maxDocument  = 8 << 20 // of a manifest or configuration, in bytes
+	maxWindow    = 128 << 20
+)
+
+type manifest struct {
+	SchemaVersion int          `json:"schemaVersion"`
+	MediaType     string       `json:"mediaType"`
+	Config        descriptor   `json:"config"`
+	Layers        []descriptor `json:"layers"`
+}
+
+type descriptor struct {
+	MediaType string `json:"mediaType"`
+	Digest    string `json:"digest"`
+	Size      int64  `json:"size"`
+}
+
+type config struct {
+	Architecture string `json:"architecture"`
+	OS           string `json:"os"`
+	RootFS       struct {
+		Type    string   `json:"type"`
+		DiffIDs []string `json:"diff_ids"`
+	} `json:"rootfs"`
+	Aloft []Layer `json:"aloft"` // what each layer is, the lowest first
+}
+
+func manifestKey(id string) string { return "snapshots/" + id + ".json" }
+
+var digestPattern = regexp.MustCompile(`^sha256:([0-9a-f]{64})$`)
+
+// blobKey returns where a blob lies; its digest may come from anybody.
+func blobKey(digest string) (string, error) {
+	m := digestPattern.FindStringSubmatch(digest)
+	if m == nil {
+		return "", fmt.Errorf("digest %q is not sha256 and 64 hex digits", digest)
+	}
+	return "blobs/sha256/" + m[1], nil
+}
+
+// Export writes the layer, and those that it stands on, to a bucket. Layers
+// that are there already are not written again. progress, which may be nil, is
+// told which of how many layers is next.
+func (s *Store) Export(ctx context.Context, id string, to *blob.Bucket, progress func(n, of int)) error {
+	stack, unpin, err := s.pin(id)
+	if err != nil {
+		return err
+	}
+	defer unpin()
+	slices.Reverse(stack)
+	m := manifest{SchemaVersion: 2, MediaType: manifestType}
+	c := config{Architecture: runtime.GOARCH, OS: "linux"}
+	c.RootFS.Type = "layers"
+	for i, l := range stack {
+		if progress != nil {
+			progress(i+1, len(stack))
+		}
+		p, err := s.exportOne(ctx, l, to)
+		if err != nil {
+			return fmt.Errorf("export %s: layer %s: %w", id, l.ID, err)
+		}
+		m.Layers = append(m.Layers, descriptor{layerType, p.Digest, p.Size})
+		c.RootFS.DiffIDs = append(c.RootFS.DiffIDs, p.DiffID)
+		l.Packed, l.Kept = &p, false
+		c.Aloft = append(c.Aloft, l)
+	}
+	if m.Config, err = exportConfig(ctx, c, to); err != nil {
+		return fmt.Errorf("export %s: %w", id, err)
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	// Last: what the manifest names is there.
+	if err := to.WriteAll(ctx, manifestKey(id), data, &blob.WriterOptions{ContentType: manifestType}); err != nil {
+		return fmt.Errorf("export %s: %w", id, err)
+	}
+	return nil
+}
+
+func exportConfig(ctx context.Context, c config, to *blob.Bucket) (descriptor, error) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return descriptor{}, err
+	}
+	d := descriptor{configType, digestOf(sha256.Sum256(data)), int64(len(data))}
+	key, err := blobKey(d.Digest)
+	if err != nil {
+		return d, err
+	}
+	return d, to.WriteAll(ctx, key, data, &blob.WriterOptions{ContentType: configType})
+}
+
+func digestOf(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
+
+// exportOne sees to it that a layer is in the bucket.
+func (s *Store) exportOne(ctx context.Context, l Layer, to *blob.Bucket) (Packed, error) {
+	if l.Packed != nil {
+		key, err := blobKey(l.Packed.Digest)
+		if err != nil {
+			return Packed{}, err
+		}
+		if a, err := to.Attributes(ctx, key); err == nil && a.Size == l.Packed.Size {
+			return *l.Packed, nil
+		} else if err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+			return Packed{}, err
+		}
+	}
+	dir, done, err := s.workDir()
+	if err != nil {
+		return Packed{}, err
+	}
+	defer done()
+	// Into a file first: the name in the bucket is the digest of it all.
+	path := filepath.Join(dir, "layer.tar.zst")
+	p, err := packFile(ctx, s.tree(l.ID), path)
+	if err != nil {
+		return Packed{}, err
+	}
+	key, err := blobKey(p.Digest)
+	if err != nil {
+		return Packed{}, err
+	}
+	if err := upload(ctx, path, key, to); err != nil {
+		return Packed{}, err
+	}
+	return p, s.locked(func() error {
+		now, err := s.Layer(l.ID)
+		if err != nil {
+			return err
+		}
+		now.Packed = &p
+		return s.writeMeta(now)
+	})
+}
+
+// packFile writes a tree as a compressed archive.
+func packFile(ctx context.Context, tree, path string) (p Packed, err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	file, content := &sumWriter{w: f, sum: sha256.New()}, sha256.New()
+	z, err := zstd.NewWriter(file)
+	if err != nil {
+		return p, err
+	}
+	if err := pack(ctx, io.MultiWriter(content, z), tree); err != nil {
+		return p, errors.Join(err, z.Close())
+	}
+	if err := z.Close(); err != nil {
+		return p, err
+	}
+	return Packed{Digest: file.digest(), DiffID: "sha256:" + hex.EncodeToString(content.Sum(nil)), Size: file.n}, nil
+}
+
+type sumWriter struct {
+	w   io.Writer
+	sum hash.Hash
+	n   int64
+}
+
+func (s *sumWriter) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	_, _ = s.sum.Write(p[:n]) // a hash does not fail
+	s.n += int64(n)
+	return n, err
+}
+
+func (s *sumWriter) digest() string { return "sha256:" + hex.EncodeToString(s.sum.Sum(nil)) }
+
+func upload(ctx context.Context, path, key string, to *blob.Bucket) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	return to.Upload(ctx, key, f, &blob.WriterOptions{ContentType: layerType})
+}
+
+// Import reads a snapshot from a bucket, and keeps it. Layers that are here
+// already are not read again. progress is as Export's.
+func (s *Store) Import(ctx context.Context, id string, from *blob.Bucket, progress func(n, of int)) (Layer, error) {
+	l, err := s.doImport(ctx, id, from, progress)
+	if err != nil {
+		return Layer{}, fmt.Errorf("import %s: %w", id, err)
+	}
+	return l, nil
+}
+
+func (s *Store) doImport(ctx context.Context, id string, from *blob.Bucket, progress func(n, of int)) (Layer, error) {
+	if !ValidID(id) {
+		return Layer{}, notFound(id)
+	}
+	layers, err := readManifest(ctx, id, from)
+	if err != nil {
+		return Layer{}, err
+	}
+	dir, done, err := s.workDir()
+	if err != nil {
+		return Layer{}, err
+	}
+	defer done()
+	for i, l := range layers {
+		if progress != nil {
+			progress(i+1, len(layers))
+		}
+		if s.Has(l.ID) {
+			continue
+		}
+		tree := filepath.Join(dir, strconv.Itoa(i))
+		if err := os.Mkdir(tree, 0o755); err != nil {
+			return Layer{}, err
+		}
+		if err := importOne(ctx, *l.Packed, from, tree); err != nil {
+			return Layer{}, fmt.Errorf("layer %s: %w", l.ID, err)
+		}
+	}
+	return s.settle(layers, dir)
+}
+
+// settle puts what was unpacked where it belongs, the lowest first, in one step
+// for whoever collects, and keeps the topmost.
+func (s *Store) settle(layers []Layer, dir string) (top Layer, err error) {
+	return top, s.locked(func() error {
+		for i, l := range layers {
+			if s.Has(l.ID) {
+				continue
+			}
+			if err := s.put(l, filepath.Join(dir, strconv.Itoa(i))); err != nil {
+				return err
+			}
+		}
+		if top, err = s.Layer(layers[len(layers)-1].ID); err != nil {
+			return err
+		}
+		top.Kept = true
+		return s.writeMeta(top)
+	})
+}
+
+// readManifest returns the layers of a snapshot in a bucket, lowest first,
+// having seen that they make one stack.
+func readManifest(ctx context.Context, id string, from *blob.Bucket) ([]Layer, error) {
+	raw, err := document(ctx, from, manifestKey(id))
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return nil, fault.NotFound("the bucket has no snapshot %s", id).Named("snapshot_not_found").Hint("export it there first: aloft snapshot export")
+	}
+	if err != nil {
+		return nil, err
+	}
+	var m manifest
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	key, err := blobKey(m.Config.Digest)
+	if err != nil {
+		return nil, err
+	}
+	if raw, err = document(ctx, from, key); err != nil {
+		return nil, err
+	}
+	if digestOf(sha256.Sum256(raw)) != m.Config.Digest {
+		return nil, errors.New("its configuration is damaged")
+	}
+	var c config
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return c.stack(id, m)
+}
+
+// stack judges what a bucket says of a snapshot.
+func (c config) stack(id string, m manifest) ([]Layer, error) {
+	if c.OS != "linux" || c.Architecture != runtime.GOARCH {
+		return nil, fault.Invalid("it is for %s/%s, and this host is linux/%s", c.OS, c.Architecture, runtime.GOARCH)
+	}
+	n := len(c.Aloft)
+	if n == 0 || n != len(m.Layers) || n != len(c.RootFS.DiffIDs) || n > maxStack {
+		return nil, fmt.Errorf("it has %d layers, %d files and %d digests; there have to be 1 to %d of each", n, len(m.Layers), len(c.RootFS.DiffIDs), maxStack)
+	}
+	parent := ""
+	out := make([]Layer, n)
+	for i, l := range c.Aloft {
+		if !ValidID(l.ID) || l.Parent != parent || l.Image != c.Aloft[0].Image {
+			return nil, fmt.Errorf("its layer %q does not stand on %q", l.ID, parent)
+		}
+		if slices.ContainsFunc(out[:i], func(o Layer) bool { return o.ID == l.ID }) {
+			return nil, fmt.Errorf("its layer %s is there twice", l.ID)
+		}
+		l.Kept = false
+		l.Packed = &Packed{Digest: m.Layers[i].Digest, DiffID: c.RootFS.DiffIDs[i], Size: m.Layers[i].Size}
+		out[i], parent = l, l.ID
+	}
+	if parent != id {
+		return nil, fmt.Errorf("its topmost layer is %s", parent)
+	}
+	return out, nil
+}
+
+func document(ctx context.Context, from *blob.Bucket, key string) ([]byte, error) {
+	r, err := from.NewReader(ctx, key, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }()
+	data, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
+	if err == nil && len(data) > maxDocument {
+		err = fmt.Errorf("%s is larger than %d MiB", key, maxDocument>>20)
+	}
+	return data, err
+}
+
+// importOne unpacks a layer and proves it against both of its digests.
+func importOne(ctx context.Context, p Packed, from *blob.Bucket, dir string) error {
+	key, err := blobKey(p.Digest)
+	if err != nil {
+		return err
+	}
+	r, err := from.NewReader(ctx, key, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	file := sha256.New()
+	packed := io.TeeReader(r, file)
+	z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	sum := sha256.New()
+	content := io.TeeReader(z, sum)
+	if err := image.UnpackSaved(ctx, content, dir); err != nil {
+		return err
+	}
+	// What follows the archive's end belongs to the digests too.
+	for _, rest := range []io.Reader{content, packed} {
+		if _, err := io.Copy(io.Discard, rest); err != nil {
+			return err
+		}
+	}
+	if "sha256:"+hex.EncodeToString(file.Sum(nil)) != p.Digest || "sha256:"+hex.EncodeToString(sum.Sum(nil)) != p.DiffID {
+		return errors.New("it is damaged")
+	}
+	return nil
+}

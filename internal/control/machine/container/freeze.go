@@ -1,0 +1,133 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"aloft/internal/control/layer"
+	"aloft/internal/fault"
+)
+
+// Freeze implements [machine.Snapshotter].
+func (m *Machine) Freeze(ctx context.Context, id string) error {
+	if err := m.freeze(ctx, id); err != nil {
+		return fmt.Errorf("freeze machine %s: %w", m.id, err)
+	}
+	m.r.tend()
+	return nil
+}
+
+func (m *Machine) freeze(ctx context.Context, id string) error {
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if m.running() {
+		return errors.New("it is running")
+	}
+	rec, err := m.record()
+	if err != nil {
+		return err
+	}
+	// Nothing may write to the upper layer while it is moved.
+	if err := m.clear(ctx); err != nil {
+		return err
+	}
+	if err := m.stand(&rec); err != nil {
+		return err
+	}
+	if m.r.layers.Has(id) {
+		return fault.Conflict("there is a layer %s already", id).Named("snapshot_exists")
+	}
+	rec.Freezing = id
+	if err := m.writeRecord(rec); err != nil {
+		return err
+	}
+	m.r.step("freeze: noted")
+	l := layer.Layer{ID: id, Parent: rec.Layer, Image: rec.Spec.Image, Kept: true}
+	if err := m.r.layers.Freeze(l, m.path("upper"), m.claim()); err != nil {
+		rec.Freezing = ""
+		return errors.Join(err, m.writeRecord(rec))
+	}
+	m.r.step("freeze: frozen")
+	return m.stand(&rec)
+}
+
+// claim names the machine's claim on the layers that it stands on.
+func (m *Machine) claim() string { return "machine-" + m.id }
+
+// stand readies what the machine stands on: it claims the layers for as long as
+// the machine's folder is there, and goes on with a freeze that was cut short.
+// The lock is held, and nothing is mounted.
+func (m *Machine) stand(rec *record) error {
+	moved := rec.Freezing != "" && m.r.layers.Has(rec.Freezing) // or else the upper layer is still here
+	if moved {
+		rec.Layer = rec.Freezing
+	}
+	below, err := m.r.layers.Stack(rec.Layer)
+	if err != nil {
+		return err
+	}
+	if len(below) > 0 && below[0].Image != rec.Spec.Image {
+		return fault.Invalid("%s stands on the image %s, and not on %s", rec.Layer, below[0].Image, rec.Spec.Image).
+			Named("image_mismatch").Hint("name the image that it was saved on, or begin without it")
+	}
+	if rec.below, err = m.r.layers.Claim(m.claim(), m.dir, rec.Layer); err != nil {
+		return err
+	}
+	if err := m.freshUpper(rec.Layer); err != nil {
+		return err
+	}
+	m.r.step("stand: upper")
+	if rec.Freezing == "" {
+		return nil
+	}
+	rec.Freezing = ""
+	return m.writeRecord(*rec)
+}
+
+// freshUpper makes the upper layer, unless there is one.
+func (m *Machine) freshUpper(above string) error {
+	upper := m.path("upper")
+	if _, err := os.Lstat(upper); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	half := upper + ".new"
+	if err := os.RemoveAll(half); err != nil {
+		return err
+	}
+	if err := m.r.layers.Top(above, half); err != nil {
+		return err
+	}
+	return os.Rename(half, upper)
+}
+
+// lower is what the machine's disk is mounted from, topmost first: our own
+// programs, which nothing may replace, the saved layers, the image.
+func (rec record) lower() []string {
+	own, img := rec.Image.Lower[:1], rec.Image.Lower[1:]
+	return slices.Concat(own, rec.below, img)
+}
+
+func (m *Machine) writeRecord(rec record) error {
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	return writeFile(m.path("spec.json"), data)
+}
+
+// tend has the store of layers do in the background what is not urgent.
+func (r *Runtime) tend() {
+	r.working.Go(func() {
+		if err := r.layers.Tend(r.ctx); err != nil && r.ctx.Err() == nil {
+			r.log.Error("tend saved layers", "err", err)
+		}
+	})
+}
