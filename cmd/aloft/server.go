@@ -74,7 +74,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err != nil {
 		return nil, err
 	}
-	kept, err := newSafe(ctx, o.Data, c.Secrets, s.store)
+	locked, err := newSafe(ctx, o.Data, c.Secrets, s.store)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Image: c.Machine.Image, Class: c.Machine.Class,
 		Limits:  machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		Author:  schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
-		Secrets: func(string) map[string]string { return secrets }, Identity: issuer, Artifacts: s.kept,
+		Secrets: func(string) map[string]string { return secrets }, Variables: locked.ForAgent, Identity: issuer, Artifacts: s.kept,
 		Room:   func() error { return s.disk.Room() },
 		Logger: logger,
 	})
@@ -139,7 +139,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	}
 	s.store.OnFull(s.disk.Full)
 	handler, err := api.New(api.Config{
-		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Secrets: kept, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
+		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Secrets: locked, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,
 		PublicURL: publicURL, Logger: logger, Version: version,

@@ -61,6 +61,11 @@ type (
 		BaseCommit string `json:"baseCommit,omitempty"`
 		Branch     string `json:"branch,omitempty"`
 	}
+	// VariablesGiven says which variables were put into the machine's environment.
+	// It tells no value.
+	VariablesGiven struct {
+		Names []string `json:"names"`
+	}
 	// MachineLost says that the machine stopped without being asked to.
 	MachineLost struct {
 		MachineID string `json:"machineId"`
@@ -157,29 +162,30 @@ type (
 
 // Kind names each body in the journal. A name once used is never used for
 // anything else.
-func (*Created) Kind() string       { return "agent.created" }
-func (*Archived) Kind() string      { return "agent.archived" }
-func (*RunCreated) Kind() string    { return "run.created" }
-func (*RunStarted) Kind() string    { return "run.started" }
-func (*BootStep) Kind() string      { return "boot.step" }
-func (*MachineMade) Kind() string   { return "machine.made" }
-func (*MachineReady) Kind() string  { return "machine.ready" }
-func (*MachineLost) Kind() string   { return "machine.lost" }
-func (*Notice) Kind() string        { return "notice" }
-func (*TextDelta) Kind() string     { return "text.delta" }
-func (*ThinkingDelta) Kind() string { return "thinking.delta" }
-func (*ModelRetry) Kind() string    { return "model.retry" }
-func (*TurnReplied) Kind() string   { return "turn.replied" }
-func (*CallSent) Kind() string      { return "call.sent" }
-func (*CallDelta) Kind() string     { return "call.delta" }
-func (*CallDone) Kind() string      { return "call.done" }
-func (*Compacted) Kind() string     { return "compacted" }
-func (*CancelAsked) Kind() string   { return "cancel.asked" }
-func (*Paused) Kind() string        { return "agent.paused" }
-func (*Resumed) Kind() string       { return "agent.resumed" }
-func (*Committed) Kind() string     { return "committed" }
-func (*Pushed) Kind() string        { return "pushed" }
-func (*RunEnded) Kind() string      { return "run.ended" }
+func (*Created) Kind() string        { return "agent.created" }
+func (*Archived) Kind() string       { return "agent.archived" }
+func (*RunCreated) Kind() string     { return "run.created" }
+func (*RunStarted) Kind() string     { return "run.started" }
+func (*BootStep) Kind() string       { return "boot.step" }
+func (*MachineMade) Kind() string    { return "machine.made" }
+func (*MachineReady) Kind() string   { return "machine.ready" }
+func (*MachineLost) Kind() string    { return "machine.lost" }
+func (*VariablesGiven) Kind() string { return "variables.given" }
+func (*Notice) Kind() string         { return "notice" }
+func (*TextDelta) Kind() string      { return "text.delta" }
+func (*ThinkingDelta) Kind() string  { return "thinking.delta" }
+func (*ModelRetry) Kind() string     { return "model.retry" }
+func (*TurnReplied) Kind() string    { return "turn.replied" }
+func (*CallSent) Kind() string       { return "call.sent" }
+func (*CallDelta) Kind() string      { return "call.delta" }
+func (*CallDone) Kind() string       { return "call.done" }
+func (*Compacted) Kind() string      { return "compacted" }
+func (*CancelAsked) Kind() string    { return "cancel.asked" }
+func (*Paused) Kind() string         { return "agent.paused" }
+func (*Resumed) Kind() string        { return "agent.resumed" }
+func (*Committed) Kind() string      { return "committed" }
+func (*Pushed) Kind() string         { return "pushed" }
+func (*RunEnded) Kind() string       { return "run.ended" }
 
 // bodies makes an empty body of each kind.
 var bodies = func() map[string]func() Body {
@@ -196,7 +202,7 @@ var bodies = func() map[string]func() Body {
 		func() Body { return new(Compacted) }, func() Body { return new(CancelAsked) },
 		func() Body { return new(Committed) }, func() Body { return new(Pushed) },
 		func() Body { return new(RunEnded) }, func() Body { return new(Paused) },
-		func() Body { return new(Resumed) },
+		func() Body { return new(Resumed) }, func() Body { return new(VariablesGiven) },
 		func() Body { return new(CallJudged) }, func() Body { return new(Classified) },
 		func() Body { return new(ApprovalAsked) }, func() Body { return new(ApprovalAnswered) },
 	} {

@@ -10,12 +10,13 @@ import (
 // whoever worked on the agent before.
 type State struct {
 	Agent      Agent
-	Run        Run    // the latest
-	Branch     string // to push; "" before the machine was ready and Created named none
-	BaseCommit string // where the branch began
-	MachineID  string // "" when there is none
-	BootID     string // of the machine's present life; "" unless it is ready
-	Used       bool   // the machine has been ready at some time: its disk may hold work
+	Run        Run      // the latest
+	Branch     string   // to push; "" before the machine was ready and Created named none
+	BaseCommit string   // where the branch began
+	MachineID  string   // "" when there is none
+	BootID     string   // of the machine's present life; "" unless it is ready
+	Used       bool     // the machine has been ready at some time: its disk may hold work
+	Given      []string // names of the variables that were put into the machine
 	Messages   []conversation.Message
 	Calls      []Call        // of the last reply, until every one has its result
 	Todos      []Todo        // as TodoWrite left them
@@ -74,7 +75,7 @@ func (s *State) Apply(e Event) {
 		s.Trace = b.Trace
 		s.say(conversation.User, b.Prompt.Blocks...)
 	case *MachineMade:
-		s.MachineID, s.BootID, s.Used = b.MachineID, "", false
+		s.MachineID, s.BootID, s.Used, s.Given = b.MachineID, "", false, nil
 	case *MachineReady:
 		s.BootID, s.Used = b.BootID, true
 		if s.BaseCommit == "" {
@@ -83,6 +84,8 @@ func (s *State) Apply(e Event) {
 		if b.Branch != "" {
 			s.Branch = b.Branch
 		}
+	case *VariablesGiven:
+		s.Given = b.Names
 	case *MachineLost:
 		s.BootID = ""
 	case *Notice:

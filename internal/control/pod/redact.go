@@ -48,6 +48,9 @@ func Redact(by *redact.Redactor) Option { return func(o *options) { o.secrets.no
 // of a connection's options is settled when it is made.
 func (c *Conn) Apply(all ...Option) { c.secrets.now.Store(optionsOf(all).secrets.redactor()) }
 
+// Apply is [Conn.Apply] for calls that are begun from now on.
+func (e *Exec) Apply(all ...Option) { e.secrets.now.Store(optionsOf(all).secrets.redactor()) }
+
 // Trace tells exec-daemon which span its own belong below: a traceparent.
 func Trace(traceparent string) Option { return func(o *options) { o.trace = traceparent } }
 

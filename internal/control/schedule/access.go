@@ -109,6 +109,9 @@ func (s *Scheduler) awaitMachine(ctx context.Context, agentID string) error {
 func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state *agent.State) (*pod.Conn, string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := s.know(ctx, state.Agent); err != nil {
+		return nil, "", err
+	}
 	conn, err := l.dial(ctx, m, s.Gateway, s.redact(state, m.ID()), s.tokens(state.Agent.ID))
 	if err != nil {
 		return nil, "", err
@@ -130,7 +133,14 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 		return nil, "", fault.Unavailable("the machine of %s is starting", state.Agent.ID).Named("machine_starting").Hint("try again in a moment")
 	}
 	// The loop's next boot finds another life of the machine, and tells the model.
-	ready, err := conn.Boot(ctx, s.idleBoot(state, m.ID()), func(pod.Step) {})
+	set, _, err := s.variables(ctx, state.Agent)
+	if err != nil {
+		return nil, "", err
+	}
+	conn.Apply(s.redact(state, m.ID()))
+	b := s.idleBoot(state, m.ID())
+	b.Env = set.Environ()
+	ready, err := conn.Boot(ctx, b, func(pod.Step) {})
 	if err != nil {
 		return nil, "", stepFault(err)
 	}

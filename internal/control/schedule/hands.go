@@ -23,9 +23,22 @@ type hands struct {
 	keep   func(context.Context) error // artifacts
 	revoke func()
 	letGo  func() // of the connection
+	stale  func() // ends the renewing of what ends by itself
+}
+
+// keepFresh has do renew what ends by itself until the hands are closed.
+func (h *hands) keepFresh(ctx context.Context, do func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	h.stale = func() { cancel(); <-done }
+	go func() {
+		defer close(done)
+		do(ctx)
+	}()
 }
 
 func (h *hands) close() {
+	h.stale()
 	// What closing says is of no use: the loop has let go.
 	_ = h.exec.Close()
 	h.letGo()

@@ -14,6 +14,7 @@ import (
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
 	"aloft/internal/fault"
+	"aloft/internal/secret"
 	"aloft/internal/telemetry"
 )
 
@@ -116,20 +117,27 @@ func (w *worker) made(ctx context.Context, state *agent.State, record loop.Recor
 
 // booted dials the machine and boots it.
 func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, state *agent.State, record loop.Record) (*hands, error) {
+	set, until, err := w.s.variables(ctx, state.Agent)
+	if err != nil {
+		return nil, err
+	}
 	l := w.s.links.use(m.ID())
-	h := &hands{revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }}
-	if err := w.bootOver(ctx, l, h, m, branch, state, record); err != nil {
+	h := &hands{revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }, stale: func() {}}
+	if err := w.bootOver(ctx, l, h, m, branch, set, state, record); err != nil {
 		h.letGo()
 		h.revoke()
 		return nil, err
 	}
 	h.keep = func(ctx context.Context) error { return w.s.keep(ctx, state, m.ID(), h.conn) }
 	h.exec = pod.NewExec(h.conn.OpenExec, w.s.token("exec", m.ID()), w.s.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
+	if !until.IsZero() {
+		h.keepFresh(w.ctx, func(ctx context.Context) { w.keepFresh(ctx, h, m.ID(), branch, state, until) })
+	}
 	return h, nil
 }
 
 // bootOver dials and boots the machine over its link, and fills in h.
-func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Machine, branch string, state *agent.State, record loop.Record) error {
+func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Machine, branch string, set secret.Set, state *agent.State, record loop.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	conn, err := l.dial(ctx, m, w.s.Gateway, w.s.redact(state, m.ID()), w.s.tokens(state.Agent.ID))
@@ -143,7 +151,7 @@ func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Mach
 		return machineFault(err)
 	}
 	h.conn = conn
-	ready, err := w.boot(ctx, h, m.ID(), branch, state, record)
+	ready, err := w.boot(ctx, h, m.ID(), branch, set, state, record)
 	if err != nil {
 		return err
 	}
@@ -172,8 +180,8 @@ func (w *worker) traceparent(state *agent.State) string {
 }
 
 // boot has pod-daemon do what is missing, and journals its steps.
-func (w *worker) boot(ctx context.Context, h *hands, id, branch string, state *agent.State, record loop.Record) (pod.Ready, error) {
-	b := pod.Boot{ExecToken: w.s.token("exec", id)}
+func (w *worker) boot(ctx context.Context, h *hands, id, branch string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
+	b := pod.Boot{ExecToken: w.s.token("exec", id), Env: set.Environ()}
 	if len(state.Agent.Repos) > 0 {
 		credential, err := w.s.Gateway.Grant(w.grant(state, branch))
 		if err != nil {
@@ -199,6 +207,9 @@ func (w *worker) boot(ctx context.Context, h *hands, id, branch string, state *a
 		return ready, errors.Join(stepFault(err), recordErr)
 	case recordErr != nil:
 		return ready, recordErr
+	}
+	if err := w.give(ctx, h, id, set, !status.ExecRunning, state, record); err != nil {
+		return ready, err
 	}
 	if err := h.conn.SetMetadata(ctx, metadata(state, branch)); err != nil {
 		return ready, lostError(err)
@@ -260,6 +271,9 @@ func (w *worker) grant(state *agent.State, branch string) gateway.Grant {
 func (s *Scheduler) idle(ctx context.Context, state *agent.State, do func(*pod.Conn) error) error {
 	m, err := s.Runtime.Open(ctx, state.MachineID)
 	if err != nil {
+		return err
+	}
+	if err := s.know(ctx, state.Agent); err != nil {
 		return err
 	}
 	l := s.links.use(m.ID())

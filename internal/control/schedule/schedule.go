@@ -25,6 +25,7 @@ import (
 	"aloft/internal/control/store"
 	"aloft/internal/policy"
 	"aloft/internal/redact"
+	"aloft/internal/secret"
 )
 
 // Config is what a scheduler works with.
@@ -51,6 +52,10 @@ type Config struct {
 	// Secrets returns values, by names, that must not come out of the agent's
 	// machine, in what it says or in what it pushes. nil has none.
 	Secrets func(agentID string) map[string]string
+	// Variables returns what the agent's machine finds in its environment, and
+	// until when that is good, a zero time for always. What of it is hidden counts
+	// as Secrets do. nil gives nothing.
+	Variables func(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error)
 	// Identity signs who an agent is, for programs in its machine; nil gives them
 	// no tokens.
 	Identity Identity
@@ -99,6 +104,7 @@ type Scheduler struct {
 	Config
 	wake  chan string
 	links links
+	given given
 	boots chan struct{} // a slot for each machine that may boot at once
 
 	mu      sync.Mutex
@@ -208,6 +214,7 @@ func (s *Scheduler) Remove(ctx context.Context, agentID string) error {
 			}
 		}
 	}
+	s.given.forget(agentID)
 	return nil
 }
 

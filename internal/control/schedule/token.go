@@ -27,10 +27,15 @@ func (s *Scheduler) token(purpose, id string) string {
 
 // secrets are those that must not come out of the agent's machine.
 func (s *Scheduler) secrets(agentID string) map[string]string {
+	secrets, _ := s.given.of(agentID)
 	if s.Secrets == nil {
-		return nil
+		return secrets
 	}
-	return s.Secrets(agentID)
+	if secrets == nil {
+		secrets = map[string]string{}
+	}
+	maps.Copy(secrets, s.Secrets(agentID))
+	return secrets
 }
 
 // redact keeps the agent's secrets, and the machine's own tokens, out of what

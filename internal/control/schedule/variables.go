@@ -1,0 +1,149 @@
+package schedule
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/secret"
+)
+
+// given remembers the secrets that machines were given, by agent, since the
+// server started. A value stays a secret when another takes its place: it may
+// stand in a file or a process of the machine.
+type given struct {
+	mu      sync.Mutex
+	byAgent map[string]map[string]string // by name, and by name and number once they have changed
+}
+
+func (g *given) add(agentID string, values map[string]string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.byAgent == nil {
+		g.byAgent = map[string]map[string]string{}
+	}
+	known := g.byAgent[agentID]
+	if known == nil {
+		known = map[string]string{}
+		g.byAgent[agentID] = known
+	}
+	for name, value := range values {
+		if old, ok := known[name]; ok && old != value {
+			known[name+" "+strconv.Itoa(len(known))] = old // no variable has such a name
+		}
+		known[name] = value
+	}
+}
+
+// of returns a copy, and whether the agent's are known at all.
+func (g *given) of(agentID string) (map[string]string, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	known, ok := g.byAgent[agentID]
+	return maps.Clone(known), ok
+}
+
+func (g *given) forget(agentID string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.byAgent, agentID)
+}
+
+// variables returns what the agent's machine gets now, and until when. Whoever
+// listens to the machine after this knows what is secret of it.
+func (s *Scheduler) variables(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error) {
+	if s.Variables == nil {
+		return secret.Set{}, time.Time{}, nil
+	}
+	set, until, err := s.Variables(ctx, a)
+	if err == nil {
+		s.given.add(a.ID, set.Values())
+	}
+	return set, until, err
+}
+
+// know sees to it that the secrets of an agent are known before its machine is
+// listened to, also where a server before this one has given them.
+func (s *Scheduler) know(ctx context.Context, a agent.Agent) error {
+	if _, ok := s.given.of(a.ID); ok {
+		return nil
+	}
+	_, _, err := s.variables(ctx, a)
+	return err
+}
+
+// give puts the variables into a machine that was up before they were known,
+// and takes out those that it had and that are no more. Where fresh the boot has
+// put them in.
+func (w *worker) give(ctx context.Context, h *hands, machineID string, set secret.Set, fresh bool, state *agent.State, record loop.Record) error {
+	if w.s.Variables == nil {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(set.Vars))
+	gone := slices.DeleteFunc(slices.Clone(state.Given), func(name string) bool { return slices.Contains(names, name) })
+	if !fresh && len(names)+len(gone) > 0 {
+		if err := h.conn.SetEnvironment(ctx, w.s.token("exec", machineID), set.Environ(), gone); err != nil {
+			return lostError(err)
+		}
+	}
+	if slices.Equal(names, state.Given) {
+		return nil
+	}
+	return record(ctx, &agent.VariablesGiven{Names: names})
+}
+
+// Times of what ends by itself, as AWS credentials do.
+const (
+	renewBefore = 10 * time.Minute // its end
+	renewAgain  = time.Minute      // after a failure
+)
+
+// renewIn returns how long to wait before what is good until then is renewed.
+func renewIn(until, now time.Time) time.Duration {
+	left := until.Sub(now)
+	return max(left-min(renewBefore, left/2), time.Second)
+}
+
+// keepFresh renews in the running machine what ends by itself, until ctx ends.
+func (w *worker) keepFresh(ctx context.Context, h *hands, machineID, branch string, state *agent.State, until time.Time) {
+	for wait := renewIn(until, time.Now()); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		until, err := w.renewed(ctx, h, machineID, branch, state)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			w.s.Logger.Warn("the machine's variables cannot be renewed", "agent", w.agentID, "error", err)
+			wait = renewAgain
+		case until.IsZero():
+			return
+		default:
+			wait = renewIn(until, time.Now())
+		}
+	}
+}
+
+// renewed gives the machine fresh variables, after all who listen to it know them.
+func (w *worker) renewed(ctx context.Context, h *hands, machineID, branch string, state *agent.State) (time.Time, error) {
+	set, until, err := w.s.variables(ctx, state.Agent)
+	if err != nil {
+		return until, err
+	}
+	h.conn.Apply(w.s.redact(state, machineID))
+	h.exec.Apply(w.s.redact(state, machineID))
+	if len(state.Agent.Repos) > 0 {
+		if _, err := w.s.Gateway.Grant(w.grant(state, branch)); err != nil {
+			return until, err
+		}
+	}
+	return until, h.conn.SetEnvironment(ctx, w.s.token("exec", machineID), set.Environ(), nil)
+}
