@@ -50,7 +50,8 @@ var mayImport = map[string][]string{
 	"internal/wire/...": {"internal/wire/..."},
 
 	// The control plane. Its generated types stop at control/pod.
-	"internal/control/api":                             {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/artifact", "internal/control/identity", "internal/wire/tunnel", "internal/telemetry"},
+	"internal/control/api":                             {"NOUNS", "internal/control/preview", "internal/control/store", "internal/control/model", "internal/control/artifact", "internal/control/identity", "internal/wire/tunnel", "internal/telemetry"},
+	"internal/control/preview":                         {"NOUNS"},
 	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
 	"internal/control/loop":                            {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/tool"},
 	"internal/control/schedule":                        {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/artifact", "internal/control/identity", "internal/control/loop", "internal/control/egress", "internal/telemetry"},

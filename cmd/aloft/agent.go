@@ -31,6 +31,7 @@ func newAgentCommand(a *app) *cobra.Command {
 		newAgentConnectionsCommand(a),
 		newAgentArtifactsCommand(a),
 		newAgentForwardCommand(a),
+		newAgentPreviewCommand(a),
 		newAgentAttachCommand(a),
 		newAgentExecCommand(a),
 		newAgentArchiveCommand(a),

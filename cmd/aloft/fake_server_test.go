@@ -77,6 +77,9 @@ func newFakeServer() *fakeServer {
 			"inputTokens": 10, "outputTokens": 5, "cacheWriteTokens": 3, "cacheReadTokens": 2, "totalTokens": 20,
 		}})
 	}))
+	mux.HandleFunc("POST /v1/agents/{id}/ports/{port}/preview", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 201, map[string]any{"url": "http://p.test/", "signInUrl": "http://p.test/.aloft/sign-in?code=x", "expiresAt": time.Now()})
+	}))
 	mux.HandleFunc("GET /v1/agents/{id}/connections", s.ofAgent(func(w http.ResponseWriter, r *http.Request) {
 		ended := []any{
 			map[string]any{"seq": 1, "network": "tcp", "address": "192.0.2.1:443", "domain": "a.test", "sentBytes": 12, "receivedBytes": 3456, "allowed": true, "rule": "mode list"},

@@ -29,6 +29,7 @@ type serverConfig struct {
 	Artifacts    artifactsConfig `yaml:"artifacts"`
 	Telemetry    telemetryConfig `yaml:"telemetry"`
 	Secrets      secretsConfig   `yaml:"secrets"`
+	Preview      previewConfig   `yaml:"preview"`
 }
 
 // secretsConfig is how the secrets of machines are kept.
@@ -49,6 +50,12 @@ type awsConfig struct {
 type artifactsConfig struct {
 	URL      string `yaml:"url"`       // s3://bucket?region=…, or file:///folder; artifacts in the data folder unless given
 	MaxBytes int64  `yaml:"max_bytes"` // of one agent
+}
+
+// previewConfig is where browsers find what listens in machines.
+type previewConfig struct {
+	Domain string `yaml:"domain"` // previews are names below it; "" turns them off
+	HTTPS  bool   `yaml:"https"`  // by a proxy that ends it
 }
 
 // modelConfig is one model that agents may use.
@@ -134,6 +141,7 @@ func defaultConfig() serverConfig {
 		Artifacts: artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
 		Telemetry: telemetryConfig{GhostMode: true},
 		Secrets:   secretsConfig{Keeper: safe.LocalKeeper},
+		Preview:   previewConfig{Domain: "preview.localhost"},
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/observe"
+	"aloft/internal/control/preview"
 	"aloft/internal/control/schedule"
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/fault"
@@ -138,7 +139,17 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		return nil, err
 	}
 	s.store.OnFull(s.disk.Full)
-	handler, err := api.New(api.Config{
+	var previews *preview.Previews
+	if c.Preview.Domain != "" {
+		previews, err = preview.New(preview.Config{
+			Domain: c.Preview.Domain, HTTPS: c.Preview.HTTPS, Secret: secret, Dial: s.schedule.DialPort,
+			May: api.MayReach(s.store, s.store), Logger: logger,
+		})
+		if err != nil {
+			return nil, usageError{err}
+		}
+	}
+	apiConfig := api.Config{
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Secrets: locked, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,
@@ -149,9 +160,16 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 			}
 			return nil
 		},
-	})
+	}
+	if previews != nil {
+		apiConfig.Previews = previews
+	}
+	handler, err := api.New(apiConfig)
 	if err != nil {
 		return nil, err
+	}
+	if previews != nil {
+		handler = previews.Handler(handler)
 	}
 	if s.listener, err = net.Listen("tcp", o.Listen); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", o.Listen, err)

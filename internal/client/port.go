@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"aloft/internal/wire/tunnel"
 
@@ -41,6 +42,19 @@ func (c *Client) DialPort(ctx context.Context, agentID string, port uint16) (*Tu
 		return nil, err
 	}
 	return nil, errors.Join(readError(reply), reply.Body.Close())
+}
+
+// Preview is a way for a browser to what listens in a machine.
+type Preview struct {
+	URL       string    `json:"url"`       // for a browser that has signed in
+	SignInURL string    `json:"signInUrl"` // signs it in, once
+	ExpiresAt time.Time `json:"expiresAt"` // of SignInURL
+}
+
+// Preview opens a preview of a TCP port in the agent's machine.
+func (c *Client) Preview(ctx context.Context, agentID string, port uint16) (Preview, error) {
+	var out Preview
+	return out, c.call(ctx, http.MethodPost, agentPath(agentID)+"/ports/"+strconv.Itoa(int(port))+"/preview", nil, &out)
 }
 
 // Join carries conn's bytes both ways until both have ended, and closes it.

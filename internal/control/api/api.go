@@ -46,6 +46,7 @@ type Config struct {
 	Machines     Machines      // nil where nobody reaches into machines
 	Artifacts    Artifacts     // nil where none are kept
 	URLSecret    []byte        // with which addresses of artifacts are signed; needed with Artifacts
+	Previews     Previews      // nil where there are none
 	Identity     Identity      // nil where machines get no tokens
 	AllowFile    bool          // file:// repositories may be used
 	PublicURL    func() string // where a browser finds this server, without a final slash

@@ -19,13 +19,18 @@ func (s *server) identify(r *http.Request) (account.APIKey, error) {
 		return account.APIKey{}, fault.Unauthenticated("an API key is needed").Hint("send it as Authorization: Bearer KEY")
 	}
 	k, err := s.Accounts.Key(r.Context(), account.HashKey(key))
-	if errors.Is(err, store.ErrNotFound) {
-		return account.APIKey{}, fault.Unauthenticated("this API key is not known here")
-	}
 	if err != nil {
-		return account.APIKey{}, fmt.Errorf("look up an API key: %w", err)
+		return account.APIKey{}, fmt.Errorf("look up an API key: %w", unknownKey(err))
 	}
 	return k, nil
+}
+
+// unknownKey turns the store's word for a key that it has not into the API's.
+func unknownKey(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return fault.Unauthenticated("this API key is not known here")
+	}
+	return err
 }
 
 // bearer returns the key in the Authorization header, or "".

@@ -2,12 +2,15 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
 	"testing"
 
+	"aloft/internal/account"
 	"aloft/internal/client"
+	"aloft/internal/control/preview"
 )
 
 // echo answers each connection with what it said, after it has said all.
@@ -104,4 +107,35 @@ func TestConnections(t *testing.T) {
 		t.Errorf("%s", a.body)
 	}
 	h.want(h.call("GET", "/v1/agents/"+id+"/connections?limit=0", ""), http.StatusBadRequest)
+}
+
+func TestPreview(t *testing.T) {
+	h := newHouse(t)
+	id, _ := h.begin()
+	path := "/v1/agents/" + id + "/ports/3000/preview"
+	h.want(h.call("POST", path, ""), http.StatusNotImplemented)
+	may := MayReach(h.store, h.store)
+	p, err := preview.New(preview.Config{
+		Domain: "preview.localhost", Secret: bytes.Repeat([]byte{1}, 32), May: may,
+		Dial: func(ctx context.Context, id string, port uint16) (net.Conn, error) {
+			return h.work.DialPort(ctx, id, port)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.api.Previews = p
+	a := h.want(h.call("POST", path, ""), http.StatusCreated)
+	if !bytes.Contains(a.body, []byte(`"url":"http://3000-`+id+`.preview.localhost`)) || !bytes.Contains(a.body, []byte(`/.aloft/sign-in?code=`)) {
+		t.Errorf("%s", a.body)
+	}
+	h.want(h.call("POST", "/v1/agents/"+id+"/ports/0/preview", ""), http.StatusBadRequest)
+	if err := may(t.Context(), account.HashKey(annsKey), id); err != nil {
+		t.Errorf("the owner may not: %v", err)
+	}
+	for _, key := range []string{bensKey, "aloft_nobodys"} {
+		if may(t.Context(), account.HashKey(key), id) == nil {
+			t.Errorf("%s may reach another's machine", key)
+		}
+	}
 }

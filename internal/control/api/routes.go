@@ -99,6 +99,8 @@ func (s *server) routes() []route {
 			status: 200, out: connectionsJSON{}, handle: s.listConnections},
 		{method: "GET", path: "/v1/agents/{id}/ports/{port}", id: "forwardPort", summary: "Reach a TCP port in an agent's machine, as a WebSocket", long: true,
 			status: 101, media: "application/octet-stream", handle: s.forwardPort},
+		{method: "POST", path: "/v1/agents/{id}/ports/{port}/preview", id: "createPreview", summary: "Let a browser see what listens on a port in an agent's machine",
+			status: 201, out: previewJSON{}, handle: s.createPreview},
 		{method: "GET", path: "/v1/agents/{id}/artifacts", id: "listArtifacts", summary: "List the files of an agent that outlive its machine",
 			status: 200, out: listArtifactsResponseJSON{}, handle: s.listArtifacts},
 		{method: "GET", path: "/v1/agents/{id}/artifacts/download", id: "downloadArtifact", summary: "Get an address that an artifact can be downloaded from for a while",

@@ -1,0 +1,67 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/control/preview"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// Previews show in a browser what listens in a machine.
+type Previews interface {
+	Open(key [sha256.Size]byte, agentID string, port uint16, serverPort string) (preview.Link, error)
+}
+
+type previewJSON struct {
+	_         struct{}  `json:"-" additionalProperties:"true"`
+	URL       string    `json:"url" doc:"of the preview, for a browser that has signed in"`
+	SignInURL string    `json:"signInUrl" doc:"signs a browser in and leads to the preview; good once"`
+	ExpiresAt time.Time `json:"expiresAt" doc:"until when signInUrl is good"`
+}
+
+// createPreview opens a preview of a port to the caller's browser.
+func (s *server) createPreview(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	port, err := strconv.ParseUint(r.PathValue("port"), 10, 16)
+	if err != nil || port == 0 {
+		return fault.Invalid("a port is a number from 1 to 65535").At("port")
+	}
+	if s.Previews == nil {
+		return fault.NotImplemented("previews are off on this server").Hint("configure preview.domain, or use aloft agent forward")
+	}
+	serverPort := ""
+	if u, err := url.Parse(s.PublicURL()); err == nil {
+		_, serverPort, _ = net.SplitHostPort(u.Host)
+	}
+	link, err := s.Previews.Open(who.Hash, a.ID, uint16(port), serverPort)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusCreated, previewJSON{URL: link.URL, SignInURL: link.SignIn, ExpiresAt: link.Expires.UTC()})
+}
+
+// MayReach judges, as this API does, whether the key of that hash may reach an
+// agent; nil is yes.
+func MayReach(accounts store.Accounts, agents store.Agents) func(ctx context.Context, key [sha256.Size]byte, agentID string) error {
+	s := &server{Config: Config{Accounts: accounts, Agents: agents}}
+	return func(ctx context.Context, key [sha256.Size]byte, agentID string) error {
+		who, err := accounts.Key(ctx, key)
+		if err != nil {
+			return fmt.Errorf("look up an API key: %w", unknownKey(err))
+		}
+		_, err = s.agent(ctx, who, agentID)
+		return err
+	}
+}

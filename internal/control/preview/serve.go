@@ -1,0 +1,259 @@
+package preview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"aloft/internal/fault"
+)
+
+// Handler serves previews at their names, and leaves all other names to next.
+func (p *Previews) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		label, ours := p.label(r.Host)
+		if !ours {
+			next.ServeHTTP(w, r)
+			return
+		}
+		agentID, port, ok := parseLabel(label)
+		if !ok {
+			say(w, http.StatusNotFound, "There is no preview of this name.")
+			return
+		}
+		p.serve(w, r, agentID, port)
+	})
+}
+
+// label returns what stands before the domain in a host's name. All names at
+// and below the domain are ours.
+func (p *Previews) label(host string) (label string, ours bool) {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if host == p.host {
+		return "", true
+	}
+	return strings.CutSuffix(host, "."+p.host)
+}
+
+var labelForm = regexp.MustCompile(`^([1-9][0-9]{0,4})-(bc-[0-9a-f-]{36})$`)
+
+// parseLabel reads PORT-AGENT.
+func parseLabel(label string) (agentID string, port uint16, ok bool) {
+	m := labelForm.FindStringSubmatch(label)
+	if m == nil {
+		return "", 0, false
+	}
+	n, err := strconv.ParseUint(m[1], 10, 16)
+	return m[2], uint16(n), err == nil
+}
+
+// say answers in the server's own words, which no page can use.
+func say(w http.ResponseWriter, status int, words string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, words) // the client is gone
+}
+
+func (p *Previews) serve(w http.ResponseWriter, r *http.Request, agentID string, port uint16) {
+	if r.URL.Path == signInPath {
+		p.signIn(w, r, agentID, port)
+		return
+	}
+	if !p.fromHere(r) {
+		say(w, http.StatusForbidden, "A page of another origin may lead to a preview, and not use it.")
+		return
+	}
+	s, ok := p.sessionOf(r, agentID, port)
+	if !ok {
+		say(w, http.StatusUnauthorized, fmt.Sprintf("Sign in to see this: aloft agent preview %s %d", agentID, port))
+		return
+	}
+	if err := p.conf.May(r.Context(), s.Key, agentID); err != nil {
+		p.refuse(w, err)
+		return
+	}
+	ctx, cancel := context.WithDeadline(r.Context(), s.Expires) // of a WebSocket too
+	defer cancel()
+	p.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, target{}, net.JoinHostPort(agentID, strconv.Itoa(int(port))))))
+}
+
+// target is the key of a request's AGENT:PORT.
+type target struct{}
+
+// refuse answers for a key that may not, which is all that is said of it.
+func (p *Previews) refuse(w http.ResponseWriter, err error) {
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Kind != fault.KindInternal {
+		say(w, http.StatusForbidden, "This preview is not yours to see, or not any more.")
+		return
+	}
+	p.conf.Logger.Error("a preview cannot be judged", "error", err)
+	say(w, http.StatusInternalServerError, "The server cannot tell whether you may see this.")
+}
+
+// signIn turns a code into a session.
+func (p *Previews) signIn(w http.ResponseWriter, r *http.Request, agentID string, port uint16) {
+	if r.Method != http.MethodGet {
+		say(w, http.StatusMethodNotAllowed, "Sign in with GET.")
+		return
+	}
+	s, ok := p.redeem(r.URL.Query().Get("code"))
+	if !ok || s.AgentID != agentID || s.Port != port {
+		say(w, http.StatusUnauthorized, fmt.Sprintf("This link was used, or is too old. For another: aloft agent preview %s %d", agentID, port))
+		return
+	}
+	s.Expires = time.Now().Add(sessionLife)
+	value, err := p.sealed(s)
+	if err != nil {
+		p.refuse(w, err)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: p.cookieName(), Value: value, Path: "/", MaxAge: int(sessionLife / time.Second),
+		HttpOnly: true, Secure: p.conf.HTTPS, SameSite: http.SameSiteLaxMode,
+	})
+	w.Header().Set("Location", "/")
+	say(w, http.StatusSeeOther, "Signed in.")
+}
+
+// fromHere reports whether a request comes from the preview itself, from the
+// person, or leads a window there. Previews are of one site, so that cookies
+// alone do not keep them apart.
+func (p *Previews) fromHere(r *http.Request) bool {
+	h := r.Header
+	if origin := h.Get("Origin"); origin != "" && !strings.EqualFold(origin, p.scheme()+"://"+r.Host) {
+		return false
+	}
+	switch h.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return true
+	}
+	leads := h.Get("Sec-Fetch-Mode") == "navigate" && h.Get("Sec-Fetch-Dest") == "document"
+	return leads && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+}
+
+// rewrite makes the request that the machine sees.
+func (p *Previews) rewrite(r *httputil.ProxyRequest) {
+	r.Out.URL.Scheme = "http"
+	r.Out.URL.Host, _ = r.In.Context().Value(target{}).(string)
+	r.Out.Host = r.In.Host // programs compare it with the origin
+	h := r.Out.Header
+	r.SetXForwarded()
+	h.Set("X-Forwarded-Proto", p.scheme())
+	h.Del("X-Real-Ip")
+	dropCookies(h)
+	// A key that somebody sends here by mistake is not for the machine.
+	if strings.Contains(h.Get("Authorization"), "aloft_") || isOurKey(r.In) {
+		h.Del("Authorization")
+	}
+}
+
+func isOurKey(r *http.Request) bool {
+	name, password, ok := r.BasicAuth()
+	return ok && strings.HasPrefix(name+password, "aloft_")
+}
+
+// dropCookies takes the server's own cookies out of a request, those of the
+// dashboard too, should a browser send them.
+func dropCookies(h http.Header) {
+	var kept []string
+	for _, line := range h["Cookie"] {
+		for part := range strings.SplitSeq(line, ";") {
+			name, _, _ := strings.Cut(strings.TrimSpace(part), "=")
+			if part = strings.TrimSpace(part); part != "" && !ours(name) {
+				kept = append(kept, part)
+			}
+		}
+	}
+	h.Del("Cookie")
+	if len(kept) > 0 {
+		h.Set("Cookie", strings.Join(kept, "; "))
+	}
+}
+
+// ours reports whether a cookie of that name is the server's.
+func ours(name string) bool {
+	name = strings.ToLower(strings.Trim(name, " \t"))
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "__host-"), "__secure-")
+	return strings.HasPrefix(name, "aloft")
+}
+
+// clean makes of a machine's reply what a browser may have.
+func (p *Previews) clean(resp *http.Response) error {
+	h := resp.Header
+	var kept []string
+	for _, line := range h["Set-Cookie"] {
+		if name, _, _ := strings.Cut(line, "="); !ours(name) {
+			kept = append(kept, withoutDomain(line))
+		}
+	}
+	h.Del("Set-Cookie")
+	for _, line := range kept {
+		h.Add("Set-Cookie", line)
+	}
+	h.Del("Alt-Svc") // another server in this one's place
+	h.Add("Content-Security-Policy", "frame-ancestors 'self'")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Origin-Agent-Cluster", "?1")
+	if h.Get("Cross-Origin-Opener-Policy") == "" {
+		h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
+	}
+	h.Set("X-Robots-Tag", "noindex")
+	return nil
+}
+
+// withoutDomain keeps a cookie to the host that sets it.
+func withoutDomain(line string) string {
+	parts := strings.Split(line, ";")
+	kept := parts[:1]
+	for _, part := range parts[1:] {
+		name, _, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "domain") {
+			kept = append(kept, part)
+		}
+	}
+	return strings.Join(kept, ";")
+}
+
+// dial connects to the machine of AGENT:PORT.
+func (p *Previews) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	agentID, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	return p.conf.Dial(ctx, agentID, uint16(port))
+}
+
+// fail answers where the machine does not.
+func (p *Previews) fail(w http.ResponseWriter, r *http.Request, err error) {
+	f, ok := errors.AsType[*fault.Error](err)
+	switch {
+	case r.Context().Err() != nil:
+		say(w, http.StatusGatewayTimeout, "The session is over.")
+	case ok && f.Kind != fault.KindInternal:
+		say(w, http.StatusBadGateway, strings.TrimSpace(f.Message+". "+f.Advice))
+	default:
+		p.conf.Logger.Debug("a preview is not answered", "error", err)
+		say(w, http.StatusBadGateway, "The program in the machine has not answered as HTTP has it.")
+	}
+}
