@@ -68,12 +68,21 @@ scripts:
           - tool: Shell
             args:
               timeout: 200000
-              command: "cp probe /tmp/probe && chmod 755 /tmp/probe && git rm -q --cached probe && rm probe; {{match 1}} /tmp/probe WORD PORT NAME > found.txt; wc -l < found.txt"
+              command: "cp probe /tmp/probe && chmod 755 /tmp/probe && git rm -q --cached probe && rm probe; {{match 1}} /tmp/probe WORD PORT NAME LAYERS > found.txt; wc -l < found.txt"
       - text: Done.
 `
 	// The word is the folder of the configuration, which stands in the command
 	// line of the server and of nothing in a machine.
-	a := start(t, scripted(t, strings.NewReplacer("PORT", port, "NAME", name, "WORD", "serve.--config").Replace(script))+machineConfig)
+	layers := t.TempDir()
+	a := start(t, scripted(t, strings.NewReplacer("PORT", port, "NAME", name, "WORD", "serve.--config", "LAYERS", layers).Replace(script))+machineConfig)
+	// Where the layers of all machines lie on the host, in a word that can be
+	// known before there is a server.
+	if err := os.Symlink(filepath.Join(a.Data, "machines"), filepath.Join(layers, "machines")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(layers, "machines", "machines")); err != nil {
+		t.Fatal(err)
+	}
 	asRoot, asUser := a.create(url, "Look as sudo", nil), a.create(url, "Look as env", nil)
 	read := func(r run) map[string][]string {
 		text := gittest.Git(t, git.Path("probe"), "show", pushed(t, a.finish(r))+":found.txt")
@@ -166,6 +175,9 @@ var forbidden = []row{
 	{"device vda (253)", refused, "ENXIO|" + refused},
 	{"device dm", refused, "ENXIO|" + refused},
 
+	{"open the layers of machines", "ENOENT", "ENOENT"},
+	{"open the layers of machines through process 1", "ENOENT|EACCES", "ENOENT|EACCES"},
+	{"a layer in the mounts", "none", "none"},
 	{"mount tmpfs", "EPERM", "EPERM"},
 	{"mount proc", "EPERM", "EPERM"},
 	{"mount cgroup", "EPERM", "EPERM"},

@@ -3,8 +3,9 @@
 // name of the error, or "done". It judges nothing: the test that runs it does.
 //
 // Its arguments are what it is to look for: a word that only processes of the
-// host have in their command lines, a port of the host's loopback, and the
-// name of an abstract socket of the host.
+// host have in their command lines, a port of the host's loopback, the name of an
+// abstract socket of the host, and the folder of the host where the layers of
+// all machines are.
 package main
 
 import (
@@ -23,8 +24,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: probe WORD PORT SOCKET")
+	if len(os.Args) != 5 {
+		fmt.Fprintln(os.Stderr, "usage: probe WORD PORT SOCKET LAYERS")
 		os.Exit(2)
 	}
 	status()
@@ -33,6 +34,7 @@ func main() {
 	devices()
 	calls()
 	sockets(os.Args[2], os.Args[3])
+	layers(os.Args[4])
 	say("a process of the host", seen(os.Args[1]))
 	tell("climb above the root", climb()) // leaves this process nowhere
 }
@@ -141,6 +143,25 @@ func files() {
 	for _, attr := range []string{"trusted.overlay.redirect", "trusted.overlay.opaque", "trusted.overlay.metacopy"} {
 		tell("set "+attr, unix.Setxattr(name, attr, []byte("/../../etc"), 0))
 	}
+}
+
+// layers looks for what other machines have on their disks.
+func layers(dir string) {
+	tell("open the layers of machines", open(filepath.Join(dir, "machines"), os.O_RDONLY))
+	tell("open the layers of machines through process 1", open(filepath.Join("/proc/1/root", dir, "machines"), os.O_RDONLY))
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		tell("a layer in the mounts", err)
+		return
+	}
+	found := "none"
+	for line := range strings.Lines(string(mounts)) {
+		// The fourth field is what of its file system is mounted.
+		if f := strings.Fields(line); len(f) > 4 && (strings.HasSuffix(f[3], "/upper") || strings.HasSuffix(f[3], "/machines")) {
+			found = f[3]
+		}
+	}
+	say("a layer in the mounts", found)
 }
 
 // climb looks for another root above ours, by a chroot below and too many
