@@ -270,6 +270,20 @@ func TestFilesAreShort(t *testing.T) {
 	})
 }
 
+func TestSecurityNamesTestsThatAreThere(t *testing.T) {
+	var all strings.Builder
+	walk(t, func(file string) {
+		if strings.HasSuffix(file, "_test.go") {
+			all.WriteString(read(t, file))
+		}
+	})
+	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(read(t, "SECURITY.md"), -1) {
+		if !strings.Contains(all.String(), "\nfunc "+name+"(") {
+			t.Errorf("SECURITY.md: there is no %s", name)
+		}
+	}
+}
+
 func TestLinksInDocsLead(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#: ]+)(#[^)]*)?\)`)
 	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {

@@ -42,11 +42,11 @@ func TestOrphans(t *testing.T) {
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{Branch: "b"})
 	sh := m.shell(c)
-	// While orphans come by the hundred, the daemon's own children (git) must
-	// not lose their status to the reaping.
+	// While ten thousand orphans come, as many as in a busy minute, the daemon's
+	// own children (git) must not lose their status to the reaping.
 	var work sync.WaitGroup
 	work.Go(func() {
-		sh.run(`for i in $(seq 1000); do (sleep 0.01 & ) ; done`)
+		sh.run(`for i in $(seq 10000); do (: & ) ; done`)
 	})
 	for range 10 {
 		if _, _, err := c.Diff(t.Context(), ""); err != nil {

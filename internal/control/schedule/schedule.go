@@ -294,7 +294,8 @@ func (s *Scheduler) Diff(ctx context.Context, agentID string) (diff string, trun
 			return diff, truncated, nil
 		}
 	}
-	return s.Gateway.Diff(ctx, state.Agent.Repos[0].URL, state.BaseCommit, state.Branch, maxDiff)
+	diff, truncated, err = s.Gateway.Diff(ctx, state.Agent.Repos[0].URL, state.BaseCommit, state.Branch, maxDiff)
+	return redact.New(s.secrets(agentID)).String(diff), truncated, err
 }
 
 // fold reads the agent's journal.
