@@ -80,6 +80,7 @@ var mayImport = map[string][]string{
 	"internal/control/dockerfile/...":                  {"internal/control/dockerfile"},
 	"internal/control/dockerfile/dockerfiletest":       {"internal/fault", "internal/need", "internal/control/dockerfile", "internal/control/image", "internal/control/image/registry"},
 	"internal/control/image":                           {"internal/fault", "internal/control/image/registry"},
+	"internal/control/image/debian":                    {},
 	"internal/control/image/registry":                  {"internal/fault"},
 	"internal/control/layer":                           {"NOUNS", "internal/control/image", "internal/control/trash"},
 	"internal/control/trash":                           {},

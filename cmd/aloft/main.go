@@ -52,6 +52,7 @@ func (a *app) commands() []*cobra.Command {
 		newSSHProxyCommand(a),
 		newServeCommand(a.getenv, a.stderr),
 		newDemoCommand(a),
+		newImageCommand(a),
 		newDoctorCommand(a),
 		newIdentityCommand(a),
 		newGatewayCommand(a.stderr),

@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/disk"
+	"aloft/internal/control/image/registry"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/safe"
 	"aloft/internal/policy"
@@ -27,6 +29,7 @@ type serverConfig struct {
 	Git          gitConfig       `yaml:"git"`
 	Machine      machineConfig   `yaml:"machine"`
 	Artifacts    artifactsConfig `yaml:"artifacts"`
+	Images       imagesConfig    `yaml:"images"`
 	Telemetry    telemetryConfig `yaml:"telemetry"`
 	Secrets      secretsConfig   `yaml:"secrets"`
 	Preview      previewConfig   `yaml:"preview"`
@@ -90,7 +93,7 @@ type credentialConfig struct {
 
 // machineConfig is what machines are made of.
 type machineConfig struct {
-	Image       string  `yaml:"image"`        // host (default), rootfs:DIR, oci:DIR
+	Image       string  `yaml:"image"`        // host (default), rootfs:DIR, oci:DIR, local:NAME, or a reference such as debian:12
 	Runtime     string  `yaml:"runtime"`      // path of an OCI runtime; the one inside aloft unless given
 	Strong      string  `yaml:"strong"`       // path of runsc
 	Class       string  `yaml:"class"`        // strong: every agent runs under runsc
@@ -101,6 +104,71 @@ type machineConfig struct {
 	DiskBytes   int64   `yaml:"disk_bytes"` // of each machine, measured; 0 is no limit but the disk
 
 	Egress egressConfig `yaml:"egress"`
+}
+
+// imagesConfig is how images are come by.
+type imagesConfig struct {
+	Credentials  []registryConfig `yaml:"credentials"`
+	Insecure     []string         `yaml:"insecure"`      // hosts, with their ports, without TLS
+	Recheck      string           `yaml:"recheck"`       // how long a tag is not asked for again: 1h
+	Builder      string           `yaml:"builder"`       // auto (default), buildkit, buildah, docker
+	BuilderAt    string           `yaml:"builder_at"`    // address of a BuildKit or Docker daemon
+	BuildNetwork string           `yaml:"build_network"` // of RUN: host (default) or none
+}
+
+// registryConfig is a credential for one registry.
+type registryConfig struct {
+	Host     string `yaml:"host"`
+	Username string `yaml:"username"`
+	Token    string `yaml:"token"`
+	TokenEnv string `yaml:"token_env"`
+}
+
+// registry is how registries are spoken to.
+func (c imagesConfig) registry() registry.Config {
+	out := registry.Config{Insecure: c.Insecure, Credentials: map[string]registry.Credential{}}
+	for _, r := range c.Credentials {
+		out.Credentials[r.Host] = registry.Credential{Username: r.Username, Token: r.Token}
+	}
+	return out
+}
+
+// recheck is the duration of the key, which check has read before.
+func (c imagesConfig) recheck() time.Duration {
+	d, _ := time.ParseDuration(c.Recheck)
+	return d
+}
+
+func (c *imagesConfig) check(getenv func(string) string) error {
+	seen := map[string]bool{}
+	for i := range c.Credentials {
+		r := &c.Credentials[i]
+		at := fmt.Sprintf("images.credentials[%d]", i)
+		if r.Host == "" || strings.Contains(r.Host, "/") {
+			return fmt.Errorf("%s.host: %q is no host: it is as in ghcr.io or registry.example.com:5000", at, r.Host)
+		}
+		if seen[r.Host] {
+			return fmt.Errorf("%s.host: %q stands twice", at, r.Host)
+		}
+		seen[r.Host] = true
+		if err := fromEnv(&r.Token, r.TokenEnv, at+".token", getenv); err != nil {
+			return err
+		}
+	}
+	if d, err := time.ParseDuration(c.Recheck); err != nil || d < 0 {
+		return fmt.Errorf("images.recheck: %q is no duration: it is as in 1h, or 0s for every time", c.Recheck)
+	}
+	switch c.Builder {
+	case "auto", "buildkit", "buildah", "docker":
+	default:
+		return fmt.Errorf("images.builder: %q is none of auto, buildkit, buildah, docker", c.Builder)
+	}
+	switch c.BuildNetwork {
+	case "host", "none":
+	default:
+		return fmt.Errorf("images.build_network: %q is neither host nor none", c.BuildNetwork)
+	}
+	return nil
 }
 
 // egressConfig is what machines may reach.
@@ -139,6 +207,7 @@ func defaultConfig() serverConfig {
 		Git:       gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
 		Machine:   machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half},
 		Artifacts: artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
+		Images:    imagesConfig{Recheck: "1h", Builder: "auto", BuildNetwork: "host"},
 		Telemetry: telemetryConfig{GhostMode: true},
 		Secrets:   secretsConfig{Keeper: safe.LocalKeeper},
 		Preview:   previewConfig{Domain: "preview.localhost"},
@@ -160,8 +229,11 @@ func loadConfig(path string, getenv func(string) string) (serverConfig, error) {
 		return c, usageError{fmt.Errorf("read the configuration: %w", err)}
 	}
 	c.Models = nil
-	if err := yaml.UnmarshalWithOptions(data, &c, yaml.Strict()); err != nil && strings.TrimSpace(string(data)) != "" {
-		return c, usageError{yamlError(path, err)}
+	// An empty document would set everything to nothing.
+	if strings.TrimSpace(string(data)) != "" {
+		if err := yaml.UnmarshalWithOptions(data, &c, yaml.Strict()); err != nil {
+			return c, usageError{yamlError(path, err)}
+		}
 	}
 	if len(c.Models) == 0 {
 		c.Models = defaultConfig().Models
@@ -247,6 +319,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 	if c.Artifacts.MaxBytes < 0 {
 		return errors.New("artifacts.max_bytes: it is negative")
 	}
+	if err := c.Images.check(getenv); err != nil {
+		return err
+	}
 	switch c.Machine.Class {
 	case "", "strong":
 	default:
@@ -289,6 +364,9 @@ func (c *serverConfig) secrets() map[string]string {
 	}
 	for i, cred := range c.Git.Credentials {
 		add(fmt.Sprintf("git.credentials[%d].token", i), cred.Token)
+	}
+	for i, r := range c.Images.Credentials {
+		add(fmt.Sprintf("images.credentials[%d].token", i), r.Token)
 	}
 	add("telemetry.token", c.Telemetry.Token)
 	return secrets

@@ -64,6 +64,11 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"NoSuchAPI", "models:\n  - {id: a, provider: openai, api: soap}\n", "neither responses nor chat"},
 		{"DockerInRunc", "machine: {docker: true}\n", "machine.strong"},
 		{"NoSuchClass", "machine: {class: weak}\n", "machine.class"},
+		{"RegistryIsAURL", "images: {credentials: [{host: 'https://ghcr.io', token: x}]}\n", "images.credentials[0].host"},
+		{"RegistryTwice", "images: {credentials: [{host: a, token: x}, {host: a, token: y}]}\n", "stands twice"},
+		{"NoDuration", "images: {recheck: daily}\n", "images.recheck"},
+		{"NoSuchBuilder", "images: {builder: make}\n", "images.builder"},
+		{"NoSuchBuildNetwork", "images: {build_network: lan}\n", "images.build_network"},
 		{"CredentialWithoutURL", "git:\n  credentials:\n    - token: x\n", "git.credentials[0].url is missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -79,7 +84,7 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 	if _, err := loadConfig("/no/such/file", os.Getenv); err == nil || !strings.Contains(err.Error(), "/no/such/file") {
 		t.Errorf("a missing file: %v", err)
 	}
-	if c, err := load(t, ""); err != nil || len(c.Models) != 1 {
+	if c, err := load(t, ""); err != nil || len(c.Models) != 1 || !c.Telemetry.GhostMode || c.Machine.Image != "host" {
 		t.Errorf("an empty file: %+v, %v", c, err)
 	}
 }

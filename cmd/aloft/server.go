@@ -102,7 +102,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err != nil {
 		return nil, err
 	}
-	if s.runtime, err = newRuntime(o.Data, c.Machine, logger); err != nil {
+	if s.runtime, err = newRuntime(o.Data, c, logger); err != nil {
 		logger.Warn("no machine can be made: runs will end in error", "error", err)
 		s.runtime = noRuntime{err}
 	}
@@ -301,12 +301,12 @@ func readSecret(path string) ([]byte, error) {
 
 // newRuntime makes the container runtime, with the binaries that this program
 // carries.
-func newRuntime(data string, c machineConfig, logger *slog.Logger) (machine.Runtime, error) {
+func newRuntime(data string, c serverConfig, logger *slog.Logger) (machine.Runtime, error) {
 	bin, err := container.Install(binaries(), filepath.Join(data, "bin"))
 	if err != nil {
 		return nil, fmt.Errorf("put the machine binaries in place: %w", err)
 	}
-	for _, path := range []string{c.Runtime, c.Strong} {
+	for _, path := range []string{c.Machine.Runtime, c.Machine.Strong} {
 		if path == "" {
 			continue
 		}
@@ -318,10 +318,15 @@ func newRuntime(data string, c machineConfig, logger *slog.Logger) (machine.Runt
 	if err != nil {
 		return nil, err
 	}
+	images, err := openImages(data, c.Images)
+	if err != nil {
+		return nil, err
+	}
 	return container.New(container.Config{
+		Images:  images,
 		Gateway: []string{self, "gateway"},
-		Dir:     filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Runtime, bin.Runc),
-		StrongRuntimePath: c.Strong, Docker: c.Docker, Binaries: bin.Dir, Logger: logger,
+		Dir:     filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Machine.Runtime, bin.Runc),
+		StrongRuntimePath: c.Machine.Strong, Docker: c.Machine.Docker, Binaries: bin.Dir, Logger: logger,
 	})
 }
 

@@ -103,6 +103,11 @@ func (f *Failure) Error() string {
 	return b.String()
 }
 
+// Unwrap returns what a client is told.
+func (f *Failure) Unwrap() error {
+	return fault.Invalid("%s", f.Error()).Named("dockerfile_failed")
+}
+
 // tail is how many lines of output a [Failure] keeps.
 const tail = 20
 
@@ -110,6 +115,16 @@ const tail = 20
 // the name that [image.Store.Prepare] knows it by from then on. out gets each
 // line as it is said; secrets stand in it as they were said, so redact it.
 func (b *Builder) Build(ctx context.Context, spec Spec, out func(line string)) (name string, img image.Image, err error) {
+	return b.build(ctx, spec, "", out)
+}
+
+// BuildAs is Build for an image that somebody gives a name, "local:NAME", and
+// that stays until they take it back.
+func (b *Builder) BuildAs(ctx context.Context, spec Spec, name string, out func(line string)) (string, image.Image, error) {
+	return b.build(ctx, spec, name, out)
+}
+
+func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line string)) (name string, img image.Image, err error) {
 	work, err := os.MkdirTemp(b.Dir, "dockerfile-")
 	if err != nil {
 		return "", img, err
@@ -133,10 +148,14 @@ func (b *Builder) Build(ctx context.Context, spec Spec, out func(line string)) (
 	if f, ok := errors.AsType[*Failure](err); ok {
 		f.Said = said
 		f.place(text)
-		return "", img, fault.Invalid("%s", f.Error()).Named("dockerfile_failed").Because(f)
+		return "", img, f
 	}
 	if err != nil {
 		return "", img, fmt.Errorf("build by %s: %w", b.Engine.Name(), err)
+	}
+	if as != "" {
+		img, err = b.Images.Import(ctx, job.Output, as, nil)
+		return "local:" + as, img, err
 	}
 	name, img, err = b.Images.ImportBuilt(ctx, job.Output)
 	return name, img, err
@@ -224,7 +243,10 @@ func within(root *os.Root, name string) (string, error) {
 		return "", refused("context", name, err)
 	}
 	_ = dir.Close()
-	top, err := filepath.EvalSymlinks(root.Name())
+	top, err := filepath.Abs(root.Name())
+	if err == nil {
+		top, err = filepath.EvalSymlinks(top)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -75,7 +75,7 @@ func (s *Store) prepareHost(ctx context.Context) (Image, error) {
 		return Image{}, err
 	}
 	img.Binds = append(img.Binds, mountsBelow(string(mounts), img.Binds)...)
-	img.Lower = []string{dir}
+	img.Lower, img.Pinned = []string{dir}, "host"
 	s.host = &img
 	return img, nil
 }

@@ -30,6 +30,7 @@ import (
 type Image struct {
 	Lower  []string // directories of the layers, topmost first
 	Binds  []Bind   // directories of the host to show read-only in it
+	Pinned string   // a name for [Store.Prepare] that means this content for ever; what stands on an image remembers it by this one
 	Digest string   // names its content: the same digest, the same files; "" where that is not known (host, rootfs:)
 	Config Config   // what it says of processes in it
 }
@@ -90,6 +91,9 @@ func Open(dir string, opts Options) (*Store, error) {
 // localPrefix begins the names of images that were imported.
 const localPrefix = "local:"
 
+// ociPrefix begins the names of layouts.
+const ociPrefix = "oci:"
+
 // errReference is the advice that ends the error for a name that is no image.
 var errReference = errors.New(`an image is "host", "rootfs:DIR" or "oci:DIR[:TAG]" with DIR an absolute path, "local:NAME", or a reference such as debian:12 or ghcr.io/team/app:1.2`)
 
@@ -114,6 +118,9 @@ func (s *Store) prepare(ctx context.Context, name string, tell *teller) (Image, 
 	case kind == "rootfs" && filepath.IsAbs(rest):
 		return s.prepareRootfs(ctx, filepath.Clean(rest))
 	case kind == "oci" && filepath.IsAbs(rest):
+		if r, ok := s.find(name); ok && strings.HasSuffix(name, "@"+r.Digest) {
+			return s.image(ctx, r)
+		}
 		return s.prepareOCI(ctx, name, rest, tell)
 	case name == "", kind == "rootfs", kind == "oci", strings.HasSuffix(name, ":"):
 		return Image{}, errReference

@@ -14,12 +14,12 @@ import (
 
 // PruneOptions say what [Store.Prune] leaves.
 type PruneOptions struct {
-	// Unused forgets images that were last prepared longer ago than this. What
-	// was imported is never forgotten: see [Store.Remove].
+	// Unused forgets images that were last prepared longer ago than this. The
+	// names of what was imported are never forgotten: see [Store.Remove].
 	Unused time.Duration
-	// Keep are directories of layers that are needed by what the store does not
-	// know: the machines and snapshots made of them. A layer in whose directory,
-	// or at which, one of them lies stays.
+	// Keep is what is needed by what the store does not know, the machines and
+	// snapshots: names of images, best in their pinned form, and directories of
+	// layers.
 	Keep []string
 }
 
@@ -43,14 +43,19 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 		return out, err
 	}
 	needed := map[string]bool{}
-	for _, dir := range o.Keep {
-		if rel, err := filepath.Rel(filepath.Join(s.dir, "layers"), dir); err == nil {
+	for _, k := range o.Keep {
+		if rel, err := filepath.Rel(filepath.Join(s.dir, "layers"), k); err == nil {
 			needed[strings.SplitN(rel, "/", 2)[0]] = true
 		}
 	}
+	keep := slices.Clone(o.Keep)
 	for _, r := range records {
-		kept := strings.HasPrefix(r.Name, localPrefix) && !strings.HasPrefix(r.Name, builtPrefix)
-		if !kept && time.Since(r.Used) >= o.Unused {
+		if imported(r.Name) {
+			keep = append(keep, r.pinned())
+		}
+	}
+	for _, r := range records {
+		if time.Since(r.Used) >= o.Unused && !imported(r.Name) && !s.kept(r.Name, keep) {
 			if err := s.Remove(r.Name); err == nil {
 				out.Images = append(out.Images, r.Name)
 				continue
@@ -81,6 +86,22 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 		}
 	}
 	return out, s.pruneBlobs()
+}
+
+// imported reports whether a name was given by a person, who alone takes it back.
+func imported(name string) bool {
+	return strings.HasPrefix(name, localPrefix) && !strings.HasPrefix(name, builtPrefix) && !strings.Contains(name, "@")
+}
+
+// kept reports whether a record's name is one of those, however written.
+func (s *Store) kept(name string, keep []string) bool {
+	return slices.ContainsFunc(keep, func(k string) bool {
+		if k == name {
+			return true
+		}
+		ref, err := s.registry.Parse(k)
+		return err == nil && ref.Name == name
+	})
 }
 
 // removeLayer removes a layer that no process holds. It takes its name away

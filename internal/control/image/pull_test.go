@@ -178,6 +178,10 @@ func TestPullPolicy(t *testing.T) {
 	prepare(patient, tag, one)
 	prepare(eager, tag, two)
 	prepare(patient, tag, two)
+	first, err := patient.Prepare(t.Context(), pinned, nil)
+	if err != nil || first.Pinned != pinned {
+		t.Errorf("pinned as %s, %v", first.Pinned, err)
+	}
 	before := reg.requests.Load()
 	prepare(eager, pinned, one)
 	if n := reg.requests.Load() - before; n != 0 {
@@ -499,7 +503,7 @@ func TestImportAndPrune(t *testing.T) {
 		}
 	}
 	// What this process was given stays.
-	if got, err := s.Prune(t.Context(), PruneOptions{}); err != nil || len(got.Images) != 2 || got.Layers != 0 {
+	if got, err := s.Prune(t.Context(), PruneOptions{}); err != nil || len(got.Images) != 4 || got.Layers != 0 {
 		t.Errorf("pruned %+v, %v", got, err)
 	}
 	s.release()
@@ -514,11 +518,23 @@ func TestImportAndPrune(t *testing.T) {
 		}
 	}
 	list, err := s.List()
-	if err != nil || len(list) != 1 || list[0].Name != "local:base" || s.Size(list[0]) == 0 {
+	if err != nil || len(list) != 2 || list[0].Name != "local:base" || s.Size(list[0]) == 0 {
 		t.Errorf("it lists %+v, %v", list, err)
 	}
 	if _, err := s.Prepare(t.Context(), "local:base", nil); err != nil {
 		t.Error(err)
+	}
+	// The name may mean something else later; the pinned one does not.
+	other := newLayout(t)
+	other.index(other.image(smallImage(t)...))
+	if img, err := s.Import(t.Context(), other.dir, "base", nil); err != nil || img.Digest == mine.Digest {
+		t.Errorf("imported again: %s, %v", img.Digest, err)
+	}
+	if img, err := s.Prepare(t.Context(), mine.Pinned, nil); err != nil || img.Digest != mine.Digest {
+		t.Errorf("%s is %s, %v", mine.Pinned, img.Digest, err)
+	}
+	if got, err := s.Prune(t.Context(), PruneOptions{Keep: []string{mine.Pinned}}); err != nil || len(got.Images) != 0 {
+		t.Errorf("pruned %+v, %v", got, err)
 	}
 	if err := s.Remove("local:base"); err != nil {
 		t.Error(err)

@@ -33,8 +33,30 @@ func (s *Store) recordPath(name string) string {
 	return filepath.Join(s.dir, "records", hex.EncodeToString(sum[:16])+".json")
 }
 
-// save writes a record, whole or not at all.
+// pinned is the name of a record's very content.
+func (r Record) pinned() string {
+	name, _, _ := strings.Cut(r.Name, "@")
+	if !strings.HasPrefix(name, localPrefix) && !strings.HasPrefix(name, ociPrefix) {
+		// Of a registry's: the tag goes, the port stays.
+		if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+			name = name[:i]
+		}
+	}
+	return name + "@" + r.Digest
+}
+
+// save writes a record under its name, and under that of its content.
 func (s *Store) save(r Record) error {
+	err := s.saveAs(r)
+	if pinned := r.pinned(); err == nil && pinned != r.Name {
+		r.Name = pinned
+		err = s.saveAs(r)
+	}
+	return err
+}
+
+// saveAs writes a record, whole or not at all.
+func (s *Store) saveAs(r Record) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -128,7 +150,7 @@ func (s *Store) image(ctx context.Context, r Record) (Image, error) {
 		lower[i] = s.layerDir(key)
 	}
 	img, err := s.amend(ctx, lower)
-	img.Digest, img.Config = r.Digest, r.Config
+	img.Pinned, img.Digest, img.Config = r.pinned(), r.Digest, r.Config
 	return img, err
 }
 

@@ -19,7 +19,9 @@ func (s *Store) prepareRootfs(ctx context.Context, dir string) (Image, error) {
 	if !info.IsDir() {
 		return Image{}, fmt.Errorf("%s is not a directory", dir)
 	}
-	return s.amend(ctx, []string{dir})
+	img, err := s.amend(ctx, []string{dir})
+	img.Pinned = "rootfs:" + dir
+	return img, err
 }
 
 // amend puts a generated layer on top of an image's own, with what a machine

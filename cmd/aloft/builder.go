@@ -1,0 +1,121 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"aloft/internal/control/dockerfile"
+	"aloft/internal/control/dockerfile/buildah"
+	"aloft/internal/control/dockerfile/buildkit"
+	"aloft/internal/control/image"
+	"aloft/internal/control/machine/container"
+)
+
+// openBuilder returns what builds Dockerfiles on this host. Its engine is to be
+// closed.
+func openBuilder(data string, c imagesConfig, images *image.Store) (*dockerfile.Builder, error) {
+	bin, err := container.Install(binaries(), filepath.Join(data, "bin"))
+	if err != nil {
+		return nil, err
+	}
+	engine, err := openEngine(filepath.Join(data, "build"), bin.Runc, c)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(data, "build", "work")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return &dockerfile.Builder{Engine: engine, Images: images, Dir: dir, Registry: c.registry(), Network: c.BuildNetwork}, nil
+}
+
+// engineDetail is what there is of an engine on this host.
+type engineDetail struct {
+	name, path, address string
+}
+
+// errNoEngine is the advice for a host on which no Dockerfile can be built.
+var errNoEngine = errors.New("nothing here builds Dockerfiles: apt-get install -y --no-install-recommends buildah")
+
+// findEngine chooses an engine of those that the host has, best first.
+func findEngine(c imagesConfig) (engineDetail, error) {
+	want := func(name string) bool { return c.Builder == "auto" || c.Builder == "" || c.Builder == name }
+	if want("buildkit") {
+		buildctl, err := exec.LookPath("buildctl")
+		_, daemonErr := exec.LookPath("buildkitd")
+		address := cmp.Or(c.BuilderAt, os.Getenv("BUILDKIT_HOST"))
+		if err == nil && (address != "" || daemonErr == nil) {
+			return engineDetail{"buildkit", buildctl, address}, nil
+		}
+		if c.Builder == "buildkit" {
+			return engineDetail{}, errors.New("images.builder is buildkit, and buildctl with buildkitd or an address is not here: hack/build-buildkit.sh builds both")
+		}
+	}
+	if want("buildah") {
+		if path, err := buildah.Find(); err == nil {
+			return engineDetail{"buildah", path, ""}, nil
+		} else if c.Builder == "buildah" {
+			return engineDetail{}, err
+		}
+	}
+	if want("docker") {
+		if at := dockerAddress(c); at != "" {
+			return engineDetail{"docker", "", at}, nil
+		}
+		if c.Builder == "docker" {
+			return engineDetail{}, errors.New("images.builder is docker, and no daemon's socket is here: give images.builder_at")
+		}
+	}
+	return engineDetail{}, errNoEngine
+}
+
+// dockerAddress is where a Docker or Podman daemon listens, or "".
+func dockerAddress(c imagesConfig) string {
+	if c.Builder == "docker" && c.BuilderAt != "" {
+		return c.BuilderAt
+	}
+	if at := os.Getenv("DOCKER_HOST"); at != "" {
+		return at
+	}
+	for _, path := range []string{"/run/docker.sock", "/run/podman/podman.sock"} {
+		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+			return (&url.URL{Scheme: "unix", Path: path}).String()
+		}
+	}
+	return ""
+}
+
+func openEngine(dir, runc string, c imagesConfig) (dockerfile.Engine, error) {
+	d, err := findEngine(c)
+	if err != nil {
+		return nil, err
+	}
+	switch d.name {
+	case "buildkit":
+		daemon, _ := exec.LookPath("buildkitd") // findEngine has found it, or an address
+		return buildkit.New(buildkit.Config{Buildctl: d.path, Buildkitd: daemon, Address: d.address, Runtime: runc, Dir: filepath.Join(dir, "buildkit")})
+	case "buildah":
+		return buildah.New(buildah.Config{Path: d.path, Runtime: runc, Dir: filepath.Join(dir, "buildah")})
+	}
+	return nil, fmt.Errorf("no engine %q", d.name)
+}
+
+// builderCheck is the line of aloft doctor about Dockerfiles.
+func builderCheck(c imagesConfig) container.Check {
+	check := container.Check{Name: "Dockerfile builds"}
+	d, err := findEngine(c)
+	if err != nil {
+		check.Detail, check.Fix = "environments that name a Dockerfile cannot be made ready", "apt-get install -y --no-install-recommends buildah, or hack/build-buildkit.sh and put .bin/buildkitd and .bin/buildctl on the PATH"
+		return check
+	}
+	check.OK, check.Detail = true, d.name
+	if at := cmp.Or(d.path, d.address); at != "" {
+		check.Detail += " (" + at + ")"
+	}
+	return check
+}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/control/image"
+	"aloft/internal/control/machine/container"
+)
+
+// imageFlags say which store a command works on.
+type imageFlags struct{ config, data string }
+
+func newImageCommand(a *app) *cobra.Command {
+	f := &imageFlags{config: a.getenv("ALOFT_CONFIG"), data: a.config.Data}
+	cmd := &cobra.Command{
+		Use:   "image",
+		Short: "Work on the images that machines are made of",
+		Long: `Work on the images that machines are made of, on the server itself: these commands
+read and write the server's data folder, and may do so while it runs.
+
+An image is "host", "rootfs:DIR", "oci:DIR[:TAG]", "local:NAME", or a reference such
+as debian:12 or ghcr.io/team/app@sha256:….`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().StringVar(&f.config, "config", f.config, "configuration `file` of the server (ALOFT_CONFIG)")
+	cmd.PersistentFlags().StringVar(&f.data, "data", f.data, "data `folder` of the server (ALOFT_DATA)")
+	cmd.AddCommand(newImageListCommand(a, f), newImagePullCommand(a, f), newImageBuildCommand(a, f), newImageImportCommand(a, f),
+		newImageRemoveCommand(a, f), newImagePruneCommand(a, f))
+	return cmd
+}
+
+// openImages opens the image store of the server on a data folder.
+func openImages(data string, c imagesConfig) (*image.Store, error) {
+	return image.Open(container.ImageDir(machinesDir(data)), image.Options{Registry: c.registry(), Recheck: c.recheck()})
+}
+
+func machinesDir(data string) string { return filepath.Join(data, "machines") }
+
+// open opens the store that the flags mean.
+func (f *imageFlags) open(a *app) (*image.Store, imagesConfig, error) {
+	if os.Geteuid() != 0 {
+		return nil, imagesConfig{}, &cli.Problem{Exit: cli.Denied, Code: "not_root", Message: "layers keep their files' owners, which takes root", Hint: "run it with sudo"}
+	}
+	c, err := loadConfig(f.config, a.getenv)
+	if err != nil {
+		return nil, c.Images, err
+	}
+	s, err := openImages(f.data, c.Images)
+	return s, c.Images, err
+}
+
+// showProgress returns what shows how far an image is, and what ends that.
+func (a *app) showProgress() (show func(image.Progress), done func()) {
+	note := ""
+	return func(p image.Progress) {
+			if p.Note != "" && p.Note != note {
+				note = p.Note
+				a.out.Note("%s", cli.Line(p.Note, 300))
+			}
+			if p.Layers > 0 {
+				a.out.Status(fmt.Sprintf("%s: %d of %d layers, %s of %s", cli.Line(p.Image, 60), p.Ready, p.Layers, humanize.IBytes(uint64(p.Done)), humanize.IBytes(uint64(p.Total))))
+			}
+		}, func() {
+			a.out.Status("")
+		}
+}
+
+// imageResult is what a command that brings an image prints.
+type imageResult struct {
+	Name   string `json:"name"`
+	Pinned string `json:"pinned,omitempty"`
+	Digest string `json:"digest,omitempty"`
+	Layers int    `json:"layers"`
+}
+
+func (a *app) printImage(name string, img image.Image) error {
+	r := imageResult{Name: name, Pinned: img.Pinned, Digest: img.Digest, Layers: len(img.Lower) - 1}
+	if a.out.JSON() {
+		return a.out.Value(r)
+	}
+	a.out.Line("%s  %s", cli.Line(r.Name, 200), cli.Line(r.Digest, 80))
+	return nil
+}
+
+func newImagePullCommand(a *app, f *imageFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "pull REFERENCE…",
+		Short: "Fetch images from their registries, and unpack them",
+		Long: `Fetch images from their registries, and unpack them, whatever is known of them here.
+A fetch that was cut off goes on where it was.`,
+		Example: `  sudo aloft image pull debian:12
+  sudo aloft image pull ghcr.io/team/app@sha256:…`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, _, err := f.open(a)
+			if err != nil {
+				return err
+			}
+			show, done := a.showProgress()
+			defer done()
+			for _, ref := range args {
+				img, err := s.Pull(cmd.Context(), ref, show)
+				done()
+				if err != nil {
+					return err
+				}
+				if err := a.printImage(ref, img); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func newImageImportCommand(a *app, f *imageFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "import DIR[:TAG] NAME",
+		Short:   "Take the image of an OCI layout into the store, as local:NAME",
+		Example: `  sudo aloft image import ./layout base`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, _, err := f.open(a)
+			if err != nil {
+				return err
+			}
+			show, done := a.showProgress()
+			img, err := s.Import(cmd.Context(), args[0], strings.TrimPrefix(args[1], "local:"), show)
+			done()
+			if err != nil {
+				return err
+			}
+			return a.printImage("local:"+strings.TrimPrefix(args[1], "local:"), img)
+		},
+	}
+}
+
+func newImageListCommand(a *app, f *imageFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the images that are here",
+		Args:    cobra.NoArgs,
+		Aliases: []string{"ls"},
+		RunE: func(*cobra.Command, []string) error {
+			s, _, err := f.open(a)
+			if err != nil {
+				return err
+			}
+			records, err := s.List()
+			if err != nil {
+				return err
+			}
+			type listed struct {
+				Name   string    `json:"name"`
+				Digest string    `json:"digest"`
+				Layers int       `json:"layers"`
+				Bytes  int64     `json:"bytes"`
+				Used   time.Time `json:"usedAt"`
+			}
+			list := []listed{}
+			for _, r := range records {
+				// What has a name is not listed by its content too.
+				if i := strings.IndexByte(r.Name, '@'); i > 0 && slices.ContainsFunc(records, func(o image.Record) bool {
+					return o.Digest == r.Digest && strings.HasPrefix(o.Name, r.Name[:i]) && o.Name != r.Name
+				}) {
+					continue
+				}
+				list = append(list, listed{r.Name, r.Digest, len(r.Layers), s.Size(r), r.Used.UTC()})
+			}
+			if a.out.JSON() {
+				return a.out.Value(map[string]any{"items": list})
+			}
+			if len(list) == 0 {
+				a.out.Note("There are no images yet. `aloft image pull` and `aloft image build` bring some.")
+				return nil
+			}
+			rows := [][]string{{"NAME", "LAYERS", "SIZE", "USED"}}
+			for _, l := range list {
+				rows = append(rows, []string{cli.Line(l.Name, 140), fmt.Sprint(l.Layers), humanize.IBytes(uint64(l.Bytes)), cli.Ago(time.Since(l.Used))})
+			}
+			a.out.Table(rows)
+			return nil
+		},
+	}
+}
+
+func newImageRemoveCommand(a *app, f *imageFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove NAME…",
+		Short: "Forget images by their names; prune then removes their layers",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, _, err := f.open(a)
+			if err != nil {
+				return err
+			}
+			var errs []error
+			for _, name := range args {
+				errs = append(errs, s.Remove(name))
+			}
+			return errors.Join(errs...)
+		},
+	}
+}
+
+func newImagePruneCommand(a *app, f *imageFlags) *cobra.Command {
+	var unused time.Duration
+	var cache bool
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove what of the images nothing needs",
+		Long: `Remove the images that no machine was made of for a while, and the layers that nothing
+needs. What was imported or built by "aloft image build" stays until it is removed
+by its name. It may run while the server does.`,
+		Example: `  sudo aloft image prune --unused 24h --build-cache`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, c, err := f.open(a)
+			if err != nil {
+				return err
+			}
+			keep, err := container.Needs(machinesDir(f.data))
+			if err != nil {
+				return err
+			}
+			got, err := s.Prune(cmd.Context(), image.PruneOptions{Unused: unused, Keep: keep})
+			if err != nil {
+				return err
+			}
+			if cache {
+				if err := pruneCache(cmd.Context(), f.data, c); err != nil {
+					return err
+				}
+			}
+			if a.out.JSON() {
+				return a.out.Value(map[string]any{"images": append([]string{}, got.Images...), "layers": got.Layers, "bytes": got.Bytes})
+			}
+			a.out.Line("Removed %d images and %d layers: %s.", len(got.Images), got.Layers, humanize.IBytes(uint64(got.Bytes)))
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&unused, "unused", 7*24*time.Hour, "`how long` an image is kept after it was last used")
+	cmd.Flags().BoolVar(&cache, "build-cache", false, "remove what Dockerfile builds keep, too")
+	return cmd
+}
+
+func pruneCache(ctx context.Context, data string, c imagesConfig) error {
+	b, err := openBuilder(data, c, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.Engine.Prune(ctx), b.Engine.Close())
+}
+
+// lastLines keeps the last lines of what is said, to be shown if it fails.
+type lastLines struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *lastLines) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lines = append(l.lines, line); len(l.lines) > 20 {
+		l.lines = l.lines[1:]
+	}
+}

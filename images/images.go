@@ -1,0 +1,19 @@
+// Package images holds what the default base image is made of, for the program
+// that makes it to carry along.
+package images
+
+import _ "embed"
+
+// Suite is the Debian release of the base image.
+const Suite = "bookworm"
+
+// Packages are those that the base image has beside Debian's minimal variant,
+// one on a line, with remarks.
+//
+//go:embed packages.txt
+var Packages string
+
+// Setup is the script that completes the tree.
+//
+//go:embed setup.sh
+var Setup []byte
