@@ -137,6 +137,12 @@ func (s *Safe) Delete(ctx context.Context, owner secret.Owner, name string) erro
 	return err
 }
 
+// DeleteAll removes all of the owner's secrets: an environment that is deleted
+// takes its own along.
+func (s *Safe) DeleteAll(ctx context.Context, owner secret.Owner) error {
+	return s.Store.DeleteSecrets(ctx, owner)
+}
+
 // SealEnvVars seals the envVars of a new agent, for the append that makes it.
 func (s *Safe) SealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error) {
 	if err := secret.CheckEnvVars(vars); err != nil {

@@ -20,6 +20,8 @@ type Secrets interface {
 	// Secrets returns the owner's, by name.
 	Secrets(ctx context.Context, owner secret.Owner) ([]secret.Sealed, error)
 	DeleteSecret(ctx context.Context, owner secret.Owner, name string) error
+	// DeleteSecrets deletes all of the owner's, who may have none.
+	DeleteSecrets(ctx context.Context, owner secret.Owner) error
 	// SecretsAfter returns at most limit secrets of everybody, by id, after that id.
 	SecretsAfter(ctx context.Context, id string, limit int) ([]secret.Sealed, error)
 	// Reseal replaces how the secret of that id is sealed, and nothing else. One

@@ -74,6 +74,18 @@ func (s *Store) DeleteSecret(ctx context.Context, owner secret.Owner, name strin
 	return nil
 }
 
+// DeleteSecrets implements [store.Secrets].
+func (s *Store) DeleteSecrets(ctx context.Context, owner secret.Owner) error {
+	err := s.write(ctx, func(tx *tx) error {
+		tx.wrote = true
+		return tx.q.DeleteSecrets(tx.ctx, query.DeleteSecretsParams{OwnerKind: string(owner.Kind), OwnerID: owner.ID})
+	})
+	if err != nil {
+		return fmt.Errorf("delete secrets: %w", err)
+	}
+	return nil
+}
+
 // Reseal implements [store.Secrets].
 func (s *Store) Reseal(ctx context.Context, sealed secret.Sealed) error {
 	err := s.write(ctx, func(tx *tx) error {

@@ -97,6 +97,17 @@ func testSecretDeleted(t *testing.T, s Store) {
 	wantError(t, "DeleteSecret again", s.DeleteSecret(t.Context(), secret.TheTeam, "Token"), store.ErrNotFound)
 	wantSecrets(t, s, secret.TheTeam)
 	mustPut(t, s, sealed(secret.TheTeam, "TOKEN"))
+	env, other := secret.Owner{Kind: secret.OfEnvironment, ID: "1"}, sealed(secret.Owner{Kind: secret.OfEnvironment, ID: "2"}, "A")
+	for _, one := range []secret.Sealed{sealed(env, "A"), sealed(env, "B"), other} {
+		mustPut(t, s, one)
+	}
+	for range 2 {
+		if err := s.DeleteSecrets(t.Context(), env); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantSecrets(t, s, env)
+	wantSecrets(t, s, other.Owner, other)
 }
 
 func testReseal(t *testing.T, s Store) {
