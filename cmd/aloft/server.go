@@ -20,6 +20,7 @@ import (
 	"aloft/internal/account"
 	"aloft/internal/control/api"
 	"aloft/internal/control/artifact"
+	"aloft/internal/control/build"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
@@ -130,8 +131,9 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Limits:  machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		Author:  schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
 		Secrets: func(string) map[string]string { return secrets }, Variables: locked.ForAgent, Identity: issuer, Artifacts: s.kept,
-		Room:   func() error { return s.disk.Room() },
-		Logger: logger,
+		Room:         func() error { return s.disk.Room() },
+		Logger:       logger,
+		Environments: build.New(build.Config{Files: s.gateway, Image: c.Machine.Image, Logger: logger}),
 	})
 	if s.disk, err = disk.New(disk.Config{
 		Dir: o.Data, Limit: c.Machine.DiskBytes, Machines: s.schedule.Measured, Stop: s.schedule.StopMachine, Logger: logger,

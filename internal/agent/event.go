@@ -53,6 +53,8 @@ type (
 	// MachineMade says which machine the agent has from now on, before it is booted.
 	MachineMade struct {
 		MachineID string `json:"machineId"`
+		Layer     string `json:"layer,omitempty"`   // that its disk begins with
+		Install   bool   `json:"install,omitempty"` // no build has done it: it is to be run in the machine
 	}
 	// MachineReady says that the machine is up.
 	MachineReady struct {

@@ -17,6 +17,7 @@ type State struct {
 	BootID     string   // of the machine's present life; "" unless it is ready
 	Used       bool     // the machine has been ready at some time: its disk may hold work
 	Given      []string // names of the variables that were put into the machine
+	Install    bool     // the machine is to run the environment's install before it is ready for the first time
 	Messages   []conversation.Message
 	Calls      []Call        // of the last reply, until every one has its result
 	Todos      []Todo        // as TodoWrite left them
@@ -75,7 +76,7 @@ func (s *State) Apply(e Event) {
 		s.Trace = b.Trace
 		s.say(conversation.User, b.Prompt.Blocks...)
 	case *MachineMade:
-		s.MachineID, s.BootID, s.Used, s.Given = b.MachineID, "", false, nil
+		s.MachineID, s.BootID, s.Used, s.Given, s.Install = b.MachineID, "", false, nil, b.Install
 	case *MachineReady:
 		s.BootID, s.Used = b.BootID, true
 		if s.BaseCommit == "" {

@@ -18,6 +18,7 @@ import (
 type hands struct {
 	conn   *pod.Conn
 	exec   *pod.Exec
+	id     string // the machine's
 	boot   string
 	base   string                      // commit
 	keep   func(context.Context) error // artifacts

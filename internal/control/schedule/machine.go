@@ -5,14 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"syscall"
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/build"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
+	"aloft/internal/environment"
 	"aloft/internal/fault"
 	"aloft/internal/secret"
 	"aloft/internal/telemetry"
@@ -29,23 +32,49 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 	if err != nil {
 		return nil, err
 	}
-	select { // a host that boots too many at once boots none
-	case w.s.boots <- struct{}{}:
-		defer func() { <-w.s.boots }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	m, err := w.made(ctx, state, record)
+	plan, err := w.plan(ctx, state)
 	if err != nil {
 		return nil, err
 	}
-	h, err := w.booted(ctx, m, branch, state, record)
+	m, err := w.opened(ctx, state)
 	if err != nil {
+		return nil, err
+	}
+	base := build.Base{Install: state.Install && !state.Used}
+	if m == nil {
+		if base, err = w.prepare(ctx, plan, record); err != nil {
+			return nil, err
+		}
+	}
+	h, ready, err := w.up(ctx, m, base, plan, branch, state, record)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.settle(ctx, h, ready, base, plan.Environment, state, record); err != nil {
+		h.close()
 		return nil, err
 	}
 	w.hands.Store(h)
 	w.once.Do(func() { close(w.ready) })
 	return h, nil
+}
+
+// up makes and boots the machine, m being the one that there is. A host that
+// boots too many at once boots none.
+func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, plan build.Plan, branch string, state *agent.State, record loop.Record) (*hands, pod.Ready, error) {
+	select {
+	case w.s.boots <- struct{}{}:
+		defer func() { <-w.s.boots }()
+	case <-ctx.Done():
+		return nil, pod.Ready{}, context.Cause(ctx)
+	}
+	if m == nil {
+		var err error
+		if m, err = w.made(ctx, base, state, record); err != nil {
+			return nil, pod.Ready{}, err
+		}
+	}
+	return w.booted(ctx, m, plan.Environment, branch, state, record)
 }
 
 // branchOf returns the branch to work on. Where the agent is new it finds out,
@@ -77,18 +106,24 @@ func (w *worker) branchOf(ctx context.Context, state *agent.State) (string, erro
 	return state.Branch, nil
 }
 
-// made returns the machine, running. A machine that has stopped is started
-// again on its disk; one that is gone is made anew.
-func (w *worker) made(ctx context.Context, state *agent.State, record loop.Record) (machine.Machine, error) {
-	if state.MachineID != "" {
-		m, err := w.s.Runtime.Open(ctx, state.MachineID)
-		switch {
-		case err == nil:
-			return m, nil
-		case !errors.Is(err, machine.ErrNotFound):
-			return nil, machineFault(err)
-		}
+// opened returns the machine that the agent has, running or not; nil where it
+// has none, or none any more.
+func (w *worker) opened(ctx context.Context, state *agent.State) (machine.Machine, error) {
+	if state.MachineID == "" {
+		return nil, nil //nolint:nilnil // there is none
 	}
+	m, err := w.s.Runtime.Open(ctx, state.MachineID)
+	if errors.Is(err, machine.ErrNotFound) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, machineFault(err)
+	}
+	return m, nil
+}
+
+// made makes a machine.
+func (w *worker) made(ctx context.Context, base build.Base, state *agent.State, record loop.Record) (machine.Machine, error) {
 	if w.s.Room != nil {
 		if err := w.s.Room(); err != nil {
 			return nil, err
@@ -98,7 +133,7 @@ func (w *worker) made(ctx context.Context, state *agent.State, record loop.Recor
 	id := newMachineID(state.Agent.ID)
 	// The journal knows of the machine before it is there: one that a crash
 	// leaves half made is found and used, or destroyed.
-	if err := record(ctx, &agent.MachineMade{MachineID: id}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
+	if err := record(ctx, &agent.MachineMade{MachineID: id, Layer: base.Layer, Install: base.Install}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
 		return nil, err
 	}
 	logs, err := w.s.makeConnectionLog(state.Agent.ID)
@@ -106,7 +141,7 @@ func (w *worker) made(ctx context.Context, state *agent.State, record loop.Recor
 		return nil, err
 	}
 	m, err := w.s.Runtime.Create(ctx, machine.Spec{
-		ID: id, Image: w.s.Image, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits, Network: w.s.Network, ConnectionLog: logs,
+		ID: id, Image: base.Image, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits, Network: w.s.Network, ConnectionLog: logs,
 	})
 	if err != nil {
 		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}
@@ -116,47 +151,43 @@ func (w *worker) made(ctx context.Context, state *agent.State, record loop.Recor
 }
 
 // booted dials the machine and boots it.
-func (w *worker) booted(ctx context.Context, m machine.Machine, branch string, state *agent.State, record loop.Record) (*hands, error) {
+func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.Environment, branch string, state *agent.State, record loop.Record) (*hands, pod.Ready, error) {
 	set, until, err := w.s.variables(ctx, state.Agent)
 	if err != nil {
-		return nil, err
+		return nil, pod.Ready{}, err
 	}
 	l := w.s.links.use(m.ID())
-	h := &hands{revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }, stale: func() {}}
-	if err := w.bootOver(ctx, l, h, m, branch, set, state, record); err != nil {
+	h := &hands{id: m.ID(), revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }, stale: func() {}}
+	ready, err := w.bootOver(ctx, l, h, m, e, branch, set, state, record)
+	if err != nil {
 		h.letGo()
 		h.revoke()
-		return nil, err
+		return nil, ready, err
 	}
 	h.keep = func(ctx context.Context) error { return w.s.keep(ctx, state, m.ID(), h.conn) }
 	h.exec = pod.NewExec(h.conn.OpenExec, w.s.token("exec", m.ID()), w.s.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
 	if !until.IsZero() {
 		h.keepFresh(w.ctx, func(ctx context.Context) { w.keepFresh(ctx, h, m.ID(), branch, state, until) })
 	}
-	return h, nil
+	return h, ready, nil
 }
 
 // bootOver dials and boots the machine over its link, and fills in h.
-func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Machine, branch string, set secret.Set, state *agent.State, record loop.Record) error {
+func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Machine, e environment.Environment, branch string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	conn, err := l.dial(ctx, m, w.s.Gateway, w.s.redact(state, m.ID()), w.s.tokens(state.Agent.ID))
 	if u, ok := errors.AsType[unstartedError](err); ok {
-		return w.unstartable(ctx, m, state, u.error)
+		return pod.Ready{}, w.unstartable(ctx, m, state, u.error)
 	}
 	if err != nil {
-		return machineFault(lostError(err))
+		return pod.Ready{}, machineFault(lostError(err))
 	}
 	if err := w.s.renewPolicy(ctx, m); err != nil {
-		return machineFault(err)
+		return pod.Ready{}, machineFault(err)
 	}
 	h.conn = conn
-	ready, err := w.boot(ctx, h, m.ID(), branch, set, state, record)
-	if err != nil {
-		return err
-	}
-	h.boot, h.base = ready.BootID, state.BaseCommit
-	return nil
+	return w.boot(ctx, h, e, branch, set, state, record)
 }
 
 // unstartable gives up a machine that does not start. One that a crash has left
@@ -180,8 +211,13 @@ func (w *worker) traceparent(state *agent.State) string {
 }
 
 // boot has pod-daemon do what is missing, and journals its steps.
-func (w *worker) boot(ctx context.Context, h *hands, id, branch string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
-	b := pod.Boot{ExecToken: w.s.token("exec", id), Env: set.Environ()}
+func (w *worker) boot(ctx context.Context, h *hands, e environment.Environment, branch string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
+	env := maps.Clone(e.Env) // in plain sight, and so the first to give way
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, set.Environ())
+	b := pod.Boot{ExecToken: w.s.token("exec", h.id), User: e.User, Env: env}
 	if len(state.Agent.Repos) > 0 {
 		credential, err := w.s.Gateway.Grant(w.grant(state, branch))
 		if err != nil {
@@ -202,28 +238,43 @@ func (w *worker) boot(ctx context.Context, h *hands, id, branch string, set secr
 			recordErr = record(ctx, journalled(step))
 		}
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return ready, errors.Join(stepFault(err), recordErr)
-	case recordErr != nil:
+	}
+	if recordErr != nil {
 		return ready, recordErr
 	}
-	if err := w.give(ctx, h, id, set, !status.ExecRunning, state, record); err != nil {
+	if err := w.give(ctx, h, h.id, set, !status.ExecRunning, state, record); err != nil {
 		return ready, err
 	}
-	if err := h.conn.SetMetadata(ctx, metadata(state, branch)); err != nil {
-		return ready, lostError(err)
-	}
+	return ready, lostError(h.conn.SetMetadata(ctx, metadata(state, branch)))
+}
+
+// settle has a machine that has come up do what its environment asks for, and
+// journals that it is ready.
+func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) error {
+	h.boot, h.base = ready.BootID, state.BaseCommit
 	if ready.BootID == state.BootID {
-		return ready, nil
+		return nil
 	}
 	bodies := []agent.Body{&agent.MachineReady{
-		MachineID: id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch,
+		MachineID: h.id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch,
 	}}
 	if notice := whatIsLost(state); notice != "" {
 		bodies = append(bodies, &agent.Notice{Text: notice})
 	}
-	return ready, record(ctx, bodies...)
+	notices, err := w.setUp(ctx, h, e, base.Install, record)
+	if err != nil {
+		return err
+	}
+	for _, notice := range notices {
+		bodies = append(bodies, &agent.Notice{Text: notice})
+	}
+	if err := record(ctx, bodies...); err != nil {
+		return err
+	}
+	h.base = state.BaseCommit
+	return nil
 }
 
 // whatIsLost is what the model has to know of a machine that has just become
@@ -248,7 +299,7 @@ func (s *Scheduler) checkout(state *agent.State, branch string) pod.Checkout {
 	return pod.Checkout{
 		RepoURL: repo.URL, Ref: repo.StartingRef, Branch: branch, Path: workspace,
 		AuthorName: s.Author.Name, AuthorEmail: s.Author.Email,
-		Resume: state.BaseCommit != "",
+		Resume: state.BaseCommit != "", Owner: state.Agent.ID,
 	}
 }
 

@@ -43,6 +43,9 @@ type Config struct {
 	// reached; "" keeps no more than a machine's gateway does.
 	ConnectionLogs string
 	Gateway        Gateway
+	// Environments say what machines are made of; nil has all be of Image.
+	Environments Environments
+	SetUp        SetUp
 	// Model returns the model of that id, "" for the default.
 	Model func(id string) (model.Model, model.Info, error)
 	// Secret is 32 random bytes from which the tokens of machines are derived,

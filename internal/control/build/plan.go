@@ -1,0 +1,122 @@
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/gateway"
+	"aloft/internal/environment"
+)
+
+// Files reads repositories: [gateway.Gateway].
+type Files interface {
+	Files(ctx context.Context, repoURL, ref string, paths []string) (gateway.Tree, error)
+	Contents(ctx context.Context, repoURL string, b gateway.Blob, limit int64) ([]byte, error)
+}
+
+// Plan is what the machine of an agent is to be made of.
+type Plan struct {
+	Environment environment.Environment
+	Where       string               // in words; "" where nothing says what it is made of
+	Findings    environment.Findings // what is wrong with it
+	Commit      string               // at which it was read; "" without a repository or a commit
+	// Inputs identifies what install reads: the files that say what a project
+	// needs, at Commit.
+	Inputs string
+
+	repoURL string
+	savedID string // of the saved environment; "" if it is the repository's own
+}
+
+// manifests are files in which projects of all kinds say what they need, in the
+// root of the repository. A change of one asks for another install.
+var manifests = []string{
+	".bundle/config", ".node-version", ".npmrc", ".nvmrc", ".python-version", ".ruby-version", ".tool-versions", ".yarnrc.yml", "Brewfile",
+	"Cargo.lock", "Cargo.toml", "Gemfile", "Gemfile.lock", "MODULE.bazel", "MODULE.bazel.lock", "Package.resolved", "Pipfile", "Pipfile.lock", "WORKSPACE",
+	"build.gradle", "build.gradle.kts", "bun.lock", "bun.lockb", "composer.json", "composer.lock", "deno.lock", "environment.yml", "flake.lock", "flake.nix",
+	"go.mod", "go.sum", "gradle.lockfile", "mix.exs", "mix.lock", "npm-shrinkwrap.json", "package-lock.json", "package.json", "pdm.lock", "pnpm-lock.yaml",
+	"pnpm-workspace.yaml", "poetry.lock", "pom.xml", "pubspec.lock", "pubspec.yaml", "pyproject.toml", "requirements-dev.txt", "requirements.txt", "setup.cfg",
+	"setup.py", "uv.lock", "yarn.lock",
+}
+
+// maxInputs bounds the files that install is taken to read.
+const maxInputs = 200
+
+// inputs are the files that install may read: the manifests, and whatever files
+// of the repository it names.
+func inputs(install string) []string {
+	paths := slices.Clone(manifests)
+	for word := range strings.FieldsFuncSeq(install, func(r rune) bool { return strings.ContainsRune(" \t\r\n;&|()<>\"'`=$", r) }) {
+		p := path.Clean(word)
+		if p != "." && p != ".." && !strings.HasPrefix(p, "../") && !path.IsAbs(p) && len(p) < 256 && len(paths) < maxInputs && !slices.Contains(paths, p) {
+			paths = append(paths, p)
+		}
+	}
+	return paths
+}
+
+// Plan reads what the agent's machine is to be made of: the repository's own
+// environment at the ref, or else what is saved for it. A file that is wrong is
+// no error: the findings tell of it.
+func (b *Builder) Plan(ctx context.Context, a agent.Agent, ref string) (Plan, error) {
+	if len(a.Repos) == 0 {
+		return Plan{}, nil
+	}
+	return b.plan(ctx, a.Repos[0].URL, ref, a.UserID)
+}
+
+func (b *Builder) plan(ctx context.Context, repoURL, ref string, userID int64) (Plan, error) {
+	p := Plan{repoURL: repoURL}
+	tree, err := b.Files.Files(ctx, repoURL, ref, environment.Files)
+	if err != nil {
+		return Plan{}, fmt.Errorf("look for an environment: %w", err)
+	}
+	p.Commit = tree.Commit
+	found := false
+	for _, name := range environment.Files {
+		blob, ok := tree.Files[name]
+		if !ok {
+			continue
+		}
+		data, err := b.Files.Contents(ctx, repoURL, blob, environment.MaxSize+1)
+		if err != nil {
+			return Plan{}, fmt.Errorf("read %s: %w", name, err)
+		}
+		p.Environment, p.Findings = environment.Parse(name, data)
+		p.Where = fmt.Sprintf("%s at %.12s", name, tree.Commit)
+		found = true
+		break
+	}
+	if !found {
+		if err := b.saved(ctx, &p, userID); err != nil {
+			return Plan{}, err
+		}
+	}
+	if p.Environment.Install == "" || p.Commit == "" {
+		return p, nil
+	}
+	if tree, err = b.Files.Files(ctx, repoURL, p.Commit, inputs(p.Environment.Install)); err != nil {
+		return Plan{}, fmt.Errorf("look for what install reads: %w", err)
+	}
+	p.Inputs = digestOf(tree.Files)
+	return p, nil
+}
+
+func digestOf(files map[string]gateway.Blob) string {
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(sum, "%s\x00%s\x00", name, files[name].ID)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// saved is the environment that the user, or else the team, has saved for the
+// repository.
+func (b *Builder) saved(context.Context, *Plan, int64) error { return nil }

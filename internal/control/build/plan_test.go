@@ -1,0 +1,89 @@
+package build
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/gateway/gittest"
+)
+
+// planner is a Builder on a real mirror of a real repository.
+func planner(t *testing.T) (*Builder, *gittest.Server) {
+	t.Helper()
+	g, err := gateway.New(gateway.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return New(Config{Files: g, Image: "host"}), gittest.New(t)
+}
+
+func TestPlan(t *testing.T) {
+	b, git := planner(t)
+	url := git.Repo("r", map[string]string{
+		".cursor/environment.json": `{"install": "./scripts/setup.sh && npm ci"}`, "package-lock.json": "1", "scripts/setup.sh": "1", "main.go": "1",
+	})
+	plan := func(ref string) Plan {
+		t.Helper()
+		p, err := b.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: url}}}, ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	first := plan("")
+	if first.Environment.Install != "./scripts/setup.sh && npm ci" || !strings.HasPrefix(first.Where, ".cursor/environment.json at ") || first.Commit == "" {
+		t.Errorf("plan is %+v", first)
+	}
+	for name, c := range map[string]struct {
+		files map[string]string
+		same  bool
+	}{
+		"LockFile":        {map[string]string{"package-lock.json": "2"}, false},
+		"FileOfInstall":   {map[string]string{"scripts/setup.sh": "2"}, false},
+		"FileOfNoInstall": {map[string]string{"main.go": "2"}, true},
+	} {
+		git.Commit("r", strings.ToLower(name), name, c.files)
+		if p := plan(strings.ToLower(name)); (p.Inputs == first.Inputs) != c.same || p.Commit == first.Commit {
+			t.Errorf("%s: same inputs: %v; want %v", name, p.Inputs == first.Inputs, c.same)
+		}
+	}
+	git.Commit("r", "aloft", "Prefer ours", map[string]string{".aloft/environment.json": `{"install": "make"}`})
+	if p := plan("aloft"); p.Environment.Install != "make" {
+		t.Errorf("install is %q; want that of .aloft", p.Environment.Install)
+	}
+	git.Commit("r", "broken", "Break it", map[string]string{".cursor/environment.json": `{`})
+	if p := plan("broken"); p.Environment.Install != "" || len(p.Findings) != 1 {
+		t.Errorf("a file that is none: %+v", p)
+	}
+	if p, err := b.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: git.Empty("empty")}}}, ""); err != nil || p.Where != "" || p.Commit != "" {
+		t.Errorf("an empty repository: %+v, %v", p, err)
+	}
+	if p, err := b.Plan(t.Context(), agent.Agent{}, ""); err != nil || p.Where != "" {
+		t.Errorf("no repository: %+v, %v", p, err)
+	}
+}
+
+func TestInputsStayInTheRepository(t *testing.T) {
+	got := inputs("cd /etc && cat ../../x ./a/../b \"c\"; ./.cursor/install.sh>log -r req.txt --file=d.lock " + strings.Repeat("w ", 1000))
+	for _, want := range []string{"b", "c", ".cursor/install.sh", "req.txt", "d.lock"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s is no input", want)
+		}
+	}
+	for _, p := range got {
+		if strings.HasPrefix(p, "/") || strings.HasPrefix(p, "..") {
+			t.Errorf("%s is outside of the repository", p)
+		}
+	}
+	if len(got) > maxInputs {
+		t.Errorf("%d inputs", len(got))
+	}
+}

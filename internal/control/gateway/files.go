@@ -1,0 +1,49 @@
+package gateway
+
+import (
+	"context"
+	"regexp"
+
+	"aloft/internal/control/mirror"
+)
+
+// Blob is a file of a commit; see [mirror.Blob].
+type Blob = mirror.Blob
+
+// Tree is some files of a repository at one commit.
+type Tree struct {
+	Commit string // "" in a repository without commits
+	Files  map[string]Blob
+}
+
+var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// Files finds files at a branch, tag or commit, "" being the default branch, by
+// their paths from the root; what is not there is left out. Errors are those of
+// [Gateway.Check].
+func (g *Gateway) Files(ctx context.Context, repoURL, ref string, paths []string) (Tree, error) {
+	r, m, err := g.open(repoURL)
+	if err != nil {
+		return Tree{}, err
+	}
+	if !commitID.MatchString(ref) { // a commit does not move
+		if _, err := m.Refresh(ctx, r); err != nil {
+			return Tree{}, err
+		}
+	}
+	at, err := m.Resolve(ctx, r, ref)
+	if err != nil || at.Commit == "" {
+		return Tree{}, err
+	}
+	files, err := m.Tree(ctx, at.Commit, paths)
+	return Tree{at.Commit, files}, err
+}
+
+// Contents returns what a file holds that Files has found: at most limit bytes.
+func (g *Gateway) Contents(ctx context.Context, repoURL string, b Blob, limit int64) ([]byte, error) {
+	_, m, err := g.open(repoURL)
+	if err != nil {
+		return nil, err
+	}
+	return m.Contents(ctx, b, limit)
+}

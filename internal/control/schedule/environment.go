@@ -1,0 +1,236 @@
+package schedule
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/build"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/pod"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+// Environments say what machines are made of: [build.Builder].
+type Environments interface {
+	Plan(ctx context.Context, a agent.Agent, ref string) (build.Plan, error)
+	Prepare(ctx context.Context, p build.Plan, tell func(string)) (build.Base, error)
+}
+
+// SetUp bounds what an environment runs before the agent does. Zero is the
+// standard.
+type SetUp struct {
+	InstallLimit time.Duration // 1 h
+	StartLimit   time.Duration // 2 min: start has to return
+}
+
+// What is kept of the output of install and start, and how often news of it is
+// journaled.
+const (
+	maxSetUpOutput = 8 << 10
+	setUpNews      = 2 * time.Second
+)
+
+// plan reads what the agent's machine is made of, at the commit that its work
+// began at.
+func (w *worker) plan(ctx context.Context, state *agent.State) (build.Plan, error) {
+	if w.s.Environments == nil || len(state.Agent.Repos) == 0 {
+		return build.Plan{}, nil
+	}
+	return w.s.Environments.Plan(ctx, state.Agent, cmp.Or(state.BaseCommit, state.Agent.Repos[0].StartingRef))
+}
+
+// prepare finds what a new machine starts from, and tells what is wrong with
+// what its repository asks for.
+func (w *worker) prepare(ctx context.Context, p build.Plan, record loop.Record) (build.Base, error) {
+	base := build.Base{Image: w.s.Image}
+	if w.s.Environments == nil || p.Where == "" {
+		return base, nil
+	}
+	begun := time.Now()
+	step := func(state pod.StepState, detail string) *agent.BootStep {
+		return &agent.BootStep{Name: "environment", State: string(state), DurationMS: time.Since(begun).Milliseconds(), Detail: detail}
+	}
+	var recordErr error
+	base, err := w.s.Environments.Prepare(ctx, p, func(news string) {
+		if recordErr == nil {
+			recordErr = record(ctx, step(pod.StepRunning, news))
+		}
+	})
+	if err != nil {
+		return base, errors.Join(err, recordErr, record(context.WithoutCancel(ctx), step(pod.StepFailed, err.Error())))
+	}
+	lines := []string{p.Where}
+	for _, f := range p.Findings {
+		lines = append(lines, f.String())
+	}
+	bodies := []agent.Body{step(pod.StepDone, strings.Join(append(lines, base.Notes...), "\n"))}
+	notes := base.Notes
+	if p.Findings.Worst() == environment.Error {
+		notes = append([]string{"The environment's file has mistakes, and what is wrong there has no effect:\n" + strings.Join(lines[1:], "\n")}, notes...)
+	}
+	for _, note := range notes {
+		bodies = append(bodies, &agent.Notice{Text: note})
+	}
+	return base, errors.Join(recordErr, record(ctx, bodies...))
+}
+
+// setUp does in a machine that has just come up what its environment asks for:
+// install where nothing has done it yet, start, and the terminals. What fails
+// there is told to people and to the agent, and hides nothing of the rest; the
+// error is of a machine that is gone.
+func (w *worker) setUp(ctx context.Context, h *hands, e environment.Environment, install bool, record loop.Record) (notices []string, err error) {
+	for _, step := range []struct {
+		name, command string
+		limit         time.Duration
+	}{
+		{"install", e.Install, cmp.Or(w.s.SetUp.InstallLimit, time.Hour)},
+		{"start", e.Start, cmp.Or(w.s.SetUp.StartLimit, 2*time.Minute)},
+	} {
+		if step.command == "" || step.name == "install" && !install {
+			continue
+		}
+		notice, err := w.setUpCommand(ctx, h, step.name, step.command, step.limit, record)
+		if err != nil {
+			return nil, err
+		}
+		if notice != "" {
+			notices = append(notices, notice)
+		}
+	}
+	if len(e.Terminals) == 0 {
+		return notices, nil
+	}
+	terminals := h.conn.Terminals(w.s.token("exec", h.id))
+	defer terminals.Close()
+	names := terminalNames(e.Terminals)
+	for i, t := range e.Terminals {
+		begun := time.Now()
+		step := &agent.BootStep{Name: "terminal " + names[i], State: string(pod.StepDone), Detail: t.Description}
+		if _, _, err := terminals.Create(ctx, pod.NewTerminal{Name: names[i], Command: t.Command}); err != nil {
+			if errors.Is(err, pod.ErrLost) || ctx.Err() != nil {
+				return nil, lostError(err)
+			}
+			step.State, step.Detail = string(pod.StepFailed), fault.Of(err).Message
+			notices = append(notices, fmt.Sprintf("The terminal %s could not be started: %s", names[i], step.Detail))
+		}
+		step.DurationMS = time.Since(begun).Milliseconds()
+		if err := record(ctx, step); err != nil {
+			return nil, err
+		}
+	}
+	return append(notices, aboutTerminals(e.Terminals, names)), nil
+}
+
+// aboutTerminals tells the agent what runs beside it.
+func aboutTerminals(terminals []environment.Terminal, names []string) string {
+	var b strings.Builder
+	b.WriteString("These run in tmux sessions of the machine, shared with the user (`tmux capture-pane -p -t NAME` shows one):")
+	for i, t := range terminals {
+		fmt.Fprintf(&b, "\n- %s: %s", names[i], cmp.Or(t.Description, strings.Join(strings.Fields(t.Command), " ")))
+		if b.Len() > maxSetUpOutput {
+			fmt.Fprintf(&b, "\nand %d more", len(terminals)-i-1)
+			break
+		}
+	}
+	return b.String()
+}
+
+// setUpCommand runs one command and journals it. The notice is "" when all went
+// well.
+func (w *worker) setUpCommand(ctx context.Context, h *hands, name, command string, limit time.Duration, record loop.Record) (notice string, err error) {
+	begun := time.Now()
+	out := &tail{most: maxSetUpOutput}
+	step := func(state pod.StepState, detail string) *agent.BootStep {
+		return &agent.BootStep{Name: name, State: string(state), DurationMS: time.Since(begun).Milliseconds(), Detail: detail}
+	}
+	if err := record(ctx, step(pod.StepRunning, "")); err != nil {
+		return "", err
+	}
+	var recordErr error
+	out.news = func(line string) {
+		if recordErr == nil {
+			recordErr = record(ctx, step(pod.StepRunning, line))
+		}
+	}
+	exit, err := h.conn.RunCommand(ctx, command, limit, out)
+	if err := errors.Join(err, recordErr); err != nil {
+		return "", errors.Join(lostError(err), record(context.WithoutCancel(ctx), step(pod.StepFailed, out.text())))
+	}
+	if exit.Code == 0 && !exit.TimedOut {
+		return "", record(ctx, step(pod.StepDone, out.text()))
+	}
+	how := fmt.Sprintf("ended with status %d", exit.Code)
+	if exit.TimedOut {
+		how = fmt.Sprintf("was ended after %s", limit)
+		if name == "start" {
+			how += ": start has to return; what is to go on belongs in terminals"
+		}
+	}
+	words := strings.TrimSuffix(fmt.Sprintf("%s %s\n%s", name, how, out.text()), "\n")
+	return "The environment's " + words, record(ctx, step(pod.StepFailed, words))
+}
+
+// tail keeps the end of what a machine prints, and gives news of it now and then.
+type tail struct {
+	most  int // bytes
+	news  func(line string)
+	kept  []byte
+	lost  int64
+	spoke time.Time
+}
+
+// Write implements [io.Writer].
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - t.most; over > t.most { // now and then, not with every byte
+		t.lost += int64(over)
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	if t.news != nil && time.Since(t.spoke) > setUpNews {
+		t.spoke = time.Now()
+		whole := t.kept[:bytes.LastIndexByte(t.kept, '\n')+1]
+		whole = bytes.TrimRight(whole, "\r\n")
+		t.news(strings.ToValidUTF8(string(bytes.TrimSpace(whole[bytes.LastIndexAny(whole, "\r\n")+1:])), ""))
+	}
+	return len(p), nil
+}
+
+func (t *tail) text() string {
+	kept, lost := t.kept, t.lost
+	if over := len(kept) - t.most; over > 0 {
+		kept, lost = kept[over:], lost+int64(over)
+	}
+	s := strings.ToValidUTF8(string(kept), "\uFFFD")
+	if lost > 0 {
+		s = fmt.Sprintf("… %d bytes before this are left out\n%s", lost, s)
+	}
+	return s
+}
+
+var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
+// terminalNames are names of tmux sessions for the terminals: each its own.
+func terminalNames(terminals []environment.Terminal) []string {
+	const longest = 60
+	names := make([]string, len(terminals))
+	taken := map[string]bool{}
+	for i, t := range terminals {
+		name := strings.Trim(notInName.ReplaceAllString(t.Name, "-"), "-")
+		name = cmp.Or(name[:min(len(name), longest)], "terminal")
+		names[i] = name
+		for n := 2; taken[names[i]]; n++ {
+			names[i] = name + "-" + strconv.Itoa(n)
+		}
+		taken[names[i]] = true
+	}
+	return names
+}
