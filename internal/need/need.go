@@ -40,6 +40,12 @@ func File(t testing.TB, what, path string) {
 	}
 }
 
+// Missing skips or fails the test for want of what the test itself looked for.
+func Missing(t testing.TB, what string, why error) {
+	t.Helper()
+	missing(t, what, why)
+}
+
 func missing(t testing.TB, what string, why error) {
 	t.Helper()
 	promised := strings.Split(os.Getenv("TEST_NEEDS"), ",")

@@ -1,164 +1,225 @@
-// Package sandbox confines one command: the files it may touch (Landlock), the
-// network (Landlock and seccomp), and privileges (none). [Plan] decides and is
-// pure; [Apply] makes the system calls and is thin.
+// Package sandbox puts a policy (internal/policy/cage) around one command: what
+// it may read and write (Landlock, and mounts for the holes that Landlock cannot
+// make), what it may reach (a network namespace, and a proxy at its edge), and
+// which system calls it may make (seccomp); capabilities it has none.
 //
-// It confines the thread that calls Apply and what that executes, for good. It
-// does not hide files' names and metadata, does not close descriptors that are
-// open already, does not cover connections to unix sockets by path, and does
-// not bound time, memory or processes: the machine does.
+// [Plan] decides and is pure: the same policy, kernel and tree give the same
+// plan, which can be read as text. A plan is turned into a list of system calls
+// that a child makes between its birth and its exec ([Run]): a process that has
+// become the command needs no second start of ours, and the parent, which is not
+// in the sandbox, serves the proxy and clears up.
+//
+// It never enforces less than the policy asks without being told to: what the
+// kernel lacks is an [UnenforceableError].
+//
+// Not covered: time, memory and processes, which are the machine's to bound;
+// names and metadata of files; sockets that somebody outside makes, after the
+// command began, in a folder that is not known to hold sockets; what others do
+// to the files meanwhile.
 package sandbox
 
 import (
+	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+	"aloft/internal/policy/cage"
 )
 
-// Policy is what is asked for. With a path in either list, all paths that are
-// below none of them are out of reach; with no path at all, files are not
-// confined.
-type Policy struct {
-	ReadWrite []string // absolute
-	ReadOnly  []string // absolute; reading includes executing
-	NoNetwork bool     // no socket but unix and netlink ones
-	// BestEffort takes what the kernel cannot enforce as not asked for.
+// Kernel is what this host can enforce.
+type Kernel struct {
+	Landlock   int  // its ABI; 0 is none
+	Namespaces bool // mount, network and IPC namespaces can be made
+	Privileged bool // they need no user namespace: the process has CAP_SYS_ADMIN
+	UID, GID   int
+	Why        string // what there is instead of namespaces: the error of who tried
+}
+
+// Kind is what a path is.
+type Kind int
+
+// The kinds.
+const (
+	None Kind = iota
+	File
+	Dir
+	Link
+	Other // device, pipe, socket
+)
+
+// Tree is what Plan knows of the files.
+type Tree interface {
+	Kind(path string) Kind      // of the path itself: a link is not followed
+	Names(dir string) []string  // in a folder, sorted
+	Resolve(path string) string // the path without links; "" if there is none
+}
+
+// Spec is one sandbox that is wanted.
+type Spec struct {
+	Rules cage.Rules
+	// Masked are paths, beside those that the rules hide, that are emptied: folders
+	// and files of sockets that lead out.
+	Masked []string
+	// Kept are files in what is masked that stay to be read, such as the resolver's.
+	Kept []string
+	// BestEffort goes on where the kernel cannot enforce all of it.
 	BestEffort bool
+	// Streams are the files behind descriptors 0, 1 and 2 that can be opened by
+	// name, with what the descriptor lets do.
+	Streams []Stream
 }
 
-// Rules are what will be enforced.
-type Rules struct {
-	Files   uint64 // Landlock rights that are taken away but where Paths gives them
-	TCP     uint64 // Landlock rights that are taken away
-	Scope   uint64 // Landlock scopes that end at the command
-	Paths   []PathRule
-	Sockets bool     // seccomp refuses sockets
-	Missing []string // what was asked for and is not enforced
+// Stream is a descriptor that the command inherits.
+type Stream struct {
+	FD          int
+	Read, Write bool
 }
 
-// PathRule gives rights below a path.
+// Mode is what a mount does to a path.
+type Mode int
+
+// The modes, each beating those before it.
+const (
+	Anchor   Mode = iota // nothing changes, but it cannot be moved or removed
+	Writable             // may be changed, in what may not
+	Fixed                // may not be changed
+	Masked               // is empty
+	Kept                 // stays to be read in what is masked
+)
+
+var modeNames = []string{"anchor", "writable", "fixed", "masked", "kept"}
+
+// Mount is one mount of the sandbox's own.
+type Mount struct {
+	Path string
+	Mode Mode
+	Kind Kind
+}
+
+// Placeholder is a file or folder to be made, so that what is not there can be
+// protected. It is removed when the command and all it started have ended.
+type Placeholder struct {
+	Path string
+	Kind Kind
+}
+
+// PathRule gives Landlock's rights below a path.
 type PathRule struct {
 	Path   string
+	FD     int // a descriptor instead of a path, if Path is ""
 	Access uint64
 }
 
-// Landlock's rights on files, as groups.
-const (
-	readAccess  = ll.AccessFSExecute | ll.AccessFSReadFile | ll.AccessFSReadDir
-	firstAccess = ll.AccessFSRefer - 1 // ABI 1: all below refer
-	allAccess   = firstAccess | ll.AccessFSRefer | ll.AccessFSTruncate | ll.AccessFSIoctlDev
-	// fileAccess are the rights that mean something on what is no folder.
-	fileAccess = ll.AccessFSExecute | ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSIoctlDev
-	tcpAccess  = ll.AccessNetBindTCP | ll.AccessNetConnectTCP
-)
-
-// The first ABI of Landlock with which a promise can be kept.
-const (
-	filesABI = 3 // before it a file that may only be read could be truncated
-	tcpABI   = 4
-	ioctlABI = 5
-	scopeABI = 6
-)
-
-// Plan makes the rules that hold the policy on a kernel with the given ABI of
-// Landlock; 0 is a kernel without. It is an error that the kernel cannot
-// enforce what is asked for, unless the policy says best effort.
-func Plan(p Policy, abi int) (Rules, error) {
-	var r Rules
-	for _, path := range slices.Concat(p.ReadOnly, p.ReadWrite) {
-		if !filepath.IsAbs(path) {
-			return Rules{}, fmt.Errorf("path %q is not absolute", path)
-		}
-	}
-	if len(p.ReadOnly)+len(p.ReadWrite) > 0 {
-		r.planFiles(p, abi)
-	}
-	if p.NoNetwork {
-		r.Sockets = true
-		if abi >= tcpABI {
-			r.TCP = tcpAccess
-		} else {
-			r.Missing = append(r.Missing, fmt.Sprintf("no-network: Landlock ABI %d (Linux 6.7) for TCP; sockets are refused by seccomp alone", tcpABI))
-		}
-		if abi >= scopeABI {
-			r.Scope = ll.ScopeAbstractUnixSocket
-		}
-	}
-	if len(r.Missing) > 0 && !p.BestEffort {
-		return Rules{}, fmt.Errorf("the kernel's Landlock ABI is %d and cannot enforce %s", abi, strings.Join(r.Missing, "; "))
-	}
-	return r, nil
+// Layout is a plan: all that is done to hold a policy.
+type Layout struct {
+	Unconfined   bool // insecure_none: nothing is done
+	User         bool // namespaces
+	Mount        bool
+	Network      bool
+	IPC          bool
+	Frozen       bool // all files but those of the mounts are mounted to be read only
+	Placeholders []Placeholder
+	Mounts       []Mount
+	Late         []string // patterns of names that are set aside when they appear
+	Files        uint64   // Landlock's rights that are taken but where Paths gives them
+	Scope        uint64
+	Paths        []PathRule
+	Filter       Filter
+	Proxy        bool
+	Missing      []string // what was asked for and is not enforced
 }
 
-func (r *Rules) planFiles(p Policy, abi int) {
-	if abi < filesABI {
-		r.Missing = append(r.Missing, fmt.Sprintf("files: Landlock ABI %d (Linux 6.2)", filesABI))
-	}
+// Status is how much of the policy is held, in the words of
+// CURSOR_SANDBOX_LANDLOCK_STATUS.
+func (l Layout) Status() string {
 	switch {
-	case abi < 1:
-		return
-	case abi < 2:
-		r.Files = firstAccess
-	case abi < filesABI:
-		r.Files = firstAccess | ll.AccessFSRefer
-	case abi < ioctlABI:
-		r.Files = allAccess &^ ll.AccessFSIoctlDev
-	default:
-		r.Files = allAccess
+	case l.Unconfined || l.Files == 0 && !l.Frozen:
+		return "not_enforced"
+	case len(l.Missing) > 0:
+		return "partially_enforced"
 	}
-	for _, path := range p.ReadOnly {
-		r.Paths = append(r.Paths, PathRule{filepath.Clean(path), readAccess & r.Files})
-	}
-	for _, path := range p.ReadWrite {
-		r.Paths = append(r.Paths, PathRule{filepath.Clean(path), r.Files})
-	}
+	return "fully_enforced"
 }
 
-// names of Landlock's rights on files, from the lowest bit.
-var names = []string{
-	"execute", "write_file", "read_file", "read_dir", "remove_dir", "remove_file", "make_char", "make_dir",
-	"make_reg", "make_sock", "make_fifo", "make_block", "make_sym", "refer", "truncate", "ioctl_dev",
+// UnenforceableError says what of a policy this host cannot hold.
+type UnenforceableError struct{ Missing []string }
+
+func (e *UnenforceableError) Error() string {
+	return "this host cannot enforce the policy: " + strings.Join(e.Missing, "; ")
 }
 
-// String writes the rules out, a line each.
-func (r Rules) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "files: %s\n", rights(r.Files))
-	for _, p := range r.Paths {
-		fmt.Fprintf(&b, "  %s: %s\n", p.Path, rights(p.Access))
+// errNotAbsolute is a mistake of the caller's.
+var errNotAbsolute = errors.New("is not absolute")
+
+// Plan says how the policy is held on this kernel. It fails with an
+// [UnenforceableError] where it is not, unless the spec says best effort.
+func Plan(spec Spec, kernel Kernel, tree Tree) (Layout, error) {
+	if spec.Rules.Policy.Type == cage.InsecureNone {
+		return Layout{Unconfined: true}, nil
 	}
-	for _, on := range []struct {
-		what string
-		is   bool
-	}{
-		{"tcp: no bind, no connect", r.TCP == tcpAccess},
-		{"abstract unix sockets: of the sandbox only", r.Scope&ll.ScopeAbstractUnixSocket != 0},
-		{"sockets: unix and netlink only", r.Sockets},
-	} {
-		if on.is {
-			fmt.Fprintln(&b, on.what)
+	for _, dir := range slices.Concat(spec.Rules.Workspaces, spec.Masked, spec.Rules.Hidden) {
+		if !strings.HasPrefix(dir, "/") {
+			return Layout{}, fmt.Errorf("path %q %w", dir, errNotAbsolute)
 		}
 	}
-	for _, m := range r.Missing {
-		fmt.Fprintf(&b, "missing: %s\n", m)
+	p := planner{spec: spec, kernel: kernel, tree: memo{tree, map[string]Kind{}, map[string]string{}}, mounts: map[string]Mount{}}
+	p.network()
+	p.files()
+	if kernel.Namespaces {
+		p.holes()
+	} else {
+		p.withoutMounts()
+	}
+	p.rights()
+	if len(p.Missing) > 0 && !spec.BestEffort {
+		return Layout{}, &UnenforceableError{Missing: p.Missing}
+	}
+	return p.Layout, nil
+}
+
+// String writes a plan out, a line for each thing that is done.
+func (l Layout) String() string {
+	var b strings.Builder
+	line := func(on bool, format string, args ...any) {
+		if on {
+			fmt.Fprintf(&b, format+"\n", args...)
+		}
+	}
+	line(true, "status: %s", l.Status())
+	var ns []string
+	for _, n := range []struct {
+		on   bool
+		name string
+	}{{l.User, "user"}, {l.Mount, "mount"}, {l.Network, "network"}, {l.IPC, "ipc"}} {
+		if n.on {
+			ns = append(ns, n.name)
+		}
+	}
+	line(len(ns) > 0, "namespaces: %s", strings.Join(ns, " "))
+	line(l.Frozen, "files: mounted read-only")
+	for _, p := range l.Placeholders {
+		line(true, "placeholder: %s", p.Path)
+	}
+	for _, m := range l.Mounts {
+		line(true, "mount: %s %s", modeNames[m.Mode], m.Path)
+	}
+	for _, name := range l.Late {
+		line(true, "set aside: %s", name)
+	}
+	line(l.Files != 0, "landlock: %s", rights(l.Files))
+	for _, p := range l.Paths {
+		name := p.Path
+		if name == "" {
+			name = fmt.Sprintf("descriptor %d", p.FD)
+		}
+		line(true, "  %s: %s", name, rights(p.Access))
+	}
+	line(l.Scope != 0, "landlock scope: %s", scopes(l.Scope))
+	line(!l.Unconfined, "seccomp: %s", l.Filter)
+	line(l.Proxy, "network: by the proxy")
+	for _, m := range l.Missing {
+		line(true, "missing: %s", m)
 	}
 	return b.String()
-}
-
-func rights(set uint64) string {
-	switch set {
-	case 0:
-		return "free"
-	case allAccess:
-		return "all"
-	}
-	var on []string
-	for bit, name := range names {
-		if set&(1<<bit) != 0 {
-			on = append(on, name)
-		}
-	}
-	return strings.Join(on, " ")
 }

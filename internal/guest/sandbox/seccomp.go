@@ -1,65 +1,42 @@
 package sandbox
 
 import (
-	"fmt"
-	"unsafe"
+	"strings"
 
-	"github.com/elastic/go-seccomp-bpf"
-	"github.com/elastic/go-seccomp-bpf/arch"
-	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
-// archOffset is where the architecture of a call is in seccomp's data.
-const archOffset = 4
-
-// filter refuses sockets but unix and netlink ones, with EPERM. io_uring goes
-// too: it makes sockets past seccomp.
-func filter() ([]bpf.RawInstruction, error) {
-	this, err := arch.GetInfo("")
-	if err != nil {
-		return nil, err
-	}
-	policy := seccomp.Policy{
-		DefaultAction: seccomp.ActionAllow,
-		Syscalls: []seccomp.SyscallGroup{{
-			Action: seccomp.ActionErrno,
-			Names:  []string{"io_uring_setup"},
-			NamesWithCondtions: []seccomp.NameWithConditions{{
-				Name: "socket",
-				Conditions: seccomp.ArgumentConditions{
-					{Argument: 0, Operation: seccomp.NotEqual, Value: unix.AF_UNIX},
-					{Argument: 0, Operation: seccomp.NotEqual, Value: unix.AF_NETLINK},
-				},
-			}},
-		}},
-	}
-	rest, err := policy.Assemble()
-	if err != nil {
-		return nil, err
-	}
-	// The policy lets calls of another architecture pass (32-bit ones on a
-	// 64-bit kernel), and sockets with them.
-	return bpf.Assemble(append([]bpf.Instruction{
-		bpf.LoadAbsolute{Off: archOffset, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(this.ID), SkipTrue: 1},
-		bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
-	}, rest...))
+// Filter says which calls pass beside those that never do.
+type Filter struct {
+	Inet   bool // IPv4 and IPv6 sockets: the namespace or the policy makes them safe
+	Unix   bool // unix sockets: those that lead out are masked
+	Ptrace bool // Landlock keeps it to the sandbox's own processes
 }
 
-func refuseSockets() error {
-	raw, err := filter()
-	if err != nil {
-		return fmt.Errorf("seccomp: %w", err)
+// programs are the filters' code, all of which count.
+func (f Filter) programs() [][]unix.SockFilter {
+	all := [][]unix.SockFilter{filter_always}
+	if !f.Inet {
+		all = append(all, filter_no_inet)
 	}
-	code := make([]unix.SockFilter, len(raw))
-	for i, in := range raw {
-		code[i] = unix.SockFilter{Code: in.Op, Jt: in.Jt, Jf: in.Jf, K: in.K}
+	if !f.Unix {
+		all = append(all, filter_no_unix)
 	}
-	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
-	// The filter is this thread's alone, as is all that Apply does.
-	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))); errno != 0 {
-		return fmt.Errorf("seccomp: %w", errno)
+	if !f.Ptrace {
+		all = append(all, filter_no_ptrace)
 	}
-	return nil
+	return all
+}
+
+func (f Filter) String() string {
+	words := []string{"always"}
+	for _, w := range []struct {
+		on   bool
+		name string
+	}{{!f.Inet, "no_inet"}, {!f.Unix, "no_unix"}, {!f.Ptrace, "no_ptrace"}} {
+		if w.on {
+			words = append(words, w.name)
+		}
+	}
+	return strings.Join(words, " ")
 }

@@ -1,0 +1,190 @@
+// Package filter compiles the sandbox's seccomp filters, for each architecture,
+// to code that internal/guest/sandbox embeds (go test ./internal/guest/sandbox/filter
+// -update writes it). So the rules are read here, and nothing is compiled when a
+// command starts. No program links this package.
+package filter
+
+import (
+	"fmt"
+
+	"github.com/elastic/go-seccomp-bpf"
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// A Filter refuses system calls; several on one process all count.
+type Filter struct {
+	Name    string
+	Refused []string // with EPERM, whatever the arguments
+	Absent  []string // with ENOSYS, so that libraries use an older call
+	Judged  []Judged
+}
+
+// Judged is a call whose arguments decide. The first test that holds counts; a
+// call that none holds for passes on to the rest.
+type Judged struct {
+	Call  string
+	Tests []Test
+}
+
+// Test compares the low 32 bits of arguments, for the kernel takes no more of
+// them; all parts have to hold.
+type Test struct {
+	Parts  []Part
+	Refuse bool
+}
+
+// Part is one comparison: (argument & Mask) is one of Values, or is not zero if
+// there are none.
+type Part struct {
+	Argument int
+	Mask     uint32
+	Values   []uint32
+}
+
+const all = 0xffffffff
+
+// newNamespaces are the flags of clone; newTime is one of unshare's only.
+const (
+	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
+	newTime       = unix.CLONE_NEWTIME
+)
+
+// Filters are all that there are.
+var Filters = []Filter{
+	{
+		Name: "always",
+		Refused: []string{
+			// The mounts of the sandbox stay as they are, and no new namespace gives rights.
+			"mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr", "fsopen", "fsconfig", "fsmount", "fspick",
+			"mount_setattr", "setns", "name_to_handle_at", "open_by_handle_at",
+			// Ways past this filter, and doors to the kernel that no build needs.
+			"io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key",
+			"fanotify_init", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "swapon", "swapoff",
+			"acct", "quotactl", "quotactl_fd", "syslog", "vhangup", "settimeofday", "clock_settime", "adjtimex", "clock_adjtime",
+			"sethostname", "setdomainname", "nfsservctl", "lookup_dcookie", "kcmp",
+		},
+		Absent: []string{"clone3"}, // its flags are in memory, where no filter sees them
+		Judged: []Judged{
+			{"clone", []Test{{Parts: []Part{{0, newNamespaces, nil}}, Refuse: true}}},
+			{"unshare", []Test{{Parts: []Part{{0, newNamespaces | newTime, nil}}, Refuse: true}}},
+			{"ioctl", []Test{{Parts: []Part{{1, all, []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS}}}, Refuse: true}}},
+			{"socketpair", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_UNIX}}}}, {Refuse: true}}},
+			{"socket", []Test{
+				{Parts: []Part{{0, all, []uint32{unix.AF_UNIX}}}},
+				{Parts: []Part{{0, all, []uint32{unix.AF_INET, unix.AF_INET6}}, {1, 0xf, []uint32{unix.SOCK_STREAM, unix.SOCK_DGRAM}}}},
+				// What resolvers ask for: the addresses of this host.
+				{Parts: []Part{{0, all, []uint32{unix.AF_NETLINK}}, {2, all, []uint32{unix.NETLINK_ROUTE}}}},
+				{Refuse: true},
+			}},
+		},
+	},
+	{Name: "no_inet", Judged: []Judged{{"socket", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_INET, unix.AF_INET6}}}, Refuse: true}}}}},
+	{Name: "no_unix", Judged: []Judged{{"socket", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_UNIX}}}, Refuse: true}}}}},
+	{Name: "no_ptrace", Refused: []string{"ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd"}},
+}
+
+// Architectures by Go's name.
+var Architectures = map[string]*arch.Info{"amd64": arch.X86_64, "arm64": arch.AARCH64}
+
+const (
+	eperm  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	enosys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+)
+
+// Where seccomp's data has what.
+const (
+	numberAt       = 0
+	architectureAt = 4
+	argumentsAt    = 16 // eight bytes each, the low half first
+)
+
+// Compile makes the code of a filter. A call that an architecture does not have
+// is passed over; one that none has is a slip.
+func (f Filter) Compile(on *arch.Info) ([]bpf.RawInstruction, error) {
+	program := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: architectureAt, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(on.ID), SkipTrue: 1},
+		bpf.RetConstant{Val: enosys}, // 32-bit calls on a 64-bit kernel
+		bpf.LoadAbsolute{Off: numberAt, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: uint32(arch.X32.SeccompMask), SkipTrue: 1},
+		bpf.RetConstant{Val: enosys}, // x32, which other architectures have not
+	}
+	for _, j := range f.Judged {
+		number, ok := on.SyscallNames[j.Call]
+		if !ok {
+			return nil, fmt.Errorf("%s: %s has no call %s", f.Name, on.Name, j.Call)
+		}
+		var body []bpf.Instruction
+		for _, t := range j.Tests {
+			body = append(body, t.compile()...)
+		}
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(number), SkipTrue: uint8(len(body) + 1)})
+		program = append(program, body...)
+		program = append(program, bpf.LoadAbsolute{Off: numberAt, Size: 4})
+	}
+	plain := seccomp.NewProgram()
+	for _, group := range []struct {
+		calls  []string
+		action seccomp.Action
+	}{{f.Refused, seccomp.Action(eperm)}, {f.Absent, seccomp.Action(enosys)}} {
+		var numbers []uint32
+		for _, name := range group.calls {
+			number, ok := on.SyscallNames[name]
+			if _, somewhere := arch.X86_64.SyscallNames[name]; !ok && !somewhere {
+				return nil, fmt.Errorf("%s: there is no call %s", f.Name, name)
+			}
+			if ok {
+				numbers = append(numbers, uint32(number))
+			}
+		}
+		if len(numbers) == 0 {
+			continue
+		}
+		matched, end := plain.NewLabel(), plain.NewLabel()
+		for i, n := range numbers {
+			seccomp.SyscallWithConditions{Num: n}.Assemble(&plain, i < len(numbers)-1, matched, end)
+		}
+		plain.SetLabel(matched)
+		plain.Ret(group.action)
+		plain.SetLabel(end)
+	}
+	plain.Ret(seccomp.ActionAllow)
+	rest, err := plain.Assemble()
+	if err != nil {
+		return nil, err
+	}
+	return bpf.Assemble(append(program, rest...))
+}
+
+// compile makes code that returns where the test holds and refuses, jumps on to
+// the calls' list where it holds and lets pass, and else falls through.
+func (t Test) compile() []bpf.Instruction {
+	verdict := bpf.Instruction(bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
+	if t.Refuse {
+		verdict = bpf.RetConstant{Val: eperm}
+	}
+	code := []bpf.Instruction{verdict}
+	for i := len(t.Parts) - 1; i >= 0; i-- {
+		p := t.Parts[i]
+		rest := uint8(len(code))
+		var part []bpf.Instruction
+		for n := len(p.Values) - 1; n >= 0; n-- {
+			fail := uint8(0)
+			if n == len(p.Values)-1 {
+				fail = rest
+			}
+			part = append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: p.Values[n], SkipTrue: uint8(len(part)), SkipFalse: fail}}, part...)
+		}
+		if len(p.Values) == 0 {
+			part = []bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipFalse: rest}}
+		}
+		load := []bpf.Instruction{bpf.LoadAbsolute{Off: uint32(argumentsAt + 8*p.Argument), Size: 4}}
+		if p.Mask != all {
+			load = append(load, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: p.Mask})
+		}
+		code = append(append(load, part...), code...)
+	}
+	return code
+}

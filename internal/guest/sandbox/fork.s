@@ -1,0 +1,1 @@
+// The file lets fork.go declare functions that are the runtime's.

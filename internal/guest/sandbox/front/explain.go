@@ -1,0 +1,139 @@
+package front
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"aloft/internal/guest/sandbox"
+	"aloft/internal/policy"
+	"aloft/internal/policy/cage"
+)
+
+// explain writes the plan, or what the policy says of each thing asked about.
+func explain(r sandbox.Request, about []string, p Process) error {
+	if len(about) == 0 {
+		return explainPlan(r, p)
+	}
+	rules, err := r.Rules(p.Getenv)
+	if err != nil {
+		return err
+	}
+	matcher, err := r.Policy.Network.Compile()
+	if err != nil {
+		return err
+	}
+	for _, what := range about {
+		word, rule, ask := "no", "", ""
+		access, isPath := cage.Read, false
+		name, isWrite := strings.CutPrefix(what, "w:")
+		if isWrite {
+			access, isPath = cage.Write, true
+		} else if name, isPath = strings.CutPrefix(what, "r:"); !isPath {
+			isPath = strings.Contains(what, "/")
+		}
+		if isPath {
+			full, err := filepath.Abs(name)
+			if err != nil {
+				return err
+			}
+			v := rules.Judge(access, resolve(full))
+			rule, ask = v.Rule, v.Ask
+			if v.Allowed {
+				word = "yes"
+			}
+		} else {
+			v := judgeHost(r.Policy, matcher, what)
+			rule = v.Rule
+			if v.Allowed {
+				word = "yes"
+			} else {
+				ask = "add it to networkPolicy.allow of sandbox.json"
+			}
+		}
+		line := fmt.Sprintf("%-3s  %s  (%s)", word, what, rule)
+		if word == "no" && ask != "" {
+			line += "; " + ask
+		}
+		if _, err := fmt.Fprintln(p.Stdout, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func judgeHost(p cage.Policy, m *policy.Matcher, host string) policy.Verdict {
+	if p.Type == cage.InsecureNone {
+		return policy.Verdict{Allowed: true, Rule: "type insecure_none"}
+	}
+	if p.UnrestrictedHosts {
+		return policy.Verdict{Allowed: true, Rule: "the host's own network"}
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return m.Address(addr, nil)
+	}
+	return m.Name(host)
+}
+
+// resolve follows the links of what there is of a path.
+func resolve(name string) string {
+	if full, err := filepath.EvalSymlinks(name); err == nil {
+		return full
+	}
+	dir := filepath.Dir(name)
+	if dir == name {
+		return name
+	}
+	return filepath.Join(resolve(dir), filepath.Base(name))
+}
+
+func explainPlan(r sandbox.Request, p Process) error {
+	spec, err := r.Spec(p.Getenv)
+	if err != nil {
+		return err
+	}
+	layout, err := sandbox.PlanHere(spec)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(p.Stdout, layout.String())
+	return err
+}
+
+func probe(out io.Writer) error {
+	k := sandbox.Probe()
+	fmt.Fprintf(out, "landlock: ABI %d\n", k.Landlock)
+	switch {
+	case k.Namespaces && k.Privileged:
+		fmt.Fprintln(out, "namespaces: yes, by privilege")
+	case k.Namespaces:
+		fmt.Fprintln(out, "namespaces: yes, in a user namespace")
+	default:
+		fmt.Fprintln(out, "namespaces: no:", k.Why)
+	}
+	layout, err := sandbox.Plan(sandbox.Spec{Rules: cage.Default().In(cage.Place{Workspaces: []string{existing()}})}, k, sandbox.HostTree)
+	if missing, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {
+		fmt.Fprintln(out, "status: not all can be enforced:", strings.Join(missing.Missing, "; "))
+		for _, h := range sandbox.Hints() {
+			fmt.Fprintln(out, "to mend it:", h)
+		}
+		return missing
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "status:", layout.Status())
+	return nil
+}
+
+// existing is a folder to ask about.
+func existing() string {
+	if dir, err := os.Getwd(); err == nil && dir != "/" {
+		return dir
+	}
+	return "/tmp"
+}

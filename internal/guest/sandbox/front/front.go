@@ -1,0 +1,244 @@
+// Package front is the sandbox's command line: the program that exec-daemon runs
+// around a command, and `aloft sandbox`, which people use by itself.
+package front
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"aloft/internal/guest/sandbox"
+	"aloft/internal/guest/sandbox/proxy"
+	"aloft/internal/policy/cage"
+)
+
+// KeepWord is the first argument of the process that clears up.
+const KeepWord = "keep"
+
+// Process is what the command line needs of its process.
+type Process struct {
+	Name           string   // of the program, for its words
+	Keeper         []string // runs this program with KeepWord
+	Environ        []string
+	Getenv         func(string) string
+	Stdout, Stderr io.Writer
+}
+
+const usage = `usage: %[1]s [run] [FLAG]... -- COMMAND [ARGUMENT]...
+       %[1]s explain [FLAG]... [r:PATH | w:PATH | HOST]...
+       %[1]s probe
+
+run        runs a command in a sandbox, and exits as the command does
+explain    says what would be enforced, or what the policy says of a path or host
+probe      says what this host can enforce
+
+  --policy FILE         a sandbox.json; without it those of the workspace and of
+                        the home folder count (.aloft/ first, then .cursor/)
+  --workspace DIR       may be changed, unless the policy says otherwise; may be
+                        given more than once; the working directory unless given
+  --network-mode MODE   sandbox_json (the default: the file alone decides),
+                        sandbox_json_and_defaults, allow_all
+  --best-effort         go on where the host cannot enforce all, and say so
+
+Exit codes of its own: 123 this host cannot enforce the policy, 125 another
+failure, 126 the command cannot be run, 127 it is not found.
+
+examples:
+  %[1]s -- make test
+  %[1]s --policy sandbox.json -- npm install
+  %[1]s explain --policy sandbox.json w:.git/config registry.npmjs.org
+`
+
+type arguments struct {
+	policy     string
+	workspaces []string
+	mode       cage.NetworkMode
+	request    string
+	bestEffort bool
+	rest       []string
+	dashes     bool // there was a --
+}
+
+var errHelp = errors.New("help")
+
+// Main runs the command line and returns the exit code. Where the command is
+// run it may not return at all.
+func Main(args []string, p Process) (int, error) {
+	verb := "run"
+	if len(args) > 0 {
+		switch args[0] {
+		case "run", "explain", "probe", KeepWord:
+			verb, args = args[0], args[1:]
+		}
+	}
+	if verb == KeepWord {
+		return code(sandbox.Keep(args))
+	}
+	if verb == "probe" {
+		return code(probe(p.Stdout))
+	}
+	a, err := parse(args)
+	if errors.Is(err, errHelp) {
+		_, err = fmt.Fprintf(p.Stdout, usage, p.Name)
+		return code(err)
+	}
+	if err != nil {
+		return sandbox.ExitFailed, fmt.Errorf("%w; %s --help says more", err, p.Name)
+	}
+	r, err := a.build(p)
+	if err != nil {
+		return sandbox.ExitFailed, err
+	}
+	if verb == "explain" {
+		return code(explain(r, a.rest, p))
+	}
+	if !a.dashes || len(a.rest) == 0 {
+		return sandbox.ExitFailed, fmt.Errorf("there is no command; it comes after --; %s --help says more", p.Name)
+	}
+	return run(r, a.rest, p)
+}
+
+func code(err error) (int, error) {
+	if err != nil {
+		return sandbox.ExitFailed, err
+	}
+	return 0, nil
+}
+
+// parse is by hand: package flag would take a command's own flags where -- is
+// forgotten, and sandbox would confine the wrong thing.
+func parse(args []string) (a arguments, err error) {
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		name, value, joined := strings.Cut(arg, "=")
+		switch name {
+		case "--":
+			a.rest, a.dashes = append(a.rest, args...), true
+			return a, nil
+		case "--help", "-h":
+			return a, errHelp
+		case "--best-effort":
+			a.bestEffort = true
+			continue
+		case "--policy", "--workspace", "--network-mode", "--request":
+			if !joined {
+				if len(args) == 0 {
+					return a, fmt.Errorf("%s wants a value", name)
+				}
+				value, args = args[0], args[1:]
+			}
+		default:
+			if strings.HasPrefix(arg, "-") {
+				return a, fmt.Errorf("%q is not known; the command comes after --", arg)
+			}
+			a.rest = append(a.rest, arg)
+			continue
+		}
+		switch name {
+		case "--policy":
+			a.policy = value
+		case "--workspace":
+			dir, err := filepath.Abs(value)
+			if err != nil {
+				return a, err
+			}
+			a.workspaces = append(a.workspaces, dir)
+		case "--network-mode":
+			a.mode = cage.NetworkMode(value)
+			if a.mode != cage.FileOnly && a.mode != cage.WithDefaults && a.mode != cage.AllowAll {
+				return a, fmt.Errorf("--network-mode %s: it is sandbox_json, sandbox_json_and_defaults or allow_all", value)
+			}
+		case "--request":
+			a.request = value
+		}
+	}
+	return a, nil
+}
+
+// build makes the request that the flags and files ask for.
+func (a arguments) build(p Process) (sandbox.Request, error) {
+	var r sandbox.Request
+	if a.request != "" {
+		in := json.NewDecoder(strings.NewReader(a.request))
+		in.DisallowUnknownFields()
+		if err := in.Decode(&r); err != nil {
+			return r, fmt.Errorf("--request: %w", err)
+		}
+		return r, nil
+	}
+	r.Workspaces, r.BestEffort = a.workspaces, a.bestEffort
+	if len(r.Workspaces) == 0 {
+		dir, err := os.Getwd()
+		if err != nil {
+			return r, err
+		}
+		r.Workspaces = []string{dir}
+	}
+	layers := cage.Layers{Mode: cmp.Or(a.mode, cage.FileOnly)}
+	var err error
+	if a.policy != "" {
+		if layers.Repository, err = sandbox.ReadLayer(a.policy); err == nil && layers.Repository == nil {
+			err = fmt.Errorf("policy %s: no such file", a.policy)
+		}
+	} else {
+		layers.Repository, err = sandbox.FindLayer(r.Workspaces[0])
+		if home := p.Getenv("HOME"); err == nil && home != "" {
+			layers.Home, err = sandbox.FindLayer(home)
+		}
+	}
+	if err != nil {
+		return r, err
+	}
+	for _, l := range []*cage.Layer{layers.Home, layers.Repository} {
+		if l != nil && len(l.Unknown) > 0 {
+			fmt.Fprintf(p.Stderr, "sandbox: keys of sandbox.json that mean nothing here: %s\n", strings.Join(l.Unknown, ", "))
+		}
+	}
+	r.Policy = layers.Merge()
+	return r, nil
+}
+
+func run(r sandbox.Request, argv []string, p Process) (int, error) {
+	spec, err := r.Spec(p.Getenv)
+	if err != nil {
+		return sandbox.ExitFailed, err
+	}
+	matcher, err := r.Policy.Network.Compile()
+	if err != nil {
+		return sandbox.ExitFailed, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return sandbox.ExitFailed, fmt.Errorf("working directory: %w", err)
+	}
+	out := &proxy.Proxy{Policy: matcher}
+	exit, err := sandbox.Run(sandbox.Job{
+		Spec: spec, Dir: dir, Argv: argv, Env: p.Environ, Proxy: server{out}, Keeper: p.Keeper, Words: p.Stderr,
+	})
+	for _, d := range out.Denials() {
+		fmt.Fprintf(p.Stderr, "sandbox: %s was not reached: %s. To go on: add it to networkPolicy.allow of sandbox.json, or ask the user\n", printable(d.Host), d.Rule)
+	}
+	return exit, err
+}
+
+// server is the proxy as package sandbox knows it.
+type server struct{ *proxy.Proxy }
+
+func (s server) Serve(l net.Listener) error { return s.Proxy.Serve(l) }
+
+// printable is a name that came from inside, without what moves a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,186 @@
+package sandbox
+
+import (
+	"bufio"
+	"bytes"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/policy/cage"
+)
+
+// hostTree is the files of this host.
+type hostTree struct{}
+
+func (hostTree) Kind(name string) Kind {
+	var st unix.Stat_t
+	if unix.Lstat(name, &st) != nil {
+		return None
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return File
+	case unix.S_IFDIR:
+		return Dir
+	case unix.S_IFLNK:
+		return Link
+	}
+	return Other
+}
+
+func (hostTree) Names(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names
+}
+
+func (hostTree) Resolve(name string) string {
+	full, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return ""
+	}
+	return full
+}
+
+// TempDirs are where temporary files go, by the environment's word too.
+func TempDirs(getenv func(string) string) []string {
+	dirs := []string{"/tmp", "/var/tmp", "/dev/shm"}
+	if t := getenv("TMPDIR"); path.IsAbs(t) && path.Clean(t) != "/" {
+		dirs = append(dirs, path.Clean(t))
+	}
+	return dirs
+}
+
+// socketFolders hold the sockets of services, which lead out of the sandbox
+// whatever its network is.
+func socketFolders(uid int) []string {
+	id := strconv.Itoa(uid)
+	return []string{"/run", "/var/run", "/tmp/.X11-unix", "/tmp/.ICE-unix", "/tmp/tmux-" + id, "/tmp/.tmux-" + id}
+}
+
+// keptFiles are wanted in what is masked.
+var keptFiles = []string{"/etc/resolv.conf", "/run/current-system", "/run/wrappers", "/run/opengl-driver"}
+
+// Sockets are the paths to mask: the folders of sockets, and each unix socket
+// of this network namespace that has a path. Those that sandboxed commands make
+// are in namespaces of their own, and stay.
+func Sockets() []string {
+	masked := socketFolders(os.Getuid())
+	list, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return masked
+	}
+	for in := bufio.NewScanner(bytes.NewReader(list)); in.Scan(); {
+		// The path is the eighth field, and may have spaces.
+		rest := in.Text()
+		for range 7 {
+			_, rest, _ = strings.Cut(strings.TrimLeft(rest, " "), " ")
+		}
+		if !strings.HasPrefix(rest, "/") {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Lstat(rest, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+			masked = append(masked, path.Clean(rest))
+		}
+	}
+	return masked
+}
+
+// ignoreFile names what is hidden from agents.
+const ignoreFile = ".cursorignore"
+
+// Hidden returns what the .cursorignore of a root, and those below it, hide.
+// Those below count where the root has one, for else its whole tree would have
+// to be searched before each command.
+func Hidden(root string) ([]string, error) {
+	if _, err := os.Lstat(filepath.Join(root, ignoreFile)); err != nil {
+		return nil, nil
+	}
+	var ignore cage.Ignore
+	var hidden []string
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // what this user cannot list, no command of theirs can
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		if rel != "." && ignore.Match(rel, d.IsDir()) {
+			hidden = append(hidden, name)
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !d.IsDir() {
+			return nil
+		}
+		if d.Name() == ".git" {
+			return fs.SkipDir
+		}
+		text, err := os.ReadFile(filepath.Join(name, ignoreFile))
+		if err != nil {
+			return nil
+		}
+		if rel == "." {
+			rel = ""
+		}
+		ignore.Add(rel, string(text))
+		return nil
+	})
+	return hidden, err
+}
+
+// streams are the descriptors 0, 1 and 2 that are files with a name.
+func streams() []Stream {
+	var all []Stream
+	for fd := range 3 {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) != nil {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		if err != nil {
+			continue
+		}
+		mode := flags & unix.O_ACCMODE
+		s := Stream{FD: fd, Read: mode != unix.O_WRONLY, Write: mode != unix.O_RDONLY}
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFREG, unix.S_IFCHR, unix.S_IFIFO:
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// folderStreams reports whether a standard descriptor is a folder, from which
+// one could walk around the mounts.
+func folderStreams() bool {
+	for fd := range 3 {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			return true
+		}
+	}
+	return false
+}
+
+// HostTree is the files of this host, for Plan.
+var HostTree Tree = hostTree{}
+
+// PlanHere plans for this host, which it probes.
+func PlanHere(spec Spec) (Layout, error) { return Plan(spec, Probe(), HostTree) }

@@ -1,0 +1,58 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// keepPause is how often the keeper looks.
+const keepPause = 500 * time.Millisecond
+
+// Keep is the keeper: it waits until no process is left in a mount namespace,
+// and then clears away what its sandbox stood on. Its descriptors from 3 on are
+// the placeholders, locked.
+func Keep(args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("there is no namespace to watch")
+	}
+	var h held
+	var late []string
+	before := map[string]bool{}
+	for _, a := range args[1:] {
+		kind, value, _ := strings.Cut(a, "=")
+		switch kind {
+		case "hold":
+			h.files = append(h.files, os.NewFile(uintptr(3+len(h.files)), value))
+		case "late":
+			late = append(late, value)
+		case "known":
+			before[value] = true
+		}
+	}
+	for inUse(args[0]) {
+		time.Sleep(keepPause)
+		setAside(late, before)
+	}
+	setAside(late, before)
+	h.release()
+	return nil
+}
+
+// inUse reports whether a process is in the mount namespace.
+func inUse(namespace string) bool {
+	if namespace == "" {
+		return false
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return true
+	}
+	for _, e := range entries {
+		if at, err := os.Readlink("/proc/" + e.Name() + "/ns/mnt"); err == nil && at == namespace {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,28 @@
+package sandbox
+
+// memo asks a tree each thing once: planning asks much of the same few paths.
+type memo struct {
+	tree  Tree
+	kinds map[string]Kind
+	real  map[string]string
+}
+
+func (m memo) Kind(name string) Kind {
+	k, ok := m.kinds[name]
+	if !ok {
+		k = m.tree.Kind(name)
+		m.kinds[name] = k
+	}
+	return k
+}
+
+func (m memo) Names(dir string) []string { return m.tree.Names(dir) }
+
+func (m memo) Resolve(name string) string {
+	r, ok := m.real[name]
+	if !ok {
+		r = m.tree.Resolve(name)
+		m.real[name] = r
+	}
+	return r
+}

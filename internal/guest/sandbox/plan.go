@@ -1,0 +1,394 @@
+package sandbox
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+
+	"aloft/internal/policy"
+	"aloft/internal/policy/cage"
+)
+
+// Landlock's rights on files, as groups.
+const (
+	readAccess  = ll.AccessFSExecute | ll.AccessFSReadFile | ll.AccessFSReadDir
+	firstAccess = ll.AccessFSRefer - 1 // ABI 1: all below refer
+	allAccess   = firstAccess | ll.AccessFSRefer | ll.AccessFSTruncate | ll.AccessFSIoctlDev
+	// writeAccess makes no devices.
+	writeAccess = allAccess &^ (ll.AccessFSMakeChar | ll.AccessFSMakeBlock | ll.AccessFSIoctlDev)
+	// fileAccess are the rights that mean something on what is no folder.
+	fileAccess   = ll.AccessFSExecute | ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSIoctlDev
+	deviceAccess = ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSReadDir | ll.AccessFSTruncate | ll.AccessFSIoctlDev
+)
+
+// The first ABI of Landlock with which a promise can be kept.
+const (
+	filesABI = 3 // before it a file that may only be read could be truncated
+	ioctlABI = 5
+	scopeABI = 6
+)
+
+type planner struct {
+	Layout
+	spec   Spec
+	kernel Kernel
+	tree   Tree
+	mounts map[string]Mount
+}
+
+func (p *planner) missing(format string, args ...any) {
+	p.Missing = append(p.Missing, fmt.Sprintf(format, args...))
+}
+
+// network gives a namespace of its own to every command whose network is not
+// the host's.
+func (p *planner) network() {
+	pol := p.spec.Rules.Policy
+	p.User = p.kernel.Namespaces && !p.kernel.Privileged
+	p.Mount, p.IPC = p.kernel.Namespaces, p.kernel.Namespaces
+	switch {
+	case pol.UnrestrictedHosts:
+		if p.kernel.Landlock < scopeABI {
+			p.missing("abstract unix sockets of the host: Landlock ABI %d (Linux 6.12)", scopeABI)
+		}
+	case p.kernel.Namespaces:
+		p.Network, p.Proxy = true, pol.Network.Mode != policy.None
+	case pol.Network.Mode != policy.None:
+		p.missing("a network by list: it needs a network namespace (%s)", cmp.Or(p.kernel.Why, "none can be made"))
+	}
+	p.Filter = Filter{Inet: p.Network || pol.UnrestrictedHosts, Unix: p.kernel.Namespaces, Ptrace: p.kernel.Landlock > 0}
+}
+
+func (p *planner) files() {
+	switch abi := p.kernel.Landlock; {
+	case abi >= ioctlABI:
+		p.Files = allAccess
+	case abi >= filesABI:
+		p.Files = allAccess &^ ll.AccessFSIoctlDev
+	case p.kernel.Namespaces && p.spec.Rules.Readable == nil: // mounts do it
+	case p.kernel.Namespaces:
+		p.missing("readBoundary workspace: Landlock ABI %d (Linux 6.2)", filesABI)
+	default:
+		p.missing("files: Landlock ABI %d (Linux 6.2), or namespaces", filesABI)
+	}
+	// Landlock lets modes, owners and times be changed everywhere: read-only
+	// mounts do not.
+	p.Frozen = p.kernel.Namespaces
+	if p.kernel.Landlock >= scopeABI {
+		p.Scope = ll.ScopeSignal
+		if p.spec.Rules.Policy.UnrestrictedHosts {
+			p.Scope |= ll.ScopeAbstractUnixSocket
+		}
+	}
+}
+
+// withoutMounts says what cannot be held where nothing can be mounted.
+func (p *planner) withoutMounts() {
+	why := cmp.Or(p.kernel.Why, "none can be made")
+	for _, root := range p.spec.Rules.Roots() {
+		if p.writable(root) {
+			p.missing("protected paths in %s: a mount namespace (%s)", root, why)
+		}
+	}
+	for _, g := range p.spec.Rules.ReadOnly {
+		if p.writable(g.Path) {
+			p.missing("%s: a mount namespace (%s)", g.Rule, why)
+		}
+	}
+	if len(p.spec.Rules.Hidden) > 0 {
+		p.missing("hidden files: a mount namespace (%s)", why)
+	}
+}
+
+// writable reports whether Landlock would let a path be changed.
+func (p *planner) writable(name string) bool {
+	return slices.ContainsFunc(p.spec.Rules.Writable, func(g cage.Grant) bool { return cage.Below(p.real(g.Path), name) })
+}
+
+// real is a path without links, as Landlock and mounts take it.
+func (p *planner) real(name string) string { return cmp.Or(p.tree.Resolve(name), name) }
+
+// holes are the mounts.
+func (p *planner) holes() {
+	for _, g := range p.spec.Rules.Writable {
+		if name := p.real(g.Path); p.tree.Kind(name) != None {
+			p.mount(name, Writable)
+		}
+	}
+	for _, g := range p.spec.Rules.ReadOnly {
+		p.fix(p.real(g.Path), Dir)
+	}
+	for _, root := range p.spec.Rules.Roots() {
+		if root = p.real(root); p.writable(root) && p.tree.Kind(root) == Dir {
+			p.protect(root)
+		}
+	}
+	for _, name := range slices.Concat(p.spec.Masked, p.spec.Rules.Hidden) {
+		if at := p.tree.Resolve(name); at != "" {
+			p.mount(at, Masked)
+		}
+	}
+	p.keep()
+	if p.tree.Kind("/dev/pts") == Dir {
+		p.mounts["/dev/pts"] = Mount{Path: "/dev/pts", Mode: Masked, Kind: Dir}
+	}
+	for _, m := range p.mounts {
+		if m.Mode != Masked && m.Mode != Kept && p.under(m.Path, Masked) && !p.keeps(m.Path) {
+			continue // it is gone with what is masked
+		}
+		p.Mounts = append(p.Mounts, m)
+	}
+	slices.SortFunc(p.Mounts, func(a, b Mount) int {
+		// What is kept is mounted beside its mask, which it needs first.
+		return cmp.Or(cmp.Compare(strings.Count(a.Path, "/"), strings.Count(b.Path, "/")), cmp.Compare(a.Path, b.Path))
+	})
+	slices.SortFunc(p.Placeholders, func(a, b Placeholder) int { return cmp.Compare(a.Path, b.Path) })
+}
+
+// keep saves from a mask what the policy itself names below it.
+func (p *planner) keep() {
+	kept := slices.Clone(p.spec.Kept)
+	for _, g := range slices.Concat(p.spec.Rules.Writable, p.spec.Rules.ReadOnly) {
+		kept = append(kept, g.Path)
+	}
+	kept = append(kept, p.spec.Rules.Workspaces...)
+	for _, name := range kept {
+		at := p.tree.Resolve(name)
+		if at == "" || slices.Contains(p.spec.Rules.Hidden, at) || !p.under(at, Masked) {
+			continue
+		}
+		mode := Kept
+		if m, ok := p.mounts[at]; ok {
+			mode = m.Mode
+		}
+		if mode == Anchor || mode == Writable || p.writable(at) {
+			mode = Kept
+		}
+		p.mounts[at] = Mount{Path: at, Mode: mode, Kind: p.tree.Kind(at)}
+	}
+}
+
+// under reports whether a mount of the mode lies above name.
+func (p *planner) under(name string, mode Mode) bool {
+	m, ok := p.above(name)
+	return ok && m.Mode == mode
+}
+
+func (p *planner) keeps(name string) bool { return p.under(name, Kept) }
+
+// above is the nearest mount above name.
+func (p *planner) above(name string) (Mount, bool) {
+	for dir := path.Dir(name); ; dir = path.Dir(dir) {
+		if m, ok := p.mounts[dir]; ok {
+			return m, true
+		}
+		if dir == "/" {
+			return Mount{}, false
+		}
+	}
+}
+
+// mount notes a mount, and anchors the folders above it that could be moved.
+func (p *planner) mount(name string, mode Mode) {
+	if m, ok := p.mounts[name]; ok && m.Mode >= mode {
+		return
+	}
+	kind := p.tree.Kind(name)
+	if kind == None {
+		for _, h := range p.Placeholders {
+			if h.Path == name {
+				kind = h.Kind
+			}
+		}
+	}
+	p.mounts[name] = Mount{Path: name, Mode: mode, Kind: kind}
+	if dir := path.Dir(name); dir != "/" && p.writable(path.Dir(dir)) {
+		p.mount(dir, Anchor)
+	}
+}
+
+// fix makes a path unchangeable, which may not be there yet: it stands then on
+// a placeholder, of the first folder that is missing.
+func (p *planner) fix(name string, kind Kind) {
+	if !p.writable(name) {
+		return
+	}
+	missing := name
+	for dir := path.Dir(name); p.tree.Kind(dir) == None && dir != "/"; dir = path.Dir(dir) {
+		missing, kind = dir, Dir
+	}
+	if p.tree.Kind(missing) == None && !slices.ContainsFunc(p.Placeholders, func(h Placeholder) bool { return h.Path == missing }) {
+		p.Placeholders = append(p.Placeholders, Placeholder{Path: missing, Kind: kind})
+		if kind == File && path.Base(path.Dir(missing)) != "info" {
+			// As a device git does not see it, where an empty file would be added.
+			p.mount(missing, Masked)
+			return
+		}
+	}
+	p.mount(missing, Fixed)
+}
+
+// protect holds the built-in rules in one root.
+func (p *planner) protect(root string) {
+	for _, rule := range cage.Protections {
+		if rule.Late {
+			p.Late = append(p.Late, path.Join(root, rule.Name))
+			for _, name := range p.glob(root, rule.Name) {
+				p.link(name, File)
+			}
+			continue
+		}
+		kind := File
+		if rule.Dir {
+			kind = Dir
+		}
+		name := path.Join(root, rule.Name)
+		at := p.link(name, kind)
+		if at == "" || p.tree.Kind(at) != Dir {
+			continue
+		}
+		for _, open := range rule.Open {
+			p.open(path.Join(at, open))
+		}
+	}
+	for _, module := range p.tree.Names(path.Join(root, ".git/modules")) {
+		p.link(path.Join(root, ".git/modules", module, "config"), File)
+		p.link(path.Join(root, ".git/modules", module, "hooks"), Dir)
+	}
+}
+
+// open lets a folder be changed inside one that may not.
+func (p *planner) open(name string) {
+	switch p.tree.Kind(name) {
+	case Dir:
+	case None:
+		p.Placeholders = append(p.Placeholders, Placeholder{Path: name, Kind: Dir})
+	default:
+		return // a link could lead to what is protected
+	}
+	p.mounts[name] = Mount{Path: name, Mode: Writable, Kind: Dir}
+}
+
+// link fixes a name, and what is behind it if it or a folder above it is a
+// link; it returns where the name leads, "" where to nothing yet. A link is
+// fixed itself too: another could be put in its place.
+func (p *planner) link(name string, kind Kind) string {
+	for dir := name; p.writable(path.Dir(dir)); dir = path.Dir(dir) {
+		if p.tree.Kind(dir) == Link {
+			p.mount(dir, Fixed)
+			// What it leads to is held where it is; if that is nothing yet, the
+			// sandbox could make it, and so nothing may be made there.
+			if at := p.tree.Resolve(name); at != "" {
+				p.fix(at, kind)
+				return at
+			}
+			p.missing("protected %s: the link %s leads nowhere; remove it", name, dir)
+			return ""
+		}
+	}
+	for dir := path.Dir(name); p.writable(path.Dir(dir)); dir = path.Dir(dir) {
+		if k := p.tree.Kind(dir); k != Dir && k != None {
+			p.fix(dir, File) // the .git of a worktree
+			return ""
+		}
+	}
+	p.fix(name, kind)
+	return p.tree.Resolve(name)
+}
+
+// glob finds the names in the pattern's folder that it matches.
+func (p *planner) glob(root, pattern string) []string {
+	dir, last := path.Split(path.Join(root, pattern))
+	var found []string
+	for _, name := range p.tree.Names(path.Clean(dir)) {
+		if ok, err := path.Match(last, strings.ToLower(name)); ok && err == nil {
+			found = append(found, dir+name)
+		}
+	}
+	return found
+}
+
+// rights are Landlock's rules.
+func (p *planner) rights() {
+	if p.Files == 0 {
+		return
+	}
+	give := func(name string, access uint64) {
+		if p.tree.Kind(name) != Dir {
+			access &= fileAccess
+		}
+		if p.tree.Kind(name) == None {
+			return
+		}
+		for i := range p.Paths {
+			if p.Paths[i].Path == name {
+				p.Paths[i].Access |= access & p.Files
+				return
+			}
+		}
+		p.Paths = append(p.Paths, PathRule{Path: name, Access: access & p.Files})
+	}
+	if p.spec.Rules.Readable == nil {
+		give("/", readAccess)
+	}
+	for _, g := range p.spec.Rules.Readable {
+		give(p.real(g.Path), readAccess)
+	}
+	for _, g := range p.spec.Rules.Writable {
+		give(p.real(g.Path), writeAccess)
+	}
+	for _, device := range cage.Devices {
+		if name := p.tree.Resolve(device); name != "" {
+			give(name, deviceAccess)
+		}
+	}
+	for _, s := range p.spec.Streams {
+		rule := PathRule{FD: s.FD}
+		if s.Read {
+			rule.Access |= ll.AccessFSReadFile & p.Files
+		}
+		if s.Write {
+			rule.Access |= (ll.AccessFSWriteFile | ll.AccessFSTruncate) & p.Files
+		}
+		p.Paths = append(p.Paths, rule)
+	}
+}
+
+// names of Landlock's rights on files, from the lowest bit.
+var names = []string{
+	"execute", "write_file", "read_file", "read_dir", "remove_dir", "remove_file", "make_char", "make_dir",
+	"make_reg", "make_sock", "make_fifo", "make_block", "make_sym", "refer", "truncate", "ioctl_dev",
+}
+
+func rights(set uint64) string {
+	switch set {
+	case allAccess:
+		return "all"
+	case readAccess:
+		return "read"
+	case writeAccess:
+		return "write"
+	}
+	var on []string
+	for bit, name := range names {
+		if set&(1<<bit) != 0 {
+			on = append(on, name)
+		}
+	}
+	return strings.Join(on, " ")
+}
+
+func scopes(set uint64) string {
+	var on []string
+	if set&ll.ScopeSignal != 0 {
+		on = append(on, "signals")
+	}
+	if set&ll.ScopeAbstractUnixSocket != 0 {
+		on = append(on, "abstract sockets")
+	}
+	return strings.Join(on, " ")
+}

@@ -1,0 +1,137 @@
+package sandbox
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"aloft/internal/policy/cage"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+// paper is a tree that is only written down: path → "" for a folder, "x" for a
+// file, "> target" for a link.
+type paper map[string]string
+
+func (p paper) Kind(name string) Kind {
+	switch v, ok := p[name]; {
+	case !ok:
+		return None
+	case v == "":
+		return Dir
+	case strings.HasPrefix(v, "> "):
+		return Link
+	}
+	return File
+}
+
+func (p paper) Names(dir string) []string {
+	var names []string
+	for name := range p {
+		if path.Dir(name) == dir {
+			names = append(names, path.Base(name))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (p paper) Resolve(name string) string {
+	at := "/"
+	for _, part := range strings.Split(strings.Trim(name, "/"), "/") {
+		at = path.Join(at, part)
+		if target, ok := strings.CutPrefix(p[at], "> "); ok {
+			if !path.IsAbs(target) {
+				target = path.Join(path.Dir(at), target)
+			}
+			at = target
+		}
+		if _, ok := p[at]; !ok && at != "/" {
+			return ""
+		}
+	}
+	return at
+}
+
+var plainTree = paper{
+	"/": "", "/w": "", "/w/.git": "", "/w/.git/hooks": "", "/w/.git/config": "x", "/w/.git/info": "", "/w/.cursor": "", "/w/.cursor/rules": "",
+	"/w/a.code-workspace": "x", "/w/secret": "x", "/w/build": "", "/tmp": "", "/tmp/.X11-unix": "", "/run": "", "/run/dns": "x", "/usr": "", "/etc": "", "/home": "", "/home/u": "",
+	"/dev": "", "/dev/null": "x", "/dev/pts": "", "/x": "",
+}
+
+func with(tree paper, more paper) paper {
+	all := paper{}
+	for _, t := range []paper{tree, more} {
+		for k, v := range t {
+			all[k] = v
+		}
+	}
+	return all
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	place := cage.Place{Workspaces: []string{"/w"}, Home: "/home/u", Temp: []string{"/tmp"}, Hidden: []string{"/w/secret"}}
+	full := Kernel{Landlock: 7, Namespaces: true, UID: 1000, GID: 1000}
+	masked := []string{"/run", "/tmp/.X11-unix", "/nowhere"}
+	for name, tt := range map[string]struct {
+		policy cage.Policy
+		kernel Kernel
+		tree   paper
+		best   bool
+	}{
+		"plain":             {cage.Default(), full, plainTree, false},
+		"root":              {cage.Default(), Kernel{Landlock: 7, Namespaces: true, Privileged: true}, plainTree, false},
+		"read_only":         {cage.Policy{Type: cage.ReadOnly, ReadWrite: []string{"build"}}, full, plainTree, false},
+		"boundary":          {cage.Policy{Type: cage.ReadWrite, ReadBoundary: cage.Workspace, Read: []string{"/x"}, DisableTmpWrite: true}, full, plainTree, false},
+		"nothing_there":     {cage.Default(), full, paper{"/": "", "/w": ""}, false},
+		"workspace_in_tmp":  {cage.Default(), full, paper{"/": "", "/w": "> /tmp/a/w", "/tmp": "", "/tmp/a": "", "/tmp/a/w": ""}, false},
+		"links":             {cage.Default(), full, with(plainTree, paper{"/w/.vscode": "> v", "/w/v": "", "/w/.git/hooks": "> ../h", "/w/h": ""}), false},
+		"link_to_nowhere":   {cage.Default(), full, with(plainTree, paper{"/w/.vscode": "> v"}), false},
+		"worktree":          {cage.Default(), full, paper{"/": "", "/w": "", "/w/.git": "x"}, false},
+		"old_landlock":      {cage.Default(), Kernel{Landlock: 3, Namespaces: true, UID: 1000, GID: 1000}, plainTree, false},
+		"no_landlock":       {cage.Default(), Kernel{Namespaces: true, UID: 1000, GID: 1000}, plainTree, false},
+		"no_namespaces":     {cage.Default(), Kernel{Landlock: 7, Why: "operation not permitted"}, plainTree, false},
+		"no_namespaces_but": {cage.Default(), Kernel{Landlock: 7, Why: "operation not permitted"}, plainTree, true},
+		"nothing":           {cage.Default(), Kernel{}, plainTree, true},
+		"boundary_without":  {cage.Policy{Type: cage.ReadWrite, ReadBoundary: cage.Workspace}, Kernel{Namespaces: true}, plainTree, false},
+		"list":              {cage.Layers{}.Merge(), full, plainTree, false},
+		"all_hosts":         {cage.Layers{Mode: cage.AllowAll}.Merge(), full, plainTree, false},
+		"none":              {cage.Policy{Type: cage.InsecureNone}, full, plainTree, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := Spec{Rules: tt.policy.In(place), Masked: masked, Kept: []string{"/run/dns"}, BestEffort: tt.best, Streams: []Stream{{FD: 1, Write: true}}}
+			layout, err := Plan(spec, tt.kernel, tt.tree)
+			got := layout.String()
+			if missing, ok := errors.AsType[*UnenforceableError](err); ok {
+				got = "refused:\n  " + strings.Join(missing.Missing, "\n  ") + "\n"
+			} else if err != nil {
+				got = fmt.Sprintf("error: %v\n", err)
+			}
+			golden := filepath.Join("testdata", name+".golden")
+			if *update {
+				if err := os.MkdirAll("testdata", 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package sandbox
+
+import (
+	"os"
+	"runtime"
+	"strings"
+
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+	"golang.org/x/sys/unix"
+)
+
+// ABI is the version of Landlock that the kernel has; 0 is none.
+func ABI() int {
+	abi, err := ll.LandlockGetABIVersion()
+	if err != nil {
+		return 0
+	}
+	return abi
+}
+
+// Assume is what this host can probably enforce. That namespaces can be made
+// shows when they are.
+func Assume() Kernel {
+	return Kernel{Landlock: ABI(), Namespaces: true, Privileged: privileged(), UID: os.Geteuid(), GID: os.Getegid()}
+}
+
+// privileged reports whether this process may make namespaces as it is.
+func privileged() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if unix.Capget(&header, &data[0]) != nil {
+		return false
+	}
+	const want = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_NET_ADMIN
+	return data[0].Effective&want == want
+}
+
+// Probe tries what this host can enforce.
+func Probe() Kernel {
+	k := Assume()
+	p := &program{}
+	l := Layout{User: !k.Privileged, Mount: true, Network: true, IPC: true}
+	if l.User {
+		p.writeFile("/proc/self/setgroups", "deny")
+	}
+	p.loopback(false)
+	p.add("make mounts private", unix.SYS_MOUNT, "", "/", 0, unix.MS_REC|unix.MS_PRIVATE, 0)
+	p.attach("/", p.clone("clone a mount", p.open("/dev/null")), p.open("/dev/null"), Mount{Mode: Fixed})
+	p.add("end", unix.SYS_EXIT_GROUP, 0)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pid, err := p.start(l.flags())
+	if err != nil {
+		k.Namespaces, k.Why = false, err.Error()
+		return k
+	}
+	var status unix.WaitStatus
+	for {
+		if _, err := unix.Wait4(pid, &status, 0, nil); err != unix.EINTR {
+			break
+		}
+	}
+	return k
+}
+
+// flags are clone's.
+func (l Layout) flags() (flags uintptr) {
+	for _, n := range []struct {
+		on   bool
+		flag uintptr
+	}{{l.User, unix.CLONE_NEWUSER}, {l.Mount, unix.CLONE_NEWNS}, {l.Network, unix.CLONE_NEWNET}, {l.IPC, unix.CLONE_NEWIPC}, {l.Proxy, unix.CLONE_FILES}} {
+		if n.on {
+			flags |= n.flag
+		}
+	}
+	return flags
+}
+
+// Hints say what may stand in the way of namespaces here, and what mends it.
+func Hints() []string {
+	var hints []string
+	is := func(file, value string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && strings.TrimSpace(string(text)) == value
+	}
+	if is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
+		hints = append(hints, "AppArmor keeps users from making namespaces: install a profile for this program that has \"userns,\", or set sysctl kernel.apparmor_restrict_unprivileged_userns=0")
+	}
+	if is("/proc/sys/user/max_user_namespaces", "0") {
+		hints = append(hints, "user namespaces are switched off: sysctl user.max_user_namespaces=10000")
+	}
+	if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
+		hints = append(hints, "user namespaces are for root only: sysctl kernel.unprivileged_userns_clone=1")
+	}
+	if status, err := os.ReadFile("/proc/self/status"); err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n") {
+		hints = append(hints, "this process is under a seccomp filter, as in a container of Docker: its profile has to allow clone, mount, open_tree, move_mount, mount_setattr, fsopen, fsconfig and fsmount (--security-opt seccomp=…)")
+	}
+	return hints
+}

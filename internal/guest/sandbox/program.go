@@ -1,0 +1,260 @@
+package sandbox
+
+import (
+	"strconv"
+	"strings"
+	"unsafe"
+
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+	"golang.org/x/sys/unix"
+)
+
+// ProxyPort is where the proxy listens, on the loopback of the sandbox's own
+// network, which is empty.
+const ProxyPort = 3128
+
+// Descriptors at fixed numbers, above those that programs meet.
+const (
+	listenerFD = 1000 // the proxy's, shared with the parent
+	ruleFD     = 1001 // what a rule of Landlock is about
+)
+
+// noLinks opens exactly what the plan saw: a link that was put in its place
+// since fails.
+var noLinks = unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+
+// compile makes the calls that hold the layout, the last of which becomes the
+// command. dir is where it starts.
+func (l Layout) compile(k Kernel, dir, file string, argv, env []string) *program {
+	p := &program{}
+	p.add("die with the parent", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL))
+	if l.User {
+		p.writeFile("/proc/self/setgroups", "deny")
+		p.writeFile("/proc/self/gid_map", strconv.Itoa(k.GID)+" "+strconv.Itoa(k.GID)+" 1")
+		p.writeFile("/proc/self/uid_map", strconv.Itoa(k.UID)+" "+strconv.Itoa(k.UID)+" 1")
+	}
+	if l.Network {
+		p.loopback(l.Proxy)
+	}
+	if l.Mount {
+		p.add("make mounts private", unix.SYS_MOUNT, "", "/", 0, unix.MS_REC|unix.MS_PRIVATE, 0)
+		l.mount(p)
+	}
+	// By its name again: the working directory of the parent lies below the mounts.
+	p.add("change to "+dir, unix.SYS_CHDIR, dir)
+	p.add("bound core dumps", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, unsafe.Pointer(&unix.Rlimit{}), 0)
+	ruleset := l.ruleset(p)
+	dropPrivileges(p)
+	if ruleset != 0 {
+		p.add("landlock", unix.SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0)
+	}
+	p.add("close descriptors", unix.SYS_CLOSE_RANGE, 3, uintptr(^uint32(0)), unix.CLOSE_RANGE_CLOEXEC)
+	if !l.Unconfined {
+		for _, code := range l.Filter.programs() {
+			prog := &unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+			p.add("seccomp", unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, unsafe.Pointer(prog))
+		}
+	}
+	p.add(file, unix.SYS_EXECVE, file, p.strings(argv), p.strings(env))
+	return p
+}
+
+func (p *program) strings(list []string) unsafe.Pointer {
+	pointers := make([]*byte, len(list)+1)
+	for i, s := range list {
+		b := append([]byte(s), 0)
+		pointers[i] = &b[0]
+	}
+	p.keep = append(p.keep, pointers)
+	return unsafe.Pointer(&pointers[0])
+}
+
+func (p *program) writeFile(name, text string) {
+	at := p.result(p.add("open "+name, unix.SYS_OPENAT, atCWD, name, unix.O_WRONLY|unix.O_CLOEXEC))
+	p.add("write "+name, unix.SYS_WRITE, at, text, len(text))
+	p.add("close "+name, unix.SYS_CLOSE, at)
+}
+
+// atCWD is AT_FDCWD.
+const atCWD = ^uintptr(99)
+
+// loopback brings the network up, and opens the proxy's listener in it.
+func (p *program) loopback(proxy bool) {
+	request := make([]byte, 40) // struct ifreq
+	copy(request, "lo")
+	*(*uint16)(unsafe.Pointer(&request[16])) = unix.IFF_UP | unix.IFF_RUNNING
+	s := p.result(p.add("open a socket", unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))
+	p.add("bring loopback up", unix.SYS_IOCTL, s, unix.SIOCSIFFLAGS, request)
+	if proxy {
+		at := &unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: [4]byte{127, 0, 0, 1}}
+		*(*[2]byte)(unsafe.Pointer(&at.Port)) = [2]byte{ProxyPort >> 8, ProxyPort & 0xff}
+		p.add("bind the proxy", unix.SYS_BIND, s, unsafe.Pointer(at), unix.SizeofSockaddrInet4)
+		p.add("listen for the proxy", unix.SYS_LISTEN, s, 1024)
+		p.add("keep the proxy's socket", unix.SYS_DUP3, s, listenerFD, unix.O_CLOEXEC)
+	}
+	p.add("close a socket", unix.SYS_CLOSE, s)
+}
+
+// mount makes the layout's mounts, from the root down.
+func (l Layout) mount(p *program) {
+	// What stays as it is, is taken hold of before the rest is closed.
+	kept := map[string]result{}
+	for _, m := range l.Mounts {
+		if m.Mode == Kept || m.Mode == Writable {
+			at := p.open(m.Path)
+			kept[m.Path] = p.clone("keep "+m.Path, at)
+			p.add("close", unix.SYS_CLOSE, at)
+		}
+	}
+	if l.Frozen {
+		p.setattr("make all files read-only", atCWD, "/", unix.AT_RECURSIVE, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	}
+	var masks []string
+	for _, m := range l.Mounts {
+		if tree, ok := kept[m.Path]; ok {
+			p.makePoint(m, masks)
+			p.attach(m.Path, tree, p.open(m.Path), m)
+			continue
+		}
+		switch at := p.open(m.Path); {
+		case m.Path == "/dev/pts":
+			p.attach(m.Path, p.filesystem("devpts", "newinstance", "", "ptmxmode", "0666", "mode", "0600"), at, m)
+		case m.Mode == Masked && m.Kind == Dir:
+			masks = append(masks, m.Path)
+			p.attach(m.Path, p.filesystem("tmpfs", "mode", "0755"), at, m)
+		case m.Mode == Masked:
+			p.attach(m.Path, p.clone("mask "+m.Path, p.open("/dev/null")), at, m)
+		default:
+			p.attach(m.Path, p.clone("bind "+m.Path, at), at, m)
+		}
+	}
+	for _, mask := range masks {
+		p.setattr("mask "+mask, atCWD, mask, 0, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	}
+}
+
+// makePoint makes what a kept thing is mounted on, in the empty mask.
+func (p *program) makePoint(m Mount, masks []string) {
+	for _, mask := range masks {
+		rest, in := strings.CutPrefix(m.Path, mask+"/")
+		if !in {
+			continue
+		}
+		parts := strings.Split(rest, "/")
+		at := mask
+		for i, part := range parts {
+			at += "/" + part
+			if i < len(parts)-1 || m.Kind == Dir {
+				p.add("make "+at, unix.SYS_MKDIRAT, atCWD, at, 0o755).but(unix.EEXIST)
+				continue
+			}
+			fd := p.result(p.add("make "+at, unix.SYS_OPENAT, atCWD, at, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o644))
+			p.add("close", unix.SYS_CLOSE, fd)
+		}
+	}
+}
+
+func (p *program) open(name string) result {
+	return p.result(p.add("open "+name, unix.SYS_OPENAT2, atCWD, name, unsafe.Pointer(&noLinks), unix.SizeofOpenHow))
+}
+
+// clone makes a mount of what was opened, with all that is mounted below it.
+func (p *program) clone(what string, at result) result {
+	return p.result(p.add(what, unix.SYS_OPEN_TREE, at, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE))
+}
+
+// filesystem makes a mount of a new file system.
+func (p *program) filesystem(kind string, options ...string) result {
+	ctx := p.result(p.add("open "+kind, unix.SYS_FSOPEN, kind, unix.FSOPEN_CLOEXEC))
+	for i := 0; i < len(options); i += 2 {
+		if options[i+1] == "" {
+			p.add("configure "+kind, unix.SYS_FSCONFIG, ctx, unix.FSCONFIG_SET_FLAG, options[i], 0, 0)
+		} else {
+			p.add("configure "+kind, unix.SYS_FSCONFIG, ctx, unix.FSCONFIG_SET_STRING, options[i], options[i+1], 0)
+		}
+	}
+	p.add("make "+kind, unix.SYS_FSCONFIG, ctx, unix.FSCONFIG_CMD_CREATE, 0, 0, 0)
+	tree := p.result(p.add("mount "+kind, unix.SYS_FSMOUNT, ctx, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC))
+	p.add("close", unix.SYS_CLOSE, ctx)
+	return tree
+}
+
+func (p *program) setattr(what string, at any, name string, flags int, attr unix.MountAttr) *call {
+	a := &attr
+	return p.add(what, unix.SYS_MOUNT_SETATTR, at, name, flags, unsafe.Pointer(a), unsafe.Sizeof(attr))
+}
+
+// attach puts a mount in its place, with the rights of its mode.
+func (p *program) attach(name string, tree, at result, m Mount) {
+	switch {
+	case m.Mode == Fixed:
+		p.setattr("make read-only "+name, tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	case m.Mode == Masked && m.Kind != Dir: // a device that cannot be opened
+		p.setattr("mask "+name, tree, "", unix.AT_EMPTY_PATH, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY})
+	}
+	p.add("mount on "+name, unix.SYS_MOVE_MOUNT, tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	p.add("close", unix.SYS_CLOSE, tree)
+	p.add("close", unix.SYS_CLOSE, at)
+}
+
+// ruleset makes Landlock's, of the paths as they are now that all is mounted.
+func (l Layout) ruleset(p *program) result {
+	if l.Files|l.Scope == 0 {
+		return 0
+	}
+	attr := &ll.RulesetAttr{HandledAccessFS: l.Files, Scoped: l.Scope}
+	size := unsafe.Sizeof(*attr)
+	if l.Scope == 0 {
+		size = unsafe.Offsetof(attr.HandledAccessNet) // older kernels know no more
+	}
+	ruleset := p.result(p.add("landlock", unix.SYS_LANDLOCK_CREATE_RULESET, unsafe.Pointer(attr), size, 0))
+	rules := l.Paths
+	if l.Mount && l.has("/dev/pts") && l.Files != 0 {
+		rules = append(rules[:len(rules):len(rules)], PathRule{Path: "/dev/pts", Access: deviceAccess & l.Files})
+	}
+	// struct landlock_path_beneath_attr is packed: rights, then descriptor.
+	type beneath [12]byte
+	pack := func(access uint64, fd int32) *beneath {
+		var b beneath
+		*(*uint64)(unsafe.Pointer(&b[0])) = access
+		*(*int32)(unsafe.Pointer(&b[8])) = fd
+		return &b
+	}
+	for _, rule := range rules {
+		if rule.Path == "" {
+			p.add("landlock: a descriptor", unix.SYS_LANDLOCK_ADD_RULE, ruleset, ll.RuleTypePathBeneath, unsafe.Pointer(pack(rule.Access, int32(rule.FD))), 0).but(unix.EBADFD, unix.EBADF)
+			continue
+		}
+		fd := p.result(p.add("landlock: open "+rule.Path, unix.SYS_OPENAT, atCWD, rule.Path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW))
+		p.add("landlock: "+rule.Path, unix.SYS_DUP3, fd, ruleFD, unix.O_CLOEXEC)
+		p.add("landlock: "+rule.Path, unix.SYS_LANDLOCK_ADD_RULE, ruleset, ll.RuleTypePathBeneath, unsafe.Pointer(pack(rule.Access, ruleFD)), 0)
+		p.add("close", unix.SYS_CLOSE, fd)
+	}
+	p.add("close", unix.SYS_CLOSE, ruleFD).but(unix.EBADF)
+	return ruleset
+}
+
+func (l Layout) has(name string) bool {
+	for _, m := range l.Mounts {
+		if m.Path == name {
+			return true
+		}
+	}
+	return false
+}
+
+// lastCapability is more than any kernel has; what it does not know is EINVAL.
+const lastCapability = 63
+
+// dropPrivileges gives up every capability and the way to get any back.
+func dropPrivileges(p *program) {
+	p.add("no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	p.add("ambient capabilities", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	for c := range lastCapability + 1 {
+		// Without the right to drop there were none to begin with, and no_new_privs keeps it so.
+		p.add("bounding capabilities", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0).but(unix.EINVAL, unix.EPERM)
+	}
+	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	p.add("capabilities", unix.SYS_CAPSET, unsafe.Pointer(header), unsafe.Pointer(&none[0]))
+}

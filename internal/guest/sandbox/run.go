@@ -1,0 +1,283 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit codes of a sandbox itself. Others are the command's.
+const (
+	ExitUnenforceable = 123 // the host cannot hold the policy: nothing was run
+	ExitFailed        = 125
+	ExitCannot        = 126
+	ExitNotFound      = 127
+)
+
+// A Server serves the sandbox's network: what connects to the listener is what
+// the command sends to its proxy. It returns when the listener is closed.
+type Server interface{ Serve(net.Listener) error }
+
+// Job is one command to be run in a sandbox.
+type Job struct {
+	Spec   Spec
+	Dir    string   // where it starts: absolute
+	Argv   []string // the command; its name is looked up in Env's PATH
+	Env    []string
+	Proxy  Server    // needed where the policy has a list of hosts
+	Keeper []string  // the command line that runs Keep in another process
+	Words  io.Writer // for what a person should know
+}
+
+// Run runs a command and returns its exit code: 128+n if signal n ended it, or
+// one of the sandbox's own, with the error. It changes this process (its
+// signals, its children) and is called once in its life.
+func Run(job Job) (int, error) {
+	if folderStreams() {
+		return ExitFailed, errors.New("standard input, output or error is a folder, from which a command could leave the sandbox")
+	}
+	file, err := lookPath(job.Argv[0], job.Dir, job.Env)
+	if err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			return ExitCannot, err
+		}
+		return ExitNotFound, err
+	}
+	job.Spec.Streams = streams()
+	// The child dies with the thread that made it: this one lasts.
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return ExitFailed, fmt.Errorf("become the reaper: %w", err)
+	}
+	kernel := Assume()
+	for try := 1; ; try++ {
+		code, err := job.once(kernel, file)
+		if step, ok := errors.AsType[*CallError](err); ok && !step.exec && kernel.Namespaces && isRefusal(step.Err) {
+			// Plan again without namespaces: that fails, and says what is missing, or is
+			// what the spec's best effort asks for.
+			kernel.Namespaces, kernel.Why = false, step.Error()
+			continue
+		}
+		if errors.Is(err, errMoved) && try < 100 {
+			runtime.Gosched()
+			continue
+		}
+		return code, err
+	}
+}
+
+func isRefusal(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EUSERS)
+}
+
+// once plans, and runs the command.
+func (job Job) once(kernel Kernel, file string) (int, error) {
+	layout, err := Plan(job.Spec, kernel, hostTree{})
+	if err != nil {
+		if _, ok := errors.AsType[*UnenforceableError](err); ok {
+			return ExitUnenforceable, err
+		}
+		return ExitFailed, err
+	}
+	if layout.Unconfined {
+		return job.replace(file)
+	}
+	for _, m := range layout.Missing {
+		fmt.Fprintln(job.Words, "sandbox: not enforced:", m)
+	}
+	if layout.Proxy && job.Proxy == nil {
+		return ExitFailed, errors.New("the policy has a list of hosts, and there is no proxy")
+	}
+	holding, err := hold(layout)
+	if err != nil {
+		return ExitFailed, err
+	}
+	late := lateNames(layout.Late)
+	p := layout.compile(kernel, job.Dir, file, job.Argv, job.environ(layout, kernel))
+	pid, err := p.start(layout.flags())
+	if err != nil {
+		holding.release()
+		if step, ok := errors.AsType[*CallError](err); ok && step.exec {
+			if errors.Is(err, os.ErrNotExist) {
+				return ExitNotFound, err
+			}
+			return ExitCannot, err
+		}
+		return ExitFailed, err
+	}
+	namespace, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/mnt") // "" is nobody's
+	stop := job.serve(layout)
+	status, alone := wait(pid)
+	stop()
+	for _, name := range setAside(layout.Late, late) {
+		fmt.Fprintf(job.Words, "sandbox: %s is protected: what the command made under that name was set aside beside it\n", name)
+	}
+	if alone || len(holding.files)+len(layout.Late) == 0 || len(job.Keeper) == 0 {
+		holding.release()
+	} else if err := job.keep(holding, layout, namespace, late); err != nil {
+		// The placeholders stay, with their mark, and protect on; the next sandbox
+		// here clears them away.
+		fmt.Fprintln(job.Words, "sandbox: placeholders are left in the workspace:", err)
+	}
+	if status.Signaled() {
+		return 128 + int(status.Signal()), nil
+	}
+	return status.ExitStatus(), nil
+}
+
+// replace becomes a command that is not confined.
+func (job Job) replace(file string) (int, error) {
+	if err := os.Chdir(job.Dir); err != nil {
+		return ExitFailed, err
+	}
+	return ExitCannot, &CallError{What: file, Err: syscall.Exec(file, job.Argv, job.Env)}
+}
+
+// serve runs the proxy on the listener that the child has made.
+func (job Job) serve(l Layout) (stop func()) {
+	if !l.Proxy {
+		return func() {}
+	}
+	f := os.NewFile(listenerFD, "proxy")
+	listener, err := net.FileListener(f)
+	_ = f.Close()
+	if err != nil {
+		fmt.Fprintln(job.Words, "sandbox: no network:", err)
+		return func() {}
+	}
+	done := make(chan error, 1)
+	go func() { done <- job.Proxy.Serve(listener) }()
+	return func() {
+		_ = listener.Close()
+		<-done
+	}
+}
+
+// wait waits for the child, passes signals on to it, and says whether all that
+// it started has ended too.
+func wait(pid int) (status unix.WaitStatus, alone bool) {
+	passed := make(chan os.Signal, 8)
+	signal.Notify(passed, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	// A terminal sends these to the command as well.
+	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT)
+	go func() {
+		for s := range passed {
+			_ = unix.Kill(pid, s.(syscall.Signal)) // it is gone, or it gets it
+		}
+	}()
+	for {
+		var st unix.WaitStatus
+		got, err := unix.Wait4(-1, &st, 0, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return status, true // not without the child's own end
+		case got == pid:
+			signal.Stop(passed)
+			for {
+				left, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+				if err == unix.ECHILD {
+					return st, true
+				}
+				if left == 0 {
+					return st, false
+				}
+			}
+		}
+	}
+}
+
+// environ is the command's environment: the job's, and what tells it where it is.
+func (job Job) environ(l Layout, k Kernel) []string {
+	if l.Unconfined {
+		return job.Env
+	}
+	own := map[string]string{
+		"CURSOR_SANDBOX": "native", "CURSOR_ORIG_UID": strconv.Itoa(k.UID), "CURSOR_ORIG_GID": strconv.Itoa(k.GID),
+		"CURSOR_SANDBOX_LANDLOCK_STATUS": l.Status(),
+	}
+	if l.Proxy {
+		at := "127.0.0.1:" + strconv.Itoa(ProxyPort)
+		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+			own[name] = "http://" + at
+		}
+		own["ALL_PROXY"], own["all_proxy"] = "socks5h://"+at, "socks5h://"+at
+		own["NO_PROXY"], own["no_proxy"] = "localhost,127.0.0.1,::1", "localhost,127.0.0.1,::1"
+		own["NODE_USE_ENV_PROXY"] = "1"
+	}
+	env := slices.DeleteFunc(slices.Clone(job.Env), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		_, ours := own[name]
+		return ours
+	})
+	for name, value := range own {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env[len(env)-len(own):])
+	return env
+}
+
+// lookPath finds a program as execvp does, in the job's own PATH.
+func lookPath(name, dir string, env []string) (string, error) {
+	find := func(file string) (string, error) {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(dir, file)
+		}
+		return exec.LookPath(file)
+	}
+	if strings.Contains(name, "/") {
+		return find(name)
+	}
+	list := ""
+	for _, v := range env {
+		if value, ok := strings.CutPrefix(v, "PATH="); ok {
+			list = value
+		}
+	}
+	var denied error
+	for _, folder := range filepath.SplitList(list) {
+		file, err := find(filepath.Join(folder, name))
+		if err == nil {
+			return file, nil
+		}
+		if errors.Is(err, os.ErrPermission) {
+			denied = err
+		}
+	}
+	if denied != nil {
+		return "", denied
+	}
+	return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
+}
+
+// keep hands the placeholders to a process that lasts as long as what the
+// command has left running.
+func (job Job) keep(h held, l Layout, namespace string, late map[string]bool) error {
+	args := append(slices.Clone(job.Keeper), namespace)
+	for _, f := range h.files {
+		args = append(args, "hold="+f.Name())
+	}
+	for _, pattern := range l.Late {
+		args = append(args, "late="+pattern)
+	}
+	for name := range late {
+		args = append(args, "known="+name)
+	}
+	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...)
+	cmd.Dir, cmd.ExtraFiles = "/", h.files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd.Start()
+}

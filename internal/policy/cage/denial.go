@@ -1,0 +1,73 @@
+package cage
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// errors that a program prints where the sandbox said no, and the access that
+// was wanted, if the words tell.
+var refusals = []string{
+	"permission denied", "read-only file system", "operation not permitted", "device or resource busy", "eacces", "erofs", "eperm", "ebusy",
+	"invalid cross-device link",
+}
+
+// quoted finds what may be a path in a line: between quotes, or a word.
+var quoted = regexp.MustCompile("'([^']+)'|\"([^\"]+)\"|`([^`]+)`|‘([^’]+)’|([^\\s'\"`‘’]+)")
+
+// maxDenials bounds what Explain returns.
+const maxDenials = 5
+
+// Explain reads what a command that failed has printed, in the folder dir, and
+// says which of its complaints are the sandbox's doing, by which rule, and how
+// to ask. It is silent where the rules allow what was complained of: then
+// something else refused.
+func (r Rules) Explain(dir, output string) []string {
+	var found []string
+	for line := range strings.Lines(output) {
+		low := strings.ToLower(line)
+		refused := false
+		for _, w := range refusals {
+			refused = refused || strings.Contains(low, w)
+		}
+		if !refused {
+			continue
+		}
+		if d, ok := r.explainLine(dir, line); ok {
+			found = unite(found, []string{d})
+		}
+		if len(found) == maxDenials {
+			break
+		}
+	}
+	return found
+}
+
+func (r Rules) explainLine(dir, line string) (string, bool) {
+	for _, m := range quoted.FindAllString(line, 64) {
+		name := strings.Trim(m, "'\"`‘’,;:()[]")
+		if name == "" || strings.Contains(name, "\x00") || len(name) > 4096 {
+			continue
+		}
+		isPath := strings.Contains(name, "/") || strings.HasPrefix(name, ".")
+		full := name
+		if !path.IsAbs(name) {
+			full = path.Join(dir, name)
+		}
+		for _, access := range []Access{Read, Write} {
+			v := r.Judge(access, full)
+			// A bare word is a path only where it is one that a rule names.
+			if v.Allowed || !isPath && !strings.HasPrefix(v.Rule, "protected ") && !strings.HasPrefix(v.Rule, "hidden ") {
+				continue
+			}
+			what := "read"
+			if access == Write {
+				what = "changed"
+			}
+			return fmt.Sprintf("%s may not be %s in the sandbox: %s. To go on: %s", full, what, v.Rule, v.Ask), true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,115 @@
+package cage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tailscale/hujson"
+
+	"aloft/internal/policy"
+)
+
+// Files are where a sandbox.json is looked for below the home folder and below
+// the repository: the first that is there counts.
+var Files = []string{".aloft/sandbox.json", ".cursor/sandbox.json"}
+
+// Layer is one sandbox.json. What is not set is nil or empty.
+type Layer struct {
+	Type                   Type          `json:"type,omitempty"`
+	ReadWritePaths         []string      `json:"additionalReadwritePaths,omitempty"`
+	ReadOnlyPaths          []string      `json:"additionalReadonlyPaths,omitempty"`
+	ReadPaths              []string      `json:"additionalReadPaths,omitempty"`
+	ReadBoundary           Boundary      `json:"readBoundary,omitempty"`
+	DisableTmpWrite        *bool         `json:"disableTmpWrite,omitempty"`
+	EnableSharedBuildCache *bool         `json:"enableSharedBuildCache,omitempty"`
+	Network                *NetworkRules `json:"networkPolicy,omitempty"`
+	// Unknown are keys that mean nothing here: a slip of the pen, or of a newer
+	// version. Whoever reads the file tells its owner.
+	Unknown []string `json:"-"`
+}
+
+// NetworkRules are what a file says of the network.
+type NetworkRules struct {
+	Default string   `json:"default,omitempty"` // allow or deny
+	Allow   []string `json:"allow,omitempty"`
+	Deny    []string `json:"deny,omitempty"`
+}
+
+var known = []string{
+	"type", "additionalReadwritePaths", "additionalReadonlyPaths", "additionalReadPaths", "readBoundary",
+	"disableTmpWrite", "enableSharedBuildCache", "networkPolicy", "$schema",
+}
+
+// maxEntries bounds each list of a file.
+const maxEntries = 10_000
+
+// Parse reads a sandbox.json, which may have comments and trailing commas. The
+// error says which key is wrong, and what it may be.
+func Parse(text []byte) (*Layer, error) {
+	plain, err := hujson.Standardize(text)
+	if err != nil {
+		return nil, fmt.Errorf("it is no JSON: %w", err)
+	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(plain, &keys); err != nil || keys == nil {
+		return nil, errors.New("it is no JSON object: begin it with {")
+	}
+	exact := map[string]json.RawMessage{}
+	l := &Layer{}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if slices.Contains(known, key) {
+			exact[key] = keys[key] // the decoder would take a key in any case
+		} else {
+			l.Unknown = append(l.Unknown, key)
+		}
+	}
+	again, err := json.Marshal(exact)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(again, l); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return nil, fmt.Errorf("%s is a %s: it has to be a %s", wrong.Field, wrong.Value, wrong.Type)
+		}
+		return nil, err
+	}
+	return l, l.check()
+}
+
+func (l *Layer) check() error {
+	if l.Type != "" && !slices.Contains(strictness, l.Type) {
+		return fmt.Errorf("type is %q: it is workspace_readwrite, workspace_readonly or insecure_none", l.Type)
+	}
+	if l.ReadBoundary != "" && l.ReadBoundary != System && l.ReadBoundary != Workspace {
+		return fmt.Errorf("readBoundary is %q: it is system or workspace", l.ReadBoundary)
+	}
+	for key, paths := range map[string][]string{
+		"additionalReadwritePaths": l.ReadWritePaths, "additionalReadonlyPaths": l.ReadOnlyPaths, "additionalReadPaths": l.ReadPaths,
+	} {
+		if len(paths) > maxEntries {
+			return fmt.Errorf("%s has %d entries: %d is the most", key, len(paths), maxEntries)
+		}
+		for _, p := range paths {
+			if p == "" || strings.ContainsRune(p, 0) {
+				return fmt.Errorf("%s: %q is no path", key, p)
+			}
+		}
+	}
+	if l.Network == nil {
+		return nil
+	}
+	if d := l.Network.Default; d != "" && d != "allow" && d != "deny" {
+		return fmt.Errorf("networkPolicy.default is %q: it is allow or deny", d)
+	}
+	if len(l.Network.Allow)+len(l.Network.Deny) > maxEntries {
+		return fmt.Errorf("networkPolicy has more than %d entries", maxEntries)
+	}
+	if _, err := (policy.Network{Mode: policy.List, Allow: l.Network.Allow, Deny: l.Network.Deny}).Compile(); err != nil {
+		return fmt.Errorf("networkPolicy: %w", err)
+	}
+	return nil
+}

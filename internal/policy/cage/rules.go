@@ -1,0 +1,195 @@
+package cage
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Place is where a policy holds. Its paths are absolute and without symbolic
+// links.
+type Place struct {
+	Workspaces []string
+	Home       string   // ~ of paths; "" if there is none
+	Temp       []string // folders for temporary files
+	Hidden     []string // what .cursorignore names, and sockets that lead out
+}
+
+// Grant is a path that is open, with all below it, and what opened it.
+type Grant struct {
+	Path, Rule string
+}
+
+// Rules are a policy in its place: every path absolute and clean.
+type Rules struct {
+	Policy     Policy
+	Writable   []Grant
+	Readable   []Grant // nil: everything
+	ReadOnly   []Grant // inside what is writable
+	Hidden     []string
+	Workspaces []string
+}
+
+// SystemPaths may be read within the narrowest boundary: the programs, and what
+// they need to start.
+var SystemPaths = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap",
+	"/dev", "/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup", "/var/lib/dpkg", "/var/cache/fontconfig", "/exec-daemon",
+}
+
+// buildCaches are below the home folder.
+var buildCaches = []string{
+	".cache", "go/pkg", ".npm", ".yarn", ".bun/install/cache", ".local/share/pnpm/store", ".cargo/registry", ".cargo/git",
+	".gradle/caches", ".m2/repository", ".nuget/packages", ".ivy2", ".sbt", ".gem", ".bundle/cache", ".composer/cache", ".pub-cache",
+}
+
+// In makes the rules of a policy for a place.
+func (p Policy) In(place Place) Rules {
+	r := Rules{Policy: p, Hidden: place.Hidden, Workspaces: place.Workspaces}
+	full := func(name string) string { return place.path(name) }
+	if p.Type == ReadWrite {
+		for _, dir := range place.Workspaces {
+			r.Writable = append(r.Writable, Grant{path.Clean(dir), "type " + string(p.Type)})
+		}
+	}
+	for _, name := range p.ReadWrite {
+		r.Writable = append(r.Writable, Grant{full(name), "additionalReadwritePaths " + name})
+	}
+	if !p.DisableTmpWrite {
+		for _, dir := range place.Temp {
+			r.Writable = append(r.Writable, Grant{path.Clean(dir), "temporary files"})
+		}
+	}
+	if p.SharedBuildCache && place.Home != "" {
+		for _, dir := range buildCaches {
+			r.Writable = append(r.Writable, Grant{path.Join(place.Home, dir), "enableSharedBuildCache"})
+		}
+	}
+	for _, name := range p.ReadOnly {
+		r.ReadOnly = append(r.ReadOnly, Grant{full(name), "additionalReadonlyPaths " + name})
+	}
+	if p.Type == ReadOnly {
+		for _, dir := range place.Workspaces {
+			r.ReadOnly = append(r.ReadOnly, Grant{path.Clean(dir), "type " + string(p.Type)})
+		}
+	}
+	if p.ReadBoundary == Workspace {
+		for _, dir := range SystemPaths {
+			r.Readable = append(r.Readable, Grant{dir, "system"})
+		}
+		for _, dir := range place.Workspaces {
+			r.Readable = append(r.Readable, Grant{path.Clean(dir), "workspace"})
+		}
+		for _, name := range slices.Concat(p.Read, p.ReadOnly) {
+			r.Readable = append(r.Readable, Grant{full(name), "additionalReadPaths " + name})
+		}
+		r.Readable = append(r.Readable, r.Writable...)
+	}
+	return r
+}
+
+// path makes a path of a file absolute: ~ is the home folder, and what is
+// relative is so to the first workspace.
+func (p Place) path(name string) string {
+	switch {
+	case p.Home != "" && (name == "~" || strings.HasPrefix(name, "~/")):
+		return path.Join(p.Home, name[1:])
+	case path.IsAbs(name) || len(p.Workspaces) == 0:
+		return path.Clean("/" + name)
+	}
+	return path.Join(p.Workspaces[0], name)
+}
+
+// Access is a way to touch a path.
+type Access int
+
+// The ways.
+const (
+	Read Access = iota
+	Write
+)
+
+// Verdict is what the rules say of one path.
+type Verdict struct {
+	Allowed bool
+	Rule    string // what decided
+	Ask     string // how to be allowed it; empty where nothing gives it
+}
+
+// Judge judges a path that is absolute and has no symbolic links. It compares
+// protected names in any case, as some file systems do.
+func (r Rules) Judge(access Access, name string) Verdict {
+	name = path.Clean("/" + name)
+	if r.Policy.Type == InsecureNone {
+		return Verdict{Allowed: true, Rule: "type insecure_none"}
+	}
+	for _, h := range r.Hidden {
+		if Below(h, name) {
+			return Verdict{Rule: "hidden " + h, Ask: "take it out of .cursorignore"}
+		}
+	}
+	if access == Read {
+		if r.Readable == nil {
+			return Verdict{Allowed: true, Rule: "readBoundary system"}
+		}
+		if g, ok := deepest(r.Readable, name); ok {
+			return Verdict{Allowed: true, Rule: g.Rule}
+		}
+		return Verdict{Rule: "readBoundary workspace", Ask: "add it to additionalReadPaths of sandbox.json"}
+	}
+	g, ok := deepest(r.Writable, name)
+	if !ok {
+		if slices.Contains(Devices, name) {
+			return Verdict{Allowed: true, Rule: "device"}
+		}
+		rule := "outside of what type " + string(r.Policy.Type) + " lets change"
+		if ro, ok := deepest(r.ReadOnly, name); ok {
+			rule = ro.Rule
+		}
+		return Verdict{Rule: rule, Ask: "add it to additionalReadwritePaths of sandbox.json, or ask to run the command outside of the sandbox"}
+	}
+	if ro, ok := deepest(r.ReadOnly, name); ok && !nearer(g, ro, r.Policy) {
+		return Verdict{Rule: ro.Rule, Ask: "take it out of additionalReadonlyPaths of sandbox.json"}
+	}
+	for _, root := range r.Roots() {
+		if p, ok := protecting(root, name); ok {
+			return Verdict{Rule: "protected " + p, Ask: "ask the user to change it, or to run the command outside of the sandbox"}
+		}
+	}
+	return Verdict{Allowed: true, Rule: g.Rule}
+}
+
+// nearer reports whether what is writable lies inside what is only read because
+// of the type: a folder for temporary files in a workspace that may only be read.
+func nearer(writable, readonly Grant, p Policy) bool {
+	return readonly.Rule == "type "+string(ReadOnly) && Below(readonly.Path, writable.Path) && writable.Path != readonly.Path && p.Type == ReadOnly
+}
+
+// Roots are the folders in which names are protected: each workspace, and each
+// folder that was added to what is writable.
+func (r Rules) Roots() []string {
+	roots := slices.Clone(r.Workspaces)
+	for _, g := range r.Writable {
+		if strings.HasPrefix(g.Rule, "additionalReadwritePaths ") {
+			roots = unite(roots, []string{g.Path})
+		}
+	}
+	return roots
+}
+
+// Devices may be written to in every sandbox.
+var Devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"}
+
+// Below reports whether name is dir or lies in it.
+func Below(dir, name string) bool {
+	return name == dir || dir == "/" || strings.HasPrefix(name, dir+"/")
+}
+
+func deepest(grants []Grant, name string) (best Grant, ok bool) {
+	for _, g := range grants {
+		if Below(g.Path, name) && (!ok || len(g.Path) > len(best.Path)) {
+			best, ok = g, true
+		}
+	}
+	return best, ok
+}
