@@ -1,0 +1,191 @@
+package container
+
+import (
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"aloft/internal/control/machine"
+	"aloft/internal/need"
+	"aloft/internal/policy"
+
+	"github.com/coder/websocket"
+)
+
+// openSockets opens as many connections as it is told, and when all are open
+// says a word on each and counts the answers.
+const openSockets = `
+const net = require('net'), [port, n] = process.argv.slice(1).map(Number);
+let open = 0, heard = 0, all = [];
+for (let i = 0; i < n; i++) {
+  const c = net.connect(port, '172.30.0.1', () => { if (++open == n) all.forEach(c => c.write('word\n')) });
+  c.on('data', () => { c.end(); if (++heard == n) { console.log('heard', heard); process.exit() } });
+  c.on('error', e => { console.log(e.message); process.exit(1) });
+  all.push(c);
+}`
+
+// speakWebSocket says a word over a WebSocket, by hand, and prints the answer.
+const speakWebSocket = `
+const c = require('http').get(process.argv[1], { headers: { Connection: 'Upgrade', Upgrade: 'websocket',
+  'Sec-WebSocket-Version': '13', 'Sec-WebSocket-Key': 'dGhlIHNhbXBsZSBub25jZQ==' } });
+c.on('upgrade', (res, socket) => {
+  socket.write(Buffer.from([0x81, 0x84, 0, 0, 0, 0, ...Buffer.from('word')]));
+  socket.on('data', d => { console.log(res.statusCode, d.subarray(2, 2 + d[1]).toString()); process.exit() });
+});
+c.on('response', r => { console.log('refused', r.statusCode); process.exit(1) });`
+
+// TestPrograms has programs in machines use servers of the test's.
+func TestPrograms(t *testing.T) {
+	for _, name := range []string{"node", "curl", "ping"} {
+		need.Command(t, name)
+	}
+	const large, sockets = 200 << 20, 1000
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/large":
+			_, _ = io.CopyN(w, zeros{}, large) // the client counts
+		case "/ws":
+			ws, err := websocket.Accept(w, r, nil)
+			if err != nil {
+				return
+			}
+			if kind, data, err := ws.Read(r.Context()); err == nil {
+				_ = ws.Write(r.Context(), kind, append([]byte("heard "), data...))
+			}
+			_ = ws.Close(websocket.StatusNormalClosure, "")
+		default:
+			fmt.Fprint(w, "hello")
+		}
+	})
+	plain := httptest.NewServer(handler)
+	t.Cleanup(plain.Close)
+	secure := httptest.NewUnstartedServer(handler)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not know the authority
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	var most, now atomic.Int64
+	many := tcpServer(t, func(c net.Conn) {
+		defer now.Add(-1)
+		for n := now.Add(1); ; {
+			if old := most.Load(); n <= old || most.CompareAndSwap(old, n) {
+				break
+			}
+		}
+		word := make([]byte, 5)
+		if _, err := io.ReadFull(c, word); err == nil {
+			_, _ = c.Write(word)
+		}
+	})
+	port := func(s *httptest.Server) string {
+		_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+		return port
+	}
+	for name, path := range engines(t) {
+		t.Run(name, func(t *testing.T) {
+			m := create(t, newRuntime(t, t.TempDir(), path), machine.Spec{Image: "host", Network: opened(policy.List, "host.aloft.internal", "127.0.0.1", "example.com")})
+			ask(t, m, "sh", "-c", "cat > /tmp/authority.pem <<'EOF'\n"+string(authority)+"EOF")
+			tls := "curl -sS -m 20 --connect-to example.com:443:172.30.0.1:" + port(secure) + " https://example.com/ "
+			most.Store(0)
+			for what, c := range map[string]struct{ command, want string }{
+				"200 MB":                    {"curl -sS -m 120 http://host.aloft.internal:" + port(plain) + "/large | wc -c", fmt.Sprintln(large)},
+				"WebSocket":                 {"node -e \"$0\" http://host.aloft.internal:" + port(plain) + "/ws", "101 heard word\n"},
+				"an authority of our own":   {tls + "--cacert /tmp/authority.pem", "hello"},
+				"an authority nobody knows": {tls + "2>&1 | grep -c -i certificate", "1\n"},
+				"1,000 connections":         {fmt.Sprintf("node -e \"$0\" %d %d", many, sockets), fmt.Sprintf("heard %d\n", sockets)},
+				"ping, or why not":          {"ping -n -c 1 -W 5 172.30.0.1 2>&1 | grep -c -E ' 0% packet loss|Operation not permitted'", "1\n"},
+			} {
+				script := map[string]string{"WebSocket": speakWebSocket, "1,000 connections": openSockets}[what]
+				if got := ask(t, m, "sh", "-c", c.command, script); got.Output != c.want {
+					t.Errorf("%s: %q, want %q", what, got.Output, c.want)
+				}
+			}
+			if most.Load() != sockets {
+				t.Errorf("%d connections were open at once", most.Load())
+			}
+		})
+	}
+}
+
+// zeros never end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// tcpServer serves each connection on the returned port of the loopback.
+func tcpServer(t *testing.T, do func(net.Conn)) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { do(c); _ = c.Close() }()
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// TestPackages gets packages from where the host gets them.
+func TestPackages(t *testing.T) {
+	for _, name := range []string{"apt-get", "npm", "node", "dpkg-deb"} {
+		need.Command(t, name)
+	}
+	sources, err := exec.Command("apt-get", "indextargets", "--format", "deb [trusted=yes] $(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := exec.Command("npm", "config", "get", "registry").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := ""
+	for _, path := range []string{os.Getenv("SSL_CERT_FILE"), "/etc/ssl/certs/ca-certificates.crt"} {
+		if data, err := os.ReadFile(path); err == nil {
+			bundle = string(data)
+			break
+		}
+	}
+	list := strings.SplitN(string(sources), "\n", 2)[0]
+	for name, path := range engines(t) {
+		t.Run(name, func(t *testing.T) {
+			m := create(t, newRuntime(t, t.TempDir(), path), machine.Spec{Image: "host", Network: policy.Network{Mode: policy.AllowAll}})
+			for _, f := range []struct{ path, text string }{{"/tmp/sources.list", list}, {"/tmp/bundle.pem", bundle}} {
+				for text := f.text; text != ""; { // an argument has a limit
+					n := min(len(text), 64<<10)
+					if got := ask(t, m, "sh", "-c", `printf %s "$0" >> `+f.path, text[:n]); got.Output != "" {
+						t.Fatal(got.Output)
+					}
+					text = text[n:]
+				}
+			}
+			const apt = `set -e; mkdir -p /tmp/apt/lists/partial /tmp/apt/archives/partial; cd /tmp/apt; touch status
+o="-o Dir::State::Lists=/tmp/apt/lists -o Dir::State::status=/tmp/apt/status -o Dir::Cache=/tmp/apt -o Dir::Etc::SourceList=/tmp/sources.list -o Dir::Etc::SourceParts=/dev/null -o APT::Sandbox::User= -o Acquire::Languages=none -o Acquire::Check-Valid-Until=false"
+apt-get $o -qq update; apt-get $o -qq download hello; dpkg-deb -x hello_*.deb /tmp/hello; /tmp/hello/usr/bin/hello`
+			if got := ask(t, m, "sh", "-c", apt+" 2>&1"); !strings.HasSuffix(got.Output, "Hello, world!\n") {
+				t.Errorf("apt-get: %s", got.Output)
+			}
+			const npm = `set -e; mkdir -p /tmp/js; cd /tmp/js; echo '{}' > package.json; export HOME=/tmp NODE_EXTRA_CA_CERTS=/tmp/bundle.pem
+npm install --registry "$0" --no-audit --no-fund is-number@7.0.0 >npm.log 2>&1 || cat npm.log; node -e 'console.log("installed", require("is-number")(5))'`
+			if got := ask(t, m, "sh", "-c", npm+" 2>&1", strings.TrimSpace(string(registry))); got.Output != "installed true\n" {
+				t.Errorf("npm: %s", got.Output)
+			}
+			recorded(t, m, func(c policy.Connection) bool { return c.Allowed && c.Domain != "" && c.Received > 1<<20 })
+		})
+	}
+}
