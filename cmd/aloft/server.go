@@ -130,7 +130,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Image: c.Machine.Image, Class: c.Machine.Class,
 		Limits:  machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		Author:  schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
-		Secrets: func(string) map[string]string { return secrets }, Variables: locked.ForAgent, Identity: issuer, Artifacts: s.kept,
+		Secrets: func(string) map[string]string { return secrets }, Variables: locked.ForAgent, Identity: issuer, Artifacts: s.kept, Spans: sent,
 		Room:         func() error { return s.disk.Room() },
 		Logger:       logger,
 		Environments: build.New(build.Config{Files: s.gateway, Image: c.Machine.Image, Logger: logger}),
@@ -154,7 +154,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	apiConfig := api.Config{
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Secrets: locked, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
-		Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,
+		Tracer: sent.Tracer(), Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,
 		PublicURL: publicURL, Logger: logger, Version: version,
 		Ready: func() error {
 			if !s.ready.Load() {

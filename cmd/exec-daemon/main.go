@@ -95,7 +95,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	local := slog.NewJSONHandler(secrets.Writer(stderr), &slog.HandlerOptions{Level: cfg.LogLevel})
 	sent, err := telemetry.Open(telemetry.Config{
 		Ghost: cfg.GhostMode, Endpoint: cfg.TraceEndpoint, Token: cfg.TraceToken, Insecure: cfg.TraceInsecure,
-		Service: "exec-daemon", Version: version(), Logger: slog.New(local),
+		Service: "exec-daemon", Soon: true, Version: version(), Logger: slog.New(local),
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)

@@ -41,12 +41,16 @@ type Config struct {
 	Token    string // sent as a bearer token, unless empty
 	Insecure bool   // speak without TLS
 	Service  string // aloft, exec-daemon
+	Soon     bool   // send spans within half a second: whoever takes them on is about to leave
 	Version  string
 	Logger   *slog.Logger // hears, at debug level, that something could not be sent
 }
 
 // sendTimeout bounds one request to the receiver.
 const sendTimeout = 10 * time.Second
+
+// soon is how long spans wait for others at most, with [Config.Soon].
+const soon = 500 * time.Millisecond
 
 // metricsEvery is how often metrics are sent.
 const metricsEvery = 30 * time.Second
@@ -58,6 +62,7 @@ type Telemetry struct {
 	metrics sdkmetric.Reader
 	logs    *sdklog.LoggerProvider
 	client  *http.Client
+	send    sender
 }
 
 // Open makes what sends; nil where nothing is to be sent. It does not connect:
@@ -76,11 +81,16 @@ func Open(c Config) (*Telemetry, error) {
 	of := resource.NewSchemaless(attribute.String("service.name", c.Service), attribute.String("service.version", c.Version))
 	t := &Telemetry{client: httpClient(c.Insecure)}
 	send := sender{client: t.client, base: base, token: c.Token}
+	t.send = send
 	exporter, err := otlptrace.New(context.Background(), send.traces())
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
-	t.traces = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter, sdktrace.WithExportTimeout(sendTimeout)),
+	batch := []sdktrace.BatchSpanProcessorOption{sdktrace.WithExportTimeout(sendTimeout)}
+	if c.Soon {
+		batch = append(batch, sdktrace.WithBatchTimeout(soon))
+	}
+	t.traces = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter, batch...),
 		sdktrace.WithResource(of), sdktrace.WithIDGenerator(ids{}), sdktrace.WithSampler(sdktrace.AlwaysSample()))
 	t.metrics = sdkmetric.NewPeriodicReader(send.metrics(), sdkmetric.WithInterval(metricsEvery), sdkmetric.WithTimeout(sendTimeout))
 	t.logs = sdklog.NewLoggerProvider(sdklog.WithResource(of), sdklog.WithAttributeValueLengthLimit(maxAttribute),

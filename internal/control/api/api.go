@@ -28,10 +28,13 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/policy"
+
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 )
 
 // Config is what the API needs. All fields but Logger, PublicURL, Ready,
-// Metrics, DefaultModel, Artifacts, Identity and Machines must be set.
+// Metrics, DefaultModel, Tracer, Artifacts, Identity and Machines must be set.
 type Config struct {
 	Journal  store.Journal
 	Agents   store.Agents
@@ -44,6 +47,7 @@ type Config struct {
 	Secrets      Secrets       // nil where none are kept
 	Environments Environments  // nil where there are none
 	Machines     Machines      // nil where nobody reaches into machines
+	Tracer       trace.Tracer  // makes a span of each request that begins a run; nil makes none
 	Artifacts    Artifacts     // nil where none are kept
 	URLSecret    []byte        // with which addresses of artifacts are signed; needed with Artifacts
 	Previews     Previews      // nil where there are none
@@ -128,6 +132,9 @@ func newServer(c Config) (*server, error) {
 	}
 	if c.Artifacts != nil && len(c.URLSecret) == 0 {
 		return nil, errors.New("api: a secret is needed to sign addresses of artifacts")
+	}
+	if c.Tracer == nil {
+		c.Tracer = noop.NewTracerProvider().Tracer("")
 	}
 	if c.PublicURL == nil {
 		c.PublicURL = func() string { return "http://localhost" }

@@ -83,6 +83,8 @@ func (s *server) serve(rt route) http.Handler {
 			}
 			log = log.With("user", who.UserID)
 		}
+		r, end := s.traced(r, rt)
+		defer end()
 		if err := rt.handle(w, r, who); err != nil {
 			s.fail(w, r, log, err)
 		}

@@ -25,6 +25,7 @@ type Boot struct {
 	ExecToken     string            // 64 hex digits, asked by exec-daemon of its callers
 	GitCredential string            // with which git in the machine reaches the gateway
 	User          string            // of the agent's processes; "" is the machine's default
+	Trace         bool              // exec-daemon sends spans over this connection
 }
 
 // Checkout says what is to be in the workspace.
@@ -111,6 +112,7 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 		ExecToken:     b.ExecToken,
 		GitCredential: b.GitCredential,
 		User:          b.User,
+		Trace:         b.Trace,
 	}))
 	if err != nil {
 		return Ready{}, fmt.Errorf("boot: %w", c.rpcError(err))

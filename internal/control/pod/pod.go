@@ -78,7 +78,7 @@ func newConn(raw net.Conn, git http.Handler, o options) (*Conn, error) {
 	}}
 	c.pod = podv1connect.NewPodServiceClient(c.client, "http://pod",
 		connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil), connect.WithInterceptors(heard{o.secrets}))
-	c.serve(map[string]http.Handler{mux.Git: git, mux.Token: o.tokens})
+	c.serve(map[string]http.Handler{mux.Git: git, mux.Token: o.tokens, mux.Telemetry: o.spans})
 	return c, nil
 }
 

@@ -21,6 +21,7 @@ type options struct {
 	secrets *secrets
 	trace   string
 	tokens  http.Handler
+	spans   http.Handler
 }
 
 // secrets are those that are known now. Their methods are safe for concurrent use.
@@ -56,6 +57,9 @@ func Trace(traceparent string) Option { return func(o *options) { o.trace = trac
 
 // Tokens answers what programs in the machine ask of POST /v1/tokens/oidc.
 func Tokens(h http.Handler) Option { return func(o *options) { o.tokens = h } }
+
+// Spans answers exec-daemon, which sends what it traces as OTLP.
+func Spans(h http.Handler) Option { return func(o *options) { o.spans = h } }
 
 // heard takes secrets out of what a machine answers, before anything else sees
 // it. Output of a call is left to the call, which knows what came before.

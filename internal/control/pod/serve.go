@@ -28,8 +28,12 @@ func (c *Conn) serve(handlers map[string]http.Handler) {
 		if h == nil {
 			continue
 		}
+		var protocols http.Protocols
+		protocols.SetHTTP1(true)
+		protocols.SetUnencryptedHTTP2(true)
 		server := &http.Server{
 			Handler:           h,
+			Protocols:         &protocols,
 			MaxHeaderBytes:    maxAskHeader,
 			ReadHeaderTimeout: 30 * time.Second,
 			IdleTimeout:       5 * time.Minute,

@@ -112,7 +112,7 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 	if err := s.know(ctx, state.Agent); err != nil {
 		return nil, "", err
 	}
-	conn, err := l.dial(ctx, m, s.Gateway, s.redact(state, m.ID()), s.tokens(state.Agent.ID))
+	conn, err := l.dial(ctx, m, s.Gateway, s.redact(state, m.ID()), s.tokens(state.Agent.ID), s.spans(state, m.ID()))
 	if err != nil {
 		return nil, "", err
 	}
@@ -151,7 +151,7 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 // credential of the last run, which the gateway knows no more: a person's work
 // leaves the machine with the agent's next run.
 func (s *Scheduler) idleBoot(state *agent.State, machineID string) pod.Boot {
-	b := pod.Boot{ExecToken: s.token("exec", machineID)}
+	b := pod.Boot{ExecToken: s.token("exec", machineID), Trace: s.Spans != nil}
 	if len(state.Agent.Repos) > 0 {
 		b.GitCredential = s.token("git", state.Run.ID)
 		b.Checkout = s.checkout(state, state.Branch)

@@ -24,6 +24,7 @@ type hands struct {
 	keep   func(context.Context) error // artifacts
 	revoke func()
 	letGo  func() // of the connection
+	traced bool   // the machine sends spans over it
 	stale  func() // ends the renewing of what ends by itself
 }
 
@@ -42,9 +43,17 @@ func (h *hands) close() {
 	h.stale()
 	// What closing says is of no use: the loop has let go.
 	_ = h.exec.Close()
-	h.letGo()
 	h.revoke()
+	if h.traced {
+		time.AfterFunc(traceLinger, h.letGo)
+		return
+	}
+	h.letGo()
 }
+
+// traceLinger is how long a connection is kept for the last spans of a run, which
+// exec-daemon sends over it.
+const traceLinger = 10 * time.Second
 
 // BootID implements [loop.Hands].
 func (h *hands) BootID() string { return h.boot }

@@ -157,7 +157,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 		return nil, pod.Ready{}, err
 	}
 	l := w.s.links.use(m.ID())
-	h := &hands{id: m.ID(), revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }, stale: func() {}}
+	h := &hands{id: m.ID(), traced: w.s.Spans != nil, revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }, stale: func() {}}
 	ready, err := w.bootOver(ctx, l, h, m, e, branch, set, state, record)
 	if err != nil {
 		h.letGo()
@@ -176,7 +176,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Machine, e environment.Environment, branch string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	conn, err := l.dial(ctx, m, w.s.Gateway, w.s.redact(state, m.ID()), w.s.tokens(state.Agent.ID))
+	conn, err := l.dial(ctx, m, w.s.Gateway, w.s.redact(state, m.ID()), w.s.tokens(state.Agent.ID), w.s.spans(state, m.ID()))
 	if u, ok := errors.AsType[unstartedError](err); ok {
 		return pod.Ready{}, w.unstartable(ctx, m, state, u.error)
 	}
@@ -204,7 +204,7 @@ func (w *worker) unstartable(ctx context.Context, m machine.Machine, state *agen
 
 // traceparent is the run's span, "" where there are no traces.
 func (w *worker) traceparent(state *agent.State) string {
-	if !w.s.Trace {
+	if w.s.Spans == nil {
 		return ""
 	}
 	return telemetry.Format(telemetry.Run(state.Run.ID, state.Trace))
@@ -217,7 +217,7 @@ func (w *worker) boot(ctx context.Context, h *hands, e environment.Environment, 
 		env = map[string]string{}
 	}
 	maps.Copy(env, set.Environ())
-	b := pod.Boot{ExecToken: w.s.token("exec", h.id), User: e.User, Env: env}
+	b := pod.Boot{ExecToken: w.s.token("exec", h.id), User: e.User, Env: env, Trace: w.s.Spans != nil}
 	if len(state.Agent.Repos) > 0 {
 		credential, err := w.s.Gateway.Grant(w.grant(state, branch))
 		if err != nil {
@@ -334,7 +334,7 @@ func (s *Scheduler) idle(ctx context.Context, state *agent.State, do func(*pod.C
 	if conn != nil {
 		conn.Apply(s.redact(state, m.ID()))
 	} else {
-		if conn, err = pod.Dial(ctx, m, s.Gateway, s.redact(state, m.ID()), s.tokens(state.Agent.ID)); err == nil {
+		if conn, err = pod.Dial(ctx, m, s.Gateway, s.redact(state, m.ID()), s.tokens(state.Agent.ID), s.spans(state, m.ID())); err == nil {
 			l.conn = conn
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"aloft/internal/policy"
 	"aloft/internal/redact"
 	"aloft/internal/secret"
+	"aloft/internal/telemetry"
 )
 
 // Config is what a scheduler works with.
@@ -67,9 +68,9 @@ type Config struct {
 	Room func() error
 	// Artifacts keeps files that are to outlive machines; nil keeps none.
 	Artifacts Artifacts
-	// Trace has machines make spans below their runs' own. exec-daemon sends none
-	// unless it is told to.
-	Trace  bool
+	// Spans has machines make spans below their runs' own, and sends them on. nil,
+	// which is ghost mode, has exec-daemon make none.
+	Spans  *telemetry.Telemetry
 	Logger *slog.Logger
 }
 

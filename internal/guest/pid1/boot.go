@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 
 	"aloft/internal/guest/checkout"
+	"aloft/internal/wire/mux"
 	"aloft/internal/wire/podv1"
 )
 
@@ -151,9 +152,18 @@ func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 			return "", fmt.Errorf("git's port: %w", err)
 		}
 		b.d.git = l
-		go b.d.serveGit(l)
+		go b.d.serveOut(l, mux.Git)
 		if taken := b.d.servePorts(ctx); taken != "" {
 			detail += "; " + taken
+		}
+	}
+	if b.req.GetTrace() && b.d.spans == nil {
+		var lc net.ListenConfig
+		if l, err := lc.Listen(ctx, "tcp", b.d.cfg.TraceAddr); err != nil {
+			detail += "; no traces: " + err.Error() // the machine works without
+		} else {
+			b.d.spans = l
+			go b.d.serveOut(l, mux.Telemetry)
 		}
 	}
 	return detail, nil
@@ -274,6 +284,11 @@ func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 	cmd := exec.Command(d.cfg.ExecDaemon, "serve",
 		"--port", port, "--pty-websocket-port", ptyPort, "--state-dir", d.cfg.ExecState, "--workspace", path,
 		"--artifacts-dir", d.cfg.Artifacts, "--tmux-socket", d.tmuxSocket(), "--tmux-kept", "--secret-redaction-enabled")
+	d.mu.Lock()
+	if d.spans != nil {
+		cmd.Args = append(cmd.Args, "--ghost-mode=false", "--trace-insecure", "--trace-endpoint", "http://"+d.spans.Addr().String())
+	}
+	d.mu.Unlock()
 	cmd.Dir = path
 	cmd.SysProcAttr = d.user.Load().attributes()
 	cmd.SysProcAttr.Setsid = true

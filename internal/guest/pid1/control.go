@@ -148,23 +148,23 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", addr)
 }
 
-// serveGit joins each connection to the gateway's port to a stream to the
+// serveOut joins each connection to a port to a stream of that name to the
 // control plane, until l is closed.
-func (d *Daemon) serveGit(l net.Listener) {
+func (d *Daemon) serveOut(l net.Listener, name string) {
 	for {
 		conn, err := l.Accept()
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
-				d.cfg.Log.Error("git's port is closed", "err", err)
+				d.cfg.Log.Error("a port is closed", "stream", name, "err", err)
 			}
 			return
 		}
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), gatewayPatience)
 			defer cancel()
-			stream, err := d.controls.open(ctx, mux.Git)
+			stream, err := d.controls.open(ctx, name)
 			if err != nil {
-				d.cfg.Log.Warn("git finds no gateway", "err", err)
+				d.cfg.Log.Warn("nobody answers a program in the machine", "stream", name, "err", err)
 				_ = conn.Close()
 				return
 			}

@@ -33,6 +33,7 @@ import (
 // Config is what pod-daemon is told at its start. Every path is absolute.
 type Config struct {
 	Socket     string // where the control plane connects
+	TraceAddr  string // host:port where exec-daemon sends its spans
 	GitAddr    string // host:port of the gateway in the machine; port 0 is any
 	ExecAddr   string // host:port of exec-daemon
 	PTYAddr    string // host:port of its PTYs
@@ -77,6 +78,7 @@ type Daemon struct {
 	kept   roster
 	repo   *checkout.Repository
 	git    net.Listener // nil until booted
+	spans  net.Listener // nil unless a boot asked for traces
 }
 
 // errShutdown is why a daemon stops that was told to by the control plane.
@@ -189,10 +191,13 @@ func (d *Daemon) end(server *podServer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.StopLimit)
 	defer cancel()
 	d.mu.Lock()
-	exec, git := d.exec, d.git
+	exec, git, spans := d.exec, d.git, d.spans
 	d.mu.Unlock()
 	if git != nil {
 		_ = git.Close()
+	}
+	if spans != nil {
+		_ = spans.Close()
 	}
 	server.quiesce(ctx, d.cfg.StopLimit/10)
 	if exec != nil {

@@ -87,7 +87,9 @@ type BootRequest struct {
 	// Whom the agent's processes run as; the machine's own default unless given.
 	// One that the machine does not know is told of and not heeded. It counts
 	// with the first Boot after the machine has started.
-	User          string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
+	User string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
+	// exec-daemon sends its spans, over this connection.
+	Trace         bool `protobuf:"varint,6,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -155,6 +157,13 @@ func (x *BootRequest) GetUser() string {
 		return x.User
 	}
 	return ""
+}
+
+func (x *BootRequest) GetTrace() bool {
+	if x != nil {
+		return x.Trace
+	}
+	return false
 }
 
 type Checkout struct {
@@ -1271,14 +1280,15 @@ var File_pod_v1_pod_service_proto protoreflect.FileDescriptor
 
 const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
-	"\x18pod/v1/pod_service.proto\x12\x06pod.v1\"\xfd\x01\n" +
+	"\x18pod/v1/pod_service.proto\x12\x06pod.v1\"\x93\x02\n" +
 	"\vBootRequest\x12,\n" +
 	"\bcheckout\x18\x01 \x01(\v2\x10.pod.v1.CheckoutR\bcheckout\x12.\n" +
 	"\x03env\x18\x02 \x03(\v2\x1c.pod.v1.BootRequest.EnvEntryR\x03env\x12\x1d\n" +
 	"\n" +
 	"exec_token\x18\x03 \x01(\tR\texecToken\x12%\n" +
 	"\x0egit_credential\x18\x04 \x01(\tR\rgitCredential\x12\x12\n" +
-	"\x04user\x18\x05 \x01(\tR\x04user\x1a6\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\x12\x14\n" +
+	"\x05trace\x18\x06 \x01(\bR\x05trace\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd5\x01\n" +
