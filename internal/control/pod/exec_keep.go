@@ -56,11 +56,14 @@ func final(err error, down time.Duration) error {
 	case errors.Is(err, ErrLost), errors.Is(err, ErrCatalogue):
 		return err
 	case errors.Is(err, errUnheard):
-		return fault.Unavailable("the machine does not speak as exec-daemon does").Because(err)
+		return fault.Unavailable("the machine does not speak as exec-daemon does").Named("machine_failed").
+			Hint("something in the task may have taken its place: look at the last tool calls, and send a follow-up").Because(err)
 	case connect.CodeOf(err) == connect.CodeUnauthenticated:
-		return fault.Denied("exec-daemon does not accept this server's token").Because(err)
+		return fault.Denied("exec-daemon does not accept this server's token").Named("machine_denied").
+			Hint("something in the task may have taken its place: look at the last tool calls, and send a follow-up").Because(err)
 	case down > comeBack:
-		return fault.Unavailable("exec-daemon has not come back for %s", comeBack).Because(err)
+		return fault.Unavailable("exec-daemon has not come back for %s", comeBack).Named("machine_stuck").
+			Hint("the machine may be out of memory or processes: look at the last tool calls, and send a follow-up").Because(err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package pid1
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,7 +38,7 @@ func (d *Daemon) run(ctx context.Context, c checkout.Command) (int, error) {
 	if err := pipes.fit(cmd, c); err != nil {
 		return 0, err
 	}
-	child, err := d.reaper.Start(cmd)
+	child, err := d.startWhenThereIsRoom(ctx, cmd)
 	if err != nil {
 		return 0, fmt.Errorf("start %s: %w", c.Args[0], err)
 	}
@@ -58,6 +59,26 @@ func (d *Daemon) run(ctx context.Context, c checkout.Command) (int, error) {
 		return 0, context.Cause(ctx)
 	}
 	return exitCode(child.Status()), nil
+}
+
+// roomWait is how long a command waits to be started in a machine that has as
+// many processes as it may: those of an agent that were killed take their time.
+const roomWait = 15 * time.Second
+
+func (d *Daemon) startWhenThereIsRoom(ctx context.Context, cmd *exec.Cmd) (*Child, error) {
+	giveUp := time.Now().Add(roomWait)
+	for {
+		attempt := *cmd // one that has failed cannot be started again
+		child, err := d.reaper.Start(&attempt)
+		if !errors.Is(err, syscall.EAGAIN) || time.Now().After(giveUp) {
+			return child, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // exitCode is a status as a shell would give it.
