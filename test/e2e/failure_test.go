@@ -24,16 +24,17 @@ func (a *aloft) why(r run) (code, message, hint string, after time.Duration) {
 	var last time.Time
 	for _, line := range strings.Split(strings.TrimSpace(a.events(r.AgentID)), "\n") {
 		var e struct {
-			Time time.Time
-			Kind string
-			Data struct {
+			Time  time.Time
+			Kind  string
+			RunID string
+			Data  struct {
 				Failure struct{ Code, Message, Hint string }
 			}
 		}
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			a.t.Fatalf("%s: %v", line, err)
 		}
-		if e.Kind == "run.ended" {
+		if e.Kind == "run.ended" && e.RunID == r.ID {
 			f := e.Data.Failure
 			return f.Code, f.Message, f.Hint, e.Time.Sub(last)
 		}
