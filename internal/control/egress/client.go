@@ -50,11 +50,6 @@ func (c *Client) Connections(ctx context.Context, after uint64, limit int, wait 
 	return p, c.do(ctx, http.MethodGet, connectionsPath+"?"+q.Encode(), nil, &p)
 }
 
-// Shutdown ends the gateway and its process.
-func (c *Client) Shutdown(ctx context.Context) error {
-	return c.do(ctx, http.MethodPost, shutdownPath, nil, nil)
-}
-
 func (c *Client) do(ctx context.Context, method, path string, body []byte, out any) (err error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://gateway"+path, bytes.NewReader(body))
 	if err != nil {

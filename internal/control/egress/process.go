@@ -34,8 +34,8 @@ const goneEvery = 2 * time.Second
 // RunProcess is the process of one gateway. It finds in dir its policy, as
 // policy.json, and listens there on gateway.sock; descriptor 3 is the device,
 // and descriptor 4 is written to and closed once it serves. It keeps its log in
-// the folder logs; "" keeps none. It serves until ctx ends, a client says
-// shutdown, or somebody removes dir.
+// the folder logs; "" keeps none. It serves until ctx ends or
+// somebody removes dir.
 func RunProcess(ctx context.Context, dir, logs string, logger *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

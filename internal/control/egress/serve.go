@@ -16,7 +16,6 @@ import (
 const (
 	connectionsPath = "/connections"
 	policyPath      = "/policy"
-	shutdownPath    = "/shutdown"
 )
 
 // maxPolicy bounds a policy as JSON, in bytes.
@@ -25,11 +24,8 @@ const maxPolicy = 4 << 20
 // longestWait bounds how long a reader waits for the next record.
 const longestWait = time.Minute
 
-// Serve answers on the control socket until ctx ends or a client says
-// shutdown, which are both no error. The gateway is the caller's to close.
+// Serve answers on the control socket until ctx ends, which is no error. The gateway is the caller's to close.
 func Serve(ctx context.Context, l net.Listener, g *Gateway) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+connectionsPath, g.serveConnections)
 	mux.HandleFunc("PUT "+policyPath, func(w http.ResponseWriter, r *http.Request) {
@@ -43,10 +39,6 @@ func Serve(ctx context.Context, l net.Listener, g *Gateway) error {
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
-	})
-	mux.HandleFunc("POST "+shutdownPath, func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusNoContent)
-		stop()
 	})
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	end := context.AfterFunc(ctx, func() {
