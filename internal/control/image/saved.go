@@ -114,27 +114,42 @@ func savedXattr(name string) bool {
 	return strings.HasPrefix(name, "user.")
 }
 
-// copySparse writes what it reads, and leaves holes where there are only zeros.
+// A file is written in blocks, and of a block the pages that are not zeros: ten
+// gigabytes of zeros are ten megabytes of an archive, and take no disk.
+const (
+	sparseBlock = 256 << 10
+	sparsePage  = 4 << 10
+)
+
+var zeros [sparsePage]byte
+
+// copySparse writes the size bytes that r gives, with holes for zeros.
 func copySparse(f *os.File, r io.Reader, size int64) error {
-	var zero [4096]byte
-	block := make([]byte, len(zero))
-	var at int64
-	for {
-		n, err := io.ReadFull(r, block)
-		if n > 0 && !bytes.Equal(block[:n], zero[:n]) {
-			if _, err := f.WriteAt(block[:n], at); err != nil {
+	block := make([]byte, min(size, sparseBlock))
+	for at := int64(0); at < size; at += int64(len(block)) {
+		block = block[:min(size-at, int64(len(block)))]
+		if _, err := io.ReadFull(r, block); err != nil {
+			return err
+		}
+		from := -1 // of pages to be written
+		for i := 0; i <= len(block); i += sparsePage {
+			end := min(i+sparsePage, len(block))
+			hole := i >= len(block) || bytes.Equal(block[i:end], zeros[:end-i])
+			switch {
+			case !hole && from < 0:
+				from = i
+			case hole && from >= 0:
+				if _, err := f.WriteAt(block[from:min(i, len(block))], at+int64(from)); err != nil {
+					return err
+				}
+				from = -1
+			}
+		}
+		if from >= 0 { // a last page that is not whole
+			if _, err := f.WriteAt(block[from:], at+int64(from)); err != nil {
 				return err
 			}
 		}
-		at += int64(n)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			if at != size {
-				return io.ErrUnexpectedEOF
-			}
-			return f.Truncate(size)
-		}
-		if err != nil {
-			return err
-		}
 	}
+	return f.Truncate(size)
 }

@@ -215,11 +215,7 @@ func (u *unpacker) file(name string, size int64, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if u.saved {
-		err = copySparse(f, r, size)
-	} else {
-		_, err = io.Copy(f, r)
-	}
+	err = copySparse(f, r, size)
 	return errors.Join(err, f.Close())
 }
 

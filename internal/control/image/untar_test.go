@@ -3,9 +3,12 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -135,6 +138,11 @@ var hostile = map[string]struct {
 	"hard link to a directory": {[]item{{name: "d/", kind: tar.TypeDir}, {name: "a", kind: tar.TypeLink, link: "d"}}, "to a directory"},
 	"block device":             {[]item{{name: "disk", kind: tar.TypeBlock}}, "device"},
 	"whiteout as a device":     {[]item{{name: "x", kind: tar.TypeChar}}, "device"},
+	"whiteout of the parent":   {[]item{{name: "a/.wh..."}, {name: ".wh..", body: "x"}, {name: "../.wh.x"}}, "leads out"},
+	"whiteout out":             {[]item{{name: "a/../.wh.x"}}, "leads out"},
+	"character device":         {[]item{{name: "kmsg", kind: tar.TypeChar}}, "device"},
+	"hard link to a whiteout":  {[]item{{name: ".wh.w"}, {name: "a", kind: tar.TypeLink, link: "w"}, {name: "../a"}}, "leads out"},
+	"unknown type":             {[]item{{name: "x", kind: 'Z'}}, "unknown type"},
 	"file as the root":         {[]item{{name: ".", body: "x"}}, "root of a layer"},
 	"whiteout through a link":  {[]item{{name: "a", kind: tar.TypeSymlink, link: "/tmp"}, {name: "a/.wh.x"}}, "is a link"},
 }
@@ -156,6 +164,84 @@ func TestUntarHostile(t *testing.T) {
 				t.Errorf("written outside: %v", entries)
 			}
 		})
+	}
+}
+
+// zeroReader gives zeros without end.
+type zeroReader struct{}
+
+func (zeroReader) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// bomb is an archive of one file of zeros.
+func bomb(size int64) io.Reader {
+	var head bytes.Buffer
+	w := tar.NewWriter(&head)
+	_ = w.WriteHeader(&tar.Header{Name: "zeros", Typeflag: tar.TypeReg, Mode: 0o644, Size: size, Format: tar.FormatGNU}) // into memory
+	return io.MultiReader(&head, io.LimitReader(zeroReader{}, size), io.LimitReader(zeroReader{}, 1024))
+}
+
+// TestUntarZeros unpacks ten gigabytes of zeros into hardly anything, and
+// refuses a layer that is larger than any.
+func TestUntarZeros(t *testing.T) {
+	need.Root(t)
+	const size = 10 << 30
+	dir := t.TempDir()
+	if err := untar(t.Context(), bomb(size), dir); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(filepath.Join(dir, "zeros"), &st); err != nil || st.Size != size || st.Blocks*512 > 1<<20 {
+		t.Errorf("it has %d bytes and takes %d, %v", st.Size, st.Blocks*512, err)
+	}
+	if err := untar(t.Context(), bomb(maxLayerSize+1), t.TempDir()); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("error is %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := untar(ctx, bomb(size), t.TempDir()); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// TestUntarSparse refuses a few bytes that say they are all zeros of the world.
+func TestUntarSparse(t *testing.T) {
+	need.Root(t)
+	program := need.Command(t, "tar")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "x"), 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{"gnu", "posix"} {
+		data, err := exec.Command(program, "-C", dir, "--sparse", "--format="+format, "-c", "x").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := untar(t.Context(), bytes.NewReader(data), t.TempDir()); err == nil || !strings.Contains(err.Error(), "sparse") {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
+
+// TestSparse holds every file to what it was, wherever its zeros are.
+func TestSparse(t *testing.T) {
+	need.Root(t)
+	zero, noise := strings.Repeat("\x00", sparseBlock), strings.Repeat("n", sparseBlock)
+	for name, text := range map[string]string{
+		"empty": "", "short": "\x00\x00", "zeros": zero, "end": noise + zero, "begin": zero + noise, "middle": "x" + zero + zero + "x", "odd": noise + zero + zero[:7], "both": zero + noise + zero,
+	} {
+		dir := t.TempDir()
+		if err := untar(t.Context(), bytes.NewReader(archive(t, item{name: name, body: text})), dir); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != text {
+			t.Errorf("%s has %d bytes, want %d, %v", name, len(got), len(text), err)
+		}
 	}
 }
 
