@@ -79,7 +79,7 @@ var mayImport = map[string][]string{
 	"internal/control/store/...":                       {"NOUNS", "internal/control/store"},
 	"internal/control/store/sqlite":                    {"NOUNS", "internal/control/store", "internal/control/store/sqlite/query"},
 	"internal/control/dockerfile":                      {"internal/fault", "internal/control/image", "internal/control/image/registry"},
-	"internal/control/dockerfile/...":                  {"internal/control/dockerfile"},
+	"internal/control/dockerfile/...":                  {"internal/fault", "internal/control/dockerfile"},
 	"internal/control/dockerfile/dockerfiletest":       {"internal/fault", "internal/need", "internal/control/dockerfile", "internal/control/image", "internal/control/image/registry"},
 	"internal/control/image":                           {"internal/fault", "internal/control/image/registry"},
 	"internal/control/image/debian":                    {},

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -12,6 +11,7 @@ import (
 	"aloft/internal/control/dockerfile"
 	"aloft/internal/control/dockerfile/buildah"
 	"aloft/internal/control/dockerfile/buildkit"
+	"aloft/internal/control/dockerfile/docker"
 	"aloft/internal/control/image"
 	"aloft/internal/control/machine/container"
 )
@@ -102,7 +102,7 @@ func openEngine(dir, runc string, c imagesConfig) (dockerfile.Engine, error) {
 	case "buildah":
 		return buildah.New(buildah.Config{Path: d.path, Runtime: runc, Dir: filepath.Join(dir, "buildah")})
 	}
-	return nil, fmt.Errorf("no engine %q", d.name)
+	return docker.New(d.address)
 }
 
 // builderCheck is the line of aloft doctor about Dockerfiles.

@@ -44,8 +44,8 @@ by mmdebstrap. With a --mirror of snapshot.debian.org, or with --lock, the same
 command makes the same image, bit by bit; the exact packages of an image are in its
 /usr/share/aloft/packages.lock.
 
-With --dockerfile it is built by BuildKit or buildah, whichever is here ("aloft doctor"
-says), as an environment's would be.`,
+With --dockerfile it is built by BuildKit, buildah, Docker or Podman, whichever is here
+("aloft doctor" says), as an environment's would be.`,
 		Example: `  sudo aloft image build
   sudo aloft image build --mirror http://snapshot.debian.org/archive/debian/20260901T000000Z
   sudo aloft image build tools --dockerfile .aloft/Dockerfile --secret id=token,env=TOKEN`,
