@@ -46,6 +46,7 @@ type server struct {
 	gateway  *gateway.Gateway
 	runtime  machine.Runtime
 	schedule *schedule.Scheduler
+	builder  *build.Builder
 	disk     *disk.Guard
 	sent     *telemetry.Telemetry
 	observer *observe.Observer
@@ -124,6 +125,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		logger.Warn("machines have no network", "error", err)
 		network = policy.Network{}
 	}
+	s.builder = s.newBuilder(o.Data, c, network, secrets, logger)
 	s.schedule = schedule.New(schedule.Config{
 		Journal: s.observer.Journal(), Agents: s.store, Leases: s.store, Owner: s.store.ServerID(),
 		Runtime: s.runtime, Network: network, ConnectionLogs: filepath.Join(o.Data, "connections"), Gateway: s.gateway, Model: models.find, Secret: secret,
@@ -133,7 +135,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Secrets: func(string) map[string]string { return secrets }, Variables: locked.ForAgent, Identity: issuer, Artifacts: s.kept, Spans: sent,
 		Room:         func() error { return s.disk.Room() },
 		Logger:       logger,
-		Environments: build.New(build.Config{Files: s.gateway, Image: c.Machine.Image, Logger: logger}),
+		Environments: s.builder,
 	})
 	if s.disk, err = disk.New(disk.Config{
 		Dir: o.Data, Limit: c.Machine.DiskBytes, Machines: s.schedule.Measured, Stop: s.schedule.StopMachine, Logger: logger,
@@ -204,6 +206,7 @@ func (s *server) Run(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error { return s.schedule.Run(ctx) })
+	group.Go(func() error { return s.builder.Run(ctx) })
 	group.Go(func() error { return s.disk.Run(ctx) })
 	group.Go(func() error {
 		<-ctx.Done()

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -37,9 +39,9 @@ func TestEnvironmentOfTheRepository(t *testing.T) {
 	events := a.events(a.finish(a.create(url, "Look", nil)).AgentID)
 	for _, want := range []string{
 		"environment.json at ", `warning: instal: there is no such key`,
-		`"name":"install","state":"done"`, `install by ubuntu in /workspace as test\nmore\n`,
+		`"layer":"bld-`,
 		`"name":"start","state":"done"`, `"name":"terminal Run-Next-js","state":"done"`, `"name":"terminal terminal-2","state":"done"`,
-		`user=ubuntu app=test`, `up\ninstall by ubuntu`, `Run-Next-js\nterminal-2`, `- Run-Next-js: serves`,
+		`user=ubuntu app=test`, `up\ninstall by ubuntu in /workspace as test\n`, `Run-Next-js\nterminal-2`, `- Run-Next-js: serves`,
 	} {
 		if !strings.Contains(events, want) {
 			t.Errorf("the journal does not have %s", want)
@@ -68,5 +70,116 @@ func TestEnvironmentOfTheRepository(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(events)
+	}
+}
+
+const buildScript = `
+scripts:
+  - turns:
+      - calls:
+          - {tool: Shell, args: {command: "cat installed; git rev-parse HEAD; git branch --show-current; git status --porcelain; pgrep -x sleep; cat /etc/made-by-install; echo; ls / | wc -l"}}
+      - text: Done.
+`
+
+// install runs once, in a build; what it left on disk is in every machine, and
+// what it left running in none. A change of what it reads makes another; one
+// that fails is told, leaves its wreck, and never replaces the active one.
+func TestEnvironmentIsBuiltOnce(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("app", map[string]string{
+		".gitignore":               "installed\n",
+		"package-lock.json":        "1",
+		".cursor/environment.json": `{"install": "echo install $(date +%s%N) of $(cat package-lock.json) >> installed\nsudo -n touch /etc/made-by-install || true\n(sleep 600 &)\nsetsid sleep 600 &\nread x && echo someone types; true"}`,
+	})
+	a := start(t, scripted(t, buildScript))
+	run := func(ref string) string {
+		t.Helper()
+		repo := object{"url": url}
+		if ref != "" {
+			repo["startingRef"] = ref
+		}
+		return a.events(a.finish(a.create("", "Look", object{"repos": []object{repo}})).AgentID)
+	}
+	layer := regexp.MustCompile(`"layer":"(bld-[0-9a-f-]+)"`)
+	line := regexp.MustCompile(`install [0-9]+ of ([0-9])\\n`)
+	built := func(events string) (id string, installs []string) {
+		t.Helper()
+		if m := layer.FindStringSubmatch(events); m != nil {
+			id = m[1]
+		}
+		seen := map[string]bool{}
+		for _, l := range line.FindAllString(events, -1) {
+			if !seen[l] {
+				seen[l] = true
+				installs = append(installs, l)
+			}
+		}
+		return id, installs
+	}
+
+	// Two at once share one build.
+	both := make(chan string, 2)
+	for range 2 {
+		r := a.create(url, "Look", nil)
+		go func() { both <- a.events(a.wait(r).AgentID) }()
+	}
+	first, installs := built(<-both)
+	second, same := built(<-both)
+	if first == "" || first != second || len(installs) != 1 || len(same) != 1 || installs[0] != same[0] {
+		t.Fatalf("builds %q %q, installs %q %q", first, second, installs, same)
+	}
+	head := git.Commit("app", "main", "More", map[string]string{"main.go": "package main"})
+	events := run("")
+	if id, again := built(events); id != first || len(again) != 1 || again[0] != installs[0] || !strings.Contains(events, head) || strings.Contains(events, `"name":"install"`) {
+		t.Errorf("after a change of nothing that install reads: build %q, installs %q\n%s", id, again, events)
+	}
+	// What install reads is another: the build is a start, and install runs above it.
+	git.Commit("app", "lock", "Lock", map[string]string{"package-lock.json": "2"})
+	events = run("lock")
+	if id, again := built(events); id != first || len(again) != 2 || !strings.Contains(events, `"name":"install","state":"done"`) {
+		t.Errorf("after a change of the lock file: build %q, installs %q\n%s", id, again, events)
+	}
+
+	// The environment of a branch is the branch's own.
+	git.Commit("app", "other", "Other", map[string]string{".cursor/environment.json": `{"install": "echo other > installed"}`})
+	if events = run("other"); !strings.Contains(events, "differs from the default branch") || !strings.Contains(events, `other\n`) {
+		t.Errorf("the branch's own environment:\n%s", events)
+	}
+
+	// A server that dies in a build leaves nothing half made.
+	git.Commit("app", "main", "Hang", map[string]string{".cursor/environment.json": `{"install": "echo hanging; sleep 600"}`})
+	r := a.create(url, "Look", nil)
+	eventually(t, "install hangs", func() bool { return strings.Contains(a.events(r.AgentID), `"detail":"hanging"`) })
+	a.Kill()
+	git.Commit("app", "main", "Fail", map[string]string{".cursor/environment.json": `{"install": "echo before it fails; exit 9"}`})
+	a.Start()
+	events = a.events(a.finish(r).AgentID)
+	for _, want := range []string{"could not be built (bld-", `install ended with status 9\nbefore it fails`, "The machine starts from the build before it, " + first} {
+		if !strings.Contains(events, want) {
+			t.Errorf("the journal does not have %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(events)
+	}
+	wrecks := func() []string {
+		found, err := filepath.Glob(filepath.Join(a.Data, "machines", "machines", "env-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if w := wrecks(); len(w) != 1 {
+		t.Errorf("wrecks: %q; want that of the build that failed", w)
+	}
+	git.Commit("app", "main", "Mend", map[string]string{".cursor/environment.json": `{"install": "echo mended > installed"}`})
+	events = run("")
+	if id, _ := built(events); id == "" || id == first || !strings.Contains(events, `mended\n`) {
+		t.Errorf("after it was mended: build %q\n%s", id, events)
+	}
+	eventually(t, "the wreck is gone", func() bool { return len(wrecks()) == 0 })
+	logs, err := filepath.Glob(filepath.Join(a.Data, "builds", "*.log"))
+	if err != nil || len(logs) != 4 {
+		t.Errorf("logs: %q, %v", logs, err)
 	}
 }

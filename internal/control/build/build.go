@@ -4,29 +4,93 @@
 // What a repository says of its environment is read from the mirror, at the
 // commit that the agent works on, before there is a machine; it is data of
 // whoever wrote the repository, and does nothing but in the machine.
+//
+// A build is a machine in which the default branch is checked out and install
+// has run, frozen into a layer. Its record is in the store before the machine is
+// there, and says SUCCEEDED only once the layer is whole: whoever dies at
+// whatever moment leaves a record that [Builder.Run] ends, and no layer that
+// anything would start from.
 package build
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
 
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/layer"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/store"
 	"aloft/internal/environment"
+	"aloft/internal/policy"
+	"aloft/internal/redact"
 )
 
-// Config is what a Builder works with.
+// Config is what a Builder works with. Without Layers nothing is built: install
+// then runs in each machine.
 type Config struct {
-	Files  Files
-	Image  string // the default base
-	Logger *slog.Logger
+	Files   Files
+	Gateway Gateway
+	Builds  store.Builds
+	Leases  store.Leases
+	Owner   string // of leases: this server
+	Runtime machine.Runtime
+	Layers  Layers
+	Dir     string // for logs of builds
+	Image   string // the default base
+	Class   string
+	Limits  machine.Limits
+	Network policy.Network
+	// Secrets are values, by names, that must not be in a log.
+	Secrets      map[string]string
+	InstallLimit time.Duration // 1 h if 0
+	// StaleAfter is how old a build may be before a use of it asks whether
+	// another is due; 0 asks with every use.
+	StaleAfter time.Duration
+	Logger     *slog.Logger
+}
+
+// Gateway is how git in a build's machine reaches its repository.
+type Gateway interface {
+	http.Handler
+	Grant(g gateway.Grant) (credential string, err error)
+	Revoke(credential string)
+}
+
+// Layers are the disks that machines have left: [layer.Store].
+type Layers interface {
+	Has(id string) bool
+	List() ([]layer.Layer, error)
+	Delete(id string) error
 }
 
 // Builder makes environments ready. Its methods are safe for concurrent use.
 type Builder struct {
 	Config
+	redactor *redact.Redactor
+	tidied   chan struct{} // closed when what the dead have left is ended
+
+	mu      sync.Mutex
+	ctx     context.Context // of builds; nil until Run
+	flights map[string]*flight
+	running sync.WaitGroup
 }
 
-// New makes a Builder.
-func New(c Config) *Builder { return &Builder{Config: c} }
+// New makes a Builder. Run makes it build.
+func New(c Config) *Builder {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.InstallLimit == 0 {
+		c.InstallLimit = time.Hour
+	}
+	return &Builder{Config: c, redactor: redact.New(c.Secrets), tidied: make(chan struct{}), flights: map[string]*flight{}}
+}
 
 // Base is what a machine starts from.
 type Base struct {
@@ -36,14 +100,104 @@ type Base struct {
 	Notes   []string // what people and the agent ought to know
 }
 
-// Prepare says what a machine of the plan starts from, and makes it ready where
-// that takes no more than waiting. tell hears how far it is.
-func (b *Builder) Prepare(_ context.Context, p Plan, _ func(string)) (Base, error) {
-	base := Base{Image: b.Image, Install: p.Environment.Install != ""}
-	switch p.Environment.Base() {
-	case environment.BaseSnapshot:
-		base.Notes = append(base.Notes, "The snapshot "+p.Environment.Snapshot+" is not there. The machine starts from the next base instead.")
-	case environment.BaseImage, environment.BaseDockerfile, environment.BaseDefault:
+// failedFor is how long a build that failed stands for the next of the same.
+const failedFor = 10 * time.Minute
+
+// Prepare says what a machine of the plan starts from. Where no build covers it
+// and one can, it is made first, or waited for where somebody else makes it;
+// tell hears how far it is. A build that fails is no error: the notes tell.
+func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base, error) {
+	base := Base{Install: p.Environment.Install != ""}
+	base.Image, base.Notes = b.image(p.Environment)
+	if b.Layers == nil || !base.Install || p.Commit == "" {
+		return base, nil
 	}
+	active, err := b.Builds.ActiveBuild(ctx, p.environmentID())
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return base, err
+	}
+	there := err == nil && active.Image == base.Image && b.Layers.Has(active.ID)
+	if there && active.Digest == p.Environment.BuildDigest() {
+		base.Layer, base.Install = active.ID, active.Inputs != p.Inputs
+		if time.Since(active.CheckedAt) >= b.StaleAfter {
+			b.refresh(p)
+		}
+		return base, nil
+	}
+	main, err := b.plan(ctx, p.repoURL, "", p.userID)
+	if err != nil {
+		return base, err
+	}
+	if main.Environment.BuildDigest() != p.Environment.BuildDigest() {
+		base.Notes = append(base.Notes, "The environment differs from the default branch's, of which builds are made: install runs in this machine.")
+		return base, nil
+	}
+	made, err := b.Ensure(ctx, main, environment.ConfigChange, tell)
+	if err != nil {
+		return base, err
+	}
+	if made.Status == environment.Succeeded {
+		base.Layer, base.Install = made.ID, made.Inputs != p.Inputs
+		return base, nil
+	}
+	// What has just failed is not tried again in the machine: the agent is told.
+	base.Install = made.FailureType != environment.InstallFailed
+	note := fmt.Sprintf("The environment could not be built (%s): %s", made.ID, made.Message)
+	if there {
+		base.Layer = active.ID
+		note += "\nThe machine starts from the build before it, " + active.ID + "."
+	}
+	base.Notes = append(base.Notes, note)
 	return base, nil
+}
+
+// image is the image of the environment's base. What of it cannot be had stands
+// in the notes.
+func (b *Builder) image(e environment.Environment) (image string, notes []string) {
+	if e.Base() == environment.BaseSnapshot {
+		notes = append(notes, "The snapshot "+e.Snapshot+" is not there or has expired. The machine starts from the next base instead.")
+		e = e.WithoutSnapshot()
+	}
+	switch e.Base() {
+	case environment.BaseImage:
+		if ofTheHost(e.Image) {
+			notes = append(notes, "The image "+e.Image+" is one of the server's own disk, which a repository may not name. The machine starts from the default image.")
+			break
+		}
+		return e.Image, notes
+	case environment.BaseDockerfile:
+		notes = append(notes, "The image of the Dockerfile is not built by this version. The machine starts from the default image.")
+	case environment.BaseSnapshot, environment.BaseDefault:
+	}
+	return b.Image, notes
+}
+
+// ofTheHost reports whether a machine would be made of files of this server: an
+// operator may say so, and nobody else.
+func ofTheHost(image string) bool {
+	scheme, _, ok := strings.Cut(image, ":")
+	return image == "host" || ok && (scheme == "rootfs" || scheme == "oci" || scheme == "local")
+}
+
+// refresh asks in the background whether another build is due.
+func (b *Builder) refresh(p Plan) {
+	b.mu.Lock()
+	ctx := b.ctx
+	_, busy := b.flights[p.environmentID()]
+	if ctx == nil || busy || ctx.Err() != nil {
+		b.mu.Unlock()
+		return
+	}
+	b.running.Add(1)
+	b.mu.Unlock()
+	go func() {
+		defer b.running.Done()
+		main, err := b.plan(ctx, p.repoURL, "", p.userID)
+		if err == nil && main.Environment.Install != "" && main.Commit != "" {
+			_, err = b.Ensure(ctx, main, environment.Recurring, func(string) {})
+		}
+		if err != nil && ctx.Err() == nil {
+			b.Logger.Warn("a stale environment cannot be built", "environment", p.environmentID(), "error", err)
+		}
+	}()
 }

@@ -32,7 +32,13 @@ type Plan struct {
 	Inputs string
 
 	repoURL string
-	savedID string // of the saved environment; "" if it is the repository's own
+	userID  int64
+}
+
+// environmentID is what builds of the plan are builds of.
+func (p Plan) environmentID() string {
+	sum := sha256.Sum256([]byte(p.repoURL))
+	return "env-" + hex.EncodeToString(sum[:16])
 }
 
 // manifests are files in which projects of all kinds say what they need, in the
@@ -63,8 +69,8 @@ func inputs(install string) []string {
 }
 
 // Plan reads what the agent's machine is to be made of: the repository's own
-// environment at the ref, or else what is saved for it. A file that is wrong is
-// no error: the findings tell of it.
+// environment at the ref. A file that is wrong is no error: the findings tell of
+// it.
 func (b *Builder) Plan(ctx context.Context, a agent.Agent, ref string) (Plan, error) {
 	if len(a.Repos) == 0 {
 		return Plan{}, nil
@@ -73,13 +79,12 @@ func (b *Builder) Plan(ctx context.Context, a agent.Agent, ref string) (Plan, er
 }
 
 func (b *Builder) plan(ctx context.Context, repoURL, ref string, userID int64) (Plan, error) {
-	p := Plan{repoURL: repoURL}
+	p := Plan{repoURL: repoURL, userID: userID}
 	tree, err := b.Files.Files(ctx, repoURL, ref, environment.Files)
 	if err != nil {
 		return Plan{}, fmt.Errorf("look for an environment: %w", err)
 	}
 	p.Commit = tree.Commit
-	found := false
 	for _, name := range environment.Files {
 		blob, ok := tree.Files[name]
 		if !ok {
@@ -91,13 +96,7 @@ func (b *Builder) plan(ctx context.Context, repoURL, ref string, userID int64) (
 		}
 		p.Environment, p.Findings = environment.Parse(name, data)
 		p.Where = fmt.Sprintf("%s at %.12s", name, tree.Commit)
-		found = true
 		break
-	}
-	if !found {
-		if err := b.saved(ctx, &p, userID); err != nil {
-			return Plan{}, err
-		}
 	}
 	if p.Environment.Install == "" || p.Commit == "" {
 		return p, nil
@@ -116,7 +115,3 @@ func digestOf(files map[string]gateway.Blob) string {
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
-
-// saved is the environment that the user, or else the team, has saved for the
-// repository.
-func (b *Builder) saved(context.Context, *Plan, int64) error { return nil }

@@ -141,7 +141,7 @@ func (w *worker) made(ctx context.Context, base build.Base, state *agent.State, 
 		return nil, err
 	}
 	m, err := w.s.Runtime.Create(ctx, machine.Spec{
-		ID: id, Image: base.Image, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits, Network: w.s.Network, ConnectionLog: logs,
+		ID: id, Image: base.Image, Layer: base.Layer, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits, Network: w.s.Network, ConnectionLog: logs,
 	})
 	if err != nil {
 		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}

@@ -18,6 +18,7 @@ type Store interface {
 	store.Agents
 	store.Leases
 	store.Accounts
+	store.Builds
 	store.Rules
 	store.Secrets
 }
@@ -34,6 +35,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Leases", leaseTests},
 		{"Accounts", accountTests},
 		{"Secrets", secretTests},
+		{"Builds", buildTests},
 		{"Fold", foldTests},
 		{"Rules", ruleTests},
 	} {

@@ -24,6 +24,18 @@ func New(db DBTX) *Queries {
 func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	q := Queries{db: db}
 	var err error
+	if q.activateBuildStmt, err = db.PrepareContext(ctx, activateBuild); err != nil {
+		return nil, fmt.Errorf("error preparing query ActivateBuild: %w", err)
+	}
+	if q.activeBuildStmt, err = db.PrepareContext(ctx, activeBuild); err != nil {
+		return nil, fmt.Errorf("error preparing query ActiveBuild: %w", err)
+	}
+	if q.activeBuildsStmt, err = db.PrepareContext(ctx, activeBuilds); err != nil {
+		return nil, fmt.Errorf("error preparing query ActiveBuilds: %w", err)
+	}
+	if q.addBuildStmt, err = db.PrepareContext(ctx, addBuild); err != nil {
+		return nil, fmt.Errorf("error preparing query AddBuild: %w", err)
+	}
 	if q.addEventStmt, err = db.PrepareContext(ctx, addEvent); err != nil {
 		return nil, fmt.Errorf("error preparing query AddEvent: %w", err)
 	}
@@ -69,6 +81,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getAgentStmt, err = db.PrepareContext(ctx, getAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query GetAgent: %w", err)
 	}
+	if q.getBuildStmt, err = db.PrepareContext(ctx, getBuild); err != nil {
+		return nil, fmt.Errorf("error preparing query GetBuild: %w", err)
+	}
 	if q.getHeadStmt, err = db.PrepareContext(ctx, getHead); err != nil {
 		return nil, fmt.Errorf("error preparing query GetHead: %w", err)
 	}
@@ -96,6 +111,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listAgentsOfUserStmt, err = db.PrepareContext(ctx, listAgentsOfUser); err != nil {
 		return nil, fmt.Errorf("error preparing query ListAgentsOfUser: %w", err)
 	}
+	if q.listBuildsStmt, err = db.PrepareContext(ctx, listBuilds); err != nil {
+		return nil, fmt.Errorf("error preparing query ListBuilds: %w", err)
+	}
 	if q.listRunsStmt, err = db.PrepareContext(ctx, listRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query ListRuns: %w", err)
 	}
@@ -104,6 +122,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.listWaitingAgentsStmt, err = db.PrepareContext(ctx, listWaitingAgents); err != nil {
 		return nil, fmt.Errorf("error preparing query ListWaitingAgents: %w", err)
+	}
+	if q.openBuildsStmt, err = db.PrepareContext(ctx, openBuilds); err != nil {
+		return nil, fmt.Errorf("error preparing query OpenBuilds: %w", err)
 	}
 	if q.openRunsStmt, err = db.PrepareContext(ctx, openRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query OpenRuns: %w", err)
@@ -141,11 +162,34 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.touchRunStmt, err = db.PrepareContext(ctx, touchRun); err != nil {
 		return nil, fmt.Errorf("error preparing query TouchRun: %w", err)
 	}
+	if q.updateBuildStmt, err = db.PrepareContext(ctx, updateBuild); err != nil {
+		return nil, fmt.Errorf("error preparing query UpdateBuild: %w", err)
+	}
 	return &q, nil
 }
 
 func (q *Queries) Close() error {
 	var err error
+	if q.activateBuildStmt != nil {
+		if cerr := q.activateBuildStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing activateBuildStmt: %w", cerr)
+		}
+	}
+	if q.activeBuildStmt != nil {
+		if cerr := q.activeBuildStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing activeBuildStmt: %w", cerr)
+		}
+	}
+	if q.activeBuildsStmt != nil {
+		if cerr := q.activeBuildsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing activeBuildsStmt: %w", cerr)
+		}
+	}
+	if q.addBuildStmt != nil {
+		if cerr := q.addBuildStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addBuildStmt: %w", cerr)
+		}
+	}
 	if q.addEventStmt != nil {
 		if cerr := q.addEventStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addEventStmt: %w", cerr)
@@ -221,6 +265,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getAgentStmt: %w", cerr)
 		}
 	}
+	if q.getBuildStmt != nil {
+		if cerr := q.getBuildStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getBuildStmt: %w", cerr)
+		}
+	}
 	if q.getHeadStmt != nil {
 		if cerr := q.getHeadStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getHeadStmt: %w", cerr)
@@ -266,6 +315,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listAgentsOfUserStmt: %w", cerr)
 		}
 	}
+	if q.listBuildsStmt != nil {
+		if cerr := q.listBuildsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listBuildsStmt: %w", cerr)
+		}
+	}
 	if q.listRunsStmt != nil {
 		if cerr := q.listRunsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listRunsStmt: %w", cerr)
@@ -279,6 +333,11 @@ func (q *Queries) Close() error {
 	if q.listWaitingAgentsStmt != nil {
 		if cerr := q.listWaitingAgentsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listWaitingAgentsStmt: %w", cerr)
+		}
+	}
+	if q.openBuildsStmt != nil {
+		if cerr := q.openBuildsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing openBuildsStmt: %w", cerr)
 		}
 	}
 	if q.openRunsStmt != nil {
@@ -341,6 +400,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing touchRunStmt: %w", cerr)
 		}
 	}
+	if q.updateBuildStmt != nil {
+		if cerr := q.updateBuildStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing updateBuildStmt: %w", cerr)
+		}
+	}
 	return err
 }
 
@@ -380,6 +444,10 @@ func (q *Queries) queryRow(ctx context.Context, stmt *sql.Stmt, query string, ar
 type Queries struct {
 	db                    DBTX
 	tx                    *sql.Tx
+	activateBuildStmt     *sql.Stmt
+	activeBuildStmt       *sql.Stmt
+	activeBuildsStmt      *sql.Stmt
+	addBuildStmt          *sql.Stmt
 	addEventStmt          *sql.Stmt
 	addExternalIDStmt     *sql.Stmt
 	addKeyStmt            *sql.Stmt
@@ -395,6 +463,7 @@ type Queries struct {
 	deleteSecretsStmt     *sql.Stmt
 	externalIDStmt        *sql.Stmt
 	getAgentStmt          *sql.Stmt
+	getBuildStmt          *sql.Stmt
 	getHeadStmt           *sql.Stmt
 	getKeyStmt            *sql.Stmt
 	getLeaseStmt          *sql.Stmt
@@ -404,9 +473,11 @@ type Queries struct {
 	getUserStmt           *sql.Stmt
 	listAgentsStmt        *sql.Stmt
 	listAgentsOfUserStmt  *sql.Stmt
+	listBuildsStmt        *sql.Stmt
 	listRunsStmt          *sql.Stmt
 	listSecretsStmt       *sql.Stmt
 	listWaitingAgentsStmt *sql.Stmt
+	openBuildsStmt        *sql.Stmt
 	openRunsStmt          *sql.Stmt
 	putAgentStmt          *sql.Stmt
 	putLeaseStmt          *sql.Stmt
@@ -419,12 +490,17 @@ type Queries struct {
 	serverIDStmt          *sql.Stmt
 	touchAgentStmt        *sql.Stmt
 	touchRunStmt          *sql.Stmt
+	updateBuildStmt       *sql.Stmt
 }
 
 func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 	return &Queries{
 		db:                    tx,
 		tx:                    tx,
+		activateBuildStmt:     q.activateBuildStmt,
+		activeBuildStmt:       q.activeBuildStmt,
+		activeBuildsStmt:      q.activeBuildsStmt,
+		addBuildStmt:          q.addBuildStmt,
 		addEventStmt:          q.addEventStmt,
 		addExternalIDStmt:     q.addExternalIDStmt,
 		addKeyStmt:            q.addKeyStmt,
@@ -440,6 +516,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteSecretsStmt:     q.deleteSecretsStmt,
 		externalIDStmt:        q.externalIDStmt,
 		getAgentStmt:          q.getAgentStmt,
+		getBuildStmt:          q.getBuildStmt,
 		getHeadStmt:           q.getHeadStmt,
 		getKeyStmt:            q.getKeyStmt,
 		getLeaseStmt:          q.getLeaseStmt,
@@ -449,9 +526,11 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getUserStmt:           q.getUserStmt,
 		listAgentsStmt:        q.listAgentsStmt,
 		listAgentsOfUserStmt:  q.listAgentsOfUserStmt,
+		listBuildsStmt:        q.listBuildsStmt,
 		listRunsStmt:          q.listRunsStmt,
 		listSecretsStmt:       q.listSecretsStmt,
 		listWaitingAgentsStmt: q.listWaitingAgentsStmt,
+		openBuildsStmt:        q.openBuildsStmt,
 		openRunsStmt:          q.openRunsStmt,
 		putAgentStmt:          q.putAgentStmt,
 		putLeaseStmt:          q.putLeaseStmt,
@@ -464,5 +543,6 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		serverIDStmt:          q.serverIDStmt,
 		touchAgentStmt:        q.touchAgentStmt,
 		touchRunStmt:          q.touchRunStmt,
+		updateBuildStmt:       q.updateBuildStmt,
 	}
 }

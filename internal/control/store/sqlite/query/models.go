@@ -12,6 +12,11 @@ type APIKey struct {
 	CreatedAt int64
 }
 
+type ActiveBuild struct {
+	EnvironmentID string
+	BuildID       string
+}
+
 type Agent struct {
 	ID                  string
 	Name                string
@@ -29,6 +34,14 @@ type Agent struct {
 	Paused              int64
 	RunMode             string
 	Approvals           string
+}
+
+type Build struct {
+	ID            string
+	EnvironmentID string
+	Status        string
+	CreatedAt     int64
+	Data          string
 }
 
 type Event struct {

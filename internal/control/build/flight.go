@@ -1,0 +1,329 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"aloft/internal/control/layer"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+// flight is a build under way, for all who wait for it.
+type flight struct {
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when record and err are set
+	record environment.Record
+	err    error
+	news   chan struct{} // closed and replaced when last is another; guarded by Builder.mu
+	last   string
+}
+
+// Reasons for which a build ends early.
+var (
+	errCancelled = errors.New("it was cancelled")
+	errStopped   = errors.New("the server stopped")
+)
+
+// Times of the lease on an environment's builds.
+const (
+	leaseTTL   = 30 * time.Second
+	leaseRetry = time.Second
+)
+
+// Ensure returns a build of the plan: the active one if nothing has changed,
+// one that is being made, or a new one, when it has ended. ctx is of the wait:
+// a build goes on for others, and for the next who asks.
+func (b *Builder) Ensure(ctx context.Context, p Plan, why environment.Trigger, tell func(string)) (environment.Record, error) {
+	select {
+	case <-b.tidied:
+	case <-ctx.Done():
+		return environment.Record{}, context.Cause(ctx)
+	}
+	f, err := b.join(p, why)
+	if err != nil {
+		return environment.Record{}, err
+	}
+	for {
+		b.mu.Lock()
+		last, news := f.last, f.news
+		b.mu.Unlock()
+		if last != "" {
+			tell(last)
+		}
+		select {
+		case <-f.done:
+			return f.record, f.err
+		case <-news:
+		case <-ctx.Done():
+			return environment.Record{}, context.Cause(ctx)
+		}
+	}
+}
+
+// join returns the flight of the plan's environment, which it starts if there
+// is none.
+func (b *Builder) join(p Plan, why environment.Trigger) (*flight, error) {
+	id := p.environmentID()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if f := b.flights[id]; f != nil {
+		return f, nil
+	}
+	if b.ctx == nil || b.ctx.Err() != nil {
+		return nil, fault.Unavailable("the server does not build just now").Named("builder_stopped").Hint("try again in a moment")
+	}
+	ctx, cancel := context.WithCancelCause(b.ctx)
+	f := &flight{cancel: cancel, done: make(chan struct{}), news: make(chan struct{})}
+	b.flights[id] = f
+	b.running.Go(func() {
+		defer cancel(nil)
+		f.record, f.err = b.fly(ctx, p, why, func(words string) { b.say(f, words) })
+		b.mu.Lock()
+		delete(b.flights, id)
+		b.mu.Unlock()
+		close(f.done)
+		if err := b.tidy(ctx); err != nil && ctx.Err() == nil {
+			b.Logger.Error("old builds cannot be removed", "error", err)
+		}
+	})
+	return f, nil
+}
+
+func (b *Builder) say(f *flight, words string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f.last = words
+	close(f.news)
+	f.news = make(chan struct{})
+}
+
+// Cancel ends the build of the environment that is under way here.
+func (b *Builder) Cancel(environmentID string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f := b.flights[environmentID]
+	if f == nil {
+		return fault.Conflict("no build of %s is under way", environmentID).Named("build_not_running")
+	}
+	f.cancel(errCancelled)
+	return nil
+}
+
+// fly makes a build, unless there is no need, as the only one of this
+// environment on any server.
+func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell func(string)) (environment.Record, error) {
+	id := p.environmentID()
+	release, err := b.lease(ctx, "build/"+id)
+	if err != nil {
+		return environment.Record{}, err
+	}
+	defer release()
+	image, _ := b.image(p.Environment)
+	now := time.Now().UTC()
+	record := environment.Record{
+		ID: layer.NewID(layer.Build), EnvironmentID: id, Status: environment.InProgress, Trigger: why, Image: image,
+		Commits: []environment.Commit{{URL: p.repoURL, Commit: p.Commit}}, Digest: p.Environment.BuildDigest(), Inputs: p.Inputs,
+		CreatedAt: now, CheckedAt: now,
+	}
+	same := func(r environment.Record) bool {
+		return r.Image == record.Image && r.Digest == record.Digest && r.Inputs == record.Inputs
+	}
+	active, err := b.Builds.ActiveBuild(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+	case err != nil:
+		return record, err
+	case same(active) && b.Layers.Has(active.ID):
+		return active, b.skip(ctx, active, record)
+	}
+	if why != environment.Manual {
+		last, err := b.Builds.ListBuilds(ctx, id, store.Page{Limit: 1})
+		if err != nil {
+			return record, err
+		}
+		if len(last) == 1 && last[0].Status == environment.Failed && same(last[0]) && time.Since(last[0].CreatedAt) < failedFor {
+			return last[0], nil
+		}
+	}
+	return b.make(ctx, record, p, tell)
+}
+
+// skip records that nothing had changed.
+func (b *Builder) skip(ctx context.Context, active, record environment.Record) error {
+	record.Status, record.Message = environment.Skipped, "nothing has changed since "+active.ID
+	record.EndedAt = &record.CreatedAt
+	active.CheckedAt = record.CreatedAt
+	if err := b.Builds.AddBuild(ctx, record); err != nil {
+		return err
+	}
+	return b.Builds.UpdateBuild(ctx, active, false)
+}
+
+// lease takes the lease, waiting while another server has it, and keeps it.
+func (b *Builder) lease(ctx context.Context, name string) (release func(), err error) {
+	for {
+		ok, err := b.Leases.Acquire(ctx, name, b.Owner, leaseTTL)
+		if err != nil {
+			return nil, fmt.Errorf("take the lease on builds: %w", err)
+		}
+		if ok {
+			break
+		}
+		select {
+		case <-time.After(leaseRetry):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-time.After(leaseTTL / 3):
+			case <-ctx.Done():
+				return
+			}
+			if _, err := b.Leases.Acquire(ctx, name, b.Owner, leaseTTL); err != nil && ctx.Err() == nil {
+				b.Logger.Error("the lease on builds cannot be renewed", "error", err)
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+		if err := b.Leases.Release(context.WithoutCancel(ctx), name, b.Owner); err != nil {
+			b.Logger.Error("the lease on builds cannot be released", "error", err)
+		}
+	}, nil
+}
+
+// tidyEvery is how often what nobody starts from any more is removed. keptFor
+// is how long a layer is left to whoever was about to, and wreckFor how long
+// what a failed install has left can be looked at.
+const (
+	tidyEvery = time.Hour
+	keptFor   = 10 * time.Minute
+	wreckFor  = 24 * time.Hour
+)
+
+// Run makes builds until ctx ends. It begins with ending what a server that was
+// killed has left unfinished.
+func (b *Builder) Run(ctx context.Context) error {
+	if b.Layers == nil {
+		close(b.tidied)
+		<-ctx.Done()
+		return nil
+	}
+	if err := b.endUnfinished(ctx); err != nil && ctx.Err() == nil {
+		b.Logger.Error("builds that were left unfinished cannot be ended", "error", err)
+	}
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	b.mu.Lock()
+	b.ctx = work
+	b.mu.Unlock()
+	close(b.tidied)
+	tick := time.NewTicker(tidyEvery)
+	defer tick.Stop()
+	for {
+		if err := b.tidy(ctx); err != nil && ctx.Err() == nil {
+			b.Logger.Error("old builds cannot be removed", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			stop(errStopped)
+			b.running.Wait()
+			return nil
+		}
+	}
+}
+
+// endUnfinished ends the builds of this server's dead self. Those of others
+// have their leases.
+func (b *Builder) endUnfinished(ctx context.Context) error {
+	open, err := b.Builds.OpenBuilds(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range open {
+		name := "build/" + r.EnvironmentID
+		if ok, err := b.Leases.Acquire(ctx, name, b.Owner, leaseTTL); err != nil || !ok {
+			errs = append(errs, err)
+			continue
+		}
+		now := time.Now().UTC()
+		r.Status, r.FailureType, r.Message, r.EndedAt = environment.Failed, environment.TerminalFailure, "the server ended while it was made", &now
+		errs = append(errs, b.destroy(ctx, r.MachineID), b.drop(r.ID), b.Builds.UpdateBuild(ctx, r, false), b.Leases.Release(ctx, name, b.Owner))
+	}
+	return errors.Join(errs...)
+}
+
+// tidy removes the layers of builds that are not active, and the machines of
+// failed builds but the last of each environment.
+func (b *Builder) tidy(ctx context.Context) error {
+	active, err := b.Builds.ActiveBuilds(ctx)
+	if err != nil {
+		return err
+	}
+	layers, err := b.Layers.List()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range layers {
+		r, err := b.Builds.Build(ctx, l.ID)
+		switch {
+		case errors.Is(err, store.ErrNotFound), // a snapshot, or not of this store
+			err == nil && (r.Status == environment.InProgress || r.EndedAt != nil && time.Since(*r.EndedAt) < keptFor),
+			slices.ContainsFunc(active, func(a environment.Record) bool { return a.ID == l.ID }):
+			continue
+		}
+		errs = append(errs, err, b.drop(l.ID))
+	}
+	return errors.Join(append(errs, b.tidyWrecks(ctx))...)
+}
+
+// tidyWrecks destroys the machines of builds, but for those that are in use and
+// each environment's last that failed.
+func (b *Builder) tidyWrecks(ctx context.Context) error {
+	ids, err := b.Runtime.List(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range ids {
+		buildID, ok := buildOf(id)
+		if !ok {
+			continue
+		}
+		r, err := b.Builds.Build(ctx, buildID)
+		if err == nil && r.Status == environment.InProgress {
+			continue
+		}
+		if err == nil && r.Status == environment.Failed && time.Since(r.CreatedAt) < wreckFor {
+			last, err := b.Builds.ListBuilds(ctx, r.EnvironmentID, store.Page{Limit: 1})
+			if err != nil || len(last) == 1 && last[0].ID == r.ID {
+				continue // its wreck is there to be looked at
+			}
+		}
+		errs = append(errs, b.destroy(ctx, id))
+	}
+	return errors.Join(errs...)
+}
+
+// drop gives up a layer that may not be there.
+func (b *Builder) drop(id string) error {
+	if err := b.Layers.Delete(id); err != nil && !fault.Is(err, fault.KindNotFound) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package build
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/layer"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/pod"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+// machineOf names the machine of a build, and buildOf is its inverse.
+func machineOf(id string) string { return "env-" + strings.TrimPrefix(id, layer.Build+"-") }
+
+func buildOf(machine string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(machine, "env-")
+	id = layer.Build + "-" + rest
+	return id, ok && layer.ValidID(id)
+}
+
+// LogFile is the log of a build: all that its steps and install printed, but
+// for the middle of what is very long.
+func (b *Builder) LogFile(id string) (string, error) {
+	if !layer.ValidID(id) {
+		return "", fault.Invalid("%q is no id of a build", id)
+	}
+	return filepath.Join(b.Dir, id+".log"), nil
+}
+
+// make makes the build. The error is of the store: what goes wrong with the
+// build is in the record.
+func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell func(string)) (environment.Record, error) {
+	r.MachineID = machineOf(r.ID)
+	if err := b.Builds.AddBuild(ctx, r); err != nil {
+		return r, err
+	}
+	log := b.Logger.With("build", r.ID, "environment", r.EnvironmentID)
+	log.Info("build begins", "trigger", r.Trigger, "commit", p.Commit)
+	code, err := b.work(ctx, r, p, tell)
+	last := context.WithoutCancel(ctx) // what has happened is recorded, whoever stops
+	now := time.Now().UTC()
+	r.EndedAt, r.ExitCode, r.Status = &now, code, environment.Succeeded
+	failed, install := errors.AsType[*installError](err)
+	switch {
+	case err == nil:
+	case errors.Is(context.Cause(ctx), errCancelled), errors.Is(context.Cause(ctx), errStopped):
+		r.Status, r.Message = environment.Cancelled, context.Cause(ctx).Error()
+	case install:
+		r.Status, r.FailureType, r.Message = environment.Failed, environment.InstallFailed, failed.Error()
+	default:
+		f := fault.Of(err)
+		words := f.Message
+		if f.Kind == fault.KindInternal {
+			words = err.Error()
+		}
+		r.Status, r.FailureType, r.Message = environment.Failed, environment.TerminalFailure, words
+	}
+	log.Info("build ended", "status", r.Status, "message", r.Message, "took", now.Sub(r.CreatedAt))
+	if !install {
+		// The wreck of an install is there to be looked at; nothing else leaves one.
+		// A layer that was frozen is given up, unless the record says that it counts.
+		errs := []error{b.destroy(last, r.MachineID)}
+		r.MachineID = ""
+		if err != nil {
+			errs = append(errs, b.drop(r.ID))
+		}
+		if err := errors.Join(errs...); err != nil {
+			log.Error("what a build has left cannot be removed", "error", err)
+		}
+	}
+	return r, b.Builds.UpdateBuild(last, r, r.Status == environment.Succeeded)
+}
+
+// installError is an install that ended badly.
+type installError struct{ words string }
+
+func (e *installError) Error() string { return e.words }
+
+// work does the steps of a build, up to the layer.
+func (b *Builder) work(ctx context.Context, r environment.Record, p Plan, tell func(string)) (exit *int, err error) {
+	file, err := b.LogFile(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	log, err := openLog(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, log.close()) }()
+	step := func(format string, args ...any) {
+		words := fmt.Sprintf(format, args...)
+		log.line("# " + words)
+		tell(words)
+	}
+	step("base: %s", r.Image)
+	m, err := b.Runtime.Create(ctx, machine.Spec{ID: r.MachineID, Image: r.Image, Class: b.Class, Limits: b.Limits, Network: b.Network})
+	if err != nil {
+		return nil, err
+	}
+	saver, ok := m.(machine.Snapshotter)
+	if !ok {
+		return nil, fault.NotImplemented("machines of this runtime cannot be saved")
+	}
+	conn, err := pod.Dial(ctx, m, b.Gateway, pod.Redact(b.redactor))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	credential, err := b.Gateway.Grant(gateway.Grant{AgentID: r.ID, RunID: r.ID, Repos: []string{p.repoURL}})
+	if err != nil {
+		return nil, err
+	}
+	defer b.Gateway.Revoke(credential)
+	token := make([]byte, 32)
+	_, _ = rand.Read(token) // never fails
+	boot := pod.Boot{
+		Checkout: pod.Checkout{RepoURL: p.repoURL, Ref: p.Commit, Owner: r.ID}, User: p.Environment.User, Env: p.Environment.Env,
+		GitCredential: credential, ExecToken: hex.EncodeToString(token),
+	}
+	if _, err := conn.Boot(ctx, boot, func(s pod.Step) {
+		if s.State != pod.StepRunning {
+			step("%s: %s", s.Name, s.Detail)
+		}
+	}); err != nil {
+		return nil, err
+	}
+	step("install")
+	log.mark()
+	log.news = tell
+	ended, err := conn.RunCommand(ctx, p.Environment.Install, b.InstallLimit, log)
+	if err != nil {
+		return nil, err
+	}
+	// From here on nothing of it runs: only what is on the disk is kept.
+	if err := saver.Stop(ctx); err != nil {
+		return nil, err
+	}
+	if ended.TimedOut || ended.Code != 0 {
+		how, end := fmt.Sprintf("install ended with status %d", ended.Code), log.end()
+		if ended.TimedOut {
+			how = fmt.Sprintf("install was ended after %s", b.InstallLimit)
+		}
+		step("%s", how)
+		return &ended.Code, &installError{how + "\n" + end}
+	}
+	step("saving the disk")
+	return &ended.Code, saver.Freeze(ctx, r.ID)
+}
+
+// destroy removes a machine that may not be there.
+func (b *Builder) destroy(ctx context.Context, id string) error {
+	if id == "" {
+		return nil
+	}
+	m, err := b.Runtime.Open(ctx, id)
+	if errors.Is(err, machine.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return m.Destroy(ctx)
+}

@@ -1,0 +1,113 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	driver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/sqlite/query"
+	"aloft/internal/environment"
+)
+
+// AddBuild implements [store.Builds].
+func (s *Store) AddBuild(ctx context.Context, b environment.Record) error {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	err = s.write(ctx, func(tx *tx) error {
+		err := tx.q.AddBuild(tx.ctx, query.AddBuildParams{
+			ID: b.ID, EnvironmentID: b.EnvironmentID, Status: string(b.Status), CreatedAt: nanos(b.CreatedAt), Data: string(data),
+		})
+		if e, ok := errors.AsType[*driver.Error](err); ok && e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY {
+			return store.ErrExists // nothing was written
+		}
+		tx.wrote = true
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("add build %s: %w", b.ID, err)
+	}
+	return nil
+}
+
+// UpdateBuild implements [store.Builds].
+func (s *Store) UpdateBuild(ctx context.Context, b environment.Record, activate bool) error {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	err = s.write(ctx, func(tx *tx) error {
+		n, err := tx.q.UpdateBuild(tx.ctx, query.UpdateBuildParams{Status: string(b.Status), Data: string(data), ID: b.ID})
+		tx.wrote = n > 0
+		if err = found(n, err); err != nil || !activate {
+			return err
+		}
+		return tx.q.ActivateBuild(tx.ctx, query.ActivateBuildParams{EnvironmentID: b.EnvironmentID, BuildID: b.ID})
+	})
+	if err != nil {
+		return fmt.Errorf("update build %s: %w", b.ID, err)
+	}
+	return nil
+}
+
+// Build implements [store.Builds].
+func (s *Store) Build(ctx context.Context, id string) (environment.Record, error) {
+	return buildOf(s.read.GetBuild(ctx, id))
+}
+
+// ActiveBuild implements [store.Builds].
+func (s *Store) ActiveBuild(ctx context.Context, environmentID string) (environment.Record, error) {
+	return buildOf(s.read.ActiveBuild(ctx, environmentID))
+}
+
+// ActiveBuilds implements [store.Builds].
+func (s *Store) ActiveBuilds(ctx context.Context) ([]environment.Record, error) {
+	return buildsOf(s.read.ActiveBuilds(ctx))
+}
+
+// ListBuilds implements [store.Builds].
+func (s *Store) ListBuilds(ctx context.Context, environmentID string, q store.Page) ([]environment.Record, error) {
+	before := int64(math.MaxInt64)
+	if !q.BeforeTime.IsZero() {
+		before = nanos(q.BeforeTime)
+	}
+	return buildsOf(s.read.ListBuilds(ctx, query.ListBuildsParams{
+		EnvironmentID: environmentID, BeforeTime: before, BeforeID: q.BeforeID, Most: int64(max(q.Limit, 0)),
+	}))
+}
+
+// OpenBuilds implements [store.Builds].
+func (s *Store) OpenBuilds(ctx context.Context) ([]environment.Record, error) {
+	return buildsOf(s.read.OpenBuilds(ctx))
+}
+
+func buildOf(data string, err error) (environment.Record, error) {
+	if err != nil {
+		return environment.Record{}, fmt.Errorf("build: %w", readError(err))
+	}
+	var b environment.Record
+	if err := json.Unmarshal([]byte(data), &b); err != nil {
+		return b, fmt.Errorf("build: %w", err)
+	}
+	return b, nil
+}
+
+func buildsOf(rows []string, err error) ([]environment.Record, error) {
+	if err != nil {
+		return nil, fmt.Errorf("list builds: %w", readError(err))
+	}
+	list := make([]environment.Record, len(rows))
+	for i, data := range rows {
+		if list[i], err = buildOf(data, nil); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
