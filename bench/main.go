@@ -75,6 +75,10 @@ var suites = []suite{
 			{"event append, 100 agents", rate(f["Append/agents=100"]), rate(plain), times(plain, f["Append/agents=100"]) + " a plain INSERT loop", "≥ 5,000/s"},
 		}
 	}},
+	{"./internal/control/image", "Unpack", "5x", func(f figures) []row {
+		ours, tar := f["Unpack/Ours"], f["Unpack/Tar"]
+		return []row{{"image layer of 5,000 files unpacked and proven", ms(ours), ms(tar), times(ours, tar) + " tar -xpz", ""}}
+	}},
 	{"./internal/control/gateway", "Clone", "3x", func(f figures) []row {
 		return []row{
 			{"clone of 5,000 files, warm mirror", ms(f["Clone/Gateway"]), ms(f["Clone/Plain"]), times(f["Clone/Gateway"], f["Clone/Plain"]) + " git clone", ""},
