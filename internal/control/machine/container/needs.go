@@ -4,13 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+
+	"aloft/internal/control/layer"
 )
 
-// Needs returns what the machines on a runtime's folder are made of, for
-// [image.Store.Prune] to keep: names of images and directories of layers. A
-// machine that cannot be read is an error: what it needs is not known.
+// Needs returns what the machines and saved layers on a runtime's folder stand
+// on, for [image.Store.Prune] to keep: names of images and directories of
+// layers. What cannot be read is an error: what it needs is not known.
 func Needs(dir string) ([]string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -35,5 +38,13 @@ func Needs(dir string) ([]string, error) {
 		}
 		out = append(append(out, rec.Spec.Image), rec.Image.Lower...)
 	}
-	return out, nil
+	layers, err := layer.Open(filepath.Join(dir, LayersDir), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	saved, err := layers.List()
+	for _, l := range saved {
+		out = append(out, l.Image)
+	}
+	return out, errors.Join(err, layers.Close())
 }
