@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"aloft/internal/conversation"
 )
 
 // An Approval is a question that waits for a person: whether a call may run. It
@@ -64,18 +66,28 @@ type (
 	}
 	// Classified is the verdict of the classifier on a call.
 	Classified struct {
-		CallID     string `json:"callId"`
-		Verdict    string `json:"verdict"` // allow, block or ask
-		Reason     string `json:"reason,omitempty"`
-		Model      string `json:"model"`
-		DurationMS int64  `json:"durationMs"`
-		Input      int64  `json:"inputTokens,omitempty"`
-		Output     int64  `json:"outputTokens,omitempty"`
-		Failure    string `json:"failure,omitempty"` // why there was no verdict; it is ask then
+		CallID     string             `json:"callId"`
+		Verdict    string             `json:"verdict"` // allow, block or ask
+		Reason     string             `json:"reason,omitempty"`
+		Model      string             `json:"model"`
+		DurationMS int64              `json:"durationMs"`
+		Usage      conversation.Usage `json:"usage"`
+		Failure    string             `json:"failure,omitempty"` // why there was no verdict; it is ask then
 	}
+	// HookRan says how a hook of the project went.
+	HookRan struct {
+		Command    string `json:"command"`
+		File       string `json:"file"`
+		Exit       int    `json:"exit"`
+		DurationMS int64  `json:"durationMs"`
+		Failure    string `json:"failure,omitempty"`
+	}
+	// Submitted says that the hooks have seen the run's prompt.
+	Submitted struct{}
 	// ApprovalAsked puts a call to a person.
 	ApprovalAsked struct {
-		Approval Approval `json:"approval"`
+		Approval Approval        `json:"approval"`
+		Args     json.RawMessage `json:"args,omitempty"` // as hooks have left them
 	}
 	// ApprovalAnswered is the answer; the first counts.
 	ApprovalAnswered struct {
@@ -90,6 +102,8 @@ type (
 // Kind names each body in the journal.
 func (*CallJudged) Kind() string       { return "call.judged" }
 func (*Classified) Kind() string       { return "call.classified" }
+func (*HookRan) Kind() string          { return "hook.ran" }
+func (*Submitted) Kind() string        { return "prompt.submitted" }
 func (*ApprovalAsked) Kind() string    { return "approval.asked" }
 func (*ApprovalAnswered) Kind() string { return "approval.answered" }
 
@@ -141,6 +155,9 @@ func (s *State) judged(e Event) {
 	case *ApprovalAsked:
 		if c := s.call(b.Approval.CallID); c != nil {
 			c.Approval = &b.Approval
+			if len(b.Args) > 0 {
+				c.Args = b.Args
+			}
 		}
 	case *ApprovalAnswered:
 		for i := range s.Calls {
@@ -156,7 +173,9 @@ func (s *State) judged(e Event) {
 			}
 		}
 	case *RunCreated:
-		s.Refused = nil
+		s.Refused, s.Submitted = nil, false
+	case *Submitted:
+		s.Submitted = true
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 func asked(id, call string) *ApprovalAsked {
-	return &ApprovalAsked{Approval{ID: id, RunID: "run-1", CallID: call, Tool: "Shell", Subject: "rm x"}}
+	return &ApprovalAsked{Approval: Approval{ID: id, RunID: "run-1", CallID: call, Tool: "Shell", Subject: "rm x"}}
 }
 
 // An approval waits until it is answered once, or its run has ended.

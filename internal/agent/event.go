@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	"aloft/internal/conversation"
@@ -55,6 +56,9 @@ type (
 		MachineID string `json:"machineId"`
 		Layer     string `json:"layer,omitempty"`   // that its disk begins with
 		Install   bool   `json:"install,omitempty"` // no build has done it: it is to be run in the machine
+		// Origin is the commit that the agent starts from, as the server found it
+		// before the first machine was there.
+		Origin string `json:"origin,omitempty"`
 	}
 	// MachineReady says that the machine is up.
 	MachineReady struct {
@@ -189,26 +193,42 @@ func (*Committed) Kind() string      { return "committed" }
 func (*Pushed) Kind() string         { return "pushed" }
 func (*RunEnded) Kind() string       { return "run.ended" }
 
-// bodies makes an empty body of each kind.
-var bodies = func() map[string]func() Body {
-	m := map[string]func() Body{}
-	for _, make := range []func() Body{
-		func() Body { return new(Created) }, func() Body { return new(Archived) },
-		func() Body { return new(RunCreated) }, func() Body { return new(RunStarted) },
-		func() Body { return new(BootStep) }, func() Body { return new(MachineMade) },
-		func() Body { return new(MachineReady) }, func() Body { return new(MachineLost) },
-		func() Body { return new(Notice) }, func() Body { return new(TextDelta) },
-		func() Body { return new(ThinkingDelta) }, func() Body { return new(ModelRetry) },
-		func() Body { return new(TurnReplied) }, func() Body { return new(CallSent) },
-		func() Body { return new(CallDelta) }, func() Body { return new(CallDone) },
-		func() Body { return new(Compacted) }, func() Body { return new(CancelAsked) },
-		func() Body { return new(Committed) }, func() Body { return new(Pushed) },
-		func() Body { return new(RunEnded) }, func() Body { return new(Paused) },
-		func() Body { return new(Resumed) }, func() Body { return new(VariablesGiven) },
-		func() Body { return new(CallJudged) }, func() Body { return new(Classified) },
-		func() Body { return new(ApprovalAsked) }, func() Body { return new(ApprovalAnswered) },
+// bodies are the types of the bodies, by kind.
+var bodies = func() map[string]reflect.Type {
+	m := map[string]reflect.Type{}
+	for _, b := range []Body{
+		&Created{},
+		&Archived{},
+		&RunCreated{},
+		&RunStarted{},
+		&BootStep{},
+		&MachineMade{},
+		&MachineReady{},
+		&MachineLost{},
+		&Notice{},
+		&TextDelta{},
+		&ThinkingDelta{},
+		&ModelRetry{},
+		&TurnReplied{},
+		&CallSent{},
+		&CallDelta{},
+		&CallDone{},
+		&Compacted{},
+		&CancelAsked{},
+		&Committed{},
+		&Pushed{},
+		&RunEnded{},
+		&Paused{},
+		&Resumed{},
+		&VariablesGiven{},
+		&HookRan{},
+		&Submitted{},
+		&CallJudged{},
+		&Classified{},
+		&ApprovalAsked{},
+		&ApprovalAnswered{},
 	} {
-		m[make().Kind()] = make
+		m[b.Kind()] = reflect.TypeOf(b).Elem()
 	}
 	return m
 }()
@@ -221,11 +241,11 @@ func Encode(b Body) (kind string, data []byte, err error) {
 
 // Decode is the inverse of [Encode].
 func Decode(kind string, data []byte) (Body, error) {
-	make, ok := bodies[kind]
+	of, ok := bodies[kind]
 	if !ok {
 		return nil, fmt.Errorf("event of unknown kind %q: it was written by a newer version", kind)
 	}
-	b := make()
+	b, _ := reflect.New(of).Interface().(Body) // that is what the map holds
 	if err := json.Unmarshal(data, b); err != nil {
 		return nil, fmt.Errorf("event %s: %w", kind, err)
 	}

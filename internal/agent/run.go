@@ -89,6 +89,8 @@ func (r *Run) Apply(e Event) {
 		r.Turns++
 	case *Compacted:
 		r.Usage = r.Usage.Add(b.Usage)
+	case *Classified:
+		r.Usage = r.Usage.Add(b.Usage)
 	case *Pushed:
 		r.Branches = slices.DeleteFunc(r.Branches, func(old Branch) bool { return old.RepoURL == b.RepoURL && old.Branch == b.Branch })
 		r.Branches = append(r.Branches, Branch{b.RepoURL, b.Branch, b.Commit})

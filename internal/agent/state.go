@@ -12,13 +12,15 @@ type State struct {
 	Agent      Agent
 	Run        Run      // the latest
 	Branch     string   // to push; "" before the machine was ready and Created named none
-	BaseCommit string   // where the branch began
+	BaseCommit string   // where the branch began, as the machine says
+	Origin     string   // the same, as the server found it before there was a machine
 	MachineID  string   // "" when there is none
 	BootID     string   // of the machine's present life; "" unless it is ready
 	Used       bool     // the machine has been ready at some time: its disk may hold work
 	Given      []string // names of the variables that were put into the machine
 	Install    bool     // the machine is to run the environment's install before it is ready for the first time
 	Messages   []conversation.Message
+	Asked      []string      // what people have asked of the agent, in their words
 	Calls      []Call        // of the last reply, until every one has its result
 	Todos      []Todo        // as TodoWrite left them
 	Shown      string        // of a reply that is not whole: what watchers have seen of it
@@ -27,6 +29,7 @@ type State struct {
 	Cancel     string        // why the run is to stop; "" when it is not
 	Trace      string        // the traceparent that came with the request for the run
 	Pushed     bool          // the agent has pushed its branch at some time
+	Submitted  bool          // the hooks have seen the run's prompt
 	Granted    []Grant       // what a person has allowed the agent for good
 	Refused    []RefusedCall // in this run
 	notices    []string      // to be told after the results of Calls
@@ -74,6 +77,7 @@ func (s *State) Apply(e Event) {
 		s.Branch = b.Branch
 	case *RunCreated:
 		s.Trace = b.Trace
+		s.Asked = append(s.Asked, b.Prompt.PlainText())
 		s.say(conversation.User, b.Prompt.Blocks...)
 	case *MachineMade:
 		s.MachineID, s.BootID, s.Used, s.Given, s.Install = b.MachineID, "", false, nil, b.Install

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
 
@@ -96,8 +97,12 @@ func TestApplyOfTheSameEventTwiceIsOnce(t *testing.T) {
 }
 
 func TestEncodeDecode(t *testing.T) {
-	for kind, make := range bodies {
-		k, data, err := Encode(make())
+	for kind, of := range bodies {
+		body, ok := reflect.New(of).Interface().(Body)
+		if !ok {
+			t.Fatalf("%s is no body", of)
+		}
+		k, data, err := Encode(body)
 		if err != nil || k != kind {
 			t.Fatalf("%s: %s, %v", kind, k, err)
 		}
@@ -105,7 +110,7 @@ func TestEncodeDecode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(make(), back); d != "" {
+		if d := cmp.Diff(body, back); d != "" {
 			t.Errorf("%s: %s", kind, d)
 		}
 	}

@@ -21,6 +21,8 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"sync"
 
@@ -144,6 +146,23 @@ func (g *Gateway) Diff(ctx context.Context, repoURL, base, branch string, max in
 		return "", false, fault.NotFound("%s has no commits yet", r).Named(mirror.CodeRefNotFound)
 	}
 	return m.Diff(ctx, from.Commit, to.Commit, max)
+}
+
+// maxFile bounds a file that [Gateway.File] returns, in bytes.
+const maxFile = 1 << 20
+
+// File returns a file of a repository as a commit has it, whose id is whole;
+// nil if it has none there. A commit that the mirror does not hold is an error.
+func (g *Gateway) File(ctx context.Context, repoURL, commit, path string) ([]byte, error) {
+	_, m, err := g.open(repoURL)
+	if err != nil {
+		return nil, err
+	}
+	data, err := m.File(ctx, commit, path, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
 }
 
 // PathOf is the path below which the gateway serves a repository.

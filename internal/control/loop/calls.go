@@ -78,6 +78,10 @@ func (l *Loop) call(ctx context.Context, c agent.Call) error {
 	case c.Sent && c.BootID != l.hands.BootID():
 		return l.done(ctx, c.ID, tool.Failed("%s", lostCall), 0)
 	}
+	c, admitted, err := l.admit(ctx, c)
+	if err != nil || !admitted {
+		return err
+	}
 	if !c.Sent {
 		if err := l.rec.record(ctx, &agent.CallSent{CallID: c.ID, BootID: l.hands.BootID()}); err != nil {
 			return err
@@ -104,6 +108,9 @@ func (l *Loop) call(ctx context.Context, c agent.Call) error {
 		return fmt.Errorf("call %s: %w", c.Name, err)
 	case writeErr != nil:
 		return writeErr
+	}
+	if err := l.after(ctx, c, &result, took); err != nil && !errors.Is(err, ErrMachineLost) {
+		return err
 	}
 	if err := l.done(ctx, c.ID, result, took); err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"aloft/internal/agent"
-	"aloft/internal/conversation"
 	"aloft/internal/fault"
 )
 
@@ -16,6 +15,9 @@ import (
 // the model is told, and the run goes on.
 func (l *Loop) finish(ctx context.Context) error {
 	s := l.rec.state
+	if on, err := l.goesOn(ctx); err != nil || on {
+		return err
+	}
 	if len(s.Agent.Repos) > 0 {
 		if err := l.reach(ctx); err != nil {
 			return err
@@ -41,6 +43,7 @@ func (l *Loop) finish(ctx context.Context) error {
 			return err
 		}
 	}
+	l.ended(ctx, "completed")
 	l.keep(ctx)
 	return l.rec.record(ctx, &agent.RunEnded{Status: agent.Finished, Result: l.lastWords()})
 }
@@ -66,12 +69,8 @@ const subjectLen = 72
 // where the subject does not hold it.
 func commitMessage(s *agent.State) string {
 	var task string
-	for _, m := range s.Messages {
-		for _, b := range m.Blocks {
-			if m.Role == conversation.User && b.Text != "" {
-				task = b.Text
-			}
-		}
+	if n := len(s.Asked); n > 0 {
+		task = s.Asked[n-1]
 	}
 	task = strings.TrimSpace(task)
 	subject, _, _ := strings.Cut(task, "\n")
@@ -109,5 +108,6 @@ func (l *Loop) keepAfter(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
+	l.ended(ctx, "completed")
 	l.keep(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"aloft/internal/agent"
@@ -40,6 +41,10 @@ type Hands interface {
 	// Call works a tool call, or attaches to it if the machine knows its id.
 	// onDelta gets output in order. When ctx ends the call is aborted.
 	Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
+	// Enforced reports whether the machine's sandbox can hold its policy.
+	Enforced() bool
+	// Hooks runs the project's hooks.
+	Hooks(ctx context.Context, s *agent.State, call HookCall) (HookOutcome, error)
 	// Ack lets the machine forget a result.
 	Ack(ctx context.Context, callID string) error
 	// Commit commits what is uncommitted; made is false if nothing was.
@@ -65,7 +70,9 @@ type Config struct {
 	// Machine returns the agent's machine, ready; it makes, restarts or boots it
 	// where need be. It records what it does.
 	Machine func(ctx context.Context, s *agent.State, record Record) (Hands, error)
-	Logger  *slog.Logger
+	// Review decides how calls are treated. Without it all run.
+	Review Reviewer
+	Logger *slog.Logger
 }
 
 // Record appends events of the run to the journal and to the state.
@@ -76,6 +83,8 @@ type Loop struct {
 	Config
 	rec   *recorder
 	hands Hands // nil until the machine is needed, and after it was lost
+	// present are the events that the machine has hooks for; nil until it has said.
+	present atomic.Pointer[map[string]bool]
 }
 
 // Run works the agent's open run to its end, and returns nil when it has
@@ -106,6 +115,9 @@ func (l *Loop) work(ctx context.Context) error {
 		}
 	}
 	if err := l.reach(ctx); err != nil { // a repository that cannot be had is known before a model is paid
+		return err
+	}
+	if err := l.submit(ctx); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err
 	}
 	for {
@@ -204,11 +216,13 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 	defer l.keepAfter(context.WithoutCancel(ctx))
 	switch {
 	case errors.Is(cause, ErrCancel):
+		l.ended(last, "aborted")
 		return l.rec.record(last, &agent.RunEnded{Status: agent.Cancelled, Result: l.lastWords()})
 	case ctx.Err() != nil && !isFault(cause):
 		return cause
 	}
 	f := failure(cause)
+	l.ended(last, "error")
 	l.Logger.Warn("run ended in error", "code", f.Code, "error", cause)
 	return l.rec.record(last, &agent.RunEnded{Status: agent.Failed, Failure: f})
 }

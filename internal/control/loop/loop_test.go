@@ -27,14 +27,15 @@ import (
 
 // rig is one agent with an open run, on a real store.
 type rig struct {
-	t     *testing.T
-	store *sqlite.Store
-	id    string
-	run   string
-	model answers
-	info  model.Info
-	hands *hands
-	err   error // of Machine
+	t      *testing.T
+	store  *sqlite.Store
+	id     string
+	run    string
+	model  answers
+	info   model.Info
+	hands  *hands
+	err    error // of Machine
+	review loop.Reviewer
 }
 
 func newRig(t *testing.T, repo bool) *rig {
@@ -77,6 +78,7 @@ func (r *rig) record(bodies ...agent.Body) {
 func (r *rig) config() loop.Config {
 	return loop.Config{
 		Journal: r.store, Model: &r.model, Info: r.info, Logger: slog.New(slog.DiscardHandler),
+		Review:  r.review,
 		Machine: func(context.Context, *agent.State, loop.Record) (loop.Hands, error) { return r.hands, r.err },
 	}
 }
@@ -185,6 +187,16 @@ type hands struct {
 	push   error
 	pushed func() error // instead of push
 	kept   int
+	hooks  func(call loop.HookCall) loop.HookOutcome
+}
+
+func (h *hands) Enforced() bool { return false }
+
+func (h *hands) Hooks(_ context.Context, _ *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
+	if h.hooks == nil {
+		return loop.HookOutcome{}, nil
+	}
+	return h.hooks(call), nil
 }
 
 func (h *hands) BootID() string { return h.boot }

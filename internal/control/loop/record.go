@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -16,11 +17,13 @@ const readBatch = 1000
 // methods are safe for concurrent use; state may be read only by the loop's own
 // goroutine, between calls of record.
 type recorder struct {
-	journal  store.Journal
-	owner    string
-	runID    string
-	losses   int // of machines, in this run
-	refusals int // of pushes that the model was told of, in this run
+	journal   store.Journal
+	owner     string
+	agentID   string
+	runID     string
+	losses    int // of machines, in this run
+	refusals  int // of pushes that the model was told of, in this run
+	followups int // of stop hooks, in this run
 
 	mu    sync.Mutex
 	state *agent.State
@@ -28,7 +31,7 @@ type recorder struct {
 
 // newRecorder folds the agent's journal.
 func newRecorder(ctx context.Context, j store.Journal, agentID, owner string) (*recorder, error) {
-	r := &recorder{journal: j, owner: owner, state: agent.Fold(agentID, nil)}
+	r := &recorder{journal: j, owner: owner, agentID: agentID, state: agent.Fold(agentID, nil)}
 	if err := r.catchUp(ctx, 1<<62); err != nil {
 		return nil, err
 	}
@@ -57,11 +60,16 @@ func (r *recorder) apply(e agent.Event) {
 	if _, ok := e.Body.(*agent.MachineLost); ok && e.RunID == r.state.Run.ID {
 		r.losses++
 	}
-	if n, ok := e.Body.(*agent.Notice); ok && n.Code == secretInPush {
-		r.refusals++
+	if n, ok := e.Body.(*agent.Notice); ok {
+		switch n.Code {
+		case secretInPush:
+			r.refusals++
+		case followup:
+			r.followups++
+		}
 	}
 	if _, ok := e.Body.(*agent.RunCreated); ok {
-		r.losses, r.refusals = 0, 0
+		r.losses, r.refusals, r.followups = 0, 0, 0
 	}
 	r.state.Apply(e)
 }
@@ -74,6 +82,44 @@ func (r *recorder) news(ctx context.Context) (paused bool, head int64, err error
 		return false, 0, err
 	}
 	return r.state.Agent.Paused && r.state.Cancel == "", r.state.Agent.Head, nil
+}
+
+// snapshot is a copy of the state, for those who work side by side. What it
+// shares with the state is only ever added to; its calls are not to be read.
+func (r *recorder) snapshot() *agent.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := *r.state
+	s.Calls = nil
+	return &s
+}
+
+// argsOf are the arguments of a call as the journal has them.
+func (r *recorder) argsOf(callID string) json.RawMessage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.state.Calls {
+		if c.ID == callID {
+			return c.Args
+		}
+	}
+	return nil
+}
+
+// answerTo folds what others have appended, and returns the answer to the
+// call's approval; nil while it waits. head is the last event that was seen.
+func (r *recorder) answerTo(ctx context.Context, callID string) (answer *agent.ApprovalAnswered, head int64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.catchUp(ctx, 1<<62); err != nil {
+		return nil, 0, err
+	}
+	for _, c := range r.state.Calls {
+		if c.ID == callID {
+			answer = c.Answer
+		}
+	}
+	return answer, r.state.Agent.Head, nil
 }
 
 // record writes events of the run. When it returns nil they are on disk and in

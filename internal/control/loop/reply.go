@@ -160,7 +160,27 @@ func (l *Loop) replied(ctx context.Context, r *model.Reply) error {
 	if r.Stop == model.StopLength && len(r.Message.Calls()) == 0 && !cutBefore {
 		bodies = append(bodies, &agent.Notice{Text: goOn})
 	}
-	return l.rec.record(ctx, bodies...)
+	if err := l.rec.record(ctx, bodies...); err != nil {
+		return err
+	}
+	l.replyHooks(ctx, r.Message)
+	return nil
+}
+
+// replyHooks tells hooks what the model has said and thought.
+func (l *Loop) replyHooks(ctx context.Context, m conversation.Message) {
+	var thought strings.Builder
+	for _, b := range m.Blocks {
+		if b.Thinking != nil {
+			thought.WriteString(b.Thinking.Text)
+		}
+	}
+	if thought.Len() > 0 {
+		l.tell(ctx, "afterAgentThought", map[string]any{"text": thought.String()})
+	}
+	if text := m.PlainText(); text != "" {
+		l.tell(ctx, "afterAgentResponse", map[string]any{"text": text})
+	}
 }
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)

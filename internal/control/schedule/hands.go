@@ -19,6 +19,8 @@ type hands struct {
 	conn   *pod.Conn
 	exec   *pod.Exec
 	id     string // the machine's
+	hooks  *pod.Hooks
+	team   func(context.Context) ([]byte, error) // the team's hooks
 	boot   string
 	base   string                      // commit
 	keep   func(context.Context) error // artifacts
@@ -43,6 +45,7 @@ func (h *hands) close() {
 	h.stale()
 	// What closing says is of no use: the loop has let go.
 	_ = h.exec.Close()
+	h.hooks.Close()
 	h.revoke()
 	if h.traced {
 		time.AfterFunc(traceLinger, h.letGo)
@@ -73,6 +76,33 @@ func (h *hands) Call(ctx context.Context, c conversation.ToolCall, onDelta func(
 	})()
 	r, took, err := h.exec.Call(call, c, func(d pod.Delta) { onDelta(loop.Delta(d)) })
 	return r, took, lostError(err)
+}
+
+// Enforced implements [loop.Hands].
+func (h *hands) Enforced() bool { return false }
+
+// Hooks implements [loop.Hands].
+func (h *hands) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
+	team, err := h.team(ctx)
+	if err != nil {
+		return loop.HookOutcome{}, err
+	}
+	ask := pod.HookCall{ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: s.Agent.Model, Team: team, LoopCount: call.LoopCount}
+	for _, e := range call.Events {
+		ask.Events = append(ask.Events, pod.HookEvent(e))
+	}
+	o, err := h.hooks.Run(ctx, ask)
+	if err != nil {
+		return loop.HookOutcome{}, lostError(err)
+	}
+	out := loop.HookOutcome{
+		Permission: o.Permission, UserMessage: o.UserMessage, AgentMessage: o.AgentMessage, UpdatedInput: o.UpdatedInput,
+		Context: o.Context, Stopped: o.Stopped, Followup: o.Followup, Present: o.PresentEvents,
+	}
+	for _, r := range o.Runs {
+		out.Ran = append(out.Ran, agent.HookRan(r))
+	}
+	return out, nil
 }
 
 // Ack implements [loop.Hands].

@@ -89,6 +89,7 @@ func (w *worker) branchOf(ctx context.Context, state *agent.State) (string, erro
 	if err != nil {
 		return "", err
 	}
+	w.origin = info.Commit
 	if state.Branch == "" { // the agent works on the branch that it starts from
 		if repo.StartingRef == "" {
 			return info.DefaultBranch, nil
@@ -133,7 +134,7 @@ func (w *worker) made(ctx context.Context, base build.Base, state *agent.State, 
 	id := newMachineID(state.Agent.ID)
 	// The journal knows of the machine before it is there: one that a crash
 	// leaves half made is found and used, or destroyed.
-	if err := record(ctx, &agent.MachineMade{MachineID: id, Layer: base.Layer, Install: base.Install}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
+	if err := record(ctx, &agent.MachineMade{MachineID: id, Layer: base.Layer, Install: base.Install, Origin: w.origin}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
 		return nil, err
 	}
 	logs, err := w.s.makeConnectionLog(state.Agent.ID)
@@ -165,6 +166,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 		return nil, ready, err
 	}
 	h.keep = func(ctx context.Context) error { return w.s.keep(ctx, state, m.ID(), h.conn) }
+	h.hooks, h.team = h.conn.Hooks(w.s.token("exec", m.ID())), w.s.teamHooks
 	h.exec = pod.NewExec(h.conn.OpenExec, w.s.token("exec", m.ID()), w.s.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
 	if !until.IsZero() {
 		h.keepFresh(w.ctx, func(ctx context.Context) { w.keepFresh(ctx, h, m.ID(), branch, state, until) })

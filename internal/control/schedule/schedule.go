@@ -70,8 +70,20 @@ type Config struct {
 	Artifacts Artifacts
 	// Spans has machines make spans below their runs' own, and sends them on. nil,
 	// which is ghost mode, has exec-daemon make none.
-	Spans  *telemetry.Telemetry
-	Logger *slog.Logger
+	Spans *telemetry.Telemetry
+	// Review decides how tool calls are treated. Without it all run.
+	Review loop.Reviewer
+	// TeamHooks returns the team's hooks.json, nil for none. It may be nil.
+	TeamHooks func(context.Context) ([]byte, error)
+	Logger    *slog.Logger
+}
+
+// teamHooks are the team's hooks.json.
+func (s *Scheduler) teamHooks(ctx context.Context) ([]byte, error) {
+	if s.TeamHooks == nil {
+		return nil, nil
+	}
+	return s.TeamHooks(ctx)
 }
 
 // Author is who commits.

@@ -22,6 +22,7 @@ type worker struct {
 	hands   atomic.Pointer[hands]
 	ready   chan struct{} // closed when there were hands for the first time
 	once    sync.Once     // closes it
+	origin  string        // the commit that a new agent starts from
 	again   bool          // a wake came while it ran; guarded by s.mu
 }
 
@@ -71,7 +72,7 @@ func (w *worker) run() {
 	}
 	err = loop.Run(w.ctx, w.agentID, loop.Config{
 		Journal: w.s.Journal, Owner: w.s.Owner, Model: m, Info: info,
-		Machine: w.machine, Logger: log.With("run", a.LatestRunID),
+		Machine: w.machine, Review: w.s.Review, Logger: log.With("run", a.LatestRunID),
 	})
 	if err != nil && !errors.Is(err, loop.ErrStop) && !errors.Is(err, store.ErrNotFound) {
 		log.Error("run is left open", "error", err)

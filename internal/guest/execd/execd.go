@@ -63,8 +63,8 @@ type Config struct {
 	Log           *slog.Logger // without it, nothing is logged
 }
 
-// Server answers agent.v1.ExecService, ControlService, FileService and
-// TerminalService. Its methods are safe for concurrent use.
+// Server answers agent.v1.ExecService, ControlService, FileService,
+// TerminalService and HookService. Its methods are safe for concurrent use.
 type Server struct {
 	token     [32]byte // SHA-256 of the token
 	workspace string
@@ -150,6 +150,7 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle(agentv1connect.NewControlServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewFileServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewTerminalServiceHandler(s, options...))
+	mux.Handle(agentv1connect.NewHookServiceHandler(s, options...))
 	return s.authenticated(mux)
 }
 

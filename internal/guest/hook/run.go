@@ -55,10 +55,9 @@ func (s *Set) Run(ctx context.Context, session Session, in Input) Outcome {
 			continue
 		}
 		a, ran := h.run(ctx, session, in.Event, fields)
-		out.Ran = append(out.Ran, ran)
-		out.take(a)
-		if isObject(a.UpdatedInput) {
-			fields["tool_input"] = a.UpdatedInput
+		out = out.Join(a.outcome(ran))
+		if out.UpdatedInput != nil {
+			fields["tool_input"] = out.UpdatedInput
 		}
 		if out.Permission == Deny || out.Stopped {
 			break
@@ -79,30 +78,50 @@ func (h Hook) matches(in Input) bool {
 	return h.matcher.MatchString(in.Subject)
 }
 
-// take adds what one hook says.
-func (o *Outcome) take(a answer) {
-	o.Permission = strictest(o.Permission, Permission(a.Permission))
-	join := func(to *string, more string) {
-		if more != "" && *to != "" {
-			*to += "\n"
-		}
-		*to += more
+// outcome is what one hook says, as an outcome of its own.
+func (a answer) outcome(ran Ran) Outcome {
+	o := Outcome{
+		Permission: Permission(a.Permission), UserMessage: a.UserMessage, AgentMessage: a.AgentMessage, AdditionalContext: a.AdditionalContext,
+		Stopped: a.Continue != nil && !*a.Continue, FollowupMessage: a.FollowupMessage, Env: a.Env, Ran: []Ran{ran},
 	}
-	join(&o.UserMessage, a.UserMessage)
-	join(&o.AgentMessage, a.AgentMessage)
-	join(&o.AdditionalContext, a.AdditionalContext)
-	join(&o.FollowupMessage, a.FollowupMessage)
-	o.Stopped = o.Stopped || a.Continue != nil && !*a.Continue
 	if isObject(a.UpdatedInput) {
 		o.UpdatedInput = a.UpdatedInput
 	}
 	if len(a.UpdatedMCPOutput) > 0 && string(a.UpdatedMCPOutput) != "null" {
 		o.UpdatedMCPOutput = a.UpdatedMCPOutput
 	}
-	if len(a.Env) > 0 && o.Env == nil {
-		o.Env = map[string]string{}
+	return o
+}
+
+// Join returns what o and a later outcome say together: the strictest
+// permission, all words, and what was changed last.
+func (o Outcome) Join(later Outcome) Outcome {
+	join := func(to *string, more string) {
+		if more != "" && *to != "" {
+			*to += "\n"
+		}
+		*to += more
 	}
-	maps.Copy(o.Env, a.Env)
+	o.Permission = strictest(o.Permission, later.Permission)
+	join(&o.UserMessage, later.UserMessage)
+	join(&o.AgentMessage, later.AgentMessage)
+	join(&o.AdditionalContext, later.AdditionalContext)
+	join(&o.FollowupMessage, later.FollowupMessage)
+	o.Stopped = o.Stopped || later.Stopped
+	if later.UpdatedInput != nil {
+		o.UpdatedInput = later.UpdatedInput
+	}
+	if later.UpdatedMCPOutput != nil {
+		o.UpdatedMCPOutput = later.UpdatedMCPOutput
+	}
+	if len(later.Env) > 0 {
+		env := map[string]string{}
+		maps.Copy(env, o.Env)
+		maps.Copy(env, later.Env)
+		o.Env = env
+	}
+	o.Ran = slices.Concat(o.Ran, later.Ran)
+	return o
 }
 
 func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }

@@ -48,8 +48,10 @@ type ShellArgs struct {
 	// Bytes of output beyond which the whole goes to a file and the result holds
 	// its head and tail: 30000 unless given.
 	FileOutputThresholdBytes int32 `protobuf:"varint,11,opt,name=file_output_threshold_bytes,json=fileOutputThresholdBytes,proto3" json:"file_output_threshold_bytes,omitempty"`
-	unknownFields            protoimpl.UnknownFields
-	sizeCache                protoimpl.SizeCache
+	// What the command needs beyond the sandbox, where commands run in one: "all" asks to run outside of it. Ask only for a command that failed in the sandbox for want of rights; it is reviewed, and may be refused.
+	RequiredPermissions []string `protobuf:"bytes,12,rep,name=required_permissions,json=requiredPermissions,proto3" json:"required_permissions,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *ShellArgs) Reset() {
@@ -129,6 +131,13 @@ func (x *ShellArgs) GetFileOutputThresholdBytes() int32 {
 		return x.FileOutputThresholdBytes
 	}
 	return 0
+}
+
+func (x *ShellArgs) GetRequiredPermissions() []string {
+	if x != nil {
+		return x.RequiredPermissions
+	}
+	return nil
 }
 
 type ShellResult struct {
@@ -522,7 +531,7 @@ var File_agent_v1_shell_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_shell_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/v1/shell_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xaf\x03\n" +
+	"\x19agent/v1/shell_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xe2\x03\n" +
 	"\tShellArgs\x12\x1e\n" +
 	"\acommand\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\acommand\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12+\n" +
@@ -531,7 +540,8 @@ const file_agent_v1_shell_tool_proto_rawDesc = "" +
 	"\ris_background\x18\x05 \x01(\bR\fisBackground\x12&\n" +
 	"\ftool_call_id\x18\x06 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
 	"toolCallId\x12C\n" +
-	"\x1bfile_output_threshold_bytes\x18\v \x01(\x05B\x04\x90\xb5\x18\x01R\x18fileOutputThresholdBytes:\x14\x8a\xb5\x18\x10\n" +
+	"\x1bfile_output_threshold_bytes\x18\v \x01(\x05B\x04\x90\xb5\x18\x01R\x18fileOutputThresholdBytes\x121\n" +
+	"\x14required_permissions\x18\f \x03(\tR\x13requiredPermissions:\x14\x8a\xb5\x18\x10\n" +
 	"\x05Shell\x12\x05shell \x01B\n" +
 	"\n" +
 	"\b_timeoutJ\x04\b\a\x10\bJ\x04\b\b\x10\tJ\x04\b\t\x10\n" +

@@ -1,0 +1,173 @@
+package loop
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/review"
+	"aloft/internal/conversation"
+	"aloft/internal/policy/permit"
+	"aloft/internal/tool"
+)
+
+// Reviewer decides how calls are treated. [review.Reviewer] is one. Its methods
+// are safe for concurrent use.
+type Reviewer interface {
+	Check(ctx context.Context, s *agent.State, c conversation.ToolCall, enforced bool) (review.Verdict, error)
+	Classify(ctx context.Context, s *agent.State, c conversation.ToolCall, v review.Verdict) agent.Classified
+}
+
+// admit decides whether a call is sent to the machine, and as what. The
+// project's hooks are asked first, then the run mode, then where need be the
+// classifier, then a person. What is decided is journaled, so that it is
+// decided once. A call that is not admitted has its result.
+func (l *Loop) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error) {
+	switch {
+	case c.Sent && c.Judged == nil: // by a server that judged nothing
+		return c, true, nil
+	case c.Judged == nil && c.Approval == nil:
+		if err := l.judge(ctx, &c); err != nil {
+			return c, false, err
+		}
+	}
+	if c.Judged == nil {
+		if err := l.await(ctx, &c); err != nil {
+			return c, false, err
+		}
+	}
+	if c.Judged.Treatment == agent.CallRefused {
+		return c, false, l.done(ctx, c.ID, tool.Failed("%s", c.Judged.Message), 0)
+	}
+	return c, true, nil
+}
+
+// judge decides about a call, or puts it to a person: then c.Approval is set
+// and c.Judged is not.
+func (l *Loop) judge(ctx context.Context, c *agent.Call) error {
+	said, err := l.before(ctx, c)
+	if err != nil {
+		return err
+	}
+	if said.Permission == hookDeny {
+		return l.judged(ctx, c, agent.CallRefused, "hook", said.UserMessage, refusedByHook(said))
+	}
+	if said.UpdatedInput != nil {
+		c.Args = said.UpdatedInput
+	}
+	if l.Review == nil {
+		return l.judged(ctx, c, agent.CallRun, "policy", "", "")
+	}
+	v, err := l.Review.Check(ctx, l.rec.snapshot(), c.ToolCall, l.hands.Enforced())
+	if err != nil {
+		return err
+	}
+	if said.Permission == hookAsk && (v.Treatment == permit.Run || v.Treatment == permit.Sandboxed) {
+		v.Treatment, v.Why = permit.Ask, "a hook asks: "+said.UserMessage
+	}
+	switch v.Treatment {
+	case permit.Run:
+		return l.judged(ctx, c, agent.CallRun, "policy", v.Why, "")
+	case permit.Sandboxed:
+		return l.judged(ctx, c, agent.CallSandboxed, "policy", v.Why, "")
+	case permit.Classify:
+		return l.classify(ctx, c, v)
+	}
+	return l.question(ctx, c, v)
+}
+
+// classify puts a call to the classifier. What it has refused once in this run,
+// and the model insists on, is put to a person.
+func (l *Loop) classify(ctx context.Context, c *agent.Call, v review.Verdict) error {
+	s := l.rec.snapshot()
+	if slices.Contains(s.Refused, agent.RefusedCall{Tool: c.Name, Args: string(c.Args)}) {
+		v.Why = "the classifier has refused it, and the agent insists"
+		return l.question(ctx, c, v)
+	}
+	verdict := l.Review.Classify(ctx, s, c.ToolCall, v)
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if err := l.rec.record(ctx, &verdict); err != nil {
+		return err
+	}
+	switch verdict.Verdict {
+	case review.VerdictAllow:
+		return l.judged(ctx, c, agent.CallRun, "classifier", verdict.Reason, "")
+	case review.VerdictBlock:
+		return l.judged(ctx, c, agent.CallRefused, "classifier", verdict.Reason, "Not run. A reviewer judged: "+verdict.Reason+
+			" Take another way to what the task needs. If there is none, and this is what the user wants, make the very same call again: the user is asked then.")
+	}
+	v.Why = "the classifier leaves it to you: " + verdict.Reason
+	if verdict.Failure != "" {
+		v.Why = "the classifier gave no verdict: " + verdict.Failure
+	}
+	return l.question(ctx, c, v)
+}
+
+// judged journals what was decided.
+func (l *Loop) judged(ctx context.Context, c *agent.Call, treatment, by, why, message string) error {
+	b := &agent.CallJudged{CallID: c.ID, Treatment: treatment, By: by, Why: why, Message: message}
+	if orig := l.rec.argsOf(c.ID); string(orig) != string(c.Args) {
+		b.Args = c.Args
+	}
+	c.Judged = b
+	return l.rec.record(ctx, b)
+}
+
+// question puts a call to a person.
+func (l *Loop) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
+	b := &agent.ApprovalAsked{Args: c.Args, Approval: agent.Approval{
+		ID: agent.NewApprovalID(), RunID: l.rec.runID, CallID: c.ID, Tool: c.Name,
+		Subject: v.Subject, Reason: v.Reason, Why: v.Why, Entries: v.Entries, AskedAt: time.Now().UTC(), Until: v.Until.UTC(),
+	}}
+	if v.Until.IsZero() {
+		b.Approval.Until = time.Time{}
+	}
+	c.Approval = &b.Approval
+	return l.rec.record(ctx, b)
+}
+
+// await waits for the answer of a person, for as long as it takes, and journals
+// what follows from it.
+func (l *Loop) await(ctx context.Context, c *agent.Call) error {
+	late := ctx
+	if !c.Approval.Until.IsZero() {
+		var cancel context.CancelFunc
+		late, cancel = context.WithDeadline(ctx, c.Approval.Until)
+		defer cancel()
+	}
+	for c.Answer == nil {
+		answer, head, err := l.rec.answerTo(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		if answer != nil {
+			c.Answer = answer
+			break
+		}
+		err = l.Journal.Wait(late, l.rec.agentID, head)
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		if late.Err() != nil {
+			c.Answer = &agent.ApprovalAnswered{ApprovalID: c.Approval.ID, Decision: agent.Deny, Message: "nobody answered in time"}
+			if err := l.rec.record(ctx, c.Answer); err != nil {
+				return err
+			}
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if c.Answer.Decision.Allows() {
+		return l.judged(ctx, c, agent.CallRun, "person", "", "")
+	}
+	message := "Not run: the user does not allow it."
+	if c.Answer.Message != "" {
+		message = "Not run: the user does not allow it, and says: " + c.Answer.Message
+	}
+	return l.judged(ctx, c, agent.CallRefused, "person", c.Answer.Message, message)
+}

@@ -1,0 +1,242 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/fault"
+	"aloft/internal/tool"
+)
+
+// HookCall asks for the hooks of some events.
+type HookCall struct {
+	Events    []HookEvent
+	LoopCount int // how often in a row a hook has had the agent go on
+}
+
+// HookEvent is something that hooks may be run for.
+type HookEvent struct {
+	Name    string
+	Subject string // what matchers are held against
+	Fields  any    // a JSON object
+}
+
+// HookOutcome is what the hooks of a machine say together.
+type HookOutcome struct {
+	Permission   string // one of the constants below, or ""
+	UserMessage  string
+	AgentMessage string
+	UpdatedInput json.RawMessage // a JSON object; nil if no hook changed it
+	Context      string
+	Stopped      bool
+	Followup     string
+	Ran          []agent.HookRan
+	Present      []string // the events for which there are hooks
+}
+
+// What a hook may say of a call.
+const (
+	hookDeny = "deny"
+	hookAsk  = "ask"
+)
+
+// hooked is the code of what hooks have the model told.
+const hooked = "hook"
+
+// hookTools are the names that hooks have for tools where they are not the
+// tools' own.
+var hookTools = map[string]string{"StrReplace": "Write", "EditNotebook": "Write", "WebFetch": "Fetch"}
+
+func hookTool(name string) string {
+	if other, ok := hookTools[name]; ok {
+		return other
+	}
+	return name
+}
+
+// before runs the hooks that come before a call.
+func (l *Loop) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
+	name := hookTool(c.Name)
+	events := []HookEvent{{Name: "preToolUse", Subject: name, Fields: map[string]any{
+		"tool_name": name, "tool_input": c.Args, "tool_use_id": c.ID, "cwd": workspace,
+	}}}
+	var args struct{ Command, Path string }
+	_ = json.Unmarshal(c.Args, &args) // what is no such object has neither
+	switch c.Name {
+	case "Shell":
+		events = append(events, HookEvent{"beforeShellExecution", args.Command, map[string]any{
+			"command": args.Command, "cwd": workspace, "sandbox": l.hands.Enforced(),
+		}})
+	case "Read":
+		events = append(events, HookEvent{"beforeReadFile", name, map[string]any{"file_path": args.Path}})
+	}
+	return l.runHooks(ctx, HookCall{Events: events})
+}
+
+// workspace is where hooks are told that a call begins.
+const workspace = "/workspace"
+
+// after runs the hooks that come after a call, and adds what they say to its
+// result.
+func (l *Loop) after(ctx context.Context, c agent.Call, r *tool.Result, took time.Duration) error {
+	name := hookTool(c.Name)
+	fields := map[string]any{
+		"tool_name": name, "tool_input": c.Args, "tool_use_id": c.ID, "cwd": workspace, "duration": took.Milliseconds(),
+	}
+	var events []HookEvent
+	if r.Error {
+		fields["error_message"], fields["failure_type"] = r.Text, failureType(r.Text)
+		events = append(events, HookEvent{"postToolUseFailure", name, fields})
+	} else {
+		fields["tool_output"] = r.Text
+		events = append(events, HookEvent{"postToolUse", name, fields})
+	}
+	var args struct {
+		Command, Path, Contents string
+		Old                     string `json:"old_string"`
+		New                     string `json:"new_string"`
+	}
+	_ = json.Unmarshal(c.Args, &args) // what is no such object has none of them
+	switch {
+	case c.Name == "Shell":
+		events = append(events, HookEvent{"afterShellExecution", args.Command, map[string]any{
+			"command": args.Command, "output": r.Text, "duration": took.Milliseconds(), "sandbox": c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed,
+		}})
+	case !r.Error && (c.Name == "Write" || c.Name == "StrReplace"):
+		edit := map[string]string{"old_string": args.Old, "new_string": args.New + args.Contents}
+		events = append(events, HookEvent{"afterFileEdit", name, map[string]any{"file_path": args.Path, "edits": []any{edit}}})
+	}
+	said, err := l.runHooks(ctx, HookCall{Events: l.presentOnes(events)})
+	if said.Context != "" {
+		r.Text += "\n\n[a hook of the project says]\n" + said.Context
+	}
+	return err
+}
+
+func failureType(text string) string {
+	if strings.Contains(text, "timeout") || strings.Contains(text, "timed out") {
+		return "timeout"
+	}
+	return "error"
+}
+
+// presentOnes are the events that the machine is known to have hooks for.
+func (l *Loop) presentOnes(events []HookEvent) []HookEvent {
+	present := l.present.Load()
+	if present == nil {
+		return nil
+	}
+	var out []HookEvent
+	for _, e := range events {
+		if (*present)[e.Name] {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// runHooks runs hooks in the machine, and journals which ran.
+func (l *Loop) runHooks(ctx context.Context, call HookCall) (HookOutcome, error) {
+	if len(call.Events) == 0 || l.hands == nil {
+		return HookOutcome{}, nil
+	}
+	out, err := l.hands.Hooks(ctx, l.rec.snapshot(), call)
+	if err != nil {
+		return HookOutcome{}, err
+	}
+	present := map[string]bool{}
+	for _, p := range out.Present {
+		present[p] = true
+	}
+	l.present.Store(&present)
+	var bodies []agent.Body
+	for i := range out.Ran {
+		bodies = append(bodies, &out.Ran[i])
+	}
+	if len(bodies) == 0 {
+		return out, nil
+	}
+	return out, l.rec.record(ctx, bodies...)
+}
+
+// tell runs hooks of which nothing is expected. That they do not run is no
+// reason to do anything else.
+func (l *Loop) tell(ctx context.Context, event string, fields map[string]any) {
+	if _, err := l.runHooks(ctx, HookCall{Events: l.presentOnes([]HookEvent{{Name: event, Fields: fields}})}); err != nil && !errors.Is(err, ErrMachineLost) {
+		l.Logger.Warn("hooks did not run", "event", event, "error", err)
+	}
+}
+
+// submit runs the hooks that come before the model sees a prompt.
+func (l *Loop) submit(ctx context.Context) error {
+	s := l.rec.state
+	if s.Submitted || s.Run.Turns > 0 || len(s.Asked) == 0 {
+		return nil
+	}
+	events := []HookEvent{{Name: "beforeSubmitPrompt", Fields: map[string]any{"prompt": s.Asked[len(s.Asked)-1], "attachments": []any{}}}}
+	if len(s.Asked) == 1 {
+		start := HookEvent{Name: "sessionStart", Fields: map[string]any{"session_id": s.Agent.ID, "is_background_agent": true}}
+		events = append([]HookEvent{start}, events...)
+	}
+	said, err := l.runHooks(ctx, HookCall{Events: events})
+	if err != nil || len(said.Ran) == 0 {
+		return err
+	}
+	if said.Stopped || said.Permission == hookDeny {
+		return fault.Denied("a hook of the project refused the prompt: %s", strings.TrimSpace(said.UserMessage+" "+said.AgentMessage)).
+			Named("prompt_refused").Hint("look at the project's hooks.json, and send the prompt in other words")
+	}
+	bodies := []agent.Body{&agent.Submitted{}}
+	if said.Context != "" {
+		bodies = append(bodies, &agent.Notice{Text: "[a hook of the project says]\n" + said.Context, Code: hooked})
+	}
+	return l.rec.record(ctx, bodies...)
+}
+
+// goesOn runs the hooks that come when the model has said its last. It reports
+// whether one of them has the model go on.
+func (l *Loop) goesOn(ctx context.Context) (bool, error) {
+	said, err := l.runHooks(ctx, HookCall{
+		LoopCount: l.rec.followups,
+		Events:    l.presentOnes([]HookEvent{{Name: "stop", Fields: map[string]any{"status": "completed", "loop_count": l.rec.followups}}}),
+	})
+	if err != nil || said.Followup == "" {
+		return false, err
+	}
+	return true, l.rec.record(ctx, &agent.Notice{Text: said.Followup, Code: followup})
+}
+
+// followup is the code of what a stop hook has the model told.
+const followup = "hook_followup"
+
+// endHooksWithin bounds the hooks of a run that ends.
+const endHooksWithin = 20 * time.Second
+
+// ended tells the hooks that the run has ended.
+func (l *Loop) ended(ctx context.Context, reason string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endHooksWithin)
+	defer cancel()
+	if reason != "completed" {
+		l.tell(ctx, "stop", map[string]any{"status": reason, "loop_count": l.rec.followups})
+	}
+	s := l.rec.state
+	l.tell(ctx, "sessionEnd", map[string]any{
+		"session_id": s.Agent.ID, "reason": reason, "duration_ms": s.Run.Duration(time.Now()).Milliseconds(),
+	})
+}
+
+// refusedByHook is what the model is told of a call that a hook forbids.
+func refusedByHook(said HookOutcome) string {
+	words := strings.TrimSpace(said.AgentMessage)
+	if words == "" {
+		words = strings.TrimSpace(said.UserMessage)
+	}
+	if words == "" {
+		return "Not run: a hook of the project forbids it."
+	}
+	return "Not run: a hook of the project forbids it, and says: " + words
+}

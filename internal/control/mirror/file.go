@@ -1,0 +1,38 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// File returns a regular file as a commit has it, whose id is whole and which
+// the mirror holds. The error wraps [fs.ErrNotExist] where there is none, and
+// a link is none.
+func (m *Mirror) File(ctx context.Context, commit, name string, max int) ([]byte, error) {
+	if !wholeID.MatchString(commit) {
+		return nil, fmt.Errorf("%q is no commit id", Plain(commit))
+	}
+	if !fs.ValidPath(name) || path.Clean(name) != name {
+		return nil, fmt.Errorf("%q is no path in a repository", Plain(name))
+	}
+	entry, _, err := m.all.git(ctx, invocation{dir: m.dir, args: []string{"ls-tree", "-z", "--full-tree", commit, "--", ":(literal)" + name}})
+	if err != nil {
+		return nil, err
+	}
+	mode, rest, _ := strings.Cut(strings.TrimSuffix(string(entry), "\x00"), " ")
+	kind, rest, _ := strings.Cut(rest, " ")
+	id, _, _ := strings.Cut(rest, "\t")
+	if kind != "blob" || !strings.HasPrefix(mode, "100") {
+		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	var out strings.Builder
+	_, _, err = m.all.git(ctx, invocation{dir: m.dir, args: []string{"cat-file", "blob", id}, stdout: &limitWriter{w: &out, left: int64(max)}})
+	if err != nil {
+		return nil, errors.Join(err, fmt.Errorf("%s: it may be longer than %d bytes", name, max))
+	}
+	return []byte(out.String()), nil
+}

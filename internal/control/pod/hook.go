@@ -1,0 +1,130 @@
+package pod
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/wire/agentv1"
+	"aloft/internal/wire/agentv1/agentv1connect"
+)
+
+// Bounds of what a machine's hooks say, in bytes.
+const (
+	maxHookReply = 4 << 20
+	maxHookWords = 16 << 10
+	maxHookInput = 1 << 20
+	maxHookRuns  = 100
+)
+
+// HookCall asks for the hooks of some events.
+type HookCall struct {
+	Events         []HookEvent
+	ConversationID string
+	GenerationID   string
+	Model          string
+	Email          string
+	Team           []byte // the team's hooks.json; nil for none
+	LoopCount      int
+}
+
+// HookEvent is something that hooks may be run for.
+type HookEvent struct {
+	Name    string
+	Subject string
+	Fields  any // becomes a JSON object
+}
+
+// HookOutcome is what hooks say. It comes out of the machine: it may forbid and
+// comment, and what it changes is to be judged again.
+type HookOutcome struct {
+	Permission    string // allow, deny, ask or ""
+	UserMessage   string
+	AgentMessage  string
+	UpdatedInput  json.RawMessage // a JSON object, or nil
+	Context       string
+	Stopped       bool
+	Followup      string
+	Runs          []HookRun
+	Warnings      []string
+	PresentEvents []string
+}
+
+// HookRun is how one hook went.
+type HookRun struct {
+	Command    string
+	File       string
+	Exit       int
+	DurationMS int64
+	Failure    string
+}
+
+// Hooks runs hooks in a machine. Its methods are safe for concurrent use.
+type Hooks struct {
+	conn   *Conn
+	http   *http.Client
+	client agentv1connect.HookServiceClient
+}
+
+// Hooks returns the machine's hooks, for whoever has exec-daemon's token. Close
+// it when done.
+func (c *Conn) Hooks(token string) *Hooks {
+	var h2c http.Protocols
+	h2c.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{
+		Protocols: &h2c, DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.OpenExec(ctx) },
+	}}
+	return &Hooks{c, client, agentv1connect.NewHookServiceClient(client, "http://exec",
+		connect.WithInterceptors(withToken(token), heard{c.secrets}), connect.WithReadMaxBytes(maxHookReply), connect.WithAcceptCompression("gzip", nil, nil))}
+}
+
+// Close lets go of the stream to exec-daemon.
+func (h *Hooks) Close() { h.http.CloseIdleConnections() }
+
+// Run runs the hooks of the call's events. The error wraps [ErrLost] where the
+// machine is gone.
+func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
+	req := &agentv1.RunHooksRequest{
+		ConversationId: call.ConversationID, GenerationId: call.GenerationID, Model: call.Model, UserEmail: call.Email,
+		TeamHooks: call.Team, LoopCount: int32(min(call.LoopCount, 1<<20)),
+	}
+	for _, e := range call.Events {
+		fields, err := json.Marshal(e.Fields)
+		if err != nil {
+			return HookOutcome{}, fmt.Errorf("hooks of %s: %w", e.Name, err)
+		}
+		req.Events = append(req.Events, &agentv1.HookEvent{Name: e.Name, Subject: e.Subject, Fields: fields})
+	}
+	res, err := h.client.RunHooks(ctx, connect.NewRequest(req))
+	if err != nil {
+		return HookOutcome{}, fmt.Errorf("run hooks: %w", h.conn.lost(err))
+	}
+	return hookOutcome(res.Msg), nil
+}
+
+func hookOutcome(m *agentv1.RunHooksResponse) HookOutcome {
+	words := func(s string) string { return bounded(s, maxHookWords) }
+	o := HookOutcome{
+		Permission: words(m.GetPermission()), UserMessage: words(m.GetUserMessage()), AgentMessage: words(m.GetAgentMessage()),
+		Context: words(m.GetAdditionalContext()), Stopped: m.GetStopped(), Followup: words(m.GetFollowupMessage()),
+	}
+	var object map[string]json.RawMessage
+	if in := m.GetUpdatedInput(); len(in) > 0 && len(in) <= maxHookInput && json.Unmarshal(in, &object) == nil && object != nil {
+		o.UpdatedInput = in
+	}
+	for _, r := range m.GetRuns()[:min(len(m.GetRuns()), maxHookRuns)] {
+		o.Runs = append(o.Runs, HookRun{bounded(r.GetCommand(), maxDetail), bounded(r.GetFile(), maxDetail), int(r.GetExit()), r.GetDurationMs(), bounded(r.GetFailure(), maxDetail)})
+	}
+	for _, w := range m.GetWarnings()[:min(len(m.GetWarnings()), maxHookRuns)] {
+		o.Warnings = append(o.Warnings, bounded(w, maxDetail))
+	}
+	for _, p := range m.GetPresent()[:min(len(m.GetPresent()), maxHookRuns)] {
+		o.PresentEvents = append(o.PresentEvents, bounded(p, maxDetail))
+	}
+	return o
+}

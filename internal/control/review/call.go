@@ -1,0 +1,132 @@
+package review
+
+import (
+	"encoding/json"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"aloft/internal/conversation"
+	"aloft/internal/policy/permit"
+)
+
+// described is a call as the run modes see it, and in words for a person.
+type described struct {
+	permit.Call
+	subject string
+	reason  string
+	grant   string // what a person grants by allowing calls like it
+}
+
+// arguments are those of any tool's that matter here.
+type arguments struct {
+	Command             string   `json:"command"`
+	Description         string   `json:"description"`
+	RequiredPermissions []string `json:"required_permissions"`
+	Path                string   `json:"path"`
+	TargetNotebook      string   `json:"target_notebook"`
+	URL                 string   `json:"url"`
+	Server              string   `json:"server"`
+	ToolName            string   `json:"tool_name"`
+	PID                 any      `json:"pid"`
+}
+
+// outside is the permission that a command asks for to run without the sandbox.
+const outside = "all"
+
+// describe says what a call does. A tool that is not known here reaches nothing
+// but the workspace and the conversation.
+func describe(c conversation.ToolCall) described {
+	var a arguments
+	if json.Unmarshal(c.Args, &a) != nil {
+		a = arguments{} // the tool refuses what is no object of its own; here it counts as unreadable
+	}
+	switch c.Name {
+	case "Shell":
+		return described{
+			Call:    permit.Call{Kind: permit.Shell, Line: a.Command, Unsandboxed: slices.Contains(a.RequiredPermissions, outside)},
+			subject: a.Command, reason: a.Description, grant: a.Command,
+		}
+	case "WriteShellStdin": // what a program makes of its input is not known
+		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "input of a running command: " + string(c.Args), grant: "*"}
+	case "ReadLints": // a linter's configuration may be code of the project's
+		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "run the project's linters", grant: "*"}
+	case "Fetch", "WebFetch":
+		d := described{Call: permit.Call{Kind: permit.Fetch}, subject: a.URL}
+		if u, err := url.Parse(a.URL); err == nil {
+			d.grant = strings.ToLower(u.Host)
+		}
+		return d
+	case "Write", "StrReplace", "Delete", "EditNotebook":
+		file := a.Path
+		if file == "" {
+			file = a.TargetNotebook
+		}
+		if isRules(file) {
+			return described{Call: permit.Call{Kind: permit.Config}, subject: strings.ToLower(c.Name) + " " + file}
+		}
+	}
+	if server, tool, ok := mcpTool(c.Name); ok {
+		return described{Call: permit.Call{Kind: permit.MCP, Server: server, Tool: tool}, subject: server + ":" + tool, grant: server + ":" + tool}
+	}
+	return described{Call: permit.Call{Kind: permit.Other}}
+}
+
+// mcpTool takes the name that models call a tool of an MCP server by apart.
+func mcpTool(name string) (server, tool string, ok bool) {
+	rest, ok := strings.CutPrefix(name, "mcp__")
+	if !ok {
+		return "", "", false
+	}
+	server, tool, ok = strings.Cut(rest, "__")
+	return server, tool, ok && server != "" && tool != ""
+}
+
+// isRules reports whether a path is of a file that holds rules for the agent.
+// What differs in case or by a detour is the same file to some file system.
+func isRules(file string) bool {
+	file = strings.ToLower(path.Clean("/" + strings.ReplaceAll(file, `\`, "/")))
+	for _, folder := range []string{"/.aloft/", "/.cursor/", "/.claude/"} {
+		_, name, found := cutLast(file, folder)
+		if found && (name == "permissions.json" || name == "sandbox.json" || name == "hooks.json" || folder == "/.claude/" && strings.HasPrefix(name, "settings")) {
+			return true
+		}
+	}
+	return strings.HasSuffix(file, "/.cursorignore")
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// entries are those that would allow the call: for a shell line its commands
+// that no entry allows, as they stand.
+func (d described) entries(p permit.Permissions) []string {
+	if d.Kind != permit.Shell || d.Line == "" {
+		if d.grant == "" {
+			return nil
+		}
+		return []string{d.grant}
+	}
+	if d.Unsandboxed {
+		return []string{d.grant}
+	}
+	var out []string
+	for _, c := range p.JudgeLine(d.Line).Commands {
+		more := append(slices.Clone(p.TerminalAllowlist), c.Text)
+		probe := permit.Permissions{TerminalAllowlist: more}
+		if !c.Allowed && !slices.Contains(out, c.Text) && probe.JudgeLine(c.Text).Allowed {
+			out = append(out, c.Text)
+		}
+	}
+	all := permit.Permissions{TerminalAllowlist: append(slices.Clone(p.TerminalAllowlist), out...)}
+	if !all.JudgeLine(d.Line).Allowed { // such a line is to be asked about each time
+		return nil
+	}
+	return out
+}

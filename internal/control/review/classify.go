@@ -1,0 +1,153 @@
+package review
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+)
+
+//go:embed classifier.md
+var classifierWords string
+
+// Verdicts of the classifier.
+const (
+	VerdictAllow = "allow"
+	VerdictBlock = "block" // the agent is to take another way
+	VerdictAsk   = "ask"
+)
+
+// Bounds of a classification.
+const (
+	classifyWithin = 30 * time.Second
+	maxVerdict     = 1024  // tokens of the classifier's reply
+	maxShown       = 8000  // bytes of a call's arguments that it is shown of each end
+	maxReason      = 1000  // bytes of its reason
+	maxTask        = 16000 // bytes of the user's words
+)
+
+// question is what the classifier is asked: the call, and what people have
+// said. Nothing of it can be forged by what a tool has printed.
+type question struct {
+	Task  string          `json:"task"` // what the user asked of the agent
+	Tool  string          `json:"tool"`
+	Args  json.RawMessage `json:"arguments"`
+	Why   string          `json:"not_allowed_by_rule_because"`
+	Allow []string        `json:"allow_instructions"`
+	Block []string        `json:"block_instructions"`
+}
+
+// Classify asks the classifier about a call. It does not fail: without a
+// verdict, for whatever reason, it is [VerdictAsk].
+func (r *Reviewer) Classify(ctx context.Context, s *agent.State, c conversation.ToolCall, v Verdict) agent.Classified {
+	start := time.Now()
+	out := agent.Classified{CallID: c.ID, Verdict: VerdictAsk}
+	ctx, cancel := context.WithTimeout(ctx, classifyWithin)
+	defer cancel()
+	err := r.classify(ctx, s, c, v, &out)
+	if err != nil {
+		out.Verdict, out.Failure = VerdictAsk, cut(err.Error(), maxReason)
+	}
+	out.DurationMS = time.Since(start).Milliseconds()
+	return out
+}
+
+func (r *Reviewer) classify(ctx context.Context, s *agent.State, c conversation.ToolCall, v Verdict, out *agent.Classified) error {
+	if r.Model == nil {
+		return errors.New("there is no classifier")
+	}
+	m, info, err := r.Model(s.Agent)
+	if err != nil {
+		return err
+	}
+	out.Model = info.ID
+	p, err := r.permissions(ctx, s)
+	if err != nil {
+		return err
+	}
+	ask, err := json.MarshalIndent(question{
+		Task: taskOf(s), Tool: c.Name, Args: shown(c.Args), Why: v.Why,
+		Allow: append([]string{}, p.AllowInstructions...), Block: append([]string{}, p.BlockInstructions...),
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	reply, err := complete(ctx, m, model.Request{
+		System: classifierWords, Messages: []conversation.Message{conversation.Text(conversation.User, string(ask))}, MaxTokens: maxVerdict,
+	})
+	if err != nil {
+		return err
+	}
+	out.Usage = reply.Usage
+	out.Verdict, out.Reason, err = readVerdict(reply.Message.PlainText())
+	return err
+}
+
+// taskOf is what the user has asked for.
+func taskOf(s *agent.State) string {
+	return cut(strings.Join(s.Asked, "\n\n"), maxTask)
+}
+
+// complete asks once, and returns the whole reply.
+func complete(ctx context.Context, m model.Model, req model.Request) (*model.Reply, error) {
+	for e, err := range m.Stream(ctx, req) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Done != nil {
+			return e.Done, nil
+		}
+	}
+	return nil, errors.New("the classifier's reply has no end")
+}
+
+// readVerdict reads the classifier's reply: one JSON object, and nothing that
+// could be another around it.
+func readVerdict(text string) (verdict, reason string, err error) {
+	text = strings.TrimSpace(text)
+	if inner, ok := strings.CutPrefix(text, "```json"); ok {
+		text = strings.TrimSpace(strings.TrimSuffix(inner, "```"))
+	}
+	var v struct {
+		Verdict string `json:"verdict"`
+		Reason  string `json:"reason"`
+	}
+	if json.Unmarshal([]byte(text), &v) != nil {
+		return "", "", errors.New("the classifier's reply is no verdict")
+	}
+	switch v.Verdict {
+	case VerdictAllow, VerdictBlock, VerdictAsk:
+		return v.Verdict, cut(v.Reason, maxReason), nil
+	}
+	return "", "", fmt.Errorf("the classifier's verdict is %q", cut(v.Verdict, 40))
+}
+
+// shown are arguments without the middle of what is very long.
+func shown(args json.RawMessage) json.RawMessage {
+	if len(args) <= 2*maxShown && json.Valid(args) {
+		return args
+	}
+	text := string(args)
+	if len(text) > 2*maxShown {
+		text = text[:maxShown] + " … " + text[len(text)-maxShown:]
+	}
+	out, err := json.Marshal(strings.ToValidUTF8(text, "�"))
+	if err != nil {
+		return json.RawMessage(`""`) // a string always encodes
+	}
+	return out
+}
+
+func cut(s string, limit int) string {
+	if len(s) > limit {
+		return strings.ToValidUTF8(s[:limit], "") + " …"
+	}
+	return s
+}

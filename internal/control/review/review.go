@@ -1,0 +1,196 @@
+// Package review decides how a tool call is treated before it is sent to a
+// machine: by the run mode, the rules of the team, the person and the project,
+// and, where those leave it open, by a classifier, a model call of its own. It
+// trusts nothing that comes from the machine: rules are the store's, and the
+// project's as they are in the commit that the agent began with, so that an
+// agent cannot write its own permissions.
+package review
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+	"aloft/internal/conversation"
+	"aloft/internal/policy/permit"
+)
+
+// Config is what a Reviewer works with.
+type Config struct {
+	Rules store.Rules
+	// Project returns a file of the agent's repository at the commit that it
+	// began with, nil
+	// where there is none.
+	Project func(ctx context.Context, s *agent.State, path string) ([]byte, error)
+	// Model returns the classifier's model for an agent.
+	Model func(a agent.Agent) (model.Model, model.Info, error)
+	// Mode is the operator's; "" leaves it to the team, the person and the agent,
+	// and is run-everything where none of them says.
+	Mode permit.Mode
+	// Sandbox has commands run in the sandbox under the allowlist mode too.
+	Sandbox bool
+	// DenyAfter is when a question that nobody has answered counts as denied; 0 is never.
+	DenyAfter time.Duration
+}
+
+// Reviewer decides how calls are treated. It is safe for concurrent use.
+type Reviewer struct{ Config }
+
+// New returns a reviewer.
+func New(c Config) *Reviewer { return &Reviewer{c} }
+
+// A Verdict is how a call is treated, and what a person is to know of it.
+type Verdict struct {
+	permit.Decision
+	Subject string   // what the call does: the line, the URL, server:tool, the path
+	Reason  string   // the agent's own words for why
+	Entries []string // that would allow it
+	Until   time.Time
+}
+
+// The files of rules, as the store and projects name them.
+const (
+	permissionsFile = "permissions.json"
+	modeFile        = "run-mode"
+)
+
+// projectFolders hold a project's rules; the first that has a file counts.
+var projectFolders = []string{".aloft/", ".cursor/"}
+
+// Check decides by rule. enforced says that the machine's sandbox can hold its
+// policy.
+func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.ToolCall, enforced bool) (Verdict, error) {
+	call := describe(c)
+	v := Verdict{Subject: call.subject, Reason: call.reason}
+	if call.Kind == permit.Other {
+		v.Decision = permit.Check(call.Call, permit.Setting{})
+		return v, nil
+	}
+	mode, err := r.mode(ctx, s)
+	if err != nil {
+		return v, err
+	}
+	setting := permit.Setting{Mode: mode, Sandbox: r.Sandbox, Enforced: enforced}
+	if mode != permit.RunEverything {
+		if setting.Permissions, err = r.permissions(ctx, s); err != nil {
+			if u, ok := errors.AsType[unreadableError](err); ok {
+				setting.Unreadable, v.Reason = true, strings.TrimSpace(v.Reason+" ("+u.Error()+")")
+			} else {
+				return v, err
+			}
+		}
+	}
+	call.Allowed = granted(s, c.Name, call)
+	for _, g := range s.Granted {
+		if g.Tool == c.Name && call.Kind == permit.Shell {
+			setting.Permissions.TerminalAllowlist = append(slices.Clone(setting.Permissions.TerminalAllowlist), g.Entry)
+		}
+	}
+	v.Decision = permit.Check(call.Call, setting)
+	if v.Treatment != permit.Run {
+		v.Entries = call.entries(setting.Permissions)
+	}
+	if r.DenyAfter > 0 {
+		v.Until = time.Now().Add(r.DenyAfter)
+	}
+	return v, nil
+}
+
+// granted reports whether a person has allowed the agent calls like this one.
+// A shell line is judged by its commands instead.
+func granted(s *agent.State, tool string, c described) bool {
+	if c.Kind == permit.Shell && !c.Unsandboxed {
+		return false
+	}
+	return c.grant != "" && slices.Contains(s.Granted, agent.Grant{Tool: tool, Entry: c.grant})
+}
+
+// mode is the run mode that holds for the agent. The team's holds for all,
+// unless the agent or its person asks for less.
+func (r *Reviewer) mode(ctx context.Context, s *agent.State) (permit.Mode, error) {
+	of := func(owner string) (permit.Mode, error) {
+		text, err := r.Rules.Rule(ctx, owner, modeFile)
+		if err != nil || text == "" {
+			return "", err
+		}
+		return permit.ParseMode(text)
+	}
+	team, err := of(store.TeamRules)
+	if err != nil {
+		return "", err
+	}
+	own := permit.Mode(s.Agent.RunMode)
+	if own == "" {
+		if own, err = of(store.RulesOf(s.Agent.UserID)); err != nil {
+			return "", err
+		}
+	}
+	mode := permit.Strictest(r.Mode, team, own)
+	if mode == "" {
+		mode = permit.RunEverything
+	}
+	return mode, nil
+}
+
+// unreadableError is what is wrong with a file of rules.
+type unreadableError struct{ error }
+
+// permissions are what holds for the agent: the team's, or the person's and the
+// project's together.
+func (r *Reviewer) permissions(ctx context.Context, s *agent.State) (permit.Permissions, error) {
+	team, err := r.Rules.Rule(ctx, store.TeamRules, permissionsFile)
+	if err != nil {
+		return permit.Permissions{}, err
+	}
+	if team != "" {
+		return parse("the team's "+permissionsFile, []byte(team))
+	}
+	own, err := r.Rules.Rule(ctx, store.RulesOf(s.Agent.UserID), permissionsFile)
+	if err != nil {
+		return permit.Permissions{}, err
+	}
+	mine, err := parse("your "+permissionsFile, []byte(own))
+	if err != nil {
+		return permit.Permissions{}, err
+	}
+	name, data, err := r.project(ctx, s, permissionsFile)
+	if err != nil {
+		return permit.Permissions{}, err
+	}
+	projects, err := parse(name, data)
+	if err != nil {
+		return permit.Permissions{}, err
+	}
+	return permit.Merge(mine, projects), nil
+}
+
+func parse(name string, data []byte) (permit.Permissions, error) {
+	p, err := permit.Parse(name, data)
+	if err != nil {
+		return permit.Permissions{}, unreadableError{err}
+	}
+	return p, nil
+}
+
+// project returns a file of the project's rules, and its path.
+func (r *Reviewer) project(ctx context.Context, s *agent.State, name string) (path string, data []byte, err error) {
+	if r.Project == nil || s.Origin == "" || len(s.Agent.Repos) == 0 {
+		return name, nil, nil
+	}
+	for _, folder := range projectFolders {
+		data, err := r.Project(ctx, s, folder+name)
+		if err != nil {
+			return "", nil, fmt.Errorf("read %s%s: %w", folder, name, err)
+		}
+		if data != nil {
+			return folder + name, data, nil
+		}
+	}
+	return name, nil, nil
+}

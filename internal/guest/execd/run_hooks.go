@@ -1,0 +1,130 @@
+package execd
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/fault"
+	"aloft/internal/guest/hook"
+	"aloft/internal/wire/agentv1"
+)
+
+// Bounds of what hooks are told and say.
+const (
+	maxHookEvents  = 8
+	maxHookContent = 1 << 20 // bytes of a file that a hook is shown before it is read
+	maxHookWords   = 64 << 10
+)
+
+// RunHooks is HookService's.
+func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunHooksRequest]) (*connect.Response[agentv1.RunHooksResponse], error) {
+	m := req.Msg
+	if len(m.GetEvents()) > maxHookEvents {
+		return nil, fault.Invalid("at most %d events at once", maxHookEvents)
+	}
+	set := hook.Load(hook.Places{System: hook.SystemFile, Team: m.GetTeamHooks(), Project: s.workspace, Home: os.Getenv("HOME")})
+	session := hook.Session{
+		ConversationID: m.GetConversationId(), GenerationID: m.GetGenerationId(), Model: m.GetModel(), Version: s.version,
+		Roots: []string{s.workspace}, Email: m.GetUserEmail(), Dir: s.workspace, Env: os.Environ(),
+	}
+	var all hook.Outcome
+	for _, e := range m.GetEvents() {
+		in, err := s.hookInput(e, m.GetLoopCount())
+		if err != nil {
+			return nil, err
+		}
+		if all.UpdatedInput != nil {
+			changed(&in, all.UpdatedInput)
+		}
+		all = all.Join(set.Run(ctx, session, in))
+		if all.Permission == hook.Deny || all.Stopped {
+			break
+		}
+	}
+	if len(all.Env) > 0 && s.setEnv != nil {
+		if err := s.setEnv(ctx, all.Env, nil); err != nil {
+			return nil, err
+		}
+	}
+	return connect.NewResponse(hookResponse(all, set)), nil
+}
+
+// hookInput is what the hooks of one event are told. A file that is about to be
+// read is shown as it is in the machine.
+func (s *Server) hookInput(e *agentv1.HookEvent, loops int32) (hook.Input, error) {
+	fields := map[string]any{}
+	if len(e.GetFields()) > 0 {
+		if err := json.Unmarshal(e.GetFields(), &fields); err != nil {
+			return hook.Input{}, fault.Invalid("the fields of %s are no JSON object", e.GetName())
+		}
+	}
+	event := hook.Event(e.GetName())
+	if path, ok := fields["file_path"].(string); ok && event == hook.BeforeReadFile {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(s.workspace, path)
+		}
+		fields["content"] = beginning(path)
+	}
+	return hook.Input{Event: event, Subject: e.GetSubject(), Fields: fields, LoopCount: int(loops)}, nil
+}
+
+// changed puts arguments that an earlier event's hooks have changed in the
+// place of those that came.
+func changed(in *hook.Input, args json.RawMessage) {
+	in.Fields["tool_input"] = args
+	var of struct{ Command, Path *string }
+	if json.Unmarshal(args, &of) != nil {
+		return // the tool refuses it
+	}
+	if of.Command != nil && in.Event == hook.BeforeShellExecution {
+		in.Fields["command"], in.Subject = *of.Command, *of.Command
+	}
+	if of.Path != nil && in.Event == hook.BeforeReadFile {
+		in.Fields["file_path"], in.Fields["content"] = *of.Path, beginning(*of.Path)
+	}
+}
+
+// beginning is the text that a file begins with; "" for what cannot be read.
+func beginning(path string) string {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxHookContent))
+	if err != nil {
+		return ""
+	}
+	return valid(string(data), maxHookContent)
+}
+
+func hookResponse(o hook.Outcome, set *hook.Set) *agentv1.RunHooksResponse {
+	res := &agentv1.RunHooksResponse{
+		Permission: string(o.Permission), UserMessage: valid(o.UserMessage, maxHookWords), AgentMessage: valid(o.AgentMessage, maxHookWords),
+		UpdatedInput: o.UpdatedInput, AdditionalContext: valid(o.AdditionalContext, maxHookWords), UpdatedMcpOutput: o.UpdatedMCPOutput,
+		Stopped: o.Stopped, FollowupMessage: valid(o.FollowupMessage, maxHookWords),
+	}
+	for _, r := range o.Ran {
+		res.Runs = append(res.Runs, &agentv1.HookRun{
+			Command: valid(r.Command, maxReason), File: valid(r.File, maxReason), Exit: int32(r.Exit), DurationMs: r.Took.Milliseconds(), Failure: valid(r.Failure, maxReason),
+		})
+	}
+	for _, w := range set.Warnings {
+		res.Warnings = append(res.Warnings, valid(w, maxReason))
+	}
+	for _, e := range hook.Events {
+		if set.Has(e) {
+			res.Present = append(res.Present, string(e))
+		}
+	}
+	return res
+}
