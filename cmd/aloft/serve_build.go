@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -11,9 +12,31 @@ import (
 	"aloft/internal/policy"
 )
 
-// staleAfter is how old an environment's build may be before its use asks
-// whether another is due.
-const staleAfter = 24 * time.Hour
+// buildsConfig is how environments are made ready. Its values are durations,
+// which check has read before anybody else does.
+type buildsConfig struct {
+	StaleAfter   string `yaml:"stale_after"`   // how old a build may be before its use asks whether another is due
+	InstallLimit string `yaml:"install_limit"` // how long install may take
+	StartLimit   string `yaml:"start_limit"`   // how long start may take
+}
+
+func (c buildsConfig) check() error {
+	for _, d := range []struct {
+		key, value string
+		zero       bool
+	}{{"stale_after", c.StaleAfter, true}, {"install_limit", c.InstallLimit, false}, {"start_limit", c.StartLimit, false}} {
+		if v, err := time.ParseDuration(d.value); err != nil || v < 0 || v == 0 && !d.zero {
+			return fmt.Errorf("environments.%s: %q is no duration: it is as in 90s, 10m or 24h", d.key, d.value)
+		}
+	}
+	return nil
+}
+
+// duration is a value that check has read.
+func duration(s string) time.Duration {
+	d, _ := time.ParseDuration(s)
+	return d
+}
 
 // newBuilder makes the builder of environments. Where disks of machines cannot
 // be saved, it builds none.
@@ -22,7 +45,7 @@ func (s *server) newBuilder(data string, c serverConfig, network policy.Network,
 		Files: s.gateway, Gateway: s.gateway, Builds: s.store, Leases: s.store, Owner: s.store.ServerID(), Runtime: s.runtime,
 		Dir: filepath.Join(data, "builds"), Image: c.Machine.Image, Class: c.Machine.Class, Network: network, Secrets: secrets,
 		Limits:     machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
-		StaleAfter: staleAfter, Logger: logger,
+		StaleAfter: duration(c.Environments.StaleAfter), InstallLimit: duration(c.Environments.InstallLimit), Logger: logger,
 	}
 	if r, ok := s.runtime.(*container.Runtime); ok {
 		config.Layers = r.Layers()

@@ -33,6 +33,7 @@ type serverConfig struct {
 	Telemetry    telemetryConfig `yaml:"telemetry"`
 	Secrets      secretsConfig   `yaml:"secrets"`
 	Preview      previewConfig   `yaml:"preview"`
+	Environments buildsConfig    `yaml:"environments"`
 }
 
 // secretsConfig is how the secrets of machines are kept.
@@ -203,14 +204,15 @@ type telemetryConfig struct {
 // key and says what it is.
 func defaultConfig() serverConfig {
 	return serverConfig{
-		Models:    []modelConfig{{ID: "scripted", Provider: "scripted"}},
-		Git:       gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
-		Machine:   machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half},
-		Artifacts: artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
-		Images:    imagesConfig{Recheck: "1h", Builder: "auto", BuildNetwork: "host"},
-		Telemetry: telemetryConfig{GhostMode: true},
-		Secrets:   secretsConfig{Keeper: safe.LocalKeeper},
-		Preview:   previewConfig{Domain: "preview.localhost"},
+		Models:       []modelConfig{{ID: "scripted", Provider: "scripted"}},
+		Git:          gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
+		Machine:      machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half},
+		Artifacts:    artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
+		Images:       imagesConfig{Recheck: "1h", Builder: "auto", BuildNetwork: "host"},
+		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m"},
+		Telemetry:    telemetryConfig{GhostMode: true},
+		Secrets:      secretsConfig{Keeper: safe.LocalKeeper},
+		Preview:      previewConfig{Domain: "preview.localhost"},
 	}
 }
 
@@ -320,6 +322,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		return errors.New("artifacts.max_bytes: it is negative")
 	}
 	if err := c.Images.check(getenv); err != nil {
+		return err
+	}
+	if err := c.Environments.check(); err != nil {
 		return err
 	}
 	switch c.Machine.Class {

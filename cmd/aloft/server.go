@@ -136,6 +136,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Room:         func() error { return s.disk.Room() },
 		Logger:       logger,
 		Environments: s.builder,
+		SetUp:        schedule.SetUp{InstallLimit: duration(c.Environments.InstallLimit), StartLimit: duration(c.Environments.StartLimit)},
 	})
 	if s.disk, err = disk.New(disk.Config{
 		Dir: o.Data, Limit: c.Machine.DiskBytes, Machines: s.schedule.Measured, Stop: s.schedule.StopMachine, Logger: logger,
