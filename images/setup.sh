@@ -9,6 +9,16 @@ if [ -d "$root/etc/sudoers.d" ]; then
 	chmod 0440 "$root/etc/sudoers.d/90-aloft"
 fi
 [ ! -e "$root/usr/bin/fdfind" ] || ln -sf fdfind "$root/usr/bin/fd"
+# git-lfs writes its part in another order each time.
+if [ -x "$root/usr/bin/git-lfs" ]; then
+	cat >"$root/etc/gitconfig" <<-'END'
+		[filter "lfs"]
+			clean = git-lfs clean -- %f
+			process = git-lfs filter-process
+			required = true
+			smudge = git-lfs smudge -- %f
+	END
+fi
 # What is installed, exactly: `aloft image build --lock` takes it back.
 mkdir -p "$root/usr/share/aloft"
 chroot "$root" dpkg-query -W -f '${Package}=${Version}\n' | LC_ALL=C sort >"$root/usr/share/aloft/packages.lock"
