@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -50,15 +52,20 @@ type escape struct {
 	allowed                           bool // it is no escape: it has to work inside too
 }
 
+// table is in the program, which is also run inside a machine.
+//
+//go:embed testdata/escapes.txt
+var table string
+
+// inMachine says that this runs in a machine of Aloft's, where some attempts
+// fail without the sandbox too, and are left out.
+var inMachine = os.Getenv("ALOFT_TEST_IN_MACHINE") != ""
+
 // escapes reads the table, whose head names the policies.
 func escapes(t testing.TB) ([]escape, map[string]string) {
-	text, err := os.ReadFile("testdata/escapes.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	policies := map[string]string{}
 	var all []escape
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(table) {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
@@ -190,10 +197,11 @@ type scene struct {
 	program string // the test's, where every user may run it
 	env     []string
 	base    string
+	without *atomic.Int32 // attempts that the machine itself stops
 }
 
 func newScene(t testing.TB, uid int) scene {
-	s := scene{base: base(t)}
+	s := scene{base: base(t), without: new(atomic.Int32)}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -379,6 +387,9 @@ func TestEscapes(t *testing.T) {
 			for range workers {
 				<-done
 			}
+			if tried := len(all) - int(s.without.Load()); tried < 150 {
+				t.Errorf("only %d of %d attempts would have worked without the sandbox", tried, len(all))
+			}
 		})
 	}
 }
@@ -394,6 +405,10 @@ func requireAll(t testing.TB) {
 func (s scene) hold(t *testing.T, e escape, policy string, uid int) {
 	bare := newSite(t, s.base, uid)
 	if code, said := s.try(t, bare, e, "", false); code != 0 {
+		if inMachine {
+			s.without.Add(1)
+			return
+		}
 		t.Errorf("%s: would not have worked without the sandbox: %d: %s", e.name, code, said)
 		return
 	}

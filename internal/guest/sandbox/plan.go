@@ -137,8 +137,8 @@ func (p *planner) holes() {
 		p.mounts["/dev/pts"] = Mount{Path: "/dev/pts", Mode: Masked, Kind: Dir}
 	}
 	for _, m := range p.mounts {
-		if m.Mode != Masked && m.Mode != Kept && p.under(m.Path, Masked) && !p.keeps(m.Path) {
-			continue // it is gone with what is masked
+		if m.Mode != Kept && p.gone(m.Path) {
+			continue
 		}
 		p.Mounts = append(p.Mounts, m)
 	}
@@ -158,7 +158,7 @@ func (p *planner) keep() {
 	kept = append(kept, p.spec.Rules.Workspaces...)
 	for _, name := range kept {
 		at := p.tree.Resolve(name)
-		if at == "" || slices.Contains(p.spec.Rules.Hidden, at) || !p.under(at, Masked) {
+		if at == "" || slices.Contains(p.spec.Rules.Hidden, at) || !p.gone(at) {
 			continue
 		}
 		mode := Kept
@@ -172,13 +172,11 @@ func (p *planner) keep() {
 	}
 }
 
-// under reports whether a mount of the mode lies above name.
-func (p *planner) under(name string, mode Mode) bool {
+// gone reports whether a path is in what is masked, and not in what is kept of it.
+func (p *planner) gone(name string) bool {
 	m, ok := p.above(name)
-	return ok && m.Mode == mode
+	return ok && (m.Mode == Masked || m.Mode != Kept && p.gone(m.Path))
 }
-
-func (p *planner) keeps(name string) bool { return p.under(name, Kept) }
 
 // above is the nearest mount above name.
 func (p *planner) above(name string) (Mount, bool) {

@@ -91,6 +91,39 @@ func seccompProfile(arch string, kernel [2]int, caps []string) (*specs.LinuxSecc
 	return p, nil
 }
 
+// What the kernel calls them.
+const (
+	cloneNewUser     = 0x10000000
+	familyNetlink    = 16
+	familyPacket     = 17
+	netlinkNetfilter = 12
+)
+
+// sandboxCalls are what a machine's own sandbox mounts with. Outside of a user
+// namespace the kernel refuses them to who has no CAP_SYS_ADMIN, as in a machine
+// nobody has.
+var sandboxCalls = []string{"mount", "umount2", "open_tree", "move_mount", "mount_setattr", "fsopen", "fsconfig", "fsmount"}
+
+// allowSandbox lets a machine make user namespaces, which the sandbox around
+// single commands stands on, for the agent's user. That opens parts of the
+// kernel that were closed: mounting, and the network's configuration. What of
+// these has cost kernels most, the packet filter, is closed for it to
+// everybody in the machine, with the rarer kinds of sockets.
+func allowSandbox(p *specs.LinuxSeccomp) {
+	equal := func(index uint, value uint64) specs.LinuxSeccompArg {
+		return specs.LinuxSeccompArg{Index: index, Value: value, Op: specs.OpEqualTo}
+	}
+	allow := func(names []string, args ...specs.LinuxSeccompArg) {
+		p.Syscalls = append(p.Syscalls, specs.LinuxSyscall{Names: names, Action: specs.ActAllow, Args: args})
+	}
+	p.Syscalls = slices.DeleteFunc(p.Syscalls, func(rule specs.LinuxSyscall) bool { return slices.Equal(rule.Names, []string{"socket"}) })
+	allow([]string{"socket"}, specs.LinuxSeccompArg{Index: 0, Value: familyNetlink, Op: specs.OpLessThan})
+	allow([]string{"socket"}, equal(0, familyNetlink), specs.LinuxSeccompArg{Index: 2, Value: netlinkNetfilter, Op: specs.OpNotEqual})
+	allow([]string{"socket"}, equal(0, familyPacket))
+	allow([]string{"clone"}, specs.LinuxSeccompArg{Index: 0, Value: cloneNewUser, ValueTwo: cloneNewUser, Op: specs.OpMaskedEqual})
+	allow(sandboxCalls)
+}
+
 // kernelAtLeast compares with a version like "4.8"; "" is older than all.
 func kernelAtLeast(kernel [2]int, least string) (bool, error) {
 	if least == "" {

@@ -92,6 +92,7 @@ func bundleConfig(spec machine.Spec, img image.Image, at place, eng engine, host
 	if err != nil {
 		return nil, err
 	}
+	allowSandbox(seccomp)
 	oom := max(machineOOMScoreAdj, host.oomScoreAdj)
 	c := specs.Spec{
 		Version:  "1.0.2",
