@@ -136,6 +136,11 @@ func (c *config) check() error {
 	if c.TmuxSocket == "" {
 		c.TmuxSocket = filepath.Join(c.StateDir, "tmux")
 	}
+	if c.SandboxHelper == "" {
+		if self, err := os.Executable(); err == nil {
+			c.SandboxHelper = filepath.Join(filepath.Dir(self), "sandbox")
+		}
+	}
 	switch {
 	case c.AuthToken == "":
 		return fmt.Errorf("%w: no token: give %s, --auth-token-file or --auth-token", errUsage, variable("auth-token"))

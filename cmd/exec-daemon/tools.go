@@ -20,10 +20,11 @@ import (
 
 // tools are what a model may call in this machine, in the catalogue's order.
 func tools(cfg config, bash *lateShell, s skills) []tool.Tool {
-	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath, Seen: tool.NewSeen()}
+	cage := sandboxOf(cfg)
+	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath, Sandbox: cage, Seen: tool.NewSeen()}
 	client := web.New(web.Public)
 	return []tool.Tool{
-		bash.tool("Shell", tool.Shell),
+		bash.tool("Shell", func(session *shell.Session) tool.Tool { return tool.Shell(session, cage) }),
 		bash.tool("Await", tool.Await),
 		bash.tool("WriteShellStdin", tool.WriteShellStdin),
 		tool.Read(ws),
@@ -38,6 +39,18 @@ func tools(cfg config, bash *lateShell, s skills) []tool.Tool {
 		tool.ReadLints(ws, s.linters),
 		tool.Fetch(client),
 		tool.WebFetch(ws, client),
+	}
+}
+
+// sandboxOf is the sandbox that the flags ask for. What would lead out of it is
+// masked: where this daemon's terminals are, and what it remembers.
+func sandboxOf(cfg config) *tool.Sandbox {
+	if !cfg.Sandbox {
+		return nil
+	}
+	return &tool.Sandbox{
+		Helper: cfg.SandboxHelper, Workspace: cfg.Workspace,
+		Masked: []string{cfg.StateDir, cfg.TmuxSocket, cfg.IndexDir}, Fixed: []string{cfg.OutputDir},
 	}
 }
 

@@ -74,6 +74,12 @@ func (s *Session) forget(in, pids *stream) {
 // has a process group of its own, which makes signals as a terminal's possible.
 func (s *Session) launch(c Command, j *job, text, in, pids string) error {
 	body := `\builtin . ` + quote(text)
+	if c.Inside != nil {
+		var err error
+		if body, err = s.insideBody(c, j.mark); err != nil {
+			return err
+		}
+	}
 	if c.Dir != "" {
 		body = `\builtin cd -- ` + quote(c.Dir) + " && " + body
 	}

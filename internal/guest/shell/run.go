@@ -55,10 +55,16 @@ func (s *Session) Run(ctx context.Context, c Command, emit Emit) (Result, error)
 
 // work sends the command to bash and waits for its end.
 func (s *Session) work(ctx context.Context, c Command, call *call) (Result, error) {
-	if err := os.WriteFile(s.file("command"), []byte(c.Text+"\n"), 0o600); err != nil {
+	body := `\builtin . ` + quote(s.file("command"))
+	if c.Inside != nil {
+		var err error
+		if body, err = s.insideBody(c, call.mark); err != nil {
+			return Result{}, err
+		}
+		defer s.leaveInside(c.Inside.Key, call.mark)
+	} else if err := os.WriteFile(s.file("command"), []byte(c.Text+"\n"), 0o600); err != nil {
 		return Result{}, fmt.Errorf("shell: write the command down: %w", err)
 	}
-	body := `\builtin . ` + quote(s.file("command"))
 	if c.Dir != "" {
 		body = `\builtin cd -- ` + quote(c.Dir) + " && " + body
 	}

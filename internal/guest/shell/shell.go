@@ -10,7 +10,7 @@
 // takes over the working directory and the exported variables.
 //
 // The shell runs as whoever runs this process. What a command may do is not
-// decided here.
+// decided here; one that is to run in a sandbox brings the wrapper ([Inside]).
 package shell
 
 import (
@@ -54,6 +54,7 @@ type Command struct {
 	Dir       string        // to change to first; where the session is, if empty
 	Timeout   time.Duration // must be positive, save for a background command, which has none
 	Threshold int           // bytes of output that the Result holds; DefaultThreshold if 0
+	Inside    *Inside       // has it run in a sandbox; nil runs it in the session itself
 }
 
 // End is how a command ended.

@@ -23,7 +23,7 @@ func TestWriteShellStdin(t *testing.T) {
 // TestTalkWithABackgroundCommand goes through a whole exchange, as a model would.
 func TestTalkWithABackgroundCommand(t *testing.T) {
 	s := session(t, t.TempDir())
-	sh, await, write := tool.Shell(s), tool.Await(s), tool.WriteShellStdin(s)
+	sh, await, write := tool.Shell(s, nil), tool.Await(s), tool.WriteShellStdin(s)
 	out := use(t, sh, map[string]any{"command": `echo ready; read -r a; echo "a is $a"; read -r b || echo none; exit 4`, "is_background": true})
 	pid := out.Call.GetShellToolCall().GetResult().GetSuccess().GetPid()
 	defer func() { _ = syscall.Kill(int(-pid), syscall.SIGKILL) }() // it has ended, unless the test fails

@@ -69,7 +69,7 @@ func linters(t testing.TB, ws tool.Workspace) *lsp.Pool {
 
 func TestShell(t *testing.T) {
 	need.Command(t, "bash")
-	tooltest.Run(t, func(t *testing.T, ws tool.Workspace) tool.Tool { return tool.Shell(session(t, ws.Dir)) }, "testdata/shell")
+	tooltest.Run(t, func(t *testing.T, ws tool.Workspace) tool.Tool { return tool.Shell(session(t, ws.Dir), nil) }, "testdata/shell")
 }
 
 // session is a shell without a login profile.

@@ -315,7 +315,7 @@ func TestPathsWithInvalidUTF8(t *testing.T) {
 		{tool.StrReplace(ws), map[string]any{"path": "f", "old_string": "y", "new_string": "z"}},
 		{tool.Glob(ws), map[string]any{"glob_pattern": "*"}},
 		{tool.Grep(ws), map[string]any{"pattern": "x"}},
-		{tool.Shell(session(t, dir)), map[string]any{"command": "pwd"}},
+		{tool.Shell(session(t, dir), nil), map[string]any{"command": "pwd"}},
 		{tool.Delete(ws), map[string]any{"path": "f"}},
 	} {
 		if out := use(t, c.hand, c.args); out.Error {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"aloft/internal/policy/cage"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -48,6 +49,13 @@ type entry struct {
 }
 
 func grep(ctx context.Context, ws Workspace, args *agentv1.GrepArgs) (*agentv1.GrepSuccess, string, error) {
+	confined, err := ws.Sandbox.request(args.GetSandboxPolicy())
+	if err != nil {
+		return nil, "", err
+	}
+	if ws.confined = confined; confined != nil {
+		ws.confined.Policy.Type = cage.ReadOnly
+	}
 	flags, err := grepFlags(ws, args)
 	if err != nil {
 		return nil, "", err

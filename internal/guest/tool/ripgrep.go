@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"aloft/internal/guest/sandbox"
 )
 
 // errEnough is returned by a reader of ripgrep's output that needs no more.
@@ -22,7 +24,15 @@ var errEnough = errors.New("enough")
 func ripgrep(ctx context.Context, ws Workspace, dir string, args []string, read func(*bufio.Reader) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	cmd := exec.CommandContext(ctx, ws.ripgrep(), args...)
+	name := ws.ripgrep()
+	if ws.confined != nil {
+		inside, err := sandbox.Arguments(*ws.confined, append([]string{name}, args...)...)
+		if err != nil {
+			return err
+		}
+		name, args = ws.Sandbox.Helper, inside
+	}
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

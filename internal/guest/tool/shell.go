@@ -19,11 +19,11 @@ const (
 	maxTimeout     = 600 * time.Second
 )
 
-// Shell runs commands in a session of bash.
-func Shell(session *shell.Session) Tool {
+// Shell runs commands in a session of bash, each in the sandbox that it asks for.
+func Shell(session *shell.Session, cage *Sandbox) Tool {
 	return Tool{Name: "Shell", Bounded: true, Run: func(ctx context.Context, call *agentv1.ToolCall, emit Emit) Outcome {
 		args := call.GetShellToolCall().GetArgs()
-		res, text, err := runShell(ctx, session, args, emit)
+		res, text, err := runShell(ctx, session, cage, args, emit)
 		if session != nil {
 			jobs := session.Jobs()
 			text += jobNotes(jobs)
@@ -45,10 +45,19 @@ func Shell(session *shell.Session) Tool {
 	}}
 }
 
-func runShell(ctx context.Context, session *shell.Session, args *agentv1.ShellArgs, emit Emit) (*agentv1.ShellSuccess, string, error) {
+func runShell(ctx context.Context, session *shell.Session, cage *Sandbox, args *agentv1.ShellArgs, emit Emit) (*agentv1.ShellSuccess, string, error) {
 	cmd, notes, err := shellCommand(args)
 	if err != nil {
 		return nil, "", err
+	}
+	confined, err := cage.request(args.GetRequestedSandboxPolicy())
+	if err != nil {
+		return nil, "", err
+	}
+	if confined != nil {
+		if cmd.Inside, err = cage.inside(confined); err != nil {
+			return nil, "", err
+		}
 	}
 	if args.GetIsBackground() {
 		return startShell(ctx, session, cmd)
@@ -60,7 +69,8 @@ func runShell(ctx context.Context, session *shell.Session, args *agentv1.ShellAr
 	if err != nil {
 		return nil, "", err
 	}
-	text := shellText(res, append(notes, shellNotes(ctx, cmd, res)...))
+	notes = append(notes, shellNotes(ctx, cmd, res)...)
+	text := shellText(res, append(notes, explainSandbox(confined, res)...))
 	if res.End != shell.Finished || res.Signal != "" {
 		return nil, "", errors.New(text) // what was killed has not done its work
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestShellInTheBackground(t *testing.T) {
-	hand := tool.Shell(session(t, t.TempDir()))
+	hand := tool.Shell(session(t, t.TempDir()), nil)
 	out := use(t, hand, map[string]any{"command": "echo up; exec sleep 300", "is_background": true})
 	s := out.Call.GetShellToolCall().GetResult().GetSuccess()
 	if out.Error || s.GetPid() == 0 || !strings.Contains(out.Text, s.GetOutputFile()) {
@@ -44,7 +44,7 @@ func TestShellInTheBackground(t *testing.T) {
 }
 
 func TestShellTellsOfTheCancel(t *testing.T) {
-	hand := tool.Shell(session(t, t.TempDir()))
+	hand := tool.Shell(session(t, t.TempDir()), nil)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var mu sync.Mutex
 	var seen strings.Builder
@@ -61,7 +61,7 @@ func TestShellTellsOfTheCancel(t *testing.T) {
 }
 
 func TestShellNamesTheFileOfLongOutput(t *testing.T) {
-	hand := tool.Shell(session(t, t.TempDir()))
+	hand := tool.Shell(session(t, t.TempDir()), nil)
 	out := use(t, hand, map[string]any{"command": "seq 20000"})
 	s := out.Call.GetShellToolCall().GetResult().GetSuccess()
 	if len(out.Text) > 31000 || s.GetOutputFile() == "" || !strings.Contains(out.Text, s.GetOutputFile()) {

@@ -10,17 +10,21 @@ import (
 	"syscall"
 
 	"aloft/internal/guest/pdf"
+	"aloft/internal/guest/sandbox"
 )
 
 // Workspace is the folder that tools work in. Tools reach every file that
 // their process may: the machine is the boundary, and exec-daemon runs as the
 // agent's user.
 type Workspace struct {
-	Dir     string // absolute; relative paths start here
-	Ripgrep string // path of rg; "rg" unless given
-	Seen    *Seen  // what the model knows of files; nil to remember nothing
+	Dir     string   // absolute; relative paths start here
+	Ripgrep string   // path of rg; "rg" unless given
+	Sandbox *Sandbox // nil if it is switched off
+	Seen    *Seen    // what the model knows of files; nil to remember nothing
 	// PDFCommand runs pdf.Main; this program with the argument pdf-text unless given.
 	PDFCommand []string
+
+	confined *sandbox.Request // what the ripgrep of one call runs in; nil for nothing
 }
 
 func (w Workspace) pdf() pdf.Reader {

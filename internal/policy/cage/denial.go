@@ -27,15 +27,19 @@ const maxDenials = 5
 func (r Rules) Explain(dir, output string) []string {
 	var found []string
 	for line := range strings.Lines(output) {
-		low := strings.ToLower(line)
-		refused := false
+		low, refused := strings.ToLower(line), -1
 		for _, w := range refusals {
-			refused = refused || strings.Contains(low, w)
+			refused = max(refused, strings.Index(low, w))
 		}
-		if !refused {
+		if refused < 0 {
 			continue
 		}
-		if d, ok := r.explainLine(dir, line); ok {
+		// The word before the complaint is a name, though it may look like none.
+		name := ""
+		if words := strings.Fields(line[:min(refused, len(line))]); len(words) > 1 && strings.HasSuffix(words[len(words)-1], ":") {
+			name = words[len(words)-1]
+		}
+		if d, ok := r.explainLine(dir, line, trimName(name)); ok {
 			found = unite(found, []string{d})
 		}
 		if len(found) == maxDenials {
@@ -45,13 +49,16 @@ func (r Rules) Explain(dir, output string) []string {
 	return found
 }
 
-func (r Rules) explainLine(dir, line string) (string, bool) {
+// trimName takes off what stands around a name.
+func trimName(s string) string { return strings.Trim(s, "'\"`‘’,;:()[]") }
+
+func (r Rules) explainLine(dir, line, named string) (string, bool) {
 	for _, m := range quoted.FindAllString(line, 64) {
-		name := strings.Trim(m, "'\"`‘’,;:()[]")
+		name := trimName(m)
 		if name == "" || strings.Contains(name, "\x00") || len(name) > 4096 {
 			continue
 		}
-		isPath := strings.Contains(name, "/") || strings.HasPrefix(name, ".")
+		isPath := strings.Contains(name, "/") || strings.HasPrefix(name, ".") || name == named
 		full := name
 		if !path.IsAbs(name) {
 			full = path.Join(dir, name)

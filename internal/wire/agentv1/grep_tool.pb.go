@@ -107,6 +107,8 @@ type GrepArgs struct {
 	Sort          string `protobuf:"bytes,13,opt,name=sort,proto3" json:"sort,omitempty"`
 	SortAscending *bool  `protobuf:"varint,14,opt,name=sort_ascending,json=sortAscending,proto3,oneof" json:"sort_ascending,omitempty"`
 	ToolCallId    string `protobuf:"bytes,15,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// What the search may read.
+	SandboxPolicy *SandboxPolicy `protobuf:"bytes,16,opt,name=sandbox_policy,json=sandboxPolicy,proto3" json:"sandbox_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -244,6 +246,13 @@ func (x *GrepArgs) GetToolCallId() string {
 		return x.ToolCallId
 	}
 	return ""
+}
+
+func (x *GrepArgs) GetSandboxPolicy() *SandboxPolicy {
+	if x != nil {
+		return x.SandboxPolicy
+	}
+	return nil
 }
 
 type GrepResult struct {
@@ -447,7 +456,7 @@ var File_agent_v1_grep_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_grep_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x18agent/v1/grep_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa4\x05\n" +
+	"\x18agent/v1/grep_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x1dagent/v1/sandbox_policy.proto\x1a\x19agent/v1/tool_error.proto\"\xea\x05\n" +
 	"\bGrepArgs\x12\x1e\n" +
 	"\apattern\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\apattern\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
@@ -467,7 +476,8 @@ const file_agent_v1_grep_tool_proto_rawDesc = "" +
 	"\x04sort\x18\r \x01(\tB\x04\x90\xb5\x18\x01R\x04sort\x120\n" +
 	"\x0esort_ascending\x18\x0e \x01(\bB\x04\x90\xb5\x18\x01H\x05R\rsortAscending\x88\x01\x01\x12&\n" +
 	"\ftool_call_id\x18\x0f \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"<\n" +
+	"toolCallId\x12D\n" +
+	"\x0esandbox_policy\x18\x10 \x01(\v2\x17.agent.v1.SandboxPolicyB\x04\x90\xb5\x18\x01R\rsandboxPolicy\"<\n" +
 	"\n" +
 	"OutputMode\x12\v\n" +
 	"\acontent\x10\x00\x12\x16\n" +
@@ -514,19 +524,21 @@ var file_agent_v1_grep_tool_proto_goTypes = []any{
 	(*GrepResult)(nil),       // 2: agent.v1.GrepResult
 	(*GrepSuccess)(nil),      // 3: agent.v1.GrepSuccess
 	(*GrepToolCall)(nil),     // 4: agent.v1.GrepToolCall
-	(*ToolError)(nil),        // 5: agent.v1.ToolError
+	(*SandboxPolicy)(nil),    // 5: agent.v1.SandboxPolicy
+	(*ToolError)(nil),        // 6: agent.v1.ToolError
 }
 var file_agent_v1_grep_tool_proto_depIdxs = []int32{
 	0, // 0: agent.v1.GrepArgs.output_mode:type_name -> agent.v1.GrepArgs.OutputMode
-	3, // 1: agent.v1.GrepResult.success:type_name -> agent.v1.GrepSuccess
-	5, // 2: agent.v1.GrepResult.error:type_name -> agent.v1.ToolError
-	1, // 3: agent.v1.GrepToolCall.args:type_name -> agent.v1.GrepArgs
-	2, // 4: agent.v1.GrepToolCall.result:type_name -> agent.v1.GrepResult
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	5, // 1: agent.v1.GrepArgs.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	3, // 2: agent.v1.GrepResult.success:type_name -> agent.v1.GrepSuccess
+	6, // 3: agent.v1.GrepResult.error:type_name -> agent.v1.ToolError
+	1, // 4: agent.v1.GrepToolCall.args:type_name -> agent.v1.GrepArgs
+	2, // 5: agent.v1.GrepToolCall.result:type_name -> agent.v1.GrepResult
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_grep_tool_proto_init() }
@@ -535,6 +547,7 @@ func file_agent_v1_grep_tool_proto_init() {
 		return
 	}
 	file_agent_v1_options_proto_init()
+	file_agent_v1_sandbox_policy_proto_init()
 	file_agent_v1_tool_error_proto_init()
 	file_agent_v1_grep_tool_proto_msgTypes[0].OneofWrappers = []any{}
 	file_agent_v1_grep_tool_proto_msgTypes[1].OneofWrappers = []any{

@@ -50,8 +50,11 @@ type ShellArgs struct {
 	FileOutputThresholdBytes int32 `protobuf:"varint,11,opt,name=file_output_threshold_bytes,json=fileOutputThresholdBytes,proto3" json:"file_output_threshold_bytes,omitempty"`
 	// What the command needs beyond the sandbox, where commands run in one: "all" asks to run outside of it. Ask only for a command that failed in the sandbox for want of rights; it is reviewed, and may be refused.
 	RequiredPermissions []string `protobuf:"bytes,12,rep,name=required_permissions,json=requiredPermissions,proto3" json:"required_permissions,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// What the command may touch. Where exec-daemon has the sandbox switched on, a
+	// command without one runs under sandbox.json.
+	RequestedSandboxPolicy *SandboxPolicy `protobuf:"bytes,13,opt,name=requested_sandbox_policy,json=requestedSandboxPolicy,proto3" json:"requested_sandbox_policy,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *ShellArgs) Reset() {
@@ -136,6 +139,13 @@ func (x *ShellArgs) GetFileOutputThresholdBytes() int32 {
 func (x *ShellArgs) GetRequiredPermissions() []string {
 	if x != nil {
 		return x.RequiredPermissions
+	}
+	return nil
+}
+
+func (x *ShellArgs) GetRequestedSandboxPolicy() *SandboxPolicy {
+	if x != nil {
+		return x.RequestedSandboxPolicy
 	}
 	return nil
 }
@@ -531,7 +541,7 @@ var File_agent_v1_shell_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_shell_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/v1/shell_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xe2\x03\n" +
+	"\x19agent/v1/shell_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x1dagent/v1/sandbox_policy.proto\x1a\x19agent/v1/tool_error.proto\"\xbb\x04\n" +
 	"\tShellArgs\x12\x1e\n" +
 	"\acommand\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\acommand\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12+\n" +
@@ -541,7 +551,8 @@ const file_agent_v1_shell_tool_proto_rawDesc = "" +
 	"\ftool_call_id\x18\x06 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
 	"toolCallId\x12C\n" +
 	"\x1bfile_output_threshold_bytes\x18\v \x01(\x05B\x04\x90\xb5\x18\x01R\x18fileOutputThresholdBytes\x121\n" +
-	"\x14required_permissions\x18\f \x03(\tR\x13requiredPermissions:\x14\x8a\xb5\x18\x10\n" +
+	"\x14required_permissions\x18\f \x03(\tR\x13requiredPermissions\x12W\n" +
+	"\x18requested_sandbox_policy\x18\r \x01(\v2\x17.agent.v1.SandboxPolicyB\x04\x90\xb5\x18\x01R\x16requestedSandboxPolicy:\x14\x8a\xb5\x18\x10\n" +
 	"\x05Shell\x12\x05shell \x01B\n" +
 	"\n" +
 	"\b_timeoutJ\x04\b\a\x10\bJ\x04\b\b\x10\tJ\x04\b\t\x10\n" +
@@ -602,19 +613,21 @@ var file_agent_v1_shell_tool_proto_goTypes = []any{
 	(*BackgroundCommand)(nil),  // 3: agent.v1.BackgroundCommand
 	(*ShellToolCall)(nil),      // 4: agent.v1.ShellToolCall
 	(*ShellToolCallDelta)(nil), // 5: agent.v1.ShellToolCallDelta
-	(*ToolError)(nil),          // 6: agent.v1.ToolError
+	(*SandboxPolicy)(nil),      // 6: agent.v1.SandboxPolicy
+	(*ToolError)(nil),          // 7: agent.v1.ToolError
 }
 var file_agent_v1_shell_tool_proto_depIdxs = []int32{
-	2, // 0: agent.v1.ShellResult.success:type_name -> agent.v1.ShellSuccess
-	6, // 1: agent.v1.ShellResult.error:type_name -> agent.v1.ToolError
-	3, // 2: agent.v1.ShellSuccess.background:type_name -> agent.v1.BackgroundCommand
-	0, // 3: agent.v1.ShellToolCall.args:type_name -> agent.v1.ShellArgs
-	1, // 4: agent.v1.ShellToolCall.result:type_name -> agent.v1.ShellResult
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	6, // 0: agent.v1.ShellArgs.requested_sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	2, // 1: agent.v1.ShellResult.success:type_name -> agent.v1.ShellSuccess
+	7, // 2: agent.v1.ShellResult.error:type_name -> agent.v1.ToolError
+	3, // 3: agent.v1.ShellSuccess.background:type_name -> agent.v1.BackgroundCommand
+	0, // 4: agent.v1.ShellToolCall.args:type_name -> agent.v1.ShellArgs
+	1, // 5: agent.v1.ShellToolCall.result:type_name -> agent.v1.ShellResult
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_shell_tool_proto_init() }
@@ -623,6 +636,7 @@ func file_agent_v1_shell_tool_proto_init() {
 		return
 	}
 	file_agent_v1_options_proto_init()
+	file_agent_v1_sandbox_policy_proto_init()
 	file_agent_v1_tool_error_proto_init()
 	file_agent_v1_shell_tool_proto_msgTypes[0].OneofWrappers = []any{}
 	file_agent_v1_shell_tool_proto_msgTypes[1].OneofWrappers = []any{

@@ -1,0 +1,104 @@
+package shell
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Inside has a command run by a bash of its own behind a wrapper, which is a
+// sandbox. What one such command leaves (variables, functions, aliases, options)
+// is there for the next of the same Key, and for no other: what comes out of a
+// sandbox is never read by a shell outside of it, but for the folder in which it
+// ended. The session's own exported variables are seen inside.
+type Inside struct {
+	Key string // the policy: sessions inside are kept apart by it
+	// Wrap makes the command line that runs argv behind the wrapper. The shell's
+	// private folder has to be out of reach there, but for state, which is in it
+	// and has to be writable.
+	Wrap func(private, state string, argv ...string) ([]string, error)
+}
+
+// insideScript runs a command with what the one before it left, and writes down
+// what it leaves. What the session outside exports counts where the commands
+// inside have not changed it.
+const insideScript = `\builtin declare -p >|%[1]s/base
+[ -r %[1]s/variables ] && \builtin . %[1]s/variables 2>/dev/null
+[ -r %[1]s/functions ] && \builtin . %[1]s/functions 2>/dev/null
+\builtin shopt -s expand_aliases
+__aloft_leave() {
+	{ \builtin shopt -p; \builtin set +o; \builtin alias -p; \builtin declare -f; } >|%[1]s/functions
+	\builtin declare -p | command grep -vxFf %[1]s/base | command grep -vE '^declare -[^ ]* (BASH|DIRSTACK|EPOCH|FUNCNAME|LINENO|PIPESTATUS|PPID|RANDOM|SECONDS|SHLVL|SHELLOPTS|SRANDOM|UID|EUID|GROUPS|_=|__aloft)' >|%[1]s/variables
+	\builtin printf %%s "$PWD" >|%[1]s/folder
+}
+\builtin trap __aloft_leave EXIT
+\builtin . %[1]s/command-%[2]s
+`
+
+// insideBody is what the session's bash runs for such a command.
+func (s *Session) insideBody(c Command, mark string) (string, error) {
+	state, err := s.insideState(c.Inside.Key)
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(state, "command-"+mark), []byte(c.Text+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("shell: write the command down: %w", err)
+	}
+	script := fmt.Sprintf(insideScript, quote(state), mark)
+	argv, err := c.Inside.Wrap(s.dir, state, s.cfg.Bash, "--noprofile", "--norc", "-c", script)
+	if err != nil {
+		return "", err
+	}
+	words := make([]string, len(argv))
+	for i, a := range argv {
+		words[i] = quote(a)
+	}
+	return `\builtin command -- ` + strings.Join(words, " "), nil
+}
+
+// insideState is the folder of what commands of a key leave.
+func (s *Session) insideState(key string) (string, error) {
+	sum := sha256.Sum256([]byte(key))
+	dir := s.file("inside-" + hex.EncodeToString(sum[:8]))
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", fmt.Errorf("shell: %w", err)
+	}
+	return dir, nil
+}
+
+// maxFolder is the longest path that is believed, in bytes.
+const maxFolder = 4096
+
+// leaveInside takes over the folder in which a command inside ended. The file
+// was written by whatever ran there: it may be anything.
+func (s *Session) leaveInside(key, mark string) {
+	dir, err := s.insideState(key)
+	if err != nil {
+		return
+	}
+	_ = os.Remove(filepath.Join(dir, "command-"+mark))
+	f, err := os.OpenFile(filepath.Join(dir, "folder"), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFolder+1))
+	name := string(text)
+	if err != nil || len(name) > maxFolder || !filepath.IsAbs(name) || strings.ContainsRune(name, 0) {
+		return
+	}
+	if st, err := os.Stat(name); err != nil || !st.IsDir() {
+		return
+	}
+	s.cwd = name
+	s.pending = append(s.pending, `\builtin cd -- `+quote(name))
+}

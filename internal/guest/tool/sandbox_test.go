@@ -1,0 +1,115 @@
+package tool_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"aloft/internal/guest/sandbox"
+	"aloft/internal/guest/shell"
+	"aloft/internal/guest/tool"
+	"aloft/internal/need"
+	"aloft/internal/wire/agentv1"
+)
+
+// confined is a Sandbox around a workspace, with the real helper.
+func confined(t *testing.T, dir string) *tool.Sandbox {
+	t.Helper()
+	if k := sandbox.Probe(); !k.Namespaces || k.Landlock < 6 {
+		need.Missing(t, "sandbox", os.ErrInvalid)
+	}
+	helper := filepath.Join(t.TempDir(), "sandbox")
+	build := exec.Command("go", "build", "-o", helper, "aloft/cmd/sandbox")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return &tool.Sandbox{Helper: helper, Workspace: dir}
+}
+
+// TestShellInSandbox works through a conversation: sandboxed and other commands
+// in one session.
+func TestShellInSandbox(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	cage := confined(t, dir)
+	output := filepath.Join(t.TempDir(), "output")
+	session, err := shell.New(shell.Config{Dir: dir, OutputDir: output})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	cage.Fixed = []string{output}
+	hand := tool.Shell(session, cage)
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	none := &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_INSECURE_NONE}
+	readonly := &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY}
+	for _, step := range []struct {
+		command string
+		policy  *agentv1.SandboxPolicy
+		want    string // a part of what the model reads
+	}{
+		{"echo $CURSOR_SANDBOX $CURSOR_SANDBOX_LANDLOCK_STATUS", nil, "native fully_enforced"},
+		{"echo [$CURSOR_SANDBOX]", none, "[]\n"},
+		{"echo x > /etc/aloft-pwned", nil, "sandbox: /etc/aloft-pwned may not be changed in the sandbox: outside of what type workspace_readwrite lets change"},
+		{"mkdir -p .vscode && echo x > .vscode/tasks.json", nil, "protected .vscode"},
+		{"echo x > made && echo done", nil, "done\n"},
+		{"echo x > made", readonly, "type workspace_readonly"},
+		// What is set inside stays inside, and is there the next time.
+		{"export A=inside; B='two\nlines'; f() { echo \"f $1\"; }; alias g='echo alias'; cd sub", nil, "exit code 0"},
+		{"echo $A; echo \"$B\"; f x; g; pwd", nil, "inside\ntwo\nlines\nf x\nalias\n" + dir + "/sub\n"},
+		{"echo [$A] [$B]; type f 2>&1 | tail -1; pwd", none, "[] []\n"},
+		{"pwd", none, dir + "/sub\n"},
+		{"echo [$A]", readonly, "[]\n"},
+		// What is exported outside is seen inside, unless it was changed there.
+		{"export A=outside C=outside", none, "exit code 0"},
+		{"echo $A $C", nil, "inside outside\n"},
+		{"export C=later", none, "exit code 0"},
+		{"echo $C; cd ..", nil, "later\n"},
+		{"pwd; exit 3", nil, "exit code 3"},
+		{"pwd", none, dir + "\n"},
+		// Its own machinery is out of reach.
+		{"ls " + output + "/*/ 2>&1 | grep -c -E 'report|drive'", nil, "0\n"},
+		{"echo x > " + output + "/x", nil, "may not be changed"},
+		{"kill -0 $PPID && kill -0 " + "1", nil, "exit code 1"},
+		{"curl -s --max-time 5 http://127.0.0.1:1/ ; echo $HTTPS_PROXY", nil, "http://127.0.0.1:3128"},
+		{"echo [$HTTPS_PROXY]", readonly, "[]\n"},
+		{"echo err >&2; echo out > /dev/stdout", nil, "out\n"},
+	} {
+		args := &agentv1.ShellArgs{Command: step.command, RequestedSandboxPolicy: step.policy}
+		call := &agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: &agentv1.ShellToolCall{Args: args}}}
+		got := hand.Run(t.Context(), call, func(*agentv1.ToolCallDelta) {})
+		if !strings.Contains(got.Text, step.want) {
+			t.Errorf("%s (%v): %q, want %q", step.command, step.policy, got.Text, step.want)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, ".vscode")); err == nil {
+		t.Error("a placeholder is left")
+	}
+	off := tool.Shell(session, nil)
+	call := &agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: &agentv1.ShellToolCall{Args: &agentv1.ShellArgs{Command: "echo ran", RequestedSandboxPolicy: readonly}}}}
+	if got := off.Run(t.Context(), call, func(*agentv1.ToolCallDelta) {}); !got.Error || strings.Contains(got.Text, "ran\n") {
+		t.Errorf("without a sandbox, a command that asks for one: %+v", got.Text)
+	}
+}
+
+func TestGrepInSandbox(t *testing.T) {
+	need.Command(t, "rg")
+	dir := t.TempDir()
+	cage := confined(t, dir)
+	for name, text := range map[string]string{".cursorignore": "secret*\n", "secret.txt": "needle\n", "open.txt": "needle\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hand := tool.Grep(tool.Workspace{Dir: dir, Sandbox: cage})
+	call := &agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{GrepToolCall: &agentv1.GrepToolCall{Args: &agentv1.GrepArgs{Pattern: "needle"}}}}
+	got := hand.Run(t.Context(), call, nil)
+	if got.Error || !strings.Contains(got.Text, "open.txt") || strings.Contains(got.Text, "secret.txt") {
+		t.Errorf("found %q", got.Text)
+	}
+}
