@@ -1,0 +1,228 @@
+package review
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/sqlite"
+	"aloft/internal/conversation"
+	"aloft/internal/policy/permit"
+)
+
+func call(name, args string) conversation.ToolCall {
+	return conversation.ToolCall{ID: "c1", Name: name, Args: json.RawMessage(args)}
+}
+
+// TestDescribe is the table of what tools are to the run modes.
+func TestDescribe(t *testing.T) {
+	for _, c := range []struct {
+		name, args string
+		kind       permit.Kind
+		subject    string
+	}{
+		{"Shell", `{"command":"ls -l","description":"look"}`, permit.Shell, "ls -l"},
+		{"WriteShellStdin", `{"pid":7,"chars":"y"}`, permit.Shell, `input of a running command: {"pid":7,"chars":"y"}`},
+		{"ReadLints", `{}`, permit.Shell, "run the project's linters"},
+		{"Fetch", `{"url":"https://Example.com/x"}`, permit.Fetch, "https://Example.com/x"},
+		{"WebFetch", `{"url":"https://example.com"}`, permit.Fetch, "https://example.com"},
+		{"mcp__github__get_issue", `{}`, permit.MCP, "github:get_issue"},
+		{"Read", `{"path":"/workspace/.cursor/permissions.json"}`, permit.Other, ""},
+		{"Write", `{"path":"/workspace/a.go"}`, permit.Other, ""},
+		{"Write", `{"path":"/workspace/.cursor/permissions.json"}`, permit.Config, "write /workspace/.cursor/permissions.json"},
+		{"Write", `{"path":".CURSOR/../.Cursor//Permissions.json"}`, permit.Config, "write .CURSOR/../.Cursor//Permissions.json"},
+		{"StrReplace", `{"path":"sub/.aloft/hooks.json"}`, permit.Config, "strreplace sub/.aloft/hooks.json"},
+		{"Delete", `{"path":"/workspace/.cursorignore"}`, permit.Config, "delete /workspace/.cursorignore"},
+		{"Write", `{"path":".claude/settings.local.json"}`, permit.Config, "write .claude/settings.local.json"},
+		{"Write", `{"path":".cursor/rules/style.mdc"}`, permit.Other, ""},
+		{"TodoWrite", `{}`, permit.Other, ""},
+		{"Grep", `not json`, permit.Other, ""},
+	} {
+		d := describe(call(c.name, c.args))
+		if d.Kind != c.kind || d.subject != c.subject {
+			t.Errorf("%s %s: kind %v, subject %q", c.name, c.args, d.Kind, d.subject)
+		}
+	}
+}
+
+// rig is a reviewer on a real store, with files of a project.
+type rig struct {
+	*Reviewer
+	store   *sqlite.Store
+	project map[string]string
+	state   *agent.State
+}
+
+func newRig(t *testing.T, mode permit.Mode) *rig {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "aloft.db"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	r := &rig{store: s, project: map[string]string{}, state: &agent.State{Origin: "c0ffee", Agent: agent.Agent{UserID: 7, Repos: []agent.Repo{{URL: "https://git.example.com/r"}}}}}
+	r.Reviewer = New(Config{Rules: s, Mode: mode, Project: func(_ context.Context, _ *agent.State, path string) ([]byte, error) {
+		if text, ok := r.project[path]; ok {
+			return []byte(text), nil
+		}
+		return nil, nil
+	}})
+	return r
+}
+
+func (r *rig) set(t *testing.T, owner, name, text string) {
+	t.Helper()
+	if err := r.store.SetRule(t.Context(), owner, name, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) check(t *testing.T, c conversation.ToolCall) Verdict {
+	t.Helper()
+	v, err := r.Check(t.Context(), r.state, c, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestMode is the table of whose run mode holds.
+func TestMode(t *testing.T) {
+	for _, c := range []struct {
+		name                        string
+		operator, team, agent, user permit.Mode
+		want                        permit.Treatment // of a line that no list has
+	}{
+		{"Nobody", "", "", "", "", permit.Run},
+		{"User", "", "", "", permit.Allowlist, permit.Ask},
+		{"AgentOverUser", "", "", permit.RunEverything, permit.Allowlist, permit.Run},
+		{"TeamOverAgent", "", permit.Allowlist, permit.RunEverything, "", permit.Ask},
+		{"AgentMayBeStricterThanTheTeam", "", permit.RunEverything, permit.Allowlist, "", permit.Ask},
+		{"OperatorOverAll", permit.Allowlist, permit.RunEverything, permit.RunEverything, permit.RunEverything, permit.Ask},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, c.operator)
+			r.set(t, store.TeamRules, modeFile, string(c.team))
+			r.set(t, store.RulesOf(7), modeFile, string(c.user))
+			r.state.Agent.RunMode = string(c.agent)
+			if got := r.check(t, call("Shell", `{"command":"rm x"}`)); got.Treatment != c.want {
+				t.Errorf("got %+v, want %s", got.Decision, c.want)
+			}
+		})
+	}
+}
+
+func TestPermissionsOfPersonAndProjectAreJoined(t *testing.T) {
+	r := newRig(t, permit.Allowlist)
+	r.set(t, store.RulesOf(7), permissionsFile, `{"terminalAllowlist":["make"]}`)
+	r.project[".cursor/permissions.json"] = `{"terminalAllowlist":["ls"]}`
+	for line, want := range map[string]permit.Treatment{"make": permit.Run, "ls": permit.Run, "make && ls": permit.Run, "rm x": permit.Ask} {
+		if got := r.check(t, call("Shell", `{"command":"`+line+`"}`)); got.Treatment != want {
+			t.Errorf("%s: %+v", line, got.Decision)
+		}
+	}
+	r.project[".aloft/permissions.json"] = `{"terminalAllowlist":["wc"]}` // goes before the other folder
+	if got := r.check(t, call("Shell", `{"command":"ls"}`)); got.Treatment != permit.Ask {
+		t.Errorf("ls: %+v", got.Decision)
+	}
+	r.set(t, store.TeamRules, permissionsFile, `{"terminalAllowlist":["id"]}`) // and a team's replaces all
+	for line, want := range map[string]permit.Treatment{"id": permit.Run, "make": permit.Ask, "wc": permit.Ask} {
+		if got := r.check(t, call("Shell", `{"command":"`+line+`"}`)); got.Treatment != want {
+			t.Errorf("%s: %+v", line, got.Decision)
+		}
+	}
+}
+
+// Before the server knows where the agent began, the project has no say.
+func TestNoProjectWithoutOrigin(t *testing.T) {
+	r := newRig(t, permit.Allowlist)
+	r.project[".cursor/permissions.json"] = `{"terminalAllowlist":["ls"]}`
+	r.state.Origin = ""
+	if got := r.check(t, call("Shell", `{"command":"ls"}`)); got.Treatment != permit.Ask {
+		t.Errorf("got %+v", got.Decision)
+	}
+}
+
+func TestAFileThatCannotBeReadHasEverythingAsked(t *testing.T) {
+	r := newRig(t, permit.AutoReview)
+	r.set(t, store.RulesOf(7), permissionsFile, `{"terminalAllowlist":["ls"]}`)
+	r.project[".cursor/permissions.json"] = `{"autoRun":`
+	got := r.check(t, call("Shell", `{"command":"ls"}`))
+	if got.Treatment != permit.Ask || !strings.Contains(got.Reason, ".cursor/permissions.json") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestEntries is the table of what a person is offered to allow for good.
+func TestEntries(t *testing.T) {
+	for line, want := range map[string][]string{
+		"npm test":                {"npm test"},
+		"ls && npm test":          {"npm test"},
+		"npm test && npm ci":      {"npm test", "npm ci"},
+		"npm test && npm test":    {"npm test"},
+		"echo $(whoami)":          nil, // is asked each time: entries spell what is known beforehand
+		"eval x":                  nil,
+		"npm test > out":          nil,
+		"PATH=/x npm test":        nil,
+		"timeout 5 npm test":      {"npm test"},
+		"find . -exec wc -l {} +": {"wc -l {}"},
+	} {
+		if line == "find . -exec wc -l {} +" {
+			want = nil
+		}
+		d := describe(call("Shell", `{"command":`+quote(line)+`}`))
+		if diff := cmp.Diff(want, d.entries(permit.Permissions{TerminalAllowlist: []string{"ls"}})); diff != "" {
+			t.Errorf("%s: %s", line, diff)
+		}
+	}
+}
+
+func quote(s string) string {
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// What a person has granted counts for calls like the one they saw.
+func TestGrants(t *testing.T) {
+	r := newRig(t, permit.Allowlist)
+	r.state.Granted = []agent.Grant{{Tool: "Shell", Entry: "npm test"}, {Tool: "WebFetch", Entry: "example.com"}}
+	for c, want := range map[string]permit.Treatment{
+		`Shell {"command":"npm test"}`:                                 permit.Run,
+		`Shell {"command":"npm test; rm x"}`:                           permit.Ask,
+		`Shell {"command":"npm test","required_permissions":["all"]}`:  permit.Run,
+		`Shell {"command":"npm test2","required_permissions":["all"]}`: permit.Ask,
+		`WebFetch {"url":"https://EXAMPLE.com/y"}`:                     permit.Run,
+		`WebFetch {"url":"https://example.com.evil/y"}`:                permit.Ask,
+		`Fetch {"url":"https://example.com/y"}`:                        permit.Ask,
+	} {
+		name, args, _ := strings.Cut(c, " ")
+		if got := r.check(t, call(name, args)); got.Treatment != want {
+			t.Errorf("%s: %+v", c, got.Decision)
+		}
+	}
+}
+
+func FuzzReadVerdict(f *testing.F) {
+	for _, s := range []string{`{"verdict":"allow","reason":"x"}`, "```json\n{\"verdict\":\"block\"}\n```", `{"verdict":"ask"}`, "allow"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		verdict, reason, err := readVerdict(text)
+		if (verdict == "") == (err == nil) || len(reason) > maxReason+8 {
+			t.Errorf("%q: %q, %d bytes, %v", text, verdict, len(reason), err)
+		}
+		if verdict == VerdictAllow && !strings.Contains(text, "allow") && !strings.Contains(text, `\u`) {
+			t.Errorf("%q is taken for allow", text)
+		}
+	})
+}

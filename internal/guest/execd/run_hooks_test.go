@@ -1,0 +1,78 @@
+package execd
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/wire/agentv1"
+	"aloft/internal/wire/agentv1/agentv1connect"
+)
+
+// hooks is a server on a workspace with a hooks.json.
+func hooks(t *testing.T, text string) (agentv1connect.HookServiceClient, string) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("HOME", t.TempDir())
+	if err := os.MkdirAll(filepath.Join(dir, ".cursor"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".cursor", "hooks.json"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := serve(t, Config{Workspace: dir})
+	return agentv1connect.NewHookServiceClient(r.client, r.url, connect.WithInterceptors(bearer(testToken))), dir
+}
+
+func TestRunHooks(t *testing.T) {
+	client, dir := hooks(t, `{"version":1,"hooks":{
+		"preToolUse":[{"command":"echo '{\"updated_input\":{\"command\":\"ls -l\"}}'","matcher":"^Shell$"}],
+		"beforeShellExecution":[{"command":"cat > told; echo no >&2; exit 2","matcher":"^ls -l$"}],
+		"beforeReadFile":[{"command":"grep -q '\"content\":\"hello\"' && exit 2"}],
+		"stop":[{"command":"true"}],
+		"onMoon":[]}}`)
+	run := func(events ...*agentv1.HookEvent) *agentv1.RunHooksResponse {
+		t.Helper()
+		res, err := client.RunHooks(t.Context(), connect.NewRequest(&agentv1.RunHooksRequest{ConversationId: "bc-1", Events: events}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Msg
+	}
+	// What an event's hooks change is what the next event's are told.
+	res := run(
+		&agentv1.HookEvent{Name: "preToolUse", Subject: "Shell", Fields: []byte(`{"tool_name":"Shell","tool_input":{"command":"ls"}}`)},
+		&agentv1.HookEvent{Name: "beforeShellExecution", Subject: "ls", Fields: []byte(`{"command":"ls"}`)},
+	)
+	if res.GetPermission() != "deny" || res.GetAgentMessage() != "no" || string(res.GetUpdatedInput()) != `{"command":"ls -l"}` || len(res.GetRuns()) != 2 {
+		t.Errorf("got %v", res)
+	}
+	if told, err := os.ReadFile(filepath.Join(dir, "told")); err != nil || !strings.Contains(string(told), `"command":"ls -l"`) {
+		t.Errorf("the hook was told %s, %v", told, err)
+	}
+	if len(res.GetWarnings()) != 1 || !slices.Contains(res.GetPresent(), "stop") || slices.Contains(res.GetPresent(), "postToolUse") {
+		t.Errorf("warnings %q, present %q", res.GetWarnings(), res.GetPresent())
+	}
+	// A file is shown to its hooks as it is in the machine.
+	if err := os.WriteFile(filepath.Join(dir, "secret.txt"), []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(&agentv1.HookEvent{Name: "beforeReadFile", Fields: []byte(`{"file_path":"secret.txt"}`)}).GetPermission(); got != "deny" {
+		t.Errorf("got %q", got)
+	}
+	if got := run(&agentv1.HookEvent{Name: "beforeReadFile", Fields: []byte(`{"file_path":"/dev/zero"}`)}).GetPermission(); got != "" {
+		t.Errorf("got %q", got)
+	}
+	for _, bad := range []*agentv1.RunHooksRequest{
+		{Events: []*agentv1.HookEvent{{Name: "stop", Fields: []byte(`[`)}}},
+		{Events: make([]*agentv1.HookEvent, maxHookEvents+1)},
+	} {
+		if _, err := client.RunHooks(t.Context(), connect.NewRequest(bad)); connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
