@@ -62,6 +62,11 @@ func (a *app) showAgent(agent client.Agent, usage client.TokenUsage) {
 		status += ", paused: `aloft agent resume` lets it go on"
 	}
 	field("status", status)
+	machine := agent.Machine
+	if machine == "hibernated" {
+		machine += ": a follow-up, a terminal or a forward wakes it"
+	}
+	field("machine", machine)
 	for _, repo := range agent.Repos {
 		from := repo.URL
 		if repo.StartingRef != "" {

@@ -53,6 +53,7 @@ func (a *app) commands() []*cobra.Command {
 		newServeCommand(a.getenv, a.stderr),
 		newDemoCommand(a),
 		newImageCommand(a),
+		newSnapshotCommand(a),
 		newDoctorCommand(a),
 		newIdentityCommand(a),
 		newGatewayCommand(a.stderr),

@@ -94,15 +94,17 @@ type credentialConfig struct {
 
 // machineConfig is what machines are made of.
 type machineConfig struct {
-	Image       string  `yaml:"image"`        // host (default), rootfs:DIR, oci:DIR, local:NAME, or a reference such as debian:12
-	Runtime     string  `yaml:"runtime"`      // path of an OCI runtime; the one inside aloft unless given
-	Strong      string  `yaml:"strong"`       // path of runsc
-	Class       string  `yaml:"class"`        // strong: every agent runs under runsc
-	Docker      bool    `yaml:"docker"`       // machines of class strong may run Docker
-	MemoryBytes int64   `yaml:"memory_bytes"` // of each machine; 0 is no limit
-	CPUs        float64 `yaml:"cpus"`
-	PIDs        int64   `yaml:"pids"`
-	DiskBytes   int64   `yaml:"disk_bytes"` // of each machine, measured; 0 is no limit but the disk
+	Image         string  `yaml:"image"`        // host (default), rootfs:DIR, oci:DIR, local:NAME, or a reference such as debian:12
+	Runtime       string  `yaml:"runtime"`      // path of an OCI runtime; the one inside aloft unless given
+	Strong        string  `yaml:"strong"`       // path of runsc
+	Class         string  `yaml:"class"`        // strong: every agent runs under runsc
+	Docker        bool    `yaml:"docker"`       // machines of class strong may run Docker
+	MemoryBytes   int64   `yaml:"memory_bytes"` // of each machine; 0 is no limit
+	CPUs          float64 `yaml:"cpus"`
+	PIDs          int64   `yaml:"pids"`
+	DiskBytes     int64   `yaml:"disk_bytes"`     // of each machine, measured; 0 is no limit but the disk
+	IdleMinutes   float64 `yaml:"idle_minutes"`   // nobody uses a machine for so long: it sleeps; 30 unless given, 0 is never
+	RetentionDays float64 `yaml:"retention_days"` // nobody uses a machine for so long: it is removed with its disk; 30 unless given, 0 is never
 
 	Egress egressConfig `yaml:"egress"`
 }
@@ -206,7 +208,7 @@ func defaultConfig() serverConfig {
 	return serverConfig{
 		Models:       []modelConfig{{ID: "scripted", Provider: "scripted"}},
 		Git:          gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
-		Machine:      machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half},
+		Machine:      machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half, IdleMinutes: 30, RetentionDays: 30},
 		Artifacts:    artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
 		Images:       imagesConfig{Recheck: "1h", Builder: "auto", BuildNetwork: "host"},
 		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m"},
@@ -326,6 +328,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 	}
 	if err := c.Environments.check(); err != nil {
 		return err
+	}
+	if c.Machine.IdleMinutes < 0 || c.Machine.RetentionDays < 0 {
+		return errors.New("machine.idle_minutes, machine.retention_days: less than nothing: give a time, or 0 for never")
 	}
 	switch c.Machine.Class {
 	case "", "strong":

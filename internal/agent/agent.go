@@ -22,16 +22,29 @@ type Agent struct {
 	Paused              bool       // works no further until it is resumed
 	RunMode             string     // how much it may do without asking; "" is the server's own
 	Approvals           []Approval // that wait for a person, the oldest first
+	Machine             MachineState
 	Env                 Env
 	Repos               []Repo
 	Model               string // an id of the configuration; "" is its default
 	Class               string // of isolation: "" or "strong"
 	WorkOnCurrentBranch bool
 	CreatedAt           time.Time
-	UpdatedAt           time.Time
+	UpdatedAt           time.Time // of the last event but for those of [Event.Housekeeping]
 	LatestRunID         string
 	Head                int64 // the number of the last event
 }
+
+// MachineState is how an agent's machine is, as far as the journal knows.
+type MachineState string
+
+// Machine states.
+const (
+	MachineAbsent     MachineState = ""
+	MachineBooting    MachineState = "booting"
+	MachineUp         MachineState = "ready"
+	MachineHibernates MachineState = "hibernated"
+	MachineGone       MachineState = "lost" // it has stopped; its disk may be there
+)
 
 // Env is where an agent's machine comes from.
 type Env struct {
@@ -92,7 +105,9 @@ func NewBranch(prompt string) string {
 // Apply folds one event into what a list shows.
 func (a *Agent) Apply(e Event) {
 	a.Head = e.Seq
-	a.UpdatedAt = e.Time
+	if !e.Housekeeping() {
+		a.UpdatedAt = e.Time
+	}
 	a.approve(e)
 	switch b := e.Body.(type) {
 	case *Created:
@@ -103,6 +118,16 @@ func (a *Agent) Apply(e Event) {
 		a.LatestRunID = e.RunID
 	case *Archived:
 		a.Archived = b.Archived
+	case *MachineMade:
+		a.Machine = MachineBooting
+	case *MachineReady, *MachineWoken:
+		a.Machine = MachineUp
+	case *MachineHibernated:
+		a.Machine = MachineHibernates
+	case *MachineLost:
+		a.Machine = MachineGone
+	case *MachineExpired:
+		a.Machine = MachineAbsent
 	case *Paused:
 		a.Paused = true
 	case *Resumed:

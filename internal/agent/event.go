@@ -20,6 +20,16 @@ type Event struct {
 // Body is what happened: a pointer to one of the types of this file.
 type Body interface{ Kind() string }
 
+// Housekeeping reports whether the event is the server's own doing, with nobody
+// using the agent: it does not make the agent one that was used just now.
+func (e Event) Housekeeping() bool {
+	switch e.Body.(type) {
+	case *MachineHibernated, *MachineExpiring, *MachineExpired:
+		return true
+	}
+	return false
+}
+
 type (
 	// Created is the first event of every agent.
 	Created struct {
@@ -76,6 +86,28 @@ type (
 	MachineLost struct {
 		MachineID string `json:"machineId"`
 		Reason    string `json:"reason"`
+	}
+	// MachineHibernated says that the machine is put to sleep, since nobody uses
+	// it: it keeps its disk, and its processes where its runtime can.
+	MachineHibernated struct {
+		MachineID string `json:"machineId"`
+	}
+	// MachineWoken says that somebody needed a machine that slept.
+	MachineWoken struct {
+		MachineID string `json:"machineId"`
+		BootID    string `json:"bootId"`
+		Alive     bool   `json:"alive,omitempty"` // its processes go on
+	}
+	// MachineExpiring warns that a machine is about to be removed with its disk,
+	// unless it is used before.
+	MachineExpiring struct {
+		MachineID string    `json:"machineId"`
+		At        time.Time `json:"at"`
+	}
+	// MachineExpired says that nobody has used the machine for so long that it is
+	// removed with its disk. What was pushed stays.
+	MachineExpired struct {
+		MachineID string `json:"machineId"`
 	}
 	// Notice is something that the model is told with its next turn.
 	Notice struct {
@@ -168,30 +200,34 @@ type (
 
 // Kind names each body in the journal. A name once used is never used for
 // anything else.
-func (*Created) Kind() string        { return "agent.created" }
-func (*Archived) Kind() string       { return "agent.archived" }
-func (*RunCreated) Kind() string     { return "run.created" }
-func (*RunStarted) Kind() string     { return "run.started" }
-func (*BootStep) Kind() string       { return "boot.step" }
-func (*MachineMade) Kind() string    { return "machine.made" }
-func (*MachineReady) Kind() string   { return "machine.ready" }
-func (*MachineLost) Kind() string    { return "machine.lost" }
-func (*VariablesGiven) Kind() string { return "variables.given" }
-func (*Notice) Kind() string         { return "notice" }
-func (*TextDelta) Kind() string      { return "text.delta" }
-func (*ThinkingDelta) Kind() string  { return "thinking.delta" }
-func (*ModelRetry) Kind() string     { return "model.retry" }
-func (*TurnReplied) Kind() string    { return "turn.replied" }
-func (*CallSent) Kind() string       { return "call.sent" }
-func (*CallDelta) Kind() string      { return "call.delta" }
-func (*CallDone) Kind() string       { return "call.done" }
-func (*Compacted) Kind() string      { return "compacted" }
-func (*CancelAsked) Kind() string    { return "cancel.asked" }
-func (*Paused) Kind() string         { return "agent.paused" }
-func (*Resumed) Kind() string        { return "agent.resumed" }
-func (*Committed) Kind() string      { return "committed" }
-func (*Pushed) Kind() string         { return "pushed" }
-func (*RunEnded) Kind() string       { return "run.ended" }
+func (*Created) Kind() string           { return "agent.created" }
+func (*Archived) Kind() string          { return "agent.archived" }
+func (*RunCreated) Kind() string        { return "run.created" }
+func (*RunStarted) Kind() string        { return "run.started" }
+func (*BootStep) Kind() string          { return "boot.step" }
+func (*MachineMade) Kind() string       { return "machine.made" }
+func (*MachineReady) Kind() string      { return "machine.ready" }
+func (*MachineLost) Kind() string       { return "machine.lost" }
+func (*VariablesGiven) Kind() string    { return "variables.given" }
+func (*MachineHibernated) Kind() string { return "machine.hibernated" }
+func (*MachineWoken) Kind() string      { return "machine.woken" }
+func (*MachineExpiring) Kind() string   { return "machine.expiring" }
+func (*MachineExpired) Kind() string    { return "machine.expired" }
+func (*Notice) Kind() string            { return "notice" }
+func (*TextDelta) Kind() string         { return "text.delta" }
+func (*ThinkingDelta) Kind() string     { return "thinking.delta" }
+func (*ModelRetry) Kind() string        { return "model.retry" }
+func (*TurnReplied) Kind() string       { return "turn.replied" }
+func (*CallSent) Kind() string          { return "call.sent" }
+func (*CallDelta) Kind() string         { return "call.delta" }
+func (*CallDone) Kind() string          { return "call.done" }
+func (*Compacted) Kind() string         { return "compacted" }
+func (*CancelAsked) Kind() string       { return "cancel.asked" }
+func (*Paused) Kind() string            { return "agent.paused" }
+func (*Resumed) Kind() string           { return "agent.resumed" }
+func (*Committed) Kind() string         { return "committed" }
+func (*Pushed) Kind() string            { return "pushed" }
+func (*RunEnded) Kind() string          { return "run.ended" }
 
 // bodies are the types of the bodies, by kind.
 var bodies = func() map[string]reflect.Type {
@@ -221,6 +257,10 @@ var bodies = func() map[string]reflect.Type {
 		&Paused{},
 		&Resumed{},
 		&VariablesGiven{},
+		&MachineHibernated{},
+		&MachineWoken{},
+		&MachineExpiring{},
+		&MachineExpired{},
 		&HookRan{},
 		&Submitted{},
 		&CallJudged{},

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"time"
 
 	"aloft/internal/conversation"
 )
@@ -10,15 +11,17 @@ import (
 // whoever worked on the agent before.
 type State struct {
 	Agent      Agent
-	Run        Run      // the latest
-	Branch     string   // to push; "" before the machine was ready and Created named none
-	BaseCommit string   // where the branch began, as the machine says
-	Origin     string   // the same, as the server found it before there was a machine
-	MachineID  string   // "" when there is none
-	BootID     string   // of the machine's present life; "" unless it is ready
-	Used       bool     // the machine has been ready at some time: its disk may hold work
-	Given      []string // names of the variables that were put into the machine
-	Install    bool     // the machine is to run the environment's install before it is ready for the first time
+	Run        Run       // the latest
+	Branch     string    // to push; "" before the machine was ready and Created named none
+	BaseCommit string    // where the branch began, as the machine says
+	Origin     string    // the same, as the server found it before there was a machine
+	MachineID  string    // "" when there is none
+	BootID     string    // of the machine's present life; "" unless it is ready
+	Hibernated bool      // the machine sleeps
+	Expires    time.Time // when the machine will be removed; zero unless that was warned of
+	Used       bool      // the machine has been ready at some time: its disk may hold work
+	Given      []string  // names of the variables that were put into the machine
+	Install    bool      // the machine is to run the environment's install before it is ready for the first time
 	Messages   []conversation.Message
 	Asked      []string      // what people have asked of the agent, in their words
 	Calls      []Call        // of the last reply, until every one has its result
@@ -64,6 +67,9 @@ func (s *State) Apply(e Event) {
 		return
 	}
 	s.Agent.Apply(e)
+	if !e.Housekeeping() {
+		s.Expires = time.Time{} // it is used
+	}
 	if _, ok := e.Body.(*RunCreated); ok {
 		s.Run = Run{AgentID: s.Agent.ID}
 		s.Cancel = ""
@@ -81,8 +87,9 @@ func (s *State) Apply(e Event) {
 		s.say(conversation.User, b.Prompt.Blocks...)
 	case *MachineMade:
 		s.MachineID, s.BootID, s.Used, s.Given, s.Install = b.MachineID, "", false, nil, b.Install
+		s.Hibernated = false
 	case *MachineReady:
-		s.BootID, s.Used = b.BootID, true
+		s.BootID, s.Used, s.Hibernated = b.BootID, true, false
 		if s.BaseCommit == "" {
 			s.BaseCommit = b.BaseCommit
 		}
@@ -91,6 +98,14 @@ func (s *State) Apply(e Event) {
 		}
 	case *VariablesGiven:
 		s.Given = b.Names
+	case *MachineHibernated:
+		s.Hibernated = true
+	case *MachineWoken:
+		s.Hibernated = false
+	case *MachineExpiring:
+		s.Expires = b.At
+	case *MachineExpired:
+		s.MachineID, s.BootID, s.Hibernated = "", "", false
 	case *MachineLost:
 		s.BootID = ""
 	case *Notice:

@@ -19,7 +19,8 @@ type Agent struct {
 	LatestRunID         string    `json:"latestRunId,omitempty"`
 	Repos               []Repo    `json:"repos,omitempty"` // not in lists
 	WorkOnCurrentBranch bool      `json:"workOnCurrentBranch,omitempty"`
-	Paused              bool      `json:"paused,omitempty"` // not in lists
+	Paused              bool      `json:"paused,omitempty"`  // not in lists
+	Machine             string    `json:"machine,omitempty"` // booting, ready, hibernated or lost; not in lists
 }
 
 // Repo is a repository that an agent works on.

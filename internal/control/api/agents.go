@@ -41,6 +41,7 @@ type agentJSON struct {
 	Repos               []repoConfigJSON `json:"repos,omitempty" nullable:"false"`
 	WorkOnCurrentBranch bool             `json:"workOnCurrentBranch"`
 	AutoCreatePR        bool             `json:"autoCreatePR"`
+	Machine             string           `json:"machine,omitempty" doc:"booting, ready, hibernated (it wakes when it is needed) or lost; absent while there is none"`
 	Paused              bool             `json:"paused,omitempty" doc:"it waits before its next step until it is resumed"`
 }
 
@@ -224,7 +225,7 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 }
 
 func (s *server) whole(a agent.Agent) agentJSON {
-	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch, Paused: a.Paused}
+	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch, Paused: a.Paused, Machine: string(a.Machine)}
 	for _, r := range slices.Clone(a.Repos) {
 		c := repoConfigJSON{URL: r.URL}
 		if r.StartingRef != "" {

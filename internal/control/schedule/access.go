@@ -124,7 +124,7 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 		return nil, "", err
 	}
 	if status.Booted && status.ExecRunning {
-		return conn, status.BootID, nil
+		return conn, status.BootID, s.woken(ctx, state, status.BootID)
 	}
 	s.mu.Lock()
 	busy := s.workers[state.Agent.ID] != nil
@@ -144,7 +144,7 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 	if err != nil {
 		return nil, "", stepFault(err)
 	}
-	return conn, ready.BootID, nil
+	return conn, ready.BootID, s.woken(ctx, state, ready.BootID)
 }
 
 // idleBoot is the boot of a machine whose agent does not work. Its git has the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
@@ -15,6 +16,41 @@ import (
 type links struct {
 	mu   sync.Mutex
 	byID map[string]*link
+	left map[string]time.Time // when the last user of a machine let go
+}
+
+// lastUse says when somebody was in the machine last, which is now if somebody is.
+func (ls *links) lastUse(id string) time.Time {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.byID[id] != nil {
+		return time.Now()
+	}
+	return ls.left[id]
+}
+
+// alone takes the link to a machine that nobody uses, so that others wait for
+// giveBack. ok is false where somebody does.
+func (ls *links) alone(id string) (giveBack func(), ok bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.byID[id] != nil {
+		return nil, false
+	}
+	if ls.byID == nil {
+		ls.byID = map[string]*link{}
+	}
+	l := &link{users: 1}
+	l.mu.Lock()
+	ls.byID[id] = l
+	return func() {
+		l.mu.Unlock()
+		ls.mu.Lock()
+		defer ls.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(ls.byID, id)
+		}
+	}, true
 }
 
 // link is the connection to one machine. It is closed when the last user lets go.
@@ -48,6 +84,10 @@ func (ls *links) letGo(id string, l *link) {
 	last := l.users == 0
 	if last {
 		delete(ls.byID, id)
+		if ls.left == nil {
+			ls.left = map[string]time.Time{}
+		}
+		ls.left[id] = time.Now()
 	}
 	ls.mu.Unlock()
 	if !last {

@@ -256,12 +256,19 @@ func (w *worker) boot(ctx context.Context, h *hands, e environment.Environment, 
 // journals that it is ready.
 func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) error {
 	h.boot, h.base = ready.BootID, state.BaseCommit
+	if ready.BootID == state.BootID && state.Hibernated {
+		return record(ctx, &agent.MachineWoken{MachineID: h.id, BootID: ready.BootID, Alive: true})
+	}
 	if ready.BootID == state.BootID {
 		return nil
 	}
-	bodies := []agent.Body{&agent.MachineReady{
+	var bodies []agent.Body
+	if state.Hibernated {
+		bodies = append(bodies, &agent.MachineWoken{MachineID: h.id, BootID: ready.BootID})
+	}
+	bodies = append(bodies, &agent.MachineReady{
 		MachineID: h.id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch,
-	}}
+	})
 	if notice := whatIsLost(state); notice != "" {
 		bodies = append(bodies, &agent.Notice{Text: notice})
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"aloft/internal/control/egress"
@@ -84,13 +85,26 @@ func noMachine() error {
 	return fault.Conflict("the agent has no machine now").Named("machine_absent").Hint("send it a follow-up: that brings one up")
 }
 
-// DialPort connects to a TCP port of the loopback in the agent's machine.
+// DialPort connects to a TCP port of the loopback in the agent's machine, and
+// wakes a machine that sleeps. While the connection lasts, the machine is in use.
 func (s *Scheduler) DialPort(ctx context.Context, agentID string, port uint16) (net.Conn, error) {
 	m, err := s.machineOf(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}
+	l := s.links.use(m.ID())
+	letGo := sync.OnceFunc(func() { s.links.letGo(m.ID(), l) })
 	conn, err := pod.DialPort(ctx, m, port)
+	if errors.Is(err, machine.ErrStopped) {
+		var a *Access
+		if a, err = s.Access(ctx, agentID); err == nil {
+			conn, err = pod.DialPort(ctx, m, port)
+			err = errors.Join(err, a.Close())
+		}
+	}
+	if err != nil {
+		letGo()
+	}
 	switch {
 	case errors.Is(err, machine.ErrStopped):
 		return nil, noMachine()
@@ -98,9 +112,33 @@ func (s *Scheduler) DialPort(ctx context.Context, agentID string, port uint16) (
 		return nil, fault.NotFound("nobody listens on port %d in the machine", port).Named("port_closed").
 			Hint("start the program there, and try again")
 	case err != nil:
+		if fault.Of(err).Kind != fault.KindInternal {
+			return nil, err
+		}
 		return nil, fmt.Errorf("port %d of %s: %w", port, agentID, err)
 	}
-	return conn, nil
+	return &portConn{conn, letGo}, nil
+}
+
+// portConn is a connection to a port, which keeps the machine in use.
+type portConn struct {
+	net.Conn
+	letGo func()
+}
+
+// CloseWrite says that there is no more.
+func (c *portConn) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return fmt.Errorf("%T has no CloseWrite", c.Conn)
+	}
+	return half.CloseWrite()
+}
+
+// Close ends the connection.
+func (c *portConn) Close() error {
+	defer c.letGo()
+	return c.Conn.Close()
 }
 
 // connectionLog is the folder of the log of the agent's connections, which all

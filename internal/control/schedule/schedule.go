@@ -68,6 +68,11 @@ type Config struct {
 	Room func() error
 	// Artifacts keeps files that are to outlive machines; nil keeps none.
 	Artifacts Artifacts
+	// Idle is for how long nobody uses a machine until it is put to sleep; 0 is for ever.
+	Idle time.Duration
+	// Retention is for how long nobody uses a machine until it is removed with its
+	// disk; 0 is for ever.
+	Retention time.Duration
 	// Spans has machines make spans below their runs' own, and sends them on. nil,
 	// which is ghost mode, has exec-daemon make none.
 	Spans *telemetry.Telemetry
@@ -122,6 +127,7 @@ type Scheduler struct {
 	links links
 	given given
 	boots chan struct{} // a slot for each machine that may boot at once
+	began time.Time
 
 	mu      sync.Mutex
 	workers map[string]*worker // by agent
@@ -135,6 +141,7 @@ func New(c Config) *Scheduler {
 		wake:    make(chan string, 1024),
 		boots:   make(chan struct{}, max(2, 2*runtime.NumCPU())),
 		workers: map[string]*worker{},
+		began:   time.Now(),
 	}
 }
 
@@ -143,6 +150,7 @@ func New(c Config) *Scheduler {
 func (s *Scheduler) Run(ctx context.Context) error {
 	defer s.running.Wait()
 	s.sweep(ctx)
+	s.running.Go(func() { s.restAlways(ctx) })
 	tick := time.NewTicker(leaseTTL)
 	defer tick.Stop()
 	for {

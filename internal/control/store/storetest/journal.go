@@ -42,6 +42,10 @@ func testReadBack(t *testing.T, s Store) {
 			Images: []conversation.Image{{MediaType: "image/png", Data: []byte{0, 1, 0xff}}},
 		}},
 		{Body: &agent.MachineLost{MachineID: "m", Reason: "killed"}},
+		{Body: &agent.MachineHibernated{MachineID: "m"}},
+		{Body: &agent.MachineWoken{MachineID: "m", BootID: "b", Alive: true}},
+		{Body: &agent.MachineExpiring{MachineID: "m", At: time.Unix(1, 0).UTC()}},
+		{Body: &agent.MachineExpired{MachineID: "m"}},
 	}})
 	all := readAll(t, s, agentID)
 	if diff := cmp.Diff(written, all[2:]); diff != "" {

@@ -22,7 +22,7 @@ func (q *Queries) DeleteAgent(ctx context.Context, id string) (int64, error) {
 }
 
 const getAgent = `-- name: GetAgent :one
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, run_mode, approvals FROM agents WHERE id = ?1
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals FROM agents WHERE id = ?1
 `
 
 func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
@@ -43,6 +43,7 @@ func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
 		&i.LatestRunID,
 		&i.Head,
 		&i.Paused,
+		&i.Machine,
 		&i.RunMode,
 		&i.Approvals,
 	)
@@ -61,7 +62,7 @@ func (q *Queries) GetHead(ctx context.Context, id string) (int64, error) {
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, run_mode, approvals FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals FROM agents
 WHERE archived <= ?1
   AND created_at <= ?2 AND (created_at < ?2 OR id < ?3)
 ORDER BY created_at DESC, id DESC LIMIT ?4
@@ -103,6 +104,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 			&i.LatestRunID,
 			&i.Head,
 			&i.Paused,
+			&i.Machine,
 			&i.RunMode,
 			&i.Approvals,
 		); err != nil {
@@ -120,7 +122,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 }
 
 const listAgentsOfUser = `-- name: ListAgentsOfUser :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, run_mode, approvals FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals FROM agents
 WHERE user_id = ?1 AND archived <= ?2
   AND created_at <= ?3 AND (created_at < ?3 OR id < ?4)
 ORDER BY created_at DESC, id DESC LIMIT ?5
@@ -164,6 +166,7 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 			&i.LatestRunID,
 			&i.Head,
 			&i.Paused,
+			&i.Machine,
 			&i.RunMode,
 			&i.Approvals,
 		); err != nil {
@@ -181,7 +184,7 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 }
 
 const listWaitingAgents = `-- name: ListWaitingAgents :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, run_mode, approvals FROM agents WHERE approvals != '' ORDER BY created_at, id LIMIT ?1
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals FROM agents WHERE approvals != '' ORDER BY created_at, id LIMIT ?1
 `
 
 func (q *Queries) ListWaitingAgents(ctx context.Context, most int64) ([]Agent, error) {
@@ -208,6 +211,7 @@ func (q *Queries) ListWaitingAgents(ctx context.Context, most int64) ([]Agent, e
 			&i.LatestRunID,
 			&i.Head,
 			&i.Paused,
+			&i.Machine,
 			&i.RunMode,
 			&i.Approvals,
 		); err != nil {
@@ -226,9 +230,9 @@ func (q *Queries) ListWaitingAgents(ctx context.Context, most int64) ([]Agent, e
 
 const putAgent = `-- name: PutAgent :exec
 INSERT OR REPLACE INTO agents (id, name, user_id, archived, env, repos, model, class,
-  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, run_mode, approvals)
+  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
-  ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+  ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
 `
 
 type PutAgentParams struct {
@@ -246,6 +250,7 @@ type PutAgentParams struct {
 	LatestRunID         string
 	Head                int64
 	Paused              int64
+	Machine             string
 	RunMode             string
 	Approvals           string
 }
@@ -266,6 +271,7 @@ func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
 		arg.LatestRunID,
 		arg.Head,
 		arg.Paused,
+		arg.Machine,
 		arg.RunMode,
 		arg.Approvals,
 	)

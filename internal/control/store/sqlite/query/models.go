@@ -32,6 +32,7 @@ type Agent struct {
 	LatestRunID         string
 	Head                int64
 	Paused              int64
+	Machine             string
 	RunMode             string
 	Approvals           string
 }

@@ -1,0 +1,173 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/store"
+)
+
+// warnBefore is how long before a machine is removed its users are warned; less
+// where it is kept for less than twice that.
+const warnBefore = 24 * time.Hour
+
+// Rest looks once at every machine that nobody uses: it puts to sleep those
+// that have been idle for Config.Idle, and removes those that nobody has used
+// for Config.Retention, with a warning before. A run, a person in the machine
+// and a connection to one of its ports are use.
+func (s *Scheduler) Rest(ctx context.Context) {
+	ids, err := s.Runtime.List(ctx)
+	if err != nil {
+		s.Logger.Error("machines cannot be listed", "error", err)
+		return
+	}
+	for _, id := range ids {
+		agentID, ok := agentOf(id)
+		if !ok {
+			continue // not ours
+		}
+		err := s.restOne(ctx, agentID, id)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrMoved) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, machine.ErrNotFound) {
+			s.Logger.Error("an idle machine is left as it is", "machine", id, "error", err)
+		}
+	}
+}
+
+// restAlways rests now and then until ctx ends.
+func (s *Scheduler) restAlways(ctx context.Context) {
+	if s.Idle <= 0 && s.Retention <= 0 {
+		return
+	}
+	every := leaseTTL
+	if s.Idle > 0 {
+		every = min(every, max(s.Idle/2, time.Second))
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.Rest(ctx)
+		}
+	}
+}
+
+func (s *Scheduler) restOne(ctx context.Context, agentID, id string) error {
+	a, err := s.Agents.Agent(ctx, agentID)
+	if err != nil {
+		return err
+	}
+	used := a.UpdatedAt
+	for _, at := range []time.Time{s.links.lastUse(id), s.began} { // a server does not know what came before it
+		if at.After(used) {
+			used = at
+		}
+	}
+	idle, unused := time.Since(used), time.Since(a.UpdatedAt)
+	old := s.Retention > 0 && idle > s.warning() && unused > s.Retention-s.warning()
+	if (s.Idle <= 0 || idle < s.Idle) && !old {
+		return nil
+	}
+	s.mu.Lock()
+	working := s.workers[agentID] != nil
+	s.mu.Unlock()
+	run, err := s.Agents.Run(ctx, agentID, a.LatestRunID)
+	if err != nil || working || !run.Status.Ended() {
+		return err
+	}
+	giveBack, alone := s.links.alone(id)
+	if !alone {
+		return nil
+	}
+	defer giveBack()
+	lease := store.LeaseOn(agentID)
+	if ok, err := s.Leases.Acquire(ctx, lease, s.Owner, leaseTTL); err != nil || !ok {
+		return err // another server works it
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.workers[agentID] == nil { // or else it is the worker's by now
+			_ = s.Leases.Release(context.WithoutCancel(ctx), lease, s.Owner) // it lapses
+		}
+	}()
+	state, err := s.fold(ctx, agentID)
+	if err != nil || state.MachineID != id {
+		return err
+	}
+	if old {
+		return s.expire(ctx, state, unused)
+	}
+	return s.hibernate(ctx, state)
+}
+
+func (s *Scheduler) warning() time.Duration { return min(warnBefore, s.Retention/2) }
+
+// journal appends an event that holds as long as nothing else has happened.
+func (s *Scheduler) journal(ctx context.Context, state *agent.State, body agent.Body) error {
+	head := state.Agent.Head
+	_, err := s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: body}}, IfHead: &head})
+	return err
+}
+
+// hibernate puts the machine to sleep. The journal says so first: one that is
+// up although it should sleep is found by the next look, and one that has
+// stopped otherwise is as good as asleep.
+func (s *Scheduler) hibernate(ctx context.Context, state *agent.State) error {
+	m, err := s.Runtime.Open(ctx, state.MachineID)
+	if err != nil {
+		return err
+	}
+	sleeper, ok := m.(machine.Measured)
+	if !ok || state.Hibernated && !sleeper.Running() {
+		return nil
+	}
+	if !state.Hibernated {
+		if err := s.journal(ctx, state, &agent.MachineHibernated{MachineID: m.ID()}); err != nil {
+			return err
+		}
+	}
+	if err := sleeper.Stop(ctx); err != nil {
+		return err
+	}
+	s.Logger.Info("the machine sleeps: nobody uses it", "machine", m.ID())
+	return nil
+}
+
+// expire warns that the machine will be removed, and removes it in its time.
+func (s *Scheduler) expire(ctx context.Context, state *agent.State, unused time.Duration) error {
+	switch {
+	case state.Expires.IsZero():
+		// In full, however late it comes: a server may have been down for weeks.
+		at := time.Now().Add(max(s.warning(), s.Retention-unused))
+		return s.journal(ctx, state, &agent.MachineExpiring{MachineID: state.MachineID, At: at.UTC()})
+	case time.Now().Before(state.Expires):
+		return s.hibernate(ctx, state)
+	}
+	id := state.MachineID
+	if err := s.journal(ctx, state, &agent.MachineExpired{MachineID: id}); err != nil {
+		return err
+	}
+	if err := s.destroy(ctx, id); err != nil {
+		return fmt.Errorf("remove an expired machine: %w", err)
+	}
+	s.Logger.Info("the machine is removed: nobody has used it for long", "machine", id)
+	return nil
+}
+
+// woken notes that a machine that slept does so no more.
+func (s *Scheduler) woken(ctx context.Context, state *agent.State, bootID string) error {
+	if !state.Hibernated {
+		return nil
+	}
+	_, err := s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: &agent.MachineWoken{
+		MachineID: state.MachineID, BootID: bootID, Alive: bootID == state.BootID,
+	}}}})
+	return err
+}
