@@ -157,7 +157,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		}
 	}
 	apiConfig := api.Config{
-		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Secrets: locked, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
+		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Secrets: locked, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		Tracer: sent.Tracer(), Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,
 		PublicURL: publicURL, Logger: logger, Version: version,

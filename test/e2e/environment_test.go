@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -229,5 +230,32 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 		if info, err := os.Stat(log); err != nil || info.Size() > 20<<20 {
 			t.Errorf("%s has %d bytes, %v", log, info.Size(), err)
 		}
+	}
+}
+
+// An environment that is saved is that of a repository without a file, and of
+// no other: what one repository has built is in no machine of another.
+func TestSavedEnvironment(t *testing.T) {
+	git := gittest.New(t)
+	urls := []string{git.Repo("one", map[string]string{"one": "1"}), git.Repo("two", map[string]string{"two": "2"})}
+	a := start(t, scripted(t, buildScript))
+	status, body := a.do("POST", "/v1/environments", object{
+		"owner": "personal", "name": "both", "repos": []object{{"url": urls[0]}, {"url": strings.TrimSuffix(urls[1], ".git")}},
+		"environmentJson": `{"install": "ls -I installed > installed; echo installed >> .git/info/exclude"}`,
+	})
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(body), &made); status != 201 || err != nil {
+		t.Fatal(status, body, err)
+	}
+	for i, url := range []string{urls[0], urls[1], urls[0]} {
+		events := a.events(a.finish(a.create(url, "Look", nil)).AgentID)
+		if want := []string{`"stdout":"one\n`, `"stdout":"two\n`}[i%2]; !strings.Contains(events, want) || !strings.Contains(events, `"layer":"bld-`) || !strings.Contains(events, made.ID) {
+			t.Errorf("%d: the journal does not have %s, a layer and %s:\n%s", i, want, made.ID, events)
+		}
+	}
+	var builds struct{ Items []struct{ Status string } }
+	a.get("/v1/environments/"+made.ID+"/builds", &builds)
+	if len(builds.Items) != 3 || builds.Items[0].Status != "SUCCEEDED" {
+		t.Errorf("builds are %+v", builds)
 	}
 }

@@ -39,6 +39,8 @@ type Config struct {
 	Journal  store.Journal
 	Agents   store.Agents
 	Accounts store.Accounts
+	Saved    store.Environments // and Builds with it; nil keeps no environments
+	Builds   store.Builds
 	// Models are those that a client may name. DefaultModel is the id of the one
 	// that is used where a request names none.
 	Models       []model.Info
@@ -146,6 +148,9 @@ func newServer(c Config) (*server, error) {
 		c.Ready = func() error { return nil }
 	}
 	s := &server{Config: c, heartbeat: heartbeatEvery, patience: writeWithin}
+	if s.Environments == nil {
+		s.Environments = s
+	}
 	var err error
 	if s.openAPI, err = describe(s.routes(), c.Version); err != nil {
 		return nil, fmt.Errorf("api: describe: %w", err)

@@ -156,7 +156,7 @@ func (h *house) serve() {
 	h.t.Helper()
 	h.openSafe()
 	api, err := newServer(Config{
-		Secrets: h.safe, Environments: environments{h},
+		Secrets: h.safe, Environments: environments{h}, Saved: h.store, Builds: h.store,
 		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,
 		Models:       []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}},
 		DefaultModel: "house", PublicURL: func() string { return "http://aloft.test/" },

@@ -218,8 +218,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /v1/secrets": "any", "PUT /v1/secrets/{name}": "any", "DELETE /v1/secrets/{name}": "key", // another has none of that name
 		"PUT /v1/team/secrets/{name}": admin, "DELETE /v1/team/secrets/{name}": admin, "POST /v1/team/secrets-rotation": admin,
 		"PUT /v1/environments/{id}/secrets/{name}": own, "DELETE /v1/environments/{id}/secrets/{name}": own,
-		"GET /v1/team/external-id":              "any",
-		"GET /.well-known/openid-configuration": open, "GET /.well-known/jwks.json": open,
+		"POST /v1/environments": "any", "GET /v1/environments": "any", "GET /v1/environments/{id}": own, "PATCH /v1/environments/{id}": own,
+		"DELETE /v1/environments/{id}": own, "GET /v1/environments/{id}/history": own, "GET /v1/environments/{id}/builds": own,
+		"GET /v1/environments/{id}/builds/{buildId}": own,
+		"GET /v1/team/external-id":                   "any",
+		"GET /.well-known/openid-configuration":      open, "GET /.well-known/jwks.json": open,
 		"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
 	}
 	h.work.diff = func(string) (string, bool, error) { return "", false, nil }
@@ -240,6 +243,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 			path := strings.NewReplacer("{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(rt.path)
 			if strings.HasSuffix(rt.path, "/secrets/{name}") {
 				h.setSecrets(id, "TOKEN")
+			} else if strings.HasPrefix(rt.path, "/v1/environments/{id}") {
+				path = strings.Replace(path, "{buildId}", h.saveEnvironment(id), 1)
 			}
 			status := map[string]int{}
 			for who, key := range map[string]string{"none": "", "wrong": "aloft_wrong", "other": bensKey} {

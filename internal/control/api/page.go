@@ -20,9 +20,12 @@ const (
 type list string
 
 const (
-	agentList  list = "a"
-	secretList list = "s"
-	runList    list = "r"
+	agentList       list = "a"
+	secretList      list = "s"
+	runList         list = "r"
+	environmentList list = "e"
+	versionList     list = "v"
+	buildList       list = "b"
 )
 
 // page reads limit and cursor. It asks for one element more than the client

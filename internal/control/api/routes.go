@@ -42,7 +42,7 @@ func (s *server) routes() []route {
 		{name: "limit", kind: "integer", min: 1, max: maxLimit, standard: standardLimit, words: "how many to return"},
 		{name: "cursor", kind: "string", words: "nextCursor of the page before"},
 	}
-	return []route{
+	return append(s.environmentRoutes(page), []route{
 		{method: "POST", path: "/v1/agents", id: "createAgent", summary: "Make an agent and start its first run",
 			header: []param{idempotencyParam, traceParam}, in: createAgentRequestJSON{}, status: 201, out: createAgentResponseJSON{}, handle: s.createAgent},
 		{method: "GET", path: "/v1/agents", id: "listAgents", summary: "List your agents, newest first",
@@ -148,7 +148,7 @@ func (s *server) routes() []route {
 			status: 200, media: "application/json", handle: s.identityDocument},
 		{method: "GET", path: "/openapi.json", id: "openAPI", summary: "Describe this API", open: true, status: 200, media: "application/json", handle: s.serveOpenAPI},
 		{method: "GET", path: "/openapi.yaml", id: "openAPIYAML", summary: "Describe this API", open: true, status: 200, media: "application/yaml", handle: s.serveOpenAPI},
-	}
+	}...)
 }
 
 // notBuilt answers for a part of the API that this version does not have.

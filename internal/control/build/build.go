@@ -37,6 +37,7 @@ type Config struct {
 	Files   Files
 	Gateway Gateway
 	Builds  store.Builds
+	Saved   store.Environments // nil has none
 	Leases  store.Leases
 	Owner   string // of leases: this server
 	Runtime machine.Runtime
@@ -116,7 +117,7 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return base, err
 	}
-	there := err == nil && active.Image == base.Image && b.Layers.Has(active.ID)
+	there := err == nil && active.Image == base.Image && p.isOf(active) && b.Layers.Has(active.ID)
 	if there && active.Digest == p.Environment.BuildDigest() {
 		base.Layer, base.Install = active.ID, active.Inputs != p.Inputs
 		if time.Since(active.CheckedAt) >= b.StaleAfter {

@@ -131,7 +131,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 		CreatedAt: now, CheckedAt: now,
 	}
 	same := func(r environment.Record) bool {
-		return r.Image == record.Image && r.Digest == record.Digest && r.Inputs == record.Inputs
+		return p.isOf(r) && r.Image == record.Image && r.Digest == record.Digest && r.Inputs == record.Inputs
 	}
 	active, err := b.Builds.ActiveBuild(ctx, id)
 	switch {

@@ -12,6 +12,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
+	"aloft/internal/control/store"
 	"aloft/internal/environment"
 )
 
@@ -33,12 +34,22 @@ type Plan struct {
 
 	repoURL string
 	userID  int64
+	savedID string // of the saved environment; "" for the repository's own
 }
 
 // environmentID is what builds of the plan are builds of.
 func (p Plan) environmentID() string {
+	if p.savedID != "" {
+		return p.savedID
+	}
 	sum := sha256.Sum256([]byte(p.repoURL))
 	return "env-" + hex.EncodeToString(sum[:16])
+}
+
+// isOf reports whether a build is of the plan's repository. A saved environment
+// may be for several, and what is in the disk of one is not for the others.
+func (p Plan) isOf(r environment.Record) bool {
+	return len(r.Commits) == 1 && r.Commits[0].URL == p.repoURL
 }
 
 // manifests are files in which projects of all kinds say what they need, in the
@@ -69,8 +80,8 @@ func inputs(install string) []string {
 }
 
 // Plan reads what the agent's machine is to be made of: the repository's own
-// environment at the ref. A file that is wrong is no error: the findings tell of
-// it.
+// environment at the ref, or else the one that its user, or else the team, has
+// saved for it. A file that is wrong is no error: the findings tell of it.
 func (b *Builder) Plan(ctx context.Context, a agent.Agent, ref string) (Plan, error) {
 	if len(a.Repos) == 0 {
 		return Plan{}, nil
@@ -98,6 +109,11 @@ func (b *Builder) plan(ctx context.Context, repoURL, ref string, userID int64) (
 		p.Where = fmt.Sprintf("%s at %.12s", name, tree.Commit)
 		break
 	}
+	if p.Where == "" {
+		if err := b.saved(ctx, &p); err != nil {
+			return Plan{}, err
+		}
+	}
 	if p.Environment.Install == "" || p.Commit == "" {
 		return p, nil
 	}
@@ -114,4 +130,29 @@ func digestOf(files map[string]gateway.Blob) string {
 		fmt.Fprintf(sum, "%s\x00%s\x00", name, files[name].ID)
 	}
 	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// maxSaved bounds the saved environments among which one is looked for.
+const maxSaved = 1000
+
+// saved makes the plan that of the environment that is saved for its
+// repository, if there is one: the user's own before the team's.
+func (b *Builder) saved(ctx context.Context, p *Plan) error {
+	if b.Saved == nil {
+		return nil
+	}
+	list, err := b.Saved.ListEnvironments(ctx, p.userID, store.Page{Limit: maxSaved})
+	if err != nil {
+		return fmt.Errorf("look for a saved environment: %w", err)
+	}
+	for _, team := range []bool{false, true} {
+		for _, e := range list {
+			if e.Team == team && e.For(p.repoURL) {
+				p.Environment, p.Findings = environment.Parse("environment.json", []byte(e.Text))
+				p.Where, p.savedID = fmt.Sprintf("the saved environment %q (%s)", e.Name, e.ID), e.ID
+				return nil
+			}
+		}
+	}
+	return nil
 }

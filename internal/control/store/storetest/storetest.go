@@ -19,6 +19,7 @@ type Store interface {
 	store.Leases
 	store.Accounts
 	store.Builds
+	store.Environments
 	store.Rules
 	store.Secrets
 }
@@ -36,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Accounts", accountTests},
 		{"Secrets", secretTests},
 		{"Builds", buildTests},
+		{"Environments", environmentTests},
 		{"Fold", foldTests},
 		{"Rules", ruleTests},
 	} {

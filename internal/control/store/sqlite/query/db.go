@@ -60,6 +60,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deleteAgentStmt, err = db.PrepareContext(ctx, deleteAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteAgent: %w", err)
 	}
+	if q.deleteEnvironmentStmt, err = db.PrepareContext(ctx, deleteEnvironment); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteEnvironment: %w", err)
+	}
+	if q.deleteEnvironmentVersionsStmt, err = db.PrepareContext(ctx, deleteEnvironmentVersions); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteEnvironmentVersions: %w", err)
+	}
 	if q.deleteEventsStmt, err = db.PrepareContext(ctx, deleteEvents); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteEvents: %w", err)
 	}
@@ -83,6 +89,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.getBuildStmt, err = db.PrepareContext(ctx, getBuild); err != nil {
 		return nil, fmt.Errorf("error preparing query GetBuild: %w", err)
+	}
+	if q.getEnvironmentStmt, err = db.PrepareContext(ctx, getEnvironment); err != nil {
+		return nil, fmt.Errorf("error preparing query GetEnvironment: %w", err)
 	}
 	if q.getHeadStmt, err = db.PrepareContext(ctx, getHead); err != nil {
 		return nil, fmt.Errorf("error preparing query GetHead: %w", err)
@@ -114,6 +123,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listBuildsStmt, err = db.PrepareContext(ctx, listBuilds); err != nil {
 		return nil, fmt.Errorf("error preparing query ListBuilds: %w", err)
 	}
+	if q.listEnvironmentVersionsStmt, err = db.PrepareContext(ctx, listEnvironmentVersions); err != nil {
+		return nil, fmt.Errorf("error preparing query ListEnvironmentVersions: %w", err)
+	}
+	if q.listEnvironmentsStmt, err = db.PrepareContext(ctx, listEnvironments); err != nil {
+		return nil, fmt.Errorf("error preparing query ListEnvironments: %w", err)
+	}
 	if q.listRunsStmt, err = db.PrepareContext(ctx, listRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query ListRuns: %w", err)
 	}
@@ -131,6 +146,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.putAgentStmt, err = db.PrepareContext(ctx, putAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query PutAgent: %w", err)
+	}
+	if q.putEnvironmentStmt, err = db.PrepareContext(ctx, putEnvironment); err != nil {
+		return nil, fmt.Errorf("error preparing query PutEnvironment: %w", err)
+	}
+	if q.putEnvironmentVersionStmt, err = db.PrepareContext(ctx, putEnvironmentVersion); err != nil {
+		return nil, fmt.Errorf("error preparing query PutEnvironmentVersion: %w", err)
 	}
 	if q.putLeaseStmt, err = db.PrepareContext(ctx, putLease); err != nil {
 		return nil, fmt.Errorf("error preparing query PutLease: %w", err)
@@ -230,6 +251,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deleteAgentStmt: %w", cerr)
 		}
 	}
+	if q.deleteEnvironmentStmt != nil {
+		if cerr := q.deleteEnvironmentStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteEnvironmentStmt: %w", cerr)
+		}
+	}
+	if q.deleteEnvironmentVersionsStmt != nil {
+		if cerr := q.deleteEnvironmentVersionsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteEnvironmentVersionsStmt: %w", cerr)
+		}
+	}
 	if q.deleteEventsStmt != nil {
 		if cerr := q.deleteEventsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteEventsStmt: %w", cerr)
@@ -268,6 +299,11 @@ func (q *Queries) Close() error {
 	if q.getBuildStmt != nil {
 		if cerr := q.getBuildStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getBuildStmt: %w", cerr)
+		}
+	}
+	if q.getEnvironmentStmt != nil {
+		if cerr := q.getEnvironmentStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getEnvironmentStmt: %w", cerr)
 		}
 	}
 	if q.getHeadStmt != nil {
@@ -320,6 +356,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listBuildsStmt: %w", cerr)
 		}
 	}
+	if q.listEnvironmentVersionsStmt != nil {
+		if cerr := q.listEnvironmentVersionsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listEnvironmentVersionsStmt: %w", cerr)
+		}
+	}
+	if q.listEnvironmentsStmt != nil {
+		if cerr := q.listEnvironmentsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listEnvironmentsStmt: %w", cerr)
+		}
+	}
 	if q.listRunsStmt != nil {
 		if cerr := q.listRunsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listRunsStmt: %w", cerr)
@@ -348,6 +394,16 @@ func (q *Queries) Close() error {
 	if q.putAgentStmt != nil {
 		if cerr := q.putAgentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putAgentStmt: %w", cerr)
+		}
+	}
+	if q.putEnvironmentStmt != nil {
+		if cerr := q.putEnvironmentStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putEnvironmentStmt: %w", cerr)
+		}
+	}
+	if q.putEnvironmentVersionStmt != nil {
+		if cerr := q.putEnvironmentVersionStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putEnvironmentVersionStmt: %w", cerr)
 		}
 	}
 	if q.putLeaseStmt != nil {
@@ -442,107 +498,121 @@ func (q *Queries) queryRow(ctx context.Context, stmt *sql.Stmt, query string, ar
 }
 
 type Queries struct {
-	db                    DBTX
-	tx                    *sql.Tx
-	activateBuildStmt     *sql.Stmt
-	activeBuildStmt       *sql.Stmt
-	activeBuildsStmt      *sql.Stmt
-	addBuildStmt          *sql.Stmt
-	addEventStmt          *sql.Stmt
-	addExternalIDStmt     *sql.Stmt
-	addKeyStmt            *sql.Stmt
-	addServerIDStmt       *sql.Stmt
-	addUserStmt           *sql.Stmt
-	countKeysStmt         *sql.Stmt
-	countSecretsStmt      *sql.Stmt
-	deleteAgentStmt       *sql.Stmt
-	deleteEventsStmt      *sql.Stmt
-	deleteLeaseStmt       *sql.Stmt
-	deleteRunsStmt        *sql.Stmt
-	deleteSecretStmt      *sql.Stmt
-	deleteSecretsStmt     *sql.Stmt
-	externalIDStmt        *sql.Stmt
-	getAgentStmt          *sql.Stmt
-	getBuildStmt          *sql.Stmt
-	getHeadStmt           *sql.Stmt
-	getKeyStmt            *sql.Stmt
-	getLeaseStmt          *sql.Stmt
-	getRuleStmt           *sql.Stmt
-	getRunStmt            *sql.Stmt
-	getSecretStmt         *sql.Stmt
-	getUserStmt           *sql.Stmt
-	listAgentsStmt        *sql.Stmt
-	listAgentsOfUserStmt  *sql.Stmt
-	listBuildsStmt        *sql.Stmt
-	listRunsStmt          *sql.Stmt
-	listSecretsStmt       *sql.Stmt
-	listWaitingAgentsStmt *sql.Stmt
-	openBuildsStmt        *sql.Stmt
-	openRunsStmt          *sql.Stmt
-	putAgentStmt          *sql.Stmt
-	putLeaseStmt          *sql.Stmt
-	putRuleStmt           *sql.Stmt
-	putRunStmt            *sql.Stmt
-	putSecretStmt         *sql.Stmt
-	readEventsStmt        *sql.Stmt
-	resealSecretStmt      *sql.Stmt
-	secretsAfterStmt      *sql.Stmt
-	serverIDStmt          *sql.Stmt
-	touchAgentStmt        *sql.Stmt
-	touchRunStmt          *sql.Stmt
-	updateBuildStmt       *sql.Stmt
+	db                            DBTX
+	tx                            *sql.Tx
+	activateBuildStmt             *sql.Stmt
+	activeBuildStmt               *sql.Stmt
+	activeBuildsStmt              *sql.Stmt
+	addBuildStmt                  *sql.Stmt
+	addEventStmt                  *sql.Stmt
+	addExternalIDStmt             *sql.Stmt
+	addKeyStmt                    *sql.Stmt
+	addServerIDStmt               *sql.Stmt
+	addUserStmt                   *sql.Stmt
+	countKeysStmt                 *sql.Stmt
+	countSecretsStmt              *sql.Stmt
+	deleteAgentStmt               *sql.Stmt
+	deleteEnvironmentStmt         *sql.Stmt
+	deleteEnvironmentVersionsStmt *sql.Stmt
+	deleteEventsStmt              *sql.Stmt
+	deleteLeaseStmt               *sql.Stmt
+	deleteRunsStmt                *sql.Stmt
+	deleteSecretStmt              *sql.Stmt
+	deleteSecretsStmt             *sql.Stmt
+	externalIDStmt                *sql.Stmt
+	getAgentStmt                  *sql.Stmt
+	getBuildStmt                  *sql.Stmt
+	getEnvironmentStmt            *sql.Stmt
+	getHeadStmt                   *sql.Stmt
+	getKeyStmt                    *sql.Stmt
+	getLeaseStmt                  *sql.Stmt
+	getRuleStmt                   *sql.Stmt
+	getRunStmt                    *sql.Stmt
+	getSecretStmt                 *sql.Stmt
+	getUserStmt                   *sql.Stmt
+	listAgentsStmt                *sql.Stmt
+	listAgentsOfUserStmt          *sql.Stmt
+	listBuildsStmt                *sql.Stmt
+	listEnvironmentVersionsStmt   *sql.Stmt
+	listEnvironmentsStmt          *sql.Stmt
+	listRunsStmt                  *sql.Stmt
+	listSecretsStmt               *sql.Stmt
+	listWaitingAgentsStmt         *sql.Stmt
+	openBuildsStmt                *sql.Stmt
+	openRunsStmt                  *sql.Stmt
+	putAgentStmt                  *sql.Stmt
+	putEnvironmentStmt            *sql.Stmt
+	putEnvironmentVersionStmt     *sql.Stmt
+	putLeaseStmt                  *sql.Stmt
+	putRuleStmt                   *sql.Stmt
+	putRunStmt                    *sql.Stmt
+	putSecretStmt                 *sql.Stmt
+	readEventsStmt                *sql.Stmt
+	resealSecretStmt              *sql.Stmt
+	secretsAfterStmt              *sql.Stmt
+	serverIDStmt                  *sql.Stmt
+	touchAgentStmt                *sql.Stmt
+	touchRunStmt                  *sql.Stmt
+	updateBuildStmt               *sql.Stmt
 }
 
 func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 	return &Queries{
-		db:                    tx,
-		tx:                    tx,
-		activateBuildStmt:     q.activateBuildStmt,
-		activeBuildStmt:       q.activeBuildStmt,
-		activeBuildsStmt:      q.activeBuildsStmt,
-		addBuildStmt:          q.addBuildStmt,
-		addEventStmt:          q.addEventStmt,
-		addExternalIDStmt:     q.addExternalIDStmt,
-		addKeyStmt:            q.addKeyStmt,
-		addServerIDStmt:       q.addServerIDStmt,
-		addUserStmt:           q.addUserStmt,
-		countKeysStmt:         q.countKeysStmt,
-		countSecretsStmt:      q.countSecretsStmt,
-		deleteAgentStmt:       q.deleteAgentStmt,
-		deleteEventsStmt:      q.deleteEventsStmt,
-		deleteLeaseStmt:       q.deleteLeaseStmt,
-		deleteRunsStmt:        q.deleteRunsStmt,
-		deleteSecretStmt:      q.deleteSecretStmt,
-		deleteSecretsStmt:     q.deleteSecretsStmt,
-		externalIDStmt:        q.externalIDStmt,
-		getAgentStmt:          q.getAgentStmt,
-		getBuildStmt:          q.getBuildStmt,
-		getHeadStmt:           q.getHeadStmt,
-		getKeyStmt:            q.getKeyStmt,
-		getLeaseStmt:          q.getLeaseStmt,
-		getRuleStmt:           q.getRuleStmt,
-		getRunStmt:            q.getRunStmt,
-		getSecretStmt:         q.getSecretStmt,
-		getUserStmt:           q.getUserStmt,
-		listAgentsStmt:        q.listAgentsStmt,
-		listAgentsOfUserStmt:  q.listAgentsOfUserStmt,
-		listBuildsStmt:        q.listBuildsStmt,
-		listRunsStmt:          q.listRunsStmt,
-		listSecretsStmt:       q.listSecretsStmt,
-		listWaitingAgentsStmt: q.listWaitingAgentsStmt,
-		openBuildsStmt:        q.openBuildsStmt,
-		openRunsStmt:          q.openRunsStmt,
-		putAgentStmt:          q.putAgentStmt,
-		putLeaseStmt:          q.putLeaseStmt,
-		putRuleStmt:           q.putRuleStmt,
-		putRunStmt:            q.putRunStmt,
-		putSecretStmt:         q.putSecretStmt,
-		readEventsStmt:        q.readEventsStmt,
-		resealSecretStmt:      q.resealSecretStmt,
-		secretsAfterStmt:      q.secretsAfterStmt,
-		serverIDStmt:          q.serverIDStmt,
-		touchAgentStmt:        q.touchAgentStmt,
-		touchRunStmt:          q.touchRunStmt,
-		updateBuildStmt:       q.updateBuildStmt,
+		db:                            tx,
+		tx:                            tx,
+		activateBuildStmt:             q.activateBuildStmt,
+		activeBuildStmt:               q.activeBuildStmt,
+		activeBuildsStmt:              q.activeBuildsStmt,
+		addBuildStmt:                  q.addBuildStmt,
+		addEventStmt:                  q.addEventStmt,
+		addExternalIDStmt:             q.addExternalIDStmt,
+		addKeyStmt:                    q.addKeyStmt,
+		addServerIDStmt:               q.addServerIDStmt,
+		addUserStmt:                   q.addUserStmt,
+		countKeysStmt:                 q.countKeysStmt,
+		countSecretsStmt:              q.countSecretsStmt,
+		deleteAgentStmt:               q.deleteAgentStmt,
+		deleteEnvironmentStmt:         q.deleteEnvironmentStmt,
+		deleteEnvironmentVersionsStmt: q.deleteEnvironmentVersionsStmt,
+		deleteEventsStmt:              q.deleteEventsStmt,
+		deleteLeaseStmt:               q.deleteLeaseStmt,
+		deleteRunsStmt:                q.deleteRunsStmt,
+		deleteSecretStmt:              q.deleteSecretStmt,
+		deleteSecretsStmt:             q.deleteSecretsStmt,
+		externalIDStmt:                q.externalIDStmt,
+		getAgentStmt:                  q.getAgentStmt,
+		getBuildStmt:                  q.getBuildStmt,
+		getEnvironmentStmt:            q.getEnvironmentStmt,
+		getHeadStmt:                   q.getHeadStmt,
+		getKeyStmt:                    q.getKeyStmt,
+		getLeaseStmt:                  q.getLeaseStmt,
+		getRuleStmt:                   q.getRuleStmt,
+		getRunStmt:                    q.getRunStmt,
+		getSecretStmt:                 q.getSecretStmt,
+		getUserStmt:                   q.getUserStmt,
+		listAgentsStmt:                q.listAgentsStmt,
+		listAgentsOfUserStmt:          q.listAgentsOfUserStmt,
+		listBuildsStmt:                q.listBuildsStmt,
+		listEnvironmentVersionsStmt:   q.listEnvironmentVersionsStmt,
+		listEnvironmentsStmt:          q.listEnvironmentsStmt,
+		listRunsStmt:                  q.listRunsStmt,
+		listSecretsStmt:               q.listSecretsStmt,
+		listWaitingAgentsStmt:         q.listWaitingAgentsStmt,
+		openBuildsStmt:                q.openBuildsStmt,
+		openRunsStmt:                  q.openRunsStmt,
+		putAgentStmt:                  q.putAgentStmt,
+		putEnvironmentStmt:            q.putEnvironmentStmt,
+		putEnvironmentVersionStmt:     q.putEnvironmentVersionStmt,
+		putLeaseStmt:                  q.putLeaseStmt,
+		putRuleStmt:                   q.putRuleStmt,
+		putRunStmt:                    q.putRunStmt,
+		putSecretStmt:                 q.putSecretStmt,
+		readEventsStmt:                q.readEventsStmt,
+		resealSecretStmt:              q.resealSecretStmt,
+		secretsAfterStmt:              q.secretsAfterStmt,
+		serverIDStmt:                  q.serverIDStmt,
+		touchAgentStmt:                q.touchAgentStmt,
+		touchRunStmt:                  q.touchRunStmt,
+		updateBuildStmt:               q.updateBuildStmt,
 	}
 }

@@ -45,6 +45,20 @@ type Build struct {
 	Data          string
 }
 
+type Environment struct {
+	ID        string
+	UserID    int64
+	CreatedAt int64
+	Data      string
+}
+
+type EnvironmentVersion struct {
+	EnvironmentID string
+	ID            string
+	CreatedAt     int64
+	Data          string
+}
+
 type Event struct {
 	AgentID string
 	Seq     int64

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+type buildRepoJSON struct {
+	URL    string `json:"url"`
+	Commit string `json:"commit"`
+}
+
+type buildJSON struct {
+	_             struct{}        `json:"-" additionalProperties:"true"`
+	ID            string          `json:"id"`
+	EnvironmentID string          `json:"environmentId"`
+	Status        string          `json:"status" enum:"IN_PROGRESS,SUCCEEDED,FAILED,CANCELLED,SKIPPED"`
+	Trigger       string          `json:"trigger" enum:"RECURRING,CONFIG_CHANGE,MANUAL,AGENT_DRAFT"`
+	FailureType   string          `json:"failureType,omitempty" enum:"INSTALL_FAILED,TERMINAL_FAILURE"`
+	Message       string          `json:"message,omitempty"`
+	ExitCode      *int            `json:"exitCode,omitempty"`
+	Repos         []buildRepoJSON `json:"repos" nullable:"false"`
+	CreatedAt     time.Time       `json:"createdAt"`
+	EndedAt       *time.Time      `json:"endedAt,omitempty"`
+}
+
+type listBuildsResponseJSON struct {
+	_          struct{}    `json:"-" additionalProperties:"true"`
+	Items      []buildJSON `json:"items" nullable:"false"`
+	NextCursor string      `json:"nextCursor,omitempty" minLength:"1"`
+}
+
+func buildOf(b environment.Record) buildJSON {
+	out := buildJSON{
+		ID: b.ID, EnvironmentID: b.EnvironmentID, Status: string(b.Status), Trigger: string(b.Trigger), FailureType: string(b.FailureType),
+		Message: b.Message, ExitCode: b.ExitCode, Repos: []buildRepoJSON{}, CreatedAt: stamp(b.CreatedAt),
+	}
+	for _, c := range b.Commits {
+		out.Repos = append(out.Repos, buildRepoJSON(c))
+	}
+	if b.EndedAt != nil {
+		at := stamp(*b.EndedAt)
+		out.EndedAt = &at
+	}
+	return out
+}
+
+func (s *server) listBuilds(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	p, limit, err := page(r.URL.Query(), buildList)
+	if err != nil {
+		return err
+	}
+	e, err := s.environment(r.Context(), who, r.PathValue("id"), false)
+	if err != nil {
+		return err
+	}
+	list, err := s.Builds.ListBuilds(r.Context(), e.ID, p)
+	if err != nil {
+		return fmt.Errorf("list builds: %w", err)
+	}
+	out := listBuildsResponseJSON{Items: []buildJSON{}}
+	if len(list) > limit {
+		list = list[:limit]
+		last := list[limit-1]
+		out.NextCursor = cursor(buildList, last.CreatedAt, last.ID)
+	}
+	for _, b := range list {
+		out.Items = append(out.Items, buildOf(b))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *server) getBuild(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	e, err := s.environment(r.Context(), who, r.PathValue("id"), false)
+	if err != nil {
+		return err
+	}
+	if r.PathValue("buildId") == "active" {
+		return s.getActiveBuild(w, r, e)
+	}
+	b, err := s.Builds.Build(r.Context(), r.PathValue("buildId"))
+	if errors.Is(err, store.ErrNotFound) || err == nil && b.EnvironmentID != e.ID {
+		return fault.NotFound("no build %s of that environment", quoted(r.PathValue("buildId")))
+	}
+	if err != nil {
+		return fmt.Errorf("read build: %w", err)
+	}
+	return writeJSON(w, http.StatusOK, buildOf(b))
+}
+
+func (s *server) getActiveBuild(w http.ResponseWriter, r *http.Request, e environment.Saved) error {
+	b, err := s.Builds.ActiveBuild(r.Context(), e.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return fault.NotFound("no build of that environment has succeeded yet").Named("no_active_build").
+			Hint("the first agent of one of its repositories has one made")
+	}
+	if err != nil {
+		return fmt.Errorf("read build: %w", err)
+	}
+	return writeJSON(w, http.StatusOK, buildOf(b))
+}

@@ -1,0 +1,294 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+// Bounds of what a client may save.
+const (
+	maxEnvironmentName  = 255
+	maxEnvironmentRepos = 100
+)
+
+type environmentRepoJSON struct {
+	URL string `json:"url"`
+}
+
+type environmentJSON struct {
+	_         struct{}              `json:"-" additionalProperties:"true"`
+	ID        string                `json:"id"`
+	Owner     string                `json:"owner" enum:"personal,team"`
+	Name      string                `json:"name"`
+	Repos     []environmentRepoJSON `json:"repos" nullable:"false"`
+	CreatedAt time.Time             `json:"createdAt"`
+	UpdatedAt time.Time             `json:"updatedAt"`
+}
+
+type environmentDetailJSON struct {
+	environmentJSON
+	EnvironmentJSON string `json:"environmentJson" doc:"as environment.json has it, as text"`
+	VersionID       string `json:"versionId"`
+}
+
+type listEnvironmentsResponseJSON struct {
+	_          struct{}          `json:"-" additionalProperties:"true"`
+	Items      []environmentJSON `json:"items" nullable:"false"`
+	NextCursor string            `json:"nextCursor,omitempty" minLength:"1"`
+}
+
+type createEnvironmentRequestJSON struct {
+	_               struct{}              `json:"-" additionalProperties:"true"`
+	Owner           string                `json:"owner" enum:"personal,team"`
+	Name            string                `json:"name" maxLength:"255"`
+	Repos           []environmentRepoJSON `json:"repos" maxItems:"100" nullable:"false"`
+	EnvironmentJSON string                `json:"environmentJson"`
+}
+
+type updateEnvironmentRequestJSON struct {
+	_               struct{}               `json:"-" additionalProperties:"true"`
+	Name            *string                `json:"name,omitempty" maxLength:"255"`
+	Repos           *[]environmentRepoJSON `json:"repos,omitempty" maxItems:"100" nullable:"false"`
+	EnvironmentJSON *string                `json:"environmentJson,omitempty"`
+}
+
+type environmentVersionJSON struct {
+	_               struct{}  `json:"-" additionalProperties:"true"`
+	VersionID       string    `json:"versionId"`
+	EnvironmentJSON string    `json:"environmentJson"`
+	UserID          int64     `json:"userId" minimum:"0"`
+	CreatedAt       time.Time `json:"createdAt"`
+}
+
+type environmentHistoryJSON struct {
+	_          struct{}                 `json:"-" additionalProperties:"true"`
+	Items      []environmentVersionJSON `json:"items" nullable:"false"`
+	NextCursor string                   `json:"nextCursor,omitempty" minLength:"1"`
+}
+
+func environmentOf(e environment.Saved) environmentJSON {
+	out := environmentJSON{ID: e.ID, Owner: "personal", Name: e.Name, Repos: []environmentRepoJSON{}, CreatedAt: stamp(e.CreatedAt), UpdatedAt: stamp(e.UpdatedAt)}
+	if e.Team {
+		out.Owner = "team"
+	}
+	for _, url := range e.Repos {
+		out.Repos = append(out.Repos, environmentRepoJSON{url})
+	}
+	return out
+}
+
+func (s *server) environmentRoutes(page []param) []route {
+	return []route{
+		{method: "POST", path: "/v1/environments", id: "createEnvironment", summary: "Save an environment for repositories without a file of their own",
+			header: []param{idempotencyParam}, in: createEnvironmentRequestJSON{}, status: 201, out: environmentDetailJSON{}, handle: s.createEnvironment},
+		{method: "GET", path: "/v1/environments", id: "listEnvironments", summary: "List your saved environments and the team's, newest first",
+			query: page, status: 200, out: listEnvironmentsResponseJSON{}, handle: s.listEnvironments},
+		{method: "GET", path: "/v1/environments/{id}", id: "getEnvironment", summary: "Show a saved environment", status: 200, out: environmentDetailJSON{}, handle: s.getEnvironment},
+		{method: "PATCH", path: "/v1/environments/{id}", id: "updateEnvironment", summary: "Change a saved environment", in: updateEnvironmentRequestJSON{}, status: 204, handle: s.updateEnvironment},
+		{method: "DELETE", path: "/v1/environments/{id}", id: "deleteEnvironment", summary: "Delete a saved environment, with its history",
+			status: 200, out: idResponseJSON{}, handle: s.deleteEnvironment},
+		{method: "GET", path: "/v1/environments/{id}/history", id: "listEnvironmentHistory", summary: "List what an environment said before, newest first",
+			query: page, status: 200, out: environmentHistoryJSON{}, handle: s.environmentHistory},
+		{method: "GET", path: "/v1/environments/{id}/builds", id: "listEnvironmentBuilds", summary: "List an environment's builds, newest first",
+			query: page, status: 200, out: listBuildsResponseJSON{}, handle: s.listBuilds},
+		{method: "GET", path: "/v1/environments/{id}/builds/{buildId}", id: "getEnvironmentBuild", summary: "Show a build; `active` is the one that machines start from", status: 200, out: buildJSON{}, handle: s.getBuild},
+	}
+}
+
+// environment returns an environment that the caller may see: their own or the
+// team's, which only the admin may change. Another's is not found.
+func (s *server) environment(ctx context.Context, who account.APIKey, id string, change bool) (environment.Saved, error) {
+	missing := fault.NotFound("no environment %s", quoted(id))
+	if s.Saved == nil {
+		return environment.Saved{}, missing
+	}
+	e, err := s.Saved.Environment(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && !e.Team && e.UserID != who.UserID:
+		return environment.Saved{}, missing
+	case err != nil:
+		return environment.Saved{}, fmt.Errorf("read environment: %w", err)
+	case e.Team && change:
+		return e, teamAdmin(who)
+	}
+	return e, nil
+}
+
+// MayUse implements [Environments] by the environments that are saved.
+func (s *server) MayUse(ctx context.Context, who account.APIKey, id string, change bool) error {
+	_, err := s.environment(ctx, who, id, change)
+	return err
+}
+
+func teamAdmin(who account.APIKey) error {
+	if who.UserID != account.AdminID {
+		return fault.Denied("the team's environments are changed by its admin").Hint("save one of your own, which counts before the team's")
+	}
+	return nil
+}
+
+// checkEnvironment refuses what could not be of use later.
+func checkEnvironment(e environment.Saved) error {
+	switch {
+	case e.Name == "" || len(e.Name) > maxEnvironmentName:
+		return fault.Invalid("must have 1 to %d bytes", maxEnvironmentName).At("name")
+	case len(e.Repos) > maxEnvironmentRepos:
+		return fault.Invalid("must be at most %d", maxEnvironmentRepos).At("repos")
+	}
+	for i, url := range e.Repos {
+		if url == "" || len(url) > maxRepoURL {
+			return fault.Invalid("must be the URL of a repository").At(fmt.Sprintf("repos[%d].url", i))
+		}
+	}
+	if _, findings := environment.Parse("environmentJson", []byte(e.Text)); findings.Worst() == environment.Error {
+		for _, f := range findings {
+			if f.Severity == environment.Error {
+				return fault.Invalid("%s", f).Hint("`aloft env check` says all that is wrong with a file").At("environmentJson")
+			}
+		}
+	}
+	return nil
+}
+
+func urlsOf(repos []environmentRepoJSON) []string {
+	urls := []string{}
+	for _, r := range repos {
+		urls = append(urls, r.URL)
+	}
+	return urls
+}
+
+func (s *server) createEnvironment(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	var in createEnvironmentRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	if in.Owner != "personal" && in.Owner != "team" {
+		return fault.Invalid("must be personal or team").At("owner")
+	}
+	now := time.Now().UTC()
+	e := environment.Saved{
+		ID: environment.NewID(), Team: in.Owner == "team", UserID: who.UserID, Name: in.Name, Repos: urlsOf(in.Repos), Text: in.EnvironmentJSON,
+		VersionID: environment.NewVersionID(), CreatedAt: now, UpdatedAt: now,
+	}
+	if err := checkEnvironment(e); err != nil {
+		return err
+	}
+	if e.Team {
+		if err := teamAdmin(who); err != nil {
+			return err
+		}
+	}
+	if s.Saved == nil {
+		return fault.NotImplemented("this server keeps no environments")
+	}
+	if err := s.Saved.PutEnvironment(r.Context(), e); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusCreated, environmentDetailJSON{environmentOf(e), e.Text, e.VersionID})
+}
+
+func (s *server) listEnvironments(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	p, limit, err := page(r.URL.Query(), environmentList)
+	if err != nil {
+		return err
+	}
+	out := listEnvironmentsResponseJSON{Items: []environmentJSON{}}
+	if s.Saved == nil {
+		return writeJSON(w, http.StatusOK, out)
+	}
+	list, err := s.Saved.ListEnvironments(r.Context(), who.UserID, p)
+	if err != nil {
+		return fmt.Errorf("list environments: %w", err)
+	}
+	if len(list) > limit {
+		list = list[:limit]
+		last := list[limit-1]
+		out.NextCursor = cursor(environmentList, last.CreatedAt, last.ID)
+	}
+	for _, e := range list {
+		out.Items = append(out.Items, environmentOf(e))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *server) getEnvironment(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	e, err := s.environment(r.Context(), who, r.PathValue("id"), false)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, environmentDetailJSON{environmentOf(e), e.Text, e.VersionID})
+}
+
+func (s *server) updateEnvironment(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	e, err := s.environment(r.Context(), who, r.PathValue("id"), true)
+	if err != nil {
+		return err
+	}
+	var in updateEnvironmentRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	if in.Name != nil {
+		e.Name = *in.Name
+	}
+	if in.Repos != nil {
+		e.Repos = urlsOf(*in.Repos)
+	}
+	e.UpdatedAt = time.Now().UTC()
+	if in.EnvironmentJSON != nil && *in.EnvironmentJSON != e.Text {
+		e.Text, e.VersionID = *in.EnvironmentJSON, environment.NewVersionID()
+	}
+	if err := checkEnvironment(e); err != nil {
+		return err
+	}
+	if err := s.Saved.PutEnvironment(r.Context(), e); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *server) deleteEnvironment(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	e, err := s.environment(r.Context(), who, r.PathValue("id"), true)
+	if err != nil {
+		return err
+	}
+	if err := s.Saved.DeleteEnvironment(r.Context(), e.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, idResponseJSON{ID: e.ID})
+}
+
+func (s *server) environmentHistory(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	p, limit, err := page(r.URL.Query(), versionList)
+	if err != nil {
+		return err
+	}
+	e, err := s.environment(r.Context(), who, r.PathValue("id"), false)
+	if err != nil {
+		return err
+	}
+	list, err := s.Saved.EnvironmentHistory(r.Context(), e.ID, p)
+	if err != nil {
+		return fmt.Errorf("list versions: %w", err)
+	}
+	out := environmentHistoryJSON{Items: []environmentVersionJSON{}}
+	if len(list) > limit {
+		list = list[:limit]
+		last := list[limit-1]
+		out.NextCursor = cursor(versionList, last.CreatedAt, last.ID)
+	}
+	for _, v := range list {
+		out.Items = append(out.Items, environmentVersionJSON{VersionID: v.ID, EnvironmentJSON: v.Text, UserID: v.UserID, CreatedAt: stamp(v.CreatedAt)})
+	}
+	return writeJSON(w, http.StatusOK, out)
+}

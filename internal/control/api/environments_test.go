@@ -1,0 +1,100 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/control/layer"
+	"aloft/internal/environment"
+)
+
+// saveEnvironment saves an environment of ann's under that id, with an active
+// build, whose id it returns.
+func (h *house) saveEnvironment(id string) (buildID string) {
+	h.t.Helper()
+	now := time.Now().UTC()
+	e := environment.Saved{ID: id, UserID: 1, Name: "ann's", Repos: []string{"https://git.example.com/o/r"}, Text: "{}", VersionID: "envv-1", CreatedAt: now, UpdatedAt: now}
+	b := environment.Record{ID: layer.NewID(layer.Build), EnvironmentID: id, Status: environment.Succeeded, Trigger: environment.Manual, CreatedAt: now}
+	if err := h.store.PutEnvironment(h.t.Context(), e); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.store.AddBuild(h.t.Context(), b); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.store.UpdateBuild(h.t.Context(), b, true); err != nil {
+		h.t.Fatal(err)
+	}
+	return b.ID
+}
+
+func TestEnvironments(t *testing.T) {
+	h := newHouse(t)
+	create := func(owner, text string) answer {
+		return h.call("POST", "/v1/environments", fmt.Sprintf(`{"owner":%q,"name":"web","repos":[{"url":"https://git.example.com/o/r"}],"environmentJson":%q}`, owner, text))
+	}
+	made := h.want(create("personal", `{"install": "npm ci", /* why */}`), 201)
+	id := made.get(t, "id").(string)
+	if made.get(t, "environmentJson") != `{"install": "npm ci", /* why */}` || made.get(t, "owner") != "personal" || !strings.HasPrefix(id, "env-") {
+		t.Errorf("made %s", made.body)
+	}
+	version := made.get(t, "versionId")
+	team := h.want(create("team", `{}`), 201).get(t, "id").(string)
+	for body, at := range map[string]string{
+		`{"owner":"mine","name":"a","environmentJson":"{}"}`:                          "owner",
+		`{"owner":"personal","name":"","environmentJson":"{}"}`:                       "name",
+		`{"owner":"personal","name":"a","environmentJson":"{\"install\": 5}"}`:        "environmentJson",
+		`{"owner":"personal","name":"a","repos":[{"url":""}],"environmentJson":"{}"}`: "repos[0].url",
+	} {
+		if a := h.call("POST", "/v1/environments", body); a.status != 400 || !strings.Contains(string(a.body), at) {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+
+	if a := h.call("PATCH", "/v1/environments/"+id, `{"environmentJson":"{\"install\": \"npm i\"}"}`); a.status != 204 || len(a.body) != 0 {
+		t.Errorf("update: %d %s", a.status, a.body)
+	}
+	h.want(h.call("PATCH", "/v1/environments/"+id, `{"name":"renamed"}`), 204)
+	got := h.want(h.call("GET", "/v1/environments/"+id, ""), 200)
+	if got.get(t, "name") != "renamed" || got.get(t, "versionId") == version || got.get(t, "environmentJson") != `{"install": "npm i"}` {
+		t.Errorf("it is %s", got.body)
+	}
+	history := h.want(h.call("GET", "/v1/environments/"+id+"/history?limit=1", ""), 200)
+	next, ok := history.get(t, "nextCursor").(string)
+	if items := history.get(t, "items").([]any); len(items) != 1 || !ok {
+		t.Fatalf("history %s", history.body)
+	}
+	history = h.want(h.call("GET", "/v1/environments/"+id+"/history?limit=1&cursor="+next, ""), 200)
+	if first := history.get(t, "items").([]any)[0].(map[string]any); first["versionId"] != version || strings.Contains(string(history.body), "nextCursor") {
+		t.Errorf("the first version is %s", history.body)
+	}
+
+	// Ben sees the team's, and changes neither.
+	list := h.want(h.callAs(bensKey, "GET", "/v1/environments", ""), 200)
+	if items := list.get(t, "items").([]any); len(items) != 1 || items[0].(map[string]any)["id"] != team || strings.Contains(string(list.body), "environmentJson") {
+		t.Errorf("ben sees %s", list.body)
+	}
+	h.want(h.callAs(bensKey, "GET", "/v1/environments/"+team, ""), 200)
+	h.want(h.callAs(bensKey, "PATCH", "/v1/environments/"+team, `{"name":"x"}`), 403)
+	h.want(h.callAs(bensKey, "DELETE", "/v1/environments/"+team, ""), 403)
+	h.want(h.callAs(bensKey, "POST", "/v1/environments", `{"owner":"team","name":"a","environmentJson":"{}"}`), 403)
+	h.want(h.callAs(bensKey, "GET", "/v1/environments/"+id, ""), 404)
+
+	if a := h.call("GET", "/v1/environments/"+id+"/builds/active", ""); a.status != 404 || !strings.Contains(string(a.body), "no_active_build") {
+		t.Errorf("no build yet: %d %s", a.status, a.body)
+	}
+	build := h.saveEnvironment(id)
+	for _, path := range []string{"active", build} {
+		if a := h.want(h.call("GET", "/v1/environments/"+id+"/builds/"+path, ""), 200); a.get(t, "id") != build || a.get(t, "status") != "SUCCEEDED" {
+			t.Errorf("%s is %s", path, a.body)
+		}
+	}
+	if a := h.want(h.call("GET", "/v1/environments/"+id+"/builds", ""), 200); len(a.get(t, "items").([]any)) != 1 {
+		t.Errorf("builds %s", a.body)
+	}
+	h.want(h.call("GET", "/v1/environments/"+team+"/builds/"+build, ""), 404)
+
+	h.want(h.call("DELETE", "/v1/environments/"+id, ""), 200)
+	h.want(h.call("GET", "/v1/environments/"+id, ""), 404)
+}
