@@ -30,6 +30,7 @@ it. It exits with 1 if something is missing without which no agent runs.`,
 				bin = container.Installed{} // the runtime's own check says what that means
 			}
 			checks := container.Probe(cmd.Context(), container.Config{Dir: existing(a.config.Data), RuntimePath: bin.Runc})
+			checks = append(checks, probeSandbox())
 			checks = append(checks, builderCheck(imagesConfig{}))
 			if a.out.JSON() {
 				err = a.printChecks(checks)

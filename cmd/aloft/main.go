@@ -54,6 +54,7 @@ func (a *app) commands() []*cobra.Command {
 		newDemoCommand(a),
 		newImageCommand(a),
 		newSnapshotCommand(a),
+		newSandboxCommand(a),
 		newDoctorCommand(a),
 		newIdentityCommand(a),
 		newGatewayCommand(a.stderr),

@@ -46,6 +46,11 @@ func (hostTree) Names(dir string) []string {
 	return names
 }
 
+func (hostTree) Stands(name string) bool {
+	st, err := os.Lstat(name)
+	return err == nil && isPlaceholder(st)
+}
+
 func (hostTree) Resolve(name string) string {
 	full, err := filepath.EvalSymlinks(name)
 	if err != nil {

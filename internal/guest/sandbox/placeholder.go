@@ -40,35 +40,49 @@ func hold(l Layout) (held, error) {
 		}
 	}
 	for _, m := range l.Mounts {
-		if st, err := os.Lstat(m.Path); err == nil && isPlaceholder(st) && !h.has(m.Path) {
-			if err := h.take(m.Path); err != nil {
-				h.release()
-				return held{}, err
-			}
+		st, err := os.Lstat(m.Path)
+		if err == nil && isPlaceholder(st) && !h.has(m.Path) {
+			err = h.take(m.Path)
+		}
+		if err != nil { // the plan saw it: somebody has taken it away
+			h.release()
+			return held{}, errMoved
 		}
 	}
 	return h, nil
 }
 
+// makePlaceholder makes one under another name, and gives it its own when it has
+// its mark: nobody sees it without, and takes it for somebody's own.
 func makePlaceholder(p Placeholder) error {
-	if p.Kind == Dir {
-		err := os.Mkdir(p.Path, 0o755)
-		if errors.Is(err, os.ErrExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return os.Chtimes(p.Path, time.Time{}, placeholderTime)
-	}
-	f, err := os.OpenFile(p.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if errors.Is(err, os.ErrExist) {
+	if _, err := os.Lstat(p.Path); err == nil {
 		return nil
 	}
+	made, err := os.MkdirTemp(filepath.Dir(p.Path), ".aloft-placeholder-")
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), os.Chtimes(p.Path, time.Time{}, placeholderTime))
+	defer func() { _ = os.Remove(made) }() // gone, if all went well
+	mode := os.FileMode(0o755)
+	if p.Kind != Dir {
+		if err := os.Remove(made); err != nil {
+			return err
+		}
+		f, err := os.OpenFile(made, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		_ = f.Close()
+		mode = 0o644
+	}
+	if err := errors.Join(os.Chmod(made, mode), os.Chtimes(made, time.Time{}, placeholderTime)); err != nil {
+		return err
+	}
+	err = unix.Renameat2(unix.AT_FDCWD, made, unix.AT_FDCWD, p.Path, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
 }
 
 func isPlaceholder(st os.FileInfo) bool {

@@ -264,6 +264,9 @@ func (p *planner) open(name string) {
 	switch p.tree.Kind(name) {
 	case Dir:
 	case None:
+		if p.tree.Stands(path.Dir(name)) {
+			return // it is gone with the other sandbox
+		}
 		p.Placeholders = append(p.Placeholders, Placeholder{Path: name, Kind: Dir})
 	default:
 		return // a link could lead to what is protected

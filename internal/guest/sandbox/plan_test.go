@@ -32,6 +32,8 @@ func (p paper) Kind(name string) Kind {
 	return File
 }
 
+func (p paper) Stands(string) bool { return false }
+
 func (p paper) Names(dir string) []string {
 	var names []string
 	for name := range p {

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
@@ -61,6 +62,21 @@ func Probe() Kernel {
 		}
 	}
 	return k
+}
+
+// Describe says in a line what a host can enforce.
+func Describe(k Kernel) string {
+	namespaces := "namespaces by a user namespace"
+	switch {
+	case !k.Namespaces:
+		namespaces = "no namespaces (" + k.Why + ")"
+	case k.Privileged:
+		namespaces = "namespaces by privilege"
+	}
+	if k.Landlock == 0 {
+		return "no Landlock, " + namespaces
+	}
+	return "Landlock ABI " + strconv.Itoa(k.Landlock) + ", " + namespaces
 }
 
 // flags are clone's.

@@ -53,6 +53,7 @@ type Tree interface {
 	Kind(path string) Kind      // of the path itself: a link is not followed
 	Names(dir string) []string  // in a folder, sorted
 	Resolve(path string) string // the path without links; "" if there is none
+	Stands(path string) bool    // it is a placeholder of a sandbox that runs, or was killed
 }
 
 // Spec is one sandbox that is wanted.

@@ -106,14 +106,8 @@ func explainPlan(r sandbox.Request, p Process) error {
 
 func probe(out io.Writer) error {
 	k := sandbox.Probe()
-	fmt.Fprintf(out, "landlock: ABI %d\n", k.Landlock)
-	switch {
-	case k.Namespaces && k.Privileged:
-		fmt.Fprintln(out, "namespaces: yes, by privilege")
-	case k.Namespaces:
-		fmt.Fprintln(out, "namespaces: yes, in a user namespace")
-	default:
-		fmt.Fprintln(out, "namespaces: no:", k.Why)
+	if _, err := fmt.Fprintln(out, sandbox.Describe(k)); err != nil {
+		return err
 	}
 	layout, err := sandbox.Plan(sandbox.Spec{Rules: cage.Default().In(cage.Place{Workspaces: []string{existing()}})}, k, sandbox.HostTree)
 	if missing, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {

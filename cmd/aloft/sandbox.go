@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/control/machine/container"
+	"aloft/internal/guest/sandbox"
+	"aloft/internal/guest/sandbox/front"
+)
+
+// newSandboxCommand is the sandbox of machines as a tool by itself: it needs no
+// server. Its flags are read by package front, which knows where the command's
+// own begin.
+func newSandboxCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:                "sandbox [run | explain | probe] [FLAG]... [-- COMMAND [ARGUMENT]...]",
+		Short:              "Run one command in a sandbox, without a server",
+		DisableFlagParsing: true,
+		Args:               cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			code, err := front.Main(args, front.Process{
+				Name: "aloft sandbox", Keeper: []string{"/proc/self/exe", "sandbox", front.KeepWord},
+				Environ: os.Environ(), Getenv: a.getenv, Stdout: a.stdout, Stderr: a.stderr,
+			})
+			if err == nil {
+				if code != 0 {
+					os.Exit(code) // the command's own, which has said all there is to say
+				}
+				return nil
+			}
+			p := &cli.Problem{Exit: code, Code: "sandbox", Message: err.Error(), Err: err}
+			if _, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {
+				p.Hint = strings.Join(append(sandbox.Hints(), "--best-effort runs it with what can be enforced"), "; ")
+			}
+			return p
+		},
+	}
+}
+
+// probeSandbox says what holds the sandbox around single commands on this host.
+func probeSandbox() container.Check {
+	k := sandbox.Probe()
+	c := container.Check{Name: "sandbox", OK: k.Landlock >= 6 && k.Namespaces, Detail: sandbox.Describe(k)}
+	if !c.OK {
+		c.Fix = strings.Join(append(sandbox.Hints(), "Linux 6.12 or later, with CONFIG_SECURITY_LANDLOCK and landlock in the lsm= of its command line"), "; ")
+	}
+	return c
+}
