@@ -66,7 +66,20 @@ var suites = []suite{
 		}
 	}},
 	{"./cmd/sandbox", "True", "100x", func(f figures) []row {
-		return []row{{"sandbox around `true`", ms(f["True/sandboxed"]), ms(f["True/bare"]), more(f["True/sandboxed"], f["True/bare"]) + " than bare", "≤ 3 ms more"}}
+		return []row{{"sandbox around `true`", ms(f["True/sandboxed"]), ms(f["True/bare"]), more(f["True/sandboxed"], f["True/bare"]) + " than bare", "≤ 3 ms more"},
+			{"the same", ms(f["True/sandboxed"]), ms(f["True/bwrap"]), times(f["True/sandboxed"], f["True/bwrap"]) + " bubblewrap", "< 1×"}}
+	}},
+	{"./cmd/sandbox", "Rules", "20x", func(f figures) []row {
+		few := f["Rules/10"]
+		return []row{
+			{"sandbox with 1,000 paths", ms(f["Rules/1000"]), ms(few), more(f["Rules/1000"], few) + " than with 10", ""},
+			{"sandbox with 10,000 paths", ms(f["Rules/10000"]), ms(few), more(f["Rules/10000"], few) + " than with 10", ""},
+		}
+	}},
+	{"./internal/guest/sandbox/proxy", "Throughput", "20x", func(f figures) []row {
+		const size = 64 << 20 // of one operation of the benchmark
+		ours, bare := f["Throughput/proxy"], f["Throughput/direct"]
+		return []row{{"download through the sandbox's proxy", speed(size, ours), speed(size, bare), times(ours, bare) + " plain loopback", ""}}
 	}},
 	{"./internal/control/store/sqlite", "Append|PlainInsert", "5000x", func(f figures) []row {
 		plain := f["PlainInsert"]
