@@ -57,7 +57,7 @@ soak: build .bin/runsc ## abuse machines for longer and harder than make test do
 
 engines: deps-test .bin/runc .bin/buildctl ## build images of Dockerfiles by each engine there is, also those that make test leaves out
 	@hack/deps.sh engines
-	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_ENGINES=1 go test -count=1 -v ./internal/control/dockerfile/...
+	@$(SUDO) env TEST_NEEDS=all go test -tags engines -count=1 -v ./internal/control/dockerfile/...
 
 bench: build ## measure, beside a yardstick, and print a table
 	@$(SUDO) go run ./bench

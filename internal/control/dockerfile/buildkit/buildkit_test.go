@@ -1,7 +1,8 @@
+//go:build engines
+
 package buildkit
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -10,9 +11,6 @@ import (
 )
 
 func TestEngine(t *testing.T) {
-	if os.Getenv("ALOFT_TEST_ENGINES") == "" {
-		t.Skip("make engines builds BuildKit, which takes minutes, and runs this")
-	}
 	need.Root(t)
 	bin, err := filepath.Abs("../../../../.bin")
 	if err != nil {
