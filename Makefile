@@ -53,7 +53,7 @@ conformance: .bin/connectconformance ## run the whole Connect conformance suite 
 soak: build .bin/runsc ## abuse machines for longer and harder than make test does
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(Abuse|ExecDaemonIsKilled)' ./test/e2e
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestHistories$$' ./internal/control/layer
-	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(Abuse|ExecDaemonIsKilled|ManyAtOnce|EscapesInside)' ./test/e2e ./cmd/sandbox ./internal/control/machine/container
+	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(ManyAtOnce|EscapesInside)' ./cmd/sandbox ./internal/control/machine/container
 
 engines: deps-test .bin/runc .bin/buildctl ## build images of Dockerfiles by each engine there is, also those that make test leaves out
 	@hack/deps.sh engines
