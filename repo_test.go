@@ -51,7 +51,8 @@ var mayImport = map[string][]string{
 	"internal/wire/...": {"internal/wire/..."},
 
 	// The control plane. Its generated types stop at control/pod.
-	"internal/control/api":                             {"NOUNS", "internal/control/preview", "internal/control/store", "internal/control/model", "internal/control/artifact", "internal/control/identity", "internal/wire/tunnel", "internal/telemetry"},
+	"internal/control/api/v0":                          {"NOUNS"},
+	"internal/control/api":                             {"NOUNS", "internal/control/api/v0", "internal/control/preview", "internal/control/store", "internal/control/model", "internal/control/artifact", "internal/control/identity", "internal/wire/tunnel", "internal/telemetry"},
 	"internal/control/preview":                         {"NOUNS"},
 	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
 	"internal/control/build":                           {"NOUNS", "internal/control/gateway", "internal/control/layer", "internal/control/machine", "internal/control/pod", "internal/control/store"},

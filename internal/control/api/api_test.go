@@ -316,39 +316,57 @@ func someWork() []agent.Body {
 
 func finish() agent.Body { return &agent.RunEnded{Status: agent.Finished, Result: "Done."} }
 
-var specification = sync.OnceValues(func() (map[string]any, error) {
-	data, err := os.ReadFile("testdata/rest-v1.json")
-	if err != nil {
-		return nil, err
+// The specifications of the API's two faces.
+var (
+	specification = readSpecification("rest-v1.json")
+	legacySpec    = readSpecification("rest-v0.json")
+)
+
+func readSpecification(name string) func() (map[string]any, error) {
+	return sync.OnceValues(func() (map[string]any, error) {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			return nil, err
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err != nil {
+			return nil, err
+		}
+		return doc.(map[string]any), nil
+	})
+}
+
+// specificationOf is that of the face that the path belongs to.
+func specificationOf(path string) (name string, doc map[string]any, err error) {
+	if strings.HasPrefix(path, legacyPrefix) {
+		doc, err = legacySpec()
+		return "v0", doc, err
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	return doc.(map[string]any), nil
-})
+	doc, err = specification()
+	return "v1", doc, err
+}
 
 var compiled sync.Map // JSON pointer to *jsonschema.Schema
 
-// schemaAt compiles a part of the specification, with its formats.
-func schemaAt(pointer string) (*jsonschema.Schema, error) {
-	if s, ok := compiled.Load(pointer); ok {
+// schemaAt compiles a part of the path's specification, with its formats.
+func schemaAt(path, pointer string) (*jsonschema.Schema, error) {
+	name, doc, err := specificationOf(path)
+	if s, ok := compiled.Load(name + pointer); ok {
 		return s.(*jsonschema.Schema), nil
 	}
-	doc, err := specification()
 	if err != nil {
 		return nil, err
 	}
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	if err := c.AddResource("http://spec/v1.json", doc); err != nil {
+	if err := c.AddResource("http://spec/"+name, doc); err != nil {
 		return nil, err
 	}
-	s, err := c.Compile("http://spec/v1.json#" + pointer)
+	s, err := c.Compile("http://spec/" + name + "#" + pointer)
 	if err != nil {
 		return nil, err
 	}
-	compiled.Store(pointer, s)
+	compiled.Store(name+pointer, s)
 	return s, nil
 }
 
@@ -367,7 +385,10 @@ func conforms(method, path string, a answer) error {
 			return nil
 		}
 	}
-	s, err := schemaAt(pointer)
+	if a.status >= 400 && strings.HasPrefix(path, legacyPrefix) {
+		return legacyError(a.body)
+	}
+	s, err := schemaAt(path, pointer)
 	if err != nil {
 		return err
 	}
@@ -381,7 +402,7 @@ func conforms(method, path string, a answer) error {
 // specPointer finds the schema of a reply, or "" for an operation of our own.
 func specPointer(method, path string, status int) string {
 	path, _, _ = strings.Cut(path, "?")
-	doc, err := specification()
+	_, doc, err := specificationOf(path)
 	if err != nil {
 		return "/missing"
 	}

@@ -34,6 +34,7 @@ type createAgentRequestJSON struct {
 	Env                 *agentEnvJSON     `json:"env,omitempty"`
 	Repos               []repoConfigJSON  `json:"repos,omitempty" maxItems:"20" nullable:"false"`
 	WorkOnCurrentBranch bool              `json:"workOnCurrentBranch,omitempty" default:"false"`
+	BranchName          *string           `json:"branchName,omitempty" minLength:"1" doc:"of the branch to make; made of the prompt where it is absent; an addition to the API"`
 	AutoCreatePR        bool              `json:"autoCreatePR,omitempty" default:"false" doc:"true is not in this version"`
 	SkipReviewerRequest bool              `json:"skipReviewerRequest,omitempty" default:"false"`
 	Class               string            `json:"class,omitempty" enum:",strong" doc:"of the machine's isolation; an addition to the API"`
@@ -140,10 +141,24 @@ func (s *server) created(in *createAgentRequestJSON, prompt string, who account.
 			return nil, fault.Invalid("must have 1 to 255 bytes").At("env.name")
 		}
 	}
-	if !c.WorkOnCurrentBranch {
-		c.Branch = agent.NewBranch(cmp.Or(strings.TrimSpace(prompt), c.Name))
+	c.Branch, err = branch(in, cmp.Or(strings.TrimSpace(prompt), c.Name))
+	return c, err
+}
+
+// branch returns the name of the branch to make, "" to stay on the starting ref.
+func branch(in *createAgentRequestJSON, prompt string) (string, error) {
+	switch name := in.BranchName; {
+	case name == nil && in.WorkOnCurrentBranch:
+		return "", nil
+	case name == nil:
+		return agent.NewBranch(prompt), nil
+	case in.WorkOnCurrentBranch:
+		return "", fault.Invalid("is given, but the agent is to work on the current branch").Hint("leave one of the two out").At("branchName")
+	case !validRef(*name), *name == "HEAD", strings.HasPrefix(*name, "refs/"):
+		return "", fault.Invalid("%s is not the name of a branch", quoted(*name)).At("branchName")
+	default:
+		return *name, nil
 	}
-	return c, nil
 }
 
 // notBuiltYet refuses what this version does not do.

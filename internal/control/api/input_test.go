@@ -223,6 +223,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /v1/environments/{id}/builds/{buildId}": own,
 		"GET /v1/team/external-id":                   "any",
 		"GET /.well-known/openid-configuration":      open, "GET /.well-known/jwks.json": open,
+		"POST /v0/agents": "any", "GET /v0/agents": "any", "GET /v0/me": "any", "GET /v0/models": "any", "GET /v0/repositories": "any",
+		"GET /v0/agents/{id}": own, "DELETE /v0/agents/{id}": own, "POST /v0/agents/{id}/followup": own, "POST /v0/agents/{id}/stop": own,
+		"GET /v0/agents/{id}/conversation": own, "GET /v0/agents/{id}/artifacts": own, "GET /v0/agents/{id}/artifacts/download": own,
 		"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
 	}
 	h.work.diff = func(string) (string, bool, error) { return "", false, nil }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"aloft/internal/account"
+	"aloft/internal/control/api/v0"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -47,7 +48,14 @@ func describe(routes []route, version string) (document, error) {
 	failed := &huma.Response{Description: "Error", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: reg.Schema(reflect.TypeFor[errorJSON](), true, "Error")},
 	}}
+	failedBefore := &huma.Response{Description: "Error", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: reg.Schema(reflect.TypeFor[v0.Error](), true, "")},
+	}}
 	for _, rt := range routes {
+		if strings.HasPrefix(rt.path, legacyPrefix) {
+			api.AddOperation(operation(rt, reg, failedBefore))
+			continue
+		}
 		api.AddOperation(operation(rt, reg, failed))
 	}
 	data, err := api.MarshalJSON()
@@ -113,7 +121,13 @@ func (p param) describe(in string) *huma.Param {
 	return &huma.Param{Name: p.name, In: in, Description: p.words, Schema: s}
 }
 
-// schemaName calls the Go type agentJSON Agent.
+// schemaName calls the Go type agentJSON Agent, and v0.Agent V0Agent.
 func schemaName(t reflect.Type, hint string) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.PkgPath() == reflect.TypeFor[v0.Agent]().PkgPath() {
+		return "V0" + t.Name()
+	}
 	return strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "JSON")
 }

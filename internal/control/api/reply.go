@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"aloft/internal/control/api/v0"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
@@ -63,7 +64,7 @@ func (s *server) fail(w *reply, r *http.Request, log *slog.Logger, err error) {
 		log.Error("request failed", "err", err)
 	}
 	if w.status == 0 {
-		writeFault(w, f)
+		writeFault(w, f, isLegacy(r))
 	}
 }
 
@@ -84,7 +85,8 @@ func faultOf(err error) *fault.Error {
 	return fault.Of(err)
 }
 
-func writeFault(w http.ResponseWriter, f *fault.Error) {
+// writeFault writes an error, in the shape of /v0 where legacy is true.
+func writeFault(w http.ResponseWriter, f *fault.Error, legacy bool) {
 	status, ok := statusOfCode[f.Code]
 	if !ok {
 		status = statusOfKind[f.Kind]
@@ -98,12 +100,20 @@ func writeFault(w http.ResponseWriter, f *fault.Error) {
 	case http.StatusRequestEntityTooLarge:
 		h.Set("Connection", "close") // what is left of the body is not read
 	}
-	msg := f.Message
-	if f.Field != "" && !strings.Contains(msg, f.Field) {
-		msg = f.Field + ": " + msg
+	msg, field := f.Message, f.Field
+	if legacy {
+		field = v0.Field(field)
+		msg = strings.ReplaceAll(msg, f.Field+": ", field+": ")
+	}
+	if field != "" && !strings.Contains(msg, field) {
+		msg = field + ": " + msg
 	}
 	if f.Advice != "" {
 		msg += " (" + f.Advice + ")"
+	}
+	if legacy {
+		_ = writeJSON(w, status, v0.Error{Error: f.Code, Message: msg})
+		return
 	}
 	_ = writeJSON(w, status, errorJSON{Error: errorInnerJSON{Code: f.Code, Message: msg}})
 }

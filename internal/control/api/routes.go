@@ -37,11 +37,18 @@ type param struct {
 	standard          any    // the value where it is absent
 }
 
+// routes are all operations of the API.
 func (s *server) routes() []route {
 	page := []param{
 		{name: "limit", kind: "integer", min: 1, max: maxLimit, standard: standardLimit, words: "how many to return"},
 		{name: "cursor", kind: "string", words: "nextCursor of the page before"},
 	}
+	routes := s.current(page)
+	return append(routes, s.legacy(routes, page)...)
+}
+
+// current are those of /v1, and those about the server itself.
+func (s *server) current(page []param) []route {
 	return append(s.environmentRoutes(page), []route{
 		{method: "POST", path: "/v1/agents", id: "createAgent", summary: "Make an agent and start its first run",
 			header: []param{idempotencyParam, traceParam}, in: createAgentRequestJSON{}, status: 201, out: createAgentResponseJSON{}, handle: s.createAgent},
@@ -114,7 +121,8 @@ func (s *server) routes() []route {
 				{name: "signature", kind: "string", words: "of the address"},
 			},
 			status: 200, media: "application/octet-stream", handle: s.artifactContents},
-		{method: "GET", path: "/v1/repositories", id: "listRepositories", summary: "Not in this version", status: 501, handle: notBuilt("repositories")},
+		{method: "GET", path: "/v1/repositories", id: "listRepositories", summary: "List the repositories of your agents, the last used first",
+			status: 200, out: listRepositoriesResponseJSON{}, handle: s.listRepositories},
 		{method: "POST", path: "/v1/sub-tokens", id: "createSubToken", summary: "Not in this version", status: 501, handle: notBuilt("sub-tokens")},
 		{method: "GET", path: "/v1/secrets", id: "listSecrets", summary: "List your own secrets and your team's, newest first; no values",
 			query:  append(slices.Clone(page), param{name: "environmentId", kind: "string", words: "those of this environment too"}),

@@ -61,7 +61,7 @@ func (s *server) serve(rt route) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		defer func() {
 			if p := recover(); p != nil {
-				s.recovered(w, log, p)
+				s.recovered(w, r, log, p)
 			}
 			level := slog.LevelInfo
 			if r.Method == http.MethodGet && w.status < http.StatusBadRequest {
@@ -93,7 +93,7 @@ func (s *server) serve(rt route) http.Handler {
 
 // recovered answers for a handler that panicked. What has begun to be written
 // cannot be mended: the connection is cut, so that nobody takes it for whole.
-func (s *server) recovered(w *reply, log *slog.Logger, p any) {
+func (s *server) recovered(w *reply, r *http.Request, log *slog.Logger, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
 	}
@@ -101,5 +101,5 @@ func (s *server) recovered(w *reply, log *slog.Logger, p any) {
 	if w.status != 0 {
 		panic(http.ErrAbortHandler)
 	}
-	writeFault(w, errPanicked)
+	writeFault(w, errPanicked, isLegacy(r))
 }

@@ -147,7 +147,7 @@ func TestProjector(t *testing.T) {
 // holdToSpecification checks what the specification says of frames.
 func holdToSpecification(t *testing.T, events []event) {
 	t.Helper()
-	toolCall, err := schemaAt("/components/schemas/RunStreamToolCallEvent")
+	toolCall, err := schemaAt("/v1", "/components/schemas/RunStreamToolCallEvent")
 	if err != nil {
 		t.Fatal(err)
 	}

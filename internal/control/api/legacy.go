@@ -1,0 +1,119 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/api/v0"
+	"aloft/internal/fault"
+)
+
+// legacyPrefix is of the paths whose errors have the shape of /v0.
+const legacyPrefix = "/v0/"
+
+// legacy makes routes of those of /v0, which stand before the others.
+func (s *server) legacy(v1 []route, page []param) []route {
+	inner := http.NewServeMux()
+	for _, rt := range v1 {
+		if !rt.long {
+			inner.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) {
+				in := w.(*within) // only V1 calls this mux
+				in.err = rt.handle(in, r, in.who)
+			})
+		}
+	}
+	var routes []route
+	for _, old := range v0.Routes() {
+		rt := route{method: old.Method, path: old.Path, id: old.ID, summary: old.Summary, in: old.In, out: old.Out, status: old.Status}
+		if old.Paged {
+			rt.query = slices.Clone(page)
+		}
+		if old.Query != "" {
+			rt.query = append(rt.query, param{name: old.Query, kind: "string", words: "of the artifact, as the list has it"})
+		}
+		if old.Repeats {
+			rt.header = []param{idempotencyParam, traceParam}
+		}
+		rt.handle = func(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+			out, err := old.Handle(&legacyCall{s: s, inner: inner, w: w, r: r, who: who})
+			if err != nil {
+				return err
+			}
+			return writeJSON(w, old.Status, out)
+		}
+		routes = append(routes, rt)
+	}
+	return routes
+}
+
+// A legacyCall is a request of /v0.
+type legacyCall struct {
+	s     *server
+	inner http.Handler // of the operations of /v1; its writer is a *within
+	w     http.ResponseWriter
+	r     *http.Request
+	who   account.APIKey
+}
+
+func (c *legacyCall) Request() *http.Request { return c.r }
+
+func (c *legacyCall) Body(into any) error { return readBody(c.w, c.r, into) }
+
+func (c *legacyCall) V1(method, path string, in, out any) error {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = marshal(in); err != nil {
+			return err
+		}
+	}
+	u, err := url.Parse(path)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(c.r.Context(), method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	if key := c.r.Header.Get("Idempotency-Key"); key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	w := &within{header: http.Header{}, who: c.who, status: http.StatusNotFound} // of a path that the mux does not have
+	c.inner.ServeHTTP(w, r)
+	switch {
+	case w.err != nil:
+		return w.err
+	case w.status == http.StatusNotFound, w.status/100 == 3: // or the mux knows a tidier path
+		return fault.NotFound("there is nothing of that name")
+	case w.status >= http.StatusBadRequest:
+		return fmt.Errorf("%s %s: status %d", method, u.Path, w.status)
+	}
+	return json.Unmarshal(w.body.Bytes(), out)
+}
+
+func (c *legacyCall) Events(agentID string, after int64) ([]agent.Event, error) {
+	return c.s.Journal.Read(c.r.Context(), agentID, after, batch)
+}
+
+// within takes an operation's reply where it is not for the wire.
+type within struct {
+	who    account.APIKey
+	err    error // of the operation
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *within) Header() http.Header         { return w.header }
+func (w *within) WriteHeader(status int)      { w.status = status }
+func (w *within) Write(b []byte) (int, error) { return w.body.Write(b) }
+
+// isLegacy reports whether the request is of /v0.
+func isLegacy(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, legacyPrefix) }

@@ -1,0 +1,277 @@
+package v0
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/fault"
+)
+
+// object is a document of /v1.
+type object map[string]any
+
+// What is read of the documents of /v1.
+type (
+	v1Agent struct {
+		ID, Name, URL string
+		CreatedAt     time.Time
+		LatestRunID   string
+		AutoCreatePR  bool
+		Repos         []struct{ URL, StartingRef string }
+	}
+	v1Run struct {
+		Status, Result string
+		Git            struct {
+			Branches []struct{ Branch, PRURL string }
+		}
+	}
+	v1Created struct {
+		Agent v1Agent
+		Run   v1Run
+	}
+	v1Agents struct {
+		Items      []v1Agent
+		NextCursor string
+	}
+)
+
+const agentsPath = "/v1/agents"
+
+func create(c Call) (any, error) {
+	var in CreateAgentRequest
+	if err := c.Body(&in); err != nil {
+		return nil, err
+	}
+	body, err := in.v1()
+	if err != nil {
+		return nil, err
+	}
+	var made v1Created
+	if err := c.V1("POST", agentsPath, body, &made); err != nil {
+		return nil, err
+	}
+	return shown(c, made.Agent, made.Run)
+}
+
+// v1 is the same request in the words of /v1.
+func (in *CreateAgentRequest) v1() (object, error) {
+	prompt, err := in.Prompt.v1()
+	if err != nil {
+		return nil, err
+	}
+	out := object{"prompt": prompt}
+	if in.Model != nil {
+		out["model"] = object{"id": *in.Model}
+	}
+	if in.Source == nil {
+		return nil, fault.Invalid("is required").At("source")
+	}
+	repo := object{}
+	switch s := in.Source; {
+	case s.Repository != nil:
+		repo["url"] = *s.Repository
+	case s.PRURL == nil:
+		return nil, fault.Invalid("is required").At("source.repository")
+	}
+	if in.Source.PRURL != nil {
+		repo["prUrl"] = *in.Source.PRURL
+	}
+	if in.Source.Ref != nil {
+		repo["startingRef"] = *in.Source.Ref
+	}
+	out["repos"] = []object{repo}
+	if t := in.Target; t != nil {
+		if t.OpenAsCursorGithubApp {
+			return nil, fault.Invalid("is not in this version of the server").Named("not_implemented").At("target.openAsCursorGithubApp")
+		}
+		out["autoCreatePR"], out["skipReviewerRequest"] = t.AutoCreatePR, t.SkipReviewerRequest
+		out["workOnCurrentBranch"] = t.AutoBranch != nil && !*t.AutoBranch
+		if t.BranchName != nil {
+			out["branchName"] = *t.BranchName
+		}
+	}
+	if in.Webhook != nil {
+		return nil, fault.Invalid("webhooks are not in this version of the server").Named("not_implemented").At("webhook")
+	}
+	return out, nil
+}
+
+// v1 gives the images their types, which this API does not ask for.
+func (p *Prompt) v1() (object, error) {
+	if p == nil {
+		return nil, fault.Invalid("is required").At("prompt")
+	}
+	images := []object{}
+	for i, im := range p.Images {
+		out := object{}
+		if im.URL != nil {
+			out["url"] = *im.URL
+		}
+		if im.Data != nil {
+			data, media, err := picture(*im.Data)
+			if err != nil {
+				return nil, fault.Invalid("is not base64").At(fmt.Sprintf("prompt.images[%d].data", i))
+			}
+			out["data"], out["mimeType"] = data, media
+		}
+		if im.Dimension != nil {
+			out["dimension"] = im.Dimension
+		}
+		images = append(images, out)
+	}
+	return object{"text": p.Text, "images": images}, nil
+}
+
+// picture takes the data URL's beginning off an image, if it has one, and finds
+// out its type by its first bytes.
+func picture(data string) (plain, media string, err error) {
+	if rest, ok := strings.CutPrefix(data, "data:"); ok {
+		if _, rest, ok = strings.Cut(rest, ";base64,"); ok {
+			data = rest
+		}
+	}
+	const looked = 512 // bytes that DetectContentType looks at, rounded to what base64 holds whole
+	first, err := base64.StdEncoding.DecodeString(data[:min(len(data), looked/3*4)])
+	return data, http.DetectContentType(first), err
+}
+
+func list(c Call) (any, error) {
+	query := url.Values{}
+	for _, name := range []string{"limit", "cursor"} {
+		if q := c.Request().URL.Query(); q.Has(name) {
+			query.Set(name, q.Get(name))
+		}
+	}
+	var page v1Agents
+	if err := c.V1("GET", agentsPath+"?"+query.Encode(), nil, &page); err != nil {
+		return nil, err
+	}
+	out := ListAgents{Agents: []Agent{}, NextCursor: page.NextCursor}
+	for _, a := range page.Items {
+		one, err := show(c, a.ID)
+		if fault.Is(err, fault.KindNotFound) {
+			continue // it was deleted meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		out.Agents = append(out.Agents, one)
+	}
+	return out, nil
+}
+
+func get(c Call) (any, error) { return show(c, c.Request().PathValue("id")) }
+
+// show reads an agent and its latest run.
+func show(c Call, id string) (Agent, error) {
+	var a v1Agent
+	if err := c.V1("GET", agentPath(id), nil, &a); err != nil {
+		return Agent{}, err
+	}
+	var run v1Run
+	if err := c.V1("GET", agentPath(id)+"/runs/"+a.LatestRunID, nil, &run); err != nil {
+		return Agent{}, err
+	}
+	return shown(c, a, run)
+}
+
+func agentPath(id string) string { return agentsPath + "/" + url.PathEscape(id) }
+
+func shown(c Call, a v1Agent, run v1Run) (Agent, error) {
+	out := Agent{
+		ID: a.ID, Name: a.Name, Status: status(agent.Status(run.Status)), Summary: run.Result, CreatedAt: a.CreatedAt,
+		Target: AgentTarget{URL: a.URL, AutoCreatePR: a.AutoCreatePR},
+	}
+	if len(a.Repos) > 0 {
+		out.Source = AgentSource{Repository: a.Repos[0].URL, Ref: a.Repos[0].StartingRef}
+	}
+	for _, b := range run.Git.Branches {
+		out.Target.BranchName, out.Target.PRURL = b.Branch, b.PRURL
+		return out, nil
+	}
+	first, err := c.Events(a.ID, 0)
+	if err != nil {
+		return out, err
+	}
+	if len(first) > 0 {
+		if made, ok := first[0].Body.(*agent.Created); ok {
+			out.Target.BranchName = made.Branch
+		}
+	}
+	return out, nil
+}
+
+// status is a run's in the words of this API, which has none for what was
+// stopped: that is over, and no error.
+func status(s agent.Status) string {
+	if s == agent.Cancelled {
+		s = agent.Finished
+	}
+	return string(s)
+}
+
+func remove(c Call) (any, error) {
+	var out ID
+	return &out, c.V1("DELETE", agentPath(c.Request().PathValue("id")), nil, &out)
+}
+
+func followUp(c Call) (any, error) {
+	id := c.Request().PathValue("id")
+	var a v1Agent
+	if err := c.V1("GET", agentPath(id), nil, &a); err != nil {
+		return nil, err // before a body of 100 MB is read
+	}
+	var in FollowupRequest
+	if err := c.Body(&in); err != nil {
+		return nil, err
+	}
+	prompt, err := in.Prompt.v1()
+	if err != nil {
+		return nil, err
+	}
+	var made struct{}
+	return ID{ID: id}, c.V1("POST", agentPath(id)+"/runs", object{"prompt": prompt}, &made)
+}
+
+func stop(c Call) (any, error) {
+	id := c.Request().PathValue("id")
+	var a v1Agent
+	if err := c.V1("GET", agentPath(id), nil, &a); err != nil {
+		return nil, err
+	}
+	var stopped ID
+	return ID{ID: id}, c.V1("POST", agentPath(id)+"/runs/"+a.LatestRunID+"/cancel", nil, &stopped)
+}
+
+func conversation(c Call) (any, error) {
+	id := c.Request().PathValue("id")
+	var a v1Agent
+	if err := c.V1("GET", agentPath(id), nil, &a); err != nil {
+		return nil, err
+	}
+	out := Conversation{ID: a.ID, Messages: []Message{}}
+	for after := int64(0); ; {
+		events, err := c.Events(id, after)
+		if err != nil || len(events) == 0 {
+			return out, err
+		}
+		for _, e := range events {
+			m := Message{ID: fmt.Sprintf("msg_%d", e.Seq)}
+			switch b := e.Body.(type) {
+			case *agent.RunCreated:
+				m.Type, m.Text = "user_message", b.Prompt.PlainText()
+			case *agent.TurnReplied:
+				m.Type, m.Text = "assistant_message", b.Message.PlainText()
+			}
+			if m.Text != "" {
+				out.Messages = append(out.Messages, m)
+			}
+			after = e.Seq
+		}
+	}
+}
