@@ -9,6 +9,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/header/parse"
 	"gvisor.dev/gvisor/pkg/tcpip/link/fdbased"
 	"gvisor.dev/gvisor/pkg/tcpip/link/nested"
 	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
@@ -61,7 +62,7 @@ func (g *Gateway) startStack(link stack.LinkEndpoint) error {
 	g.stack = s
 	s.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(s, usualBuffer, maxDialing, g.acceptTCP).HandlePacket)
 	s.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(s, g.acceptUDP).HandlePacket)
-	f := &filter{}
+	f := &filter{stack: s}
 	f.Init(link, f)
 	if err := s.CreateNIC(nicID, f); err != nil {
 		s.Close()
@@ -120,42 +121,83 @@ func (g *Gateway) address(s *stack.Stack) error {
 }
 
 // A filter lies between the link and the stack. It drops what does not come
-// from the machine's own address, and echo requests to others than the
-// gateway: the stack, taking every address for its own, would answer them.
-type filter struct{ nested.Endpoint }
+// from the machine's own address, and refuses ICMP to others than the gateway:
+// the stack, taking every address for its own, would answer it.
+type filter struct {
+	nested.Endpoint
+	stack *stack.Stack
+}
 
 // DeliverNetworkPacket is the link's way to the stack.
 func (f *filter) DeliverNetworkPacket(protocol tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
+	does := pass
 	switch protocol {
 	case ipv4.ProtocolNumber:
-		h, ok := pkt.Data().PullUp(header.IPv4MinimumSize)
-		if !ok || !keepV4(h) {
-			return
+		does = drop
+		if h, ok := pkt.Data().PullUp(header.IPv4MinimumSize); ok {
+			does = judgeV4(h)
 		}
 	case ipv6.ProtocolNumber:
-		h, ok := pkt.Data().PullUp(header.IPv6MinimumSize)
-		if !ok || !keepV6(h) {
-			return
+		does = drop
+		if h, ok := pkt.Data().PullUp(header.IPv6MinimumSize); ok {
+			does = judgeV6(h)
 		}
 	}
-	f.Endpoint.DeliverNetworkPacket(protocol, pkt)
-}
-
-// keepV4 judges an IPv4 header of at least 20 bytes.
-func keepV4(h []byte) bool {
-	if [4]byte(h[12:16]) != MachineV4.As4() {
-		return false
+	switch does {
+	case pass:
+		f.Endpoint.DeliverNetworkPacket(protocol, pkt)
+	case refuse:
+		f.refuse(protocol, pkt)
 	}
-	return h[9] != uint8(header.ICMPv4ProtocolNumber) || [4]byte(h[16:20]) == GatewayV4.As4()
 }
 
-// keepV6 judges an IPv6 header of at least 40 bytes. Neighbours are found by
+// refuse tells the machine that somebody here has forbidden the packet. The
+// stack bounds how often it says so.
+func (f *filter) refuse(protocol tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
+	pkt.NICID = nicID
+	switch h := f.stack.NetworkProtocolInstance(protocol).(type) {
+	case stack.RejectIPv4WithHandler:
+		if parse.IPv4(pkt) && parse.ICMPv4(pkt) {
+			_ = h.SendRejectionError(pkt, stack.RejectIPv4WithICMPAdminProhibited, false) // then it is dropped in silence
+		}
+	case stack.RejectIPv6WithHandler:
+		if number, _, _, _, ok := parse.IPv6(pkt); ok && number == header.ICMPv6ProtocolNumber && parse.ICMPv6(pkt) {
+			pkt.TransportProtocolNumber = number
+			_ = h.SendRejectionError(pkt, stack.RejectIPv6WithICMPAdminProhibited, false) // as above
+		}
+	}
+}
+
+// A judgement is what becomes of a packet of the machine's.
+type judgement string
+
+const (
+	pass   judgement = "pass"
+	drop   judgement = "drop"
+	refuse judgement = "refuse"
+)
+
+// judgeV4 judges an IPv4 header of at least 20 bytes.
+func judgeV4(h []byte) judgement {
+	switch {
+	case [4]byte(h[12:16]) != MachineV4.As4():
+		return drop
+	case h[9] == uint8(header.ICMPv4ProtocolNumber) && [4]byte(h[16:20]) != GatewayV4.As4():
+		return refuse
+	}
+	return pass
+}
+
+// judgeV6 judges an IPv6 header of at least 40 bytes. Neighbours are found by
 // link-local and multicast addresses.
-func keepV6(h []byte) bool {
+func judgeV6(h []byte) judgement {
 	from, to := netip.AddrFrom16([16]byte(h[8:24])), netip.AddrFrom16([16]byte(h[24:40]))
 	icmp6 := h[6] == uint8(header.ICMPv6ProtocolNumber)
-	if from != MachineV6 {
-		return icmp6 && (from.IsLinkLocalUnicast() || from.IsUnspecified())
+	switch {
+	case from != MachineV6 && (!icmp6 || !from.IsLinkLocalUnicast() && !from.IsUnspecified()):
+		return drop
+	case from == MachineV6 && icmp6 && to != GatewayV6 && !to.IsMulticast() && !to.IsLinkLocalUnicast():
+		return refuse
 	}
-	return !icmp6 || to == GatewayV6 || to.IsMulticast() || to.IsLinkLocalUnicast()
+	return pass
 }

@@ -15,39 +15,39 @@ func TestFilter(t *testing.T) {
 	for _, tt := range []struct {
 		from, to string
 		protocol uint8
-		want     bool
+		want     judgement
 	}{
-		{"172.30.0.2", "8.8.8.8", tcp, true},
-		{"172.30.0.2", "172.30.0.1", icmp, true},
-		{"172.30.0.2", "8.8.8.8", icmp, false}, // the stack would answer in its place
-		{"172.30.0.3", "8.8.8.8", tcp, false},
-		{"127.0.0.1", "172.30.0.1", tcp, false},
-		{"8.8.8.8", "172.30.0.1", tcp, false},
-		{"fd00:a10f::2", "2606:2800::1", tcp, true},
-		{"fd00:a10f::2", "fd00:a10f::1", icmp6, true},
-		{"fd00:a10f::2", "2606:2800::1", icmp6, false},
-		{"fd00:a10f::2", "ff02::1:ff00:1", icmp6, true}, // neighbours
-		{"fe80::1", "ff02::2", icmp6, true},
-		{"::", "ff02::16", icmp6, true},
-		{"fe80::1", "2606:2800::1", tcp, false},
-		{"fd00:a10f::3", "2606:2800::1", tcp, false},
-		{"::1", "fd00:a10f::1", tcp, false},
+		{"172.30.0.2", "8.8.8.8", tcp, pass},
+		{"172.30.0.2", "172.30.0.1", icmp, pass},
+		{"172.30.0.2", "8.8.8.8", icmp, refuse}, // the stack would answer in its place
+		{"172.30.0.3", "8.8.8.8", tcp, drop},
+		{"127.0.0.1", "172.30.0.1", tcp, drop},
+		{"8.8.8.8", "172.30.0.1", tcp, drop},
+		{"fd00:a10f::2", "2606:2800::1", tcp, pass},
+		{"fd00:a10f::2", "fd00:a10f::1", icmp6, pass},
+		{"fd00:a10f::2", "2606:2800::1", icmp6, refuse},
+		{"fd00:a10f::2", "ff02::1:ff00:1", icmp6, pass}, // neighbours
+		{"fe80::1", "ff02::2", icmp6, pass},
+		{"::", "ff02::16", icmp6, pass},
+		{"fe80::1", "2606:2800::1", tcp, drop},
+		{"fd00:a10f::3", "2606:2800::1", tcp, drop},
+		{"::1", "fd00:a10f::1", tcp, drop},
 	} {
 		from, to := netip.MustParseAddr(tt.from), netip.MustParseAddr(tt.to)
-		got := false
+		var got judgement
 		if from.Is4() {
 			h := header.IPv4(make([]byte, header.IPv4MinimumSize))
 			h.Encode(&header.IPv4Fields{TotalLength: 20, TTL: 64, Protocol: tt.protocol,
 				SrcAddr: tcpip.AddrFromSlice(from.AsSlice()), DstAddr: tcpip.AddrFromSlice(to.AsSlice())})
-			got = keepV4(h)
+			got = judgeV4(h)
 		} else {
 			h := header.IPv6(make([]byte, header.IPv6MinimumSize))
 			h.Encode(&header.IPv6Fields{TransportProtocol: tcpip.TransportProtocolNumber(tt.protocol), HopLimit: 64,
 				SrcAddr: tcpip.AddrFromSlice(from.AsSlice()), DstAddr: tcpip.AddrFromSlice(to.AsSlice())})
-			got = keepV6(h)
+			got = judgeV6(h)
 		}
 		if got != tt.want {
-			t.Errorf("protocol %d from %s to %s: %v, want %v", tt.protocol, tt.from, tt.to, got, tt.want)
+			t.Errorf("protocol %d from %s to %s: %s, want %s", tt.protocol, tt.from, tt.to, got, tt.want)
 		}
 	}
 }
