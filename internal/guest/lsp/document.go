@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -28,12 +29,23 @@ func (s *server) lint(ctx context.Context, files, changed []string) (found []Dia
 		s.lastUsed = time.Now()
 		s.mu.Unlock()
 	}()
-	if err := s.tell(ctx, changed); err != nil {
+	s.mu.Lock()
+	s.trouble = ""
+	s.mu.Unlock()
+	moved, err := s.tell(ctx, changed)
+	if err != nil {
 		return nil, "", s.because(err)
+	}
+	for _, f := range moved { // a document that is open is believed before the file
+		if s.open[f] != nil && !slices.Contains(files, f) {
+			if _, err := s.show(ctx, f, false); err != nil {
+				return nil, "", s.because(err)
+			}
+		}
 	}
 	var here []string
 	for _, f := range files {
-		ok, err := s.show(ctx, f)
+		ok, err := s.show(ctx, f, len(moved) > 0 && s.linter.rereads)
 		if err != nil {
 			return nil, "", s.because(err)
 		}
@@ -56,6 +68,13 @@ func (s *server) lint(ctx context.Context, files, changed []string) (found []Dia
 	}
 	if err != nil && s.alive() && ctx.Err() != nil {
 		return found, context.Cause(ctx).Error(), nil
+	}
+	if err == nil && len(found) == 0 && s.linter.logs {
+		s.mu.Lock()
+		if s.trouble != "" {
+			err = errors.New(s.trouble)
+		}
+		s.mu.Unlock()
 	}
 	if err != nil {
 		return found, "", s.because(err)
@@ -125,8 +144,9 @@ func askTypescript(ctx context.Context, s *server, path string) ([]Diagnostic, e
 	return found, nil
 }
 
-// tell says which files of the tree are no longer as the server read them.
-func (s *server) tell(ctx context.Context, changed []string) error {
+// tell says which files of the tree are no longer as the server read them, and
+// returns their paths.
+func (s *server) tell(ctx context.Context, changed []string) (moved []string, err error) {
 	const created, modified, deleted = 1, 2, 3
 	type event struct {
 		URI  string `json:"uri"`
@@ -151,6 +171,9 @@ func (s *server) tell(ctx context.Context, changed []string) error {
 			// New to us, or to the tree: servers take either well.
 			events = append(events, event{uri(path), created}, event{uri(path), modified})
 		}
+		if !known || before != at {
+			moved = append(moved, path)
+		}
 	}
 	for _, path := range changed {
 		note(path)
@@ -162,14 +185,15 @@ func (s *server) tell(ctx context.Context, changed []string) error {
 	}
 	s.seen = now
 	if len(events) == 0 {
-		return nil
+		return moved, nil
 	}
-	return s.conn.notify(ctx, "workspace/didChangeWatchedFiles", map[string]any{"changes": events})
+	return moved, s.conn.notify(ctx, "workspace/didChangeWatchedFiles", map[string]any{"changes": events})
 }
 
-// show opens a document in the server or brings it up to date. It is false for
-// a file that is no text, is too large, or is gone.
-func (s *server) show(ctx context.Context, path string) (bool, error) {
+// show opens a document in the server or brings it up to date; with anew also
+// one that is as it was. It is false for a file that is no text, is too large, or
+// is gone.
+func (s *server) show(ctx context.Context, path string, anew bool) (bool, error) {
 	text, ok := source(path)
 	sum := sha256.Sum256([]byte(text))
 	d := s.open[path]
@@ -183,21 +207,25 @@ func (s *server) show(ctx context.Context, path string) (bool, error) {
 	case d == nil:
 		d = &document{sum: sum, version: 1, turn: s.turn}
 		s.open[path] = d
-		s.expect(path)
+		s.expect(path, d.version)
 		return true, s.conn.notify(ctx, "textDocument/didOpen", map[string]any{"textDocument": map[string]any{
 			"uri": uri(path), "languageId": s.linter.language.ids[filepath.Ext(path)], "version": 1, "text": text,
 		}})
-	case d.sum == sum:
+	case d.sum == sum && !anew:
 		d.turn = s.turn
 		return true, nil
 	}
 	d.sum, d.turn = sum, s.turn
 	d.version++
-	s.expect(path)
-	return true, s.conn.notify(ctx, "textDocument/didChange", map[string]any{
+	s.expect(path, d.version)
+	params := map[string]any{
 		"textDocument":   map[string]any{"uri": uri(path), "version": d.version},
 		"contentChanges": []any{map[string]string{"text": text}},
-	})
+	}
+	if anew {
+		params["forceRebuild"] = true // clangd's own
+	}
+	return true, s.conn.notify(ctx, "textDocument/didChange", params)
 }
 
 // source is a file's text, if a server can be shown it.
@@ -213,11 +241,11 @@ func source(path string) (string, bool) {
 	return string(text), true
 }
 
-// expect waits to hear of a document anew.
-func (s *server) expect(path string) {
+// expect waits to hear of a document anew, of this version or a later one.
+func (s *server) expect(path string, version int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heard[path] = false
+	s.heard[path], s.versions[path] = false, version
 	s.spoke = time.Now()
 }
 
@@ -226,6 +254,7 @@ func (s *server) hide(ctx context.Context, path string) error {
 	s.mu.Lock()
 	delete(s.said, path)
 	delete(s.heard, path)
+	delete(s.versions, path)
 	s.mu.Unlock()
 	return s.conn.notify(ctx, "textDocument/didClose", map[string]any{"textDocument": map[string]string{"uri": uri(path)}})
 }

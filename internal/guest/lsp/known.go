@@ -43,6 +43,8 @@ type linter struct {
 	settings func(root string) map[string]any
 	initial  map[string]any
 	answers  map[string]any // to methods of its own
+	rereads  bool           // it must be asked to read again what other files say
+	logs     bool           // where it cannot look at a file it finds nothing, and logs an error
 }
 
 func (l *linter) options(string) any {
@@ -93,7 +95,7 @@ var languages = func() []*language {
 				}},
 				{asked: hasESLint, linters: []*linter{
 					{name: "vscode-eslint-language-server", command: "vscode-eslint-language-server", args: []string{"--stdio"}, env: nodeMemory,
-						roots: eslintConfigs, install: npmInstall + "vscode-langservers-extracted", settings: eslintSettings,
+						roots: eslintConfigs, install: npmInstall + "vscode-langservers-extracted", settings: eslintSettings, logs: true,
 						answers: map[string]any{"eslint/confirmESLintExecution": 4, "eslint/noLibrary": nil, "eslint/noConfig": nil, "eslint/openDoc": nil, "eslint/probeFailed": nil}},
 					{name: "eslint", command: "eslint", roots: eslintConfigs, install: "npm install --save-dev eslint", run: runESLint},
 				}},
@@ -124,7 +126,7 @@ var languages = func() []*language {
 			name: "C and C++",
 			ids:  map[string]string{".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".cxx": "cpp", ".hh": "cpp", ".hpp": "cpp", ".hxx": "cpp"},
 			kinds: []kind{{linters: []*linter{
-				{name: "clangd", command: "clangd", args: []string{"--background-index=false", "-j=2"}, roots: []string{"compile_commands.json", "compile_flags.txt", ".clangd"}, install: "apt-get install clangd"},
+				{name: "clangd", command: "clangd", args: []string{"--background-index=false", "-j=2"}, roots: []string{"compile_commands.json", "compile_flags.txt", ".clangd"}, install: "apt-get install clangd", rereads: true},
 			}}},
 		},
 	}

@@ -248,3 +248,93 @@ echo $1
 	p = pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{"shellcheck": need.Command(t, "shellcheck")})})
 	wants(t, p, lint(t, p, "c.sh", "b.sh"), "c.sh:2:6: information: Double quote to prevent globbing and word splitting. [shellcheck SC2086]", "b.sh:2:1: error:")
 }
+
+// Clangd reads how a file is compiled, and what another file says of it.
+func TestClangd(t *testing.T) {
+	dir := tree(t, `
+-- compile_flags.txt --
+-Wall
+-DLIMIT=3
+-- sum.h --
+int sum(int a, int b);
+-- main.c --
+#include "sum.h"
+
+int main(void) {
+
+	return sum(LIMIT, "text") + undefined;
+}
+`)
+	p := pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{"clangd": need.Command(t, "clangd")})})
+	r := lint(t, p, "main.c", "sum.h")
+	wants(t, p, r, "main.c:5:20: warning: Incompatible pointer to integer conversion", "main.c:5:30: error: Use of undeclared identifier 'undefined'")
+	if r.Files != 2 || len(r.Sources) != 1 || r.Sources[0] != "clangd" || len(r.Notes) != 0 {
+		t.Errorf("%+v", r)
+	}
+	write(t, filepath.Join(dir, "main.c"), "#include \"sum.h\"\n\nint main(void) { int unused; return sum(LIMIT, 2); }\n")
+	wants(t, p, lint(t, p, "main.c"), "main.c:3:22: warning: Unused variable 'unused' [clang -Wunused-variable]")
+	write(t, filepath.Join(dir, "main.c"), "#include \"sum.h\"\n\nint main(void) { return sum(LIMIT, 2); }\n")
+	wants(t, p, lint(t, p, "main.c"))
+	// The same file is wrong once the header is another.
+	write(t, filepath.Join(dir, "sum.h"), "int sum(int a);\n")
+	wants(t, p, lint(t, p, "main.c"), "main.c:3:", "Too many arguments to function call")
+}
+
+// A project's own ESLint speaks through the language server where that is
+// installed, and by itself where it is not, in the same words.
+func TestESLint(t *testing.T) {
+	dir := tree(t, `
+-- package.json --
+{"name": "x"}
+-- eslint.config.mjs --
+export default [{ rules: { eqeqeq: "error", "no-unused-vars": "warn" } }];
+-- a.js --
+const unused = 1;
+export function same(a, b) { return a == b; }
+-- sub/b.js --
+export const b = 1;
+`)
+	modules := filepath.Dir(filepath.Dir(tool(t, "hack/node_modules/eslint/package.json")))
+	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	node := need.Command(t, "node")
+	for name, programs := range map[string]map[string]string{
+		"vscode-eslint-language-server": {"node": node, "vscode-eslint-language-server": tool(t, "hack/node_modules/.bin/vscode-eslint-language-server")},
+		"eslint":                        {"node": node},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pool(t, Config{Dir: dir, Env: searchPath(t, programs), Only: []string{name}})
+			r := lint(t, p, "a.js", "sub/b.js")
+			wants(t, p, r, "a.js:1:7: warning: 'unused' is assigned a value but never used. [eslint no-unused-vars]", "a.js:2:39: error: Expected '===' and instead saw '=='. [eslint eqeqeq]")
+			if len(r.Sources) != 1 || r.Sources[0] != name {
+				t.Errorf("%v spoke; notes %q", r.Sources, r.Notes)
+			}
+			wants(t, p, lint(t, p, "sub/b.js"))
+		})
+	}
+	// A server that does not know the project's ESLint finds nothing, and says so
+	// in its log alone: what it said counts for nothing, and ESLint itself speaks.
+	t.Run("AnotherESLint", func(t *testing.T) {
+		dir := tree(t, `
+-- eslint.config.mjs --
+export default [{ rules: { eqeqeq: "error" } }];
+-- a.js --
+export function same(a, b) { return a == b; }
+-- node_modules/eslint/package.json --
+{"name": "eslint", "version": "99.0.0", "main": "api.js", "exports": {"./package.json": "./package.json", ".": "./api.js", "./use-at-your-own-risk": "./api.js"}}
+-- node_modules/eslint/api.js --
+module.exports = {}
+`)
+		if err := os.Symlink(filepath.Join(modules, ".bin"), filepath.Join(dir, "node_modules/.bin")); err != nil {
+			t.Fatal(err)
+		}
+		p := pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{"node": node, "vscode-eslint-language-server": tool(t, "hack/node_modules/.bin/vscode-eslint-language-server")}),
+			Only: []string{"vscode-eslint-language-server", "eslint"}})
+		r := lint(t, p, "a.js")
+		wants(t, p, r, "a.js:1:39: error: Expected '===' and instead saw '=='. [eslint eqeqeq]")
+		if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "vscode-eslint-language-server failed: ") {
+			t.Errorf("notes %q", r.Notes)
+		}
+	})
+}

@@ -41,8 +41,10 @@ type server struct {
 	mu       sync.Mutex
 	said     map[string][]Diagnostic // by path, of open documents
 	heard    map[string]bool         // documents spoken of since they last changed
+	versions map[string]int          // of those documents
 	working  map[string]bool         // tasks that it says it is at
 	spoke    time.Time               // when it last published or ended a task
+	trouble  string                  // the last error that it logged since it was asked
 	lastUsed time.Time
 }
 
@@ -64,7 +66,7 @@ func start(ctx context.Context, l *linter, path, root string, env []string) (*se
 	s := &server{
 		linter: l, root: root, cmd: cmd, gone: make(chan struct{}), stderr: &tail{},
 		open: make(map[string]*document), seen: make(map[string]int64),
-		said: make(map[string][]Diagnostic), heard: make(map[string]bool), working: make(map[string]bool),
+		said: make(map[string][]Diagnostic), heard: make(map[string]bool), versions: make(map[string]int), working: make(map[string]bool),
 		lastUsed: time.Now(),
 	}
 	cmd.Stderr = s.stderr
@@ -157,6 +159,9 @@ func (s *server) handle(method string, params json.RawMessage) (any, error) {
 	case "$/progress":
 		s.progress(params)
 		return nil, nil
+	case "window/logMessage", "window/showMessage":
+		s.logged(params)
+		return nil, nil
 	case "workspace/configuration":
 		var p struct{ Items []struct{ Section string } }
 		if json.Unmarshal(params, &p) != nil || len(p.Items) > 1000 {
@@ -204,6 +209,7 @@ func section(settings map[string]any, name string) any {
 func (s *server) publish(params json.RawMessage) {
 	var p struct {
 		URI         string
+		Version     *int
 		Diagnostics []item
 	}
 	if json.Unmarshal(params, &p) != nil {
@@ -213,10 +219,25 @@ func (s *server) publish(params json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spoke = time.Now()
-	if _, wanted := s.heard[path]; wanted {
+	if _, wanted := s.heard[path]; wanted && (p.Version == nil || *p.Version >= s.versions[path]) {
 		s.said[path] = diagnostics(p.Diagnostics, path, s.linter.name)
 		s.heard[path] = true
 	}
+}
+
+// logged notes an error, which some servers tell in no other way.
+func (s *server) logged(params json.RawMessage) {
+	const severe = 1
+	var p struct {
+		Type    int
+		Message string
+	}
+	if json.Unmarshal(params, &p) != nil || p.Type != severe {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble = clip(p.Message, 300)
 }
 
 func (s *server) progress(params json.RawMessage) {
