@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"aloft/internal/need"
 	"aloft/internal/policy"
@@ -34,55 +33,6 @@ func shellScript(command string) string {
 	}
 	return "\nscripts:\n  - turns:\n      - text: I do it.\n        calls:\n          - {tool: Shell, args: {timeout: 300000, command: " +
 		string(quoted) + "}}\n      - text: Done.\n"
-}
-
-// TestRealPrograms uses the network as people do: packages, over plain HTTP and
-// TLS, through the host's own way out. It is skipped where the host has none.
-func TestRealPrograms(t *testing.T) {
-	for _, name := range []string{"curl", "npm", "git", "go"} {
-		need.Command(t, name)
-	}
-	for _, host := range []string{"deb.debian.org:80", "registry.npmjs.org:443", "proxy.golang.org:443"} {
-		conn, err := net.DialTimeout("tcp", host, 10*time.Second)
-		if err != nil {
-			t.Skipf("this host has no way out: %v", err)
-		}
-		_ = conn.Close()
-	}
-	const command = `set -u
-mkdir -p /tmp/apt/lists/partial /tmp/apt/cache/archives/partial /tmp/apt/etc
-echo 'deb [trusted=yes] http://deb.debian.org/debian bookworm main' > /tmp/apt/etc/sources.list
-apt="-o Dir::State::Lists=/tmp/apt/lists -o Dir::Cache=/tmp/apt/cache -o Dir::Etc::SourceList=/tmp/apt/etc/sources.list -o Dir::Etc::SourceParts=/dev/null -o APT::Sandbox::User= -o Acquire::Languages=none"
-apt-get $apt -qq update && echo apt-update-works
-cd /tmp/apt && apt-get $apt -qq download hello && dpkg-deb -x hello_*.deb /tmp/hello && /tmp/hello/usr/bin/hello | sed s/^/apt:/
-cd /tmp && npm view left-pad version 2>&1 | sed s/^/npm:/
-mkdir -p /tmp/js && cd /tmp/js && npm init -y >/dev/null && npm install --no-audit --no-fund is-number@7.0.0 >/dev/null 2>&1; node -e 'console.log("installed:" + require("is-number")(5))'
-curl -sS https://proxy.golang.org/golang.org/x/text/@v/v0.3.0.info | sed s/^/curl:/
-export PATH=$PATH:/usr/local/go/bin GOSUMDB=off GOTOOLCHAIN=local GOPATH=/tmp/gopath GOCACHE=/tmp/gocache
-mkdir -p /tmp/m && cd /tmp/m && go mod init x.test >/dev/null 2>&1; go mod download -json golang.org/x/text@v0.3.0 2>&1 | grep -c '"Zip"' | sed s/^/go:/
-`
-	a := start(t, scripted(t, shellScript(command)))
-	r := a.finish(a.create("", "Use the network", nil))
-	events := a.events(r.AgentID)
-	for _, want := range []string{"apt-update-works", "apt:Hello, world!", "npm:1.3.0", "installed:true", `curl:{\"Version\"`, "go:1"} {
-		if !strings.Contains(events, want) {
-			t.Errorf("nothing in the run says %q", want)
-		}
-	}
-	if t.Failed() {
-		t.Log(events)
-	}
-	seen := map[string]bool{}
-	for _, c := range a.connections(r.AgentID).Ended {
-		for domain := range strings.FieldsSeq(c.Domain) {
-			seen[domain] = seen[domain] || c.Received > 0
-		}
-	}
-	for _, domain := range []string{"deb.debian.org", "registry.npmjs.org", "proxy.golang.org"} {
-		if !seen[domain] {
-			t.Errorf("the connections do not show %s", domain)
-		}
-	}
 }
 
 // TestPolicyInAMachine has a list of domains, a program that goes around it,

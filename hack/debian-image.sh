@@ -1,0 +1,19 @@
+#!/bin/sh
+# debian-image.sh DIR: makes in DIR the root of a small Debian in which apt-get
+# works, for the image rootfs:DIR. Its packages come from where this machine's
+# do, and its sources are this machine's.
+set -eu
+dir=$1
+here=$(cd "$(dirname "$0")/.." && pwd)
+[ -e "$dir/usr/share/aloft/packages.lock" ] && exit 0
+mkdir -p "$(dirname "$dir")"
+rm -rf "$dir" "$dir.new"
+trap 'rm -rf "$dir.new"' EXIT INT TERM
+sources=
+for f in /etc/apt/sources.list /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list; do
+	[ -s "$f" ] && sources="$sources $f"
+done
+# shellcheck disable=SC2086 # a list of files
+mmdebstrap --quiet --mode=root --variant=apt --include=bash,ca-certificates,git,procps,sudo \
+	--customize-hook="$here/images/setup.sh" '' "$dir.new" $sources
+mv "$dir.new" "$dir"

@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"cmp"
+	"net"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/need"
+)
+
+// asks runs a program of this host that says where packages come from here, and
+// returns the first of its words.
+func asks(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(need.Command(t, name), args...).Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v", name, strings.Join(args, " "), err)
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	first, _, _ = strings.Cut(first, ",")
+	return first
+}
+
+// reachable returns the host of a server of packages, which this host must
+// reach: without, nothing in a machine could.
+func reachable(t *testing.T, server string) string {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil || u.Host == "" {
+		t.Fatalf("%q is no address of a server (%v)", server, err)
+	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), port), 20*time.Second)
+	if err != nil {
+		need.Missing(t, "network", err)
+	}
+	_ = conn.Close()
+	return u.Hostname()
+}
+
+// aptSource is where this host's apt gets packages.
+func aptSource(t *testing.T) string {
+	t.Helper()
+	return asks(t, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+}
+
+// reached fails unless the agent's machine has got something from each host.
+func (a *aloft) reached(agentID string, hosts ...string) {
+	a.t.Helper()
+	seen := map[string]bool{}
+	for _, c := range a.connections(agentID).Ended {
+		for domain := range strings.FieldsSeq(c.Domain) {
+			seen[domain] = seen[domain] || c.Received > 0
+		}
+	}
+	for _, host := range hosts {
+		if !seen[host] {
+			a.t.Errorf("the connections do not show %s", host)
+		}
+	}
+}
+
+// says fails unless the agent's journal holds each of the words.
+func (a *aloft) says(agentID string, words ...string) {
+	a.t.Helper()
+	events := a.events(agentID)
+	for _, want := range words {
+		if !strings.Contains(events, want) {
+			a.t.Errorf("nothing in the run says %q\n%s", want, events)
+		}
+	}
+}
+
+// project is one that npm installs and tests: a server of the web, and what
+// tests it, ninety packages with those below them.
+var project = map[string]string{
+	"package.json": `{"name": "greeter", "version": "1.0.0", "private": true, "scripts": {"test": "node --test"},
+  "dependencies": {"express": "4.21.2"}, "devDependencies": {"supertest": "7.0.0"}}`,
+	"greeter.js": `module.exports = require('express')().get('/:name', (q, s) => s.json({hello: q.params.name}))`,
+	"greeter.test.js": `const test = require('node:test'), request = require('supertest'), greeter = require('./greeter')
+test('greets', () => request(greeter).get('/ann').expect(200, {hello: 'ann'}))
+test('knows nothing else', () => request(greeter).get('/a/b').expect(404))`,
+	".gitignore": "node_modules\n",
+}
+
+// TestRealPrograms has npm install and test a project, and go and curl fetch a
+// module, from where they come from on this host.
+func TestRealPrograms(t *testing.T) {
+	need.Command(t, "curl")
+	registry, proxy := asks(t, "npm", "config", "get", "registry"), asks(t, "go", "env", "GOPROXY")
+	hosts := []string{reachable(t, registry), reachable(t, proxy)}
+	const command = `export npm_config_registry=@npm@ GOPROXY=@go@
+npm install --no-audit --no-fund 2>&1 | grep -E '^added|npm ERR|npm error'
+npm test 2>&1 | sed 's/^/npm:/'
+curl -sS -m 60 $GOPROXY/golang.org/x/text/@v/v0.3.0.info | sed s/^/curl:/
+export PATH=$PATH:/usr/local/go/bin GOSUMDB=off GOTOOLCHAIN=local GOPATH=/tmp/gopath GOCACHE=/tmp/gocache
+mkdir -p /tmp/m && cd /tmp/m && go mod init x.test >/dev/null 2>&1; go mod download -json golang.org/x/text@v0.3.0 2>&1 | grep -c '"Zip"' | sed s/^/go:/
+`
+	git := gittest.New(t)
+	a := start(t, scripted(t, shellScript(strings.NewReplacer("@npm@", registry, "@go@", strings.TrimSuffix(proxy, "/")).Replace(command))))
+	r := a.finish(a.create(git.Repo("greeter", project), "Use the network", nil))
+	a.says(r.AgentID, "added ", "npm:# pass 2", "npm:# fail 0", `curl:{\"Version\"`, "go:1")
+	a.reached(r.AgentID, hosts...)
+}
+
+// TestAptInstall has the agent's user install a package of Debian, in a machine
+// of Debian's own, as a person would.
+func TestAptInstall(t *testing.T) {
+	need.Command(t, "mmdebstrap")
+	host := reachable(t, aptSource(t))
+	image, err := filepath.Abs("../../.bin/debian-image")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("../../hack/debian-image.sh", image).CombinedOutput(); err != nil {
+		t.Fatalf("make the image: %v\n%s", err, out)
+	}
+	const command = `id -un | sed s/^/user:/
+command -v hello || echo there is none | sed s/^/before:/
+sudo apt-get -qq update && sudo DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y hello 2>&1 | tail -3
+hello; dpkg-query -W -f '${Status}' hello`
+	for name, config := range map[string]string{"runc": "", "runsc": "  class: strong\n  strong: " + runsc(t) + "\n"} {
+		t.Run(name, func(t *testing.T) {
+			a := start(t, scripted(t, shellScript(command))+"machine:\n  image: rootfs:"+image+"\n"+config)
+			r := a.finish(a.create("", "Install hello", nil))
+			a.says(r.AgentID, "user:ubuntu", "before:there is none", "Hello, world!", "install ok installed")
+			a.reached(r.AgentID, host)
+		})
+	}
+}
