@@ -126,6 +126,8 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		network = policy.Network{}
 	}
 	s.builder = s.newBuilder(o.Data, c, network, secrets, logger)
+	locked.Environment = s.builder.EnvironmentOf
+	s.builder.Variables = locked.ForBuild
 	s.schedule = schedule.New(schedule.Config{
 		Journal: s.observer.Journal(), Agents: s.store, Leases: s.store, Owner: s.store.ServerID(),
 		Runtime: s.runtime, Network: network, ConnectionLogs: filepath.Join(o.Data, "connections"), Gateway: s.gateway, Model: models.find, Secret: secret,
@@ -157,7 +159,8 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		}
 	}
 	apiConfig := api.Config{
-		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Secrets: locked, Work: s.schedule, Machines: machines{s.schedule}, Metrics: s.observer.Metrics,
+		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Secrets: locked, Work: s.schedule, Machines: machines{s.schedule},
+		SetUps: setups{s.schedule, s.builder, s.store}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		Tracer: sent.Tracer(), Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,
 		PublicURL: publicURL, Logger: logger, Version: version,

@@ -48,9 +48,24 @@ const (
 
 // Env is where an agent's machine comes from.
 type Env struct {
-	Type string `json:"type"` // "cloud"
-	Name string `json:"name,omitempty"`
+	Type   string `json:"type"` // "cloud"
+	Name   string `json:"name,omitempty"`
+	Preset Preset `json:"preset,omitempty"`
+	Image  string `json:"image,omitempty"` // in place of what the repository's environment says; for a person's set-up
 }
+
+// Preset is a special task that an agent is made for.
+type Preset string
+
+// Presets. The zero value is an agent like any other.
+const (
+	// SetUp is a machine for a person to set up: no model is asked, and nothing
+	// that the environment runs is run.
+	SetUp Preset = "setup"
+	// VMSetupHelper finds out how a project's machine is to be set up, and
+	// proposes an environment.
+	VMSetupHelper Preset = "vmSetupHelper"
+)
 
 // Repo is a repository that an agent works on.
 type Repo struct {

@@ -13,6 +13,7 @@ type Record struct {
 	Message       string     `json:"message,omitempty"` // why it failed or was skipped, for people
 	ExitCode      *int       `json:"exitCode,omitempty"`
 	Image         string     `json:"image,omitempty"` // as machines name it
+	Base          string     `json:"base,omitempty"`  // the snapshot above it that the build began with
 	Commits       []Commit   `json:"commits,omitempty"`
 	Digest        string     `json:"digest,omitempty"` // [Environment.BuildDigest] of what was made
 	Inputs        string     `json:"inputs,omitempty"` // identifies the files that install may read

@@ -16,9 +16,11 @@ import (
 )
 
 type agentEnvJSON struct {
-	_    struct{} `json:"-" additionalProperties:"true"`
-	Type string   `json:"type" enum:"cloud,pool,machine"`
-	Name *string  `json:"name,omitempty" minLength:"1"`
+	_      struct{} `json:"-" additionalProperties:"true"`
+	Type   string   `json:"type" enum:"cloud,pool,machine"`
+	Name   *string  `json:"name,omitempty" minLength:"1"`
+	Preset string   `json:"preset,omitempty" enum:"setup,vmSetupHelper" doc:"setup is a machine for a person to set up, and asks no model; vmSetupHelper is an agent that does it; an addition to the API"`
+	Image  string   `json:"image,omitempty" doc:"for the preset setup: what its machine begins with; an addition to the API"`
 }
 
 // AgentSummary is an agent as lists show it. It is exported because only then do
@@ -211,7 +213,7 @@ func (s *server) decide(ctx context.Context, who account.APIKey, id string, choo
 
 func (s *server) summary(a agent.Agent) AgentSummary {
 	out := AgentSummary{
-		ID: a.ID, Name: a.Name, Status: "ACTIVE", Env: agentEnvJSON{Type: a.Env.Type},
+		ID: a.ID, Name: a.Name, Status: "ACTIVE", Env: agentEnvJSON{Type: a.Env.Type, Preset: string(a.Env.Preset), Image: a.Env.Image},
 		URL:       strings.TrimSuffix(s.PublicURL(), "/") + "/agents/" + a.ID,
 		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt), LatestRunID: a.LatestRunID,
 	}

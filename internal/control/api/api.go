@@ -48,6 +48,7 @@ type Config struct {
 	Work         Work
 	Secrets      Secrets       // nil where none are kept
 	Environments Environments  // nil where there are none
+	SetUps       SetUps        // nil where machines cannot be saved
 	Machines     Machines      // nil where nobody reaches into machines
 	Tracer       trace.Tracer  // makes a span of each request that begins a run; nil makes none
 	Artifacts    Artifacts     // nil where none are kept

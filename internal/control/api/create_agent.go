@@ -123,8 +123,12 @@ func (s *server) created(in *createAgentRequestJSON, prompt string, who account.
 	if err != nil {
 		return nil, err
 	}
+	env, err := in.Env.env()
+	if err != nil {
+		return nil, err
+	}
 	c := &agent.Created{
-		Name: agent.NameFrom(prompt), UserID: who.UserID, Env: agent.Env{Type: "cloud"},
+		Name: agent.NameFrom(prompt), UserID: who.UserID, Env: env,
 		Repos: repos, Model: model, WorkOnCurrentBranch: in.WorkOnCurrentBranch,
 	}
 	if c.Class = in.Class; c.Class != "" && c.Class != "strong" {
@@ -136,10 +140,8 @@ func (s *server) created(in *createAgentRequestJSON, prompt string, who account.
 		}
 		c.Name = *in.Name
 	}
-	if in.Env != nil && in.Env.Name != nil {
-		if c.Env.Name = *in.Env.Name; c.Env.Name == "" || len(c.Env.Name) > 255 {
-			return nil, fault.Invalid("must have 1 to 255 bytes").At("env.name")
-		}
+	if env.Preset != "" && len(repos) == 0 {
+		return nil, fault.Invalid("is needed: an environment is a repository's").At("repos")
 	}
 	c.Branch, err = branch(in, cmp.Or(strings.TrimSpace(prompt), c.Name))
 	return c, err

@@ -11,6 +11,7 @@ import (
 	"aloft/internal/control/store"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
+	"aloft/internal/secret"
 )
 
 // Bounds of what a client may save.
@@ -261,6 +262,11 @@ func (s *server) deleteEnvironment(w http.ResponseWriter, r *http.Request, who a
 	e, err := s.environment(r.Context(), who, r.PathValue("id"), true)
 	if err != nil {
 		return err
+	}
+	if s.Secrets != nil { // first, so that none is left that nobody can name
+		if err := s.Secrets.DeleteAll(r.Context(), secret.Owner{Kind: secret.OfEnvironment, ID: e.ID}); err != nil {
+			return err
+		}
 	}
 	if err := s.Saved.DeleteEnvironment(r.Context(), e.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err

@@ -21,6 +21,8 @@ type Secrets interface {
 	// List returns the owners' secrets, newest first.
 	List(ctx context.Context, owners ...secret.Owner) ([]secret.Secret, error)
 	Delete(ctx context.Context, owner secret.Owner, name string) error
+	// DeleteAll deletes all of the owner's, who may have none.
+	DeleteAll(ctx context.Context, owner secret.Owner) error
 	// SealEnvVars seals what comes with a new agent.
 	SealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error)
 	// Rotate seals every secret anew, and returns how many.

@@ -28,7 +28,7 @@ import (
 	"aloft/internal/control/store"
 	"aloft/internal/environment"
 	"aloft/internal/policy"
-	"aloft/internal/redact"
+	"aloft/internal/secret"
 )
 
 // Config is what a Builder works with. Without Layers nothing is built: install
@@ -38,17 +38,22 @@ type Config struct {
 	Gateway Gateway
 	Builds  store.Builds
 	Saved   store.Environments // nil has none
-	Leases  store.Leases
-	Owner   string // of leases: this server
-	Runtime machine.Runtime
-	Layers  Layers
-	Dir     string // for logs of builds
-	Image   string // the default base
-	Class   string
-	Limits  machine.Limits
-	Network policy.Network
+	// Snapshots says whose saved disks are; nil knows of none.
+	Snapshots store.Snapshots
+	Leases    store.Leases
+	Owner     string // of leases: this server
+	Runtime   machine.Runtime
+	Layers    Layers
+	Dir       string // for logs of builds
+	Image     string // the default base
+	Class     string
+	Limits    machine.Limits
+	Network   policy.Network
 	// Secrets are values, by names, that must not be in a log.
-	Secrets      map[string]string
+	Secrets map[string]string
+	// Variables returns what install finds in its environment, the hidden of
+	// which must not be in a log either; nil gives nothing.
+	Variables    func(ctx context.Context, environmentID string, repoURLs []string) (secret.Set, error)
 	InstallLimit time.Duration // 1 h if 0
 	// StaleAfter is how old a build may be before a use of it asks whether
 	// another is due; 0 asks with every use.
@@ -66,6 +71,7 @@ type Gateway interface {
 // Layers are the disks that machines have left: [layer.Store].
 type Layers interface {
 	Has(id string) bool
+	Layer(id string) (layer.Layer, error)
 	List() ([]layer.Layer, error)
 	Delete(id string) error
 }
@@ -73,8 +79,7 @@ type Layers interface {
 // Builder makes environments ready. Its methods are safe for concurrent use.
 type Builder struct {
 	Config
-	redactor *redact.Redactor
-	tidied   chan struct{} // closed when what the dead have left is ended
+	tidied chan struct{} // closed when what the dead have left is ended
 
 	mu      sync.Mutex
 	ctx     context.Context // of builds; nil until Run
@@ -90,7 +95,7 @@ func New(c Config) *Builder {
 	if c.InstallLimit == 0 {
 		c.InstallLimit = time.Hour
 	}
-	return &Builder{Config: c, redactor: redact.New(c.Secrets), tidied: make(chan struct{}), flights: map[string]*flight{}}
+	return &Builder{Config: c, tidied: make(chan struct{}), flights: map[string]*flight{}}
 }
 
 // Base is what a machine starts from.
@@ -108,8 +113,11 @@ const failedFor = 10 * time.Minute
 // and one can, it is made first, or waited for where somebody else makes it;
 // tell hears how far it is. A build that fails is no error: the notes tell.
 func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base, error) {
-	base := Base{Install: p.Environment.Install != ""}
-	base.Image, base.Notes = b.image(p.Environment)
+	from, notes, err := b.from(ctx, p)
+	if err != nil {
+		return Base{}, err
+	}
+	base := Base{Image: from.image, Layer: from.layer, Install: p.Environment.Install != "", Notes: notes}
 	if b.Layers == nil || !base.Install || p.Commit == "" {
 		return base, nil
 	}
@@ -117,7 +125,7 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return base, err
 	}
-	there := err == nil && active.Image == base.Image && p.isOf(active) && b.Layers.Has(active.ID)
+	there := err == nil && active.Image == from.image && active.Base == from.layer && p.isOf(active) && b.Layers.Has(active.ID)
 	if there && active.Digest == p.Environment.BuildDigest() {
 		base.Layer, base.Install = active.ID, active.Inputs != p.Inputs
 		if time.Since(active.CheckedAt) >= b.StaleAfter {
@@ -150,27 +158,6 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	}
 	base.Notes = append(base.Notes, note)
 	return base, nil
-}
-
-// image is the image of the environment's base. What of it cannot be had stands
-// in the notes.
-func (b *Builder) image(e environment.Environment) (image string, notes []string) {
-	if e.Base() == environment.BaseSnapshot {
-		notes = append(notes, "The snapshot "+e.Snapshot+" is not there or has expired. The machine starts from the next base instead.")
-		e = e.WithoutSnapshot()
-	}
-	switch e.Base() {
-	case environment.BaseImage:
-		if ofTheHost(e.Image) {
-			notes = append(notes, "The image "+e.Image+" is one of the server's own disk, which a repository may not name. The machine starts from the default image.")
-			break
-		}
-		return e.Image, notes
-	case environment.BaseDockerfile:
-		notes = append(notes, "The image of the Dockerfile is not built by this version. The machine starts from the default image.")
-	case environment.BaseSnapshot, environment.BaseDefault:
-	}
-	return b.Image, notes
 }
 
 // ofTheHost reports whether a machine would be made of files of this server: an

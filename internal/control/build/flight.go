@@ -123,15 +123,18 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 		return environment.Record{}, err
 	}
 	defer release()
-	image, _ := b.image(p.Environment)
+	from, _, err := b.from(ctx, p)
+	if err != nil {
+		return environment.Record{}, err
+	}
 	now := time.Now().UTC()
 	record := environment.Record{
-		ID: layer.NewID(layer.Build), EnvironmentID: id, Status: environment.InProgress, Trigger: why, Image: image,
+		ID: layer.NewID(layer.Build), EnvironmentID: id, Status: environment.InProgress, Trigger: why, Image: from.image, Base: from.layer,
 		Commits: []environment.Commit{{URL: p.repoURL, Commit: p.Commit}}, Digest: p.Environment.BuildDigest(), Inputs: p.Inputs,
 		CreatedAt: now, CheckedAt: now,
 	}
 	same := func(r environment.Record) bool {
-		return p.isOf(r) && r.Image == record.Image && r.Digest == record.Digest && r.Inputs == record.Inputs
+		return p.isOf(r) && r.Image == record.Image && r.Base == record.Base && r.Digest == record.Digest && r.Inputs == record.Inputs
 	}
 	active, err := b.Builds.ActiveBuild(ctx, id)
 	switch {
@@ -141,7 +144,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 	case same(active) && b.Layers.Has(active.ID):
 		return active, b.skip(ctx, active, record)
 	}
-	if why != environment.Manual {
+	if why != environment.Manual && why != environment.AgentDraft {
 		last, err := b.Builds.ListBuilds(ctx, id, store.Page{Limit: 1})
 		if err != nil {
 			return record, err

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
+	"aloft/internal/redact"
+	"aloft/internal/secret"
 )
 
 // machineOf names the machine of a build, and buildOf is its inverse.
@@ -77,7 +80,24 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 			log.Error("what a build has left cannot be removed", "error", err)
 		}
 	}
-	return r, b.Builds.UpdateBuild(last, r, r.Status == environment.Succeeded)
+	return r, b.Builds.UpdateBuild(last, r, r.Status == environment.Succeeded && r.Trigger != environment.AgentDraft)
+}
+
+// variables returns what install finds in its environment.
+func (b *Builder) variables(ctx context.Context, environmentID string, p Plan) (secret.Set, error) {
+	if b.Variables == nil {
+		return secret.Set{}, nil
+	}
+	return b.Variables(ctx, environmentID, []string{p.repoURL})
+}
+
+// redactorOf finds what must not be in the log of a build that was given those.
+func (b *Builder) redactorOf(set secret.Set) *redact.Redactor {
+	all := set.Values()
+	for name, value := range b.Secrets {
+		all[name+" of the server"] = value // no variable has such a name
+	}
+	return redact.New(all)
 }
 
 // installError is an install that ended badly.
@@ -101,8 +121,16 @@ func (b *Builder) work(ctx context.Context, r environment.Record, p Plan, tell f
 		log.line("# " + words)
 		tell(words)
 	}
-	step("base: %s", r.Image)
-	m, err := b.Runtime.Create(ctx, machine.Spec{ID: r.MachineID, Image: r.Image, Class: b.Class, Limits: b.Limits, Network: b.Network})
+	words := r.Image
+	if r.Base != "" {
+		words = r.Base + " above " + words
+	}
+	step("base: %s", words)
+	set, err := b.variables(ctx, r.EnvironmentID, p)
+	if err != nil {
+		return nil, err
+	}
+	m, err := b.Runtime.Create(ctx, machine.Spec{ID: r.MachineID, Image: r.Image, Layer: r.Base, Class: b.Class, Limits: b.Limits, Network: b.Network})
 	if err != nil {
 		return nil, err
 	}
@@ -110,20 +138,25 @@ func (b *Builder) work(ctx context.Context, r environment.Record, p Plan, tell f
 	if !ok {
 		return nil, fault.NotImplemented("machines of this runtime cannot be saved")
 	}
-	conn, err := pod.Dial(ctx, m, b.Gateway, pod.Redact(b.redactor))
+	conn, err := pod.Dial(ctx, m, b.Gateway, pod.Redact(b.redactorOf(set)))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	credential, err := b.Gateway.Grant(gateway.Grant{AgentID: r.ID, RunID: r.ID, Repos: []string{p.repoURL}})
+	credential, err := b.Gateway.Grant(gateway.Grant{AgentID: r.ID, RunID: r.ID, Repos: []string{p.repoURL}, Secrets: set.Values()})
 	if err != nil {
 		return nil, err
 	}
 	defer b.Gateway.Revoke(credential)
 	token := make([]byte, 32)
-	_, _ = rand.Read(token) // never fails
+	_, _ = rand.Read(token)              // never fails
+	env := maps.Clone(p.Environment.Env) // in plain sight, and so the first to give way
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, set.Environ())
 	boot := pod.Boot{
-		Checkout: pod.Checkout{RepoURL: p.repoURL, Ref: p.Commit, Owner: r.ID}, User: p.Environment.User, Env: p.Environment.Env,
+		Checkout: pod.Checkout{RepoURL: p.repoURL, Ref: p.Commit, Owner: r.ID}, User: p.Environment.User, Env: env,
 		GitCredential: credential, ExecToken: hex.EncodeToString(token),
 	}
 	if _, err := conn.Boot(ctx, boot, func(s pod.Step) {

@@ -156,3 +156,21 @@ func (b *Builder) saved(ctx context.Context, p *Plan) error {
 	}
 	return nil
 }
+
+// EnvironmentOf returns the id of the saved environment of an agent's machine,
+// "" where the repository has a file of its own or nothing is saved for it. While
+// the repository cannot be read, it counts as having no file.
+func (b *Builder) EnvironmentOf(ctx context.Context, a agent.Agent) (string, error) {
+	if len(a.Repos) == 0 {
+		return "", nil
+	}
+	p := Plan{repoURL: a.Repos[0].URL, userID: a.UserID}
+	if err := b.saved(ctx, &p); err != nil || p.savedID == "" {
+		return "", err
+	}
+	tree, err := b.Files.Files(ctx, p.repoURL, a.Repos[0].StartingRef, environment.Files)
+	if err == nil && len(tree.Files) > 0 {
+		return "", nil
+	}
+	return p.savedID, nil
+}

@@ -117,6 +117,9 @@ func (l *Loop) work(ctx context.Context) error {
 	if err := l.reach(ctx); err != nil { // a repository that cannot be had is known before a model is paid
 		return err
 	}
+	if l.rec.state.Agent.Env.Preset == agent.SetUp {
+		return l.rec.record(ctx, &agent.RunEnded{Status: agent.Finished, Result: "The machine is ready to be set up."})
+	}
 	if err := l.submit(ctx); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err
 	}

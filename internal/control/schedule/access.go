@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 
@@ -140,6 +141,7 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 	conn.Apply(s.redact(state, m.ID()))
 	b := s.idleBoot(state, m.ID())
 	b.Env = set.Environ()
+	maps.Copy(b.Env, historyKept(state))
 	ready, err := conn.Boot(ctx, b, func(pod.Step) {})
 	if err != nil {
 		return nil, "", stepFault(err)

@@ -36,6 +36,9 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 	if err != nil {
 		return nil, err
 	}
+	if state.Agent.Env.Preset == agent.SetUp {
+		plan = bare(plan, state.Agent.Env.Image)
+	}
 	m, err := w.opened(ctx, state)
 	if err != nil {
 		return nil, err
@@ -218,6 +221,7 @@ func (w *worker) boot(ctx context.Context, h *hands, e environment.Environment, 
 	if env == nil {
 		env = map[string]string{}
 	}
+	maps.Copy(env, historyKept(state))
 	maps.Copy(env, set.Environ())
 	b := pod.Boot{ExecToken: w.s.token("exec", h.id), User: e.User, Env: env, Trace: w.s.Spans != nil}
 	if len(state.Agent.Repos) > 0 {

@@ -20,6 +20,7 @@ type Store interface {
 	store.Accounts
 	store.Builds
 	store.Environments
+	store.Snapshots
 	store.Rules
 	store.Secrets
 }
@@ -38,6 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Secrets", secretTests},
 		{"Builds", buildTests},
 		{"Environments", environmentTests},
+		{"Snapshots", snapshotTests},
 		{"Fold", foldTests},
 		{"Rules", ruleTests},
 	} {

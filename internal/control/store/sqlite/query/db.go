@@ -48,6 +48,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addServerIDStmt, err = db.PrepareContext(ctx, addServerID); err != nil {
 		return nil, fmt.Errorf("error preparing query AddServerID: %w", err)
 	}
+	if q.addSnapshotStmt, err = db.PrepareContext(ctx, addSnapshot); err != nil {
+		return nil, fmt.Errorf("error preparing query AddSnapshot: %w", err)
+	}
 	if q.addUserStmt, err = db.PrepareContext(ctx, addUser); err != nil {
 		return nil, fmt.Errorf("error preparing query AddUser: %w", err)
 	}
@@ -111,6 +114,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getSecretStmt, err = db.PrepareContext(ctx, getSecret); err != nil {
 		return nil, fmt.Errorf("error preparing query GetSecret: %w", err)
 	}
+	if q.getSnapshotStmt, err = db.PrepareContext(ctx, getSnapshot); err != nil {
+		return nil, fmt.Errorf("error preparing query GetSnapshot: %w", err)
+	}
 	if q.getUserStmt, err = db.PrepareContext(ctx, getUser); err != nil {
 		return nil, fmt.Errorf("error preparing query GetUser: %w", err)
 	}
@@ -134,6 +140,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.listSecretsStmt, err = db.PrepareContext(ctx, listSecrets); err != nil {
 		return nil, fmt.Errorf("error preparing query ListSecrets: %w", err)
+	}
+	if q.listSnapshotsStmt, err = db.PrepareContext(ctx, listSnapshots); err != nil {
+		return nil, fmt.Errorf("error preparing query ListSnapshots: %w", err)
 	}
 	if q.listWaitingAgentsStmt, err = db.PrepareContext(ctx, listWaitingAgents); err != nil {
 		return nil, fmt.Errorf("error preparing query ListWaitingAgents: %w", err)
@@ -229,6 +238,11 @@ func (q *Queries) Close() error {
 	if q.addServerIDStmt != nil {
 		if cerr := q.addServerIDStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addServerIDStmt: %w", cerr)
+		}
+	}
+	if q.addSnapshotStmt != nil {
+		if cerr := q.addSnapshotStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addSnapshotStmt: %w", cerr)
 		}
 	}
 	if q.addUserStmt != nil {
@@ -336,6 +350,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getSecretStmt: %w", cerr)
 		}
 	}
+	if q.getSnapshotStmt != nil {
+		if cerr := q.getSnapshotStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getSnapshotStmt: %w", cerr)
+		}
+	}
 	if q.getUserStmt != nil {
 		if cerr := q.getUserStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getUserStmt: %w", cerr)
@@ -374,6 +393,11 @@ func (q *Queries) Close() error {
 	if q.listSecretsStmt != nil {
 		if cerr := q.listSecretsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listSecretsStmt: %w", cerr)
+		}
+	}
+	if q.listSnapshotsStmt != nil {
+		if cerr := q.listSnapshotsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listSnapshotsStmt: %w", cerr)
 		}
 	}
 	if q.listWaitingAgentsStmt != nil {
@@ -508,6 +532,7 @@ type Queries struct {
 	addExternalIDStmt             *sql.Stmt
 	addKeyStmt                    *sql.Stmt
 	addServerIDStmt               *sql.Stmt
+	addSnapshotStmt               *sql.Stmt
 	addUserStmt                   *sql.Stmt
 	countKeysStmt                 *sql.Stmt
 	countSecretsStmt              *sql.Stmt
@@ -529,6 +554,7 @@ type Queries struct {
 	getRuleStmt                   *sql.Stmt
 	getRunStmt                    *sql.Stmt
 	getSecretStmt                 *sql.Stmt
+	getSnapshotStmt               *sql.Stmt
 	getUserStmt                   *sql.Stmt
 	listAgentsStmt                *sql.Stmt
 	listAgentsOfUserStmt          *sql.Stmt
@@ -537,6 +563,7 @@ type Queries struct {
 	listEnvironmentsStmt          *sql.Stmt
 	listRunsStmt                  *sql.Stmt
 	listSecretsStmt               *sql.Stmt
+	listSnapshotsStmt             *sql.Stmt
 	listWaitingAgentsStmt         *sql.Stmt
 	openBuildsStmt                *sql.Stmt
 	openRunsStmt                  *sql.Stmt
@@ -568,6 +595,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		addExternalIDStmt:             q.addExternalIDStmt,
 		addKeyStmt:                    q.addKeyStmt,
 		addServerIDStmt:               q.addServerIDStmt,
+		addSnapshotStmt:               q.addSnapshotStmt,
 		addUserStmt:                   q.addUserStmt,
 		countKeysStmt:                 q.countKeysStmt,
 		countSecretsStmt:              q.countSecretsStmt,
@@ -589,6 +617,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getRuleStmt:                   q.getRuleStmt,
 		getRunStmt:                    q.getRunStmt,
 		getSecretStmt:                 q.getSecretStmt,
+		getSnapshotStmt:               q.getSnapshotStmt,
 		getUserStmt:                   q.getUserStmt,
 		listAgentsStmt:                q.listAgentsStmt,
 		listAgentsOfUserStmt:          q.listAgentsOfUserStmt,
@@ -597,6 +626,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listEnvironmentsStmt:          q.listEnvironmentsStmt,
 		listRunsStmt:                  q.listRunsStmt,
 		listSecretsStmt:               q.listSecretsStmt,
+		listSnapshotsStmt:             q.listSnapshotsStmt,
 		listWaitingAgentsStmt:         q.listWaitingAgentsStmt,
 		openBuildsStmt:                q.openBuildsStmt,
 		openRunsStmt:                  q.openRunsStmt,

@@ -122,6 +122,14 @@ type Server struct {
 	ID  string
 }
 
+type Snapshot struct {
+	ID        string
+	UserID    int64
+	Repo      string
+	AgentID   string
+	CreatedAt int64
+}
+
 type User struct {
 	ID        int64
 	Email     string

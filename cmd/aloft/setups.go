@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/api"
+	"aloft/internal/control/build"
+	"aloft/internal/control/layer"
+	"aloft/internal/control/schedule"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+	"aloft/internal/secret"
+)
+
+// setups makes environments of machines that people have set up.
+type setups struct {
+	schedule  *schedule.Scheduler
+	builder   *build.Builder
+	snapshots store.Snapshots
+}
+
+var _ api.SetUps = setups{}
+
+// maxProposeFile bounds what is read of a file that a proposal goes by, in bytes.
+const maxProposeFile = 256 << 10
+
+// Snapshot implements [api.SetUps]. The record comes before the disk: one
+// without a disk is as good as none, and a disk without a record nobody's.
+func (s setups) Snapshot(ctx context.Context, a agent.Agent) (id string, p environment.Proposal, err error) {
+	typed, err := s.schedule.SetUpHistory(ctx, a.ID)
+	if err != nil {
+		return "", p, err
+	}
+	url := a.Repos[0].URL
+	id = layer.NewID(layer.Snapshot)
+	record := environment.Snapshot{ID: id, UserID: a.UserID, Repo: secret.Repo(url), AgentID: a.ID, CreatedAt: time.Now().UTC()}
+	if err := s.snapshots.AddSnapshot(ctx, record); err != nil {
+		return "", p, err
+	}
+	if err := s.schedule.Snapshot(ctx, a.ID, id); err != nil {
+		return "", p, err
+	}
+	files, err := s.builder.Exists(ctx, url, environment.ProposeFiles, maxProposeFile)
+	if err != nil {
+		files = nil // the snapshot is worth more than the proposal
+	}
+	return id, environment.Propose(environment.Known{Snapshot: id, Files: files, Typed: typed}), nil
+}
+
+// Try implements [api.SetUps].
+func (s setups) Try(ctx context.Context, a agent.Agent, text string, tell func(string)) (environment.Record, environment.Findings, error) {
+	return s.builder.Draft(ctx, a.Repos[0].URL, a.UserID, text, tell)
+}
+
+// Commit implements [api.SetUps]. The file is the one that the repository has,
+// if it has one.
+func (s setups) Commit(ctx context.Context, a agent.Agent, text string) (path, branch, commit string, err error) {
+	found, err := s.builder.Exists(ctx, a.Repos[0].URL, environment.Files, environment.MaxSize)
+	if err != nil {
+		return "", "", "", err
+	}
+	path = environment.Files[0]
+	for _, name := range environment.Files {
+		if _, ok := found[name]; ok {
+			path = name
+			break
+		}
+	}
+	branch, commit, err = s.schedule.CommitFile(ctx, a.ID, path, []byte(text), "Set up the environment of agents")
+	return path, branch, commit, err
+}

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+// SetUps turns a machine that somebody has set up into an environment. Its
+// methods are safe for concurrent use.
+type SetUps interface {
+	// Snapshot saves the disk of the agent's machine, and proposes an environment
+	// that begins with it.
+	Snapshot(ctx context.Context, a agent.Agent) (id string, p environment.Proposal, err error)
+	// Try makes an environment ready, for nobody but to see whether it can be.
+	Try(ctx context.Context, a agent.Agent, text string, tell func(string)) (environment.Record, environment.Findings, error)
+	// Commit commits an environment on the agent's branch and pushes it.
+	Commit(ctx context.Context, a agent.Agent, text string) (path, branch, commit string, err error)
+}
+
+type snapshotJSON struct {
+	_               struct{} `json:"-" additionalProperties:"true"`
+	ID              string   `json:"id"`
+	EnvironmentJSON string   `json:"environmentJson" doc:"a proposal, that begins with the snapshot"`
+	Why             []string `json:"why" nullable:"false" doc:"where the parts of the proposal come from"`
+}
+
+type environmentTextJSON struct {
+	_               struct{} `json:"-" additionalProperties:"true"`
+	EnvironmentJSON string   `json:"environmentJson"`
+}
+
+type committedJSON struct {
+	_      struct{} `json:"-" additionalProperties:"true"`
+	Path   string   `json:"path"`
+	Branch string   `json:"branch"`
+	Commit string   `json:"commit"`
+}
+
+// triedLine is one line of the reply to a try: news, or the end.
+type triedLine struct {
+	News     string     `json:"news,omitempty"`
+	Build    *buildJSON `json:"build,omitempty"`
+	Findings []string   `json:"findings,omitempty"`
+	Error    *triedErr  `json:"error,omitempty"`
+}
+
+type triedErr struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+func (s *server) setUpRoutes() []route {
+	return []route{
+		{method: "POST", path: "/v1/agents/{id}/snapshots", id: "createSnapshot", long: true,
+			summary: "Save the disk of an agent's machine, which is stopped for that, and propose an environment that begins with it",
+			status:  201, out: snapshotJSON{}, handle: s.createSnapshot},
+		{method: "POST", path: "/v1/agents/{id}/environment/try", id: "tryEnvironment", long: true,
+			summary: "Build an environment to see whether it can be; the reply is JSON lines: news, and the build at the end",
+			in:      environmentTextJSON{}, status: 200, media: jsonLines, handle: s.tryEnvironment},
+		{method: "POST", path: "/v1/agents/{id}/environment/commit", id: "commitEnvironment", long: true,
+			summary: "Commit an environment on the agent's branch, and push it", in: environmentTextJSON{}, status: 200, out: committedJSON{}, handle: s.commitEnvironment},
+	}
+}
+
+// settingUp returns the agent of a request that may set it up.
+func (s *server) settingUp(r *http.Request, who account.APIKey) (agent.Agent, error) {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	switch {
+	case err != nil:
+		return a, err
+	case a.Archived:
+		return a, fault.Conflict("the agent is archived").Named("agent_archived").Hint("unarchive it first")
+	case s.SetUps == nil:
+		return a, fault.NotImplemented("this server makes no environments of machines")
+	case len(a.Repos) == 0:
+		return a, fault.Conflict("the agent has no repository whose environment this could be").Named("no_repository")
+	}
+	return a, nil
+}
+
+func (s *server) createSnapshot(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.settingUp(r, who)
+	if err != nil {
+		return err
+	}
+	// Whoever asked may go; a disk is not saved by halves.
+	id, p, err := s.SetUps.Snapshot(context.WithoutCancel(r.Context()), a)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusCreated, snapshotJSON{ID: id, EnvironmentJSON: p.Text, Why: p.Why})
+}
+
+func environmentText(w http.ResponseWriter, r *http.Request) (string, error) {
+	var in environmentTextJSON
+	if err := readBody(w, r, &in); err != nil {
+		return "", err
+	}
+	_, findings := environment.Parse("environmentJson", []byte(in.EnvironmentJSON))
+	for _, f := range findings {
+		if f.Severity == environment.Error {
+			return "", fault.Invalid("%s", f).Hint("`aloft env check` says all that is wrong with a file").At("environmentJson")
+		}
+	}
+	return in.EnvironmentJSON, nil
+}
+
+func (s *server) tryEnvironment(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.settingUp(r, who)
+	if err != nil {
+		return err
+	}
+	text, err := environmentText(w, r)
+	if err != nil {
+		return err
+	}
+	out := s.newPush(w, jsonLines)
+	defer out.close()
+	say := func(line triedLine) error {
+		data, err := marshal(line)
+		if err != nil {
+			return err
+		}
+		out.buf.Write(append(data, '\n'))
+		return out.flush()
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	built, findings, err := s.SetUps.Try(ctx, a, text, func(news string) {
+		if say(triedLine{News: news}) != nil {
+			cancel() // nobody listens; the build goes on
+		}
+	})
+	if err != nil {
+		f := fault.Of(err)
+		if f.Kind == fault.KindInternal {
+			s.Logger.Error("an environment cannot be tried", "agent", a.ID, "error", err)
+		}
+		return say(triedLine{Error: &triedErr{Code: f.Code, Message: f.Message, Hint: f.Advice}})
+	}
+	last := buildOf(built)
+	end := triedLine{Build: &last}
+	for _, f := range findings {
+		end.Findings = append(end.Findings, f.String())
+	}
+	return say(end)
+}
+
+func (s *server) commitEnvironment(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.settingUp(r, who)
+	if err != nil {
+		return err
+	}
+	text, err := environmentText(w, r)
+	if err != nil {
+		return err
+	}
+	path, branch, commit, err := s.SetUps.Commit(r.Context(), a, text)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, committedJSON{Path: path, Branch: branch, Commit: commit})
+}
+
+// maxImageName bounds the name of an image, in bytes.
+const maxImageName = 500
+
+// env reads where the agent's machine comes from.
+func (in *agentEnvJSON) env() (agent.Env, error) {
+	e := agent.Env{Type: "cloud"}
+	if in == nil {
+		return e, nil
+	}
+	if in.Name != nil {
+		if e.Name = *in.Name; e.Name == "" || len(e.Name) > 255 {
+			return e, fault.Invalid("must have 1 to 255 bytes").At("env.name")
+		}
+	}
+	switch e.Preset = agent.Preset(in.Preset); e.Preset {
+	case "", agent.SetUp, agent.VMSetupHelper:
+	default:
+		return e, fault.Invalid("must be setup or vmSetupHelper, or absent").At("env.preset")
+	}
+	if e.Image = in.Image; e.Image != "" && (e.Preset != agent.SetUp || len(e.Image) > maxImageName) {
+		return e, fault.Invalid("an image is for env.preset setup, and has at most %d bytes", maxImageName).At("env.image").
+			Hint("elsewhere the image is the environment's: write it into environment.json")
+	}
+	return e, nil
+}

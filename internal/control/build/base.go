@@ -1,0 +1,85 @@
+package build
+
+import (
+	"context"
+	"errors"
+
+	"aloft/internal/control/layer"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+	"aloft/internal/secret"
+)
+
+// base is what a machine begins with before install has run.
+type base struct {
+	image string
+	layer string // a snapshot above it; "" is none
+}
+
+// from is the base of the plan's environment. What of it cannot be had stands
+// in the notes.
+func (b *Builder) from(ctx context.Context, p Plan) (of base, notes []string, err error) {
+	e := p.Environment
+	if e.Base() == environment.BaseSnapshot {
+		l, err := b.snapshot(ctx, p)
+		if err != nil {
+			return base{}, nil, err
+		}
+		if l.ID != "" {
+			return base{l.Image, l.ID}, nil, nil
+		}
+		notes = append(notes, "The snapshot "+e.Snapshot+" is not there, has expired, or is of another repository. The machine starts from the next base instead.")
+		e = e.WithoutSnapshot()
+	}
+	switch e.Base() {
+	case environment.BaseImage:
+		if ofTheHost(e.Image) {
+			notes = append(notes, "The image "+e.Image+" is one of the server's own disk, which a repository may not name. The machine starts from the default image.")
+			break
+		}
+		return base{image: e.Image}, notes, nil
+	case environment.BaseDockerfile:
+		notes = append(notes, "The image of the Dockerfile is not built by this version. The machine starts from the default image.")
+	case environment.BaseSnapshot, environment.BaseDefault:
+	}
+	return base{image: b.Image}, notes, nil
+}
+
+// maxSnapshots bounds the snapshots among which the newest is looked for.
+const maxSnapshots = 100
+
+// snapshot finds the snapshot that the plan's environment names: one that was
+// taken of the same repository, or that the operator has exported or imported,
+// and so gave to whoever knows its name. The layer has no ID if there is none.
+func (b *Builder) snapshot(ctx context.Context, p Plan) (layer.Layer, error) {
+	if b.Layers == nil || b.Snapshots == nil {
+		return layer.Layer{}, nil
+	}
+	repo := secret.Repo(p.repoURL)
+	if p.Environment.Snapshot == environment.FromSettings {
+		list, err := b.Snapshots.ListSnapshots(ctx, repo, maxSnapshots)
+		if err != nil {
+			return layer.Layer{}, err
+		}
+		for _, own := range []bool{true, false} { // the user's own count first
+			for _, s := range list {
+				if l, err := b.Layers.Layer(s.ID); err == nil && l.Kept && (s.UserID == p.userID || !own) {
+					return l, nil
+				}
+			}
+		}
+		return layer.Layer{}, nil
+	}
+	l, err := b.Layers.Layer(p.Environment.Snapshot)
+	if err != nil || !l.Kept {
+		return layer.Layer{}, nil //nolint:nilerr // it is not there
+	}
+	s, err := b.Snapshots.Snapshot(ctx, l.ID)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && l.Packed != nil, err == nil && s.Repo == repo:
+		return l, nil
+	case err == nil, errors.Is(err, store.ErrNotFound):
+		return layer.Layer{}, nil
+	}
+	return layer.Layer{}, err
+}

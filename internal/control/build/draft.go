@@ -1,0 +1,62 @@
+package build
+
+import (
+	"context"
+
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+// Draft tries the text of an environment.json on the default branch of a
+// repository, by a build of its own that no machine starts from. An environment
+// without install is tried as far as its base. tell hears how far it is.
+func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text string, tell func(string)) (environment.Record, environment.Findings, error) {
+	p, err := b.plan(ctx, repoURL, "", userID)
+	if err != nil {
+		return environment.Record{}, nil, err
+	}
+	p.Environment, p.Findings = environment.Parse("environment.json", []byte(text))
+	p.Where, p.savedID = "a draft", ""
+	if p.Findings.Worst() == environment.Error {
+		return environment.Record{}, p.Findings, fault.Invalid("the environment has mistakes").Named("environment_invalid").Hint("they are listed by line and key")
+	}
+	if b.Layers == nil {
+		return environment.Record{}, p.Findings, fault.NotImplemented("machines of this server cannot be saved, and so not built ahead")
+	}
+	if p.Commit == "" {
+		return environment.Record{}, p.Findings, fault.Conflict("the repository has no commit to try it on").Named("repository_empty").Hint("push a first commit")
+	}
+	_, notes, err := b.from(ctx, p)
+	if err != nil {
+		return environment.Record{}, p.Findings, err
+	}
+	if len(notes) > 0 {
+		return environment.Record{}, p.Findings, fault.Invalid("%s", notes[0]).Named("base_missing").Hint("name another base")
+	}
+	// Drafts of one environment that differ are not one another's.
+	p.savedID = p.environmentID() + "-draft-" + p.Environment.BuildDigest()[:16]
+	if p.Environment.Install == "" {
+		p.Environment.Install = "true"
+	}
+	r, err := b.Ensure(ctx, p, environment.AgentDraft, tell)
+	return r, p.Findings, err
+}
+
+// Exists returns what of these paths is in the default branch of a repository,
+// with the contents of files of at most limit bytes; of larger ones there is
+// nothing but the name.
+func (b *Builder) Exists(ctx context.Context, repoURL string, paths []string, limit int64) (map[string][]byte, error) {
+	tree, err := b.Files.Files(ctx, repoURL, "", paths)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]byte{}
+	for name, blob := range tree.Files {
+		data, err := b.Files.Contents(ctx, repoURL, blob, limit)
+		if err != nil {
+			data = nil // it is too large, or no file
+		}
+		out[name] = data
+	}
+	return out, nil
+}

@@ -1,0 +1,155 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/build"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+// bare is the plan of a machine that a person sets up: its base, with nothing
+// run in it. An image that the person chose stands in place of the base.
+func bare(p build.Plan, image string) build.Plan {
+	e := &p.Environment
+	if image != "" {
+		*e = environment.Environment{Image: image}
+		p.Where, p.Findings = "the image "+image, nil
+	}
+	e.Install, e.Start, e.Terminals = "", "", nil
+	return p
+}
+
+// historyKept has the shells of a machine that is set up keep what is typed as
+// it is typed: the environment that is proposed is made of it.
+func historyKept(state *agent.State) map[string]string {
+	if state.Agent.Env.Preset != agent.SetUp {
+		return nil
+	}
+	return map[string]string{"PROMPT_COMMAND": "history -a"}
+}
+
+const (
+	maxHistory   = 256 << 10 // bytes
+	quickCommand = time.Minute
+)
+
+// SetUpHistory returns the lines that were typed in the shells of the machine,
+// the last ones if there are many. They are the machine's word.
+func (s *Scheduler) SetUpHistory(ctx context.Context, agentID string) ([]string, error) {
+	a, err := s.Access(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	out := &tail{most: maxHistory}
+	if _, err := a.Conn.RunCommand(ctx, "sync; tail -c 200000 ~/.bash_history 2>/dev/null", quickCommand, out); err != nil {
+		return nil, visitFault(ctx, agentID, err)
+	}
+	return strings.Split(out.text(), "\n"), nil
+}
+
+// Snapshot saves the disk of an agent's machine under that new id. The machine
+// is stopped for that; who is in it is cut off, and the next who comes has it
+// started again.
+func (s *Scheduler) Snapshot(ctx context.Context, agentID, id string) error {
+	state, err := s.fold(ctx, agentID)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	busy := s.workers[agentID] != nil
+	s.mu.Unlock()
+	switch {
+	case busy || !state.Run.Status.Ended():
+		return fault.Conflict("the agent works, and its machine is not saved meanwhile").Named("agent_busy").Hint("wait until its run has ended")
+	case state.MachineID == "":
+		return noMachine()
+	}
+	m, err := s.Runtime.Open(ctx, state.MachineID)
+	if errors.Is(err, machine.ErrNotFound) {
+		return noMachine()
+	}
+	if err != nil {
+		return machineFault(err)
+	}
+	saver, ok := m.(machine.Snapshotter)
+	if !ok {
+		return fault.NotImplemented("machines of this server cannot be saved")
+	}
+	l := s.links.use(m.ID())
+	defer s.links.letGo(m.ID(), l)
+	l.mu.Lock() // whoever wants to boot it waits
+	defer l.mu.Unlock()
+	if l.conn != nil {
+		_ = l.conn.Close()
+		l.conn = nil
+	}
+	if err := saver.Stop(ctx); err != nil {
+		return machineFault(err)
+	}
+	if err := saver.Freeze(ctx, id); err != nil {
+		return machineFault(err)
+	}
+	return nil
+}
+
+// CommitFile commits one file, and nothing else, on the agent's branch and
+// pushes it. It may be repeated.
+func (s *Scheduler) CommitFile(ctx context.Context, agentID, name string, data []byte, message string) (branch, commit string, err error) {
+	state, err := s.fold(ctx, agentID)
+	if err != nil {
+		return "", "", err
+	}
+	if len(state.Agent.Repos) == 0 {
+		return "", "", fault.Conflict("the agent has no repository to commit to").Named("no_repository")
+	}
+	a, err := s.Access(ctx, agentID)
+	if err != nil {
+		return "", "", err
+	}
+	defer a.Close()
+	out := &tail{most: maxSetUpOutput}
+	// Both are sent in base64, so that no shell reads them.
+	encoded := base64.StdEncoding.EncodeToString
+	script := fmt.Sprintf(`set -e
+f=$(echo %s | base64 -d)
+mkdir -p -- "$(dirname -- "$f")"
+echo %s | base64 -d >"$f"
+git add -f -- "$f"
+git diff --cached --quiet -- "$f" || git commit -q -m "$(echo %s | base64 -d)" -- "$f"`, encoded([]byte(path.Clean(name))), encoded(data), encoded([]byte(message)))
+	exit, err := a.Conn.RunCommand(ctx, script, quickCommand, out)
+	if err != nil {
+		return "", "", visitFault(ctx, agentID, err)
+	}
+	if exit.Code != 0 || exit.TimedOut {
+		return "", "", fault.Conflict("%s cannot be committed: %s", name, strings.TrimSpace(out.text())).Named("commit_failed").
+			Hint("look at the checkout with `aloft agent exec %s git status`", agentID)
+	}
+	url := state.Agent.Repos[0].URL
+	branch = cmp.Or(state.Branch, "aloft/environment")
+	credential, err := s.Gateway.Grant(gateway.Grant{
+		AgentID: agentID, RunID: state.Run.ID, Credential: s.token("git", state.Run.ID), Repos: []string{url},
+		Push: map[string]string{url: branch}, Existing: state.Agent.WorkOnCurrentBranch || state.Pushed, Secrets: s.secrets(agentID),
+	})
+	if err != nil {
+		return "", "", err
+	}
+	defer s.Gateway.Revoke(credential)
+	if commit, err = a.Conn.Push(ctx, branch); err != nil {
+		return "", "", gitFault(err)
+	}
+	_, err = s.Journal.Append(ctx, store.Append{AgentID: agentID, Events: []agent.Event{{Body: &agent.Pushed{RepoURL: url, Branch: branch, Commit: commit}}}})
+	return branch, commit, err
+}

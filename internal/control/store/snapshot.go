@@ -1,0 +1,17 @@
+package store
+
+import (
+	"context"
+
+	"aloft/internal/environment"
+)
+
+// Snapshots keeps whose the saved disks of machines are. Its methods are safe
+// for concurrent use. What is not there is [ErrNotFound].
+type Snapshots interface {
+	// AddSnapshot keeps a snapshot that is about to be made. One of that ID is [ErrExists].
+	AddSnapshot(ctx context.Context, s environment.Snapshot) error
+	Snapshot(ctx context.Context, id string) (environment.Snapshot, error)
+	// ListSnapshots returns those of a repository, newest first.
+	ListSnapshots(ctx context.Context, repo string, limit int) ([]environment.Snapshot, error)
+}

@@ -1,0 +1,8 @@
+-- name: AddSnapshot :exec
+INSERT INTO snapshots (id, user_id, repo, agent_id, created_at) VALUES (@id, @user_id, @repo, @agent_id, @created_at);
+
+-- name: GetSnapshot :one
+SELECT * FROM snapshots WHERE id = @id;
+
+-- name: ListSnapshots :many
+SELECT * FROM snapshots WHERE repo = @repo ORDER BY created_at DESC, id DESC LIMIT @most;

@@ -1,0 +1,43 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+)
+
+var snapshotTests = []test{
+	{"AddsAndLists", func(t *testing.T, s Store) {
+		old := environment.Snapshot{ID: "snapshot-1", UserID: 1, Repo: "git.example/a", AgentID: "bc-1", CreatedAt: time.Unix(1, 5).UTC()}
+		young, other := old, old
+		young.ID, young.UserID, young.CreatedAt = "snapshot-2", 2, time.Unix(2, 0).UTC()
+		other.ID, other.Repo = "snapshot-3", "git.example/b"
+		for _, n := range []environment.Snapshot{old, young, other} {
+			if err := s.AddSnapshot(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.AddSnapshot(t.Context(), old); !errors.Is(err, store.ErrExists) {
+			t.Errorf("again: %v", err)
+		}
+		got, err := s.Snapshot(t.Context(), old.ID)
+		if d := cmp.Diff(old, got); err != nil || d != "" {
+			t.Error(err, d)
+		}
+		if _, err := s.Snapshot(t.Context(), "snapshot-4"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("one that is not there: %v", err)
+		}
+		list, err := s.ListSnapshots(t.Context(), "git.example/a", 10)
+		if d := cmp.Diff([]environment.Snapshot{young, old}, list); err != nil || d != "" {
+			t.Error(err, d)
+		}
+		if list, err = s.ListSnapshots(t.Context(), "git.example/a", 1); err != nil || len(list) != 1 {
+			t.Error(list, err)
+		}
+	}},
+}

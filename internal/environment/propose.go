@@ -1,0 +1,168 @@
+package environment
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Known is what is known of a project of which an environment is to be proposed.
+// All of it is other people's words.
+type Known struct {
+	Snapshot string            // to begin with; "" is none
+	Files    map[string][]byte // of the root, among [ProposeFiles]; nil contents of what was too large
+	Typed    []string          // lines that a person typed in the shells of the machine
+}
+
+// Proposal is an environment.json for a person to look at.
+type Proposal struct {
+	Text string   `json:"environmentJson"`
+	Why  []string `json:"why"` // where each part comes from
+}
+
+// ProposeFiles are the files that [Propose] goes by.
+var ProposeFiles = []string{
+	"package.json", "package-lock.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "bun.lockb", "go.mod", "Cargo.toml", "uv.lock", "poetry.lock",
+	"requirements.txt", "pyproject.toml", "setup.py", "Gemfile", "composer.json", "mix.exs", "pom.xml", "gradlew", "build.gradle", "configure",
+	"configure.ac", "Makefile", "CMakeLists.txt",
+}
+
+// installs are what projects of a kind run after a switch of branches, by the
+// file that tells the kind. Of a group the first that is there counts.
+var installs = [][]struct{ file, command string }{
+	{{"pnpm-lock.yaml", "pnpm install --frozen-lockfile"}, {"yarn.lock", "yarn install --frozen-lockfile"}, {"bun.lock", "bun install --frozen-lockfile"},
+		{"bun.lockb", "bun install --frozen-lockfile"}, {"package-lock.json", "npm ci"}, {"package.json", "npm install"}},
+	{{"go.mod", "go mod download"}},
+	{{"Cargo.toml", "cargo fetch"}},
+	{{"uv.lock", "uv sync"}, {"poetry.lock", "poetry install"},
+		{"requirements.txt", "python3 -m venv ~/.venv && ~/.venv/bin/pip install -r requirements.txt"},
+		{"pyproject.toml", "python3 -m venv ~/.venv && ~/.venv/bin/pip install -e ."}, {"setup.py", "python3 -m venv ~/.venv && ~/.venv/bin/pip install -e ."}},
+	{{"Gemfile", "bundle install"}},
+	{{"composer.json", "composer install"}},
+	{{"mix.exs", "mix deps.get"}},
+	{{"pom.xml", "mvn -q dependency:go-offline"}, {"gradlew", "./gradlew --quiet dependencies"}, {"build.gradle", "gradle --quiet dependencies"}},
+}
+
+// native are the ways to configure a project that is compiled; they count where
+// none of installs does.
+var native = []struct{ file, command string }{
+	{"configure", "./configure"}, {"configure.ac", "autoreconf -i && ./configure"}, {"CMakeLists.txt", "cmake -B build"},
+}
+
+// A line is worth repeating after a switch of branches if it asks a package
+// manager for what the project needs, or runs the project's own script for that.
+var (
+	dependencyLine = regexp.MustCompile(`^(npm (ci|install|i)|pnpm (install|i)|yarn( install)?|bun install|go (mod download|build|install)|cargo (fetch|build)|` +
+		`uv sync|poetry install|(python3? -m )?pip3? install .*(-r |-e |\.)|bundle install|bundle|composer install|mix deps\.get|mvn|(\./)?gradlew?|\./configure|` +
+		`autoreconf|cmake|meson setup|make (deps|dependencies|bootstrap|setup|install-deps)|(bash |sh )?\./?\S*(install|setup|bootstrap)\S*\.sh)( |$)`)
+	startLine = regexp.MustCompile(`^(sudo )?(service \S+ start|systemctl start \S+|docker compose up -d.*)$`)
+	target    = regexp.MustCompile(`(?m)^(deps|dependencies|bootstrap|setup|install-deps):`)
+)
+
+// maxLines bounds what is proposed of what was typed, and maxTyped a line.
+const (
+	maxLines = 20
+	maxTyped = 500 // bytes
+)
+
+// Propose makes an environment of what is known of a project. What a person
+// typed counts before what files suggest.
+func Propose(k Known) Proposal {
+	var out struct {
+		Snapshot  string     `json:"snapshot,omitempty"`
+		Install   string     `json:"install,omitempty"`
+		Start     string     `json:"start,omitempty"`
+		Terminals []Terminal `json:"terminals"`
+	}
+	out.Terminals = []Terminal{}
+	p := Proposal{Why: []string{}}
+	if out.Snapshot = k.Snapshot; k.Snapshot != "" {
+		p.Why = append(p.Why, "snapshot: the disk as you left it")
+	}
+	typed, started := chosen(k.Typed, dependencyLine), chosen(k.Typed, startLine)
+	if out.Install = strings.Join(typed, "\n"); len(typed) > 0 {
+		p.Why = append(p.Why, "install: what you ran that a switch of branches asks for again")
+	} else {
+		lines, files := suggested(k.Files)
+		if out.Install = strings.Join(lines, "\n"); len(lines) > 0 {
+			p.Why = append(p.Why, "install: by "+strings.Join(files, ", "))
+		}
+	}
+	if out.Start = strings.Join(started, "\n"); len(started) > 0 {
+		p.Why = append(p.Why, "start: services that you started")
+	}
+	if command := script(k.Files); command != "" {
+		out.Terminals = append(out.Terminals, Terminal{Name: command[strings.LastIndexByte(command, ' ')+1:], Command: command})
+		p.Why = append(p.Why, "terminals: the script of package.json")
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(out); err != nil {
+		panic(err) // strings have a JSON
+	}
+	p.Text = b.String()
+	return p
+}
+
+// chosen are the lines that fit, each once, in the order of their last use.
+func chosen(typed []string, fit *regexp.Regexp) []string {
+	var out []string
+	for _, line := range typed {
+		line = strings.TrimSpace(line)
+		if len(line) > maxTyped || !fit.MatchString(line) || clean(line, maxTyped) != line {
+			continue
+		}
+		out = append(slices.DeleteFunc(out, func(o string) bool { return o == line }), line)
+	}
+	return out[max(0, len(out)-maxLines):]
+}
+
+// suggested are the commands that files suggest, and which did.
+func suggested(files map[string][]byte) (lines, by []string) {
+	for _, group := range installs {
+		for _, one := range group {
+			if _, ok := files[one.file]; ok {
+				lines, by = append(lines, one.command), append(by, one.file)
+				break
+			}
+		}
+	}
+	if m := target.FindSubmatch(files["Makefile"]); m != nil {
+		lines, by = append(lines, "make "+string(m[1])), append(by, "Makefile")
+	}
+	if len(lines) > 0 {
+		return lines, by
+	}
+	for _, one := range native {
+		if _, ok := files[one.file]; ok {
+			return []string{one.command}, []string{one.file}
+		}
+	}
+	return nil, nil
+}
+
+// script is the command of a project's development server, "" if it has none.
+func script(files map[string][]byte) string {
+	var project struct {
+		Scripts map[string]string `json:"scripts"`
+	}
+	if json.Unmarshal(files["package.json"], &project) != nil {
+		return ""
+	}
+	runner := "npm"
+	for file, other := range map[string]string{"pnpm-lock.yaml": "pnpm", "yarn.lock": "yarn"} {
+		if _, ok := files[file]; ok {
+			runner = other
+		}
+	}
+	for _, name := range []string{"dev", "watch"} {
+		if project.Scripts[name] != "" {
+			return runner + " run " + name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,13 @@
+package environment
+
+import "time"
+
+// Snapshot is the saved disk of a machine that a person, or an agent, has set
+// up. Its ID is that of the layer, which may be gone.
+type Snapshot struct {
+	ID        string    `json:"id"` // snapshot-YYYYMMDD-<uuid>
+	UserID    int64     `json:"userId"`
+	Repo      string    `json:"repo"` // whose machines may start from it, in the form of secret.Repo
+	AgentID   string    `json:"agentId"`
+	CreatedAt time.Time `json:"createdAt"`
+}
