@@ -57,7 +57,7 @@ nor those of other previews are seen.`,
 func openBrowser(url string) error {
 	for _, name := range []string{"xdg-open", "open"} {
 		if path, err := exec.LookPath(name); err == nil {
-			return exec.Command(path, url).Start() //nolint:noctx // the browser goes on without us
+			return exec.Command(path, url).Start() // the browser goes on without us
 		}
 	}
 	return &cli.Problem{Exit: cli.Failure, Code: "no_browser", Message: "no browser was found here", Hint: "open the address above in one"}

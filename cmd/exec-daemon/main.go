@@ -135,6 +135,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	server, err := execd.New(execd.Config{
 		Token:     cfg.AuthToken,
 		Workspace: cfg.Workspace,
+		Home:      getenv("HOME"),
 		StateDir:  cfg.StateDir,
 		BootID:    cfg.BootID,
 		Version:   version(),

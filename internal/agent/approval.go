@@ -99,12 +99,22 @@ type (
 	}
 )
 
-// Kind names each body in the journal.
-func (*CallJudged) Kind() string       { return "call.judged" }
-func (*Classified) Kind() string       { return "call.classified" }
-func (*HookRan) Kind() string          { return "hook.ran" }
-func (*Submitted) Kind() string        { return "prompt.submitted" }
-func (*ApprovalAsked) Kind() string    { return "approval.asked" }
+// Kind implements [Body].
+func (*CallJudged) Kind() string { return "call.judged" }
+
+// Kind implements [Body].
+func (*Classified) Kind() string { return "call.classified" }
+
+// Kind implements [Body].
+func (*HookRan) Kind() string { return "hook.ran" }
+
+// Kind implements [Body].
+func (*Submitted) Kind() string { return "prompt.submitted" }
+
+// Kind implements [Body].
+func (*ApprovalAsked) Kind() string { return "approval.asked" }
+
+// Kind implements [Body].
 func (*ApprovalAnswered) Kind() string { return "approval.answered" }
 
 // NewApprovalID returns a fresh id of an approval, apr-<uuid>.

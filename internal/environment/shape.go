@@ -116,7 +116,6 @@ type list struct {
 	of      shape
 	max     int
 	flatten bool // lists in the list count as their items
-	single  bool // one item without the list is one item
 }
 
 func (l list) words() string { return "list of " + l.of.words() }

@@ -251,7 +251,7 @@ func (u *unpacker) whiteout(dir, base string) error {
 	return u.putWhiteout(dir, gone)
 }
 
-// OriginAttr, with no value, notes that a directory was in the layers below, and
+// OriginAttr is an attribute without a value. It notes that a directory was in the layers below, and
 // so may hold whiteouts. Where it was not, an overlay would else show them.
 const OriginAttr = "trusted.overlay.origin"
 

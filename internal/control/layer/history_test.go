@@ -64,7 +64,7 @@ func look(t testing.TB, root string) picture {
 			}
 		}
 		if !info.IsDir() {
-			key := inode{uint64(st.Dev), st.Ino}
+			key := inode{st.Dev, st.Ino}
 			if at, ok := first[key]; ok {
 				is += " == " + at
 			} else {

@@ -54,6 +54,7 @@ type Config struct {
 	SetEnv     func(ctx context.Context, set map[string]string, unset []string) error
 	Terminals  *terminal.Host // without it there are none
 	Artifacts  string         // absolute; the folder of files that outlive the machine; [DefaultArtifacts] without it
+	Home       string         // the folder of the agent's user; hooks are read there too
 	GitGateway string         // where git reaches the gateway, unless a caller says otherwise
 	// RemoteServers are programs for editors, and where they may be; those that
 	// are usual without it.
@@ -68,6 +69,7 @@ type Config struct {
 type Server struct {
 	token     [32]byte // SHA-256 of the token
 	workspace string
+	home      string
 	bootID    string
 	version   string
 	setEnv    func(ctx context.Context, set map[string]string, unset []string) error
@@ -106,7 +108,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.Join(err, record.close())
 	}
 	return &Server{
-		token: digest, workspace: cfg.Workspace, bootID: bootID, version: cfg.Version,
+		token: digest, workspace: cfg.Workspace, home: cfg.Home, bootID: bootID, version: cfg.Version,
 		setEnv: cfg.SetEnv, secrets: cfg.Secrets, tracing: tracing, log: log, calls: calls, failures: newAllowance(failuresPerSecond, time.Second),
 		terminals: cmp.Or(cfg.Terminals, terminal.New(terminal.Config{Dir: cfg.Workspace})),
 		artifacts: newArtifacts(cmp.Or(cfg.Artifacts, DefaultArtifacts)),

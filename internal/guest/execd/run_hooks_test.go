@@ -17,7 +17,6 @@ import (
 func hooks(t *testing.T, text string) (agentv1connect.HookServiceClient, string) {
 	t.Helper()
 	dir := t.TempDir()
-	t.Setenv("HOME", t.TempDir())
 	if err := os.MkdirAll(filepath.Join(dir, ".cursor"), 0o755); err != nil {
 		t.Fatal(err)
 	}

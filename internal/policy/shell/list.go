@@ -47,15 +47,17 @@ func literalWords(text string) []string {
 	}
 	var words []string
 	j := &judge{list: &List{}, line: text}
-	err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Words(strings.NewReader(text), func(w *syntax.Word) bool {
+	for w, err := range syntax.NewParser(syntax.Variant(syntax.LangBash)).WordsSeq(strings.NewReader(text)) {
+		if err != nil {
+			return nil
+		}
 		got := j.word(w)
 		if got.kind != literal {
-			j.refuse("not literal")
+			return nil
 		}
 		words = append(words, got.value)
-		return true
-	})
-	if err != nil || j.why != "" {
+	}
+	if j.why != "" {
 		return nil
 	}
 	return words

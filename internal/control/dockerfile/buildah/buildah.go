@@ -161,7 +161,7 @@ func (e *Engine) command(args []string, work string) *exec.Cmd {
 	}
 	global := []string{"--root", filepath.Join(e.conf.Dir, "root"), "--runroot", filepath.Join(e.conf.Dir, "run"), "--storage-driver", driver}
 	all := slices.Concat([]string{"--fork", "--pid", "--kill-child", "--mount-proc", "--", e.conf.Path, args[0]}, global, args[1:])
-	cmd := exec.Command("unshare", all...)
+	cmd := exec.Command("unshare", all...) //nolint:noctx // whoever runs it ends it with all that it started
 	cmd.Dir = "/"
 	// Nothing of the server's own environment: it may hold secrets.
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + e.conf.Dir, "TMPDIR=" + filepath.Join(e.conf.Dir, "tmp")}

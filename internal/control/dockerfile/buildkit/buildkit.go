@@ -147,7 +147,7 @@ func (e *Engine) buildctl(args ...string) *exec.Cmd {
 	if address == "" {
 		address = "unix://" + e.socket()
 	}
-	cmd := exec.Command(e.conf.Buildctl, append([]string{"--addr", address}, args...)...)
+	cmd := exec.Command(e.conf.Buildctl, append([]string{"--addr", address}, args...)...) //nolint:noctx // whoever runs it ends it
 	cmd.Env = environ()
 	return cmd
 }
@@ -200,7 +200,7 @@ func (e *Engine) start(ctx context.Context, insecure []string) error {
 	}
 	cmd := exec.Command(e.conf.Buildkitd, "--config", file, "--addr", "unix://"+e.socket(), "--root", filepath.Join(e.conf.Dir, "root"),
 		"--oci-worker=true", "--containerd-worker=false", "--oci-worker-binary", e.conf.Runtime, "--oci-worker-net=host",
-		"--allow-insecure-entitlement", "network.host")
+		"--allow-insecure-entitlement", "network.host") //nolint:noctx // it outlives the build
 	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, environ()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
