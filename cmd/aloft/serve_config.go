@@ -33,6 +33,7 @@ type serverConfig struct {
 	Telemetry    telemetryConfig `yaml:"telemetry"`
 	Secrets      secretsConfig   `yaml:"secrets"`
 	Preview      previewConfig   `yaml:"preview"`
+	Policy       policyConfig    `yaml:"policy"`
 	Environments buildsConfig    `yaml:"environments"`
 }
 
@@ -324,6 +325,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		return errors.New("artifacts.max_bytes: it is negative")
 	}
 	if err := c.Images.check(getenv); err != nil {
+		return err
+	}
+	if err := c.Policy.check(seen); err != nil {
 		return err
 	}
 	if err := c.Environments.check(); err != nil {

@@ -69,6 +69,9 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"NoDuration", "images: {recheck: daily}\n", "images.recheck"},
 		{"NoSuchBuilder", "images: {builder: make}\n", "images.builder"},
 		{"NoSuchBuildNetwork", "images: {build_network: lan}\n", "images.build_network"},
+		{"NoSuchRunMode", "policy: {run_mode: careful}\n", "policy.run_mode"},
+		{"NoSuchClassifier", "policy: {classifier_model: judge}\n", "policy.classifier_model"},
+		{"DenyAfterNothing", "policy: {deny_after: 0s}\n", "policy.deny_after"},
 		{"CredentialWithoutURL", "git:\n  credentials:\n    - token: x\n", "git.credentials[0].url is missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -128,6 +128,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	s.builder = s.newBuilder(o.Data, c, network, secrets, logger)
 	locked.Environment = s.builder.EnvironmentOf
 	s.builder.Variables = locked.ForBuild
+	reviewer := newReviewer(c.Policy, s.store, s.gateway, models)
 	s.schedule = schedule.New(schedule.Config{
 		Journal: s.observer.Journal(), Agents: s.store, Leases: s.store, Owner: s.store.ServerID(),
 		Runtime: s.runtime, Network: network, ConnectionLogs: filepath.Join(o.Data, "connections"), Gateway: s.gateway, Model: models.find, Secret: secret,
@@ -163,6 +164,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		SetUps: setups{s.schedule, s.builder, s.store}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		Tracer: sent.Tracer(), Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,
+		Rules: s.store, Review: reviewer, CheckHooks: checkHooks, ProjectFile: projectFiles(s.gateway),
 		PublicURL: publicURL, Logger: logger, Version: version,
 		Ready: func() error {
 			if !s.ready.Load() {

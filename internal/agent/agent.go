@@ -32,6 +32,9 @@ type Agent struct {
 	UpdatedAt           time.Time // of the last event but for those of [Event.Housekeeping]
 	LatestRunID         string
 	Head                int64 // the number of the last event
+	// Origin is the commit of the first repository that the agent began with, as
+	// the server found it before there was a machine; "" before that.
+	Origin string
 }
 
 // MachineState is how an agent's machine is, as far as the journal knows.
@@ -135,6 +138,9 @@ func (a *Agent) Apply(e Event) {
 		a.Archived = b.Archived
 	case *MachineMade:
 		a.Machine = MachineBooting
+		if a.Origin == "" {
+			a.Origin = b.Origin
+		}
 	case *MachineReady, *MachineWoken:
 		a.Machine = MachineUp
 	case *MachineHibernated:

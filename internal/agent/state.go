@@ -14,7 +14,6 @@ type State struct {
 	Run        Run       // the latest
 	Branch     string    // to push; "" before the machine was ready and Created named none
 	BaseCommit string    // where the branch began, as the machine says
-	Origin     string    // the same, as the server found it before there was a machine
 	MachineID  string    // "" when there is none
 	BootID     string    // of the machine's present life; "" unless it is ready
 	Hibernated bool      // the machine sleeps

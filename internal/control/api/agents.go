@@ -35,6 +35,7 @@ type AgentSummary struct {
 	CreatedAt   time.Time    `json:"createdAt"`
 	UpdatedAt   time.Time    `json:"updatedAt"`
 	LatestRunID string       `json:"latestRunId,omitempty"`
+	Waiting     int          `json:"waitingApprovals,omitempty" doc:"questions that wait for your answer; an addition to the API"`
 }
 
 type agentJSON struct {
@@ -45,6 +46,9 @@ type agentJSON struct {
 	AutoCreatePR        bool             `json:"autoCreatePR"`
 	Machine             string           `json:"machine,omitempty" doc:"booting, ready, hibernated (it wakes when it is needed) or lost; absent while there is none"`
 	Paused              bool             `json:"paused,omitempty" doc:"it waits before its next step until it is resumed"`
+	RunMode             string           `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"how much it may do without asking"`
+	Approvals           []approvalJSON   `json:"approvals,omitempty" nullable:"false" doc:"what it waits for"`
+	CursorIgnore        []string         `json:"cursorIgnore,omitempty" nullable:"false" doc:"what the project's .cursorignore hides from it"`
 }
 
 type listAgentsResponseJSON struct {
@@ -92,7 +96,41 @@ func (s *server) getAgent(w http.ResponseWriter, r *http.Request, who account.AP
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, s.whole(a))
+	out := s.whole(a)
+	if s.Review != nil {
+		mode, err := s.Review.ModeOf(r.Context(), a)
+		if err != nil {
+			return err
+		}
+		out.RunMode = string(mode)
+	}
+	out.CursorIgnore = s.hidden(r.Context(), a)
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// hiddenWithin bounds the reading of a project's file for a reply.
+const hiddenWithin = 2 * time.Second
+
+// hidden are the patterns of the project's .cursorignore. That it cannot be read
+// is no reason not to show the agent.
+func (s *server) hidden(ctx context.Context, a agent.Agent) []string {
+	if s.ProjectFile == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, hiddenWithin)
+	defer cancel()
+	text, err := s.ProjectFile(ctx, a, ".cursorignore")
+	if err != nil {
+		s.Logger.WarnContext(ctx, "a .cursorignore cannot be read", "agent", a.ID, "error", err)
+		return nil
+	}
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimRight(line, "\r\n"); strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "#") {
+			out = append(out, strings.ToValidUTF8(line, "\uFFFD"))
+		}
+	}
+	return out
 }
 
 func (s *server) deleteAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -215,7 +253,7 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 	out := AgentSummary{
 		ID: a.ID, Name: a.Name, Status: "ACTIVE", Env: agentEnvJSON{Type: a.Env.Type, Preset: string(a.Env.Preset), Image: a.Env.Image},
 		URL:       strings.TrimSuffix(s.PublicURL(), "/") + "/agents/" + a.ID,
-		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt), LatestRunID: a.LatestRunID,
+		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt), LatestRunID: a.LatestRunID, Waiting: len(a.Approvals),
 	}
 	if a.Archived {
 		out.Status = "ARCHIVED"
@@ -227,7 +265,10 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 }
 
 func (s *server) whole(a agent.Agent) agentJSON {
-	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch, Paused: a.Paused, Machine: string(a.Machine)}
+	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch, Paused: a.Paused, Machine: string(a.Machine), RunMode: a.RunMode}
+	if len(a.Approvals) > 0 {
+		out.Approvals = approvalsOf(a)
+	}
 	for _, r := range slices.Clone(a.Repos) {
 		c := repoConfigJSON{URL: r.URL}
 		if r.StartingRef != "" {

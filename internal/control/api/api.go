@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"time"
 
+	"aloft/internal/agent"
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
@@ -34,7 +35,7 @@ import (
 )
 
 // Config is what the API needs. All fields but Logger, PublicURL, Ready,
-// Metrics, DefaultModel, Tracer, Artifacts, Identity and Machines must be set.
+// Metrics, DefaultModel, Tracer and those that may be nil must be set.
 type Config struct {
 	Journal  store.Journal
 	Agents   store.Agents
@@ -55,12 +56,19 @@ type Config struct {
 	URLSecret    []byte        // with which addresses of artifacts are signed; needed with Artifacts
 	Previews     Previews      // nil where there are none
 	Identity     Identity      // nil where machines get no tokens
+	Rules        store.Rules   // nil where none are kept
+	Review       Review        // nil where all calls run
 	AllowFile    bool          // file:// repositories may be used
 	PublicURL    func() string // where a browser finds this server, without a final slash
 	Logger       *slog.Logger
 	Ready        func() error                          // nil once requests can be served
 	Metrics      func(context.Context) ([]byte, error) // in Prometheus's text; nil where there are none
 	Version      string                                // of the server
+	// CheckHooks returns what is wrong with a hooks.json; nil checks nothing.
+	CheckHooks func(text []byte) error
+	// ProjectFile returns a file of an agent's repository at the commit that it
+	// began with, nil where there is none. It may be nil.
+	ProjectFile func(ctx context.Context, a agent.Agent, path string) ([]byte, error)
 }
 
 // Artifacts are the files that outlive machines. Its methods are safe for

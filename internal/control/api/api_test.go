@@ -22,6 +22,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/identity"
 	"aloft/internal/control/model"
+	"aloft/internal/control/review"
 	"aloft/internal/control/safe"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
@@ -49,6 +50,8 @@ type house struct {
 	work  *work
 	log   *logbook
 	safe  *safe.Safe
+
+	project map[string][]byte // files of every agent's repository
 }
 
 // work notes what the API asks of the scheduler.
@@ -160,8 +163,15 @@ func (h *house) serve() {
 		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,
 		Models:       []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}},
 		DefaultModel: "house", PublicURL: func() string { return "http://aloft.test/" },
-		Identity: h.issuer(),
-		Logger:   slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "1.2.3",
+		Identity: h.issuer(), Rules: h.store, Review: review.New(review.Config{Rules: h.store}),
+		CheckHooks: func(text []byte) error {
+			if !json.Valid(text) {
+				return errors.New("it is no JSON")
+			}
+			return nil
+		},
+		ProjectFile: func(_ context.Context, a agent.Agent, path string) ([]byte, error) { return h.project[path], nil },
+		Logger:      slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "1.2.3",
 	})
 	if err != nil {
 		h.t.Fatal(err)

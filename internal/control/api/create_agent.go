@@ -11,6 +11,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
+	"aloft/internal/policy/permit"
 )
 
 type modelRefJSON struct {
@@ -38,6 +39,7 @@ type createAgentRequestJSON struct {
 	AutoCreatePR        bool              `json:"autoCreatePR,omitempty" default:"false" doc:"true is not in this version"`
 	SkipReviewerRequest bool              `json:"skipReviewerRequest,omitempty" default:"false"`
 	Class               string            `json:"class,omitempty" enum:",strong" doc:"of the machine's isolation; an addition to the API"`
+	RunMode             string            `json:"runMode,omitempty" enum:",allowlist,auto-review,run-everything" doc:"how much it may do without asking; the strictest of this, the team's and the server's holds; an addition to the API"`
 	EnvVars             map[string]string `json:"envVars,omitempty" maxProperties:"50" doc:"for the machine; kept sealed, and deleted with the agent"`
 	MCPServers          []map[string]any  `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"not in this version"`
 	CustomSubagents     []map[string]any  `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"not in this version"`
@@ -133,6 +135,11 @@ func (s *server) created(in *createAgentRequestJSON, prompt string, who account.
 	}
 	if c.Class = in.Class; c.Class != "" && c.Class != "strong" {
 		return nil, fault.Invalid("is %q; strong is accepted, or nothing for the server's own", c.Class).At("class")
+	}
+	if c.RunMode = in.RunMode; c.RunMode != "" {
+		if _, err := permit.ParseMode(c.RunMode); err != nil {
+			return nil, fault.Invalid("%v", err).At("runMode")
+		}
 	}
 	if in.Name != nil {
 		if n := utf8.RuneCountInString(*in.Name); n < 1 || n > 100 {

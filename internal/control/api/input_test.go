@@ -203,6 +203,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	const open, own, admin, signed = "open", "own", "admin", "signed" // own: another's is not found
 	rows := map[string]string{
 		"POST /v1/agents": "any", "GET /v1/agents": "any", "GET /v1/me": "any", "GET /v1/models": "any",
+		"GET /v1/approvals": "any", "GET /v1/agents/{id}/approvals": own, "POST /v1/agents/{id}/approvals/{approvalId}": own,
+		"GET /v1/rules/{owner}/{name}": "any", "PUT /v1/rules/{owner}/{name}": admin, // of the team's
 		"GET /v1/repositories": "any", "POST /v1/sub-tokens": "any",
 		"GET /v1/agents/{id}": own, "DELETE /v1/agents/{id}": own,
 		"POST /v1/agents/{id}/archive": own, "POST /v1/agents/{id}/unarchive": own,
@@ -244,6 +246,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			if rt.long {
 				h.append(id, runID, &agent.RunEnded{Status: agent.Finished}) // so that its stream ends
 			}
+			rt.path = strings.Replace(rt.path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
 			path := strings.NewReplacer("{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(rt.path)
 			if strings.HasSuffix(rt.path, "/secrets/{name}") {
 				h.setSecrets(id, "TOKEN")

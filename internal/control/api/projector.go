@@ -69,12 +69,18 @@ func (p *projector) frames(e agent.Event) []frame {
 		return p.endThinking(e.Time)
 	case *agent.TurnReplied:
 		return append(p.beginStep(e.Time), p.replied(b, e.Time)...)
+	case *agent.Classified:
+		p.usage = p.usage.Add(b.Usage)
 	case *agent.CallSent:
 		return p.tell(p.call(b.CallID))
 	case *agent.CallDelta:
 		return p.output(b)
 	case *agent.CallDone:
 		return p.callDone(b, e.Time)
+	case *agent.ApprovalAsked:
+		return []frame{{twin: update{"type": "approval-requested", "callId": b.Approval.CallID, "approval": approvalOf(p.agentID, b.Approval)}}}
+	case *agent.ApprovalAnswered:
+		return []frame{{twin: update{"type": "approval-answered", "approvalId": b.ApprovalID, "decision": string(b.Decision)}}}
 	case *agent.Compacted:
 		p.usage = p.usage.Add(b.Usage)
 		return []frame{{twin: update{"type": "summary-started"}}, {twin: update{"type": "summary", "summary": b.Summary}},

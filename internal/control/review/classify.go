@@ -68,7 +68,7 @@ func (r *Reviewer) classify(ctx context.Context, s *agent.State, c conversation.
 		return err
 	}
 	out.Model = info.ID
-	p, err := r.permissions(ctx, s)
+	p, err := r.permissions(ctx, s.Agent)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"aloft/internal/agent"
@@ -25,9 +25,8 @@ import (
 type Config struct {
 	Rules store.Rules
 	// Project returns a file of the agent's repository at the commit that it
-	// began with, nil
-	// where there is none.
-	Project func(ctx context.Context, s *agent.State, path string) ([]byte, error)
+	// began with, nil where there is none. It may be nil.
+	Project func(ctx context.Context, a agent.Agent, path string) ([]byte, error)
 	// Model returns the classifier's model for an agent.
 	Model func(a agent.Agent) (model.Model, model.Info, error)
 	// Mode is the operator's; "" leaves it to the team, the person and the agent,
@@ -40,10 +39,13 @@ type Config struct {
 }
 
 // Reviewer decides how calls are treated. It is safe for concurrent use.
-type Reviewer struct{ Config }
+type Reviewer struct {
+	Config
+	writing sync.Mutex // a person's permissions.json is read and written by one at a time
+}
 
 // New returns a reviewer.
-func New(c Config) *Reviewer { return &Reviewer{c} }
+func New(c Config) *Reviewer { return &Reviewer{Config: c} }
 
 // A Verdict is how a call is treated, and what a person is to know of it.
 type Verdict struct {
@@ -72,15 +74,16 @@ func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.Too
 		v.Decision = permit.Check(call.Call, permit.Setting{})
 		return v, nil
 	}
-	mode, err := r.mode(ctx, s)
+	mode, err := r.ModeOf(ctx, s.Agent)
 	if err != nil {
 		return v, err
 	}
+	unreadable := ""
 	setting := permit.Setting{Mode: mode, Sandbox: r.Sandbox, Enforced: enforced}
 	if mode != permit.RunEverything {
-		if setting.Permissions, err = r.permissions(ctx, s); err != nil {
+		if setting.Permissions, err = r.permissions(ctx, s.Agent); err != nil {
 			if u, ok := errors.AsType[unreadableError](err); ok {
-				setting.Unreadable, v.Reason = true, strings.TrimSpace(v.Reason+" ("+u.Error()+")")
+				setting.Unreadable, unreadable = true, ": "+u.Error()
 			} else {
 				return v, err
 			}
@@ -93,6 +96,9 @@ func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.Too
 		}
 	}
 	v.Decision = permit.Check(call.Call, setting)
+	if v.Treatment == permit.Ask {
+		v.Why += unreadable
+	}
 	if v.Treatment != permit.Run {
 		v.Entries = call.entries(setting.Permissions)
 	}
@@ -111,9 +117,9 @@ func granted(s *agent.State, tool string, c described) bool {
 	return c.grant != "" && slices.Contains(s.Granted, agent.Grant{Tool: tool, Entry: c.grant})
 }
 
-// mode is the run mode that holds for the agent. The team's holds for all,
+// ModeOf is the run mode that holds for the agent. The team's holds for all,
 // unless the agent or its person asks for less.
-func (r *Reviewer) mode(ctx context.Context, s *agent.State) (permit.Mode, error) {
+func (r *Reviewer) ModeOf(ctx context.Context, a agent.Agent) (permit.Mode, error) {
 	of := func(owner string) (permit.Mode, error) {
 		text, err := r.Rules.Rule(ctx, owner, modeFile)
 		if err != nil || text == "" {
@@ -125,9 +131,9 @@ func (r *Reviewer) mode(ctx context.Context, s *agent.State) (permit.Mode, error
 	if err != nil {
 		return "", err
 	}
-	own := permit.Mode(s.Agent.RunMode)
+	own := permit.Mode(a.RunMode)
 	if own == "" {
-		if own, err = of(store.RulesOf(s.Agent.UserID)); err != nil {
+		if own, err = of(store.RulesOf(a.UserID)); err != nil {
 			return "", err
 		}
 	}
@@ -143,7 +149,7 @@ type unreadableError struct{ error }
 
 // permissions are what holds for the agent: the team's, or the person's and the
 // project's together.
-func (r *Reviewer) permissions(ctx context.Context, s *agent.State) (permit.Permissions, error) {
+func (r *Reviewer) permissions(ctx context.Context, a agent.Agent) (permit.Permissions, error) {
 	team, err := r.Rules.Rule(ctx, store.TeamRules, permissionsFile)
 	if err != nil {
 		return permit.Permissions{}, err
@@ -151,7 +157,7 @@ func (r *Reviewer) permissions(ctx context.Context, s *agent.State) (permit.Perm
 	if team != "" {
 		return parse("the team's "+permissionsFile, []byte(team))
 	}
-	own, err := r.Rules.Rule(ctx, store.RulesOf(s.Agent.UserID), permissionsFile)
+	own, err := r.Rules.Rule(ctx, store.RulesOf(a.UserID), permissionsFile)
 	if err != nil {
 		return permit.Permissions{}, err
 	}
@@ -159,7 +165,10 @@ func (r *Reviewer) permissions(ctx context.Context, s *agent.State) (permit.Perm
 	if err != nil {
 		return permit.Permissions{}, err
 	}
-	name, data, err := r.project(ctx, s, permissionsFile)
+	name, data, err := r.project(ctx, a, permissionsFile)
+	if err != nil && ctx.Err() == nil { // whatever it would have blocked, a person decides
+		err = unreadableError{err}
+	}
 	if err != nil {
 		return permit.Permissions{}, err
 	}
@@ -179,12 +188,12 @@ func parse(name string, data []byte) (permit.Permissions, error) {
 }
 
 // project returns a file of the project's rules, and its path.
-func (r *Reviewer) project(ctx context.Context, s *agent.State, name string) (path string, data []byte, err error) {
-	if r.Project == nil || s.Origin == "" || len(s.Agent.Repos) == 0 {
+func (r *Reviewer) project(ctx context.Context, a agent.Agent, name string) (path string, data []byte, err error) {
+	if r.Project == nil || a.Origin == "" || len(a.Repos) == 0 {
 		return name, nil, nil
 	}
 	for _, folder := range projectFolders {
-		data, err := r.Project(ctx, s, folder+name)
+		data, err := r.Project(ctx, a, folder+name)
 		if err != nil {
 			return "", nil, fmt.Errorf("read %s%s: %w", folder, name, err)
 		}

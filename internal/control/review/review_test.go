@@ -67,8 +67,8 @@ func newRig(t *testing.T, mode permit.Mode) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	r := &rig{store: s, project: map[string]string{}, state: &agent.State{Origin: "c0ffee", Agent: agent.Agent{UserID: 7, Repos: []agent.Repo{{URL: "https://git.example.com/r"}}}}}
-	r.Reviewer = New(Config{Rules: s, Mode: mode, Project: func(_ context.Context, _ *agent.State, path string) ([]byte, error) {
+	r := &rig{store: s, project: map[string]string{}, state: &agent.State{Agent: agent.Agent{Origin: "c0ffee", UserID: 7, Repos: []agent.Repo{{URL: "https://git.example.com/r"}}}}}
+	r.Reviewer = New(Config{Rules: s, Mode: mode, Project: func(_ context.Context, _ agent.Agent, path string) ([]byte, error) {
 		if text, ok := r.project[path]; ok {
 			return []byte(text), nil
 		}
@@ -144,7 +144,7 @@ func TestPermissionsOfPersonAndProjectAreJoined(t *testing.T) {
 func TestNoProjectWithoutOrigin(t *testing.T) {
 	r := newRig(t, permit.Allowlist)
 	r.project[".cursor/permissions.json"] = `{"terminalAllowlist":["ls"]}`
-	r.state.Origin = ""
+	r.state.Agent.Origin = ""
 	if got := r.check(t, call("Shell", `{"command":"ls"}`)); got.Treatment != permit.Ask {
 		t.Errorf("got %+v", got.Decision)
 	}
@@ -155,7 +155,7 @@ func TestAFileThatCannotBeReadHasEverythingAsked(t *testing.T) {
 	r.set(t, store.RulesOf(7), permissionsFile, `{"terminalAllowlist":["ls"]}`)
 	r.project[".cursor/permissions.json"] = `{"autoRun":`
 	got := r.check(t, call("Shell", `{"command":"ls"}`))
-	if got.Treatment != permit.Ask || !strings.Contains(got.Reason, ".cursor/permissions.json") {
+	if got.Treatment != permit.Ask || !strings.Contains(got.Why, ".cursor/permissions.json") {
 		t.Errorf("got %+v", got)
 	}
 }

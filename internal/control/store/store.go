@@ -58,9 +58,9 @@ type Agents interface {
 	Agent(ctx context.Context, id string) (agent.Agent, error)
 	// ListAgents returns agents, newest first.
 	ListAgents(ctx context.Context, q AgentQuery) ([]agent.Agent, error)
-	// WaitingAgents returns at most limit agents that wait for a person, those of
-	// the oldest agents first.
-	WaitingAgents(ctx context.Context, limit int) ([]agent.Agent, error)
+	// WaitingAgents returns at most limit agents of a user that wait for a person,
+	// the oldest first.
+	WaitingAgents(ctx context.Context, userID int64, limit int) ([]agent.Agent, error)
 	// DeleteAgent removes the agent, its runs, its secrets and its journal.
 	DeleteAgent(ctx context.Context, id string) error
 	Run(ctx context.Context, agentID, runID string) (agent.Run, error)

@@ -48,8 +48,8 @@ func (s *Store) ListAgents(ctx context.Context, q store.AgentQuery) ([]agent.Age
 }
 
 // WaitingAgents implements [store.Agents].
-func (s *Store) WaitingAgents(ctx context.Context, limit int) ([]agent.Agent, error) {
-	rows, err := s.read.ListWaitingAgents(ctx, int64(max(limit, 0)))
+func (s *Store) WaitingAgents(ctx context.Context, userID int64, limit int) ([]agent.Agent, error) {
+	rows, err := s.read.ListWaitingAgents(ctx, query.ListWaitingAgentsParams{UserID: userID, Most: int64(max(limit, 0))})
 	if err != nil {
 		return nil, fmt.Errorf("list waiting agents: %w", err)
 	}
@@ -128,7 +128,7 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 		ID: a.ID, Name: a.Name, UserID: a.UserID, Archived: number(a.Archived), Env: string(env), Repos: string(repos),
 		Model: a.Model, Class: a.Class, WorkOnCurrentBranch: number(a.WorkOnCurrentBranch),
 		CreatedAt: nanos(a.CreatedAt), UpdatedAt: nanos(a.UpdatedAt), LatestRunID: a.LatestRunID, Head: a.Head,
-		Paused: number(a.Paused), RunMode: a.RunMode, Approvals: string(approvals), Machine: string(a.Machine),
+		Paused: number(a.Paused), RunMode: a.RunMode, Approvals: string(approvals), Machine: string(a.Machine), Origin: a.Origin,
 	}, nil
 }
 
@@ -137,7 +137,7 @@ func agentOf(row query.Agent) (agent.Agent, error) {
 		ID: row.ID, Name: row.Name, UserID: row.UserID, Archived: row.Archived != 0,
 		Model: row.Model, Class: row.Class, WorkOnCurrentBranch: row.WorkOnCurrentBranch != 0,
 		CreatedAt: stamp(row.CreatedAt), UpdatedAt: stamp(row.UpdatedAt), LatestRunID: row.LatestRunID, Head: row.Head,
-		Paused: row.Paused != 0, RunMode: row.RunMode, Machine: agent.MachineState(row.Machine),
+		Paused: row.Paused != 0, RunMode: row.RunMode, Machine: agent.MachineState(row.Machine), Origin: row.Origin,
 	}
 	var waits error
 	if row.Approvals != "" {

@@ -39,7 +39,14 @@ func testWaiting(t *testing.T, s Store) {
 	approval := agent.Approval{ID: "apr-1", RunID: runID, CallID: "c", Tool: "Shell", Subject: "rm x", Why: "no entry", AskedAt: time.Unix(5, 0).UTC()}
 	waiting := func(want ...agent.Approval) {
 		t.Helper()
-		list, err := s.WaitingAgents(t.Context(), 10)
+		a, err := s.Agent(t.Context(), agentID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if others, err := s.WaitingAgents(t.Context(), a.UserID+1, 10); err != nil || len(others) > 0 {
+			t.Errorf("another user is asked: %+v, %v", others, err)
+		}
+		list, err := s.WaitingAgents(t.Context(), a.UserID, 10)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,8 +1,8 @@
 -- name: PutAgent :exec
 INSERT OR REPLACE INTO agents (id, name, user_id, archived, env, repos, model, class,
-  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals)
+  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin)
 VALUES (@id, @name, @user_id, @archived, @env, @repos, @model, @class,
-  @work_on_current_branch, @created_at, @updated_at, @latest_run_id, @head, @paused, @machine, @run_mode, @approvals);
+  @work_on_current_branch, @created_at, @updated_at, @latest_run_id, @head, @paused, @machine, @run_mode, @approvals, @origin);
 
 -- name: TouchAgent :exec
 UPDATE agents SET updated_at = @updated_at, head = @head WHERE id = @id;
@@ -26,7 +26,7 @@ WHERE user_id = @user_id AND archived <= @archived
 ORDER BY created_at DESC, id DESC LIMIT @most;
 
 -- name: ListWaitingAgents :many
-SELECT * FROM agents WHERE approvals != '' ORDER BY created_at, id LIMIT @most;
+SELECT * FROM agents WHERE approvals != '' AND user_id = @user_id ORDER BY created_at, id LIMIT @most;
 
 -- name: DeleteAgent :execrows
 DELETE FROM agents WHERE id = @id;

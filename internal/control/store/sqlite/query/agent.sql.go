@@ -22,7 +22,7 @@ func (q *Queries) DeleteAgent(ctx context.Context, id string) (int64, error) {
 }
 
 const getAgent = `-- name: GetAgent :one
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals FROM agents WHERE id = ?1
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin FROM agents WHERE id = ?1
 `
 
 func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
@@ -46,6 +46,7 @@ func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
 		&i.Machine,
 		&i.RunMode,
 		&i.Approvals,
+		&i.Origin,
 	)
 	return i, err
 }
@@ -62,7 +63,7 @@ func (q *Queries) GetHead(ctx context.Context, id string) (int64, error) {
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin FROM agents
 WHERE archived <= ?1
   AND created_at <= ?2 AND (created_at < ?2 OR id < ?3)
 ORDER BY created_at DESC, id DESC LIMIT ?4
@@ -107,6 +108,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 			&i.Machine,
 			&i.RunMode,
 			&i.Approvals,
+			&i.Origin,
 		); err != nil {
 			return nil, err
 		}
@@ -122,7 +124,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 }
 
 const listAgentsOfUser = `-- name: ListAgentsOfUser :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin FROM agents
 WHERE user_id = ?1 AND archived <= ?2
   AND created_at <= ?3 AND (created_at < ?3 OR id < ?4)
 ORDER BY created_at DESC, id DESC LIMIT ?5
@@ -169,6 +171,7 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 			&i.Machine,
 			&i.RunMode,
 			&i.Approvals,
+			&i.Origin,
 		); err != nil {
 			return nil, err
 		}
@@ -184,11 +187,16 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 }
 
 const listWaitingAgents = `-- name: ListWaitingAgents :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals FROM agents WHERE approvals != '' ORDER BY created_at, id LIMIT ?1
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin FROM agents WHERE approvals != '' AND user_id = ?1 ORDER BY created_at, id LIMIT ?2
 `
 
-func (q *Queries) ListWaitingAgents(ctx context.Context, most int64) ([]Agent, error) {
-	rows, err := q.query(ctx, q.listWaitingAgentsStmt, listWaitingAgents, most)
+type ListWaitingAgentsParams struct {
+	UserID int64
+	Most   int64
+}
+
+func (q *Queries) ListWaitingAgents(ctx context.Context, arg ListWaitingAgentsParams) ([]Agent, error) {
+	rows, err := q.query(ctx, q.listWaitingAgentsStmt, listWaitingAgents, arg.UserID, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -214,6 +222,7 @@ func (q *Queries) ListWaitingAgents(ctx context.Context, most int64) ([]Agent, e
 			&i.Machine,
 			&i.RunMode,
 			&i.Approvals,
+			&i.Origin,
 		); err != nil {
 			return nil, err
 		}
@@ -230,9 +239,9 @@ func (q *Queries) ListWaitingAgents(ctx context.Context, most int64) ([]Agent, e
 
 const putAgent = `-- name: PutAgent :exec
 INSERT OR REPLACE INTO agents (id, name, user_id, archived, env, repos, model, class,
-  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals)
+  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
-  ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+  ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
 `
 
 type PutAgentParams struct {
@@ -253,6 +262,7 @@ type PutAgentParams struct {
 	Machine             string
 	RunMode             string
 	Approvals           string
+	Origin              string
 }
 
 func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
@@ -274,6 +284,7 @@ func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
 		arg.Machine,
 		arg.RunMode,
 		arg.Approvals,
+		arg.Origin,
 	)
 	return err
 }

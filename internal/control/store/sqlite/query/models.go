@@ -35,6 +35,7 @@ type Agent struct {
 	Machine             string
 	RunMode             string
 	Approvals           string
+	Origin              string
 }
 
 type Build struct {

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/model"
+	"aloft/internal/control/review"
+	"aloft/internal/control/store"
+	"aloft/internal/guest/hook"
+	"aloft/internal/policy/permit"
+)
+
+// policyConfig is how much agents may do without asking.
+type policyConfig struct {
+	RunMode         string `yaml:"run_mode"`         // allowlist, auto-review or run-everything; the team's, the person's or the agent's unless given
+	ClassifierModel string `yaml:"classifier_model"` // id of the model that reviews calls; the agent's own unless given
+	Sandbox         bool   `yaml:"sandbox"`          // under allowlist, run what is not on the list in the sandbox rather than ask
+	DenyAfter       string `yaml:"deny_after"`       // how long a question waits before it counts as denied: 24h; unless given, for ever
+}
+
+func (c policyConfig) check(models map[string]bool) error {
+	if c.RunMode != "" {
+		if _, err := permit.ParseMode(c.RunMode); err != nil {
+			return fmt.Errorf("policy.run_mode: %w", err)
+		}
+	}
+	if c.ClassifierModel != "" && !models[c.ClassifierModel] {
+		return fmt.Errorf("policy.classifier_model: %q is not the id of a model", c.ClassifierModel)
+	}
+	if c.DenyAfter != "" {
+		if d, err := time.ParseDuration(c.DenyAfter); err != nil || d <= 0 {
+			return fmt.Errorf("policy.deny_after: %q is no duration: it is as in 24h", c.DenyAfter)
+		}
+	}
+	return nil
+}
+
+// denyAfter is the duration of the key, which check has read before.
+func (c policyConfig) denyAfter() time.Duration {
+	d, _ := time.ParseDuration(c.DenyAfter)
+	return d
+}
+
+// newReviewer makes what decides how tool calls are treated.
+func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *models) *review.Reviewer {
+	return review.New(review.Config{
+		Rules: rules, Project: projectFiles(g), Mode: permit.Mode(c.RunMode), Sandbox: c.Sandbox, DenyAfter: c.denyAfter(),
+		Model: func(a agent.Agent) (model.Model, model.Info, error) {
+			return m.find(cmp.Or(c.ClassifierModel, a.Model))
+		},
+	})
+}
+
+// projectFiles reads files of agents' repositories, at the commits that they
+// began with.
+func projectFiles(g *gateway.Gateway) func(context.Context, agent.Agent, string) ([]byte, error) {
+	return func(ctx context.Context, a agent.Agent, path string) ([]byte, error) {
+		if a.Origin == "" || len(a.Repos) == 0 {
+			return nil, nil
+		}
+		url := a.Repos[0].URL
+		data, err := g.File(ctx, url, a.Origin, path)
+		if err == nil {
+			return data, nil
+		}
+		// The mirror may have been made anew since.
+		if _, err := g.Check(ctx, url, a.Origin); err != nil {
+			return nil, err
+		}
+		return g.File(ctx, url, a.Origin, path)
+	}
+}
+
+// teamHooks returns the team's hooks.json, nil where it has none.
+func teamHooks(rules store.Rules) func(context.Context) ([]byte, error) {
+	return func(ctx context.Context) ([]byte, error) {
+		text, err := rules.Rule(ctx, store.TeamRules, "hooks.json")
+		if err != nil || text == "" {
+			return nil, err
+		}
+		return []byte(text), nil
+	}
+}
+
+// checkHooks returns what is wrong with a hooks.json, as a machine would warn.
+func checkHooks(text []byte) error {
+	if set := hook.Load(hook.Places{Team: text}); len(set.Warnings) > 0 {
+		return errors.New(strings.Join(set.Warnings, "; "))
+	}
+	return nil
+}

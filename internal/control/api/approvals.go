@@ -1,0 +1,258 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/fault"
+	"aloft/internal/policy/permit"
+)
+
+// Review is what decides how tool calls are treated. Its methods are safe for
+// concurrent use.
+type Review interface {
+	// ModeOf is the run mode that holds for the agent.
+	ModeOf(ctx context.Context, a agent.Agent) (permit.Mode, error)
+	// CheckEntries returns why the entries would not allow the call that the
+	// approval asks about, nil if they would; always says that they are to be of
+	// the permissions.json of the agent's person.
+	CheckEntries(ctx context.Context, a agent.Agent, q agent.Approval, entries []string, always bool) error
+	// Allow adds the entries to the permissions.json of a person.
+	Allow(ctx context.Context, userID int64, q agent.Approval, entries []string) error
+}
+
+// Bounds of an answer, and of a list of what waits.
+const (
+	maxAnswerWords = 4000 // runes
+	maxEntryLength = 4000 // bytes
+	maxEntries     = 100
+	maxWaiting     = 1000 // agents
+)
+
+type approvalJSON struct {
+	_       struct{}   `json:"-" additionalProperties:"true"`
+	ID      string     `json:"id"`
+	AgentID string     `json:"agentId"`
+	RunID   string     `json:"runId"`
+	CallID  string     `json:"callId"`
+	Tool    string     `json:"tool"`
+	Subject string     `json:"subject" doc:"what is to be done: the shell line, the URL, server:tool, or the path"`
+	Reason  string     `json:"reason,omitempty" doc:"the agent's own words"`
+	Why     string     `json:"why" doc:"which rule asks"`
+	Entries []string   `json:"entries" nullable:"false" doc:"what allow_agent and allow_always allow unless they say otherwise; with none, it can be allowed once only"`
+	AskedAt time.Time  `json:"askedAt"`
+	Until   *time.Time `json:"until,omitempty" doc:"when it counts as denied; absent is never"`
+}
+
+type listApprovalsResponseJSON struct {
+	_     struct{}       `json:"-" additionalProperties:"true"`
+	Items []approvalJSON `json:"items" nullable:"false"`
+}
+
+type answerRequestJSON struct {
+	_        struct{} `json:"-" additionalProperties:"true"`
+	Decision string   `json:"decision" enum:"allow_once,allow_agent,allow_always,deny"`
+	Message  string   `json:"message,omitempty" maxLength:"4000" doc:"for the agent to read, with deny"`
+	Entries  []string `json:"entries,omitempty" maxItems:"100" nullable:"false" doc:"that are allowed from now on; the question's own unless given"`
+}
+
+func approvalOf(agentID string, q agent.Approval) approvalJSON {
+	out := approvalJSON{
+		ID: q.ID, AgentID: agentID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Subject: q.Subject, Reason: q.Reason, Why: q.Why,
+		Entries: append([]string{}, q.Entries...), AskedAt: stamp(q.AskedAt),
+	}
+	if !q.Until.IsZero() {
+		until := stamp(q.Until)
+		out.Until = &until
+	}
+	return out
+}
+
+func approvalsOf(a agent.Agent) []approvalJSON {
+	out := []approvalJSON{}
+	for _, q := range a.Approvals {
+		out = append(out, approvalOf(a.ID, q))
+	}
+	return out
+}
+
+// listApprovals lists all that waits for the caller, the oldest question first.
+func (s *server) listApprovals(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	agents, err := s.Agents.WaitingAgents(r.Context(), who.UserID, maxWaiting)
+	if err != nil {
+		return err
+	}
+	out := listApprovalsResponseJSON{Items: []approvalJSON{}}
+	for _, a := range agents {
+		out.Items = append(out.Items, approvalsOf(a)...)
+	}
+	slices.SortStableFunc(out.Items, func(a, b approvalJSON) int { return a.AskedAt.Compare(b.AskedAt) })
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *server) listAgentApprovals(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listApprovalsResponseJSON{Items: approvalsOf(a)})
+}
+
+// answerApproval answers a question. The first answer counts: it is in the
+// journal if and only if the question still waited. Whoever comes later is told
+// what it was.
+func (s *server) answerApproval(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	ctx, id := r.Context(), r.PathValue("id")
+	if _, err := s.agent(ctx, who, id); err != nil {
+		return err
+	}
+	var in answerRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	if err := in.check(); err != nil {
+		return err
+	}
+	answer := &agent.ApprovalAnswered{ApprovalID: r.PathValue("approvalId"), Decision: agent.Decision(in.Decision), Message: strings.TrimSpace(in.Message), UserID: who.UserID}
+	var asked agent.Approval
+	err := s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
+		var open bool
+		if asked, open = a.Open(answer.ApprovalID); !open {
+			return nil, s.answered(ctx, a, answer)
+		}
+		var err error
+		if answer.Entries, err = s.entriesFor(ctx, a, asked, answer.Decision, in.Entries); err != nil {
+			return nil, err
+		}
+		return []agent.Event{{RunID: asked.RunID, Body: answer}}, nil
+	})
+	if repeat, ok := errors.AsType[repeatedError](err); ok {
+		asked, answer.Entries, err = repeat.asked, repeat.entries, nil
+	}
+	if err != nil {
+		return err
+	}
+	if answer.Decision == agent.AllowAlways {
+		// After the answer, so that nothing is allowed for good by one that did not
+		// count. A repeat of the same answer does it again, if this server ended.
+		if err := s.Review.Allow(context.WithoutCancel(ctx), who.UserID, asked, answer.Entries); err != nil {
+			return fault.Conflict("the call was allowed, and your permissions.json could not be changed: %v", err).Named("permissions_unchanged").
+				Hint("mend it with `aloft rules set permissions.json`")
+		}
+	}
+	return writeJSON(w, http.StatusOK, idResponseJSON{ID: answer.ApprovalID})
+}
+
+func (in *answerRequestJSON) check() error {
+	if !slices.Contains(agent.Decisions, agent.Decision(in.Decision)) {
+		return fault.Invalid("must be one of allow_once, allow_agent, allow_always, deny").At("decision")
+	}
+	if n := utf8.RuneCountInString(in.Message); n > maxAnswerWords {
+		return fault.Invalid("has %d characters; up to %d are accepted", n, maxAnswerWords).At("message")
+	}
+	if len(in.Entries) > maxEntries {
+		return fault.Invalid("has %d entries; up to %d are accepted", len(in.Entries), maxEntries).At("entries")
+	}
+	for i, e := range in.Entries {
+		if strings.TrimSpace(e) == "" || len(e) > maxEntryLength {
+			return fault.Invalid("must have 1 to %d bytes", maxEntryLength).At(fmt.Sprintf("entries[%d]", i))
+		}
+	}
+	return nil
+}
+
+// entriesFor returns what is allowed from now on by the decision.
+func (s *server) entriesFor(ctx context.Context, a agent.Agent, asked agent.Approval, d agent.Decision, entries []string) ([]string, error) {
+	if d != agent.AllowAgent && d != agent.AllowAlways {
+		if len(entries) > 0 {
+			return nil, fault.Invalid("are of allow_agent and allow_always only").At("entries")
+		}
+		return nil, nil
+	}
+	if entries == nil {
+		entries = asked.Entries
+	}
+	if s.Review == nil {
+		return nil, fault.NotImplemented("this server has no rules")
+	}
+	if err := s.Review.CheckEntries(ctx, a, asked, entries, d == agent.AllowAlways); err != nil {
+		f := fault.Invalid("%v", err).At("entries")
+		if d == agent.AllowAlways {
+			return nil, f.Hint("allow it for this agent, or once")
+		}
+		return nil, f.Hint("allow it once")
+	}
+	return entries, nil
+}
+
+// repeatedError says that a question was answered before just as it is now, by
+// the same person.
+type repeatedError struct {
+	asked   agent.Approval
+	entries []string
+}
+
+func (repeatedError) Error() string { return "answered so before" }
+
+// answered says how a question that does not wait any more was answered, and by
+// whom.
+func (s *server) answered(ctx context.Context, a agent.Agent, answer *agent.ApprovalAnswered) error {
+	var asked *agent.Approval
+	for after := int64(0); ; {
+		events, err := s.Journal.Read(ctx, a.ID, after, batch)
+		if err != nil {
+			return fmt.Errorf("read the journal of %s: %w", a.ID, err)
+		}
+		if len(events) == 0 {
+			break
+		}
+		for _, e := range events {
+			after = e.Seq
+			switch b := e.Body.(type) {
+			case *agent.ApprovalAsked:
+				if b.Approval.ID == answer.ApprovalID {
+					asked = &b.Approval
+				}
+			case *agent.ApprovalAnswered:
+				if b.ApprovalID != answer.ApprovalID || asked == nil {
+					continue
+				}
+				if b.UserID == answer.UserID && b.Decision == answer.Decision && b.Decision == agent.AllowAlways {
+					return repeatedError{*asked, b.Entries}
+				}
+				return fault.Conflict("%s has answered it %s: %s", s.nameOf(ctx, b.UserID), e.Time.UTC().Format(time.RFC3339), b.Decision).Named("approval_answered")
+			}
+		}
+	}
+	if asked == nil {
+		return fault.NotFound("no approval %s of this agent", quoted(answer.ApprovalID))
+	}
+	return fault.Conflict("the run has ended, and nothing waits for the answer").Named("approval_closed").
+		Hint("send a follow-up if the agent is to go on")
+}
+
+// nameOf is a user in words; 0 is nobody.
+func (s *server) nameOf(ctx context.Context, userID int64) string {
+	if userID == 0 {
+		return "nobody, in time,"
+	}
+	u, err := s.Accounts.User(ctx, userID)
+	name := strings.TrimSpace(u.FirstName + " " + u.LastName)
+	switch {
+	case err != nil:
+		return "somebody"
+	case name == "" || u.Email != "" && name == u.Email:
+		return u.Email
+	case u.Email == "":
+		return name
+	}
+	return name + " (" + u.Email + ")"
+}

@@ -1,0 +1,178 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"aloft/internal/agent"
+)
+
+// asks has the agent wait for an answer, and returns the path of the question.
+func (h *house) asks(id, runID, tool, subject string, entries ...string) string {
+	h.t.Helper()
+	q := agent.Approval{
+		ID: agent.NewApprovalID(), RunID: runID, CallID: "c1", Tool: tool, Subject: subject, Reason: "to see", Why: "no entry allows it",
+		Entries: entries, AskedAt: time.Now(), Until: time.Now().Add(time.Hour),
+	}
+	h.append(id, runID, &agent.ApprovalAsked{Approval: q})
+	return "/v1/agents/" + id + "/approvals/" + q.ID
+}
+
+func (h *house) waiting(path string) int {
+	h.t.Helper()
+	return len(h.want(h.call("GET", path, ""), 200).get(h.t, "items").([]any))
+}
+
+func TestApprovalIsAnswered(t *testing.T) {
+	h := newHouse(t)
+	id, runID := h.begin()
+	path := h.asks(id, runID, "Shell", "npm test", "npm test")
+	if n := h.waiting("/v1/approvals"); n != 1 || h.waiting("/v1/agents/"+id+"/approvals") != 1 {
+		t.Errorf("%d questions wait", n)
+	}
+	if a := h.callAs(bensKey, "GET", "/v1/approvals", ""); len(a.get(t, "items").([]any)) != 0 {
+		t.Errorf("ben sees ann's: %s", a.body)
+	}
+	shown := h.want(h.call("GET", "/v1/agents/"+id, ""), 200)
+	if shown.get(t, "waitingApprovals") != 1.0 || !strings.Contains(string(shown.body), `"subject":"npm test"`) {
+		t.Errorf("the agent does not show it: %s", shown.body)
+	}
+	h.want(h.callAs(bensKey, "POST", path, `{"decision":"allow_once"}`), 404)
+	h.want(h.call("POST", path, `{"decision":"deny","message":"use make test"}`), 200)
+	if n := h.waiting("/v1/approvals"); n != 0 {
+		t.Errorf("%d questions wait after the answer", n)
+	}
+	late := h.want(h.call("POST", path, `{"decision":"allow_once"}`), 409)
+	if late.text(t, "error.code") != "approval_answered" || !strings.Contains(late.text(t, "error.message"), "anns@example.com") || !strings.Contains(late.text(t, "error.message"), "deny") {
+		t.Errorf("whoever came late is told %s", late.body)
+	}
+	h.want(h.call("POST", "/v1/agents/"+id+"/approvals/apr-none", `{"decision":"deny"}`), 404)
+	closed := h.asks(id, runID, "Shell", "ls", "ls")
+	h.append(id, runID, &agent.RunEnded{Status: agent.Cancelled})
+	if a := h.want(h.call("POST", closed, `{"decision":"deny"}`), 409); a.text(t, "error.code") != "approval_closed" {
+		t.Errorf("got %s", a.body)
+	}
+}
+
+// Of many people who answer at once one answer counts, and the others are told
+// which.
+func TestManyAnswerAtOnce(t *testing.T) {
+	h := newHouse(t)
+	id, runID := h.begin()
+	path := h.asks(id, runID, "Shell", "npm test", "npm test")
+	answers := make([]answer, 8)
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() {
+			decision := []string{"deny", "allow_once"}[i%2]
+			answers[i] = h.call("POST", path, fmt.Sprintf(`{"decision":%q,"message":"I am %d"}`, decision, i))
+		})
+	}
+	all.Wait()
+	counted := 0
+	for _, a := range answers {
+		switch {
+		case a.status == http.StatusOK:
+			counted++
+		case a.status != http.StatusConflict || a.text(t, "error.code") != "approval_answered":
+			t.Errorf("got %d %s", a.status, a.body)
+		}
+	}
+	events := string(h.call("GET", "/v1/agents/"+id+"/events", "").body)
+	if written := strings.Count(events, `"approval.answered"`); counted != 1 || written != 1 {
+		t.Errorf("%d answers were taken, %d are in the journal", counted, written)
+	}
+}
+
+func TestAllowAlwaysWritesThePermissions(t *testing.T) {
+	h := newHouse(t)
+	id, runID := h.begin()
+	const mine = "{\n  // what I trust\n  \"terminalAllowlist\": [\"make\"],\n}"
+	h.want(h.call("PUT", "/v1/rules/me/permissions.json", `{"text":`+asJSON(mine)+`}`), 200)
+	path := h.asks(id, runID, "Shell", "make && npm test", "npm test")
+	for body, want := range map[string]string{
+		`{"decision":"allow_always","entries":["npm publish"]}`: "would still not be allowed",
+		`{"decision":"allow_always","entries":[]}`:              "once only",
+		`{"decision":"allow_once","entries":["npm test"]}`:      "allow_agent and allow_always only",
+		`{"decision":"allow_agent","entries":[" "]}`:            "entries[0]",
+		`{"decision":"yes"}`:                                    "must be one of",
+	} {
+		if a := h.want(h.call("POST", path, body), 400); !strings.Contains(string(a.body), want) {
+			t.Errorf("%s: %s", body, a.body)
+		}
+	}
+	h.want(h.call("POST", path, `{"decision":"allow_always"}`), 200)
+	text := h.want(h.call("GET", "/v1/rules/me/permissions.json", ""), 200).text(t, "text")
+	if !strings.Contains(text, `"npm test"`) || !strings.Contains(text, "// what I trust") {
+		t.Errorf("the file is %s", text)
+	}
+	h.want(h.call("POST", path, `{"decision":"allow_always"}`), 200) // a client that has not heard
+	if again := h.call("GET", "/v1/rules/me/permissions.json", "").text(t, "text"); again != text {
+		t.Errorf("a repeat has made it %s", again)
+	}
+	for _, q := range []string{h.asks(id, runID, "WebFetch", "https://a.test/x", "a.test"), h.asks(id, runID, "Write", "write .aloft/hooks.json")} {
+		h.want(h.call("POST", q, `{"decision":"allow_always"}`), 400)
+	}
+	h.want(h.call("PUT", "/v1/rules/team/permissions.json", `{"text":"{}"}`), 200)
+	if a := h.want(h.call("POST", h.asks(id, runID, "Shell", "ls", "ls"), `{"decision":"allow_always"}`), 400); !strings.Contains(string(a.body), "the team has") {
+		t.Errorf("under a team's file: %s", a.body)
+	}
+}
+
+func TestRulesAreChecked(t *testing.T) {
+	h := newHouse(t)
+	for _, c := range []struct {
+		path, text, want string
+		status           int
+	}{
+		{"me/permissions.json", `{"terminalAllowlist": "make"}`, "terminalAllowlist is to be a list", 400},
+		{"me/permissions.json", "{\n\"a\" 1}", "line 2", 400},
+		{"me/sandbox.json", `{"type":"open"}`, "type is", 400},
+		{"me/sandbox.json", `{"tpye":"workspace_readonly"}`, "tpye", 200},
+		{"me/hooks.json", `{}`, "the team's", 400},
+		{"team/hooks.json", `{`, "no JSON", 400},
+		{"team/hooks.json", `{"version":1}`, "", 200},
+		{"me/run-mode", "careful", "one of", 400},
+		{"me/run-mode", " allowlist\n", `"allowlist"`, 200},
+		{"me/run-mode", "", `"text":""`, 200},
+		{"me/passwd", "x", "there is no file", 404},
+		{"you/run-mode", "x", "there are no rules", 404},
+		{"me/permissions.json", strings.Repeat(" ", maxRule) + "{}", "bytes", 400},
+	} {
+		if a := h.want(h.call("PUT", "/v1/rules/"+c.path, `{"text":`+asJSON(c.text)+`}`), c.status); !strings.Contains(string(a.body), c.want) {
+			t.Errorf("%s: %s", c.path, a.body)
+		}
+	}
+	h.want(h.call("PUT", "/v1/rules/me/run-mode", `{}`), 400)
+	h.want(h.callAs(bensKey, "PUT", "/v1/rules/team/run-mode", `{"text":"run-everything"}`), 403)
+	if a := h.want(h.callAs(bensKey, "GET", "/v1/rules/me/run-mode", ""), 200); a.text(t, "text") != "" {
+		t.Errorf("ben has ann's: %s", a.body)
+	}
+}
+
+// The run mode that is shown is the one that holds: the strictest.
+func TestRunModeIsShown(t *testing.T) {
+	h := newHouse(t)
+	h.project = map[string][]byte{".cursorignore": []byte("# keys\n*.pem\n\n!public.pem\r\n")}
+	a := h.want(h.call("POST", "/v1/agents", strings.Replace(task, "{", `{"runMode":"auto-review",`, 1)), 201)
+	path := "/v1/agents/" + a.text(t, "agent.id")
+	if got := h.call("GET", path, "").text(t, "runMode"); got != "auto-review" {
+		t.Errorf("the mode is %q", got)
+	}
+	h.want(h.call("PUT", "/v1/rules/team/run-mode", `{"text":"allowlist"}`), 200)
+	shown := h.want(h.call("GET", path, ""), 200)
+	if shown.text(t, "runMode") != "allowlist" || fmt.Sprint(shown.get(t, "cursorIgnore")) != "[*.pem !public.pem]" {
+		t.Errorf("got %s", shown.body)
+	}
+	h.want(h.call("POST", "/v1/agents", strings.Replace(task, "{", `{"runMode":"yolo",`, 1)), 400)
+}
+
+func asJSON(s string) string {
+	data, _ := json.Marshal(s) // strings always marshal
+	return string(data)
+}

@@ -1,0 +1,124 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+	"aloft/internal/policy/cage"
+	"aloft/internal/policy/permit"
+)
+
+// ruleFiles are the files of rules that are kept for people and the team.
+var ruleFiles = []string{"permissions.json", "sandbox.json", "hooks.json", "run-mode"}
+
+// maxRule is the length, in bytes, of the longest file of rules.
+const maxRule = permit.MaxFile
+
+type ruleJSON struct {
+	_        struct{} `json:"-" additionalProperties:"true"`
+	Owner    string   `json:"owner" enum:"me,team"`
+	Name     string   `json:"name" enum:"permissions.json,sandbox.json,hooks.json,run-mode"`
+	Text     string   `json:"text" doc:"the file as it was set, comments too; empty where there is none"`
+	Warnings []string `json:"warnings,omitempty" nullable:"false" doc:"what whoever set it ought to know"`
+}
+
+type putRuleRequestJSON struct {
+	_    struct{} `json:"-" additionalProperties:"true"`
+	Text *string  `json:"text" maxLength:"1048576" nullable:"false" doc:"the file; empty removes it"`
+}
+
+// ruleOf reads whose rule of which name a request is about.
+func (s *server) ruleOf(r *http.Request, who account.APIKey) (owner, name string, err error) {
+	if s.Rules == nil {
+		return "", "", fault.NotImplemented("this server keeps no rules")
+	}
+	switch r.PathValue("owner") {
+	case "me":
+		owner = store.RulesOf(who.UserID)
+	case store.TeamRules:
+		owner = store.TeamRules
+	default:
+		return "", "", fault.NotFound("there are no rules of %s", quoted(r.PathValue("owner"))).Hint("rules are of me or of the team")
+	}
+	if name = r.PathValue("name"); !slices.Contains(ruleFiles, name) {
+		return "", "", fault.NotFound("there is no file of rules %s", quoted(name)).Hint("they are %s", strings.Join(ruleFiles, ", "))
+	}
+	return owner, name, nil
+}
+
+func (s *server) getRule(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	owner, name, err := s.ruleOf(r, who)
+	if err != nil {
+		return err
+	}
+	text, err := s.Rules.Rule(r.Context(), owner, name)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, ruleJSON{Owner: r.PathValue("owner"), Name: name, Text: text})
+}
+
+// putRule keeps a file of rules, if its parser takes it.
+func (s *server) putRule(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	owner, name, err := s.ruleOf(r, who)
+	if err != nil {
+		return err
+	}
+	if owner == store.TeamRules && who.UserID != account.AdminID {
+		return fault.Denied("the team's rules are set by its admin").Hint("set your own")
+	}
+	var in putRuleRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	if in.Text == nil {
+		return fault.Invalid("is required; empty removes the file").At("text")
+	}
+	text, out := *in.Text, ruleJSON{Owner: r.PathValue("owner"), Name: name}
+	if strings.TrimSpace(text) == "" {
+		text = ""
+	} else if text, out.Warnings, err = s.checkRule(owner, name, text); err != nil {
+		return err
+	}
+	if err := s.Rules.SetRule(r.Context(), owner, name, text); err != nil {
+		return err
+	}
+	out.Text = text
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// checkRule returns the text to keep of a file.
+func (s *server) checkRule(owner, name, text string) (keep string, warnings []string, err error) {
+	if len(text) > maxRule {
+		return "", nil, fault.Invalid("has %d bytes; up to %d are accepted", len(text), maxRule).At("text")
+	}
+	switch name {
+	case "permissions.json":
+		_, err = permit.Parse(name, []byte(text))
+	case "sandbox.json":
+		var layer *cage.Layer
+		if layer, err = cage.Parse([]byte(text)); err == nil {
+			for _, key := range layer.Unknown {
+				warnings = append(warnings, "the key "+quoted(key)+" means nothing here")
+			}
+		}
+	case "hooks.json":
+		if owner != store.TeamRules {
+			return "", nil, fault.Invalid("hooks are the team's, or of a project's .aloft/hooks.json").At("text")
+		}
+		if s.CheckHooks != nil {
+			err = s.CheckHooks([]byte(text))
+		}
+	case "run-mode":
+		text = strings.TrimSpace(text)
+		_, err = permit.ParseMode(text)
+	}
+	if err != nil {
+		return "", nil, fault.Invalid("%v", err).At("text")
+	}
+	return text, warnings, nil
+}

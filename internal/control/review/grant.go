@@ -1,0 +1,95 @@
+package review
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/policy/permit"
+)
+
+// CheckEntries returns why entries of the agent would not allow the call that an
+// approval asks about, nil if they would. always says that they are to be of the
+// permissions.json of the agent's person.
+func (r *Reviewer) CheckEntries(ctx context.Context, a agent.Agent, q agent.Approval, entries []string, always bool) error {
+	if len(entries) == 0 {
+		return fmt.Errorf("calls like this one can be allowed once only")
+	}
+	kind, server, mcp := kindOf(q)
+	if always {
+		team, err := r.Rules.Rule(ctx, store.TeamRules, permissionsFile)
+		if err != nil {
+			return err
+		}
+		if team != "" {
+			return fmt.Errorf("the team has a %s, and yours does not count beside it", permissionsFile)
+		}
+		if listOf(q) == "" {
+			return fmt.Errorf("%s has no list for calls of %s", permissionsFile, q.Tool)
+		}
+	}
+	switch {
+	case kind == permit.Shell:
+		p, err := r.permissions(ctx, a)
+		if err != nil {
+			return err
+		}
+		p.TerminalAllowlist = slices.Concat(p.TerminalAllowlist, entries)
+		if v := p.JudgeLine(q.Subject); !v.Allowed && (always || !slices.Contains(entries, q.Subject)) {
+			return fmt.Errorf("with these entries the line would still not be allowed: %s", v.Why)
+		}
+	case kind == permit.MCP && always:
+		if p := (permit.Permissions{MCPAllowlist: entries}); p.AllowsMCP(server, mcp) == "" {
+			return fmt.Errorf("none of these entries allows %s", q.Subject)
+		}
+	case !slices.Equal(entries, q.Entries):
+		return fmt.Errorf("the entries can only be %q", q.Entries)
+	}
+	return nil
+}
+
+// kindOf says what the call of an approval does.
+func kindOf(q agent.Approval) (kind permit.Kind, server, mcp string) {
+	if q.Tool == "Shell" {
+		return permit.Shell, "", ""
+	}
+	if server, mcp, ok := mcpTool(q.Tool); ok {
+		return permit.MCP, server, mcp
+	}
+	return permit.Other, "", ""
+}
+
+// listOf is the list of permissions.json that calls like that of the approval
+// are on, "" where there is none.
+func listOf(q agent.Approval) string {
+	switch kind, _, _ := kindOf(q); kind {
+	case permit.Shell:
+		return "terminalAllowlist"
+	case permit.MCP:
+		return "mcpAllowlist"
+	}
+	return ""
+}
+
+// Allow adds entries for calls like that of the approval to the permissions.json
+// of a person. What stands there stays as it is, comments too.
+func (r *Reviewer) Allow(ctx context.Context, userID int64, q agent.Approval, entries []string) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	owner := store.RulesOf(userID)
+	text, err := r.Rules.Rule(ctx, owner, permissionsFile)
+	if err != nil {
+		return err
+	}
+	changed, err := permit.Add([]byte(text), listOf(q), entries)
+	if err != nil {
+		return fmt.Errorf("your %s: %w", permissionsFile, err)
+	}
+	if strings.TrimSpace(string(changed)) == strings.TrimSpace(text) {
+		return nil
+	}
+	return r.Rules.SetRule(ctx, owner, permissionsFile, string(changed))
+}
