@@ -196,7 +196,7 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 	}{
 		"hangs":    {`{"install": "echo begun; sleep 600"}`, []string{"install was ended after 3s\\nbegun"}},
 		"daemon":   {`{"install": "echo begun; setsid sh -c 'trap \"\" TERM; sleep 600' & exit 0"}`, []string{`"layer":"bld-`}},
-		"prints":   {`{"install": "yes no end of it | head -c 300000000; echo; echo the last line; exit 4"}`, []string{"install ended with status 4", "the last line"}},
+		"prints":   {`{"install": "yes no end of it | head -c 60000000; echo; echo the last line; exit 4"}`, []string{"install ended with status 4", "the last line"}},
 		"fills":    {`{"install": "head -c 1G /dev/zero > /dev/shm/x; echo full; exit 5"}`, []string{"install ended with status 5"}},
 		"types":    {`{"install": "read answer || { echo nobody types; exit 6; }"}`, []string{"install ended with status 6\\nnobody types"}},
 		"sudo":     {`{"install": "sudo -n true || { echo no sudo; exit 0; }; echo root > /tmp/x"}`, []string{`"layer":"bld-`}},

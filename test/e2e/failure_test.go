@@ -168,7 +168,7 @@ func TestDiskIsFull(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": strings.Repeat("r\n", 1000)})
 	disk := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=96m,mode=700", "tmpfs", disk).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=192m,mode=700", "tmpfs", disk).CombinedOutput(); err != nil {
 		t.Fatalf("mount: %v\n%s", err, out)
 	}
 	t.Cleanup(func() {
