@@ -12,6 +12,10 @@ func newEnvCommand(a *app) *cobra.Command {
 	cmd.AddCommand(
 		newEnvCheckCommand(a),
 		newEnvSchemaCommand(a),
+		newEnvListCommand(a),
+		newEnvShowCommand(a),
+		newEnvBuildsCommand(a),
+		newEnvDeleteCommand(a),
 	)
 	return cmd
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -257,5 +258,19 @@ func TestSavedEnvironment(t *testing.T) {
 	a.get("/v1/environments/"+made.ID+"/builds", &builds)
 	if len(builds.Items) != 3 || builds.Items[0].Status != "SUCCEEDED" {
 		t.Errorf("builds are %+v", builds)
+	}
+	for command, want := range map[string]string{"list": "both", "show " + made.ID: "ls -I installed", "builds " + made.ID: "SUCCEEDED"} {
+		a.prints(t, want, append([]string{"env"}, strings.Fields(command)...)...)
+	}
+	a.prints(t, "Removed env-", "env", "delete", made.ID)
+}
+
+// prints runs the command line against the server and wants words in its output.
+func (a *aloft) prints(t *testing.T, want string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(binary(t), args...)
+	cmd.Env = append(os.Environ(), "ALOFT_URL="+a.URL, "ALOFT_API_KEY="+a.Key)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("aloft %s: %v; want %q in\n%s", strings.Join(args, " "), err, want, out)
 	}
 }

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+func newEnvListCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the environments that the server keeps, newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			list, err := c.Environments(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				return a.out.Value(map[string][]client.Environment{"items": append([]client.Environment{}, list...)})
+			}
+			if len(list) == 0 {
+				a.out.Note("The server keeps no environments. A repository has its own in .aloft/environment.json.")
+				return nil
+			}
+			rows := [][]string{{"ID", "NAME", "OWNER", "CREATED"}}
+			for _, e := range list {
+				rows = append(rows, []string{cli.Line(e.ID, 80), cli.Line(e.Name, 48), cli.Line(e.Owner, 10), cli.Ago(time.Since(e.CreatedAt))})
+			}
+			a.out.Table(rows)
+			return nil
+		},
+	}
+}
+
+func newEnvShowCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "show ENVIRONMENT",
+		Short:   "Print what a saved environment says",
+		Example: `  aloft env show env-… > .aloft/environment.json`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			e, err := c.Environment(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				return a.out.Value(e)
+			}
+			a.out.Line("%s", cli.Clean(e.JSON))
+			return nil
+		},
+	}
+}
+
+func newEnvBuildsCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "builds ENVIRONMENT",
+		Short: "List the builds of a saved environment, newest first",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			list, err := c.Builds(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				return a.out.Value(map[string][]client.Build{"items": append([]client.Build{}, list...)})
+			}
+			rows := [][]string{{"ID", "STATUS", "TRIGGER", "BEGUN", ""}}
+			for _, b := range list {
+				rows = append(rows, []string{cli.Line(b.ID, 80), cli.Line(b.Status, 12), cli.Line(b.Trigger, 14), cli.Ago(time.Since(b.CreatedAt)), cli.Line(b.Message, 60)})
+			}
+			a.out.Table(rows)
+			return nil
+		},
+	}
+}
+
+func newEnvDeleteCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete ENVIRONMENT",
+		Short: "Delete a saved environment, with its history",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if err := c.DeleteEnvironment(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				return a.out.Value(map[string]string{"id": args[0]})
+			}
+			a.out.Line("Removed %s.", cli.Line(args[0], 80))
+			return nil
+		},
+	}
+}
