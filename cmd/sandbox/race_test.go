@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +75,50 @@ func TestManyAtOnce(t *testing.T) {
 	if after := at.state(t); after != before {
 		t.Errorf("changed:\n%swas:\n%s", after, before)
 	}
+}
+
+// TestOthersInTmp runs commands while sockets, and folders with sockets in them,
+// come and go in the folder for temporary files: that is nothing to a command.
+func TestOthersInTmp(t *testing.T) {
+	requireAll(t)
+	s := newScene(t, os.Geteuid())
+	at := newSite(t, s.base, os.Geteuid())
+	stop := make(chan bool)
+	var others sync.WaitGroup
+	for range 4 {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				dir, err := os.MkdirTemp("", "aloft-others-")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				l, err := net.Listen("unix", filepath.Join(dir, "s"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				runtime.Gosched()
+				if err := errors.Join(l.Close(), os.RemoveAll(dir)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 60 {
+		cmd := s.command(t.Context(), at.uid, "sandbox", s.program, "--workspace", at.workspace, "--", "true")
+		cmd.Dir = at.workspace
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+	close(stop)
+	others.Wait()
 }
 
 // TestWhatIsLeftRunning leaves a process behind: what is protected stays so for

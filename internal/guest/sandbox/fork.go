@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"fmt"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -16,6 +15,8 @@ type call struct {
 	from   [6]uint16        // if not 0, the argument is the result that was saved there
 	save   uint16           // where the result goes, if not 0
 	passes [2]syscall.Errno // errors that do not matter
+	path   bool             // it is about a path that the plan saw
+	past   int              // where to go on if that has vanished, if not 0: there is nothing to do then
 	what   string           // for the error
 }
 
@@ -24,6 +25,9 @@ type program struct {
 	calls []call
 	saved []uintptr
 	keep  []any
+	// What the child says of its failure: the call, and its error.
+	failed int
+	errno  syscall.Errno
 }
 
 // result names a result that is saved for later calls.
@@ -62,6 +66,12 @@ func (p *program) add(what string, number uintptr, args ...any) *call {
 // but says which errors of a call do not matter.
 func (c *call) but(errnos ...syscall.Errno) { copy(c.passes[:], errnos) }
 
+// planned says that the call is about a path that the plan saw.
+func (c *call) planned() *call {
+	c.path = true
+	return c
+}
+
 // result has the call's result saved.
 func (p *program) result(c *call) result {
 	if len(p.saved) == 0 {
@@ -77,9 +87,16 @@ type CallError struct {
 	What string
 	Err  error
 	exec bool
+	path bool // it was about a path that the plan saw
 }
 
 func (e *CallError) Error() string { return e.What + ": " + e.Err.Error() }
+
+// moved reports whether the files have changed since they were planned for.
+func (e *CallError) moved() bool {
+	errno, ok := e.Err.(syscall.Errno)
+	return ok && e.path && vanished(errno)
+}
 
 // Unwrap returns the errno.
 func (e *CallError) Unwrap() error { return e.Err }
@@ -96,27 +113,24 @@ func afterFork()
 //go:linkname afterForkInChild syscall.runtime_AfterForkInChild
 func afterForkInChild()
 
-// report is what a child says of its failure: the call, and its error.
-var report [2]uint32
+// vfork makes a child in this memory, on this stack, and returns twice, as
+// clone does: first in the child, and in the parent when the child has become
+// another program or ended. Copying the page tables of a Go program, and its
+// pages as they are written to, takes longer than all of a sandbox's mounts.
+func vfork(flags uintptr) (pid int, errno uintptr)
 
 // start makes a child that makes the program's calls, of which the last is its
 // exec, and returns when it has. The thread that calls it has to be locked and
 // to last as long as the child, which is killed at its death.
 func (p *program) start(flags uintptr) (pid int, err error) {
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return 0, err
-	}
-	defer func() { _, _ = unix.Close(pipe[0]), unix.Close(pipe[1]) }()
 	syscall.ForkLock.Lock()
-	n, errno := p.fork(flags, uintptr(pipe[1]))
+	n, errno := p.fork(flags)
 	syscall.ForkLock.Unlock()
 	runtime.KeepAlive(p)
 	if errno != 0 {
 		return 0, &CallError{What: "make namespaces", Err: errno}
 	}
-	var said [8]byte
-	if got, _ := unix.Read(pipe[0], said[:]); got < len(said) {
+	if p.errno == 0 {
 		return n, nil
 	}
 	var status unix.WaitStatus
@@ -125,30 +139,28 @@ func (p *program) start(flags uintptr) (pid int, err error) {
 			break
 		}
 	}
-	at, code := *(*uint32)(unsafe.Pointer(&said[0])), *(*uint32)(unsafe.Pointer(&said[4]))
-	if int(at) >= len(p.calls) {
-		return 0, fmt.Errorf("the child failed at step %d with error %d", at, code)
-	}
-	return 0, &CallError{What: p.calls[at].what, Err: syscall.Errno(code), exec: p.calls[at].number == unix.SYS_EXECVE}
+	failed := p.calls[p.failed]
+	return 0, &CallError{What: failed.what, Err: p.errno, exec: failed.number == unix.SYS_EXECVE, path: failed.path}
 }
 
 // fork is the child's whole life in this program. After the clone nothing may
 // be allocated and no stack may grow: there are no other threads to help. The
-// parent's thread sleeps until the child has become another program.
+// parent's thread sleeps until the child has become another program, and sees
+// what it wrote.
 //
 //go:noinline
 //go:norace
 //go:nocheckptr
-func (p *program) fork(flags, pipe uintptr) (pid int, errno syscall.Errno) {
+func (p *program) fork(flags uintptr) (pid int, errno syscall.Errno) {
 	calls, saved := p.calls, p.saved
 	beforeFork()
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, flags|uintptr(syscall.SIGCHLD)|unix.CLONE_VFORK, 0, 0, 0, 0, 0)
-	if errno != 0 || n != 0 {
+	n, e := vfork(flags | uintptr(syscall.SIGCHLD) | unix.CLONE_VM | unix.CLONE_VFORK)
+	if e != 0 || n != 0 {
 		afterFork()
-		return int(n), errno
+		return n, syscall.Errno(e)
 	}
 	afterForkInChild()
-	for i := range calls {
+	for i := 0; i < len(calls); i++ {
 		c := &calls[i]
 		for j := range c.from {
 			if c.from[j] != 0 {
@@ -157,8 +169,11 @@ func (p *program) fork(flags, pipe uintptr) (pid int, errno syscall.Errno) {
 		}
 		r, _, e := syscall.RawSyscall6(c.number, c.args[0], c.args[1], c.args[2], c.args[3], c.args[4], c.args[5])
 		if e != 0 && e != c.passes[0] && e != c.passes[1] {
-			report[0], report[1] = uint32(i), uint32(e)
-			syscall.RawSyscall6(syscall.SYS_WRITE, pipe, uintptr(unsafe.Pointer(&report)), 8, 0, 0, 0)
+			if c.past != 0 && vanished(e) {
+				i = c.past - 1
+				continue
+			}
+			p.failed, p.errno = i, e
 			for {
 				syscall.RawSyscall6(syscall.SYS_EXIT_GROUP, 1, 0, 0, 0, 0, 0)
 			}
@@ -170,4 +185,12 @@ func (p *program) fork(flags, pipe uintptr) (pid int, errno syscall.Errno) {
 	for {
 		syscall.RawSyscall6(syscall.SYS_EXIT_GROUP, 1, 0, 0, 0, 0, 0)
 	}
+}
+
+// vanished reports whether an error says that a path is no longer what the plan
+// saw: gone, or with a link or a file in its way.
+//
+//go:nosplit
+func vanished(e syscall.Errno) bool {
+	return e == syscall.ENOENT || e == syscall.ENOTDIR || e == syscall.ELOOP || e == syscall.ESTALE
 }

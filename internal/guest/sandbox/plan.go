@@ -127,9 +127,16 @@ func (p *planner) holes() {
 			p.protect(root)
 		}
 	}
-	for _, name := range slices.Concat(p.spec.Masked, p.spec.Rules.Hidden) {
+	for _, name := range p.spec.Rules.Hidden {
 		if at := p.tree.Resolve(name); at != "" {
 			p.mount(at, Masked)
+		}
+	}
+	for _, name := range p.spec.Masked {
+		// Folders above need no anchor: a mask moves with them.
+		at := p.tree.Resolve(name)
+		if m, ok := p.mounts[at]; at != "" && (!ok || m.Mode < Masked) {
+			p.mounts[at] = Mount{Path: at, Mode: Masked, Kind: p.tree.Kind(at), Fleeting: p.tree.Kind(at) == Other}
 		}
 	}
 	p.keep()

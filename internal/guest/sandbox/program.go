@@ -24,8 +24,9 @@ const (
 var noLinks = unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 
 // compile makes the calls that hold the layout, the last of which becomes the
-// command. dir is where it starts.
-func (l Layout) compile(k Kernel, dir, file string, argv, env []string) *program {
+// command. dir is where it starts. If lenient, sockets that have gone since the
+// plan are passed over.
+func (l Layout) compile(k Kernel, lenient bool, dir, file string, argv, env []string) *program {
 	p := &program{}
 	p.add("die with the parent", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL))
 	if l.User {
@@ -38,7 +39,7 @@ func (l Layout) compile(k Kernel, dir, file string, argv, env []string) *program
 	}
 	if l.Mount {
 		p.add("make mounts private", unix.SYS_MOUNT, "", "/", 0, unix.MS_REC|unix.MS_PRIVATE, 0)
-		l.mount(p)
+		l.mount(p, lenient)
 	}
 	// By its name again: the working directory of the parent lies below the mounts.
 	p.add("change to "+dir, unix.SYS_CHDIR, dir)
@@ -95,8 +96,9 @@ func (p *program) loopback(proxy bool) {
 	p.add("close a socket", unix.SYS_CLOSE, s)
 }
 
-// mount makes the layout's mounts, from the root down.
-func (l Layout) mount(p *program) {
+// mount makes the layout's mounts, from the root down. If lenient, fleeting ones
+// that are gone are passed over.
+func (l Layout) mount(p *program, lenient bool) {
 	// What stays as it is, is taken hold of before the rest is closed.
 	kept := map[string]result{}
 	for _, m := range l.Mounts {
@@ -116,6 +118,7 @@ func (l Layout) mount(p *program) {
 			p.attach(m.Path, tree, p.open(m.Path), m)
 			continue
 		}
+		first := len(p.calls)
 		switch at := p.open(m.Path); {
 		case m.Path == "/dev/pts":
 			p.attach(m.Path, p.filesystem("devpts", "newinstance", "", "ptmxmode", "0666", "mode", "0600"), at, m)
@@ -126,6 +129,11 @@ func (l Layout) mount(p *program) {
 			p.attach(m.Path, p.clone("mask "+m.Path, p.open("/dev/null")), at, m)
 		default:
 			p.attach(m.Path, p.clone("bind "+m.Path, at), at, m)
+		}
+		if m.Fleeting && lenient {
+			for i := first; i < len(p.calls); i++ {
+				p.calls[i].past = len(p.calls)
+			}
 		}
 	}
 	for _, mask := range masks {
@@ -155,12 +163,12 @@ func (p *program) makePoint(m Mount, masks []string) {
 }
 
 func (p *program) open(name string) result {
-	return p.result(p.add("open "+name, unix.SYS_OPENAT2, atCWD, name, unsafe.Pointer(&noLinks), unix.SizeofOpenHow))
+	return p.result(p.add("open "+name, unix.SYS_OPENAT2, atCWD, name, unsafe.Pointer(&noLinks), unix.SizeofOpenHow).planned())
 }
 
 // clone makes a mount of what was opened, with all that is mounted below it.
 func (p *program) clone(what string, at result) result {
-	return p.result(p.add(what, unix.SYS_OPEN_TREE, at, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE))
+	return p.result(p.add(what, unix.SYS_OPEN_TREE, at, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE).planned())
 }
 
 // filesystem makes a mount of a new file system.
@@ -192,7 +200,7 @@ func (p *program) attach(name string, tree, at result, m Mount) {
 	case m.Mode == Masked && m.Kind != Dir: // a device that cannot be opened
 		p.setattr("mask "+name, tree, "", unix.AT_EMPTY_PATH, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY})
 	}
-	p.add("mount on "+name, unix.SYS_MOVE_MOUNT, tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	p.add("mount on "+name, unix.SYS_MOVE_MOUNT, tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH).planned()
 	p.add("close", unix.SYS_CLOSE, tree)
 	p.add("close", unix.SYS_CLOSE, at)
 }
@@ -225,7 +233,7 @@ func (l Layout) ruleset(p *program) result {
 			p.add("landlock: a descriptor", unix.SYS_LANDLOCK_ADD_RULE, ruleset, ll.RuleTypePathBeneath, unsafe.Pointer(pack(rule.Access, int32(rule.FD))), 0).but(unix.EBADFD, unix.EBADF)
 			continue
 		}
-		fd := p.result(p.add("landlock: open "+rule.Path, unix.SYS_OPENAT, atCWD, rule.Path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW))
+		fd := p.result(p.add("landlock: open "+rule.Path, unix.SYS_OPENAT, atCWD, rule.Path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW).planned())
 		p.add("landlock: "+rule.Path, unix.SYS_DUP3, fd, ruleFD, unix.O_CLOEXEC)
 		p.add("landlock: "+rule.Path, unix.SYS_LANDLOCK_ADD_RULE, ruleset, ll.RuleTypePathBeneath, unsafe.Pointer(pack(rule.Access, ruleFD)), 0)
 		p.add("close", unix.SYS_CLOSE, fd)

@@ -33,7 +33,9 @@ type Server interface{ Serve(net.Listener) error }
 
 // Job is one command to be run in a sandbox.
 type Job struct {
-	Spec   Spec
+	// Spec says what is wanted of the files as they are now. It is asked again when
+	// they change on the way.
+	Spec   func() (Spec, error)
 	Dir    string   // where it starts: absolute
 	Argv   []string // the command; its name is looked up in Env's PATH
 	Env    []string
@@ -56,7 +58,6 @@ func Run(job Job) (int, error) {
 		}
 		return ExitNotFound, err
 	}
-	job.Spec.Streams = streams()
 	// The child dies with the thread that made it: this one lasts.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -64,14 +65,16 @@ func Run(job Job) (int, error) {
 	}
 	kernel := Assume()
 	for try := 1; ; try++ {
-		code, err := job.once(kernel, file)
-		if step, ok := errors.AsType[*CallError](err); ok && !step.exec && kernel.Namespaces && isRefusal(step.Err) {
+		code, err := job.once(kernel, file, try > firmTries)
+		step, isStep := errors.AsType[*CallError](err)
+		if isStep && !step.exec && kernel.Namespaces && isRefusal(step.Err) {
 			// Plan again without namespaces: that fails, and says what is missing, or is
 			// what the spec's best effort asks for.
 			kernel.Namespaces, kernel.Why = false, step.Error()
 			continue
 		}
-		if errors.Is(err, errMoved) && try < 100 {
+		moved := errors.Is(err, errMoved) || isStep && step.moved()
+		if moved && try < maxTries {
 			runtime.Gosched()
 			continue
 		}
@@ -79,13 +82,27 @@ func Run(job Job) (int, error) {
 	}
 }
 
+// How often a command is planned for while files change: those of others come
+// and go in the folders for temporary files. A socket that is gone may be back
+// under the same name, so the first tries look again; where they do not end,
+// what is gone is passed over.
+const (
+	firmTries = 10
+	maxTries  = 100
+)
+
 func isRefusal(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EUSERS)
 }
 
 // once plans, and runs the command.
-func (job Job) once(kernel Kernel, file string) (int, error) {
-	layout, err := Plan(job.Spec, kernel, hostTree{})
+func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
+	spec, err := job.Spec()
+	if err != nil {
+		return ExitFailed, err
+	}
+	spec.Streams = streams()
+	layout, err := Plan(spec, kernel, hostTree{})
 	if err != nil {
 		if _, ok := errors.AsType[*UnenforceableError](err); ok {
 			return ExitUnenforceable, err
@@ -106,7 +123,7 @@ func (job Job) once(kernel Kernel, file string) (int, error) {
 		return ExitFailed, err
 	}
 	late := lateNames(layout.Late)
-	p := layout.compile(kernel, job.Dir, file, job.Argv, job.environ(layout, kernel))
+	p := layout.compile(kernel, lenient, job.Dir, file, job.Argv, job.environ(layout, kernel))
 	pid, err := p.start(layout.flags())
 	if err != nil {
 		holding.release()

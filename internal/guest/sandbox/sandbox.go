@@ -60,7 +60,8 @@ type Tree interface {
 type Spec struct {
 	Rules cage.Rules
 	// Masked are paths, beside those that the rules hide, that are emptied: folders
-	// and files of sockets that lead out.
+	// and files of sockets that lead out. What is not there when they are mounted
+	// is passed over.
 	Masked []string
 	// Kept are files in what is masked that stay to be read, such as the resolver's.
 	Kept []string
@@ -96,6 +97,9 @@ type Mount struct {
 	Path string
 	Mode Mode
 	Kind Kind
+	// Fleeting is somebody's socket, which may go at any time: there is nothing to
+	// mask then.
+	Fleeting bool
 }
 
 // Placeholder is a file or folder to be made, so that what is not there can be

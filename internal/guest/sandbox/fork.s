@@ -1,1 +1,0 @@
-// The file lets fork.go declare functions that are the runtime's.
