@@ -17,8 +17,8 @@ import (
 )
 
 func newRunCommand(a *app) *cobra.Command {
-	var repo, ref, model, name, class string
-	var images []string
+	var model, name, class string
+	var repos, refs, images []string
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   `run --repo URL "PROMPT"`,
@@ -29,11 +29,15 @@ Ctrl-C stops the watching, not the agent. The prompt "-" is read from standard
 input.`,
 		Example: `  aloft run --repo https://git.example.com/team/app "Fix the failing test"
   aloft run --repo https://git.example.com/team/app --ref develop --image bug.png "Make it look like this"
+  aloft run --repo https://git.example.com/team/app --repo https://git.example.com/team/api "Rename the field in both"
   aloft run --repo https://git.example.com/team/app --follow=false --json - < task.md`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if repo == "" {
+			if len(repos) == 0 || repos[0] == "" {
 				return misuse(cmd, errors.New("--repo is missing: the URL of the repository to work on"))
+			}
+			if len(refs) > len(repos) {
+				return misuse(cmd, errors.New("there are more --ref than --repo: the first --ref is for the first --repo"))
 			}
 			prompt, err := a.readPrompt(args[0], images)
 			if err != nil {
@@ -43,7 +47,13 @@ input.`,
 			if err != nil {
 				return err
 			}
-			in := client.NewAgent{Prompt: prompt, Name: name, Repos: []client.Repo{{URL: repo, StartingRef: ref}}, Class: class}
+			in := client.NewAgent{Prompt: prompt, Name: name, Class: class}
+			for i, url := range repos {
+				in.Repos = append(in.Repos, client.Repo{URL: url})
+				if i < len(refs) {
+					in.Repos[i].StartingRef = refs[i]
+				}
+			}
 			if model != "" {
 				in.Model = &client.ModelRef{ID: model}
 			}
@@ -66,8 +76,8 @@ input.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&repo, "repo", "", "`URL` of the repository to work on")
-	flags.StringVar(&ref, "ref", "", "`ref` to start from, a branch, tag or commit; the default branch unless given")
+	flags.StringArrayVar(&repos, "repo", nil, "`URL` of the repository to work on; may be given up to 20 times")
+	flags.StringArrayVar(&refs, "ref", nil, "`ref` to start from, a branch, tag or commit; the default branch unless given; the first is for the first --repo")
 	flags.StringVar(&model, "model", "", "`id` of a model; the one that 'aloft models' lists first unless given")
 	flags.StringVar(&name, "name", "", "`name` of the agent; the prompt's first words unless given")
 	flags.StringVar(&class, "class", "", "`class` of the machine's isolation: strong, for gVisor; the server's own unless given")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -62,7 +63,7 @@ func TestBoot(t *testing.T) {
 
 	pid := sh.run("echo $PPID") // exec-daemon's
 	again, steps, err := m.boot(c, pod.Checkout{Branch: "aloft/x-1"})
-	if err != nil || again != ready {
+	if err != nil || !reflect.DeepEqual(again, ready) {
 		t.Errorf("boot again: %+v, %v; want %+v", again, err, ready)
 	}
 	if steps["checkout"].Detail != "already there" || steps["exec-daemon"].Detail != "already running" {
@@ -101,7 +102,7 @@ func TestBootAfterPowerCut(t *testing.T) {
 	if after.BaseCommit != before.BaseCommit || after.Branch != before.Branch || after.BootID == before.BootID {
 		t.Errorf("ready: %+v, before %+v", after, before)
 	}
-	if diff, _, err := c.Diff(t.Context(), ""); err != nil || !strings.Contains(diff, "+more") || !strings.Contains(diff, "+new") {
+	if diff, _, err := c.Diff(t.Context(), 0, ""); err != nil || !strings.Contains(diff, "+more") || !strings.Contains(diff, "+new") {
 		t.Errorf("diff: %q, %v", diff, err)
 	}
 }
@@ -260,7 +261,7 @@ func TestBootRefusesNonsense(t *testing.T) {
 			t.Errorf("boot %+v: %v", b, err)
 		}
 	}
-	if _, err := c.Commit(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "call Boot first") {
+	if _, err := c.Commit(t.Context(), 0, "x"); err == nil || !strings.Contains(err.Error(), "call Boot first") {
 		t.Errorf("commit before boot: %v", err)
 	}
 }

@@ -49,10 +49,10 @@ func TestOrphans(t *testing.T) {
 		sh.run(`for i in $(seq 10000); do (: & ) ; done`)
 	})
 	for range 10 {
-		if _, _, err := c.Diff(t.Context(), ""); err != nil {
+		if _, _, err := c.Diff(t.Context(), 0, ""); err != nil {
 			t.Errorf("diff among orphans: %v", err)
 		}
-		if _, err := c.Commit(t.Context(), "x"); err != nil {
+		if _, err := c.Commit(t.Context(), 0, "x"); err != nil {
 			t.Errorf("commit among orphans: %v", err)
 		}
 	}

@@ -19,12 +19,12 @@ func TestCommitPushDiff(t *testing.T) {
 	ready := m.mustBoot(c, pod.Checkout{Branch: "aloft/x-1", AuthorName: "Ann", AuthorEmail: "ann@example.com"})
 	main := f.tip("main")
 
-	if got, err := c.Commit(t.Context(), "nothing"); err != nil || got.Made || got.Commit != ready.BaseCommit {
+	if got, err := c.Commit(t.Context(), 0, "nothing"); err != nil || got.Made || got.Commit != ready.BaseCommit {
 		t.Errorf("commit of nothing: %+v, %v", got, err)
 	}
 	sh := m.shell(c)
 	sh.run(`echo changed >> one; mkdir d; printf 'new\n' > 'd/a file'; rm two; printf '\377\376' > bytes; echo x > ignored; echo ignored > .gitignore`)
-	diff, truncated, err := c.Diff(t.Context(), "")
+	diff, truncated, err := c.Diff(t.Context(), 0, "")
 	if err != nil || truncated {
 		t.Fatal(err, truncated)
 	}
@@ -40,14 +40,14 @@ func TestCommitPushDiff(t *testing.T) {
 		t.Errorf("the user's index after a diff: %q", got)
 	}
 
-	got, err := c.Commit(t.Context(), "a title\n\nand -- a body")
+	got, err := c.Commit(t.Context(), 0, "a title\n\nand -- a body")
 	if err != nil || !got.Made || got.Note != "" {
 		t.Fatalf("commit: %+v, %v", got, err)
 	}
 	if log := sh.run("git log -1 --format='%an %ae %s|%b'"); log != "Ann ann@example.com a title|and -- a body" {
 		t.Errorf("log: %q", log)
 	}
-	commit, err := c.Push(t.Context(), "aloft/x-1")
+	commit, err := c.Push(t.Context(), 0, "aloft/x-1")
 	if err != nil || commit != got.Commit || f.tip("aloft/x-1") != commit {
 		t.Errorf("push: %s, %v; the forge has %s", commit, err, f.tip("aloft/x-1"))
 	}
@@ -81,19 +81,19 @@ func TestPushRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %s with %q", what, err, code, says)
 		}
 	}
-	_, err := c.Push(t.Context(), "main")
+	_, err := c.Push(t.Context(), 0, "main")
 	refused("push to a branch that has gone on", pod.CodeBranchTaken, "rejected", err)
 
 	if err := os.WriteFile(filepath.Join(f.repo("r"), "hooks", "pre-receive"), []byte("#!/bin/sh\necho not today >&2; exit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Push(t.Context(), "b")
+	_, err = c.Push(t.Context(), 0, "b")
 	refused("push that the forge declines", pod.CodeDenied, "not today", err)
 
 	if err := c.SetGitCredential(t.Context(), "stale"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Push(t.Context(), "b")
+	_, err = c.Push(t.Context(), 0, "b")
 	refused("push with a stale credential", pod.CodeDenied, "this credential is not known", err)
 	if err := c.SetGitCredential(t.Context(), "two words"); err == nil {
 		t.Error("a credential with a space was taken")
@@ -106,7 +106,7 @@ func TestPushRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	sh.run(`printf '#!/bin/sh\nexit 1\n' > .git/hooks/pre-push; chmod +x .git/hooks/pre-push`)
-	if _, err := c.Push(t.Context(), "b"); err != nil {
+	if _, err := c.Push(t.Context(), 0, "b"); err != nil {
 		t.Errorf("push past a hook of the machine: %v", err)
 	}
 }
@@ -118,7 +118,7 @@ func TestCommitPastAHook(t *testing.T) {
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{Branch: "b"})
 	m.shell(c).run(`printf '#!/bin/sh\necho style is wrong >&2; exit 1\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; echo x > x`)
-	got, err := c.Commit(t.Context(), "x")
+	got, err := c.Commit(t.Context(), 0, "x")
 	if err != nil || !got.Made || !strings.Contains(got.Note, "style is wrong") {
 		t.Errorf("commit: %+v, %v", got, err)
 	}
@@ -130,22 +130,22 @@ func TestEmptyRepository(t *testing.T) {
 	m.start()
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{RepoURL: "https://git.example.com/o/empty.git", Branch: "aloft/first"})
-	if got, err := c.Commit(t.Context(), "x"); err != nil || got.Made || got.Commit != "" {
+	if got, err := c.Commit(t.Context(), 0, "x"); err != nil || got.Made || got.Commit != "" {
 		t.Errorf("commit of nothing: %+v, %v", got, err)
 	}
-	_, err := c.Push(t.Context(), "aloft/first")
+	_, err := c.Push(t.Context(), 0, "aloft/first")
 	if g, ok := errors.AsType[*pod.GitError](err); !ok || g.Code != pod.CodeNoCommit {
 		t.Errorf("push of nothing: %v", err)
 	}
 	m.shell(c).run("echo first > first")
-	if diff, _, err := c.Diff(t.Context(), ""); err != nil || !strings.Contains(diff, "+first") {
+	if diff, _, err := c.Diff(t.Context(), 0, ""); err != nil || !strings.Contains(diff, "+first") {
 		t.Errorf("diff: %q, %v", diff, err)
 	}
-	got, err := c.Commit(t.Context(), "x")
+	got, err := c.Commit(t.Context(), 0, "x")
 	if err != nil || !got.Made {
 		t.Fatalf("commit: %+v, %v", got, err)
 	}
-	if _, err := c.Push(t.Context(), "aloft/first"); err != nil {
+	if _, err := c.Push(t.Context(), 0, "aloft/first"); err != nil {
 		t.Errorf("push: %v", err)
 	}
 	if tip := f.git("-C", f.repo("empty"), "rev-parse", "aloft/first"); tip != got.Commit {
@@ -160,11 +160,11 @@ func TestDiffIsBounded(t *testing.T) {
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{})
 	m.shell(c).run("seq 1000000 > long")
-	diff, truncated, err := c.Diff(t.Context(), "")
+	diff, truncated, err := c.Diff(t.Context(), 0, "")
 	if err != nil || !truncated || len(diff) > 4<<20 || len(diff) < 4<<20-100 || !strings.HasSuffix(diff, "\n") {
 		t.Errorf("diff of %d bytes, truncated %t, %v", len(diff), truncated, err)
 	}
-	if _, _, err := c.Diff(t.Context(), "--output=/tmp/x"); err == nil {
+	if _, _, err := c.Diff(t.Context(), 0, "--output=/tmp/x"); err == nil {
 		t.Error("an option was taken for a commit")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -162,7 +163,7 @@ func TestBootAdoptsTheCloneOfABuild(t *testing.T) {
 		if got := sh.run("git status --porcelain; cat one three node_modules/x; git branch --show-current"); got != "?? node_modules/\none\ntwo\nx\n"+tt.branch {
 			t.Errorf("%s: the tree is %q", tt.owner, got)
 		}
-		if again, steps, err := m.boot(c, tt.checkout); err != nil || again != ready || steps["checkout"].Detail != "already there" {
+		if again, steps, err := m.boot(c, tt.checkout); err != nil || !reflect.DeepEqual(again, ready) || steps["checkout"].Detail != "already there" {
 			t.Errorf("%s: again: %+v, %+v, %v", tt.owner, again, steps["checkout"], err)
 		}
 		m.kill()

@@ -76,6 +76,13 @@ type Repo struct {
 	StartingRef string `json:"startingRef,omitempty"`
 }
 
+// Checkout is what an agent's machine began with of one repository.
+type Checkout struct {
+	BaseCommit string `json:"baseCommit,omitempty"` // where the branch began
+	Branch     string `json:"branch,omitempty"`     // to push
+	Pushed     bool   `json:"-"`                    // at some time
+}
+
 // NewID returns a fresh agent id, bc-<uuid>.
 func NewID() string { return "bc-" + uuid.NewString() }
 

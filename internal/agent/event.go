@@ -76,6 +76,8 @@ type (
 		BootID     string `json:"bootId"` // another one is another life of the machine
 		BaseCommit string `json:"baseCommit,omitempty"`
 		Branch     string `json:"branch,omitempty"`
+		// Others are of the agent's repositories but the first, in their order.
+		Others []Checkout `json:"others,omitempty"`
 	}
 	// VariablesGiven says which variables were put into the machine's environment.
 	// It tells no value.
@@ -181,6 +183,7 @@ type (
 	}
 	// Committed says that what the agent had left uncommitted was committed.
 	Committed struct {
+		RepoURL string `json:"repoUrl,omitempty"` // "" in journals of agents with one
 		Commit  string `json:"commit"`
 		Message string `json:"message"`
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -11,16 +12,17 @@ import (
 // whoever worked on the agent before.
 type State struct {
 	Agent      Agent
-	Run        Run       // the latest
-	Branch     string    // to push; "" before the machine was ready and Created named none
-	BaseCommit string    // where the branch began, as the machine says
-	MachineID  string    // "" when there is none
-	BootID     string    // of the machine's present life; "" unless it is ready
-	Hibernated bool      // the machine sleeps
-	Expires    time.Time // when the machine will be removed; zero unless that was warned of
-	Used       bool      // the machine has been ready at some time: its disk may hold work
-	Given      []string  // names of the variables that were put into the machine
-	Install    bool      // the machine is to run the environment's install before it is ready for the first time
+	Run        Run        // the latest
+	Branch     string     // to push; "" before the machine was ready and Created named none
+	BaseCommit string     // where the branch began, as the machine says
+	Others     []Checkout // of the agent's repositories but the first: as Branch, BaseCommit and Pushed are of that
+	MachineID  string     // "" when there is none
+	BootID     string     // of the machine's present life; "" unless it is ready
+	Hibernated bool       // the machine sleeps
+	Expires    time.Time  // when the machine will be removed; zero unless that was warned of
+	Used       bool       // the machine has been ready at some time: its disk may hold work
+	Given      []string   // names of the variables that were put into the machine
+	Install    bool       // the machine is to run the environment's install before it is ready for the first time
 	Messages   []conversation.Message
 	Asked      []string      // what people have asked of the agent, in their words
 	Calls      []Call        // of the last reply, until every one has its result
@@ -95,6 +97,13 @@ func (s *State) Apply(e Event) {
 		if b.Branch != "" {
 			s.Branch = b.Branch
 		}
+		for i, other := range b.Others {
+			if i == len(s.Others) {
+				s.Others = append(s.Others, Checkout{})
+			}
+			s.Others[i].BaseCommit = cmp.Or(s.Others[i].BaseCommit, other.BaseCommit)
+			s.Others[i].Branch = cmp.Or(other.Branch, s.Others[i].Branch)
+		}
 	case *VariablesGiven:
 		s.Given = b.Names
 	case *MachineHibernated:
@@ -131,10 +140,33 @@ func (s *State) Apply(e Event) {
 	case *CancelAsked:
 		s.Cancel = b.Reason
 	case *Pushed:
-		s.Pushed = true
+		s.pushed(b.RepoURL)
 	case *RunEnded:
 		s.ended(b)
 	}
+}
+
+// pushed marks the repository, which is the first where no other is named.
+func (s *State) pushed(url string) {
+	for i, r := range s.Agent.Repos {
+		if i > 0 && i <= len(s.Others) && r.URL == url {
+			s.Others[i-1].Pushed = true
+			return
+		}
+	}
+	s.Pushed = true
+}
+
+// Checkout is what the machine began with of the agent's n-th repository, from
+// 0. It is empty before the machine was ready.
+func (s *State) Checkout(n int) Checkout {
+	switch {
+	case n == 0:
+		return Checkout{s.BaseCommit, s.Branch, s.Pushed}
+	case n <= len(s.Others):
+		return s.Others[n-1]
+	}
+	return Checkout{}
 }
 
 // Next is what a loop has to do.

@@ -58,7 +58,7 @@ func TestBadInput(t *testing.T) {
 		{"EnvPool", prompt(`"env":{"type":"pool"}`), "not_implemented", []string{"env.type"}},
 		{"EnvMachine", prompt(`"env":{"type":"machine","name":"x"}`), "not_implemented", []string{"env.type"}},
 		{"EnvName", prompt(`"env":{"type":"cloud","name":""}`), "invalid_request", []string{"env.name"}},
-		{"TwoRepos", prompt(`"repos":[{"url":"https://h/a"},{"url":"https://h/b"}]`), "not_implemented", []string{"repos"}},
+		{"TheSameRepoTwice", prompt(`"repos":[{"url":"https://h/a"},{"url":"git@h:a.git"}]`), "invalid_request", []string{"repos[1].url"}},
 		{"RepoPR", prompt(`"repos":[{"url":"https://h/a","prUrl":"https://h/a/1"}]`), "not_implemented", []string{"repos[0].prUrl"}},
 		{"RepoURL", prompt(`"repos":[{}]`), "invalid_request", []string{"repos[0].url"}},
 		{"RepoRef", prompt(`"repos":[{"url":"https://h/a","startingRef":"--upload-pack=x"}]`), "invalid_request", []string{"repos[0].startingRef"}},

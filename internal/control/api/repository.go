@@ -5,11 +5,13 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
 	"aloft/internal/agent"
 	"aloft/internal/fault"
+	"aloft/internal/secret"
 )
 
 type repoConfigJSON struct {
@@ -21,6 +23,9 @@ type repoConfigJSON struct {
 
 const maxRepoURL = 2048
 
+// maxRepos is how many repositories an agent may work on.
+const maxRepos = 20
+
 var (
 	scpLike   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^:].*$`)
 	bareHost  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*(\.[A-Za-z0-9-]+)+(:[0-9]+)?/[^/].*$`)
@@ -30,8 +35,8 @@ var (
 
 // repos checks the repositories of a request.
 func repos(in []repoConfigJSON, allowFile bool) ([]agent.Repo, error) {
-	if len(in) > 1 {
-		return nil, notImplemented("repos", "agents with more than one repository")
+	if len(in) > maxRepos {
+		return nil, fault.Invalid("has %d repositories; at most %d are accepted", len(in), maxRepos).At("repos")
 	}
 	var out []agent.Repo
 	for i, r := range in {
@@ -44,6 +49,9 @@ func repos(in []repoConfigJSON, allowFile bool) ([]agent.Repo, error) {
 			return nil, fault.Of(err).At(field + ".url")
 		}
 		repo := agent.Repo{URL: u}
+		if slices.ContainsFunc(out, func(o agent.Repo) bool { return secret.Repo(o.URL) == secret.Repo(u) }) {
+			return nil, fault.Invalid("names a repository that stands before it in the list").At(field + ".url").Hint("name each once")
+		}
 		if r.StartingRef != nil {
 			if repo.StartingRef = *r.StartingRef; !validRef(repo.StartingRef) {
 				return nil, fault.Invalid("%s is not the name of a branch, a tag or a commit", quoted(repo.StartingRef)).At(field + ".startingRef")

@@ -28,9 +28,11 @@ type Grant struct {
 	// of the agent must make the branch, and a branch that is there already is
 	// taken. What the agent made by an earlier push is its own, also after a
 	// restart: a mark beside the mirror says so. A caller that knows of such a
-	// push from elsewhere (another server's, a mirror since removed) sets Existing.
+	// push from elsewhere (another server's, a mirror since removed) names the
+	// repository in Pushed.
 	Existing   bool
-	AllowForce bool // it may rewrite its branch
+	Pushed     []string // URLs of Push whose branch the agent is known to have made
+	AllowForce bool     // it may rewrite its branch
 	// Secrets are values, by their names, that no push may bring: not in a file,
 	// a file's name or a commit's message, nor in one of the encodings that
 	// package redact knows. What the repository holds already is let be.
@@ -57,6 +59,7 @@ type access struct {
 	repo   mirror.Repo // as the grant spells it; never as the machine does
 	mirror *mirror.Mirror
 	branch string // that may be pushed; "" for none
+	exists bool   // the branch may be there though the agent has not made it
 }
 
 var credentialPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -107,7 +110,7 @@ func (g *Gateway) allow(s *session, repoURL, branch string) error {
 	if old := s.repos[r.Key()].branch; old != "" && old != branch {
 		return fault.Invalid("repository %s is granted with two branches, %s and %s", r, old, branch).Named("branch_invalid")
 	}
-	s.repos[r.Key()] = access{r, m, branch}
+	s.repos[r.Key()] = access{r, m, branch, branch != "" && (s.grant.Existing || slices.Contains(s.grant.Pushed, repoURL))}
 	return nil
 }
 

@@ -2,7 +2,9 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,9 +12,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// finish commits what is left, pushes the branch and ends the run. A repeat of
-// any part after a crash changes nothing. Where the push is refused for a secret
-// the model is told, and the run goes on.
+// finish commits what is left, pushes the branches and ends the run. A repeat of
+// any part after a crash changes nothing. Where a push is refused for a secret
+// the model is told, and the run goes on. One that fails otherwise stands in no
+// other's way: what can be pushed is, and then the run says what went wrong.
 func (l *Loop) finish(ctx context.Context) error {
 	s := l.rec.state
 	if on, err := l.goesOn(ctx); err != nil || on {
@@ -22,30 +25,65 @@ func (l *Loop) finish(ctx context.Context) error {
 		if err := l.reach(ctx); err != nil {
 			return err
 		}
-		message := commitMessage(s)
-		commit, made, err := l.hands.Commit(ctx, message)
-		if err != nil {
-			return fmt.Errorf("commit: %w", err)
-		}
-		if made {
-			if err := l.rec.record(ctx, &agent.Committed{Commit: commit, Message: message}); err != nil {
-				return err
-			}
-		}
-		commit, err = l.hands.Push(ctx, s.Branch)
-		if f := fault.Of(err); err != nil && f.Code == secretInPush && l.rec.refusals < maxRefusals {
-			return l.rec.record(ctx, &agent.Notice{Text: refused(s, f.Message), Code: f.Code})
-		}
-		if err != nil {
-			return fmt.Errorf("push: %w", err)
-		}
-		if err := l.rec.record(ctx, &agent.Pushed{RepoURL: s.Agent.Repos[0].URL, Branch: s.Branch, Commit: commit}); err != nil {
+	}
+	var failed error
+	for n := range s.Agent.Repos {
+		told, err := l.deliver(ctx, n)
+		switch {
+		case told:
+			return nil
+		case err == nil:
+		case errors.Is(err, ErrMachineLost), ctx.Err() != nil, fault.Of(err).Kind == fault.KindInternal:
 			return err
+		case failed == nil:
+			failed = err
 		}
+	}
+	if failed != nil {
+		return failed
 	}
 	l.ended(ctx, "completed")
 	l.keep(ctx)
 	return l.rec.record(ctx, &agent.RunEnded{Status: agent.Finished, Result: l.lastWords()})
+}
+
+// deliver commits what is left in the agent's n-th repository and pushes its
+// branch. Of several repositories only those are pushed that the agent has
+// changed. told says that the push was refused and the model is to mend it.
+func (l *Loop) deliver(ctx context.Context, n int) (told bool, err error) {
+	s := l.rec.state
+	url, was, several := s.Agent.Repos[n].URL, s.Checkout(n), len(s.Agent.Repos) > 1
+	message := commitMessage(s)
+	commit, made, err := l.hands.Commit(ctx, n, message)
+	if err != nil {
+		return false, fmt.Errorf("commit: %w", err)
+	}
+	if made {
+		if err := l.rec.record(ctx, &agent.Committed{RepoURL: url, Commit: commit, Message: message}); err != nil {
+			return false, err
+		}
+	}
+	if several && commit == was.BaseCommit && !was.Pushed {
+		return false, nil
+	}
+	if slices.Contains(s.Run.Branches, agent.Branch{RepoURL: url, Branch: was.Branch, Commit: commit}) {
+		return false, nil // before a crash
+	}
+	commit, err = l.hands.Push(ctx, n, was.Branch)
+	if f := fault.Of(err); err != nil && f.Code == secretInPush && l.rec.refusals < maxRefusals {
+		why := f.Message
+		if several {
+			why = url + ": " + why
+		}
+		return true, l.rec.record(ctx, &agent.Notice{Text: refused(was.BaseCommit, why), Code: f.Code})
+	}
+	if err != nil {
+		if several {
+			return false, fmt.Errorf("push %s: %w", url, err)
+		}
+		return false, fmt.Errorf("push: %w", err)
+	}
+	return false, l.rec.record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: commit})
 }
 
 // secretInPush is the code of a push that was refused for a secret in it.
@@ -55,9 +93,9 @@ const secretInPush = "secret_in_push"
 const maxRefusals = 3
 
 // refused tells the model why its push was refused, and how to mend it.
-func refused(s *agent.State, why string) string {
-	return "Your branch was not pushed: " + why + "\nTake the value out of every commit since " + s.BaseCommit +
-		", not only out of the files as they are now: for example `git reset --soft " + s.BaseCommit +
+func refused(base, why string) string {
+	return "Your branch was not pushed: " + why + "\nTake the value out of every commit since " + base +
+		", not only out of the files as they are now: for example `git reset --soft " + base +
 		"`, then remove it from the files, unstage what should not be there, and commit again. " +
 		"Where it is needed at run time, read it from the environment. Do not write it in another form. The push is tried again when you finish."
 }

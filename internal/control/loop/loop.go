@@ -47,10 +47,11 @@ type Hands interface {
 	Hooks(ctx context.Context, s *agent.State, call HookCall) (HookOutcome, error)
 	// Ack lets the machine forget a result.
 	Ack(ctx context.Context, callID string) error
-	// Commit commits what is uncommitted; made is false if nothing was.
-	Commit(ctx context.Context, message string) (commit string, made bool, err error)
-	// Push pushes the branch and returns the commit it is at.
-	Push(ctx context.Context, branch string) (commit string, err error)
+	// Commit commits what is uncommitted in the agent's n-th repository, from 0,
+	// and returns where that stands; made is false if nothing was.
+	Commit(ctx context.Context, n int, message string) (commit string, made bool, err error)
+	// Push pushes the branch of the n-th repository and returns the commit it is at.
+	Push(ctx context.Context, n int, branch string) (commit string, err error)
 	// Keep copies the files that are to outlive the machine.
 	Keep(ctx context.Context) error
 }

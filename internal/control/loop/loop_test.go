@@ -223,12 +223,12 @@ func (h *hands) Ack(_ context.Context, id string) error {
 	return nil
 }
 
-func (h *hands) Commit(context.Context, string) (string, bool, error) {
+func (h *hands) Commit(context.Context, int, string) (string, bool, error) {
 	h.note("commit")
 	return "c0ffee", true, nil
 }
 
-func (h *hands) Push(_ context.Context, branch string) (string, error) {
+func (h *hands) Push(_ context.Context, _ int, branch string) (string, error) {
 	h.note("push " + branch)
 	if h.pushed != nil {
 		return "c0ffee", h.pushed()

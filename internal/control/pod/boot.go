@@ -21,6 +21,8 @@ const (
 // Boot says how a machine is to be made ready.
 type Boot struct {
 	Checkout      Checkout
+	Others        []Checkout        // of an agent with several repositories, each with a path beside the first's
+	Hosts         []string          // of what it may fetch besides: git's short form leads to the gateway for them
 	Env           map[string]string // for every process of the agent
 	ExecToken     string            // 64 hex digits, asked by exec-daemon of its callers
 	GitCredential string            // with which git in the machine reaches the gateway
@@ -87,7 +89,17 @@ type Ready struct {
 	BootID     string // changes with each start of the machine
 	BaseCommit string // checked out first; "" where the repository had no commit
 	Branch     string // checked out now; "" where HEAD is detached
+	Others     []CheckedOut
+	Notes      []string // what the agent ought to know: the machine's words
 }
+
+// CheckedOut is what is checked out of a repository that is not the first.
+type CheckedOut struct {
+	BaseCommit, Branch string // as in [Ready]
+}
+
+// maxNotes bounds the notes of a boot.
+const maxNotes = 20
 
 // StepError is a boot that failed, and where. The detail is the machine's.
 type StepError struct {
@@ -102,12 +114,14 @@ func (e *StepError) Error() string {
 // this goroutine, as it begins, goes on and ends; onStep may be nil. Booting
 // again does what is missing and no more. A step that fails is a [*StepError].
 func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, error) {
+	var others []*podv1.Checkout
+	for _, o := range b.Others {
+		others = append(others, checkoutOf(o))
+	}
 	stream, err := c.pod.Boot(ctx, connect.NewRequest(&podv1.BootRequest{
-		Checkout: &podv1.Checkout{
-			RepoUrl: b.Checkout.RepoURL, Ref: b.Checkout.Ref, Branch: b.Checkout.Branch,
-			Path: b.Checkout.Path, AuthorName: b.Checkout.AuthorName,
-			AuthorEmail: b.Checkout.AuthorEmail, Resume: b.Checkout.Resume, Owner: b.Checkout.Owner,
-		},
+		Checkout:      checkoutOf(b.Checkout),
+		Others:        others,
+		Hosts:         b.Hosts,
 		Env:           b.Env,
 		ExecToken:     b.ExecToken,
 		GitCredential: b.GitCredential,
@@ -129,11 +143,7 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 				return Ready{}, &StepError{Step: step.Name, Code: step.Code, Detail: step.Detail}
 			}
 		case *podv1.BootResponse_Ready:
-			return Ready{
-				BootID:     bounded(event.Ready.GetBootId(), maxWord),
-				BaseCommit: bounded(event.Ready.GetBaseCommit(), maxWord),
-				Branch:     bounded(event.Ready.GetBranch(), maxWord),
-			}, nil
+			return readyOf(event.Ready, len(b.Others))
 		}
 	}
 	err = stream.Err()
@@ -141,6 +151,32 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 		err = errors.New("the machine ended the boot without a word")
 	}
 	return Ready{}, fmt.Errorf("boot: %w", c.rpcError(err))
+}
+
+func checkoutOf(c Checkout) *podv1.Checkout {
+	return &podv1.Checkout{
+		RepoUrl: c.RepoURL, Ref: c.Ref, Branch: c.Branch, Path: c.Path,
+		AuthorName: c.AuthorName, AuthorEmail: c.AuthorEmail, Resume: c.Resume, Owner: c.Owner,
+	}
+}
+
+// readyOf reads what a machine says that it is ready with.
+func readyOf(r *podv1.BootReady, others int) (Ready, error) {
+	if len(r.GetOthers()) != others {
+		return Ready{}, fmt.Errorf("boot: the machine has checked out %d repositories beside the first, and not %d", len(r.GetOthers()), others)
+	}
+	ready := Ready{
+		BootID:     bounded(r.GetBootId(), maxWord),
+		BaseCommit: bounded(r.GetBaseCommit(), maxWord),
+		Branch:     bounded(r.GetBranch(), maxWord),
+	}
+	for _, o := range r.GetOthers() {
+		ready.Others = append(ready.Others, CheckedOut{bounded(o.GetBaseCommit(), maxWord), bounded(o.GetBranch(), maxWord)})
+	}
+	for _, note := range r.GetNotes()[:min(len(r.GetNotes()), maxNotes)] {
+		ready.Notes = append(ready.Notes, bounded(note, maxDetail))
+	}
+	return ready, nil
 }
 
 func stepOf(s *podv1.BootStep) Step {

@@ -46,10 +46,10 @@ type Committed struct {
 	Note   string // for the user, as that a hook was passed over
 }
 
-// Commit commits whatever is changed in the workspace, if anything is. A
-// refusal of git is a [*GitError].
-func (c *Conn) Commit(ctx context.Context, message string) (Committed, error) {
-	r, err := c.pod.Commit(ctx, connect.NewRequest(&podv1.CommitRequest{Message: message}))
+// Commit commits whatever is changed in a repository, if anything is: 0 is the
+// first of the boot, 1 the first of its others. A refusal of git is a [*GitError].
+func (c *Conn) Commit(ctx context.Context, repository int, message string) (Committed, error) {
+	r, err := c.pod.Commit(ctx, connect.NewRequest(&podv1.CommitRequest{Message: message, Repository: int32(repository)}))
 	if err != nil {
 		return Committed{}, fmt.Errorf("commit: %w", c.rpcError(err))
 	}
@@ -65,8 +65,8 @@ func (c *Conn) Commit(ctx context.Context, message string) (Committed, error) {
 
 // Push pushes HEAD to the branch of that name, through the gateway, and
 // returns the commit that is there now. A refusal is a [*GitError].
-func (c *Conn) Push(ctx context.Context, branch string) (commit string, err error) {
-	r, err := c.pod.Push(ctx, connect.NewRequest(&podv1.PushRequest{Branch: branch}))
+func (c *Conn) Push(ctx context.Context, repository int, branch string) (commit string, err error) {
+	r, err := c.pod.Push(ctx, connect.NewRequest(&podv1.PushRequest{Branch: branch, Repository: int32(repository)}))
 	if err != nil {
 		return "", fmt.Errorf("push: %w", c.rpcError(err))
 	}
@@ -79,8 +79,8 @@ func (c *Conn) Push(ctx context.Context, branch string) (commit string, err erro
 // Diff returns the working tree's difference from a commit, untracked files
 // included; base "" is the commit that was checked out first. truncated says
 // that the machine left out the rest of a very long one.
-func (c *Conn) Diff(ctx context.Context, base string) (diff string, truncated bool, err error) {
-	r, err := c.pod.Diff(ctx, connect.NewRequest(&podv1.DiffRequest{Base: base}))
+func (c *Conn) Diff(ctx context.Context, repository int, base string) (diff string, truncated bool, err error) {
+	r, err := c.pod.Diff(ctx, connect.NewRequest(&podv1.DiffRequest{Base: base, Repository: int32(repository)}))
 	if err != nil {
 		return "", false, fmt.Errorf("diff: %w", c.rpcError(err))
 	}

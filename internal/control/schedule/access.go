@@ -156,7 +156,11 @@ func (s *Scheduler) idleBoot(state *agent.State, machineID string) pod.Boot {
 	b := pod.Boot{ExecToken: s.token("exec", machineID), Trace: s.Spans != nil}
 	if len(state.Agent.Repos) > 0 {
 		b.GitCredential = s.token("git", state.Run.ID)
-		b.Checkout = s.checkout(state, state.Branch)
+		var branches []string
+		for n := range state.Agent.Repos {
+			branches = append(branches, state.Checkout(n).Branch)
+		}
+		b.Checkout, b.Others = s.checkouts(state, branches)
 	}
 	return b
 }

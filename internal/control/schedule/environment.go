@@ -45,7 +45,11 @@ func (w *worker) plan(ctx context.Context, state *agent.State) (build.Plan, erro
 	if w.s.Environments == nil || len(state.Agent.Repos) == 0 {
 		return build.Plan{}, nil
 	}
-	return w.s.Environments.Plan(ctx, state.Agent, cmp.Or(state.BaseCommit, state.Agent.Repos[0].StartingRef))
+	p, err := w.s.Environments.Plan(ctx, state.Agent, cmp.Or(state.BaseCommit, state.Agent.Repos[0].StartingRef))
+	if len(state.Agent.Repos) > 1 {
+		p.Commit = "" // builds have one repository, in the workspace itself: install runs in the machine
+	}
+	return p, err
 }
 
 // prepare finds what a new machine starts from, and tells what is wrong with

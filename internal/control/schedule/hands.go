@@ -22,7 +22,8 @@ type hands struct {
 	hooks  *pod.Hooks
 	team   func(context.Context) ([]byte, error) // the team's hooks
 	boot   string
-	base   string                      // commit
+	repos  []string                    // URLs, where there are several
+	reads  []string                    // URLs of what git may fetch beside them
 	keep   func(context.Context) error // artifacts
 	revoke func()
 	letGo  func() // of the connection
@@ -111,21 +112,29 @@ func (h *hands) Ack(ctx context.Context, callID string) error {
 }
 
 // Commit implements [loop.Hands].
-func (h *hands) Commit(ctx context.Context, message string) (string, bool, error) {
-	c, err := h.conn.Commit(ctx, message)
+func (h *hands) Commit(ctx context.Context, n int, message string) (string, bool, error) {
+	c, err := h.conn.Commit(ctx, n, message)
 	if err != nil {
-		return "", false, gitFault(err)
+		return "", false, gitFault(err, h.name(n))
 	}
 	return c.Commit, c.Made, nil
 }
 
 // Push implements [loop.Hands].
-func (h *hands) Push(ctx context.Context, branch string) (string, error) {
-	commit, err := h.conn.Push(ctx, branch)
+func (h *hands) Push(ctx context.Context, n int, branch string) (string, error) {
+	commit, err := h.conn.Push(ctx, n, branch)
 	if err != nil {
-		return "", gitFault(err)
+		return "", gitFault(err, h.name(n))
 	}
 	return commit, nil
+}
+
+// name is the URL of the n-th repository, where there are several.
+func (h *hands) name(n int) string {
+	if n < len(h.repos) {
+		return h.repos[n]
+	}
+	return ""
 }
 
 // Keep implements [loop.Hands].
@@ -140,12 +149,16 @@ func lostError(err error) error {
 }
 
 // gitFault says in a user's words what git in the machine met.
-func gitFault(err error) error {
+// of is the repository's URL, where there are several.
+func gitFault(err error, of string) error {
 	g, ok := errors.AsType[*pod.GitError](err)
 	if !ok {
 		return lostError(err)
 	}
-	return repoFault(g.Code, g.Op, g.Detail)
+	if of != "" {
+		of = " of " + of
+	}
+	return repoFault(g.Code, g.Op+of, g.Detail)
 }
 
 // stepFault says in a user's words why a machine was not made ready.

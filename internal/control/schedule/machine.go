@@ -11,7 +11,6 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
-	"aloft/internal/control/gateway"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
@@ -21,14 +20,11 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// workspace is where a machine has the repository.
-const workspace = "/workspace"
-
 // machine makes the agent's machine ready: the one it has, the one it has
 // started again, or a new one. It is [loop.Config.Machine].
 func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Record) (loop.Hands, error) {
 	w.letGo()
-	branch, err := w.branchOf(ctx, state)
+	branches, err := w.branches(ctx, state)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +45,7 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 			return nil, err
 		}
 	}
-	h, ready, err := w.up(ctx, m, base, plan, branch, state, record)
+	h, ready, err := w.up(ctx, m, base, plan, branches, state, record)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +60,7 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 
 // up makes and boots the machine, m being the one that there is. A host that
 // boots too many at once boots none.
-func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, plan build.Plan, branch string, state *agent.State, record loop.Record) (*hands, pod.Ready, error) {
+func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, plan build.Plan, branches []string, state *agent.State, record loop.Record) (*hands, pod.Ready, error) {
 	select {
 	case w.s.boots <- struct{}{}:
 		defer func() { <-w.s.boots }()
@@ -77,37 +73,7 @@ func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, pla
 			return nil, pod.Ready{}, err
 		}
 	}
-	return w.booted(ctx, m, plan.Environment, branch, state, record)
-}
-
-// branchOf returns the branch to work on. Where the agent is new it finds out,
-// before anything is paid for, whether there is something to clone and a branch
-// to push.
-func (w *worker) branchOf(ctx context.Context, state *agent.State) (string, error) {
-	if len(state.Agent.Repos) == 0 || state.BaseCommit != "" {
-		return state.Branch, nil
-	}
-	repo := state.Agent.Repos[0]
-	info, err := w.s.Gateway.Check(ctx, repo.URL, repo.StartingRef)
-	if err != nil {
-		return "", err
-	}
-	w.origin = info.Commit
-	if state.Branch == "" { // the agent works on the branch that it starts from
-		if repo.StartingRef == "" {
-			return info.DefaultBranch, nil
-		}
-		if info.Branch == "" {
-			return "", fault.Invalid("%s is no branch, and the agent is to work on the branch that it starts from", repo.StartingRef).
-				Named("ref_not_branch").Hint("name a branch in startingRef, or leave workOnCurrentBranch out")
-		}
-		return info.Branch, nil
-	}
-	if _, taken := info.Branches[state.Branch]; taken && state.MachineID == "" {
-		return "", fault.Conflict("the branch %s is on the remote already", state.Branch).Named("branch_taken").
-			Hint("start the agent again: it takes another name")
-	}
-	return state.Branch, nil
+	return w.booted(ctx, m, plan.Environment, branches, state, record)
 }
 
 // opened returns the machine that the agent has, running or not; nil where it
@@ -155,14 +121,14 @@ func (w *worker) made(ctx context.Context, base build.Base, state *agent.State, 
 }
 
 // booted dials the machine and boots it.
-func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.Environment, branch string, state *agent.State, record loop.Record) (*hands, pod.Ready, error) {
+func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.Environment, branches []string, state *agent.State, record loop.Record) (*hands, pod.Ready, error) {
 	set, until, err := w.s.variables(ctx, state.Agent)
 	if err != nil {
 		return nil, pod.Ready{}, err
 	}
 	l := w.s.links.use(m.ID())
-	h := &hands{id: m.ID(), traced: w.s.Spans != nil, revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }, stale: func() {}}
-	ready, err := w.bootOver(ctx, l, h, m, e, branch, set, state, record)
+	h := &hands{id: m.ID(), repos: several(state.Agent.Repos), traced: w.s.Spans != nil, revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }, stale: func() {}}
+	ready, err := w.bootOver(ctx, l, h, m, e, branches, set, state, record)
 	if err != nil {
 		h.letGo()
 		h.revoke()
@@ -172,13 +138,13 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 	h.hooks, h.team = h.conn.Hooks(w.s.token("exec", m.ID())), w.s.teamHooks
 	h.exec = pod.NewExec(h.conn.OpenExec, w.s.token("exec", m.ID()), w.s.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
 	if !until.IsZero() {
-		h.keepFresh(w.ctx, func(ctx context.Context) { w.keepFresh(ctx, h, m.ID(), branch, state, until) })
+		h.keepFresh(w.ctx, func(ctx context.Context) { w.keepFresh(ctx, h, m.ID(), branches, state, until) })
 	}
 	return h, ready, nil
 }
 
 // bootOver dials and boots the machine over its link, and fills in h.
-func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Machine, e environment.Environment, branch string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
+func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Machine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	conn, err := l.dial(ctx, m, w.s.Gateway, w.s.redact(state, m.ID()), w.s.tokens(state.Agent.ID), w.s.spans(state, m.ID()))
@@ -192,7 +158,7 @@ func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Mach
 		return pod.Ready{}, machineFault(err)
 	}
 	h.conn = conn
-	return w.boot(ctx, h, e, branch, set, state, record)
+	return w.boot(ctx, h, e, branches, set, state, record)
 }
 
 // unstartable gives up a machine that does not start. One that a crash has left
@@ -216,7 +182,7 @@ func (w *worker) traceparent(state *agent.State) string {
 }
 
 // boot has pod-daemon do what is missing, and journals its steps.
-func (w *worker) boot(ctx context.Context, h *hands, e environment.Environment, branch string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
+func (w *worker) boot(ctx context.Context, h *hands, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
 	env := maps.Clone(e.Env) // in plain sight, and so the first to give way
 	if env == nil {
 		env = map[string]string{}
@@ -225,13 +191,13 @@ func (w *worker) boot(ctx context.Context, h *hands, e environment.Environment, 
 	maps.Copy(env, set.Environ())
 	b := pod.Boot{ExecToken: w.s.token("exec", h.id), User: e.User, Env: env, Trace: w.s.Spans != nil}
 	if len(state.Agent.Repos) > 0 {
-		credential, err := w.s.Gateway.Grant(w.grant(state, branch))
+		credential, err := w.s.Gateway.Grant(w.grant(h, state, branches))
 		if err != nil {
 			return pod.Ready{}, err
 		}
 		b.GitCredential = credential
 		h.revoke = func() { w.s.Gateway.Revoke(b.GitCredential) }
-		b.Checkout = w.s.checkout(state, branch)
+		b.Checkout, b.Others = w.s.checkouts(state, branches)
 	}
 	status, err := h.conn.Status(ctx)
 	if err != nil {
@@ -253,13 +219,13 @@ func (w *worker) boot(ctx context.Context, h *hands, e environment.Environment, 
 	if err := w.give(ctx, h, h.id, set, !status.ExecRunning, state, record); err != nil {
 		return ready, err
 	}
-	return ready, lostError(h.conn.SetMetadata(ctx, metadata(state, branch)))
+	return ready, lostError(h.conn.SetMetadata(ctx, metadata(state, branches)))
 }
 
 // settle has a machine that has come up do what its environment asks for, and
 // journals that it is ready.
 func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) error {
-	h.boot, h.base = ready.BootID, state.BaseCommit
+	h.boot = ready.BootID
 	if ready.BootID == state.BootID && state.Hibernated {
 		return record(ctx, &agent.MachineWoken{MachineID: h.id, BootID: ready.BootID, Alive: true})
 	}
@@ -271,8 +237,11 @@ func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base bui
 		bodies = append(bodies, &agent.MachineWoken{MachineID: h.id, BootID: ready.BootID})
 	}
 	bodies = append(bodies, &agent.MachineReady{
-		MachineID: h.id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch,
+		MachineID: h.id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch, Others: others(ready),
 	})
+	for _, note := range ready.Notes {
+		bodies = append(bodies, &agent.Notice{Text: note})
+	}
 	if notice := whatIsLost(state); notice != "" {
 		bodies = append(bodies, &agent.Notice{Text: notice})
 	}
@@ -283,11 +252,7 @@ func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base bui
 	for _, notice := range notices {
 		bodies = append(bodies, &agent.Notice{Text: notice})
 	}
-	if err := record(ctx, bodies...); err != nil {
-		return err
-	}
-	h.base = state.BaseCommit
-	return nil
+	return record(ctx, bodies...)
 }
 
 // whatIsLost is what the model has to know of a machine that has just become
@@ -304,30 +269,6 @@ func whatIsLost(state *agent.State) string {
 		return ""
 	}
 	return "The machine was started again. Files are as they were when it stopped." + gone
-}
-
-// checkout is what the machine's workspace holds.
-func (s *Scheduler) checkout(state *agent.State, branch string) pod.Checkout {
-	repo := state.Agent.Repos[0]
-	return pod.Checkout{
-		RepoURL: repo.URL, Ref: repo.StartingRef, Branch: branch, Path: workspace,
-		AuthorName: s.Author.Name, AuthorEmail: s.Author.Email,
-		Resume: state.BaseCommit != "", Owner: state.Agent.ID,
-	}
-}
-
-// grant is what git in the machine may do.
-func (w *worker) grant(state *agent.State, branch string) gateway.Grant {
-	url := state.Agent.Repos[0].URL
-	return gateway.Grant{
-		AgentID: state.Agent.ID, RunID: state.Run.ID,
-		Credential: w.s.token("git", state.Run.ID),
-		Repos:      []string{url},
-		Push:       map[string]string{url: branch},
-		Existing:   state.Agent.WorkOnCurrentBranch || state.Pushed,
-		AllowForce: !state.Agent.WorkOnCurrentBranch,
-		Secrets:    w.s.secrets(state.Agent.ID),
-	}
 }
 
 // idle does something with the machine of an agent that does not work just now.

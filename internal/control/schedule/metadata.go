@@ -10,7 +10,7 @@ import (
 
 // metadata is what an agent's processes may know of it, by the paths of the
 // metadata socket. What is not known is left out.
-func metadata(s *agent.State, branch string) map[string]string {
+func metadata(s *agent.State, branches []string) map[string]string {
 	values := map[string]string{
 		"agent/id":        s.Agent.ID,
 		"agent/name":      s.Agent.Name,
@@ -30,7 +30,7 @@ func metadata(s *agent.State, branch string) map[string]string {
 	if len(urls) > 0 {
 		values["workspace/repo-url"] = urls[0]
 		values["workspace/repo-urls"] = strings.Join(urls, "\n")
-		values["workspace/branch-name"] = branch
+		values["workspace/branch-name"] = branches[0]
 	}
 	return values
 }

@@ -21,7 +21,6 @@ import (
 	"aloft/internal/control/loop"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/model"
-	"aloft/internal/control/pod"
 	"aloft/internal/control/store"
 	"aloft/internal/policy"
 	"aloft/internal/redact"
@@ -284,42 +283,6 @@ func (s *Scheduler) sweep(ctx context.Context) {
 			s.Logger.Error("machine cannot be destroyed", "machine", id, "error", err)
 		}
 	}
-}
-
-// maxDiff bounds a diff, in bytes.
-const maxDiff = 4 << 20
-
-// Diff returns what the agent has changed: in its machine, or, where that does
-// not run, what it has pushed.
-func (s *Scheduler) Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error) {
-	s.mu.Lock()
-	w := s.workers[agentID]
-	s.mu.Unlock()
-	if w != nil {
-		if h := w.hands.Load(); h != nil {
-			if diff, truncated, err := h.conn.Diff(ctx, h.base); err == nil {
-				return diff, truncated, nil
-			}
-		}
-	}
-	state, err := s.fold(ctx, agentID)
-	if err != nil {
-		return "", false, err
-	}
-	if len(state.Agent.Repos) == 0 || state.BaseCommit == "" {
-		return "", false, nil
-	}
-	if w == nil && state.MachineID != "" {
-		err := s.idle(ctx, state, func(conn *pod.Conn) (err error) {
-			diff, truncated, err = conn.Diff(ctx, state.BaseCommit)
-			return err
-		})
-		if err == nil {
-			return diff, truncated, nil
-		}
-	}
-	diff, truncated, err = s.Gateway.Diff(ctx, state.Agent.Repos[0].URL, state.BaseCommit, state.Branch, maxDiff)
-	return redact.New(s.secrets(agentID)).String(diff), truncated, err
 }
 
 // fold reads the agent's journal.

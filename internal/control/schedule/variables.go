@@ -110,14 +110,14 @@ func renewIn(until, now time.Time) time.Duration {
 }
 
 // keepFresh renews in the running machine what ends by itself, until ctx ends.
-func (w *worker) keepFresh(ctx context.Context, h *hands, machineID, branch string, state *agent.State, until time.Time) {
+func (w *worker) keepFresh(ctx context.Context, h *hands, machineID string, branches []string, state *agent.State, until time.Time) {
 	for wait := renewIn(until, time.Now()); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
-		until, err := w.renewed(ctx, h, machineID, branch, state)
+		until, err := w.renewed(ctx, h, machineID, branches, state)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -133,7 +133,7 @@ func (w *worker) keepFresh(ctx context.Context, h *hands, machineID, branch stri
 }
 
 // renewed gives the machine fresh variables, after all who listen to it know them.
-func (w *worker) renewed(ctx context.Context, h *hands, machineID, branch string, state *agent.State) (time.Time, error) {
+func (w *worker) renewed(ctx context.Context, h *hands, machineID string, branches []string, state *agent.State) (time.Time, error) {
 	set, until, err := w.s.variables(ctx, state.Agent)
 	if err != nil {
 		return until, err
@@ -141,7 +141,7 @@ func (w *worker) renewed(ctx context.Context, h *hands, machineID, branch string
 	h.conn.Apply(w.s.redact(state, machineID))
 	h.exec.Apply(w.s.redact(state, machineID))
 	if len(state.Agent.Repos) > 0 {
-		if _, err := w.s.Gateway.Grant(w.grant(state, branch)); err != nil {
+		if _, err := w.s.Gateway.Grant(w.grant(h, state, branches)); err != nil {
 			return until, err
 		}
 	}

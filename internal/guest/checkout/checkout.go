@@ -69,6 +69,8 @@ type State struct {
 	Owner  string `json:"owner,omitempty"`
 	// Whole says that the checkout came to its end.
 	Whole bool `json:"whole"`
+	// Modules says that its submodules have still to be checked out.
+	Modules bool `json:"modules,omitempty"`
 }
 
 // Limits of git commands that wait for nobody.
@@ -198,7 +200,7 @@ func plain(ref string) string {
 
 // branch checks out what spec asks of a fresh clone.
 func (r *Repository) branch(ctx context.Context, spec Spec) (State, error) {
-	state := State{Path: r.Path, Branch: spec.Branch, Owner: spec.Owner, Whole: true}
+	state := State{Path: r.Path, Branch: spec.Branch, Owner: spec.Owner, Whole: true, Modules: true}
 	start, name, err := r.start(ctx, spec.Ref)
 	if err != nil {
 		return State{}, err

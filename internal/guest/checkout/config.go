@@ -11,8 +11,9 @@ import (
 // Config is git's configuration for a whole machine: every remote is reached
 // through the gateway.
 type Config struct {
-	Gateway        string // http://127.0.0.1:26499, without a path
-	RepoURL        string // of the run
+	Gateway        string   // http://127.0.0.1:26499, without a path
+	RepoURLs       []string // of the run
+	Hosts          []string // whose short ssh form leads to the gateway too
 	AuthorName     string
 	AuthorEmail    string
 	CredentialFile string // absolute; what [Credential] returns is there; "" is none
@@ -21,12 +22,14 @@ type Config struct {
 // scpLike is the short form of an ssh URL: [user@]host:path.
 var scpLike = regexp.MustCompile(`^(?:([^/@:\s]+)@)?([A-Za-z0-9.-]+):([^/].*|/[^/].*)$`)
 
+var plainHost = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*$`)
+
 // Text is the configuration as git reads it. The gateway's path for a
 // repository is /<scheme>/<rest of the URL>: https://h/o/r is /https/h/o/r.
 //
 // git rewrites a URL once and by the longest prefix, so that a rewritten URL
 // (which begins with http:// again) is left as it is. The short ssh form is no
-// scheme; it is known for the host of the run's repository only, and so are
+// scheme; it is known for the hosts of the run's repositories only, and so are
 // files: those the agent names itself are the machine's own.
 func (c Config) Text() (string, error) {
 	var b strings.Builder
@@ -47,16 +50,30 @@ func (c Config) Text() (string, error) {
 	rewrite("/https/", "https://")
 	rewrite("/http/", "http://")
 	rewrite("/ssh/", "ssh://")
-	if u, e := url.Parse(c.RepoURL); e == nil && u.Scheme == "file" {
-		rewrite("/file"+u.Path, c.RepoURL)
-	} else if e == nil && u.Host != "" {
-		rewrite("/ssh/git@"+u.Hostname()+"/", "git@"+u.Hostname()+":")
-	} else if m := scpLike.FindStringSubmatch(c.RepoURL); m != nil {
-		user := m[1]
-		if user != "" {
-			user += "@"
+	seen := map[string]bool{}
+	short := func(login string) {
+		if !seen[login] {
+			seen[login] = true
+			rewrite("/ssh/"+login+"/", login+":")
 		}
-		rewrite("/ssh/"+user+m[2]+"/", user+m[2]+":")
+	}
+	for _, repo := range c.RepoURLs {
+		if u, e := url.Parse(repo); e == nil && u.Scheme == "file" {
+			rewrite("/file"+u.Path, repo)
+		} else if e == nil && u.Host != "" {
+			short("git@" + u.Hostname())
+		} else if m := scpLike.FindStringSubmatch(repo); m != nil {
+			user := m[1]
+			if user != "" {
+				user += "@"
+			}
+			short(user + m[2])
+		}
+	}
+	for _, host := range c.Hosts {
+		if plainHost.MatchString(host) {
+			short("git@" + host)
+		}
 	}
 	name, email := c.AuthorName, c.AuthorEmail
 	if name == "" {

@@ -48,13 +48,13 @@ func TestConfigLeadsToTheGateway(t *testing.T) {
 		{"file:///srv/x.git", "file:///srv/x.git", "/file/srv/x.git"},
 	}
 	for _, tt := range tests {
-		if got := resolved(t, Config{Gateway: gateway, RepoURL: tt.run, CredentialFile: "/none"}, tt.asked); got != gateway+tt.want {
+		if got := resolved(t, Config{Gateway: gateway, RepoURLs: []string{tt.run}, CredentialFile: "/none"}, tt.asked); got != gateway+tt.want {
 			t.Errorf("run of %s: %s is asked as %s, want %s", tt.run, tt.asked, got, gateway+tt.want)
 		}
 	}
 	// What is the machine's own stays so.
 	for _, local := range []string{"file:///workspace", "/workspace"} {
-		if got := resolved(t, Config{Gateway: gateway, RepoURL: "https://github.com/o/r"}, local); got != local {
+		if got := resolved(t, Config{Gateway: gateway, RepoURLs: []string{"https://github.com/o/r"}}, local); got != local {
 			t.Errorf("%s is asked as %s", local, got)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -30,7 +29,8 @@ const maxStepDetail = 4 << 10
 type boot struct {
 	d     *Daemon
 	req   *podv1.BootRequest
-	state checkout.State
+	state []checkout.State // of each repository
+	notes []string
 	tmux  *service // nil unless this boot has started it
 }
 
@@ -75,9 +75,7 @@ func (s *podServer) Boot(ctx context.Context, req *connect.Request[podv1.BootReq
 	s.d.mu.Lock()
 	s.d.booted = true
 	s.d.mu.Unlock()
-	return stream.Send(&podv1.BootResponse{Event: &podv1.BootResponse_Ready{Ready: &podv1.BootReady{
-		BootId: s.d.bootID, BaseCommit: b.state.Base, Branch: b.state.Branch,
-	}}})
+	return stream.Send(&podv1.BootResponse{Event: &podv1.BootResponse_Ready{Ready: b.ready()}})
 }
 
 // run does one step and tells of it. ok is false when the step failed; err is
@@ -127,10 +125,7 @@ func checkBoot(r *podv1.BootRequest) error {
 			return fmt.Errorf("env: %q cannot be a variable", name)
 		}
 	}
-	if p := r.GetCheckout().GetPath(); p != "" && (!filepath.IsAbs(p) || filepath.Clean(p) == "/") {
-		return fmt.Errorf("checkout.path: %q is not an absolute path of a folder", p)
-	}
-	return nil
+	return checkCheckouts(r)
 }
 
 // network makes the machine's own addresses work, and git's port.
@@ -166,54 +161,6 @@ func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 			go b.d.serveOut(l, mux.Telemetry)
 		}
 	}
-	return detail, nil
-}
-
-// checkout puts the repository into the workspace.
-func (b *boot) checkout(ctx context.Context, progress func(string)) (string, error) {
-	d, want := b.d, b.req.GetCheckout()
-	path := filepath.Clean(want.GetPath())
-	if want.GetPath() == "" {
-		path = d.cfg.Workspace
-	}
-	if want.GetRepoUrl() == "" {
-		return "there is no repository", d.ownFolder(path)
-	}
-	if err := d.configureGit(want.GetRepoUrl(), want.GetAuthorName(), want.GetAuthorEmail(), b.req.GetGitCredential()); err != nil {
-		return "", err
-	}
-	repo := &checkout.Repository{
-		Path: path, Run: d.run, Secret: b.req.GetGitCredential(), Gateway: d.gateway(),
-		Record: filepath.Join(d.cfg.DataDir, "checkout.json"),
-		Claim:  d.user.Load().own,
-	}
-	state, found, err := repo.Find(ctx)
-	if err != nil {
-		return "", err
-	}
-	spec := checkout.Spec{
-		URL: want.GetRepoUrl(), Ref: want.GetRef(), Branch: want.GetBranch(), Resume: want.GetResume(), Owner: want.GetOwner(),
-	}
-	detail := "already there"
-	switch {
-	case found && state.Owner != "" && state.Owner != spec.Owner:
-		if state, err = repo.Adopt(ctx, spec); err != nil {
-			return "", err
-		}
-		detail = "brought up to date: it was on the disk"
-	case !found:
-		if state, err = repo.Make(ctx, spec, progress); err != nil {
-			return "", err
-		}
-		detail = "cloned"
-		if state.Base == "" {
-			detail = "cloned; the repository is empty"
-		}
-	}
-	b.state = state
-	d.mu.Lock()
-	d.repo = repo
-	d.mu.Unlock()
 	return detail, nil
 }
 
@@ -276,10 +223,7 @@ func (d *Daemon) retire(s *service) {
 func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 	_, port, _ := net.SplitHostPort(d.cfg.ExecAddr) // checked at the start
 	_, ptyPort, _ := net.SplitHostPort(d.cfg.PTYAddr)
-	path := b.req.GetCheckout().GetPath()
-	if path == "" {
-		path = d.cfg.Workspace
-	}
+	path := b.root()
 	//nolint:noctx // it outlives the boot; its service ends it
 	cmd := exec.Command(d.cfg.ExecDaemon, "serve",
 		"--port", port, "--pty-websocket-port", ptyPort, "--state-dir", d.cfg.ExecState, "--workspace", path,

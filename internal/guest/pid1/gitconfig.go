@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"aloft/internal/guest/checkout"
+	"aloft/internal/wire/podv1"
 )
 
 // Files of RunDir.
@@ -21,7 +22,7 @@ func (d *Daemon) scratch() string { return filepath.Join(d.cfg.RunDir, "scratch"
 func (d *Daemon) gateway() string { return "http://" + d.git.Addr().String() }
 
 // configureGit leads every git of the machine to the gateway.
-func (d *Daemon) configureGit(repoURL, authorName, authorEmail, credential string) error {
+func (d *Daemon) configureGit(b *podv1.BootRequest) error {
 	for _, dir := range []string{d.cfg.RunDir, d.cfg.DataDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("git's configuration: %w", err)
@@ -30,9 +31,13 @@ func (d *Daemon) configureGit(repoURL, authorName, authorEmail, credential strin
 	if err := d.ownFolder(d.scratch()); err != nil {
 		return fmt.Errorf("git's configuration: %w", err)
 	}
+	var urls []string
+	for _, c := range append([]*podv1.Checkout{b.GetCheckout()}, b.GetOthers()...) {
+		urls = append(urls, c.GetRepoUrl())
+	}
 	text, err := checkout.Config{
-		Gateway: d.gateway(), RepoURL: repoURL,
-		AuthorName: authorName, AuthorEmail: authorEmail,
+		Gateway: d.gateway(), RepoURLs: urls, Hosts: b.GetHosts(),
+		AuthorName: b.GetCheckout().GetAuthorName(), AuthorEmail: b.GetCheckout().GetAuthorEmail(),
 		CredentialFile: d.credentialFile(),
 	}.Text()
 	if err != nil {
@@ -41,7 +46,7 @@ func (d *Daemon) configureGit(repoURL, authorName, authorEmail, credential strin
 	if err := replace(d.gitConfigFile(), text, 0o644, -1); err != nil {
 		return err
 	}
-	if err := d.writeCredential(credential); err != nil {
+	if err := d.writeCredential(b.GetGitCredential()); err != nil {
 		return err
 	}
 	// The system's own file stays the image's; it only learns of ours.

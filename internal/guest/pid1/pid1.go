@@ -76,9 +76,9 @@ type Daemon struct {
 	before int               // restarts of services that were replaced
 	meta   metadata
 	kept   roster
-	repo   *checkout.Repository
-	git    net.Listener // nil until booted
-	spans  net.Listener // nil unless a boot asked for traces
+	repos  []*checkout.Repository // as Boot has them
+	git    net.Listener           // nil until booted
+	spans  net.Listener           // nil unless a boot asked for traces
 }
 
 // errShutdown is why a daemon stops that was told to by the control plane.

@@ -15,7 +15,7 @@ func (s *podServer) Push(ctx context.Context, req *connect.Request[podv1.PushReq
 		return nil, err
 	}
 	defer giveBack()
-	repo, err := s.repository()
+	repo, err := s.repository(req.Msg.GetRepository())
 	if err != nil {
 		return nil, err
 	}

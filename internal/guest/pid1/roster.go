@@ -194,13 +194,13 @@ func (d *Daemon) keptCommand(spec processSpec) *exec.Cmd {
 	return cmd
 }
 
-// workspace is where the repository is, or "/" where there is none yet.
+// workspace is where the first repository is, or "/" where there is none yet.
 func (d *Daemon) workspace() string {
 	d.mu.Lock()
-	repo := d.repo
+	repos := d.repos
 	d.mu.Unlock()
-	if repo != nil {
-		return repo.Path
+	if len(repos) > 0 {
+		return repos[0].Path
 	}
 	if exists(d.cfg.Workspace) {
 		return d.cfg.Workspace

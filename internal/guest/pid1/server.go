@@ -3,6 +3,7 @@ package pid1
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -74,14 +75,17 @@ func (s *podServer) quiesce(ctx context.Context, moment time.Duration) {
 	_ = s.http.Close()
 }
 
-// repository is the one that Boot made ready.
-func (s *podServer) repository() (*checkout.Repository, error) {
+// repository is one of those that Boot made ready.
+func (s *podServer) repository(n int32) (*checkout.Repository, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	if s.d.repo == nil {
+	if len(s.d.repos) == 0 {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("the machine is not booted: call Boot first"))
 	}
-	return s.d.repo, nil
+	if n < 0 || int(n) >= len(s.d.repos) {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("there is no repository %d, but %d", n, len(s.d.repos)))
+	}
+	return s.d.repos[n], nil
 }
 
 // refusal is what git refused, as code and words; other errors stay errors.

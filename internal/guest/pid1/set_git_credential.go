@@ -15,13 +15,16 @@ func (s *podServer) SetGitCredential(ctx context.Context, req *connect.Request[p
 		return nil, err
 	}
 	defer giveBack()
-	repo, err := s.repository()
-	if err != nil {
+	if _, err := s.repository(0); err != nil {
 		return nil, err
 	}
 	if err := s.d.writeCredential(req.Msg.GetCredential()); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	repo.Secret = req.Msg.GetCredential()
+	s.d.mu.Lock()
+	for _, repo := range s.d.repos {
+		repo.Secret = req.Msg.GetCredential()
+	}
+	s.d.mu.Unlock()
 	return connect.NewResponse(&podv1.SetGitCredentialResponse{}), nil
 }

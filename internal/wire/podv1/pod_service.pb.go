@@ -89,7 +89,13 @@ type BootRequest struct {
 	// with the first Boot after the machine has started.
 	User string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
 	// exec-daemon sends its spans, over this connection.
-	Trace         bool `protobuf:"varint,6,opt,name=trace,proto3" json:"trace,omitempty"`
+	Trace bool `protobuf:"varint,6,opt,name=trace,proto3" json:"trace,omitempty"`
+	// The agent's other repositories, each with a path of its own. Commit, Push
+	// and Diff number them from 1; checkout is 0.
+	Others []*Checkout `protobuf:"bytes,7,rep,name=others,proto3" json:"others,omitempty"`
+	// Hosts of repositories that the agent may fetch besides: git's short form
+	// git@host:path leads to the gateway for them too.
+	Hosts         []string `protobuf:"bytes,8,rep,name=hosts,proto3" json:"hosts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -164,6 +170,20 @@ func (x *BootRequest) GetTrace() bool {
 		return x.Trace
 	}
 	return false
+}
+
+func (x *BootRequest) GetOthers() []*Checkout {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *BootRequest) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
 }
 
 type Checkout struct {
@@ -444,7 +464,11 @@ type BootReady struct {
 	// it. Empty where the repository had no commit.
 	BaseCommit string `protobuf:"bytes,2,opt,name=base_commit,json=baseCommit,proto3" json:"base_commit,omitempty"`
 	// The branch that is checked out; empty where HEAD is detached.
-	Branch        string `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
+	Branch string `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
+	// What is checked out of the other repositories, in their order.
+	Others []*CheckedOut `protobuf:"bytes,4,rep,name=others,proto3" json:"others,omitempty"`
+	// What the agent ought to know, as submodules that could not be fetched.
+	Notes         []string `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -500,6 +524,72 @@ func (x *BootReady) GetBranch() string {
 	return ""
 }
 
+func (x *BootReady) GetOthers() []*CheckedOut {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *BootReady) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+type CheckedOut struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	BaseCommit    string                 `protobuf:"bytes,1,opt,name=base_commit,json=baseCommit,proto3" json:"base_commit,omitempty"`
+	Branch        string                 `protobuf:"bytes,2,opt,name=branch,proto3" json:"branch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckedOut) Reset() {
+	*x = CheckedOut{}
+	mi := &file_pod_v1_pod_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckedOut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckedOut) ProtoMessage() {}
+
+func (x *CheckedOut) ProtoReflect() protoreflect.Message {
+	mi := &file_pod_v1_pod_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckedOut.ProtoReflect.Descriptor instead.
+func (*CheckedOut) Descriptor() ([]byte, []int) {
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CheckedOut) GetBaseCommit() string {
+	if x != nil {
+		return x.BaseCommit
+	}
+	return ""
+}
+
+func (x *CheckedOut) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -508,7 +598,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[5]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +610,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[5]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +623,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{5}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{6}
 }
 
 type StatusResponse struct {
@@ -549,7 +639,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[6]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +651,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[6]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +664,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{6}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StatusResponse) GetBootId() string {
@@ -614,7 +704,7 @@ type SetGitCredentialRequest struct {
 
 func (x *SetGitCredentialRequest) Reset() {
 	*x = SetGitCredentialRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[7]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +716,7 @@ func (x *SetGitCredentialRequest) String() string {
 func (*SetGitCredentialRequest) ProtoMessage() {}
 
 func (x *SetGitCredentialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[7]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +729,7 @@ func (x *SetGitCredentialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGitCredentialRequest.ProtoReflect.Descriptor instead.
 func (*SetGitCredentialRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{7}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SetGitCredentialRequest) GetCredential() string {
@@ -657,7 +747,7 @@ type SetGitCredentialResponse struct {
 
 func (x *SetGitCredentialResponse) Reset() {
 	*x = SetGitCredentialResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[8]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +759,7 @@ func (x *SetGitCredentialResponse) String() string {
 func (*SetGitCredentialResponse) ProtoMessage() {}
 
 func (x *SetGitCredentialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[8]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,19 +772,21 @@ func (x *SetGitCredentialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGitCredentialResponse.ProtoReflect.Descriptor instead.
 func (*SetGitCredentialResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{8}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{9}
 }
 
 type CommitRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Message string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// Which one; the first unless given.
+	Repository    int32 `protobuf:"varint,2,opt,name=repository,proto3" json:"repository,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[9]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +798,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[9]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +811,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{9}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CommitRequest) GetMessage() string {
@@ -727,6 +819,13 @@ func (x *CommitRequest) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *CommitRequest) GetRepository() int32 {
+	if x != nil {
+		return x.Repository
+	}
+	return 0
 }
 
 type CommitResponse struct {
@@ -746,7 +845,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[10]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +857,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[10]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +870,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{10}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CommitResponse) GetCommit() string {
@@ -821,7 +920,7 @@ type RunCommandRequest struct {
 
 func (x *RunCommandRequest) Reset() {
 	*x = RunCommandRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +932,7 @@ func (x *RunCommandRequest) String() string {
 func (*RunCommandRequest) ProtoMessage() {}
 
 func (x *RunCommandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +945,7 @@ func (x *RunCommandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCommandRequest.ProtoReflect.Descriptor instead.
 func (*RunCommandRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{11}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunCommandRequest) GetCommand() string {
@@ -876,7 +975,7 @@ type RunCommandResponse struct {
 
 func (x *RunCommandResponse) Reset() {
 	*x = RunCommandResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +987,7 @@ func (x *RunCommandResponse) String() string {
 func (*RunCommandResponse) ProtoMessage() {}
 
 func (x *RunCommandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +1000,7 @@ func (x *RunCommandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCommandResponse.ProtoReflect.Descriptor instead.
 func (*RunCommandResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{12}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunCommandResponse) GetEvent() isRunCommandResponse_Event {
@@ -958,7 +1057,7 @@ type CommandExit struct {
 
 func (x *CommandExit) Reset() {
 	*x = CommandExit{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1069,7 @@ func (x *CommandExit) String() string {
 func (*CommandExit) ProtoMessage() {}
 
 func (x *CommandExit) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1082,7 @@ func (x *CommandExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandExit.ProtoReflect.Descriptor instead.
 func (*CommandExit) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{13}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CommandExit) GetCode() int32 {
@@ -1003,13 +1102,14 @@ func (x *CommandExit) GetTimedOut() bool {
 type PushRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Branch        string                 `protobuf:"bytes,1,opt,name=branch,proto3" json:"branch,omitempty"`
+	Repository    int32                  `protobuf:"varint,2,opt,name=repository,proto3" json:"repository,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PushRequest) Reset() {
 	*x = PushRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1121,7 @@ func (x *PushRequest) String() string {
 func (*PushRequest) ProtoMessage() {}
 
 func (x *PushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +1134,7 @@ func (x *PushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushRequest.ProtoReflect.Descriptor instead.
 func (*PushRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{14}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PushRequest) GetBranch() string {
@@ -1042,6 +1142,13 @@ func (x *PushRequest) GetBranch() string {
 		return x.Branch
 	}
 	return ""
+}
+
+func (x *PushRequest) GetRepository() int32 {
+	if x != nil {
+		return x.Repository
+	}
+	return 0
 }
 
 type PushResponse struct {
@@ -1058,7 +1165,7 @@ type PushResponse struct {
 
 func (x *PushResponse) Reset() {
 	*x = PushResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1177,7 @@ func (x *PushResponse) String() string {
 func (*PushResponse) ProtoMessage() {}
 
 func (x *PushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1190,7 @@ func (x *PushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushResponse.ProtoReflect.Descriptor instead.
 func (*PushResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{15}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PushResponse) GetCommit() string {
@@ -1111,13 +1218,14 @@ type DiffRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A commit in hex; the one that was checked out first unless given.
 	Base          string `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`
+	Repository    int32  `protobuf:"varint,2,opt,name=repository,proto3" json:"repository,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1237,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1250,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{16}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DiffRequest) GetBase() string {
@@ -1150,6 +1258,13 @@ func (x *DiffRequest) GetBase() string {
 		return x.Base
 	}
 	return ""
+}
+
+func (x *DiffRequest) GetRepository() int32 {
+	if x != nil {
+		return x.Repository
+	}
+	return 0
 }
 
 type DiffResponse struct {
@@ -1162,7 +1277,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1289,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1302,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{17}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DiffResponse) GetDiff() string {
@@ -1212,7 +1327,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1339,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1352,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{18}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{19}
 }
 
 type ShutdownResponse struct {
@@ -1248,7 +1363,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1375,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,14 +1388,14 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{19}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{20}
 }
 
 var File_pod_v1_pod_service_proto protoreflect.FileDescriptor
 
 const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
-	"\x18pod/v1/pod_service.proto\x12\x06pod.v1\"\x93\x02\n" +
+	"\x18pod/v1/pod_service.proto\x12\x06pod.v1\"\xd3\x02\n" +
 	"\vBootRequest\x12,\n" +
 	"\bcheckout\x18\x01 \x01(\v2\x10.pod.v1.CheckoutR\bcheckout\x12.\n" +
 	"\x03env\x18\x02 \x03(\v2\x1c.pod.v1.BootRequest.EnvEntryR\x03env\x12\x1d\n" +
@@ -1288,7 +1403,9 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"exec_token\x18\x03 \x01(\tR\texecToken\x12%\n" +
 	"\x0egit_credential\x18\x04 \x01(\tR\rgitCredential\x12\x12\n" +
 	"\x04user\x18\x05 \x01(\tR\x04user\x12\x14\n" +
-	"\x05trace\x18\x06 \x01(\bR\x05trace\x1a6\n" +
+	"\x05trace\x18\x06 \x01(\bR\x05trace\x12(\n" +
+	"\x06others\x18\a \x03(\v2\x10.pod.v1.CheckoutR\x06others\x12\x14\n" +
+	"\x05hosts\x18\b \x03(\tR\x05hosts\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd5\x01\n" +
@@ -1318,12 +1435,19 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\rSTATE_RUNNING\x10\x01\x12\x0e\n" +
 	"\n" +
 	"STATE_DONE\x10\x02\x12\x10\n" +
-	"\fSTATE_FAILED\x10\x03\"]\n" +
+	"\fSTATE_FAILED\x10\x03\"\x9f\x01\n" +
 	"\tBootReady\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x1f\n" +
 	"\vbase_commit\x18\x02 \x01(\tR\n" +
 	"baseCommit\x12\x16\n" +
-	"\x06branch\x18\x03 \x01(\tR\x06branch\"\x0f\n" +
+	"\x06branch\x18\x03 \x01(\tR\x06branch\x12*\n" +
+	"\x06others\x18\x04 \x03(\v2\x12.pod.v1.CheckedOutR\x06others\x12\x14\n" +
+	"\x05notes\x18\x05 \x03(\tR\x05notes\"E\n" +
+	"\n" +
+	"CheckedOut\x12\x1f\n" +
+	"\vbase_commit\x18\x01 \x01(\tR\n" +
+	"baseCommit\x12\x16\n" +
+	"\x06branch\x18\x02 \x01(\tR\x06branch\"\x0f\n" +
 	"\rStatusRequest\"\xa3\x01\n" +
 	"\x0eStatusResponse\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x16\n" +
@@ -1334,9 +1458,12 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
 	"credential\x18\x01 \x01(\tR\n" +
 	"credential\"\x1a\n" +
-	"\x18SetGitCredentialResponse\")\n" +
+	"\x18SetGitCredentialResponse\"I\n" +
 	"\rCommitRequest\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"z\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x02 \x01(\x05R\n" +
+	"repository\"z\n" +
 	"\x0eCommitResponse\x12\x16\n" +
 	"\x06commit\x18\x01 \x01(\tR\x06commit\x12\x12\n" +
 	"\x04made\x18\x02 \x01(\bR\x04made\x12\x12\n" +
@@ -1352,15 +1479,21 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\x05event\">\n" +
 	"\vCommandExit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x1b\n" +
-	"\ttimed_out\x18\x02 \x01(\bR\btimedOut\"%\n" +
+	"\ttimed_out\x18\x02 \x01(\bR\btimedOut\"E\n" +
 	"\vPushRequest\x12\x16\n" +
-	"\x06branch\x18\x01 \x01(\tR\x06branch\"P\n" +
+	"\x06branch\x18\x01 \x01(\tR\x06branch\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x02 \x01(\x05R\n" +
+	"repository\"P\n" +
 	"\fPushResponse\x12\x16\n" +
 	"\x06commit\x18\x01 \x01(\tR\x06commit\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
-	"\x04code\x18\x03 \x01(\tR\x04code\"!\n" +
+	"\x04code\x18\x03 \x01(\tR\x04code\"A\n" +
 	"\vDiffRequest\x12\x12\n" +
-	"\x04base\x18\x01 \x01(\tR\x04base\"@\n" +
+	"\x04base\x18\x01 \x01(\tR\x04base\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x02 \x01(\x05R\n" +
+	"repository\"@\n" +
 	"\fDiffResponse\x12\x12\n" +
 	"\x04diff\x18\x01 \x01(\tR\x04diff\x12\x1c\n" +
 	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\x11\n" +
@@ -1391,7 +1524,7 @@ func file_pod_v1_pod_service_proto_rawDescGZIP() []byte {
 }
 
 var file_pod_v1_pod_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pod_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_pod_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_pod_v1_pod_service_proto_goTypes = []any{
 	(BootStep_State)(0),              // 0: pod.v1.BootStep.State
 	(*BootRequest)(nil),              // 1: pod.v1.BootRequest
@@ -1399,51 +1532,54 @@ var file_pod_v1_pod_service_proto_goTypes = []any{
 	(*BootResponse)(nil),             // 3: pod.v1.BootResponse
 	(*BootStep)(nil),                 // 4: pod.v1.BootStep
 	(*BootReady)(nil),                // 5: pod.v1.BootReady
-	(*StatusRequest)(nil),            // 6: pod.v1.StatusRequest
-	(*StatusResponse)(nil),           // 7: pod.v1.StatusResponse
-	(*SetGitCredentialRequest)(nil),  // 8: pod.v1.SetGitCredentialRequest
-	(*SetGitCredentialResponse)(nil), // 9: pod.v1.SetGitCredentialResponse
-	(*CommitRequest)(nil),            // 10: pod.v1.CommitRequest
-	(*CommitResponse)(nil),           // 11: pod.v1.CommitResponse
-	(*RunCommandRequest)(nil),        // 12: pod.v1.RunCommandRequest
-	(*RunCommandResponse)(nil),       // 13: pod.v1.RunCommandResponse
-	(*CommandExit)(nil),              // 14: pod.v1.CommandExit
-	(*PushRequest)(nil),              // 15: pod.v1.PushRequest
-	(*PushResponse)(nil),             // 16: pod.v1.PushResponse
-	(*DiffRequest)(nil),              // 17: pod.v1.DiffRequest
-	(*DiffResponse)(nil),             // 18: pod.v1.DiffResponse
-	(*ShutdownRequest)(nil),          // 19: pod.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),         // 20: pod.v1.ShutdownResponse
-	nil,                              // 21: pod.v1.BootRequest.EnvEntry
+	(*CheckedOut)(nil),               // 6: pod.v1.CheckedOut
+	(*StatusRequest)(nil),            // 7: pod.v1.StatusRequest
+	(*StatusResponse)(nil),           // 8: pod.v1.StatusResponse
+	(*SetGitCredentialRequest)(nil),  // 9: pod.v1.SetGitCredentialRequest
+	(*SetGitCredentialResponse)(nil), // 10: pod.v1.SetGitCredentialResponse
+	(*CommitRequest)(nil),            // 11: pod.v1.CommitRequest
+	(*CommitResponse)(nil),           // 12: pod.v1.CommitResponse
+	(*RunCommandRequest)(nil),        // 13: pod.v1.RunCommandRequest
+	(*RunCommandResponse)(nil),       // 14: pod.v1.RunCommandResponse
+	(*CommandExit)(nil),              // 15: pod.v1.CommandExit
+	(*PushRequest)(nil),              // 16: pod.v1.PushRequest
+	(*PushResponse)(nil),             // 17: pod.v1.PushResponse
+	(*DiffRequest)(nil),              // 18: pod.v1.DiffRequest
+	(*DiffResponse)(nil),             // 19: pod.v1.DiffResponse
+	(*ShutdownRequest)(nil),          // 20: pod.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),         // 21: pod.v1.ShutdownResponse
+	nil,                              // 22: pod.v1.BootRequest.EnvEntry
 }
 var file_pod_v1_pod_service_proto_depIdxs = []int32{
 	2,  // 0: pod.v1.BootRequest.checkout:type_name -> pod.v1.Checkout
-	21, // 1: pod.v1.BootRequest.env:type_name -> pod.v1.BootRequest.EnvEntry
-	4,  // 2: pod.v1.BootResponse.step:type_name -> pod.v1.BootStep
-	5,  // 3: pod.v1.BootResponse.ready:type_name -> pod.v1.BootReady
-	0,  // 4: pod.v1.BootStep.state:type_name -> pod.v1.BootStep.State
-	14, // 5: pod.v1.RunCommandResponse.exit:type_name -> pod.v1.CommandExit
-	1,  // 6: pod.v1.PodService.Boot:input_type -> pod.v1.BootRequest
-	6,  // 7: pod.v1.PodService.Status:input_type -> pod.v1.StatusRequest
-	8,  // 8: pod.v1.PodService.SetGitCredential:input_type -> pod.v1.SetGitCredentialRequest
-	10, // 9: pod.v1.PodService.Commit:input_type -> pod.v1.CommitRequest
-	12, // 10: pod.v1.PodService.RunCommand:input_type -> pod.v1.RunCommandRequest
-	15, // 11: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
-	17, // 12: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
-	19, // 13: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
-	3,  // 14: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
-	7,  // 15: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
-	9,  // 16: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
-	11, // 17: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
-	13, // 18: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
-	16, // 19: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
-	18, // 20: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
-	20, // 21: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
-	14, // [14:22] is the sub-list for method output_type
-	6,  // [6:14] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	22, // 1: pod.v1.BootRequest.env:type_name -> pod.v1.BootRequest.EnvEntry
+	2,  // 2: pod.v1.BootRequest.others:type_name -> pod.v1.Checkout
+	4,  // 3: pod.v1.BootResponse.step:type_name -> pod.v1.BootStep
+	5,  // 4: pod.v1.BootResponse.ready:type_name -> pod.v1.BootReady
+	0,  // 5: pod.v1.BootStep.state:type_name -> pod.v1.BootStep.State
+	6,  // 6: pod.v1.BootReady.others:type_name -> pod.v1.CheckedOut
+	15, // 7: pod.v1.RunCommandResponse.exit:type_name -> pod.v1.CommandExit
+	1,  // 8: pod.v1.PodService.Boot:input_type -> pod.v1.BootRequest
+	7,  // 9: pod.v1.PodService.Status:input_type -> pod.v1.StatusRequest
+	9,  // 10: pod.v1.PodService.SetGitCredential:input_type -> pod.v1.SetGitCredentialRequest
+	11, // 11: pod.v1.PodService.Commit:input_type -> pod.v1.CommitRequest
+	13, // 12: pod.v1.PodService.RunCommand:input_type -> pod.v1.RunCommandRequest
+	16, // 13: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
+	18, // 14: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
+	20, // 15: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
+	3,  // 16: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
+	8,  // 17: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
+	10, // 18: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
+	12, // 19: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
+	14, // 20: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
+	17, // 21: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
+	19, // 22: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
+	21, // 23: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
+	16, // [16:24] is the sub-list for method output_type
+	8,  // [8:16] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_pod_v1_pod_service_proto_init() }
@@ -1455,7 +1591,7 @@ func file_pod_v1_pod_service_proto_init() {
 		(*BootResponse_Step)(nil),
 		(*BootResponse_Ready)(nil),
 	}
-	file_pod_v1_pod_service_proto_msgTypes[12].OneofWrappers = []any{
+	file_pod_v1_pod_service_proto_msgTypes[13].OneofWrappers = []any{
 		(*RunCommandResponse_Output)(nil),
 		(*RunCommandResponse_Exit)(nil),
 	}
@@ -1465,7 +1601,7 @@ func file_pod_v1_pod_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pod_v1_pod_service_proto_rawDesc), len(file_pod_v1_pod_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

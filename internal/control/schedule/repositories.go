@@ -1,0 +1,175 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/pod"
+	"aloft/internal/fault"
+	"aloft/internal/redact"
+)
+
+// branches returns the branch to work on in each of the agent's repositories.
+func (w *worker) branches(ctx context.Context, state *agent.State) ([]string, error) {
+	var out []string
+	for n := range state.Agent.Repos {
+		branch, err := w.branchOf(ctx, state, n)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, branch)
+	}
+	return out, nil
+}
+
+// branchOf returns the branch to work on in the n-th repository. Where the agent
+// is new it finds out, before anything is paid for, whether there is something
+// to clone and a branch to push.
+func (w *worker) branchOf(ctx context.Context, state *agent.State, n int) (string, error) {
+	was, repo := state.Checkout(n), state.Agent.Repos[n]
+	if was.BaseCommit != "" {
+		return was.Branch, nil
+	}
+	branch := was.Branch
+	if branch == "" && !state.Agent.WorkOnCurrentBranch {
+		branch = state.Branch // one name in all
+	}
+	info, err := w.s.Gateway.Check(ctx, repo.URL, repo.StartingRef)
+	if err != nil {
+		return "", err
+	}
+	if n == 0 {
+		w.origin = info.Commit
+	}
+	if branch == "" { // the agent works on the branch that it starts from
+		if repo.StartingRef == "" {
+			return info.DefaultBranch, nil
+		}
+		if info.Branch == "" {
+			return "", fault.Invalid("%s is no branch, and the agent is to work on the branch that it starts from", repo.StartingRef).
+				Named("ref_not_branch").Hint("name a branch in startingRef, or leave workOnCurrentBranch out")
+		}
+		return info.Branch, nil
+	}
+	if _, taken := info.Branches[branch]; taken && state.MachineID == "" {
+		return "", fault.Conflict("the branch %s is on the remote %s already", branch, repo.URL).Named("branch_taken").
+			Hint("start the agent again: it takes another name")
+	}
+	return branch, nil
+}
+
+// checkouts are what the machine's workspace holds.
+func (s *Scheduler) checkouts(state *agent.State, branches []string) (first pod.Checkout, others []pod.Checkout) {
+	var all []pod.Checkout
+	folders := agent.Folders(state.Agent.Repos)
+	for n, repo := range state.Agent.Repos {
+		all = append(all, pod.Checkout{
+			RepoURL: repo.URL, Ref: repo.StartingRef, Branch: branches[n], Path: folders[n],
+			AuthorName: s.Author.Name, AuthorEmail: s.Author.Email,
+			Resume: state.Checkout(n).BaseCommit != "", Owner: state.Agent.ID,
+		})
+	}
+	return all[0], all[1:]
+}
+
+// several are the URLs of repositories that need to be told apart.
+func several(repos []agent.Repo) (urls []string) {
+	for _, r := range repos {
+		if len(repos) > 1 {
+			urls = append(urls, r.URL)
+		}
+	}
+	return urls
+}
+
+// others are what a machine has checked out beside the first repository.
+func others(ready pod.Ready) []agent.Checkout {
+	var out []agent.Checkout
+	for _, o := range ready.Others {
+		out = append(out, agent.Checkout{BaseCommit: o.BaseCommit, Branch: o.Branch})
+	}
+	return out
+}
+
+// grant is what git in the machine may do.
+func (w *worker) grant(h *hands, state *agent.State, branches []string) gateway.Grant {
+	g := gateway.Grant{
+		AgentID: state.Agent.ID, RunID: state.Run.ID,
+		Credential: w.s.token("git", state.Run.ID),
+		Repos:      h.reads,
+		Push:       map[string]string{},
+		Existing:   state.Agent.WorkOnCurrentBranch,
+		AllowForce: !state.Agent.WorkOnCurrentBranch,
+		Secrets:    w.s.secrets(state.Agent.ID),
+	}
+	for n, repo := range state.Agent.Repos {
+		g.Push[repo.URL] = branches[n]
+		if state.Checkout(n).Pushed {
+			g.Pushed = append(g.Pushed, repo.URL)
+		}
+	}
+	return g
+}
+
+// maxDiff bounds a diff, in bytes.
+const maxDiff = 4 << 20
+
+// Diff returns what the agent has changed: in its machine, or, where that does
+// not run, what it has pushed. Of several repositories each with a change has a
+// line with its URL before it.
+func (s *Scheduler) Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error) {
+	state, err := s.fold(ctx, agentID)
+	if err != nil {
+		return "", false, err
+	}
+	var all strings.Builder
+	for n, repo := range state.Agent.Repos {
+		one, cut, err := s.diffOf(ctx, state, n)
+		if err != nil {
+			return "", false, err
+		}
+		truncated = truncated || cut
+		if room := maxDiff - all.Len(); len(one) > room {
+			one, truncated = one[:strings.LastIndexByte(one[:room], '\n')+1], true
+		}
+		if one != "" && len(state.Agent.Repos) > 1 {
+			fmt.Fprintf(&all, "# %s\n", repo.URL)
+		}
+		all.WriteString(one)
+	}
+	return all.String(), truncated, nil
+}
+
+func (s *Scheduler) diffOf(ctx context.Context, state *agent.State, n int) (diff string, truncated bool, err error) {
+	was := state.Checkout(n)
+	s.mu.Lock()
+	w := s.workers[state.Agent.ID]
+	s.mu.Unlock()
+	if w != nil {
+		if h := w.hands.Load(); h != nil {
+			if diff, truncated, err := h.conn.Diff(ctx, n, was.BaseCommit); err == nil {
+				return diff, truncated, nil
+			}
+		}
+	}
+	if was.BaseCommit == "" {
+		return "", false, nil
+	}
+	if w == nil && state.MachineID != "" {
+		err := s.idle(ctx, state, func(conn *pod.Conn) (err error) {
+			diff, truncated, err = conn.Diff(ctx, n, was.BaseCommit)
+			return err
+		})
+		if err == nil {
+			return diff, truncated, nil
+		}
+	}
+	if n > 0 && !was.Pushed {
+		return "", false, nil
+	}
+	diff, truncated, err = s.Gateway.Diff(ctx, state.Agent.Repos[n].URL, was.BaseCommit, was.Branch, maxDiff)
+	return redact.New(s.secrets(state.Agent.ID)).String(diff), truncated, err
+}
