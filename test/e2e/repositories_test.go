@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"aloft/internal/control/gateway/gittest"
+)
+
+const severalScript = `
+scripts:
+  - turns:
+      - text: I look, and change two of three.
+        calls:
+          - {tool: Shell, args: {command: "pwd; ls; cat app/README.md app-2/README.md; git -C app-2 branch --show-current; echo app >> app/README.md; echo lib >> app-2/README.md"}}
+      - text: Done.
+  - turns:
+      - text: I change the third.
+        calls:
+          - {tool: Shell, args: {command: "ls; echo docs >> docs/README.md; git -C docs push origin HEAD:main 2>&1 || true"}}
+      - text: Done.
+`
+
+// branchOf returns the branch that the run says it has pushed to a repository.
+func (r run) branchOf(url string) string {
+	for _, b := range r.Git.Branches {
+		if b.RepoURL == strings.TrimPrefix(url, "http://") {
+			return b.Branch
+		}
+	}
+	return ""
+}
+
+// An agent works on several repositories: each has a folder, those that it has
+// changed are pushed, and no branch of any but its own.
+func TestSeveralRepositories(t *testing.T) {
+	app, other := gittest.New(t), gittest.New(t)
+	readme := func(s string) map[string]string { return map[string]string{"README.md": s + "\n"} }
+	urls := []string{app.Repo("app", readme("the app")), other.Repo("app", readme("the other app")), app.Repo("docs", readme("docs"))}
+	other.Commit("app", "next", "Next", readme("the next app"))
+	a := start(t, scripted(t, severalScript))
+	r := a.finish(a.create("", "Change two", object{"repos": []object{{"url": urls[0]}, {"url": urls[1], "startingRef": "next"}, {"url": urls[2]}}}))
+	branch := r.branchOf(urls[0])
+	if branch == "" || r.branchOf(urls[1]) != branch || r.branchOf(urls[2]) != "" {
+		t.Fatalf("branches %+v\n%s", r.Git.Branches, a.events(r.AgentID))
+	}
+	if got := gittest.Git(t, app.Path("app"), "show", branch+":README.md"); got != "the app\napp" {
+		t.Errorf("the first has %q", got)
+	}
+	if got := gittest.Git(t, other.Path("app"), "show", branch+":README.md"); got != "the next app\nlib" {
+		t.Errorf("the second has %q", got)
+	}
+	if got := app.Branch("docs", branch); got != "" {
+		t.Errorf("the third was pushed without a change, at %s", got)
+	}
+	if events := a.events(r.AgentID); !strings.Contains(events, `/workspace\napp\napp-2\ndocs\nthe app\nthe next app\n`+branch) {
+		t.Errorf("the agent did not find the folders:\n%s", events)
+	}
+	_, diff := a.do("GET", "/v1/agents/"+r.AgentID+"/diff", nil)
+	for _, want := range []string{"# " + urls[0], "+app", "# " + urls[1], "+lib"} {
+		if !strings.Contains(diff, want) {
+			t.Errorf("the diff does not have %s:\n%s", want, diff)
+		}
+	}
+
+	before := app.Branch("docs", "main")
+	r = a.finish(a.followUp(r, "Change the third"))
+	if got := gittest.Git(t, app.Path("docs"), "show", branch+":README.md"); got != "docs\ndocs" {
+		t.Errorf("the third has %q", got)
+	}
+	if app.Branch("docs", "main") != before {
+		t.Error("the agent has pushed to main")
+	}
+	if events := a.events(r.AgentID); !strings.Contains(events, "This run may push to one branch of "+urls[2]) {
+		t.Errorf("no word of the push to main:\n%s", events)
+	}
+}
+
+// The server is killed when the first of two repositories has been pushed, and
+// the second is held up: each is pushed in the end, and told of once.
+func TestServerIsKilledBetweenPushes(t *testing.T) {
+	git := gittest.New(t)
+	urls := []string{git.Repo("one", map[string]string{"a": "a\n"}), git.Repo("two", map[string]string{"a": "a\n"})}
+	git.Hook("two", "pre-receive", "while test -e "+git.Dir+"/hold; do sleep 0.1; done\n")
+	gittest.Write(t, git.Dir, map[string]string{"hold": ""})
+	a := start(t, scripted(t, `
+scripts:
+  - turns:
+      - calls:
+          - {tool: Shell, args: {command: "echo b >> one/a; echo b >> two/a"}}
+      - text: Done.
+`))
+	r := a.create("", "Change both", object{"repos": []object{{"url": urls[0]}, {"url": urls[1]}}})
+	eventually(t, "the first is pushed", func() bool { return strings.Contains(a.events(r.AgentID), `"pushed"`) })
+	a.Kill()
+	if err := os.Remove(filepath.Join(git.Dir, "hold")); err != nil {
+		t.Fatal(err)
+	}
+	a.Start()
+	r = a.finish(r)
+	for i, name := range []string{"one", "two"} {
+		if got := gittest.Git(t, git.Path(name), "show", r.branchOf(urls[i])+":a"); got != "a\nb" {
+			t.Errorf("%s has %q", name, got)
+		}
+		if got := gittest.Git(t, git.Path(name), "rev-list", "--count", r.branchOf(urls[i])); got != "2" {
+			t.Errorf("%s has %s commits", name, got)
+		}
+	}
+	if n := strings.Count(a.events(r.AgentID), `"type":"pushed"`); n > 2 {
+		t.Errorf("%d pushes are told of\n%s", n, a.events(r.AgentID))
+	}
+}
