@@ -84,3 +84,23 @@ func TestReportIsSplit(t *testing.T) {
 		t.Errorf("%d bytes of words, status %q", words.Len(), status.String())
 	}
 }
+
+func FuzzReadLFSRequest(f *testing.F) {
+	for _, seed := range []string{
+		`{"operation":"download","transfers":["basic"],"objects":[{"oid":"` + strings.Repeat("a", 64) + `","size":1}],"hash_algo":"sha256"}`,
+		`{"operation":"upload","objects":[{"oid":"../x","size":-1}]}`, `[]`, `{"operation":"download","objects":null}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		req, err := readLFSRequest(bytes.NewReader(in))
+		if err != nil {
+			return
+		}
+		for _, o := range req.Objects {
+			if len(o.OID) != 64 || strings.Trim(o.OID, "0123456789abcdef") != "" || o.Size < 0 {
+				t.Fatalf("took %+v", o)
+			}
+		}
+	})
+}

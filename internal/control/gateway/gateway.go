@@ -6,7 +6,8 @@
 //
 // Fetches are served from mirrors (package mirror), brought up to date first.
 // Pushes are read here, held against the grant, checked in quarantine and
-// passed on.
+// passed on. Large files (Git LFS) are passed on in both directions, with the
+// same rights.
 //
 // A repository is served below the path /<scheme>/<host>/<path>, such as
 // /https/github.com/o/r.git or /ssh/git@host:2222/o/r; a machine's git is
@@ -24,8 +25,10 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"sync"
 
+	"aloft/internal/control/lfs"
 	"aloft/internal/control/mirror"
 	"aloft/internal/fault"
 )
@@ -41,13 +44,16 @@ type Config struct {
 	GitPath     string       // "git" on the PATH if empty
 	Environ     []string     // os.Environ(): the PATH, proxies, authorities and ssh agent for git
 	Logger      *slog.Logger // nothing is logged if nil
-	MaxPack     int64        // bytes of one push; 2 GiB if 0
+	MaxPack     int64        // bytes of one push, and of one large file; 2 GiB if 0
+	LFSHosts    []string     // that may keep large files though they are on no public network
 	MaxRequests int          // under way at once from one machine; 8 if 0
 }
 
 // Gateway serves git to machines. Its methods are safe for concurrent use.
 type Gateway struct {
 	mirrors     *mirror.Mirrors
+	lfs         *lfs.Client
+	spool       string // folder for large files on their way, which a start empties
 	log         *slog.Logger
 	maxPack     int64
 	maxRequests int
@@ -61,7 +67,10 @@ type Gateway struct {
 // fails if git is missing, a credential cannot be right, or another process
 // has the folder.
 func New(c Config) (*Gateway, error) {
-	g := &Gateway{log: c.Logger, maxPack: c.MaxPack, maxRequests: c.MaxRequests, sessions: map[[32]byte]*session{}}
+	g := &Gateway{
+		log: c.Logger, lfs: lfs.New(c.LFSHosts), spool: filepath.Join(c.Dir, "quarantine"),
+		maxPack: c.MaxPack, maxRequests: c.MaxRequests, sessions: map[[32]byte]*session{},
+	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -91,6 +100,7 @@ func (g *Gateway) Close() error {
 	clear(g.sessions)
 	g.mu.Unlock()
 	g.serving.Wait()
+	g.lfs.Close()
 	return g.mirrors.Close()
 }
 

@@ -152,6 +152,24 @@ func (g *Gateway) session(r *http.Request) *session {
 	return s
 }
 
+// access finds what a session may do with a repository. One that is granted by
+// another protocol is the same: a submodule may be named as git@host:o/r where
+// the grant says https://host/o/r. What is served is as the grant spells it.
+func (s *session) access(r mirror.Repo) (access, bool) {
+	if a, ok := s.repos[r.Key()]; ok {
+		return a, true
+	}
+	var found access
+	n := 0
+	for _, a := range s.repos {
+		if a.repo.Scheme() != r.Scheme() && a.repo.SameElsewhere(r) {
+			found = a
+			n++
+		}
+	}
+	return found, n == 1
+}
+
 // list names what a session may fetch, for a refusal.
 func (s *session) list() string {
 	if len(s.repos) == 0 {

@@ -8,9 +8,11 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
+	"aloft/internal/control/lfs"
 	"aloft/internal/control/mirror"
 	"aloft/internal/fault"
 )
@@ -25,6 +27,8 @@ type request struct {
 	rc       *http.ResponseController
 	body     io.Reader
 	start    time.Time
+	host     string     // by which the machine calls this gateway
+	object   lfs.Object // that the path names, if it names one
 }
 
 // endpoint is what a path ends with, and what serves it.
@@ -38,6 +42,14 @@ var endpoints = []endpoint{
 	{"/info/refs", http.MethodGet, "git-receive-pack", (*request).advertisePush},
 	{"/git-upload-pack", http.MethodPost, "", (*request).fetch},
 	{"/git-receive-pack", http.MethodPost, "", (*request).push},
+	{"/info/lfs/objects/batch", http.MethodPost, "", (*request).lfsBatch},
+	{"/info/lfs/locks/verify", http.MethodPost, "", (*request).lfsLocks},
+}
+
+// oneLargeFile are served below the path of an object.
+var oneLargeFile = []endpoint{
+	{"", http.MethodGet, "", (*request).lfsDownload},
+	{"", http.MethodPut, "", (*request).lfsUpload},
 }
 
 // ServeHTTP serves one request of a machine. The server that calls it has to
@@ -54,7 +66,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.serving.Done()
-	e, path := route(r)
+	e, path, object := route(r)
 	if e == nil {
 		say(w, http.StatusNotFound, "There is nothing here: only git's smart HTTP protocol is served.", "")
 		return
@@ -69,11 +81,11 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sayFault(w, err)
 		return
 	}
-	access, ok := s.repos[repo.Key()]
+	access, ok := s.access(repo)
 	if !ok {
 		g.log.Warn("git refused", "agent", s.grant.AgentID, "run", s.grant.RunID, "repo", repo.Key(), "why", "not granted")
 		say(w, http.StatusForbidden, fmt.Sprintf("This run may not use the repository %s. It may use: %s.", repo, s.list()),
-			"To let an agent use it, name it among the agent's repositories when it is started.")
+			"To let an agent use it, name it among the agent's repositories when it is started, or in repositoryDependencies of its environment.json.")
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
@@ -90,20 +102,32 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		say(w, http.StatusUnsupportedMediaType, err.Error(), "")
 		return
 	}
-	q := &request{g, s, access, gitProtocol(r), w, in.rc, body, time.Now()}
+	q := &request{g, s, access, gitProtocol(r), w, in.rc, body, time.Now(), r.Host, object}
 	e.serve(q, ctx)
 }
 
-// route finds the endpoint, and the part of the path that names the repository.
-func route(r *http.Request) (*endpoint, string) {
+// route finds the endpoint, the part of the path that names the repository, and
+// the large file that it names.
+func route(r *http.Request) (*endpoint, string, lfs.Object) {
 	path := r.URL.EscapedPath()
+	if m := lfsObject.FindStringSubmatch(path); m != nil {
+		e := &oneLargeFile[0]
+		if r.Method == http.MethodPut {
+			e = &oneLargeFile[1]
+		}
+		size, err := strconv.ParseInt(r.URL.Query().Get("size"), 10, 64)
+		if err != nil || size < 0 {
+			return nil, "", lfs.Object{}
+		}
+		return e, m[1], lfs.Object{OID: m[2], Size: size}
+	}
 	for i, e := range endpoints {
 		repo, ok := strings.CutSuffix(path, e.suffix)
 		if ok && (e.service == "" || r.URL.Query().Get("service") == e.service) {
-			return &endpoints[i], repo
+			return &endpoints[i], repo, lfs.Object{}
 		}
 	}
-	return nil, ""
+	return nil, "", lfs.Object{}
 }
 
 const maxWait = 30 * time.Second // for another request of the machine to end

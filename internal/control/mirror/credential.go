@@ -77,6 +77,15 @@ func (s *Mirrors) credentialFor(r Repo) *credential {
 	return best
 }
 
+// Login is the name and the token for a repository's server; both are empty where
+// none is configured.
+func (s *Mirrors) Login(r Repo) (username, token string) {
+	if c := s.credentialFor(r); c != nil {
+		return c.username, c.token
+	}
+	return "", ""
+}
+
 // helper answers git's question for a credential from the environment, so that
 // the token is in no argument, no URL and no file.
 const helper = `!f() { test "$1" = get || exit 0; printf 'username=%s\npassword=%s\n' "$ALOFT_GIT_USERNAME" "$ALOFT_GIT_TOKEN"; }; f`

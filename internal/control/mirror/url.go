@@ -224,6 +224,42 @@ func (r Repo) Scheme() string { return r.scheme }
 // Host is the host, with its port unless that is the scheme's usual one.
 func (r Repo) Host() string { return r.host }
 
+// Web is the repository by https, where it is reached by ssh; the repository
+// itself where that is the web already. Files have none.
+func (r Repo) Web() (Repo, bool) {
+	switch r.scheme {
+	case "http", "https":
+		return r, true
+	case "ssh":
+		return Repo{scheme: "https", host: r.name(), path: r.path}, true
+	}
+	return Repo{}, false
+}
+
+// name is the host without its port.
+func (r Repo) name() string {
+	if i := strings.LastIndexByte(r.host, ':'); i >= 0 && !strings.HasSuffix(r.host, "]") {
+		return r.host[:i]
+	}
+	return r.host
+}
+
+// SameElsewhere reports whether both names have the same host and path, whatever
+// the protocol, its port and its user. Files are the same as nothing.
+func (r Repo) SameElsewhere(o Repo) bool {
+	return r.scheme != "file" && o.scheme != "file" && r.name() == o.name() && trimGit(r.path) == trimGit(o.path)
+}
+
+// Owner is the first part of a path that has several: the person, organisation
+// or group whose repository it is. "" where the server has none.
+func (r Repo) Owner() string {
+	owner, _, several := strings.Cut(r.path, "/")
+	if !several {
+		return ""
+	}
+	return owner
+}
+
 // trimGit drops .git from the end, unless nothing would be left of the name.
 func trimGit(path string) string {
 	short := strings.TrimSuffix(path, ".git")

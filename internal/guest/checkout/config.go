@@ -16,6 +16,7 @@ type Config struct {
 	Hosts          []string // whose short ssh form leads to the gateway too
 	AuthorName     string
 	AuthorEmail    string
+	LFS            bool   // git-lfs is in the machine
 	CredentialFile string // absolute; what [Credential] returns is there; "" is none
 }
 
@@ -93,6 +94,12 @@ func (c Config) Text() (string, error) {
 	// A gateway that went silent is given up in the end.
 	entry("http", "", "lowSpeedLimit", "1")
 	entry("http", "", "lowSpeedTime", "600")
+	if c.LFS { // as git lfs install does; GIT_LFS_SKIP_SMUDGE decides whether files come by themselves
+		entry("filter", "lfs", "clean", "git-lfs clean -- %f")
+		entry("filter", "lfs", "smudge", "git-lfs smudge -- %f")
+		entry("filter", "lfs", "process", "git-lfs filter-process")
+		entry("filter", "lfs", "required", "true")
+	}
 	if c.CredentialFile != "" {
 		entry("include", "", "path", c.CredentialFile)
 	}

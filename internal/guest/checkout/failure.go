@@ -47,7 +47,7 @@ var signs = []struct {
 	code string
 	sign *regexp.Regexp
 }{
-	{CodeSecretInPush, regexp.MustCompile(`! \[remote rejected\] .*\(secret in push\)`)},
+	{CodeSecretInPush, regexp.MustCompile(`\(secret in push\)`)},
 	{CodeDiskFull, regexp.MustCompile(`No space left on device|Disk quota exceeded|disk quota exceeded`)},
 	{CodeBranchTaken, regexp.MustCompile(`! \[rejected\]|\[remote rejected\].*(reference already exists|cannot lock ref|failed to update ref)|non-fast-forward`)},
 	{CodeNoCommit, regexp.MustCompile(`src refspec \S+ does not match any`)},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 )
@@ -26,11 +27,28 @@ func (r *Repository) Push(ctx context.Context, branch string) (string, error) {
 	if head == "" {
 		return "", &Failure{CodeNoCommit, "there is no commit to push"}
 	}
+	if err := r.pushLarge(ctx); err != nil {
+		return "", err
+	}
 	err = r.pushOnce(ctx, head, branch)
 	if f, ok := errors.AsType[*Failure](err); ok && f.Code == CodeInternal {
 		err = r.pushOnce(ctx, head, branch, "--no-verify")
 	}
 	return head, err
+}
+
+// pushLarge uploads the large files that the commits name (Git LFS), before a
+// branch is pushed that would be of no use without them.
+func (r *Repository) pushLarge(ctx context.Context) error {
+	folder, err := r.git(ctx, quickLimit, "rev-parse", "--path-format=absolute", "--git-path", "lfs/objects")
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(strings.TrimSuffix(folder, "\n")); err != nil {
+		return nil //nolint:nilerr // git-lfs has never kept one here
+	}
+	_, err = r.git(ctx, pushLimit, "lfs", "push", "origin", "HEAD")
+	return err
 }
 
 func (r *Repository) pushOnce(ctx context.Context, head, branch string, args ...string) error {

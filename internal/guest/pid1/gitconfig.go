@@ -36,7 +36,7 @@ func (d *Daemon) configureGit(b *podv1.BootRequest) error {
 		urls = append(urls, c.GetRepoUrl())
 	}
 	text, err := checkout.Config{
-		Gateway: d.gateway(), RepoURLs: urls, Hosts: b.GetHosts(),
+		Gateway: d.gateway(), RepoURLs: urls, Hosts: b.GetHosts(), LFS: lookPath("git-lfs", d.environ()) != "",
 		AuthorName: b.GetCheckout().GetAuthorName(), AuthorEmail: b.GetCheckout().GetAuthorEmail(),
 		CredentialFile: d.credentialFile(),
 	}.Text()

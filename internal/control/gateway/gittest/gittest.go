@@ -30,6 +30,7 @@ type Server struct {
 	user, pass string
 	requests   []Request
 	intercept  http.HandlerFunc
+	lfs        *LFS
 }
 
 // Request is one request that the server has answered.
@@ -64,7 +65,7 @@ func New(t testing.TB) *Server {
 
 func (s *Server) serve(backend http.Handler, w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	user, pass, intercept := s.user, s.pass, s.intercept
+	user, pass, intercept, large := s.user, s.pass, s.intercept, s.lfs
 	s.mu.Unlock()
 	if intercept != nil {
 		intercept(w, r)
@@ -73,6 +74,10 @@ func (s *Server) serve(backend http.Handler, w http.ResponseWriter, r *http.Requ
 	if u, p, _ := r.BasicAuth(); pass != "" && (u != user || p != pass) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="gittest"`)
 		http.Error(w, "who are you?", http.StatusUnauthorized)
+		return
+	}
+	if large != nil && strings.Contains(r.URL.Path, "/info/lfs/") {
+		large.serve(s.t, s.URL, w, r)
 		return
 	}
 	if r.TransferEncoding != nil { // a CGI program gets no chunks

@@ -1,0 +1,284 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+
+	"aloft/internal/control/lfs"
+	"aloft/internal/control/mirror"
+	"aloft/internal/fault"
+)
+
+// Bounds on a request for large files.
+const (
+	maxLFSRequest = 1 << 20 // bytes
+	maxLFSObjects = 1000
+)
+
+// lfsObject is the path of one large file, below its repository's.
+var lfsObject = regexp.MustCompile(`^(.*)/info/lfs/objects/([0-9a-f]{64})$`)
+
+var lfsOID = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// lfsRequest is a batch as a machine asks for it.
+type lfsRequest struct {
+	Operation string       `json:"operation"`
+	Transfers []string     `json:"transfers"`
+	HashAlgo  string       `json:"hash_algo"`
+	Objects   []lfs.Object `json:"objects"`
+}
+
+// readLFSRequest reads a batch.
+func readLFSRequest(in io.Reader) (lfsRequest, error) {
+	data, err := io.ReadAll(io.LimitReader(in, maxLFSRequest+1))
+	if err != nil {
+		return lfsRequest{}, err
+	}
+	var req lfsRequest
+	if len(data) > maxLFSRequest {
+		return lfsRequest{}, errors.New("it is too long")
+	}
+	if err := json.Unmarshal(data, &req); err != nil {
+		return lfsRequest{}, errors.New("it is no JSON of the Git LFS API")
+	}
+	if req.Operation != "download" && req.Operation != "upload" {
+		return lfsRequest{}, errors.New("its operation is neither download nor upload")
+	}
+	if req.HashAlgo != "" && req.HashAlgo != "sha256" {
+		return lfsRequest{}, errors.New("its hash_algo is not sha256")
+	}
+	if len(req.Objects) > maxLFSObjects {
+		return lfsRequest{}, fmt.Errorf("it asks for more than %d objects", maxLFSObjects)
+	}
+	for _, o := range req.Objects {
+		if !lfsOID.MatchString(o.OID) || o.Size < 0 {
+			return lfsRequest{}, errors.New("it names what is no object")
+		}
+	}
+	return req, nil
+}
+
+// lfsBatch tells a machine where it gets large files, or puts them: here. What
+// the repository's own server said of that stays here.
+func (q *request) lfsBatch(ctx context.Context) {
+	req, err := readLFSRequest(q.body)
+	if err != nil {
+		q.sayLFS(http.StatusUnprocessableEntity, "The request could not be read: "+err.Error()+".")
+		return
+	}
+	if req.Operation == "upload" && !q.mayUpload() {
+		return
+	}
+	remote, err := q.lfsRemote()
+	if err != nil {
+		q.failLFS("git lfs "+req.Operation, err)
+		return
+	}
+	answers, err := q.g.lfs.Batch(ctx, remote, req.Operation, req.Objects)
+	if err != nil {
+		q.failLFS("git lfs "+req.Operation, err)
+		return
+	}
+	type action struct {
+		Href string `json:"href"`
+	}
+	type told struct {
+		lfs.Object
+		Authenticated bool              `json:"authenticated"`
+		Actions       map[string]action `json:"actions,omitempty"`
+		Error         map[string]any    `json:"error,omitempty"`
+	}
+	objects := []told{}
+	for _, a := range answers {
+		o := told{Object: a.Object, Authenticated: true}
+		here := map[string]action{req.Operation: {"http://" + q.host + q.access.repo.Path() + "/info/lfs/objects/" + a.OID + "?size=" + fmt.Sprint(a.Size)}}
+		switch {
+		case a.Error != nil:
+			o.Error = map[string]any{"code": a.Error.Code, "message": mirror.Plain(a.Error.Message)}
+		case a.Size > q.g.maxPack:
+			o.Error = map[string]any{"code": http.StatusUnprocessableEntity, "message": fmt.Sprintf("it has %d bytes; this server takes %d", a.Size, q.g.maxPack)}
+		case req.Operation == "download" && a.Actions.Download != nil, req.Operation == "upload" && a.Actions.Upload != nil:
+			o.Actions = here
+		}
+		objects = append(objects, o)
+	}
+	q.answerLFS(http.StatusOK, map[string]any{"transfer": "basic", "objects": objects, "hash_algo": "sha256"})
+}
+
+// lfsOne asks the repository's server about the object of the request.
+func (q *request) lfsOne(ctx context.Context, operation string) (lfs.Remote, lfs.Answer, error) {
+	remote, err := q.lfsRemote()
+	if err != nil {
+		return remote, lfs.Answer{}, err
+	}
+	answers, err := q.g.lfs.Batch(ctx, remote, operation, []lfs.Object{q.object})
+	if err != nil {
+		return remote, lfs.Answer{}, err
+	}
+	if len(answers) != 1 || answers[0].Error != nil {
+		return remote, lfs.Answer{}, fault.NotFound("the git server does not have the large file %s", q.object.OID).Named("lfs_not_found")
+	}
+	return remote, answers[0], nil
+}
+
+// lfsDownload passes a large file on to the machine.
+func (q *request) lfsDownload(ctx context.Context) {
+	remote, answer, err := q.lfsOne(ctx, "download")
+	if err == nil && answer.Actions.Download == nil {
+		err = fault.NotFound("the git server does not have the large file %s", q.object.OID).Named("lfs_not_found")
+	}
+	if err == nil && answer.Size > q.g.maxPack {
+		err = fault.Exhausted("the large file %s has %d bytes; this server takes %d", q.object.OID, answer.Size, q.g.maxPack)
+	}
+	if err != nil {
+		q.failLFS("git lfs download", err)
+		return
+	}
+	body, err := q.g.lfs.Download(ctx, remote, *answer.Actions.Download)
+	if err != nil {
+		q.failLFS("git lfs download", err)
+		return
+	}
+	defer func() { _ = body.Close() }()
+	q.w.Header().Set("Content-Type", "application/octet-stream")
+	q.w.Header().Set("Content-Length", fmt.Sprint(answer.Size))
+	out := &patientWriter{w: q.w, rc: q.rc}
+	if _, err := io.Copy(out, io.LimitReader(body, answer.Size)); err != nil || out.sent < answer.Size {
+		q.log("git lfs download", "failed", "oid", q.object.OID, "bytes", out.sent, "err", err)
+		panic(http.ErrAbortHandler) // the machine must not take it for whole
+	}
+	q.log("git lfs download", "done", "oid", q.object.OID, "bytes", out.sent)
+}
+
+// lfsUpload takes a large file from the machine, looks through it, and passes
+// it on.
+func (q *request) lfsUpload(ctx context.Context) {
+	if !q.mayUpload() {
+		return
+	}
+	select {
+	case q.s.push <- struct{}{}:
+		defer func() { <-q.s.push }()
+	case <-ctx.Done():
+		return
+	}
+	if q.object.Size > q.g.maxPack {
+		q.sayLFS(http.StatusRequestEntityTooLarge, fmt.Sprintf("The large file has %d bytes; this server takes %d.", q.object.Size, q.g.maxPack))
+		return
+	}
+	spool, err := os.CreateTemp(q.g.spool, "lfs-")
+	if err != nil {
+		q.failLFS("git lfs upload", err)
+		return
+	}
+	defer func() { _ = spool.Close() }()
+	if err := os.Remove(spool.Name()); err != nil { // it lives as long as it is open
+		q.failLFS("git lfs upload", err)
+		return
+	}
+	sum, finder := sha256.New(), q.s.secrets.Finder()
+	found := writerFunc(func(p []byte) (int, error) { finder.Found(p); return len(p), nil })
+	n, err := io.Copy(io.MultiWriter(spool, sum, found), io.LimitReader(q.body, q.object.Size+1))
+	switch {
+	case err != nil:
+		q.failLFS("git lfs upload", err)
+		return
+	case n != q.object.Size, hex.EncodeToString(sum.Sum(nil)) != q.object.OID:
+		q.sayLFS(http.StatusBadRequest, "What came is not the large file that its name says.")
+		return
+	case !q.s.secrets.Empty() && finder.Found(nil):
+		q.log("git lfs upload", "refused: secret in push", "oid", q.object.OID)
+		q.sayLFS(http.StatusBadRequest, "The large file "+q.object.OID+" holds a secret, so it was refused (secret in push). `git lfs ls-files --long` tells its name.")
+		return
+	}
+	remote, answer, err := q.lfsOne(ctx, "upload")
+	if err == nil && answer.Actions.Upload != nil {
+		if _, err = spool.Seek(0, io.SeekStart); err == nil {
+			err = q.g.lfs.Upload(ctx, remote, answer, spool)
+		}
+	}
+	if err != nil {
+		q.failLFS("git lfs upload", err)
+		return
+	}
+	q.log("git lfs upload", "done", "oid", q.object.OID, "bytes", n)
+	q.w.WriteHeader(http.StatusOK)
+}
+
+// writerFunc is an [io.Writer].
+type writerFunc func([]byte) (int, error)
+
+// Write implements [io.Writer].
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// lfsLocks says that files are not locked here: who may change what is decided
+// by branches.
+func (q *request) lfsLocks(context.Context) {
+	q.sayLFS(http.StatusNotFound, "Locks are not served.")
+}
+
+func (q *request) mayUpload() bool {
+	if q.access.branch != "" {
+		return true
+	}
+	q.log("git lfs upload", "not granted")
+	q.sayLFS(http.StatusForbidden, fmt.Sprintf("This run may fetch %s, but not push to it.", q.access.repo))
+	return false
+}
+
+// lfsRemote is where the repository's large files are: by https also where the
+// repository is reached by ssh.
+func (q *request) lfsRemote() (lfs.Remote, error) {
+	web, ok := q.access.repo.Web()
+	if !ok {
+		return lfs.Remote{}, fault.NotFound("large files are not served of %s", q.access.repo).Named("lfs_not_found")
+	}
+	r := lfs.Remote{Endpoint: strings.TrimSuffix(web.String(), ".git") + ".git/info/lfs"}
+	r.Username, r.Token = q.g.mirrors.Login(web)
+	return r, nil
+}
+
+// failLFS answers with an error and logs it whole.
+func (q *request) failLFS(what string, err error) {
+	if q.s.ctx.Err() != nil {
+		return
+	}
+	f := fault.Of(err)
+	q.log(what, f.Code, "err", err)
+	status := http.StatusBadGateway
+	switch f.Kind {
+	case fault.KindNotFound:
+		status = http.StatusNotFound
+	case fault.KindDenied:
+		status = http.StatusForbidden
+	case fault.KindExhausted, fault.KindInvalid:
+		status = http.StatusBadRequest // git lfs takes 422 for something else, and tries again what is above
+	case fault.KindInternal:
+		status = http.StatusInternalServerError
+	}
+	words := f.Message
+	if f.Advice != "" {
+		words += ": " + f.Advice
+	}
+	q.sayLFS(status, words)
+}
+
+// sayLFS answers with a sentence that git lfs shows its user.
+func (q *request) sayLFS(status int, words string) {
+	q.answerLFS(status, map[string]any{"message": words})
+}
+
+func (q *request) answerLFS(status int, body any) {
+	q.w.Header().Set("Content-Type", lfs.MediaType)
+	q.w.WriteHeader(status)
+	_ = json.NewEncoder(&patientWriter{w: q.w, rc: q.rc}).Encode(body) // a client that is gone needs no answer
+}

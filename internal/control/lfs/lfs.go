@@ -1,0 +1,302 @@
+// Package lfs asks a git server for large files by the Git LFS API: which
+// objects it has, and their bytes in either direction. The server's credential
+// goes to the server itself and to nobody else.
+//
+// A server answers with addresses of objects, which may lie anywhere. Those
+// that are on no public network are refused, unless they are the git server's
+// own host or the operator has named theirs: a hostile server must not make
+// this one fetch what only it can reach.
+package lfs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"aloft/internal/fault"
+	"aloft/internal/policy"
+)
+
+// MediaType is that of the API's requests and answers.
+const MediaType = "application/vnd.git-lfs+json"
+
+// Codes of this package's faults.
+const (
+	CodeRefused     = "lfs_refused"
+	CodeUnreachable = "lfs_unreachable"
+)
+
+// Bounds on what a server may answer.
+const (
+	maxAnswer    = 8 << 20 // bytes of a batch
+	maxRedirects = 5
+)
+
+// Remote is the LFS API of one repository.
+type Remote struct {
+	Endpoint string // https://host/o/r.git/info/lfs
+	Username string // with Token, for the endpoint's host only; none if Token is ""
+	Token    string
+}
+
+// Object is one large file.
+type Object struct {
+	OID  string `json:"oid"`  // the SHA-256 of what it holds: 64 hexadecimal digits
+	Size int64  `json:"size"` // bytes
+}
+
+// Action is where and how the server wants an object moved.
+type Action struct {
+	Href      string            `json:"href"`
+	Header    map[string]string `json:"header"`
+	ExpiresIn int64             `json:"expires_in"` // seconds
+	ExpiresAt time.Time         `json:"expires_at"`
+}
+
+// Answer is what the server says of one object. Without actions and error the
+// server has no wish: it holds what was to be uploaded already.
+type Answer struct {
+	Object
+	Actions struct {
+		Download *Action `json:"download"`
+		Upload   *Action `json:"upload"`
+		Verify   *Action `json:"verify"`
+	} `json:"actions"`
+	Error *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// Client speaks to git servers. Its methods are safe for concurrent use.
+type Client struct {
+	allow []string // hosts, without ports
+
+	mu      sync.Mutex
+	clients map[string]*http.Client // by the endpoint's host, so that no connection serves another
+}
+
+// New makes a client. Objects may lie on the hosts of allow even where those
+// are on no public network.
+func New(allow []string) *Client {
+	return &Client{allow: allow, clients: map[string]*http.Client{}}
+}
+
+// Batch asks what the server says of objects. operation is download or upload.
+// Answers come for those asked for only.
+func (c *Client) Batch(ctx context.Context, r Remote, operation string, objects []Object) ([]Answer, error) {
+	body, err := json.Marshal(map[string]any{"operation": operation, "transfers": []string{"basic"}, "objects": objects, "hash_algo": "sha256"})
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.Endpoint+"/objects/batch", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", MediaType)
+	req.Header.Set("Content-Type", MediaType)
+	res, err := c.do(r, req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	var out struct {
+		Transfer string   `json:"transfer"`
+		Objects  []Answer `json:"objects"`
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&out); err != nil {
+		return nil, unreachable(r, "its answer cannot be read").Because(err)
+	}
+	if out.Transfer != "" && out.Transfer != "basic" {
+		return nil, unreachable(r, "it moves objects in a way that was not asked for")
+	}
+	return slices.DeleteFunc(out.Objects, func(a Answer) bool { return !slices.Contains(objects, a.Object) }), nil
+}
+
+// Download opens what an object holds. The caller bounds what it reads, and
+// closes it.
+func (c *Client) Download(ctx context.Context, r Remote, a Action) (io.ReadCloser, error) {
+	req, err := c.request(ctx, http.MethodGet, a, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.do(r, req)
+	if err != nil {
+		return nil, err
+	}
+	return res.Body, nil
+}
+
+// Upload sends an object, and has the server verify it where it wants to.
+func (c *Client) Upload(ctx context.Context, r Remote, a Answer, body io.Reader) error {
+	req, err := c.request(ctx, http.MethodPut, *a.Actions.Upload, body)
+	if err != nil {
+		return err
+	}
+	req.ContentLength = a.Size
+	if a.Size == 0 {
+		req.Body = http.NoBody
+	}
+	if req.Header.Get("Content-Type") == "" {
+		req.Header.Set("Content-Type", "application/octet-stream")
+	}
+	res, err := c.do(r, req)
+	if err != nil {
+		return err
+	}
+	_ = res.Body.Close()
+	if a.Actions.Verify == nil {
+		return nil
+	}
+	what, err := json.Marshal(a.Object)
+	if err != nil {
+		return err
+	}
+	if req, err = c.request(ctx, http.MethodPost, *a.Actions.Verify, bytes.NewReader(what)); err != nil {
+		return err
+	}
+	req.Header.Set("Accept", MediaType)
+	req.Header.Set("Content-Type", MediaType)
+	if res, err = c.do(r, req); err != nil {
+		return err
+	}
+	return res.Body.Close()
+}
+
+func (c *Client) request(ctx context.Context, method string, a Action, body io.Reader) (*http.Request, error) {
+	u, err := url.Parse(a.Href)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fault.Denied("the git server gave no address of a large file that can be used").Named(CodeRefused)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, a.Href, body)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range a.Header {
+		switch http.CanonicalHeaderKey(name) {
+		case "Host", "Content-Length", "Transfer-Encoding", "Connection":
+			continue
+		}
+		req.Header.Set(name, value)
+	}
+	return req, nil
+}
+
+// do sends a request, with the credential where it goes to the endpoint's own
+// server. An answer that is none of success is an error.
+func (c *Client) do(r Remote, req *http.Request) (*http.Response, error) {
+	own, err := url.Parse(r.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	if r.Token != "" && req.Header.Get("Authorization") == "" && req.URL.Host == own.Host && req.URL.Scheme == own.Scheme {
+		req.SetBasicAuth(r.Username, r.Token)
+	}
+	res, err := c.client(own.Hostname()).Do(req)
+	if err != nil {
+		if req.Context().Err() != nil {
+			return nil, context.Cause(req.Context())
+		}
+		if b, ok := errors.AsType[*blockedError](err); ok {
+			return nil, fault.Denied("the git server keeps its large files at %s, which is on no public network", b.host).Named(CodeRefused).
+				Hint("if that is right, name the host under git.lfs_hosts in the server's configuration")
+		}
+		return nil, unreachable(r, "no answer").Because(err)
+	}
+	if res.StatusCode/100 == 2 {
+		return res, nil
+	}
+	_ = res.Body.Close()
+	switch res.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return nil, fault.Denied("%s refused the server's credential for its large files (HTTP %d)", own.Host, res.StatusCode).Named(CodeRefused).
+			Hint("see that the token under git.credentials may use the repository's Git LFS")
+	case http.StatusNotFound:
+		return nil, fault.NotFound("%s has no large files for this repository, or not this one", own.Host).Named("lfs_not_found")
+	}
+	return nil, unreachable(r, fmt.Sprintf("HTTP %d", res.StatusCode))
+}
+
+func unreachable(r Remote, why string) *fault.Error {
+	return fault.Unavailable("large files of %s could not be reached: %s", strings.TrimSuffix(r.Endpoint, "/info/lfs"), why).
+		Named(CodeUnreachable).Hint("try again in a moment")
+}
+
+// blockedError says that an address may not be reached.
+type blockedError struct{ host, rule string }
+
+func (e *blockedError) Error() string { return e.host + ": " + e.rule }
+
+// client is the HTTP client for all that a server at the host asks for.
+func (c *Client) client(host string) *http.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.clients[host]; known != nil {
+		return known
+	}
+	var proxies sync.Map // addresses, which are the operator's own
+	dial := &net.Dialer{Timeout: 30 * time.Second}
+	t := &http.Transport{
+		Proxy: func(r *http.Request) (*url.URL, error) {
+			u, err := http.ProxyFromEnvironment(r)
+			if u != nil {
+				proxies.Store(u.Hostname(), true)
+			}
+			return u, err
+		},
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			to, _, err := net.SplitHostPort(addr)
+			if err != nil {
+				return nil, err
+			}
+			d := *dial
+			if _, proxy := proxies.Load(to); !proxy && to != host && !slices.Contains(c.allow, to) {
+				d.Control = func(_, at string, _ syscall.RawConn) error { return public(to, at) }
+			}
+			return d.DialContext(ctx, network, addr)
+		},
+		ResponseHeaderTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute,
+		MaxIdleConnsPerHost: 4, DisableCompression: true,
+	}
+	made := &http.Client{Transport: t, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+		if len(via) > maxRedirects {
+			return errors.New("too many redirects")
+		}
+		return nil
+	}}
+	c.clients[host] = made
+	return made
+}
+
+// public refuses an address that is on no public network.
+func public(host, addr string) error {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return err
+	}
+	if rule, blocked := new(policy.Matcher).Blocked(at.Addr()); blocked {
+		return &blockedError{host, rule}
+	}
+	return nil
+}
+
+// Close lets idle connections go.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, known := range c.clients {
+		known.CloseIdleConnections()
+	}
+}
