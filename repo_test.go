@@ -51,6 +51,8 @@ var mayImport = map[string][]string{
 	"internal/wire/...": {"internal/wire/..."},
 
 	// The control plane. Its generated types stop at control/pod.
+	"internal/control/outbound":                        {"NOUNS"},
+	"internal/control/webhook":                         {"NOUNS", "internal/control/safe", "internal/control/store"},
 	"internal/control/api/v0":                          {"NOUNS"},
 	"internal/control/api":                             {"NOUNS", "internal/control/api/v0", "internal/control/preview", "internal/control/store", "internal/control/model", "internal/control/artifact", "internal/control/identity", "internal/wire/tunnel", "internal/telemetry"},
 	"internal/control/preview":                         {"NOUNS"},

@@ -34,6 +34,7 @@ type serverConfig struct {
 	Secrets      secretsConfig   `yaml:"secrets"`
 	Preview      previewConfig   `yaml:"preview"`
 	Policy       policyConfig    `yaml:"policy"`
+	Outbound     egressConfig    `yaml:"outbound"` // what the server itself speaks to for users
 	Environments buildsConfig    `yaml:"environments"`
 }
 
@@ -343,6 +344,12 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 	}
 	if _, err := c.Machine.Egress.network().Compile(); err != nil {
 		return fmt.Errorf("machine.egress: %w", err)
+	}
+	if c.Outbound.Mode == egressOff {
+		return errors.New("outbound.mode: it is allow_all, list or none")
+	}
+	if _, err := c.Outbound.network().Compile(); err != nil {
+		return fmt.Errorf("outbound: %w", err)
 	}
 	if c.Machine.Docker && c.Machine.Strong == "" {
 		return errors.New("machine.docker: Docker runs in machines of gVisor only: give machine.strong the path of runsc")

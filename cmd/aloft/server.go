@@ -27,9 +27,11 @@ import (
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/observe"
+	"aloft/internal/control/outbound"
 	"aloft/internal/control/preview"
 	"aloft/internal/control/schedule"
 	"aloft/internal/control/store/sqlite"
+	"aloft/internal/control/webhook"
 	"aloft/internal/fault"
 	"aloft/internal/policy"
 	"aloft/internal/redact"
@@ -48,6 +50,7 @@ type server struct {
 	schedule *schedule.Scheduler
 	builder  *build.Builder
 	disk     *disk.Guard
+	webhooks *webhook.Sender
 	sent     *telemetry.Telemetry
 	observer *observe.Observer
 	listener net.Listener
@@ -159,7 +162,15 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 			return nil, usageError{err}
 		}
 	}
+	reach, err := outbound.New(c.Outbound.network())
+	if err != nil {
+		return nil, usageError{fmt.Errorf("outbound: %w", err)}
+	}
+	s.webhooks = webhook.New(webhook.Config{
+		Store: s.store, Owner: s.store.ServerID(), Webhook: locked.Webhook, Post: reach.Post, PublicURL: publicURL, Logger: logger,
+	})
 	apiConfig := api.Config{
+		Outbound: reach, Deliveries: s.store,
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Secrets: locked, Work: s.schedule, Machines: machines{s.schedule},
 		SetUps: setups{s.schedule, s.builder, s.store}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
@@ -216,6 +227,7 @@ func (s *server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.schedule.Run(ctx) })
 	group.Go(func() error { return s.builder.Run(ctx) })
 	group.Go(func() error { return s.disk.Run(ctx) })
+	group.Go(func() error { return s.webhooks.Run(ctx) })
 	group.Go(func() error {
 		<-ctx.Done()
 		s.ready.Store(false)

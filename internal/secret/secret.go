@@ -35,6 +35,8 @@ const (
 	OfEnvironment Kind = "environment"
 	OfPerson      Kind = "personal"
 	OfTeam        Kind = "team"
+
+	OfWebhook Kind = "webhook" // an agent's; it is in no machine
 )
 
 // Owner is whose a secret is. ID is the agent's, the environment's, the user's

@@ -47,19 +47,21 @@ type Config struct {
 	Models       []model.Info
 	DefaultModel string
 	Work         Work
-	Secrets      Secrets       // nil where none are kept
-	Environments Environments  // nil where there are none
-	SetUps       SetUps        // nil where machines cannot be saved
-	Machines     Machines      // nil where nobody reaches into machines
-	Tracer       trace.Tracer  // makes a span of each request that begins a run; nil makes none
-	Artifacts    Artifacts     // nil where none are kept
-	URLSecret    []byte        // with which addresses of artifacts are signed; needed with Artifacts
-	Previews     Previews      // nil where there are none
-	Identity     Identity      // nil where machines get no tokens
-	Rules        store.Rules   // nil where none are kept
-	Review       Review        // nil where all calls run
-	AllowFile    bool          // file:// repositories may be used
-	PublicURL    func() string // where a browser finds this server, without a final slash
+	Secrets      Secrets          // nil where none are kept
+	Environments Environments     // nil where there are none
+	Outbound     Outbound         // nil where the server fetches nothing and tells nobody
+	Deliveries   store.Deliveries // nil where there are no webhooks
+	SetUps       SetUps           // nil where machines cannot be saved
+	Machines     Machines         // nil where nobody reaches into machines
+	Tracer       trace.Tracer     // makes a span of each request that begins a run; nil makes none
+	Artifacts    Artifacts        // nil where none are kept
+	URLSecret    []byte           // with which addresses of artifacts are signed; needed with Artifacts
+	Previews     Previews         // nil where there are none
+	Identity     Identity         // nil where machines get no tokens
+	Rules        store.Rules      // nil where none are kept
+	Review       Review           // nil where all calls run
+	AllowFile    bool             // file:// repositories may be used
+	PublicURL    func() string    // where a browser finds this server, without a final slash
 	Logger       *slog.Logger
 	Ready        func() error                          // nil once requests can be served
 	Metrics      func(context.Context) ([]byte, error) // in Prometheus's text; nil where there are none

@@ -40,6 +40,7 @@ type createAgentRequestJSON struct {
 	SkipReviewerRequest bool              `json:"skipReviewerRequest,omitempty" default:"false"`
 	Class               string            `json:"class,omitempty" enum:",strong" doc:"of the machine's isolation; an addition to the API"`
 	RunMode             string            `json:"runMode,omitempty" enum:",allowlist,auto-review,run-everything" doc:"how much it may do without asking; the strictest of this, the team's and the server's holds; an addition to the API"`
+	Webhook             *webhookJSON      `json:"webhook,omitempty" doc:"an addition to the API"`
 	EnvVars             map[string]string `json:"envVars,omitempty" maxProperties:"50" doc:"for the machine; kept sealed, and deleted with the agent"`
 	MCPServers          []map[string]any  `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"not in this version"`
 	CustomSubagents     []map[string]any  `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"not in this version"`
@@ -88,14 +89,25 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	if err != nil {
 		return err
 	}
-	var head int64
-	events, err := s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: []agent.Event{
-		{Body: created},
-		{RunID: runID, Body: &agent.RunCreated{Prompt: prompt, Trace: traceOf(r)}},
-	}})
-	if errors.Is(err, store.ErrExists) {
-		taken := fault.Conflict("there is an agent %s already", id).Named("agent_id_conflict").At("agentId")
-		events, err = s.repeated(r.Context(), who, id, runID, key, prompt, taken)
+	hook, err := s.sealWebhook(r.Context(), id, in.Webhook)
+	if err != nil {
+		return err
+	}
+	sealed = append(sealed, hook...)
+	var events []agent.Event
+	fetched, err := s.fetchImages(r.Context(), in.Prompt, prompt)
+	if err == nil {
+		var head int64
+		events, err = s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: []agent.Event{
+			{Body: created},
+			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r)}},
+		}})
+		if errors.Is(err, store.ErrExists) {
+			taken := fault.Conflict("there is an agent %s already", id).Named("agent_id_conflict").At("agentId")
+			events, err = s.repeated(r.Context(), who, id, runID, key, prompt, taken)
+		}
+	} else { // an image may have gone since the first request
+		events, err = s.repeated(r.Context(), who, id, runID, key, prompt, err)
 	}
 	if err != nil {
 		return err

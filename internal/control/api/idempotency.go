@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"aloft/internal/account"
@@ -64,7 +65,7 @@ func samePrompt(e agent.Event, prompt conversation.Message) error {
 	if !ok {
 		return fmt.Errorf("event %d is no prompt", e.Seq)
 	}
-	_, then, err := agent.Encode(&agent.RunCreated{Prompt: made.Prompt})
+	_, then, err := agent.Encode(&agent.RunCreated{Prompt: unfetched(made.Prompt, prompt)})
 	if err != nil {
 		return err
 	}
@@ -72,4 +73,16 @@ func samePrompt(e agent.Event, prompt conversation.Message) error {
 		return fault.Conflict("was used before, with another prompt").Named("idempotency_key_reused").At("Idempotency-Key")
 	}
 	return nil
+}
+
+// unfetched is the message of the journal without those images that the request
+// names by URL, and that are empty in it: what an address leads to may change.
+func unfetched(made, asked conversation.Message) conversation.Message {
+	made.Blocks = slices.Clone(made.Blocks)
+	for i, b := range asked.Blocks {
+		if b.Image != nil && len(b.Image.Data) == 0 && i < len(made.Blocks) && made.Blocks[i].Image != nil {
+			made.Blocks[i].Image = b.Image
+		}
+	}
+	return made
 }

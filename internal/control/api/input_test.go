@@ -44,7 +44,12 @@ func TestBadInput(t *testing.T) {
 		{"ImageOfNoType", image(`"data":"` + png + `","mimeType":"text/plain"`), "invalid_request", []string{"prompt.images[0].mimeType"}},
 		{"ImageNotBase64", image(`"data":"%%","mimeType":"image/png"`), "invalid_request", []string{"prompt.images[0].data", "base64"}},
 		{"ImageOf16MB", image(`"data":"` + base64.StdEncoding.EncodeToString(make([]byte, 16<<20)) + `","mimeType":"image/png"`), "invalid_request", []string{"prompt.images[0].data", "15 MiB"}},
-		{"ImageByURL", image(`"url":"https://x/y.png"`), "not_implemented", []string{"prompt.images[0].url"}},
+		{"ImageByURL", image(`"url":"http://127.0.0.1:1/y.png"`), "image_unreachable", []string{"prompt.images[0].url"}},
+		{"ImageByPrivateURL", image(`"url":"http://169.254.169.254/latest"`), "address_blocked", []string{"prompt.images[0].url", "169.254"}},
+		{"ImageByFileURL", image(`"url":"file:///etc/passwd"`), "invalid_request", []string{"prompt.images[0].url"}},
+		{"WebhookURL", prompt(`"webhook":{"url":"ftp://x/"}`), "invalid_request", []string{"webhook.url"}},
+		{"WebhookInside", prompt(`"webhook":{"url":"http://10.0.0.1/"}`), "address_blocked", []string{"webhook.url", "10.0.0.0/8"}},
+		{"WebhookSecret", prompt(`"webhook":{"url":"https://example.com/h","secret":"short"}`), "invalid_request", []string{"webhook.secret"}},
 		{"ImageBoth", image(`"url":"https://x/y.png","data":"` + png + `"`), "invalid_request", []string{"prompt.images[0]"}},
 		{"ImageFlat", image(`"data":"` + png + `","mimeType":"image/png","dimension":{"width":0,"height":1}`), "invalid_request", []string{"dimension"}},
 		{"NameEmpty", prompt(`"name":""`), "invalid_request", []string{"name"}},
@@ -226,6 +231,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /v1/environments/{id}/builds/{buildId}": own,
 		"GET /v1/team/external-id":                   "any",
 		"GET /.well-known/openid-configuration":      open, "GET /.well-known/jwks.json": open,
+		"GET /v1/agents/{id}/webhook-deliveries": own, "POST /v1/agents/{id}/webhook-deliveries/{deliveryId}/replay": own,
 		"POST /v0/agents": "any", "GET /v0/agents": "any", "GET /v0/me": "any", "GET /v0/models": "any", "GET /v0/repositories": "any",
 		"GET /v0/agents/{id}": own, "DELETE /v0/agents/{id}": own, "POST /v0/agents/{id}/followup": own, "POST /v0/agents/{id}/stop": own,
 		"GET /v0/agents/{id}/conversation": own, "GET /v0/agents/{id}/artifacts": own, "GET /v0/agents/{id}/artifacts/download": own,
@@ -247,7 +253,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 				h.append(id, runID, &agent.RunEnded{Status: agent.Finished}) // so that its stream ends
 			}
 			rt.path = strings.Replace(rt.path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
-			path := strings.NewReplacer("{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(rt.path)
+			path := strings.NewReplacer("{deliveryId}", h.deliveryOf(id, runID, rt.path), "{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(rt.path)
 			if strings.HasSuffix(rt.path, "/secrets/{name}") {
 				h.setSecrets(id, "TOKEN")
 			} else if strings.HasPrefix(rt.path, "/v1/environments/{id}") {

@@ -23,6 +23,7 @@ const (
 	agentList       list = "a"
 	secretList      list = "s"
 	runList         list = "r"
+	deliveryList    list = "w"
 	environmentList list = "e"
 	versionList     list = "v"
 	buildList       list = "b"

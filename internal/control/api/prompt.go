@@ -1,9 +1,11 @@
 package api
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"aloft/internal/conversation"
@@ -26,7 +28,7 @@ type promptJSON struct {
 type imageJSON struct {
 	_         struct{}            `json:"-" additionalProperties:"true"`
 	Data      *string             `json:"data,omitempty" minLength:"1" doc:"the image in base64; at most 15 MiB of it"`
-	URL       *string             `json:"url,omitempty" format:"uri" doc:"not in this version"`
+	URL       *string             `json:"url,omitempty" format:"uri" doc:"where the server fetches it; in place of data and mimeType"`
 	MimeType  *string             `json:"mimeType,omitempty" minLength:"1" doc:"image/png, image/jpeg, image/gif or image/webp"`
 	Dimension *imageDimensionJSON `json:"dimension,omitempty"`
 }
@@ -37,7 +39,8 @@ type imageDimensionJSON struct {
 	Height int      `json:"height" minimum:"1"`
 }
 
-// message checks a prompt and returns what is journaled of it.
+// message checks a prompt and returns what is journaled of it. Images by URL are
+// empty in it until [server.fetchImages] has fetched them.
 func (p *promptJSON) message() (conversation.Message, error) {
 	none := conversation.Message{}
 	switch {
@@ -67,7 +70,7 @@ func (im imageJSON) decode(field string) (*conversation.Image, error) {
 		if im.Data != nil || im.MimeType != nil {
 			return nil, fault.Invalid("has both url and data; one of them is wanted").At(field)
 		}
-		return nil, notImplemented(field+".url", "images by URL").Hint("send the image itself, in data")
+		return &conversation.Image{}, nil // to be fetched
 	}
 	if d := im.Dimension; d != nil && (d.Width < 1 || d.Height < 1) {
 		return nil, fault.Invalid("width and height must be at least 1").At(field + ".dimension")
@@ -95,6 +98,26 @@ func (im imageJSON) decode(field string) (*conversation.Image, error) {
 		return nil, fault.Invalid("is said to be %s, but its bytes are %s", media, is).At(field + ".data")
 	}
 	return &conversation.Image{MediaType: media, Data: data}, nil
+}
+
+// fetchImages returns the message with the images that the prompt names by URL.
+func (s *server) fetchImages(ctx context.Context, p *promptJSON, m conversation.Message) (conversation.Message, error) {
+	m.Blocks = slices.Clone(m.Blocks)
+	for i, im := range p.Images {
+		if im.URL == nil {
+			continue
+		}
+		field := fmt.Sprintf("prompt.images[%d].url", i)
+		if s.Outbound == nil {
+			return m, notImplemented(field, "images by URL").Hint("send the image itself, in data")
+		}
+		data, media, err := s.Outbound.Image(ctx, *im.URL)
+		if err != nil {
+			return m, fault.Of(err).At(field)
+		}
+		m.Blocks[i+1].Image = &conversation.Image{MediaType: media, Data: data} // the text is before them
+	}
+	return m, nil
 }
 
 // notImplemented refuses a field whose part is not built: to leave it out of

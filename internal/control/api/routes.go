@@ -43,7 +43,7 @@ func (s *server) routes() []route {
 		{name: "limit", kind: "integer", min: 1, max: maxLimit, standard: standardLimit, words: "how many to return"},
 		{name: "cursor", kind: "string", words: "nextCursor of the page before"},
 	}
-	routes := s.current(page)
+	routes := append(s.current(page), s.webhookRoutes(page)...)
 	return append(routes, s.legacy(routes, page)...)
 }
 

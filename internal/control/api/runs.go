@@ -78,7 +78,8 @@ func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.A
 	if err := checkMode(in.Mode); err != nil {
 		return err
 	}
-	first := []agent.Event{{RunID: agent.NewRunID(), Body: &agent.RunCreated{Prompt: prompt, Trace: traceOf(r)}}}
+	fetched, unreachable := s.fetchImages(ctx, in.Prompt, prompt)
+	first := []agent.Event{{RunID: agent.NewRunID(), Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r)}}}
 	if key != "" {
 		first[0].RunID = "run-" + named(who, id, key)
 	}
@@ -93,6 +94,9 @@ func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.A
 			if !errors.Is(err, store.ErrNotFound) {
 				return nil, err
 			}
+		}
+		if unreachable != nil {
+			return nil, unreachable
 		}
 		return first, s.free(ctx, a)
 	})

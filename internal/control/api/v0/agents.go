@@ -96,7 +96,7 @@ func (in *CreateAgentRequest) v1() (object, error) {
 		}
 	}
 	if in.Webhook != nil {
-		return nil, fault.Invalid("webhooks are not in this version of the server").Named("not_implemented").At("webhook")
+		out["webhook"] = in.Webhook
 	}
 	return out, nil
 }

@@ -86,6 +86,8 @@ func (s *Store) DeleteAgent(ctx context.Context, id string) error {
 			tx.q.DeleteEvents(tx.ctx, id),
 			tx.q.DeleteLease(tx.ctx, store.LeaseOn(id)),
 			tx.q.DeleteSecrets(tx.ctx, query.DeleteSecretsParams{OwnerKind: string(secret.OfAgent), OwnerID: id}),
+			tx.q.DeleteSecrets(tx.ctx, query.DeleteSecretsParams{OwnerKind: string(secret.OfWebhook), OwnerID: id}),
+			tx.q.DeleteDeliveries(tx.ctx, id),
 		)
 	})
 }

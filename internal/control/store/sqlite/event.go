@@ -51,7 +51,7 @@ func (tx *tx) append(a store.Append, rows []query.AddEventParams) ([]agent.Event
 			return nil, err
 		}
 	}
-	if err := errors.Join(tx.putFolded(f), tx.putSealed(a.Secrets)); err != nil {
+	if err := errors.Join(tx.putFolded(f), tx.putSealed(a.Secrets), tx.addDeliveries(a.AgentID, written)); err != nil {
 		return nil, err
 	}
 	id, head := f.agent.ID, f.agent.Head

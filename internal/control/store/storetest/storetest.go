@@ -23,6 +23,7 @@ type Store interface {
 	store.Snapshots
 	store.Rules
 	store.Secrets
+	store.Deliveries
 }
 
 // Run runs the suite against the empty stores that open makes.
@@ -42,6 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Snapshots", snapshotTests},
 		{"Fold", foldTests},
 		{"Rules", ruleTests},
+		{"Webhooks", webhookTests},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			for _, tt := range part.tests {

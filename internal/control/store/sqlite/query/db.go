@@ -36,6 +36,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addBuildStmt, err = db.PrepareContext(ctx, addBuild); err != nil {
 		return nil, fmt.Errorf("error preparing query AddBuild: %w", err)
 	}
+	if q.addDeliveryStmt, err = db.PrepareContext(ctx, addDelivery); err != nil {
+		return nil, fmt.Errorf("error preparing query AddDelivery: %w", err)
+	}
 	if q.addEventStmt, err = db.PrepareContext(ctx, addEvent); err != nil {
 		return nil, fmt.Errorf("error preparing query AddEvent: %w", err)
 	}
@@ -54,6 +57,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addUserStmt, err = db.PrepareContext(ctx, addUser); err != nil {
 		return nil, fmt.Errorf("error preparing query AddUser: %w", err)
 	}
+	if q.claimDeliveryStmt, err = db.PrepareContext(ctx, claimDelivery); err != nil {
+		return nil, fmt.Errorf("error preparing query ClaimDelivery: %w", err)
+	}
 	if q.countKeysStmt, err = db.PrepareContext(ctx, countKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query CountKeys: %w", err)
 	}
@@ -62,6 +68,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.deleteAgentStmt, err = db.PrepareContext(ctx, deleteAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteAgent: %w", err)
+	}
+	if q.deleteDeliveriesStmt, err = db.PrepareContext(ctx, deleteDeliveries); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteDeliveries: %w", err)
 	}
 	if q.deleteEnvironmentStmt, err = db.PrepareContext(ctx, deleteEnvironment); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteEnvironment: %w", err)
@@ -83,6 +92,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.deleteSecretsStmt, err = db.PrepareContext(ctx, deleteSecrets); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteSecrets: %w", err)
+	}
+	if q.dueDeliveriesStmt, err = db.PrepareContext(ctx, dueDeliveries); err != nil {
+		return nil, fmt.Errorf("error preparing query DueDeliveries: %w", err)
 	}
 	if q.externalIDStmt, err = db.PrepareContext(ctx, externalID); err != nil {
 		return nil, fmt.Errorf("error preparing query ExternalID: %w", err)
@@ -129,6 +141,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listBuildsStmt, err = db.PrepareContext(ctx, listBuilds); err != nil {
 		return nil, fmt.Errorf("error preparing query ListBuilds: %w", err)
 	}
+	if q.listDeliveriesStmt, err = db.PrepareContext(ctx, listDeliveries); err != nil {
+		return nil, fmt.Errorf("error preparing query ListDeliveries: %w", err)
+	}
 	if q.listEnvironmentVersionsStmt, err = db.PrepareContext(ctx, listEnvironmentVersions); err != nil {
 		return nil, fmt.Errorf("error preparing query ListEnvironmentVersions: %w", err)
 	}
@@ -156,6 +171,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.putAgentStmt, err = db.PrepareContext(ctx, putAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query PutAgent: %w", err)
 	}
+	if q.putAttemptStmt, err = db.PrepareContext(ctx, putAttempt); err != nil {
+		return nil, fmt.Errorf("error preparing query PutAttempt: %w", err)
+	}
 	if q.putEnvironmentStmt, err = db.PrepareContext(ctx, putEnvironment); err != nil {
 		return nil, fmt.Errorf("error preparing query PutEnvironment: %w", err)
 	}
@@ -176,6 +194,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.readEventsStmt, err = db.PrepareContext(ctx, readEvents); err != nil {
 		return nil, fmt.Errorf("error preparing query ReadEvents: %w", err)
+	}
+	if q.redeliverStmt, err = db.PrepareContext(ctx, redeliver); err != nil {
+		return nil, fmt.Errorf("error preparing query Redeliver: %w", err)
+	}
+	if q.releaseDeliveriesStmt, err = db.PrepareContext(ctx, releaseDeliveries); err != nil {
+		return nil, fmt.Errorf("error preparing query ReleaseDeliveries: %w", err)
 	}
 	if q.resealSecretStmt, err = db.PrepareContext(ctx, resealSecret); err != nil {
 		return nil, fmt.Errorf("error preparing query ResealSecret: %w", err)
@@ -220,6 +244,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing addBuildStmt: %w", cerr)
 		}
 	}
+	if q.addDeliveryStmt != nil {
+		if cerr := q.addDeliveryStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addDeliveryStmt: %w", cerr)
+		}
+	}
 	if q.addEventStmt != nil {
 		if cerr := q.addEventStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addEventStmt: %w", cerr)
@@ -250,6 +279,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing addUserStmt: %w", cerr)
 		}
 	}
+	if q.claimDeliveryStmt != nil {
+		if cerr := q.claimDeliveryStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing claimDeliveryStmt: %w", cerr)
+		}
+	}
 	if q.countKeysStmt != nil {
 		if cerr := q.countKeysStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing countKeysStmt: %w", cerr)
@@ -263,6 +297,11 @@ func (q *Queries) Close() error {
 	if q.deleteAgentStmt != nil {
 		if cerr := q.deleteAgentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteAgentStmt: %w", cerr)
+		}
+	}
+	if q.deleteDeliveriesStmt != nil {
+		if cerr := q.deleteDeliveriesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteDeliveriesStmt: %w", cerr)
 		}
 	}
 	if q.deleteEnvironmentStmt != nil {
@@ -298,6 +337,11 @@ func (q *Queries) Close() error {
 	if q.deleteSecretsStmt != nil {
 		if cerr := q.deleteSecretsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteSecretsStmt: %w", cerr)
+		}
+	}
+	if q.dueDeliveriesStmt != nil {
+		if cerr := q.dueDeliveriesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing dueDeliveriesStmt: %w", cerr)
 		}
 	}
 	if q.externalIDStmt != nil {
@@ -375,6 +419,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listBuildsStmt: %w", cerr)
 		}
 	}
+	if q.listDeliveriesStmt != nil {
+		if cerr := q.listDeliveriesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listDeliveriesStmt: %w", cerr)
+		}
+	}
 	if q.listEnvironmentVersionsStmt != nil {
 		if cerr := q.listEnvironmentVersionsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listEnvironmentVersionsStmt: %w", cerr)
@@ -420,6 +469,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing putAgentStmt: %w", cerr)
 		}
 	}
+	if q.putAttemptStmt != nil {
+		if cerr := q.putAttemptStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putAttemptStmt: %w", cerr)
+		}
+	}
 	if q.putEnvironmentStmt != nil {
 		if cerr := q.putEnvironmentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putEnvironmentStmt: %w", cerr)
@@ -453,6 +507,16 @@ func (q *Queries) Close() error {
 	if q.readEventsStmt != nil {
 		if cerr := q.readEventsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing readEventsStmt: %w", cerr)
+		}
+	}
+	if q.redeliverStmt != nil {
+		if cerr := q.redeliverStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing redeliverStmt: %w", cerr)
+		}
+	}
+	if q.releaseDeliveriesStmt != nil {
+		if cerr := q.releaseDeliveriesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing releaseDeliveriesStmt: %w", cerr)
 		}
 	}
 	if q.resealSecretStmt != nil {
@@ -528,15 +592,18 @@ type Queries struct {
 	activeBuildStmt               *sql.Stmt
 	activeBuildsStmt              *sql.Stmt
 	addBuildStmt                  *sql.Stmt
+	addDeliveryStmt               *sql.Stmt
 	addEventStmt                  *sql.Stmt
 	addExternalIDStmt             *sql.Stmt
 	addKeyStmt                    *sql.Stmt
 	addServerIDStmt               *sql.Stmt
 	addSnapshotStmt               *sql.Stmt
 	addUserStmt                   *sql.Stmt
+	claimDeliveryStmt             *sql.Stmt
 	countKeysStmt                 *sql.Stmt
 	countSecretsStmt              *sql.Stmt
 	deleteAgentStmt               *sql.Stmt
+	deleteDeliveriesStmt          *sql.Stmt
 	deleteEnvironmentStmt         *sql.Stmt
 	deleteEnvironmentVersionsStmt *sql.Stmt
 	deleteEventsStmt              *sql.Stmt
@@ -544,6 +611,7 @@ type Queries struct {
 	deleteRunsStmt                *sql.Stmt
 	deleteSecretStmt              *sql.Stmt
 	deleteSecretsStmt             *sql.Stmt
+	dueDeliveriesStmt             *sql.Stmt
 	externalIDStmt                *sql.Stmt
 	getAgentStmt                  *sql.Stmt
 	getBuildStmt                  *sql.Stmt
@@ -559,6 +627,7 @@ type Queries struct {
 	listAgentsStmt                *sql.Stmt
 	listAgentsOfUserStmt          *sql.Stmt
 	listBuildsStmt                *sql.Stmt
+	listDeliveriesStmt            *sql.Stmt
 	listEnvironmentVersionsStmt   *sql.Stmt
 	listEnvironmentsStmt          *sql.Stmt
 	listRunsStmt                  *sql.Stmt
@@ -568,6 +637,7 @@ type Queries struct {
 	openBuildsStmt                *sql.Stmt
 	openRunsStmt                  *sql.Stmt
 	putAgentStmt                  *sql.Stmt
+	putAttemptStmt                *sql.Stmt
 	putEnvironmentStmt            *sql.Stmt
 	putEnvironmentVersionStmt     *sql.Stmt
 	putLeaseStmt                  *sql.Stmt
@@ -575,6 +645,8 @@ type Queries struct {
 	putRunStmt                    *sql.Stmt
 	putSecretStmt                 *sql.Stmt
 	readEventsStmt                *sql.Stmt
+	redeliverStmt                 *sql.Stmt
+	releaseDeliveriesStmt         *sql.Stmt
 	resealSecretStmt              *sql.Stmt
 	secretsAfterStmt              *sql.Stmt
 	serverIDStmt                  *sql.Stmt
@@ -591,15 +663,18 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		activeBuildStmt:               q.activeBuildStmt,
 		activeBuildsStmt:              q.activeBuildsStmt,
 		addBuildStmt:                  q.addBuildStmt,
+		addDeliveryStmt:               q.addDeliveryStmt,
 		addEventStmt:                  q.addEventStmt,
 		addExternalIDStmt:             q.addExternalIDStmt,
 		addKeyStmt:                    q.addKeyStmt,
 		addServerIDStmt:               q.addServerIDStmt,
 		addSnapshotStmt:               q.addSnapshotStmt,
 		addUserStmt:                   q.addUserStmt,
+		claimDeliveryStmt:             q.claimDeliveryStmt,
 		countKeysStmt:                 q.countKeysStmt,
 		countSecretsStmt:              q.countSecretsStmt,
 		deleteAgentStmt:               q.deleteAgentStmt,
+		deleteDeliveriesStmt:          q.deleteDeliveriesStmt,
 		deleteEnvironmentStmt:         q.deleteEnvironmentStmt,
 		deleteEnvironmentVersionsStmt: q.deleteEnvironmentVersionsStmt,
 		deleteEventsStmt:              q.deleteEventsStmt,
@@ -607,6 +682,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteRunsStmt:                q.deleteRunsStmt,
 		deleteSecretStmt:              q.deleteSecretStmt,
 		deleteSecretsStmt:             q.deleteSecretsStmt,
+		dueDeliveriesStmt:             q.dueDeliveriesStmt,
 		externalIDStmt:                q.externalIDStmt,
 		getAgentStmt:                  q.getAgentStmt,
 		getBuildStmt:                  q.getBuildStmt,
@@ -622,6 +698,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listAgentsStmt:                q.listAgentsStmt,
 		listAgentsOfUserStmt:          q.listAgentsOfUserStmt,
 		listBuildsStmt:                q.listBuildsStmt,
+		listDeliveriesStmt:            q.listDeliveriesStmt,
 		listEnvironmentVersionsStmt:   q.listEnvironmentVersionsStmt,
 		listEnvironmentsStmt:          q.listEnvironmentsStmt,
 		listRunsStmt:                  q.listRunsStmt,
@@ -631,6 +708,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		openBuildsStmt:                q.openBuildsStmt,
 		openRunsStmt:                  q.openRunsStmt,
 		putAgentStmt:                  q.putAgentStmt,
+		putAttemptStmt:                q.putAttemptStmt,
 		putEnvironmentStmt:            q.putEnvironmentStmt,
 		putEnvironmentVersionStmt:     q.putEnvironmentVersionStmt,
 		putLeaseStmt:                  q.putLeaseStmt,
@@ -638,6 +716,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		putRunStmt:                    q.putRunStmt,
 		putSecretStmt:                 q.putSecretStmt,
 		readEventsStmt:                q.readEventsStmt,
+		redeliverStmt:                 q.redeliverStmt,
+		releaseDeliveriesStmt:         q.releaseDeliveriesStmt,
 		resealSecretStmt:              q.resealSecretStmt,
 		secretsAfterStmt:              q.secretsAfterStmt,
 		serverIDStmt:                  q.serverIDStmt,

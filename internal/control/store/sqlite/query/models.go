@@ -137,3 +137,18 @@ type User struct {
 	FirstName string
 	LastName  string
 }
+
+type WebhookDelivery struct {
+	ID         string
+	AgentID    string
+	RunID      string
+	CreatedAt  int64
+	State      string
+	Owner      string
+	Attempts   int64
+	NextAt     int64
+	Until      int64
+	LastAt     int64
+	LastStatus int64
+	LastError  string
+}

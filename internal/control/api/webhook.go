@@ -1,0 +1,139 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+	"aloft/internal/secret"
+)
+
+// Outbound fetches and judges what users name by URL. Its methods are safe for
+// concurrent use, and their errors are faults that do not repeat the URL.
+type Outbound interface {
+	// Check refuses a URL that the server does not speak to.
+	Check(rawURL string) error
+	// Image fetches a picture, and says its media type.
+	Image(ctx context.Context, rawURL string) (data []byte, media string, err error)
+}
+
+type webhookJSON struct {
+	_      struct{} `json:"-" additionalProperties:"true"`
+	URL    string   `json:"url" format:"uri" maxLength:"2048" doc:"told of each end of a run"`
+	Secret *string  `json:"secret,omitempty" minLength:"32" maxLength:"256" doc:"what deliveries are signed with"`
+}
+
+type deliveryJSON struct {
+	_              struct{}   `json:"-" additionalProperties:"true"`
+	ID             string     `json:"id" doc:"X-Webhook-ID of every attempt"`
+	RunID          string     `json:"runId"`
+	State          string     `json:"state" enum:"pending,delivered,failed"`
+	Attempts       int        `json:"attempts" minimum:"0"`
+	CreatedAt      time.Time  `json:"createdAt"`
+	NextAttemptAt  *time.Time `json:"nextAttemptAt,omitempty" doc:"while it is pending"`
+	LastAttemptAt  *time.Time `json:"lastAttemptAt,omitempty"`
+	LastStatusCode int        `json:"lastStatusCode,omitempty" doc:"of HTTP"`
+	LastError      string     `json:"lastError,omitempty"`
+}
+
+type listDeliveriesResponseJSON struct {
+	_          struct{}       `json:"-" additionalProperties:"true"`
+	Items      []deliveryJSON `json:"items" nullable:"false"`
+	NextCursor string         `json:"nextCursor,omitempty" minLength:"1"`
+}
+
+func (s *server) webhookRoutes(page []param) []route {
+	return []route{
+		{method: "GET", path: "/v1/agents/{id}/webhook-deliveries", id: "listWebhookDeliveries", summary: "List what an agent's webhook was told, or is to be, newest first",
+			query: page, status: 200, out: listDeliveriesResponseJSON{}, handle: s.listDeliveries},
+		{method: "POST", path: "/v1/agents/{id}/webhook-deliveries/{deliveryId}/replay", id: "replayWebhookDelivery", summary: "Tell an agent's webhook again, with the same id",
+			status: 200, out: idResponseJSON{}, handle: s.replayDelivery},
+	}
+}
+
+// sealWebhook checks the webhook of a new agent, and seals it.
+func (s *server) sealWebhook(ctx context.Context, agentID string, in *webhookJSON) ([]secret.Sealed, error) {
+	if in == nil {
+		return nil, nil
+	}
+	if s.Outbound == nil || s.Secrets == nil || s.Deliveries == nil {
+		return nil, notImplemented("webhook", "webhooks")
+	}
+	if err := s.Outbound.Check(in.URL); err != nil {
+		return nil, fault.Of(err).At("webhook.url")
+	}
+	key := ""
+	if in.Secret != nil {
+		if key = *in.Secret; len(key) < 32 || len(key) > 256 {
+			return nil, fault.Invalid("has %d bytes; from 32 to 256 are accepted", len(key)).At("webhook.secret")
+		}
+	}
+	sealed, err := s.Secrets.SealWebhook(ctx, agentID, in.URL, key)
+	return []secret.Sealed{sealed}, err
+}
+
+func (s *server) listDeliveries(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	p, limit, err := page(r.URL.Query(), deliveryList)
+	if err != nil {
+		return err
+	}
+	out := listDeliveriesResponseJSON{Items: []deliveryJSON{}}
+	if s.Deliveries == nil {
+		return writeJSON(w, http.StatusOK, out)
+	}
+	all, err := s.Deliveries.Deliveries(r.Context(), a.ID, p)
+	if err != nil {
+		return err
+	}
+	if len(all) > limit {
+		all = all[:limit]
+		out.NextCursor = cursor(deliveryList, all[limit-1].CreatedAt, all[limit-1].ID)
+	}
+	for _, d := range all {
+		out.Items = append(out.Items, deliveryOf(d))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func deliveryOf(d store.Delivery) deliveryJSON {
+	out := deliveryJSON{
+		ID: d.ID, RunID: d.RunID, State: string(d.State), Attempts: d.Attempts, CreatedAt: stamp(d.CreatedAt),
+		LastStatusCode: d.LastStatus, LastError: d.LastError,
+	}
+	if d.State == store.DeliveryPending {
+		next := stamp(d.NextAt)
+		out.NextAttemptAt = &next
+	}
+	if !d.LastAt.IsZero() {
+		last := stamp(d.LastAt)
+		out.LastAttemptAt = &last
+	}
+	return out
+}
+
+func (s *server) replayDelivery(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	id, missing := r.PathValue("deliveryId"), fault.NotFound("the agent has no delivery %s", quoted(r.PathValue("deliveryId")))
+	if s.Deliveries == nil {
+		return missing
+	}
+	switch err := s.Deliveries.Redeliver(r.Context(), a.ID, id); {
+	case errors.Is(err, store.ErrNotFound):
+		return missing
+	case err != nil:
+		return fmt.Errorf("replay: %w", err)
+	}
+	return writeJSON(w, http.StatusOK, idResponseJSON{ID: id})
+}

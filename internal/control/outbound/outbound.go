@@ -1,0 +1,189 @@
+// Package outbound is how the server itself speaks to addresses that its users
+// name: webhooks, and images in prompts. Every connection is judged by a policy,
+// by the addresses that are dialled and not by what a name meant a moment ago,
+// so that nobody reaches through the server what its host alone may reach. No
+// proxy is used, since it would do the dialling.
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+	"unicode"
+
+	"aloft/internal/fault"
+	"aloft/internal/policy"
+)
+
+// Bounds of one request.
+const (
+	dialWithin  = 5 * time.Second
+	imageWithin = 20 * time.Second
+	maxHeader   = 64 << 10
+	maxURL      = 2048
+	// MaxImage is how large an image may be, in bytes.
+	MaxImage     = 15 << 20
+	maxRedirects = 3
+)
+
+// imageTypes are those that models take.
+var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+// Client speaks HTTP to what its policy allows. Its methods are safe for
+// concurrent use.
+type Client struct {
+	rules *policy.Matcher
+	http  *http.Transport
+}
+
+// New returns a client under the policy.
+func New(network policy.Network) (*Client, error) {
+	rules, err := network.Compile()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{rules: rules}
+	c.http = &http.Transport{
+		DialContext: c.dial, TLSHandshakeTimeout: dialWithin, MaxResponseHeaderBytes: maxHeader,
+		DisableKeepAlives: true, // one request is all that is said
+	}
+	return c, nil
+}
+
+// Check refuses a URL that cannot be spoken to. Its error is a fault, which does
+// not repeat the URL.
+func (c *Client) Check(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case raw == "":
+		return fault.Invalid("is required")
+	case len(raw) > maxURL:
+		return fault.Invalid("is longer than %d bytes", maxURL)
+	case err != nil, u.Host == "", u.Hostname() == "", u.Scheme != "https" && u.Scheme != "http":
+		return fault.Invalid("is not a URL such as https://example.com/path")
+	case slices.ContainsFunc([]rune(raw), unicode.IsControl):
+		return fault.Invalid("holds control characters")
+	case u.User != nil:
+		return fault.Invalid("holds a user or a password, which would not be sent")
+	}
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return refusal(c.rules.Address(addr, nil))
+	}
+	return refusal(c.rules.Name(u.Hostname()))
+}
+
+func refusal(v policy.Verdict) error {
+	if v.Allowed {
+		return nil
+	}
+	return fault.Invalid("is at an address that this server does not speak to: %s", v.Rule).Named("address_blocked").
+		Hint("its operator can allow it: `outbound` in the configuration")
+}
+
+// Post sends the body, and returns the reply's status. Redirects are not
+// followed, and the reply's body is not read. The error tells no part of the URL
+// but its host.
+func (c *Client) Post(ctx context.Context, rawURL string, header http.Header, body io.Reader) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, body)
+	if err != nil {
+		return 0, errors.New("the address is not a URL")
+	}
+	req.Header = header
+	resp, err := c.http.RoundTrip(req) // and no Client, which would follow
+	if err != nil {
+		return 0, err
+	}
+	_ = resp.Body.Close() // unread
+	return resp.StatusCode, nil
+}
+
+// Image fetches a picture, and says its type by its bytes. The error is a fault.
+func (c *Client) Image(ctx context.Context, rawURL string) (data []byte, media string, err error) {
+	if err := c.Check(rawURL); err != nil {
+		return nil, "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, imageWithin)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
+	if err != nil {
+		return nil, "", fault.Invalid("is not a URL")
+	}
+	client := http.Client{Transport: c.http, CheckRedirect: func(to *http.Request, via []*http.Request) error {
+		if len(via) > maxRedirects {
+			return fmt.Errorf("more than %d redirects", maxRedirects)
+		}
+		return c.Check(to.URL.String())
+	}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, "", fetchError(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // what matters was read
+	if resp.StatusCode != http.StatusOK {
+		return nil, "", fault.Invalid("could not be fetched: the server there answers %d", resp.StatusCode).Named("image_unreachable")
+	}
+	data, err = io.ReadAll(io.LimitReader(resp.Body, MaxImage+1))
+	if err != nil {
+		return nil, "", fetchError(err)
+	}
+	if len(data) > MaxImage {
+		return nil, "", fault.Invalid("is larger than %d MiB", MaxImage>>20).Hint("scale the image down")
+	}
+	if media = http.DetectContentType(data); !slices.Contains(imageTypes, media) {
+		return nil, "", fault.Invalid("is %s; PNG, JPEG, GIF and WebP images are accepted", media)
+	}
+	return data, media, nil
+}
+
+// fetchError says why a fetch failed, without the URL.
+func fetchError(err error) error {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	return fault.Invalid("could not be fetched: %v", err).Named("image_unreachable").Hint("send the image itself, in data")
+}
+
+// dial connects to the first address of the name that the policy allows.
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	var names []string
+	addrs := []netip.Addr{}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		addrs = append(addrs, addr)
+	} else {
+		if err := refusal(c.rules.Name(host)); err != nil {
+			return nil, err
+		}
+		names = []string{host}
+		if addrs, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+			return nil, err
+		}
+	}
+	err = fmt.Errorf("%s has no address", host)
+	for _, addr := range addrs {
+		if err = refusal(c.rules.Address(addr, names)); err != nil {
+			continue
+		}
+		var conn net.Conn
+		var d net.Dialer
+		if conn, err = d.DialContext(ctx, network, net.JoinHostPort(addr.Unmap().String(), port)); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}

@@ -1,0 +1,91 @@
+package outbound
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"aloft/internal/fault"
+	"aloft/internal/policy"
+)
+
+func client(t testing.TB, network policy.Network) *Client {
+	t.Helper()
+	c, err := New(network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestCheck(t *testing.T) {
+	c := client(t, policy.Network{Deny: []string{"*.evil.test"}})
+	for raw, code := range map[string]string{
+		"https://example.com/a?b=c": "", "http://example.com:8080": "", "https://93.184.216.34/": "",
+		"": "invalid_request", "x": "invalid_request", "ftp://example.com": "invalid_request", "https:///a": "invalid_request",
+		"https://u:p@example.com/": "invalid_request", "https://example.com/" + strings.Repeat("a", maxURL): "invalid_request",
+		"http://127.0.0.1/": "address_blocked", "http://[::1]/": "address_blocked", "http://[::ffff:7f00:1]/": "address_blocked",
+		"http://10.0.0.1:80/": "address_blocked", "http://169.254.169.254/latest": "address_blocked", "https://a.evil.test/": "address_blocked",
+	} {
+		err := c.Check(raw)
+		if (err == nil) != (code == "") || err != nil && fault.Of(err).Code != code {
+			t.Errorf("%q: %v, want %q", raw, err, code)
+		}
+	}
+}
+
+// A name is judged by what it leads to when it is dialled.
+func TestNamesOfPrivateAddresses(t *testing.T) {
+	far := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was reached") }))
+	defer far.Close()
+	at := strings.Replace(far.URL, "127.0.0.1", "localhost.", 1)
+	if _, _, err := client(t, policy.Network{}).Image(t.Context(), at); err == nil {
+		t.Error("localhost was reached by its name")
+	}
+}
+
+func TestImageBounds(t *testing.T) {
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/loop" {
+			http.Redirect(w, r, "/loop", http.StatusFound)
+			return
+		}
+		_, _ = w.Write(append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, MaxImage)...))
+	}))
+	defer far.Close()
+	c := client(t, policy.Network{Open: []string{"127.0.0.1"}})
+	for path, says := range map[string]string{"/large": "15 MiB", "/loop?token=secret": "redirects"} {
+		if _, _, err := c.Image(t.Context(), far.URL+path); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// What Check lets through is no address that is always blocked.
+func FuzzCheck(f *testing.F) {
+	for _, raw := range []string{"https://example.com/", "http://[::ffff:127.0.0.1]:1/", "http://0x7f.1/", "http://127.1/", "http://u@10.0.0.1/", "//x", "http://[fe80::1%25eth0]/"} {
+		f.Add(raw)
+	}
+	c := client(f, policy.Network{})
+	rules, err := policy.Network{}.Compile()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		if c.Check(raw) != nil {
+			return
+		}
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatalf("%q is let through: %v", raw, err)
+		}
+		if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+			if rule, blocked := rules.Blocked(addr); blocked {
+				t.Errorf("%q is let through, which is %s", raw, rule)
+			}
+		}
+	})
+}

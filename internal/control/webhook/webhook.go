@@ -1,0 +1,265 @@
+// Package webhook tells the webhooks of agents that a run has ended. What is to
+// be told is an outbox in the store, written with the journal's own line, so
+// that no crash loses or doubles it; a sender claims what is due, posts it, and
+// records how that went. A receiver may get a delivery twice, when the sender
+// dies between its answer and the record, and then with the same id.
+package webhook
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/safe"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// How deliveries are tried.
+const (
+	sendWithin = 10 * time.Second
+	claimedFor = time.Minute // more than an attempt takes
+	atOnce     = 16
+	firstWait  = 10 * time.Second // after the first attempt; twice as long after each
+	longest    = time.Hour
+	maxError   = 500 // bytes of what is kept of an error
+)
+
+// Store is what a sender reads and writes.
+type Store interface {
+	store.Deliveries
+	Agent(ctx context.Context, id string) (agent.Agent, error)
+	Run(ctx context.Context, agentID, runID string) (agent.Run, error)
+	Read(ctx context.Context, agentID string, after int64, limit int) ([]agent.Event, error)
+}
+
+// Config is what a sender works with. All fields but Logger, Every and Wait must
+// be set.
+type Config struct {
+	Store Store
+	Owner string // this server's name
+	// Webhook returns the agent's; its error is a fault of kind NotFound where it
+	// has none.
+	Webhook func(ctx context.Context, agentID string) (safe.Webhook, error)
+	// Post sends a body, follows no redirect, and returns the status. Its error
+	// tells no secret.
+	Post      func(ctx context.Context, url string, header http.Header, body io.Reader) (int, error)
+	PublicURL func() string
+	Logger    *slog.Logger
+	Every     time.Duration                    // how often what is due is looked for; a second unless given
+	Wait      func(attempts int) time.Duration // until the next attempt; [Backoff] unless given
+}
+
+// Sender sends deliveries.
+type Sender struct {
+	Config
+	free    chan struct{} // holds one for each attempt that may begin
+	sending sync.WaitGroup
+}
+
+// New returns a sender, which does nothing until it runs.
+func New(c Config) *Sender {
+	c.Every = cmp.Or(c.Every, time.Second)
+	if c.Wait == nil {
+		c.Wait = Backoff
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Sender{Config: c, free: make(chan struct{}, atOnce)}
+	for range atOnce {
+		s.free <- struct{}{}
+	}
+	return s
+}
+
+// Backoff is how long to wait after so many attempts: ten seconds, and twice as
+// long each time up to an hour, give or take a tenth.
+func Backoff(attempts int) time.Duration {
+	wait := longest
+	if doubled := attempts - 1; doubled < 9 {
+		wait = min(firstWait<<max(doubled, 0), longest)
+	}
+	return wait*9/10 + rand.N(wait/5)
+}
+
+// Run sends what is due until ctx ends. What this server was sending when it
+// died is due at once.
+func (s *Sender) Run(ctx context.Context) error {
+	defer s.sending.Wait()
+	released := false
+	tick := time.NewTicker(s.Every)
+	defer tick.Stop()
+	for {
+		var err error
+		if !released {
+			err = s.Store.ReleaseDeliveries(ctx, s.Owner)
+			released = err == nil
+		}
+		if err == nil {
+			err = s.sendDue(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.Logger.Error("the outbox of webhooks cannot be read", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// sendDue begins as many attempts as may be under way.
+func (s *Sender) sendDue(ctx context.Context) error {
+	slots := len(s.free)
+	if slots == 0 {
+		return nil
+	}
+	due, err := s.Store.ClaimDeliveries(ctx, s.Owner, claimedFor, slots)
+	if err != nil {
+		return err
+	}
+	for _, d := range due {
+		<-s.free // there are enough: nobody else takes them
+		s.sending.Go(func() {
+			defer func() { s.free <- struct{}{} }()
+			s.attempt(ctx, d)
+		})
+	}
+	return nil
+}
+
+// attempt sends a delivery once and records how it went. One that the server's
+// own end cuts short is not counted.
+func (s *Sender) attempt(ctx context.Context, d store.Delivery) {
+	status, err := s.send(ctx, d)
+	if ctx.Err() != nil {
+		return
+	}
+	now := time.Now()
+	d.Attempts++
+	d.LastAt, d.LastStatus, d.LastError = now, status, ""
+	switch {
+	case err != nil:
+		d.LastError = strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxError)], "")
+	case status/100 != 2:
+		d.LastError = fmt.Sprintf("it answers %d %s", status, http.StatusText(status))
+	}
+	d.NextAt = now.Add(s.Wait(d.Attempts))
+	switch {
+	case d.LastError == "":
+		d.State, d.NextAt = store.DeliveryDone, now
+	case d.NextAt.After(d.Until):
+		d.State, d.NextAt = store.DeliveryFailed, now
+	default:
+		d.State = store.DeliveryPending
+	}
+	s.Logger.Info("webhook told", "agent", d.AgentID, "delivery", d.ID, "attempt", d.Attempts, "status", status, "state", d.State)
+	if err := s.Store.PutAttempt(ctx, d); err != nil && !errors.Is(err, store.ErrNotFound) {
+		s.Logger.Error("a delivery cannot be recorded: it is sent again", "delivery", d.ID, "err", err)
+	}
+}
+
+// send posts a delivery.
+func (s *Sender) send(ctx context.Context, d store.Delivery) (status int, err error) {
+	hook, err := s.Webhook(ctx, d.AgentID)
+	if err != nil {
+		return 0, errors.New(fault.Of(err).Message)
+	}
+	body, err := s.body(ctx, d)
+	if err != nil {
+		return 0, errors.New(fault.Of(err).Message)
+	}
+	header := http.Header{
+		"Content-Type": {"application/json"}, "User-Agent": {"Aloft"},
+		"X-Webhook-ID": {d.ID}, "X-Webhook-Event": {event},
+	}
+	if hook.Secret != "" {
+		header.Set("X-Webhook-Signature", Sign(hook.Secret, body))
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendWithin)
+	defer cancel()
+	return s.Post(ctx, hook.URL, header, bytes.NewReader(body))
+}
+
+// Sign is the signature of a body: sha256= and the HMAC in hex.
+func Sign(key string, body []byte) string {
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write(body)
+	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// event is the one kind of event there is.
+const event = "statusChange"
+
+type payload struct {
+	Event     string    `json:"event"`
+	Timestamp time.Time `json:"timestamp"`
+	ID        string    `json:"id"`
+	Status    string    `json:"status"` // ERROR or FINISHED
+	Source    source    `json:"source"`
+	Target    target    `json:"target"`
+	Summary   string    `json:"summary,omitempty"`
+}
+
+type source struct {
+	Repository string `json:"repository,omitempty"`
+	Ref        string `json:"ref,omitempty"`
+}
+
+type target struct {
+	URL        string `json:"url"`
+	BranchName string `json:"branchName,omitempty"`
+}
+
+// body is made of what no longer changes, so that it is the same each time.
+func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
+	a, err := s.Store.Agent(ctx, d.AgentID)
+	if err != nil {
+		return nil, err
+	}
+	run, err := s.Store.Run(ctx, d.AgentID, d.RunID)
+	if err != nil {
+		return nil, err
+	}
+	first, err := s.Store.Read(ctx, d.AgentID, 0, 1)
+	if err != nil {
+		return nil, err
+	}
+	p := payload{
+		Event: event, Timestamp: run.EndedAt.UTC().Truncate(time.Millisecond), ID: a.ID, Status: string(agent.Failed), Summary: run.Result,
+		Target: target{URL: strings.TrimSuffix(s.PublicURL(), "/") + "/agents/" + a.ID},
+	}
+	if run.Status == agent.Finished || run.Status == agent.Cancelled { // as /v0 has it: what was stopped is over
+		p.Status = string(agent.Finished)
+	}
+	if run.Failure != nil && p.Summary == "" {
+		p.Summary = run.Failure.Message
+	}
+	if len(a.Repos) > 0 {
+		p.Source = source{a.Repos[0].URL, a.Repos[0].StartingRef}
+	}
+	if len(run.Branches) > 0 {
+		p.Target.BranchName = run.Branches[0].Branch
+	} else if len(first) > 0 {
+		if made, ok := first[0].Body.(*agent.Created); ok {
+			p.Target.BranchName = made.Branch
+		}
+	}
+	return json.Marshal(p)
+}
