@@ -49,6 +49,12 @@ func TestOptionsAreTheDaemons(t *testing.T) {
 		if o.later != "" && !strings.Contains(at[2], "not heeded yet") {
 			t.Errorf("--%s: the help promises what is not there: %q", o.name, at[2])
 		}
+		if takes := strings.TrimSpace(at[1]); takes != map[bool]string{false: string(o.kind)}[o.kind == kindBool] {
+			t.Errorf("--%s: the help says that it takes %q, the table %q", o.name, takes, o.kind)
+		}
+		if (o.standard == "" || o.standard == "false") && strings.Contains(at[2], "(default") {
+			t.Errorf("--%s: the help tells of a default, and the table of %q: %q", o.name, o.standard, at[2])
+		}
 		if o.standard != "" && o.standard != "false" && !strings.Contains(strings.ToLower(strings.ReplaceAll(at[2], `"`, "")), "(default "+o.standard+")") {
 			t.Errorf("--%s: the help does not say %q: %q", o.name, o.standard, at[2])
 		}

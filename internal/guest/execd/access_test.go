@@ -326,3 +326,51 @@ func TestTerminalService(t *testing.T) {
 		}
 	}
 }
+
+// The servers that images are known to have are started with the flags that
+// they take: programs of those names refuse all others, and serve the web.
+func TestUsualRemoteServers(t *testing.T) {
+	python := need.Command(t, "python3")
+	for name, script := range map[string]string{
+		"openvscode-server": `[ "$#" = 7 ] && [ "$1 $3 $5 $7" = "--host --port --connection-token --accept-server-license-terms" ] && [ ${#6} = 64 ] || exit 64
+exec ` + python + ` -m http.server --bind "$2" "$4"`,
+		"code-server": `[ "$#" = 7 ] && [ "$1 $3 $4 $5 $6 $7" = "--bind-addr --auth password --disable-telemetry --disable-update-check $PWD" ] && [ ${#PASSWORD} = 64 ] || exit 64
+exec ` + python + ` -m http.server --bind "${2%:*}" "${2##*:}"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			program := filepath.Join(dir, name)
+			if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("PATH", dir+":/usr/bin:/bin")
+			t.Setenv("HOME", dir)
+			r := serve(t, Config{})
+			if found, err := r.control().DownloadCursorServer(t.Context(), connect.NewRequest(&agentv1.DownloadCursorServerRequest{})); err != nil || found.Msg.GetProgram() != program {
+				t.Errorf("%v, %v", found, err)
+			}
+			res, err := r.control().WarmRemoteAccessServer(t.Context(), connect.NewRequest(&agentv1.WarmRemoteAccessServerRequest{}))
+			if err != nil || res.Msg.GetProgram() != program {
+				t.Fatalf("%v, %v", res, err)
+			}
+			page, err := http.Get("http://127.0.0.1:" + strconv.Itoa(int(res.Msg.GetPort())))
+			if err != nil || page.Body.Close() != nil || page.StatusCode != 200 {
+				t.Errorf("%v, %v", page, err)
+			}
+		})
+	}
+	// A build of the editor's own, found by its commit below home.
+	home := t.TempDir()
+	program := filepath.Join(home, ".cursor-server/bin/abc123/bin/cursor-server")
+	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", home)
+	r := serve(t, Config{})
+	if found, err := r.control().DownloadCursorServer(t.Context(), connect.NewRequest(&agentv1.DownloadCursorServerRequest{Commit: "abc123"})); err != nil || found.Msg.GetProgram() != program {
+		t.Errorf("%v, %v", found, err)
+	}
+}

@@ -9,7 +9,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
+	"syscall"
 )
 
 func main() {
@@ -23,6 +25,7 @@ func main() {
 			port = os.Args[i+1]
 		}
 	}
+	go note()
 	l, err := net.Listen("tcp", "127.0.0.1:"+port)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -34,6 +37,23 @@ func main() {
 			os.Exit(1)
 		}
 		go serve(conn)
+	}
+}
+
+// note writes down in the workspace which signals come, and heeds the one that
+// asks for the end.
+func note() {
+	got := make(chan os.Signal, 8)
+	signal.Notify(got, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM)
+	for sig := range got {
+		f, err := os.OpenFile("signals", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err == nil {
+			fmt.Fprintf(f, "exec-daemon: %s\n", sig)
+			_ = f.Close()
+		}
+		if sig == syscall.SIGTERM {
+			os.Exit(0)
+		}
 	}
 }
 
