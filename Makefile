@@ -60,6 +60,7 @@ engines: deps-test .bin/runc .bin/buildctl ## build images of Dockerfiles by eac
 	@$(SUDO) env TEST_NEEDS=all go test -tags engines -count=1 -v ./internal/control/dockerfile/...
 
 bench: build ## measure, beside a yardstick, and print a table
+	@hack/deps.sh bench
 	@$(SUDO) go run ./bench
 
 hooks: ## check commits on this machine before they are made

@@ -58,7 +58,7 @@ func BenchmarkTrue(b *testing.B) {
 }
 
 // medianOf runs work b.N times, with after each time what is not measured, and
-// reports the median.
+// reports the median, and what one in a hundred takes longer than.
 func medianOf(b *testing.B, work func(i int) error, after func() error) {
 	b.Helper()
 	var took []time.Duration
@@ -76,10 +76,12 @@ func medianOf(b *testing.B, work func(i int) error, after func() error) {
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "µs/median")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "µs/p99")
 }
 
-// BenchmarkAtOnce measures a hundred times true at once: as processes, and as
-// calls of Shell over one stream.
+// BenchmarkAtOnce measures a hundred times true: as processes at once and one
+// after another, and as calls of Shell at once over one stream, whose commands
+// run one after another, since they are of one session.
 func BenchmarkAtOnce(b *testing.B) {
 	const calls = 100
 	all := func(b *testing.B, one func(i int) error) {
@@ -97,6 +99,11 @@ func BenchmarkAtOnce(b *testing.B) {
 			b.Fatal(err)
 		}
 		all(b, func(int) error { return exec.Command(path).Run() })
+	})
+	b.Run("InTurn", func(b *testing.B) {
+		medianOf(b, func(int) error {
+			return exec.Command("bash", "-c", "for ((i = 0; i < 100; i++)); do /bin/true; done").Run()
+		}, func() error { return nil })
 	})
 	e := start(b).client()
 	b.Run("Shell", func(b *testing.B) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -272,6 +273,8 @@ func TestAbortWhileBuilding(t *testing.T) {
 
 func BenchmarkIndex(b *testing.B) {
 	dir := goSource(b)
+	// Who reads every line of the same files, and looks at each word.
+	b.Run("rg", func(b *testing.B) { ripgrep(b, dir, "--count-matches", `\w+`) })
 	for _, ctags := range []string{"none", ""} {
 		b.Run("ctags="+ctags, func(b *testing.B) {
 			var files, size int64
@@ -304,10 +307,30 @@ func BenchmarkQuery(b *testing.B) {
 		}
 		disk += info.Size()
 	}
-	b.ResetTimer()
+	b.Run("rg", func(b *testing.B) { ripgrep(b, x.cfg.Dir, "-i", "goroutines|scheduled|threads") })
+	b.Run("Ours", func(b *testing.B) {
+		for b.Loop() {
+			ask(b, x, Query{Text: "where are goroutines scheduled onto threads"})
+		}
+		memory(b, disk)
+	})
+}
+
+// ripgrep is the yardstick: it finds lines of the tree, with no index.
+func ripgrep(b *testing.B, dir string, args ...string) {
+	b.Helper()
+	rg := need.Command(b, "rg")
 	for b.Loop() {
-		ask(b, x, Query{Text: "where are goroutines scheduled onto threads"})
+		cmd := exec.Command(rg, args...)
+		cmd.Dir = dir
+		if err := cmd.Run(); err != nil {
+			b.Fatal(err)
+		}
 	}
+}
+
+func memory(b *testing.B, disk int64) {
+	b.Helper()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -200,6 +200,20 @@ func BenchmarkSearch(b *testing.B) {
 		b.Run("rg-files", func(b *testing.B) { bare(b, "--files") })
 		b.Run("Glob-go", func(b *testing.B) { hand(b, tool.Glob(ws), `{"glob_pattern": "*.go"}`) })
 		b.Run("rg-files-go-newest", func(b *testing.B) { bare(b, "--files", "-g", "*.go", "--sortr", "modified") })
+		for _, fd := range []string{"fd", "fdfind"} { // as others, and Debian, call it
+			if path, err := exec.LookPath(fd); err == nil {
+				b.Run("fd-go", func(b *testing.B) {
+					for b.Loop() {
+						cmd := exec.Command(path, "--glob", "*.go")
+						cmd.Dir = ws.Dir
+						if err := cmd.Run(); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+				break
+			}
+		}
 		b.Run("Glob-all", func(b *testing.B) { hand(b, tool.Glob(ws), `{"glob_pattern": "**"}`) })
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +16,9 @@ import (
 	"aloft/internal/control/egress"
 	"aloft/internal/policy"
 )
+
+// clients connect at once where the rate of connections is measured.
+const clients = 16
 
 // BenchmarkNetwork compares a machine's link, its gateway and the host's
 // loopback behind it with the loopback alone. The client is a thread of this
@@ -58,7 +63,7 @@ func BenchmarkNetwork(b *testing.B) {
 				done <- err
 			}()
 			if err := <-done; err != nil {
-				b.Fatal(err)
+				b.Error(err)
 			}
 		}
 		for what, first := range map[string]byte{"down": 'd', "up": 'u'} {
@@ -84,6 +89,25 @@ func BenchmarkNetwork(b *testing.B) {
 					}
 				}
 			})
+		})
+		// The same, of many clients at once.
+		b.Run(name+"/rate", func(b *testing.B) {
+			var group sync.WaitGroup
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			for range clients {
+				group.Go(func() {
+					inside(b, func() {
+						for left.Add(-1) >= 0 {
+							if err := transfer(side.addr, 'd', 1); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				})
+			}
+			group.Wait()
 		})
 	}
 }
