@@ -170,3 +170,35 @@ func TestPortOf(t *testing.T) {
 		}
 	}
 }
+
+// FuzzConn has a hostile peer say anything: nothing panics, no name is too
+// long, and the connection ends with the peer.
+func FuzzConn(f *testing.F) {
+	// A stream of the name "git", in yamux's frames: version, type, flags, stream, length.
+	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x04\x03git"))
+	f.Add([]byte("\x00\x01\x00\x01\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x01\x00"))
+	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x02\xff\xff\xff\xff\xffx"))
+	f.Add([]byte("\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x07\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02"))
+	f.Fuzz(func(t *testing.T, said []byte) {
+		ours, theirs := net.Pipe()
+		c, err := Client(ours)
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			_ = c.Serve(func(name string, stream net.Conn) { // it ends with the peer
+				if len(name) == 0 || len(name) > maxName {
+					t.Errorf("a stream is named %q", name)
+				}
+				_ = stream.Close()
+			})
+		}()
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		_, _ = theirs.Write(said) // whom it does not please, hangs up
+		_ = theirs.Close()
+		<-served
+		_ = c.Close()
+	})
+}

@@ -1,0 +1,38 @@
+package pod
+
+import (
+	"encoding/json"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"aloft/internal/wire/agentv1"
+)
+
+// FuzzResult has a machine say anything of a call: the result is bounded, and
+// its output is JSON.
+func FuzzResult(f *testing.F) {
+	for _, done := range []*agentv1.ExecCompleted{
+		{},
+		{Text: "a\xffb", IsError: true},
+		{Text: "x", Pictures: []*agentv1.Picture{{MediaType: "image/png", Data: []byte("x")}, {MediaType: "text/html"}}},
+		{ToolCall: &agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: &agentv1.ShellToolCall{
+			Result: &agentv1.ShellResult{Result: &agentv1.ShellResult_Success{Success: &agentv1.ShellSuccess{Stdout: "out", OutputBytes: -1}}}}}}},
+		{ToolCall: &agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{}}},
+	} {
+		wire, err := proto.Marshal(done)
+		if err == nil { // a string that is no UTF-8 does not go onto the wire
+			f.Add(wire)
+		}
+	}
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		var done agentv1.ExecCompleted
+		if proto.Unmarshal(wire, &done) != nil {
+			return
+		}
+		r := resultOf(&done)
+		if !json.Valid(r.Output) || len(r.Output) > maxJSON || len(r.Text) > maxText+1000 || len(r.Images) > maxPictures {
+			t.Errorf("%d bytes of text, %d pictures, output %.200s", len(r.Text), len(r.Images), r.Output)
+		}
+	})
+}
