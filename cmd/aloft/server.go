@@ -144,6 +144,8 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Room:         func() error { return s.disk.Room() },
 		Logger:       logger,
 		Environments: s.builder,
+		Review:       reviewer,
+		TeamHooks:    teamHooks(s.store),
 		SetUp:        schedule.SetUp{InstallLimit: duration(c.Environments.InstallLimit), StartLimit: duration(c.Environments.StartLimit)},
 	})
 	if s.disk, err = disk.New(disk.Config{
