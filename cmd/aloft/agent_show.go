@@ -62,6 +62,7 @@ func (a *app) showAgent(agent client.Agent, usage client.TokenUsage) {
 		status += ", paused: `aloft agent resume` lets it go on"
 	}
 	field("status", status)
+	field("run mode", agent.RunMode)
 	machine := agent.Machine
 	if machine == "hibernated" {
 		machine += ": a follow-up, a terminal or a forward wakes it"
@@ -77,7 +78,13 @@ func (a *app) showAgent(agent client.Agent, usage client.TokenUsage) {
 	field("created", agent.CreatedAt.Local().Format(time.DateTime)+" ("+cli.Ago(time.Since(agent.CreatedAt))+")")
 	field("tokens", fmt.Sprintf("%d (%d in, %d out, %d from cache)", usage.TotalTokens,
 		usage.InputTokens+usage.CacheWriteTokens, usage.OutputTokens, usage.CacheReadTokens))
+	field("hidden", strings.Join(agent.CursorIgnore, " "))
 	field("page", agent.URL)
+	for _, q := range agent.Approvals {
+		a.out.Line("")
+		a.out.Line("%s", a.out.Style(cli.Yellow, "It waits for your answer: aloft approvals allow|deny "+cli.Line(q.ID, 80)))
+		a.showQuestion(q)
+	}
 }
 
 func (a *app) showRuns(runs client.RunPage) {

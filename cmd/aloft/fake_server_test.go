@@ -31,6 +31,8 @@ type fakeServer struct {
 	events  []map[string]any
 	runs    []*fakeRun // oldest first
 	stopped bool
+	answer  map[string]any // to the one question, once it was given
+	rules   map[string]string
 }
 
 type fakeRun struct {
@@ -94,6 +96,12 @@ func newFakeServer() *fakeServer {
 	mux.HandleFunc("GET /v1/agents/{id}/diff", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"truncated": false, "diff": "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"})
 	}))
+	mux.HandleFunc("GET /v1/approvals", func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, map[string]any{"items": s.waiting()}) })
+	mux.HandleFunc("POST /v1/agents/{id}/approvals/{approval}", s.ofAgent(func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewDecoder(r.Body).Decode(&s.answer)
+		reply(w, 200, map[string]any{"id": r.PathValue("approval")})
+	}))
+	mux.HandleFunc("/v1/rules/{owner}/{name}", s.ofRule)
 	mux.HandleFunc("GET /v1/agents/{id}/events", s.listEvents)
 	mux.HandleFunc("GET /v1/me", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"apiKeyName": "test", "createdAt": time.Now(), "userFirstName": "Ada", "userLastName": "\x1b[1mL"})
@@ -307,4 +315,36 @@ func (s *fakeServer) listEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// waiting is the one question of the agent, until it was answered.
+func (s *fakeServer) waiting() []any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answer != nil {
+		return []any{}
+	}
+	return []any{map[string]any{
+		"id": "apr-1", "agentId": fakeAgent, "runId": "run-1", "callId": "c", "tool": "Shell", "subject": "npm test\n\x1b[2Krm x", "reason": "to see",
+		"why": "no entry allows npm", "entries": []string{"npm test"}, "askedAt": time.Now(),
+	}}
+}
+
+func (s *fakeServer) ofRule(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := r.PathValue("owner") + "/" + r.PathValue("name")
+	if r.Method == http.MethodPut {
+		var in struct{ Text string }
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		if strings.Contains(in.Text, "wrong") {
+			refuse(w, 400, "invalid_request", "text: line 1: wrong")
+			return
+		}
+		if s.rules == nil {
+			s.rules = map[string]string{}
+		}
+		s.rules[key] = in.Text
+	}
+	reply(w, 200, map[string]any{"owner": r.PathValue("owner"), "name": r.PathValue("name"), "text": s.rules[key]})
 }

@@ -69,6 +69,7 @@ func (a *app) followRun(ctx context.Context, c *client.Client, agentID, runID st
 // an event was the last; it is asked after the event was shown.
 func (a *app) transcribe(ctx context.Context, t *cli.Transcript, c *client.Client, agentID string, follow bool, choose func(client.Event) (show, end bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
+	asker := a.newAsker(ctx, c, agentID, follow)
 	var moving sync.WaitGroup
 	moving.Go(func() { t.Animate(ctx) })
 	defer moving.Wait()
@@ -80,6 +81,7 @@ func (a *app) transcribe(ctx context.Context, t *cli.Transcript, c *client.Clien
 		show, _ := choose(e)
 		if show {
 			t.Show(e)
+			asker.saw(e)
 		}
 		if _, end := choose(e); end {
 			return nil

@@ -44,6 +44,8 @@ func (a *app) commands() []*cobra.Command {
 		newRunCommand(a),
 		newAgentCommand(a),
 		newEnvCommand(a),
+		newApprovalsCommand(a),
+		newRulesCommand(a),
 		newHooksCommand(a),
 		newModelsCommand(a),
 		newSecretCommand(a),

@@ -17,7 +17,7 @@ import (
 )
 
 func newRunCommand(a *app) *cobra.Command {
-	var model, name, class string
+	var model, name, class, mode string
 	var repos, refs, images []string
 	var follow bool
 	cmd := &cobra.Command{
@@ -47,7 +47,7 @@ input.`,
 			if err != nil {
 				return err
 			}
-			in := client.NewAgent{Prompt: prompt, Name: name, Class: class}
+			in := client.NewAgent{Prompt: prompt, Name: name, Class: class, RunMode: mode}
 			for i, url := range repos {
 				in.Repos = append(in.Repos, client.Repo{URL: url})
 				if i < len(refs) {
@@ -81,6 +81,7 @@ input.`,
 	flags.StringVar(&model, "model", "", "`id` of a model; the one that 'aloft models' lists first unless given")
 	flags.StringVar(&name, "name", "", "`name` of the agent; the prompt's first words unless given")
 	flags.StringVar(&class, "class", "", "`class` of the machine's isolation: strong, for gVisor; the server's own unless given")
+	flags.StringVar(&mode, "run-mode", "", "`mode` that says how much it may do without asking: run-everything, auto-review or allowlist; your own unless given")
 	flags.StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	flags.BoolVar(&follow, "follow", true, "watch until the run has ended")
 	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)

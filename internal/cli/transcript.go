@@ -66,6 +66,8 @@ type body struct {
 	Result     string          `json:"result"`
 	Message    json.RawMessage `json:"message"` // a text, or what a model said
 	Prompt     message         `json:"prompt"`
+	Approval   client.Approval `json:"approval"`
+	Decision   string          `json:"decision"`
 	Failure    *struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
@@ -108,6 +110,11 @@ func (t *Transcript) Show(e client.Event) {
 		t.doing.set("thinking", e.Time)
 	case "turn.replied":
 		t.replied(b, e.Time)
+	case "approval.asked":
+		t.asked(b)
+	case "approval.answered":
+		t.line(Yellow, "!", "answer", answers[b.Decision]+detail(text(b.Message)), 0)
+		t.doing.set("thinking", e.Time)
 	case "call.sent":
 		t.sent(b.CallID, e.Time)
 	case "call.done":
@@ -158,6 +165,21 @@ func detail(s string) string {
 		return ""
 	}
 	return ": " + s
+}
+
+// answers are decisions in words.
+var answers = map[string]string{
+	client.AllowOnce: "allowed", client.AllowAgent: "allowed, and for this agent", client.AllowAlways: "allowed, and always", client.Deny: "denied",
+}
+
+// asked shows a question, whole, and how to answer it.
+func (t *Transcript) asked(b body) {
+	q := b.Approval
+	t.doing.set("", q.AskedAt) // nothing moves while somebody types
+	t.line(Yellow, "?", "asks", q.Tool+": "+q.Why, 0)
+	t.out.Line("    %s", strings.ReplaceAll(strings.TrimSpace(Clean(q.Subject)), "\n", "\n    "))
+	id := Line(q.ID, 80)
+	t.out.Line("    %s", t.out.Style(Dim, "aloft approvals allow "+id+"   or   aloft approvals deny "+id))
 }
 
 // replied says what of a reply its deltas have not, and learns of its calls.

@@ -10,17 +10,21 @@ import (
 
 // Agent is an agent as the API shows it.
 type Agent struct {
-	ID                  string    `json:"id"`
-	Name                string    `json:"name,omitempty"`
-	Status              string    `json:"status"` // ACTIVE, ARCHIVED
-	URL                 string    `json:"url,omitempty"`
-	CreatedAt           time.Time `json:"createdAt"`
-	UpdatedAt           time.Time `json:"updatedAt"`
-	LatestRunID         string    `json:"latestRunId,omitempty"`
-	Repos               []Repo    `json:"repos,omitempty"` // not in lists
-	WorkOnCurrentBranch bool      `json:"workOnCurrentBranch,omitempty"`
-	Paused              bool      `json:"paused,omitempty"`  // not in lists
-	Machine             string    `json:"machine,omitempty"` // booting, ready, hibernated or lost; not in lists
+	ID                  string     `json:"id"`
+	Name                string     `json:"name,omitempty"`
+	Status              string     `json:"status"` // ACTIVE, ARCHIVED
+	URL                 string     `json:"url,omitempty"`
+	CreatedAt           time.Time  `json:"createdAt"`
+	UpdatedAt           time.Time  `json:"updatedAt"`
+	LatestRunID         string     `json:"latestRunId,omitempty"`
+	Repos               []Repo     `json:"repos,omitempty"` // not in lists
+	WorkOnCurrentBranch bool       `json:"workOnCurrentBranch,omitempty"`
+	Paused              bool       `json:"paused,omitempty"` // not in lists
+	Waiting             int        `json:"waitingApprovals,omitempty"`
+	RunMode             string     `json:"runMode,omitempty"`      // not in lists
+	Approvals           []Approval `json:"approvals,omitempty"`    // not in lists
+	CursorIgnore        []string   `json:"cursorIgnore,omitempty"` // not in lists
+	Machine             string     `json:"machine,omitempty"`      // booting, ready, hibernated or lost; not in lists
 }
 
 // Repo is a repository that an agent works on.
@@ -54,6 +58,7 @@ type NewAgent struct {
 	Name                string    `json:"name,omitempty"`
 	Repos               []Repo    `json:"repos,omitempty"`
 	WorkOnCurrentBranch bool      `json:"workOnCurrentBranch,omitempty"`
+	RunMode             string    `json:"runMode,omitempty"`
 	Class               string    `json:"class,omitempty"` // of the machine's isolation: "strong", or the server's own
 }
 

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+// An asker puts the questions of an agent that is watched to the person at the
+// terminal. Its methods are safe for concurrent use; one that is nil asks nobody.
+type asker struct {
+	a       *app
+	client  *client.Client
+	agentID string
+
+	mu   sync.Mutex
+	open []client.Approval
+}
+
+// newAsker returns an asker where somebody watches who can type, else nil.
+func (a *app) newAsker(ctx context.Context, c *client.Client, agentID string, follow bool) *asker {
+	if !follow || a.out.JSON() || !cli.IsTerminal(a.stdin) || !cli.IsTerminal(a.stdout) {
+		return nil
+	}
+	k := &asker{a: a, client: c, agentID: agentID}
+	go k.listen(ctx) // ends with the process: reading a terminal cannot be stopped
+	return k
+}
+
+// saw takes an event that was shown.
+func (k *asker) saw(e client.Event) {
+	if k == nil {
+		return
+	}
+	var b struct {
+		Approval   client.Approval `json:"approval"`
+		ApprovalID string          `json:"approvalId"`
+	}
+	if json.Unmarshal(e.Data, &b) != nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch e.Kind {
+	case "approval.asked":
+		k.open = append(k.open, b.Approval)
+		k.a.out.Line("    %s", askWords(b.Approval))
+	case "approval.answered":
+		k.open = slices.DeleteFunc(k.open, func(q client.Approval) bool { return q.ID == b.ApprovalID })
+	case "run.ended":
+		k.open = nil
+	}
+}
+
+// askWords say what may be typed.
+func askWords(q client.Approval) string {
+	if len(q.Entries) == 0 {
+		return "y: allow   n, or n and words for the agent: deny"
+	}
+	return "y: allow   a: allow for this agent   always: for all of yours   n, or n and words for the agent: deny"
+}
+
+// listen reads answers, a line each, to the oldest question.
+func (k *asker) listen(ctx context.Context) {
+	lines := bufio.NewScanner(k.a.stdin)
+	for lines.Scan() && ctx.Err() == nil {
+		k.mu.Lock()
+		open := slices.Clone(k.open)
+		k.mu.Unlock()
+		if len(open) == 0 || strings.TrimSpace(lines.Text()) == "" {
+			continue
+		}
+		in, ok := readAnswer(lines.Text())
+		if !ok {
+			k.a.out.Note("%s", askWords(open[0]))
+			continue
+		}
+		if err := k.client.AnswerApproval(ctx, k.agentID, open[0].ID, in); err != nil {
+			k.a.out.Note("%s", cli.Line(err.Error(), 0))
+		}
+	}
+}
+
+// readAnswer reads what somebody has typed.
+func readAnswer(line string) (client.Answer, bool) {
+	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	rest = strings.TrimSpace(rest)
+	switch strings.ToLower(word) {
+	case "n", "no", "deny":
+		return client.Answer{Decision: client.Deny, Message: rest}, true
+	case "y", "yes", "allow":
+		return client.Answer{Decision: client.AllowOnce}, rest == ""
+	case "a", "agent":
+		return client.Answer{Decision: client.AllowAgent}, rest == ""
+	case "always":
+		return client.Answer{Decision: client.AllowAlways}, rest == ""
+	}
+	return client.Answer{}, false
+}
