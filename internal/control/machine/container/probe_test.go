@@ -39,3 +39,14 @@ func TestProbeSaysWhatIsMissing(t *testing.T) {
 		t.Errorf("overlay in /proc: %+v", c)
 	}
 }
+
+// It says of each runtime whether Docker runs in its machines.
+func TestProbeSaysWhereDockerRuns(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if c := probeDocker(Config{}); c.OK || c.Required || !strings.Contains(c.Detail, "refused by runc and crun") || !strings.Contains(c.Fix, "runsc") {
+		t.Errorf("without gVisor: %+v", c)
+	}
+	if c := probeDocker(Config{StrongRuntimePath: "/opt/runsc"}); !c.OK || !strings.Contains(c.Detail, "class strong") || !strings.Contains(c.Detail, "/opt/runsc; refused by runc and crun") {
+		t.Errorf("with gVisor: %+v", c)
+	}
+}
