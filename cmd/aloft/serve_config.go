@@ -34,8 +34,14 @@ type serverConfig struct {
 	Secrets      secretsConfig   `yaml:"secrets"`
 	Preview      previewConfig   `yaml:"preview"`
 	Policy       policyConfig    `yaml:"policy"`
+	API          limitsConfig    `yaml:"api"`
 	Outbound     egressConfig    `yaml:"outbound"` // what the server itself speaks to for users
 	Environments buildsConfig    `yaml:"environments"`
+}
+
+// limitsConfig is how much the API may be asked.
+type limitsConfig struct {
+	RequestsPerMinute int `yaml:"requests_per_minute"` // of each key; 0 is no limit
 }
 
 // secretsConfig is how the secrets of machines are kept.
@@ -214,6 +220,7 @@ func defaultConfig() serverConfig {
 		Artifacts:    artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
 		Images:       imagesConfig{Recheck: "1h", Builder: "auto", BuildNetwork: "host"},
 		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m"},
+		API:          limitsConfig{RequestsPerMinute: 6000},
 		Telemetry:    telemetryConfig{GhostMode: true},
 		Secrets:      secretsConfig{Keeper: safe.LocalKeeper},
 		Preview:      previewConfig{Domain: "preview.localhost"},
@@ -344,6 +351,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 	}
 	if _, err := c.Machine.Egress.network().Compile(); err != nil {
 		return fmt.Errorf("machine.egress: %w", err)
+	}
+	if c.API.RequestsPerMinute < 0 {
+		return errors.New("api.requests_per_minute: it is negative: 0 is no limit")
 	}
 	if c.Outbound.Mode == egressOff {
 		return errors.New("outbound.mode: it is allow_all, list or none")

@@ -172,7 +172,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Store: s.store, Owner: s.store.ServerID(), Webhook: locked.Webhook, Post: reach.Post, PublicURL: publicURL, Logger: logger,
 	})
 	apiConfig := api.Config{
-		Outbound: reach, Deliveries: s.store,
+		Outbound: reach, Deliveries: s.store, PerMinute: c.API.RequestsPerMinute,
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Secrets: locked, Work: s.schedule, Machines: machines{s.schedule},
 		SetUps: setups{s.schedule, s.builder, s.store}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,

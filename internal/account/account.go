@@ -28,7 +28,11 @@ type APIKey struct {
 	UserID    int64
 	Hash      [sha256.Size]byte
 	CreatedAt time.Time
+	ExpiresAt time.Time // zero for never; otherwise it is a sub-token
 }
+
+// Expired reports whether the key is good no longer.
+func (k APIKey) Expired(now time.Time) bool { return !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) }
 
 // keyPrefix lets people and scanners know a key when they see one.
 const keyPrefix = "aloft_"

@@ -60,6 +60,7 @@ type Config struct {
 	Identity     Identity         // nil where machines get no tokens
 	Rules        store.Rules      // nil where none are kept
 	Review       Review           // nil where all calls run
+	PerMinute    int              // requests of each key; 0 is no limit
 	AllowFile    bool             // file:// repositories may be used
 	PublicURL    func() string    // where a browser finds this server, without a final slash
 	Logger       *slog.Logger
@@ -128,6 +129,7 @@ type server struct {
 	heartbeat time.Duration
 	patience  time.Duration // with a reader of a stream
 	openAPI   document
+	limiter   *limiter
 }
 
 // New returns the handler of the API. It is safe for concurrent use.
@@ -158,7 +160,7 @@ func newServer(c Config) (*server, error) {
 	if c.Ready == nil {
 		c.Ready = func() error { return nil }
 	}
-	s := &server{Config: c, heartbeat: heartbeatEvery, patience: writeWithin}
+	s := &server{Config: c, heartbeat: heartbeatEvery, patience: writeWithin, limiter: newLimiter(c.PerMinute)}
 	if s.Environments == nil {
 		s.Environments = s
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"aloft/internal/account"
 	"aloft/internal/control/store"
@@ -21,6 +22,9 @@ func (s *server) identify(r *http.Request) (account.APIKey, error) {
 	k, err := s.Accounts.Key(r.Context(), account.HashKey(key))
 	if err != nil {
 		return account.APIKey{}, fmt.Errorf("look up an API key: %w", unknownKey(err))
+	}
+	if k.Expired(time.Now()) {
+		return account.APIKey{}, fault.Unauthenticated("this token has expired").Hint("ask POST /v1/sub-tokens for another")
 	}
 	return k, nil
 }

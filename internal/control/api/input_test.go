@@ -210,7 +210,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /v1/agents": "any", "GET /v1/agents": "any", "GET /v1/me": "any", "GET /v1/models": "any",
 		"GET /v1/approvals": "any", "GET /v1/agents/{id}/approvals": own, "POST /v1/agents/{id}/approvals/{approvalId}": own,
 		"GET /v1/rules/{owner}/{name}": "any", "PUT /v1/rules/{owner}/{name}": admin, // of the team's
-		"GET /v1/repositories": "any", "POST /v1/sub-tokens": "any",
+		"GET /v1/repositories": "any", "POST /v1/sub-tokens": admin,
 		"GET /v1/agents/{id}": own, "DELETE /v1/agents/{id}": own,
 		"POST /v1/agents/{id}/archive": own, "POST /v1/agents/{id}/unarchive": own,
 		"POST /v1/agents/{id}/pause": own, "POST /v1/agents/{id}/resume": own, "GET /v1/agents/{id}/ssh": own,

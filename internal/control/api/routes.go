@@ -133,7 +133,8 @@ func (s *server) current(page []param) []route {
 			in: putRuleRequestJSON{}, status: 200, out: ruleJSON{}, handle: s.putRule},
 		{method: "GET", path: "/v1/repositories", id: "listRepositories", summary: "List the repositories of your agents, the last used first",
 			status: 200, out: listRepositoriesResponseJSON{}, handle: s.listRepositories},
-		{method: "POST", path: "/v1/sub-tokens", id: "createSubToken", summary: "Not in this version", status: 501, handle: notBuilt("sub-tokens")},
+		{method: "POST", path: "/v1/sub-tokens", id: "createSubToken", summary: "Make a token that speaks for a user for an hour; for the admin",
+			in: createSubTokenRequestJSON{}, status: 200, out: createSubTokenResponseJSON{}, handle: s.createSubToken},
 		{method: "GET", path: "/v1/secrets", id: "listSecrets", summary: "List your own secrets and your team's, newest first; no values",
 			query:  append(slices.Clone(page), param{name: "environmentId", kind: "string", words: "those of this environment too"}),
 			status: 200, out: listSecretsResponseJSON{}, handle: s.listSecrets},
@@ -167,13 +168,6 @@ func (s *server) current(page []param) []route {
 		{method: "GET", path: "/openapi.json", id: "openAPI", summary: "Describe this API", open: true, status: 200, media: "application/json", handle: s.serveOpenAPI},
 		{method: "GET", path: "/openapi.yaml", id: "openAPIYAML", summary: "Describe this API", open: true, status: 200, media: "application/yaml", handle: s.serveOpenAPI},
 	}...)
-}
-
-// notBuilt answers for a part of the API that this version does not have.
-func notBuilt(part string) handler {
-	return func(http.ResponseWriter, *http.Request, account.APIKey) error {
-		return fault.NotImplemented("%s are not in this version of the server", part)
-	}
 }
 
 // handler puts the table on a mux. Every path answers every method: those that

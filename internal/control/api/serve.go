@@ -82,6 +82,12 @@ func (s *server) serve(rt route) http.Handler {
 				return
 			}
 			log = log.With("user", who.UserID)
+			if limited(rt) {
+				if err = s.limiter.take(h, who); err != nil {
+					s.fail(w, r, log, err)
+					return
+				}
+			}
 		}
 		r, end := s.traced(r, rt)
 		defer end()

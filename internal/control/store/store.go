@@ -98,8 +98,11 @@ type Leases interface {
 type Accounts interface {
 	AddUser(ctx context.Context, u account.User) (account.User, error) // gives it its ID
 	User(ctx context.Context, id int64) (account.User, error)
+	// UserByEmail takes capitals and small letters for the same.
+	UserByEmail(ctx context.Context, email string) (account.User, error)
 	AddKey(ctx context.Context, k account.APIKey) (account.APIKey, error) // gives it its ID
-	// Key returns the key of that hash, or [ErrNotFound].
+	// Key returns the key of that hash, or [ErrNotFound]. One that has expired may
+	// be either.
 	Key(ctx context.Context, hash [32]byte) (account.APIKey, error)
 	CountKeys(ctx context.Context) (int, error)
 }

@@ -36,16 +36,25 @@ func (s *Store) User(ctx context.Context, id int64) (account.User, error) {
 	return account.User(row), nil
 }
 
+// UserByEmail implements [store.Accounts].
+func (s *Store) UserByEmail(ctx context.Context, email string) (account.User, error) {
+	row, err := s.read.GetUserByEmail(ctx, email)
+	if err != nil {
+		return account.User{}, fmt.Errorf("user by email: %w", readError(err))
+	}
+	return account.User(row), nil
+}
+
 // AddKey implements [store.Accounts]. The error wraps [store.ErrExists] for a
 // key that is there already, and [store.ErrNotFound] for one of an unknown user.
 func (s *Store) AddKey(ctx context.Context, k account.APIKey) (account.APIKey, error) {
 	if k.CreatedAt.IsZero() {
 		k.CreatedAt = time.Now()
 	}
-	k.CreatedAt = stamp(k.CreatedAt.UnixNano())
+	k.CreatedAt, k.ExpiresAt = stamp(k.CreatedAt.UnixNano()), stamp(nanos(k.ExpiresAt))
 	err := s.write(ctx, func(tx *tx) (err error) {
 		k.ID, err = tx.q.AddKey(tx.ctx, query.AddKeyParams{
-			Name: k.Name, UserID: k.UserID, Hash: k.Hash[:], CreatedAt: nanos(k.CreatedAt),
+			Name: k.Name, UserID: k.UserID, Hash: k.Hash[:], CreatedAt: nanos(k.CreatedAt), ExpiresAt: nanos(k.ExpiresAt),
 		})
 		if e, ok := errors.AsType[*driver.Error](err); ok {
 			switch e.Code() { // either way nothing was written
@@ -56,6 +65,9 @@ func (s *Store) AddKey(ctx context.Context, k account.APIKey) (account.APIKey, e
 			}
 		}
 		tx.wrote = true
+		if err == nil && !k.ExpiresAt.IsZero() { // they come often, and nothing else would take them away
+			err = tx.q.ForgetKeys(tx.ctx, time.Now().UnixNano())
+		}
 		return err
 	})
 	if err != nil {
@@ -71,7 +83,7 @@ func (s *Store) Key(ctx context.Context, hash [32]byte) (account.APIKey, error) 
 		return account.APIKey{}, fmt.Errorf("key: %w", readError(err))
 	}
 	return account.APIKey{
-		ID: row.ID, Name: row.Name, UserID: row.UserID, Hash: hash, CreatedAt: stamp(row.CreatedAt),
+		ID: row.ID, Name: row.Name, UserID: row.UserID, Hash: hash, CreatedAt: stamp(row.CreatedAt), ExpiresAt: stamp(row.ExpiresAt),
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 )
 
 var accountTests = []test{
+	{"KeysThatExpire", testExpiringKeys},
+	{"UserByEmail", testUserByEmail},
 	{"UserIsFoundAgain", testUser},
 	{"KeyIsFoundByItsHash", testKey},
 	{"KeysAreCounted", testCountKeys},
@@ -83,4 +86,43 @@ func testKeyOnce(t *testing.T, s Store) {
 	wantError(t, "AddKey", err, store.ErrExists)
 	_, err = s.AddKey(t.Context(), account.APIKey{UserID: u.ID + 1, Hash: account.HashKey("other")})
 	wantError(t, "AddKey of nobody", err, store.ErrNotFound)
+}
+
+func testExpiringKeys(t *testing.T, s Store) {
+	u, err := s.AddUser(t.Context(), account.User{Email: "a@example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(name string, expires time.Time) account.APIKey {
+		t.Helper()
+		k, err := s.AddKey(t.Context(), account.APIKey{Name: name, UserID: u.ID, Hash: account.HashKey(name), ExpiresAt: expires})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	forever := add("forever", time.Time{})
+	add("old", time.Now().Add(-time.Hour))
+	soon := add("soon", time.Now().Add(time.Hour)) // and what has expired is forgotten
+	for _, want := range []account.APIKey{forever, soon} {
+		if got, err := s.Key(t.Context(), want.Hash); err != nil || got != want {
+			t.Errorf("key %v, %v; want %v", got, err, want)
+		}
+	}
+	if k, err := s.Key(t.Context(), account.HashKey("old")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a key that has expired: %v, %v", k, err)
+	}
+}
+
+func testUserByEmail(t *testing.T, s Store) {
+	u, err := s.AddUser(t.Context(), account.User{Email: "Ada@example.com", FirstName: "Ada"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.UserByEmail(t.Context(), "ada@Example.com"); err != nil || got != u {
+		t.Errorf("user %v, %v", got, err)
+	}
+	if _, err := s.UserByEmail(t.Context(), "%"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("nobody: %v", err)
+	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 const addKey = `-- name: AddKey :one
-INSERT INTO api_keys (name, user_id, hash, created_at)
-VALUES (?1, ?2, ?3, ?4) RETURNING id
+INSERT INTO api_keys (name, user_id, hash, created_at, expires_at)
+VALUES (?1, ?2, ?3, ?4, ?5) RETURNING id
 `
 
 type AddKeyParams struct {
@@ -19,6 +19,7 @@ type AddKeyParams struct {
 	UserID    int64
 	Hash      []byte
 	CreatedAt int64
+	ExpiresAt int64
 }
 
 func (q *Queries) AddKey(ctx context.Context, arg AddKeyParams) (int64, error) {
@@ -27,6 +28,7 @@ func (q *Queries) AddKey(ctx context.Context, arg AddKeyParams) (int64, error) {
 		arg.UserID,
 		arg.Hash,
 		arg.CreatedAt,
+		arg.ExpiresAt,
 	)
 	var id int64
 	err := row.Scan(&id)
@@ -62,8 +64,17 @@ func (q *Queries) CountKeys(ctx context.Context) (int64, error) {
 	return count, err
 }
 
+const forgetKeys = `-- name: ForgetKeys :exec
+DELETE FROM api_keys WHERE expires_at != 0 AND expires_at < ?1
+`
+
+func (q *Queries) ForgetKeys(ctx context.Context, now int64) error {
+	_, err := q.exec(ctx, q.forgetKeysStmt, forgetKeys, now)
+	return err
+}
+
 const getKey = `-- name: GetKey :one
-SELECT id, name, user_id, hash, created_at FROM api_keys WHERE hash = ?1
+SELECT id, name, user_id, hash, created_at, expires_at FROM api_keys WHERE hash = ?1
 `
 
 func (q *Queries) GetKey(ctx context.Context, hash []byte) (APIKey, error) {
@@ -75,6 +86,7 @@ func (q *Queries) GetKey(ctx context.Context, hash []byte) (APIKey, error) {
 		&i.UserID,
 		&i.Hash,
 		&i.CreatedAt,
+		&i.ExpiresAt,
 	)
 	return i, err
 }
@@ -85,6 +97,22 @@ SELECT id, email, first_name, last_name FROM users WHERE id = ?1
 
 func (q *Queries) GetUser(ctx context.Context, id int64) (User, error) {
 	row := q.queryRow(ctx, q.getUserStmt, getUser, id)
+	var i User
+	err := row.Scan(
+		&i.ID,
+		&i.Email,
+		&i.FirstName,
+		&i.LastName,
+	)
+	return i, err
+}
+
+const getUserByEmail = `-- name: GetUserByEmail :one
+SELECT id, email, first_name, last_name FROM users WHERE lower(email) = lower(?1) ORDER BY id LIMIT 1
+`
+
+func (q *Queries) GetUserByEmail(ctx context.Context, email string) (User, error) {
+	row := q.queryRow(ctx, q.getUserByEmailStmt, getUserByEmail, email)
 	var i User
 	err := row.Scan(
 		&i.ID,

@@ -99,6 +99,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.externalIDStmt, err = db.PrepareContext(ctx, externalID); err != nil {
 		return nil, fmt.Errorf("error preparing query ExternalID: %w", err)
 	}
+	if q.forgetKeysStmt, err = db.PrepareContext(ctx, forgetKeys); err != nil {
+		return nil, fmt.Errorf("error preparing query ForgetKeys: %w", err)
+	}
 	if q.getAgentStmt, err = db.PrepareContext(ctx, getAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query GetAgent: %w", err)
 	}
@@ -131,6 +134,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.getUserStmt, err = db.PrepareContext(ctx, getUser); err != nil {
 		return nil, fmt.Errorf("error preparing query GetUser: %w", err)
+	}
+	if q.getUserByEmailStmt, err = db.PrepareContext(ctx, getUserByEmail); err != nil {
+		return nil, fmt.Errorf("error preparing query GetUserByEmail: %w", err)
 	}
 	if q.listAgentsStmt, err = db.PrepareContext(ctx, listAgents); err != nil {
 		return nil, fmt.Errorf("error preparing query ListAgents: %w", err)
@@ -349,6 +355,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing externalIDStmt: %w", cerr)
 		}
 	}
+	if q.forgetKeysStmt != nil {
+		if cerr := q.forgetKeysStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing forgetKeysStmt: %w", cerr)
+		}
+	}
 	if q.getAgentStmt != nil {
 		if cerr := q.getAgentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getAgentStmt: %w", cerr)
@@ -402,6 +413,11 @@ func (q *Queries) Close() error {
 	if q.getUserStmt != nil {
 		if cerr := q.getUserStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getUserStmt: %w", cerr)
+		}
+	}
+	if q.getUserByEmailStmt != nil {
+		if cerr := q.getUserByEmailStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getUserByEmailStmt: %w", cerr)
 		}
 	}
 	if q.listAgentsStmt != nil {
@@ -613,6 +629,7 @@ type Queries struct {
 	deleteSecretsStmt             *sql.Stmt
 	dueDeliveriesStmt             *sql.Stmt
 	externalIDStmt                *sql.Stmt
+	forgetKeysStmt                *sql.Stmt
 	getAgentStmt                  *sql.Stmt
 	getBuildStmt                  *sql.Stmt
 	getEnvironmentStmt            *sql.Stmt
@@ -624,6 +641,7 @@ type Queries struct {
 	getSecretStmt                 *sql.Stmt
 	getSnapshotStmt               *sql.Stmt
 	getUserStmt                   *sql.Stmt
+	getUserByEmailStmt            *sql.Stmt
 	listAgentsStmt                *sql.Stmt
 	listAgentsOfUserStmt          *sql.Stmt
 	listBuildsStmt                *sql.Stmt
@@ -684,6 +702,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteSecretsStmt:             q.deleteSecretsStmt,
 		dueDeliveriesStmt:             q.dueDeliveriesStmt,
 		externalIDStmt:                q.externalIDStmt,
+		forgetKeysStmt:                q.forgetKeysStmt,
 		getAgentStmt:                  q.getAgentStmt,
 		getBuildStmt:                  q.getBuildStmt,
 		getEnvironmentStmt:            q.getEnvironmentStmt,
@@ -695,6 +714,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getSecretStmt:                 q.getSecretStmt,
 		getSnapshotStmt:               q.getSnapshotStmt,
 		getUserStmt:                   q.getUserStmt,
+		getUserByEmailStmt:            q.getUserByEmailStmt,
 		listAgentsStmt:                q.listAgentsStmt,
 		listAgentsOfUserStmt:          q.listAgentsOfUserStmt,
 		listBuildsStmt:                q.listBuildsStmt,

@@ -10,6 +10,7 @@ type APIKey struct {
 	UserID    int64
 	Hash      []byte
 	CreatedAt int64
+	ExpiresAt int64
 }
 
 type ActiveBuild struct {

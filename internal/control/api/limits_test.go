@@ -1,0 +1,84 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+)
+
+func TestSubTokens(t *testing.T) {
+	h := newHouse(t)
+	a := h.want(h.call("POST", "/v1/sub-tokens", `{"forUserEmail":"Bens@example.com"}`), 200)
+	token := a.text(t, "accessToken")
+	if me := h.want(h.callAs(token, "GET", "/v1/me", ""), 200); me.text(t, "userEmail") != "bens@example.com" || a.get(t, "userId") != 2. {
+		t.Errorf("%s speaks for %s", a.body, me.body)
+	}
+	if until, err := time.Parse(time.RFC3339, a.text(t, "expiresAt")); err != nil || time.Until(until) > subTokenLife || time.Until(until) < subTokenLife/2 {
+		t.Errorf("good until %v, %v", until, err)
+	}
+	id, _ := h.begin()
+	h.want(h.callAs(token, "GET", "/v1/agents/"+id, ""), 404)
+	h.want(h.callAs(token, "POST", "/v1/sub-tokens", `{"forUserId":2}`), 403)
+	h.want(h.callAs(bensKey, "POST", "/v1/sub-tokens", `{"forUserId":2}`), 403)
+	own := h.want(h.call("POST", "/v1/sub-tokens", `{"forUserId":1}`), 200).text(t, "accessToken")
+	h.want(h.callAs(own, "GET", "/v1/agents/"+id, ""), 200)
+	h.want(h.callAs(own, "POST", "/v1/sub-tokens", `{"forUserId":1}`), 403)
+	for body, status := range map[string]int{
+		`{}`: 400, `{"forUserId":1,"forUserEmail":"a@b.c"}`: 400, `{"forUserEmail":""}`: 400, `{"forUserId":"1"}`: 400,
+		`{"forUserId":99}`: 404, `{"forUserId":-1}`: 404, `{"forUserEmail":"nobody@example.com"}`: 404,
+	} {
+		h.want(h.call("POST", "/v1/sub-tokens", body), status)
+	}
+	_, err := h.store.AddKey(t.Context(), account.APIKey{UserID: 2, Hash: account.HashKey("aloft_old"), ExpiresAt: time.Now().Add(time.Millisecond)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the token expires", func() bool { return h.callAs("aloft_old", "GET", "/v1/me", "").status == 401 })
+}
+
+func TestRateLimit(t *testing.T) {
+	h := newHouse(t)
+	clock := time.Unix(1_000_000, 0)
+	h.api.limiter.perMinute, h.api.limiter.now = 3, func() time.Time { return clock }
+	get := func(key, path string, status int, left string) http.Header {
+		t.Helper()
+		a := h.want(h.callAs(key, "GET", path, ""), status)
+		if got := a.header.Get("X-RateLimit-Remaining"); got != left {
+			t.Errorf("%s is left, want %s", got, left)
+		}
+		return a.header
+	}
+	for left := 2; left >= 0; left-- {
+		get(annsKey, "/v1/me", 200, strconv.Itoa(left))
+	}
+	head := get(annsKey, "/v1/me", 429, "0")
+	if head.Get("Retry-After") != "20" || head.Get("X-RateLimit-Limit") != "3" || head.Get("X-RateLimit-Reset") != "1000060" {
+		t.Errorf("headers %v", head)
+	}
+	if a := h.want(h.call("GET", "/v0/me", ""), 429); a.text(t, "error") != "rate_limited" {
+		t.Errorf("%s", a.body)
+	}
+	get(bensKey, "/v1/me", 200, "2")   // another key
+	get(annsKey, "/healthz", 200, "")  // and what is not counted
+	get("aloft_no", "/v1/me", 401, "") // nor a key that is none
+	clock = clock.Add(20 * time.Second)
+	get(annsKey, "/v1/me", 200, "0")
+	get(annsKey, "/v1/me", 429, "0")
+	clock = clock.Add(time.Hour)
+	get(annsKey, "/v1/me", 200, "2")
+	h.api.limiter.perMinute = 0
+	get(annsKey, "/v1/me", 200, "")
+}
+
+// What one request of /v0 does as several of /v1 counts once.
+func TestLegacyCountsOnce(t *testing.T) {
+	h := newHouse(t)
+	id, runID := h.begin()
+	h.append(id, runID, &agent.RunEnded{Status: agent.Finished})
+	h.api.limiter.perMinute = 1
+	h.want(h.call("GET", "/v0/agents/"+id, ""), 200)
+}

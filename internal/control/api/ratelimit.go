@@ -1,0 +1,77 @@
+package api
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/fault"
+)
+
+// limiter bounds how many requests each key may make of this server: as many at
+// once as in a minute, and each comes back after its share of one.
+type limiter struct {
+	perMinute int              // 0 is no limit
+	now       func() time.Time // the clock
+
+	mu  sync.Mutex
+	due map[int64]time.Time // by key: when all of its requests will have come back
+}
+
+// maxIdle is how many keys are remembered before those that rest are forgotten.
+const maxIdle = 1024
+
+func newLimiter(perMinute int) *limiter {
+	return &limiter{perMinute: perMinute, now: time.Now, due: map[int64]time.Time{}}
+}
+
+// limited reports whether requests for the route are counted: not those that
+// anybody may make, and not those of a monitor.
+func limited(rt route) bool { return !rt.open && rt.path != "/metrics" }
+
+// take counts a request of the key, and says in the reply's headers what is
+// left. Its error is a fault.
+func (l *limiter) take(h http.Header, who account.APIKey) error {
+	if l.perMinute <= 0 {
+		return nil
+	}
+	share := time.Minute / time.Duration(l.perMinute)
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.due) > maxIdle {
+		for id, due := range l.due {
+			if !due.After(now) {
+				delete(l.due, id)
+			}
+		}
+	}
+	due := l.due[who.ID]
+	if due.Before(now) {
+		due = now
+	}
+	left := int((time.Minute - due.Sub(now)) / share)
+	if left > 0 {
+		left--
+		due = due.Add(share)
+		l.due[who.ID] = due
+		l.tell(h, left, due)
+		return nil
+	}
+	l.tell(h, 0, due)
+	wait := due.Add(share).Sub(now) - time.Minute
+	h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))))
+	return fault.Exhausted("this key has made more than %d requests in a minute", l.perMinute).Named("rate_limited").
+		Hint("wait as long as Retry-After says")
+}
+
+// tell writes the headers. Reset is when all requests have come back, in seconds
+// since 1970.
+func (l *limiter) tell(h http.Header, left int, reset time.Time) {
+	h.Set("X-RateLimit-Limit", strconv.Itoa(l.perMinute))
+	h.Set("X-RateLimit-Remaining", strconv.Itoa(left))
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(int64(math.Ceil(float64(reset.UnixMilli())/1000)), 10))
+}

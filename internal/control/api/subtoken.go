@@ -1,0 +1,75 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// subTokenLife is how long a sub-token is good for.
+const subTokenLife = time.Hour
+
+// theTeamID is the number of a server's one team.
+const theTeamID = 1
+
+type createSubTokenRequestJSON struct {
+	_            struct{} `json:"-" additionalProperties:"true"`
+	ForUserEmail *string  `json:"forUserEmail,omitempty" format:"email" minLength:"1"`
+	ForUserID    *int64   `json:"forUserId,omitempty" minimum:"1" doc:"in place of forUserEmail"`
+}
+
+type createSubTokenResponseJSON struct {
+	_           struct{}  `json:"-" additionalProperties:"true"`
+	AccessToken string    `json:"accessToken" minLength:"1"`
+	ExpiresAt   time.Time `json:"expiresAt"`
+	UserID      int64     `json:"userId"`
+	TeamID      int64     `json:"teamId"`
+}
+
+// createSubToken lets a program of the admin's act as a user for a while. A
+// sub-token makes no others: it would live for ever.
+func (s *server) createSubToken(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if who.UserID != account.AdminID || !who.ExpiresAt.IsZero() {
+		return fault.Denied("only the admin's own key makes sub-tokens")
+	}
+	var in createSubTokenRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	u, err := s.subTokenUser(r.Context(), in)
+	if err != nil {
+		return err
+	}
+	key := account.NewKey()
+	expires := stamp(time.Now().Add(subTokenLife))
+	_, err = s.Accounts.AddKey(r.Context(), account.APIKey{Name: "sub-token of " + who.Name, UserID: u.ID, Hash: account.HashKey(key), ExpiresAt: expires})
+	if err != nil {
+		return fmt.Errorf("make a sub-token: %w", err)
+	}
+	return writeJSON(w, http.StatusOK, createSubTokenResponseJSON{AccessToken: key, ExpiresAt: expires, UserID: u.ID, TeamID: theTeamID})
+}
+
+func (s *server) subTokenUser(ctx context.Context, in createSubTokenRequestJSON) (u account.User, err error) {
+	field := "forUserEmail"
+	switch {
+	case (in.ForUserEmail == nil) == (in.ForUserID == nil):
+		return u, fault.Invalid("one of forUserEmail and forUserId is needed")
+	case in.ForUserID != nil:
+		field = "forUserId"
+		u, err = s.Accounts.User(ctx, *in.ForUserID)
+	case *in.ForUserEmail == "":
+		return u, fault.Invalid("may not be empty").At(field)
+	default:
+		u, err = s.Accounts.UserByEmail(ctx, *in.ForUserEmail)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		err = fault.NotFound("there is no such user").At(field)
+	}
+	return u, err
+}
