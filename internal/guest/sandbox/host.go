@@ -47,8 +47,8 @@ func (hostTree) Names(dir string) []string {
 }
 
 func (hostTree) Stands(name string) bool {
-	st, err := os.Lstat(name)
-	return err == nil && isPlaceholder(st)
+	var st unix.Stat_t
+	return unix.Lstat(name, &st) == nil && isPlaceholder(&st)
 }
 
 func (hostTree) Resolve(name string) string {

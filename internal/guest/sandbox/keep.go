@@ -24,7 +24,7 @@ func Keep(args []string) error {
 		kind, value, _ := strings.Cut(a, "=")
 		switch kind {
 		case "hold":
-			h.files = append(h.files, os.NewFile(uintptr(3+len(h.files)), value))
+			h = append(h, standing{value, 3 + len(h)})
 		case "late":
 			late = append(late, value)
 		case "known":

@@ -1,5 +1,7 @@
 package sandbox
 
+import "path"
+
 // memo asks a tree each thing once: planning asks much of the same few paths.
 type memo struct {
 	tree  Tree
@@ -23,8 +25,27 @@ func (m memo) Stands(name string) bool { return m.tree.Stands(name) }
 func (m memo) Resolve(name string) string {
 	r, ok := m.real[name]
 	if !ok {
-		r = m.tree.Resolve(name)
+		r = m.resolve(name)
 		m.real[name] = r
 	}
 	return r
+}
+
+// resolve asks only of the last part of a path, where that is no link.
+func (m memo) resolve(name string) string {
+	if name == "/" || !path.IsAbs(name) || path.Clean(name) != name {
+		return m.tree.Resolve(name)
+	}
+	dir := m.Resolve(path.Dir(name))
+	if dir == "" {
+		return ""
+	}
+	at := path.Join(dir, path.Base(name))
+	switch m.Kind(at) {
+	case None:
+		return ""
+	case Link:
+		return m.tree.Resolve(at)
+	}
+	return at
 }

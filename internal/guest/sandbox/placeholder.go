@@ -8,19 +8,36 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// A placeholder is empty and has this time of change, so that one that was left
-// behind (by kill -9) is known, and the next sandbox there takes it away.
-var placeholderTime = time.Unix(1, 414213562)
+// A placeholder is empty, and has the sticky bit, which says nothing about what
+// only its owner can write to. It has that mark from its birth, so that nobody
+// takes it for somebody's own, and one that was left behind (by kill -9) is
+// known: the next sandbox there takes it away.
+const (
+	placeholderDir  = unix.S_ISVTX | 0o755
+	placeholderFile = unix.S_ISVTX | 0o644
+)
+
+func isPlaceholder(st *unix.Stat_t) bool {
+	if st.Mode&unix.S_ISVTX == 0 || st.Mode&0o022 != 0 {
+		return false
+	}
+	kind := st.Mode & unix.S_IFMT
+	return kind == unix.S_IFDIR || kind == unix.S_IFREG && st.Size == 0
+}
 
 // held are placeholders in use, each with a shared lock: several sandboxes may
 // stand on one, and the last removes it. Removing one that is in use would take
 // the protection away with it.
-type held struct{ files []*os.File }
+type held []standing
+
+type standing struct {
+	path string
+	fd   int
+}
 
 // errMoved says that the files changed while they were looked at.
 var errMoved = errors.New("the protected files are being changed by others")
@@ -32,107 +49,89 @@ func hold(l Layout) (held, error) {
 	for _, p := range l.Placeholders {
 		if err := makePlaceholder(p); err != nil {
 			h.release()
-			return held{}, fmt.Errorf("protect %s: %w", p.Path, err)
+			return nil, fmt.Errorf("protect %s: %w", p.Path, err)
 		}
 		if err := h.take(p.Path); err != nil {
 			h.release()
-			return held{}, err
+			return nil, err
 		}
 	}
 	for _, m := range l.Mounts {
-		st, err := os.Lstat(m.Path)
-		if err == nil && isPlaceholder(st) && !h.has(m.Path) {
+		if m.Fleeting || h.has(m.Path) {
+			continue
+		}
+		var st unix.Stat_t
+		err := unix.Lstat(m.Path, &st)
+		if err == nil && isPlaceholder(&st) {
 			err = h.take(m.Path)
 		}
 		if err != nil { // the plan saw it: somebody has taken it away
 			h.release()
-			return held{}, errMoved
+			return nil, errMoved
 		}
 	}
 	return h, nil
 }
 
-// makePlaceholder makes one under another name, and gives it its own when it has
-// its mark: nobody sees it without, and takes it for somebody's own.
 func makePlaceholder(p Placeholder) error {
-	if _, err := os.Lstat(p.Path); err == nil {
-		return nil
-	}
-	made, err := os.MkdirTemp(filepath.Dir(p.Path), ".aloft-placeholder-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(made) }() // gone, if all went well
-	mode := os.FileMode(0o755)
-	if p.Kind != Dir {
-		if err := os.Remove(made); err != nil {
-			return err
+	var err error
+	if p.Kind == Dir {
+		err = unix.Mkdir(p.Path, placeholderDir)
+	} else {
+		var fd int
+		if fd, err = unix.Open(p.Path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, placeholderFile); err == nil {
+			err = unix.Close(fd)
 		}
-		f, err := os.OpenFile(made, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-		if err != nil {
-			return err
-		}
-		_ = f.Close()
-		mode = 0o644
 	}
-	if err := errors.Join(os.Chmod(made, mode), os.Chtimes(made, time.Time{}, placeholderTime)); err != nil {
-		return err
-	}
-	err = unix.Renameat2(unix.AT_FDCWD, made, unix.AT_FDCWD, p.Path, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EEXIST) {
+	if err == unix.EEXIST {
 		return nil
 	}
 	return err
 }
 
-func isPlaceholder(st os.FileInfo) bool {
-	return st.ModTime().Equal(placeholderTime) && (st.IsDir() || st.Mode().IsRegular() && st.Size() == 0)
-}
-
 func (h *held) take(name string) error {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return errMoved
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
-		_ = f.Close()
-		return errMoved // somebody is removing it
-	}
-	if !linked(f) {
-		_ = f.Close()
+	var st unix.Stat_t
+	// It may be being removed, or have been.
+	if unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) != nil || unix.Fstat(fd, &st) != nil || st.Nlink == 0 {
+		_ = unix.Close(fd)
 		return errMoved
 	}
-	h.files = append(h.files, f)
+	*h = append(*h, standing{name, fd})
 	return nil
 }
 
-// linked reports whether a file is still what its name leads to.
-func linked(f *os.File) bool {
-	now, err := os.Lstat(f.Name())
-	if err != nil {
-		return false
-	}
-	st, err := f.Stat()
-	return err == nil && os.SameFile(now, st)
-}
-
-func (h *held) has(name string) bool {
-	return slices.ContainsFunc(h.files, func(f *os.File) bool { return f.Name() == name })
+func (h held) has(name string) bool {
+	return slices.ContainsFunc(h, func(s standing) bool { return s.path == name })
 }
 
 // release lets go of the placeholders, and removes those that nobody else holds
 // and nobody has put to use. It goes from the leaves to the root.
-func (h *held) release() {
-	slices.SortFunc(h.files, func(a, b *os.File) int { return strings.Compare(b.Name(), a.Name()) })
-	for _, f := range h.files {
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && linked(f) {
-			if st, err := f.Stat(); err == nil && (isPlaceholder(st) || st.IsDir()) {
-				_ = os.Remove(f.Name()) // a folder that is not empty stays
-			}
+func (h held) release() {
+	slices.SortFunc(h, func(a, b standing) int { return strings.Compare(b.path, a.path) })
+	for _, s := range h {
+		if unix.Flock(s.fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+			s.remove()
 		}
-		_ = f.Close()
+		_ = unix.Close(s.fd)
 	}
-	h.files = nil
+}
+
+// remove removes a placeholder, unless its name leads to something else by now.
+// A folder that is in use stays, as a plain one.
+func (s standing) remove() {
+	var own, now unix.Stat_t
+	if unix.Fstat(s.fd, &own) != nil || unix.Lstat(s.path, &now) != nil || own.Ino != now.Ino || own.Dev != now.Dev || !isPlaceholder(&now) {
+		return
+	}
+	if now.Mode&unix.S_IFMT != unix.S_IFDIR {
+		_ = unix.Unlink(s.path)
+	} else if unix.Rmdir(s.path) == unix.ENOTEMPTY {
+		_ = unix.Fchmod(s.fd, now.Mode&0o777)
+	}
 }
 
 // lateNames are the names that the plan's late patterns match now.

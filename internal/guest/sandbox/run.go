@@ -142,7 +142,7 @@ func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
 	for _, name := range setAside(layout.Late, late) {
 		fmt.Fprintf(job.Words, "sandbox: %s is protected: what the command made under that name was set aside beside it\n", name)
 	}
-	if alone || len(holding.files)+len(layout.Late) == 0 || len(job.Keeper) == 0 {
+	if alone || len(holding)+len(layout.Late) == 0 || len(job.Keeper) == 0 {
 		holding.release()
 	} else if err := job.keep(holding, layout, namespace, late); err != nil {
 		// The placeholders stay, with their mark, and protect on; the next sandbox
@@ -284,8 +284,10 @@ func lookPath(name, dir string, env []string) (string, error) {
 // command has left running.
 func (job Job) keep(h held, l Layout, namespace string, late map[string]bool) error {
 	args := append(slices.Clone(job.Keeper), namespace)
-	for _, f := range h.files {
-		args = append(args, "hold="+f.Name())
+	var files []*os.File
+	for _, s := range h {
+		args = append(args, "hold="+s.path)
+		files = append(files, os.NewFile(uintptr(s.fd), s.path))
 	}
 	for _, pattern := range l.Late {
 		args = append(args, "late="+pattern)
@@ -294,7 +296,7 @@ func (job Job) keep(h held, l Layout, namespace string, late map[string]bool) er
 		args = append(args, "known="+name)
 	}
 	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...)
-	cmd.Dir, cmd.ExtraFiles = "/", h.files
+	cmd.Dir, cmd.ExtraFiles = "/", files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd.Start()
 }

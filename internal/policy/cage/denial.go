@@ -5,6 +5,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // errors that a program prints where the sandbox said no, and the access that
@@ -15,7 +16,10 @@ var refusals = []string{
 }
 
 // quoted finds what may be a path in a line: between quotes, or a word.
-var quoted = regexp.MustCompile("'([^']+)'|\"([^\"]+)\"|`([^`]+)`|‘([^’]+)’|([^\\s'\"`‘’]+)")
+// It is made when it is needed: the sandbox's start does not.
+var quoted = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("'([^']+)'|\"([^\"]+)\"|`([^`]+)`|‘([^’]+)’|([^\\s'\"`‘’]+)")
+})
 
 // maxDenials bounds what Explain returns.
 const maxDenials = 5
@@ -53,7 +57,7 @@ func (r Rules) Explain(dir, output string) []string {
 func trimName(s string) string { return strings.Trim(s, "'\"`‘’,;:()[]") }
 
 func (r Rules) explainLine(dir, line, named string) (string, bool) {
-	for _, m := range quoted.FindAllString(line, 64) {
+	for _, m := range quoted().FindAllString(line, 64) {
 		name := trimName(m)
 		if name == "" || strings.Contains(name, "\x00") || len(name) > 4096 {
 			continue
