@@ -88,8 +88,13 @@ type modelConfig struct {
 type gitConfig struct {
 	Credentials []credentialConfig `yaml:"credentials"`
 	AllowFile   bool               `yaml:"allow_file"` // let file:// URLs name repositories of this host
-	AuthorName  string             `yaml:"author_name"`
-	AuthorEmail string             `yaml:"author_email"`
+	// Dependencies are prefixes of URLs, as https://github.com/acme, of what
+	// repositories may name as submodules and repositoryDependencies. Absent,
+	// those of a repository's own owner; [] is none.
+	Dependencies []string `yaml:"dependencies"`
+	LFSHosts     []string `yaml:"lfs_hosts"` // may keep large files though they are on no public network
+	AuthorName   string   `yaml:"author_name"`
+	AuthorEmail  string   `yaml:"author_email"`
 }
 
 // credentialConfig is a credential for the repositories below a URL.

@@ -7,19 +7,22 @@ import (
 	"testing"
 
 	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/need"
 )
 
 const severalScript = `
 scripts:
-  - turns:
+  - match: two
+    turns:
       - text: I look, and change two of three.
         calls:
           - {tool: Shell, args: {command: "pwd; ls; cat app/README.md app-2/README.md; git -C app-2 branch --show-current; echo app >> app/README.md; echo lib >> app-2/README.md"}}
       - text: Done.
-  - turns:
+  - match: third
+    turns:
       - text: I change the third.
         calls:
-          - {tool: Shell, args: {command: "ls; echo docs >> docs/README.md; git -C docs push origin HEAD:main 2>&1 || true"}}
+          - {tool: Shell, args: {command: "ls; echo docs >> docs/README.md; git -C app push origin HEAD:main 2>&1 || true"}}
       - text: Done.
 `
 
@@ -65,15 +68,15 @@ func TestSeveralRepositories(t *testing.T) {
 		}
 	}
 
-	before := app.Branch("docs", "main")
+	before := app.Branch("app", "main")
 	r = a.finish(a.followUp(r, "Change the third"))
 	if got := gittest.Git(t, app.Path("docs"), "show", branch+":README.md"); got != "docs\ndocs" {
 		t.Errorf("the third has %q", got)
 	}
-	if app.Branch("docs", "main") != before {
+	if app.Branch("app", "main") != before {
 		t.Error("the agent has pushed to main")
 	}
-	if events := a.events(r.AgentID); !strings.Contains(events, "This run may push to one branch of "+urls[2]) {
+	if events := a.events(r.AgentID); !strings.Contains(events, "not this run's branch") {
 		t.Errorf("no word of the push to main:\n%s", events)
 	}
 }
@@ -110,5 +113,59 @@ scripts:
 	}
 	if n := strings.Count(a.events(r.AgentID), `"type":"pushed"`); n > 2 {
 		t.Errorf("%d pushes are told of\n%s", n, a.events(r.AgentID))
+	}
+}
+
+// Two repositories, one with submodules and a large file: what is the owner's or
+// named can be had, what is not is told by its name, and a large file of the
+// agent's is on the server before its branch.
+func TestSubmodulesAndLargeFiles(t *testing.T) {
+	need.Command(t, "git-lfs")
+	git, foreign := gittest.New(t), gittest.New(t)
+	store := git.LFS()
+	secret := foreign.Repo("secret", map[string]string{"s": "the foreign secret\n"})
+	git.Repo("deep", map[string]string{"d": "deep\n"})
+	named := git.Repo("named", map[string]string{"n": "named\n"})
+	git.Repo("lib", map[string]string{"l": "lib\n"})
+	git.Submodule("lib", "deep", "../deep.git")
+	app := git.Repo("app", map[string]string{
+		".gitattributes":          "*.bin filter=lfs diff=lfs merge=lfs -text\n",
+		"theirs.bin":              store.Put("a large file of theirs\n"),
+		".aloft/environment.json": `{"repositoryDependencies": ["` + named + `", "` + secret + `"]}`,
+	})
+	git.Submodule("app", "lib", "../lib.git")
+	git.Submodule("app", "secret", secret)
+	docs := git.Repo("docs", map[string]string{"README.md": "docs\n"})
+	a := start(t, scripted(t, `
+scripts:
+  - turns:
+      - calls:
+          - {tool: Shell, args: {command: "cd app && cat lib/l lib/deep/d; head -c 7 theirs.bin; echo; git lfs pull && cat theirs.bin; git clone -q `+named+` /tmp/named && cat /tmp/named/n; git clone -q `+secret+` /tmp/secret; echo mine > mine.bin; echo more >> ../docs/README.md; env | grep -c storage-token"}}
+      - text: Done.
+`))
+	r := a.finish(a.create("", "Look, and add a large file", object{"repos": []object{{"url": app}, {"url": docs}}}))
+	events := a.events(r.AgentID)
+	for _, want := range []string{
+		`lib\ndeep\nversion\na large file of theirs\nnamed\n`,
+		"submodule secret is not checked out", "This run may not use the repository " + strings.TrimSuffix(secret, ".git"),
+		"The dependency " + secret + " is not this agent's to read",
+	} {
+		if !strings.Contains(events, want) {
+			t.Errorf("the journal does not have %s", want)
+		}
+	}
+	for _, not := range []string{"the foreign secret", store.Token()} {
+		if strings.Contains(events, not) {
+			t.Errorf("the journal has %s", not)
+		}
+	}
+	if got := gittest.Git(t, git.Path("app"), "show", r.branchOf(app)+":mine.bin"); !strings.HasPrefix(got, "version https://git-lfs") || !store.Has("mine\n") {
+		t.Errorf("the large file is not on the server; its branch has %q", got)
+	}
+	if got := gittest.Git(t, git.Path("docs"), "show", r.branchOf(docs)+":README.md"); got != "docs\nmore" {
+		t.Errorf("docs has %q", got)
+	}
+	if t.Failed() {
+		t.Log(events)
 	}
 }

@@ -104,3 +104,19 @@ func FuzzReadLFSRequest(f *testing.F) {
 		}
 	})
 }
+
+func FuzzModules(f *testing.F) {
+	f.Add("[submodule \"a\"]\n\tpath = a\n\turl = ../a.git\n")
+	f.Add("url=./../../../../x\n[submodule \"b\"] url = \"git@h:o/b\"\r\n")
+	base, err := mirror.ParseURL("https://h/o/r.git")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, r := range modules(base, []byte(text)) {
+			if again, err := mirror.ParseURL(r.String()); err != nil || again.Key() != r.Key() {
+				t.Fatalf("%q is read again as %q, %v", r, again, err)
+			}
+		}
+	})
+}

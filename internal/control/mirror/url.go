@@ -231,13 +231,13 @@ func (r Repo) Web() (Repo, bool) {
 	case "http", "https":
 		return r, true
 	case "ssh":
-		return Repo{scheme: "https", host: r.name(), path: r.path}, true
+		return Repo{scheme: "https", host: r.Name(), path: r.path}, true
 	}
 	return Repo{}, false
 }
 
-// name is the host without its port.
-func (r Repo) name() string {
+// Name is the host without its port.
+func (r Repo) Name() string {
 	if i := strings.LastIndexByte(r.host, ':'); i >= 0 && !strings.HasSuffix(r.host, "]") {
 		return r.host[:i]
 	}
@@ -247,7 +247,34 @@ func (r Repo) name() string {
 // SameElsewhere reports whether both names have the same host and path, whatever
 // the protocol, its port and its user. Files are the same as nothing.
 func (r Repo) SameElsewhere(o Repo) bool {
-	return r.scheme != "file" && o.scheme != "file" && r.name() == o.name() && trimGit(r.path) == trimGit(o.path)
+	return r.scheme != "file" && o.scheme != "file" && r.Name() == o.Name() && trimGit(r.path) == trimGit(o.path)
+}
+
+// Sibling is the repository that other names, reached as r is.
+func (r Repo) Sibling(other Repo) Repo {
+	return Repo{scheme: r.scheme, user: r.user, host: r.host, path: other.path}
+}
+
+// Below reports whether the repository is the one that prefix names, or below
+// it: host, host/owner or host/owner/repository, with a scheme before it or not.
+func (r Repo) Below(prefix string) bool {
+	if scheme, rest, ok := strings.Cut(prefix, "://"); ok {
+		if !strings.EqualFold(scheme, r.scheme) {
+			return false
+		}
+		prefix = rest
+	}
+	parts := strings.Split(strings.Trim(prefix, "/"), "/")
+	have := strings.Split(r.path, "/")
+	if host := strings.ToLower(parts[0]); host != r.host && host != r.Name() || len(parts)-1 > len(have) {
+		return false
+	}
+	for i, p := range parts[1:] {
+		if p != have[i] && !(i == len(have)-1 && trimGit(p) == trimGit(have[i])) {
+			return false
+		}
+	}
+	return true
 }
 
 // Owner is the first part of a path that has several: the person, organisation

@@ -16,19 +16,20 @@ import (
 
 // hands is a machine that is ready, for one loop.
 type hands struct {
-	conn   *pod.Conn
-	exec   *pod.Exec
-	id     string // the machine's
-	hooks  *pod.Hooks
-	team   func(context.Context) ([]byte, error) // the team's hooks
-	boot   string
-	repos  []string                    // URLs, where there are several
-	reads  []string                    // URLs of what git may fetch beside them
-	keep   func(context.Context) error // artifacts
-	revoke func()
-	letGo  func() // of the connection
-	traced bool   // the machine sends spans over it
-	stale  func() // ends the renewing of what ends by itself
+	conn    *pod.Conn
+	exec    *pod.Exec
+	id      string // the machine's
+	hooks   *pod.Hooks
+	team    func(context.Context) ([]byte, error) // the team's hooks
+	boot    string
+	repos   []string                    // URLs, where there are several
+	refused []string                    // sentences on what git may not fetch though it was named
+	reads   []string                    // URLs of what git may fetch beside them
+	keep    func(context.Context) error // artifacts
+	revoke  func()
+	letGo   func() // of the connection
+	traced  bool   // the machine sends spans over it
+	stale   func() // ends the renewing of what ends by itself
 }
 
 // keepFresh has do renew what ends by itself until the hands are closed.

@@ -191,6 +191,11 @@ func (w *worker) boot(ctx context.Context, h *hands, e environment.Environment, 
 	maps.Copy(env, set.Environ())
 	b := pod.Boot{ExecToken: w.s.token("exec", h.id), User: e.User, Env: env, Trace: w.s.Spans != nil}
 	if len(state.Agent.Repos) > 0 {
+		reached := w.s.Gateway.Reach(ctx, w.s.wish(state, e))
+		h.reads, b.Hosts = reached.Read, reached.Hosts
+		if !state.Used {
+			h.refused = reached.Refused
+		}
 		credential, err := w.s.Gateway.Grant(w.grant(h, state, branches))
 		if err != nil {
 			return pod.Ready{}, err
@@ -239,7 +244,7 @@ func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base bui
 	bodies = append(bodies, &agent.MachineReady{
 		MachineID: h.id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch, Others: others(ready),
 	})
-	for _, note := range ready.Notes {
+	for _, note := range append(h.refused, ready.Notes...) {
 		bodies = append(bodies, &agent.Notice{Text: note})
 	}
 	if notice := whatIsLost(state); notice != "" {

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/pod"
+	"aloft/internal/environment"
 	"aloft/internal/fault"
 	"aloft/internal/redact"
 )
@@ -92,6 +94,20 @@ func others(ready pod.Ready) []agent.Checkout {
 		out = append(out, agent.Checkout{BaseCommit: o.BaseCommit, Branch: o.Branch})
 	}
 	return out
+}
+
+// wish is what the agent's repositories would have git fetch beside them, as of
+// the commits that the work began at.
+func (s *Scheduler) wish(state *agent.State, e environment.Environment) gateway.Wish {
+	w := gateway.Wish{Named: e.RepositoryDependencies, Allow: s.Dependencies, Ruled: s.Dependencies != nil}
+	for n, repo := range state.Agent.Repos {
+		ref := repo.StartingRef
+		if n == 0 {
+			ref = cmp.Or(state.Agent.Origin, ref)
+		}
+		w.Own = append(w.Own, gateway.Source{URL: repo.URL, Ref: ref})
+	}
+	return w
 }
 
 // grant is what git in the machine may do.

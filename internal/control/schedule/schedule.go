@@ -44,6 +44,9 @@ type Config struct {
 	ConnectionLogs string
 	Gateway        Gateway
 	// Environments say what machines are made of; nil has all be of Image.
+	// Dependencies are prefixes of URLs of repositories that others may name as
+	// theirs, to be fetched. Nil lets a repository name those of its own owner.
+	Dependencies []string
 	Environments Environments
 	SetUp        SetUp
 	// Model returns the model of that id, "" for the default.
@@ -99,6 +102,7 @@ type Gateway interface {
 	Grant(g gateway.Grant) (credential string, err error)
 	Revoke(credential string)
 	Check(ctx context.Context, repoURL, ref string) (gateway.RefInfo, error)
+	Reach(ctx context.Context, w gateway.Wish) gateway.Reached
 	Diff(ctx context.Context, repoURL, base, branch string, limit int) (diff string, truncated bool, err error)
 }
 

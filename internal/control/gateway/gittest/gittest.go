@@ -175,6 +175,17 @@ func (s *Server) Commit(name, branch, message string, files map[string]string) s
 	return Git(s.t, work, "rev-parse", "HEAD")
 }
 
+// Submodule adds a submodule to main of a repository, at a path and from a URL,
+// which may be relative to the repository's.
+func (s *Server) Submodule(name, path, url string) {
+	s.t.Helper()
+	work := s.t.TempDir()
+	Git(s.t, work, "clone", "--quiet", s.URL+"/"+name+".git", ".")
+	Git(s.t, work, "submodule", "--quiet", "add", url, path)
+	Git(s.t, work, "commit", "--quiet", "-m", "Add "+path)
+	Git(s.t, work, "push", "--quiet", "origin", "main")
+}
+
 // Path is where a repository lies on the disk.
 func (s *Server) Path(name string) string { return filepath.Join(s.Dir, name+".git") }
 

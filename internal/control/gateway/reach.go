@@ -1,0 +1,211 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"aloft/internal/control/mirror"
+	"aloft/internal/fault"
+)
+
+// Wish is what a run would like to fetch beside its own repositories. All of it
+// but Allow is the word of whoever wrote the repositories.
+type Wish struct {
+	Own   []Source
+	Named []string // github.com/org/repo, or URLs
+	// Allow are prefixes of URLs that the operator lets repositories name. Without
+	// Ruled a repository may name those of its own owner on its own server.
+	Allow []string
+	Ruled bool
+}
+
+// Source is a repository of the run's own.
+type Source struct {
+	URL string
+	Ref string // branch, tag or commit; "" is the default branch
+}
+
+// Reached is what of a wish is granted.
+type Reached struct {
+	Read    []string // URLs
+	Hosts   []string // of all that was named, granted or not
+	Refused []string // sentences for people, on what was named and not granted
+}
+
+// Bounds on what is looked for, whose length strangers choose.
+const (
+	maxReached     = 100
+	maxModulesFile = 256 << 10 // bytes of .gitmodules
+	reachLimit     = time.Minute
+)
+
+const modulesFile = ".gitmodules"
+
+// Reach says what a run may fetch beside its own repositories: what they name as
+// dependencies, and their submodules with the submodules of those, as far as the
+// rule of the wish allows. A submodule's own submodules are looked for on its
+// default branch. What cannot be read names nothing.
+func (g *Gateway) Reach(ctx context.Context, wish Wish) Reached {
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	defer cancel()
+	var out Reached
+	var own []mirror.Repo
+	for _, s := range wish.Own {
+		if r, err := mirror.ParseURL(s.URL); err == nil {
+			own = append(own, r)
+		}
+	}
+	seen := map[string]bool{}
+	for _, r := range own {
+		seen[r.Key()] = true
+	}
+	// grant notes the repository, and reports whether it was new and is granted.
+	grant := func(r mirror.Repo) bool {
+		if host := r.Name(); host != "" && !slices.Contains(out.Hosts, host) {
+			out.Hosts = append(out.Hosts, host)
+		}
+		if seen[r.Key()] || len(out.Read) == maxReached || !wish.allows(own, r) {
+			return false
+		}
+		seen[r.Key()] = true
+		out.Read = append(out.Read, r.String())
+		return true
+	}
+	for _, name := range wish.Named {
+		r, err := dependency(own, name)
+		if err != nil {
+			out.Refused = append(out.Refused, "The dependency "+mirror.Plain(name)+" cannot be read: "+fault.Of(err).Message+".")
+			continue
+		}
+		if !grant(r) && !seen[r.Key()] {
+			out.Refused = append(out.Refused, "The dependency "+mirror.Plain(name)+" is not this agent's to read: "+wish.why())
+		}
+	}
+	look := slices.Clone(wish.Own)
+	for len(look) > 0 {
+		from := look[0]
+		look = look[1:]
+		for _, r := range g.submodules(ctx, from) {
+			r = likeOwn(own, r)
+			if grant(r) {
+				look = append(look, Source{URL: r.String()})
+			}
+		}
+	}
+	return out
+}
+
+// allows is the rule.
+func (w Wish) allows(own []mirror.Repo, r mirror.Repo) bool {
+	if r.Scheme() == "file" {
+		return false
+	}
+	if w.Ruled {
+		return slices.ContainsFunc(w.Allow, r.Below)
+	}
+	return slices.ContainsFunc(own, func(o mirror.Repo) bool {
+		return o.Name() == r.Name() && o.Owner() == r.Owner() && (o.Scheme() != r.Scheme() || o.Host() == r.Host())
+	})
+}
+
+func (w Wish) why() string {
+	if w.Ruled {
+		return "git.dependencies of the server's configuration does not have it. An administrator can add it there, or it can be named among the agent's repositories."
+	}
+	return "a repository may name those of its own owner. An administrator can allow others with git.dependencies in the server's configuration, or it can be named among the agent's repositories."
+}
+
+// dependency reads what environment.json names. A name without a scheme is
+// reached as the agent's own repositories of that host are, or by https.
+func dependency(own []mirror.Repo, name string) (mirror.Repo, error) {
+	if strings.Contains(name, "://") || strings.Contains(strings.SplitN(name, "/", 2)[0], "@") {
+		r, err := mirror.ParseURL(name)
+		return likeOwn(own, r), err
+	}
+	r, err := mirror.ParseURL("https://" + name)
+	if err != nil {
+		return r, err
+	}
+	return likeOwn(own, r), nil
+}
+
+// likeOwn is the repository, reached as the agent's own of the same host and
+// owner are, for which the server has a credential.
+func likeOwn(own []mirror.Repo, r mirror.Repo) mirror.Repo {
+	for _, o := range own {
+		if o.Name() == r.Name() && o.Scheme() != r.Scheme() && o.Scheme() != "file" && r.Scheme() != "file" {
+			return o.Sibling(r)
+		}
+	}
+	return r
+}
+
+// submodules are the repositories that .gitmodules of a source names.
+func (g *Gateway) submodules(ctx context.Context, from Source) []mirror.Repo {
+	base, err := mirror.ParseURL(from.URL)
+	if err != nil {
+		return nil
+	}
+	tree, err := g.Files(ctx, from.URL, from.Ref, []string{modulesFile})
+	if err != nil {
+		return nil
+	}
+	blob, ok := tree.Files[modulesFile]
+	if !ok || blob.Size > maxModulesFile {
+		return nil
+	}
+	data, err := g.Contents(ctx, from.URL, blob, maxModulesFile)
+	if err != nil {
+		g.log.Warn("submodules cannot be read", "repo", base.String(), "err", err)
+		return nil
+	}
+	return modules(base, data)
+}
+
+var moduleURL = regexp.MustCompile(`^\s*(?:\[[^\]]*\])?\s*(?i:url)\s*=\s*(.*?)\s*$`)
+
+// modules reads the repositories out of .gitmodules. It grants nothing, so what
+// it reads otherwise than git does is merely not found.
+func modules(base mirror.Repo, data []byte) []mirror.Repo {
+	var out []mirror.Repo
+	for line := range strings.Lines(string(data)) {
+		m := moduleURL.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+		if m == nil || len(out) == maxReached {
+			continue
+		}
+		url := strings.Trim(m[1], `"`)
+		if strings.HasPrefix(url, "./") || strings.HasPrefix(url, "../") {
+			url = relative(base.String(), url)
+		}
+		if r, err := mirror.ParseURL(url); err == nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// relative is a URL relative to a repository's, by git's rule: each .. takes one
+// part away.
+func relative(base, to string) string {
+	base = strings.TrimRight(base, "/")
+	for {
+		if rest, ok := strings.CutPrefix(to, "./"); ok {
+			to = rest
+			continue
+		}
+		rest, ok := strings.CutPrefix(to, "../")
+		if !ok {
+			return fmt.Sprintf("%s/%s", base, to)
+		}
+		to = rest
+		cut := strings.LastIndexByte(base, '/')
+		if cut < 0 {
+			return ""
+		}
+		base = base[:cut]
+	}
+}
