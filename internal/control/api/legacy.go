@@ -24,7 +24,7 @@ func (s *server) legacy(v1 []route, page []param) []route {
 	for _, rt := range v1 {
 		if !rt.long {
 			inner.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) {
-				in := w.(*within) // only V1 calls this mux
+				in, _ := w.(*within) // only V1 calls this mux
 				in.err = rt.handle(in, r, in.who)
 			})
 		}

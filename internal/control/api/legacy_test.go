@@ -14,8 +14,9 @@ import (
 	"aloft/internal/agent"
 )
 
-// legacyError holds an error to the shape {"error", "message"}. The schema of
-// errors in rest-v0.json is that of /v1, which clients of /v0 were never sent.
+// legacyError holds an error to the shape {"error", "message"}, which the words
+// of the specification give. The schema in rest-v0.json has an object in error,
+// which cannot be a string too.
 func legacyError(body []byte) error {
 	var e struct{ Error, Message *string }
 	if err := json.Unmarshal(body, &e); err != nil {
@@ -217,10 +218,11 @@ func TestLegacyBadInput(t *testing.T) {
 		``:                        "empty",
 		`{}`:                      "prompt",
 		`{"prompt":{"text":"x"}}`: "source",
-		`{"prompt":{"text":""},"source":{"repository":"https://h/a"}}`:                          "prompt.text",
-		`{"prompt":{"text":"x","images":[{}]},"source":{"repository":"https://h/a"}}`:           "prompt.images[0].data",
-		`{"prompt":{"text":"x","images":[{"data":"%"}]},"source":{"repository":"https://h/a"}}`: "prompt.images[0].data",
-		`{"prompt":{"text":"x"},"model":"gpt-9","source":{"repository":"https://h/a"}}`:         "there is no model",
+		`{"prompt":{"text":""},"source":{"repository":"https://h/a"}}`:                                         "prompt.text",
+		`{"prompt":{"text":"x","images":[{}]},"source":{"repository":"https://h/a"}}`:                          "prompt.images[0].data",
+		`{"prompt":{"text":"x","images":[{"data":"%"}]},"source":{"repository":"https://h/a"}}`:                "prompt.images[0].data",
+		`{"prompt":{"text":"x","images":[{"data":"aGVsbG8gd29ybGQ="}]},"source":{"repository":"https://h/a"}}`: "prompt.images[0].data: is \"text/plain",
+		`{"prompt":{"text":"x"},"model":"gpt-9","source":{"repository":"https://h/a"}}`:                        "there is no model",
 		source(`{}`):                   "source.repository",
 		source(`{"repository":"--x"}`): "source.repository",
 		source(`{"repository":"https://h/a","ref":"-x"}`): "source.ref",

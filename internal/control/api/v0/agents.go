@@ -2,7 +2,9 @@ package v0
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -135,9 +137,12 @@ func picture(data string) (plain, media string, err error) {
 			data = rest
 		}
 	}
-	const looked = 512 // bytes that DetectContentType looks at, rounded to what base64 holds whole
-	first, err := base64.StdEncoding.DecodeString(data[:min(len(data), looked/3*4)])
-	return data, http.DetectContentType(first), err
+	first := make([]byte, 512) // which is what DetectContentType looks at
+	n, err := io.ReadFull(base64.NewDecoder(base64.StdEncoding, strings.NewReader(data)), first)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil // a short one; /v1 finds what is wrong with the rest
+	}
+	return data, http.DetectContentType(first[:n]), err
 }
 
 func list(c Call) (any, error) {

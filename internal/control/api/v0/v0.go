@@ -6,6 +6,7 @@ package v0
 
 import (
 	"net/http"
+	"strings"
 
 	"aloft/internal/agent"
 )
@@ -81,6 +82,9 @@ var fields = map[string]string{
 func Field(v1 string) string {
 	if name, ok := fields[v1]; ok {
 		return name
+	}
+	if image, ok := strings.CutSuffix(v1, ".mimeType"); ok { // which is made of the data
+		return image + ".data"
 	}
 	return v1
 }

@@ -47,11 +47,12 @@ type Store struct {
 }
 
 var (
-	_ store.Journal  = (*Store)(nil)
-	_ store.Agents   = (*Store)(nil)
-	_ store.Leases   = (*Store)(nil)
-	_ store.Accounts = (*Store)(nil)
-	_ store.Secrets  = (*Store)(nil)
+	_ store.Journal    = (*Store)(nil)
+	_ store.Agents     = (*Store)(nil)
+	_ store.Leases     = (*Store)(nil)
+	_ store.Accounts   = (*Store)(nil)
+	_ store.Secrets    = (*Store)(nil)
+	_ store.Deliveries = (*Store)(nil)
 )
 
 // Open opens the database file, which it makes if it is not there, and brings
