@@ -124,6 +124,8 @@ var siteFiles = map[string]string{
 	"w/.git/HEAD": "ref: refs/heads/main\n", "w/.git/config": "[core]\n\trepositoryformatversion = 0\n", "w/.git/hooks/pre-commit": "#!/bin/sh\n",
 	"w/.git/objects/info/packs": "", "w/.git/refs/heads/.keep": "", "w/.git/info/exclude": "",
 	"w/.git/modules/sub/config": "[core]\n", "w/.git/modules/sub/hooks/x": "",
+	"w/pkg/nested/.git/HEAD": "ref: refs/heads/main\n", "w/pkg/nested/.git/config": "[core]\n\trepositoryformatversion = 0\n", "w/pkg/nested/.git/hooks/x": "",
+	"w/pkg/nested/.git/objects/info/packs": "", "w/pkg/nested/.git/refs/heads/.keep": "",
 	"w/.cursor/sandbox.json": "{}\n", "w/.cursor/rules/a.mdc": "a\n", "w/.cursor/deep/x.json": "{}\n", "w/.claude/settings.json": "{}\n",
 	"w/team.code-workspace": "{}\n", "w/src/main.go": "package main\n", "w/secret.txt": "secret\n", "w/hidden/key": "secret\n", "w/sub/deep.key": "secret\n",
 	"w/sub/ok.key": "open\n", "w/sub/.cursorignore": "*.key\n!ok.key\n", "w/.cursorignore": "# secrets\nsecret.txt\nhidden/\n",
@@ -167,7 +169,8 @@ func (s site) state(t testing.TB) string {
 	var b strings.Builder
 	for _, root := range []string{
 		"o", "w/.git/config", "w/.git/hooks", "w/.git/info/attributes", "w/.git/modules", "w/.cursor/sandbox.json", "w/.cursor/deep", "w/.claude", "w/.aloft", "w/.vscode",
-		"w/.cursorignore", "w/team.code-workspace", "w/evil.code-workspace", "w/.git/commondir",
+		"w/.cursorignore", "w/team.code-workspace", "w/evil.code-workspace", "w/EVIL.Code-Workspace", "w/.git/commondir",
+		"w/pkg/nested/.git/config", "w/pkg/nested/.git/hooks", "w/pkg/nested/.git/info/attributes", "w/.git/worktrees",
 	} {
 		err := filepath.WalkDir(filepath.Join(s.dir, root), func(name string, d fs.DirEntry, err error) error {
 			if err != nil {

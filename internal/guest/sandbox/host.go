@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -107,13 +108,70 @@ func Sockets() []string {
 // ignoreFile names what is hidden from agents.
 const ignoreFile = ".cursorignore"
 
-// Hidden returns what the .cursorignore of a root, and those below it, hide.
-// Those below count where the root has one, for else its whole tree would have
-// to be searched before each command.
-func Hidden(root string) ([]string, error) {
-	if _, err := os.Lstat(filepath.Join(root, ignoreFile)); err != nil {
-		return nil, nil
+// maxNear is the most folders of a root that are looked into before a command.
+const maxNear = 256
+
+// near are the folders of a root, and those in them, that are no links: where
+// repositories and ignore files beside the root's own are looked for. It goes no
+// deeper, for else the whole tree would have to be searched before each command.
+func near(root string) []string {
+	list := func(dir string) []string {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return nil
+		}
+		var folders []string
+		for _, e := range entries {
+			if e.IsDir() && e.Name() != ".git" {
+				folders = append(folders, filepath.Join(dir, e.Name()))
+			}
+		}
+		return folders
 	}
+	all := list(root)
+	for _, dir := range all[:min(len(all), maxNear)] {
+		if len(all) >= maxNear {
+			break
+		}
+		all = append(all, list(dir)...)
+	}
+	return all
+}
+
+// has reports whether something of that name is in a folder.
+func has(dir, name string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(dir+"/"+name, &st) == nil
+}
+
+// Hidden returns what the .cursorignore of a root, and those below it, hide.
+// Where the root has none, those of the folders near it count.
+func Hidden(root string) ([]string, error) { return hidden(root, near(root)) }
+
+func hidden(root string, near []string) ([]string, error) {
+	if has(root, ignoreFile) {
+		return hiddenBelow(root)
+	}
+	var all []string
+	for _, dir := range near {
+		if !has(dir, ignoreFile) || slices.ContainsFunc(all, func(h string) bool { return cage.Below(h, dir) }) {
+			continue
+		}
+		more, err := hiddenBelow(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range more {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all, nil
+}
+
+// hiddenBelow searches a whole tree.
+func hiddenBelow(root string) ([]string, error) {
 	var ignore cage.Ignore
 	var hidden []string
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {

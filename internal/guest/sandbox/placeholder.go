@@ -138,12 +138,11 @@ func (s standing) remove() {
 func lateNames(patterns []string) map[string]bool {
 	found := map[string]bool{}
 	for _, p := range patterns {
-		names, err := filepath.Glob(p)
-		if err != nil {
-			continue
-		}
-		for _, n := range names {
-			found[n] = true
+		dir, last := filepath.Split(p)
+		for _, name := range HostTree.Names(filepath.Clean(dir)) {
+			if ok, err := filepath.Match(last, strings.ToLower(name)); ok && err == nil {
+				found[dir+name] = true
+			}
 		}
 	}
 	return found

@@ -124,7 +124,14 @@ func (p *planner) holes() {
 	}
 	for _, root := range p.spec.Rules.Roots() {
 		if root = p.real(root); p.writable(root) && p.tree.Kind(root) == Dir {
-			p.protect(root)
+			p.protect(root, cage.Protections)
+			p.repository(path.Join(root, ".git"), 0)
+		}
+	}
+	for _, root := range p.spec.Rules.Nested {
+		if root = p.real(root); p.writable(root) && p.tree.Kind(root) == Dir {
+			p.protect(root, ofGit)
+			p.repository(path.Join(root, ".git"), 0)
 		}
 	}
 	for _, name := range p.spec.Rules.Hidden {
@@ -237,9 +244,53 @@ func (p *planner) fix(name string, kind Kind) {
 	p.mount(missing, Fixed)
 }
 
-// protect holds the built-in rules in one root.
-func (p *planner) protect(root string) {
-	for _, rule := range cage.Protections {
+// ofGit are the rules for a repository that is no root.
+var ofGit = slices.DeleteFunc(slices.Clone(cage.Protections), func(r cage.Protection) bool { return !strings.HasPrefix(r.Name, ".git/") })
+
+// maxModules bounds how deep the names of submodules may be nested.
+const maxModules = 8
+
+// repository protects what git keeps of others in a repository's folder: its
+// submodules, whose names may have slashes, and its worktrees.
+func (p *planner) repository(git string, depth int) {
+	if p.tree.Kind(git) != Dir || depth > maxModules {
+		return
+	}
+	if name := path.Join(git, "config.worktree"); p.tree.Kind(name) != None {
+		p.link(name, File)
+	}
+	for _, tree := range p.tree.Names(path.Join(git, "worktrees")) {
+		for _, name := range []string{"commondir", "gitdir", "config.worktree"} {
+			if at := path.Join(git, "worktrees", tree, name); p.tree.Kind(at) != None {
+				p.link(at, File)
+			}
+		}
+	}
+	p.modules(path.Join(git, "modules"), depth)
+}
+
+func (p *planner) modules(dir string, depth int) {
+	if p.tree.Kind(dir) != Dir || depth > maxModules {
+		return
+	}
+	for _, name := range p.tree.Names(dir) {
+		module := path.Join(dir, name)
+		if p.tree.Kind(module) != Dir {
+			continue
+		}
+		if p.tree.Kind(path.Join(module, "config")) == None && p.tree.Kind(path.Join(module, "HEAD")) == None {
+			p.modules(module, depth+1)
+			continue
+		}
+		p.link(path.Join(module, "config"), File)
+		p.link(path.Join(module, "hooks"), Dir)
+		p.repository(module, depth+1)
+	}
+}
+
+// protect holds rules in one root.
+func (p *planner) protect(root string, rules []cage.Protection) {
+	for _, rule := range rules {
 		if rule.Late {
 			p.Late = append(p.Late, path.Join(root, rule.Name))
 			for _, name := range p.glob(root, rule.Name) {
@@ -259,10 +310,6 @@ func (p *planner) protect(root string) {
 		for _, open := range rule.Open {
 			p.open(path.Join(at, open))
 		}
-	}
-	for _, module := range p.tree.Names(path.Join(root, ".git/modules")) {
-		p.link(path.Join(root, ".git/modules", module, "config"), File)
-		p.link(path.Join(root, ".git/modules", module, "hooks"), Dir)
 	}
 }
 

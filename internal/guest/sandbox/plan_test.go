@@ -80,7 +80,7 @@ func with(tree paper, more paper) paper {
 
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	place := cage.Place{Workspaces: []string{"/w"}, Home: "/home/u", Temp: []string{"/tmp"}, Hidden: []string{"/w/secret"}}
+	place := cage.Place{Workspaces: []string{"/w"}, Home: "/home/u", Temp: []string{"/tmp"}, Hidden: []string{"/w/secret"}, Nested: []string{"/w/n"}}
 	full := Kernel{Landlock: 7, Namespaces: true, UID: 1000, GID: 1000}
 	masked := []string{"/run", "/tmp/.X11-unix", "/nowhere"}
 	for name, tt := range map[string]struct {
@@ -89,15 +89,21 @@ func TestPlan(t *testing.T) {
 		tree   paper
 		best   bool
 	}{
-		"plain":             {cage.Default(), full, plainTree, false},
-		"root":              {cage.Default(), Kernel{Landlock: 7, Namespaces: true, Privileged: true}, plainTree, false},
-		"read_only":         {cage.Policy{Type: cage.ReadOnly, ReadWrite: []string{"build"}}, full, plainTree, false},
-		"boundary":          {cage.Policy{Type: cage.ReadWrite, ReadBoundary: cage.Workspace, Read: []string{"/x"}, DisableTmpWrite: true}, full, plainTree, false},
-		"nothing_there":     {cage.Default(), full, paper{"/": "", "/w": ""}, false},
-		"workspace_in_tmp":  {cage.Default(), full, paper{"/": "", "/w": "> /tmp/a/w", "/tmp": "", "/tmp/a": "", "/tmp/a/w": ""}, false},
-		"links":             {cage.Default(), full, with(plainTree, paper{"/w/.vscode": "> v", "/w/v": "", "/w/.git/hooks": "> ../h", "/w/h": ""}), false},
-		"link_to_nowhere":   {cage.Default(), full, with(plainTree, paper{"/w/.vscode": "> v"}), false},
-		"worktree":          {cage.Default(), full, paper{"/": "", "/w": "", "/w/.git": "x"}, false},
+		"plain":            {cage.Default(), full, plainTree, false},
+		"root":             {cage.Default(), Kernel{Landlock: 7, Namespaces: true, Privileged: true}, plainTree, false},
+		"read_only":        {cage.Policy{Type: cage.ReadOnly, ReadWrite: []string{"build"}}, full, plainTree, false},
+		"boundary":         {cage.Policy{Type: cage.ReadWrite, ReadBoundary: cage.Workspace, Read: []string{"/x"}, DisableTmpWrite: true}, full, plainTree, false},
+		"nothing_there":    {cage.Default(), full, paper{"/": "", "/w": ""}, false},
+		"workspace_in_tmp": {cage.Default(), full, paper{"/": "", "/w": "> /tmp/a/w", "/tmp": "", "/tmp/a": "", "/tmp/a/w": ""}, false},
+		"links":            {cage.Default(), full, with(plainTree, paper{"/w/.vscode": "> v", "/w/v": "", "/w/.git/hooks": "> ../h", "/w/h": ""}), false},
+		"link_to_nowhere":  {cage.Default(), full, with(plainTree, paper{"/w/.vscode": "> v"}), false},
+		"worktree":         {cage.Default(), full, paper{"/": "", "/w": "", "/w/.git": "x"}, false},
+		"modules": {cage.Default(), full, with(plainTree, paper{
+			"/w/.git/modules": "", "/w/.git/modules/libs": "", "/w/.git/modules/libs/a": "", "/w/.git/modules/libs/a/HEAD": "x", "/w/.git/modules/libs/a/config": "x",
+			"/w/.git/modules/libs/a/modules": "", "/w/.git/modules/libs/a/modules/b": "", "/w/.git/modules/libs/a/modules/b/config": "x", "/w/.git/modules/libs/a/modules/b/hooks": "",
+			"/w/.git/worktrees": "", "/w/.git/worktrees/t": "", "/w/.git/worktrees/t/commondir": "x", "/w/.git/config.worktree": "x",
+		}), false},
+		"nested":            {cage.Default(), full, with(plainTree, paper{"/w/n": "", "/w/n/.git": "", "/w/n/.git/config": "x", "/w/n/.git/hooks": "", "/w/n/.vscode": ""}), false},
 		"old_landlock":      {cage.Default(), Kernel{Landlock: 3, Namespaces: true, UID: 1000, GID: 1000}, plainTree, false},
 		"no_landlock":       {cage.Default(), Kernel{Namespaces: true, UID: 1000, GID: 1000}, plainTree, false},
 		"no_namespaces":     {cage.Default(), Kernel{Landlock: 7, Why: "operation not permitted"}, plainTree, false},

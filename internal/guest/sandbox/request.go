@@ -94,11 +94,17 @@ func (r Request) Rules(getenv func(string) string) (cage.Rules, error) {
 		if r.Policy.Type == cage.InsecureNone {
 			continue
 		}
-		hidden, err := Hidden(real)
+		around := near(real)
+		hidden, err := hidden(real, around)
 		if err != nil {
 			return cage.Rules{}, fmt.Errorf(".cursorignore: %w", err)
 		}
 		place.Hidden = append(place.Hidden, hidden...)
+		for _, dir := range around {
+			if has(dir, ".git") {
+				place.Nested = append(place.Nested, dir)
+			}
+		}
 	}
 	rules := r.Policy.In(place)
 	for _, name := range r.Writable {

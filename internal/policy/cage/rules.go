@@ -13,6 +13,7 @@ type Place struct {
 	Home       string   // ~ of paths; "" if there is none
 	Temp       []string // folders for temporary files
 	Hidden     []string // what .cursorignore names, and sockets that lead out
+	Nested     []string // repositories in the workspaces beside their own
 }
 
 // Grant is a path that is open, with all below it, and what opened it.
@@ -28,6 +29,7 @@ type Rules struct {
 	ReadOnly   []Grant // inside what is writable
 	Hidden     []string
 	Workspaces []string
+	Nested     []string // repositories in workspaces: what is git's is protected there too
 }
 
 // SystemPaths may be read within the narrowest boundary: the programs, and what
@@ -45,7 +47,7 @@ var buildCaches = []string{
 
 // In makes the rules of a policy for a place.
 func (p Policy) In(place Place) Rules {
-	r := Rules{Policy: p, Hidden: place.Hidden, Workspaces: place.Workspaces}
+	r := Rules{Policy: p, Hidden: place.Hidden, Workspaces: place.Workspaces, Nested: place.Nested}
 	full := func(name string) string { return place.path(name) }
 	if p.Type == ReadWrite {
 		for _, dir := range place.Workspaces {
@@ -151,8 +153,9 @@ func (r Rules) Judge(access Access, name string) Verdict {
 	if ro, ok := deepest(r.ReadOnly, name); ok && !nearer(g, ro, r.Policy) {
 		return Verdict{Rule: ro.Rule, Ask: "take it out of additionalReadonlyPaths of sandbox.json"}
 	}
-	for _, root := range r.Roots() {
-		if p, ok := protecting(root, name); ok {
+	for i, root := range slices.Concat(r.Roots(), r.Nested) {
+		p, ok := protecting(root, name)
+		if ok && (i < len(r.Roots()) || strings.HasPrefix(p, ".git/")) {
 			return Verdict{Rule: "protected " + p, Ask: "ask the user to change it, or to run the command outside of the sandbox"}
 		}
 	}
