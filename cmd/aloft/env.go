@@ -12,6 +12,7 @@ func newEnvCommand(a *app) *cobra.Command {
 	cmd.AddCommand(
 		newEnvCheckCommand(a),
 		newEnvSchemaCommand(a),
+		newEnvSetupCommand(a),
 		newEnvListCommand(a),
 		newEnvShowCommand(a),
 		newEnvBuildsCommand(a),

@@ -13,6 +13,7 @@ type Agent struct {
 	ID                  string     `json:"id"`
 	Name                string     `json:"name,omitempty"`
 	Status              string     `json:"status"` // ACTIVE, ARCHIVED
+	Env                 Env        `json:"env,omitzero"`
 	URL                 string     `json:"url,omitempty"`
 	CreatedAt           time.Time  `json:"createdAt"`
 	UpdatedAt           time.Time  `json:"updatedAt"`
@@ -57,6 +58,7 @@ type NewAgent struct {
 	Model               *ModelRef `json:"model,omitempty"`
 	Name                string    `json:"name,omitempty"`
 	Repos               []Repo    `json:"repos,omitempty"`
+	Env                 *Env      `json:"env,omitempty"`
 	WorkOnCurrentBranch bool      `json:"workOnCurrentBranch,omitempty"`
 	RunMode             string    `json:"runMode,omitempty"`
 	Class               string    `json:"class,omitempty"` // of the machine's isolation: "strong", or the server's own

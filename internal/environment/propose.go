@@ -33,7 +33,7 @@ var ProposeFiles = []string{
 // file that tells the kind. Of a group the first that is there counts.
 var installs = [][]struct{ file, command string }{
 	{{"pnpm-lock.yaml", "pnpm install --frozen-lockfile"}, {"yarn.lock", "yarn install --frozen-lockfile"}, {"bun.lock", "bun install --frozen-lockfile"},
-		{"bun.lockb", "bun install --frozen-lockfile"}, {"package-lock.json", "npm ci"}, {"package.json", "npm install"}},
+		{"bun.lockb", "bun install --frozen-lockfile"}, {"package-lock.json", "npm ci"}, {"package.json", "npm install --no-package-lock"}},
 	{{"go.mod", "go mod download"}},
 	{{"Cargo.toml", "cargo fetch"}},
 	{{"uv.lock", "uv sync"}, {"poetry.lock", "poetry install"},

@@ -52,7 +52,6 @@ type triedLine struct {
 type triedErr struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty"`
 }
 
 func (s *server) setUpRoutes() []route {
@@ -142,7 +141,11 @@ func (s *server) tryEnvironment(w http.ResponseWriter, r *http.Request, who acco
 		if f.Kind == fault.KindInternal {
 			s.Logger.Error("an environment cannot be tried", "agent", a.ID, "error", err)
 		}
-		return say(triedLine{Error: &triedErr{Code: f.Code, Message: f.Message, Hint: f.Advice}})
+		message := f.Message
+		if f.Advice != "" {
+			message += " (" + f.Advice + ")"
+		}
+		return say(triedLine{Error: &triedErr{Code: f.Code, Message: message}})
 	}
 	last := buildOf(built)
 	end := triedLine{Build: &last}

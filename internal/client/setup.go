@@ -1,0 +1,137 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// PresetSetUp and PresetHelper are presets of an agent: a machine for a person
+// to set up, and an agent that does it.
+const (
+	PresetSetUp  = "setup"
+	PresetHelper = "vmSetupHelper"
+)
+
+// Env is where an agent's machine comes from.
+type Env struct {
+	Type   string `json:"type"` // "cloud"
+	Preset string `json:"preset,omitempty"`
+	Image  string `json:"image,omitempty"` // for [PresetSetUp]
+}
+
+// Snapshot is a saved disk, and the environment.json that is proposed with it.
+type Snapshot struct {
+	ID   string   `json:"id"`
+	JSON string   `json:"environmentJson"`
+	Why  []string `json:"why"`
+}
+
+// CreateSnapshot saves the disk of an agent's machine, which is stopped for that.
+func (c *Client) CreateSnapshot(ctx context.Context, agentID string) (Snapshot, error) {
+	var out Snapshot
+	return out, c.call(ctx, http.MethodPost, agentPath(agentID)+"/snapshots", nil, &out)
+}
+
+// Tried is how the try of an environment ended.
+type Tried struct {
+	Build    TriedBuild `json:"build"`
+	Findings []string   `json:"findings,omitempty"`
+}
+
+// TriedBuild is the build of a try.
+type TriedBuild struct {
+	ID      string `json:"id"`
+	Status  string `json:"status"` // SUCCEEDED, FAILED, CANCELLED
+	Message string `json:"message,omitempty"`
+}
+
+type environmentText struct {
+	JSON string `json:"environmentJson"`
+}
+
+// TryEnvironment builds an environment to see whether it can be. It goes on
+// where ctx ends, and a repeat of the same waits for it. tell hears how far it is.
+func (c *Client) TryEnvironment(ctx context.Context, agentID, text string, tell func(string)) (Tried, error) {
+	reply, err := c.open(ctx, http.MethodPost, agentPath(agentID)+"/environment/try", nil, environmentText{text}, nil)
+	if err != nil {
+		return Tried{}, err
+	}
+	defer reply.Body.Close()
+	lines := bufio.NewScanner(reply.Body)
+	lines.Buffer(nil, maxReply)
+	for lines.Scan() {
+		var line struct {
+			News  string `json:"news"`
+			Build *json.RawMessage
+			Error *struct{ Code, Message string }
+		}
+		var out Tried
+		err := errors.Join(json.Unmarshal(lines.Bytes(), &line), json.Unmarshal(lines.Bytes(), &out))
+		switch {
+		case len(lines.Bytes()) == 0:
+		case err != nil:
+			return Tried{}, fmt.Errorf("the reply is not what this API gives: %w", err)
+		case line.Error != nil:
+			return Tried{}, &Error{Code: line.Error.Code, Message: line.Error.Message}
+		case line.Build != nil:
+			return out, nil
+		default:
+			tell(line.News)
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return Tried{}, cause
+	}
+	return Tried{}, &UnreachableError{URL: c.base.String(), Err: errors.Join(errors.New("the connection was cut"), lines.Err())}
+}
+
+// CommittedEnvironment is where an environment was committed.
+type CommittedEnvironment struct {
+	Path   string `json:"path"`
+	Branch string `json:"branch"`
+	Commit string `json:"commit"`
+}
+
+// CommitEnvironment commits an environment on the agent's branch and pushes it.
+func (c *Client) CommitEnvironment(ctx context.Context, agentID, text string) (CommittedEnvironment, error) {
+	var out CommittedEnvironment
+	return out, c.callWith(ctx, http.MethodPost, agentPath(agentID)+"/environment/commit", nil, environmentText{text}, &out, nil)
+}
+
+// SaveEnvironment keeps an environment of your own for a repository, in place
+// of the one that is kept for it alone.
+func (c *Client) SaveEnvironment(ctx context.Context, name, repo, text string) (id string, err error) {
+	type repos []map[string]string
+	var list struct {
+		Items []struct {
+			ID, Owner string
+			Repos     []struct{ URL string }
+		}
+	}
+	if err := c.call(ctx, http.MethodGet, "/v1/environments", page(100, ""), &list); err != nil {
+		return "", err
+	}
+	for _, e := range list.Items {
+		if e.Owner == "personal" && len(e.Repos) == 1 && e.Repos[0].URL == repo {
+			return e.ID, c.patch(ctx, "/v1/environments/"+segment(e.ID), environmentText{text})
+		}
+	}
+	var out struct{ ID string }
+	err = c.callWith(ctx, http.MethodPost, "/v1/environments", nil, map[string]any{
+		"owner": "personal", "name": name, "repos": repos{{"url": repo}}, "environmentJson": text,
+	}, &out, nil)
+	return out.ID, err
+}
+
+// patch changes something; the reply has no body.
+func (c *Client) patch(ctx context.Context, path string, in any) error {
+	reply, err := c.open(ctx, http.MethodPatch, path, nil, in, nil)
+	if err != nil {
+		return err
+	}
+	return reply.Body.Close()
+}
