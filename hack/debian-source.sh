@@ -1,9 +1,10 @@
 #!/bin/sh
-# debian-source.sh PACKAGE DIR: unpacks the source of a Debian package into DIR,
-# without changing what apt knows on this machine: it reads the machine's own
-# sources as deb-src, in a state folder of its own.
+# debian-source.sh PACKAGE DIR [upstream]: unpacks the source of a Debian package
+# into DIR, with "upstream" as its authors publish it, without changing what apt
+# knows on this machine: it reads the machine's own sources as deb-src, in a state
+# folder of its own.
 set -eu
-package=$1 dir=$2
+package=$1 dir=$2 what=${3:-all}
 state=$(mktemp -d)
 trap 'rm -rf "$state"' EXIT
 mkdir -p "$state/lists/partial" "$state/cache" "$state/parts" "$dir"
@@ -20,4 +21,9 @@ apt() {
 }
 apt update
 cd "$dir"
-apt source "$package"
+if [ "$what" = upstream ]; then
+	apt source --tar-only "$package"
+	tar xf ./*.orig.tar.*[!c]
+else
+	apt source "$package"
+fi

@@ -68,8 +68,9 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 		r.Status, r.FailureType, r.Message = environment.Failed, environment.TerminalFailure, words
 	}
 	log.Info("build ended", "status", r.Status, "message", r.Message, "took", now.Sub(r.CreatedAt))
-	if !install {
-		// The wreck of an install is there to be looked at; nothing else leaves one.
+	if !install || r.Trigger == environment.AgentDraft {
+		// The wreck of an install is there to be looked at; nothing else leaves one,
+		// and whoever tries a draft has a machine of their own.
 		// A layer that was frozen is given up, unless the record says that it counts.
 		errs := []error{b.destroy(last, r.MachineID)}
 		r.MachineID = ""
