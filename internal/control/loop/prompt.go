@@ -11,6 +11,11 @@ import (
 //go:embed prompts/system.md
 var systemWords string
 
+// helperWords are added for agents that find out how a machine is set up.
+//
+//go:embed prompts/vm_setup_helper.md
+var helperWords string
+
 var systemTemplate = template.Must(template.New("system").Parse(systemWords))
 
 // systemPrompt is what the model is told before the conversation. It changes
@@ -33,6 +38,9 @@ func systemPrompt(s *agent.State) string {
 	var b strings.Builder
 	if err := systemTemplate.Execute(&b, data); err != nil {
 		panic(err) // the template and its data are both constants of this file
+	}
+	if s.Agent.Env.Preset == agent.VMSetupHelper {
+		b.WriteString(helperWords)
 	}
 	return b.String()
 }
