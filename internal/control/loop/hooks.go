@@ -111,8 +111,9 @@ func (l *Loop) after(ctx context.Context, c agent.Call, r *tool.Result, took tim
 		events = append(events, HookEvent{"afterFileEdit", name, map[string]any{"file_path": args.Path, "edits": []any{edit}}})
 	}
 	said, err := l.runHooks(ctx, HookCall{Events: l.presentOnes(events)})
-	if said.Context != "" {
-		r.Text += "\n\n[a hook of the project says]\n" + said.Context
+	// One that would forbid comes too late for that: its words are for the model.
+	if words := strings.TrimSpace(said.Context + "\n" + said.AgentMessage); words != "" {
+		r.Text += "\n\n[a hook of the project says]\n" + words
 	}
 	return err
 }

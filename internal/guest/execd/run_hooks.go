@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -42,6 +43,9 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 			changed(&in, all.UpdatedInput)
 		}
 		all = all.Join(set.Run(ctx, session, in))
+		if late := strings.HasPrefix(e.GetName(), "post") || strings.HasPrefix(e.GetName(), "after"); late {
+			continue // what has happened cannot be forbidden
+		}
 		if all.Permission == hook.Deny || all.Stopped {
 			break
 		}

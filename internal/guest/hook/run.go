@@ -195,8 +195,11 @@ func (h Hook) stdin(session Session, event Event, fields map[string]any) ([]byte
 	if h.claude {
 		in = claudeInput(in, event)
 	}
-	data, err := json.Marshal(in)
-	return append(data, '\n'), err
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // scripts look for "a && b" with grep
+	err := enc.Encode(in)
+	return out.Bytes(), err
 }
 
 // optional is null for what is not known.

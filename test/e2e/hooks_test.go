@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"aloft/internal/control/gateway/gittest"
+)
+
+// hooksFile has one hook for each event that a run has. Each writes down that it
+// was run, with what it was told, and some of them say something.
+const hooksFile = `{
+  // comments are fine
+  "version": 1,
+  "hooks": {
+    "sessionStart": [{"command": "sh .h/note"}],
+    "beforeSubmitPrompt": [{"command": "sh .h/note"}],
+    "preToolUse": [{"command": "sh .h/note"}, {"command": "sh .h/rename", "matcher": "^Shell$"}],
+    "beforeShellExecution": [{"command": "sh .h/note"}, {"command": "sh .h/no-rm", "matcher": "\\brm\\b", "failClosed": true}],
+    "afterShellExecution": [{"command": "sh .h/note"}],
+    "beforeReadFile": [{"command": "sh .h/note"}],
+    "afterFileEdit": [{"command": "sh .h/note"}],
+    "postToolUse": [{"command": "sh .h/note"}, {"command": "sh .h/context", "matcher": "^Read$"}],
+    "postToolUseFailure": [{"command": "sh .h/note"}],
+    "afterAgentThought": [{"command": "sh .h/note"}],
+    "afterAgentResponse": [{"command": "sh .h/note"}],
+    "stop": [{"command": "sh .h/note"}, {"command": "sh .h/goes-on", "loop_limit": 1}],
+    "sessionEnd": [{"command": "sh .h/note"}]
+  }
+}`
+
+const hooksScript = `
+scripts:
+  - match: 'run the tests, too'
+    turns:
+      - text: "I went on."
+  - turns:
+      - thinking: "Hm."
+        text: "I begin."
+        calls: [{tool: Shell, args: {command: "echo before > said.txt"}}]
+      - calls: [{tool: Shell, args: {command: "rm -f kept.txt"}}]
+      - calls: [{tool: Read, args: {path: README.md}}]
+      - calls: [{tool: Write, args: {path: new.txt, contents: "new"}}]
+      - calls: [{tool: Read, args: {path: nosuch.txt}}]
+      - text: "That was it."
+`
+
+// TestHooks runs a project's hooks in a machine: every event of a run, each a
+// test by its name, and what hooks may do.
+func TestHooks(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("hooks", map[string]string{
+		"README.md": "hooks\n", "kept.txt": "kept\n", ".cursor/hooks.json": hooksFile,
+		".claude/settings.json": `{"hooks":{"PostToolUse":[{"matcher":"Write","hooks":[{"type":"command","command":"echo claude-wrote >> /tmp/claude; cat /tmp/claude >&2; exit 2"}]}]}}`,
+		".h/note":               "#!/bin/sh\ncat >> /tmp/told; echo >> /tmp/told; echo \"id=$(id -u) dir=$(pwd) remote=$CURSOR_CODE_REMOTE\" >> /tmp/env; cp /tmp/told /tmp/env . 2>/dev/null; true\n",
+		".h/rename":             "#!/bin/sh\nsed -n 's/.*echo before > said.txt.*/{\"updated_input\":{\"command\":\"echo after > said.txt\"}}/p'\n",
+		".h/no-rm":              "#!/bin/sh\necho '{\"permission\":\"deny\",\"agent_message\":\"nothing is removed here\"}'\n",
+		".h/context":            "#!/bin/sh\necho '{\"additional_context\":\"the house style is tabs\"}'\n",
+		".h/goes-on":            "#!/bin/sh\necho '{\"followup_message\":\"run the tests, too\"}'\n",
+	})
+	a := start(t, scripted(t, hooksScript))
+	r := a.finish(a.create(url, "Do it", nil))
+	events := a.events(r.AgentID)
+	told := gittest.Git(t, git.Path("hooks"), "show", pushed(t, r)+":told")
+	for _, event := range []string{
+		"sessionStart", "beforeSubmitPrompt", "preToolUse", "beforeShellExecution", "afterShellExecution", "beforeReadFile", "afterFileEdit",
+		"postToolUse", "postToolUseFailure", "afterAgentThought", "afterAgentResponse", "stop",
+	} {
+		t.Run(event, func(t *testing.T) {
+			if !strings.Contains(told, fmt.Sprintf(`"hook_event_name":%q`, event)) || !strings.Contains(told, `"conversation_id":"`+r.AgentID) {
+				t.Error("no hook was told of it")
+			}
+		})
+	}
+	t.Run("sessionEnd", func(t *testing.T) { // comes after the push
+		if _, after, _ := strings.Cut(events, `"kind":"pushed"`); !strings.Contains(after, `"kind":"hook.ran"`) {
+			t.Error("no hook ran after the push")
+		}
+	})
+	show := func(file string) string { return gittest.Git(t, git.Path("hooks"), "show", pushed(t, r)+":"+file) }
+	for name, ok := range map[string]bool{
+		"UpdatedInput":      show("said.txt") == "after",
+		"Deny":              show("kept.txt") == "kept" && strings.Contains(events, "nothing is removed here"),
+		"AdditionalContext": strings.Contains(events, "the house style is tabs"),
+		"Followup":          strings.Contains(events, "run the tests, too") && strings.Contains(events, "I went on."),
+		"Claude":            strings.Contains(events, "claude-wrote"),
+		"Environment":       strings.Contains(show("env"), "dir=/workspace remote=true"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !ok {
+				t.Error("it did not")
+			}
+		})
+	}
+}
+
+// TestHookRefusesAPrompt has beforeSubmitPrompt say that the model is not to see it.
+func TestHookRefusesAPrompt(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("refuses", map[string]string{
+		"README.md":         "x\n",
+		".aloft/hooks.json": `{"version":1,"hooks":{"beforeSubmitPrompt":[{"command":"grep -q password && echo '{\"continue\":false,\"user_message\":\"no passwords\"}'; true"}]}}`,
+	})
+	a := start(t, scripted(t, calls("echo ran")))
+	r := a.wait(a.create(url, "My password is x", nil))
+	events := a.events(r.AgentID)
+	if r.Status != "ERROR" || !strings.Contains(events, "prompt_refused") || !strings.Contains(events, "no passwords") || strings.Contains(events, `"turn.replied"`) {
+		t.Errorf("the run is %s:\n%s", r.Status, events)
+	}
+	a.finish(a.create(url, "Nothing secret", nil))
+}
