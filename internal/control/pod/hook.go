@@ -101,6 +101,9 @@ func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 		req.Events = append(req.Events, &agentv1.HookEvent{Name: e.Name, Subject: e.Subject, Fields: fields})
 	}
 	res, err := h.client.RunHooks(ctx, connect.NewRequest(req))
+	if connect.CodeOf(err) == connect.CodeUnimplemented { // a machine from before there were hooks
+		return HookOutcome{}, nil
+	}
 	if err != nil {
 		return HookOutcome{}, fmt.Errorf("run hooks: %w", h.conn.lost(err))
 	}

@@ -45,7 +45,7 @@ func (w *worker) plan(ctx context.Context, state *agent.State) (build.Plan, erro
 	if w.s.Environments == nil || len(state.Agent.Repos) == 0 {
 		return build.Plan{}, nil
 	}
-	p, err := w.s.Environments.Plan(ctx, state.Agent, cmp.Or(state.BaseCommit, state.Agent.Repos[0].StartingRef))
+	p, err := w.s.Environments.Plan(ctx, state.Agent, cmp.Or(state.Agent.Origin, state.Agent.Repos[0].StartingRef))
 	if len(state.Agent.Repos) > 1 {
 		p.Commit = "" // builds have one repository, in the workspace itself: install runs in the machine
 	}
