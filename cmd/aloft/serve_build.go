@@ -1,14 +1,19 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"aloft/internal/control/build"
+	"aloft/internal/control/dockerfile"
+	"aloft/internal/control/image"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
+	"aloft/internal/fault"
 	"aloft/internal/policy"
 )
 
@@ -49,6 +54,66 @@ func (s *server) newBuilder(data string, c serverConfig, network policy.Network,
 	}
 	if r, ok := s.runtime.(*container.Runtime); ok {
 		config.Layers = r.Layers()
+		s.dockerfiles = &dockerfiles{data: data, config: c.Images, images: r.Images()}
+		config.Dockerfiles = s.dockerfiles
 	}
 	return build.New(config)
+}
+
+// dockerfiles builds by the engine that the host has when one is first needed.
+type dockerfiles struct {
+	data   string
+	config imagesConfig
+	images *image.Store
+
+	mu      sync.Mutex
+	builder *dockerfile.Builder // nil until then
+}
+
+// Ready implements [build.Dockerfiles].
+func (d *dockerfiles) Ready() error {
+	if _, err := findEngine(d.config); err != nil {
+		return fault.NotImplemented("this server has nothing that builds Dockerfiles").Named("no_image_builder").
+			Hint("run `aloft doctor` on the server: it says how to get what builds them").Because(err)
+	}
+	return nil
+}
+
+// Build implements [build.Dockerfiles].
+func (d *dockerfiles) Build(ctx context.Context, spec dockerfile.Spec, out func(line string)) (string, error) {
+	b, err := d.open()
+	if err != nil {
+		return "", err
+	}
+	name, _, err := b.Build(ctx, spec, out)
+	return name, err
+}
+
+func (d *dockerfiles) open() (*dockerfile.Builder, error) {
+	if err := d.Ready(); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.builder == nil {
+		b, err := openBuilder(d.data, d.config, d.images)
+		if err != nil {
+			return nil, err
+		}
+		d.builder = b
+	}
+	return d.builder, nil
+}
+
+// Has implements [build.Dockerfiles].
+func (d *dockerfiles) Has(name string) bool { return d.images.Has(name) }
+
+// Close ends the engine.
+func (d *dockerfiles) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.builder == nil {
+		return nil
+	}
+	return d.builder.Engine.Close()
 }

@@ -43,20 +43,21 @@ type server struct {
 	URL     string // where it listens
 	KeyFile string // of the admin API key
 
-	store    *sqlite.Store
-	kept     *artifact.Store
-	gateway  *gateway.Gateway
-	runtime  machine.Runtime
-	schedule *schedule.Scheduler
-	builder  *build.Builder
-	disk     *disk.Guard
-	webhooks *webhook.Sender
-	sent     *telemetry.Telemetry
-	observer *observe.Observer
-	listener net.Listener
-	http     *http.Server
-	ready    atomic.Bool
-	logger   *slog.Logger
+	store       *sqlite.Store
+	kept        *artifact.Store
+	gateway     *gateway.Gateway
+	runtime     machine.Runtime
+	schedule    *schedule.Scheduler
+	builder     *build.Builder
+	dockerfiles *dockerfiles // nil where no machine can be made
+	disk        *disk.Guard
+	webhooks    *webhook.Sender
+	sent        *telemetry.Telemetry
+	observer    *observe.Observer
+	listener    net.Listener
+	http        *http.Server
+	ready       atomic.Bool
+	logger      *slog.Logger
 }
 
 // openServer makes a server that listens and does not yet serve.
@@ -251,6 +252,9 @@ func (s *server) close() error {
 		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
+	}
+	if s.dockerfiles != nil {
+		errs = append(errs, s.dockerfiles.Close())
 	}
 	if r, ok := s.runtime.(*container.Runtime); ok {
 		errs = append(errs, r.Close())

@@ -152,10 +152,11 @@ func (e Environment) Testing() bool { return e.EnableTesting == nil || *e.Enable
 // order and white space: 64 hexadecimal digits.
 func (e Environment) Digest() string { return digest(e) }
 
-// BuildDigest identifies what decides what a build makes: base, user, install
-// and variables. Terminals and ports, for example, can change without one.
+// BuildDigest identifies what decides what a build makes: base, user, install,
+// variables and what they may reach. Terminals and ports, for example, can
+// change without one.
 func (e Environment) BuildDigest() string {
-	return digest(Environment{User: e.User, Install: e.Install, Build: e.Build, Image: e.Image, Snapshot: e.Snapshot, Env: e.Env})
+	return digest(Environment{User: e.User, Install: e.Install, Build: e.Build, Image: e.Image, Snapshot: e.Snapshot, Env: e.Env, EgressMode: e.EgressMode, EgressAllowlist: e.EgressAllowlist})
 }
 
 func digest(e Environment) string {

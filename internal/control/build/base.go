@@ -7,6 +7,7 @@ import (
 	"aloft/internal/control/layer"
 	"aloft/internal/control/store"
 	"aloft/internal/environment"
+	"aloft/internal/fault"
 	"aloft/internal/secret"
 )
 
@@ -14,6 +15,8 @@ import (
 type base struct {
 	image string
 	layer string // a snapshot above it; "" is none
+	// dockerfile has the image made of the Dockerfile, which image does not name.
+	dockerfile bool
 }
 
 // from is the base of the plan's environment. What of it cannot be had stands
@@ -26,7 +29,7 @@ func (b *Builder) from(ctx context.Context, p Plan) (of base, notes []string, er
 			return base{}, nil, err
 		}
 		if l.ID != "" {
-			return base{l.Image, l.ID}, nil, nil
+			return base{image: l.Image, layer: l.ID}, nil, nil
 		}
 		notes = append(notes, "The snapshot "+e.Snapshot+" is not there, has expired, or is of another repository. The machine starts from the next base instead.")
 		e = e.WithoutSnapshot()
@@ -39,10 +42,29 @@ func (b *Builder) from(ctx context.Context, p Plan) (of base, notes []string, er
 		}
 		return base{image: e.Image}, notes, nil
 	case environment.BaseDockerfile:
-		notes = append(notes, "The image of the Dockerfile is not built by this version. The machine starts from the default image.")
+		if p.dockerfile != "" {
+			return base{dockerfile: true}, notes, nil
+		}
+		why := p.noImage
+		if why == nil {
+			why = errNoCommit
+		}
+		notes = append(notes, noImage(why)+" The machine starts from the default image.")
 	case environment.BaseSnapshot, environment.BaseDefault:
 	}
 	return base{image: b.Image}, notes, nil
+}
+
+var errNoCommit = fault.Conflict("the repository has no commit yet")
+
+// noImage says why a Dockerfile has no image, and what to do about it.
+func noImage(why error) string {
+	f := fault.Of(why)
+	words := "The image of the Dockerfile is not there: " + f.Message
+	if f.Advice != "" {
+		words += " (" + f.Advice + ")"
+	}
+	return words + "."
 }
 
 // maxSnapshots bounds the snapshots among which the newest is looked for.

@@ -38,6 +38,8 @@ type Config struct {
 	Gateway Gateway
 	Builds  store.Builds
 	Saved   store.Environments // nil has none
+	// Dockerfiles makes bases of Dockerfiles; nil makes none.
+	Dockerfiles Dockerfiles
 	// Snapshots says whose saved disks are; nil knows of none.
 	Snapshots store.Snapshots
 	Leases    store.Leases
@@ -118,16 +120,19 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 		return Base{}, err
 	}
 	base := Base{Image: from.image, Layer: from.layer, Install: p.Environment.Install != "", Notes: notes}
-	if b.Layers == nil || !base.Install || p.Commit == "" {
+	if p.Commit == "" || !base.Install && !from.dockerfile {
 		return base, nil
+	}
+	if b.Layers == nil {
+		return b.withImage(ctx, base, from, p, tell)
 	}
 	active, err := b.Builds.ActiveBuild(ctx, p.environmentID())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return base, err
 	}
-	there := err == nil && active.Image == from.image && active.Base == from.layer && p.isOf(active) && b.Layers.Has(active.ID)
-	if there && active.Digest == p.Environment.BuildDigest() {
-		base.Layer, base.Install = active.ID, active.Inputs != p.Inputs
+	there := err == nil && p.isOf(active) && b.Layers.Has(active.ID)
+	if there && active.Digest == p.digest() && b.fits(active, from, p) {
+		base.Image, base.Layer, base.Install = active.Image, active.ID, active.Inputs != p.Inputs
 		if time.Since(active.CheckedAt) >= b.StaleAfter {
 			b.refresh(p)
 		}
@@ -137,26 +142,50 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	if err != nil {
 		return base, err
 	}
-	if main.Environment.BuildDigest() != p.Environment.BuildDigest() {
-		base.Notes = append(base.Notes, "The environment differs from the default branch's, of which builds are made: install runs in this machine.")
-		return base, nil
+	if main.digest() != p.digest() {
+		base.Notes = append(base.Notes, "The environment differs from the default branch's, of which builds are made: what it asks for is done for this machine alone.")
+		return b.withImage(ctx, base, from, p, tell)
 	}
 	made, err := b.Ensure(ctx, main, environment.ConfigChange, tell)
 	if err != nil {
 		return base, err
 	}
 	if made.Status == environment.Succeeded {
-		base.Layer, base.Install = made.ID, made.Inputs != p.Inputs
+		base.Image, base.Layer, base.Install = made.Image, made.ID, made.Inputs != p.Inputs
 		return base, nil
 	}
 	// What has just failed is not tried again in the machine: the agent is told.
-	base.Install = made.FailureType != environment.InstallFailed
+	base.Install = base.Install && made.FailureType != environment.InstallFailed
 	note := fmt.Sprintf("The environment could not be built (%s): %s", made.ID, made.Message)
-	if there {
-		base.Layer = active.ID
+	switch {
+	case there && (!from.dockerfile || b.Dockerfiles.Has(active.Image)):
+		base.Image, base.Layer = active.Image, active.ID
 		note += "\nThe machine starts from the build before it, " + active.ID + "."
+	case from.dockerfile && made.Image != "":
+		base.Image = made.Image // of which only install has failed
+	case from.dockerfile:
+		base.Image = b.Image
+		note += "\nThe machine starts from the default image."
 	}
 	base.Notes = append(base.Notes, note)
+	return base, nil
+}
+
+// withImage makes the image of a plan that no build is made of. One that cannot
+// be made is no error: the notes tell.
+func (b *Builder) withImage(ctx context.Context, base Base, from base, p Plan, tell func(string)) (Base, error) {
+	if !from.dockerfile {
+		return base, nil
+	}
+	image, err := b.imageNow(ctx, p, tell)
+	if err != nil && ctx.Err() != nil {
+		return base, context.Cause(ctx)
+	}
+	if err != nil {
+		image = b.Image
+		base.Notes = append(base.Notes, noImage(err)+" The machine starts from the default image.")
+	}
+	base.Image = image
 	return base, nil
 }
 
@@ -181,7 +210,7 @@ func (b *Builder) refresh(p Plan) {
 	go func() {
 		defer b.running.Done()
 		main, err := b.plan(ctx, p.repoURL, "", p.userID)
-		if err == nil && main.Environment.Install != "" && main.Commit != "" {
+		if err == nil && (main.Environment.Install != "" || main.dockerfile != "") && main.Commit != "" {
 			_, err = b.Ensure(ctx, main, environment.Recurring, func(string) {})
 		}
 		if err != nil && ctx.Err() == nil {

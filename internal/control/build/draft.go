@@ -26,6 +26,12 @@ func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text 
 	if p.Commit == "" {
 		return environment.Record{}, p.Findings, fault.Conflict("the repository has no commit to try it on").Named("repository_empty").Hint("push a first commit")
 	}
+	if err := b.readDockerfile(ctx, &p); err != nil {
+		return environment.Record{}, p.Findings, err
+	}
+	if p.noImage != nil {
+		return environment.Record{}, p.Findings, p.noImage
+	}
 	_, notes, err := b.from(ctx, p)
 	if err != nil {
 		return environment.Record{}, p.Findings, err
@@ -34,7 +40,7 @@ func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text 
 		return environment.Record{}, p.Findings, fault.Invalid("%s", notes[0]).Named("base_missing").Hint("name another base")
 	}
 	// Drafts of one environment that differ are not one another's.
-	p.savedID = p.environmentID() + "-draft-" + p.Environment.BuildDigest()[:16]
+	p.savedID = p.environmentID() + "-draft-" + p.digest()[:16]
 	if p.Environment.Install == "" {
 		p.Environment.Install = "true"
 	}

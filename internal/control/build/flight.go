@@ -48,17 +48,24 @@ func (b *Builder) Ensure(ctx context.Context, p Plan, why environment.Trigger, t
 	if err != nil {
 		return environment.Record{}, err
 	}
+	var told string
+	var next time.Time // of telling: there may be much news, and now and then the last is told
 	for {
 		b.mu.Lock()
 		last, news := f.last, f.news
 		b.mu.Unlock()
-		if last != "" {
+		var wait <-chan time.Time
+		if d := time.Until(next); last != told && d > 0 {
+			wait = time.After(d)
+		} else if last != told {
 			tell(last)
+			told, next = last, time.Now().Add(logNews)
 		}
 		select {
 		case <-f.done:
 			return f.record, f.err
 		case <-news:
+		case <-wait:
 		case <-ctx.Done():
 			return environment.Record{}, context.Cause(ctx)
 		}
@@ -130,18 +137,18 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 	now := time.Now().UTC()
 	record := environment.Record{
 		ID: layer.NewID(layer.Build), EnvironmentID: id, Status: environment.InProgress, Trigger: why, Image: from.image, Base: from.layer,
-		Commits: []environment.Commit{{URL: p.repoURL, Commit: p.Commit}}, Digest: p.Environment.BuildDigest(), Inputs: p.Inputs,
+		Commits: []environment.Commit{{URL: p.repoURL, Commit: p.Commit}}, Digest: p.digest(), Inputs: p.Inputs,
 		CreatedAt: now, CheckedAt: now,
 	}
 	same := func(r environment.Record) bool {
-		return p.isOf(r) && r.Image == record.Image && r.Base == record.Base && r.Digest == record.Digest && r.Inputs == record.Inputs
+		return p.isOf(r) && r.Digest == record.Digest && r.Inputs == record.Inputs
 	}
 	active, err := b.Builds.ActiveBuild(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 	case err != nil:
 		return record, err
-	case same(active) && b.Layers.Has(active.ID):
+	case same(active) && b.fits(active, from, p) && b.Layers.Has(active.ID):
 		return active, b.skip(ctx, active, record)
 	}
 	if why != environment.Manual && why != environment.AgentDraft {
@@ -223,6 +230,9 @@ func (b *Builder) Run(ctx context.Context) error {
 		close(b.tidied)
 		<-ctx.Done()
 		return nil
+	}
+	if err := b.tidyImages(); err != nil {
+		b.Logger.Error("what is left of images' builds cannot be removed", "error", err)
 	}
 	if err := b.endUnfinished(ctx); err != nil && ctx.Err() == nil {
 		b.Logger.Error("builds that were left unfinished cannot be ended", "error", err)

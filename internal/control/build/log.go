@@ -25,8 +25,9 @@ type buildLog struct {
 	head  int64
 	tail  []byte
 	lost  int64
-	from  int64        // where end begins
-	news  func(string) // hears a line of output now and then; may be nil
+	from  int64         // where end begins
+	news  func(string)  // hears the last line of output; may be nil
+	pause time.Duration // between lines that it hears
 	spoke time.Time
 }
 
@@ -53,7 +54,7 @@ func (l *buildLog) Write(p []byte) (int, error) {
 		l.lost += int64(over)
 		l.tail = append(l.tail[:0], l.tail[over:]...)
 	}
-	if l.news != nil && time.Since(l.spoke) > logNews {
+	if l.news != nil && time.Since(l.spoke) > l.pause {
 		l.spoke = time.Now()
 		whole := bytes.TrimRight(l.tail[:bytes.LastIndexByte(l.tail, '\n')+1], "\r\n")
 		l.news(strings.ToValidUTF8(string(whole[bytes.LastIndexAny(whole, "\r\n")+1:]), ""))

@@ -48,7 +48,7 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 	}
 	log := b.Logger.With("build", r.ID, "environment", r.EnvironmentID)
 	log.Info("build begins", "trigger", r.Trigger, "commit", p.Commit)
-	code, err := b.work(ctx, r, p, tell)
+	code, err := b.work(ctx, &r, p, tell)
 	last := context.WithoutCancel(ctx) // what has happened is recorded, whoever stops
 	now := time.Now().UTC()
 	r.EndedAt, r.ExitCode, r.Status = &now, code, environment.Succeeded
@@ -107,7 +107,7 @@ type installError struct{ words string }
 func (e *installError) Error() string { return e.words }
 
 // work does the steps of a build, up to the layer.
-func (b *Builder) work(ctx context.Context, r environment.Record, p Plan, tell func(string)) (exit *int, err error) {
+func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell func(string)) (exit *int, err error) {
 	file, err := b.LogFile(r.ID)
 	if err != nil {
 		return nil, err
@@ -122,16 +122,29 @@ func (b *Builder) work(ctx context.Context, r environment.Record, p Plan, tell f
 		log.line("# " + words)
 		tell(words)
 	}
+	set, err := b.variables(ctx, r.EnvironmentID, p)
+	if err != nil {
+		return nil, err
+	}
+	if r.Image == "" {
+		step("base: the Dockerfile's image")
+		log.news = tell
+		if r.Image, err = b.image(ctx, p, set, log); err != nil {
+			log.line("# " + fault.Of(err).Message)
+			return nil, err
+		}
+		log.news = nil
+	}
 	words := r.Image
 	if r.Base != "" {
 		words = r.Base + " above " + words
 	}
 	step("base: %s", words)
-	set, err := b.variables(ctx, r.EnvironmentID, p)
+	network, err := b.network(p.Environment)
 	if err != nil {
 		return nil, err
 	}
-	m, err := b.Runtime.Create(ctx, machine.Spec{ID: r.MachineID, Image: r.Image, Layer: r.Base, Class: b.Class, Limits: b.Limits, Network: b.Network})
+	m, err := b.Runtime.Create(ctx, machine.Spec{ID: r.MachineID, Image: r.Image, Layer: r.Base, Class: b.Class, Limits: b.Limits, Network: network})
 	if err != nil {
 		return nil, err
 	}
@@ -167,12 +180,14 @@ func (b *Builder) work(ctx context.Context, r environment.Record, p Plan, tell f
 	}); err != nil {
 		return nil, err
 	}
-	step("install")
-	log.mark()
-	log.news = tell
-	ended, err := conn.RunCommand(ctx, p.Environment.Install, b.InstallLimit, log)
-	if err != nil {
-		return nil, err
+	var ended pod.Exit
+	if p.Environment.Install != "" {
+		step("install")
+		log.mark()
+		log.news = tell
+		if ended, err = conn.RunCommand(ctx, p.Environment.Install, b.InstallLimit, log); err != nil {
+			return nil, err
+		}
 	}
 	// From here on nothing of it runs: only what is on the disk is kept.
 	if err := saver.Stop(ctx); err != nil {

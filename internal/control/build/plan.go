@@ -20,6 +20,8 @@ import (
 type Files interface {
 	Files(ctx context.Context, repoURL, ref string, paths []string) (gateway.Tree, error)
 	Contents(ctx context.Context, repoURL string, b gateway.Blob, limit int64) ([]byte, error)
+	IDs(ctx context.Context, repoURL, commit string, paths []string) (map[string]string, error)
+	Export(ctx context.Context, repoURL, commit, dir string) error
 }
 
 // Plan is what the machine of an agent is to be made of.
@@ -32,9 +34,11 @@ type Plan struct {
 	// needs, at Commit.
 	Inputs string
 
-	repoURL string
-	userID  int64
-	savedID string // of the saved environment; "" for the repository's own
+	dockerfile string // identifies what its image is made of; "" is none, or none that can be made
+	noImage    error  // why its Dockerfile cannot be built
+	repoURL    string
+	userID     int64
+	savedID    string // of the saved environment; "" for the repository's own
 }
 
 // environmentID is what builds of the plan are builds of.
@@ -113,6 +117,9 @@ func (b *Builder) plan(ctx context.Context, repoURL, ref string, userID int64) (
 		if err := b.saved(ctx, &p); err != nil {
 			return Plan{}, err
 		}
+	}
+	if err := b.readDockerfile(ctx, &p); err != nil {
+		return Plan{}, err
 	}
 	if p.Environment.Install == "" || p.Commit == "" {
 		return p, nil

@@ -10,6 +10,7 @@
 package dockerfile
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -71,6 +72,7 @@ type Spec struct {
 	Secrets    map[string]string // id to value, for RUN --mount=type=secret
 	Target     string            // stage to build; "" is the last
 	NoCache    bool
+	Network    string // "none" takes the network away that the Builder would give; "" does not
 }
 
 // A Builder builds. Its fields are set before it is used.
@@ -203,8 +205,9 @@ func (b *Builder) prepare(spec Spec, work string) (text string, job Job, err err
 		AuthFile:   filepath.Join(work, "auth", "config.json"),
 		Output:     filepath.Join(work, "image"),
 	}
-	if job.Network == "" {
-		job.Network = "host"
+	if job.Network = cmp.Or(spec.Network, job.Network, "host"); spec.Network == "none" && FromNetwork(text) {
+		return "", job, fault.Denied("ADD of a URL is not for an environment whose network is limited").Named("dockerfile_network").
+			Hint("fetch it in install, which runs in a machine and reaches what the environment may reach")
 	}
 	for id := range spec.Secrets {
 		if !simple(id) {

@@ -47,3 +47,22 @@ func (g *Gateway) Contents(ctx context.Context, repoURL string, b Blob, limit in
 	}
 	return m.Contents(ctx, b, limit)
 }
+
+// Export writes the files of a commit that Files has found into dir, an empty
+// folder; see [mirror.Mirror.Export].
+func (g *Gateway) Export(ctx context.Context, repoURL, commit, dir string) error {
+	_, m, err := g.open(repoURL)
+	if err != nil {
+		return err
+	}
+	return m.Export(ctx, commit, dir)
+}
+
+// IDs identifies what such a commit has at paths; see [mirror.Mirror.IDs].
+func (g *Gateway) IDs(ctx context.Context, repoURL, commit string, paths []string) (map[string]string, error) {
+	_, m, err := g.open(repoURL)
+	if err != nil {
+		return nil, err
+	}
+	return m.IDs(ctx, commit, paths)
+}

@@ -133,3 +133,10 @@ func (s *Store) prepare(ctx context.Context, name string, tell *teller) (Image, 
 	}
 	return s.prepareRemote(ctx, ref, tell)
 }
+
+// Has reports whether an image that was imported or built is here. Until this
+// process ends it stays.
+func (s *Store) Has(name string) bool {
+	_, ok := s.find(name)
+	return ok
+}

@@ -145,6 +145,9 @@ func (r *Runtime) Close() error {
 // Layers is the store of what Freeze has saved.
 func (r *Runtime) Layers() *layer.Store { return r.layers }
 
+// Images is the store that machines are made of.
+func (r *Runtime) Images() *image.Store { return r.images }
+
 var validID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 
 func checkID(id string) error {

@@ -1,0 +1,69 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"aloft/internal/fault"
+)
+
+// Export writes a commit's files into dir, an empty folder, as a checkout would
+// have them. Git refuses names that lead out of it, and writes through no link.
+// Submodules are empty folders.
+func (m *Mirror) Export(ctx context.Context, commit, dir string) error {
+	if !wholeID.MatchString(commit) {
+		return fault.Invalid("%q is no commit", Plain(commit))
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	index := dir + ".index"
+	defer func() { _ = os.Remove(index) }()
+	env := []string{"GIT_INDEX_FILE=" + index, "GIT_WORK_TREE=" + dir}
+	for _, args := range [][]string{{"read-tree", commit}, {"checkout-index", "--all", "--quiet"}} {
+		if _, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir, env: env}); err != nil {
+			return fmt.Errorf("export %s: %w", commit, err)
+		}
+	}
+	return nil
+}
+
+// IDs identifies what a commit has at paths, folders with all that is in them:
+// "." is its root. What is not there, and links, which lead elsewhere, are left
+// out.
+func (m *Mirror) IDs(ctx context.Context, commit string, paths []string) (map[string]string, error) {
+	if !wholeID.MatchString(commit) {
+		return nil, fault.Invalid("%q is no commit", Plain(commit))
+	}
+	found := map[string]string{}
+	args := []string{"--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--"}
+	for _, p := range paths {
+		if p != "." {
+			args = append(args, p)
+			continue
+		}
+		id, _, err := m.all.git(ctx, invocation{args: []string{"rev-parse", commit + "^{tree}"}, dir: m.dir})
+		if err != nil {
+			return nil, fmt.Errorf("look for the root: %w", err)
+		}
+		found["."] = strings.TrimSpace(string(id))
+	}
+	if len(found) == len(paths) { // ls-tree without paths would list all
+		return found, nil
+	}
+	out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir})
+	if err != nil {
+		return nil, fmt.Errorf("list files: %w", err)
+	}
+	for line := range strings.SplitSeq(string(out), "\x00") {
+		info, path, ok := strings.Cut(line, "\t")
+		if part := strings.Fields(info); ok && len(part) == 3 && !strings.HasPrefix(part[0], "12") {
+			found[path] = part[0] + " " + part[2]
+		}
+	}
+	return found, nil
+}
