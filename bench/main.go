@@ -93,6 +93,9 @@ var suites = []suite{
 			{"sandbox with 10,000 paths", ms(f["Rules/10000"]), ms(few), more(f["Rules/10000"], few) + " than with 10", ""},
 		}
 	}},
+	{"./internal/policy/shell", "Bash", "200x", func(f figures) []row {
+		return []row{{"judge a line of shell", ms(f["Bash/ours"]), ms(f["Bash/bash"]), times(f["Bash/ours"], f["Bash/bash"]) + " `bash -n`", "< 1×"}}
+	}},
 	{"./internal/guest/sandbox/proxy", "Throughput", "20x", func(f figures) []row {
 		const size = 64 << 20 // of one operation of the benchmark
 		ours, bare := f["Throughput/proxy"], f["Throughput/direct"]
