@@ -46,7 +46,7 @@ func Probe() Kernel {
 	}
 	p.loopback(false)
 	p.add("make mounts private", unix.SYS_MOUNT, "", "/", 0, unix.MS_REC|unix.MS_PRIVATE, 0)
-	p.attach("/", p.clone("clone a mount", p.open("/dev/null")), p.open("/dev/null"), Mount{Mode: Fixed})
+	p.attach("/", p.clone("clone a mount", p.open("/dev")), p.open("/dev"), Mount{Mode: Fixed})
 	p.add("end", unix.SYS_EXIT_GROUP, 0)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -107,6 +107,9 @@ func Hints() []string {
 	}
 	if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
 		hints = append(hints, "user namespaces are for root only: sysctl kernel.unprivileged_userns_clone=1")
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_MOUNT_SETATTR, ^uintptr(0), 0, 0); errno == unix.ENOSYS {
+		hints = append(hints, "there is no mount_setattr here, which Linux has since 5.12 and gVisor has not: in a machine of class strong gVisor is the boundary, and a command is kept from nothing within it but system calls")
 	}
 	if status, err := os.ReadFile("/proc/self/status"); err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n") {
 		hints = append(hints, "this process is under a seccomp filter, as in a container of Docker: its profile has to allow clone, mount, open_tree, move_mount, mount_setattr, fsopen, fsconfig and fsmount (--security-opt seccomp=…)")
