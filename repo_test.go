@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
 	"internal/control/build":                           {"NOUNS", "internal/control/dockerfile", "internal/control/gateway", "internal/control/layer", "internal/control/machine", "internal/control/pod", "internal/control/store"},
 	"internal/control/loop":                            {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/tool", "internal/control/review"},
-	"internal/control/schedule":                        {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/artifact", "internal/control/identity", "internal/control/loop", "internal/control/egress", "internal/telemetry", "internal/control/build"},
+	"internal/control/schedule":                        {"NOUNS", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/artifact", "internal/control/identity", "internal/control/loop", "internal/control/egress", "internal/telemetry", "internal/control/build", "internal/control/layer"},
 	"internal/control/review":                          {"NOUNS", "internal/control/store", "internal/control/model"},
 	"internal/control/gateway":                         {"NOUNS", "internal/control/lfs", "internal/control/mirror"},
 	"internal/control/lfs":                             {"NOUNS"},

@@ -133,7 +133,12 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	locked.Environment = s.builder.EnvironmentOf
 	s.builder.Variables = locked.ForBuild
 	reviewer := newReviewer(c.Policy, s.store, s.gateway, models)
+	var layers schedule.Layers
+	if r, ok := s.runtime.(*container.Runtime); ok {
+		layers = r.Layers()
+	}
 	s.schedule = schedule.New(schedule.Config{
+		Layers:  layers,
 		Journal: s.observer.Journal(), Agents: s.store, Leases: s.store, Owner: s.store.ServerID(),
 		Runtime: s.runtime, Network: network, ConnectionLogs: filepath.Join(o.Data, "connections"), Gateway: s.gateway, Model: models.find, Secret: secret,
 		Image: c.Machine.Image, Class: c.Machine.Class,
@@ -175,7 +180,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	})
 	apiConfig := api.Config{
 		Outbound: reach, Deliveries: s.store, PerMinute: c.API.RequestsPerMinute,
-		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Secrets: locked, Work: s.schedule, Machines: machines{s.schedule},
+		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},
 		SetUps: setups{s.schedule, s.builder, s.store}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		Tracer: sent.Tracer(), Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,

@@ -27,17 +27,41 @@ func newSnapshotCommand(a *app) *cobra.Command {
 		Short: "Keep and move the saved disks of machines",
 		Long: `Keep and move the saved disks of machines: snapshots, and builds of environments.
 
-These commands work on the data folder (--data) of a server on this host, as
+All but create work on the data folder (--data) of a server on this host, as
 root, whether it runs or not.`,
-		Example: `  aloft snapshot list
+		Example: `  aloft snapshot create bc-…
+  aloft snapshot list
   aloft snapshot export snapshot-20260102-… s3://backups?region=eu-central-1
   aloft snapshot import snapshot-20260102-… /mnt/usb/aloft`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&a.config.Data, "data", a.config.Data, "data `folder` of the server (ALOFT_DATA)")
-	cmd.AddCommand(newSnapshotListCommand(a), newSnapshotExportCommand(a), newSnapshotImportCommand(a), newSnapshotDeleteCommand(a))
+	cmd.AddCommand(newSnapshotCreateCommand(a), newSnapshotListCommand(a), newSnapshotExportCommand(a), newSnapshotImportCommand(a), newSnapshotDeleteCommand(a))
 	return cmd
+}
+
+func newSnapshotCreateCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "create AGENT",
+		Short: "Save the disk of an agent's machine",
+		Long: `Save the disk of an agent's machine, for as long as the snapshot is not deleted.
+The machine is stopped for that, with all that runs in it; it goes on when it is
+needed. It takes as long with a million files as with none.`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			id, err := c.Snapshot(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.did("Saved", id)
+		},
+	}
 }
 
 // layers does something with the saved layers of the data folder.

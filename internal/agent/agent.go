@@ -31,7 +31,9 @@ type Agent struct {
 	CreatedAt           time.Time
 	UpdatedAt           time.Time // of the last event but for those of [Event.Housekeeping]
 	LatestRunID         string
-	Head                int64 // the number of the last event
+	ForkedFrom          string // the agent from which this one began, if it did
+	Layer               string // the saved disk that the first machine is to begin with; "" once it has
+	Head                int64  // the number of the last event
 	// Origin is the commit of the first repository that the agent began with, as
 	// the server found it before there was a machine; "" before that.
 	Origin string
@@ -139,6 +141,8 @@ func (a *Agent) Apply(e Event) {
 		a.Name, a.UserID, a.Env, a.Repos = b.Name, b.UserID, b.Env, b.Repos
 		a.Model, a.Class, a.WorkOnCurrentBranch, a.RunMode = b.Model, b.Class, b.WorkOnCurrentBranch, b.RunMode
 		a.CreatedAt = e.Time
+	case *Forked:
+		a.ForkedFrom, a.Layer = b.AgentID, b.Layer
 	case *RunCreated:
 		a.LatestRunID = e.RunID
 	case *Archived:
@@ -148,7 +152,9 @@ func (a *Agent) Apply(e Event) {
 		if a.Origin == "" {
 			a.Origin = b.Origin
 		}
-	case *MachineReady, *MachineWoken:
+	case *MachineReady:
+		a.Machine, a.Layer = MachineUp, ""
+	case *MachineWoken:
 		a.Machine = MachineUp
 	case *MachineHibernated:
 		a.Machine = MachineHibernates

@@ -100,6 +100,11 @@ type (
 		BootID    string `json:"bootId"`
 		Alive     bool   `json:"alive,omitempty"` // its processes go on
 	}
+	// MachineSaved says that the machine's disk was saved: others may begin with it.
+	MachineSaved struct {
+		MachineID  string `json:"machineId"`
+		SnapshotID string `json:"snapshotId"`
+	}
 	// MachineExpiring warns that a machine is about to be removed with its disk,
 	// unless it is used before.
 	MachineExpiring struct {
@@ -214,6 +219,7 @@ func (*MachineLost) Kind() string       { return "machine.lost" }
 func (*VariablesGiven) Kind() string    { return "variables.given" }
 func (*MachineHibernated) Kind() string { return "machine.hibernated" }
 func (*MachineWoken) Kind() string      { return "machine.woken" }
+func (*MachineSaved) Kind() string      { return "machine.saved" }
 func (*MachineExpiring) Kind() string   { return "machine.expiring" }
 func (*MachineExpired) Kind() string    { return "machine.expired" }
 func (*Notice) Kind() string            { return "notice" }
@@ -238,6 +244,8 @@ var bodies = func() map[string]reflect.Type {
 	for _, b := range []Body{
 		&Created{},
 		&Archived{},
+		&Forked{},
+		&MachineSaved{},
 		&RunCreated{},
 		&RunStarted{},
 		&BootStep{},

@@ -20,6 +20,8 @@ type State struct {
 	BootID     string     // of the machine's present life; "" unless it is ready
 	Hibernated bool       // the machine sleeps
 	Expires    time.Time  // when the machine will be removed; zero unless that was warned of
+	Fork       *Forked    // whence the agent began; nil if it began by itself
+	Settled    bool       // a machine of the agent's has been ready at some time
 	Used       bool       // the machine has been ready at some time: its disk may hold work
 	Given      []string   // names of the variables that were put into the machine
 	Install    bool       // the machine is to run the environment's install before it is ready for the first time
@@ -82,6 +84,8 @@ func (s *State) Apply(e Event) {
 	switch b := e.Body.(type) {
 	case *Created:
 		s.Branch = b.Branch
+	case *Forked:
+		s.forked(b)
 	case *RunCreated:
 		s.Trace = b.Trace
 		s.Asked = append(s.Asked, b.Prompt.PlainText())
@@ -90,7 +94,7 @@ func (s *State) Apply(e Event) {
 		s.MachineID, s.BootID, s.Used, s.Given, s.Install = b.MachineID, "", false, nil, b.Install
 		s.Hibernated = false
 	case *MachineReady:
-		s.BootID, s.Used, s.Hibernated = b.BootID, true, false
+		s.BootID, s.Used, s.Settled, s.Hibernated = b.BootID, true, true, false
 		if s.BaseCommit == "" {
 			s.BaseCommit = b.BaseCommit
 		}

@@ -45,6 +45,7 @@ type agentJSON struct {
 	WorkOnCurrentBranch bool             `json:"workOnCurrentBranch"`
 	AutoCreatePR        bool             `json:"autoCreatePR"`
 	Machine             string           `json:"machine,omitempty" doc:"booting, ready, hibernated (it wakes when it is needed) or lost; absent while there is none"`
+	ForkedFrom          string           `json:"forkedFrom,omitempty" doc:"the agent from which this one began"`
 	Paused              bool             `json:"paused,omitempty" doc:"it waits before its next step until it is resumed"`
 	RunMode             string           `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"how much it may do without asking"`
 	Approvals           []approvalJSON   `json:"approvals,omitempty" nullable:"false" doc:"what it waits for"`
@@ -265,7 +266,7 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 }
 
 func (s *server) whole(a agent.Agent) agentJSON {
-	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch, Paused: a.Paused, Machine: string(a.Machine), RunMode: a.RunMode}
+	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch, Paused: a.Paused, Machine: string(a.Machine), ForkedFrom: a.ForkedFrom, RunMode: a.RunMode}
 	if len(a.Approvals) > 0 {
 		out.Approvals = approvalsOf(a)
 	}

@@ -52,6 +52,7 @@ type Config struct {
 	Outbound     Outbound         // nil where the server fetches nothing and tells nobody
 	Deliveries   store.Deliveries // nil where there are no webhooks
 	SetUps       SetUps           // nil where machines cannot be saved
+	Forks        Forks            // nil where no disks are saved
 	Machines     Machines         // nil where nobody reaches into machines
 	Tracer       trace.Tracer     // makes a span of each request that begins a run; nil makes none
 	Artifacts    Artifacts        // nil where none are kept

@@ -213,7 +213,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /v1/repositories": "any", "POST /v1/sub-tokens": admin,
 		"GET /v1/agents/{id}": own, "DELETE /v1/agents/{id}": own,
 		"POST /v1/agents/{id}/archive": own, "POST /v1/agents/{id}/unarchive": own,
-		"POST /v1/agents/{id}/pause": own, "POST /v1/agents/{id}/resume": own, "GET /v1/agents/{id}/ssh": own,
+		"POST /v1/agents/{id}/pause": own, "POST /v1/agents/{id}/resume": own, "POST /v1/agents/{id}/fork": own, "GET /v1/agents/{id}/ssh": own,
 		"POST /v1/agents/{id}/runs": own, "GET /v1/agents/{id}/runs": own,
 		"GET /v1/agents/{id}/runs/{runId}": own, "GET /v1/agents/{id}/runs/{runId}/stream": own,
 		"POST /v1/agents/{id}/runs/{runId}/cancel": own, "GET /v1/agents/{id}/usage": own,

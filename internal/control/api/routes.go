@@ -68,6 +68,8 @@ func (s *server) current(page []param) []route {
 			status: 200, out: idResponseJSON{}, handle: s.pauseAgent},
 		{method: "POST", path: "/v1/agents/{id}/resume", id: "resumeAgent", summary: "Let an agent that waits go on",
 			status: 200, out: idResponseJSON{}, handle: s.resumeAgent},
+		{method: "POST", path: "/v1/agents/{id}/fork", id: "forkAgent", summary: "Make agents that go on from where an agent is, or was", long: true,
+			header: []param{idempotencyParam, traceParam}, in: forkRequestJSON{}, status: 201, out: forkResponseJSON{}, handle: s.forkAgent},
 		{method: "GET", path: "/v1/agents/{id}/ssh", id: "openSSH", summary: "Speak ssh with an agent's machine, over a WebSocket", long: true,
 			status: 101, media: "application/octet-stream", handle: s.openSSH},
 		{method: "POST", path: "/v1/agents/{id}/runs", id: "createRun", summary: "Give an agent its next prompt",

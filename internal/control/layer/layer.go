@@ -42,6 +42,7 @@ import (
 // The kinds of layers, with which their ids begin.
 const (
 	Snapshot = "snapshot" // saved by a person, or to start others from
+	Fork     = "fork"     // kept until those that were forked from it have begun
 	Build    = "bld"      // an environment made ready
 	flat     = "flat"     // several layers merged into one
 )
@@ -51,10 +52,13 @@ func NewID(kind string) string {
 	return kind + "-" + time.Now().UTC().Format("20060102") + "-" + uuid.NewString()
 }
 
-var idPattern = regexp.MustCompile(`^(snapshot|bld|flat)-[0-9]{8}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+var idPattern = regexp.MustCompile(`^(snapshot|fork|bld|flat)-[0-9]{8}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // ValidID reports whether a layer may have this id.
 func ValidID(id string) bool { return idPattern.MatchString(id) }
+
+// IsFork reports whether a layer of this id is of that kind.
+func IsFork(id string) bool { return strings.HasPrefix(id, Fork+"-") && ValidID(id) }
 
 // Layer is what is known of a layer.
 type Layer struct {

@@ -152,7 +152,7 @@ func (l *Loop) replied(ctx context.Context, r *model.Reply) error {
 		// After a tool's result a model may end its turn without a word.
 		r.Message.Blocks = []conversation.Block{{Text: "Done."}}
 	}
-	adopt(r.Message.Blocks, s.Agent.Head+1)
+	adopt(r.Message.Blocks, s.Number())
 	bodies := []agent.Body{&agent.TurnReplied{
 		Message: r.Message, Stop: string(r.Stop), Usage: r.Usage, Model: l.Info.ID,
 	}}

@@ -40,6 +40,7 @@ type Checkout struct {
 	AuthorEmail string
 	Resume      bool   // Branch may be on the remote, and is then continued
 	Owner       string // whom it is for; one for another that is on the disk becomes this one's
+	Continues   string // an owner whose checkout on the disk goes on as it is, with Branch made where it stands
 }
 
 // A StepState is how far a step of the boot is.
@@ -156,7 +157,7 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 func checkoutOf(c Checkout) *podv1.Checkout {
 	return &podv1.Checkout{
 		RepoUrl: c.RepoURL, Ref: c.Ref, Branch: c.Branch, Path: c.Path,
-		AuthorName: c.AuthorName, AuthorEmail: c.AuthorEmail, Resume: c.Resume, Owner: c.Owner,
+		AuthorName: c.AuthorName, AuthorEmail: c.AuthorEmail, Resume: c.Resume, Owner: c.Owner, Continues: c.Continues,
 	}
 }
 

@@ -41,7 +41,7 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 	}
 	base := build.Base{Install: state.Install && !state.Used}
 	if m == nil {
-		if base, err = w.prepare(ctx, plan, record); err != nil {
+		if base, err = w.base(ctx, plan, state, record); err != nil {
 			return nil, err
 		}
 	}
@@ -257,7 +257,14 @@ func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base bui
 	for _, notice := range notices {
 		bodies = append(bodies, &agent.Notice{Text: notice})
 	}
-	return record(ctx, bodies...)
+	began := state.Agent.Layer != ""
+	if err := record(ctx, bodies...); err != nil {
+		return err
+	}
+	if began { // it needs the disk no more that it began with
+		w.s.forgetForks(ctx)
+	}
+	return nil
 }
 
 // whatIsLost is what the model has to know of a machine that has just become
@@ -266,7 +273,7 @@ func whatIsLost(state *agent.State) string {
 	const gone = " Processes, background commands and the shell's variables and working directory are gone: " +
 		"look at the state of the tree before you go on."
 	switch {
-	case state.BaseCommit == "" && len(state.Messages) <= 1: // its first machine
+	case !state.Settled: // its first machine
 		return ""
 	case !state.Used:
 		return "The machine was lost with its disk, and another was made: the tree is as it was last pushed." + gone

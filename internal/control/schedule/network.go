@@ -160,7 +160,8 @@ func (s *Scheduler) makeConnectionLog(agentID string) (string, error) {
 }
 
 // Forget removes what is kept of an agent beside its journal and its machine.
-func (s *Scheduler) Forget(_ context.Context, agentID string) error {
+func (s *Scheduler) Forget(ctx context.Context, agentID string) error {
+	s.forgetForks(ctx)
 	dir := s.connectionLog(agentID)
 	if dir == "" {
 		return nil

@@ -71,7 +71,7 @@ func (s *Scheduler) checkouts(state *agent.State, branches []string) (first pod.
 		all = append(all, pod.Checkout{
 			RepoURL: repo.URL, Ref: repo.StartingRef, Branch: branches[n], Path: folders[n],
 			AuthorName: s.Author.Name, AuthorEmail: s.Author.Email,
-			Resume: state.Checkout(n).BaseCommit != "", Owner: state.Agent.ID,
+			Resume: state.Checkout(n).BaseCommit != "", Owner: state.Agent.ID, Continues: continues(state),
 		})
 	}
 	return all[0], all[1:]

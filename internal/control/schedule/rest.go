@@ -74,37 +74,46 @@ func (s *Scheduler) restOne(ctx context.Context, agentID, id string) error {
 	if (s.Idle <= 0 || idle < s.Idle) && !old {
 		return nil
 	}
+	_, err = s.alone(ctx, a, id, func(state *agent.State) error {
+		if old {
+			return s.expire(ctx, state, unused)
+		}
+		return s.hibernate(ctx, state)
+	})
+	return err
+}
+
+// alone does something with the machine of an agent that does not work, while
+// nobody uses the machine or begins to. ok is false where somebody does.
+func (s *Scheduler) alone(ctx context.Context, a agent.Agent, id string, do func(*agent.State) error) (ok bool, err error) {
 	s.mu.Lock()
-	working := s.workers[agentID] != nil
+	working := s.workers[a.ID] != nil
 	s.mu.Unlock()
-	run, err := s.Agents.Run(ctx, agentID, a.LatestRunID)
+	run, err := s.Agents.Run(ctx, a.ID, a.LatestRunID)
 	if err != nil || working || !run.Status.Ended() {
-		return err
+		return false, err
 	}
 	giveBack, alone := s.links.alone(id)
 	if !alone {
-		return nil
+		return false, nil
 	}
 	defer giveBack()
-	lease := store.LeaseOn(agentID)
+	lease := store.LeaseOn(a.ID)
 	if ok, err := s.Leases.Acquire(ctx, lease, s.Owner, leaseTTL); err != nil || !ok {
-		return err // another server works it
+		return false, err // another server works it
 	}
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.workers[agentID] == nil { // or else it is the worker's by now
+		if s.workers[a.ID] == nil { // or else it is the worker's by now
 			_ = s.Leases.Release(context.WithoutCancel(ctx), lease, s.Owner) // it lapses
 		}
 	}()
-	state, err := s.fold(ctx, agentID)
+	state, err := s.fold(ctx, a.ID)
 	if err != nil || state.MachineID != id {
-		return err
+		return false, err
 	}
-	if old {
-		return s.expire(ctx, state, unused)
-	}
-	return s.hibernate(ctx, state)
+	return true, do(state)
 }
 
 func (s *Scheduler) warning() time.Duration { return min(warnBefore, s.Retention/2) }
@@ -112,7 +121,10 @@ func (s *Scheduler) warning() time.Duration { return min(warnBefore, s.Retention
 // journal appends an event that holds as long as nothing else has happened.
 func (s *Scheduler) journal(ctx context.Context, state *agent.State, body agent.Body) error {
 	head := state.Agent.Head
-	_, err := s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: body}}, IfHead: &head})
+	done, err := s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: body}}, IfHead: &head})
+	for _, e := range done {
+		state.Apply(e)
+	}
 	return err
 }
 

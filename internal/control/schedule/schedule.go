@@ -70,6 +70,7 @@ type Config struct {
 	Room func() error
 	// Artifacts keeps files that are to outlive machines; nil keeps none.
 	Artifacts Artifacts
+	Layers    Layers // disks that were saved; nil where none can be
 	// Idle is for how long nobody uses a machine until it is put to sleep; 0 is for ever.
 	Idle time.Duration
 	// Retention is for how long nobody uses a machine until it is removed with its
@@ -134,6 +135,7 @@ type Scheduler struct {
 
 	mu      sync.Mutex
 	workers map[string]*worker // by agent
+	forking map[string]bool    // layers of agents that are about to be made
 	running sync.WaitGroup
 }
 
@@ -262,6 +264,7 @@ func (s *Scheduler) destroy(ctx context.Context, id string) error {
 // sweep destroys the machines of agents that are gone: those that a server was
 // about to destroy when it died. The others hear what they may reach today.
 func (s *Scheduler) sweep(ctx context.Context) {
+	s.forgetForks(ctx)
 	s.forgetLost(ctx)
 	ids, err := s.Runtime.List(ctx)
 	if err != nil {

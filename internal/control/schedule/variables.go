@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/store"
 	"aloft/internal/secret"
 )
 
@@ -40,6 +42,15 @@ func (g *given) add(agentID string, values map[string]string) {
 	}
 }
 
+// addOf adds what was another agent's, beside what the agent has of the same name.
+func (g *given) addOf(agentID, other string, values map[string]string) {
+	renamed := make(map[string]string, len(values))
+	for name, value := range values {
+		renamed[name+" of "+other] = value // no variable has such a name
+	}
+	g.add(agentID, renamed)
+}
+
 // of returns a copy, and whether the agent's are known at all.
 func (g *given) of(agentID string) (map[string]string, bool) {
 	g.mu.Lock()
@@ -63,8 +74,30 @@ func (s *Scheduler) variables(ctx context.Context, a agent.Agent) (secret.Set, t
 	set, until, err := s.Variables(ctx, a)
 	if err == nil {
 		s.given.add(a.ID, set.Values())
+		err = s.inherit(ctx, a)
 	}
 	return set, until, err
+}
+
+// inherit has what was secret of the agent from which this one began be secret of
+// this one too: it may stand on the disk and in the conversation.
+func (s *Scheduler) inherit(ctx context.Context, a agent.Agent) error {
+	for from := a.ForkedFrom; from != ""; {
+		of, err := s.Agents.Agent(ctx, from)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		set, _, err := s.Variables(ctx, of)
+		if err != nil {
+			return err
+		}
+		s.given.addOf(a.ID, from, set.Values())
+		from = of.ForkedFrom
+	}
+	return nil
 }
 
 // know sees to it that the secrets of an agent are known before its machine is

@@ -61,6 +61,9 @@ type Agents interface {
 	// WaitingAgents returns at most limit agents of a user that wait for a person,
 	// the oldest first.
 	WaitingAgents(ctx context.Context, userID int64, limit int) ([]agent.Agent, error)
+	// AwaitLayer reports whether an agent's first machine is yet to begin with the
+	// saved disk.
+	AwaitLayer(ctx context.Context, layer string) (bool, error)
 	// DeleteAgent removes the agent, its runs, its secrets and its journal.
 	DeleteAgent(ctx context.Context, id string) error
 	Run(ctx context.Context, agentID, runID string) (agent.Run, error)

@@ -130,6 +130,11 @@ func (b *boot) checkoutOne(ctx context.Context, want *podv1.Checkout, record str
 	}
 	detail := "already there"
 	switch {
+	case found && state.Owner != "" && state.Owner == want.GetContinues():
+		if state, err = repo.BranchOff(ctx, spec); err != nil {
+			return nil, "", err
+		}
+		detail = "goes on from " + want.GetContinues()
 	case found && state.Owner != "" && state.Owner != spec.Owner:
 		if state, err = repo.Adopt(ctx, spec); err != nil {
 			return nil, "", err

@@ -204,7 +204,10 @@ type Checkout struct {
 	Resume bool `protobuf:"varint,7,opt,name=resume,proto3" json:"resume,omitempty"`
 	// Whom the checkout is for. One that is there for another, on the disk that
 	// the machine began with, is brought up to date and made this one's.
-	Owner         string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
+	Owner string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
+	// An owner whose checkout, where it is there, goes on as this one's as it is:
+	// with all that is not committed, branch being made where it stands.
+	Continues     string `protobuf:"bytes,9,opt,name=continues,proto3" json:"continues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -291,6 +294,13 @@ func (x *Checkout) GetResume() bool {
 func (x *Checkout) GetOwner() string {
 	if x != nil {
 		return x.Owner
+	}
+	return ""
+}
+
+func (x *Checkout) GetContinues() string {
+	if x != nil {
+		return x.Continues
 	}
 	return ""
 }
@@ -1408,7 +1418,7 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\x05hosts\x18\b \x03(\tR\x05hosts\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd5\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf3\x01\n" +
 	"\bCheckout\x12\x19\n" +
 	"\brepo_url\x18\x01 \x01(\tR\arepoUrl\x12\x10\n" +
 	"\x03ref\x18\x02 \x01(\tR\x03ref\x12\x16\n" +
@@ -1418,7 +1428,8 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"authorName\x12!\n" +
 	"\fauthor_email\x18\x06 \x01(\tR\vauthorEmail\x12\x16\n" +
 	"\x06resume\x18\a \x01(\bR\x06resume\x12\x14\n" +
-	"\x05owner\x18\b \x01(\tR\x05owner\"j\n" +
+	"\x05owner\x18\b \x01(\tR\x05owner\x12\x1c\n" +
+	"\tcontinues\x18\t \x01(\tR\tcontinues\"j\n" +
 	"\fBootResponse\x12&\n" +
 	"\x04step\x18\x01 \x01(\v2\x10.pod.v1.BootStepH\x00R\x04step\x12)\n" +
 	"\x05ready\x18\x02 \x01(\v2\x11.pod.v1.BootReadyH\x00R\x05readyB\a\n" +

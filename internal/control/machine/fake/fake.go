@@ -43,7 +43,7 @@ func New(dir string, serve Serve) *Runtime { return &Runtime{dir, serve} }
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 
-var layerID = regexp.MustCompile(`^(snapshot|bld)-[0-9]{8}-[0-9a-f-]{36}$`)
+var layerID = regexp.MustCompile(`^(snapshot|fork|bld)-[0-9]{8}-[0-9a-f-]{36}$`)
 
 // Create implements [machine.Runtime]. It knows the image "host" only in name,
 // and no class.

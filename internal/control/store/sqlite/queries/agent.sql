@@ -1,8 +1,8 @@
 -- name: PutAgent :exec
 INSERT OR REPLACE INTO agents (id, name, user_id, archived, env, repos, model, class,
-  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin)
+  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer)
 VALUES (@id, @name, @user_id, @archived, @env, @repos, @model, @class,
-  @work_on_current_branch, @created_at, @updated_at, @latest_run_id, @head, @paused, @machine, @run_mode, @approvals, @origin);
+  @work_on_current_branch, @created_at, @updated_at, @latest_run_id, @head, @paused, @machine, @run_mode, @approvals, @origin, @forked_from, @layer);
 
 -- name: TouchAgent :exec
 UPDATE agents SET updated_at = @updated_at, head = @head WHERE id = @id;
@@ -27,6 +27,9 @@ ORDER BY created_at DESC, id DESC LIMIT @most;
 
 -- name: ListWaitingAgents :many
 SELECT * FROM agents WHERE approvals != '' AND user_id = @user_id ORDER BY created_at, id LIMIT @most;
+
+-- name: CountAgentsOnLayer :one
+SELECT count(*) FROM agents WHERE layer = @layer AND layer != '';
 
 -- name: DeleteAgent :execrows
 DELETE FROM agents WHERE id = @id;

@@ -9,6 +9,17 @@ import (
 	"context"
 )
 
+const countAgentsOnLayer = `-- name: CountAgentsOnLayer :one
+SELECT count(*) FROM agents WHERE layer = ?1 AND layer != ''
+`
+
+func (q *Queries) CountAgentsOnLayer(ctx context.Context, layer string) (int64, error) {
+	row := q.queryRow(ctx, q.countAgentsOnLayerStmt, countAgentsOnLayer, layer)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const deleteAgent = `-- name: DeleteAgent :execrows
 DELETE FROM agents WHERE id = ?1
 `
@@ -22,7 +33,7 @@ func (q *Queries) DeleteAgent(ctx context.Context, id string) (int64, error) {
 }
 
 const getAgent = `-- name: GetAgent :one
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin FROM agents WHERE id = ?1
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer FROM agents WHERE id = ?1
 `
 
 func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
@@ -47,6 +58,8 @@ func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
 		&i.RunMode,
 		&i.Approvals,
 		&i.Origin,
+		&i.ForkedFrom,
+		&i.Layer,
 	)
 	return i, err
 }
@@ -63,7 +76,7 @@ func (q *Queries) GetHead(ctx context.Context, id string) (int64, error) {
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer FROM agents
 WHERE archived <= ?1
   AND created_at <= ?2 AND (created_at < ?2 OR id < ?3)
 ORDER BY created_at DESC, id DESC LIMIT ?4
@@ -109,6 +122,8 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 			&i.RunMode,
 			&i.Approvals,
 			&i.Origin,
+			&i.ForkedFrom,
+			&i.Layer,
 		); err != nil {
 			return nil, err
 		}
@@ -124,7 +139,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 }
 
 const listAgentsOfUser = `-- name: ListAgentsOfUser :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer FROM agents
 WHERE user_id = ?1 AND archived <= ?2
   AND created_at <= ?3 AND (created_at < ?3 OR id < ?4)
 ORDER BY created_at DESC, id DESC LIMIT ?5
@@ -172,6 +187,8 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 			&i.RunMode,
 			&i.Approvals,
 			&i.Origin,
+			&i.ForkedFrom,
+			&i.Layer,
 		); err != nil {
 			return nil, err
 		}
@@ -187,7 +204,7 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 }
 
 const listWaitingAgents = `-- name: ListWaitingAgents :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin FROM agents WHERE approvals != '' AND user_id = ?1 ORDER BY created_at, id LIMIT ?2
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer FROM agents WHERE approvals != '' AND user_id = ?1 ORDER BY created_at, id LIMIT ?2
 `
 
 type ListWaitingAgentsParams struct {
@@ -223,6 +240,8 @@ func (q *Queries) ListWaitingAgents(ctx context.Context, arg ListWaitingAgentsPa
 			&i.RunMode,
 			&i.Approvals,
 			&i.Origin,
+			&i.ForkedFrom,
+			&i.Layer,
 		); err != nil {
 			return nil, err
 		}
@@ -239,9 +258,9 @@ func (q *Queries) ListWaitingAgents(ctx context.Context, arg ListWaitingAgentsPa
 
 const putAgent = `-- name: PutAgent :exec
 INSERT OR REPLACE INTO agents (id, name, user_id, archived, env, repos, model, class,
-  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin)
+  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
-  ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+  ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)
 `
 
 type PutAgentParams struct {
@@ -263,6 +282,8 @@ type PutAgentParams struct {
 	RunMode             string
 	Approvals           string
 	Origin              string
+	ForkedFrom          string
+	Layer               string
 }
 
 func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
@@ -285,6 +306,8 @@ func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
 		arg.RunMode,
 		arg.Approvals,
 		arg.Origin,
+		arg.ForkedFrom,
+		arg.Layer,
 	)
 	return err
 }

@@ -60,6 +60,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.claimDeliveryStmt, err = db.PrepareContext(ctx, claimDelivery); err != nil {
 		return nil, fmt.Errorf("error preparing query ClaimDelivery: %w", err)
 	}
+	if q.countAgentsOnLayerStmt, err = db.PrepareContext(ctx, countAgentsOnLayer); err != nil {
+		return nil, fmt.Errorf("error preparing query CountAgentsOnLayer: %w", err)
+	}
 	if q.countKeysStmt, err = db.PrepareContext(ctx, countKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query CountKeys: %w", err)
 	}
@@ -288,6 +291,11 @@ func (q *Queries) Close() error {
 	if q.claimDeliveryStmt != nil {
 		if cerr := q.claimDeliveryStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing claimDeliveryStmt: %w", cerr)
+		}
+	}
+	if q.countAgentsOnLayerStmt != nil {
+		if cerr := q.countAgentsOnLayerStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countAgentsOnLayerStmt: %w", cerr)
 		}
 	}
 	if q.countKeysStmt != nil {
@@ -616,6 +624,7 @@ type Queries struct {
 	addSnapshotStmt               *sql.Stmt
 	addUserStmt                   *sql.Stmt
 	claimDeliveryStmt             *sql.Stmt
+	countAgentsOnLayerStmt        *sql.Stmt
 	countKeysStmt                 *sql.Stmt
 	countSecretsStmt              *sql.Stmt
 	deleteAgentStmt               *sql.Stmt
@@ -689,6 +698,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		addSnapshotStmt:               q.addSnapshotStmt,
 		addUserStmt:                   q.addUserStmt,
 		claimDeliveryStmt:             q.claimDeliveryStmt,
+		countAgentsOnLayerStmt:        q.countAgentsOnLayerStmt,
 		countKeysStmt:                 q.countKeysStmt,
 		countSecretsStmt:              q.countSecretsStmt,
 		deleteAgentStmt:               q.deleteAgentStmt,

@@ -37,6 +37,8 @@ type Agent struct {
 	RunMode             string
 	Approvals           string
 	Origin              string
+	ForkedFrom          string
+	Layer               string
 }
 
 type Build struct {

@@ -1,0 +1,262 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+)
+
+// Forks saves the disks of machines for agents that are about to be made of them;
+// who may is judged before. Its methods are safe for concurrent use.
+type Forks interface {
+	// Fork saves the disk of the agent's machine, if head is the agent's
+	// last event. The layer is kept until release, and from then on for as long
+	// as an agent waits to begin with it.
+	Fork(ctx context.Context, agentID string, head int64) (layerID string, release func(), err error)
+}
+
+// maxForks bounds how many agents one request makes.
+const maxForks = 10
+
+type forkRequestJSON struct {
+	_       struct{}          `json:"-" additionalProperties:"true"`
+	N       *int              `json:"n,omitempty" minimum:"1" maximum:"10" doc:"how many agents to make; 1, or as many as there are prompts, unless given"`
+	Prompt  *promptJSON       `json:"prompt,omitempty" doc:"for each of them"`
+	Prompts []promptJSON      `json:"prompts,omitempty" maxItems:"10" nullable:"false" doc:"one for each, in place of prompt"`
+	Turn    *int              `json:"turn,omitempty" minimum:"1" doc:"the reply of the model after which they go on, from 1; the last unless given"`
+	Model   *modelRefJSON     `json:"model,omitempty" doc:"the agent's own unless given"`
+	EnvVars map[string]string `json:"envVars,omitempty" maxProperties:"50" doc:"for their machines; those of the agent are not taken along"`
+}
+
+type forkResponseJSON struct {
+	_     struct{}                  `json:"-" additionalProperties:"true"`
+	Turn  int                       `json:"turn" doc:"after which they go on"`
+	Disk  bool                      `json:"disk" doc:"they begin with a copy of the machine's disk; otherwise with what was pushed then"`
+	Items []createAgentResponseJSON `json:"items" nullable:"false"`
+}
+
+// forking is a request to fork, checked.
+type forking struct {
+	prompts []conversation.Message
+	turn    int
+	model   *string
+	vars    map[string]string
+}
+
+func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return err
+	}
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	var in forkRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	f, err := s.forking(&in)
+	if err != nil {
+		return err
+	}
+	ctx := context.WithoutCancel(r.Context()) // half a fork is of use to nobody
+	ids := make([]string, len(f.prompts))
+	for i := range ids {
+		if ids[i] = agent.NewID(); key != "" {
+			ids[i] = "bc-" + named(who, "fork "+a.ID+" "+strconv.Itoa(i), key)
+		}
+	}
+	// A request that is repeated goes on with what it saw and saved.
+	known, err := s.Journal.Read(ctx, ids[0], 0, 2)
+	if err != nil {
+		return err
+	}
+	before := forkedOf(known)
+	p, err := s.forkPoint(ctx, a, f.turn, before)
+	if err != nil {
+		return err
+	}
+	if f.model != nil {
+		p.Created.Model = *f.model
+	}
+	layer := ""
+	switch {
+	case before != nil:
+		layer = before.Layer
+	case p.Last && p.State.MachineID != "" && s.Forks != nil:
+		saved, release, err := s.Forks.Fork(ctx, a.ID, p.State.Agent.Head)
+		if err == nil {
+			layer = saved
+			defer release()
+		} else if !fault.Is(err, fault.KindNotImplemented) && fault.Of(err).Code != "machine_absent" {
+			return err
+		}
+	}
+	out := forkResponseJSON{Turn: p.Turn, Disk: layer != "", Items: []createAgentResponseJSON{}}
+	var made []string
+	for i, prompt := range f.prompts {
+		item, fresh, err := s.forkOne(r, who, p, ids[i], key, prompt, f.vars, layer)
+		if err != nil {
+			for _, id := range made { // nobody has woken them
+				err = errors.Join(err, s.Agents.DeleteAgent(ctx, id))
+			}
+			return err
+		}
+		if fresh {
+			made = append(made, ids[i])
+		}
+		out.Items = append(out.Items, item)
+	}
+	for _, id := range ids {
+		s.Work.Wake(id)
+	}
+	return writeJSON(w, http.StatusCreated, out)
+}
+
+// forking checks all of a request.
+func (s *server) forking(in *forkRequestJSON) (forking, error) {
+	var f forking
+	n := 1
+	switch {
+	case in.Prompt != nil && in.Prompts != nil:
+		return f, fault.Invalid("give prompt, for all, or prompts, one for each").At("prompts")
+	case in.Prompts != nil:
+		n = len(in.Prompts)
+	}
+	if in.N != nil {
+		if in.Prompts != nil && *in.N != n {
+			return f, fault.Invalid("is %d, and there are %d prompts", *in.N, n).At("n")
+		}
+		n = *in.N
+	}
+	if n < 1 || n > maxForks {
+		return f, fault.Invalid("is %d; from 1 to %d are accepted", n, maxForks).At("n")
+	}
+	for i := range n {
+		prompt, field := in.Prompt, ""
+		if in.Prompts != nil {
+			prompt, field = &in.Prompts[i], "prompts["+strconv.Itoa(i)+"]"
+		}
+		m, err := prompt.message()
+		if err != nil {
+			if at := fault.Of(err); field != "" && at.Kind == fault.KindInvalid {
+				return f, at.At(field + strings.TrimPrefix(at.Field, "prompt"))
+			}
+			return f, err
+		}
+		f.prompts = append(f.prompts, m)
+	}
+	if in.Turn != nil {
+		if f.turn = *in.Turn; f.turn < 1 {
+			return f, fault.Invalid("is %d; turns are counted from 1", f.turn).At("turn")
+		}
+	}
+	if in.Model != nil {
+		model, err := s.model(in.Model)
+		if err != nil {
+			return f, err
+		}
+		f.model = &model
+	}
+	f.vars = in.EnvVars
+	return f, nil
+}
+
+// forkPoint is the moment from which forks of the agent go on: where there is one
+// already of the same request, as it was when that was made.
+func (s *server) forkPoint(ctx context.Context, a agent.Agent, turn int, before *agent.Forked) (agent.ForkPoint, error) {
+	var events []agent.Event
+	for {
+		var after int64
+		if n := len(events); n > 0 {
+			after = events[n-1].Seq
+		}
+		more, err := s.Journal.Read(ctx, a.ID, after, batch)
+		if err != nil {
+			return agent.ForkPoint{}, err
+		}
+		if events = append(events, more...); len(more) < batch {
+			break
+		}
+	}
+	if before != nil {
+		if before.AgentID != a.ID || before.Seq > int64(len(events)) {
+			return agent.ForkPoint{}, fault.Conflict("was used before, for another request").Named("idempotency_key_reused").At("Idempotency-Key")
+		}
+		events = events[:before.Seq]
+	}
+	p, err := agent.PointAt(a.ID, events, turn)
+	if errors.Is(err, agent.ErrNoTurn) {
+		return p, fault.Invalid("is %d; the agent has had %d turns", turn, p.Turn).Hint("leave turn out to go on from the last").At("turn")
+	}
+	if err != nil {
+		return p, err
+	}
+	if p.Last && !p.State.Run.Status.Ended() {
+		return p, fault.Conflict("the agent is working on %s", p.State.Run.ID).Named("agent_busy").
+			Hint("wait for its end, or name an earlier turn: its forks begin with what was pushed then")
+	}
+	return p, nil
+}
+
+// forkOne journals one agent with its first run. fresh is false where this very
+// request had made it before.
+func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint, id, key string, prompt conversation.Message, vars map[string]string, layer string) (out createAgentResponseJSON, fresh bool, err error) {
+	runID := agent.NewRunID()
+	if key != "" {
+		runID = "run-" + named(who, id, key)
+	}
+	ctx := context.WithoutCancel(r.Context())
+	sealed, err := s.sealEnvVars(ctx, id, vars)
+	if err != nil {
+		return out, false, err
+	}
+	words := prompt.PlainText()
+	events := p.Events(agent.NameFrom(words), agent.NewBranch(cmp.Or(strings.TrimSpace(words), p.Created.Name)), layer)
+	events = append(events, agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: prompt, Trace: traceOf(r)}})
+	var head int64
+	done, err := s.Journal.Append(ctx, store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: events})
+	if errors.Is(err, store.ErrExists) {
+		if done, err = s.Journal.Read(ctx, id, 0, len(events)); err != nil {
+			return out, false, err
+		}
+		last := len(done) - 1
+		if made := forkedOf(done); made == nil || made.AgentID != p.State.Agent.ID || done[last].RunID != runID {
+			return out, false, fmt.Errorf("agent %s: %w", id, store.ErrExists)
+		}
+		err = samePrompt(done[last], prompt)
+	} else {
+		fresh = err == nil
+	}
+	if err != nil {
+		return out, false, err
+	}
+	a, run := agent.Agent{ID: id}, agent.Run{AgentID: id}
+	for _, e := range done {
+		a.Apply(e)
+		if e.RunID == runID {
+			run.Apply(e)
+		}
+	}
+	return createAgentResponseJSON{Agent: s.whole(a), Run: runOf(run, nil)}, fresh, nil
+}
+
+// forkedOf is what the beginning of a journal says of a fork; nil if it is none.
+func forkedOf(events []agent.Event) *agent.Forked {
+	if len(events) < 2 {
+		return nil
+	}
+	f, _ := events[1].Body.(*agent.Forked)
+	return f
+}

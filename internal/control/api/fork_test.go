@@ -1,0 +1,136 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"aloft/internal/agent"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/secret"
+)
+
+// disks notes which disks were saved, and refuses where it has an error.
+type disks struct {
+	saved, released int
+	heads           []int64
+	err             error
+}
+
+func (d *disks) Fork(_ context.Context, _ string, head int64) (string, func(), error) {
+	if d.err != nil {
+		return "", nil, d.err
+	}
+	d.saved++
+	d.heads = append(d.heads, head)
+	return fmt.Sprintf("fork-%d", d.saved), func() { d.released++ }, nil
+}
+
+// forkable is an agent that has answered twice, and pushed in between.
+func (h *house) forkable() (id string) {
+	h.t.Helper()
+	made := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"begin"},"repos":[{"url":"https://git.example/r","startingRef":"main"}],"envVars":{"MINE":"s3cret"}}`), 201)
+	id = made.text(h.t, "agent.id")
+	say := func(words string) agent.Body {
+		return &agent.TurnReplied{Message: conversation.Text(conversation.Assistant, words)}
+	}
+	h.append(id, made.text(h.t, "run.id"),
+		&agent.MachineMade{MachineID: id + "-0000"}, &agent.MachineReady{MachineID: id + "-0000", BootID: "b", BaseCommit: "c0ffee"},
+		say("first words"), &agent.Pushed{RepoURL: "https://git.example/r", Branch: "x", Commit: "f00d"}, finish())
+	next := h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"again"}}`), 201)
+	h.append(id, next.text(h.t, "run.id"), say("second words"), finish())
+	return id
+}
+
+func (h *house) folded(id string) *agent.State {
+	h.t.Helper()
+	events, err := h.store.Read(h.t.Context(), id, 0, 1000)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return agent.Fold(id, events)
+}
+
+func TestFork(t *testing.T) {
+	h := newHouse(t)
+	d := &disks{}
+	h.api.Forks = d
+	id := h.forkable()
+	path := "/v1/agents/" + id + "/fork"
+	source := h.folded(id)
+
+	made := h.want(h.call("POST", path, `{"n":2,"prompt":{"text":"go on"}}`, "Idempotency-Key", "k"), 201)
+	if made.get(t, "disk") != true || made.get(t, "turn") != 2. || d.released != 1 || d.heads[0] != source.Agent.Head {
+		t.Errorf("%s, %+v", made.body, d)
+	}
+	first := made.get(t, "items").([]any)[0].(map[string]any)["agent"].(map[string]any)
+	fork := first["id"].(string)
+	s := h.folded(fork)
+	words := ""
+	for _, m := range s.Messages {
+		words += m.PlainText() + "|"
+	}
+	for _, want := range []string{"begin", "first words", "again", "second words", "another agent", "go on"} {
+		before, after, ok := strings.Cut(words, want)
+		if !ok {
+			t.Errorf("%q is not said, or not in its order: %q after %q", want, words, before)
+		}
+		words = after
+	}
+	if s.Agent.Layer != "fork-1" || s.BaseCommit != "c0ffee" || s.Branch == source.Branch || s.Branch == "" || s.MachineID != "" || s.Pushed || s.Agent.ForkedFrom != id {
+		t.Errorf("it is %+v", s)
+	}
+	if len(s.Asked) != 3 || s.Agent.UserID != source.Agent.UserID || s.Next() != agent.NextReply {
+		t.Errorf("it is %+v", s)
+	}
+	if sealed, err := h.store.Secrets(t.Context(), secret.Owner{Kind: secret.OfAgent, ID: fork}); err != nil || len(sealed) > 0 {
+		t.Error("it has the other's secrets")
+	}
+
+	// The same request again, also after the agent has gone on, is the same reply.
+	h.append(id, "", &agent.Notice{Text: "later"})
+	again := h.want(h.call("POST", path, `{"n":2,"prompt":{"text":"go on"}}`, "Idempotency-Key", "k"), 201)
+	if string(again.body) != string(made.body) || d.saved != 1 {
+		t.Errorf("first %s\nagain %s", made.body, again.body)
+	}
+	// Where the first request died halfway, it is completed with the same disk.
+	h.want(h.call("DELETE", "/v1/agents/"+made.get(t, "items").([]any)[1].(map[string]any)["agent"].(map[string]any)["id"].(string), ""), 200)
+	h.want(h.call("POST", path, `{"n":2,"prompt":{"text":"go on"}}`, "Idempotency-Key", "k"), 201)
+	if d.saved != 1 {
+		t.Error("another disk was saved")
+	}
+
+	earlier := h.want(h.call("POST", path, `{"turn":1,"prompts":[{"text":"one"},{"text":"two"}]}`), 201)
+	if earlier.get(t, "disk") != false || d.saved != 1 {
+		t.Errorf("%s", earlier.body)
+	}
+	s = h.folded(earlier.get(t, "items").([]any)[1].(map[string]any)["agent"].(map[string]any)["id"].(string))
+	if s.Agent.Repos[0].StartingRef != "f00d" || s.BaseCommit != "" || len(s.Asked) != 2 || s.Asked[1] != "two" {
+		t.Errorf("it is %+v", s)
+	}
+
+	for body, code := range map[string]string{
+		`{}`: "prompt", `{"n":0,"prompt":{"text":"x"}}`: "n", `{"n":11,"prompt":{"text":"x"}}`: "n", `{"prompts":[]}`: "n",
+		`{"n":3,"prompts":[{"text":"x"}]}`: "n", `{"prompt":{"text":"x"},"prompts":[{"text":"x"}]}`: "prompts",
+		`{"prompts":[{"text":"x"},{"text":" "}]}`: "prompts[1].text", `{"turn":3,"prompt":{"text":"x"}}`: "turn", `{"turn":-1,"prompt":{"text":"x"}}`: "turn",
+		`{"model":{"id":"none"},"prompt":{"text":"x"}}`: "model.id",
+	} {
+		if a := h.want(h.call("POST", path, body), 400); !strings.Contains(string(a.body), code) {
+			t.Errorf("%s: %s", body, a.body)
+		}
+	}
+	h.want(h.callAs(bensKey, "POST", path, `{"prompt":{"text":"x"}}`), 404)
+
+	d.err = fault.Conflict("busy").Named("machine_busy")
+	h.want(h.call("POST", path, `{"prompt":{"text":"x"}}`), 409)
+	d.err = fault.NotImplemented("no disks")
+	if a := h.want(h.call("POST", path, `{"prompt":{"text":"x"}}`), 201); a.get(t, "disk") != false {
+		t.Errorf("%s", a.body)
+	}
+	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"work"}}`), 201)
+	if a := h.want(h.call("POST", path, `{"prompt":{"text":"x"}}`), 409); a.text(t, "error.code") != "agent_busy" {
+		t.Errorf("%s", a.body)
+	}
+}

@@ -1,0 +1,35 @@
+package checkout
+
+import "context"
+
+// BranchOff makes a clone that another works in this caller's, who goes on from
+// where it stands: the tree and the index stay as they are, and Branch is made at
+// the commit that is checked out. It may be called again where it failed.
+func (r *Repository) BranchOff(ctx context.Context, spec Spec) (State, error) {
+	if err := spec.check(); err != nil {
+		return State{}, err
+	}
+	state, err := r.recall()
+	if err != nil {
+		return State{}, err
+	}
+	state.Owner = spec.Owner
+	if spec.Branch != "" {
+		state.Branch = spec.Branch
+		ref := "refs/heads/" + spec.Branch
+		head, err := r.head(ctx)
+		if err != nil {
+			return State{}, err
+		}
+		if head != "" {
+			if _, err := r.git(ctx, quickLimit, "update-ref", ref, head); err != nil {
+				return State{}, err
+			}
+		}
+		// Not git checkout, which refuses in the middle of a merge.
+		if _, err := r.git(ctx, quickLimit, "symbolic-ref", "HEAD", ref); err != nil {
+			return State{}, err
+		}
+	}
+	return state, r.remember(state)
+}

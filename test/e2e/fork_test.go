@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"aloft/internal/control/gateway/gittest"
+)
+
+const forkScript = `
+scripts:
+  - match: Try it
+    turns:
+      - calls: [{tool: Shell, args: {command: "cat left.txt one.txt ../var/tmp/mark > seen.txt; git branch --show-current"}}]
+      - text: It was tried.
+  - match: Begin
+    turns:
+      - calls: [{tool: Shell, args: {command: "echo one > one.txt; echo mark | sudo tee /var/tmp/mark"}}]
+      - text: It has begun.
+`
+
+type forked struct {
+	Turn  int
+	Disk  bool
+	Items []struct {
+		Agent struct{ ID, ForkedFrom string }
+		Run   struct{ ID string }
+	}
+}
+
+func (a *aloft) fork(id string, body object) (f forked, runs []run) {
+	a.t.Helper()
+	status, reply := a.do("POST", "/v1/agents/"+id+"/fork", body)
+	if status != http.StatusCreated {
+		a.t.Fatalf("fork: %d %s\n%s", status, reply, a.log)
+	}
+	if err := json.Unmarshal([]byte(reply), &f); err != nil {
+		a.t.Fatal(err)
+	}
+	for _, i := range f.Items {
+		runs = append(runs, run{AgentID: i.Agent.ID, ID: i.Run.ID})
+	}
+	return f, runs
+}
+
+// layers are the saved disks, of that kind, that the server keeps.
+func (a *aloft) layers(kind string) int {
+	a.t.Helper()
+	var kept []struct{ ID string }
+	if err := json.Unmarshal([]byte(a.said("snapshot", "list", "--json", "--data", a.Data)), &kept); err != nil {
+		a.t.Fatal(err)
+	}
+	n := 0
+	for _, l := range kept {
+		if strings.HasPrefix(l.ID, kind+"-") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestFork has three agents go on from one, on copies of its disk: each sees
+// what it left, committed or not, works on its own branch, and changes nothing
+// of the others or of the one, which goes on too. The disk that was saved for
+// them is given up when all have begun.
+func TestFork(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("fork", map[string]string{"README.md": "fork\n"})
+	a := start(t, scripted(t, forkScript))
+	r := a.finish(a.create(url, "Begin", nil))
+	branch := pushed(t, r)
+	a.said("agent", "exec", r.AgentID, "--", "sh", "-c", "cd /workspace && echo uncommitted > left.txt")
+	f, runs := a.fork(r.AgentID, object{"n": 3, "prompt": object{"text": "Try it"}})
+	if !f.Disk || f.Turn != 2 || len(runs) != 3 || f.Items[0].Agent.ForkedFrom != r.AgentID {
+		t.Fatalf("forked: %+v", f)
+	}
+	seen := map[string]bool{branch: true}
+	for _, r := range runs {
+		r = a.finish(r)
+		own := pushed(t, r)
+		if seen[own] {
+			t.Errorf("branch %s is another's", own)
+		}
+		seen[own] = true
+		if got := gittest.Git(t, git.Path("fork"), "show", own+":seen.txt"); got != "uncommitted\none\nmark" {
+			t.Errorf("%s has seen %q", r.AgentID, got)
+		}
+		if got := a.events(r.AgentID); !strings.Contains(got, "goes on by itself") || !strings.Contains(got, own) {
+			t.Errorf("it is not told what it is: %s", got)
+		}
+	}
+	if n := a.layers("fork"); n != 0 {
+		t.Errorf("%d saved disks are kept for nobody", n)
+	}
+	if got := a.said("agent", "exec", r.AgentID, "--", "sh", "-c", "cd /workspace && cat left.txt && ls && git branch --show-current"); got != "uncommitted\nREADME.md\nleft.txt\none.txt\n"+branch+"\n" {
+		t.Errorf("of the one there is %q", got)
+	}
+	a.finish(a.followUp(r, "Begin"))
+	if got := a.said("agent", "compare", runs[0].AgentID, runs[1].AgentID); strings.Count(got, "It was tried.") != 2 || !strings.Contains(got, "+uncommitted") {
+		t.Errorf("compare: %s", got)
+	}
+}
+
+// TestForkOfAnEarlierTurn begins with what was pushed then, and says so.
+func TestForkOfAnEarlierTurn(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("fork", map[string]string{"README.md": "fork\n"})
+	a := start(t, scripted(t, strings.ReplaceAll(forkScript, "left.txt one.txt ../var/tmp/mark", "one.txt")))
+	r := a.finish(a.create(url, "Begin", nil))
+	then := gittest.Git(t, git.Path("fork"), "rev-parse", pushed(t, r))
+	a.finish(a.followUp(r, "Try it"))
+	f, runs := a.fork(r.AgentID, object{"turn": 2, "prompt": object{"text": "Try it"}})
+	if f.Disk || f.Turn != 2 {
+		t.Fatalf("forked: %+v", f)
+	}
+	own := pushed(t, a.finish(runs[0]))
+	if got := gittest.Git(t, git.Path("fork"), "rev-parse", own+"^"); got != then {
+		t.Errorf("it began at %s, want %s", got, then)
+	}
+	if got := a.events(runs[0].AgentID); !strings.Contains(got, "made anew") || !strings.Contains(got, "the last commit that was pushed then") {
+		t.Errorf("it is not told what it is: %s", got)
+	}
+	out, err := a.command(t.Context(), "agent", "fork", r.AgentID, "--wait", "--turn", "2", "Try it", "Try it once more").CombinedOutput()
+	if err != nil || strings.Count(string(out), "It was tried.") != 2 || !strings.Contains(string(out), "what was not pushed is not there") {
+		t.Errorf("%v: %s", err, out)
+	}
+	snapshot := a.said("snapshot", "create", r.AgentID)
+	if a.layers("snapshot") != 1 || !strings.Contains(snapshot, "snapshot-") {
+		t.Errorf("saved: %s", snapshot)
+	}
+	if got := a.said("agent", "exec", r.AgentID, "--", "cat", "/workspace/seen.txt"); got != "one\n" {
+		t.Errorf("it woke with %q", got)
+	}
+}
+
+// TestForkIsKilled kills the server while it forks, again and again: what there
+// is of the forks afterwards works, and no disk is kept for nobody.
+func TestForkIsKilled(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("fork", map[string]string{"README.md": "fork\n"})
+	a := start(t, scripted(t, strings.ReplaceAll(forkScript, "left.txt ", "")))
+	r := a.finish(a.create(url, "Begin", nil))
+	for _, sign := range []string{"machine.hibernated", "machine.saved", "agent.forked"} {
+		before := strings.Count(a.events(r.AgentID), `"`+sign+`"`)
+		cli := a.command(t.Context(), "agent", "fork", r.AgentID, "-n", "2", "Try it")
+		if err := cli.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { _ = cli.Wait(); close(ended) }()
+		eventually(t, sign, func() bool {
+			select {
+			case <-ended:
+				return true
+			default:
+				return strings.Count(a.events(r.AgentID), `"`+sign+`"`) > before
+			}
+		})
+		a.Kill()
+		<-ended
+		a.Start()
+		var list struct {
+			Items []struct{ ID, LatestRunID string }
+		}
+		a.get("/v1/agents?limit=100", &list)
+		for _, i := range list.Items {
+			if i.ID != r.AgentID {
+				a.finish(run{AgentID: i.ID, ID: i.LatestRunID})
+			}
+		}
+		a.Stop()
+		a.Start() // which gives up what is for nobody
+		eventually(t, "no disk is kept for nobody", func() bool { return a.layers("fork") == 0 })
+	}
+	_, runs := a.fork(r.AgentID, object{"prompt": object{"text": "Try it"}})
+	a.finish(runs[0])
+}
