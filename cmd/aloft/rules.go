@@ -107,7 +107,7 @@ An empty file removes it. What cannot be right is refused, and the old one stays
 }
 
 func (a *app) readRule(args []string) (string, error) {
-	var from io.Reader = a.stdin
+	from := a.stdin
 	switch {
 	case len(args) == 2 && args[0] == "run-mode":
 		return args[1], nil

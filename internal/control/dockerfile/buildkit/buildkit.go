@@ -198,9 +198,10 @@ func (e *Engine) start(ctx context.Context, insecure []string) error {
 	if err := os.RemoveAll(e.socket()); err != nil {
 		return err
 	}
+	//nolint:noctx // it outlives the build
 	cmd := exec.Command(e.conf.Buildkitd, "--config", file, "--addr", "unix://"+e.socket(), "--root", filepath.Join(e.conf.Dir, "root"),
 		"--oci-worker=true", "--containerd-worker=false", "--oci-worker-binary", e.conf.Runtime, "--oci-worker-net=host",
-		"--allow-insecure-entitlement", "network.host") //nolint:noctx // it outlives the build
+		"--allow-insecure-entitlement", "network.host")
 	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, environ()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
@@ -226,7 +227,7 @@ func (e *Engine) answer(ctx context.Context, ended <-chan struct{}) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if c, err := net.Dial("unix", e.socket()); err == nil {
+		if c, err := new(net.Dialer).DialContext(ctx, "unix", e.socket()); err == nil {
 			return c.Close()
 		}
 		select {
