@@ -61,6 +61,9 @@ var ErrNoTurn = errors.New("there is no such turn")
 // The events are the agent's, from the first.
 func PointAt(id string, events []Event, turn int) (ForkPoint, error) {
 	p := ForkPoint{State: Fold(id, nil), Pushed: map[string]string{}, Last: true}
+	if turn < 0 {
+		return p, fmt.Errorf("%w: turn %d", ErrNoTurn, turn)
+	}
 	for _, e := range events {
 		switch b := e.Body.(type) {
 		case *Created:
@@ -79,7 +82,7 @@ func PointAt(id string, events []Event, turn int) (ForkPoint, error) {
 		}
 		p.State.Apply(e)
 	}
-	if turn < 0 || p.Turn < turn {
+	if p.Turn < turn {
 		return p, fmt.Errorf("%w: turn %d of %d", ErrNoTurn, turn, p.Turn)
 	}
 	return p, nil

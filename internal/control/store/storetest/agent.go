@@ -22,6 +22,7 @@ var agentTests = []test{
 	{"RunsAreNewestFirst", testRunOrder},
 	{"OpenRunsAreOldestFirst", testOpenRuns},
 	{"DeleteRemovesEverything", testDelete},
+	{"ADiskIsAwaitedUntilAMachineBeganWithIt", testAwaitLayer},
 }
 
 func testNotThere(t *testing.T, s Store) {
@@ -244,4 +245,33 @@ func testDelete(t *testing.T, s Store) {
 	if all := readAll(t, s, agentID); len(all) != 2 {
 		t.Errorf("the new journal has %d events; want 2", len(all))
 	}
+}
+
+func testAwaitLayer(t *testing.T, s Store) {
+	const layer = "fork-20260102-00000000-0000-4000-8000-000000000001"
+	awaited := func(layer string, want bool) {
+		t.Helper()
+		if got, err := s.AwaitLayer(t.Context(), layer); err != nil || got != want {
+			t.Errorf("%q is awaited: %v, %v; want %v", layer, got, err, want)
+		}
+	}
+	newAgent(t, s) // which begins by itself
+	awaited("", false)
+	awaited(layer, false)
+	var ids []string
+	for range 2 {
+		id := agent.NewID()
+		mustAppend(t, s, store.Append{AgentID: id, IfHead: ptr(0), Events: []agent.Event{
+			{Body: &agent.Created{Name: "one"}}, {Body: &agent.Forked{AgentID: agent.NewID(), Layer: layer}},
+		}})
+		ids = append(ids, id)
+	}
+	awaited(layer, true)
+	mustAppend(t, s, store.Append{AgentID: ids[0], Events: []agent.Event{{Body: &agent.MachineMade{MachineID: "m"}}}})
+	if err := s.DeleteAgent(t.Context(), ids[1]); err != nil {
+		t.Fatal(err)
+	}
+	awaited(layer, true) // the machine that was made may not be there
+	mustAppend(t, s, store.Append{AgentID: ids[0], Events: []agent.Event{{Body: &agent.MachineReady{MachineID: "m", BootID: "b"}}}})
+	awaited(layer, false)
 }
