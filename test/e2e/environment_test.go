@@ -259,7 +259,45 @@ func TestSavedEnvironment(t *testing.T) {
 	if len(builds.Items) != 3 || builds.Items[0].Status != "SUCCEEDED" {
 		t.Errorf("builds are %+v", builds)
 	}
-	for command, want := range map[string]string{"list": "both", "show " + made.ID: "ls -I installed", "builds " + made.ID: "SUCCEEDED"} {
+	// On demand: what is as before is skipped, a build can be cancelled, and its log read meanwhile.
+	builds.Items = nil
+	path := "/v1/environments/" + made.ID
+	if status, body := a.do("POST", path+"/builds", object{"repo": urls[0]}); status != 200 || !strings.Contains(body, `"status":"SUCCEEDED"`) {
+		t.Errorf("a build on demand: %d %s", status, body)
+	}
+	if status, body := a.do("PATCH", path, object{"environmentJson": `{"install": "echo it hangs; sleep 600"}`}); status != 204 {
+		t.Fatal(status, body)
+	}
+	ended := make(chan string, 1)
+	go func() {
+		_, body := a.do("POST", path+"/builds", object{})
+		ended <- body
+	}()
+	var open struct {
+		Items []struct{ ID, Status, Trigger string }
+	}
+	eventually(t, "install hangs", func() bool {
+		a.get(path+"/builds", &open)
+		if open.Items[0].Status != "IN_PROGRESS" {
+			return false
+		}
+		log, err := os.ReadFile(filepath.Join(a.Data, "builds", open.Items[0].ID+".log"))
+		return err == nil && strings.Contains(string(log), "it hangs")
+	})
+	build := path + "/builds/" + open.Items[0].ID
+	if status, body := a.do("POST", build+"/cancel", nil); status != 204 {
+		t.Fatal(status, body)
+	}
+	if body := <-ended; open.Items[0].Trigger != "MANUAL" || !strings.Contains(body, `"news":`) || !strings.Contains(body, `"status":"CANCELLED"`) {
+		t.Errorf("the cancelled build, %+v: %s", open.Items[0], body)
+	}
+	if status, body := a.do("GET", build+"/log", nil); status != 200 || !strings.Contains(body, "# install\nit hangs\n") {
+		t.Errorf("its log: %d %s", status, body)
+	}
+	if status, body := a.do("POST", build+"/cancel", nil); status != 409 || !strings.Contains(body, "build_not_running") {
+		t.Errorf("cancelled again: %d %s", status, body)
+	}
+	for command, want := range map[string]string{"list": "both", "show " + made.ID: "it hangs", "builds " + made.ID: "CANCELLED"} {
 		a.prints(t, want, append([]string{"env"}, strings.Fields(command)...)...)
 	}
 	a.prints(t, "Removed env-", "env", "delete", made.ID)

@@ -51,6 +51,7 @@ type Config struct {
 	Environments Environments     // nil where there are none
 	Outbound     Outbound         // nil where the server fetches nothing and tells nobody
 	Deliveries   store.Deliveries // nil where there are no webhooks
+	Builder      Builder          // nil where nothing is built
 	SetUps       SetUps           // nil where machines cannot be saved
 	Forks        Forks            // nil where no disks are saved
 	Machines     Machines         // nil where nobody reaches into machines

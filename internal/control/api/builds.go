@@ -85,12 +85,9 @@ func (s *server) getBuild(w http.ResponseWriter, r *http.Request, who account.AP
 	if r.PathValue("buildId") == "active" {
 		return s.getActiveBuild(w, r, e)
 	}
-	b, err := s.Builds.Build(r.Context(), r.PathValue("buildId"))
-	if errors.Is(err, store.ErrNotFound) || err == nil && b.EnvironmentID != e.ID {
-		return fault.NotFound("no build %s of that environment", quoted(r.PathValue("buildId")))
-	}
+	b, err := s.build(r, who, false)
 	if err != nil {
-		return fmt.Errorf("read build: %w", err)
+		return err
 	}
 	return writeJSON(w, http.StatusOK, buildOf(b))
 }

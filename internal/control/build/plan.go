@@ -118,17 +118,21 @@ func (b *Builder) plan(ctx context.Context, repoURL, ref string, userID int64) (
 			return Plan{}, err
 		}
 	}
-	if err := b.readDockerfile(ctx, &p); err != nil {
-		return Plan{}, err
+	return p, b.readInputs(ctx, &p)
+}
+
+// readInputs finds out what a build of the plan would be made of.
+func (b *Builder) readInputs(ctx context.Context, p *Plan) error {
+	p.Inputs = ""
+	if err := b.readDockerfile(ctx, p); err != nil || p.Environment.Install == "" || p.Commit == "" {
+		return err
 	}
-	if p.Environment.Install == "" || p.Commit == "" {
-		return p, nil
-	}
-	if tree, err = b.Files.Files(ctx, repoURL, p.Commit, inputs(p.Environment.Install)); err != nil {
-		return Plan{}, fmt.Errorf("look for what install reads: %w", err)
+	tree, err := b.Files.Files(ctx, p.repoURL, p.Commit, inputs(p.Environment.Install))
+	if err != nil {
+		return fmt.Errorf("look for what install reads: %w", err)
 	}
 	p.Inputs = digestOf(tree.Files)
-	return p, nil
+	return nil
 }
 
 func digestOf(files map[string]gateway.Blob) string {

@@ -1,0 +1,35 @@
+package build
+
+import (
+	"context"
+
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+// Demand makes a build of a saved environment for one of its repositories, even
+// if one like it has just failed, and returns it when it has ended. tell hears
+// how far it is. The build goes on when ctx ends.
+func (b *Builder) Demand(ctx context.Context, e environment.Saved, repoURL string, tell func(string)) (environment.Record, error) {
+	if b.Layers == nil {
+		return environment.Record{}, fault.NotImplemented("machines of this server cannot be saved, and so not built ahead")
+	}
+	p, err := b.plan(ctx, repoURL, "", e.UserID)
+	if err != nil {
+		return environment.Record{}, err
+	}
+	p.Environment, p.Findings = environment.Parse("environment.json", []byte(e.Text))
+	p.Where, p.savedID = "the saved environment "+e.ID, e.ID
+	if err := b.readInputs(ctx, &p); err != nil {
+		return environment.Record{}, err
+	}
+	switch {
+	case p.Commit == "":
+		return environment.Record{}, fault.Conflict("the repository has no commit to build at").Named("repository_empty").Hint("push a first commit")
+	case p.Environment.Build != nil && p.noImage != nil:
+		return environment.Record{}, p.noImage
+	case p.Environment.Install == "" && p.dockerfile == "":
+		return environment.Record{}, fault.Conflict("the environment has neither install nor build: there is nothing to be made ahead").Named("nothing_to_build")
+	}
+	return b.Ensure(ctx, p, environment.Manual, tell)
+}
