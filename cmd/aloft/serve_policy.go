@@ -96,3 +96,11 @@ func checkHooks(text []byte) error {
 	}
 	return nil
 }
+
+// sandboxHolds reports for which classes of machines the sandbox can hold its
+// policy: those that share this host's kernel, where it can. The sandbox looks
+// again in the machine, and runs nothing where it cannot hold.
+func sandboxHolds() func(class string) bool {
+	holds := probeSandbox().OK
+	return func(class string) bool { return holds && class != "strong" }
+}

@@ -152,6 +152,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Logger:       logger,
 		Environments: s.builder,
 		Review:       reviewer,
+		Sandbox:      sandboxHolds(),
 		TeamHooks:    teamHooks(s.store),
 		SetUp:        schedule.SetUp{InstallLimit: duration(c.Environments.InstallLimit), StartLimit: duration(c.Environments.StartLimit)},
 	})

@@ -382,3 +382,19 @@ func TestAHookRefusesThePrompt(t *testing.T) {
 		t.Errorf("got %+v", run.Failure)
 	}
 }
+
+// A line that is on no list runs in the sandbox where that holds, and what asks
+// for more goes to the classifier.
+func TestSandboxed(t *testing.T) {
+	r := newRig(t, false)
+	r.reviewed(permit.AutoReview, `{"terminalAllowlist":["make"]}`, say(`{"verdict":"allow","reason":"fine"}`))
+	r.hands.enforced = true
+	r.model.steps = []step{use(`Shell {"command":"make"}`), use(`Shell {"command":"mv a b"}`), use(`Shell {"command":"mv a b","required_permissions":["all"]}`), say("done")}
+	r.work(t.Context())
+	if diff := cmp.Diff([]string{"run by policy", "sandboxed by policy", "run by classifier"}, treatments(r)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"Shell", "sandboxed", "Shell", "Shell"}, r.hands.asked); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -89,7 +89,11 @@ func (l *Loop) call(ctx context.Context, c agent.Call) error {
 	}
 	deltas := newBatch(ctx, l.rec.record)
 	shown := c.Shown
-	result, took, err := l.hands.Call(ctx, c.ToolCall, func(d Delta) {
+	run := l.hands.Call
+	if c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed {
+		run = l.hands.CallSandboxed
+	}
+	result, took, err := run(ctx, c.ToolCall, func(d Delta) {
 		size := len(d.Stdout) + len(d.Stderr)
 		if d.Seq <= c.Upto || shown+size > maxCallOutput { // seen before a restart, or enough
 			return

@@ -41,6 +41,8 @@ type Hands interface {
 	// Call works a tool call, or attaches to it if the machine knows its id.
 	// onDelta gets output in order. When ctx ends the call is aborted.
 	Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
+	// CallSandboxed is Call in the machine's sandbox.
+	CallSandboxed(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// Enforced reports whether the machine's sandbox can hold its policy.
 	Enforced() bool
 	// Hooks runs the project's hooks.

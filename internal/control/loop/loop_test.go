@@ -179,18 +179,24 @@ func fail(err error, pieces ...string) step {
 
 // hands is a machine that remembers what it was asked.
 type hands struct {
-	boot   string
-	call   func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
-	mu     sync.Mutex
-	asked  []string // ids and names of calls, commits, pushes
-	acked  []string
-	push   error
-	pushed func() error // instead of push
-	kept   int
-	hooks  func(call loop.HookCall) loop.HookOutcome
+	boot     string
+	call     func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
+	mu       sync.Mutex
+	asked    []string // ids and names of calls, commits, pushes
+	acked    []string
+	push     error
+	pushed   func() error // instead of push
+	kept     int
+	hooks    func(call loop.HookCall) loop.HookOutcome
+	enforced bool
 }
 
-func (h *hands) Enforced() bool { return false }
+func (h *hands) Enforced() bool { return h.enforced }
+
+func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+	h.note("sandboxed")
+	return h.Call(ctx, c, onDelta)
+}
 
 func (h *hands) Hooks(_ context.Context, _ *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
 	if h.hooks == nil {

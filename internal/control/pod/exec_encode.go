@@ -193,3 +193,15 @@ func kind(field protoreflect.FieldDescriptor) string {
 	}
 	return "an object"
 }
+
+// confine says what a call may touch. Which hosts a command in the sandbox may
+// reach is sandbox.json's to say, or else those that packages come from.
+func confine(call *agentv1.ToolCall, sandbox agentv1.SandboxPolicy_Type) {
+	policy := &agentv1.SandboxPolicy{Type: sandbox, NetworkAccess: true}
+	if args := call.GetShellToolCall().GetArgs(); args != nil {
+		args.RequestedSandboxPolicy = policy
+	}
+	if args := call.GetGrepToolCall().GetArgs(); args != nil {
+		args.SandboxPolicy = policy
+	}
+}

@@ -16,20 +16,22 @@ import (
 
 // hands is a machine that is ready, for one loop.
 type hands struct {
-	conn    *pod.Conn
-	exec    *pod.Exec
-	id      string // the machine's
-	hooks   *pod.Hooks
-	team    func(context.Context) ([]byte, error) // the team's hooks
-	boot    string
-	repos   []string                    // URLs, where there are several
-	refused []string                    // sentences on what git may not fetch though it was named
-	reads   []string                    // URLs of what git may fetch beside them
-	keep    func(context.Context) error // artifacts
-	revoke  func()
-	letGo   func() // of the connection
-	traced  bool   // the machine sends spans over it
-	stale   func() // ends the renewing of what ends by itself
+	// enforced says that the sandbox can hold its policy in machines of this kind.
+	enforced bool
+	conn     *pod.Conn
+	exec     *pod.Exec
+	id       string // the machine's
+	hooks    *pod.Hooks
+	team     func(context.Context) ([]byte, error) // the team's hooks
+	boot     string
+	repos    []string                    // URLs, where there are several
+	refused  []string                    // sentences on what git may not fetch though it was named
+	reads    []string                    // URLs of what git may fetch beside them
+	keep     func(context.Context) error // artifacts
+	revoke   func()
+	letGo    func() // of the connection
+	traced   bool   // the machine sends spans over it
+	stale    func() // ends the renewing of what ends by itself
 }
 
 // keepFresh has do renew what ends by itself until the hands are closed.
@@ -67,6 +69,18 @@ func (h *hands) BootID() string { return h.boot }
 // when the server stops, or has lost the lease, the machine works on, and
 // whoever is next attaches to the call.
 func (h *hands) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+	return h.call(ctx, c, h.exec.Call, onDelta)
+}
+
+// CallSandboxed implements [loop.Hands].
+func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+	return h.call(ctx, c, h.exec.CallSandboxed, onDelta)
+}
+
+// exec is a way to have a machine work a call.
+type exec = func(context.Context, conversation.ToolCall, func(pod.Delta)) (tool.Result, time.Duration, error)
+
+func (h *hands) call(ctx context.Context, c conversation.ToolCall, run exec, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	call, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abort(nil)
 	defer context.AfterFunc(ctx, func() {
@@ -76,12 +90,12 @@ func (h *hands) Call(ctx context.Context, c conversation.ToolCall, onDelta func(
 		}
 		_ = h.exec.Close() // Call returns, and its error says why
 	})()
-	r, took, err := h.exec.Call(call, c, func(d pod.Delta) { onDelta(loop.Delta(d)) })
+	r, took, err := run(call, c, func(d pod.Delta) { onDelta(loop.Delta(d)) })
 	return r, took, lostError(err)
 }
 
 // Enforced implements [loop.Hands].
-func (h *hands) Enforced() bool { return false }
+func (h *hands) Enforced() bool { return h.enforced }
 
 // Hooks implements [loop.Hands].
 func (h *hands) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (loop.HookOutcome, error) {

@@ -81,6 +81,10 @@ type Config struct {
 	Spans *telemetry.Telemetry
 	// Review decides how tool calls are treated. Without it all run.
 	Review loop.Reviewer
+	// Sandbox reports whether machines of a class can hold the policy of the
+	// sandbox around single commands. It is this host's knowledge, and never what a
+	// machine says of itself. Without it none can.
+	Sandbox func(class string) bool
 	// TeamHooks returns the team's hooks.json, nil for none. It may be nil.
 	TeamHooks func(context.Context) ([]byte, error)
 	Logger    *slog.Logger

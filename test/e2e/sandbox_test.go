@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/need"
+)
+
+// Under auto-review a line that is on no list runs in the sandbox of a real
+// machine: it works in the workspace, and nowhere else, and what it was denied
+// is explained to the model. What asks for more is put to the classifier, here
+// one that refuses.
+func TestAutoReviewSandboxes(t *testing.T) {
+	need.Root(t)
+	git := gittest.New(t)
+	url := git.Repo("r", map[string]string{"README.md": "hello\n", ".cursor/permissions.json": `{"terminalAllowlist":["make"]}`})
+	a := start(t, scripted(t, `
+scripts:
+  - turns:
+      - calls:
+          - {tool: Shell, args: {command: "echo made > made.txt; echo \"in $CURSOR_SANDBOX\"; touch /home/ubuntu/outside; echo x >> .git/hooks/pre-commit; sudo -n id"}}
+      - calls:
+          - {tool: Shell, args: {command: "touch /home/ubuntu/outside", required_permissions: [all]}}
+      - calls:
+          - {tool: Read, args: {path: /home/ubuntu/outside}}
+      - text: Done.
+`)+"policy:\n  run_mode: auto-review\n  deny_after: 1s\n")
+	r := a.finish(a.create(url, "Try it", nil))
+	if got := gittest.Git(t, git.Path("r"), "show", pushed(t, r)+":made.txt"); got != "made" {
+		t.Errorf("made.txt is %q", got)
+	}
+	events := a.events(r.AgentID)
+	for _, want := range []string{`"treatment":"sandboxed"`, "in native", `"treatment":"refused"`, "sandbox:"} { // the last explains a denial
+		if !strings.Contains(events, want) {
+			t.Errorf("the journal does not have %s", want)
+		}
+	}
+	if strings.Contains(events, "uid=0") {
+		t.Error("a command in the sandbox became root")
+	}
+	if strings.Count(events, `"treatment":"run"`) != 1 { // Read
+		t.Error("a command ran outside of the sandbox")
+	}
+	if t.Failed() {
+		t.Log(events)
+	}
+}
