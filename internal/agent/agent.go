@@ -72,6 +72,13 @@ const (
 	VMSetupHelper Preset = "vmSetupHelper"
 )
 
+// Egress is how an environment narrows a machine's network: egressMode and
+// egressAllowlist of environment.json. The zero value leaves it as it is.
+type Egress struct {
+	Mode  string   `json:"mode,omitempty"`
+	Allow []string `json:"allow,omitempty"`
+}
+
 // Repo is a repository that an agent works on.
 type Repo struct {
 	URL         string `json:"url"`

@@ -16,6 +16,7 @@ type State struct {
 	Branch     string     // to push; "" before the machine was ready and Created named none
 	BaseCommit string     // where the branch began, as the machine says
 	Others     []Checkout // of the agent's repositories but the first: as Branch, BaseCommit and Pushed are of that
+	Egress     Egress     // how the machine's network is narrowed
 	MachineID  string     // "" when there is none
 	BootID     string     // of the machine's present life; "" unless it is ready
 	Hibernated bool       // the machine sleeps
@@ -91,6 +92,7 @@ func (s *State) Apply(e Event) {
 		s.Asked = append(s.Asked, b.Prompt.PlainText())
 		s.say(conversation.User, b.Prompt.Blocks...)
 	case *MachineMade:
+		s.Egress = b.Egress
 		s.MachineID, s.BootID, s.Used, s.Given, s.Install = b.MachineID, "", false, nil, b.Install
 		s.Hibernated = false
 	case *MachineReady:

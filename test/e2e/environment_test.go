@@ -312,3 +312,28 @@ func (a *aloft) prints(t *testing.T, want string, args ...string) {
 		t.Errorf("aloft %s: %v; want %q in\n%s", strings.Join(args, " "), err, want, out)
 	}
 }
+
+// An environment narrows the network of its machines, and widens nothing.
+func TestEnvironmentNarrowsTheNetwork(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("narrow", map[string]string{
+		".cursor/environment.json": `{"egressMode": "network_settings_only", "egressAllowlist": ["ok.example"]}`,
+	})
+	a := start(t, scripted(t, calls("getent hosts other.example; getent hosts denied.example; true")))
+	r := a.finish(a.create(url, "Look around", nil))
+	var got struct {
+		Ended []struct {
+			Domain  string
+			Allowed bool
+		}
+	}
+	eventually(t, "both names are logged", func() bool {
+		a.get("/v1/agents/"+r.AgentID+"/connections", &got)
+		return len(got.Ended) >= 2
+	})
+	for _, c := range got.Ended {
+		if c.Allowed { // as the server's own policy, which allows all, would have it
+			t.Errorf("%s is looked up", c.Domain)
+		}
+	}
+}

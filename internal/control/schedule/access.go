@@ -117,7 +117,7 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 	if err != nil {
 		return nil, "", err
 	}
-	if err := s.renewPolicy(ctx, m); err != nil {
+	if err := s.renewPolicy(ctx, m, state.Egress); err != nil {
 		return nil, "", err
 	}
 	status, err := conn.Status(ctx)

@@ -69,7 +69,7 @@ func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, pla
 	}
 	if m == nil {
 		var err error
-		if m, err = w.made(ctx, base, state, record); err != nil {
+		if m, err = w.made(ctx, base, plan.Environment, state, record); err != nil {
 			return nil, pod.Ready{}, err
 		}
 	}
@@ -93,7 +93,7 @@ func (w *worker) opened(ctx context.Context, state *agent.State) (machine.Machin
 }
 
 // made makes a machine.
-func (w *worker) made(ctx context.Context, base build.Base, state *agent.State, record loop.Record) (machine.Machine, error) {
+func (w *worker) made(ctx context.Context, base build.Base, e environment.Environment, state *agent.State, record loop.Record) (machine.Machine, error) {
 	if w.s.Room != nil {
 		if err := w.s.Room(); err != nil {
 			return nil, err
@@ -101,9 +101,14 @@ func (w *worker) made(ctx context.Context, base build.Base, state *agent.State, 
 	}
 	start := time.Now()
 	id := newMachineID(state.Agent.ID)
+	asked := agent.Egress{Mode: string(e.EgressMode), Allow: e.EgressAllowlist}
+	network, err := w.s.networkFor(asked)
+	if err != nil {
+		return nil, err
+	}
 	// The journal knows of the machine before it is there: one that a crash
 	// leaves half made is found and used, or destroyed.
-	if err := record(ctx, &agent.MachineMade{MachineID: id, Layer: base.Layer, Install: base.Install, Origin: w.origin}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
+	if err := record(ctx, &agent.MachineMade{MachineID: id, Layer: base.Layer, Install: base.Install, Origin: w.origin, Egress: asked}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
 		return nil, err
 	}
 	logs, err := w.s.makeConnectionLog(state.Agent.ID)
@@ -111,7 +116,7 @@ func (w *worker) made(ctx context.Context, base build.Base, state *agent.State, 
 		return nil, err
 	}
 	m, err := w.s.Runtime.Create(ctx, machine.Spec{
-		ID: id, Image: base.Image, Layer: base.Layer, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits, Network: w.s.Network, ConnectionLog: logs,
+		ID: id, Image: base.Image, Layer: base.Layer, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits, Network: network, ConnectionLog: logs,
 	})
 	if err != nil {
 		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}
@@ -155,7 +160,7 @@ func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Mach
 	if err != nil {
 		return pod.Ready{}, machineFault(lostError(err))
 	}
-	if err := w.s.renewPolicy(ctx, m); err != nil {
+	if err := w.s.renewPolicy(ctx, m, state.Egress); err != nil {
 		return pod.Ready{}, machineFault(err)
 	}
 	h.conn = conn

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"aloft/internal/agent"
 	"aloft/internal/control/egress"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
@@ -23,22 +24,39 @@ import (
 // policyTimeout bounds the telling of a gateway, which is a process of this host.
 const policyTimeout = 5 * time.Second
 
+// networkFor is what a machine may reach: what the server allows, and of that no
+// more than its environment asks for.
+func (s *Scheduler) networkFor(e agent.Egress) (policy.Network, error) {
+	if s.Network.Mode == "" || e.Mode == "" && len(e.Allow) == 0 {
+		return s.Network, nil
+	}
+	own, err := policy.ForEnvironment(e.Mode, e.Allow)
+	if err != nil {
+		return policy.Network{}, fault.Invalid("egressAllowlist: %v", err).Named("environment_invalid").
+			Hint("run `aloft env check` in the repository")
+	}
+	return policy.Narrow(s.Network, own), nil
+}
+
 // renewPolicy gives the machine's gateway the policy of today: it may have been
 // started by a server with another one. A gateway that is gone lets nothing
 // out, and the next one begins with today's; one that keeps an older policy is
 // an error.
-func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine) error {
+func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine, e agent.Egress) error {
 	n, ok := m.(machine.Networked)
 	if !ok {
 		return nil
 	}
-	today := s.Network
+	today, err := s.networkFor(e)
+	if err != nil {
+		return err
+	}
 	if today.Mode == "" {
 		today.Mode = policy.None // for the machines of a server that had one
 	}
 	ctx, cancel := context.WithTimeout(ctx, policyTimeout)
 	defer cancel()
-	err := n.SetPolicy(ctx, today)
+	err = n.SetPolicy(ctx, today)
 	if errors.Is(err, machine.ErrNoNetwork) || errors.Is(err, machine.ErrNotFound) {
 		return nil // it was made without one, or is gone
 	}
@@ -55,10 +73,13 @@ func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine) error {
 }
 
 // renewOne gives an idle machine the policy of today.
-func (s *Scheduler) renewOne(ctx context.Context, id string) {
+func (s *Scheduler) renewOne(ctx context.Context, id, agentID string) {
 	m, err := s.Runtime.Open(ctx, id)
 	if err == nil {
-		err = s.renewPolicy(ctx, m)
+		var state *agent.State
+		if state, err = s.fold(ctx, agentID); err == nil {
+			err = s.renewPolicy(ctx, m, state.Egress)
+		}
 	}
 	if err != nil && !errors.Is(err, machine.ErrNotFound) && ctx.Err() == nil {
 		s.Logger.Error("the network policy of a machine is not renewed", "machine", id, "error", err)

@@ -286,7 +286,7 @@ func (s *Scheduler) sweep(ctx context.Context) {
 			continue
 		}
 		if err == nil && !a.Archived {
-			s.renewOne(ctx, id)
+			s.renewOne(ctx, id, owner)
 			continue
 		}
 		s.Logger.Info("destroying the machine of an agent that is gone", "machine", id)
