@@ -306,3 +306,58 @@ func TestUpdateEnvironmentVariables(t *testing.T) {
 		t.Errorf("without a hook: %v", err)
 	}
 }
+
+func TestGetDiffCursorIgnore(t *testing.T) {
+	need.Command(t, "git")
+	top := t.TempDir()
+	dir := filepath.Join(top, "work") // the repository begins above the workspace
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+		cmd.Dir = top
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	put := func(text string) {
+		t.Helper()
+		for _, name := range []string{"work/plain", "work/a*.key", "work/ab.key", "work/private/x", "work/d/open.key", "beside.key"} {
+			name = filepath.Join(top, name)
+			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	names := func(c agentv1connect.ControlServiceClient) []string {
+		t.Helper()
+		res, err := c.GetDiff(t.Context(), connect.NewRequest(&agentv1.GetDiffRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for line := range strings.Lines(res.Msg.GetDiff()) {
+			if name, ok := strings.CutPrefix(line, "+++ b/"); ok {
+				all = append(all, strings.TrimSpace(name))
+			}
+		}
+		return all
+	}
+	put("1\n")
+	git("init", "-q")
+	git("add", "work/plain", "work/ab.key", "work/private")
+	git("commit", "-q", "-m", "one")
+	put("2\n")
+	c := serve(t, Config{Workspace: dir}).control()
+	if got := names(c); len(got) != 5 {
+		t.Errorf("without .cursorignore: %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".cursorignore"), []byte("a[*].key\nprivate/\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := names(c), []string{"work/.cursorignore", "work/ab.key", "work/d/open.key", "work/plain"}; !slices.Equal(got, want) {
+		t.Errorf("diff of %q, want %q", got, want)
+	}
+}

@@ -15,7 +15,7 @@ import (
 // the diff.
 func (s *Server) GetWorkspaceChangesHash(ctx context.Context, _ *connect.Request[agentv1.GetWorkspaceChangesHashRequest]) (*connect.Response[agentv1.GetWorkspaceChangesHashResponse], error) {
 	sum := sha256.New()
-	if err := diffWorkspace(ctx, s.workspace, "", sum); err != nil {
+	if err := diffWorkspace(ctx, s.workspace, "", sum, nil); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&agentv1.GetWorkspaceChangesHashResponse{Hash: hex.EncodeToString(sum.Sum(nil))}), nil

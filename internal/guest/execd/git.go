@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"aloft/internal/fault"
+	"aloft/internal/guest/tool"
 )
 
 // gitTimeout bounds one question to git: a workspace may be of any size.
@@ -25,8 +26,9 @@ const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 // diffWorkspace writes to w the difference of dir's working tree from base, or
 // from HEAD if base is empty, as a unified diff with whole object names.
 // Untracked files are in it; those that git ignores are not. The repository and
-// its index are left as they were.
-func diffWorkspace(ctx context.Context, dir, base string, w io.Writer) error {
+// its index are left as they were. What unseen covers is left out; nil covers
+// nothing.
+func diffWorkspace(ctx context.Context, dir, base string, w io.Writer, unseen *tool.Unseen) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout,
 		fault.Exhausted("git took longer than %s to compare the workspace", gitTimeout))
 	defer cancel()
@@ -57,8 +59,44 @@ func diffWorkspace(ctx context.Context, dir, base string, w io.Writer) error {
 			return err
 		}
 	}
-	return git(ctx, dir, env, nil, w, "-c", "core.quotepath=off", "diff", "--full-index", "--no-color",
-		"--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", commit, "--")
+	var without []string
+	if unseen != nil {
+		if without, err = withoutHidden(ctx, dir, env, commit, unseen); err != nil {
+			return err
+		}
+	}
+	return git(ctx, dir, env, nil, w, append([]string{"-c", "core.quotepath=off", "diff", "--full-index", "--no-color",
+		"--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", commit, "--"}, without...)...)
+}
+
+// maxHiddenBytes bounds the names of hidden files, which git takes as arguments.
+const maxHiddenBytes = 1 << 20
+
+// withoutHidden returns the pathspecs that leave out those changes that unseen
+// covers, none if it covers none.
+func withoutHidden(ctx context.Context, dir, env, commit string, unseen *tool.Unseen) ([]string, error) {
+	var changed bytes.Buffer
+	if err := git(ctx, dir, env, nil, &changed, "diff", "--name-only", "--relative", "--no-renames", "--no-ext-diff", "-z", commit, "--"); err != nil {
+		return nil, err
+	}
+	var without []string
+	known, size := map[string]bool{}, 0
+	for name := range strings.SplitSeq(changed.String(), "\x00") {
+		by := unseen.Covers(name, false)
+		if by == "" || known[by] {
+			continue
+		}
+		known[by] = true
+		if size += len(by); size > maxHiddenBytes {
+			return nil, fault.Exhausted("more files have changed that .cursorignore hides than a diff can leave out").
+				Hint("hide the folder that they are in")
+		}
+		without = append(without, ":(exclude,literal)"+by)
+	}
+	if len(without) > 0 {
+		without = append([]string{":/"}, without...)
+	}
+	return without, nil
 }
 
 // resolve returns the object to compare with.

@@ -84,7 +84,7 @@ func (x *Index) rank(q Query, want []term) ([]hit, error) {
 			}
 		}
 		for place, p := range s.places {
-			if s.dead[place] || !filter(p.name) {
+			if s.dead[place] || !filter(p.name) || q.Hidden != nil && q.Hidden(p.name) {
 				continue
 			}
 			standing := standing(p.name, tests)

@@ -85,6 +85,8 @@ type Query struct {
 	Text    string
 	Folders []string // absolute, in the tree: only files under one of them. Empty for all
 	Results int      // at most so many; from 1 to 50
+	// Hidden tells of files, by path relative to the tree, which are left out; nil for none.
+	Hidden func(name string) bool
 }
 
 // Answer is what was found.

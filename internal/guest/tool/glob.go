@@ -49,6 +49,7 @@ func glob(ctx context.Context, ws Workspace, args *agentv1.GlobToolArgs) (*agent
 	}
 	var names []string
 	total := 0
+	hidden := NewUnseen(ws.Dir).in(dir)
 	// Patterns are matched here: one given to rg would bring back what git ignores.
 	err = ripgrep(ctx, ws, dir, append(slices.Clone(ripgrepArgs), "--files", "./"), func(in *bufio.Reader) error {
 		for {
@@ -59,7 +60,7 @@ func glob(ctx context.Context, ws Workspace, args *agentv1.GlobToolArgs) (*agent
 			if err != nil {
 				return err
 			}
-			if !match(name) {
+			if !match(name) || hidden(name, false) {
 				continue
 			}
 			if total++; len(names) < maxGlobFound {

@@ -71,7 +71,7 @@ func grep(ctx context.Context, ws Workspace, args *agentv1.GrepArgs) (*agentv1.G
 	if order == "" {
 		// rg searches side by side unless it sorts; what is not much is put in order here.
 		var found []entry
-		found, err = grepAll(ctx, ws, flags, args.GetOutputMode())
+		found, err = grepAll(ctx, ws, flags, args.GetOutputMode(), grepHidden(ws, args))
 		if err == nil {
 			for _, e := range found {
 				if !page.add(e) {
@@ -85,6 +85,7 @@ func grep(ctx context.Context, ws Workspace, args *agentv1.GrepArgs) (*agentv1.G
 		}
 		order = "--sort=path"
 	}
+	hidden := grepHidden(ws, args)
 	err = ripgrep(ctx, ws, ws.Dir, slices.Insert(slices.Clone(flags), 0, order), func(in *bufio.Reader) error {
 		for {
 			e, err := readEntry(ctx, in, args.GetOutputMode())
@@ -93,6 +94,9 @@ func grep(ctx context.Context, ws Workspace, args *agentv1.GrepArgs) (*agentv1.G
 			}
 			if err != nil {
 				return err
+			}
+			if hidden(e.name) {
+				continue
 			}
 			if !page.add(e) {
 				return errEnough
@@ -103,6 +107,23 @@ func grep(ctx context.Context, ws Workspace, args *agentv1.GrepArgs) (*agentv1.G
 		return nil, "", grepError(err)
 	}
 	return page.result(args)
+}
+
+// grepHidden tells whether .cursorignore hides a file that rg names.
+func grepHidden(ws Workspace, args *agentv1.GrepArgs) func(name string) bool {
+	// rg passes no symbolic link, unless it was told to begin at one.
+	start := ws.Dir
+	if path, err := ws.path(args.GetPath()); err == nil {
+		start = path
+	}
+	hidden := NewUnseen(ws.Dir).in(start)
+	return func(name string) bool {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(ws.Dir, name)
+		}
+		rel, err := filepath.Rel(start, name)
+		return err == nil && hidden(rel, false)
+	}
 }
 
 // grepError adds to rg's words what the model can do.
@@ -123,7 +144,7 @@ func grepError(err error) error {
 var errTooMuch = errors.New("too much output")
 
 // grepAll returns all that rg finds, by name.
-func grepAll(ctx context.Context, ws Workspace, flags []string, mode agentv1.GrepArgs_OutputMode) ([]entry, error) {
+func grepAll(ctx context.Context, ws Workspace, flags []string, mode agentv1.GrepArgs_OutputMode, hidden func(name string) bool) ([]entry, error) {
 	var found []entry
 	size := 0
 	err := ripgrep(ctx, ws, ws.Dir, flags, func(in *bufio.Reader) error {
@@ -134,6 +155,9 @@ func grepAll(ctx context.Context, ws Workspace, flags []string, mode agentv1.Gre
 			}
 			if err != nil {
 				return err
+			}
+			if hidden(e.name) {
+				continue
 			}
 			if size += len(e.name) + len(e.text) + 32; size > maxGrepFound {
 				return errTooMuch

@@ -70,11 +70,13 @@ func ls(ctx context.Context, ws Workspace, args *agentv1.LsArgs) (*agentv1.LsSuc
 			return nil, "", fmt.Errorf("ignore holds the malformed pattern %q", pattern)
 		}
 	}
-	root, err := lsTree(ctx, ws, dir, args)
+	hidden := NewUnseen(ws.Dir).in(dir)
+	skip := func(name string, folder bool) bool { return lsIgnored(name, args) || hidden(name, folder) }
+	root, err := lsTree(ctx, ws, dir, args.GetAll(), skip)
 	if err != nil {
 		return nil, "", err
 	}
-	root.complete(dir, "", depth, args)
+	root.complete(dir, "", depth, skip)
 	success, text := root.list(dir, depth)
 	return success, text, nil
 }
@@ -90,11 +92,14 @@ func newFolder() *folder {
 	return &folder{folders: map[string]*folder{}, files: map[string]string{}}
 }
 
-// lsTree is the tree of the files that git does not ignore.
-func lsTree(ctx context.Context, ws Workspace, dir string, args *agentv1.LsArgs) (*folder, error) {
+// lsSkip tells whether a path, relative to the folder that is listed, is left out.
+type lsSkip func(name string, folder bool) bool
+
+// lsTree is the tree of the files that git does not ignore, or of all.
+func lsTree(ctx context.Context, ws Workspace, dir string, all bool, skip lsSkip) (*folder, error) {
 	root, found := newFolder(), 0
 	flags := append(slices.Clone(ripgrepArgs), "--files")
-	if args.GetAll() {
+	if all {
 		flags = append(flags, "--no-ignore")
 	}
 	err := ripgrep(ctx, ws, dir, append(flags, "./"), func(in *bufio.Reader) error {
@@ -109,16 +114,16 @@ func lsTree(ctx context.Context, ws Workspace, dir string, args *agentv1.LsArgs)
 			if found++; found > maxGlobFound {
 				return errEnough
 			}
-			root.add(name, args)
+			root.add(name, skip)
 		}
 	})
 	return root, err
 }
 
-func (f *folder) add(name string, args *agentv1.LsArgs) {
+func (f *folder) add(name string, skip lsSkip) {
 	parts := strings.Split(name, "/")
 	for i := range parts {
-		if lsIgnored(strings.Join(parts[:i+1], "/"), args) {
+		if skip(strings.Join(parts[:i+1], "/"), i+1 < len(parts)) {
 			return
 		}
 	}
@@ -146,14 +151,14 @@ func lsIgnored(name string, args *agentv1.LsArgs) bool {
 }
 
 // complete adds what rg does not tell of: symbolic links and empty folders.
-func (f *folder) complete(dir, rel string, depth int, args *agentv1.LsArgs) {
+func (f *folder) complete(dir, rel string, depth int, skip lsSkip) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || depth == 0 {
 		return
 	}
 	for _, e := range entries {
 		name := path.Join(rel, e.Name())
-		if e.Name() == ".git" || lsIgnored(name, args) {
+		if e.Name() == ".git" || skip(name, e.IsDir()) {
 			continue
 		}
 		switch {
@@ -162,7 +167,7 @@ func (f *folder) complete(dir, rel string, depth int, args *agentv1.LsArgs) {
 				f.files[e.Name()] = target
 			}
 		case e.IsDir() && f.folders[e.Name()] != nil:
-			f.folders[e.Name()].complete(filepath.Join(dir, e.Name()), name, depth-1, args)
+			f.folders[e.Name()].complete(filepath.Join(dir, e.Name()), name, depth-1, skip)
 		case e.IsDir():
 			if inside, err := os.ReadDir(filepath.Join(dir, e.Name())); err == nil && len(inside) == 0 {
 				f.folders[e.Name()] = newFolder()

@@ -39,7 +39,11 @@ func semSearch(ctx context.Context, ws Workspace, index *search.Index, args *age
 	if args.GetQuery() == "" {
 		return nil, "", errors.New("query is empty: say in words what the code does")
 	}
-	q := search.Query{Text: args.GetQuery(), Results: usualResults}
+	unseen := NewUnseen(ws.Dir)
+	q := search.Query{
+		Text: args.GetQuery(), Results: usualResults,
+		Hidden: func(name string) bool { return unseen.Covers(name, false) != "" },
+	}
 	if args.NumResults != nil {
 		if q.Results = int(args.GetNumResults()); q.Results < 1 || q.Results > mostResults {
 			return nil, "", fmt.Errorf("num_results is %d: it can be from 1 to %d", q.Results, mostResults)

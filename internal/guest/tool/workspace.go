@@ -39,7 +39,8 @@ func (w Workspace) pdf() pdf.Reader {
 	return pdf.Reader{Command: command}
 }
 
-// path returns the absolute form of a path that the model gave.
+// path returns the absolute form of a path that the model gave. It refuses what
+// .cursorignore hides.
 func (w Workspace) path(name string) (string, error) {
 	switch {
 	case name == "":
@@ -47,9 +48,11 @@ func (w Workspace) path(name string) (string, error) {
 	case strings.ContainsRune(name, 0):
 		return "", fmt.Errorf("path %q holds a zero byte, which no file name can", name)
 	case filepath.IsAbs(name):
-		return filepath.Clean(name), nil
+		name = filepath.Clean(name)
+	default:
+		name = filepath.Join(w.Dir, name)
 	}
-	return filepath.Join(w.Dir, name), nil
+	return name, NewUnseen(w.Dir).Check(name)
 }
 
 func (w Workspace) ripgrep() string {

@@ -31,6 +31,9 @@ func write(ws Workspace, args *agentv1.WriteArgs) (edited, error) {
 	if err != nil {
 		return edited{}, err
 	}
+	if err := NewUnseen(ws.Dir).Check(target); err != nil {
+		return edited{}, err
+	}
 	info, err := os.Stat(target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -2,6 +2,7 @@ package cage
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -19,8 +20,9 @@ type pattern struct {
 
 // Add reads a file that lies in the folder dir, relative to the root and ""
 // for the root itself. Files are added from the root down. What is no pattern
-// is passed over, as git does.
+// is passed over, as git does. A copy of g that was made before stays as it was.
 func (g *Ignore) Add(dir, text string) {
+	g.patterns = slices.Clip(g.patterns)
 	for line := range strings.Lines(text) {
 		if p, ok := parsePattern(strings.TrimRight(line, "\r\n")); ok {
 			p.within = dir
