@@ -146,7 +146,7 @@ func (s *setUp) work(ctx context.Context) error {
 	s.out.Line("The machine is ready: %s", s.out.Style(cli.Bold, s.agent.ID))
 	if _, _, err := s.needTerminal(); err != nil {
 		s.out.Line("This is no terminal. Go on in one with `aloft env setup --resume`, or enter with `aloft agent ssh %s`.", s.agent.ID)
-		return nil
+		return nil //nolint:nilerr // it has been said
 	}
 	s.out.Line("Install what the project needs: you are its user, with sudo. The checkout is in /workspace.")
 	s.out.Line("An editor or a second shell enters with `aloft agent ssh %s` (`aloft config-ssh` for IDEs).", s.agent.ID)

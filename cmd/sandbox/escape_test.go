@@ -174,7 +174,7 @@ func (s site) state(t testing.TB) string {
 	} {
 		err := filepath.WalkDir(filepath.Join(s.dir, root), func(name string, d fs.DirEntry, err error) error {
 			if err != nil {
-				return nil // it is not there, which is a state too
+				return nil //nolint:nilerr // it is not there, which is a state too
 			}
 			st, err := d.Info()
 			if err != nil {

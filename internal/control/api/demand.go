@@ -160,7 +160,7 @@ func (s *server) buildLog(w http.ResponseWriter, r *http.Request, who account.AP
 			n, err := io.CopyN(&out.buf, f, 256<<10)
 			if n > 0 || ended {
 				if err := out.flush(); err != nil {
-					return nil //nolint:nilerr // the reader is gone
+					return nil // the reader is gone
 				}
 			}
 			if err != nil {
@@ -176,7 +176,7 @@ func (s *server) buildLog(w http.ResponseWriter, r *http.Request, who account.AP
 			return nil
 		}
 		if b, err = s.Builds.Build(r.Context(), b.ID); err != nil {
-			return nil //nolint:nilerr // it was deleted meanwhile
+			return nil // it was deleted meanwhile
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (b *Builder) readDockerfile(ctx context.Context, p *Plan) error {
 		p.noImage = b.Dockerfiles.Ready()
 	}
 	if p.noImage != nil {
-		return nil
+		return nil //nolint:nilerr // the plan says it
 	}
 	text := spec.DockerfileContents
 	if spec.Dockerfile != "" {

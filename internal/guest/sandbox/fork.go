@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -94,7 +95,7 @@ func (e *CallError) Error() string { return e.What + ": " + e.Err.Error() }
 
 // moved reports whether the files have changed since they were planned for.
 func (e *CallError) moved() bool {
-	errno, ok := e.Err.(syscall.Errno)
+	errno, ok := errors.AsType[syscall.Errno](e.Err)
 	return ok && e.path && vanished(errno)
 }
 
@@ -175,7 +176,7 @@ func (p *program) fork(flags uintptr) (pid int, errno syscall.Errno) {
 			}
 			p.failed, p.errno = i, e
 			for {
-				syscall.RawSyscall6(syscall.SYS_EXIT_GROUP, 1, 0, 0, 0, 0, 0)
+				_, _, _ = syscall.RawSyscall6(syscall.SYS_EXIT_GROUP, 1, 0, 0, 0, 0, 0)
 			}
 		}
 		if c.save != 0 {
@@ -183,7 +184,7 @@ func (p *program) fork(flags uintptr) (pid int, errno syscall.Errno) {
 		}
 	}
 	for {
-		syscall.RawSyscall6(syscall.SYS_EXIT_GROUP, 1, 0, 0, 0, 0, 0)
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_EXIT_GROUP, 1, 0, 0, 0, 0, 0)
 	}
 }
 

@@ -176,7 +176,7 @@ func hiddenBelow(root string) ([]string, error) {
 	var hidden []string
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // what this user cannot list, no command of theirs can
+			return nil //nolint:nilerr // what this user cannot list, no command of theirs can
 		}
 		rel, err := filepath.Rel(root, name)
 		if err != nil {
@@ -197,7 +197,7 @@ func hiddenBelow(root string) ([]string, error) {
 		}
 		text, err := os.ReadFile(filepath.Join(name, ignoreFile))
 		if err != nil {
-			return nil
+			return nil //nolint:nilerr // there is none
 		}
 		if rel == "." {
 			rel = ""

@@ -187,9 +187,9 @@ func (p *program) filesystem(kind string, options ...string) result {
 	return tree
 }
 
-func (p *program) setattr(what string, at any, name string, flags int, attr unix.MountAttr) *call {
+func (p *program) setattr(what string, at any, name string, flags int, attr unix.MountAttr) {
 	a := &attr
-	return p.add(what, unix.SYS_MOUNT_SETATTR, at, name, flags, unsafe.Pointer(a), unsafe.Sizeof(attr))
+	p.add(what, unix.SYS_MOUNT_SETATTR, at, name, flags, unsafe.Pointer(a), unsafe.Sizeof(attr))
 }
 
 // attach puts a mount in its place, with the rights of its mode.

@@ -34,7 +34,7 @@ func Command(helper string, r Request, argv ...string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	return exec.Command(helper, args...), nil
+	return exec.Command(helper, args...), nil //nolint:noctx // whoever runs it ends it
 }
 
 // Arguments are those of the helper for a request.

@@ -127,7 +127,7 @@ func explainSandbox(r *sandbox.Request, res shell.Result) []string {
 	case res.ExitCode == sandbox.ExitUnenforceable && strings.Contains(res.Stderr, "sandbox:"):
 		return []string{"this machine cannot enforce the sandbox, so nothing was run; ask the user to run it outside of the sandbox, or to mend the machine (sandbox probe says how)"}
 	}
-	rules, err := r.Rules(os.Getenv)
+	rules, err := r.Rules(os.Getenv) //nolint:forbidigo // the commands run in this process's environment
 	if err != nil {
 		return nil
 	}

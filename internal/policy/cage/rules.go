@@ -48,7 +48,7 @@ var buildCaches = []string{
 // In makes the rules of a policy for a place.
 func (p Policy) In(place Place) Rules {
 	r := Rules{Policy: p, Hidden: place.Hidden, Workspaces: place.Workspaces, Nested: place.Nested}
-	full := func(name string) string { return place.path(name) }
+	full := place.path
 	if p.Type == ReadWrite {
 		for _, dir := range place.Workspaces {
 			r.Writable = append(r.Writable, Grant{path.Clean(dir), "type " + string(p.Type)})

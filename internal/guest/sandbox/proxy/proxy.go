@@ -137,7 +137,7 @@ func (p *Proxy) connect(ctx context.Context, host string, port uint16) (net.Conn
 	if err != nil {
 		return nil, err
 	}
-	var last error = fmt.Errorf("%s has no address", name)
+	last := fmt.Errorf("%s has no address", name)
 	for _, addr := range addrs {
 		if v := p.Policy.Address(addr, []string{name}); !v.Allowed {
 			last = p.deny(at, v.Rule+" ("+addr.String()+")")
