@@ -2,6 +2,9 @@ module aloft
 
 go 1.26.8
 
+// What npm brings is no package of ours.
+ignore ./hack/node_modules
+
 require (
 	connectrpc.com/connect v1.19.2
 	github.com/aws/aws-sdk-go-v2 v1.47.7
