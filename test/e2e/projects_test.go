@@ -80,7 +80,7 @@ func TestRealProjects(t *testing.T) {
 					t.Fatalf("no build\n%s", events)
 				}
 				layers = append(layers, m[1])
-				if built := strings.Contains(events, "saving the disk"); built != (i == 0) || strings.Contains(events, `"name":"install"`) {
+				if built := strings.Contains(events, `"name":"environment","state":"running"`); built != (i == 0) || strings.Contains(events, `"name":"install"`) {
 					t.Errorf("start %d: a build was made: %v\n%s", i+1, built, events)
 				}
 			}

@@ -112,8 +112,8 @@ func TestSetUp(t *testing.T) {
 		if !strings.Contains(events, `set up\nby make\naloft/look`) || !strings.Contains(events, `"layer":"bld-`) || strings.Contains(events, `"name":"install"`) {
 			t.Errorf("start %d\n%s", i, events)
 		}
-		if strings.Contains(events, "saving the disk") != (i == 0) {
-			t.Errorf("start %d: a build was made: %v", i, i != 0)
+		if strings.Contains(events, `"name":"environment","state":"running"`) != (i == 0) {
+			t.Errorf("start %d: a build was made: %v\n%s", i, i != 0, events)
 		}
 	}
 }
