@@ -138,7 +138,7 @@ func checkDomain(s string) *complaint {
 	if _, err := (policy.Network{Mode: policy.List, Allow: []string{s}}).Compile(); err == nil {
 		return nil
 	}
-	instead := `write a domain, as in "registry.npmjs.org" or "*.npmjs.org"`
+	instead := `write a domain, as in "packages.npmjs.org" or "*.npmjs.org"`
 	if u, err := url.Parse(s); err == nil && u.Hostname() != "" {
 		instead = `write the domain alone: "` + u.Hostname() + `"`
 	}

@@ -11,7 +11,7 @@ import (
 
 // What the tests draw from.
 var (
-	drawDomain = rapid.SampledFrom([]string{"a.test", "b.a.test", "c.b.a.test", "x.test", "test", "registry.npmjs.org"})
+	drawDomain = rapid.SampledFrom([]string{"a.test", "b.a.test", "c.b.a.test", "x.test", "test", "packages.npmjs.org"})
 	drawAddr   = rapid.SampledFrom([]string{"8.8.8.8", "8.8.4.4", "127.0.0.1", "10.0.0.1", "::1", "2606:2800::1", "::ffff:8.8.8.8"})
 	drawEntry  = rapid.OneOf(drawDomain, rapid.Map(drawDomain, func(d string) string { return "*." + d }),
 		rapid.SampledFrom([]string{"8.8.8.8", "8.0.0.0/8", "127.0.0.0/8", "2606:2800::/32", "0.0.0.0/0", "::/0"}))
@@ -97,12 +97,12 @@ func TestForEnvironment(t *testing.T) {
 	}{
 		{all, "", nil, []string{"any.test"}, []string{"bad.example.com"}},
 		{all, EnvironmentAllowAll, nil, []string{"any.test"}, []string{"bad.example.com"}},
-		{all, EnvironmentDefaultPlus, []string{"own.test"}, []string{"registry.npmjs.org", "proxy.golang.org", "deb.debian.org", "own.test"}, []string{"any.test", "x.own.test"}},
-		{all, EnvironmentSettingsOnly, []string{"*.own.test", "bad.example.com"}, []string{"x.own.test"}, []string{"registry.npmjs.org", "bad.example.com"}},
+		{all, EnvironmentDefaultPlus, []string{"own.test"}, []string{"packages.npmjs.org", "pages.golang.org", "www.debian.org", "own.test"}, []string{"any.test", "x.own.test"}},
+		{all, EnvironmentSettingsOnly, []string{"*.own.test", "bad.example.com"}, []string{"x.own.test"}, []string{"packages.npmjs.org", "bad.example.com"}},
 		{all, EnvironmentSettingsOnly, nil, nil, []string{"any.test"}},
 		{list, EnvironmentAllowAll, []string{"own.test"}, []string{"www.example.com"}, []string{"own.test"}},
-		{list, EnvironmentParentPlus, []string{"own.test"}, []string{"www.example.com", "registry.npmjs.org"}, []string{"own.test"}},
-		{list, EnvironmentDefaultPlus, []string{"own.test"}, []string{"registry.npmjs.org"}, []string{"own.test", "www.example.com", "proxy.golang.org"}},
+		{list, EnvironmentParentPlus, []string{"own.test"}, []string{"www.example.com", "packages.npmjs.org"}, []string{"own.test"}},
+		{list, EnvironmentDefaultPlus, []string{"own.test"}, []string{"packages.npmjs.org"}, []string{"own.test", "www.example.com", "pages.golang.org"}},
 		{list, EnvironmentSettingsOnly, []string{"a.example.com", "own.test"}, []string{"a.example.com"}, []string{"b.example.com", "own.test"}},
 		{Network{Mode: None}, EnvironmentAllowAll, nil, nil, []string{"any.test"}},
 	} {

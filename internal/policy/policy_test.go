@@ -33,7 +33,7 @@ func TestName(t *testing.T) {
 		{list, "www.example.com", Verdict{false, "mode list"}},
 		{list, "notexample.com", Verdict{false, "mode list"}},
 		{list, "npmjs.org", Verdict{true, "allow *.npmjs.org"}},
-		{list, "registry.npmjs.org", Verdict{true, "allow *.npmjs.org"}},
+		{list, "packages.npmjs.org", Verdict{true, "allow *.npmjs.org"}},
 		{list, "a.b.npmjs.org", Verdict{true, "allow *.npmjs.org"}},
 		{list, "evilnpmjs.org", Verdict{false, "mode list"}},
 		{list, "npmjs.org.evil.test", Verdict{false, "mode list"}},

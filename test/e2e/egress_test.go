@@ -44,7 +44,7 @@ func TestPolicyInAMachine(t *testing.T) {
 	command := strings.ReplaceAll(`
 curl -sS -m 20 http://host.aloft.internal:PORT/ 2>&1 | sed s/^/allowed:/
 curl -sS -m 20 -H 'Host: evil.test' http://host.aloft.internal:PORT/ 2>&1 | grep -c -i 'reset\|empty' | sed s/^/hidden:/
-curl -sS -m 20 http://deb.debian.org/ 2>&1 | grep -c 'resolve' | sed s/^/name:/
+curl -sS -m 20 http://www.debian.org/ 2>&1 | grep -c 'resolve' | sed s/^/name:/
 curl -sS -m 20 http://192.0.2.7/ 2>&1 | grep -c -i 'connect' | sed s/^/raw:/
 curl -sS -m 20 http://169.254.169.254/latest/meta-data 2>&1 | grep -c -i 'connect' | sed s/^/metadata:/
 `, "PORT", port)
@@ -66,7 +66,7 @@ machine:
 	for _, c := range a.connections(r.AgentID).Ended {
 		rules += fmt.Sprintf("%s %s %s: %v %s\n", c.Network, c.Domain, c.Address, c.Allowed, c.Rule)
 	}
-	for _, want := range []string{"dns deb.debian.org : false mode list", "192.0.2.7:80: false mode list", "169.254.169.254:80: false always blocked", "HTTP names evil.test"} {
+	for _, want := range []string{"dns www.debian.org : false mode list", "192.0.2.7:80: false mode list", "169.254.169.254:80: false always blocked", "HTTP names evil.test"} {
 		if !strings.Contains(rules, want) {
 			t.Errorf("no connection is %q:\n%s", want, rules)
 		}

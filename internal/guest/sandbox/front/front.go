@@ -52,7 +52,7 @@ failure, 126 the command cannot be run, 127 it is not found.
 examples:
   %[1]s -- make test
   %[1]s --policy sandbox.json -- npm install
-  %[1]s explain --policy sandbox.json w:.git/config registry.npmjs.org
+  %[1]s explain --policy sandbox.json w:.git/config packages.npmjs.org
 `
 
 type arguments struct {
