@@ -1,6 +1,7 @@
 package sshd
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -160,11 +161,31 @@ func TestATerminalShowsNoSecret(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		session.Stdin = strings.NewReader("x\n")
-		out, err := session.Output(command)
-		shown, hidden := strings.Contains(string(out), "glpat-a-very-secret-token\n"), strings.Contains(string(out), "[REDACTED]\r\n")
-		if err != nil || shown == tty || hidden != tty || !strings.Contains(string(out), "got x") {
-			t.Errorf("with a terminal: %t: %q, %v", tty, out, err)
+		in, err := session.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pipe, err := session.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := session.Start(command); err != nil {
+			t.Fatal(err)
+		}
+		out := bufio.NewReader(pipe)
+		line, err := out.ReadString('\n') // whole before the terminal echoes what is typed
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(in, "x\n"); err != nil {
+			t.Fatal(err)
+		}
+		rest, err := io.ReadAll(out)
+		if err = errors.Join(err, session.Wait()); err != nil || !strings.Contains(string(rest), "got x") {
+			t.Errorf("with a terminal: %t: %q, %v", tty, rest, err)
+		}
+		if want := map[bool]string{true: "[REDACTED]\r\n", false: "glpat-a-very-secret-token\n"}[tty]; line != want {
+			t.Errorf("with a terminal: %t: %q, want %q", tty, line, want)
 		}
 	}
 }
