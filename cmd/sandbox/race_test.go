@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"aloft/internal/guest/sandbox"
+	"aloft/internal/need"
 )
 
 // TestRaces swaps links and folders 10,000 times over while it writes through
@@ -224,10 +224,8 @@ func TestExit(t *testing.T) {
 // asked for, and then it is said what is not held.
 func TestUnenforceable(t *testing.T) {
 	requireAll(t)
-	unshare, err := exec.LookPath("unshare")
-	if err != nil || os.Geteuid() != 0 {
-		t.Skip("needs root and unshare")
-	}
+	need.Root(t)
+	unshare := need.Command(t, "unshare")
 	s := newScene(t, 1000)
 	at := newSite(t, s.base, 1000)
 	// Of a user namespace that may hold no more of its own, nobody gets out.
