@@ -111,7 +111,7 @@ var mayImport = map[string][]string{
 	"internal/guest/hook":           {},
 	"internal/guest/search":         {},
 	"internal/guest/web":            {},
-	"internal/guest/tool":           {"internal/policy/cage", "internal/guest/sandbox", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/web"},
+	"internal/guest/tool":           {"internal/policy", "internal/policy/cage", "internal/guest/sandbox", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/web"},
 	"internal/guest/tool/tooltest":  {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The terminal, and the tests' own.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"aloft/internal/control/review"
 	"aloft/internal/control/store"
 	"aloft/internal/guest/hook"
+	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
 )
 
@@ -22,6 +24,7 @@ type policyConfig struct {
 	RunMode         string `yaml:"run_mode"`         // allowlist, auto-review or run-everything; the team's, the person's or the agent's unless given
 	ClassifierModel string `yaml:"classifier_model"` // id of the model that reviews calls; the agent's own unless given
 	Sandbox         bool   `yaml:"sandbox"`          // under allowlist, run what is not on the list in the sandbox rather than ask
+	SandboxHosts    string `yaml:"sandbox_hosts"`    // where the rules of the sandbox's network come from: sandbox_json, sandbox_json_and_defaults (default) or allow_all
 	DenyAfter       string `yaml:"deny_after"`       // how long a question waits before it counts as denied: 24h; unless given, for ever
 }
 
@@ -33,6 +36,9 @@ func (c policyConfig) check(models map[string]bool) error {
 	}
 	if c.ClassifierModel != "" && !models[c.ClassifierModel] {
 		return fmt.Errorf("policy.classifier_model: %q is not the id of a model", c.ClassifierModel)
+	}
+	if mode := cage.NetworkMode(c.SandboxHosts); mode != "" && !slices.Contains(cage.NetworkModes, mode) {
+		return fmt.Errorf("policy.sandbox_hosts: %q: it is one of %v", c.SandboxHosts, cage.NetworkModes)
 	}
 	if c.DenyAfter != "" {
 		if d, err := time.ParseDuration(c.DenyAfter); err != nil || d <= 0 {
@@ -51,7 +57,7 @@ func (c policyConfig) denyAfter() time.Duration {
 // newReviewer makes what decides how tool calls are treated.
 func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *models) *review.Reviewer {
 	return review.New(review.Config{
-		Rules: rules, Project: projectFiles(g), Mode: permit.Mode(c.RunMode), Sandbox: c.Sandbox, DenyAfter: c.denyAfter(),
+		Rules: rules, Project: projectFiles(g), Mode: permit.Mode(c.RunMode), Sandbox: c.Sandbox, Hosts: cage.NetworkMode(c.SandboxHosts), DenyAfter: c.denyAfter(),
 		Model: func(a agent.Agent) (model.Model, model.Info, error) {
 			return m.find(cmp.Or(c.ClassifierModel, a.Model))
 		},

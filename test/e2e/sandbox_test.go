@@ -11,14 +11,20 @@ import (
 // Under auto-review a line that is on no list runs in the sandbox of a real
 // machine: it works in the workspace, and nowhere else, and what it was denied
 // is explained to the model. What asks for more is put to the classifier, here
-// one that refuses.
+// one that refuses. The policy is that of the commit that the agent began with:
+// what it makes of the file since, here by a command on the list, opens nothing.
 func TestAutoReviewSandboxes(t *testing.T) {
 	need.Root(t)
 	git := gittest.New(t)
-	url := git.Repo("r", map[string]string{"README.md": "hello\n", ".cursor/permissions.json": `{"terminalAllowlist":["make"]}`})
+	url := git.Repo("r", map[string]string{"README.md": "hello\n", ".cursor/permissions.json": `{"terminalAllowlist":["cp"]}`,
+		".cursor/sandbox.json": `{"disableTmpWrite": true}`, "loose.json": `{"type": "insecure_none", "additionalReadwritePaths": ["/home/ubuntu", "/tmp"]}`})
 	a := start(t, scripted(t, `
 scripts:
   - turns:
+      - calls:
+          - {tool: Shell, args: {command: "cp loose.json .cursor/sandbox.json"}}
+      - calls:
+          - {tool: Shell, args: {command: "touch /tmp/beside"}}
       - calls:
           - {tool: Shell, args: {command: "echo made > made.txt; echo \"in $CURSOR_SANDBOX\"; touch /home/ubuntu/outside; echo x >> .git/hooks/pre-commit; sudo -n id"}}
       - calls:
@@ -32,7 +38,8 @@ scripts:
 		t.Errorf("made.txt is %q", got)
 	}
 	events := a.events(r.AgentID)
-	for _, want := range []string{`"treatment":"sandboxed"`, "in native", `"treatment":"refused"`, "sandbox:"} { // the last explains a denial
+	for _, want := range []string{`"treatment":"sandboxed"`, "in native", `"treatment":"refused"`,
+		"sandbox: /tmp/beside may not be changed", "sandbox: /home/ubuntu/outside may not be changed", "protected .git/hooks"} {
 		if !strings.Contains(events, want) {
 			t.Errorf("the journal does not have %s", want)
 		}
@@ -40,7 +47,7 @@ scripts:
 	if strings.Contains(events, "uid=0") {
 		t.Error("a command in the sandbox became root")
 	}
-	if strings.Count(events, `"treatment":"run"`) != 1 { // Read
+	if strings.Count(events, `"treatment":"run"`) != 2 { // cp and Read
 		t.Error("a command ran outside of the sandbox")
 	}
 	if t.Failed() {

@@ -8,6 +8,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/review"
 	"aloft/internal/conversation"
+	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
 	"aloft/internal/tool"
 )
@@ -17,6 +18,7 @@ import (
 type Reviewer interface {
 	Check(ctx context.Context, s *agent.State, c conversation.ToolCall, enforced bool) (review.Verdict, error)
 	Classify(ctx context.Context, s *agent.State, c conversation.ToolCall, v review.Verdict) agent.Classified
+	Cage(ctx context.Context, a agent.Agent) (cage.Policy, error)
 }
 
 // admit decides whether a call is sent to the machine, and as what. The

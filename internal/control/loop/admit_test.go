@@ -389,12 +389,15 @@ func TestSandboxed(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.AutoReview, `{"terminalAllowlist":["make"]}`, say(`{"verdict":"allow","reason":"fine"}`))
 	r.hands.enforced = true
+	if err := r.store.SetRule(t.Context(), store.TeamRules, "sandbox.json", `{"additionalReadwritePaths":["/cache"]}`); err != nil {
+		t.Fatal(err)
+	}
 	r.model.steps = []step{use(`Shell {"command":"make"}`), use(`Shell {"command":"mv a b"}`), use(`Shell {"command":"mv a b","required_permissions":["all"]}`), say("done")}
 	r.work(t.Context())
 	if diff := cmp.Diff([]string{"run by policy", "sandboxed by policy", "run by classifier"}, treatments(r)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"Shell", "sandboxed", "Shell", "Shell"}, r.hands.asked); diff != "" {
+	if diff := cmp.Diff([]string{"Shell", "sandboxed /cache", "Shell", "Shell"}, r.hands.asked); diff != "" {
 		t.Error(diff)
 	}
 }

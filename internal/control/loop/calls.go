@@ -11,8 +11,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/review"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
+	"aloft/internal/policy/cage"
 	"aloft/internal/tool"
 )
 
@@ -87,12 +89,18 @@ func (l *Loop) call(ctx context.Context, c agent.Call) error {
 			return err
 		}
 	}
-	deltas := newBatch(ctx, l.rec.record)
-	shown := c.Shown
 	run := l.hands.Call
 	if c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed {
-		run = l.hands.CallSandboxed
+		policy, err := l.cage(ctx)
+		if err != nil {
+			return err
+		}
+		run = func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+			return l.hands.CallSandboxed(ctx, c, policy, onDelta)
+		}
 	}
+	deltas := newBatch(ctx, l.rec.record)
+	shown := c.Shown
 	result, took, err := run(ctx, c.ToolCall, func(d Delta) {
 		size := len(d.Stdout) + len(d.Stderr)
 		if d.Seq <= c.Upto || shown+size > maxCallOutput { // seen before a restart, or enough
@@ -120,6 +128,19 @@ func (l *Loop) call(ctx context.Context, c agent.Call) error {
 		return err
 	}
 	return l.hands.Ack(ctx, c.ID)
+}
+
+// cage is the policy of the sandbox. Where the files that say so cannot be read
+// any more, which they could when the call was judged, it is the strictest.
+func (l *Loop) cage(ctx context.Context) (cage.Policy, error) {
+	if l.Review == nil {
+		return cage.Strictest(), nil
+	}
+	p, err := l.Review.Cage(ctx, l.rec.snapshot().Agent)
+	if review.Unreadable(err) && ctx.Err() == nil || err == nil && p.Type == cage.InsecureNone {
+		return cage.Strictest(), nil
+	}
+	return p, err
 }
 
 // attachTime is how long a machine may take to find a call that it knows,

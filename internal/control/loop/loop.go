@@ -17,6 +17,7 @@ import (
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/policy/cage"
 	"aloft/internal/tool"
 )
 
@@ -41,8 +42,8 @@ type Hands interface {
 	// Call works a tool call, or attaches to it if the machine knows its id.
 	// onDelta gets output in order. When ctx ends the call is aborted.
 	Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
-	// CallSandboxed is Call in the machine's sandbox.
-	CallSandboxed(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
+	// CallSandboxed is Call in the machine's sandbox, under a policy.
+	CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// Enforced reports whether the machine's sandbox can hold its policy.
 	Enforced() bool
 	// Hooks runs the project's hooks.

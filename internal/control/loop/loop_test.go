@@ -22,6 +22,7 @@ import (
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/policy/cage"
 	"aloft/internal/tool"
 )
 
@@ -193,8 +194,8 @@ type hands struct {
 
 func (h *hands) Enforced() bool { return h.enforced }
 
-func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
-	h.note("sandboxed")
+func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+	h.note("sandboxed " + strings.Join(p.ReadWrite, " "))
 	return h.Call(ctx, c, onDelta)
 }
 

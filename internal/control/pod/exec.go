@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/policy/cage"
 	"aloft/internal/redact"
 	"aloft/internal/tool"
 	"aloft/internal/wire/agentv1"
@@ -89,16 +90,16 @@ func NewExec(dial func(ctx context.Context) (net.Conn, error), token string, all
 // machine is gone, [ErrCatalogue] where its tools differ; it is a fault of
 // kind Conflict where a call of the same id is in flight here.
 func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
-	return e.call(ctx, c, agentv1.SandboxPolicy_TYPE_INSECURE_NONE, onDelta)
+	return e.call(ctx, c, outside, onDelta)
 }
 
-// CallSandboxed is Call in the machine's sandbox, under its sandbox.json. A
-// machine that cannot enforce it runs nothing, and the result says so.
-func (e *Exec) CallSandboxed(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
-	return e.call(ctx, c, agentv1.SandboxPolicy_TYPE_WORKSPACE_READWRITE, onDelta)
+// CallSandboxed is Call in the machine's sandbox, under a policy. A machine that
+// cannot enforce it runs nothing, and the result says so.
+func (e *Exec) CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+	return e.call(ctx, c, encodePolicy(p), onDelta)
 }
 
-func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox agentv1.SandboxPolicy_Type, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agentv1.SandboxPolicy, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 	if !validID(c.ID) {
 		return tool.Result{}, 0, fault.Invalid("the id of a call must be 1 to %d characters of [A-Za-z0-9_-]", maxID)
 	}

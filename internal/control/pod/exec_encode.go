@@ -194,10 +194,11 @@ func kind(field protoreflect.FieldDescriptor) string {
 	return "an object"
 }
 
-// confine says what a call may touch. Which hosts a command in the sandbox may
-// reach is sandbox.json's to say, or else those that packages come from.
-func confine(call *agentv1.ToolCall, sandbox agentv1.SandboxPolicy_Type) {
-	policy := &agentv1.SandboxPolicy{Type: sandbox, NetworkAccess: true}
+// outside is no sandbox.
+var outside = &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_INSECURE_NONE, NetworkAccess: true}
+
+// confine says what a call may touch.
+func confine(call *agentv1.ToolCall, policy *agentv1.SandboxPolicy) {
 	if args := call.GetShellToolCall().GetArgs(); args != nil {
 		args.RequestedSandboxPolicy = policy
 	}

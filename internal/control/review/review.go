@@ -18,6 +18,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
+	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
 )
 
@@ -34,6 +35,8 @@ type Config struct {
 	Mode permit.Mode
 	// Sandbox has commands run in the sandbox under the allowlist mode too.
 	Sandbox bool
+	// Hosts says where the rules of the sandbox's network come from.
+	Hosts cage.NetworkMode
 	// DenyAfter is when a question that nobody has answered counts as denied; 0 is never.
 	DenyAfter time.Duration
 }
@@ -96,6 +99,11 @@ func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.Too
 		}
 	}
 	v.Decision = permit.Check(call.Call, setting)
+	if v.Treatment == permit.Sandboxed {
+		if v.Decision, err = r.sandboxed(ctx, s.Agent, call.Call, setting, v.Decision); err != nil {
+			return v, err
+		}
+	}
 	if v.Treatment == permit.Ask {
 		v.Why += unreadable
 	}
@@ -146,6 +154,12 @@ func (r *Reviewer) ModeOf(ctx context.Context, a agent.Agent) (permit.Mode, erro
 
 // unreadableError is what is wrong with a file of rules.
 type unreadableError struct{ error }
+
+// Unreadable reports whether an error says that a file of rules cannot be read.
+func Unreadable(err error) bool {
+	_, ok := errors.AsType[unreadableError](err)
+	return ok
+}
 
 // permissions are what holds for the agent: the team's, or the person's and the
 // project's together.

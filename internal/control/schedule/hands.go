@@ -11,6 +11,7 @@ import (
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/policy/cage"
 	"aloft/internal/tool"
 )
 
@@ -73,8 +74,10 @@ func (h *hands) Call(ctx context.Context, c conversation.ToolCall, onDelta func(
 }
 
 // CallSandboxed implements [loop.Hands].
-func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
-	return h.call(ctx, c, h.exec.CallSandboxed, onDelta)
+func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+	return h.call(ctx, c, func(ctx context.Context, c conversation.ToolCall, onDelta func(pod.Delta)) (tool.Result, time.Duration, error) {
+		return h.exec.CallSandboxed(ctx, c, p, onDelta)
+	}, onDelta)
 }
 
 // exec is a way to have a machine work a call.

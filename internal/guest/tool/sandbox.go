@@ -9,6 +9,7 @@ import (
 
 	"aloft/internal/guest/sandbox"
 	"aloft/internal/guest/shell"
+	"aloft/internal/policy"
 	"aloft/internal/policy/cage"
 	"aloft/internal/wire/agentv1"
 )
@@ -25,8 +26,9 @@ type Sandbox struct {
 // errNoSandbox is for a call that asks for what is switched off.
 var errNoSandbox = errors.New("the call asks for a sandbox, and this exec-daemon has none (--sandbox-enabled): nothing was run")
 
-// request is the sandbox that a call is to have; nil if it is to have none. It
-// is made anew for each, as sandbox.json may have changed.
+// request is the sandbox that a call is to have; nil if it is to have none. The
+// call says all of it: the files of this machine do not count, for the commands
+// that are to be confined could have written them.
 func (s *Sandbox) request(p *agentv1.SandboxPolicy) (*sandbox.Request, error) {
 	outside := p.GetType() == agentv1.SandboxPolicy_TYPE_INSECURE_NONE
 	if s == nil {
@@ -38,67 +40,38 @@ func (s *Sandbox) request(p *agentv1.SandboxPolicy) (*sandbox.Request, error) {
 	if outside {
 		return nil, nil
 	}
-	var layers cage.Layers
-	var err error
-	if home, homeErr := os.UserHomeDir(); homeErr == nil {
-		if layers.Home, err = sandbox.FindLayer(home); err != nil {
-			return nil, err
-		}
-	}
-	if layers.Repository, err = sandbox.FindLayer(s.Workspace); err != nil {
-		return nil, err
-	}
-	layers.Team = layerOf(p)
-	if layers.Team != nil && layers.Team.Type == "" {
-		layers.Team.Type = cage.ReadWrite
-	}
-	// A file of the repository does not take the sandbox away: only the call can.
-	for _, l := range []*cage.Layer{layers.Home, layers.Repository} {
-		if l != nil && l.Type == cage.InsecureNone {
-			l.Type = ""
-		}
-	}
-	switch {
-	case p != nil && !p.GetNetworkAccess():
-		layers.Mode = cage.FileOnly
-	case p.GetNetworkPolicy() != nil:
-		layers.Mode = cage.FileOnly
-	}
-	policy := layers.Merge()
-	if p != nil && !p.GetNetworkAccess() {
-		policy.Network.Mode, policy.UnrestrictedHosts = "none", false
-	}
+	policy := policyOf(p)
 	if _, err := policy.Network.Compile(); err != nil {
 		return nil, err
 	}
 	return &sandbox.Request{Policy: policy, Workspaces: []string{s.Workspace}, Masked: s.Masked, Fixed: s.Fixed}, nil
 }
 
-// layerOf is a call's policy as one more layer, which narrows.
-func layerOf(p *agentv1.SandboxPolicy) *cage.Layer {
+// policyOf reads a call's policy. Without one, the built-in rules hold.
+func policyOf(p *agentv1.SandboxPolicy) cage.Policy {
 	if p == nil {
-		return nil
+		return cage.Layers{Mode: cage.WithDefaults}.Merge()
 	}
-	l := &cage.Layer{ReadWritePaths: p.GetAdditionalReadwritePaths(), ReadOnlyPaths: p.GetAdditionalReadonlyPaths()}
-	switch p.GetType() {
-	case agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY:
-		l.Type = cage.ReadOnly
-	case agentv1.SandboxPolicy_TYPE_WORKSPACE_READWRITE, agentv1.SandboxPolicy_TYPE_UNSPECIFIED:
-		l.Type = cage.ReadWrite
+	c := cage.Policy{
+		Type:      cage.ReadWrite,
+		ReadWrite: p.GetAdditionalReadwritePaths(), ReadOnly: p.GetAdditionalReadonlyPaths(), Read: p.GetAdditionalReadPaths(),
+		ReadBoundary: cage.System, DisableTmpWrite: p.GetDisableTmpWrite(), SharedBuildCache: p.GetEnableSharedBuildCache(),
+		Network: policy.Network{Mode: policy.List, Allow: p.GetNetworkPolicy().GetAllow(), Deny: p.GetNetworkPolicy().GetDeny()},
 	}
-	if p.GetDisableTmpWrite() {
-		l.DisableTmpWrite = new(true)
+	if p.GetType() == agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY {
+		c.Type = cage.ReadOnly
 	}
-	if p.GetEnableSharedBuildCache() {
-		l.EnableSharedBuildCache = new(true)
+	if p.GetReadBoundary() == agentv1.SandboxPolicy_READ_BOUNDARY_WORKSPACE {
+		c.ReadBoundary = cage.Workspace
 	}
-	if n := p.GetNetworkPolicy(); n != nil {
-		l.Network = &cage.NetworkRules{Allow: n.GetAllow(), Deny: n.GetDeny(), Default: "deny"}
-		if n.GetDefaultAllow() {
-			l.Network.Default = "allow"
-		}
+	switch {
+	case !p.GetNetworkAccess():
+		c.Network.Mode = policy.None
+	case p.GetNetworkPolicy().GetDefaultAllow():
+		c.Network.Mode = policy.AllowAll
+		c.UnrestrictedHosts = p.GetUnrestrictedHosts() && len(c.Network.Deny) == 0
 	}
-	return l
+	return c
 }
 
 // inside is how a command of the shell gets into the sandbox.

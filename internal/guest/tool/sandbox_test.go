@@ -46,6 +46,19 @@ func TestShellInSandbox(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	// Who works here could have written these: they open nothing.
+	for _, name := range []string{".cursor/sandbox.json", ".aloft/sandbox.json"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(`{"type": "insecure_none", "additionalReadwritePaths": ["/etc"], "networkPolicy": {"default": "allow"}}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	added, near := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(near, "x"), []byte("near\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	none := &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_INSECURE_NONE}
 	readonly := &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY}
 	for _, step := range []struct {
@@ -79,6 +92,17 @@ func TestShellInSandbox(t *testing.T) {
 		{"curl -s --max-time 5 http://127.0.0.1:1/ ; echo $HTTPS_PROXY", nil, "http://127.0.0.1:3128"},
 		{"echo [$HTTPS_PROXY]", readonly, "[]\n"},
 		{"echo err >&2; echo out > /dev/stdout", nil, "out\n"},
+		// All of a call's policy holds.
+		{"echo x > " + added + "/x", notmp(), "sandbox: " + added + "/x may not be changed"},
+		{"echo x > " + added + "/x && echo wrote", notmp(func(p *agentv1.SandboxPolicy) { p.AdditionalReadwritePaths = []string{added} }), "wrote\n"},
+		{"echo x > made", notmp(func(p *agentv1.SandboxPolicy) { p.AdditionalReadonlyPaths = []string{"made"} }), "additionalReadonlyPaths made"},
+		{"cat " + near + "/x", narrow(), "sandbox: " + near + "/x may not be read in the sandbox: readBoundary workspace"},
+		{"cat " + near + "/x", narrow(near), "near\n"},
+		{"echo [$HTTPS_PROXY]", notmp(func(p *agentv1.SandboxPolicy) { p.NetworkAccess = true }), "[http://127.0.0.1:3128]\n"},
+		{"echo [$HTTPS_PROXY]", notmp(func(p *agentv1.SandboxPolicy) {
+			p.NetworkAccess, p.UnrestrictedHosts = true, true
+			p.NetworkPolicy = &agentv1.NetworkPolicy{DefaultAllow: true}
+		}), "[]\n"},
 	} {
 		args := &agentv1.ShellArgs{Command: step.command, RequestedSandboxPolicy: step.policy}
 		call := &agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: &agentv1.ShellToolCall{Args: args}}}
@@ -95,6 +119,22 @@ func TestShellInSandbox(t *testing.T) {
 	if got := off.Run(t.Context(), call, func(*agentv1.ToolCallDelta) {}); !got.Error || strings.Contains(got.Text, "ran\n") {
 		t.Errorf("without a sandbox, a command that asks for one: %+v", got.Text)
 	}
+}
+
+// notmp is a policy without temporary files, changed.
+func notmp(change ...func(*agentv1.SandboxPolicy)) *agentv1.SandboxPolicy {
+	p := &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_WORKSPACE_READWRITE, DisableTmpWrite: true}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+// narrow is one that reads no further than the workspace and paths.
+func narrow(paths ...string) *agentv1.SandboxPolicy {
+	return notmp(func(p *agentv1.SandboxPolicy) {
+		p.ReadBoundary, p.AdditionalReadPaths = agentv1.SandboxPolicy_READ_BOUNDARY_WORKSPACE, paths
+	})
 }
 
 func TestGrepInSandbox(t *testing.T) {

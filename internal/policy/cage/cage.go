@@ -43,6 +43,9 @@ const (
 	AllowAll     NetworkMode = "allow_all"
 )
 
+// NetworkModes are all modes.
+var NetworkModes = []NetworkMode{FileOnly, WithDefaults, AllowAll}
+
 // DefaultHosts are where packages and sources come from.
 var DefaultHosts = []string{
 	"*.npmjs.org", "*.yarnpkg.com", "*.pypi.org", "*.pythonhosted.org", "*.crates.io", "*.rust-lang.org", "*.golang.org",
@@ -65,6 +68,14 @@ type Policy struct {
 
 // Default is the policy that no file has changed, without network.
 func Default() Policy { return Layers{Mode: FileOnly}.Merge() }
+
+// Strictest is the policy that allows least: what has to hold where nobody can
+// say which one does.
+func Strictest() Policy {
+	p := Policy{Type: ReadOnly, ReadBoundary: Workspace, DisableTmpWrite: true}
+	p.Network.Mode = policy.None
+	return p
+}
 
 // Layers are the files that count, nil where there is none.
 type Layers struct {

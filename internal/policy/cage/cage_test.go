@@ -185,6 +185,7 @@ func TestExplain(t *testing.T) {
 		"cat: secret: Permission denied\n":                                         "/w/secret may not be read in the sandbox: hidden /w/secret",
 		"Error: EROFS: read-only file system, open '/home/u/.npmrc'\n":             "/home/u/.npmrc may not be changed",
 		"PermissionError: [Errno 13] Permission denied: '/root/x'\n":               "/root/x may not be changed",
+		"/dev/shm/run/script: line 1: .git/config: Read-only file system\n":        "/w/.git/config may not be changed",
 		"cat: /w/unreadable: Permission denied\n":                                  "", // the rules allow it: something else refused
 		"fatal: something else\n/etc/x is nice\n":                                  "",
 		"ls: cannot open directory 'hidden': Permission denied\n":                  "/w/hidden may not be read",

@@ -57,7 +57,9 @@ func (r Rules) Explain(dir, output string) []string {
 func trimName(s string) string { return strings.Trim(s, "'\"`‘’,;:()[]") }
 
 func (r Rules) explainLine(dir, line, named string) (string, bool) {
-	for _, m := range quoted().FindAllString(line, 64) {
+	// The word before the complaint comes first: before it may stand the name of
+	// the script whose line it is.
+	for _, m := range append([]string{named}, quoted().FindAllString(line, 64)...) {
 		name := trimName(m)
 		if name == "" || strings.Contains(name, "\x00") || len(name) > 4096 {
 			continue

@@ -73,9 +73,60 @@ func (SandboxPolicy_Type) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_sandbox_policy_proto_rawDescGZIP(), []int{0, 0}
 }
 
-// SandboxPolicy is what a call may touch. It can narrow what the sandbox.json
-// files of the machine say, and add paths; only INSECURE_NONE goes around them,
-// and the control plane sends that where the run mode or the user has said so.
+type SandboxPolicy_ReadBoundary int32
+
+const (
+	SandboxPolicy_READ_BOUNDARY_UNSPECIFIED SandboxPolicy_ReadBoundary = 0 // SYSTEM
+	SandboxPolicy_READ_BOUNDARY_SYSTEM      SandboxPolicy_ReadBoundary = 1
+	SandboxPolicy_READ_BOUNDARY_WORKSPACE   SandboxPolicy_ReadBoundary = 2
+)
+
+// Enum value maps for SandboxPolicy_ReadBoundary.
+var (
+	SandboxPolicy_ReadBoundary_name = map[int32]string{
+		0: "READ_BOUNDARY_UNSPECIFIED",
+		1: "READ_BOUNDARY_SYSTEM",
+		2: "READ_BOUNDARY_WORKSPACE",
+	}
+	SandboxPolicy_ReadBoundary_value = map[string]int32{
+		"READ_BOUNDARY_UNSPECIFIED": 0,
+		"READ_BOUNDARY_SYSTEM":      1,
+		"READ_BOUNDARY_WORKSPACE":   2,
+	}
+)
+
+func (x SandboxPolicy_ReadBoundary) Enum() *SandboxPolicy_ReadBoundary {
+	p := new(SandboxPolicy_ReadBoundary)
+	*p = x
+	return p
+}
+
+func (x SandboxPolicy_ReadBoundary) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SandboxPolicy_ReadBoundary) Descriptor() protoreflect.EnumDescriptor {
+	return file_agent_v1_sandbox_policy_proto_enumTypes[1].Descriptor()
+}
+
+func (SandboxPolicy_ReadBoundary) Type() protoreflect.EnumType {
+	return &file_agent_v1_sandbox_policy_proto_enumTypes[1]
+}
+
+func (x SandboxPolicy_ReadBoundary) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SandboxPolicy_ReadBoundary.Descriptor instead.
+func (SandboxPolicy_ReadBoundary) EnumDescriptor() ([]byte, []int) {
+	return file_agent_v1_sandbox_policy_proto_rawDescGZIP(), []int{0, 1}
+}
+
+// SandboxPolicy is all that a call may touch. The control plane merges it of the
+// sandbox.json files of the repository, the user and the team, and the machine's
+// own files do not count: whoever works there could change them. Only
+// INSECURE_NONE is no sandbox; it is sent where the run mode or the user has
+// said so.
 type SandboxPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Type  SandboxPolicy_Type     `protobuf:"varint,1,opt,name=type,proto3,enum=agent.v1.SandboxPolicy_Type" json:"type,omitempty"`
@@ -85,11 +136,15 @@ type SandboxPolicy struct {
 	AdditionalReadonlyPaths  []string `protobuf:"bytes,4,rep,name=additional_readonly_paths,json=additionalReadonlyPaths,proto3" json:"additional_readonly_paths,omitempty"`
 	DisableTmpWrite          bool     `protobuf:"varint,5,opt,name=disable_tmp_write,json=disableTmpWrite,proto3" json:"disable_tmp_write,omitempty"`
 	EnableSharedBuildCache   bool     `protobuf:"varint,6,opt,name=enable_shared_build_cache,json=enableSharedBuildCache,proto3" json:"enable_shared_build_cache,omitempty"`
-	// The hosts, where network_access is set; without it those of sandbox.json and
-	// the default hosts.
+	// The hosts, where network_access is set.
 	NetworkPolicy *NetworkPolicy `protobuf:"bytes,7,opt,name=network_policy,json=networkPolicy,proto3" json:"network_policy,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// What may be read beyond the boundary.
+	AdditionalReadPaths []string                   `protobuf:"bytes,8,rep,name=additional_read_paths,json=additionalReadPaths,proto3" json:"additional_read_paths,omitempty"`
+	ReadBoundary        SandboxPolicy_ReadBoundary `protobuf:"varint,9,opt,name=read_boundary,json=readBoundary,proto3,enum=agent.v1.SandboxPolicy_ReadBoundary" json:"read_boundary,omitempty"`
+	// The network is the machine's own, without a proxy at its edge.
+	UnrestrictedHosts bool `protobuf:"varint,10,opt,name=unrestricted_hosts,json=unrestrictedHosts,proto3" json:"unrestricted_hosts,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *SandboxPolicy) Reset() {
@@ -171,6 +226,27 @@ func (x *SandboxPolicy) GetNetworkPolicy() *NetworkPolicy {
 	return nil
 }
 
+func (x *SandboxPolicy) GetAdditionalReadPaths() []string {
+	if x != nil {
+		return x.AdditionalReadPaths
+	}
+	return nil
+}
+
+func (x *SandboxPolicy) GetReadBoundary() SandboxPolicy_ReadBoundary {
+	if x != nil {
+		return x.ReadBoundary
+	}
+	return SandboxPolicy_READ_BOUNDARY_UNSPECIFIED
+}
+
+func (x *SandboxPolicy) GetUnrestrictedHosts() bool {
+	if x != nil {
+		return x.UnrestrictedHosts
+	}
+	return false
+}
+
 // NetworkPolicy is networkPolicy of sandbox.json.
 type NetworkPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -237,7 +313,7 @@ var File_agent_v1_sandbox_policy_proto protoreflect.FileDescriptor
 
 const file_agent_v1_sandbox_policy_proto_rawDesc = "" +
 	"\n" +
-	"\x1dagent/v1/sandbox_policy.proto\x12\bagent.v1\"\xfa\x03\n" +
+	"\x1dagent/v1/sandbox_policy.proto\x12\bagent.v1\"\x8e\x06\n" +
 	"\rSandboxPolicy\x120\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x1c.agent.v1.SandboxPolicy.TypeR\x04type\x12%\n" +
 	"\x0enetwork_access\x18\x02 \x01(\bR\rnetworkAccess\x12<\n" +
@@ -245,12 +321,20 @@ const file_agent_v1_sandbox_policy_proto_rawDesc = "" +
 	"\x19additional_readonly_paths\x18\x04 \x03(\tR\x17additionalReadonlyPaths\x12*\n" +
 	"\x11disable_tmp_write\x18\x05 \x01(\bR\x0fdisableTmpWrite\x129\n" +
 	"\x19enable_shared_build_cache\x18\x06 \x01(\bR\x16enableSharedBuildCache\x12>\n" +
-	"\x0enetwork_policy\x18\a \x01(\v2\x17.agent.v1.NetworkPolicyR\rnetworkPolicy\"o\n" +
+	"\x0enetwork_policy\x18\a \x01(\v2\x17.agent.v1.NetworkPolicyR\rnetworkPolicy\x122\n" +
+	"\x15additional_read_paths\x18\b \x03(\tR\x13additionalReadPaths\x12I\n" +
+	"\rread_boundary\x18\t \x01(\x0e2$.agent.v1.SandboxPolicy.ReadBoundaryR\freadBoundary\x12-\n" +
+	"\x12unrestricted_hosts\x18\n" +
+	" \x01(\bR\x11unrestrictedHosts\"o\n" +
 	"\x04Type\x12\x14\n" +
 	"\x10TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TYPE_INSECURE_NONE\x10\x01\x12\x1c\n" +
 	"\x18TYPE_WORKSPACE_READWRITE\x10\x02\x12\x1b\n" +
-	"\x17TYPE_WORKSPACE_READONLY\x10\x03\"^\n" +
+	"\x17TYPE_WORKSPACE_READONLY\x10\x03\"d\n" +
+	"\fReadBoundary\x12\x1d\n" +
+	"\x19READ_BOUNDARY_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14READ_BOUNDARY_SYSTEM\x10\x01\x12\x1b\n" +
+	"\x17READ_BOUNDARY_WORKSPACE\x10\x02\"^\n" +
 	"\rNetworkPolicy\x12#\n" +
 	"\rdefault_allow\x18\x01 \x01(\bR\fdefaultAllow\x12\x14\n" +
 	"\x05allow\x18\x02 \x03(\tR\x05allow\x12\x12\n" +
@@ -268,21 +352,23 @@ func file_agent_v1_sandbox_policy_proto_rawDescGZIP() []byte {
 	return file_agent_v1_sandbox_policy_proto_rawDescData
 }
 
-var file_agent_v1_sandbox_policy_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_agent_v1_sandbox_policy_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_agent_v1_sandbox_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_agent_v1_sandbox_policy_proto_goTypes = []any{
-	(SandboxPolicy_Type)(0), // 0: agent.v1.SandboxPolicy.Type
-	(*SandboxPolicy)(nil),   // 1: agent.v1.SandboxPolicy
-	(*NetworkPolicy)(nil),   // 2: agent.v1.NetworkPolicy
+	(SandboxPolicy_Type)(0),         // 0: agent.v1.SandboxPolicy.Type
+	(SandboxPolicy_ReadBoundary)(0), // 1: agent.v1.SandboxPolicy.ReadBoundary
+	(*SandboxPolicy)(nil),           // 2: agent.v1.SandboxPolicy
+	(*NetworkPolicy)(nil),           // 3: agent.v1.NetworkPolicy
 }
 var file_agent_v1_sandbox_policy_proto_depIdxs = []int32{
 	0, // 0: agent.v1.SandboxPolicy.type:type_name -> agent.v1.SandboxPolicy.Type
-	2, // 1: agent.v1.SandboxPolicy.network_policy:type_name -> agent.v1.NetworkPolicy
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	3, // 1: agent.v1.SandboxPolicy.network_policy:type_name -> agent.v1.NetworkPolicy
+	1, // 2: agent.v1.SandboxPolicy.read_boundary:type_name -> agent.v1.SandboxPolicy.ReadBoundary
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_sandbox_policy_proto_init() }
@@ -295,7 +381,7 @@ func file_agent_v1_sandbox_policy_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_sandbox_policy_proto_rawDesc), len(file_agent_v1_sandbox_policy_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,

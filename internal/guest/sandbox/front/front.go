@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"aloft/internal/guest/sandbox"
@@ -152,7 +153,7 @@ func parse(args []string) (a arguments, err error) {
 			a.workspaces = append(a.workspaces, dir)
 		case "--network-mode":
 			a.mode = cage.NetworkMode(value)
-			if a.mode != cage.FileOnly && a.mode != cage.WithDefaults && a.mode != cage.AllowAll {
+			if !slices.Contains(cage.NetworkModes, a.mode) {
 				return a, fmt.Errorf("--network-mode %s: it is sandbox_json, sandbox_json_and_defaults or allow_all", value)
 			}
 		case "--request":

@@ -1,0 +1,30 @@
+package pod
+
+import (
+	"aloft/internal/policy"
+	"aloft/internal/policy/cage"
+	"aloft/internal/wire/agentv1"
+)
+
+var typesOf = map[cage.Type]agentv1.SandboxPolicy_Type{
+	cage.InsecureNone: agentv1.SandboxPolicy_TYPE_INSECURE_NONE,
+	cage.ReadWrite:    agentv1.SandboxPolicy_TYPE_WORKSPACE_READWRITE,
+	cage.ReadOnly:     agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY,
+}
+
+// encodePolicy writes a policy whole: the machine adds nothing to it.
+func encodePolicy(p cage.Policy) *agentv1.SandboxPolicy {
+	m := &agentv1.SandboxPolicy{
+		Type:                     typesOf[p.Type],
+		NetworkAccess:            p.Network.Mode != policy.None,
+		AdditionalReadwritePaths: p.ReadWrite, AdditionalReadonlyPaths: p.ReadOnly, AdditionalReadPaths: p.Read,
+		DisableTmpWrite: p.DisableTmpWrite, EnableSharedBuildCache: p.SharedBuildCache,
+		NetworkPolicy:     &agentv1.NetworkPolicy{DefaultAllow: p.Network.Mode == policy.AllowAll, Allow: p.Network.Allow, Deny: p.Network.Deny},
+		UnrestrictedHosts: p.UnrestrictedHosts,
+		ReadBoundary:      agentv1.SandboxPolicy_READ_BOUNDARY_SYSTEM,
+	}
+	if p.ReadBoundary == cage.Workspace {
+		m.ReadBoundary = agentv1.SandboxPolicy_READ_BOUNDARY_WORKSPACE
+	}
+	return m
+}
