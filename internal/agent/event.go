@@ -118,6 +118,13 @@ type (
 	MachineExpired struct {
 		MachineID string `json:"machineId"`
 	}
+	// ScriptKept says that the agent has set what later machines of its repository
+	// install.
+	ScriptKept struct {
+		EnvironmentID string `json:"environmentId"`
+		VersionID     string `json:"versionId"`
+		Script        string `json:"script"`
+	}
 	// Notice is something that the model is told with its next turn.
 	Notice struct {
 		Text string `json:"text"`
@@ -224,6 +231,7 @@ func (*MachineWoken) Kind() string      { return "machine.woken" }
 func (*MachineSaved) Kind() string      { return "machine.saved" }
 func (*MachineExpiring) Kind() string   { return "machine.expiring" }
 func (*MachineExpired) Kind() string    { return "machine.expired" }
+func (*ScriptKept) Kind() string        { return "environment.script" }
 func (*Notice) Kind() string            { return "notice" }
 func (*TextDelta) Kind() string         { return "text.delta" }
 func (*ThinkingDelta) Kind() string     { return "thinking.delta" }
@@ -254,6 +262,7 @@ var bodies = func() map[string]reflect.Type {
 		&MachineMade{},
 		&MachineReady{},
 		&MachineLost{},
+		&ScriptKept{},
 		&Notice{},
 		&TextDelta{},
 		&ThinkingDelta{},

@@ -49,26 +49,28 @@ func NewTranscript(out *Output) *Transcript {
 
 // body has the fields of all kinds of event that are shown.
 type body struct {
-	Name       string          `json:"name"`
-	State      string          `json:"state"`
-	DurationMS int64           `json:"durationMs"`
-	Detail     string          `json:"detail"`
-	Reason     string          `json:"reason"`
-	Text       string          `json:"text"`
-	WaitMS     int64           `json:"waitMs"`
-	Attempt    int             `json:"attempt"`
-	CallID     string          `json:"callId"`
-	Error      bool            `json:"error"`
-	RepoURL    string          `json:"repoUrl"`
-	Branch     string          `json:"branch"`
-	Commit     string          `json:"commit"`
-	Status     string          `json:"status"`
-	Result     string          `json:"result"`
-	Message    json.RawMessage `json:"message"` // a text, or what a model said
-	Prompt     message         `json:"prompt"`
-	Approval   client.Approval `json:"approval"`
-	Decision   string          `json:"decision"`
-	Failure    *struct {
+	Name          string          `json:"name"`
+	State         string          `json:"state"`
+	DurationMS    int64           `json:"durationMs"`
+	Detail        string          `json:"detail"`
+	Reason        string          `json:"reason"`
+	Text          string          `json:"text"`
+	WaitMS        int64           `json:"waitMs"`
+	Attempt       int             `json:"attempt"`
+	CallID        string          `json:"callId"`
+	Error         bool            `json:"error"`
+	RepoURL       string          `json:"repoUrl"`
+	EnvironmentID string          `json:"environmentId"`
+	Script        string          `json:"script"`
+	Branch        string          `json:"branch"`
+	Commit        string          `json:"commit"`
+	Status        string          `json:"status"`
+	Result        string          `json:"result"`
+	Message       json.RawMessage `json:"message"` // a text, or what a model said
+	Prompt        message         `json:"prompt"`
+	Approval      client.Approval `json:"approval"`
+	Decision      string          `json:"decision"`
+	Failure       *struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 		Hint    string `json:"hint"`
@@ -124,6 +126,9 @@ func (t *Transcript) Show(e client.Event) {
 		t.line(Yellow, "~", "retry", fmt.Sprintf("%s; trying again in %s", t.why(b), Took(time.Duration(b.WaitMS)*time.Millisecond)), 0)
 	case "machine.lost":
 		t.line(Yellow, "!", "lost", "the machine stopped: "+b.Reason, 0)
+	case "environment.script":
+		t.line(Green, "+", "setup", "later machines install by "+b.EnvironmentID+" (aloft env history "+b.EnvironmentID+"):", 0)
+		t.out.Line("    %s", strings.ReplaceAll(strings.TrimSpace(Clean(b.Script)), "\n", "\n    "))
 	case "notice":
 		t.line(Yellow, "!", "note", b.Text, 0)
 	case "compacted":

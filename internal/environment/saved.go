@@ -19,6 +19,9 @@ type Saved struct {
 	VersionID string    `json:"versionId"`
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
+	// Script says that an agent has set install: it counts also beside a
+	// repository's own file that has none.
+	Script bool `json:"script,omitempty"`
 }
 
 // Version is what an environment said at some time.

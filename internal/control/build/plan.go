@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,12 +40,14 @@ type Plan struct {
 	repoURL    string
 	userID     int64
 	savedID    string // of the saved environment; "" for the repository's own
+	file       string // of the repository, in which its own stands
+	scriptID   string // of the saved environment that install is of, where the file has none
 }
 
 // environmentID is what builds of the plan are builds of.
 func (p Plan) environmentID() string {
-	if p.savedID != "" {
-		return p.savedID
+	if id := cmp.Or(p.savedID, p.scriptID); id != "" {
+		return id
 	}
 	sum := sha256.Sum256([]byte(p.repoURL))
 	return "env-" + hex.EncodeToString(sum[:16])
@@ -110,13 +113,11 @@ func (b *Builder) plan(ctx context.Context, repoURL, ref string, userID int64) (
 			return Plan{}, fmt.Errorf("read %s: %w", name, err)
 		}
 		p.Environment, p.Findings = environment.Parse(name, data)
-		p.Where = fmt.Sprintf("%s at %.12s", name, tree.Commit)
+		p.Where, p.file = fmt.Sprintf("%s at %.12s", name, tree.Commit), name
 		break
 	}
-	if p.Where == "" {
-		if err := b.saved(ctx, &p); err != nil {
-			return Plan{}, err
-		}
+	if err := b.saved(ctx, &p); err != nil {
+		return Plan{}, err
 	}
 	return p, b.readInputs(ctx, &p)
 }
@@ -147,9 +148,12 @@ func digestOf(files map[string]gateway.Blob) string {
 const maxSaved = 1000
 
 // saved makes the plan that of the environment that is saved for its
-// repository, if there is one: the user's own before the team's.
+// repository, if there is one and the repository has no file: the user's own
+// before the team's. For a file without install it only looks for the script that
+// an agent of the user has set.
 func (b *Builder) saved(ctx context.Context, p *Plan) error {
-	if b.Saved == nil {
+	inFile := p.file != ""
+	if b.Saved == nil || inFile && (p.Environment.Install != "" || !p.Environment.MaySave()) {
 		return nil
 	}
 	list, err := b.Saved.ListEnvironments(ctx, p.userID, store.Page{Limit: maxSaved})
@@ -158,9 +162,16 @@ func (b *Builder) saved(ctx context.Context, p *Plan) error {
 	}
 	for _, team := range []bool{false, true} {
 		for _, e := range list {
-			if e.Team == team && e.For(p.repoURL) {
+			switch {
+			case e.Team != team || !e.For(p.repoURL):
+			case !inFile:
 				p.Environment, p.Findings = environment.Parse("environment.json", []byte(e.Text))
 				p.Where, p.savedID = fmt.Sprintf("the saved environment %q (%s)", e.Name, e.ID), e.ID
+				return nil
+			case e.Script && !e.Team:
+				of, _ := environment.Parse("environment.json", []byte(e.Text))
+				p.Environment.Install, p.scriptID = of.Install, e.ID
+				p.Where += fmt.Sprintf(", with the install that is kept in %s", e.ID)
 				return nil
 			}
 		}

@@ -401,3 +401,35 @@ func TestSandboxed(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// What later machines are to install is judged as a command is: they run it
+// under whatever mode.
+func TestScriptIsReviewed(t *testing.T) {
+	for _, c := range []struct {
+		mode     permit.Mode
+		decision agent.Decision
+		kept     []string
+		judged   string
+	}{
+		{permit.RunEverything, "", []string{"make deps"}, "run by policy"},
+		{permit.Allowlist, agent.AllowOnce, []string{"make deps"}, "run by person"},
+		{permit.Allowlist, agent.Deny, nil, "refused by person"},
+	} {
+		r := newRig(t, true)
+		r.reviewed(c.mode, `{"terminalAllowlist":["make"]}`)
+		r.model.steps = []step{use(`SetupVmEnvironment {"update_script":"make deps"}`), say("done")}
+		if c.decision != "" {
+			r.answer(c.decision, "")
+		}
+		r.work(t.Context())
+		if diff := cmp.Diff(c.kept, r.scripts.kept); diff != "" {
+			t.Errorf("%s, %s: %s", c.mode, c.decision, diff)
+		}
+		if diff := cmp.Diff([]string{c.judged}, treatments(r)); diff != "" {
+			t.Errorf("%s, %s: %s", c.mode, c.decision, diff)
+		}
+		if told := bodies[*agent.ScriptKept](r); len(told) != len(c.kept) {
+			t.Errorf("%s, %s: %d events tell of it", c.mode, c.decision, len(told))
+		}
+	}
+}

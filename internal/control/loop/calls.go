@@ -39,7 +39,7 @@ func (l *Loop) calls(ctx context.Context) error {
 		todo = append(todo, c)
 	}
 	for _, c := range todo {
-		if spec, ok := tool.Lookup(c.Name); ok && spec.Home == tool.Guest {
+		if spec, ok := tool.Lookup(c.Name); ok && (spec.Home == tool.Guest || controltool.Reviewed(c.Name)) {
 			if err := l.reach(ctx); err != nil {
 				return err
 			}
@@ -75,14 +75,17 @@ func (l *Loop) call(ctx context.Context, c agent.Call) error {
 		return l.done(ctx, c.ID, tool.Failed("there is no tool %q; the tools are %s", c.Name, toolNames()), 0)
 	case bytes.HasPrefix(c.Args, []byte(`{"`+notJSON+`":`)):
 		return l.done(ctx, c.ID, tool.Failed("the arguments were not a JSON object; send the call again"), 0)
-	case spec.Home == tool.Control:
+	case spec.Home == tool.Control && !controltool.Reviewed(c.Name):
 		return l.controlCall(ctx, c)
-	case c.Sent && c.BootID != l.hands.BootID():
+	case spec.Home == tool.Guest && c.Sent && c.BootID != l.hands.BootID():
 		return l.done(ctx, c.ID, tool.Failed("%s", lostCall), 0)
 	}
 	c, admitted, err := l.admit(ctx, c)
 	if err != nil || !admitted {
 		return err
+	}
+	if spec.Home == tool.Control {
+		return l.controlCall(ctx, c)
 	}
 	if !c.Sent {
 		if err := l.rec.record(ctx, &agent.CallSent{CallID: c.ID, BootID: l.hands.BootID()}); err != nil {
@@ -175,14 +178,22 @@ func (l *Loop) abandon(ctx context.Context) error {
 const lostCall = "the machine was lost while this call ran: it may have had its effect, in part or whole. " +
 	"Files on disk are as they were; processes, and the shell's variables and working directory, are gone."
 
-// controlCall works a tool that acts on the control plane. Such a tool has no
-// effect but its result, so that working it again after a crash is the same.
+// controlCall works a tool that acts on the control plane. Working such a tool
+// again after a crash is the same as having worked it once.
 func (l *Loop) controlCall(ctx context.Context, c agent.Call) error {
 	if err := l.rec.record(ctx, &agent.CallSent{CallID: c.ID}); err != nil {
 		return err
 	}
 	start := time.Now()
-	result := controltool.Run(c.ToolCall, l.rec.state)
+	result, kept := controltool.Run(ctx, c.ToolCall, l.rec.state, l.Scripts)
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if kept != nil {
+		if err := l.rec.record(ctx, kept); err != nil {
+			return err
+		}
+	}
 	return l.done(ctx, c.ID, result, time.Since(start))
 }
 

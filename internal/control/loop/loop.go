@@ -15,6 +15,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
+	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/policy/cage"
@@ -76,7 +77,9 @@ type Config struct {
 	Machine func(ctx context.Context, s *agent.State, record Record) (Hands, error)
 	// Review decides how calls are treated. Without it all run.
 	Review Reviewer
-	Logger *slog.Logger
+	// Scripts keeps what agents say that later machines install; nil keeps nothing.
+	Scripts controltool.Scripts
+	Logger  *slog.Logger
 }
 
 // Record appends events of the run to the journal and to the state.

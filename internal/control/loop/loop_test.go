@@ -21,6 +21,7 @@ import (
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/conversation"
+	"aloft/internal/environment"
 	"aloft/internal/fault"
 	"aloft/internal/policy/cage"
 	"aloft/internal/tool"
@@ -37,6 +38,15 @@ type rig struct {
 	hands  *hands
 	err    error // of Machine
 	review loop.Reviewer
+	// scripts are what agents have said that later machines install.
+	scripts scripts
+}
+
+type scripts struct{ kept []string }
+
+func (s *scripts) KeepScript(_ context.Context, _ agent.Agent, callID, script string) (environment.Saved, error) {
+	s.kept = append(s.kept, script)
+	return environment.Saved{ID: "env-1", VersionID: callID}, nil
 }
 
 func newRig(t *testing.T, repo bool) *rig {
@@ -80,6 +90,7 @@ func (r *rig) config() loop.Config {
 	return loop.Config{
 		Journal: r.store, Model: &r.model, Info: r.info, Logger: slog.New(slog.DiscardHandler),
 		Review:  r.review,
+		Scripts: &r.scripts,
 		Machine: func(context.Context, *agent.State, loop.Record) (loop.Hands, error) { return r.hands, r.err },
 	}
 }

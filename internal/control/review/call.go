@@ -29,6 +29,7 @@ type arguments struct {
 	URL                 string   `json:"url"`
 	Server              string   `json:"server"`
 	ToolName            string   `json:"tool_name"`
+	UpdateScript        string   `json:"update_script"`
 	PID                 any      `json:"pid"`
 }
 
@@ -50,6 +51,8 @@ func describe(c conversation.ToolCall) described {
 		}
 	case "WriteShellStdin": // what a program makes of its input is not known
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "input of a running command: " + string(c.Args), grant: "*"}
+	case "SetupVmEnvironment": // it runs in the machines of agents to come, whatever their run mode
+		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "later machines are to install by: " + a.UpdateScript, grant: a.UpdateScript}
 	case "ReadLints": // a linter's configuration may be code of the project's
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "run the project's linters", grant: "*"}
 	case "Fetch", "WebFetch":

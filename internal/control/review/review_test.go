@@ -31,6 +31,7 @@ func TestDescribe(t *testing.T) {
 		{"Shell", `{"command":"ls -l","description":"look"}`, permit.Shell, "ls -l"},
 		{"WriteShellStdin", `{"pid":7,"chars":"y"}`, permit.Shell, `input of a running command: {"pid":7,"chars":"y"}`},
 		{"ReadLints", `{}`, permit.Shell, "run the project's linters"},
+		{"SetupVmEnvironment", `{"update_script":"npm ci"}`, permit.Shell, "later machines are to install by: npm ci"},
 		{"Fetch", `{"url":"https://Example.com/x"}`, permit.Fetch, "https://Example.com/x"},
 		{"WebFetch", `{"url":"https://example.com"}`, permit.Fetch, "https://example.com"},
 		{"mcp__github__get_issue", `{}`, permit.MCP, "github:get_issue"},

@@ -23,6 +23,7 @@ import (
 type Environments interface {
 	Plan(ctx context.Context, a agent.Agent, ref string) (build.Plan, error)
 	Prepare(ctx context.Context, p build.Plan, tell func(string)) (build.Base, error)
+	KeepScript(ctx context.Context, a agent.Agent, callID, script string) (environment.Saved, error)
 }
 
 // SetUp bounds what an environment runs before the agent does. Zero is the

@@ -21,10 +21,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Say what must run in each machine made later, after the newest code was fetched.
+// Say what the machines of later agents of this repository have to run to be
+// ready, after the newest code was fetched: the commands that install what the
+// code depends on. They are kept in the user's environment and take the place of
+// what was kept before; this machine runs nothing. They have to bear being run
+// again, ask nothing, and start nothing that goes on. First see them work here.
 type SetupVmEnvironmentArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Commands that install what the code depends on, one to a line. The model calls it update_script.
+	// Commands that install what the code depends on, one to a line.
 	InstallCommand string `protobuf:"bytes,1,opt,name=install_command,json=update_script,proto3" json:"install_command,omitempty"`
 	ToolCallId     string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -78,6 +82,8 @@ func (x *SetupVmEnvironmentArgs) GetToolCallId() string {
 type SetupVmEnvironmentSuccess struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	EnvironmentId string                 `protobuf:"bytes,1,opt,name=environment_id,json=environmentId,proto3" json:"environment_id,omitempty"`
+	// Of the environment, as its history lists them.
+	VersionId     string `protobuf:"bytes,2,opt,name=version_id,json=versionId,proto3" json:"version_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -119,6 +125,68 @@ func (x *SetupVmEnvironmentSuccess) GetEnvironmentId() string {
 	return ""
 }
 
+func (x *SetupVmEnvironmentSuccess) GetVersionId() string {
+	if x != nil {
+		return x.VersionId
+	}
+	return ""
+}
+
+// SetupVmEnvironmentError is why the script was not kept.
+type SetupVmEnvironmentError struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Message string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// For programs: agent_may_not_save, environment_in_repository,
+	// environment_of_the_team, environment_shared, no_repository, and so on.
+	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetupVmEnvironmentError) Reset() {
+	*x = SetupVmEnvironmentError{}
+	mi := &file_agent_v1_setup_vm_environment_tool_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetupVmEnvironmentError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetupVmEnvironmentError) ProtoMessage() {}
+
+func (x *SetupVmEnvironmentError) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_setup_vm_environment_tool_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetupVmEnvironmentError.ProtoReflect.Descriptor instead.
+func (*SetupVmEnvironmentError) Descriptor() ([]byte, []int) {
+	return file_agent_v1_setup_vm_environment_tool_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SetupVmEnvironmentError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *SetupVmEnvironmentError) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
 type SetupVmEnvironmentResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Result:
@@ -132,7 +200,7 @@ type SetupVmEnvironmentResult struct {
 
 func (x *SetupVmEnvironmentResult) Reset() {
 	*x = SetupVmEnvironmentResult{}
-	mi := &file_agent_v1_setup_vm_environment_tool_proto_msgTypes[2]
+	mi := &file_agent_v1_setup_vm_environment_tool_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -144,7 +212,7 @@ func (x *SetupVmEnvironmentResult) String() string {
 func (*SetupVmEnvironmentResult) ProtoMessage() {}
 
 func (x *SetupVmEnvironmentResult) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_setup_vm_environment_tool_proto_msgTypes[2]
+	mi := &file_agent_v1_setup_vm_environment_tool_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -157,7 +225,7 @@ func (x *SetupVmEnvironmentResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetupVmEnvironmentResult.ProtoReflect.Descriptor instead.
 func (*SetupVmEnvironmentResult) Descriptor() ([]byte, []int) {
-	return file_agent_v1_setup_vm_environment_tool_proto_rawDescGZIP(), []int{2}
+	return file_agent_v1_setup_vm_environment_tool_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SetupVmEnvironmentResult) GetResult() isSetupVmEnvironmentResult_Result {
@@ -176,7 +244,7 @@ func (x *SetupVmEnvironmentResult) GetSuccess() *SetupVmEnvironmentSuccess {
 	return nil
 }
 
-func (x *SetupVmEnvironmentResult) GetError() *ToolError {
+func (x *SetupVmEnvironmentResult) GetError() *SetupVmEnvironmentError {
 	if x != nil {
 		if x, ok := x.Result.(*SetupVmEnvironmentResult_Error); ok {
 			return x.Error
@@ -194,7 +262,7 @@ type SetupVmEnvironmentResult_Success struct {
 }
 
 type SetupVmEnvironmentResult_Error struct {
-	Error *ToolError `protobuf:"bytes,2,opt,name=error,proto3,oneof"`
+	Error *SetupVmEnvironmentError `protobuf:"bytes,2,opt,name=error,proto3,oneof"`
 }
 
 func (*SetupVmEnvironmentResult_Success) isSetupVmEnvironmentResult_Result() {}
@@ -211,7 +279,7 @@ type SetupVmEnvironmentToolCall struct {
 
 func (x *SetupVmEnvironmentToolCall) Reset() {
 	*x = SetupVmEnvironmentToolCall{}
-	mi := &file_agent_v1_setup_vm_environment_tool_proto_msgTypes[3]
+	mi := &file_agent_v1_setup_vm_environment_tool_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -223,7 +291,7 @@ func (x *SetupVmEnvironmentToolCall) String() string {
 func (*SetupVmEnvironmentToolCall) ProtoMessage() {}
 
 func (x *SetupVmEnvironmentToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_setup_vm_environment_tool_proto_msgTypes[3]
+	mi := &file_agent_v1_setup_vm_environment_tool_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -236,7 +304,7 @@ func (x *SetupVmEnvironmentToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetupVmEnvironmentToolCall.ProtoReflect.Descriptor instead.
 func (*SetupVmEnvironmentToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_setup_vm_environment_tool_proto_rawDescGZIP(), []int{3}
+	return file_agent_v1_setup_vm_environment_tool_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SetupVmEnvironmentToolCall) GetArgs() *SetupVmEnvironmentArgs {
@@ -257,16 +325,22 @@ var File_agent_v1_setup_vm_environment_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_setup_vm_environment_tool_proto_rawDesc = "" +
 	"\n" +
-	"(agent/v1/setup_vm_environment_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x83\x01\n" +
+	"(agent/v1/setup_vm_environment_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\"\xb3\x01\n" +
 	"\x16SetupVmEnvironmentArgs\x12,\n" +
 	"\x0finstall_command\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\rupdate_script\x12&\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallIdJ\x04\b\x02\x10\x03R\rstart_command\"B\n" +
+	"toolCallId:.\x8a\xb5\x18*\n" +
+	"\x12SetupVmEnvironment\x12\x12setupVmEnvironment \x02J\x04\b\x02\x10\x03R\rstart_command\"a\n" +
 	"\x19SetupVmEnvironmentSuccess\x12%\n" +
-	"\x0eenvironment_id\x18\x01 \x01(\tR\renvironmentId\"\x92\x01\n" +
+	"\x0eenvironment_id\x18\x01 \x01(\tR\renvironmentId\x12\x1d\n" +
+	"\n" +
+	"version_id\x18\x02 \x01(\tR\tversionId\"G\n" +
+	"\x17SetupVmEnvironmentError\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\"\xa0\x01\n" +
 	"\x18SetupVmEnvironmentResult\x12?\n" +
-	"\asuccess\x18\x01 \x01(\v2#.agent.v1.SetupVmEnvironmentSuccessH\x00R\asuccess\x12+\n" +
-	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
+	"\asuccess\x18\x01 \x01(\v2#.agent.v1.SetupVmEnvironmentSuccessH\x00R\asuccess\x129\n" +
+	"\x05error\x18\x02 \x01(\v2!.agent.v1.SetupVmEnvironmentErrorH\x00R\x05errorB\b\n" +
 	"\x06result\"\xae\x01\n" +
 	"\x1aSetupVmEnvironmentToolCall\x124\n" +
 	"\x04args\x18\x01 \x01(\v2 .agent.v1.SetupVmEnvironmentArgsR\x04args\x12:\n" +
@@ -284,19 +358,19 @@ func file_agent_v1_setup_vm_environment_tool_proto_rawDescGZIP() []byte {
 	return file_agent_v1_setup_vm_environment_tool_proto_rawDescData
 }
 
-var file_agent_v1_setup_vm_environment_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_agent_v1_setup_vm_environment_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_agent_v1_setup_vm_environment_tool_proto_goTypes = []any{
 	(*SetupVmEnvironmentArgs)(nil),     // 0: agent.v1.SetupVmEnvironmentArgs
 	(*SetupVmEnvironmentSuccess)(nil),  // 1: agent.v1.SetupVmEnvironmentSuccess
-	(*SetupVmEnvironmentResult)(nil),   // 2: agent.v1.SetupVmEnvironmentResult
-	(*SetupVmEnvironmentToolCall)(nil), // 3: agent.v1.SetupVmEnvironmentToolCall
-	(*ToolError)(nil),                  // 4: agent.v1.ToolError
+	(*SetupVmEnvironmentError)(nil),    // 2: agent.v1.SetupVmEnvironmentError
+	(*SetupVmEnvironmentResult)(nil),   // 3: agent.v1.SetupVmEnvironmentResult
+	(*SetupVmEnvironmentToolCall)(nil), // 4: agent.v1.SetupVmEnvironmentToolCall
 }
 var file_agent_v1_setup_vm_environment_tool_proto_depIdxs = []int32{
 	1, // 0: agent.v1.SetupVmEnvironmentResult.success:type_name -> agent.v1.SetupVmEnvironmentSuccess
-	4, // 1: agent.v1.SetupVmEnvironmentResult.error:type_name -> agent.v1.ToolError
+	2, // 1: agent.v1.SetupVmEnvironmentResult.error:type_name -> agent.v1.SetupVmEnvironmentError
 	0, // 2: agent.v1.SetupVmEnvironmentToolCall.args:type_name -> agent.v1.SetupVmEnvironmentArgs
-	2, // 3: agent.v1.SetupVmEnvironmentToolCall.result:type_name -> agent.v1.SetupVmEnvironmentResult
+	3, // 3: agent.v1.SetupVmEnvironmentToolCall.result:type_name -> agent.v1.SetupVmEnvironmentResult
 	4, // [4:4] is the sub-list for method output_type
 	4, // [4:4] is the sub-list for method input_type
 	4, // [4:4] is the sub-list for extension type_name
@@ -310,8 +384,7 @@ func file_agent_v1_setup_vm_environment_tool_proto_init() {
 		return
 	}
 	file_agent_v1_options_proto_init()
-	file_agent_v1_tool_error_proto_init()
-	file_agent_v1_setup_vm_environment_tool_proto_msgTypes[2].OneofWrappers = []any{
+	file_agent_v1_setup_vm_environment_tool_proto_msgTypes[3].OneofWrappers = []any{
 		(*SetupVmEnvironmentResult_Success)(nil),
 		(*SetupVmEnvironmentResult_Error)(nil),
 	}
@@ -321,7 +394,7 @@ func file_agent_v1_setup_vm_environment_tool_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_setup_vm_environment_tool_proto_rawDesc), len(file_agent_v1_setup_vm_environment_tool_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

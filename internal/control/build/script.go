@@ -1,0 +1,100 @@
+package build
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+	"aloft/internal/secret"
+)
+
+// scripts is the space of the ids that KeepScript makes: what it keeps twice has
+// one id.
+var scripts = uuid.MustParse("b0a0f7a8-3c5e-4a63-9d0e-5a1f7d5c6e21")
+
+// KeepScript makes the script the install of the environment that is saved for
+// the agent's user and repository, which it makes if there is none. A call that
+// is repeated changes nothing. It refuses what the agent's own environment does
+// not allow, and what would change the machines of others: the agent may have
+// been talked into it.
+func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script string) (environment.Saved, error) {
+	if b.Saved == nil {
+		return environment.Saved{}, fault.NotImplemented("this server keeps no environments")
+	}
+	if len(a.Repos) == 0 {
+		return environment.Saved{}, fault.Conflict("there is no repository whose environment this could be").Named("no_repository")
+	}
+	repo := a.Repos[0]
+	p, err := b.plan(ctx, repo.URL, cmp.Or(a.Origin, repo.StartingRef), a.UserID)
+	if err != nil {
+		return environment.Saved{}, err
+	}
+	if err := mayKeep(p); err != nil {
+		return environment.Saved{}, err
+	}
+	version := "envv-" + uuid.NewSHA1(scripts, []byte(a.ID+"\x00"+callID)).String()
+	now := time.Now().UTC()
+	id := cmp.Or(p.savedID, p.scriptID)
+	if id == "" { // of this user and this repository, however often it is asked for
+		id = "env-" + uuid.NewSHA1(scripts, fmt.Appendf(nil, "%d\x00%s", a.UserID, secret.Repo(repo.URL))).String()
+	}
+	e, err := b.Saved.Environment(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		e, err = environment.Saved{ID: id, UserID: a.UserID, Name: "set up by an agent", Repos: []string{repo.URL}, CreatedAt: now}, nil
+	}
+	if err != nil {
+		return e, fmt.Errorf("read environment: %w", err)
+	}
+	versions, err := b.Saved.EnvironmentHistory(ctx, id, store.Page{Limit: maxSaved})
+	if err != nil {
+		return e, fmt.Errorf("list versions: %w", err)
+	}
+	if slices.ContainsFunc(versions, func(v environment.Version) bool { return v.ID == version }) {
+		e.VersionID = version
+		return e, nil // this call has done it
+	}
+	switch {
+	case e.Team:
+		return e, fault.Denied("the machines of this repository are made by an environment of the team, %q", e.Name).Named("environment_of_the_team").
+			Hint("tell the user: the admin changes it with `aloft env update %s`", e.ID)
+	case len(e.Repos) > 1:
+		return e, fault.Denied("the environment %q is for other repositories too", e.Name).Named("environment_shared").
+			Hint("tell the user: they change it with `aloft env update %s`", e.ID)
+	}
+	if !e.For(repo.URL) {
+		e.Repos = []string{repo.URL}
+	}
+	if e.Text, err = environment.WithInstall(e.Text, script); err != nil {
+		return e, fault.Conflict("of the environment that is kept: %v", err).Named("environment_unreadable").
+			Hint("tell the user: they mend it with `aloft env update %s`", e.ID)
+	}
+	e.VersionID, e.UpdatedAt, e.Script = version, now, true
+	return e, b.Saved.PutEnvironment(ctx, e)
+}
+
+// mayKeep refuses where the environment does not allow that an agent changes
+// what machines of it begin with.
+func mayKeep(p Plan) error {
+	e := p.Environment
+	switch {
+	case e.MaySave() && (p.file == "" || e.Install == "" || p.scriptID != ""):
+		return nil
+	case e.MaySave():
+		return fault.Conflict("the repository says what is installed, by the key install of %s", p.file).Named("environment_in_repository").
+			Hint("change install in that file, and commit it")
+	case e.Base() == environment.BaseDockerfile, e.Base() == environment.BaseImage:
+		return fault.Denied("machines of this repository are made of its %s, and agents save nothing there", e.Base()).Named("agent_may_not_save").
+			Hint("change what that is made of, or install in %s", p.Where)
+	}
+	return fault.Denied("agentCanUpdateSnapshot is false in %s", p.Where).Named("agent_may_not_save").
+		Hint("tell the user what is to be installed")
+}

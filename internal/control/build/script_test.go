@@ -1,0 +1,120 @@
+package build
+
+import (
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/sqlite"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+func openStore(t *testing.T) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "aloft.db"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestKeepScript(t *testing.T) {
+	b, git := planner(t)
+	b.Saved = openStore(t)
+	of := func(name string, user int64) agent.Agent {
+		return agent.Agent{ID: "bc-" + name, UserID: user, Repos: []agent.Repo{{URL: git.URL + "/" + name + ".git"}}}
+	}
+	repo := func(name, file string) string {
+		files := map[string]string{"README": "x"}
+		if file != "" {
+			files[".cursor/environment.json"] = file
+		}
+		return git.Repo(name, files)
+	}
+	installs := func(a agent.Agent) string {
+		t.Helper()
+		p, err := b.Plan(t.Context(), a, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Environment.Install
+	}
+	for name, file := range map[string]string{
+		"none": "", "allowed": `{"agentCanUpdateSnapshot": true, "start": "true"}`, "unsaid": `{"start": "true"}`, "snapshot": `{"snapshot": "POPULATED_FROM_SETTINGS"}`,
+	} {
+		repo(name, file)
+		a := of(name, 1)
+		first, err := b.KeepScript(t.Context(), a, "call-1", "make deps")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := installs(a); got != "make deps" {
+			t.Errorf("%s: install is %q", name, got)
+		}
+		if got := installs(of(name, 2)); got != "" {
+			t.Errorf("%s: another user installs by %q", name, got)
+		}
+		second, err := b.KeepScript(t.Context(), a, "call-2", "make more")
+		if err != nil || second.ID != first.ID || second.VersionID == first.VersionID {
+			t.Errorf("%s: then %+v, %v", name, second, err)
+		}
+		// A call that a crash has worked again is as if it had been worked once.
+		again, err := b.KeepScript(t.Context(), a, "call-1", "make deps")
+		if err != nil || again.VersionID != first.VersionID || installs(a) != "make more" {
+			t.Errorf("%s: again %+v, %v, install is %q", name, again, err, installs(a))
+		}
+		if versions, err := b.Saved.EnvironmentHistory(t.Context(), first.ID, store.Page{Limit: 10}); err != nil || len(versions) != 2 {
+			t.Errorf("%s: %d versions, %v", name, len(versions), err)
+		}
+	}
+	// What stands in the file comes first as soon as it says something.
+	git.Commit("unsaid", "main", "Say", map[string]string{".cursor/environment.json": `{"install": "by the file"}`})
+	if got := installs(of("unsaid", 1)); got != "by the file" {
+		t.Errorf("beside a file that installs: %q", got)
+	}
+
+	save := func(e environment.Saved) {
+		t.Helper()
+		e.VersionID, e.CreatedAt, e.UpdatedAt = environment.NewVersionID(), time.Now(), time.Now()
+		if err := b.Saved.PutEnvironment(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(environment.Saved{ID: environment.NewID(), Team: true, UserID: 1, Repos: []string{repo("team", "")}, Text: "{}"})
+	save(environment.Saved{ID: environment.NewID(), UserID: 1, Repos: []string{repo("shared", ""), repo("shared2", "")}, Text: "{}"})
+	save(environment.Saved{ID: environment.NewID(), UserID: 1, Repos: []string{repo("spoilt", "")}, Text: "{}}"})
+	for name, c := range map[string]struct{ file, code string }{
+		"denied":     {`{"agentCanUpdateSnapshot": false}`, "agent_may_not_save"},
+		"image":      {`{"image": "debian:12", "agentCanUpdateSnapshot": true}`, "agent_may_not_save"},
+		"dockerfile": {`{"build": {"dockerfileContents": "FROM x"}}`, "agent_may_not_save"},
+		"own":        {`{"install": "true"}`, "environment_in_repository"},
+		"team":       {"", "environment_of_the_team"},
+		"shared":     {"", "environment_shared"},
+		"spoilt":     {"", "environment_unreadable"},
+	} {
+		if c.file != "" {
+			repo(name, c.file)
+		}
+		was := installs(of(name, 1))
+		_, err := b.KeepScript(t.Context(), of(name, 1), "call", "evil")
+		if f := fault.Of(err); f.Code != c.code || f.Advice == "" {
+			t.Errorf("%s: %v; want %s, and what to do", name, err, c.code)
+		}
+		if got := installs(of(name, 1)); got != was || strings.Contains(got, "evil") {
+			t.Errorf("%s: install is %q afterwards", name, got)
+		}
+	}
+	if _, err := b.KeepScript(t.Context(), agent.Agent{ID: "bc-x", UserID: 1}, "call", "x"); fault.Of(err).Code != "no_repository" {
+		t.Errorf("without a repository: %v", err)
+	}
+}

@@ -1,0 +1,70 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/conversation"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+	"aloft/internal/tool"
+)
+
+const setUp = "SetupVmEnvironment"
+
+// Scripts keeps what agents say that later machines of their repository have to
+// install. Its methods are safe for concurrent use.
+type Scripts interface {
+	// KeepScript makes the script what is installed. A call that is repeated
+	// changes nothing. Where it may not be kept the error is a fault that says why.
+	KeepScript(ctx context.Context, a agent.Agent, callID, script string) (environment.Saved, error)
+}
+
+// setUpVMEnvironment keeps the update script.
+func setUpVMEnvironment(ctx context.Context, c conversation.ToolCall, a agent.Agent, scripts Scripts) (tool.Result, agent.Body) {
+	var in struct {
+		Script string `json:"update_script"`
+	}
+	d := json.NewDecoder(bytes.NewReader(c.Args))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return refused(fault.Invalid("the arguments do not fit the schema: %v", err)), nil
+	}
+	switch script := strings.TrimSpace(in.Script); {
+	case script == "":
+		return refused(fault.Invalid("update_script is empty: give the commands, one to a line")), nil
+	case len(script) > environment.MaxScript:
+		return refused(fault.Invalid("update_script has %d bytes, more than %d: put it into a file of the repository, and call that", len(script), environment.MaxScript)), nil
+	case scripts == nil:
+		return refused(fault.NotImplemented("this server keeps no environments")), nil
+	}
+	e, err := scripts.KeepScript(ctx, a, c.ID, strings.TrimSpace(in.Script))
+	if err != nil {
+		return refused(err), nil
+	}
+	output, err := json.Marshal(map[string]any{"success": map[string]string{"environment_id": e.ID, "version_id": e.VersionID}})
+	if err != nil {
+		return refused(err), nil
+	}
+	text := fmt.Sprintf("Kept in the environment %s. Machines of this repository that are made from now on install by it.", e.ID)
+	return tool.Result{Text: text, Output: output}, &agent.ScriptKept{EnvironmentID: e.ID, VersionID: e.VersionID, Script: strings.TrimSpace(in.Script)}
+}
+
+// refused is the result of a script that is not kept: why, in words for the model
+// and as a code for programs.
+func refused(err error) tool.Result {
+	f := fault.Of(err)
+	message := "Not kept: " + f.Message
+	if f.Advice != "" {
+		message += ". What you can do: " + f.Advice
+	}
+	r := tool.Failed("%s", message)
+	if output, err := json.Marshal(map[string]any{"error": map[string]string{"message": message, "code": f.Code}}); err == nil {
+		r.Output = output
+	}
+	return r
+}

@@ -1,0 +1,47 @@
+package environment
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestWithInstall(t *testing.T) {
+	const script = "npm ci\nnpm run \"build\" # é"
+	for name, text := range map[string]string{
+		"nothing":  "",
+		"empty":    "{}",
+		"comments": "\ufeff{\n  // of the team\n  \"start\": \"x\", // last\n}",
+		"another":  `{"install": "make", "start": "x"}`,
+	} {
+		got, err := WithInstall(text, script)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		e, findings := Parse("environment.json", []byte(got))
+		if e.Install != script || findings.Worst() == Error {
+			t.Errorf("%s: install is %q, %v, in\n%s", name, e.Install, findings, got)
+		}
+		if strings.Contains(text, "start") && e.Start != "x" || strings.Contains(text, "// of the team") && !strings.Contains(got, "// of the team") {
+			t.Errorf("%s: something is lost in\n%s", name, got)
+		}
+	}
+	for _, text := range []string{"{", "[]", `"x"`, "nonsense"} {
+		if got, err := WithInstall(text, script); err == nil {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
+
+func FuzzWithInstall(f *testing.F) {
+	f.Add(`{"install": "make", /* why */ "start": "x",}`, "npm ci")
+	f.Add(`{"install": {"a": 1}}`, "\x00")
+	f.Fuzz(func(t *testing.T, text, install string) {
+		got, err := WithInstall(text, install)
+		if err != nil {
+			return
+		}
+		if again, err := WithInstall(got, install); err != nil || again != got {
+			t.Fatalf("%q, %v, and again %q", got, err, again)
+		}
+	})
+}
