@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 
 	// Nouns, each of which may know those above it.
 	"internal/fault":         {},
-	"internal/account":       {},
+	"internal/account":       {"internal/fault"},
 	"internal/conversation":  {},
 	"internal/agent":         {"internal/conversation"},
 	"internal/tool":          {},

@@ -305,7 +305,7 @@ func (s *server) firstKey(ctx context.Context) error {
 	if err := os.WriteFile(s.KeyFile, []byte(key+"\n"), 0o600); err != nil {
 		return err
 	}
-	admin, err := s.store.AddUser(ctx, account.User{FirstName: "Admin"})
+	admin, err := s.store.AddUser(ctx, account.User{FirstName: "Admin", Role: account.Owner})
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ type AgentSummary struct {
 	CreatedAt   time.Time    `json:"createdAt"`
 	UpdatedAt   time.Time    `json:"updatedAt"`
 	LatestRunID string       `json:"latestRunId,omitempty"`
+	UserID      int64        `json:"userId" doc:"whose it is; an addition to the API"`
 	Waiting     int          `json:"waitingApprovals,omitempty" doc:"questions that wait for your answer; an addition to the API"`
 }
 
@@ -76,7 +77,15 @@ func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.
 	if err != nil {
 		return err
 	}
-	agents, err := s.Agents.ListAgents(r.Context(), store.AgentQuery{Page: p, UserID: who.UserID, IncludeArchived: archived})
+	all, err := boolean(q, "all", false)
+	if err != nil {
+		return err
+	}
+	of := who.UserID
+	if all && who.MaySee(0) {
+		of = 0
+	}
+	agents, err := s.Agents.ListAgents(r.Context(), store.AgentQuery{Page: p, UserID: of, IncludeArchived: archived})
 	if err != nil {
 		return fmt.Errorf("list agents: %w", err)
 	}
@@ -217,7 +226,7 @@ func (s *server) agent(ctx context.Context, who account.APIKey, id string) (agen
 	}
 	a, err := s.Agents.Agent(ctx, id)
 	switch {
-	case errors.Is(err, store.ErrNotFound), err == nil && a.UserID != who.UserID:
+	case errors.Is(err, store.ErrNotFound), err == nil && !who.MaySee(a.UserID):
 		return agent.Agent{}, missing
 	case err != nil:
 		return agent.Agent{}, fmt.Errorf("read %s: %w", id, err)
@@ -254,7 +263,7 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 	out := AgentSummary{
 		ID: a.ID, Name: a.Name, Status: "ACTIVE", Env: agentEnvJSON{Type: a.Env.Type, Preset: string(a.Env.Preset), Image: a.Env.Image},
 		URL:       strings.TrimSuffix(s.PublicURL(), "/") + "/agents/" + a.ID,
-		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt), LatestRunID: a.LatestRunID, Waiting: len(a.Approvals),
+		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt), LatestRunID: a.LatestRunID, UserID: a.UserID, Waiting: len(a.Approvals),
 	}
 	if a.Archived {
 		out.Status = "ARCHIVED"

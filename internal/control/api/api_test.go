@@ -33,13 +33,15 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Keys of the two users of every house.
+// Keys of the users of every house: an owner, a member, a viewer, an admin.
 const (
-	annsKey = "aloft_anns"
-	bensKey = "aloft_bens"
+	annsKey    = "aloft_anns"
+	bensKey    = "aloft_bens"
+	viewersKey = "aloft_viewers"
+	adminsKey  = "aloft_admins"
 )
 
-// A house is a server with a real store, two users, and a scheduler that does
+// A house is a server with a real store, four users, and a scheduler that does
 // only what its test says.
 type house struct {
 	t     *testing.T
@@ -106,8 +108,12 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{t: t, dir: t.TempDir(), work: &work{}, log: &logbook{}}
 	h.openStore()
-	for _, key := range []string{annsKey, bensKey} {
-		u, err := h.store.AddUser(t.Context(), account.User{Email: strings.TrimPrefix(key, "aloft_") + "@example.com", FirstName: "A"})
+	for _, of := range []struct {
+		key  string
+		role account.Role
+	}{{annsKey, account.Owner}, {bensKey, account.Member}, {viewersKey, account.Viewer}, {adminsKey, account.Admin}} {
+		key := of.key
+		u, err := h.store.AddUser(t.Context(), account.User{Email: strings.TrimPrefix(key, "aloft_") + "@example.com", FirstName: "A", Role: of.role})
 		if err != nil {
 			t.Fatal(err)
 		}

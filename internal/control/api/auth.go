@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,22 +21,36 @@ func (s *server) identify(r *http.Request) (account.APIKey, error) {
 	if key == "" {
 		return account.APIKey{}, fault.Unauthenticated("an API key is needed").Hint("send it as Authorization: Bearer KEY")
 	}
-	k, err := s.Accounts.Key(r.Context(), account.HashKey(key))
-	if err != nil {
-		return account.APIKey{}, fmt.Errorf("look up an API key: %w", unknownKey(err))
-	}
-	if k.Expired(time.Now()) {
+	return goodKey(r.Context(), s.Accounts, account.HashKey(key))
+}
+
+// goodKey returns the key of that hash, if it may be used.
+func goodKey(ctx context.Context, accounts store.Accounts, hash [sha256.Size]byte) (account.APIKey, error) {
+	k, err := accounts.Key(ctx, hash)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return account.APIKey{}, fault.Unauthenticated("this API key is not known here")
+	case err != nil:
+		return account.APIKey{}, fmt.Errorf("look up an API key: %w", err)
+	case k.Expired(time.Now()) && k.Kind == account.Session:
+		return account.APIKey{}, fault.Unauthenticated("this session has ended").Hint("sign in again")
+	case k.Expired(time.Now()):
 		return account.APIKey{}, fault.Unauthenticated("this token has expired").Hint("ask POST /v1/sub-tokens for another")
+	case k.Disabled:
+		return account.APIKey{}, fault.Unauthenticated("this user is disabled").Hint("ask an admin of this server")
 	}
 	return k, nil
 }
 
-// unknownKey turns the store's word for a key that it has not into the API's.
-func unknownKey(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return fault.Unauthenticated("this API key is not known here")
+// mayUse returns nil if the user may do what the route does.
+func mayUse(rt route, who account.APIKey) error {
+	if who.Role.Covers(rt.least()) {
+		return nil
 	}
-	return err
+	if rt.least() == account.Member {
+		return fault.Denied("a viewer only reads").Hint("ask an admin for the role of a member")
+	}
+	return fault.Denied("this is for the team's %ss", rt.least()).Hint("ask one of them to do it, or for their role")
 }
 
 // bearer returns the key in the Authorization header, or "".

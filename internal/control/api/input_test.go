@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/fault"
 )
@@ -205,7 +206,7 @@ var longPath = strings.Repeat("x", maxRepoURL)
 // here fails the test.
 func TestWhoMayDoWhat(t *testing.T) {
 	h := newHouse(t)
-	const open, own, admin, signed = "open", "own", "admin", "signed" // own: another's is not found
+	const open, own, personal, admin, signed = "open", "own", "personal", "admin", "signed" // own, personal: another's is not found; personal: an admin's neither
 	rows := map[string]string{
 		"POST /v1/agents": "any", "GET /v1/agents": "any", "GET /v1/me": "any", "GET /v1/models": "any",
 		"GET /v1/approvals": "any", "GET /v1/agents/{id}/approvals": own, "POST /v1/agents/{id}/approvals/{approvalId}": own,
@@ -225,11 +226,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /metrics":    admin,
 		"GET /v1/secrets": "any", "PUT /v1/secrets/{name}": "any", "DELETE /v1/secrets/{name}": "key", // another has none of that name
 		"PUT /v1/team/secrets/{name}": admin, "DELETE /v1/team/secrets/{name}": admin, "POST /v1/team/secrets-rotation": admin,
-		"PUT /v1/environments/{id}/secrets/{name}": own, "DELETE /v1/environments/{id}/secrets/{name}": own,
-		"POST /v1/environments": "any", "GET /v1/environments": "any", "GET /v1/environments/{id}": own, "PATCH /v1/environments/{id}": own,
-		"DELETE /v1/environments/{id}": own, "GET /v1/environments/{id}/history": own, "GET /v1/environments/{id}/builds": own,
-		"GET /v1/environments/{id}/builds/{buildId}": own, "POST /v1/environments/{id}/builds": own,
-		"POST /v1/environments/{id}/builds/{buildId}/cancel": own, "GET /v1/environments/{id}/builds/{buildId}/log": own,
+		"PUT /v1/environments/{id}/secrets/{name}": personal, "DELETE /v1/environments/{id}/secrets/{name}": personal,
+		"POST /v1/environments": "any", "GET /v1/environments": "any", "GET /v1/environments/{id}": personal, "PATCH /v1/environments/{id}": personal,
+		"DELETE /v1/environments/{id}": personal, "GET /v1/environments/{id}/history": personal, "GET /v1/environments/{id}/builds": personal,
+		"GET /v1/environments/{id}/builds/{buildId}": personal, "POST /v1/environments/{id}/builds": personal,
+		"POST /v1/environments/{id}/builds/{buildId}/cancel": personal, "GET /v1/environments/{id}/builds/{buildId}/log": personal,
 		"GET /v1/team/external-id":              "any",
 		"GET /.well-known/openid-configuration": open, "GET /.well-known/jwks.json": open,
 		"GET /v1/agents/{id}/webhook-deliveries": own, "POST /v1/agents/{id}/webhook-deliveries/{deliveryId}/replay": own,
@@ -261,7 +262,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 				path = strings.Replace(path, "{buildId}", h.saveEnvironment(id), 1)
 			}
 			status := map[string]int{}
-			for who, key := range map[string]string{"none": "", "wrong": "aloft_wrong", "other": bensKey} {
+			for who, key := range map[string]string{"none": "", "wrong": "aloft_wrong", "viewer": viewersKey, "other": bensKey} {
 				a := h.callAs(key, rt.method, path, "{}")
 				status[who] = a.status
 				if a.status == 401 && a.header.Get("WWW-Authenticate") == "" {
@@ -269,6 +270,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 				}
 			}
 			status["owner"] = h.call(rt.method, path, task).status
+			status["admin"] = h.callAs(adminsKey, rt.method, path, "{}").status
 			t.Log(status)
 			switch {
 			case kind == open && (status["none"] != 200 || status["wrong"] != 200):
@@ -278,12 +280,20 @@ func TestWhoMayDoWhat(t *testing.T) {
 			case kind == signed:
 			case kind != open && (status["none"] != 401 || status["wrong"] != 401):
 				t.Error("it is open to those without a key")
-			case kind == own && status["other"] != 404:
+			case (kind == own || kind == personal) && status["other"] != 404:
 				t.Error("another's agent can be reached, or its existence seen")
 			case kind == admin && status["other"] != 403:
 				t.Error("somebody who is not the admin may use it")
 			case kind == "any" && (status["other"] == 404 || status["other"] == 401):
 				t.Error("another user cannot use it at all")
+			}
+			if kind != open && kind != signed {
+				if got, want := status["viewer"] == 403, rt.least() != account.Viewer; got != want {
+					t.Errorf("a viewer gets %d", status["viewer"])
+				}
+				if status["admin"] == 403 || kind == own && status["admin"] == 404 && rt.method != "DELETE" || kind == personal && status["admin"] != 404 {
+					t.Errorf("an admin gets %d", status["admin"])
+				}
 			}
 			if s := status["owner"]; s >= 500 && s != 501 || s == 401 || s == 404 {
 				t.Errorf("its owner gets %d", s)

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -57,9 +56,9 @@ func (s *server) createPreview(w http.ResponseWriter, r *http.Request, who accou
 func MayReach(accounts store.Accounts, agents store.Agents) func(ctx context.Context, key [sha256.Size]byte, agentID string) error {
 	s := &server{Config: Config{Accounts: accounts, Agents: agents}}
 	return func(ctx context.Context, key [sha256.Size]byte, agentID string) error {
-		who, err := accounts.Key(ctx, key)
+		who, err := goodKey(ctx, accounts, key)
 		if err != nil {
-			return fmt.Errorf("look up an API key: %w", unknownKey(err))
+			return err
 		}
 		_, err = s.agent(ctx, who, agentID)
 		return err

@@ -19,8 +19,9 @@ type route struct {
 	method, path string
 	id           string // operationId
 	summary      string
-	open         bool // needs no key
-	long         bool // may take as long as it likes
+	open         bool         // needs no key
+	needs        account.Role // the least that may; "" is as least says
+	long         bool         // may take as long as it likes
 	query        []param
 	header       []param
 	in           any // the body, or nil
@@ -35,6 +36,18 @@ type param struct {
 	name, kind, words string // kind is integer, boolean or string
 	min, max          int    // of an integer
 	standard          any    // the value where it is absent
+}
+
+// least returns the least role that may use the route: whoever reads may be a
+// viewer, unless the table says otherwise.
+func (rt route) least() account.Role {
+	switch {
+	case rt.needs != "":
+		return rt.needs
+	case rt.method == http.MethodGet:
+		return account.Viewer
+	}
+	return account.Member
 }
 
 // routes are all operations of the API.
@@ -55,6 +68,7 @@ func (s *server) current(page []param) []route {
 		{method: "GET", path: "/v1/agents", id: "listAgents", summary: "List your agents, newest first",
 			query: append(slices.Clone(page),
 				param{name: "includeArchived", kind: "boolean", standard: true, words: "archived agents too"},
+				param{name: "all", kind: "boolean", standard: false, words: "everybody's, as far as your role lets you see them"},
 				param{name: "prUrl", kind: "string", words: "not in this version"}),
 			status: 200, out: listAgentsResponseJSON{}, handle: s.listAgents},
 		{method: "GET", path: "/v1/agents/{id}", id: "getAgent", summary: "Show an agent", status: 200, out: agentJSON{}, handle: s.getAgent},
@@ -70,7 +84,7 @@ func (s *server) current(page []param) []route {
 			status: 200, out: idResponseJSON{}, handle: s.resumeAgent},
 		{method: "POST", path: "/v1/agents/{id}/fork", id: "forkAgent", summary: "Make agents that go on from where an agent is, or was", long: true,
 			header: []param{idempotencyParam, traceParam}, in: forkRequestJSON{}, status: 201, out: forkResponseJSON{}, handle: s.forkAgent},
-		{method: "GET", path: "/v1/agents/{id}/ssh", id: "openSSH", summary: "Speak ssh with an agent's machine, over a WebSocket", long: true,
+		{method: "GET", path: "/v1/agents/{id}/ssh", id: "openSSH", summary: "Speak ssh with an agent's machine, over a WebSocket", long: true, needs: account.Member,
 			status: 101, media: "application/octet-stream", handle: s.openSSH},
 		{method: "POST", path: "/v1/agents/{id}/runs", id: "createRun", summary: "Give an agent its next prompt",
 			header: []param{idempotencyParam, traceParam}, in: createRunRequestJSON{}, status: 201, out: createRunResponseJSON{}, handle: s.createRun},
@@ -91,7 +105,7 @@ func (s *server) current(page []param) []route {
 			status: 200, out: listTerminalsResponseJSON{}, handle: s.listTerminals},
 		{method: "POST", path: "/v1/agents/{id}/terminals", id: "createAgentTerminal", summary: "Make a shared terminal, or return the one of that name",
 			in: createTerminalRequestJSON{}, status: 201, out: terminalJSON{}, handle: s.createTerminal},
-		{method: "GET", path: "/v1/agents/{id}/pty", id: "openAgentPTY", summary: "Run programs in an agent's machine over a WebSocket", long: true,
+		{method: "GET", path: "/v1/agents/{id}/pty", id: "openAgentPTY", summary: "Run programs in an agent's machine over a WebSocket", long: true, needs: account.Member,
 			status: 101, handle: s.openPTY},
 		{method: "GET", path: "/v1/agents/{id}/events", id: "listAgentEvents", summary: "Read an agent's journal as JSON lines", long: true,
 			query: []param{
@@ -106,7 +120,7 @@ func (s *server) current(page []param) []route {
 				{name: "limit", kind: "integer", min: 1, max: maxConnections, standard: standardConnections, words: "at most so many that have ended"},
 			},
 			status: 200, out: connectionsJSON{}, handle: s.listConnections},
-		{method: "GET", path: "/v1/agents/{id}/ports/{port}", id: "forwardPort", summary: "Reach a TCP port in an agent's machine, as a WebSocket", long: true,
+		{method: "GET", path: "/v1/agents/{id}/ports/{port}", id: "forwardPort", summary: "Reach a TCP port in an agent's machine, as a WebSocket", long: true, needs: account.Member,
 			status: 101, media: "application/octet-stream", handle: s.forwardPort},
 		{method: "POST", path: "/v1/agents/{id}/ports/{port}/preview", id: "createPreview", summary: "Let a browser see what listens on a port in an agent's machine",
 			status: 201, out: previewJSON{}, handle: s.createPreview},
@@ -135,7 +149,7 @@ func (s *server) current(page []param) []route {
 			in: putRuleRequestJSON{}, status: 200, out: ruleJSON{}, handle: s.putRule},
 		{method: "GET", path: "/v1/repositories", id: "listRepositories", summary: "List the repositories of your agents, the last used first",
 			status: 200, out: listRepositoriesResponseJSON{}, handle: s.listRepositories},
-		{method: "POST", path: "/v1/sub-tokens", id: "createSubToken", summary: "Make a token that speaks for a user for an hour; for the admin",
+		{method: "POST", path: "/v1/sub-tokens", id: "createSubToken", summary: "Make a token that speaks for a user for an hour; for admins", needs: account.Admin,
 			in: createSubTokenRequestJSON{}, status: 200, out: createSubTokenResponseJSON{}, handle: s.createSubToken},
 		{method: "GET", path: "/v1/secrets", id: "listSecrets", summary: "List your own secrets and your team's, newest first; no values",
 			query:  append(slices.Clone(page), param{name: "environmentId", kind: "string", words: "those of this environment too"}),
@@ -144,22 +158,22 @@ func (s *server) current(page []param) []route {
 			in: putSecretRequestJSON{}, status: 200, out: secretJSON{}, handle: s.putSecret(ownSecrets)},
 		{method: "DELETE", path: "/v1/secrets/{name}", id: "deletePersonalSecret", summary: "Delete a secret of your own",
 			status: 200, out: idResponseJSON{}, handle: s.deleteSecret(ownSecrets)},
-		{method: "PUT", path: "/v1/team/secrets/{name}", id: "putTeamSecret", summary: "Set a secret of the team; for the admin",
+		{method: "PUT", path: "/v1/team/secrets/{name}", id: "putTeamSecret", summary: "Set a secret of the team; for admins", needs: account.Admin,
 			in: putSecretRequestJSON{}, status: 200, out: secretJSON{}, handle: s.putSecret(teamSecrets)},
-		{method: "DELETE", path: "/v1/team/secrets/{name}", id: "deleteTeamSecret", summary: "Delete a secret of the team; for the admin",
+		{method: "DELETE", path: "/v1/team/secrets/{name}", id: "deleteTeamSecret", summary: "Delete a secret of the team; for admins", needs: account.Admin,
 			status: 200, out: idResponseJSON{}, handle: s.deleteSecret(teamSecrets)},
 		{method: "PUT", path: "/v1/environments/{id}/secrets/{name}", id: "putEnvironmentSecret", summary: "Set a secret of an environment",
 			in: putSecretRequestJSON{}, status: 200, out: secretJSON{}, handle: s.putSecret(environmentSecrets)},
 		{method: "DELETE", path: "/v1/environments/{id}/secrets/{name}", id: "deleteEnvironmentSecret", summary: "Delete a secret of an environment",
 			status: 200, out: idResponseJSON{}, handle: s.deleteSecret(environmentSecrets)},
-		{method: "POST", path: "/v1/team/secrets-rotation", id: "rotateSecrets", summary: "Seal every secret with new keys; for the admin", long: true,
+		{method: "POST", path: "/v1/team/secrets-rotation", id: "rotateSecrets", summary: "Seal every secret with new keys; for admins", long: true, needs: account.Admin,
 			status: 200, out: rotatedJSON{}, handle: s.rotateSecrets},
 		{method: "GET", path: "/v1/team/external-id", id: "getExternalID", summary: "Show what the team's AWS roles ask for",
 			status: 200, out: externalIDJSON{}, handle: s.getExternalID},
 		{method: "GET", path: "/v1/me", id: "getApiKeyInfo", summary: "Show whose key this is", status: 200, out: apiKeyInfoJSON{}, handle: s.getMe},
 		{method: "GET", path: "/v1/models", id: "listModels", summary: "List the models that an agent may use",
 			status: 200, out: listModelsResponseJSON{}, handle: s.listModels},
-		{method: "GET", path: "/metrics", id: "metrics", summary: "Read the server's metrics, as Prometheus does; for the admin",
+		{method: "GET", path: "/metrics", id: "metrics", summary: "Read the server's metrics, as Prometheus does; for admins", needs: account.Admin,
 			status: 200, media: "text/plain", handle: s.metrics},
 		{method: "GET", path: "/healthz", id: "health", summary: "Say whether the server is ready", open: true,
 			status: 200, out: healthJSON{}, handle: s.health},

@@ -68,7 +68,7 @@ func (s *server) putRule(w http.ResponseWriter, r *http.Request, who account.API
 	if err != nil {
 		return err
 	}
-	if owner == store.TeamRules && who.UserID != account.AdminID {
+	if owner == store.TeamRules && !who.Role.Covers(account.Admin) {
 		return fault.Denied("the team's rules are set by its admin").Hint("set your own")
 	}
 	var in putRuleRequestJSON

@@ -87,10 +87,7 @@ func personal(who account.APIKey) secret.Owner {
 	return secret.Owner{Kind: secret.OfPerson, ID: strconv.FormatInt(who.UserID, 10)}
 }
 
-func teamSecrets(_ *server, _ *http.Request, who account.APIKey) (secret.Owner, error) {
-	if who.UserID != account.AdminID {
-		return secret.Owner{}, fault.Denied("the team's secrets are set by its admin").Hint("set one of your own, which counts before the team's")
-	}
+func teamSecrets(*server, *http.Request, account.APIKey) (secret.Owner, error) {
 	return secret.TheTeam, nil
 }
 
@@ -214,7 +211,7 @@ func secretOf(s secret.Secret) secretJSON {
 // rotateSecrets goes on when its client has gone: what is half done is whole,
 // but the old keys are still needed.
 func (s *server) rotateSecrets(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	if _, err := s.secretOwner(teamSecrets, r, who); err != nil {
+	if err := s.keepsSecrets(); err != nil {
 		return err
 	}
 	n, err := s.Secrets.Rotate(context.WithoutCancel(r.Context()))

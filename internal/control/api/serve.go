@@ -82,6 +82,10 @@ func (s *server) serve(rt route) http.Handler {
 				return
 			}
 			log = log.With("user", who.UserID)
+			if err = mayUse(rt, who); err != nil {
+				s.fail(w, r, log, err)
+				return
+			}
 			if limited(rt) {
 				if err = s.limiter.take(h, who); err != nil {
 					s.fail(w, r, log, err)

@@ -35,8 +35,8 @@ type createSubTokenResponseJSON struct {
 // createSubToken lets a program of the admin's act as a user for a while. A
 // sub-token makes no others: it would live for ever.
 func (s *server) createSubToken(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	if who.UserID != account.AdminID || !who.ExpiresAt.IsZero() {
-		return fault.Denied("only the admin's own key makes sub-tokens")
+	if who.Kind != account.Lasting {
+		return fault.Denied("only an admin's own key makes sub-tokens")
 	}
 	var in createSubTokenRequestJSON
 	if err := readBody(w, r, &in); err != nil {
@@ -48,7 +48,7 @@ func (s *server) createSubToken(w http.ResponseWriter, r *http.Request, who acco
 	}
 	key := account.NewKey()
 	expires := stamp(time.Now().Add(subTokenLife))
-	_, err = s.Accounts.AddKey(r.Context(), account.APIKey{Name: "sub-token of " + who.Name, UserID: u.ID, Hash: account.HashKey(key), ExpiresAt: expires})
+	_, err = s.Accounts.AddKey(r.Context(), account.APIKey{Kind: account.SubToken, Name: "sub-token of " + who.Name, UserID: u.ID, Hash: account.HashKey(key), ExpiresAt: expires})
 	if err != nil {
 		return fmt.Errorf("make a sub-token: %w", err)
 	}

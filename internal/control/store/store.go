@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/secret"
 )
@@ -20,6 +19,7 @@ var (
 	ErrMoved     = errors.New("the journal has moved on")    // Append.IfHead did not hold
 	ErrLeaseLost = errors.New("the lease is another's")      // Append.Owner did not hold
 	ErrFull      = errors.New("the store cannot be written") // disk full, read-only; nothing was kept
+	ErrLastOwner = errors.New("nobody else owns the server")
 )
 
 // A Journal keeps the events of every agent. Its methods are safe for
@@ -95,19 +95,6 @@ type Leases interface {
 	Acquire(ctx context.Context, name, owner string, ttl time.Duration) (bool, error)
 	// Release gives the lease up; one that is not owner's is left alone.
 	Release(ctx context.Context, name, owner string) error
-}
-
-// Accounts keeps users and API keys. Its methods are safe for concurrent use.
-type Accounts interface {
-	AddUser(ctx context.Context, u account.User) (account.User, error) // gives it its ID
-	User(ctx context.Context, id int64) (account.User, error)
-	// UserByEmail takes capitals and small letters for the same.
-	UserByEmail(ctx context.Context, email string) (account.User, error)
-	AddKey(ctx context.Context, k account.APIKey) (account.APIKey, error) // gives it its ID
-	// Key returns the key of that hash, or [ErrNotFound]. One that has expired may
-	// be either.
-	Key(ctx context.Context, hash [32]byte) (account.APIKey, error)
-	CountKeys(ctx context.Context) (int, error)
 }
 
 // Rules keeps the files that people and the team have set for their agents:

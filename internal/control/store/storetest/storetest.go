@@ -18,6 +18,9 @@ type Store interface {
 	store.Agents
 	store.Leases
 	store.Accounts
+	store.Members
+	store.SignIns
+	store.AuditLog
 	store.Builds
 	store.Environments
 	store.Snapshots

@@ -9,12 +9,54 @@ import (
 	"context"
 )
 
+const addAudit = `-- name: AddAudit :exec
+INSERT INTO audit (time, user_id, address, action, target, outcome)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+`
+
+type AddAuditParams struct {
+	Time    int64
+	UserID  int64
+	Address string
+	Action  string
+	Target  string
+	Outcome string
+}
+
+func (q *Queries) AddAudit(ctx context.Context, arg AddAuditParams) error {
+	_, err := q.exec(ctx, q.addAuditStmt, addAudit,
+		arg.Time,
+		arg.UserID,
+		arg.Address,
+		arg.Action,
+		arg.Target,
+		arg.Outcome,
+	)
+	return err
+}
+
+const addIdentity = `-- name: AddIdentity :exec
+INSERT INTO identities (issuer, subject, user_id) VALUES (?1, ?2, ?3)
+`
+
+type AddIdentityParams struct {
+	Issuer  string
+	Subject string
+	UserID  int64
+}
+
+func (q *Queries) AddIdentity(ctx context.Context, arg AddIdentityParams) error {
+	_, err := q.exec(ctx, q.addIdentityStmt, addIdentity, arg.Issuer, arg.Subject, arg.UserID)
+	return err
+}
+
 const addKey = `-- name: AddKey :one
-INSERT INTO api_keys (name, user_id, hash, created_at, expires_at)
-VALUES (?1, ?2, ?3, ?4, ?5) RETURNING id
+INSERT INTO api_keys (kind, name, user_id, hash, created_at, expires_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING id
 `
 
 type AddKeyParams struct {
+	Kind      string
 	Name      string
 	UserID    int64
 	Hash      []byte
@@ -24,6 +66,7 @@ type AddKeyParams struct {
 
 func (q *Queries) AddKey(ctx context.Context, arg AddKeyParams) (int64, error) {
 	row := q.queryRow(ctx, q.addKeyStmt, addKey,
+		arg.Kind,
 		arg.Name,
 		arg.UserID,
 		arg.Hash,
@@ -35,19 +78,42 @@ func (q *Queries) AddKey(ctx context.Context, arg AddKeyParams) (int64, error) {
 	return id, err
 }
 
+const addLink = `-- name: AddLink :exec
+INSERT INTO links (hash, user_id, expires_at) VALUES (?1, ?2, ?3)
+`
+
+type AddLinkParams struct {
+	Hash      []byte
+	UserID    int64
+	ExpiresAt int64
+}
+
+func (q *Queries) AddLink(ctx context.Context, arg AddLinkParams) error {
+	_, err := q.exec(ctx, q.addLinkStmt, addLink, arg.Hash, arg.UserID, arg.ExpiresAt)
+	return err
+}
+
 const addUser = `-- name: AddUser :one
-INSERT INTO users (email, first_name, last_name)
-VALUES (?1, ?2, ?3) RETURNING id
+INSERT INTO users (email, first_name, last_name, role, disabled)
+VALUES (?1, ?2, ?3, ?4, ?5) RETURNING id
 `
 
 type AddUserParams struct {
 	Email     string
 	FirstName string
 	LastName  string
+	Role      string
+	Disabled  int64
 }
 
 func (q *Queries) AddUser(ctx context.Context, arg AddUserParams) (int64, error) {
-	row := q.queryRow(ctx, q.addUserStmt, addUser, arg.Email, arg.FirstName, arg.LastName)
+	row := q.queryRow(ctx, q.addUserStmt, addUser,
+		arg.Email,
+		arg.FirstName,
+		arg.LastName,
+		arg.Role,
+		arg.Disabled,
+	)
 	var id int64
 	err := row.Scan(&id)
 	return id, err
@@ -64,6 +130,86 @@ func (q *Queries) CountKeys(ctx context.Context) (int64, error) {
 	return count, err
 }
 
+const countOwners = `-- name: CountOwners :one
+SELECT count(*) FROM users WHERE role = 'owner' AND disabled = 0
+`
+
+func (q *Queries) CountOwners(ctx context.Context) (int64, error) {
+	row := q.queryRow(ctx, q.countOwnersStmt, countOwners)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const countSignIns = `-- name: CountSignIns :one
+SELECT CAST((SELECT count(*) FROM passwords) + (SELECT count(*) FROM passkeys) + (SELECT count(*) FROM identities) AS INTEGER)
+`
+
+func (q *Queries) CountSignIns(ctx context.Context) (int64, error) {
+	row := q.queryRow(ctx, q.countSignInsStmt, countSignIns)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const deleteKey = `-- name: DeleteKey :execrows
+DELETE FROM api_keys WHERE user_id = ?1 AND id = ?2
+`
+
+type DeleteKeyParams struct {
+	UserID int64
+	ID     int64
+}
+
+func (q *Queries) DeleteKey(ctx context.Context, arg DeleteKeyParams) (int64, error) {
+	result, err := q.exec(ctx, q.deleteKeyStmt, deleteKey, arg.UserID, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+const deleteKeysOfKind = `-- name: DeleteKeysOfKind :exec
+DELETE FROM api_keys WHERE user_id = ?1 AND kind = ?2 AND id != ?3
+`
+
+type DeleteKeysOfKindParams struct {
+	UserID int64
+	Kind   string
+	But    int64
+}
+
+func (q *Queries) DeleteKeysOfKind(ctx context.Context, arg DeleteKeysOfKindParams) error {
+	_, err := q.exec(ctx, q.deleteKeysOfKindStmt, deleteKeysOfKind, arg.UserID, arg.Kind, arg.But)
+	return err
+}
+
+const deletePasskey = `-- name: DeletePasskey :execrows
+DELETE FROM passkeys WHERE user_id = ?1 AND id = ?2
+`
+
+type DeletePasskeyParams struct {
+	UserID int64
+	ID     []byte
+}
+
+func (q *Queries) DeletePasskey(ctx context.Context, arg DeletePasskeyParams) (int64, error) {
+	result, err := q.exec(ctx, q.deletePasskeyStmt, deletePasskey, arg.UserID, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+const deletePassword = `-- name: DeletePassword :exec
+DELETE FROM passwords WHERE user_id = ?1
+`
+
+func (q *Queries) DeletePassword(ctx context.Context, userID int64) error {
+	_, err := q.exec(ctx, q.deletePasswordStmt, deletePassword, userID)
+	return err
+}
+
 const forgetKeys = `-- name: ForgetKeys :exec
 DELETE FROM api_keys WHERE expires_at != 0 AND expires_at < ?1
 `
@@ -73,13 +219,55 @@ func (q *Queries) ForgetKeys(ctx context.Context, now int64) error {
 	return err
 }
 
-const getKey = `-- name: GetKey :one
-SELECT id, name, user_id, hash, created_at, expires_at FROM api_keys WHERE hash = ?1
+const forgetLinks = `-- name: ForgetLinks :exec
+DELETE FROM links WHERE expires_at < ?1 OR user_id = ?2
 `
 
-func (q *Queries) GetKey(ctx context.Context, hash []byte) (APIKey, error) {
+type ForgetLinksParams struct {
+	Now    int64
+	UserID int64
+}
+
+func (q *Queries) ForgetLinks(ctx context.Context, arg ForgetLinksParams) error {
+	_, err := q.exec(ctx, q.forgetLinksStmt, forgetLinks, arg.Now, arg.UserID)
+	return err
+}
+
+const getIdentity = `-- name: GetIdentity :one
+SELECT user_id FROM identities WHERE issuer = ?1 AND subject = ?2
+`
+
+type GetIdentityParams struct {
+	Issuer  string
+	Subject string
+}
+
+func (q *Queries) GetIdentity(ctx context.Context, arg GetIdentityParams) (int64, error) {
+	row := q.queryRow(ctx, q.getIdentityStmt, getIdentity, arg.Issuer, arg.Subject)
+	var user_id int64
+	err := row.Scan(&user_id)
+	return user_id, err
+}
+
+const getKey = `-- name: GetKey :one
+SELECT api_keys.id, api_keys.name, api_keys.user_id, api_keys.hash, api_keys.created_at, api_keys.expires_at, api_keys.kind, users.role, users.disabled FROM api_keys JOIN users ON users.id = api_keys.user_id WHERE hash = ?1
+`
+
+type GetKeyRow struct {
+	ID        int64
+	Name      string
+	UserID    int64
+	Hash      []byte
+	CreatedAt int64
+	ExpiresAt int64
+	Kind      string
+	Role      string
+	Disabled  int64
+}
+
+func (q *Queries) GetKey(ctx context.Context, hash []byte) (GetKeyRow, error) {
 	row := q.queryRow(ctx, q.getKeyStmt, getKey, hash)
-	var i APIKey
+	var i GetKeyRow
 	err := row.Scan(
 		&i.ID,
 		&i.Name,
@@ -87,12 +275,26 @@ func (q *Queries) GetKey(ctx context.Context, hash []byte) (APIKey, error) {
 		&i.Hash,
 		&i.CreatedAt,
 		&i.ExpiresAt,
+		&i.Kind,
+		&i.Role,
+		&i.Disabled,
 	)
 	return i, err
 }
 
+const getPassword = `-- name: GetPassword :one
+SELECT hash FROM passwords WHERE user_id = ?1
+`
+
+func (q *Queries) GetPassword(ctx context.Context, userID int64) (string, error) {
+	row := q.queryRow(ctx, q.getPasswordStmt, getPassword, userID)
+	var hash string
+	err := row.Scan(&hash)
+	return hash, err
+}
+
 const getUser = `-- name: GetUser :one
-SELECT id, email, first_name, last_name FROM users WHERE id = ?1
+SELECT id, email, first_name, last_name, role, disabled FROM users WHERE id = ?1
 `
 
 func (q *Queries) GetUser(ctx context.Context, id int64) (User, error) {
@@ -103,12 +305,14 @@ func (q *Queries) GetUser(ctx context.Context, id int64) (User, error) {
 		&i.Email,
 		&i.FirstName,
 		&i.LastName,
+		&i.Role,
+		&i.Disabled,
 	)
 	return i, err
 }
 
 const getUserByEmail = `-- name: GetUserByEmail :one
-SELECT id, email, first_name, last_name FROM users WHERE lower(email) = lower(?1) ORDER BY id LIMIT 1
+SELECT id, email, first_name, last_name, role, disabled FROM users WHERE lower(email) = lower(?1) ORDER BY id LIMIT 1
 `
 
 func (q *Queries) GetUserByEmail(ctx context.Context, email string) (User, error) {
@@ -119,6 +323,256 @@ func (q *Queries) GetUserByEmail(ctx context.Context, email string) (User, error
 		&i.Email,
 		&i.FirstName,
 		&i.LastName,
+		&i.Role,
+		&i.Disabled,
 	)
 	return i, err
+}
+
+const listAudit = `-- name: ListAudit :many
+SELECT id, time, user_id, address, "action", target, outcome FROM audit WHERE id < ?1 ORDER BY id DESC LIMIT ?2
+`
+
+type ListAuditParams struct {
+	Before int64
+	Most   int64
+}
+
+func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]Audit, error) {
+	rows, err := q.query(ctx, q.listAuditStmt, listAudit, arg.Before, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Audit
+	for rows.Next() {
+		var i Audit
+		if err := rows.Scan(
+			&i.ID,
+			&i.Time,
+			&i.UserID,
+			&i.Address,
+			&i.Action,
+			&i.Target,
+			&i.Outcome,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listKeys = `-- name: ListKeys :many
+SELECT api_keys.id, api_keys.name, api_keys.user_id, api_keys.hash, api_keys.created_at, api_keys.expires_at, api_keys.kind, users.role, users.disabled FROM api_keys JOIN users ON users.id = api_keys.user_id
+WHERE user_id = ?1 ORDER BY api_keys.id DESC
+`
+
+type ListKeysRow struct {
+	ID        int64
+	Name      string
+	UserID    int64
+	Hash      []byte
+	CreatedAt int64
+	ExpiresAt int64
+	Kind      string
+	Role      string
+	Disabled  int64
+}
+
+func (q *Queries) ListKeys(ctx context.Context, userID int64) ([]ListKeysRow, error) {
+	rows, err := q.query(ctx, q.listKeysStmt, listKeys, userID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListKeysRow
+	for rows.Next() {
+		var i ListKeysRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.UserID,
+			&i.Hash,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+			&i.Kind,
+			&i.Role,
+			&i.Disabled,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listPasskeys = `-- name: ListPasskeys :many
+SELECT id, user_id, name, credential, created_at, used_at FROM passkeys WHERE user_id = ?1 ORDER BY created_at, id
+`
+
+func (q *Queries) ListPasskeys(ctx context.Context, userID int64) ([]Passkey, error) {
+	rows, err := q.query(ctx, q.listPasskeysStmt, listPasskeys, userID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Passkey
+	for rows.Next() {
+		var i Passkey
+		if err := rows.Scan(
+			&i.ID,
+			&i.UserID,
+			&i.Name,
+			&i.Credential,
+			&i.CreatedAt,
+			&i.UsedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listUsers = `-- name: ListUsers :many
+SELECT id, email, first_name, last_name, role, disabled FROM users ORDER BY id
+`
+
+func (q *Queries) ListUsers(ctx context.Context) ([]User, error) {
+	rows, err := q.query(ctx, q.listUsersStmt, listUsers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []User
+	for rows.Next() {
+		var i User
+		if err := rows.Scan(
+			&i.ID,
+			&i.Email,
+			&i.FirstName,
+			&i.LastName,
+			&i.Role,
+			&i.Disabled,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const putPasskey = `-- name: PutPasskey :execrows
+INSERT INTO passkeys (id, user_id, name, credential, created_at, used_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT (id) DO UPDATE SET credential = excluded.credential, used_at = excluded.used_at WHERE passkeys.user_id = excluded.user_id
+`
+
+type PutPasskeyParams struct {
+	ID         []byte
+	UserID     int64
+	Name       string
+	Credential string
+	CreatedAt  int64
+	UsedAt     int64
+}
+
+func (q *Queries) PutPasskey(ctx context.Context, arg PutPasskeyParams) (int64, error) {
+	result, err := q.exec(ctx, q.putPasskeyStmt, putPasskey,
+		arg.ID,
+		arg.UserID,
+		arg.Name,
+		arg.Credential,
+		arg.CreatedAt,
+		arg.UsedAt,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+const putPassword = `-- name: PutPassword :exec
+INSERT OR REPLACE INTO passwords (user_id, hash, changed_at) VALUES (?1, ?2, ?3)
+`
+
+type PutPasswordParams struct {
+	UserID    int64
+	Hash      string
+	ChangedAt int64
+}
+
+func (q *Queries) PutPassword(ctx context.Context, arg PutPasswordParams) error {
+	_, err := q.exec(ctx, q.putPasswordStmt, putPassword, arg.UserID, arg.Hash, arg.ChangedAt)
+	return err
+}
+
+const takeLink = `-- name: TakeLink :one
+DELETE FROM links WHERE hash = ?1 RETURNING user_id, expires_at
+`
+
+type TakeLinkRow struct {
+	UserID    int64
+	ExpiresAt int64
+}
+
+func (q *Queries) TakeLink(ctx context.Context, hash []byte) (TakeLinkRow, error) {
+	row := q.queryRow(ctx, q.takeLinkStmt, takeLink, hash)
+	var i TakeLinkRow
+	err := row.Scan(&i.UserID, &i.ExpiresAt)
+	return i, err
+}
+
+const updateUser = `-- name: UpdateUser :execrows
+UPDATE users SET email = ?1, first_name = ?2, last_name = ?3, role = ?4, disabled = ?5
+WHERE id = ?6
+`
+
+type UpdateUserParams struct {
+	Email     string
+	FirstName string
+	LastName  string
+	Role      string
+	Disabled  int64
+	ID        int64
+}
+
+func (q *Queries) UpdateUser(ctx context.Context, arg UpdateUserParams) (int64, error) {
+	result, err := q.exec(ctx, q.updateUserStmt, updateUser,
+		arg.Email,
+		arg.FirstName,
+		arg.LastName,
+		arg.Role,
+		arg.Disabled,
+		arg.ID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }

@@ -33,6 +33,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.activeBuildsStmt, err = db.PrepareContext(ctx, activeBuilds); err != nil {
 		return nil, fmt.Errorf("error preparing query ActiveBuilds: %w", err)
 	}
+	if q.addAuditStmt, err = db.PrepareContext(ctx, addAudit); err != nil {
+		return nil, fmt.Errorf("error preparing query AddAudit: %w", err)
+	}
 	if q.addBuildStmt, err = db.PrepareContext(ctx, addBuild); err != nil {
 		return nil, fmt.Errorf("error preparing query AddBuild: %w", err)
 	}
@@ -45,8 +48,14 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addExternalIDStmt, err = db.PrepareContext(ctx, addExternalID); err != nil {
 		return nil, fmt.Errorf("error preparing query AddExternalID: %w", err)
 	}
+	if q.addIdentityStmt, err = db.PrepareContext(ctx, addIdentity); err != nil {
+		return nil, fmt.Errorf("error preparing query AddIdentity: %w", err)
+	}
 	if q.addKeyStmt, err = db.PrepareContext(ctx, addKey); err != nil {
 		return nil, fmt.Errorf("error preparing query AddKey: %w", err)
+	}
+	if q.addLinkStmt, err = db.PrepareContext(ctx, addLink); err != nil {
+		return nil, fmt.Errorf("error preparing query AddLink: %w", err)
 	}
 	if q.addServerIDStmt, err = db.PrepareContext(ctx, addServerID); err != nil {
 		return nil, fmt.Errorf("error preparing query AddServerID: %w", err)
@@ -66,8 +75,14 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.countKeysStmt, err = db.PrepareContext(ctx, countKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query CountKeys: %w", err)
 	}
+	if q.countOwnersStmt, err = db.PrepareContext(ctx, countOwners); err != nil {
+		return nil, fmt.Errorf("error preparing query CountOwners: %w", err)
+	}
 	if q.countSecretsStmt, err = db.PrepareContext(ctx, countSecrets); err != nil {
 		return nil, fmt.Errorf("error preparing query CountSecrets: %w", err)
+	}
+	if q.countSignInsStmt, err = db.PrepareContext(ctx, countSignIns); err != nil {
+		return nil, fmt.Errorf("error preparing query CountSignIns: %w", err)
 	}
 	if q.deleteAgentStmt, err = db.PrepareContext(ctx, deleteAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteAgent: %w", err)
@@ -84,8 +99,20 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deleteEventsStmt, err = db.PrepareContext(ctx, deleteEvents); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteEvents: %w", err)
 	}
+	if q.deleteKeyStmt, err = db.PrepareContext(ctx, deleteKey); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteKey: %w", err)
+	}
+	if q.deleteKeysOfKindStmt, err = db.PrepareContext(ctx, deleteKeysOfKind); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteKeysOfKind: %w", err)
+	}
 	if q.deleteLeaseStmt, err = db.PrepareContext(ctx, deleteLease); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteLease: %w", err)
+	}
+	if q.deletePasskeyStmt, err = db.PrepareContext(ctx, deletePasskey); err != nil {
+		return nil, fmt.Errorf("error preparing query DeletePasskey: %w", err)
+	}
+	if q.deletePasswordStmt, err = db.PrepareContext(ctx, deletePassword); err != nil {
+		return nil, fmt.Errorf("error preparing query DeletePassword: %w", err)
 	}
 	if q.deleteRunsStmt, err = db.PrepareContext(ctx, deleteRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteRuns: %w", err)
@@ -105,6 +132,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.forgetKeysStmt, err = db.PrepareContext(ctx, forgetKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query ForgetKeys: %w", err)
 	}
+	if q.forgetLinksStmt, err = db.PrepareContext(ctx, forgetLinks); err != nil {
+		return nil, fmt.Errorf("error preparing query ForgetLinks: %w", err)
+	}
 	if q.getAgentStmt, err = db.PrepareContext(ctx, getAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query GetAgent: %w", err)
 	}
@@ -117,11 +147,17 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getHeadStmt, err = db.PrepareContext(ctx, getHead); err != nil {
 		return nil, fmt.Errorf("error preparing query GetHead: %w", err)
 	}
+	if q.getIdentityStmt, err = db.PrepareContext(ctx, getIdentity); err != nil {
+		return nil, fmt.Errorf("error preparing query GetIdentity: %w", err)
+	}
 	if q.getKeyStmt, err = db.PrepareContext(ctx, getKey); err != nil {
 		return nil, fmt.Errorf("error preparing query GetKey: %w", err)
 	}
 	if q.getLeaseStmt, err = db.PrepareContext(ctx, getLease); err != nil {
 		return nil, fmt.Errorf("error preparing query GetLease: %w", err)
+	}
+	if q.getPasswordStmt, err = db.PrepareContext(ctx, getPassword); err != nil {
+		return nil, fmt.Errorf("error preparing query GetPassword: %w", err)
 	}
 	if q.getRuleStmt, err = db.PrepareContext(ctx, getRule); err != nil {
 		return nil, fmt.Errorf("error preparing query GetRule: %w", err)
@@ -147,6 +183,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listAgentsOfUserStmt, err = db.PrepareContext(ctx, listAgentsOfUser); err != nil {
 		return nil, fmt.Errorf("error preparing query ListAgentsOfUser: %w", err)
 	}
+	if q.listAuditStmt, err = db.PrepareContext(ctx, listAudit); err != nil {
+		return nil, fmt.Errorf("error preparing query ListAudit: %w", err)
+	}
 	if q.listBuildsStmt, err = db.PrepareContext(ctx, listBuilds); err != nil {
 		return nil, fmt.Errorf("error preparing query ListBuilds: %w", err)
 	}
@@ -159,6 +198,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listEnvironmentsStmt, err = db.PrepareContext(ctx, listEnvironments); err != nil {
 		return nil, fmt.Errorf("error preparing query ListEnvironments: %w", err)
 	}
+	if q.listKeysStmt, err = db.PrepareContext(ctx, listKeys); err != nil {
+		return nil, fmt.Errorf("error preparing query ListKeys: %w", err)
+	}
+	if q.listPasskeysStmt, err = db.PrepareContext(ctx, listPasskeys); err != nil {
+		return nil, fmt.Errorf("error preparing query ListPasskeys: %w", err)
+	}
 	if q.listRunsStmt, err = db.PrepareContext(ctx, listRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query ListRuns: %w", err)
 	}
@@ -167,6 +212,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.listSnapshotsStmt, err = db.PrepareContext(ctx, listSnapshots); err != nil {
 		return nil, fmt.Errorf("error preparing query ListSnapshots: %w", err)
+	}
+	if q.listUsersStmt, err = db.PrepareContext(ctx, listUsers); err != nil {
+		return nil, fmt.Errorf("error preparing query ListUsers: %w", err)
 	}
 	if q.listWaitingAgentsStmt, err = db.PrepareContext(ctx, listWaitingAgents); err != nil {
 		return nil, fmt.Errorf("error preparing query ListWaitingAgents: %w", err)
@@ -191,6 +239,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.putLeaseStmt, err = db.PrepareContext(ctx, putLease); err != nil {
 		return nil, fmt.Errorf("error preparing query PutLease: %w", err)
+	}
+	if q.putPasskeyStmt, err = db.PrepareContext(ctx, putPasskey); err != nil {
+		return nil, fmt.Errorf("error preparing query PutPasskey: %w", err)
+	}
+	if q.putPasswordStmt, err = db.PrepareContext(ctx, putPassword); err != nil {
+		return nil, fmt.Errorf("error preparing query PutPassword: %w", err)
 	}
 	if q.putRuleStmt, err = db.PrepareContext(ctx, putRule); err != nil {
 		return nil, fmt.Errorf("error preparing query PutRule: %w", err)
@@ -219,6 +273,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.serverIDStmt, err = db.PrepareContext(ctx, serverID); err != nil {
 		return nil, fmt.Errorf("error preparing query ServerID: %w", err)
 	}
+	if q.takeLinkStmt, err = db.PrepareContext(ctx, takeLink); err != nil {
+		return nil, fmt.Errorf("error preparing query TakeLink: %w", err)
+	}
 	if q.touchAgentStmt, err = db.PrepareContext(ctx, touchAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query TouchAgent: %w", err)
 	}
@@ -227,6 +284,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.updateBuildStmt, err = db.PrepareContext(ctx, updateBuild); err != nil {
 		return nil, fmt.Errorf("error preparing query UpdateBuild: %w", err)
+	}
+	if q.updateUserStmt, err = db.PrepareContext(ctx, updateUser); err != nil {
+		return nil, fmt.Errorf("error preparing query UpdateUser: %w", err)
 	}
 	return &q, nil
 }
@@ -246,6 +306,11 @@ func (q *Queries) Close() error {
 	if q.activeBuildsStmt != nil {
 		if cerr := q.activeBuildsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing activeBuildsStmt: %w", cerr)
+		}
+	}
+	if q.addAuditStmt != nil {
+		if cerr := q.addAuditStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addAuditStmt: %w", cerr)
 		}
 	}
 	if q.addBuildStmt != nil {
@@ -268,9 +333,19 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing addExternalIDStmt: %w", cerr)
 		}
 	}
+	if q.addIdentityStmt != nil {
+		if cerr := q.addIdentityStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addIdentityStmt: %w", cerr)
+		}
+	}
 	if q.addKeyStmt != nil {
 		if cerr := q.addKeyStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addKeyStmt: %w", cerr)
+		}
+	}
+	if q.addLinkStmt != nil {
+		if cerr := q.addLinkStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addLinkStmt: %w", cerr)
 		}
 	}
 	if q.addServerIDStmt != nil {
@@ -303,9 +378,19 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing countKeysStmt: %w", cerr)
 		}
 	}
+	if q.countOwnersStmt != nil {
+		if cerr := q.countOwnersStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countOwnersStmt: %w", cerr)
+		}
+	}
 	if q.countSecretsStmt != nil {
 		if cerr := q.countSecretsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing countSecretsStmt: %w", cerr)
+		}
+	}
+	if q.countSignInsStmt != nil {
+		if cerr := q.countSignInsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countSignInsStmt: %w", cerr)
 		}
 	}
 	if q.deleteAgentStmt != nil {
@@ -333,9 +418,29 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deleteEventsStmt: %w", cerr)
 		}
 	}
+	if q.deleteKeyStmt != nil {
+		if cerr := q.deleteKeyStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteKeyStmt: %w", cerr)
+		}
+	}
+	if q.deleteKeysOfKindStmt != nil {
+		if cerr := q.deleteKeysOfKindStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteKeysOfKindStmt: %w", cerr)
+		}
+	}
 	if q.deleteLeaseStmt != nil {
 		if cerr := q.deleteLeaseStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteLeaseStmt: %w", cerr)
+		}
+	}
+	if q.deletePasskeyStmt != nil {
+		if cerr := q.deletePasskeyStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deletePasskeyStmt: %w", cerr)
+		}
+	}
+	if q.deletePasswordStmt != nil {
+		if cerr := q.deletePasswordStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deletePasswordStmt: %w", cerr)
 		}
 	}
 	if q.deleteRunsStmt != nil {
@@ -368,6 +473,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing forgetKeysStmt: %w", cerr)
 		}
 	}
+	if q.forgetLinksStmt != nil {
+		if cerr := q.forgetLinksStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing forgetLinksStmt: %w", cerr)
+		}
+	}
 	if q.getAgentStmt != nil {
 		if cerr := q.getAgentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getAgentStmt: %w", cerr)
@@ -388,6 +498,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getHeadStmt: %w", cerr)
 		}
 	}
+	if q.getIdentityStmt != nil {
+		if cerr := q.getIdentityStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getIdentityStmt: %w", cerr)
+		}
+	}
 	if q.getKeyStmt != nil {
 		if cerr := q.getKeyStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getKeyStmt: %w", cerr)
@@ -396,6 +511,11 @@ func (q *Queries) Close() error {
 	if q.getLeaseStmt != nil {
 		if cerr := q.getLeaseStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getLeaseStmt: %w", cerr)
+		}
+	}
+	if q.getPasswordStmt != nil {
+		if cerr := q.getPasswordStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getPasswordStmt: %w", cerr)
 		}
 	}
 	if q.getRuleStmt != nil {
@@ -438,6 +558,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listAgentsOfUserStmt: %w", cerr)
 		}
 	}
+	if q.listAuditStmt != nil {
+		if cerr := q.listAuditStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listAuditStmt: %w", cerr)
+		}
+	}
 	if q.listBuildsStmt != nil {
 		if cerr := q.listBuildsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listBuildsStmt: %w", cerr)
@@ -458,6 +583,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listEnvironmentsStmt: %w", cerr)
 		}
 	}
+	if q.listKeysStmt != nil {
+		if cerr := q.listKeysStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listKeysStmt: %w", cerr)
+		}
+	}
+	if q.listPasskeysStmt != nil {
+		if cerr := q.listPasskeysStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listPasskeysStmt: %w", cerr)
+		}
+	}
 	if q.listRunsStmt != nil {
 		if cerr := q.listRunsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listRunsStmt: %w", cerr)
@@ -471,6 +606,11 @@ func (q *Queries) Close() error {
 	if q.listSnapshotsStmt != nil {
 		if cerr := q.listSnapshotsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listSnapshotsStmt: %w", cerr)
+		}
+	}
+	if q.listUsersStmt != nil {
+		if cerr := q.listUsersStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listUsersStmt: %w", cerr)
 		}
 	}
 	if q.listWaitingAgentsStmt != nil {
@@ -511,6 +651,16 @@ func (q *Queries) Close() error {
 	if q.putLeaseStmt != nil {
 		if cerr := q.putLeaseStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putLeaseStmt: %w", cerr)
+		}
+	}
+	if q.putPasskeyStmt != nil {
+		if cerr := q.putPasskeyStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putPasskeyStmt: %w", cerr)
+		}
+	}
+	if q.putPasswordStmt != nil {
+		if cerr := q.putPasswordStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putPasswordStmt: %w", cerr)
 		}
 	}
 	if q.putRuleStmt != nil {
@@ -558,6 +708,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing serverIDStmt: %w", cerr)
 		}
 	}
+	if q.takeLinkStmt != nil {
+		if cerr := q.takeLinkStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing takeLinkStmt: %w", cerr)
+		}
+	}
 	if q.touchAgentStmt != nil {
 		if cerr := q.touchAgentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing touchAgentStmt: %w", cerr)
@@ -571,6 +726,11 @@ func (q *Queries) Close() error {
 	if q.updateBuildStmt != nil {
 		if cerr := q.updateBuildStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing updateBuildStmt: %w", cerr)
+		}
+	}
+	if q.updateUserStmt != nil {
+		if cerr := q.updateUserStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing updateUserStmt: %w", cerr)
 		}
 	}
 	return err
@@ -615,36 +775,48 @@ type Queries struct {
 	activateBuildStmt             *sql.Stmt
 	activeBuildStmt               *sql.Stmt
 	activeBuildsStmt              *sql.Stmt
+	addAuditStmt                  *sql.Stmt
 	addBuildStmt                  *sql.Stmt
 	addDeliveryStmt               *sql.Stmt
 	addEventStmt                  *sql.Stmt
 	addExternalIDStmt             *sql.Stmt
+	addIdentityStmt               *sql.Stmt
 	addKeyStmt                    *sql.Stmt
+	addLinkStmt                   *sql.Stmt
 	addServerIDStmt               *sql.Stmt
 	addSnapshotStmt               *sql.Stmt
 	addUserStmt                   *sql.Stmt
 	claimDeliveryStmt             *sql.Stmt
 	countAgentsOnLayerStmt        *sql.Stmt
 	countKeysStmt                 *sql.Stmt
+	countOwnersStmt               *sql.Stmt
 	countSecretsStmt              *sql.Stmt
+	countSignInsStmt              *sql.Stmt
 	deleteAgentStmt               *sql.Stmt
 	deleteDeliveriesStmt          *sql.Stmt
 	deleteEnvironmentStmt         *sql.Stmt
 	deleteEnvironmentVersionsStmt *sql.Stmt
 	deleteEventsStmt              *sql.Stmt
+	deleteKeyStmt                 *sql.Stmt
+	deleteKeysOfKindStmt          *sql.Stmt
 	deleteLeaseStmt               *sql.Stmt
+	deletePasskeyStmt             *sql.Stmt
+	deletePasswordStmt            *sql.Stmt
 	deleteRunsStmt                *sql.Stmt
 	deleteSecretStmt              *sql.Stmt
 	deleteSecretsStmt             *sql.Stmt
 	dueDeliveriesStmt             *sql.Stmt
 	externalIDStmt                *sql.Stmt
 	forgetKeysStmt                *sql.Stmt
+	forgetLinksStmt               *sql.Stmt
 	getAgentStmt                  *sql.Stmt
 	getBuildStmt                  *sql.Stmt
 	getEnvironmentStmt            *sql.Stmt
 	getHeadStmt                   *sql.Stmt
+	getIdentityStmt               *sql.Stmt
 	getKeyStmt                    *sql.Stmt
 	getLeaseStmt                  *sql.Stmt
+	getPasswordStmt               *sql.Stmt
 	getRuleStmt                   *sql.Stmt
 	getRunStmt                    *sql.Stmt
 	getSecretStmt                 *sql.Stmt
@@ -653,13 +825,17 @@ type Queries struct {
 	getUserByEmailStmt            *sql.Stmt
 	listAgentsStmt                *sql.Stmt
 	listAgentsOfUserStmt          *sql.Stmt
+	listAuditStmt                 *sql.Stmt
 	listBuildsStmt                *sql.Stmt
 	listDeliveriesStmt            *sql.Stmt
 	listEnvironmentVersionsStmt   *sql.Stmt
 	listEnvironmentsStmt          *sql.Stmt
+	listKeysStmt                  *sql.Stmt
+	listPasskeysStmt              *sql.Stmt
 	listRunsStmt                  *sql.Stmt
 	listSecretsStmt               *sql.Stmt
 	listSnapshotsStmt             *sql.Stmt
+	listUsersStmt                 *sql.Stmt
 	listWaitingAgentsStmt         *sql.Stmt
 	openBuildsStmt                *sql.Stmt
 	openRunsStmt                  *sql.Stmt
@@ -668,6 +844,8 @@ type Queries struct {
 	putEnvironmentStmt            *sql.Stmt
 	putEnvironmentVersionStmt     *sql.Stmt
 	putLeaseStmt                  *sql.Stmt
+	putPasskeyStmt                *sql.Stmt
+	putPasswordStmt               *sql.Stmt
 	putRuleStmt                   *sql.Stmt
 	putRunStmt                    *sql.Stmt
 	putSecretStmt                 *sql.Stmt
@@ -677,9 +855,11 @@ type Queries struct {
 	resealSecretStmt              *sql.Stmt
 	secretsAfterStmt              *sql.Stmt
 	serverIDStmt                  *sql.Stmt
+	takeLinkStmt                  *sql.Stmt
 	touchAgentStmt                *sql.Stmt
 	touchRunStmt                  *sql.Stmt
 	updateBuildStmt               *sql.Stmt
+	updateUserStmt                *sql.Stmt
 }
 
 func (q *Queries) WithTx(tx *sql.Tx) *Queries {
@@ -689,36 +869,48 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		activateBuildStmt:             q.activateBuildStmt,
 		activeBuildStmt:               q.activeBuildStmt,
 		activeBuildsStmt:              q.activeBuildsStmt,
+		addAuditStmt:                  q.addAuditStmt,
 		addBuildStmt:                  q.addBuildStmt,
 		addDeliveryStmt:               q.addDeliveryStmt,
 		addEventStmt:                  q.addEventStmt,
 		addExternalIDStmt:             q.addExternalIDStmt,
+		addIdentityStmt:               q.addIdentityStmt,
 		addKeyStmt:                    q.addKeyStmt,
+		addLinkStmt:                   q.addLinkStmt,
 		addServerIDStmt:               q.addServerIDStmt,
 		addSnapshotStmt:               q.addSnapshotStmt,
 		addUserStmt:                   q.addUserStmt,
 		claimDeliveryStmt:             q.claimDeliveryStmt,
 		countAgentsOnLayerStmt:        q.countAgentsOnLayerStmt,
 		countKeysStmt:                 q.countKeysStmt,
+		countOwnersStmt:               q.countOwnersStmt,
 		countSecretsStmt:              q.countSecretsStmt,
+		countSignInsStmt:              q.countSignInsStmt,
 		deleteAgentStmt:               q.deleteAgentStmt,
 		deleteDeliveriesStmt:          q.deleteDeliveriesStmt,
 		deleteEnvironmentStmt:         q.deleteEnvironmentStmt,
 		deleteEnvironmentVersionsStmt: q.deleteEnvironmentVersionsStmt,
 		deleteEventsStmt:              q.deleteEventsStmt,
+		deleteKeyStmt:                 q.deleteKeyStmt,
+		deleteKeysOfKindStmt:          q.deleteKeysOfKindStmt,
 		deleteLeaseStmt:               q.deleteLeaseStmt,
+		deletePasskeyStmt:             q.deletePasskeyStmt,
+		deletePasswordStmt:            q.deletePasswordStmt,
 		deleteRunsStmt:                q.deleteRunsStmt,
 		deleteSecretStmt:              q.deleteSecretStmt,
 		deleteSecretsStmt:             q.deleteSecretsStmt,
 		dueDeliveriesStmt:             q.dueDeliveriesStmt,
 		externalIDStmt:                q.externalIDStmt,
 		forgetKeysStmt:                q.forgetKeysStmt,
+		forgetLinksStmt:               q.forgetLinksStmt,
 		getAgentStmt:                  q.getAgentStmt,
 		getBuildStmt:                  q.getBuildStmt,
 		getEnvironmentStmt:            q.getEnvironmentStmt,
 		getHeadStmt:                   q.getHeadStmt,
+		getIdentityStmt:               q.getIdentityStmt,
 		getKeyStmt:                    q.getKeyStmt,
 		getLeaseStmt:                  q.getLeaseStmt,
+		getPasswordStmt:               q.getPasswordStmt,
 		getRuleStmt:                   q.getRuleStmt,
 		getRunStmt:                    q.getRunStmt,
 		getSecretStmt:                 q.getSecretStmt,
@@ -727,13 +919,17 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getUserByEmailStmt:            q.getUserByEmailStmt,
 		listAgentsStmt:                q.listAgentsStmt,
 		listAgentsOfUserStmt:          q.listAgentsOfUserStmt,
+		listAuditStmt:                 q.listAuditStmt,
 		listBuildsStmt:                q.listBuildsStmt,
 		listDeliveriesStmt:            q.listDeliveriesStmt,
 		listEnvironmentVersionsStmt:   q.listEnvironmentVersionsStmt,
 		listEnvironmentsStmt:          q.listEnvironmentsStmt,
+		listKeysStmt:                  q.listKeysStmt,
+		listPasskeysStmt:              q.listPasskeysStmt,
 		listRunsStmt:                  q.listRunsStmt,
 		listSecretsStmt:               q.listSecretsStmt,
 		listSnapshotsStmt:             q.listSnapshotsStmt,
+		listUsersStmt:                 q.listUsersStmt,
 		listWaitingAgentsStmt:         q.listWaitingAgentsStmt,
 		openBuildsStmt:                q.openBuildsStmt,
 		openRunsStmt:                  q.openRunsStmt,
@@ -742,6 +938,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		putEnvironmentStmt:            q.putEnvironmentStmt,
 		putEnvironmentVersionStmt:     q.putEnvironmentVersionStmt,
 		putLeaseStmt:                  q.putLeaseStmt,
+		putPasskeyStmt:                q.putPasskeyStmt,
+		putPasswordStmt:               q.putPasswordStmt,
 		putRuleStmt:                   q.putRuleStmt,
 		putRunStmt:                    q.putRunStmt,
 		putSecretStmt:                 q.putSecretStmt,
@@ -751,8 +949,10 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		resealSecretStmt:              q.resealSecretStmt,
 		secretsAfterStmt:              q.secretsAfterStmt,
 		serverIDStmt:                  q.serverIDStmt,
+		takeLinkStmt:                  q.takeLinkStmt,
 		touchAgentStmt:                q.touchAgentStmt,
 		touchRunStmt:                  q.touchRunStmt,
 		updateBuildStmt:               q.updateBuildStmt,
+		updateUserStmt:                q.updateUserStmt,
 	}
 }

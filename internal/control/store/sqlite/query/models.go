@@ -11,6 +11,7 @@ type APIKey struct {
 	Hash      []byte
 	CreatedAt int64
 	ExpiresAt int64
+	Kind      string
 }
 
 type ActiveBuild struct {
@@ -39,6 +40,16 @@ type Agent struct {
 	Origin              string
 	ForkedFrom          string
 	Layer               string
+}
+
+type Audit struct {
+	ID      int64
+	Time    int64
+	UserID  int64
+	Address string
+	Action  string
+	Target  string
+	Outcome string
 }
 
 type Build struct {
@@ -77,10 +88,37 @@ type ExternalID struct {
 	ID     string
 }
 
+type Identity struct {
+	Issuer  string
+	Subject string
+	UserID  int64
+}
+
 type Lease struct {
 	Name  string
 	Owner string
 	Until int64
+}
+
+type Link struct {
+	Hash      []byte
+	UserID    int64
+	ExpiresAt int64
+}
+
+type Passkey struct {
+	ID         []byte
+	UserID     int64
+	Name       string
+	Credential string
+	CreatedAt  int64
+	UsedAt     int64
+}
+
+type Password struct {
+	UserID    int64
+	Hash      string
+	ChangedAt int64
 }
 
 type Rule struct {
@@ -139,6 +177,8 @@ type User struct {
 	Email     string
 	FirstName string
 	LastName  string
+	Role      string
+	Disabled  int64
 }
 
 type WebhookDelivery struct {
