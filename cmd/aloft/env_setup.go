@@ -19,9 +19,6 @@ import (
 	"aloft/internal/environment"
 )
 
-// helperPrompt is what an agent that sets a project up is asked.
-const helperPrompt = "Find out how a machine for this repository is to be set up, and propose an environment."
-
 func newEnvSetupCommand(a *app) *cobra.Command {
 	var image, ref string
 	var resume, helper bool
@@ -36,7 +33,9 @@ environment.json is proposed, tried by a build, and committed to a branch or kep
 for you alone. The machine is there until you discard it: a terminal that was lost,
 or a server that was started anew, costs nothing.
 
-With --agent an agent finds out what the project needs, and does it.`,
+With --agent an agent finds out what the project needs and proposes an
+environment.json on a branch, which is tried by a build and then yours to decide
+about. Without a terminal the command ends there, with 0 if it can be built.`,
 		Example: `  aloft env setup https://git.example.com/team/app
   aloft env setup https://git.example.com/team/app --image debian:12
   aloft env setup --resume
@@ -54,25 +53,20 @@ With --agent an agent finds out what the project needs, and does it.`,
 				return err
 			}
 			ctx := cmd.Context()
-			if helper {
-				made, run, err := c.CreateAgent(ctx, client.NewAgent{
-					Prompt: client.Prompt{Text: helperPrompt}, Repos: []client.Repo{{URL: args[0], StartingRef: ref}},
-					Env: &client.Env{Type: "cloud", Preset: client.PresetHelper},
-				}, uuid.NewString())
-				if err != nil {
-					return err
-				}
-				a.showIDs(made.ID, run.ID)
-				return a.started(ctx, c, made.ID, run.ID, true)
-			}
 			s := &setUp{app: a, c: c, in: bufio.NewReader(a.stdin), flags: cmd.InheritedFlags()}
-			if resume {
+			switch {
+			case resume:
 				err = s.find(ctx)
-			} else {
+			case helper:
+				err = s.beginHelper(ctx, client.Repo{URL: args[0], StartingRef: ref})
+			default:
 				err = s.begin(ctx, client.Repo{URL: args[0], StartingRef: ref}, image)
 			}
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case s.agent.Env.Preset == client.PresetHelper:
+				return s.helped(ctx)
 			}
 			return s.work(ctx)
 		},
@@ -97,10 +91,14 @@ type setUp struct {
 	tried string // the text that was built last
 }
 
+func setUpName(repo client.Repo) string {
+	return "Set up " + cli.Line(repo.URL[strings.LastIndexByte(repo.URL, '/')+1:], 60)
+}
+
 // begin makes a machine.
 func (s *setUp) begin(ctx context.Context, repo client.Repo, image string) error {
 	made, run, err := s.c.CreateAgent(ctx, client.NewAgent{
-		Prompt: client.Prompt{Text: "Set up a machine."}, Name: "Set up " + cli.Line(repo.URL[strings.LastIndexByte(repo.URL, '/')+1:], 60), Repos: []client.Repo{repo},
+		Prompt: client.Prompt{Text: "Set up a machine."}, Name: setUpName(repo), Repos: []client.Repo{repo},
 		Env: &client.Env{Type: "cloud", Preset: client.PresetSetUp, Image: image},
 	}, uuid.NewString())
 	if err != nil {
@@ -129,7 +127,7 @@ func (s *setUp) find(ctx context.Context) error {
 		return err
 	}
 	for _, one := range list.Items {
-		if one.Env.Preset == client.PresetSetUp {
+		if one.Env.Preset == client.PresetSetUp || one.Env.Preset == client.PresetHelper {
 			s.agent, err = s.c.Agent(ctx, one.ID)
 			return err
 		}
@@ -196,6 +194,9 @@ func (s *setUp) ask(ctx context.Context) error {
 				{"e", "edit it", s.edit},
 				{"s", "save the disk again", s.save},
 			}
+		}
+		if s.agent.Env.Preset == client.PresetHelper {
+			choices = append(choices, choice{"f", "tell the agent what is to be different", s.tellAgent})
 		}
 		choices = append(choices, choice{"b", "back to the shell", func(ctx context.Context) (bool, error) { return false, s.shell(ctx) }},
 			choice{"l", "leave it for later", s.leave}, choice{"d", "discard the machine", s.discard})
@@ -276,9 +277,8 @@ func (s *setUp) try(ctx context.Context) error {
 	for _, f := range tried.Findings {
 		s.out.Line("%s", cli.Line(f, 200))
 	}
-	if tried.Build.Status != "SUCCEEDED" {
-		return &cli.Problem{Exit: cli.Failure, Code: "build_failed", Message: cli.Clean(cmp.Or(tried.Build.Message, "the build ended in "+tried.Build.Status)),
-			Hint: "edit the environment, or go back to the shell and save again"}
+	if err := unlessBuilt(tried.Build); err != nil {
+		return err
 	}
 	s.tried = s.text
 	s.out.Line("%s", s.out.Style(cli.Green, "It works: the build succeeded."))

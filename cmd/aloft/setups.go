@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"time"
 
@@ -42,7 +44,7 @@ func (s setups) Snapshot(ctx context.Context, a agent.Agent) (id string, p envir
 	if err := s.schedule.Snapshot(ctx, a.ID, id); err != nil {
 		return "", p, err
 	}
-	files, err := s.builder.Exists(ctx, url, environment.ProposeFiles, maxProposeFile)
+	files, err := s.builder.Exists(ctx, url, "", environment.ProposeFiles, maxProposeFile)
 	if err != nil {
 		files = nil // the snapshot is worth more than the proposal
 	}
@@ -57,17 +59,45 @@ func (s setups) Try(ctx context.Context, a agent.Agent, text string, tell func(s
 // Commit implements [api.SetUps]. The file is the one that the repository has,
 // if it has one.
 func (s setups) Commit(ctx context.Context, a agent.Agent, text string) (path, branch, commit string, err error) {
-	found, err := s.builder.Exists(ctx, a.Repos[0].URL, environment.Files, environment.MaxSize)
+	found, err := s.builder.Exists(ctx, a.Repos[0].URL, "", environment.Files, environment.MaxSize)
 	if err != nil {
 		return "", "", "", err
 	}
-	path = environment.Files[0]
-	for _, name := range environment.Files {
-		if _, ok := found[name]; ok {
-			path = name
-			break
-		}
+	if path = firstOf(found); path == "" {
+		path = environment.Files[0]
 	}
 	branch, commit, err = s.schedule.CommitFile(ctx, a.ID, path, []byte(text), "Set up the environment of agents")
 	return path, branch, commit, err
+}
+
+// firstOf is the file that counts of those that a repository has; "" is none.
+func firstOf(found map[string][]byte) string {
+	for _, name := range environment.Files {
+		if _, ok := found[name]; ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// Proposed implements [api.SetUps]: what the agent has pushed, where that differs
+// from what it began with.
+func (s setups) Proposed(ctx context.Context, a agent.Agent) (path, branch, text string, err error) {
+	url := a.Repos[0].URL
+	if branch, err = s.schedule.PushedBranch(ctx, a.ID); err != nil || branch == "" {
+		return "", "", "", err
+	}
+	theirs, err := s.builder.Exists(ctx, url, branch, environment.Files, environment.MaxSize)
+	if err != nil {
+		return "", "", "", err
+	}
+	began, err := s.builder.Exists(ctx, url, cmp.Or(a.Origin, a.Repos[0].StartingRef), environment.Files, environment.MaxSize)
+	if err != nil {
+		return "", "", "", err
+	}
+	path = firstOf(theirs)
+	if was, ok := began[path]; path == "" || ok && bytes.Equal(was, theirs[path]) {
+		return "", "", "", nil
+	}
+	return path, branch, string(theirs[path]), nil
 }

@@ -36,6 +36,21 @@ func (c *Client) CreateSnapshot(ctx context.Context, agentID string) (Snapshot, 
 	return out, c.call(ctx, http.MethodPost, agentPath(agentID)+"/snapshots", nil, &out)
 }
 
+// Proposed is the environment that an agent has written and pushed.
+type Proposed struct {
+	Path     string   `json:"path"`
+	Branch   string   `json:"branch"`
+	JSON     string   `json:"environmentJson"`
+	Findings []string `json:"findings"`
+}
+
+// ProposedEnvironment returns what the agent proposes; the error has the code
+// no_proposal where that is nothing.
+func (c *Client) ProposedEnvironment(ctx context.Context, agentID string) (Proposed, error) {
+	var out Proposed
+	return out, c.call(ctx, http.MethodGet, agentPath(agentID)+"/environment", nil, &out)
+}
+
 // Tried is how the try of an environment ended.
 type Tried struct {
 	Build    TriedBuild `json:"build"`

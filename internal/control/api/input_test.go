@@ -222,7 +222,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /v1/agents/{id}/diff": own, "GET /v1/agents/{id}/events": own,
 		"GET /v1/agents/{id}/terminals": own, "POST /v1/agents/{id}/terminals": own, "GET /v1/agents/{id}/pty": own,
 		"GET /v1/agents/{id}/artifacts": own, "GET /v1/agents/{id}/artifacts/download": own, "GET /v1/agents/{id}/artifacts/contents": signed,
-		"POST /v1/agents/{id}/snapshots": own, "POST /v1/agents/{id}/environment/try": own, "POST /v1/agents/{id}/environment/commit": own,
+		"GET /v1/agents/{id}/environment": own, "POST /v1/agents/{id}/snapshots": own, "POST /v1/agents/{id}/environment/try": own, "POST /v1/agents/{id}/environment/commit": own,
 		"GET /metrics":    admin,
 		"GET /v1/secrets": "any", "PUT /v1/secrets/{name}": "any", "DELETE /v1/secrets/{name}": "key", // another has none of that name
 		"PUT /v1/team/secrets/{name}": admin, "DELETE /v1/team/secrets/{name}": admin, "POST /v1/team/secrets-rotation": admin,

@@ -18,6 +18,9 @@ type SetUps interface {
 	Snapshot(ctx context.Context, a agent.Agent) (id string, p environment.Proposal, err error)
 	// Try makes an environment ready, for nobody but to see whether it can be.
 	Try(ctx context.Context, a agent.Agent, text string, tell func(string)) (environment.Record, environment.Findings, error)
+	// Proposed returns the environment that the agent has written and pushed; the
+	// path is "" where it has pushed none.
+	Proposed(ctx context.Context, a agent.Agent) (path, branch, text string, err error)
 	// Commit commits an environment on the agent's branch and pushes it.
 	Commit(ctx context.Context, a agent.Agent, text string) (path, branch, commit string, err error)
 }
@@ -32,6 +35,14 @@ type snapshotJSON struct {
 type environmentTextJSON struct {
 	_               struct{} `json:"-" additionalProperties:"true"`
 	EnvironmentJSON string   `json:"environmentJson"`
+}
+
+type proposedJSON struct {
+	_               struct{} `json:"-" additionalProperties:"true"`
+	Path            string   `json:"path"`
+	Branch          string   `json:"branch"`
+	EnvironmentJSON string   `json:"environmentJson"`
+	Findings        []string `json:"findings" nullable:"false" doc:"what is wrong with it"`
 }
 
 type committedJSON struct {
@@ -59,6 +70,8 @@ func (s *server) setUpRoutes() []route {
 		{method: "POST", path: "/v1/agents/{id}/snapshots", id: "createSnapshot", long: true,
 			summary: "Save the disk of an agent's machine, which is stopped for that, and propose an environment that begins with it",
 			status:  201, out: snapshotJSON{}, handle: s.createSnapshot},
+		{method: "GET", path: "/v1/agents/{id}/environment", id: "getProposedEnvironment",
+			summary: "Show the environment that an agent has written, as it was pushed", status: 200, out: proposedJSON{}, handle: s.getProposed},
 		{method: "POST", path: "/v1/agents/{id}/environment/try", id: "tryEnvironment", long: true,
 			summary: "Build an environment to see whether it can be; the reply is JSON lines: news, and the build at the end",
 			in:      environmentTextJSON{}, status: 200, media: jsonLines, handle: s.tryEnvironment},
@@ -94,6 +107,26 @@ func (s *server) createSnapshot(w http.ResponseWriter, r *http.Request, who acco
 		return err
 	}
 	return writeJSON(w, http.StatusCreated, snapshotJSON{ID: id, EnvironmentJSON: p.Text, Why: p.Why})
+}
+
+func (s *server) getProposed(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.settingUp(r, who)
+	if err != nil {
+		return err
+	}
+	path, branch, text, err := s.SetUps.Proposed(r.Context(), a)
+	if err != nil {
+		return err
+	}
+	if path == "" {
+		return fault.NotFound("the agent has pushed no environment of its own").Named("no_proposal").Hint("tell it in a follow-up what you expect")
+	}
+	out := proposedJSON{Path: path, Branch: branch, EnvironmentJSON: text, Findings: []string{}}
+	_, findings := environment.Parse(path, []byte(text))
+	for _, f := range findings {
+		out.Findings = append(out.Findings, f.String())
+	}
+	return writeJSON(w, http.StatusOK, out)
 }
 
 func environmentText(w http.ResponseWriter, r *http.Request) (string, error) {

@@ -48,11 +48,11 @@ func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text 
 	return r, p.Findings, err
 }
 
-// Exists returns what of these paths is in the default branch of a repository,
-// with the contents of files of at most limit bytes; of larger ones there is
-// nothing but the name.
-func (b *Builder) Exists(ctx context.Context, repoURL string, paths []string, limit int64) (map[string][]byte, error) {
-	tree, err := b.Files.Files(ctx, repoURL, "", paths)
+// Exists returns what of these paths is in a repository at a ref, "" being the
+// default branch, with the contents of files of at most limit bytes; of larger
+// ones there is nothing but the name.
+func (b *Builder) Exists(ctx context.Context, repoURL, ref string, paths []string, limit int64) (map[string][]byte, error) {
+	tree, err := b.Files.Files(ctx, repoURL, ref, paths)
 	if err != nil {
 		return nil, err
 	}

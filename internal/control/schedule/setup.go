@@ -153,3 +153,13 @@ git diff --cached --quiet -- "$f" || git commit -q -m "$(echo %s | base64 -d)" -
 	_, err = s.Journal.Append(ctx, store.Append{AgentID: agentID, Events: []agent.Event{{Body: &agent.Pushed{RepoURL: url, Branch: branch, Commit: commit}}}})
 	return branch, commit, err
 }
+
+// PushedBranch is the branch of the agent's first repository, "" while nothing of
+// it was pushed.
+func (s *Scheduler) PushedBranch(ctx context.Context, agentID string) (string, error) {
+	state, err := s.fold(ctx, agentID)
+	if err != nil || !state.Pushed {
+		return "", err
+	}
+	return state.Branch, nil
+}

@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"aloft/internal/control/gateway/gittest"
+)
+
+// The helper keeps a script for machines to come, and proposes a file: at first
+// one that cannot be built. Another agent is not allowed to keep anything.
+const helperScript = `
+scripts:
+  - match: 'Find out how a machine'
+    turns:
+      - calls:
+          - {tool: Read, args: {path: "Makefile"}}
+          - {tool: SetupVmEnvironment, args: {update_script: "make deps\n# kept by the agent"}}
+          - {tool: Write, args: {path: ".aloft/environment.json", contents: "{\"install\": \"make nonsense\"}"}}
+      - text: I propose to run make nonsense.
+  - match: 'It fails'
+    turns:
+      - calls:
+          - {tool: Write, args: {path: ".aloft/environment.json", contents: "{\"install\": \"make deps; echo by the file >> installed\"}"}}
+      - text: I propose to run make deps.
+  - match: 'Keep'
+    turns:
+      - calls:
+          - {tool: SetupVmEnvironment, args: {update_script: "evil"}}
+      - text: Done.
+  - turns:
+      - calls:
+          - {tool: Shell, args: {command: "cat installed; git status --porcelain"}}
+      - text: Done.
+`
+
+// `aloft env setup --agent` from the command line to the end: an agent proposes,
+// a build finds out whether that is any good, and what is merged counts. What the
+// agent keeps for machines to come counts at once, where the environment allows it.
+func TestSetUpByAnAgent(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("app", map[string]string{".gitignore": "installed\n", "Makefile": "deps:\n\techo by make > installed\n"})
+	closed := git.Repo("closed", map[string]string{".aloft/environment.json": `{"agentCanUpdateSnapshot": false}`})
+	a := start(t, scripted(t, helperScript))
+	out, err := a.command(t.Context(), "env", "setup", url, "--agent").CombinedOutput()
+	for _, want := range []string{"later machines install by env-", "# kept by the agent", "The agent proposes .aloft/environment.json", "make nonsense", "install ended with status 2"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the command does not say %q", want)
+		}
+	}
+	if err == nil || t.Failed() {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var list struct{ Items []struct{ ID string } }
+	a.get("/v1/agents?limit=1", &list)
+	id := list.Items[0].ID
+
+	// What it kept counts, since the repository's own file is only proposed.
+	events := a.events(a.finish(a.create(url, "Look", nil)).AgentID)
+	if !strings.Contains(events, `by make\n`) || !strings.Contains(events, `"layer":"bld-`) || strings.Contains(events, "by the file") {
+		t.Errorf("an agent after the script was kept:\n%s", events)
+	}
+
+	a.said("agent", "follow-up", id, "It fails in a build")
+	said := a.said("env", "setup", "--resume")
+	if !strings.Contains(said, "It works: the build succeeded.") {
+		t.Errorf("the mended proposal: %s", said)
+	}
+	var p struct{ Path, Branch, EnvironmentJSON string }
+	a.get("/v1/agents/"+id+"/environment", &p)
+	if p.Path != ".aloft/environment.json" || !strings.HasPrefix(p.Branch, "aloft/") || !strings.Contains(p.EnvironmentJSON, "make deps") {
+		t.Fatalf("proposed: %+v", p)
+	}
+	if got := gittest.Git(t, git.Path("app"), "diff", "--name-only", "main", p.Branch); got != ".aloft/environment.json" {
+		t.Errorf("its branch changes %s", got)
+	}
+	gittest.Git(t, git.Path("app"), "update-ref", "refs/heads/main", gittest.Git(t, git.Path("app"), "rev-parse", p.Branch))
+	if events = a.events(a.finish(a.create(url, "Look", nil)).AgentID); !strings.Contains(events, `by make\nby the file\n`) {
+		t.Errorf("an agent after the merge:\n%s", events)
+	}
+
+	events = a.events(a.finish(a.create(closed, "Keep something", nil)).AgentID)
+	if !strings.Contains(events, `"code":"agent_may_not_save"`) || strings.Contains(events, "environment.script") {
+		t.Errorf("where agents may not:\n%s", events)
+	}
+	r := a.finish(a.create(url, "Look", nil))
+	if status, body := a.do("GET", "/v1/agents/"+r.AgentID+"/environment", nil); status != 404 || !strings.Contains(body, "no_proposal") {
+		t.Errorf("one that proposes nothing: %d %s", status, body)
+	}
+}
