@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"aloft/internal/control/build"
+	"aloft/internal/control/disk"
 	"aloft/internal/control/dockerfile"
 	"aloft/internal/control/image"
 	"aloft/internal/control/machine"
@@ -54,10 +55,28 @@ func (s *server) newBuilder(data string, c serverConfig, network policy.Network,
 	}
 	if r, ok := s.runtime.(*container.Runtime); ok {
 		config.Layers = r.Layers()
+		config.HaveImage = func(ctx context.Context, name string) error {
+			_, err := r.Images().Prepare(ctx, name, nil)
+			return err
+		}
+		config.Room = func() error { return s.disk.Room() }
 		s.dockerfiles = &dockerfiles{data: data, config: c.Images, images: r.Images()}
 		config.Dockerfiles = s.dockerfiles
 	}
 	return build.New(config)
+}
+
+// runningMachines are those whose disks are watched.
+func (s *server) runningMachines(ctx context.Context) ([]machine.Measured, error) {
+	return disk.Running(ctx, s.runtime)
+}
+
+// stopMachine stops one that has used up what it may, and ends what goes on there.
+func (s *server) stopMachine(ctx context.Context, id string, why error) error {
+	if ours, err := s.builder.Stop(ctx, id, why); ours {
+		return err
+	}
+	return s.schedule.StopMachine(ctx, id, why)
 }
 
 // dockerfiles builds by the engine that the host has when one is first needed.

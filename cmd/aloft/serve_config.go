@@ -115,7 +115,7 @@ type machineConfig struct {
 	MemoryBytes   int64   `yaml:"memory_bytes"` // of each machine; 0 is no limit
 	CPUs          float64 `yaml:"cpus"`
 	PIDs          int64   `yaml:"pids"`
-	DiskBytes     int64   `yaml:"disk_bytes"`     // of each machine, measured; 0 is no limit but the disk
+	DiskBytes     int64   `yaml:"disk_bytes"`     // of each machine, also of builds, measured; 0 is no limit but the disk
 	IdleMinutes   float64 `yaml:"idle_minutes"`   // nobody uses a machine for so long: it sleeps; 30 unless given, 0 is never
 	RetentionDays float64 `yaml:"retention_days"` // nobody uses a machine for so long: it is removed with its disk; 30 unless given, 0 is never
 

@@ -28,10 +28,14 @@ func (b *Builder) from(ctx context.Context, p Plan) (of base, notes []string, er
 		if err != nil {
 			return base{}, nil, err
 		}
-		if l.ID != "" {
+		if l.ID != "" && b.stands(ctx, l.ID) {
 			return base{image: l.Image, layer: l.ID}, nil, nil
 		}
-		notes = append(notes, "The snapshot "+e.Snapshot+" is not there, has expired, or is of another repository. The machine starts from the next base instead.")
+		why := " is not there, has expired, or is of another repository"
+		if l.ID != "" {
+			why = " stands on the image " + l.Content() + ", which cannot be had"
+		}
+		notes = append(notes, "The snapshot "+e.Snapshot+why+". The machine starts from the next base instead.")
 		e = e.WithoutSnapshot()
 	}
 	switch e.Base() {
@@ -65,6 +69,33 @@ func noImage(why error) string {
 		words += " (" + f.Advice + ")"
 	}
 	return words + "."
+}
+
+// haveImage makes an image ready, or says why it cannot be had.
+func (b *Builder) haveImage(ctx context.Context, name string) error {
+	if b.HaveImage == nil {
+		return nil
+	}
+	return b.HaveImage(ctx, name)
+}
+
+// imageOr is the image, or the default one where it cannot be had, which the
+// notes tell.
+func (b *Builder) imageOr(ctx context.Context, name string) (image string, notes []string) {
+	if name == b.Image {
+		return name, nil // there is no other
+	}
+	err := b.haveImage(ctx, name)
+	if err == nil || ctx.Err() != nil {
+		return name, nil
+	}
+	return b.Image, []string{"The image " + name + " cannot be had: " + words(err) + ". The machine starts from the default image."}
+}
+
+// stands reports whether a layer is there, with the image that it stands on.
+func (b *Builder) stands(ctx context.Context, id string) bool {
+	l, err := b.Layers.Layer(id)
+	return err == nil && b.haveImage(ctx, l.Content()) == nil
 }
 
 // maxSnapshots bounds the snapshots among which the newest is looked for.

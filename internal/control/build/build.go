@@ -48,9 +48,14 @@ type Config struct {
 	Layers    Layers
 	Dir       string // for logs of builds
 	Image     string // the default base
-	Class     string
-	Limits    machine.Limits
-	Network   policy.Network
+	// HaveImage makes an image ready, or says why it cannot be had; nil leaves
+	// that to the runtime.
+	HaveImage func(ctx context.Context, name string) error
+	// Room is a fault where the disk is too full to build on; nil never asks.
+	Room    func() error
+	Class   string
+	Limits  machine.Limits
+	Network policy.Network
 	// Secrets are values, by names, that must not be in a log.
 	Secrets map[string]string
 	// Variables returns what install finds in its environment, the hidden of
@@ -72,7 +77,6 @@ type Gateway interface {
 
 // Layers are the disks that machines have left: [layer.Store].
 type Layers interface {
-	Has(id string) bool
 	Layer(id string) (layer.Layer, error)
 	List() ([]layer.Layer, error)
 	Delete(id string) error
@@ -86,7 +90,9 @@ type Builder struct {
 	mu      sync.Mutex
 	ctx     context.Context // of builds; nil until Run
 	flights map[string]*flight
+	ends    map[string]context.CancelCauseFunc // end the build in a machine, by its id
 	running sync.WaitGroup
+	step    func(string) // between the steps of a build, for tests
 }
 
 // New makes a Builder. Run makes it build.
@@ -97,7 +103,9 @@ func New(c Config) *Builder {
 	if c.InstallLimit == 0 {
 		c.InstallLimit = time.Hour
 	}
-	return &Builder{Config: c, tidied: make(chan struct{}), flights: map[string]*flight{}}
+	return &Builder{
+		Config: c, tidied: make(chan struct{}), flights: map[string]*flight{}, ends: map[string]context.CancelCauseFunc{}, step: func(string) {},
+	}
 }
 
 // Base is what a machine starts from.
@@ -121,7 +129,7 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	}
 	base := Base{Image: from.image, Layer: from.layer, Install: p.Environment.Install != "", Notes: notes}
 	if p.Commit == "" || !base.Install && !from.dockerfile {
-		return base, nil
+		return b.withImage(ctx, base, from, p, tell)
 	}
 	if b.Layers == nil {
 		return b.withImage(ctx, base, from, p, tell)
@@ -130,7 +138,7 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return base, err
 	}
-	there := err == nil && p.isOf(active) && b.Layers.Has(active.ID)
+	there := err == nil && p.isOf(active) && b.stands(ctx, active.ID)
 	if there && active.Digest == p.digest() && b.fits(active, from, p) {
 		base.Image, base.Layer, base.Install = active.Image, active.ID, active.Inputs != p.Inputs
 		if time.Since(active.CheckedAt) >= b.StaleAfter {
@@ -166,6 +174,9 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	case from.dockerfile:
 		base.Image = b.Image
 		note += "\nThe machine starts from the default image."
+	default: // its image may be what could not be had
+		image, notes := b.imageOr(ctx, from.image)
+		base.Image, base.Notes = image, append(base.Notes, notes...)
 	}
 	base.Notes = append(base.Notes, note)
 	return base, nil
@@ -174,7 +185,12 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 // withImage makes the image of a plan that no build is made of. One that cannot
 // be made is no error: the notes tell.
 func (b *Builder) withImage(ctx context.Context, base Base, from base, p Plan, tell func(string)) (Base, error) {
+	if !from.dockerfile && from.layer != "" {
+		return base, nil
+	}
 	if !from.dockerfile {
+		image, notes := b.imageOr(ctx, from.image)
+		base.Image, base.Notes = image, append(base.Notes, notes...)
 		return base, nil
 	}
 	image, err := b.imageNow(ctx, p, tell)

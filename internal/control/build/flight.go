@@ -148,7 +148,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 	case errors.Is(err, store.ErrNotFound):
 	case err != nil:
 		return record, err
-	case same(active) && b.fits(active, from, p) && b.Layers.Has(active.ID):
+	case same(active) && b.fits(active, from, p) && b.stands(ctx, active.ID):
 		return active, b.skip(ctx, active, record)
 	}
 	if why != environment.Manual && why != environment.AgentDraft {
@@ -158,6 +158,11 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 		}
 		if len(last) == 1 && last[0].Status == environment.Failed && same(last[0]) && time.Since(last[0].CreatedAt) < failedFor {
 			return last[0], nil
+		}
+	}
+	if b.Room != nil {
+		if err := b.Room(); err != nil {
+			return record, err
 		}
 	}
 	return b.make(ctx, record, p, tell)

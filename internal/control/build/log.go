@@ -19,9 +19,11 @@ const (
 	logNews    = 2 * time.Second
 )
 
-// buildLog is the log of one build. It is for one goroutine.
+// buildLog is the log of one build. It is for one goroutine. What the disk does
+// not take is missing, and fails no build.
 type buildLog struct {
 	file  *os.File
+	err   error // of writing
 	head  int64
 	tail  []byte
 	lost  int64
@@ -39,14 +41,12 @@ func openLog(path string) (*buildLog, error) {
 	return &buildLog{file: f}, err
 }
 
-// Write implements [io.Writer].
+// Write implements [io.Writer], and never fails.
 func (l *buildLog) Write(p []byte) (int, error) {
 	n := len(p)
-	if room := maxLogHead - l.head; room > 0 {
+	if room := maxLogHead - l.head; room > 0 && l.err == nil {
 		part := p[:min(int64(len(p)), room)]
-		if _, err := l.file.Write(part); err != nil {
-			return 0, err
-		}
+		_, l.err = l.file.Write(part)
 		l.head += int64(len(part))
 	}
 	l.tail = append(l.tail, p...)
@@ -56,7 +56,8 @@ func (l *buildLog) Write(p []byte) (int, error) {
 	}
 	if l.news != nil && time.Since(l.spoke) > l.pause {
 		l.spoke = time.Now()
-		whole := bytes.TrimRight(l.tail[:bytes.LastIndexByte(l.tail, '\n')+1], "\r\n")
+		near := l.tail[max(0, len(l.tail)-maxLogEnd):] // lines may be of any length
+		whole := bytes.TrimRight(near[:bytes.LastIndexByte(near, '\n')+1], "\r\n")
 		l.news(strings.ToValidUTF8(string(whole[bytes.LastIndexAny(whole, "\r\n")+1:]), ""))
 	}
 	return n, nil
@@ -77,8 +78,8 @@ func (l *buildLog) end() string {
 // close writes what the file does not have yet of the end.
 func (l *buildLog) close() error {
 	total := l.lost + int64(len(l.tail))
-	var err error
-	if rest := total - l.head; rest > 0 {
+	err := l.err
+	if rest := total - l.head; rest > 0 && err == nil {
 		tail := l.tail[max(0, int64(len(l.tail))-min(rest, maxLogTail)):]
 		if left := rest - int64(len(tail)); left > 0 {
 			_, err = fmt.Fprintf(l.file, "\n# … %d bytes are left out here\n", left)

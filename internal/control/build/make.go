@@ -46,6 +46,12 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 	if err := b.Builds.AddBuild(ctx, r); err != nil {
 		return r, err
 	}
+	b.step("recorded")
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	b.mu.Lock()
+	b.ends[r.MachineID] = end
+	b.mu.Unlock()
 	log := b.Logger.With("build", r.ID, "environment", r.EnvironmentID)
 	log.Info("build begins", "trigger", r.Trigger, "commit", p.Commit)
 	code, err := b.work(ctx, &r, p, tell)
@@ -53,20 +59,22 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 	now := time.Now().UTC()
 	r.EndedAt, r.ExitCode, r.Status = &now, code, environment.Succeeded
 	failed, install := errors.AsType[*installError](err)
+	spent, full := errors.AsType[*spentError](context.Cause(ctx))
 	switch {
 	case err == nil:
+	case full: // not to be tried again at once, in whose machine it may be
+		install = false
+		r.Status, r.FailureType, r.Message = environment.Failed, environment.InstallFailed, words(spent.why)
 	case errors.Is(context.Cause(ctx), errCancelled), errors.Is(context.Cause(ctx), errStopped):
 		r.Status, r.Message = environment.Cancelled, context.Cause(ctx).Error()
 	case install:
 		r.Status, r.FailureType, r.Message = environment.Failed, environment.InstallFailed, failed.Error()
 	default:
-		f := fault.Of(err)
-		words := f.Message
-		if f.Kind == fault.KindInternal {
-			words = err.Error()
-		}
-		r.Status, r.FailureType, r.Message = environment.Failed, environment.TerminalFailure, words
+		r.Status, r.FailureType, r.Message = environment.Failed, environment.TerminalFailure, words(err)
 	}
+	b.mu.Lock()
+	delete(b.ends, r.MachineID) // it may be destroyed, and is not stopped any more
+	b.mu.Unlock()
 	log.Info("build ended", "status", r.Status, "message", r.Message, "took", now.Sub(r.CreatedAt))
 	if !install || r.Trigger == environment.AgentDraft {
 		// The wreck of an install is there to be looked at; nothing else leaves one,
@@ -81,7 +89,50 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 			log.Error("what a build has left cannot be removed", "error", err)
 		}
 	}
-	return r, b.Builds.UpdateBuild(last, r, r.Status == environment.Succeeded && r.Trigger != environment.AgentDraft)
+	b.step("cleared")
+	err = b.Builds.UpdateBuild(last, r, r.Status == environment.Succeeded && r.Trigger != environment.AgentDraft)
+	b.step("activated")
+	return r, err
+}
+
+// words are what a person is told of an error.
+func words(err error) string {
+	if f := fault.Of(err); f.Kind != fault.KindInternal {
+		return f.Message
+	}
+	return err.Error()
+}
+
+// spentError is why a build ends whose machine has used up what it may.
+type spentError struct{ why error }
+
+func (e *spentError) Error() string { return e.why.Error() }
+
+// Stop ends the build that has the machine, for that reason, and stops the
+// machine. ours is false where the machine is of no build. It does not wait for
+// the store.
+func (b *Builder) Stop(ctx context.Context, machineID string, why error) (ours bool, err error) {
+	if _, ours := buildOf(machineID); !ours {
+		return false, nil
+	}
+	b.mu.Lock()
+	end := b.ends[machineID]
+	b.mu.Unlock()
+	if end != nil {
+		end(&spentError{why})
+	}
+	m, err := b.Runtime.Open(ctx, machineID)
+	if errors.Is(err, machine.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	stops, ok := m.(machine.Snapshotter)
+	if !ok {
+		return true, errors.New("this machine cannot be stopped from outside")
+	}
+	return true, stops.Stop(ctx)
 }
 
 // variables returns what install finds in its environment.
@@ -116,7 +167,11 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, log.close()) }()
+	defer func() {
+		if err := log.close(); err != nil {
+			b.Logger.Warn("the log of a build is not whole", "build", r.ID, "error", err)
+		}
+	}()
 	step := func(format string, args ...any) {
 		words := fmt.Sprintf(format, args...)
 		log.line("# " + words)
@@ -135,11 +190,11 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 		}
 		log.news = nil
 	}
-	words := r.Image
+	of := r.Image
 	if r.Base != "" {
-		words = r.Base + " above " + words
+		of = r.Base + " above " + of
 	}
-	step("base: %s", words)
+	step("base: %s", of)
 	network, err := b.network(p.Environment)
 	if err != nil {
 		return nil, err
@@ -148,6 +203,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	if err != nil {
 		return nil, err
 	}
+	b.step("made")
 	saver, ok := m.(machine.Snapshotter)
 	if !ok {
 		return nil, fault.NotImplemented("machines of this runtime cannot be saved")
@@ -180,6 +236,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	}); err != nil {
 		return nil, err
 	}
+	b.step("booted")
 	var ended pod.Exit
 	if p.Environment.Install != "" {
 		step("install")
@@ -190,9 +247,11 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 		}
 	}
 	// From here on nothing of it runs: only what is on the disk is kept.
+	b.step("installed")
 	if err := saver.Stop(ctx); err != nil {
 		return nil, err
 	}
+	b.step("stopped")
 	if ended.TimedOut || ended.Code != 0 {
 		how, end := fmt.Sprintf("install ended with status %d", ended.Code), log.end()
 		if ended.TimedOut {
@@ -202,7 +261,9 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 		return &ended.Code, &installError{how + "\n" + end}
 	}
 	step("saving the disk")
-	return &ended.Code, saver.Freeze(ctx, r.ID)
+	err = saver.Freeze(ctx, r.ID)
+	b.step("frozen")
+	return &ended.Code, err
 }
 
 // destroy removes a machine that may not be there.

@@ -206,6 +206,26 @@ func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 	return stopped
 }
 
+// Running returns the machines of a runtime that run, and whose disks lie on
+// this host: those of agents, and those of builds.
+func Running(ctx context.Context, r machine.Runtime) ([]machine.Measured, error) {
+	ids, err := r.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []machine.Measured
+	for _, id := range ids {
+		m, err := r.Open(ctx, id)
+		if err != nil {
+			continue // it is being destroyed
+		}
+		if m, ok := m.(machine.Measured); ok && m.Running() {
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
 // running returns the machines that run, and forgets the others.
 func (g *Guard) running(ctx context.Context) ([]machine.Measured, error) {
 	machines, err := g.Machines(ctx)

@@ -83,6 +83,11 @@ func (s *Store) makeLayer(ctx context.Context, key string, fill func(ctx context
 	if err := fill(ctx, work); err != nil {
 		return err
 	}
+	// All of it is on the disk before it has its name, so that a power cut leaves
+	// the layer whole, or none.
+	if err := unix.Syncfs(lock); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
 	err = os.Rename(work, s.layerDir(key))
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
 		return nil // another was first

@@ -27,6 +27,11 @@ func (s *Store) Freeze(l Layer, upper, claim string) error {
 	if !ValidID(l.ID) {
 		return fault.Invalid("layer %q: an id is snapshot-YYYYMMDD-<uuid> or bld-YYYYMMDD-<uuid>", l.ID)
 	}
+	if !IsFork(l.ID) { // which lasts no longer than the machine that it is of, whose disk is as it is
+		if err := syncTree(upper); err != nil {
+			return fmt.Errorf("freeze %s: %w", l.ID, err)
+		}
+	}
 	err := s.locked(func() error {
 		if _, err := os.Lstat(s.tree(l.ID)); err == nil {
 			return fault.Conflict("there is a layer %s already", l.ID).Named("snapshot_exists")

@@ -20,6 +20,7 @@
 package layer
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,10 +66,14 @@ type Layer struct {
 	ID      string    `json:"id"`
 	Parent  string    `json:"parent,omitempty"` // the layer below; "" is the image itself
 	Image   string    `json:"image"`            // as machine.Spec names it
+	Pinned  string    `json:"pinned,omitempty"` // a name of that image's very content, where it has one: Image may come to mean another
 	Created time.Time `json:"created"`
 	Kept    bool      `json:"kept"`             // until Delete
 	Packed  *Packed   `json:"packed,omitempty"` // once it was exported or imported
 }
+
+// Content names the image that the layer stands on, and no other.
+func (l Layer) Content() string { return cmp.Or(l.Pinned, l.Image) }
 
 // Packed is a layer as a file.
 type Packed struct {
@@ -263,6 +268,21 @@ func writeFile(path string, data []byte) error {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// syncTree returns when all that was written below path is on the disk, with
+// whatever else its file system had to write. So a power cut leaves a layer
+// whole, or none.
+func syncTree(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		return &os.PathError{Op: "sync", Path: path, Err: err}
+	}
+	return nil
 }
 
 func syncDir(path string) error {

@@ -68,7 +68,10 @@ func (s *Store) flatten(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	below := Layer{ID: NewID(flat), Image: stack[0].Image, Created: stack[1].Created}
+	if err := syncTree(merged); err != nil {
+		return err
+	}
+	below := Layer{ID: NewID(flat), Image: stack[0].Image, Pinned: stack[0].Pinned, Created: stack[1].Created}
 	err = s.locked(func() error {
 		l, err := s.Layer(id)
 		if err != nil || l.Parent != stack[1].ID {

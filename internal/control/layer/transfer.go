@@ -251,6 +251,9 @@ func (s *Store) doImport(ctx context.Context, id string, from *blob.Bucket, prog
 			return Layer{}, fmt.Errorf("layer %s: %w", l.ID, err)
 		}
 	}
+	if err := syncTree(dir); err != nil {
+		return Layer{}, err
+	}
 	return s.settle(layers, dir)
 }
 
@@ -317,7 +320,7 @@ func (c config) stack(id string, m manifest) ([]Layer, error) {
 	parent := ""
 	out := make([]Layer, n)
 	for i, l := range c.Aloft {
-		if !ValidID(l.ID) || l.Parent != parent || l.Image != c.Aloft[0].Image {
+		if !ValidID(l.ID) || l.Parent != parent || l.Content() != c.Aloft[0].Content() || l.Image != c.Aloft[0].Image {
 			return nil, fmt.Errorf("its layer %q does not stand on %q", l.ID, parent)
 		}
 		if slices.ContainsFunc(out[:i], func(o Layer) bool { return o.ID == l.ID }) {

@@ -7,29 +7,6 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// Measured returns the machines of agents that run and whose disks lie on this
-// host.
-func (s *Scheduler) Measured(ctx context.Context) ([]machine.Measured, error) {
-	ids, err := s.Runtime.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var all []machine.Measured
-	for _, id := range ids {
-		if _, ok := agentOf(id); !ok {
-			continue // not ours
-		}
-		m, err := s.Runtime.Open(ctx, id)
-		if err != nil {
-			continue // it is being destroyed
-		}
-		if m, ok := m.(machine.Measured); ok && m.Running() {
-			all = append(all, m)
-		}
-	}
-	return all, nil
-}
-
 // StopMachine ends the run that has the machine, if there is one, in error for
 // that reason, and stops the machine. Its disk stays: a follow-up starts it
 // again. It does not wait for the journal.

@@ -50,7 +50,7 @@ func (m *Machine) freeze(ctx context.Context, id string) error {
 		return err
 	}
 	m.r.step("freeze: noted")
-	l := layer.Layer{ID: id, Parent: rec.Layer, Image: rec.Spec.Image, Kept: true}
+	l := layer.Layer{ID: id, Parent: rec.Layer, Image: rec.Spec.Image, Pinned: rec.Image.Pinned, Kept: true}
 	if err := m.r.layers.Freeze(l, m.path("upper"), m.claim()); err != nil {
 		rec.Freezing = ""
 		return errors.Join(err, m.writeRecord(rec))

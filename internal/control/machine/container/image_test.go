@@ -1,11 +1,24 @@
 package container
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
+	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/crane"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
 	"aloft/internal/need"
@@ -66,5 +79,96 @@ func TestManyLayers(t *testing.T) {
 	entries, err := os.ReadDir(root)
 	if err != nil || len(entries) != len(lower) {
 		t.Errorf("%d files of %d layers, %v", len(entries), len(lower), err)
+	}
+}
+
+// TestTagHasMoved starts from a layer whose image's name means another image by
+// now: the machine gets the one that the layer was saved on, which stays for as
+// long as the layer does.
+func TestTagHasMoved(t *testing.T) {
+	runc := engines(t)["runc"]
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	at := strings.TrimPrefix(server.URL, "http://") + "/team/base:1"
+	ref, err := name.ParseReference(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	push := func(madeOf string) {
+		t.Helper()
+		img, err := crane.Image(map[string][]byte{"bin/sh": nil, "etc/made-of": []byte(madeOf)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := img.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.OS, config.Architecture = "linux", goruntime.GOARCH
+		if img, err = mutate.ConfigFile(img, config); err == nil {
+			err = remote.Write(ref, img)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	push("the first")
+	r := newRuntime(t, t.TempDir(), runc)
+	madeOf := func(r *Runtime, id, above string) string {
+		t.Helper()
+		m, err := r.Create(t.Context(), machine.Spec{ID: id, Image: at, Layer: above})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := m.Destroy(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+		data, err := os.ReadFile(filepath.Join(m.(*Machine).path("rootfs"), "etc/made-of"))
+		if err != nil {
+			t.Error(err)
+		}
+		return string(data)
+	}
+	first := create(t, r, machine.Spec{ID: "m-1", Image: at})
+	if err := first.(machine.Snapshotter).Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	saved := layer.NewID(layer.Build)
+	if err := first.(machine.Snapshotter).Freeze(t.Context(), saved); err != nil {
+		t.Fatal(err)
+	}
+	push("another")
+	if got := madeOf(r, "m-2", ""); got != "another" {
+		t.Errorf("a machine of the tag is made of %q", got)
+	}
+	if got := madeOf(r, "m-3", saved); got != "the first" {
+		t.Errorf("a machine of the layer is made of %q", got)
+	}
+	for _, id := range []string{"m-1", "m-3"} {
+		m, err := r.Open(t.Context(), id)
+		if err == nil {
+			err = m.Destroy(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Another process prunes, which holds nothing in its memory, and the registry goes.
+	keep, err := Needs(r.conf.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	images, err := image.Open(ImageDir(r.conf.Dir), image.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := images.Prune(t.Context(), image.PruneOptions{Keep: keep}); err != nil {
+		t.Fatal(err)
+	}
+	if got := madeOf(newRuntime(t, r.conf.Dir, runc), "m-4", saved); got != "the first" {
+		t.Errorf("after a prune a machine of the layer is made of %q", got)
 	}
 }

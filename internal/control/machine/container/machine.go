@@ -53,7 +53,12 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 	if err != nil {
 		return false, err
 	}
-	img, err := m.r.images.Prepare(ctx, spec.Image, nil)
+	// What a layer was saved on, and not what its image's name has come to mean.
+	name := spec.Image
+	if l, err := m.r.layers.Layer(spec.Layer); err == nil && l.Image == spec.Image {
+		name = l.Content()
+	}
+	img, err := m.r.images.Prepare(ctx, name, nil)
 	if err != nil {
 		return false, err
 	}

@@ -44,7 +44,7 @@ func Needs(dir string) ([]string, error) {
 	}
 	saved, err := layers.List()
 	for _, l := range saved {
-		out = append(out, l.Image)
+		out = append(out, l.Content())
 	}
 	return out, errors.Join(err, layers.Close())
 }

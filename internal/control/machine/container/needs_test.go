@@ -32,7 +32,7 @@ func TestNeeds(t *testing.T) {
 	if err := os.Mkdir(upper, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := layers.Freeze(layer.Layer{ID: layer.NewID(layer.Snapshot), Image: "local:base@sha256:1", Kept: true}, upper, ""); err != nil {
+	if err := layers.Freeze(layer.Layer{ID: layer.NewID(layer.Snapshot), Image: "local:base", Pinned: "local:base@sha256:1", Kept: true}, upper, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := layers.Close(); err != nil {

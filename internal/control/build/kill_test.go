@@ -1,0 +1,440 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/control/layer"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container"
+	"aloft/internal/control/pod"
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/sqlite"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+	"aloft/internal/need"
+	"aloft/internal/secret"
+)
+
+const childEnv = "ALOFT_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if args, ok := os.LookupEnv(childEnv); ok {
+		if err := child(strings.Split(args, "|")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// child is a server that builds what the repository args[1] asks for on the
+// folder args[0], and is killed at the step args[2].
+func child(args []string) error {
+	s, err := open(args[0])
+	if err != nil {
+		return err
+	}
+	s.builder.step = func(step string) {
+		if step == args[2] {
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			select {}
+		}
+	}
+	_, err = s.build(context.Background(), args[1])
+	return errors.Join(err, s.close())
+}
+
+// site is all of a server that builds: a store, layers, machines, a gateway.
+type site struct {
+	store   *sqlite.Store
+	gateway *gateway.Gateway
+	runtime *container.Runtime
+	builder *Builder
+	stop    context.CancelFunc
+	ended   chan error
+}
+
+// open opens the site on a folder, and has it build.
+func open(dir string) (_ site, err error) {
+	s := site{ended: make(chan error, 1)}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if s.store, err = sqlite.Open(ctx, filepath.Join(dir, "aloft.db"), slog.New(slog.DiscardHandler)); err != nil {
+		return s, err
+	}
+	if s.gateway, err = gateway.New(gateway.Config{Dir: filepath.Join(dir, "mirrors"), Environ: os.Environ()}); err != nil {
+		return s, err
+	}
+	runc, err := filepath.Abs("../../../.bin/runc")
+	if err != nil {
+		return s, err
+	}
+	bin, err := filepath.Abs("../../../bin")
+	if err != nil {
+		return s, err
+	}
+	if s.runtime, err = container.New(container.Config{Dir: filepath.Join(dir, "machines"), RuntimePath: runc, Binaries: bin}); err != nil {
+		return s, err
+	}
+	s.builder = New(Config{
+		Files: s.gateway, Gateway: s.gateway, Builds: s.store, Saved: s.store, Snapshots: s.store, Leases: s.store, Owner: s.store.ServerID(),
+		Runtime: s.runtime, Layers: s.runtime.Layers(), Dir: filepath.Join(dir, "builds"), Image: "host", InstallLimit: time.Minute,
+		HaveImage: func(ctx context.Context, name string) error {
+			_, err := s.runtime.Images().Prepare(ctx, name, nil)
+			return err
+		},
+	})
+	go func() { s.ended <- s.builder.Run(ctx) }()
+	return s, nil
+}
+
+func (s *site) close() error {
+	s.stop()
+	return errors.Join(<-s.ended, s.runtime.Close(), s.gateway.Close(), s.store.Close())
+}
+
+// opened is a site that is closed when the test ends, without its machines.
+func opened(t *testing.T, dir string) *site {
+	t.Helper()
+	need.Root(t)
+	for _, file := range []string{"../../../.bin/runc", "../../../bin/pod-daemon", "../../../bin/exec-daemon"} {
+		need.File(t, filepath.Base(file), file)
+	}
+	s, err := open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ids, err := s.runtime.List(context.Background())
+		if err != nil {
+			t.Error(err)
+		}
+		for _, id := range ids {
+			if err := s.builder.destroy(context.Background(), id); err != nil {
+				t.Error(err)
+			}
+		}
+		s.shut(t)
+	})
+	return &s
+}
+
+func (s *site) shut(t *testing.T) {
+	t.Helper()
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// build builds what a repository asks for now.
+func (s *site) build(ctx context.Context, url string) (environment.Record, error) {
+	p, err := s.builder.Plan(ctx, agent.Agent{Repos: []agent.Repo{{URL: url}}}, "")
+	if err != nil {
+		return environment.Record{}, err
+	}
+	return s.builder.Ensure(ctx, p, environment.Manual, func(string) {})
+}
+
+// built is build that must come to this end.
+func (s *site) built(t *testing.T, url string, want environment.Status) environment.Record {
+	t.Helper()
+	r, err := s.build(t.Context(), url)
+	if err != nil || r.Status != want {
+		t.Fatalf("the build is %+v, %v; want %s", r, err, want)
+	}
+	return r
+}
+
+// agree wants every build to be at its end, a layer for each active one, none
+// for any that did not succeed, and no machine.
+func (s *site) agree(t *testing.T) {
+	t.Helper()
+	open, err := s.store.OpenBuilds(t.Context())
+	if err != nil || len(open) > 0 {
+		t.Errorf("builds are open: %+v, %v", open, err)
+	}
+	active, err := s.store.ActiveBuilds(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := s.runtime.Layers().List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range kept { // one that is not active any more stays for a while
+		if r, err := s.store.Build(t.Context(), l.ID); err != nil || r.Status != environment.Succeeded {
+			t.Errorf("the layer %s is of the build %+v, %v", l.ID, r, err)
+		}
+	}
+	for _, r := range active {
+		if l, err := s.runtime.Layers().Layer(r.ID); err != nil || !l.Kept || r.Status != environment.Succeeded {
+			t.Errorf("the active build %+v has the layer %+v, %v", r, l, err)
+		}
+	}
+	if ids, err := s.runtime.List(t.Context()); err != nil || len(ids) > 0 {
+		t.Errorf("machines are left: %v, %v", ids, err)
+	}
+}
+
+// on runs a command in a machine that starts from a build.
+func (s *site) on(t *testing.T, r environment.Record, command string) string {
+	t.Helper()
+	m, err := s.runtime.Create(t.Context(), machine.Spec{ID: "m-1", Image: r.Image, Layer: r.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Destroy(context.WithoutCancel(t.Context())) }()
+	conn, err := pod.Dial(t.Context(), m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := conn.Boot(t.Context(), pod.Boot{ExecToken: strings.Repeat("0", 64)}, func(pod.Step) {}); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if _, err := conn.RunCommand(t.Context(), command, time.Minute, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// committed has the repository ask for another install.
+func committed(git *gittest.Server, name, install string) {
+	git.Commit(name, "main", "Install", map[string]string{".aloft/environment.json": fmt.Sprintf(`{"install": %q}`, install)})
+}
+
+// The server is killed in every step of a build. The one that comes after it
+// ends the build, leaves nothing half made, starts from nothing but what was
+// whole, and builds anew.
+func TestServerIsKilledInEveryStep(t *testing.T) {
+	git, dir := gittest.New(t), t.TempDir()
+	url := git.Repo("app", map[string]string{".aloft/environment.json": `{"install": "echo first > ~/made"}`})
+	s := opened(t, dir)
+	active, made := s.built(t, url, environment.Succeeded), "first"
+	for _, step := range []string{"recorded", "made", "booted", "installed", "stopped", "frozen", "cleared", "activated"} {
+		t.Run(step, func(t *testing.T) {
+			s.shut(t)
+			committed(git, "app", "echo "+step+" > ~/made")
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{dir, url, step}, "|"))
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != -1 {
+				t.Fatalf("the server was not killed: %v: %s", err, out)
+			}
+			if *s, err = open(dir); err != nil {
+				t.Fatal(err)
+			}
+			<-s.builder.tidied
+			s.agree(t)
+			now, err := s.store.ActiveBuild(t.Context(), active.EnvironmentID)
+			if err != nil || (now.ID == active.ID) != (step != "activated") {
+				t.Errorf("the active build is %s, %v; before it was %s", now.ID, err, active.ID)
+			}
+			if step == "activated" {
+				made = step
+			}
+			if got := s.on(t, now, "cat ~/made"); got != made+"\n" {
+				t.Errorf("a machine that starts from the active build has %q", got)
+			}
+			active = s.built(t, url, environment.Succeeded)
+			if step == "activated" {
+				active = s.built(t, url, environment.Succeeded)
+			}
+			if made = step; s.on(t, active, "cat ~/made") != made+"\n" {
+				t.Error("a machine of the next build has not what install made")
+			}
+			s.agree(t)
+		})
+	}
+}
+
+// A machine that dies in the middle of a build ends it, as does a disk that is
+// full; neither leaves anything, and what was active stays so.
+func TestMachineIsKilledInABuild(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("app", map[string]string{".aloft/environment.json": `{"install": "echo first > ~/made"}`})
+	s := opened(t, t.TempDir())
+	active := s.built(t, url, environment.Succeeded)
+	for _, c := range []struct {
+		step, words string
+		failure     environment.Failure
+		end         func(id string) error
+	}{
+		{"made", "", environment.TerminalFailure, s.kill},
+		{"booted", "", environment.TerminalFailure, s.kill},
+		{"installed", "", "", s.kill}, // all that is to be saved is on the disk
+		{"booted", "the disk is full", environment.InstallFailed, func(id string) error {
+			ours, err := s.builder.Stop(t.Context(), id, fault.Exhausted("the disk is full"))
+			if !ours {
+				return errors.New("no build has the machine")
+			}
+			return err
+		}},
+	} {
+		committed(git, "app", "echo "+c.step+" > ~/made; sync")
+		s.builder.step = func(step string) {
+			if step != c.step {
+				return
+			}
+			ids, err := s.runtime.List(t.Context())
+			if err != nil || len(ids) != 1 {
+				t.Fatal(ids, err)
+			}
+			if err := c.end(ids[0]); err != nil {
+				t.Error(err)
+			}
+		}
+		want := environment.Failed
+		if c.failure == "" {
+			want = environment.Succeeded
+		}
+		r := s.built(t, url, want)
+		if r.FailureType != c.failure || !strings.Contains(r.Message, c.words) {
+			t.Errorf("%s: the build is %+v", c.step, r)
+		}
+		s.agree(t)
+		if want == environment.Succeeded {
+			active = r
+		}
+		if now, err := s.store.ActiveBuild(t.Context(), r.EnvironmentID); err != nil || now.ID != active.ID {
+			t.Errorf("%s: the active build is %s, %v; want %s", c.step, now.ID, err, active.ID)
+		}
+	}
+	s.builder.step = func(string) {}
+	if got := s.on(t, active, "cat ~/made"); got != "installed\n" {
+		t.Errorf("a machine of the build has %q", got)
+	}
+	// A disk that is full before it begins makes none.
+	s.builder.Room = func() error { return fault.Exhausted("the disk is nearly full").Named("disk_full") }
+	committed(git, "app", "true")
+	if r, err := s.build(t.Context(), url); fault.Of(err).Code != "disk_full" {
+		t.Errorf("on a full disk: %+v, %v", r, err)
+	}
+	s.builder.Room = nil
+	s.agree(t)
+}
+
+// kill kills everything in a machine.
+func (s *site) kill(id string) error {
+	m, err := s.runtime.Open(context.Background(), id)
+	if err != nil {
+		return err
+	}
+	return m.(machine.Snapshotter).Stop(context.Background())
+}
+
+// What is as it was is not built again, and what several want at once is built
+// once for all.
+func TestNothingHasChanged(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("app", map[string]string{".aloft/environment.json": `{"install": "date +%N > ~/made"}`})
+	s := opened(t, t.TempDir())
+	records := make(chan environment.Record)
+	for range 3 {
+		go func() {
+			r, err := s.build(t.Context(), url)
+			if err != nil {
+				t.Error(err)
+			}
+			records <- r
+		}()
+	}
+	first := <-records
+	for range 2 {
+		if r := <-records; r.ID != first.ID || r.Status != environment.Succeeded {
+			t.Errorf("one has %+v, another %+v", first, r)
+		}
+	}
+	git.Commit("app", "main", "More", map[string]string{"main.go": "package main"})
+	if again := s.built(t, url, environment.Succeeded); again.ID != first.ID {
+		t.Errorf("after a change of nothing that install reads: %+v", again)
+	}
+	list, err := s.store.ListBuilds(t.Context(), first.EnvironmentID, store.Page{Limit: 10})
+	if err != nil || len(list) == 0 || list[0].Status != environment.Skipped || list[len(list)-1].ID != first.ID {
+		t.Errorf("its builds are %+v, %v", list, err)
+	}
+	for _, r := range list[:len(list)-1] {
+		if r.Status != environment.Skipped {
+			t.Errorf("a build that nobody needs: %+v", r)
+		}
+	}
+	// Somebody has removed the layer, or what it stands on: it is made again.
+	if err := s.runtime.Layers().Delete(first.ID); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.built(t, url, environment.Succeeded); r.ID == first.ID {
+		t.Error("a build without its layer is taken for one")
+	}
+}
+
+// What stands on an image that cannot be had is no base: the next one is, and
+// people are told. That is so for a build, for an image and for a snapshot.
+func TestImageIsGone(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("app", map[string]string{".aloft/environment.json": `{"image": "gone.example/app:1", "install": "echo made > ~/made"}`})
+	s := opened(t, t.TempDir())
+	gone := fault.NotFound("no such image")
+	have := s.builder.HaveImage
+	s.builder.HaveImage = func(ctx context.Context, name string) error {
+		if strings.HasPrefix(name, "gone.example/") {
+			return gone
+		}
+		return have(ctx, name)
+	}
+	prepare := func() Base {
+		t.Helper()
+		p, err := s.builder.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: url}}}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		base, err := s.builder.Prepare(t.Context(), p, func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base
+	}
+	if base := prepare(); base.Image != "host" || !base.Install || !strings.Contains(strings.Join(base.Notes, "\n"), "The image gone.example/app:1 cannot be had: no such image") {
+		t.Errorf("without its image: %+v", base)
+	}
+	committed(git, "app", "echo made > ~/made")
+	first := prepare()
+	if first.Layer == "" || first.Install {
+		t.Fatalf("the default image: %+v", first)
+	}
+	s.builder.HaveImage = func(context.Context, string) error { return gone }
+	if base := prepare(); base.Layer == "" || base.Layer == first.Layer {
+		t.Errorf("a build whose image is gone is a base: %+v", base)
+	}
+	saved := layer.NewID(layer.Snapshot)
+	upper := filepath.Join(t.TempDir(), "upper")
+	if err := os.Mkdir(upper, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.runtime.Layers().Freeze(layer.Layer{ID: saved, Image: "gone.example/app:1", Kept: true}, upper, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.AddSnapshot(t.Context(), environment.Snapshot{ID: saved, Repo: secret.Repo(url), CreatedAt: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	git.Commit("app", "main", "Start from it", map[string]string{".aloft/environment.json": fmt.Sprintf(`{"snapshot": %q}`, saved)})
+	if base := prepare(); base.Layer != "" || base.Image != "host" || !strings.Contains(strings.Join(base.Notes, "\n"), saved+" stands on the image gone.example/app:1, which cannot be had") {
+		t.Errorf("a snapshot whose image is gone: %+v", base)
+	}
+}
