@@ -100,10 +100,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
+	meter, err := sent.NewMachineMeter()
+	if err != nil {
+		return err
+	}
 	defer func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSend)
 		defer cancel()
-		if err := sent.Shutdown(last); err != nil {
+		if err := errors.Join(meter.Shutdown(last), sent.Shutdown(last)); err != nil {
 			slog.New(local).DebugContext(ctx, "the last telemetry was not sent", "error", err)
 		}
 	}()
@@ -149,6 +153,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		Artifacts: cfg.ArtifactsDir,
 		Secrets:   secrets,
 		Tracer:    sent.Tracer(),
+		Meter:     meter,
 		Log:       log,
 	})
 	if err != nil {

@@ -81,7 +81,7 @@ var options = []option{
 		at: func(c *config) any { return &c.SandboxHelper }},
 	{name: "claude-md-enabled", kind: kindBool, standard: "true", words: "read AGENTS.md and CLAUDE.md; --no-claude-md-enabled does not", later: "rules and skills",
 		at: func(c *config) any { return &c.ClaudeMD }},
-	{name: "trace-endpoint", kind: kindURL, words: "OpenTelemetry receiver (OTLP over gRPC) that gets traces and logs; only without ghost mode",
+	{name: "trace-endpoint", kind: kindURL, words: "OpenTelemetry receiver (OTLP over gRPC) that gets traces, metrics and logs; only without ghost mode",
 		at: func(c *config) any { return &c.TraceEndpoint }},
 	{name: "trace-auth-token", kind: kindString, words: "token for that receiver; better given as " + envPrefix + "TRACE_AUTH_TOKEN, which ps does not show",
 		at: func(c *config) any { return &c.TraceToken }},

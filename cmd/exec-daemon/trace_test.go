@@ -26,9 +26,12 @@ func TestTrace(t *testing.T) {
 		t.Error(err)
 	}
 	_ = d.signal(syscall.SIGTERM) // sends what waits
-	r.Await(t, "the spans of the call and of its stream, and a log", func() bool {
-		return r.Spans()["exec Shell"] != nil && r.Spans()["agent.v1.ExecService/ExecStream"] != nil && len(r.Logs()) > 0
+	r.Await(t, "the spans of the call and of its stream, a log and a count", func() bool {
+		return r.Spans()["exec Shell"] != nil && r.Spans()["agent.v1.ExecService/ExecStream"] != nil && len(r.Logs()) > 0 && r.Metric("exec_daemon_tool_calls") != nil
 	})
+	if n := r.Metric("exec_daemon_tool_calls").GetSum().GetDataPoints(); len(n) != 1 || n[0].GetAsInt() != 1 {
+		t.Errorf("calls: %v", n)
+	}
 	traceID, call, of := run.TraceID(), telemetry.Span(run, "call c1").SpanID(), run.SpanID()
 	for name, parent := range map[string]string{"exec Shell": string(call[:]), "agent.v1.ExecService/ExecStream": string(of[:])} {
 		s := r.Spans()[name]

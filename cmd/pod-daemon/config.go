@@ -25,7 +25,7 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 	}
 	flags.StringVar(&c.Socket, "socket", socket, "unix socket for the control plane (ALOFT_POD_SOCKET)")
 	flags.StringVar(&c.GitAddr, "git-listen", "127.0.0.1:26499", "where git in the machine reaches the gateway")
-	flags.StringVar(&c.TraceAddr, "trace-listen", "127.0.0.1:26498", "where exec-daemon's spans are taken, where the control plane asks for them")
+	flags.StringVar(&c.TraceAddr, "trace-listen", "127.0.0.1:26498", "where exec-daemon's telemetry is taken, where the control plane asks for them")
 	flags.StringVar(&c.ExecAddr, "exec-addr", "127.0.0.1:26053", "where exec-daemon listens")
 	flags.StringVar(&c.PTYAddr, "pty-addr", "127.0.0.1:26054", "where exec-daemon's PTYs listen")
 	flags.StringVar(&c.ManageAddr, "manage-listen", "127.0.0.1:26500", "where the management services listen; empty is nowhere")

@@ -43,7 +43,7 @@ var ports = []struct {
 	{26053, "exec-daemon", "`agent.v1`: Connect, gRPC and gRPC-Web", ""},
 	{26054, "exec-daemon", "[PTYs over WebSockets](pty.md)", ""},
 	{26058, "noVNC", "VNC over WebSockets, and its page", "the desktop"},
-	{26498, "pod-daemon", "exec-daemon's spans (OTLP over gRPC)", "`telemetry` in the server's [configuration](config.md), without ghost mode"},
+	{26498, "pod-daemon", "exec-daemon's traces, metrics and logs (OTLP over gRPC)", "`telemetry` in the server's [configuration](config.md), without ghost mode"},
 	{26499, "pod-daemon", "git's way to the gateway (HTTP)", ""},
 	{26500, "pod-daemon", "`pod.v1.ManagementService`, for root: the token is in `/run/aloft-git/management-token`", ""},
 	{50052, "pod-daemon", "`pod.v1.InsideService`, for the agent's user: `ALOFT_INSIDE_TOKEN_FILE` names the file of the token", ""},

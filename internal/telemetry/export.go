@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
@@ -41,10 +42,17 @@ func (c traceClient) UploadTraces(ctx context.Context, spans []*tracepb.Resource
 // metricExporter sends counters, gauges and histograms, the only ones there are.
 type metricExporter struct {
 	send func(context.Context, *metricspb.MetricsData) error
+	// counted is how much the counters and histograms that were sent last have
+	// counted: without more, nothing is sent. nil where all is sent each time.
+	counted *atomic.Uint64
 }
 
-func (s sender) metrics() sdkmetric.Exporter {
-	return metricExporter{call[metricspb.MetricsData](s, metricsPath)}
+func (s sender) metrics(changes bool) sdkmetric.Exporter {
+	e := metricExporter{send: call[metricspb.MetricsData](s, metricsPath)}
+	if changes {
+		e.counted = new(atomic.Uint64)
+	}
+	return e
 }
 
 func (metricExporter) Temporality(sdkmetric.InstrumentKind) metricdata.Temporality {
@@ -67,7 +75,30 @@ func (e metricExporter) Export(ctx context.Context, all *metricdata.ResourceMetr
 		}
 		out.ScopeMetrics = append(out.ScopeMetrics, of)
 	}
-	return e.send(ctx, &metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{out}})
+	counted := countedBy(out)
+	if e.counted != nil && counted == e.counted.Load() {
+		return nil
+	}
+	err := e.send(ctx, &metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{out}})
+	if e.counted != nil && err == nil {
+		e.counted.Store(counted)
+	}
+	return err
+}
+
+// countedBy is the sum of all that counters and histograms have counted.
+func countedBy(all *metricspb.ResourceMetrics) (n uint64) {
+	for _, scope := range all.GetScopeMetrics() {
+		for _, m := range scope.GetMetrics() {
+			for _, p := range m.GetSum().GetDataPoints() {
+				n += uint64(p.GetAsInt())
+			}
+			for _, p := range m.GetHistogram().GetDataPoints() {
+				n += p.GetCount()
+			}
+		}
+	}
+	return n
 }
 
 func metricOf(m metricdata.Metrics) *metricspb.Metric {
@@ -124,6 +155,9 @@ func (e logExporter) Export(ctx context.Context, records []sdklog.Record) error 
 		out := &logspb.LogRecord{
 			TimeUnixNano: uint64(r.Timestamp().UnixNano()), ObservedTimeUnixNano: uint64(r.ObservedTimestamp().UnixNano()),
 			SeverityNumber: logspb.SeverityNumber(r.Severity()), SeverityText: r.SeverityText(), Body: valueOf(r.Body()),
+		}
+		if traceID, spanID := r.TraceID(), r.SpanID(); traceID.IsValid() && spanID.IsValid() {
+			out.TraceId, out.SpanId = traceID[:], spanID[:]
 		}
 		r.WalkAttributes(func(kv attribute.KeyValue) bool {
 			out.Attributes = append(out.Attributes, attributesOf([]attribute.KeyValue{kv})...)

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"regexp"
 	"slices"
@@ -11,59 +12,91 @@ import (
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/trace"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	logspb "go.opentelemetry.io/proto/otlp/logs/v1"
+	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"golang.org/x/time/rate"
 )
 
-// Bounds of what a machine sends of its spans.
+// Bounds of what a machine sends, of each kind.
 const (
-	maxRelayed      = 1 << 20 // bytes of a request
-	maxRelayedSpans = 2048    // of a request; an exporter sends 512
-	relayEvery      = time.Second
-	relayBurst      = 10
+	maxRelayed        = 1 << 20 // bytes of a request
+	maxRelayedSpans   = 2048    // of a request; an exporter sends 512
+	maxRelayedRecords = 512     // of a request, as many as an exporter sends
+	maxRelayedPoints  = 512     // of a request: three metrics, at most, by tool or RPC
+	relayEvery        = time.Second
+	relayBurst        = 10
 )
 
 var (
 	relayedName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._/-]{0,127}$`)
-	relayedKeys = []string{"call", "tool", "error"}
+	// relayedWords are messages of a log: a sentence without what values have in them.
+	relayedWords = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 .,;:'/()_-]{0,199}$`)
+	relayedKeys  = []string{"call", "tool", "error", "rpc", "code", "outcome"}
 )
 
-// Relay takes the spans of exec-daemon in a machine, as OTLP over gRPC, and sends
-// on what it knows of them. What comes is not believed: of a span are kept its
-// ids, its times, and names and attributes that look like exec-daemon's own, and
-// only where it belongs to the trace that of returns. hide takes secrets out of a
-// word. A nil Telemetry has no relay.
-func (t *Telemetry) Relay(of func(context.Context) (trace.TraceID, error), hide func(string) string) http.Handler {
+// From says whose telemetry a relay takes. The machine has no say in it.
+type From struct {
+	Agent   string // becomes the resource's attribute agent
+	Machine string // becomes service.instance.id
+	// Trace is that of the run that works now; only its spans are sent on.
+	Trace func(context.Context) (trace.TraceID, error)
+	Hide  func(string) string // takes secrets out of a word
+}
+
+// Relay takes the telemetry of exec-daemon in a machine, as OTLP over gRPC, and
+// sends on what it knows of it. What comes is not believed: names, words and
+// attributes are kept that look like exec-daemon's own, ids, times and numbers
+// that make sense, and spans of the one trace that may be; whose it is says
+// from. A nil Telemetry has no relay.
+func (t *Telemetry) Relay(from From) http.Handler {
 	if t == nil {
 		return nil
 	}
-	send := call[tracepb.TracesData](t.send, tracesPath)
-	limit := rate.NewLimiter(rate.Every(relayEvery), relayBurst)
-	handler := connect.NewUnaryHandler(tracesPath, func(ctx context.Context, req *connect.Request[tracepb.TracesData]) (*connect.Response[ignored], error) {
-		if !limit.Allow() {
-			return nil, connect.NewError(connect.CodeResourceExhausted, errors.New("too many spans: they are lost"))
-		}
-		traceID, err := of(ctx)
-		if err != nil {
-			return nil, connect.NewError(connect.CodeUnavailable, errors.New("the trace is not known"))
-		}
-		if spans := relayed(req.Msg, traceID, hide); len(spans) > 0 {
-			// A receiver that is away is nothing that a machine could mend.
-			_ = send(ctx, &tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{
-				Resource:   &resourcepb.Resource{Attributes: []*commonpb.KeyValue{text("service.name", "exec-daemon")}},
-				ScopeSpans: []*tracepb.ScopeSpans{{Scope: &commonpb.InstrumentationScope{Name: "aloft"}, Spans: spans}},
-			}}})
-		}
-		return connect.NewResponse(&ignored{}), nil
-	}, connect.WithReadMaxBytes(maxRelayed))
+	r := relay{From: from, resource: &resourcepb.Resource{Attributes: []*commonpb.KeyValue{
+		text("service.name", "exec-daemon"), text("service.instance.id", from.Machine), text("agent", from.Agent),
+	}}}
 	routes := http.NewServeMux()
-	routes.Handle(tracesPath, handler)
+	take(routes, t.send, tracesPath, r.spans)
+	take(routes, t.send, metricsPath, r.metrics)
+	take(routes, t.send, logsPath, r.logs)
 	return routes
 }
 
-// relayed are the spans that are sent on.
-func relayed(data *tracepb.TracesData, of trace.TraceID, hide func(string) string) (kept []*tracepb.Span) {
+type relay struct {
+	From
+	resource *resourcepb.Resource
+}
+
+// take serves one of OTLP's services: what clean leaves of a message is sent on,
+// if it leaves anything.
+func take[T any](routes *http.ServeMux, send sender, path string, clean func(context.Context, *T) (*T, error)) {
+	forward := call[T](send, path)
+	limit := rate.NewLimiter(rate.Every(relayEvery), relayBurst)
+	routes.Handle(path, connect.NewUnaryHandler(path, func(ctx context.Context, req *connect.Request[T]) (*connect.Response[ignored], error) {
+		if !limit.Allow() {
+			return nil, connect.NewError(connect.CodeResourceExhausted, errors.New("too much telemetry: it is lost"))
+		}
+		message, err := clean(ctx, req.Msg)
+		if err != nil {
+			return nil, connect.NewError(connect.CodeUnavailable, errors.New("the trace is not known"))
+		}
+		if message != nil {
+			_ = forward(ctx, message) // a receiver that is away is nothing that a machine could mend
+		}
+		return connect.NewResponse(&ignored{}), nil
+	}, connect.WithReadMaxBytes(maxRelayed)))
+}
+
+var relayedScope = &commonpb.InstrumentationScope{Name: "aloft"}
+
+func (r relay) spans(ctx context.Context, data *tracepb.TracesData) (*tracepb.TracesData, error) {
+	of, err := r.Trace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var kept []*tracepb.Span
 	for _, resource := range data.GetResourceSpans() {
 		for _, scope := range resource.GetScopeSpans() {
 			for _, s := range scope.GetSpans() {
@@ -72,25 +105,129 @@ func relayed(data *tracepb.TracesData, of trace.TraceID, hide func(string) strin
 					!relayedName.MatchString(s.GetName()) || s.GetEndTimeUnixNano() < s.GetStartTimeUnixNano() {
 					continue
 				}
-				span := &tracepb.Span{
-					TraceId: s.GetTraceId(), SpanId: s.GetSpanId(), ParentSpanId: s.GetParentSpanId(), Name: hide(s.GetName()),
+				kept = append(kept, &tracepb.Span{
+					TraceId: s.GetTraceId(), SpanId: s.GetSpanId(), ParentSpanId: s.GetParentSpanId(), Name: r.Hide(s.GetName()),
 					Kind: s.GetKind(), StartTimeUnixNano: s.GetStartTimeUnixNano(), EndTimeUnixNano: s.GetEndTimeUnixNano(),
-					Status: &tracepb.Status{Code: s.GetStatus().GetCode()},
+					Status: &tracepb.Status{Code: s.GetStatus().GetCode()}, Attributes: r.attributes(s.GetAttributes(), relayedKeys),
+				})
+			}
+		}
+	}
+	if len(kept) == 0 {
+		return nil, nil //nolint:nilnil // nothing is left, and nothing went wrong
+	}
+	return &tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{
+		Resource: r.resource, ScopeSpans: []*tracepb.ScopeSpans{{Scope: relayedScope, Spans: kept}},
+	}}}, nil
+}
+
+// logs keeps records below a span only where it is of the run's trace: another
+// trace may be another's.
+func (r relay) logs(ctx context.Context, data *logspb.LogsData) (*logspb.LogsData, error) {
+	of, err := r.Trace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var kept []*logspb.LogRecord
+	for _, resource := range data.GetResourceLogs() {
+		for _, scope := range resource.GetScopeLogs() {
+			for _, l := range scope.GetLogRecords() {
+				level := l.GetSeverityNumber()
+				if len(kept) == maxRelayedRecords || !relayedWords.MatchString(l.GetBody().GetStringValue()) || level < 0 || level > logspb.SeverityNumber_SEVERITY_NUMBER_FATAL4 {
+					continue
 				}
-				for _, a := range s.GetAttributes() {
-					if !slices.Contains(relayedKeys, a.GetKey()) || len(span.GetAttributes()) == len(relayedKeys) {
-						continue
-					}
-					switch v := a.GetValue().GetValue().(type) {
-					case *commonpb.AnyValue_BoolValue:
-						span.Attributes = append(span.Attributes, &commonpb.KeyValue{Key: a.GetKey(), Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_BoolValue{BoolValue: v.BoolValue}}})
-					case *commonpb.AnyValue_StringValue:
-						if relayedName.MatchString(v.StringValue) {
-							span.Attributes = append(span.Attributes, text(a.GetKey(), hide(v.StringValue)))
-						}
-					}
+				record := &logspb.LogRecord{
+					TimeUnixNano: l.GetTimeUnixNano(), ObservedTimeUnixNano: l.GetObservedTimeUnixNano(), SeverityNumber: level,
+					Body: words(r.Hide(l.GetBody().GetStringValue())), Attributes: r.attributes(l.GetAttributes(), sent),
 				}
-				kept = append(kept, span)
+				if string(l.GetTraceId()) == string(of[:]) && len(l.GetSpanId()) == 8 {
+					record.TraceId, record.SpanId = l.GetTraceId(), l.GetSpanId()
+				}
+				kept = append(kept, record)
+			}
+		}
+	}
+	if len(kept) == 0 {
+		return nil, nil //nolint:nilnil // nothing is left, and nothing went wrong
+	}
+	return &logspb.LogsData{ResourceLogs: []*logspb.ResourceLogs{{
+		Resource: r.resource, ScopeLogs: []*logspb.ScopeLogs{{Scope: relayedScope, LogRecords: kept}},
+	}}}, nil
+}
+
+// metrics keeps those that exec-daemon has, see [NewMachineMeter].
+func (r relay) metrics(_ context.Context, data *metricspb.MetricsData) (*metricspb.MetricsData, error) {
+	var kept []*metricspb.Metric
+	points := 0
+	for _, resource := range data.GetResourceMetrics() {
+		for _, scope := range resource.GetScopeMetrics() {
+			for _, m := range scope.GetMetrics() {
+				if out, n := r.metric(m); n > 0 && points+n <= maxRelayedPoints {
+					kept, points = append(kept, out), points+n
+				}
+			}
+		}
+	}
+	if len(kept) == 0 {
+		return nil, nil //nolint:nilnil // nothing is left, and nothing went wrong
+	}
+	return &metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{{
+		Resource: r.resource, ScopeMetrics: []*metricspb.ScopeMetrics{{Scope: relayedScope, Metrics: kept}},
+	}}}, nil
+}
+
+// metric returns what is sent on of a metric, and how many points it has.
+func (r relay) metric(m *metricspb.Metric) (*metricspb.Metric, int) {
+	kind := machineMetric(m.GetName())
+	if kind == nil {
+		return nil, 0
+	}
+	out := &metricspb.Metric{Name: kind.name, Description: kind.words, Unit: kind.unit}
+	if kind.bounds == nil {
+		sum := &metricspb.Sum{IsMonotonic: true, AggregationTemporality: cumulative}
+		for _, p := range m.GetSum().GetDataPoints() {
+			if p.GetAsInt() >= 0 {
+				sum.DataPoints = append(sum.DataPoints, &metricspb.NumberDataPoint{
+					Attributes: r.attributes(p.GetAttributes(), relayedKeys), StartTimeUnixNano: p.GetStartTimeUnixNano(), TimeUnixNano: p.GetTimeUnixNano(),
+					Value: &metricspb.NumberDataPoint_AsInt{AsInt: p.GetAsInt()},
+				})
+			}
+		}
+		out.Data = &metricspb.Metric_Sum{Sum: sum}
+		return out, len(sum.GetDataPoints())
+	}
+	histogram := &metricspb.Histogram{AggregationTemporality: cumulative}
+	for _, p := range m.GetHistogram().GetDataPoints() {
+		var count uint64
+		for _, n := range p.GetBucketCounts() {
+			count += n
+		}
+		if !slices.Equal(p.GetExplicitBounds(), kind.bounds) || len(p.GetBucketCounts()) != len(kind.bounds)+1 || count != p.GetCount() ||
+			math.IsNaN(p.GetSum()) || math.IsInf(p.GetSum(), 0) || p.GetSum() < 0 {
+			continue
+		}
+		histogram.DataPoints = append(histogram.DataPoints, &metricspb.HistogramDataPoint{
+			Attributes: r.attributes(p.GetAttributes(), relayedKeys), StartTimeUnixNano: p.GetStartTimeUnixNano(), TimeUnixNano: p.GetTimeUnixNano(),
+			Count: count, Sum: new(p.GetSum()), BucketCounts: p.GetBucketCounts(), ExplicitBounds: kind.bounds,
+		})
+	}
+	out.Data = &metricspb.Metric_Histogram{Histogram: histogram}
+	return out, len(histogram.GetDataPoints())
+}
+
+// attributes are those of the keys whose values are plain, each once.
+func (r relay) attributes(from []*commonpb.KeyValue, keys []string) (kept []*commonpb.KeyValue) {
+	for _, a := range from {
+		known := slices.ContainsFunc(kept, func(k *commonpb.KeyValue) bool { return k.GetKey() == a.GetKey() })
+		if known || !slices.Contains(keys, a.GetKey()) {
+			continue
+		}
+		switch v := a.GetValue().GetValue().(type) {
+		case *commonpb.AnyValue_BoolValue:
+			kept = append(kept, &commonpb.KeyValue{Key: a.GetKey(), Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_BoolValue{BoolValue: v.BoolValue}}})
+		case *commonpb.AnyValue_StringValue:
+			if relayedName.MatchString(v.StringValue) {
+				kept = append(kept, text(a.GetKey(), r.Hide(v.StringValue)))
 			}
 		}
 	}
@@ -98,5 +235,9 @@ func relayed(data *tracepb.TracesData, of trace.TraceID, hide func(string) strin
 }
 
 func text(key, value string) *commonpb.KeyValue {
-	return &commonpb.KeyValue{Key: key, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: value}}}
+	return &commonpb.KeyValue{Key: key, Value: words(value)}
+}
+
+func words(s string) *commonpb.AnyValue {
+	return &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: s}}
 }

@@ -41,7 +41,7 @@ type Config struct {
 	Token    string // sent as a bearer token, unless empty
 	Insecure bool   // speak without TLS
 	Service  string // aloft, exec-daemon
-	Soon     bool   // send spans within half a second: whoever takes them on is about to leave
+	Soon     bool   // send spans within half a second, and metrics when there are new ones: whoever takes them on is about to leave
 	Version  string
 	Logger   *slog.Logger // hears, at debug level, that something could not be sent
 }
@@ -52,8 +52,12 @@ const sendTimeout = 10 * time.Second
 // soon is how long spans wait for others at most, with [Config.Soon].
 const soon = 500 * time.Millisecond
 
-// metricsEvery is how often metrics are sent.
-const metricsEvery = 30 * time.Second
+// How often metrics are sent, and how often with [Config.Soon], then only what
+// is new.
+const (
+	metricsEvery = 30 * time.Second
+	metricsSoon  = 5 * time.Second
+)
 
 // Telemetry sends. A nil Telemetry is ghost mode: everything it is given goes
 // nowhere. Its methods are safe for concurrent use.
@@ -61,6 +65,7 @@ type Telemetry struct {
 	traces  *sdktrace.TracerProvider
 	metrics sdkmetric.Reader
 	logs    *sdklog.LoggerProvider
+	of      *resource.Resource
 	client  *http.Client
 	send    sender
 }
@@ -79,7 +84,7 @@ func Open(c Config) (*Telemetry, error) {
 		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.Logger.Debug("telemetry was not sent", "error", err) }))
 	}
 	of := resource.NewSchemaless(attribute.String("service.name", c.Service), attribute.String("service.version", c.Version))
-	t := &Telemetry{client: httpClient(c.Insecure)}
+	t := &Telemetry{of: of, client: httpClient(c.Insecure)}
 	send := sender{client: t.client, base: base, token: c.Token}
 	t.send = send
 	exporter, err := otlptrace.New(context.Background(), send.traces())
@@ -87,12 +92,13 @@ func Open(c Config) (*Telemetry, error) {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
 	batch := []sdktrace.BatchSpanProcessorOption{sdktrace.WithExportTimeout(sendTimeout)}
+	every := metricsEvery
 	if c.Soon {
-		batch = append(batch, sdktrace.WithBatchTimeout(soon))
+		batch, every = append(batch, sdktrace.WithBatchTimeout(soon)), metricsSoon
 	}
 	t.traces = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter, batch...),
 		sdktrace.WithResource(of), sdktrace.WithIDGenerator(ids{}), sdktrace.WithSampler(sdktrace.AlwaysSample()))
-	t.metrics = sdkmetric.NewPeriodicReader(send.metrics(), sdkmetric.WithInterval(metricsEvery), sdkmetric.WithTimeout(sendTimeout))
+	t.metrics = sdkmetric.NewPeriodicReader(send.metrics(c.Soon), sdkmetric.WithInterval(every), sdkmetric.WithTimeout(sendTimeout))
 	t.logs = sdklog.NewLoggerProvider(sdklog.WithResource(of), sdklog.WithAttributeValueLengthLimit(maxAttribute),
 		sdklog.WithProcessor(sdklog.NewBatchProcessor(send.logs(), sdklog.WithExportTimeout(sendTimeout))))
 	return t, nil

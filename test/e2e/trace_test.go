@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	logspb "go.opentelemetry.io/proto/otlp/logs/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+
 	"aloft/internal/control/gateway/gittest"
 	"aloft/internal/telemetry/telemetrytest"
 )
@@ -49,24 +52,64 @@ func TestOneTraceFromTheRequestToTheTool(t *testing.T) {
 		t.Fatalf("%d, %v", res.StatusCode, err)
 	}
 	done := a.finish(run{AgentID: made.Agent.ID, ID: made.Run.ID})
-	want := []string{"POST /v1/agents", "run", "turn", "model", "tool Shell", "exec Shell", "agent.v1.ExecService/ExecStream"}
+	// Each kind of span, what it is below of, and how many there are; 0 is any number.
+	kinds := map[string]struct {
+		above string
+		n     int
+	}{
+		"POST /v1/agents": {"", 1}, "run": {"POST /v1/agents", 1}, "turn": {"run", 2}, "model": {"turn", 2}, "tool Shell": {"turn", 1},
+		"exec Shell": {"tool Shell", 1}, "agent.v1.ExecService/ExecStream": {"run", 1},
+		"boot": {"run", 0}, "commit": {"run", 0}, "push": {"run", 0},
+	}
+	kind := func(s *tracepb.Span) string {
+		if strings.HasPrefix(s.GetName(), "boot ") {
+			return "boot"
+		}
+		return s.GetName()
+	}
+	var spans map[string]*tracepb.Span // of the trace, by their ids
 	r.Await(t, "a span of each", func() bool {
-		return !slices.ContainsFunc(want, func(name string) bool { return r.Spans()[name] == nil })
+		spans = map[string]*tracepb.Span{}
+		count := map[string]int{}
+		for _, s := range r.AllSpans() {
+			if hex.EncodeToString(s.GetTraceId()) == traceID {
+				spans[hex.EncodeToString(s.GetSpanId())] = s
+				count[kind(s)]++
+			}
+		}
+		for name, k := range kinds {
+			if count[name] < k.n {
+				return false
+			}
+		}
+		return count["boot"] > 0
 	})
-	spans := r.Spans()
-	parents := map[string]string{"run": "POST /v1/agents", "turn": "run", "model": "turn", "tool Shell": "turn", "exec Shell": "tool Shell", "agent.v1.ExecService/ExecStream": "run"}
-	for _, name := range want {
-		s := spans[name]
-		if got := hex.EncodeToString(s.GetTraceId()); got != traceID {
-			t.Errorf("%s is of the trace %s", name, got)
+	belowTurns := map[string]int{}
+	for id, s := range spans {
+		k, known := kinds[kind(s)]
+		parent := hex.EncodeToString(s.GetParentSpanId())
+		switch {
+		case !known:
+			t.Errorf("a span of the name %q", s.GetName())
+		case k.above == "" && parent != span:
+			t.Errorf("%s is below %s, want the caller's span", s.GetName(), parent)
+		case k.above != "" && (spans[parent] == nil || kind(spans[parent]) != k.above):
+			t.Errorf("%s (%s) is below %s (%s), want %s", s.GetName(), id, parent, spans[parent].GetName(), k.above)
 		}
-		above := span
-		if of := parents[name]; of != "" {
-			above = hex.EncodeToString(spans[of].GetSpanId())
+		if k.above == "turn" {
+			belowTurns[s.GetName()+parent]++
 		}
-		if got := hex.EncodeToString(s.GetParentSpanId()); got != above && name != "tool Shell" && name != "model" && name != "turn" {
-			t.Errorf("%s is below %s, want %s (%s)", name, got, above, parents[name])
-		}
+	}
+	if len(belowTurns) != 3 { // each turn has a model, and the first a tool
+		t.Errorf("below turns: %v", belowTurns)
+	}
+	r.Await(t, "what exec-daemon counts and logs", func() bool {
+		return r.Metric("exec_daemon_tool_calls") != nil && slices.ContainsFunc(r.Logs(), func(l *logspb.LogRecord) bool {
+			return l.GetBody().GetStringValue() == "listening"
+		})
+	})
+	if n := r.Metric("exec_daemon_tool_calls").GetSum().GetDataPoints(); len(n) != 1 || n[0].GetAsInt() != 1 {
+		t.Errorf("calls in the machine: %v", n)
 	}
 	for _, not := range []string{"PRIVATE-WORDS", "t0ken-of-the-receiver", "Say it", url} {
 		if strings.Contains(r.Text(), not) {

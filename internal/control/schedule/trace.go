@@ -11,17 +11,20 @@ import (
 )
 
 // spans takes what exec-daemon in an agent's machine traces of the run that
-// works. In ghost mode nobody takes it.
+// works, counts and logs. In ghost mode nobody takes it.
 func (s *Scheduler) spans(state *agent.State, machineID string) pod.Option {
 	if s.Spans == nil {
 		return pod.Spans(nil)
 	}
 	agentID := state.Agent.ID
-	return pod.Spans(s.Spans.Relay(func(ctx context.Context) (trace.TraceID, error) {
-		now, err := s.fold(ctx, agentID)
-		if err != nil {
-			return trace.TraceID{}, err
-		}
-		return telemetry.Run(now.Run.ID, now.Trace).TraceID(), nil
-	}, s.redactor(state, machineID).String))
+	return pod.Spans(s.Spans.Relay(telemetry.From{
+		Agent: agentID, Machine: machineID, Hide: s.redactor(state, machineID).String,
+		Trace: func(ctx context.Context) (trace.TraceID, error) {
+			now, err := s.fold(ctx, agentID)
+			if err != nil {
+				return trace.TraceID{}, err
+			}
+			return telemetry.Run(now.Run.ID, now.Trace).TraceID(), nil
+		},
+	}))
 }

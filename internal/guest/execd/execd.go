@@ -22,6 +22,7 @@ import (
 
 	"aloft/internal/guest/terminal"
 	"aloft/internal/guest/tool"
+	"aloft/internal/telemetry"
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
@@ -59,9 +60,10 @@ type Config struct {
 	// RemoteServers are programs for editors, and where they may be; those that
 	// are usual without it.
 	RemoteServers []RemoteServer
-	Secrets       *Secrets     // what does not leave the machine; without it, all does
-	Tracer        trace.Tracer // makes a span of each request and call; without it, none is made
-	Log           *slog.Logger // without it, nothing is logged
+	Secrets       *Secrets                // what does not leave the machine; without it, all does
+	Tracer        trace.Tracer            // makes a span of each request and call; without it, none is made
+	Meter         *telemetry.MachineMeter // counts requests and calls; without it, nobody does
+	Log           *slog.Logger            // without it, nothing is logged
 }
 
 // Server answers agent.v1.ExecService, ControlService, FileService,
@@ -102,7 +104,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, record.close())
 	}
-	tracing := newTracing(cfg.Tracer)
+	tracing := newTracing(cfg.Tracer, cfg.Meter)
 	calls, err := newCalls(record, cfg.Tools, cfg.OutputDir, cfg.Secrets, log, tracing)
 	if err != nil {
 		return nil, errors.Join(err, record.close())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/attribute"
@@ -14,19 +15,21 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// tracing makes a span of each request and of each call. A span says what was
-// called and how it ended; of what went in and came out it says nothing.
+// tracing makes a span of each request and of each call, and counts them. A span
+// says what was called and how it ended; of what went in and came out it says
+// nothing.
 type tracing struct {
 	tracer trace.Tracer
+	meter  *telemetry.MachineMeter
 	run    atomic.Pointer[trace.SpanContext] // of the run that asked last; a machine works one at a time
 }
 
-func newTracing(tracer trace.Tracer) *tracing {
+func newTracing(tracer trace.Tracer, meter *telemetry.MachineMeter) *tracing {
 	var off *telemetry.Telemetry
 	if tracer == nil {
 		tracer = off.Tracer()
 	}
-	return &tracing{tracer: tracer}
+	return &tracing{tracer: tracer, meter: meter}
 }
 
 // call begins the span of a call, below the span that the server makes of it.
@@ -35,8 +38,10 @@ func (t *tracing) call(ctx context.Context, id, tool string) (_ context.Context,
 	if run := t.run.Load(); run != nil {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, telemetry.Span(*run, "call "+id))
 	}
+	start := time.Now()
 	ctx, span := t.tracer.Start(ctx, "exec "+tool, trace.WithAttributes(attribute.String("call", id), attribute.String("tool", tool)))
 	return ctx, func(failed bool) {
+		t.meter.Call(ctx, tool, failed, time.Since(start))
 		span.SetAttributes(attribute.Bool("error", failed))
 		if failed {
 			span.SetStatus(otelcodes.Error, "")
@@ -54,9 +59,12 @@ func (t *tracing) rpc(ctx context.Context, spec connect.Spec, header http.Header
 	}
 	ctx, span := t.tracer.Start(ctx, spec.Procedure[1:], trace.WithSpanKind(trace.SpanKindServer))
 	return ctx, func(err error) {
+		code := "ok"
 		if err != nil {
-			span.SetStatus(otelcodes.Error, connect.CodeOf(err).String())
+			code = connect.CodeOf(err).String()
+			span.SetStatus(otelcodes.Error, code)
 		}
+		t.meter.Request(ctx, spec.Procedure[1:], code)
 		span.End()
 	}
 }

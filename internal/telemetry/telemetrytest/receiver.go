@@ -131,6 +131,13 @@ func (r *Receiver) Spans() map[string]*tracepb.Span {
 	return byName
 }
 
+// AllSpans returns the spans so far, as they came.
+func (r *Receiver) AllSpans() []*tracepb.Span {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*tracepb.Span(nil), r.spans...)
+}
+
 // Metric returns the newest metric of that name, or nil.
 func (r *Receiver) Metric(name string) *metricspb.Metric {
 	r.mu.Lock()

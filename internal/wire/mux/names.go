@@ -6,5 +6,5 @@ const (
 	Token = "token" // HTTP/1.1, POST /v1/tokens/oidc; the control plane answers
 )
 
-// Telemetry is OTLP: gRPC over HTTP/2, traces only. The control plane answers.
+// Telemetry is OTLP: gRPC over HTTP/2. The control plane answers.
 const Telemetry = "telemetry"

@@ -1,0 +1,87 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+)
+
+// metricKind is a metric of exec-daemon: a histogram where it has bounds, else a
+// counter.
+type metricKind struct {
+	name, words, unit string
+	bounds            []float64
+}
+
+// machineMetrics are all there are. A server sends on no others.
+var machineMetrics = []metricKind{
+	{name: "exec_daemon_tool_calls", words: "Tool calls that are done, by tool and outcome."},
+	{name: "exec_daemon_tool_call_seconds", words: "How long tool calls took, by tool.", unit: "s",
+		bounds: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30, 120, 600}},
+	{name: "exec_daemon_requests", words: "Requests that are answered, by RPC and code."},
+}
+
+func machineMetric(name string) *metricKind {
+	for i := range machineMetrics {
+		if machineMetrics[i].name == name {
+			return &machineMetrics[i]
+		}
+	}
+	return nil
+}
+
+// MachineMeter counts what exec-daemon does. A nil one counts nothing. Its
+// methods are safe for concurrent use.
+type MachineMeter struct {
+	provider        *sdkmetric.MeterProvider
+	calls, requests metric.Int64Counter
+	seconds         metric.Float64Histogram
+}
+
+// NewMachineMeter returns what counts for t; nil of a nil Telemetry.
+func (t *Telemetry) NewMachineMeter() (*MachineMeter, error) {
+	if t == nil {
+		return nil, nil //nolint:nilnil // a nil one counts nothing
+	}
+	m := &MachineMeter{provider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(t.metrics), sdkmetric.WithResource(t.of))}
+	meter := m.provider.Meter("aloft")
+	calls, seconds, requests := machineMetrics[0], machineMetrics[1], machineMetrics[2]
+	var errs [3]error
+	m.calls, errs[0] = meter.Int64Counter(calls.name, metric.WithDescription(calls.words))
+	m.seconds, errs[1] = meter.Float64Histogram(seconds.name, metric.WithDescription(seconds.words), metric.WithUnit(seconds.unit),
+		metric.WithExplicitBucketBoundaries(seconds.bounds...))
+	m.requests, errs[2] = meter.Int64Counter(requests.name, metric.WithDescription(requests.words))
+	return m, errors.Join(errs[:]...)
+}
+
+// Call counts a call of a tool that is done.
+func (m *MachineMeter) Call(ctx context.Context, tool string, failed bool, took time.Duration) {
+	if m == nil {
+		return
+	}
+	outcome := "ok"
+	if failed {
+		outcome = "error"
+	}
+	m.calls.Add(ctx, 1, metric.WithAttributes(attribute.String("tool", tool), attribute.String("outcome", outcome)))
+	m.seconds.Record(ctx, took.Seconds(), metric.WithAttributes(attribute.String("tool", tool)))
+}
+
+// Request counts a request that is answered; rpc is a name of ours.
+func (m *MachineMeter) Request(ctx context.Context, rpc, code string) {
+	if m != nil {
+		m.requests.Add(ctx, 1, metric.WithAttributes(attribute.String("rpc", rpc), attribute.String("code", code)))
+	}
+}
+
+// Shutdown sends the last counts, and stops.
+func (m *MachineMeter) Shutdown(ctx context.Context) error {
+	if m == nil {
+		return nil
+	}
+	return m.provider.Shutdown(ctx)
+}
