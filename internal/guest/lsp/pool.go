@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -117,10 +118,14 @@ func New(cfg Config) *Pool {
 }
 
 // Lint reports on files and on what is in folders, or, where no path is given,
-// on what has changed. Paths are absolute. An error says what is wrong with
-// them; what is wrong with linters is in the report's notes. When ctx ends it
-// returns soon with its cause.
-func (p *Pool) Lint(ctx context.Context, paths []string) (Report, error) {
+// on what has changed. Paths are absolute. What hidden says true of is left out;
+// nil hides nothing. An error says what is wrong with the paths; what is wrong
+// with linters is in the report's notes. When ctx ends it returns soon with its
+// cause.
+func (p *Pool) Lint(ctx context.Context, paths []string, hidden func(path string) bool) (Report, error) {
+	if hidden == nil {
+		hidden = func(string) bool { return false }
+	}
 	select {
 	case <-p.turn:
 		defer func() { p.turn <- struct{}{} }()
@@ -140,7 +145,7 @@ func (p *Pool) Lint(ctx context.Context, paths []string) (Report, error) {
 		return Report{}, err
 	}
 	var r Report
-	files, err := p.files(within, &r, paths, changed)
+	files, err := p.files(within, &r, paths, changed, hidden)
 	if err != nil {
 		return Report{}, err
 	}
@@ -149,16 +154,18 @@ func (p *Pool) Lint(ctx context.Context, paths []string) (Report, error) {
 	if ctx.Err() != nil {
 		return Report{}, context.Cause(ctx)
 	}
+	r.Diagnostics = slices.DeleteFunc(r.Diagnostics, func(d Diagnostic) bool { return hidden(d.Path) })
 	r.Diagnostics, r.Total = tidy(r.Diagnostics)
 	return r, nil
 }
 
 // files are those to look at: of a kind that is known, and not too many.
-func (p *Pool) files(ctx context.Context, r *Report, paths, changed []string) ([]string, error) {
+func (p *Pool) files(ctx context.Context, r *Report, paths, changed []string, hidden func(string) bool) ([]string, error) {
 	var all []string
 	unknown := make(map[string]bool)
 	add := func(path string, named bool) {
 		switch {
+		case hidden(path):
 		case languageOf(path) != nil:
 			all = append(all, path)
 		case named:

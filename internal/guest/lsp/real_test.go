@@ -95,7 +95,7 @@ func lint(t testing.TB, p *Pool, paths ...string) Report {
 		paths[i] = filepath.Join(p.cfg.Dir, path)
 	}
 	begun := time.Now()
-	r, err := p.Lint(t.Context(), paths)
+	r, err := p.Lint(t.Context(), paths, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

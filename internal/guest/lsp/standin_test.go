@@ -152,7 +152,7 @@ func TestServerThatPublishes(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Lint(t.Context(), nil); !errors.Is(err, ErrClosed) {
+	if _, err := p.Lint(t.Context(), nil, nil); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -198,7 +198,7 @@ func TestServerThatNeverSpeaks(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	errUser := errors.New("the user has enough")
 	stop(errUser)
-	if _, err := p.Lint(ctx, nil); !errors.Is(err, errUser) {
+	if _, err := p.Lint(ctx, nil, nil); !errors.Is(err, errUser) {
 		t.Errorf("a call that is over: %v", err)
 	}
 }

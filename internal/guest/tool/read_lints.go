@@ -47,7 +47,8 @@ func readLints(ctx context.Context, ws Workspace, linters *lsp.Pool, call *agent
 		}
 		paths = append(paths, path)
 	}
-	report, err := linters.Lint(ctx, paths)
+	unseen := NewUnseen(ws.Dir)
+	report, err := linters.Lint(ctx, paths, func(path string) bool { return unseen.Check(path) != nil })
 	if err != nil {
 		return nil, "", err
 	}
