@@ -64,24 +64,29 @@ func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *model
 	})
 }
 
-// projectFiles reads files of agents' repositories, at the commits that they
-// began with.
-func projectFiles(g *gateway.Gateway) func(context.Context, agent.Agent, string) ([]byte, error) {
-	return func(ctx context.Context, a agent.Agent, path string) ([]byte, error) {
-		if a.Origin == "" || len(a.Repos) == 0 {
+// projectFiles reads files of agents' repositories at a commit.
+func projectFiles(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error) {
+	return func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error) {
+		if commit == "" || len(a.Repos) == 0 {
 			return nil, nil
 		}
 		url := a.Repos[0].URL
-		data, err := g.File(ctx, url, a.Origin, path)
+		data, err := g.File(ctx, url, commit, path)
 		if err == nil {
 			return data, nil
 		}
 		// The mirror may have been made anew since.
-		if _, err := g.Check(ctx, url, a.Origin); err != nil {
+		if _, err := g.Check(ctx, url, commit); err != nil {
 			return nil, err
 		}
-		return g.File(ctx, url, a.Origin, path)
+		return g.File(ctx, url, commit, path)
 	}
+}
+
+// originFiles reads them at the commits that the agents began with.
+func originFiles(g *gateway.Gateway) func(context.Context, agent.Agent, string) ([]byte, error) {
+	read := projectFiles(g)
+	return func(ctx context.Context, a agent.Agent, path string) ([]byte, error) { return read(ctx, a, a.Origin, path) }
 }
 
 // teamHooks returns the team's hooks.json, nil where it has none.

@@ -37,6 +37,9 @@ type Agent struct {
 	// Origin is the commit of the first repository that the agent began with, as
 	// the server found it before there was a machine; "" before that.
 	Origin string
+	// RulesAt is the commit of its default branch at that time: the project's rules
+	// count as they are there. "" where there was none.
+	RulesAt string
 }
 
 // MachineState is how an agent's machine is, as far as the journal knows.
@@ -149,7 +152,7 @@ func (a *Agent) Apply(e Event) {
 		a.Model, a.Class, a.WorkOnCurrentBranch, a.RunMode = b.Model, b.Class, b.WorkOnCurrentBranch, b.RunMode
 		a.CreatedAt = e.Time
 	case *Forked:
-		a.ForkedFrom, a.Layer = b.AgentID, b.Layer
+		a.ForkedFrom, a.Layer, a.RulesAt = b.AgentID, b.Layer, b.RulesAt
 	case *RunCreated:
 		a.LatestRunID = e.RunID
 	case *Archived:
@@ -158,6 +161,9 @@ func (a *Agent) Apply(e Event) {
 		a.Machine = MachineBooting
 		if a.Origin == "" {
 			a.Origin = b.Origin
+		}
+		if a.RulesAt == "" {
+			a.RulesAt = b.RulesAt
 		}
 	case *MachineReady:
 		a.Machine, a.Layer = MachineUp, ""

@@ -69,6 +69,8 @@ type (
 		// Origin is the commit that the agent starts from, as the server found it
 		// before the first machine was there.
 		Origin string `json:"origin,omitempty"`
+		// RulesAt is the commit of the default branch then.
+		RulesAt string `json:"rulesAt,omitempty"`
 		// Egress is what the environment makes of the machine's network.
 		Egress Egress `json:"egress,omitzero"`
 	}

@@ -24,6 +24,7 @@ type Forked struct {
 	Messages   []conversation.Message `json:"messages,omitempty"`
 	Asked      []string               `json:"asked,omitempty"`
 	Todos      []Todo                 `json:"todos,omitempty"`
+	RulesAt    string                 `json:"rulesAt,omitempty"` // as the other's
 }
 
 // Kind implements [Body].
@@ -103,6 +104,7 @@ func (p ForkPoint) Events(name, branch, layer string) []Event {
 	f := &Forked{
 		AgentID: p.State.Agent.ID, Seq: p.State.Agent.Head, Turn: p.Turn, Layer: layer,
 		Numbers: p.State.Number(), Messages: p.State.Messages, Asked: p.State.Asked, Todos: p.State.Todos,
+		RulesAt: p.State.Agent.RulesAt,
 	}
 	if layer != "" {
 		f.BaseCommit = p.State.BaseCommit

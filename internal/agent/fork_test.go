@@ -16,7 +16,7 @@ func TestPointAt(t *testing.T) {
 	for i, b := range []Body{
 		&Created{Name: "one", UserID: 7, Repos: []Repo{{URL: "a"}, {URL: "b", StartingRef: "main"}}, WorkOnCurrentBranch: true},
 		&RunCreated{Prompt: conversation.Text(conversation.User, "do")},
-		&MachineReady{MachineID: "m", BootID: "b", BaseCommit: "base", Others: []Checkout{{BaseCommit: "other"}}},
+		&MachineMade{MachineID: "m", Origin: "origin", RulesAt: "rules"}, &MachineReady{MachineID: "m", BootID: "b", BaseCommit: "base", Others: []Checkout{{BaseCommit: "other"}}},
 		&TurnReplied{Message: call}, &CallDone{CallID: "c", Text: "result"},
 		say("done"), &Pushed{RepoURL: "a", Commit: "pushed"}, &RunEnded{Status: Finished},
 		&RunCreated{Prompt: conversation.Text(conversation.User, "more")},
@@ -60,6 +60,9 @@ func TestPointAt(t *testing.T) {
 	}
 	if fork.Checkout(0) != (Checkout{BaseCommit: "base", Branch: "branch"}) || fork.Checkout(1) != (Checkout{BaseCommit: "other", Branch: "branch"}) {
 		t.Errorf("checkouts %+v, %+v", fork.Checkout(0), fork.Checkout(1))
+	}
+	if fork.Agent.RulesAt != "rules" || fork.Agent.Origin != "" {
+		t.Errorf("the fork's rules are of %q, it began at %q", fork.Agent.RulesAt, fork.Agent.Origin)
 	}
 	if fork.Number() <= p.State.Number() {
 		t.Errorf("calls are numbered from %d, and the other's are up to %d", fork.Number(), p.State.Number())

@@ -96,6 +96,12 @@ func TestApprovalSurvivesKill(t *testing.T) {
 	if got := gittest.Git(t, git.Path("modes"), "ls-tree", "--name-only", pushed(t, r), "first.txt"); got != "first.txt" {
 		t.Error("what was denied was done, or what was allowed was not")
 	}
+	// An agent that starts from that branch does not work under what the branch
+	// says is safe.
+	next := a.create("", "Ask", object{"runMode": "allowlist", "repos": []object{{"url": url, "startingRef": pushed(t, r)}}})
+	if q := a.asked(); q.AgentID != next.AgentID || q.Subject != "touch first.txt" {
+		t.Errorf("the question is %+v", q)
+	}
 }
 
 // TestAllowAlways has a person allow a command for good: it stands in their

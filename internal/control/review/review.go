@@ -2,8 +2,8 @@
 // machine: by the run mode, the rules of the team, the person and the project,
 // and, where those leave it open, by a classifier, a model call of its own. It
 // trusts nothing that comes from the machine: rules are the store's, and the
-// project's as they are in the commit that the agent began with, so that an
-// agent cannot write its own permissions.
+// project's as its default branch had them when the agent began, so that no
+// agent can write permissions for itself or for another.
 package review
 
 import (
@@ -25,9 +25,9 @@ import (
 // Config is what a Reviewer works with.
 type Config struct {
 	Rules store.Rules
-	// Project returns a file of the agent's repository at the commit that it
-	// began with, nil where there is none. It may be nil.
-	Project func(ctx context.Context, a agent.Agent, path string) ([]byte, error)
+	// Project returns a file of the agent's repository at a commit, nil where there
+	// is none. It may be nil.
+	Project func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error)
 	// Model returns the classifier's model for an agent.
 	Model func(a agent.Agent) (model.Model, model.Info, error)
 	// Mode is the operator's; "" leaves it to the team, the person and the agent,
@@ -179,18 +179,17 @@ func (r *Reviewer) permissions(ctx context.Context, a agent.Agent) (permit.Permi
 	if err != nil {
 		return permit.Permissions{}, err
 	}
-	name, data, err := r.project(ctx, a, permissionsFile)
-	if err != nil && ctx.Err() == nil { // whatever it would have blocked, a person decides
-		err = unreadableError{err}
-	}
+	projects, err := r.project(ctx, a, a.RulesAt)
 	if err != nil {
 		return permit.Permissions{}, err
 	}
-	projects, err := parse(name, data)
-	if err != nil {
-		return permit.Permissions{}, err
+	began := permit.Permissions{}
+	if a.Origin != a.RulesAt {
+		if began, err = r.project(ctx, a, a.Origin); err != nil {
+			return permit.Permissions{}, err
+		}
 	}
-	return permit.Merge(mine, projects), nil
+	return permit.Merge(mine, projects, began.Restrictions()), nil
 }
 
 func parse(name string, data []byte) (permit.Permissions, error) {
@@ -201,19 +200,25 @@ func parse(name string, data []byte) (permit.Permissions, error) {
 	return p, nil
 }
 
-// project returns a file of the project's rules, and its path.
-func (r *Reviewer) project(ctx context.Context, a agent.Agent, name string) (path string, data []byte, err error) {
-	if r.Project == nil || a.Origin == "" || len(a.Repos) == 0 {
-		return name, nil, nil
+// project is what the project's permissions.json says at a commit. What it
+// allows is to be heeded only where people have vouched for the commit: any
+// other may have been pushed by an agent.
+func (r *Reviewer) project(ctx context.Context, a agent.Agent, commit string) (permit.Permissions, error) {
+	if r.Project == nil || commit == "" || len(a.Repos) == 0 {
+		return permit.Permissions{}, nil
 	}
 	for _, folder := range projectFolders {
-		data, err := r.Project(ctx, a, folder+name)
+		name := folder + permissionsFile
+		data, err := r.Project(ctx, a, commit, name)
+		if err != nil && ctx.Err() == nil { // whatever it would have blocked, a person decides
+			err = unreadableError{fmt.Errorf("read %s: %w", name, err)}
+		}
 		if err != nil {
-			return "", nil, fmt.Errorf("read %s%s: %w", folder, name, err)
+			return permit.Permissions{}, err
 		}
 		if data != nil {
-			return folder + name, data, nil
+			return parse(fmt.Sprintf("%s of %.12s", name, commit), data)
 		}
 	}
-	return name, nil, nil
+	return permit.Permissions{}, nil
 }

@@ -57,7 +57,7 @@ func TestDescribe(t *testing.T) {
 type rig struct {
 	*Reviewer
 	store   *sqlite.Store
-	project map[string]string
+	project map[string]string // by path, or by commit:path
 	state   *agent.State
 }
 
@@ -68,10 +68,12 @@ func newRig(t *testing.T, mode permit.Mode) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	r := &rig{store: s, project: map[string]string{}, state: &agent.State{Agent: agent.Agent{Origin: "c0ffee", UserID: 7, Repos: []agent.Repo{{URL: "https://git.example.com/r"}}}}}
-	r.Reviewer = New(Config{Rules: s, Mode: mode, Project: func(_ context.Context, _ agent.Agent, path string) ([]byte, error) {
-		if text, ok := r.project[path]; ok {
-			return []byte(text), nil
+	r := &rig{store: s, project: map[string]string{}, state: &agent.State{Agent: agent.Agent{Origin: "c0ffee", RulesAt: "c0ffee", UserID: 7, Repos: []agent.Repo{{URL: "https://git.example.com/r"}}}}}
+	r.Reviewer = New(Config{Rules: s, Mode: mode, Project: func(_ context.Context, _ agent.Agent, commit, path string) ([]byte, error) {
+		for _, name := range []string{commit + ":" + path, path} {
+			if text, ok := r.project[name]; ok {
+				return []byte(text), nil
+			}
 		}
 		return nil, nil
 	}})
@@ -141,12 +143,39 @@ func TestPermissionsOfPersonAndProjectAreJoined(t *testing.T) {
 	}
 }
 
-// Before the server knows where the agent began, the project has no say.
-func TestNoProjectWithoutOrigin(t *testing.T) {
+// Before the server knows where the agent began, and where there is no default
+// branch, the project allows nothing.
+func TestNoProjectWithoutADefaultBranch(t *testing.T) {
 	r := newRig(t, permit.Allowlist)
 	r.project[".cursor/permissions.json"] = `{"terminalAllowlist":["ls"]}`
-	r.state.Agent.Origin = ""
+	r.state.Agent.RulesAt = ""
 	if got := r.check(t, call("Shell", `{"command":"ls"}`)); got.Treatment != permit.Ask {
+		t.Errorf("got %+v", got.Decision)
+	}
+}
+
+// A branch may have been pushed by an agent: what it allows does not count, and
+// what it blocks does.
+func TestABranchCanOnlyNarrow(t *testing.T) {
+	r := newRig(t, permit.Allowlist)
+	r.state.Agent.RulesAt = "feed"
+	r.project["feed:.cursor/permissions.json"] = `{"terminalAllowlist":["make"],"autoRun":{"block_instructions":["No AWS."]}}`
+	r.project["c0ffee:.aloft/permissions.json"] = `{"terminalAllowlist":["rm"],"mcpAllowlist":["*:*"],"autoRun":{"allow_instructions":["Anything goes."],"block_instructions":["No Azure."]}}`
+	for line, want := range map[string]permit.Treatment{"make": permit.Run, "rm x": permit.Ask} {
+		if got := r.check(t, call("Shell", `{"command":"`+line+`"}`)); got.Treatment != want {
+			t.Errorf("%s: %+v", line, got.Decision)
+		}
+	}
+	p, err := r.permissions(t.Context(), r.state.Agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := permit.Permissions{TerminalAllowlist: []string{"make"}, BlockInstructions: []string{"No AWS.", "No Azure."}}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Error(diff)
+	}
+	r.project["c0ffee:.aloft/permissions.json"] = `{` // what it would block is not known
+	if got := r.check(t, call("Shell", `{"command":"make"}`)); got.Treatment != permit.Ask || !strings.Contains(got.Why, "c0ffee") {
 		t.Errorf("got %+v", got.Decision)
 	}
 }

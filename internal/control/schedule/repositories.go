@@ -44,7 +44,7 @@ func (w *worker) branchOf(ctx context.Context, state *agent.State, n int) (strin
 		return "", err
 	}
 	if n == 0 {
-		w.origin = info.Commit
+		w.origin, w.rulesAt = info.Commit, info.Branches[info.DefaultBranch]
 	}
 	if branch == "" { // the agent works on the branch that it starts from
 		if repo.StartingRef == "" {

@@ -23,6 +23,7 @@ type worker struct {
 	ready   chan struct{} // closed when there were hands for the first time
 	once    sync.Once     // closes it
 	origin  string        // the commit that a new agent starts from
+	rulesAt string        // the commit of the default branch then
 	again   bool          // a wake came while it ran; guarded by s.mu
 }
 

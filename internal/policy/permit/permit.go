@@ -114,6 +114,11 @@ func join(to *[]string, more []string) {
 	}
 }
 
+// Restrictions are those of p that only ever narrow: the words for what to block.
+func (p Permissions) Restrictions() Permissions {
+	return Permissions{BlockInstructions: p.BlockInstructions}
+}
+
 // Effective is what holds: the team's permissions where it has any, and then
 // nothing else; else what the files say together.
 func Effective(team *Permissions, files ...Permissions) Permissions {

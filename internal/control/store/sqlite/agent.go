@@ -139,7 +139,7 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 		ID: a.ID, Name: a.Name, UserID: a.UserID, Archived: number(a.Archived), Env: string(env), Repos: string(repos),
 		Model: a.Model, Class: a.Class, WorkOnCurrentBranch: number(a.WorkOnCurrentBranch),
 		CreatedAt: nanos(a.CreatedAt), UpdatedAt: nanos(a.UpdatedAt), LatestRunID: a.LatestRunID, Head: a.Head,
-		Paused: number(a.Paused), RunMode: a.RunMode, Approvals: string(approvals), Machine: string(a.Machine), Origin: a.Origin, ForkedFrom: a.ForkedFrom, Layer: a.Layer,
+		Paused: number(a.Paused), RunMode: a.RunMode, Approvals: string(approvals), Machine: string(a.Machine), Origin: a.Origin, ForkedFrom: a.ForkedFrom, Layer: a.Layer, RulesAt: a.RulesAt,
 	}, nil
 }
 
@@ -148,7 +148,7 @@ func agentOf(row query.Agent) (agent.Agent, error) {
 		ID: row.ID, Name: row.Name, UserID: row.UserID, Archived: row.Archived != 0,
 		Model: row.Model, Class: row.Class, WorkOnCurrentBranch: row.WorkOnCurrentBranch != 0,
 		CreatedAt: stamp(row.CreatedAt), UpdatedAt: stamp(row.UpdatedAt), LatestRunID: row.LatestRunID, Head: row.Head,
-		Paused: row.Paused != 0, RunMode: row.RunMode, Machine: agent.MachineState(row.Machine), Origin: row.Origin, ForkedFrom: row.ForkedFrom, Layer: row.Layer,
+		Paused: row.Paused != 0, RunMode: row.RunMode, Machine: agent.MachineState(row.Machine), Origin: row.Origin, ForkedFrom: row.ForkedFrom, Layer: row.Layer, RulesAt: row.RulesAt,
 	}
 	var waits error
 	if row.Approvals != "" {

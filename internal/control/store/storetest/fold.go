@@ -82,6 +82,7 @@ func (l *life) event() agent.Event {
 		&agent.Pushed{RepoURL: "https://git.example.com/a/b", Branch: fmt.Sprint("aloft/", usage.Input%3), Commit: "c0ffee"},
 		&agent.RunEnded{Status: agent.Finished, Result: "done"},
 		&agent.RunEnded{Status: agent.Failed, Failure: &agent.Failure{Code: "ref_not_found", Message: "no ref", Hint: "name one"}},
+		&agent.MachineMade{MachineID: "m-1", Origin: fmt.Sprint("c0ffee", usage.Input%2), RulesAt: fmt.Sprint("feed", usage.Input%3)},
 		&agent.Archived{Archived: usage.Output%2 == 0},
 	}).Draw(l.t, "body")
 	if _, ok := body.(*agent.Archived); ok {

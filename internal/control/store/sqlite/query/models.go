@@ -40,6 +40,7 @@ type Agent struct {
 	Origin              string
 	ForkedFrom          string
 	Layer               string
+	RulesAt             string
 }
 
 type Audit struct {
