@@ -24,13 +24,14 @@ type Outbound interface {
 
 type webhookJSON struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
-	URL    string   `json:"url" format:"uri" maxLength:"2048" doc:"told of each end of a run"`
+	URL    string   `json:"url" format:"uri" maxLength:"2048" doc:"told of each end of a run, and of each question that waits for a person"`
 	Secret *string  `json:"secret,omitempty" minLength:"32" maxLength:"256" doc:"what deliveries are signed with"`
 }
 
 type deliveryJSON struct {
 	_              struct{}   `json:"-" additionalProperties:"true"`
 	ID             string     `json:"id" doc:"X-Webhook-ID of every attempt"`
+	Event          string     `json:"event" enum:"statusChange,approvalRequested" doc:"what it tells: the end of a run, or a question that waits"`
 	RunID          string     `json:"runId"`
 	State          string     `json:"state" enum:"pending,delivered,failed"`
 	Attempts       int        `json:"attempts" minimum:"0"`
@@ -106,7 +107,7 @@ func (s *server) listDeliveries(w http.ResponseWriter, r *http.Request, who acco
 
 func deliveryOf(d store.Delivery) deliveryJSON {
 	out := deliveryJSON{
-		ID: d.ID, RunID: d.RunID, State: string(d.State), Attempts: d.Attempts, CreatedAt: stamp(d.CreatedAt),
+		ID: d.ID, Event: string(d.Event), RunID: d.RunID, State: string(d.State), Attempts: d.Attempts, CreatedAt: stamp(d.CreatedAt),
 		LastStatusCode: d.LastStatus, LastError: d.LastError,
 	}
 	if d.State == store.DeliveryPending {

@@ -18,12 +18,22 @@ const (
 	DeliveryFailed  DeliveryState = "failed" // given up; it can be replayed
 )
 
-// Delivery is one thing that an agent's webhook is to be told: that a run has
-// ended.
+// DeliveryEvent is what a delivery tells, as its receiver reads it.
+type DeliveryEvent string
+
+// What is told.
+const (
+	StatusChange      DeliveryEvent = "statusChange"      // a run has ended
+	ApprovalRequested DeliveryEvent = "approvalRequested" // a question waits for a person; an addition of Aloft's
+)
+
+// Delivery is one thing that an agent's webhook is to be told.
 type Delivery struct {
-	ID             string // made of the agent and the run, so that no crash makes a second
+	ID             string // made of the agent and what is told, so that no crash makes a second
+	Event          DeliveryEvent
+	Seq            int64 // of the event of the journal that says it
 	AgentID, RunID string
-	CreatedAt      time.Time // when the run ended
+	CreatedAt      time.Time // when it happened
 	State          DeliveryState
 	Attempts       int
 	NextAt         time.Time // when a pending one is due
@@ -34,8 +44,9 @@ type Delivery struct {
 }
 
 // Deliveries is the outbox of webhooks. A delivery is made by the
-// [Journal.Append] of a run's end, in the same transaction, where the agent has
-// a secret of the kind [secret.OfWebhook]; it goes with the agent. The methods
+// [Journal.Append] of a run's end or of an approval that is asked for, in the
+// same transaction, where the agent has a secret of the kind [secret.OfWebhook];
+// it goes with the agent. The methods
 // are safe for concurrent use.
 type Deliveries interface {
 	// Deliveries returns the agent's, newest first.

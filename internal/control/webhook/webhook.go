@@ -1,5 +1,5 @@
-// Package webhook tells the webhooks of agents that a run has ended. What is to
-// be told is an outbox in the store, written with the journal's own line, so
+// Package webhook tells the webhooks of agents that a run has ended, or that a
+// question waits for a person. What is to be told is an outbox in the store, written with the journal's own line, so
 // that no crash loses or doubles it; a sender claims what is due, posts it, and
 // records how that went. A receiver may get a delivery twice, when the sender
 // dies between its answer and the record, and then with the same id.
@@ -36,7 +36,8 @@ const (
 	atOnce     = 16
 	firstWait  = 10 * time.Second // after the first attempt; twice as long after each
 	longest    = time.Hour
-	maxError   = 500 // bytes of what is kept of an error
+	maxError   = 500  // bytes of what is kept of an error
+	maxSubject = 8000 // bytes of what a question is about: the whole is in the API
 )
 
 // Store is what a sender reads and writes.
@@ -187,7 +188,7 @@ func (s *Sender) send(ctx context.Context, d store.Delivery) (status int, err er
 	}
 	header := http.Header{
 		"Content-Type": {"application/json"}, "User-Agent": {"Aloft"},
-		"X-Webhook-ID": {d.ID}, "X-Webhook-Event": {event},
+		"X-Webhook-ID": {d.ID}, "X-Webhook-Event": {string(d.Event)},
 	}
 	if hook.Secret != "" {
 		header.Set("X-Webhook-Signature", Sign(hook.Secret, body))
@@ -204,17 +205,27 @@ func Sign(key string, body []byte) string {
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// event is the one kind of event there is.
-const event = "statusChange"
-
 type payload struct {
-	Event     string    `json:"event"`
-	Timestamp time.Time `json:"timestamp"`
-	ID        string    `json:"id"`
-	Status    string    `json:"status"` // ERROR or FINISHED
-	Source    source    `json:"source"`
-	Target    target    `json:"target"`
-	Summary   string    `json:"summary,omitempty"`
+	Event     store.DeliveryEvent `json:"event"`
+	Timestamp time.Time           `json:"timestamp"`
+	ID        string              `json:"id"`
+	Status    string              `json:"status"` // ERROR or FINISHED; RUNNING while a question waits
+	Source    source              `json:"source"`
+	Target    target              `json:"target"`
+	Summary   string              `json:"summary,omitempty"`
+	Approval  *question           `json:"approval,omitempty"`
+}
+
+// question is an approval as the API shows it.
+type question struct {
+	ID      string     `json:"id"`
+	RunID   string     `json:"runId"`
+	Tool    string     `json:"tool"`
+	Subject string     `json:"subject"`
+	Reason  string     `json:"reason,omitempty"`
+	Why     string     `json:"why"`
+	Entries []string   `json:"entries"`
+	Until   *time.Time `json:"until,omitempty"`
 }
 
 type source struct {
@@ -242,17 +253,21 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 		return nil, err
 	}
 	p := payload{
-		Event: event, Timestamp: run.EndedAt.UTC().Truncate(time.Millisecond), ID: a.ID, Status: string(agent.Failed), Summary: run.Result,
+		Event: d.Event, Timestamp: run.EndedAt.UTC().Truncate(time.Millisecond), ID: a.ID,
 		Target: target{URL: strings.TrimSuffix(s.PublicURL(), "/") + "/agents/" + a.ID},
 	}
+	if len(a.Repos) > 0 {
+		p.Source = source{a.Repos[0].URL, a.Repos[0].StartingRef}
+	}
+	if d.Event == store.ApprovalRequested {
+		return s.questionBody(ctx, d, p)
+	}
+	p.Status, p.Summary = string(agent.Failed), run.Result
 	if run.Status == agent.Finished || run.Status == agent.Cancelled { // as /v0 has it: what was stopped is over
 		p.Status = string(agent.Finished)
 	}
 	if run.Failure != nil && p.Summary == "" {
 		p.Summary = run.Failure.Message
-	}
-	if len(a.Repos) > 0 {
-		p.Source = source{a.Repos[0].URL, a.Repos[0].StartingRef}
 	}
 	if len(run.Branches) > 0 {
 		p.Target.BranchName = run.Branches[0].Branch
@@ -262,4 +277,35 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 		}
 	}
 	return json.Marshal(p)
+}
+
+// questionBody completes what is told of a question, as it was when it was asked.
+func (s *Sender) questionBody(ctx context.Context, d store.Delivery, p payload) ([]byte, error) {
+	events, err := s.Store.Read(ctx, d.AgentID, d.Seq-1, 1)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range events {
+		asked, ok := e.Body.(*agent.ApprovalAsked)
+		if !ok {
+			continue
+		}
+		q := asked.Approval
+		p.Timestamp, p.Status, p.Summary = q.AskedAt.UTC().Truncate(time.Millisecond), string(agent.Running), q.Why
+		p.Approval = &question{
+			ID: q.ID, RunID: q.RunID, Tool: q.Tool, Subject: beginning(q.Subject), Reason: q.Reason, Why: q.Why, Entries: append([]string{}, q.Entries...),
+		}
+		if !q.Until.IsZero() {
+			p.Approval.Until = &q.Until
+		}
+		return json.Marshal(p)
+	}
+	return nil, fault.NotFound("the question is not in the journal of %s", d.AgentID)
+}
+
+func beginning(s string) string {
+	if len(s) <= maxSubject {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxSubject], "") + " …"
 }

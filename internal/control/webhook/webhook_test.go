@@ -255,6 +255,53 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
+// A question is told as it was asked, once, also when it has been answered since
+// and when the server was killed.
+func TestAQuestionIsTold(t *testing.T) {
+	o := testOffice(t, t.TempDir())
+	url, letters := receiver(t, ok)
+	id, runID := o.hooked(t, url)
+	asked := agent.Approval{
+		ID: agent.NewApprovalID(), RunID: runID, CallID: "call_1", Tool: "Shell", Subject: "rm -rf build", Reason: "tidy", Why: "no entry allows it",
+		Entries: []string{"rm -rf build"}, AskedAt: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Until: time.Date(2030, 1, 3, 3, 4, 5, 0, time.UTC),
+	}
+	o.end(t, id, runID, &agent.ApprovalAsked{Approval: asked}, &agent.ApprovalAnswered{ApprovalID: asked.ID, Decision: agent.Deny})
+	if d := o.delivery(t, id); d.Event != store.ApprovalRequested || d.RunID != runID {
+		t.Errorf("the delivery is %+v", d)
+	}
+	o.run(t, o.sender())
+	l := next(t, letters)
+	var got map[string]any
+	if err := json.Unmarshal(l.body, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"event": "approvalRequested", "timestamp": "2030-01-02T03:04:05Z", "id": id, "status": "RUNNING", "summary": "no entry allows it",
+		"source": map[string]any{"repository": repoURL, "ref": "main"}, "target": map[string]any{"url": "http://aloft.test/agents/" + id},
+		"approval": map[string]any{
+			"id": asked.ID, "runId": runID, "tool": "Shell", "subject": "rm -rf build", "reason": "tidy", "why": "no entry allows it",
+			"entries": []any{"rm -rf build"}, "until": "2030-01-03T03:04:05Z",
+		},
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("delivered %v, want %v", got, want)
+	}
+	if l.header.Get("X-Webhook-Event") != "approvalRequested" || !hmac.Equal([]byte(l.header.Get("X-Webhook-Signature")), []byte(Sign(key, l.body))) {
+		t.Errorf("headers %v", l.header)
+	}
+	first := o.eventually(t, id, in(store.DeliveryDone))
+	if err := o.store.Redeliver(t.Context(), id, first.ID); err != nil {
+		t.Fatal(err)
+	}
+	if again := next(t, letters); again.header.Get("X-Webhook-ID") != first.ID || string(again.body) != string(l.body) {
+		t.Errorf("replayed %v %s", again.header, again.body)
+	}
+	o.end(t, id, runID, &agent.RunEnded{Status: agent.Finished})
+	if l := next(t, letters); l.header.Get("X-Webhook-Event") != "statusChange" || l.header.Get("X-Webhook-ID") == first.ID {
+		t.Errorf("the run's end has the headers %v", l.header)
+	}
+}
+
 func TestSignature(t *testing.T) {
 	// RFC 4231, test case 2.
 	if got := Sign("Jefe", []byte("what do ya want for nothing?")); got != "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843" {

@@ -16,7 +16,12 @@ import (
 // addDeliveries makes what the agent's webhook is to be told of the events.
 func (tx *tx) addDeliveries(agentID string, events []agent.Event) error {
 	for _, e := range events {
-		if _, ended := e.Body.(*agent.RunEnded); !ended {
+		kind, about := store.StatusChange, e.RunID
+		switch b := e.Body.(type) {
+		case *agent.RunEnded:
+		case *agent.ApprovalAsked:
+			kind, about = store.ApprovalRequested, b.Approval.ID
+		default:
 			continue
 		}
 		n, err := tx.q.CountSecrets(tx.ctx, query.CountSecretsParams{OwnerKind: string(secret.OfWebhook), OwnerID: agentID})
@@ -24,8 +29,8 @@ func (tx *tx) addDeliveries(agentID string, events []agent.Event) error {
 			return err
 		}
 		err = tx.q.AddDelivery(tx.ctx, query.AddDeliveryParams{
-			ID:      uuid.NewSHA1(uuid.NameSpaceOID, []byte(agentID+" "+e.RunID)).String(),
-			AgentID: agentID, RunID: e.RunID, CreatedAt: nanos(e.Time), Until: nanos(e.Time.Add(store.DeliverWithin)),
+			ID:    uuid.NewSHA1(uuid.NameSpaceOID, []byte(agentID+" "+about)).String(),
+			Event: string(kind), Seq: e.Seq, AgentID: agentID, RunID: e.RunID, CreatedAt: nanos(e.Time), Until: nanos(e.Time.Add(store.DeliverWithin)),
 		})
 		if err != nil {
 			return err
@@ -116,7 +121,7 @@ func deliveriesOf(rows []query.WebhookDelivery) []store.Delivery {
 	all := make([]store.Delivery, len(rows))
 	for i, row := range rows {
 		all[i] = store.Delivery{
-			ID: row.ID, AgentID: row.AgentID, RunID: row.RunID, CreatedAt: stamp(row.CreatedAt), State: store.DeliveryState(row.State),
+			ID: row.ID, Event: store.DeliveryEvent(row.Event), Seq: row.Seq, AgentID: row.AgentID, RunID: row.RunID, CreatedAt: stamp(row.CreatedAt), State: store.DeliveryState(row.State),
 			Attempts: int(row.Attempts), NextAt: stamp(row.NextAt), Until: stamp(row.Until), LastAt: stamp(row.LastAt),
 			LastStatus: int(row.LastStatus), LastError: row.LastError,
 		}

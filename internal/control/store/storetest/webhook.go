@@ -12,6 +12,7 @@ import (
 
 var webhookTests = []test{
 	{"RunsEndMakesADelivery", testDelivery},
+	{"QuestionMakesADelivery", testQuestionDelivery},
 	{"DeliveryIsClaimedOnce", testClaim},
 	{"DeliveryIsReplayed", testRedeliver},
 }
@@ -81,6 +82,24 @@ func testDelivery(t *testing.T, s Store) {
 	}
 	if err := s.PutAttempt(t.Context(), list[0]); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an attempt at what is gone: %v", err)
+	}
+}
+
+func testQuestionDelivery(t *testing.T, s Store) {
+	id, run := newHooked(t, s)
+	asked := agent.Event{RunID: run, Body: &agent.ApprovalAsked{Approval: agent.Approval{ID: agent.NewApprovalID(), RunID: run}}}
+	other := asked
+	other.Body = &agent.ApprovalAsked{Approval: agent.Approval{ID: agent.NewApprovalID(), RunID: run}}
+	events := mustAppend(t, s, store.Append{AgentID: id, Events: []agent.Event{asked, other}})
+	end(t, s, id, run)
+	seen := map[int64]store.DeliveryEvent{}
+	ids := map[string]bool{}
+	for _, d := range deliveries(t, s, id) {
+		seen[d.Seq], ids[d.ID] = d.Event, true
+	}
+	last := events[1].Seq + 1
+	if len(ids) != 3 || seen[events[0].Seq] != store.ApprovalRequested || seen[events[1].Seq] != store.ApprovalRequested || seen[last] != store.StatusChange {
+		t.Errorf("deliveries of the events %v, of %d ids", seen, len(ids))
 	}
 }
 

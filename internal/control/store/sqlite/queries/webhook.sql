@@ -1,6 +1,6 @@
 -- name: AddDelivery :exec
-INSERT OR IGNORE INTO webhook_deliveries (id, agent_id, run_id, created_at, state, owner, attempts, next_at, until, last_at, last_status, last_error)
-VALUES (@id, @agent_id, @run_id, @created_at, 'pending', '', 0, @created_at, @until, 0, 0, '');
+INSERT OR IGNORE INTO webhook_deliveries (id, agent_id, run_id, created_at, state, owner, attempts, next_at, until, last_at, last_status, last_error, event, seq)
+VALUES (@id, @agent_id, @run_id, @created_at, 'pending', '', 0, @created_at, @until, 0, 0, '', @event, @seq);
 
 -- name: ListDeliveries :many
 SELECT * FROM webhook_deliveries

@@ -195,4 +195,6 @@ type WebhookDelivery struct {
 	LastAt     int64
 	LastStatus int64
 	LastError  string
+	Event      string
+	Seq        int64
 }

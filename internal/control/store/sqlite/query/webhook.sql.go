@@ -10,8 +10,8 @@ import (
 )
 
 const addDelivery = `-- name: AddDelivery :exec
-INSERT OR IGNORE INTO webhook_deliveries (id, agent_id, run_id, created_at, state, owner, attempts, next_at, until, last_at, last_status, last_error)
-VALUES (?1, ?2, ?3, ?4, 'pending', '', 0, ?4, ?5, 0, 0, '')
+INSERT OR IGNORE INTO webhook_deliveries (id, agent_id, run_id, created_at, state, owner, attempts, next_at, until, last_at, last_status, last_error, event, seq)
+VALUES (?1, ?2, ?3, ?4, 'pending', '', 0, ?4, ?5, 0, 0, '', ?6, ?7)
 `
 
 type AddDeliveryParams struct {
@@ -20,6 +20,8 @@ type AddDeliveryParams struct {
 	RunID     string
 	CreatedAt int64
 	Until     int64
+	Event     string
+	Seq       int64
 }
 
 func (q *Queries) AddDelivery(ctx context.Context, arg AddDeliveryParams) error {
@@ -29,6 +31,8 @@ func (q *Queries) AddDelivery(ctx context.Context, arg AddDeliveryParams) error 
 		arg.RunID,
 		arg.CreatedAt,
 		arg.Until,
+		arg.Event,
+		arg.Seq,
 	)
 	return err
 }
@@ -58,7 +62,7 @@ func (q *Queries) DeleteDeliveries(ctx context.Context, agentID string) error {
 }
 
 const dueDeliveries = `-- name: DueDeliveries :many
-SELECT id, agent_id, run_id, created_at, state, owner, attempts, next_at, until, last_at, last_status, last_error FROM webhook_deliveries WHERE state = 'pending' AND next_at <= ?1 ORDER BY next_at LIMIT ?2
+SELECT id, agent_id, run_id, created_at, state, owner, attempts, next_at, until, last_at, last_status, last_error, event, seq FROM webhook_deliveries WHERE state = 'pending' AND next_at <= ?1 ORDER BY next_at LIMIT ?2
 `
 
 type DueDeliveriesParams struct {
@@ -88,6 +92,8 @@ func (q *Queries) DueDeliveries(ctx context.Context, arg DueDeliveriesParams) ([
 			&i.LastAt,
 			&i.LastStatus,
 			&i.LastError,
+			&i.Event,
+			&i.Seq,
 		); err != nil {
 			return nil, err
 		}
@@ -103,7 +109,7 @@ func (q *Queries) DueDeliveries(ctx context.Context, arg DueDeliveriesParams) ([
 }
 
 const listDeliveries = `-- name: ListDeliveries :many
-SELECT id, agent_id, run_id, created_at, state, owner, attempts, next_at, until, last_at, last_status, last_error FROM webhook_deliveries
+SELECT id, agent_id, run_id, created_at, state, owner, attempts, next_at, until, last_at, last_status, last_error, event, seq FROM webhook_deliveries
 WHERE agent_id = ?1
   AND created_at <= ?2 AND (created_at < ?2 OR id < ?3)
 ORDER BY created_at DESC, id DESC LIMIT ?4
@@ -143,6 +149,8 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 			&i.LastAt,
 			&i.LastStatus,
 			&i.LastError,
+			&i.Event,
+			&i.Seq,
 		); err != nil {
 			return nil, err
 		}
