@@ -74,6 +74,9 @@ func (a *app) showQuestion(q client.Approval) {
 			a.out.Line("  %s %s", a.out.Style(cli.Dim, row[0]+":"), cli.Line(row[1], 200))
 		}
 	}
+	if q.Change != "" {
+		a.out.Line("  %s\n    %s", a.out.Style(cli.Dim, "would stand there:"), strings.ReplaceAll(strings.TrimRight(cli.Clean(q.Change), "\n"), "\n", "\n    "))
+	}
 	if q.Until != nil {
 		a.out.Line("  %s %s", a.out.Style(cli.Dim, "counts as denied after:"), q.Until.Local().Format(time.DateTime))
 	}

@@ -21,6 +21,7 @@ func newRulesCommand(a *app) *cobra.Command {
 The rules are files that the server keeps for you, and with --team for everybody:
 
   run-mode          run-everything (the default), auto-review or allowlist
+  deny-after        how long a question waits before it counts as denied, as in 8h
   permissions.json  what runs without asking, and words for the classifier
   sandbox.json      what commands in the sandbox may touch
   hooks.json        the team's scripts around what agents do
@@ -69,10 +70,12 @@ func newRulesSetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME [FILE]",
 		Short: "Set a file of rules",
-		Long: `Set a file of rules, from a file or from standard input; run-mode from its name.
+		Long: `Set a file of rules, from a file or from standard input; run-mode and deny-after
+by their value.
 An empty file removes it. What cannot be right is refused, and the old one stays.`,
 		Example: `  aloft rules set run-mode auto-review
   aloft rules set permissions.json .aloft/permissions.json
+  aloft rules set --team deny-after 8h
   aloft rules set --team hooks.json < hooks.json`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,7 +112,7 @@ An empty file removes it. What cannot be right is refused, and the old one stays
 func (a *app) readRule(args []string) (string, error) {
 	from := a.stdin
 	switch {
-	case len(args) == 2 && args[0] == "run-mode":
+	case len(args) == 2 && (args[0] == "run-mode" || args[0] == "deny-after"):
 		return args[1], nil
 	case len(args) == 2 && args[1] != "-":
 		f, err := os.Open(args[1])

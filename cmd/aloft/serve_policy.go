@@ -25,7 +25,7 @@ type policyConfig struct {
 	ClassifierModel string `yaml:"classifier_model"` // id of the model that reviews calls; the agent's own unless given
 	Sandbox         bool   `yaml:"sandbox"`          // under allowlist, run what is not on the list in the sandbox rather than ask
 	SandboxHosts    string `yaml:"sandbox_hosts"`    // where the rules of the sandbox's network come from: sandbox_json, sandbox_json_and_defaults (default) or allow_all
-	DenyAfter       string `yaml:"deny_after"`       // how long a question waits before it counts as denied: 24h; unless given, for ever
+	DenyAfter       string `yaml:"deny_after"`       // how long a question waits before it counts as denied: 24h; unless given, the team's or the person's, or for ever
 }
 
 func (c policyConfig) check(models map[string]bool) error {
@@ -41,8 +41,8 @@ func (c policyConfig) check(models map[string]bool) error {
 		return fmt.Errorf("policy.sandbox_hosts: %q: it is one of %v", c.SandboxHosts, cage.NetworkModes)
 	}
 	if c.DenyAfter != "" {
-		if d, err := time.ParseDuration(c.DenyAfter); err != nil || d <= 0 {
-			return fmt.Errorf("policy.deny_after: %q is no duration: it is as in 24h", c.DenyAfter)
+		if _, err := permit.ParseDenyAfter(c.DenyAfter); err != nil {
+			return fmt.Errorf("policy.deny_after: %w", err)
 		}
 	}
 	return nil
@@ -86,7 +86,9 @@ func projectFiles(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, c
 // originFiles reads them at the commits that the agents began with.
 func originFiles(g *gateway.Gateway) func(context.Context, agent.Agent, string) ([]byte, error) {
 	read := projectFiles(g)
-	return func(ctx context.Context, a agent.Agent, path string) ([]byte, error) { return read(ctx, a, a.Origin, path) }
+	return func(ctx context.Context, a agent.Agent, path string) ([]byte, error) {
+		return read(ctx, a, a.Origin, path)
+	}
 }
 
 // teamHooks returns the team's hooks.json, nil where it has none.

@@ -21,6 +21,7 @@ type Approval struct {
 	Reason  string    `json:"reason,omitempty"`
 	Why     string    `json:"why"` // which rule asks
 	Entries []string  `json:"entries,omitempty"`
+	Change  string    `json:"change,omitempty"` // of a change to rules: what would stand there
 	AskedAt time.Time `json:"askedAt"`
 	// Until is when it counts as denied; zero is never.
 	Until time.Time `json:"until,omitzero"`

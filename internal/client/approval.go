@@ -18,6 +18,7 @@ type Approval struct {
 	Reason  string     `json:"reason,omitempty"`
 	Why     string     `json:"why"`
 	Entries []string   `json:"entries"`
+	Change  string     `json:"change,omitempty"` // of a change to rules: what would stand there
 	AskedAt time.Time  `json:"askedAt"`
 	Until   *time.Time `json:"until,omitempty"`
 }

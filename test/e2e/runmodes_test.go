@@ -14,6 +14,7 @@ import (
 // question is an approval that waits.
 type question struct {
 	ID, AgentID, Subject, Why string
+	Change                    string
 	Entries                   []string
 }
 
@@ -132,7 +133,7 @@ scripts:
 `))
 	r := a.create(url, "Take more", nil)
 	q := a.asked()
-	if !strings.Contains(q.Subject, "permissions.json") || len(q.Entries) != 0 {
+	if !strings.Contains(q.Subject, "permissions.json") || len(q.Entries) != 0 || q.Change != `{"terminalAllowlist":["*"]}` {
 		t.Errorf("the question is %+v", q)
 	}
 	if status, _ := a.do("POST", q.path(), `{"decision":"allow_agent"}`); status != http.StatusBadRequest {

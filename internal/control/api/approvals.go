@@ -48,6 +48,7 @@ type approvalJSON struct {
 	Reason  string     `json:"reason,omitempty" doc:"the agent's own words"`
 	Why     string     `json:"why" doc:"which rule asks"`
 	Entries []string   `json:"entries" nullable:"false" doc:"what allow_agent and allow_always allow unless they say otherwise; with none, it can be allowed once only"`
+	Change  string     `json:"change,omitempty" doc:"of a change to rules: what would stand in the file, or the lines that go and come"`
 	AskedAt time.Time  `json:"askedAt"`
 	Until   *time.Time `json:"until,omitempty" doc:"when it counts as denied; absent is never"`
 }
@@ -67,7 +68,7 @@ type answerRequestJSON struct {
 func approvalOf(agentID string, q agent.Approval) approvalJSON {
 	out := approvalJSON{
 		ID: q.ID, AgentID: agentID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Subject: q.Subject, Reason: q.Reason, Why: q.Why,
-		Entries: append([]string{}, q.Entries...), AskedAt: stamp(q.AskedAt),
+		Entries: append([]string{}, q.Entries...), Change: q.Change, AskedAt: stamp(q.AskedAt),
 	}
 	if !q.Until.IsZero() {
 		until := stamp(q.Until)

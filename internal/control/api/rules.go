@@ -13,7 +13,7 @@ import (
 )
 
 // ruleFiles are the files of rules that are kept for people and the team.
-var ruleFiles = []string{"permissions.json", "sandbox.json", "hooks.json", "run-mode"}
+var ruleFiles = []string{"permissions.json", "sandbox.json", "hooks.json", "run-mode", "deny-after"}
 
 // maxRule is the length, in bytes, of the longest file of rules.
 const maxRule = permit.MaxFile
@@ -21,7 +21,7 @@ const maxRule = permit.MaxFile
 type ruleJSON struct {
 	_        struct{} `json:"-" additionalProperties:"true"`
 	Owner    string   `json:"owner" enum:"me,team"`
-	Name     string   `json:"name" enum:"permissions.json,sandbox.json,hooks.json,run-mode"`
+	Name     string   `json:"name" enum:"permissions.json,sandbox.json,hooks.json,run-mode,deny-after"`
 	Text     string   `json:"text" doc:"the file as it was set, comments too; empty where there is none"`
 	Warnings []string `json:"warnings,omitempty" nullable:"false" doc:"what whoever set it ought to know"`
 }
@@ -116,6 +116,9 @@ func (s *server) checkRule(owner, name, text string) (keep string, warnings []st
 	case "run-mode":
 		text = strings.TrimSpace(text)
 		_, err = permit.ParseMode(text)
+	case "deny-after":
+		text = strings.TrimSpace(text)
+		_, err = permit.ParseDenyAfter(text)
 	}
 	if err != nil {
 		return "", nil, fault.Invalid("%v", err).At("text")

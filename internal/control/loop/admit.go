@@ -19,6 +19,8 @@ type Reviewer interface {
 	Check(ctx context.Context, s *agent.State, c conversation.ToolCall, enforced bool) (review.Verdict, error)
 	Classify(ctx context.Context, s *agent.State, c conversation.ToolCall, v review.Verdict) agent.Classified
 	Cage(ctx context.Context, a agent.Agent) (cage.Policy, error)
+	// Until is when a question that is asked now counts as denied; zero is never.
+	Until(ctx context.Context, a agent.Agent) (time.Time, error)
 }
 
 // admit decides whether a call is sent to the machine, and as what. The
@@ -120,13 +122,14 @@ func (l *Loop) judged(ctx context.Context, c *agent.Call, treatment, by, why, me
 
 // question puts a call to a person.
 func (l *Loop) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
-	b := &agent.ApprovalAsked{Args: c.Args, Approval: agent.Approval{
-		ID: agent.NewApprovalID(), RunID: l.rec.runID, CallID: c.ID, Tool: c.Name,
-		Subject: v.Subject, Reason: v.Reason, Why: v.Why, Entries: v.Entries, AskedAt: time.Now().UTC(), Until: v.Until.UTC(),
-	}}
-	if v.Until.IsZero() {
-		b.Approval.Until = time.Time{}
+	until, err := l.Review.Until(ctx, l.rec.snapshot().Agent)
+	if err != nil {
+		return err
 	}
+	b := &agent.ApprovalAsked{Args: c.Args, Approval: agent.Approval{
+		ID: agent.NewApprovalID(), RunID: l.rec.runID, CallID: c.ID, Tool: c.Name, Subject: v.Subject, Reason: v.Reason, Why: v.Why,
+		Entries: v.Entries, Change: v.Change, AskedAt: time.Now().UTC(), Until: until,
+	}}
 	c.Approval = &b.Approval
 	return l.rec.record(ctx, b)
 }

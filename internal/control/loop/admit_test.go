@@ -196,6 +196,69 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
+// TestDaysGoBy is the table of questions that a server finds when it starts
+// again, days after they were asked.
+func TestDaysGoBy(t *testing.T) {
+	day := 24 * time.Hour
+	for _, c := range []struct {
+		name   string
+		asked  time.Duration // ago
+		until  time.Duration // from now; 0 is never
+		answer bool
+		want   string // of the judgement
+		result string
+	}{
+		{"ItStillWaits", 5 * day, 0, true, "run by person", "ok"},
+		{"ItStillWaitsForHours", 5 * day, 3 * time.Hour, true, "run by person", "ok"},
+		{"ItsTimePassedMeanwhile", 5 * day, -day, false, "refused by person", "Not run: the user does not allow it, and says: nobody answered in time"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, false)
+			r.reviewed(permit.Allowlist, "")
+			r.model.steps = []step{use(`Shell {"command":"mv a b"}`), say("done")}
+			ctx, stop := context.WithCancelCause(t.Context())
+			// The first server ends before it asks; the question that it would have
+			// asked is put into the journal as of days ago.
+			r.review = stopAtCheck{r.review, func() { stop(loop.ErrStop) }}
+			if err := loop.Run(ctx, r.id, r.config()); err == nil {
+				t.Fatal("the first server did not end")
+			}
+			r.reviewed(permit.Allowlist, "")
+			call := bodies[*agent.TurnReplied](r)[0].Message.Calls()[0]
+			now := time.Now().UTC()
+			asked := agent.Approval{ID: agent.NewApprovalID(), CallID: call.ID, Tool: "Shell", Subject: "mv a b", AskedAt: now.Add(-c.asked)}
+			if c.until != 0 {
+				asked.Until = now.Add(c.until)
+			}
+			r.record(&agent.ApprovalAsked{Approval: asked})
+			if c.answer {
+				r.answer(agent.AllowOnce, "")
+			}
+			r.work(t.Context())
+			if diff := cmp.Diff([]string{c.want}, treatments(r)); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff([]string{c.result}, results(r)); diff != "" {
+				t.Error(diff)
+			}
+			if n := len(r.model.requests); n != 2 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}
+
+// stopAtCheck is a reviewer whose server ends when it is first asked.
+type stopAtCheck struct {
+	loop.Reviewer
+	stop func()
+}
+
+func (s stopAtCheck) Check(ctx context.Context, _ *agent.State, _ conversation.ToolCall, _ bool) (review.Verdict, error) {
+	s.stop()
+	return review.Verdict{}, context.Cause(ctx)
+}
+
 func TestCancelEndsAQuestion(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")

@@ -13,8 +13,9 @@ import (
 const sandboxFile = "sandbox.json"
 
 // Cage is the policy of the sandbox around an agent's commands: the project's
-// sandbox.json as it is in the commit that the agent began with, the person's and
-// the team's. What lies in the machine does not count, for the agent can write there.
+// sandbox.json as its default branch had it when the agent began, the person's
+// and the team's. What lies in the machine does not count, for the agent can write
+// there, and neither does what another agent may have pushed.
 // [Unreadable] says which errors are of a file.
 func (r *Reviewer) Cage(ctx context.Context, a agent.Agent) (cage.Policy, error) {
 	layers := cage.Layers{Mode: r.Hosts}
@@ -30,9 +31,9 @@ func (r *Reviewer) Cage(ctx context.Context, a agent.Agent) (cage.Policy, error)
 			return cage.Policy{}, err
 		}
 	}
-	name, data, err := r.project(ctx, a, sandboxFile)
+	name, data, err := r.project(ctx, a, a.RulesAt, sandboxFile)
 	if err != nil {
-		return cage.Policy{}, unreadableError{err}
+		return cage.Policy{}, err
 	}
 	if layers.Repository, err = parseLayer(name, data); err != nil {
 		return cage.Policy{}, err

@@ -2,6 +2,7 @@ package review
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"path"
 	"slices"
@@ -17,6 +18,7 @@ type described struct {
 	subject string
 	reason  string
 	grant   string // what a person grants by allowing calls like it
+	change  string // of a change to rules: what would stand there
 }
 
 // arguments are those of any tool's that matter here.
@@ -31,6 +33,9 @@ type arguments struct {
 	ToolName            string   `json:"tool_name"`
 	UpdateScript        string   `json:"update_script"`
 	PID                 any      `json:"pid"`
+	Contents            string   `json:"contents"`
+	OldString           string   `json:"old_string"`
+	NewString           string   `json:"new_string"`
 }
 
 // outside is the permission that a command asks for to run without the sandbox.
@@ -67,13 +72,38 @@ func describe(c conversation.ToolCall) described {
 			file = a.TargetNotebook
 		}
 		if isRules(file) {
-			return described{Call: permit.Call{Kind: permit.Config}, subject: strings.ToLower(c.Name) + " " + file}
+			return described{Call: permit.Call{Kind: permit.Config}, subject: strings.ToLower(c.Name) + " " + file, change: a.change(c.Name)}
 		}
 	}
 	if server, tool, ok := mcpTool(c.Name); ok {
 		return described{Call: permit.Call{Kind: permit.MCP, Server: server, Tool: tool}, subject: server + ":" + tool, grant: server + ":" + tool}
 	}
 	return described{Call: permit.Call{Kind: permit.Other}}
+}
+
+// maxChange bounds, in bytes, how much of a change to rules a person is shown.
+const maxChange = 32000
+
+// change is what a call of a file tool would have stand in a file: the whole, or
+// the lines that go and come.
+func (a arguments) change(tool string) string {
+	text := a.Contents
+	if tool == "StrReplace" {
+		text = marked("- ", a.OldString) + marked("+ ", a.NewString)
+	}
+	if len(text) > maxChange {
+		return fmt.Sprintf("%s\n… and %d bytes more, which are in the agent's transcript: do not allow what you have not read", strings.ToValidUTF8(text[:maxChange], ""), len(text)-maxChange)
+	}
+	return text
+}
+
+// marked puts a mark before each line.
+func marked(mark, text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(mark + strings.TrimSuffix(line, "\n") + "\n")
+	}
+	return b.String()
 }
 
 // mcpTool takes the name that models call a tool of an MCP server by apart.

@@ -37,7 +37,8 @@ type Config struct {
 	Sandbox bool
 	// Hosts says where the rules of the sandbox's network come from.
 	Hosts cage.NetworkMode
-	// DenyAfter is when a question that nobody has answered counts as denied; 0 is never.
+	// DenyAfter is the operator's word on when a question that nobody has answered
+	// counts as denied; 0 leaves it to the team and the person.
 	DenyAfter time.Duration
 }
 
@@ -56,13 +57,14 @@ type Verdict struct {
 	Subject string   // what the call does: the line, the URL, server:tool, the path
 	Reason  string   // the agent's own words for why
 	Entries []string // that would allow it
-	Until   time.Time
+	Change  string   // of a change to rules: what would stand there
 }
 
 // The files of rules, as the store and projects name them.
 const (
 	permissionsFile = "permissions.json"
 	modeFile        = "run-mode"
+	denyAfterFile   = "deny-after"
 )
 
 // projectFolders hold a project's rules; the first that has a file counts.
@@ -72,7 +74,7 @@ var projectFolders = []string{".aloft/", ".cursor/"}
 // policy.
 func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.ToolCall, enforced bool) (Verdict, error) {
 	call := describe(c)
-	v := Verdict{Subject: call.subject, Reason: call.reason}
+	v := Verdict{Subject: call.subject, Reason: call.reason, Change: call.change}
 	if call.Kind == permit.Other {
 		v.Decision = permit.Check(call.Call, permit.Setting{})
 		return v, nil
@@ -110,10 +112,27 @@ func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.Too
 	if v.Treatment != permit.Run {
 		v.Entries = call.entries(setting.Permissions)
 	}
-	if r.DenyAfter > 0 {
-		v.Until = time.Now().Add(r.DenyAfter)
-	}
 	return v, nil
+}
+
+// Until is when a question of the agent's that is asked now counts as denied:
+// after the shortest time that anybody has set, zero where nobody has. One that
+// cannot be read counts for nothing, since waiting allows nothing.
+func (r *Reviewer) Until(ctx context.Context, a agent.Agent) (time.Time, error) {
+	after := r.DenyAfter
+	for _, owner := range []string{store.TeamRules, store.RulesOf(a.UserID)} {
+		text, err := r.Rules.Rule(ctx, owner, denyAfterFile)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if d, err := permit.ParseDenyAfter(text); err == nil && (after == 0 || d < after) {
+			after = d
+		}
+	}
+	if after == 0 {
+		return time.Time{}, nil
+	}
+	return time.Now().UTC().Add(after), nil
 }
 
 // granted reports whether a person has allowed the agent calls like this one.
@@ -179,13 +198,13 @@ func (r *Reviewer) permissions(ctx context.Context, a agent.Agent) (permit.Permi
 	if err != nil {
 		return permit.Permissions{}, err
 	}
-	projects, err := r.project(ctx, a, a.RulesAt)
+	projects, err := r.projectPermissions(ctx, a, a.RulesAt)
 	if err != nil {
 		return permit.Permissions{}, err
 	}
 	began := permit.Permissions{}
 	if a.Origin != a.RulesAt {
-		if began, err = r.project(ctx, a, a.Origin); err != nil {
+		if began, err = r.projectPermissions(ctx, a, a.Origin); err != nil {
 			return permit.Permissions{}, err
 		}
 	}
@@ -200,25 +219,31 @@ func parse(name string, data []byte) (permit.Permissions, error) {
 	return p, nil
 }
 
-// project is what the project's permissions.json says at a commit. What it
-// allows is to be heeded only where people have vouched for the commit: any
-// other may have been pushed by an agent.
-func (r *Reviewer) project(ctx context.Context, a agent.Agent, commit string) (permit.Permissions, error) {
+// project returns a file of the project's rules at a commit, and what to call
+// it. What it allows is to be heeded only where people have vouched for the
+// commit: any other may have been pushed by an agent.
+func (r *Reviewer) project(ctx context.Context, a agent.Agent, commit, name string) (words string, data []byte, err error) {
 	if r.Project == nil || commit == "" || len(a.Repos) == 0 {
-		return permit.Permissions{}, nil
+		return name, nil, nil
 	}
 	for _, folder := range projectFolders {
-		name := folder + permissionsFile
-		data, err := r.Project(ctx, a, commit, name)
+		words = fmt.Sprintf("%s%s of %.12s", folder, name, commit)
+		data, err := r.Project(ctx, a, commit, folder+name)
 		if err != nil && ctx.Err() == nil { // whatever it would have blocked, a person decides
-			err = unreadableError{fmt.Errorf("read %s: %w", name, err)}
+			err = unreadableError{fmt.Errorf("read %s: %w", words, err)}
 		}
-		if err != nil {
-			return permit.Permissions{}, err
-		}
-		if data != nil {
-			return parse(fmt.Sprintf("%s of %.12s", name, commit), data)
+		if err != nil || data != nil {
+			return words, data, err
 		}
 	}
-	return permit.Permissions{}, nil
+	return name, nil, nil
+}
+
+// projectPermissions is what the project's permissions.json says at a commit.
+func (r *Reviewer) projectPermissions(ctx context.Context, a agent.Agent, commit string) (permit.Permissions, error) {
+	words, data, err := r.project(ctx, a, commit, permissionsFile)
+	if err != nil {
+		return permit.Permissions{}, err
+	}
+	return parse(words, data)
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -50,6 +51,61 @@ func TestDescribe(t *testing.T) {
 		if d.Kind != c.kind || d.subject != c.subject {
 			t.Errorf("%s %s: kind %v, subject %q", c.name, c.args, d.Kind, d.subject)
 		}
+	}
+}
+
+// TestChange is the table of what a person sees of a change to rules.
+func TestChange(t *testing.T) {
+	long := strings.Repeat("x", maxChange+7)
+	for args, want := range map[string]string{
+		`Write {"path":".cursor/permissions.json","contents":"{\n}\n"}`:                                 "{\n}\n",
+		`StrReplace {"path":".cursor/hooks.json","old_string":"a\nb","new_string":"c","contents":"no"}`: "- a\n- b\n+ c\n",
+		`Delete {"path":".cursorignore"}`:                                                               "",
+		`Write {"path":"a.go","contents":"package a"}`:                                                  "",
+		`Write {"path":".aloft/permissions.json","contents":"` + long + `"}`:                            long[:maxChange] + "\n… and 7 bytes more, which are in the agent's transcript: do not allow what you have not read",
+	} {
+		name, args, _ := strings.Cut(args, " ")
+		if got := describe(call(name, args)).change; got != want {
+			t.Errorf("%s %.60s: %q", name, args, got)
+		}
+	}
+}
+
+// TestUntil is the table of whose patience counts: the shortest.
+func TestUntil(t *testing.T) {
+	for _, c := range []struct {
+		name, team, own string
+		operator, want  time.Duration
+	}{
+		{"Nobody", "", "", 0, 0},
+		{"Operator", "", "", time.Hour, time.Hour},
+		{"Team", "8h", "", 0, 8 * time.Hour},
+		{"TeamIsShorter", "30m", "", time.Hour, 30 * time.Minute},
+		{"TeamIsLonger", "48h", "", time.Hour, time.Hour},
+		{"Own", "8h", "1h", 0, time.Hour},
+		{"OwnIsLonger", "8h", "24h", 0, 8 * time.Hour},
+		{"Nonsense", "soon", "-1h", 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, "")
+			r.DenyAfter = c.operator
+			r.set(t, store.TeamRules, denyAfterFile, c.team)
+			r.set(t, store.RulesOf(7), denyAfterFile, c.own)
+			before := time.Now()
+			got, err := r.Until(t.Context(), r.state.Agent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.want == 0 {
+				if !got.IsZero() {
+					t.Errorf("it counts as denied at %s", got)
+				}
+				return
+			}
+			if got.Before(before.Add(c.want)) || got.After(time.Now().Add(c.want)) {
+				t.Errorf("it counts as denied at %s, want %s from now", got, c.want)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,9 @@
 package permit
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Mode is a run mode: how much an agent may do without asking.
 type Mode string
@@ -36,6 +39,17 @@ func Strictest(modes ...Mode) Mode {
 		}
 	}
 	return ""
+}
+
+// ParseDenyAfter reads how long a question may wait before it counts as denied:
+// a duration such as 8h, not zero and at most a year.
+func ParseDenyAfter(s string) (time.Duration, error) {
+	const longest = 365 * 24 * time.Hour
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 || d > longest {
+		return 0, fmt.Errorf("%q is no time to wait: it is as in 8h or 30m, and at most %s", s, longest)
+	}
+	return d, nil
 }
 
 // Kind is what a call does, as far as the run modes care.
