@@ -15,6 +15,8 @@ import (
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/conversation"
+	"aloft/internal/policy"
+	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
 )
 
@@ -229,6 +231,10 @@ func TestABranchCanOnlyNarrow(t *testing.T) {
 	want := permit.Permissions{TerminalAllowlist: []string{"make"}, BlockInstructions: []string{"No AWS.", "No Azure."}}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)
+	}
+	r.project["c0ffee:.aloft/sandbox.json"] = `{"type":"insecure_none","networkPolicy":{"default":"allow"}}`
+	if p, err := r.Cage(t.Context(), r.state.Agent); err != nil || p.Type != cage.ReadWrite || p.Network.Mode == policy.AllowAll {
+		t.Errorf("the sandbox is %+v: %v", p, err)
 	}
 	r.project["c0ffee:.aloft/permissions.json"] = `{` // what it would block is not known
 	if got := r.check(t, call("Shell", `{"command":"make"}`)); got.Treatment != permit.Ask || !strings.Contains(got.Why, "c0ffee") {
