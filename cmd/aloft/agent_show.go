@@ -65,7 +65,11 @@ func (a *app) showAgent(agent client.Agent, usage client.TokenUsage) {
 	field("run mode", agent.RunMode)
 	machine := agent.Machine
 	if machine == "hibernated" {
-		machine += ": a follow-up, a terminal or a forward wakes it"
+		what := "on its disk"
+		if agent.Hibernation == "live" {
+			what = "with its processes"
+		}
+		machine += " " + what + ": a follow-up, a terminal or a forward wakes it"
 	}
 	field("machine", machine)
 	for _, repo := range agent.Repos {

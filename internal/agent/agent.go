@@ -51,7 +51,8 @@ const (
 	MachineBooting    MachineState = "booting"
 	MachineUp         MachineState = "ready"
 	MachineHibernates MachineState = "hibernated"
-	MachineGone       MachineState = "lost" // it has stopped; its disk may be there
+	MachineSuspended  MachineState = "suspended" // hibernated with its processes
+	MachineGone       MachineState = "lost"      // it has stopped; its disk may be there
 )
 
 // Env is where an agent's machine comes from.
@@ -171,6 +172,9 @@ func (a *Agent) Apply(e Event) {
 		a.Machine = MachineUp
 	case *MachineHibernated:
 		a.Machine = MachineHibernates
+		if b.Alive {
+			a.Machine = MachineSuspended
+		}
 	case *MachineLost:
 		a.Machine = MachineGone
 	case *MachineExpired:

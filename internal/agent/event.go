@@ -97,6 +97,9 @@ type (
 	// it: it keeps its disk, and its processes where its runtime can.
 	MachineHibernated struct {
 		MachineID string `json:"machineId"`
+		Alive     bool   `json:"alive,omitempty"`  // its processes are saved too
+		Code      string `json:"code,omitempty"`   // why not: no_memory, no_room, failed
+		Reason    string `json:"reason,omitempty"` // the same in words
 	}
 	// MachineWoken says that somebody needed a machine that slept.
 	MachineWoken struct {

@@ -20,6 +20,7 @@ type State struct {
 	MachineID  string     // "" when there is none
 	BootID     string     // of the machine's present life; "" unless it is ready
 	Hibernated bool       // the machine sleeps
+	SleptAt    time.Time  // since when
 	Expires    time.Time  // when the machine will be removed; zero unless that was warned of
 	Fork       *Forked    // whence the agent began; nil if it began by itself
 	Settled    bool       // a machine of the agent's has been ready at some time
@@ -113,7 +114,7 @@ func (s *State) Apply(e Event) {
 	case *VariablesGiven:
 		s.Given = b.Names
 	case *MachineHibernated:
-		s.Hibernated = true
+		s.Hibernated, s.SleptAt = true, e.Time
 	case *MachineWoken:
 		s.Hibernated = false
 	case *MachineExpiring:

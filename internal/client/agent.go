@@ -26,6 +26,7 @@ type Agent struct {
 	Approvals           []Approval `json:"approvals,omitempty"`    // not in lists
 	CursorIgnore        []string   `json:"cursorIgnore,omitempty"` // not in lists
 	Machine             string     `json:"machine,omitempty"`      // booting, ready, hibernated or lost; not in lists
+	Hibernation         string     `json:"hibernation,omitempty"`  // live or disk, of one that is hibernated
 }
 
 // Repo is a repository that an agent works on.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -47,14 +48,19 @@ func (a *aloft) machineIs(agentID, want string) {
 // removed in the end, after which another follow-up gets another machine.
 func TestHibernate(t *testing.T) {
 	git := gittest.New(t)
-	url := git.Repo("sleepy", map[string]string{"README.md": "sleepy\n"})
+	url := git.Repo("sleepy", map[string]string{"README.md": "sleepy\n", ".cursor/environment.json": `{"user": "ubuntu", "env": {"KEPT": "of its environment"}}`})
 	a := start(t, scripted(t, crashScript)+"\nmachine:\n  idle_minutes: 0.03\n  retention_days: 0.0002\n") // 2 s, 17 s
 	r := a.finish(a.create(url, "Write one line", nil))
-	a.machineIs(r.AgentID, "hibernated")
+	a.machineIs(r.AgentID, "hibernated on its disk")
+	if got := a.events(r.AgentID); !strings.Contains(got, `"code":"no_memory"`) || !strings.Contains(got, "by runc") {
+		t.Errorf("it is not said why its processes are not saved: %s", got)
+	}
 	if out, err := exec.Command("pgrep", "-f", "--", "--root="+a.Data).CombinedOutput(); err == nil {
 		t.Errorf("processes of it run: %s", out)
 	}
-	a.said("agent", "exec", r.AgentID, "--", "sh", "-c", "echo mine > /var/tmp/mine")
+	if got := a.said("agent", "exec", r.AgentID, "--", "sh", "-c", "echo mine > /var/tmp/mine; echo $KEPT; id -un"); got != "of its environment\nubuntu\n" {
+		t.Errorf("woken by a visitor it says %q", got)
+	}
 	a.machineIs(r.AgentID, "hibernated")
 	if got := a.said("agent", "exec", r.AgentID, "--", "cat", "/var/tmp/mine"); got != "mine\n" {
 		t.Errorf("after it woke: %q", got)
@@ -64,5 +70,61 @@ func TestHibernate(t *testing.T) {
 	a.machineIs(r.AgentID, "hibernated")
 	if out, err := a.command(t.Context(), "agent", "exec", r.AgentID, "--", "cat", "/var/tmp/mine").CombinedOutput(); err == nil {
 		t.Errorf("the expired disk is there: %s", out)
+	}
+}
+
+const aliveScript = `
+scripts:
+  - match: Count
+    turns:
+      - calls: [{tool: Shell, args: {command: "(n=0; while :; do n=$((n+1)); echo $n > /dev/shm/n.new; mv /dev/shm/n.new /dev/shm/n; sleep 0.05; done) >/dev/null 2>&1 & cd /var/tmp; KEPT=kept"}}]
+      - calls: [{tool: Shell, args: {command: "tmux new-session -d -s work 'echo scrolled; exec cat'"}}]
+      - text: It counts.
+  - match: Look
+    turns:
+      - calls: [{tool: Shell, args: {command: "pwd > /workspace/seen.txt; echo $KEPT >> /workspace/seen.txt"}}]
+      - text: It was seen.
+`
+
+// counts is how far a process in the agent's machine has counted, which goes on.
+func (a *aloft) counts(agentID string) (n int) {
+	a.t.Helper()
+	out := a.said("agent", "exec", agentID, "--", "sh", "-c", `a=$(cat /dev/shm/n); while b=$(cat /dev/shm/n); [ "$b" -le "$a" ]; do sleep 0.01; done; echo $b`)
+	if _, err := fmt.Sscan(out, &n); err != nil {
+		a.t.Fatalf("%v: %s", err, out)
+	}
+	return n
+}
+
+// TestSleepsAlive puts a machine to sleep under gVisor, with its processes: what
+// counted in the background counts on, the terminal has its lines, the agent's
+// shell is where it was, and the agent is told how long it slept.
+func TestSleepsAlive(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("alive", map[string]string{"README.md": "alive\n"})
+	a := start(t, scripted(t, aliveScript)+"\nmachine:\n  class: strong\n  strong: "+runsc(t)+"\n  idle_minutes: 0.04\n")
+	r := a.finish(a.create(url, "Count", nil))
+	before := 0
+	for range 2 {
+		a.machineIs(r.AgentID, "hibernated with its processes")
+		if out, err := exec.Command("pgrep", "-f", "--", "--root="+a.Data).CombinedOutput(); err == nil {
+			t.Errorf("processes of it run: %s", out)
+		}
+		n := a.counts(r.AgentID)
+		if n <= before {
+			t.Errorf("it counts %d after %d", n, before)
+		}
+		before = n
+	}
+	if got := a.said("agent", "exec", r.AgentID, "--", "tmux", "capture-pane", "-p", "-t", "work"); !strings.HasPrefix(got, "scrolled\n") {
+		t.Errorf("the terminal shows %q", got)
+	}
+	a.machineIs(r.AgentID, "hibernated with its processes")
+	r = a.finish(a.followUp(r, "Look"))
+	if got := gittest.Git(t, git.Path("alive"), "show", pushed(t, r)+":seen.txt"); got != "/var/tmp\nkept" {
+		t.Errorf("the agent's shell was in %q", got)
+	}
+	if got := a.events(r.AgentID); !strings.Contains(got, "The machine slept for ") {
+		t.Errorf("the agent is not told: %s", got)
 	}
 }

@@ -46,6 +46,7 @@ type agentJSON struct {
 	WorkOnCurrentBranch bool             `json:"workOnCurrentBranch"`
 	AutoCreatePR        bool             `json:"autoCreatePR"`
 	Machine             string           `json:"machine,omitempty" doc:"booting, ready, hibernated (it wakes when it is needed) or lost; absent while there is none"`
+	Hibernation         string           `json:"hibernation,omitempty" doc:"of a machine that is hibernated: live, with its processes, or disk, without"`
 	ForkedFrom          string           `json:"forkedFrom,omitempty" doc:"the agent from which this one began"`
 	Paused              bool             `json:"paused,omitempty" doc:"it waits before its next step until it is resumed"`
 	RunMode             string           `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"how much it may do without asking"`
@@ -275,7 +276,13 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 }
 
 func (s *server) whole(a agent.Agent) agentJSON {
-	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch, Paused: a.Paused, Machine: string(a.Machine), ForkedFrom: a.ForkedFrom, RunMode: a.RunMode}
+	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch, Paused: a.Paused, ForkedFrom: a.ForkedFrom, RunMode: a.RunMode}
+	switch out.Machine = string(a.Machine); a.Machine {
+	case agent.MachineHibernates:
+		out.Hibernation = "disk"
+	case agent.MachineSuspended:
+		out.Machine, out.Hibernation = string(agent.MachineHibernates), "live"
+	}
 	if len(a.Approvals) > 0 {
 		out.Approvals = approvalsOf(a)
 	}

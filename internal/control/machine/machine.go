@@ -80,6 +80,24 @@ type Snapshotter interface {
 	Freeze(ctx context.Context, id string) error
 }
 
+// ErrNoMemory is wrapped by Checkpoint where a runtime cannot save memory.
+var ErrNoMemory = errors.New("memory cannot be saved")
+
+// A Checkpointer is a [Machine] that can sleep with its processes alive. Its
+// methods are safe for concurrent use.
+type Checkpointer interface {
+	Machine
+	// Checkpoint saves the memory of the machine, which runs, and stops it. letGo
+	// has pod-daemon end its connections. The next Restart goes on from there, once;
+	// where that cannot be, it starts from the disk as always: who is told by
+	// pod-daemon of another boot knows. The error wraps [ErrNoMemory] where machines
+	// of this kind have no memory to save, and nothing was done; after another, the
+	// machine runs or has stopped, and its disk is well.
+	Checkpoint(ctx context.Context, letGo func(context.Context) error) error
+	// Asleep reports whether the machine has stopped and its memory is saved.
+	Asleep() bool
+}
+
 // Networked is a [Machine] that may have a network. Its methods are safe for
 // concurrent use.
 type Networked interface {

@@ -105,3 +105,14 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Quiesce has the machine let go of all that reaches out of it, so that it can be
+// saved with its memory, and ends the connection. The machine has done so when
+// Dial finds its socket gone; it listens again when it has been started from its
+// memory, or by itself where it is not saved within half a minute.
+func (c *Conn) Quiesce(ctx context.Context) error {
+	if _, err := c.pod.Quiesce(ctx, connect.NewRequest(&podv1.QuiesceRequest{})); err != nil {
+		return fmt.Errorf("quiesce: %w", c.rpcError(err))
+	}
+	return c.Close()
+}

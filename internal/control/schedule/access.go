@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"sync"
 
@@ -139,9 +138,12 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 		return nil, "", err
 	}
 	conn.Apply(s.redact(state, m.ID()))
+	plan, err := s.plan(ctx, state)
+	if err != nil { // its repository cannot be asked just now, and somebody wants in
+		s.Logger.Warn("a machine wakes without what its environment sets", "machine", m.ID(), "error", err)
+	}
 	b := s.idleBoot(state, m.ID())
-	b.Env = set.Environ()
-	maps.Copy(b.Env, historyKept(state))
+	b.User, b.Env = plan.Environment.User, environ(plan.Environment, state, set)
 	ready, err := conn.Boot(ctx, b, func(pod.Step) {})
 	if err != nil {
 		return nil, "", stepFault(err)

@@ -42,13 +42,15 @@ const (
 
 // plan reads what the agent's machine is made of, at the commit that its work
 // began at.
-func (w *worker) plan(ctx context.Context, state *agent.State) (build.Plan, error) {
-	if w.s.Environments == nil || len(state.Agent.Repos) == 0 {
-		return build.Plan{}, nil
+func (s *Scheduler) plan(ctx context.Context, state *agent.State) (p build.Plan, err error) {
+	if s.Environments != nil && len(state.Agent.Repos) > 0 {
+		p, err = s.Environments.Plan(ctx, state.Agent, cmp.Or(state.Agent.Origin, state.Agent.Repos[0].StartingRef))
 	}
-	p, err := w.s.Environments.Plan(ctx, state.Agent, cmp.Or(state.Agent.Origin, state.Agent.Repos[0].StartingRef))
 	if len(state.Agent.Repos) > 1 {
 		p.Commit = "" // builds have one repository, in the workspace itself: install runs in the machine
+	}
+	if state.Agent.Env.Preset == agent.SetUp {
+		p = bare(p, state.Agent.Env.Image)
 	}
 	return p, err
 }

@@ -66,7 +66,10 @@ func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64) er
 	if err != nil {
 		return machineFault(err)
 	}
-	saver, ok := m.(machine.Snapshotter)
+	saver, ok := m.(interface {
+		machine.Snapshotter
+		machine.Measured
+	})
 	if !ok || s.Layers == nil {
 		return fault.NotImplemented("machines of this server's runtime cannot be saved").Named("no_snapshots")
 	}
@@ -77,15 +80,10 @@ func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64) er
 		if !state.Used {
 			return noMachine() // it has never been ready: there is nothing to save
 		}
-		// The journal first, as with hibernation: a machine that has stopped
-		// otherwise is as good as asleep.
-		if !state.Hibernated {
-			if err := s.journal(ctx, state, &agent.MachineHibernated{MachineID: m.ID()}); err != nil {
-				return err
+		if !state.Hibernated || saver.Running() {
+			if err := s.putToSleep(ctx, saver, state); err != nil {
+				return machineFault(err)
 			}
-		}
-		if err := saver.Stop(ctx); err != nil {
-			return machineFault(err)
 		}
 		if err := saver.Freeze(ctx, id); err != nil {
 			return machineFault(err)

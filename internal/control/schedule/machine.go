@@ -28,12 +28,9 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 	if err != nil {
 		return nil, err
 	}
-	plan, err := w.plan(ctx, state)
+	plan, err := w.s.plan(ctx, state)
 	if err != nil {
 		return nil, err
-	}
-	if state.Agent.Env.Preset == agent.SetUp {
-		plan = bare(plan, state.Agent.Env.Image)
 	}
 	m, err := w.opened(ctx, state)
 	if err != nil {
@@ -189,13 +186,7 @@ func (w *worker) traceparent(state *agent.State) string {
 
 // boot has pod-daemon do what is missing, and journals its steps.
 func (w *worker) boot(ctx context.Context, h *hands, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
-	env := maps.Clone(e.Env) // in plain sight, and so the first to give way
-	if env == nil {
-		env = map[string]string{}
-	}
-	maps.Copy(env, historyKept(state))
-	maps.Copy(env, set.Environ())
-	b := pod.Boot{ExecToken: w.s.token("exec", h.id), User: e.User, Env: env, Trace: w.s.Spans != nil}
+	b := pod.Boot{ExecToken: w.s.token("exec", h.id), User: e.User, Env: environ(e, state, set), Trace: w.s.Spans != nil}
 	if len(state.Agent.Repos) > 0 {
 		reached := w.s.Gateway.Reach(ctx, w.s.wish(state, e))
 		h.reads, b.Hosts = reached.Read, reached.Hosts
@@ -233,19 +224,31 @@ func (w *worker) boot(ctx context.Context, h *hands, e environment.Environment, 
 	return ready, lostError(h.conn.SetMetadata(ctx, metadata(state, branches)))
 }
 
+// environ is what the processes of a machine find in their environment: what
+// people set wins over what the repository says in plain sight.
+func environ(e environment.Environment, state *agent.State, set secret.Set) map[string]string {
+	env := maps.Clone(e.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, historyKept(state))
+	maps.Copy(env, set.Environ())
+	return env
+}
+
 // settle has a machine that has come up do what its environment asks for, and
 // journals that it is ready.
 func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) error {
 	h.boot = ready.BootID
 	if ready.BootID == state.BootID && state.Hibernated {
-		return record(ctx, &agent.MachineWoken{MachineID: h.id, BootID: ready.BootID, Alive: true})
+		return record(ctx, wakingOf(state, ready.BootID)...)
 	}
 	if ready.BootID == state.BootID {
 		return nil
 	}
 	var bodies []agent.Body
 	if state.Hibernated {
-		bodies = append(bodies, &agent.MachineWoken{MachineID: h.id, BootID: ready.BootID})
+		bodies = wakingOf(state, ready.BootID)
 	}
 	bodies = append(bodies, &agent.MachineReady{
 		MachineID: h.id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch, Others: others(ready),

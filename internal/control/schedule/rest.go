@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"aloft/internal/agent"
@@ -102,7 +103,12 @@ func (s *Scheduler) alone(ctx context.Context, a agent.Agent, id string, do func
 	if ok, err := s.Leases.Acquire(ctx, lease, s.Owner, leaseTTL); err != nil || !ok {
 		return false, err // another server works it
 	}
+	renewed, over := context.WithCancel(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() { s.renewLease(renewed, lease) })
 	defer func() {
+		over()
+		renewing.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.workers[a.ID] == nil { // or else it is the worker's by now
@@ -116,6 +122,22 @@ func (s *Scheduler) alone(ctx context.Context, a agent.Agent, id string, do func
 	return true, do(state)
 }
 
+// renewLease keeps a lease until ctx ends: to save a large memory takes a while.
+func (s *Scheduler) renewLease(ctx context.Context, lease string) {
+	tick := time.NewTicker(leaseRenew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if _, err := s.Leases.Acquire(ctx, lease, s.Owner, leaseTTL); err != nil && ctx.Err() == nil {
+				s.Logger.Error("lease cannot be renewed", "lease", lease, "error", err)
+			}
+		}
+	}
+}
+
 func (s *Scheduler) warning() time.Duration { return min(warnBefore, s.Retention/2) }
 
 // journal appends an event that holds as long as nothing else has happened.
@@ -126,30 +148,6 @@ func (s *Scheduler) journal(ctx context.Context, state *agent.State, body agent.
 		state.Apply(e)
 	}
 	return err
-}
-
-// hibernate puts the machine to sleep. The journal says so first: one that is
-// up although it should sleep is found by the next look, and one that has
-// stopped otherwise is as good as asleep.
-func (s *Scheduler) hibernate(ctx context.Context, state *agent.State) error {
-	m, err := s.Runtime.Open(ctx, state.MachineID)
-	if err != nil {
-		return err
-	}
-	sleeper, ok := m.(machine.Measured)
-	if !ok || state.Hibernated && !sleeper.Running() {
-		return nil
-	}
-	if !state.Hibernated {
-		if err := s.journal(ctx, state, &agent.MachineHibernated{MachineID: m.ID()}); err != nil {
-			return err
-		}
-	}
-	if err := sleeper.Stop(ctx); err != nil {
-		return err
-	}
-	s.Logger.Info("the machine sleeps: nobody uses it", "machine", m.ID())
-	return nil
 }
 
 // expire warns that the machine will be removed, and removes it in its time.
@@ -171,15 +169,4 @@ func (s *Scheduler) expire(ctx context.Context, state *agent.State, unused time.
 	}
 	s.Logger.Info("the machine is removed: nobody has used it for long", "machine", id)
 	return nil
-}
-
-// woken notes that a machine that slept does so no more.
-func (s *Scheduler) woken(ctx context.Context, state *agent.State, bootID string) error {
-	if !state.Hibernated {
-		return nil
-	}
-	_, err := s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: &agent.MachineWoken{
-		MachineID: state.MachineID, BootID: bootID, Alive: bootID == state.BootID,
-	}}}})
-	return err
 }

@@ -48,8 +48,9 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// accept serves every connection of the control plane until l is closed.
-func (d *Daemon) accept(l net.Listener, server *podServer) error {
+// accept serves every connection of the control plane, each one of in, until l
+// is closed.
+func (d *Daemon) accept(l net.Listener, in *visitors, server *podServer) error {
 	for {
 		raw, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -63,7 +64,9 @@ func (d *Daemon) accept(l net.Listener, server *podServer) error {
 			_ = raw.Close()
 			continue
 		}
+		in.add(conn)
 		go func() {
+			defer in.remove(conn)
 			defer d.controls.remove(conn)
 			// A connection that only reaches ports is not asked for git.
 			var speaks sync.Once

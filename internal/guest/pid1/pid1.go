@@ -67,6 +67,7 @@ type Daemon struct {
 	// turn holds the right to change the machine or its repository: one boot,
 	// commit, push or diff at a time.
 	turn chan struct{}
+	rest chan struct{} // holds the wish to be saved
 
 	mu     sync.Mutex
 	booted bool
@@ -97,6 +98,7 @@ func New(cfg Config) (*Daemon, error) {
 		bootID: hex.EncodeToString(id),
 		reaper: NewReaper(),
 		turn:   make(chan struct{}, 1),
+		rest:   make(chan struct{}, 1),
 	}
 	d.user.Store(&user)
 	d.kept.d = d
@@ -128,15 +130,14 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer closeAPI()
 	d.cfg.Log.Info("pod-daemon is up", "socket", d.cfg.Socket, "boot", d.bootID, "pid", os.Getpid())
 	failed := make(chan error, 1)
-	go func() { failed <- d.accept(socket, server) }()
+	go func() { failed <- d.serveControl(ctx, socket, server) }()
 	go d.forwardSignals(ctx)
 	select {
 	case <-ctx.Done():
 		d.cfg.Log.Info("stopping", "why", context.Cause(ctx))
-		err = nil
+		err = <-failed
 	case err = <-failed:
 	}
-	_ = socket.Close()
 	return errors.Join(err, d.end(server))
 }
 

@@ -1401,6 +1401,78 @@ func (*ShutdownResponse) Descriptor() ([]byte, []int) {
 	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{20}
 }
 
+type QuiesceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuiesceRequest) Reset() {
+	*x = QuiesceRequest{}
+	mi := &file_pod_v1_pod_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuiesceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuiesceRequest) ProtoMessage() {}
+
+func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pod_v1_pod_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuiesceRequest.ProtoReflect.Descriptor instead.
+func (*QuiesceRequest) Descriptor() ([]byte, []int) {
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{21}
+}
+
+type QuiesceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuiesceResponse) Reset() {
+	*x = QuiesceResponse{}
+	mi := &file_pod_v1_pod_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuiesceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuiesceResponse) ProtoMessage() {}
+
+func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pod_v1_pod_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuiesceResponse.ProtoReflect.Descriptor instead.
+func (*QuiesceResponse) Descriptor() ([]byte, []int) {
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{22}
+}
+
 var File_pod_v1_pod_service_proto protoreflect.FileDescriptor
 
 const file_pod_v1_pod_service_proto_rawDesc = "" +
@@ -1509,7 +1581,9 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\x04diff\x18\x01 \x01(\tR\x04diff\x12\x1c\n" +
 	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\x11\n" +
 	"\x0fShutdownRequest\"\x12\n" +
-	"\x10ShutdownResponse2\xf6\x03\n" +
+	"\x10ShutdownResponse\"\x10\n" +
+	"\x0eQuiesceRequest\"\x11\n" +
+	"\x0fQuiesceResponse2\xb2\x04\n" +
 	"\n" +
 	"PodService\x123\n" +
 	"\x04Boot\x12\x13.pod.v1.BootRequest\x1a\x14.pod.v1.BootResponse0\x01\x127\n" +
@@ -1520,7 +1594,8 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"RunCommand\x12\x19.pod.v1.RunCommandRequest\x1a\x1a.pod.v1.RunCommandResponse0\x01\x121\n" +
 	"\x04Push\x12\x13.pod.v1.PushRequest\x1a\x14.pod.v1.PushResponse\x121\n" +
 	"\x04Diff\x12\x13.pod.v1.DiffRequest\x1a\x14.pod.v1.DiffResponse\x12=\n" +
-	"\bShutdown\x12\x17.pod.v1.ShutdownRequest\x1a\x18.pod.v1.ShutdownResponseB\x1bZ\x19aloft/internal/wire/podv1b\x06proto3"
+	"\bShutdown\x12\x17.pod.v1.ShutdownRequest\x1a\x18.pod.v1.ShutdownResponse\x12:\n" +
+	"\aQuiesce\x12\x16.pod.v1.QuiesceRequest\x1a\x17.pod.v1.QuiesceResponseB\x1bZ\x19aloft/internal/wire/podv1b\x06proto3"
 
 var (
 	file_pod_v1_pod_service_proto_rawDescOnce sync.Once
@@ -1535,7 +1610,7 @@ func file_pod_v1_pod_service_proto_rawDescGZIP() []byte {
 }
 
 var file_pod_v1_pod_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pod_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_pod_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_pod_v1_pod_service_proto_goTypes = []any{
 	(BootStep_State)(0),              // 0: pod.v1.BootStep.State
 	(*BootRequest)(nil),              // 1: pod.v1.BootRequest
@@ -1559,11 +1634,13 @@ var file_pod_v1_pod_service_proto_goTypes = []any{
 	(*DiffResponse)(nil),             // 19: pod.v1.DiffResponse
 	(*ShutdownRequest)(nil),          // 20: pod.v1.ShutdownRequest
 	(*ShutdownResponse)(nil),         // 21: pod.v1.ShutdownResponse
-	nil,                              // 22: pod.v1.BootRequest.EnvEntry
+	(*QuiesceRequest)(nil),           // 22: pod.v1.QuiesceRequest
+	(*QuiesceResponse)(nil),          // 23: pod.v1.QuiesceResponse
+	nil,                              // 24: pod.v1.BootRequest.EnvEntry
 }
 var file_pod_v1_pod_service_proto_depIdxs = []int32{
 	2,  // 0: pod.v1.BootRequest.checkout:type_name -> pod.v1.Checkout
-	22, // 1: pod.v1.BootRequest.env:type_name -> pod.v1.BootRequest.EnvEntry
+	24, // 1: pod.v1.BootRequest.env:type_name -> pod.v1.BootRequest.EnvEntry
 	2,  // 2: pod.v1.BootRequest.others:type_name -> pod.v1.Checkout
 	4,  // 3: pod.v1.BootResponse.step:type_name -> pod.v1.BootStep
 	5,  // 4: pod.v1.BootResponse.ready:type_name -> pod.v1.BootReady
@@ -1578,16 +1655,18 @@ var file_pod_v1_pod_service_proto_depIdxs = []int32{
 	16, // 13: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
 	18, // 14: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
 	20, // 15: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
-	3,  // 16: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
-	8,  // 17: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
-	10, // 18: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
-	12, // 19: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
-	14, // 20: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
-	17, // 21: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
-	19, // 22: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
-	21, // 23: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
-	16, // [16:24] is the sub-list for method output_type
-	8,  // [8:16] is the sub-list for method input_type
+	22, // 16: pod.v1.PodService.Quiesce:input_type -> pod.v1.QuiesceRequest
+	3,  // 17: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
+	8,  // 18: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
+	10, // 19: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
+	12, // 20: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
+	14, // 21: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
+	17, // 22: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
+	19, // 23: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
+	21, // 24: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
+	23, // 25: pod.v1.PodService.Quiesce:output_type -> pod.v1.QuiesceResponse
+	17, // [17:26] is the sub-list for method output_type
+	8,  // [8:17] is the sub-list for method input_type
 	8,  // [8:8] is the sub-list for extension type_name
 	8,  // [8:8] is the sub-list for extension extendee
 	0,  // [0:8] is the sub-list for field type_name
@@ -1612,7 +1691,7 @@ func file_pod_v1_pod_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pod_v1_pod_service_proto_rawDesc), len(file_pod_v1_pod_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -122,6 +122,7 @@ func New(conf Config) (*Runtime, error) {
 	}
 	for _, id := range ids {
 		if m := r.handle(id); m.running() {
+			m.wakeInterrupted()
 			r.keepGateway(m)
 		}
 	}

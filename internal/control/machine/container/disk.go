@@ -46,6 +46,13 @@ func (m *Machine) DiskBytes(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("measure machine %s: %w", m.id, err)
 	}
+	for _, name := range []string{memoryBeingSaved, memorySaved, memoryInUse} {
+		saved, err := treeBytes(ctx, m.path(name), seen)
+		if err != nil {
+			return 0, fmt.Errorf("measure machine %s: %w", m.id, err)
+		}
+		used += saved
+	}
 	return used + held, nil
 }
 

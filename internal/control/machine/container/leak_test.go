@@ -210,8 +210,11 @@ const childEnv = "ALOFT_TEST_CHILD"
 // child is the server that is killed: it makes two machines at a time and
 // destroys one of them, for as long as it lives.
 func child(args []string) int {
-	if args[len(args)-1] == freezeChild {
+	switch args[len(args)-1] {
+	case freezeChild:
 		return freezer(args[0], args[1], args[2], args[3], args[4])
+	case memoryChild:
+		return sleeper(args[0], args[1], args[2], args[3])
 	}
 	self, err := os.Executable()
 	if err != nil {

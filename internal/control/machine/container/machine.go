@@ -87,17 +87,23 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 	if err := m.writeRecord(rec); err != nil {
 		return true, err
 	}
-	return true, m.start(ctx, eng, rec)
+	return true, m.start(ctx, eng, rec, "")
 }
 
-// start mounts the root and runs the container. The lock is held.
-func (m *Machine) start(ctx context.Context, eng engine, rec record) error {
+// start mounts the root and runs the container, from the memory saved in a
+// folder unless that is "". The lock is held.
+func (m *Machine) start(ctx context.Context, eng engine, rec record, memory string) error {
 	// Stale sockets, links and whatever else the last life left there.
 	if err := os.RemoveAll(m.path("run")); err != nil {
 		return err
 	}
 	for _, d := range []string{"run", "state"} {
 		if err := os.Mkdir(m.path(d), 0o755); err != nil {
+			return err
+		}
+	}
+	if memory != "" {
+		if err := os.WriteFile(m.path("run/"+wokenFile), nil, 0o600); err != nil {
 			return err
 		}
 	}
@@ -125,7 +131,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record) error {
 		return err
 	}
 	// The gateway comes up meanwhile.
-	if err := eng.run(ctx, m, network); err != nil {
+	if err := eng.run(ctx, m, network, memory); err != nil {
 		return err
 	}
 	if err := m.remember(); err != nil {
@@ -171,7 +177,10 @@ func (m *Machine) restart(ctx context.Context) error {
 	if err := m.stand(&rec); err != nil {
 		return err
 	}
-	err = m.start(ctx, eng, rec)
+	if woken, err := m.wake(ctx, eng, rec); woken || err != nil {
+		return err
+	}
+	err = m.start(ctx, eng, rec, "")
 	if err != nil {
 		err = errors.Join(err, m.clear(context.WithoutCancel(ctx)))
 	}

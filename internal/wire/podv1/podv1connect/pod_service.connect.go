@@ -53,6 +53,8 @@ const (
 	PodServiceDiffProcedure = "/pod.v1.PodService/Diff"
 	// PodServiceShutdownProcedure is the fully-qualified name of the PodService's Shutdown RPC.
 	PodServiceShutdownProcedure = "/pod.v1.PodService/Shutdown"
+	// PodServiceQuiesceProcedure is the fully-qualified name of the PodService's Quiesce RPC.
+	PodServiceQuiesceProcedure = "/pod.v1.PodService/Quiesce"
 )
 
 // PodServiceClient is a client for the pod.v1.PodService service.
@@ -75,6 +77,10 @@ type PodServiceClient interface {
 	Diff(context.Context, *connect.Request[podv1.DiffRequest]) (*connect.Response[podv1.DiffResponse], error)
 	// Shutdown stops every process, and the machine with them.
 	Shutdown(context.Context, *connect.Request[podv1.ShutdownRequest]) (*connect.Response[podv1.ShutdownResponse], error)
+	// Quiesce lets go of all that reaches out of the machine, so that the machine
+	// can be saved with its memory: after the reply every connection ends, and the
+	// socket is gone until the machine wakes, or is not saved within half a minute.
+	Quiesce(context.Context, *connect.Request[podv1.QuiesceRequest]) (*connect.Response[podv1.QuiesceResponse], error)
 }
 
 // NewPodServiceClient constructs a client for the pod.v1.PodService service. By default, it uses
@@ -136,6 +142,12 @@ func NewPodServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(podServiceMethods.ByName("Shutdown")),
 			connect.WithClientOptions(opts...),
 		),
+		quiesce: connect.NewClient[podv1.QuiesceRequest, podv1.QuiesceResponse](
+			httpClient,
+			baseURL+PodServiceQuiesceProcedure,
+			connect.WithSchema(podServiceMethods.ByName("Quiesce")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -149,6 +161,7 @@ type podServiceClient struct {
 	push             *connect.Client[podv1.PushRequest, podv1.PushResponse]
 	diff             *connect.Client[podv1.DiffRequest, podv1.DiffResponse]
 	shutdown         *connect.Client[podv1.ShutdownRequest, podv1.ShutdownResponse]
+	quiesce          *connect.Client[podv1.QuiesceRequest, podv1.QuiesceResponse]
 }
 
 // Boot calls pod.v1.PodService.Boot.
@@ -191,6 +204,11 @@ func (c *podServiceClient) Shutdown(ctx context.Context, req *connect.Request[po
 	return c.shutdown.CallUnary(ctx, req)
 }
 
+// Quiesce calls pod.v1.PodService.Quiesce.
+func (c *podServiceClient) Quiesce(ctx context.Context, req *connect.Request[podv1.QuiesceRequest]) (*connect.Response[podv1.QuiesceResponse], error) {
+	return c.quiesce.CallUnary(ctx, req)
+}
+
 // PodServiceHandler is an implementation of the pod.v1.PodService service.
 type PodServiceHandler interface {
 	// Boot prepares the machine in named steps and reports each. Booting a
@@ -211,6 +229,10 @@ type PodServiceHandler interface {
 	Diff(context.Context, *connect.Request[podv1.DiffRequest]) (*connect.Response[podv1.DiffResponse], error)
 	// Shutdown stops every process, and the machine with them.
 	Shutdown(context.Context, *connect.Request[podv1.ShutdownRequest]) (*connect.Response[podv1.ShutdownResponse], error)
+	// Quiesce lets go of all that reaches out of the machine, so that the machine
+	// can be saved with its memory: after the reply every connection ends, and the
+	// socket is gone until the machine wakes, or is not saved within half a minute.
+	Quiesce(context.Context, *connect.Request[podv1.QuiesceRequest]) (*connect.Response[podv1.QuiesceResponse], error)
 }
 
 // NewPodServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -268,6 +290,12 @@ func NewPodServiceHandler(svc PodServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(podServiceMethods.ByName("Shutdown")),
 		connect.WithHandlerOptions(opts...),
 	)
+	podServiceQuiesceHandler := connect.NewUnaryHandler(
+		PodServiceQuiesceProcedure,
+		svc.Quiesce,
+		connect.WithSchema(podServiceMethods.ByName("Quiesce")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/pod.v1.PodService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PodServiceBootProcedure:
@@ -286,6 +314,8 @@ func NewPodServiceHandler(svc PodServiceHandler, opts ...connect.HandlerOption) 
 			podServiceDiffHandler.ServeHTTP(w, r)
 		case PodServiceShutdownProcedure:
 			podServiceShutdownHandler.ServeHTTP(w, r)
+		case PodServiceQuiesceProcedure:
+			podServiceQuiesceHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -325,4 +355,8 @@ func (UnimplementedPodServiceHandler) Diff(context.Context, *connect.Request[pod
 
 func (UnimplementedPodServiceHandler) Shutdown(context.Context, *connect.Request[podv1.ShutdownRequest]) (*connect.Response[podv1.ShutdownResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("pod.v1.PodService.Shutdown is not implemented"))
+}
+
+func (UnimplementedPodServiceHandler) Quiesce(context.Context, *connect.Request[podv1.QuiesceRequest]) (*connect.Response[podv1.QuiesceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("pod.v1.PodService.Quiesce is not implemented"))
 }

@@ -1,0 +1,254 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/machine"
+	"aloft/internal/control/pod"
+	"aloft/internal/need"
+	"aloft/internal/policy"
+)
+
+const memoryChild = "memory"
+
+// strong is a configuration with the product's guest and gVisor.
+func strong(t *testing.T, dir string) Config {
+	t.Helper()
+	need.Root(t)
+	need.File(t, "runsc", builtRunsc)
+	bin, err := daemon()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := config(t, dir, absolute(t, builtRunsc))
+	conf.Binaries = bin
+	return conf
+}
+
+// ran runs a command in the machine, as the agent's user, and returns what it
+// printed and the life of the machine that it ran in.
+func ran(t *testing.T, m machine.Machine, command string) (output, life string) {
+	t.Helper()
+	conn, err := pod.Dial(t.Context(), m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	status, err := conn.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if _, err := conn.RunCommand(t.Context(), command, time.Minute, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String(), status.BootID
+}
+
+// counting begins to count in the memory of a process.
+const counting = `setsid sh -c 'n=0; while :; do n=$((n+1)); echo $n > /dev/shm/n.new; mv /dev/shm/n.new /dev/shm/n; sleep 0.02; done' </dev/null >/dev/null 2>&1 &
+	while [ ! -e /dev/shm/n ]; do sleep 0.01; done; echo file > ~/file; sync`
+
+// counted returns how far it has come, having seen it go on; 0 where nothing counts.
+func counted(t *testing.T, m machine.Machine) (n int, life string) {
+	t.Helper()
+	out, life := ran(t, m, `a=$(cat /dev/shm/n 2>/dev/null) || exit 0; for i in $(seq 500); do b=$(cat /dev/shm/n); [ $b -gt $a ] && echo $b && exit; sleep 0.01; done`)
+	n, _ = strconv.Atoi(strings.TrimSpace(out)) // nothing counts as 0
+	return n, life
+}
+
+// letGo has the guest let go of its connections.
+func letGo(m machine.Machine) func(context.Context) error {
+	return func(ctx context.Context) error {
+		conn, err := pod.Dial(ctx, m, nil)
+		if err != nil {
+			return err
+		}
+		return conn.Quiesce(ctx)
+	}
+}
+
+// TestMemory has a machine sleep and wake: what counts in its memory counts on,
+// time and again; a connection to the outside is cut, and a new one works.
+func TestMemory(t *testing.T) {
+	came, stay := make(chan struct{}, 1), make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stay" {
+			w.(http.Flusher).Flush()
+			came <- struct{}{}
+			<-stay
+		}
+	}))
+	t.Cleanup(func() { close(stay); srv.Close() })
+	_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
+	r := start(t, strong(t, t.TempDir()))
+	m := create(t, r, machine.Spec{Image: "host", Network: opened(policy.AllowAll), Limits: machine.Limits{MemoryBytes: 1 << 30}}).(*Machine)
+	ran(t, m, counting)
+	ran(t, m, "setsid sh -c 'curl -sS http://172.30.0.1:"+port+"/stay > /dev/shm/curl 2>&1; echo $? >> /dev/shm/curl' </dev/null >/dev/null 2>&1 &")
+	<-came
+	before, life := counted(t, m)
+	for range 2 {
+		if err := m.Checkpoint(t.Context(), letGo(m)); err != nil {
+			t.Fatal(err)
+		}
+		if m.Running() || !m.Asleep() {
+			t.Fatal("it does not sleep")
+		}
+		info, err := os.Stat(m.path(memorySaved))
+		if err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%v, %v", info, err)
+		}
+		if used, err := m.DiskBytes(t.Context()); err != nil || used < 500_000 {
+			t.Errorf("asleep it takes %d bytes, %v", used, err)
+		}
+		if err := m.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after, same := counted(t, m)
+		if after <= before || same != life {
+			t.Errorf("it counts %d after %d, in the life %s after %s", after, before, same, life)
+		}
+		before = after
+		if m.Asleep() {
+			t.Error("memory that is in use is kept")
+		}
+	}
+	out, _ := ran(t, m, "for i in $(seq 1000); do [ $(wc -l < /dev/shm/curl) -ge 2 ] && break; sleep 0.01; done; cat /dev/shm/curl; curl -sS http://172.30.0.1:"+port+"/ && echo new")
+	if !strings.HasPrefix(out, "curl: (") || !strings.HasSuffix(out, "new\n") {
+		t.Errorf("of connections: %s", out)
+	}
+
+	// What is damaged is not gone on with, nor what another engine wrote.
+	for _, damage := range []func(image string) error{
+		func(image string) error { return os.Truncate(filepath.Join(image, "checkpoint.img"), 100_000) },
+		func(image string) error { return os.Remove(filepath.Join(image, memorySums)) },
+	} {
+		ran(t, m, counting)
+		if err := m.Checkpoint(t.Context(), letGo(m)); err != nil {
+			t.Fatal(err)
+		}
+		if err := damage(m.path(memorySaved)); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n, other := counted(t, m); n != 0 || other == life {
+			t.Errorf("of a damaged memory it counts %d", n)
+		}
+		if out, _ := ran(t, m, "cat ~/file"); out != "file\n" {
+			t.Errorf("its disk has %q", out)
+		}
+	}
+
+	// What cannot be saved costs the processes, and not the disk.
+	ran(t, m, "setsid python3 -c 'import socket, time\ns = socket.socket(socket.AF_UNIX)\ns.bind(\"/var/tmp/socket\")\ns.listen()\ntime.sleep(1000)' </dev/null >/dev/null 2>&1 & while [ ! -e /var/tmp/socket ]; do sleep 0.01; done")
+	if err := m.Checkpoint(t.Context(), letGo(m)); err == nil || !strings.Contains(err.Error(), "unix socket") || m.Asleep() {
+		t.Errorf("with a socket on its disk: %v", err)
+	}
+	if err := m.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := ran(t, m, "cat ~/file"); out != "file\n" {
+		t.Errorf("its disk has %q", out)
+	}
+}
+
+// TestNoMemory leaves a machine alone whose engine saves no memory.
+func TestNoMemory(t *testing.T) {
+	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
+	m := create(t, r, machine.Spec{Image: "host"}).(*Machine)
+	err := m.Checkpoint(t.Context(), func(context.Context) error { return errors.New("asked") })
+	if !errors.Is(err, machine.ErrNoMemory) || strings.Contains(err.Error(), "asked") || !m.Running() || m.Asleep() {
+		t.Errorf("it is %v", err)
+	}
+	ask(t, m, "true")
+}
+
+// sleeper is a server that is killed at a step of a machine's sleep.
+func sleeper(dir, engine, bin, step string) int {
+	r, err := New(Config{Dir: dir, RuntimePath: engine, Binaries: bin})
+	if err == nil {
+		r.step = func(at string) {
+			if at == step {
+				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+				select {}
+			}
+		}
+		var m machine.Machine
+		if m, err = r.Open(context.Background(), "m-1"); err == nil {
+			err = m.(*Machine).Checkpoint(context.Background(), letGo(m))
+		}
+		if err == nil {
+			err = m.Restart(context.Background())
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// TestKilledWhileItSleeps kills the server between the steps of a sleep: the
+// machine has its disk in any case, its processes where its memory is whole and
+// was never gone on with, and never the one without the other.
+func TestKilledWhileItSleeps(t *testing.T) {
+	for step, alive := range map[string]bool{
+		"memory: begun": true, "memory: written": false, "memory: saved": true, "memory: in use": false, "memory: woken": true,
+	} {
+		t.Run(step, func(t *testing.T) {
+			conf := strong(t, t.TempDir())
+			r := start(t, conf)
+			m := create(t, r, machine.Spec{Image: "host"}).(*Machine)
+			ran(t, m, counting)
+			before, life := counted(t, m)
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{conf.Dir, conf.RuntimePath, conf.Binaries, step, memoryChild}, "|"))
+			out, err := cmd.CombinedOutput()
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != -1 {
+				t.Fatalf("the server was not killed: %v: %s", err, out)
+			}
+			again, err := start(t, conf).Open(t.Context(), "m-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, err := pod.Dial(t.Context(), again, nil)
+			if err == nil {
+				err = conn.Close()
+			} else if errors.Is(err, machine.ErrStopped) {
+				err = again.Restart(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, now := counted(t, again)
+			if (after > before && now == life) != alive || (after == 0) == alive {
+				t.Errorf("it counts %d after %d, in the life %s after %s", after, before, now, life)
+			}
+			if out, _ := ran(t, again, "cat ~/file"); out != "file\n" {
+				t.Errorf("its disk has %q", out)
+			}
+			for _, name := range []string{memoryBeingSaved, memorySaved, memoryInUse} {
+				if _, err := os.Lstat(m.path(name)); err == nil && step != "memory: begun" && step != "memory: woken" {
+					t.Errorf("%s is left", name)
+				}
+			}
+		})
+	}
+}
