@@ -111,9 +111,9 @@ func checkHooks(text []byte) error {
 }
 
 // sandboxHolds reports for which classes of machines the sandbox can hold its
-// policy: those that share this host's kernel, where it can. The sandbox looks
-// again in the machine, and runs nothing where it cannot hold.
+// policy: those of gVisor, and those that share this host's kernel where that
+// can. The sandbox looks again in the machine, and runs nothing where it cannot hold.
 func sandboxHolds() func(class string) bool {
 	holds := probeSandbox().OK
-	return func(class string) bool { return holds && class != "strong" }
+	return func(class string) bool { return holds || class == "strong" }
 }

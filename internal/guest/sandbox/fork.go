@@ -17,7 +17,7 @@ type call struct {
 	save   uint16           // where the result goes, if not 0
 	passes [2]syscall.Errno // errors that do not matter
 	path   bool             // it is about a path that the plan saw
-	past   int              // where to go on if that has vanished, if not 0: there is nothing to do then
+	past   int              // where to go on if that has vanished or is out of reach, if not 0: there is nothing to do then
 	what   string           // for the error
 }
 
@@ -170,7 +170,7 @@ func (p *program) fork(flags uintptr) (pid int, errno syscall.Errno) {
 		}
 		r, _, e := syscall.RawSyscall6(c.number, c.args[0], c.args[1], c.args[2], c.args[3], c.args[4], c.args[5])
 		if e != 0 && e != c.passes[0] && e != c.passes[1] {
-			if c.past != 0 && vanished(e) {
+			if c.past != 0 && (vanished(e) || e == syscall.EACCES) {
 				i = c.past - 1
 				continue
 			}

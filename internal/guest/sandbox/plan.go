@@ -48,7 +48,7 @@ func (p *planner) missing(format string, args ...any) {
 // the host's.
 func (p *planner) network() {
 	pol := p.spec.Rules.Policy
-	p.User = p.kernel.Namespaces && !p.kernel.Privileged
+	p.User = p.kernel.owner()
 	p.Mount, p.IPC = p.kernel.Namespaces, p.kernel.Namespaces
 	switch {
 	case pol.UnrestrictedHosts:
@@ -60,7 +60,7 @@ func (p *planner) network() {
 	case pol.Network.Mode != policy.None:
 		p.missing("a network by list: it needs a network namespace (%s)", cmp.Or(p.kernel.Why, "none can be made"))
 	}
-	p.Filter = Filter{Inet: p.Network || pol.UnrestrictedHosts, Unix: p.kernel.Namespaces, Ptrace: p.kernel.Landlock > 0}
+	p.Filter = Filter{Inet: p.Network || pol.UnrestrictedHosts, Unix: p.kernel.Namespaces, Xattr: !p.kernel.OldMounts, Ptrace: p.kernel.Landlock > 0 || p.User}
 }
 
 func (p *planner) files() {
@@ -69,15 +69,14 @@ func (p *planner) files() {
 		p.Files = allAccess
 	case abi >= filesABI:
 		p.Files = allAccess &^ ll.AccessFSIoctlDev
-	case p.kernel.Namespaces && p.spec.Rules.Readable == nil: // mounts do it
-	case p.kernel.Namespaces:
-		p.missing("readBoundary workspace: Landlock ABI %d (Linux 6.2)", filesABI)
+	case p.kernel.Namespaces: // mounts do it
 	default:
 		p.missing("files: Landlock ABI %d (Linux 6.2), or namespaces", filesABI)
 	}
 	// Landlock lets modes, owners and times be changed everywhere: read-only
 	// mounts do not.
 	p.Frozen = p.kernel.Namespaces
+	p.OldMounts = p.kernel.Namespaces && p.kernel.OldMounts
 	if p.kernel.Landlock >= scopeABI {
 		p.Scope = ll.ScopeSignal
 		if p.spec.Rules.Policy.UnrestrictedHosts {
@@ -146,12 +145,13 @@ func (p *planner) holes() {
 			p.mounts[at] = Mount{Path: at, Mode: Masked, Kind: p.tree.Kind(at), Fleeting: p.tree.Kind(at) == Other}
 		}
 	}
+	p.boundary()
 	p.keep()
 	if p.tree.Kind("/dev/pts") == Dir {
 		p.mounts["/dev/pts"] = Mount{Path: "/dev/pts", Mode: Masked, Kind: Dir}
 	}
 	for _, m := range p.mounts {
-		if m.Mode != Kept && p.gone(m.Path) {
+		if !m.Mode.stays() && p.gone(m.Path) {
 			continue
 		}
 		p.Mounts = append(p.Mounts, m)
@@ -160,12 +160,37 @@ func (p *planner) holes() {
 		// What is kept is mounted beside its mask, which it needs first.
 		return cmp.Or(cmp.Compare(strings.Count(a.Path, "/"), strings.Count(b.Path, "/")), cmp.Compare(a.Path, b.Path))
 	})
+	masksFile := slices.ContainsFunc(p.Mounts, func(m Mount) bool { return m.Mode == Masked && m.Kind != Dir })
+	if p.OldMounts && masksFile && p.Layout.blankDir() == "" {
+		p.missing("hidden files: a folder below / that can be masked, such as /run, or mount_setattr (Linux 5.12)")
+	}
 	slices.SortFunc(p.Placeholders, func(a, b Placeholder) int { return cmp.Compare(a.Path, b.Path) })
+}
+
+// boundary masks what may not be read, where Landlock does not keep it: all in
+// the root folder that nothing opens. What is opened below is kept.
+func (p *planner) boundary() {
+	if p.Files != 0 || p.spec.Rules.Readable == nil {
+		return
+	}
+	for _, name := range p.tree.Names("/") {
+		at := path.Join("/", name)
+		open := slices.ContainsFunc(p.spec.Rules.Readable, func(g cage.Grant) bool { return cage.Below(p.real(g.Path), at) })
+		// A link leads to what is judged by itself.
+		if kind := p.tree.Kind(at); !open && kind != Link && kind != None {
+			p.mounts[at] = Mount{Path: at, Mode: Masked, Kind: kind}
+		}
+	}
 }
 
 // keep saves from a mask what the policy itself names below it.
 func (p *planner) keep() {
 	kept := slices.Clone(p.spec.Kept)
+	if p.Files == 0 {
+		for _, g := range p.spec.Rules.Readable {
+			kept = append(kept, g.Path)
+		}
+	}
 	for _, g := range slices.Concat(p.spec.Rules.Writable, p.spec.Rules.ReadOnly) {
 		kept = append(kept, g.Path)
 	}
@@ -176,11 +201,11 @@ func (p *planner) keep() {
 			continue
 		}
 		mode := Kept
-		if m, ok := p.mounts[at]; ok {
-			mode = m.Mode
-		}
-		if mode == Anchor || mode == Writable || p.writable(at) {
-			mode = Kept
+		if m, ok := p.mounts[at]; !p.writable(at) {
+			mode = Shown
+			if ok && m.Mode == Masked {
+				mode = Masked
+			}
 		}
 		p.mounts[at] = Mount{Path: at, Mode: mode, Kind: p.tree.Kind(at)}
 	}
@@ -189,8 +214,11 @@ func (p *planner) keep() {
 // gone reports whether a path is in what is masked, and not in what is kept of it.
 func (p *planner) gone(name string) bool {
 	m, ok := p.above(name)
-	return ok && (m.Mode == Masked || m.Mode != Kept && p.gone(m.Path))
+	return ok && (m.Mode == Masked || !m.Mode.stays() && p.gone(m.Path))
 }
+
+// stays reports whether a mount is there in spite of a mask above it.
+func (m Mode) stays() bool { return m == Kept || m == Shown }
 
 // above is the nearest mount above name.
 func (p *planner) above(name string) (Mount, bool) {

@@ -37,7 +37,7 @@ func (p paper) Stands(string) bool { return false }
 func (p paper) Names(dir string) []string {
 	var names []string
 	for name := range p {
-		if path.Dir(name) == dir {
+		if path.Dir(name) == dir && name != "/" {
 			names = append(names, path.Base(name))
 		}
 	}
@@ -110,6 +110,8 @@ func TestPlan(t *testing.T) {
 		"no_namespaces_but": {cage.Default(), Kernel{Landlock: 7, Why: "operation not permitted"}, plainTree, true},
 		"nothing":           {cage.Default(), Kernel{}, plainTree, true},
 		"boundary_without":  {cage.Policy{Type: cage.ReadWrite, ReadBoundary: cage.Workspace}, Kernel{Namespaces: true}, plainTree, false},
+		"boundary_old":      {cage.Policy{Type: cage.ReadWrite, ReadBoundary: cage.Workspace, Read: []string{"/home/u"}}, Kernel{Namespaces: true, OldMounts: true}, plainTree, false},
+		"old_mounts":        {cage.Default(), Kernel{Namespaces: true, OldMounts: true, Privileged: true, Mounted: []Mounted{{Path: "/"}}}, plainTree, false},
 		"list":              {cage.Layers{}.Merge(), full, plainTree, false},
 		"all_hosts":         {cage.Layers{Mode: cage.AllowAll}.Merge(), full, plainTree, false},
 		"none":              {cage.Policy{Type: cage.InsecureNone}, full, plainTree, false},

@@ -22,7 +22,11 @@ func ABI() int {
 // Assume is what this host can probably enforce. That namespaces can be made
 // shows when they are.
 func Assume() Kernel {
-	return Kernel{Landlock: ABI(), Namespaces: true, Privileged: privileged(), UID: os.Geteuid(), GID: os.Getegid()}
+	k := Kernel{Landlock: ABI(), Namespaces: true, Privileged: privileged(), UID: os.Geteuid(), GID: os.Getegid()}
+	if _, _, errno := unix.Syscall(unix.SYS_MOUNT_SETATTR, ^uintptr(0), 0, 0); errno == unix.ENOSYS {
+		k.OldMounts, k.Mounted = true, mounted()
+	}
+	return k
 }
 
 // privileged reports whether this process may make namespaces as it is.
@@ -40,13 +44,17 @@ func privileged() bool {
 func Probe() Kernel {
 	k := Assume()
 	p := &program{}
-	l := Layout{User: !k.Privileged, Mount: true, Network: true, IPC: true}
+	l := Layout{User: k.owner(), Mount: true, Network: true, IPC: true, Mounts: []Mount{{Path: "/dev", Mode: Fixed, Kind: Dir}}}
 	if l.User {
 		p.writeFile("/proc/self/setgroups", "deny")
 	}
 	p.loopback(false)
 	p.add("make mounts private", unix.SYS_MOUNT, "", "/", 0, unix.MS_REC|unix.MS_PRIVATE, 0)
-	p.attach("/", p.clone("clone a mount", p.open("/dev")), p.open("/dev"), Mount{Mode: Fixed})
+	if k.OldMounts {
+		l.mountOld(p, k.Mounted, false)
+	} else {
+		l.mount(p, false)
+	}
 	p.add("end", unix.SYS_EXIT_GROUP, 0)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -70,13 +78,20 @@ func Describe(k Kernel) string {
 	switch {
 	case !k.Namespaces:
 		namespaces = "no namespaces (" + k.Why + ")"
-	case k.Privileged:
+	case !k.owner():
 		namespaces = "namespaces by privilege"
 	}
-	if k.Landlock == 0 {
-		return "no Landlock, " + namespaces
+	if k.Namespaces && k.OldMounts {
+		namespaces += ", mounts by mount(2)"
 	}
-	return "Landlock ABI " + strconv.Itoa(k.Landlock) + ", " + namespaces
+	landlock := "no Landlock"
+	if k.Landlock > 0 {
+		landlock = "Landlock ABI " + strconv.Itoa(k.Landlock)
+	}
+	if k.Landlock < scopeABI {
+		namespaces += "; signals reach other processes of the same user, which Landlock keeps since Linux 6.12"
+	}
+	return landlock + ", " + namespaces
 }
 
 // flags are clone's.
@@ -107,9 +122,6 @@ func Hints() []string {
 	}
 	if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
 		hints = append(hints, "user namespaces are for root only: sysctl kernel.unprivileged_userns_clone=1")
-	}
-	if _, _, errno := unix.Syscall(unix.SYS_MOUNT_SETATTR, ^uintptr(0), 0, 0); errno == unix.ENOSYS {
-		hints = append(hints, "there is no mount_setattr here, which Linux has since 5.12 and gVisor has not: in a machine of class strong gVisor is the boundary, and a command is kept from nothing within it but system calls")
 	}
 	if status, err := os.ReadFile("/proc/self/status"); err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n") {
 		hints = append(hints, "this process is under a seccomp filter, as in a container of Docker: its profile has to allow clone, mount, open_tree, move_mount, mount_setattr, fsopen, fsconfig and fsmount (--security-opt seccomp=…)")

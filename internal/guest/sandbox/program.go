@@ -17,6 +17,8 @@ const ProxyPort = 3128
 const (
 	listenerFD = 1000 // the proxy's, shared with the parent
 	ruleFD     = 1001 // what a rule of Landlock is about
+	fromFD     = 1002 // what is mounted, for mount(2), which takes paths
+	toFD       = 1003 // where
 )
 
 // noLinks opens exactly what the plan saw: a link that was put in its place
@@ -39,7 +41,11 @@ func (l Layout) compile(k Kernel, lenient bool, dir, file string, argv, env []st
 	}
 	if l.Mount {
 		p.add("make mounts private", unix.SYS_MOUNT, "", "/", 0, unix.MS_REC|unix.MS_PRIVATE, 0)
-		l.mount(p, lenient)
+		if l.OldMounts {
+			l.mountOld(p, k.Mounted, lenient)
+		} else {
+			l.mount(p, lenient)
+		}
 	}
 	// By its name again: the working directory of the parent lies below the mounts.
 	p.add("change to "+dir, unix.SYS_CHDIR, dir)
@@ -102,7 +108,7 @@ func (l Layout) mount(p *program, lenient bool) {
 	// What stays as it is, is taken hold of before the rest is closed.
 	kept := map[string]result{}
 	for _, m := range l.Mounts {
-		if m.Mode == Kept || m.Mode == Writable {
+		if m.Mode.stays() || m.Mode == Writable {
 			at := p.open(m.Path)
 			kept[m.Path] = p.clone("keep "+m.Path, at)
 			p.add("close", unix.SYS_CLOSE, at)
@@ -195,7 +201,7 @@ func (p *program) setattr(what string, at any, name string, flags int, attr unix
 // attach puts a mount in its place, with the rights of its mode.
 func (p *program) attach(name string, tree, at result, m Mount) {
 	switch {
-	case m.Mode == Fixed:
+	case m.Mode == Fixed || m.Mode == Shown:
 		p.setattr("make read-only "+name, tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	case m.Mode == Masked && m.Kind != Dir: // a device that cannot be opened
 		p.setattr("mask "+name, tree, "", unix.AT_EMPTY_PATH, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY})

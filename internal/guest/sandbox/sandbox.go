@@ -33,7 +33,22 @@ type Kernel struct {
 	Namespaces bool // mount, network and IPC namespaces can be made
 	Privileged bool // they need no user namespace: the process has CAP_SYS_ADMIN
 	UID, GID   int
-	Why        string // what there is instead of namespaces: the error of who tried
+	// OldMounts says that there is no mount_setattr (Linux 5.12; gVisor has none):
+	// mount(2) does it, which changes each of Mounted by itself.
+	OldMounts bool
+	Mounted   []Mounted
+	Why       string // what there is instead of namespaces: the error of who tried
+}
+
+// owner reports whether namespaces are made in a user namespace: without
+// privilege, or where Landlock does not keep root from the memory and folders of
+// its other processes.
+func (k Kernel) owner() bool { return k.Namespaces && (!k.Privileged || k.Landlock == 0) }
+
+// Mounted is a mount of this host, with its MS_ flags.
+type Mounted struct {
+	Path  string
+	Flags uintptr
 }
 
 // Kind is what a path is.
@@ -87,10 +102,11 @@ const (
 	Writable             // may be changed, in what may not
 	Fixed                // may not be changed
 	Masked               // is empty
-	Kept                 // stays to be read in what is masked
+	Kept                 // stays as it is in what is masked
+	Shown                // stays to be read in what is masked
 )
 
-var modeNames = []string{"anchor", "writable", "fixed", "masked", "kept"}
+var modeNames = []string{"anchor", "writable", "fixed", "masked", "kept", "shown"}
 
 // Mount is one mount of the sandbox's own.
 type Mount struct {
@@ -123,6 +139,7 @@ type Layout struct {
 	Mount        bool
 	Network      bool
 	IPC          bool
+	OldMounts    bool // by mount(2), where the kernel knows no other
 	Frozen       bool // all files but those of the mounts are mounted to be read only
 	Placeholders []Placeholder
 	Mounts       []Mount
@@ -203,6 +220,7 @@ func (l Layout) String() string {
 	}
 	line(len(ns) > 0, "namespaces: %s", strings.Join(ns, " "))
 	line(l.Frozen, "files: mounted read-only")
+	line(l.OldMounts, "mounts: one by one, by mount(2)")
 	for _, p := range l.Placeholders {
 		line(true, "placeholder: %s", p.Path)
 	}

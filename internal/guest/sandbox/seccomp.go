@@ -10,7 +10,8 @@ import (
 type Filter struct {
 	Inet   bool // IPv4 and IPv6 sockets: the namespace or the policy makes them safe
 	Unix   bool // unix sockets: those that lead out are masked
-	Ptrace bool // Landlock keeps it to the sandbox's own processes
+	Xattr  bool // attributes of files: read-only mounts keep them
+	Ptrace bool // Landlock or a user namespace keeps it to the sandbox's own processes
 }
 
 // programs are the filters' code, all of which count.
@@ -21,6 +22,9 @@ func (f Filter) programs() [][]unix.SockFilter {
 	}
 	if !f.Unix {
 		all = append(all, filter_no_unix)
+	}
+	if !f.Xattr {
+		all = append(all, filter_no_xattr)
 	}
 	if !f.Ptrace {
 		all = append(all, filter_no_ptrace)
@@ -33,7 +37,7 @@ func (f Filter) String() string {
 	for _, w := range []struct {
 		on   bool
 		name string
-	}{{!f.Inet, "no_inet"}, {!f.Unix, "no_unix"}, {!f.Ptrace, "no_ptrace"}} {
+	}{{!f.Inet, "no_inet"}, {!f.Unix, "no_unix"}, {!f.Xattr, "no_xattr"}, {!f.Ptrace, "no_ptrace"}} {
 		if w.on {
 			words = append(words, w.name)
 		}

@@ -153,3 +153,20 @@ var filter_no_ptrace = []unix.SockFilter{
 	{Code: 0x6, Jt: 0, Jf: 0, K: 0x50001},
 	{Code: 0x6, Jt: 0, Jf: 0, K: 0x7fff0000},
 }
+
+var filter_no_xattr = []unix.SockFilter{
+	{Code: 0x20, Jt: 0, Jf: 0, K: 0x4},
+	{Code: 0x15, Jt: 1, Jf: 0, K: 0xc00000b7},
+	{Code: 0x6, Jt: 0, Jf: 0, K: 0x50026},
+	{Code: 0x20, Jt: 0, Jf: 0, K: 0x0},
+	{Code: 0x35, Jt: 0, Jf: 1, K: 0x40000000},
+	{Code: 0x6, Jt: 0, Jf: 0, K: 0x50026},
+	{Code: 0x15, Jt: 5, Jf: 0, K: 0x5},
+	{Code: 0x15, Jt: 4, Jf: 0, K: 0x6},
+	{Code: 0x15, Jt: 3, Jf: 0, K: 0x7},
+	{Code: 0x15, Jt: 2, Jf: 0, K: 0xe},
+	{Code: 0x15, Jt: 1, Jf: 0, K: 0xf},
+	{Code: 0x15, Jt: 0, Jf: 1, K: 0x10},
+	{Code: 0x6, Jt: 0, Jf: 0, K: 0x50001},
+	{Code: 0x6, Jt: 0, Jf: 0, K: 0x7fff0000},
+}

@@ -83,6 +83,8 @@ var Filters = []Filter{
 	{Name: "no_inet", Judged: []Judged{{"socket", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_INET, unix.AF_INET6}}}, Refuse: true}}}}},
 	{Name: "no_unix", Judged: []Judged{{"socket", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_UNIX}}}, Refuse: true}}}}},
 	{Name: "no_ptrace", Refused: []string{"ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd"}},
+	// gVisor lets attributes be changed through a mount that is read only.
+	{Name: "no_xattr", Refused: []string{"setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"}},
 }
 
 // Architectures by Go's name.

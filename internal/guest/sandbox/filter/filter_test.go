@@ -130,6 +130,9 @@ func TestFilter(t *testing.T) {
 			{2, "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM}, allow},
 			{3, "ptrace", nil, no},
 			{3, "read", nil, allow},
+			{4, "setxattr", nil, no},
+			{4, "fremovexattr", nil, no},
+			{4, "getxattr", nil, allow},
 		} {
 			number, ok := on.SyscallNames[tt.call]
 			if !ok {

@@ -109,7 +109,7 @@ func probe(out io.Writer) error {
 	if _, err := fmt.Fprintln(out, sandbox.Describe(k)); err != nil {
 		return err
 	}
-	layout, err := sandbox.Plan(sandbox.Spec{Rules: cage.Default().In(cage.Place{Workspaces: []string{existing()}})}, k, sandbox.HostTree)
+	layout, err := sandbox.Plan(sandbox.Spec{Rules: cage.Default().In(cage.Place{Workspaces: []string{existing()}}), Masked: sandbox.Sockets()}, k, sandbox.HostTree)
 	if missing, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {
 		fmt.Fprintln(out, "status: not all can be enforced:", strings.Join(missing.Missing, "; "))
 		for _, h := range sandbox.Hints() {
