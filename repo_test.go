@@ -52,9 +52,10 @@ var mayImport = map[string][]string{
 
 	// The control plane. Its generated types stop at control/pod.
 	"internal/control/outbound":                        {"NOUNS"},
+	"internal/control/signin":                          {"NOUNS", "internal/control/store"},
 	"internal/control/webhook":                         {"NOUNS", "internal/control/safe", "internal/control/store"},
 	"internal/control/api/v0":                          {"NOUNS"},
-	"internal/control/api":                             {"NOUNS", "internal/control/api/v0", "internal/control/preview", "internal/control/store", "internal/control/model", "internal/control/artifact", "internal/control/identity", "internal/wire/tunnel", "internal/telemetry"},
+	"internal/control/api":                             {"NOUNS", "internal/control/api/v0", "internal/control/preview", "internal/control/store", "internal/control/model", "internal/control/artifact", "internal/control/identity", "internal/control/signin", "internal/wire/tunnel", "internal/telemetry"},
 	"internal/control/preview":                         {"NOUNS"},
 	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
 	"internal/control/build":                           {"NOUNS", "internal/control/dockerfile", "internal/control/gateway", "internal/control/layer", "internal/control/machine", "internal/control/pod", "internal/control/store"},

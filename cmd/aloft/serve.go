@@ -50,6 +50,9 @@ stay up until then.`,
 			logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))
 			return serve(cmd.Context(), o, config, logger, func(s *server) {
 				fmt.Fprintf(cmd.OutOrStdout(), "Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
+				if link := s.firstLink(cmd.Context()); link != "" {
+					fmt.Fprintf(cmd.OutOrStdout(), "Sign in at %s\nThe link is good once, for three days; each start makes another until somebody has a way to sign in.\n", link)
+				}
 			})
 		},
 	}

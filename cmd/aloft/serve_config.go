@@ -35,6 +35,7 @@ type serverConfig struct {
 	Preview      previewConfig   `yaml:"preview"`
 	Policy       policyConfig    `yaml:"policy"`
 	API          limitsConfig    `yaml:"api"`
+	SignIn       signInConfig    `yaml:"sign_in"`
 	Outbound     egressConfig    `yaml:"outbound"` // what the server itself speaks to for users
 	Environments buildsConfig    `yaml:"environments"`
 }
@@ -357,6 +358,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 	if _, err := c.Machine.Egress.network().Compile(); err != nil {
 		return fmt.Errorf("machine.egress: %w", err)
 	}
+	if err := c.SignIn.check(getenv); err != nil {
+		return err
+	}
 	if c.API.RequestsPerMinute < 0 {
 		return errors.New("api.requests_per_minute: it is negative: 0 is no limit")
 	}
@@ -405,5 +409,6 @@ func (c *serverConfig) secrets() map[string]string {
 		add(fmt.Sprintf("images.credentials[%d].token", i), r.Token)
 	}
 	add("telemetry.token", c.Telemetry.Token)
+	add("sign_in.oidc.client_secret", c.SignIn.OIDC.ClientSecret)
 	return secrets
 }

@@ -72,6 +72,11 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"NoSuchRunMode", "policy: {run_mode: careful}\n", "policy.run_mode"},
 		{"NoSuchClassifier", "policy: {classifier_model: judge}\n", "policy.classifier_model"},
 		{"DenyAfterNothing", "policy: {deny_after: 0s}\n", "policy.deny_after"},
+		{"ProviderWithoutIssuer", "sign_in: {oidc: {client_id: x}}\n", "sign_in.oidc.issuer is missing"},
+		{"ProviderInTheClear", "sign_in: {oidc: {issuer: 'http://example.com', client_id: x}}\n", "sign_in.oidc.issuer"},
+		{"ProviderWithoutClient", "sign_in: {oidc: {issuer: 'https://example.com'}}\n", "sign_in.oidc.client_id is missing"},
+		{"ProviderMakesAdmins", "sign_in: {oidc: {issuer: 'https://example.com', client_id: x, role: admin}}\n", "sign_in.oidc.role"},
+		{"ProviderOfAll", "sign_in: {oidc: {issuer: 'https://example.com', client_id: x, domains: ['*']}}\n", "sign_in.oidc.domains[0]"},
 		{"CredentialWithoutURL", "git:\n  credentials:\n    - token: x\n", "git.credentials[0].url is missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

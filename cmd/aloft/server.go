@@ -30,6 +30,7 @@ import (
 	"aloft/internal/control/outbound"
 	"aloft/internal/control/preview"
 	"aloft/internal/control/schedule"
+	"aloft/internal/control/signin"
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/control/webhook"
 	"aloft/internal/fault"
@@ -52,6 +53,7 @@ type server struct {
 	dockerfiles *dockerfiles // nil where no machine can be made
 	disk        *disk.Guard
 	webhooks    *webhook.Sender
+	desk        *signin.Desk
 	sent        *telemetry.Telemetry
 	observer    *observe.Observer
 	listener    net.Listener
@@ -179,7 +181,13 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	s.webhooks = webhook.New(webhook.Config{
 		Store: s.store, Owner: s.store.ServerID(), Webhook: locked.Webhook, Post: reach.Post, PublicURL: publicURL, Logger: logger,
 	})
+	desk, err := signin.New(signin.Config{Store: s.store, PublicURL: publicURL, Provider: c.SignIn.OIDC.provider(), Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	s.desk = desk
 	apiConfig := api.Config{
+		SignIn: desk, AuditLog: s.store,
 		Outbound: reach, Deliveries: s.store, PerMinute: c.API.RequestsPerMinute,
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Builder: s.builder, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},
 		SetUps: setups{s.schedule, s.builder, s.store}, Metrics: s.observer.Metrics,

@@ -9,8 +9,8 @@
 // checking and answering requests is ours, because clients depend on the exact
 // errors, and because a stream is no reply.
 //
-// It does not serve the dashboard or sign people in, and knows nothing of
-// machines or models beyond their names. It is over 2,000 lines because it has
+// It does not serve the dashboard, and knows nothing of machines or models
+// beyond their names. It is over 2,000 lines because it has
 // one file for each resource and the stream's projector.
 package api
 
@@ -27,6 +27,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/model"
+	"aloft/internal/control/signin"
 	"aloft/internal/control/store"
 	"aloft/internal/policy"
 
@@ -60,6 +61,8 @@ type Config struct {
 	URLSecret    []byte           // with which addresses of artifacts are signed; needed with Artifacts
 	Previews     Previews         // nil where there are none
 	Identity     Identity         // nil where machines get no tokens
+	SignIn       *signin.Desk     // nil where nobody signs in
+	AuditLog     store.AuditLog   // nil where nothing is recorded
 	Rules        store.Rules      // nil where none are kept
 	Review       Review           // nil where all calls run
 	PerMinute    int              // requests of each key; 0 is no limit

@@ -24,6 +24,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/review"
 	"aloft/internal/control/safe"
+	"aloft/internal/control/signin"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/conversation"
@@ -164,7 +165,12 @@ var made struct {
 func (h *house) serve() {
 	h.t.Helper()
 	h.openSafe()
+	desk, err := signin.New(signin.Config{Store: h.store, PublicURL: func() string { return "http://aloft.test/" }})
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	api, err := newServer(Config{
+		SignIn: desk, AuditLog: h.store,
 		Secrets: h.safe, Environments: environments{h}, Saved: h.store, Builds: h.store,
 		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,
 		Models:       []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}},
@@ -246,7 +252,9 @@ func (h *house) callAs(key, method, path, body string, header ...string) answer 
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := h.http.Client().Do(req)
+	client := *h.http.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := client.Do(req)
 	if err != nil {
 		h.t.Fatal(err)
 	}

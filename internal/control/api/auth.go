@@ -14,14 +14,33 @@ import (
 	"aloft/internal/fault"
 )
 
-// identify returns the key that a request bears, as a bearer token or as the
-// name of basic authentication with an empty password.
+// identify returns the key that a request bears, as a bearer token, as the name
+// of basic authentication with an empty password, or as the cookie of a browser
+// that has signed in.
 func (s *server) identify(r *http.Request) (account.APIKey, error) {
 	key := bearer(r)
+	if c, err := r.Cookie(s.cookieName()); err == nil && r.Header.Get("Authorization") == "" {
+		return s.signedIn(r, c.Value)
+	}
 	if key == "" {
 		return account.APIKey{}, fault.Unauthenticated("an API key is needed").Hint("send it as Authorization: Bearer KEY")
 	}
 	return goodKey(r.Context(), s.Accounts, account.HashKey(key))
+}
+
+// signedIn returns the session of a cookie. A browser sends it along with what
+// other sites make it ask: so what does more than read has to come from here.
+func (s *server) signedIn(r *http.Request, token string) (account.APIKey, error) {
+	if changes(r) {
+		if err := sameSite(r, s.PublicURL()); err != nil {
+			return account.APIKey{}, err
+		}
+	}
+	k, err := goodKey(r.Context(), s.Accounts, account.HashKey(token))
+	if err == nil && k.Kind != account.Session {
+		err = fault.Unauthenticated("an API key is no session").Hint("sign in")
+	}
+	return k, err
 }
 
 // goodKey returns the key of that hash, if it may be used.

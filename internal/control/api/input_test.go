@@ -206,7 +206,7 @@ var longPath = strings.Repeat("x", maxRepoURL)
 // here fails the test.
 func TestWhoMayDoWhat(t *testing.T) {
 	h := newHouse(t)
-	const open, own, personal, admin, signed = "open", "own", "personal", "admin", "signed" // own, personal: another's is not found; personal: an admin's neither
+	const open, own, personal, admin, signed, signIn = "open", "own", "personal", "admin", "signed", "signIn" // own, personal: another's is not found; personal: an admin's neither
 	rows := map[string]string{
 		"POST /v1/agents": "any", "GET /v1/agents": "any", "GET /v1/me": "any", "GET /v1/models": "any",
 		"GET /v1/approvals": "any", "GET /v1/agents/{id}/approvals": own, "POST /v1/agents/{id}/approvals/{approvalId}": own,
@@ -237,6 +237,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /v0/agents": "any", "GET /v0/agents": "any", "GET /v0/me": "any", "GET /v0/models": "any", "GET /v0/repositories": "any",
 		"GET /v0/agents/{id}": own, "DELETE /v0/agents/{id}": own, "POST /v0/agents/{id}/followup": own, "POST /v0/agents/{id}/stop": own,
 		"GET /v0/agents/{id}/conversation": own, "GET /v0/agents/{id}/artifacts": own, "GET /v0/agents/{id}/artifacts/download": own,
+		"GET /v1/session": open, "POST /v1/session": signIn, "DELETE /v1/session": "any", "POST /v1/session/passkey": signIn,
+		"GET /v1/session/provider": signIn, "GET /v1/session/provider/callback": signIn,
+		"GET /v1/members": "any", "POST /v1/members": admin, "PATCH /v1/members/{userId}": admin, "POST /v1/members/{userId}/link": admin, "GET /v1/audit": admin,
+		"PATCH /v1/me/profile": "any", "PUT /v1/me/password": "any", "GET /v1/me/keys": "any", "POST /v1/me/keys": "any", "DELETE /v1/me/keys/{keyId}": "key",
+		"GET /v1/me/passkeys": "any", "POST /v1/me/passkey-ceremonies": "any", "POST /v1/me/passkeys": "any", "DELETE /v1/me/passkeys/{passkeyId}": "key",
 		"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
 	}
 	h.work.diff = func(string) (string, bool, error) { return "", false, nil }
@@ -255,7 +260,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 				h.append(id, runID, &agent.RunEnded{Status: agent.Finished}) // so that its stream ends
 			}
 			rt.path = strings.Replace(rt.path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
-			path := strings.NewReplacer("{deliveryId}", h.deliveryOf(id, runID, rt.path), "{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(rt.path)
+			path := strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.path), "{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(rt.path)
 			if strings.HasSuffix(rt.path, "/secrets/{name}") {
 				h.setSecrets(id, "TOKEN")
 			} else if strings.HasPrefix(rt.path, "/v1/environments/{id}") {
@@ -277,7 +282,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 				t.Error("it is not open to all")
 			case kind == signed && (status["none"] != 403 || status["wrong"] != 403 || status["other"] != 403 || status["owner"] != 403):
 				t.Error("it is open to those without a signature")
-			case kind == signed:
+			case kind == signIn && (status["none"] == 401 || status["none"] != status["owner"]):
+				t.Error("those who would sign in are asked for a key")
+			case kind == signed, kind == signIn:
 			case kind != open && (status["none"] != 401 || status["wrong"] != 401):
 				t.Error("it is open to those without a key")
 			case (kind == own || kind == personal) && status["other"] != 404:
@@ -287,7 +294,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			case kind == "any" && (status["other"] == 404 || status["other"] == 401):
 				t.Error("another user cannot use it at all")
 			}
-			if kind != open && kind != signed {
+			if kind != open && kind != signed && kind != signIn {
 				if got, want := status["viewer"] == 403, rt.least() != account.Viewer; got != want {
 					t.Errorf("a viewer gets %d", status["viewer"])
 				}

@@ -83,6 +83,9 @@ func (s *server) serve(rt route) http.Handler {
 			}
 			log = log.With("user", who.UserID)
 			if err = mayUse(rt, who); err != nil {
+				if rt.audited() {
+					s.audit(r, rt.id, who.UserID, targetOf(rt, r), err)
+				}
 				s.fail(w, r, log, err)
 				return
 			}
@@ -95,7 +98,11 @@ func (s *server) serve(rt route) http.Handler {
 		}
 		r, end := s.traced(r, rt)
 		defer end()
-		if err := rt.handle(w, r, who); err != nil {
+		err := rt.handle(w, r, who)
+		if rt.audited() {
+			s.audit(r, rt.id, who.UserID, targetOf(rt, r), err)
+		}
+		if err != nil {
 			s.fail(w, r, log, err)
 		}
 	})

@@ -1,0 +1,279 @@
+package api
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/fault"
+)
+
+type keyJSON struct {
+	_         struct{}   `json:"-" additionalProperties:"true"`
+	ID        int64      `json:"id"`
+	Kind      string     `json:"kind" enum:"key,sub-token,session"`
+	Name      string     `json:"name" doc:"a session's is what its browser calls itself"`
+	Current   bool       `json:"current,omitempty" doc:"it is the one of this request"`
+	CreatedAt time.Time  `json:"createdAt"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+}
+
+type listKeysResponseJSON struct {
+	_     struct{}  `json:"-" additionalProperties:"true"`
+	Items []keyJSON `json:"items" nullable:"false"`
+}
+
+type createKeyRequestJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	Name    string   `json:"name" minLength:"1" maxLength:"100"`
+	Expires int      `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"never unless given"`
+}
+
+type createKeyResponseJSON struct {
+	keyJSON
+	Key string `json:"key" doc:"it is shown only here"`
+}
+
+type passkeyJSON struct {
+	_         struct{}   `json:"-" additionalProperties:"true"`
+	ID        string     `json:"id" doc:"in base64url"`
+	Name      string     `json:"name"`
+	CreatedAt time.Time  `json:"createdAt"`
+	UsedAt    *time.Time `json:"usedAt,omitempty"`
+}
+
+type listPasskeysResponseJSON struct {
+	_     struct{}      `json:"-" additionalProperties:"true"`
+	Items []passkeyJSON `json:"items" nullable:"false"`
+}
+
+type setPasswordRequestJSON struct {
+	_        struct{} `json:"-" additionalProperties:"true"`
+	Current  string   `json:"current,omitempty" doc:"where you have one"`
+	Password string   `json:"password" minLength:"12"`
+}
+
+type updateMeRequestJSON struct {
+	_         struct{} `json:"-" additionalProperties:"true"`
+	Email     *string  `json:"email,omitempty" format:"email" doc:"while you have none; then an admin changes it"`
+	FirstName *string  `json:"firstName,omitempty" maxLength:"100"`
+	LastName  *string  `json:"lastName,omitempty" maxLength:"100"`
+}
+
+// keyRoutes are what a user may do about themselves, whatever their role.
+func (s *server) keyRoutes() []route {
+	return []route{
+		{method: "PATCH", path: "/v1/me/profile", id: "updateMe", summary: "Change your name", needs: account.Viewer,
+			in: updateMeRequestJSON{}, status: 200, out: userJSON{}, handle: s.updateMe},
+		{method: "PUT", path: "/v1/me/password", id: "setPassword", summary: "Set your password; your other sessions end", needs: account.Viewer,
+			in: setPasswordRequestJSON{}, status: 204, handle: s.setPassword},
+		{method: "GET", path: "/v1/me/keys", id: "listKeys", summary: "List your API keys and sessions, the newest first",
+			status: 200, out: listKeysResponseJSON{}, handle: s.listKeys},
+		{method: "POST", path: "/v1/me/keys", id: "createKey", summary: "Make an API key", needs: account.Viewer,
+			in: createKeyRequestJSON{}, status: 201, out: createKeyResponseJSON{}, handle: s.createKey},
+		{method: "DELETE", path: "/v1/me/keys/{keyId}", id: "deleteKey", summary: "Delete an API key, or end a session", needs: account.Viewer,
+			status: 204, handle: s.deleteKey},
+		{method: "GET", path: "/v1/me/passkeys", id: "listPasskeys", summary: "List your passkeys", status: 200, out: listPasskeysResponseJSON{}, handle: s.listPasskeys},
+		{method: "POST", path: "/v1/me/passkey-ceremonies", id: "beginPasskey", summary: "Ask for what a browser makes a passkey by", needs: account.Viewer,
+			status: 200, out: ceremonyJSON{}, handle: s.beginPasskey},
+		{method: "POST", path: "/v1/me/passkeys", id: "createPasskey", summary: "Keep a passkey that the browser has made", needs: account.Viewer,
+			in: passkeyAnswerJSON{}, status: 201, out: passkeyJSON{}, handle: s.createPasskey},
+		{method: "DELETE", path: "/v1/me/passkeys/{passkeyId}", id: "deletePasskey", summary: "Remove a passkey", needs: account.Viewer,
+			status: 204, handle: s.deletePasskey},
+	}
+}
+
+// selfCare refuses sub-tokens, which act for a user but are not theirs to keep.
+func (s *server) selfCare(who account.APIKey) error {
+	if _, err := s.desk(); err != nil {
+		return err
+	}
+	if who.Kind == account.SubToken {
+		return fault.Denied("a sub-token does not change who its user is").Hint("use the user's own key or session")
+	}
+	return nil
+}
+
+func (s *server) updateMe(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if err := s.selfCare(who); err != nil {
+		return err
+	}
+	var in updateMeRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	u, err := s.Accounts.User(r.Context(), who.UserID)
+	if err != nil {
+		return err
+	}
+	if in.Email != nil && *in.Email != u.Email {
+		if u.Email != "" && !who.Role.Covers(account.Admin) {
+			return fault.Denied("your address is changed by an admin").At("email")
+		}
+		if u.Email, err = parseEmail(*in.Email); err != nil {
+			return err
+		}
+	}
+	if err := rename(&u, in.FirstName, in.LastName); err != nil {
+		return err
+	}
+	if err := s.SignIn.Store.UpdateUser(r.Context(), u); err != nil {
+		return takenEmail(err)
+	}
+	return writeJSON(w, http.StatusOK, userOf(u))
+}
+
+func (s *server) setPassword(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if err := s.selfCare(who); err != nil {
+		return err
+	}
+	var in setPasswordRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	if err := s.SignIn.SetPassword(r.Context(), who, in.Current, in.Password); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func keyOf(k, current account.APIKey) keyJSON {
+	out := keyJSON{ID: k.ID, Kind: string(k.Kind), Name: k.Name, Current: k.ID == current.ID, CreatedAt: stamp(k.CreatedAt)}
+	if !k.ExpiresAt.IsZero() {
+		out.ExpiresAt = &k.ExpiresAt
+	}
+	return out
+}
+
+func (s *server) listKeys(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	d, err := s.desk()
+	if err != nil {
+		return err
+	}
+	keys, err := d.Store.Keys(r.Context(), who.UserID)
+	if err != nil {
+		return err
+	}
+	out := listKeysResponseJSON{Items: []keyJSON{}}
+	for _, k := range keys {
+		out.Items = append(out.Items, keyOf(k, who))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *server) createKey(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if err := s.selfCare(who); err != nil {
+		return err
+	}
+	var in createKeyRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	switch in.Name = strings.TrimSpace(in.Name); {
+	case in.Name == "":
+		return fault.Invalid("says what the key is for").At("name")
+	case len(in.Name) > maxName:
+		return fault.Invalid("has more than %d bytes", maxName).At("name")
+	case in.Expires < 0 || in.Expires > 3650:
+		return fault.Invalid("is a number of days from 1 to 3650").At("expiresInDays")
+	}
+	key := account.NewKey()
+	k := account.APIKey{Kind: account.Lasting, Name: in.Name, UserID: who.UserID, Hash: account.HashKey(key)}
+	if in.Expires > 0 {
+		k.ExpiresAt = stamp(time.Now().AddDate(0, 0, in.Expires))
+	}
+	k, err := s.Accounts.AddKey(r.Context(), k)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusCreated, createKeyResponseJSON{keyOf(k, who), key})
+}
+
+func (s *server) deleteKey(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if err := s.selfCare(who); err != nil {
+		return err
+	}
+	id, err := strconv.ParseInt(r.PathValue("keyId"), 10, 64)
+	if err == nil {
+		err = s.SignIn.Store.RemoveKey(r.Context(), who.UserID, id)
+	} else {
+		err = fault.NotFound("no key %s", quoted(r.PathValue("keyId")))
+	}
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func passkeyOf(p account.Passkey) passkeyJSON {
+	out := passkeyJSON{ID: base64.RawURLEncoding.EncodeToString(p.ID), Name: p.Name, CreatedAt: stamp(p.CreatedAt)}
+	if !p.UsedAt.IsZero() {
+		out.UsedAt = &p.UsedAt
+	}
+	return out
+}
+
+func (s *server) listPasskeys(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	d, err := s.desk()
+	if err != nil {
+		return err
+	}
+	keys, err := d.Store.Passkeys(r.Context(), who.UserID)
+	if err != nil {
+		return err
+	}
+	out := listPasskeysResponseJSON{Items: []passkeyJSON{}}
+	for _, p := range keys {
+		out.Items = append(out.Items, passkeyOf(p))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *server) beginPasskey(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if err := s.selfCare(who); err != nil {
+		return err
+	}
+	options, name, err := s.SignIn.BeginPasskey(r.Context(), who.UserID)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, ceremonyJSON{Ceremony: name, Options: options})
+}
+
+func (s *server) createPasskey(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if err := s.selfCare(who); err != nil {
+		return err
+	}
+	var in passkeyAnswerJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	if len(in.Name) > maxName {
+		return fault.Invalid("has more than %d bytes", maxName).At("name")
+	}
+	p, err := s.SignIn.FinishPasskey(r.Context(), who.UserID, in.Ceremony, in.Name, in.Response)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusCreated, passkeyOf(p))
+}
+
+func (s *server) deletePasskey(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if err := s.selfCare(who); err != nil {
+		return err
+	}
+	id, err := base64.RawURLEncoding.DecodeString(r.PathValue("passkeyId"))
+	if err != nil {
+		return fault.NotFound("no passkey %s", quoted(r.PathValue("passkeyId")))
+	}
+	if err := s.SignIn.Store.RemovePasskey(r.Context(), who.UserID, id); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

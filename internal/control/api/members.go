@@ -1,0 +1,256 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"net/mail"
+	"strconv"
+	"strings"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+type userJSON struct {
+	_         struct{} `json:"-" additionalProperties:"true"`
+	ID        int64    `json:"id"`
+	Email     string   `json:"email,omitempty"`
+	FirstName string   `json:"firstName,omitempty"`
+	LastName  string   `json:"lastName,omitempty"`
+	Role      string   `json:"role" enum:"owner,admin,member,viewer"`
+	Disabled  bool     `json:"disabled,omitempty"`
+}
+
+func userOf(u account.User) userJSON {
+	return userJSON{ID: u.ID, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName, Role: string(u.Role), Disabled: u.Disabled}
+}
+
+type listMembersResponseJSON struct {
+	_     struct{}   `json:"-" additionalProperties:"true"`
+	Items []userJSON `json:"items" nullable:"false"`
+}
+
+type inviteRequestJSON struct {
+	_         struct{} `json:"-" additionalProperties:"true"`
+	Email     string   `json:"email" format:"email"`
+	FirstName string   `json:"firstName,omitempty" maxLength:"100"`
+	LastName  string   `json:"lastName,omitempty" maxLength:"100"`
+	Role      string   `json:"role,omitempty" enum:"owner,admin,member,viewer" doc:"member unless given"`
+}
+
+type inviteResponseJSON struct {
+	_      struct{} `json:"-" additionalProperties:"true"`
+	Member userJSON `json:"member"`
+	Link   linkJSON `json:"link"`
+}
+
+type linkJSON struct {
+	_         struct{}  `json:"-" additionalProperties:"true"`
+	URL       string    `json:"url" doc:"signs in once; it is shown only here"`
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+type updateMemberRequestJSON struct {
+	_         struct{} `json:"-" additionalProperties:"true"`
+	Email     *string  `json:"email,omitempty" format:"email"`
+	FirstName *string  `json:"firstName,omitempty" maxLength:"100"`
+	LastName  *string  `json:"lastName,omitempty" maxLength:"100"`
+	Role      *string  `json:"role,omitempty" enum:"owner,admin,member,viewer"`
+	Disabled  *bool    `json:"disabled,omitempty" doc:"neither they nor their keys are let in"`
+}
+
+func (s *server) memberRoutes() []route {
+	return []route{
+		{method: "GET", path: "/v1/members", id: "listMembers", summary: "List the team", status: 200, out: listMembersResponseJSON{}, handle: s.listMembers},
+		{method: "POST", path: "/v1/members", id: "inviteMember", summary: "Add somebody, and make the link that they sign in with first; for admins", needs: account.Admin,
+			in: inviteRequestJSON{}, status: 201, out: inviteResponseJSON{}, handle: s.inviteMember},
+		{method: "PATCH", path: "/v1/members/{userId}", id: "updateMember", summary: "Change somebody's name, address or role, or disable them; for admins", needs: account.Admin,
+			in: updateMemberRequestJSON{}, status: 200, out: userJSON{}, handle: s.updateMember},
+		{method: "POST", path: "/v1/members/{userId}/link", id: "createSignInLink", summary: "Make a link that signs somebody in once and forgets their password; for admins", needs: account.Admin,
+			status: 201, out: linkJSON{}, handle: s.createSignInLink},
+		{method: "GET", path: "/v1/audit", id: "listAudit", summary: "List who has settled what, the newest first; for admins", needs: account.Admin,
+			query: []param{
+				{name: "limit", kind: "integer", min: 1, max: maxLimit, standard: standardLimit, words: "how many to return"},
+				{name: "before", kind: "integer", words: "nextBefore of the page before"},
+			},
+			status: 200, out: listAuditResponseJSON{}, handle: s.listAudit},
+	}
+}
+
+func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	d, err := s.desk()
+	if err != nil {
+		return err
+	}
+	users, err := d.Store.Users(r.Context())
+	if err != nil {
+		return err
+	}
+	out := listMembersResponseJSON{Items: []userJSON{}}
+	for _, u := range users {
+		out.Items = append(out.Items, userOf(u))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// mayCare returns nil if who may change a user of that role, or make one: an
+// owner anybody, an admin those that are neither.
+func mayCare(who account.APIKey, role account.Role) error {
+	if role.Covers(account.Admin) && !who.Role.Covers(account.Owner) {
+		return fault.Denied("admins and owners are made and changed by owners").Hint("ask an owner")
+	}
+	return nil
+}
+
+func (s *server) inviteMember(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if _, err := s.desk(); err != nil {
+		return err
+	}
+	var in inviteRequestJSON
+	err := readBody(w, r, &in)
+	if err != nil {
+		return err
+	}
+	u := account.User{Role: account.Member}
+	if err := rename(&u, &in.FirstName, &in.LastName); err != nil {
+		return err
+	}
+	if u.Email, err = parseEmail(in.Email); err != nil {
+		return err
+	}
+	if in.Role != "" {
+		if u.Role, err = account.ParseRole(in.Role); err != nil {
+			return err
+		}
+	}
+	if err := mayCare(who, u.Role); err != nil {
+		return err
+	}
+	if u, err = s.Accounts.AddUser(r.Context(), u); err != nil {
+		return takenEmail(err)
+	}
+	link, err := s.newLink(r, u.ID)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusCreated, inviteResponseJSON{Member: userOf(u), Link: link})
+}
+
+func takenEmail(err error) error {
+	switch {
+	case errors.Is(err, store.ErrExists):
+		return fault.Conflict("another user has this address").At("email")
+	case errors.Is(err, store.ErrLastOwner):
+		return fault.Conflict("nobody else owns this server").Hint("make somebody else an owner first")
+	}
+	return err
+}
+
+func parseEmail(text string) (string, error) {
+	a, err := mail.ParseAddress(text)
+	if err != nil || a.Address != text || len(text) > 254 { // RFC 5321 has no longer ones
+		return "", fault.Invalid("is no e-mail address").Hint("it is as in ada@example.com").At("email")
+	}
+	return text, nil
+}
+
+func (s *server) newLink(r *http.Request, userID int64) (linkJSON, error) {
+	token, expires, err := s.SignIn.NewLink(r.Context(), userID)
+	if err != nil {
+		return linkJSON{}, err
+	}
+	return linkJSON{URL: strings.TrimSuffix(s.PublicURL(), "/") + "/sign-in#link=" + token, ExpiresAt: stamp(expires)}, nil
+}
+
+// member returns the user whom a path names, if who may change them.
+func (s *server) member(r *http.Request, who account.APIKey) (account.User, error) {
+	missing := fault.NotFound("no user %s", quoted(r.PathValue("userId")))
+	id, err := strconv.ParseInt(r.PathValue("userId"), 10, 64)
+	if err != nil {
+		return account.User{}, missing
+	}
+	u, err := s.Accounts.User(r.Context(), id)
+	if errors.Is(err, store.ErrNotFound) {
+		return u, missing
+	}
+	if err != nil {
+		return u, err
+	}
+	return u, mayCare(who, u.Role)
+}
+
+func (s *server) updateMember(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	d, err := s.desk()
+	if err != nil {
+		return err
+	}
+	u, err := s.member(r, who)
+	if err != nil {
+		return err
+	}
+	var in updateMemberRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	if in.Email != nil {
+		if u.Email, err = parseEmail(*in.Email); err != nil {
+			return err
+		}
+	}
+	if in.Role != nil {
+		if u.Role, err = account.ParseRole(*in.Role); err != nil {
+			return err
+		}
+		if err := mayCare(who, u.Role); err != nil {
+			return err
+		}
+	}
+	if err := rename(&u, in.FirstName, in.LastName); err != nil {
+		return err
+	}
+	if in.Disabled != nil {
+		u.Disabled = *in.Disabled
+	}
+	if err := d.Store.UpdateUser(r.Context(), u); err != nil {
+		return takenEmail(err)
+	}
+	return writeJSON(w, http.StatusOK, userOf(u))
+}
+
+// rename sets the names that are given.
+func rename(u *account.User, first, last *string) error {
+	for _, one := range []struct {
+		field string
+		to    *string
+		given *string
+	}{{"firstName", &u.FirstName, first}, {"lastName", &u.LastName, last}} {
+		if one.given == nil {
+			continue
+		}
+		if len(*one.given) > maxName {
+			return fault.Invalid("has more than %d bytes", maxName).At(one.field)
+		}
+		*one.to = strings.TrimSpace(*one.given)
+	}
+	return nil
+}
+
+// maxName is the length of the longest name of a person or a key, in bytes.
+const maxName = 100
+
+func (s *server) createSignInLink(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if _, err := s.desk(); err != nil {
+		return err
+	}
+	u, err := s.member(r, who)
+	if err != nil {
+		return err
+	}
+	link, err := s.newLink(r, u.ID)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusCreated, link)
+}

@@ -1,0 +1,251 @@
+package api
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/control/signin"
+	"aloft/internal/fault"
+)
+
+type signedInJSON struct {
+	_         struct{}   `json:"-" additionalProperties:"true"`
+	SignedIn  bool       `json:"signedIn"`
+	User      *userJSON  `json:"user,omitempty" doc:"who has signed in"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"when the session ends"`
+	Password  bool       `json:"password" doc:"whether they have a password"`
+	Passkey   bool       `json:"passkey" doc:"whether passkeys work at this server's address"`
+	Provider  string     `json:"provider,omitempty" doc:"where one can sign in besides, by GET /v1/session/provider"`
+}
+
+type signInRequestJSON struct {
+	_        struct{}           `json:"-" additionalProperties:"true"`
+	Email    string             `json:"email,omitempty" doc:"with password"`
+	Password string             `json:"password,omitempty"`
+	Link     string             `json:"link,omitempty" doc:"in place of those: what stands after #link= in a link that signs in once"`
+	Passkey  *passkeyAnswerJSON `json:"passkey,omitempty" doc:"in place of those"`
+}
+
+type passkeyAnswerJSON struct {
+	_        struct{}        `json:"-" additionalProperties:"true"`
+	Ceremony string          `json:"ceremony" doc:"as it was begun"`
+	Response json.RawMessage `json:"response" doc:"the browser's PublicKeyCredential, by its toJSON"`
+	Name     string          `json:"name,omitempty" maxLength:"100" doc:"what to call a new passkey"`
+}
+
+type ceremonyJSON struct {
+	_        struct{}        `json:"-" additionalProperties:"true"`
+	Ceremony string          `json:"ceremony"`
+	Options  json.RawMessage `json:"options" doc:"for the browser's PublicKeyCredential.parseCreationOptionsFromJSON or parseRequestOptionsFromJSON"`
+}
+
+func (s *server) sessionRoutes() []route {
+	return []route{
+		{method: "GET", path: "/v1/session", id: "getSession", summary: "Say who has signed in with this browser, and how one can", open: true,
+			status: 200, out: signedInJSON{}, handle: s.getSession},
+		{method: "POST", path: "/v1/session", id: "signIn", summary: "Sign in, by password, passkey or link; the reply sets a cookie", open: true,
+			in: signInRequestJSON{}, status: 201, out: signedInJSON{}, handle: s.signIn},
+		{method: "DELETE", path: "/v1/session", id: "signOut", summary: "Sign out", needs: account.Viewer, status: 204, handle: s.signOut},
+		{method: "POST", path: "/v1/session/passkey", id: "beginPasskeySignIn", summary: "Ask for what a passkey is to answer", open: true,
+			status: 200, out: ceremonyJSON{}, handle: s.beginPasskeySignIn},
+		{method: "GET", path: "/v1/session/provider", id: "visitProvider", summary: "Go to the provider of OpenID Connect to sign in there", open: true,
+			status: 302, handle: s.visitProvider},
+		{method: "GET", path: signin.CallbackPath, id: "providerCallback", summary: "Come back from there", open: true,
+			query:  []param{{name: "code", kind: "string", words: "the provider's"}, {name: "state", kind: "string", words: "as the visit began"}},
+			status: 302, handle: s.providerCallback},
+	}
+}
+
+// maxSignIn is how long a body of somebody unknown may be, in bytes.
+const maxSignIn = 64 << 10
+
+func (s *server) desk() (*signin.Desk, error) {
+	if s.SignIn == nil {
+		return nil, fault.NotImplemented("nobody signs in at this server").Hint("use an API key")
+	}
+	return s.SignIn, nil
+}
+
+func (s *server) getSession(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	if _, err := s.desk(); err != nil {
+		return err
+	}
+	who, err := s.identify(r)
+	if err != nil && !fault.Is(err, fault.KindUnauthenticated) {
+		return err
+	}
+	return s.writeSession(w, r, http.StatusOK, who)
+}
+
+// writeSession says who has signed in; nobody has where the key is no user's.
+func (s *server) writeSession(w http.ResponseWriter, r *http.Request, status int, who account.APIKey) error {
+	m := s.SignIn.Methods()
+	out := signedInJSON{SignedIn: who.UserID != 0, Passkey: m.Passkey, Provider: m.Provider}
+	if out.SignedIn {
+		u, err := s.Accounts.User(r.Context(), who.UserID)
+		if err != nil {
+			return err
+		}
+		user := userOf(u)
+		out.User = &user
+		if !who.ExpiresAt.IsZero() {
+			out.ExpiresAt = &who.ExpiresAt
+		}
+		hash, err := s.SignIn.Store.Password(r.Context(), u.ID)
+		if err != nil {
+			return err
+		}
+		out.Password = hash != ""
+	}
+	return writeJSON(w, status, out)
+}
+
+func (s *server) signIn(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	d, err := s.desk()
+	if err != nil {
+		return err
+	}
+	if err := sameSite(r, s.PublicURL()); err != nil && fromBrowser(r) {
+		return err // a foreign page may not sign its visitors in as somebody
+	}
+	var in signInRequestJSON
+	r.Body = http.MaxBytesReader(w, r.Body, maxSignIn)
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	var session signin.Session
+	switch ctx, from, browser := r.Context(), addressOf(r), r.UserAgent(); {
+	case in.Passkey != nil:
+		session, err = d.WithPasskey(ctx, in.Passkey.Ceremony, in.Passkey.Response, from, browser)
+	case in.Link != "":
+		session, err = d.WithLink(ctx, in.Link, from, browser)
+	case in.Email == "":
+		return fault.Invalid("email and password, passkey, or link is needed")
+	default:
+		session, err = d.WithPassword(ctx, in.Email, in.Password, from, browser)
+	}
+	s.audit(r, "signIn", session.UserID, in.Email, err)
+	if err != nil {
+		return err
+	}
+	s.setCookie(w, session.Token, session.ExpiresAt)
+	return s.writeSession(w, r, http.StatusCreated, session.APIKey)
+}
+
+func (s *server) signOut(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	d, err := s.desk()
+	if err != nil {
+		return err
+	}
+	if who.Kind != account.Session {
+		return fault.Invalid("this is an API key, not a session").Hint("delete the key, if that is what you mean")
+	}
+	if err := d.Store.RemoveKey(r.Context(), who.UserID, who.ID); err != nil {
+		return err
+	}
+	s.setCookie(w, "", time.Unix(1, 0))
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *server) beginPasskeySignIn(w http.ResponseWriter, _ *http.Request, _ account.APIKey) error {
+	d, err := s.desk()
+	if err != nil {
+		return err
+	}
+	options, name, err := d.BeginSignIn()
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, ceremonyJSON{Ceremony: name, Options: options})
+}
+
+// visitCookie holds the state of a visit to the provider. The browser sends it
+// along when the provider sends it back.
+const visitCookie = "aloft_visit"
+
+func (s *server) visitProvider(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	d, err := s.desk()
+	if err != nil {
+		return err
+	}
+	address, state, err := d.BeginVisit(r.Context())
+	if err != nil {
+		return err
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: visitCookie, Value: state, Path: signin.CallbackPath, MaxAge: 600, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode,
+	})
+	http.Redirect(w, r, address, http.StatusFound)
+	return nil
+}
+
+// providerCallback ends on the dashboard either way, since it is a person's
+// browser that comes. What went wrong is told there by its code alone: nobody
+// can put words of their own into a link.
+func (s *server) providerCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	d, err := s.desk()
+	if err != nil {
+		return err
+	}
+	kept := ""
+	if c, err := r.Cookie(visitCookie); err == nil {
+		kept = c.Value
+	}
+	q := r.URL.Query()
+	session, err := d.EndVisit(r.Context(), q.Get("code"), q.Get("state"), kept, r.UserAgent())
+	s.audit(r, "signIn", session.UserID, "", err)
+	http.SetCookie(w, &http.Cookie{Name: visitCookie, Path: signin.CallbackPath, MaxAge: -1, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode})
+	to := "/"
+	if err != nil {
+		s.Logger.WarnContext(r.Context(), "somebody could not sign in at the provider", "error", err)
+		to = "/sign-in#error=" + url.QueryEscape(faultOf(err).Code)
+	} else {
+		s.setCookie(w, session.Token, session.ExpiresAt)
+	}
+	http.Redirect(w, r, to, http.StatusFound)
+	return nil
+}
+
+// secure reports whether browsers reach the server by https.
+func (s *server) secure() bool { return strings.HasPrefix(s.PublicURL(), "https:") }
+
+// cookieName is of the session's cookie. Under https its prefix makes browsers
+// take it from this very host alone, which pages below its name cannot be.
+func (s *server) cookieName() string {
+	if s.secure() {
+		return "__Host-aloft"
+	}
+	return "aloft_session"
+}
+
+func (s *server) setCookie(w http.ResponseWriter, token string, expires time.Time) {
+	http.SetCookie(w, &http.Cookie{
+		Name: s.cookieName(), Value: token, Path: "/", Expires: expires, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteStrictMode,
+	})
+}
+
+// addressOf returns whence a request came: the last proxy's word, where that
+// runs beside this server.
+func addressOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
+		all := r.Header.Values("X-Forwarded-For")
+		if len(all) > 0 {
+			last := all[len(all)-1]
+			last = strings.TrimSpace(last[strings.LastIndex(last, ",")+1:])
+			if ip := net.ParseIP(last); ip != nil {
+				return ip.String()
+			}
+		}
+	}
+	return host
+}

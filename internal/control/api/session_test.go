@@ -1,0 +1,264 @@
+package api
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"aloft/internal/account"
+
+	"github.com/coder/websocket"
+)
+
+// keyOfAnn makes a key that may be deleted and returns its id.
+func (h *house) keyOfAnn() string {
+	h.t.Helper()
+	k, err := h.store.AddKey(h.t.Context(), account.APIKey{Name: "spare", UserID: 1, Hash: account.HashKey(account.NewKey())})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return strconv.FormatInt(k.ID, 10)
+}
+
+// passkeyOfAnn makes a passkey that may be removed and returns its id.
+func (h *house) passkeyOfAnn() string {
+	h.t.Helper()
+	if err := h.store.PutPasskey(h.t.Context(), account.Passkey{ID: []byte("spare"), UserID: 1, Credential: []byte("{}")}); err != nil {
+		h.t.Fatal(err)
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte("spare"))
+}
+
+// linkOf has an admin make a link for the user and returns what is after its #.
+func (h *house) linkOf(userID string) string {
+	h.t.Helper()
+	url := h.want(h.call("POST", "/v1/members/"+userID+"/link", ""), 201).text(h.t, "url")
+	at, token, ok := strings.Cut(url, "#link=")
+	if !ok || at != "http://aloft.test/sign-in" {
+		h.t.Fatalf("the link is %s", url)
+	}
+	return token
+}
+
+// enter signs in and returns the cookie, as a header has it.
+func (h *house) enter(body string) string {
+	h.t.Helper()
+	a := h.want(h.callAs("", "POST", "/v1/session", body), 201)
+	c, err := http.ParseSetCookie(a.header.Get("Set-Cookie"))
+	if err != nil || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.Name != "aloft_session" {
+		h.t.Fatalf("cookie %+v, %v", c, err)
+	}
+	return c.Name + "=" + c.Value
+}
+
+const (
+	annsPassword = `{"email":"anns@example.com","password":"a horse, a battery"}`
+	home         = "http://aloft.test"
+)
+
+func TestSession(t *testing.T) {
+	h := newHouse(t)
+	if a := h.want(h.callAs("", "GET", "/v1/session", ""), 200); a.get(t, "signedIn") != false {
+		t.Errorf("nobody: %s", a.body)
+	}
+	h.want(h.callAs("", "POST", "/v1/session", annsPassword), 401)
+	h.want(h.callAs("", "POST", "/v1/session", `{}`), 400)
+	token := h.linkOf("1")
+	cookie := h.enter(`{"link":"` + token + `"}`)
+	h.want(h.callAs("", "POST", "/v1/session", `{"link":"`+token+`"}`), 401)
+	a := h.want(h.callAs("", "GET", "/v1/session", "", "Cookie", cookie), 200)
+	if a.get(t, "signedIn") != true || a.text(t, "user.email") != "anns@example.com" || a.text(t, "user.role") != "owner" || a.get(t, "password") != false {
+		t.Errorf("signed in: %s", a.body)
+	}
+	from := []string{"Cookie", cookie, "Origin", home}
+	h.want(h.callAs("", "PUT", "/v1/me/password", `{"password":"short"}`, from...), 400)
+	h.want(h.callAs("", "PUT", "/v1/me/password", `{"password":"a horse, a battery"}`, from...), 204)
+	if a := h.want(h.callAs("", "GET", "/v1/session", "", "Cookie", cookie), 200); a.get(t, "password") != true {
+		t.Errorf("with a password: %s", a.body)
+	}
+	second := h.enter(annsPassword)
+	keys := h.want(h.callAs("", "GET", "/v1/me/keys", "", "Cookie", second), 200)
+	if items := keys.get(t, "items").([]any); len(items) != 3 || items[0].(map[string]any)["current"] != true || items[0].(map[string]any)["kind"] != "session" {
+		t.Errorf("keys: %s", keys.body)
+	}
+	h.want(h.callAs("", "POST", "/v1/agents", task, from...), 201)
+	h.want(h.callAs("", "DELETE", "/v1/session", "", from...), 204)
+	h.want(h.callAs("", "GET", "/v1/agents", "", "Cookie", cookie), 401)
+	h.want(h.callAs("", "GET", "/v1/agents", "", "Cookie", second), 200)
+	h.want(h.callAs("", "GET", "/v1/agents", "", "Cookie", "aloft_session="+annsKey), 401) // a key is no session
+	h.want(h.call("DELETE", "/v1/session", ""), 400)
+	if s := h.log.String(); strings.Contains(s, token) || strings.Contains(s, "battery") || strings.Contains(s, strings.TrimPrefix(second, "aloft_session=")) {
+		t.Errorf("a secret is in the log: %s", s)
+	}
+}
+
+// What a page of another site makes a browser ask is refused, whatever its
+// cookies say, unless it only reads; and the page cannot see what it read.
+func TestCrossSite(t *testing.T) {
+	h := newHouse(t)
+	cookie := h.enter(`{"link":"` + h.linkOf("1") + `"}`)
+	id, _ := h.begin()
+	for _, tt := range []struct {
+		name   string
+		header []string
+		want   int
+	}{
+		{"OurOwnPage", []string{"Origin", home}, 200},
+		{"AtTheAddressTheBrowserUsed", []string{"Origin", h.http.URL}, 200},
+		{"WithoutOriginButSame", []string{"Sec-Fetch-Site", "same-origin"}, 200},
+		{"AnotherSite", []string{"Origin", "https://evil.example.com"}, 403},
+		{"AnotherSchemeOfOurs", []string{"Origin", "https://aloft.test"}, 403},
+		{"APreview", []string{"Origin", "http://p-1.aloft.test", "Sec-Fetch-Site", "same-site"}, 403},
+		{"Nowhere", []string{"Origin", "null"}, 403},
+		{"NoWordOfIt", nil, 403},
+		{"ATypedAddress", []string{"Sec-Fetch-Site", "none"}, 403},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h.t = t
+			header := append([]string{"Cookie", cookie}, tt.header...)
+			h.want(h.callAs("", "POST", "/v1/agents/"+id+"/pause", "", header...), tt.want)
+			h.want(h.callAs("", "GET", "/v1/agents/"+id, "", header...), 200)
+			if fromPage := len(tt.header) > 0; fromPage {
+				want := tt.want
+				if want == 200 {
+					want = 401
+				}
+				h.want(h.callAs("", "POST", "/v1/session", annsPassword, tt.header...), want)
+			}
+			opts := &websocket.DialOptions{HTTPHeader: http.Header{"Cookie": {cookie}}}
+			for i := 0; i+1 < len(tt.header); i += 2 {
+				opts.HTTPHeader.Set(tt.header[i], tt.header[i+1])
+			}
+			conn, res, err := websocket.Dial(t.Context(), strings.Replace(h.http.URL, "http", "ws", 1)+"/v1/agents/"+id+"/ports/80", opts)
+			if err == nil {
+				_ = conn.CloseNow()
+			}
+			if res == nil || (res.StatusCode == 403) != (tt.want == 403) {
+				t.Errorf("a WebSocket: %v, %v", res, err)
+			}
+		})
+	}
+}
+
+func TestSecureCookie(t *testing.T) {
+	h := newHouse(t)
+	h.api.PublicURL = func() string { return "https://aloft.test" }
+	a := h.want(h.callAs("", "POST", "/v1/session", `{"link":"`+strings.TrimPrefix(h.want(h.call("POST", "/v1/members/1/link", ""), 201).text(t, "url"), "https://aloft.test/sign-in#link=")+`"}`), 201)
+	if c := a.header.Get("Set-Cookie"); !strings.HasPrefix(c, "__Host-aloft=") || !strings.Contains(c, "; Secure") {
+		t.Errorf("cookie %s", c)
+	}
+}
+
+func TestMembers(t *testing.T) {
+	h := newHouse(t)
+	made := h.want(h.callAs(adminsKey, "POST", "/v1/members", `{"email":"new@example.com","firstName":"New","role":"viewer"}`), 201)
+	id := strconv.Itoa(int(made.get(t, "member.id").(float64)))
+	h.want(h.callAs(adminsKey, "POST", "/v1/members", `{"email":"NEW@example.com"}`), 409)
+	for _, bad := range []string{`{}`, `{"email":"x"}`, `{"email":"New <new2@example.com>"}`, `{"email":"n@example.com","role":"king"}`} {
+		h.want(h.call("POST", "/v1/members", bad), 400)
+	}
+	for _, of := range []string{"admin", "owner"} {
+		h.want(h.callAs(adminsKey, "POST", "/v1/members", `{"email":"n@example.com","role":"`+of+`"}`), 403)
+	}
+	h.want(h.callAs(adminsKey, "POST", "/v1/members/1/link", ""), 403) // an owner's
+	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/1", `{"disabled":true}`), 403)
+	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/"+id, `{"role":"admin"}`), 403)
+	cookie := h.enter(`{"link":"` + strings.TrimPrefix(made.text(t, "link.url"), home+"/sign-in#link=") + `"}`)
+	h.want(h.callAs("", "POST", "/v1/agents", task, "Cookie", cookie, "Origin", home), 403) // a viewer
+	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/"+id, `{"role":"member"}`), 200)
+	h.want(h.callAs("", "POST", "/v1/agents", task, "Cookie", cookie, "Origin", home), 201)
+	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/"+id, `{"disabled":true}`), 200)
+	h.want(h.callAs("", "GET", "/v1/agents", "", "Cookie", cookie), 401)
+	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/99", `{}`), 404)
+	h.want(h.call("PATCH", "/v1/members/1", `{"role":"member"}`), 409) // the last owner
+	h.want(h.call("PATCH", "/v1/members/4", `{"role":"owner"}`), 200)
+	h.want(h.call("PATCH", "/v1/members/1", `{"role":"member"}`), 200)
+	h.want(h.call("PATCH", "/v1/members/4", `{"role":"viewer"}`), 403) // and is none now
+	if a := h.want(h.callAs(bensKey, "GET", "/v1/members", ""), 200); len(a.get(t, "items").([]any)) != 5 {
+		t.Errorf("members: %s", a.body)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	h := newHouse(t)
+	a := h.want(h.callAs(bensKey, "POST", "/v1/me/keys", `{"name":" deploy ","expiresInDays":30}`), 201)
+	key := a.text(t, "key")
+	if a.text(t, "name") != "deploy" || a.get(t, "expiresAt") == nil || !strings.HasPrefix(key, "aloft_") {
+		t.Errorf("made %s", a.body)
+	}
+	h.want(h.callAs(key, "GET", "/v1/agents", ""), 200)
+	list := h.want(h.callAs(key, "GET", "/v1/me/keys", ""), 200)
+	if strings.Contains(string(list.body), key) || len(list.get(t, "items").([]any)) != 2 {
+		t.Errorf("keys: %s", list.body)
+	}
+	for _, bad := range []string{`{}`, `{"name":" "}`, `{"name":"x","expiresInDays":-1}`, `{"name":"` + strings.Repeat("x", 101) + `"}`} {
+		h.want(h.callAs(bensKey, "POST", "/v1/me/keys", bad), 400)
+	}
+	id := strconv.Itoa(int(a.get(t, "id").(float64)))
+	h.want(h.call("DELETE", "/v1/me/keys/"+id, ""), 404) // ann's are others
+	h.want(h.callAs(bensKey, "DELETE", "/v1/me/keys/"+id, ""), 204)
+	h.want(h.callAs(key, "GET", "/v1/agents", ""), 401)
+	sub := h.want(h.call("POST", "/v1/sub-tokens", `{"forUserId":2}`), 200).text(t, "accessToken")
+	h.want(h.callAs(sub, "POST", "/v1/me/keys", `{"name":"x"}`), 403)
+	h.want(h.callAs(sub, "PUT", "/v1/me/password", `{"password":"a horse, a battery"}`), 403)
+}
+
+func TestProfile(t *testing.T) {
+	h := newHouse(t)
+	h.want(h.callAs(bensKey, "PATCH", "/v1/me/profile", `{"email":"other@example.com"}`), 403)
+	h.want(h.callAs(bensKey, "PATCH", "/v1/me/profile", `{"firstName":"`+strings.Repeat("x", 101)+`"}`), 400)
+	if a := h.want(h.callAs(bensKey, "PATCH", "/v1/me/profile", `{"firstName":"Ben","lastName":"B"}`), 200); a.text(t, "lastName") != "B" {
+		t.Errorf("profile: %s", a.body)
+	}
+	h.want(h.call("PATCH", "/v1/me/profile", `{"email":"bens@example.com"}`), 409)
+}
+
+func TestAudit(t *testing.T) {
+	h := newHouse(t)
+	h.want(h.callAs(bensKey, "POST", "/v1/members", `{}`), 403)
+	h.want(h.call("PATCH", "/v1/members/2", `{"role":"viewer"}`), 200)
+	h.want(h.callAs("", "POST", "/v1/session", `{"email":"eve@example.com","password":"x"}`), 401)
+	id, _ := h.begin()
+	h.want(h.call("DELETE", "/v1/agents/"+id, ""), 200)
+	var got []string
+	before := ""
+	for {
+		a := h.want(h.call("GET", "/v1/audit?limit=1"+before, ""), 200)
+		var page listAuditResponseJSON
+		if err := json.Unmarshal(a.body, &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Items {
+			got = append(got, e.User+"|"+e.Action+"|"+strings.ReplaceAll(e.Target, id, "ID")+"|"+e.Outcome)
+		}
+		if page.NextBefore == 0 {
+			break
+		}
+		before = "&before=" + strconv.FormatInt(page.NextBefore, 10)
+	}
+	want := "A (anns@example.com)|deleteAgent|ID|ok, |signIn|eve@example.com|unauthorized, A (anns@example.com)|updateMember|2|ok, A (bens@example.com)|inviteMember||forbidden"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("the log says\n%s, want\n%s", strings.Join(got, ", "), want)
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for _, tt := range []struct{ remote, forwarded, want string }{
+		{"192.0.2.1:5", "", "192.0.2.1"},
+		{"192.0.2.1:5", "203.0.113.9", "192.0.2.1"}, // it is no proxy of ours
+		{"127.0.0.1:5", "203.0.113.9", "203.0.113.9"},
+		{"[::1]:5", "198.51.100.1, 203.0.113.9", "203.0.113.9"},
+		{"127.0.0.1:5", "unknown", "127.0.0.1"},
+	} {
+		r := &http.Request{RemoteAddr: tt.remote, Header: http.Header{}}
+		if tt.forwarded != "" {
+			r.Header.Set("X-Forwarded-For", tt.forwarded)
+		}
+		if got := addressOf(r); got != tt.want {
+			t.Errorf("from %s for %q: %s, want %s", tt.remote, tt.forwarded, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package signin
+
+import (
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"aloft/internal/fault"
+)
+
+// Whoever fails freeTries times in a row waits a second before the next try,
+// and twice as long after each, up to longestWait. A quiet day forgets it.
+const (
+	freeTries   = 5
+	longestWait = 15 * time.Minute
+	forgotten   = 24 * time.Hour
+	maxFailures = 100_000 // names that are remembered
+)
+
+// failures counts who has failed to sign in: accounts, and addresses of the
+// network. It is safe for concurrent use.
+type failures struct {
+	now func() time.Time
+	mu  sync.Mutex
+	of  map[string]failure
+}
+
+type failure struct {
+	count int
+	last  time.Time
+}
+
+func newFailures(now func() time.Time) *failures {
+	return &failures{now: now, of: map[string]failure{}}
+}
+
+// fold makes one of an account's names, whatever its case.
+func fold(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
+
+// wait returns a fault if one of the names has to wait.
+func (f *failures) wait(names ...string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range names {
+		if left := f.of[fold(name)].until().Sub(f.now()); left > 0 {
+			return fault.Exhausted("too many tries have failed").Named("rate_limited").
+				Hint("try again in %d seconds", int(math.Ceil(left.Seconds())))
+		}
+	}
+	return nil
+}
+
+// until is when the next try is free.
+func (f failure) until() time.Time {
+	if f.count < freeTries {
+		return time.Time{}
+	}
+	wait := longestWait
+	if n := f.count - freeTries; n < 20 { // beyond, a shift would overflow
+		wait = min(time.Second<<n, longestWait)
+	}
+	return f.last.Add(wait)
+}
+
+// add counts a failure of all the names.
+func (f *failures) add(names ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.now()
+	if len(f.of) >= maxFailures {
+		for name, one := range f.of {
+			if now.Sub(one.last) > longestWait {
+				delete(f.of, name)
+			}
+		}
+	}
+	for _, name := range names {
+		one := f.of[fold(name)]
+		if now.Sub(one.last) > forgotten {
+			one.count = 0
+		}
+		f.of[fold(name)] = failure{one.count + 1, now}
+	}
+}
+
+// forget forgets the names' failures.
+func (f *failures) forget(names ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range names {
+		delete(f.of, fold(name))
+	}
+}

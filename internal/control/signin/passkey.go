@@ -1,0 +1,209 @@
+package signin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// MaxPasskeys is how many a user may have.
+const MaxPasskeys = 20
+
+// A ceremony is a challenge that a device is to answer.
+type ceremony struct {
+	userID int64 // who registers; 0 where somebody signs in
+	data   webauthn.SessionData
+}
+
+// person is a user as the standard has it.
+type person struct {
+	account.User
+	keys []account.Passkey
+}
+
+// WebAuthnID implements [webauthn.User].
+func (p person) WebAuthnID() []byte { return []byte(strconv.FormatInt(p.ID, 10)) }
+
+// WebAuthnName implements [webauthn.User].
+func (p person) WebAuthnName() string {
+	if p.Email != "" {
+		return p.Email
+	}
+	return p.Name()
+}
+
+// WebAuthnDisplayName implements [webauthn.User].
+func (p person) WebAuthnDisplayName() string { return p.Name() }
+
+// WebAuthnCredentials implements [webauthn.User].
+func (p person) WebAuthnCredentials() []webauthn.Credential {
+	var all []webauthn.Credential
+	for _, k := range p.keys {
+		var c webauthn.Credential
+		if json.Unmarshal(k.Credential, &c) == nil { // it was written by us
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func (d *Desk) person(ctx context.Context, userID int64) (person, error) {
+	u, err := d.Store.User(ctx, userID)
+	if err != nil {
+		return person{}, err
+	}
+	keys, err := d.Store.Passkeys(ctx, userID)
+	return person{u, keys}, err
+}
+
+// BeginPasskey returns what a browser is to make a passkey by, as JSON, and the
+// name of the ceremony, which FinishPasskey takes.
+func (d *Desk) BeginPasskey(ctx context.Context, userID int64) (options json.RawMessage, name string, err error) {
+	a, err := d.authenticator()
+	if err != nil {
+		return nil, "", err
+	}
+	p, err := d.person(ctx, userID)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(p.keys) >= MaxPasskeys {
+		return nil, "", fault.Conflict("you have %d passkeys, which is all there may be", len(p.keys)).Hint("remove one")
+	}
+	creation, data, err := a.BeginRegistration(p,
+		webauthn.WithResidentKeyRequirement(protocol.ResidentKeyRequirementRequired),
+		webauthn.WithExclusions(webauthn.Credentials(p.WebAuthnCredentials()).CredentialDescriptors()))
+	if err != nil {
+		return nil, "", fmt.Errorf("begin a passkey: %w", err)
+	}
+	return d.challenge(creation.Response, ceremony{userID, *data})
+}
+
+// challenge keeps the ceremony and returns what the browser needs for it.
+func (d *Desk) challenge(options any, c ceremony) (json.RawMessage, string, error) {
+	text, err := json.Marshal(options)
+	if err != nil {
+		return nil, "", err
+	}
+	name, err := d.ceremonies.put(c, ceremonyLife)
+	return text, name, err
+}
+
+// FinishPasskey keeps the passkey that the browser has made.
+func (d *Desk) FinishPasskey(ctx context.Context, userID int64, name, title string, answer json.RawMessage) (account.Passkey, error) {
+	c, ok := d.ceremonies.take(name)
+	if !ok || c.userID != userID || userID == 0 {
+		return account.Passkey{}, errCeremony()
+	}
+	a, err := d.authenticator()
+	if err != nil {
+		return account.Passkey{}, err
+	}
+	parsed, err := protocol.ParseCredentialCreationResponseBytes(answer)
+	if err != nil {
+		return account.Passkey{}, refused(err)
+	}
+	p, err := d.person(ctx, userID)
+	if err != nil {
+		return account.Passkey{}, err
+	}
+	made, err := a.CreateCredential(p, c.data, parsed)
+	if err != nil {
+		return account.Passkey{}, refused(err)
+	}
+	if title = strings.TrimSpace(title); title == "" {
+		title = fmt.Sprintf("Passkey %d", len(p.keys)+1)
+	}
+	k := account.Passkey{ID: made.ID, UserID: userID, Name: title, CreatedAt: time.Now().UTC().Round(0)}
+	if k.Credential, err = json.Marshal(made); err != nil {
+		return account.Passkey{}, err
+	}
+	err = d.Store.PutPasskey(ctx, k)
+	if errors.Is(err, store.ErrExists) {
+		err = fault.Conflict("this passkey is another user's")
+	}
+	return k, err
+}
+
+// BeginSignIn returns what a browser is to ask the person's devices, as JSON,
+// and the name of the ceremony, which WithPasskey takes.
+func (d *Desk) BeginSignIn() (options json.RawMessage, name string, err error) {
+	a, err := d.authenticator()
+	if err != nil {
+		return nil, "", err
+	}
+	assertion, data, err := a.BeginDiscoverableLogin()
+	if err != nil {
+		return nil, "", fmt.Errorf("begin to sign in by passkey: %w", err)
+	}
+	return d.challenge(assertion.Response, ceremony{data: *data})
+}
+
+// WithPasskey signs in by what the person's device has answered.
+func (d *Desk) WithPasskey(ctx context.Context, name string, answer json.RawMessage, address, browser string) (Session, error) {
+	if err := d.failures.wait(address); err != nil {
+		return Session{}, err
+	}
+	c, ok := d.ceremonies.take(name)
+	if !ok || c.userID != 0 {
+		return Session{}, errCeremony()
+	}
+	a, err := d.authenticator()
+	if err != nil {
+		return Session{}, err
+	}
+	parsed, err := protocol.ParseCredentialRequestResponseBytes(answer)
+	if err != nil {
+		return Session{}, refused(err)
+	}
+	var p person
+	found := func(_, handle []byte) (webauthn.User, error) {
+		id, err := strconv.ParseInt(string(handle), 10, 64)
+		if err == nil {
+			p, err = d.person(ctx, id)
+		}
+		return p, err
+	}
+	made, err := a.ValidateDiscoverableLogin(found, c.data, parsed)
+	if err == nil && made.Authenticator.CloneWarning {
+		err = errors.New("its counter went back: there may be a copy of it")
+	}
+	if err != nil {
+		d.failures.add(address)
+		return Session{}, refused(err)
+	}
+	for _, k := range p.keys {
+		if bytes.Equal(k.ID, made.ID) {
+			k.UsedAt = time.Now()
+			if k.Credential, err = json.Marshal(made); err == nil {
+				err = d.Store.PutPasskey(ctx, k)
+			}
+			if err != nil {
+				return Session{}, err
+			}
+		}
+	}
+	return d.open(ctx, p.ID, browser)
+}
+
+func errCeremony() error {
+	return fault.Invalid("this took too long, or was done already").Hint("begin again")
+}
+
+// refused is the fault of an answer that does not hold. The library's words are
+// for the log.
+func refused(err error) error {
+	return fault.Unauthenticated("the passkey was not accepted").Hint("try again, or sign in another way").Because(err)
+}

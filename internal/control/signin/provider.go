@@ -1,0 +1,193 @@
+package signin
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// A Provider is a provider of OpenID Connect that people sign in at. It is found
+// when it is first needed: a server starts also while its provider is away.
+type Provider struct {
+	Name         string // what people call it
+	Issuer       string
+	ClientID     string
+	ClientSecret string
+	Domains      []string     // whose addresses may come without an invitation; none unless given
+	Role         account.Role // of those; a member unless given
+	Client       *http.Client // nil is the standard one
+
+	mu    sync.Mutex
+	found *oidc.Provider
+}
+
+// providerWithin bounds what is asked of a provider.
+const providerWithin = 15 * time.Second
+
+// A visit is of somebody who is at the provider.
+type visit struct{ nonce, verifier string }
+
+// CallbackPath is where the provider sends people back to.
+const CallbackPath = "/v1/session/provider/callback"
+
+func (p *Provider) find(ctx context.Context) (*oidc.Provider, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.found == nil {
+		// Its keys are asked for again later: by a context that lasts.
+		found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.client()), p.Issuer)
+		if err != nil {
+			return nil, fault.Unavailable("%s cannot be reached", p.Name).Hint("try again, or sign in another way").Because(err)
+		}
+		p.found = found
+	}
+	return p.found, nil
+}
+
+func (p *Provider) client() *http.Client {
+	c := http.Client{}
+	if p.Client != nil {
+		c = *p.Client
+	}
+	c.Timeout = providerWithin
+	return &c
+}
+
+func (d *Desk) oauth(ctx context.Context) (*oauth2.Config, *oidc.Provider, error) {
+	if d.Provider == nil {
+		return nil, nil, fault.NotImplemented("this server has no provider to sign in at").Hint("configure sign_in.oidc")
+	}
+	found, err := d.Provider.find(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &oauth2.Config{
+		ClientID: d.Provider.ClientID, ClientSecret: d.Provider.ClientSecret, Endpoint: found.Endpoint(),
+		RedirectURL: strings.TrimSuffix(d.PublicURL(), "/") + CallbackPath, Scopes: []string{oidc.ScopeOpenID, "profile", "email"},
+	}, found, nil
+}
+
+// BeginVisit returns the address at the provider that the browser is to go to,
+// and what it has to bring back besides what the provider gives it.
+func (d *Desk) BeginVisit(ctx context.Context) (address, state string, err error) {
+	c, _, err := d.oauth(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	v := visit{nonce: rand.Text(), verifier: oauth2.GenerateVerifier()}
+	if state, err = d.visits.put(v, visitLife); err != nil {
+		return "", "", err
+	}
+	return c.AuthCodeURL(state, oidc.Nonce(v.nonce), oauth2.S256ChallengeOption(v.verifier)), state, nil
+}
+
+// claims are what is read of an ID token.
+type claims struct {
+	Email    string `json:"email"`
+	Verified bool   `json:"email_verified"`
+	Given    string `json:"given_name"`
+	Family   string `json:"family_name"`
+	Name     string `json:"name"`
+}
+
+// EndVisit signs in whom the provider has sent back with a code. kept is the
+// state that the browser itself has kept, which makes sure that it is the one
+// that went.
+func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) (Session, error) {
+	v, ok := d.visits.take(state)
+	if !ok || v.verifier == "" || subtle.ConstantTimeCompare([]byte(state), []byte(kept)) != 1 {
+		return Session{}, errCeremony()
+	}
+	c, found, err := d.oauth(ctx)
+	if err != nil {
+		return Session{}, err
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, d.Provider.client()), providerWithin)
+	defer cancel()
+	unaccepted := fault.Unauthenticated("what %s said was not accepted", d.Provider.Name).Hint("try again")
+	token, err := c.Exchange(ctx, code, oauth2.VerifierOption(v.verifier))
+	if err != nil {
+		return Session{}, unaccepted.Because(err)
+	}
+	raw, _ := token.Extra("id_token").(string)
+	id, err := found.Verifier(&oidc.Config{ClientID: c.ClientID}).Verify(ctx, raw)
+	if err != nil {
+		return Session{}, unaccepted.Because(err)
+	}
+	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(v.nonce)) != 1 {
+		return Session{}, unaccepted.Because(errors.New("the nonce is another"))
+	}
+	var who claims
+	if err := id.Claims(&who); err != nil {
+		return Session{}, unaccepted.Because(err)
+	}
+	if who.Email == "" { // some say it only when asked
+		info, err := found.UserInfo(ctx, oauth2.StaticTokenSource(token))
+		if err == nil && info.Subject == id.Subject {
+			err = info.Claims(&who)
+		}
+		if err != nil {
+			return Session{}, unaccepted.Because(err)
+		}
+	}
+	userID, err := d.known(ctx, id.Issuer, id.Subject, who)
+	if err != nil {
+		return Session{}, err
+	}
+	return d.open(ctx, userID, browser)
+}
+
+// known returns whom the provider means: whom it has sent before, or whose
+// address it has verified, or somebody new whose address has a domain that may
+// come without an invitation.
+func (d *Desk) known(ctx context.Context, issuer, subject string, who claims) (int64, error) {
+	id, err := d.Store.Identity(ctx, issuer, subject)
+	if err == nil || !errors.Is(err, store.ErrNotFound) {
+		return id, err
+	}
+	if who.Email == "" || !who.Verified {
+		return 0, fault.Denied("%s has not verified your e-mail address", d.Provider.Name).Hint("verify it there, or ask an admin for a link")
+	}
+	u, err := d.Store.UserByEmail(ctx, who.Email)
+	if errors.Is(err, store.ErrNotFound) {
+		u, err = d.welcome(ctx, who)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if err := d.Store.AddIdentity(ctx, issuer, subject, u.ID); err != nil && !errors.Is(err, store.ErrExists) {
+		return 0, err
+	}
+	return u.ID, nil
+}
+
+// welcome makes a user of somebody new.
+func (d *Desk) welcome(ctx context.Context, who claims) (account.User, error) {
+	_, domain, _ := strings.Cut(who.Email, "@")
+	if !slices.ContainsFunc(d.Provider.Domains, func(d string) bool { return strings.EqualFold(d, domain) }) {
+		return account.User{}, fault.Denied("you are not a member here").Hint("ask an admin to invite %s", who.Email)
+	}
+	u := account.User{Email: who.Email, FirstName: who.Given, LastName: who.Family, Role: d.Provider.Role}
+	if u.FirstName == "" && u.LastName == "" {
+		u.FirstName = who.Name
+	}
+	u, err := d.Store.AddUser(ctx, u)
+	if err != nil {
+		return u, fmt.Errorf("add %s: %w", who.Email, err)
+	}
+	return u, nil
+}

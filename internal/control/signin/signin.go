@@ -1,0 +1,165 @@
+// Package signin lets people in by a browser: by password, by passkey, by a
+// provider of OpenID Connect, or by a link that is good once. Whoever gets in
+// gets a session, which is a key like a program's that ends by itself, so that
+// nothing else has to know how they came.
+//
+// It does not speak HTTP, but to the provider: cookies and who may ask are the
+// API's. What is half done (a passkey's challenge, a visit to the provider) and
+// the count of failures are this process's and end with it.
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+
+	"github.com/go-webauthn/webauthn/webauthn"
+)
+
+// How long things are good.
+const (
+	sessionLife  = 30 * 24 * time.Hour
+	ceremonyLife = 5 * time.Minute // of a passkey's challenge
+	visitLife    = 10 * time.Minute
+	LinkLife     = 72 * time.Hour // of a link that signs in once
+)
+
+// Store is what is kept of people.
+type Store interface {
+	store.Accounts
+	store.Members
+	store.SignIns
+}
+
+// Config is what a [Desk] needs. Store and PublicURL must be set.
+type Config struct {
+	Store     Store
+	PublicURL func() string // where browsers find the server
+	Provider  *Provider     // nil where there is none
+	Logger    *slog.Logger
+}
+
+// A Desk lets people in. Its methods are safe for concurrent use; their errors
+// are faults where the person can mend them.
+type Desk struct {
+	Config
+	failures   *failures
+	ceremonies pending[ceremony]
+	visits     pending[visit]
+}
+
+// New returns a desk.
+func New(c Config) (*Desk, error) {
+	if c.Store == nil || c.PublicURL == nil {
+		return nil, errors.New("signin: a store and an address are needed")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Desk{Config: c, failures: newFailures(time.Now)}, nil
+}
+
+// Methods are the ways in.
+type Methods struct {
+	Passkey  bool
+	Provider string // what the provider is called; "" where there is none
+}
+
+// Methods returns the ways in besides passwords and links.
+func (d *Desk) Methods() Methods {
+	var m Methods
+	_, err := d.authenticator()
+	m.Passkey = err == nil
+	if d.Provider != nil {
+		m.Provider = d.Provider.Name
+	}
+	return m
+}
+
+// A Session is what a browser holds.
+type Session struct {
+	Token string
+	account.APIKey
+}
+
+// open begins a session of the user.
+func (d *Desk) open(ctx context.Context, userID int64, browser string) (Session, error) {
+	u, err := d.Store.User(ctx, userID)
+	if err != nil {
+		return Session{}, err
+	}
+	if u.Disabled {
+		return Session{}, fault.Denied("this user is disabled").Hint("ask an admin of this server")
+	}
+	token := account.NewKey()
+	k, err := d.Store.AddKey(ctx, account.APIKey{
+		Kind: account.Session, Name: shortened(browser), UserID: u.ID, Hash: account.HashKey(token), ExpiresAt: time.Now().Add(sessionLife),
+	})
+	if err != nil {
+		return Session{}, fmt.Errorf("begin a session: %w", err)
+	}
+	return Session{token, k}, nil
+}
+
+// maxBrowser is how much is kept of what a browser calls itself, in bytes.
+const maxBrowser = 200
+
+func shortened(browser string) string {
+	if browser == "" {
+		return "a browser"
+	}
+	return strings.ToValidUTF8(browser[:min(len(browser), maxBrowser)], "")
+}
+
+// NewLink makes a link of the user that signs in once and returns what is to be
+// put after the # of an address. Earlier ones are good no more.
+func (d *Desk) NewLink(ctx context.Context, userID int64) (token string, expires time.Time, err error) {
+	token, expires = account.NewKey(), time.Now().Add(LinkLife)
+	if err := d.Store.AddLink(ctx, account.HashKey(token), userID, expires); err != nil {
+		return "", time.Time{}, fmt.Errorf("make a link: %w", err)
+	}
+	return token, expires, nil
+}
+
+// WithLink signs in by a link. A password that the person may have forgotten is
+// forgotten here too, so that they can set another.
+func (d *Desk) WithLink(ctx context.Context, token, address, browser string) (Session, error) {
+	if err := d.failures.wait(address); err != nil {
+		return Session{}, err
+	}
+	userID, err := d.Store.TakeLink(ctx, account.HashKey(token), time.Now())
+	if errors.Is(err, store.ErrNotFound) {
+		d.failures.add(address)
+		return Session{}, fault.Unauthenticated("this link is good no more: it was used, or is old").Hint("ask an admin for another")
+	}
+	if err != nil {
+		return Session{}, err
+	}
+	if err := d.Store.SetPassword(ctx, userID, ""); err != nil {
+		return Session{}, err
+	}
+	return d.open(ctx, userID, browser)
+}
+
+// authenticator is how passkeys are asked for at the server's own address. A
+// browser knows them by the name of a host, and only where nobody can listen.
+func (d *Desk) authenticator() (*webauthn.WebAuthn, error) {
+	u, err := url.Parse(d.PublicURL())
+	if err != nil {
+		return nil, err
+	}
+	host := u.Hostname()
+	if net.ParseIP(host) != nil || u.Scheme != "https" && host != "localhost" && !strings.HasSuffix(host, ".localhost") {
+		return nil, fault.NotImplemented("passkeys need a name and https").Hint("set public_url to the server's https address, or open it as http://localhost")
+	}
+	return webauthn.New(&webauthn.Config{RPID: host, RPDisplayName: "Aloft", RPOrigins: []string{u.Scheme + "://" + u.Host}})
+}
