@@ -128,8 +128,9 @@ func (s *visit) startOnPipes(cmd *exec.Cmd, running *sync.WaitGroup) error {
 		go func() {
 			defer close(out)
 			var both sync.WaitGroup
-			both.Go(func() { drain(s.ch, ours[1]) })
-			both.Go(func() { drain(s.ch.Stderr(), ours[2]) })
+			for to, from := range map[io.Writer]*os.File{s.ch: ours[1], s.ch.Stderr(): ours[2]} {
+				both.Go(func() { s.pass(to, from) })
+			}
 			both.Wait()
 		}()
 		err := cmd.Wait()
@@ -137,6 +138,17 @@ func (s *visit) startOnPipes(cmd *exec.Cmd, running *sync.WaitGroup) error {
 		closeAll(ours[:])
 	})
 	return nil
+}
+
+// pass copies an output of a command without a terminal to its end.
+func (s *visit) pass(to io.Writer, from *os.File) {
+	if s.exact {
+		drain(to, from)
+		return
+	}
+	seen := newOutput(to, s.c.s.cfg.Secrets)
+	drain(seen, from)
+	_ = seen.Close() // the client has left, if that fails
 }
 
 // drain copies until the end of src, or, once src has a deadline, until it has

@@ -22,8 +22,9 @@ type visit struct {
 	c  *client
 	ch ssh.Channel
 
-	env  []string
-	term *terminal // nil without one
+	env   []string
+	term  *terminal // nil without one
+	exact bool      // its output is let be
 
 	mu      sync.Mutex
 	process *os.Process // nil until started, and after it has ended
@@ -175,12 +176,13 @@ func (s *visit) command(kind string, payload []byte) (cmd *exec.Cmd, ok bool) {
 		}
 	case "exec":
 		cmd = exec.Command(cfg.Shell, "-c", p.Value) //nolint:noctx // likewise
+		s.exact = carries(p.Value)
 	case "subsystem":
 		if p.Value != "sftp" || len(cfg.SFTP) == 0 {
 			return nil, false
 		}
 		cmd = exec.Command(cfg.SFTP[0], cfg.SFTP[1:]...) //nolint:noctx // likewise
-		s.term = nil
+		s.term, s.exact = nil, true
 	default:
 		return nil, false
 	}

@@ -40,9 +40,9 @@ type Config struct {
 	Environ   func() []string // of every process, asked for at its start
 	SFTP      []string        // the command that speaks sftp on its standard input and output
 	Log       *slog.Logger    // without it, nothing is logged
-	// Secrets finds what is taken out of what terminals show; nil is nothing. A
-	// command without a terminal, sftp and forwarded connections carry files and
-	// the protocols of editors, and are let be.
+	// Secrets finds what is taken out of what terminals show and commands print;
+	// nil is nothing. Sftp, scp and their like, what is no text, and forwarded
+	// connections carry files and the protocols of editors, and are let be.
 	Secrets func() *redact.Redactor
 }
 

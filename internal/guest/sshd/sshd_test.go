@@ -2,11 +2,13 @@ package sshd
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/pkg/sftp"
 
+	"aloft/internal/need"
 	"aloft/internal/redact"
 )
 
@@ -147,7 +150,7 @@ func TestEnvAndSignal(t *testing.T) {
 	}
 }
 
-func TestATerminalShowsNoSecret(t *testing.T) {
+func TestNoSecretIsShown(t *testing.T) {
 	r := redact.New(map[string]string{"k": "glpat-a-very-secret-token"})
 	client := connect(t, serveWith(t, func() *redact.Redactor { return r }))
 	const command = `A=glpat-a-very-; B=secret-token; printf $A; printf $B; echo; read line; echo "got $line"`
@@ -184,8 +187,58 @@ func TestATerminalShowsNoSecret(t *testing.T) {
 		if err = errors.Join(err, session.Wait()); err != nil || !strings.Contains(string(rest), "got x") {
 			t.Errorf("with a terminal: %t: %q, %v", tty, rest, err)
 		}
-		if want := map[bool]string{true: "[REDACTED]\r\n", false: "glpat-a-very-secret-token\n"}[tty]; line != want {
+		if want := map[bool]string{true: "[REDACTED]\r\n", false: "[REDACTED]\n"}[tty]; line != want {
 			t.Errorf("with a terminal: %t: %q, want %q", tty, line, want)
+		}
+	}
+}
+
+// What a person fetches as a file comes whole, whatever is in it; what is text
+// on a screen does not.
+func TestFilesAreExact(t *testing.T) {
+	need.Command(t, "scp")
+	const value = "glpat-a-very-secret-token"
+	r := redact.New(map[string]string{"k": value})
+	client := connect(t, serveWith(t, func() *redact.Redactor { return r }))
+	path := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(path, []byte("K="+value+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for command, want := range map[string]string{
+		"cat " + path: "K=[REDACTED]\n",
+		"cat " + path + " >&2; printf 'A=1\\0K=" + value + "\\0B=2\\0'": "A=1\x00K=[REDACTED]\x00B=2\x00",
+		"printf '\\0\\0\\0\\031'; cat " + path:                          "\x00\x00\x00\x19K=" + value + "\n", // as a protocol begins
+		"printf '\\0'; sleep 0.1; printf '\\0'; cat " + path:            "\x00\x00K=" + value + "\n",
+		"scp -f " + path: "C0600 28 env\nK=" + value + "\n\x00",
+	} {
+		s := session(t, client)
+		s.Stdin = strings.NewReader("\x00\x00\x00") // scp asks for each step; others do not read it
+		out, errs := new(bytes.Buffer), new(bytes.Buffer)
+		s.Stdout, s.Stderr = out, errs
+		if err := s.Run(command); err != nil || out.String() != want || strings.Contains(errs.String(), value) {
+			t.Errorf("%s: %q, %q, %v; want %q", command, out, errs, err, want)
+		}
+	}
+	archive := filepath.Join(t.TempDir(), "a.tar")
+	out, err := session(t, client).Output("tar c -C " + filepath.Dir(path) + " env")
+	if err == nil {
+		err = os.WriteFile(archive, out, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := exec.Command("tar", "xOf", archive).Output(); err != nil || string(got) != "K="+value+"\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestCarries(t *testing.T) {
+	for line, want := range map[string]bool{
+		"scp -t /tmp/x": true, "/usr/bin/rsync --server -e.LsfxCIvu . /tmp": true, "git-upload-pack '/workspace'": true, "git upload-pack '/workspace'": true,
+		"": false, "env": false, "git log": false, "git": false, "echo scp": false,
+	} {
+		if carries(line) != want {
+			t.Errorf("%q: %t", line, !want)
 		}
 	}
 }
