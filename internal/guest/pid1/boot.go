@@ -185,7 +185,7 @@ func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 	if err := d.artifactsFolder(); err != nil {
 		return "", fmt.Errorf("the artifacts' folder: %w", err)
 	}
-	s := &service{name: "exec-daemon", reaper: d.reaper, log: d.cfg.Log, secret: token}
+	s := &service{name: "exec-daemon", reaper: d.reaper, log: d.cfg.Log, secret: token, most: maxExecBackoff}
 	s.command = func() *exec.Cmd { return d.execCommand(b, token) }
 	if err := s.launch(); err != nil {
 		return "", err

@@ -1,6 +1,7 @@
 package pid1
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,11 +14,14 @@ import (
 )
 
 // How a service that ended is started again: at once, then after twice as long
-// each time; one that lived for a while has its past forgiven.
+// each time; one that lived for a while has its past forgiven. Exec-daemon is
+// never waited for long: the whole agent waits with it, and its start costs a
+// few hundredths of a second.
 const (
-	firstBackoff = 50 * time.Millisecond
-	maxBackoff   = 5 * time.Second
-	longLife     = 10 * time.Second
+	firstBackoff   = 50 * time.Millisecond
+	maxBackoff     = 5 * time.Second
+	maxExecBackoff = 200 * time.Millisecond
+	longLife       = 10 * time.Second
 )
 
 // strayLimit bounds the killing of what a dead service left behind.
@@ -33,6 +37,7 @@ type service struct {
 	log     *slog.Logger
 	command func() *exec.Cmd
 	secret  string                               // cut out of what it says
+	most    time.Duration                        // that it is waited for before it is started again; 0 is maxBackoff
 	again   func(status syscall.WaitStatus) bool // whether it is started again; nil is always
 	printed *output                              // what it printed; nil where that is only logged
 
@@ -115,7 +120,7 @@ func (s *service) keep() {
 		case <-s.stopping:
 			return
 		}
-		backoff = min(2*backoff, maxBackoff)
+		backoff = min(2*backoff, cmp.Or(s.most, maxBackoff))
 		err := s.start()
 		s.mu.Lock()
 		s.restarts++
