@@ -46,9 +46,6 @@ func resultError(call *agentv1.ToolCall) string {
 		return ""
 	}
 	result := of.Get(field).Message()
-	why, ok := result.Get(result.Descriptor().Fields().ByName("error")).Message().Interface().(*agentv1.ToolError)
-	if !ok {
-		return ""
-	}
-	return why.GetMessage()
+	why := result.Get(result.Descriptor().Fields().ByName("error")).Message()
+	return why.Get(why.Descriptor().Fields().ByName("message")).String()
 }

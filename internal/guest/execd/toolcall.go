@@ -71,7 +71,10 @@ func failed(asked *agentv1.ToolCall, message string) *agentv1.ToolCall {
 	if why == nil {
 		return answer
 	}
-	of.Mutable(result).Message().Set(why, protoreflect.ValueOfMessage(
-		(&agentv1.ToolError{Message: message}).ProtoReflect()))
+	words := why.Message().Fields().ByName("message") // a tool may have an error of its own kind
+	if words == nil || words.Kind() != protoreflect.StringKind {
+		return answer
+	}
+	of.Mutable(result).Message().Mutable(why).Message().Set(words, protoreflect.ValueOfString(message))
 	return answer
 }
