@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,8 +10,11 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
+	"aloft/internal/need"
 	"aloft/internal/tool"
 )
 
@@ -26,6 +30,74 @@ func call(t *testing.T, e *pod.Exec, id, name string, args map[string]any) tool.
 		t.Fatalf("%s: %v", name, err)
 	}
 	return res
+}
+
+// A command of Shell that takes long holds up no other tool, and the commands
+// that come meanwhile run after it, in turn: they share a session.
+func TestOtherToolsDoNotWaitForShell(t *testing.T) {
+	need.Command(t, "rg")
+	d := start(t)
+	e := d.client()
+	if err := syscall.Mkfifo(filepath.Join(d.workspace, "gate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shells := []string{"read -r word < gate; cd /; words=1; echo $word > $OLDPWD/order"}
+	for range 100 {
+		shells = append(shells, fmt.Sprintf("echo $((words++)) $PWD >> %s", filepath.Join(d.workspace, "order")))
+	}
+	var group errgroup.Group
+	begun := make(chan struct{})
+	ask := func(i int, command string, heard func(pod.Delta)) {
+		group.Go(func() error {
+			res, _, err := e.Call(within(t), bashCall(fmt.Sprint("s", i), command), heard)
+			if err == nil && res.Error {
+				err = errors.New(res.Text)
+			}
+			return err
+		})
+	}
+	ask(0, "echo begun; "+shells[0], func(delta pod.Delta) {
+		if delta.Stdout != "" {
+			close(begun)
+		}
+	})
+	<-begun
+	for i, command := range shells[1:] {
+		ask(i+1, command, nil)
+	}
+	for i, c := range []struct {
+		tool, args, want string
+	}{
+		{"Write", `{"path":"a.txt","contents":"one\n"}`, ""},
+		{"Read", `{"path":"a.txt"}`, "one"},
+		{"StrReplace", `{"path":"a.txt","old_string":"one","new_string":"two"}`, ""},
+		{"Grep", `{"pattern":"two","path":"a.txt"}`, "two"},
+		{"Glob", `{"glob_pattern":"*.txt"}`, "a.txt"},
+		{"LS", `{"path":"."}`, "a.txt"},
+		{"Delete", `{"path":"a.txt"}`, ""},
+	} {
+		res, _, err := e.Call(within(t), conversation.ToolCall{ID: fmt.Sprint("o", i), Name: c.tool, Args: []byte(c.args)}, nil)
+		if err != nil || res.Error || !strings.Contains(res.Text, c.want) {
+			t.Errorf("%s: %+v, %v", c.tool, res, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(d.workspace, "gate"), []byte("begun\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(d.workspace, "order"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "begun\n"
+	for i := range 100 {
+		want += fmt.Sprintf("%d /\n", i+1)
+	}
+	if string(got) != want {
+		t.Errorf("the commands ran otherwise:\n%s", got)
+	}
 }
 
 // TestBackgroundOverTheWire talks with a command over a restart of exec-daemon.
