@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/url"
 	"os"
@@ -12,26 +13,65 @@ import (
 	"aloft/internal/control/dockerfile/buildah"
 	"aloft/internal/control/dockerfile/buildkit"
 	"aloft/internal/control/dockerfile/docker"
+	"aloft/internal/control/egress"
 	"aloft/internal/control/image"
 	"aloft/internal/control/machine/container"
+	"aloft/internal/policy"
 )
 
 // openBuilder returns what builds Dockerfiles on this host. Its engine is to be
 // closed.
-func openBuilder(data string, c imagesConfig, images *image.Store) (*dockerfile.Builder, error) {
+func openBuilder(data string, c imagesConfig, network policy.Network, images *image.Store) (*dockerfile.Builder, error) {
 	bin, err := container.Install(binaries(), filepath.Join(data, "bin"))
 	if err != nil {
 		return nil, err
 	}
-	engine, err := openEngine(filepath.Join(data, "build"), bin.Runc, c)
+	links, err := newLinks()
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(data, "build", "work")
+	engine, err := openEngine(filepath.Join(data, "build"), bin.Runc, links, c)
+	if err != nil {
+		return nil, err
+	}
+	dir := buildWorkDir(data)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	return &dockerfile.Builder{Engine: engine, Images: images, Dir: dir, Registry: c.registry(), Network: c.BuildNetwork}, nil
+	return &dockerfile.Builder{Engine: engine, Images: images, Dir: dir, Registry: c.registry(), Network: c.BuildNetwork, Policy: network}, nil
+}
+
+// buildWorkDir is where builds of Dockerfiles keep what they need meanwhile.
+func buildWorkDir(data string) string { return filepath.Join(data, "build", "work") }
+
+// newLinks returns what gives builds the network of machines, nil where this
+// host has not what that takes.
+func newLinks() (dockerfile.Links, error) {
+	if container.CanLink() != nil {
+		return nil, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, dir string, n policy.Network) (dockerfile.Link, error) {
+		ns, err := container.OpenNamespace(ctx, []string{self, "gateway"}, dir, n)
+		if err != nil {
+			return nil, err
+		}
+		return link{ns}, nil
+	}, nil
+}
+
+// link is a [dockerfile.Link].
+type link struct{ namespace *container.Namespace }
+
+func (l link) Namespace() string  { return l.namespace.Path() }
+func (l link) Nameserver() string { return container.Nameserver }
+func (l link) Close() error       { return l.namespace.Close() }
+
+func (l link) SetPolicy(ctx context.Context, n policy.Network) error {
+	return egress.NewClient(l.namespace.DialGateway).SetPolicy(ctx, n)
 }
 
 // engineDetail is what there is of an engine on this host.
@@ -90,7 +130,7 @@ func dockerAddress(c imagesConfig) string {
 	return ""
 }
 
-func openEngine(dir, runc string, c imagesConfig) (dockerfile.Engine, error) {
+func openEngine(dir, runc string, links dockerfile.Links, c imagesConfig) (dockerfile.Engine, error) {
 	d, err := findEngine(c)
 	if err != nil {
 		return nil, err
@@ -98,9 +138,9 @@ func openEngine(dir, runc string, c imagesConfig) (dockerfile.Engine, error) {
 	switch d.name {
 	case "buildkit":
 		daemon, _ := exec.LookPath("buildkitd") // findEngine has found it, or an address
-		return buildkit.New(buildkit.Config{Buildctl: d.path, Buildkitd: daemon, Address: d.address, Runtime: runc, Dir: filepath.Join(dir, "buildkit")})
+		return buildkit.New(buildkit.Config{Buildctl: d.path, Buildkitd: daemon, Address: d.address, Runtime: runc, Links: links, Dir: filepath.Join(dir, "buildkit")})
 	case "buildah":
-		return buildah.New(buildah.Config{Path: d.path, Runtime: runc, Dir: filepath.Join(dir, "buildah")})
+		return buildah.New(buildah.Config{Path: d.path, Runtime: runc, Links: links, Dir: filepath.Join(dir, "buildah")})
 	}
 	return docker.New(d.address)
 }

@@ -50,16 +50,16 @@ func openImages(data string, c imagesConfig) (*image.Store, error) {
 func machinesDir(data string) string { return filepath.Join(data, "machines") }
 
 // open opens the store that the flags mean.
-func (f *imageFlags) open(a *app) (*image.Store, imagesConfig, error) {
+func (f *imageFlags) open(a *app) (*image.Store, serverConfig, error) {
 	if os.Geteuid() != 0 {
-		return nil, imagesConfig{}, &cli.Problem{Exit: cli.Denied, Code: "not_root", Message: "layers keep their files' owners, which takes root", Hint: "run it with sudo"}
+		return nil, serverConfig{}, &cli.Problem{Exit: cli.Denied, Code: "not_root", Message: "layers keep their files' owners, which takes root", Hint: "run it with sudo"}
 	}
 	c, err := loadConfig(f.config, a.getenv)
 	if err != nil {
-		return nil, c.Images, err
+		return nil, c, err
 	}
 	s, err := openImages(f.data, c.Images)
-	return s, c.Images, err
+	return s, c, err
 }
 
 // showProgress returns what shows how far an image is, and what ends that.
@@ -257,8 +257,8 @@ by its name. It may run while the server does.`,
 	return cmd
 }
 
-func pruneCache(ctx context.Context, data string, c imagesConfig) error {
-	b, err := openBuilder(data, c, nil)
+func pruneCache(ctx context.Context, data string, c serverConfig) error {
+	b, err := openBuilder(data, c.Images, c.Machine.Egress.network(), nil)
 	if err != nil {
 		return err
 	}

@@ -147,7 +147,7 @@ func (a *app) buildDockerfile(cmd *cobra.Command, f *imageFlags, o imageBuild, n
 	if err != nil {
 		return usageError{err}
 	}
-	b, err := openBuilder(f.data, c, s)
+	b, err := openBuilder(f.data, c.Images, c.Machine.Egress.network(), s)
 	if err != nil {
 		return err
 	}

@@ -60,8 +60,11 @@ func (s *server) newBuilder(data string, c serverConfig, network policy.Network,
 			return err
 		}
 		config.Room = func() error { return s.disk.Room() }
-		s.dockerfiles = &dockerfiles{data: data, config: c.Images, images: r.Images()}
+		s.dockerfiles = &dockerfiles{data: data, config: c.Images, network: network, images: r.Images()}
 		config.Dockerfiles = s.dockerfiles
+		if err := dockerfile.Sweep(buildWorkDir(data)); err != nil {
+			logger.Error("what is left of builds of Dockerfiles cannot be removed", "error", err)
+		}
 	}
 	return build.New(config)
 }
@@ -81,9 +84,10 @@ func (s *server) stopMachine(ctx context.Context, id string, why error) error {
 
 // dockerfiles builds by the engine that the host has when one is first needed.
 type dockerfiles struct {
-	data   string
-	config imagesConfig
-	images *image.Store
+	data    string
+	config  imagesConfig
+	network policy.Network
+	images  *image.Store
 
 	mu      sync.Mutex
 	builder *dockerfile.Builder // nil until then
@@ -115,7 +119,7 @@ func (d *dockerfiles) open() (*dockerfile.Builder, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.builder == nil {
-		b, err := openBuilder(d.data, d.config, d.images)
+		b, err := openBuilder(d.data, d.config, d.network, d.images)
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/disk"
+	"aloft/internal/control/dockerfile"
 	"aloft/internal/control/image/registry"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/safe"
@@ -130,7 +131,7 @@ type imagesConfig struct {
 	Recheck      string           `yaml:"recheck"`       // how long a tag is not asked for again: 1h
 	Builder      string           `yaml:"builder"`       // auto (default), buildkit, buildah, docker
 	BuilderAt    string           `yaml:"builder_at"`    // address of a BuildKit or Docker daemon
-	BuildNetwork string           `yaml:"build_network"` // of RUN: host (default) or none
+	BuildNetwork string           `yaml:"build_network"` // of RUN and ADD: machine (default), host or none
 }
 
 // registryConfig is a credential for one registry.
@@ -181,9 +182,9 @@ func (c *imagesConfig) check(getenv func(string) string) error {
 		return fmt.Errorf("images.builder: %q is none of auto, buildkit, buildah, docker", c.Builder)
 	}
 	switch c.BuildNetwork {
-	case "host", "none":
+	case dockerfile.Machine, dockerfile.Host, dockerfile.None:
 	default:
-		return fmt.Errorf("images.build_network: %q is neither host nor none", c.BuildNetwork)
+		return fmt.Errorf("images.build_network: %q is none of machine, host, none", c.BuildNetwork)
 	}
 	return nil
 }
@@ -224,7 +225,7 @@ func defaultConfig() serverConfig {
 		Git:          gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
 		Machine:      machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half, IdleMinutes: 30, RetentionDays: 30},
 		Artifacts:    artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
-		Images:       imagesConfig{Recheck: "1h", Builder: "auto", BuildNetwork: "host"},
+		Images:       imagesConfig{Recheck: "1h", Builder: "auto", BuildNetwork: dockerfile.Machine},
 		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m"},
 		API:          limitsConfig{RequestsPerMinute: 6000},
 		Telemetry:    telemetryConfig{GhostMode: true},

@@ -68,6 +68,15 @@ type rangeRule struct {
 	entry  string
 }
 
+// Limits reports whether there is anything that the policy, or a narrower one
+// in it, refuses beside what is always blocked.
+func (n Network) Limits() bool {
+	if cmp.Or(n.Mode, AllowAll) != AllowAll || len(n.Deny) > 0 {
+		return true
+	}
+	return n.Narrower != nil && n.Narrower.Limits()
+}
+
 // Compile checks a policy. The error names the entry that is wrong.
 func (n Network) Compile() (*Matcher, error) {
 	m := &Matcher{mode: cmp.Or(n.Mode, AllowAll)}

@@ -98,7 +98,7 @@ func (b *Builder) readDockerfile(ctx context.Context, p *Plan) error {
 		}
 	}
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%q %q\n%s", spec.Context, text, b.runNetwork(p.Environment))
+	fmt.Fprintf(sum, "%q %q\n", spec.Context, text)
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
 		fmt.Fprintf(sum, "\n%q %s", name, ids[name])
 	}
@@ -137,21 +137,6 @@ func (b *Builder) network(e environment.Environment) (policy.Network, error) {
 	return policy.Narrow(b.Network, own), nil
 }
 
-// runNetwork says what RUN may reach. An engine knows no domains: where machines
-// may not reach everything, RUN reaches nothing.
-func (b *Builder) runNetwork(e environment.Environment) string {
-	n, err := b.network(e)
-	for at := &n; err == nil && at != nil; at = at.Narrower {
-		if at.Mode != policy.AllowAll || len(at.Deny) > 0 {
-			return "none"
-		}
-	}
-	if err != nil {
-		return "none"
-	}
-	return ""
-}
-
 // image makes the image of the plan's Dockerfile, and returns the name of it.
 func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildLog) (name string, err error) {
 	if p.noImage != nil {
@@ -173,13 +158,14 @@ func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildL
 	if err := b.Files.Export(ctx, p.repoURL, p.Commit, root); err != nil {
 		return "", err
 	}
+	network, err := b.network(p.Environment)
+	if err != nil {
+		return "", err
+	}
 	of := p.Environment.Build
 	spec := dockerfile.Spec{
 		Root: root, Dockerfile: of.Dockerfile, Contents: of.DockerfileContents, Context: of.Context,
-		Network: b.runNetwork(p.Environment), Secrets: set.Vars,
-	}
-	if spec.Network != "" {
-		out.line("# RUN has no network: what machines may reach is limited, and this only machines can heed")
+		Policy: &network, Secrets: set.Vars,
 	}
 	// What an engine says is a machine's word.
 	clean := b.redactorOf(set)

@@ -6,11 +6,11 @@
 //
 // A Dockerfile is somebody's code, and its RUN steps run on this host, in the
 // engine's containers and not in a machine. What it may read of the host is its
-// context, inside of the repository.
+// context, inside of the repository. What it may reach is what a machine may: the
+// engine itself, and not only its steps, runs behind a gateway.
 package dockerfile
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -28,6 +28,7 @@ import (
 	"aloft/internal/control/image"
 	"aloft/internal/control/image/registry"
 	"aloft/internal/fault"
+	"aloft/internal/policy"
 )
 
 // An Engine builds images. Its methods are safe for concurrent use.
@@ -39,6 +40,10 @@ type Engine interface {
 	// fails is a [*Failure]. When ctx ends, so does the build, with all that it
 	// has started.
 	Build(ctx context.Context, job Job, out func(line string)) error
+	// Confines reports whether a build may have the network of machines, and
+	// whether one that has it, or none, is held to that also where the engine itself
+	// fetches something, as for ADD.
+	Confines() bool
 	// Prune removes what the engine keeps to build faster.
 	Prune(ctx context.Context) error
 	// Close ends what the engine has started.
@@ -54,11 +59,17 @@ type Job struct {
 	Args       map[string]string // ARG
 	Secrets    map[string]string // id to value, for RUN --mount=type=secret
 	Target     string            // stage to build; "" is the last
-	Network    string            // of RUN: "host" or "none"
-	NoCache    bool
-	Insecure   []string // registries without TLS
-	AuthFile   string   // config.json as Docker has it, in a folder of its own, for FROM
-	Output     string   // folder to write an OCI layout to, with one image; it is not there yet
+	Network    string            // Machine, Host or None
+	Policy     policy.Network    // of Machine
+	Bases      []string          // the images of registries that it begins with, as far as that is known
+	// Own fetches the image of a reference, one of Bases, where its registry is one
+	// of the operator's, which Policy may well refuse: dir is an OCI layout with it,
+	// "" for that of any other registry.
+	Own      func(ctx context.Context, ref string) (dir, digest string, err error)
+	NoCache  bool
+	Insecure []string // registries without TLS
+	AuthFile string   // config.json as Docker has it, in a folder of its own, for FROM
+	Output   string   // folder to write an OCI layout to, with one image; it is not there yet
 }
 
 // A Spec is an image that somebody wants. Paths are relative to Root, with
@@ -72,7 +83,7 @@ type Spec struct {
 	Secrets    map[string]string // id to value, for RUN --mount=type=secret
 	Target     string            // stage to build; "" is the last
 	NoCache    bool
-	Network    string // "none" takes the network away that the Builder would give; "" does not
+	Policy     *policy.Network // what a machine of the same environment may reach; nil is the Builder's
 }
 
 // A Builder builds. Its fields are set before it is used.
@@ -81,7 +92,8 @@ type Builder struct {
 	Images   *image.Store
 	Dir      string          // for what exists while a build runs
 	Registry registry.Config // for FROM
-	Network  string          // of RUN: "host" (also if it is "") or "none"
+	Network  string          // Machine (also if it is ""), Host or None
+	Policy   policy.Network  // of Machine, where a Spec has none
 }
 
 // A Failure is a step of a Dockerfile that did not end well.
@@ -127,14 +139,17 @@ func (b *Builder) BuildAs(ctx context.Context, spec Spec, name string, out func(
 }
 
 func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line string)) (name string, img image.Image, err error) {
-	work, err := os.MkdirTemp(b.Dir, "dockerfile-")
+	work, done, err := workDir(b.Dir)
 	if err != nil {
 		return "", img, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	text, job, err := b.prepare(spec, work)
+	defer func() { err = errors.Join(err, done()) }()
+	text, job, why, err := b.prepare(spec, work)
 	if err != nil {
 		return "", img, err
+	}
+	if why != "" {
+		out("# RUN has no network: " + why)
 	}
 	var said []string
 	err = b.Engine.Build(ctx, job, func(line string) {
@@ -168,67 +183,69 @@ const maxDockerfile = 1 << 20
 
 // prepare finds what the spec names, inside the repository, and copies what an
 // engine reads by name into work.
-func (b *Builder) prepare(spec Spec, work string) (text string, job Job, err error) {
+func (b *Builder) prepare(spec Spec, work string) (text string, job Job, why string, err error) {
 	root, err := os.OpenRoot(spec.Root)
 	if err != nil {
-		return "", job, err
+		return "", job, "", err
 	}
 	defer func() { _ = root.Close() }()
 	if (spec.Dockerfile == "") == (spec.Contents == "") {
-		return "", job, fault.Invalid("a build has either a Dockerfile or its text")
+		return "", job, "", fault.Invalid("a build has either a Dockerfile or its text")
 	}
 	contextDir, err := within(root, spec.Context)
 	if err != nil {
-		return "", job, err
+		return "", job, "", err
 	}
 	text = spec.Contents
 	var ignore []byte
 	if spec.Dockerfile != "" {
 		data, err := read(root, spec.Dockerfile)
 		if err != nil {
-			return "", job, err
+			return "", job, "", err
 		}
 		text = string(data)
 		if ignore, err = read(root, spec.Dockerfile+".dockerignore"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", job, err
+			return "", job, "", err
 		}
 	}
 	if ignore == nil {
 		if ignore, err = read(root, path.Join(spec.Context, ".dockerignore")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", job, err
+			return "", job, "", err
 		}
 	}
 	job = Job{
 		Context: contextDir, Args: spec.Args, Secrets: spec.Secrets, Target: spec.Target, NoCache: spec.NoCache,
-		Network: b.Network, Insecure: b.Registry.Insecure,
+		Insecure: b.Registry.Insecure, Bases: Bases(text, spec.Args),
 		Dockerfile: filepath.Join(work, "dockerfile", "Dockerfile"),
 		AuthFile:   filepath.Join(work, "auth", "config.json"),
 		Output:     filepath.Join(work, "image"),
 	}
-	if job.Network = cmp.Or(spec.Network, job.Network, "host"); spec.Network == "none" && FromNetwork(text) {
-		return "", job, fault.Denied("ADD of a URL is not for an environment whose network is limited").Named("dockerfile_network").
+	job.Own = func(ctx context.Context, ref string) (dir, digest string, err error) { return b.own(ctx, ref, work) }
+	job.Network, job.Policy, why = b.network(spec)
+	if job.Network != Host && !(b.Engine.Confines() && job.Network == Machine) && FromNetwork(text) {
+		return "", job, "", fault.Denied("this Dockerfile fetches something (ADD of a URL, or a syntax of its own), and has no network here").Named("dockerfile_network").
 			Hint("fetch it in install, which runs in a machine and reaches what the environment may reach")
 	}
 	for id := range spec.Secrets {
 		if !simple(id) {
-			return "", job, fault.Invalid("secret %q: an id has letters, digits and . _ -", id)
+			return "", job, "", fault.Invalid("secret %q: an id has letters, digits and . _ -", id)
 		}
 	}
 	for _, d := range []string{"dockerfile", "auth"} {
 		if err := os.Mkdir(filepath.Join(work, d), 0o700); err != nil {
-			return "", job, err
+			return "", job, "", err
 		}
 	}
 	if err := os.WriteFile(job.Dockerfile, []byte(text), 0o600); err != nil {
-		return "", job, err
+		return "", job, "", err
 	}
 	if ignore != nil {
 		job.Ignore = job.Dockerfile + ".dockerignore"
 		if err := os.WriteFile(job.Ignore, ignore, 0o600); err != nil {
-			return "", job, err
+			return "", job, "", err
 		}
 	}
-	return text, job, os.WriteFile(job.AuthFile, authFile(b.Registry.Credentials), 0o600)
+	return text, job, why, os.WriteFile(job.AuthFile, authFile(b.Registry.Credentials), 0o600)
 }
 
 // simple reports whether a text has letters, digits and . _ - only.

@@ -12,6 +12,7 @@ import (
 
 	"aloft/internal/control/image/registry"
 	"aloft/internal/fault"
+	"aloft/internal/policy"
 )
 
 // repository is a folder with files and links, beside one that is not its.
@@ -41,7 +42,7 @@ func TestPrepare(t *testing.T) {
 	}, map[string]string{
 		"out": "/etc", "up": "..", "inner": "a/b", "file": "/etc/passwd", "loop": "loop", "in": "a/Dockerfile", "twice": "inner/../../../..",
 	})
-	b := &Builder{Registry: registry.Config{Credentials: map[string]registry.Credential{"docker.io": {Username: "u", Token: "t"}, "ghcr.io": {Token: "t"}}}}
+	b := &Builder{Network: Host, Policy: policy.Network{Mode: policy.AllowAll}, Registry: registry.Config{Credentials: map[string]registry.Credential{"docker.io": {Username: "u", Token: "t"}, "ghcr.io": {Token: "t"}}}}
 	for name, c := range map[string]struct {
 		spec             Spec
 		text, ignore, in string // in: the context, relative to the root
@@ -70,7 +71,7 @@ func TestPrepare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.spec.Root = root
-			text, job, err := b.prepare(c.spec, t.TempDir())
+			text, job, _, err := b.prepare(c.spec, t.TempDir())
 			if c.code != "" {
 				if err == nil || c.code != "internal" && fault.Of(err).Code != c.code {
 					t.Errorf("error is %v (%s), want %s", err, fault.Of(err).Code, c.code)

@@ -13,8 +13,8 @@ var syntaxDirective = regexp.MustCompile(`(?im)\A(?:\s*#[^\n]*\n)*?\s*#\s*syntax
 // Reads returns what a Dockerfile takes of its context, as paths from there;
 // all is set where that cannot be told from its text, and may be anything.
 func Reads(text string) (paths []string, all bool) {
-	if m := syntaxDirective.FindStringSubmatch(text); m != nil && !strings.HasPrefix(strings.TrimPrefix(m[1], "docker.io/"), "docker/dockerfile:") {
-		return nil, true // a language of its own
+	if ownSyntax(text) {
+		return nil, true
 	}
 	for _, in := range instructions(text) {
 		word, rest, _ := strings.Cut(squeeze(in.text), " ")
@@ -41,6 +41,13 @@ func Reads(text string) (paths []string, all bool) {
 		}
 	}
 	return paths, false
+}
+
+// ownSyntax reports whether a Dockerfile brings a program that reads it, and so
+// may mean anything.
+func ownSyntax(text string) bool {
+	m := syntaxDirective.FindStringSubmatch(text)
+	return m != nil && !strings.HasPrefix(strings.TrimPrefix(m[1], "docker.io/"), "docker/dockerfile:")
 }
 
 // cutFlags parts the flags of an instruction from the rest of it.
@@ -79,10 +86,10 @@ func sources(s string) (paths []string, ok bool) {
 	return paths, !slices.Contains(paths, "")
 }
 
-// FromNetwork reports whether a Dockerfile has the engine itself fetch what an
-// ADD names.
+// FromNetwork reports whether a Dockerfile may have the engine itself fetch
+// something: what an ADD names, or whatever a syntax of its own asks for.
 func FromNetwork(text string) bool {
-	return slices.ContainsFunc(instructions(text), func(in instruction) bool {
+	return ownSyntax(text) || slices.ContainsFunc(instructions(text), func(in instruction) bool {
 		word, rest, _ := strings.Cut(squeeze(in.text), " ")
 		word = strings.ToUpper(word)
 		return (word == "ADD" || word == "ONBUILD") && strings.ContainsAny(rest, ":$")

@@ -2,6 +2,7 @@ package dockerfile
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -34,9 +35,27 @@ func TestReads(t *testing.T) {
 func TestFromNetwork(t *testing.T) {
 	for text, want := range map[string]bool{
 		"FROM a\nADD x /x\nRUN curl http://x\n": false, "FROM a\nadd https://x /x\n": true, "FROM a\nADD git@example.com:x /x\n": true, "FROM a\nARG U\nADD $U /x\n": true,
+		"# syntax=docker/dockerfile:1\nFROM a\n": false, "# syntax=evil.example/x\nFROM a\n": true,
 	} {
 		if FromNetwork(text) != want {
 			t.Errorf("%q: %v", text, !want)
+		}
+	}
+}
+
+func TestBases(t *testing.T) {
+	for text, want := range map[string][]string{
+		"FROM debian:12\nRUN x\n": {"debian:12"},
+		"ARG V=12\nARG R\nFROM --platform=linux/amd64 debian:$V AS b\nFROM ${R:-ghcr.io}/a/b@sha256:1 as c\nFROM b\nFROM scratch\nCOPY --from=c /x /x\nCOPY --from=0 /y /y\nCOPY --from=alpine:3 /z /z\nRUN --mount=type=bind,from=busybox,target=/b true\n": {"debian:12", "ghcr.io/a/b@sha256:1", "alpine:3", "busybox"},
+		"FROM $NONE\nFROM oci-archive:/etc/x y\nFROM -x\nFROM ../x\nFROM /x\nFROM docker://x\n": {"oci-archive:/etc/x", "docker://x"}, // which are no names of a registry's
+		"ARG V=12\nFROM debian:$V\n# given\n":                                                   {"debian:13"},
+	} {
+		var args map[string]string
+		if strings.Contains(text, "given") {
+			args = map[string]string{"V": "13"}
+		}
+		if got := Bases(text, args); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }
@@ -46,6 +65,12 @@ func FuzzReads(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		if paths, all := Reads(text); all && paths != nil {
 			t.Errorf("all, and %q", paths)
+		}
+		_ = FromNetwork(text)
+		for _, ref := range Bases(text, nil) {
+			if !plainReference.MatchString(ref) {
+				t.Errorf("%q is an argument of an engine", ref)
+			}
 		}
 	})
 }

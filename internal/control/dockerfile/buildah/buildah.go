@@ -21,9 +21,10 @@ import (
 
 // Config is what an [Engine] is made of.
 type Config struct {
-	Path    string // of buildah
-	Runtime string // path of the OCI runtime for RUN steps
-	Dir     string // for what buildah keeps: base images and cached steps
+	Path    string           // of buildah
+	Runtime string           // path of the OCI runtime for RUN steps
+	Dir     string           // for what buildah keeps: base images and cached steps
+	Links   dockerfile.Links // nil where there can be none
 }
 
 // Engine is a [dockerfile.Engine].
@@ -44,18 +45,26 @@ func New(conf Config) (*Engine, error) {
 // Name implements [dockerfile.Engine].
 func (e *Engine) Name() string { return "buildah" }
 
+// Confines implements [dockerfile.Engine]: buildah runs in the namespace of its
+// steps, but while it pulls what they begin with.
+func (e *Engine) Confines() bool { return e.conf.Links != nil }
+
 // Close implements [dockerfile.Engine].
 func (e *Engine) Close() error { return nil }
 
-// policy lets buildah take images that nobody has signed, as every engine does.
-const policy = `{"default":[{"type":"insecureAcceptAnything"}]}`
+// anySignature lets buildah take images that nobody has signed, as every engine does.
+const anySignature = `{"default":[{"type":"insecureAcceptAnything"}]}`
 
 // Build implements [dockerfile.Engine].
 func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line string)) error {
 	work := filepath.Dir(job.Dockerfile)
-	files := map[string]string{"policy.json": policy, "registries.conf": registries(job.Insecure)}
+	network := "host" // of its own namespace, which is the server's, that of a link, or one that leads nowhere
+	if job.Network == dockerfile.None {
+		network = "none"
+	}
+	files := map[string]string{"policy.json": anySignature, "registries.conf": registries(job.Insecure)}
 	args := []string{
-		"build", "--isolation", "oci", "--runtime", e.conf.Runtime, "--network", job.Network, "--format", "oci",
+		"build", "--isolation", "oci", "--runtime", e.conf.Runtime, "--network", network, "--format", "oci",
 		"--layers", "--force-rm", "--signature-policy", filepath.Join(work, "policy.json"),
 		"--file", job.Dockerfile, "--authfile", job.AuthFile,
 	}
@@ -84,10 +93,30 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 			return err
 		}
 	}
+	var enter []string
+	if job.Network != dockerfile.Host {
+		if err := e.pull(ctx, job, work, out); err != nil {
+			return err
+		}
+		args = append(args, "--pull=false") // what is not known before comes by the link
+		var link dockerfile.Link
+		if job.Network == dockerfile.Machine {
+			l, err := e.link(ctx, work, job)
+			if err != nil {
+				return err
+			}
+			link = l
+			defer func() { _ = l.Close() }()
+		}
+		var err error
+		if enter, err = dockerfile.ResolvConf(link, filepath.Join(work, "resolv.conf")); err != nil {
+			return err
+		}
+	}
 	var steps dockerfile.Steps
 	why := ""
 	id := filepath.Join(work, "image-id")
-	err := e.run(ctx, append(args, "--iidfile", id, job.Context), work, func(line string) {
+	err := e.run(ctx, enter, append(args, "--iidfile", id, job.Context), work, func(line string) {
 		if strings.Contains(line, "can't raise ambient capability") {
 			return // once for each, on hosts that keep a few from root: RUN steps have them all the same
 		}
@@ -113,8 +142,37 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 	}
 	push := []string{"push", "--quiet", "--disable-compression", "--signature-policy", filepath.Join(work, "policy.json"), strings.TrimSpace(string(name)), "oci:" + job.Output + ":latest"}
 	var last string
-	if err := e.run(ctx, push, work, func(line string) { last = line }); err != nil {
+	if err := e.run(ctx, nil, push, work, func(line string) { last = line }); err != nil {
 		return fmt.Errorf("buildah push: %w: %s", err, last)
+	}
+	return nil
+}
+
+// link makes the network of one build.
+func (e *Engine) link(ctx context.Context, work string, job dockerfile.Job) (dockerfile.Link, error) {
+	dir := filepath.Join(work, "link")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return e.conf.Links(ctx, dir, job.Policy)
+}
+
+// pull brings the images that a build begins with from the server's own
+// network: their registries are whoever the operator and the images' names say,
+// and not what steps may reach.
+func (e *Engine) pull(ctx context.Context, job dockerfile.Job, work string, out func(line string)) error {
+	for _, ref := range job.Bases {
+		var last string
+		// One that is here is asked for again: its tag may have moved.
+		args := []string{"pull", "--quiet", "--policy", "always", "--signature-policy", filepath.Join(work, "policy.json"), "--authfile", job.AuthFile, "docker://" + ref}
+		err := e.run(ctx, nil, args, work, func(line string) { last = line })
+		if _, exited := dockerfile.ExitStatus(err); exited && ctx.Err() == nil {
+			out(last)
+			return &dockerfile.Failure{Step: "FROM " + ref, Why: reason(strings.TrimPrefix(last, "Error: "), err)}
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -140,7 +198,7 @@ func reason(why string, err error) string {
 func (e *Engine) Prune(ctx context.Context) error {
 	for _, args := range [][]string{{"rm", "--all"}, {"rmi", "--all", "--force"}} {
 		var last string
-		if err := e.run(ctx, args, "", func(line string) { last = line }); err != nil {
+		if err := e.run(ctx, nil, args, "", func(line string) { last = line }); err != nil {
 			return fmt.Errorf("buildah %s: %w: %s", args[0], err, last)
 		}
 	}
@@ -149,11 +207,13 @@ func (e *Engine) Prune(ctx context.Context) error {
 
 // run runs buildah with PID and mount namespaces of its own: when it is killed,
 // the kernel takes its steps and its mounts away with it.
-func (e *Engine) run(ctx context.Context, args []string, work string, out func(line string)) error {
-	return dockerfile.Run(ctx, e.command(args, work), syscall.SIGKILL, out)
+func (e *Engine) run(ctx context.Context, enter, args []string, work string, out func(line string)) error {
+	return dockerfile.Run(ctx, e.command(enter, args, work), syscall.SIGKILL, out)
 }
 
-func (e *Engine) command(args []string, work string) *exec.Cmd {
+// command is a command of buildah. It is started by the command enter, in
+// another network, unless that is nil.
+func (e *Engine) command(enter, args []string, work string) *exec.Cmd {
 	driver := "overlay"
 	var fs unix.Statfs_t
 	if unix.Statfs(e.conf.Dir, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
@@ -161,12 +221,13 @@ func (e *Engine) command(args []string, work string) *exec.Cmd {
 	}
 	global := []string{"--root", filepath.Join(e.conf.Dir, "root"), "--runroot", filepath.Join(e.conf.Dir, "run"), "--storage-driver", driver}
 	all := slices.Concat([]string{"--fork", "--pid", "--kill-child", "--mount-proc", "--", e.conf.Path, args[0]}, global, args[1:])
-	cmd := exec.Command("unshare", all...) //nolint:noctx // whoever runs it ends it with all that it started
+	all = append(slices.Clone(enter), append([]string{"unshare"}, all...)...)
+	cmd := exec.Command(all[0], all[1:]...) //nolint:noctx // whoever runs it ends it with all that it started
 	cmd.Dir = "/"
 	// Nothing of the server's own environment: it may hold secrets.
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + e.conf.Dir, "TMPDIR=" + filepath.Join(e.conf.Dir, "tmp")}
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
-		if v, ok := os.LookupEnv(name); ok {
+		if v, ok := os.LookupEnv(name); ok && (enter == nil || strings.HasPrefix(name, "SSL")) { // the server's proxies are not a machine's
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}
 	}

@@ -63,6 +63,10 @@ func New(address string) (*Engine, error) {
 // Name implements [dockerfile.Engine].
 func (e *Engine) Name() string { return "docker" }
 
+// Confines implements [dockerfile.Engine]: the daemon is not ours, and fetches
+// by its own network.
+func (e *Engine) Confines() bool { return false }
+
 // Close implements [dockerfile.Engine].
 func (e *Engine) Close() error {
 	e.client.CloseIdleConnections()

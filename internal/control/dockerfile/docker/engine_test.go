@@ -68,5 +68,5 @@ func TestEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dockerfiletest.Run(t, e, dockerfiletest.Options{NoSecrets: true, GoesOn: true})
+	dockerfiletest.Run(t, e, dockerfiletest.Options{NoNetwork: true, NoSecrets: true, GoesOn: true})
 }

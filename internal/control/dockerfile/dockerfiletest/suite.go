@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -30,6 +31,7 @@ import (
 	"aloft/internal/control/image/registry"
 	"aloft/internal/fault"
 	"aloft/internal/need"
+	"aloft/internal/policy"
 )
 
 // A bench is an engine and a repository to build from.
@@ -43,6 +45,7 @@ const base = "FROM scratch AS base\nCOPY busybox /bin/busybox\nCOPY busybox /bin
 
 // Options say what an engine cannot do.
 type Options struct {
+	NoNetwork bool // cannot have the network of machines
 	NoSecrets bool // refuses a build with secrets, and says so
 	GoesOn    bool // its daemon ends the step of a build that was given up when the step ends: Podman's does
 }
@@ -63,7 +66,7 @@ func Run(t *testing.T, engine dockerfile.Engine, o Options) {
 			t.Error(err)
 		}
 	})
-	b := &bench{&dockerfile.Builder{Engine: engine, Images: images, Dir: t.TempDir(), Network: "none"}, t.TempDir()}
+	b := &bench{&dockerfile.Builder{Engine: engine, Images: images, Dir: t.TempDir(), Network: dockerfile.None}, t.TempDir()}
 	b.write(t, "busybox", string(busybox))
 	if err := os.Chmod(filepath.Join(b.repo, "busybox"), 0o755); err != nil {
 		t.Fatal(err)
@@ -76,6 +79,7 @@ func Run(t *testing.T, engine dockerfile.Engine, o Options) {
 	t.Run("Ignore", b.ignore)
 	t.Run("Cache", b.cache)
 	t.Run("Cancel", func(t *testing.T) { b.cancel(t, o.GoesOn) })
+	t.Run("Network", func(t *testing.T) { b.network(t, o.NoNetwork) })
 	t.Run("Prune", func(t *testing.T) {
 		if err := engine.Prune(t.Context()); err != nil {
 			t.Error(err)
@@ -235,7 +239,7 @@ func (b *bench) from(t *testing.T) {
 	work := t.TempDir()
 	job := dockerfile.Job{
 		Context: b.repo, Dockerfile: filepath.Join(work, "Dockerfile"), AuthFile: filepath.Join(work, "config.json"),
-		Network: "none", Output: filepath.Join(work, "image"),
+		Network: dockerfile.None, Output: filepath.Join(work, "image"),
 	}
 	for file, text := range map[string]string{job.Dockerfile: base + "ENV OF=base\n", job.AuthFile: "{}"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -366,6 +370,69 @@ func (b *bench) cancel(t *testing.T, goesOn bool) {
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// network builds with the network of machines: what RUN and ADD reach is what the
+// policy says, and never the server's own loopback, nor its metadata.
+func (b *bench) network(t *testing.T, none bool) {
+	var mu sync.Mutex
+	hits := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		hits[r.URL.Path]++
+		_, _ = io.WriteString(w, "of the host")
+	}))
+	defer server.Close()
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Network = dockerfile.Machine
+	defer func() { b.Network = dockerfile.None }()
+	// What the gateway's own address leads to is the host's loopback, where an operator opens it.
+	opened := policy.Network{Mode: policy.AllowAll, Open: []string{"127.0.0.1/32"}}
+	limited := policy.Network{Mode: policy.List, Open: opened.Open}
+	get := func(at string) string { return "busybox timeout 9 busybox wget -q -O - " + at }
+	for name, c := range map[string]struct {
+		policy policy.Network
+		lines  string
+		built  bool // or else it fails
+		want   string
+	}{
+		"RUN reaches what is allowed":      {opened, "RUN " + get("http://172.30.0.1:"+port+"/opened") + " >/got\n", true, "of the host"},
+		"RUN reaches nothing else":         {policy.Network{Mode: policy.AllowAll}, "RUN " + get("http://172.30.0.1:"+port+"/closed") + "\n", false, ""},
+		"RUN reaches nothing off the list": {limited, "RUN " + get("http://172.30.0.1:"+port+"/unlisted") + "\n", false, ""},
+		"RUN has a loopback of its own":    {opened, "RUN " + get("http://127.0.0.1:"+port+"/loopback") + "\n", false, ""},
+		"RUN has no metadata":              {opened, "RUN " + get("http://169.254.169.254/latest/meta-data/") + "\n", false, ""},
+		"RUN asks the gateway for names":   {opened, "RUN cat /etc/resolv.conf >/got\n", true, "nameserver 172.30.0.1"},
+		"ADD reaches what is allowed":      {opened, "ADD http://172.30.0.1:" + port + "/added /got\n", true, "of the host"},
+		"ADD has a loopback of its own":    {opened, "ADD http://127.0.0.1:" + port + "/looped /got\n", false, ""},
+		"ADD has no metadata":              {opened, "ADD http://169.254.169.254/latest/ /got\n", false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			img, out, err := b.build(t, dockerfile.Spec{Contents: base + "# " + port + name + "\n" + c.lines, Policy: &c.policy, NoCache: true})
+			if none { // it has no network, and says so
+				if err == nil && !strings.Contains(out.String(), "RUN has no network") {
+					t.Errorf("nothing says that there is no network:\n%s", out)
+				}
+				return
+			}
+			if (err == nil) != c.built {
+				t.Fatalf("error is %v\n%s", err, out)
+			}
+			if got := content(img, "got"); !strings.Contains(got, c.want) {
+				t.Errorf("it has %q\n%s", got, out)
+			}
+		})
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for path := range hits {
+		if none || path != "/opened" && path != "/added" {
+			t.Errorf("the host was asked for %s", path)
 		}
 	}
 }

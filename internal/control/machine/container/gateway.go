@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -60,43 +61,49 @@ func (m *Machine) startGateway(spec machine.Spec) (_ link, wait func(context.Con
 // runGateway writes what the process needs, starts it and notes which it is.
 // wait returns when it serves.
 func (m *Machine) runGateway(spec machine.Spec, device *os.File) (wait func(context.Context) error, err error) {
-	dir := m.path("link")
-	data, err := json.Marshal(spec.Network)
+	argv := m.r.conf.Gateway
+	if spec.ConnectionLog != "" {
+		argv = append(slices.Clone(argv), "--log="+spec.ConnectionLog)
+	}
+	cmd, wait, err := gatewayCommand(argv, m.path("link"), spec.Network, device)
 	if err != nil {
 		return nil, err
 	}
+	err = m.rememberProcess(filepath.Join("link", gatewayProcess), cmd.Process.Pid)
+	go func() { _ = cmd.Wait() }() // it ends when it is killed, which says nothing
+	return wait, err
+}
+
+// gatewayCommand starts the process of a gateway whose folder is dir, for the
+// caller to wait for. wait returns when it serves, and is to be called.
+func gatewayCommand(argv []string, dir string, n policy.Network, device *os.File) (_ *exec.Cmd, wait func(context.Context) error, err error) {
+	data, err := json.Marshal(n)
+	if err != nil {
+		return nil, nil, err
+	}
 	if err := writeFile(filepath.Join(dir, gatewayPolicy), data); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	log, err := os.OpenFile(filepath.Join(dir, gatewayLog), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	ready, tell, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = tell.Close() }()
-	argv := m.r.conf.Gateway
-	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], m.gatewayFlag())...) //nolint:noctx // it outlives us
-	if spec.ConnectionLog != "" {
-		cmd.Args = append(cmd.Args, "--log="+spec.ConnectionLog)
-	}
+	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], "--dir="+dir)...) //nolint:noctx // it outlives us
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{device, tell}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return nil, errors.Join(err, ready.Close())
+		return nil, nil, errors.Join(err, ready.Close())
 	}
-	err = m.rememberProcess(filepath.Join("link", gatewayProcess), cmd.Process.Pid)
-	go func() { _ = cmd.Wait() }() // it ends when it is killed, which says nothing
-	if err != nil {
-		return nil, errors.Join(err, ready.Close())
-	}
-	return func(ctx context.Context) error { return awaitGateway(ctx, dir, ready) }, nil
+	return cmd, func(ctx context.Context) error { return awaitGateway(ctx, dir, ready) }, nil
 }
 
 // awaitGateway returns when the process serves, and closes the pipe.
