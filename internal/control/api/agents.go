@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,21 +36,25 @@ type AgentSummary struct {
 	LatestRunID string       `json:"latestRunId,omitempty"`
 	UserID      int64        `json:"userId" doc:"whose it is; an addition to the API"`
 	Waiting     int          `json:"waitingApprovals,omitempty" doc:"questions that wait for your answer; an addition to the API"`
+
+	Repos     []repoConfigJSON `json:"repos,omitempty" nullable:"false"`
+	Machine   string           `json:"machine,omitempty" doc:"booting, ready, hibernated (it wakes when it is needed) or lost; absent while there is none"`
+	Paused    bool             `json:"paused,omitempty" doc:"it waits before its next step until it is resumed"`
+	RunStatus string           `json:"runStatus,omitempty" enum:"CREATING,RUNNING,FINISHED,ERROR,CANCELLED,EXPIRED" doc:"of the latest run; an addition to the API"`
+	Doing     string           `json:"doing,omitempty" doc:"what it does now, in a few words that come from its machine and model, or why its run failed; an addition to the API"`
 }
 
 type agentJSON struct {
 	_ struct{} `json:"-" additionalProperties:"true"`
 	AgentSummary
-	Repos               []repoConfigJSON `json:"repos,omitempty" nullable:"false"`
-	WorkOnCurrentBranch bool             `json:"workOnCurrentBranch"`
-	AutoCreatePR        bool             `json:"autoCreatePR"`
-	Machine             string           `json:"machine,omitempty" doc:"booting, ready, hibernated (it wakes when it is needed) or lost; absent while there is none"`
-	Hibernation         string           `json:"hibernation,omitempty" doc:"of a machine that is hibernated: live, with its processes, or disk, without"`
-	ForkedFrom          string           `json:"forkedFrom,omitempty" doc:"the agent from which this one began"`
-	Paused              bool             `json:"paused,omitempty" doc:"it waits before its next step until it is resumed"`
-	RunMode             string           `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"how much it may do without asking"`
-	Approvals           []approvalJSON   `json:"approvals,omitempty" nullable:"false" doc:"what it waits for"`
-	CursorIgnore        []string         `json:"cursorIgnore,omitempty" nullable:"false" doc:"what the project's .cursorignore hides from it"`
+	WorkOnCurrentBranch bool           `json:"workOnCurrentBranch"`
+	AutoCreatePR        bool           `json:"autoCreatePR"`
+	Model               string         `json:"model,omitempty" doc:"an id of GET /v1/models; absent is the default; an addition to the API"`
+	Hibernation         string         `json:"hibernation,omitempty" doc:"of a machine that is hibernated: live, with its processes, or disk, without"`
+	ForkedFrom          string         `json:"forkedFrom,omitempty" doc:"the agent from which this one began"`
+	RunMode             string         `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"how much it may do without asking"`
+	Approvals           []approvalJSON `json:"approvals,omitempty" nullable:"false" doc:"what it waits for"`
+	CursorIgnore        []string       `json:"cursorIgnore,omitempty" nullable:"false" doc:"what the project's .cursorignore hides from it"`
 }
 
 type listAgentsResponseJSON struct {
@@ -97,7 +100,11 @@ func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.
 		out.NextCursor = cursor(agentList, last.CreatedAt, last.ID)
 	}
 	for _, a := range agents {
-		out.Items = append(out.Items, s.summary(a))
+		one := s.summary(a)
+		if err := s.addRun(r.Context(), &one, a); err != nil {
+			return err
+		}
+		out.Items = append(out.Items, one)
 	}
 	return writeJSON(w, http.StatusOK, out)
 }
@@ -108,6 +115,9 @@ func (s *server) getAgent(w http.ResponseWriter, r *http.Request, who account.AP
 		return err
 	}
 	out := s.whole(a)
+	if err := s.addRun(r.Context(), &out.AgentSummary, a); err != nil {
+		return err
+	}
 	if s.Review != nil {
 		mode, err := s.Review.ModeOf(r.Context(), a)
 		if err != nil {
@@ -265,6 +275,10 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 		ID: a.ID, Name: a.Name, Status: "ACTIVE", Env: agentEnvJSON{Type: a.Env.Type, Preset: string(a.Env.Preset), Image: a.Env.Image},
 		URL:       strings.TrimSuffix(s.PublicURL(), "/") + "/agents/" + a.ID,
 		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt), LatestRunID: a.LatestRunID, UserID: a.UserID, Waiting: len(a.Approvals),
+		Paused: a.Paused, Machine: string(a.Machine),
+	}
+	if a.Machine == agent.MachineSuspended {
+		out.Machine = string(agent.MachineHibernates)
 	}
 	if a.Archived {
 		out.Status = "ARCHIVED"
@@ -272,26 +286,26 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 	if a.Env.Name != "" {
 		out.Env.Name = &a.Env.Name
 	}
-	return out
-}
-
-func (s *server) whole(a agent.Agent) agentJSON {
-	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch, Paused: a.Paused, ForkedFrom: a.ForkedFrom, RunMode: a.RunMode}
-	switch out.Machine = string(a.Machine); a.Machine {
-	case agent.MachineHibernates:
-		out.Hibernation = "disk"
-	case agent.MachineSuspended:
-		out.Machine, out.Hibernation = string(agent.MachineHibernates), "live"
-	}
-	if len(a.Approvals) > 0 {
-		out.Approvals = approvalsOf(a)
-	}
-	for _, r := range slices.Clone(a.Repos) {
+	for _, r := range a.Repos {
 		c := repoConfigJSON{URL: r.URL}
 		if r.StartingRef != "" {
 			c.StartingRef = &r.StartingRef
 		}
 		out.Repos = append(out.Repos, c)
+	}
+	return out
+}
+
+func (s *server) whole(a agent.Agent) agentJSON {
+	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch, Model: a.Model, ForkedFrom: a.ForkedFrom, RunMode: a.RunMode}
+	switch a.Machine {
+	case agent.MachineHibernates:
+		out.Hibernation = "disk"
+	case agent.MachineSuspended:
+		out.Hibernation = "live"
+	}
+	if len(a.Approvals) > 0 {
+		out.Approvals = approvalsOf(a)
 	}
 	return out
 }

@@ -326,3 +326,38 @@ func TestHealth(t *testing.T) {
 	h.api.Ready = func() error { return http.ErrServerClosed }
 	h.want(h.callAs("", "GET", "/healthz", ""), 503)
 }
+
+// A list says how each agent's run stands, and what it does.
+func TestListSaysWhatAgentsDo(t *testing.T) {
+	h := newHouse(t)
+	id, runID := h.begin()
+	one := func() map[string]any {
+		t.Helper()
+		m, _ := h.call("GET", "/v1/agents", "").get(t, "items").([]any)[0].(map[string]any)
+		return m
+	}
+	call := conversation.Block{Call: &conversation.ToolCall{ID: "c", Name: "Shell", Args: []byte(`{"command":"make\ntest"}`)}}
+	for _, step := range []struct {
+		event        agent.Body
+		status, does string
+	}{
+		{nil, "CREATING", ""},
+		{&agent.RunStarted{}, "RUNNING", ""},
+		{&agent.BootStep{Name: "checkout", State: "running"}, "RUNNING", "starting the machine: checkout"},
+		{&agent.MachineReady{MachineID: "m", BootID: "b"}, "RUNNING", "starting the machine: checkout"},
+		{&agent.ThinkingDelta{Text: "hm"}, "RUNNING", "thinking"},
+		{&agent.TextDelta{Text: "I"}, "RUNNING", "writing"},
+		{&agent.TurnReplied{Message: conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{call}}}, "RUNNING", "Shell make test"},
+		{&agent.CallDone{CallID: "c", Text: strings.Repeat("x", 500)}, "RUNNING", "Shell make test"},
+		{&agent.RunEnded{Status: agent.Failed, Failure: &agent.Failure{Code: "internal", Message: strings.Repeat("é ", 100)}}, "ERROR", strings.Repeat("é ", 59) + "é…"},
+	} {
+		if step.event != nil {
+			h.append(id, runID, step.event)
+		}
+		got := one()
+		does, _ := got["doing"].(string)
+		if got["runStatus"] != step.status || does != step.does {
+			t.Errorf("after %T: %v, %q; want %s, %q", step.event, got["runStatus"], does, step.status, step.does)
+		}
+	}
+}

@@ -154,7 +154,7 @@ func (s *server) openPTY(w http.ResponseWriter, r *http.Request, who account.API
 	}
 	defer func() { _ = pty.Close() }() // what it says has nobody to hear it
 	// A browser's page of another origin is refused.
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled, Subprotocols: []string{ptyProtocol}})
 	if err != nil {
 		return nil // it has answered
 	}

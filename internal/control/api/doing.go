@@ -1,0 +1,93 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+)
+
+const (
+	doingWords  = 120 // runes
+	doingEvents = 20  // that are looked at, the newest
+)
+
+// addRun adds to an agent how its latest run stands.
+func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent) error {
+	if a.LatestRunID == "" {
+		return nil
+	}
+	run, err := s.Agents.Run(ctx, a.ID, a.LatestRunID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // it was deleted meanwhile
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", a.LatestRunID, err)
+	}
+	out.RunStatus = string(run.Status)
+	switch {
+	case run.Failure != nil:
+		out.Doing = brief(run.Failure.Message)
+	case !run.Status.Ended():
+		events, err := s.Journal.Read(ctx, a.ID, max(a.Head-doingEvents, 0), doingEvents)
+		if err != nil {
+			return fmt.Errorf("read the journal of %s: %w", a.ID, err)
+		}
+		out.Doing = doing(events)
+	}
+	return nil
+}
+
+// doing says what an agent does, from its newest events; "" if they do not tell.
+func doing(events []agent.Event) string {
+	for _, e := range slices.Backward(events) {
+		switch b := e.Body.(type) {
+		case *agent.BootStep:
+			return brief("starting the machine: " + b.Name)
+		case *agent.TextDelta:
+			return "writing"
+		case *agent.ThinkingDelta:
+			return "thinking"
+		case *agent.ModelRetry:
+			return brief("asking the model again: " + b.Message)
+		case *agent.ApprovalAsked:
+			return brief(b.Approval.Tool + " " + b.Approval.Subject)
+		case *agent.TurnReplied:
+			if calls := b.Message.Calls(); len(calls) > 0 {
+				return brief(calls[0].Name + " " + subject(calls[0].Args))
+			}
+		case *agent.CallDone, *agent.MachineReady:
+			// the reply before it may say more; else it thinks of the next
+		}
+	}
+	return ""
+}
+
+// subject is what a call is about: the first of its arguments that says so.
+func subject(args json.RawMessage) string {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(args, &all) != nil {
+		return ""
+	}
+	for _, name := range []string{"description", "command", "path", "target_notebook", "pattern", "glob_pattern", "query", "url"} {
+		var text string
+		if json.Unmarshal(all[name], &text) == nil && text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// brief is the text on one short line.
+func brief(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	if r := []rune(text); len(r) > doingWords {
+		text = string(r[:doingWords-1]) + "…"
+	}
+	return text
+}
