@@ -19,13 +19,32 @@ build: deps .bin/runc ## build bin/aloft and the machine binaries
 	@for b in $(GUEST); do echo "building bin/$$b"; $(GOBUILD) -o bin/$$b ./cmd/$$b || exit 1; done
 	@for b in $(GUEST:%=bin/%) .bin/runc; do \
 		cmp -s $$b $(EMBEDDED)/$$(basename $$b) || cp $$b $(EMBEDDED)/; done
+	@hack/build-web.sh
 	@echo "building bin/aloft"
 	@$(GOBUILD) -o bin/aloft ./cmd/aloft
+
+web: ## build the dashboard into what bin/aloft will carry
+	@mkdir -p $(EMBEDDED)
+	@hack/build-web.sh
+
+web-test: web/node_modules ## test the dashboard: types, units, accessibility and size
+	@hack/deps.sh browser
+	@npm run --silent --prefix web types >/dev/null
+	@npm test --silent --prefix web
+
+web-demo: web/node_modules ## show the dashboard with data of its own, without a server
+	@npm run --silent --prefix web types >/dev/null
+	@npm run --silent --prefix web demo
+
+web-shots: web/node_modules ## take a picture of every view of the dashboard (VIEWS="agents spawn" for some)
+	@hack/deps.sh browser
+	@npm run --silent --prefix web types >/dev/null
+	@npm run --silent --prefix web shots
 
 demo: build ## run one agent on a sample repository, start to pushed branch
 	@$(SUDO) bin/aloft demo
 
-test: deps-test hack/node_modules build .bin/runsc .bin/gopls .bin/connectconformance ## install what tests need, run all tests, and count them
+test: deps-test hack/node_modules build web-test .bin/runsc .bin/gopls .bin/connectconformance ## install what tests need, run all tests, and count them
 	@$(SUDO) env TEST_NEEDS=all go run ./hack/testcount ./...
 
 check: fmt lint test ## everything that must pass before a merge
@@ -96,4 +115,8 @@ hack/node_modules: hack/package-lock.json
 	@npm install --prefix hack --no-save --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.PHONY: help build demo test check fmt lint generate conformance soak engines bench hooks deps deps-test
+web/node_modules: web/package-lock.json
+	@npm ci --prefix web --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: help build web web-test web-demo web-shots demo test check fmt lint generate conformance soak engines bench hooks deps deps-test

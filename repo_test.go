@@ -69,6 +69,7 @@ var mayImport = map[string][]string{
 	"internal/control/artifact":                        {"NOUNS"},
 	"internal/control/pod":                             {"NOUNS", "internal/control/artifact", "internal/wire/...", "internal/control/machine", "internal/telemetry"},
 	"internal/control/tool":                            {"NOUNS"},
+	"internal/control/dashboard":                       {},
 	"internal/control/disk":                            {"internal/fault", "internal/control/machine"},
 	"internal/control/egress":                          {"internal/policy"},
 	"internal/control/machine":                         {"internal/policy"},

@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh build|test|engines|bench…: says which Debian packages are missing for the purpose,
+# deps.sh build|test|browser|engines|bench…: says which Debian packages are missing for the purpose,
 # and installs them. Without apt it names them and goes on: the build says what
 # it lacks.
 set -eu
@@ -15,6 +15,7 @@ for purpose in "$@"; do
 		command -v python3 >/dev/null || want="$want python3"
 		command -v npm >/dev/null || want="$want nodejs npm"
 		;;
+	browser) want="$want chromium fonts-dejavu-core" ;;
 	bench) want="$want fd-find" ;;
 	engines) want="$want podman" ;;
 	esac

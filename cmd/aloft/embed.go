@@ -5,8 +5,8 @@ import (
 	"io/fs"
 )
 
-// embedded is what make build puts there: the binaries of a machine and the
-// OCI runtime. A build without make carries none.
+// embedded is what make build puts there: the binaries of a machine, the OCI
+// runtime, and in the folder web the dashboard. A build without make carries none.
 //
 //go:embed embedded
 var embedded embed.FS

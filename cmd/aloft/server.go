@@ -21,6 +21,7 @@ import (
 	"aloft/internal/control/api"
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/build"
+	"aloft/internal/control/dashboard"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
@@ -207,6 +208,13 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	}
 	handler, err := api.New(apiConfig)
 	if err != nil {
+		return nil, err
+	}
+	files, err := fs.Sub(binaries(), "web")
+	if err != nil {
+		return nil, err
+	}
+	if handler, err = dashboard.Handler(files, handler); err != nil {
 		return nil, err
 	}
 	if previews != nil {

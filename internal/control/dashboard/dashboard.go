@@ -1,0 +1,204 @@
+// Package dashboard serves the dashboard to browsers: the files that web/ is
+// built into, and nothing else. They hold no data of anybody's, so they need no
+// key; what the dashboard shows it asks of the API, as every client does.
+package dashboard
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+)
+
+//go:embed policy.txt
+var policy string // a directive of Content-Security-Policy a line
+
+//go:embed unbuilt.html
+var unbuilt []byte
+
+const (
+	index  = "index.html"
+	assets = "assets/"
+	packed = ".gz" // files are kept compressed, and only so
+)
+
+// pages are the addresses that the dashboard has a screen for, and what is below
+// those that end in a slash.
+var pages = []string{"/{$}", "/agents", "/agents/", "/approvals", "/environments", "/environments/", "/settings", "/settings/"}
+
+// A file is one file of the dashboard.
+type file struct {
+	media  string
+	tag    string // its ETag
+	packed []byte // by gzip
+	size   int    // unpacked, in bytes
+}
+
+// Handler serves the dashboard, and gives next what is not its own. files is
+// what the build of web/ has made; without an index.html in it the pages say how
+// to build it. The handler is safe for concurrent use.
+func Handler(files fs.FS, next http.Handler) (http.Handler, error) {
+	all, err := load(files)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	front, ok := all[index]
+	if !ok {
+		if front, err = pack(index, unbuilt); err != nil {
+			return nil, fmt.Errorf("dashboard: %w", err)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", next)
+	for _, page := range pages {
+		mux.Handle(page, front.handler("no-cache"))
+	}
+	for name, f := range all {
+		switch {
+		case name == index:
+		case strings.HasPrefix(name, assets): // named by their content
+			mux.Handle("/"+name, f.handler("public, max-age=31536000, immutable"))
+		default:
+			mux.Handle("/"+name, f.handler("no-cache"))
+		}
+	}
+	return mux, nil
+}
+
+// load reads the files, by name.
+func load(files fs.FS) (map[string]file, error) {
+	all := map[string]file{}
+	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // it was not built
+		case err != nil:
+			return err
+		case d.IsDir() || path.Ext(name) != packed:
+			return nil
+		}
+		data, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		name = strings.TrimSuffix(name, packed)
+		if all[name], err = unpack(name, data); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// unpack makes a file of what the build has packed.
+func unpack(name string, data []byte) (file, error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return file{}, err
+	}
+	n, err := io.Copy(io.Discard, r)
+	if err != nil {
+		return file{}, err
+	}
+	media, ok := mediaTypes[path.Ext(name)]
+	if !ok {
+		return file{}, errors.New("files of this kind are not known here")
+	}
+	sum := sha256.Sum256(data)
+	return file{media: media, tag: `"` + hex.EncodeToString(sum[:16]) + `"`, packed: data, size: int(n)}, nil
+}
+
+func pack(name string, data []byte) (file, error) {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(data); err != nil {
+		return file{}, err
+	}
+	if err := w.Close(); err != nil {
+		return file{}, err
+	}
+	return unpack(name, b.Bytes())
+}
+
+var mediaTypes = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".svg":  "image/svg+xml",
+	".json": "application/json",
+}
+
+// csp is the policy as the header has it.
+var csp = strings.Join(strings.Split(strings.TrimSpace(policy), "\n"), "; ")
+
+// handler serves the file, which may be kept for as long as cache says.
+func (f file) handler(cache string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", csp)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "use GET", http.StatusMethodNotAllowed)
+			return
+		}
+		h.Set("Cache-Control", cache)
+		h.Set("ETag", f.tag)
+		h.Set("Vary", "Accept-Encoding")
+		if matches(r.Header.Get("If-None-Match"), f.tag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		h.Set("Content-Type", f.media)
+		if takesGzip(r.Header.Get("Accept-Encoding")) {
+			h.Set("Content-Encoding", "gzip")
+			h.Set("Content-Length", strconv.Itoa(len(f.packed)))
+			if r.Method == http.MethodGet {
+				_, _ = w.Write(f.packed) // the connection's error has nobody left to tell
+			}
+			return
+		}
+		h.Set("Content-Length", strconv.Itoa(f.size))
+		if r.Method == http.MethodGet {
+			if plain, err := gzip.NewReader(bytes.NewReader(f.packed)); err == nil { // it was read once already
+				_, _ = io.Copy(w, plain)
+			}
+		}
+	})
+}
+
+// matches reports whether an If-None-Match names the tag, also as a weak one.
+func matches(header, tag string) bool {
+	for one := range strings.SplitSeq(header, ",") {
+		if one = strings.TrimPrefix(strings.TrimSpace(one), "W/"); one == tag || one == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+// takesGzip reports whether an Accept-Encoding takes gzip.
+func takesGzip(header string) bool {
+	for one := range strings.SplitSeq(header, ",") {
+		name, weight, _ := strings.Cut(one, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			q, err := strconv.ParseFloat(strings.TrimPrefix(strings.ReplaceAll(weight, " ", ""), "q="), 64)
+			return err != nil || q > 0
+		}
+	}
+	return false
+}

@@ -1,0 +1,117 @@
+import { Component, Suspense, useEffect, useRef, type ReactNode } from "react";
+import { AgentList } from "./agents/List";
+import { Spawn } from "./agents/Spawn";
+import { openSpawn, spawning } from "./agents/spawn";
+import { useAgents } from "./agents/store";
+import { useClient } from "./api/use";
+import { keyName, useKey } from "./keys";
+import { Icon, type IconName } from "./parts/Icon";
+import { Empty, Loading, OfflineBar } from "./parts/State";
+import { Toasts } from "./parts/toast";
+import { link, usePlace, type Place } from "./route";
+import { session } from "./session";
+import { words } from "./words";
+
+export function Brand() {
+  return (
+    <span className="brand">
+      <img src="/icon.svg" alt="" />
+      {words.product}
+    </span>
+  );
+}
+
+function Item({ place, icon, current, children, count = 0 }: { place: Place; icon: IconName; current: boolean; children: ReactNode; count?: number }) {
+  return (
+    <a className="item" {...link(place)} aria-current={current ? "page" : undefined}>
+      <Icon name={icon} />
+      {children}
+      {count > 0 && <span className="count">{count}</span>}
+    </a>
+  );
+}
+
+/** The frame of the dashboard, and the screen that the address names. */
+export function Shell() {
+  const place = usePlace();
+  const client = useClient();
+  const open = spawning.use();
+  const { items } = useAgents(client);
+  const waiting = items.reduce((n, a) => n + (a.waitingApprovals ?? 0), 0);
+  const main = useRef<HTMLElement>(null);
+  useKey("mod+e", openSpawn);
+  useEffect(() => {
+    document.title = waiting > 0 ? `(${waiting}) ${words.product}` : words.product;
+  }, [waiting]);
+  return (
+    <>
+      <button type="button" className="button skip" onClick={() => main.current?.focus()}>
+        {words.nav.skip}
+      </button>
+      <div className="frame">
+        <nav aria-label={words.nav.label}>
+          <Brand />
+          <button type="button" className="button first spawn" onClick={openSpawn}>
+            <Icon name="plus" />
+            <span>{words.agents.spawn}</span>
+            <kbd aria-hidden="true">{keyName("mod+e")}</kbd>
+          </button>
+          <Item place={{ page: "agents" }} icon="agents" current={place.page === "agents" || place.page === "agent"}>
+            {words.nav.agents}
+          </Item>
+          <div className="foot">
+            <button type="button" className="item wide-only" onClick={session.signOut}>
+              <Icon name="out" />
+              {words.signIn.out}
+            </button>
+          </div>
+        </nav>
+        <div className="screen">
+          <OfflineBar />
+          <main ref={main} tabIndex={-1}>
+            <Caught key={JSON.stringify(place)}>
+              <Suspense fallback={<Loading />}>
+                <Screen place={place} />
+              </Suspense>
+            </Caught>
+          </main>
+        </div>
+      </div>
+      {open && <Spawn />}
+      <Toasts />
+    </>
+  );
+}
+
+function Screen({ place }: { place: Place }) {
+  switch (place.page) {
+    case "agents":
+      return <AgentList />;
+    default:
+      return (
+        <Empty icon="search" title={words.state.notFound} top>
+          <a className="button" {...link({ page: "agents" })}>
+            {words.state.toAgents}
+          </a>
+        </Empty>
+      );
+  }
+}
+
+/** Shows what is left to do where a screen has failed. */
+class Caught extends Component<{ children: ReactNode }, { failed: boolean }> {
+  override state = { failed: false };
+  static getDerivedStateFromError() {
+    return { failed: true };
+  }
+  override render() {
+    if (!this.state.failed) return this.props.children;
+    return (
+      <Empty icon="warn" title={words.state.crashed} top>
+        <button type="button" className="button" onClick={() => location.reload()}>
+          {words.state.reload}
+        </button>
+      </Empty>
+    );
+  }
+}

@@ -1,0 +1,150 @@
+import { useRef, useState, type FormEvent } from "react";
+import type { CreateAgent, RunMode } from "../api/types";
+import { asFailure, useClient, useLoad } from "../api/use";
+import { keyName } from "../keys";
+import { Dialog } from "../parts/Dialog";
+import { useDraft } from "../parts/draft";
+import { Icon } from "../parts/Icon";
+import { imagesOf, Pictures, usePictures } from "../parts/Pictures";
+import { Problem } from "../parts/State";
+import { go } from "../route";
+import { words } from "../words";
+import { closeSpawn } from "./spawn";
+import { useAgents } from "./store";
+
+const w = words.spawn;
+type Form = { text: string; repo: string; ref: string; model: string; environment: string; runMode: RunMode };
+const empty: Form = { text: "", repo: "", ref: "", model: "", environment: "", runMode: "" };
+
+/** requestOf makes the request for a new agent of what was filled in. */
+export function requestOf(f: Form): CreateAgent {
+  const out: CreateAgent = { prompt: { text: f.text.trim() } };
+  const url = f.repo.trim();
+  if (url) out.repos = [{ url, ...(f.ref.trim() ? { startingRef: f.ref.trim() } : {}) }];
+  if (f.model) out.model = { id: f.model };
+  if (f.environment) out.env = { type: "cloud", name: f.environment };
+  if (f.runMode) out.runMode = f.runMode;
+  return out;
+}
+
+/** The dialog for a new agent. What was written stays until it is sent. */
+export function Spawn() {
+  const client = useClient();
+  const { refresh } = useAgents(client);
+  const [form, setForm, clear] = useDraft<Form>("spawn", empty);
+  const pictures = usePictures();
+  const [problem, setProblem] = useState("");
+  const [busy, setBusy] = useState(false);
+  const key = useRef(crypto.randomUUID()); // so that trying again makes no second agent
+  const repos = useLoad(client.repositories, []);
+  const models = useLoad(client.models, []);
+  const environments = useLoad(client.environments, []);
+  const set = (change: Partial<Form>) => {
+    key.current = crypto.randomUUID();
+    setForm((old) => ({ ...old, ...change }));
+  };
+  const lastRepo = repos.data?.items[0]?.url;
+  const repo = form.repo || "";
+
+  const submit = async (e: FormEvent) => {
+    e.preventDefault();
+    if (busy) return;
+    if (!form.text.trim()) return setProblem(w.needPrompt);
+    setBusy(true);
+    setProblem("");
+    try {
+      const body = requestOf(form);
+      if (pictures.pictures.length > 0) body.prompt.images = imagesOf(pictures.pictures);
+      const { agent } = await client.spawn(body, key.current);
+      clear();
+      refresh();
+      closeSpawn();
+      go({ page: "agent", id: agent.id, tab: "conversation" });
+    } catch (e) {
+      setProblem(asFailure(e).message);
+      setBusy(false);
+    }
+  };
+
+  return (
+    <Dialog title={w.title} close={closeSpawn}>
+      <form
+        onSubmit={(e) => void submit(e)}
+        onKeyDown={(e) => {
+          if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) void submit(e);
+        }}
+      >
+        <div className="body">
+          <div className="field drop" data-over={pictures.over ? "" : undefined} {...pictures.handlers}>
+            <label htmlFor="spawn-text">{w.prompt}</label>
+            <textarea
+              id="spawn-text" className="input" rows={6} autoFocus value={form.text} placeholder={w.promptHint} dir="auto"
+              onChange={(e) => set({ text: e.target.value })}
+            />
+          </div>
+          <Pictures pictures={pictures.pictures} remove={pictures.remove} />
+          <div className="form-grid">
+            <div className="field">
+              <label htmlFor="spawn-repo">{w.repo}</label>
+              <input
+                id="spawn-repo" className="input" list="spawn-repos" autoComplete="off" spellCheck={false} value={repo} placeholder={lastRepo ?? w.repoHint}
+                onChange={(e) => set({ repo: e.target.value })}
+              />
+              <datalist id="spawn-repos">{repos.data?.items.map((r) => <option key={r.url} value={r.url} />)}</datalist>
+            </div>
+            <div className="field">
+              <label htmlFor="spawn-ref">{w.ref}</label>
+              <input id="spawn-ref" className="input" autoComplete="off" spellCheck={false} value={form.ref} placeholder={w.refHint} onChange={(e) => set({ ref: e.target.value })} />
+            </div>
+            <div className="field">
+              <label htmlFor="spawn-model">{w.model}</label>
+              <select id="spawn-model" className="input" value={form.model} onChange={(e) => set({ model: e.target.value })}>
+                <option value="">{w.modelDefault}</option>
+                {models.data?.items.map((m) => (
+                  <option key={m.id} value={m.id}>
+                    {m.displayName}
+                  </option>
+                ))}
+              </select>
+            </div>
+            <div className="field">
+              <label htmlFor="spawn-environment">{w.environment}</label>
+              <select id="spawn-environment" className="input" value={form.environment} onChange={(e) => set({ environment: e.target.value })}>
+                <option value="">{w.environmentDefault}</option>
+                {environments.data?.items.map((x) => (
+                  <option key={x.id} value={x.name}>
+                    {x.name}
+                  </option>
+                ))}
+              </select>
+            </div>
+          </div>
+          <div className="field">
+            <label htmlFor="spawn-mode">{w.runMode}</label>
+            <select id="spawn-mode" className="input" value={form.runMode} aria-describedby="spawn-mode-hint" onChange={(e) => set({ runMode: e.target.value as RunMode })}>
+              {(Object.keys(w.runModes) as (keyof typeof w.runModes)[]).map((m) => (
+                <option key={m} value={m}>
+                  {w.runModes[m]}
+                </option>
+              ))}
+            </select>
+            <span className="hint" id="spawn-mode-hint">
+              {w.runModeHint[form.runMode as keyof typeof w.runModeHint]}
+            </span>
+          </div>
+          {(problem || pictures.problem) && <Problem>{problem || pictures.problem}</Problem>}
+        </div>
+        <footer>
+          <span className="faint small grow">{form.text && w.draft}</span>
+          <button type="button" className="button quiet" onClick={closeSpawn}>
+            {w.cancel}
+          </button>
+          <button type="submit" className="button first" disabled={busy}>
+            {busy ? <Icon name="spinner" spin /> : null}
+            {busy ? w.going : w.go} <kbd aria-hidden="true">{keyName("mod+")}↵</kbd>
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}

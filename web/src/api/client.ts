@@ -1,0 +1,66 @@
+import type {
+  Agent, AgentSummary, Approval, Build, CreateAgent, Decision, Diff, Environment, EnvironmentDetail, Fork, Me, Model, Preview, Prompt, Rule, Run, Secret,
+  SecretType, Terminal, Usage,
+} from "./types";
+import { lines, type Socket, type Transport } from "./transport";
+
+type Page<T> = { items: T[]; nextCursor?: string };
+
+/** A request that can be repeated: the server gives the first reply again. */
+const once = (key: string) => ({ "Idempotency-Key": key });
+
+const at = (...parts: string[]) => parts.map((p) => `/${encodeURIComponent(p)}`).join("");
+
+/** The API, as far as the dashboard uses it: an operation a line. */
+export class Client {
+  constructor(private readonly transport: Transport) {}
+
+  private get<T>(path: string): Promise<T> {
+    return this.transport.json("GET", `/v1${path}`) as Promise<T>;
+  }
+  private send<T>(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<T> {
+    return this.transport.json(method, `/v1${path}`, body, headers) as Promise<T>;
+  }
+
+  me = () => this.get<Me>("/me");
+  models = () => this.get<Page<Model>>("/models");
+  repositories = () => this.get<Page<{ url: string }>>("/repositories");
+
+  agents = (cursor?: string) => this.get<Page<AgentSummary>>(`/agents?limit=100${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
+  agent = (id: string) => this.get<Agent>(`/agents${at(id)}`);
+  spawn = (body: CreateAgent, key: string) => this.send<{ agent: Agent; run: Run }>("POST", "/agents", body, once(key));
+  followUp = (id: string, prompt: Prompt, key: string) => this.send<{ run: Run }>("POST", `/agents${at(id)}/runs`, { prompt }, once(key));
+  fork = (id: string, body: Fork, key: string) => this.send<{ items: { agent: Agent }[] }>("POST", `/agents${at(id)}/fork`, body, once(key));
+  cancel = (id: string, runId: string) => this.send("POST", `/agents${at(id)}/runs${at(runId)}/cancel`);
+  pause = (id: string) => this.send("POST", `/agents${at(id)}/pause`);
+  resume = (id: string) => this.send("POST", `/agents${at(id)}/resume`);
+  archive = (id: string) => this.send("POST", `/agents${at(id)}/archive`);
+  unarchive = (id: string) => this.send("POST", `/agents${at(id)}/unarchive`);
+  usage = (id: string) => this.get<Usage>(`/agents${at(id)}/usage`);
+  diff = (id: string) => this.get<Diff>(`/agents${at(id)}/diff`);
+  /** The agent's journal after a number, and what comes. An empty line says that the server is there. */
+  journal = (id: string, after: number, signal: AbortSignal) =>
+    lines(this.transport.pieces(`/v1/agents${at(id)}/events?follow=true&after=${after}`, signal));
+
+  approvals = () => this.get<Page<Approval>>("/approvals");
+  answer = (a: Approval, decision: Decision, message?: string) =>
+    this.send("POST", `/agents${at(a.agentId)}/approvals${at(a.id)}`, message ? { decision, message } : { decision });
+
+  terminals = (id: string) => this.get<{ items: Terminal[] | null }>(`/agents${at(id)}/terminals`);
+  pty = (id: string): Socket => this.transport.socket(`/v1/agents${at(id)}/pty`, "aloft.pty");
+  preview = (id: string, port: number) => this.send<Preview>("POST", `/agents${at(id)}/ports${at(String(port))}/preview`);
+
+  environments = () => this.get<Page<Environment>>("/environments");
+  environment = (id: string) => this.get<EnvironmentDetail>(`/environments${at(id)}`);
+  builds = (id: string) => this.get<Page<Build>>(`/environments${at(id)}/builds`);
+  cancelBuild = (id: string, build: string) => this.send("POST", `/environments${at(id)}/builds${at(build)}/cancel`);
+  buildLog = (id: string, build: string, signal: AbortSignal) => this.transport.pieces(`/v1/environments${at(id)}/builds${at(build)}/log`, signal);
+
+  secrets = () => this.get<Page<Secret>>("/secrets");
+  putSecret = (owner: "personal" | "team", name: string, value: string, type: SecretType) =>
+    this.send<Secret>("PUT", `${owner === "team" ? "/team" : ""}/secrets${at(name)}`, { value, type });
+  deleteSecret = (owner: "personal" | "team", name: string) => this.send("DELETE", `${owner === "team" ? "/team" : ""}/secrets${at(name)}`);
+
+  rule = (owner: "me" | "team", name: string) => this.get<Rule>(`/rules${at(owner, name)}`);
+  putRule = (owner: "me" | "team", name: string, text: string) => this.send<Rule>("PUT", `/rules${at(owner, name)}`, { text });
+}

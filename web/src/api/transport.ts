@@ -1,0 +1,117 @@
+import { session } from "../session";
+
+/** What the server said is wrong, or that it could not be asked. */
+export class Failure extends Error {
+  constructor(
+    readonly status: number, // 0 where there was no answer
+    readonly code: string,
+    message: string,
+  ) {
+    super(message);
+  }
+  get offline(): boolean {
+    return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504;
+  }
+}
+
+/** How requests reach a server: over the network, or a demonstration in the page. */
+export interface Transport {
+  /** Sends a request and returns the reply's JSON. */
+  json(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<unknown>;
+  /** Gets a reply piece by piece, until it ends or signal says so. */
+  pieces(path: string, signal: AbortSignal): AsyncIterable<string>;
+  /** Opens a WebSocket. */
+  socket(path: string, protocol: string): Socket;
+}
+
+/** The part of a WebSocket that is used here. */
+export interface Socket {
+  onopen: (() => void) | null;
+  onmessage: ((data: string | ArrayBuffer) => void) | null;
+  onclose: ((why: string) => void) | null;
+  send(data: string | Uint8Array<ArrayBuffer>): void;
+  close(): void;
+}
+
+const unreachable = "the server cannot be reached";
+
+async function fetched(path: string, init: RequestInit): Promise<Response> {
+  let reply: Response;
+  try {
+    reply = await fetch(path, { credentials: "same-origin", cache: "no-store", redirect: "error", ...init });
+  } catch (e) {
+    if (init.signal?.aborted) throw e;
+    throw new Failure(0, "unreachable", unreachable);
+  }
+  if (reply.ok) return reply;
+  let code = "http";
+  let message = `the server answered ${reply.status}`;
+  try {
+    const body = (await reply.json()) as { error?: { code?: string; message?: string } };
+    code = body.error?.code ?? code;
+    message = body.error?.message ?? message;
+  } catch {
+    // not the API's shape: a proxy's page, say
+  }
+  if (reply.status === 401) session.signOut();
+  throw new Failure(reply.status, code, message);
+}
+
+/** The server that this page came from. */
+export const network: Transport = {
+  async json(method, path, body, headers) {
+    const init: RequestInit = { method, headers: { ...session.headers(), ...headers } };
+    if (body !== undefined) {
+      init.body = JSON.stringify(body);
+      init.headers = { ...init.headers, "Content-Type": "application/json" };
+    }
+    const reply = await fetched(path, init);
+    return reply.status === 204 ? undefined : reply.json();
+  },
+  async *pieces(path, signal) {
+    const reply = await fetched(path, { headers: session.headers(), signal });
+    if (!reply.body) return;
+    const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+    try {
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        yield value;
+      }
+    } catch (e) {
+      if (signal.aborted) throw e;
+      throw new Failure(0, "cut", unreachable);
+    } finally {
+      reader.cancel().catch(() => undefined); // it has ended, one way or the other
+    }
+  },
+  socket(path, protocol) {
+    const url = new URL(path, location.href);
+    url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+    const ws = new WebSocket(url, session.protocols(protocol));
+    ws.binaryType = "arraybuffer";
+    const out: Socket = {
+      onopen: null,
+      onmessage: null,
+      onclose: null,
+      send: (data) => {
+        if (ws.readyState === WebSocket.OPEN) ws.send(data);
+      },
+      close: () => ws.close(),
+    };
+    ws.onopen = () => out.onopen?.();
+    ws.onmessage = (e) => out.onmessage?.(e.data as string | ArrayBuffer);
+    ws.onclose = (e) => out.onclose?.(e.reason);
+    return out;
+  },
+};
+
+/** Cuts what comes in pieces into lines; the last one is not whole until its end. */
+export async function* lines(pieces: AsyncIterable<string>): AsyncGenerator<string> {
+  let rest = "";
+  for await (const piece of pieces) {
+    const all = (rest + piece).split("\n");
+    rest = all.pop() ?? "";
+    yield* all;
+  }
+}

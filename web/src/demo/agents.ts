@@ -1,0 +1,44 @@
+import type { AgentSummary } from "../api/types";
+
+/** A time so many minutes ago. */
+export const minutesAgo = (n: number) => new Date(Date.now() - n * 60_000).toISOString();
+
+export const idOf = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
+
+const repo = (name: string) => [{ url: `https://git.example.com/${name}` }];
+
+function agent(n: number, name: string, minutes: number, more: Partial<AgentSummary>): AgentSummary {
+  const id = idOf(n);
+  return {
+    id, userId: 1, name, status: "ACTIVE", env: { type: "cloud" }, url: `http://localhost/agents/${id}`, createdAt: minutesAgo(minutes + 20), updatedAt: minutesAgo(minutes),
+    latestRunId: `run-${id.slice(3)}`, repos: repo("acme/shop"), ...more,
+  };
+}
+
+const first: AgentSummary[] = [
+  agent(1, "Retry failed webhooks with backoff", 0, { runStatus: "RUNNING", machine: "ready", doing: "Shell run the unit tests of the outbox" }),
+  agent(2, "Move sessions to the new store", 4, { runStatus: "RUNNING", machine: "ready", waitingApprovals: 1, doing: "Shell npx prisma migrate deploy", repos: repo("acme/accounts") }),
+  agent(3, "Upgrade to React 19", 11, { runStatus: "ERROR", doing: "the model refused the key of the configuration: 401 invalid x-api-key", repos: repo("acme/web") }),
+  agent(4, "Find why checkout is slow for large carts", 1, { runStatus: "CREATING", machine: "booting", doing: "starting the machine: checkout" }),
+  agent(5, "Translate the emails into Portuguese and check all of the placeholders in the templates of every language", 32, { runStatus: "FINISHED", machine: "hibernated", repos: repo("acme/mail") }),
+  agent(6, "Write tests for the tax rules", 55, { runStatus: "RUNNING", paused: true, machine: "ready", doing: "Edit src/tax/rules.ts", repos: repo("acme/tax") }),
+  agent(7, "Delete dead feature flags", 96, { runStatus: "CANCELLED", repos: repo("acme/web") }),
+  agent(8, "اكتب اختبارات لصفحة الدفع", 130, { runStatus: "FINISHED" }),
+  agent(9, "<img src=x onerror=alert(1)>", 180, { runStatus: "FINISHED", doing: "" }),
+  agent(10, "Pin the base image", 1500, { runStatus: "EXPIRED", repos: repo("acme/infra") }),
+  agent(11, "Old experiment with the queue", 9000, { runStatus: "FINISHED", status: "ARCHIVED" }),
+];
+
+const verbs = ["Fix", "Speed up", "Document", "Refactor", "Test", "Remove", "Port"];
+const things = ["the importer", "login on Safari", "flaky tests of the cart", "the search index", "rate limits", "the invoice PDF", "CSV export", "the nightly job"];
+
+/** Five thousand agents, of which the first have a story. */
+export const agents: AgentSummary[] = [
+  ...first,
+  ...Array.from({ length: 4989 }, (_, i) =>
+    agent(100 + i, `${verbs[i % verbs.length]} ${things[i % things.length]}`, 200 + i * 7, {
+      runStatus: i % 9 === 4 ? "CANCELLED" : "FINISHED",
+      repos: repo(["acme/shop", "acme/web", "acme/infra", "acme/mail"][i % 4] ?? "acme/shop"),
+    }),
+  ),
+];

@@ -1,0 +1,50 @@
+import { Failure, type Transport } from "../api/transport";
+import { agents } from "./agents";
+
+/**
+ * A server in the page, with data of its own: every view can be looked at
+ * without one. The address chooses a state: ?demo=empty, loading, error or offline.
+ */
+const state = new URLSearchParams(location.search).get("demo") ?? "";
+
+type Reply = (match: RegExpMatchArray, body: unknown, query: URLSearchParams) => unknown;
+
+const page = <T,>(items: T[]) => ({ items: state === "empty" ? [] : items });
+
+const routes: [method: string, path: RegExp, reply: Reply][] = [
+  ["GET", /^\/v1\/me$/, () => ({ apiKeyName: "admin", createdAt: new Date().toISOString(), userFirstName: "Ada", userEmail: "ada@example.com" })],
+  ["GET", /^\/v1\/models$/, () => ({ items: [{ id: "opus", displayName: "Claude Opus" }, { id: "local", displayName: "Qwen on this machine" }] })],
+  ["GET", /^\/v1\/repositories$/, () => page([{ url: "https://git.example.com/acme/shop" }, { url: "https://git.example.com/acme/web" }])],
+  [
+    "GET", /^\/v1\/agents$/,
+    (_m, _b, query) => {
+      if (state === "empty") return { items: [] };
+      const from = Number(query.get("cursor") ?? 0);
+      const next = from + 100;
+      return { items: agents.slice(from, next), ...(next < agents.length ? { nextCursor: String(next) } : {}) };
+    },
+  ],
+];
+
+const never = new Promise<never>(() => undefined);
+
+export const demonstration: Transport = {
+  async json(method, path, body) {
+    if (state === "loading") return never;
+    if (state === "offline") throw new Failure(0, "unreachable", "the server cannot be reached");
+    if (state === "error") throw new Failure(500, "internal", "internal error");
+    const url = new URL(path, "http://demo");
+    for (const [m, pattern, reply] of routes) {
+      const match = m === method ? url.pathname.match(pattern) : null;
+      if (match) return reply(match, body, url.searchParams);
+    }
+    if (method === "GET") throw new Failure(404, "not_found", `there is nothing at ${url.pathname}`);
+    return { id: "" };
+  },
+  async *pieces() {
+    await never;
+  },
+  socket() {
+    return { onopen: null, onmessage: null, onclose: null, send: () => undefined, close: () => undefined };
+  },
+};

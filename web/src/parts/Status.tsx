@@ -1,0 +1,14 @@
+import type { AgentSummary } from "../api/types";
+import { statusOf, toneOf } from "../agents/status";
+import { words } from "../words";
+
+/** How an agent stands, as a badge. */
+export function StatusBadge({ agent }: { agent: AgentSummary }) {
+  const status = statusOf(agent);
+  return (
+    <span className="badge" data-tone={toneOf[status]}>
+      <span className="dot" data-tone={toneOf[status]} data-live={status === "working" || status === "starting" ? "" : undefined} />
+      {words.status[status]}
+    </span>
+  );
+}

@@ -1,0 +1,32 @@
+import { useCallback, useState } from "react";
+
+/** What was written and not yet sent, kept in this tab over a reload. */
+export function useDraft<T>(name: string, empty: T): [T, (now: T | ((old: T) => T)) => void, () => void] {
+  const place = `aloft.draft.${name}`;
+  const [value, setValue] = useState<T>(() => {
+    try {
+      const kept = sessionStorage.getItem(place);
+      return kept === null ? empty : (JSON.parse(kept) as T);
+    } catch {
+      return empty;
+    }
+  });
+  const set = useCallback(
+    (now: T | ((old: T) => T)) =>
+      setValue((old) => {
+        const next = now instanceof Function ? now(old) : now;
+        try {
+          sessionStorage.setItem(place, JSON.stringify(next));
+        } catch {
+          // no room: it is kept for as long as the page is
+        }
+        return next;
+      }),
+    [place],
+  );
+  const clear = useCallback(() => {
+    sessionStorage.removeItem(place);
+    setValue(empty);
+  }, [place]);
+  return [value, set, clear];
+}

@@ -1,0 +1,32 @@
+import { words } from "../words";
+import { Signal } from "./signal";
+
+/** since says how long ago a time is, in one or two characters and a unit. */
+export function since(at: string | number, now: number): string {
+  const s = Math.max(0, Math.round((now - new Date(at).getTime()) / 1000));
+  if (s < 10) return words.time.now;
+  if (s >= 3600) return words.time.ago(s < 86_400 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86_400)} d`);
+  return words.time.ago(span(s * 1000));
+}
+
+/** span writes a length in milliseconds: 850 ms, 12 s, 3 min, 2 h 5 min, 4 d. */
+export function span(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const s = ms / 1000;
+  if (s < 10) return `${s.toFixed(1).replace(".0", "")} s`;
+  if (s < 60) return `${Math.round(s)} s`;
+  const min = Math.floor(s / 60);
+  if (min < 60) return `${min} min`;
+  const h = Math.floor(min / 60);
+  if (h < 24) return min % 60 && h < 5 ? `${h} h ${min % 60} min` : `${h} h`;
+  return `${Math.floor(h / 24)} d`;
+}
+
+const now = new Signal(Date.now());
+let ticks = 0;
+
+/** useNow is a clock for what says how long ago something was; it ticks every ten seconds. */
+export function useNow(): number {
+  ticks ||= window.setInterval(() => now.set(Date.now()), 10_000);
+  return now.use();
+}

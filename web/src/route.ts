@@ -1,0 +1,80 @@
+import type { MouseEvent } from "react";
+import { Signal } from "./parts/signal";
+
+/** A place in the dashboard, as its address has it. */
+export type Place =
+  | { page: "agents" }
+  | { page: "agent"; id: string; tab: Tab }
+  | { page: "approvals" }
+  | { page: "environments"; id?: string }
+  | { page: "settings" }
+  | { page: "unknown" };
+
+export const tabs = ["conversation", "changes", "machine"] as const;
+export type Tab = (typeof tabs)[number];
+
+/** placeOf reads an address. */
+export function placeOf(path: string): Place {
+  const [first = "", second, third] = path.split("/").filter(Boolean).map(decode);
+  switch (first) {
+    case "":
+      return { page: "agents" };
+    case "agents":
+      if (second === undefined) return { page: "agents" };
+      if (third === undefined) return { page: "agent", id: second, tab: "conversation" };
+      return (tabs as readonly string[]).includes(third) ? { page: "agent", id: second, tab: third as Tab } : { page: "unknown" };
+    case "approvals":
+      return { page: "approvals" };
+    case "environments":
+      return second === undefined ? { page: "environments" } : { page: "environments", id: second };
+    case "settings":
+      return { page: "settings" };
+  }
+  return { page: "unknown" };
+}
+
+/** pathOf is the inverse of placeOf. */
+export function pathOf(place: Place): string {
+  switch (place.page) {
+    case "agent":
+      return `/agents/${encodeURIComponent(place.id)}${place.tab === "conversation" ? "" : `/${place.tab}`}`;
+    case "environments":
+      return place.id === undefined ? "/environments" : `/environments/${encodeURIComponent(place.id)}`;
+    case "unknown":
+      return "/";
+    default:
+      return `/${place.page}`;
+  }
+}
+
+function decode(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+const path = new Signal(typeof location === "undefined" ? "/" : location.pathname);
+if (typeof window !== "undefined") addEventListener("popstate", () => path.set(location.pathname));
+
+export function go(place: Place): void {
+  const to = pathOf(place);
+  if (to === location.pathname) return;
+  history.pushState(null, "", to);
+  path.set(to);
+}
+
+export const usePlace = (): Place => placeOf(path.use());
+
+/** link makes an anchor that stays in the page, and works as one all the same. */
+export function link(place: Place) {
+  return {
+    href: pathOf(place),
+    onClick: (e: MouseEvent) => {
+      if (e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;
+      e.preventDefault();
+      go(place);
+    },
+  };
+}

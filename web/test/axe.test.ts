@@ -1,0 +1,49 @@
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { AxeResults } from "axe-core";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openBrowser, serveDemo, show, views } from "./browser";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+let browser: Browser;
+let demo: Awaited<ReturnType<typeof serveDemo>>;
+beforeAll(async () => {
+  [demo, browser] = await Promise.all([serveDemo(), openBrowser()]);
+});
+afterAll(async () => {
+  await browser.close();
+  await demo.close();
+});
+
+// Every view, held to WCAG 2.2 AA in both themes and on a phone, under the
+// policy that the server sends. Nothing may be said on the console as an error.
+describe.each([
+  { name: "light", colorScheme: "light", width: 1280 },
+  { name: "dark", colorScheme: "dark", width: 1280 },
+  { name: "phone", colorScheme: "light", width: 360 },
+] as const)("$name", ({ colorScheme, width }) => {
+  test("axe finds nothing", async () => {
+    const context = await browser.newContext({ colorScheme, viewport: { width, height: 800 }, reducedMotion: "reduce" });
+    const found: Record<string, unknown> = {};
+    const page = await context.newPage();
+    let said: string[] = [];
+    page.on("console", (m) => m.type() === "error" && said.push(m.text()));
+    page.on("pageerror", (e) => said.push(e.message));
+    for (const view of views) {
+      said = [];
+      await show(page, demo.url, view);
+      await page.evaluate(axe); // by the debugger, which no policy holds
+      const result = await page.evaluate<AxeResults>(
+        "axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'], resultTypes: ['violations'] })",
+      );
+      const wider = await page.evaluate("document.documentElement.scrollWidth > innerWidth");
+      if (result.violations.length > 0 || said.length > 0 || wider) {
+        found[view.name] = { wider, said, axe: result.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3).join(" | ")}`) };
+      }
+    }
+    await context.close();
+    expect(found).toEqual({});
+  });
+});

@@ -1,0 +1,53 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { chromium, type Browser, type Page } from "playwright-core";
+import { build, preview } from "vite";
+
+const root = join(import.meta.dirname, "..");
+
+/** The policy that the server sends with every page: the tests hold the page to it. */
+const policy = readFileSync(join(root, "../internal/control/dashboard/policy.txt"), "utf8").trim().split("\n").join("; ");
+
+/** Debian's Chromium, unless CHROMIUM names another. */
+export function openBrowser(): Promise<Browser> {
+  return chromium.launch({
+    executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost"],
+  });
+}
+
+/** Builds the demonstration and serves it as the server would. */
+export async function serveDemo(): Promise<{ url: string; close: () => Promise<void> }> {
+  process.env["NODE_ENV"] = "production"; // not the tests' own
+  await build({ root, mode: "demo", logLevel: "warn" });
+  const server = await preview({
+    root, mode: "demo", logLevel: "warn", build: { outDir: "node_modules/.demo" },
+    preview: { port: 0, host: "localhost", headers: { "Content-Security-Policy": policy } },
+  });
+  const url = server.resolvedUrls?.local[0]?.replace(/\/$/, "");
+  if (!url) throw new Error("the demonstration has no address");
+  return { url, close: () => server.close() };
+}
+
+export type View = { name: string; path: string; keys?: string; click?: string };
+
+/** Opens a view and waits until it stands. */
+export async function show(page: Page, url: string, view: View): Promise<void> {
+  await page.goto(url + view.path);
+  await page.locator("#app > *").first().waitFor();
+  if (view.keys) await page.keyboard.press(view.keys);
+  if (view.click) await page.locator(view.click).first().click();
+  await page.evaluate("document.fonts.ready.then(() => new Promise((r) => setTimeout(r, 250)))");
+}
+
+/** The views of the demonstration: a name, and where it is. */
+export const views: View[] = [
+  { name: "agents", path: "/agents" },
+  { name: "agents-empty", path: "/agents?demo=empty" },
+  { name: "agents-loading", path: "/agents?demo=loading" },
+  { name: "agents-error", path: "/agents?demo=error" },
+  { name: "agents-offline", path: "/agents?demo=offline" },
+  { name: "spawn", path: "/agents", keys: "Control+e" },
+  { name: "not-found", path: "/nowhere" },
+  { name: "sign-in", path: "/sign-in" },
+];
