@@ -46,7 +46,7 @@ and it goes on when you leave. Leave with Ctrl-B D.`,
 			columns, rows := sizeOf(out)
 			ask := client.PTYRequest{Type: "terminal", Terminal: terminal, ReadOnly: readOnly, Columns: columns, Rows: rows}
 			_, err = a.inRawMode(cmd.Context(), in, out, func(ctx context.Context, keys <-chan []byte, sizes <-chan os.Signal) (int, error) {
-				return attachAgain(ctx, c, args[0], ask, out, keys, sizes)
+				return attachAgain(ctx, agentPTY(c, args[0]), ask, out, keys, sizes)
 			})
 			return err
 		},
@@ -54,6 +54,13 @@ and it goes on when you leave. Leave with Ctrl-B D.`,
 	cmd.Flags().StringVar(&terminal, "terminal", "main", "name of the terminal; it is made if it is not there")
 	cmd.Flags().BoolVar(&readOnly, "read-only", false, "look, and type nothing")
 	return cmd
+}
+
+// openPTY connects to the PTYs of a machine.
+type openPTY func(ctx context.Context) (*client.PTY, error)
+
+func agentPTY(c *client.Client, agentID string) openPTY {
+	return func(ctx context.Context) (*client.PTY, error) { return c.OpenPTY(ctx, agentID) }
 }
 
 // needTerminal returns the terminal that the command was started in.
@@ -113,10 +120,10 @@ func read(ctx context.Context, in io.Reader, keys chan<- []byte) {
 }
 
 // attachAgain shows a terminal, over as many connections as it takes.
-func attachAgain(ctx context.Context, c *client.Client, agentID string, ask client.PTYRequest, out *os.File, keys <-chan []byte, sizes <-chan os.Signal) (int, error) {
+func attachAgain(ctx context.Context, open openPTY, ask client.PTYRequest, out *os.File, keys <-chan []byte, sizes <-chan os.Signal) (int, error) {
 	for wait := 100 * time.Millisecond; ; {
 		begun := time.Now()
-		code, err := attachOnce(ctx, c, agentID, ask, out, keys, sizes)
+		code, err := attachOnce(ctx, open, ask, out, keys, sizes)
 		if !errors.Is(err, errCut) {
 			return code, err
 		}
@@ -136,8 +143,8 @@ func attachAgain(ctx context.Context, c *client.Client, agentID string, ask clie
 	}
 }
 
-func attachOnce(ctx context.Context, c *client.Client, agentID string, ask client.PTYRequest, out *os.File, keys <-chan []byte, sizes <-chan os.Signal) (int, error) {
-	p, err := c.OpenPTY(ctx, agentID)
+func attachOnce(ctx context.Context, open openPTY, ask client.PTYRequest, out *os.File, keys <-chan []byte, sizes <-chan os.Signal) (int, error) {
+	p, err := open(ctx)
 	if err != nil {
 		return 0, err
 	}

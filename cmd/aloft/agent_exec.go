@@ -45,7 +45,7 @@ where the agent works, as the agent's user, and ends when you go.`,
 				return err
 			}
 			ask := client.PTYRequest{Type: "spawn", Args: command, Env: vars, Dir: dir, TTY: &tty}
-			code, err := a.exec(cmd.Context(), c, args[0], ask)
+			code, err := a.exec(cmd.Context(), agentPTY(c, args[0]), ask)
 			if err == nil && code != 0 {
 				return &cli.Problem{Exit: code, Code: "exit"} // it has said what there was to say
 			}
@@ -72,7 +72,7 @@ func variables(list []string) (map[string]string, error) {
 }
 
 // exec runs a command and returns its exit code. A cut connection has ended it.
-func (a *app) exec(ctx context.Context, c *client.Client, agentID string, ask client.PTYRequest) (int, error) {
+func (a *app) exec(ctx context.Context, open openPTY, ask client.PTYRequest) (int, error) {
 	if *ask.TTY {
 		in, out, err := a.needTerminal()
 		if err != nil {
@@ -80,10 +80,10 @@ func (a *app) exec(ctx context.Context, c *client.Client, agentID string, ask cl
 		}
 		ask.Columns, ask.Rows = sizeOf(out)
 		return a.inRawMode(ctx, in, out, func(ctx context.Context, keys <-chan []byte, sizes <-chan os.Signal) (int, error) {
-			return attachOnce(ctx, c, agentID, ask, out, keys, sizes)
+			return attachOnce(ctx, open, ask, out, keys, sizes)
 		})
 	}
-	p, err := c.OpenPTY(ctx, agentID)
+	p, err := open(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -15,8 +15,15 @@ func newEnvCommand(a *app) *cobra.Command {
 		newEnvSetupCommand(a),
 		newEnvListCommand(a),
 		newEnvShowCommand(a),
-		newEnvBuildsCommand(a),
+		newEnvCreateCommand(a),
+		newEnvUpdateCommand(a),
+		newEnvHistoryCommand(a),
 		newEnvDeleteCommand(a),
+		newEnvBuildCommand(a),
+		newEnvBuildsCommand(a),
+		newEnvLogsCommand(a),
+		newEnvCancelCommand(a),
+		newEnvShellCommand(a),
 	)
 	return cmd
 }

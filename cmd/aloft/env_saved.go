@@ -66,9 +66,11 @@ func newEnvShowCommand(a *app) *cobra.Command {
 
 func newEnvBuildsCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "builds ENVIRONMENT",
-		Short: "List the builds of a saved environment, newest first",
-		Args:  cobra.ExactArgs(1),
+		Use:   "builds ENVIRONMENT|REPO",
+		Short: "List the builds of a saved environment, or of a repository's own, newest first",
+		Example: `  aloft env builds env-…
+  aloft env builds https://git.example.com/team/app`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -94,7 +96,7 @@ func newEnvBuildsCommand(a *app) *cobra.Command {
 func newEnvDeleteCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete ENVIRONMENT",
-		Short: "Delete a saved environment, with its history",
+		Short: "Delete a saved environment, with its history, secrets and builds",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()

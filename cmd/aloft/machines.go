@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 
 	"github.com/coder/websocket"
@@ -17,10 +18,10 @@ type machines struct{ schedule *schedule.Scheduler }
 
 var _ api.Machines = machines{}
 
-// pty is a PTY and the connection that it came by.
+// pty is a PTY and the way into the machine by which it came.
 type pty struct {
 	*websocket.Conn
-	access *schedule.Access
+	access io.Closer
 }
 
 // Close implements [api.PTY].

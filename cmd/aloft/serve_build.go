@@ -2,18 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"aloft/internal/control/api"
 	"aloft/internal/control/build"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/dockerfile"
 	"aloft/internal/control/image"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
+	"aloft/internal/environment"
 	"aloft/internal/fault"
 	"aloft/internal/policy"
 )
@@ -24,16 +27,21 @@ type buildsConfig struct {
 	StaleAfter   string `yaml:"stale_after"`   // how old a build may be before its use asks whether another is due
 	InstallLimit string `yaml:"install_limit"` // how long install may take
 	StartLimit   string `yaml:"start_limit"`   // how long start may take
+	WreckFor     string `yaml:"wreck_for"`     // how long what a failed install has left can be looked at
+	WreckBytes   int64  `yaml:"wreck_bytes"`   // of the disk, for all of those; 0 is no limit
 }
 
 func (c buildsConfig) check() error {
 	for _, d := range []struct {
 		key, value string
 		zero       bool
-	}{{"stale_after", c.StaleAfter, true}, {"install_limit", c.InstallLimit, false}, {"start_limit", c.StartLimit, false}} {
+	}{{"stale_after", c.StaleAfter, true}, {"install_limit", c.InstallLimit, false}, {"start_limit", c.StartLimit, false}, {"wreck_for", c.WreckFor, true}} {
 		if v, err := time.ParseDuration(d.value); err != nil || v < 0 || v == 0 && !d.zero {
 			return fmt.Errorf("environments.%s: %q is no duration: it is as in 90s, 10m or 24h", d.key, d.value)
 		}
+	}
+	if c.WreckBytes < 0 {
+		return errors.New("environments.wreck_bytes: it is negative: 0 is no limit")
 	}
 	return nil
 }
@@ -52,6 +60,7 @@ func (s *server) newBuilder(data string, c serverConfig, network policy.Network,
 		Dir: filepath.Join(data, "builds"), Image: c.Machine.Image, Class: c.Machine.Class, Network: network, Secrets: secrets,
 		Limits:     machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		StaleAfter: duration(c.Environments.StaleAfter), InstallLimit: duration(c.Environments.InstallLimit), Logger: logger,
+		WreckFor: duration(c.Environments.WreckFor), WreckBytes: c.Environments.WreckBytes,
 	}
 	if r, ok := s.runtime.(*container.Runtime); ok {
 		config.Layers = r.Layers()
@@ -139,4 +148,27 @@ func (d *dockerfiles) Close() error {
 		return nil
 	}
 	return d.builder.Engine.Close()
+}
+
+// builds is what the API asks of the builder.
+type builds struct{ *build.Builder }
+
+var _ api.Builder = builds{}
+
+// Demand implements [api.Builder].
+func (b builds) Demand(ctx context.Context, w api.BuildWish, tell func(string)) (environment.Record, error) {
+	return b.Builder.Demand(ctx, build.Wish(w), tell)
+}
+
+// Enter implements [api.Builder].
+func (b builds) Enter(ctx context.Context, buildID string) (api.PTY, error) {
+	visit, err := b.Builder.Enter(ctx, buildID)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := visit.Conn.DialPTY(ctx, visit.Token)
+	if err != nil {
+		return nil, errors.Join(err, visit.Close())
+	}
+	return pty{ws, visit}, nil
 }

@@ -226,7 +226,7 @@ func defaultConfig() serverConfig {
 		Machine:      machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half, IdleMinutes: 30, RetentionDays: 30},
 		Artifacts:    artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
 		Images:       imagesConfig{Recheck: "1h", Builder: "auto", BuildNetwork: dockerfile.Machine},
-		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m"},
+		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m", WreckFor: "24h", WreckBytes: 10 << 30},
 		API:          limitsConfig{RequestsPerMinute: 6000},
 		Telemetry:    telemetryConfig{GhostMode: true},
 		Secrets:      secretsConfig{Keeper: safe.LocalKeeper},

@@ -2,30 +2,58 @@ package client
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 )
 
 // Environment is a saved environment. JSON is empty in a list.
 type Environment struct {
-	ID    string `json:"id"`
-	Owner string `json:"owner"` // personal or team
-	Name  string `json:"name"`
-	Repos []struct {
-		URL string `json:"url"`
-	} `json:"repos"`
+	ID        string    `json:"id"`
+	Owner     string    `json:"owner"` // personal or team
+	Name      string    `json:"name"`
+	Repos     []RepoOf  `json:"repos"`
 	JSON      string    `json:"environmentJson,omitempty"`
+	VersionID string    `json:"versionId,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 }
 
 // Build is an attempt to make an environment ready.
 type Build struct {
-	ID        string    `json:"id"`
-	Status    string    `json:"status"`
-	Trigger   string    `json:"trigger"`
-	Message   string    `json:"message,omitempty"`
+	ID            string     `json:"id"`
+	EnvironmentID string     `json:"environmentId"`
+	Status        string     `json:"status"` // IN_PROGRESS, SUCCEEDED, FAILED, CANCELLED, SKIPPED
+	Trigger       string     `json:"trigger"`
+	FailureType   string     `json:"failureType,omitempty"`
+	Message       string     `json:"message,omitempty"`
+	ExitCode      *int       `json:"exitCode,omitempty"`
+	CreatedAt     time.Time  `json:"createdAt"`
+	EndedAt       *time.Time `json:"endedAt,omitempty"`
+}
+
+// Version is what an environment said at some time.
+type Version struct {
+	ID        string    `json:"versionId"`
+	JSON      string    `json:"environmentJson"`
+	UserID    int64     `json:"userId"`
 	CreatedAt time.Time `json:"createdAt"`
+}
+
+// NewEnvironment says what to save; in a change, nil and absent is as it was.
+type NewEnvironment struct {
+	Owner string    `json:"owner,omitempty"` // personal or team
+	Name  *string   `json:"name,omitempty"`
+	Repos *[]RepoOf `json:"repos,omitempty"`
+	JSON  *string   `json:"environmentJson,omitempty"`
+}
+
+// RepoOf is a repository of an environment.
+type RepoOf struct {
+	URL string `json:"url"`
 }
 
 func environmentPath(id string) string { return "/v1/environments/" + url.PathEscape(id) }
@@ -52,11 +80,94 @@ func (c *Client) DeleteEnvironment(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, environmentPath(id), nil, nil)
 }
 
-// Builds returns the newest hundred builds of an environment.
-func (c *Client) Builds(ctx context.Context, id string) ([]Build, error) {
+// CreateEnvironment saves an environment.
+func (c *Client) CreateEnvironment(ctx context.Context, e NewEnvironment) (Environment, error) {
+	var out Environment
+	return out, c.callWith(ctx, http.MethodPost, "/v1/environments", nil, e, &out, nil)
+}
+
+// UpdateEnvironment changes a saved environment.
+func (c *Client) UpdateEnvironment(ctx context.Context, id string, e NewEnvironment) error {
+	return c.patch(ctx, environmentPath(id), e)
+}
+
+// EnvironmentHistory returns the newest hundred versions of an environment, the
+// newest first.
+func (c *Client) EnvironmentHistory(ctx context.Context, id string) ([]Version, error) {
+	var out struct {
+		Items []Version `json:"items"`
+	}
+	return out.Items, c.call(ctx, http.MethodGet, environmentPath(id)+"/history", atOnce, &out)
+}
+
+// IsEnvironment reports whether a name is that of a saved environment, and not the
+// URL of a repository.
+func IsEnvironment(name string) bool {
+	return strings.HasPrefix(name, "env-") && !strings.ContainsAny(name, "/:")
+}
+
+// Builds returns the newest hundred builds of a saved environment, or of what the
+// file of a repository says, by its URL.
+func (c *Client) Builds(ctx context.Context, of string) ([]Build, error) {
 	var out struct {
 		Items []Build `json:"items"`
 	}
-	err := c.call(ctx, http.MethodGet, environmentPath(id)+"/builds", atOnce, &out)
+	path, query := "/v1/builds", url.Values{"limit": {"100"}, "repo": {of}}
+	if IsEnvironment(of) {
+		path, query = environmentPath(of)+"/builds", atOnce
+	}
+	err := c.call(ctx, http.MethodGet, path, query, &out)
 	return out.Items, err
+}
+
+func buildPath(id string) string { return "/v1/builds/" + url.PathEscape(id) }
+
+// Build returns a build.
+func (c *Client) Build(ctx context.Context, id string) (Build, error) {
+	var out Build
+	return out, c.call(ctx, http.MethodGet, buildPath(id), nil, &out)
+}
+
+// CancelBuild ends a build that is under way.
+func (c *Client) CancelBuild(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, buildPath(id)+"/cancel", nil, nil)
+}
+
+// StartBuild makes a build of a saved environment, or of what machines of a
+// repository start from, by its URL, and returns it when it has ended. It goes on
+// where ctx ends. repo is one of the environment's repositories, "" the first.
+// tell hears how far it is.
+func (c *Client) StartBuild(ctx context.Context, of, repo string, again bool, tell func(string)) (Build, error) {
+	in := map[string]any{"again": again}
+	path := "/v1/builds"
+	if IsEnvironment(of) {
+		path = environmentPath(of) + "/builds"
+		if repo != "" {
+			in["repo"] = repo
+		}
+	} else {
+		in["repo"] = of
+	}
+	var out struct {
+		Build Build `json:"build"`
+	}
+	return out.Build, c.lines(ctx, path, in, &out, tell)
+}
+
+// BuildLog copies what a build says. With follow it goes on until the build has
+// ended.
+func (c *Client) BuildLog(ctx context.Context, id string, follow bool, to io.Writer) error {
+	reply, err := c.open(ctx, http.MethodGet, buildPath(id)+"/log", url.Values{"follow": {strconv.FormatBool(follow)}}, nil, nil)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	_, err = io.Copy(to, reply.Body)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if err != nil {
+		return &UnreachableError{URL: c.base.String(), Err: errors.Join(errors.New("the connection was cut"), err)}
+	}
+	return nil
 }

@@ -56,8 +56,18 @@ type PTYEvent struct {
 
 // OpenPTY connects to the PTYs of an agent's machine. The connection outlives ctx.
 func (c *Client) OpenPTY(ctx context.Context, agentID string) (*PTY, error) {
+	return c.openPTY(ctx, "agents", agentID)
+}
+
+// OpenBuildPTY connects to the PTYs of the machine that a failed build has left.
+// The connection outlives ctx.
+func (c *Client) OpenBuildPTY(ctx context.Context, buildID string) (*PTY, error) {
+	return c.openPTY(ctx, "builds", buildID)
+}
+
+func (c *Client) openPTY(ctx context.Context, of, id string) (*PTY, error) {
 	u := *c.base
-	target := u.JoinPath("v1", "agents", segment(agentID), "pty")
+	target := u.JoinPath("v1", of, segment(id), "pty")
 	// A WebSocket is HTTP/1.1's; the other transport may have agreed on more.
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,

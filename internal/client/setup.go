@@ -71,9 +71,16 @@ type environmentText struct {
 // TryEnvironment builds an environment to see whether it can be. It goes on
 // where ctx ends, and a repeat of the same waits for it. tell hears how far it is.
 func (c *Client) TryEnvironment(ctx context.Context, agentID, text string, tell func(string)) (Tried, error) {
-	reply, err := c.open(ctx, http.MethodPost, agentPath(agentID)+"/environment/try", nil, environmentText{text}, nil)
+	var out Tried
+	return out, c.lines(ctx, agentPath(agentID)+"/environment/try", environmentText{text}, &out, tell)
+}
+
+// lines posts in, and reads a reply of JSON lines: news, which tell hears, and at
+// the end what has a build, which goes into out.
+func (c *Client) lines(ctx context.Context, path string, in, out any, tell func(string)) error {
+	reply, err := c.open(ctx, http.MethodPost, path, nil, in, nil)
 	if err != nil {
-		return Tried{}, err
+		return err
 	}
 	defer reply.Body.Close()
 	lines := bufio.NewScanner(reply.Body)
@@ -84,24 +91,28 @@ func (c *Client) TryEnvironment(ctx context.Context, agentID, text string, tell 
 			Build *json.RawMessage
 			Error *struct{ Code, Message string }
 		}
-		var out Tried
-		err := errors.Join(json.Unmarshal(lines.Bytes(), &line), json.Unmarshal(lines.Bytes(), &out))
-		switch {
-		case len(lines.Bytes()) == 0:
-		case err != nil:
-			return Tried{}, fmt.Errorf("the reply is not what this API gives: %w", err)
-		case line.Error != nil:
-			return Tried{}, &Error{Code: line.Error.Code, Message: line.Error.Message}
-		case line.Build != nil:
-			return out, nil
-		default:
-			tell(line.News)
+		if len(lines.Bytes()) == 0 {
+			continue
 		}
+		err := json.Unmarshal(lines.Bytes(), &line)
+		switch {
+		case err != nil:
+		case line.Error != nil:
+			return &Error{Code: line.Error.Code, Message: line.Error.Message}
+		case line.Build == nil:
+			tell(line.News)
+			continue
+		default:
+			if err = json.Unmarshal(lines.Bytes(), out); err == nil {
+				return nil
+			}
+		}
+		return fmt.Errorf("the reply is not what this API gives: %w", err)
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		return Tried{}, cause
+		return cause
 	}
-	return Tried{}, &UnreachableError{URL: c.base.String(), Err: errors.Join(errors.New("the connection was cut"), lines.Err())}
+	return &UnreachableError{URL: c.base.String(), Err: errors.Join(errors.New("the connection was cut"), lines.Err())}
 }
 
 // CommittedEnvironment is where an environment was committed.

@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bufio"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -175,6 +177,21 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	if w := wrecks(); len(w) != 1 {
 		t.Errorf("wrecks: %q; want that of the build that failed", w)
 	}
+	// The wreck can be looked at, and is still to be looked at after that.
+	broken := regexp.MustCompile(`could not be built \((bld-[0-9a-f-]+)\)`).FindStringSubmatch(events)[1]
+	for range 2 {
+		if got := a.said("env", "shell", broken, "--", "sh", "-c", "pwd; cat package-lock.json; echo; id -un; ls visited; touch visited"); !strings.HasPrefix(got, "/workspace\n1\n") {
+			t.Errorf("in the wreck: %s", got)
+		}
+	}
+	eventually(t, "the wreck stands still", func() bool { return !runs(t, wrecks()[0]) })
+	if got := a.said("env", "logs", url); !strings.Contains(got, "# install\nbefore it fails\n# install ended with status 9\n") {
+		t.Errorf("the log of the repository's newest build: %s", got)
+	}
+	a.prints(t, broken, "env", "builds", url)
+	if out, err := a.command(t.Context(), "env", "shell", first, "--", "true").CombinedOutput(); err == nil || !strings.Contains(string(out), "no wreck") {
+		t.Errorf("a shell in a build that succeeded: %v, %s", err, out)
+	}
 	git.Commit("app", "main", "Mend", map[string]string{".cursor/environment.json": `{"install": "echo mended > installed"}`})
 	events = run("")
 	if id, _ := built(events); id == "" || id == first || !strings.Contains(events, `mended\n`) {
@@ -297,10 +314,66 @@ func TestSavedEnvironment(t *testing.T) {
 	if status, body := a.do("POST", build+"/cancel", nil); status != 409 || !strings.Contains(body, "build_not_running") {
 		t.Errorf("cancelled again: %d %s", status, body)
 	}
-	for command, want := range map[string]string{"list": "both", "show " + made.ID: "it hangs", "builds " + made.ID: "CANCELLED"} {
+	for command, want := range map[string]string{"list": "both", "show " + made.ID: "it hangs", "builds " + made.ID: "CANCELLED", "history " + made.ID: "ls -I installed"} {
 		a.prints(t, want, append([]string{"env"}, strings.Fields(command)...)...)
 	}
+
+	// The same by the command line: the log is there as it grows, and what the
+	// environment said before is there to be said again.
+	cmd := a.command(t.Context(), "env", "logs", "-f", made.ID)
+	fresh := a.command(t.Context(), "env", "build", made.ID)
+	if err := fresh.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another build hangs", func() bool {
+		open.Items = nil
+		a.get(path+"/builds", &open)
+		return open.Items[0].Status == "IN_PROGRESS" && strings.Contains(a.said("env", "logs", open.Items[0].ID), "it hangs")
+	})
+	live, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	for lines := bufio.NewScanner(live); !strings.Contains(log.String(), "it hangs") && lines.Scan(); {
+		log.WriteString(lines.Text() + "\n")
+	}
+	a.prints(t, "Cancelled bld-", "env", "cancel", made.ID)
+	if _, err := io.Copy(&log, live); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(log.String(), "# install\nit hangs\n") {
+		t.Errorf("the log as it grew: %v, %s", err, &log)
+	}
+	if err := fresh.Wait(); err == nil || fresh.ProcessState.ExitCode() != 1 {
+		t.Errorf("a build that is cancelled meanwhile: %v", err)
+	}
+	var history struct {
+		Items []struct{ VersionID string }
+	}
+	a.get(path+"/history", &history)
+	a.prints(t, "says again", "env", "history", made.ID, history.Items[1].VersionID, "--restore")
+	a.prints(t, "is what machines start from", "env", "build", made.ID)
+	file := filepath.Join(t.TempDir(), "environment.json")
+	if err := os.WriteFile(file, []byte(`{"install": "true", // nothing
+}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.prints(t, "Changed env-", "env", "update", made.ID, file, "--name", "two")
+	a.prints(t, "// nothing", "env", "show", made.ID)
+	a.prints(t, "Saved env-", "env", "create", "--name", "three", "--repo", urls[1], file)
 	a.prints(t, "Removed env-", "env", "delete", made.ID)
+}
+
+// runs reports whether a machine has a process that runs.
+func runs(t *testing.T, dir string) bool {
+	t.Helper()
+	cmd := exec.Command("pgrep", "-f", filepath.Base(dir))
+	out, err := cmd.Output()
+	return err == nil && len(out) > 0
 }
 
 // prints runs the command line against the server and wants words in its output.

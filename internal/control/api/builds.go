@@ -61,11 +61,19 @@ func (s *server) listBuilds(w http.ResponseWriter, r *http.Request, who account.
 	if err != nil {
 		return err
 	}
-	list, err := s.Builds.ListBuilds(r.Context(), e.ID, p)
+	return s.writeBuilds(w, r, e.ID, p, limit)
+}
+
+// writeBuilds answers with a page of an environment's builds.
+func (s *server) writeBuilds(w http.ResponseWriter, r *http.Request, environmentID string, p store.Page, limit int) error {
+	out := listBuildsResponseJSON{Items: []buildJSON{}}
+	if s.Builds == nil {
+		return writeJSON(w, http.StatusOK, out)
+	}
+	list, err := s.Builds.ListBuilds(r.Context(), environmentID, p)
 	if err != nil {
 		return fmt.Errorf("list builds: %w", err)
 	}
-	out := listBuildsResponseJSON{Items: []buildJSON{}}
 	if len(list) > limit {
 		list = list[:limit]
 		last := list[limit-1]

@@ -12,35 +12,67 @@ import (
 	"time"
 
 	"aloft/internal/account"
+	"aloft/internal/agent"
 	"aloft/internal/control/store"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
 )
 
-// Builder makes saved environments ready. Its methods are safe for concurrent use.
+// Builder makes environments ready. Its methods are safe for concurrent use.
 type Builder interface {
-	// Demand makes a build for one of the environment's repositories, and returns
-	// it when it has ended. The build goes on when ctx ends.
-	Demand(ctx context.Context, e environment.Saved, repoURL string, tell func(string)) (environment.Record, error)
+	// Demand makes a build, and returns it when it has ended. The build goes on
+	// when ctx ends.
+	Demand(ctx context.Context, w BuildWish, tell func(string)) (environment.Record, error)
 	// Cancel ends the environment's build that is under way.
 	Cancel(environmentID string) error
 	// LogFile is where the log of a build is, or would be.
 	LogFile(buildID string) (string, error)
+	// Enter connects to the PTYs of the machine that a failed build has left. The
+	// end of the connection is the caller's duty.
+	Enter(ctx context.Context, buildID string) (PTY, error)
+}
+
+// BuildWish is a build that somebody asks for.
+type BuildWish struct {
+	Saved   *environment.Saved // nil is what the repository itself says
+	RepoURL string
+	UserID  int64
+	Again   bool // even if nothing has changed
 }
 
 type startBuildRequestJSON struct {
-	_    struct{} `json:"-" additionalProperties:"true"`
-	Repo string   `json:"repo,omitempty" doc:"URL of one of the environment's repositories; the first if absent"`
+	_     struct{} `json:"-" additionalProperties:"true"`
+	Repo  string   `json:"repo,omitempty" doc:"URL of one of the environment's repositories; the first if absent"`
+	Again bool     `json:"again,omitempty" doc:"build even if nothing has changed"`
 }
 
-func (s *server) buildRoutes() []route {
+type startRepositoryBuildRequestJSON struct {
+	_     struct{} `json:"-" additionalProperties:"true"`
+	Repo  string   `json:"repo" doc:"URL of the repository"`
+	Again bool     `json:"again,omitempty" doc:"build even if nothing has changed"`
+}
+
+func (s *server) buildRoutes(page []param) []route {
+	logParams := []param{{name: "follow", kind: "boolean", standard: true, words: "go on until the build has ended"}}
 	return []route{
 		{method: "POST", path: "/v1/environments/{id}/builds", id: "startEnvironmentBuild", long: true,
 			summary: "Make a build now; the reply is JSON lines: news, and the build at the end. It goes on when nobody reads",
 			in:      startBuildRequestJSON{}, status: 200, media: jsonLines, handle: s.startBuild},
 		{method: "POST", path: "/v1/environments/{id}/builds/{buildId}/cancel", id: "cancelEnvironmentBuild", summary: "Cancel a build", status: 204, handle: s.cancelBuild},
 		{method: "GET", path: "/v1/environments/{id}/builds/{buildId}/log", id: "getEnvironmentBuildLog", long: true,
-			summary: "Read what a build says, until it has ended", status: 200, media: "text/plain; charset=utf-8", handle: s.buildLog},
+			summary: "Read what a build says, until it has ended", query: logParams, status: 200, media: "text/plain; charset=utf-8", handle: s.buildLog},
+		{method: "GET", path: "/v1/builds", id: "listRepositoryBuilds", summary: "List the builds of what a repository's own file says, newest first",
+			query:  append(slices.Clone(page), param{name: "repo", kind: "string", words: "URL of the repository, of which you have an agent"}),
+			status: 200, out: listBuildsResponseJSON{}, handle: s.listRepositoryBuilds},
+		{method: "POST", path: "/v1/builds", id: "startRepositoryBuild", long: true,
+			summary: "Make a build of what machines of a repository start from now; the reply is as that of startEnvironmentBuild",
+			in:      startRepositoryBuildRequestJSON{}, status: 200, media: jsonLines, handle: s.startRepositoryBuild},
+		{method: "GET", path: "/v1/builds/{buildId}", id: "getBuild", summary: "Show a build of any environment", status: 200, out: buildJSON{}, handle: s.getAnyBuild},
+		{method: "POST", path: "/v1/builds/{buildId}/cancel", id: "cancelBuild", summary: "Cancel a build of any environment", status: 204, handle: s.cancelBuild},
+		{method: "GET", path: "/v1/builds/{buildId}/log", id: "getBuildLog", long: true,
+			summary: "Read what a build of any environment says, until it has ended", query: logParams, status: 200, media: "text/plain; charset=utf-8", handle: s.buildLog},
+		{method: "GET", path: "/v1/builds/{buildId}/pty", id: "openBuildPTY", summary: "Run programs in the machine that a failed build has left, over a WebSocket",
+			long: true, needs: account.Member, status: 101, handle: s.openBuildPTY},
 	}
 }
 
@@ -55,14 +87,32 @@ func (s *server) startBuild(w http.ResponseWriter, r *http.Request, who account.
 	switch {
 	case err != nil:
 		return err
-	case s.Builder == nil:
-		return errNoBuilder
 	case in.Repo == "" && len(e.Repos) == 0:
 		return fault.Conflict("the environment is for no repository").Named("no_repository").Hint("give it one first")
 	case in.Repo == "":
 		in.Repo = e.Repos[0]
 	case !slices.Contains(e.Repos, in.Repo):
 		return fault.Invalid("must be one of the environment's repositories").At("repo")
+	}
+	return s.demand(w, r, BuildWish{Saved: &e, RepoURL: in.Repo, UserID: who.UserID, Again: in.Again})
+}
+
+func (s *server) startRepositoryBuild(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	var in startRepositoryBuildRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	url, err := s.repositoryOf(r.Context(), who, in.Repo)
+	if err != nil {
+		return err
+	}
+	return s.demand(w, r, BuildWish{RepoURL: url, UserID: who.UserID, Again: in.Again})
+}
+
+// demand makes a build and says how far it is.
+func (s *server) demand(w http.ResponseWriter, r *http.Request, wish BuildWish) error {
+	if s.Builder == nil {
+		return errNoBuilder
 	}
 	out := s.newPush(w, jsonLines)
 	defer out.close()
@@ -76,7 +126,7 @@ func (s *server) startBuild(w http.ResponseWriter, r *http.Request, who account.
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	built, err := s.Builder.Demand(ctx, e, in.Repo, func(news string) {
+	built, err := s.Builder.Demand(ctx, wish, func(news string) {
 		if say(triedLine{News: news}) != nil {
 			cancel() // nobody listens; the build goes on
 		}
@@ -84,7 +134,7 @@ func (s *server) startBuild(w http.ResponseWriter, r *http.Request, who account.
 	if err != nil {
 		f := fault.Of(err)
 		if f.Kind == fault.KindInternal {
-			s.Logger.Error("an environment cannot be built", "environment", e.ID, "error", err)
+			s.Logger.Error("an environment cannot be built", "repository", wish.RepoURL, "error", err)
 		}
 		message := f.Message
 		if f.Advice != "" {
@@ -96,18 +146,111 @@ func (s *server) startBuild(w http.ResponseWriter, r *http.Request, who account.
 	return say(triedLine{Build: &last})
 }
 
-// build returns a build of a request's environment.
-func (s *server) build(r *http.Request, who account.APIKey, change bool) (environment.Record, error) {
-	e, err := s.environment(r.Context(), who, r.PathValue("id"), change)
+// maxOwnAgents bounds the agents among which one of a repository is looked for.
+const maxOwnAgents = 1000
+
+// repositoryOf returns the repository of that URL as agents have it, if the
+// caller has an agent there or may see everybody's: whoever has one has what is
+// in its builds.
+func (s *server) repositoryOf(ctx context.Context, who account.APIKey, raw string) (string, error) {
+	url, err := repoURL(raw, s.AllowFile)
 	if err != nil {
-		return environment.Record{}, err
+		return "", fault.Of(err).At("repo")
+	}
+	return url, s.mayUseRepository(ctx, who, func(of string) bool { return of == url })
+}
+
+func (s *server) mayUseRepository(ctx context.Context, who account.APIKey, is func(url string) bool) error {
+	if who.MaySee(0) { // nobody's in particular
+		return nil
+	}
+	q := store.AgentQuery{UserID: who.UserID, IncludeArchived: true, Page: store.Page{Limit: batch}}
+	for range maxOwnAgents / batch {
+		list, err := s.Agents.ListAgents(ctx, q)
+		if err != nil {
+			return fmt.Errorf("list agents: %w", err)
+		}
+		for _, a := range list {
+			if slices.ContainsFunc(a.Repos, func(r agent.Repo) bool { return is(r.URL) }) {
+				return nil
+			}
+		}
+		if len(list) < batch {
+			break
+		}
+		q.BeforeTime, q.BeforeID = list[len(list)-1].CreatedAt, list[len(list)-1].ID
+	}
+	return fault.NotFound("you have no agent of that repository").Named("repository_not_found").Hint("make one with `aloft run`; its builds are yours to see then")
+}
+
+func (s *server) listRepositoryBuilds(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	p, limit, err := page(r.URL.Query(), buildList)
+	if err != nil {
+		return err
+	}
+	url, err := s.repositoryOf(r.Context(), who, r.URL.Query().Get("repo"))
+	if err != nil {
+		return err
+	}
+	return s.writeBuilds(w, r, environment.OfRepository(url), p, limit)
+}
+
+func (s *server) getAnyBuild(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	b, err := s.build(r, who, false)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, buildOf(b))
+}
+
+func (s *server) openBuildPTY(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	b, err := s.build(r, who, false)
+	switch {
+	case err != nil:
+		return err
+	case s.Builder == nil:
+		return errNoBuilder
+	}
+	pty, err := s.Builder.Enter(r.Context(), b.ID)
+	if err != nil {
+		return err
+	}
+	return join(w, r, pty)
+}
+
+// build returns the build that a request names: one of the environment in its
+// path, or of any that the caller may see. Where a saved environment is no more,
+// or never was, whoever has an agent of the build's repository may see it; a draft
+// is for whom it was made.
+func (s *server) build(r *http.Request, who account.APIKey, change bool) (environment.Record, error) {
+	missing := fault.NotFound("no build %s that you may see", quoted(r.PathValue("buildId")))
+	if id := r.PathValue("id"); id != "" {
+		if _, err := s.environment(r.Context(), who, id, change); err != nil {
+			return environment.Record{}, err
+		}
+		missing = fault.NotFound("no build %s of that environment", quoted(r.PathValue("buildId")))
+	}
+	if s.Builds == nil {
+		return environment.Record{}, missing
 	}
 	b, err := s.Builds.Build(r.Context(), r.PathValue("buildId"))
-	if errors.Is(err, store.ErrNotFound) || err == nil && b.EnvironmentID != e.ID {
-		return b, fault.NotFound("no build %s of that environment", quoted(r.PathValue("buildId")))
+	if errors.Is(err, store.ErrNotFound) || err == nil && r.PathValue("id") != "" && b.EnvironmentID != r.PathValue("id") {
+		return b, missing
 	}
-	if err != nil {
-		return b, fmt.Errorf("read build: %w", err)
+	if err != nil || r.PathValue("id") != "" {
+		return b, err
+	}
+	_, err = s.environment(r.Context(), who, b.EnvironmentID, change)
+	switch {
+	case err == nil, !fault.Is(err, fault.KindNotFound):
+		return b, err
+	case b.Trigger == environment.AgentDraft && b.UserID != who.UserID && !who.MaySee(0), len(b.Commits) == 0:
+		return b, missing
+	case b.Trigger != environment.AgentDraft && b.EnvironmentID != environment.OfRepository(b.Commits[0].URL):
+		return b, missing // another's saved environment
+	}
+	if s.mayUseRepository(r.Context(), who, func(of string) bool { return of == b.Commits[0].URL }) != nil {
+		return b, missing
 	}
 	return b, nil
 }
@@ -140,6 +283,10 @@ func (s *server) buildLog(w http.ResponseWriter, r *http.Request, who account.AP
 	if s.Builder == nil {
 		return errNoBuilder
 	}
+	follow, err := boolean(r.URL.Query(), "follow", true)
+	if err != nil {
+		return err
+	}
 	path, err := s.Builder.LogFile(b.ID)
 	if err != nil {
 		return err
@@ -155,7 +302,7 @@ func (s *server) buildLog(w http.ResponseWriter, r *http.Request, who account.AP
 	out := s.newPush(w, "text/plain; charset=utf-8")
 	defer out.close()
 	for {
-		ended := b.Status != environment.InProgress // before the last look
+		ended := !follow || b.Status != environment.InProgress // before the last look
 		for {
 			n, err := io.CopyN(&out.buf, f, 256<<10)
 			if n > 0 || ended {

@@ -98,3 +98,50 @@ func TestEnvironments(t *testing.T) {
 	h.want(h.call("DELETE", "/v1/environments/"+id, ""), 200)
 	h.want(h.call("GET", "/v1/environments/"+id, ""), 404)
 }
+
+// What a repository's own file says is built for all who have an agent there,
+// and a draft for whoever tries it.
+func TestBuildsOfARepository(t *testing.T) {
+	h := newHouse(t)
+	agentID, _ := h.begin()
+	url := h.want(h.call("GET", "/v1/agents/"+agentID, ""), 200).get(t, "repos").([]any)[0].(map[string]any)["url"].(string)
+	now := time.Now().UTC()
+	add := func(environmentID string, why environment.Trigger) string {
+		t.Helper()
+		b := environment.Record{
+			ID: layer.NewID(layer.Build), EnvironmentID: environmentID, Status: environment.Failed, Trigger: why, UserID: 1, CreatedAt: now,
+			Commits: []environment.Commit{{URL: url, Commit: "abc"}},
+		}
+		if err := h.store.AddBuild(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		return b.ID
+	}
+	own := add(environment.OfRepository(url), environment.ConfigChange)
+	draft := add(environment.OfRepository(url)+"-draft-1", environment.AgentDraft)
+	gone := add(environment.NewID(), environment.Manual) // of a saved environment that is no more
+	list := func(key string) int { return h.callAs(key, "GET", "/v1/builds?repo="+url, "").status }
+	if a := h.want(h.call("GET", "/v1/builds?repo="+url, ""), 200); len(a.get(t, "items").([]any)) != 1 || !strings.Contains(string(a.body), own) {
+		t.Errorf("the builds are %s", a.body)
+	}
+	for _, id := range []string{own, draft} {
+		h.want(h.call("GET", "/v1/builds/"+id, ""), 200)
+		h.want(h.callAs(bensKey, "GET", "/v1/builds/"+id, ""), 404)
+	}
+	h.want(h.callAs(bensKey, "GET", "/v1/builds/"+gone, ""), 404)
+	if got := list(bensKey); got != 404 {
+		t.Errorf("ben, who has no agent there, gets %d", got)
+	}
+	h.want(h.callAs(bensKey, "POST", "/v1/builds", `{"repo":"`+url+`"}`), 404)
+
+	h.want(h.callAs(bensKey, "POST", "/v1/agents", `{"prompt":{"text":"x"},"repos":[{"url":"`+url+`"}]}`), 201)
+	h.want(h.callAs(bensKey, "GET", "/v1/builds/"+own, ""), 200)
+	h.want(h.callAs(bensKey, "GET", "/v1/builds/"+draft, ""), 404)
+	h.want(h.callAs(bensKey, "GET", "/v1/builds/"+gone, ""), 404)
+	if got := list(bensKey); got != 200 {
+		t.Errorf("ben, who has an agent there, gets %d", got)
+	}
+	if a := h.call("GET", "/v1/builds?repo=nonsense", ""); a.status != 400 {
+		t.Errorf("no URL: %d %s", a.status, a.body)
+	}
+}

@@ -231,6 +231,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"DELETE /v1/environments/{id}": personal, "GET /v1/environments/{id}/history": personal, "GET /v1/environments/{id}/builds": personal,
 		"GET /v1/environments/{id}/builds/{buildId}": personal, "POST /v1/environments/{id}/builds": personal,
 		"POST /v1/environments/{id}/builds/{buildId}/cancel": personal, "GET /v1/environments/{id}/builds/{buildId}/log": personal,
+		"GET /v1/builds": "any", "POST /v1/builds": "any", "GET /v1/builds/{buildId}": personal, "POST /v1/builds/{buildId}/cancel": personal,
+		"GET /v1/builds/{buildId}/log": personal, "GET /v1/builds/{buildId}/pty": personal,
 		"GET /v1/team/external-id":              "any",
 		"GET /.well-known/openid-configuration": open, "GET /.well-known/jwks.json": open,
 		"GET /v1/agents/{id}/webhook-deliveries": own, "POST /v1/agents/{id}/webhook-deliveries/{deliveryId}/replay": own,
@@ -263,7 +265,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			path := strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.path), "{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(rt.path)
 			if strings.HasSuffix(rt.path, "/secrets/{name}") {
 				h.setSecrets(id, "TOKEN")
-			} else if strings.HasPrefix(rt.path, "/v1/environments/{id}") {
+			} else if strings.HasPrefix(rt.path, "/v1/environments/{id}") || strings.HasPrefix(rt.path, "/v1/builds/") {
 				path = strings.Replace(path, "{buildId}", h.saveEnvironment(id), 1)
 			}
 			status := map[string]int{}

@@ -139,7 +139,6 @@ func viewTerminal(t Terminal) terminalJSON {
 // maxPTYMessage bounds a message from a client, in bytes.
 const maxPTYMessage = 256 << 10
 
-// openPTY joins a client's WebSocket to the machine's.
 func (s *server) openPTY(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	a, err := s.agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {
@@ -152,6 +151,11 @@ func (s *server) openPTY(w http.ResponseWriter, r *http.Request, who account.API
 	if err != nil {
 		return err
 	}
+	return join(w, r, pty)
+}
+
+// join joins a client's WebSocket to a machine's, which it closes.
+func join(w http.ResponseWriter, r *http.Request, pty PTY) error {
 	defer func() { _ = pty.Close() }() // what it says has nobody to hear it
 	// A browser's page of another origin is refused.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled, Subprotocols: []string{ptyProtocol}})

@@ -65,6 +65,10 @@ type Config struct {
 	// StaleAfter is how old a build may be before a use of it asks whether
 	// another is due; 0 asks with every use.
 	StaleAfter time.Duration
+	// WreckFor is how long what a failed install has left can be looked at, and
+	// WreckBytes how much of the disk all of that may take; 0 is no limit.
+	WreckFor   time.Duration
+	WreckBytes int64
 	Logger     *slog.Logger
 }
 
@@ -91,6 +95,7 @@ type Builder struct {
 	ctx     context.Context // of builds; nil until Run
 	flights map[string]*flight
 	ends    map[string]context.CancelCauseFunc // end the build in a machine, by its id
+	wrecks  map[string]*wreck                  // that somebody looks at, by build
 	running sync.WaitGroup
 	step    func(string) // between the steps of a build, for tests
 }
@@ -104,7 +109,7 @@ func New(c Config) *Builder {
 		c.InstallLimit = time.Hour
 	}
 	return &Builder{
-		Config: c, tidied: make(chan struct{}), flights: map[string]*flight{}, ends: map[string]context.CancelCauseFunc{}, step: func(string) {},
+		Config: c, tidied: make(chan struct{}), flights: map[string]*flight{}, ends: map[string]context.CancelCauseFunc{}, wrecks: map[string]*wreck{}, step: func(string) {},
 	}
 }
 
@@ -141,7 +146,7 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	there := err == nil && p.isOf(active) && b.stands(ctx, active.ID)
 	if there && active.Digest == p.digest() && b.fits(active, from, p) {
 		base.Image, base.Layer, base.Install = active.Image, active.ID, active.Inputs != p.Inputs
-		if time.Since(active.CheckedAt) >= b.StaleAfter {
+		if !young(active.CheckedAt, b.StaleAfter) {
 			b.refresh(p)
 		}
 		return base, nil

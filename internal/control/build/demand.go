@@ -7,21 +7,32 @@ import (
 	"aloft/internal/fault"
 )
 
-// Demand makes a build of a saved environment for one of its repositories, even
-// if one like it has just failed, and returns it when it has ended. tell hears
-// how far it is. The build goes on when ctx ends.
-func (b *Builder) Demand(ctx context.Context, e environment.Saved, repoURL string, tell func(string)) (environment.Record, error) {
+// Wish is a build that somebody asks for.
+type Wish struct {
+	Saved   *environment.Saved // nil is what the repository itself says
+	RepoURL string
+	UserID  int64
+	Again   bool // even if nothing has changed
+}
+
+// Demand makes a build, even if one like it has just failed, and returns it when
+// it has ended. tell hears how far it is. The build goes on when ctx ends.
+func (b *Builder) Demand(ctx context.Context, w Wish, tell func(string)) (environment.Record, error) {
 	if b.Layers == nil {
 		return environment.Record{}, fault.NotImplemented("machines of this server cannot be saved, and so not built ahead")
 	}
-	p, err := b.plan(ctx, repoURL, "", e.UserID)
+	p, err := b.plan(ctx, w.RepoURL, "", w.UserID)
 	if err != nil {
 		return environment.Record{}, err
 	}
-	p.Environment, p.Findings = environment.Parse("environment.json", []byte(e.Text))
-	p.Where, p.savedID = "the saved environment "+e.ID, e.ID
-	if err := b.readInputs(ctx, &p); err != nil {
-		return environment.Record{}, err
+	p.again = w.Again
+	if e := w.Saved; e != nil {
+		p.userID = e.UserID
+		p.Environment, p.Findings = environment.Parse("environment.json", []byte(e.Text))
+		p.Where, p.savedID, p.file, p.scriptID = "the saved environment "+e.ID, e.ID, "", ""
+		if err := b.readInputs(ctx, &p); err != nil {
+			return environment.Record{}, err
+		}
 	}
 	switch {
 	case p.Commit == "":

@@ -138,7 +138,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 	record := environment.Record{
 		ID: layer.NewID(layer.Build), EnvironmentID: id, Status: environment.InProgress, Trigger: why, Image: from.image, Base: from.layer,
 		Commits: []environment.Commit{{URL: p.repoURL, Commit: p.Commit}}, Digest: p.digest(), Inputs: p.Inputs,
-		CreatedAt: now, CheckedAt: now,
+		UserID: p.userID, User: p.Environment.User, Env: p.Environment.Env, CreatedAt: now, CheckedAt: now,
 	}
 	same := func(r environment.Record) bool {
 		return p.isOf(r) && r.Digest == record.Digest && r.Inputs == record.Inputs
@@ -148,7 +148,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 	case errors.Is(err, store.ErrNotFound):
 	case err != nil:
 		return record, err
-	case same(active) && b.fits(active, from, p) && b.stands(ctx, active.ID):
+	case !p.again && same(active) && b.fits(active, from, p) && b.stands(ctx, active.ID):
 		return active, b.skip(ctx, active, record)
 	}
 	if why != environment.Manual && why != environment.AgentDraft {
@@ -156,7 +156,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 		if err != nil {
 			return record, err
 		}
-		if len(last) == 1 && last[0].Status == environment.Failed && same(last[0]) && time.Since(last[0].CreatedAt) < failedFor {
+		if len(last) == 1 && last[0].Status == environment.Failed && same(last[0]) && young(last[0].CreatedAt, failedFor) {
 			return last[0], nil
 		}
 	}
@@ -220,12 +220,10 @@ func (b *Builder) lease(ctx context.Context, name string) (release func(), err e
 }
 
 // tidyEvery is how often what nobody starts from any more is removed. keptFor
-// is how long a layer is left to whoever was about to, and wreckFor how long
-// what a failed install has left can be looked at.
+// is how long a layer is left to whoever was about to.
 const (
 	tidyEvery = time.Hour
 	keptFor   = 10 * time.Minute
-	wreckFor  = 24 * time.Hour
 )
 
 // Run makes builds until ctx ends. It begins with ending what a server that was
@@ -241,6 +239,9 @@ func (b *Builder) Run(ctx context.Context) error {
 	}
 	if err := b.endUnfinished(ctx); err != nil && ctx.Err() == nil {
 		b.Logger.Error("builds that were left unfinished cannot be ended", "error", err)
+	}
+	if err := b.stopWrecks(ctx); err != nil && ctx.Err() == nil {
+		b.Logger.Error("what is left of builds cannot be stopped", "error", err)
 	}
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -301,41 +302,13 @@ func (b *Builder) tidy(ctx context.Context) error {
 		r, err := b.Builds.Build(ctx, l.ID)
 		switch {
 		case errors.Is(err, store.ErrNotFound), // a snapshot, or not of this store
-			err == nil && (r.Status == environment.InProgress || r.EndedAt != nil && time.Since(*r.EndedAt) < keptFor),
+			err == nil && (r.Status == environment.InProgress || r.EndedAt != nil && young(*r.EndedAt, keptFor)),
 			slices.ContainsFunc(active, func(a environment.Record) bool { return a.ID == l.ID }):
 			continue
 		}
 		errs = append(errs, err, b.drop(l.ID))
 	}
 	return errors.Join(append(errs, b.tidyWrecks(ctx))...)
-}
-
-// tidyWrecks destroys the machines of builds, but for those that are in use and
-// each environment's last that failed.
-func (b *Builder) tidyWrecks(ctx context.Context) error {
-	ids, err := b.Runtime.List(ctx)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, id := range ids {
-		buildID, ok := buildOf(id)
-		if !ok {
-			continue
-		}
-		r, err := b.Builds.Build(ctx, buildID)
-		if err == nil && r.Status == environment.InProgress {
-			continue
-		}
-		if err == nil && r.Status == environment.Failed && time.Since(r.CreatedAt) < wreckFor {
-			last, err := b.Builds.ListBuilds(ctx, r.EnvironmentID, store.Page{Limit: 1})
-			if err != nil || len(last) == 1 && last[0].ID == r.ID {
-				continue // its wreck is there to be looked at
-			}
-		}
-		errs = append(errs, b.destroy(ctx, id))
-	}
-	return errors.Join(errs...)
 }
 
 // drop gives up a layer that may not be there.

@@ -41,6 +41,7 @@ type Plan struct {
 	userID     int64
 	savedID    string // of the saved environment; "" for the repository's own
 	file       string // of the repository, in which its own stands
+	again      bool   // a build is made even if nothing has changed
 	scriptID   string // of the saved environment that install is of, where the file has none
 }
 
@@ -49,8 +50,7 @@ func (p Plan) environmentID() string {
 	if id := cmp.Or(p.savedID, p.scriptID); id != "" {
 		return id
 	}
-	sum := sha256.Sum256([]byte(p.repoURL))
-	return "env-" + hex.EncodeToString(sum[:16])
+	return environment.OfRepository(p.repoURL)
 }
 
 // isOf reports whether a build is of the plan's repository. A saved environment

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+	"aloft/internal/environment"
+)
+
+// maxText bounds an environment.json that is read from a file, in bytes.
+const maxText = environment.MaxSize
+
+func readFile(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxText+1))
+	if err == nil && len(data) > maxText {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxText)
+	}
+	return string(data), err
+}
+
+func reposOf(urls []string) *[]client.RepoOf {
+	repos := make([]client.RepoOf, 0, len(urls))
+	for _, url := range urls {
+		repos = append(repos, client.RepoOf{URL: url})
+	}
+	return &repos
+}
+
+func newEnvCreateCommand(a *app) *cobra.Command {
+	var name string
+	var repos []string
+	var team bool
+	cmd := &cobra.Command{
+		Use:   "create --name NAME --repo URL FILE",
+		Short: "Save an environment for repositories without a file of their own",
+		Long: `Save an environment for repositories without a file of their own: yours, or with
+--team the team's, which its admin makes. FILE is as environment.json; "-" is standard
+input.`,
+		Example: `  aloft env create --name web --repo https://git.example.com/team/app environment.json
+  echo '{"install": "npm ci"}' | aloft env create --name web --repo https://git.example.com/team/app -`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if name == "" || len(repos) == 0 {
+				return misuse(cmd, errors.New("--name and --repo are needed: what people call it, and for which repositories it is"))
+			}
+			text, err := a.readText(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			in := client.NewEnvironment{Owner: "personal", Name: &name, Repos: reposOf(repos), JSON: &text}
+			if team {
+				in.Owner = "team"
+			}
+			e, err := c.CreateEnvironment(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				return a.out.Value(e)
+			}
+			a.out.Line("Saved %s. Make it ready with `aloft env build %s`, or let the first agent.", a.out.Style(cli.Green, cli.Line(e.ID, 80)), cli.Line(e.ID, 80))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "what people call it")
+	cmd.Flags().StringArrayVar(&repos, "repo", nil, "`URL` of a repository that it is for; may be given several times")
+	cmd.Flags().BoolVar(&team, "team", false, "the team's; for admins")
+	return cmd
+}
+
+func newEnvUpdateCommand(a *app) *cobra.Command {
+	var name string
+	var repos []string
+	cmd := &cobra.Command{
+		Use:   "update ENVIRONMENT [FILE]",
+		Short: "Change a saved environment",
+		Long: `Change a saved environment: what it says, to what is in FILE ("-" is standard input),
+its name, or its repositories, all of which --repo replaces. What it said before is in
+its history.`,
+		Example: `  aloft env show env-… > environment.json
+  aloft env update env-… environment.json
+  aloft env update env-… --name web --repo https://git.example.com/team/app`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var in client.NewEnvironment
+			if cmd.Flags().Changed("name") {
+				in.Name = &name
+			}
+			if cmd.Flags().Changed("repo") {
+				in.Repos = reposOf(repos)
+			}
+			if len(args) == 2 {
+				text, err := a.readText(args[1])
+				if err != nil {
+					return err
+				}
+				in.JSON = &text
+			}
+			if in == (client.NewEnvironment{}) {
+				return misuse(cmd, errors.New("there is nothing to change: give a file, --name or --repo"))
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if err := c.UpdateEnvironment(cmd.Context(), args[0], in); err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				return a.out.Value(map[string]string{"id": args[0]})
+			}
+			a.out.Line("Changed %s. Agents that start from now on heed it.", cli.Line(args[0], 80))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "what people call it")
+	cmd.Flags().StringArrayVar(&repos, "repo", nil, "`URL` of a repository that it is for; may be given several times")
+	return cmd
+}
+
+func newEnvHistoryCommand(a *app) *cobra.Command {
+	var restore bool
+	cmd := &cobra.Command{
+		Use:   "history ENVIRONMENT [VERSION]",
+		Short: "List what an environment said before, print it, or restore it",
+		Long: `List what an environment said before, newest first. With a VERSION print that, or with
+--restore have the environment say it again: a version of its own, so that nothing is
+lost. A build of it that is still kept is used again.`,
+		Example: `  aloft env history env-…
+  aloft env history env-… envv-…
+  aloft env history env-… envv-… --restore`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if restore && len(args) == 1 {
+				return misuse(cmd, errors.New("--restore needs a VERSION; the list has them"))
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			list, err := c.EnvironmentHistory(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				return a.showVersions(list)
+			}
+			for _, v := range list {
+				switch {
+				case v.ID != args[1]:
+					continue
+				case restore:
+					if err := c.UpdateEnvironment(ctx, args[0], client.NewEnvironment{JSON: &v.JSON}); err != nil {
+						return err
+					}
+					if a.out.JSON() {
+						return a.out.Value(map[string]string{"id": args[0], "versionId": v.ID})
+					}
+					a.out.Line("%s says again what it said %s.", cli.Line(args[0], 80), cli.Ago(time.Since(v.CreatedAt)))
+					return nil
+				case a.out.JSON():
+					return a.out.Value(v)
+				}
+				a.out.Line("%s", cli.Clean(v.JSON))
+				return nil
+			}
+			return &cli.Problem{Exit: cli.Failure, Code: "not_found", Message: "among the newest hundred there is no version " + cli.Line(args[1], 80),
+				Hint: "`aloft env history " + cli.Line(args[0], 80) + "` lists them"}
+		},
+	}
+	cmd.Flags().BoolVar(&restore, "restore", false, "have the environment say it again")
+	return cmd
+}
+
+func (a *app) showVersions(list []client.Version) error {
+	if a.out.JSON() {
+		return a.out.Value(map[string][]client.Version{"items": append([]client.Version{}, list...)})
+	}
+	rows := [][]string{{"VERSION", "BY", "WRITTEN", "INSTALL"}}
+	for _, v := range list {
+		e, _ := environment.Parse("environment.json", []byte(v.JSON))
+		rows = append(rows, []string{cli.Line(v.ID, 80), fmt.Sprintf("user %d", v.UserID), cli.Ago(time.Since(v.CreatedAt)), cli.Line(e.Install, 48)})
+	}
+	a.out.Table(rows)
+	return nil
+}
