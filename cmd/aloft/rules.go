@@ -24,7 +24,7 @@ The rules are files that the server keeps for you, and with --team for everybody
   deny-after        how long a question waits before it counts as denied, as in 8h
   permissions.json  what runs without asking, and words for the classifier
   sandbox.json      what commands in the sandbox may touch
-  hooks.json        the team's scripts around what agents do
+  hooks.json        scripts around what agents do
 
 A repository may have its own, in .aloft or .cursor.`,
 		Args: cobra.NoArgs,

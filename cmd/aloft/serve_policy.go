@@ -13,6 +13,7 @@ import (
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/model"
 	"aloft/internal/control/review"
+	"aloft/internal/control/schedule"
 	"aloft/internal/control/store"
 	"aloft/internal/guest/hook"
 	"aloft/internal/policy/cage"
@@ -91,14 +92,25 @@ func originFiles(g *gateway.Gateway) func(context.Context, agent.Agent, string) 
 	}
 }
 
-// teamHooks returns the team's hooks.json, nil where it has none.
-func teamHooks(rules store.Rules) func(context.Context) ([]byte, error) {
-	return func(ctx context.Context) ([]byte, error) {
-		text, err := rules.Rule(ctx, store.TeamRules, "hooks.json")
-		if err != nil || text == "" {
-			return nil, err
+// hooksOf returns the hooks.json that the team and an agent's person have set.
+func hooksOf(rules store.Rules, accounts store.Accounts) func(context.Context, agent.Agent) (schedule.Hooks, error) {
+	return func(ctx context.Context, a agent.Agent) (schedule.Hooks, error) {
+		var h schedule.Hooks
+		for owner, to := range map[string]*[]byte{store.TeamRules: &h.Team, store.RulesOf(a.UserID): &h.User} {
+			text, err := rules.Rule(ctx, owner, "hooks.json")
+			if err != nil {
+				return h, err
+			}
+			if text != "" {
+				*to = []byte(text)
+			}
 		}
-		return []byte(text), nil
+		u, err := accounts.User(ctx, a.UserID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return h, err
+		}
+		h.Email = u.Email
+		return h, nil
 	}
 }
 

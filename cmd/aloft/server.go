@@ -156,7 +156,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Environments: s.builder,
 		Review:       reviewer,
 		Sandbox:      sandboxHolds(),
-		TeamHooks:    teamHooks(s.store),
+		Hooks:        hooksOf(s.store, s.store),
 		SetUp:        schedule.SetUp{InstallLimit: duration(c.Environments.InstallLimit), StartLimit: duration(c.Environments.StartLimit)},
 	})
 	if s.disk, err = disk.New(disk.Config{

@@ -82,6 +82,7 @@ type (
 		Exit       int    `json:"exit"`
 		DurationMS int64  `json:"durationMs"`
 		Failure    string `json:"failure,omitempty"`
+		Message    string `json:"message,omitempty"` // for the user, of all hooks of the event; with the last of them
 	}
 	// Submitted says that the hooks have seen the run's prompt.
 	Submitted struct{}

@@ -16,7 +16,7 @@ const hooksFile = `{
   "hooks": {
     "sessionStart": [{"command": "sh .h/note"}],
     "beforeSubmitPrompt": [{"command": "sh .h/note"}],
-    "preToolUse": [{"command": "sh .h/note"}, {"command": "sh .h/rename", "matcher": "^Shell$"}],
+    "preToolUse": [{"command": "sh .h/note"}, {"command": "sh .h/rename", "matcher": "^Shell$"}, {"command": "sh .h/kill", "matcher": "^LS$"}],
     "beforeShellExecution": [{"command": "sh .h/note"}, {"command": "sh .h/no-rm", "matcher": "\\brm\\b", "failClosed": true}],
     "afterShellExecution": [{"command": "sh .h/note"}],
     "beforeReadFile": [{"command": "sh .h/note"}],
@@ -43,6 +43,8 @@ scripts:
       - calls: [{tool: Read, args: {path: README.md}}]
       - calls: [{tool: Write, args: {path: new.txt, contents: "new"}}]
       - calls: [{tool: Read, args: {path: nosuch.txt}}]
+      - calls: [{tool: Shell, args: {command: "echo nonsense"}}]
+      - calls: [{tool: LS, args: {}}]
       - text: "That was it."
 `
 
@@ -54,12 +56,19 @@ func TestHooks(t *testing.T) {
 		"README.md": "hooks\n", "kept.txt": "kept\n", ".cursor/hooks.json": hooksFile,
 		".claude/settings.json": `{"hooks":{"PostToolUse":[{"matcher":"Write","hooks":[{"type":"command","command":"echo claude-wrote >> /tmp/claude; cat /tmp/claude >&2; exit 2"}]}]}}`,
 		".h/note":               "#!/bin/sh\ncat >> /tmp/told; echo >> /tmp/told; echo \"id=$(id -u) dir=$(pwd) remote=$CURSOR_CODE_REMOTE\" >> /tmp/env; cp /tmp/told /tmp/env . 2>/dev/null; true\n",
-		".h/rename":             "#!/bin/sh\nsed -n 's/.*echo before > said.txt.*/{\"updated_input\":{\"command\":\"echo after > said.txt\"}}/p'\n",
+		".h/rename":             "#!/bin/sh\nsed -n 's/.*echo before > said.txt.*/{\"updated_input\":{\"command\":\"echo after > said.txt\"}}/p; s/.*echo nonsense.*/{\"updated_input\":{\"command\":[7]}}/p'\n",
+		".h/kill":               "#!/bin/sh\nmkdir /tmp/killed || { echo ran-again >> /tmp/told; exit 0; }\nfor p in /proc/[0-9]*; do [ \"$(cat $p/comm 2>/dev/null)\" = exec-daemon ] && kill -9 ${p#/proc/}; done\n",
 		".h/no-rm":              "#!/bin/sh\necho '{\"permission\":\"deny\",\"agent_message\":\"nothing is removed here\"}'\n",
 		".h/context":            "#!/bin/sh\necho '{\"additional_context\":\"the house style is tabs\"}'\n",
 		".h/goes-on":            "#!/bin/sh\necho '{\"followup_message\":\"run the tests, too\"}'\n",
 	})
 	a := start(t, scripted(t, hooksScript))
+	for _, owner := range []string{"me", "team"} {
+		file := `{"version":1,"hooks":{"postToolUse":[{"matcher":"^Read$","command":"grep -o 'user_email\":\"[^\"]*' > /tmp/mail; echo '{\"additional_context\":\"set by ` + owner + `\"}'"}]}}`
+		if status, reply := a.do("PUT", "/v1/rules/"+owner+"/hooks.json", object{"text": file}); status != 200 {
+			t.Fatal(status, reply)
+		}
+	}
 	r := a.finish(a.create(url, "Do it", nil))
 	events := a.events(r.AgentID)
 	told := gittest.Git(t, git.Path("hooks"), "show", pushed(t, r)+":told")
@@ -80,12 +89,15 @@ func TestHooks(t *testing.T) {
 	})
 	show := func(file string) string { return gittest.Git(t, git.Path("hooks"), "show", pushed(t, r)+":"+file) }
 	for name, ok := range map[string]bool{
-		"UpdatedInput":      show("said.txt") == "after",
-		"Deny":              show("kept.txt") == "kept" && strings.Contains(events, "nothing is removed here"),
-		"AdditionalContext": strings.Contains(events, "the house style is tabs"),
-		"Followup":          strings.Contains(events, "run the tests, too") && strings.Contains(events, "I went on."),
-		"Claude":            strings.Contains(events, "claude-wrote"),
-		"Environment":       strings.Contains(show("env"), "dir=/workspace remote=true"),
+		"UpdatedInput":       show("said.txt") == "after",
+		"Deny":               show("kept.txt") == "kept" && strings.Contains(events, "nothing is removed here"),
+		"AdditionalContext":  strings.Contains(events, "the house style is tabs"),
+		"Followup":           strings.Contains(events, "run the tests, too") && strings.Contains(events, "I went on."),
+		"Claude":             strings.Contains(events, "claude-wrote"),
+		"FourSources":        strings.Contains(events, "set by team\\nthe house style is tabs\\nset by me"),
+		"UpdatedIsValidated": strings.Contains(events, "Shell: the argument command"),
+		"ExecDaemonDies":     strings.Contains(told, "ran-again") && strings.Contains(events, "README.md (6 B)") && !strings.Contains(events, "machine.lost"),
+		"Environment":        strings.Contains(show("env"), "dir=/workspace remote=true"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !ok {

@@ -81,7 +81,7 @@ func (s *server) putRule(w http.ResponseWriter, r *http.Request, who account.API
 	text, out := *in.Text, ruleJSON{Owner: r.PathValue("owner"), Name: name}
 	if strings.TrimSpace(text) == "" {
 		text = ""
-	} else if text, out.Warnings, err = s.checkRule(owner, name, text); err != nil {
+	} else if text, out.Warnings, err = s.checkRule(name, text); err != nil {
 		return err
 	}
 	if err := s.Rules.SetRule(r.Context(), owner, name, text); err != nil {
@@ -92,7 +92,7 @@ func (s *server) putRule(w http.ResponseWriter, r *http.Request, who account.API
 }
 
 // checkRule returns the text to keep of a file.
-func (s *server) checkRule(owner, name, text string) (keep string, warnings []string, err error) {
+func (s *server) checkRule(name, text string) (keep string, warnings []string, err error) {
 	if len(text) > maxRule {
 		return "", nil, fault.Invalid("has %d bytes; up to %d are accepted", len(text), maxRule).At("text")
 	}
@@ -107,9 +107,6 @@ func (s *server) checkRule(owner, name, text string) (keep string, warnings []st
 			}
 		}
 	case "hooks.json":
-		if owner != store.TeamRules {
-			return "", nil, fault.Invalid("hooks are the team's, or of a project's .aloft/hooks.json").At("text")
-		}
 		if s.CheckHooks != nil {
 			err = s.CheckHooks([]byte(text))
 		}

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -42,7 +43,11 @@ func (l *Loop) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error
 		}
 	}
 	if c.Judged.Treatment == agent.CallRefused {
-		return c, false, l.done(ctx, c.ID, tool.Failed("%s", c.Judged.Message), 0)
+		result := tool.Failed("%s", c.Judged.Message)
+		if err := l.after(ctx, c, &result, 0); err != nil && !errors.Is(err, ErrMachineLost) {
+			return c, false, err
+		}
+		return c, false, l.done(ctx, c.ID, result, 0)
 	}
 	return c, true, nil
 }

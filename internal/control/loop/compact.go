@@ -77,6 +77,7 @@ func (l *Loop) compact(ctx context.Context) error {
 	if len(old) < 2 {
 		return &model.Error{Reason: model.TooLong, Message: "what was said last does not fit the model's context window"}
 	}
+	l.compacting(ctx)
 	quote := max(l.Info.ContextWindow/2, smallWindow) * charsPerToken
 	req := model.Request{System: compactPrompt, Messages: []conversation.Message{
 		conversation.Text(conversation.User, transcript(old, quote)),

@@ -88,8 +88,9 @@ func (l *Loop) after(ctx context.Context, c agent.Call, r *tool.Result, took tim
 		"tool_name": name, "tool_input": c.Args, "tool_use_id": c.ID, "cwd": workspace, "duration": took.Milliseconds(),
 	}
 	var events []HookEvent
+	refused := c.Judged != nil && c.Judged.Treatment == agent.CallRefused
 	if r.Error {
-		fields["error_message"], fields["failure_type"] = r.Text, failureType(r.Text)
+		fields["error_message"], fields["failure_type"] = r.Text, failureType(r.Text, refused)
 		events = append(events, HookEvent{"postToolUseFailure", name, fields})
 	} else {
 		fields["tool_output"] = r.Text
@@ -97,18 +98,20 @@ func (l *Loop) after(ctx context.Context, c agent.Call, r *tool.Result, took tim
 	}
 	var args struct {
 		Command, Path, Contents string
+		Notebook                string `json:"target_notebook"`
 		Old                     string `json:"old_string"`
 		New                     string `json:"new_string"`
 	}
 	_ = json.Unmarshal(c.Args, &args) // what is no such object has none of them
 	switch {
+	case refused: // it was not done
 	case c.Name == "Shell":
 		events = append(events, HookEvent{"afterShellExecution", args.Command, map[string]any{
 			"command": args.Command, "output": r.Text, "duration": took.Milliseconds(), "sandbox": c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed,
 		}})
-	case !r.Error && (c.Name == "Write" || c.Name == "StrReplace"):
+	case !r.Error && name == "Write":
 		edit := map[string]string{"old_string": args.Old, "new_string": args.New + args.Contents}
-		events = append(events, HookEvent{"afterFileEdit", name, map[string]any{"file_path": args.Path, "edits": []any{edit}}})
+		events = append(events, HookEvent{"afterFileEdit", name, map[string]any{"file_path": args.Path + args.Notebook, "edits": []any{edit}}})
 	}
 	said, err := l.runHooks(ctx, HookCall{Events: l.presentOnes(events)})
 	// One that would forbid comes too late for that: its words are for the model.
@@ -118,18 +121,22 @@ func (l *Loop) after(ctx context.Context, c agent.Call, r *tool.Result, took tim
 	return err
 }
 
-func failureType(text string) string {
+func failureType(text string, refused bool) string {
+	if refused {
+		return "permission_denied"
+	}
 	if strings.Contains(text, "timeout") || strings.Contains(text, "timed out") {
 		return "timeout"
 	}
 	return "error"
 }
 
-// presentOnes are the events that the machine is known to have hooks for.
+// presentOnes are the events that the machine may have hooks for: all, before it
+// has said.
 func (l *Loop) presentOnes(events []HookEvent) []HookEvent {
 	present := l.present.Load()
 	if present == nil {
-		return nil
+		return events
 	}
 	var out []HookEvent
 	for _, e := range events {
@@ -154,6 +161,9 @@ func (l *Loop) runHooks(ctx context.Context, call HookCall) (HookOutcome, error)
 		present[p] = true
 	}
 	l.present.Store(&present)
+	if last := len(out.Ran) - 1; last >= 0 {
+		out.Ran[last].Message = out.UserMessage
+	}
 	var bodies []agent.Body
 	for i := range out.Ran {
 		bodies = append(bodies, &out.Ran[i])
@@ -240,4 +250,15 @@ func refusedByHook(said HookOutcome) string {
 		return "Not run: a hook of the project forbids it."
 	}
 	return "Not run: a hook of the project forbids it, and says: " + words
+}
+
+// compacting tells the hooks that the conversation is about to be summarised.
+func (l *Loop) compacting(ctx context.Context) {
+	tokens, percent := l.size(), int64(100) // where the model has refused it, and its window is not known
+	if w := int64(l.Info.ContextWindow); w > 0 {
+		percent = tokens * 100 / w
+	}
+	l.tell(ctx, "preCompact", map[string]any{
+		"trigger": "auto", "context_usage_percent": percent, "context_tokens": tokens, "message_count": len(l.rec.state.Messages),
+	})
 }

@@ -3,9 +3,11 @@ package pod
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -21,6 +23,12 @@ const (
 	maxHookRuns  = 100
 )
 
+// How often hooks are asked for while exec-daemon is being started again.
+const (
+	hookAttempts  = 6
+	firstHookWait = 50 * time.Millisecond // and twice as long each time
+)
+
 // HookCall asks for the hooks of some events.
 type HookCall struct {
 	Events         []HookEvent
@@ -29,6 +37,7 @@ type HookCall struct {
 	Model          string
 	Email          string
 	Team           []byte // the team's hooks.json; nil for none
+	User           []byte // that of the agent's person
 	LoopCount      int
 }
 
@@ -65,7 +74,7 @@ type HookRun struct {
 
 // Hooks runs hooks in a machine. Its methods are safe for concurrent use.
 type Hooks struct {
-	conn   *Conn
+	lost   func(error) error
 	http   *http.Client
 	client agentv1connect.HookServiceClient
 }
@@ -73,25 +82,30 @@ type Hooks struct {
 // Hooks returns the machine's hooks, for whoever has exec-daemon's token. Close
 // it when done.
 func (c *Conn) Hooks(token string) *Hooks {
+	return newHooks(c.OpenExec, c.lost, withToken(token), heard{c.secrets})
+}
+
+func newHooks(dial func(context.Context) (net.Conn, error), lost func(error) error, around ...connect.Interceptor) *Hooks {
 	var h2c http.Protocols
 	h2c.SetUnencryptedHTTP2(true)
 	client := &http.Client{Transport: &http.Transport{
 		Protocols: &h2c, DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.OpenExec(ctx) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 	}}
-	return &Hooks{c, client, agentv1connect.NewHookServiceClient(client, "http://exec",
-		connect.WithInterceptors(withToken(token), heard{c.secrets}), connect.WithReadMaxBytes(maxHookReply), connect.WithAcceptCompression("gzip", nil, nil))}
+	return &Hooks{lost, client, agentv1connect.NewHookServiceClient(client, "http://exec",
+		connect.WithInterceptors(around...), connect.WithReadMaxBytes(maxHookReply), connect.WithAcceptCompression("gzip", nil, nil))}
 }
 
 // Close lets go of the stream to exec-daemon.
 func (h *Hooks) Close() { h.http.CloseIdleConnections() }
 
-// Run runs the hooks of the call's events. The error wraps [ErrLost] where the
-// machine is gone.
+// Run runs the hooks of the call's events. Where exec-daemon dies meanwhile they
+// are run again by the one that comes after it. The error wraps [ErrLost] where
+// the machine is gone.
 func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 	req := &agentv1.RunHooksRequest{
 		ConversationId: call.ConversationID, GenerationId: call.GenerationID, Model: call.Model, UserEmail: call.Email,
-		TeamHooks: call.Team, LoopCount: int32(min(call.LoopCount, 1<<20)),
+		TeamHooks: call.Team, UserHooks: call.User, LoopCount: int32(min(call.LoopCount, 1<<20)),
 	}
 	for _, e := range call.Events {
 		fields, err := json.Marshal(e.Fields)
@@ -100,14 +114,31 @@ func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 		}
 		req.Events = append(req.Events, &agentv1.HookEvent{Name: e.Name, Subject: e.Subject, Fields: fields})
 	}
-	res, err := h.client.RunHooks(ctx, connect.NewRequest(req))
+	res, err := h.run(ctx, req)
 	if connect.CodeOf(err) == connect.CodeUnimplemented { // a machine from before there were hooks
 		return HookOutcome{}, nil
 	}
 	if err != nil {
-		return HookOutcome{}, fmt.Errorf("run hooks: %w", h.conn.lost(err))
+		return HookOutcome{}, fmt.Errorf("run hooks: %w", h.lost(err))
 	}
 	return hookOutcome(res.Msg), nil
+}
+
+// run asks again as long as nobody has answered.
+func (h *Hooks) run(ctx context.Context, req *agentv1.RunHooksRequest) (*connect.Response[agentv1.RunHooksResponse], error) {
+	for attempt, wait := 1, firstHookWait; ; attempt, wait = attempt+1, wait*2 {
+		res, err := h.client.RunHooks(ctx, connect.NewRequest(req))
+		if err == nil || connect.IsWireError(err) || attempt == hookAttempts || errors.Is(h.lost(err), ErrLost) {
+			return res, err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		}
+	}
 }
 
 func hookOutcome(m *agentv1.RunHooksResponse) HookOutcome {

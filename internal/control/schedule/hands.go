@@ -23,7 +23,7 @@ type hands struct {
 	exec     *pod.Exec
 	id       string // the machine's
 	hooks    *pod.Hooks
-	team     func(context.Context) ([]byte, error) // the team's hooks
+	people   func(context.Context, agent.Agent) (Hooks, error) // what they have set for hooks
 	boot     string
 	repos    []string                    // URLs, where there are several
 	refused  []string                    // sentences on what git may not fetch though it was named
@@ -102,11 +102,11 @@ func (h *hands) Enforced() bool { return h.enforced }
 
 // Hooks implements [loop.Hands].
 func (h *hands) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
-	team, err := h.team(ctx)
+	people, err := h.people(ctx, s.Agent)
 	if err != nil {
 		return loop.HookOutcome{}, err
 	}
-	ask := pod.HookCall{ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: s.Agent.Model, Team: team, LoopCount: call.LoopCount}
+	ask := pod.HookCall{ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: s.Agent.Model, Email: people.Email, Team: people.Team, User: people.User, LoopCount: call.LoopCount}
 	for _, e := range call.Events {
 		ask.Events = append(ask.Events, pod.HookEvent(e))
 	}
@@ -119,7 +119,7 @@ func (h *hands) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (
 		Context: o.Context, Stopped: o.Stopped, Followup: o.Followup, Present: o.PresentEvents,
 	}
 	for _, r := range o.Runs {
-		out.Ran = append(out.Ran, agent.HookRan(r))
+		out.Ran = append(out.Ran, agent.HookRan{Command: r.Command, File: r.File, Exit: r.Exit, DurationMS: r.DurationMS, Failure: r.Failure})
 	}
 	return out, nil
 }

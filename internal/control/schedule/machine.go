@@ -138,7 +138,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 	}
 	h.keep = func(ctx context.Context) error { return w.s.keep(ctx, state, m.ID(), h.conn) }
 	h.enforced = w.s.Sandbox != nil && w.s.Sandbox(cmp.Or(state.Agent.Class, w.s.Class))
-	h.hooks, h.team = h.conn.Hooks(w.s.token("exec", m.ID())), w.s.teamHooks
+	h.hooks, h.people = h.conn.Hooks(w.s.token("exec", m.ID())), w.s.hooksOf
 	h.exec = pod.NewExec(h.conn.OpenExec, w.s.token("exec", m.ID()), w.s.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
 	if !until.IsZero() {
 		h.keepFresh(w.ctx, func(ctx context.Context) { w.keepFresh(ctx, h, m.ID(), branches, state, until) })

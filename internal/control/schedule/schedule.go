@@ -85,17 +85,24 @@ type Config struct {
 	// sandbox around single commands. It is this host's knowledge, and never what a
 	// machine says of itself. Without it none can.
 	Sandbox func(class string) bool
-	// TeamHooks returns the team's hooks.json, nil for none. It may be nil.
-	TeamHooks func(context.Context) ([]byte, error)
-	Logger    *slog.Logger
+	// Hooks returns what an agent's hooks are told of people, and have from them.
+	// Without it that is nothing.
+	Hooks  func(ctx context.Context, a agent.Agent) (Hooks, error)
+	Logger *slog.Logger
 }
 
-// teamHooks are the team's hooks.json.
-func (s *Scheduler) teamHooks(ctx context.Context) ([]byte, error) {
-	if s.TeamHooks == nil {
-		return nil, nil
+// Hooks are what people have set for the hooks of an agent.
+type Hooks struct {
+	Team, User []byte // hooks.json each; nil for none
+	Email      string // of the agent's person; "" if unknown
+}
+
+// hooksOf are those of an agent.
+func (s *Scheduler) hooksOf(ctx context.Context, a agent.Agent) (Hooks, error) {
+	if s.Hooks == nil {
+		return Hooks{}, nil
 	}
-	return s.TeamHooks(ctx)
+	return s.Hooks(ctx, a)
 }
 
 // Author is who commits.

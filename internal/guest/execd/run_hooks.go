@@ -28,7 +28,7 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 	if len(m.GetEvents()) > maxHookEvents {
 		return nil, fault.Invalid("at most %d events at once", maxHookEvents)
 	}
-	set := hook.Load(hook.Places{System: hook.SystemFile, Team: m.GetTeamHooks(), Project: s.workspace, Home: s.home})
+	set := hook.Load(hook.Places{System: hook.SystemFile, Team: m.GetTeamHooks(), Project: s.workspace, User: m.GetUserHooks(), Home: s.home})
 	session := hook.Session{
 		ConversationID: m.GetConversationId(), GenerationID: m.GetGenerationId(), Model: m.GetModel(), Version: s.version,
 		Roots: []string{s.workspace}, Email: m.GetUserEmail(), Dir: s.workspace, Env: os.Environ(),
@@ -40,7 +40,7 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 			return nil, err
 		}
 		if all.UpdatedInput != nil {
-			changed(&in, all.UpdatedInput)
+			s.changed(&in, all.UpdatedInput)
 		}
 		all = all.Join(set.Run(ctx, session, in))
 		if late := strings.HasPrefix(e.GetName(), "post") || strings.HasPrefix(e.GetName(), "after"); late {
@@ -69,17 +69,14 @@ func (s *Server) hookInput(e *agentv1.HookEvent, loops int32) (hook.Input, error
 	}
 	event := hook.Event(e.GetName())
 	if path, ok := fields["file_path"].(string); ok && event == hook.BeforeReadFile {
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(s.workspace, path)
-		}
-		fields["content"] = beginning(path)
+		fields["content"] = s.beginning(path)
 	}
 	return hook.Input{Event: event, Subject: e.GetSubject(), Fields: fields, LoopCount: int(loops)}, nil
 }
 
 // changed puts arguments that an earlier event's hooks have changed in the
 // place of those that came.
-func changed(in *hook.Input, args json.RawMessage) {
+func (s *Server) changed(in *hook.Input, args json.RawMessage) {
 	in.Fields["tool_input"] = args
 	var of struct{ Command, Path *string }
 	if json.Unmarshal(args, &of) != nil {
@@ -89,12 +86,16 @@ func changed(in *hook.Input, args json.RawMessage) {
 		in.Fields["command"], in.Subject = *of.Command, *of.Command
 	}
 	if of.Path != nil && in.Event == hook.BeforeReadFile {
-		in.Fields["file_path"], in.Fields["content"] = *of.Path, beginning(*of.Path)
+		in.Fields["file_path"], in.Fields["content"] = *of.Path, s.beginning(*of.Path)
 	}
 }
 
-// beginning is the text that a file begins with; "" for what cannot be read.
-func beginning(path string) string {
+// beginning is the text that a file begins with, whose path may be relative to
+// the workspace; "" for what cannot be read.
+func (s *Server) beginning(path string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(s.workspace, path)
+	}
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return ""

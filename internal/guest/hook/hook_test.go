@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,6 +144,90 @@ CURSOR_VERSION=v1
 	}
 	if got := strings.TrimSpace(read("dir")); got != p.Project {
 		t.Errorf("it ran in %s", got)
+	}
+}
+
+// TestEvents is the table of the events: what each is told beside what all are
+// told, what a matcher is held against, and what a hook may say.
+func TestEvents(t *testing.T) {
+	tool := `"tool_name":"Shell","tool_input":{"command":"ls"},"tool_use_id":"c1","cwd":"/w"`
+	for _, c := range []struct {
+		name    string // of the event
+		fields  string
+		matcher string // that fits
+		other   string // that does not; "" for events without a subject
+		say     string
+		want    Outcome
+	}{
+		{"preToolUse", tool, "^Shell$", "^Read$", `{"permission":"deny","user_message":"u","agent_message":"a","updated_input":{"command":"ls -l"}}`,
+			Outcome{Permission: Deny, UserMessage: "u", AgentMessage: "a", UpdatedInput: json.RawMessage(`{"command":"ls -l"}`)}},
+		{"postToolUse", tool + `,"tool_output":"x","duration":3`, "Shell", "MCP:", `{"additional_context":"c","updated_mcp_tool_output":{"y":1}}`,
+			Outcome{AdditionalContext: "c", UpdatedMCPOutput: json.RawMessage(`{"y":1}`)}},
+		{"postToolUseFailure", tool + `,"error_message":"x","failure_type":"timeout","duration":3`, "Shell", "Read", ``, Outcome{}},
+		{"beforeShellExecution", `"command":"rm x","cwd":"/w","sandbox":true`, "^rm ", "Shell", `{"permission":"ask","user_message":"u","agent_message":"a"}`,
+			Outcome{Permission: Ask, UserMessage: "u", AgentMessage: "a"}},
+		{"afterShellExecution", `"command":"rm x","output":"o","duration":3,"sandbox":false`, "rm", "Shell", ``, Outcome{}},
+		{"beforeReadFile", `"file_path":"/w/a","content":"x"`, "", "", `{"permission":"deny","user_message":"u"}`, Outcome{Permission: Deny, UserMessage: "u"}},
+		{"afterFileEdit", `"file_path":"/w/a","edits":[{"old_string":"x","new_string":"y"}]`, "", "", ``, Outcome{}},
+		{"beforeMCPExecution", `"tool_name":"get","tool_input":{},"url":"https://mcp.example.com"`, "get", "put", `{"permission":"deny"}`, Outcome{Permission: Deny}},
+		{"afterMCPExecution", `"tool_name":"get","tool_input":{},"command":"server","result_json":"{}","duration":3`, "get", "put", ``, Outcome{}},
+		{"beforeSubmitPrompt", `"prompt":"p","attachments":[]`, "", "", `{"continue":false,"user_message":"u"}`, Outcome{Stopped: true, UserMessage: "u"}},
+		{"preCompact", `"trigger":"auto","context_usage_percent":85,"context_tokens":1000,"message_count":3`, "", "", `{"user_message":"u"}`, Outcome{UserMessage: "u"}},
+		{"subagentStart", `"subagent_id":"s","subagent_type":"explore","task":"t","parent_conversation_id":"bc-1"`, "explore", "shell", `{"permission":"deny","user_message":"u"}`,
+			Outcome{Permission: Deny, UserMessage: "u"}},
+		{"subagentStop", `"subagent_type":"explore","status":"completed","summary":"s","duration_ms":3,"modified_files":[]`, "explore", "shell", `{"followup_message":"f"}`,
+			Outcome{FollowupMessage: "f"}},
+		{"afterAgentResponse", `"text":"t"`, "", "", ``, Outcome{}},
+		{"afterAgentThought", `"text":"t"`, "", "", ``, Outcome{}},
+		{"stop", `"status":"completed","loop_count":0`, "", "", `{"followup_message":"f"}`, Outcome{FollowupMessage: "f"}},
+		{"sessionStart", `"session_id":"s","is_background_agent":true`, "", "", `{"env":{"A":"b"},"additional_context":"c"}`,
+			Outcome{Env: map[string]string{"A": "b"}, AdditionalContext: "c"}},
+		{"sessionEnd", `"session_id":"s","reason":"completed","duration_ms":3`, "", "", ``, Outcome{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			event := Event(c.name)
+			var fields map[string]any
+			if err := json.Unmarshal([]byte("{"+c.fields+"}"), &fields); err != nil {
+				t.Fatal(err)
+			}
+			said, err := json.Marshal("cat > told; cat say")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := tree(t, map[string]string{
+				"project/say":                c.say,
+				"project/.cursor/hooks.json": file(event, `{"matcher":"`+c.matcher+`","command":`+string(said)+`}`, `{"matcher":"^no such$","command":"touch not-this"}`),
+			})
+			if c.other != "" {
+				p.User = []byte(file(event, `{"matcher":"`+c.other+`","command":"touch not-this"}`))
+			}
+			got := Load(p).Run(t.Context(), session(p), Input{Event: event, Subject: Subject(event, fields), Fields: fields})
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Outcome{}, "Ran")); diff != "" {
+				t.Error(diff)
+			}
+			if _, err := os.Stat(filepath.Join(p.Project, "not-this")); err == nil && c.other != "" {
+				t.Error("a hook ran whose matcher does not fit")
+			}
+			var told map[string]any
+			data, err := os.ReadFile(filepath.Join(p.Project, "told"))
+			if err == nil {
+				err = json.Unmarshal(data, &told)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]any{
+				"conversation_id": "bc-1", "generation_id": "run-1", "model": "house", "hook_event_name": c.name, "cursor_version": "v1",
+				"workspace_roots": []any{p.Project}, "user_email": "me@example.com", "transcript_path": "/t.jsonl",
+			}
+			maps.Copy(want, fields)
+			if diff := cmp.Diff(want, told); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if len(Events) != 18 {
+		t.Errorf("there are %d events; the table has 18", len(Events))
 	}
 }
 

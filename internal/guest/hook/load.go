@@ -20,7 +20,8 @@ type Places struct {
 	System  string // a file, /etc/cursor/hooks.json
 	Team    []byte // what the team has set, as a hooks.json; nil for nothing
 	Project string // the folder of the repository
-	Home    string // the user's folder
+	User    []byte // what the agent's person has set, as Team
+	Home    string // the folder of the user that the agent works as
 }
 
 // A Set is the hooks of all places, by event. It does not change, and is safe
@@ -40,16 +41,23 @@ func Load(p Places) *Set {
 	if p.Team != nil {
 		s.add("the team's hooks", p.Team)
 	}
-	for _, dir := range []string{p.Project, p.Home} {
-		if dir == "" {
-			continue
-		}
-		if !s.read(filepath.Join(dir, ".aloft", "hooks.json"), (*Set).add) {
-			s.read(filepath.Join(dir, ".cursor", "hooks.json"), (*Set).add)
-		}
-		s.read(filepath.Join(dir, ".claude", "settings.json"), (*Set).addClaude)
+	s.readFolder(p.Project)
+	if p.User != nil {
+		s.add("your hooks", p.User)
 	}
+	s.readFolder(p.Home)
 	return s
+}
+
+// readFolder reads what a repository or a home folder has; "" is none.
+func (s *Set) readFolder(dir string) {
+	if dir == "" {
+		return
+	}
+	if !s.read(filepath.Join(dir, ".aloft", "hooks.json"), (*Set).add) {
+		s.read(filepath.Join(dir, ".cursor", "hooks.json"), (*Set).add)
+	}
+	s.read(filepath.Join(dir, ".claude", "settings.json"), (*Set).addClaude)
 }
 
 // Has reports whether any hook is there for the event.

@@ -34,7 +34,9 @@ type RunHooksRequest struct {
 	// The team's hooks.json; empty for none.
 	TeamHooks []byte `protobuf:"bytes,6,opt,name=team_hooks,json=teamHooks,proto3" json:"team_hooks,omitempty"`
 	// How often in a row a followup_message has been heeded.
-	LoopCount     int32 `protobuf:"varint,7,opt,name=loop_count,json=loopCount,proto3" json:"loop_count,omitempty"`
+	LoopCount int32 `protobuf:"varint,7,opt,name=loop_count,json=loopCount,proto3" json:"loop_count,omitempty"`
+	// The hooks.json of the agent's person; empty for none.
+	UserHooks     []byte `protobuf:"bytes,8,opt,name=user_hooks,json=userHooks,proto3" json:"user_hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -116,6 +118,13 @@ func (x *RunHooksRequest) GetLoopCount() int32 {
 		return x.LoopCount
 	}
 	return 0
+}
+
+func (x *RunHooksRequest) GetUserHooks() []byte {
+	if x != nil {
+		return x.UserHooks
+	}
+	return nil
 }
 
 // HookEvent is something that hooks may be run for.
@@ -402,7 +411,7 @@ var File_agent_v1_hook_service_proto protoreflect.FileDescriptor
 
 const file_agent_v1_hook_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagent/v1/hook_service.proto\x12\bagent.v1\"\xff\x01\n" +
+	"\x1bagent/v1/hook_service.proto\x12\bagent.v1\"\x9e\x02\n" +
 	"\x0fRunHooksRequest\x12+\n" +
 	"\x06events\x18\x01 \x03(\v2\x13.agent.v1.HookEventR\x06events\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\tR\x0econversationId\x12#\n" +
@@ -413,7 +422,9 @@ const file_agent_v1_hook_service_proto_rawDesc = "" +
 	"\n" +
 	"team_hooks\x18\x06 \x01(\fR\tteamHooks\x12\x1d\n" +
 	"\n" +
-	"loop_count\x18\a \x01(\x05R\tloopCount\"Q\n" +
+	"loop_count\x18\a \x01(\x05R\tloopCount\x12\x1d\n" +
+	"\n" +
+	"user_hooks\x18\b \x01(\fR\tuserHooks\"Q\n" +
 	"\tHookEvent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x16\n" +

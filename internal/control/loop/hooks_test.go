@@ -1,0 +1,175 @@
+package loop_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+	"aloft/internal/policy/permit"
+	"aloft/internal/tool"
+)
+
+// told are the hooks' events as the machine is asked for them, in order.
+type told []loop.HookEvent
+
+// listen has the machine say that it has hooks for every event, which say
+// nothing.
+func (r *rig) listen() *told {
+	all := &told{}
+	r.hands.hooks = func(call loop.HookCall) loop.HookOutcome {
+		out := loop.HookOutcome{}
+		for _, e := range call.Events {
+			*all = append(*all, e)
+		}
+		for _, name := range []string{
+			"preToolUse", "postToolUse", "postToolUseFailure", "beforeShellExecution", "afterShellExecution", "beforeReadFile", "afterFileEdit",
+			"beforeSubmitPrompt", "preCompact", "afterAgentResponse", "afterAgentThought", "stop", "sessionStart", "sessionEnd",
+		} {
+			out.Present = append(out.Present, name)
+		}
+		return out
+	}
+	return all
+}
+
+// fields are what the hooks of the first event of that name are told, as JSON,
+// with what differs from run to run made the same.
+func (all told) fields(t *testing.T, name string) string {
+	t.Helper()
+	i := slices.IndexFunc(all, func(e loop.HookEvent) bool { return e.Name == name })
+	if i < 0 {
+		t.Fatalf("no hook is told of %s: %+v", name, all)
+	}
+	data, err := json.Marshal(all[i].Fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for key, same := range map[string]any{"tool_use_id": "ID", "session_id": "AGENT", "duration_ms": 0} {
+		if _, ok := fields[key]; ok {
+			fields[key] = same
+		}
+	}
+	data, err = json.Marshal(fields) // in the order of the keys
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestHookEvents is the table of what hooks are told of each event besides what
+// all are told, and of what matchers are held against.
+func TestHookEvents(t *testing.T) {
+	done := []step{say("done")}
+	failing := func(text string) func(*rig) {
+		return func(r *rig) {
+			r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+				return tool.Failed("%s", text), nil
+			}
+		}
+	}
+	long := strings.Repeat("word ", 2000)
+	for _, c := range []struct {
+		name  string // of the event, and after a slash what of it
+		setup func(*rig)
+		steps []step
+		want  string
+	}{
+		{"preToolUse", nil, []step{use(`Shell {"command":"ls"}`)}, `{"cwd":"/workspace","tool_input":{"command":"ls"},"tool_name":"Shell","tool_use_id":"ID"}`},
+		{"preToolUse/NamesOfTools", nil, []step{use(`StrReplace {"path":"a"}`)}, `{"cwd":"/workspace","tool_input":{"path":"a"},"tool_name":"Write","tool_use_id":"ID"}`},
+		{"postToolUse", nil, []step{use(`Grep {"pattern":"x"}`)}, `{"cwd":"/workspace","duration":1,"tool_input":{"pattern":"x"},"tool_name":"Grep","tool_output":"ok","tool_use_id":"ID"}`},
+		{"postToolUseFailure/error", failing("no such file"), []step{use(`Read {"path":"a"}`)},
+			`{"cwd":"/workspace","duration":1,"error_message":"no such file","failure_type":"error","tool_input":{"path":"a"},"tool_name":"Read","tool_use_id":"ID"}`},
+		{"postToolUseFailure/timeout", failing("timed out after 1 s"), []step{use(`Shell {"command":"x"}`)},
+			`{"cwd":"/workspace","duration":1,"error_message":"timed out after 1 s","failure_type":"timeout","tool_input":{"command":"x"},"tool_name":"Shell","tool_use_id":"ID"}`},
+		{"postToolUseFailure/permission_denied", func(r *rig) {
+			r.reviewed(permit.Allowlist, "")
+			r.answer(agent.Deny, "")
+		}, []step{use(`Shell {"command":"x"}`)},
+			`{"cwd":"/workspace","duration":0,"error_message":"Not run: the user does not allow it.","failure_type":"permission_denied","tool_input":{"command":"x"},"tool_name":"Shell","tool_use_id":"ID"}`},
+		{"beforeShellExecution", nil, []step{use(`Shell {"command":"a && b"}`)}, `{"command":"a \u0026\u0026 b","cwd":"/workspace","sandbox":false}`},
+		{"afterShellExecution", nil, []step{use(`Shell {"command":"ls"}`)}, `{"command":"ls","duration":1,"output":"ok","sandbox":false}`},
+		{"afterShellExecution/Sandboxed", func(r *rig) {
+			r.reviewed(permit.AutoReview, "")
+			r.hands.enforced = true
+		}, []step{use(`Shell {"command":"ls"}`)}, `{"command":"ls","duration":1,"output":"ok","sandbox":true}`},
+		{"beforeReadFile", nil, []step{use(`Read {"path":"a"}`)}, `{"file_path":"a"}`}, // the machine adds its content
+		{"afterFileEdit", nil, []step{use(`StrReplace {"path":"a","old_string":"x","new_string":"y"}`)}, `{"edits":[{"new_string":"y","old_string":"x"}],"file_path":"a"}`},
+		{"afterFileEdit/Write", nil, []step{use(`Write {"path":"a","contents":"x"}`)}, `{"edits":[{"new_string":"x","old_string":""}],"file_path":"a"}`},
+		{"afterFileEdit/EditNotebook", nil, []step{use(`EditNotebook {"target_notebook":"n.ipynb","old_string":"x","new_string":"y"}`)},
+			`{"edits":[{"new_string":"y","old_string":"x"}],"file_path":"n.ipynb"}`},
+		{"beforeSubmitPrompt", nil, nil, `{"attachments":[],"prompt":"mend it"}`},
+		{"preCompact", func(r *rig) { r.info.ContextWindow = 2000 }, []step{use(`Read {"path":"` + long + `"}`), say("the summary")},
+			`{"context_tokens":2515,"context_usage_percent":125,"message_count":3,"trigger":"auto"}`},
+		{"afterAgentResponse", nil, nil, `{"text":"done"}`},
+		{"afterAgentThought", nil, []step{func(yield func(model.Event, error) bool) {
+			m := conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{{Thinking: &conversation.Thinking{Text: "hm"}}, {Text: "so"}}}
+			yield(model.Event{Done: &model.Reply{Stop: model.StopEnd, Message: m}}, nil)
+		}}, `{"text":"hm"}`},
+		{"stop", nil, nil, `{"loop_count":0,"status":"completed"}`},
+		{"stop/error", nil, []step{fail(&model.Error{Reason: model.BadRequest, Message: "no"})}, `{"loop_count":0,"status":"error"}`},
+		{"sessionStart", nil, nil, `{"is_background_agent":true,"session_id":"AGENT"}`},
+		{"sessionEnd", nil, nil, `{"duration_ms":0,"reason":"completed","session_id":"AGENT"}`},
+		{"sessionEnd/error", nil, []step{fail(&model.Error{Reason: model.BadRequest, Message: "no"})}, `{"duration_ms":0,"reason":"error","session_id":"AGENT"}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, false)
+			all := r.listen()
+			if c.setup != nil {
+				c.setup(r)
+			}
+			r.model.steps = slices.Concat(c.steps, done)
+			r.work(t.Context())
+			event, _, _ := strings.Cut(c.name, "/")
+			if diff := cmp.Diff(c.want, all.fields(t, event)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A call that is refused was not done: the hooks that come after what was done
+// are not told that it was.
+func TestARefusedCallWasNotDone(t *testing.T) {
+	r := newRig(t, false)
+	all := r.listen()
+	r.reviewed(permit.Allowlist, "")
+	r.answer(agent.Deny, "")
+	r.model.steps = []step{use(`Shell {"command":"x"}`), say("done")}
+	r.work(t.Context())
+	for _, e := range *all {
+		if e.Name == "afterShellExecution" || e.Name == "postToolUse" {
+			t.Errorf("hooks are told %+v", e)
+		}
+	}
+}
+
+// A server that starts again in the middle of a call has not heard yet which
+// hooks there are, and asks for those that come after it.
+func TestHooksAfterARestart(t *testing.T) {
+	r := newRig(t, false)
+	all := r.listen()
+	r.record(&agent.RunStarted{}, &agent.TurnReplied{Message: conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{
+		{Call: &conversation.ToolCall{ID: "call_2_0", Name: "Shell", Args: json.RawMessage(`{"command":"ls"}`)}},
+	}}}, &agent.CallJudged{CallID: "call_2_0", Treatment: agent.CallRun}, &agent.CallSent{CallID: "call_2_0", BootID: "boot-1"})
+	r.model.steps = []step{say("done")}
+	r.work(t.Context())
+	var names []string
+	for _, e := range *all {
+		names = append(names, e.Name)
+	}
+	if diff := cmp.Diff([]string{"postToolUse", "afterShellExecution", "afterAgentResponse", "stop", "sessionEnd"}, names); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,85 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/wire/agentv1"
+	"aloft/internal/wire/agentv1/agentv1connect"
+)
+
+type hookServer func() (*agentv1.RunHooksResponse, error)
+
+func (h hookServer) RunHooks(context.Context, *connect.Request[agentv1.RunHooksRequest]) (*connect.Response[agentv1.RunHooksResponse], error) {
+	m, err := h()
+	return connect.NewResponse(m), err
+}
+
+// hooksTo returns a client of a machine whose exec-daemon answers so. The
+// connections that die are the first to be opened, each at the first byte.
+func hooksTo(t *testing.T, dies int32, lost func(error) error, answer hookServer) *Hooks {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle(agentv1connect.NewHookServiceHandler(answer))
+	server := httptest.NewUnstartedServer(mux)
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	t.Cleanup(server.Close)
+	var opened atomic.Int32
+	h := newHooks(func(ctx context.Context) (net.Conn, error) {
+		if opened.Add(1) <= dies {
+			ours, theirs := net.Pipe()
+			go func() {
+				_, _ = theirs.Read(make([]byte, 1))
+				_ = theirs.Close()
+			}()
+			return ours, nil
+		}
+		return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
+	}, lost)
+	t.Cleanup(h.Close)
+	return h
+}
+
+func still(err error) error { return err }
+
+// TestHooksOutliveExecDaemon is the table of how often it may die.
+func TestHooksOutliveExecDaemon(t *testing.T) {
+	gone := func(err error) error { return errors.Join(ErrLost, err) }
+	for _, c := range []struct {
+		name    string
+		dies    int32
+		lost    func(error) error
+		answer  error
+		denied  bool
+		isLost  bool
+		answers int
+	}{
+		{"Never", 0, still, nil, true, false, 1},
+		{"Twice", 2, still, nil, true, false, 1},
+		{"AlwaysIsAnError", 1 << 20, still, nil, false, false, 0},
+		{"WithItsMachine", 1 << 20, gone, nil, false, true, 0},
+		{"WhatItRefusesIsNotAskedAgain", 0, still, connect.NewError(connect.CodeUnavailable, errors.New("no")), false, false, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			answers := 0
+			h := hooksTo(t, c.dies, c.lost, func() (*agentv1.RunHooksResponse, error) {
+				answers++
+				return &agentv1.RunHooksResponse{Permission: "deny"}, c.answer
+			})
+			out, err := h.Run(patience(t), HookCall{Events: []HookEvent{{Name: "stop"}}})
+			if (out.Permission == "deny") != c.denied || (err == nil) != c.denied || errors.Is(err, ErrLost) != c.isLost || answers != c.answers {
+				t.Errorf("said %+v after %d answers: %v", out, answers, err)
+			}
+		})
+	}
+}
