@@ -183,7 +183,7 @@ func readyOf(r *podv1.BootReady, others int) (Ready, error) {
 func stepOf(s *podv1.BootStep) Step {
 	step := Step{
 		Name:     bounded(s.GetName(), maxWord),
-		Duration: time.Duration(s.GetDurationMs()) * time.Millisecond,
+		Duration: took(s.GetDurationMs()),
 		Detail:   bounded(s.GetDetail(), maxDetail),
 	}
 	switch s.GetState() {
@@ -195,6 +195,14 @@ func stepOf(s *podv1.BootStep) Step {
 		step.State = StepRunning
 	}
 	return step
+}
+
+// longest is more than anything in a machine takes.
+const longest = 1000 * 24 * time.Hour
+
+// took is how long a machine says that something took.
+func took(ms int64) time.Duration {
+	return time.Duration(min(max(0, ms), longest.Milliseconds())) * time.Millisecond
 }
 
 // bounded cuts s to n bytes and leaves out what is not UTF-8.

@@ -138,7 +138,7 @@ func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agent
 				if d, ok := heard.rest(last); ok && onDelta != nil {
 					onDelta(d)
 				}
-				return resultOf(result), time.Duration(max(0, result.GetDurationMs())) * time.Millisecond, nil
+				return resultOf(result), took(result.GetDurationMs()), nil
 			}
 			quiet = nil
 			if heard.holds() {

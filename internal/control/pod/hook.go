@@ -152,7 +152,7 @@ func hookOutcome(m *agentv1.RunHooksResponse) HookOutcome {
 		o.UpdatedInput = in
 	}
 	for _, r := range m.GetRuns()[:min(len(m.GetRuns()), maxHookRuns)] {
-		o.Runs = append(o.Runs, HookRun{bounded(r.GetCommand(), maxDetail), bounded(r.GetFile(), maxDetail), int(r.GetExit()), r.GetDurationMs(), bounded(r.GetFailure(), maxDetail)})
+		o.Runs = append(o.Runs, HookRun{bounded(r.GetCommand(), maxDetail), bounded(r.GetFile(), maxDetail), int(r.GetExit()), took(r.GetDurationMs()).Milliseconds(), bounded(r.GetFailure(), maxDetail)})
 	}
 	for _, w := range m.GetWarnings()[:min(len(m.GetWarnings()), maxHookRuns)] {
 		o.Warnings = append(o.Warnings, bounded(w, maxDetail))

@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/coder/websocket"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"aloft/internal/fault"
 	"aloft/internal/wire/agentv1"
@@ -177,9 +178,17 @@ func (t *Terminals) End(ctx context.Context, name string) error {
 	return t.fault("close a terminal", err)
 }
 
+// when is a time that a machine tells; no time, where there can be no such.
+func when(told *timestamppb.Timestamp) time.Time {
+	if !told.IsValid() {
+		return time.Time{}
+	}
+	return told.AsTime()
+}
+
 func terminalOf(m *agentv1.Terminal) Terminal {
 	out := Terminal{
-		Name: bounded(m.GetName(), maxWord), Created: m.GetCreatedAt().AsTime(), Active: m.GetActiveAt().AsTime(),
+		Name: bounded(m.GetName(), maxWord), Created: when(m.GetCreatedAt()), Active: when(m.GetActiveAt()),
 		Attached: int(m.GetAttached()), Columns: int(m.GetColumns()), Rows: int(m.GetRows()),
 		Command: bounded(m.GetCommand(), maxWord), Directory: bounded(m.GetDirectory(), maxDetail), Dead: m.GetDead(),
 	}

@@ -322,3 +322,26 @@ func FuzzHost(f *testing.F) {
 		}
 	})
 }
+
+// FuzzClean has a machine set any header: no cookie of ours is set, none for
+// another host, and the browser is told what keeps the page apart.
+func FuzzClean(f *testing.F) {
+	f.Add("a=b; Domain=.example.com; Path=/", "*")
+	f.Add("__Host-aloft-preview=x", "")
+	f.Add(" aloft\t=x;domain = a; DOMAIN=b", "unsafe-none")
+	f.Add("a=b;\x00dOmain=x", "x")
+	f.Fuzz(func(t *testing.T, cookie, opener string) {
+		resp := &http.Response{Header: http.Header{"Set-Cookie": {cookie, "plain=1"}, "Alt-Svc": {"h3=\":443\""}, "Cross-Origin-Opener-Policy": {opener}}}
+		if err := new(Previews).clean(resp); err != nil {
+			t.Fatal(err)
+		}
+		if resp.Header.Get("Alt-Svc") != "" || resp.Header.Get("Origin-Agent-Cluster") != "?1" {
+			t.Errorf("%v", resp.Header)
+		}
+		for _, c := range resp.Cookies() { // as a browser reads them
+			if c.Domain != "" || ours(c.Name) {
+				t.Errorf("%q sets %+v", cookie, c)
+			}
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -86,4 +87,32 @@ func TestTokensAreOfTheAgentWhoseMachineAsks(t *testing.T) {
 	if status != 429 || !strings.Contains(got, "expires") {
 		t.Errorf("a machine that asks on and on gets status %d, %s", status, got)
 	}
+}
+
+// FuzzTokenRequest has a machine ask for a token in any words: the answer is
+// JSON, and never that the server is at fault.
+func FuzzTokenRequest(f *testing.F) {
+	f.Add(`{"aud":"https://example.com","nonce":"n"}`)
+	f.Add(`{"aud":1}`)
+	f.Add(`{"aud":"a"}{"aud":"b"}`)
+	log := slog.New(slog.DiscardHandler)
+	db, err := sqlite.Open(f.Context(), filepath.Join(f.TempDir(), "a.db"), log)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = db.Close() })
+	id, none := agent.NewID(), int64(0)
+	if _, err := db.Append(f.Context(), store.Append{AgentID: id, IfHead: &none, Events: []agent.Event{
+		{Body: &agent.Created{Name: "a", UserID: 7}}, {RunID: "run-1", Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "do")}},
+	}}); err != nil {
+		f.Fatal(err)
+	}
+	s := New(Config{Journal: db, Agents: db, Identity: new(signer), Logger: log})
+	f.Fuzz(func(t *testing.T, body string) {
+		w := httptest.NewRecorder()
+		s.tokenRoutes(id).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/tokens/oidc", strings.NewReader(body)))
+		if !json.Valid(w.Body.Bytes()) || w.Code != http.StatusOK && w.Code != http.StatusBadRequest && !strings.Contains(body, "broken") {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
 }

@@ -1,0 +1,43 @@
+package mirror
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"aloft/internal/redact"
+)
+
+// FuzzScan has git say anything of the objects of a push, whose names and
+// contents a machine chose: the scan ends, and names few places, none with a
+// secret in it.
+func FuzzScan(f *testing.F) {
+	const value, id = "glpat-a-very-secret-token", "0123456789abcdef0123456789abcdef01234567"
+	f.Add(id+"\n"+id+" a/b.txt\n", id+" commit 3\nabc\n"+id+" blob 26\nx"+value+"\n")
+	f.Add(id+" "+value+"\n", id+" blob 25\n"+value+"\n")
+	f.Add(id+" x\n", id+" blob -1\n")
+	f.Add(id+" x\n", id+" blob 9223372036854775807\nx")
+	f.Add(id+" x\n", id+" missing\n")
+	f.Add(strings.Repeat("x", maxPath+10)+"\n", "\n")
+	secrets := redact.New(map[string]string{"k": value})
+	f.Fuzz(func(t *testing.T, listed, told string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var listing sync.WaitGroup
+		defer listing.Wait()
+		defer cancel()
+		s := &scan{secrets: secrets, objects: bufio.NewReader(strings.NewReader(told)), left: 1 << 20, places: make(chan place, 1)}
+		listing.Go(func() { _ = s.list(ctx, strings.NewReader(listed), io.Discard) }) // run returns its error
+		if err := s.run(); err != nil {
+			return
+		}
+		if len(s.found) > maxFindings {
+			t.Errorf("%d places", len(s.found))
+		}
+		if o := refuseSecret(Update{Secrets: secrets}, s.found); strings.Contains(o.Words, value) {
+			t.Errorf("the refusal says %q", o.Words)
+		}
+	})
+}
