@@ -126,9 +126,10 @@ func inOrder(args protoreflect.MessageDescriptor) []string {
 }
 
 // modelName is the field's name in the catalogue: the one that was set in the
-// .proto where it is no word (-A), else the field's own.
+// .proto, else the field's own. One that nobody has set is the field's in camel
+// case, without a line in it.
 func modelName(field protoreflect.FieldDescriptor) string {
-	if strings.HasPrefix(field.JSONName(), "-") {
+	if strings.ContainsAny(field.JSONName(), "-_") {
 		return field.JSONName()
 	}
 	return string(field.Name())
