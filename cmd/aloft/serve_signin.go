@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"aloft/internal/account"
+	"aloft/internal/agent"
 	"aloft/internal/control/signin"
+	"aloft/internal/control/store"
 )
 
 // signInConfig is how people sign in, besides passwords, passkeys and links.
@@ -101,4 +103,13 @@ func (s *server) firstLink(ctx context.Context) string {
 		return s.desk.PublicURL() + "/sign-in#link=" + token
 	}
 	return ""
+}
+
+// shownOutside reports whether what an agent says may be told outside, as it was
+// settled when the agent was made.
+func shownOutside(rules store.Rules) func(context.Context, agent.Agent) (bool, error) {
+	return func(ctx context.Context, a agent.Agent) (bool, error) {
+		h, err := store.Settings(ctx, rules)
+		return h.At(a.CreatedAt).ShownOutside(), err
+	}
 }

@@ -55,6 +55,7 @@ type server struct {
 	disk        *disk.Guard
 	webhooks    *webhook.Sender
 	desk        *signin.Desk
+	api         *api.API
 	sent        *telemetry.Telemetry
 	observer    *observe.Observer
 	listener    net.Listener
@@ -180,7 +181,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		return nil, usageError{fmt.Errorf("outbound: %w", err)}
 	}
 	s.webhooks = webhook.New(webhook.Config{
-		Store: s.store, Owner: s.store.ServerID(), Webhook: locked.Webhook, Post: reach.Post, PublicURL: publicURL, Logger: logger,
+		Store: s.store, Owner: s.store.ServerID(), Webhook: locked.Webhook, Shown: shownOutside(s.store), Post: reach.Post, PublicURL: publicURL, Logger: logger,
 	})
 	desk, err := signin.New(signin.Config{Store: s.store, PublicURL: publicURL, Provider: c.SignIn.OIDC.provider(), Logger: logger})
 	if err != nil {
@@ -188,7 +189,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	}
 	s.desk = desk
 	apiConfig := api.Config{
-		SignIn: desk, AuditLog: s.store,
+		SignIn: desk, AuditLog: s.store, Usage: s.store,
 		Outbound: reach, Deliveries: s.store, PerMinute: c.API.RequestsPerMinute,
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Builder: builds{s.builder}, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},
 		SetUps: setups{s.schedule, s.builder, s.store}, Metrics: s.observer.Metrics,
@@ -206,15 +207,15 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if previews != nil {
 		apiConfig.Previews = previews
 	}
-	handler, err := api.New(apiConfig)
-	if err != nil {
+	if s.api, err = api.New(apiConfig); err != nil {
 		return nil, err
 	}
 	files, err := fs.Sub(binaries(), "web")
 	if err != nil {
 		return nil, err
 	}
-	if handler, err = dashboard.Handler(files, handler); err != nil {
+	handler, err := dashboard.Handler(files, s.api)
+	if err != nil {
 		return nil, err
 	}
 	if previews != nil {
@@ -254,6 +255,7 @@ func (s *server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.builder.Run(ctx) })
 	group.Go(func() error { return s.disk.Run(ctx) })
 	group.Go(func() error { return s.webhooks.Run(ctx) })
+	group.Go(func() error { return s.api.Run(ctx) })
 	group.Go(func() error {
 		<-ctx.Done()
 		s.ready.Store(false)

@@ -159,21 +159,28 @@ func (s *server) deleteAgent(w http.ResponseWriter, r *http.Request, who account
 	if err != nil {
 		return err
 	}
-	if err := s.removeMachine(r.Context(), a.ID); err != nil {
-		return err
-	}
-	if s.Artifacts != nil {
-		if err := s.Artifacts.Remove(context.WithoutCancel(r.Context()), a.ID); err != nil {
-			return err
-		}
-	}
-	if err := s.Agents.DeleteAgent(context.WithoutCancel(r.Context()), a.ID); err != nil {
-		return fmt.Errorf("delete %s: %w", a.ID, err)
-	}
-	if err := s.Work.Forget(context.WithoutCancel(r.Context()), a.ID); err != nil {
+	if err := s.remove(r.Context(), a.ID); err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, idResponseJSON{ID: a.ID})
+}
+
+// remove removes an agent and all that is kept of it. What fails halfway is done
+// by the next try.
+func (s *server) remove(ctx context.Context, id string) error {
+	if err := s.removeMachine(ctx, id); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if s.Artifacts != nil {
+		if err := s.Artifacts.Remove(ctx, id); err != nil {
+			return err
+		}
+	}
+	if err := s.Agents.DeleteAgent(ctx, id); err != nil {
+		return fmt.Errorf("delete %s: %w", id, err)
+	}
+	return s.Work.Forget(ctx, id)
 }
 
 func (s *server) archiveAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

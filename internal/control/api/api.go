@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"aloft/internal/agent"
@@ -63,6 +64,7 @@ type Config struct {
 	Identity     Identity         // nil where machines get no tokens
 	SignIn       *signin.Desk     // nil where nobody signs in
 	AuditLog     store.AuditLog   // nil where nothing is recorded
+	Usage        store.Usage      // nil where nothing is counted
 	Rules        store.Rules      // nil where none are kept
 	Review       Review           // nil where all calls run
 	PerMinute    int              // requests of each key; 0 is no limit
@@ -134,17 +136,28 @@ type server struct {
 	heartbeat time.Duration
 	patience  time.Duration // with a reader of a stream
 	openAPI   document
+	settling  sync.Mutex // held while settings change
 	limiter   *limiter
 }
 
-// New returns the handler of the API. It is safe for concurrent use.
-func New(c Config) (http.Handler, error) {
+// API is the handler of the API, and what tidies up behind it.
+type API struct {
+	http.Handler // safe for concurrent use
+	server       *server
+}
+
+// New returns an API.
+func New(c Config) (*API, error) {
 	s, err := newServer(c)
 	if err != nil {
 		return nil, err
 	}
-	return s.handler(), nil
+	return &API{s.handler(), s}, nil
 }
+
+// Run deletes agents that have been kept for as long as was settled, until ctx
+// ends.
+func (a *API) Run(ctx context.Context) error { return a.server.expire(ctx, expireEvery) }
 
 func newServer(c Config) (*server, error) {
 	if c.Journal == nil || c.Agents == nil || c.Accounts == nil || c.Work == nil {

@@ -170,7 +170,7 @@ func (h *house) serve() {
 		h.t.Fatal(err)
 	}
 	api, err := newServer(Config{
-		SignIn: desk, AuditLog: h.store,
+		SignIn: desk, AuditLog: h.store, Usage: h.store,
 		Secrets: h.safe, Environments: environments{h}, Saved: h.store, Builds: h.store,
 		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,
 		Models:       []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}},

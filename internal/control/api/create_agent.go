@@ -69,6 +69,9 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	if err != nil {
 		return err
 	}
+	if err := s.settled(r, &in); err != nil {
+		return err
+	}
 	created, err := s.created(&in, prompt.PlainText(), who)
 	if err != nil {
 		return err

@@ -244,6 +244,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /v1/members": "any", "POST /v1/members": admin, "PATCH /v1/members/{userId}": admin, "POST /v1/members/{userId}/link": admin, "GET /v1/audit": admin,
 		"PATCH /v1/me/profile": "any", "PUT /v1/me/password": "any", "GET /v1/me/keys": "any", "POST /v1/me/keys": "any", "DELETE /v1/me/keys/{keyId}": "key",
 		"GET /v1/me/passkeys": "any", "POST /v1/me/passkey-ceremonies": "any", "POST /v1/me/passkeys": "any", "DELETE /v1/me/passkeys/{passkeyId}": "key",
+		"GET /v1/settings": "any", "PATCH /v1/settings": admin, "GET /v1/usage": "any",
 		"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
 	}
 	h.work.diff = func(string) (string, bool, error) { return "", false, nil }

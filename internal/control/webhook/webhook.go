@@ -56,6 +56,8 @@ type Config struct {
 	// Webhook returns the agent's; its error is a fault of kind NotFound where it
 	// has none.
 	Webhook func(ctx context.Context, agentID string) (safe.Webhook, error)
+	// Shown reports whether what the agent says may be told outside. nil is yes.
+	Shown func(ctx context.Context, a agent.Agent) (bool, error)
 	// Post sends a body, follows no redirect, and returns the status. Its error
 	// tells no secret.
 	Post      func(ctx context.Context, url string, header http.Header, body io.Reader) (int, error)
@@ -259,8 +261,14 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 	if len(a.Repos) > 0 {
 		p.Source = source{a.Repos[0].URL, a.Repos[0].StartingRef}
 	}
+	shown := true
+	if s.Shown != nil {
+		if shown, err = s.Shown(ctx, a); err != nil {
+			return nil, err
+		}
+	}
 	if d.Event == store.ApprovalRequested {
-		return s.questionBody(ctx, d, p)
+		return s.questionBody(ctx, d, p, shown)
 	}
 	p.Status, p.Summary = string(agent.Failed), run.Result
 	if run.Status == agent.Finished || run.Status == agent.Cancelled { // as /v0 has it: what was stopped is over
@@ -268,6 +276,9 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 	}
 	if run.Failure != nil && p.Summary == "" {
 		p.Summary = run.Failure.Message
+	}
+	if !shown {
+		p.Summary = ""
 	}
 	if len(run.Branches) > 0 {
 		p.Target.BranchName = run.Branches[0].Branch
@@ -280,7 +291,7 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 }
 
 // questionBody completes what is told of a question, as it was when it was asked.
-func (s *Sender) questionBody(ctx context.Context, d store.Delivery, p payload) ([]byte, error) {
+func (s *Sender) questionBody(ctx context.Context, d store.Delivery, p payload, shown bool) ([]byte, error) {
 	events, err := s.Store.Read(ctx, d.AgentID, d.Seq-1, 1)
 	if err != nil {
 		return nil, err
@@ -297,6 +308,10 @@ func (s *Sender) questionBody(ctx context.Context, d store.Delivery, p payload) 
 		}
 		if !q.Until.IsZero() {
 			p.Approval.Until = &q.Until
+		}
+		if !shown { // that one waits, and where to answer it
+			p.Summary = ""
+			p.Approval = &question{ID: q.ID, RunID: q.RunID, Tool: q.Tool, Entries: []string{}, Until: p.Approval.Until}
 		}
 		return json.Marshal(p)
 	}

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"encoding/json"
@@ -337,6 +338,21 @@ func TestRetries(t *testing.T) {
 		if l := next(t, letters); l.header.Get("X-Webhook-ID") != d.ID {
 			t.Errorf("an attempt has the id %s, not %s", l.header.Get("X-Webhook-ID"), d.ID)
 		}
+	}
+}
+
+// What an agent says stays here where an admin has settled so; that it is done
+// does not.
+func TestNothingIsTold(t *testing.T) {
+	o := testOffice(t, t.TempDir())
+	sender := o.sender()
+	sender.Shown = func(context.Context, agent.Agent) (bool, error) { return false, nil }
+	o.run(t, sender)
+	url, letters := receiver(t, ok)
+	id, runID := o.hooked(t, url)
+	o.end(t, id, runID, &agent.RunEnded{Status: agent.Finished, Result: "A word of it."})
+	if l := next(t, letters); bytes.Contains(l.body, []byte("word")) || !bytes.Contains(l.body, []byte(`"status":"FINISHED"`)) {
+		t.Errorf("told %s", l.body)
 	}
 }
 

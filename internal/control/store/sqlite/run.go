@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite/query"
+	"aloft/internal/conversation"
 )
 
 // Run implements [store.Agents].
@@ -44,6 +46,22 @@ func (s *Store) OpenRuns(ctx context.Context) ([]agent.Run, error) {
 		return nil, fmt.Errorf("list open runs: %w", err)
 	}
 	return runsOf(rows)
+}
+
+// Usage implements [store.Usage].
+func (s *Store) Usage(ctx context.Context, userID int64, from, to time.Time) ([]store.UsageRow, error) {
+	rows, err := s.read.SumUsage(ctx, query.SumUsageParams{UserID: userID, Since: nanos(from), Until: nanos(to)})
+	if err != nil {
+		return nil, fmt.Errorf("sum what was used: %w", err)
+	}
+	out := make([]store.UsageRow, len(rows))
+	for i, r := range rows {
+		out[i] = store.UsageRow{
+			Day: r.Day, UserID: r.UserID, Repo: r.Repo, Model: r.Model, Runs: r.Runs, Turns: r.Turns,
+			Usage: conversation.Usage{Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheWrite: r.CacheWrite},
+		}
+	}
+	return out, nil
 }
 
 // putRun writes the run's row; only its two numbers where no more has changed.

@@ -21,6 +21,7 @@ type Store interface {
 	store.Members
 	store.SignIns
 	store.AuditLog
+	store.Usage
 	store.Builds
 	store.Environments
 	store.Snapshots

@@ -22,3 +22,15 @@ SELECT * FROM runs WHERE ended_at = 0 ORDER BY created_at, agent_id, id;
 
 -- name: DeleteRuns :exec
 DELETE FROM runs WHERE agent_id = @agent_id;
+
+-- name: SumUsage :many
+SELECT CAST(date(runs.created_at / 1000000000, 'unixepoch') AS TEXT) AS day, agents.user_id,
+  CAST(coalesce(agents.repos ->> '$[0].url', '') AS TEXT) AS repo, agents.model,
+  count(*) AS runs, CAST(sum(runs.turns) AS INTEGER) AS turns,
+  CAST(sum(coalesce(runs.usage ->> '$.input', 0)) AS INTEGER) AS input,
+  CAST(sum(coalesce(runs.usage ->> '$.output', 0)) AS INTEGER) AS output,
+  CAST(sum(coalesce(runs.usage ->> '$.cacheRead', 0)) AS INTEGER) AS cache_read,
+  CAST(sum(coalesce(runs.usage ->> '$.cacheWrite', 0)) AS INTEGER) AS cache_write
+FROM runs JOIN agents ON agents.id = runs.agent_id
+WHERE runs.created_at >= @since AND runs.created_at < @until AND (CAST(@user_id AS INTEGER) = 0 OR agents.user_id = @user_id)
+GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4;

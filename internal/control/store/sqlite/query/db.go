@@ -273,6 +273,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.serverIDStmt, err = db.PrepareContext(ctx, serverID); err != nil {
 		return nil, fmt.Errorf("error preparing query ServerID: %w", err)
 	}
+	if q.sumUsageStmt, err = db.PrepareContext(ctx, sumUsage); err != nil {
+		return nil, fmt.Errorf("error preparing query SumUsage: %w", err)
+	}
 	if q.takeLinkStmt, err = db.PrepareContext(ctx, takeLink); err != nil {
 		return nil, fmt.Errorf("error preparing query TakeLink: %w", err)
 	}
@@ -708,6 +711,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing serverIDStmt: %w", cerr)
 		}
 	}
+	if q.sumUsageStmt != nil {
+		if cerr := q.sumUsageStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing sumUsageStmt: %w", cerr)
+		}
+	}
 	if q.takeLinkStmt != nil {
 		if cerr := q.takeLinkStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing takeLinkStmt: %w", cerr)
@@ -855,6 +863,7 @@ type Queries struct {
 	resealSecretStmt              *sql.Stmt
 	secretsAfterStmt              *sql.Stmt
 	serverIDStmt                  *sql.Stmt
+	sumUsageStmt                  *sql.Stmt
 	takeLinkStmt                  *sql.Stmt
 	touchAgentStmt                *sql.Stmt
 	touchRunStmt                  *sql.Stmt
@@ -949,6 +958,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		resealSecretStmt:              q.resealSecretStmt,
 		secretsAfterStmt:              q.secretsAfterStmt,
 		serverIDStmt:                  q.serverIDStmt,
+		sumUsageStmt:                  q.sumUsageStmt,
 		takeLinkStmt:                  q.takeLinkStmt,
 		touchAgentStmt:                q.touchAgentStmt,
 		touchRunStmt:                  q.touchRunStmt,

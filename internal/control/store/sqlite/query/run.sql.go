@@ -192,6 +192,72 @@ func (q *Queries) PutRun(ctx context.Context, arg PutRunParams) error {
 	return err
 }
 
+const sumUsage = `-- name: SumUsage :many
+SELECT CAST(date(runs.created_at / 1000000000, 'unixepoch') AS TEXT) AS day, agents.user_id,
+  CAST(coalesce(agents.repos ->> '$[0].url', '') AS TEXT) AS repo, agents.model,
+  count(*) AS runs, CAST(sum(runs.turns) AS INTEGER) AS turns,
+  CAST(sum(coalesce(runs.usage ->> '$.input', 0)) AS INTEGER) AS input,
+  CAST(sum(coalesce(runs.usage ->> '$.output', 0)) AS INTEGER) AS output,
+  CAST(sum(coalesce(runs.usage ->> '$.cacheRead', 0)) AS INTEGER) AS cache_read,
+  CAST(sum(coalesce(runs.usage ->> '$.cacheWrite', 0)) AS INTEGER) AS cache_write
+FROM runs JOIN agents ON agents.id = runs.agent_id
+WHERE runs.created_at >= ?1 AND runs.created_at < ?2 AND (CAST(?3 AS INTEGER) = 0 OR agents.user_id = ?3)
+GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+`
+
+type SumUsageParams struct {
+	Since  int64
+	Until  int64
+	UserID int64
+}
+
+type SumUsageRow struct {
+	Day        string
+	UserID     int64
+	Repo       string
+	Model      string
+	Runs       int64
+	Turns      int64
+	Input      int64
+	Output     int64
+	CacheRead  int64
+	CacheWrite int64
+}
+
+func (q *Queries) SumUsage(ctx context.Context, arg SumUsageParams) ([]SumUsageRow, error) {
+	rows, err := q.query(ctx, q.sumUsageStmt, sumUsage, arg.Since, arg.Until, arg.UserID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SumUsageRow
+	for rows.Next() {
+		var i SumUsageRow
+		if err := rows.Scan(
+			&i.Day,
+			&i.UserID,
+			&i.Repo,
+			&i.Model,
+			&i.Runs,
+			&i.Turns,
+			&i.Input,
+			&i.Output,
+			&i.CacheRead,
+			&i.CacheWrite,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const touchRun = `-- name: TouchRun :exec
 UPDATE runs SET updated_at = ?1, last_seq = ?2
 WHERE agent_id = ?3 AND id = ?4

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+)
+
+// expireEvery is how often agents are looked through for those that have been
+// kept long enough, which is counted in days.
+const expireEvery = time.Hour
+
+// expire deletes them, again and again, until ctx ends. What fails is tried
+// again the next time.
+func (s *server) expire(ctx context.Context, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		n, err := s.expireOnce(ctx, time.Now())
+		if err != nil && ctx.Err() == nil {
+			s.Logger.ErrorContext(ctx, "old agents could not all be deleted", "error", err)
+		}
+		if n > 0 {
+			s.Logger.InfoContext(ctx, "old agents were deleted", "count", n)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// expireOnce deletes the agents that nobody has touched for as long as was
+// settled when they were made, and says how many.
+func (s *server) expireOnce(ctx context.Context, now time.Time) (deleted int, _ error) {
+	h, err := store.Settings(ctx, s.Rules)
+	if err != nil || len(h.Versions) == 0 {
+		return 0, err
+	}
+	var errs []error
+	q := store.AgentQuery{Page: store.Page{Limit: batch}, IncludeArchived: true}
+	for {
+		agents, err := s.Agents.ListAgents(ctx, q)
+		if err != nil || len(agents) == 0 {
+			return deleted, errors.Join(append(errs, err)...)
+		}
+		for _, a := range agents {
+			days := h.At(a.CreatedAt).RetentionDays
+			if days == 0 || now.Sub(a.UpdatedAt) < time.Duration(days)*24*time.Hour || s.works(ctx, a) {
+				continue
+			}
+			if err := s.remove(ctx, a.ID); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			deleted++
+		}
+		last := agents[len(agents)-1]
+		q.BeforeTime, q.BeforeID = last.CreatedAt, last.ID
+	}
+}
+
+// works reports whether an agent has a run that is not over; in doubt it does.
+func (s *server) works(ctx context.Context, a agent.Agent) bool {
+	if a.LatestRunID == "" {
+		return false
+	}
+	run, err := s.Agents.Run(ctx, a.ID, a.LatestRunID)
+	return err != nil || run.EndedAt.IsZero()
+}

@@ -1,0 +1,158 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// maxRetention is the longest time that agents may be kept for, in days.
+const maxRetention = 3650
+
+type settingsJSON struct {
+	_                  struct{} `json:"-" additionalProperties:"true"`
+	DefaultModel       string   `json:"defaultModel" doc:"of agents that name none; empty is the server's"`
+	DefaultRepository  string   `json:"defaultRepository" doc:"of agents that name none; empty is none"`
+	BaseBranch         string   `json:"baseBranch" doc:"of repositories named without a ref; empty is the repository's default branch"`
+	DisplaySummary     bool     `json:"displayAgentSummary" doc:"lists show files and code"`
+	DisplaySummaryAway bool     `json:"displayAgentSummaryExternally" doc:"so do webhooks and other channels"`
+	PrivacyMode        bool     `json:"privacyMode" doc:"what agents say stays on this server, whatever the other settings are"`
+	RetentionDays      int      `json:"retentionDays" minimum:"0" maximum:"3650" doc:"agents that nobody touches for so long are deleted; 0 is never"`
+}
+
+type updateSettingsRequestJSON struct {
+	_                  struct{} `json:"-" additionalProperties:"true"`
+	DefaultModel       *string  `json:"defaultModel,omitempty"`
+	DefaultRepository  *string  `json:"defaultRepository,omitempty"`
+	BaseBranch         *string  `json:"baseBranch,omitempty"`
+	DisplaySummary     *bool    `json:"displayAgentSummary,omitempty"`
+	DisplaySummaryAway *bool    `json:"displayAgentSummaryExternally,omitempty"`
+	PrivacyMode        *bool    `json:"privacyMode,omitempty"`
+	RetentionDays      *int     `json:"retentionDays,omitempty" minimum:"0" maximum:"3650"`
+}
+
+func settingsOf(s account.Settings) settingsJSON {
+	return settingsJSON{
+		DefaultModel: s.DefaultModel, DefaultRepository: s.DefaultRepository, BaseBranch: s.BaseBranch,
+		DisplaySummary: !s.HideSummary, DisplaySummaryAway: !s.HideOutside, PrivacyMode: s.Privacy, RetentionDays: s.RetentionDays,
+	}
+}
+
+func (s *server) settingsRoutes() []route {
+	return []route{
+		{method: "GET", path: "/v1/settings", id: "getSettings", summary: "Show what is settled for new agents", status: 200, out: settingsJSON{}, handle: s.getSettings},
+		{method: "PATCH", path: "/v1/settings", id: "updateSettings", summary: "Settle something for new agents; for admins", needs: account.Admin,
+			in: updateSettingsRequestJSON{}, status: 200, out: settingsJSON{}, handle: s.updateSettings},
+		{method: "GET", path: "/v1/usage", id: "getUsageReport", summary: "Count tokens by day, person, repository and model: yours, or everybody's for admins",
+			query: []param{
+				{name: "from", kind: "string", words: "the first day, as 2006-01-02; 30 days ago unless given"},
+				{name: "to", kind: "string", words: "the last day; today unless given"},
+			},
+			status: 200, out: usageReportJSON{}, handle: s.getUsageReport},
+	}
+}
+
+func (s *server) getSettings(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	h, err := store.Settings(r.Context(), s.Rules)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, settingsOf(h.Now()))
+}
+
+func (s *server) updateSettings(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	if s.Rules == nil {
+		return fault.NotImplemented("this server keeps no settings")
+	}
+	var in updateSettingsRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	s.settling.Lock() // two at once would each undo the other's
+	defer s.settling.Unlock()
+	h, err := store.Settings(r.Context(), s.Rules)
+	if err != nil {
+		return err
+	}
+	now := h.Now()
+	if err := s.settle(&now, in); err != nil {
+		return err
+	}
+	if now != h.Now() {
+		if err := store.Settle(r.Context(), s.Rules, h.With(now, time.Now())); err != nil {
+			return err
+		}
+	}
+	return writeJSON(w, http.StatusOK, settingsOf(now))
+}
+
+// settle puts what was asked for into the settings.
+func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) error {
+	if in.DefaultModel != nil {
+		to.DefaultModel = ""
+		if *in.DefaultModel != "" {
+			id, err := s.model(&modelRefJSON{ID: *in.DefaultModel})
+			if err != nil {
+				return fault.Of(err).At("defaultModel")
+			}
+			to.DefaultModel = id
+		}
+	}
+	if in.DefaultRepository != nil {
+		to.DefaultRepository = ""
+		if *in.DefaultRepository != "" {
+			url, err := repoURL(*in.DefaultRepository, s.AllowFile)
+			if err != nil {
+				return fault.Of(err).At("defaultRepository")
+			}
+			to.DefaultRepository = url
+		}
+	}
+	if in.BaseBranch != nil {
+		if *in.BaseBranch != "" && !validRef(*in.BaseBranch) {
+			return fault.Invalid("%s is not the name of a branch", quoted(*in.BaseBranch)).At("baseBranch")
+		}
+		to.BaseBranch = *in.BaseBranch
+	}
+	if in.DisplaySummary != nil {
+		to.HideSummary = !*in.DisplaySummary
+	}
+	if in.DisplaySummaryAway != nil {
+		to.HideOutside = !*in.DisplaySummaryAway
+	}
+	if in.PrivacyMode != nil {
+		to.Privacy = *in.PrivacyMode
+	}
+	if in.RetentionDays != nil {
+		if to.RetentionDays = *in.RetentionDays; to.RetentionDays < 0 || to.RetentionDays > maxRetention {
+			return fault.Invalid("is a number of days from 0 to %d", maxRetention).At("retentionDays")
+		}
+	}
+	return nil
+}
+
+// settled fills in what a request leaves to the team's settings.
+func (s *server) settled(r *http.Request, in *createAgentRequestJSON) error {
+	h, err := store.Settings(r.Context(), s.Rules)
+	if err != nil {
+		return err
+	}
+	now := h.Now()
+	if in.Model == nil && now.DefaultModel != "" {
+		if _, err := s.model(&modelRefJSON{ID: now.DefaultModel}); err == nil { // it may have gone from the configuration
+			in.Model = &modelRefJSON{ID: now.DefaultModel}
+		}
+	}
+	if in.Repos == nil && now.DefaultRepository != "" {
+		in.Repos = []repoConfigJSON{{URL: now.DefaultRepository}}
+	}
+	for i := range in.Repos {
+		if in.Repos[i].StartingRef == nil && in.Repos[i].PRURL == nil && now.BaseBranch != "" {
+			in.Repos[i].StartingRef = &now.BaseBranch
+		}
+	}
+	return nil
+}

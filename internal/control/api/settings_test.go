@@ -1,0 +1,102 @@
+package api
+
+import (
+	"testing"
+	"time"
+
+	"aloft/internal/agent"
+)
+
+// Settings count for agents that are made after them, and for no others.
+func TestSettings(t *testing.T) {
+	h := newHouse(t)
+	if a := h.want(h.callAs(viewersKey, "GET", "/v1/settings", ""), 200); a.get(t, "displayAgentSummary") != true || a.text(t, "defaultModel") != "" {
+		t.Errorf("at first: %s", a.body)
+	}
+	for _, bad := range []string{
+		`{"defaultModel":"gone"}`, `{"defaultRepository":"no url"}`, `{"baseBranch":"a..b"}`, `{"retentionDays":-1}`, `{"retentionDays":"x"}`, `{"privacyMode":1}`,
+	} {
+		h.want(h.callAs(adminsKey, "PATCH", "/v1/settings", bad), 400)
+	}
+	before, _ := h.begin()
+	a := h.want(h.callAs(adminsKey, "PATCH", "/v1/settings", `{"defaultModel":"other","defaultRepository":"github.com/acme/app","baseBranch":"trunk"}`), 200)
+	if a.text(t, "defaultRepository") != "https://github.com/acme/app" {
+		t.Errorf("settled: %s", a.body)
+	}
+	made := func(body string) *agent.Created {
+		t.Helper()
+		a := h.want(h.call("POST", "/v1/agents", body), 201)
+		return h.created(a.text(t, "agent.id"))
+	}
+	if c := made(`{"prompt":{"text":"x"}}`); c.Model != "other" || len(c.Repos) != 1 || c.Repos[0] != (agent.Repo{URL: "https://github.com/acme/app", StartingRef: "trunk"}) {
+		t.Errorf("an agent that names nothing: %+v", c)
+	}
+	if c := made(`{"prompt":{"text":"x"},"model":{"id":"house"},"repos":[{"url":"github.com/o/r","startingRef":"v1"}]}`); c.Model != "house" || c.Repos[0].StartingRef != "v1" {
+		t.Errorf("an agent that names all: %+v", c)
+	}
+	if c := made(`{"prompt":{"text":"x"},"repos":[]}`); len(c.Repos) != 0 {
+		t.Errorf("an agent without a repository: %+v", c)
+	}
+	if c := h.created(before); c.Model != "" || c.Repos[0].StartingRef != "main" {
+		t.Errorf("an agent from before: %+v", c)
+	}
+	h.want(h.callAs(adminsKey, "PATCH", "/v1/settings", `{"defaultModel":"","defaultRepository":"","baseBranch":""}`), 200)
+	if c := made(`{"prompt":{"text":"x"}}`); c.Model != "" || len(c.Repos) != 0 {
+		t.Errorf("an agent when nothing is settled: %+v", c)
+	}
+}
+
+// created returns how an agent was journaled.
+func (h *house) created(id string) *agent.Created {
+	h.t.Helper()
+	events, err := h.store.Read(h.t.Context(), id, 0, 1)
+	if err != nil || len(events) != 1 {
+		h.t.Fatalf("journal: %v, %v", events, err)
+	}
+	return events[0].Body.(*agent.Created)
+}
+
+func TestRetention(t *testing.T) {
+	h := newHouse(t)
+	kept, keptRun := h.begin()
+	h.append(kept, keptRun, finish())
+	h.want(h.call("PATCH", "/v1/settings", `{"retentionDays":2}`), 200)
+	old, oldRun := h.begin()
+	h.append(old, oldRun, finish())
+	busy, _ := h.begin()
+	if n, err := h.api.expireOnce(t.Context(), time.Now().Add(47*time.Hour)); n != 0 || err != nil {
+		t.Errorf("early: %d, %v", n, err)
+	}
+	if n, err := h.api.expireOnce(t.Context(), time.Now().Add(49*time.Hour)); n != 1 || err != nil {
+		t.Errorf("late: %d, %v", n, err)
+	}
+	h.want(h.call("GET", "/v1/agents/"+old, ""), 404)
+	h.want(h.call("GET", "/v1/agents/"+busy, ""), 200)
+	h.want(h.call("GET", "/v1/agents/"+kept, ""), 200) // it is from before
+}
+
+func TestUsageReport(t *testing.T) {
+	h := newHouse(t)
+	for range 2 {
+		id, runID := h.begin()
+		h.append(id, runID, append(someWork(), finish())...)
+	}
+	all := h.want(h.callAs(adminsKey, "GET", "/v1/usage", ""), 200)
+	items := all.get(t, "items").([]any)
+	if len(items) != 1 {
+		t.Fatalf("report: %s", all.body)
+	}
+	row := items[0].(map[string]any)
+	if row["runs"] != 2. || row["repository"] != "https://git.example.com/o/r.git" || row["userId"] != 1. || row["inputTokens"] != 66. || row["day"] != time.Now().UTC().Format(time.DateOnly) {
+		t.Errorf("row %v", row)
+	}
+	if a := h.want(h.callAs(bensKey, "GET", "/v1/usage", ""), 200); len(a.get(t, "items").([]any)) != 0 {
+		t.Errorf("ben sees %s", a.body)
+	}
+	if a := h.want(h.call("GET", "/v1/usage?from=2020-01-01&to=2020-01-02", ""), 200); len(a.get(t, "items").([]any)) != 0 {
+		t.Errorf("long ago: %s", a.body)
+	}
+	for _, bad := range []string{"from=x", "to=2020-13-01", "from=2020-01-02&to=2020-01-01", "from=2018-01-01&to=2020-01-01"} {
+		h.want(h.call("GET", "/v1/usage?"+bad, ""), 400)
+	}
+}
