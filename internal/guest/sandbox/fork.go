@@ -15,6 +15,7 @@ type call struct {
 	args   [6]uintptr
 	from   [6]uint16        // if not 0, the argument is the result that was saved there
 	save   uint16           // where the result goes, if not 0
+	put    *int32           // where the result goes too, if not nil
 	passes [2]syscall.Errno // errors that do not matter
 	path   bool             // it is about a path that the plan saw
 	past   int              // where to go on if that has vanished or is out of reach, if not 0: there is nothing to do then
@@ -121,8 +122,8 @@ func afterForkInChild()
 func vfork(flags uintptr) (pid int, errno uintptr)
 
 // start makes a child that makes the program's calls, of which the last is its
-// exec, and returns when it has. The thread that calls it has to be locked and
-// to last as long as the child, which is killed at its death.
+// exec, and returns when it has. The child is killed when the thread that made it
+// ends; the runtime ends none but those that a goroutine has locked and left.
 func (p *program) start(flags uintptr) (pid int, err error) {
 	syscall.ForkLock.Lock()
 	n, errno := p.fork(flags)
@@ -181,6 +182,9 @@ func (p *program) fork(flags uintptr) (pid int, errno syscall.Errno) {
 		}
 		if c.save != 0 {
 			saved[c.save] = r
+		}
+		if c.put != nil {
+			*c.put = int32(r)
 		}
 	}
 	for {

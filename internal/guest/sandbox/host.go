@@ -84,7 +84,7 @@ var keptFiles = []string{"/etc/resolv.conf", "/run/current-system", "/run/wrappe
 // are in namespaces of their own, and stay.
 func Sockets() []string {
 	masked := socketFolders(os.Getuid())
-	list, err := os.ReadFile("/proc/net/unix")
+	list, err := read("/proc/net/unix")
 	if err != nil {
 		return masked
 	}
@@ -105,38 +105,89 @@ func Sockets() []string {
 	return masked
 }
 
+// read reads a file. The os package would watch it for events, and start a thread
+// for that.
+func read(name string) ([]byte, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	text := make([]byte, 0, 8<<10)
+	for {
+		n, err := unix.Read(fd, text[len(text):cap(text)])
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return nil, &os.PathError{Op: "read", Path: name, Err: err}
+		case n == 0:
+			return text, nil
+		default:
+			text = slices.Grow(text[:len(text)+n], 4<<10)
+		}
+	}
+}
+
 // ignoreFile names what is hidden from agents.
 const ignoreFile = ".cursorignore"
 
 // maxNear is the most folders of a root that are looked into before a command.
 const maxNear = 256
 
+// nearby is a folder of a root, or one in it, and what of interest it holds.
+type nearby struct {
+	path         string
+	git, ignores bool
+}
+
 // near are the folders of a root, and those in them, that are no links: where
 // repositories and ignore files beside the root's own are looked for. It goes no
 // deeper, for else the whole tree would have to be searched before each command.
-func near(root string) []string {
-	list := func(dir string) []string {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return nil
-		}
-		var folders []string
-		for _, e := range entries {
-			if e.IsDir() && e.Name() != ".git" {
-				folders = append(folders, filepath.Join(dir, e.Name()))
-			}
-		}
-		return folders
-	}
-	all := list(root)
-	for _, dir := range all[:min(len(all), maxNear)] {
+func near(root string) []nearby {
+	_, all := folders(root)
+	for i := range all[:min(len(all), maxNear)] {
 		if len(all) >= maxNear {
-			break
+			all[i].look()
+			continue
 		}
-		all = append(all, list(dir)...)
+		var more []nearby
+		all[i], more = folders(all[i].path)
+		all = append(all, more...)
+		for n := range more {
+			all[len(all)-1-n].look()
+		}
+	}
+	for i := range all[min(len(all), maxNear):] {
+		all[i].look()
 	}
 	return all
 }
+
+// folders reads a folder, and returns those in it.
+func folders(dir string) (at nearby, in []nearby) {
+	at.path = dir
+	f, err := os.Open(dir)
+	if err != nil {
+		return at, nil
+	}
+	defer func() { _ = f.Close() }()
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return at, nil
+	}
+	for _, e := range entries {
+		at.git = at.git || e.Name() == ".git"
+		at.ignores = at.ignores || e.Name() == ignoreFile
+		if e.IsDir() && e.Name() != ".git" {
+			in = append(in, nearby{path: dir + "/" + e.Name()})
+		}
+	}
+	slices.SortFunc(in, func(a, b nearby) int { return strings.Compare(a.path, b.path) })
+	return at, in
+}
+
+// look asks what a folder holds without reading it.
+func (n *nearby) look() { n.git, n.ignores = has(n.path, ".git"), has(n.path, ignoreFile) }
 
 // has reports whether something of that name is in a folder.
 func has(dir, name string) bool {
@@ -148,16 +199,16 @@ func has(dir, name string) bool {
 // Where the root has none, those of the folders near it count.
 func Hidden(root string) ([]string, error) { return hidden(root, near(root)) }
 
-func hidden(root string, near []string) ([]string, error) {
+func hidden(root string, near []nearby) ([]string, error) {
 	if has(root, ignoreFile) {
 		return hiddenBelow(root)
 	}
 	var all []string
 	for _, dir := range near {
-		if !has(dir, ignoreFile) || slices.ContainsFunc(all, func(h string) bool { return cage.Below(h, dir) }) {
+		if !dir.ignores || slices.ContainsFunc(all, func(h string) bool { return cage.Below(h, dir.path) }) {
 			continue
 		}
-		more, err := hiddenBelow(dir)
+		more, err := hiddenBelow(dir.path)
 		if err != nil {
 			return nil, err
 		}

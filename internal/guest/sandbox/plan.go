@@ -400,6 +400,7 @@ func (p *planner) rights() {
 	if p.Files == 0 {
 		return
 	}
+	given := map[string]int{}
 	give := func(name string, access uint64) {
 		if p.tree.Kind(name) != Dir {
 			access &= fileAccess
@@ -407,12 +408,11 @@ func (p *planner) rights() {
 		if p.tree.Kind(name) == None {
 			return
 		}
-		for i := range p.Paths {
-			if p.Paths[i].Path == name {
-				p.Paths[i].Access |= access & p.Files
-				return
-			}
+		if i, ok := given[name]; ok {
+			p.Paths[i].Access |= access & p.Files
+			return
 		}
+		given[name] = len(p.Paths)
 		p.Paths = append(p.Paths, PathRule{Path: name, Access: access & p.Files})
 	}
 	if p.spec.Rules.Readable == nil {

@@ -16,9 +16,8 @@ const ProxyPort = 3128
 // Descriptors at fixed numbers, above those that programs meet.
 const (
 	listenerFD = 1000 // the proxy's, shared with the parent
-	ruleFD     = 1001 // what a rule of Landlock is about
-	fromFD     = 1002 // what is mounted, for mount(2), which takes paths
-	toFD       = 1003 // where
+	fromFD     = 1001 // what is mounted, for mount(2), which takes paths
+	toFD       = 1002 // where
 )
 
 // noLinks opens exactly what the plan saw: a link that was put in its place
@@ -239,12 +238,13 @@ func (l Layout) ruleset(p *program) result {
 			p.add("landlock: a descriptor", unix.SYS_LANDLOCK_ADD_RULE, ruleset, ll.RuleTypePathBeneath, unsafe.Pointer(pack(rule.Access, int32(rule.FD))), 0).but(unix.EBADFD, unix.EBADF)
 			continue
 		}
-		fd := p.result(p.add("landlock: open "+rule.Path, unix.SYS_OPENAT, atCWD, rule.Path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW).planned())
-		p.add("landlock: "+rule.Path, unix.SYS_DUP3, fd, ruleFD, unix.O_CLOEXEC)
-		p.add("landlock: "+rule.Path, unix.SYS_LANDLOCK_ADD_RULE, ruleset, ll.RuleTypePathBeneath, unsafe.Pointer(pack(rule.Access, ruleFD)), 0)
+		to := pack(rule.Access, -1)
+		open := p.add("landlock: open "+rule.Path, unix.SYS_OPENAT, atCWD, rule.Path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW).planned()
+		open.put = (*int32)(unsafe.Pointer(&to[8]))
+		fd := p.result(open)
+		p.add("landlock: "+rule.Path, unix.SYS_LANDLOCK_ADD_RULE, ruleset, ll.RuleTypePathBeneath, unsafe.Pointer(to), 0)
 		p.add("close", unix.SYS_CLOSE, fd)
 	}
-	p.add("close", unix.SYS_CLOSE, ruleFD).but(unix.EBADF)
 	return ruleset
 }
 

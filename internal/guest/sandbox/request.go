@@ -51,7 +51,7 @@ func Arguments(r Request, argv ...string) ([]string, error) {
 
 // ReadLayer reads a sandbox.json; nil if there is none at the path.
 func ReadLayer(file string) (*cage.Layer, error) {
-	text, err := os.ReadFile(file)
+	text, err := read(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -101,8 +101,8 @@ func (r Request) Rules(getenv func(string) string) (cage.Rules, error) {
 		}
 		place.Hidden = append(place.Hidden, hidden...)
 		for _, dir := range around {
-			if has(dir, ".git") {
-				place.Nested = append(place.Nested, dir)
+			if dir.git {
+				place.Nested = append(place.Nested, dir.path)
 			}
 		}
 	}

@@ -58,14 +58,13 @@ func Run(job Job) (int, error) {
 		}
 		return ExitNotFound, err
 	}
-	// The child dies with the thread that made it: this one lasts.
-	runtime.LockOSThread()
+	signals := passSignals()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return ExitFailed, fmt.Errorf("become the reaper: %w", err)
 	}
 	kernel := Assume()
 	for try := 1; ; try++ {
-		code, err := job.once(kernel, file, try > firmTries)
+		code, err := job.once(kernel, file, signals, try > firmTries)
 		step, isStep := errors.AsType[*CallError](err)
 		if isStep && !step.exec && kernel.Namespaces && isRefusal(step.Err) {
 			// Plan again without namespaces: that fails, and says what is missing, or is
@@ -96,7 +95,7 @@ func isRefusal(err error) bool {
 }
 
 // once plans, and runs the command.
-func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
+func (job Job) once(kernel Kernel, file string, signals <-chan os.Signal, lenient bool) (int, error) {
 	spec, err := job.Spec()
 	if err != nil {
 		return ExitFailed, err
@@ -137,7 +136,7 @@ func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
 	}
 	namespace, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/mnt") // "" is nobody's
 	stop := job.serve(layout)
-	status, alone := wait(pid)
+	status, alone := wait(pid, signals)
 	stop()
 	for _, name := range setAside(layout.Late, late) {
 		fmt.Fprintf(job.Words, "sandbox: %s is protected: what the command made under that name was set aside beside it\n", name)
@@ -183,13 +182,22 @@ func (job Job) serve(l Layout) (stop func()) {
 	}
 }
 
+// passSignals gets the signals that are the command's, while the command is
+// prepared: each takes package signal some turns between threads, and giving
+// them back takes as many, which nobody waits for.
+func passSignals() <-chan os.Signal {
+	passed := make(chan os.Signal, 8)
+	go func() {
+		signal.Notify(passed, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+		// A terminal sends these to the command as well.
+		signal.Ignore(syscall.SIGINT, syscall.SIGQUIT)
+	}()
+	return passed
+}
+
 // wait waits for the child, passes signals on to it, and says whether all that
 // it started has ended too.
-func wait(pid int) (status unix.WaitStatus, alone bool) {
-	passed := make(chan os.Signal, 8)
-	signal.Notify(passed, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
-	// A terminal sends these to the command as well.
-	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT)
+func wait(pid int, passed <-chan os.Signal) (status unix.WaitStatus, alone bool) {
 	go func() {
 		for s := range passed {
 			_ = unix.Kill(pid, s.(syscall.Signal)) // it is gone, or it gets it
@@ -203,7 +211,6 @@ func wait(pid int) (status unix.WaitStatus, alone bool) {
 		case err != nil:
 			return status, true // not without the child's own end
 		case got == pid:
-			signal.Stop(passed)
 			for {
 				left, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 				if err == unix.ECHILD {
