@@ -100,9 +100,12 @@ func (a *app) showFork(made client.Fork) {
 		rows = append(rows, []string{cli.Line(m.Agent.ID, 80), cli.Line(m.Run.ID, 80)})
 	}
 	a.out.Table(rows)
-	if made.Disk {
+	switch {
+	case made.Live:
+		a.out.Note("They go on after turn %d, on copies of the machine's disk and processes.", made.Turn)
+	case made.Disk:
 		a.out.Note("They go on after turn %d, on copies of the machine's disk.", made.Turn)
-	} else {
+	default:
 		a.out.Note("They go on after turn %d, with what had been pushed then: what was not pushed is not there.", made.Turn)
 	}
 }

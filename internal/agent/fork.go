@@ -17,7 +17,10 @@ type Forked struct {
 	Turn    int    `json:"turn"`    // how many replies of the model that were
 	// Layer is the other's disk, with which the first machine begins. "" begins
 	// anew, at the commits that Created names.
-	Layer      string                 `json:"layer,omitempty"`
+	Layer string `json:"layer,omitempty"`
+	// BootID is the life of the other's machine that the first machine goes on with:
+	// its processes are saved beside Layer. "" has none.
+	BootID     string                 `json:"bootId,omitempty"`
 	Numbers    int64                  `json:"numbers"`              // of calls, up to this one, are the other's
 	BaseCommit string                 `json:"baseCommit,omitempty"` // where the work on Layer began
 	Others     []Checkout             `json:"others,omitempty"`     // likewise of the repositories but the first
@@ -93,7 +96,8 @@ func PointAt(id string, events []Event, turn int) (ForkPoint, error) {
 // on the branch, with the layer as its disk unless that is empty. What is
 // another's own is not taken along: what people have allowed it, its secrets,
 // its machine.
-func (p ForkPoint) Events(name, branch, layer string) []Event {
+// A machine goes on with the life bootID of the other's, unless that is empty.
+func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 	created := p.Created
 	created.Name, created.Branch, created.WorkOnCurrentBranch = name, branch, false
 	created.Env.Preset = "" // a fork is given a task
@@ -102,7 +106,7 @@ func (p ForkPoint) Events(name, branch, layer string) []Event {
 		created.Branch = ""
 	}
 	f := &Forked{
-		AgentID: p.State.Agent.ID, Seq: p.State.Agent.Head, Turn: p.Turn, Layer: layer,
+		AgentID: p.State.Agent.ID, Seq: p.State.Agent.Head, Turn: p.Turn, Layer: layer, BootID: bootID,
 		Numbers: p.State.Number(), Messages: p.State.Messages, Asked: p.State.Asked, Todos: p.State.Todos,
 		RulesAt: p.State.Agent.RulesAt,
 	}
@@ -111,7 +115,7 @@ func (p ForkPoint) Events(name, branch, layer string) []Event {
 		for _, o := range p.State.Others {
 			f.Others = append(f.Others, Checkout{BaseCommit: o.BaseCommit, Branch: created.Branch})
 		}
-		return []Event{{Body: &created}, {Body: f}, {Body: &Notice{Text: p.onItsDisk(created)}}}
+		return []Event{{Body: &created}, {Body: f}, {Body: &Notice{Text: p.onItsDisk(created, bootID != "")}}}
 	}
 	for i, r := range created.Repos {
 		commit := p.Pushed[r.URL]
@@ -125,11 +129,26 @@ func (p ForkPoint) Events(name, branch, layer string) []Event {
 	return []Event{{Body: &created}, {Body: f}, {Body: &Notice{Text: p.onWhatWasPushed(created)}}}
 }
 
+// What a fork is told of processes: that they are not there, or that they are.
+const (
+	ForkedWithout = "Processes, background commands, terminals and the shell's variables and working directory are gone."
+	ForkedAlive   = "Processes, terminals and the shell go on in your machine as copies of that one's, where they were. " +
+		"Their connections to the outside were cut, and variables in them may still name the other agent."
+)
+
+// Alive reports whether a machine in that life is the first of a fork, and goes on
+// with the processes of the other's.
+func (s *State) Alive(bootID string) bool {
+	return s.Fork != nil && s.Fork.BootID != "" && s.Fork.BootID == bootID && !s.Settled
+}
+
 const forkedWords = "From here on you are another agent than the one of the conversation so far, which goes on by itself. "
 
-func (p ForkPoint) onItsDisk(c Created) string {
-	words := forkedWords + "Your machine is another, with a copy of that one's disk: files are as they were, also what was not committed. " +
-		"Processes, background commands, terminals and the shell's variables and working directory are gone."
+func (p ForkPoint) onItsDisk(c Created, alive bool) string {
+	words := forkedWords + "Your machine is another, with a copy of that one's disk: files are as they were, also what was not committed."
+	if !alive { // or else it is told when the machine is there
+		words += " " + ForkedWithout
+	}
 	if c.Branch != "" {
 		words += " You work on the branch " + c.Branch + ", which begins where the work stood."
 	}

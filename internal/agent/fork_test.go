@@ -42,7 +42,7 @@ func TestPointAt(t *testing.T) {
 		if err != nil || len(p.State.Messages) != c.messages || p.Last != c.last || len(p.State.Calls) > 0 {
 			t.Errorf("turn %d: %v, last %v, %d messages, %d calls", c.turn, err, p.Last, len(p.State.Messages), len(p.State.Calls))
 		}
-		made, _ := p.Events("two", "branch", "")[0].Body.(*Created)
+		made, _ := p.Events("two", "branch", "", "")[0].Body.(*Created)
 		if made.Repos[0].StartingRef != c.a || made.Repos[1].StartingRef != c.b || made.WorkOnCurrentBranch || made.Branch != "branch" || made.UserID != 7 {
 			t.Errorf("turn %d: %+v", c.turn, made)
 		}
@@ -54,7 +54,7 @@ func TestPointAt(t *testing.T) {
 	}
 	p, _ := PointAt("bc-1", events, 0)
 	fork := Fold("bc-2", nil)
-	for i, e := range p.Events("two", "branch", "layer") {
+	for i, e := range p.Events("two", "branch", "layer", "") {
 		e.Seq = int64(i + 1)
 		fork.Apply(e)
 	}

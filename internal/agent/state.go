@@ -19,6 +19,7 @@ type State struct {
 	Egress     Egress     // how the machine's network is narrowed
 	MachineID  string     // "" when there is none
 	BootID     string     // of the machine's present life; "" unless it is ready
+	Life       string     // the BootID under which the machine was last up, whether the agent knows of it or not
 	Hibernated bool       // the machine sleeps
 	SleptAt    time.Time  // since when
 	Expires    time.Time  // when the machine will be removed; zero unless that was warned of
@@ -97,7 +98,7 @@ func (s *State) Apply(e Event) {
 		s.MachineID, s.BootID, s.Used, s.Given, s.Install = b.MachineID, "", false, nil, b.Install
 		s.Hibernated = false
 	case *MachineReady:
-		s.BootID, s.Used, s.Settled, s.Hibernated = b.BootID, true, true, false
+		s.BootID, s.Life, s.Used, s.Settled, s.Hibernated = b.BootID, b.BootID, true, true, false
 		if s.BaseCommit == "" {
 			s.BaseCommit = b.BaseCommit
 		}
@@ -116,7 +117,7 @@ func (s *State) Apply(e Event) {
 	case *MachineHibernated:
 		s.Hibernated, s.SleptAt = true, e.Time
 	case *MachineWoken:
-		s.Hibernated = false
+		s.Hibernated, s.Life = false, b.BootID
 	case *MachineExpiring:
 		s.Expires = b.At
 	case *MachineExpired:

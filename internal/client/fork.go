@@ -19,6 +19,7 @@ type NewFork struct {
 type Fork struct {
 	Turn  int    `json:"turn"`
 	Disk  bool   `json:"disk"` // with a copy of the machine's disk; otherwise with what was pushed then
+	Live  bool   `json:"live"` // and its processes
 	Items []Made `json:"items"`
 }
 

@@ -24,6 +24,7 @@ scripts:
 type forked struct {
 	Turn  int
 	Disk  bool
+	Live  bool
 	Items []struct {
 		Agent struct{ ID, ForkedFrom string }
 		Run   struct{ ID string }

@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -126,5 +129,45 @@ func TestSleepsAlive(t *testing.T) {
 	}
 	if got := a.events(r.AgentID); !strings.Contains(got, "The machine slept for ") {
 		t.Errorf("the agent is not told: %s", got)
+	}
+
+	// Two go on from there, each with processes, a disk and credentials of its own.
+	var f forked
+	eventually(t, "nobody is in the machine", func() bool {
+		status, reply := a.do("POST", "/v1/agents/"+r.AgentID+"/fork", object{"n": 2, "prompt": object{"text": "Look"}})
+		return status == http.StatusCreated && json.Unmarshal([]byte(reply), &f) == nil
+	})
+	if !f.Live || !f.Disk {
+		t.Fatalf("forked: %+v", f)
+	}
+	const tokens = "sudo sha256sum /run/aloft-git/management-token /run/aloft-git/inside-token"
+	seen := map[string]bool{a.said("agent", "exec", r.AgentID, "--", "sh", "-c", tokens): true}
+	from := a.counts(r.AgentID)
+	for _, i := range f.Items {
+		one := a.finish(run{AgentID: i.Agent.ID, ID: i.Run.ID})
+		if got := gittest.Git(t, git.Path("alive"), "show", pushed(t, one)+":seen.txt"); got != "/var/tmp\nkept" {
+			t.Errorf("its shell was in %q", got)
+		}
+		if n := a.counts(one.AgentID); n <= before {
+			t.Errorf("it counts %d after %d", n, before)
+		}
+		if got := a.said("agent", "exec", one.AgentID, "--", "sh", "-c", tokens); seen[got] {
+			t.Errorf("it has another's credentials: %s", got)
+		} else {
+			seen[got] = true
+		}
+		if got := a.events(one.AgentID); !strings.Contains(got, "as copies of that one's") {
+			t.Errorf("it is not told: %s", got)
+		}
+		a.said("agent", "exec", one.AgentID, "--", "sh", "-c", "echo 0 > /dev/shm/n; rm -rf /var/tmp/*") // each on its own
+	}
+	if n := a.counts(r.AgentID); n <= from {
+		t.Errorf("the one counts %d after %d", n, from)
+	}
+	if n := a.layers("fork"); n != 0 {
+		t.Errorf("%d saved disks are kept for nobody", n)
+	}
+	if left, err := filepath.Glob(filepath.Join(a.Data, "*/layers/memory/*")); err != nil || len(left) > 0 {
+		t.Errorf("memory is kept for nobody: %v, %v", left, err)
 	}
 }

@@ -14,15 +14,17 @@ import (
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/secret"
 )
 
 // Forks saves the disks of machines for agents that are about to be made of them;
 // who may is judged before. Its methods are safe for concurrent use.
 type Forks interface {
 	// Fork saves the disk of the agent's machine, if head is the agent's
-	// last event. The layer is kept until release, and from then on for as long
-	// as an agent waits to begin with it.
-	Fork(ctx context.Context, agentID string, head int64) (layerID string, release func(), err error)
+	// last event, and beside it the memory, if alive is asked for and it can be:
+	// bootID is the life of the machine that goes on then. They are kept until
+	// release, and from then on for as long as an agent waits to begin with them.
+	Fork(ctx context.Context, agentID string, head int64, alive bool) (layerID, bootID string, release func(), err error)
 }
 
 // maxForks bounds how many agents one request makes.
@@ -42,6 +44,7 @@ type forkResponseJSON struct {
 	_     struct{}                  `json:"-" additionalProperties:"true"`
 	Turn  int                       `json:"turn" doc:"after which they go on"`
 	Disk  bool                      `json:"disk" doc:"they begin with a copy of the machine's disk; otherwise with what was pushed then"`
+	Live  bool                      `json:"live" doc:"the processes of the machine go along too"`
 	Items []createAgentResponseJSON `json:"items" nullable:"false"`
 }
 
@@ -90,23 +93,27 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 	if f.model != nil {
 		p.Created.Model = *f.model
 	}
-	layer := ""
+	var layer, bootID string
 	switch {
 	case before != nil:
-		layer = before.Layer
+		layer, bootID = before.Layer, before.BootID
 	case p.Last && p.State.MachineID != "" && s.Forks != nil:
-		saved, release, err := s.Forks.Fork(ctx, a.ID, p.State.Agent.Head)
+		alive, err := s.mayForkAlive(ctx, a)
+		if err != nil {
+			return err
+		}
+		saved, life, release, err := s.Forks.Fork(ctx, a.ID, p.State.Agent.Head, alive)
 		if err == nil {
-			layer = saved
+			layer, bootID = saved, life
 			defer release()
 		} else if !fault.Is(err, fault.KindNotImplemented) && fault.Of(err).Code != "machine_absent" {
 			return err
 		}
 	}
-	out := forkResponseJSON{Turn: p.Turn, Disk: layer != "", Items: []createAgentResponseJSON{}}
+	out := forkResponseJSON{Turn: p.Turn, Disk: layer != "", Live: bootID != "", Items: []createAgentResponseJSON{}}
 	var made []string
 	for i, prompt := range f.prompts {
-		item, fresh, err := s.forkOne(r, who, p, ids[i], key, prompt, f.vars, layer)
+		item, fresh, err := s.forkOne(r, who, p, ids[i], key, prompt, f.vars, layer, bootID)
 		if err != nil {
 			for _, id := range made { // nobody has woken them
 				err = errors.Join(err, s.Agents.DeleteAgent(ctx, id))
@@ -122,6 +129,17 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 		s.Work.Wake(id)
 	}
 	return writeJSON(w, http.StatusCreated, out)
+}
+
+// mayForkAlive reports whether the processes of the agent's machine may go along
+// with its forks. They hold the variables that they were given; the envVars of the
+// agent's own call are for nobody else.
+func (s *server) mayForkAlive(ctx context.Context, a agent.Agent) (bool, error) {
+	if s.Secrets == nil {
+		return true, nil
+	}
+	own, err := s.Secrets.List(ctx, secret.Owner{Kind: secret.OfAgent, ID: a.ID})
+	return len(own) == 0, err
 }
 
 // forking checks all of a request.
@@ -212,7 +230,7 @@ func (s *server) forkPoint(ctx context.Context, a agent.Agent, turn int, before 
 
 // forkOne journals one agent with its first run. fresh is false where this very
 // request had made it before.
-func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint, id, key string, prompt conversation.Message, vars map[string]string, layer string) (out createAgentResponseJSON, fresh bool, err error) {
+func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint, id, key string, prompt conversation.Message, vars map[string]string, layer, bootID string) (out createAgentResponseJSON, fresh bool, err error) {
 	runID := agent.NewRunID()
 	if key != "" {
 		runID = "run-" + named(who, id, key)
@@ -223,7 +241,7 @@ func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint,
 		return out, false, err
 	}
 	words := prompt.PlainText()
-	events := p.Events(agent.NameFrom(words), agent.NewBranch(cmp.Or(strings.TrimSpace(words), p.Created.Name)), layer)
+	events := p.Events(agent.NameFrom(words), agent.NewBranch(cmp.Or(strings.TrimSpace(words), p.Created.Name)), layer, bootID)
 	events = append(events, agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: prompt, Trace: traceOf(r)}})
 	var head int64
 	done, err := s.Journal.Append(ctx, store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: events})

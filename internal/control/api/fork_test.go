@@ -19,13 +19,16 @@ type disks struct {
 	err             error
 }
 
-func (d *disks) Fork(_ context.Context, _ string, head int64) (string, func(), error) {
+func (d *disks) Fork(_ context.Context, _ string, head int64, alive bool) (layer, life string, release func(), err error) {
 	if d.err != nil {
-		return "", nil, d.err
+		return "", "", nil, d.err
+	}
+	if alive {
+		life = "life"
 	}
 	d.saved++
 	d.heads = append(d.heads, head)
-	return fmt.Sprintf("fork-%d", d.saved), func() { d.released++ }, nil
+	return fmt.Sprintf("fork-%d", d.saved), life, func() { d.released++ }, nil
 }
 
 // forkable is an agent that has answered twice, and pushed in between.
@@ -62,7 +65,7 @@ func TestFork(t *testing.T) {
 	source := h.folded(id)
 
 	made := h.want(h.call("POST", path, `{"n":2,"prompt":{"text":"go on"}}`, "Idempotency-Key", "k"), 201)
-	if made.get(t, "disk") != true || made.get(t, "turn") != 2. || d.released != 1 || d.heads[0] != source.Agent.Head {
+	if made.get(t, "disk") != true || made.get(t, "live") != false || made.get(t, "turn") != 2. || d.released != 1 || d.heads[0] != source.Agent.Head {
 		t.Errorf("%s, %+v", made.body, d)
 	}
 	first := made.get(t, "items").([]any)[0].(map[string]any)["agent"].(map[string]any)
@@ -132,5 +135,30 @@ func TestFork(t *testing.T) {
 	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"work"}}`), 201)
 	if a := h.want(h.call("POST", path, `{"prompt":{"text":"x"}}`), 409); a.text(t, "error.code") != "agent_busy" {
 		t.Errorf("%s", a.body)
+	}
+}
+
+// TestForkAlive has the processes of a machine go along, unless they hold what
+// came with the agent's own call.
+func TestForkAlive(t *testing.T) {
+	h := newHouse(t)
+	h.api.Forks = &disks{}
+	for vars, alive := range map[string]bool{``: true, `,"envVars":{"MINE":"s3cret"}`: false} {
+		made := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"begin"},"repos":[{"url":"https://git.example/r"}]`+vars+`}`), 201)
+		id := made.text(t, "agent.id")
+		h.append(id, made.text(t, "run.id"), &agent.MachineMade{MachineID: id + "-0000"}, &agent.MachineReady{MachineID: id + "-0000", BootID: "life"},
+			&agent.TurnReplied{Message: conversation.Text(conversation.Assistant, "words")}, finish())
+		fork := h.want(h.call("POST", "/v1/agents/"+id+"/fork", `{"prompt":{"text":"go on"}}`), 201)
+		if fork.get(t, "live") != alive {
+			t.Errorf("of an agent with %q: %s", vars, fork.body)
+		}
+		one := fork.get(t, "items").([]any)[0].(map[string]any)["agent"].(map[string]any)["id"].(string)
+		s := h.folded(one)
+		if got := s.Alive("life"); got != alive {
+			t.Errorf("its machine goes on with the other's processes: %v", got)
+		}
+		if told := strings.Contains(s.Messages[len(s.Messages)-1].PlainText(), "gone"); told == alive {
+			t.Errorf("it is told %+v", s.Messages)
+		}
 	}
 }

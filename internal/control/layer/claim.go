@@ -218,6 +218,18 @@ func (s *Store) collect() error {
 		}
 		s.step("collect: forgotten")
 	}
+	memories, err := os.ReadDir(s.path("memory", ""))
+	if err != nil {
+		return err
+	}
+	for _, e := range memories {
+		if l, err := s.Layer(e.Name()); err == nil && l.Kept {
+			continue // machines may begin with it
+		}
+		if err := s.trash.Discard(s.path("memory", e.Name()), e.Name()); err != nil {
+			return err
+		}
+	}
 	return s.collectWork()
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -69,6 +70,45 @@ func (s *Store) Freeze(l Layer, upper, claim string) error {
 		return fmt.Errorf("freeze %s: %w", l.ID, err)
 	}
 	return nil
+}
+
+// KeepMemory keeps what is in the folder from, the memory of a machine whose disk
+// is the layer id, beside the layer until that is given up. The files are not
+// copied, and must not be written to any more.
+func (s *Store) KeepMemory(id, from string) error {
+	files, err := os.ReadDir(from)
+	if err != nil {
+		return fmt.Errorf("memory of %s: %w", id, err)
+	}
+	err = s.locked(func() error {
+		half := s.path("memory", id+".new")
+		if err := os.RemoveAll(half); err != nil {
+			return err
+		}
+		if err := os.Mkdir(half, 0o700); err != nil {
+			return err
+		}
+		for _, f := range files {
+			if err := os.Link(filepath.Join(from, f.Name()), filepath.Join(half, f.Name())); err != nil {
+				return err
+			}
+		}
+		return os.Rename(half, s.path("memory", id))
+	})
+	if err != nil {
+		return fmt.Errorf("memory of %s: %w", id, err)
+	}
+	return nil
+}
+
+// Memory is the folder of what KeepMemory has kept beside the layer; "" where
+// there is none.
+func (s *Store) Memory(id string) string {
+	path := s.path("memory", id)
+	if _, err := os.Lstat(path); id == "" || err != nil {
+		return ""
+	}
+	return path
 }
 
 // Has reports whether the layer is there, kept or not.

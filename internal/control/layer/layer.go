@@ -97,7 +97,7 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("layer store: %w", err)
 	}
-	for _, name := range []string{"meta", "tree", "claims", "work", "trash"} {
+	for _, name := range []string{"meta", "tree", "claims", "work", "memory", "trash"} {
 		// Closed to everybody else: below lie set-uid programs of the machines.
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
 			return nil, fmt.Errorf("layer store: %w", err)

@@ -54,6 +54,7 @@ type Spec struct {
 	ID     string            // names the machine: [A-Za-z0-9-], at most 63 characters
 	Image  string            // "host", "rootfs:DIR", "oci:DIR[:TAG]", "local:NAME", or a reference such as debian:12
 	Layer  string            // saved by Freeze, on which the disk stands; "" is the bare image
+	Alive  bool              // go on from the memory that is kept beside Layer, if there is any and it can be
 	Class  string            // "" for the runtime's usual isolation, "strong" for its strongest
 	Env    map[string]string // for pod-daemon, and so for every process
 	Limits Limits
@@ -94,6 +95,10 @@ type Checkpointer interface {
 	// of this kind have no memory to save, and nothing was done; after another, the
 	// machine runs or has stopped, and its disk is well.
 	Checkpoint(ctx context.Context, letGo func(context.Context) error) error
+	// KeepMemory keeps the memory with which the machine sleeps beside the layer that
+	// Freeze has just saved of it, for as long as the layer is: machines whose
+	// Spec.Layer it is go on from it where Spec.Alive asks for that.
+	KeepMemory(ctx context.Context, layer string) error
 	// Asleep reports whether the machine has stopped and its memory is saved.
 	Asleep() bool
 }

@@ -22,10 +22,12 @@ type Layers interface {
 
 // Fork saves the disk of the agent's machine for agents that are about to be made
 // of it; head is the last event that they know of, and another is a conflict, as
-// are an agent that works and a machine that somebody is in: the machine is
-// stopped for this, and goes on when it is needed. The layer is kept until release, and from then
-// on for as long as an agent waits to begin with it.
-func (s *Scheduler) Fork(ctx context.Context, agentID string, head int64) (layerID string, release func(), err error) {
+// are an agent that works and a machine that somebody is in: the machine is put
+// to sleep for this, and goes on when it is needed. Where alive is asked for and
+// its processes are saved, they are kept too, and bootID is their life. The layer
+// is kept until release, and from then on for as long as an agent waits to begin
+// with it.
+func (s *Scheduler) Fork(ctx context.Context, agentID string, head int64, alive bool) (layerID, bootID string, release func(), err error) {
 	id := layer.NewID(layer.Fork)
 	s.mu.Lock()
 	if s.forking == nil {
@@ -39,39 +41,40 @@ func (s *Scheduler) Fork(ctx context.Context, agentID string, head int64) (layer
 		s.mu.Unlock()
 		s.forgetForks(context.WithoutCancel(ctx))
 	}
-	if err := s.save(ctx, agentID, id, head); err != nil {
+	bootID, err = s.save(ctx, agentID, id, head, alive)
+	if err != nil {
 		release()
-		return "", nil, err
+		return "", "", nil, err
 	}
-	return id, release, nil
+	return id, bootID, release, nil
 }
 
-// save saves the disk as the layer of that id.
-func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64) error {
+// save saves the disk as the layer of that id, and the memory beside it.
+func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64, alive bool) (bootID string, err error) {
 	a, err := s.Agents.Agent(ctx, agentID)
 	if err != nil {
-		return err
+		return "", err
 	}
 	state, err := s.fold(ctx, agentID)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if state.MachineID == "" {
-		return noMachine()
+		return "", noMachine()
 	}
 	m, err := s.Runtime.Open(ctx, state.MachineID)
 	if errors.Is(err, machine.ErrNotFound) {
-		return noMachine()
+		return "", noMachine()
 	}
 	if err != nil {
-		return machineFault(err)
+		return "", machineFault(err)
 	}
 	saver, ok := m.(interface {
 		machine.Snapshotter
 		machine.Measured
 	})
 	if !ok || s.Layers == nil {
-		return fault.NotImplemented("machines of this server's runtime cannot be saved").Named("no_snapshots")
+		return "", fault.NotImplemented("machines of this server's runtime cannot be saved").Named("no_snapshots")
 	}
 	alone, err := s.alone(ctx, a, m.ID(), func(state *agent.State) error {
 		if state.Agent.Head != head {
@@ -88,13 +91,19 @@ func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64) er
 		if err := saver.Freeze(ctx, id); err != nil {
 			return machineFault(err)
 		}
+		if live, ok := m.(machine.Checkpointer); ok && alive && live.Asleep() {
+			if err := live.KeepMemory(ctx, id); err != nil {
+				return machineFault(err)
+			}
+			bootID = state.Life
+		}
 		return s.journal(ctx, state, &agent.MachineSaved{MachineID: m.ID(), SnapshotID: id})
 	})
 	if err == nil && !alone {
-		return fault.Conflict("the agent works, or somebody is in its machine, and to save a disk is to stop the machine").Named("machine_busy").
+		return "", fault.Conflict("the agent works, or somebody is in its machine, and to save a disk is to stop the machine").Named("machine_busy").
 			Hint("wait until the run has ended, and close terminals and forwarded ports")
 	}
-	return err
+	return bootID, err
 }
 
 // forgetForks gives up the disks that were saved for agents which have begun, or

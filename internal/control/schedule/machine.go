@@ -113,7 +113,7 @@ func (w *worker) made(ctx context.Context, base build.Base, e environment.Enviro
 		return nil, err
 	}
 	m, err := w.s.Runtime.Create(ctx, machine.Spec{
-		ID: id, Image: base.Image, Layer: base.Layer, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits, Network: network, ConnectionLog: logs,
+		ID: id, Image: base.Image, Layer: base.Layer, Alive: state.Fork != nil && state.Fork.BootID != "" && base.Layer == state.Agent.Layer, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits, Network: network, ConnectionLog: logs,
 	})
 	if err != nil {
 		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}
@@ -259,9 +259,18 @@ func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base bui
 	if notice := whatIsLost(state); notice != "" {
 		bodies = append(bodies, &agent.Notice{Text: notice})
 	}
-	notices, err := w.setUp(ctx, h, e, base.Install, record)
-	if err != nil {
-		return err
+	var notices []string
+	if state.Alive(ready.BootID) {
+		notices = []string{agent.ForkedAlive} // what the environment starts runs already
+	} else {
+		if state.Fork != nil && state.Fork.BootID != "" && !state.Settled {
+			notices = []string{agent.ForkedWithout}
+		}
+		more, err := w.setUp(ctx, h, e, base.Install, record)
+		if err != nil {
+			return err
+		}
+		notices = append(notices, more...)
 	}
 	for _, notice := range notices {
 		bodies = append(bodies, &agent.Notice{Text: notice})

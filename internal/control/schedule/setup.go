@@ -61,8 +61,8 @@ func (s *Scheduler) SetUpHistory(ctx context.Context, agentID string) ([]string,
 }
 
 // Snapshot saves the disk of an agent's machine under that new id. The machine
-// is stopped for that; who is in it is cut off, and the next who comes has it
-// started again.
+// is put to sleep for that; who is in it is cut off, and the next who comes has it
+// go on.
 func (s *Scheduler) Snapshot(ctx context.Context, agentID, id string) error {
 	state, err := s.fold(ctx, agentID)
 	if err != nil {
@@ -96,7 +96,12 @@ func (s *Scheduler) Snapshot(ctx context.Context, agentID, id string) error {
 		_ = l.conn.Close()
 		l.conn = nil
 	}
-	if err := saver.Stop(ctx); err != nil {
+	if sleeper, ok := m.(machine.Measured); ok {
+		_, err = s.sleep(ctx, sleeper)
+	} else {
+		err = saver.Stop(ctx)
+	}
+	if err != nil {
 		return machineFault(err)
 	}
 	if err := saver.Freeze(ctx, id); err != nil {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		digest := sha256.Sum256([]byte(strings.ToLower(token)))
-		if ok && subtle.ConstantTimeCompare(digest[:], s.token[:]) == 1 {
+		if want := s.token.Load(); ok && subtle.ConstantTimeCompare(digest[:], want[:]) == 1 {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -45,6 +46,24 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="exec-daemon"`)
 		http.Error(w, "the request does not carry exec-daemon's token", http.StatusUnauthorized)
 	})
+}
+
+// changeToken has callers show another token from now on: the body of the
+// request. So a machine that goes on as another has a token of its own, and the
+// calls that it runs do not end for that.
+func (s *Server) changeToken(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 256))
+	if err != nil {
+		http.Error(w, "the body is to be the token", http.StatusBadRequest)
+		return
+	}
+	digest, err := tokenDigest(string(body))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.token.Store(&digest)
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // allowance permits so many things in each period. It is safe for concurrent use.

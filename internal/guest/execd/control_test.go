@@ -59,6 +59,38 @@ func TestEveryRequestNeedsTheToken(t *testing.T) {
 	}
 }
 
+// TestTokenChanges has one token take the place of another, which is good for
+// nothing from then on.
+func TestTokenChanges(t *testing.T) {
+	r := serve(t, Config{})
+	other := strings.Repeat("ab", 32)
+	put := func(bearer, body string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.url+"/token", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+bearer)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		return res.StatusCode
+	}
+	for _, step := range []struct {
+		bearer, body string
+		status       int
+	}{
+		{other, other, http.StatusUnauthorized}, {testToken, "short", http.StatusBadRequest}, {testToken, strings.Repeat("f", 1000), http.StatusBadRequest},
+		{testToken, other, http.StatusNoContent}, {testToken, testToken, http.StatusUnauthorized}, {other, testToken, http.StatusNoContent},
+	} {
+		if got := put(step.bearer, step.body); got != step.status {
+			t.Errorf("%.8s takes the place of %.8s: %d, want %d", step.body, step.bearer, got, step.status)
+		}
+	}
+}
+
 func TestPing(t *testing.T) {
 	r := serve(t, Config{Version: "v1", BootID: "boot-1"})
 	over1 := agentv1connect.NewControlServiceClient(http.DefaultClient, r.url, connect.WithInterceptors(bearer(testToken)))

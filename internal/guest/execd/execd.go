@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -69,7 +70,7 @@ type Config struct {
 // Server answers agent.v1.ExecService, ControlService, FileService,
 // TerminalService and HookService. Its methods are safe for concurrent use.
 type Server struct {
-	token     [32]byte // SHA-256 of the token
+	token     atomic.Pointer[[32]byte] // SHA-256 of the token
 	workspace string
 	home      string
 	bootID    string
@@ -109,15 +110,17 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, record.close())
 	}
-	return &Server{
-		token: digest, workspace: cfg.Workspace, home: cfg.Home, bootID: bootID, version: cfg.Version,
+	s := &Server{
+		workspace: cfg.Workspace, home: cfg.Home, bootID: bootID, version: cfg.Version,
 		setEnv: cfg.SetEnv, secrets: cfg.Secrets, tracing: tracing, log: log, calls: calls, failures: newAllowance(failuresPerSecond, time.Second),
 		terminals: cmp.Or(cfg.Terminals, terminal.New(terminal.Config{Dir: cfg.Workspace})),
 		artifacts: newArtifacts(cmp.Or(cfg.Artifacts, DefaultArtifacts)),
 		git:       &gitCredential{file: filepath.Join(cfg.StateDir, "git-credential"), gateway: cmp.Or(cfg.GitGateway, defaultGateway)},
 		remote:    newRemoteAccess(cfg.RemoteServers, cfg.Workspace, log),
 		mcp:       NewMCPTokens(),
-	}, nil
+	}
+	s.token.Store(&digest)
+	return s, nil
 }
 
 // MCPTokens are what GetMcpRefreshTokens returns.
@@ -155,6 +158,7 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle(agentv1connect.NewFileServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewTerminalServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewHookServiceHandler(s, options...))
+	mux.HandleFunc("PUT /token", s.changeToken) // for pod-daemon
 	return s.authenticated(mux)
 }
 

@@ -1,6 +1,7 @@
 package pid1
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -164,17 +165,24 @@ func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 	return detail, nil
 }
 
-// execDaemon starts exec-daemon, or lets the one that runs go on: it is started
-// anew only where its token is another, since its caller could not speak to it.
+// execDaemon starts exec-daemon, or lets the one that runs go on, with another
+// token where the caller has another. One that does not take it is started anew,
+// since its caller could not speak to it.
 func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 	d, token := b.d, b.req.GetExecToken()
 	d.mu.Lock()
-	old, same := d.exec, d.token == token
+	old, known := d.exec, d.token
 	d.mu.Unlock()
 	detail := "started"
 	if old != nil {
-		if running, _ := old.state(); running && same {
+		if running, _ := old.state(); running && known == token {
 			return "already running", nil
+		} else if running {
+			err := d.changeTokens(ctx, known, token)
+			if err == nil {
+				return "already running, with another token", nil
+			}
+			d.cfg.Log.Warn("exec-daemon keeps its token", "err", err)
 		}
 		detail = "started again"
 		d.retire(old)
@@ -186,7 +194,12 @@ func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 		return "", fmt.Errorf("the artifacts' folder: %w", err)
 	}
 	s := &service{name: "exec-daemon", reaper: d.reaper, log: d.cfg.Log, secret: token, most: maxExecBackoff}
-	s.command = func() *exec.Cmd { return d.execCommand(b, token) }
+	s.command = func() *exec.Cmd {
+		d.mu.Lock()
+		token := cmp.Or(d.token, token) // it may have another by now
+		d.mu.Unlock()
+		return d.execCommand(b, token)
+	}
 	if err := s.launch(); err != nil {
 		return "", err
 	}

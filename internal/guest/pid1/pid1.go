@@ -74,6 +74,7 @@ type Daemon struct {
 	env    map[string]string // given by Boot
 	exec   *service          // nil until booted
 	token  string            // exec-daemon's
+	tokens []*portToken      // of the ports for programs in the machine
 	before int               // restarts of services that were replaced
 	meta   metadata
 	kept   roster

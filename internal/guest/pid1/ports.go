@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -56,21 +57,16 @@ func (d *Daemon) servePorts(ctx context.Context) (words string) {
 }
 
 func (d *Daemon) servePort(ctx context.Context, addr, file string, gid int, routes http.Handler) error {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails
-	token := hex.EncodeToString(b[:])
-	mode := os.FileMode(0o600)
-	if gid >= 0 {
-		mode = 0o640
-	}
+	token := &portToken{file: file, gid: gid}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}
-	if err := d.writeToken(file, token, mode, gid); err != nil {
+	if err := token.renew(d); err != nil {
 		return errors.Join(err, l.Close())
 	}
+	d.tokens = append(d.tokens, token)
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
@@ -86,14 +82,66 @@ func (d *Daemon) servePort(ctx context.Context, addr, file string, gid int, rout
 	return nil // it ends with the machine
 }
 
+// portToken is the credential of a port, and the file that tells it.
+type portToken struct {
+	file   string
+	gid    int // who may read it beside root; -1 is nobody
+	digest atomic.Pointer[[sha256.Size]byte]
+}
+
+// renew makes another credential.
+func (t *portToken) renew(d *Daemon) error {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	token, mode := hex.EncodeToString(b[:]), os.FileMode(0o600)
+	if t.gid >= 0 {
+		mode = 0o640
+	}
+	if err := d.writeToken(t.file, token, mode, t.gid); err != nil {
+		return err
+	}
+	digest := sha256.Sum256([]byte(token))
+	t.digest.Store(&digest)
+	return nil
+}
+
+// changeTokens has exec-daemon take another token of the control plane's, without
+// an end of what it runs: the machine goes on as another agent's, and knows none
+// of the credentials that were good before.
+func (d *Daemon) changeTokens(ctx context.Context, from, to string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+d.cfg.ExecAddr+"/token", strings.NewReader(to))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+from)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: execStart}
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusNoContent {
+		return fmt.Errorf("exec-daemon answers %s", res.Status)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.token = to
+	for _, t := range d.tokens {
+		if err := t.renew(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // bearerOnly lets only requests with the token through. The refusal is one that
 // Connect's and gRPC's clients understand.
-func bearerOnly(token string, next http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(token))
+func bearerOnly(token *portToken, next http.Handler) http.Handler {
 	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		got := sha256.Sum256([]byte(given))
+		want := token.digest.Load()
 		if ok && subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
 			next.ServeHTTP(w, r)
 			return

@@ -87,6 +87,11 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 	if err := m.writeRecord(rec); err != nil {
 		return true, err
 	}
+	if memory := m.r.layers.Memory(spec.Layer); spec.Alive && memory != "" {
+		if woken, err := m.goOn(ctx, eng, rec, memory); woken || err != nil {
+			return true, err
+		}
+	}
 	return true, m.start(ctx, eng, rec, "")
 }
 

@@ -179,6 +179,12 @@ func (m *Machine) wake(ctx context.Context, eng engine, rec record) (woken bool,
 		return false, err
 	}
 	m.r.step("memory: in use")
+	woken, err = m.goOn(ctx, eng, rec, image)
+	return woken, errors.Join(err, m.forget(memoryInUse))
+}
+
+// goOn starts the machine from an image, or says that it is as it was before.
+func (m *Machine) goOn(ctx context.Context, eng engine, rec record, image string) (woken bool, err error) {
 	// Who wanted the machine may go away meanwhile: its processes are not to.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), memoryLimit, errors.New("it takes too long"))
 	defer cancel()
@@ -188,11 +194,31 @@ func (m *Machine) wake(ctx context.Context, eng engine, rec record) (woken bool,
 	}
 	if err == nil {
 		m.r.step("memory: woken")
-		return true, m.forget(memoryInUse)
+		return true, nil
 	}
 	m.r.log.Warn("a machine cannot go on from its memory, and starts from its disk", "machine", m.id, "error", err)
 	ctx = context.WithoutCancel(ctx)
-	return false, errors.Join(m.clear(ctx), m.forget(memoryInUse), m.stand(&rec))
+	return false, errors.Join(m.clear(ctx), m.stand(&rec))
+}
+
+// KeepMemory implements [machine.Checkpointer].
+func (m *Machine) KeepMemory(ctx context.Context, layer string) error {
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return fmt.Errorf("keep the memory of machine %s: %w", m.id, err)
+	}
+	defer unlock()
+	rec, err := m.record()
+	if err == nil && (rec.Layer != layer || !m.Asleep()) {
+		err = fmt.Errorf("it does not sleep on %s", layer)
+	}
+	if err == nil {
+		err = m.r.layers.KeepMemory(layer, m.path(memorySaved))
+	}
+	if err != nil {
+		return fmt.Errorf("keep the memory of machine %s: %w", m.id, err)
+	}
+	return nil
 }
 
 // wakeInterrupted has the guest go on whose server died while it was to be saved.
