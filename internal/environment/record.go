@@ -3,6 +3,7 @@ package environment
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"time"
 )
 
@@ -69,9 +70,17 @@ const (
 	TerminalFailure Failure = "TERMINAL_FAILURE" // there was no base, no machine or no checkout
 )
 
+// URLs are those of the repositories of a build.
+func (r Record) URLs() (urls []string) {
+	for _, c := range r.Commits {
+		urls = append(urls, c.URL)
+	}
+	return urls
+}
+
 // OfRepository is the id of the environment that a repository's own file says,
-// as its builds have it.
-func OfRepository(url string) string {
-	sum := sha256.Sum256([]byte(url))
+// as its builds have it; beside others, that of them all.
+func OfRepository(urls ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(urls, "\n")))
 	return "env-" + hex.EncodeToString(sum[:16])
 }

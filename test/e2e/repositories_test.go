@@ -16,7 +16,7 @@ scripts:
     turns:
       - text: I look, and change two of three.
         calls:
-          - {tool: Shell, args: {command: "pwd; ls; cat app/README.md app-2/README.md; git -C app-2 branch --show-current; echo app >> app/README.md; echo lib >> app-2/README.md"}}
+          - {tool: Shell, args: {command: "pwd; ls; cat app/README.md app-2/README.md; git -C app-2 branch --show-current; cat ~/installed; echo app >> app/README.md; echo lib >> app-2/README.md"}}
       - text: Done.
   - match: third
     turns:
@@ -41,7 +41,9 @@ func (r run) branchOf(url string) string {
 func TestSeveralRepositories(t *testing.T) {
 	app, other := gittest.New(t), gittest.New(t)
 	readme := func(s string) map[string]string { return map[string]string{"README.md": s + "\n"} }
-	urls := []string{app.Repo("app", readme("the app")), other.Repo("app", readme("the other app")), app.Repo("docs", readme("docs"))}
+	first := readme("the app")
+	first[".aloft/environment.json"] = `{"install": "cat ../app/READ* ../app-2/READ* > ~/installed"}`
+	urls := []string{app.Repo("app", first), other.Repo("app", readme("the other app")), app.Repo("docs", readme("docs"))}
 	other.Commit("app", "next", "Next", readme("the next app"))
 	a := start(t, scripted(t, severalScript))
 	r := a.finish(a.create("", "Change two", object{"repos": []object{{"url": urls[0]}, {"url": urls[1], "startingRef": "next"}, {"url": urls[2]}}}))
@@ -58,8 +60,8 @@ func TestSeveralRepositories(t *testing.T) {
 	if got := app.Branch("docs", branch); got != "" {
 		t.Errorf("the third was pushed without a change, at %s", got)
 	}
-	if events := a.events(r.AgentID); !strings.Contains(events, `/workspace\napp\napp-2\ndocs\nthe app\nthe next app\n`+branch) {
-		t.Errorf("the agent did not find the folders:\n%s", events)
+	if events := a.events(r.AgentID); !strings.Contains(events, `/workspace\napp\napp-2\ndocs\nthe app\nthe next app\n`+branch+`\nthe app\nthe other app\n`) || !strings.Contains(events, `"layer":"bld-`) || strings.Contains(events, `"name":"install"`) {
+		t.Errorf("the agent did not find the folders, or what their build has made:\n%s", events)
 	}
 	_, diff := a.do("GET", "/v1/agents/"+r.AgentID+"/diff", nil)
 	for _, want := range []string{"# " + urls[0], "+app", "# " + urls[1], "+lib"} {

@@ -246,11 +246,13 @@ func (s *server) build(r *http.Request, who account.APIKey, change bool) (enviro
 		return b, err
 	case b.Trigger == environment.AgentDraft && b.UserID != who.UserID && !who.MaySee(0), len(b.Commits) == 0:
 		return b, missing
-	case b.Trigger != environment.AgentDraft && b.EnvironmentID != environment.OfRepository(b.Commits[0].URL):
+	case b.Trigger != environment.AgentDraft && b.EnvironmentID != environment.OfRepository(b.URLs()...):
 		return b, missing // another's saved environment
 	}
-	if s.mayUseRepository(r.Context(), who, func(of string) bool { return of == b.Commits[0].URL }) != nil {
-		return b, missing
+	for _, url := range b.URLs() {
+		if s.mayUseRepository(r.Context(), who, func(of string) bool { return of == url }) != nil {
+			return b, missing
+		}
 	}
 	return b, nil
 }

@@ -151,7 +151,7 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 		}
 		return base, nil
 	}
-	main, err := b.plan(ctx, p.repoURL, "", p.userID)
+	main, err := b.atDefault(ctx, p)
 	if err != nil {
 		return base, err
 	}
@@ -230,7 +230,7 @@ func (b *Builder) refresh(p Plan) {
 	b.mu.Unlock()
 	go func() {
 		defer b.running.Done()
-		main, err := b.plan(ctx, p.repoURL, "", p.userID)
+		main, err := b.atDefault(ctx, p)
 		if err == nil && (main.Environment.Install != "" || main.dockerfile != "") && main.Commit != "" {
 			_, err = b.Ensure(ctx, main, environment.Recurring, func(string) {})
 		}

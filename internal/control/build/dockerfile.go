@@ -192,7 +192,7 @@ func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildL
 
 // imageNow makes the image of a plan that nothing is built of ahead.
 func (b *Builder) imageNow(ctx context.Context, p Plan, tell func(string)) (string, error) {
-	set, err := b.variables(ctx, p.environmentID(), p)
+	set, err := b.variables(ctx, p.environmentID(), p.urls())
 	if err != nil {
 		return "", err
 	}

@@ -15,12 +15,18 @@ import (
 
 // flight is a build under way, for all who wait for it.
 type flight struct {
+	plan   Plan
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when record and err are set
 	record environment.Record
 	err    error
 	news   chan struct{} // closed and replaced when last is another; guarded by Builder.mu
 	last   string
+}
+
+// serves reports whether a flight makes what the plan asks for.
+func (f *flight) serves(p Plan) bool {
+	return slices.Equal(f.plan.urls(), p.urls()) && f.plan.digest() == p.digest()
 }
 
 // Reasons for which a build ends early.
@@ -44,10 +50,22 @@ func (b *Builder) Ensure(ctx context.Context, p Plan, why environment.Trigger, t
 	case <-ctx.Done():
 		return environment.Record{}, context.Cause(ctx)
 	}
-	f, err := b.join(p, why)
-	if err != nil {
-		return environment.Record{}, err
+	for {
+		f, err := b.join(p, why)
+		if err != nil {
+			return environment.Record{}, err
+		}
+		r, err := b.await(ctx, f, tell)
+		if f.serves(p) || ctx.Err() != nil {
+			return r, err
+		}
+		// It was of other repositories with the same saved environment, or of an
+		// environment that has changed since.
 	}
+}
+
+// await returns what a flight comes to. tell hears its news.
+func (b *Builder) await(ctx context.Context, f *flight, tell func(string)) (environment.Record, error) {
 	var told string
 	var next time.Time // of telling: there may be much news, and now and then the last is told
 	for {
@@ -85,7 +103,7 @@ func (b *Builder) join(p Plan, why environment.Trigger) (*flight, error) {
 		return nil, fault.Unavailable("the server does not build just now").Named("builder_stopped").Hint("try again in a moment")
 	}
 	ctx, cancel := context.WithCancelCause(b.ctx)
-	f := &flight{cancel: cancel, done: make(chan struct{}), news: make(chan struct{})}
+	f := &flight{plan: p, cancel: cancel, done: make(chan struct{}), news: make(chan struct{})}
 	b.flights[id] = f
 	b.running.Go(func() {
 		defer cancel(nil)
@@ -137,7 +155,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 	now := time.Now().UTC()
 	record := environment.Record{
 		ID: layer.NewID(layer.Build), EnvironmentID: id, Status: environment.InProgress, Trigger: why, Image: from.image, Base: from.layer,
-		Commits: []environment.Commit{{URL: p.repoURL, Commit: p.Commit}}, Digest: p.digest(), Inputs: p.Inputs,
+		Commits: p.commits(), Digest: p.digest(), Inputs: p.Inputs,
 		UserID: p.userID, User: p.Environment.User, Env: p.Environment.Env, CreatedAt: now, CheckedAt: now,
 	}
 	same := func(r environment.Record) bool {

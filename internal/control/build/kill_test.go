@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -436,5 +437,80 @@ func TestImageIsGone(t *testing.T) {
 	git.Commit("app", "main", "Start from it", map[string]string{".aloft/environment.json": fmt.Sprintf(`{"snapshot": %q}`, saved)})
 	if base := prepare(); base.Layer != "" || base.Image != "host" || !strings.Contains(strings.Join(base.Notes, "\n"), saved+" stands on the image gone.example/app:1, which cannot be had") {
 		t.Errorf("a snapshot whose image is gone: %+v", base)
+	}
+}
+
+// Several repositories are one build: all are cloned beside each other, install
+// runs in the first, and what any of them has of what install reads counts.
+func TestSeveralRepositoriesAreOneBuild(t *testing.T) {
+	git := gittest.New(t)
+	app := git.Repo("app", map[string]string{".aloft/environment.json": `{"install": "cat name ../lib/name /workspace/lib/deps.txt > ~/made"}`, "name": "app\n"})
+	lib := git.Repo("lib", map[string]string{"name": "lib\n", "deps.txt": "one\n", "other": "1"})
+	s := opened(t, t.TempDir())
+	prepare := func(refs ...string) Base {
+		t.Helper()
+		a := agent.Agent{Repos: []agent.Repo{{URL: app}, {URL: lib, StartingRef: strings.Join(refs, "")}}}
+		p, err := s.builder.Plan(t.Context(), a, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		base, err := s.builder.Prepare(t.Context(), p, func(string) {})
+		if err != nil || len(base.Notes) > 0 {
+			t.Fatal(base, err)
+		}
+		return base
+	}
+	first := prepare()
+	r, err := s.store.Build(t.Context(), first.Layer)
+	if err != nil || first.Install || len(r.Commits) != 2 || r.Commits[1] != (environment.Commit{URL: lib, Commit: git.Branch("lib", "main")}) {
+		t.Fatalf("the base is %+v, of the build %+v, %v", first, r, err)
+	}
+	if got := s.on(t, r, "cat ~/made; cd /workspace; ls; git -C lib log --format=%s"); !strings.HasPrefix(got, "app\nlib\none\napp\nlib\n") {
+		t.Errorf("a machine of the build has %q", got)
+	}
+	git.Commit("lib", "same", "More", map[string]string{"other": "2"})
+	if b := prepare("same"); b.Layer != first.Layer || b.Install {
+		t.Errorf("a change of nothing that install reads: %+v", b)
+	}
+	git.Commit("lib", "deps", "Depend", map[string]string{"deps.txt": "two\n"})
+	if b := prepare("deps"); b.Layer != first.Layer || !b.Install {
+		t.Errorf("a change of what install reads in the second: %+v", b)
+	}
+	// One of them alone is another environment, whose build is no base for both.
+	alone, err := s.build(t.Context(), app)
+	if err != nil || alone.Status != environment.Failed || alone.EnvironmentID == r.EnvironmentID {
+		t.Errorf("the first alone: %+v, %v", alone, err)
+	}
+	if b := prepare(); b.Layer != first.Layer {
+		t.Errorf("both again: %+v", b)
+	}
+}
+
+// Two repositories with one saved environment, at once: each gets a build of its own.
+func TestBuildsOfOneSavedEnvironmentAtOnce(t *testing.T) {
+	git := gittest.New(t)
+	urls := []string{git.Repo("one", map[string]string{"one": ""}), git.Repo("two", map[string]string{"two": ""})}
+	s := opened(t, t.TempDir())
+	now := time.Now()
+	if err := s.store.PutEnvironment(t.Context(), environment.Saved{
+		ID: "env-1", Name: "both", Repos: urls, Team: true, Text: `{"install": "ls > ~/made"}`, VersionID: "v-1", CreatedAt: now, UpdatedAt: now,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	records := make([]environment.Record, len(urls))
+	var all sync.WaitGroup
+	for i, url := range urls {
+		all.Go(func() {
+			var err error
+			if records[i], err = s.build(t.Context(), url); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for i, r := range records {
+		if r.Status != environment.Succeeded || len(r.Commits) != 1 || r.Commits[0].URL != urls[i] {
+			t.Errorf("the build for %s is %+v", urls[i], r)
+		}
 	}
 }

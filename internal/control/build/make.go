@@ -136,11 +136,11 @@ func (b *Builder) Stop(ctx context.Context, machineID string, why error) (ours b
 }
 
 // variables returns what install finds in its environment.
-func (b *Builder) variables(ctx context.Context, environmentID string, p Plan) (secret.Set, error) {
+func (b *Builder) variables(ctx context.Context, environmentID string, repoURLs []string) (secret.Set, error) {
 	if b.Variables == nil {
 		return secret.Set{}, nil
 	}
-	return b.Variables(ctx, environmentID, []string{p.repoURL})
+	return b.Variables(ctx, environmentID, repoURLs)
 }
 
 // redactorOf finds what must not be in the log of a build that was given those.
@@ -177,7 +177,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 		log.line("# " + words)
 		tell(words)
 	}
-	set, err := b.variables(ctx, r.EnvironmentID, p)
+	set, err := b.variables(ctx, r.EnvironmentID, r.URLs())
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	credential, err := b.Gateway.Grant(gateway.Grant{AgentID: r.ID, RunID: r.ID, Repos: []string{p.repoURL}, Secrets: set.Values()})
+	credential, err := b.Gateway.Grant(gateway.Grant{AgentID: r.ID, RunID: r.ID, Repos: p.urls(), Secrets: set.Values()})
 	if err != nil {
 		return nil, err
 	}
@@ -226,9 +226,10 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	}
 	maps.Copy(env, set.Environ())
 	boot := pod.Boot{
-		Checkout: pod.Checkout{RepoURL: p.repoURL, Ref: p.Commit, Owner: r.ID}, User: p.Environment.User, Env: env,
+		User: p.Environment.User, Env: env,
 		GitCredential: credential, ExecToken: hex.EncodeToString(token),
 	}
+	boot.Checkout, boot.Others = checkouts(*r)
 	if _, err := conn.Boot(ctx, boot, func(s pod.Step) {
 		if s.State != pod.StepRunning {
 			step("%s: %s", s.Name, s.Detail)
@@ -264,6 +265,16 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	err = saver.Freeze(ctx, r.ID)
 	b.step("frozen")
 	return &ended.Code, err
+}
+
+// checkouts are what the machine of a build has in its workspace.
+func checkouts(r environment.Record) (first pod.Checkout, others []pod.Checkout) {
+	var all []pod.Checkout
+	folders := foldersOf(r.URLs())
+	for i, c := range r.Commits {
+		all = append(all, pod.Checkout{RepoURL: c.URL, Ref: c.Commit, Path: folders[i], Owner: r.ID})
+	}
+	return all[0], all[1:]
 }
 
 // destroy removes a machine that may not be there.

@@ -32,12 +32,13 @@ type Plan struct {
 	Findings    environment.Findings // what is wrong with it
 	Commit      string               // at which it was read; "" without a repository or a commit
 	// Inputs identifies what install reads: the files that say what a project
-	// needs, at Commit.
+	// needs, at Commit, and those of the other repositories.
 	Inputs string
 
 	dockerfile string // identifies what its image is made of; "" is none, or none that can be made
 	noImage    error  // why its Dockerfile cannot be built
 	repoURL    string
+	others     []repository // that lie beside it
 	userID     int64
 	savedID    string // of the saved environment; "" for the repository's own
 	file       string // of the repository, in which its own stands
@@ -45,18 +46,51 @@ type Plan struct {
 	scriptID   string // of the saved environment that install is of, where the file has none
 }
 
+// repository is one of several, and where it stands.
+type repository struct {
+	url    string
+	commit string // "" is one without a commit
+}
+
+// commits are what a build of the plan has of its repositories.
+func (p Plan) commits() []environment.Commit {
+	out := []environment.Commit{{URL: p.repoURL, Commit: p.Commit}}
+	for _, r := range p.others {
+		out = append(out, environment.Commit{URL: r.url, Commit: r.commit})
+	}
+	return out
+}
+
+// urls are those of all the plan's repositories.
+func (p Plan) urls() (urls []string) {
+	for _, c := range p.commits() {
+		urls = append(urls, c.URL)
+	}
+	return urls
+}
+
+// foldersOf are where a machine has the repositories.
+func foldersOf(urls []string) []string {
+	var repos []agent.Repo
+	for _, url := range urls {
+		repos = append(repos, agent.Repo{URL: url})
+	}
+	return agent.Folders(repos)
+}
+
 // environmentID is what builds of the plan are builds of.
 func (p Plan) environmentID() string {
 	if id := cmp.Or(p.savedID, p.scriptID); id != "" {
 		return id
 	}
-	return environment.OfRepository(p.repoURL)
+	return environment.OfRepository(p.urls()...)
 }
 
-// isOf reports whether a build is of the plan's repository. A saved environment
-// may be for several, and what is in the disk of one is not for the others.
+// isOf reports whether a build is of the plan's repositories, which have the
+// same folders then. A saved environment may be for several, and what is in the
+// disk of one is not for the others.
 func (p Plan) isOf(r environment.Record) bool {
-	return len(r.Commits) == 1 && r.Commits[0].URL == p.repoURL
+	return slices.EqualFunc(r.Commits, p.urls(), func(c environment.Commit, url string) bool { return c.URL == url })
 }
 
 // manifests are files in which projects of all kinds say what they need, in the
@@ -74,11 +108,17 @@ var manifests = []string{
 const maxInputs = 200
 
 // inputs are the files that install may read: the manifests, and whatever files
-// of the repository it names.
-func inputs(install string) []string {
+// of the repository it names: by their place in it, or by that of its folder in
+// the machine, which lies beside those of others.
+func inputs(install, folder string) []string {
 	paths := slices.Clone(manifests)
 	for word := range strings.FieldsFuncSeq(install, func(r rune) bool { return strings.ContainsRune(" \t\r\n;&|()<>\"'`=$", r) }) {
 		p := path.Clean(word)
+		for _, at := range []string{folder, "../" + path.Base(folder)} {
+			if rest, ok := strings.CutPrefix(p, at+"/"); ok {
+				p = rest
+			}
+		}
 		if p != "." && p != ".." && !strings.HasPrefix(p, "../") && !path.IsAbs(p) && len(p) < 256 && len(paths) < maxInputs && !slices.Contains(paths, p) {
 			paths = append(paths, p)
 		}
@@ -93,7 +133,36 @@ func (b *Builder) Plan(ctx context.Context, a agent.Agent, ref string) (Plan, er
 	if len(a.Repos) == 0 {
 		return Plan{}, nil
 	}
-	return b.plan(ctx, a.Repos[0].URL, ref, a.UserID)
+	p, err := b.plan(ctx, a.Repos[0].URL, ref, a.UserID)
+	if err != nil || len(a.Repos) == 1 {
+		return p, err
+	}
+	return p, b.beside(ctx, &p, a.Repos[1:])
+}
+
+// beside adds the other repositories to a plan, at their refs.
+func (b *Builder) beside(ctx context.Context, p *Plan, repos []agent.Repo) error {
+	for _, r := range repos {
+		tree, err := b.Files.Files(ctx, r.URL, r.StartingRef, nil)
+		if err != nil {
+			return fmt.Errorf("look at %s: %w", r.URL, err)
+		}
+		p.others = append(p.others, repository{r.URL, tree.Commit})
+	}
+	return b.readInputs(ctx, p)
+}
+
+// atDefault is the plan that builds are made of: that of the default branches.
+func (b *Builder) atDefault(ctx context.Context, p Plan) (Plan, error) {
+	main, err := b.plan(ctx, p.repoURL, "", p.userID)
+	if err != nil || len(p.others) == 0 {
+		return main, err
+	}
+	var repos []agent.Repo
+	for _, r := range p.others {
+		repos = append(repos, agent.Repo{URL: r.url})
+	}
+	return main, b.beside(ctx, &main, repos)
 }
 
 func (b *Builder) plan(ctx context.Context, repoURL, ref string, userID int64) (Plan, error) {
@@ -128,20 +197,25 @@ func (b *Builder) readInputs(ctx context.Context, p *Plan) error {
 	if err := b.readDockerfile(ctx, p); err != nil || p.Environment.Install == "" || p.Commit == "" {
 		return err
 	}
-	tree, err := b.Files.Files(ctx, p.repoURL, p.Commit, inputs(p.Environment.Install))
-	if err != nil {
-		return fmt.Errorf("look for what install reads: %w", err)
-	}
-	p.Inputs = digestOf(tree.Files)
-	return nil
-}
-
-func digestOf(files map[string]gateway.Blob) string {
 	sum := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		fmt.Fprintf(sum, "%s\x00%s\x00", name, files[name].ID)
+	folders := foldersOf(p.urls())
+	for i, c := range p.commits() {
+		if c.Commit == "" {
+			continue
+		}
+		if i > 0 {
+			fmt.Fprintf(sum, "%s\x00", folders[i])
+		}
+		tree, err := b.Files.Files(ctx, c.URL, c.Commit, inputs(p.Environment.Install, folders[i]))
+		if err != nil {
+			return fmt.Errorf("look for what install reads: %w", err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(tree.Files)) {
+			fmt.Fprintf(sum, "%s\x00%s\x00", name, tree.Files[name].ID)
+		}
 	}
-	return hex.EncodeToString(sum.Sum(nil))
+	p.Inputs = hex.EncodeToString(sum.Sum(nil))
+	return nil
 }
 
 // maxSaved bounds the saved environments among which one is looked for.

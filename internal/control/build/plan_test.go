@@ -72,7 +72,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestInputsStayInTheRepository(t *testing.T) {
-	got := inputs("cd /etc && cat ../../x ./a/../b \"c\"; ./.cursor/install.sh>log -r req.txt --file=d.lock " + strings.Repeat("w ", 1000))
+	got := inputs("cd /etc && cat ../../x ./a/../b \"c\"; ./.cursor/install.sh>log -r req.txt --file=d.lock "+strings.Repeat("w ", 1000), "/workspace")
 	for _, want := range []string{"b", "c", ".cursor/install.sh", "req.txt", "d.lock"} {
 		if !slices.Contains(got, want) {
 			t.Errorf("%s is no input", want)

@@ -102,8 +102,7 @@ func (b *Builder) raise(ctx context.Context, r environment.Record, w *wreck) err
 	if len(r.Commits) == 0 {
 		return fault.Conflict("the build does not say what was checked out").Named("no_wreck")
 	}
-	repo := r.Commits[0]
-	set, err := b.variables(ctx, r.EnvironmentID, Plan{repoURL: repo.URL})
+	set, err := b.variables(ctx, r.EnvironmentID, r.URLs())
 	if err != nil {
 		return err
 	}
@@ -118,7 +117,7 @@ func (b *Builder) raise(ctx context.Context, r environment.Record, w *wreck) err
 	if err != nil {
 		return err
 	}
-	credential, err := b.Gateway.Grant(gateway.Grant{AgentID: r.ID, RunID: r.ID, Repos: []string{repo.URL}, Secrets: set.Values()})
+	credential, err := b.Gateway.Grant(gateway.Grant{AgentID: r.ID, RunID: r.ID, Repos: r.URLs(), Secrets: set.Values()})
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -130,9 +129,9 @@ func (b *Builder) raise(ctx context.Context, r environment.Record, w *wreck) err
 		env = map[string]string{}
 	}
 	maps.Copy(env, set.Environ())
-	_, err = conn.Boot(ctx, pod.Boot{
-		Checkout: pod.Checkout{RepoURL: repo.URL, Ref: repo.Commit, Owner: r.ID}, User: r.User, Env: env, GitCredential: credential, ExecToken: w.token,
-	}, func(pod.Step) {})
+	boot := pod.Boot{User: r.User, Env: env, GitCredential: credential, ExecToken: w.token}
+	boot.Checkout, boot.Others = checkouts(r)
+	_, err = conn.Boot(ctx, boot, func(pod.Step) {})
 	if err != nil {
 		w.fall()
 	}

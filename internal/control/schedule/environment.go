@@ -46,9 +46,6 @@ func (s *Scheduler) plan(ctx context.Context, state *agent.State) (p build.Plan,
 	if s.Environments != nil && len(state.Agent.Repos) > 0 {
 		p, err = s.Environments.Plan(ctx, state.Agent, cmp.Or(state.Agent.Origin, state.Agent.Repos[0].StartingRef))
 	}
-	if len(state.Agent.Repos) > 1 {
-		p.Commit = "" // builds have one repository, in the workspace itself: install runs in the machine
-	}
 	if state.Agent.Env.Preset == agent.SetUp {
 		p = bare(p, state.Agent.Env.Image)
 	}
