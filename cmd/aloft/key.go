@@ -1,0 +1,106 @@
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+func newKeyCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "key", Short: "Make and delete your API keys, and end your sessions", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newKeyListCommand(a), newKeyCreateCommand(a), newKeyDeleteCommand(a))
+	return cmd
+}
+
+func newKeyListCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List your API keys and sessions, the newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			all, err := c.Keys(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				return a.out.Value(struct {
+					Items []client.Key `json:"items"`
+				}{append([]client.Key{}, all...)})
+			}
+			rows := [][]string{{"ID", "KIND", "NAME", "MADE", "ENDS"}}
+			for _, k := range all {
+				name, ends := cli.Line(k.Name, 60), "never"
+				if k.Current {
+					name += " (this one)"
+				}
+				if k.ExpiresAt != nil {
+					ends = k.ExpiresAt.Local().Format(time.DateOnly)
+				}
+				rows = append(rows, []string{strconv.FormatInt(k.ID, 10), cli.Line(k.Kind, 20), name, cli.Ago(time.Since(k.CreatedAt)), ends})
+			}
+			a.out.Table(rows)
+			return nil
+		},
+	}
+}
+
+func newKeyCreateCommand(a *app) *cobra.Command {
+	var days int
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make an API key and print it, this once",
+		Example: `  aloft key create deploy --days 90
+  aloft key create laptop > ~/.config/aloft/key`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			made, err := c.CreateKey(cmd.Context(), args[0], days)
+			if err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				return a.out.Value(made)
+			}
+			a.out.Line("%s", cli.Line(made.Text, 0))
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&days, "days", 0, "it ends after so many; never unless given")
+	return cmd
+}
+
+func newKeyDeleteCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete ID", Short: "Delete an API key, or end a session", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := number(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if err := c.DeleteKey(cmd.Context(), id); err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				return a.out.Value(map[string]int64{"id": id})
+			}
+			a.out.Line("Deleted %d.", id)
+			return nil
+		},
+	}
+}

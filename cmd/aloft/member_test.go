@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"aloft/internal/cli"
+)
+
+// What the commands about the team ask of the server, and what they say.
+func TestTeamCommands(t *testing.T) {
+	replies := map[string]string{
+		"GET /v1/members":         `{"items":[{"id":3,"email":"ada@example.com","firstName":"Ada","role":"admin","disabled":true}]}`,
+		"POST /v1/members":        `{"member":{"id":4,"email":"g@example.com","role":"viewer"},"link":{"url":"http://a/sign-in#link=x","expiresAt":"2030-01-02T03:04:05Z"}}`,
+		"PATCH /v1/members/3":     `{"id":3,"email":"ada@example.com","role":"member","disabled":true}`,
+		"POST /v1/members/3/link": `{"url":"http://a/sign-in#link=y","expiresAt":"2030-01-02T03:04:05Z"}`,
+		"GET /v1/me/keys":         `{"items":[{"id":7,"kind":"key","name":"laptop","current":true,"createdAt":"2026-01-02T03:04:05Z"}]}`,
+		"POST /v1/me/keys":        `{"id":8,"kind":"key","name":"deploy","createdAt":"2026-01-02T03:04:05Z","key":"aloft_new"}`,
+		"DELETE /v1/me/keys/7":    ``,
+		"GET /v1/settings":        `{"defaultModel":"","retentionDays":30,"privacyMode":true,"displayAgentSummary":false}`,
+		"PATCH /v1/settings":      `{"defaultModel":"m","retentionDays":0}`,
+		"GET /v1/usage":           `{"from":"2026-01-01","to":"2026-01-02","items":[{"day":"2026-01-01","user":"Ada","runs":1,"turns":2,"inputTokens":3,"outputTokens":4},{"day":"2026-01-02","user":"Ada","runs":10,"turns":20,"inputTokens":30,"outputTokens":40,"cacheReadTokens":5}]}`,
+		"GET /v1/audit?limit=2":   `{"items":[{"id":1,"time":"2026-01-02T03:04:05Z","address":"192.0.2.1","action":"signIn","target":"eve@example.com","outcome":"unauthorized"}]}`,
+	}
+	var asked, body string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		asked, body = r.Method+" "+r.URL.RequestURI(), string(data)
+		_, _ = io.WriteString(w, replies[asked])
+	}))
+	defer server.Close()
+	for _, tt := range []struct {
+		args  string
+		exit  int
+		asked string
+		body  string
+		says  string
+	}{
+		{"member list", cli.OK, "GET /v1/members", "", "admin, disabled"},
+		{"member invite g@example.com --role viewer", cli.OK, "POST /v1/members", `"role":"viewer"`, "http://a/sign-in#link=x\n"},
+		{"member update 3 --role member --disable", cli.OK, "PATCH /v1/members/3", `{"role":"member","disabled":true}`, "3 ada@example.com: member, disabled"},
+		{"member update 3 --enable", cli.OK, "PATCH /v1/members/3", `{"disabled":false}`, ""},
+		{"member update 3", cli.Usage, "", "", "say what to change"},
+		{"member update ada --disable", cli.Usage, "", "", "is no ID"},
+		{"member link 3", cli.OK, "POST /v1/members/3/link", "", "http://a/sign-in#link=y\n"},
+		{"key list", cli.OK, "GET /v1/me/keys", "", "laptop (this one)"},
+		{"key create deploy --days 9", cli.OK, "POST /v1/me/keys", `"expiresInDays":9`, "aloft_new\n"},
+		{"key delete 7", cli.OK, "DELETE /v1/me/keys/7", "", "Deleted 7."},
+		{"settings", cli.OK, "GET /v1/settings", "", "privacy-mode"},
+		{"settings set default-model m", cli.OK, "PATCH /v1/settings", `{"defaultModel":"m"}`, "default-model"},
+		{"settings set privacy-mode off", cli.OK, "PATCH /v1/settings", `{"privacyMode":false}`, ""},
+		{"settings set retention-days 0", cli.OK, "PATCH /v1/settings", `{"retentionDays":0}`, ""},
+		{"settings set retention-days x", cli.Usage, "", "", "is no number"},
+		{"settings set privacy-mode maybe", cli.Usage, "", "", "neither on nor off"},
+		{"settings set nothing x", cli.Usage, "", "", "there is no setting"},
+		{"usage --by person", cli.OK, "GET /v1/usage", "", "Ada     11    22     33     5       44"},
+		{"usage --by moon", cli.Usage, "", "", "none of day, person"},
+		{"audit --limit 2", cli.OK, "GET /v1/audit?limit=2", "", "eve@example.com"},
+	} {
+		asked, body = "", ""
+		env := func(name string) string {
+			return map[string]string{"ALOFT_URL": server.URL, "ALOFT_API_KEY": "aloft_test", "HOME": t.TempDir()}[name]
+		}
+		var out bytes.Buffer
+		exit := run(t.Context(), strings.Fields(tt.args), env, strings.NewReader(""), &out, &out)
+		if exit != tt.exit || asked != tt.asked || !strings.Contains(body, tt.body) || !strings.Contains(out.String(), tt.says) {
+			t.Errorf("%s: exit %d, asked %q with %q:\n%s", tt.args, exit, asked, body, out.String())
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// User is somebody on the server.
+type User struct {
+	ID        int64  `json:"id"`
+	Email     string `json:"email,omitempty"`
+	FirstName string `json:"firstName,omitempty"`
+	LastName  string `json:"lastName,omitempty"`
+	Role      string `json:"role"` // owner, admin, member, viewer
+	Disabled  bool   `json:"disabled,omitempty"`
+}
+
+// Link signs somebody in once.
+type Link struct {
+	URL       string    `json:"url"`
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// Invited is somebody new, and the link that they sign in with first.
+type Invited struct {
+	Member User `json:"member"`
+	Link   Link `json:"link"`
+}
+
+// Members returns the team.
+func (c *Client) Members(ctx context.Context) ([]User, error) {
+	var out struct {
+		Items []User `json:"items"`
+	}
+	return out.Items, c.call(ctx, http.MethodGet, "/v1/members", nil, &out)
+}
+
+// Invite adds somebody; ID and Disabled of the user are not used.
+func (c *Client) Invite(ctx context.Context, u User) (out Invited, err error) {
+	in := map[string]string{"email": u.Email, "firstName": u.FirstName, "lastName": u.LastName, "role": u.Role}
+	return out, c.callWith(ctx, http.MethodPost, "/v1/members", nil, in, &out, nil)
+}
+
+// MemberUpdate is what to change of somebody; nil is left as it is.
+type MemberUpdate struct {
+	Email    *string `json:"email,omitempty"`
+	Role     *string `json:"role,omitempty"`
+	Disabled *bool   `json:"disabled,omitempty"`
+}
+
+func memberPath(id int64) string { return "/v1/members/" + strconv.FormatInt(id, 10) }
+
+// UpdateMember changes somebody.
+func (c *Client) UpdateMember(ctx context.Context, id int64, in MemberUpdate) (out User, err error) {
+	return out, c.callWith(ctx, http.MethodPatch, memberPath(id), nil, in, &out, nil)
+}
+
+// SignInLink makes a link for somebody.
+func (c *Client) SignInLink(ctx context.Context, id int64) (out Link, err error) {
+	return out, c.call(ctx, http.MethodPost, memberPath(id)+"/link", nil, &out)
+}
+
+// Key is an API key or a session of the caller's.
+type Key struct {
+	ID        int64      `json:"id"`
+	Kind      string     `json:"kind"` // key, sub-token, session
+	Name      string     `json:"name"`
+	Current   bool       `json:"current,omitempty"`
+	CreatedAt time.Time  `json:"createdAt"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+}
+
+// NewKey is a key with its text, which is shown once.
+type NewKey struct {
+	Key
+	Text string `json:"key"`
+}
+
+// Keys returns the caller's, the newest first.
+func (c *Client) Keys(ctx context.Context) ([]Key, error) {
+	var out struct {
+		Items []Key `json:"items"`
+	}
+	return out.Items, c.call(ctx, http.MethodGet, "/v1/me/keys", nil, &out)
+}
+
+// CreateKey makes a key for the caller; 0 days is for ever.
+func (c *Client) CreateKey(ctx context.Context, name string, days int) (out NewKey, err error) {
+	in := map[string]any{"name": name}
+	if days > 0 {
+		in["expiresInDays"] = days
+	}
+	return out, c.callWith(ctx, http.MethodPost, "/v1/me/keys", nil, in, &out, nil)
+}
+
+// DeleteKey deletes a key or ends a session.
+func (c *Client) DeleteKey(ctx context.Context, id int64) error {
+	return c.call(ctx, http.MethodDelete, "/v1/me/keys/"+strconv.FormatInt(id, 10), nil, nil)
+}
+
+// Settings are what counts for new agents, by name.
+type Settings map[string]any
+
+// Settings returns them.
+func (c *Client) Settings(ctx context.Context) (out Settings, err error) {
+	return out, c.call(ctx, http.MethodGet, "/v1/settings", nil, &out)
+}
+
+// UpdateSettings changes those that in names.
+func (c *Client) UpdateSettings(ctx context.Context, in Settings) (out Settings, err error) {
+	return out, c.callWith(ctx, http.MethodPatch, "/v1/settings", nil, in, &out, nil)
+}
+
+// UsageRow is what the runs of one day, person, repository and model used.
+type UsageRow struct {
+	Day          string `json:"day"`
+	UserID       int64  `json:"userId"`
+	User         string `json:"user,omitempty"`
+	Repository   string `json:"repository,omitempty"`
+	Model        string `json:"model,omitempty"`
+	Runs         int64  `json:"runs"`
+	Turns        int64  `json:"turns"`
+	InputTokens  int64  `json:"inputTokens"`
+	OutputTokens int64  `json:"outputTokens"`
+	CacheRead    int64  `json:"cacheReadTokens"`
+	CacheWrite   int64  `json:"cacheWriteTokens"`
+}
+
+// UsageReport is what was used in some days.
+type UsageReport struct {
+	From  string     `json:"from"`
+	To    string     `json:"to"`
+	Items []UsageRow `json:"items"`
+}
+
+// UsageReport counts what was used from a day to another, as 2006-01-02; "" is
+// the server's choice.
+func (c *Client) UsageReport(ctx context.Context, from, to string) (out UsageReport, err error) {
+	q := url.Values{}
+	for name, value := range map[string]string{"from": from, "to": to} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return out, c.call(ctx, http.MethodGet, "/v1/usage", q, &out)
+}
+
+// AuditEntry is one line of the record of who has settled what.
+type AuditEntry struct {
+	ID      int64     `json:"id"`
+	Time    time.Time `json:"time"`
+	UserID  int64     `json:"userId,omitempty"`
+	User    string    `json:"user,omitempty"`
+	Address string    `json:"address"`
+	Action  string    `json:"action"`
+	Target  string    `json:"target,omitempty"`
+	Outcome string    `json:"outcome"`
+}
+
+// Audit returns at most limit entries, from 1 to 100, the newest first.
+func (c *Client) Audit(ctx context.Context, limit int) ([]AuditEntry, error) {
+	var out struct {
+		Items []AuditEntry `json:"items"`
+	}
+	return out.Items, c.call(ctx, http.MethodGet, "/v1/audit", url.Values{"limit": {strconv.Itoa(limit)}}, &out)
+}
