@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
 	"aloft/internal/need"
@@ -27,7 +28,7 @@ import (
 const memoryChild = "memory"
 
 // strong is a configuration with the product's guest and gVisor.
-func strong(t *testing.T, dir string) Config {
+func strong(t testing.TB, dir string) Config {
 	t.Helper()
 	need.Root(t)
 	need.File(t, "runsc", builtRunsc)
@@ -42,7 +43,7 @@ func strong(t *testing.T, dir string) Config {
 
 // ran runs a command in the machine, as the agent's user, and returns what it
 // printed and the life of the machine that it ran in.
-func ran(t *testing.T, m machine.Machine, command string) (output, life string) {
+func ran(t testing.TB, m machine.Machine, command string) (output, life string) {
 	t.Helper()
 	conn, err := pod.Dial(t.Context(), m, nil)
 	if err != nil {
@@ -251,4 +252,186 @@ func TestKilledWhileItSleeps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMemoryOfSeveral has two machines go on from one's memory, which goes on too:
+// each counts by itself, on a disk of its own. Memory is given up with its layer.
+func TestMemoryOfSeveral(t *testing.T) {
+	r := start(t, strong(t, t.TempDir()))
+	m := create(t, r, machine.Spec{Image: "host", Network: anywhere}).(*Machine)
+	ran(t, m, counting)
+	before, life := counted(t, m)
+	if err := m.Checkpoint(t.Context(), letGo(m)); err != nil {
+		t.Fatal(err)
+	}
+	id := layer.NewID(layer.Fork)
+	if err := m.KeepMemory(t.Context(), id); err == nil {
+		t.Error("memory is kept beside a layer that it does not belong to")
+	}
+	if err := m.Freeze(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.KeepMemory(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.KeepMemory(t.Context(), id); err == nil {
+		t.Error("the memory of a machine that is awake is kept")
+	}
+	all := []machine.Machine{m}
+	fork := func(name string, alive bool) machine.Machine {
+		t.Helper()
+		f, err := r.Create(t.Context(), machine.Spec{ID: name, Image: "host", Layer: id, Alive: alive, Network: anywhere})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := f.Destroy(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+		return f
+	}
+	for _, name := range []string{"fork-1", "fork-2"} {
+		all = append(all, fork(name, true))
+	}
+	for _, m := range all {
+		if n, now := counted(t, m); n <= before || now != life {
+			t.Errorf("%s counts %d after %d, in the life %s after %s", m.ID(), n, before, now, life)
+		}
+		// Who has it changes a file of its own, and stops counting.
+		if out, _ := ran(t, m, "cat ~/file; echo "+m.ID()+" > ~/file; pkill -f '[d]ev/shm'; cat /etc/machine-id; cat ~/file"); !strings.HasPrefix(out, "file\n") || !strings.HasSuffix(out, m.ID()+"\n") {
+			t.Errorf("the disk of %s has %q", m.ID(), out)
+		}
+	}
+	if n, now := counted(t, fork("fork-3", false)); n != 0 || now == life {
+		t.Errorf("a machine that did not ask for it counts %d", n)
+	}
+	if err := os.Mkdir(filepath.Join(r.conf.Dir, LayersDir, "memory", id+".new"), 0o700); err != nil { // as a crash leaves it
+		t.Fatal(err)
+	}
+	if err := r.Layers().Delete(id); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(r.conf.Dir, LayersDir, "memory", "*")); err != nil || len(left) > 0 {
+		t.Errorf("memory is left: %v, %v", left, err)
+	}
+	if n, now := counted(t, fork("fork-4", true)); n != 0 || now == life {
+		t.Errorf("of memory that is gone it counts %d", n)
+	}
+}
+
+// answers waits until the machine's pod-daemon does.
+func answers(b *testing.B, m machine.Machine) {
+	b.Helper()
+	conn, err := pod.Dial(b.Context(), m, nil)
+	if err == nil {
+		_, err = conn.Status(b.Context())
+		err = errors.Join(err, conn.Close())
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkSleep measures how long a machine of gVisor with 64 MiB in memory
+// takes to sleep, to wake and to be forked, each with its processes and on its
+// disk; what begins is there when pod-daemon answers.
+func BenchmarkSleep(b *testing.B) {
+	r := start(b, strong(b, b.TempDir()))
+	m := create(b, r, machine.Spec{Image: "host", Network: anywhere}).(*Machine)
+	sleep := func(b *testing.B, alive bool) {
+		b.Helper()
+		err := error(nil)
+		if alive {
+			err = m.Checkpoint(b.Context(), letGo(m))
+		} else {
+			err = m.Stop(b.Context())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	wake := func(b *testing.B) {
+		b.Helper()
+		if err := m.Restart(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		answers(b, m)
+	}
+	for _, alive := range []bool{false, true} {
+		name := map[bool]string{false: "disk", true: "live"}[alive]
+		ran(b, m, "cat /usr/bin/* 2>/dev/null | head -c 67108864 > /dev/shm/much")
+		b.Run(name+"/sleep", func(b *testing.B) {
+			for b.Loop() {
+				sleep(b, alive)
+				b.StopTimer()
+				wake(b)
+				b.StartTimer()
+			}
+		})
+		ran(b, m, "cat /usr/bin/* 2>/dev/null | head -c 67108864 > /dev/shm/much")
+		b.Run(name+"/wake", func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				sleep(b, alive)
+				b.StartTimer()
+				wake(b)
+			}
+		})
+		sleep(b, alive)
+		id := layer.NewID(layer.Fork)
+		if err := m.Freeze(b.Context(), id); err != nil {
+			b.Fatal(err)
+		}
+		if alive {
+			if err := m.KeepMemory(b.Context(), id); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Run(name+"/fork", func(b *testing.B) {
+			for b.Loop() {
+				fork, err := r.Create(b.Context(), machine.Spec{ID: "fork", Image: "host", Layer: id, Alive: alive, Network: anywhere})
+				if err != nil {
+					b.Fatal(err)
+				}
+				answers(b, fork)
+				b.StopTimer()
+				if err := fork.Destroy(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+		})
+		wake(b)
+	}
+
+	many := func(b *testing.B) {
+		b.Helper()
+		ran(b, m, "mkdir -p /var/tmp/many && cd /var/tmp/many && seq 5000 | xargs touch && sync")
+		sleep(b, false)
+	}
+	b.Run("freeze", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			many(b)
+			b.StartTimer()
+			if err := m.Freeze(b.Context(), layer.NewID(layer.Fork)); err != nil {
+				b.Fatal(err)
+			}
+			b.StopTimer()
+			wake(b)
+			b.StartTimer()
+		}
+	})
+	many(b)
+	b.Run("copy", func(b *testing.B) {
+		for b.Loop() {
+			if out, err := exec.Command("cp", "-a", m.path("upper"), filepath.Join(b.TempDir(), "copy")).CombinedOutput(); err != nil {
+				b.Fatalf("%v: %s", err, out)
+			}
+		}
+	})
 }
