@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 )
@@ -130,19 +131,22 @@ var suites = []suite{
 			{"the same, without checkout", ms(f["Clone/GatewayNoCheckout"]), ms(f["Clone/PlainNoCheckout"]), times(f["Clone/GatewayNoCheckout"], f["Clone/PlainNoCheckout"]) + " git clone", ""},
 		}
 	}},
-	{"./internal/control/machine/container", "Network", "1s", func(f figures) []row {
+	{"./internal/control/machine/container", "Network", "3s", func(f figures) []row {
 		const size = 256 << 20 // of one operation of the benchmark
-		down := func(work, name string) row {
-			ours, bare := f["Network/gateway/"+name], f["Network/loopback/"+name]
-			return row{work, speed(size, ours), speed(size, bare), times(bare, ours) + " plain loopback", "≥ 0.5×"}
+		through := func(work, name string) []row {
+			ours, bare := f["Network/"+name], f["Network/"+name+"/ns/yardstick"]
+			cpu, bareCPU := f["Network/"+name+"/cpu-ns/op"], f["Network/"+name+"/cpu-ns/yardstick"]
+			return []row{
+				{work, speed(size, ours), speed(size, bare), times(bare, ours) + " plain loopback", "≥ 0.5×"},
+				{"the same, processors' time for 256 MiB", ms(cpu), ms(bareCPU), times(cpu, bareCPU) + " plain loopback", ""},
+			}
 		}
-		ours, bare := f["Network/gateway/connect"], f["Network/loopback/connect"]
-		return []row{
-			down("out of a machine: download", "down"),
-			down("out of a machine: upload", "up"),
-			{"out of a machine: connect, one byte, close", ms(ours), ms(bare), more(ours, bare) + " than plain loopback", ""},
-			{"the same, 16 at once", rate(f["Network/gateway/rate"]), rate(f["Network/loopback/rate"]), times(f["Network/loopback/rate"], f["Network/gateway/rate"]) + " plain loopback", ""},
-		}
+		ours, bare := f["Network/connect"], f["Network/connect/ns/yardstick"]
+		each, bareEach := f["Network/rate"], f["Network/rate/ns/yardstick"]
+		return slices.Concat(through("out of a machine: download", "down"), through("out of a machine: upload", "up"), []row{
+			{"out of a machine: connect, one byte, close", ms(ours), ms(bare), more(ours, bare) + " than plain loopback", "≤ 0.4 ms more"},
+			{"the same, 16 at once", rate(each), rate(bareEach), times(bareEach, each) + " plain loopback", ""},
+		})
 	}},
 }
 
@@ -177,11 +181,13 @@ func main() {
 }
 
 // figures are nanoseconds by the name of the benchmark; below it are what 99 of
-// 100 took at most, /p99, and how many files that were, /files.
+// 100 took at most, /p99, how many files that were, /files, and what one that
+// holds its own yardstick says of both, by unit.
 type figures map[string]float64
 
 var line = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op(.*)$`)
 var p99 = regexp.MustCompile(`([\d.]+) µs/p99`)
+var both = regexp.MustCompile(`([\d.]+) (ns/yardstick|cpu-ns/yardstick|cpu-ns/op)`)
 var files = regexp.MustCompile(`([\d.]+) files/s`)
 var median = regexp.MustCompile(`([\d.]+) (µs|ns|ms)/median`)
 
@@ -214,6 +220,11 @@ func (s suite) run() (figures, error) {
 				return nil, err
 			}
 			f[m[1]+"/p99"] = us * 1e3
+		}
+		for _, d := range both.FindAllStringSubmatch(m[3], -1) {
+			if f[m[1]+"/"+d[2]], err = strconv.ParseFloat(d[1], 64); err != nil {
+				return nil, err
+			}
 		}
 		if d := files.FindStringSubmatch(m[3]); d != nil {
 			each, err := strconv.ParseFloat(d[1], 64)

@@ -54,7 +54,9 @@ const (
 
 // Config is what a [Gateway] is made of.
 type Config struct {
-	// Device is an open TAP device, without packet information. The gateway
+	// Device is an open TAP device, without packet information and with the
+	// header that says which checksums are left to its reader (IFF_VNET_HDR, 10
+	// bytes, TUN_F_CSUM and if at all TUN_F_TSO4 and TUN_F_TSO6). The gateway
 	// owns it.
 	Device *os.File
 	Policy policy.Network
@@ -173,10 +175,9 @@ func (g *Gateway) Close() error {
 	}
 	g.mu.Unlock()
 	g.stack.Close()
-	g.stack.Wait() // nobody reads the device after this
-	err := g.conf.Device.Close()
+	g.stack.Wait() // it closes the device
 	g.working.Wait()
-	return errors.Join(err, g.conf.Log.Close())
+	return g.conf.Log.Close()
 }
 
 // hostTTL is how long the list of the host's addresses is believed.

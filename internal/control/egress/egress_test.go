@@ -2,11 +2,13 @@ package egress
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -105,6 +107,33 @@ func TestBackpressure(t *testing.T) {
 	}
 	_ = quick.Close()
 	wrote.Wait()
+}
+
+// A machine's port is free again once its connection is over.
+func TestPortIsUsedAgain(t *testing.T) {
+	gu := newGuest(t, loopback(policy.AllowAll))
+	at := serve(t, func(c *net.TCPConn) { _, _ = c.Write([]byte("x")) }) // and it closes first
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	from := tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(MachineV4.AsSlice()), Port: 40000}
+	to := tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(at.Addr().AsSlice()), Port: at.Port()}
+	for i := range 30 {
+		conn, err := gonet.DialTCPWithBind(ctx, gu.stack, from, to, ipv4.ProtocolNumber)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		if all, err := io.ReadAll(conn); err != nil || string(all) != "x" {
+			t.Errorf("connection %d: %q, %v", i, all, err)
+		}
+		_ = conn.Close()
+		// It is over where both sides know it.
+		for gu.stack.Stats().TCP.CurrentConnected.Value()+gu.g.stack.Stats().TCP.CurrentConnected.Value() > 0 {
+			if ctx.Err() != nil {
+				t.Fatalf("connection %d is never over", i)
+			}
+			runtime.Gosched()
+		}
+	}
 }
 
 func TestResets(t *testing.T) {

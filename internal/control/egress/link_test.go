@@ -56,7 +56,10 @@ func newGuest(t testing.TB, n policy.Network) *guest {
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
 	})
-	ep, err := fdbased.New(&fdbased.Options{FDs: fds[1:], MTU: MTU, EthernetHeader: true, Address: "\x02\x00\x00\x00\x00\x02"})
+	ep, err := fdbased.New(&fdbased.Options{
+		FDs: fds[1:], MTU: MTU, EthernetHeader: true, Address: "\x02\x00\x00\x00\x00\x02",
+		GSOMaxSize: largestSegment, RXChecksumOffload: true, // as the kernel does it on a TAP device
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

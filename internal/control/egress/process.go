@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -27,6 +28,14 @@ const (
 // gatewayMemory is the size, in bytes, at which the collector works harder. The
 // bounds of package egress keep a gateway below it in ordinary work.
 const gatewayMemory = 512 << 20
+
+// gatewayThreads is how many of the process's goroutines run at once. What is
+// done for a packet is done by several, each for some microseconds: to wake
+// another thread for the next costs more than it does, and while one writes to
+// the device the stack spins on another for the connection that it holds. With
+// two, a connection takes twice the time and a download half as long again. It
+// bounds what a machine's traffic takes of the host, too.
+const gatewayThreads = 1
 
 // goneEvery is how often a process looks whether its folder is still there.
 const goneEvery = 2 * time.Second
@@ -69,6 +78,7 @@ func RunProcess(ctx context.Context, dir, logs string, logger *slog.Logger) erro
 		return errors.Join(err, log.Close(), listener.Close())
 	}
 	debug.SetMemoryLimit(gatewayMemory)
+	runtime.GOMAXPROCS(gatewayThreads)
 	g, err := New(Config{Device: os.NewFile(deviceFD, "device"), Policy: n, Log: log, Logger: logger})
 	if err != nil {
 		return errors.Join(err, listener.Close())

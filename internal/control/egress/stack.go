@@ -4,13 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/header/parse"
-	"gvisor.dev/gvisor/pkg/tcpip/link/fdbased"
 	"gvisor.dev/gvisor/pkg/tcpip/link/nested"
 	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
@@ -24,9 +21,6 @@ import (
 // nicID is the stack's one interface.
 const nicID tcpip.NICID = 1
 
-// linkAddress is the gateway's on the link: locally administered.
-const linkAddress = tcpip.LinkAddress("\x02\x0a\x10\x0f\x00\x01")
-
 // Sizes of a TCP connection's buffers in the stack, in bytes. Those of a
 // connection grow to the largest while there are few, and stay at the smallest
 // where there are many, which bounds what a machine makes its gateway hold.
@@ -37,17 +31,10 @@ const (
 	manyConns   = 128
 )
 
-// lingerTime is how long a closed connection's numbers are kept.
-const lingerTime = 5 * time.Second
-
-// openLink makes the link of a TAP device.
-func openLink(device *os.File) (stack.LinkEndpoint, error) {
-	return fdbased.New(&fdbased.Options{
-		FDs: []int{int(device.Fd())}, MTU: MTU, EthernetHeader: true, Address: linkAddress,
-		PacketDispatchMode: fdbased.Readv,
-		RXChecksumOffload:  true, // the packets come from this kernel and cross no wire
-	})
-}
+// lingerTime is how long a closed connection's numbers are kept: not at all. The
+// link does not reorder, and a machine that opens many connections uses a port
+// again while they would be kept, which for the stack would be a stray packet.
+const lingerTime = 0
 
 // startStack starts the stack on a link.
 func (g *Gateway) startStack(link stack.LinkEndpoint) error {

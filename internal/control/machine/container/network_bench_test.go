@@ -5,28 +5,32 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"runtime"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"aloft/internal/control/egress"
+	"aloft/internal/need"
 	"aloft/internal/policy"
 )
 
-// clients connect at once where the rate of connections is measured.
-const clients = 16
+// Of one round of BenchmarkNetwork.
+const (
+	transferSize = 256 << 20 // bytes
+	connects     = 50        // one after another
+	clients      = 16        // at once
+	clientsEach  = 25        // connections of each of them
+)
 
 // BenchmarkNetwork compares a machine's link, its gateway and the host's
-// loopback behind it with the loopback alone. The client is a thread of this
-// process that lives in the link's namespace, so that both sides pay the same.
+// loopback behind it with the loopback alone, in turn, and reports the median
+// of each. The gateway is a process of its own, as a machine's is. The client
+// is a thread of this process that lives in the link's namespace, so that both
+// sides pay the same, and the server the same for both.
 func BenchmarkNetwork(b *testing.B) {
-	if os.Geteuid() != 0 {
-		b.Skip("needs root")
-	}
+	need.Root(b)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -34,82 +38,76 @@ func BenchmarkNetwork(b *testing.B) {
 	b.Cleanup(func() { _ = l.Close() })
 	go serveBench(l)
 	port := l.Addr().(*net.TCPAddr).Port
-	link, err := makeLink()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = link.namespace.Close() })
-	g, err := egress.New(egress.Config{Device: link.device, Policy: policy.Network{Open: []string{"127.0.0.1/32"}}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = g.Close() })
-	for name, side := range map[string]struct {
+	namespace, gateway := gatewayOfLink(b, opened(policy.AllowAll))
+	sides := []struct {
+		name  string
 		enter func() error
 		addr  string
 	}{
-		"loopback": {func() error { return nil }, fmt.Sprintf("127.0.0.1:%d", port)},
-		"gateway":  {func() error { return unix.Setns(int(link.namespace.Fd()), unix.CLONE_NEWNET) }, fmt.Sprintf("%s:%d", gatewayV4, port)},
+		{"yardstick", func() error { return nil }, fmt.Sprintf("127.0.0.1:%d", port)},
+		{"op", func() error { return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET) }, fmt.Sprintf("%s:%d", gatewayV4, port)},
+	}
+	for _, work := range []struct {
+		name string
+		way  byte
+		size int64
+		at   int // once
+		each int // one after another
+	}{
+		{"down", 'd', transferSize, 1, 1},
+		{"up", 'u', transferSize, 1, 1},
+		{"connect", 'd', 1, 1, connects},
+		{"rate", 'd', 1, clients, clientsEach},
 	} {
-		inside := func(b *testing.B, do func()) {
-			b.Helper()
-			done := make(chan error)
-			go func() {
-				runtime.LockOSThread() // the thread ends with the goroutine
-				err := side.enter()
-				if err == nil {
-					do()
-				}
-				done <- err
-			}()
-			if err := <-done; err != nil {
-				b.Error(err)
-			}
-		}
-		for what, first := range map[string]byte{"down": 'd', "up": 'u'} {
-			b.Run(name+"/"+what, func(b *testing.B) {
-				const size = 256 << 20
-				b.SetBytes(size)
-				inside(b, func() {
-					for b.Loop() {
-						if err := transfer(side.addr, first, size); err != nil {
-							b.Error(err)
-							return
-						}
+		b.Run(work.name, func(b *testing.B) {
+			took := make([][]float64, len(sides)) // nanoseconds
+			cpu := make([][]float64, len(sides))  // the same, of this process and the gateway's
+			for b.Loop() {
+				for i, side := range sides {
+					var group errgroup.Group
+					before, began := cpuTime(b, gateway), time.Now()
+					for range work.at {
+						group.Go(func() error {
+							return onThread(side.enter, func() error {
+								for range work.each {
+									if err := transfer(side.addr, work.way, work.size); err != nil {
+										return err
+									}
+								}
+								return nil
+							})
+						})
 					}
-				})
-			})
-		}
-		b.Run(name+"/connect", func(b *testing.B) {
-			inside(b, func() {
-				for b.Loop() {
-					if err := transfer(side.addr, 'd', 1); err != nil {
-						b.Error(err)
-						return
+					if err := group.Wait(); err != nil {
+						b.Fatal(err)
 					}
+					times := float64(work.at * work.each)
+					took[i] = append(took[i], float64(time.Since(began))/times)
+					cpu[i] = append(cpu[i], float64(cpuTime(b, gateway)-before)/times)
 				}
-			})
-		})
-		// The same, of many clients at once.
-		b.Run(name+"/rate", func(b *testing.B) {
-			var group sync.WaitGroup
-			var left atomic.Int64
-			left.Store(int64(b.N))
-			for range clients {
-				group.Go(func() {
-					inside(b, func() {
-						for left.Add(-1) >= 0 {
-							if err := transfer(side.addr, 'd', 1); err != nil {
-								b.Error(err)
-								return
-							}
-						}
-					})
-				})
 			}
-			group.Wait()
+			for i, side := range sides {
+				slices.Sort(took[i])
+				slices.Sort(cpu[i])
+				b.ReportMetric(took[i][len(took[i])/2], "ns/"+side.name)
+				b.ReportMetric(cpu[i][len(cpu[i])/2], "cpu-ns/"+side.name)
+			}
 		})
 	}
+}
+
+// cpuTime is what this process and another have used of the processors.
+func cpuTime(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	var total time.Duration
+	for _, clock := range []int32{unix.CLOCK_PROCESS_CPUTIME_ID, int32(^pid)<<3 | 2} { // clock_getcpuclockid(3)
+		var t unix.Timespec
+		if err := unix.ClockGettime(clock, &t); err != nil {
+			b.Fatal(err)
+		}
+		total += time.Duration(t.Nano())
+	}
+	return total
 }
 
 // serveBench sends or takes as many bytes as it is told.
