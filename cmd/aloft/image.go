@@ -16,6 +16,7 @@ import (
 
 	"aloft/internal/cli"
 	"aloft/internal/control/image"
+	"aloft/internal/control/layer"
 	"aloft/internal/control/machine/container"
 )
 
@@ -37,7 +38,7 @@ as debian:12 or ghcr.io/team/app@sha256:….`,
 	}
 	cmd.PersistentFlags().StringVar(&f.config, "config", f.config, "configuration `file` of the server (ALOFT_CONFIG)")
 	cmd.PersistentFlags().StringVar(&f.data, "data", f.data, "data `folder` of the server (ALOFT_DATA)")
-	cmd.AddCommand(newImageListCommand(a, f), newImagePullCommand(a, f), newImageBuildCommand(a, f), newImageImportCommand(a, f),
+	cmd.AddCommand(newImageListCommand(a, f), newImagePullCommand(a, f), newImageBuildCommand(a, f), newImageImportCommand(a, f), newImageExportCommand(a, f),
 		newImageRemoveCommand(a, f), newImagePruneCommand(a, f))
 	return cmd
 }
@@ -144,6 +145,49 @@ func newImageImportCommand(a *app, f *imageFlags) *cobra.Command {
 				return err
 			}
 			return a.printImage("local:"+strings.TrimPrefix(args[1], "local:"), img)
+		},
+	}
+}
+
+func newImageExportCommand(a *app, f *imageFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "export NAME DIR[:TAG]",
+		Short: "Write an image to a folder, as an OCI layout",
+		Long: `Write an image that is here, or that its registry has, to a folder that is not there
+yet, as an OCI layout: "aloft image import", skopeo, podman and others read it. Its
+layers are packed anew, so that its digest is another.`,
+		Example: `  sudo aloft image export local:base ./layout
+  sudo aloft image export debian:12 ./layout:12`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, _, err := f.open(a)
+			if err != nil {
+				return err
+			}
+			dir, tag, ok := strings.Cut(args[1], ":")
+			if !ok {
+				tag = "latest"
+			}
+			if _, err := os.Lstat(dir); err == nil {
+				return usageError{fmt.Errorf("%s is there already: name a folder that is not", dir)}
+			}
+			show, done := a.showProgress()
+			defer done()
+			img, err := s.Prepare(cmd.Context(), args[0], show)
+			done()
+			if err != nil {
+				return err
+			}
+			if img.Digest == "" {
+				return usageError{fmt.Errorf("%s is no image with layers of its own: local:NAME, oci:DIR and references are", args[0])}
+			}
+			a.out.Status("packing " + cli.Line(args[0], 100))
+			digest, err := layer.ExportImage(cmd.Context(), s.Own(img), img.Config, dir, tag)
+			a.out.Status("")
+			if err != nil {
+				return errors.Join(err, os.RemoveAll(dir))
+			}
+			return a.printImage(args[0], image.Image{Pinned: img.Pinned, Digest: digest, Lower: img.Lower})
 		},
 	}
 }

@@ -129,6 +129,7 @@ type imagesConfig struct {
 	Credentials  []registryConfig `yaml:"credentials"`
 	Insecure     []string         `yaml:"insecure"`      // hosts, with their ports, without TLS
 	Recheck      string           `yaml:"recheck"`       // how long a tag is not asked for again: 1h
+	Unused       string           `yaml:"unused"`        // how long an image is kept that no machine is made of: 168h; an hour while the disk is nearly full
 	Builder      string           `yaml:"builder"`       // auto (default), buildkit, buildah, docker
 	BuilderAt    string           `yaml:"builder_at"`    // address of a BuildKit or Docker daemon
 	BuildNetwork string           `yaml:"build_network"` // of RUN and ADD: machine (default), host or none
@@ -175,6 +176,9 @@ func (c *imagesConfig) check(getenv func(string) string) error {
 	}
 	if d, err := time.ParseDuration(c.Recheck); err != nil || d < 0 {
 		return fmt.Errorf("images.recheck: %q is no duration: it is as in 1h, or 0s for every time", c.Recheck)
+	}
+	if d, err := time.ParseDuration(c.Unused); err != nil || d < 0 {
+		return fmt.Errorf("images.unused: %q is no duration: it is as in 168h, or 0s for ever", c.Unused)
 	}
 	switch c.Builder {
 	case "auto", "buildkit", "buildah", "docker":
@@ -225,7 +229,7 @@ func defaultConfig() serverConfig {
 		Git:          gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
 		Machine:      machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half, IdleMinutes: 30, RetentionDays: 30},
 		Artifacts:    artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
-		Images:       imagesConfig{Recheck: "1h", Builder: "auto", BuildNetwork: dockerfile.Machine},
+		Images:       imagesConfig{Recheck: "1h", Unused: "168h", Builder: "auto", BuildNetwork: dockerfile.Machine},
 		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m", WreckFor: "24h", WreckBytes: 10 << 30},
 		API:          limitsConfig{RequestsPerMinute: 6000},
 		Telemetry:    telemetryConfig{GhostMode: true},

@@ -53,6 +53,7 @@ type server struct {
 	builder     *build.Builder
 	dockerfiles *dockerfiles // nil where no machine can be made
 	disk        *disk.Guard
+	tendImages  func(ctx context.Context) error
 	webhooks    *webhook.Sender
 	desk        *signin.Desk
 	api         *api.API
@@ -166,6 +167,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		return nil, err
 	}
 	s.store.OnFull(s.disk.Full)
+	s.tendImages = func(ctx context.Context) error { return s.pruneImages(ctx, o.Data, c.Images, c.Machine.Image) }
 	var previews *preview.Previews
 	if c.Preview.Domain != "" {
 		previews, err = preview.New(preview.Config{
@@ -254,6 +256,7 @@ func (s *server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.schedule.Run(ctx) })
 	group.Go(func() error { return s.builder.Run(ctx) })
 	group.Go(func() error { return s.disk.Run(ctx) })
+	group.Go(func() error { return s.tendImages(ctx) })
 	group.Go(func() error { return s.webhooks.Run(ctx) })
 	group.Go(func() error { return s.api.Run(ctx) })
 	group.Go(func() error {

@@ -67,7 +67,7 @@ type Store struct {
 	host *Image // kept for the life of the process once it is made
 
 	holding sync.Mutex
-	held    map[string]int // descriptors that lock the layers given out, by key
+	held    map[string]held // what locks the layers given out, by key
 }
 
 // Open returns the store on dir, which it makes if it is not there.
@@ -81,7 +81,7 @@ func Open(dir string, opts Options) (*Store, error) {
 			return nil, fmt.Errorf("image store: %w", err)
 		}
 	}
-	s := &Store{dir: dir, opts: opts, registry: registry.New(opts.Registry), held: map[string]int{}}
+	s := &Store{dir: dir, opts: opts, registry: registry.New(opts.Registry), held: map[string]held{}}
 	if err := s.sweep(); err != nil {
 		return nil, fmt.Errorf("image store: %w", err)
 	}

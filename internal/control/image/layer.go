@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,12 +20,33 @@ const unfinished = "making-"
 
 func (s *Store) layerDir(key string) string { return filepath.Join(s.dir, "layers", key) }
 
-// hold locks a layer against removal for as long as this process lives, and
-// reports whether it is there.
+// held is a layer that this process keeps others from removing.
+type held struct {
+	fd   int       // which has it locked
+	last time.Time // that it was given out
+}
+
+// leastUnused is how long after it was given out a layer is this process's own
+// at the least: what is made of it has been noted by then.
+const leastUnused = time.Hour
+
+// letGo gives up a layer of an image that was last given out longer ago.
+func (s *Store) letGo(key string, unused time.Duration) {
+	s.holding.Lock()
+	defer s.holding.Unlock()
+	if h, ok := s.held[key]; ok && strings.HasPrefix(key, layerKey("")) && time.Since(h.last) > max(unused, leastUnused) {
+		_ = unix.Close(h.fd)
+		delete(s.held, key)
+	}
+}
+
+// hold locks a layer against removal, until [Store.Prune] finds it unused or this
+// process ends, and reports whether it is there.
 func (s *Store) hold(key string) bool {
 	s.holding.Lock()
 	defer s.holding.Unlock()
-	if _, ok := s.held[key]; ok {
+	if h, ok := s.held[key]; ok {
+		s.held[key] = held{h.fd, time.Now()}
 		return true
 	}
 	fd, err := unix.Open(s.layerDir(key), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -36,7 +58,7 @@ func (s *Store) hold(key string) bool {
 		_ = unix.Close(fd)
 		return false
 	}
-	s.held[key] = fd
+	s.held[key] = held{fd, time.Now()}
 	return true
 }
 

@@ -34,8 +34,9 @@ type Pruned struct {
 const partAge = 24 * time.Hour
 
 // Prune forgets images that have not been used and removes the layers that
-// nothing needs: no image, none of o.Keep, no process that prepared them and
-// lives. It may be called at any time, and killed.
+// nothing needs: no image, none of o.Keep, no other process that prepared them
+// and lives, and this one not in the last hour. It may be called at any time, and
+// killed.
 func (s *Store) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	var out Pruned
 	records, err := s.List()
@@ -76,6 +77,7 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 		if err := ctx.Err(); err != nil {
 			return out, context.Cause(ctx)
 		}
+		s.letGo(e.Name(), o.Unused)
 		n, removed, err := s.removeLayer(e.Name())
 		if err != nil {
 			return out, err

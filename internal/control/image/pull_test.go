@@ -555,8 +555,8 @@ func TestImportAndPrune(t *testing.T) {
 
 // release gives back what this process holds, as its end would.
 func (s *Store) release() {
-	for key, fd := range s.held {
-		_ = unix.Close(fd)
+	for key, h := range s.held {
+		_ = unix.Close(h.fd)
 		delete(s.held, key)
 	}
 }
@@ -592,4 +592,65 @@ func TestPruneWhilePreparing(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
+}
+
+// TestPruneWhatThisProcessHolds removes what this process was the last to use,
+// once that is long ago, and nothing sooner.
+func TestPruneWhatThisProcessHolds(t *testing.T) {
+	l := newLayout(t)
+	l.index(l.image(smallImage(t)...))
+	s := openWith(t, t.TempDir(), Options{})
+	name := "oci:" + l.dir
+	img, err := s.Prepare(t.Context(), name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := s.Own(img)
+	ago := func(d time.Duration) {
+		t.Helper()
+		records, err := s.List()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if err := os.Chtimes(s.recordPath(r.Name), time.Now(), time.Now().Add(-d)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for key, h := range s.held {
+			h.last = time.Now().Add(-d)
+			s.held[key] = h
+		}
+	}
+	here := func(dir string) bool {
+		_, err := os.Stat(dir)
+		return err == nil
+	}
+	for _, c := range []struct {
+		ago, unused time.Duration
+		keep        []string
+		stays       bool
+	}{
+		{30 * time.Minute, 0, nil, true}, // who makes a machine of it may not have noted that yet
+		{2 * time.Hour, 3 * time.Hour, nil, true},
+		{2 * time.Hour, time.Hour, []string{img.Pinned}, true},
+		{2 * time.Hour, time.Hour, own, true},
+		{2 * time.Hour, time.Hour, nil, false},
+	} {
+		if img, err = s.Prepare(t.Context(), name, nil); err != nil {
+			t.Fatal(err)
+		}
+		ago(c.ago)
+		if _, err := s.Prune(t.Context(), PruneOptions{Unused: c.unused, Keep: c.keep}); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range own {
+			if here(dir) != c.stays {
+				t.Errorf("%+v: the layer is there: %v", c, here(dir))
+			}
+		}
+	}
+	if img, err = s.Prepare(t.Context(), name, nil); err != nil || !here(img.Lower[0]) || !here(own[0]) {
+		t.Errorf("it is not made again: %v", err)
+	}
 }

@@ -143,6 +143,17 @@ func (s *Store) Remove(name string) error {
 	return err
 }
 
+// Own are the directories of what the image itself brings, topmost first,
+// without what every machine has.
+func (s *Store) Own(img Image) (lower []string) {
+	for _, dir := range img.Lower {
+		if strings.HasPrefix(filepath.Base(dir), layerKey("")) {
+			lower = append(lower, dir)
+		}
+	}
+	return lower
+}
+
 // image makes what can be mounted of a record.
 func (s *Store) image(ctx context.Context, r Record) (Image, error) {
 	lower := make([]string, len(r.Layers))

@@ -83,8 +83,8 @@ func content(t *testing.T, s *Store, id string) string {
 	return string(data)
 }
 
-// empty gives everything up, and wants nothing to be left.
-func empty(t *testing.T, s *Store) {
+// emptied gives everything up, and wants nothing to be left.
+func emptied(t *testing.T, s *Store) {
 	t.Helper()
 	kept, err := s.List()
 	if err != nil {
@@ -148,7 +148,7 @@ func TestKilledWhileFreezing(t *testing.T) {
 				if err := os.RemoveAll(machine); err != nil {
 					t.Fatal(err)
 				}
-				empty(t, s)
+				emptied(t, s)
 			})
 		}
 	}
@@ -182,7 +182,7 @@ func TestKilledWhileImporting(t *testing.T) {
 			if got := content(t, s, above.ID) + content(t, s, below.ID); got != "abovebelow" {
 				t.Errorf("they hold %q", got)
 			}
-			empty(t, s)
+			emptied(t, s)
 		})
 	}
 }
@@ -200,7 +200,7 @@ func TestKilledWhileCollecting(t *testing.T) {
 			if got := content(t, s, above.ID) + content(t, s, below.ID); got != "abovebelow" {
 				t.Errorf("the others hold %q", got)
 			}
-			empty(t, open(t, s.dir))
+			emptied(t, open(t, s.dir))
 		})
 	}
 }
@@ -226,7 +226,7 @@ func TestKilledWhileMerging(t *testing.T) {
 			if err != nil || len(stack) != 2 || content(t, s, stack[1].ID) != "two" {
 				t.Fatalf("%d layers, %v", len(stack), err)
 			}
-			empty(t, open(t, s.dir))
+			emptied(t, open(t, s.dir))
 		})
 	}
 }

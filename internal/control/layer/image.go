@@ -1,0 +1,50 @@
+package layer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/stream"
+
+	"aloft/internal/control/image"
+)
+
+// ExportImage writes an image to the folder dir, as an OCI layout in which it
+// has the name tag, and returns its digest: sha256:…. lower are the directories
+// of its layers, topmost first. Its layers are packed anew, so that its digest is
+// another than that of where it came from.
+func ExportImage(ctx context.Context, lower []string, c image.Config, dir, tag string) (digest string, err error) {
+	img := empty.Image
+	config, err := img.ConfigFile()
+	if err != nil {
+		return "", err
+	}
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	config.Config.User, config.Config.Env, config.Config.WorkingDir = c.User, c.Env, c.WorkingDir
+	if img, err = mutate.ConfigFile(img, config); err != nil {
+		return "", err
+	}
+	for _, tree := range slices.Backward(lower) {
+		r, w := io.Pipe()
+		go func() { _ = w.CloseWithError(pack(ctx, w, tree)) }()
+		defer func() { _ = r.Close() }() // ends it, where not all was read
+		if img, err = mutate.AppendLayers(img, stream.NewLayer(r)); err != nil {
+			return "", err
+		}
+	}
+	to, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return "", err
+	}
+	if err := to.AppendImage(img, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag})); err != nil {
+		return "", fmt.Errorf("export image: %w", err)
+	}
+	sum, err := img.Digest()
+	return sum.String(), err
+}
