@@ -74,9 +74,10 @@ soak: build .bin/runsc ## abuse machines for longer and harder than make test do
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestHistories$$' ./internal/control/layer
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(ManyAtOnce|EscapesInside)' ./cmd/sandbox ./internal/control/machine/container
 
-engines: deps-test .bin/runc .bin/buildctl ## build images of Dockerfiles by each engine there is, also those that make test leaves out
+engines: deps-test .bin/runc .bin/buildctl .bin/versitygw ## build images by each engine there is, and move snapshots by a real S3 server: what make test leaves out
 	@hack/deps.sh engines
 	@$(SUDO) env TEST_NEEDS=all go test -tags engines -count=1 -v ./internal/control/dockerfile/...
+	@$(SUDO) env TEST_NEEDS=all go test -tags engines -count=1 -v -run '^TestSnapshotsMoveByS3$$' ./cmd/aloft
 
 bench: build ## measure, beside a yardstick, and print a table
 	@hack/deps.sh bench
@@ -96,6 +97,9 @@ deps-test:
 
 .bin/buildctl: hack/build-buildkit.sh
 	@hack/build-buildkit.sh
+
+.bin/versitygw: hack/build-versitygw.sh
+	@hack/build-versitygw.sh
 
 .bin/runsc: hack/build-runsc.sh
 	@hack/build-runsc.sh

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,8 +14,13 @@ import (
 	"aloft/internal/control/machine/container"
 )
 
-func TestSnapshotsMove(t *testing.T) {
-	here, there, bucket := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "new")
+func TestSnapshotsMove(t *testing.T) { snapshotsMove(t, filepath.Join(t.TempDir(), "new")) }
+
+// snapshotsMove moves a snapshot of two layers from one host's data folder to
+// another's.
+func snapshotsMove(t *testing.T, bucket string) {
+	t.Helper()
+	here, there := t.TempDir(), t.TempDir()
 	for _, data := range []string{here, there} {
 		if err := os.MkdirAll(filepath.Join(data, "machines", container.LayersDir), 0o700); err != nil {
 			t.Fatal(err)
@@ -24,14 +30,27 @@ func TestSnapshotsMove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	upper := filepath.Join(t.TempDir(), "upper")
-	if err := os.Mkdir(upper, 0o755); err != nil {
-		t.Fatal(err)
+	large := make([]byte, 12<<20) // in several parts, where a bucket takes parts
+	rand.NewChaCha8([32]byte{1}).Read(large)
+	frozen := func(parent string, files map[string][]byte) string {
+		t.Helper()
+		upper := filepath.Join(t.TempDir(), "upper")
+		if err := os.Mkdir(upper, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, data := range files {
+			if err := os.WriteFile(filepath.Join(upper, name), data, 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id := layer.NewID(layer.Snapshot)
+		if err := s.Freeze(layer.Layer{ID: id, Parent: parent, Image: "host", Kept: true}, upper, ""); err != nil {
+			t.Fatal(err)
+		}
+		return id
 	}
-	id := layer.NewID(layer.Snapshot)
-	if err := s.Freeze(layer.Layer{ID: id, Image: "host", Kept: true}, upper, ""); err != nil {
-		t.Fatal(err)
-	}
+	below := frozen("", map[string][]byte{"large": large})
+	id := frozen(below, map[string][]byte{"small": []byte("small")})
 	aloft := func(want int, args ...string) string {
 		t.Helper()
 		var out, errs bytes.Buffer
@@ -45,6 +64,11 @@ func TestSnapshotsMove(t *testing.T) {
 	var kept []layer.Layer
 	if err := json.Unmarshal([]byte(aloft(0, "snapshot", "list", "--json", "--data", there)), &kept); err != nil || len(kept) != 1 || kept[0].ID != id {
 		t.Errorf("the other host keeps %v, %v", kept, err)
+	}
+	for name, want := range map[string][]byte{below + "/large": large, id + "/small": []byte("small")} {
+		if got, err := os.ReadFile(filepath.Join(there, "machines", container.LayersDir, "tree", name)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("the other host has of %s %d bytes, %v", name, len(got), err)
+		}
 	}
 	aloft(0, "snapshot", "delete", id, "--data", there)
 	if got := aloft(0, "snapshot", "list", "--data", there); strings.Contains(got, id) {
