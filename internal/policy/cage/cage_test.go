@@ -153,6 +153,7 @@ func TestJudge(t *testing.T) {
 		{Default(), Write, "/w/.cursorignore", "no protected .cursorignore"},
 		{Policy{Type: ReadOnly}, Write, "/w/a", "no type workspace_readonly"},
 		{Policy{Type: ReadOnly, ReadWrite: []string{"build"}}, Write, "/w/build/a", "additionalReadwritePaths build"},
+		{Policy{Type: ReadOnly, ReadWrite: []string{"a"}, ReadOnly: []string{"/"}}, Write, "/w/a", "no additionalReadonlyPaths /"},
 		{Policy{Type: ReadWrite, ReadOnly: []string{"vendor"}}, Write, "/w/vendor/a", "no additionalReadonlyPaths vendor"},
 		{Policy{Type: ReadWrite, ReadOnly: []string{"vendor"}, ReadWrite: []string{"vendor/x"}}, Write, "/w/vendor/x/a", "no additionalReadonlyPaths vendor"},
 		{Policy{Type: ReadWrite, ReadWrite: []string{"~"}}, Write, "/home/u/.cursor/sandbox.json", "no protected .cursor"},

@@ -150,7 +150,8 @@ func (r Rules) Judge(access Access, name string) Verdict {
 		}
 		return Verdict{Rule: rule, Ask: "add it to additionalReadwritePaths of sandbox.json, or ask to run the command outside of the sandbox"}
 	}
-	if ro, ok := deepest(r.ReadOnly, name); ok && !nearer(g, ro, r.Policy) {
+	fixed := slices.DeleteFunc(slices.Clone(r.ReadOnly), func(ro Grant) bool { return nearer(g, ro, r.Policy) })
+	if ro, ok := deepest(fixed, name); ok {
 		return Verdict{Rule: ro.Rule, Ask: "take it out of additionalReadonlyPaths of sandbox.json"}
 	}
 	for i, root := range slices.Concat(r.Roots(), r.Nested) {
