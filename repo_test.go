@@ -3,6 +3,7 @@
 package repo
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -296,6 +298,88 @@ func TestSecurityNamesTestsThatAreThere(t *testing.T) {
 			t.Errorf("SECURITY.md: there is no %s", name)
 		}
 	}
+}
+
+// TestRunModeRowsHaveTests holds docs/reference/run-modes.md to the tests that it
+// names: each is there, and each subtest in its function, or as a line or a file
+// of the testdata beside it.
+func TestRunModeRowsHaveTests(t *testing.T) {
+	rows := 0
+	for line := range strings.Lines(read(t, "docs/reference/run-modes.md")) {
+		if !strings.HasPrefix(line, "| ") || strings.HasSuffix(line, "| shown by |\n") {
+			continue
+		}
+		rows++
+		tests := regexp.MustCompile("`((?:cmd|internal|test)/[^` ]+) (Test[A-Za-z]+)/?([^`]*)`").FindAllStringSubmatch(line, -1)
+		if len(tests) == 0 {
+			t.Errorf("no test shows the row %s", line)
+		}
+		for _, m := range tests {
+			if why := missingTest(t, m[1], m[2], m[3]); why != "" {
+				t.Errorf("%s %s/%s: %s", m[1], m[2], m[3], why)
+			}
+		}
+	}
+	if rows < 150 {
+		t.Errorf("the page has %d rows", rows)
+	}
+}
+
+// missingTest says what is missing of a test of a package, "" if nothing.
+func missingTest(t *testing.T, dir, name, subtest string) string {
+	t.Helper()
+	files, err := filepath.Glob(dir + "/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Name.Name == name && fn.Recv == nil {
+				if subtest == "" || hasText(fn, subtest) || inTestdata(t, dir, subtest) {
+					return ""
+				}
+				return "the test has no such row"
+			}
+		}
+	}
+	return "there is no such test"
+}
+
+// hasText reports whether a function holds the text as a string of its own.
+func hasText(fn *ast.FuncDecl, text string) bool {
+	found := false
+	ast.Inspect(fn, func(n ast.Node) bool {
+		if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING {
+			value, err := strconv.Unquote(s.Value)
+			found = found || err == nil && value == text
+		}
+		return !found
+	})
+	return found
+}
+
+// inTestdata reports whether the text is the name of a file below a package's
+// testdata, or the first column of a line of one.
+func inTestdata(t *testing.T, dir, text string) bool {
+	t.Helper()
+	found := false
+	err := filepath.WalkDir(filepath.Join(dir, "testdata"), func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || found {
+			return nil //nolint:nilerr // a package without testdata has no file there
+		}
+		if found = strings.TrimSuffix(d.Name(), filepath.Ext(d.Name())) == text; !found && filepath.Ext(file) == ".txt" {
+			found = strings.Contains(read(t, file), "\n"+text+" | ")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 func TestLinksInDocsLead(t *testing.T) {

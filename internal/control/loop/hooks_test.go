@@ -139,6 +139,31 @@ func TestHookEvents(t *testing.T) {
 	}
 }
 
+// TestHookTools is the table of what the matchers of tool hooks are held against.
+func TestHookTools(t *testing.T) {
+	for _, c := range []struct{ name, tools string }{
+		{"Shell", "Shell"}, {"Read", "Read"}, {"Write", "Write StrReplace EditNotebook"}, {"Grep", "Grep"}, {"Delete", "Delete"}, {"LS", "LS"},
+		{"Fetch", "Fetch WebFetch"}, {"ReadLints", "ReadLints"}, {"WriteShellStdin", "WriteShellStdin"}, {"Glob", "Glob"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for name := range strings.FieldsSeq(c.tools) {
+				r := newRig(t, false)
+				all := r.listen()
+				r.model.steps = []step{use(name + " {}"), say("done")}
+				r.work(t.Context())
+				for _, e := range *all {
+					if (e.Name == "preToolUse" || e.Name == "postToolUse") && e.Subject != c.name {
+						t.Errorf("%s of %s is %q", e.Name, name, e.Subject)
+					}
+				}
+				if got := all.fields(t, "preToolUse"); !strings.Contains(got, `"tool_name":"`+c.name+`"`) {
+					t.Errorf("hooks of %s are told %s", name, got)
+				}
+			}
+		})
+	}
+}
+
 // A call that is refused was not done: the hooks that come after what was done
 // are not told that it was.
 func TestARefusedCallWasNotDone(t *testing.T) {

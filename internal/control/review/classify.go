@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -49,7 +50,7 @@ type question struct {
 func (r *Reviewer) Classify(ctx context.Context, s *agent.State, c conversation.ToolCall, v Verdict) agent.Classified {
 	start := time.Now()
 	out := agent.Classified{CallID: c.ID, Verdict: VerdictAsk}
-	ctx, cancel := context.WithTimeout(ctx, classifyWithin)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.ClassifyWithin, classifyWithin))
 	defer cancel()
 	err := r.classify(ctx, s, c, v, &out)
 	if err != nil {

@@ -30,6 +30,8 @@ type Config struct {
 	Project func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error)
 	// Model returns the classifier's model for an agent.
 	Model func(a agent.Agent) (model.Model, model.Info, error)
+	// ClassifyWithin is how long the classifier may take; 30 s unless given.
+	ClassifyWithin time.Duration
 	// Mode is the operator's; "" leaves it to the team, the person and the agent,
 	// and is run-everything where none of them says.
 	Mode permit.Mode

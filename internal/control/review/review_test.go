@@ -3,6 +3,7 @@ package review
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/conversation"
@@ -198,6 +200,44 @@ func TestPermissionsOfPersonAndProjectAreJoined(t *testing.T) {
 		if got := r.check(t, call("Shell", `{"command":"`+line+`"}`)); got.Treatment != want {
 			t.Errorf("%s: %+v", line, got.Decision)
 		}
+	}
+}
+
+// The instructions of a person, of the project and of a branch, which can only
+// block, reach the classifier; those of the team reach it alone.
+func TestInstructionsReachTheClassifier(t *testing.T) {
+	m := &listener{}
+	r := newRig(t, permit.AutoReview)
+	r.Model = func(agent.Agent) (model.Model, model.Info, error) { return m, model.Info{}, nil }
+	r.state.Agent.RulesAt = "feed"
+	r.set(t, store.RulesOf(7), permissionsFile, `{"autoRun":{"allow_instructions":["mine"],"block_instructions":["not mine"]}}`)
+	r.project["feed:.aloft/permissions.json"] = `{"autoRun":{"allow_instructions":["ours"],"block_instructions":["not ours"]}}`
+	r.project["c0ffee:.aloft/permissions.json"] = `{"autoRun":{"allow_instructions":["the branch's"],"block_instructions":["not the branch's"]}}`
+	told := func() (q question) {
+		r.Classify(t.Context(), r.state, call("WebFetch", `{"url":"https://example.com"}`), Verdict{})
+		if err := json.Unmarshal([]byte(m.last.Messages[0].PlainText()), &q); err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	q := told()
+	if diff := cmp.Diff([][]string{{"mine", "ours"}, {"not mine", "not ours", "not the branch's"}}, [][]string{q.Allow, q.Block}); diff != "" {
+		t.Error(diff)
+	}
+	r.set(t, store.TeamRules, permissionsFile, `{"autoRun":{"block_instructions":["the team's"]}}`)
+	q = told()
+	if diff := cmp.Diff([][]string{{}, {"the team's"}}, [][]string{q.Allow, q.Block}); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// listener is a model that remembers what it was asked.
+type listener struct{ last model.Request }
+
+func (l *listener) Stream(_ context.Context, req model.Request) iter.Seq2[model.Event, error] {
+	l.last = req
+	return func(yield func(model.Event, error) bool) {
+		yield(model.Event{Done: &model.Reply{Message: conversation.Text(conversation.Assistant, `{"verdict":"ask"}`)}}, nil)
 	}
 }
 

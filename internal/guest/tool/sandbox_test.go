@@ -1,6 +1,7 @@
 package tool_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,6 +68,7 @@ func TestShellInSandbox(t *testing.T) {
 		want    string // a part of what the model reads
 	}{
 		{"echo $CURSOR_SANDBOX $CURSOR_SANDBOX_LANDLOCK_STATUS", nil, "native fully_enforced"},
+		{"echo $CURSOR_ORIG_UID $CURSOR_ORIG_GID", nil, fmt.Sprintf("%d %d\n", os.Getuid(), os.Getgid())},
 		{"echo [$CURSOR_SANDBOX]", none, "[]\n"},
 		{"echo x > /etc/aloft-pwned", nil, "sandbox: /etc/aloft-pwned may not be changed in the sandbox: outside of what type workspace_readwrite lets change"},
 		{"mkdir -p .vscode && echo x > .vscode/tasks.json", nil, "protected .vscode"},

@@ -107,7 +107,7 @@ func TestRandomLines(t *testing.T) {
 // nothing, and others, which say that they ran.
 type place struct{ dir string }
 
-func newPlace(t *testing.T) place {
+func newPlace(t testing.TB) place {
 	t.Helper()
 	p := place{t.TempDir()}
 	bin := filepath.Join(p.dir, "bin")

@@ -1,0 +1,167 @@
+package shell
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+)
+
+// fatal is what a test, a fuzz test and a check of rapid's have in common.
+type fatal interface {
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// traced runs a line under a tracer, and returns the programs that it would have
+// run and that are neither ok nor those that run what they are given. Such a
+// program is killed before its first instruction.
+func (p place) traced(t fatal, line string) []string {
+	runtime.LockOSThread() // a tracer is a thread
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("/bin/bash", "--norc", "--noprofile", "-c", line) //nolint:noctx // its end is seen by the tracer
+	cmd.Dir = filepath.Join(p.dir, "work")
+	cmd.Env = []string{"PATH=" + filepath.Join(p.dir, "bin"), "x=$(evil)", "LC_ALL=C.UTF-8"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	timer := time.AfterFunc(5*time.Second, func() { _ = syscall.Kill(-pid, syscall.SIGKILL) })
+	defer timer.Stop()
+	defer func() { _ = syscall.Kill(-pid, syscall.SIGKILL) }()
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil || !status.Stopped() {
+		t.Fatalf("bash does not stop for its tracer: %v, %v", status, err)
+	}
+	options := unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
+	if err := unix.PtraceSetOptions(pid, options); err != nil {
+		t.Fatal(err)
+	}
+	var ran []string
+	for stopped := pid; ; {
+		signal := 0
+		if status.Stopped() {
+			switch s := status.StopSignal(); {
+			case s == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_EXEC:
+				if program := p.program(stopped); program != "" {
+					ran = append(ran, program)
+					_ = syscall.Kill(stopped, syscall.SIGKILL)
+				}
+			case s != unix.SIGTRAP && s != unix.SIGSTOP:
+				signal = int(s)
+			}
+			_ = unix.PtraceCont(stopped, signal) // one that was killed is gone
+		}
+		var err error
+		for {
+			// Of this thread's children alone, whatever group they have gone to.
+			if stopped, err = unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil); !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+		if errors.Is(err, unix.ECHILD) {
+			return ran
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// program is what a process has become, "" where it may.
+func (p place) program(pid int) string {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return ""
+	}
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return ""
+	}
+	argv := strings.Split(string(bytes.TrimSuffix(args, []byte{0})), "\x00")
+	if len(argv) > 1 && argv[1] == filepath.Join(p.dir, "bin", "ok") {
+		return ""
+	}
+	for _, name := range []string{"bash", "env", "timeout", "xargs", "find"} {
+		if real, err := filepath.EvalSymlinks(filepath.Join(p.dir, "bin", name)); err == nil && real == exe && !ownScript(p, argv) {
+			return ""
+		}
+	}
+	return strings.Join(argv, " ")
+}
+
+// ownScript reports whether an interpreter runs one of the place's programs.
+func ownScript(p place, argv []string) bool {
+	return len(argv) > 1 && strings.HasPrefix(argv[1], filepath.Join(p.dir, "bin")+"/")
+}
+
+// TestTracedLines runs every random line that is allowed under a tracer: no
+// program may start that is not on the list, by whatever path.
+func TestTracedLines(t *testing.T) {
+	place := newPlace(t)
+	list := Compile([]string{"ok", "echo"})
+	for _, line := range []string{"evil", "ok; /bin/true", "../bin/x", "ok | /usr/bin/env /usr/bin/id", "echo $(evil)", "env evil", "bash -c evil", "find . -exec evil {} +", "(evil &)"} {
+		if ran := place.traced(t, line); len(ran) == 0 {
+			t.Errorf("the tracer does not see what %q runs: the test cannot fail", line)
+		}
+	}
+	traced := 0
+	rapid.Check(t, func(t *rapid.T) {
+		for range linesPerCheck / 3 {
+			line := nearly(t)
+			if !list.Judge(line).Allowed {
+				continue
+			}
+			traced++
+			if ran := place.traced(t, line); len(ran) > 0 {
+				t.Fatalf("the line %q is allowed, and would have run %q", line, ran)
+			}
+		}
+	})
+	t.Logf("%d random lines were allowed and traced", traced)
+}
+
+// nearly draws a line that the list allows, and puts into it what it may not.
+func nearly(t *rapid.T) string {
+	line := rapid.SampledFrom([]string{"ok", "ok -v", "echo x", "ok x *"}).Draw(t, "command")
+	for range rapid.IntRange(0, 4).Draw(t, "depth") {
+		line = strings.ReplaceAll(rapid.SampledFrom([]string{
+			"L; ok", "ok && L", "L | ok", "(L)", "{ L; }", "echo $(L)", "echo `L`", "echo \"$(L)\"", "if L; then L; fi", "for i in a b; do L; done", "L &", "! L", "bash -c 'L'",
+			"env L", "timeout 1 L", "L <<E\nx\nE", "L <<'E'\n$(x)\nE", "ok <(L)", "L >/dev/null", "case x in x) L;; esac", "[[ x ]] && L", "time L", "L # evil", "while L; do break; done",
+		}).Draw(t, "around"), "L", line)
+	}
+	odd := rapid.SampledFrom(append([]string{"/bin/true", "../bin/x", "exec ", "sudo ", "nohup ", "builtin ", "eval ", ". ", "trap ", "evil "}, pieces...))
+	for range rapid.IntRange(0, 2).Draw(t, "odd ones") {
+		at := rapid.IntRange(0, len(line)).Draw(t, "at")
+		line = line[:at] + odd.Draw(t, "odd") + line[at:]
+	}
+	return line
+}
+
+// FuzzTraced is [TestTracedLines] for lines of a fuzzer's making.
+func FuzzTraced(f *testing.F) {
+	for _, s := range []string{"ok", "echo x | ok", "bash -c 'ok; echo x'", "find . -exec ok {} +", "ok <<E\n$(ok)\nE", "timeout 1 env ok", "for i in a b; do ok $i; done"} {
+		f.Add(s)
+	}
+	place := newPlace(f)
+	list := Compile([]string{"ok", "echo"})
+	f.Fuzz(func(t *testing.T, line string) {
+		if !list.Judge(line).Allowed {
+			return
+		}
+		if ran := place.traced(t, line); len(ran) > 0 {
+			t.Errorf("the line %q is allowed, and would have run %q", line, ran)
+		}
+	})
+}
