@@ -1,4 +1,4 @@
-import { Component, Suspense, useEffect, useRef, type ReactNode } from "react";
+import { Component, lazy, Suspense, useEffect, useRef, type ReactNode } from "react";
 import { AgentList } from "./agents/List";
 import { Spawn } from "./agents/Spawn";
 import { openSpawn, spawning } from "./agents/spawn";
@@ -9,8 +9,11 @@ import { Icon, type IconName } from "./parts/Icon";
 import { Empty, Loading, OfflineBar } from "./parts/State";
 import { Toasts } from "./parts/toast";
 import { link, usePlace, type Place } from "./route";
-import { session } from "./session";
+import { ended } from "./session";
 import { words } from "./words";
+
+const Account = lazy(() => import("./account/Account"));
+const Team = lazy(() => import("./team/Team"));
 
 export function Brand() {
   return (
@@ -60,7 +63,13 @@ export function Shell() {
             {words.nav.agents}
           </Item>
           <div className="foot">
-            <button type="button" className="item wide-only" onClick={session.signOut}>
+            <Item place={{ page: "team" }} icon="team" current={place.page === "team"}>
+              {words.nav.team}
+            </Item>
+            <Item place={{ page: "account" }} icon="key" current={place.page === "account"}>
+              {words.nav.account}
+            </Item>
+            <button type="button" className="item wide-only" onClick={() => void client.signOut().finally(ended)}>
               <Icon name="out" />
               {words.signIn.out}
             </button>
@@ -87,6 +96,10 @@ function Screen({ place }: { place: Place }) {
   switch (place.page) {
     case "agents":
       return <AgentList />;
+    case "account":
+      return <Account />;
+    case "team":
+      return <Team />;
     default:
       return (
         <Empty icon="search" title={words.state.notFound} top>

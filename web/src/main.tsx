@@ -1,9 +1,10 @@
-import { StrictMode, useSyncExternalStore } from "react";
+import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { forgetAgents } from "./agents/store";
 import { Client } from "./api/client";
 import { network, type Transport } from "./api/transport";
-import { ClientContext } from "./api/use";
+import { asFailure, ClientContext, offline } from "./api/use";
+import { Loading, OfflineBar } from "./parts/State";
 import { session } from "./session";
 import { Shell } from "./Shell";
 import { SignIn } from "./SignIn";
@@ -11,16 +12,21 @@ import "./style/base.css";
 import "./style/parts.css";
 import "./style/shell.css";
 import "./style/agents.css";
+import "./style/team.css";
 
 const demo = import.meta.env.MODE === "demo";
 
 function App({ client }: { client: Client }) {
-  const signedIn = useSyncExternalStore(session.subscribe, session.key) !== "";
-  if (!signedIn) return <SignIn />;
+  const now = session.use();
+  return <ClientContext value={client}>{now === undefined ? <Starting /> : now.signedIn ? <Shell /> : <SignIn />}</ClientContext>;
+}
+
+function Starting() {
   return (
-    <ClientContext value={client}>
-      <Shell />
-    </ClientContext>
+    <>
+      <OfflineBar />
+      <Loading />
+    </>
   );
 }
 
@@ -28,13 +34,26 @@ async function start(): Promise<void> {
   let transport: Transport = network;
   if (demo) {
     transport = (await import("./demo/transport")).demonstration;
-    if (location.pathname !== "/sign-in") session.signIn("demo");
   }
-  session.subscribe(forgetAgents);
+  const client = new Client(transport);
+  session.subscribe(() => session.get()?.signedIn || forgetAgents());
   const theme = localStorage.getItem("aloft.theme");
   if (theme) document.documentElement.dataset["theme"] = theme;
   const root = document.getElementById("app");
-  if (root) createRoot(root).render(<StrictMode><App client={new Client(transport)} /></StrictMode>);
+  if (root) createRoot(root).render(<StrictMode><App client={client} /></StrictMode>);
+  await askWho(client);
+}
+
+/** Asks who has signed in, until the server answers. */
+async function askWho(client: Client): Promise<void> {
+  for (;;) {
+    try {
+      return session.set(await client.session());
+    } catch (e) {
+      offline.set(asFailure(e).offline);
+      await new Promise((r) => setTimeout(r, 2_000));
+    }
+  }
 }
 
 void start();

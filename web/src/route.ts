@@ -8,6 +8,8 @@ export type Place =
   | { page: "approvals" }
   | { page: "environments"; id?: string }
   | { page: "settings" }
+  | { page: "account" }
+  | { page: "team" }
   | { page: "unknown" };
 
 export const tabs = ["conversation", "changes", "machine"] as const;
@@ -28,7 +30,9 @@ export function placeOf(path: string): Place {
     case "environments":
       return second === undefined ? { page: "environments" } : { page: "environments", id: second };
     case "settings":
-      return { page: "settings" };
+    case "account":
+    case "team":
+      return { page: first };
   }
   return { page: "unknown" };
 }

@@ -1,32 +1,22 @@
-/**
- * Who is signed in. It is an API key, pasted once and kept in this tab alone;
- * whatever signs people in later replaces this module and nothing else.
- */
-const place = "aloft.key";
-const listeners = new Set<() => void>();
+import { Signal } from "./parts/signal";
+import type { SignedIn } from "./api/types";
 
-export const session = {
-  key: (): string => sessionStorage.getItem(place) ?? "",
-  signIn(key: string): void {
-    sessionStorage.setItem(place, key);
-    listeners.forEach((tell) => tell());
-  },
-  signOut(): void {
-    sessionStorage.removeItem(place);
-    listeners.forEach((tell) => tell());
-  },
-  subscribe(tell: () => void): () => void {
-    listeners.add(tell);
-    return () => listeners.delete(tell);
-  },
-  /** What a request bears. */
-  headers(): Record<string, string> {
-    return { Authorization: `Bearer ${session.key()}` };
-  },
-  /** What a WebSocket asks for; a page cannot give it headers. */
-  protocols(name: string): string[] {
-    const bytes = new TextEncoder().encode(session.key());
-    const text = btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-    return [name, `aloft.key.${text}`];
-  },
-};
+/**
+ * Who has signed in with this browser. The session itself is a cookie that no
+ * script can read; here is only what the server says of it. Undefined is that
+ * the server has not been asked yet.
+ */
+export const session = new Signal<SignedIn | undefined>(undefined);
+
+/** Says that the session has ended, whoever found out. */
+export function ended(): void {
+  const { signedIn, ...rest } = session.get() ?? { signedIn: false, password: false, passkey: false };
+  if (signedIn) session.set({ passkey: rest.passkey, ...(rest.provider ? { provider: rest.provider } : {}), password: false, signedIn: false });
+}
+
+const order = ["viewer", "member", "admin", "owner"];
+
+/** Whether who has signed in may do what needs the role. */
+export function useMay(role: "member" | "admin" | "owner"): boolean {
+  return order.indexOf(session.use()?.user?.role ?? "") >= order.indexOf(role);
+}

@@ -50,4 +50,11 @@ export const views: View[] = [
   { name: "spawn", path: "/agents", keys: "Control+e" },
   { name: "not-found", path: "/nowhere" },
   { name: "sign-in", path: "/sign-in" },
+  { name: "sign-in-key", path: "/sign-in", click: "button.quiet" },
+  { name: "account", path: "/account" },
+  { name: "account-empty", path: "/account?demo=empty" },
+  { name: "account-error", path: "/account?demo=error" },
+  { name: "team", path: "/team" },
+  { name: "team-empty", path: "/team?demo=empty" },
+  { name: "team-loading", path: "/team?demo=loading" },
 ];

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -19,8 +18,8 @@ import (
 // of basic authentication with an empty password, or as the cookie of a browser
 // that has signed in.
 func (s *server) identify(r *http.Request) (account.APIKey, error) {
-	key := cmp.Or(bearer(r), socketKey(r))
-	if c, err := r.Cookie(s.cookieName()); err == nil && key == "" && r.Header.Get("Authorization") == "" {
+	key := bearer(r)
+	if c, err := r.Cookie(s.cookieName()); err == nil && r.Header.Get("Authorization") == "" {
 		return s.signedIn(r, c.Value)
 	}
 	if key == "" {

@@ -139,6 +139,9 @@ func viewTerminal(t Terminal) terminalJSON {
 // maxPTYMessage bounds a message from a client, in bytes.
 const maxPTYMessage = 256 << 10
 
+// ptyProtocol is the subprotocol of PTYs, for those who ask for one.
+const ptyProtocol = "aloft.pty"
+
 func (s *server) openPTY(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	a, err := s.agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
@@ -107,25 +106,6 @@ func TestPTYIsPassedOn(t *testing.T) {
 	if _, res, err := dial(foreign); err == nil || res.StatusCode != http.StatusForbidden {
 		t.Errorf("a page of another origin: %v", err)
 	}
-	// As a page does it, which cannot send an Authorization header.
-	page := func(key string) (*websocket.Conn, *http.Response, error) {
-		return websocket.Dial(ctx, server.URL+"/v1/agents/"+agentID+"/pty", &websocket.DialOptions{
-			Subprotocols: []string{ptyProtocol, keyProtocol + base64.RawURLEncoding.EncodeToString([]byte(key))},
-		})
-	}
-	for key, status := range map[string]int{"aloft_nobodys": http.StatusUnauthorized, "": http.StatusUnauthorized, bensKey: http.StatusNotFound} {
-		if _, res, err := page(key); err == nil || res.StatusCode != status {
-			t.Errorf("a page with the key %q: %v", key, err)
-		}
-	}
-	paged, _, err := page(annsKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := paged.Subprotocol(); got != ptyProtocol {
-		t.Errorf("subprotocol %q", got)
-	}
-	_ = paged.CloseNow()
 	ws, _, err := dial(key)
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ type signInRequestJSON struct {
 	_        struct{}           `json:"-" additionalProperties:"true"`
 	Email    string             `json:"email,omitempty" doc:"with password"`
 	Password string             `json:"password,omitempty"`
+	Key      string             `json:"key,omitempty" doc:"in place of those: an API key of one's own"`
 	Link     string             `json:"link,omitempty" doc:"in place of those: what stands after #link= in a link that signs in once"`
 	Passkey  *passkeyAnswerJSON `json:"passkey,omitempty" doc:"in place of those"`
 }
@@ -122,10 +123,12 @@ func (s *server) signIn(w http.ResponseWriter, r *http.Request, _ account.APIKey
 	switch ctx, from, browser := r.Context(), addressOf(r), r.UserAgent(); {
 	case in.Passkey != nil:
 		session, err = d.WithPasskey(ctx, in.Passkey.Ceremony, in.Passkey.Response, from, browser)
+	case in.Key != "":
+		session, err = d.WithKey(ctx, in.Key, from, browser)
 	case in.Link != "":
 		session, err = d.WithLink(ctx, in.Link, from, browser)
 	case in.Email == "":
-		return fault.Invalid("email and password, passkey, or link is needed")
+		return fault.Invalid("email and password, passkey, link, or key is needed")
 	default:
 		session, err = d.WithPassword(ctx, in.Email, in.Password, from, browser)
 	}

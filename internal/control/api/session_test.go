@@ -66,6 +66,11 @@ func TestSession(t *testing.T) {
 	}
 	h.want(h.callAs("", "POST", "/v1/session", annsPassword), 401)
 	h.want(h.callAs("", "POST", "/v1/session", `{}`), 400)
+	sub := h.want(h.call("POST", "/v1/sub-tokens", `{"forUserId":2}`), 200).text(t, "accessToken")
+	for _, bad := range []string{"aloft_wrong", sub} {
+		h.want(h.callAs("", "POST", "/v1/session", `{"key":"`+bad+`"}`), 401)
+	}
+	h.want(h.callAs("", "DELETE", "/v1/session", "", "Cookie", h.enter(`{"key":"`+bensKey+`"}`), "Origin", home), 204)
 	token := h.linkOf("1")
 	cookie := h.enter(`{"link":"` + token + `"}`)
 	h.want(h.callAs("", "POST", "/v1/session", `{"link":"`+token+`"}`), 401)

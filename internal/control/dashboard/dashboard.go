@@ -33,7 +33,7 @@ const (
 
 // pages are the addresses that the dashboard has a screen for, and what is below
 // those that end in a slash.
-var pages = []string{"/{$}", "/agents", "/agents/", "/approvals", "/environments", "/environments/", "/settings", "/settings/"}
+var pages = []string{"/{$}", "/agents", "/agents/", "/approvals", "/environments", "/environments/", "/settings", "/settings/", "/account", "/team", "/sign-in"}
 
 // A file is one file of the dashboard.
 type file struct {

@@ -150,6 +150,22 @@ func (d *Desk) WithLink(ctx context.Context, token, address, browser string) (Se
 	return d.open(ctx, userID, browser)
 }
 
+// WithKey signs in by an API key of the person's own, which a sub-token is not.
+func (d *Desk) WithKey(ctx context.Context, key, address, browser string) (Session, error) {
+	if err := d.failures.wait(address); err != nil {
+		return Session{}, err
+	}
+	k, err := d.Store.Key(ctx, account.HashKey(key))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return Session{}, err
+	}
+	if err != nil || k.Kind != account.Lasting || k.Expired(time.Now()) {
+		d.failures.add(address)
+		return Session{}, fault.Unauthenticated("this API key is not known here").Hint("check that all of it was pasted")
+	}
+	return d.open(ctx, k.UserID, browser)
+}
+
 // authenticator is how passkeys are asked for at the server's own address. A
 // browser knows them by the name of a host, and only where nobody can listen.
 func (d *Desk) authenticator() (*webauthn.WebAuthn, error) {

@@ -1,5 +1,5 @@
 import type {
-  Agent, AgentSummary, Approval, Build, CreateAgent, Decision, Diff, Environment, EnvironmentDetail, Fork, Me, Model, Preview, Prompt, Rule, Run, Secret,
+  Agent, AgentSummary, ApiKey, AuditEntry, Ceremony, Invite, Invited, NewKey, Passkey, PasskeyAnswer, Role, Settings, SignedIn, SignInLink, SignInRequest, TeamUsage, User, Approval, Build, CreateAgent, Decision, Diff, Environment, EnvironmentDetail, Fork, Me, Model, Preview, Prompt, Rule, Run, Secret,
   SecretType, Terminal, Usage,
 } from "./types";
 import { lines, type Socket, type Transport } from "./transport";
@@ -21,6 +21,30 @@ export class Client {
   private send<T>(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<T> {
     return this.transport.json(method, `/v1${path}`, body, headers) as Promise<T>;
   }
+
+  session = () => this.get<SignedIn>("/session");
+  signIn = (body: SignInRequest) => this.send<SignedIn>("POST", "/session", body);
+  signOut = () => this.send("DELETE", "/session");
+  beginPasskeySignIn = () => this.send<Ceremony>("POST", "/session/passkey");
+
+  updateMe = (body: { email?: string; firstName?: string; lastName?: string }) => this.send<User>("PATCH", "/me/profile", body);
+  setPassword = (password: string, current: string) => this.send("PUT", "/me/password", { password, ...(current ? { current } : {}) });
+  passkeys = () => this.get<Page<Passkey>>("/me/passkeys");
+  beginPasskey = () => this.send<Ceremony>("POST", "/me/passkey-ceremonies");
+  addPasskey = (body: PasskeyAnswer) => this.send<Passkey>("POST", "/me/passkeys", body);
+  removePasskey = (id: string) => this.send("DELETE", `/me/passkeys${at(id)}`);
+  keys = () => this.get<Page<ApiKey>>("/me/keys");
+  createKey = (name: string, expiresInDays?: number) => this.send<NewKey>("POST", "/me/keys", { name, ...(expiresInDays ? { expiresInDays } : {}) });
+  deleteKey = (id: number) => this.send("DELETE", `/me/keys${at(String(id))}`);
+
+  members = () => this.get<Page<User>>("/members");
+  invite = (body: Invite) => this.send<Invited>("POST", "/members", body);
+  updateMember = (id: number, body: { role?: Role; disabled?: boolean }) => this.send<User>("PATCH", `/members${at(String(id))}`, body);
+  signInLink = (id: number) => this.send<SignInLink>("POST", `/members${at(String(id))}/link`);
+  audit = (before?: number) => this.get<{ items: AuditEntry[]; nextBefore?: number }>(`/audit?limit=50${before ? `&before=${before}` : ""}`);
+  teamUsage = (from: string, to: string) => this.get<TeamUsage>(`/usage?from=${from}&to=${to}`);
+  settings = () => this.get<Settings>("/settings");
+  updateSettings = (body: Partial<Settings>) => this.send<Settings>("PATCH", "/settings", body);
 
   me = () => this.get<Me>("/me");
   models = () => this.get<Page<Model>>("/models");

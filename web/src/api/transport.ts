@@ -1,4 +1,4 @@
-import { session } from "../session";
+import { ended } from "../session";
 
 /** What the server said is wrong, or that it could not be asked. */
 export class Failure extends Error {
@@ -53,14 +53,14 @@ async function fetched(path: string, init: RequestInit): Promise<Response> {
   } catch {
     // not the API's shape: a proxy's page, say
   }
-  if (reply.status === 401) session.signOut();
+  if (reply.status === 401 && path !== "/v1/session") ended();
   throw new Failure(reply.status, code, message);
 }
 
 /** The server that this page came from. */
 export const network: Transport = {
   async json(method, path, body, headers) {
-    const init: RequestInit = { method, headers: { ...session.headers(), ...headers } };
+    const init: RequestInit = { method, headers: { ...headers } };
     if (body !== undefined) {
       init.body = JSON.stringify(body);
       init.headers = { ...init.headers, "Content-Type": "application/json" };
@@ -69,7 +69,7 @@ export const network: Transport = {
     return reply.status === 204 ? undefined : reply.json();
   },
   async *pieces(path, signal) {
-    const reply = await fetched(path, { headers: session.headers(), signal });
+    const reply = await fetched(path, { signal });
     if (!reply.body) return;
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
     try {
@@ -88,7 +88,7 @@ export const network: Transport = {
   socket(path, protocol) {
     const url = new URL(path, location.href);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
-    const ws = new WebSocket(url, session.protocols(protocol));
+    const ws = new WebSocket(url, protocol);
     ws.binaryType = "arraybuffer";
     const out: Socket = {
       onopen: null,

@@ -1,5 +1,6 @@
 import { Failure, type Transport } from "../api/transport";
 import { agents } from "./agents";
+import { audit, keys, members, passkeys, signedIn, signedOut, usage } from "./team";
 
 /**
  * A server in the page, with data of its own: every view can be looked at
@@ -12,6 +13,13 @@ type Reply = (match: RegExpMatchArray, body: unknown, query: URLSearchParams) =>
 const page = <T,>(items: T[]) => ({ items: state === "empty" ? [] : items });
 
 const routes: [method: string, path: RegExp, reply: Reply][] = [
+  ["GET", /^\/v1\/members$/, () => ({ items: members })],
+  ["POST", /^\/v1\/members$/, () => ({ member: members[2], link: { url: "https://aloft.example.com/sign-in#link=aloft_example", expiresAt: new Date(Date.now() + 3 * 86_400_000).toISOString() } })],
+  ["GET", /^\/v1\/audit$/, () => page(audit)],
+  ["GET", /^\/v1\/usage$/, () => (state === "empty" ? { ...usage, items: [] } : usage)],
+  ["GET", /^\/v1\/me\/keys$/, () => page(keys)],
+  ["POST", /^\/v1\/me\/keys$/, () => ({ ...keys[1], key: "aloft_example" })],
+  ["GET", /^\/v1\/me\/passkeys$/, () => page(passkeys)],
   ["GET", /^\/v1\/me$/, () => ({ apiKeyName: "admin", createdAt: new Date().toISOString(), userFirstName: "Ada", userEmail: "ada@example.com" })],
   ["GET", /^\/v1\/models$/, () => ({ items: [{ id: "opus", displayName: "Claude Opus" }, { id: "local", displayName: "Qwen on this machine" }] })],
   ["GET", /^\/v1\/repositories$/, () => page([{ url: "https://git.example.com/acme/shop" }, { url: "https://git.example.com/acme/web" }])],
@@ -30,6 +38,7 @@ const never = new Promise<never>(() => undefined);
 
 export const demonstration: Transport = {
   async json(method, path, body) {
+    if (path === "/v1/session") return method !== "DELETE" && location.pathname !== "/sign-in" ? signedIn("owner") : signedOut;
     if (state === "loading") return never;
     if (state === "offline") throw new Failure(0, "unreachable", "the server cannot be reached");
     if (state === "error") throw new Failure(500, "internal", "internal error");

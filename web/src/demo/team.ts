@@ -1,0 +1,41 @@
+import type { ApiKey, AuditEntry, SignedIn, TeamUsage, User } from "../api/types";
+
+const hour = 3_600_000;
+const at = (hours: number) => new Date(Date.now() + hours * hour).toISOString();
+const day = (n: number) => at(n * 24).slice(0, 10);
+
+export const members: User[] = [
+  { id: 1, email: "ada@example.com", firstName: "Ada", lastName: "Lovelace", role: "owner" },
+  { id: 2, email: "grace@example.com", firstName: "Grace", lastName: "Hopper", role: "admin" },
+  { id: 3, email: "alan.mathison.turing.the.third@a-rather-long-name.example.com", role: "member" },
+  { id: 4, email: "eve@example.com", firstName: "Eve", role: "viewer", disabled: true },
+];
+
+export const signedIn = (role: User["role"]): SignedIn => ({
+  signedIn: true, password: true, passkey: true, provider: "Example", expiresAt: at(700), user: { ...members[0], id: 1, role },
+});
+export const signedOut: SignedIn = { signedIn: false, password: false, passkey: true, provider: "Example" };
+
+export const keys: ApiKey[] = [
+  { id: 9, kind: "session", name: "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/148.0 Safari/537.36", current: true, createdAt: at(-3), expiresAt: at(717) },
+  { id: 4, kind: "key", name: "deploy", createdAt: at(-200) },
+];
+
+export const passkeys = [{ id: "AQ", name: "Passkey 1", createdAt: at(-90), usedAt: at(-2) }];
+
+export const audit: AuditEntry[] = [
+  { id: 3, time: at(-1), userId: 1, user: "Ada (ada@example.com)", address: "192.0.2.7", action: "updateSettings", outcome: "ok" },
+  { id: 2, time: at(-5), userId: 2, user: "Grace (grace@example.com)", address: "192.0.2.9", action: "updateMember", target: "4", outcome: "ok" },
+  { id: 1, time: at(-30), address: "203.0.113.66", action: "signIn", target: "root@example.com", outcome: "unauthorized" },
+];
+
+const repositories = ["https://git.example.com/acme/shop", "https://git.example.com/acme/web"];
+export const usage: TeamUsage = {
+  from: day(-29), to: day(0),
+  items: Array.from({ length: 30 }, (_, i) => i).filter((i) => i % 7 < 5).flatMap((i) =>
+    repositories.map((repository, r) => ({
+      day: day(i - 29), userId: r + 1, user: r ? "Grace (grace@example.com)" : "Ada (ada@example.com)", repository, model: r ? "local" : "opus", runs: 3 + r, turns: 40,
+      inputTokens: 40_000 + 9_000 * ((i * 7) % 11), outputTokens: 9_000 + 800 * i, cacheReadTokens: 210_000, cacheWriteTokens: 12_000,
+    })),
+  ),
+};

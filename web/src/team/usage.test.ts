@@ -1,0 +1,23 @@
+import { expect, test } from "vitest";
+import { days, sum, type Row } from "./usage";
+
+const row = (day: string, user: string, input: number): Row => ({
+  day, userId: 1, user, runs: 1, turns: 1, inputTokens: input, outputTokens: 1, cacheReadTokens: 2, cacheWriteTokens: 3,
+});
+const rows = [row("2026-01-02", "Ada", 10), row("2026-01-01", "Ben", 100), row("2026-01-02", "Ben", 1)];
+
+test("rows are summed by day, in order", () => {
+  expect(sum(rows, "day")).toEqual([
+    { name: "2026-01-01", runs: 1, input: 100, cached: 5, output: 1 },
+    { name: "2026-01-02", runs: 2, input: 11, cached: 10, output: 2 },
+  ]);
+});
+
+test("and by person, the most first", () => {
+  expect(sum(rows, "user").map((s) => s.name)).toEqual(["Ben", "Ada"]);
+  expect(sum(rows, "model").map((s) => s.name)).toEqual([""]);
+});
+
+test("days have no gaps, over the end of a month", () => {
+  expect(days("2026-02-27", "2026-03-02")).toEqual(["2026-02-27", "2026-02-28", "2026-03-01", "2026-03-02"]);
+});

@@ -1,0 +1,30 @@
+import type { TeamUsage } from "../api/types";
+
+export type Row = TeamUsage["items"][number];
+export type Group = "day" | "user" | "repository" | "model";
+export type Sum = { name: string; runs: number; input: number; cached: number; output: number };
+
+export const tokens = (s: Sum): number => s.input + s.cached + s.output;
+
+/** sum adds rows up by what they have in common, the most used first; days in their order. */
+export function sum(rows: readonly Row[], by: Group): Sum[] {
+  const all = new Map<string, Sum>();
+  for (const r of rows) {
+    const name = r[by] ?? "";
+    const s = all.get(name) ?? { name, runs: 0, input: 0, cached: 0, output: 0 };
+    s.runs += r.runs;
+    s.input += r.inputTokens;
+    s.cached += r.cacheReadTokens + r.cacheWriteTokens;
+    s.output += r.outputTokens;
+    all.set(name, s);
+  }
+  const out = [...all.values()];
+  return by === "day" ? out.sort((a, b) => (a.name < b.name ? -1 : 1)) : out.sort((a, b) => tokens(b) - tokens(a) || (a.name < b.name ? -1 : 1));
+}
+
+/** days are all from the first to the last, used or not, as 2006-01-02. */
+export function days(from: string, to: string): string[] {
+  const out: string[] = [];
+  for (let t = Date.parse(from); t <= Date.parse(to); t += 86_400_000) out.push(new Date(t).toISOString().slice(0, 10));
+  return out;
+}
