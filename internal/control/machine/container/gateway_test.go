@@ -22,10 +22,14 @@ import (
 const gatewayChild = "gateway-of-a-test"
 
 func gateway(args []string) int {
-	dir, _ := strings.CutPrefix(args[0], "--dir=")
-	logs := ""
-	if len(args) > 1 {
-		logs, _ = strings.CutPrefix(args[1], "--log=")
+	var dir, logs string
+	for _, arg := range args {
+		switch name, value, _ := strings.Cut(arg, "="); name {
+		case "--dir":
+			dir = value
+		case "--log":
+			logs = value
+		}
 	}
 	if err := egress.RunProcess(context.Background(), dir, logs, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 		fmt.Fprintln(os.Stderr, err)
