@@ -119,6 +119,7 @@ type machineConfig struct {
 	PIDs          int64   `yaml:"pids"`
 	DiskBytes     int64   `yaml:"disk_bytes"`     // of each machine, also of builds, measured; 0 is no limit but the disk
 	IdleMinutes   float64 `yaml:"idle_minutes"`   // nobody uses a machine for so long: it sleeps; 30 unless given, 0 is never
+	Sleep         string  `yaml:"sleep"`          // live (default): with its processes, where its class can; disk: without, so that no memory lies on the disk
 	RetentionDays float64 `yaml:"retention_days"` // nobody uses a machine for so long: it is removed with its disk; 30 unless given, 0 is never
 
 	Egress egressConfig `yaml:"egress"`
@@ -354,6 +355,11 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 	}
 	if c.Machine.IdleMinutes < 0 || c.Machine.RetentionDays < 0 {
 		return errors.New("machine.idle_minutes, machine.retention_days: less than nothing: give a time, or 0 for never")
+	}
+	switch c.Machine.Sleep {
+	case "", "live", "disk":
+	default:
+		return fmt.Errorf("machine.sleep: %q is neither live nor disk", c.Machine.Sleep)
 	}
 	switch c.Machine.Class {
 	case "", "strong":

@@ -64,6 +64,7 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"NoSuchAPI", "models:\n  - {id: a, provider: openai, api: soap}\n", "neither responses nor chat"},
 		{"DockerInRunc", "machine: {docker: true}\n", "machine.strong"},
 		{"NoSuchClass", "machine: {class: weak}\n", "machine.class"},
+		{"NoSuchSleep", "machine: {sleep: deep}\n", "machine.sleep"},
 		{"RegistryIsAURL", "images: {credentials: [{host: 'https://ghcr.io', token: x}]}\n", "images.credentials[0].host"},
 		{"RegistryTwice", "images: {credentials: [{host: a, token: x}, {host: a, token: y}]}\n", "stands twice"},
 		{"NoDuration", "images: {recheck: daily}\n", "images.recheck"},

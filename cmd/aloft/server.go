@@ -149,6 +149,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Image: c.Machine.Image, Class: c.Machine.Class,
 		Limits:       machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		Idle:         time.Duration(c.Machine.IdleMinutes * float64(time.Minute)),
+		DiskOnly:     c.Machine.Sleep == "disk",
 		Retention:    time.Duration(c.Machine.RetentionDays * 24 * float64(time.Hour)),
 		Dependencies: c.Git.Dependencies,
 		Author:       schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},

@@ -98,7 +98,7 @@ type (
 	MachineHibernated struct {
 		MachineID string `json:"machineId"`
 		Alive     bool   `json:"alive,omitempty"`  // its processes are saved too
-		Code      string `json:"code,omitempty"`   // why not: no_memory, no_room, failed
+		Code      string `json:"code,omitempty"`   // why not: disk_only, no_memory, no_room, failed
 		Reason    string `json:"reason,omitempty"` // the same in words
 	}
 	// MachineWoken says that somebody needed a machine that slept.

@@ -73,6 +73,9 @@ type Config struct {
 	Layers    Layers // disks that were saved; nil where none can be
 	// Idle is for how long nobody uses a machine until it is put to sleep; 0 is for ever.
 	Idle time.Duration
+	// DiskOnly has machines sleep without their processes, so that no memory of
+	// theirs lies on the disk.
+	DiskOnly bool
 	// Retention is for how long nobody uses a machine until it is removed with its
 	// disk; 0 is for ever.
 	Retention time.Duration

@@ -19,6 +19,7 @@ const letGoLimit = 15 * time.Second
 
 // Why a machine sleeps on its disk only: [agent.MachineHibernated.Code].
 const (
+	codeDiskOnly = "disk_only" // the configuration says so
 	codeNoMemory = "no_memory" // its runtime cannot save memory
 	codeNoRoom   = "no_room"   // on the disk
 	codeFailed   = "failed"
@@ -68,6 +69,8 @@ func (s *Scheduler) sleep(ctx context.Context, m machine.Measured) (*agent.Machi
 	if err != nil {
 		slept.Code, slept.Reason = codeFailed, err.Error()
 		switch {
+		case errors.Is(err, errDiskOnly):
+			slept.Code = codeDiskOnly
 		case errors.Is(err, machine.ErrNoMemory):
 			slept.Code = codeNoMemory
 		case errors.Is(err, errNoRoom), errors.Is(err, syscall.ENOSPC):
@@ -77,10 +80,16 @@ func (s *Scheduler) sleep(ctx context.Context, m machine.Measured) (*agent.Machi
 	return slept, m.Stop(ctx)
 }
 
-var errNoRoom = errors.New("there is no room for the memory of a machine")
+var (
+	errDiskOnly = errors.New("machines of this server sleep on their disks (machine.sleep)")
+	errNoRoom   = errors.New("there is no room for the memory of a machine")
+)
 
 // checkpoint saves the machine's memory and stops it.
 func (s *Scheduler) checkpoint(ctx context.Context, m machine.Checkpointer) error {
+	if s.DiskOnly {
+		return errDiskOnly
+	}
 	if s.Room != nil {
 		if err := s.Room(); err != nil {
 			return fmt.Errorf("%w: %w", errNoRoom, err)

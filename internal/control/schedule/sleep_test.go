@@ -1,0 +1,86 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/machine"
+)
+
+// bed is a machine that sleeps with its processes, unless fails says why not.
+type bed struct {
+	machine.Checkpointer
+	fails   error
+	stopped bool
+	asleep  bool
+}
+
+func (b *bed) ID() string                               { return "m-1" }
+func (b *bed) Running() bool                            { return !b.stopped && !b.asleep }
+func (b *bed) Asleep() bool                             { return b.asleep }
+func (b *bed) DiskBytes(context.Context) (int64, error) { return 0, nil }
+func (b *bed) Stop(context.Context) error               { b.stopped = true; return nil }
+func (b *bed) Checkpoint(_ context.Context, _ func(context.Context) error) error {
+	b.asleep = b.fails == nil
+	return b.fails
+}
+
+// TestSleep has a machine sleep as it can, and says why it cannot otherwise.
+func TestSleep(t *testing.T) {
+	full := errors.New("the disk is full")
+	for _, c := range []struct {
+		name      string
+		s         Config
+		m         bed
+		code      string
+		reason    string
+		untouched bool // no memory was saved
+	}{
+		{"Alive", Config{}, bed{}, "", "", false},
+		{"Asleep", Config{}, bed{asleep: true}, "", "", false},
+		{"NoMemory", Config{}, bed{fails: fmt.Errorf("%w by runc", machine.ErrNoMemory)}, "no_memory", "by runc", true},
+		{"NoRoom", Config{Room: func() error { return full }}, bed{}, "no_room", "the disk is full", true},
+		{"FullMeanwhile", Config{}, bed{fails: fmt.Errorf("write: %w", syscall.ENOSPC)}, "no_room", "no space", true},
+		{"DiskOnly", Config{DiskOnly: true}, bed{}, "disk_only", "machine.sleep", true},
+		{"Failed", Config{}, bed{fails: errors.New("a socket")}, "failed", "a socket", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &Scheduler{Config: c.s}
+			got, err := s.sleep(t.Context(), &c.m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Alive != (c.code == "") || got.Code != c.code || !strings.Contains(got.Reason, c.reason) || c.m.Running() || c.m.asleep == c.untouched {
+				t.Errorf("it sleeps as %+v, %+v", got, c.m)
+			}
+		})
+	}
+	// A server that stops leaves the machine as it is.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	m := &bed{fails: context.Canceled}
+	if _, err := (&Scheduler{}).sleep(ctx, m); err == nil || m.stopped {
+		t.Errorf("at the server's end: %v", err)
+	}
+}
+
+// TestWakingIsTold tells the agent how long the machine slept where it goes on,
+// and leaves the rest to the boot where it does not.
+func TestWakingIsTold(t *testing.T) {
+	state := fold(&agent.Created{}, &agent.RunCreated{}, &agent.MachineMade{MachineID: "m-1"}, &agent.MachineReady{MachineID: "m-1", BootID: "b-1"},
+		&agent.MachineHibernated{MachineID: "m-1", Alive: true})
+	state.SleptAt = time.Now().Add(-3 * time.Hour)
+	alive := wakingOf(state, "b-1")
+	if n, ok := alive[len(alive)-1].(*agent.Notice); len(alive) != 2 || !alive[0].(*agent.MachineWoken).Alive || !ok || !strings.Contains(n.Text, "slept for 3h0m") {
+		t.Errorf("alive: %+v", alive)
+	}
+	if dead := wakingOf(state, "b-2"); len(dead) != 1 || dead[0].(*agent.MachineWoken).Alive {
+		t.Errorf("from its disk: %+v", dead)
+	}
+}
