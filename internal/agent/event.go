@@ -133,7 +133,7 @@ type (
 	// Notice is something that the model is told with its next turn.
 	Notice struct {
 		Text string `json:"text"`
-		Code string `json:"code,omitempty"` // of the fault that the model is to mend
+		Code string `json:"code,omitempty"` // of the fault that the model is to mend, or [CodeSlept]
 	}
 	// TextDelta is a piece of a reply, in the order in which watchers see it.
 	TextDelta struct {
@@ -219,6 +219,9 @@ type (
 		Failure *Failure `json:"failure,omitempty"`
 	}
 )
+
+// CodeSlept is the code of the notice that tells for how long the machine slept.
+const CodeSlept = "slept"
 
 // Kind names each body in the journal. A name once used is never used for
 // anything else.

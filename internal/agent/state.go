@@ -22,26 +22,29 @@ type State struct {
 	Life       string     // the BootID under which the machine was last up, whether the agent knows of it or not
 	Hibernated bool       // the machine sleeps
 	SleptAt    time.Time  // since when
-	Expires    time.Time  // when the machine will be removed; zero unless that was warned of
-	Fork       *Forked    // whence the agent began; nil if it began by itself
-	Settled    bool       // a machine of the agent's has been ready at some time
-	Used       bool       // the machine has been ready at some time: its disk may hold work
-	Given      []string   // names of the variables that were put into the machine
-	Install    bool       // the machine is to run the environment's install before it is ready for the first time
-	Messages   []conversation.Message
-	Asked      []string      // what people have asked of the agent, in their words
-	Calls      []Call        // of the last reply, until every one has its result
-	Todos      []Todo        // as TodoWrite left them
-	Shown      string        // of a reply that is not whole: what watchers have seen of it
-	Thought    string        // likewise of its reasoning
-	Context    int64         // tokens that the model counted in its last reply's conversation
-	Cancel     string        // why the run is to stop; "" when it is not
-	Trace      string        // the traceparent that came with the request for the run
-	Pushed     bool          // the agent has pushed its branch at some time
-	Submitted  bool          // the hooks have seen the run's prompt
-	Granted    []Grant       // what a person has allowed the agent for good
-	Refused    []RefusedCall // in this run
-	notices    []string      // to be told after the results of Calls
+	// Slept is for how long the machine slept, with its processes, without the agent
+	// having been told.
+	Slept     time.Duration
+	Expires   time.Time // when the machine will be removed; zero unless that was warned of
+	Fork      *Forked   // whence the agent began; nil if it began by itself
+	Settled   bool      // a machine of the agent's has been ready at some time
+	Used      bool      // the machine has been ready at some time: its disk may hold work
+	Given     []string  // names of the variables that were put into the machine
+	Install   bool      // the machine is to run the environment's install before it is ready for the first time
+	Messages  []conversation.Message
+	Asked     []string      // what people have asked of the agent, in their words
+	Calls     []Call        // of the last reply, until every one has its result
+	Todos     []Todo        // as TodoWrite left them
+	Shown     string        // of a reply that is not whole: what watchers have seen of it
+	Thought   string        // likewise of its reasoning
+	Context   int64         // tokens that the model counted in its last reply's conversation
+	Cancel    string        // why the run is to stop; "" when it is not
+	Trace     string        // the traceparent that came with the request for the run
+	Pushed    bool          // the agent has pushed its branch at some time
+	Submitted bool          // the hooks have seen the run's prompt
+	Granted   []Grant       // what a person has allowed the agent for good
+	Refused   []RefusedCall // in this run
+	notices   []string      // to be told after the results of Calls
 }
 
 // Call is a tool call on its way.
@@ -98,7 +101,7 @@ func (s *State) Apply(e Event) {
 		s.MachineID, s.BootID, s.Used, s.Given, s.Install = b.MachineID, "", false, nil, b.Install
 		s.Hibernated = false
 	case *MachineReady:
-		s.BootID, s.Life, s.Used, s.Settled, s.Hibernated = b.BootID, b.BootID, true, true, false
+		s.BootID, s.Life, s.Used, s.Settled, s.Hibernated, s.Slept = b.BootID, b.BootID, true, true, false, 0
 		if s.BaseCommit == "" {
 			s.BaseCommit = b.BaseCommit
 		}
@@ -118,6 +121,9 @@ func (s *State) Apply(e Event) {
 		s.Hibernated, s.SleptAt = true, e.Time
 	case *MachineWoken:
 		s.Hibernated, s.Life = false, b.BootID
+		if b.Alive {
+			s.Slept += e.Time.Sub(s.SleptAt)
+		}
 	case *MachineExpiring:
 		s.Expires = b.At
 	case *MachineExpired:
@@ -126,6 +132,9 @@ func (s *State) Apply(e Event) {
 		s.BootID = ""
 	case *Notice:
 		s.notice(b.Text)
+		if b.Code == CodeSlept {
+			s.Slept = 0
+		}
 	case *TextDelta:
 		s.Shown += b.Text
 	case *ThinkingDelta:

@@ -240,15 +240,15 @@ func environ(e environment.Environment, state *agent.State, set secret.Set) map[
 // journals that it is ready.
 func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) error {
 	h.boot = ready.BootID
-	if ready.BootID == state.BootID && state.Hibernated {
-		return record(ctx, wakingOf(state, ready.BootID)...)
-	}
 	if ready.BootID == state.BootID {
+		if bodies := wakingOf(state); len(bodies) > 0 {
+			return record(ctx, bodies...)
+		}
 		return nil
 	}
 	var bodies []agent.Body
 	if state.Hibernated {
-		bodies = wakingOf(state, ready.BootID)
+		bodies = append(bodies, &agent.MachineWoken{MachineID: h.id, BootID: ready.BootID})
 	}
 	bodies = append(bodies, &agent.MachineReady{
 		MachineID: h.id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch, Others: others(ready),

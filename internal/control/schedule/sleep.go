@@ -113,27 +113,30 @@ func (s *Scheduler) checkpoint(ctx context.Context, m machine.Checkpointer) erro
 	})
 }
 
-// woken notes that a machine that slept does so no more, and tells the agent what
-// there is to tell.
+// woken notes that a machine that slept does so no more. The agent is told with its
+// next run, once, however often others have woken the machine meanwhile.
 func (s *Scheduler) woken(ctx context.Context, state *agent.State, bootID string) error {
 	if !state.Hibernated {
 		return nil
 	}
-	var events []agent.Event
-	for _, body := range wakingOf(state, bootID) {
-		events = append(events, agent.Event{Body: body})
-	}
-	_, err := s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: events})
+	_, err := s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: &agent.MachineWoken{
+		MachineID: state.MachineID, BootID: bootID, Alive: bootID == state.Life,
+	}}}})
 	return err
 }
 
-// wakingOf is what there is to journal of a machine that slept and is up.
-func wakingOf(state *agent.State, bootID string) []agent.Body {
-	woken := &agent.MachineWoken{MachineID: state.MachineID, BootID: bootID, Alive: bootID == state.BootID}
-	if !woken.Alive {
-		return []agent.Body{woken}
+// wakingOf is what there is to journal of a machine that is up in the life that the
+// agent knows, and may have slept.
+func wakingOf(state *agent.State) (bodies []agent.Body) {
+	slept := state.Slept
+	if state.Hibernated {
+		bodies = append(bodies, &agent.MachineWoken{MachineID: state.MachineID, BootID: state.BootID, Alive: true})
+		slept += time.Since(state.SleptAt)
 	}
-	return []agent.Body{woken, &agent.Notice{Text: fmt.Sprintf(
-		"The machine slept for %s. Its processes go on where they were; their connections to the outside were cut, and the clock is right.",
-		max(time.Since(state.SleptAt), 0).Round(time.Second))}}
+	if slept > 0 {
+		bodies = append(bodies, &agent.Notice{Code: agent.CodeSlept, Text: fmt.Sprintf(
+			"The machine slept for %s. Its processes go on where they were; their connections to the outside were cut, and the clock is right.",
+			slept.Round(time.Second))})
+	}
+	return bodies
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/machine"
@@ -70,17 +69,38 @@ func TestSleep(t *testing.T) {
 	}
 }
 
-// TestWakingIsTold tells the agent how long the machine slept where it goes on,
-// and leaves the rest to the boot where it does not.
+// TestWakingIsTold tells the agent once how long the machine slept, also where
+// others have woken it before.
 func TestWakingIsTold(t *testing.T) {
-	state := fold(&agent.Created{}, &agent.RunCreated{}, &agent.MachineMade{MachineID: "m-1"}, &agent.MachineReady{MachineID: "m-1", BootID: "b-1"},
-		&agent.MachineHibernated{MachineID: "m-1", Alive: true})
-	state.SleptAt = time.Now().Add(-3 * time.Hour)
-	alive := wakingOf(state, "b-1")
-	if n, ok := alive[len(alive)-1].(*agent.Notice); len(alive) != 2 || !alive[0].(*agent.MachineWoken).Alive || !ok || !strings.Contains(n.Text, "slept for 3h0m") {
-		t.Errorf("alive: %+v", alive)
-	}
-	if dead := wakingOf(state, "b-2"); len(dead) != 1 || dead[0].(*agent.MachineWoken).Alive {
-		t.Errorf("from its disk: %+v", dead)
+	ready := []agent.Body{&agent.Created{}, &agent.RunCreated{}, &agent.MachineMade{MachineID: "m-1"}, &agent.MachineReady{MachineID: "m-1", BootID: "b-1"}}
+	slept, woken := &agent.MachineHibernated{MachineID: "m-1", Alive: true}, &agent.MachineWoken{MachineID: "m-1", BootID: "b-1", Alive: true}
+	for _, c := range []struct {
+		name   string
+		bodies []agent.Body
+		woken  bool
+		told   string
+	}{
+		{"Awake", nil, false, ""},
+		{"Asleep", []agent.Body{slept}, true, "slept for "},
+		{"WokenTwiceByVisitors", []agent.Body{slept, woken, slept, woken}, false, "slept for 2s"}, // a second each
+		{"Told", []agent.Body{slept, woken, &agent.Notice{Code: agent.CodeSlept}}, false, ""},
+		{"OnItsDisk", []agent.Body{slept, &agent.MachineWoken{MachineID: "m-1", BootID: "b-2"}}, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bodies := wakingOf(fold(append(ready[:len(ready):len(ready)], c.bodies...)...))
+			var woken bool
+			var told string
+			for _, b := range bodies {
+				switch b := b.(type) {
+				case *agent.MachineWoken:
+					woken = b.Alive
+				case *agent.Notice:
+					told = b.Text
+				}
+			}
+			if woken != c.woken || (told == "") != (c.told == "") || !strings.Contains(told, c.told) {
+				t.Errorf("woken %v, told %q", woken, told)
+			}
+		})
 	}
 }
