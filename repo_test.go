@@ -99,9 +99,10 @@ var mayImport = map[string][]string{
 
 	// Inside a machine.
 	"internal/guest/execd":          {"internal/fault", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook"},
-	"internal/guest/pid1":           {"internal/fault", "internal/wire/...", "internal/guest/checkout"},
+	"internal/guest/pid1":           {"internal/fault", "internal/wire/...", "internal/guest/checkout", "internal/guest/sandbox", "internal/guest/sandbox/asked"},
 	"internal/guest/checkout":       {},
 	"internal/guest/sandbox":        {"internal/policy", "internal/policy/cage"},
+	"internal/guest/sandbox/asked":  {"internal/policy", "internal/policy/cage", "internal/wire/agentv1"},
 	"internal/guest/sandbox/filter": {},
 	"internal/guest/sandbox/proxy":  {"internal/policy"},
 	"internal/guest/sandbox/front":  {"internal/policy", "internal/policy/cage", "internal/guest/sandbox", "internal/guest/sandbox/proxy"},
@@ -115,7 +116,7 @@ var mayImport = map[string][]string{
 	"internal/guest/hook":           {},
 	"internal/guest/search":         {},
 	"internal/guest/web":            {},
-	"internal/guest/tool":           {"internal/policy", "internal/policy/cage", "internal/guest/sandbox", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/web"},
+	"internal/guest/tool":           {"internal/policy/cage", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/web"},
 	"internal/guest/tool/tooltest":  {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The terminal, and the tests' own.

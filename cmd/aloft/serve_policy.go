@@ -22,11 +22,12 @@ import (
 
 // policyConfig is how much agents may do without asking.
 type policyConfig struct {
-	RunMode         string `yaml:"run_mode"`         // allowlist, auto-review or run-everything; the team's, the person's or the agent's unless given
-	ClassifierModel string `yaml:"classifier_model"` // id of the model that reviews calls; the agent's own unless given
-	Sandbox         bool   `yaml:"sandbox"`          // under allowlist, run what is not on the list in the sandbox rather than ask
-	SandboxHosts    string `yaml:"sandbox_hosts"`    // where the rules of the sandbox's network come from: sandbox_json, sandbox_json_and_defaults (default) or allow_all
-	DenyAfter       string `yaml:"deny_after"`       // how long a question waits before it counts as denied: 24h; unless given, the team's or the person's, or for ever
+	RunMode         string   `yaml:"run_mode"`         // allowlist, auto-review or run-everything; the team's, the person's or the agent's unless given
+	ClassifierModel string   `yaml:"classifier_model"` // id of the model that reviews calls; the agent's own unless given
+	Sandbox         bool     `yaml:"sandbox"`          // under allowlist, run what is not on the list in the sandbox rather than ask
+	SandboxHosts    string   `yaml:"sandbox_hosts"`    // where the rules of the sandbox's network come from: sandbox_json, sandbox_json_and_defaults (default) or allow_all
+	SandboxAlso     []string `yaml:"sandbox_also"`     // what else runs in the sandbox than tool calls: hooks, start, terminals
+	DenyAfter       string   `yaml:"deny_after"`       // how long a question waits before it counts as denied: 24h; unless given, the team's or the person's, or for ever
 }
 
 func (c policyConfig) check(models map[string]bool) error {
@@ -40,6 +41,11 @@ func (c policyConfig) check(models map[string]bool) error {
 	}
 	if mode := cage.NetworkMode(c.SandboxHosts); mode != "" && !slices.Contains(cage.NetworkModes, mode) {
 		return fmt.Errorf("policy.sandbox_hosts: %q: it is one of %v", c.SandboxHosts, cage.NetworkModes)
+	}
+	for _, what := range c.SandboxAlso {
+		if !slices.Contains(schedule.Sandboxable, what) {
+			return fmt.Errorf("policy.sandbox_also: %q: it is one of %v", what, schedule.Sandboxable)
+		}
 	}
 	if c.DenyAfter != "" {
 		if _, err := permit.ParseDenyAfter(c.DenyAfter); err != nil {
@@ -63,6 +69,21 @@ func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *model
 			return m.find(cmp.Or(c.ClassifierModel, a.Model))
 		},
 	})
+}
+
+// cageOf returns the sandbox around what is no tool call. A project's file does
+// not take it away, and where one cannot be read it is the strictest.
+func cageOf(c policyConfig, r *review.Reviewer) func(context.Context, agent.Agent, string) (*cage.Policy, error) {
+	return func(ctx context.Context, a agent.Agent, what string) (*cage.Policy, error) {
+		if !slices.Contains(c.SandboxAlso, what) {
+			return nil, nil //nolint:nilnil // there is none
+		}
+		p, err := r.Cage(ctx, a)
+		if review.Unreadable(err) || err == nil && p.Type == cage.InsecureNone {
+			p, err = cage.Strictest(), nil
+		}
+		return &p, err
+	}
 }
 
 // projectFiles reads files of agents' repositories at a commit.

@@ -159,6 +159,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Environments: s.builder,
 		Review:       reviewer,
 		Sandbox:      sandboxHolds(),
+		Cage:         cageOf(c.Policy, reviewer),
 		Hooks:        hooksOf(s.store, s.store),
 		SetUp:        schedule.SetUp{InstallLimit: duration(c.Environments.InstallLimit), StartLimit: duration(c.Environments.StartLimit)},
 	})

@@ -150,6 +150,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 			return bash.setEnv(ctx, set, unset)
 		},
 		Terminals: terminals,
+		Sandbox:   sandboxOf(cfg),
 		Artifacts: cfg.ArtifactsDir,
 		Secrets:   secrets,
 		Tracer:    sent.Tracer(),

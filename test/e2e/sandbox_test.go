@@ -54,3 +54,29 @@ scripts:
 		t.Log(events)
 	}
 }
+
+// What the operator names beside tool calls runs in the sandbox too: hooks, and an
+// environment's start and terminals. Each writes where it may, and where it may not.
+func TestSandboxAlso(t *testing.T) {
+	need.Root(t)
+	git := gittest.New(t)
+	try := func(name string) string {
+		return "echo " + name + " in $CURSOR_SANDBOX > " + name + ".txt; touch /home/ubuntu/" + name + " .git/hooks/" + name + " && echo ESCAPED >> " + name + ".txt"
+	}
+	url := git.Repo("r", map[string]string{
+		".cursor/environment.json": `{"start": "` + try("start") + `; true", "terminals": [{"name": "t", "command": "` + try("terminal") + `"}]}`,
+		".cursor/hooks.json":       `{"version": 1, "hooks": {"beforeShellExecution": [{"command": "` + try("hook") + `; true"}]}}`,
+	})
+	a := start(t, scripted(t, `
+scripts:
+  - turns:
+      - calls:
+          - {tool: Shell, args: {command: "timeout 20 sh -c 'until test -s terminal.txt; do sleep 0.1; done'; cat start.txt terminal.txt hook.txt; ls /home/ubuntu; ls .git/hooks | grep -v sample; echo end"}}
+      - text: Done.
+`)+"policy:\n  sandbox_also: [hooks, start, terminals]\n")
+	r := a.finish(a.create(url, "Try it", nil))
+	events := a.events(r.AgentID)
+	if !strings.Contains(events, `start in native\nterminal in native\nhook in native\nend\n`) {
+		t.Error(events)
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/policy/cage"
 	"aloft/internal/wire/podv1"
 )
 
@@ -25,7 +26,17 @@ type Exit struct {
 // that the machine is gone, or that output took no more, or ctx's end, with
 // which the command ends too.
 func (c *Conn) RunCommand(ctx context.Context, command string, limit time.Duration, output io.Writer) (Exit, error) {
-	stream, err := c.pod.RunCommand(ctx, connect.NewRequest(&podv1.RunCommandRequest{Command: command, TimeLimitMs: limit.Milliseconds()}))
+	return c.runCommand(ctx, &podv1.RunCommandRequest{Command: command, TimeLimitMs: limit.Milliseconds()}, output)
+}
+
+// RunSandboxed is RunCommand in the machine's sandbox. One that cannot enforce the
+// policy runs nothing, and the exit code is 123.
+func (c *Conn) RunSandboxed(ctx context.Context, p cage.Policy, command string, limit time.Duration, output io.Writer) (Exit, error) {
+	return c.runCommand(ctx, &podv1.RunCommandRequest{Command: command, TimeLimitMs: limit.Milliseconds(), SandboxPolicy: encodePolicy(p)}, output)
+}
+
+func (c *Conn) runCommand(ctx context.Context, req *podv1.RunCommandRequest, output io.Writer) (Exit, error) {
+	stream, err := c.pod.RunCommand(ctx, connect.NewRequest(req))
 	if err != nil {
 		return Exit{}, fmt.Errorf("run a command: %w", c.rpcError(err))
 	}

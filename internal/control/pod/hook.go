@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/policy/cage"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
@@ -39,6 +40,7 @@ type HookCall struct {
 	Team           []byte // the team's hooks.json; nil for none
 	User           []byte // that of the agent's person
 	LoopCount      int
+	Sandbox        *cage.Policy // around the hooks; nil is none
 }
 
 // HookEvent is something that hooks may be run for.
@@ -106,6 +108,9 @@ func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 	req := &agentv1.RunHooksRequest{
 		ConversationId: call.ConversationID, GenerationId: call.GenerationID, Model: call.Model, UserEmail: call.Email,
 		TeamHooks: call.Team, UserHooks: call.User, LoopCount: int32(min(call.LoopCount, 1<<20)),
+	}
+	if call.Sandbox != nil {
+		req.SandboxPolicy = encodePolicy(*call.Sandbox)
 	}
 	for _, e := range call.Events {
 		fields, err := json.Marshal(e.Fields)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"aloft/internal/fault"
+	"aloft/internal/policy/cage"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 	"aloft/internal/wire/mux"
@@ -71,6 +72,7 @@ type NewTerminal struct {
 	Directory     string
 	Env           map[string]string
 	Columns, Rows int
+	Sandbox       *cage.Policy // nil is none
 }
 
 // Screen is what a terminal shows.
@@ -133,8 +135,13 @@ func (t *Terminals) List(ctx context.Context) ([]Terminal, error) {
 
 // Create makes a terminal, or returns the one that has the name.
 func (t *Terminals) Create(ctx context.Context, n NewTerminal) (made Terminal, created bool, err error) {
+	var policy *agentv1.SandboxPolicy
+	if n.Sandbox != nil {
+		policy = encodePolicy(*n.Sandbox)
+	}
 	res, err := t.client.CreateTerminal(ctx, connect.NewRequest(&agentv1.CreateTerminalRequest{
-		Name: n.Name, Command: n.Command, Directory: n.Directory, Env: n.Env,
+		SandboxPolicy: policy,
+		Name:          n.Name, Command: n.Command, Directory: n.Directory, Env: n.Env,
 		Columns: int32(min(max(n.Columns, 0), 1<<15)), Rows: int32(min(max(n.Rows, 0), 1<<15)),
 	}))
 	if err != nil {

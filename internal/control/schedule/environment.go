@@ -17,6 +17,7 @@ import (
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
+	"aloft/internal/policy/cage"
 )
 
 // Environments say what machines are made of: [build.Builder].
@@ -91,18 +92,23 @@ func (w *worker) prepare(ctx context.Context, p build.Plan, record loop.Record) 
 // install where nothing has done it yet, start, and the terminals. What fails
 // there is told to people and to the agent, and hides nothing of the rest; the
 // error is of a machine that is gone.
-func (w *worker) setUp(ctx context.Context, h *hands, e environment.Environment, install bool, record loop.Record) (notices []string, err error) {
+func (w *worker) setUp(ctx context.Context, h *hands, a agent.Agent, e environment.Environment, install bool, record loop.Record) (notices []string, err error) {
+	around, err := w.s.cage(ctx, a, SandboxStart)
+	if err != nil {
+		return nil, err
+	}
 	for _, step := range []struct {
 		name, command string
 		limit         time.Duration
+		around        *cage.Policy
 	}{
-		{"install", e.Install, cmp.Or(w.s.SetUp.InstallLimit, time.Hour)},
-		{"start", e.Start, cmp.Or(w.s.SetUp.StartLimit, 2*time.Minute)},
+		{"install", e.Install, cmp.Or(w.s.SetUp.InstallLimit, time.Hour), nil},
+		{"start", e.Start, cmp.Or(w.s.SetUp.StartLimit, 2*time.Minute), around},
 	} {
 		if step.command == "" || step.name == "install" && !install {
 			continue
 		}
-		notice, err := w.setUpCommand(ctx, h, step.name, step.command, step.limit, record)
+		notice, err := w.setUpCommand(ctx, h, step.name, step.command, step.limit, step.around, record)
 		if err != nil {
 			return nil, err
 		}
@@ -113,13 +119,16 @@ func (w *worker) setUp(ctx context.Context, h *hands, e environment.Environment,
 	if len(e.Terminals) == 0 {
 		return notices, nil
 	}
+	if around, err = w.s.cage(ctx, a, SandboxTerminals); err != nil {
+		return nil, err
+	}
 	terminals := h.conn.Terminals(w.s.token("exec", h.id))
 	defer terminals.Close()
 	names := terminalNames(e.Terminals)
 	for i, t := range e.Terminals {
 		begun := time.Now()
 		step := &agent.BootStep{Name: "terminal " + names[i], State: string(pod.StepDone), Detail: t.Description}
-		if _, _, err := terminals.Create(ctx, pod.NewTerminal{Name: names[i], Command: t.Command}); err != nil {
+		if _, _, err := terminals.Create(ctx, pod.NewTerminal{Name: names[i], Command: t.Command, Sandbox: around}); err != nil {
 			if errors.Is(err, pod.ErrLost) || ctx.Err() != nil {
 				return nil, lostError(err)
 			}
@@ -150,7 +159,7 @@ func aboutTerminals(terminals []environment.Terminal, names []string) string {
 
 // setUpCommand runs one command and journals it. The notice is "" when all went
 // well.
-func (w *worker) setUpCommand(ctx context.Context, h *hands, name, command string, limit time.Duration, record loop.Record) (notice string, err error) {
+func (w *worker) setUpCommand(ctx context.Context, h *hands, name, command string, limit time.Duration, around *cage.Policy, record loop.Record) (notice string, err error) {
 	begun := time.Now()
 	out := &tail{most: maxSetUpOutput}
 	step := func(state pod.StepState, detail string) *agent.BootStep {
@@ -165,7 +174,12 @@ func (w *worker) setUpCommand(ctx context.Context, h *hands, name, command strin
 			recordErr = record(ctx, step(pod.StepRunning, line))
 		}
 	}
-	exit, err := h.conn.RunCommand(ctx, command, limit, out)
+	var exit pod.Exit
+	if around == nil {
+		exit, err = h.conn.RunCommand(ctx, command, limit, out)
+	} else {
+		exit, err = h.conn.RunSandboxed(ctx, *around, command, limit, out)
+	}
 	if err := errors.Join(err, recordErr); err != nil {
 		return "", errors.Join(lostError(err), record(context.WithoutCancel(ctx), step(pod.StepFailed, out.text())))
 	}

@@ -23,7 +23,8 @@ type hands struct {
 	exec     *pod.Exec
 	id       string // the machine's
 	hooks    *pod.Hooks
-	people   func(context.Context, agent.Agent) (Hooks, error) // what they have set for hooks
+	people   func(context.Context, agent.Agent) (Hooks, error)        // what they have set for hooks
+	cage     func(context.Context, agent.Agent) (*cage.Policy, error) // of the hooks' sandbox
 	boot     string
 	repos    []string                    // URLs, where there are several
 	refused  []string                    // sentences on what git may not fetch though it was named
@@ -106,7 +107,11 @@ func (h *hands) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (
 	if err != nil {
 		return loop.HookOutcome{}, err
 	}
-	ask := pod.HookCall{ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: s.Agent.Model, Email: people.Email, Team: people.Team, User: people.User, LoopCount: call.LoopCount}
+	around, err := h.cage(ctx, s.Agent)
+	if err != nil {
+		return loop.HookOutcome{}, err
+	}
+	ask := pod.HookCall{Sandbox: around, ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: s.Agent.Model, Email: people.Email, Team: people.Team, User: people.User, LoopCount: call.LoopCount}
 	for _, e := range call.Events {
 		ask.Events = append(ask.Events, pod.HookEvent(e))
 	}

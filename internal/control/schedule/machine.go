@@ -16,6 +16,7 @@ import (
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
+	"aloft/internal/policy/cage"
 	"aloft/internal/secret"
 	"aloft/internal/telemetry"
 )
@@ -137,6 +138,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 		return nil, ready, err
 	}
 	h.keep = func(ctx context.Context) error { return w.s.keep(ctx, state, m.ID(), h.conn) }
+	h.cage = func(ctx context.Context, a agent.Agent) (*cage.Policy, error) { return w.s.cage(ctx, a, SandboxHooks) }
 	h.enforced = w.s.Sandbox != nil && w.s.Sandbox(cmp.Or(state.Agent.Class, w.s.Class))
 	h.hooks, h.people = h.conn.Hooks(w.s.token("exec", m.ID())), w.s.hooksOf
 	h.exec = pod.NewExec(h.conn.OpenExec, w.s.token("exec", m.ID()), w.s.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
@@ -266,7 +268,7 @@ func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base bui
 		if state.Fork != nil && state.Fork.BootID != "" && !state.Settled {
 			notices = []string{agent.ForkedWithout}
 		}
-		more, err := w.setUp(ctx, h, e, base.Install, record)
+		more, err := w.setUp(ctx, h, state.Agent, e, base.Install, record)
 		if err != nil {
 			return err
 		}

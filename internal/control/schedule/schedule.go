@@ -23,6 +23,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/policy"
+	"aloft/internal/policy/cage"
 	"aloft/internal/redact"
 	"aloft/internal/secret"
 	"aloft/internal/telemetry"
@@ -88,6 +89,10 @@ type Config struct {
 	// sandbox around single commands. It is this host's knowledge, and never what a
 	// machine says of itself. Without it none can.
 	Sandbox func(class string) bool
+	// Cage returns the policy of the sandbox around what is no tool call: SandboxHooks,
+	// SandboxStart or SandboxTerminals; nil where that is to have none. Without it
+	// none has.
+	Cage func(ctx context.Context, a agent.Agent, what string) (*cage.Policy, error)
 	// Hooks returns what an agent's hooks are told of people, and have from them.
 	// Without it that is nothing.
 	Hooks  func(ctx context.Context, a agent.Agent) (Hooks, error)

@@ -55,6 +55,7 @@ type Config struct {
 	// UpdateEnvironmentVariables is not implemented.
 	SetEnv     func(ctx context.Context, set map[string]string, unset []string) error
 	Terminals  *terminal.Host // without it there are none
+	Sandbox    *tool.Sandbox  // around hooks and terminals whose callers ask for it
 	Artifacts  string         // absolute; the folder of files that outlive the machine; [DefaultArtifacts] without it
 	Home       string         // the folder of the agent's user; hooks are read there too
 	GitGateway string         // where git reaches the gateway, unless a caller says otherwise
@@ -81,6 +82,7 @@ type Server struct {
 	log       *slog.Logger
 	calls     *calls
 	terminals *terminal.Host
+	sandbox   *tool.Sandbox
 	artifacts *artifacts
 	git       *gitCredential
 	remote    *remoteAccess
@@ -114,6 +116,7 @@ func New(cfg Config) (*Server, error) {
 		workspace: cfg.Workspace, home: cfg.Home, bootID: bootID, version: cfg.Version,
 		setEnv: cfg.SetEnv, secrets: cfg.Secrets, tracing: tracing, log: log, calls: calls, failures: newAllowance(failuresPerSecond, time.Second),
 		terminals: cmp.Or(cfg.Terminals, terminal.New(terminal.Config{Dir: cfg.Workspace})),
+		sandbox:   cfg.Sandbox,
 		artifacts: newArtifacts(cmp.Or(cfg.Artifacts, DefaultArtifacts)),
 		git:       &gitCredential{file: filepath.Join(cfg.StateDir, "git-credential"), gateway: cmp.Or(cfg.GitGateway, defaultGateway)},
 		remote:    newRemoteAccess(cfg.RemoteServers, cfg.Workspace, log),

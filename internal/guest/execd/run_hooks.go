@@ -33,6 +33,13 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 		ConversationID: m.GetConversationId(), GenerationID: m.GetGenerationId(), Model: m.GetModel(), Version: s.version,
 		Roots: []string{s.workspace}, Email: m.GetUserEmail(), Dir: s.workspace, Env: os.Environ(),
 	}
+	if p := m.GetSandboxPolicy(); p != nil {
+		around, err := s.sandbox.Around(p)
+		if err != nil {
+			return nil, fault.Invalid("%v", err).At("sandbox_policy")
+		}
+		session.Around = around
+	}
 	var all hook.Outcome
 	for _, e := range m.GetEvents() {
 		in, err := s.hookInput(e, m.GetLoopCount())

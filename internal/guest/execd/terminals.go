@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"path/filepath"
+	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -45,8 +46,12 @@ func (s *Server) CreateTerminal(ctx context.Context, req *connect.Request[agentv
 	if dir != "" && !filepath.IsAbs(dir) {
 		dir = filepath.Join(s.workspace, dir)
 	}
+	command, err := s.confined(m.GetCommand(), m.GetSandboxPolicy())
+	if err != nil {
+		return nil, err
+	}
 	made, created, err := tmux.Create(ctx, terminal.NewTerminal{
-		Name: m.GetName(), Command: m.GetCommand(), Dir: dir, Env: m.GetEnv(), Columns: columns, Rows: rows,
+		Name: m.GetName(), Command: command, Dir: dir, Env: m.GetEnv(), Columns: columns, Rows: rows,
 	})
 	if err != nil {
 		return nil, err
@@ -55,6 +60,31 @@ func (s *Server) CreateTerminal(ctx context.Context, req *connect.Request[agentv
 		return nil, fault.Conflict("there is a terminal %.70q already", m.GetName()).Named("terminal_exists").At("name")
 	}
 	return connect.NewResponse(&agentv1.CreateTerminalResponse{Terminal: terminalMessage(made), Created: created}), nil
+}
+
+// confined is a terminal's command, in the sandbox if there is a policy.
+func (s *Server) confined(command string, p *agentv1.SandboxPolicy) (string, error) {
+	if p == nil {
+		return command, nil
+	}
+	around, err := s.sandbox.Around(p)
+	if err != nil {
+		return "", fault.Invalid("%v", err).At("sandbox_policy")
+	}
+	// tmux sets SHELL to the user's, and gives that the line.
+	argv := []string{"/bin/sh", "-c", `exec "${SHELL:-/bin/sh}" "$@"`, "sh"}
+	if command == "" {
+		argv = append(argv, "-l")
+	} else {
+		argv = append(argv, "-c", command)
+	}
+	if argv, err = around(argv...); err != nil {
+		return "", err
+	}
+	for i, a := range argv {
+		argv[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+	}
+	return "exec " + strings.Join(argv, " "), nil
 }
 
 // AttachTerminal is TerminalService's.

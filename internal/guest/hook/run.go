@@ -25,9 +25,8 @@ type Session struct {
 	Transcript     string   // a file; "" if there is none
 	Dir            string   // the project's root, where hooks run
 	Env            []string // NAME=value, of hooks' processes
-	// Command makes the process of a shell command. nil runs it as this
-	// process's user, outside of any sandbox.
-	Command func(ctx context.Context, line string) *exec.Cmd
+	// Around puts a command line into a sandbox; without it there is none.
+	Around func(argv ...string) ([]string, error)
 }
 
 // answer is what a hook may say on its stdout.
@@ -224,18 +223,17 @@ func (h Hook) process(ctx context.Context, session Session, event Event, fields 
 	defer cancel()
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
-	command := session.Command
-	if command == nil {
-		command = plainCommand
+	argv := []string{"/bin/sh", "-c", h.Command}
+	if session.Around != nil {
+		if argv, err = session.Around(argv...); err != nil {
+			return nil, "", err
+		}
 	}
-	cmd := command(ctx, h.Command)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	out, said := &limited{max: maxOutput, full: func() { abort(errOutput) }}, &limited{max: maxStderr, last: true}
 	cmd.Dir, cmd.Env = session.Dir, append(slices.Clone(session.Env), h.variables(session)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), out, said
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Setpgid = true
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // for what it left behind that holds its output
 	err = cmd.Run()
@@ -246,10 +244,6 @@ func (h Hook) process(ctx context.Context, session Session, event Event, fields 
 		err = nil // it ended well, and left a process, or did not read what it was told
 	}
 	return out.data, string(said.data), err
-}
-
-func plainCommand(ctx context.Context, line string) *exec.Cmd {
-	return exec.CommandContext(ctx, "/bin/sh", "-c", line)
 }
 
 // variables are what a hook finds in its environment.

@@ -12,6 +12,9 @@ import (
 	"connectrpc.com/connect"
 
 	"aloft/internal/guest/checkout"
+	"aloft/internal/guest/sandbox"
+	"aloft/internal/guest/sandbox/asked"
+	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/podv1"
 )
 
@@ -32,11 +35,18 @@ func (s *podServer) RunCommand(ctx context.Context, req *connect.Request[podv1.R
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(limit)*time.Millisecond, errTooLong)
 		defer cancel()
 	}
+	argv := []string{usableShell(s.d.user.Load().Shell), "-l", "-c", command}
+	if p := req.Msg.GetSandboxPolicy(); p != nil {
+		var err error
+		if argv, err = s.d.confined(p, argv); err != nil {
+			return err
+		}
+	}
 	out := &outputStream{stream: stream}
 	// The two outputs become one before the command starts, so that their lines
 	// stay in order.
 	exit, err := s.d.run(ctx, checkout.Command{
-		Args:   []string{"/bin/sh", "-c", `exec "$@" 2>&1`, "sh", usableShell(s.d.user.Load().Shell), "-l", "-c", command},
+		Args:   append([]string{"/bin/sh", "-c", `exec "$@" 2>&1`, "sh"}, argv...),
 		Dir:    s.d.workspace(),
 		Stdout: out,
 	})
@@ -48,6 +58,14 @@ func (s *podServer) RunCommand(ctx context.Context, req *connect.Request[podv1.R
 		return err
 	}
 	return out.end(end)
+}
+
+// confined puts a command into the sandbox, by the program beside exec-daemon.
+func (d *Daemon) confined(p *agentv1.SandboxPolicy, argv []string) ([]string, error) {
+	args, err := sandbox.Arguments(sandbox.Request{
+		Policy: asked.Policy(p), Workspaces: []string{d.workspace()}, Masked: []string{d.cfg.ExecState, d.tmuxSocket()},
+	}, argv...)
+	return append([]string{filepath.Join(filepath.Dir(d.cfg.ExecDaemon), "sandbox")}, args...), err
 }
 
 // usableShell is a shell that runs commands: those of accounts that nobody is

@@ -8,9 +8,8 @@ import (
 	"strings"
 
 	"aloft/internal/guest/sandbox"
+	"aloft/internal/guest/sandbox/asked"
 	"aloft/internal/guest/shell"
-	"aloft/internal/policy"
-	"aloft/internal/policy/cage"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -40,38 +39,28 @@ func (s *Sandbox) request(p *agentv1.SandboxPolicy) (*sandbox.Request, error) {
 	if outside {
 		return nil, nil
 	}
-	policy := policyOf(p)
+	policy := asked.Policy(p)
 	if _, err := policy.Network.Compile(); err != nil {
 		return nil, err
 	}
 	return &sandbox.Request{Policy: policy, Workspaces: []string{s.Workspace}, Masked: s.Masked, Fixed: s.Fixed}, nil
 }
 
-// policyOf reads a call's policy. Without one, the built-in rules hold.
-func policyOf(p *agentv1.SandboxPolicy) cage.Policy {
-	if p == nil {
-		return cage.Layers{Mode: cage.WithDefaults}.Merge()
+// Around returns what puts a command line into the sandbox that a policy says,
+// which is for what is no tool call: a hook, a terminal. It is an error to ask for
+// what is switched off.
+func (s *Sandbox) Around(p *agentv1.SandboxPolicy) (func(argv ...string) ([]string, error), error) {
+	r, err := s.request(p)
+	if err != nil {
+		return nil, err
 	}
-	c := cage.Policy{
-		Type:      cage.ReadWrite,
-		ReadWrite: p.GetAdditionalReadwritePaths(), ReadOnly: p.GetAdditionalReadonlyPaths(), Read: p.GetAdditionalReadPaths(),
-		ReadBoundary: cage.System, DisableTmpWrite: p.GetDisableTmpWrite(), SharedBuildCache: p.GetEnableSharedBuildCache(),
-		Network: policy.Network{Mode: policy.List, Allow: p.GetNetworkPolicy().GetAllow(), Deny: p.GetNetworkPolicy().GetDeny()},
-	}
-	if p.GetType() == agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY {
-		c.Type = cage.ReadOnly
-	}
-	if p.GetReadBoundary() == agentv1.SandboxPolicy_READ_BOUNDARY_WORKSPACE {
-		c.ReadBoundary = cage.Workspace
-	}
-	switch {
-	case !p.GetNetworkAccess():
-		c.Network.Mode = policy.None
-	case p.GetNetworkPolicy().GetDefaultAllow():
-		c.Network.Mode = policy.AllowAll
-		c.UnrestrictedHosts = p.GetUnrestrictedHosts() && len(c.Network.Deny) == 0
-	}
-	return c
+	return func(argv ...string) ([]string, error) {
+		if r == nil {
+			return argv, nil
+		}
+		args, err := sandbox.Arguments(*r, argv...)
+		return append([]string{s.Helper}, args...), err
+	}, nil
 }
 
 // inside is how a command of the shell gets into the sandbox.

@@ -36,7 +36,9 @@ type RunHooksRequest struct {
 	// How often in a row a followup_message has been heeded.
 	LoopCount int32 `protobuf:"varint,7,opt,name=loop_count,json=loopCount,proto3" json:"loop_count,omitempty"`
 	// The hooks.json of the agent's person; empty for none.
-	UserHooks     []byte `protobuf:"bytes,8,opt,name=user_hooks,json=userHooks,proto3" json:"user_hooks,omitempty"`
+	UserHooks []byte `protobuf:"bytes,8,opt,name=user_hooks,json=userHooks,proto3" json:"user_hooks,omitempty"`
+	// Hooks run in the sandbox, under this; outside of it unless given.
+	SandboxPolicy *SandboxPolicy `protobuf:"bytes,9,opt,name=sandbox_policy,json=sandboxPolicy,proto3" json:"sandbox_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -123,6 +125,13 @@ func (x *RunHooksRequest) GetLoopCount() int32 {
 func (x *RunHooksRequest) GetUserHooks() []byte {
 	if x != nil {
 		return x.UserHooks
+	}
+	return nil
+}
+
+func (x *RunHooksRequest) GetSandboxPolicy() *SandboxPolicy {
+	if x != nil {
+		return x.SandboxPolicy
 	}
 	return nil
 }
@@ -411,7 +420,7 @@ var File_agent_v1_hook_service_proto protoreflect.FileDescriptor
 
 const file_agent_v1_hook_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagent/v1/hook_service.proto\x12\bagent.v1\"\x9e\x02\n" +
+	"\x1bagent/v1/hook_service.proto\x12\bagent.v1\x1a\x1dagent/v1/sandbox_policy.proto\"\xde\x02\n" +
 	"\x0fRunHooksRequest\x12+\n" +
 	"\x06events\x18\x01 \x03(\v2\x13.agent.v1.HookEventR\x06events\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\tR\x0econversationId\x12#\n" +
@@ -424,7 +433,8 @@ const file_agent_v1_hook_service_proto_rawDesc = "" +
 	"\n" +
 	"loop_count\x18\a \x01(\x05R\tloopCount\x12\x1d\n" +
 	"\n" +
-	"user_hooks\x18\b \x01(\fR\tuserHooks\"Q\n" +
+	"user_hooks\x18\b \x01(\fR\tuserHooks\x12>\n" +
+	"\x0esandbox_policy\x18\t \x01(\v2\x17.agent.v1.SandboxPolicyR\rsandboxPolicy\"Q\n" +
 	"\tHookEvent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x16\n" +
@@ -477,18 +487,20 @@ var file_agent_v1_hook_service_proto_goTypes = []any{
 	(*RunHooksResponse)(nil), // 2: agent.v1.RunHooksResponse
 	(*HookRun)(nil),          // 3: agent.v1.HookRun
 	nil,                      // 4: agent.v1.RunHooksResponse.EnvEntry
+	(*SandboxPolicy)(nil),    // 5: agent.v1.SandboxPolicy
 }
 var file_agent_v1_hook_service_proto_depIdxs = []int32{
 	1, // 0: agent.v1.RunHooksRequest.events:type_name -> agent.v1.HookEvent
-	4, // 1: agent.v1.RunHooksResponse.env:type_name -> agent.v1.RunHooksResponse.EnvEntry
-	3, // 2: agent.v1.RunHooksResponse.runs:type_name -> agent.v1.HookRun
-	0, // 3: agent.v1.HookService.RunHooks:input_type -> agent.v1.RunHooksRequest
-	2, // 4: agent.v1.HookService.RunHooks:output_type -> agent.v1.RunHooksResponse
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	5, // 1: agent.v1.RunHooksRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	4, // 2: agent.v1.RunHooksResponse.env:type_name -> agent.v1.RunHooksResponse.EnvEntry
+	3, // 3: agent.v1.RunHooksResponse.runs:type_name -> agent.v1.HookRun
+	0, // 4: agent.v1.HookService.RunHooks:input_type -> agent.v1.RunHooksRequest
+	2, // 5: agent.v1.HookService.RunHooks:output_type -> agent.v1.RunHooksResponse
+	5, // [5:6] is the sub-list for method output_type
+	4, // [4:5] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_hook_service_proto_init() }
@@ -496,6 +508,7 @@ func file_agent_v1_hook_service_proto_init() {
 	if File_agent_v1_hook_service_proto != nil {
 		return
 	}
+	file_agent_v1_sandbox_policy_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

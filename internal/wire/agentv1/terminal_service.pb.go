@@ -248,7 +248,9 @@ type CreateTerminalRequest struct {
 	Columns int32 `protobuf:"varint,5,opt,name=columns,proto3" json:"columns,omitempty"`
 	Rows    int32 `protobuf:"varint,6,opt,name=rows,proto3" json:"rows,omitempty"`
 	// A name that is taken is an error.
-	Exclusive     bool `protobuf:"varint,7,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	Exclusive bool `protobuf:"varint,7,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// The command runs in the sandbox, under this; outside of it unless given.
+	SandboxPolicy *SandboxPolicy `protobuf:"bytes,8,opt,name=sandbox_policy,json=sandboxPolicy,proto3" json:"sandbox_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -330,6 +332,13 @@ func (x *CreateTerminalRequest) GetExclusive() bool {
 		return x.Exclusive
 	}
 	return false
+}
+
+func (x *CreateTerminalRequest) GetSandboxPolicy() *SandboxPolicy {
+	if x != nil {
+		return x.SandboxPolicy
+	}
+	return nil
 }
 
 type CreateTerminalResponse struct {
@@ -894,7 +903,7 @@ var File_agent_v1_terminal_service_proto protoreflect.FileDescriptor
 
 const file_agent_v1_terminal_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1fagent/v1/terminal_service.proto\x12\bagent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x02\n" +
+	"\x1fagent/v1/terminal_service.proto\x12\bagent.v1\x1a\x1dagent/v1/sandbox_policy.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x02\n" +
 	"\bTerminal\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +
@@ -913,7 +922,7 @@ const file_agent_v1_terminal_service_proto_rawDesc = "" +
 	"_exit_code\"\x16\n" +
 	"\x14ListTerminalsRequest\"I\n" +
 	"\x15ListTerminalsResponse\x120\n" +
-	"\tterminals\x18\x01 \x03(\v2\x12.agent.v1.TerminalR\tterminals\"\xa3\x02\n" +
+	"\tterminals\x18\x01 \x03(\v2\x12.agent.v1.TerminalR\tterminals\"\xe3\x02\n" +
 	"\x15CreateTerminalRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\x12\x1c\n" +
@@ -921,7 +930,8 @@ const file_agent_v1_terminal_service_proto_rawDesc = "" +
 	"\x03env\x18\x04 \x03(\v2(.agent.v1.CreateTerminalRequest.EnvEntryR\x03env\x12\x18\n" +
 	"\acolumns\x18\x05 \x01(\x05R\acolumns\x12\x12\n" +
 	"\x04rows\x18\x06 \x01(\x05R\x04rows\x12\x1c\n" +
-	"\texclusive\x18\a \x01(\bR\texclusive\x1a6\n" +
+	"\texclusive\x18\a \x01(\bR\texclusive\x12>\n" +
+	"\x0esandbox_policy\x18\b \x01(\v2\x17.agent.v1.SandboxPolicyR\rsandboxPolicy\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"b\n" +
@@ -995,32 +1005,34 @@ var file_agent_v1_terminal_service_proto_goTypes = []any{
 	(*CloseTerminalResponse)(nil),    // 13: agent.v1.CloseTerminalResponse
 	nil,                              // 14: agent.v1.CreateTerminalRequest.EnvEntry
 	(*timestamppb.Timestamp)(nil),    // 15: google.protobuf.Timestamp
+	(*SandboxPolicy)(nil),            // 16: agent.v1.SandboxPolicy
 }
 var file_agent_v1_terminal_service_proto_depIdxs = []int32{
 	15, // 0: agent.v1.Terminal.created_at:type_name -> google.protobuf.Timestamp
 	15, // 1: agent.v1.Terminal.active_at:type_name -> google.protobuf.Timestamp
 	0,  // 2: agent.v1.ListTerminalsResponse.terminals:type_name -> agent.v1.Terminal
 	14, // 3: agent.v1.CreateTerminalRequest.env:type_name -> agent.v1.CreateTerminalRequest.EnvEntry
-	0,  // 4: agent.v1.CreateTerminalResponse.terminal:type_name -> agent.v1.Terminal
-	0,  // 5: agent.v1.ReadTerminalResponse.terminal:type_name -> agent.v1.Terminal
-	10, // 6: agent.v1.SendTerminalKeysRequest.keys:type_name -> agent.v1.TerminalKeys
-	1,  // 7: agent.v1.TerminalService.ListTerminals:input_type -> agent.v1.ListTerminalsRequest
-	3,  // 8: agent.v1.TerminalService.CreateTerminal:input_type -> agent.v1.CreateTerminalRequest
-	5,  // 9: agent.v1.TerminalService.AttachTerminal:input_type -> agent.v1.AttachTerminalRequest
-	7,  // 10: agent.v1.TerminalService.ReadTerminal:input_type -> agent.v1.ReadTerminalRequest
-	9,  // 11: agent.v1.TerminalService.SendTerminalKeys:input_type -> agent.v1.SendTerminalKeysRequest
-	12, // 12: agent.v1.TerminalService.CloseTerminal:input_type -> agent.v1.CloseTerminalRequest
-	2,  // 13: agent.v1.TerminalService.ListTerminals:output_type -> agent.v1.ListTerminalsResponse
-	4,  // 14: agent.v1.TerminalService.CreateTerminal:output_type -> agent.v1.CreateTerminalResponse
-	6,  // 15: agent.v1.TerminalService.AttachTerminal:output_type -> agent.v1.AttachTerminalResponse
-	8,  // 16: agent.v1.TerminalService.ReadTerminal:output_type -> agent.v1.ReadTerminalResponse
-	11, // 17: agent.v1.TerminalService.SendTerminalKeys:output_type -> agent.v1.SendTerminalKeysResponse
-	13, // 18: agent.v1.TerminalService.CloseTerminal:output_type -> agent.v1.CloseTerminalResponse
-	13, // [13:19] is the sub-list for method output_type
-	7,  // [7:13] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	16, // 4: agent.v1.CreateTerminalRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	0,  // 5: agent.v1.CreateTerminalResponse.terminal:type_name -> agent.v1.Terminal
+	0,  // 6: agent.v1.ReadTerminalResponse.terminal:type_name -> agent.v1.Terminal
+	10, // 7: agent.v1.SendTerminalKeysRequest.keys:type_name -> agent.v1.TerminalKeys
+	1,  // 8: agent.v1.TerminalService.ListTerminals:input_type -> agent.v1.ListTerminalsRequest
+	3,  // 9: agent.v1.TerminalService.CreateTerminal:input_type -> agent.v1.CreateTerminalRequest
+	5,  // 10: agent.v1.TerminalService.AttachTerminal:input_type -> agent.v1.AttachTerminalRequest
+	7,  // 11: agent.v1.TerminalService.ReadTerminal:input_type -> agent.v1.ReadTerminalRequest
+	9,  // 12: agent.v1.TerminalService.SendTerminalKeys:input_type -> agent.v1.SendTerminalKeysRequest
+	12, // 13: agent.v1.TerminalService.CloseTerminal:input_type -> agent.v1.CloseTerminalRequest
+	2,  // 14: agent.v1.TerminalService.ListTerminals:output_type -> agent.v1.ListTerminalsResponse
+	4,  // 15: agent.v1.TerminalService.CreateTerminal:output_type -> agent.v1.CreateTerminalResponse
+	6,  // 16: agent.v1.TerminalService.AttachTerminal:output_type -> agent.v1.AttachTerminalResponse
+	8,  // 17: agent.v1.TerminalService.ReadTerminal:output_type -> agent.v1.ReadTerminalResponse
+	11, // 18: agent.v1.TerminalService.SendTerminalKeys:output_type -> agent.v1.SendTerminalKeysResponse
+	13, // 19: agent.v1.TerminalService.CloseTerminal:output_type -> agent.v1.CloseTerminalResponse
+	14, // [14:20] is the sub-list for method output_type
+	8,  // [8:14] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_terminal_service_proto_init() }
@@ -1028,6 +1040,7 @@ func file_agent_v1_terminal_service_proto_init() {
 	if File_agent_v1_terminal_service_proto != nil {
 		return
 	}
+	file_agent_v1_sandbox_policy_proto_init()
 	file_agent_v1_terminal_service_proto_msgTypes[0].OneofWrappers = []any{}
 	file_agent_v1_terminal_service_proto_msgTypes[10].OneofWrappers = []any{
 		(*TerminalKeys_Text)(nil),

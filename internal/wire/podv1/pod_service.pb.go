@@ -10,6 +10,7 @@
 package podv1
 
 import (
+	agentv1 "aloft/internal/wire/agentv1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -923,7 +924,9 @@ type RunCommandRequest struct {
 	// For the user's login shell; may have many lines.
 	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
 	// It is ended when it takes longer; 0 is no limit.
-	TimeLimitMs   int64 `protobuf:"varint,2,opt,name=time_limit_ms,json=timeLimitMs,proto3" json:"time_limit_ms,omitempty"`
+	TimeLimitMs int64 `protobuf:"varint,2,opt,name=time_limit_ms,json=timeLimitMs,proto3" json:"time_limit_ms,omitempty"`
+	// It runs in the sandbox, under this; outside of it unless given.
+	SandboxPolicy *agentv1.SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox_policy,json=sandboxPolicy,proto3" json:"sandbox_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -970,6 +973,13 @@ func (x *RunCommandRequest) GetTimeLimitMs() int64 {
 		return x.TimeLimitMs
 	}
 	return 0
+}
+
+func (x *RunCommandRequest) GetSandboxPolicy() *agentv1.SandboxPolicy {
+	if x != nil {
+		return x.SandboxPolicy
+	}
+	return nil
 }
 
 type RunCommandResponse struct {
@@ -1477,7 +1487,7 @@ var File_pod_v1_pod_service_proto protoreflect.FileDescriptor
 
 const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
-	"\x18pod/v1/pod_service.proto\x12\x06pod.v1\"\xd3\x02\n" +
+	"\x18pod/v1/pod_service.proto\x12\x06pod.v1\x1a\x1dagent/v1/sandbox_policy.proto\"\xd3\x02\n" +
 	"\vBootRequest\x12,\n" +
 	"\bcheckout\x18\x01 \x01(\v2\x10.pod.v1.CheckoutR\bcheckout\x12.\n" +
 	"\x03env\x18\x02 \x03(\v2\x1c.pod.v1.BootRequest.EnvEntryR\x03env\x12\x1d\n" +
@@ -1552,10 +1562,11 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\x04made\x18\x02 \x01(\bR\x04made\x12\x12\n" +
 	"\x04note\x18\x03 \x01(\tR\x04note\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x12\n" +
-	"\x04code\x18\x05 \x01(\tR\x04code\"Q\n" +
+	"\x04code\x18\x05 \x01(\tR\x04code\"\x91\x01\n" +
 	"\x11RunCommandRequest\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x12\"\n" +
-	"\rtime_limit_ms\x18\x02 \x01(\x03R\vtimeLimitMs\"b\n" +
+	"\rtime_limit_ms\x18\x02 \x01(\x03R\vtimeLimitMs\x12>\n" +
+	"\x0esandbox_policy\x18\x03 \x01(\v2\x17.agent.v1.SandboxPolicyR\rsandboxPolicy\"b\n" +
 	"\x12RunCommandResponse\x12\x18\n" +
 	"\x06output\x18\x01 \x01(\fH\x00R\x06output\x12)\n" +
 	"\x04exit\x18\x02 \x01(\v2\x13.pod.v1.CommandExitH\x00R\x04exitB\a\n" +
@@ -1637,6 +1648,7 @@ var file_pod_v1_pod_service_proto_goTypes = []any{
 	(*QuiesceRequest)(nil),           // 22: pod.v1.QuiesceRequest
 	(*QuiesceResponse)(nil),          // 23: pod.v1.QuiesceResponse
 	nil,                              // 24: pod.v1.BootRequest.EnvEntry
+	(*agentv1.SandboxPolicy)(nil),    // 25: agent.v1.SandboxPolicy
 }
 var file_pod_v1_pod_service_proto_depIdxs = []int32{
 	2,  // 0: pod.v1.BootRequest.checkout:type_name -> pod.v1.Checkout
@@ -1646,30 +1658,31 @@ var file_pod_v1_pod_service_proto_depIdxs = []int32{
 	5,  // 4: pod.v1.BootResponse.ready:type_name -> pod.v1.BootReady
 	0,  // 5: pod.v1.BootStep.state:type_name -> pod.v1.BootStep.State
 	6,  // 6: pod.v1.BootReady.others:type_name -> pod.v1.CheckedOut
-	15, // 7: pod.v1.RunCommandResponse.exit:type_name -> pod.v1.CommandExit
-	1,  // 8: pod.v1.PodService.Boot:input_type -> pod.v1.BootRequest
-	7,  // 9: pod.v1.PodService.Status:input_type -> pod.v1.StatusRequest
-	9,  // 10: pod.v1.PodService.SetGitCredential:input_type -> pod.v1.SetGitCredentialRequest
-	11, // 11: pod.v1.PodService.Commit:input_type -> pod.v1.CommitRequest
-	13, // 12: pod.v1.PodService.RunCommand:input_type -> pod.v1.RunCommandRequest
-	16, // 13: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
-	18, // 14: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
-	20, // 15: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
-	22, // 16: pod.v1.PodService.Quiesce:input_type -> pod.v1.QuiesceRequest
-	3,  // 17: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
-	8,  // 18: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
-	10, // 19: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
-	12, // 20: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
-	14, // 21: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
-	17, // 22: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
-	19, // 23: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
-	21, // 24: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
-	23, // 25: pod.v1.PodService.Quiesce:output_type -> pod.v1.QuiesceResponse
-	17, // [17:26] is the sub-list for method output_type
-	8,  // [8:17] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	25, // 7: pod.v1.RunCommandRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	15, // 8: pod.v1.RunCommandResponse.exit:type_name -> pod.v1.CommandExit
+	1,  // 9: pod.v1.PodService.Boot:input_type -> pod.v1.BootRequest
+	7,  // 10: pod.v1.PodService.Status:input_type -> pod.v1.StatusRequest
+	9,  // 11: pod.v1.PodService.SetGitCredential:input_type -> pod.v1.SetGitCredentialRequest
+	11, // 12: pod.v1.PodService.Commit:input_type -> pod.v1.CommitRequest
+	13, // 13: pod.v1.PodService.RunCommand:input_type -> pod.v1.RunCommandRequest
+	16, // 14: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
+	18, // 15: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
+	20, // 16: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
+	22, // 17: pod.v1.PodService.Quiesce:input_type -> pod.v1.QuiesceRequest
+	3,  // 18: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
+	8,  // 19: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
+	10, // 20: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
+	12, // 21: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
+	14, // 22: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
+	17, // 23: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
+	19, // 24: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
+	21, // 25: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
+	23, // 26: pod.v1.PodService.Quiesce:output_type -> pod.v1.QuiesceResponse
+	18, // [18:27] is the sub-list for method output_type
+	9,  // [9:18] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_pod_v1_pod_service_proto_init() }

@@ -1,0 +1,38 @@
+// Package asked reads the policy that the control plane sends with what it asks a
+// machine to run: a tool call, a hook, a terminal, an environment's start.
+package asked
+
+import (
+	"aloft/internal/policy"
+	"aloft/internal/policy/cage"
+	"aloft/internal/wire/agentv1"
+)
+
+// Policy is a policy as it was sent, whole; nil is the built-in rules. That of
+// TYPE_INSECURE_NONE is for the caller to know: it is read as if a sandbox were
+// asked for.
+func Policy(p *agentv1.SandboxPolicy) cage.Policy {
+	if p == nil {
+		return cage.Layers{Mode: cage.WithDefaults}.Merge()
+	}
+	c := cage.Policy{
+		Type:      cage.ReadWrite,
+		ReadWrite: p.GetAdditionalReadwritePaths(), ReadOnly: p.GetAdditionalReadonlyPaths(), Read: p.GetAdditionalReadPaths(),
+		ReadBoundary: cage.System, DisableTmpWrite: p.GetDisableTmpWrite(), SharedBuildCache: p.GetEnableSharedBuildCache(),
+		Network: policy.Network{Mode: policy.List, Allow: p.GetNetworkPolicy().GetAllow(), Deny: p.GetNetworkPolicy().GetDeny()},
+	}
+	if p.GetType() == agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY {
+		c.Type = cage.ReadOnly
+	}
+	if p.GetReadBoundary() == agentv1.SandboxPolicy_READ_BOUNDARY_WORKSPACE {
+		c.ReadBoundary = cage.Workspace
+	}
+	switch {
+	case !p.GetNetworkAccess():
+		c.Network.Mode = policy.None
+	case p.GetNetworkPolicy().GetDefaultAllow():
+		c.Network.Mode = policy.AllowAll
+		c.UnrestrictedHosts = p.GetUnrestrictedHosts() && len(c.Network.Deny) == 0
+	}
+	return c
+}
