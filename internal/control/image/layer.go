@@ -105,16 +105,25 @@ func (s *Store) makeLayer(ctx context.Context, key string, fill func(ctx context
 	if err := fill(ctx, work); err != nil {
 		return err
 	}
-	// All of it is on the disk before it has its name, so that a power cut leaves
-	// the layer whole, or none.
-	if err := unix.Syncfs(lock); err != nil {
-		return fmt.Errorf("sync: %w", err)
-	}
 	err = os.Rename(work, s.layerDir(key))
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
 		return nil // another was first
 	}
 	return err
+}
+
+// syncTree returns when all that was written below dir is on the disk: before it
+// has its name, so that a power cut leaves a layer whole, or none.
+func syncTree(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		return &os.PathError{Op: "sync", Path: dir, Err: err}
+	}
+	return nil
 }
 
 // Generated returns a layer that holds copies of the given files, for what
@@ -141,7 +150,12 @@ func (s *Store) generate(ctx context.Context, t *tree) (string, error) {
 	sum := sha256.New()
 	t.digest(sum)
 	key := "gen-" + hex.EncodeToString(sum.Sum(nil))[:32]
-	return s.layer(ctx, key, func(_ context.Context, dir string) error { return t.write(dir) })
+	return s.layer(ctx, key, func(_ context.Context, dir string) error {
+		if err := t.write(dir); err != nil {
+			return err
+		}
+		return syncTree(dir)
+	})
 }
 
 // sweep removes what makers that died have left.

@@ -70,8 +70,22 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 		if l.Size < 0 || l.Size > maxLayerSize {
 			return Image{}, fmt.Errorf("layer %s says that it has %d bytes; at most %d GiB are taken", l.Digest, l.Size, maxLayerSize>>30)
 		}
+		// Who waits for the blob finds the layer, and does not fetch it again.
+		var blobs []*os.File
 		parts = append(parts, part{diff: diff, size: l.Size, fill: func(ctx context.Context, dir string) error {
-			return s.fetch(ctx, remote, l, digest, diff, dir, tell)
+			blob, err := s.lockBlob(ctx, digest)
+			if err != nil {
+				return err
+			}
+			blobs = append(blobs, blob)
+			return s.fetch(ctx, remote, l, digest, diff, blob, dir, tell)
+		}, done: func(made bool) {
+			for _, b := range blobs {
+				if made {
+					_ = os.Remove(b.Name()) // or else it is pruned some day
+				}
+				_ = b.Close()
+			}
 		}})
 	}
 	if r.Layers, err = s.gather(ctx, parts, tell); err != nil {
@@ -85,12 +99,7 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 
 // fetch brings a layer's blob to the disk, where a later try goes on if this
 // one is cut off, and unpacks it. Nothing of it is looked at before it is proven.
-func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.Layer, digest, diff, dir string, tell *teller) error {
-	blob, err := s.lockBlob(ctx, digest)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = blob.Close() }()
+func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.Layer, digest, diff string, blob *os.File, dir string, tell *teller) error {
 	if s.hold(layerKey(diff)) {
 		return errMadeByOther
 	}
@@ -100,11 +109,11 @@ func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.La
 	if _, err := blob.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	err = unpack(ctx, blob, digest, diff, dir)
-	if err != nil && ctx.Err() != nil {
-		return err // the blob is good
+	err := unpack(ctx, blob, digest, diff, dir)
+	if err != nil && ctx.Err() == nil {
+		err = errors.Join(err, os.Remove(blob.Name())) // it is not what it says
 	}
-	return errors.Join(err, os.Remove(blob.Name()))
+	return err
 }
 
 // errMadeByOther is that another has made a layer while this one waited for its blob.

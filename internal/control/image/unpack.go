@@ -21,6 +21,7 @@ type part struct {
 	diff string // hex digest of what it unpacks to, which names it
 	size int64  // bytes to fetch or read for it
 	fill func(ctx context.Context, dir string) error
+	done func(made bool) // once the layer has its name, or cannot be made; may be nil
 }
 
 // atOnce is how many layers are fetched and unpacked at a time.
@@ -46,6 +47,9 @@ func (s *Store) gather(ctx context.Context, parts []part, tell *teller) ([]strin
 			_, err := s.layer(ctx, layerKey(p.diff), p.fill)
 			if errors.Is(err, errMadeByOther) {
 				err = nil
+			}
+			if p.done != nil {
+				p.done(err == nil)
 			}
 			if err == nil {
 				tell.update(true, func(now *Progress) { now.Ready++ })
@@ -83,7 +87,7 @@ func unpack(ctx context.Context, r io.Reader, digest, diff, dir string) error {
 	if packed.hex() != digest || content.hex() != diff {
 		return fmt.Errorf("layer sha256:%s is damaged", digest)
 	}
-	return nil
+	return syncTree(dir)
 }
 
 // maxTail bounds what may follow an archive's end, such as padding.
