@@ -14,6 +14,8 @@ import { words } from "./words";
 
 const Account = lazy(() => import("./account/Account"));
 const Team = lazy(() => import("./team/Team"));
+const AgentPage = lazy(() => import("./agent/Page"));
+const Approvals = lazy(() => import("./approvals/Approvals"));
 
 export function Brand() {
   return (
@@ -62,6 +64,9 @@ export function Shell() {
           <Item place={{ page: "agents" }} icon="agents" current={place.page === "agents" || place.page === "agent"}>
             {words.nav.agents}
           </Item>
+          <Item place={{ page: "approvals" }} icon="approvals" current={place.page === "approvals"} count={waiting}>
+            {words.nav.approvals}
+          </Item>
           <div className="foot">
             <Item place={{ page: "team" }} icon="team" current={place.page === "team"}>
               {words.nav.team}
@@ -78,7 +83,7 @@ export function Shell() {
         <div className="screen">
           <OfflineBar />
           <main ref={main} tabIndex={-1}>
-            <Caught key={JSON.stringify(place)}>
+            <Caught key={place.page + ("id" in place ? place.id : "")}>
               <Suspense fallback={<Loading />}>
                 <Screen place={place} />
               </Suspense>
@@ -100,6 +105,10 @@ function Screen({ place }: { place: Place }) {
       return <Account />;
     case "team":
       return <Team />;
+    case "agent":
+      return <AgentPage key={place.id} id={place.id} tab={place.tab} />;
+    case "approvals":
+      return <Approvals />;
     default:
       return (
         <Empty icon="search" title={words.state.notFound} top>

@@ -13,6 +13,9 @@ import "./style/parts.css";
 import "./style/shell.css";
 import "./style/agents.css";
 import "./style/team.css";
+import "./style/agent.css";
+import "./style/changes.css";
+import "./style/machine.css";
 
 const demo = import.meta.env.MODE === "demo";
 

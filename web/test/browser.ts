@@ -29,6 +29,8 @@ export async function serveDemo(): Promise<{ url: string; close: () => Promise<v
   return { url, close: () => server.close() };
 }
 
+const demoId = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
+
 export type View = { name: string; path: string; keys?: string; click?: string };
 
 /** Opens a view and waits until it stands. */
@@ -48,6 +50,23 @@ export const views: View[] = [
   { name: "agents-error", path: "/agents?demo=error" },
   { name: "agents-offline", path: "/agents?demo=offline" },
   { name: "spawn", path: "/agents", keys: "Control+e" },
+  { name: "agent-working", path: `/agents/${demoId(1)}` },
+  { name: "agent-asks", path: `/agents/${demoId(2)}` },
+  { name: "agent-failed", path: `/agents/${demoId(3)}` },
+  { name: "agent-starting", path: `/agents/${demoId(4)}` },
+  { name: "agent-hostile", path: `/agents/${demoId(9)}` },
+  { name: "agent-long", path: `/agents/${demoId(10)}` },
+  { name: "agent-error", path: `/agents/${demoId(1)}?demo=error` },
+  { name: "changes", path: `/agents/${demoId(1)}/changes` },
+  { name: "changes-split", path: `/agents/${demoId(1)}/changes`, click: "text=Side by side" },
+  { name: "changes-comment", path: `/agents/${demoId(1)}/changes`, click: "[data-kind='+'] button.number" },
+  { name: "changes-empty", path: `/agents/${demoId(1)}/changes?demo=empty` },
+  { name: "machine", path: `/agents/${demoId(1)}/machine` },
+  { name: "machine-asleep", path: `/agents/${demoId(5)}/machine` },
+  { name: "machine-none", path: `/agents/${demoId(3)}/machine` },
+  { name: "fork", path: `/agents/${demoId(1)}`, click: "text=Fork" },
+  { name: "approvals", path: "/approvals" },
+  { name: "approvals-empty", path: "/approvals?demo=empty" },
   { name: "not-found", path: "/nowhere" },
   { name: "sign-in", path: "/sign-in" },
   { name: "sign-in-key", path: "/sign-in", click: "button.quiet" },

@@ -1,6 +1,8 @@
 import { Failure, type Transport } from "../api/transport";
 import { agents } from "./agents";
 import { audit, keys, members, passkeys, signedIn, signedOut, usage } from "./team";
+import { shell } from "./shell";
+import { approval, branchDiff, journalOf } from "./journal";
 
 /**
  * A server in the page, with data of its own: every view can be looked at
@@ -32,6 +34,17 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
       return { items: agents.slice(from, next), ...(next < agents.length ? { nextCursor: String(next) } : {}) };
     },
   ],
+  [
+    "GET", /^\/v1\/agents\/([^/]+)$/,
+    ([, id]) => {
+      const found = agents.find((a) => a.id === id);
+      if (!found) throw new Failure(404, "not_found", "no agent of this id");
+      return { ...found, workOnCurrentBranch: false, autoCreatePR: false, runMode: "auto-review" };
+    },
+  ],
+  ["GET", /^\/v1\/agents\/[^/]+\/diff$/, () => ({ diff: state === "empty" ? "" : branchDiff, truncated: false })],
+  ["GET", /^\/v1\/approvals$/, () => page([{ agentId: approval().agentId, ...approval().approval }])],
+  ["GET", /^\/v1\/agents\/[^/]+\/terminals$/, () => ({ items: ["main", "web"].map((name) => ({ name, createdAt: new Date().toISOString(), attached: 1, columns: 80, rows: 24, command: "bash", workingDirectory: "/workspace" })) })],
 ];
 
 const never = new Promise<never>(() => undefined);
@@ -50,10 +63,14 @@ export const demonstration: Transport = {
     if (method === "GET") throw new Failure(404, "not_found", `there is nothing at ${url.pathname}`);
     return { id: "" };
   },
-  async *pieces() {
-    await never;
+  async *pieces(path, signal) {
+    const url = new URL(path, "http://demo");
+    const journal = /^\/v1\/agents\/([^/]+)\/events$/.exec(url.pathname);
+    if (journal?.[1]) {
+      const after = Number(url.searchParams.get("after") ?? 0);
+      yield journalOf(journal[1]).slice(after).map((e) => `${JSON.stringify(e)}\n`).join("");
+    }
+    await new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("aborted"))));
   },
-  socket() {
-    return { onopen: null, onmessage: null, onclose: null, send: () => undefined, close: () => undefined };
-  },
+  socket: shell,
 };

@@ -26,10 +26,10 @@ export function Loading({ rows = 9 }: { rows?: number }) {
   );
 }
 
-export function Failed({ failure, retry }: { failure: Failure; retry?: () => void }) {
+export function Failed({ failure, retry, top = false }: { failure: Failure; retry?: () => void; top?: boolean }) {
   return (
     <div role="alert">
-      <Empty icon="warn" title={words.state.failed}>
+      <Empty icon="warn" title={words.state.failed} top={top}>
         <p>{failure.message}</p>
         {retry && (
           <button type="button" className="button" onClick={retry}>

@@ -1,0 +1,51 @@
+import type { Call } from "../journal/fold";
+import { ApprovalCard } from "../approvals/Card";
+import { Icon } from "../parts/Icon";
+import { span } from "../parts/time";
+import { toolOf } from "../tools";
+import { words } from "../words";
+import { useFold } from "./folds";
+
+const tones: Partial<Record<Call["state"], string>> = { failed: "red", refused: "red", asks: "amber" };
+
+/** A tool call: a line that unfolds. */
+export function CallRow({ call, id }: { call: Call; id: string }) {
+  const tool = toolOf(call.name);
+  const [open, flip] = useFold(id, tool.open?.(call) ?? false);
+  const outcome = tool.outcome?.(call);
+  const judged = call.judged ? words.tools.judged[call.judged.treatment] : "";
+  const live = call.state === "running";
+  return (
+    <div className="call" data-state={call.state}>
+      <button type="button" className="call-head" aria-expanded={open} onClick={flip}>
+        <Icon name={open ? "down" : "right"} />
+        <Icon name={live ? "spinner" : tool.icon} spin={live} />
+        <span className="call-name">{call.name}</span>
+        <span className="cut grow mono muted" dir="auto">
+          {tool.subject(call)}
+        </span>
+        {outcome && <span className={tool.bad?.(call) ? "small bad" : "small faint"}>{outcome}</span>}
+        {judged && call.state !== "refused" && (
+          <span className="small faint wide-only" title={call.judged?.why}>
+            {judged}
+          </span>
+        )}
+        {tones[call.state] ? (
+          <span className="badge" data-tone={tones[call.state]}>
+            {words.tools.state[call.state]}
+          </span>
+        ) : (
+          <span className="seen-by-readers">{words.tools.state[call.state]}</span>
+        )}
+        {call.ms !== undefined && <span className="small faint when">{span(call.ms)}</span>}
+      </button>
+      {open && (
+        <div className="call-body">
+          {tool.body(call)}
+          {call.state === "refused" && call.text && <p className="small muted">{call.text}</p>}
+        </div>
+      )}
+      {call.approval && <ApprovalCard approval={call.approval} bare />}
+    </div>
+  );
+}

@@ -1,0 +1,58 @@
+import { useState, type FormEvent } from "react";
+import { keyName } from "../keys";
+import { useDraft } from "../parts/draft";
+import { Icon } from "../parts/Icon";
+import { Pictures, usePictures } from "../parts/Pictures";
+import { Problem } from "../parts/State";
+import { words } from "../words";
+import { enqueue, unqueue, type Queued } from "./queue";
+
+const w = words.agent;
+
+/** The box for what comes next. While the agent works it queues. */
+export function FollowUp({ id, busy, archived, queue }: { id: string; busy: boolean; archived: boolean; queue: readonly Queued[] }) {
+  const [text, setText, clear] = useDraft(`follow.${id}`, "");
+  const pictures = usePictures();
+  const [focus, setFocus] = useState(false);
+  const submit = (e: FormEvent) => {
+    e.preventDefault();
+    if (!text.trim()) return;
+    enqueue(id, text.trim(), pictures.pictures); // it is sent from there, at once if the agent is free
+    clear();
+    pictures.clear();
+  };
+  if (archived) return <div className="follow-up muted small">{w.archivedHint}</div>;
+  return (
+    <div className="follow-up">
+      {queue.length > 0 && (
+        <ul className="queue" aria-label={w.queued}>
+          {queue.map((q) => (
+            <li key={q.key}>
+              <span className="badge">{w.queued}</span>
+              <span className="cut grow" dir="auto">
+                {q.text}
+              </span>
+              <button type="button" className="button quiet small" onClick={() => unqueue(id, q.key)}>
+                {w.unqueue}
+              </button>
+            </li>
+          ))}
+        </ul>
+      )}
+      {pictures.problem && <Problem>{pictures.problem}</Problem>}
+      <form onSubmit={submit} className="drop" data-over={pictures.over ? "" : undefined} {...pictures.handlers}>
+        <Pictures pictures={pictures.pictures} remove={pictures.remove} />
+        <textarea
+          className="input" id="follow-up" aria-label={w.followUp} dir="auto" rows={focus || text ? Math.min(10, Math.max(2, text.split("\n").length)) : 1}
+          placeholder={busy ? w.followUpBusy : w.followUpHint} value={text} onChange={(e) => setText(e.target.value)} onFocus={() => setFocus(true)} onBlur={() => setFocus(false)}
+          onKeyDown={(e) => {
+            if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) submit(e);
+          }}
+        />
+        <button type="submit" className="button first" disabled={!text.trim()} title={busy ? w.queuedHint : keyName("mod+") + "↵"}>
+          <Icon name="send" /> {busy ? w.queue : w.send}
+        </button>
+      </form>
+    </div>
+  );
+}

@@ -1,0 +1,52 @@
+import { useRef, useState, type FormEvent } from "react";
+import { asFailure, useClient } from "../api/use";
+import { Dialog } from "../parts/Dialog";
+import { Problem } from "../parts/State";
+import { go } from "../route";
+import { words } from "../words";
+
+const w = words.agent;
+
+/** Asks what a fork is to do, and goes to it. */
+export function Fork({ id, close }: { id: string; close: () => void }) {
+  const client = useClient();
+  const [text, setText] = useState("");
+  const [problem, setProblem] = useState("");
+  const [busy, setBusy] = useState(false);
+  const key = useRef(crypto.randomUUID());
+  const submit = async (e: FormEvent) => {
+    e.preventDefault();
+    setBusy(true);
+    try {
+      const { items } = await client.fork(id, { prompt: { text } }, key.current);
+      close();
+      if (items[0]) go({ page: "agent", id: items[0].agent.id, tab: "conversation" });
+    } catch (e) {
+      setProblem(asFailure(e).message);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={w.forkTitle} close={close}>
+      <form onSubmit={(e) => void submit(e)}>
+        <div className="body">
+          <p className="muted">{w.forkLead}</p>
+          <div className="field">
+            <label htmlFor="fork-text">{w.forkPrompt}</label>
+            <textarea id="fork-text" className="input" rows={4} dir="auto" value={text} onChange={(e) => setText(e.target.value)} />
+          </div>
+          {problem && <Problem>{problem}</Problem>}
+        </div>
+        <footer>
+          <span className="grow" />
+          <button type="button" className="button quiet" onClick={close}>
+            {words.spawn.cancel}
+          </button>
+          <button type="submit" className="button first" disabled={busy || !text.trim()}>
+            {w.forkGo}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,121 @@
+import { lazy, Suspense, useCallback, useState } from "react";
+import { isOpen, repoName } from "../agents/status";
+import { asFailure, useClient, useLoad } from "../api/use";
+import { useJournal } from "../journal/follow";
+import { Icon, type IconName } from "../parts/Icon";
+import { Failed, Loading } from "../parts/State";
+import { StatusBadge } from "../parts/Status";
+import { span, useNow } from "../parts/time";
+import { toast } from "../parts/toast";
+import { link, tabs, type Tab } from "../route";
+import { TodoList } from "../tools/todos";
+import { words } from "../words";
+import { Conversation } from "./Conversation";
+import { FollowUp } from "./FollowUp";
+import { Fork } from "./Fork";
+import { useQueue } from "./queue";
+
+const Changes = lazy(() => import("../changes/Changes"));
+const Machine = lazy(() => import("../machine/Machine"));
+const w = words.agent;
+const look = 2_500; // milliseconds between looks at the agent's state
+
+/** 1234567 as 1.2M. */
+export const few = (n: number) => (n < 1000 ? String(n) : n < 1e6 ? `${(n / 1e3).toFixed(n < 1e4 ? 1 : 0)}k` : `${(n / 1e6).toFixed(1)}M`);
+
+/** One agent. */
+export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
+  const client = useClient();
+  const { data: agent, failure, loading, reload } = useLoad(() => client.agent(id), [id], look);
+  const follower = useJournal(client, id);
+  const t = follower.transcript;
+  const now = useNow();
+  const [forking, setForking] = useState(false);
+  const busy = agent ? isOpen(agent) || t.working : true;
+  const sent = useCallback(() => reload(), [reload]);
+  const queue = useQueue(client, id, !!agent && !isOpen(agent) && agent.status === "ACTIVE", sent);
+
+  if (failure && !agent) return <Failed failure={failure} retry={reload} top />;
+  if (loading || !agent) return <Loading />;
+  const act = (what: Promise<unknown>) => {
+    what.then(reload, (e: unknown) => toast(asFailure(e).message, true));
+  };
+  const archived = agent.status === "ARCHIVED";
+  const repo = agent.repos?.[0];
+  const total = t.tokens.input + t.tokens.output + t.tokens.cacheRead + t.tokens.cacheWrite;
+  const ms = t.started ? (t.ended ? Date.parse(t.ended) : now) - Date.parse(t.started) : 0;
+  return (
+    <div className="agent">
+      <header className="top">
+        <a className="button quiet square small" {...link({ page: "agents" })} aria-label={w.back}>
+          <Icon name="left" />
+        </a>
+        <div className="agent-title">
+          <h1 className="cut" dir="auto" title={agent.name}>
+            {agent.name ?? words.agents.untitled}
+          </h1>
+          <div className="agent-facts">
+            {repo && <span className="cut">{repoName(repo.url)}</span>}
+            {t.branch && (
+              <span className="row mono cut">
+                <Icon name="branch" />
+                <span className="cut">{t.branch}</span>
+              </span>
+            )}
+            {t.model && <span className="cut">{t.model}</span>}
+            {total > 0 && <span title={w.tokensTitle(t.tokens.input, t.tokens.output, t.tokens.cacheRead, t.tokens.cacheWrite)}>{w.tokens(few(total))}</span>}
+            {t.turns > 0 && <span>{w.turns(t.turns)}</span>}
+            {ms > 0 && <span>{span(ms)}</span>}
+            {agent.forkedFrom && <a {...link({ page: "agent", id: agent.forkedFrom, tab: "conversation" })}>{w.forked}</a>}
+          </div>
+        </div>
+        <StatusBadge agent={agent} />
+        <div className="row agent-acts">
+          {isOpen(agent) && <Act icon="stop" name={w.stop} act={() => act(client.cancel(id, agent.latestRunId ?? ""))} />}
+          {agent.paused ? (
+            <Act icon="play" name={w.resume} act={() => act(client.resume(id))} />
+          ) : (
+            isOpen(agent) && <Act icon="pause" name={w.pause} act={() => act(client.pause(id))} />
+          )}
+          <Act icon="fork" name={w.fork} act={() => setForking(true)} />
+          {archived ? <Act icon="archive" name={w.unarchive} act={() => act(client.unarchive(id))} /> : !isOpen(agent) && <Act icon="archive" name={w.archive} act={() => act(client.archive(id))} />}
+        </div>
+      </header>
+      <nav className="tabs" aria-label={w.tabsLabel}>
+        {tabs.map((name) => (
+          <a key={name} {...link({ page: "agent", id, tab: name })} aria-current={tab === name ? "page" : undefined}>
+            {w.tabs[name]}
+          </a>
+        ))}
+      </nav>
+      {tab === "conversation" && (
+        <div className="agent-body">
+          <div className="agent-talk">
+            {!follower.whole && t.entries.length === 0 ? <Loading /> : <Conversation entries={t.entries} revision={follower.revision()} />}
+            <FollowUp id={id} busy={busy} archived={archived} queue={queue} />
+          </div>
+          {t.todos.length > 0 && (
+            <aside aria-label={w.todo}>
+              <h2>{w.todo}</h2>
+              <TodoList todos={t.todos} />
+            </aside>
+          )}
+        </div>
+      )}
+      <Suspense fallback={<Loading />}>
+        {tab === "changes" && <Changes agent={agent} revision={t.turns} />}
+        {tab === "machine" && <Machine agent={agent} />}
+      </Suspense>
+      {forking && <Fork id={id} close={() => setForking(false)} />}
+    </div>
+  );
+}
+
+function Act({ icon, name, act }: { icon: IconName; name: string; act: () => void }) {
+  return (
+    <button type="button" className="button small" onClick={act}>
+      <Icon name={icon} />
+      <span className="act-name">{name}</span>
+    </button>
+  );
+}

@@ -1,0 +1,132 @@
+import { memo } from "react";
+import type { Entry } from "../journal/fold";
+import { Icon, type IconName } from "../parts/Icon";
+import { Markdown } from "../parts/Markdown";
+import { span } from "../parts/time";
+import { words } from "../words";
+import { CallRow } from "./CallRow";
+import { useFold } from "./folds";
+
+const w = words.agent;
+
+/** One entry of a conversation. It is drawn again when its rev has grown. */
+export const Row = memo(
+  function Row({ entry }: { entry: Entry; rev: number }) {
+    switch (entry.kind) {
+      case "prompt":
+        return (
+          <div className="said">
+            <span className="who">{w.you}</span>
+            <div className="words" dir="auto">
+              {entry.text}
+              {entry.images > 0 && <span className="faint small"> {w.images(entry.images)}</span>}
+            </div>
+          </div>
+        );
+      case "text":
+        return <Markdown text={entry.text} />;
+      case "thinking":
+        return <Thinking entry={entry} />;
+      case "call":
+        return <CallRow call={entry.call} id={entry.key} />;
+      case "boot":
+        return <Boot entry={entry} />;
+      case "note":
+        return <Noted entry={entry} />;
+      case "end":
+        return (
+          <div className="ended" data-status={entry.status}>
+            <Icon name={entry.status === "FINISHED" ? "check" : entry.status === "CANCELLED" ? "stop" : "warn"} />
+            <div className="grow">
+              <strong>{w.ended[entry.status] ?? entry.status}</strong> <span className="faint">{w.after(span(entry.ms))}</span>
+              {entry.message && <p dir="auto">{entry.message}</p>}
+              {entry.hint && <p className="muted">{entry.hint}</p>}
+            </div>
+            {entry.code && <code className="faint">{entry.code}</code>}
+          </div>
+        );
+    }
+  },
+  (a, b) => a.entry === b.entry && a.rev === b.rev,
+);
+
+type Of<K extends Entry["kind"]> = { entry: Extract<Entry, { kind: K }> };
+
+function Thinking({ entry }: Of<"thinking">) {
+  const [open, flip] = useFold(entry.key, false);
+  return (
+    <div className="thinking">
+      <button type="button" className="fold" aria-expanded={open} onClick={flip}>
+        <Icon name={open ? "down" : "right"} />
+        <Icon name={entry.live ? "spinner" : "think"} spin={entry.live} />
+        {entry.live ? w.thinking : w.thought}
+        {!open && (
+          <span className="cut faint" dir="auto">
+            {entry.text.slice(0, 200)}
+          </span>
+        )}
+      </button>
+      {open && <Markdown text={entry.text} />}
+    </div>
+  );
+}
+
+function Boot({ entry }: Of<"boot">) {
+  const failed = entry.steps.some((s) => s.state === "failed");
+  const [open, flip] = useFold(entry.key, !entry.done || failed);
+  const ms = entry.steps.reduce((n, s) => n + (s.ms ?? 0), 0);
+  return (
+    <div className="boot">
+      <button type="button" className="fold" aria-expanded={open} onClick={flip}>
+        <Icon name={open ? "down" : "right"} />
+        <Icon name={entry.done ? "machine" : failed ? "warn" : "spinner"} spin={!entry.done && !failed} />
+        {entry.done ? w.booted : w.boot}
+        {ms > 0 && <span className="faint">{span(ms)}</span>}
+      </button>
+      {open && (
+        <ol className="steps">
+          {entry.steps.map((s) => (
+            <li key={s.name} data-state={s.state}>
+              <Icon name={s.state === "done" ? "check" : s.state === "failed" ? "warn" : "spinner"} spin={s.state === "running"} />
+              <span>{s.name}</span>
+              {s.ms !== undefined && <span className="faint small">{span(s.ms)}</span>}
+              {s.detail && <pre tabIndex={0}>{s.detail}</pre>}
+            </li>
+          ))}
+        </ol>
+      )}
+    </div>
+  );
+}
+
+const icons: Partial<Record<Extract<Entry, { kind: "note" }>["about"], IconName>> = {
+  pushed: "branch", committed: "check", paused: "pause", resumed: "play", cancel: "stop", lost: "warn", retry: "clock", compacted: "archive",
+};
+
+function Noted({ entry }: Of<"note">) {
+  const long = entry.text.length > 160 || entry.text.includes("\n");
+  const [open, flip] = useFold(entry.key, false);
+  const head = (
+    <>
+      <Icon name={icons[entry.about] ?? "machine"} />
+      {w.note[entry.about]}
+      {entry.text && !open && (
+        <span className="cut" dir="auto">
+          {entry.text.slice(0, 300)}
+        </span>
+      )}
+    </>
+  );
+  return (
+    <div className="noted" data-tone={entry.tone}>
+      {long ? (
+        <button type="button" className="fold" aria-expanded={open} onClick={flip}>
+          {head}
+        </button>
+      ) : (
+        <div className="fold">{head}</div>
+      )}
+      {open && <pre tabIndex={0}>{entry.text}</pre>}
+    </div>
+  );
+}

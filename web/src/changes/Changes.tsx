@@ -1,0 +1,106 @@
+import { useCallback, useMemo, useState } from "react";
+import { isOpen } from "../agents/status";
+import { enqueue } from "../agent/queue";
+import type { Agent } from "../api/types";
+import { useClient, useLoad } from "../api/use";
+import { useDraft } from "../parts/draft";
+import { Icon } from "../parts/Icon";
+import { Empty, Failed, Loading, Problem } from "../parts/State";
+import { toast } from "../parts/toast";
+import { words } from "../words";
+import { placeOfComment, promptOf, type Comment } from "./comments";
+import { Counts, FileChanges } from "./File";
+import { parseDiff } from "./parse";
+
+const w = words.changes;
+const wide = 1100; // pixels from which the sides fit beside each other
+
+/** What the agent has changed on its branch. It is loaded again after each of its turns. */
+export default function Changes({ agent, revision }: { agent: Agent; revision: number }) {
+  const client = useClient();
+  const { data, failure, loading, reload } = useLoad(() => client.diff(agent.id), [agent.id, agent.latestRunId, revision]);
+  const files = useMemo(() => parseDiff(data?.diff ?? ""), [data]);
+  const [split, setSplit] = useState(() => localStorage.getItem("aloft.diff") === "split" || (!localStorage.getItem("aloft.diff") && innerWidth >= wide + 400));
+  const [comments, setComments, clear] = useDraft<Comment[]>(`comments.${agent.id}`, []);
+  const put = useCallback((c: Comment) => setComments((old) => [...old.filter((o) => placeOfComment(o) !== placeOfComment(c)), c]), [setComments]);
+  const drop = useCallback((place: string) => setComments((old) => old.filter((o) => placeOfComment(o) !== place)), [setComments]);
+  const view = (now: boolean) => {
+    localStorage.setItem("aloft.diff", now ? "split" : "inline");
+    setSplit(now);
+  };
+
+  if (loading && !data) return <Loading />;
+  if (failure && !data) return <Failed failure={failure} retry={reload} />;
+  if (files.length === 0) {
+    return (
+      <Empty icon="file" title={w.none}>
+        <p>{w.noneLead}</p>
+        <button type="button" className="button" onClick={reload}>
+          {w.reload}
+        </button>
+      </Empty>
+    );
+  }
+  const download = () => {
+    const url = URL.createObjectURL(new Blob([data?.diff ?? ""], { type: "text/x-diff" }));
+    const a = document.createElement("a");
+    a.href = url;
+    a.download = `${agent.id}.patch`;
+    a.click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  };
+  const send = () => {
+    enqueue(agent.id, promptOf(comments, w.intro), []);
+    clear();
+    toast(isOpen(agent) ? w.queued : w.sent);
+  };
+  return (
+    <div className="changes">
+      <div className="agents-tools">
+        <span className="muted small">{w.files(files.length)}</span>
+        <span className="grow" />
+        {comments.length > 0 && (
+          <>
+            <span className="small muted">{w.comments(comments.length)}</span>
+            <button type="button" className="button first small" onClick={send}>
+              <Icon name="send" /> {w.sendComments}
+            </button>
+          </>
+        )}
+        <div className="pick" role="group" aria-label={w.view}>
+          <button type="button" aria-pressed={!split} onClick={() => view(false)}>
+            {w.inline}
+          </button>
+          <button type="button" aria-pressed={split} onClick={() => view(true)}>
+            {w.split}
+          </button>
+        </div>
+        <button type="button" className="button small" onClick={download}>
+          <Icon name="download" /> {w.download}
+        </button>
+      </div>
+      <div className="changes-body">
+        <nav className="file-list" aria-label={w.fileList}>
+          <ul>
+            {files.map((f) => (
+              <li key={f.path}>
+                <button type="button" onClick={() => document.getElementById(`file-${f.path}`)?.scrollIntoView({ block: "start" })}>
+                  <span className="cut grow" dir="ltr" title={f.path}>
+                    {f.path}
+                  </span>
+                  <Counts file={f} />
+                </button>
+              </li>
+            ))}
+          </ul>
+        </nav>
+        <div className="scroll files">
+          {data?.truncated && <Problem tone="amber">{w.truncated}</Problem>}
+          {files.map((f) => (
+            <FileChanges key={f.path} file={f} split={split} comments={comments.filter((c) => c.path === f.path)} put={put} drop={drop} />
+          ))}
+        </div>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,127 @@
+/** A diff as git writes it, read into files. */
+export type Line = { kind: " " | "+" | "-" | "\\"; text: string; old?: number; new?: number };
+export type Hunk = { header: string; lines: Line[] };
+export type FileDiff = { path: string; from?: string; status: "added" | "deleted" | "renamed" | "changed"; binary: boolean; added: number; removed: number; hunks: Hunk[] };
+
+/** parseDiff reads a diff. What it does not know it leaves out; it never fails. */
+export function parseDiff(text: string): FileDiff[] {
+  const files: FileDiff[] = [];
+  let file: FileDiff | undefined;
+  let hunk: Hunk | undefined;
+  let oldNo = 0;
+  let newNo = 0;
+  let oldLeft = 0; // lines of the hunk that are still to come
+  let newLeft = 0;
+  const lines = text.split("\n");
+  if (lines.at(-1) === "") lines.pop();
+  for (const line of lines) {
+    if (hunk && (oldLeft > 0 || newLeft > 0)) {
+      const kind = line === "" ? " " : line[0];
+      if (kind === " " || kind === "+" || kind === "-") {
+        const one: Line = { kind, text: line.slice(1) };
+        if (kind !== "+") (one.old = oldNo++), oldLeft--;
+        if (kind !== "-") (one.new = newNo++), newLeft--;
+        if (file && kind === "+") file.added++;
+        if (file && kind === "-") file.removed++;
+        hunk.lines.push(one);
+        continue;
+      }
+    }
+    if (hunk && line.startsWith("\\")) {
+      hunk.lines.push({ kind: "\\", text: line.slice(2) });
+      continue;
+    }
+    const head = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$/.exec(line);
+    if (head) {
+      file ??= begin(files, "");
+      oldNo = Number(head[1]);
+      newNo = Number(head[3]);
+      oldLeft = Number(head[2] ?? 1);
+      newLeft = Number(head[4] ?? 1);
+      hunk = { header: (head[5] ?? "").trim(), lines: [] };
+      file.hunks.push(hunk);
+    } else if (line.startsWith("diff --git ")) {
+      hunk = undefined;
+      file = begin(files, pathOfHeader(line.slice("diff --git ".length)));
+    } else if (line.startsWith("--- ") || line.startsWith("+++ ")) {
+      const side = line.startsWith("+");
+      if (!side && (!file || file.hunks.length > 0)) file = begin(files, ""); // a diff without git's own line
+      const path = named(line.slice(4), side ? "b/" : "a/");
+      if (file && path === undefined) file.status = side ? "deleted" : "added";
+      else if (file && path !== undefined && (side || file.path === "")) file.path = path;
+      hunk = undefined;
+    } else if (file && line.startsWith("rename from ")) {
+      file.from = unquoted(line.slice(12));
+      file.status = "renamed";
+    } else if (file && line.startsWith("rename to ")) file.path = unquoted(line.slice(10));
+    else if (file && line.startsWith("new file")) file.status = "added";
+    else if (file && line.startsWith("deleted file")) file.status = "deleted";
+    else if (file && /^(Binary files |GIT binary patch)/.test(line)) file.binary = true;
+  }
+  return files;
+}
+
+function begin(files: FileDiff[], path: string): FileDiff {
+  const file: FileDiff = { path, status: "changed", binary: false, added: 0, removed: 0, hunks: [] };
+  files.push(file);
+  return file;
+}
+
+/** The path in "a/x b/x", whose two halves are alike unless it is renamed. */
+function pathOfHeader(text: string): string {
+  if (text.startsWith('"')) return named(/"(?:[^"\\]|\\.)*"$/.exec(text)?.[0] ?? text, "b/") ?? "";
+  const half = text.slice(0, (text.length - 1) / 2);
+  return half.startsWith("a/") && text.endsWith(` b/${half.slice(2)}`) ? half.slice(2) : text.slice(text.lastIndexOf(" b/") + 3);
+}
+
+function named(text: string, side: string): string | undefined {
+  const path = unquoted(text.replace(/\t.*$/, ""));
+  if (path === "/dev/null") return undefined;
+  return path.startsWith(side) ? path.slice(2) : path;
+}
+
+const escapes: Record<string, number> = { a: 7, b: 8, t: 9, n: 10, v: 11, f: 12, r: 13, '"': 34, "\\": 92 };
+
+/** A path as git quotes it: bytes in octal. */
+function unquoted(text: string): string {
+  if (!text.startsWith('"') || !text.endsWith('"') || text.length < 2) return text;
+  const bytes: number[] = [];
+  for (const m of text.slice(1, -1).matchAll(/\\([0-7]{3})|\\(.)|([^\\]+)/g)) {
+    if (m[1]) bytes.push(Number.parseInt(m[1], 8));
+    else if (m[2]) bytes.push(escapes[m[2]] ?? m[2].charCodeAt(0));
+    else bytes.push(...new TextEncoder().encode(m[3]));
+  }
+  return new TextDecoder().decode(new Uint8Array(bytes));
+}
+
+/** A row of a view side by side: what was there, and what is. */
+export type Pair = { left?: Line; right?: Line };
+
+/** pairs puts the lines of a hunk beside each other: each run of removed lines beside the added ones after it. */
+export function pairs(hunk: Hunk): Pair[] {
+  const out: Pair[] = [];
+  let gone: Line[] = [];
+  let come: Line[] = [];
+  const flush = () => {
+    for (let i = 0; i < Math.max(gone.length, come.length); i++) {
+      const pair: Pair = {};
+      if (gone[i]) pair.left = gone[i] as Line;
+      if (come[i]) pair.right = come[i] as Line;
+      out.push(pair);
+    }
+    gone = [];
+    come = [];
+  };
+  for (const line of hunk.lines) {
+    if (line.kind === "-") {
+      if (come.length > 0) flush();
+      gone.push(line);
+    } else if (line.kind === "+") come.push(line);
+    else if (line.kind === " ") {
+      flush();
+      out.push({ left: line, right: line });
+    }
+  }
+  flush();
+  return out;
+}

@@ -1,0 +1,186 @@
+import type { Event } from "../journal/event";
+import { idOf } from "./agents";
+
+type Bare = { [K in Event["kind"]]: { kind: K; data: Extract<Event, { kind: K }>["data"]; wait?: number } }[Event["kind"]];
+
+const call = (id: string, name: string, args: unknown) => ({ call: { id, name, args } });
+const usage = { input: 1800, output: 420, cacheRead: 21_000, cacheWrite: 900 };
+const replied = (...blocks: Extract<Event, { kind: "turn.replied" }>["data"]["message"]["blocks"]): Bare => ({
+  kind: "turn.replied", data: { message: { role: "assistant", blocks }, usage, model: "opus" },
+});
+const done = (callId: string, text: string, success?: unknown, durationMs = 240): Bare[] => [
+  { kind: "call.judged", data: { callId, treatment: "sandboxed", by: "policy" } },
+  { kind: "call.sent", data: { callId } },
+  { kind: "call.done", data: { callId, text, durationMs, ...(success ? { output: { success } } : {}) } },
+];
+
+export const editDiff = `--- a/src/outbox/deliver.ts
++++ b/src/outbox/deliver.ts
+@@ -11,9 +11,16 @@ export async function deliver(item: Item): Promise<void> {
+   const reply = await post(item.url, item.body);
+-  if (!reply.ok) {
+-    throw new Error("not delivered");
++  if (reply.ok) {
++    await outbox.done(item.id);
++    return;
+   }
+-  await outbox.done(item.id);
++  // Twice as long each time, up to an hour.
++  const wait = Math.min(10_000 * 2 ** item.attempts, 3_600_000);
++  await outbox.again(item.id, Date.now() + wait);
+ }
+`;
+
+const boot: Bare[] = [
+  { kind: "run.started", data: {} },
+  ...(["layer", "network", "checkout", "start", "terminals", "exec-daemon"].flatMap((name, i): Bare[] => [
+    { kind: "boot.step", data: { name, state: "running" } },
+    { kind: "boot.step", data: { name, state: "done", durationMs: [9, 31, 740, 120, 44, 61][i] ?? 0 } },
+  ])),
+  { kind: "machine.ready", data: {} },
+];
+
+const todos = (n: number) =>
+  ["Find where deliveries are made", "Retry with backoff", "Test that nothing is sent twice", "Write it in the changelog"].map((content, i) => ({
+    id: String(i), content, status: i < n ? "completed" : i === n ? "in_progress" : "pending",
+  }));
+
+/** An agent at work: every tool, and the end still to come. */
+const working: Bare[] = [
+  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Webhooks that fail are lost. Retry them with exponential backoff for a day, and make sure that nothing is sent twice after a crash." }, { image: { mediaType: "image/png" } }] } } },
+  ...boot,
+  replied(
+    { thinking: { text: "Deliveries are made somewhere in the outbox. Before I change anything I want to see who calls `deliver`, and whether the id of a delivery is stable over retries." } },
+    { text: "I'll look at how deliveries are made first." },
+    call("c1", "Grep", { pattern: "deliver(", path: "/workspace/src" }),
+    call("c2", "Read", { path: "/workspace/src/outbox/deliver.ts" }),
+  ),
+  ...done("c1", "", { output: "/workspace/src/outbox/deliver.ts:9:export async function deliver(item: Item): Promise<void> {\n/workspace/src/outbox/worker.ts:22:    await deliver(item);\n/workspace/src/outbox/worker.ts:31:  for (const item of due) void deliver(item);", lines: 3 }, 31),
+  ...done("c2", "     9|export async function deliver(item: Item): Promise<void> {\n    10|  // one attempt, and no more\n    11|  const reply = await post(item.url, item.body);\n    12|  if (!reply.ok) {\n    13|    throw new Error(\"not delivered\");\n    14|  }\n    15|  await outbox.done(item.id);\n    16|}", undefined, 12),
+  replied(call("c3", "TodoWrite", { merge: false, todos: todos(1) })),
+  ...done("c3", "ok", { todos: todos(1) }, 2),
+  replied(
+    { text: "A failure throws, and **nobody** catches it. I'll record the attempt instead:\n\n1. a failed delivery is due again after `10 s`, then twice as long, up to an hour;\n2. its id stays the same, so that a receiver knows what it has;\n3. after a day it is given up.\n\n| attempt | after |\n|---|---|\n| 1 | 10 s |\n| 2 | 20 s |\n| 9 | 43 min |\n" },
+    call("c4", "StrReplace", { path: "/workspace/src/outbox/deliver.ts", old_string: "throw", new_string: "again" }),
+  ),
+  ...done("c4", "edited", { path: "/workspace/src/outbox/deliver.ts", diff: editDiff }, 18),
+  replied(call("c5", "Shell", { command: "npm test -- --run src/outbox", description: "run the unit tests of the outbox" })),
+  ...done("c5", "", { exitCode: 1, stdout: "\u001b[1m RUN \u001b[0m v4.1\n\n \u001b[32m✓\u001b[0m deliver.test.ts \u001b[2m(4 tests)\u001b[0m \u001b[33m312ms\u001b[0m\n \u001b[31m✗ worker.test.ts > gives up after a day\u001b[0m\n   \u001b[31mAssertionError\u001b[0m: expected 'pending' to be 'failed'\n\n Tests  \u001b[1;31m1 failed\u001b[0m | \u001b[1;32m11 passed\u001b[0m (12)", stderr: "" }, 4_310),
+  { kind: "model.retry", data: { reason: "overloaded", message: "the model is overloaded (529)", waitMs: 2000, attempt: 1 } },
+  replied({ text: "One test fails: the clock of the worker is not the one that the test sets.\n\n```ts\nexport function givenUp(item: Item, now = clock.now()): boolean {\n  return now - item.createdAt > 24 * 3600 * 1000; // a day\n}\n```" }, call("c6", "WebFetch", { url: "https://docs.example.com/webhooks#retries" }), call("c7", "Glob", { glob_pattern: "**/*clock*" })),
+  ...done("c6", "# Webhooks\n\nRetries…"),
+  { kind: "call.judged", data: { callId: "c7", treatment: "run", by: "policy" } },
+  { kind: "call.sent", data: { callId: "c7" } },
+  { kind: "call.done", data: { callId: "c7", text: "no file matches", error: true, durationMs: 9 } },
+  replied(call("c8", "Shell", { command: "npm test -- --run", description: "run all tests" })),
+  { kind: "call.judged", data: { callId: "c8", treatment: "sandboxed", by: "policy" } },
+  { kind: "call.sent", data: { callId: "c8" } },
+  { kind: "call.delta", data: { callId: "c8", stdout: "\u001b[1m RUN \u001b[0m v4.1\n \u001b[32m✓\u001b[0m deliver.test.ts \u001b[2m(4 tests)\u001b[0m\n" } },
+];
+
+const asking: Bare[] = [
+  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Move sessions to the new store." }] } } },
+  ...boot,
+  replied({ text: "The schema is ready. The migration has to run against the staging database." }, call("a1", "Shell", { command: "npx prisma migrate deploy --schema prisma/sessions.prisma", description: "apply the migration" })),
+  { kind: "approval.asked", data: { approval: { agentId: idOf(2), ...approval().approval } } },
+];
+
+export function approval() {
+  return {
+    agentId: idOf(2),
+    approval: {
+      id: "apr-1", runId: "run-2", callId: "a1", tool: "Shell", subject: "npx prisma migrate deploy --schema prisma/sessions.prisma", reason: "The tables have to be there before the tests can run.",
+      why: "the line is not on your allowlist", entries: ["Shell(npx prisma *)"], askedAt: new Date(Date.now() - 4 * 60_000).toISOString(),
+    },
+  };
+}
+
+const failed: Bare[] = [
+  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Upgrade to React 19 and mend what breaks." }] } } },
+  ...boot,
+  { kind: "machine.lost", data: { reason: "the machine used more memory than it has" } },
+  { kind: "run.ended", data: { status: "ERROR", failure: { code: "model_unauthorized", message: "the model refused the key of the configuration: 401 invalid x-api-key", hint: "mend the key of the model in the configuration" } } },
+];
+
+const starting: Bare[] = [
+  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Find why checkout is slow for large carts." }] } } },
+  ...boot.slice(0, 5),
+  { kind: "boot.step", data: { name: "checkout", state: "running", detail: "cloning https://git.example.com/acme/shop\nremote: Enumerating objects: 48112, done." } },
+];
+
+/** What a hostile agent says: none of it may be more than text. */
+const hostile: Bare[] = [
+  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "<script>alert('prompt')</script> \u202Eabc" }] } } },
+  ...boot,
+  replied(
+    { text: "<img src=x onerror=\"alert(1)\"><svg onload=alert(2)></svg>\n\n[click](javascript:alert(3)) ![x](https://evil.example/track.png) <a href=\"javascript:alert(4)\">five</a>\n\n[data](data:text/html,<script>alert(5)</script>) [ok](https://example.com/)\n\n<style>body{display:none}</style>\n\n```html\n<script>alert(6)</script>\n```\n\n" + "> ".repeat(200) + "deep" },
+    call("h1", "Shell", { command: "printf '\\e]0;evil\\a'", description: "<b>bold</b>" }),
+    call("__proto__", "constructor", { path: "/workspace/a\nb<script>.ts" }),
+  ),
+  ...done("h1", "", { exitCode: 0, stdout: "\u001b]0;title\u0007\u001b[2J<script>alert(7)</script>\u001b]8;;https://evil.example\u001b\\link\u001b]8;;\u001b\\\n" + "x".repeat(3000) }),
+  { kind: "call.done", data: { callId: "__proto__", text: "\u0000\u0007 odd", durationMs: 1 } },
+  { kind: "run.ended", data: { status: "FINISHED", result: "done" } },
+];
+
+/** A long one: ten thousand events. */
+function long(): Bare[] {
+  const out: Bare[] = [{ kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Go on for as long as it takes." }] } } }, ...boot];
+  for (let i = 0; out.length < 10_000; i++) {
+    out.push(...["Look", "ing at ", "the next", " file."].map((text): Bare => ({ kind: "text.delta", data: { text } })));
+    out.push(replied({ text: "Looking at the next file." }, call(`l${i}`, "Shell", { command: `make check-${i}`, description: `check number ${i}` })));
+    out.push(...done(`l${i}`, "", { exitCode: 0, stdout: `ok ${i}\n`.repeat(5), stderr: "" }));
+  }
+  out.push({ kind: "run.ended", data: { status: "FINISHED", result: "done" } });
+  return out;
+}
+
+const journals: Record<string, () => Bare[]> = {
+  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(3)]: () => failed, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(10)]: long,
+};
+
+/** The journal of an agent of the demonstration. */
+export function journalOf(id: string): Event[] {
+  const bare = (journals[id] ?? (() => [...working.slice(0, 30), { kind: "run.ended", data: { status: "FINISHED", result: "Done." } } as Bare]))();
+  const began = Date.now() - 14 * 60_000;
+  return bare.map((e, i) => ({ seq: i + 1, runId: `run-${id.slice(3)}`, time: new Date(began + i * 4_000).toISOString(), kind: e.kind, data: e.data }) as Event);
+}
+
+export const branchDiff = `diff --git a/CHANGELOG.md b/CHANGELOG.md
+index 1111111..2222222 100644
+--- a/CHANGELOG.md
++++ b/CHANGELOG.md
+@@ -1,4 +1,5 @@
+ # Changelog
+ 
++- Webhooks that fail are sent again for a day.
+ - Carts keep their coupons.
+ - Faster search.
+diff --git a/src/outbox/deliver.ts b/src/outbox/deliver.ts
+index 3333333..4444444 100644
+${editDiff}@@ -40,4 +47,9 @@ function post(url: string, body: string) {
+   return fetch(url, { method: "POST", body });
+ }
+ 
++/** Whether a delivery is so old that it is given up. */
++export function givenUp(item: Item, now = clock.now()): boolean {
++  return now - item.createdAt > 24 * 3600 * 1000;
++}
++
+ export const timeout = 10_000;
+diff --git a/src/outbox/deliver.test.ts b/src/outbox/deliver.test.ts
+new file mode 100644
+index 0000000..5555555
+--- /dev/null
++++ b/src/outbox/deliver.test.ts
+@@ -0,0 +1,6 @@
++import { expect, test } from "vitest";
++import { givenUp } from "./deliver";
++
++test("a day, and no more", () => {
++  expect(givenUp({ createdAt: 0 }, 24 * 3600 * 1000 + 1)).toBe(true);
++});
+diff --git a/docs/diagram.png b/docs/diagram.png
+deleted file mode 100644
+index 6666666..0000000
+Binary files a/docs/diagram.png and /dev/null differ
+`;

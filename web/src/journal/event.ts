@@ -1,0 +1,43 @@
+import type { Approval } from "../api/types";
+
+/** The events of an agent's journal that the dashboard shows; others pass it by. */
+export type Tokens = { input: number; output: number; cacheRead: number; cacheWrite: number };
+export type Block = {
+  text?: string;
+  image?: { mediaType: string };
+  thinking?: { text?: string };
+  call?: { id: string; name: string; args: unknown };
+};
+export type Message = { role: string; blocks: Block[] };
+
+type Bodies = {
+  "run.created": { prompt: Message };
+  "run.started": object;
+  "boot.step": { name: string; state: string; durationMs?: number; detail?: string };
+  "machine.made": { machineId: string };
+  "machine.ready": object;
+  "machine.lost": { reason: string };
+  "machine.hibernated": object;
+  "machine.woken": object;
+  "machine.expired": object;
+  notice: { text: string };
+  "text.delta": { text: string };
+  "thinking.delta": { text: string };
+  "model.retry": { reason: string; message?: string; waitMs: number; attempt: number };
+  "turn.replied": { message: Message; usage: Tokens; model: string };
+  "call.judged": { callId: string; treatment: string; by: string; why?: string; message?: string };
+  "call.sent": { callId: string };
+  "call.delta": { callId: string; stdout?: string; stderr?: string };
+  "call.done": { callId: string; text: string; error?: boolean; output?: unknown; images?: { mediaType: string }[]; durationMs: number };
+  compacted: { summary: string };
+  "cancel.asked": { reason: string };
+  "agent.paused": object;
+  "agent.resumed": object;
+  committed: { commit: string; message: string };
+  pushed: { branch: string; commit: string };
+  "approval.asked": { approval: Approval }; // without its agentId, and without entries where there are none
+  "approval.answered": { approvalId: string; decision: string; message?: string };
+  "run.ended": { status: string; result?: string; failure?: { code: string; message: string; hint?: string } };
+};
+
+export type Event = { [K in keyof Bodies]: { seq: number; time: string; runId?: string; kind: K; data: Bodies[K] } }[keyof Bodies];

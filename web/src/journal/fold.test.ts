@@ -1,0 +1,82 @@
+import { expect, test } from "vitest";
+import type { Event } from "./event";
+import { Transcript, type Entry } from "./fold";
+
+/** Numbers events, and adds them. */
+function told(...events: Pick<Event, "kind" | "data">[]): Transcript {
+  const t = new Transcript("bc-1");
+  events.forEach((e, i) => t.add({ seq: i + 1, runId: "run-1", time: `2030-01-01T00:00:${String(i).padStart(2, "0")}Z`, ...e } as Event));
+  return t;
+}
+const usage = { input: 1, output: 2, cacheRead: 3, cacheWrite: 4 };
+const prompt = { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "go" }, { image: { mediaType: "image/png" } }] } } } as const;
+const reply = (...blocks: object[]) => ({ kind: "turn.replied", data: { message: { role: "assistant", blocks }, usage, model: "m" } }) as Pick<Event, "kind" | "data">;
+const texts = (t: Transcript) => t.entries.map((e: Entry) => ("text" in e ? `${e.kind} ${e.text}` : e.kind));
+
+test("a reply takes the place of its pieces, and keeps their rows", () => {
+  const t = told(prompt, { kind: "thinking.delta", data: { text: "h" } }, { kind: "text.delta", data: { text: "Hel" } });
+  const [, thinking, text] = t.entries;
+  expect(text).toMatchObject({ live: true });
+  t.add({ seq: 4, time: "", ...reply({ thinking: { text: "hm" } }, { text: "Hello" }, { call: { id: "c", name: "Shell", args: { command: "ls" } } }) } as Event);
+  expect(texts(t)).toEqual(["prompt go", "thinking hm", "text Hello", "call"]);
+  expect(t.entries[1]).toBe(thinking);
+  expect(t.entries[2]).toBe(text);
+  expect(t.entries[2]).toMatchObject({ live: false });
+  expect(t.tokens).toEqual(usage);
+});
+
+test("a reply that was cut off leaves nothing behind", () => {
+  const t = told(prompt, { kind: "text.delta", data: { text: "false start" } }, { kind: "model.retry", data: { reason: "overloaded", waitMs: 1, attempt: 1 } }, reply({ text: "right" }));
+  expect(texts(t)).toEqual(["prompt go", "note overloaded", "text right"]);
+});
+
+test("an event that is told twice counts once", () => {
+  const t = told(prompt, { kind: "text.delta", data: { text: "a" } });
+  t.add({ seq: 2, time: "", kind: "text.delta", data: { text: "a" } });
+  expect(texts(t)).toEqual(["prompt go", "text a"]);
+});
+
+test("a call goes its way", () => {
+  const call = (t: Transcript) => {
+    const e = t.entries.find((one) => one.kind === "call");
+    return e?.kind === "call" ? e.call : undefined;
+  };
+  const asked = [prompt, reply({ call: { id: "c", name: "Shell", args: "no object" } })];
+  expect(call(told(...asked))).toMatchObject({ state: "waiting", args: { arguments: "no object" } });
+  const question = { kind: "approval.asked", data: { approval: { id: "q", runId: "run-1", callId: "c", tool: "Shell", subject: "ls", why: "", askedAt: "" } } } as unknown as Pick<Event, "kind" | "data">;
+  expect(call(told(...asked, question))).toMatchObject({ state: "asks", approval: { id: "q", agentId: "bc-1", entries: [] } });
+  const answered = (decision: string) => ({ kind: "approval.answered", data: { approvalId: "q", decision } }) as Pick<Event, "kind" | "data">;
+  expect(call(told(...asked, question, answered("deny")))?.state).toBe("refused");
+  expect(call(told(...asked, question, answered("allow_once")))).toMatchObject({ state: "waiting" });
+  const run = [{ kind: "call.sent", data: { callId: "c" } }, { kind: "call.delta", data: { callId: "c", stdout: "a", stderr: "b" } }] as Pick<Event, "kind" | "data">[];
+  expect(call(told(...asked, ...run))).toMatchObject({ state: "running", output: "ab" });
+  expect(call(told(...asked, ...run, { kind: "call.done", data: { callId: "c", text: "ab", durationMs: 3 } }))).toMatchObject({ state: "done", ms: 3 });
+  expect(call(told(...asked, ...run, { kind: "run.ended", data: { status: "CANCELLED" } }))?.state).toBe("failed");
+  expect(told({ kind: "call.done", data: { callId: "unknown", text: "", durationMs: 0 } }).entries).toEqual([]);
+});
+
+test("boot steps are one entry for each boot", () => {
+  const t = told(
+    prompt,
+    { kind: "boot.step", data: { name: "checkout", state: "running" } },
+    { kind: "boot.step", data: { name: "checkout", state: "done", durationMs: 5 } },
+    { kind: "machine.ready", data: {} },
+    { kind: "run.ended", data: { status: "ERROR", failure: { code: "x", message: "why" } } },
+    prompt,
+    { kind: "boot.step", data: { name: "checkout", state: "failed", detail: "no" } },
+  );
+  expect(t.entries.map((e) => e.kind)).toEqual(["prompt", "boot", "end", "prompt", "boot"]);
+  expect(t.entries[1]).toMatchObject({ done: true, steps: [{ name: "checkout", state: "done", ms: 5 }] });
+  expect(t.entries[2]).toMatchObject({ status: "ERROR", code: "x", message: "why", ms: 4000 });
+});
+
+test("kinds that are not known pass by", () => {
+  expect(told({ kind: "of.the.future" as Event["kind"], data: {} as never }).entries).toEqual([]);
+});
+
+test("ten thousand events fold in no time", () => {
+  const t = new Transcript();
+  const began = performance.now();
+  for (let i = 1; i <= 10_000; i++) t.add({ seq: i, time: "", kind: "text.delta", data: { text: "x" } });
+  expect(performance.now() - began).toBeLessThan(1_000);
+});

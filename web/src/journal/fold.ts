@@ -1,0 +1,276 @@
+import type { Approval } from "../api/types";
+import type { Block, Event, Tokens } from "./event";
+
+/** What a conversation is made of. rev grows with every change, so that a row is drawn again only then. */
+export type Entry = { key: string; rev: number; time: string } & (
+  | { kind: "prompt"; text: string; images: number }
+  | { kind: "boot"; steps: Step[]; done: boolean }
+  | { kind: "thinking"; text: string; live: boolean }
+  | { kind: "text"; text: string; live: boolean }
+  | { kind: "call"; call: Call }
+  | { kind: "note"; tone: "plain" | "amber" | "red"; about: Note; text: string }
+  | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string }
+);
+export type Note = "retry" | "lost" | "hibernated" | "woken" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed";
+export type Step = { name: string; state: string; ms?: number; detail?: string };
+export type Call = {
+  id: string;
+  name: string;
+  args: Record<string, unknown>;
+  state: "waiting" | "asks" | "running" | "done" | "failed" | "refused";
+  output: string; // as it comes
+  text: string; // what the model was told
+  result?: unknown; // for programs
+  images: number;
+  ms?: number;
+  judged?: { treatment: string; by: string; why?: string };
+  approval?: Approval;
+};
+
+const liveOutput = 200_000; // characters of a call's output that are kept while it runs
+const none: Tokens = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
+
+/** A journal folded into what is shown of it. Events are added in their order, once each. */
+export class Transcript {
+  readonly entries: Entry[] = [];
+  tokens: Tokens = { ...none };
+  model = "";
+  last = 0; // number of the last event
+  runId = "";
+  turns = 0;
+  branch = "";
+  todos: { id: string; content: string; status: string }[] = [];
+  working = false;
+  started = ""; // when the latest run was made
+  ended = "";
+
+  private readonly calls = new Map<string, Extract<Entry, { kind: "call" }>>();
+  private boot: Extract<Entry, { kind: "boot" }> | undefined;
+  private live: Extract<Entry, { kind: "text" | "thinking" }>[] = []; // of the reply that is being written
+
+  constructor(private readonly agentId = "") {}
+
+  add(e: Event): void {
+    if (e.seq <= this.last) return; // told again after a lost connection
+    this.last = e.seq;
+    switch (e.kind) {
+      case "run.created":
+        this.runId = e.runId ?? "";
+        this.working = true;
+        this.started = e.time;
+        this.ended = "";
+        this.boot = undefined;
+        this.push({ kind: "prompt", text: textOf(e.data.prompt.blocks), images: e.data.prompt.blocks.filter((b) => b.image).length }, e);
+        break;
+      case "boot.step":
+        this.step(e.data, e);
+        break;
+      case "machine.ready":
+        if (this.boot) {
+          this.boot.done = true;
+          this.boot.rev++;
+        }
+        break;
+      case "text.delta":
+        this.delta("text", e.data.text, e);
+        break;
+      case "thinking.delta":
+        this.delta("thinking", e.data.text, e);
+        break;
+      case "model.retry":
+        this.dropLive();
+        this.note("retry", "amber", e.data.message ?? e.data.reason, e);
+        break;
+      case "turn.replied":
+        this.replied(e.data.message.blocks, e.data.usage, e.data.model, e);
+        break;
+      case "call.judged":
+        this.change(e.data.callId, (c) => {
+          const { treatment, by, why } = e.data;
+          c.judged = why === undefined ? { treatment, by } : { treatment, by, why };
+          if (treatment === "refused") {
+            c.state = "refused";
+            c.text = e.data.message ?? "";
+          }
+        });
+        break;
+      case "call.sent":
+        this.change(e.data.callId, (c) => (c.state = "running"));
+        break;
+      case "call.delta":
+        this.change(e.data.callId, (c) => {
+          c.output = (c.output + (e.data.stdout ?? "") + (e.data.stderr ?? "")).slice(-liveOutput);
+        });
+        break;
+      case "call.done":
+        this.change(e.data.callId, (c) => {
+          if (c.state !== "refused") c.state = e.data.error ? "failed" : "done";
+          c.text = e.data.text;
+          c.result = e.data.output;
+          c.images = e.data.images?.length ?? 0;
+          c.ms = e.data.durationMs;
+          if (c.name === "TodoWrite") this.todos = todosOf(c) ?? this.todos;
+        });
+        break;
+      case "approval.asked": {
+        const approval: Approval = { ...e.data.approval, agentId: this.agentId, entries: (e.data.approval.entries as string[] | undefined) ?? [] };
+        this.change(approval.callId, (c) => {
+          c.state = "asks";
+          c.approval = approval;
+        });
+        break;
+      }
+      case "approval.answered":
+        for (const entry of this.calls.values()) {
+          if (entry.call.approval?.id !== e.data.approvalId) continue;
+          delete entry.call.approval;
+          entry.call.state = e.data.decision === "deny" ? "refused" : "waiting";
+          entry.rev++;
+        }
+        break;
+      case "run.ended":
+        this.end(e);
+        break;
+      case "pushed":
+        this.branch = e.data.branch;
+        this.note("pushed", "plain", `${e.data.branch} ${e.data.commit.slice(0, 8)}`, e);
+        break;
+      case "committed":
+        this.note("committed", "plain", `${e.data.commit.slice(0, 8)} ${e.data.message.split("\n")[0] ?? ""}`, e);
+        break;
+      case "machine.lost":
+        this.note("lost", "red", e.data.reason, e);
+        break;
+      case "machine.hibernated":
+        this.note("hibernated", "plain", "", e);
+        break;
+      case "machine.woken":
+        this.note("woken", "plain", "", e);
+        break;
+      case "machine.expired":
+        this.note("expired", "amber", "", e);
+        break;
+      case "notice":
+        this.note("notice", "plain", e.data.text, e);
+        break;
+      case "compacted":
+        this.note("compacted", "plain", e.data.summary, e);
+        break;
+      case "cancel.asked":
+        this.note("cancel", "plain", e.data.reason, e);
+        break;
+      case "agent.paused":
+        this.note("paused", "amber", "", e);
+        break;
+      case "agent.resumed":
+        this.note("resumed", "plain", "", e);
+        break;
+    }
+  }
+
+  private push<T extends Shape>(shape: T, e: Event): Extract<Entry, { kind: T["kind"] }> {
+    const entry = { ...shape, key: `e${e.seq}.${this.entries.length}`, rev: 0, time: e.time } as unknown as Extract<Entry, { kind: T["kind"] }>;
+    this.entries.push(entry);
+    return entry;
+  }
+
+  private note(about: Note, tone: "plain" | "amber" | "red", text: string, e: Event): void {
+    this.push({ kind: "note", about, tone, text }, e);
+  }
+
+  private step(data: Extract<Event, { kind: "boot.step" }>["data"], e: Event): void {
+    this.boot ??= this.push({ kind: "boot", steps: [], done: false }, e);
+    let step = this.boot.steps.find((s) => s.name === data.name);
+    if (!step) this.boot.steps.push((step = { name: data.name, state: data.state }));
+    step.state = data.state;
+    if (data.durationMs !== undefined) step.ms = data.durationMs;
+    if (data.detail) step.detail = data.detail;
+    this.boot.rev++;
+  }
+
+  private delta(kind: "text" | "thinking", text: string, e: Event): void {
+    let entry = this.live.at(-1);
+    if (entry?.kind !== kind) {
+      if (entry) {
+        entry.live = false;
+        entry.rev++;
+      }
+      entry = this.push({ kind, text: "", live: true }, e);
+      this.live.push(entry);
+    }
+    entry.text += text;
+    entry.rev++;
+  }
+
+  /** A reply that was cut off is begun anew. */
+  private dropLive(): void {
+    for (const entry of this.live) this.entries.splice(this.entries.lastIndexOf(entry), 1);
+    this.live = [];
+  }
+
+  /** The whole reply takes the place of the pieces that came of it; what is the same keeps its row. */
+  private replied(blocks: Block[], usage: Tokens, model: string, e: Event): void {
+    const pieces = this.live;
+    this.live = [];
+    for (const block of blocks) {
+      const kind = block.thinking ? "thinking" : "text";
+      const text = block.thinking ? (block.thinking.text ?? "") : (block.text ?? "");
+      if (text) {
+        const at = pieces.findIndex((p) => p.kind === kind);
+        const entry = at >= 0 ? pieces.splice(at, 1)[0] : this.push({ kind, text, live: false }, e);
+        if (entry) {
+          entry.text = text;
+          entry.live = false;
+          entry.rev++;
+        }
+      }
+      if (block.call) this.called(block.call, e);
+    }
+    for (const left of pieces) this.entries.splice(this.entries.lastIndexOf(left), 1);
+    this.turns++;
+    this.model = model;
+    for (const k of Object.keys(none) as (keyof Tokens)[]) this.tokens[k] += usage[k] ?? 0;
+  }
+
+  private called(call: { id: string; name: string; args: unknown }, e: Event): void {
+    if (this.calls.has(call.id)) return;
+    const args = call.args !== null && typeof call.args === "object" && !Array.isArray(call.args) ? (call.args as Record<string, unknown>) : { arguments: call.args };
+    this.calls.set(call.id, this.push({ kind: "call", call: { id: call.id, name: call.name, args, state: "waiting", output: "", text: "", images: 0 } }, e));
+  }
+
+  private change(id: string, how: (c: Call) => void): void {
+    const entry = this.calls.get(id);
+    if (!entry) return;
+    how(entry.call);
+    entry.rev++;
+  }
+
+  private end(e: Extract<Event, { kind: "run.ended" }>): void {
+    for (const entry of this.live) {
+      entry.live = false;
+      entry.rev++;
+    }
+    this.live = [];
+    for (const entry of this.calls.values()) {
+      if (entry.call.state === "done" || entry.call.state === "failed" || entry.call.state === "refused") continue;
+      entry.call.state = "failed";
+      delete entry.call.approval;
+      entry.rev++;
+    }
+    this.working = false;
+    this.ended = e.time;
+    const { status, failure, result } = e.data;
+    this.push({ kind: "end", status, ...failure, ms: Date.parse(e.time) - Date.parse(this.started), ...(result ? { result } : {}) }, e);
+  }
+}
+
+type Shape = Entry extends infer E ? (E extends Entry ? Omit<E, "key" | "rev" | "time"> : never) : never;
+
+export const textOf = (blocks: readonly Block[]): string => blocks.map((b) => b.text ?? "").join("");
+
+/** todosOf is the list that a call of TodoWrite has left. */
+export function todosOf(c: Call): Transcript["todos"] | undefined {
+  const success = (c.result as { success?: { todos?: unknown } } | undefined)?.success;
+  const list = success?.todos ?? (c.args["merge"] === false ? c.args["todos"] : undefined);
+  return Array.isArray(list) ? (list as Transcript["todos"]).filter((t) => t !== null && typeof t === "object" && typeof t.content === "string") : undefined;
+}

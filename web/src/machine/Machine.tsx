@@ -1,0 +1,116 @@
+import { lazy, Suspense, useState, type FormEvent } from "react";
+import type { Agent } from "../api/types";
+import { asFailure, useClient, useLoad } from "../api/use";
+import { Copy } from "../parts/Copy";
+import { Icon } from "../parts/Icon";
+import { Empty, Loading, Problem } from "../parts/State";
+import { words } from "../words";
+
+const Terminal = lazy(() => import("./Terminal"));
+const w = words.machine;
+
+/** An agent's machine, for a person: its terminals, its ports, and the commands that lead into it. */
+export default function Machine({ agent }: { agent: Agent }) {
+  const client = useClient();
+  const there = agent.machine === "ready" || agent.machine === "hibernated";
+  const [wake, setWake] = useState(false);
+  const [chosen, choose] = useState("main");
+  const on = there && (agent.machine === "ready" || wake);
+  const { data } = useLoad(() => (on ? client.terminals(agent.id) : Promise.resolve({ items: [] })), [agent.id, on], 10_000);
+  const names = [...new Set(["main", ...(data?.items ?? []).map((t) => t.name), chosen])];
+  const add = () => {
+    for (let n = 1; ; n++) if (!names.includes(`shell-${n}`)) return choose(`shell-${n}`);
+  };
+  return (
+    <div className="machine">
+      <section className="machine-terminals" aria-label={w.terminals}>
+        {on ? (
+          <>
+            <div className="agents-tools">
+              <div className="pick" role="group" aria-label={w.terminals}>
+                {names.map((name) => (
+                  <button key={name} type="button" aria-pressed={name === chosen} onClick={() => choose(name)}>
+                    {name}
+                  </button>
+                ))}
+              </div>
+              <button type="button" className="button quiet square small" aria-label={w.newTerminal} onClick={add}>
+                <Icon name="plus" />
+              </button>
+              <span className="grow" />
+              <span className="small faint">{w.leave}</span>
+            </div>
+            <Suspense fallback={<Loading />}>
+              <Terminal key={chosen} id={agent.id} name={chosen} />
+            </Suspense>
+          </>
+        ) : there ? (
+          <Empty icon="machine" title={w.asleep}>
+            <p>{w.asleepLead}</p>
+            <button type="button" className="button first" onClick={() => setWake(true)}>
+              {w.wake}
+            </button>
+          </Empty>
+        ) : (
+          <Empty icon="machine" title={agent.machine === "booting" ? w.booting : w.none}>
+            <p>{agent.machine === "booting" ? w.bootingLead : w.noneLead}</p>
+          </Empty>
+        )}
+      </section>
+      <aside className="machine-ways">
+        <Ports id={agent.id} />
+        <section className="stack">
+          <h2>{w.ways}</h2>
+          <p className="small muted">{w.waysLead}</p>
+          {w.commands(agent.id).map(([name, command]) => (
+            <div key={name} className="field">
+              <span className="label">{name}</span>
+              <div className="way">
+                <code className="cut">{command}</code>
+                <Copy text={command} label={w.copyOf(name)} />
+              </div>
+            </div>
+          ))}
+        </section>
+      </aside>
+    </div>
+  );
+}
+
+/** Opens what listens on a port in the machine. */
+function Ports({ id }: { id: string }) {
+  const client = useClient();
+  const [port, setPort] = useState("");
+  const [problem, setProblem] = useState("");
+  const [last, setLast] = useState("");
+  const submit = async (e: FormEvent) => {
+    e.preventDefault();
+    setProblem("");
+    setLast("");
+    try {
+      const { signInUrl } = await client.preview(id, Number(port));
+      // It is good once: a browser that forbids the window leaves it to be followed.
+      if (!open(signInUrl, "_blank", "noopener,noreferrer")) setLast(signInUrl);
+    } catch (e) {
+      setProblem(asFailure(e).message);
+    }
+  };
+  return (
+    <section className="stack">
+      <h2>{w.ports}</h2>
+      <p className="small muted">{w.portsLead}</p>
+      <form className="row" onSubmit={(e) => void submit(e)}>
+        <input className="input" inputMode="numeric" pattern="[0-9]+" required aria-label={w.port} placeholder="3000" value={port} onChange={(e) => setPort(e.target.value)} />
+        <button type="submit" className="button">
+          {w.openPort}
+        </button>
+      </form>
+      {problem && <Problem>{problem}</Problem>}
+      {last && (
+        <a className="link" href={last} target="_blank" rel="noopener noreferrer">
+          {w.follow}
+        </a>
+      )}
+    </section>
+  );
+}

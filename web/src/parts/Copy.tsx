@@ -1,0 +1,24 @@
+import { useState } from "react";
+import { words } from "../words";
+import { Icon } from "./Icon";
+
+/** Copies a text. */
+export function Copy({ text, label = words.copy }: { text: string; label?: string }) {
+  const [done, setDone] = useState(false);
+  return (
+    <button
+      type="button" className="button quiet square small copy" aria-label={done ? words.copied : label} title={label}
+      onClick={() => {
+        navigator.clipboard?.writeText(text).then(
+          () => {
+            setDone(true);
+            setTimeout(() => setDone(false), 1500);
+          },
+          () => undefined, // the browser forbids it, and says so itself
+        );
+      }}
+    >
+      <Icon name={done ? "check" : "copy"} />
+    </button>
+  );
+}

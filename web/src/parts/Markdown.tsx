@@ -1,0 +1,157 @@
+import { lexer, type Token, type Tokens } from "marked";
+import { memo, type ReactNode } from "react";
+import { words } from "../words";
+import { Code } from "./Code";
+import { Copy } from "./Copy";
+
+/**
+ * Markdown, as elements of React and nothing else: no HTML is ever made of it,
+ * so none that it holds can be more than text. A link leads only to http, https
+ * or mail, and shows where; an image is not fetched, its address is shown.
+ */
+export const Markdown = memo(function Markdown({ text }: { text: string }) {
+  let tokens: Token[];
+  try {
+    tokens = lexer(text.slice(0, longest), { gfm: true });
+  } catch {
+    return <pre className="plain">{text}</pre>;
+  }
+  return (
+    <div className="markdown" dir="auto">
+      {blocks(tokens, 0)}
+      {text.length > longest && <pre className="plain">{text.slice(longest)}</pre>}
+    </div>
+  );
+});
+
+const longest = 100_000; // characters
+const deepest = 24;
+
+const safe = (href: string): string | undefined => (/^(https?:\/\/|mailto:)/i.test(href) ? href : undefined);
+
+function blocks(tokens: readonly Token[] | undefined, depth: number): ReactNode[] {
+  if (depth > deepest) return (tokens ?? []).map((t, i) => plain(t.raw, i));
+  return (tokens ?? []).map((t, i) => block(t, i, depth + 1));
+}
+
+function block(token: Token, key: number, depth: number): ReactNode {
+  const t = token as Tokens.Generic;
+  switch (t.type) {
+    case "space":
+    case "def":
+      return null;
+    case "heading": {
+      // The page has the first levels for itself.
+      return (
+        <p key={key} className={`heading h${t["depth"]}`} role="heading" aria-level={Math.min(6, Number(t["depth"]) + 2)}>
+          {spans(t.tokens, depth)}
+        </p>
+      );
+    }
+    case "paragraph":
+      return <p key={key}>{spans(t.tokens, depth)}</p>;
+    case "text":
+      return t.tokens ? <span key={key}>{spans(t.tokens, depth)}</span> : plain(t.raw, key);
+    case "code":
+      return <Fenced key={key} code={String(t["text"])} language={String(t["lang"] ?? "").split(/\s/)[0]?.toLowerCase() ?? ""} />;
+    case "blockquote":
+      return <blockquote key={key}>{blocks(t.tokens, depth)}</blockquote>;
+    case "hr":
+      return <hr key={key} />;
+    case "list": {
+      const l = t as Tokens.List;
+      const items = l.items.map((item, i) => (
+        <li key={i} className={item.task ? "task" : undefined}>
+          {item.task && (
+            <span className="tick" role="img" aria-label={item.checked ? words.markdown.done : words.markdown.open}>
+              {item.checked ? "☑" : "☐"}
+            </span>
+          )}
+          {blocks(item.tokens, depth)}
+        </li>
+      ));
+      return l.ordered ? (
+        <ol key={key} start={l.start === "" ? 1 : l.start}>
+          {items}
+        </ol>
+      ) : (
+        <ul key={key}>{items}</ul>
+      );
+    }
+    case "table": {
+      const table = t as Tokens.Table;
+      return (
+        <div key={key} className="table" role="region" aria-label={words.markdown.table} tabIndex={0}>
+          <table>
+            <thead>
+              <tr>{table.header.map((c, i) => <th key={i}>{spans(c.tokens, depth)}</th>)}</tr>
+            </thead>
+            <tbody>
+              {table.rows.map((row, i) => (
+                <tr key={i}>{row.map((c, j) => <td key={j}>{spans(c.tokens, depth)}</td>)}</tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      );
+    }
+  }
+  return plain(t.raw, key);
+}
+
+const plain = (text: string, key: number) => <span key={key}>{text}</span>;
+
+function spans(tokens: readonly Token[] | undefined, depth: number): ReactNode[] {
+  if (depth > deepest) return (tokens ?? []).map((t, i) => plain(t.raw, i));
+  return (tokens ?? []).map((token, i) => {
+    const t = token as Tokens.Generic;
+    switch (t.type) {
+      case "strong":
+        return <strong key={i}>{spans(t.tokens, depth + 1)}</strong>;
+      case "em":
+        return <em key={i}>{spans(t.tokens, depth + 1)}</em>;
+      case "del":
+        return <del key={i}>{spans(t.tokens, depth + 1)}</del>;
+      case "codespan":
+        return <code key={i}>{t["text"]}</code>;
+      case "br":
+        return <br key={i} />;
+      case "escape":
+        return plain(String(t["text"]), i);
+      case "text":
+        return t.tokens ? <span key={i}>{spans(t.tokens, depth + 1)}</span> : plain(entities(String(t["text"])), i);
+      case "link": {
+        const href = safe(String(t["href"]));
+        if (!href) return plain(t.raw, i);
+        return (
+          <a key={i} href={href} title={href} target="_blank" rel="noreferrer noopener nofollow">
+            {spans(t.tokens, depth + 1)}
+          </a>
+        );
+      }
+      case "image":
+        return (
+          <span key={i} className="faint">
+            {words.markdown.image(String(t["text"]), String(t["href"]))}
+          </span>
+        );
+    }
+    return plain(t.raw, i); // html, too: as text
+  });
+}
+
+const named: Record<string, string> = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'" };
+const entities = (text: string) => text.replace(/&(?:amp|lt|gt|quot|#39);/g, (e) => named[e] ?? e);
+
+function Fenced({ code, language }: { code: string; language: string }) {
+  return (
+    <div className="fenced">
+      <Copy text={code} />
+      <pre tabIndex={0}>
+        <code>
+          <Code code={code} language={language} />
+        </code>
+      </pre>
+    </div>
+  );
+}

@@ -1,0 +1,35 @@
+import { SmallDiff } from "../changes/Lines";
+import { parseDiff, type FileDiff, type Line } from "../changes/parse";
+import type { Call } from "../journal/fold";
+import { short, success, text, type Tool } from "./tool";
+
+/** The diff of an edit: as the machine found it, or as the model asked for it. */
+function diffOf(c: Call): FileDiff {
+  const path = text(c.args["path"]) || text(c.args["target_notebook"]);
+  const [file] = parseDiff(text(success(c)?.["diff"]));
+  if (file) return { ...file, path: file.path || path };
+  const asked: Line[] = [
+    ...split(c.args["old_string"]).map((t): Line => ({ kind: "-", text: t })),
+    ...split(c.args["new_string"] ?? c.args["contents"]).map((t): Line => ({ kind: "+", text: t })),
+  ];
+  return { path, status: "changed", binary: false, added: asked.filter((l) => l.kind === "+").length, removed: asked.filter((l) => l.kind === "-").length, hunks: [{ header: "", lines: asked }] };
+}
+
+const split = (v: unknown) => (text(v) ? text(v).replace(/\n$/, "").split("\n") : []);
+
+/** A change of a file, as a diff. */
+export const edit: Tool = {
+  icon: "edit",
+  subject: (c) => short(c.args["path"] ?? c.args["target_notebook"]),
+  outcome: (c) => {
+    const { added, removed } = diffOf(c);
+    return `+${added} −${removed}`;
+  },
+  open: (c) => c.state !== "failed",
+  body: (c) => (
+    <>
+      {c.state === "failed" && <pre className="output">{c.text}</pre>}
+      <SmallDiff file={diffOf(c)} />
+    </>
+  ),
+};

@@ -1,0 +1,62 @@
+import type { ReactNode } from "react";
+import type { Call } from "../journal/fold";
+import { words } from "../words";
+import { short, success, text, type Tool } from "./tool";
+
+/** The lines of a search, by file, with what was looked for marked. */
+export function grouped(output: string): { path: string; lines: { no: string; text: string }[] }[] {
+  const out: { path: string; lines: { no: string; text: string }[] }[] = [];
+  for (const line of output.split("\n")) {
+    if (!line || line === "--") continue;
+    const m = /^(.+?)[:-](\d+)[:-](.*)$/.exec(line);
+    const path = m?.[1] ?? line;
+    let group = out.at(-1);
+    if (group?.path !== path) out.push((group = { path, lines: [] }));
+    if (m) group.lines.push({ no: m[2] ?? "", text: m[3] ?? "" });
+  }
+  return out;
+}
+
+/** Marks what was looked for, where it is plain words; a pattern of the model's is not run here. */
+function marked(line: string, pattern: string): ReactNode {
+  const at = /^[\w\s./"'-]+$/.test(pattern) ? line.toLowerCase().indexOf(pattern.toLowerCase()) : -1;
+  if (at < 0) return line;
+  return (
+    <>
+      {line.slice(0, at)}
+      <mark>{line.slice(at, at + pattern.length)}</mark>
+      {line.slice(at + pattern.length)}
+    </>
+  );
+}
+
+const output = (c: Call) => text(success(c)?.["output"]) || c.text;
+const most = 200; // lines that are shown
+
+/** A search in files. */
+export const grep: Tool = {
+  icon: "search",
+  subject: (c) => [text(c.args["pattern"]), c.args["path"] && `${words.tools.in} ${short(c.args["path"])}`, text(c.args["glob"])].filter(Boolean).join(" "),
+  outcome: (c) => {
+    const lines = success(c)?.["lines"];
+    return typeof lines === "number" ? words.tools.lines(lines) : "";
+  },
+  body: (c) => {
+    const pattern = text(c.args["pattern"]);
+    return (
+      <div className="found" role="region" aria-label={words.tools.output} tabIndex={0}>
+        {grouped(output(c).split("\n").slice(0, most).join("\n")).map((g, i) => (
+          <div key={i}>
+            <div className="path">{short(g.path)}</div>
+            {g.lines.map((l, j) => (
+              <div key={j} className="found-line">
+                <span className="number">{l.no}</span>
+                <code>{marked(l.text, pattern)}</code>
+              </div>
+            ))}
+          </div>
+        ))}
+      </div>
+    );
+  },
+};

@@ -1,0 +1,29 @@
+import { Code } from "../parts/Code";
+import { words } from "../words";
+import { short, text, type Tool } from "./tool";
+
+const about = ["description", "path", "query", "url", "glob_pattern", "pattern", "target_directory", "name"];
+
+/** Any other tool: what it was asked, and what it said. */
+export const plain: Tool = {
+  icon: "dots",
+  subject: (c) => {
+    for (const name of about) if (text(c.args[name])) return short(c.args[name]);
+    return "";
+  },
+  body: (c) => (
+    <>
+      <pre className="output" tabIndex={0} aria-label={words.tools.arguments}>
+        <Code code={JSON.stringify(c.args, null, 2).slice(0, 20_000)} language="json" />
+      </pre>
+      {(c.text || c.output) && (
+        <pre className="output" tabIndex={0} aria-label={words.tools.output}>
+          {(c.text || c.output).slice(0, 40_000)}
+        </pre>
+      )}
+    </>
+  ),
+};
+
+export const web: Tool = { ...plain, icon: "globe" };
+export const files: Tool = { ...plain, icon: "file" };

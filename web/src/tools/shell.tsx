@@ -1,0 +1,38 @@
+import type { Call } from "../journal/fold";
+import { Ansi } from "../parts/Ansi";
+import { Copy } from "../parts/Copy";
+import { words } from "../words";
+import { success, text, type Tool } from "./tool";
+
+const exitOf = (c: Call): number => {
+  const code = success(c)?.["exitCode"];
+  return typeof code === "number" ? code : 0;
+};
+
+/** A command, and what it printed. */
+export const shell: Tool = {
+  icon: "terminal",
+  subject: (c) => text(c.args["description"]) || text(c.args["command"]).split("\n")[0] || "",
+  outcome: (c) => (exitOf(c) ? words.tools.exit(exitOf(c)) : ""),
+  bad: (c) => exitOf(c) !== 0,
+  open: (c) => c.state === "running" || c.state === "failed" || c.state === "asks",
+  body: (c) => {
+    const done = success(c);
+    const printed = done ? [text(done["stdout"]), text(done["stderr"])].filter(Boolean).join("\n") : c.output || c.text;
+    return (
+      <>
+        <div className="fenced">
+          <Copy text={text(c.args["command"])} />
+          <pre className="command" tabIndex={0}>
+            <code>{text(c.args["command"])}</code>
+          </pre>
+        </div>
+        {printed && (
+          <pre className="output" tabIndex={0} aria-label={words.tools.output}>
+            <Ansi text={printed} />
+          </pre>
+        )}
+      </>
+    );
+  },
+};
