@@ -72,6 +72,7 @@ conformance: .bin/connectconformance ## run the whole Connect conformance suite 
 soak: build .bin/runsc ## abuse machines for longer and harder than make test does
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(Abuse|ExecDaemonIsKilled)' ./test/e2e
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestHistories$$' ./internal/control/layer
+	@env ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(ManyAtOnce|TracedLines)' ./internal/guest/hook ./internal/policy/shell
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(ManyAtOnce|EscapesInside)' ./cmd/sandbox ./internal/control/machine/container
 
 engines: deps-test .bin/runc .bin/buildctl .bin/versitygw ## build images by each engine there is, and move snapshots by a real S3 server: what make test leaves out

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sync/errgroup"
 )
 
 // tree writes files below a folder, and returns the places of hooks in it.
@@ -249,6 +250,37 @@ func TestPlacesAndOrder(t *testing.T) {
 	}
 	if string(got.UpdatedInput) != `{"n":2}` || got.Permission != Deny {
 		t.Errorf("got %s, %s", got.UpdatedInput, got.Permission)
+	}
+}
+
+// No denial is lost where many hooks start and end at once: those that never
+// read what they are told, that close it, that leave a process, and that are
+// written while others start. ALOFT_TEST_SOAK does it longer.
+func TestManyAtOnce(t *testing.T) {
+	rounds := 8
+	if os.Getenv("ALOFT_TEST_SOAK") != "" { //nolint:forbidigo // make soak sets it
+		rounds = 400
+	}
+	big := strings.Repeat("x", 1<<18) // more than a pipe holds
+	in := Input{Event: PreToolUse, Subject: "Shell", Fields: map[string]any{"tool_name": "Shell", "tool_input": map[string]any{"command": big}}}
+	var group errgroup.Group
+	group.SetLimit(16)
+	for range rounds {
+		for _, line := range []string{
+			"exit 2", "exec <&-; exit 2", "sleep 60 & exit 2", "head -c 10 >/dev/null; exit 2", "cat >/dev/null; exit 2",
+			"printf 'exit 2' > s.sh; chmod +x s.sh; sh ./s.sh", `echo '{"permission":"deny"}'`, `exec <&-; echo '{"permission":"deny"}'`,
+		} {
+			p := tree(t, map[string]string{"project/.cursor/hooks.json": file(PreToolUse, command(line))})
+			group.Go(func() error {
+				if got := Load(p).Run(t.Context(), session(p), in); got.Permission != Deny {
+					return fmt.Errorf("%s: %+v", line, got)
+				}
+				return nil
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -31,6 +31,7 @@ func TestConstructs(t *testing.T) {
 		{"quoting", `"git" 'status'`, `'rm' -rf /`},
 		{"continuation", "git \\\nstatus", "r\\\nm -rf /"},
 		{"comment", "git status # rm -rf /", "#\nrm -rf /"},
+		{"comment that ends in a backslash", "git status # x\necho y", "git status #\\\nrm -rf /"},
 		{"look-alike", "git status", "gіt status"}, // a Cyrillic і
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -13,6 +13,7 @@ package shell
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -63,6 +64,9 @@ func (l *List) Judge(line string) Verdict {
 	return v
 }
 
+// commentGoesOn finds what may be a comment that ends in a backslash.
+var commentGoesOn = regexp.MustCompile(`#[^\n]*\\\n`)
+
 // unreadable says why a line is not to be given to the parser: where bash and
 // the parser may differ about what a character means.
 func unreadable(line string) string {
@@ -71,6 +75,8 @@ func unreadable(line string) string {
 		return fmt.Sprintf("the line is longer than %d bytes", MaxLine)
 	case !utf8.ValidString(line):
 		return "the line is not valid UTF-8"
+	case commentGoesOn.MatchString(line):
+		return "a comment ends in a backslash: to bash the next line is another, to the parser it goes on"
 	}
 	for _, r := range line {
 		switch {

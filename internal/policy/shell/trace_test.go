@@ -116,9 +116,12 @@ func TestTracedLines(t *testing.T) {
 			t.Errorf("the tracer does not see what %q runs: the test cannot fail", line)
 		}
 	}
-	traced := 0
+	traced, each := 0, linesPerCheck/3
+	if os.Getenv("ALOFT_TEST_SOAK") != "" { //nolint:forbidigo // make soak sets it
+		each *= 100
+	}
 	rapid.Check(t, func(t *rapid.T) {
-		for range linesPerCheck / 3 {
+		for range each {
 			line := nearly(t)
 			if !list.Judge(line).Allowed {
 				continue
@@ -134,7 +137,7 @@ func TestTracedLines(t *testing.T) {
 
 // nearly draws a line that the list allows, and puts into it what it may not.
 func nearly(t *rapid.T) string {
-	line := rapid.SampledFrom([]string{"ok", "ok -v", "echo x", "ok x *"}).Draw(t, "command")
+	line := rapid.SampledFrom([]string{"ok", "ok -v", "echo x", "ok x *", "ok\nok", "ok\n evil"}).Draw(t, "command")
 	for range rapid.IntRange(0, 4).Draw(t, "depth") {
 		line = strings.ReplaceAll(rapid.SampledFrom([]string{
 			"L; ok", "ok && L", "L | ok", "(L)", "{ L; }", "echo $(L)", "echo `L`", "echo \"$(L)\"", "if L; then L; fi", "for i in a b; do L; done", "L &", "! L", "bash -c 'L'",
@@ -154,6 +157,7 @@ func FuzzTraced(f *testing.F) {
 	for _, s := range []string{"ok", "echo x | ok", "bash -c 'ok; echo x'", "find . -exec ok {} +", "ok <<E\n$(ok)\nE", "timeout 1 env ok", "for i in a b; do ok $i; done"} {
 		f.Add(s)
 	}
+	f.Add("ok #\\\n evil")
 	place := newPlace(f)
 	list := Compile([]string{"ok", "echo"})
 	f.Fuzz(func(t *testing.T, line string) {
