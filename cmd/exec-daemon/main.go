@@ -162,7 +162,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	bash.warm()
-	defer serveSSH(ctx, cfg, secrets, log)()
+	defer serveSSH(ctx, cfg, terminals.Environ, secrets, log)()
 	log.InfoContext(ctx, "listening", "addr", l.Addr().String(), "pty", ptyListener.Addr().String(),
 		"workspace", cfg.Workspace, "boot", server.BootID())
 	both, ctx := errgroup.WithContext(ctx)

@@ -25,9 +25,9 @@ type standard struct {
 // serveSSH serves ssh in the state folder until ctx ends; the returned function
 // waits for that. Tools work without it, so that what keeps it from working is
 // logged and no more.
-func serveSSH(ctx context.Context, cfg config, secrets *execd.Secrets, log *slog.Logger) (wait func()) {
+func serveSSH(ctx context.Context, cfg config, environ func() []string, secrets *execd.Secrets, log *slog.Logger) (wait func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	server, err := newSSH(cfg, secrets, log)
+	server, err := newSSH(cfg, environ, secrets, log)
 	if err != nil {
 		log.ErrorContext(ctx, "ssh is not served", "err", err)
 		return cancel
@@ -49,7 +49,7 @@ func serveSSH(ctx context.Context, cfg config, secrets *execd.Secrets, log *slog
 	}
 }
 
-func newSSH(cfg config, secrets *execd.Secrets, log *slog.Logger) (*sshd.Server, error) {
+func newSSH(cfg config, environ func() []string, secrets *execd.Secrets, log *slog.Logger) (*sshd.Server, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -60,6 +60,6 @@ func newSSH(cfg config, secrets *execd.Secrets, log *slog.Logger) (*sshd.Server,
 	}
 	return sshd.New(sshd.Config{
 		StateDir: cfg.StateDir, Workspace: cfg.Workspace, Home: home, Shell: os.Getenv("SHELL"),
-		Environ: os.Environ, SFTP: []string{self, sftpCommand}, Secrets: secrets.Redactor, Log: log,
+		Environ: environ, SFTP: []string{self, sftpCommand}, Secrets: secrets.Redactor, Log: log,
 	})
 }

@@ -62,6 +62,16 @@ scripts:
 			t.Errorf("%s is in the journal", value)
 		}
 	}
+	// A person reads no value over ssh, and fetches the file that holds one as it is.
+	v := a.visitor()
+	if out, code := v.run(v.command(nil, "ssh", first.AgentID, "echo; cat /tmp/old; echo; env")); code != 0 || !strings.Contains(out, "\n[REDACTED]\n") ||
+		!strings.Contains(out, "\nOWN_TOKEN=[REDACTED]\n") || strings.Contains(out, "\nTEAM_TOKEN=") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	v.want("", v.command(nil, "scp", "-q", first.AgentID+":/tmp/old", v.home+"/old"))
+	if got, err := os.ReadFile(v.home + "/old"); err != nil || string(got) != ownLater {
+		t.Errorf("fetched %q, %v", got, err)
+	}
 	// /tmp/old is the agent's own doing.
 	a.Stop()
 	for _, value := range values {

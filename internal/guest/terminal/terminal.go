@@ -93,19 +93,33 @@ func (h *Host) Setenv(set map[string]string, unset []string) {
 	}
 }
 
+// Environ is this process's environment as [Host.Setenv] has changed it, for
+// programs that others start.
+func (h *Host) Environ() []string { return h.changed(processEnviron(), nil) }
+
 // environ is the environment of a new program. A terminal of ours shows
 // colours, whatever the agent's own commands are told.
 func (h *Host) environ(given map[string]string) []string {
+	env := processEnviron()
+	for _, name := range []string{"NO_COLOR", "FORCE_COLOR", "TMUX", "TMUX_PANE"} {
+		delete(env, name)
+	}
+	env["TERM"] = "xterm-256color"
+	return h.changed(env, given)
+}
+
+func processEnviron() map[string]string {
 	env := make(map[string]string)
 	for _, kv := range os.Environ() {
 		if name, value, ok := strings.Cut(kv, "="); ok {
 			env[name] = value
 		}
 	}
-	for _, name := range []string{"NO_COLOR", "FORCE_COLOR", "TMUX", "TMUX_PANE"} {
-		delete(env, name)
-	}
-	env["TERM"] = "xterm-256color"
+	return env
+}
+
+// changed makes a list of env, with what was set and unset, and given over it.
+func (h *Host) changed(env, given map[string]string) []string {
 	h.mu.Lock()
 	for name, value := range h.env {
 		if value == nil {
