@@ -80,6 +80,9 @@ engines: deps-test .bin/runc .bin/buildctl .bin/versitygw ## build images by eac
 	@$(SUDO) env TEST_NEEDS=all go test -tags engines -count=1 -v ./internal/control/dockerfile/...
 	@$(SUDO) env TEST_NEEDS=all go test -tags engines -count=1 -v -run '^TestSnapshotsMoveByS3$$' ./cmd/aloft
 
+editor: .bin/code-server ## take a machine over by a real editor server, which make test leaves out
+	@TEST_NEEDS=all go test -tags editor -count=1 -v -run '^TestCodeServer$$' ./cmd/exec-daemon
+
 bench: build ## measure, beside a yardstick, and print a table
 	@hack/deps.sh bench
 	@$(SUDO) go run ./bench
@@ -101,6 +104,11 @@ deps-test:
 
 .bin/versitygw: hack/build-versitygw.sh
 	@hack/build-versitygw.sh
+
+.bin/code-server: hack/build-code-server.sh
+	@hack/deps.sh editor
+	@hack/build-code-server.sh
+	@touch $@
 
 .bin/runsc: hack/build-runsc.sh
 	@hack/build-runsc.sh
@@ -124,4 +132,4 @@ web/node_modules: web/package-lock.json
 	@npm ci --prefix web --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.PHONY: help build web web-test web-demo web-shots demo test check fmt lint generate conformance soak engines bench hooks deps deps-test
+.PHONY: help build web web-test web-demo web-shots demo test check fmt lint generate conformance soak engines editor bench hooks deps deps-test

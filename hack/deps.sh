@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh build|test|browser|engines|bench…: says which Debian packages are missing for the purpose,
+# deps.sh build|test|browser|engines|editor|bench…: says which Debian packages are missing for the purpose,
 # and installs them. Without apt it names them and goes on: the build says what
 # it lacks.
 set -eu
@@ -18,6 +18,7 @@ for purpose in "$@"; do
 	browser) want="$want chromium fonts-dejavu-core" ;;
 	bench) want="$want fd-find" ;;
 	engines) want="$want podman" ;;
+	editor) want="$want g++ python3 ripgrep" ;;
 	esac
 done
 missing=

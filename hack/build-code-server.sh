@@ -1,0 +1,58 @@
+#!/bin/sh
+# Installs code-server from npm at a pinned version, into .bin/code-server (310
+# MB, some minutes). Does nothing if that version is there already.
+#
+# Its own installation runs the scripts of all that it depends on, several of
+# which fetch programs from elsewhere. None is run here: what is native is built,
+# and ripgrep is the system's.
+set -eu
+
+version=4.100.3 # for Node 20
+
+cd "$(dirname "$0")/.."
+out=$PWD/.bin/code-server
+stamp=$out/installed
+
+if [ "$(cat "$stamp" 2>/dev/null)" = "$version" ]; then
+	echo "code-server $version is installed: .bin/code-server"
+	exit 0
+fi
+for program in npm node g++ make python3 rg; do
+	command -v "$program" >/dev/null || { echo "build-code-server: $program is missing: hack/deps.sh editor" >&2; exit 1; }
+done
+case $(node --version) in
+v20.*) ;;
+*) echo "build-code-server: code-server $version wants Node 20, and this is $(node --version)" >&2; exit 1 ;;
+esac
+
+rm -rf "$out"
+mkdir -p "$out/bin"
+quiet="--no-audit --no-fund --loglevel=error"
+app=$out/node_modules/code-server
+echo "code-server $version: installing"
+# shellcheck disable=SC2086 # a list of words
+npm install --prefix "$out" --ignore-scripts $quiet "code-server@$version" >/dev/null
+for part in lib/vscode lib/vscode/extensions; do
+	# shellcheck disable=SC2086
+	(cd "$app/$part" && npm install --ignore-scripts --omit=dev $quiet >/dev/null)
+done
+echo "code-server $version: building what is native (about a minute of processor time)"
+# node-pty's last script wants a folder that only Windows has, so the outcome is looked at instead.
+(cd "$out" && npm rebuild --build-from-source argon2 >build.log 2>&1) || :
+(cd "$app/lib/vscode" && npm rebuild @vscode/spdlog native-watchdog node-pty >>"$out/build.log" 2>&1) || :
+for built in "$out/node_modules/argon2/lib/binding/napi-v3/argon2.node" "$app/lib/vscode/node_modules/@vscode/spdlog/build/Release/spdlog.node" \
+	"$app/lib/vscode/node_modules/native-watchdog/build/Release/watchdog.node" "$app/lib/vscode/node_modules/node-pty/build/Release/pty.node"; do
+	[ -e "$built" ] || {
+		tail -n 30 "$out/build.log" >&2
+		echo "build-code-server: $built was not built; the log is .bin/code-server/build.log" >&2
+		exit 1
+	}
+done
+mkdir -p "$app/lib/vscode/node_modules/@vscode/ripgrep/bin"
+ln -s "$(command -v rg)" "$app/lib/vscode/node_modules/@vscode/ripgrep/bin/rg"
+ln -s node_modules "$app/lib/vscode/node_modules.asar"
+printf '#!/bin/sh\nexec node %s/out/node/entry.js "$@"\n' "'$app'" >"$out/bin/code-server"
+chmod +x "$out/bin/code-server"
+"$out/bin/code-server" --version
+echo "$version" >"$stamp"
+echo "code-server $version: installed .bin/code-server"
