@@ -27,6 +27,11 @@ type buildsConfig struct {
 	StaleAfter   string `yaml:"stale_after"`   // how old a build may be before its use asks whether another is due
 	InstallLimit string `yaml:"install_limit"` // how long install may take
 	StartLimit   string `yaml:"start_limit"`   // how long start may take
+	WatchEvery   string `yaml:"watch_every"`   // how often default branches are looked at for another environment; 0s is never
+	RebuildEvery string `yaml:"rebuild_every"` // how old a build in use may be before another is made if anything has changed; 0s is any age
+	KeepBuilds   int    `yaml:"keep_builds"`   // of each environment, with their disks
+	KeepFor      string `yaml:"keep_for"`      // how long builds that nobody uses are kept; 0s is for ever
+	SnapshotFor  string `yaml:"snapshot_for"`  // how long snapshots that nobody uses are kept; 0s is for ever
 	WreckFor     string `yaml:"wreck_for"`     // how long what a failed install has left can be looked at
 	WreckBytes   int64  `yaml:"wreck_bytes"`   // of the disk, for all of those; 0 is no limit
 }
@@ -35,10 +40,14 @@ func (c buildsConfig) check() error {
 	for _, d := range []struct {
 		key, value string
 		zero       bool
-	}{{"stale_after", c.StaleAfter, true}, {"install_limit", c.InstallLimit, false}, {"start_limit", c.StartLimit, false}, {"wreck_for", c.WreckFor, true}} {
+	}{{"stale_after", c.StaleAfter, true}, {"install_limit", c.InstallLimit, false}, {"start_limit", c.StartLimit, false}, {"wreck_for", c.WreckFor, true},
+		{"watch_every", c.WatchEvery, true}, {"rebuild_every", c.RebuildEvery, true}, {"keep_for", c.KeepFor, true}, {"snapshot_for", c.SnapshotFor, true}} {
 		if v, err := time.ParseDuration(d.value); err != nil || v < 0 || v == 0 && !d.zero {
 			return fmt.Errorf("environments.%s: %q is no duration: it is as in 90s, 10m or 24h", d.key, d.value)
 		}
+	}
+	if c.KeepBuilds < 1 {
+		return errors.New("environments.keep_builds: it is less than 1: the build that machines start from is kept in any case")
 	}
 	if c.WreckBytes < 0 {
 		return errors.New("environments.wreck_bytes: it is negative: 0 is no limit")
@@ -60,6 +69,8 @@ func (s *server) newBuilder(data string, c serverConfig, network policy.Network,
 		Dir: filepath.Join(data, "builds"), Image: c.Machine.Image, Class: c.Machine.Class, Network: network, Secrets: secrets,
 		Limits:     machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		StaleAfter: duration(c.Environments.StaleAfter), InstallLimit: duration(c.Environments.InstallLimit), Logger: logger,
+		WatchEvery: duration(c.Environments.WatchEvery), RebuildEvery: duration(c.Environments.RebuildEvery),
+		KeepBuilds: c.Environments.KeepBuilds, KeepFor: duration(c.Environments.KeepFor), SnapshotFor: duration(c.Environments.SnapshotFor),
 		WreckFor: duration(c.Environments.WreckFor), WreckBytes: c.Environments.WreckBytes,
 	}
 	if r, ok := s.runtime.(*container.Runtime); ok {

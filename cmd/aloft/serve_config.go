@@ -226,16 +226,17 @@ type telemetryConfig struct {
 // key and says what it is.
 func defaultConfig() serverConfig {
 	return serverConfig{
-		Models:       []modelConfig{{ID: "scripted", Provider: "scripted"}},
-		Git:          gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
-		Machine:      machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half, IdleMinutes: 30, RetentionDays: 30},
-		Artifacts:    artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
-		Images:       imagesConfig{Recheck: "1h", Unused: "168h", Builder: "auto", BuildNetwork: dockerfile.Machine},
-		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m", WreckFor: "24h", WreckBytes: 10 << 30},
-		API:          limitsConfig{RequestsPerMinute: 6000},
-		Telemetry:    telemetryConfig{GhostMode: true},
-		Secrets:      secretsConfig{Keeper: safe.LocalKeeper},
-		Preview:      previewConfig{Domain: "preview.localhost"},
+		Models:    []modelConfig{{ID: "scripted", Provider: "scripted"}},
+		Git:       gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
+		Machine:   machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half, IdleMinutes: 30, RetentionDays: 30},
+		Artifacts: artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
+		Images:    imagesConfig{Recheck: "1h", Unused: "168h", Builder: "auto", BuildNetwork: dockerfile.Machine},
+		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m", WatchEvery: "15m", RebuildEvery: "24h",
+			KeepBuilds: 2, KeepFor: "720h", SnapshotFor: "0s", WreckFor: "24h", WreckBytes: 10 << 30},
+		API:       limitsConfig{RequestsPerMinute: 6000},
+		Telemetry: telemetryConfig{GhostMode: true},
+		Secrets:   secretsConfig{Keeper: safe.LocalKeeper},
+		Preview:   previewConfig{Domain: "preview.localhost"},
 	}
 }
 

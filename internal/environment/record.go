@@ -28,7 +28,8 @@ type Record struct {
 	User      string            `json:"user,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
 	CreatedAt time.Time         `json:"createdAt"`
-	CheckedAt time.Time         `json:"checkedAt"` // when it was last found to be as a new one would be
+	CheckedAt time.Time         `json:"checkedAt"`       // when it was last found to be as a new one would be
+	UsedAt    time.Time         `json:"usedAt,omitzero"` // about when a machine last began with it
 	EndedAt   *time.Time        `json:"endedAt,omitempty"`
 }
 

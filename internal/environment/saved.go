@@ -35,6 +35,14 @@ type Version struct {
 // NewID returns a fresh id of a saved environment, env-<uuid>.
 func NewID() string { return "env-" + uuid.NewString() }
 
+// IsSavedID reports whether an id is of a saved environment, there or not, and
+// not of what a repository's own file says.
+func IsSavedID(id string) bool {
+	rest, ok := strings.CutPrefix(id, "env-")
+	_, err := uuid.Parse(rest)
+	return ok && err == nil && len(rest) == 36
+}
+
 // NewVersionID returns a fresh id of a version, envv-<uuid>.
 func NewVersionID() string { return "envv-" + uuid.NewString() }
 

@@ -10,4 +10,5 @@ type Snapshot struct {
 	Repo      string    `json:"repo"` // whose machines may start from it, in the form of secret.Repo
 	AgentID   string    `json:"agentId"`
 	CreatedAt time.Time `json:"createdAt"`
+	UsedAt    time.Time `json:"usedAt,omitzero"` // about when a machine last began with it
 }

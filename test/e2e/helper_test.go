@@ -41,7 +41,7 @@ func TestSetUpByAnAgent(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{".gitignore": "installed\n", "Makefile": "deps:\n\techo by make > installed\n"})
 	closed := git.Repo("closed", map[string]string{".aloft/environment.json": `{"agentCanUpdateSnapshot": false}`})
-	a := start(t, scripted(t, helperScript))
+	a := start(t, scripted(t, helperScript)+"environments: {watch_every: 1s}\n")
 	out, err := a.command(t.Context(), "env", "setup", url, "--agent").CombinedOutput()
 	for _, want := range []string{"later machines install by env-", "# kept by the agent", "The agent proposes .aloft/environment.json", "make nonsense", "install ended with status 2"} {
 		if !strings.Contains(string(out), want) {
@@ -77,6 +77,19 @@ func TestSetUpByAnAgent(t *testing.T) {
 	gittest.Git(t, git.Path("app"), "update-ref", "refs/heads/main", gittest.Git(t, git.Path("app"), "rev-parse", p.Branch))
 	if events = a.events(a.finish(a.create(url, "Look", nil)).AgentID); !strings.Contains(events, `by make\nby the file\n`) {
 		t.Errorf("an agent after the merge:\n%s", events)
+	}
+
+	// What changes on the default branch is made ready before anybody asks.
+	git.Commit("app", "main", "More", map[string]string{".aloft/environment.json": `{"install": "make deps; echo more >> installed"}`})
+	var builds struct {
+		Items []struct{ Status, Trigger string }
+	}
+	eventually(t, "the change is built", func() bool {
+		a.get("/v1/builds?repo="+url, &builds)
+		return len(builds.Items) == 2 && builds.Items[0].Status == "SUCCEEDED"
+	})
+	if events = a.events(a.finish(a.create(url, "Look", nil)).AgentID); !strings.Contains(events, `by make\nmore\n`) || strings.Contains(events, `"name":"environment","state":"running"`) {
+		t.Errorf("an agent after the change:\n%s", events)
 	}
 
 	events = a.events(a.finish(a.create(closed, "Keep something", nil)).AgentID)

@@ -25,6 +25,9 @@ type Builder interface {
 	Demand(ctx context.Context, w BuildWish, tell func(string)) (environment.Record, error)
 	// Cancel ends the environment's build that is under way.
 	Cancel(environmentID string) error
+	// Forget removes what there is of an environment's builds, one under way too.
+	// Machines that began with them go on.
+	Forget(ctx context.Context, environmentID string) error
 	// LogFile is where the log of a build is, or would be.
 	LogFile(buildID string) (string, error)
 	// Enter connects to the PTYs of the machine that a failed build has left. The

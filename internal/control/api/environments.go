@@ -271,6 +271,12 @@ func (s *server) deleteEnvironment(w http.ResponseWriter, r *http.Request, who a
 	if err := s.Saved.DeleteEnvironment(r.Context(), e.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
+	if s.Builder != nil {
+		// What is left of it now is removed later, as that of an environment that is no more.
+		if err := s.Builder.Forget(context.WithoutCancel(r.Context()), e.ID); err != nil {
+			s.Logger.Error("the builds of an environment cannot be removed", "environment", e.ID, "error", err)
+		}
+	}
 	return writeJSON(w, http.StatusOK, idResponseJSON{ID: e.ID})
 }
 

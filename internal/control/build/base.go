@@ -3,6 +3,7 @@ package build
 import (
 	"context"
 	"errors"
+	"time"
 
 	"aloft/internal/control/layer"
 	"aloft/internal/control/store"
@@ -29,6 +30,9 @@ func (b *Builder) from(ctx context.Context, p Plan) (of base, notes []string, er
 			return base{}, nil, err
 		}
 		if l.ID != "" && b.stands(ctx, l.ID) {
+			if err := b.usedSnapshot(ctx, l.ID); err != nil {
+				return base{}, nil, err
+			}
 			return base{image: l.Image, layer: l.ID}, nil, nil
 		}
 		why := " is not there, has expired, or is of another repository"
@@ -96,6 +100,21 @@ func (b *Builder) imageOr(ctx context.Context, name string) (image string, notes
 func (b *Builder) stands(ctx context.Context, id string) bool {
 	l, err := b.Layers.Layer(id)
 	return err == nil && b.haveImage(ctx, l.Content()) == nil
+}
+
+// usedSnapshot keeps that something is about to begin with a snapshot.
+func (b *Builder) usedSnapshot(ctx context.Context, id string) error {
+	n, err := b.Snapshots.Snapshot(ctx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && (young(n.CreatedAt, usedStep) || young(n.UsedAt, usedStep)) {
+		return nil // it is the operator's, or that is known
+	}
+	if err != nil {
+		return err
+	}
+	if err := b.Snapshots.UseSnapshot(ctx, id, time.Now()); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return nil
 }
 
 // maxSnapshots bounds the snapshots among which the newest is looked for.

@@ -65,6 +65,20 @@ type Config struct {
 	// StaleAfter is how old a build may be before a use of it asks whether
 	// another is due; 0 asks with every use.
 	StaleAfter time.Duration
+	// WatchEvery is how often the default branches of environments that are in use
+	// are looked at for another environment; 0 is never.
+	WatchEvery time.Duration
+	// RebuildEvery is how old a build of an environment that is in use may be
+	// before another is made if anything has changed; 0 is any age.
+	RebuildEvery time.Duration
+	// KeepBuilds is of how many builds of each environment the disk is kept, the
+	// active one among them, for at most KeepFor, 0 being for ever: so long are
+	// also the records of builds and their logs.
+	KeepBuilds int
+	KeepFor    time.Duration
+	// SnapshotFor is how long a snapshot stays that no machine begins with; 0 is
+	// for ever.
+	SnapshotFor time.Duration
 	// WreckFor is how long what a failed install has left can be looked at, and
 	// WreckBytes how much of the disk all of that may take; 0 is no limit.
 	WreckFor   time.Duration
@@ -96,6 +110,7 @@ type Builder struct {
 	flights map[string]*flight
 	ends    map[string]context.CancelCauseFunc // end the build in a machine, by its id
 	wrecks  map[string]*wreck                  // that somebody looks at, by build
+	expired expired
 	running sync.WaitGroup
 	step    func(string) // between the steps of a build, for tests
 }
@@ -146,6 +161,9 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	there := err == nil && p.isOf(active) && b.stands(ctx, active.ID)
 	if there && active.Digest == p.digest() && b.fits(active, from, p) {
 		base.Image, base.Layer, base.Install = active.Image, active.ID, active.Inputs != p.Inputs
+		if err := b.used(ctx, active); err != nil {
+			return base, err
+		}
 		if !young(active.CheckedAt, b.StaleAfter) {
 			b.refresh(p)
 		}

@@ -27,10 +27,7 @@ func (b *Builder) Demand(ctx context.Context, w Wish, tell func(string)) (enviro
 	}
 	p.again = w.Again
 	if e := w.Saved; e != nil {
-		p.userID = e.UserID
-		p.Environment, p.Findings = environment.Parse("environment.json", []byte(e.Text))
-		p.Where, p.savedID, p.file, p.scriptID = "the saved environment "+e.ID, e.ID, "", ""
-		if err := b.readInputs(ctx, &p); err != nil {
+		if err := b.instead(ctx, &p, *e); err != nil {
 			return environment.Record{}, err
 		}
 	}
@@ -43,4 +40,12 @@ func (b *Builder) Demand(ctx context.Context, w Wish, tell func(string)) (enviro
 		return environment.Record{}, fault.Conflict("the environment has neither install nor build: there is nothing to be made ahead").Named("nothing_to_build")
 	}
 	return b.Ensure(ctx, p, environment.Manual, tell)
+}
+
+// instead makes the plan that of a saved environment.
+func (b *Builder) instead(ctx context.Context, p *Plan, e environment.Saved) error {
+	p.userID = e.UserID
+	p.Environment, p.Findings = environment.Parse("environment.json", []byte(e.Text))
+	p.Where, p.savedID, p.file, p.scriptID = "the saved environment "+e.ID, e.ID, "", ""
+	return b.readInputs(ctx, p)
 }

@@ -156,7 +156,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 	record := environment.Record{
 		ID: layer.NewID(layer.Build), EnvironmentID: id, Status: environment.InProgress, Trigger: why, Image: from.image, Base: from.layer,
 		Commits: p.commits(), Digest: p.digest(), Inputs: p.Inputs,
-		UserID: p.userID, User: p.Environment.User, Env: p.Environment.Env, CreatedAt: now, CheckedAt: now,
+		UserID: p.userID, User: p.Environment.User, Env: p.Environment.Env, CreatedAt: now, CheckedAt: now, UsedAt: now,
 	}
 	same := func(r environment.Record) bool {
 		return p.isOf(r) && r.Digest == record.Digest && r.Inputs == record.Inputs
@@ -168,6 +168,19 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 		return record, err
 	case !p.again && same(active) && b.fits(active, from, p) && b.stands(ctx, active.ID):
 		return active, b.skip(ctx, active, record)
+	case p.unasked: // which is no use of it
+		record.UsedAt = active.UsedAt
+	}
+	if !p.again && why != environment.AgentDraft {
+		older, err := b.Builds.ListBuilds(ctx, id, store.Page{Limit: maxKept})
+		if err != nil {
+			return record, err
+		}
+		for _, r := range older { // one from before the environment was changed and changed back
+			if r.Status == environment.Succeeded && r.Trigger != environment.AgentDraft && same(r) && b.fits(r, from, p) && b.stands(ctx, r.ID) {
+				return r, b.skip(ctx, r, record)
+			}
+		}
 	}
 	if why != environment.Manual && why != environment.AgentDraft {
 		last, err := b.Builds.ListBuilds(ctx, id, store.Page{Limit: 1})
@@ -186,7 +199,8 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 	return b.make(ctx, record, p, tell)
 }
 
-// skip records that nothing had changed.
+// skip records that nothing had changed since a build, which becomes the active
+// one if it was not.
 func (b *Builder) skip(ctx context.Context, active, record environment.Record) error {
 	record.Status, record.Message = environment.Skipped, "nothing has changed since "+active.ID
 	record.EndedAt = &record.CreatedAt
@@ -194,7 +208,7 @@ func (b *Builder) skip(ctx context.Context, active, record environment.Record) e
 	if err := b.Builds.AddBuild(ctx, record); err != nil {
 		return err
 	}
-	return b.Builds.UpdateBuild(ctx, active, false)
+	return b.Builds.UpdateBuild(ctx, active, true)
 }
 
 // lease takes the lease, waiting while another server has it, and keeps it.
@@ -237,13 +251,6 @@ func (b *Builder) lease(ctx context.Context, name string) (release func(), err e
 	}, nil
 }
 
-// tidyEvery is how often what nobody starts from any more is removed. keptFor
-// is how long a layer is left to whoever was about to.
-const (
-	tidyEvery = time.Hour
-	keptFor   = 10 * time.Minute
-)
-
 // Run makes builds until ctx ends. It begins with ending what a server that was
 // killed has left unfinished.
 func (b *Builder) Run(ctx context.Context) error {
@@ -267,6 +274,7 @@ func (b *Builder) Run(ctx context.Context) error {
 	b.ctx = work
 	b.mu.Unlock()
 	close(b.tidied)
+	b.running.Go(func() { b.watch(work) })
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
 	for {
@@ -302,37 +310,4 @@ func (b *Builder) endUnfinished(ctx context.Context) error {
 		errs = append(errs, b.destroy(ctx, r.MachineID), b.drop(r.ID), b.Builds.UpdateBuild(ctx, r, false), b.Leases.Release(ctx, name, b.Owner))
 	}
 	return errors.Join(errs...)
-}
-
-// tidy removes the layers of builds that are not active, and the machines of
-// failed builds but the last of each environment.
-func (b *Builder) tidy(ctx context.Context) error {
-	active, err := b.Builds.ActiveBuilds(ctx)
-	if err != nil {
-		return err
-	}
-	layers, err := b.Layers.List()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, l := range layers {
-		r, err := b.Builds.Build(ctx, l.ID)
-		switch {
-		case errors.Is(err, store.ErrNotFound), // a snapshot, or not of this store
-			err == nil && (r.Status == environment.InProgress || r.EndedAt != nil && young(*r.EndedAt, keptFor)),
-			slices.ContainsFunc(active, func(a environment.Record) bool { return a.ID == l.ID }):
-			continue
-		}
-		errs = append(errs, err, b.drop(l.ID))
-	}
-	return errors.Join(append(errs, b.tidyWrecks(ctx))...)
-}
-
-// drop gives up a layer that may not be there.
-func (b *Builder) drop(id string) error {
-	if err := b.Layers.Delete(id); err != nil && !fault.Is(err, fault.KindNotFound) {
-		return err
-	}
-	return nil
 }

@@ -42,6 +42,7 @@ type Plan struct {
 	userID     int64
 	savedID    string // of the saved environment; "" for the repository's own
 	file       string // of the repository, in which its own stands
+	unasked    bool   // nobody is about to use it
 	again      bool   // a build is made even if nothing has changed
 	scriptID   string // of the saved environment that install is of, where the file has none
 }

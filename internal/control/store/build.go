@@ -15,6 +15,8 @@ type Builds interface {
 	// UpdateBuild replaces a build. With activate it becomes its environment's
 	// active one, in the same moment.
 	UpdateBuild(ctx context.Context, b environment.Record, activate bool) error
+	// DeleteBuild removes a build, and with it its being active.
+	DeleteBuild(ctx context.Context, id string) error
 	Build(ctx context.Context, id string) (environment.Record, error)
 	ActiveBuild(ctx context.Context, environmentID string) (environment.Record, error)
 	// ActiveBuilds returns the active build of every environment.

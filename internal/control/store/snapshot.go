@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"aloft/internal/environment"
 )
@@ -14,4 +15,10 @@ type Snapshots interface {
 	Snapshot(ctx context.Context, id string) (environment.Snapshot, error)
 	// ListSnapshots returns those of a repository, newest first.
 	ListSnapshots(ctx context.Context, repo string, limit int) ([]environment.Snapshot, error)
+	// AllSnapshots returns those of all repositories, oldest first.
+	AllSnapshots(ctx context.Context) ([]environment.Snapshot, error)
+	// UseSnapshot keeps that a machine began with the snapshot.
+	UseSnapshot(ctx context.Context, id string, at time.Time) error
+	// DeleteSnapshot removes what is known of a snapshot.
+	DeleteSnapshot(ctx context.Context, id string) error
 }

@@ -57,6 +57,22 @@ func (s *Store) UpdateBuild(ctx context.Context, b environment.Record, activate 
 	return nil
 }
 
+// DeleteBuild implements [store.Builds].
+func (s *Store) DeleteBuild(ctx context.Context, id string) error {
+	err := s.write(ctx, func(tx *tx) error {
+		if err := tx.q.DeactivateBuild(tx.ctx, id); err != nil {
+			return err
+		}
+		n, err := tx.q.DeleteBuild(tx.ctx, id)
+		tx.wrote = n > 0
+		return found(n, err)
+	})
+	if err != nil {
+		return fmt.Errorf("delete build %s: %w", id, err)
+	}
+	return nil
+}
+
 // Build implements [store.Builds].
 func (s *Store) Build(ctx context.Context, id string) (environment.Record, error) {
 	return buildOf(s.read.GetBuild(ctx, id))

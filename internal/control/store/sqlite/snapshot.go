@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	driver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -46,13 +47,56 @@ func (s *Store) ListSnapshots(ctx context.Context, repo string, limit int) ([]en
 	if err != nil {
 		return nil, fmt.Errorf("list snapshots: %w", readError(err))
 	}
+	return snapshotsOf(rows), nil
+}
+
+// AllSnapshots implements [store.Snapshots].
+func (s *Store) AllSnapshots(ctx context.Context) ([]environment.Snapshot, error) {
+	rows, err := s.read.AllSnapshots(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list snapshots: %w", readError(err))
+	}
+	return snapshotsOf(rows), nil
+}
+
+// UseSnapshot implements [store.Snapshots].
+func (s *Store) UseSnapshot(ctx context.Context, id string, at time.Time) error {
+	err := s.write(ctx, func(tx *tx) error {
+		n, err := tx.q.UseSnapshot(tx.ctx, query.UseSnapshotParams{UsedAt: nanos(at), ID: id})
+		tx.wrote = n > 0
+		return found(n, err)
+	})
+	if err != nil {
+		return fmt.Errorf("use snapshot %s: %w", id, err)
+	}
+	return nil
+}
+
+// DeleteSnapshot implements [store.Snapshots].
+func (s *Store) DeleteSnapshot(ctx context.Context, id string) error {
+	err := s.write(ctx, func(tx *tx) error {
+		n, err := tx.q.DeleteSnapshot(tx.ctx, id)
+		tx.wrote = n > 0
+		return found(n, err)
+	})
+	if err != nil {
+		return fmt.Errorf("delete snapshot %s: %w", id, err)
+	}
+	return nil
+}
+
+func snapshotsOf(rows []query.Snapshot) []environment.Snapshot {
 	list := make([]environment.Snapshot, len(rows))
 	for i, row := range rows {
 		list[i] = snapshotOf(row)
 	}
-	return list, nil
+	return list
 }
 
 func snapshotOf(row query.Snapshot) environment.Snapshot {
-	return environment.Snapshot{ID: row.ID, UserID: row.UserID, Repo: row.Repo, AgentID: row.AgentID, CreatedAt: stamp(row.CreatedAt)}
+	n := environment.Snapshot{ID: row.ID, UserID: row.UserID, Repo: row.Repo, AgentID: row.AgentID, CreatedAt: stamp(row.CreatedAt)}
+	if row.UsedAt != 0 {
+		n.UsedAt = stamp(row.UsedAt)
+	}
+	return n
 }

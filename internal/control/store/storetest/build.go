@@ -14,6 +14,7 @@ var buildTests = []test{
 	{"BuildIsKeptAsItWas", testBuild},
 	{"BuildBecomesActiveWithItsEnd", testActiveBuild},
 	{"BuildsAreListedNewestFirst", testListBuilds},
+	{"BuildIsDeleted", testDeleteBuild},
 }
 
 func record(id, env string, at int) environment.Record {
@@ -107,5 +108,35 @@ func testListBuilds(t *testing.T, s Store) {
 	}
 	if all, err := s.ListBuilds(t.Context(), "", store.Page{Limit: 10}); err != nil || len(all) != 4 {
 		t.Errorf("all: %v, %v", all, err)
+	}
+}
+
+func testDeleteBuild(t *testing.T, s Store) {
+	wantError(t, "delete what is not there", s.DeleteBuild(t.Context(), "bld-9"), store.ErrNotFound)
+	for i, id := range []string{"bld-1", "bld-2"} {
+		b := record(id, "env-1", i)
+		if err := s.AddBuild(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		b.Status = environment.Succeeded
+		if err := s.UpdateBuild(t.Context(), b, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.DeleteBuild(t.Context(), "bld-1"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.ActiveBuild(t.Context(), "env-1"); err != nil || got.ID != "bld-2" {
+		t.Errorf("active is %v, %v", got, err)
+	}
+	if err := s.DeleteBuild(t.Context(), "bld-2"); err != nil { // the active one
+		t.Fatal(err)
+	}
+	_, err := s.ActiveBuild(t.Context(), "env-1")
+	wantError(t, "read the active one", err, store.ErrNotFound)
+	_, err = s.Build(t.Context(), "bld-2")
+	wantError(t, "read what was deleted", err, store.ErrNotFound)
+	if list, err := s.ListBuilds(t.Context(), "", store.Page{Limit: 10}); err != nil || len(list) != 0 {
+		t.Errorf("there are %v, %v", list, err)
 	}
 }

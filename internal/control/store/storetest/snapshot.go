@@ -40,4 +40,20 @@ var snapshotTests = []test{
 			t.Error(list, err)
 		}
 	}},
+	{"IsUsedAndDeleted", func(t *testing.T, s Store) {
+		n := environment.Snapshot{ID: "snapshot-1", UserID: 1, Repo: "git.example/a", AgentID: "bc-1", CreatedAt: time.Unix(1, 5).UTC()}
+		if err := errors.Join(s.AddSnapshot(t.Context(), n), s.UseSnapshot(t.Context(), n.ID, time.Unix(9, 0))); err != nil {
+			t.Fatal(err)
+		}
+		n.UsedAt = time.Unix(9, 0).UTC()
+		list, err := s.AllSnapshots(t.Context())
+		if d := cmp.Diff([]environment.Snapshot{n}, list); err != nil || d != "" {
+			t.Error(err, d)
+		}
+		if err := s.DeleteSnapshot(t.Context(), n.ID); err != nil {
+			t.Error(err)
+		}
+		wantError(t, "delete again", s.DeleteSnapshot(t.Context(), n.ID), store.ErrNotFound)
+		wantError(t, "use what is gone", s.UseSnapshot(t.Context(), n.ID, time.Unix(9, 0)), store.ErrNotFound)
+	}},
 }

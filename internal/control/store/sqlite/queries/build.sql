@@ -26,3 +26,9 @@ ORDER BY created_at DESC, id DESC LIMIT @most;
 
 -- name: OpenBuilds :many
 SELECT data FROM builds WHERE status = 'IN_PROGRESS' ORDER BY created_at, id;
+
+-- name: DeactivateBuild :exec
+DELETE FROM active_builds WHERE build_id = @build_id;
+
+-- name: DeleteBuild :execrows
+DELETE FROM builds WHERE id = @id;

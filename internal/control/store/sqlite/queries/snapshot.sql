@@ -6,3 +6,12 @@ SELECT * FROM snapshots WHERE id = @id;
 
 -- name: ListSnapshots :many
 SELECT * FROM snapshots WHERE repo = @repo ORDER BY created_at DESC, id DESC LIMIT @most;
+
+-- name: AllSnapshots :many
+SELECT * FROM snapshots ORDER BY created_at, id;
+
+-- name: UseSnapshot :execrows
+UPDATE snapshots SET used_at = @used_at WHERE id = @id;
+
+-- name: DeleteSnapshot :execrows
+DELETE FROM snapshots WHERE id = @id;

@@ -86,6 +86,27 @@ func (q *Queries) AddBuild(ctx context.Context, arg AddBuildParams) error {
 	return err
 }
 
+const deactivateBuild = `-- name: DeactivateBuild :exec
+DELETE FROM active_builds WHERE build_id = ?1
+`
+
+func (q *Queries) DeactivateBuild(ctx context.Context, buildID string) error {
+	_, err := q.exec(ctx, q.deactivateBuildStmt, deactivateBuild, buildID)
+	return err
+}
+
+const deleteBuild = `-- name: DeleteBuild :execrows
+DELETE FROM builds WHERE id = ?1
+`
+
+func (q *Queries) DeleteBuild(ctx context.Context, id string) (int64, error) {
+	result, err := q.exec(ctx, q.deleteBuildStmt, deleteBuild, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const getBuild = `-- name: GetBuild :one
 SELECT data FROM builds WHERE id = ?1
 `

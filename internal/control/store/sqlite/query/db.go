@@ -66,6 +66,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addUserStmt, err = db.PrepareContext(ctx, addUser); err != nil {
 		return nil, fmt.Errorf("error preparing query AddUser: %w", err)
 	}
+	if q.allSnapshotsStmt, err = db.PrepareContext(ctx, allSnapshots); err != nil {
+		return nil, fmt.Errorf("error preparing query AllSnapshots: %w", err)
+	}
 	if q.claimDeliveryStmt, err = db.PrepareContext(ctx, claimDelivery); err != nil {
 		return nil, fmt.Errorf("error preparing query ClaimDelivery: %w", err)
 	}
@@ -84,8 +87,14 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.countSignInsStmt, err = db.PrepareContext(ctx, countSignIns); err != nil {
 		return nil, fmt.Errorf("error preparing query CountSignIns: %w", err)
 	}
+	if q.deactivateBuildStmt, err = db.PrepareContext(ctx, deactivateBuild); err != nil {
+		return nil, fmt.Errorf("error preparing query DeactivateBuild: %w", err)
+	}
 	if q.deleteAgentStmt, err = db.PrepareContext(ctx, deleteAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteAgent: %w", err)
+	}
+	if q.deleteBuildStmt, err = db.PrepareContext(ctx, deleteBuild); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteBuild: %w", err)
 	}
 	if q.deleteDeliveriesStmt, err = db.PrepareContext(ctx, deleteDeliveries); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteDeliveries: %w", err)
@@ -122,6 +131,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.deleteSecretsStmt, err = db.PrepareContext(ctx, deleteSecrets); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteSecrets: %w", err)
+	}
+	if q.deleteSnapshotStmt, err = db.PrepareContext(ctx, deleteSnapshot); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteSnapshot: %w", err)
 	}
 	if q.dueDeliveriesStmt, err = db.PrepareContext(ctx, dueDeliveries); err != nil {
 		return nil, fmt.Errorf("error preparing query DueDeliveries: %w", err)
@@ -291,6 +303,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.updateUserStmt, err = db.PrepareContext(ctx, updateUser); err != nil {
 		return nil, fmt.Errorf("error preparing query UpdateUser: %w", err)
 	}
+	if q.useSnapshotStmt, err = db.PrepareContext(ctx, useSnapshot); err != nil {
+		return nil, fmt.Errorf("error preparing query UseSnapshot: %w", err)
+	}
 	return &q, nil
 }
 
@@ -366,6 +381,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing addUserStmt: %w", cerr)
 		}
 	}
+	if q.allSnapshotsStmt != nil {
+		if cerr := q.allSnapshotsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing allSnapshotsStmt: %w", cerr)
+		}
+	}
 	if q.claimDeliveryStmt != nil {
 		if cerr := q.claimDeliveryStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing claimDeliveryStmt: %w", cerr)
@@ -396,9 +416,19 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing countSignInsStmt: %w", cerr)
 		}
 	}
+	if q.deactivateBuildStmt != nil {
+		if cerr := q.deactivateBuildStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deactivateBuildStmt: %w", cerr)
+		}
+	}
 	if q.deleteAgentStmt != nil {
 		if cerr := q.deleteAgentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteAgentStmt: %w", cerr)
+		}
+	}
+	if q.deleteBuildStmt != nil {
+		if cerr := q.deleteBuildStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteBuildStmt: %w", cerr)
 		}
 	}
 	if q.deleteDeliveriesStmt != nil {
@@ -459,6 +489,11 @@ func (q *Queries) Close() error {
 	if q.deleteSecretsStmt != nil {
 		if cerr := q.deleteSecretsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteSecretsStmt: %w", cerr)
+		}
+	}
+	if q.deleteSnapshotStmt != nil {
+		if cerr := q.deleteSnapshotStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteSnapshotStmt: %w", cerr)
 		}
 	}
 	if q.dueDeliveriesStmt != nil {
@@ -741,6 +776,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing updateUserStmt: %w", cerr)
 		}
 	}
+	if q.useSnapshotStmt != nil {
+		if cerr := q.useSnapshotStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing useSnapshotStmt: %w", cerr)
+		}
+	}
 	return err
 }
 
@@ -794,13 +834,16 @@ type Queries struct {
 	addServerIDStmt               *sql.Stmt
 	addSnapshotStmt               *sql.Stmt
 	addUserStmt                   *sql.Stmt
+	allSnapshotsStmt              *sql.Stmt
 	claimDeliveryStmt             *sql.Stmt
 	countAgentsOnLayerStmt        *sql.Stmt
 	countKeysStmt                 *sql.Stmt
 	countOwnersStmt               *sql.Stmt
 	countSecretsStmt              *sql.Stmt
 	countSignInsStmt              *sql.Stmt
+	deactivateBuildStmt           *sql.Stmt
 	deleteAgentStmt               *sql.Stmt
+	deleteBuildStmt               *sql.Stmt
 	deleteDeliveriesStmt          *sql.Stmt
 	deleteEnvironmentStmt         *sql.Stmt
 	deleteEnvironmentVersionsStmt *sql.Stmt
@@ -813,6 +856,7 @@ type Queries struct {
 	deleteRunsStmt                *sql.Stmt
 	deleteSecretStmt              *sql.Stmt
 	deleteSecretsStmt             *sql.Stmt
+	deleteSnapshotStmt            *sql.Stmt
 	dueDeliveriesStmt             *sql.Stmt
 	externalIDStmt                *sql.Stmt
 	forgetKeysStmt                *sql.Stmt
@@ -869,6 +913,7 @@ type Queries struct {
 	touchRunStmt                  *sql.Stmt
 	updateBuildStmt               *sql.Stmt
 	updateUserStmt                *sql.Stmt
+	useSnapshotStmt               *sql.Stmt
 }
 
 func (q *Queries) WithTx(tx *sql.Tx) *Queries {
@@ -889,13 +934,16 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		addServerIDStmt:               q.addServerIDStmt,
 		addSnapshotStmt:               q.addSnapshotStmt,
 		addUserStmt:                   q.addUserStmt,
+		allSnapshotsStmt:              q.allSnapshotsStmt,
 		claimDeliveryStmt:             q.claimDeliveryStmt,
 		countAgentsOnLayerStmt:        q.countAgentsOnLayerStmt,
 		countKeysStmt:                 q.countKeysStmt,
 		countOwnersStmt:               q.countOwnersStmt,
 		countSecretsStmt:              q.countSecretsStmt,
 		countSignInsStmt:              q.countSignInsStmt,
+		deactivateBuildStmt:           q.deactivateBuildStmt,
 		deleteAgentStmt:               q.deleteAgentStmt,
+		deleteBuildStmt:               q.deleteBuildStmt,
 		deleteDeliveriesStmt:          q.deleteDeliveriesStmt,
 		deleteEnvironmentStmt:         q.deleteEnvironmentStmt,
 		deleteEnvironmentVersionsStmt: q.deleteEnvironmentVersionsStmt,
@@ -908,6 +956,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteRunsStmt:                q.deleteRunsStmt,
 		deleteSecretStmt:              q.deleteSecretStmt,
 		deleteSecretsStmt:             q.deleteSecretsStmt,
+		deleteSnapshotStmt:            q.deleteSnapshotStmt,
 		dueDeliveriesStmt:             q.dueDeliveriesStmt,
 		externalIDStmt:                q.externalIDStmt,
 		forgetKeysStmt:                q.forgetKeysStmt,
@@ -964,5 +1013,6 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		touchRunStmt:                  q.touchRunStmt,
 		updateBuildStmt:               q.updateBuildStmt,
 		updateUserStmt:                q.updateUserStmt,
+		useSnapshotStmt:               q.useSnapshotStmt,
 	}
 }

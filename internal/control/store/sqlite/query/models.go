@@ -171,6 +171,7 @@ type Snapshot struct {
 	Repo      string
 	AgentID   string
 	CreatedAt int64
+	UsedAt    int64
 }
 
 type User struct {

@@ -32,8 +32,54 @@ func (q *Queries) AddSnapshot(ctx context.Context, arg AddSnapshotParams) error 
 	return err
 }
 
+const allSnapshots = `-- name: AllSnapshots :many
+SELECT id, user_id, repo, agent_id, created_at, used_at FROM snapshots ORDER BY created_at, id
+`
+
+func (q *Queries) AllSnapshots(ctx context.Context) ([]Snapshot, error) {
+	rows, err := q.query(ctx, q.allSnapshotsStmt, allSnapshots)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Snapshot
+	for rows.Next() {
+		var i Snapshot
+		if err := rows.Scan(
+			&i.ID,
+			&i.UserID,
+			&i.Repo,
+			&i.AgentID,
+			&i.CreatedAt,
+			&i.UsedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const deleteSnapshot = `-- name: DeleteSnapshot :execrows
+DELETE FROM snapshots WHERE id = ?1
+`
+
+func (q *Queries) DeleteSnapshot(ctx context.Context, id string) (int64, error) {
+	result, err := q.exec(ctx, q.deleteSnapshotStmt, deleteSnapshot, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const getSnapshot = `-- name: GetSnapshot :one
-SELECT id, user_id, repo, agent_id, created_at FROM snapshots WHERE id = ?1
+SELECT id, user_id, repo, agent_id, created_at, used_at FROM snapshots WHERE id = ?1
 `
 
 func (q *Queries) GetSnapshot(ctx context.Context, id string) (Snapshot, error) {
@@ -45,12 +91,13 @@ func (q *Queries) GetSnapshot(ctx context.Context, id string) (Snapshot, error) 
 		&i.Repo,
 		&i.AgentID,
 		&i.CreatedAt,
+		&i.UsedAt,
 	)
 	return i, err
 }
 
 const listSnapshots = `-- name: ListSnapshots :many
-SELECT id, user_id, repo, agent_id, created_at FROM snapshots WHERE repo = ?1 ORDER BY created_at DESC, id DESC LIMIT ?2
+SELECT id, user_id, repo, agent_id, created_at, used_at FROM snapshots WHERE repo = ?1 ORDER BY created_at DESC, id DESC LIMIT ?2
 `
 
 type ListSnapshotsParams struct {
@@ -73,6 +120,7 @@ func (q *Queries) ListSnapshots(ctx context.Context, arg ListSnapshotsParams) ([
 			&i.Repo,
 			&i.AgentID,
 			&i.CreatedAt,
+			&i.UsedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -85,4 +133,21 @@ func (q *Queries) ListSnapshots(ctx context.Context, arg ListSnapshotsParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const useSnapshot = `-- name: UseSnapshot :execrows
+UPDATE snapshots SET used_at = ?1 WHERE id = ?2
+`
+
+type UseSnapshotParams struct {
+	UsedAt int64
+	ID     string
+}
+
+func (q *Queries) UseSnapshot(ctx context.Context, arg UseSnapshotParams) (int64, error) {
+	result, err := q.exec(ctx, q.useSnapshotStmt, useSnapshot, arg.UsedAt, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }

@@ -1,0 +1,221 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"aloft/internal/control/layer"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+// tidyEvery is how often what nobody starts from any more is removed, and keptFor
+// how long a layer is left to whoever was about to. Of an environment at most
+// maxKept builds are remembered.
+const (
+	tidyEvery = time.Hour
+	keptFor   = 10 * time.Minute
+	maxKept   = 100
+	buildPage = 500
+)
+
+// tidy removes what is too old or too much of builds, their disks, wrecks and
+// logs, and what is left of environments that are no more. A disk that a machine
+// or a snapshot needs stays until it does not: giving up a layer does not remove it.
+func (b *Builder) tidy(ctx context.Context) error {
+	layers, err := b.Layers.List() // first: what is made meanwhile is not judged
+	if err != nil {
+		return err
+	}
+	all, err := b.allBuilds(ctx, "")
+	if err != nil {
+		return err
+	}
+	active, err := b.Builds.ActiveBuilds(ctx)
+	if err != nil {
+		return err
+	}
+	has := map[string]bool{}
+	for _, l := range layers {
+		has[l.ID] = true
+	}
+	builds, disks := map[string]int{}, map[string]int{}
+	for _, a := range active {
+		disks[diskOf(a)] = 1
+	}
+	gone, known := map[string]bool{}, map[string]bool{}
+	var errs []error
+	for _, r := range all { // newest first
+		known[r.ID] = true
+		if builds[r.EnvironmentID]++; builds[r.EnvironmentID] == 1 {
+			gone[r.EnvironmentID] = b.isGone(ctx, r.EnvironmentID)
+		}
+		old := b.expired.due(r.ID, b.KeepFor > 0 && !young(lastUse(r), b.KeepFor))
+		if r.Status == environment.InProgress || r.EndedAt != nil && young(*r.EndedAt, keptFor) && !gone[r.EnvironmentID] {
+			continue
+		}
+		isActive := slices.ContainsFunc(active, func(a environment.Record) bool { return a.ID == r.ID })
+		switch {
+		case gone[r.EnvironmentID], old, builds[r.EnvironmentID] > maxKept && !isActive:
+			errs = append(errs, b.remove(ctx, r, isActive))
+		case isActive, !has[r.ID]:
+		case r.Status == environment.Succeeded && r.Trigger != environment.AgentDraft && disks[diskOf(r)] < b.KeepBuilds:
+			disks[diskOf(r)]++
+		default:
+			errs = append(errs, b.dropUnlessActive(ctx, r))
+		}
+	}
+	for _, l := range layers { // whose record is gone; one that was imported never had any
+		if strings.HasPrefix(l.ID, layer.Build+"-") && !known[l.ID] && l.Packed == nil {
+			if _, err := b.Builds.Build(ctx, l.ID); errors.Is(err, store.ErrNotFound) {
+				errs = append(errs, b.drop(l.ID))
+			}
+		}
+	}
+	return errors.Join(append(errs, b.tidySnapshots(ctx), b.tidyWrecks(ctx))...)
+}
+
+// allBuilds are the builds of an environment, or without an id of all, newest first.
+func (b *Builder) allBuilds(ctx context.Context, environmentID string) (all []environment.Record, err error) {
+	for q := (store.Page{Limit: buildPage}); ; {
+		list, err := b.Builds.ListBuilds(ctx, environmentID, q)
+		if all = append(all, list...); err != nil || len(list) < q.Limit {
+			return all, err
+		}
+		q.BeforeTime, q.BeforeID = list[len(list)-1].CreatedAt, list[len(list)-1].ID
+	}
+}
+
+// diskOf names what of a build another of the same can stand in for: a saved
+// environment may be for several repositories, each with disks of its own.
+func diskOf(r environment.Record) string {
+	return r.EnvironmentID + " " + strings.Join(r.URLs(), " ")
+}
+
+// isGone reports whether builds are of a saved environment that is no more.
+func (b *Builder) isGone(ctx context.Context, environmentID string) bool {
+	if b.Saved == nil || !environment.IsSavedID(environmentID) {
+		return false
+	}
+	_, err := b.Saved.Environment(ctx, environmentID)
+	return errors.Is(err, store.ErrNotFound)
+}
+
+// lastUse is about when a machine last began with a build.
+func lastUse(r environment.Record) time.Time {
+	if r.UsedAt.After(r.CreatedAt) {
+		return r.UsedAt
+	}
+	return r.CreatedAt
+}
+
+// usedStep is how exactly the last use of something is known.
+const usedStep = time.Hour
+
+// used keeps that a machine is about to begin with a build.
+func (b *Builder) used(ctx context.Context, r environment.Record) error {
+	if young(r.UsedAt, usedStep) {
+		return nil
+	}
+	r.UsedAt = time.Now().UTC()
+	return b.Builds.UpdateBuild(ctx, r, false)
+}
+
+// remove removes a build with all that it has left. The record goes last: what
+// a crash leaves is found by it.
+func (b *Builder) remove(ctx context.Context, r environment.Record, active bool) error {
+	if !active && b.isActive(ctx, r) {
+		return nil // since it was looked at
+	}
+	log, err := b.LogFile(r.ID)
+	if err == nil {
+		if err = os.Remove(log); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err := errors.Join(err, b.drop(r.ID), b.destroy(ctx, r.MachineID)); err != nil {
+		return fmt.Errorf("remove build %s: %w", r.ID, err)
+	}
+	b.expired.forget(r.ID)
+	if err := b.Builds.DeleteBuild(ctx, r.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+func (b *Builder) isActive(ctx context.Context, r environment.Record) bool {
+	a, err := b.Builds.ActiveBuild(ctx, r.EnvironmentID)
+	return err == nil && a.ID == r.ID
+}
+
+func (b *Builder) dropUnlessActive(ctx context.Context, r environment.Record) error {
+	if b.isActive(ctx, r) {
+		return nil // since it was looked at
+	}
+	return b.drop(r.ID)
+}
+
+// drop gives up a layer that may not be there.
+func (b *Builder) drop(id string) error {
+	if err := b.Layers.Delete(id); err != nil && !fault.Is(err, fault.KindNotFound) {
+		return err
+	}
+	return nil
+}
+
+// Forget ends the build of an environment that is deleted, and removes all that
+// there is of its builds. Machines that began with them go on.
+func (b *Builder) Forget(ctx context.Context, environmentID string) error {
+	if b.Layers == nil {
+		return nil
+	}
+	b.mu.Lock()
+	f := b.flights[environmentID]
+	b.mu.Unlock()
+	if f != nil {
+		f.cancel(errCancelled)
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	all, err := b.allBuilds(ctx, environmentID)
+	errs := []error{err}
+	for _, r := range all {
+		errs = append(errs, b.remove(ctx, r, true))
+	}
+	return errors.Join(errs...)
+}
+
+// tidySnapshots removes the snapshots that no machine has begun with for too long.
+func (b *Builder) tidySnapshots(ctx context.Context) error {
+	if b.Snapshots == nil || b.SnapshotFor == 0 {
+		return nil
+	}
+	list, err := b.Snapshots.AllSnapshots(ctx)
+	errs := []error{err}
+	for _, n := range list {
+		if l, err := b.Layers.Layer(n.ID); err != nil || !l.Kept {
+			continue // it is another host's, or is being made
+		}
+		last := n.CreatedAt
+		if n.UsedAt.After(last) {
+			last = n.UsedAt
+		}
+		if !b.expired.due(n.ID, !young(last, b.SnapshotFor)) {
+			continue
+		}
+		b.Logger.Info("a snapshot that nobody uses has expired", "snapshot", n.ID, "repository", n.Repo, "used", last)
+		b.expired.forget(n.ID)
+		errs = append(errs, b.drop(n.ID), b.Snapshots.DeleteSnapshot(ctx, n.ID))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,107 @@
+package build
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+)
+
+// usedFor is how long an environment counts as one in use after a machine has
+// begun with it: what nobody uses is not made anew.
+const usedFor = 7 * 24 * time.Hour
+
+// watch has the environments that are in use made anew: where their default
+// branch says something else, and now and then. It ends with ctx.
+func (b *Builder) watch(ctx context.Context) {
+	every := b.WatchEvery
+	if every == 0 || b.RebuildEvery > 0 && b.RebuildEvery < every {
+		every = b.RebuildEvery
+	}
+	if every == 0 {
+		return
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		active, err := b.Builds.ActiveBuilds(ctx)
+		if err != nil && ctx.Err() == nil {
+			b.Logger.Error("builds cannot be listed", "error", err)
+		}
+		for _, r := range active {
+			if err := b.look(ctx, r); err != nil && ctx.Err() == nil {
+				b.Logger.Warn("an environment cannot be looked at", "environment", r.EnvironmentID, "error", err)
+			}
+		}
+	}
+}
+
+// look makes an environment anew, if there is reason to.
+func (b *Builder) look(ctx context.Context, r environment.Record) error {
+	if len(r.Commits) == 0 || !young(lastUse(r), usedFor) {
+		return nil
+	}
+	p, ok, err := b.planOf(ctx, r)
+	if err != nil || !ok {
+		return err
+	}
+	p.unasked = true
+	var why environment.Trigger
+	switch {
+	case b.WatchEvery > 0 && p.digest() != r.Digest:
+		why = environment.ConfigChange
+	case b.RebuildEvery > 0 && !young(r.CheckedAt, b.RebuildEvery):
+		why = environment.Recurring
+	default:
+		return nil
+	}
+	last, err := b.Builds.ListBuilds(ctx, r.EnvironmentID, store.Page{Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(last) == 1 && last[0].Status == environment.Failed && last[0].Digest == p.digest() && last[0].Inputs == p.Inputs &&
+		young(last[0].CreatedAt, cmp.Or(b.RebuildEvery, usedFor)) {
+		return nil // somebody has to mend it first
+	}
+	_, err = b.Ensure(ctx, p, why, func(string) {})
+	return err
+}
+
+// planOf is the plan of which another build of the same environment would be.
+// ok is false where there is none: it is another environment's turn now.
+func (b *Builder) planOf(ctx context.Context, r environment.Record) (p Plan, ok bool, err error) {
+	was := Plan{repoURL: r.Commits[0].URL, userID: r.UserID}
+	for _, c := range r.Commits[1:] {
+		was.others = append(was.others, repository{url: c.URL})
+	}
+	var e environment.Saved
+	if b.Saved != nil && environment.IsSavedID(r.EnvironmentID) {
+		e, err = b.Saved.Environment(ctx, r.EnvironmentID)
+		if errors.Is(err, store.ErrNotFound) {
+			return Plan{}, false, nil
+		}
+		if err != nil {
+			return Plan{}, false, err
+		}
+		was.userID = e.UserID
+	}
+	if p, err = b.atDefault(ctx, was); err != nil {
+		return Plan{}, false, err
+	}
+	if p.environmentID() != r.EnvironmentID && p.file == "" && e.ID != "" && e.For(was.repoURL) {
+		// It is the team's, and the one who made it has one of their own.
+		if err := b.instead(ctx, &p, e); err != nil {
+			return Plan{}, false, err
+		}
+	}
+	nothing := p.Environment.Install == "" && p.dockerfile == "" || p.Environment.Build != nil && p.noImage != nil
+	return p, p.environmentID() == r.EnvironmentID && p.Commit != "" && !nothing, nil
+}
