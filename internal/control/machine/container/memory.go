@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,10 @@ const wokenFile = "woken"
 
 // quietLimit bounds how long the guest may take to let go of its socket.
 const quietLimit = 5 * time.Second
+
+// keptFree is what is left of the disk, in bytes, beside what the memory of a
+// machine may take there uncompressed.
+const keptFree = 512 << 20
 
 // memoryLimit bounds how long the memory of a machine may take, either way: it is
 // some gigabytes at most.
@@ -77,10 +82,12 @@ func (m *Machine) checkpoint(ctx context.Context, letGo func(context.Context) er
 	if !m.running() {
 		return machine.ErrStopped
 	}
+	if err := m.roomFor(); err != nil {
+		return err
+	}
 	if err := m.save(ctx, eng, letGo); err != nil {
 		// The guest need not wait any longer. One that has ended does not look.
-		wake := os.WriteFile(m.path("run/"+wokenFile), nil, 0o600)
-		return errors.Join(err, wake, m.forget(memoryBeingSaved))
+		return errors.Join(err, m.tellAwake(), m.forget(memoryBeingSaved))
 	}
 	return nil
 }
@@ -225,8 +232,52 @@ func (m *Machine) KeepMemory(ctx context.Context, layer string) error {
 // One that is being saved ends, and starts from its disk.
 func (m *Machine) wakeInterrupted() {
 	if _, err := os.Lstat(m.path(memoryBeingSaved)); err == nil {
-		_ = os.WriteFile(m.path("run/"+wokenFile), nil, 0o600) // or else it goes on by itself in a while
+		_ = m.tellAwake() // or else it goes on by itself in a while
 	}
+}
+
+// tellAwake tells pod-daemon that it is awake. Root in the machine controls the
+// folder: what is there under that name goes, and no link is followed.
+func (m *Machine) tellAwake() error {
+	dir, err := unix.Open(m.path("run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	if err := unix.Unlinkat(dir, wokenFile, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	fd, err := unix.Openat(dir, wokenFile, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// roomFor returns an error that wraps [unix.ENOSPC] where the memory that the
+// machine has in use would not leave enough of the disk.
+func (m *Machine) roomFor() error {
+	all, err := mountedHierarchies()
+	if err != nil {
+		return err
+	}
+	var used int64
+	for _, h := range all {
+		for _, name := range []string{"memory.current", "memory.usage_in_bytes"} {
+			data, err := os.ReadFile(filepath.Join(h.dir, m.cgroup, name))
+			if n, bad := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64); err == nil && bad == nil {
+				used = max(used, n)
+			}
+		}
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(m.dir, &disk); err != nil {
+		return err
+	}
+	if free := int64(disk.Bavail) * disk.Bsize; free < used+keptFree {
+		return fmt.Errorf("%d MiB are in use, and %d MiB free on the disk: %w", used>>20, free>>20, unix.ENOSPC)
+	}
+	return nil
 }
 
 // Asleep implements [machine.Checkpointer].

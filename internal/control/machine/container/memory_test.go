@@ -184,6 +184,30 @@ func TestNoMemory(t *testing.T) {
 	ask(t, m, "true")
 }
 
+// TestNoLinkOutOfTheMachine has root in the machine put a link to a file of the
+// host's where the server tells the machine that it is awake.
+func TestNoLinkOutOfTheMachine(t *testing.T) {
+	need.File(t, "runsc", builtRunsc)
+	r := newRuntime(t, t.TempDir(), engines(t)["runsc"])
+	m := create(t, r, machine.Spec{Image: "host"}).(*Machine)
+	victim := filepath.Join(t.TempDir(), "victim")
+	if err := os.WriteFile(victim, []byte("whole"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, m, "ln", "-s", victim, "/run/aloft/"+wokenFile); got.Code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if err := m.Checkpoint(t.Context(), func(context.Context) error { return errors.New("it does not let go") }); err == nil {
+		t.Fatal("it was saved")
+	}
+	if data, err := os.ReadFile(victim); err != nil || string(data) != "whole" {
+		t.Errorf("the host's file holds %q, %v", data, err)
+	}
+	if info, err := os.Lstat(m.path("run/" + wokenFile)); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("the machine is not told: %v, %v", info, err)
+	}
+}
+
 // sleeper is a server that is killed at a step of a machine's sleep.
 func sleeper(dir, engine, bin, step string) int {
 	r, err := New(Config{Dir: dir, RuntimePath: engine, Binaries: bin})
