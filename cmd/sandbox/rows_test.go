@@ -1,0 +1,135 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"aloft/internal/guest/sandbox"
+	"aloft/internal/policy/cage"
+)
+
+// TestProtectedRows is the list of what is protected, a test by the name of each
+// row, on this kernel: nothing below it can be changed, there or not yet, and what
+// the command prints is explained by the rule.
+func TestProtectedRows(t *testing.T) {
+	requireAll(t)
+	uid := os.Geteuid()
+	s := newScene(t, uid)
+	for _, row := range []struct {
+		name, rule string
+		attempts   []string
+	}{
+		{".cursor/*.json", "protected .cursor", []string{"echo x > .cursor/sandbox.json", "echo x > .cursor/permissions.json", "echo x > .cursor/hooks.json", "rm .cursor/sandbox.json"}},
+		{".cursor/**/*.json", "protected .cursor", []string{"echo x > .cursor/deep/x.json", "mkdir .cursor/new", "rm -r .cursor/deep"}},
+		{".aloft/*.json", "protected .aloft", []string{"echo x > .aloft/sandbox.json"}},
+		{".aloft/**/*.json", "protected .aloft", []string{"mkdir .aloft/deep"}},
+		{".claude/*.json", "protected .claude", []string{"echo x > .claude/settings.json", "echo x > .claude/settings.local.json"}},
+		{".claude/**/*.json", "protected .claude", []string{"mkdir .claude/deep"}},
+		{".vscode/**", "protected .vscode", []string{"echo x > .vscode/tasks.json", "mkdir .vscode/a", "rmdir .vscode"}},
+		{"*.code-workspace", "protected *.code-workspace", []string{"echo x > team.code-workspace", "rm team.code-workspace"}},
+		{".git/hooks/**", "protected .git/hooks", []string{"echo x > .git/hooks/pre-commit", "echo x > .git/hooks/post-merge", "mv .git/hooks h"}},
+		{".git/config", "protected .git/config", []string{"echo x > .git/config", "rm .git/config", "ln .git/config c"}},
+		{".git/info/attributes", "protected .git/info/attributes", []string{"echo x > .git/info/attributes"}},
+		{".cursorignore", "protected .cursorignore", []string{"echo x > .cursorignore", "rm .cursorignore"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			at := newSite(t, s.base, uid)
+			before := at.state(t)
+			for _, attempt := range row.attempts {
+				code, said := s.try(t, at, escape{name: attempt, attempt: attempt}, "{}", true)
+				if code == 0 || code == sandbox.ExitFailed || code == sandbox.ExitUnenforceable {
+					t.Errorf("%s: exit %d: %s", attempt, code, said)
+				}
+				told(t, at, cage.Default(), said, row.rule)
+			}
+			if after := at.state(t); after != before {
+				t.Errorf("changed:\n%swas:\n%s", after, before)
+			}
+		})
+	}
+	t.Run("writable inside .cursor", func(t *testing.T) {
+		at := newSite(t, s.base, uid)
+		for _, dir := range []string{"rules", "commands", "worktrees", "skills", "agents"} {
+			attempt := "mkdir -p .cursor/" + dir + "/new && echo x > .cursor/" + dir + "/new/x.json"
+			if code, said := s.try(t, at, escape{name: dir, attempt: attempt}, "{}", true); code != 0 {
+				t.Errorf("%s: exit %d: %s", dir, code, said)
+			}
+			if _, err := os.Stat(filepath.Join(at.workspace, ".cursor", dir, "new", "x.json")); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Run("set aside", func(t *testing.T) { // names that cannot be held before they are there
+		for _, name := range []string{"new.code-workspace", "NEW.Code-Workspace", ".git/commondir"} {
+			at := newSite(t, s.base, uid)
+			code, said := s.try(t, at, escape{name: name, attempt: "echo x > " + name}, "{}", true)
+			if code != 0 || !strings.Contains(said, filepath.Join(at.workspace, name)+" is protected: what the command made under that name was set aside") {
+				t.Errorf("%s: exit %d: %s", name, code, said)
+			}
+			if _, err := os.Stat(filepath.Join(at.workspace, name)); err == nil {
+				t.Errorf("%s is there", name)
+			}
+		}
+	})
+}
+
+// told checks that a denial is explained: the path, the rule, and how to ask.
+func told(t *testing.T, at site, p cage.Policy, said, rule string) {
+	t.Helper()
+	rules, err := (sandbox.Request{Policy: p, Workspaces: []string{at.workspace}}).Rules(os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Join(rules.Explain(at.workspace, said), "\n")
+	if !strings.Contains(words, at.dir) || !strings.Contains(words, rule) || !strings.Contains(words, "To go on: ") {
+		t.Errorf("of %q the agent is told %q, not of the rule %q", said, words, rule)
+	}
+}
+
+// TestDenialsAreExplained is every class of denial, and the rule that is told of.
+func TestDenialsAreExplained(t *testing.T) {
+	requireAll(t)
+	uid := os.Geteuid()
+	s := newScene(t, uid)
+	for _, c := range []struct{ name, policy, attempt, rule string }{
+		{"outside", `{}`, "echo x > $O/file", "outside of what type workspace_readwrite lets change"},
+		{"removing outside", `{}`, "rm $O/file", "outside of what type workspace_readwrite lets change"},
+		{"mode outside", `{}`, "chmod 777 $O/file", "outside of what type workspace_readwrite lets change"},
+		{"read-only type", `{"type": "workspace_readonly"}`, "echo x > src/main.go", "type workspace_readonly"},
+		{"read-only path", `{"additionalReadonlyPaths": ["vendor"]}`, "echo x > vendor/x", "additionalReadonlyPaths vendor"},
+		{"boundary", `{"readBoundary": "workspace"}`, "cat $O/file", "readBoundary workspace"},
+		{"temporary files", `{"disableTmpWrite": true}`, "echo x > /tmp/aloft-denied", "outside of what type"},
+		{"hidden file", `{}`, "cat secret.txt", "hidden "},
+		{"protected", `{}`, "echo x > .git/config", "protected .git/config"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			at := newSite(t, s.base, uid)
+			layer, err := cage.Parse([]byte(c.policy))
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, said := s.try(t, at, escape{name: c.name, attempt: c.attempt}, c.policy, true)
+			if code == 0 {
+				t.Fatal("it worked")
+			}
+			p := cage.Layers{Repository: layer, Mode: cage.FileOnly}.Merge()
+			rules, err := (sandbox.Request{Policy: p, Workspaces: []string{at.workspace}}).Rules(os.Getenv)
+			if err != nil {
+				t.Fatal(err)
+			}
+			words := strings.Join(rules.Explain(at.workspace, said), "\n")
+			if !strings.Contains(words, c.rule) || !strings.Contains(words, "To go on: ") {
+				t.Errorf("of %q the agent is told %q, not of the rule %q", said, words, c.rule)
+			}
+		})
+	}
+	t.Run("host", func(t *testing.T) {
+		at := newSite(t, s.base, uid)
+		_, said := s.try(t, at, escape{attempt: "$P reach connect denied.test:443"}, `{"networkPolicy": {"allow": ["allowed.test"]}}`, true)
+		if !strings.Contains(said, "denied.test:443 was not reached: ") || !strings.Contains(said, "To go on: add it to networkPolicy.allow") {
+			t.Errorf("told %q", said)
+		}
+	})
+}
