@@ -1,11 +1,14 @@
 package container
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"aloft/internal/control/machine"
 	"aloft/internal/need"
@@ -86,6 +89,41 @@ func TestSandboxInGVisor(t *testing.T) {
 					t.Errorf("%s%s: %q does not say %q", user, tt.args, got.Output, s)
 				}
 			}
+		}
+	}
+}
+
+// TestSandboxInDockersProfile is the sandbox in a container under Docker's default
+// filter of system calls, which lets nobody make namespaces: it runs nothing, and
+// says what to change.
+func TestSandboxInDockersProfile(t *testing.T) {
+	runc := engines(t)["runc"]
+	m := sandboxed(t, runc, "build").(*Machine)
+	text, err := os.ReadFile(filepath.Join(m.path("bundle"), "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c specs.Spec
+	if err := json.Unmarshal(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	host := hostFacts()
+	if c.Linux.Seccomp, err = seccompProfile(host.arch, host.kernel, capabilities); err != nil {
+		t.Fatal(err)
+	}
+	c.Process.User, c.Process.Args, c.Linux.CgroupsPath, c.Hooks = specs.User{UID: 1000, GID: 1000}, []string{"/bin/sh", "-c",
+		"cd /tmp && /exec-daemon/sandbox probe; echo probed $?; /exec-daemon/sandbox -- touch /tmp/ran; echo exit $?; test ! -e /tmp/ran && echo nothing ran"}, "aloft-docker-profile", nil
+	bundle := t.TempDir()
+	if text, err = json.Marshal(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bundle, "config.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), runc, "--root", t.TempDir(), "run", "--bundle", bundle, "aloft-docker-profile").CombinedOutput()
+	for _, want := range []string{"no namespaces (make namespaces: operation not permitted)", "status: not all can be enforced", "as in a container of Docker", "probed 125", "exit 123", "nothing was run", "nothing ran"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q is not said: %v: %s", want, err, out)
 		}
 	}
 }
