@@ -72,6 +72,21 @@ func loopback(u *url.URL) bool {
 	return u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())
 }
 
+// named is the address under its name, where it is this host's own: browsers
+// have passkeys for names alone.
+func named(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || !loopback(u) {
+		return address
+	}
+	if port := u.Port(); port != "" {
+		u.Host = net.JoinHostPort("localhost", port)
+	} else {
+		u.Host = "localhost"
+	}
+	return u.String()
+}
+
 // provider is nil where there is none.
 func (c oidcConfig) provider() *signin.Provider {
 	if c.Issuer == "" {

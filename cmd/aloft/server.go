@@ -187,7 +187,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	s.webhooks = webhook.New(webhook.Config{
 		Store: s.store, Owner: s.store.ServerID(), Webhook: locked.Webhook, Shown: shownOutside(s.store), Post: reach.Post, PublicURL: publicURL, Logger: logger,
 	})
-	desk, err := signin.New(signin.Config{Store: s.store, PublicURL: publicURL, Provider: c.SignIn.OIDC.provider(), Logger: logger})
+	desk, err := signin.New(signin.Config{Store: s.store, PublicURL: func() string { return named(publicURL()) }, Provider: c.SignIn.OIDC.provider(), Logger: logger})
 	if err != nil {
 		return nil, err
 	}
