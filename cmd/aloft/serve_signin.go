@@ -110,12 +110,11 @@ func (s *server) firstLink(ctx context.Context) string {
 		if u.Role != account.Owner || u.Disabled {
 			continue
 		}
-		token, _, err := s.desk.NewLink(ctx, u.ID)
+		link, _, err := s.desk.NewLink(ctx, u.ID)
 		if err != nil {
 			s.logger.Error("no link to sign in can be made", "error", err)
-			return ""
 		}
-		return s.desk.PublicURL() + "/sign-in#link=" + token
+		return link
 	}
 	return ""
 }

@@ -157,11 +157,8 @@ func parseEmail(text string) (string, error) {
 }
 
 func (s *server) newLink(r *http.Request, userID int64) (linkJSON, error) {
-	token, expires, err := s.SignIn.NewLink(r.Context(), userID)
-	if err != nil {
-		return linkJSON{}, err
-	}
-	return linkJSON{URL: strings.TrimSuffix(s.PublicURL(), "/") + "/sign-in#link=" + token, ExpiresAt: stamp(expires)}, nil
+	url, expires, err := s.SignIn.NewLink(r.Context(), userID)
+	return linkJSON{URL: url, ExpiresAt: stamp(expires)}, err
 }
 
 // member returns the user whom a path names, if who may change them.

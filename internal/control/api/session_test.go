@@ -151,7 +151,7 @@ func TestCrossSite(t *testing.T) {
 func TestSecureCookie(t *testing.T) {
 	h := newHouse(t)
 	h.api.PublicURL = func() string { return "https://aloft.test" }
-	a := h.want(h.callAs("", "POST", "/v1/session", `{"link":"`+strings.TrimPrefix(h.want(h.call("POST", "/v1/members/1/link", ""), 201).text(t, "url"), "https://aloft.test/sign-in#link=")+`"}`), 201)
+	a := h.want(h.callAs("", "POST", "/v1/session", `{"link":"`+strings.TrimPrefix(h.want(h.call("POST", "/v1/members/1/link", ""), 201).text(t, "url"), "http://aloft.test/sign-in#link=")+`"}`), 201)
 	if c := a.header.Get("Set-Cookie"); !strings.HasPrefix(c, "__Host-aloft=") || !strings.Contains(c, "; Secure") {
 		t.Errorf("cookie %s", c)
 	}

@@ -120,14 +120,17 @@ func shortened(browser string) string {
 	return strings.ToValidUTF8(browser[:min(len(browser), maxBrowser)], "")
 }
 
-// NewLink makes a link of the user that signs in once and returns what is to be
-// put after the # of an address. Earlier ones are good no more.
-func (d *Desk) NewLink(ctx context.Context, userID int64) (token string, expires time.Time, err error) {
-	token, expires = account.NewKey(), time.Now().Add(LinkLife)
+// linkAt is where a link leads; what follows is never sent in an address.
+const linkAt = "/sign-in#link="
+
+// NewLink makes a link that signs the user in once. Earlier ones are good no
+// more.
+func (d *Desk) NewLink(ctx context.Context, userID int64) (link string, expires time.Time, err error) {
+	token, expires := account.NewKey(), time.Now().Add(LinkLife)
 	if err := d.Store.AddLink(ctx, account.HashKey(token), userID, expires); err != nil {
 		return "", time.Time{}, fmt.Errorf("make a link: %w", err)
 	}
-	return token, expires, nil
+	return strings.TrimSuffix(d.PublicURL(), "/") + linkAt + token, expires, nil
 }
 
 // WithLink signs in by a link. A password that the person may have forgotten is

@@ -1,0 +1,88 @@
+import { spawn, spawnSync, type ChildProcess } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const aloft = join(import.meta.dirname, "../../bin/aloft");
+
+/** A real server, with machines and the scripted model, and a repository of its own. */
+export class Server {
+  readonly dir = mkdtempSync(join(tmpdir(), "aloft-browser-"));
+  readonly repo = join(this.dir, "slug.git");
+  private child?: ChildProcess;
+  private port = 0;
+  url = "";
+  link = "";
+
+  static async start(): Promise<Server> {
+    if (!existsSync(aloft)) throw new Error("bin/aloft is not there: run make build");
+    const s = new Server();
+    s.makeRepo();
+    writeFileSync(join(s.dir, "aloft.yaml"), "git: {allow_file: true}\n");
+    await s.up();
+    return s;
+  }
+
+  /** Starts the server, and waits until it listens. */
+  async up(): Promise<void> {
+    const child = spawn(aloft, ["serve", "--config", join(this.dir, "aloft.yaml"), "--data", join(this.dir, "data"), "--listen", `127.0.0.1:${this.port}`], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    this.child = child;
+    let said = "";
+    let log = "";
+    child.stdout.on("data", (d: Buffer) => (said += d.toString()));
+    child.stderr.on("data", (d: Buffer) => (log = (log + d.toString()).slice(-8_000)));
+    for (;;) {
+      if (child.exitCode !== null) throw new Error(`the server does not start:\n${log}`);
+      this.port = Number(/ listens at http:\/\/127\.0\.0\.1:(\d+)\n/.exec(said)?.[1] ?? 0);
+      this.url = `http://localhost:${this.port}`;
+      if (this.port > 0 && (await fetch(`${this.url}/healthz`).then((r) => r.ok, () => false))) break;
+      await new Promise((r) => setTimeout(r, 20));
+    }
+    // The link is said before anything is served.
+    this.link = /^Sign in at (\S+)$/m.exec(said)?.[1] ?? "";
+  }
+
+  /** Kills the server, as a power cut would. */
+  async kill(): Promise<void> {
+    const child = this.child;
+    if (!child || child.exitCode !== null) return;
+    const gone = new Promise((r) => child.once("exit", r));
+    child.kill("SIGKILL");
+    await gone;
+  }
+
+  key(): string {
+    return readFileSync(join(this.dir, "data", "admin.key"), "utf8").trim();
+  }
+
+  /** Removes what is left: machines first, which outlive a server that is killed. */
+  async close(): Promise<void> {
+    const api = async (method: string, path: string) => (await fetch(this.url + path, { method, headers: { Authorization: `Bearer ${this.key()}` } })).json();
+    const { items } = (await api("GET", "/v1/agents")) as { items: { id: string }[] };
+    for (const { id } of items) await api("DELETE", `/v1/agents/${id}`);
+    const child = this.child;
+    if (child) {
+      const gone = new Promise((r) => child.once("exit", r));
+      child.kill("SIGTERM");
+      await gone;
+    }
+    rmSync(this.dir, { recursive: true });
+  }
+
+  /** The sample project of the demonstration, as a bare repository. */
+  private makeRepo(): void {
+    const work = join(this.dir, "slug");
+    mkdirSync(work);
+    const run = (...args: string[]) => {
+      const done = spawnSync(args[0] ?? "", args.slice(1), { encoding: "utf8" });
+      if (done.status !== 0) throw new Error(`${args.join(" ")}: ${done.stderr}`);
+    };
+    run("cp", "-r", join(import.meta.dirname, "../../cmd/aloft/demo/sample/."), work);
+    run("git", "init", "-q", "-b", "main", work);
+    run("git", "-C", work, "add", "-A");
+    run("git", "-C", work, "-c", "user.name=Ada", "-c", "user.email=ada@example.com", "commit", "-q", "-m", "Make slugs of titles");
+    run("git", "clone", "-q", "--bare", work, this.repo);
+  }
+}
