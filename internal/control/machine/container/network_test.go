@@ -144,9 +144,14 @@ func killGateway(t *testing.T, m machine.Machine) {
 // TestGatewayIsReborn kills gateways while their machines live: by the server
 // that started them, and by another.
 func TestGatewayIsReborn(t *testing.T) {
+	reached := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/long" {
 			w.(http.Flusher).Flush()
+			select {
+			case reached <- struct{}{}:
+			case <-r.Context().Done():
+			}
 			<-r.Context().Done()
 		}
 		_, _ = io.WriteString(w, "hello")
@@ -167,7 +172,8 @@ func TestGatewayIsReborn(t *testing.T) {
 			if got := get(url); got != "hello" {
 				t.Fatalf("before: %q", got)
 			}
-			ask(t, m, "sh", "-c", "curl -sS "+url+"/long >/dev/null 2>/run/cut & sleep 0.3")
+			ask(t, m, "sh", "-c", "curl -sS "+url+"/long >/dev/null 2>/run/cut &")
+			<-reached
 			killed := time.Now()
 			killGateway(t, m)
 			awaitGatewayOf(t, m)
