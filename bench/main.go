@@ -120,6 +120,16 @@ var suites = []suite{
 		}
 		return []row{of("event append, 1 agent", "Append/agents=1"), of("event append, 100 agents", "Append/agents=100")}
 	}},
+	{"./internal/control/machine/container", "Snapshot", "20x", func(f figures) []row {
+		full, empty := f["Snapshot/50000-files"], f["Snapshot/empty"]
+		freeze, copied := f["Snapshot/50000-files/ns/freeze"], f["Snapshot/50000-files/ns/copy"]
+		one, many := f["Snapshot/50000-files/bytes/one"], f["Snapshot/50000-files/bytes/many"]
+		return []row{
+			{"start from a snapshot of 50,000 files, 1 GiB", ms(full), ms(empty), times(full, empty) + " a start from an empty one", "≤ 1.2×"},
+			{"freeze of the same", ms(freeze), ms(copied), times(freeze, copied) + " cp -a and sync", ""},
+			{"disk of 20 machines of the same", mib(int64(many)), mib(int64(one)), times(many, one) + " one", ""},
+		}
+	}},
 	{"./internal/control/image", "Unpack", "5x", func(f figures) []row {
 		ours, tar := f["Unpack/Ours"], f["Unpack/Tar"]
 		return []row{{"image layer of 5,000 files unpacked and proven", ms(ours), ms(tar), times(ours, tar) + " tar -xpz", ""}}
@@ -161,7 +171,7 @@ func main() {
 		}
 		rows = append(rows, s.rows(f)...)
 	}
-	for _, whole := range []func() ([]row, error){execDaemon, product} {
+	for _, whole := range []func() ([]row, error){execDaemon, product, environments} {
 		more, err := whole()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
@@ -186,7 +196,7 @@ type figures map[string]float64
 
 var line = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op(.*)$`)
 var p99 = regexp.MustCompile(`([\d.]+) µs/p99`)
-var both = regexp.MustCompile(`([\d.]+) (ns/yardstick|cpu-ns/yardstick|cpu-ns/op)`)
+var both = regexp.MustCompile(`([\d.]+) (ns/yardstick|cpu-ns/yardstick|cpu-ns/op|ns/freeze|ns/copy|bytes/one|bytes/many)`)
 var files = regexp.MustCompile(`([\d.]+) files/s`)
 var median = regexp.MustCompile(`([\d.]+) (µs|ns|ms)/median`)
 

@@ -99,11 +99,14 @@ func fill(dir string, n int) error {
 	return s.Close()
 }
 
-func serve(dir string) (*server, error) {
+func serve(dir string) (*server, error) { return serveWith(dir, endless, "") }
+
+// serveWith serves with a model that plays the script, and more configuration.
+func serveWith(dir, plays, more string) (*server, error) {
 	config := filepath.Join(dir, "aloft.yaml")
 	script := filepath.Join(dir, "script.yaml")
 	for file, text := range map[string]string{
-		script: endless, config: "models:\n  - {id: scripted, provider: scripted, script: script.yaml}\n",
+		script: plays, config: "models:\n  - {id: scripted, provider: scripted, script: script.yaml}\n" + more,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			return nil, err

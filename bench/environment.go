@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// environments measures from the request for an agent, of a repository with an
+// environment.json, to the end of its first prompt, which the model answers at
+// once: with the build that its first agent waits for, and on that build.
+func environments() (rows []row, err error) {
+	fmt.Fprintln(os.Stderr, "measuring environments")
+	dir, err := os.MkdirTemp("", "aloft-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	repo := filepath.Join(dir, "repo")
+	if err := os.MkdirAll(filepath.Join(repo, ".aloft"), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(repo, ".aloft", "environment.json"), []byte(`{"install": "echo installed > ~/installed"}`), 0o600); err != nil {
+		return nil, err
+	}
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"-c", "user.name=b", "-c", "user.email=b@example.com", "commit", "-qm", "Begin"}} {
+		if out, err := exec.Command("git", append([]string{"-C", repo}, args...)...).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("git %v: %w: %s", args, err, out)
+		}
+	}
+	s, err := serveWith(dir, "scripts:\n  - turns:\n      - text: Hello.\n", "git: {allow_file: true}\n")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	cold, err := s.prompt("file://" + repo)
+	if err != nil {
+		return nil, err
+	}
+	warm, err := s.prompt("file://" + repo)
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		{"environment.json → first prompt answered, built before", ms(float64(warm)), ms(float64(cold)), times(float64(warm), float64(cold)) + " with the build", ""},
+	}, nil
+}
+
+// prompt creates an agent, waits until its run has ended and returns how long
+// that took. The agent is deleted.
+func (s *server) prompt(repo string) (took time.Duration, err error) {
+	begun := time.Now()
+	var made struct{ Run struct{ ID, AgentID string } }
+	body := map[string]any{"prompt": map[string]string{"text": "Say hello"}, "repos": []map[string]string{{"url": repo}}}
+	if err := s.do(http.MethodPost, "/v1/agents", body, &made); err != nil {
+		return 0, err
+	}
+	var run struct{ Status string }
+	for run.Status != "FINISHED" {
+		if err := s.do(http.MethodGet, "/v1/agents/"+made.Run.AgentID+"/runs/"+made.Run.ID, nil, &run); err != nil {
+			return 0, err
+		}
+		if run.Status != "FINISHED" && run.Status != "RUNNING" && run.Status != "CREATING" {
+			return 0, fmt.Errorf("the run ended %s", run.Status)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	took = time.Since(begun)
+	var gone struct{}
+	return took, s.do(http.MethodDelete, "/v1/agents/"+made.Run.AgentID, nil, &gone)
+}
