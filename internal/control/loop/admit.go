@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -86,12 +87,20 @@ func (l *Loop) judge(ctx context.Context, c *agent.Call) error {
 	return l.question(ctx, c, v)
 }
 
+// maxRefused is after how many refused calls of a run the classifier is asked no
+// more: an agent must not try variants of a call until one passes.
+const maxRefused = 10
+
 // classify puts a call to the classifier. What it has refused once in this run,
 // and the model insists on, is put to a person.
 func (l *Loop) classify(ctx context.Context, c *agent.Call, v review.Verdict) error {
 	s := l.rec.snapshot()
 	if slices.Contains(s.Refused, agent.RefusedCall{Tool: c.Name, Args: string(c.Args)}) {
 		v.Why = "the classifier has refused it, and the agent insists"
+		return l.question(ctx, c, v)
+	}
+	if n := len(s.Refused); n >= maxRefused {
+		v.Why = fmt.Sprintf("%d calls of this run were refused already", n)
 		return l.question(ctx, c, v)
 	}
 	verdict := l.Review.Classify(ctx, s, c.ToolCall, v)

@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -331,6 +332,27 @@ func TestClassifier(t *testing.T) {
 				t.Errorf("the event is %+v", got)
 			}
 		})
+	}
+}
+
+// An agent that tries one variant after the other is put to a person, before the
+// classifier lets one of them through.
+func TestVariantsAreNotTriedForEver(t *testing.T) {
+	r := newRig(t, false)
+	var verdicts []step
+	for i := range 10 {
+		verdicts = append(verdicts, say(`{"verdict":"block","reason":"no"}`))
+		r.model.steps = append(r.model.steps, use(fmt.Sprintf(`WebFetch {"url":"https://example.com/%d"}`, i)))
+	}
+	asked := r.reviewed(permit.AutoReview, "", append(verdicts, say(`{"verdict":"allow","reason":"well"}`))...)
+	r.model.steps = append(r.model.steps, use(`WebFetch {"url":"https://example.com/last"}`), say("done"))
+	r.answer(agent.Deny, "")
+	r.work(t.Context())
+	if got := treatments(r); len(got) != 11 || got[10] != "refused by person" || len(asked.requests) != 10 {
+		t.Errorf("%d questions to the classifier: %q", len(asked.requests), got)
+	}
+	if q := bodies[*agent.ApprovalAsked](r); len(q) != 1 || !strings.Contains(q[0].Approval.Why, "10 calls") {
+		t.Errorf("the questions are %+v", q)
 	}
 }
 
