@@ -39,7 +39,7 @@ func TestTheClockJumps(t *testing.T) {
 			db := a.database()
 			defer db.Close()
 			var events, back int
-			err := db.QueryRow(`SELECT count(*), count(*) FILTER (WHERE time < before) FROM
+			err := db.QueryRowContext(t.Context(), `SELECT count(*), count(*) FILTER (WHERE time < before) FROM
 				(SELECT time, lag(time, 1, 0) OVER (ORDER BY seq) AS before FROM events WHERE agent_id = ?)`, r.AgentID).Scan(&events, &back)
 			if err != nil || events == 0 || back > 0 {
 				t.Errorf("of %d events %d are before the one before them: %v", events, back, err)
@@ -59,7 +59,7 @@ func (a *aloft) clock(jump time.Duration) {
 		"runs": {"created_at", "updated_at", "started_at", "ended_at"},
 	} {
 		for _, c := range columns {
-			if _, err := db.Exec("UPDATE "+table+" SET "+c+" = "+c+" - ? WHERE "+c+" > 0", jump.Nanoseconds()); err != nil {
+			if _, err := db.ExecContext(a.t.Context(), "UPDATE "+table+" SET "+c+" = "+c+" - ? WHERE "+c+" > 0", jump.Nanoseconds()); err != nil {
 				a.t.Fatal(err)
 			}
 		}

@@ -227,7 +227,7 @@ func TestFilesAreExact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := exec.Command("tar", "xOf", archive).Output(); err != nil || string(got) != "K="+value+"\n" {
+	if got, err := exec.CommandContext(t.Context(), "tar", "xOf", archive).Output(); err != nil || string(got) != "K="+value+"\n" {
 		t.Errorf("%q, %v", got, err)
 	}
 }
