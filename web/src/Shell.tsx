@@ -8,6 +8,7 @@ import { keyName, useKey } from "./keys";
 import { Icon, type IconName } from "./parts/Icon";
 import { Empty, Loading, OfflineBar } from "./parts/State";
 import { Toasts } from "./parts/toast";
+import { Palette, paletteOpen } from "./palette/Palette";
 import { link, usePlace, type Place } from "./route";
 import { ended } from "./session";
 import { words } from "./words";
@@ -15,6 +16,9 @@ import { words } from "./words";
 const Account = lazy(() => import("./account/Account"));
 const Team = lazy(() => import("./team/Team"));
 const AgentPage = lazy(() => import("./agent/Page"));
+const Environments = lazy(() => import("./environments/Environments"));
+const Environment = lazy(() => import("./environments/Environment"));
+const Settings = lazy(() => import("./settings/Settings"));
 const Approvals = lazy(() => import("./approvals/Approvals"));
 
 export function Brand() {
@@ -67,7 +71,18 @@ export function Shell() {
           <Item place={{ page: "approvals" }} icon="approvals" current={place.page === "approvals"} count={waiting}>
             {words.nav.approvals}
           </Item>
+          <Item place={{ page: "environments" }} icon="environments" current={place.page === "environments"}>
+            {words.nav.environments}
+          </Item>
+          <Item place={{ page: "settings" }} icon="settings" current={place.page === "settings"}>
+            {words.nav.settings}
+          </Item>
           <div className="foot">
+            <button type="button" className="item wide-only" onClick={() => paletteOpen.set(true)}>
+              <Icon name="search" />
+              {words.nav.menu}
+              <kbd aria-hidden="true">{keyName("mod+k")}</kbd>
+            </button>
             <Item place={{ page: "team" }} icon="team" current={place.page === "team"}>
               {words.nav.team}
             </Item>
@@ -92,6 +107,7 @@ export function Shell() {
         </div>
       </div>
       {open && <Spawn />}
+      <Palette />
       <Toasts />
     </>
   );
@@ -109,6 +125,10 @@ function Screen({ place }: { place: Place }) {
       return <AgentPage key={place.id} id={place.id} tab={place.tab} />;
     case "approvals":
       return <Approvals />;
+    case "environments":
+      return place.id === undefined ? <Environments /> : <Environment key={place.id} id={place.id} />;
+    case "settings":
+      return <Settings />;
     default:
       return (
         <Empty icon="search" title={words.state.notFound} top>

@@ -16,6 +16,7 @@ import "./style/team.css";
 import "./style/agent.css";
 import "./style/changes.css";
 import "./style/machine.css";
+import "./style/lists.css";
 
 const demo = import.meta.env.MODE === "demo";
 

@@ -12,7 +12,7 @@ const policy = readFileSync(join(root, "../internal/control/dashboard/policy.txt
 export function openBrowser(): Promise<Browser> {
   return chromium.launch({
     executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost"],
+    args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"],
   });
 }
 
@@ -67,6 +67,12 @@ export const views: View[] = [
   { name: "fork", path: `/agents/${demoId(1)}`, click: "text=Fork" },
   { name: "approvals", path: "/approvals" },
   { name: "approvals-empty", path: "/approvals?demo=empty" },
+  { name: "environments", path: "/environments" },
+  { name: "environments-empty", path: "/environments?demo=empty" },
+  { name: "environment", path: "/environments/env-1", click: "text=Log" },
+  { name: "settings", path: "/settings" },
+  { name: "settings-error", path: "/settings?demo=error" },
+  { name: "palette", path: "/agents", keys: "Control+k" },
   { name: "not-found", path: "/nowhere" },
   { name: "sign-in", path: "/sign-in" },
   { name: "sign-in-key", path: "/sign-in", click: "button.quiet" },

@@ -2,7 +2,7 @@ import type {
   Agent, AgentSummary, ApiKey, AuditEntry, Ceremony, Invite, Invited, NewKey, Passkey, PasskeyAnswer, Role, Settings, SignedIn, SignInLink, SignInRequest, TeamUsage, User, Approval, Build, CreateAgent, Decision, Diff, Environment, EnvironmentDetail, Fork, Me, Model, Preview, Prompt, Rule, Run, Secret,
   SecretType, Terminal, Usage,
 } from "./types";
-import { lines, type Socket, type Transport } from "./transport";
+import { Failure, lines, type Socket, type Transport } from "./transport";
 
 type Page<T> = { items: T[]; nextCursor?: string };
 
@@ -77,6 +77,15 @@ export class Client {
   environments = () => this.get<Page<Environment>>("/environments");
   environment = (id: string) => this.get<EnvironmentDetail>(`/environments${at(id)}`);
   builds = (id: string) => this.get<Page<Build>>(`/environments${at(id)}/builds`);
+  /** Begins a build, which goes on by itself. */
+  async startBuild(id: string): Promise<void> {
+    const over = new AbortController();
+    for await (const line of lines(this.transport.pieces(`/v1/environments${at(id)}/builds`, over.signal, {}))) {
+      const { error } = JSON.parse(line) as { error?: { code: string; message: string } };
+      if (error) throw new Failure(409, error.code, error.message);
+      return over.abort();
+    }
+  }
   cancelBuild = (id: string, build: string) => this.send("POST", `/environments${at(id)}/builds${at(build)}/cancel`);
   buildLog = (id: string, build: string, signal: AbortSignal) => this.transport.pieces(`/v1/environments${at(id)}/builds${at(build)}/log`, signal);
 

@@ -18,8 +18,8 @@ export class Failure extends Error {
 export interface Transport {
   /** Sends a request and returns the reply's JSON. */
   json(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<unknown>;
-  /** Gets a reply piece by piece, until it ends or signal says so. */
-  pieces(path: string, signal: AbortSignal): AsyncIterable<string>;
+  /** Gets a reply piece by piece, until it ends or signal says so; posts where there is a body. */
+  pieces(path: string, signal: AbortSignal, body?: unknown): AsyncIterable<string>;
   /** Opens a WebSocket. */
   socket(path: string, protocol: string): Socket;
 }
@@ -68,8 +68,9 @@ export const network: Transport = {
     const reply = await fetched(path, init);
     return reply.status === 204 ? undefined : reply.json();
   },
-  async *pieces(path, signal) {
-    const reply = await fetched(path, { signal });
+  async *pieces(path, signal, body) {
+    const post = { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+    const reply = await fetched(path, body === undefined ? { signal } : { signal, ...post });
     if (!reply.body) return;
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
     try {

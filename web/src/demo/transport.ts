@@ -2,6 +2,7 @@ import { Failure, type Transport } from "../api/transport";
 import { agents } from "./agents";
 import { audit, keys, members, passkeys, signedIn, signedOut, usage } from "./team";
 import { shell } from "./shell";
+import { buildLog, builds, environments, secrets } from "./environments";
 import { approval, branchDiff, journalOf } from "./journal";
 
 /**
@@ -45,6 +46,11 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/agents\/[^/]+\/diff$/, () => ({ diff: state === "empty" ? "" : branchDiff, truncated: false })],
   ["GET", /^\/v1\/approvals$/, () => page([{ agentId: approval().agentId, ...approval().approval }])],
   ["GET", /^\/v1\/agents\/[^/]+\/terminals$/, () => ({ items: ["main", "web"].map((name) => ({ name, createdAt: new Date().toISOString(), attached: 1, columns: 80, rows: 24, command: "bash", workingDirectory: "/workspace" })) })],
+  ["GET", /^\/v1\/environments$/, () => page(environments)],
+  ["GET", /^\/v1\/environments\/[^/]+$/, () => environments[0]],
+  ["GET", /^\/v1\/environments\/[^/]+\/builds$/, () => page(builds)],
+  ["GET", /^\/v1\/secrets$/, () => page(secrets)],
+  ["GET", /^\/v1\/rules\/(me|team)\/run-mode$/, ([, owner]) => ({ owner, name: "run-mode", text: owner === "team" ? "auto-review" : "" })],
 ];
 
 const never = new Promise<never>(() => undefined);
@@ -70,6 +76,7 @@ export const demonstration: Transport = {
       const after = Number(url.searchParams.get("after") ?? 0);
       yield journalOf(journal[1]).slice(after).map((e) => `${JSON.stringify(e)}\n`).join("");
     }
+    if (url.pathname.endsWith("/log")) yield buildLog;
     await new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("aborted"))));
   },
   socket: shell,

@@ -1,0 +1,50 @@
+import { useClient, useLoad } from "../api/use";
+import { Icon } from "../parts/Icon";
+import { Empty, Failed, Loading } from "../parts/State";
+import { since, useNow } from "../parts/time";
+import { link } from "../route";
+import { repoName } from "../agents/status";
+import { words } from "../words";
+
+const w = words.environments;
+
+/** The saved environments. */
+export default function Environments() {
+  const client = useClient();
+  const now = useNow();
+  const { data, failure, loading, reload } = useLoad(client.environments, [], 15_000);
+  return (
+    <>
+      <header className="top">
+        <h1>{words.nav.environments}</h1>
+      </header>
+      <div className="scroll">
+        {loading ? (
+          <Loading />
+        ) : failure && !data ? (
+          <Failed failure={failure} retry={reload} />
+        ) : data?.items.length === 0 ? (
+          <Empty icon="environments" title={w.none}>
+            <p>{w.noneLead}</p>
+          </Empty>
+        ) : (
+          <ul className="wide list">
+            {data?.items.map((e) => (
+              <li key={e.id} className="card line">
+                <Icon name="environments" />
+                <a className="grow" {...link({ page: "environments", id: e.id })}>
+                  <strong className="cut" dir="auto">
+                    {e.name}
+                  </strong>
+                  <span className="muted small cut">{e.repos.map((r) => repoName(r.url)).join(", ") || w.noRepos}</span>
+                </a>
+                <span className="badge">{w.owner[e.owner]}</span>
+                <span className="faint small">{w.changed(since(e.updatedAt, now))}</span>
+              </li>
+            ))}
+          </ul>
+        )}
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,49 @@
+import { useState } from "react";
+import { words } from "../words";
+import { RunMode } from "./RunMode";
+import { Secrets } from "./Secrets";
+
+const w = words.settings;
+const themes = ["", "light", "dark"] as const;
+
+/** What a person sets for themselves, and for the team. */
+export default function Settings() {
+  return (
+    <>
+      <header className="top">
+        <h1>{words.nav.settings}</h1>
+      </header>
+      <div className="scroll">
+        <div className="wide">
+          <section className="card padded stack">
+            <h2>{w.theme}</h2>
+            <Theme />
+          </section>
+          <RunMode />
+          <Secrets />
+        </div>
+      </div>
+    </>
+  );
+}
+
+function Theme() {
+  const [theme, setTheme] = useState(() => localStorage.getItem("aloft.theme") ?? "");
+  return (
+    <div className="pick theme" role="group" aria-label={w.theme}>
+      {themes.map((t) => (
+        <button
+          key={t} type="button" aria-pressed={theme === t}
+          onClick={() => {
+            setTheme(t);
+            localStorage.setItem("aloft.theme", t);
+            if (t) document.documentElement.dataset["theme"] = t;
+            else delete document.documentElement.dataset["theme"];
+          }}
+        >
+          {w.themes[t]}
+        </button>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,65 @@
+import { expect, test } from "vitest";
+import { openBrowser } from "./browser";
+
+// What a person does, against a real server: test/e2e starts it, with a model
+// that plays a script, and says where it is.
+const url = process.env["ALOFT_URL"] ?? "";
+const key = process.env["ALOFT_API_KEY"] ?? "";
+const repo = process.env["ALOFT_TEST_REPO"] ?? "";
+
+test("from the key to the diff", { timeout: 120_000 }, async () => {
+  const browser = await openBrowser();
+  try {
+    const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+    page.setDefaultTimeout(40_000);
+    const said: string[] = [];
+    page.on("console", (m) => m.type() === "error" && said.push(m.text()));
+    page.on("pageerror", (e) => said.push(e.message));
+    const foreign: string[] = [];
+    page.on("request", (r) => !r.url().startsWith(url) && foreign.push(r.url()));
+
+    await page.goto(url);
+    await page.getByRole("button", { name: /key/i }).click();
+    await page.getByLabel("API key").fill(key);
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Agents", exact: true }).waitFor();
+
+    // By keyboard alone, until the agent is there.
+    await page.keyboard.press("Control+e");
+    await page.getByRole("dialog").waitFor();
+    await page.keyboard.type("Greet the world");
+    await page.keyboard.press("Tab");
+    await page.keyboard.type(repo);
+    await page.keyboard.press("Control+Enter");
+    await page.getByText("The greeting is there.").waitFor();
+    await page.getByText("Finished", { exact: true }).first().waitFor();
+    await page.getByRole("button", { name: /Write/ }).waitFor();
+
+    // A reload in the middle loses nothing.
+    await page.reload();
+    await page.getByText("The greeting is there.").waitFor();
+
+    await page.getByLabel("Follow-up").fill("Say it louder");
+    await page.keyboard.press("Control+Enter");
+    await page.getByText("It is louder.").waitFor();
+
+    await page.getByRole("link", { name: "Changes" }).click();
+    await page.getByRole("heading", { name: "greeting.txt" }).waitFor();
+    await page.locator("[data-kind='+'] code", { hasText: "HELLO" }).first().waitFor();
+
+    await page.getByRole("link", { name: "Machine" }).click();
+    const terminal = page.locator(".xterm-rows");
+    const wake = page.getByRole("button", { name: "Wake it and go in" });
+    await terminal.or(wake).first().waitFor();
+    if (await wake.isVisible()) await wake.click();
+    await page.locator(".xterm-helper-textarea").focus();
+    await terminal.getByText("$").first().waitFor();
+    await page.keyboard.type("tr a-z A-Z <<< typed-by-hand\n");
+    await terminal.getByText("TYPED-BY-HAND").first().waitFor();
+
+    expect(foreign).toEqual([]);
+    expect(said.filter((s) => !s.includes("401"))).toEqual([]); // that nobody is signed in yet is said by a 401
+  } finally {
+    await browser.close();
+  }
+});
