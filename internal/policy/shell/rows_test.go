@@ -32,6 +32,7 @@ func TestConstructs(t *testing.T) {
 		{"continuation", "git \\\nstatus", "r\\\nm -rf /"},
 		{"comment", "git status # rm -rf /", "#\nrm -rf /"},
 		{"comment that ends in a backslash", "git status # x\necho y", "git status #\\\nrm -rf /"},
+		{"continuation inside of a word", "echo x \\\ny", "echo \"$\\\n(rm -rf /)\""},
 		{"look-alike", "git status", "gіt status"}, // a Cyrillic і
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -67,6 +67,9 @@ func (l *List) Judge(line string) Verdict {
 // commentGoesOn finds what may be a comment that ends in a backslash.
 var commentGoesOn = regexp.MustCompile(`#[^\n]*\\\n`)
 
+// wordGoesOn finds a continuation in the middle of a word, such as of $ and (.
+var wordGoesOn = regexp.MustCompile(`[^ \t\n]\\\n`)
+
 // unreadable says why a line is not to be given to the parser: where bash and
 // the parser may differ about what a character means.
 func unreadable(line string) string {
@@ -75,6 +78,8 @@ func unreadable(line string) string {
 		return fmt.Sprintf("the line is longer than %d bytes", MaxLine)
 	case !utf8.ValidString(line):
 		return "the line is not valid UTF-8"
+	case wordGoesOn.MatchString(line):
+		return "a backslash before a newline joins two pieces of a word: the parser may take them for something else than bash does"
 	case commentGoesOn.MatchString(line):
 		return "a comment ends in a backslash: to bash the next line is another, to the parser it goes on"
 	}

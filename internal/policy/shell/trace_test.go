@@ -158,6 +158,7 @@ func FuzzTraced(f *testing.F) {
 		f.Add(s)
 	}
 	f.Add("ok #\\\n evil")
+	f.Add("echo \"$\\\n(evil)\"")
 	place := newPlace(f)
 	list := Compile([]string{"ok", "echo"})
 	f.Fuzz(func(t *testing.T, line string) {
