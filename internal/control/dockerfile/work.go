@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,9 +12,14 @@ import (
 // workPrefix begins the names of the folders of builds.
 const workPrefix = "dockerfile-"
 
+// making keeps a build from sweeping away a folder that another has not locked yet.
+var making sync.Mutex
+
 // workDir makes the folder of a build, which holds its secrets. It is locked, so
 // that Sweep knows it for one of a build that goes on; done removes it.
 func workDir(dir string) (work string, done func() error, err error) {
+	making.Lock()
+	defer making.Unlock()
 	if err := Sweep(dir); err != nil {
 		return "", nil, err
 	}

@@ -1,7 +1,8 @@
 // Package layer keeps what machines have written: directories in the form of
 // an overlay's upper layer, each of which stands on an image, or on another
 // layer that does. A layer never changes once it is saved. Saving one is a
-// rename, and starting from one is a mount: neither costs anything per file.
+// rename, once what was written is on the disk, and starting from one is a mount:
+// neither costs anything per file.
 //
 // A layer is named by an id and not by its content, since to digest 50,000
 // files takes longer than to save them. What is exported is named by content.
