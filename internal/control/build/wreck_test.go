@@ -1,0 +1,63 @@
+package build
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+// A wreck is there for whoever comes, stands still when they have left, and goes
+// when it takes too much of the disk.
+func TestWreck(t *testing.T) {
+	s, git := opened(t, t.TempDir()), gittest.New(t)
+	s.builder.WreckFor = time.Hour
+	url := git.Repo("r", map[string]string{"README": "x"})
+	committed(git, "r", "head -c 2M /dev/urandom > /tmp/big; exit 3")
+	r := s.built(t, url, environment.Failed)
+	if err := s.builder.tidy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first, err := s.builder.Enter(t.Context(), r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := s.builder.Enter(t.Context(), r.ID)
+	if err != nil || second.Conn != first.Conn {
+		t.Errorf("who comes second is elsewhere: %v", err)
+	}
+	var out strings.Builder
+	if _, err := first.Conn.RunCommand(t.Context(), "stat -c %s /tmp/big", time.Minute, &out); err != nil || out.String() != "2097152\n" {
+		t.Errorf("in the wreck: %q, %v", &out, err)
+	}
+	s.builder.WreckBytes = 1 << 20
+	if err := s.builder.tidy(t.Context()); err != nil { // not while somebody is there
+		t.Fatal(err)
+	}
+	for _, v := range []*Visit{first, second} {
+		select {
+		case <-v.Conn.Done():
+			t.Error("the wreck has fallen while somebody was there")
+		default:
+		}
+		_, _ = v.Close(), v.Close() // twice is once
+	}
+	select {
+	case <-first.Conn.Done():
+	default:
+		t.Error("the wreck goes on when all have left")
+	}
+	if err := s.builder.tidy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.builder.Enter(t.Context(), r.ID); fault.Of(err).Code != "wreck_gone" {
+		t.Errorf("a wreck that takes too much of the disk: %v", err)
+	}
+	committed(git, "r", "true")
+	if _, err := s.builder.Enter(t.Context(), s.built(t, url, environment.Succeeded).ID); fault.Of(err).Code != "no_wreck" {
+		t.Errorf("into a build that succeeded: %v", err)
+	}
+}
