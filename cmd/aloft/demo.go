@@ -24,7 +24,8 @@ import (
 const demoPrompt = "The tests of this project fail. Find out why, mend slug.sh, and run `make test` to see that they pass."
 
 func newDemoCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var stay bool
+	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run one agent on a sample repository, from the prompt to the pushed branch",
 		Long: `Run one agent on a sample repository, from the prompt to the pushed branch.
@@ -32,13 +33,23 @@ func newDemoCommand(a *app) *cobra.Command {
 It starts a server of its own on free ports, with its data in a temporary folder,
 serves a small project with a failing test, and removes everything at the end.
 With ANTHROPIC_API_KEY or OPENAI_API_KEY set, or an OpenAI-compatible server at
-127.0.0.1:11434, that model works; else a scripted one.`,
+127.0.0.1:11434, that model works; else a scripted one.
+
+On a terminal the server stays until you press Ctrl-C, and a link to its dashboard
+is printed, where the agent can be looked at and given more to do.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("stay") {
+				stay = cli.IsTerminal(a.stdout) && !a.out.JSON()
+			}
+			return a.demo(cmd.Context(), stay)
+		},
 	}
+	cmd.Flags().BoolVar(&stay, "stay", false, "keep the server until Ctrl-C, and print a link to its dashboard; so it is on a terminal unless =false is given")
+	return cmd
 }
 
-func (a *app) demo(ctx context.Context) (err error) {
+func (a *app) demo(ctx context.Context, stay bool) (err error) {
 	if os.Geteuid() != 0 {
 		return &cli.Problem{Exit: cli.Failure, Code: "not_root", Message: "making machines needs root", Hint: "run `sudo -E aloft demo`"}
 	}
@@ -84,39 +95,49 @@ func (a *app) demo(ctx context.Context) (err error) {
 		return err
 	}
 	a.out.Note("server at %s, repository at %s\n", s.URL, repo.URL)
-	return a.demoAgent(ctx, c, repo, filepath.Join(dir, "check"))
+	id, err := a.demoAgent(ctx, c, repo, filepath.Join(dir, "check"))
+	if id != "" {
+		defer func() { err = errors.Join(err, c.DeleteAgent(context.WithoutCancel(ctx), id)) }()
+	}
+	if err != nil || !stay {
+		return err
+	}
+	a.out.Line("\n%s %s\n", a.out.Style(cli.Bold, "Look at it in the dashboard:"), a.out.Style(cli.Green, s.firstLink(ctx)))
+	a.out.Note("The link is good once. Ctrl-C ends the server and removes everything.")
+	<-ctx.Done()
+	return nil
 }
 
-// demoAgent runs the agent, shows what it did, and deletes it.
-func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, dir string) (err error) {
+// demoAgent runs the agent and shows what it did. It returns the id of the agent
+// that it has made, also with an error.
+func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, dir string) (id string, err error) {
 	a.out.Line("%s aloft run --repo %s %q\n", a.out.Style(cli.Bold, "$"), repo.URL, demoPrompt)
 	agent, run, err := c.CreateAgent(ctx, client.NewAgent{
 		Prompt: client.Prompt{Text: demoPrompt}, Repos: []client.Repo{{URL: repo.URL}},
 	}, uuid.NewString())
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer func() { err = errors.Join(err, c.DeleteAgent(context.WithoutCancel(ctx), agent.ID)) }()
 	t := cli.NewTranscript(a.out)
 	if err := a.transcribe(ctx, t, c, agent.ID, true, func(e client.Event) (show, end bool) {
 		return e.RunID == run.ID, e.RunID == run.ID && t.Ended != nil
 	}); err != nil {
-		return err
+		return agent.ID, err
 	}
 	if t.Ended == nil || t.Ended.Status != client.Finished || len(t.Branches) == 0 {
-		return a.outcome(agent.ID, t)
+		return agent.ID, a.outcome(agent.ID, t)
 	}
 	branch := t.Branches[0].Branch
 	diff, err := repo.Diff(branch)
 	if err != nil {
-		return err
+		return agent.ID, err
 	}
 	a.out.Line("\n%s the branch %s on the server, and what it changes:\n", a.out.Style(cli.Bold, "Pushed:"), a.out.Style(cli.Green, branch))
 	a.colorDiff(diff)
 	tests, testErr := repo.Test(branch, dir)
 	a.out.Line("\n%s make test, in a fresh clone of the branch:\n\n%s", a.out.Style(cli.Bold, "Checked:"), cli.Clean(tests))
 	if testErr != nil {
-		return fmt.Errorf("the tests still fail on %s: %w", branch, testErr)
+		return agent.ID, fmt.Errorf("the tests still fail on %s: %w", branch, testErr)
 	}
 	a.out.Line("%s", a.out.Style(cli.Bold, "To go on:"))
 	for _, row := range [][2]string{
@@ -127,7 +148,7 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 	} {
 		a.out.Line("  %s %s", a.out.Style(cli.Dim, fmt.Sprintf("%-26s", row[0]+":")), row[1])
 	}
-	return nil
+	return agent.ID, nil
 }
 
 // ollama is where a model server on this machine usually listens.
