@@ -17,6 +17,8 @@ export function Conversation({ entries, revision }: { entries: readonly Entry[];
   const inner = useRef<HTMLDivElement>(null);
   const [folds] = useState(() => new Map<string, boolean>());
   const atEnd = useRef(true);
+  const hands = useRef(0); // when a person last did something that scrolls
+  const touched = () => (hands.current = Date.now());
   const [away, setAway] = useState(false);
   const virtual = useVirtualizer({
     count: entries.length,
@@ -49,9 +51,11 @@ export function Conversation({ entries, revision }: { entries: readonly Entry[];
           ref={box} className="scroll" tabIndex={0} role="log" aria-label={words.agent.conversation}
           onScroll={(e) => {
             const el = e.currentTarget;
-            atEnd.current = el.scrollHeight - el.scrollTop - el.clientHeight < near;
+            if (el.scrollHeight - el.scrollTop - el.clientHeight < near) atEnd.current = true;
+            else if (Date.now() - hands.current < 1_000) atEnd.current = false; // and not since more has come
             setAway(!atEnd.current);
           }}
+          onWheel={touched} onTouchMove={touched} onPointerDown={touched} onKeyDown={touched}
         >
           <div ref={inner} className="conversation-inner" style={{ height: virtual.getTotalSize() }}>
             {virtual.getVirtualItems().map((v) => {
