@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -172,7 +173,7 @@ type cleaned struct {
 
 // Write implements [io.Writer].
 func (c *cleaned) Write(p []byte) (int, error) {
-	text, whole := append(c.part, p...), 0
+	text, whole := slices.Concat(c.part, p), 0
 	for whole < len(text) && utf8.FullRune(text[whole:]) {
 		_, n := utf8.DecodeRune(text[whole:])
 		whole += n

@@ -74,7 +74,7 @@ func BenchmarkTrue(b *testing.B) {
 	for i, name := range names {
 		slices.Sort(took[i])
 		b.Run(name, func(b *testing.B) {
-			for b.Loop() { //nolint:revive // it is measured above
+			for b.Loop() { // it is measured above
 			}
 			// The median: others' writing to the disk makes some many times as long.
 			b.ReportMetric(float64(took[i][rounds/2]), "ns/op")

@@ -30,8 +30,7 @@ func sameSite(r *http.Request, publicURL string) error {
 		}
 		return refused
 	}
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "same-origin":
+	if r.Header.Get("Sec-Fetch-Site") == "same-origin" {
 		return nil
 	}
 	return refused

@@ -29,12 +29,10 @@ func (r *rig) listen() *told {
 		for _, e := range call.Events {
 			*all = append(*all, e)
 		}
-		for _, name := range []string{
+		out.Present = append(out.Present,
 			"preToolUse", "postToolUse", "postToolUseFailure", "beforeShellExecution", "afterShellExecution", "beforeReadFile", "afterFileEdit",
 			"beforeSubmitPrompt", "preCompact", "afterAgentResponse", "afterAgentThought", "stop", "sessionStart", "sessionEnd",
-		} {
-			out.Present = append(out.Present, name)
-		}
+		)
 		return out
 	}
 	return all

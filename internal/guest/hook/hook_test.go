@@ -258,7 +258,7 @@ func TestPlacesAndOrder(t *testing.T) {
 // written while others start. ALOFT_TEST_SOAK does it longer.
 func TestManyAtOnce(t *testing.T) {
 	rounds := 8
-	if os.Getenv("ALOFT_TEST_SOAK") != "" { //nolint:forbidigo // make soak sets it
+	if os.Getenv("ALOFT_TEST_SOAK") != "" { // make soak sets it
 		rounds = 400
 	}
 	big := strings.Repeat("x", 1<<18) // more than a pipe holds

@@ -161,7 +161,7 @@ func (p *planner) holes() {
 		return cmp.Or(cmp.Compare(strings.Count(a.Path, "/"), strings.Count(b.Path, "/")), cmp.Compare(a.Path, b.Path))
 	})
 	masksFile := slices.ContainsFunc(p.Mounts, func(m Mount) bool { return m.Mode == Masked && m.Kind != Dir })
-	if p.OldMounts && masksFile && p.Layout.blankDir() == "" {
+	if p.OldMounts && masksFile && p.blankDir() == "" {
 		p.missing("hidden files: a folder below / that can be masked, such as /run, or mount_setattr (Linux 5.12)")
 	}
 	slices.SortFunc(p.Placeholders, func(a, b Placeholder) int { return cmp.Compare(a.Path, b.Path) })

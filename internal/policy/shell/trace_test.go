@@ -29,7 +29,7 @@ type fatal interface {
 func (p place) traced(t fatal, line string) []string {
 	runtime.LockOSThread() // a tracer is a thread
 	defer runtime.UnlockOSThread()
-	cmd := exec.Command("/bin/bash", "--norc", "--noprofile", "-c", line) //nolint:noctx // its end is seen by the tracer
+	cmd := exec.Command("/bin/bash", "--norc", "--noprofile", "-c", line) // its end is seen by the tracer
 	cmd.Dir = filepath.Join(p.dir, "work")
 	cmd.Env = []string{"PATH=" + filepath.Join(p.dir, "bin"), "x=$(evil)", "LC_ALL=C.UTF-8"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Setpgid: true}
@@ -117,7 +117,7 @@ func TestTracedLines(t *testing.T) {
 		}
 	}
 	traced, each := 0, linesPerCheck/3
-	if os.Getenv("ALOFT_TEST_SOAK") != "" { //nolint:forbidigo // make soak sets it
+	if os.Getenv("ALOFT_TEST_SOAK") != "" { // make soak sets it
 		each *= 100
 	}
 	rapid.Check(t, func(t *rapid.T) {
