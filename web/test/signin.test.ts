@@ -25,6 +25,11 @@ async function withDevice(context: BrowserContext, page: Page): Promise<void> {
 const account = (page: Page) => page.getByRole("heading", { name: "Your account" });
 const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 
+async function signOut(page: Page): Promise<void> {
+  await button(page, "Sign out").click();
+  await page.getByRole("heading", { name: "Sign in to Aloft" }).waitFor();
+}
+
 // From the link of the first start to a password and a passkey, and back in by each.
 test("somebody signs in, whichever way", async () => {
   const context = await browser.newContext();
@@ -46,16 +51,16 @@ test("somebody signs in, whichever way", async () => {
   await button(page, "Add a passkey").click();
   await page.getByText("Passkey 1").waitFor();
 
-  await button(page, "Sign out").click();
+  await signOut(page);
   await button(page, "Sign in with a passkey").click();
   await account(page).waitFor();
 
-  await button(page, "Sign out").click();
+  await signOut(page);
   await page.getByLabel("E-mail address").fill("ada@example.com");
-  await page.getByLabel("Password").fill("a horse, a bakery");
+  await page.getByLabel("Password", { exact: true }).fill("a horse, a bakery");
   await button(page, "Sign in").click();
   await page.getByText("the address or the password is wrong").waitFor();
-  await page.getByLabel("Password").fill("a horse, a battery");
+  await page.getByLabel("Password", { exact: true }).fill("a horse, a battery");
   await button(page, "Sign in").click();
   await account(page).waitFor();
   expect(wrong).toEqual([]);
