@@ -30,9 +30,9 @@ export function Brand() {
   );
 }
 
-function Item({ place, icon, current, children, count = 0 }: { place: Place; icon: IconName; current: boolean; children: ReactNode; count?: number }) {
+function Item({ place, icon, current, children, count = 0, wide = false }: { place: Place; icon: IconName; current: boolean; children: ReactNode; count?: number; wide?: boolean }) {
   return (
-    <a className="item" {...link(place)} aria-current={current ? "page" : undefined}>
+    <a className={wide ? "item wide-only" : "item"} {...link(place)} aria-current={current ? "page" : undefined}>
       <Icon name={icon} />
       {children}
       {count > 0 && <span className="count">{count}</span>}
@@ -83,10 +83,10 @@ export function Shell() {
               {words.nav.menu}
               <kbd aria-hidden="true">{keyName("mod+k")}</kbd>
             </button>
-            <Item place={{ page: "team" }} icon="team" current={place.page === "team"}>
+            <Item wide place={{ page: "team" }} icon="team" current={place.page === "team"}>
               {words.nav.team}
             </Item>
-            <Item place={{ page: "account" }} icon="key" current={place.page === "account"}>
+            <Item wide place={{ page: "account" }} icon="key" current={place.page === "account"}>
               {words.nav.account}
             </Item>
             <button type="button" className="item wide-only" onClick={() => void client.signOut().finally(ended)}>

@@ -261,6 +261,22 @@ export const words = {
     owner: { me: "Yours", team: "The team's (for admins)" },
     notSet: "Not set",
     saved: "Saved",
+    team: {
+      title: "For new agents",
+      lead: "What you settle here counts at once, for agents that are made from now on.",
+      leadOthers: "An admin settles this for the team.",
+      model: "Default model",
+      texts: {
+        defaultRepository: { name: "Default repository", hint: "Of agents that name none; empty is none." },
+        baseBranch: { name: "Base branch", hint: "Where agents start from; empty is the repository's own." },
+      },
+      retention: { name: "Days to keep agents", hint: "After their last change; 0 keeps them for ever." },
+      switches: {
+        displayAgentSummary: { name: "Display agent summary", hint: "Lists show files and code." },
+        displayAgentSummaryExternally: { name: "Display it in external channels", hint: "Webhooks tell what an agent says." },
+        privacyMode: { name: "Privacy mode", hint: "What agents say stays on this server, whatever the others are. An agent that runs goes on as it began." },
+      },
+    },
     secrets: {
       title: "Secrets",
       lead: "They are given to machines, and their values are never shown again.",

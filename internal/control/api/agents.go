@@ -99,9 +99,13 @@ func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.
 		last := agents[limit-1]
 		out.NextCursor = cursor(agentList, last.CreatedAt, last.ID)
 	}
+	settings, err := store.Settings(r.Context(), s.Rules)
+	if err != nil {
+		return err
+	}
 	for _, a := range agents {
 		one := s.summary(a)
-		if err := s.addRun(r.Context(), &one, a); err != nil {
+		if err := s.addRun(r.Context(), &one, a, settings.At(a.CreatedAt).HideSummary); err != nil {
 			return err
 		}
 		out.Items = append(out.Items, one)
@@ -115,7 +119,7 @@ func (s *server) getAgent(w http.ResponseWriter, r *http.Request, who account.AP
 		return err
 	}
 	out := s.whole(a)
-	if err := s.addRun(r.Context(), &out.AgentSummary, a); err != nil {
+	if err := s.addRun(r.Context(), &out.AgentSummary, a, false); err != nil {
 		return err
 	}
 	if s.Review != nil {

@@ -17,8 +17,9 @@ const (
 	doingEvents = 20  // that are looked at, the newest
 )
 
-// addRun adds to an agent how its latest run stands.
-func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent) error {
+// addRun adds to an agent how its latest run stands, and what it does unless
+// that is hidden.
+func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, hidden bool) error {
 	if a.LatestRunID == "" {
 		return nil
 	}
@@ -31,6 +32,7 @@ func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent) e
 	}
 	out.RunStatus = string(run.Status)
 	switch {
+	case hidden: // it may name files, or be code
 	case run.Failure != nil:
 		out.Doing = brief(run.Failure.Message)
 	case !run.Status.Ended():

@@ -56,6 +56,36 @@ func (h *house) created(id string) *agent.Created {
 	return events[0].Body.(*agent.Created)
 }
 
+// What agents do is left out of lists of those that were made since an admin has
+// settled so.
+func TestHiddenSummary(t *testing.T) {
+	h := newHouse(t)
+	doing := func(id string) any {
+		t.Helper()
+		for _, one := range h.want(h.call("GET", "/v1/agents", ""), 200).get(t, "items").([]any) {
+			if one := one.(map[string]any); one["id"] == id {
+				return one["doing"]
+			}
+		}
+		t.Fatalf("no %s in the list", id)
+		return nil
+	}
+	fail := func(id, runID string) {
+		h.append(id, runID, &agent.RunEnded{Status: agent.Failed, Failure: &agent.Failure{Code: "x", Message: "secret.go does not build"}})
+	}
+	shown, run := h.begin()
+	fail(shown, run)
+	h.want(h.call("PATCH", "/v1/settings", `{"displayAgentSummary":false}`), 200)
+	hidden, run := h.begin()
+	fail(hidden, run)
+	if got := doing(shown); got != "secret.go does not build" {
+		t.Errorf("an agent from before: %v", got)
+	}
+	if got := doing(hidden); got != nil {
+		t.Errorf("a hidden one: %v", got)
+	}
+}
+
 func TestRetention(t *testing.T) {
 	h := newHouse(t)
 	kept, keptRun := h.begin()

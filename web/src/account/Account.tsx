@@ -4,7 +4,7 @@ import { Failed, Loading, Problem } from "../parts/State";
 import { since, useNow } from "../parts/time";
 import { toast } from "../parts/toast";
 import { declined, hasPasskeys, make } from "../passkey";
-import { session } from "../session";
+import { ended, session } from "../session";
 import { words } from "../words";
 import { Once } from "./Once";
 
@@ -20,7 +20,10 @@ export default function Account() {
   return (
     <div className="scroll">
       <header className="top">
-        <h1>{w.title}</h1>
+        <h1 className="grow">{w.title}</h1>
+        <button type="button" className="button small narrow-only" onClick={() => void client.signOut().finally(ended)}>
+          {words.signIn.out}
+        </button>
       </header>
       <div className="wide">
         {!wayIn && <Problem tone="amber">{w.noWayIn}</Problem>}

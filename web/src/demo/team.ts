@@ -1,4 +1,4 @@
-import type { ApiKey, AuditEntry, SignedIn, TeamUsage, User } from "../api/types";
+import type { ApiKey, AuditEntry, Settings, SignedIn, TeamUsage, User } from "../api/types";
 
 const hour = 3_600_000;
 const at = (hours: number) => new Date(Date.now() + hours * hour).toISOString();
@@ -38,4 +38,9 @@ export const usage: TeamUsage = {
       inputTokens: 40_000 + 9_000 * ((i * 7) % 11), outputTokens: 9_000 + 800 * i, cacheReadTokens: 210_000, cacheWriteTokens: 12_000,
     })),
   ),
+};
+
+export const settings: Settings = {
+  defaultModel: "opus", defaultRepository: "https://git.example.com/acme/shop", baseBranch: "", displayAgentSummary: true,
+  displayAgentSummaryExternally: false, privacyMode: false, retentionDays: 90,
 };

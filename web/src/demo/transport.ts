@@ -1,6 +1,6 @@
 import { Failure, type Transport } from "../api/transport";
 import { agents } from "./agents";
-import { audit, keys, members, passkeys, signedIn, signedOut, usage } from "./team";
+import { audit, keys, members, passkeys, settings, signedIn, signedOut, usage } from "./team";
 import { shell } from "./shell";
 import { buildLog, builds, environments, secrets } from "./environments";
 import { approval, branchDiff, journalOf } from "./journal";
@@ -18,6 +18,7 @@ const page = <T,>(items: T[]) => ({ items: state === "empty" ? [] : items });
 const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/members$/, () => ({ items: members })],
   ["POST", /^\/v1\/members$/, () => ({ member: members[2], link: { url: "https://aloft.example.com/sign-in#link=aloft_example", expiresAt: new Date(Date.now() + 3 * 86_400_000).toISOString() } })],
+  ["GET", /^\/v1\/settings$/, () => settings],
   ["GET", /^\/v1\/audit$/, () => page(audit)],
   ["GET", /^\/v1\/usage$/, () => (state === "empty" ? { ...usage, items: [] } : usage)],
   ["GET", /^\/v1\/me\/keys$/, () => page(keys)],

@@ -1,5 +1,7 @@
 import { useState } from "react";
+import { link } from "../route";
 import { words } from "../words";
+import { Defaults } from "./Defaults";
 import { RunMode } from "./RunMode";
 import { Secrets } from "./Secrets";
 
@@ -11,7 +13,13 @@ export default function Settings() {
   return (
     <>
       <header className="top">
-        <h1>{words.nav.settings}</h1>
+        <h1 className="grow">{words.nav.settings}</h1>
+        <a className="button small" {...link({ page: "team" })}>
+          {words.nav.team}
+        </a>
+        <a className="button small" {...link({ page: "account" })}>
+          {words.nav.account}
+        </a>
       </header>
       <div className="scroll">
         <div className="wide">
@@ -19,6 +27,7 @@ export default function Settings() {
             <h2>{w.theme}</h2>
             <Theme />
           </section>
+          <Defaults />
           <RunMode />
           <Secrets />
         </div>

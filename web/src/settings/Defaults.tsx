@@ -1,0 +1,99 @@
+import { useState } from "react";
+import type { Settings } from "../api/types";
+import { asFailure, useClient, useLoad } from "../api/use";
+import { Failed, Loading, Problem } from "../parts/State";
+import { toast } from "../parts/toast";
+import { useMay } from "../session";
+import { words } from "../words";
+
+const w = words.settings.team;
+type Texts = "defaultRepository" | "baseBranch";
+type Switches = "displayAgentSummary" | "displayAgentSummaryExternally" | "privacyMode";
+
+/** What an admin settles for new agents. Each change is saved at once. */
+export function Defaults() {
+  const client = useClient();
+  const admin = useMay("admin");
+  const { data, failure, loading, reload } = useLoad(client.settings, []);
+  const models = useLoad(client.models, []);
+  const [problem, setProblem] = useState("");
+  const save = (change: Partial<Settings>) => {
+    setProblem("");
+    client.updateSettings(change).then(
+      () => {
+        toast(words.settings.saved);
+        reload();
+      },
+      (e: unknown) => {
+        setProblem(asFailure(e).message);
+        reload();
+      },
+    );
+  };
+  return (
+    <section className="card padded stack">
+      <h2>{w.title}</h2>
+      <p className="small muted">{admin ? w.lead : w.leadOthers}</p>
+      {loading && !data && <Loading rows={4} />}
+      {failure && !data && <Failed failure={failure} retry={reload} />}
+      {problem && <Problem>{problem}</Problem>}
+      {data && (
+        <>
+          <div className="form-grid">
+            <div className="field">
+              <label htmlFor="default-model">{w.model}</label>
+              <select id="default-model" className="input" disabled={!admin} value={data.defaultModel} onChange={(e) => save({ defaultModel: e.target.value })}>
+                <option value="">{words.spawn.modelDefault}</option>
+                {models.data?.items.map((m) => (
+                  <option key={m.id} value={m.id}>
+                    {m.displayName}
+                  </option>
+                ))}
+              </select>
+            </div>
+            {(["defaultRepository", "baseBranch"] as Texts[]).map((name) => (
+              <Text key={`${name}-${data[name]}`} name={name} value={data[name]} may={admin} save={(text) => save({ [name]: text })} />
+            ))}
+            <Days key={data.retentionDays} value={data.retentionDays} may={admin} save={(days) => save({ retentionDays: days })} />
+          </div>
+          {(["displayAgentSummary", "displayAgentSummaryExternally", "privacyMode"] as Switches[]).map((name) => (
+            <label key={name} className="switch">
+              <input type="checkbox" disabled={!admin} checked={data[name]} onChange={(e) => save({ [name]: e.target.checked })} />
+              <span>
+                {w.switches[name].name}
+                <span className="hint">{w.switches[name].hint}</span>
+              </span>
+            </label>
+          ))}
+        </>
+      )}
+    </section>
+  );
+}
+
+function Text({ name, value, may, save }: { name: Texts; value: string; may: boolean; save: (text: string) => void }) {
+  const [text, setText] = useState(value);
+  const done = () => text.trim() !== value && save(text.trim());
+  return (
+    <div className="field">
+      <label htmlFor={name}>{w.texts[name].name}</label>
+      <input id={name} className="input" disabled={!may} value={text} onChange={(e) => setText(e.target.value)} onBlur={done} onKeyDown={(e) => e.key === "Enter" && done()} />
+      <span className="hint">{w.texts[name].hint}</span>
+    </div>
+  );
+}
+
+function Days({ value, may, save }: { value: number; may: boolean; save: (days: number) => void }) {
+  const [text, setText] = useState(String(value));
+  const done = () => {
+    const days = Number(text || "0");
+    if (Number.isInteger(days) && days !== value) save(days);
+  };
+  return (
+    <div className="field">
+      <label htmlFor="retention">{w.retention.name}</label>
+      <input id="retention" className="input" type="number" min="0" max="3650" disabled={!may} value={text} onChange={(e) => setText(e.target.value)} onBlur={done} onKeyDown={(e) => e.key === "Enter" && done()} />
+      <span className="hint">{w.retention.hint}</span>
+    </div>
+  );
+}
