@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"os/exec"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,21 +18,22 @@ func newAgentPreviewCommand(a *app) *cobra.Command {
 
 Prints an address that signs one browser in, for as long as it says; give it to
 nobody. The preview has an origin of its own, where neither the server's cookies
-nor those of other previews are seen.`,
+nor those of other previews are seen. PORT is a number, or a name that the
+project's environment.json gives one; ` + "`aloft agent show`" + ` lists those.`,
 		Example: `  aloft agent preview bc-… 3000
-  aloft agent preview bc-… 3000 --open`,
+  aloft agent preview bc-… web --open`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			port, err := strconv.ParseUint(args[1], 10, 16)
-			if err != nil || port == 0 {
-				return usageError{fmt.Errorf("%q: a port is a number from 1 to 65535", args[1])}
-			}
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
-			p, err := c.Preview(cmd.Context(), args[0], uint16(port))
+			port, err := portOf(cmd.Context(), c, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			p, err := c.Preview(cmd.Context(), args[0], port)
 			if err != nil {
 				return err
 			}

@@ -72,6 +72,9 @@ func (a *app) showAgent(agent client.Agent, usage client.TokenUsage) {
 		machine += " " + what + ": a follow-up, a terminal or a forward wakes it"
 	}
 	field("machine", machine)
+	for _, p := range agent.Ports {
+		field("port", strings.TrimSpace(fmt.Sprintf("%d %s", p.Port, p.Name)))
+	}
 	for _, repo := range agent.Repos {
 		from := repo.URL
 		if repo.StartingRef != "" {

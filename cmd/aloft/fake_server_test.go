@@ -79,8 +79,8 @@ func newFakeServer() *fakeServer {
 			"inputTokens": 10, "outputTokens": 5, "cacheWriteTokens": 3, "cacheReadTokens": 2, "totalTokens": 20,
 		}})
 	}))
-	mux.HandleFunc("POST /v1/agents/{id}/ports/{port}/preview", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, 201, map[string]any{"url": "http://p.test/", "signInUrl": "http://p.test/.aloft/sign-in?code=x", "expiresAt": time.Now()})
+	mux.HandleFunc("POST /v1/agents/{id}/ports/{port}/preview", s.ofAgent(func(w http.ResponseWriter, r *http.Request) {
+		reply(w, 201, map[string]any{"url": "http://" + r.PathValue("port") + ".p.test/", "signInUrl": "http://p.test/.aloft/sign-in?code=x", "expiresAt": time.Now()})
 	}))
 	mux.HandleFunc("GET /v1/agents/{id}/connections", s.ofAgent(func(w http.ResponseWriter, r *http.Request) {
 		ended := []any{
@@ -165,6 +165,7 @@ func (s *fakeServer) agent() map[string]any {
 	return map[string]any{
 		"id": fakeAgent, "name": s.name, "status": s.status, "env": map[string]string{"type": "cloud"}, "url": "http://127.0.0.1/agents/" + fakeAgent,
 		"createdAt": s.created, "updatedAt": s.created, "latestRunId": s.runs[len(s.runs)-1].id, "repos": []any{s.repo},
+		"ports": []any{map[string]any{"port": 3000, "name": "web: http"}, map[string]any{"port": 5432}},
 	}
 }
 

@@ -199,7 +199,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		SetUps: setups{s.schedule, s.builder, s.store}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		Tracer: sent.Tracer(), Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,
-		Rules: s.store, Review: reviewer, CheckHooks: checkHooks, ProjectFile: originFiles(s.gateway),
+		Rules: s.store, Review: reviewer, CheckHooks: checkHooks, ProjectFile: originFiles(s.gateway), Ports: s.builder.Ports,
 		PublicURL: publicURL, Logger: logger, Version: version,
 		Ready: func() error {
 			if !s.ready.Load() {

@@ -25,6 +25,7 @@ type Agent struct {
 	RunMode             string     `json:"runMode,omitempty"`      // not in lists
 	Approvals           []Approval `json:"approvals,omitempty"`    // not in lists
 	CursorIgnore        []string   `json:"cursorIgnore,omitempty"` // not in lists
+	Ports               []Port     `json:"ports,omitempty"`        // not in lists
 	Machine             string     `json:"machine,omitempty"`      // booting, ready, hibernated or lost; not in lists
 	Hibernation         string     `json:"hibernation,omitempty"`  // live or disk, of one that is hibernated
 }
@@ -33,6 +34,12 @@ type Agent struct {
 type Repo struct {
 	URL         string `json:"url"`
 	StartingRef string `json:"startingRef,omitempty"`
+}
+
+// Port is one that an agent's environment names.
+type Port struct {
+	Port uint16 `json:"port"`
+	Name string `json:"name,omitempty"`
 }
 
 // Prompt is what a run is asked.

@@ -58,13 +58,21 @@ func TestPreviewInABrowser(t *testing.T) {
   until curl -fsS http://127.0.0.1:$port/; do sleep 0.1; done
 done`
 	a := start(t, scripted(t, shellScript(command)))
-	r := a.finish(a.create(git.Repo("web", map[string]string{"web.js": webProgram}), "Serve the web", nil))
+	r := a.finish(a.create(git.Repo("web", map[string]string{
+		"web.js": webProgram, ".aloft/environment.json": `{"ports": [{"port": 3000, "name": "web"}, 3001]}`,
+	}), "Serve the web", nil))
 	var previews [2]struct{ URL, SignInURL string }
 	for i, port := range []string{"3000", "3001"} {
 		status, body := a.do("POST", "/v1/agents/"+r.AgentID+"/ports/"+port+"/preview", nil)
 		if status != http.StatusCreated || json.Unmarshal([]byte(body), &previews[i]) != nil {
 			t.Fatalf("preview: %d %s", status, body)
 		}
+	}
+	if shown := a.said("agent", "show", "--json", r.AgentID); !strings.Contains(shown, `"ports":[{"port":3000,"name":"web"},{"port":3001}]`) {
+		t.Errorf("the agent is shown without its ports: %s", shown)
+	}
+	if byName := a.said("agent", "preview", "--json", r.AgentID, "web"); !strings.Contains(byName, previews[0].URL) {
+		t.Errorf("the preview of web is %s; want one at %s", byName, previews[0].URL)
 	}
 	c := a.browser()
 	get := func(address string) (int, string, *http.Response) {

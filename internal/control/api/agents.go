@@ -55,6 +55,13 @@ type agentJSON struct {
 	RunMode             string         `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"how much it may do without asking"`
 	Approvals           []approvalJSON `json:"approvals,omitempty" nullable:"false" doc:"what it waits for"`
 	CursorIgnore        []string       `json:"cursorIgnore,omitempty" nullable:"false" doc:"what the project's .cursorignore hides from it"`
+	Ports               []portJSON     `json:"ports,omitempty" nullable:"false" doc:"those that its environment.json names, at the commit that it began with; an addition to the API"`
+}
+
+type portJSON struct {
+	_    struct{} `json:"-" additionalProperties:"true"`
+	Port int      `json:"port" minimum:"1" maximum:"65535"`
+	Name string   `json:"name,omitempty" doc:"what its environment calls it"`
 }
 
 type listAgentsResponseJSON struct {
@@ -129,12 +136,12 @@ func (s *server) getAgent(w http.ResponseWriter, r *http.Request, who account.AP
 		}
 		out.RunMode = string(mode)
 	}
-	out.CursorIgnore = s.hidden(r.Context(), a)
+	out.CursorIgnore, out.Ports = s.hidden(r.Context(), a), s.ports(r.Context(), a)
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// hiddenWithin bounds the reading of a project's file for a reply.
-const hiddenWithin = 2 * time.Second
+// fileWithin bounds the reading of a project's file for a reply.
+const fileWithin = 2 * time.Second
 
 // hidden are the patterns of the project's .cursorignore. That it cannot be read
 // is no reason not to show the agent.
@@ -142,7 +149,7 @@ func (s *server) hidden(ctx context.Context, a agent.Agent) []string {
 	if s.ProjectFile == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, hiddenWithin)
+	ctx, cancel := context.WithTimeout(ctx, fileWithin)
 	defer cancel()
 	text, err := s.ProjectFile(ctx, a, ".cursorignore")
 	if err != nil {
@@ -154,6 +161,24 @@ func (s *server) hidden(ctx context.Context, a agent.Agent) []string {
 		if line = strings.TrimRight(line, "\r\n"); strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "#") {
 			out = append(out, strings.ToValidUTF8(line, "\uFFFD"))
 		}
+	}
+	return out
+}
+
+// ports are those that the agent's environment names. That they cannot be read is
+// no reason not to show the agent.
+func (s *server) ports(ctx context.Context, a agent.Agent) (out []portJSON) {
+	if s.Ports == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, fileWithin)
+	defer cancel()
+	named, err := s.Ports(ctx, a)
+	if err != nil {
+		s.Logger.WarnContext(ctx, "the ports of an environment cannot be read", "agent", a.ID, "error", err)
+	}
+	for _, p := range named {
+		out = append(out, portJSON{Port: p.Port, Name: p.Name})
 	}
 	return out
 }

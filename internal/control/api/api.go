@@ -30,6 +30,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/signin"
 	"aloft/internal/control/store"
+	"aloft/internal/environment"
 	"aloft/internal/policy"
 
 	"go.opentelemetry.io/otel/trace"
@@ -79,6 +80,9 @@ type Config struct {
 	// ProjectFile returns a file of an agent's repository at the commit that it
 	// began with, nil where there is none. It may be nil.
 	ProjectFile func(ctx context.Context, a agent.Agent, path string) ([]byte, error)
+	// Ports returns those that the environment of an agent's machine names. It may
+	// be nil.
+	Ports func(ctx context.Context, a agent.Agent) ([]environment.Port, error)
 }
 
 // Artifacts are the files that outlive machines. Its methods are safe for

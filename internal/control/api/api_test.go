@@ -28,6 +28,7 @@ import (
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/conversation"
+	"aloft/internal/environment"
 	"aloft/internal/fault"
 	"aloft/internal/policy"
 
@@ -55,6 +56,7 @@ type house struct {
 	safe  *safe.Safe
 
 	project map[string][]byte // files of every agent's repository
+	ports   []environment.Port
 }
 
 // work notes what the API asks of the scheduler.
@@ -182,6 +184,7 @@ func (h *house) serve() {
 			}
 			return nil
 		},
+		Ports:       func(context.Context, agent.Agent) ([]environment.Port, error) { return h.ports, nil },
 		ProjectFile: func(_ context.Context, a agent.Agent, path string) ([]byte, error) { return h.project[path], nil },
 		Logger:      slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "1.2.3",
 	})

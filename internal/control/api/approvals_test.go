@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/environment"
 )
 
 // asks has the agent wait for an answer, and returns the path of the question.
@@ -173,6 +174,13 @@ func TestRunModeIsShown(t *testing.T) {
 	h.want(h.call("PUT", "/v1/rules/team/run-mode", `{"text":"allowlist"}`), 200)
 	shown := h.want(h.call("GET", path, ""), 200)
 	if shown.text(t, "runMode") != "allowlist" || fmt.Sprint(shown.get(t, "cursorIgnore")) != "[*.pem !public.pem]" {
+		t.Errorf("got %s", shown.body)
+	}
+	if strings.Contains(string(shown.body), `"ports"`) {
+		t.Errorf("ports of no environment: %s", shown.body)
+	}
+	h.ports = []environment.Port{{Port: 3000, Name: "web"}, {Port: 5432}}
+	if shown := h.want(h.call("GET", path, ""), 200); !strings.Contains(string(shown.body), `"ports":[{"port":3000,"name":"web"},{"port":5432}]`) {
 		t.Errorf("got %s", shown.body)
 	}
 	h.want(h.call("POST", "/v1/agents", strings.Replace(task, "{", `{"runMode":"yolo",`, 1)), 400)

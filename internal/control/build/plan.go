@@ -167,6 +167,26 @@ func (b *Builder) atDefault(ctx context.Context, p Plan) (Plan, error) {
 }
 
 func (b *Builder) plan(ctx context.Context, repoURL, ref string, userID int64) (Plan, error) {
+	p, err := b.declared(ctx, repoURL, ref, userID)
+	if err != nil {
+		return Plan{}, err
+	}
+	return p, b.readInputs(ctx, &p)
+}
+
+// Ports are those that the agent's environment names, at the commit that the
+// agent began with; none before it has begun.
+func (b *Builder) Ports(ctx context.Context, a agent.Agent) ([]environment.Port, error) {
+	if len(a.Repos) == 0 || a.Origin == "" {
+		return nil, nil
+	}
+	p, err := b.declared(ctx, a.Repos[0].URL, a.Origin, a.UserID)
+	return p.Environment.Ports, err
+}
+
+// declared is a plan as far as the environment says it: nothing is known yet of
+// what a build of it would read.
+func (b *Builder) declared(ctx context.Context, repoURL, ref string, userID int64) (Plan, error) {
 	p := Plan{repoURL: repoURL, userID: userID}
 	tree, err := b.Files.Files(ctx, repoURL, ref, environment.Files)
 	if err != nil {
@@ -186,10 +206,7 @@ func (b *Builder) plan(ctx context.Context, repoURL, ref string, userID int64) (
 		p.Where, p.file = fmt.Sprintf("%s at %.12s", name, tree.Commit), name
 		break
 	}
-	if err := b.saved(ctx, &p); err != nil {
-		return Plan{}, err
-	}
-	return p, b.readInputs(ctx, &p)
+	return p, b.saved(ctx, &p)
 }
 
 // readInputs finds out what a build of the plan would be made of.

@@ -8,6 +8,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/environment"
 )
 
 // planner is a Builder on a real mirror of a real repository.
@@ -85,5 +86,25 @@ func TestInputsStayInTheRepository(t *testing.T) {
 	}
 	if len(got) > maxInputs {
 		t.Errorf("%d inputs", len(got))
+	}
+}
+
+func TestPorts(t *testing.T) {
+	b, git := planner(t)
+	url := git.Repo("r", map[string]string{".aloft/environment.json": `{"ports": [{"port": 3000, "name": "web"}, 5432, 3000, 70000]}`})
+	a := agent.Agent{Repos: []agent.Repo{{URL: url}}}
+	first, err := b.Plan(t.Context(), a, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	git.Commit("r", "main", "Another", map[string]string{".aloft/environment.json": `{"ports": [1]}`})
+	for origin, want := range map[string][]environment.Port{"": nil, first.Commit: {{Port: 3000, Name: "web"}, {Port: 5432}}} {
+		a.Origin = origin
+		if got, err := b.Ports(t.Context(), a); err != nil || !slices.Equal(got, want) {
+			t.Errorf("at %q: %v, %v; want %v", origin, got, err, want)
+		}
+	}
+	if got, err := b.Ports(t.Context(), agent.Agent{}); err != nil || len(got) > 0 {
+		t.Errorf("without a repository: %v, %v", got, err)
 	}
 }

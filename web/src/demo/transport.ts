@@ -41,7 +41,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
     ([, id]) => {
       const found = agents.find((a) => a.id === id);
       if (!found) throw new Failure(404, "not_found", "no agent of this id");
-      return { ...found, workOnCurrentBranch: false, autoCreatePR: false, runMode: "auto-review" };
+      return { ...found, workOnCurrentBranch: false, autoCreatePR: false, runMode: "auto-review", ports: [{ port: 3000, name: "web" }, { port: 5432, name: "db" }, { port: 9229 }] };
     },
   ],
   ["GET", /^\/v1\/agents\/[^/]+\/diff$/, () => ({ diff: state === "empty" ? "" : branchDiff, truncated: false })],

@@ -58,7 +58,7 @@ export default function Machine({ agent }: { agent: Agent }) {
         )}
       </section>
       <aside className="machine-ways">
-        <Ports id={agent.id} />
+        <Ports id={agent.id} named={agent.ports ?? []} />
         <section className="stack">
           <h2>{w.ways}</h2>
           <p className="small muted">{w.waysLead}</p>
@@ -77,29 +77,38 @@ export default function Machine({ agent }: { agent: Agent }) {
   );
 }
 
-/** Opens what listens on a port in the machine. */
-function Ports({ id }: { id: string }) {
+/** Opens what listens on a port in the machine: one that its environment names, or any other. */
+function Ports({ id, named }: { id: string; named: NonNullable<Agent["ports"]> }) {
   const client = useClient();
   const [port, setPort] = useState("");
   const [problem, setProblem] = useState("");
   const [last, setLast] = useState("");
-  const submit = async (e: FormEvent) => {
-    e.preventDefault();
+  const show = async (port: number) => {
     setProblem("");
     setLast("");
     try {
-      const { signInUrl } = await client.preview(id, Number(port));
+      const { signInUrl } = await client.preview(id, port);
       // It is good once: a browser that forbids the window leaves it to be followed.
       if (!open(signInUrl, "_blank", "noopener,noreferrer")) setLast(signInUrl);
     } catch (e) {
       setProblem(asFailure(e).message);
     }
   };
+  const submit = (e: FormEvent) => {
+    e.preventDefault();
+    void show(Number(port));
+  };
   return (
     <section className="stack">
       <h2>{w.ports}</h2>
       <p className="small muted">{w.portsLead}</p>
-      <form className="row" onSubmit={(e) => void submit(e)}>
+      {named.map((p) => (
+        <button key={p.port} type="button" className="way named" aria-label={w.openNamed(p.name, p.port)} onClick={() => void show(p.port)}>
+          <span className="cut">{p.name || w.port}</span>
+          <code>{p.port}</code>
+        </button>
+      ))}
+      <form className="row" onSubmit={submit}>
         <input className="input" inputMode="numeric" pattern="[0-9]+" required aria-label={w.port} placeholder="3000" value={port} onChange={(e) => setPort(e.target.value)} />
         <button type="submit" className="button">
           {w.openPort}
