@@ -19,8 +19,8 @@ test("from the key to the diff", { timeout: 120_000 }, async () => {
     page.on("request", (r) => !r.url().startsWith(url) && foreign.push(r.url()));
 
     await page.goto(url);
-    await page.getByRole("button", { name: /key/i }).click();
-    await page.getByLabel("API key").fill(key);
+    await page.getByRole("button", { name: "Use an API key" }).click();
+    await page.getByLabel("API key", { exact: true }).fill(key);
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Agents", exact: true }).waitFor();
 
