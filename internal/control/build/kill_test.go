@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -62,6 +63,7 @@ func child(args []string) error {
 
 // site is all of a server that builds: a store, layers, machines, a gateway.
 type site struct {
+	dir     string
 	store   *sqlite.Store
 	gateway *gateway.Gateway
 	runtime *container.Runtime
@@ -72,7 +74,7 @@ type site struct {
 
 // open opens the site on a folder, and has it build.
 func open(dir string) (_ site, err error) {
-	s := site{ended: make(chan error, 1)}
+	s := site{dir: dir, ended: make(chan error, 1)}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if s.store, err = sqlite.Open(ctx, filepath.Join(dir, "aloft.db"), slog.New(slog.DiscardHandler)); err != nil {
@@ -281,6 +283,9 @@ func TestMachineIsKilledInABuild(t *testing.T) {
 		{"made", "", environment.TerminalFailure, s.kill},
 		{"booted", "", environment.TerminalFailure, s.kill},
 		{"installed", "", "", s.kill}, // all that is to be saved is on the disk
+		{"booted", "", environment.TerminalFailure, s.killInit},
+		{"installed", "", "", s.killInit},
+		{"stopped", "", "", s.killInit}, // nothing that is frozen runs
 		{"booted", "the disk is full", environment.InstallFailed, func(id string) error {
 			ours, err := s.builder.Stop(t.Context(), id, fault.Exhausted("the disk is full"))
 			if !ours {
@@ -319,8 +324,47 @@ func TestMachineIsKilledInABuild(t *testing.T) {
 		}
 	}
 	s.builder.step = func(string) {}
-	if got := s.on(t, active, "cat ~/made"); got != "installed\n" {
+	if got := s.on(t, active, "cat ~/made"); got != "stopped\n" {
 		t.Errorf("a machine of the build has %q", got)
+	}
+	// While install runs PID 1 is killed, or all else in the machine.
+	for install, failure := range map[string]environment.Failure{
+		"echo half > ~/made; sync; echo it runs; sleep 600":       environment.TerminalFailure,
+		"echo half > ~/made; sync; sh -c 'kill -9 -1'; sleep 600": environment.InstallFailed,
+	} {
+		committed(git, "app", install)
+		p, err := s.builder.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: url}}}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var once sync.Once
+		r, err := s.builder.Ensure(t.Context(), p, environment.Manual, func(news string) {
+			if news == "it runs" {
+				once.Do(func() {
+					ids, err := s.runtime.List(t.Context())
+					if err != nil || len(ids) != 1 {
+						t.Error(ids, err)
+						return
+					}
+					if err := s.killInit(ids[0]); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		})
+		if err != nil || r.Status != environment.Failed || r.FailureType != failure || r.Message == "" || strings.Contains(r.Message, "ended after") {
+			t.Errorf("%s: the build is %+v, %v", install, r, err)
+		}
+		if err := s.builder.destroy(t.Context(), r.MachineID); err != nil { // the wreck of an install is there to be looked at
+			t.Error(err)
+		}
+		s.agree(t)
+		if now, err := s.store.ActiveBuild(t.Context(), active.EnvironmentID); err != nil || now.ID != active.ID {
+			t.Errorf("%s: the active build is %s, %v; want %s", install, now.ID, err, active.ID)
+		}
+	}
+	if got := s.on(t, active, "cat ~/made"); got != "stopped\n" {
+		t.Errorf("a machine of the active build has %q", got)
 	}
 	// A disk that is full before it begins makes none.
 	s.builder.Room = func() error { return fault.Exhausted("the disk is nearly full").Named("disk_full") }
@@ -339,6 +383,28 @@ func (s *site) kill(id string) error {
 		return err
 	}
 	return m.(machine.Snapshotter).Stop(context.Background())
+}
+
+// killInit kills PID 1 of a machine, and so all of it, from outside. One that has
+// ended is no error.
+func (s *site) killInit(id string) error {
+	data, err := os.ReadFile(filepath.Join(s.dir, "machines", "machines", id, "init.json"))
+	if err != nil {
+		return err
+	}
+	var init struct{ PID int }
+	if err := json.Unmarshal(data, &init); err != nil {
+		return err
+	}
+	p, err := os.FindProcess(init.PID)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Release() }()
+	if err := p.Kill(); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
 }
 
 // What is as it was is not built again, and what several want at once is built
