@@ -122,6 +122,7 @@ var mayImport = map[string][]string{
 	// The terminal, and the tests' own.
 	"internal/client":    {"internal/wire/tunnel"},
 	"internal/cli":       {"internal/client"},
+	"internal/panel":     {"internal/cli", "internal/client"},
 	"internal/sshconfig": {},
 	"internal/transfer":  {},
 	"internal/need":      {},

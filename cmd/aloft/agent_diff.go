@@ -45,21 +45,6 @@ func newAgentDiffCommand(a *app) *cobra.Command {
 // colorDiff shows a diff to a person.
 func (a *app) colorDiff(diff string) {
 	for line := range strings.Lines(cli.Clean(diff)) {
-		line = strings.TrimSuffix(line, "\n")
-		var style cli.Style
-		switch {
-		case strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"):
-			style = cli.Bold
-		case strings.HasPrefix(line, "@@"):
-			style = cli.Cyan
-		case strings.HasPrefix(line, "+"):
-			style = cli.Green
-		case strings.HasPrefix(line, "-"):
-			style = cli.Red
-		default:
-			a.out.Line("%s", line)
-			continue
-		}
-		a.out.Line("%s", a.out.Style(style, line))
+		a.out.Line("%s", a.out.DiffLine(strings.TrimSuffix(line, "\n")))
 	}
 }

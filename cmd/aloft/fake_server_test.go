@@ -165,7 +165,8 @@ func (s *fakeServer) agent() map[string]any {
 	return map[string]any{
 		"id": fakeAgent, "name": s.name, "status": s.status, "env": map[string]string{"type": "cloud"}, "url": "http://127.0.0.1/agents/" + fakeAgent,
 		"createdAt": s.created, "updatedAt": s.created, "latestRunId": s.runs[len(s.runs)-1].id, "repos": []any{s.repo},
-		"ports": []any{map[string]any{"port": 3000, "name": "web: http"}, map[string]any{"port": 5432}},
+		"ports":     []any{map[string]any{"port": 3000, "name": "web: http"}, map[string]any{"port": 5432}},
+		"runStatus": s.runs[len(s.runs)-1].status,
 	}
 }
 

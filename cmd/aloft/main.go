@@ -92,14 +92,22 @@ func newRootCommand(a *app) *cobra.Command {
 		Long: `Run coding agents in the background, on your own machines.
 
 Give an agent a repository and a task: it works in an isolated machine of its
-own and pushes a branch. Watch it, answer it, or go and do something else.`,
+own and pushes a branch. Watch it, answer it, or go and do something else.
+
+Alone on a terminal, aloft opens a control panel: the list of agents, their
+conversations, and the keys to steer them.`,
 		Example: `  aloft run --repo https://git.example.com/team/app "Fix the failing test"
   aloft agent list
   aloft agent logs --follow bc-…`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if in, out, err := a.needTerminal(); err == nil && !a.config.Dumb && !a.config.JSON {
+				return a.panel(cmd.Context(), in, out)
+			}
+			return cmd.Help()
+		},
 		PersistentPreRun: func(*cobra.Command, []string) {
 			a.speak() // now that the flags are read
 		},

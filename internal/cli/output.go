@@ -27,6 +27,7 @@ type Output struct {
 	live  bool // a line may move
 	out   io.Writer
 	err   io.Writer
+	wide  int // runes of a line; 0 is to ask the terminal
 
 	mu     sync.Mutex
 	column int    // 0 at the start of a line
@@ -47,6 +48,12 @@ func New(stdout, stderr io.Writer, o Options) *Output {
 	return &Output{json: o.JSON, color: live && !o.NoColor, live: live, out: stdout, err: stderr}
 }
 
+// OnScreen returns an output for a part of a full-screen view: what is written
+// looks as on a terminal whose lines have room for wide runes.
+func OnScreen(w io.Writer, wide int, color bool) *Output {
+	return &Output{color: color, live: true, out: w, err: w, wide: wide}
+}
+
 // IsTerminal reports whether a file is a terminal.
 func IsTerminal(f any) bool {
 	file, ok := f.(*os.File)
@@ -58,6 +65,9 @@ func (o *Output) JSON() bool { return o.json }
 
 // width is how many runes a line has room for.
 func (o *Output) width() int {
+	if o.wide > 0 {
+		return o.wide
+	}
 	if file, ok := o.out.(*os.File); ok && o.live {
 		if w, _, err := term.GetSize(int(file.Fd())); err == nil && w > 20 {
 			return w
@@ -85,6 +95,21 @@ func (o *Output) Style(style Style, s string) string {
 		return s
 	}
 	return "\x1b[" + string(style) + "m" + s + "\x1b[0m"
+}
+
+// DiffLine returns a line of a diff in its colour. It is clean already.
+func (o *Output) DiffLine(line string) string {
+	switch {
+	case strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"):
+		return o.Style(Bold, line)
+	case strings.HasPrefix(line, "@@"):
+		return o.Style(Cyan, line)
+	case strings.HasPrefix(line, "+"):
+		return o.Style(Green, line)
+	case strings.HasPrefix(line, "-"):
+		return o.Style(Red, line)
+	}
+	return line
 }
 
 // Line prints a line, which is clean already.

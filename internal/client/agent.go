@@ -18,15 +18,17 @@ type Agent struct {
 	CreatedAt           time.Time  `json:"createdAt"`
 	UpdatedAt           time.Time  `json:"updatedAt"`
 	LatestRunID         string     `json:"latestRunId,omitempty"`
-	Repos               []Repo     `json:"repos,omitempty"` // not in lists
+	Repos               []Repo     `json:"repos,omitempty"`
 	WorkOnCurrentBranch bool       `json:"workOnCurrentBranch,omitempty"`
-	Paused              bool       `json:"paused,omitempty"` // not in lists
+	Paused              bool       `json:"paused,omitempty"`
+	RunStatus           string     `json:"runStatus,omitempty"` // of the latest run, as in [Run]
+	Doing               string     `json:"doing,omitempty"`     // what it does now, or why its run failed
 	Waiting             int        `json:"waitingApprovals,omitempty"`
 	RunMode             string     `json:"runMode,omitempty"`      // not in lists
 	Approvals           []Approval `json:"approvals,omitempty"`    // not in lists
 	CursorIgnore        []string   `json:"cursorIgnore,omitempty"` // not in lists
 	Ports               []Port     `json:"ports,omitempty"`        // not in lists
-	Machine             string     `json:"machine,omitempty"`      // booting, ready, hibernated or lost; not in lists
+	Machine             string     `json:"machine,omitempty"`      // booting, ready, hibernated or lost
 	Hibernation         string     `json:"hibernation,omitempty"`  // live or disk, of one that is hibernated
 }
 

@@ -1,0 +1,186 @@
+package panel
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+const (
+	pollEvery  = 2 * time.Second
+	pollWithin = 15 * time.Second // the longest that a list or an action may take
+	pageSize   = 100              // the most that the API gives at once
+	mostAgents = 1000             // the most that are listed, newest first
+	batchSize  = 500              // the most events that are drawn at once
+)
+
+// What the commands report.
+type (
+	polled struct {
+		again     bool // another poll is to follow by the clock
+		client    Client
+		agents    []client.Agent
+		questions []client.Approval
+		err       error
+	}
+	tick     struct{}
+	happened struct {
+		feed   *feed
+		events []client.Event
+	}
+	feedEnded struct {
+		feed *feed
+		err  error // nil: the agent was deleted
+	}
+	diffRead struct {
+		agentID string
+		diff    client.Diff
+		err     error
+	}
+	acted struct {
+		act act
+		err error
+	}
+)
+
+// act is something that is done to an agent.
+type act struct {
+	agentID string
+	did     string // says that it was done
+	ask     string // asks whether to do it
+	sends   bool   // the agent's draft
+	do      func(context.Context, Client) error
+}
+
+// poll reads the list and the questions. It connects first where that has not
+// succeeded yet, and anew after trouble: there may be another server by now.
+func (m *Model) poll(again bool) tea.Cmd {
+	ctx, c, connect := m.ctx, m.client, m.Connect
+	anew := c == nil || m.trouble != nil
+	return func() tea.Msg {
+		p := polled{again: again, client: c}
+		if anew {
+			if p.client, p.err = connect(); p.err != nil {
+				return polled{again: again, err: p.err}
+			}
+		}
+		ctx, cancel := context.WithTimeout(ctx, pollWithin)
+		defer cancel()
+		for cursor := ""; len(p.agents) < mostAgents; {
+			var page client.AgentPage
+			if page, p.err = p.client.Agents(ctx, pageSize, cursor, false); p.err != nil {
+				return p
+			}
+			p.agents = append(p.agents, page.Items...)
+			if cursor = page.NextCursor; cursor == "" || len(page.Items) == 0 {
+				break
+			}
+		}
+		p.questions, p.err = p.client.Approvals(ctx)
+		return p
+	}
+}
+
+// perform does what was asked for, and reads the list again.
+func (m *Model) perform(a act) tea.Cmd {
+	ctx, c := m.ctx, m.client
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, pollWithin)
+		defer cancel()
+		return acted{act: a, err: a.do(ctx, c)}
+	}
+}
+
+// acted says how it went.
+func (m *Model) acted(msg acted) tea.Cmd {
+	m.said, m.bad = msg.act.did, false
+	if msg.err != nil {
+		p := m.Problem(msg.err)
+		m.said, m.bad = cli.Line(p.Message, 0), true
+		if p.Hint != "" {
+			m.said += ": " + cli.Line(p.Hint, 0)
+		}
+		if msg.act.sends {
+			m.said += " (your words are kept: f)"
+		}
+	} else if msg.act.sends {
+		delete(m.drafts, msg.act.agentID)
+	}
+	return m.poll(false)
+}
+
+// feed is an agent's journal as it grows.
+type feed struct {
+	events chan client.Event
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// newFeed returns a feed that reads nothing yet, and the commands that read it.
+func (m *Model) newFeed(agentID string) (*feed, tea.Cmd) {
+	ctx, cancel := context.WithCancel(m.ctx)
+	f := &feed{events: make(chan client.Event, batchSize), ctx: ctx, cancel: cancel}
+	c := m.client
+	return f, tea.Batch(f.next, func() tea.Msg {
+		for e, err := range c.Events(ctx, agentID, 0, true) {
+			if err != nil {
+				return feedEnded{f, err}
+			}
+			select {
+			case f.events <- e:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		return feedEnded{f, nil}
+	})
+}
+
+// next waits for the next events.
+func (f *feed) next() tea.Msg {
+	var batch []client.Event
+	select {
+	case e := <-f.events:
+		batch = append(batch, e)
+	case <-f.ctx.Done():
+		return nil
+	}
+	for len(batch) < batchSize {
+		select {
+		case e := <-f.events:
+			batch = append(batch, e)
+		default:
+			return happened{f, batch}
+		}
+	}
+	return happened{f, batch}
+}
+
+func (m *Model) readDiff(agentID string) tea.Cmd {
+	ctx, c := m.ctx, m.client
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, pollWithin)
+		defer cancel()
+		d, err := c.Diff(ctx, agentID)
+		return diffRead{agentID: agentID, diff: d, err: err}
+	}
+}
+
+// attach gives the terminal to a shell in the agent's machine, and takes it back.
+func (m *Model) attach(agentID string) tea.Cmd {
+	var said bytes.Buffer
+	cmd := m.Attach(agentID)
+	cmd.Stderr = &said
+	return tea.ExecProcess(cmd, func(err error) tea.Msg {
+		if words := strings.TrimSpace(said.String()); err != nil && words != "" {
+			err = &cli.Problem{Message: strings.TrimPrefix(cli.Line(words, 0), "error: "), Err: err}
+		}
+		return acted{act: act{agentID: agentID, did: "Back from the terminal; it goes on."}, err: err}
+	})
+}

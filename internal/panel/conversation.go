@@ -1,0 +1,239 @@
+package panel
+
+import (
+	"bytes"
+	"context"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/google/uuid"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+const (
+	keptLines  = 20_000   // of a conversation, the newest
+	longLine   = 64 << 10 // bytes after which a line that goes on is taken as ended
+	transcript = 400      // runes after which the transcript cuts what it says of a call
+)
+
+// conversation is an agent that was opened.
+type conversation struct {
+	agentID string
+	feed    *feed
+	heard   bool         // an event came
+	ended   *cli.Problem // why no more come
+
+	screen *bytes.Buffer // what t wrote and lines does not have yet
+	t      *cli.Transcript
+	lines  []string // as written, without the last one, which may go on
+	tail   string
+	folded folded
+	up     int // lines from the end; 0 stays at the newest
+}
+
+// folded are lines as they fit the width.
+type folded struct {
+	wide, done int // done: of the lines that were folded
+	lines      []string
+}
+
+// converse opens an agent.
+func (m *Model) converse(agentID string) tea.Cmd {
+	f, read := m.newFeed(agentID)
+	screen := &bytes.Buffer{}
+	m.chosen = agentID
+	m.open = &conversation{agentID: agentID, feed: f, screen: screen, t: cli.NewTranscript(cli.OnScreen(screen, transcript, m.Color))}
+	return read
+}
+
+// leave closes the conversation.
+func (m *Model) leave() {
+	m.open.feed.cancel()
+	m.open = nil
+}
+
+// happened takes in events. Those that change how the agent stands are reason to
+// read the list at once.
+func (m *Model) happened(events []client.Event) tea.Cmd {
+	c := m.open
+	cmds := []tea.Cmd{c.feed.next}
+	c.heard = true
+	before := len(c.foldedLines(m.wide))
+	news := false
+	for _, e := range events {
+		c.t.Show(e)
+		switch e.Kind {
+		case "approval.asked", "approval.answered", "run.created", "run.ended":
+			news = true
+		}
+	}
+	c.take()
+	if c.up > 0 { // what is being read stays where it is
+		c.up += len(c.foldedLines(m.wide)) - before
+	}
+	if news {
+		cmds = append(cmds, m.poll(false))
+	}
+	return tea.Batch(cmds...)
+}
+
+// take moves what was written into lines.
+func (c *conversation) take() {
+	parts := strings.Split(c.tail+c.screen.String(), "\n")
+	c.screen.Reset()
+	c.lines = append(c.lines, parts[:len(parts)-1]...)
+	c.tail = parts[len(parts)-1]
+	if len(c.tail) > longLine {
+		c.lines, c.tail = append(c.lines, c.tail), ""
+	}
+	if over := len(c.lines) - keptLines; over > keptLines/10 {
+		c.lines = append([]string(nil), c.lines[over:]...)
+		c.folded = folded{}
+	}
+}
+
+// foldedLines is the conversation as it fits the width.
+func (c *conversation) foldedLines(wide int) []string {
+	f := &c.folded
+	if f.wide != wide {
+		*f = folded{wide: wide}
+	}
+	for ; f.done < len(c.lines); f.done++ {
+		f.lines = append(f.lines, fold(c.lines[f.done], wide)...)
+	}
+	if c.tail == "" {
+		return f.lines
+	}
+	return append(f.lines[:len(f.lines):len(f.lines)], fold(c.tail, wide)...)
+}
+
+func (m *Model) onConversation(key string) tea.Cmd {
+	c, room := m.open, m.room()
+	switch key {
+	case "esc", "left", "h":
+		m.leave()
+	case "q":
+		return tea.Quit
+	case "up", "k":
+		c.up++
+	case "down", "j":
+		c.up--
+	case "pgup":
+		c.up += room - 1
+	case "pgdown", "space":
+		c.up -= room - 1
+	case "home", "g":
+		c.up = len(c.foldedLines(m.wide))
+	case "end", "G":
+		c.up = 0
+	default:
+		return m.onAgent(key)
+	}
+	c.up = max(min(c.up, len(c.foldedLines(m.wide))-room), 0)
+	return nil
+}
+
+// onAgent is what the keys do that steer an agent, in the list and in its
+// conversation.
+func (m *Model) onAgent(key string) tea.Cmd {
+	a := m.current()
+	if a == nil || m.client == nil {
+		return nil
+	}
+	id, runID := a.ID, a.LatestRunID
+	works := a.RunStatus == "CREATING" || a.RunStatus == "RUNNING"
+	switch key {
+	case "a":
+		if q := m.asks(id); q != nil {
+			m.page = m.questionPage(*q)
+		} else {
+			m.said = "This agent asks nothing."
+		}
+	case "f":
+		m.typed = newLine("Follow-up", m.drafts[id].text, func(text string) tea.Cmd { return m.followUp(id, text) },
+			func(text string) { m.drafts[id] = m.drafts[id].with(text) })
+	case "s":
+		if !works {
+			m.said = "It does nothing that could be stopped."
+			return nil
+		}
+		m.sure = &act{
+			agentID: id, did: "Stopped. Its machine and its work stay.", ask: "Stop what it does?",
+			do: func(ctx context.Context, c Client) error { return c.Cancel(ctx, id, runID) },
+		}
+	case "p":
+		switch {
+		case a.Paused:
+			return m.perform(act{agentID: id, did: "It goes on.", do: func(ctx context.Context, c Client) error { return c.Resume(ctx, id) }})
+		case works:
+			return m.perform(act{agentID: id, did: "It waits before its next step: p lets it go on.", do: func(ctx context.Context, c Client) error { return c.Pause(ctx, id) }})
+		default:
+			m.said = "It does nothing that could be paused."
+		}
+	case "d":
+		m.page = &page{kind: diffPage, agentID: id, title: "Changes", text: []string{"Reading the changes…"}}
+		return m.readDiff(id)
+	case "t":
+		return m.attach(id)
+	}
+	return nil
+}
+
+// answeredSure does what was asked about, after a yes.
+func (m *Model) answeredSure(key string) tea.Cmd {
+	a := *m.sure
+	m.sure = nil
+	if key != "y" && key != "enter" {
+		return nil
+	}
+	return m.perform(a)
+}
+
+// draft is a follow-up that was not sent yet. Its key lets it be sent again
+// without being done twice.
+type draft struct{ text, key string }
+
+func (d draft) with(text string) draft {
+	if d.text == text && d.key != "" {
+		return d
+	}
+	return draft{text, uuid.NewString()}
+}
+
+// followUp sends a prompt. The words are kept until the server has them.
+func (m *Model) followUp(id, text string) tea.Cmd {
+	d := m.drafts[id].with(text)
+	m.drafts[id] = d
+	return m.perform(act{agentID: id, did: "Sent.", sends: true, do: func(ctx context.Context, c Client) error {
+		_, err := c.CreateRun(ctx, id, client.Prompt{Text: d.text}, d.key)
+		return err
+	}})
+}
+
+// head is what stands over a conversation, and over the pages of an agent.
+func (m *Model) head(a *client.Agent) string {
+	if a == nil {
+		return m.paint.Style(cli.Bold, "An agent that is in the list no more")
+	}
+	word, style := standing(*a)
+	s := m.paint.Style(cli.Bold, fit(clean(a.Name), min(max(m.wide/2, 10), max(width(clean(a.Name)), 1)))) + "  " + m.paint.Style(style, word)
+	if doing := clean(m.doing(*a)); doing != "" {
+		s += m.paint.Style(cli.Dim, "  "+doing)
+	}
+	return s
+}
+
+func (m *Model) conversationLines(high int) []string {
+	c := m.open
+	lines := c.foldedLines(m.wide)
+	if len(lines) == 0 && !c.heard && c.ended == nil {
+		return []string{"", "  Reading the conversation…"}
+	}
+	if c.ended != nil {
+		lines = append(append(lines[:len(lines):len(lines)], ""), m.problemLines(c.ended)...)
+	}
+	end := max(len(lines)-c.up, min(high, len(lines)))
+	return lines[max(end-high, 0):end]
+}

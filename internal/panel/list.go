@@ -1,0 +1,166 @@
+package panel
+
+import (
+	"fmt"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+// failureFresh is how long a failure stands at the top of the list, as in the
+// dashboard.
+const failureFresh = 24 * time.Hour
+
+// standing is how an agent stands, in a word, as the dashboard says it.
+func standing(a client.Agent) (string, cli.Style) {
+	open := a.RunStatus == "CREATING" || a.RunStatus == "RUNNING"
+	switch {
+	case a.Waiting > 0:
+		return "Needs you", cli.Yellow
+	case open && a.Paused:
+		return "Paused", cli.Yellow
+	case a.RunStatus == "CREATING" || open && a.Machine == "booting":
+		return "Starting", cli.Cyan
+	case open:
+		return "Working", cli.Cyan
+	}
+	switch a.RunStatus {
+	case client.Finished:
+		return "Finished", cli.Green
+	case client.Failed:
+		return "Failed", cli.Red
+	case client.Cancelled:
+		return "Stopped", cli.Dim
+	case client.Expired:
+		return "Expired", cli.Red
+	}
+	return "Idle", cli.Dim
+}
+
+// rank has those agents first that go no further without a person.
+func rank(a client.Agent, now time.Time) int {
+	switch {
+	case a.Waiting > 0:
+		return 0
+	case a.RunStatus == client.Failed && now.Sub(a.UpdatedAt) < failureFresh:
+		return 1
+	}
+	return 2
+}
+
+// at is the place of the chosen agent in the list; -1 if it is not there.
+func (m *Model) at() int {
+	for i := range m.agents {
+		if m.agents[i].ID == m.chosen {
+			return i
+		}
+	}
+	return -1
+}
+
+func (m *Model) onList(key string) tea.Cmd {
+	switch key {
+	case "q":
+		return tea.Quit
+	case "up", "k":
+		m.choose(-1)
+	case "down", "j":
+		m.choose(1)
+	case "pgup":
+		m.choose(-m.room())
+	case "pgdown", "space":
+		m.choose(m.room())
+	case "home", "g":
+		m.choose(-len(m.agents))
+	case "end", "G":
+		m.choose(len(m.agents))
+	case "enter", "right", "l":
+		if a := m.current(); a != nil {
+			return m.converse(a.ID)
+		}
+	default:
+		return m.onAgent(key)
+	}
+	return nil
+}
+
+// choose moves along the list.
+func (m *Model) choose(by int) {
+	if len(m.agents) > 0 {
+		m.chosen = m.agents[min(max(m.at()+by, 0), len(m.agents)-1)].ID
+	}
+}
+
+func (m *Model) listLines(high int) []string {
+	switch {
+	case !m.loaded && m.trouble == nil:
+		return []string{"", "  Asking the server for its agents…"}
+	case !m.loaded:
+		return append([]string{""}, m.problemLines(m.trouble)...)
+	case len(m.agents) == 0:
+		return []string{
+			"", "  There are no agents yet. Make one:", "",
+			"    " + m.paint.Style(cli.Bold, `aloft run --repo https://git.example.com/team/app "Fix the failing test"`), "",
+			"  It appears here by itself.",
+		}
+	}
+	rows := max(high-1, 1)
+	at := m.at()
+	m.top = max(min(m.top, at, len(m.agents)-rows), at-rows+1, 0)
+	rest := m.wide - 2 - 11 - 2 - 2 - 11 // without the mark, the status, the gaps and the age
+	name := max(rest*2/5, 8)
+	doing := max(rest-name, 0)
+	out := []string{m.paint.Style(cli.Dim, "  "+fit("STATUS", 11)+fit("NAME", name)+"  "+fit("DOING", doing)+"  CREATED")}
+	for i := m.top; i < min(m.top+rows, len(m.agents)); i++ {
+		a := m.agents[i]
+		word, style := standing(a)
+		mark, called := "  ", fit(clean(a.Name), name)
+		if i == at {
+			mark, called = m.paint.Style(cli.Cyan, "> "), m.paint.Style(cli.Bold, called)
+		}
+		out = append(out, mark+m.paint.Style(style, fit(word, 11))+called+"  "+m.paint.Style(cli.Dim, fit(clean(m.doing(a)), doing)+"  "+cli.Ago(m.Now().Sub(a.CreatedAt))))
+	}
+	return out
+}
+
+// doing is what an agent does, or asks.
+func (m *Model) doing(a client.Agent) string {
+	if q := m.asks(a.ID); q != nil {
+		return q.Tool + ": " + q.Subject
+	}
+	return a.Doing
+}
+
+func (m *Model) listTitle() string {
+	if !m.loaded {
+		return m.paint.Style(cli.Bold, "Aloft")
+	}
+	needed := 0
+	for _, a := range m.agents {
+		if rank(a, m.Now()) < 2 {
+			needed++
+		}
+	}
+	title := m.paint.Style(cli.Bold, "Aloft") + "  " + counted(len(m.agents), "agent")
+	if len(m.agents) >= mostAgents {
+		title += " (the newest)"
+	}
+	if needed > 0 {
+		verb := "need"
+		if needed == 1 {
+			verb = "needs"
+		}
+		title += m.paint.Style(cli.Yellow, fmt.Sprintf("  %d %s you", needed, verb))
+	}
+	return title
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,178 @@
+package panel
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+type pageKind int
+
+const (
+	helpPage pageKind = iota
+	diffPage
+	questionPage
+)
+
+// page is a text that lies over the rest, and may be longer than the screen.
+type page struct {
+	kind     pageKind
+	agentID  string
+	question client.Approval
+	title    string
+	text     []string // clean, with colours
+	top      int      // first line on the screen
+}
+
+func (m *Model) onPage(key string) tea.Cmd {
+	p, room := m.page, m.room()
+	switch key {
+	case "esc", "q", "left", "h", "?":
+		m.page = nil
+		return nil
+	case "up", "k":
+		p.top--
+	case "down", "j":
+		p.top++
+	case "pgup":
+		p.top -= room - 1
+	case "pgdown", "space":
+		p.top += room - 1
+	case "home", "g":
+		p.top = 0
+	case "end", "G":
+		p.top = len(p.lines(m.wide))
+	default:
+		if p.kind == questionPage {
+			return m.onQuestion(key)
+		}
+	}
+	p.top = max(min(p.top, len(p.lines(m.wide))-room), 0)
+	return nil
+}
+
+// exact begins a line that is shown to the last blank.
+const exact = "    "
+
+func (p *page) lines(wide int) []string {
+	var out []string
+	for _, line := range p.text {
+		if p.kind == diffPage || strings.HasPrefix(line, exact) {
+			out = append(out, chop(line, wide)...)
+		} else {
+			out = append(out, fold(line, wide)...)
+		}
+	}
+	return out
+}
+
+func (m *Model) pageLines(high int) []string {
+	lines := m.page.lines(m.wide)
+	top := max(min(m.page.top, len(lines)-high), 0)
+	return lines[top:min(top+high, len(lines))]
+}
+
+// seen reports whether the end of the page is on the screen.
+func (m *Model) seen() bool { return m.page.top+m.room() >= len(m.page.lines(m.wide)) }
+
+// showDiff fills the page of changes.
+func (m *Model) showDiff(msg diffRead) {
+	p := m.page
+	switch {
+	case msg.err != nil:
+		p.text = m.problemLines(m.Problem(msg.err))
+	case msg.diff.Diff == "":
+		p.text = []string{"It has changed nothing."}
+	default:
+		p.text = nil
+		for line := range strings.Lines(cli.Clean(msg.diff.Diff)) {
+			p.text = append(p.text, m.paint.DiffLine(tabbed(strings.TrimSuffix(line, "\n"))))
+		}
+	}
+	if msg.diff.Truncated {
+		p.text = append(p.text, "", "There is more: the diff is too long to be sent whole. Fetch the branch to see all of it.")
+	}
+}
+
+// questionPage shows a question whole: who allows it is to have seen all of it.
+func (m *Model) questionPage(q client.Approval) *page {
+	block := func(s string) []string { return strings.Split(tabbed(strings.TrimSpace(cli.Clean(s))), "\n") }
+	text := []string{m.paint.Style(cli.Yellow, "It asks to use "+clean(q.Tool)+":"), ""}
+	for _, line := range block(q.Subject) {
+		text = append(text, exact+line)
+	}
+	text = append(text, "")
+	for _, row := range [][2]string{{"The agent says", q.Reason}, {"Asked because", q.Why}, {"For this agent it would allow", strings.Join(q.Entries, ", ")}} {
+		if row[1] != "" {
+			text = append(text, m.paint.Style(cli.Dim, row[0]+": ")+clean(row[1]))
+		}
+	}
+	if q.Change != "" {
+		text = append(text, m.paint.Style(cli.Dim, "Would stand there:"))
+		for _, line := range block(q.Change) {
+			text = append(text, exact+line)
+		}
+	}
+	if q.Until != nil {
+		text = append(text, m.paint.Style(cli.Dim, "Counts as denied after: ")+q.Until.Local().Format(time.DateTime))
+	}
+	return &page{kind: questionPage, agentID: q.AgentID, question: q, title: "A question", text: text}
+}
+
+func (m *Model) onQuestion(key string) tea.Cmd {
+	q := m.page.question
+	switch key {
+	case "y", "Y":
+		if !m.seen() {
+			m.said = "There is more to read: go to its end first (space)."
+			return nil
+		}
+		if key == "y" {
+			return m.answer(q, client.Answer{Decision: client.AllowOnce}, "Allowed, this once.")
+		}
+		return m.answer(q, client.Answer{Decision: client.AllowAgent}, "Allowed, and calls like it by this agent.")
+	case "n":
+		m.typed = newLine("Deny, and say why (Enter alone says nothing)", "", func(text string) tea.Cmd {
+			return m.answer(q, client.Answer{Decision: client.Deny, Message: text}, "Denied.")
+		}, nil)
+		m.typed.mayBeEmpty = true
+	}
+	return nil
+}
+
+func (m *Model) answer(q client.Approval, in client.Answer, did string) tea.Cmd {
+	m.page = nil
+	return m.perform(act{agentID: q.AgentID, did: did, do: func(ctx context.Context, c Client) error {
+		return c.AnswerApproval(ctx, q.AgentID, q.ID, in)
+	}})
+}
+
+// keys are those of the help. What stands at the bottom is in hints.
+var keys = [][2]string{
+	{"↑ ↓, k j", "the agent before, the next; in a text, a line"},
+	{"PgUp PgDn, space", "a screen"},
+	{"g G", "the first, the last; a conversation stays at its newest"},
+	{"Enter, Esc", "opens an agent, goes back"},
+	{"a", "what it asks: y allows it once, Y for this agent, n denies"},
+	{"f", "a follow-up; Esc keeps the words for later"},
+	{"d", "what it has changed"},
+	{"t", "a terminal in its machine, shared; Ctrl-B D comes back"},
+	{"p", "pauses it, or lets it go on"},
+	{"s", "stops what it does"},
+	{"?", "this help"},
+	{"q, Ctrl-C", "leaves; agents go on"},
+}
+
+func (m *Model) help() *page {
+	p := &page{kind: helpPage, title: "Keys"}
+	for _, k := range keys {
+		p.text = append(p.text, "  "+m.paint.Style(cli.Bold, fit(k[0], 18))+k[1])
+	}
+	p.text = append(p.text, "", "All of it is a command too: `aloft --help` names them.")
+	return p
+}

@@ -1,0 +1,400 @@
+package panel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"iter"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// server is a Client that notes what is asked of it.
+type server struct {
+	asked []string
+	err   error
+}
+
+func (s *server) note(words ...string) error {
+	s.asked = append(s.asked, strings.Join(words, " "))
+	return s.err
+}
+
+func (s *server) Agents(context.Context, int, string, bool) (client.AgentPage, error) {
+	return client.AgentPage{Items: agents()}, s.err
+}
+func (s *server) Approvals(context.Context) ([]client.Approval, error) { return questions(), s.err }
+func (s *server) Events(context.Context, string, int64, bool) iter.Seq2[client.Event, error] {
+	return func(yield func(client.Event, error) bool) {
+		for _, e := range journal() {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+func (s *server) Diff(context.Context, string) (client.Diff, error) {
+	return client.Diff{Diff: "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+\tnew\x1b[2J\n"}, s.err
+}
+func (s *server) CreateRun(_ context.Context, id string, p client.Prompt, key string) (client.Run, error) {
+	return client.Run{}, s.note("run", id, p.Text, key)
+}
+func (s *server) AnswerApproval(_ context.Context, id, question string, in client.Answer) error {
+	return s.note("answer", id, question, in.Decision, in.Message)
+}
+func (s *server) Cancel(_ context.Context, id, runID string) error {
+	return s.note("cancel", id, runID)
+}
+func (s *server) Pause(_ context.Context, id string) error  { return s.note("pause", id) }
+func (s *server) Resume(_ context.Context, id string) error { return s.note("resume", id) }
+
+func agents() []client.Agent {
+	at := func(minutes int) time.Time { return noon.Add(-time.Duration(minutes) * time.Minute) }
+	return []client.Agent{
+		{ID: "bc-1", Name: "Move the tests to the new runner", Status: "ACTIVE", RunStatus: "RUNNING", LatestRunID: "run-1", Machine: "ready", Doing: "Shell make test", CreatedAt: at(3), UpdatedAt: at(1)},
+		{ID: "bc-2", Name: "Fix \x1b[31mthe\x1b]0;evil\x07 login\npage", Status: "ACTIVE", RunStatus: "RUNNING", LatestRunID: "run-2", Waiting: 1, CreatedAt: at(50), UpdatedAt: at(1)},
+		{ID: "bc-3", Name: "Write the docs", Status: "ACTIVE", RunStatus: "FINISHED", LatestRunID: "run-3", CreatedAt: at(60 * 72), UpdatedAt: at(60)},
+		{ID: "bc-4", Name: "Upgrade the compiler", Status: "ACTIVE", RunStatus: "ERROR", LatestRunID: "run-4", Doing: "there is no ref nosuch", CreatedAt: at(70), UpdatedAt: at(65)},
+		{ID: "bc-5", Name: "日本語の名前がここにあります、とても長い名前です", Status: "ACTIVE", RunStatus: "RUNNING", LatestRunID: "run-5", Paused: true, CreatedAt: at(60 * 30), UpdatedAt: at(60)},
+	}
+}
+
+func questions() []client.Approval {
+	return []client.Approval{{
+		ID: "apr-1", AgentID: "bc-2", RunID: "run-2", Tool: "Shell", Subject: "npm test\n\x1b[2Krm -rf x", Reason: "to see whether it works",
+		Why: "no entry allows npm", Entries: []string{"npm test"}, AskedAt: noon,
+	}}
+}
+
+func journal() []client.Event {
+	var out []client.Event
+	add := func(kind, data string) {
+		out = append(out, client.Event{Seq: int64(len(out) + 1), Time: noon.Add(time.Duration(len(out)) * time.Second), RunID: "run-1", Kind: kind, Data: json.RawMessage(data)})
+	}
+	add("run.created", `{"prompt":{"blocks":[{"text":"Move the tests to the new runner"}]}}`)
+	add("boot.step", `{"name":"machine","state":"done","durationMs":40}`)
+	add("text.delta", `{"text":"I look at the \u001b]0;evil\u0007tests first, because there may be more of them than one would think, and each may want something else.\n\nThen I move them."}`)
+	add("turn.replied", `{"message":{"blocks":[{"call":{"id":"c1","name":"Shell","args":{"command":"make test"}}}]}}`)
+	add("call.sent", `{"callId":"c1"}`)
+	add("call.done", `{"callId":"c1","text":"\u001b[2Jok","durationMs":1234}`)
+	return out
+}
+
+// panel is a model that a test types into.
+type panelTest struct {
+	*Model
+	t      *testing.T
+	server *server
+}
+
+func newPanel(t *testing.T) *panelTest {
+	s := &server{}
+	m := New(t.Context(), Options{
+		Connect: func() (Client, error) { return s, nil }, Problem: cli.ProblemOf, Now: func() time.Time { return noon },
+		Attach: func(id string) *exec.Cmd { return exec.Command("true", id) },
+	})
+	return &panelTest{m, t, s}
+}
+
+func (p *panelTest) loaded() *panelTest {
+	p.Update(p.poll(false)())
+	return p
+}
+
+var named = map[string]rune{
+	"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "up": tea.KeyUp, "space": tea.KeySpace, "end": tea.KeyEnd,
+	"home": tea.KeyHome, "left": tea.KeyLeft, "backspace": tea.KeyBackspace, "pgup": tea.KeyPgUp,
+}
+
+// press presses keys, and runs the last one's command if it is an act.
+func (p *panelTest) press(keys ...string) tea.Cmd {
+	p.t.Helper()
+	var cmd tea.Cmd
+	for _, k := range keys {
+		key := tea.KeyPressMsg{Text: k, Code: []rune(k)[0]}
+		if code, ok := named[k]; ok {
+			key = tea.KeyPressMsg{Code: code}
+		}
+		_, cmd = p.Update(key)
+	}
+	return cmd
+}
+
+// does runs a command and takes in what it reports.
+func (p *panelTest) does(cmd tea.Cmd) {
+	p.t.Helper()
+	if cmd == nil {
+		p.t.Fatal("no command follows")
+	}
+	p.Update(cmd())
+}
+
+func (p *panelTest) screen() string {
+	lines := p.Lines()
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// TestScreens holds each screen, after what led to it, to a file.
+func TestScreens(t *testing.T) {
+	for name, lead := range map[string]func(p *panelTest){
+		"loading": func(*panelTest) {},
+		"no-server": func(p *panelTest) {
+			p.Update(polled{err: &cli.Problem{Message: "there is no server to speak to", Hint: "start one with `aloft serve`, sign in to one with `aloft login URL`, or set ALOFT_URL and ALOFT_API_KEY"}})
+		},
+		"empty": func(p *panelTest) { p.Update(polled{client: p.server}) },
+		"list":  func(p *panelTest) { p.loaded().press("down") },
+		"offline": func(p *panelTest) {
+			p.loaded().Update(polled{err: &client.UnreachableError{URL: "http://x", Err: errors.New("refused")}})
+		},
+		"help":     func(p *panelTest) { p.loaded().press("?") },
+		"question": func(p *panelTest) { p.loaded().press("a") },
+		"deny":     func(p *panelTest) { p.loaded().press("a", "n", "n", "o", "!", "left") },
+		"sure":     func(p *panelTest) { p.loaded().press("s") },
+		"diff":     func(p *panelTest) { p.loaded(); p.does(p.press("d")) },
+		"opening":  func(p *panelTest) { p.loaded().press("enter") },
+		"conversation": func(p *panelTest) {
+			p.loaded().press("down", "down", "enter")
+			p.Update(happened{p.open.feed, journal()})
+		},
+		"follow-up": func(p *panelTest) {
+			p.loaded().press("down", "down", "enter", "f", "n", "o", "w")
+			p.Update(tea.PasteMsg{Content: " two\nlines\x1b[2J"})
+		},
+		"gone": func(p *panelTest) {
+			p.loaded().press("enter")
+			p.Update(feedEnded{p.open.feed, &client.Error{Status: 404, Code: "not_found", Message: "no agent bc-2"}})
+		},
+		"tiny": func(p *panelTest) { p.loaded().Update(tea.WindowSizeMsg{Width: 20, Height: 5}) },
+		"narrow": func(p *panelTest) {
+			p.loaded().press("down", "down", "enter")
+			p.Update(happened{p.open.feed, journal()})
+			p.Update(tea.WindowSizeMsg{Width: 40, Height: 12})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPanel(t)
+			p.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+			lead(p)
+			fits(t, p)
+			golden(t, filepath.Join("testdata", name+".golden"), p.screen())
+			if p.View().Content != strings.Join(p.Lines(), "\n") || !p.View().AltScreen {
+				t.Error("the view is not the lines, full screen")
+			}
+			if got := p.screen(); strings.ContainsAny(got, "\x1b\x07\x9b") {
+				t.Errorf("without colour there is an escape sequence in %q", got)
+			}
+		})
+	}
+}
+
+// fits wants no line wider than the screen, and no more lines than it has.
+func fits(t *testing.T, p *panelTest) {
+	t.Helper()
+	lines := p.Lines()
+	if len(lines) > max(p.high, 1) {
+		t.Errorf("%d lines; the screen has %d", len(lines), p.high)
+	}
+	for _, line := range lines {
+		if ansi.StringWidth(line) > p.wide || strings.Contains(line, "\n") {
+			t.Errorf("%q does not fit %d columns", line, p.wide)
+		}
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; -update rewrites it):\n%s", file, diff)
+	}
+}
+
+// TestKeysAskTheServer presses keys and wants what the server is asked. The list
+// stands on bc-2, which asks; then come bc-4, bc-1, bc-5, bc-3.
+func TestKeysAskTheServer(t *testing.T) {
+	for _, c := range []struct {
+		keys string
+		want string
+		said string
+	}{
+		{"a y", "answer bc-2 apr-1 allow_once ", "Allowed, this once."},
+		{"a Y", "answer bc-2 apr-1 allow_agent ", "Allowed, and calls like it by this agent."},
+		{"a n enter", "answer bc-2 apr-1 deny ", "Denied."},
+		{"a n n o x backspace enter", "answer bc-2 apr-1 deny no", "Denied."},
+		{"enter a y", "answer bc-2 apr-1 allow_once ", "Allowed, this once."},
+		{"s y", "cancel bc-2 run-2", "Stopped. Its machine and its work stay."},
+		{"down down enter p", "pause bc-1", "It waits before its next step: p lets it go on."},
+		{"down down down p", "resume bc-5", "It goes on."},
+		{"down s", "", "It does nothing that could be stopped."},
+		{"down p", "", "It does nothing that could be paused."},
+		{"down a", "", "This agent asks nothing."},
+		{"s n", "", ""},
+		{"y", "", ""},
+		{"f enter", "", "There is nothing to send yet."},
+	} {
+		t.Run(c.keys, func(t *testing.T) {
+			p := newPanel(t).loaded()
+			if cmd := p.press(strings.Fields(c.keys)...); c.want != "" {
+				p.does(cmd)
+			} else if cmd != nil {
+				t.Error("a command follows; want none")
+			}
+			if got := strings.Join(p.server.asked, "\n"); got != c.want {
+				t.Errorf("asked %q; want %q", got, c.want)
+			}
+			if p.said != c.said {
+				t.Errorf("said %q; want %q", p.said, c.said)
+			}
+		})
+	}
+}
+
+// What was written is never lost: not by Esc, and not by a server that refuses;
+// and the second try is known to be the same.
+func TestFollowUpIsKeptUntilItIsSent(t *testing.T) {
+	p := newPanel(t).loaded()
+	p.press("f", "h", "i", "esc")
+	p.press("f")
+	if got := string(p.typed.text); got != "hi" {
+		t.Fatalf("after Esc there is %q", got)
+	}
+	p.server.err = &client.Error{Status: 409, Code: "agent_busy", Message: "the agent works on another prompt"}
+	p.does(p.press("enter"))
+	if !p.bad || !strings.Contains(p.said, "agent stop") || !strings.Contains(p.said, "kept") {
+		t.Errorf("said %q", p.said)
+	}
+	p.server.err = nil
+	p.does(p.press("f", "enter"))
+	if len(p.server.asked) != 2 || p.server.asked[0] != p.server.asked[1] || !strings.HasPrefix(p.server.asked[0], "run bc-2 hi ") {
+		t.Errorf("asked %q; want the same twice", p.server.asked)
+	}
+	if p.press("f"); len(p.typed.text) != 0 {
+		t.Errorf("after it was sent there is %q", string(p.typed.text))
+	}
+}
+
+// Who allows something has to have had all of it on the screen.
+func TestLongQuestionIsReadToItsEnd(t *testing.T) {
+	p := newPanel(t).loaded()
+	p.questions[0].Subject = strings.Repeat("echo\n", 100) + "rm -rf /"
+	p.press("a", "y")
+	if p.page == nil || !strings.Contains(p.said, "more to read") {
+		t.Fatalf("said %q", p.said)
+	}
+	p.does(p.press("end", "y"))
+	if len(p.server.asked) != 1 {
+		t.Errorf("asked %q", p.server.asked)
+	}
+}
+
+// A question that somebody else answered goes from the screen, so that no key is
+// taken for an answer to the next.
+func TestAnsweredQuestionGoes(t *testing.T) {
+	p := newPanel(t).loaded()
+	p.press("a")
+	p.Update(polled{client: p.server, agents: agents()})
+	if p.page != nil || !strings.Contains(p.screen(), "was answered") {
+		t.Errorf("the screen is\n%s", p.screen())
+	}
+}
+
+// The conversation stays at the newest until a person scrolls, and then where it is.
+func TestConversationScrolls(t *testing.T) {
+	p := newPanel(t).loaded()
+	p.press("enter")
+	say := func(words string) {
+		data, _ := json.Marshal(map[string]string{"text": words})
+		p.Update(happened{p.open.feed, []client.Event{{Kind: "text.delta", Data: data}}})
+	}
+	say(strings.Repeat("old\n", 100) + "last")
+	if !strings.Contains(p.screen(), "last") {
+		t.Errorf("the newest is not shown:\n%s", p.screen())
+	}
+	p.press("pgup")
+	was := p.Lines()[:20]
+	say(" of all\nmore\nand more")
+	if diff := cmp.Diff(was, p.Lines()[:20]); diff != "" {
+		t.Errorf("what is read has moved: %s", diff)
+	}
+	p.press("end")
+	if !strings.Contains(p.screen(), "and more") {
+		t.Errorf("the newest is not shown:\n%s", p.screen())
+	}
+	say(strings.Repeat("x", 1<<20) + "\n" + strings.Repeat("line\n", 3*keptLines))
+	if n := len(p.open.lines); n > 2*keptLines {
+		t.Errorf("%d lines are kept", n)
+	}
+	fits(t, p)
+}
+
+// Events of an agent that was left are no other's.
+func TestLateEventsAreDropped(t *testing.T) {
+	p := newPanel(t).loaded()
+	p.press("enter")
+	old := p.open.feed
+	p.press("esc", "down", "enter")
+	p.Update(happened{old, journal()})
+	if old.ctx.Err() == nil || p.open.heard {
+		t.Error("the journal of the agent that was left goes on")
+	}
+}
+
+// FuzzScreen wants nothing that a terminal obeys, whatever agents are called,
+// say, ask and change, at any size.
+func FuzzScreen(f *testing.F) {
+	f.Add("\x1b]0;evil\x07name", "\x1b[31mtext\r\n\u202e", 80, 24)
+	f.Add("日本語\u0301", "\tx\u200d👩‍👩‍👧", 31, 9)
+	f.Fuzz(func(t *testing.T, name, text string, wide, high int) {
+		p := newPanel(t).loaded()
+		p.Update(tea.WindowSizeMsg{Width: int(uint(wide) % 300), Height: int(uint(high) % 100)})
+		p.agents[0].Name, p.agents[0].Doing, p.questions[0].Subject, p.questions[0].Tool = name, text, text, name
+		clean := func() {
+			t.Helper()
+			for _, line := range p.Lines() {
+				if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }) {
+					t.Fatalf("%q is on the screen", line)
+				}
+			}
+			if p.wide >= leastWide {
+				fits(t, p)
+			}
+		}
+		clean()
+		p.press("a")
+		clean()
+		p.press("esc", "d")
+		p.Update(diffRead{agentID: p.chosen, diff: client.Diff{Diff: text}})
+		clean()
+		p.press("esc", "enter")
+		data, _ := json.Marshal(map[string]string{"text": text})
+		p.Update(happened{p.open.feed, []client.Event{{Kind: "text.delta", Data: data}}})
+		clean()
+	})
+}

@@ -1,0 +1,179 @@
+package panel
+
+import (
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"aloft/internal/cli"
+)
+
+// The least that there is room to draw in.
+const (
+	leastWide = 30
+	leastHigh = 8
+)
+
+// frame is how many lines are not the middle's: the title and a blank one above,
+// what was said and the keys below.
+const frame = 4
+
+// room is how many lines the middle has.
+func (m *Model) room() int { return max(m.high-frame, 1) }
+
+// View draws everything.
+func (m *Model) View() tea.View {
+	v := tea.NewView(strings.Join(m.Lines(), "\n"))
+	v.AltScreen = true
+	v.WindowTitle = "aloft"
+	if m.typed != nil && m.wide >= leastWide && m.high >= leastHigh {
+		_, at := m.typed.drawn(m.wide - 3)
+		v.Cursor = tea.NewCursor(2+at, m.high-2)
+	}
+	return v
+}
+
+// Lines are the lines of the screen, as many as it has and none wider.
+func (m *Model) Lines() []string {
+	if m.wide < leastWide || m.high < leastHigh {
+		return []string{cutTo("This window is too small.", m.wide)}
+	}
+	var title string
+	var middle []string
+	switch {
+	case m.page != nil && m.page.kind == helpPage:
+		title, middle = m.paint.Style(cli.Bold, m.page.title), m.pageLines(m.room())
+	case m.page != nil:
+		title, middle = m.paint.Style(cli.Bold, m.page.title+"  ")+m.head(m.current()), m.pageLines(m.room())
+	case m.open != nil:
+		title, middle = m.head(m.current()), m.conversationLines(m.room())
+	default:
+		title, middle = m.listTitle(), m.listLines(m.room())
+	}
+	out := append([]string{title, ""}, middle...)
+	for len(out) < m.high-2 {
+		out = append(out, "")
+	}
+	out = append(out[:m.high-2], m.saying(), m.hints())
+	for i := range out {
+		out[i] = cutTo(out[i], m.wide)
+	}
+	return out
+}
+
+// saying is the line over the keys: what is being written, what was done, what is
+// wrong, what is asked.
+func (m *Model) saying() string {
+	switch {
+	case m.typed != nil:
+		text, _ := m.typed.drawn(m.wide - 3)
+		return m.paint.Style(cli.Cyan, "> ") + text
+	case m.sure != nil:
+		return m.paint.Style(cli.Yellow, m.sure.ask)
+	case m.said != "" && m.bad:
+		return m.paint.Style(cli.Red, "! ") + m.said
+	case m.said != "":
+		return m.said
+	case m.trouble != nil && m.loaded:
+		return m.paint.Style(cli.Red, "! ") + "This may be old; trying again. " + clean(m.trouble.Message)
+	case m.page == nil && m.open != nil && m.asks(m.open.agentID) != nil:
+		q := m.asks(m.open.agentID)
+		return m.paint.Style(cli.Yellow, "? ") + clean(q.Tool+": "+q.Subject)
+	case m.page == nil && m.open != nil && m.open.up > 0:
+		return m.paint.Style(cli.Dim, "G goes to the newest")
+	}
+	return ""
+}
+
+// hints are the keys that there are now.
+func (m *Model) hints() string {
+	hint := func(pairs ...string) string {
+		var parts []string
+		for i := 0; i+1 < len(pairs); i += 2 {
+			parts = append(parts, m.paint.Style(cli.Bold, pairs[i])+" "+m.paint.Style(cli.Dim, pairs[i+1]))
+		}
+		return strings.Join(parts, "  ")
+	}
+	a := m.current()
+	switch {
+	case m.typed != nil:
+		return hint("Enter", "sends", "Esc", "leaves it") + m.paint.Style(cli.Dim, "  "+m.typed.label)
+	case m.sure != nil:
+		return hint("y", "yes", "n", "no")
+	case m.page != nil && m.page.kind == questionPage:
+		return hint("y", "allow once", "Y", "for this agent", "n", "deny", "↑↓", "read", "Esc", "back")
+	case m.page != nil:
+		return hint("↑↓", "read", "space", "next", "Esc", "back")
+	case a == nil:
+		return hint("q", "quit", "?", "help")
+	}
+	middle := []string{"f", "follow up", "d", "diff", "t", "attach", "p", "pause", "s", "stop"}
+	if a.Paused {
+		middle[7] = "resume"
+	}
+	if m.asks(a.ID) != nil {
+		middle = append([]string{"a", "answer"}, middle...)
+	}
+	if m.open != nil {
+		return hint(append([]string{"Esc", "back", "?", "help"}, middle...)...)
+	}
+	return hint(append([]string{"Enter", "open", "?", "help", "q", "quit"}, middle...)...)
+}
+
+// problemLines say what went wrong and what to do.
+func (m *Model) problemLines(p *cli.Problem) []string {
+	out := fold(m.paint.Style(cli.Red, "error: ")+clean(p.Message), m.wide-2)
+	if p.Hint != "" {
+		out = append(out, fold(m.paint.Style(cli.Cyan, "hint: ")+clean(p.Hint), m.wide-2)...)
+	}
+	for i := range out {
+		out[i] = "  " + out[i]
+	}
+	return out
+}
+
+// clean is what may be shown of s on one line.
+func clean(s string) string { return cli.Line(s, 0) }
+
+// tabbed is s, which is clean already, with blanks for its tabs.
+func tabbed(s string) string { return strings.ReplaceAll(s, "\t", "    ") }
+
+// width is how many columns s takes.
+func width(s string) int { return ansi.StringWidth(s) }
+
+// cutTo cuts s to so many columns.
+func cutTo(s string, wide int) string { return ansi.Truncate(s, max(wide, 0), "…") }
+
+// fit makes s so many columns wide.
+func fit(s string, wide int) string {
+	s = cutTo(s, wide)
+	return s + strings.Repeat(" ", max(wide-width(s), 0))
+}
+
+// fold breaks a line between words, so that it fits.
+func fold(s string, wide int) []string {
+	s = tabbed(s)
+	out := strings.Split(ansi.Wrap(s, max(wide, 1), ""), "\n")
+	for _, line := range out {
+		if width(line) > wide { // Wrap is one column too generous before a hyphen
+			return chop(s, wide)
+		}
+	}
+	return ended(out)
+}
+
+// chop breaks a line anywhere, so that it fits and nothing of it is lost.
+func chop(s string, wide int) []string {
+	return ended(strings.Split(ansi.Hardwrap(tabbed(s), max(wide, 1), true), "\n"))
+}
+
+// ended lets no colour go on over a break.
+func ended(lines []string) []string {
+	for i, line := range lines {
+		if strings.Contains(line, "\x1b") {
+			lines[i] += "\x1b[0m"
+		}
+	}
+	return lines
+}
