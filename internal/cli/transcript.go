@@ -61,6 +61,7 @@ type body struct {
 	Error         bool            `json:"error"`
 	RepoURL       string          `json:"repoUrl"`
 	EnvironmentID string          `json:"environmentId"`
+	At            time.Time       `json:"at"`
 	Script        string          `json:"script"`
 	Branch        string          `json:"branch"`
 	Commit        string          `json:"commit"`
@@ -126,6 +127,10 @@ func (t *Transcript) Show(e client.Event) {
 		t.line(Yellow, "~", "retry", fmt.Sprintf("%s; trying again in %s", t.why(b), Took(time.Duration(b.WaitMS)*time.Millisecond)), 0)
 	case "machine.lost":
 		t.line(Yellow, "!", "lost", "the machine stopped: "+b.Reason, 0)
+	case "machine.expiring":
+		t.line(Yellow, "!", "unused", "the machine is removed with its disk at "+b.At.UTC().Format("2006-01-02 15:04 MST")+" unless somebody uses it", 0)
+	case "machine.expired":
+		t.line(Yellow, "!", "unused", "the machine was removed with its disk; what was pushed stays", 0)
 	case "environment.script":
 		t.line(Green, "+", "setup", "later machines install by "+b.EnvironmentID+" (aloft env history "+b.EnvironmentID+"):", 0)
 		t.out.Line("    %s", strings.ReplaceAll(strings.TrimSpace(Clean(b.Script)), "\n", "\n    "))

@@ -219,7 +219,7 @@ export const words = {
     ended: { FINISHED: "Finished", ERROR: "Failed", CANCELLED: "Stopped", EXPIRED: "Expired" } as Record<string, string>,
     after: (s: string) => `after ${s}`,
     note: {
-      retry: "The model is asked again", lost: "The machine was lost", hibernated: "The machine sleeps", woken: "The machine was woken", expired: "The machine was removed",
+      retry: "The model is asked again", lost: "The machine was lost", hibernated: "The machine sleeps", woken: "The machine was woken", expiring: "The machine will be removed unless it is used", expired: "The machine was removed",
       notice: "The model was told", compacted: "The conversation was summed up", cancel: "Asked to stop", paused: "Paused", resumed: "Resumed", committed: "Committed", pushed: "Pushed",
     },
   },

@@ -19,6 +19,7 @@ type Bodies = {
   "machine.lost": { reason: string };
   "machine.hibernated": object;
   "machine.woken": object;
+  "machine.expiring": { at: string };
   "machine.expired": object;
   notice: { text: string };
   "text.delta": { text: string };

@@ -80,3 +80,9 @@ test("ten thousand events fold in no time", () => {
   for (let i = 1; i <= 10_000; i++) t.add({ seq: i, time: "", kind: "text.delta", data: { text: "x" } });
   expect(performance.now() - began).toBeLessThan(1_000);
 });
+
+test("a machine that is about to be removed is warned of, with the time", () => {
+  const at = "2030-01-02T00:00:00Z";
+  const t = told(prompt, { kind: "machine.expiring", data: { at } }, { kind: "machine.expired", data: {} });
+  expect(t.entries.slice(1)).toMatchObject([{ kind: "note", about: "expiring", text: new Date(at).toLocaleString() }, { kind: "note", about: "expired" }]);
+});

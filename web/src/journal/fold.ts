@@ -11,7 +11,7 @@ export type Entry = { key: string; rev: number; time: string } & (
   | { kind: "note"; tone: "plain" | "amber" | "red"; about: Note; text: string }
   | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string }
 );
-export type Note = "retry" | "lost" | "hibernated" | "woken" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed";
+export type Note = "retry" | "lost" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed";
 export type Step = { name: string; state: string; ms?: number; detail?: string };
 export type Call = {
   id: string;
@@ -146,6 +146,9 @@ export class Transcript {
         break;
       case "machine.woken":
         this.note("woken", "plain", "", e);
+        break;
+      case "machine.expiring":
+        this.note("expiring", "amber", new Date(e.data.at).toLocaleString(), e);
         break;
       case "machine.expired":
         this.note("expired", "amber", "", e);
