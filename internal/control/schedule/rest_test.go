@@ -1,0 +1,102 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/store"
+)
+
+// diary keeps what is appended to the journal of one agent.
+type diary struct {
+	store.Journal
+	state *agent.State
+	kinds []string
+}
+
+func (d *diary) Append(_ context.Context, a store.Append) ([]agent.Event, error) {
+	if *a.IfHead != d.state.Agent.Head {
+		return nil, store.ErrMoved
+	}
+	for i := range a.Events {
+		e := &a.Events[i]
+		e.Seq, e.Time = *a.IfHead+int64(i)+1, time.Now()
+		d.kinds = append(d.kinds, e.Body.Kind())
+	}
+	return a.Events, nil
+}
+
+// dormitory has one bed, until that is destroyed.
+type dormitory struct {
+	machine.Runtime
+	diary *diary
+	gone  bool
+}
+
+func (d *dormitory) Open(_ context.Context, id string) (machine.Machine, error) {
+	return &lastBed{bed{stopped: true}, d}, nil
+}
+
+type lastBed struct {
+	bed
+	of *dormitory
+}
+
+func (b *lastBed) Destroy(context.Context) error {
+	b.of.gone = true
+	b.of.diary.kinds = append(b.of.diary.kinds, "destroyed")
+	return nil
+}
+
+// TestExpiring warns a day before a machine is removed, in full however late that
+// comes, and anew after somebody has used it.
+func TestExpiring(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		retention, unused, warned time.Duration
+	}{
+		{30 * day, 29*day + time.Minute, day},
+		{30 * day, 300 * day, day}, // the server was down for long
+		{day, day/2 + time.Minute, day / 2},
+	} {
+		t.Run(fmt.Sprint(c.retention, c.unused), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				state := fold(&agent.Created{}, &agent.RunCreated{}, &agent.MachineMade{MachineID: "m-1"}, &agent.MachineReady{MachineID: "m-1", BootID: "b-1"})
+				d := &diary{state: state}
+				room := &dormitory{diary: d}
+				s := &Scheduler{Config: Config{Retention: c.retention, Journal: d, Runtime: room, Logger: slog.New(slog.DiscardHandler)}}
+				look := func() {
+					t.Helper()
+					if err := s.expire(t.Context(), state, c.unused); err != nil {
+						t.Fatal(err)
+					}
+				}
+				look()
+				if left := time.Until(state.Expires); left < c.warned-time.Minute || left > c.warned || room.gone {
+					t.Fatalf("it is removed in %s, gone %v; want %s", left, room.gone, c.warned)
+				}
+				state.Apply(agent.Event{Seq: state.Agent.Head + 1, Time: time.Now(), Body: &agent.MachineWoken{MachineID: "m-1", BootID: "b-2"}})
+				time.Sleep(2 * c.warned) // used meanwhile, and left again
+				look()
+				time.Sleep(time.Until(state.Expires) - time.Second)
+				look()
+				if room.gone {
+					t.Fatal("it is removed before its time")
+				}
+				time.Sleep(2 * time.Second)
+				look()
+				const want = "machine.expiring machine.expiring machine.hibernated machine.expired destroyed"
+				if got := strings.Join(d.kinds, " "); got != want || !room.gone || state.MachineID != "" {
+					t.Errorf("gone %v, machine %q, it went: %s; want %s", room.gone, state.MachineID, got, want)
+				}
+			})
+		})
+	}
+}
