@@ -83,6 +83,9 @@ func (a *app) showAgent(agent client.Agent, usage client.TokenUsage) {
 		field("repository", from)
 	}
 	field("created", agent.CreatedAt.Local().Format(time.DateTime)+" ("+cli.Ago(time.Since(agent.CreatedAt))+")")
+	if agent.DeletedAt != nil {
+		field("deleted", agent.DeletedAt.Local().Format(time.DateTime)+", unless it is given more to do before")
+	}
 	field("tokens", fmt.Sprintf("%d (%d in, %d out, %d from cache)", usage.TotalTokens,
 		usage.InputTokens+usage.CacheWriteTokens, usage.OutputTokens, usage.CacheReadTokens))
 	field("hidden", strings.Join(agent.CursorIgnore, " "))

@@ -24,6 +24,7 @@ type Agent struct {
 	RunStatus           string     `json:"runStatus,omitempty"` // of the latest run, as in [Run]
 	Doing               string     `json:"doing,omitempty"`     // what it does now, or why its run failed
 	Waiting             int        `json:"waitingApprovals,omitempty"`
+	DeletedAt           *time.Time `json:"deletedAt,omitempty"`    // unless somebody touches it before
 	RunMode             string     `json:"runMode,omitempty"`      // not in lists
 	Approvals           []Approval `json:"approvals,omitempty"`    // not in lists
 	CursorIgnore        []string   `json:"cursorIgnore,omitempty"` // not in lists

@@ -216,6 +216,7 @@ export const words = {
     forkPrompt: "What is the fork to do?",
     forkGo: "Fork",
     forked: "from another agent",
+    deleted: (day: string) => `is deleted on ${day} unless you go on`,
     ended: { FINISHED: "Finished", ERROR: "Failed", CANCELLED: "Stopped", EXPIRED: "Expired" } as Record<string, string>,
     after: (s: string) => `after ${s}`,
     note: {

@@ -35,6 +35,7 @@ type AgentSummary struct {
 	UpdatedAt   time.Time    `json:"updatedAt"`
 	LatestRunID string       `json:"latestRunId,omitempty"`
 	UserID      int64        `json:"userId" doc:"whose it is; an addition to the API"`
+	DeletedAt   *time.Time   `json:"deletedAt,omitempty" doc:"when it is deleted, unless somebody touches it before: as the team has settled; an addition to the API"`
 	Waiting     int          `json:"waitingApprovals,omitempty" doc:"questions that wait for your answer; an addition to the API"`
 
 	Repos     []repoConfigJSON `json:"repos,omitempty" nullable:"false"`
@@ -112,9 +113,11 @@ func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.
 	}
 	for _, a := range agents {
 		one := s.summary(a)
-		if err := s.addRun(r.Context(), &one, a, settings.At(a.CreatedAt).HideSummary); err != nil {
+		then := settings.At(a.CreatedAt)
+		if err := s.addRun(r.Context(), &one, a, then.HideSummary); err != nil {
 			return err
 		}
+		one.DeletedAt = deletedAt(then, a)
 		out.Items = append(out.Items, one)
 	}
 	return writeJSON(w, http.StatusOK, out)
@@ -129,6 +132,11 @@ func (s *server) getAgent(w http.ResponseWriter, r *http.Request, who account.AP
 	if err := s.addRun(r.Context(), &out.AgentSummary, a, false); err != nil {
 		return err
 	}
+	settings, err := store.Settings(r.Context(), s.Rules)
+	if err != nil {
+		return err
+	}
+	out.DeletedAt = deletedAt(settings.At(a.CreatedAt), a)
 	if s.Review != nil {
 		mode, err := s.Review.ModeOf(r.Context(), a)
 		if err != nil {

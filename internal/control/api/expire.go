@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
 )
@@ -49,8 +50,7 @@ func (s *server) expireOnce(ctx context.Context, now time.Time) (deleted int, _ 
 			return deleted, errors.Join(append(errs, err)...)
 		}
 		for _, a := range agents {
-			days := h.At(a.CreatedAt).RetentionDays
-			if days == 0 || now.Sub(a.UpdatedAt) < time.Duration(days)*24*time.Hour || s.works(ctx, a) {
+			if at := deletedAt(h.At(a.CreatedAt), a); at == nil || now.Before(*at) || s.works(ctx, a) {
 				continue
 			}
 			if err := s.remove(ctx, a.ID); err != nil {
@@ -62,6 +62,16 @@ func (s *server) expireOnce(ctx context.Context, now time.Time) (deleted int, _ 
 		last := agents[len(agents)-1]
 		q.BeforeTime, q.BeforeID = last.CreatedAt, last.ID
 	}
+}
+
+// deletedAt is when an agent is deleted if nobody touches it, by what was settled
+// when it was made; nil is never.
+func deletedAt(settled account.Settings, a agent.Agent) *time.Time {
+	if settled.RetentionDays == 0 {
+		return nil
+	}
+	at := stamp(a.UpdatedAt.Add(time.Duration(settled.RetentionDays) * 24 * time.Hour))
+	return &at
 }
 
 // works reports whether an agent has a run that is not over; in doubt it does.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -94,6 +95,15 @@ func TestRetention(t *testing.T) {
 	old, oldRun := h.begin()
 	h.append(old, oldRun, finish())
 	busy, _ := h.begin()
+	for id, want := range map[string]bool{old: true, kept: false} { // the warning
+		var one AgentSummary
+		if err := json.Unmarshal(h.want(h.call("GET", "/v1/agents/"+id, ""), 200).body, &one); err != nil {
+			t.Fatal(err)
+		}
+		if (one.DeletedAt != nil) != want || want && one.DeletedAt.Sub(one.UpdatedAt) != 48*time.Hour {
+			t.Errorf("%s is deleted at %v", id, one.DeletedAt)
+		}
+	}
 	if n, err := h.api.expireOnce(t.Context(), time.Now().Add(47*time.Hour)); n != 0 || err != nil {
 		t.Errorf("early: %d, %v", n, err)
 	}

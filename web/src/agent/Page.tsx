@@ -18,6 +18,7 @@ import { useQueue } from "./queue";
 const Changes = lazy(() => import("../changes/Changes"));
 const Machine = lazy(() => import("../machine/Machine"));
 const w = words.agent;
+const soon = 3 * 86_400_000; // milliseconds before an agent is deleted
 const look = 2_500; // milliseconds between looks at the agent's state
 
 /** 1234567 as 1.2M. */
@@ -66,6 +67,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
             {total > 0 && <span title={w.tokensTitle(t.tokens.input, t.tokens.output, t.tokens.cacheRead, t.tokens.cacheWrite)}>{w.tokens(few(total))}</span>}
             {t.turns > 0 && <span>{w.turns(t.turns)}</span>}
             {ms > 0 && <span>{span(ms)}</span>}
+            {agent.deletedAt && Date.parse(agent.deletedAt) - now < soon && <span className="badge" data-tone="amber">{w.deleted(new Date(agent.deletedAt).toLocaleDateString())}</span>}
             {agent.forkedFrom && <a {...link({ page: "agent", id: agent.forkedFrom, tab: "conversation" })}>{w.forked}</a>}
           </div>
         </div>
