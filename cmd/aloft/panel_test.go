@@ -100,7 +100,7 @@ func TestPanel(t *testing.T) {
 	term.press("d")
 	term.shows("+new", "-old")
 	term.press("Escape")
-	term.shows("Esc back", "follow up")
+	term.shows("Esc back", "f reply")
 	term.press("f")
 	term.shows("Enter sends")
 	term.press("slow", "Enter")
@@ -108,7 +108,7 @@ func TestPanel(t *testing.T) {
 	term.do("resize-window", "-x", "60", "-y", "20")
 	term.shows("Working on it")
 	term.press("s")
-	term.shows("Stop what it does?")
+	term.shows("Stop “")
 	term.press("y")
 	term.shows("stopped", "Stopped")
 	if !s.cancelled() {

@@ -188,6 +188,9 @@ func (t *Transcript) asked(b body) {
 	t.doing.set("", q.AskedAt) // nothing moves while somebody types
 	t.line(Yellow, "?", "asks", q.Tool+": "+q.Why, 0)
 	t.out.Line("    %s", strings.ReplaceAll(strings.TrimSpace(Clean(q.Subject)), "\n", "\n    "))
+	if t.out.wide > 0 {
+		return // there are keys for it
+	}
 	id := Line(q.ID, 80)
 	t.out.Line("    %s", t.out.Style(Dim, "aloft approvals allow "+id+"   or   aloft approvals deny "+id))
 }

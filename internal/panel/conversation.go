@@ -152,7 +152,7 @@ func (m *Model) onAgent(key string) tea.Cmd {
 			m.said = "This agent asks nothing."
 		}
 	case "f":
-		m.typed = newLine("Follow-up", m.drafts[id].text, func(text string) tea.Cmd { return m.followUp(id, text) },
+		m.typed = newLine("to “"+cutTo(clean(a.Name), 40)+"”", m.drafts[id].text, func(text string) tea.Cmd { return m.followUp(id, text) },
 			func(text string) { m.drafts[id] = m.drafts[id].with(text) })
 	case "s":
 		if !works {
@@ -160,7 +160,7 @@ func (m *Model) onAgent(key string) tea.Cmd {
 			return nil
 		}
 		m.sure = &act{
-			agentID: id, did: "Stopped. Its machine and its work stay.", ask: "Stop what it does?",
+			agentID: id, did: "Stopped. Its machine and its work stay.", ask: "Stop “" + cutTo(clean(a.Name), 50) + "”?",
 			do: func(ctx context.Context, c Client) error { return c.Cancel(ctx, id, runID) },
 		}
 	case "p":

@@ -2,6 +2,7 @@ package panel
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -51,14 +52,10 @@ func rank(a client.Agent, now time.Time) int {
 	return 2
 }
 
-// at is the place of the chosen agent in the list; -1 if it is not there.
+// at is the place of the chosen agent in the list; the first, if none was chosen
+// or it is there no more.
 func (m *Model) at() int {
-	for i := range m.agents {
-		if m.agents[i].ID == m.chosen {
-			return i
-		}
-	}
-	return -1
+	return max(slices.IndexFunc(m.agents, func(a client.Agent) bool { return a.ID == m.chosen }), 0)
 }
 
 func (m *Model) onList(key string) tea.Cmd {

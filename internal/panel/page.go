@@ -137,7 +137,7 @@ func (m *Model) onQuestion(key string) tea.Cmd {
 		}
 		return m.answer(q, client.Answer{Decision: client.AllowAgent}, "Allowed, and calls like it by this agent.")
 	case "n":
-		m.typed = newLine("Deny, and say why (Enter alone says nothing)", "", func(text string) tea.Cmd {
+		m.typed = newLine("a denial, with your words or none", "", func(text string) tea.Cmd {
 			return m.answer(q, client.Answer{Decision: client.Deny, Message: text}, "Denied.")
 		}, nil)
 		m.typed.mayBeEmpty = true

@@ -81,7 +81,7 @@ type Model struct {
 	loaded    bool         // the list was read once
 	trouble   *cli.Problem // why the list could not be read again
 
-	chosen string // id of the agent that the list stands on
+	chosen string // id of the agent that the list stands on; "" for the first, whichever that is
 	top    int    // first agent on the screen
 	open   *conversation
 	page   *page // over the list or the conversation
@@ -180,9 +180,6 @@ func (m *Model) polled(p polled) tea.Cmd {
 	slices.SortStableFunc(m.agents, func(a, b client.Agent) int {
 		return cmp.Or(cmp.Compare(rank(a, now), rank(b, now)), b.CreatedAt.Compare(a.CreatedAt))
 	})
-	if m.at() < 0 && len(m.agents) > 0 {
-		m.chosen = m.agents[0].ID
-	}
 	if m.page != nil && m.page.kind == questionPage && m.question(m.page.question.ID) == nil {
 		m.page = nil
 		m.said = "That question was answered, or its run has ended."
@@ -212,12 +209,14 @@ func (m *Model) asks(agentID string) *client.Approval {
 
 // current returns the agent that keys are for; nil if there is none.
 func (m *Model) current() *client.Agent {
-	id := m.chosen
-	if m.open != nil {
-		id = m.open.agentID
+	if m.open == nil {
+		if len(m.agents) == 0 {
+			return nil
+		}
+		return &m.agents[m.at()]
 	}
 	for i := range m.agents {
-		if m.agents[i].ID == id {
+		if m.agents[i].ID == m.open.agentID {
 			return &m.agents[i]
 		}
 	}

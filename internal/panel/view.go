@@ -98,7 +98,7 @@ func (m *Model) hints() string {
 	a := m.current()
 	switch {
 	case m.typed != nil:
-		return hint("Enter", "sends", "Esc", "leaves it") + m.paint.Style(cli.Dim, "  "+m.typed.label)
+		return hint("Enter", "sends "+m.typed.label, "Esc", "leaves it")
 	case m.sure != nil:
 		return hint("y", "yes", "n", "no")
 	case m.page != nil && m.page.kind == questionPage:
@@ -108,7 +108,7 @@ func (m *Model) hints() string {
 	case a == nil:
 		return hint("q", "quit", "?", "help")
 	}
-	middle := []string{"f", "follow up", "d", "diff", "t", "attach", "p", "pause", "s", "stop"}
+	middle := []string{"f", "reply", "d", "diff", "t", "shell", "p", "pause", "s", "stop"}
 	if a.Paused {
 		middle[7] = "resume"
 	}
