@@ -316,7 +316,7 @@ export const words = {
     portsLead: "Open what listens on a port in the machine, in a tab of its own.",
     port: "Port",
     openPort: "Open",
-    openNamed: (name: string | undefined, port: number) => (name ? `Open ${name}, port ${port}` : `Open port ${port}`),
+    openNamed: "Open it in a tab of its own",
     follow: "Open the preview (good once)",
     ways: "Other ways in",
     waysLead: "With the command aloft on your own machine:",

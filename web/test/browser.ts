@@ -31,15 +31,27 @@ export async function serveDemo(): Promise<{ url: string; close: () => Promise<v
 
 const demoId = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
 
+/** Waits until the page has been the same for a while; what streams is given up on. */
+async function settled(page: Page): Promise<void> {
+  let before = "";
+  for (let same = 0, looks = 0; same < 3 && looks < 30; looks++) {
+    await page.waitForTimeout(100);
+    const now = await page.evaluate<string>("document.body.innerHTML");
+    same = now === before ? same + 1 : 0;
+    before = now;
+  }
+}
+
 export type View = { name: string; path: string; keys?: string; click?: string };
 
 /** Opens a view and waits until it stands. */
 export async function show(page: Page, url: string, view: View): Promise<void> {
   await page.goto(url + view.path);
-  await page.locator("#app > *").first().waitFor();
+  await page.locator("h1").first().waitFor();
   if (view.keys) await page.keyboard.press(view.keys);
   if (view.click) await page.locator(view.click).first().click();
-  await page.evaluate("document.fonts.ready.then(() => new Promise((r) => setTimeout(r, 250)))");
+  await page.evaluate("document.fonts.ready");
+  await settled(page);
 }
 
 /** The views of the demonstration: a name, and where it is. */

@@ -103,8 +103,8 @@ function Ports({ id, named }: { id: string; named: NonNullable<Agent["ports"]> }
       <h2>{w.ports}</h2>
       <p className="small muted">{w.portsLead}</p>
       {named.map((p) => (
-        <button key={p.port} type="button" className="way named" aria-label={w.openNamed(p.name, p.port)} onClick={() => void show(p.port)}>
-          <span className="cut">{p.name || w.port}</span>
+        <button key={p.port} type="button" className="way named" title={w.openNamed} onClick={() => void show(p.port)}>
+          <span className="cut">{p.name || w.port}</span>{" "}
           <code>{p.port}</code>
         </button>
       ))}
