@@ -77,8 +77,9 @@ const (
 const (
 	askEvery     = 250 * time.Millisecond // one statfs
 	lookEvery    = 5 * time.Second        // whether there are other machines
-	measureEvery = 10 * time.Minute       // whatever the file system says
+	measureEvery = 30 * time.Second       // whatever the file system says: what one takes, another may free
 	measureShare = 4                      // a measurement is made again after so many times what it took
+	measureRest  = 50                     // or so many, where nothing asks for it
 )
 
 // New returns a guard that has taken its reserve, where there is room for it.
@@ -249,7 +250,7 @@ func (g *Guard) measure(ctx context.Context, m machine.Measured, low bool) bool 
 		switch {
 		case low && since < u.took:
 			return false
-		case !low && (since < measureShare*u.took || !could && since < measureEvery):
+		case !low && (since < measureShare*u.took || !could && since < max(measureEvery, measureRest*u.took)):
 			return false
 		}
 	}

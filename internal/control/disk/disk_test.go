@@ -121,6 +121,22 @@ func testAMachineOverItsLimitIsStopped(t *testing.T) {
 	h.onlyStopped()
 }
 
+// What a machine takes may be what others free in the same moment: then the file
+// system tells nothing, and the machine is found out all the same.
+func TestWhatOthersFreeHidesNoMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, 100*mib)
+		h.others = 500 * mib
+		h.write("a", mib)
+		h.others -= 200 * mib
+		h.write("a", 200*mib)
+		h.onlyStopped()
+		time.Sleep(measureEvery)
+		h.write("a", 0)
+		h.onlyStopped("a")
+	})
+}
+
 // What has not been written by anybody cannot have been written by a machine.
 func TestMachinesAreMeasuredWhenThereIsCause(t *testing.T) {
 	synctest.Test(t, testMachinesAreMeasuredWhenThereIsCause)
