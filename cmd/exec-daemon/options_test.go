@@ -71,7 +71,7 @@ func TestOptionsAreTheDaemons(t *testing.T) {
 // program runs exec-daemon to its end and returns what it said.
 func program(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), beMain+"=1")
@@ -97,7 +97,7 @@ func TestBothPorts(t *testing.T) {
 	if res, err := control.Ping(t.Context(), req); err != nil || res.Msg.GetBootId() == "" {
 		t.Errorf("%v, %v", res, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for _, wrong := range []string{"", "Bearer " + strings.Repeat("f", 64), "Basic " + token} {
 		_, res, err := websocket.Dial(ctx, "ws://"+d.pty, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {wrong}}})

@@ -50,7 +50,7 @@ func TestContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := m.Destroy(ctx); err != nil {
 			t.Error(err)
@@ -58,7 +58,7 @@ func TestContainer(t *testing.T) {
 	})
 	boot := func() (*pod.Conn, pod.Ready) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		c, err := pod.Dial(ctx, m, f)
 		if err != nil {

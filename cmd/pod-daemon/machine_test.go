@@ -201,7 +201,7 @@ func eventually(ctx context.Context, try func() error) error {
 // until fails the test unless what comes true in time.
 func until(t *testing.T, what string, try func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := eventually(ctx, try); err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -210,7 +210,7 @@ func until(t *testing.T, what string, try func() error) {
 
 func (m *aMachine) dial(git http.Handler) *pod.Conn {
 	m.t.Helper()
-	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(m.t.Context(), 2*time.Minute)
 	defer cancel()
 	c, err := pod.Dial(ctx, m, git)
 	if err != nil {

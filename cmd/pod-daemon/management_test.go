@@ -114,7 +114,7 @@ func TestKeptProcesses(t *testing.T) {
 	}
 	logs := func(name string, follow bool) string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		stream, err := p.ProcessLogs(ctx, connect.NewRequest(&podv1.ProcessLogsRequest{Name: name, Follow: follow}))
 		if err != nil {
@@ -376,7 +376,7 @@ func TestGRPC(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		return conn.Invoke(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), method, in, out)
 	}
@@ -411,7 +411,7 @@ func TestGRPC(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		stream, err := conn.NewStream(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+within),
 			&grpc.StreamDesc{ClientStreams: true}, "/pod.v1.InsideService/UploadArtifact")
@@ -452,7 +452,7 @@ func TestGRPC(t *testing.T) {
 	}
 	select {
 	case <-m.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("it does not stop")
 	}
 }

@@ -125,8 +125,8 @@ func TestStop(t *testing.T) {
 			}
 			select {
 			case <-m.done:
-			case <-time.After(6 * time.Second):
-				t.Fatal("it has not ended in 6 s")
+			case <-time.After(2 * time.Minute):
+				t.Fatal("it does not end")
 			}
 			if !m.cmd.ProcessState.Success() {
 				t.Errorf("exit: %v", m.cmd.ProcessState)
@@ -165,8 +165,8 @@ func TestHang(t *testing.T) {
 	select {
 	case <-c.Done():
 		t.Logf("noticed after %v", time.Since(begun))
-	case <-time.After(15 * time.Second):
-		t.Error("not noticed in 15 s")
+	case <-time.After(2 * time.Minute):
+		t.Error("it is not noticed")
 	}
 }
 

@@ -297,7 +297,7 @@ func TestReferenceOfRunningDaemons(t *testing.T) {
 	}
 	select {
 	case <-m.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("the machine is up after Shutdown")
 	}
 }
@@ -331,7 +331,7 @@ func (d *daemons) answers(port uint16) error {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		return err
 	}
 	_, err = io.ReadFull(conn, make([]byte, 1)) // pod-daemon says that it is connected
@@ -373,7 +373,7 @@ func (d *daemons) environment(c *pod.Conn) {
 // answer: "" for success, "cut" where the machine went away.
 func (d *daemons) call(stream, token, procedure, request string, streaming bool) (code string) {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Minute)
 	defer cancel()
 	var h2c http.Protocols
 	h2c.SetUnencryptedHTTP2(true)

@@ -78,7 +78,7 @@ func TestStopsInOrder(t *testing.T) {
 			}
 			select {
 			case <-m.done:
-			case <-time.After(time.Minute):
+			case <-time.After(2 * time.Minute):
 				t.Fatal("it does not end")
 			}
 			if !m.cmd.ProcessState.Success() {

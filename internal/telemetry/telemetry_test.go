@@ -29,7 +29,7 @@ func open(t *testing.T, c telemetry.Config) *telemetry.Telemetry {
 
 func shutdown(t *testing.T, sent *telemetry.Telemetry) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if err := sent.Shutdown(ctx); err != nil {
 		t.Error(err)

@@ -23,6 +23,9 @@ func TestChaos(t *testing.T) {
 	for i := range runs {
 		runs[i] = a.create(url, "Write one line", nil)
 	}
+	// A run gives up when it has lost its machine five times.
+	const mostLost = 3
+	lost := map[string]int{}
 	for range kills {
 		// A step of the journal of some agent is the clock of the kills.
 		r := runs[random.IntN(agents)]
@@ -32,14 +35,15 @@ func TestChaos(t *testing.T) {
 			return polls > 20 || a.events(r.AgentID) != before
 		})
 		victim := runs[random.IntN(agents)].AgentID
-		switch random.IntN(4) {
-		case 0:
+		switch n := random.IntN(4); {
+		case n == 0:
 			a.Kill()
 			a.Start()
-		case 1, 2:
-			shoot(t, victim, "exec-daemon")
-		case 3:
+		case n == 3 && lost[victim] < mostLost:
+			lost[victim]++
 			shoot(t, victim, "pod-daemon")
+		default:
+			shoot(t, victim, "exec-daemon")
 		}
 	}
 	for _, r := range runs {

@@ -221,14 +221,15 @@ func TestMachineOfAnImage(t *testing.T) {
 	git.Commit("built", "main", "Break", map[string]string{".cursor/Dockerfile": dockerfile("USER root\nRUN echo about to fail; exit 3\n")})
 	wants(run(url, ""), "could not be built (bld-", "Dockerfile:3: RUN echo about to fail; exit 3: exit status 3", "about to fail", "starts from the build before it", layer)
 	// The server is killed in a step: nothing of it goes on, and nothing is left.
-	git.Commit("built", "main", "Hang", map[string]string{".cursor/Dockerfile": dockerfile("RUN echo it hangs; exec sleep 654\n")})
+	hang := fmt.Sprintf("sleep 6%d", os.Getpid())
+	git.Commit("built", "main", "Hang", map[string]string{".cursor/Dockerfile": dockerfile("RUN echo it hangs; exec " + hang + "\n")})
 	r := a.create(url, "Look", nil)
 	eventually(t, "a step hangs", func() bool { return strings.Contains(a.events(r.AgentID), "it hangs") })
 	a.Kill()
 	git.Commit("built", "main", "Mend", map[string]string{".cursor/Dockerfile": dockerfile("RUN echo mended > /etc/made-of\n")})
 	a.Start()
 	wants(a.events(a.finish(r).AgentID), `mended\nmended\nuser=`)
-	eventually(t, "the step is gone", func() bool { return exec.Command("pgrep", "-fx", "sleep 654").Run() != nil })
+	eventually(t, "the step is gone", func() bool { return exec.Command("pgrep", "-fx", hang).Run() != nil })
 	if left, err := filepath.Glob(filepath.Join(a.Data, "builds", "context-*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}

@@ -17,7 +17,7 @@ import (
 // said runs a command of the person at the terminal, and returns what it says.
 func (a *aloft) said(args ...string) string {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(a.t.Context(), 4*time.Minute)
 	defer cancel()
 	out, err := a.command(ctx, args...).CombinedOutput()
 	if err != nil {
@@ -29,7 +29,7 @@ func (a *aloft) said(args ...string) string {
 // machineIs waits until `aloft agent show` says so of the machine.
 func (a *aloft) machineIs(agentID, want string) {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(a.t.Context(), 4*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -132,7 +134,7 @@ func nowhere(t *testing.T, dir string, values []string, but func(path string) bo
 
 // A role's credentials reach the machine, and are renewed in it before they end.
 func TestAWSRoleIsRenewedInTheMachine(t *testing.T) {
-	var given atomic.Int64
+	var given atomic.Int64 // the credentials are numbered
 	sts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n := given.Add(1)
 		w.Header().Set("Content-Type", "text/xml")
@@ -144,19 +146,33 @@ func TestAWSRoleIsRenewedInTheMachine(t *testing.T) {
 scripts:
   - match: assume
     turns:
-      - calls: [{tool: Shell, args: {command: "echo first ${AWS_SESSION_TOKEN##*-} all $AWS_SESSION_TOKEN $AWS_SECRET_ACCESS_KEY; sleep 8"}}]
+      - calls: [{tool: Shell, args: {command: "echo first ${AWS_SESSION_TOKEN##*-} all $AWS_SESSION_TOKEN $AWS_SECRET_ACCESS_KEY; until [ -e /tmp/go ]; do sleep 0.1; done", timeout: 600000}}]
       - calls: [{tool: Shell, args: {command: "echo then ${AWS_SESSION_TOKEN##*-} all $AWS_SESSION_TOKEN $AWS_SECRET_ACCESS_KEY"}}]
       - text: Assumed.
 `)+fmt.Sprintf("\nsecrets: {aws: {region: eu-west-1, endpoint: %q}}\n", sts.URL), "AWS_ACCESS_KEY_ID=AKIASERVER", "AWS_SECRET_ACCESS_KEY=the-servers-own", "AWS_EC2_METADATA_DISABLED=true")
 	if status, text := a.do("PUT", "/v1/secrets/CURSOR_AWS_ASSUME_IAM_ROLE_ARN", object{"value": "arn:aws:iam::123456789012:role/agents", "type": "environment_variable"}); status != 200 {
 		t.Fatal(status, text)
 	}
-	r := a.finish(a.create("", "assume", nil))
-	events := a.events(r.AgentID)
-	if !strings.Contains(events, "first 1 all [REDACTED] [REDACTED]") || !strings.Contains(events, "all [REDACTED] [REDACTED]\\n") {
-		t.Errorf("%s", events)
+	r := a.create("", "assume", nil)
+	seen := func(when string) (n int64) {
+		eventually(t, when+" is told", func() bool {
+			m := regexp.MustCompile(when + ` (\d+) all \[REDACTED\] \[REDACTED\]`).FindStringSubmatch(a.events(r.AgentID))
+			if m != nil {
+				n, _ = strconv.ParseInt(m[1], 10, 64)
+			}
+			return m != nil
+		})
+		return n
 	}
-	if strings.Contains(events, "then 1 all") || strings.Contains(events, "assumed-token") || strings.Contains(events, "assumed-secret") || given.Load() < 2 {
-		t.Errorf("%d were given; %s", given.Load(), events)
+	first := seen("first")
+	upTo := given.Load() + 2 // who asks for one has put the one before it into the machine
+	eventually(t, "others are given", func() bool { return given.Load() >= upTo })
+	a.said("agent", "exec", r.AgentID, "--", "touch", "/tmp/go")
+	a.finish(r)
+	if then := seen("then"); then <= first {
+		t.Errorf("credential %d, and later %d", first, then)
+	}
+	if events := a.events(r.AgentID); strings.Contains(events, "assumed-token") || strings.Contains(events, "assumed-secret") {
+		t.Errorf("%s", events)
 	}
 }

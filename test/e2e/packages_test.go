@@ -36,7 +36,7 @@ func reachable(t *testing.T, server string) string {
 		t.Fatalf("%q is no address of a server (%v)", server, err)
 	}
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), port), 20*time.Second)
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), port), 2*time.Minute)
 	if err != nil {
 		need.Missing(t, "network", err)
 	}

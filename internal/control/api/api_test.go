@@ -458,14 +458,14 @@ func samePath(pattern, path string) bool {
 // eventually waits for a condition that another goroutine brings about.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
 		select {
 		case <-deadline.C:
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within 2 minutes: %s", what)
 		case <-tick.C:
 		}
 	}

@@ -92,7 +92,7 @@ func TestPTYIsPassedOn(t *testing.T) {
 	agentID, _ := h.begin()
 	server := httptest.NewServer(h.api.handler())
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	dial := func(header http.Header) (*websocket.Conn, *http.Response, error) {
 		return websocket.Dial(ctx, server.URL+"/v1/agents/"+agentID+"/pty", &websocket.DialOptions{HTTPHeader: header})

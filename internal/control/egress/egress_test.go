@@ -113,7 +113,7 @@ func TestBackpressure(t *testing.T) {
 func TestPortIsUsedAgain(t *testing.T) {
 	gu := newGuest(t, loopback(policy.AllowAll))
 	at := serve(t, func(c *net.TCPConn) { _, _ = c.Write([]byte("x")) }) // and it closes first
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	from := tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(MachineV4.AsSlice()), Port: 40000}
 	to := tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(at.Addr().AsSlice()), Port: at.Port()}
@@ -297,7 +297,7 @@ func TestUDP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 		return conn
 	}
 	conn := dial()

@@ -148,7 +148,7 @@ func TestKeptAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	in := bufio.NewReader(conn)
 	for i, host := range []string{"a.good.test", "a.good.test", "a.good.test", "evil.test"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+host+"/", io.MultiReader(strings.NewReader(strings.Repeat("y", 100003)))) // chunked
@@ -216,7 +216,7 @@ func TestHiddenName(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 		conf.InsecureSkipVerify = true
 		return tls.Client(conn, conf).HandshakeContext(t.Context())
 	}

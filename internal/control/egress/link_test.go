@@ -120,7 +120,7 @@ func (gu *guest) lookup(_ context.Context, network, name string) ([]netip.Addr, 
 
 // dial opens a TCP connection from the machine.
 func (gu *guest) dial(to netip.AddrPort) (*gonet.TCPConn, error) {
-	ctx, cancel := context.WithTimeout(gu.t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(gu.t.Context(), 2*time.Minute)
 	defer cancel()
 	proto := ipv4.ProtocolNumber
 	if to.Addr().Is6() {
@@ -149,7 +149,7 @@ func (gu *guest) resolve(name string) (netip.Addr, error) {
 // await returns the first record, of those that have ended, that is as wanted.
 func (gu *guest) await(wanted func(policy.Connection) bool) policy.Connection {
 	gu.t.Helper()
-	late := time.After(15 * time.Second)
+	late := time.After(2 * time.Minute)
 	for after := uint64(0); ; {
 		ended, more := gu.g.ledger.after(after, maxRecords)
 		for _, c := range ended {

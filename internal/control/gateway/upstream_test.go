@@ -210,7 +210,7 @@ func TestUpstreamFailures(t *testing.T) {
 				t.Errorf("%s: %v", f.Code, err)
 			}
 			// Each is a matter of milliseconds; what it must not do is wait for a timeout.
-			if took := time.Since(start); took > 20*time.Second {
+			if took := time.Since(start); took > time.Minute {
 				t.Errorf("it took %v", took)
 			}
 		})

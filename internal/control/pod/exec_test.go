@@ -88,7 +88,7 @@ var lsCall = conversation.ToolCall{ID: "c1", Name: "Shell", Args: json.RawMessag
 
 func patience(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -156,7 +156,7 @@ func (o *office) delivery(t *testing.T, id string) store.Delivery {
 // eventually waits until the agent's one delivery is as wanted.
 func (o *office) eventually(t *testing.T, id string, holds func(store.Delivery) bool) store.Delivery {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		d := o.delivery(t, id)
 		if holds(d) {
@@ -198,7 +198,7 @@ func next(t *testing.T, letters <-chan letter) letter {
 	select {
 	case l := <-letters:
 		return l
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("nothing is delivered")
 		return letter{}
 	}

@@ -107,7 +107,7 @@ type stream struct {
 
 func (r *rig) stream(t *testing.T) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	s := &stream{agentv1connect.NewExecServiceClient(r.client, r.url, connect.WithInterceptors(bearer(testToken))).ExecStream(ctx), t, cancel}
 	if err := s.Send(nil); err != nil {

@@ -266,7 +266,7 @@ func TestAbortWhileBuilding(t *testing.T) {
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) { // nil where the machine is faster
 		t.Error(err)
 	}
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > time.Minute {
 		t.Errorf("it took %v to stop", took)
 	}
 }

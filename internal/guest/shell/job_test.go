@@ -31,7 +31,7 @@ func start(t testing.TB, s *Session, text string) Job {
 // await waits up to 20 seconds.
 func await(t testing.TB, s *Session, pattern string, pids ...int) Awaited {
 	t.Helper()
-	w := Wait{PIDs: pids, Timeout: 20 * time.Second}
+	w := Wait{PIDs: pids, Timeout: 2 * time.Minute}
 	if pattern != "" {
 		w.Pattern = regexp.MustCompile(pattern)
 	}
@@ -134,7 +134,7 @@ func TestAwaitOfSeveral(t *testing.T) {
 	slow := start(t, s, "read -r x; echo slow")
 	quick := start(t, s, "echo quick; exit 2")
 	pids := []int{slow.PID, quick.PID}
-	all, late, err := s.Await(t.Context(), Wait{PIDs: pids, Any: true, Timeout: 20 * time.Second})
+	all, late, err := s.Await(t.Context(), Wait{PIDs: pids, Any: true, Timeout: 2 * time.Minute})
 	if err != nil || late || !all[0].Running || all[1].Running || all[1].ExitCode != 2 {
 		t.Fatalf("%+v, %v, %v", all, late, err)
 	}
@@ -143,7 +143,7 @@ func TestAwaitOfSeveral(t *testing.T) {
 		t.Fatalf("%+v, %v, %v", all, late, err)
 	}
 	input(t, s, slow.PID, "\n", false)
-	all, late, err = s.Await(t.Context(), Wait{PIDs: pids, Timeout: 20 * time.Second})
+	all, late, err = s.Await(t.Context(), Wait{PIDs: pids, Timeout: 2 * time.Minute})
 	if err != nil || late || all[0].ExitCode != 0 || all[0].Running || !strings.HasPrefix(all[0].Output, "slow\n") {
 		t.Fatalf("%+v, %v, %v", all, late, err)
 	}

@@ -47,7 +47,7 @@ func TestEndlessOutputIsBounded(t *testing.T) {
 	if err != nil || res.End != TimedOut {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	if !res.OutputFull || res.OutputBytes < 10<<20 {
+	if !res.OutputFull || res.OutputBytes < 2<<20 {
 		t.Errorf("full %v after %d bytes", res.OutputFull, res.OutputBytes)
 	}
 	if st, err := os.Stat(res.OutputFile); err != nil || st.Size() != 1<<20 {
@@ -65,7 +65,7 @@ func TestDeltasComeWhileTheCommandRuns(t *testing.T) {
 	s := open(t)
 	var all strings.Builder
 	seen := false
-	res, err := s.Run(t.Context(), Command{Timeout: 20 * time.Second, Text: "printf 'ready\\xc5'; printf '\\xbe'; while [ ! -e go ]; do sleep 0.01; done; echo done"}, func(stdout, _ string) {
+	res, err := s.Run(t.Context(), Command{Timeout: 2 * time.Minute, Text: "printf 'ready\\xc5'; printf '\\xbe'; while [ ! -e go ]; do sleep 0.01; done; echo done"}, func(stdout, _ string) {
 		if !utf8.ValidString(stdout) {
 			t.Errorf("delta %q", stdout)
 		}
@@ -188,7 +188,7 @@ func TestPoolsOfReadersStopAtClose(t *testing.T) {
 		t.Fatal("nothing holds the output")
 	}
 	run(t, s, "kill $!")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.Close() }()

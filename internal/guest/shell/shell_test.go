@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,7 +54,7 @@ func outputDir(t testing.TB) string {
 // run runs a command that must come to a result.
 func run(t testing.TB, s *Session, text string) Result {
 	t.Helper()
-	res, err := s.Run(context.WithoutCancel(t.Context()), Command{Text: text, Timeout: 20 * time.Second}, nil)
+	res, err := s.Run(context.WithoutCancel(t.Context()), Command{Text: text, Timeout: 2 * time.Minute}, nil)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -63,7 +64,7 @@ func run(t testing.TB, s *Session, text string) Result {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -192,23 +193,25 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-func TestTimeoutKillsTheTree(t *testing.T) {
+func TestAnAbortKillsTheTree(t *testing.T) {
 	s := open(t)
 	run(t, s, "export kept=yes; sleep 300 >/dev/null 2>&1 & echo $! >other")
-	res, err := s.Run(t.Context(), Command{Timeout: 300 * time.Millisecond, Text: `
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	res, err := s.Run(ctx, Command{Timeout: 2 * time.Minute, Text: `
 mkdir -p deep; cd deep
-echo started
 sleep 301 & echo $! >>../pids
 (trap '' TERM; sleep 302; sleep 302) & echo $! >>../pids
 setsid sleep 303 & echo $! >>../pids
 ( (setsid sleep 304 & echo $! >>../pids) & )
 env -i /bin/sleep 305 & echo $! >>../pids
+echo started
 sleep 306
-echo never >../never`}, nil)
+echo never >../never`}, func(string, string) { cancel() })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res.End != TimedOut || res.ExitCode == 0 || res.Stdout != "started\n" || !res.Restarted {
+	if res.End != Cancelled || res.ExitCode == 0 || res.Stdout != "started\n" || !res.Restarted {
 		t.Errorf("got %+v", res)
 	}
 	pids, err := os.ReadFile(filepath.Join(s.cfg.Dir, "pids"))
@@ -388,13 +391,24 @@ func TestLoginProfileThatFails(t *testing.T) {
 
 func TestLoginProfileTakesNoTimeOfTheCommand(t *testing.T) {
 	s := open(t, func(c *Config) {
-		if err := os.WriteFile(filepath.Join(c.Dir, ".profile"), []byte("sleep 0.5\n"), 0o644); err != nil {
+		profile := "date +%s%N >> times; sleep 0.5; date +%s%N >> times\n"
+		if err := os.WriteFile(filepath.Join(c.Dir, ".profile"), []byte(profile), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	})
-	res, err := s.Run(t.Context(), Command{Text: "echo on", Timeout: 400 * time.Millisecond}, nil)
-	if err != nil || res.Stdout != "on\n" || res.Duration > 400*time.Millisecond {
+	began := time.Now()
+	res, err := s.Run(t.Context(), Command{Text: "echo on", Timeout: 2 * time.Minute}, nil)
+	took := time.Since(began)
+	if err != nil || res.Stdout != "on\n" {
 		t.Errorf("got %+v, %v", res, err)
+	}
+	var first, last int64
+	text, err := os.ReadFile(filepath.Join(s.cfg.Dir, "times"))
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &first, &last)
+	}
+	if profile := time.Duration(last - first); err != nil || profile < time.Second/2 || profile+res.Duration > took {
+		t.Errorf("the profile took %v, the command %v, all %v; %v", profile, res.Duration, took, err)
 	}
 }
 

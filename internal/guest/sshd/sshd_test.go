@@ -291,7 +291,7 @@ func TestAClientThatGoesEndsItsCommand(t *testing.T) {
 
 func within(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

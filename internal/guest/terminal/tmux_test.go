@@ -37,7 +37,7 @@ func shows(t *testing.T, tm *Tmux, name, what string) string {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(15 * time.Second); ; <-tick.C {
+	for deadline := time.Now().Add(2 * time.Minute); ; <-tick.C {
 		text, _, err := tm.Read(t.Context(), name, -1, false)
 		if err != nil {
 			t.Fatal(err)
@@ -139,7 +139,7 @@ func TestTerminals(t *testing.T) {
 }
 
 func wait(ctx context.Context, until func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -23,7 +23,7 @@ func TestShellInTheBackground(t *testing.T) {
 		t.Fatalf("%q, %+v", out.Text, s)
 	}
 	defer syscall.Kill(int(s.GetPid()), syscall.SIGKILL)
-	deadline, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	deadline, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

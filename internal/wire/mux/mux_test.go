@@ -134,7 +134,7 @@ func TestJoin(t *testing.T) {
 		}
 		select {
 		case <-joined:
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("Join goes on after both have ended")
 		}
 	}

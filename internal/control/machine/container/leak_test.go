@@ -73,7 +73,7 @@ func checkClean(t *testing.T, r *Runtime) {
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	defer cancel()
 	wait := newBackoff(50 * time.Millisecond)
 	for {

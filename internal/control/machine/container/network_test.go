@@ -217,7 +217,7 @@ func TestGatewayIsReborn(t *testing.T) {
 // awaitGatewayOf waits until a machine's gateway answers.
 func awaitGatewayOf(t *testing.T, m machine.Machine) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for wait := newBackoff(10 * time.Millisecond); ; {
 		_, err := client(t, m).Connections(ctx, 0, 1, 0)

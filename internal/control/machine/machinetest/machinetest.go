@@ -87,7 +87,7 @@ func (h Harness) create(t *testing.T, r machine.Runtime, id string) machine.Mach
 // within is a context for what has to happen soon.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -95,7 +95,7 @@ func within(t *testing.T) context.Context {
 // Connect dials m and makes the control plane's end of its connection.
 func Connect(t testing.TB, m machine.Machine) *mux.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	conn, err := m.Dial(ctx)
 	if err != nil {

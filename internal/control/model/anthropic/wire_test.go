@@ -166,6 +166,6 @@ func FuzzStream(f *testing.F) {
 	req := model.Request{Messages: []conversation.Message{conversation.Text(conversation.User, "hi")}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		body = data
-		modeltest.Hostile(t, m, req, 10*time.Second)
+		modeltest.Hostile(t, m, req, 2*time.Minute)
 	})
 }

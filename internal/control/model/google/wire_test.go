@@ -117,6 +117,6 @@ func FuzzStream(f *testing.F) {
 	m := open(f, s.URL)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		body = data
-		modeltest.Hostile(t, m, hi, 10*time.Second)
+		modeltest.Hostile(t, m, hi, 2*time.Minute)
 	})
 }

@@ -209,7 +209,7 @@ func fuzz(f *testing.F, api openai.API) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		body = data
-		modeltest.Hostile(t, m, hi, 10*time.Second)
+		modeltest.Hostile(t, m, hi, 2*time.Minute)
 	})
 }
 

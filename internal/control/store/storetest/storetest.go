@@ -67,7 +67,7 @@ type test struct {
 
 // patience is how long a test waits for what must come. It is only spent where
 // something is broken.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func ptr(n int64) *int64 { return &n }
 
