@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/fault"
 )
@@ -201,125 +200,6 @@ func TestRepoURL(t *testing.T) {
 }
 
 var longPath = strings.Repeat("x", maxRepoURL)
-
-// Every route, and what each kind of caller gets of it. A route that is not
-// here fails the test.
-func TestWhoMayDoWhat(t *testing.T) {
-	h := newHouse(t)
-	const open, own, personal, admin, signed, signIn = "open", "own", "personal", "admin", "signed", "signIn" // own, personal: another's is not found; personal: an admin's neither
-	rows := map[string]string{
-		"POST /v1/agents": "any", "GET /v1/agents": "any", "GET /v1/me": "any", "GET /v1/models": "any",
-		"GET /v1/approvals": "any", "GET /v1/agents/{id}/approvals": own, "POST /v1/agents/{id}/approvals/{approvalId}": own,
-		"GET /v1/rules/{owner}/{name}": "any", "PUT /v1/rules/{owner}/{name}": admin, // of the team's
-		"GET /v1/repositories": "any", "POST /v1/sub-tokens": admin,
-		"GET /v1/agents/{id}": own, "DELETE /v1/agents/{id}": own,
-		"POST /v1/agents/{id}/archive": own, "POST /v1/agents/{id}/unarchive": own,
-		"POST /v1/agents/{id}/pause": own, "POST /v1/agents/{id}/resume": own, "POST /v1/agents/{id}/fork": own, "GET /v1/agents/{id}/ssh": own,
-		"POST /v1/agents/{id}/runs": own, "GET /v1/agents/{id}/runs": own,
-		"GET /v1/agents/{id}/runs/{runId}": own, "GET /v1/agents/{id}/runs/{runId}/stream": own,
-		"POST /v1/agents/{id}/runs/{runId}/cancel": own, "GET /v1/agents/{id}/usage": own,
-		"GET /v1/agents/{id}/connections": own, "GET /v1/agents/{id}/ports/{port}": own, "POST /v1/agents/{id}/ports/{port}/preview": own,
-		"GET /v1/agents/{id}/diff": own, "GET /v1/agents/{id}/events": own,
-		"GET /v1/agents/{id}/terminals": own, "POST /v1/agents/{id}/terminals": own, "GET /v1/agents/{id}/pty": own,
-		"GET /v1/agents/{id}/artifacts": own, "GET /v1/agents/{id}/artifacts/download": own, "GET /v1/agents/{id}/artifacts/contents": signed,
-		"GET /v1/agents/{id}/environment": own, "POST /v1/agents/{id}/snapshots": own, "POST /v1/agents/{id}/environment/try": own, "POST /v1/agents/{id}/environment/commit": own,
-		"GET /metrics":    admin,
-		"GET /v1/secrets": "any", "PUT /v1/secrets/{name}": "any", "DELETE /v1/secrets/{name}": "key", // another has none of that name
-		"PUT /v1/team/secrets/{name}": admin, "DELETE /v1/team/secrets/{name}": admin, "POST /v1/team/secrets-rotation": admin,
-		"PUT /v1/environments/{id}/secrets/{name}": personal, "DELETE /v1/environments/{id}/secrets/{name}": personal,
-		"POST /v1/environments": "any", "GET /v1/environments": "any", "GET /v1/environments/{id}": personal, "PATCH /v1/environments/{id}": personal,
-		"DELETE /v1/environments/{id}": personal, "GET /v1/environments/{id}/history": personal, "GET /v1/environments/{id}/builds": personal,
-		"GET /v1/environments/{id}/builds/{buildId}": personal, "POST /v1/environments/{id}/builds": personal,
-		"POST /v1/environments/{id}/builds/{buildId}/cancel": personal, "GET /v1/environments/{id}/builds/{buildId}/log": personal,
-		"GET /v1/builds": "any", "POST /v1/builds": "any", "GET /v1/builds/{buildId}": personal, "POST /v1/builds/{buildId}/cancel": personal,
-		"GET /v1/builds/{buildId}/log": personal, "GET /v1/builds/{buildId}/pty": personal,
-		"GET /v1/team/external-id":              "any",
-		"GET /.well-known/openid-configuration": open, "GET /.well-known/jwks.json": open,
-		"GET /v1/agents/{id}/webhook-deliveries": own, "POST /v1/agents/{id}/webhook-deliveries/{deliveryId}/replay": own,
-		"POST /v0/agents": "any", "GET /v0/agents": "any", "GET /v0/me": "any", "GET /v0/models": "any", "GET /v0/repositories": "any",
-		"GET /v0/agents/{id}": own, "DELETE /v0/agents/{id}": own, "POST /v0/agents/{id}/followup": own, "POST /v0/agents/{id}/stop": own,
-		"GET /v0/agents/{id}/conversation": own, "GET /v0/agents/{id}/artifacts": own, "GET /v0/agents/{id}/artifacts/download": own,
-		"GET /v1/session": open, "POST /v1/session": signIn, "DELETE /v1/session": "any", "POST /v1/session/passkey": signIn,
-		"GET /v1/session/provider": signIn, "GET /v1/session/provider/callback": signIn,
-		"GET /v1/members": "any", "POST /v1/members": admin, "PATCH /v1/members/{userId}": admin, "POST /v1/members/{userId}/link": admin, "GET /v1/audit": admin,
-		"PATCH /v1/me/profile": "any", "PUT /v1/me/password": "any", "GET /v1/me/keys": "any", "POST /v1/me/keys": "any", "DELETE /v1/me/keys/{keyId}": "key",
-		"GET /v1/me/passkeys": "any", "POST /v1/me/passkey-ceremonies": "any", "POST /v1/me/passkeys": "any", "DELETE /v1/me/passkeys/{passkeyId}": "key",
-		"GET /v1/settings": "any", "PATCH /v1/settings": admin, "GET /v1/usage": "any",
-		"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
-	}
-	h.work.diff = func(string) (string, bool, error) { return "", false, nil }
-	seen := map[string]bool{}
-	for _, rt := range h.api.routes() {
-		name := rt.method + " " + rt.path
-		seen[name] = true
-		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
-			h.t = t
-			kind, ok := rows[name]
-			if !ok {
-				t.Fatal("no row says who may use this route")
-			}
-			id, runID := h.begin()
-			if rt.long {
-				h.append(id, runID, &agent.RunEnded{Status: agent.Finished}) // so that its stream ends
-			}
-			rt.path = strings.Replace(rt.path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
-			path := strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.path), "{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(rt.path)
-			if strings.HasSuffix(rt.path, "/secrets/{name}") {
-				h.setSecrets(id, "TOKEN")
-			} else if strings.HasPrefix(rt.path, "/v1/environments/{id}") || strings.HasPrefix(rt.path, "/v1/builds/") {
-				path = strings.Replace(path, "{buildId}", h.saveEnvironment(id), 1)
-			}
-			status := map[string]int{}
-			for who, key := range map[string]string{"none": "", "wrong": "aloft_wrong", "viewer": viewersKey, "other": bensKey} {
-				a := h.callAs(key, rt.method, path, "{}")
-				status[who] = a.status
-				if a.status == 401 && a.header.Get("WWW-Authenticate") == "" {
-					t.Error("401 without WWW-Authenticate")
-				}
-			}
-			status["owner"] = h.call(rt.method, path, task).status
-			status["admin"] = h.callAs(adminsKey, rt.method, path, "{}").status
-			t.Log(status)
-			switch {
-			case kind == open && (status["none"] != 200 || status["wrong"] != 200):
-				t.Error("it is not open to all")
-			case kind == signed && (status["none"] != 403 || status["wrong"] != 403 || status["other"] != 403 || status["owner"] != 403):
-				t.Error("it is open to those without a signature")
-			case kind == signIn && (status["none"] == 401 || status["none"] != status["owner"]):
-				t.Error("those who would sign in are asked for a key")
-			case kind == signed, kind == signIn:
-			case kind != open && (status["none"] != 401 || status["wrong"] != 401):
-				t.Error("it is open to those without a key")
-			case (kind == own || kind == personal) && status["other"] != 404:
-				t.Error("another's agent can be reached, or its existence seen")
-			case kind == admin && status["other"] != 403:
-				t.Error("somebody who is not the admin may use it")
-			case kind == "any" && (status["other"] == 404 || status["other"] == 401):
-				t.Error("another user cannot use it at all")
-			}
-			if kind != open && kind != signed && kind != signIn {
-				if got, want := status["viewer"] == 403, rt.least() != account.Viewer; got != want {
-					t.Errorf("a viewer gets %d", status["viewer"])
-				}
-				if status["admin"] == 403 || kind == own && status["admin"] == 404 && rt.method != "DELETE" || kind == personal && status["admin"] != 404 {
-					t.Errorf("an admin gets %d", status["admin"])
-				}
-			}
-			if s := status["owner"]; s >= 500 && s != 501 || s == 401 || s == 404 {
-				t.Errorf("its owner gets %d", s)
-			}
-		})
-	}
-	for name := range rows {
-		if !seen[name] {
-			t.Errorf("there is no route %s", name)
-		}
-	}
-	h.t = t
-	for _, item := range h.callAs(bensKey, "GET", "/v1/agents", "").get(t, "items").([]any) {
-		t.Errorf("ben sees %v", item)
-	}
-}
 
 func TestKeysAreSentInEitherForm(t *testing.T) {
 	h := newHouse(t)

@@ -130,12 +130,13 @@ func TestPreview(t *testing.T) {
 		t.Errorf("%s", a.body)
 	}
 	h.want(h.call("POST", "/v1/agents/"+id+"/ports/0/preview", ""), http.StatusBadRequest)
-	if err := may(t.Context(), account.HashKey(annsKey), id); err != nil {
-		t.Errorf("the owner may not: %v", err)
-	}
-	for _, key := range []string{bensKey, "aloft_nobodys"} {
-		if may(t.Context(), account.HashKey(key), id) == nil {
-			t.Errorf("%s may reach another's machine", key)
+	h.addBadKeys()
+	for key, want := range map[string]bool{
+		annsKey: true, h.subToken(1): true, adminsKey: true, bensKey: false, h.subToken(2): false, viewersKey: false,
+		"aloft_nobodys": false, expiredKey: false, disabledKey: false,
+	} {
+		if err := may(t.Context(), account.HashKey(key), id); (err == nil) != want {
+			t.Errorf("%s may reach Ann's machine: %v", key, err)
 		}
 	}
 }

@@ -51,16 +51,18 @@ func (s *server) createPreview(w http.ResponseWriter, r *http.Request, who accou
 	return writeJSON(w, http.StatusCreated, previewJSON{URL: link.URL, SignInURL: link.SignIn, ExpiresAt: link.Expires.UTC()})
 }
 
-// MayReach judges, as this API does, whether the key of that hash may reach an
-// agent; nil is yes.
+// MayReach judges, as this API does, whether the key of that hash may reach into
+// an agent's machine; nil is yes.
 func MayReach(accounts store.Accounts, agents store.Agents) func(ctx context.Context, key [sha256.Size]byte, agentID string) error {
 	s := &server{Config: Config{Accounts: accounts, Agents: agents}}
 	return func(ctx context.Context, key [sha256.Size]byte, agentID string) error {
 		who, err := goodKey(ctx, accounts, key)
-		if err != nil {
-			return err
+		if err == nil {
+			err = mayUse(route{needs: account.Member}, who) // as createPreview's callers are
 		}
-		_, err = s.agent(ctx, who, agentID)
+		if err == nil {
+			_, err = s.agent(ctx, who, agentID)
+		}
 		return err
 	}
 }

@@ -32,8 +32,9 @@ type createSubTokenResponseJSON struct {
 	TeamID      int64     `json:"teamId"`
 }
 
-// createSubToken lets a program of the admin's act as a user for a while. A
-// sub-token makes no others: it would live for ever.
+// createSubToken lets a program of the admin's act as a user for a while, whom
+// the admin might also change: nobody gets to do more than they may. A sub-token
+// makes no others: it would live for ever.
 func (s *server) createSubToken(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	if who.Kind != account.Lasting {
 		return fault.Denied("only an admin's own key makes sub-tokens")
@@ -45,6 +46,11 @@ func (s *server) createSubToken(w http.ResponseWriter, r *http.Request, who acco
 	u, err := s.subTokenUser(r.Context(), in)
 	if err != nil {
 		return err
+	}
+	if u.ID != who.UserID {
+		if err := mayCare(who, u.Role); err != nil {
+			return err
+		}
 	}
 	key := account.NewKey()
 	expires := stamp(time.Now().Add(subTokenLife))

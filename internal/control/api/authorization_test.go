@@ -1,0 +1,282 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+)
+
+// What a route is about, which decides who gets what of it. Whether a viewer may
+// use it at all is the route's own to say.
+const (
+	open    = "open"    // to all, without a key
+	signIn  = "signIn"  // to all, who become somebody by it
+	signed  = "signed"  // to whom has an address that was signed
+	anyone  = "any"     // their own things, whoever they are
+	keyed   = "key"     // a thing of one's own by its name, which another has none of
+	own     = "own"     // an agent: another member does not find it, an admin does
+	private = "private" // an admin does not find it either
+	admin   = "admin"   // the team's
+)
+
+// authorization is every route of the server's, and what it is about. One that
+// is not here fails the test.
+var authorization = map[string]string{
+	"POST /v1/agents": anyone, "GET /v1/agents": anyone, "GET /v1/me": anyone, "GET /v1/models": anyone,
+	"GET /v1/approvals": anyone, "GET /v1/agents/{id}/approvals": own, "POST /v1/agents/{id}/approvals/{approvalId}": own,
+	"GET /v1/rules/{owner}/{name}": anyone, "PUT /v1/rules/{owner}/{name}": admin, // of the team's
+	"GET /v1/repositories": anyone, "POST /v1/sub-tokens": admin,
+	"GET /v1/agents/{id}": own, "DELETE /v1/agents/{id}": own,
+	"POST /v1/agents/{id}/archive": own, "POST /v1/agents/{id}/unarchive": own,
+	"POST /v1/agents/{id}/pause": own, "POST /v1/agents/{id}/resume": own, "POST /v1/agents/{id}/fork": own, "GET /v1/agents/{id}/ssh": own,
+	"POST /v1/agents/{id}/runs": own, "GET /v1/agents/{id}/runs": own,
+	"GET /v1/agents/{id}/runs/{runId}": own, "GET /v1/agents/{id}/runs/{runId}/stream": own,
+	"POST /v1/agents/{id}/runs/{runId}/cancel": own, "GET /v1/agents/{id}/usage": own,
+	"GET /v1/agents/{id}/connections": own, "GET /v1/agents/{id}/ports/{port}": own, "POST /v1/agents/{id}/ports/{port}/preview": own,
+	"GET /v1/agents/{id}/diff": own, "GET /v1/agents/{id}/events": own,
+	"GET /v1/agents/{id}/terminals": own, "POST /v1/agents/{id}/terminals": own, "GET /v1/agents/{id}/pty": own,
+	"GET /v1/agents/{id}/artifacts": own, "GET /v1/agents/{id}/artifacts/download": own, "GET /v1/agents/{id}/artifacts/contents": signed,
+	"GET /v1/agents/{id}/environment": own, "POST /v1/agents/{id}/snapshots": own, "POST /v1/agents/{id}/environment/try": own, "POST /v1/agents/{id}/environment/commit": own,
+	"GET /metrics":    admin,
+	"GET /v1/secrets": anyone, "PUT /v1/secrets/{name}": anyone, "DELETE /v1/secrets/{name}": keyed, // another has none of that name
+	"PUT /v1/team/secrets/{name}": admin, "DELETE /v1/team/secrets/{name}": admin, "POST /v1/team/secrets-rotation": admin,
+	"PUT /v1/environments/{id}/secrets/{name}": private, "DELETE /v1/environments/{id}/secrets/{name}": private,
+	"POST /v1/environments": anyone, "GET /v1/environments": anyone, "GET /v1/environments/{id}": private, "PATCH /v1/environments/{id}": private,
+	"DELETE /v1/environments/{id}": private, "GET /v1/environments/{id}/history": private, "GET /v1/environments/{id}/builds": private,
+	"GET /v1/environments/{id}/builds/{buildId}": private, "POST /v1/environments/{id}/builds": private,
+	"POST /v1/environments/{id}/builds/{buildId}/cancel": private, "GET /v1/environments/{id}/builds/{buildId}/log": private,
+	"GET /v1/builds": anyone, "POST /v1/builds": anyone, "GET /v1/builds/{buildId}": private, "POST /v1/builds/{buildId}/cancel": private,
+	"GET /v1/builds/{buildId}/log": private, "GET /v1/builds/{buildId}/pty": private,
+	"GET /v1/team/external-id":              "any",
+	"GET /.well-known/openid-configuration": open, "GET /.well-known/jwks.json": open,
+	"GET /v1/agents/{id}/webhook-deliveries": own, "POST /v1/agents/{id}/webhook-deliveries/{deliveryId}/replay": own,
+	"POST /v0/agents": anyone, "GET /v0/agents": anyone, "GET /v0/me": anyone, "GET /v0/models": anyone, "GET /v0/repositories": anyone,
+	"GET /v0/agents/{id}": own, "DELETE /v0/agents/{id}": own, "POST /v0/agents/{id}/followup": own, "POST /v0/agents/{id}/stop": own,
+	"GET /v0/agents/{id}/conversation": own, "GET /v0/agents/{id}/artifacts": own, "GET /v0/agents/{id}/artifacts/download": own,
+	"GET /v1/session": open, "POST /v1/session": signIn, "DELETE /v1/session": anyone, "POST /v1/session/passkey": signIn,
+	"GET /v1/session/provider": signIn, "GET /v1/session/provider/callback": signIn,
+	"GET /v1/members": anyone, "POST /v1/members": admin, "PATCH /v1/members/{userId}": admin, "POST /v1/members/{userId}/link": admin, "GET /v1/audit": admin,
+	"PATCH /v1/me/profile": anyone, "PUT /v1/me/password": anyone, "GET /v1/me/keys": anyone, "POST /v1/me/keys": anyone, "DELETE /v1/me/keys/{keyId}": keyed,
+	"GET /v1/me/passkeys": anyone, "POST /v1/me/passkey-ceremonies": anyone, "POST /v1/me/passkeys": anyone, "DELETE /v1/me/passkeys/{passkeyId}": keyed,
+	"GET /v1/settings": anyone, "PATCH /v1/settings": admin, "GET /v1/usage": anyone,
+	"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
+}
+
+// expiredKey and disabledKey are good no more.
+const (
+	expiredKey  = "aloft_expired"
+	disabledKey = "aloft_disabled"
+)
+
+// addBadKeys makes a key that has expired and one of a user who is shut out.
+func (h *house) addBadKeys() {
+	h.t.Helper()
+	gone, err := h.store.AddUser(h.t.Context(), account.User{Email: "gone@example.com", Role: account.Owner})
+	if err == nil {
+		gone.Disabled = true
+		err = h.store.UpdateUser(h.t.Context(), gone)
+	}
+	for _, k := range []account.APIKey{
+		{UserID: 1, Hash: account.HashKey(expiredKey), ExpiresAt: time.Now().Add(-time.Hour)},
+		{UserID: gone.ID, Hash: account.HashKey(disabledKey)},
+	} {
+		if err == nil {
+			_, err = h.store.AddKey(h.t.Context(), k)
+		}
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) subToken(userID int) string {
+	h.t.Helper()
+	return h.want(h.call("POST", "/v1/sub-tokens", `{"forUserId":`+strconv.Itoa(userID)+`}`), 200).text(h.t, "accessToken")
+}
+
+// subject makes what of Ann's the route is about, and returns its path.
+func (h *house) subject(rt route) string {
+	h.t.Helper()
+	id, runID := h.begin()
+	if rt.long {
+		h.append(id, runID, &agent.RunEnded{Status: agent.Finished}) // so that its stream ends
+	}
+	path := strings.Replace(rt.path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
+	path = strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.path),
+		"{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(path)
+	switch {
+	case strings.HasSuffix(rt.path, "/secrets/{name}"):
+		h.setSecrets(id, "TOKEN")
+	case strings.HasPrefix(rt.path, "/v1/environments/{id}"), strings.HasPrefix(rt.path, "/v1/builds/"):
+		path = strings.Replace(path, "{buildId}", h.saveEnvironment(id), 1)
+	}
+	return path
+}
+
+// TestWhoMayDoWhat asks every route, and those that are WebSockets as one, about
+// Ann's things: as nobody, with keys that are not good, as each role, with
+// sub-tokens, and as Ann's browser in the hands of another site's page.
+func TestWhoMayDoWhat(t *testing.T) {
+	h := newHouse(t)
+	h.addBadKeys()
+	h.work.diff = func(string) (string, bool, error) { return "", false, nil }
+	bensSub, annsSub := h.subToken(2), h.subToken(1)
+	cookie := h.enter(`{"link":"` + h.linkOf("1") + `"}`)
+	seen := map[string]bool{}
+	for _, rt := range h.api.routes() {
+		name := rt.method + " " + rt.path
+		seen[name] = true
+		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
+			h.t = t
+			kind, ok := authorization[name]
+			if !ok {
+				t.Fatal("no row says who may use this route")
+			}
+			path := h.subject(rt)
+			var socket []string
+			if rt.status == http.StatusSwitchingProtocols {
+				socket = []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
+			}
+			status := map[string]int{}
+			ask := func(who, key, body string, header ...string) {
+				a := h.callAs(key, rt.method, path, body, header...)
+				status[who] = a.status
+				if a.status == 401 && a.header.Get("WWW-Authenticate") == "" {
+					t.Error("401 without WWW-Authenticate")
+				}
+			}
+			strangers := map[string]string{"none": "", "wrong": "aloft_wrong", "expired": expiredKey, "disabled": disabledKey}
+			for who, key := range strangers {
+				ask(who, key, "{}", socket...)
+			}
+			for who, key := range map[string]string{"viewer": viewersKey, "other": bensKey, "otherSub": bensSub} {
+				ask(who, key, "{}", socket...)
+			}
+			ask("elsewhere", "", task, append([]string{"Cookie", cookie, "Origin", "https://evil.example.com"}, socket...)...)
+			ask("owner", annsKey, task)
+			if rt.method != http.MethodGet {
+				path = h.subject(rt)
+			}
+			ask("ownerSub", annsSub, task)
+			ask("admin", adminsKey, "{}")
+			t.Log(status)
+			if s := status["owner"]; s >= 500 && s != 501 || s == 401 || s == 404 {
+				t.Errorf("its owner gets %d", s)
+			}
+			switch kind {
+			case open, signIn, signed:
+				toStrangers(t, kind, status, strangers)
+			default:
+				toKeys(t, kind, rt, status, strangers)
+			}
+		})
+	}
+	for name := range authorization {
+		if !seen[name] {
+			t.Errorf("there is no route %s", name)
+		}
+	}
+	h.t = t
+	for _, item := range h.callAs(bensKey, "GET", "/v1/agents", "").get(t, "items").([]any) {
+		t.Errorf("ben sees %v", item)
+	}
+}
+
+// toStrangers is what those get of a route who need no key for it.
+func toStrangers(t *testing.T, kind string, status map[string]int, strangers map[string]string) {
+	t.Helper()
+	for who := range strangers {
+		switch s := status[who]; {
+		case kind == open && s != 200:
+			t.Errorf("it is not open to all: %s gets %d", who, s)
+		case kind == signed && s != 403:
+			t.Errorf("it is open to those without a signature: %s gets %d", who, s)
+		case kind == signIn && (s == 401 || s != status["owner"]):
+			t.Errorf("those who would sign in are asked for a key: %s gets %d", who, s)
+		}
+	}
+	if kind == signed && (status["other"] != 403 || status["owner"] != 403) {
+		t.Error("a key does for a signature")
+	}
+}
+
+// toKeys is what those get of a route that needs a key.
+func toKeys(t *testing.T, kind string, rt route, status map[string]int, strangers map[string]string) {
+	t.Helper()
+	for who := range strangers {
+		if status[who] != 401 {
+			t.Errorf("it is open to those without a key: %s gets %d", who, status[who])
+		}
+	}
+	switch {
+	case (kind == own || kind == private) && status["other"] != 404:
+		t.Error("another's agent can be reached, or its existence seen")
+	case kind == admin && status["other"] != 403:
+		t.Error("somebody who is not the admin may use it")
+	case kind == anyone && (status["other"] == 404 || status["other"] == 401):
+		t.Error("another user cannot use it at all")
+	}
+	if got, want := status["viewer"] == 403, rt.least() != account.Viewer; got != want {
+		t.Errorf("a viewer gets %d", status["viewer"])
+	}
+	if kind == own && rt.least() == account.Viewer && status["viewer"] != status["owner"] {
+		t.Errorf("a viewer, who reads everything, gets %d", status["viewer"])
+	}
+	if s := status["admin"]; s == 403 || kind == own && s == 404 && rt.method != http.MethodDelete || kind == private && s != 404 {
+		t.Errorf("an admin gets %d", s)
+	}
+	// A sub-token does what its user may, but does not change who that is, and
+	// makes no others.
+	selfCare := strings.HasPrefix(rt.path, "/v1/me/") && rt.method != http.MethodGet
+	for sub, of := range map[string]string{"otherSub": "other", "ownerSub": "owner"} {
+		want := status[of]
+		if selfCare || rt.path == "/v1/sub-tokens" {
+			want = 403
+		}
+		if status[sub] != want {
+			t.Errorf("%s gets %d, want %d", sub, status[sub], want)
+		}
+	}
+	// What a page of another site makes a browser ask only reads.
+	want := status["owner"]
+	if rt.method != http.MethodGet || rt.status == http.StatusSwitchingProtocols {
+		want = 403
+	}
+	if status["elsewhere"] != want {
+		t.Errorf("a page of another site gets %d, want %d", status["elsewhere"], want)
+	}
+}
+
+// An admin makes nobody of themselves who may do more than they.
+func TestAdminsStayAdmins(t *testing.T) {
+	h := newHouse(t)
+	other, err := h.store.AddUser(t.Context(), account.User{Email: "second@example.com", Role: account.Admin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := strconv.FormatInt(other.ID, 10)
+	for _, row := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{"POST", "/v1/sub-tokens", `{"forUserId":1}`, 403},
+		{"POST", "/v1/sub-tokens", `{"forUserEmail":"anns@example.com"}`, 403},
+		{"POST", "/v1/sub-tokens", `{"forUserId":` + second + `}`, 403},
+		{"POST", "/v1/sub-tokens", `{"forUserId":2}`, 200},
+		{"POST", "/v1/sub-tokens", `{"forUserId":4}`, 200}, // themselves
+		{"POST", "/v1/members/1/link", ``, 403},
+		{"PATCH", "/v1/members/1", `{"disabled":true}`, 403},
+		{"PATCH", "/v1/members/4", `{"role":"owner"}`, 403},
+		{"PATCH", "/v1/members/2", `{"role":"admin"}`, 403},
+		{"POST", "/v1/members", `{"email":"new@example.com","role":"admin"}`, 403},
+	} {
+		if a := h.callAs(adminsKey, row.method, row.path, row.body); a.status != row.want {
+			t.Errorf("%s %s %s: %d, want %d: %s", row.method, row.path, row.body, a.status, row.want, a.body)
+		}
+	}
+}
