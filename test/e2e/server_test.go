@@ -145,8 +145,9 @@ func (a *aloft) cleanUp() {
 		}
 	}
 	a.Stop()
-	if a.t.Failed() {
-		a.t.Logf("the server's log:\n%s", a.log)
+	if a.t.Failed() { // what is left is of that, and the reason is to be found
+		a.tellLog()
+		return
 	}
 	mounts, err := os.ReadFile("/proc/mounts")
 	if err != nil {
@@ -158,6 +159,20 @@ func (a *aloft) cleanUp() {
 	left, _ := filepath.Glob(filepath.Join(a.Data, "machines", "machines", "*"))
 	if len(left) > 0 {
 		a.t.Errorf("machines are left: %v", left)
+	}
+}
+
+// tellLog prints what the server's log warns of. The whole of it is an artifact
+// of the test (go test -artifacts).
+func (a *aloft) tellLog() {
+	log := a.log.String()
+	if err := os.WriteFile(filepath.Join(a.t.ArtifactDir(), "server.log"), []byte(log), 0o600); err != nil {
+		a.t.Error(err)
+	}
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, "level=INFO") {
+			a.t.Logf("the server: %s", line)
+		}
 	}
 }
 
