@@ -87,7 +87,14 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 	if err != nil {
 		return err
 	}
-	q := url.Values{"dockerfile": {name}, "buildargs": {string(args)}, "networkmode": {job.Network}, "forcerm": {"1"}, "layers": {"1"}}
+	podman, err := e.podman(ctx)
+	if err != nil {
+		return err
+	}
+	q := networkOf(job.Network, podman)
+	for k, v := range map[string]string{"dockerfile": name, "buildargs": string(args), "forcerm": "1", "layers": "1"} {
+		q.Set(k, v)
+	}
 	if job.Target != "" {
 		q.Set("target", job.Target)
 	}
@@ -120,6 +127,34 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 	}
 	// It stays there without a name: the next build goes on from its steps.
 	return e.save(ctx, id, job)
+}
+
+// podman reports whether the daemon is Podman's.
+func (e *Engine) podman(ctx context.Context) (bool, error) {
+	resp, err := e.do(ctx, http.MethodGet, "/version", nil, nil)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var said struct{ Components []struct{ Name string } }
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&said); err != nil {
+		return false, fmt.Errorf("docker: what version it is: %w", err)
+	}
+	for _, c := range said.Components {
+		if c.Name == "Podman Engine" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// networkOf is what a daemon is told of the network of RUN. Podman does not heed
+// Docker's word for none: unless told in its own, it gives steps that of the host.
+func networkOf(network string, podman bool) url.Values {
+	if podman && network == dockerfile.None {
+		return url.Values{"networkmode": {"NetworkDisabled"}, "nsoptions": {`[{"Name":"network"}]`}}
+	}
+	return url.Values{"networkmode": {network}}
 }
 
 // builtLine is what both daemons say last of an image that they have built.

@@ -55,6 +55,25 @@ func TestSend(t *testing.T) {
 	}
 }
 
+// A build without a network says so in the words of the daemon: Podman takes
+// Docker's for the network of the host.
+func TestNetworkOf(t *testing.T) {
+	for _, c := range []struct {
+		network string
+		podman  bool
+		want    string
+	}{
+		{dockerfile.None, false, "networkmode=none"},
+		{dockerfile.Host, false, "networkmode=host"},
+		{dockerfile.Host, true, "networkmode=host"},
+		{dockerfile.None, true, "networkmode=NetworkDisabled&nsoptions=%5B%7B%22Name%22%3A%22network%22%7D%5D"},
+	} {
+		if got := networkOf(c.network, c.podman).Encode(); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
 func TestAddress(t *testing.T) {
 	for address, want := range map[string]bool{"unix:///run/docker.sock": true, "tcp://127.0.0.1:2375": true, "ssh://host": false, "": false, "/run/docker.sock": false} {
 		if _, err := New(address); (err == nil) != want {
