@@ -54,6 +54,7 @@ func TestTeamCommands(t *testing.T) {
 		{"settings set default-model m", cli.OK, "PATCH /v1/settings", `{"defaultModel":"m"}`, "default-model"},
 		{"settings set privacy-mode off", cli.OK, "PATCH /v1/settings", `{"privacyMode":false}`, ""},
 		{"settings set retention-days 0", cli.OK, "PATCH /v1/settings", `{"retentionDays":0}`, ""},
+		{"settings set machine-retention-days 7", cli.OK, "PATCH /v1/settings", `{"machineRetentionDays":7}`, "machine-retention-days"},
 		{"settings set retention-days x", cli.Usage, "", "", "is no number"},
 		{"settings set privacy-mode maybe", cli.Usage, "", "", "neither on nor off"},
 		{"settings set nothing x", cli.Usage, "", "", "there is no setting"},

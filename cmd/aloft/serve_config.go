@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -12,12 +13,14 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"aloft/internal/agent"
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/dockerfile"
 	"aloft/internal/control/image/registry"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/safe"
+	"aloft/internal/control/store"
 	"aloft/internal/policy"
 )
 
@@ -120,9 +123,22 @@ type machineConfig struct {
 	DiskBytes     int64   `yaml:"disk_bytes"`     // of each machine, also of builds, measured; 0 is no limit but the disk
 	IdleMinutes   float64 `yaml:"idle_minutes"`   // nobody uses a machine for so long: it sleeps; 30 unless given, 0 is never
 	Sleep         string  `yaml:"sleep"`          // live (default): with its processes, where its class can; disk: without, so that no memory lies on the disk
-	RetentionDays float64 `yaml:"retention_days"` // nobody uses a machine for so long: it is removed with its disk; 30 unless given, 0 is never
+	RetentionDays float64 `yaml:"retention_days"` // nobody uses a machine for so long: it is removed with its disk, sooner where the team has settled so; 30 unless given, 0 is never
 
 	Egress egressConfig `yaml:"egress"`
+}
+
+// retention is how long a machine that nobody uses is kept; 0 is for ever.
+func (c machineConfig) retention() time.Duration {
+	return time.Duration(c.RetentionDays * 24 * float64(time.Hour))
+}
+
+// retentionOf is the same as the team has settled it for an agent.
+func retentionOf(rules store.Rules, most time.Duration) func(context.Context, agent.Agent) (time.Duration, error) {
+	return func(ctx context.Context, a agent.Agent) (time.Duration, error) {
+		h, err := store.Settings(ctx, rules)
+		return h.At(a.CreatedAt).KeepMachines(most), err
+	}
 }
 
 // imagesConfig is how images are come by.

@@ -150,7 +150,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Limits:       machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		Idle:         time.Duration(c.Machine.IdleMinutes * float64(time.Minute)),
 		DiskOnly:     c.Machine.Sleep == "disk",
-		Retention:    time.Duration(c.Machine.RetentionDays * 24 * float64(time.Hour)),
+		Retention:    retentionOf(s.store, c.Machine.retention()),
 		Dependencies: c.Git.Dependencies,
 		Author:       schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
 		Secrets:      func(string) map[string]string { return secrets }, Variables: locked.ForAgent, Identity: issuer, Artifacts: s.kept, Spans: sent,
@@ -194,7 +194,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	s.desk = desk
 	apiConfig := api.Config{
 		SignIn: desk, AuditLog: s.store, Usage: s.store,
-		Outbound: reach, Deliveries: s.store, PerMinute: c.API.RequestsPerMinute,
+		Outbound: reach, Deliveries: s.store, PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(),
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Builder: builds{s.builder}, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},
 		SetUps: setups{s.schedule, s.builder, s.store}, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,

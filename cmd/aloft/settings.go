@@ -26,6 +26,7 @@ var settings = []struct {
 	{"display-agent-summary-externally", "displayAgentSummaryExternally", "so do webhooks and other channels", asBool},
 	{"privacy-mode", "privacyMode", "what agents say stays on the server", asBool},
 	{"retention-days", "retentionDays", "agents that nobody touches for so long are deleted; 0 is never", asNumber},
+	{"machine-retention-days", "machineRetentionDays", "machines that nobody uses for so long are removed; 0 is the server's own", asNumber},
 }
 
 func asText(s string) (any, error) { return s, nil }

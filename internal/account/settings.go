@@ -16,10 +16,21 @@ type Settings struct {
 	HideOutside       bool   `json:"hideOutside,omitempty"`       // nor do webhooks and other channels
 	Privacy           bool   `json:"privacy,omitempty"`           // what agents say and do stays on this server
 	RetentionDays     int    `json:"retentionDays,omitempty"`     // agents that nobody touches for so long are deleted; 0 is never
+	MachineDays       int    `json:"machineDays,omitempty"`       // machines that nobody uses for so long are removed; 0 is when the server does
 }
 
 // ShownOutside reports whether what an agent says may be told elsewhere.
 func (s Settings) ShownOutside() bool { return !s.HideSummary && !s.HideOutside && !s.Privacy }
+
+// KeepMachines is how long a machine that nobody uses is kept, where the server
+// keeps it for at most as long as given; 0 is for ever, of both.
+func (s Settings) KeepMachines(most time.Duration) time.Duration {
+	own := time.Duration(s.MachineDays) * 24 * time.Hour
+	if own == 0 || most != 0 && most < own {
+		return most
+	}
+	return own
+}
 
 // History is how settings were over time: what counts for an agent is what was
 // settled when it was made. Its zero value has never been set.

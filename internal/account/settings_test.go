@@ -36,6 +36,21 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// A team may have machines kept for less long than the server does, and never longer.
+func TestKeepMachines(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		team       int
+		most, want time.Duration
+	}{
+		{0, 0, 0}, {0, 30 * day, 30 * day}, {7, 30 * day, 7 * day}, {7, 0, 7 * day}, {60, 30 * day, 30 * day}, {1, time.Hour, time.Hour},
+	} {
+		if got := (Settings{MachineDays: c.team}).KeepMachines(c.most); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
 func TestRoles(t *testing.T) {
 	for i, r := range Roles {
 		for j, other := range Roles {

@@ -271,7 +271,10 @@ export const words = {
         defaultRepository: { name: "Default repository", hint: "Of agents that name none; empty is none." },
         baseBranch: { name: "Base branch", hint: "Where agents start from; empty is the repository's own." },
       },
-      retention: { name: "Days to keep agents", hint: "After their last change; 0 keeps them for ever." },
+      days: {
+        retentionDays: { name: "Days to keep agents", hint: "After their last change; 0 keeps them for ever." },
+        machineRetentionDays: { name: "Days to keep idle machines", hint: "With their disks; 0 is as long as the server does." },
+      },
       switches: {
         displayAgentSummary: { name: "Display agent summary", hint: "Lists show files and code." },
         displayAgentSummaryExternally: { name: "Display it in external channels", hint: "Webhooks tell what an agent says." },

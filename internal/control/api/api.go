@@ -69,12 +69,15 @@ type Config struct {
 	Rules        store.Rules      // nil where none are kept
 	Review       Review           // nil where all calls run
 	PerMinute    int              // requests of each key; 0 is no limit
-	AllowFile    bool             // file:// repositories may be used
-	PublicURL    func() string    // where a browser finds this server, without a final slash
-	Logger       *slog.Logger
-	Ready        func() error                          // nil once requests can be served
-	Metrics      func(context.Context) ([]byte, error) // in Prometheus's text; nil where there are none
-	Version      string                                // of the server
+	// MachineRetention is for how long the server keeps machines that nobody uses
+	// at the most; 0 is for ever.
+	MachineRetention time.Duration
+	AllowFile        bool          // file:// repositories may be used
+	PublicURL        func() string // where a browser finds this server, without a final slash
+	Logger           *slog.Logger
+	Ready            func() error                          // nil once requests can be served
+	Metrics          func(context.Context) ([]byte, error) // in Prometheus's text; nil where there are none
+	Version          string                                // of the server
 	// CheckHooks returns what is wrong with a hooks.json; nil checks nothing.
 	CheckHooks func(text []byte) error
 	// ProjectFile returns a file of an agent's repository at the commit that it

@@ -21,6 +21,7 @@ type settingsJSON struct {
 	DisplaySummaryAway bool     `json:"displayAgentSummaryExternally" doc:"so do webhooks and other channels"`
 	PrivacyMode        bool     `json:"privacyMode" doc:"what agents say stays on this server, whatever the other settings are"`
 	RetentionDays      int      `json:"retentionDays" minimum:"0" maximum:"3650" doc:"agents that nobody touches for so long are deleted; 0 is never"`
+	MachineDays        int      `json:"machineRetentionDays" minimum:"0" maximum:"3650" doc:"machines that nobody uses for so long are removed with their disks; 0 is when the server does, which is as long as it may be"`
 }
 
 type updateSettingsRequestJSON struct {
@@ -32,12 +33,13 @@ type updateSettingsRequestJSON struct {
 	DisplaySummaryAway *bool    `json:"displayAgentSummaryExternally,omitempty"`
 	PrivacyMode        *bool    `json:"privacyMode,omitempty"`
 	RetentionDays      *int     `json:"retentionDays,omitempty" minimum:"0" maximum:"3650"`
+	MachineDays        *int     `json:"machineRetentionDays,omitempty" minimum:"0" maximum:"3650"`
 }
 
 func settingsOf(s account.Settings) settingsJSON {
 	return settingsJSON{
 		DefaultModel: s.DefaultModel, DefaultRepository: s.DefaultRepository, BaseBranch: s.BaseBranch,
-		DisplaySummary: !s.HideSummary, DisplaySummaryAway: !s.HideOutside, PrivacyMode: s.Privacy, RetentionDays: s.RetentionDays,
+		DisplaySummary: !s.HideSummary, DisplaySummaryAway: !s.HideOutside, PrivacyMode: s.Privacy, RetentionDays: s.RetentionDays, MachineDays: s.MachineDays,
 	}
 }
 
@@ -129,6 +131,15 @@ func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) erro
 	if in.RetentionDays != nil {
 		if to.RetentionDays = *in.RetentionDays; to.RetentionDays < 0 || to.RetentionDays > maxRetention {
 			return fault.Invalid("is a number of days from 0 to %d", maxRetention).At("retentionDays")
+		}
+	}
+	if in.MachineDays != nil {
+		if to.MachineDays = *in.MachineDays; to.MachineDays < 0 || to.MachineDays > maxRetention {
+			return fault.Invalid("is a number of days from 0 to %d", maxRetention).At("machineRetentionDays")
+		}
+		if own := time.Duration(to.MachineDays) * 24 * time.Hour; s.MachineRetention != 0 && own > s.MachineRetention {
+			return fault.Invalid("the server keeps machines that nobody uses for at most %.4g days", s.MachineRetention.Hours()/24).At("machineRetentionDays").
+				Hint("give fewer days, or 0 for the server's own, or have the operator raise machine.retention_days")
 		}
 	}
 	return nil

@@ -2,6 +2,8 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +17,7 @@ func TestSettings(t *testing.T) {
 		t.Errorf("at first: %s", a.body)
 	}
 	for _, bad := range []string{
-		`{"defaultModel":"gone"}`, `{"defaultRepository":"no url"}`, `{"baseBranch":"a..b"}`, `{"retentionDays":-1}`, `{"retentionDays":"x"}`, `{"privacyMode":1}`,
+		`{"defaultModel":"gone"}`, `{"defaultRepository":"no url"}`, `{"baseBranch":"a..b"}`, `{"retentionDays":-1}`, `{"retentionDays":"x"}`, `{"machineRetentionDays":-1}`, `{"machineRetentionDays":3651}`, `{"privacyMode":1}`,
 	} {
 		h.want(h.callAs(adminsKey, "PATCH", "/v1/settings", bad), 400)
 	}
@@ -113,6 +115,22 @@ func TestRetention(t *testing.T) {
 	h.want(h.call("GET", "/v1/agents/"+old, ""), 404)
 	h.want(h.call("GET", "/v1/agents/"+busy, ""), 200)
 	h.want(h.call("GET", "/v1/agents/"+kept, ""), 200) // it is from before
+}
+
+// The server's own time is the most that machines may be kept for.
+func TestMachineRetention(t *testing.T) {
+	h := newHouse(t)
+	h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":90}`), 200) // it keeps them for ever
+	h.api.MachineRetention = 30 * 24 * time.Hour
+	if a := h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":31}`), 400); !strings.Contains(string(a.body), "at most 30 days") {
+		t.Errorf("more than the server: %s", a.body)
+	}
+	for _, days := range []float64{30, 7, 0} {
+		h.want(h.call("PATCH", "/v1/settings", fmt.Sprintf(`{"machineRetentionDays":%v}`, days)), 200)
+		if a := h.want(h.call("GET", "/v1/settings", ""), 200); a.get(t, "machineRetentionDays") != days {
+			t.Errorf("settled %v: %s", days, a.body)
+		}
+	}
 }
 
 func TestUsageReport(t *testing.T) {

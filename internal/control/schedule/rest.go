@@ -18,7 +18,7 @@ const warnBefore = 24 * time.Hour
 
 // Rest looks once at every machine that nobody uses: it puts to sleep those
 // that have been idle for Config.Idle, and removes those that nobody has used
-// for Config.Retention, with a warning before. A run, a person in the machine
+// for as long as Config.Retention says, with a warning before. A run, a person in the machine
 // and a connection to one of its ports are use.
 func (s *Scheduler) Rest(ctx context.Context) {
 	ids, err := s.Runtime.List(ctx)
@@ -40,7 +40,7 @@ func (s *Scheduler) Rest(ctx context.Context) {
 
 // restAlways rests now and then until ctx ends.
 func (s *Scheduler) restAlways(ctx context.Context) {
-	if s.Idle <= 0 && s.Retention <= 0 {
+	if s.Idle <= 0 && s.Retention == nil {
 		return
 	}
 	every := leaseTTL
@@ -71,13 +71,17 @@ func (s *Scheduler) restOne(ctx context.Context, agentID, id string) error {
 		}
 	}
 	idle, unused := time.Since(used), time.Since(a.UpdatedAt)
-	old := s.Retention > 0 && idle > s.warning() && unused > s.Retention-s.warning()
+	kept, err := s.retention(ctx, a)
+	if err != nil {
+		return err
+	}
+	old := kept > 0 && idle > warning(kept) && unused > kept-warning(kept)
 	if (s.Idle <= 0 || idle < s.Idle) && !old {
 		return nil
 	}
 	_, err = s.alone(ctx, a, id, func(state *agent.State) error {
 		if old {
-			return s.expire(ctx, state, unused)
+			return s.expire(ctx, state, kept, unused)
 		}
 		return s.hibernate(ctx, state)
 	})
@@ -138,7 +142,15 @@ func (s *Scheduler) renewLease(ctx context.Context, lease string) {
 	}
 }
 
-func (s *Scheduler) warning() time.Duration { return min(warnBefore, s.Retention/2) }
+// retention is for how long a machine of the agent's is kept that nobody uses.
+func (s *Scheduler) retention(ctx context.Context, a agent.Agent) (time.Duration, error) {
+	if s.Retention == nil {
+		return 0, nil
+	}
+	return s.Retention(ctx, a)
+}
+
+func warning(kept time.Duration) time.Duration { return min(warnBefore, kept/2) }
 
 // journal appends an event that holds as long as nothing else has happened.
 func (s *Scheduler) journal(ctx context.Context, state *agent.State, body agent.Body) error {
@@ -150,12 +162,13 @@ func (s *Scheduler) journal(ctx context.Context, state *agent.State, body agent.
 	return err
 }
 
-// expire warns that the machine will be removed, and removes it in its time.
-func (s *Scheduler) expire(ctx context.Context, state *agent.State, unused time.Duration) error {
+// expire warns that the machine will be removed, which is kept for so long, and
+// removes it in its time.
+func (s *Scheduler) expire(ctx context.Context, state *agent.State, kept, unused time.Duration) error {
 	switch {
 	case state.Expires.IsZero():
 		// In full, however late it comes: a server may have been down for weeks.
-		at := time.Now().Add(max(s.warning(), s.Retention-unused))
+		at := time.Now().Add(max(warning(kept), kept-unused))
 		return s.journal(ctx, state, &agent.MachineExpiring{MachineID: state.MachineID, At: at.UTC()})
 	case time.Now().Before(state.Expires):
 		return s.hibernate(ctx, state)

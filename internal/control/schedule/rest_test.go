@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,8 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/store"
+	"aloft/internal/control/store/sqlite"
+	"aloft/internal/conversation"
 )
 
 // diary keeps what is appended to the journal of one agent.
@@ -71,10 +74,10 @@ func TestExpiring(t *testing.T) {
 				state := fold(&agent.Created{}, &agent.RunCreated{}, &agent.MachineMade{MachineID: "m-1"}, &agent.MachineReady{MachineID: "m-1", BootID: "b-1"})
 				d := &diary{state: state}
 				room := &dormitory{diary: d}
-				s := &Scheduler{Config: Config{Retention: c.retention, Journal: d, Runtime: room, Logger: slog.New(slog.DiscardHandler)}}
+				s := &Scheduler{Config: Config{Journal: d, Runtime: room, Logger: slog.New(slog.DiscardHandler)}}
 				look := func() {
 					t.Helper()
-					if err := s.expire(t.Context(), state, c.unused); err != nil {
+					if err := s.expire(t.Context(), state, c.retention, c.unused); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -98,5 +101,58 @@ func TestExpiring(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// wards is a runtime that has those machines, all of which sleep.
+type wards struct {
+	machine.Runtime
+	ids []string
+}
+
+func (w *wards) List(context.Context) ([]string, error) { return w.ids, nil }
+
+func (w *wards) Open(context.Context, string) (machine.Machine, error) {
+	return &bed{stopped: true}, nil
+}
+
+// TestKeptForEach warns of the machines of those agents whose machines are kept
+// for a moment, and of no others'.
+func TestKeptForEach(t *testing.T) {
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	none, room, long := int64(0), &wards{}, agent.NewID()
+	for _, id := range []string{long, agent.NewID()} {
+		m := id + "-0001"
+		room.ids = append(room.ids, m)
+		if _, err := db.Append(t.Context(), store.Append{AgentID: id, IfHead: &none, Events: []agent.Event{
+			{Body: &agent.Created{Name: "a", UserID: 7}},
+			{RunID: "run-" + id, Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "do")}},
+			{Body: &agent.MachineMade{MachineID: m}},
+			{RunID: "run-" + id, Body: &agent.RunEnded{Status: agent.Finished}},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := New(Config{Journal: db, Agents: db, Leases: db, Owner: db.ServerID(), Runtime: room, Logger: slog.New(slog.DiscardHandler),
+		Retention: func(_ context.Context, a agent.Agent) (time.Duration, error) {
+			if a.ID == long {
+				return 24 * time.Hour, nil
+			}
+			return time.Nanosecond, nil
+		}})
+	s.Rest(t.Context())
+	for _, m := range room.ids {
+		id, _ := agentOf(m)
+		state, err := s.fold(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state.Expires.IsZero() != (id == long) {
+			t.Errorf("kept long %v, and to be removed at %v", id == long, state.Expires)
+		}
 	}
 }

@@ -77,9 +77,9 @@ type Config struct {
 	// DiskOnly has machines sleep without their processes, so that no memory of
 	// theirs lies on the disk.
 	DiskOnly bool
-	// Retention is for how long nobody uses a machine until it is removed with its
-	// disk; 0 is for ever.
-	Retention time.Duration
+	// Retention is for how long nobody uses an agent's machine until it is removed
+	// with its disk; 0 is for ever, and so is nil.
+	Retention func(ctx context.Context, a agent.Agent) (time.Duration, error)
 	// Spans has machines make spans below their runs' own, and sends them on. nil,
 	// which is ghost mode, has exec-daemon make none.
 	Spans *telemetry.Telemetry

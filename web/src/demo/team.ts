@@ -42,5 +42,5 @@ export const usage: TeamUsage = {
 
 export const settings: Settings = {
   defaultModel: "opus", defaultRepository: "https://git.example.com/acme/shop", baseBranch: "", displayAgentSummary: true,
-  displayAgentSummaryExternally: false, privacyMode: false, retentionDays: 90,
+  displayAgentSummaryExternally: false, privacyMode: false, retentionDays: 90, machineRetentionDays: 7,
 };

@@ -8,6 +8,7 @@ import { words } from "../words";
 
 const w = words.settings.team;
 type Texts = "defaultRepository" | "baseBranch";
+type Numbers = "retentionDays" | "machineRetentionDays";
 type Switches = "displayAgentSummary" | "displayAgentSummaryExternally" | "privacyMode";
 
 /** What an admin settles for new agents. Each change is saved at once. */
@@ -54,7 +55,9 @@ export function Defaults() {
             {(["defaultRepository", "baseBranch"] as Texts[]).map((name) => (
               <Text key={`${name}-${data[name]}`} name={name} value={data[name]} may={admin} save={(text) => save({ [name]: text })} />
             ))}
-            <Days key={data.retentionDays} value={data.retentionDays} may={admin} save={(days) => save({ retentionDays: days })} />
+            {(["retentionDays", "machineRetentionDays"] as Numbers[]).map((name) => (
+              <Days key={`${name}-${data[name]}`} name={name} value={data[name]} may={admin} save={(days) => save({ [name]: days })} />
+            ))}
           </div>
           {(["displayAgentSummary", "displayAgentSummaryExternally", "privacyMode"] as Switches[]).map((name) => (
             <label key={name} className="switch">
@@ -83,7 +86,7 @@ function Text({ name, value, may, save }: { name: Texts; value: string; may: boo
   );
 }
 
-function Days({ value, may, save }: { value: number; may: boolean; save: (days: number) => void }) {
+function Days({ name, value, may, save }: { name: Numbers; value: number; may: boolean; save: (days: number) => void }) {
   const [text, setText] = useState(String(value));
   const done = () => {
     const days = Number(text || "0");
@@ -91,9 +94,9 @@ function Days({ value, may, save }: { value: number; may: boolean; save: (days: 
   };
   return (
     <div className="field">
-      <label htmlFor="retention">{w.retention.name}</label>
-      <input id="retention" className="input" type="number" min="0" max="3650" disabled={!may} value={text} onChange={(e) => setText(e.target.value)} onBlur={done} onKeyDown={(e) => e.key === "Enter" && done()} />
-      <span className="hint">{w.retention.hint}</span>
+      <label htmlFor={name}>{w.days[name].name}</label>
+      <input id={name} className="input" type="number" min="0" max="3650" disabled={!may} value={text} onChange={(e) => setText(e.target.value)} onBlur={done} onKeyDown={(e) => e.key === "Enter" && done()} />
+      <span className="hint">{w.days[name].hint}</span>
     </div>
   );
 }
