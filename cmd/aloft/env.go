@@ -24,6 +24,7 @@ func newEnvCommand(a *app) *cobra.Command {
 		newEnvLogsCommand(a),
 		newEnvCancelCommand(a),
 		newEnvShellCommand(a),
+		newEnvSnapshotsCommand(a),
 	)
 	return cmd
 }

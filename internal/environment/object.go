@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ func (o object) schema() map[string]any {
 	for _, k := range o.keys {
 		s := k.shape.schema()
 		s["description"] = strings.ReplaceAll(k.Meaning, "`", "")
+		s["examples"] = []json.RawMessage{json.RawMessage(k.Example)}
 		properties[k.Name] = s
 	}
 	s := map[string]any{"type": "object", "properties": properties}

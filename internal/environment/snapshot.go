@@ -12,3 +12,10 @@ type Snapshot struct {
 	CreatedAt time.Time `json:"createdAt"`
 	UsedAt    time.Time `json:"usedAt,omitzero"` // about when a machine last began with it
 }
+
+// Disk is a snapshot with what is known of its files.
+type Disk struct {
+	Snapshot
+	Size      int64     // bytes on the disk, without what it stands on; negative where they were not counted in time
+	ExpiresAt time.Time // when it is removed unless a machine begins with it before; zero is never
+}

@@ -116,6 +116,12 @@ func TestSetUp(t *testing.T) {
 			t.Errorf("start %d: a build was made: %v\n%s", i, i != 0, events)
 		}
 	}
+
+	a.prints(t, " MiB ", "env", "snapshots", url)
+	a.prints(t, "Deleted "+saved.ID, "env", "snapshots", "--delete", saved.ID)
+	if status, reply := a.do("GET", "/v1/snapshots", nil); status != 200 || strings.Contains(reply, saved.ID) {
+		t.Errorf("a deleted snapshot: %d %s", status, reply)
+	}
 }
 
 // Builds get the secrets of the team and of their environment, and nobody's

@@ -57,6 +57,8 @@ type Config struct {
 	Builder      Builder          // nil where nothing is built
 	SetUps       SetUps           // nil where machines cannot be saved
 	Forks        Forks            // nil where no disks are saved
+	Snapshots    store.Snapshots  // whose the saved disks are; nil knows of none
+	Disks        Disks            // nil where none are saved
 	Machines     Machines         // nil where nobody reaches into machines
 	Tracer       trace.Tracer     // makes a span of each request that begins a run; nil makes none
 	Artifacts    Artifacts        // nil where none are kept

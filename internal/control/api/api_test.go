@@ -55,6 +55,7 @@ type house struct {
 	log   *logbook
 	safe  *safe.Safe
 
+	disks   Disks             // nil keeps none
 	project map[string][]byte // files of every agent's repository
 	ports   []environment.Port
 }
@@ -173,7 +174,7 @@ func (h *house) serve() {
 	}
 	api, err := newServer(Config{
 		SignIn: desk, AuditLog: h.store, Usage: h.store,
-		Secrets: h.safe, Environments: environments{h}, Saved: h.store, Builds: h.store,
+		Secrets: h.safe, Environments: environments{h}, Saved: h.store, Builds: h.store, Snapshots: h.store, Disks: h.disks,
 		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,
 		Models:       []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}},
 		DefaultModel: "house", PublicURL: func() string { return "http://aloft.test/" },

@@ -59,6 +59,7 @@ type updateEnvironmentRequestJSON struct {
 	Name            *string                `json:"name,omitempty" maxLength:"255"`
 	Repos           *[]environmentRepoJSON `json:"repos,omitempty" maxItems:"100" nullable:"false"`
 	EnvironmentJSON *string                `json:"environmentJson,omitempty"`
+	VersionID       string                 `json:"versionId,omitempty" doc:"what was changed; refused where it says something else by now"`
 }
 
 type environmentVersionJSON struct {
@@ -243,6 +244,9 @@ func (s *server) updateEnvironment(w http.ResponseWriter, r *http.Request, who a
 	}
 	if in.Repos != nil {
 		e.Repos = urlsOf(*in.Repos)
+	}
+	if in.VersionID != "" && in.VersionID != e.VersionID {
+		return fault.Conflict("the environment was changed meanwhile").Named("environment_changed").Hint("look at what it says now, and change that")
 	}
 	e.UpdatedAt = time.Now().UTC()
 	if in.EnvironmentJSON != nil && *in.EnvironmentJSON != e.Text {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -59,6 +60,9 @@ func TestEnvironments(t *testing.T) {
 	got := h.want(h.call("GET", "/v1/environments/"+id, ""), 200)
 	if got.get(t, "name") != "renamed" || got.get(t, "versionId") == version || got.get(t, "environmentJson") != `{"install": "npm i"}` {
 		t.Errorf("it is %s", got.body)
+	}
+	if a := h.call("PATCH", "/v1/environments/"+id, fmt.Sprintf(`{"environmentJson":"{}","versionId":%q}`, version)); a.status != 409 || !strings.Contains(string(a.body), "environment_changed") {
+		t.Errorf("a change of what was changed meanwhile: %d %s", a.status, a.body)
 	}
 	history := h.want(h.call("GET", "/v1/environments/"+id+"/history?limit=1", ""), 200)
 	next, ok := history.get(t, "nextCursor").(string)
@@ -143,5 +147,35 @@ func TestBuildsOfARepository(t *testing.T) {
 	}
 	if a := h.call("GET", "/v1/builds?repo=nonsense", ""); a.status != 400 {
 		t.Errorf("no URL: %d %s", a.status, a.body)
+	}
+}
+
+// What the route says of a text is what the parser says.
+func TestCheckEnvironment(t *testing.T) {
+	h := newHouse(t)
+	text := "{\n  \"instal\": \"npm ci\",\n  \"ports\": [70000]\n}\n"
+	body, err := json.Marshal(map[string]string{"environmentJson": text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := h.want(h.callAs(viewersKey, "POST", "/v1/environment-check", string(body)), 200)
+	var got checkedJSON
+	if err := json.Unmarshal(a.body, &got); err != nil {
+		t.Fatal(err)
+	}
+	e, want := environment.Parse(environment.Files[0], []byte(text))
+	if len(want) != 2 || len(got.Findings) != len(want) || len(got.Explain) != len(e.Explain()) {
+		t.Fatalf("%s, want %v", a.body, want)
+	}
+	for i, f := range want {
+		if g := got.Findings[i]; g != (findingJSON{Line: f.Line, Column: f.Column, Key: f.Key, Severity: string(f.Severity), Message: f.Message, Instead: f.Instead}) {
+			t.Errorf("finding %d is %+v, want %+v", i, g, f)
+		}
+	}
+	for _, bad := range []string{`{}`, `{"environmentJson":null}`, `{"environmentJson":"{}","path":"../x"}`} {
+		h.want(h.call("POST", "/v1/environment-check", bad), 400)
+	}
+	if a := h.want(h.callAs("", "GET", "/v1/environment-schema", ""), 200); string(a.body) != string(environment.Schema()) || a.header.Get("Content-Type") != "application/schema+json" {
+		t.Errorf("the schema is %s: %.80s", a.header.Get("Content-Type"), a.body)
 	}
 }

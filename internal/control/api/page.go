@@ -27,6 +27,7 @@ const (
 	environmentList list = "e"
 	versionList     list = "v"
 	buildList       list = "b"
+	snapshotList    list = "n"
 )
 
 // page reads limit and cursor. It asks for one element more than the client

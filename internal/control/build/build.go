@@ -98,6 +98,7 @@ type Layers interface {
 	Layer(id string) (layer.Layer, error)
 	List() ([]layer.Layer, error)
 	Delete(id string) error
+	Size(ctx context.Context, id string) (int64, error)
 }
 
 // Builder makes environments ready. Its methods are safe for concurrent use.

@@ -206,10 +206,7 @@ func (b *Builder) tidySnapshots(ctx context.Context) error {
 		if l, err := b.Layers.Layer(n.ID); err != nil || !l.Kept {
 			continue // it is another host's, or is being made
 		}
-		last := n.CreatedAt
-		if n.UsedAt.After(last) {
-			last = n.UsedAt
-		}
+		last := lastBegun(n)
 		if !b.expired.due(n.ID, !young(last, b.SnapshotFor)) {
 			continue
 		}

@@ -32,6 +32,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -88,6 +89,7 @@ type Packed struct {
 type Store struct {
 	dir   string
 	trash *trash.Can
+	sizes sync.Map     // of layers, by id, as [Store.Size] has counted them
 	step  func(string) // between the steps of a change, for tests
 }
 

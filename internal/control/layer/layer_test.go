@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -451,5 +452,35 @@ func TestTooLargeToExport(t *testing.T) {
 	}
 	if err := s.Export(t.Context(), l.ID, bucket(t), nil); err == nil || !strings.Contains(err.Error(), "GiB") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A layer's own files count, hard links once, and not what a link leads to.
+func TestSize(t *testing.T) {
+	s := open(t, t.TempDir())
+	upper := t.TempDir()
+	big := filepath.Join(upper, "big")
+	err := errors.Join(os.WriteFile(big, make([]byte, 1<<20), 0o600), os.Link(big, filepath.Join(upper, "again")), os.Symlink("/", filepath.Join(upper, "out")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Layer{ID: NewID(Snapshot), Parent: frozen(t, s, "", "below").ID, Image: "host", Kept: true}
+	if err := s.Freeze(l, upper, ""); err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := s.Size(over, l.ID); !errors.Is(err, context.Canceled) {
+		t.Errorf("without time: %d, %v", n, err)
+	}
+	for range 2 {
+		if n, err := s.Size(t.Context(), l.ID); err != nil || n < 1<<20 || n > 1<<20+64<<10 {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+	}
+	for _, id := range []string{"..", NewID(Snapshot)} {
+		if _, err := s.Size(t.Context(), id); fault.Of(err).Kind != fault.KindNotFound {
+			t.Errorf("Size(%q): %v", id, err)
+		}
 	}
 }

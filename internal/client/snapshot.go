@@ -1,0 +1,41 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// SavedSnapshot is the saved disk of a machine.
+type SavedSnapshot struct {
+	ID        string     `json:"id"`
+	UserID    int64      `json:"userId"`
+	AgentID   string     `json:"agentId"`
+	Repo      string     `json:"repo"`
+	SizeBytes *int64     `json:"sizeBytes,omitempty"` // nil where it was not counted in time
+	CreatedAt time.Time  `json:"createdAt"`
+	UsedAt    *time.Time `json:"usedAt,omitempty"`    // nil is never
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"` // nil is never
+}
+
+// Snapshots returns the newest hundred of your snapshots, and of everybody's for
+// admins: of a saved environment, of a repository by its URL, or with "" of all.
+func (c *Client) Snapshots(ctx context.Context, of string) ([]SavedSnapshot, error) {
+	query := url.Values{"limit": {"100"}}
+	switch {
+	case IsEnvironment(of):
+		query.Set("environmentId", of)
+	case of != "":
+		query.Set("repo", of)
+	}
+	var out struct {
+		Items []SavedSnapshot `json:"items"`
+	}
+	return out.Items, c.call(ctx, http.MethodGet, "/v1/snapshots", query, &out)
+}
+
+// DeleteSnapshot gives a snapshot up. Machines that began with it go on.
+func (c *Client) DeleteSnapshot(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodDelete, "/v1/snapshots/"+url.PathEscape(id), nil, nil)
+}

@@ -1,0 +1,78 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+
+	"aloft/internal/account"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+type checkEnvironmentRequestJSON struct {
+	_               struct{} `json:"-" additionalProperties:"true"`
+	EnvironmentJSON *string  `json:"environmentJson" nullable:"false"`
+	Path            string   `json:"path,omitempty" enum:".aloft/environment.json,.cursor/environment.json" doc:"of the file in its repository, from which its own paths go; the first unless given"`
+}
+
+type findingJSON struct {
+	_        struct{} `json:"-" additionalProperties:"true"`
+	Line     int      `json:"line" minimum:"1"`
+	Column   int      `json:"column" minimum:"1" doc:"in bytes"`
+	Key      string   `json:"key,omitempty" doc:"as in terminals[2].command; absent for the whole file"`
+	Severity string   `json:"severity" enum:"error,warning" doc:"error: the key has no effect; warning: it is perhaps not what was meant"`
+	Message  string   `json:"message" doc:"what is wrong"`
+	Instead  string   `json:"instead,omitempty" doc:"what to write instead"`
+}
+
+type explainedJSON struct {
+	_    struct{} `json:"-" additionalProperties:"true"`
+	What string   `json:"what"`
+	Says string   `json:"says"`
+}
+
+type checkedJSON struct {
+	_        struct{}        `json:"-" additionalProperties:"true"`
+	Findings []findingJSON   `json:"findings" nullable:"false" doc:"what is wrong, in the order of the text"`
+	Explain  []explainedJSON `json:"explain" nullable:"false" doc:"what it means, in the order in which it happens"`
+}
+
+func (s *server) environmentCheckRoutes() []route {
+	return []route{
+		{method: "POST", path: "/v1/environment-check", id: "checkEnvironment", summary: "Say what an environment.json means, and what is wrong with it; nothing is kept",
+			needs: account.Viewer, in: checkEnvironmentRequestJSON{}, status: 200, out: checkedJSON{}, handle: s.checkEnvironment},
+		{method: "GET", path: "/v1/environment-schema", id: "getEnvironmentSchema", summary: "Read the JSON schema of environment.json, for editors", open: true,
+			status: 200, media: "application/schema+json", handle: s.environmentSchema},
+	}
+}
+
+// checkEnvironment is what `aloft env check` says of a file.
+func (s *server) checkEnvironment(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	var in checkEnvironmentRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	if in.EnvironmentJSON == nil {
+		return fault.Invalid("is required").At("environmentJson")
+	}
+	if in.Path == "" {
+		in.Path = environment.Files[0]
+	} else if !slices.Contains(environment.Files, in.Path) {
+		return fault.Invalid("must be %s or %s", environment.Files[0], environment.Files[1]).At("path")
+	}
+	e, findings := environment.Parse(in.Path, []byte(*in.EnvironmentJSON))
+	out := checkedJSON{Findings: []findingJSON{}, Explain: []explainedJSON{}}
+	for _, f := range findings {
+		out.Findings = append(out.Findings, findingJSON{Line: f.Line, Column: f.Column, Key: f.Key, Severity: string(f.Severity), Message: f.Message, Instead: f.Instead})
+	}
+	for _, l := range e.Explain() {
+		out.Explain = append(out.Explain, explainedJSON{What: l.What, Says: l.Says})
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *server) environmentSchema(w http.ResponseWriter, _ *http.Request, _ account.APIKey) error {
+	w.Header().Set("Content-Type", "application/schema+json")
+	_, err := w.Write(environment.Schema())
+	return err
+}

@@ -1,0 +1,165 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+	"aloft/internal/secret"
+)
+
+// Disks are the files of snapshots. Its methods are safe for concurrent use.
+type Disks interface {
+	// Disk returns what is known of a snapshot's files, and false where there are none.
+	Disk(ctx context.Context, s environment.Snapshot) (environment.Disk, bool)
+	// RemoveDisk gives up the files. Machines that began with them go on; that
+	// there are none is no error.
+	RemoveDisk(id string) error
+}
+
+type savedSnapshotJSON struct {
+	_         struct{}   `json:"-" additionalProperties:"true"`
+	ID        string     `json:"id"`
+	UserID    int64      `json:"userId" minimum:"0" doc:"who has saved it"`
+	AgentID   string     `json:"agentId" doc:"whose machine it was"`
+	Repo      string     `json:"repo" doc:"whose machines may start from it, as in github.com/o/r"`
+	SizeBytes *int64     `json:"sizeBytes,omitempty" minimum:"0" doc:"on the disk, without what it stands on; absent while they are too many to count"`
+	CreatedAt time.Time  `json:"createdAt"`
+	UsedAt    *time.Time `json:"usedAt,omitempty" doc:"about when a machine last began with it"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"when it is removed, unless a machine begins with it before; absent is never"`
+}
+
+type listSnapshotsResponseJSON struct {
+	_          struct{}            `json:"-" additionalProperties:"true"`
+	Items      []savedSnapshotJSON `json:"items" nullable:"false"`
+	NextCursor string              `json:"nextCursor,omitempty" minLength:"1"`
+}
+
+func (s *server) snapshotRoutes(page []param) []route {
+	return []route{
+		{method: "GET", path: "/v1/snapshots", id: "listSnapshots", summary: "List the saved disks of your machines, and for admins everybody's, newest first",
+			query: append(slices.Clone(page),
+				param{name: "environmentId", kind: "string", words: "those of this environment's repositories"},
+				param{name: "repo", kind: "string", words: "those of this repository, by its URL"}),
+			status: 200, out: listSnapshotsResponseJSON{}, handle: s.listSnapshots},
+		{method: "DELETE", path: "/v1/snapshots/{snapshotId}", id: "deleteSnapshot", summary: "Delete a snapshot; machines that began with it go on",
+			status: 200, out: idResponseJSON{}, handle: s.deleteSnapshot},
+	}
+}
+
+// countWithin is how long one request may count the files of snapshots.
+const countWithin = 5 * time.Second
+
+func (s *server) listSnapshots(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	p, limit, err := page(r.URL.Query(), snapshotList)
+	if err != nil {
+		return err
+	}
+	of, err := s.snapshotFilter(r, who)
+	if err != nil {
+		return err
+	}
+	out := listSnapshotsResponseJSON{Items: []savedSnapshotJSON{}}
+	if s.Snapshots == nil {
+		return writeJSON(w, http.StatusOK, out)
+	}
+	all, err := s.Snapshots.AllSnapshots(r.Context())
+	if err != nil {
+		return fmt.Errorf("list snapshots: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), countWithin)
+	defer cancel()
+	for _, n := range slices.Backward(all) {
+		after := p.BeforeTime.IsZero() || n.CreatedAt.Before(p.BeforeTime) || n.CreatedAt.Equal(p.BeforeTime) && n.ID < p.BeforeID
+		if !after || !who.MaySee(n.UserID) || !of(n.Repo) {
+			continue
+		}
+		d := environment.Disk{Snapshot: n, Size: -1}
+		if s.Disks != nil {
+			var there bool
+			if d, there = s.Disks.Disk(ctx, n); !there {
+				continue // it is being made, or was not
+			}
+		}
+		if len(out.Items) == limit {
+			last := out.Items[limit-1]
+			out.NextCursor = cursor(snapshotList, last.CreatedAt, last.ID)
+			break
+		}
+		out.Items = append(out.Items, savedSnapshotOf(d))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func savedSnapshotOf(d environment.Disk) savedSnapshotJSON {
+	out := savedSnapshotJSON{ID: d.ID, UserID: d.UserID, AgentID: d.AgentID, Repo: d.Repo, CreatedAt: stamp(d.CreatedAt)}
+	if d.Size >= 0 {
+		out.SizeBytes = &d.Size
+	}
+	for to, at := range map[**time.Time]time.Time{&out.UsedAt: d.UsedAt, &out.ExpiresAt: d.ExpiresAt} {
+		if !at.IsZero() {
+			at = stamp(at)
+			*to = &at
+		}
+	}
+	return out
+}
+
+// snapshotFilter says of which repositories a request wants the snapshots.
+func (s *server) snapshotFilter(r *http.Request, who account.APIKey) (func(repo string) bool, error) {
+	q := r.URL.Query()
+	var of []string
+	if id := q.Get("environmentId"); id != "" {
+		e, err := s.environment(r.Context(), who, id, false)
+		if err != nil {
+			return nil, err
+		}
+		of = e.Repos
+	} else if raw := q.Get("repo"); raw != "" {
+		url, err := repoURL(raw, s.AllowFile)
+		if err != nil {
+			return nil, fault.Of(err).At("repo")
+		}
+		of = []string{url}
+	} else {
+		return func(string) bool { return true }, nil
+	}
+	names := map[string]bool{}
+	for _, url := range of {
+		names[secret.Repo(url)] = true
+	}
+	return func(repo string) bool { return names[repo] }, nil
+}
+
+// deleteSnapshot gives the files up first: what a crash leaves is found by the
+// record, and deleted by asking again.
+func (s *server) deleteSnapshot(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	id := r.PathValue("snapshotId")
+	missing := fault.NotFound("no snapshot %s that you may delete", quoted(id))
+	if s.Snapshots == nil {
+		return missing
+	}
+	n, err := s.Snapshots.Snapshot(r.Context(), id)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && n.UserID != who.UserID && !who.Role.Covers(account.Admin):
+		return missing
+	case err != nil:
+		return err
+	}
+	if s.Disks != nil {
+		if err := s.Disks.RemoveDisk(n.ID); err != nil {
+			return err
+		}
+	}
+	if err := s.Snapshots.DeleteSnapshot(r.Context(), n.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, idResponseJSON{ID: n.ID})
+}
