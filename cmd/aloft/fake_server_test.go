@@ -182,11 +182,15 @@ func (r *fakeRun) json() map[string]any {
 	return out
 }
 
-func (s *fakeServer) list(w http.ResponseWriter, _ *http.Request) {
+func (s *fakeServer) list(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	items := []any{}
-	if s.name != "" {
+	q := r.URL.Query()
+	q.Del("limit")
+	plain := len(q) == 1 && q.Has("includeArchived")
+	narrowed := q.Encode() == "all=true&from=2030-01-01&includeArchived=false&repository=acme%2Fshop&search=flaky+cart&status=needs-you&to=2030-01-31&user=7"
+	if s.name != "" && (plain || narrowed) {
 		items = append(items, s.agent())
 	}
 	reply(w, 200, map[string]any{"items": items})

@@ -92,11 +92,38 @@ func (c *Client) CreateAgent(ctx context.Context, in NewAgent, key string) (Agen
 	return out.Agent, out.Run, err
 }
 
+// AgentFilter says which agents to list; what is zero narrows nothing.
+type AgentFilter struct {
+	Archived   bool   // archived ones too
+	Everybody  bool   // others' too, as far as the caller may see them
+	UserID     int64  // of this person only
+	Search     string // words of the id, name, model or repositories
+	Repository string // an address, or how one ends: owner/name
+	Status     string // needs-you, working, finished, failed, stopped, archived; with commas between them
+	From, To   string // days or times, RFC 3339
+}
+
 // Agents returns a page of the list of agents, newest first. An empty cursor is
 // the first page.
 func (c *Client) Agents(ctx context.Context, limit int, cursor string, archived bool) (AgentPage, error) {
+	return c.FindAgents(ctx, limit, cursor, AgentFilter{Archived: archived})
+}
+
+// FindAgents is Agents of those that a filter leaves.
+func (c *Client) FindAgents(ctx context.Context, limit int, cursor string, f AgentFilter) (AgentPage, error) {
 	q := page(limit, cursor)
-	q.Set("includeArchived", strconv.FormatBool(archived))
+	q.Set("includeArchived", strconv.FormatBool(f.Archived))
+	if f.Everybody {
+		q.Set("all", "true")
+	}
+	if f.UserID != 0 {
+		q.Set("user", strconv.FormatInt(f.UserID, 10))
+	}
+	for name, value := range map[string]string{"search": f.Search, "repository": f.Repository, "status": f.Status, "from": f.From, "to": f.To} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
 	var out AgentPage
 	return out, c.call(ctx, http.MethodGet, "/v1/agents", q, &out)
 }

@@ -85,19 +85,12 @@ func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.
 	if err != nil {
 		return err
 	}
-	archived, err := boolean(q, "includeArchived", true)
+	find, err := agentQuery(q, who, time.Now())
 	if err != nil {
 		return err
 	}
-	all, err := boolean(q, "all", false)
-	if err != nil {
-		return err
-	}
-	of := who.UserID
-	if all && who.MaySee(0) {
-		of = 0
-	}
-	agents, err := s.Agents.ListAgents(r.Context(), store.AgentQuery{Page: p, UserID: of, IncludeArchived: archived})
+	find.Page = p
+	agents, err := s.Agents.ListAgents(r.Context(), find)
 	if err != nil {
 		return fmt.Errorf("list agents: %w", err)
 	}

@@ -85,7 +85,40 @@ type AgentQuery struct {
 	Page
 	UserID          int64 // 0 for everybody's
 	IncludeArchived bool
+	AgentFilter
 }
+
+// AgentFilter narrows a list of agents; what is zero narrows nothing.
+type AgentFilter struct {
+	Search     string // every word of it is in the id, name, model or repositories, in whatever case
+	Repository string // an address, or how one ends: owner/name
+	From, To   time.Time
+	// Standings has how the agent stands. A failure is news, and needs a person,
+	// if nothing has come after it since NewsSince.
+	Standings []Standing
+	NewsSince time.Time
+}
+
+// IsZero reports whether the filter narrows nothing.
+func (f AgentFilter) IsZero() bool {
+	return f.Search == "" && f.Repository == "" && f.From.IsZero() && f.To.IsZero() && len(f.Standings) == 0
+}
+
+// A Standing is how an agent stands, as a person sees it.
+type Standing string
+
+// Standings. Only Archived agents are filed away, whatever else they are.
+const (
+	NeedsYou Standing = "needs-you" // it waits for an answer, or has failed of late
+	Working  Standing = "working"
+	Finished Standing = "finished"
+	Failed   Standing = "failed" // also where its time was up
+	Stopped  Standing = "stopped"
+	Archived Standing = "archived"
+)
+
+// Standings are all of them.
+var Standings = []Standing{NeedsYou, Working, Finished, Failed, Stopped, Archived}
 
 // Leases let one server at a time own a thing. Its methods are safe for
 // concurrent use.

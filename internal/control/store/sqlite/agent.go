@@ -32,11 +32,14 @@ func (s *Store) ListAgents(ctx context.Context, q store.AgentQuery) ([]agent.Age
 	beforeTime, beforeID, most := bounds(q.Page)
 	var rows []query.Agent
 	var err error
-	if q.UserID == 0 {
+	switch {
+	case !q.AgentFilter.IsZero():
+		rows, err = s.find(ctx, q)
+	case q.UserID == 0:
 		rows, err = s.read.ListAgents(ctx, query.ListAgentsParams{
 			Archived: archived, BeforeTime: beforeTime, BeforeID: beforeID, Most: most,
 		})
-	} else {
+	default:
 		rows, err = s.read.ListAgentsOfUser(ctx, query.ListAgentsOfUserParams{
 			UserID: q.UserID, Archived: archived, BeforeTime: beforeTime, BeforeID: beforeID, Most: most,
 		})

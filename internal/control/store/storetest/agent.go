@@ -17,6 +17,7 @@ var agentTests = []test{
 	{"ListIsNewestFirst", testListOrder},
 	{"ListIsOfOneUser", testListUser},
 	{"ListLeavesOutWhatIsArchived", testListArchived},
+	{"ListIsNarrowed", testFind},
 	{"PagesAreStableWhileAgentsAreAdded", testPages},
 	{"PagesPartAgentsOfTheSameMoment", testSameMoment},
 	{"RunsAreNewestFirst", testRunOrder},
@@ -109,6 +110,72 @@ func testListArchived(t *testing.T, s Store) {
 		file(false)
 		if diff := cmp.Diff([]string{filed, kept}, ids(t, s, q)); diff != "" {
 			t.Errorf("list after bringing back differs (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// testFind asks for what each part of a filter leaves, in one list and in pages of two.
+func testFind(t *testing.T, s Store) {
+	news := someDay.AddDate(0, 0, -10)
+	byName := map[string]string{}
+	made := func(name, repo string, age int, user int64, bodies ...agent.Body) {
+		id, run := agent.NewID(), agent.NewRunID()
+		byName[id] = name
+		events := []agent.Event{
+			{Time: someDay.AddDate(0, 0, -age), Body: &agent.Created{Name: name, UserID: user, Repos: []agent.Repo{{URL: repo}}}},
+			{Time: someDay.AddDate(0, 0, -age), RunID: run, Body: &agent.RunCreated{}},
+		}
+		for _, b := range bodies {
+			events = append(events, agent.Event{RunID: run, Body: b})
+		}
+		mustAppend(t, s, store.Append{AgentID: id, IfHead: ptr(0), Events: events})
+	}
+	ended := func(status agent.Status) agent.Body { return &agent.RunEnded{Status: status} }
+	made("Working on Ümlauts", "https://git.test/acme/shop.git", 0, 1, &agent.RunStarted{})
+	made("asks", "git@git.test:acme/shop", 1, 1, &agent.RunStarted{}, &agent.ApprovalAsked{Approval: agent.Approval{ID: "q1"}})
+	made("done", "https://git.test/acme/workshop", 2, 1, &agent.RunStarted{}, ended(agent.Finished))
+	made("failed", "https://git.test/acme/shop", 3, 2, &agent.RunStarted{}, ended(agent.Failed))
+	made("stopped", "https://git.test/acme/web", 4, 1, ended(agent.Cancelled))
+	made("filed", "https://git.test/acme/shop", 5, 1, ended(agent.Failed), &agent.Archived{Archived: true})
+	for name, tt := range map[string]struct {
+		filter store.AgentFilter
+		user   int64
+		want   []string
+	}{
+		"words, in whatever case": {store.AgentFilter{Search: "ÜMLAUTS working"}, 0, []string{"Working on Ümlauts"}},
+		"words of a repository":   {store.AgentFilter{Search: "SHOP done"}, 0, []string{"done"}},
+		"words that none has":     {store.AgentFilter{Search: "shop nothing"}, 0, nil},
+		"no pattern":              {store.AgentFilter{Search: "%"}, 0, nil},
+		"the end of an address":   {store.AgentFilter{Repository: "Acme/Shop"}, 0, []string{"Working on Ümlauts", "asks", "failed"}},
+		"a whole address":         {store.AgentFilter{Repository: "https://git.test/acme/shop/"}, 0, []string{"Working on Ümlauts", "failed"}},
+		"from":                    {store.AgentFilter{From: someDay.AddDate(0, 0, -1)}, 0, []string{"Working on Ümlauts", "asks"}},
+		"to":                      {store.AgentFilter{To: someDay.AddDate(0, 0, -3)}, 0, []string{"stopped"}},
+		"needs you":               {store.AgentFilter{Standings: []store.Standing{store.NeedsYou}, NewsSince: news}, 0, []string{"asks", "failed"}},
+		"needs you, old news":     {store.AgentFilter{Standings: []store.Standing{store.NeedsYou}, NewsSince: someDay.Add(time.Hour)}, 0, []string{"asks"}},
+		"working":                 {store.AgentFilter{Standings: []store.Standing{store.Working}}, 0, []string{"Working on Ümlauts", "asks"}},
+		"ended":                   {store.AgentFilter{Standings: []store.Standing{store.Finished, store.Failed, store.Stopped}}, 0, []string{"done", "failed", "stopped"}},
+		"ended, of a user":        {store.AgentFilter{Standings: []store.Standing{store.Finished, store.Failed, store.Stopped}}, 1, []string{"done", "stopped"}},
+		"archived":                {store.AgentFilter{Standings: []store.Standing{store.Archived}}, 0, []string{"filed"}},
+		"archived or stopped":     {store.AgentFilter{Standings: []store.Standing{store.Archived, store.Stopped}}, 0, []string{"stopped", "filed"}},
+		"all at once":             {store.AgentFilter{Search: "q", Repository: "acme/shop", Standings: []store.Standing{store.Working}, From: someDay}, 1, nil},
+	} {
+		for _, limit := range []int{100, 2} {
+			var got []string
+			q := store.AgentQuery{UserID: tt.user, AgentFilter: tt.filter, Page: store.Page{Limit: limit}}
+			for more := true; more; {
+				page, err := s.ListAgents(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, a := range page {
+					got = append(got, byName[a.ID])
+					q.BeforeTime, q.BeforeID = a.CreatedAt, a.ID
+				}
+				more = len(page) == limit
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("%s, pages of %d (-want +got):\n%s", name, limit, diff)
+			}
 		}
 	}
 }

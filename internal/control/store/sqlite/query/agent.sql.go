@@ -32,6 +32,97 @@ func (q *Queries) DeleteAgent(ctx context.Context, id string) (int64, error) {
 	return result.RowsAffected()
 }
 
+const findAgents = `-- name: FindAgents :many
+SELECT agents.id, agents.name, agents.user_id, agents.archived, agents.env, agents.repos, agents.model, agents.class, agents.work_on_current_branch, agents.created_at, agents.updated_at, agents.latest_run_id, agents.head, agents.paused, agents.machine, agents.run_mode, agents.approvals, agents.origin, agents.forked_from, agents.layer, agents.rules_at FROM agents LEFT JOIN runs ON runs.agent_id = agents.id AND runs.id = agents.latest_run_id
+WHERE (CAST(?1 AS INTEGER) = 0 OR agents.user_id = ?1) AND agents.archived <= ?2
+  AND agents.created_at >= ?3 AND agents.created_at < ?4
+  AND agents.created_at <= ?5 AND (agents.created_at < ?5 OR agents.id < ?6)
+  AND (CAST(?7 AS INTEGER) = 1
+    OR CASE agents.archived WHEN 1 THEN CAST(?8 AS INTEGER) = 1
+       ELSE instr(CAST(?9 AS TEXT), ',' || coalesce(runs.status, '-') || ',') > 0
+         OR CAST(?10 AS INTEGER) = 1 AND (agents.approvals != '' OR runs.status = 'ERROR' AND agents.updated_at >= ?11) END)
+  AND (CAST(?12 AS TEXT) = '' OR has_words(agents.id || ' ' || agents.name || ' ' || agents.model || ' ' || agents.repos, ?12))
+  AND (CAST(?13 AS TEXT) = '' OR has_repository(agents.repos, ?13))
+ORDER BY agents.created_at DESC, agents.id DESC LIMIT ?14
+`
+
+type FindAgentsParams struct {
+	UserID      int64
+	Archived    int64
+	Since       int64
+	Until       int64
+	BeforeTime  int64
+	BeforeID    string
+	AnyStanding int64
+	FiledAway   int64
+	Statuses    string
+	NeedsYou    int64
+	NewsSince   int64
+	Words       string
+	Repository  string
+	Most        int64
+}
+
+func (q *Queries) FindAgents(ctx context.Context, arg FindAgentsParams) ([]Agent, error) {
+	rows, err := q.query(ctx, q.findAgentsStmt, findAgents,
+		arg.UserID,
+		arg.Archived,
+		arg.Since,
+		arg.Until,
+		arg.BeforeTime,
+		arg.BeforeID,
+		arg.AnyStanding,
+		arg.FiledAway,
+		arg.Statuses,
+		arg.NeedsYou,
+		arg.NewsSince,
+		arg.Words,
+		arg.Repository,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Agent
+	for rows.Next() {
+		var i Agent
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.UserID,
+			&i.Archived,
+			&i.Env,
+			&i.Repos,
+			&i.Model,
+			&i.Class,
+			&i.WorkOnCurrentBranch,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.LatestRunID,
+			&i.Head,
+			&i.Paused,
+			&i.Machine,
+			&i.RunMode,
+			&i.Approvals,
+			&i.Origin,
+			&i.ForkedFrom,
+			&i.Layer,
+			&i.RulesAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const getAgent = `-- name: GetAgent :one
 SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at FROM agents WHERE id = ?1
 `

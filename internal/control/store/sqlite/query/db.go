@@ -141,6 +141,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.externalIDStmt, err = db.PrepareContext(ctx, externalID); err != nil {
 		return nil, fmt.Errorf("error preparing query ExternalID: %w", err)
 	}
+	if q.findAgentsStmt, err = db.PrepareContext(ctx, findAgents); err != nil {
+		return nil, fmt.Errorf("error preparing query FindAgents: %w", err)
+	}
 	if q.forgetKeysStmt, err = db.PrepareContext(ctx, forgetKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query ForgetKeys: %w", err)
 	}
@@ -506,6 +509,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing externalIDStmt: %w", cerr)
 		}
 	}
+	if q.findAgentsStmt != nil {
+		if cerr := q.findAgentsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing findAgentsStmt: %w", cerr)
+		}
+	}
 	if q.forgetKeysStmt != nil {
 		if cerr := q.forgetKeysStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing forgetKeysStmt: %w", cerr)
@@ -859,6 +867,7 @@ type Queries struct {
 	deleteSnapshotStmt            *sql.Stmt
 	dueDeliveriesStmt             *sql.Stmt
 	externalIDStmt                *sql.Stmt
+	findAgentsStmt                *sql.Stmt
 	forgetKeysStmt                *sql.Stmt
 	forgetLinksStmt               *sql.Stmt
 	getAgentStmt                  *sql.Stmt
@@ -959,6 +968,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteSnapshotStmt:            q.deleteSnapshotStmt,
 		dueDeliveriesStmt:             q.dueDeliveriesStmt,
 		externalIDStmt:                q.externalIDStmt,
+		findAgentsStmt:                q.findAgentsStmt,
 		forgetKeysStmt:                q.forgetKeysStmt,
 		forgetLinksStmt:               q.forgetLinksStmt,
 		getAgentStmt:                  q.getAgentStmt,
