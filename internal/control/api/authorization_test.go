@@ -52,6 +52,7 @@ var authorization = map[string]string{
 	"POST /v1/environments/{id}/builds/{buildId}/cancel": private, "GET /v1/environments/{id}/builds/{buildId}/log": private,
 	"GET /v1/builds": anyone, "POST /v1/builds": anyone, "GET /v1/builds/{buildId}": private, "POST /v1/builds/{buildId}/cancel": private,
 	"GET /v1/builds/{buildId}/log": private, "GET /v1/builds/{buildId}/pty": private,
+	"POST /v1/environment-check": anyone, "GET /v1/environment-schema": open, "GET /v1/snapshots": anyone, "DELETE /v1/snapshots/{snapshotId}": own,
 	"GET /v1/team/external-id":              "any",
 	"GET /.well-known/openid-configuration": open, "GET /.well-known/jwks.json": open,
 	"GET /v1/agents/{id}/webhook-deliveries": own, "POST /v1/agents/{id}/webhook-deliveries/{deliveryId}/replay": own,
@@ -108,6 +109,7 @@ func (h *house) subject(rt route) string {
 	}
 	path := strings.Replace(rt.path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
 	path = strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.path),
+		"{snapshotId}", h.snapshotOfAnn(),
 		"{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(path)
 	switch {
 	case strings.HasSuffix(rt.path, "/secrets/{name}"):
