@@ -22,6 +22,8 @@ func newAgentCommand(a *app) *cobra.Command {
 		newAgentShowCommand(a),
 		newAgentLogsCommand(a),
 		newAgentFollowUpCommand(a),
+		newAgentRetryCommand(a),
+		newAgentQueueCommand(a),
 		newAgentForkCommand(a),
 		newAgentCompareCommand(a),
 		newAgentStopCommand(a),

@@ -33,6 +33,7 @@ type fakeServer struct {
 	stopped bool
 	answer  map[string]any // to the one question, once it was given
 	rules   map[string]string
+	queue   []any
 }
 
 type fakeRun struct {
@@ -58,6 +59,26 @@ func newFakeServer() *fakeServer {
 		}))
 	}
 	mux.HandleFunc("POST /v1/agents/{id}/runs", s.ofAgent(s.followUp))
+	mux.HandleFunc("POST /v1/agents/{id}/retry", s.ofAgent(func(w http.ResponseWriter, r *http.Request) {
+		var in struct {
+			Turn   int
+			Prompt struct{ Text string }
+		}
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		s.add("", "agent.rewound", map[string]any{"to": 3, "turn": max(in.Turn, 1)})
+		reply(w, 201, map[string]any{"run": s.start(in.Prompt.Text).json(), "turn": max(in.Turn, 1), "replaced": 2})
+	}))
+	mux.HandleFunc("POST /v1/agents/{id}/queue", s.ofAgent(func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ Prompt struct{ Text string } }
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		s.queue = append(s.queue, map[string]any{"runId": "run-q", "text": in.Prompt.Text, "queuedAt": time.Now()})
+		reply(w, 201, map[string]any{"runId": "run-q", "started": false})
+	}))
+	mux.HandleFunc("GET /v1/agents/{id}/queue", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, map[string]any{"items": s.queue}) }))
+	mux.HandleFunc("DELETE /v1/agents/{id}/queue/run-q", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		s.queue = nil
+		reply(w, 200, map[string]any{"id": "run-q"})
+	}))
 	mux.HandleFunc("GET /v1/agents/{id}/runs", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
 		items := []any{}
 		for i := range s.runs {

@@ -34,6 +34,8 @@ type Agent struct {
 	ForkedFrom          string // the agent from which this one began, if it did
 	Layer               string // the saved disk that the first machine is to begin with; "" once it has
 	Head                int64  // the number of the last event
+	// Queue are the prompts that wait for the run to end, the first to begin first.
+	Queue []Waiting
 	// Origin is the commit of the first repository that the agent began with, as
 	// the server found it before there was a machine; "" before that.
 	Origin string
@@ -147,6 +149,7 @@ func (a *Agent) Apply(e Event) {
 		a.UpdatedAt = e.Time
 	}
 	a.approve(e)
+	a.queue(e)
 	switch b := e.Body.(type) {
 	case *Created:
 		a.Name, a.UserID, a.Env, a.Repos = b.Name, b.UserID, b.Env, b.Repos

@@ -185,7 +185,7 @@ func (s *State) judged(e Event) {
 			}
 		}
 	case *RunCreated:
-		s.Refused, s.Submitted = nil, false
+		s.Refused, s.Submitted = nil, len(b.Prompt.Blocks) == 0 // hooks have seen what is asked again
 	case *Submitted:
 		s.Submitted = true
 	}

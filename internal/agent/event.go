@@ -47,7 +47,8 @@ type (
 	Archived struct {
 		Archived bool `json:"archived"`
 	}
-	// RunCreated is the first event of every run.
+	// RunCreated is the first event of every run. Its prompt says nothing where the
+	// model is only to answer again, after [Rewound].
 	RunCreated struct {
 		Prompt conversation.Message `json:"prompt"`
 		Trace  string               `json:"trace,omitempty"` // the traceparent that came with the request
@@ -297,6 +298,9 @@ var bodies = func() map[string]reflect.Type {
 		&Classified{},
 		&ApprovalAsked{},
 		&ApprovalAnswered{},
+		&Rewound{},
+		&Queued{},
+		&Unqueued{},
 	} {
 		m[b.Kind()] = reflect.TypeOf(b).Elem()
 	}

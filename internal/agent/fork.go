@@ -72,7 +72,7 @@ func PointAt(id string, events []Event, turn int) (ForkPoint, error) {
 		switch b := e.Body.(type) {
 		case *Created:
 			p.Created = *b
-		case *RunCreated, *Compacted:
+		case *RunCreated, *Compacted, *Rewound:
 			p.Last = turn == 0 || p.Turn < turn
 		case *TurnReplied:
 			if p.Last = turn == 0 || p.Turn < turn; p.Last {

@@ -45,6 +45,8 @@ type State struct {
 	Granted   []Grant       // what a person has allowed the agent for good
 	Refused   []RefusedCall // in this run
 	notices   []string      // to be told after the results of Calls
+	marks     []mark        // of the conversation, where it can be taken back to
+	before    *mark         // it was taken back to this, and no run has begun since
 }
 
 // Call is a tool call on its way.
@@ -94,7 +96,10 @@ func (s *State) Apply(e Event) {
 		s.forked(b)
 	case *RunCreated:
 		s.Trace = b.Trace
-		s.Asked = append(s.Asked, b.Prompt.PlainText())
+		s.markRun()
+		if len(b.Prompt.Blocks) > 0 {
+			s.Asked = append(s.Asked, b.Prompt.PlainText())
+		}
 		s.say(conversation.User, b.Prompt.Blocks...)
 	case *MachineMade:
 		s.Egress = b.Egress
@@ -154,6 +159,8 @@ func (s *State) Apply(e Event) {
 		s.done(b)
 	case *Compacted:
 		s.compacted(b)
+	case *Rewound:
+		s.rewound(b.To)
 	case *CancelAsked:
 		s.Cancel = b.Reason
 	case *Pushed:
@@ -232,6 +239,7 @@ func (s *State) notice(text string) {
 }
 
 func (s *State) replied(b *TurnReplied) {
+	s.marks = append(s.marks, s.mark())
 	s.Shown, s.Thought = "", ""
 	s.Context = b.Usage.Context()
 	s.say(conversation.Assistant, b.Message.Blocks...)
@@ -284,6 +292,7 @@ func (s *State) compacted(b *Compacted) {
 	keep := s.Messages[len(s.Messages)-min(b.Keep, len(s.Messages)):]
 	s.Messages = slices.Concat([]conversation.Message{conversation.Text(conversation.User, b.Summary)}, keep)
 	s.Context = 0
+	s.marks = nil // they would keep what the summary stands for
 }
 
 func (s *State) ended(b *RunEnded) {

@@ -57,6 +57,7 @@ type body struct {
 	Text          string          `json:"text"`
 	WaitMS        int64           `json:"waitMs"`
 	Attempt       int             `json:"attempt"`
+	Turn          int             `json:"turn"`
 	CallID        string          `json:"callId"`
 	Error         bool            `json:"error"`
 	RepoURL       string          `json:"repoUrl"`
@@ -136,6 +137,16 @@ func (t *Transcript) Show(e client.Event) {
 		t.out.Line("    %s", strings.ReplaceAll(strings.TrimSpace(Clean(b.Script)), "\n", "\n    "))
 	case "notice":
 		t.line(Yellow, "!", "note", b.Text, 0)
+	case "agent.rewound":
+		t.line(Yellow, "<", "back", fmt.Sprintf("to before turn %d: what came after it is replaced by this", b.Turn), 0)
+	case "prompt.queued":
+		for _, block := range b.Prompt.Blocks {
+			if block.Text != "" {
+				t.line(Dim, "+", "queued", block.Text, 0)
+			}
+		}
+	case "prompt.unqueued":
+		t.line(Dim, "-", "queued", "a prompt was taken back", 0)
 	case "compacted":
 		t.line(Dim, "~", "note", "the conversation was long: its beginning is a summary now", 0)
 	case "cancel.asked":

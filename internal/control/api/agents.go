@@ -198,6 +198,9 @@ func (s *server) deleteAgent(w http.ResponseWriter, r *http.Request, who account
 // remove removes an agent and all that is kept of it. What fails halfway is done
 // by the next try.
 func (s *server) remove(ctx context.Context, id string) error {
+	if err := s.unqueueAll(ctx, id); err != nil {
+		return err
+	}
 	if err := s.removeMachine(ctx, id); err != nil {
 		return err
 	}
@@ -231,7 +234,14 @@ func (s *server) setArchived(w http.ResponseWriter, r *http.Request, who account
 			return nil, nil
 		}
 		events := []agent.Event{{Body: &agent.Archived{Archived: archived}}}
-		if archived && a.LatestRunID != "" {
+		if a.Archived = archived; !archived {
+			if s.free(ctx, a) != nil {
+				return events, nil // its last run is about to end, and begins what is queued
+			}
+			next, err := store.Next(ctx, s.Journal, a)
+			return append(events, next...), err
+		}
+		if a.LatestRunID != "" {
 			run, err := s.Agents.Run(ctx, a.ID, a.LatestRunID)
 			if err != nil {
 				return nil, fmt.Errorf("read %s: %w", a.LatestRunID, err)

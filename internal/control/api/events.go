@@ -72,18 +72,16 @@ func (s *server) listEvents(w http.ResponseWriter, r *http.Request, who account.
 }
 
 // withoutPictures returns a body whose images are named, but not there: a log is
-// for reading, and they can be 75 MiB.
+// for reading, and they can be 75 MiB. getEventImage has them.
 func withoutPictures(body agent.Body) agent.Body {
 	switch b := body.(type) {
 	case *agent.RunCreated:
 		out := *b
-		out.Prompt.Blocks = nil
-		for _, block := range b.Prompt.Blocks {
-			if block.Image != nil {
-				block.Image = &conversation.Image{MediaType: block.Image.MediaType}
-			}
-			out.Prompt.Blocks = append(out.Prompt.Blocks, block)
-		}
+		out.Prompt = unpictured(b.Prompt)
+		return &out
+	case *agent.Queued:
+		out := *b
+		out.Prompt = unpictured(b.Prompt)
 		return &out
 	case *agent.CallDone:
 		out := *b
@@ -94,4 +92,16 @@ func withoutPictures(body agent.Body) agent.Body {
 		return &out
 	}
 	return body
+}
+
+func unpictured(m conversation.Message) conversation.Message {
+	blocks := m.Blocks
+	m.Blocks = nil
+	for _, block := range blocks {
+		if block.Image != nil {
+			block.Image = &conversation.Image{MediaType: block.Image.MediaType}
+		}
+		m.Blocks = append(m.Blocks, block)
+	}
+	return m
 }

@@ -194,19 +194,9 @@ func (s *server) forking(in *forkRequestJSON) (forking, error) {
 // forkPoint is the moment from which forks of the agent go on: where there is one
 // already of the same request, as it was when that was made.
 func (s *server) forkPoint(ctx context.Context, a agent.Agent, turn int, before *agent.Forked) (agent.ForkPoint, error) {
-	var events []agent.Event
-	for {
-		var after int64
-		if n := len(events); n > 0 {
-			after = events[n-1].Seq
-		}
-		more, err := s.Journal.Read(ctx, a.ID, after, batch)
-		if err != nil {
-			return agent.ForkPoint{}, err
-		}
-		if events = append(events, more...); len(more) < batch {
-			break
-		}
+	events, err := s.journalOf(ctx, a.ID)
+	if err != nil {
+		return agent.ForkPoint{}, err
 	}
 	if before != nil {
 		if before.AgentID != a.ID || before.Seq > int64(len(events)) {
@@ -222,7 +212,7 @@ func (s *server) forkPoint(ctx context.Context, a agent.Agent, turn int, before 
 		return p, err
 	}
 	if p.Last && !p.State.Run.Status.Ended() {
-		return p, fault.Conflict("the agent is working on %s", p.State.Run.ID).Named("agent_busy").
+		return p, fault.Conflict("the agent is working on %s", p.State.Run.ID).Named(codeBusy).
 			Hint("wait for its end, or name an earlier turn: its forks begin with what was pushed then")
 	}
 	return p, nil

@@ -62,7 +62,7 @@ func (s *server) routes() []route {
 
 // current are those of /v1, and those about the server itself.
 func (s *server) current(page []param) []route {
-	return append(append(append(s.environmentRoutes(page), s.buildRoutes(page)...), s.setUpRoutes()...), []route{
+	return append(append(append(s.environmentRoutes(page), s.buildRoutes(page)...), append(s.setUpRoutes(), s.turnRoutes()...)...), []route{
 		{method: "POST", path: "/v1/agents", id: "createAgent", summary: "Make an agent and start its first run",
 			header: []param{idempotencyParam, traceParam}, in: createAgentRequestJSON{}, status: 201, out: createAgentResponseJSON{}, handle: s.createAgent},
 		{method: "GET", path: "/v1/agents", id: "listAgents", summary: "List your agents, newest first",

@@ -109,6 +109,9 @@ func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.A
 	return writeJSON(w, http.StatusCreated, createRunResponseJSON{Run: runOf(run, nil)})
 }
 
+// codeBusy is the code of the fault that an agent has a run that is not over.
+const codeBusy = "agent_busy"
+
 // free reports whether the agent can take a prompt.
 func (s *server) free(ctx context.Context, a agent.Agent) error {
 	if a.Archived {
@@ -119,7 +122,7 @@ func (s *server) free(ctx context.Context, a agent.Agent) error {
 		return fmt.Errorf("read %s: %w", a.LatestRunID, err)
 	}
 	if !run.Status.Ended() {
-		return fault.Conflict("the agent is working on %s", run.ID).Named("agent_busy").Hint("wait for its end, or cancel it")
+		return fault.Conflict("the agent is working on %s", run.ID).Named(codeBusy).Hint("wait for its end, queue the prompt, or cancel the run")
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (l *Loop) finish(ctx context.Context) error {
 	}
 	l.ended(ctx, "completed")
 	l.keep(ctx)
-	return l.rec.record(ctx, &agent.RunEnded{Status: agent.Finished, Result: l.lastWords()})
+	return l.rec.close(ctx, &agent.RunEnded{Status: agent.Finished, Result: l.lastWords()})
 }
 
 // deliver commits what is left in the agent's n-th repository and pushes its
@@ -141,7 +141,7 @@ func (l *Loop) keep(ctx context.Context) {
 const keepTimeout = 30 * time.Second
 
 func (l *Loop) keepAfter(ctx context.Context) {
-	if !l.rec.state.Run.Status.Ended() {
+	if !l.rec.closed {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)

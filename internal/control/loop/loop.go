@@ -95,7 +95,7 @@ type Loop struct {
 }
 
 // Run works the agent's open run to its end, and returns nil when it has
-// ended, in whatever status. A ctx that ends with [ErrCancel] cancels the run;
+// ended, in whatever status; where a prompt waits, the next run is open then. A ctx that ends with [ErrCancel] cancels the run;
 // with a fault as its cause it ends the run in error, for that reason. Run
 // returns an error, and leaves the run open, only when ctx ended with another
 // cause, or when the journal can not be written.
@@ -125,7 +125,7 @@ func (l *Loop) work(ctx context.Context) error {
 		return err
 	}
 	if l.rec.state.Agent.Env.Preset == agent.SetUp {
-		return l.rec.record(ctx, &agent.RunEnded{Status: agent.Finished, Result: "The machine is ready to be set up."})
+		return l.rec.close(ctx, &agent.RunEnded{Status: agent.Finished, Result: "The machine is ready to be set up."})
 	}
 	if err := l.submit(ctx); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err
@@ -149,7 +149,9 @@ func (l *Loop) work(ctx context.Context) error {
 		case agent.NextCalls:
 			err = l.calls(ctx)
 		case agent.NextFinish:
-			err = l.finish(ctx)
+			if err = l.finish(ctx); l.rec.closed {
+				return err
+			}
 		}
 		if errors.Is(err, ErrMachineLost) {
 			err = l.lost(ctx, err)
@@ -227,14 +229,14 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 	switch {
 	case errors.Is(cause, ErrCancel):
 		l.ended(last, "aborted")
-		return l.rec.record(last, &agent.RunEnded{Status: agent.Cancelled, Result: l.lastWords()})
+		return l.rec.close(last, &agent.RunEnded{Status: agent.Cancelled, Result: l.lastWords()})
 	case ctx.Err() != nil && !isFault(cause):
 		return cause
 	}
 	f := failure(cause)
 	l.ended(last, "error")
 	l.Logger.Warn("run ended in error", "code", f.Code, "error", cause)
-	return l.rec.record(last, &agent.RunEnded{Status: agent.Failed, Failure: f})
+	return l.rec.close(last, &agent.RunEnded{Status: agent.Failed, Failure: f})
 }
 
 func isFault(err error) bool {

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -21,9 +22,10 @@ type recorder struct {
 	owner     string
 	agentID   string
 	runID     string
-	losses    int // of machines, in this run
-	refusals  int // of pushes that the model was told of, in this run
-	followups int // of stop hooks, in this run
+	losses    int  // of machines, in this run
+	refusals  int  // of pushes that the model was told of, in this run
+	followups int  // of stop hooks, in this run
+	closed    bool // the run has ended
 
 	mu    sync.Mutex
 	state *agent.State
@@ -150,4 +152,34 @@ func (r *recorder) record(ctx context.Context, bodies ...agent.Body) error {
 		}
 	}
 	return nil
+}
+
+// close writes how the run ended, and with it, where prompts wait, the beginning
+// of the next run: neither is there without the other, and no prompt can be queued
+// between the two. The next run is not this recorder's to work.
+func (r *recorder) close(ctx context.Context, b *agent.RunEnded) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		if err := r.catchUp(ctx, 1<<62); err != nil {
+			return err
+		}
+		next, err := store.Next(ctx, r.journal, r.state.Agent)
+		if err != nil {
+			return fmt.Errorf("read the queue of %s: %w", r.agentID, err)
+		}
+		head := r.state.Agent.Head
+		events, err := r.journal.Append(ctx, store.Append{
+			AgentID: r.agentID, Owner: r.owner, IfHead: &head, Events: append([]agent.Event{{RunID: r.runID, Body: b}}, next...),
+		})
+		if errors.Is(err, store.ErrMoved) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("write journal of %s: %w", r.agentID, err)
+		}
+		r.apply(events[0])
+		r.closed = true
+		return nil
+	}
 }

@@ -78,6 +78,21 @@ func (w *worker) run() {
 	if err != nil && !errors.Is(err, loop.ErrStop) && !errors.Is(err, store.ErrNotFound) {
 		log.Error("run is left open", "error", err)
 	}
+	if err == nil {
+		w.next(a.LatestRunID)
+	}
+}
+
+// next has another worker work the run that has begun with the end of the one of
+// that id, if one has.
+func (w *worker) next(runID string) {
+	a, err := w.s.Agents.Agent(context.WithoutCancel(w.ctx), w.agentID)
+	if err != nil || a.LatestRunID == runID {
+		return // it is found with the next tick, if it is there
+	}
+	w.s.mu.Lock()
+	w.again = true
+	w.s.mu.Unlock()
 }
 
 // look lets a worker that runs know that something has changed. The caller

@@ -132,7 +132,12 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 	if err != nil {
 		return query.Agent{}, err
 	}
-	var approvals []byte
+	var approvals, queue []byte
+	if len(a.Queue) > 0 {
+		if queue, err = json.Marshal(a.Queue); err != nil {
+			return query.Agent{}, err
+		}
+	}
 	if len(a.Approvals) > 0 {
 		if approvals, err = json.Marshal(a.Approvals); err != nil {
 			return query.Agent{}, err
@@ -142,7 +147,7 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 		ID: a.ID, Name: a.Name, UserID: a.UserID, Archived: number(a.Archived), Env: string(env), Repos: string(repos),
 		Model: a.Model, Class: a.Class, WorkOnCurrentBranch: number(a.WorkOnCurrentBranch),
 		CreatedAt: nanos(a.CreatedAt), UpdatedAt: nanos(a.UpdatedAt), LatestRunID: a.LatestRunID, Head: a.Head,
-		Paused: number(a.Paused), RunMode: a.RunMode, Approvals: string(approvals), Machine: string(a.Machine), Origin: a.Origin, ForkedFrom: a.ForkedFrom, Layer: a.Layer, RulesAt: a.RulesAt,
+		Paused: number(a.Paused), RunMode: a.RunMode, Approvals: string(approvals), Machine: string(a.Machine), Origin: a.Origin, ForkedFrom: a.ForkedFrom, Layer: a.Layer, RulesAt: a.RulesAt, Queue: string(queue),
 	}, nil
 }
 
@@ -156,6 +161,9 @@ func agentOf(row query.Agent) (agent.Agent, error) {
 	var waits error
 	if row.Approvals != "" {
 		waits = json.Unmarshal([]byte(row.Approvals), &a.Approvals)
+	}
+	if row.Queue != "" {
+		waits = errors.Join(waits, json.Unmarshal([]byte(row.Queue), &a.Queue))
 	}
 	err := errors.Join(waits, json.Unmarshal([]byte(row.Env), &a.Env), json.Unmarshal([]byte(row.Repos), &a.Repos))
 	if err != nil {

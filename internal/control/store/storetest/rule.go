@@ -8,11 +8,13 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
+	"aloft/internal/conversation"
 )
 
 var ruleTests = []test{
 	{"RuleIsReplaced", testRule},
 	{"AgentsWait", testWaiting},
+	{"QueueIsKept", testQueue},
 }
 
 func testRule(t *testing.T, s Store) {
@@ -71,4 +73,39 @@ func testWaiting(t *testing.T, s Store) {
 	write(&agent.ApprovalAsked{Approval: approval})
 	write(&agent.RunEnded{Status: agent.Cancelled})
 	waiting()
+}
+
+func testQueue(t *testing.T, s Store) {
+	agentID, _ := newAgent(t, s)
+	next := func(want string) {
+		t.Helper()
+		a, err := s.Agent(t.Context(), agentID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, err := store.Next(t.Context(), s, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if len(events) > 0 {
+			got = events[0].RunID
+		}
+		if got != want {
+			t.Errorf("next is %q, not %q", got, want)
+		}
+	}
+	write := func(events ...agent.Event) { mustAppend(t, s, store.Append{AgentID: agentID, Events: events}) }
+	queued := func(id string) agent.Event {
+		return agent.Event{Body: &agent.Queued{RunID: id, Prompt: conversation.Text(conversation.User, "then")}}
+	}
+	next("")
+	write(queued("run-2"), queued("run-3"), queued("run-4"))
+	next("run-2")
+	write(agent.Event{Body: &agent.Unqueued{RunID: "run-3"}}, prompt("run-2"))
+	next("run-4")
+	write(agent.Event{Body: &agent.Archived{Archived: true}})
+	next("")
+	write(agent.Event{Body: &agent.Archived{}}, prompt("run-4"))
+	next("")
 }

@@ -41,6 +41,7 @@ type Agent struct {
 	ForkedFrom          string
 	Layer               string
 	RulesAt             string
+	Queue               string
 }
 
 type Audit struct {

@@ -1,0 +1,169 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// maxQueue bounds how many prompts wait for one agent.
+const maxQueue = 20
+
+type queuePromptRequestJSON struct {
+	_      struct{}    `json:"-" additionalProperties:"true"`
+	Prompt *promptJSON `json:"prompt" nullable:"false"`
+}
+
+type queuedJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	RunID   string   `json:"runId" doc:"of the run that the prompt begins"`
+	Started bool     `json:"started" doc:"it has begun; otherwise it waits for the run before it to end"`
+}
+
+type queueItemJSON struct {
+	_        struct{}  `json:"-" additionalProperties:"true"`
+	RunID    string    `json:"runId" doc:"of the run that the prompt will begin"`
+	Text     string    `json:"text"`
+	Images   int       `json:"images,omitempty"`
+	QueuedAt time.Time `json:"queuedAt"`
+}
+
+type listQueueResponseJSON struct {
+	_     struct{}        `json:"-" additionalProperties:"true"`
+	Items []queueItemJSON `json:"items" nullable:"false"`
+}
+
+func (s *server) turnRoutes() []route {
+	return []route{
+		{method: "POST", path: "/v1/agents/{id}/queue", id: "queuePrompt", summary: "Give an agent a prompt to begin when it is free: at once, or when the runs before have ended",
+			header: []param{idempotencyParam, traceParam}, in: queuePromptRequestJSON{}, status: 201, out: queuedJSON{}, handle: s.queuePrompt},
+		{method: "GET", path: "/v1/agents/{id}/queue", id: "listQueue", summary: "List the prompts that wait, the next first",
+			status: 200, out: listQueueResponseJSON{}, handle: s.listQueue},
+		{method: "DELETE", path: "/v1/agents/{id}/queue/{runId}", id: "unqueuePrompt", summary: "Take a prompt back that waits",
+			status: 200, out: idResponseJSON{}, handle: s.unqueuePrompt},
+		{method: "POST", path: "/v1/agents/{id}/retry", id: "retryTurn", summary: "Take an agent's conversation back to before a turn, and go on from there; its machine stays as it is",
+			header: []param{idempotencyParam, traceParam}, in: retryRequestJSON{}, status: 201, out: retryResponseJSON{}, handle: s.retryTurn},
+		{method: "GET", path: "/v1/agents/{id}/events/{seq}/images/{n}", id: "getEventImage", summary: "Show an image of a prompt or of a tool's result",
+			status: 200, media: "image/*", handle: s.eventImage},
+	}
+}
+
+// queuePrompt journals a prompt for later, or its run at once if the agent is free.
+func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	ctx, id := r.Context(), r.PathValue("id")
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return err
+	}
+	if _, err := s.agent(ctx, who, id); err != nil {
+		return err // before a body of 100 MB is read
+	}
+	var in queuePromptRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	prompt, err := in.Prompt.message()
+	if err != nil {
+		return err
+	}
+	fetched, unreachable := s.fetchImages(ctx, in.Prompt, prompt)
+	out := queuedJSON{RunID: agent.NewRunID()}
+	if key != "" {
+		out.RunID = "run-" + named(who, "queue "+id, key)
+	}
+	err = s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
+		if out.Started = false; a.Waits(out.RunID) {
+			return nil, nil
+		}
+		if made, err := s.firstOf(ctx, id, out.RunID); err == nil {
+			out.Started = true
+			return nil, samePrompt(made, prompt)
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		if unreachable != nil {
+			return nil, unreachable
+		}
+		busy := s.free(ctx, a)
+		switch {
+		case busy == nil && len(a.Queue) == 0:
+			out.Started = true
+			return []agent.Event{{RunID: out.RunID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r)}}}, nil
+		case busy != nil && fault.Of(busy).Code != codeBusy:
+			return nil, busy
+		case len(a.Queue) >= maxQueue:
+			return nil, fault.Conflict("%d prompts wait already", maxQueue).Named("queue_full").Hint("wait until one has begun, or take one back")
+		}
+		events := []agent.Event{{Body: &agent.Queued{RunID: out.RunID, Prompt: fetched, UserID: who.UserID, Trace: traceOf(r)}}}
+		if busy == nil { // others have waited for longer
+			next, err := store.Next(ctx, s.Journal, a)
+			if err != nil {
+				return nil, err
+			}
+			events = append(events, next...)
+		}
+		return events, nil
+	})
+	if err != nil {
+		return err
+	}
+	s.Work.Wake(id)
+	return writeJSON(w, http.StatusCreated, out)
+}
+
+func (s *server) listQueue(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	out := listQueueResponseJSON{Items: []queueItemJSON{}}
+	for _, q := range a.Queue {
+		events, err := s.Journal.Read(r.Context(), a.ID, q.Seq-1, 1)
+		if err != nil {
+			return fmt.Errorf("read the queue of %s: %w", a.ID, err)
+		}
+		for _, e := range events {
+			if b, ok := e.Body.(*agent.Queued); ok {
+				text := b.Prompt.PlainText()
+				out.Items = append(out.Items, queueItemJSON{RunID: b.RunID, Text: text, Images: len(b.Prompt.Blocks) - 1, QueuedAt: stamp(e.Time)})
+			}
+		}
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *server) unqueuePrompt(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	runID := r.PathValue("runId")
+	err := s.decide(r.Context(), who, r.PathValue("id"), func(a agent.Agent) ([]agent.Event, error) {
+		if !a.Waits(runID) {
+			return nil, fault.NotFound("no prompt of %s waits", quoted(runID)).Hint("one that has begun is a run: cancel that")
+		}
+		return []agent.Event{{Body: &agent.Unqueued{RunID: runID, UserID: who.UserID}}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, idResponseJSON{ID: runID})
+}
+
+// unqueueAll takes back what waits for an agent that is being deleted, so that
+// the end of its run begins no other.
+func (s *server) unqueueAll(ctx context.Context, id string) error {
+	a, err := s.Agents.Agent(ctx, id)
+	if err != nil || len(a.Queue) == 0 {
+		return err
+	}
+	var events []agent.Event
+	for _, q := range a.Queue {
+		events = append(events, agent.Event{Body: &agent.Unqueued{RunID: q.RunID}})
+	}
+	_, err = s.Journal.Append(ctx, store.Append{AgentID: id, Events: events})
+	return err
+}

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+)
+
+type retryRequestJSON struct {
+	_      struct{}    `json:"-" additionalProperties:"true"`
+	Turn   *int        `json:"turn,omitempty" minimum:"1" doc:"the first reply of the model that is replaced, from 1, as forks count them; if it is the first of its run, so is the prompt before it"`
+	RunID  *string     `json:"runId,omitempty" doc:"in place of turn, a run that is begun anew; the latest unless given"`
+	Prompt *promptJSON `json:"prompt,omitempty" doc:"what is said there; unless given the prompt that was, or in the middle of a run nothing"`
+}
+
+type retryResponseJSON struct {
+	_        struct{} `json:"-" additionalProperties:"true"`
+	Run      runJSON  `json:"run"`
+	Turn     int      `json:"turn" doc:"of the model's next reply, were nothing replaced: that many less one stand"`
+	Replaced int      `json:"replaced" doc:"replies that are no longer part of the conversation; the journal keeps them"`
+}
+
+// retryTurn takes the conversation back and begins a run there.
+func (s *server) retryTurn(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	ctx, id := r.Context(), r.PathValue("id")
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return err
+	}
+	if _, err := s.agent(ctx, who, id); err != nil {
+		return err // before a body of 100 MB is read
+	}
+	var in retryRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	turn := 0
+	if in.Turn != nil {
+		if turn = *in.Turn; turn < 1 {
+			return fault.Invalid("is %d; turns are counted from 1", turn).At("turn")
+		}
+		if in.RunID != nil {
+			return fault.Invalid("give turn or runId").At("runId")
+		}
+	}
+	var prompt, fetched conversation.Message
+	var unreachable error
+	if in.Prompt != nil {
+		if prompt, err = in.Prompt.message(); err != nil {
+			return err
+		}
+		fetched, unreachable = s.fetchImages(ctx, in.Prompt, prompt)
+	}
+	runID := agent.NewRunID()
+	if key != "" {
+		runID = "run-" + named(who, "retry "+id, key)
+	}
+	var out retryResponseJSON
+	run := agent.Run{AgentID: id}
+	var events []agent.Event
+	err = s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
+		if made, err := s.firstOf(ctx, id, runID); err == nil {
+			events = []agent.Event{made}
+			if in.Prompt != nil {
+				err = samePrompt(made, prompt)
+			}
+			return nil, err
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		if err := s.free(ctx, a); err != nil {
+			return nil, err
+		}
+		if unreachable != nil {
+			return nil, unreachable
+		}
+		p, err := s.rewindPoint(ctx, a, turn, in.RunID)
+		if err != nil {
+			return nil, err
+		}
+		said := fetched
+		if in.Prompt == nil && p.Prompt != nil {
+			said = *p.Prompt
+		}
+		out.Turn, out.Replaced = p.Turn, p.Replaced
+		events = append(p.Events(who.UserID), agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: said, Trace: traceOf(r)}})
+		return events, nil
+	})
+	if err != nil {
+		return err
+	}
+	s.Work.Wake(id)
+	run.Apply(events[len(events)-1])
+	out.Run = runOf(run, nil)
+	return writeJSON(w, http.StatusCreated, out)
+}
+
+func (s *server) rewindPoint(ctx context.Context, a agent.Agent, turn int, runID *string) (agent.RewindPoint, error) {
+	of := a.LatestRunID
+	if runID != nil {
+		run, err := s.runOfAgent(ctx, a.ID, *runID)
+		if err != nil {
+			return agent.RewindPoint{}, err
+		}
+		of = run.ID
+	}
+	events, err := s.journalOf(ctx, a.ID)
+	if err != nil {
+		return agent.RewindPoint{}, err
+	}
+	p, err := agent.RewindTo(a.ID, events, turn, of)
+	const fork = "fork the agent from there: a fork has the conversation as it was"
+	switch {
+	case errors.Is(err, agent.ErrNoTurn):
+		return p, fault.Invalid("is %d; the agent has had %d turns", turn, p.Turn).Hint("leave turn out to begin the last run anew").At("turn")
+	case errors.Is(err, agent.ErrReplaced):
+		return p, fault.Conflict("was replaced by a later one").Named("turn_replaced").Hint(fork).At("turn")
+	case errors.Is(err, agent.ErrCompacted):
+		return p, fault.Conflict("is part of what was summarised to save room").Named("turn_summarised").Hint(fork).At("turn")
+	}
+	return p, err
+}
+
+// journalOf reads the whole journal of an agent.
+func (s *server) journalOf(ctx context.Context, id string) (events []agent.Event, err error) {
+	for {
+		more, err := s.Journal.Read(ctx, id, int64(len(events)), batch)
+		if err != nil {
+			return nil, err
+		}
+		if events = append(events, more...); len(more) < batch {
+			return events, nil
+		}
+	}
+}

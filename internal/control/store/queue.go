@@ -1,0 +1,29 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"aloft/internal/agent"
+)
+
+// Next returns the first event of the run that the first prompt in the agent's
+// queue begins; none if nothing waits or the agent is archived.
+func Next(ctx context.Context, j Journal, a agent.Agent) ([]agent.Event, error) {
+	if len(a.Queue) == 0 || a.Archived {
+		return nil, nil
+	}
+	first := a.Queue[0]
+	events, err := j.Read(ctx, a.ID, first.Seq-1, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(events) == 0 {
+		return nil, fmt.Errorf("event %d of %s: %w", first.Seq, a.ID, ErrNotFound)
+	}
+	q, ok := events[0].Body.(*agent.Queued)
+	if !ok || q.RunID != first.RunID {
+		return nil, fmt.Errorf("event %d of %s is not the prompt of %s", first.Seq, a.ID, first.RunID)
+	}
+	return []agent.Event{{RunID: q.RunID, Body: &agent.RunCreated{Prompt: q.Prompt, Trace: q.Trace}}}, nil
+}
