@@ -194,7 +194,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	s.desk = desk
 	apiConfig := api.Config{
 		SignIn: desk, AuditLog: s.store, Usage: s.store,
-		Outbound: reach, Deliveries: s.store, PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(),
+		Outbound: reach, Deliveries: s.store, Replies: s.store, PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(),
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Builder: builds{s.builder}, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},
 		SetUps: setups{s.schedule, s.builder, s.store}, Snapshots: s.store, Disks: s.builder, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,

@@ -54,6 +54,7 @@ type Config struct {
 	Environments Environments     // nil where there are none
 	Outbound     Outbound         // nil where the server fetches nothing and tells nobody
 	Deliveries   store.Deliveries // nil where there are no webhooks
+	Replies      store.Replies    // nil where a repeated request is known by the journal alone
 	Builder      Builder          // nil where nothing is built
 	SetUps       SetUps           // nil where machines cannot be saved
 	Forks        Forks            // nil where no disks are saved
@@ -146,6 +147,7 @@ type server struct {
 	patience  time.Duration // with a reader of a stream
 	openAPI   document
 	settling  sync.Mutex // held while settings change
+	answering answering
 	limiter   *limiter
 }
 

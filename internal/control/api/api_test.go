@@ -178,7 +178,7 @@ func (h *house) serve() {
 		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,
 		Models:       []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}},
 		DefaultModel: "house", PublicURL: func() string { return "http://aloft.test/" },
-		Identity: h.issuer(), Outbound: h.outbound(), Deliveries: h.store, Rules: h.store, Review: review.New(review.Config{Rules: h.store}),
+		Identity: h.issuer(), Outbound: h.outbound(), Deliveries: h.store, Replies: h.store, Rules: h.store, Review: review.New(review.Config{Rules: h.store}),
 		CheckHooks: func(text []byte) error {
 			if !json.Valid(text) {
 				return errors.New("it is no JSON")
@@ -430,6 +430,7 @@ func conforms(method, path string, a answer) error {
 // specPointer finds the schema of a reply, or "" for an operation of our own.
 func specPointer(method, path string, status int) string {
 	path, _, _ = strings.Cut(path, "?")
+	path = strings.TrimSuffix(path, "/")
 	_, doc, err := specificationOf(path)
 	if err != nil {
 		return "/missing"

@@ -16,17 +16,29 @@ import (
 // readBody decodes the request's JSON into v. Fields that v does not have are
 // left alone: a newer client may send them.
 func readBody(w http.ResponseWriter, r *http.Request, v any) error {
+	data, err := wholeBody(w, r)
+	if err != nil {
+		return err
+	}
+	return decode(data, v)
+}
+
+// wholeBody reads the request's body, which is no longer than maxBody.
+func wholeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return nil, fault.Invalid("a body in %s is not read here", quoted(coding)).Named(codeCoding).Hint("send it without Content-Encoding")
+	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(readWithin)) // a writer without deadlines is a test's
 	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return fault.Invalid("the body is larger than %d MiB", maxBody>>20).Named(codeTooLong)
+		return nil, fault.Invalid("the body is larger than %d MiB", maxBody>>20).Named(codeTooLong)
 	}
 	if err != nil {
-		return fault.Invalid("the body could not be read to its end").Because(err)
+		return nil, fault.Invalid("the body could not be read to its end").Because(err)
 	}
-	return decode(data, v)
+	return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), nil // which some clients begin with
 }
 
 // decode is [json.Unmarshal] with errors that say where.

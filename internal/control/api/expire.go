@@ -14,7 +14,8 @@ import (
 // kept long enough, which is counted in days.
 const expireEvery = time.Hour
 
-// expire deletes them, again and again, until ctx ends. What fails is tried
+// expire deletes them, and the replies that are kept for repeated requests, again
+// and again, until ctx ends. What fails is tried
 // again the next time.
 func (s *server) expire(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
@@ -26,6 +27,11 @@ func (s *server) expire(ctx context.Context, every time.Duration) error {
 		}
 		if n > 0 {
 			s.Logger.InfoContext(ctx, "old agents were deleted", "count", n)
+		}
+		if s.Replies != nil {
+			if _, err := s.Replies.ForgetReplies(ctx, time.Now().Add(-repliesFor)); err != nil && ctx.Err() == nil {
+				s.Logger.ErrorContext(ctx, "old replies could not be forgotten", "error", err)
+			}
 		}
 		select {
 		case <-tick.C:

@@ -85,6 +85,9 @@ func operation(rt route, reg huma.Registry, failed *huma.Response) *huma.Operati
 	for _, p := range rt.query {
 		op.Parameters = append(op.Parameters, p.describe("query"))
 	}
+	if rt.keeps() {
+		op.Parameters = append(op.Parameters, idempotencyParam.describe("header"))
+	}
 	for _, p := range rt.header {
 		op.Parameters = append(op.Parameters, p.describe("header"))
 	}

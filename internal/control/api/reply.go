@@ -19,11 +19,13 @@ import (
 const (
 	codeMethod  = "method_not_allowed"
 	codeTooLong = "payload_too_large"
+	codeCoding  = "unsupported_media_type"
 )
 
 var statusOfCode = map[string]int{
 	codeMethod:  http.StatusMethodNotAllowed,
 	codeTooLong: http.StatusRequestEntityTooLarge,
+	codeCoding:  http.StatusUnsupportedMediaType,
 }
 
 var statusOfKind = map[fault.Kind]int{

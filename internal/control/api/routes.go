@@ -198,7 +198,19 @@ func (s *server) handler() http.Handler {
 		mux.Handle(path, s.serve(route{path: path, open: true, handle: otherMethod(strings.Join(append(methods, http.MethodOptions), ", "))}))
 	}
 	mux.Handle("/", s.serve(route{path: "unknown", open: true, handle: noSuchPath}))
-	return mux
+	return withoutSlash(mux)
+}
+
+// withoutSlash takes the slash off the end of a path of the API, which some
+// clients write.
+func withoutSlash(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path, ok := strings.CutSuffix(r.URL.Path, "/"); ok && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, legacyPrefix)) {
+			r = r.Clone(r.Context())
+			r.URL.Path, r.URL.RawPath = path, strings.TrimSuffix(r.URL.RawPath, "/")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func otherMethod(allow string) handler {

@@ -98,8 +98,8 @@ func (s *server) serve(rt route) http.Handler {
 		}
 		r, end := s.traced(r, rt)
 		defer end()
-		err := rt.handle(w, r, who)
-		if rt.audited() {
+		again, err := s.once(w, r, rt, who)
+		if rt.audited() && !again {
 			s.audit(r, rt.id, who.UserID, targetOf(rt, r), err)
 		}
 		if err != nil {

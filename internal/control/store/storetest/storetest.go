@@ -28,6 +28,7 @@ type Store interface {
 	store.Rules
 	store.Secrets
 	store.Deliveries
+	store.Replies
 }
 
 // Run runs the suite against the empty stores that open makes.
@@ -48,6 +49,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Fold", foldTests},
 		{"Rules", ruleTests},
 		{"Webhooks", webhookTests},
+		{"Replies", replyTests},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			for _, tt := range part.tests {

@@ -123,6 +123,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deletePasswordStmt, err = db.PrepareContext(ctx, deletePassword); err != nil {
 		return nil, fmt.Errorf("error preparing query DeletePassword: %w", err)
 	}
+	if q.deleteRepliesStmt, err = db.PrepareContext(ctx, deleteReplies); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteReplies: %w", err)
+	}
 	if q.deleteRunsStmt, err = db.PrepareContext(ctx, deleteRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteRuns: %w", err)
 	}
@@ -173,6 +176,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.getPasswordStmt, err = db.PrepareContext(ctx, getPassword); err != nil {
 		return nil, fmt.Errorf("error preparing query GetPassword: %w", err)
+	}
+	if q.getReplyStmt, err = db.PrepareContext(ctx, getReply); err != nil {
+		return nil, fmt.Errorf("error preparing query GetReply: %w", err)
 	}
 	if q.getRuleStmt, err = db.PrepareContext(ctx, getRule); err != nil {
 		return nil, fmt.Errorf("error preparing query GetRule: %w", err)
@@ -260,6 +266,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.putPasswordStmt, err = db.PrepareContext(ctx, putPassword); err != nil {
 		return nil, fmt.Errorf("error preparing query PutPassword: %w", err)
+	}
+	if q.putReplyStmt, err = db.PrepareContext(ctx, putReply); err != nil {
+		return nil, fmt.Errorf("error preparing query PutReply: %w", err)
 	}
 	if q.putRuleStmt, err = db.PrepareContext(ctx, putRule); err != nil {
 		return nil, fmt.Errorf("error preparing query PutRule: %w", err)
@@ -479,6 +488,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deletePasswordStmt: %w", cerr)
 		}
 	}
+	if q.deleteRepliesStmt != nil {
+		if cerr := q.deleteRepliesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteRepliesStmt: %w", cerr)
+		}
+	}
 	if q.deleteRunsStmt != nil {
 		if cerr := q.deleteRunsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteRunsStmt: %w", cerr)
@@ -562,6 +576,11 @@ func (q *Queries) Close() error {
 	if q.getPasswordStmt != nil {
 		if cerr := q.getPasswordStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getPasswordStmt: %w", cerr)
+		}
+	}
+	if q.getReplyStmt != nil {
+		if cerr := q.getReplyStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getReplyStmt: %w", cerr)
 		}
 	}
 	if q.getRuleStmt != nil {
@@ -707,6 +726,11 @@ func (q *Queries) Close() error {
 	if q.putPasswordStmt != nil {
 		if cerr := q.putPasswordStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putPasswordStmt: %w", cerr)
+		}
+	}
+	if q.putReplyStmt != nil {
+		if cerr := q.putReplyStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putReplyStmt: %w", cerr)
 		}
 	}
 	if q.putRuleStmt != nil {
@@ -861,6 +885,7 @@ type Queries struct {
 	deleteLeaseStmt               *sql.Stmt
 	deletePasskeyStmt             *sql.Stmt
 	deletePasswordStmt            *sql.Stmt
+	deleteRepliesStmt             *sql.Stmt
 	deleteRunsStmt                *sql.Stmt
 	deleteSecretStmt              *sql.Stmt
 	deleteSecretsStmt             *sql.Stmt
@@ -878,6 +903,7 @@ type Queries struct {
 	getKeyStmt                    *sql.Stmt
 	getLeaseStmt                  *sql.Stmt
 	getPasswordStmt               *sql.Stmt
+	getReplyStmt                  *sql.Stmt
 	getRuleStmt                   *sql.Stmt
 	getRunStmt                    *sql.Stmt
 	getSecretStmt                 *sql.Stmt
@@ -907,6 +933,7 @@ type Queries struct {
 	putLeaseStmt                  *sql.Stmt
 	putPasskeyStmt                *sql.Stmt
 	putPasswordStmt               *sql.Stmt
+	putReplyStmt                  *sql.Stmt
 	putRuleStmt                   *sql.Stmt
 	putRunStmt                    *sql.Stmt
 	putSecretStmt                 *sql.Stmt
@@ -962,6 +989,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteLeaseStmt:               q.deleteLeaseStmt,
 		deletePasskeyStmt:             q.deletePasskeyStmt,
 		deletePasswordStmt:            q.deletePasswordStmt,
+		deleteRepliesStmt:             q.deleteRepliesStmt,
 		deleteRunsStmt:                q.deleteRunsStmt,
 		deleteSecretStmt:              q.deleteSecretStmt,
 		deleteSecretsStmt:             q.deleteSecretsStmt,
@@ -979,6 +1007,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getKeyStmt:                    q.getKeyStmt,
 		getLeaseStmt:                  q.getLeaseStmt,
 		getPasswordStmt:               q.getPasswordStmt,
+		getReplyStmt:                  q.getReplyStmt,
 		getRuleStmt:                   q.getRuleStmt,
 		getRunStmt:                    q.getRunStmt,
 		getSecretStmt:                 q.getSecretStmt,
@@ -1008,6 +1037,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		putLeaseStmt:                  q.putLeaseStmt,
 		putPasskeyStmt:                q.putPasskeyStmt,
 		putPasswordStmt:               q.putPasswordStmt,
+		putReplyStmt:                  q.putReplyStmt,
 		putRuleStmt:                   q.putRuleStmt,
 		putRunStmt:                    q.putRunStmt,
 		putSecretStmt:                 q.putSecretStmt,

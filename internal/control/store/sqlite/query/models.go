@@ -123,6 +123,13 @@ type Password struct {
 	ChangedAt int64
 }
 
+type Reply struct {
+	ID      []byte
+	Request []byte
+	Sealed  []byte
+	At      int64
+}
+
 type Rule struct {
 	Owner     string
 	Name      string

@@ -1,0 +1,199 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+const (
+	repliesFor = 24 * time.Hour // how long a reply is kept for a repetition
+	maxReply   = 1 << 20        // a longer one is not kept
+)
+
+// keeps reports whether the route's replies are kept for requests that are
+// repeated: those of a POST that leaves nothing in a journal by which it is known.
+func (rt route) keeps() bool {
+	journaled := slices.ContainsFunc(rt.header, func(p param) bool { return p.name == idempotencyParam.name })
+	return rt.method == http.MethodPost && !rt.open && !journaled
+}
+
+// once handles a request, unless it repeats one that went well: then the first
+// reply is given again, and again is true. What has failed is tried anew. A
+// server that dies between what a request does and its reply forgets that it did.
+func (s *server) once(w *reply, r *http.Request, rt route, who account.APIKey) (again bool, err error) {
+	if !rt.keeps() || s.Replies == nil {
+		return false, rt.handle(w, r, who)
+	}
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return false, err
+	}
+	if key == "" {
+		return false, rt.handle(w, r, who)
+	}
+	body, err := wholeBody(w, r)
+	if err != nil {
+		return false, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	kept := store.Reply{
+		ID:      sha256.Sum256([]byte(strconv.FormatInt(who.UserID, 10) + "\x00" + r.URL.Path + "\x00" + key)),
+		Request: sha256.Sum256(append([]byte(r.URL.RawQuery+"\x00"), body...)),
+	}
+	done, err := s.answering.enter(r.Context(), kept.ID)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	first, err := s.Replies.Reply(r.Context(), kept.ID)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && time.Since(first.At) > repliesFor:
+	case err != nil:
+		return false, err
+	case first.Request != kept.Request:
+		return false, fault.Conflict("was used before, with another request").Named("idempotency_key_reused").At("Idempotency-Key")
+	default:
+		return true, s.giveAgain(w, first, key)
+	}
+	copied := &copied{ResponseWriter: w.ResponseWriter}
+	w.ResponseWriter = copied
+	if err := rt.handle(w, r, who); err != nil || w.status/100 != 2 || copied.body.Len() > maxReply {
+		return false, err
+	}
+	said := saidJSON{Status: w.status, Type: w.Header().Get("Content-Type"), Body: copied.body.Bytes()}
+	if kept.Sealed, err = s.sealReply(key, said); err == nil {
+		kept.At = time.Now().UTC()
+		err = s.Replies.KeepReply(context.WithoutCancel(r.Context()), kept)
+	}
+	if err != nil { // what was asked for is done, and said
+		s.Logger.Error("a reply is not kept for a repeated request", "route", rt.path, "error", err)
+	}
+	return false, nil
+}
+
+// copied is a reply that is remembered as it is written.
+type copied struct {
+	http.ResponseWriter
+	body bytes.Buffer
+}
+
+func (c *copied) Write(b []byte) (int, error) {
+	if c.body.Len() <= maxReply {
+		c.body.Write(b)
+	}
+	return c.ResponseWriter.Write(b)
+}
+
+// Unwrap lets [http.ResponseController] reach the connection.
+func (c *copied) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// saidJSON is a reply as it is kept.
+type saidJSON struct {
+	Status int
+	Type   string
+	Body   []byte
+}
+
+// giveAgain writes a reply that was kept.
+func (s *server) giveAgain(w http.ResponseWriter, r store.Reply, key string) error {
+	box, err := s.replyBox(key)
+	if err != nil {
+		return err
+	}
+	var said saidJSON
+	if len(r.Sealed) < box.NonceSize() {
+		return errors.New("a kept reply is cut")
+	}
+	nonce, sealed := r.Sealed[:box.NonceSize()], r.Sealed[box.NonceSize():]
+	plain, err := box.Open(nil, nonce, sealed, nil)
+	if err != nil {
+		return fmt.Errorf("open a kept reply: %w", err)
+	}
+	if err := json.Unmarshal(plain, &said); err != nil {
+		return fmt.Errorf("read a kept reply: %w", err)
+	}
+	if said.Type != "" {
+		w.Header().Set("Content-Type", said.Type)
+	}
+	w.WriteHeader(said.Status)
+	_, _ = w.Write(said.Body) // the client is gone
+	return nil
+}
+
+// sealReply closes a reply, which may show a key or a link this once, with the
+// caller's key for the request: that is kept nowhere.
+func (s *server) sealReply(key string, said saidJSON) ([]byte, error) {
+	box, err := s.replyBox(key)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := json.Marshal(said)
+	if err != nil {
+		return nil, err
+	}
+	nonce := make([]byte, box.NonceSize())
+	_, _ = rand.Read(nonce) // never fails: crypto/rand ends the process instead
+	return box.Seal(nonce, nonce, plain, nil), nil
+}
+
+func (s *server) replyBox(key string) (cipher.AEAD, error) {
+	secret := sha256.Sum256([]byte("reply\x00" + string(s.URLSecret) + "\x00" + key))
+	block, err := aes.NewCipher(secret[:])
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
+
+// answering is which repeatable requests are under way: a repetition waits for
+// the first. Its zero value is empty.
+type answering struct {
+	mu    sync.Mutex
+	under map[[sha256.Size]byte]chan struct{} // closed when it is done
+}
+
+// enter waits until no request of that id is under way, and begins one; done ends
+// it.
+func (a *answering) enter(ctx context.Context, id [sha256.Size]byte) (done func(), _ error) {
+	for {
+		a.mu.Lock()
+		other, ok := a.under[id]
+		if !ok {
+			if a.under == nil {
+				a.under = map[[sha256.Size]byte]chan struct{}{}
+			}
+			mine := make(chan struct{})
+			a.under[id] = mine
+			a.mu.Unlock()
+			return func() {
+				a.mu.Lock()
+				delete(a.under, id)
+				a.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		a.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
