@@ -92,7 +92,9 @@ func danger(name string, words []word, spelled int) string {
 	case p.inert:
 		return ""
 	case p.afterFirst && len(words) > 1 && words[1].kind == literal && !strings.HasPrefix(words[1].value, "-"):
-		return ""
+		return p.check(values(words[1:]), spelled-1)
+	case p.stdin && len(words) > 1 && standardInput.MatchString(words[1].value):
+		return path.Base(name) + " runs what it reads"
 	case p.stdin && (len(words) == 1 || strings.HasPrefix(words[1].value, "-") && words[1].value != "-c"):
 		return path.Base(name) + " runs what it reads"
 	case p.runner && spelled > 1 && !strings.HasPrefix(words[1].value, "-"):

@@ -22,7 +22,9 @@ const inert = `echo true false : pwd cat head tail wc ls basename dirname realpa
 const runners = `sudo su doas pkexec runuser setpriv chroot unshare nsenter strace ltrace gdb gdbserver lldb script expect watch parallel flock entr
 	tmux screen at batch crontab systemd-run taskset chrt numactl unbuffer rlwrap dbus-run-session xvfb-run fakeroot proot bwrap firejail
 	busybox toybox ld.so ld-linux.so.2 ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 start-stop-daemon daemonize npx bunx uvx pipx capsh setarch linux32 linux64
-	i386 x86_64 run-parts`
+	i386 x86_64 run-parts hyperfine fzf direnv poetry pipenv uv bundle rye pdm hatch conda mamba rbenv pyenv nodenv asdf mise nix nix-shell guix foreman
+	nodemon concurrently cross-env gosu su-exec tini dumb-init valgrind perf rr heaptrack prlimit choom sshpass autossh mosh torsocks proxychains
+	proxychains4 tsocks eatmydata faketime cpulimit chronic sg runcon ssh-agent dbus-launch systemd-inhibit systemd-cat systemd-nspawn wine catchsegv`
 
 // spelledOut programs run text in languages, or on hosts, of their own: an
 // entry has to spell all of it.
@@ -35,7 +37,7 @@ const spelledOut = `socat nc ncat netcat telnet ssh vi vim nvim view ex ed emacs
 // knows it to do.
 var programs = func() map[string]program {
 	m := map[string]program{
-		"printf":   {afterFirst: true, begins: []string{"-v"}},
+		"printf":   {afterFirst: true, begins: []string{"-v"}, check: printf},
 		"test":     {words: []string{"-v", "-R"}},
 		"[":        {words: []string{"-v", "-R"}},
 		"xargs":    {spelled: true},
@@ -56,7 +58,7 @@ var programs = func() map[string]program {
 		"go":       {check: goTool, begins: dashes("exec", "toolexec", "vettool", "ldflags", "gcflags", "asmflags", "gccgoflags", "overlay", "modfile", "pkgdir", "C", "o")},
 		"cmake":    {begins: []string{"-P", "-E", "-C", "-D"}},
 		"cargo":    {long: []string{"config"}, begins: []string{"+"}},
-		"openssl":  {begins: []string{"-engine", "-provider", "-out"}},
+		"openssl":  {begins: dashes("engine", "provider", "config", "out", "keyout", "writerand")},
 		"hostname": {check: hostname},
 		"file":     {long: []string{"compile", "uncompress", "magic-file"}, short: "CzZm"},
 		"tree":     {short: "o", words: []string{"--output"}},
@@ -64,14 +66,21 @@ var programs = func() map[string]program {
 		"man":      {long: []string{"pager", "html", "preprocessor", "config-file", "manpath"}, short: "PHpCM"},
 		"scp":      {short: "SoFD"},
 		"rsync":    {long: []string{"rsh", "rsync-path", "remote-option", "daemon"}, short: "eM"},
-		"curl": {long: []string{"output", "output-dir", "config", "remote-name", "remote-header-name", "dump-header", "cookie-jar", "trace", "engine", "stderr",
+		"curl": {check: curl, begins: []string{"--expand-"}, long: []string{"trace-ascii", "remote-name-all", "ssl-sessions", "output", "output-dir", "config", "remote-name", "remote-header-name", "dump-header", "cookie-jar", "trace", "engine", "stderr",
 			"hsts", "alt-svc", "libcurl", "etag-save", "proxy", "preproxy", "unix-socket", "abstract-unix-socket"}, short: "oOKDcJx"},
-		"wget":     {long: []string{"execute", "use-askpass", "output-document", "output-file", "append-output", "config", "directory-prefix"}, short: "eOoaP"},
+		"wget":     {long: []string{"warc-file", "save-cookies", "hsts-file", "rejected-log", "execute", "use-askpass", "output-document", "output-file", "append-output", "config", "directory-prefix"}, short: "eOoaP"},
 		"apt-get":  {long: []string{"option", "config-file"}, short: "oc"},
 		"apt":      {long: []string{"option", "config-file"}, short: "oc"},
 		"pip":      {long: []string{"python", "config-settings", "global-option", "build-option", "log", "cache-dir", "target"}},
 		"pdflatex": {begins: dashes("shell-escape", "enable-write18", "output-directory")},
 		"tcpdump":  {short: "zw"},
+		"hg":       {long: []string{"config", "config-file", "cwd", "repository", "ssh", "remotecmd", "tool"}, short: "eRt"},
+		"svn":      {long: []string{"diff-cmd", "diff3-cmd", "editor-cmd", "config-option", "config-dir"}},
+		"sdiff":    {long: []string{"diff-program", "output"}, short: "o"},
+		"diff3":    {long: []string{"diff-program"}},
+		"dpkg":     {long: []string{"pre-invoke", "post-invoke", "status-logger", "admindir", "instdir", "root"}},
+		"java":     {begins: []string{"-XX:", "-javaagent", "-agent", "@", "-Djava.system.class.loader"}},
+		"javac":    {begins: []string{"-J", "@", "-processor", "--processor", "-Xplugin"}},
 		"nmap":     {long: []string{"script"}, begins: dashes("script"), short: "o"},
 	}
 	same := func(p program, names string) {
@@ -83,9 +92,10 @@ var programs = func() map[string]program {
 	same(program{runner: true}, runners)
 	same(program{spelled: true}, spelledOut)
 	same(program{stdin: true}, "sh bash dash")
-	same(program{check: script}, "python python2 python3 pypy3 perl ruby php lua luajit Rscript")
+	same(program{check: script}, "perl ruby php lua luajit Rscript")
+	same(program{check: script, words: []string{"-v"}}, "python python2 python3 pypy3") // -v reads on
 	same(program{check: awk}, "awk gawk mawk nawk")
-	same(program{long: []string{"log-file", "lesskey-file", "lesskey-src"}, short: "oOk", begins: []string{"+"}}, "less more")
+	same(program{long: []string{"log-file", "lesskey-file", "lesskey-src", "lesskey-content"}, short: "oOk", begins: []string{"+"}}, "less more")
 	same(program{long: []string{"exec", "exec-batch"}, short: "xX"}, "fd fdfind")
 	same(program{check: setsVariable, long: []string{"eval", "file", "makefile", "directory", "include-dir"}, short: "fCI"}, "make gmake")
 	same(program{check: npm, long: []string{"script-shell", "prefix", "userconfig", "globalconfig", "node-options", "git", "shell", "editor", "viewer", "registry", "cwd", "dir"}, short: "C"}, "npm yarn pnpm")
@@ -96,7 +106,8 @@ var programs = func() map[string]program {
 
 var compiler = program{
 	long: []string{"plugin", "dynamic-linker", "specs", "load", "wrapper"}, words: []string{"-wrapper", "-Xclang", "-load"},
-	begins: []string{"-B", "-fplugin", "-specs", "@", "-wrapper", "-Wl,", "-Xlinker", "-fpass-plugin", "-plugin", "-iplugindir", "-fuse-ld", "-ld-path", "--ld-path"},
+	begins: []string{"-B", "-fplugin", "-specs", "@", "-wrapper", "-Wl,", "-Xlinker", "-fpass-plugin", "-plugin", "-iplugindir", "-fuse-ld", "-ld-path", "--ld-path",
+		"-fmodule-mapper", "--config"},
 }
 
 func set(words string) map[string]bool {
@@ -122,10 +133,40 @@ func script(args []string, from int) string {
 	switch {
 	case len(args) == 0 || args[0] == "-":
 		return "an interpreter without a script runs what it reads"
-	case from > 0 || args[0] == "--version" || args[0] == "-V" || args[0] == "-v":
+	case from > 0 || len(args) == 1 && (args[0] == "--version" || args[0] == "-V" || args[0] == "-v"):
 		return ""
+	case standardInput.MatchString(args[0]):
+		return args[0] + " is what it reads, and not a file of code"
 	case strings.HasPrefix(args[0], "-"):
 		return args[0] + " may have the interpreter run text"
+	}
+	return ""
+}
+
+// standardInput matches what may be a name of the interpreter's own input.
+var standardInput = regexp.MustCompile(`(^|/)(dev/(stdin|fd/)|proc/)`)
+
+// counts matches what has bash's printf set a variable.
+var counts = regexp.MustCompile(`%[^a-zA-Z%\\]*[hlLjzt]*n`)
+
+func printf(args []string, _ int) string {
+	for _, format := range args {
+		if !strings.HasPrefix(format, "-") {
+			if counts.MatchString(format) {
+				return format + " sets a variable to how much it has printed"
+			}
+			break
+		}
+	}
+	return ""
+}
+
+// curl refuses the words of --write-out that have it write a file.
+func curl(args []string, _ int) string {
+	for i, a := range args {
+		if strings.Contains(a, "%output{") || strings.HasPrefix(a, "-w@") || strings.HasPrefix(a, "@") && i > 0 && (args[i-1] == "-w" || strings.HasPrefix(args[i-1], "--w")) {
+			return a + " may have it write a file"
+		}
 	}
 	return ""
 }
@@ -194,7 +235,7 @@ var gitCommands = set(`add am annotate apply archive blame branch bundle cat-fil
 var gitProgram = program{
 	check: git,
 	long: []string{"upload-pack", "receive-pack", "exec", "exec-path", "config-env", "ext-diff", "extcmd", "open-files-in-pager", "template", "config",
-		"output", "tool", "strategy", "textconv", "filters", "to-cmd", "cc-cmd", "remote"},
+		"output", "output-directory", "tool", "strategy", "textconv", "filters", "to-cmd", "cc-cmd", "remote"},
 	begins: []string{"ext::", "fd::"},
 }
 
@@ -229,7 +270,7 @@ func git(args []string, from int) string {
 }
 
 func gitCommand(name string, args []string, from int) string {
-	short := map[string]string{"rebase": "xi", "clone": "uc", "grep": "O", "difftool": "xt", "fetch": "", "commit": "", "push": "o", "init": "", "archive": "o"}[name]
+	short := map[string]string{"rebase": "xis", "merge": "s", "pull": "s", "format-patch": "o", "clone": "uc", "grep": "O", "difftool": "xt", "fetch": "", "commit": "", "push": "o", "init": "", "archive": "o"}[name]
 	for _, a := range args[from:] {
 		switch {
 		case len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.ContainsAny(a[1:], short) && short != "":
@@ -253,12 +294,15 @@ func tar(args []string, from int) string {
 		return args[0] + " may start a program"
 	}
 	for _, a := range args[from:] {
-		if strings.Contains(a, ":") && !strings.HasPrefix(a, "-") {
+		if name, _, _ := strings.Cut(a, "="); strings.Contains(a, ":") && !tarColons[name] {
 			return a + " may be on another host"
 		}
 	}
 	return ""
 }
+
+// tarColons are the options whose values may have colons and are no archives.
+var tarColons = set("--exclude --transform --xform --owner --group --mtime --newer")
 
 // sedSafe is a script of sed that only prints, drops and substitutes.
 var sedSafe = regexp.MustCompile(`^(\d+|\$|\d+,(\d+|\$))?[pdq=]$|^(\d+(,(\d+|\$))?)?s(/[^/\\\n]*/[^/\\\n]*/|\|[^|\\\n]*\|[^|\\\n]*\||#[^#\\\n]*#[^#\\\n]*#)[gpiI0-9]*$|^/[^/\\\n]*/[pd]$`)

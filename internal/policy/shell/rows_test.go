@@ -33,6 +33,10 @@ func TestConstructs(t *testing.T) {
 		{"comment", "git status # rm -rf /", "#\nrm -rf /"},
 		{"comment that ends in a backslash", "git status # x\necho y", "git status #\\\nrm -rf /"},
 		{"continuation inside of a word", "echo x \\\ny", "echo \"$\\\n(rm -rf /)\""},
+		{"quotes in an expansion", "echo \"${x:-a}\"", "echo \"${x:-'$(rm -rf /)'}\""},
+		{"quotes in backquotes", "echo `echo x`", "echo `echo \\$(rm -rf /)`"},
+		{"end of a here-document", "cat <<E\nx\nE", "cat <<E\n\\\nE\nrm -rf /\nE"},
+		{"several words of one", "nice -n 5 git status", "x='5 rm -rf /'; nice -n $x git status"},
 		{"look-alike", "git status", "gіt status"}, // a Cyrillic і
 	} {
 		t.Run(c.name, func(t *testing.T) {

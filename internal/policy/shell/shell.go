@@ -67,8 +67,9 @@ func (l *List) Judge(line string) Verdict {
 // commentGoesOn finds what may be a comment that ends in a backslash.
 var commentGoesOn = regexp.MustCompile(`#[^\n]*\\\n`)
 
-// wordGoesOn finds a continuation in the middle of a word, such as of $ and (.
-var wordGoesOn = regexp.MustCompile(`[^ \t\n]\\\n`)
+// wordGoesOn finds a continuation in the middle of a word, such as of $ and (,
+// and one at the beginning of a line, which may end a here-document.
+var wordGoesOn = regexp.MustCompile(`(?:^|[^ \t])\\\n`)
 
 // unreadable says why a line is not to be given to the parser: where bash and
 // the parser may differ about what a character means.
@@ -80,6 +81,8 @@ func unreadable(line string) string {
 		return "the line is not valid UTF-8"
 	case wordGoesOn.MatchString(line):
 		return "a backslash before a newline joins two pieces of a word: the parser may take them for something else than bash does"
+	case strings.Contains(line, "<<") && strings.Contains(line, "\\\n"):
+		return "a backslash before a newline in a line with a here-document: the parser may see its end elsewhere than bash does"
 	case commentGoesOn.MatchString(line):
 		return "a comment ends in a backslash: to bash the next line is another, to the parser it goes on"
 	}
@@ -101,6 +104,14 @@ type judge struct {
 	line     string
 	commands []Command
 	why      string // the first reason against the line
+	inside   int    // how many substitutions it is in
+}
+
+// substitution judges the commands of $(…), `…` and <(…).
+func (j *judge) substitution(list []*syntax.Stmt) {
+	j.inside++
+	j.stmts(list)
+	j.inside--
 }
 
 // refuse notes a reason against the line. Only the first is kept.

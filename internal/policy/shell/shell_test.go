@@ -65,6 +65,7 @@ var pieces = []string{
 	" ", " ", " ", " ", "\n", ";", ";", "&", "&&", "||", "|", "|&", "(", ")", "{", "}", "$(", "`", "$((", "))", "<(", ">(", "\"", "'", "$'", "$\"", `\`, "#", "!",
 	"$x", "${x}", "${x:-", "${x@P}", "<<E", "<<'E'", "<<-E", "\nE\n", "<<<", "<", ">", ">/dev/null", "2>&1", "&>", "[[", "]]", "[", "]", "if", "then", "else", "fi", "for", "in",
 	"do", "done", "while", "case", "esac", "x)", ";;", "function", "time", "coproc", "alias", "eval", "test", "printf", "{ok,evil}", "\t", "=", ",", "\\\n",
+	"\"${y:-", "${y:+", "}", "'}", "$(cat <<E\n", "\nE)", "\n\\\nE\n", "\\`", "\\$(", "cat", "nice -n", "xargs -I", "xargs -n", "-s", "$y", "\"$@\"", "printf %n PATH",
 }
 
 // linesPerCheck makes of rapid's 100 checks some thousand lines.
@@ -74,7 +75,7 @@ const linesPerCheck = 60
 // program but the allowed one leaves a mark.
 func TestRandomLines(t *testing.T) {
 	place := newPlace(t)
-	list := Compile([]string{"ok", "echo"})
+	list := Compile([]string{"ok", "echo", "cat", "printf"})
 	allowed := 0
 	check := func(t *rapid.T) {
 		for range linesPerCheck {
@@ -103,6 +104,9 @@ func TestRandomLines(t *testing.T) {
 	t.Logf("%d random lines were allowed and run", allowed)
 }
 
+// real are the programs that a place has as they are.
+var real = []string{"bash", "env", "timeout", "xargs", "find", "nice", "cat"}
+
 // place is a folder in which lines run: its programs are ok, which does
 // nothing, and others, which say that they ran.
 type place struct{ dir string }
@@ -126,7 +130,7 @@ func newPlace(t testing.TB) place {
 	for _, name := range []string{"evil", "x", "E", "b", "a", "okevil", "evilok", "in", "v"} {
 		script(name, "echo "+name+" >> "+filepath.Join(p.dir, "mark"))
 	}
-	for _, name := range []string{"bash", "env", "timeout", "xargs", "find"} {
+	for _, name := range real {
 		real, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -77,6 +78,18 @@ func (j *judge) cases(c *syntax.CaseClause) {
 	}
 }
 
+// delimiter matches the ends of here-documents about which nobody disagrees. In
+// a substitution, bash takes the E of "E)" for one, too.
+var delimiter = regexp.MustCompile(`^(\w+|'\w+'|"\w+"|\\\w+)$`)
+
+// endsEarly reports whether a line of a here-document is its end to bash, which
+// looks at nothing but lines, and not to the parser, for which an expansion goes on.
+func (j *judge) endsEarly(r *syntax.Redirect) bool {
+	end := strings.Trim(j.text(r.Word), `'"\`)
+	lines := strings.Split(strings.TrimSuffix(j.text(r.Hdoc), "\n"), "\n")
+	return slices.ContainsFunc(lines[:len(lines)-1], func(line string) bool { return strings.TrimLeft(line, "\t") == end })
+}
+
 var digits = regexp.MustCompile(`^[0-9]+$`)
 
 // redirect lets pass what reads, and what joins or drops output.
@@ -86,6 +99,9 @@ func (j *judge) redirect(r *syntax.Redirect) {
 	}
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
+		if j.inside > 0 || !delimiter.MatchString(j.text(r.Word)) || r.Hdoc != nil && j.endsEarly(r) {
+			j.refuse("where the here-document of `%s` ends is read in more than one way", firstLine(j.text(r)))
+		}
 		if r.Hdoc != nil {
 			j.word(r.Hdoc)
 		}
@@ -131,6 +147,15 @@ func harmlessName(name string) bool {
 	return harmless[name] || plainName.MatchString(name) && name != "histchars"
 }
 
+// harmlessValue reports whether a variable that is harmless by its name is so with
+// this value: of a locale and a time zone it may be the path of a file.
+func harmlessValue(name string, w word) bool {
+	if name != "LC_ALL" && name != "LANG" && name != "TZ" {
+		return true
+	}
+	return w.kind == literal && !strings.HasPrefix(w.value, "/") && !strings.HasPrefix(w.value, ":") && !strings.Contains(w.value, "..")
+}
+
 // call judges a simple command, and the variables that are set before it.
 func (j *judge) call(c *syntax.CallExpr) {
 	for _, a := range c.Assigns {
@@ -140,8 +165,11 @@ func (j *judge) call(c *syntax.CallExpr) {
 		case !harmlessName(a.Name.Value):
 			j.refuse("%s is set, which other programs may heed", a.Name.Value)
 		}
-		if a.Value != nil {
-			j.word(a.Value)
+		if a.Value == nil {
+			continue
+		}
+		if w := j.word(a.Value); a.Name != nil && !harmlessValue(a.Name.Value, w) {
+			j.refuse("%s may be the path of a file that programs load", j.text(a))
 		}
 	}
 	if len(c.Args) == 0 {

@@ -78,10 +78,13 @@ func (r *wordReader) part(p syntax.WordPart, quoted bool) {
 		if p.TempFile || p.ReplyVar {
 			r.judge.refuse("`%s` is not judged", r.judge.text(p))
 		}
-		r.judge.stmts(p.Stmts)
+		if p.Backquotes {
+			r.judge.backquotes(p)
+		}
+		r.judge.substitution(p.Stmts)
 	case *syntax.ProcSubst:
 		r.dynamic = true
-		r.judge.stmts(p.Stmts)
+		r.judge.substitution(p.Stmts)
 	case *syntax.ParamExp:
 		r.dynamic = true
 		r.judge.parameter(p)
@@ -130,6 +133,15 @@ func (r *wordReader) quoted(s string) {
 	}
 }
 
+// backquotes refuses what bash reads twice: where backquotes end, and what quotes
+// and comments in them are, is not as in $(…).
+func (j *judge) backquotes(p *syntax.CmdSubst) {
+	text := j.text(p)
+	if len(text) < 2 || strings.ContainsAny(text[1:len(text)-1], "'\"\\`#") {
+		j.refuse("%s holds quotes, which bash may take for others than the parser does: write $(…)", text)
+	}
+}
+
 // parameter lets pass the forms of ${…} that start nothing and set nothing.
 func (j *judge) parameter(p *syntax.ParamExp) {
 	if p.Param == nil || p.Excl || p.Width || p.IsSet || p.Flags != nil || p.NestedParam != nil || p.Index != nil ||
@@ -139,6 +151,11 @@ func (j *judge) parameter(p *syntax.ParamExp) {
 	}
 	if p.Exp == nil {
 		return
+	}
+	if text := j.text(p); strings.ContainsAny(text, "'\"\\`") || text == "" {
+		// Whether a quote in it quotes depends on the quotes around it and on the
+		// operator, of which the parser knows nothing.
+		j.refuse("`%s` holds quotes, which bash may take for others than the parser does", text)
 	}
 	switch p.Exp.Op {
 	case syntax.AlternateUnset, syntax.AlternateUnsetOrNull, syntax.DefaultUnset, syntax.DefaultUnsetOrNull,

@@ -1,6 +1,10 @@
 package shell
 
-import "strings"
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // A wrapper is a program that runs another one, named by its arguments, and
 // does nothing else of note. It returns the words of that other; none where
@@ -52,6 +56,9 @@ func valued(letters string, long ...string) wrapper {
 			if n == 0 || n > len(args) {
 				return nil, a.value + ": " + unknownOption
 			}
+			if args[n-1].kind != literal { // it may become several words, or none
+				return nil, args[n-1].text + " is known only when it runs, and may be the program too"
+			}
 			args = args[n:]
 		}
 		return nil, ""
@@ -85,12 +92,12 @@ func env(args []word) ([]word, string) {
 		if a.kind != literal {
 			return nil, "which program it starts is known only when it runs"
 		}
-		name, _, assigns := strings.Cut(a.value, "=")
+		name, value, assigns := strings.Cut(a.value, "=")
 		switch {
 		case a.value == "-i" || a.value == "-":
 		case strings.HasPrefix(a.value, "-"):
 			return nil, a.value + ": " + unknownOption
-		case assigns && !harmlessName(name):
+		case assigns && !(harmlessName(name) && harmlessValue(name, word{value: value})):
 			return nil, name + " is set, which other programs may heed"
 		case assigns:
 		default:
@@ -137,13 +144,24 @@ func command(args []word) ([]word, string) {
 // xargs runs a program with arguments that it reads.
 func xargs(args []word) ([]word, string) {
 	flags := []string{"-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "--exit"}
+	var replaced []string // what stands for what it reads
 	for {
 		before := len(args)
 		args = dropFlags(args, flags...)
 		if len(args) > 0 && args[0].kind == literal {
-			if n := optionLength(args[0].value, "nLPIdEs", []string{
+			option := args[0].value
+			if n := optionLength(option, "nLPIdEs", []string{
 				"--max-args", "--max-procs", "--delimiter", "--max-chars",
 			}); n > 0 && n <= len(args) {
+				if args[n-1].kind != literal {
+					return nil, args[n-1].text + " is known only when it runs, and may be the program too"
+				}
+				switch {
+				case option == "-I":
+					replaced = append(replaced, args[1].value)
+				case strings.HasPrefix(option, "-I"):
+					replaced = append(replaced, option[2:])
+				}
 				args = args[n:]
 			}
 		}
@@ -155,7 +173,18 @@ func xargs(args []word) ([]word, string) {
 	if why != "" || len(inner) == 0 {
 		return nil, why
 	}
-	return append(inner[:len(inner):len(inner)], word{kind: dynamic, text: "what xargs reads"}), ""
+	return append(standIns(inner, replaced...), word{kind: dynamic, text: "what xargs reads"}), ""
+}
+
+// standIns makes the words that hold one of the texts known only when they run.
+func standIns(words []word, texts ...string) []word {
+	out := slices.Clone(words)
+	for i, w := range out {
+		if slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(w.value, t) }) {
+			out[i] = word{kind: dynamic, text: w.text}
+		}
+	}
+	return out
 }
 
 // shellLine is a shell that is not bash -c: other shells read a line in ways of
@@ -179,7 +208,12 @@ func find(args []word) ([]word, string) {
 		switch {
 		case a.kind != literal:
 			continue
-		case contains([]string{"-exec", "-execdir", "-ok", "-okdir"}, a.value):
+		case contains(execs, a.value):
+			for _, w := range args {
+				if w.kind == dynamic || w.kind == filename && !namesFile.MatchString(w.text) {
+					return nil, w.text + " is known only when it runs, and may have find run another program"
+				}
+			}
 			return findExec(args[i+1:])
 		case a.value == "-delete" || strings.HasPrefix(a.value, "-fprint") || a.value == "-fls" || a.value == "-files0-from":
 			return nil, a.value + " removes or writes files, or reads names"
@@ -187,6 +221,11 @@ func find(args []word) ([]word, string) {
 	}
 	return nil, ""
 }
+
+var execs = []string{"-exec", "-execdir", "-ok", "-okdir"}
+
+// namesFile matches a pattern that can become no operator of find's.
+var namesFile = regexp.MustCompile(`^[./~\w]`)
 
 // findExec are the words up to the ; or + that ends them. What comes after
 // must not run another.
@@ -196,17 +235,10 @@ func findExec(args []word) ([]word, string) {
 			if rest, why := find(args[i+1:]); why != "" || len(rest) > 0 {
 				return nil, "find runs more than one program"
 			}
-			inner := make([]word, i)
-			copy(inner, args[:i])
-			for k, w := range inner {
-				if strings.Contains(w.value, "{}") {
-					inner[k] = word{kind: dynamic, value: "", text: w.text}
-				}
-			}
 			if i == 0 {
 				return nil, "find names no program"
 			}
-			return inner, ""
+			return standIns(args[:i], "{}"), ""
 		}
 	}
 	return nil, "find's -exec has no end"
