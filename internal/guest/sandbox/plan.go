@@ -222,14 +222,15 @@ func (m Mode) stays() bool { return m == Kept || m == Shown }
 
 // above is the nearest mount above name.
 func (p *planner) above(name string) (Mount, bool) {
-	for dir := path.Dir(name); ; dir = path.Dir(dir) {
+	for dir := path.Dir(name); name != "/"; dir = path.Dir(dir) {
 		if m, ok := p.mounts[dir]; ok {
 			return m, true
 		}
 		if dir == "/" {
-			return Mount{}, false
+			break
 		}
 	}
+	return Mount{}, false
 }
 
 // mount notes a mount, and anchors the folders above it that could be moved.
@@ -360,7 +361,7 @@ func (p *planner) open(name string) {
 // link; it returns where the name leads, "" where to nothing yet. A link is
 // fixed itself too: another could be put in its place.
 func (p *planner) link(name string, kind Kind) string {
-	for dir := name; p.writable(path.Dir(dir)); dir = path.Dir(dir) {
+	for dir := name; dir != "/" && p.writable(path.Dir(dir)); dir = path.Dir(dir) {
 		if p.tree.Kind(dir) == Link {
 			p.mount(dir, Fixed)
 			// What it leads to is held where it is; if that is nothing yet, the
@@ -373,7 +374,7 @@ func (p *planner) link(name string, kind Kind) string {
 			return ""
 		}
 	}
-	for dir := path.Dir(name); p.writable(path.Dir(dir)); dir = path.Dir(dir) {
+	for dir := path.Dir(name); dir != "/" && p.writable(path.Dir(dir)); dir = path.Dir(dir) {
 		if k := p.tree.Kind(dir); k != Dir && k != None {
 			p.fix(dir, File) // the .git of a worktree
 			return ""

@@ -174,6 +174,9 @@ func (e *UnenforceableError) Error() string {
 // errNotAbsolute is a mistake of the caller's.
 var errNotAbsolute = errors.New("is not absolute")
 
+// errRoot is a policy that opens everything, with holes: that is no sandbox.
+var errRoot = errors.New("it is the root folder: name the folders in it that may be changed, or say type insecure_none")
+
 // Plan says how the policy is held on this kernel. It fails with an
 // [UnenforceableError] where it is not, unless the spec says best effort.
 func Plan(spec Spec, kernel Kernel, tree Tree) (Layout, error) {
@@ -186,6 +189,12 @@ func Plan(spec Spec, kernel Kernel, tree Tree) (Layout, error) {
 		}
 	}
 	p := planner{spec: spec, kernel: kernel, tree: memo{tree, map[string]Kind{}, map[string]string{}}, mounts: map[string]Mount{}}
+	p.spec.Rules.Writable = spec.Rules.Changeable(p.real)
+	for _, g := range p.spec.Rules.Writable {
+		if p.real(g.Path) == "/" {
+			return Layout{}, fmt.Errorf("%s: %w", g.Rule, errRoot)
+		}
+	}
 	p.network()
 	p.files()
 	if kernel.Namespaces {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -96,6 +97,9 @@ func (l *Layer) check() error {
 		for _, p := range paths {
 			if p == "" || strings.ContainsRune(p, 0) {
 				return fmt.Errorf("%s: %q is no path", key, p)
+			}
+			if key == "additionalReadwritePaths" && path.Clean(p) == "/" {
+				return fmt.Errorf("%s: / would leave nothing to protect: name the folders in it, or say type insecure_none", key)
 			}
 		}
 	}

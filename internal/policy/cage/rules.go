@@ -163,6 +163,24 @@ func (r Rules) Judge(access Access, name string) Verdict {
 	return Verdict{Allowed: true, Rule: g.Rule}
 }
 
+// Changeable are the grants of what is writable that no read-only path covers:
+// what may only be read stays so in all of it, / too. The paths are compared as
+// real gives them.
+func (r Rules) Changeable(real func(string) string) []Grant {
+	var open []Grant
+	for _, w := range r.Writable {
+		at := Grant{real(w.Path), w.Rule}
+		covered := slices.ContainsFunc(r.ReadOnly, func(ro Grant) bool {
+			ro.Path = real(ro.Path)
+			return Below(ro.Path, at.Path) && !nearer(at, ro, r.Policy)
+		})
+		if !covered {
+			open = append(open, w)
+		}
+	}
+	return open
+}
+
 // nearer reports whether what is writable lies inside what is only read because
 // of the type: a folder for temporary files in a workspace that may only be read.
 func nearer(writable, readonly Grant, p Policy) bool {

@@ -1,0 +1,113 @@
+package sandbox
+
+import (
+	"errors"
+	"path"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"aloft/internal/policy/cage"
+)
+
+// changeable reports what the layout's mounts and Landlock's rules together make
+// of a path: whether it can be changed. It reads a layout as the kernel would.
+func (l Layout) changeable(name string) bool {
+	open := !l.Frozen
+	for dir, rest := "/", path.Clean(name); ; {
+		for _, m := range l.Mounts {
+			if m.Path != dir {
+				continue
+			}
+			switch m.Mode {
+			case Writable:
+				open = true
+			case Fixed, Shown, Masked:
+				open = false
+			case Anchor, Kept:
+			}
+		}
+		if dir == rest {
+			break
+		}
+		next := rest
+		for path.Dir(next) != dir {
+			next = path.Dir(next)
+		}
+		dir = next
+	}
+	given := l.Files == 0
+	for _, r := range l.Paths {
+		given = given || r.Path != "" && cage.Below(r.Path, name) && r.Access&writeAccess&^readAccess != 0
+	}
+	return open && given
+}
+
+// TestPlanKeepsToTheRules draws policies of paths that lie in each other, /
+// among them: what the rules do not let be changed, no plan lets be changed, and
+// what they do, all do.
+func TestPlanKeepsToTheRules(t *testing.T) {
+	tree := with(plainTree, paper{
+		"/w/a": "", "/w/a/b": "", "/w/a/b/c": "x", "/w/l": "> /x", "/x/y": "", "/x/y/z": "x", "/w/a/.git": "", "/w/a/.git/config": "x", "/w/tmp": "", "/w/tmp/f": "x",
+	})
+	var names []string
+	for name := range tree {
+		switch tree.Kind(name) {
+		case Dir: // whether something can be made in it: the folder itself may be held in its place
+			names = append(names, path.Join(name, "new"))
+		case File:
+			names = append(names, name)
+		case None, Link, Other:
+		}
+	}
+	slices.Sort(names)
+	paths := []string{"/w", "/w/a", "/w/a/b", "/w/a/b/c", "/x", "/x/y", "/w/l", "/w/l/y", "/tmp", "/home", "/etc", "/usr", "/w/tmp", "a", "."}
+	some := func(from ...string) *rapid.Generator[[]string] { return rapid.SliceOfN(rapid.SampledFrom(from), 0, 3) }
+	rapid.Check(t, func(t *rapid.T) {
+		p := cage.Policy{
+			Type:      rapid.SampledFrom([]cage.Type{cage.ReadWrite, cage.ReadOnly}).Draw(t, "type"),
+			ReadWrite: some(paths...).Draw(t, "read and write"), ReadOnly: some(append(paths, "/")...).Draw(t, "read only"), DisableTmpWrite: rapid.Bool().Draw(t, "no tmp"),
+			ReadBoundary: cage.System,
+		}
+		place := cage.Place{Workspaces: []string{"/w"}, Home: "/home/u", Temp: []string{"/tmp", "/w/tmp"}}
+		rules := p.In(place)
+		kernel := rapid.SampledFrom([]Kernel{
+			{Landlock: 7, Namespaces: true, UID: 1000}, {Namespaces: true, UID: 1000}, {Namespaces: true, OldMounts: true, Mounted: []Mounted{{Path: "/"}}},
+		}).Draw(t, "kernel")
+		layout, err := Plan(Spec{Rules: rules, Masked: []string{"/run"}}, kernel, tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The rules judge paths without links.
+		for _, list := range [][]cage.Grant{rules.Writable, rules.ReadOnly} {
+			for i := range list {
+				if at := tree.Resolve(list[i].Path); at != "" {
+					list[i].Path = at
+				}
+			}
+		}
+		for _, name := range names {
+			if judged, done := rules.Judge(cage.Write, name), layout.changeable(name); judged.Allowed != done && !slices.Contains(cage.Devices, name) {
+				t.Errorf("%s: by the rules allowed %v (%s), by the plan %v:\n%s", name, judged.Allowed, judged.Rule, done, layout)
+			}
+		}
+	})
+}
+
+// TestRootIsNotOpened is what becomes of a policy that opens /, by its name or by
+// another's.
+func TestRootIsNotOpened(t *testing.T) {
+	t.Parallel()
+	tree := with(plainTree, paper{"/w/root": "> /"})
+	for _, name := range []string{"/", "//", "/w/..", "root", "../"} {
+		rules := cage.Policy{Type: cage.ReadWrite, ReadWrite: []string{name}}.In(cage.Place{Workspaces: []string{"/w"}})
+		if _, err := Plan(Spec{Rules: rules}, Kernel{Landlock: 7, Namespaces: true}, tree); !errors.Is(err, errRoot) {
+			t.Errorf("%q: %v", name, err)
+		}
+		rules = cage.Policy{Type: cage.ReadWrite, ReadWrite: []string{name}, ReadOnly: []string{"/"}}.In(cage.Place{Workspaces: []string{"/w"}})
+		if l, err := Plan(Spec{Rules: rules}, Kernel{Landlock: 7, Namespaces: true}, tree); err != nil || l.changeable("/w/new") {
+			t.Errorf("%q, and / to be read only: %v\n%s", name, err, l)
+		}
+	}
+}
