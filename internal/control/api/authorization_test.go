@@ -42,6 +42,8 @@ var authorization = map[string]string{
 	"GET /v1/agents/{id}/terminals": own, "POST /v1/agents/{id}/terminals": own, "GET /v1/agents/{id}/pty": own,
 	"GET /v1/agents/{id}/artifacts": own, "GET /v1/agents/{id}/artifacts/download": own, "GET /v1/agents/{id}/artifacts/contents": signed,
 	"GET /v1/agents/{id}/environment": own, "POST /v1/agents/{id}/snapshots": own, "POST /v1/agents/{id}/environment/try": own, "POST /v1/agents/{id}/environment/commit": own,
+	"POST /v1/agents/{id}/queue": own, "GET /v1/agents/{id}/queue": own, "DELETE /v1/agents/{id}/queue/{runId}": own,
+	"POST /v1/agents/{id}/retry": own, "GET /v1/agents/{id}/events/{seq}/images/{n}": own,
 	"GET /metrics":    admin,
 	"GET /v1/secrets": anyone, "PUT /v1/secrets/{name}": anyone, "DELETE /v1/secrets/{name}": keyed, // another has none of that name
 	"PUT /v1/team/secrets/{name}": admin, "DELETE /v1/team/secrets/{name}": admin, "POST /v1/team/secrets-rotation": admin,
@@ -109,7 +111,7 @@ func (h *house) subject(rt route) string {
 	}
 	path := strings.Replace(rt.path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
 	path = strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.path),
-		"{snapshotId}", h.snapshotOfAnn(),
+		"{snapshotId}", h.snapshotOfAnn(), "{seq}", h.turnsOf(id, runID, rt.path), "{n}", "0",
 		"{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(path)
 	switch {
 	case strings.HasSuffix(rt.path, "/secrets/{name}"):
