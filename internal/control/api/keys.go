@@ -105,22 +105,18 @@ func (s *server) updateMe(w http.ResponseWriter, r *http.Request, who account.AP
 	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
-	u, err := s.Accounts.User(r.Context(), who.UserID)
+	u, err := s.SignIn.Store.UpdateUser(r.Context(), who.UserID, func(u *account.User) (err error) {
+		if in.Email != nil && *in.Email != u.Email {
+			if u.Email != "" && !who.Role.Covers(account.Admin) {
+				return fault.Denied("your address is changed by an admin").At("email")
+			}
+			if u.Email, err = parseEmail(*in.Email); err != nil {
+				return err
+			}
+		}
+		return rename(u, in.FirstName, in.LastName)
+	})
 	if err != nil {
-		return err
-	}
-	if in.Email != nil && *in.Email != u.Email {
-		if u.Email != "" && !who.Role.Covers(account.Admin) {
-			return fault.Denied("your address is changed by an admin").At("email")
-		}
-		if u.Email, err = parseEmail(*in.Email); err != nil {
-			return err
-		}
-	}
-	if err := rename(&u, in.FirstName, in.LastName); err != nil {
-		return err
-	}
-	if err := s.SignIn.Store.UpdateUser(r.Context(), u); err != nil {
 		return takenEmail(err)
 	}
 	return writeJSON(w, http.StatusOK, userOf(u))

@@ -191,26 +191,29 @@ func (s *server) updateMember(w http.ResponseWriter, r *http.Request, who accoun
 	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
-	if in.Email != nil {
-		if u.Email, err = parseEmail(*in.Email); err != nil {
+	u, err = d.Store.UpdateUser(r.Context(), u.ID, func(u *account.User) (err error) {
+		if err := mayCare(who, u.Role); err != nil { // they may have risen meanwhile
 			return err
 		}
-	}
-	if in.Role != nil {
-		if u.Role, err = account.ParseRole(*in.Role); err != nil {
-			return err
+		if in.Email != nil {
+			if u.Email, err = parseEmail(*in.Email); err != nil {
+				return err
+			}
 		}
-		if err := mayCare(who, u.Role); err != nil {
-			return err
+		if in.Role != nil {
+			if u.Role, err = account.ParseRole(*in.Role); err != nil {
+				return err
+			}
+			if err := mayCare(who, u.Role); err != nil {
+				return err
+			}
 		}
-	}
-	if err := rename(&u, in.FirstName, in.LastName); err != nil {
-		return err
-	}
-	if in.Disabled != nil {
-		u.Disabled = *in.Disabled
-	}
-	if err := d.Store.UpdateUser(r.Context(), u); err != nil {
+		if in.Disabled != nil {
+			u.Disabled = *in.Disabled
+		}
+		return rename(u, in.FirstName, in.LastName)
+	})
+	if err != nil {
 		return takenEmail(err)
 	}
 	return writeJSON(w, http.StatusOK, userOf(u))

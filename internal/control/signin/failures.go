@@ -35,6 +35,9 @@ func newFailures(now func() time.Time) *failures {
 	return &failures{now: now, of: map[string]failure{}}
 }
 
+// at names an address of the network, which nobody can give for an account's.
+func at(address string) string { return "address " + address }
+
 // fold makes one of an account's names, whatever its case.
 func fold(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
 

@@ -153,7 +153,7 @@ func (d *Desk) BeginSignIn() (options json.RawMessage, name string, err error) {
 
 // WithPasskey signs in by what the person's device has answered.
 func (d *Desk) WithPasskey(ctx context.Context, name string, answer json.RawMessage, address, browser string) (Session, error) {
-	if err := d.failures.wait(address); err != nil {
+	if err := d.failures.wait(at(address)); err != nil {
 		return Session{}, err
 	}
 	c, ok := d.ceremonies.take(name)
@@ -181,7 +181,7 @@ func (d *Desk) WithPasskey(ctx context.Context, name string, answer json.RawMess
 		err = errors.New("its counter went back: there may be a copy of it")
 	}
 	if err != nil {
-		d.failures.add(address)
+		d.failures.add(at(address))
 		return Session{}, refused(err)
 	}
 	for _, k := range p.keys {

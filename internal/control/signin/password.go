@@ -18,10 +18,12 @@ import (
 	"aloft/internal/fault"
 )
 
-// Bounds of a password: characters, and bytes of what is hashed.
+// Bounds of a password: characters, and bytes of what is hashed; and of an e-mail
+// address, in bytes, by RFC 5321.
 const (
 	minPassword = 12
 	maxPassword = 1024
+	maxEmail    = 254
 )
 
 // The cost of a hash: the second of the choices that RFC 9106, section 4,
@@ -37,30 +39,39 @@ const (
 // hashing bounds how many passwords are hashed at once, each in 64 MiB.
 var hashing = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
-func derive(ctx context.Context, password string, salt []byte, time, memory uint32, threads uint8, size int) ([]byte, error) {
+// try returns a fault if one of the names has to wait, and otherwise waits for a
+// turn to hash, which done ends. A failure is to be counted before that: whoever
+// sends a thousand tries at once has no more of them than one after the other.
+func (d *Desk) try(ctx context.Context, names ...string) (done func(), err error) {
+	if err := d.failures.wait(names...); err != nil {
+		return nil, err
+	}
 	select {
 	case hashing <- struct{}{}:
-		defer func() { <-hashing }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	return argon2.IDKey([]byte(password), salt, time, memory, threads, uint32(size)), nil
+	done = func() { <-hashing }
+	if err := d.failures.wait(names...); err != nil { // those before it have failed meanwhile
+		done()
+		return nil, err
+	}
+	return done, nil
 }
 
-// hash returns what is kept of a password, in the form of PHC strings.
-func hash(ctx context.Context, password string) (string, error) {
+// hash returns what is kept of a password, in the form of PHC strings. It is the
+// caller's turn.
+func hash(password string) string {
 	salt := make([]byte, saltSize)
 	_, _ = rand.Read(salt) // never fails: crypto/rand ends the process instead
-	key, err := derive(ctx, password, salt, hashTime, hashMemory, hashThreads, hashSize)
-	if err != nil {
-		return "", err
-	}
+	key := argon2.IDKey([]byte(password), salt, hashTime, hashMemory, hashThreads, hashSize)
 	enc := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory, hashTime, hashThreads, enc(salt), enc(key)), nil
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory, hashTime, hashThreads, enc(salt), enc(key))
 }
 
-// matches reports whether the password is that of the hash.
-func matches(ctx context.Context, password, hash string) (bool, error) {
+// matches reports whether the password is that of the hash. It is the caller's
+// turn.
+func matches(password, hash string) (bool, error) {
 	part := strings.Split(hash, "$")
 	if len(part) != 6 || part[1] != "argon2id" || part[2] != fmt.Sprintf("v=%d", argon2.Version) {
 		return false, errors.New("the hash of a password has a form that is not known")
@@ -78,8 +89,8 @@ func matches(ctx context.Context, password, hash string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("the hash of a password: %w", err)
 	}
-	got, err := derive(ctx, password, salt, time, memory, threads, len(want))
-	return err == nil && subtle.ConstantTimeCompare(got, want) == 1, err
+	got := argon2.IDKey([]byte(password), salt, time, memory, threads, uint32(len(want)))
+	return subtle.ConstantTimeCompare(got, want) == 1, nil
 }
 
 // nobodys is a hash that takes as long as another, and that no password has: so
@@ -88,9 +99,15 @@ var nobodys = "$argon2id$v=19$m=65536,t=3,p=4$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAA
 
 // WithPassword signs in by password.
 func (d *Desk) WithPassword(ctx context.Context, email, password, address, browser string) (Session, error) {
-	if err := d.failures.wait(email, address); err != nil {
+	if len(email) > maxEmail {
+		email = "" // which is nobody's, and not worth remembering
+	}
+	name := "email " + email
+	done, err := d.try(ctx, name, at(address))
+	if err != nil {
 		return Session{}, err
 	}
+	defer done()
 	if len(password) > maxPassword {
 		password = "" // which nobody's is
 	}
@@ -108,15 +125,15 @@ func (d *Desk) WithPassword(ctx context.Context, email, password, address, brows
 	if !known {
 		have = nobodys
 	}
-	ok, err := matches(ctx, password, have)
+	ok, err := matches(password, have)
 	if err != nil {
 		return Session{}, err
 	}
 	if !ok || !known {
-		d.failures.add(email, address)
+		d.failures.add(name, at(address))
 		return Session{}, fault.Unauthenticated("the address or the password is wrong").Hint("an admin can make you a link that signs in once")
 	}
-	d.failures.forget(email)
+	d.failures.forget(name)
 	return d.open(ctx, u.ID, browser)
 }
 
@@ -138,15 +155,17 @@ func (d *Desk) SetPassword(ctx context.Context, who account.APIKey, current, pas
 		return fault.Invalid("is your address").At("password")
 	}
 	name := fmt.Sprintf("user %d", u.ID)
-	if err := d.failures.wait(name); err != nil {
+	done, err := d.try(ctx, name)
+	if err != nil {
 		return err
 	}
+	defer done()
 	have, err := d.Store.Password(ctx, u.ID)
 	if err != nil {
 		return err
 	}
 	if have != "" {
-		ok, err := matches(ctx, current, have)
+		ok, err := matches(current, have)
 		if err != nil {
 			return err
 		}
@@ -156,11 +175,7 @@ func (d *Desk) SetPassword(ctx context.Context, who account.APIKey, current, pas
 		}
 		d.failures.forget(name)
 	}
-	text, err := hash(ctx, password)
-	if err != nil {
-		return err
-	}
-	if err := d.Store.SetPassword(ctx, u.ID, text); err != nil {
+	if err := d.Store.SetPassword(ctx, u.ID, hash(password)); err != nil {
 		return err
 	}
 	return d.Store.RemoveKeys(ctx, u.ID, account.Session, who.ID)

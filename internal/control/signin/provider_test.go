@@ -119,7 +119,7 @@ func TestProvider(t *testing.T) {
 		t.Fatalf("session %+v, %v", session, err)
 	}
 	u.Email = "other@example.com"
-	if err := s.UpdateUser(t.Context(), u); err != nil {
+	if _, err := s.UpdateUser(t.Context(), u.ID, to(u)); err != nil {
 		t.Fatal(err)
 	}
 	if session, err = signIn("ada"); err != nil || session.UserID != u.ID {

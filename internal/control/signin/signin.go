@@ -136,12 +136,12 @@ func (d *Desk) NewLink(ctx context.Context, userID int64) (link string, expires 
 // WithLink signs in by a link. A password that the person may have forgotten is
 // forgotten here too, so that they can set another.
 func (d *Desk) WithLink(ctx context.Context, token, address, browser string) (Session, error) {
-	if err := d.failures.wait(address); err != nil {
+	if err := d.failures.wait(at(address)); err != nil {
 		return Session{}, err
 	}
 	userID, err := d.Store.TakeLink(ctx, account.HashKey(token), time.Now())
 	if errors.Is(err, store.ErrNotFound) {
-		d.failures.add(address)
+		d.failures.add(at(address))
 		return Session{}, fault.Unauthenticated("this link is good no more: it was used, or is old").Hint("ask an admin for another")
 	}
 	if err != nil {
@@ -155,7 +155,7 @@ func (d *Desk) WithLink(ctx context.Context, token, address, browser string) (Se
 
 // WithKey signs in by an API key of the person's own, which a sub-token is not.
 func (d *Desk) WithKey(ctx context.Context, key, address, browser string) (Session, error) {
-	if err := d.failures.wait(address); err != nil {
+	if err := d.failures.wait(at(address)); err != nil {
 		return Session{}, err
 	}
 	k, err := d.Store.Key(ctx, account.HashKey(key))
@@ -163,7 +163,7 @@ func (d *Desk) WithKey(ctx context.Context, key, address, browser string) (Sessi
 		return Session{}, err
 	}
 	if err != nil || k.Kind != account.Lasting || k.Expired(time.Now()) {
-		d.failures.add(address)
+		d.failures.add(at(address))
 		return Session{}, fault.Unauthenticated("this API key is not known here").Hint("check that all of it was pasted")
 	}
 	return d.open(ctx, k.UserID, browser)

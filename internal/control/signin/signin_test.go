@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +30,11 @@ func newDesk(t *testing.T, address string) (*Desk, *sqlite.Store) {
 		t.Fatal(err)
 	}
 	return d, s
+}
+
+// to makes a user what is given.
+func to(u account.User) func(*account.User) error {
+	return func(was *account.User) error { *was = u; return nil }
 }
 
 func addUser(t *testing.T, s *sqlite.Store, email string) account.User {
@@ -102,13 +109,13 @@ func TestPassword(t *testing.T) {
 	}
 	u.Disabled = true
 	addUser(t, s, "owner@example.com")
-	if err := s.UpdateUser(t.Context(), u); err != nil {
+	if _, err := s.UpdateUser(t.Context(), u.ID, to(u)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = d.WithPassword(t.Context(), "ada@example.com", password, "192.0.2.1", "")
 	wantKind(t, "a disabled user", err, fault.KindDenied)
 	u.Disabled = false
-	if err := s.UpdateUser(t.Context(), u); err != nil {
+	if _, err := s.UpdateUser(t.Context(), u.ID, to(u)); err != nil {
 		t.Fatal(err)
 	}
 	link, _, err := d.NewLink(t.Context(), u.ID)
@@ -167,6 +174,39 @@ func TestFailures(t *testing.T) {
 			t.Errorf("after one failure: %v", err)
 		}
 	})
+}
+
+// Whoever tries at once has no more tries than one after the other.
+func TestTriesAtOnce(t *testing.T) {
+	d, s := newDesk(t, "http://localhost:8080")
+	addUser(t, s, "ada@example.com")
+	const tries = 60
+	var looked, held atomic.Int64
+	var wg sync.WaitGroup
+	for range tries {
+		wg.Go(func() {
+			_, err := d.WithPassword(t.Context(), "ada@example.com", "wrong", "192.0.2.1", "")
+			switch {
+			case fault.Is(err, fault.KindUnauthenticated):
+				looked.Add(1)
+			case fault.Is(err, fault.KindExhausted):
+				held.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	// The waits double: on the slowest host few end meanwhile.
+	if n := looked.Load(); n < freeTries || n > tries/2 || n+held.Load() != tries {
+		t.Errorf("%d of %d passwords were looked at, %d not", n, tries, held.Load())
+	}
+	// Nobody else has to wait, also where the tries were for their address of the network.
+	for range freeTries {
+		_, _ = d.WithPassword(t.Context(), "192.0.2.2", "wrong", "192.0.2.3", "")
+	}
+	_, err := d.WithKey(t.Context(), "wrong", "192.0.2.2", "")
+	wantKind(t, "another", err, fault.KindUnauthenticated)
 }
 
 func TestPending(t *testing.T) {

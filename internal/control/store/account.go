@@ -28,10 +28,11 @@ type Accounts interface {
 type Members interface {
 	// Users returns all, the oldest first.
 	Users(ctx context.Context) ([]account.User, error)
-	// UpdateUser writes what is known of a user. The error wraps [ErrExists] where
-	// another has the address, and [ErrLastOwner] where nobody would be left to
-	// own the server.
-	UpdateUser(ctx context.Context, u account.User) error
+	// UpdateUser changes a user, whom nobody else changes meanwhile, and returns
+	// them as they are then. change must be quick and use no store; its error, which
+	// undoes all, is returned. The error wraps [ErrExists] where another has the
+	// address, and [ErrLastOwner] where nobody would be left to own the server.
+	UpdateUser(ctx context.Context, id int64, change func(*account.User) error) (account.User, error)
 	// Keys returns those of a user that have not expired, the newest first,
 	// sessions too.
 	Keys(ctx context.Context, userID int64) ([]account.APIKey, error)

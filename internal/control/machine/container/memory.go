@@ -35,8 +35,9 @@ const (
 // memory that it is awake; it is in the folder of the socket.
 const wokenFile = "woken"
 
-// quietLimit bounds how long the guest may take to let go of its socket.
-const quietLimit = 5 * time.Second
+// quietLimit bounds how long the guest may take to let go of its socket: what is
+// connected has a second to go, the rest is for a host that has much to do.
+const quietLimit = 20 * time.Second
 
 // keptFree is what is left of the disk, in bytes, beside what the memory of a
 // machine may take there uncompressed.

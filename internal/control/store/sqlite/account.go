@@ -68,13 +68,21 @@ func (s *Store) Users(ctx context.Context) ([]account.User, error) {
 }
 
 // UpdateUser implements [store.Members].
-func (s *Store) UpdateUser(ctx context.Context, u account.User) error {
-	err := s.write(ctx, func(tx *tx) error {
+func (s *Store) UpdateUser(ctx context.Context, id int64, change func(*account.User) error) (u account.User, err error) {
+	err = s.write(ctx, func(tx *tx) error {
+		row, err := tx.q.GetUser(tx.ctx, id)
+		if err != nil {
+			return readError(err)
+		}
+		u = userOf(row)
+		if err := change(&u); err != nil {
+			return err
+		}
 		if err := tx.untaken(u); err != nil {
 			return err
 		}
 		n, err := tx.q.UpdateUser(tx.ctx, query.UpdateUserParams{
-			ID: u.ID, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName, Role: string(u.Role), Disabled: number(u.Disabled),
+			ID: id, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName, Role: string(u.Role), Disabled: number(u.Disabled),
 		})
 		if err = found(n, err); err != nil {
 			return err
@@ -87,9 +95,9 @@ func (s *Store) UpdateUser(ctx context.Context, u account.User) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("update user %d: %w", u.ID, err)
+		return account.User{}, fmt.Errorf("update user %d: %w", id, err)
 	}
-	return nil
+	return u, nil
 }
 
 // untaken returns [store.ErrExists] where another user has the address.

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -143,12 +144,22 @@ func testAddress(t *testing.T, s Store) {
 	_, err := s.AddUser(t.Context(), account.User{Email: strings.ToUpper(u.Email)})
 	wantError(t, "AddUser", err, store.ErrExists)
 	v.Email = strings.ToUpper(u.Email)
-	wantError(t, "UpdateUser", s.UpdateUser(t.Context(), v), store.ErrExists)
+	wantError(t, "UpdateUser", update(t, s, v), store.ErrExists)
 	for range 2 { // nobody's address is nobody's
 		if u, err := s.AddUser(t.Context(), account.User{}); err != nil || u.Role != account.Member {
 			t.Errorf("a user without an address: %+v, %v", u, err)
 		}
 	}
+}
+
+// update makes a user what is given.
+func update(t *testing.T, s Store, u account.User) error {
+	t.Helper()
+	got, err := s.UpdateUser(t.Context(), u.ID, func(was *account.User) error { *was = u; return nil })
+	if err == nil && got != u {
+		t.Errorf("UpdateUser = %+v, want %+v", got, u)
+	}
+	return err
 }
 
 func testUpdateUser(t *testing.T, s Store) {
@@ -158,7 +169,7 @@ func testUpdateUser(t *testing.T, s Store) {
 		t.Fatalf("AddKey = %+v, %v", k, err)
 	}
 	v.Email, v.FirstName, v.LastName, v.Role, v.Disabled = "v@example.com", "V", "W", account.Viewer, true
-	if err := s.UpdateUser(t.Context(), v); err != nil {
+	if err := update(t, s, v); err != nil {
 		t.Fatal(err)
 	}
 	users, err := s.Users(t.Context())
@@ -168,19 +179,35 @@ func testUpdateUser(t *testing.T, s Store) {
 	if k, err = s.Key(t.Context(), k.Hash); err != nil || k.Role != account.Viewer || !k.Disabled {
 		t.Errorf("the key of a user who has changed: %+v, %v", k, err)
 	}
+	// Of changes at once none undoes another, and one that is refused does nothing.
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if _, err := s.UpdateUser(t.Context(), u.ID, func(u *account.User) error { u.LastName += "x"; return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	no := errors.New("no")
+	_, err = s.UpdateUser(t.Context(), u.ID, func(u *account.User) error { u.LastName = "no"; return no })
+	wantError(t, "UpdateUser", err, no)
+	if got, err := s.User(t.Context(), u.ID); err != nil || got.LastName != u.LastName+strings.Repeat("x", 20) {
+		t.Errorf("after 20 changes: %+v, %v", got, err)
+	}
 	v.ID, v.Email = v.ID+1, ""
-	wantError(t, "UpdateUser", s.UpdateUser(t.Context(), v), store.ErrNotFound)
+	wantError(t, "UpdateUser", update(t, s, v), store.ErrNotFound)
 }
 
 func testLastOwner(t *testing.T, s Store) {
 	u, v := addUser(t, s), addUser(t, s)
 	u.Role = account.Admin
-	if err := s.UpdateUser(t.Context(), u); err != nil {
+	if err := update(t, s, u); err != nil {
 		t.Fatal(err)
 	}
 	before := v
 	v.Disabled = true
-	wantError(t, "UpdateUser", s.UpdateUser(t.Context(), v), store.ErrLastOwner)
+	wantError(t, "UpdateUser", update(t, s, v), store.ErrLastOwner)
 	if got, err := s.User(t.Context(), v.ID); err != nil || got != before {
 		t.Errorf("the last owner is %+v, %v", got, err)
 	}
