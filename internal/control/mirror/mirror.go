@@ -24,9 +24,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
+	"time"
 
 	"aloft/internal/fault"
+	"aloft/internal/lockfile"
 )
 
 // Config says where mirrors are and how upstreams are reached.
@@ -120,6 +121,9 @@ func (s *Mirrors) checkVersion() error {
 	return nil
 }
 
+// handedOnWithin is how long what a killed server was just starting may hold its lock.
+const handedOnWithin = 5 * time.Second
+
 // prepare makes the folders, takes the lock and removes quarantines.
 func (s *Mirrors) prepare() error {
 	var err error
@@ -135,7 +139,7 @@ func (s *Mirrors) prepare() error {
 	if s.lock, err = os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
-	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := lockfile.Exclusive(s.lock, handedOnWithin); err != nil {
 		return fmt.Errorf("%s is in use by another server: %w", s.dir, err)
 	}
 	quarantine := filepath.Join(s.dir, "quarantine")

@@ -11,11 +11,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"aloft/internal/fault"
+	"aloft/internal/lockfile"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -25,6 +26,10 @@ const (
 	resultsDir = "results"
 	bootIDName = "boot_id"
 )
+
+// handedOnWithin is how long what a killed exec-daemon was just starting may hold its
+// log.
+const handedOnWithin = 3 * time.Second
 
 // maxCallID is the longest id of a call, in characters.
 const maxCallID = 128
@@ -64,7 +69,7 @@ func openCallLog(dir string) (*callLog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("call log: %w", err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := lockfile.Exclusive(file, handedOnWithin); err != nil {
 		_ = file.Close()
 		return nil, fault.Conflict("another exec-daemon uses %s", dir).
 			Hint("stop it, or give this one another --state-dir").Because(err)

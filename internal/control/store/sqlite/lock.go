@@ -6,11 +6,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"aloft/internal/fault"
+	"aloft/internal/lockfile"
 )
+
+// handedOnWithin is how long what a killed server was just starting may hold its lock.
+const handedOnWithin = 5 * time.Second
 
 // lock takes the lock file for this process. The kernel lets it go when the
 // process ends, however it ends.
@@ -19,12 +25,16 @@ func lock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
-	case errors.Is(err, syscall.EWOULDBLOCK):
-		holder := ""
-		if pid, _ := io.ReadAll(io.LimitReader(f, 32)); len(pid) > 0 {
-			holder = fmt.Sprintf(" (process %s)", strings.TrimSpace(string(pid)))
+	var holder string
+	patience := handedOnWithin
+	if text, _ := io.ReadAll(io.LimitReader(f, 32)); len(text) > 0 {
+		holder = fmt.Sprintf(" (process %s)", strings.TrimSpace(string(text)))
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			patience = 0 // it lives
 		}
+	}
+	switch err := lockfile.Exclusive(f, patience); {
+	case errors.Is(err, lockfile.ErrHeld):
 		return nil, errors.Join(fault.Conflict("another server%s is using %s", holder, filepath.Dir(path)).
 			Named("data_in_use").Hint("stop it, or give this one a data folder of its own"), f.Close())
 	case err != nil:
@@ -33,7 +43,7 @@ func lock(path string) (*os.File, error) {
 	// The number is for the message above only: a disk that is too full for it
 	// must not keep a server from starting.
 	if f.Truncate(0) == nil {
-		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
+		_, _ = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
 	}
 	return f, nil
 }
