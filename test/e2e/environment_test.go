@@ -207,22 +207,27 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 // What install may do at its worst ends the build with words, and nothing else.
 func TestEnvironmentAtItsWorst(t *testing.T) {
 	git := gittest.New(t)
-	a := start(t, scripted(t, buildScript)+"environments: {install_limit: 3s, start_limit: 1s, stale_after: 0s}\n")
+	patient := start(t, scripted(t, buildScript)+"environments: {stale_after: 0s}\n")
+	hasty := start(t, scripted(t, buildScript)+"environments: {install_limit: 6s, start_limit: 5s, stale_after: 0s}\n")
 	for name, c := range map[string]struct {
 		file string
 		want []string
 	}{
-		"hangs":    {`{"install": "echo begun; sleep 600"}`, []string{"install was ended after 3s\\nbegun"}},
+		"hangs":    {`{"install": "echo begun; sleep 600"}`, []string{"install was ended after 6s\\nbegun"}},
 		"daemon":   {`{"install": "echo begun; setsid sh -c 'trap \"\" TERM; sleep 600' & exit 0"}`, []string{`"layer":"bld-`}},
 		"prints":   {`{"install": "yes no end of it | head -c 60000000; echo; echo the last line; exit 4"}`, []string{"install ended with status 4", "the last line"}},
 		"fills":    {`{"install": "head -c 1G /dev/zero > /dev/shm/x; echo full; exit 5"}`, []string{"install ended with status 5"}},
 		"types":    {`{"install": "read answer || { echo nobody types; exit 6; }"}`, []string{"install ended with status 6\\nnobody types"}},
 		"sudo":     {`{"install": "sudo -n true || { echo no sudo; exit 0; }; echo root > /tmp/x"}`, []string{`"layer":"bld-`}},
-		"stuck":    {`{"install": "true", "start": "echo waits; sleep 600", "terminals": [{"command": "sleep 600"}]}`, []string{"start was ended after 1s: start has to return", "waits", `"name":"terminal terminal-1","state":"done"`}},
+		"stuck":    {`{"install": "true", "start": "echo waits; sleep 600", "terminals": [{"command": "sleep 600"}]}`, []string{"start was ended after 5s: start has to return", "waits", `"name":"terminal terminal-1","state":"done"`}},
 		"snapshot": {`{"install": "true", "snapshot": "snapshot-20260101-6f9619ff-8b86-d011-b42d-00cf4fc964ff"}`, []string{"is not there, has expired", `"layer":"bld-`}},
 		"host":     {`{"install": "true", "image": "rootfs:/"}`, []string{"which a repository may not name", `"layer":"bld-`}},
 	} {
 		url := git.Repo(name, map[string]string{".cursor/environment.json": c.file})
+		a := patient
+		if name == "hangs" || name == "stuck" {
+			a = hasty
+		}
 		events := a.events(a.finish(a.create(url, "Look", nil)).AgentID)
 		for _, want := range c.want {
 			if !strings.Contains(events, want) {
@@ -232,15 +237,17 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 		}
 	}
 	// The wrecks go with the next build of each that does not fail.
-	for _, name := range []string{"hangs", "prints", "fills", "types"} {
-		git.Commit(name, "main", "Mend", map[string]string{".cursor/environment.json": `{"install": "true"}`})
-		a.finish(a.create(git.URL+"/"+name+".git", "Look", nil))
+	for a, names := range map[*aloft][]string{hasty: {"hangs"}, patient: {"prints", "fills", "types"}} {
+		for _, name := range names {
+			git.Commit(name, "main", "Mend", map[string]string{".cursor/environment.json": `{"install": "true"}`})
+			a.finish(a.create(git.URL+"/"+name+".git", "Look", nil))
+		}
+		eventually(t, "the wrecks are gone", func() bool {
+			left, err := filepath.Glob(filepath.Join(a.Data, "machines", "machines", "env-*"))
+			return err == nil && len(left) == 0
+		})
 	}
-	eventually(t, "the wrecks are gone", func() bool {
-		left, err := filepath.Glob(filepath.Join(a.Data, "machines", "machines", "env-*"))
-		return err == nil && len(left) == 0
-	})
-	logs, err := filepath.Glob(filepath.Join(a.Data, "builds", "*.log"))
+	logs, err := filepath.Glob(filepath.Join(patient.Data, "builds", "*.log"))
 	if err != nil || len(logs) == 0 {
 		t.Fatal(logs, err)
 	}

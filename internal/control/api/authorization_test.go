@@ -81,8 +81,7 @@ func (h *house) addBadKeys() {
 	h.t.Helper()
 	gone, err := h.store.AddUser(h.t.Context(), account.User{Email: "gone@example.com", Role: account.Owner})
 	if err == nil {
-		gone.Disabled = true
-		err = h.store.UpdateUser(h.t.Context(), gone)
+		_, err = h.store.UpdateUser(h.t.Context(), gone.ID, func(u *account.User) error { u.Disabled = true; return nil })
 	}
 	for _, k := range []account.APIKey{
 		{UserID: 1, Hash: account.HashKey(expiredKey), ExpiresAt: time.Now().Add(-time.Hour)},

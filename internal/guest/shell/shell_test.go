@@ -205,6 +205,7 @@ sleep 301 & echo $! >>../pids
 setsid sleep 303 & echo $! >>../pids
 ( (setsid sleep 304 & echo $! >>../pids) & )
 env -i /bin/sleep 305 & echo $! >>../pids
+until [ "$(wc -l <../pids)" = 5 ]; do sleep 0.01; done
 echo started
 sleep 306
 echo never >../never`}, func(string, string) { cancel() })
@@ -390,13 +391,13 @@ func TestLoginProfileThatFails(t *testing.T) {
 }
 
 func TestLoginProfileTakesNoTimeOfTheCommand(t *testing.T) {
+	began := time.Now()
 	s := open(t, func(c *Config) {
 		profile := "date +%s%N >> times; sleep 0.5; date +%s%N >> times\n"
 		if err := os.WriteFile(filepath.Join(c.Dir, ".profile"), []byte(profile), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	})
-	began := time.Now()
 	res, err := s.Run(t.Context(), Command{Text: "echo on", Timeout: 2 * time.Minute}, nil)
 	took := time.Since(began)
 	if err != nil || res.Stdout != "on\n" {
