@@ -33,7 +33,7 @@ func (q *Queries) DeleteAgent(ctx context.Context, id string) (int64, error) {
 }
 
 const findAgents = `-- name: FindAgents :many
-SELECT agents.id, agents.name, agents.user_id, agents.archived, agents.env, agents.repos, agents.model, agents.class, agents.work_on_current_branch, agents.created_at, agents.updated_at, agents.latest_run_id, agents.head, agents.paused, agents.machine, agents.run_mode, agents.approvals, agents.origin, agents.forked_from, agents.layer, agents.rules_at FROM agents LEFT JOIN runs ON runs.agent_id = agents.id AND runs.id = agents.latest_run_id
+SELECT agents.id, agents.name, agents.user_id, agents.archived, agents.env, agents.repos, agents.model, agents.class, agents.work_on_current_branch, agents.created_at, agents.updated_at, agents.latest_run_id, agents.head, agents.paused, agents.machine, agents.run_mode, agents.approvals, agents.origin, agents.forked_from, agents.layer, agents.rules_at, agents.queue FROM agents LEFT JOIN runs ON runs.agent_id = agents.id AND runs.id = agents.latest_run_id
 WHERE (CAST(?1 AS INTEGER) = 0 OR agents.user_id = ?1) AND agents.archived <= ?2
   AND agents.created_at >= ?3 AND agents.created_at < ?4
   AND agents.created_at <= ?5 AND (agents.created_at < ?5 OR agents.id < ?6)
@@ -109,6 +109,7 @@ func (q *Queries) FindAgents(ctx context.Context, arg FindAgentsParams) ([]Agent
 			&i.ForkedFrom,
 			&i.Layer,
 			&i.RulesAt,
+			&i.Queue,
 		); err != nil {
 			return nil, err
 		}

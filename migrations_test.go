@@ -1,0 +1,25 @@
+package repo
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestMigrations wants the store's migrations numbered in a row: two that landed
+// at once with one number would keep every server from starting.
+func TestMigrations(t *testing.T) {
+	files, err := filepath.Glob("internal/control/store/*/migrations/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no migrations: %v", err)
+	}
+	next := map[string]int{}
+	for _, file := range files {
+		folder, name := filepath.Split(file)
+		next[folder]++
+		if n, err := strconv.Atoi(strings.SplitN(name, "_", 2)[0]); err != nil || n != next[folder] {
+			t.Errorf("%s has the number %d; want %d", file, n, next[folder])
+		}
+	}
+}
