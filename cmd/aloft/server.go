@@ -196,7 +196,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		SignIn: desk, AuditLog: s.store, Usage: s.store,
 		Outbound: reach, Deliveries: s.store, Replies: s.store, PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(),
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Builder: builds{s.builder}, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},
-		SetUps: setups{s.schedule, s.builder, s.store}, Snapshots: s.store, Disks: s.builder, Metrics: s.observer.Metrics,
+		SetUps: setups{s.schedule, s.builder}, Snapshots: s.store, Disks: s.builder, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		Tracer: sent.Tracer(), Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,
 		Rules: s.store, Review: reviewer, CheckHooks: checkHooks, ProjectFile: originFiles(s.gateway), Ports: s.builder.Ports,

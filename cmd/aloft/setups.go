@@ -11,16 +11,14 @@ import (
 	"aloft/internal/control/build"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/schedule"
-	"aloft/internal/control/store"
 	"aloft/internal/environment"
 	"aloft/internal/secret"
 )
 
 // setups makes environments of machines that people have set up.
 type setups struct {
-	schedule  *schedule.Scheduler
-	builder   *build.Builder
-	snapshots store.Snapshots
+	schedule *schedule.Scheduler
+	builder  *build.Builder
 }
 
 var _ api.SetUps = setups{}
@@ -28,8 +26,7 @@ var _ api.SetUps = setups{}
 // maxProposeFile bounds what is read of a file that a proposal goes by, in bytes.
 const maxProposeFile = 256 << 10
 
-// Snapshot implements [api.SetUps]. The record comes before the disk: one
-// without a disk is as good as none, and a disk without a record nobody's.
+// Snapshot implements [api.SetUps].
 func (s setups) Snapshot(ctx context.Context, a agent.Agent) (id string, p environment.Proposal, err error) {
 	typed, err := s.schedule.SetUpHistory(ctx, a.ID)
 	if err != nil {
@@ -38,10 +35,7 @@ func (s setups) Snapshot(ctx context.Context, a agent.Agent) (id string, p envir
 	url := a.Repos[0].URL
 	id = layer.NewID(layer.Snapshot)
 	record := environment.Snapshot{ID: id, UserID: a.UserID, Repo: secret.Repo(url), AgentID: a.ID, CreatedAt: time.Now().UTC()}
-	if err := s.snapshots.AddSnapshot(ctx, record); err != nil {
-		return "", p, err
-	}
-	if err := s.schedule.Snapshot(ctx, a.ID, id); err != nil {
+	if err := s.builder.SaveSnapshot(ctx, record, func(ctx context.Context, id string) error { return s.schedule.Snapshot(ctx, a.ID, id) }); err != nil {
 		return "", p, err
 	}
 	files, err := s.builder.Exists(ctx, url, "", environment.ProposeFiles, maxProposeFile)

@@ -111,6 +111,7 @@ type Builder struct {
 	flights map[string]*flight
 	ends    map[string]context.CancelCauseFunc // end the build in a machine, by its id
 	wrecks  map[string]*wreck                  // that somebody looks at, by build
+	saving  map[string]bool                    // snapshots whose disks are being made
 	expired expired
 	running sync.WaitGroup
 	step    func(string) // between the steps of a build, for tests
@@ -125,7 +126,7 @@ func New(c Config) *Builder {
 		c.InstallLimit = time.Hour
 	}
 	return &Builder{
-		Config: c, tidied: make(chan struct{}), flights: map[string]*flight{}, ends: map[string]context.CancelCauseFunc{}, wrecks: map[string]*wreck{}, step: func(string) {},
+		Config: c, tidied: make(chan struct{}), flights: map[string]*flight{}, ends: map[string]context.CancelCauseFunc{}, wrecks: map[string]*wreck{}, saving: map[string]bool{}, step: func(string) {},
 	}
 }
 

@@ -45,7 +45,8 @@ func TestMain(m *testing.M) {
 }
 
 // child is a server that builds what the repository args[1] asks for on the
-// folder args[0], and is killed at the step args[2].
+// folder args[0], or saves the disk of the machine args[3] for it as the snapshot
+// args[4], and is killed at the step args[2].
 func child(args []string) error {
 	s, err := open(args[0])
 	if err != nil {
@@ -57,7 +58,11 @@ func child(args []string) error {
 			select {}
 		}
 	}
-	_, err = s.build(context.Background(), args[1])
+	if len(args) > 3 {
+		err = s.snapshot(args[1], args[3], args[4])
+	} else {
+		_, err = s.build(context.Background(), args[1])
+	}
 	return errors.Join(err, s.close())
 }
 

@@ -2,9 +2,13 @@ package build
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
+	"aloft/internal/control/store"
 	"aloft/internal/environment"
+	"aloft/internal/fault"
 )
 
 // Disk returns what is known of a snapshot's files, and false where there are
@@ -40,4 +44,72 @@ func lastBegun(n environment.Snapshot) time.Time {
 		return n.UsedAt
 	}
 	return n.CreatedAt
+}
+
+// SaveSnapshot keeps a snapshot, whose disk save makes under its ID. The record
+// comes before the disk: one without a disk is as good as none, and is forgotten
+// by the next to tidy, and a disk without a record would be nobody's.
+func (b *Builder) SaveSnapshot(ctx context.Context, n environment.Snapshot, save func(ctx context.Context, id string) error) error {
+	b.mu.Lock()
+	b.saving[n.ID] = true // and is not tidied away meanwhile
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		delete(b.saving, n.ID)
+		b.mu.Unlock()
+	}()
+	if err := b.Snapshots.AddSnapshot(ctx, n); err != nil {
+		return fmt.Errorf("record snapshot %s: %w", n.ID, err)
+	}
+	b.step("snapshot: recorded")
+	err := save(ctx, n.ID)
+	b.step("snapshot: saved")
+	if err != nil {
+		return errors.Join(err, b.forgetHalf(context.WithoutCancel(ctx), n))
+	}
+	return nil
+}
+
+// forgetHalf removes what is known of a snapshot that has no disk.
+func (b *Builder) forgetHalf(ctx context.Context, n environment.Snapshot) error {
+	l, err := b.Layers.Layer(n.ID)
+	if err == nil && l.Kept {
+		return nil
+	}
+	if err != nil && !fault.Is(err, fault.KindNotFound) {
+		return err
+	}
+	if err := b.Snapshots.DeleteSnapshot(ctx, n.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("forget snapshot %s: %w", n.ID, err)
+	}
+	return nil
+}
+
+// tidySnapshots removes the snapshots that no machine has begun with for too
+// long, and the records of those whose disk was never made, or has been deleted.
+func (b *Builder) tidySnapshots(ctx context.Context) error {
+	if b.Snapshots == nil {
+		return nil
+	}
+	list, err := b.Snapshots.AllSnapshots(ctx)
+	errs := []error{err}
+	for _, n := range list {
+		if l, err := b.Layers.Layer(n.ID); err != nil || !l.Kept {
+			b.mu.Lock()
+			saving := b.saving[n.ID]
+			b.mu.Unlock()
+			if !saving {
+				errs = append(errs, b.forgetHalf(ctx, n)) // looks once more: it may have been saved just now
+			}
+			continue
+		}
+		last := lastBegun(n)
+		if b.SnapshotFor == 0 || !b.expired.due(n.ID, !young(last, b.SnapshotFor)) {
+			continue
+		}
+		b.Logger.Info("a snapshot that nobody uses has expired", "snapshot", n.ID, "repository", n.Repo, "used", last)
+		b.expired.forget(n.ID)
+		errs = append(errs, b.drop(n.ID), b.Snapshots.DeleteSnapshot(ctx, n.ID))
+	}
+	return errors.Join(errs...)
 }

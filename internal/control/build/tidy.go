@@ -194,25 +194,3 @@ func (b *Builder) Forget(ctx context.Context, environmentID string) error {
 	}
 	return errors.Join(errs...)
 }
-
-// tidySnapshots removes the snapshots that no machine has begun with for too long.
-func (b *Builder) tidySnapshots(ctx context.Context) error {
-	if b.Snapshots == nil || b.SnapshotFor == 0 {
-		return nil
-	}
-	list, err := b.Snapshots.AllSnapshots(ctx)
-	errs := []error{err}
-	for _, n := range list {
-		if l, err := b.Layers.Layer(n.ID); err != nil || !l.Kept {
-			continue // it is another host's, or is being made
-		}
-		last := lastBegun(n)
-		if !b.expired.due(n.ID, !young(last, b.SnapshotFor)) {
-			continue
-		}
-		b.Logger.Info("a snapshot that nobody uses has expired", "snapshot", n.ID, "repository", n.Repo, "used", last)
-		b.expired.forget(n.ID)
-		errs = append(errs, b.drop(n.ID), b.Snapshots.DeleteSnapshot(ctx, n.ID))
-	}
-	return errors.Join(errs...)
-}

@@ -202,8 +202,9 @@ func TestSnapshotExpires(t *testing.T) {
 	saver := m.(machine.Snapshotter)
 	old := time.Now().Add(-48 * time.Hour)
 	if err := errors.Join(
-		s.store.AddSnapshot(t.Context(), environment.Snapshot{ID: id, Repo: secret.Repo(url), CreatedAt: old}),
-		saver.Stop(t.Context()), saver.Freeze(t.Context(), id), m.Destroy(t.Context()),
+		saver.Stop(t.Context()),
+		s.builder.SaveSnapshot(t.Context(), environment.Snapshot{ID: id, Repo: secret.Repo(url), CreatedAt: old}, saver.Freeze),
+		m.Destroy(t.Context()),
 	); err != nil {
 		t.Fatal(err)
 	}
