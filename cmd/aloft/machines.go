@@ -81,6 +81,37 @@ func (m machines) CreateTerminal(ctx context.Context, agentID string, n api.NewT
 	return made, created, err
 }
 
+// files are those of a machine, and the way into it.
+type files struct {
+	*pod.Files
+	access io.Closer
+}
+
+// Files implements [api.Machines].
+func (m machines) Files(ctx context.Context, agentID string) (api.Files, error) {
+	access, err := m.schedule.Access(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	return files{access.Conn.Files(access.Token), access}, nil
+}
+
+// List implements [api.Files].
+func (f files) List(ctx context.Context, path string) ([]api.FileEntry, error) {
+	found, err := f.Files.List(ctx, path)
+	list := make([]api.FileEntry, 0, len(found))
+	for _, e := range found {
+		list = append(list, api.FileEntry(e))
+	}
+	return list, err
+}
+
+// Close implements [api.Files].
+func (f files) Close() error {
+	f.Files.Close()
+	return f.access.Close()
+}
+
 func apiTerminal(t pod.Terminal) api.Terminal {
 	out := api.Terminal{
 		Name: t.Name, Created: t.Created, Attached: t.Attached, Columns: t.Columns, Rows: t.Rows,

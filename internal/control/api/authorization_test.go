@@ -44,6 +44,8 @@ var authorization = map[string]string{
 	"GET /v1/agents/{id}/environment": own, "POST /v1/agents/{id}/snapshots": own, "POST /v1/agents/{id}/environment/try": own, "POST /v1/agents/{id}/environment/commit": own,
 	"POST /v1/agents/{id}/queue": own, "GET /v1/agents/{id}/queue": own, "DELETE /v1/agents/{id}/queue/{runId}": own,
 	"POST /v1/agents/{id}/retry": own, "GET /v1/agents/{id}/events/{seq}/images/{n}": own,
+	"GET /v1/agents/{id}/files": own, "DELETE /v1/agents/{id}/files": own, "GET /v1/agents/{id}/files/contents": own, "PUT /v1/agents/{id}/files/contents": own,
+	"GET /v1/agents/{id}/files/archive": own, "POST /v1/agents/{id}/files/folders": own, "POST /v1/agents/{id}/files/move": own,
 	"GET /metrics":    admin,
 	"GET /v1/secrets": anyone, "PUT /v1/secrets/{name}": anyone, "DELETE /v1/secrets/{name}": keyed, // another has none of that name
 	"PUT /v1/team/secrets/{name}": admin, "DELETE /v1/team/secrets/{name}": admin, "POST /v1/team/secrets-rotation": admin,

@@ -28,6 +28,8 @@ type Machines interface {
 	Terminals(ctx context.Context, agentID string) ([]Terminal, error)
 	// CreateTerminal makes one, or returns the one that has the name.
 	CreateTerminal(ctx context.Context, agentID string, n NewTerminal) (made Terminal, created bool, err error)
+	// Files goes to the files of the agent's machine. Their Close is the caller's duty.
+	Files(ctx context.Context, agentID string) (Files, error)
 }
 
 // PTY is a connection whose messages are passed on as they are.

@@ -96,6 +96,11 @@ func operation(rt route, reg huma.Registry, failed *huma.Response) *huma.Operati
 			"application/json": {Schema: reg.Schema(reflect.TypeOf(rt.in), true, "")},
 		}}
 	}
+	if rt.takes != "" {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			rt.takes: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+		}}
+	}
 	if rt.status < http.StatusBadRequest {
 		ok := &huma.Response{Description: http.StatusText(rt.status)}
 		switch {

@@ -24,9 +24,10 @@ type route struct {
 	long         bool         // may take as long as it likes
 	query        []param
 	header       []param
-	in           any // the body, or nil
-	status       int // of success
-	out          any // the reply's body, or nil where it is not JSON
+	in           any    // the body, or nil
+	takes        string // the media type of a body that is not JSON
+	status       int    // of success
+	out          any    // the reply's body, or nil where it is not JSON
 	media        string
 	handle       handler
 }
@@ -56,7 +57,7 @@ func (s *server) routes() []route {
 		{name: "limit", kind: "integer", min: 1, max: maxLimit, standard: standardLimit, words: "how many to return"},
 		{name: "cursor", kind: "string", words: "nextCursor of the page before"},
 	}
-	routes := slices.Concat(s.current(page), s.webhookRoutes(page), s.sessionRoutes(), s.memberRoutes(), s.keyRoutes(), s.settingsRoutes(), s.environmentCheckRoutes(), s.snapshotRoutes(page))
+	routes := slices.Concat(s.current(page), s.webhookRoutes(page), s.sessionRoutes(), s.memberRoutes(), s.keyRoutes(), s.settingsRoutes(), s.environmentCheckRoutes(), s.snapshotRoutes(page), s.fileRoutes())
 	return append(routes, s.legacy(routes, page)...)
 }
 

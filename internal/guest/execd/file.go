@@ -1,6 +1,8 @@
 package execd
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"aloft/internal/fault"
 )
@@ -97,7 +101,7 @@ func writeFile(path string, contents []byte) error {
 	if _, err := r.Write(contents); err != nil {
 		return errors.Join(fileFault(path, err), r.drop())
 	}
-	return r.commit()
+	return r.commit(condition{})
 }
 
 // replacement is a file on its way to take another's place. What is there keeps
@@ -138,16 +142,70 @@ func replaceFile(path string, mode fs.FileMode) (*replacement, error) {
 	return r, nil
 }
 
-// commit puts the file in its place.
-func (r *replacement) commit() error {
+// commit puts the file in its place, if what is there is still as it must be.
+func (r *replacement) commit(must condition) error {
 	err := r.Close()
 	if err == nil {
+		err = must.holds(r.path)
+	}
+	switch {
+	case err != nil:
+	case must.absent:
+		err = moveFile(r.Name(), r.path)
+	default:
 		err = os.Rename(r.Name(), r.path)
 	}
 	if err != nil {
 		return fileFault(r.path, errors.Join(err, removeIfThere(r.Name())))
 	}
 	return nil
+}
+
+// A condition is what a file must be to be written. Between the last look at it
+// and the writing is a moment; nothing else of it is lost.
+type condition struct {
+	sha256 string // of what it holds; "" is anything
+	absent bool
+}
+
+// holds returns nil if the file at path is as it must be.
+func (c condition) holds(path string) error {
+	if c.absent {
+		if _, err := os.Lstat(path); err == nil {
+			return fault.Conflict("%s is there already", path).At("path")
+		}
+	}
+	if c.sha256 == "" {
+		return nil
+	}
+	file, _, err := openFile(path)
+	if err != nil {
+		if fault.Of(err).Kind == fault.KindNotFound {
+			return fault.Conflict("%s is not there any more", path).At("path")
+		}
+		return err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return fileFault(path, err)
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != c.sha256 {
+		return fault.Conflict("%s has changed since it was read", path).At("path")
+	}
+	return nil
+}
+
+// moveFile renames a file or a folder, unless something is there already.
+func moveFile(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) { // a file system that cannot do it at one stroke
+		if _, there := os.Lstat(to); there == nil {
+			return syscall.EEXIST
+		}
+		err = syscall.Rename(from, to)
+	}
+	return err
 }
 
 // drop leaves everything as it was.
@@ -167,7 +225,20 @@ func regular(path string, info fs.FileInfo) error {
 
 // fileFault says what kind of failure an error of the file system is.
 func fileFault(path string, err error) error {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
 	switch {
+	case errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY):
+		return fault.Conflict("%s is there already", path).At("path").Because(err)
+	case errors.Is(err, syscall.ENOTEMPTY):
+		return fault.Conflict("%s is not empty", path).At("path").Because(err)
+	case errors.Is(err, syscall.EBUSY):
+		return fault.Conflict("%s is in use: something is mounted there", path).At("path").Because(err)
+	case errors.Is(err, syscall.EXDEV):
+		return fault.Invalid("%s is on another file system", path).At("path").Hint("copy it there").Because(err)
+	case errors.Is(err, syscall.EINVAL):
+		return fault.Invalid("%s cannot be there", path).At("path").Because(err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fault.NotFound("%s does not exist", path).At("path").Because(err)
 	case errors.Is(err, fs.ErrPermission):

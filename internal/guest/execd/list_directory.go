@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -35,13 +36,18 @@ func (s *Server) ListDirectory(_ context.Context, req *connect.Request[agentv1.L
 		if err != nil {
 			continue // removed meanwhile
 		}
-		res.Entries = append(res.Entries, &agentv1.DirectoryEntry{
+		e := &agentv1.DirectoryEntry{
 			Name:        strings.ToValidUTF8(entry.Name(), "\uFFFD"),
 			IsDirectory: entry.IsDir(),
 			IsSymlink:   entry.Type()&fs.ModeSymlink != 0,
 			SizeBytes:   info.Size(),
 			ModifiedAt:  timestamppb.New(info.ModTime()),
-		})
+		}
+		if e.IsSymlink {
+			target, err := os.Stat(filepath.Join(path, entry.Name()))
+			e.LeadsToDirectory = err == nil && target.IsDir()
+		}
+		res.Entries = append(res.Entries, e)
 	}
 	return connect.NewResponse(res), nil
 }

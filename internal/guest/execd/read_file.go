@@ -1,7 +1,10 @@
 package execd
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 
@@ -13,6 +16,9 @@ import (
 
 // filePiece is how much of a file goes into one message, in bytes.
 const filePiece = 256 << 10
+
+// maxDigested bounds a file that is read with its digest, in bytes.
+const maxDigested = 16 << 20
 
 // ReadFile streams a file of any length.
 func (s *Server) ReadFile(ctx context.Context, req *connect.Request[agentv1.ReadFileRequest], stream *connect.ServerStream[agentv1.ReadFileResponse]) error {
@@ -39,6 +45,18 @@ func (s *Server) ReadFile(ctx context.Context, req *connect.Request[agentv1.Read
 		from = io.LimitReader(file, limit)
 	}
 	message := &agentv1.ReadFileResponse{FileSizeBytes: info.Size()}
+	if req.Msg.GetWithSha256() {
+		b, err := io.ReadAll(io.LimitReader(from, maxDigested+1))
+		if err != nil {
+			return fileFault(path, err)
+		}
+		if len(b) > maxDigested {
+			return fault.Exhausted("%s is longer than %d MiB", path, maxDigested>>20).Hint("read it without its digest")
+		}
+		sum := sha256.Sum256(b)
+		message.FileSizeBytes, message.Sha256 = max(info.Size(), offset+int64(len(b))), hex.EncodeToString(sum[:])
+		from = bytes.NewReader(b)
+	}
 	b := make([]byte, filePiece)
 	for first := true; ; first = false {
 		n, err := io.ReadFull(from, b)
@@ -54,7 +72,7 @@ func (s *Server) ReadFile(ctx context.Context, req *connect.Request[agentv1.Read
 			if err := stream.Send(message); err != nil {
 				return err
 			}
-			message.FileSizeBytes = 0
+			message.FileSizeBytes, message.Sha256 = 0, ""
 		}
 		if over {
 			return nil

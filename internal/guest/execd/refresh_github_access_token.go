@@ -57,7 +57,7 @@ func (s *Server) RefreshGithubAccessToken(ctx context.Context, req *connect.Requ
 		_ = file.drop() // the first error says it all
 		return nil, fileFault(g.file, err)
 	}
-	if err := file.commit(); err != nil {
+	if err := file.commit(condition{}); err != nil {
 		return nil, err
 	}
 	if !g.told {

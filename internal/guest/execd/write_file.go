@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -37,6 +38,10 @@ func (s *Server) WriteFile(_ context.Context, stream *connect.ClientStream[agent
 	if err != nil {
 		return nil, err
 	}
+	must := condition{sha256: strings.ToLower(first.GetIfSha256()), absent: first.GetIfAbsent()}
+	if err := must.holds(path); err != nil { // before all of it has come for nothing
+		return nil, err
+	}
 	file, err := replaceFile(path, mode)
 	if err != nil {
 		return nil, err
@@ -48,7 +53,7 @@ func (s *Server) WriteFile(_ context.Context, stream *connect.ClientStream[agent
 	if err != nil {
 		return nil, errors.Join(err, file.drop())
 	}
-	if err := file.commit(); err != nil {
+	if err := file.commit(must); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&agentv1.WriteFileResponse{SizeBytes: size, Sha256: digest}), nil

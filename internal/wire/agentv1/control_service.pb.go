@@ -335,14 +335,16 @@ func (x *ListDirectoryResponse) GetEntries() []*DirectoryEntry {
 }
 
 type DirectoryEntry struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	IsDirectory   bool                   `protobuf:"varint,2,opt,name=is_directory,json=isDirectory,proto3" json:"is_directory,omitempty"`
-	IsSymlink     bool                   `protobuf:"varint,3,opt,name=is_symlink,json=isSymlink,proto3" json:"is_symlink,omitempty"`
-	SizeBytes     int64                  `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	ModifiedAt    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	IsDirectory bool                   `protobuf:"varint,2,opt,name=is_directory,json=isDirectory,proto3" json:"is_directory,omitempty"`
+	IsSymlink   bool                   `protobuf:"varint,3,opt,name=is_symlink,json=isSymlink,proto3" json:"is_symlink,omitempty"`
+	SizeBytes   int64                  `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	ModifiedAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	// Of a symlink: a folder is where it leads.
+	LeadsToDirectory bool `protobuf:"varint,6,opt,name=leads_to_directory,json=leadsToDirectory,proto3" json:"leads_to_directory,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *DirectoryEntry) Reset() {
@@ -408,6 +410,13 @@ func (x *DirectoryEntry) GetModifiedAt() *timestamppb.Timestamp {
 		return x.ModifiedAt
 	}
 	return nil
+}
+
+func (x *DirectoryEntry) GetLeadsToDirectory() bool {
+	if x != nil {
+		return x.LeadsToDirectory
+	}
+	return false
 }
 
 type ReadTextFileRequest struct {
@@ -1988,7 +1997,7 @@ const file_agent_v1_control_service_proto_rawDesc = "" +
 	"\x14ListDirectoryRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\"K\n" +
 	"\x15ListDirectoryResponse\x122\n" +
-	"\aentries\x18\x01 \x03(\v2\x18.agent.v1.DirectoryEntryR\aentries\"\xc2\x01\n" +
+	"\aentries\x18\x01 \x03(\v2\x18.agent.v1.DirectoryEntryR\aentries\"\xf0\x01\n" +
 	"\x0eDirectoryEntry\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fis_directory\x18\x02 \x01(\bR\visDirectory\x12\x1d\n" +
@@ -1997,7 +2006,8 @@ const file_agent_v1_control_service_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\x12;\n" +
 	"\vmodified_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"modifiedAt\"W\n" +
+	"modifiedAt\x12,\n" +
+	"\x12leads_to_directory\x18\x06 \x01(\bR\x10leadsToDirectory\"W\n" +
 	"\x13ReadTextFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x14\n" +

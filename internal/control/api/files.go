@@ -1,0 +1,362 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/fault"
+)
+
+// Bounds of files that pass through.
+const (
+	maxPath   = 4 << 10 // bytes, as Linux has it
+	maxUpload = 4 << 30 // bytes
+	tarMedia  = "application/x-tar"
+	fileMedia = "application/octet-stream"
+)
+
+// Files are those of one machine, read and written in it as the agent's user: so
+// what a path reaches is the machine's own matter. A relative path begins at the
+// workspace. What may be asked is what the dashboard's file tree does, each an
+// operation of the machine's.
+type Files interface {
+	// List returns what a folder has.
+	List(ctx context.Context, path string) ([]FileEntry, error)
+	// Read opens a file: its size in bytes, and its contents, which end with ctx.
+	// With digest their SHA-256 comes too, in hex.
+	Read(ctx context.Context, path string, digest bool) (size int64, sha256 string, contents io.ReadCloser, err error)
+	// Pack opens a folder as a tar file, which ends with ctx.
+	Pack(ctx context.Context, path string) (io.ReadCloser, error)
+	// Write writes a file, whole or not at all: size bytes, or -1 for as many as
+	// come. ifSHA256 and ifAbsent are what it must be before; "" and false, anything.
+	Write(ctx context.Context, path string, from io.Reader, size int64, ifSHA256 string, ifAbsent bool) (written int64, sha256 string, err error)
+	MakeFolder(ctx context.Context, path string) error
+	// Move moves a file or a folder to where nothing is.
+	Move(ctx context.Context, from, to string) error
+	Remove(ctx context.Context, path string, recursive bool) error
+	Close() error
+}
+
+// FileEntry is what a folder has, as the machine tells it: a name may be
+// anything.
+type FileEntry struct {
+	Name     string
+	Folder   bool // of a link: where it leads
+	Link     bool
+	Size     int64 // bytes
+	Modified time.Time
+}
+
+type fileEntryJSON struct {
+	_          struct{}  `json:"-" additionalProperties:"true"`
+	Name       string    `json:"name" doc:"may hold anything but a slash; what is not UTF-8 in it is told as U+FFFD"`
+	Type       string    `json:"type" enum:"file,folder" doc:"of a link: what it leads to"`
+	Link       bool      `json:"link,omitempty" doc:"it is a symbolic link"`
+	SizeBytes  int64     `json:"sizeBytes" minimum:"0"`
+	ModifiedAt time.Time `json:"modifiedAt" format:"date-time"`
+}
+
+type listFilesResponseJSON struct {
+	_     struct{}        `json:"-" additionalProperties:"true"`
+	Items []fileEntryJSON `json:"items" nullable:"false"`
+}
+
+type writtenFileJSON struct {
+	_         struct{} `json:"-" additionalProperties:"true"`
+	SizeBytes int64    `json:"sizeBytes" minimum:"0"`
+	SHA256    string   `json:"sha256" doc:"of the contents; quoted, it is the file's ETag"`
+}
+
+type filePathJSON struct {
+	_    struct{} `json:"-" additionalProperties:"true"`
+	Path string   `json:"path" minLength:"1" doc:"in the machine; a relative one begins at the workspace"`
+}
+
+type moveFileRequestJSON struct {
+	_    struct{} `json:"-" additionalProperties:"true"`
+	From string   `json:"from" minLength:"1" doc:"a path in the machine"`
+	To   string   `json:"to" minLength:"1" doc:"where nothing is yet"`
+}
+
+// fileRoutes are those of a machine's files. What they hold is told as it is,
+// secrets included, as over ssh: so it is for members.
+func (s *server) fileRoutes() []route {
+	which := param{name: "path", kind: "string", words: "in the machine; a relative one begins at the workspace"}
+	return []route{
+		{method: "GET", path: "/v1/agents/{id}/files", id: "listFiles", summary: "List a folder in an agent's machine",
+			query: []param{which}, status: 200, out: listFilesResponseJSON{}, handle: s.withFiles(s.listFiles)},
+		{method: "DELETE", path: "/v1/agents/{id}/files", id: "deleteFile", summary: "Delete a file or a folder in an agent's machine",
+			query:  []param{which, {name: "recursive", kind: "boolean", standard: false, words: "a folder with all that is in it"}},
+			status: 200, out: filePathJSON{}, handle: s.withFiles(s.deleteFile)},
+		{method: "GET", path: "/v1/agents/{id}/files/contents", id: "readFile", summary: "Read a file in an agent's machine", long: true, needs: account.Member,
+			query:  []param{which, {name: "digest", kind: "boolean", standard: false, words: "tell its SHA-256 as its ETag; for a file of at most 16 MiB"}},
+			status: 200, media: fileMedia, handle: s.withFiles(s.readFile)},
+		{method: "PUT", path: "/v1/agents/{id}/files/contents", id: "writeFile", summary: "Write a file in an agent's machine, whole or not at all", long: true,
+			query: []param{which}, takes: fileMedia,
+			header: []param{
+				{name: "If-Match", kind: "string", words: "write only if the file has this ETag still; otherwise the answer is 409 file_changed"},
+				{name: "If-None-Match", kind: "string", words: "*: write only where no file is; otherwise the answer is 409 file_exists"},
+			},
+			status: 200, out: writtenFileJSON{}, handle: s.withFiles(s.writeFile)},
+		{method: "GET", path: "/v1/agents/{id}/files/archive", id: "readFolder", summary: "Read a folder in an agent's machine as a tar file", long: true, needs: account.Member,
+			query: []param{which}, status: 200, media: tarMedia, handle: s.withFiles(s.readFolder)},
+		{method: "POST", path: "/v1/agents/{id}/files/folders", id: "createFolder", summary: "Make a folder in an agent's machine",
+			in: filePathJSON{}, status: 201, out: filePathJSON{}, handle: s.withFiles(s.createFolder)},
+		{method: "POST", path: "/v1/agents/{id}/files/move", id: "moveFile", summary: "Move or rename a file or a folder in an agent's machine",
+			in: moveFileRequestJSON{}, status: 200, out: filePathJSON{}, handle: s.withFiles(s.moveFile)},
+	}
+}
+
+// withFiles opens the files of the machine of the agent that the path names.
+func (s *server) withFiles(do func(http.ResponseWriter, *http.Request, Files) error) handler {
+	return func(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+		a, err := s.agent(r.Context(), who, r.PathValue("id"))
+		switch {
+		case err != nil:
+			return err
+		case a.Archived:
+			return fault.Conflict("the agent is archived").Named("agent_archived").Hint("unarchive it first")
+		case s.Machines == nil:
+			return noMachines()
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), openWithin)
+		files, err := s.Machines.Files(ctx, a.ID)
+		cancel()
+		if err != nil {
+			return err
+		}
+		defer files.Close()
+		return do(w, r, files)
+	}
+}
+
+// askedPath is the path that a query names.
+func askedPath(r *http.Request) (string, error) {
+	return checkPath(r.URL.Query().Get("path"), "path")
+}
+
+func checkPath(name, field string) (string, error) {
+	switch {
+	case name == "":
+		return "", fault.Invalid("a path in the machine is needed").At(field)
+	case len(name) > maxPath:
+		return "", fault.Invalid("a path has at most %d bytes", maxPath).At(field)
+	case strings.ContainsRune(name, 0):
+		return "", fault.Invalid("a path holds no NUL byte").At(field)
+	}
+	return name, nil
+}
+
+func (s *server) listFiles(w http.ResponseWriter, r *http.Request, files Files) error {
+	folder, err := askedPath(r)
+	if err != nil {
+		return err
+	}
+	list, err := files.List(r.Context(), folder)
+	if err != nil {
+		return err
+	}
+	reply := listFilesResponseJSON{Items: make([]fileEntryJSON, 0, len(list))}
+	for _, f := range list {
+		kind := "file"
+		if f.Folder {
+			kind = "folder"
+		}
+		reply.Items = append(reply.Items, fileEntryJSON{Name: f.Name, Type: kind, Link: f.Link, SizeBytes: f.Size, ModifiedAt: f.Modified.UTC()})
+	}
+	return writeJSON(w, http.StatusOK, reply)
+}
+
+func (s *server) deleteFile(w http.ResponseWriter, r *http.Request, files Files) error {
+	name, err := askedPath(r)
+	if err != nil {
+		return err
+	}
+	recursive, err := boolean(r.URL.Query(), "recursive", false)
+	if err != nil {
+		return err
+	}
+	if err := files.Remove(r.Context(), name, recursive); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, filePathJSON{Path: name})
+}
+
+func (s *server) createFolder(w http.ResponseWriter, r *http.Request, files Files) error {
+	var in filePathJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	if _, err := checkPath(in.Path, "path"); err != nil {
+		return err
+	}
+	if err := files.MakeFolder(r.Context(), in.Path); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusCreated, filePathJSON{Path: in.Path})
+}
+
+func (s *server) moveFile(w http.ResponseWriter, r *http.Request, files Files) error {
+	var in moveFileRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	if _, err := checkPath(in.From, "from"); err != nil {
+		return err
+	}
+	if _, err := checkPath(in.To, "to"); err != nil {
+		return err
+	}
+	if err := files.Move(r.Context(), in.From, in.To); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, filePathJSON{Path: in.To})
+}
+
+func (s *server) readFile(w http.ResponseWriter, r *http.Request, files Files) error {
+	name, err := askedPath(r)
+	if err != nil {
+		return err
+	}
+	digest, err := boolean(r.URL.Query(), "digest", false)
+	if err != nil {
+		return err
+	}
+	size, sha256, contents, err := files.Read(r.Context(), name, digest)
+	if err != nil {
+		return err
+	}
+	defer contents.Close()
+	if digest {
+		w.Header().Set("ETag", strconv.Quote(sha256))
+	}
+	if size > 0 { // files of /proc say that they are empty
+		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+		contents = exactly{io.LimitReader(contents, size), contents}
+	}
+	return s.passOn(w, r, path.Base(name), fileMedia, contents)
+}
+
+func (s *server) readFolder(w http.ResponseWriter, r *http.Request, files Files) error {
+	name, err := askedPath(r)
+	if err != nil {
+		return err
+	}
+	packed, err := files.Pack(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	defer packed.Close()
+	base := path.Base(path.Clean(name))
+	if base == "." || base == "/" {
+		base = "workspace"
+	}
+	return s.passOn(w, r, base+".tar", tarMedia, packed)
+}
+
+// exactly reads at most as much as was promised.
+type exactly struct {
+	io.Reader
+	io.Closer
+}
+
+// passOn gives a browser what a machine made as a file, and never as a page of
+// ours. What breaks on the way cuts the connection, so that nobody takes it for
+// whole.
+func (s *server) passOn(w http.ResponseWriter, r *http.Request, name, media string, from io.Reader) error {
+	h := w.Header()
+	h.Set("Content-Type", media)
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	rc := http.NewResponseController(w)
+	b := make([]byte, 256<<10)
+	for {
+		n, err := from.Read(b)
+		_ = rc.SetWriteDeadline(time.Now().Add(s.patience)) // a writer without deadlines is a test's
+		if n > 0 {
+			if _, err := w.Write(b[:n]); err != nil {
+				return errGone
+			}
+			if err := rc.Flush(); err != nil {
+				return errGone
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			s.Logger.Warn("a file of a machine was cut off", "err", err)
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+var sha256Tag = regexp.MustCompile(`^"[0-9a-f]{64}"$`)
+
+func (s *server) writeFile(w http.ResponseWriter, r *http.Request, files Files) error {
+	name, err := askedPath(r)
+	if err != nil {
+		return err
+	}
+	ifMatch, ifNone := r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
+	switch {
+	case ifMatch != "" && !sha256Tag.MatchString(ifMatch):
+		return fault.Invalid("must be the ETag of a file").At("If-Match").Hint("read the file with ?digest=true")
+	case ifNone != "" && ifNone != "*":
+		return fault.Invalid("must be *").At("If-None-Match")
+	case ifMatch != "" && ifNone != "":
+		return fault.Invalid("cannot be asked for with If-Match").At("If-None-Match")
+	}
+	if r.ContentLength > maxUpload {
+		return tooLongUpload()
+	}
+	rc := http.NewResponseController(w)
+	body := patiently{http.MaxBytesReader(w, r.Body, maxUpload), rc, s.patience}
+	size, sha256, err := files.Write(r.Context(), name, body, r.ContentLength, strings.Trim(ifMatch, `"`), ifNone != "")
+	if err != nil {
+		w.Header().Set("Connection", "close") // what is left of the body is not read
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return tooLongUpload()
+		}
+		return err
+	}
+	_ = rc.SetReadDeadline(time.Time{})
+	w.Header().Set("ETag", strconv.Quote(sha256))
+	return writeJSON(w, http.StatusOK, writtenFileJSON{SizeBytes: size, SHA256: sha256})
+}
+
+func tooLongUpload() error {
+	return fault.Invalid("a file of more than %d GiB cannot be sent at once", maxUpload>>30).Named(codeTooLong).Hint("use aloft agent cp")
+}
+
+// patiently reads a body for as long as something comes of it.
+type patiently struct {
+	io.Reader
+	rc       *http.ResponseController
+	patience time.Duration
+}
+
+// Read implements [io.Reader].
+func (p patiently) Read(b []byte) (int, error) {
+	_ = p.rc.SetReadDeadline(time.Now().Add(p.patience)) // a writer without deadlines is a test's
+	n, err := p.Reader.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); !ok {
+			err = fault.Invalid("the body could not be read to its end").Because(err)
+		}
+	}
+	return n, err
+}
