@@ -12,7 +12,7 @@ export type Place =
   | { page: "team" }
   | { page: "unknown" };
 
-export const tabs = ["conversation", "changes", "machine"] as const;
+export const tabs = ["conversation", "changes", "files", "machine"] as const;
 export type Tab = (typeof tabs)[number];
 
 /** placeOf reads an address. */

@@ -42,14 +42,14 @@ async function settled(page: Page): Promise<void> {
   }
 }
 
-export type View = { name: string; path: string; keys?: string; click?: string };
+export type View = { name: string; path: string; keys?: string; click?: string | string[] };
 
 /** Opens a view and waits until it stands. */
 export async function show(page: Page, url: string, view: View): Promise<void> {
   await page.goto(url + view.path);
   await page.locator("h1").first().waitFor();
   if (view.keys) await page.keyboard.press(view.keys);
-  if (view.click) await page.locator(view.click).first().click();
+  for (const what of [view.click ?? []].flat()) await page.locator(what).first().click();
   await page.evaluate("document.fonts.ready");
   await settled(page);
 }
@@ -73,6 +73,18 @@ export const views: View[] = [
   { name: "changes-split", path: `/agents/${demoId(1)}/changes`, click: "text=Side by side" },
   { name: "changes-comment", path: `/agents/${demoId(1)}/changes`, click: "[data-kind='+'] button.number" },
   { name: "changes-empty", path: `/agents/${demoId(1)}/changes?demo=empty` },
+  { name: "files", path: `/agents/${demoId(1)}/files?file=src/outbox/deliver.ts` },
+  { name: "files-none", path: `/agents/${demoId(1)}/files` },
+  { name: "files-picture", path: `/agents/${demoId(1)}/files?file=logo.png` },
+  { name: "files-binary", path: `/agents/${demoId(1)}/files?file=data.sqlite` },
+  { name: "files-large", path: `/agents/${demoId(1)}/files`, click: "text=trace.log" },
+  { name: "files-hostile", path: `/agents/${demoId(1)}/files`, click: "[role=treeitem]:has-text('onerror')" },
+  { name: "files-new", path: `/agents/${demoId(1)}/files`, click: "[aria-label='New file']" },
+  { name: "files-delete", path: `/agents/${demoId(1)}/files`, click: ["[role=treeitem]:has-text('src')", "[aria-label='Delete']"] },
+  { name: "files-gone", path: `/agents/${demoId(1)}/files?file=none.ts` },
+  { name: "files-empty", path: `/agents/${demoId(1)}/files?demo=empty` },
+  { name: "files-error", path: `/agents/${demoId(1)}/files?demo=error` },
+  { name: "files-asleep", path: `/agents/${demoId(5)}/files` },
   { name: "machine", path: `/agents/${demoId(1)}/machine` },
   { name: "machine-asleep", path: `/agents/${demoId(5)}/machine` },
   { name: "machine-none", path: `/agents/${demoId(3)}/machine` },

@@ -16,6 +16,7 @@ import { Fork } from "./Fork";
 import { useQueue } from "./queue";
 
 const Changes = lazy(() => import("../changes/Changes"));
+const Files = lazy(() => import("../machine/Files"));
 const Machine = lazy(() => import("../machine/Machine"));
 const w = words.agent;
 const soon = 3 * 86_400_000; // milliseconds before an agent is deleted
@@ -106,6 +107,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
       )}
       <Suspense fallback={<Loading />}>
         {tab === "changes" && <Changes agent={agent} revision={t.turns} />}
+        {tab === "files" && <Files agent={agent} revision={t.turns} />}
         {tab === "machine" && <Machine agent={agent} />}
       </Suspense>
       {forking && <Fork id={id} close={() => setForking(false)} />}

@@ -1,6 +1,6 @@
 import type {
   Agent, AgentSummary, ApiKey, AuditEntry, Ceremony, Invite, Invited, NewKey, Passkey, PasskeyAnswer, Role, Settings, SignedIn, SignInLink, SignInRequest, TeamUsage, User, Approval, Build, CreateAgent, Decision, Diff, Environment, EnvironmentDetail, Fork, Me, Model, Preview, Prompt, Rule, Run, Secret,
-  SecretType, Terminal, Usage,
+  SecretType, Terminal, Usage, FileEntry, WrittenFile,
 } from "./types";
 import { Failure, lines, type Socket, type Transport } from "./transport";
 
@@ -8,6 +8,8 @@ type Page<T> = { items: T[]; nextCursor?: string };
 
 /** A request that can be repeated: the server gives the first reply again. */
 const once = (key: string) => ({ "Idempotency-Key": key });
+
+const pathIs = (path: string) => `path=${encodeURIComponent(path)}`;
 
 const at = (...parts: string[]) => parts.map((p) => `/${encodeURIComponent(p)}`).join("");
 
@@ -69,6 +71,17 @@ export class Client {
   approvals = () => this.get<Page<Approval>>("/approvals");
   answer = (a: Approval, decision: Decision, message?: string) =>
     this.send("POST", `/agents${at(a.agentId)}/approvals${at(a.id)}`, message ? { decision, message } : { decision });
+
+  files = (id: string, path: string) => this.get<{ items: FileEntry[] }>(`/agents${at(id)}/files?${pathIs(path)}`);
+  readFile = (id: string, path: string, signal?: AbortSignal) => this.transport.bytes(`/v1/agents${at(id)}/files/contents?digest=true&${pathIs(path)}`, signal);
+  /** Writes a file: one that has the tag still, with "" one that is not there, and with undefined any. */
+  writeFile = (id: string, path: string, contents: Blob, tag?: string) =>
+    this.send<WrittenFile>("PUT", `/agents${at(id)}/files/contents?${pathIs(path)}`, contents, tag === undefined ? {} : tag === "" ? { "If-None-Match": "*" } : { "If-Match": `"${tag}"` });
+  createFolder = (id: string, path: string) => this.send("POST", `/agents${at(id)}/files/folders`, { path });
+  moveFile = (id: string, from: string, to: string) => this.send("POST", `/agents${at(id)}/files/move`, { from, to });
+  deleteFile = (id: string, path: string) => this.send("DELETE", `/agents${at(id)}/files?recursive=true&${pathIs(path)}`);
+  /** Where a browser downloads a file, or a folder as a tar file. */
+  fileURL = (id: string, path: string, folder: boolean) => `/v1/agents${at(id)}/files/${folder ? "archive" : "contents"}?${pathIs(path)}`;
 
   terminals = (id: string) => this.get<{ items: Terminal[] | null }>(`/agents${at(id)}/terminals`);
   pty = (id: string): Socket => this.transport.socket(`/v1/agents${at(id)}/pty`, "aloft.pty");

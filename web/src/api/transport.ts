@@ -16,8 +16,10 @@ export class Failure extends Error {
 
 /** How requests reach a server: over the network, or a demonstration in the page. */
 export interface Transport {
-  /** Sends a request and returns the reply's JSON. */
+  /** Sends a request and returns the reply's JSON. A Blob goes as it is. */
   json(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<unknown>;
+  /** Gets a reply as the bytes that it has, and its ETag without the quotes. */
+  bytes(path: string, signal?: AbortSignal): Promise<{ bytes: Uint8Array<ArrayBuffer>; tag: string }>;
   /** Gets a reply piece by piece, until it ends or signal says so; posts where there is a body. */
   pieces(path: string, signal: AbortSignal, body?: unknown): AsyncIterable<string>;
   /** Opens a WebSocket. */
@@ -61,12 +63,23 @@ async function fetched(path: string, init: RequestInit): Promise<Response> {
 export const network: Transport = {
   async json(method, path, body, headers) {
     const init: RequestInit = { method, headers: { ...headers } };
-    if (body !== undefined) {
+    if (body instanceof Blob) {
+      init.body = body;
+    } else if (body !== undefined) {
       init.body = JSON.stringify(body);
       init.headers = { ...init.headers, "Content-Type": "application/json" };
     }
     const reply = await fetched(path, init);
     return reply.status === 204 ? undefined : reply.json();
+  },
+  async bytes(path, signal) {
+    const reply = await fetched(path, signal ? { signal } : {});
+    try {
+      return { bytes: new Uint8Array(await reply.arrayBuffer()), tag: (reply.headers.get("ETag") ?? "").replaceAll('"', "") };
+    } catch (e) {
+      if (signal?.aborted) throw e;
+      throw new Failure(0, "cut", unreachable);
+    }
   },
   async *pieces(path, signal, body) {
     const post = { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };

@@ -3,6 +3,7 @@ import { agents } from "./agents";
 import { audit, keys, members, passkeys, settings, signedIn, signedOut, usage } from "./team";
 import { shell } from "./shell";
 import { buildLog, builds, environments, secrets } from "./environments";
+import { bytesOf, listOf, move, remove, write } from "./files";
 import { approval, branchDiff, journalOf } from "./journal";
 
 /**
@@ -44,6 +45,10 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
       return { ...found, workOnCurrentBranch: false, autoCreatePR: false, runMode: "auto-review", ports: [{ port: 3000, name: "web" }, { port: 5432, name: "db" }, { port: 9229 }] };
     },
   ],
+  ["GET", /^\/v1\/agents\/[^/]+\/files$/, (_m, _b, query) => (state === "empty" ? { items: [] } : listOf(query.get("path") ?? "."))],
+  ["DELETE", /^\/v1\/agents\/[^/]+\/files$/, (_m, _b, query) => remove(query.get("path") ?? "")],
+  ["PUT", /^\/v1\/agents\/[^/]+\/files\/contents$/, (_m, body, query) => write(query.get("path") ?? "", body)],
+  ["POST", /^\/v1\/agents\/[^/]+\/files\/move$/, (_m, body) => move(body)],
   ["GET", /^\/v1\/agents\/[^/]+\/diff$/, () => ({ diff: state === "empty" ? "" : branchDiff, truncated: false })],
   ["GET", /^\/v1\/approvals$/, () => page([{ agentId: approval().agentId, ...approval().approval }])],
   ["GET", /^\/v1\/agents\/[^/]+\/terminals$/, () => ({ items: ["main", "web"].map((name) => ({ name, createdAt: new Date().toISOString(), attached: 1, columns: 80, rows: 24, command: "bash", workingDirectory: "/workspace" })) })],
@@ -69,6 +74,11 @@ export const demonstration: Transport = {
     }
     if (method === "GET") throw new Failure(404, "not_found", `there is nothing at ${url.pathname}`);
     return { id: "" };
+  },
+  async bytes(path) {
+    if (state === "loading") return never;
+    if (state === "offline") throw new Failure(0, "unreachable", "the server cannot be reached");
+    return bytesOf(new URL(path, "http://demo").searchParams.get("path") ?? "");
   },
   async *pieces(path, signal) {
     const url = new URL(path, "http://demo");

@@ -3,62 +3,33 @@ import type { Agent } from "../api/types";
 import { asFailure, useClient, useLoad } from "../api/use";
 import { Copy } from "../parts/Copy";
 import { Icon } from "../parts/Icon";
-import { Empty, Loading, Problem } from "../parts/State";
+import { Loading, Problem } from "../parts/State";
 import { words } from "../words";
+import { Inside } from "./Inside";
 
 const Terminal = lazy(() => import("./Terminal"));
 const w = words.machine;
 
 /** An agent's machine, for a person: its terminals, its ports, and the commands that lead into it. */
 export default function Machine({ agent }: { agent: Agent }) {
-  const client = useClient();
-  const there = agent.machine === "ready" || agent.machine === "hibernated";
-  const [wake, setWake] = useState(false);
-  const [chosen, choose] = useState("main");
-  const on = there && (agent.machine === "ready" || wake);
-  const { data } = useLoad(() => (on ? client.terminals(agent.id) : Promise.resolve({ items: [] })), [agent.id, on], 10_000);
-  const names = [...new Set(["main", ...(data?.items ?? []).map((t) => t.name), chosen])];
-  const add = () => {
-    for (let n = 1; ; n++) if (!names.includes(`shell-${n}`)) return choose(`shell-${n}`);
-  };
   return (
     <div className="machine">
       <section className="machine-terminals" aria-label={w.terminals}>
-        {on ? (
-          <>
-            <div className="agents-tools">
-              <div className="pick" role="group" aria-label={w.terminals}>
-                {names.map((name) => (
-                  <button key={name} type="button" aria-pressed={name === chosen} onClick={() => choose(name)}>
-                    {name}
-                  </button>
-                ))}
-              </div>
-              <button type="button" className="button quiet square small" aria-label={w.newTerminal} onClick={add}>
-                <Icon name="plus" />
-              </button>
-              <span className="grow" />
-              <span className="small faint">{w.leave}</span>
-            </div>
-            <Suspense fallback={<Loading />}>
-              <Terminal key={chosen} id={agent.id} name={chosen} />
-            </Suspense>
-          </>
-        ) : there ? (
-          <Empty icon="machine" title={w.asleep}>
-            <p>{w.asleepLead}</p>
-            <button type="button" className="button first" onClick={() => setWake(true)}>
-              {w.wake}
-            </button>
-          </Empty>
-        ) : (
-          <Empty icon="machine" title={agent.machine === "booting" ? w.booting : w.none}>
-            <p>{agent.machine === "booting" ? w.bootingLead : w.noneLead}</p>
-          </Empty>
-        )}
+        <Inside agent={agent}>{() => <Terminals id={agent.id} />}</Inside>
       </section>
       <aside className="machine-ways">
         <Ports id={agent.id} named={agent.ports ?? []} />
+        <section className="stack">
+          <h2>{w.openIn}</h2>
+          <p className="small muted">{w.openInLead}</p>
+          <div className="row ways-in">
+            {w.links(agent.id).map(([name, href]) => (
+              <a key={name} className="button small" href={href}>
+                {name}
+              </a>
+            ))}
+          </div>
+        </section>
         <section className="stack">
           <h2>{w.ways}</h2>
           <p className="small muted">{w.waysLead}</p>
@@ -74,6 +45,38 @@ export default function Machine({ agent }: { agent: Agent }) {
         </section>
       </aside>
     </div>
+  );
+}
+
+/** The terminals of a machine that is awake, or about to be. */
+function Terminals({ id }: { id: string }) {
+  const client = useClient();
+  const [chosen, choose] = useState("main");
+  const { data } = useLoad(() => client.terminals(id), [id], 10_000);
+  const names = [...new Set(["main", ...(data?.items ?? []).map((t) => t.name), chosen])];
+  const add = () => {
+    for (let n = 1; ; n++) if (!names.includes(`shell-${n}`)) return choose(`shell-${n}`);
+  };
+  return (
+    <>
+      <div className="agents-tools">
+        <div className="pick" role="group" aria-label={w.terminals}>
+          {names.map((name) => (
+            <button key={name} type="button" aria-pressed={name === chosen} onClick={() => choose(name)}>
+              {name}
+            </button>
+          ))}
+        </div>
+        <button type="button" className="button quiet square small" aria-label={w.newTerminal} onClick={add}>
+          <Icon name="plus" />
+        </button>
+        <span className="grow" />
+        <span className="small faint">{w.leave}</span>
+      </div>
+      <Suspense fallback={<Loading />}>
+        <Terminal key={chosen} id={id} name={chosen} />
+      </Suspense>
+    </>
   );
 }
 

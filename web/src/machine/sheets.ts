@@ -1,10 +1,14 @@
+let adopted = false;
+
 /**
- * The terminal writes its colours and sizes into style elements, which the
+ * The terminal and the editor write their colours and sizes into style elements, which the
  * policy of the page forbids, as it cannot tell them from what somebody has
  * slipped in. So what is written into a style element made from here on goes
  * into a style sheet of the page's own, which only scripts of ours can make.
  */
 export function adoptStyles(): void {
+  if (adopted) return;
+  adopted = true;
   const create = document.createElement.bind(document) as (name: string, options?: ElementCreationOptions) => HTMLElement;
   document.createElement = ((name: string, options?: ElementCreationOptions) => {
     return name === "style" ? adopt(create("template")) : create(name, options);

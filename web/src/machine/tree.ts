@@ -1,0 +1,64 @@
+import type { FileEntry } from "../api/types";
+
+/** Where the tree begins: the workspace. */
+export const root = ".";
+
+/** What is known of a folder. */
+export type Folder = { items?: readonly FileEntry[]; failure?: string };
+
+/** A line of the tree: a file or a folder, or what is said of one. */
+export type Row = { path: string; name: string; depth: number; entry?: FileEntry; open: boolean; note?: "loading" | "empty" | string };
+
+export const joined = (folder: string, name: string): string => (folder === root ? name : `${folder}/${name}`);
+
+export const folderOf = (path: string): string => (path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : root);
+
+export const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
+
+/** rowsOf lays the open folders out as lines. */
+export function rowsOf(folders: ReadonlyMap<string, Folder>, open: ReadonlySet<string>): Row[] {
+  const rows: Row[] = [];
+  const add = (folder: string, depth: number) => {
+    const known = folders.get(folder);
+    const note = known?.failure ?? (known?.items === undefined ? "loading" : known.items.length === 0 ? "empty" : undefined);
+    if (note !== undefined) rows.push({ path: `${folder}/`, name: "", depth, open: false, note });
+    for (const entry of known?.items ?? []) {
+      const path = joined(folder, entry.name);
+      const isOpen = entry.type === "folder" && open.has(path);
+      rows.push({ path, name: entry.name, depth, entry, open: isOpen });
+      if (isOpen) add(path, depth + 1);
+    }
+  };
+  add(root, 0);
+  return rows;
+}
+
+const names = new Intl.Collator(undefined, { numeric: true });
+
+/** Folders first, then by name. */
+export const sorted = (items: readonly FileEntry[]): FileEntry[] =>
+  [...items].sort((a, b) => Number(b.type === "folder") - Number(a.type === "folder") || names.compare(a.name, b.name) || (a.name < b.name ? -1 : 1));
+
+/**
+ * A name that comes out of a machine, as it can be shown: what would break the
+ * line, hide, or turn the text around is seen as a sign of its own.
+ */
+export const shown = (name: string): string =>
+  name
+    .replace(/[\0-\x1f\x7f]/g, (c) => (c === "\x7f" ? "\u2421" : String.fromCharCode(0x2400 + c.charCodeAt(0))))
+    .replace(/[\x80-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, "\ufffd");
+
+/** A path that a person has typed, without what means nothing; "" if nothing is left. */
+export const tidied = (path: string): string => {
+  const parts = path.split("/").filter((p, i) => p !== "" && p !== "." && !(p === "~" && i === 0));
+  return (path.startsWith("/") ? "/" : "") + parts.join("/");
+};
+
+/** 1536 bytes as 1.5 kB. */
+export const sizeOf = (bytes: number): string => {
+  const units = ["bytes", "kB", "MB", "GB", "TB"];
+  let n = bytes;
+  let unit = 0;
+  while (n >= 1000 && unit < units.length - 1) (n /= 1024), unit++;
+  return `${unit === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[unit]}`;
+};
