@@ -36,7 +36,7 @@ web-demo: web/node_modules ## show the dashboard with data of its own, without a
 	@npm run --silent --prefix web types >/dev/null
 	@npm run --silent --prefix web demo
 
-web-shots: web/node_modules ## take a picture of every view of the dashboard (VIEWS="agents spawn" for some)
+web-shots: web/node_modules ## take a picture of every view of the dashboard (VIEWS="agents spawn" SIZES="phone wall-dark" for some)
 	@hack/deps.sh browser
 	@npm run --silent --prefix web types >/dev/null
 	@npm run --silent --prefix web shots

@@ -2,9 +2,11 @@ import { Component, lazy, Suspense, useEffect, useRef, type ReactNode } from "re
 import { AgentList } from "./agents/List";
 import { Spawn } from "./agents/Spawn";
 import { openSpawn, spawning } from "./agents/spawn";
-import { useAgents } from "./agents/store";
+import { useApprovals } from "./approvals/store";
 import { useClient } from "./api/use";
 import { keyName, useKey } from "./keys";
+import { KeySheet, keySheetOpen } from "./help/Keys";
+import { useNotices } from "./notices/notices";
 import { Icon, type IconName } from "./parts/Icon";
 import { Empty, Loading, OfflineBar } from "./parts/State";
 import { Toasts } from "./parts/toast";
@@ -45,10 +47,10 @@ export function Shell() {
   const place = usePlace();
   const client = useClient();
   const open = spawning.use();
-  const { items } = useAgents(client);
-  const waiting = items.reduce((n, a) => n + (a.waitingApprovals ?? 0), 0);
+  const waiting = useApprovals(client).items.length;
   const main = useRef<HTMLElement>(null);
   useKey("mod+e", openSpawn);
+  useNotices();
   useEffect(() => {
     document.title = waiting > 0 ? `(${waiting}) ${words.product}` : words.product;
   }, [waiting]);
@@ -83,6 +85,11 @@ export function Shell() {
               {words.nav.menu}
               <kbd aria-hidden="true">{keyName("mod+k")}</kbd>
             </button>
+            <button type="button" className="item wide-only" onClick={() => keySheetOpen.set(true)}>
+              <Icon name="keyboard" />
+              {words.nav.keys}
+              <kbd aria-hidden="true">?</kbd>
+            </button>
             <Item wide place={{ page: "team" }} icon="team" current={place.page === "team"}>
               {words.nav.team}
             </Item>
@@ -108,6 +115,7 @@ export function Shell() {
       </div>
       {open && <Spawn />}
       <Palette />
+      <KeySheet />
       <Toasts />
     </>
   );

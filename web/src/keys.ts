@@ -12,6 +12,14 @@ export function keyName(key: string): string {
   return key.replace("mod+", apple ? "⌘" : "Ctrl ").replace(/[a-z]$/, (c) => c.toUpperCase());
 }
 
+const kept = "aloft.keys";
+
+/** Whether single keys do something, too: who dictates, say, turns them off. */
+export function singleKeys(now?: boolean): boolean {
+  if (now !== undefined) localStorage.setItem(kept, now ? "on" : "off");
+  return localStorage.getItem(kept) !== "off";
+}
+
 /** Does something on a shortcut: mod+e, or one key while nothing is written. */
 export function useKey(key: string, act: () => void, enabled = true): void {
   useEffect(() => {
@@ -21,7 +29,7 @@ export function useKey(key: string, act: () => void, enabled = true): void {
       const other = apple ? e.ctrlKey : e.metaKey;
       const hit = key.startsWith("mod+")
         ? mod && !other && !e.altKey && !e.shiftKey && e.key.toLowerCase() === key.slice(4)
-        : !e.metaKey && !e.ctrlKey && !e.altKey && e.key === key && !typing(e.target) && !document.querySelector("[aria-modal]");
+        : !e.metaKey && !e.ctrlKey && !e.altKey && e.key === key && singleKeys() && !typing(e.target) && !document.querySelector("[aria-modal]");
       if (!hit || e.defaultPrevented) return;
       e.preventDefault();
       act();

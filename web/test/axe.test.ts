@@ -7,6 +7,15 @@ import { openBrowser, serveDemo, show, views } from "./browser";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
+const wanted = (process.env["VIEWS"] ?? "").split(" ").filter(Boolean);
+
+/** How far what stood on the page has moved by itself: the browser's own measure, of which up to 0.1 is good, and more than 0.25 is bad on however loaded a host. */
+const shifted = `new Promise((done) => {
+  let all = 0;
+  new PerformanceObserver((list) => list.getEntries().forEach((e) => (all += e.hadRecentInput ? 0 : e.value))).observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => done(all), 0);
+})`;
+
 let browser: Browser;
 let demo: Awaited<ReturnType<typeof serveDemo>>;
 beforeAll(async () => {
@@ -18,7 +27,8 @@ afterAll(async () => {
 });
 
 // Every view, held to WCAG 2.2 AA, and again to what is different in the dark and
-// on a phone, under the policy that the server sends. Nothing may be said on the console as an error.
+// on a phone, under the policy that the server sends. Nothing may be said on the console as an error, and
+// nothing may move by itself.
 describe.each([
   { name: "light", colorScheme: "light", width: 1280, rules: "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']" },
   { name: "dark", colorScheme: "dark", width: 1280, rules: "['color-contrast']" },
@@ -27,7 +37,7 @@ describe.each([
   test("axe finds nothing", { timeout: 300_000 }, async () => {
     const context = await browser.newContext({ colorScheme, viewport: { width, height: 800 }, reducedMotion: "reduce" });
     const found: Record<string, unknown> = {};
-    const left = views.filter((v) => name === "light" || !/-(loading|error|offline)$/.test(v.name)); // which look alike
+    const left = views.filter((v) => wanted.length === 0 || wanted.includes(v.name)).filter((v) => name === "light" || !/-(loading|error|offline)$/.test(v.name)); // which look alike
     const lane = async () => {
       const page = await context.newPage();
       let said: string[] = [];
@@ -39,8 +49,9 @@ describe.each([
         await page.evaluate(axe); // by the debugger, which no policy holds
         const result = await page.evaluate<AxeResults>(`axe.run({ runOnly: ${rules}, resultTypes: ['violations'] })`);
         const wider = await page.evaluate("document.documentElement.scrollWidth > innerWidth");
-        if (result.violations.length > 0 || said.length > 0 || wider) {
-          found[view.name] = { wider, said, axe: result.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3).join(" | ")}`) };
+        const shift = await page.evaluate<number>(shifted);
+        if (result.violations.length > 0 || said.length > 0 || wider || shift > 0.25) {
+          found[view.name] = { wider, said, shift, axe: result.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3).join(" | ")}`) };
         }
       }
     };

@@ -57,6 +57,10 @@ export async function show(page: Page, url: string, view: View): Promise<void> {
 /** The views of the demonstration: a name, and where it is. */
 export const views: View[] = [
   { name: "agents", path: "/agents" },
+  { name: "agents-filters", path: "/agents", keys: "f" },
+  { name: "agents-picked", path: "/agents", click: ".agent-row input" },
+  { name: "agents-needy", path: "/agents", click: "text=Needs you" },
+  { name: "keys", path: "/agents", keys: "?" },
   { name: "agents-empty", path: "/agents?demo=empty" },
   { name: "agents-loading", path: "/agents?demo=loading" },
   { name: "agents-error", path: "/agents?demo=error" },

@@ -3,21 +3,28 @@ import { join } from "node:path";
 import { test } from "vitest";
 import { openBrowser, serveDemo, show, views } from "./browser";
 
-// Takes a picture of every view, in dark and light and on a phone, into
-// node_modules/.shots. VIEWS chooses views by the beginning of their names.
-const wanted = (process.env["VIEWS"] ?? "").split(" ").filter(Boolean);
+// Takes a picture of every view, in dark and light, on a phone, a laptop and a
+// wall, into node_modules/.shots. VIEWS chooses views by the beginning of their
+// names, SIZES sizes.
+const chosen = (name: string) => (process.env[name] ?? "").split(" ").filter(Boolean);
+const wanted = chosen("VIEWS");
 const out = join(import.meta.dirname, "../node_modules/.shots");
 const sizes = [
-  { name: "light", colorScheme: "light", width: 1440, height: 900 },
-  { name: "dark", colorScheme: "dark", width: 1440, height: 900 },
+  { name: "light", colorScheme: "light", width: 1280, height: 800 },
+  { name: "dark", colorScheme: "dark", width: 1280, height: 800 },
   { name: "phone", colorScheme: "light", width: 360, height: 740 },
+  { name: "phone-dark", colorScheme: "dark", width: 360, height: 740 },
+  { name: "wall", colorScheme: "light", width: 3840, height: 2160 },
+  { name: "wall-dark", colorScheme: "dark", width: 3840, height: 2160 },
 ] as const;
+const some = chosen("SIZES");
 test("pictures", { timeout: 600_000 }, async () => {
   mkdirSync(out, { recursive: true });
   const demo = await serveDemo();
   const browser = await openBrowser();
   try {
     for (const size of sizes) {
+      if (some.length > 0 && !some.includes(size.name)) continue;
       const context = await browser.newContext({ colorScheme: size.colorScheme, viewport: { width: size.width, height: size.height }, reducedMotion: "reduce" });
       for (const view of views) {
         if (wanted.length > 0 && !wanted.some((w) => view.name.startsWith(w))) continue;

@@ -1,130 +1,130 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useDeferredValue, useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import type { AgentSummary, Approval } from "../api/types";
+import { useAnswer } from "../approvals/answer";
+import { useApprovals } from "../approvals/store";
 import { useClient } from "../api/use";
 import { useKey } from "../keys";
 import { Icon } from "../parts/Icon";
 import { Empty, Failed, Loading } from "../parts/State";
-import { toast } from "../parts/toast";
 import { useNow } from "../parts/time";
 import { go } from "../route";
 import { words } from "../words";
+import { archiveAll, stopAll } from "./bulk";
+import { findOf, Filters, useFilters } from "./Filters";
 import { AgentRow } from "./Row";
 import { openSpawn } from "./spawn";
-import { isOpen, listed, type Filter } from "./status";
-import { useAgents } from "./store";
+import { isOpen, urgentFirst } from "./status";
+import { refreshAgents, useAgents, needy } from "./store";
 
-const filters = Object.keys(words.agents.filter) as Filter[];
 const rowHeight = 60;
+const asksHeight = 44; // more, of a row with a question
 
-/** The list of all agents. */
+/** The list of agents: those that need a person, then the newest. */
 export function AgentList() {
   const client = useClient();
-  const { items, loading, failure, refresh } = useAgents(client);
+  const [filters, setFilters] = useFilters();
+  const find = findOf(filters);
+  const list = useAgents(client, find);
+  const urgent = useAgents(client, find.status === undefined ? { ...find, ...needy } : find);
   const now = useNow();
-  const [filter, setFilter] = useState<Filter>("all");
-  const [search, setSearch] = useState("");
-  const wanted = useDeferredValue(search);
   const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
-  const field = useRef<HTMLInputElement>(null);
-  const rows = useMemo(() => listed(items, filter, wanted, now), [items, filter, wanted, now]);
-  useKey("/", () => field.current?.focus());
-
+  const rows = useMemo(() => (find.status === undefined ? urgentFirst(urgent.items, list.items) : list.items), [find.status, urgent.items, list.items]);
+  const narrowed = Object.keys(find).length > 0;
   const chosen = rows.filter((a) => picked.has(a.id));
-  const toEach = async (what: (id: string, runId: string) => Promise<unknown>, some = chosen) => {
-    const done = await Promise.allSettled(some.map((a) => what(a.id, a.latestRunId ?? "")));
-    const bad = done.find((one) => one.status === "rejected");
-    if (bad) toast(String((bad.reason as Error).message), true);
-    setPicked(new Set());
-    refresh();
-  };
+  const none = () => setPicked(new Set());
+  const act = (what: Promise<unknown>) => void what.finally(none);
+  useKey("Escape", none, chosen.length > 0);
 
   return (
     <>
-      <header className="top">
+      <header className="top" data-picking={chosen.length > 0 ? "" : undefined}>
         <h1>{words.agents.title}</h1>
         <span className="faint small" aria-live="polite">
-          {!loading && words.agents.count(rows.length)}
+          {!list.loading && rows.length > 0 && words.agents.count(rows.length, list.more)}
         </span>
         <span className="grow" />
         {chosen.length > 0 && (
-          <>
+          <div className="row" role="group" aria-label={words.agents.selected(chosen.length)}>
             <span className="small muted">{words.agents.selected(chosen.length)}</span>
-            <button type="button" className="button small" onClick={() => void toEach(client.cancel, chosen.filter(isOpen))} disabled={!chosen.some(isOpen)}>
+            {chosen.length < rows.length && (
+              <button type="button" className="button quiet small wide-only" onClick={() => setPicked(new Set(rows.map((a) => a.id)))}>
+                {words.agents.all(rows.length)}
+              </button>
+            )}
+            <button type="button" className="button small" onClick={() => act(stopAll(client, chosen))} disabled={!chosen.some(isOpen)}>
               <Icon name="stop" /> {words.agents.stop}
             </button>
-            <button type="button" className="button small" onClick={() => void toEach(client.archive)}>
-              <Icon name="archive" /> {words.agents.archive}
+            <button type="button" className="button small" onClick={() => act(archiveAll(client, chosen))}>
+              <Icon name="archive" /> {chosen.every((a) => a.status === "ARCHIVED") ? words.agents.unarchive : words.agents.archive}
             </button>
-          </>
+            <button type="button" className="button quiet square small" aria-label={words.agents.selectNone} onClick={none}>
+              <Icon name="close" />
+            </button>
+          </div>
         )}
       </header>
-      <div className="agents-tools">
-        <div className="search" role="search">
-          <Icon name="search" />
-          <input
-            ref={field} className="input" type="search" value={search} aria-label={words.agents.search} placeholder={words.agents.searchShort}
-            onChange={(e) => setSearch(e.target.value)}
-            onKeyDown={(e) => {
-              if (e.key === "Escape") setSearch("");
-            }}
-          />
-          {!search && <kbd aria-hidden="true">/</kbd>}
-        </div>
-        <div className="pick" role="group" aria-label={words.agents.filters}>
-          {filters.map((f) => (
-            <button key={f} type="button" aria-pressed={filter === f} onClick={() => setFilter(f)}>
-              {words.agents.filter[f]}
-            </button>
-          ))}
-        </div>
-      </div>
-      {loading && items.length === 0 ? (
+      <Filters filters={filters} set={setFilters} />
+      {list.loading && rows.length === 0 ? (
         <Loading />
-      ) : failure && items.length === 0 ? (
-        <Failed failure={failure} retry={refresh} />
-      ) : rows.length === 0 ? (
-        items.length === 0 ? (
-          <Empty icon="agents" title={words.agents.none}>
-            <p>{words.agents.noneLead}</p>
-            <button type="button" className="button first" onClick={openSpawn}>
-              {words.agents.spawn}
-            </button>
-          </Empty>
-        ) : (
-          <Empty icon="search" title={words.agents.noMatch}>
-            <p>{words.agents.noMatchLead}</p>
-            <button
-              type="button" className="button"
-              onClick={() => {
-                setSearch("");
-                setFilter("all");
-              }}
-            >
-              {words.agents.clear}
-            </button>
-          </Empty>
-        )
+      ) : list.failure && rows.length === 0 ? (
+        <Failed failure={list.failure} retry={refreshAgents} />
+      ) : rows.length > 0 ? (
+        <Rows rows={rows} now={now} picked={picked} setPicked={setPicked} see={list.see} more={list.more} />
+      ) : narrowed ? (
+        <Empty icon={find.status === needy.status ? "check" : "search"} title={find.status === needy.status ? words.agents.noneNeedy : words.agents.noMatch}>
+          <p>{find.status === needy.status ? words.agents.noneNeedyLead : words.agents.noMatchLead}</p>
+          <button type="button" className="button" onClick={() => setFilters({})}>
+            {words.agents.clear}
+          </button>
+        </Empty>
       ) : (
-        <Rows rows={rows} now={now} picked={picked} setPicked={setPicked} />
+        <Empty icon="agents" title={words.agents.none}>
+          <p>{words.agents.noneLead}</p>
+          <button type="button" className="button first" onClick={openSpawn}>
+            {words.agents.spawn}
+          </button>
+        </Empty>
       )}
     </>
   );
 }
 
 type RowsProps = {
-  rows: ReturnType<typeof listed>;
+  rows: readonly AgentSummary[];
   now: number;
   picked: ReadonlySet<string>;
   setPicked: (change: (old: ReadonlySet<string>) => ReadonlySet<string>) => void;
+  see: (first: number, last: number) => void;
+  more: boolean;
 };
 
 /** The rows that are in sight. Arrow keys, or j and k, go from one to the next. */
-function Rows({ rows, now, picked, setPicked }: RowsProps) {
+function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
+  const client = useClient();
+  const { items: approvals } = useApprovals(client);
+  const { answer } = useAnswer();
+  const questions = useMemo(() => {
+    const of = new Map<string, Approval[]>();
+    for (const a of approvals) of.set(a.agentId, [...(of.get(a.agentId) ?? []), a]);
+    return of;
+  }, [approvals]);
   const box = useRef<HTMLDivElement>(null);
-  const [active, setActive] = useState(0);
+  const [active, setActive] = useState(rows[0]?.id);
   const wants = useRef(false); // the active row is to have the focus
-  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => box.current, estimateSize: () => rowHeight, overscan: 12, getItemKey: (i) => rows[i]?.id ?? i });
-  const at = Math.min(active, rows.length - 1);
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => box.current,
+    estimateSize: (i) => rowHeight + (questions.has(rows[i]?.id ?? "") ? asksHeight : 0),
+    overscan: 12,
+    getItemKey: (i) => rows[i]?.id ?? i,
+  });
+  useEffect(() => virtual.measure(), [virtual, questions, rows]); // what asks is higher
+  const at = Math.max(0, rows.findIndex((a) => a.id === active));
+  const seen = virtual.getVirtualItems();
+  const first = seen[0]?.index ?? 0;
+  const last = seen.at(-1)?.index ?? 0;
+  useEffect(() => see(first, last), [see, first, last, rows.length]);
 
   useEffect(() => {
     if (!wants.current) return;
@@ -137,7 +137,7 @@ function Rows({ rows, now, picked, setPicked }: RowsProps) {
   const move = (to: number) => {
     const next = Math.max(0, Math.min(rows.length - 1, to));
     wants.current = true;
-    setActive(next);
+    setActive(rows[next]?.id);
     virtual.scrollToIndex(next, { align: "auto" });
   };
   const toggle = (id: string) =>
@@ -146,6 +146,10 @@ function Rows({ rows, now, picked, setPicked }: RowsProps) {
       if (!now.delete(id)) now.add(id);
       return now;
     });
+  const here = rows[at];
+  const several = rows.filter((a) => picked.has(a.id));
+  const chosen = several.length > 0 ? several : here ? [here] : [];
+  const question = here && questions.get(here.id)?.[0];
   const keys: Record<string, () => void> = {
     ArrowDown: () => move(at + 1),
     ArrowUp: () => move(at - 1),
@@ -153,28 +157,33 @@ function Rows({ rows, now, picked, setPicked }: RowsProps) {
     PageUp: () => move(at - 10),
     Home: () => move(0),
     End: () => move(rows.length - 1),
-    x: () => rows[at] && toggle(rows[at].id),
+    x: () => here && toggle(here.id),
+    s: () => void stopAll(client, chosen),
+    e: () => void archiveAll(client, chosen),
+    y: () => question && void answer(question, "allow_once"),
+    n: () => question && void answer(question, "deny"),
   };
   const press = (e: KeyboardEvent) => {
-    const act = e.ctrlKey || e.metaKey || e.altKey ? undefined : keys[e.key];
+    const act = e.ctrlKey || e.metaKey || e.altKey || (e.target as HTMLElement).tagName === "BUTTON" ? undefined : keys[e.key];
     if (!act) return;
     e.preventDefault();
     act();
   };
-  useKey("j", () => move(document.activeElement?.closest(".agent-row") ? at + 1 : at));
-  useKey("k", () => move(document.activeElement?.closest(".agent-row") ? at - 1 : at));
-  useKey("Enter", () => rows[at] && go({ page: "agent", id: rows[at].id, tab: "conversation" }), document.activeElement === document.body);
+  const within = () => document.activeElement?.closest(".agent-row");
+  useKey("j", () => move(within() ? at + 1 : at));
+  useKey("k", () => move(within() ? at - 1 : at));
+  useKey("Enter", () => here && go({ page: "agent", id: here.id, tab: "conversation" }), document.activeElement === document.body);
 
   return (
     <div className="scroll" ref={box} onKeyDown={press}>
       <ul className="agents-list" aria-label={words.agents.list} style={{ height: virtual.getTotalSize() }}>
-        {virtual.getVirtualItems().map((v) => {
+        {seen.map((v) => {
           const a = rows[v.index];
           return (
             a && (
               <AgentRow
-                key={a.id} agent={a} now={now} index={v.index} total={rows.length} top={v.start} active={v.index === at} picked={picked.has(a.id)}
-                toggle={() => toggle(a.id)} focused={() => setActive(v.index)}
+                key={a.id} agent={a} now={now} index={v.index} total={more ? -1 : rows.length} top={v.start} active={v.index === at} picked={picked.has(a.id)} questions={questions.get(a.id)}
+                toggle={() => toggle(a.id)} focused={() => setActive(a.id)}
               />
             )
           );

@@ -1,4 +1,6 @@
-import type { AgentSummary } from "../api/types";
+import type { AgentSummary, Approval } from "../api/types";
+import { useAnswer } from "../approvals/answer";
+import { Icon } from "../parts/Icon";
 import { StatusBadge } from "../parts/Status";
 import { since } from "../parts/time";
 import { link } from "../route";
@@ -9,15 +11,16 @@ type Props = {
   agent: AgentSummary;
   now: number;
   index: number;
-  total: number;
+  total: number; // -1 where nobody has counted
   top: number; // in pixels
   active: boolean;
   picked: boolean;
+  questions: Approval[] | undefined;
   toggle: () => void;
   focused: () => void;
 };
 
-export function AgentRow({ agent: a, now, index, total, top, active, picked, toggle, focused }: Props) {
+export function AgentRow({ agent: a, now, index, total, top, active, picked, questions, toggle, focused }: Props) {
   const name = a.name ?? words.agents.untitled;
   const repo = a.repos?.[0];
   return (
@@ -43,6 +46,27 @@ export function AgentRow({ agent: a, now, index, total, top, active, picked, tog
       <time className="when" dateTime={a.updatedAt} title={new Date(a.updatedAt).toLocaleString()}>
         {since(a.updatedAt, now)}
       </time>
+      {questions?.[0] && <Asks question={questions[0]} more={questions.length - 1} tab={active ? 0 : -1} />}
     </li>
+  );
+}
+
+/** What the agent asks, and the answers that need no more thought. */
+function Asks({ question: q, more, tab }: { question: Approval; more: number; tab: number }) {
+  const { answer, busy } = useAnswer();
+  return (
+    <div className="row-asks">
+      <Icon name="approvals" />
+      <span className="cut grow" title={q.subject}>
+        <strong>{q.tool}</strong> <code dir="auto">{q.subject}</code>
+      </span>
+      {more > 0 && <span className="small faint">{words.approval.more(more)}</span>}
+      <button type="button" className="button first small" tabIndex={tab} disabled={busy} onClick={() => void answer(q, "allow_once")}>
+        {words.approval.once}
+      </button>
+      <button type="button" className="button small danger" tabIndex={tab} disabled={busy} onClick={() => void answer(q, "deny")}>
+        {words.approval.deny}
+      </button>
+    </div>
   );
 }

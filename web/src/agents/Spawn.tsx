@@ -10,7 +10,7 @@ import { Problem } from "../parts/State";
 import { go } from "../route";
 import { words } from "../words";
 import { closeSpawn } from "./spawn";
-import { useAgents } from "./store";
+import { refreshAgents } from "./store";
 
 const w = words.spawn;
 type Form = { text: string; repo: string; ref: string; model: string; environment: string; runMode: RunMode };
@@ -30,7 +30,6 @@ export function requestOf(f: Form): CreateAgent {
 /** The dialog for a new agent. What was written stays until it is sent. */
 export function Spawn() {
   const client = useClient();
-  const { refresh } = useAgents(client);
   const [form, setForm, clear] = useDraft<Form>("spawn", empty);
   const pictures = usePictures();
   const [problem, setProblem] = useState("");
@@ -57,7 +56,7 @@ export function Spawn() {
       if (pictures.pictures.length > 0) body.prompt.images = imagesOf(pictures.pictures);
       const { agent } = await client.spawn(body, key.current);
       clear();
-      refresh();
+      refreshAgents();
       closeSpawn();
       go({ page: "agent", id: agent.id, tab: "conversation" });
     } catch (e) {

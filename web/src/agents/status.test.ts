@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { AgentSummary } from "../api/types";
-import { listed, repoName, statusOf } from "./status";
+import { listed, repoName, standings, statusOf, urgentFirst, type Find } from "./status";
 
 const now = Date.parse("2030-01-02T00:00:00Z");
 const agent = (id: string, more: Partial<AgentSummary> = {}): AgentSummary => ({
@@ -25,32 +25,35 @@ test("one word says how an agent stands", () => {
   }
 });
 
-test("those that need a person come first, then the newest", () => {
-  const all = [
-    agent("1"),
-    agent("2", { runStatus: "ERROR" }),
-    agent("3", { runStatus: "ERROR", updatedAt: "2029-01-01T00:00:00Z" }), // of long ago
-    agent("4", { runStatus: "RUNNING", waitingApprovals: 1 }),
-    agent("5", { status: "ARCHIVED" }),
-    agent("6", { runStatus: "FINISHED" }),
-  ];
-  const ids = (...args: Parameters<typeof listed>) => listed(...args).map((a) => a.id);
-  expect(ids(all, "all", "", now)).toEqual(["4", "2", "6", "3", "1"]);
-  expect(ids(all, "needsYou", "", now)).toEqual(["4", "2"]);
-  expect(ids(all, "working", "", now)).toEqual(["4"]);
-  expect(ids(all, "archived", "", now)).toEqual(["5"]);
+test("those that need a person come first, who asks before who has failed", () => {
+  const failed = agent("2", { runStatus: "ERROR" });
+  const asks = agent("1", { runStatus: "RUNNING", waitingApprovals: 1 });
+  expect(urgentFirst([failed, asks], [agent("3"), failed, asks]).map((a) => a.id)).toEqual(["1", "2", "3"]);
 });
 
-test("a search looks for every word, wherever it stands", () => {
+test("what is known is narrowed until the server has answered", () => {
   const all = [
     agent("1", { name: "Mend the parser", repos: [{ url: "https://git.example.com/acme/shop" }], runStatus: "FINISHED" }),
-    agent("2", { name: "Mend the printer", doing: "Shell make test", runStatus: "RUNNING" }),
+    agent("2", { name: "Mend the printer", runStatus: "ERROR", userId: 2 }),
+    agent("3", { runStatus: "ERROR", updatedAt: "2029-01-01T00:00:00Z" }), // of long ago
+    agent("4", { runStatus: "RUNNING", waitingApprovals: 1 }),
+    agent("5", { runStatus: "CANCELLED", status: "ARCHIVED" }),
   ];
-  const ids = (search: string) => listed(all, "all", search, now).map((a) => a.id);
-  expect(ids("mend SHOP")).toEqual(["1"]);
-  expect(ids("finished")).toEqual(["1"]);
-  expect(ids("make mend")).toEqual(["2"]);
-  expect(ids("mend nothing")).toEqual([]);
+  for (const [find, want] of [
+    [{}, "1 2 3 4"],
+    [{ search: "mend SHOP" }, "1"],
+    [{ search: "mend nothing" }, ""],
+    [{ status: "needs-you" }, "2 4"],
+    [{ status: "working" }, "4"],
+    [{ status: standings.done }, "1 2 3"],
+    [{ status: "archived" }, "5"],
+    [{ user: 2 }, "2"],
+    [{ user: "everybody" }, "1 2 3 4"],
+    [{ repository: "https://git.example.com/acme/shop" }, "1"],
+    [{ from: "2030-01-01T02:00:00Z", to: "2030-01-01T04:00:00Z" }, "2 3"],
+  ] as [Find, string][]) {
+    expect(listed(all, find, now).map((a) => a.id).join(" "), JSON.stringify(find)).toBe(want);
+  }
 });
 
 test("a repository has a short name, however it is addressed", () => {

@@ -40,13 +40,19 @@ export function needsYou(a: AgentSummary, now: number): boolean {
   return status === "asks" || (status === "failed" && now - Date.parse(a.updatedAt) < fresh);
 }
 
-export type Filter = keyof typeof words.agents.filter;
+/** Which agents: what is left out narrows nothing. The server has the last word on what matches. */
+export type Find = { search?: string; repository?: string; status?: string; user?: number | "everybody"; from?: string; to?: string };
 
-const passes: Record<Filter, (a: AgentSummary, now: number) => boolean> = {
-  all: (a) => a.status !== "ARCHIVED",
-  needsYou,
+/** What a list can be narrowed to with one click, as the API's status has it. */
+export const standings = { all: "", needsYou: "needs-you", working: "working", done: "finished,failed,stopped", archived: "archived" } as const satisfies Record<keyof typeof words.agents.filter, string>;
+
+const stands: Record<string, (a: AgentSummary, now: number) => boolean> = {
+  "": (a) => a.status !== "ARCHIVED",
+  "needs-you": needsYou,
   working: (a) => a.status !== "ARCHIVED" && isOpen(a),
-  done: (a) => a.status !== "ARCHIVED" && !isOpen(a),
+  finished: (a) => a.status !== "ARCHIVED" && a.runStatus === "FINISHED",
+  failed: (a) => a.status !== "ARCHIVED" && (a.runStatus === "ERROR" || a.runStatus === "EXPIRED"),
+  stopped: (a) => a.status !== "ARCHIVED" && a.runStatus === "CANCELLED",
   archived: (a) => a.status === "ARCHIVED",
 };
 
@@ -56,21 +62,23 @@ export function repoName(url: string): string {
   return path.replace(/\.git$/, "").split("/").filter(Boolean).slice(-2).join("/");
 }
 
-/** What a search looks through. */
-function textOf(a: AgentSummary): string {
-  return [a.name, a.id, words.status[statusOf(a)], a.doing, ...(a.repos ?? []).map((r) => `${r.url} ${r.startingRef ?? ""}`)].join(" ").toLowerCase();
+/** listed picks what a filter leaves of the agents that are known, until the server has answered. */
+export function listed(known: readonly AgentSummary[], find: Find, now = Date.now()): AgentSummary[] {
+  const wanted = (find.search ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+  const some = (find.status ?? "").split(",");
+  return known.filter((a) => {
+    if (!some.some((s) => stands[s]?.(a, now))) return false;
+    if (typeof find.user === "number" && a.userId !== find.user) return false;
+    if (find.repository && !a.repos?.some((r) => r.url === find.repository)) return false;
+    if ((find.from && a.createdAt < find.from) || (find.to && a.createdAt >= find.to)) return false;
+    const text = [a.id, a.name, ...(a.repos ?? []).map((r) => r.url)].join(" ").toLowerCase();
+    return wanted.every((w) => text.includes(w));
+  });
 }
 
-/**
- * listed picks the agents that a filter and the words of a search leave, those
- * that need a person first, then the newest.
- */
-export function listed(all: readonly AgentSummary[], filter: Filter, search: string, now: number): AgentSummary[] {
-  const wanted = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const rank = (a: AgentSummary) => (statusOf(a) === "asks" ? 0 : needsYou(a, now) ? 1 : 2);
-  return all
-    .filter((a) => passes[filter](a, now) && (wanted.length === 0 || ((text) => wanted.every((w) => text.includes(w)))(textOf(a))))
-    .map((a) => ({ a, rank: rank(a) }))
-    .sort((x, y) => x.rank - y.rank || (x.a.createdAt < y.a.createdAt ? 1 : x.a.createdAt > y.a.createdAt ? -1 : 0))
-    .map((one) => one.a);
+/** urgentFirst puts those that need a person before the others: who asks, then who has failed. */
+export function urgentFirst(urgent: readonly AgentSummary[], others: readonly AgentSummary[]): AgentSummary[] {
+  const ids = new Set(urgent.map((a) => a.id));
+  const asks = (a: AgentSummary) => statusOf(a) === "asks";
+  return [...urgent.filter(asks), ...urgent.filter((a) => !asks(a)), ...others.filter((a) => !ids.has(a.id))];
 }

@@ -3,27 +3,42 @@ import type { Client } from "../api/client";
 import type { AgentSummary } from "../api/types";
 import type { Failure } from "../api/transport";
 import { asFailure, offline } from "../api/use";
+import { listed, type Find } from "./status";
 
-export type Agents = { items: readonly AgentSummary[]; loading: boolean; failure?: Failure };
+export type Agents = { items: readonly AgentSummary[]; loading: boolean; more: boolean; failure?: Failure };
 
-const fast = 3_000; // milliseconds between looks at the newest
-const whole = 20; // looks at the newest between looks at all
+const soon = 3_000; // milliseconds between looks
+const away = 10_000; // the same in a tab that nobody looks at
+const ahead = 60; // rows before the end of what is known at which the next page is asked for
+
+type Page = { ids: string[]; bottom: string; next: string | undefined }; // bottom is when its last one was made
 
 /**
- * All agents, kept up to date while anybody looks: the newest page often, the
- * others now and then.
+ * The agents that a filter leaves, newest first, a page at a time: as far down
+ * as anybody has scrolled. While it is watched, its first page and those in
+ * sight are asked for again and again.
  */
 export class AgentStore {
-  private state: Agents = { items: [], loading: true };
-  private readonly byId = new Map<string, AgentSummary>();
+  private state: Agents;
+  private readonly byId: Map<string, AgentSummary>;
+  private readonly pages: Page[] = [];
   private readonly listeners = new Set<() => void>();
+  private inSight: [number, number] = [0, 0];
   private timer = 0;
-  private round = 0;
-  private busy = false;
+  private busy: Promise<void> | undefined;
 
-  constructor(private readonly client: Client) {}
+  /** What is known to match already is shown until the server has answered. */
+  constructor(
+    private readonly client: Client,
+    private readonly find: Find,
+    known: readonly AgentSummary[] = [],
+  ) {
+    this.byId = new Map(known.map((a) => [a.id, a]));
+    this.state = { items: known, loading: true, more: false };
+  }
 
   get = (): Agents => this.state;
+  watched = (): boolean => this.listeners.size > 0;
 
   subscribe = (tell: () => void): (() => void) => {
     this.listeners.add(tell);
@@ -35,47 +50,65 @@ export class AgentStore {
   };
 
   /** Looks at once, after something was changed. */
-  refresh = (): void => void this.look(true);
+  refresh = async (): Promise<void> => {
+    await this.busy;
+    await this.look();
+  };
 
-  private async look(now = false): Promise<void> {
+  /** Says which rows are seen, so that what comes after them is there in time. */
+  see = (first: number, last: number): void => {
+    this.inSight = [first, last];
+    if (this.state.more && last > this.state.items.length - ahead) void this.turn(() => this.load(this.pages.length));
+  };
+
+  private async look(): Promise<void> {
     clearTimeout(this.timer);
-    if (!this.busy && (now || !document.hidden)) {
-      this.busy = true;
-      await this.load();
-      this.busy = false;
-    }
+    await this.turn(async () => {
+      await this.load(0);
+      const seen = new Set(this.state.items.slice(this.inSight[0], this.inSight[1] + 1).map((a) => a.id));
+      for (let n = 1; n < this.pages.length; n++) if (this.pages[n]?.ids.some((id) => seen.has(id))) await this.load(n);
+    });
     clearTimeout(this.timer);
-    if (this.listeners.size > 0) this.timer = window.setTimeout(() => void this.look(), fast);
+    if (this.watched()) this.timer = window.setTimeout(() => void this.look(), document.hidden ? away : soon);
   }
 
-  private async load(): Promise<void> {
-    try {
-      const all = this.round % whole === 0;
-      const seen = new Set<string>();
-      let cursor: string | undefined;
-      do {
-        const page = await this.client.agents(cursor);
-        for (const a of page.items) {
-          this.byId.set(a.id, a);
-          seen.add(a.id);
-        }
-        cursor = page.nextCursor;
-        if (all && cursor) this.publish(this.state.loading); // the first page is shown at once
-      } while (all && cursor);
-      if (all) for (const id of this.byId.keys()) if (!seen.has(id)) this.byId.delete(id);
-      this.round++;
-      offline.set(false);
-      this.publish(false);
-    } catch (e) {
-      const failure = asFailure(e);
-      offline.set(failure.offline);
-      this.state = { ...this.state, failure, loading: false };
-      this.tell();
-    }
+  /** Lets one thing load at a time; what is asked for meanwhile is left to the next look. */
+  private turn(what: () => Promise<void>): Promise<void> {
+    this.busy ??= what()
+      .then(
+        () => {
+          offline.set(false);
+          this.publish();
+        },
+        (e: unknown) => {
+          const failure = asFailure(e);
+          offline.set(failure.offline);
+          this.state = { ...this.state, failure, loading: false };
+          this.tell();
+        },
+      )
+      .finally(() => (this.busy = undefined));
+    return this.busy;
   }
 
-  private publish(loading: boolean): void {
-    this.state = { items: [...this.byId.values()], loading };
+  /** Loads a page. Whoever was known to be on it and is not there is gone. */
+  private async load(n: number): Promise<void> {
+    const above = this.pages[n - 1];
+    const { items, nextCursor: next } = await this.client.agents(this.find, above?.next);
+    const ids = items.map((a) => a.id);
+    const bottom = items.at(-1)?.createdAt ?? above?.bottom ?? "";
+    for (const [id, a] of this.byId) {
+      const within = (next === undefined || a.createdAt > bottom) && (!above || a.createdAt < above.bottom);
+      if (within && !ids.includes(id)) this.byId.delete(id);
+    }
+    for (const a of items) this.byId.set(a.id, a);
+    this.pages[n] = { ids, bottom, next };
+    if (next === undefined) this.pages.length = n + 1;
+  }
+
+  private publish(): void {
+    const items = [...this.byId.values()].sort((x, y) => (x.createdAt < y.createdAt ? 1 : x.createdAt > y.createdAt ? -1 : 0));
+    this.state = { items, loading: false, more: this.pages.at(-1)?.next !== undefined };
     this.tell();
   }
 
@@ -84,15 +117,36 @@ export class AgentStore {
   }
 }
 
-let store: AgentStore | undefined;
+const stores = new Map<string, AgentStore>();
+const most = 20; // lists that are kept, to be there at once when somebody comes back to them
 
-/** useAgents are all agents of the client. */
-export function useAgents(client: Client): Agents & { refresh: () => void } {
-  const kept = (store ??= new AgentStore(client));
-  return { ...useSyncExternalStore(kept.subscribe, kept.get), refresh: kept.refresh };
+function storeOf(client: Client, find: Find): AgentStore {
+  const key = JSON.stringify(find);
+  let store = stores.get(key);
+  if (!store) {
+    const known = new Map([...stores.values()].flatMap((s) => s.get().items).map((a) => [a.id, a]));
+    store = new AgentStore(client, find, listed([...known.values()], find));
+    for (const [old, one] of stores) if (stores.size >= most && !one.watched()) stores.delete(old);
+    stores.set(key, store);
+  }
+  return store;
+}
+
+/** Those that go no further without a person. */
+export const needy: Find = { status: "needs-you" };
+
+/** useAgents are the agents of whoever has signed in that a filter leaves. */
+export function useAgents(client: Client, find: Find): Agents & Pick<AgentStore, "see"> {
+  const store = storeOf(client, find);
+  return { ...useSyncExternalStore(store.subscribe, store.get), see: store.see };
+}
+
+/** Looks at once at all that is watched, after something was changed. */
+export function refreshAgents(): void {
+  for (const store of stores.values()) if (store.watched()) void store.refresh();
 }
 
 /** forget drops what is kept, when another person signs in. */
 export function forgetAgents(): void {
-  store = undefined;
+  stores.clear();
 }

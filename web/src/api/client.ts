@@ -2,6 +2,7 @@ import type {
   Agent, AgentSummary, ApiKey, AuditEntry, Ceremony, Invite, Invited, NewKey, Passkey, PasskeyAnswer, Role, Settings, SignedIn, SignInLink, SignInRequest, TeamUsage, User, Approval, Build, CreateAgent, Decision, Diff, Environment, EnvironmentDetail, Fork, Me, Model, Preview, Prompt, Rule, Run, Secret,
   SecretType, Terminal, Usage, FileEntry, WrittenFile,
 } from "./types";
+import type { Find } from "../agents/status";
 import { Failure, lines, type Socket, type Transport } from "./transport";
 
 type Page<T> = { items: T[]; nextCursor?: string };
@@ -52,7 +53,13 @@ export class Client {
   models = () => this.get<Page<Model>>("/models");
   repositories = () => this.get<Page<{ url: string }>>("/repositories");
 
-  agents = (cursor?: string) => this.get<Page<AgentSummary>>(`/agents?limit=100${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
+  agents = ({ user, status, ...rest }: Find, cursor?: string) => {
+    const q = new URLSearchParams({ limit: "100", includeArchived: String(status?.includes("archived") ?? false), ...rest });
+    if (status) q.set("status", status);
+    if (user !== undefined) q.set(user === "everybody" ? "all" : "user", user === "everybody" ? "true" : String(user));
+    if (cursor) q.set("cursor", cursor);
+    return this.get<Page<AgentSummary>>(`/agents?${q.toString()}`);
+  };
   agent = (id: string) => this.get<Agent>(`/agents${at(id)}`);
   spawn = (body: CreateAgent, key: string) => this.send<{ agent: Agent; run: Run }>("POST", "/agents", body, once(key));
   followUp = (id: string, prompt: Prompt, key: string) => this.send<{ run: Run }>("POST", `/agents${at(id)}/runs`, { prompt }, once(key));

@@ -1,33 +1,36 @@
-import { useAgents } from "../agents/store";
-import { useClient, useLoad } from "../api/use";
+import { needy, useAgents } from "../agents/store";
+import { useClient } from "../api/use";
+import { NoticesOffer } from "../notices/Switch";
 import { Empty, Failed, Loading } from "../parts/State";
 import { words } from "../words";
 import { ApprovalCard } from "./Card";
+import { refreshApprovals, useApprovals } from "./store";
 
 /** All that waits for an answer, the oldest question first. */
 export default function Approvals() {
   const client = useClient();
-  const { data, failure, loading, reload } = useLoad(client.approvals, [], 3_000);
-  const { items } = useAgents(client);
+  const { items, failure, loading } = useApprovals(client);
+  const agents = useAgents(client, needy);
   return (
     <>
       <header className="top">
-        <h1>{words.approval.title}</h1>
+        <h1 className="grow">{words.approval.title}</h1>
+        <NoticesOffer />
       </header>
       <div className="scroll">
         {loading ? (
           <Loading />
-        ) : failure && !data ? (
-          <Failed failure={failure} retry={reload} />
-        ) : data?.items.length === 0 ? (
+        ) : failure && items.length === 0 ? (
+          <Failed failure={failure} retry={refreshApprovals} />
+        ) : items.length === 0 ? (
           <Empty icon="approvals" title={words.approval.none}>
             <p>{words.approval.noneLead}</p>
           </Empty>
         ) : (
           <div className="wide">
-            {data?.items.map((a) => {
-              const name = items.find((one) => one.id === a.agentId)?.name;
-              return <ApprovalCard key={a.id} approval={a} answered={reload} {...(name ? { name } : {})} />;
+            {items.map((a) => {
+              const name = agents.items.find((one) => one.id === a.agentId)?.name;
+              return <ApprovalCard key={a.id} approval={a} {...(name ? { name } : {})} />;
             })}
           </div>
         )}

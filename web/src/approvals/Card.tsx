@@ -1,34 +1,22 @@
 import { useState } from "react";
 import type { Approval, Decision } from "../api/types";
-import { useAgents } from "../agents/store";
-import { asFailure, useClient } from "../api/use";
 import { Icon } from "../parts/Icon";
 import { since, useNow } from "../parts/time";
-import { toast } from "../parts/toast";
 import { link } from "../route";
 import { words } from "../words";
+import { useAnswer } from "./answer";
 
 const w = words.approval;
 
 /** A question of an agent, and its answers. bare is within the agent's own page. */
-export function ApprovalCard({ approval: a, bare = false, name, answered }: { approval: Approval; bare?: boolean; name?: string; answered?: () => void }) {
-  const client = useClient();
-  const { refresh } = useAgents(client);
+export function ApprovalCard({ approval: a, bare = false, name }: { approval: Approval; bare?: boolean; name?: string }) {
+  const give = useAnswer();
   const now = useNow();
-  const [busy, setBusy] = useState(false);
+  const { busy } = give;
   const [done, setDone] = useState(false);
   const [why, setWhy] = useState("");
   const answer = async (decision: Decision) => {
-    setBusy(true);
-    try {
-      await client.answer(a, decision, decision === "deny" ? why.trim() : undefined);
-      setDone(true);
-    } catch (e) {
-      toast(asFailure(e).message, true);
-    }
-    setBusy(false);
-    refresh();
-    answered?.();
+    if (await give.answer(a, decision, why)) setDone(true);
   };
   return (
     <section className="approval" aria-label={`${w.asks} ${a.tool}`}>

@@ -1,4 +1,5 @@
 import { Failure, type Transport } from "../api/transport";
+import { listed, type Find } from "../agents/status";
 import { agents } from "./agents";
 import { audit, keys, members, passkeys, settings, signedIn, signedOut, usage } from "./team";
 import { shell } from "./shell";
@@ -34,7 +35,9 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
       if (state === "empty") return { items: [] };
       const from = Number(query.get("cursor") ?? 0);
       const next = from + 100;
-      return { items: agents.slice(from, next), ...(next < agents.length ? { nextCursor: String(next) } : {}) };
+      const find: Find = { ...Object.fromEntries(query), user: query.has("user") ? Number(query.get("user")) : "everybody" };
+      const found = listed(agents, find).sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
+      return { items: found.slice(from, next), ...(next < found.length ? { nextCursor: String(next) } : {}) };
     },
   ],
   [

@@ -1,8 +1,8 @@
-import { useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { openSpawn } from "../agents/spawn";
-import { listed } from "../agents/status";
 import { useAgents } from "../agents/store";
 import { useClient } from "../api/use";
+import { keySheetOpen } from "../help/Keys";
 import { keyName, useKey } from "../keys";
 import { Dialog } from "../parts/Dialog";
 import { Icon, type IconName } from "../parts/Icon";
@@ -26,6 +26,7 @@ const commands: Item[] = [
   { name: words.nav.environments, icon: "environments", act: () => go({ page: "environments" }) },
   { name: words.nav.settings, icon: "settings", act: () => go({ page: "settings" }) },
   { name: words.nav.team, icon: "team", act: () => go({ page: "team" }) },
+  { name: words.keys.title, icon: "keyboard", key: "?", act: () => keySheetOpen.set(true) },
   { name: words.nav.account, icon: "key", act: () => go({ page: "account" }) },
 ];
 
@@ -38,13 +39,18 @@ export function Palette() {
 
 function Commands() {
   const client = useClient();
-  const { items } = useAgents(client);
   const [search, setSearch] = useState("");
+  const [wanted, setWanted] = useState("");
+  useEffect(() => {
+    const later = setTimeout(() => setWanted(search.trim()), 120);
+    return () => clearTimeout(later);
+  }, [search]);
+  const { items } = useAgents(client, wanted ? { search: wanted } : {});
   const [at, setAt] = useState(0);
   const list = useRef<HTMLUListElement>(null);
   const found = useMemo((): Item[] => {
     const wanted = search.toLowerCase().trim();
-    const agents = listed(items, "all", search, Date.now()).slice(0, most);
+    const agents = items.slice(0, most);
     return [
       ...[...commands, { name: words.signIn.out, icon: "out", act: () => void client.signOut().finally(ended) } as const].filter((c) => c.name.toLowerCase().includes(wanted)),
       ...agents.map((agent): Item => ({ name: agent.name ?? words.agents.untitled, icon: "agents", agent, act: () => go({ page: "agent", id: agent.id, tab: "conversation" }) })),

@@ -2,6 +2,7 @@ import { useState } from "react";
 import { link } from "../route";
 import { words } from "../words";
 import { Defaults } from "./Defaults";
+import { NoticesSwitch } from "../notices/Switch";
 import { RunMode } from "./RunMode";
 import { Secrets } from "./Secrets";
 
@@ -26,6 +27,7 @@ export default function Settings() {
           <section className="card padded stack">
             <h2>{w.theme}</h2>
             <Theme />
+            <NoticesSwitch />
           </section>
           <Defaults />
           <RunMode />

@@ -1,0 +1,142 @@
+import { useDeferredValue, useEffect, useRef, useState } from "react";
+import { useClient, useLoad } from "../api/use";
+import { useKey } from "../keys";
+import { useDraft } from "../parts/draft";
+import { Icon } from "../parts/Icon";
+import { session, useMay } from "../session";
+import { words } from "../words";
+import { repoName, standings, type Find } from "./status";
+
+const w = words.agents;
+const day = 86_400_000;
+type Kind = keyof typeof standings;
+type When = keyof typeof w.when;
+
+/** What a person has chosen to see. It stays in the tab over a reload. */
+export type FilterChoice = { search?: string; kind?: Kind; repository?: string; who?: string; when?: When; from?: string; to?: string };
+
+export function useFilters(): [FilterChoice, (now: FilterChoice) => void] {
+  const [choice, set] = useDraft<FilterChoice>("agents", {});
+  return [choice, set];
+}
+
+/** The beginning of a day of this place, some days after another, as the API has times. */
+const dayAt = (text: string, more = 0): string => new Date(new Date(`${text}T00:00`).getTime() + more * day).toISOString();
+
+/** findOf is what to ask the server for. */
+export function findOf(c: FilterChoice): Find {
+  const out: Find = {};
+  if (c.search?.trim()) out.search = c.search.trim();
+  if (c.kind && standings[c.kind]) out.status = standings[c.kind];
+  if (c.repository) out.repository = c.repository;
+  if (c.who) out.user = c.who === "everybody" ? c.who : Number(c.who);
+  const midnight = new Date().setHours(0, 0, 0, 0);
+  const ago = { today: 0, week: 6, month: 29 }[c.when as string];
+  if (ago !== undefined) out.from = new Date(midnight - ago * day).toISOString();
+  if (c.when === "between") {
+    if (c.from) out.from = dayAt(c.from);
+    if (c.to) out.to = dayAt(c.to, 1);
+  }
+  return out;
+}
+
+const kinds = Object.keys(standings) as Kind[];
+
+/** The search, and what else narrows the list. */
+export function Filters({ filters: f, set }: { filters: FilterChoice; set: (now: FilterChoice) => void }) {
+  const field = useRef<HTMLInputElement>(null);
+  const [text, setText] = useState(f.search ?? "");
+  const wanted = useDeferredValue(text);
+  const more = [f.repository, f.who, f.when].filter(Boolean).length;
+  const [open, setOpen] = useState(more > 0);
+  useKey("/", () => field.current?.focus());
+  useKey("f", () => setOpen(!open));
+  useEffect(() => {
+    const later = setTimeout(() => {
+      if (wanted !== (f.search ?? "")) set({ ...f, search: wanted });
+    }, 150);
+    return () => clearTimeout(later);
+  }, [wanted, f, set]);
+  const asked = useRef(f.search);
+  if (asked.current !== f.search) {
+    asked.current = f.search;
+    if (!f.search) setText(""); // it was cleared from elsewhere
+  }
+  return (
+    <>
+      <div className="agents-tools">
+        <div className="search" role="search">
+          <Icon name="search" />
+          <input
+            ref={field} className="input" type="search" value={text} aria-label={w.search} placeholder={w.searchShort} onChange={(e) => setText(e.target.value)}
+            onKeyDown={(e) => e.key === "Escape" && setText("")}
+          />
+          {!text && <kbd aria-hidden="true">/</kbd>}
+        </div>
+        <div className="pick" role="group" aria-label={w.filters}>
+          {kinds.map((k) => (
+            <button key={k} type="button" aria-pressed={(f.kind ?? "all") === k} onClick={() => set({ ...f, kind: k })}>
+              {w.filter[k]}
+            </button>
+          ))}
+        </div>
+        <button type="button" className="button" aria-expanded={open} aria-controls="agents-more" onClick={() => setOpen(!open)}>
+          <Icon name="filter" />
+          {w.more}
+          {more > 0 && <span className="badge">{more}</span>}
+        </button>
+      </div>
+      {open && <More filters={f} set={set} />}
+    </>
+  );
+}
+
+function More({ filters: f, set }: { filters: FilterChoice; set: (now: FilterChoice) => void }) {
+  const client = useClient();
+  const me = session.use()?.user;
+  const seesAll = useMay("admin") || me?.role === "viewer";
+  const repos = useLoad(client.repositories, []);
+  const members = useLoad(() => (seesAll ? client.members() : Promise.resolve({ items: [] })), [seesAll]);
+  const known = repos.data?.items.map((r) => r.url) ?? [];
+  if (f.repository && !known.includes(f.repository)) known.unshift(f.repository);
+  return (
+    <div className="agents-tools agents-more" id="agents-more" role="group" aria-label={w.more}>
+      <Pick label={w.repository} value={f.repository ?? ""} set={(repository) => set({ ...f, repository })} options={[["", w.anyRepository], ...known.map((url): [string, string] => [url, repoName(url)])]} />
+      {seesAll && (
+        <Pick
+          label={w.person} value={f.who ?? ""} set={(who) => set({ ...f, who })}
+          options={[
+            ["", w.mine],
+            ["everybody", w.everybody],
+            ...(members.data?.items ?? []).filter((u) => u.id !== me?.id).map((u): [string, string] => [String(u.id), [u.firstName, u.lastName].filter(Boolean).join(" ") || (u.email ?? "")]),
+          ]}
+        />
+      )}
+      <Pick label={w.made} value={f.when ?? ""} set={(when) => set({ ...f, when: when as When })} options={Object.entries(w.when)} />
+      {f.when === "between" &&
+        (["from", "to"] as const).map((end) => (
+          <label key={end} className="row small muted">
+            {w[end]}
+            <input className="input" type="date" value={f[end] ?? ""} min={end === "to" ? f.from : undefined} onChange={(e) => set({ ...f, [end]: e.target.value })} />
+          </label>
+        ))}
+      {(f.repository || f.who || f.when) && (
+        <button type="button" className="button quiet" onClick={() => set({ ...(f.search ? { search: f.search } : {}), ...(f.kind ? { kind: f.kind } : {}) })}>
+          {w.clearMore}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Pick({ label, value, set, options }: { label: string; value: string; set: (value: string) => void; options: [string, string][] }) {
+  return (
+    <select className="input" aria-label={label} value={value} data-set={value ? "" : undefined} onChange={(e) => set(e.target.value)}>
+      {options.map(([id, name]) => (
+        <option key={id} value={id}>
+          {name}
+        </option>
+      ))}
+    </select>
+  );
+}

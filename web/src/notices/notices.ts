@@ -1,0 +1,113 @@
+import { useEffect, useRef } from "react";
+import { needy, useAgents } from "../agents/store";
+import { statusOf } from "../agents/status";
+import { useClient } from "../api/use";
+import type { Approval, Decision } from "../api/types";
+import { give } from "../approvals/answer";
+import { useApprovals } from "../approvals/store";
+import { Signal } from "../parts/signal";
+import { go } from "../route";
+import { words } from "../words";
+
+const w = words.notices;
+const place = "aloft.notices";
+
+/** How notifications stand: "away" where the browser has none for this address. */
+export type Notices = "on" | "off" | "denied" | "away";
+
+function standing(): Notices {
+  if (typeof Notification === "undefined" || !window.isSecureContext) return "away";
+  if (Notification.permission === "denied") return "denied";
+  return Notification.permission === "granted" && localStorage.getItem(place) === "on" ? "on" : "off";
+}
+
+export const notices = new Signal<Notices>(typeof window === "undefined" ? "away" : standing());
+
+/** Turns notifications on or off. It is to be called on a click: the browser may ask. */
+export async function setNotices(on: boolean): Promise<void> {
+  if (on && Notification.permission === "default") await Notification.requestPermission();
+  localStorage.setItem(place, on ? "on" : "off");
+  notices.set(standing());
+}
+
+type Words = { title: string; body: string; tag: string; path: string; question?: Approval };
+type Said = { question?: Approval; path: string; decision: string };
+
+// The page may make one script address, and this is it: the worker has the buttons of
+// notifications pressed, which only a worker can, and does nothing else.
+const address = "/notices.js";
+type Policies = { createPolicy: (name: string, rules: { createScriptURL: () => string }) => { createScriptURL: (s: string) => unknown } };
+
+let worker: Promise<ServiceWorkerRegistration | undefined> | undefined;
+
+function register(): Promise<ServiceWorkerRegistration | undefined> {
+  worker ??= (async () => {
+    if (!("serviceWorker" in navigator)) return undefined;
+    const types = (window as { trustedTypes?: Policies }).trustedTypes;
+    const url = types?.createPolicy("notices", { createScriptURL: () => address }).createScriptURL(address) ?? address;
+    await navigator.serviceWorker.register(url as string);
+    return navigator.serviceWorker.ready;
+  })().catch(() => undefined); // without it there are no buttons
+  return worker;
+}
+
+async function show({ title, body, tag, path, question }: Words): Promise<void> {
+  const made = await register();
+  const data = { path, question };
+  const actions = question && [
+    { action: "allow_once", title: words.approval.once },
+    { action: "deny", title: words.approval.deny },
+  ];
+  if (made) return made.showNotification(title, { body, tag, data, icon: "/icon.svg", ...(actions ? { actions, requireInteraction: true } : {}) } as NotificationOptions);
+  const plain = new Notification(title, { body, tag });
+  plain.onclick = () => {
+    window.focus();
+    history.pushState(null, "", path);
+    dispatchEvent(new PopStateEvent("popstate"));
+  };
+}
+
+/** Takes back what was answered elsewhere. */
+async function drop(tags: ReadonlySet<string>): Promise<void> {
+  const made = await worker;
+  for (const one of (await made?.getNotifications()) ?? []) if (tags.has(one.tag)) one.close();
+}
+
+/** useNotices tells of agents that need a person, while nobody looks at this page. */
+export function useNotices(): void {
+  const client = useClient();
+  const on = notices.use() === "on";
+  const approvals = useApprovals(client);
+  const needing = useAgents(client, needy);
+  const known = useRef<Set<string>>(undefined);
+
+  useEffect(() => {
+    if (!on || !("serviceWorker" in navigator)) return;
+    void register();
+    const heard = (e: MessageEvent<Said>) => {
+      const { question, path, decision } = e.data;
+      if (question && (decision === "allow_once" || decision === "deny")) void give(client, question, decision satisfies Decision);
+      else {
+        const id = decodeURIComponent(path.split("/")[2] ?? "");
+        go({ page: "agent", id, tab: "conversation" });
+      }
+    };
+    navigator.serviceWorker.addEventListener("message", heard);
+    return () => navigator.serviceWorker.removeEventListener("message", heard);
+  }, [client, on]);
+
+  useEffect(() => {
+    if (approvals.loading || needing.loading) return;
+    const nameOf = (id: string) => needing.items.find((a) => a.id === id)?.name ?? words.agents.untitled;
+    const now: Words[] = [
+      ...approvals.items.map((q) => ({ title: w.asks(nameOf(q.agentId), q.tool), body: q.subject.slice(0, 300), tag: q.id, path: `/agents/${q.agentId}`, question: q })),
+      ...needing.items.filter((a) => statusOf(a) === "failed").map((a) => ({ title: w.failed(a.name ?? words.agents.untitled), body: a.doing ?? "", tag: a.latestRunId ?? a.id, path: `/agents/${a.id}` })),
+    ];
+    const before = known.current;
+    known.current = new Set(now.map((n) => n.tag));
+    if (!before || !on) return; // what waited when the page was opened is on it
+    void drop(new Set([...before].filter((tag) => !known.current?.has(tag))));
+    if (document.hasFocus()) return;
+    for (const one of now) if (!before.has(one.tag)) void show(one);
+  }, [approvals, needing, on]);
+}
