@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,12 +43,21 @@ type Job struct {
 	Proxy  Server    // needed where the policy has a list of hosts
 	Keeper []string  // the command line that runs Keep in another process
 	Words  io.Writer // for what a person should know
+
+	started func() // the child has
 }
 
 // Run runs a command and returns its exit code: 128+n if signal n ended it, or
 // one of the sandbox's own, with the error. It changes this process (its
 // signals, its children) and is called once in its life.
 func Run(job Job) (int, error) {
+	// One processor and no collector until the command has started: what there is
+	// to do has one thread, and others would only be woken.
+	processors, garbage := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1)
+	job.started = func() {
+		debug.SetGCPercent(garbage)
+		runtime.GOMAXPROCS(processors)
+	}
 	if folderStreams() {
 		return ExitFailed, errors.New("standard input, output or error is a folder, from which a command could leave the sandbox")
 	}
@@ -135,6 +145,9 @@ func (job Job) once(kernel Kernel, file string, signals <-chan os.Signal, lenien
 		return ExitFailed, err
 	}
 	namespace, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/mnt") // "" is nobody's
+	if layout.Proxy {
+		job.started()
+	}
 	stop := job.serve(layout)
 	status, alone := wait(pid, signals)
 	stop()

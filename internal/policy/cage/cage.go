@@ -158,8 +158,13 @@ func isTrue(b *bool) bool { return b != nil && *b }
 
 // unite appends what is not there yet.
 func unite(to, more []string) []string {
+	there := make(map[string]bool, len(to)+len(more))
+	for _, s := range to {
+		there[s] = true
+	}
 	for _, s := range more {
-		if !slices.Contains(to, s) {
+		if !there[s] {
+			there[s] = true
 			to = append(to, s)
 		}
 	}
