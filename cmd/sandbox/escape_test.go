@@ -31,11 +31,9 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("SANDBOX_TEST_AS") {
 	case "sandbox":
 		os.Unsetenv("SANDBOX_TEST_AS")
-		if os.Getenv("SANDBOX_TEST_OLD") != "" {
-			if err := onOldKernel(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(sandbox.ExitFailed)
-			}
+		if err := as(os.Getenv("SANDBOX_TEST_ON")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(sandbox.ExitFailed)
 		}
 		main()
 	case "victim":
@@ -324,7 +322,7 @@ func (s scene) command(ctx interface {
 		cmd.Env = append(cmd.Env, "SANDBOX_TEST_AS="+as)
 	}
 	if s.old {
-		cmd.Env = append(cmd.Env, "SANDBOX_TEST_OLD=1")
+		cmd.Env = append(cmd.Env, "SANDBOX_TEST_ON=old")
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Geteuid() == 0 && uid != 0 {

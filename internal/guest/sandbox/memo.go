@@ -20,6 +20,8 @@ func (m memo) Kind(name string) Kind {
 
 func (m memo) Names(dir string) []string { return m.tree.Names(dir) }
 
+func (m memo) Folds(dir string) bool { return m.tree.Folds(dir) }
+
 func (m memo) Stands(name string) bool { return m.tree.Stands(name) }
 
 func (m memo) Resolve(name string) string {

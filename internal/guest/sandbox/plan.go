@@ -164,7 +164,23 @@ func (p *planner) holes() {
 	if p.OldMounts && masksFile && p.blankDir() == "" {
 		p.missing("hidden files: a folder below / that can be masked, such as /run, or mount_setattr (Linux 5.12)")
 	}
+	p.spellings()
 	slices.SortFunc(p.Placeholders, func(a, b Placeholder) int { return cmp.Compare(a.Path, b.Path) })
+}
+
+// spellings says where what is mounted could be reached by another spelling.
+func (p *planner) spellings() {
+	told := map[string]bool{}
+	for _, m := range p.Mounts {
+		dir := path.Dir(m.Path)
+		if m.Mode != Fixed && m.Mode != Masked || told[dir] {
+			continue
+		}
+		told[dir] = true
+		if p.tree.Folds(dir) {
+			p.missing("protected names in %s: its file system takes them in any case, and does not tell the kernel", dir)
+		}
+	}
 }
 
 // boundary masks what may not be read, where Landlock does not keep it: all in

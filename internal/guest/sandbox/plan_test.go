@@ -34,6 +34,8 @@ func (p paper) Kind(name string) Kind {
 
 func (p paper) Stands(string) bool { return false }
 
+func (p paper) Folds(dir string) bool { return p["case of "+dir] != "" }
+
 func (p paper) Names(dir string) []string {
 	var names []string
 	for name := range p {
@@ -112,6 +114,8 @@ func TestPlan(t *testing.T) {
 		"boundary_without":  {cage.Policy{Type: cage.ReadWrite, ReadBoundary: cage.Workspace}, Kernel{Namespaces: true}, plainTree, false},
 		"boundary_old":      {cage.Policy{Type: cage.ReadWrite, ReadBoundary: cage.Workspace, Read: []string{"/home/u"}}, Kernel{Namespaces: true, OldMounts: true}, plainTree, false},
 		"old_mounts":        {cage.Default(), Kernel{Namespaces: true, OldMounts: true, Privileged: true, Mounted: []Mounted{{Path: "/"}}}, plainTree, false},
+		"any_case":          {cage.Default(), full, with(plainTree, paper{"case of /w": "any", "case of /w/.git": "any"}), false},
+		"any_case_but":      {cage.Default(), full, with(plainTree, paper{"case of /w": "any", "case of /w/.git": "any"}), true},
 		"list":              {cage.Layers{}.Merge(), full, plainTree, false},
 		"all_hosts":         {cage.Layers{Mode: cage.AllowAll}.Merge(), full, plainTree, false},
 		"none":              {cage.Policy{Type: cage.InsecureNone}, full, plainTree, false},

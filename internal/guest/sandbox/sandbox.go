@@ -69,6 +69,9 @@ type Tree interface {
 	Names(dir string) []string  // in a folder, sorted
 	Resolve(path string) string // the path without links; "" if there is none
 	Stands(path string) bool    // it is a placeholder of a sandbox that runs, or was killed
+	// Folds reports whether names in a folder are taken in any case by a file system
+	// that does not tell the kernel: a mount on one spelling is not on the others.
+	Folds(dir string) bool
 }
 
 // Spec is one sandbox that is wanted.
