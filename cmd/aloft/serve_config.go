@@ -77,16 +77,17 @@ type previewConfig struct {
 
 // modelConfig is one model that agents may use.
 type modelConfig struct {
-	ID            string `yaml:"id"`             // what --model and the API's model.id name
-	Provider      string `yaml:"provider"`       // anthropic, openai, google, scripted
-	API           string `yaml:"api"`            // of openai: responses (default) or chat
-	Name          string `yaml:"name"`           // the provider's name of the model; the id unless given
-	BaseURL       string `yaml:"base_url"`       // another address than the provider's own
-	APIKey        string `yaml:"api_key"`        // the key itself
-	APIKeyEnv     string `yaml:"api_key_env"`    // or the variable that holds it
-	Script        string `yaml:"script"`         // of scripted: a file; the demonstration unless given
-	ContextWindow int    `yaml:"context_window"` // tokens, where the model is not a known one
-	MaxOutput     int    `yaml:"max_output"`     // tokens of one reply
+	ID            string       `yaml:"id"`             // what --model and the API's model.id name
+	Provider      string       `yaml:"provider"`       // anthropic, openai, google, scripted
+	API           string       `yaml:"api"`            // of openai: responses (default) or chat
+	Name          string       `yaml:"name"`           // the provider's name of the model; the id unless given
+	BaseURL       string       `yaml:"base_url"`       // another address than the provider's own
+	APIKey        string       `yaml:"api_key"`        // the key itself
+	APIKeyEnv     string       `yaml:"api_key_env"`    // or the variable that holds it
+	Script        string       `yaml:"script"`         // of scripted: a file; the demonstration unless given
+	ContextWindow int          `yaml:"context_window"` // tokens, where the model is not a known one
+	MaxOutput     int          `yaml:"max_output"`     // tokens of one reply
+	Price         *priceConfig `yaml:"price"`          // what it costs; unknown unless given
 }
 
 // gitConfig is how repositories are reached.
@@ -327,6 +328,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		case "", "responses", "chat":
 		default:
 			return fmt.Errorf("%s.api: %q is neither responses nor chat", at, m.API)
+		}
+		if err := m.Price.check(); err != nil {
+			return fmt.Errorf("%s.%w", at, err)
 		}
 		if err := fromEnv(&m.APIKey, m.APIKeyEnv, at+".api_key", getenv); err != nil {
 			return err

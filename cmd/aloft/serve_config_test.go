@@ -50,6 +50,9 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"UnknownKey", "models:\n  - id: a\n    provider: scripted\n    colour: red\n", `:4: unknown key "colour"`},
 		{"UnknownTopKey", "modells: []\n", `:1: unknown key "modells"`},
+		{"PriceWithoutOutput", "models:\n  - id: a\n    provider: scripted\n    price: {input: 3}\n", "models[0].price: give input and output"},
+		{"PriceBelowZero", "models:\n  - id: a\n    provider: scripted\n    price: {input: -3, output: 1}\n", "models[0].price: -3 is not"},
+		{"PriceThatIsNone", "models:\n  - id: a\n    provider: scripted\n    price: {input: .nan, output: 1}\n", "models[0].price: NaN"},
 		{"WrongType", "models:\n  - id: a\n    provider: scripted\n    context_window: many\n", ":4: "},
 		{"WrongTypeOfList", "models: house\n", ":1: "},
 		{"NotYAML", "models:\n  - id: [\n", ":"},

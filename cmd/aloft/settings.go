@@ -129,8 +129,10 @@ func newUsageCommand(a *app) *cobra.Command {
 	var from, to, by string
 	cmd := &cobra.Command{
 		Use:   "usage",
-		Short: "Count tokens by day, person, repository or model",
-		Long:  `Count tokens by day, person, repository or model: yours, or everybody's for admins.`,
+		Short: "Count tokens and their cost by day, person, repository or model",
+		Long: `Count tokens and their cost by day, person, repository or model: yours, or everybody's for admins.
+
+The cost is in US dollars, at the prices that the server's configuration had when the tokens were used; where it had none, it is unknown.`,
 		Example: `  aloft usage
   aloft usage --by repository --from 2026-01-01 --to 2026-03-31`,
 		Args: cobra.NoArgs,
@@ -186,9 +188,10 @@ func sumUsage(rows []client.UsageRow, by string, group func(client.UsageRow) str
 		sum.OutputTokens += r.OutputTokens
 		sum.CacheRead += r.CacheRead
 		sum.CacheWrite += r.CacheWrite
+		sum.Cost = sum.Cost.Add(r.Cost)
 	}
 	slices.Sort(names)
-	table := [][]string{{strings.ToUpper(by), "RUNS", "TURNS", "INPUT", "CACHED", "OUTPUT"}}
+	table := [][]string{{strings.ToUpper(by), "RUNS", "TURNS", "INPUT", "CACHED", "OUTPUT", "COST"}}
 	for _, name := range names {
 		s, shown := sums[name], cli.Line(name, 60)
 		if shown == "" {
@@ -198,7 +201,7 @@ func sumUsage(rows []client.UsageRow, by string, group func(client.UsageRow) str
 		for _, n := range []int64{s.Runs, s.Turns, s.InputTokens, s.CacheRead + s.CacheWrite, s.OutputTokens} {
 			row = append(row, strconv.FormatInt(n, 10))
 		}
-		table = append(table, row)
+		table = append(table, append(row, s.Cost.String()))
 	}
 	return table
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -168,6 +169,41 @@ type TokenUsage struct {
 	CacheWriteTokens int64 `json:"cacheWriteTokens"`
 	CacheReadTokens  int64 `json:"cacheReadTokens"`
 	TotalTokens      int64 `json:"totalTokens"`
+	Cost
+}
+
+// Cost is what tokens cost, as far as their prices were known.
+type Cost struct {
+	USD      *float64 `json:"costUsd,omitempty"`        // nil where no price was known
+	Unpriced int64    `json:"unpricedTokens,omitempty"` // tokens that USD leaves out
+}
+
+// Add returns the sum of c and d.
+func (c Cost) Add(d Cost) Cost {
+	sum := Cost{c.USD, c.Unpriced + d.Unpriced}
+	if d.USD != nil {
+		usd := *d.USD
+		if c.USD != nil {
+			usd += *c.USD
+		}
+		sum.USD = &usd
+	}
+	return sum
+}
+
+// String is the cost in words: "unknown", "$1.20", or "$1.20 and more".
+func (c Cost) String() string {
+	if c.USD == nil {
+		return "unknown"
+	}
+	s := fmt.Sprintf("$%.2f", *c.USD)
+	if *c.USD > 0 && *c.USD < 0.01 {
+		s = fmt.Sprintf("$%.4f", *c.USD)
+	}
+	if c.Unpriced > 0 {
+		s += " and more"
+	}
+	return s
 }
 
 // Usage is what an agent has used, in all and by run.

@@ -127,6 +127,7 @@ type UsageRow struct {
 	OutputTokens int64  `json:"outputTokens"`
 	CacheRead    int64  `json:"cacheReadTokens"`
 	CacheWrite   int64  `json:"cacheWriteTokens"`
+	Cost
 }
 
 // UsageReport is what was used in some days.

@@ -81,17 +81,21 @@ func (m Message) PlainText() string {
 	return s
 }
 
-// Usage counts tokens.
+// Usage counts tokens, and what is known of their cost.
 type Usage struct {
 	Input      int64 `json:"input"` // neither read from a cache nor written to one
 	Output     int64 `json:"output"`
 	CacheRead  int64 `json:"cacheRead"`
 	CacheWrite int64 `json:"cacheWrite"`
+	// Cost is what Priced of the tokens cost, in billionths of a US dollar, at the
+	// prices when they were used. What the others cost is not known.
+	Cost   int64 `json:"cost,omitempty"`
+	Priced int64 `json:"priced,omitempty"`
 }
 
 // Add returns the sum of u and v.
 func (u Usage) Add(v Usage) Usage {
-	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheWrite + v.CacheWrite}
+	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheWrite + v.CacheWrite, u.Cost + v.Cost, u.Priced + v.Priced}
 }
 
 // Total is all tokens of u.

@@ -17,6 +17,23 @@ type usageTokenUsageJSON struct {
 	CacheWriteTokens int64    `json:"cacheWriteTokens" minimum:"0"`
 	CacheReadTokens  int64    `json:"cacheReadTokens" minimum:"0"`
 	TotalTokens      int64    `json:"totalTokens" minimum:"0"`
+	Cost
+}
+
+// Cost is what tokens cost. It is exported because only then do its fields count
+// as those of the struct that embeds it.
+type Cost struct {
+	CostUSD        *float64 `json:"costUsd,omitempty" minimum:"0" doc:"in US dollars, at the prices when they were used; absent where none of them is known; an addition to the API"`
+	UnpricedTokens int64    `json:"unpricedTokens,omitempty" minimum:"0" doc:"of those, how many costUsd leaves out, since their price was not known; an addition to the API"`
+}
+
+func costOf(u conversation.Usage) Cost {
+	out := Cost{UnpricedTokens: u.Total() - u.Priced}
+	if u.Priced > 0 || u.Total() == 0 {
+		usd := float64(u.Cost) / 1e9
+		out.CostUSD = &usd
+	}
+	return out
 }
 
 type runUsageJSON struct {
@@ -71,6 +88,6 @@ func (s *server) getUsage(w http.ResponseWriter, r *http.Request, who account.AP
 
 func usageOf(u conversation.Usage) usageTokenUsageJSON {
 	return usageTokenUsageJSON{
-		InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite, TotalTokens: u.Total(),
+		InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite, TotalTokens: u.Total(), Cost: costOf(u),
 	}
 }

@@ -28,6 +28,7 @@ type usageRowJSON struct {
 	OutputTokens int64    `json:"outputTokens"`
 	CacheRead    int64    `json:"cacheReadTokens"`
 	CacheWrite   int64    `json:"cacheWriteTokens"`
+	Cost
 }
 
 // Bounds of a report, in days.
@@ -69,7 +70,7 @@ func (s *server) getUsageReport(w http.ResponseWriter, r *http.Request, who acco
 		}
 		out.Items = append(out.Items, usageRowJSON{
 			Day: row.Day, UserID: row.UserID, User: names[row.UserID], Repository: row.Repo, Model: row.Model, Runs: row.Runs, Turns: row.Turns,
-			InputTokens: row.Input, OutputTokens: row.Output, CacheRead: row.CacheRead, CacheWrite: row.CacheWrite,
+			InputTokens: row.Input, OutputTokens: row.Output, CacheRead: row.CacheRead, CacheWrite: row.CacheWrite, Cost: costOf(row.Usage),
 		})
 	}
 	return writeJSON(w, http.StatusOK, out)

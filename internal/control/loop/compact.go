@@ -100,7 +100,7 @@ func (l *Loop) compact(ctx context.Context) error {
 	}
 	summary := fmt.Sprintf("The conversation until here was summarised to save room.\n\n%s\n\nFirst words of the user:\n%s",
 		reply.Message.PlainText(), cut(messages[0].PlainText(), longestQuote))
-	return l.rec.record(ctx, &agent.Compacted{Summary: summary, Keep: keep, Usage: reply.Usage})
+	return l.rec.record(ctx, &agent.Compacted{Summary: summary, Keep: keep, Usage: l.Info.Price.Of(reply.Usage)})
 }
 
 // tail returns how many of the last messages are kept: at most room tokens of

@@ -154,7 +154,7 @@ func (l *Loop) replied(ctx context.Context, r *model.Reply) error {
 	}
 	adopt(r.Message.Blocks, s.Number())
 	bodies := []agent.Body{&agent.TurnReplied{
-		Message: r.Message, Stop: string(r.Stop), Usage: r.Usage, Model: l.Info.ID,
+		Message: r.Message, Stop: string(r.Stop), Usage: l.Info.Price.Of(r.Usage), Model: l.Info.ID,
 	}}
 	cutBefore := len(s.Messages) > 0 && strings.HasSuffix(s.Messages[len(s.Messages)-1].PlainText(), goOn)
 	if r.Stop == model.StopLength && len(r.Message.Calls()) == 0 && !cutBefore {

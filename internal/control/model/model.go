@@ -129,4 +129,5 @@ type Info struct {
 	ContextWindow int // tokens
 	MaxOutput     int // tokens
 	Images        bool
+	Price         *Price // nil is unknown
 }

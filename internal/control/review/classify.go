@@ -86,7 +86,7 @@ func (r *Reviewer) classify(ctx context.Context, s *agent.State, c conversation.
 	if err != nil {
 		return err
 	}
-	out.Usage = reply.Usage
+	out.Usage = info.Price.Of(reply.Usage)
 	out.Verdict, out.Reason, err = readVerdict(reply.Message.PlainText())
 	return err
 }

@@ -58,7 +58,7 @@ func (s *Store) Usage(ctx context.Context, userID int64, from, to time.Time) ([]
 	for i, r := range rows {
 		out[i] = store.UsageRow{
 			Day: r.Day, UserID: r.UserID, Repo: r.Repo, Model: r.Model, Runs: r.Runs, Turns: r.Turns,
-			Usage: conversation.Usage{Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheWrite: r.CacheWrite},
+			Usage: conversation.Usage{Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheWrite: r.CacheWrite, Cost: r.Cost, Priced: r.Priced},
 		}
 	}
 	return out, nil

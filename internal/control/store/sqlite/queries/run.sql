@@ -30,7 +30,9 @@ SELECT CAST(date(runs.created_at / 1000000000, 'unixepoch') AS TEXT) AS day, age
   CAST(sum(coalesce(runs.usage ->> '$.input', 0)) AS INTEGER) AS input,
   CAST(sum(coalesce(runs.usage ->> '$.output', 0)) AS INTEGER) AS output,
   CAST(sum(coalesce(runs.usage ->> '$.cacheRead', 0)) AS INTEGER) AS cache_read,
-  CAST(sum(coalesce(runs.usage ->> '$.cacheWrite', 0)) AS INTEGER) AS cache_write
+  CAST(sum(coalesce(runs.usage ->> '$.cacheWrite', 0)) AS INTEGER) AS cache_write,
+  CAST(sum(coalesce(runs.usage ->> '$.cost', 0)) AS INTEGER) AS cost,
+  CAST(sum(coalesce(runs.usage ->> '$.priced', 0)) AS INTEGER) AS priced
 FROM runs JOIN agents ON agents.id = runs.agent_id
 WHERE runs.created_at >= @since AND runs.created_at < @until AND (CAST(@user_id AS INTEGER) = 0 OR agents.user_id = @user_id)
 GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4;

@@ -199,7 +199,9 @@ SELECT CAST(date(runs.created_at / 1000000000, 'unixepoch') AS TEXT) AS day, age
   CAST(sum(coalesce(runs.usage ->> '$.input', 0)) AS INTEGER) AS input,
   CAST(sum(coalesce(runs.usage ->> '$.output', 0)) AS INTEGER) AS output,
   CAST(sum(coalesce(runs.usage ->> '$.cacheRead', 0)) AS INTEGER) AS cache_read,
-  CAST(sum(coalesce(runs.usage ->> '$.cacheWrite', 0)) AS INTEGER) AS cache_write
+  CAST(sum(coalesce(runs.usage ->> '$.cacheWrite', 0)) AS INTEGER) AS cache_write,
+  CAST(sum(coalesce(runs.usage ->> '$.cost', 0)) AS INTEGER) AS cost,
+  CAST(sum(coalesce(runs.usage ->> '$.priced', 0)) AS INTEGER) AS priced
 FROM runs JOIN agents ON agents.id = runs.agent_id
 WHERE runs.created_at >= ?1 AND runs.created_at < ?2 AND (CAST(?3 AS INTEGER) = 0 OR agents.user_id = ?3)
 GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
@@ -222,6 +224,8 @@ type SumUsageRow struct {
 	Output     int64
 	CacheRead  int64
 	CacheWrite int64
+	Cost       int64
+	Priced     int64
 }
 
 func (q *Queries) SumUsage(ctx context.Context, arg SumUsageParams) ([]SumUsageRow, error) {
@@ -244,6 +248,8 @@ func (q *Queries) SumUsage(ctx context.Context, arg SumUsageParams) ([]SumUsageR
 			&i.Output,
 			&i.CacheRead,
 			&i.CacheWrite,
+			&i.Cost,
+			&i.Priced,
 		); err != nil {
 			return nil, err
 		}
