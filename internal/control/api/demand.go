@@ -117,36 +117,11 @@ func (s *server) demand(w http.ResponseWriter, r *http.Request, wish BuildWish) 
 	if s.Builder == nil {
 		return errNoBuilder
 	}
-	out := s.newPush(w, jsonLines)
-	defer out.close()
-	say := func(line triedLine) error {
-		data, err := marshal(line)
-		if err != nil {
-			return err
-		}
-		out.buf.Write(append(data, '\n'))
-		return out.flush()
-	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	built, err := s.Builder.Demand(ctx, wish, func(news string) {
-		if say(triedLine{News: news}) != nil {
-			cancel() // nobody listens; the build goes on
-		}
+	return s.relay(w, r, s.Logger.With("repository", wish.RepoURL), func(ctx context.Context, tell func(string)) (triedLine, error) {
+		built, err := s.Builder.Demand(ctx, wish, tell)
+		last := buildOf(built)
+		return triedLine{Build: &last}, err
 	})
-	if err != nil {
-		f := fault.Of(err)
-		if f.Kind == fault.KindInternal {
-			s.Logger.Error("an environment cannot be built", "repository", wish.RepoURL, "error", err)
-		}
-		message := f.Message
-		if f.Advice != "" {
-			message += " (" + f.Advice + ")"
-		}
-		return say(triedLine{Error: &triedErr{Code: f.Code, Message: message}})
-	}
-	last := buildOf(built)
-	return say(triedLine{Build: &last})
 }
 
 // maxOwnAgents bounds the agents among which one of a repository is looked for.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 
 	"aloft/internal/account"
@@ -152,6 +153,20 @@ func (s *server) tryEnvironment(w http.ResponseWriter, r *http.Request, who acco
 	if err != nil {
 		return err
 	}
+	return s.relay(w, r, s.Logger.With("agent", a.ID), func(ctx context.Context, tell func(string)) (triedLine, error) {
+		built, findings, err := s.SetUps.Try(ctx, a, text, tell)
+		last := buildOf(built)
+		end := triedLine{Build: &last}
+		for _, f := range findings {
+			end.Findings = append(end.Findings, f.String())
+		}
+		return end, err
+	})
+}
+
+// relay replies with what a build tells while it is made, and in the end with what
+// has come of it.
+func (s *server) relay(w http.ResponseWriter, r *http.Request, log *slog.Logger, build func(ctx context.Context, tell func(string)) (triedLine, error)) error {
 	out := s.newPush(w, jsonLines)
 	defer out.close()
 	say := func(line triedLine) error {
@@ -164,28 +179,23 @@ func (s *server) tryEnvironment(w http.ResponseWriter, r *http.Request, who acco
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	built, findings, err := s.SetUps.Try(ctx, a, text, func(news string) {
+	end, err := build(ctx, func(news string) {
 		if say(triedLine{News: news}) != nil {
 			cancel() // nobody listens; the build goes on
 		}
 	})
-	if err != nil {
-		f := fault.Of(err)
-		if f.Kind == fault.KindInternal {
-			s.Logger.Error("an environment cannot be tried", "agent", a.ID, "error", err)
-		}
-		message := f.Message
-		if f.Advice != "" {
-			message += " (" + f.Advice + ")"
-		}
-		return say(triedLine{Error: &triedErr{Code: f.Code, Message: message}})
+	if err == nil {
+		return say(end)
 	}
-	last := buildOf(built)
-	end := triedLine{Build: &last}
-	for _, f := range findings {
-		end.Findings = append(end.Findings, f.String())
+	f := fault.Of(err)
+	if f.Kind == fault.KindInternal {
+		log.Error("an environment cannot be built", "error", err)
 	}
-	return say(end)
+	message := f.Message
+	if f.Advice != "" {
+		message += " (" + f.Advice + ")"
+	}
+	return say(triedLine{Error: &triedErr{Code: f.Code, Message: message}})
 }
 
 func (s *server) commitEnvironment(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

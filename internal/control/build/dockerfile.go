@@ -182,9 +182,10 @@ func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildL
 	if err != nil {
 		return "", err
 	}
-	// Only a key to what there is: written whole or not at all.
-	temp := kept + ".new"
-	if err := os.WriteFile(temp, []byte(name), 0o600); err != nil {
+	// Only a key to what there is: written whole or not at all, by each who makes
+	// it at once.
+	temp := filepath.Join(root, ".made")
+	if err := errors.Join(os.RemoveAll(temp), os.WriteFile(temp, []byte(name), 0o600)); err != nil {
 		return "", err
 	}
 	return name, os.Rename(temp, kept)
