@@ -53,6 +53,8 @@ func goodKey(ctx context.Context, accounts store.Accounts, hash [sha256.Size]byt
 		return account.APIKey{}, fmt.Errorf("look up an API key: %w", err)
 	case k.Expired(time.Now()) && k.Kind == account.Session:
 		return account.APIKey{}, fault.Unauthenticated("this session has ended").Hint("sign in again")
+	case k.Expired(time.Now()) && k.Kind == account.Lasting:
+		return account.APIKey{}, fault.Unauthenticated("this API key has expired").Hint("sign in to the dashboard and make another")
 	case k.Expired(time.Now()):
 		return account.APIKey{}, fault.Unauthenticated("this token has expired").Hint("ask POST /v1/sub-tokens for another")
 	case k.Disabled:

@@ -132,12 +132,20 @@ func (s *server) signIn(w http.ResponseWriter, r *http.Request, _ account.APIKey
 	default:
 		session, err = d.WithPassword(ctx, in.Email, in.Password, from, browser)
 	}
-	s.audit(r, "signIn", session.UserID, in.Email, err)
+	s.auditSignIn(r, session, in.Email, err)
 	if err != nil {
 		return err
 	}
 	s.setCookie(w, session.Token, session.ExpiresAt)
 	return s.writeSession(w, r, http.StatusCreated, session.APIKey)
+}
+
+// auditSignIn records who has signed in, or has failed to. What was not even looked
+// at, as anybody can ask for it without end, would only fill the disk.
+func (s *server) auditSignIn(r *http.Request, session signin.Session, email string, err error) {
+	if !fault.Is(err, fault.KindExhausted) && !fault.Is(err, fault.KindInvalid) {
+		s.audit(r, "signIn", session.UserID, email, err)
+	}
 }
 
 func (s *server) signOut(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -202,7 +210,7 @@ func (s *server) providerCallback(w http.ResponseWriter, r *http.Request, _ acco
 	}
 	q := r.URL.Query()
 	session, err := d.EndVisit(r.Context(), q.Get("code"), q.Get("state"), kept, r.UserAgent())
-	s.audit(r, "signIn", session.UserID, "", err)
+	s.auditSignIn(r, session, "", err)
 	http.SetCookie(w, &http.Cookie{Name: visitCookie, Path: signin.CallbackPath, MaxAge: -1, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode})
 	to := "/"
 	if err != nil {

@@ -250,6 +250,24 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// Nobody unknown fills the audit log: what has to wait, or begins nowhere, is not in it.
+func TestAuditIsNotFlooded(t *testing.T) {
+	h := newHouse(t)
+	looked := 0
+	for range 30 {
+		if h.callAs("", "POST", "/v1/session", `{"key":"aloft_wrong"}`).status == 401 {
+			looked++
+		}
+		if a := h.callAs("", "POST", "/v1/session", `{"passkey":{"ceremony":"none","response":{}}}`); a.status != 400 && a.status != 429 {
+			t.Errorf("a passkey of no ceremony: %d %s", a.status, a.body)
+		}
+	}
+	all, err := h.store.Audit(t.Context(), 0, 100)
+	if err != nil || len(all) != looked || looked < 5 {
+		t.Errorf("%d entries for %d tries that were looked at: %v", len(all), looked, err)
+	}
+}
+
 func TestAddress(t *testing.T) {
 	for _, tt := range []struct{ remote, forwarded, want string }{
 		{"192.0.2.1:5", "", "192.0.2.1"},
