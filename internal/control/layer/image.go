@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -30,9 +31,11 @@ func ExportImage(ctx context.Context, lower []string, c image.Config, dir, tag s
 	if img, err = mutate.ConfigFile(img, config); err != nil {
 		return "", err
 	}
+	var packing sync.WaitGroup
+	defer packing.Wait() // whoever has the layers may give them up then
 	for _, tree := range slices.Backward(lower) {
 		r, w := io.Pipe()
-		go func() { _ = w.CloseWithError(pack(ctx, w, tree)) }()
+		packing.Go(func() { _ = w.CloseWithError(pack(ctx, w, tree)) })
 		defer func() { _ = r.Close() }() // ends it, where not all was read
 		if img, err = mutate.AppendLayers(img, stream.NewLayer(r)); err != nil {
 			return "", err
