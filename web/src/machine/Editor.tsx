@@ -69,7 +69,7 @@ export default function Editor({ path, text, changed, save }: Props) {
         doc: first.current,
         extensions: [
           EditorState.lineSeparator.of(lineEndOf(first.current)),
-          EditorView.contentAttributes.of({ "aria-label": w.editorOf(shown(path)) }),
+          EditorView.contentAttributes.of({ "aria-label": w.editorOf(shown(path)), tabindex: "0" }),
           lineNumbers(), highlightActiveLineGutter(), highlightActiveLine(), highlightSpecialChars(), drawSelection(),
           history(), indentOnInput(), bracketMatching(), highlightSelectionMatches(), search({ top: true }),
           indentUnit.of(unitOf(first.current)),

@@ -1,0 +1,87 @@
+import { readFileSync } from "node:fs";
+import type { Page } from "playwright-core";
+import { expect } from "vitest";
+
+/**
+ * What a person does who takes over: changes a file that the agent has made,
+ * uploads and downloads, types in a terminal, and sees what listens on a port.
+ * The page shows the agent, which has written greeting.txt.
+ */
+export async function takeOver(page: Page): Promise<void> {
+  await changeFiles(page);
+  await useMachine(page);
+}
+
+const row = (page: Page, name: string) => page.getByRole("treeitem").filter({ has: page.getByText(name, { exact: true }) });
+
+async function changeFiles(page: Page): Promise<void> {
+  await page.getByRole("link", { name: "Files" }).click();
+  await enter(page, page.getByRole("tree"));
+  await row(page, "greeting.txt").click();
+  const editor = page.getByRole("textbox", { name: "Contents of greeting.txt" });
+  await editor.getByText("HELLO").waitFor();
+  const write = async (line: string) => {
+    await editor.click();
+    await page.keyboard.press("Control+End");
+    await page.keyboard.type(line);
+    await page.getByText("Not saved yet").waitFor();
+  };
+  await write("by hand\n");
+  await page.reload(); // which loses nothing
+  await editor.getByText("by hand").waitFor();
+  await page.getByText("This is what you wrote").waitFor();
+  await editor.click();
+  await page.keyboard.press("Control+s");
+  await page.getByText("Saved", { exact: true }).waitFor();
+
+  // Somebody else writes it meanwhile, and neither text is lost.
+  const contents = `/v1/agents/${/bc-[0-9a-f-]+/.exec(page.url())?.[0]}/files/contents?path=greeting.txt`;
+  await write("twice\n");
+  expect(await page.evaluate(`fetch("${contents}", { method: "PUT", body: "theirs\\n" }).then((r) => r.status)`)).toBe(200);
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.getByText("It was changed in the machine").waitFor();
+  expect(await page.evaluate(`fetch("${contents}").then((r) => r.text())`)).toBe("theirs\n");
+  await page.getByRole("button", { name: "Save mine over it" }).click();
+  await page.getByText("Saved", { exact: true }).waitFor();
+  expect(await page.evaluate(`fetch("${contents}").then((r) => r.text())`)).toBe("HELLO\nby hand\ntwice\n");
+
+  const bytes = Buffer.from(Uint8Array.from({ length: 100_000 }, (_, i) => i % 251));
+  await page.locator("input[type=file]").setInputFiles({ name: "<b>up & down.bin", mimeType: "application/octet-stream", buffer: bytes });
+  await row(page, "<b>up & down.bin").click();
+  await page.getByText("This is no text").waitFor();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.locator(".file-view .empty a").click()]);
+  expect(readFileSync(await download.path()).equals(bytes)).toBe(true);
+  await page.getByRole("tree").focus();
+  await page.keyboard.press("F2");
+  await page.getByLabel("Path in the workspace").fill("sub/renamed.bin");
+  await page.keyboard.press("Enter");
+  await row(page, "renamed.bin").waitFor();
+  await row(page, "sub").click();
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete", exact: true }).click();
+  await row(page, "sub").waitFor({ state: "detached" });
+}
+
+async function useMachine(page: Page): Promise<void> {
+  await page.getByRole("link", { name: "Machine" }).click();
+  const terminal = page.locator(".xterm-rows");
+  await enter(page, terminal);
+  await page.locator(".xterm-helper-textarea").focus();
+  await terminal.getByText("$").first().waitFor();
+  await page.keyboard.type("tr a-z A-Z < greeting.txt\n");
+  await terminal.getByText("BY HAND").first().waitFor();
+
+  await page.keyboard.type(`node -e 'require("http").createServer((q, s) => s.end("hello from inside")).listen(3000, "127.0.0.1", () => console.log("LISTENS" + 1))'\n`);
+  await terminal.getByText("LISTENS1").first().waitFor();
+  await page.getByLabel("Port", { exact: true }).fill("3000");
+  const [preview] = await Promise.all([page.context().waitForEvent("page"), page.getByRole("button", { name: "Open", exact: true }).click()]);
+  await preview.getByText("hello from inside").waitFor();
+  await preview.close();
+}
+
+/** Goes into the machine, which may sleep. */
+async function enter(page: Page, inside: ReturnType<Page["locator"]>): Promise<void> {
+  const wake = page.getByRole("button", { name: "Wake it and go in" });
+  await inside.or(wake).first().waitFor();
+  if (await wake.isVisible()) await wake.click();
+}
