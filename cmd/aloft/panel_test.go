@@ -83,6 +83,10 @@ func TestPanel(t *testing.T) {
 
 	post(t, s, "/v1/agents", `{"prompt":{"text":"mend it"},"repos":[{"url":"https://git.example.com/a/b"}]}`)
 	term.shows("mend it", "Finished", "1 agent")
+	term.press("/", "nosuch")
+	term.shows("No agent has these words", "0 with “nosuch”")
+	term.press("Escape")
+	term.shows("mend it", "n new")
 	term.press("Enter")
 	term.shows("I fix it.", "Shell make test", "aloft/fix-c0de", "Esc back")
 
@@ -117,8 +121,16 @@ func TestPanel(t *testing.T) {
 	term.press("t") // of which the server knows nothing: the panel comes back and says so
 	term.shows("! ", "Esc back")
 	term.press("?")
-	term.shows("Keys", "this help")
-	term.press("q", "q")
+	term.shows("Keys", "searches")
+	term.press("q", "Escape")
+	term.shows("Enter open")
+	term.press("n")
+	term.shows("> https://git.example.com/a/b")
+	term.press("Enter")
+	term.shows("Enter sends the task on")
+	term.press("fail", "Enter")
+	term.shows("there is no ref nosuch", "name another with --ref", "Esc back")
+	term.press("q")
 	term.shows("left with 0")
 }
 

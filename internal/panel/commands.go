@@ -52,9 +52,10 @@ type (
 // act is something that is done to an agent.
 type act struct {
 	agentID string
-	did     string // says that it was done
-	ask     string // asks whether to do it
-	sends   bool   // the agent's draft
+	did     string  // says that it was done
+	ask     string  // asks whether to do it
+	sends   bool    // the agent's draft
+	made    *string // id of the agent that it has made, which is opened then; nil makes none
 	do      func(context.Context, Client) error
 }
 
@@ -106,11 +107,20 @@ func (m *Model) acted(msg acted) tea.Cmd {
 		if p.Hint != "" {
 			m.said += ": " + cli.Line(p.Hint, 0)
 		}
-		if msg.act.sends {
+		switch {
+		case msg.act.sends && msg.act.agentID == "":
+			m.said += " (your words are kept: n)"
+		case msg.act.sends:
 			m.said += " (your words are kept: f)"
 		}
-	} else if msg.act.sends {
+		return m.poll(false)
+	}
+	if msg.act.sends {
 		delete(m.drafts, msg.act.agentID)
+	}
+	if msg.act.made != nil && m.open == nil && m.page == nil && m.typed == nil {
+		m.search = ""
+		return tea.Batch(m.converse(*msg.act.made), m.poll(false))
 	}
 	return m.poll(false)
 }

@@ -64,6 +64,9 @@ func (m *Model) happened(events []client.Event) tea.Cmd {
 	news := false
 	for _, e := range events {
 		c.t.Show(e)
+		if e.Kind == "run.ended" && c.t.Ended != nil && c.t.Ended.Failure != nil {
+			m.showFailure(c.t.Ended)
+		}
 		switch e.Kind {
 		case "approval.asked", "approval.answered", "run.created", "run.ended":
 			news = true
@@ -77,6 +80,15 @@ func (m *Model) happened(events []client.Event) tea.Cmd {
 		cmds = append(cmds, m.poll(false))
 	}
 	return tea.Batch(cmds...)
+}
+
+// showFailure says why a run has failed, and what to do.
+func (m *Model) showFailure(end *cli.RunEnd) {
+	m.open.take()
+	m.open.lines = append(m.open.lines, m.paint.Style(cli.Red, "error: ")+clean(end.Failure.Message))
+	if end.Hint != "" {
+		m.open.lines = append(m.open.lines, m.paint.Style(cli.Cyan, "hint: ")+clean(end.Hint))
+	}
 }
 
 // take moves what was written into lines.
@@ -152,8 +164,19 @@ func (m *Model) onAgent(key string) tea.Cmd {
 			m.said = "This agent asks nothing."
 		}
 	case "f":
-		m.typed = newLine("to “"+cutTo(clean(a.Name), 40)+"”", m.drafts[id].text, func(text string) tea.Cmd { return m.followUp(id, text) },
+		label := "to “" + cutTo(clean(a.Name), 40) + "”"
+		if works {
+			label += " when it is free"
+		}
+		m.typed = newLine(label, m.drafts[id].text, func(text string) tea.Cmd { return m.followUp(id, text, works) },
 			func(text string) { m.drafts[id] = m.drafts[id].with(text) })
+	case "x":
+		m.sure = &act{
+			agentID: id, did: "Filed away. `aloft agent unarchive " + clean(id) + "` brings it back.", ask: "File “" + cutTo(clean(a.Name), 40) + "” away, and stop what it does?",
+			do: func(ctx context.Context, c Client) error { return c.Archive(ctx, id) },
+		}
+	case "o":
+		m.said = "In a browser: " + clean(a.URL)
 	case "s":
 		if !works {
 			m.said = "It does nothing that could be stopped."
@@ -202,14 +225,23 @@ func (d draft) with(text string) draft {
 	return draft{text, uuid.NewString()}
 }
 
-// followUp sends a prompt. The words are kept until the server has them.
-func (m *Model) followUp(id, text string) tea.Cmd {
+// followUp sends a prompt, or has the server keep it while the agent works. The
+// words are kept until the server has them.
+func (m *Model) followUp(id, text string, works bool) tea.Cmd {
 	d := m.drafts[id].with(text)
 	m.drafts[id] = d
-	return m.perform(act{agentID: id, did: "Sent.", sends: true, do: func(ctx context.Context, c Client) error {
+	a := act{agentID: id, did: "Sent.", sends: true, do: func(ctx context.Context, c Client) error {
 		_, err := c.CreateRun(ctx, id, client.Prompt{Text: d.text}, d.key)
 		return err
-	}})
+	}}
+	if works {
+		a.did = "It comes next, when the agent is free."
+		a.do = func(ctx context.Context, c Client) error {
+			_, err := c.QueuePrompt(ctx, id, client.Prompt{Text: d.text}, d.key)
+			return err
+		}
+	}
+	return m.perform(a)
 }
 
 // head is what stands over a conversation, and over the pages of an agent.

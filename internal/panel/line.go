@@ -16,6 +16,14 @@ type line struct {
 	mayBeEmpty bool
 	send       func(text string) tea.Cmd
 	keep       func(text string) // of what is not sent; nil forgets it
+	live       func(text string) // is told of every change; nil is not
+}
+
+// changed says that it reads otherwise than before.
+func (l *line) changed() {
+	if l.live != nil {
+		l.live(strings.TrimSpace(string(l.text)))
+	}
 }
 
 func newLine(label, text string, send func(string) tea.Cmd, keep func(string)) *line {
@@ -31,10 +39,14 @@ func (l *line) insert(s string) {
 // write says what follows from a key while something is being written.
 func (m *Model) write(key tea.KeyPressMsg) tea.Cmd {
 	l := m.typed
+	defer l.changed()
 	switch key.String() {
 	case "esc":
 		if l.keep != nil {
 			l.keep(string(l.text))
+		}
+		if l.live != nil {
+			l.text = nil
 		}
 		m.typed = nil
 	case "enter":

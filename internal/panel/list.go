@@ -3,6 +3,7 @@ package panel
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -52,10 +53,31 @@ func rank(a client.Agent, now time.Time) int {
 	return 2
 }
 
+// listed are the agents that have every word that is looked for.
+func (m *Model) listed() []client.Agent {
+	words := strings.Fields(strings.ToLower(m.search))
+	if len(words) == 0 {
+		return m.agents
+	}
+	var out []client.Agent
+	for _, a := range m.agents {
+		word, _ := standing(a)
+		text := []string{a.ID, a.Name, word, m.doing(a)}
+		for _, r := range a.Repos {
+			text = append(text, r.URL)
+		}
+		all := strings.ToLower(strings.Join(text, "\n"))
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(all, w) }) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
 // at is the place of the chosen agent in the list; the first, if none was chosen
 // or it is there no more.
 func (m *Model) at() int {
-	return max(slices.IndexFunc(m.agents, func(a client.Agent) bool { return a.ID == m.chosen }), 0)
+	return max(slices.IndexFunc(m.listed(), func(a client.Agent) bool { return a.ID == m.chosen }), 0)
 }
 
 func (m *Model) onList(key string) tea.Cmd {
@@ -71,9 +93,16 @@ func (m *Model) onList(key string) tea.Cmd {
 	case "pgdown", "space":
 		m.choose(m.room())
 	case "home", "g":
-		m.choose(-len(m.agents))
+		m.choose(-len(m.agents)) // which is as many as can be listed
 	case "end", "G":
 		m.choose(len(m.agents))
+	case "/":
+		m.typed = newLine("to search", m.search, func(string) tea.Cmd { return nil }, nil)
+		m.typed.live, m.typed.mayBeEmpty = func(words string) { m.search = words }, true
+	case "esc":
+		m.search = ""
+	case "n":
+		m.askRepo()
 	case "enter", "right", "l":
 		if a := m.current(); a != nil {
 			return m.converse(a.ID)
@@ -86,8 +115,8 @@ func (m *Model) onList(key string) tea.Cmd {
 
 // choose moves along the list.
 func (m *Model) choose(by int) {
-	if len(m.agents) > 0 {
-		m.chosen = m.agents[min(max(m.at()+by, 0), len(m.agents)-1)].ID
+	if listed := m.listed(); len(listed) > 0 {
+		m.chosen = listed[min(max(m.at()+by, 0), len(listed)-1)].ID
 	}
 }
 
@@ -99,20 +128,24 @@ func (m *Model) listLines(high int) []string {
 		return append([]string{""}, m.problemLines(m.trouble)...)
 	case len(m.agents) == 0:
 		return []string{
-			"", "  There are no agents yet. Make one:", "",
+			"", "  There are no agents yet. Make one: press n, or run", "",
 			"    " + m.paint.Style(cli.Bold, `aloft run --repo https://git.example.com/team/app "Fix the failing test"`), "",
 			"  It appears here by itself.",
 		}
 	}
+	listed := m.listed()
+	if len(listed) == 0 {
+		return []string{"", "  No agent has these words: Esc shows all of them again."}
+	}
 	rows := max(high-1, 1)
 	at := m.at()
-	m.top = max(min(m.top, at, len(m.agents)-rows), at-rows+1, 0)
+	m.top = max(min(m.top, at, len(listed)-rows), at-rows+1, 0)
 	rest := m.wide - 2 - 11 - 2 - 2 - 11 // without the mark, the status, the gaps and the age
 	name := max(rest*2/5, 8)
 	doing := max(rest-name, 0)
 	out := []string{m.paint.Style(cli.Dim, "  "+fit("STATUS", 11)+fit("NAME", name)+"  "+fit("DOING", doing)+"  CREATED")}
-	for i := m.top; i < min(m.top+rows, len(m.agents)); i++ {
-		a := m.agents[i]
+	for i := m.top; i < min(m.top+rows, len(listed)); i++ {
+		a := listed[i]
 		word, style := standing(a)
 		mark, called := "  ", fit(clean(a.Name), name)
 		if i == at {
@@ -144,6 +177,9 @@ func (m *Model) listTitle() string {
 	title := m.paint.Style(cli.Bold, "Aloft") + "  " + counted(len(m.agents), "agent")
 	if len(m.agents) >= mostAgents {
 		title += " (the newest)"
+	}
+	if m.search != "" {
+		title += fmt.Sprintf("  %d with “%s”", len(m.listed()), cutTo(clean(m.search), 30))
 	}
 	if needed > 0 {
 		verb := "need"

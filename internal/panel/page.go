@@ -25,8 +25,9 @@ type page struct {
 	agentID  string
 	question client.Approval
 	title    string
-	text     []string // clean, with colours
-	top      int      // first line on the screen
+	rows     [][2]string // keys and what they do, before the text
+	text     []string    // clean, with colours
+	top      int         // first line on the screen
 }
 
 func (m *Model) onPage(key string) tea.Cmd {
@@ -61,6 +62,14 @@ const exact = "    "
 
 func (p *page) lines(wide int) []string {
 	var out []string
+	for _, row := range p.rows {
+		for i, words := range fold(row[1], max(wide-keysWide, leastWide-keysWide)) {
+			if i > 0 {
+				row[0] = strings.Repeat(" ", keysWide)
+			}
+			out = append(out, row[0]+words)
+		}
+	}
 	for _, line := range p.text {
 		if p.kind == diffPage || strings.HasPrefix(line, exact) {
 			out = append(out, chop(line, wide)...)
@@ -107,7 +116,7 @@ func (m *Model) questionPage(q client.Approval) *page {
 		text = append(text, exact+line)
 	}
 	text = append(text, "")
-	for _, row := range [][2]string{{"The agent says", q.Reason}, {"Asked because", q.Why}, {"For this agent it would allow", strings.Join(q.Entries, ", ")}} {
+	for _, row := range [][2]string{{"The agent says", q.Reason}, {"Asked because", q.Why}, {"For this agent, or always, it would allow", strings.Join(q.Entries, ", ")}} {
 		if row[1] != "" {
 			text = append(text, m.paint.Style(cli.Dim, row[0]+": ")+clean(row[1]))
 		}
@@ -127,15 +136,18 @@ func (m *Model) questionPage(q client.Approval) *page {
 func (m *Model) onQuestion(key string) tea.Cmd {
 	q := m.page.question
 	switch key {
-	case "y", "Y":
+	case "y", "Y", "A":
 		if !m.seen() {
 			m.said = "There is more to read: go to its end first (space)."
 			return nil
 		}
-		if key == "y" {
-			return m.answer(q, client.Answer{Decision: client.AllowOnce}, "Allowed, this once.")
+		switch key {
+		case "Y":
+			return m.answer(q, client.Answer{Decision: client.AllowAgent}, "Allowed, and calls like it by this agent.")
+		case "A":
+			return m.answer(q, client.Answer{Decision: client.AllowAlways}, "Allowed, and calls like it by all of your agents: your permissions.json says so now.")
 		}
-		return m.answer(q, client.Answer{Decision: client.AllowAgent}, "Allowed, and calls like it by this agent.")
+		return m.answer(q, client.Answer{Decision: client.AllowOnce}, "Allowed, this once.")
 	case "n":
 		m.typed = newLine("a denial, with your words or none", "", func(text string) tea.Cmd {
 			return m.answer(q, client.Answer{Decision: client.Deny, Message: text}, "Denied.")
@@ -152,18 +164,25 @@ func (m *Model) answer(q client.Approval, in client.Answer, did string) tea.Cmd 
 	}})
 }
 
+// keysWide is how many columns the keys take in the help.
+const keysWide = 20
+
 // keys are those of the help. What stands at the bottom is in hints.
 var keys = [][2]string{
 	{"↑ ↓, k j", "the agent before, the next; in a text, a line"},
 	{"PgUp PgDn, space", "a screen"},
 	{"g G", "the first, the last; a conversation stays at its newest"},
 	{"Enter, Esc", "opens an agent, goes back"},
-	{"a", "what it asks: y allows it once, Y for this agent, n denies"},
-	{"f", "a follow-up; Esc keeps the words for later"},
+	{"/", "searches: names, repositories, what they do; Esc shows all"},
+	{"n", "a new agent: its repository, then its task"},
+	{"a", "what it asks: y once, Y for this agent, A always, n denies"},
+	{"f", "a follow-up, queued while it works; Esc keeps the words"},
 	{"d", "what it has changed"},
 	{"t", "a terminal in its machine, shared; Ctrl-B D comes back"},
 	{"p", "pauses it, or lets it go on"},
 	{"s", "stops what it does"},
+	{"x", "files it away"},
+	{"o", "its address in the dashboard"},
 	{"?", "this help"},
 	{"q, Ctrl-C", "leaves; agents go on"},
 }
@@ -171,8 +190,8 @@ var keys = [][2]string{
 func (m *Model) help() *page {
 	p := &page{kind: helpPage, title: "Keys"}
 	for _, k := range keys {
-		p.text = append(p.text, "  "+m.paint.Style(cli.Bold, fit(k[0], 18))+k[1])
+		p.rows = append(p.rows, [2]string{"  " + m.paint.Style(cli.Bold, fit(k[0], keysWide-2)), k[1]})
 	}
-	p.text = append(p.text, "", "All of it is a command too: `aloft --help` names them.")
+	p.text = []string{"", "All of it is a command too: `aloft --help` names them."}
 	return p
 }

@@ -41,10 +41,18 @@ type Steerer interface {
 	Resume(ctx context.Context, agentID string) error
 }
 
+// Maker is what makes agents, gives them work for later and files them away.
+type Maker interface {
+	CreateAgent(ctx context.Context, in client.NewAgent, key string) (client.Agent, client.Run, error)
+	QueuePrompt(ctx context.Context, agentID string, p client.Prompt, key string) (client.Queued, error)
+	Archive(ctx context.Context, agentID string) error
+}
+
 // Client is a server. A *client.Client is one.
 type Client interface {
 	Reader
 	Steerer
+	Maker
 }
 
 // Options are what the panel is made of.
@@ -81,13 +89,15 @@ type Model struct {
 	loaded    bool         // the list was read once
 	trouble   *cli.Problem // why the list could not be read again
 
+	search string // words that what is listed has
 	chosen string // id of the agent that the list stands on; "" for the first, whichever that is
 	top    int    // first agent on the screen
 	open   *conversation
-	page   *page // over the list or the conversation
-	typed  *line // what is being written
-	sure   *act  // what waits for a yes
-	drafts map[string]draft
+	page   *page            // over the list or the conversation
+	typed  *line            // what is being written
+	sure   *act             // what waits for a yes
+	drafts map[string]draft // by agent; "" is a new one's
+	asked  draft            // of the new agent that was asked for last, with its repository
 
 	said string // how the last action went
 	bad  bool   // it went wrong
@@ -114,6 +124,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.PasteMsg:
 		if m.typed != nil {
 			m.typed.insert(cli.Clean(msg.Content))
+			m.typed.changed()
 		}
 	case polled:
 		return m, m.polled(msg)
@@ -210,10 +221,11 @@ func (m *Model) asks(agentID string) *client.Approval {
 // current returns the agent that keys are for; nil if there is none.
 func (m *Model) current() *client.Agent {
 	if m.open == nil {
-		if len(m.agents) == 0 {
+		listed := m.listed()
+		if len(listed) == 0 {
 			return nil
 		}
-		return &m.agents[m.at()]
+		return &listed[m.at()]
 	}
 	for i := range m.agents {
 		if m.agents[i].ID == m.open.agentID {

@@ -61,15 +61,26 @@ func (s *server) AnswerApproval(_ context.Context, id, question string, in clien
 func (s *server) Cancel(_ context.Context, id, runID string) error {
 	return s.note("cancel", id, runID)
 }
-func (s *server) Pause(_ context.Context, id string) error  { return s.note("pause", id) }
-func (s *server) Resume(_ context.Context, id string) error { return s.note("resume", id) }
+func (s *server) CreateAgent(_ context.Context, in client.NewAgent, key string) (client.Agent, client.Run, error) {
+	repo := ""
+	for _, r := range in.Repos {
+		repo += r.URL
+	}
+	return client.Agent{ID: in.AgentID}, client.Run{}, s.note("create", in.AgentID, repo, in.Prompt.Text, key)
+}
+func (s *server) QueuePrompt(_ context.Context, id string, p client.Prompt, key string) (client.Queued, error) {
+	return client.Queued{}, s.note("queue", id, p.Text, key)
+}
+func (s *server) Archive(_ context.Context, id string) error { return s.note("archive", id) }
+func (s *server) Pause(_ context.Context, id string) error   { return s.note("pause", id) }
+func (s *server) Resume(_ context.Context, id string) error  { return s.note("resume", id) }
 
 func agents() []client.Agent {
 	at := func(minutes int) time.Time { return noon.Add(-time.Duration(minutes) * time.Minute) }
 	return []client.Agent{
 		{ID: "bc-1", Name: "Move the tests to the new runner", Status: "ACTIVE", RunStatus: "RUNNING", LatestRunID: "run-1", Machine: "ready", Doing: "Shell make test", CreatedAt: at(3), UpdatedAt: at(1)},
 		{ID: "bc-2", Name: "Fix \x1b[31mthe\x1b]0;evil\x07 login\npage", Status: "ACTIVE", RunStatus: "RUNNING", LatestRunID: "run-2", Waiting: 1, CreatedAt: at(50), UpdatedAt: at(1)},
-		{ID: "bc-3", Name: "Write the docs", Status: "ACTIVE", RunStatus: "FINISHED", LatestRunID: "run-3", CreatedAt: at(60 * 72), UpdatedAt: at(60)},
+		{ID: "bc-3", Name: "Write the docs", Repos: []client.Repo{{URL: "https://git.example.com/acme/docs"}}, URL: "https://aloft.example.com/agents/bc-3", Status: "ACTIVE", RunStatus: "FINISHED", LatestRunID: "run-3", CreatedAt: at(60 * 72), UpdatedAt: at(60)},
 		{ID: "bc-4", Name: "Upgrade the compiler", Status: "ACTIVE", RunStatus: "ERROR", LatestRunID: "run-4", Doing: "there is no ref nosuch", CreatedAt: at(70), UpdatedAt: at(65)},
 		{ID: "bc-5", Name: "日本語の名前がここにあります、とても長い名前です", Status: "ACTIVE", RunStatus: "RUNNING", LatestRunID: "run-5", Paused: true, CreatedAt: at(60 * 30), UpdatedAt: at(60)},
 	}
@@ -156,6 +167,15 @@ func (p *panelTest) screen() string {
 // TestScreens holds each screen, after what led to it, to a file.
 func TestScreens(t *testing.T) {
 	for name, lead := range map[string]func(p *panelTest){
+		"search":        func(p *panelTest) { p.loaded().press("/", "r", "u", "n", "n", "e", "r", " ", "w", "o", "r", "k") },
+		"nothing-found": func(p *panelTest) { p.loaded().press("/", "x", "y", "enter") },
+		"new-agent":     func(p *panelTest) { p.loaded().press("G", "n", "enter", "d", "o") },
+		"failed": func(p *panelTest) {
+			p.loaded().press("down", "enter")
+			p.Update(happened{p.open.feed, []client.Event{journal()[0], {Seq: 2, Time: noon, RunID: "run-4", Kind: "run.ended", Data: json.RawMessage(
+				`{"status":"ERROR","failure":{"code":"ref_not_found","message":"there is no ref \u001b[2Jnosuch","hint":"name another"}}`)}}})
+		},
+		"sixty":   func(p *panelTest) { p.loaded().Update(tea.WindowSizeMsg{Width: 60, Height: 12}) },
 		"loading": func(*panelTest) {},
 		"no-server": func(p *panelTest) {
 			p.Update(polled{err: &cli.Problem{Message: "there is no server to speak to", Hint: "start one with `aloft serve`, sign in to one with `aloft login URL`, or set ALOFT_URL and ALOFT_API_KEY"}})
@@ -165,12 +185,13 @@ func TestScreens(t *testing.T) {
 		"offline": func(p *panelTest) {
 			p.loaded().Update(polled{err: &client.UnreachableError{URL: "http://x", Err: errors.New("refused")}})
 		},
-		"help":     func(p *panelTest) { p.loaded().press("?") },
-		"question": func(p *panelTest) { p.loaded().press("a") },
-		"deny":     func(p *panelTest) { p.loaded().press("a", "n", "n", "o", "!", "left") },
-		"sure":     func(p *panelTest) { p.loaded().press("s") },
-		"diff":     func(p *panelTest) { p.loaded(); p.does(p.press("d")) },
-		"opening":  func(p *panelTest) { p.loaded().press("enter") },
+		"help":        func(p *panelTest) { p.loaded().press("?") },
+		"help-narrow": func(p *panelTest) { p.loaded().press("?"); p.Update(tea.WindowSizeMsg{Width: 40, Height: 40}) },
+		"question":    func(p *panelTest) { p.loaded().press("a") },
+		"deny":        func(p *panelTest) { p.loaded().press("a", "n", "n", "o", "!", "left") },
+		"sure":        func(p *panelTest) { p.loaded().press("s") },
+		"diff":        func(p *panelTest) { p.loaded(); p.does(p.press("d")) },
+		"opening":     func(p *panelTest) { p.loaded().press("enter") },
 		"conversation": func(p *panelTest) {
 			p.loaded().press("down", "down", "enter")
 			p.Update(happened{p.open.feed, journal()})
@@ -199,7 +220,7 @@ func TestScreens(t *testing.T) {
 			if p.View().Content != strings.Join(p.Lines(), "\n") || !p.View().AltScreen {
 				t.Error("the view is not the lines, full screen")
 			}
-			if got := p.screen(); strings.ContainsAny(got, "\x1b\x07\x9b") {
+			if got := p.screen(); strings.ContainsAny(got, "\x1b\x07\u009b") {
 				t.Errorf("without colour there is an escape sequence in %q", got)
 			}
 		})
@@ -246,6 +267,14 @@ func TestKeysAskTheServer(t *testing.T) {
 	}{
 		{"a y", "answer bc-2 apr-1 allow_once ", "Allowed, this once."},
 		{"a Y", "answer bc-2 apr-1 allow_agent ", "Allowed, and calls like it by this agent."},
+		{"a A", "answer bc-2 apr-1 allow_always ", "Allowed, and calls like it by all of your agents: your permissions.json says so now."},
+		{"x y", "archive bc-2", "Filed away. `aloft agent unarchive bc-2` brings it back."},
+		{"x n", "", ""},
+		{"/ d o c s enter x y", "archive bc-3", "Filed away. `aloft agent unarchive bc-3` brings it back."},
+		{"/ d o c s esc s y", "cancel bc-2 run-2", "Stopped. Its machine and its work stay."},
+		{"/ n o n e enter s", "", ""},
+		{"G o", "", "In a browser: https://aloft.example.com/agents/bc-3"},
+		{"n enter enter", "", "There is nothing to send yet."},
 		{"a n enter", "answer bc-2 apr-1 deny ", "Denied."},
 		{"a n n o x backspace enter", "answer bc-2 apr-1 deny no", "Denied."},
 		{"enter a y", "answer bc-2 apr-1 allow_once ", "Allowed, this once."},
@@ -280,7 +309,7 @@ func TestKeysAskTheServer(t *testing.T) {
 // and the second try is known to be the same.
 func TestFollowUpIsKeptUntilItIsSent(t *testing.T) {
 	p := newPanel(t).loaded()
-	p.press("f", "h", "i", "esc")
+	p.press("down", "f", "h", "i", "esc")
 	p.press("f")
 	if got := string(p.typed.text); got != "hi" {
 		t.Fatalf("after Esc there is %q", got)
@@ -292,11 +321,52 @@ func TestFollowUpIsKeptUntilItIsSent(t *testing.T) {
 	}
 	p.server.err = nil
 	p.does(p.press("f", "enter"))
-	if len(p.server.asked) != 2 || p.server.asked[0] != p.server.asked[1] || !strings.HasPrefix(p.server.asked[0], "run bc-2 hi ") {
+	if len(p.server.asked) != 2 || p.server.asked[0] != p.server.asked[1] || !strings.HasPrefix(p.server.asked[0], "run bc-4 hi ") {
 		t.Errorf("asked %q; want the same twice", p.server.asked)
 	}
 	if p.press("f"); len(p.typed.text) != 0 {
 		t.Errorf("after it was sent there is %q", string(p.typed.text))
+	}
+}
+
+// While an agent works, what is written waits for it at the server.
+func TestFollowUpIsQueued(t *testing.T) {
+	p := newPanel(t).loaded()
+	p.does(p.press("f", "h", "i", "enter"))
+	if len(p.server.asked) != 1 || !strings.HasPrefix(p.server.asked[0], "queue bc-2 hi ") {
+		t.Errorf("asked %q", p.server.asked)
+	}
+}
+
+// A new agent is on the repository of the one that the list stands on, its words
+// are kept until it is there, a second try is the same, and then it is opened.
+func TestNewAgent(t *testing.T) {
+	p := newPanel(t).loaded()
+	p.press("G", "n", "enter", "d", "o", "esc")
+	p.press("n", "enter")
+	if got := string(p.typed.text); got != "do" {
+		t.Fatalf("after Esc there is %q", got)
+	}
+	p.server.err = errors.New("gone")
+	p.does(p.press("enter"))
+	if !p.bad || !strings.Contains(p.said, "kept: n") || p.open != nil {
+		t.Errorf("said %q", p.said)
+	}
+	p.server.err = nil
+	p.does(p.press("n", "enter", "enter"))
+	if len(p.server.asked) != 2 || p.server.asked[0] != p.server.asked[1] || !strings.HasPrefix(p.server.asked[0], "create bc-") ||
+		!strings.Contains(p.server.asked[0], " https://git.example.com/acme/docs do ") {
+		t.Errorf("asked %q; want the same twice", p.server.asked)
+	}
+	if p.open == nil || !strings.Contains(p.server.asked[0], p.open.agentID) {
+		t.Error("the agent was not opened")
+	}
+	if p.press("esc", "n", "enter"); len(p.typed.text) != 0 {
+		t.Errorf("after it was sent there is %q", string(p.typed.text))
+	}
+	p.does(p.press("x", "enter"))
+	if other := p.server.asked[2]; strings.Fields(other)[1] == strings.Fields(p.server.asked[0])[1] {
+		t.Errorf("another task makes the same agent: %s", other)
 	}
 }
 

@@ -90,7 +90,11 @@ func (m *Model) saying() string {
 func (m *Model) hints() string {
 	hint := func(pairs ...string) string {
 		var parts []string
-		for i := 0; i+1 < len(pairs); i += 2 {
+		used := 0
+		for i := 0; i+1 < len(pairs); i += 2 { // those that there is room for whole
+			if used += width(pairs[i]+" "+pairs[i+1]) + 2; used > m.wide+2 {
+				break
+			}
 			parts = append(parts, m.paint.Style(cli.Bold, pairs[i])+" "+m.paint.Style(cli.Dim, pairs[i+1]))
 		}
 		return strings.Join(parts, "  ")
@@ -102,23 +106,31 @@ func (m *Model) hints() string {
 	case m.sure != nil:
 		return hint("y", "yes", "n", "no")
 	case m.page != nil && m.page.kind == questionPage:
-		return hint("y", "allow once", "Y", "for this agent", "n", "deny", "↑↓", "read", "Esc", "back")
+		return hint("y", "allow once", "n", "deny", "Esc", "back", "Y", "for this agent", "A", "always", "↑↓", "read")
 	case m.page != nil:
 		return hint("↑↓", "read", "space", "next", "Esc", "back")
+	case a == nil && m.search != "" && m.open == nil:
+		return hint("Esc", "all agents", "/", "search", "q", "quit", "?", "help")
+	case a == nil && m.open == nil:
+		return hint("n", "new agent", "q", "quit", "?", "help")
 	case a == nil:
-		return hint("q", "quit", "?", "help")
+		return hint("Esc", "back", "q", "quit", "?", "help")
 	}
-	middle := []string{"f", "reply", "d", "diff", "t", "shell", "p", "pause", "s", "stop"}
+	middle := []string{"f", "reply", "d", "diff", "t", "shell", "p", "pause", "s", "stop", "x", "archive"}
 	if a.Paused {
 		middle[7] = "resume"
 	}
-	if m.asks(a.ID) != nil {
-		middle = append([]string{"a", "answer"}, middle...)
-	}
+	first := []string{"Enter", "open", "?", "help", "q", "quit"}
 	if m.open != nil {
-		return hint(append([]string{"Esc", "back", "?", "help"}, middle...)...)
+		first = []string{"Esc", "back", "?", "help"}
 	}
-	return hint(append([]string{"Enter", "open", "?", "help", "q", "quit"}, middle...)...)
+	if m.asks(a.ID) != nil {
+		first = append(first, "a", "answer")
+	}
+	if m.open == nil {
+		first = append(first, "n", "new", "/", "search")
+	}
+	return hint(append(first, middle...)...)
 }
 
 // problemLines say what went wrong and what to do.
