@@ -32,6 +32,8 @@ func newAgentCommand(a *app) *cobra.Command {
 		newAgentSSHCommand(a),
 		newAgentCpCommand(a),
 		newAgentDiffCommand(a),
+		newAgentTerminalsCommand(a),
+		newAgentWebhookCommand(a),
 		newAgentConnectionsCommand(a),
 		newAgentArtifactsCommand(a),
 		newAgentForwardCommand(a),

@@ -127,6 +127,43 @@ func newFakeServer() *fakeServer {
 	mux.HandleFunc("GET /v1/me", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"apiKeyName": "test", "createdAt": time.Now(), "userFirstName": "Ada", "userLastName": "\x1b[1mL"})
 	})
+	mux.HandleFunc("PATCH /v1/me/profile", func(w http.ResponseWriter, r *http.Request) {
+		user := map[string]any{"id": 7, "role": "owner"}
+		_ = json.NewDecoder(r.Body).Decode(&user)
+		reply(w, 200, user)
+	})
+	mux.HandleFunc("PUT /v1/me/password", func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ Current, Password string }
+		if _ = json.NewDecoder(r.Body).Decode(&in); in.Current != "old" || in.Password != "a horse, a battery" {
+			refuse(w, 401, "unauthorized", "the password of before is wrong")
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("GET /v1/me/passkeys", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"items": []any{map[string]any{"id": "AQID", "name": "\x1b[1mlaptop", "createdAt": time.Now()}}})
+	})
+	mux.HandleFunc("DELETE /v1/me/passkeys/AQID", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("POST /v1/sub-tokens", func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ ForUserEmail string }
+		if _ = json.NewDecoder(r.Body).Decode(&in); in.ForUserEmail != "ada@example.com" {
+			refuse(w, 404, "not_found", "there is no such user")
+			return
+		}
+		reply(w, 200, map[string]any{"accessToken": "aloft_sub", "expiresAt": time.Now(), "userId": 7, "teamId": 1})
+	})
+	mux.HandleFunc("GET /v1/repositories", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"items": []any{map[string]any{"url": "https://git.example.com/a/b"}}})
+	})
+	mux.HandleFunc("GET /v1/agents/{id}/terminals", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"items": []any{map[string]any{"name": "main", "command": "make\x1b[2J", "workingDirectory": "/workspace", "columns": 80, "rows": 24, "attached": 1}}})
+	}))
+	mux.HandleFunc("GET /v1/agents/{id}/webhook-deliveries", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"items": []any{map[string]any{"id": "d-1", "event": "statusChange", "runId": "run-1", "state": "failed", "attempts": 3, "createdAt": time.Now(), "lastStatusCode": 500}}})
+	}))
+	mux.HandleFunc("POST /v1/agents/{id}/webhook-deliveries/d-1/replay", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"id": "d-1"})
+	}))
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"items": []any{
 			map[string]any{"id": "house", "displayName": "House", "aliases": []string{"default"}}, map[string]any{"id": "other", "displayName": "Other"},
@@ -226,6 +263,11 @@ func (s *fakeServer) create(w http.ResponseWriter, r *http.Request) {
 		Name  string
 		Model *struct{ ID string }
 		Repos []map[string]any
+
+		BranchName, RunMode string
+		WorkOnCurrentBranch bool
+		Env                 struct{ Name string }
+		Webhook             struct{ URL, Secret string }
 	}
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Repos) != 1 {
 		refuse(w, 400, "invalid_request", "repos: want one")
@@ -243,6 +285,11 @@ func (s *fakeServer) create(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, im := range in.Prompt.Images {
 		s.name += " with " + im.MIMEType
+	}
+	for _, said := range []string{in.BranchName, in.Env.Name, in.Webhook.URL, in.Webhook.Secret} {
+		if said != "" {
+			s.name += " " + said
+		}
 	}
 	s.add("", "agent.created", map[string]any{"name": s.name})
 	run := s.start(in.Prompt.Text)

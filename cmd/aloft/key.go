@@ -15,42 +15,25 @@ func newKeyCommand(a *app) *cobra.Command {
 		Use: "key", Short: "Make and delete your API keys, and end your sessions", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newKeyListCommand(a), newKeyCreateCommand(a), newKeyDeleteCommand(a))
+	cmd.AddCommand(newKeyListCommand(a), newKeyCreateCommand(a), newKeyDeleteCommand(a), newKeySubTokenCommand(a))
 	return cmd
 }
 
 func newKeyListCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List your API keys and sessions, the newest first", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.connect()
-			if err != nil {
-				return err
+	return list[client.Key]{
+		use: "list", short: "List your API keys and sessions, the newest first", of: plain((*client.Client).Keys),
+		head: []string{"ID", "KIND", "NAME", "MADE", "ENDS"},
+		row: func(k client.Key) []string {
+			name, ends := cli.Line(k.Name, 60), "never"
+			if k.Current {
+				name += " (this one)"
 			}
-			all, err := c.Keys(cmd.Context())
-			if err != nil {
-				return err
+			if k.ExpiresAt != nil {
+				ends = k.ExpiresAt.Local().Format(time.DateOnly)
 			}
-			if a.out.JSON() {
-				return a.out.Value(struct {
-					Items []client.Key `json:"items"`
-				}{append([]client.Key{}, all...)})
-			}
-			rows := [][]string{{"ID", "KIND", "NAME", "MADE", "ENDS"}}
-			for _, k := range all {
-				name, ends := cli.Line(k.Name, 60), "never"
-				if k.Current {
-					name += " (this one)"
-				}
-				if k.ExpiresAt != nil {
-					ends = k.ExpiresAt.Local().Format(time.DateOnly)
-				}
-				rows = append(rows, []string{strconv.FormatInt(k.ID, 10), cli.Line(k.Kind, 20), name, cli.Ago(time.Since(k.CreatedAt)), ends})
-			}
-			a.out.Table(rows)
-			return nil
+			return []string{strconv.FormatInt(k.ID, 10), cli.Line(k.Kind, 20), name, cli.Ago(time.Since(k.CreatedAt)), ends}
 		},
-	}
+	}.command(a)
 }
 
 func newKeyCreateCommand(a *app) *cobra.Command {
@@ -100,6 +83,33 @@ func newKeyDeleteCommand(a *app) *cobra.Command {
 				return a.out.Value(map[string]int64{"id": id})
 			}
 			a.out.Line("Deleted %d.", id)
+			return nil
+		},
+	}
+}
+
+func newKeySubTokenCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "sub-token EMAIL",
+		Short: "Print a token that speaks for somebody for an hour; for admins",
+		Long: `Print a token that speaks for somebody for an hour: for programs that work on
+behalf of others. It is made with an admin's own key, for members, viewers and
+themselves; an owner makes one for anybody.`,
+		Example: `  ALOFT_API_KEY=$(aloft key sub-token ada@example.com) aloft agent list`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			made, err := c.SubToken(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.out.JSON() {
+				return a.out.Value(made)
+			}
+			a.out.Line("%s", cli.Line(made.AccessToken, 0))
 			return nil
 		},
 	}

@@ -48,9 +48,11 @@ func (a *app) commands() []*cobra.Command {
 		newRulesCommand(a),
 		newHooksCommand(a),
 		newModelsCommand(a),
+		newRepositoriesCommand(a),
 		newSecretCommand(a),
 		newMemberCommand(a),
 		newKeyCommand(a),
+		newMeCommand(a),
 		newSettingsCommand(a),
 		newUsageCommand(a),
 		newAuditCommand(a),
@@ -129,12 +131,16 @@ func (a *app) speak() {
 	a.out = cli.New(a.stdout, a.stderr, cli.Options{JSON: a.config.JSON, NoColor: a.config.NoColor, Dumb: a.config.Dumb})
 }
 
-// checkArgs makes a wrong number of arguments a misuse, with the usage as the
-// hint, in every command.
+// checkArgs makes a wrong number of arguments, and flags that exclude each other, a
+// misuse, with the usage as the hint, in every command.
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
+			err := check(cmd, args)
+			if err == nil {
+				err = cmd.ValidateFlagGroups() // cobra asks too, and calls it no misuse
+			}
+			if err != nil {
 				return misuse(cmd, err)
 			}
 			return nil

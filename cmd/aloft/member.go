@@ -28,34 +28,17 @@ what counts for the team. A member has agents of their own. A viewer reads.`,
 }
 
 func newMemberListCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the team", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.connect()
-			if err != nil {
-				return err
+	return list[client.User]{
+		use: "list", short: "List the team", of: plain((*client.Client).Members),
+		head: []string{"ID", "NAME", "E-MAIL", "ROLE"},
+		row: func(u client.User) []string {
+			role := u.Role
+			if u.Disabled {
+				role += ", disabled"
 			}
-			all, err := c.Members(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if a.out.JSON() {
-				return a.out.Value(struct {
-					Items []client.User `json:"items"`
-				}{append([]client.User{}, all...)})
-			}
-			rows := [][]string{{"ID", "NAME", "E-MAIL", "ROLE"}}
-			for _, u := range all {
-				role := u.Role
-				if u.Disabled {
-					role += ", disabled"
-				}
-				rows = append(rows, []string{strconv.FormatInt(u.ID, 10), cli.Line(strings.TrimSpace(u.FirstName+" "+u.LastName), 40), cli.Line(u.Email, 60), cli.Line(role, 30)})
-			}
-			a.out.Table(rows)
-			return nil
+			return []string{strconv.FormatInt(u.ID, 10), cli.Line(strings.TrimSpace(u.FirstName+" "+u.LastName), 40), cli.Line(u.Email, 60), cli.Line(role, 30)}
 		},
-	}
+	}.command(a)
 }
 
 func newMemberInviteCommand(a *app) *cobra.Command {

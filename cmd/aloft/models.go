@@ -11,32 +11,22 @@ import (
 )
 
 func newModelsCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "models",
-		Short: "List the models that agents may use",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			models, err := c.Models(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if a.out.JSON() {
-				return a.out.Value(struct {
-					Items []client.Model `json:"items"`
-				}{models})
-			}
-			rows := [][]string{{"ID", "NAME", "ALSO"}}
-			for _, m := range models {
-				rows = append(rows, []string{cli.Line(m.ID, 80), cli.Line(m.DisplayName, 60), cli.Line(strings.Join(m.Aliases, ", "), 60)})
-			}
-			a.out.Table(rows)
-			return nil
+	return list[client.Model]{
+		use: "models", short: "List the models that agents may use", of: plain((*client.Client).Models),
+		head: []string{"ID", "NAME", "ALSO"},
+		row: func(m client.Model) []string {
+			return []string{cli.Line(m.ID, 80), cli.Line(m.DisplayName, 60), cli.Line(strings.Join(m.Aliases, ", "), 60)}
 		},
-	}
+	}.command(a)
+}
+
+// newRepositoriesCommand lists what has been worked on.
+func newRepositoriesCommand(a *app) *cobra.Command {
+	return list[client.Repo]{
+		use: "repositories", short: "List the repositories of your agents, the last used first", of: plain((*client.Client).Repositories),
+		head: []string{"URL"}, none: "No agent has worked on a repository yet.",
+		row: func(r client.Repo) []string { return []string{cli.Line(r.URL, 0)} },
+	}.command(a)
 }
 
 // completeModels offers the server's models to the shell.

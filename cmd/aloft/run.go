@@ -17,7 +17,8 @@ import (
 )
 
 func newRunCommand(a *app) *cobra.Command {
-	var model, name, class, mode string
+	var model, name, class, mode, branch, env, hook, hookSecret string
+	var current bool
 	var repos, refs, images []string
 	var follow bool
 	cmd := &cobra.Command{
@@ -47,7 +48,13 @@ input.`,
 			if err != nil {
 				return err
 			}
-			in := client.NewAgent{Prompt: prompt, Name: name, Class: class, RunMode: mode}
+			in := client.NewAgent{Prompt: prompt, Name: name, Class: class, RunMode: mode, BranchName: branch, WorkOnCurrentBranch: current}
+			if env != "" {
+				in.Env = &client.Env{Type: "cloud", Name: env}
+			}
+			if in.Webhook, err = newWebhook(hook, hookSecret); err != nil {
+				return err
+			}
 			for i, url := range repos {
 				in.Repos = append(in.Repos, client.Repo{URL: url})
 				if i < len(refs) {
@@ -80,12 +87,35 @@ input.`,
 	flags.StringArrayVar(&refs, "ref", nil, "`ref` to start from, a branch, tag or commit; the default branch unless given; the first is for the first --repo")
 	flags.StringVar(&model, "model", "", "`id` of a model; the one that 'aloft models' lists first unless given")
 	flags.StringVar(&name, "name", "", "`name` of the agent; the prompt's first words unless given")
+	flags.StringVar(&branch, "branch", "", "`name` of the branch to make; made of the prompt unless given")
+	flags.BoolVar(&current, "current-branch", false, "work on the branch of --ref, and make none")
+	flags.StringVar(&env, "env", "", "`name` of a saved environment for its machine; the repository's own unless given")
+	flags.StringVar(&hook, "webhook", "", "`URL` that is told of each end of its work, and of each question that waits")
+	flags.StringVar(&hookSecret, "webhook-secret-file", "", "`file` with the secret, of 32 to 256 bytes, that signs what --webhook is told")
+	cmd.MarkFlagsMutuallyExclusive("branch", "current-branch")
 	flags.StringVar(&class, "class", "", "`class` of the machine's isolation: strong, for gVisor; the server's own unless given")
 	flags.StringVar(&mode, "run-mode", "", "`mode` that says how much it may do without asking: run-everything, auto-review or allowlist; your own unless given")
 	flags.StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	flags.BoolVar(&follow, "follow", true, "watch until the run has ended")
 	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)
 	return cmd
+}
+
+// newWebhook returns the webhook of the flags, nil for none.
+func newWebhook(url, secretFile string) (*client.Webhook, error) {
+	switch {
+	case url == "" && secretFile != "":
+		return nil, usageError{errors.New("--webhook-secret-file goes with --webhook")}
+	case url == "":
+		return nil, nil
+	case secretFile == "":
+		return &client.Webhook{URL: url}, nil
+	}
+	secret, err := os.ReadFile(secretFile)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("webhook secret: %w", err)}
+	}
+	return &client.Webhook{URL: url, Secret: strings.TrimSpace(string(secret))}, nil
 }
 
 // maxPrompt bounds what is read of a prompt: the server has its own limit.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -208,34 +210,18 @@ func sumUsage(rows []client.UsageRow, by string, group func(client.UsageRow) str
 
 func newAuditCommand(a *app) *cobra.Command {
 	var limit int
-	cmd := &cobra.Command{
-		Use: "audit", Short: "List who has settled what, the newest first; for admins", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			all, err := c.Audit(cmd.Context(), limit)
-			if err != nil {
-				return err
-			}
-			if a.out.JSON() {
-				return a.out.Value(struct {
-					Items []client.AuditEntry `json:"items"`
-				}{append([]client.AuditEntry{}, all...)})
-			}
-			rows := [][]string{{"WHEN", "WHO", "FROM", "WHAT", "OF", "OUTCOME"}}
-			for _, e := range all {
-				who := cli.Line(e.User, 40)
-				if who == "" {
-					who = "-"
-				}
-				rows = append(rows, []string{e.Time.Local().Format(time.DateTime), who, cli.Line(e.Address, 45), cli.Line(e.Action, 40), cli.Line(e.Target, 60), cli.Line(e.Outcome, 30)})
-			}
-			a.out.Table(rows)
-			return nil
+	cmd := list[client.AuditEntry]{
+		use: "audit", short: "List who has settled what, the newest first; for admins",
+		of: func(ctx context.Context, c *client.Client, _ []string) ([]client.AuditEntry, error) {
+			return c.Audit(ctx, limit)
 		},
-	}
+		head: []string{"WHEN", "WHO", "FROM", "WHAT", "OF", "OUTCOME"},
+		row: func(e client.AuditEntry) []string {
+			return []string{
+				e.Time.Local().Format(time.DateTime), cmp.Or(cli.Line(e.User, 40), "-"), cli.Line(e.Address, 45), cli.Line(e.Action, 40), cli.Line(e.Target, 60), cli.Line(e.Outcome, 30),
+			}
+		},
+	}.command(a)
 	cmd.Flags().IntVar(&limit, "limit", 50, "how many, from 1 to 100")
 	return cmd
 }

@@ -37,3 +37,55 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	}
 	return out.Items, c.call(ctx, http.MethodGet, "/v1/models", nil, &out)
 }
+
+// UpdateMe changes the caller's firstName, lastName and email, those that are given.
+func (c *Client) UpdateMe(ctx context.Context, in map[string]string) (out User, err error) {
+	return out, c.callWith(ctx, http.MethodPatch, "/v1/me/profile", nil, in, &out, nil)
+}
+
+// SetPassword sets the caller's password; current is "" where there is none.
+func (c *Client) SetPassword(ctx context.Context, current, password string) error {
+	return c.callWith(ctx, http.MethodPut, "/v1/me/password", nil, map[string]string{"current": current, "password": password}, nil, nil)
+}
+
+// Passkey is a key in a device of the caller's.
+type Passkey struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	CreatedAt time.Time  `json:"createdAt"`
+	UsedAt    *time.Time `json:"usedAt,omitempty"`
+}
+
+// Passkeys returns the caller's.
+func (c *Client) Passkeys(ctx context.Context) ([]Passkey, error) {
+	var out struct {
+		Items []Passkey `json:"items"`
+	}
+	return out.Items, c.call(ctx, http.MethodGet, "/v1/me/passkeys", nil, &out)
+}
+
+// DeletePasskey removes one of the caller's.
+func (c *Client) DeletePasskey(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodDelete, "/v1/me/passkeys/"+segment(id), nil, nil)
+}
+
+// SubToken speaks for a user for a while.
+type SubToken struct {
+	AccessToken string    `json:"accessToken"`
+	ExpiresAt   time.Time `json:"expiresAt"`
+	UserID      int64     `json:"userId"`
+	TeamID      int64     `json:"teamId"`
+}
+
+// SubToken makes a token that speaks for the user of that address.
+func (c *Client) SubToken(ctx context.Context, email string) (out SubToken, err error) {
+	return out, c.callWith(ctx, http.MethodPost, "/v1/sub-tokens", nil, map[string]string{"forUserEmail": email}, &out, nil)
+}
+
+// Repositories returns those of the caller's agents, the last used first.
+func (c *Client) Repositories(ctx context.Context) ([]Repo, error) {
+	var out struct {
+		Items []Repo `json:"items"`
+	}
+	return out.Items, c.call(ctx, http.MethodGet, "/v1/repositories", nil, &out)
+}

@@ -39,3 +39,23 @@ func (c *Client) OpenSSH(ctx context.Context, id string) (conn net.Conn, life st
 	ws.SetReadLimit(-1)
 	return websocket.NetConn(ctx, ws, websocket.MessageBinary), reply.Header.Get("Aloft-Machine"), nil
 }
+
+// Terminal is one that an agent and people share.
+type Terminal struct {
+	Name             string `json:"name"`
+	CreatedAt        string `json:"createdAt"`
+	Attached         int    `json:"attached"` // how many look at it
+	Columns          int    `json:"columns"`
+	Rows             int    `json:"rows"`
+	Command          string `json:"command"` // what runs in front
+	WorkingDirectory string `json:"workingDirectory"`
+	ExitCode         *int   `json:"exitCode,omitempty"` // of a command that has ended
+}
+
+// Terminals returns those of an agent's machine.
+func (c *Client) Terminals(ctx context.Context, agentID string) ([]Terminal, error) {
+	var out struct {
+		Items []Terminal `json:"items"`
+	}
+	return out.Items, c.call(ctx, http.MethodGet, agentPath(agentID)+"/terminals", nil, &out)
+}

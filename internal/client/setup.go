@@ -18,7 +18,8 @@ const (
 
 // Env is where an agent's machine comes from.
 type Env struct {
-	Type   string `json:"type"` // "cloud"
+	Type   string `json:"type"`           // "cloud"
+	Name   string `json:"name,omitempty"` // of a saved environment
 	Preset string `json:"preset,omitempty"`
 	Image  string `json:"image,omitempty"` // for [PresetSetUp]
 }

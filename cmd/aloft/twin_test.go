@@ -1,0 +1,81 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// commandOf is the command for each operation of the API: everything that the
+// dashboard does can be done on a terminal too. A reason in brackets stands where
+// there can be none.
+var commandOf = map[string]string{
+	"createAgent": "run", "listAgents": "agent list", "getAgent": "agent show", "deleteAgent": "agent delete",
+	"archiveAgent": "agent archive", "unarchiveAgent": "agent unarchive", "pauseAgent": "agent pause", "resumeAgent": "agent resume",
+	"createRun": "agent follow-up", "listRuns": "agent show", "getRun": "agent show", "cancelRun": "agent stop", "streamRun": "agent logs",
+	"retryTurn": "agent retry", "forkAgent": "agent fork", "queuePrompt": "agent queue", "listQueue": "agent queue", "unqueuePrompt": "agent queue",
+	"listAgentEvents": "agent logs", "getEventImage": "[a picture is for the eyes]", "getAgentDiff": "agent diff", "getAgentUsage": "agent show",
+	"listArtifacts": "agent artifacts", "downloadArtifact": "agent artifacts", "getArtifactContents": "agent artifacts",
+	"listAgentConnections": "agent connections", "forwardPort": "agent forward", "createPreview": "agent preview",
+	"openAgentPTY": "agent attach", "listAgentTerminals": "agent terminals", "createAgentTerminal": "agent attach", "openSSH": "agent ssh",
+	"listWebhookDeliveries": "agent webhook", "replayWebhookDelivery": "agent webhook replay",
+	"readFile": "agent cp", "writeFile": "agent cp", "readFolder": "agent cp", "listFiles": "agent exec",
+	"createFolder": "agent exec", "moveFile": "agent exec", "deleteFile": "agent exec",
+	"createSnapshot": "snapshot create", "listSnapshots": "env snapshots", "deleteSnapshot": "env snapshots",
+	"getProposedEnvironment": "env setup", "tryEnvironment": "env setup", "commitEnvironment": "env setup",
+	"listApprovals": "approvals list", "listAgentApprovals": "agent show", "answerApproval": "approvals allow",
+	"getRule": "rules show", "putRule": "rules set", "listRepositories": "repositories", "listModels": "models",
+	"createSubToken": "key sub-token", "getApiKeyInfo": "me", "listKeys": "key list", "createKey": "key create", "deleteKey": "key delete",
+	"updateMe": "me update", "setPassword": "me password", "listPasskeys": "me passkeys", "deletePasskey": "me passkeys delete",
+	"beginPasskey": "[a browser makes passkeys]", "createPasskey": "[a browser makes passkeys]", "beginPasskeySignIn": "[a browser has them]",
+	"signIn": "login", "signOut": "[it ends a browser's session: key delete]", "getSession": "me",
+	"visitProvider": "[for a browser]", "providerCallback": "[for a browser]",
+	"listMembers": "member list", "inviteMember": "member invite", "updateMember": "member update", "createSignInLink": "member link",
+	"listAudit": "audit", "getSettings": "settings", "updateSettings": "settings set", "getUsageReport": "usage",
+	"listSecrets": "secret list", "putPersonalSecret": "secret set", "deletePersonalSecret": "secret delete", "putTeamSecret": "secret set",
+	"deleteTeamSecret": "secret delete", "putEnvironmentSecret": "secret set", "deleteEnvironmentSecret": "secret delete",
+	"rotateSecrets": "secret rotate", "getExternalID": "secret external-id",
+	"listEnvironments": "env list", "createEnvironment": "env create", "getEnvironment": "env show", "updateEnvironment": "env update",
+	"deleteEnvironment": "env delete", "listEnvironmentHistory": "env history", "checkEnvironment": "env check", "getEnvironmentSchema": "env schema",
+	"listEnvironmentBuilds": "env builds", "startEnvironmentBuild": "env build", "getEnvironmentBuild": "env builds", "cancelEnvironmentBuild": "env cancel",
+	"getEnvironmentBuildLog": "env logs", "listRepositoryBuilds": "env builds", "startRepositoryBuild": "env build", "getBuild": "env builds",
+	"cancelBuild": "env cancel", "getBuildLog": "env logs", "openBuildPTY": "env shell",
+	"health": "[for monitors]", "metrics": "[for monitors]", "openAPI": "[for programs]", "openAPIYAML": "[for programs]",
+	"openIDConfiguration": "[for programs]", "openIDKeys": "[for programs]",
+}
+
+// Every operation of the API's present face has a command.
+func TestEveryOperationHasACommand(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := newRootCommand(&app{config: newConfig(noEnv), getenv: noEnv})
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		id, ok := strings.CutPrefix(strings.TrimSpace(line), "operationId: ")
+		if !ok || strings.HasPrefix(id, "v0") {
+			continue
+		}
+		seen[id] = true
+		words, ok := commandOf[id]
+		if !ok {
+			t.Errorf("%s has no command", id)
+			continue
+		}
+		if strings.HasPrefix(words, "[") {
+			continue
+		}
+		var found *cobra.Command
+		if found, _, err = root.Find(strings.Fields(words)); err != nil || found.CommandPath() != "aloft "+words {
+			t.Errorf("%s: there is no command %q", id, words)
+		}
+	}
+	for id := range commandOf {
+		if !seen[id] {
+			t.Errorf("there is no operation %s", id)
+		}
+	}
+}
