@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -89,13 +90,21 @@ func (s *server) newBuilder(data string, c serverConfig, network policy.Network,
 	return build.New(config)
 }
 
-// runningMachines are those whose disks are watched.
-func (s *server) runningMachines(ctx context.Context) ([]machine.Measured, error) {
-	return disk.Running(ctx, s.runtime)
+// diskHolders are the machines that run, and the builds of Dockerfiles.
+func (s *server) diskHolders(ctx context.Context) ([]disk.Holder, error) {
+	all, err := disk.Running(ctx, s.runtime)
+	for _, u := range s.dockerfiles.underWay() {
+		all = append(all, u)
+	}
+	return all, err
 }
 
-// stopMachine stops one that has used up what it may, and ends what goes on there.
-func (s *server) stopMachine(ctx context.Context, id string, why error) error {
+// stopHolder stops one of them that has used up what it may, and ends what goes
+// on there.
+func (s *server) stopHolder(ctx context.Context, id string, why error) error {
+	if s.dockerfiles.stop(id, why) {
+		return nil
+	}
 	if ours, err := s.builder.Stop(ctx, id, why); ours {
 		return err
 	}
@@ -146,6 +155,46 @@ func (d *dockerfiles) open() (*dockerfile.Builder, error) {
 		d.builder = b
 	}
 	return d.builder, nil
+}
+
+// underWay are the builds that go on; a server that builds none has none.
+func (d *dockerfiles) underWay() []*dockerfile.UnderWay {
+	if b := d.opened(); b != nil {
+		return b.UnderWay()
+	}
+	return nil
+}
+
+// stop ends a build for the room that it takes, where there is one of that ID.
+func (d *dockerfiles) stop(id string, why error) bool {
+	b := d.opened()
+	return b != nil && b.Stop(id, why)
+}
+
+// prune gives up what the engine keeps to build faster, unless it builds. The next
+// builds run all their steps.
+func (d *dockerfiles) prune(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(d.data, "build")); err != nil || d.Ready() != nil || len(d.underWay()) > 0 {
+		return nil //nolint:nilerr // there is nothing, or it is in use
+	}
+	b, err := d.open()
+	if err == nil {
+		err = b.Engine.Prune(ctx)
+	}
+	if fault.Is(err, fault.KindConflict) {
+		return nil // another process builds
+	}
+	return err
+}
+
+// opened is the builder, nil until something was built.
+func (d *dockerfiles) opened() *dockerfile.Builder {
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.builder
 }
 
 // Has implements [build.Dockerfiles].

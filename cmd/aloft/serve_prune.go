@@ -19,7 +19,7 @@ const (
 
 // pruneImages removes what of the images nothing needs, until ctx ends: those
 // that no machine was made of for long and, while the disk is nearly full, those
-// that none was made of just now. What machines, snapshots and builds stand on
+// that none was made of just now, and what is kept of Dockerfiles' steps. What machines, snapshots and builds stand on
 // stays, and so does what people have imported.
 func (s *server) pruneImages(ctx context.Context, data string, c imagesConfig, defaultImage string) error {
 	r, ok := s.runtime.(*container.Runtime)
@@ -32,13 +32,19 @@ func (s *server) pruneImages(ctx context.Context, data string, c imagesConfig, d
 	var last time.Time
 	for {
 		unused, pause := duration(c.Unused), pruneEvery
-		if s.disk.Room() != nil {
+		pinch := s.disk.Room() != nil
+		if pinch {
 			unused, pause = prunePinch, prunePause
 		}
 		if unused != neverUnused && time.Since(last) >= pause {
 			last = time.Now()
 			if err := pruneOnce(ctx, r.Images(), data, unused, defaultImage, s); err != nil && ctx.Err() == nil {
 				s.logger.Error("images that nothing needs cannot be removed", "error", err)
+			}
+			if pinch {
+				if err := s.dockerfiles.prune(ctx); err != nil && ctx.Err() == nil {
+					s.logger.Error("what is kept to build Dockerfiles faster cannot be removed", "error", err)
+				}
 			}
 		}
 		select {

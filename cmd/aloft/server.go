@@ -164,7 +164,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		SetUp:        schedule.SetUp{InstallLimit: duration(c.Environments.InstallLimit), StartLimit: duration(c.Environments.StartLimit)},
 	})
 	if s.disk, err = disk.New(disk.Config{
-		Dir: o.Data, Limit: c.Machine.DiskBytes, Machines: s.runningMachines, Stop: s.stopMachine, Logger: logger,
+		Dir: o.Data, Limit: c.Machine.DiskBytes, Machines: s.diskHolders, Stop: s.stopHolder, Logger: logger,
 	}); err != nil {
 		return nil, err
 	}

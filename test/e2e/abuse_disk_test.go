@@ -87,19 +87,23 @@ scripts:
 }
 
 // A machine goes over its own limit: it is stopped with its files, and the agent
-// can be told to tidy up.
+// can be told to tidy up. An install and a Dockerfile that do are ended, and the
+// agents work without.
 func TestAMachineOverItsDiskLimit(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("limit", map[string]string{"README.md": "limit\n"})
 	a := start(t, scripted(t, `
 scripts:
+  - match: calm
+    turns:
+      - text: Calm.
   - turns:
       - calls:
           - {tool: Shell, args: {command: "head -c 100M /dev/zero > /var/tmp/big; sleep 600", timeout: 600000}}
       - calls: # what comes of the follow-up
           - {tool: Shell, args: {command: "stat -c 'it has %s bytes' /var/tmp/big; rm /var/tmp/big; echo tidy > tidy.txt"}}
       - text: Tidy.
-`)+"machine:\n  disk_bytes: 67108864\n")
+`)+"images: {builder: buildah}\nmachine:\n  disk_bytes: 67108864\n")
 	bad := a.create(url, "attack", nil)
 	a.endsIn(bad, "disk_limit")
 	tidy := a.finish(a.followUp(bad, "tidy up"))
@@ -108,6 +112,24 @@ scripts:
 	}
 	if got := gittest.Git(t, git.Path("limit"), "show", pushed(t, tidy)+":tidy.txt"); got != "tidy" {
 		t.Errorf("tidy.txt holds %q", got)
+	}
+	busybox, err := os.ReadFile(need.Command(t, "busybox"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	need.Command(t, "buildah")
+	const write = "head -c 209715200 /dev/zero > /var/tmp/big; sleep 600"
+	for words, files := range map[string]map[string]string{
+		"the machine's disk holds": {".aloft/environment.json": `{"install": "` + write + `"}`},
+		"was ended for the room that it took": {
+			"busybox": string(busybox), ".aloft/environment.json": `{"build": {"dockerfile": "Dockerfile", "context": ".."}}`,
+			".aloft/Dockerfile": "FROM scratch\nCOPY --chmod=755 busybox /bin/busybox\nCOPY --chmod=755 busybox /bin/sh\nRUN busybox mkdir -p /var/tmp; busybox " + strings.ReplaceAll(write, "sleep", "busybox sleep") + "\n",
+		},
+	} {
+		r := a.finish(a.create(git.Repo(strings.ReplaceAll(words[:7], " ", "-"), files), "be calm", nil))
+		if events := a.events(r.AgentID); !strings.Contains(events, "could not be built") || !strings.Contains(events, words) {
+			t.Errorf("a build over the limit does not end with %q:\n%s", words, events)
+		}
 	}
 }
 

@@ -33,20 +33,33 @@ func TestWreck(t *testing.T) {
 	if _, err := first.Conn.RunCommand(t.Context(), "stat -c %s /tmp/big", time.Minute, &out); err != nil || out.String() != "2097152\n" {
 		t.Errorf("in the wreck: %q, %v", &out, err)
 	}
+	// One that fills the disk is stopped under those who are there, and they come again.
+	if ours, err := s.builder.Stop(t.Context(), machineOf(r.ID), fault.Exhausted("the disk is full")); !ours || err != nil {
+		t.Errorf("stopped for its disk: %v, %v", ours, err)
+	}
+	<-first.Conn.Done()
+	third, err := s.builder.Enter(t.Context(), r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	if _, err := third.Conn.RunCommand(t.Context(), "stat -c %s /tmp/big", time.Minute, &out); err != nil || out.String() != "2097152\n" {
+		t.Errorf("in the wreck again: %q, %v", &out, err)
+	}
 	s.builder.WreckBytes = 1 << 20
 	if err := s.builder.tidy(t.Context()); err != nil { // not while somebody is there
 		t.Fatal(err)
 	}
-	for _, v := range []*Visit{first, second} {
+	for _, v := range []*Visit{first, second, third} {
 		select {
-		case <-v.Conn.Done():
+		case <-third.Conn.Done():
 			t.Error("the wreck has fallen while somebody was there")
 		default:
 		}
 		_, _ = v.Close(), v.Close() // twice is once
 	}
 	select {
-	case <-first.Conn.Done():
+	case <-third.Conn.Done():
 	default:
 		t.Error("the wreck goes on when all have left")
 	}

@@ -29,12 +29,19 @@ import (
 type Config struct {
 	Dir   string // on the file system that is watched; the reserve lies in it
 	Limit int64  // of each machine, in bytes; 0 is none but the disk itself, [Half] half of it
-	// Machines returns the machines that run.
-	Machines func(ctx context.Context) ([]machine.Measured, error)
+	// Machines returns what takes room: the machines that run, and whatever else
+	// can be stopped for it.
+	Machines func(ctx context.Context) ([]Holder, error)
 	// Stop ends what an agent does in the machine, with the reason, and stops it.
 	// It must not wait for the store.
 	Stop   func(ctx context.Context, id string, why error) error
 	Logger *slog.Logger
+}
+
+// A Holder holds a part of the disk. A [machine.Measured] is one.
+type Holder interface {
+	ID() string
+	DiskBytes(ctx context.Context) (int64, error)
 }
 
 // Half is a limit: half of the whole file system, so that no machine alone can
@@ -209,12 +216,12 @@ func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 
 // Running returns the machines of a runtime that run, and whose disks lie on
 // this host: those of agents, and those of builds.
-func Running(ctx context.Context, r machine.Runtime) ([]machine.Measured, error) {
+func Running(ctx context.Context, r machine.Runtime) ([]Holder, error) {
 	ids, err := r.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var all []machine.Measured
+	var all []Holder
 	for _, id := range ids {
 		m, err := r.Open(ctx, id)
 		if err != nil {
@@ -228,7 +235,7 @@ func Running(ctx context.Context, r machine.Runtime) ([]machine.Measured, error)
 }
 
 // running returns the machines that run, and forgets the others.
-func (g *Guard) running(ctx context.Context) ([]machine.Measured, error) {
+func (g *Guard) running(ctx context.Context) ([]Holder, error) {
 	machines, err := g.Machines(ctx)
 	if err != nil {
 		return nil, err
@@ -242,7 +249,7 @@ func (g *Guard) running(ctx context.Context) ([]machine.Measured, error) {
 }
 
 // measure measures the machine where that is due, and reports whether it did.
-func (g *Guard) measure(ctx context.Context, m machine.Measured, low bool) bool {
+func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 	u := g.uses[m.ID()]
 	if u != nil {
 		since := time.Since(u.when)

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"aloft/internal/control/machine"
 	"aloft/internal/fault"
 )
 
@@ -33,7 +32,7 @@ func newHost(t *testing.T, limit int64) *host {
 	h := &host{t: t, holds: map[string]int64{}, measured: map[string]int{}, stopped: map[string]error{}}
 	h.Guard = &Guard{uses: map[string]*use{}, Config: Config{
 		Dir: t.TempDir(), Limit: limit, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Machines: func(context.Context) (all []machine.Measured, err error) {
+		Machines: func(context.Context) (all []Holder, err error) {
 			for _, id := range slices.Sorted(maps.Keys(h.holds)) {
 				if h.stopped[id] == nil {
 					all = append(all, held{h: h, id: id})
@@ -59,9 +58,8 @@ func newHost(t *testing.T, limit int64) *host {
 	return h
 }
 
-// held is a machine of a host; the methods that a guard has no use for are nil.
+// held is a machine of a host.
 type held struct {
-	machine.Measured
 	h  *host
 	id string
 }

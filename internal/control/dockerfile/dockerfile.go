@@ -24,6 +24,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"aloft/internal/control/image"
 	"aloft/internal/control/image/registry"
@@ -44,6 +45,9 @@ type Engine interface {
 	// whether one that has it, or none, is held to that also where the engine itself
 	// fetches something, as for ADD.
 	Confines() bool
+	// Keeps are the folders of this host in which the engine keeps what it works
+	// on; none where that is a daemon's own affair.
+	Keeps() []string
 	// Prune removes what the engine keeps to build faster.
 	Prune(ctx context.Context) error
 	// Close ends what the engine has started.
@@ -86,7 +90,8 @@ type Spec struct {
 	Policy     *policy.Network // what a machine of the same environment may reach; nil is the Builder's
 }
 
-// A Builder builds. Its fields are set before it is used.
+// A Builder builds. Its fields are set before it is used, and its methods are
+// safe for concurrent use.
 type Builder struct {
 	Engine   Engine
 	Images   *image.Store
@@ -94,6 +99,9 @@ type Builder struct {
 	Registry registry.Config // for FROM
 	Network  string          // Machine (also if it is ""), Host or None
 	Policy   policy.Network  // of Machine, where a Spec has none
+
+	mu       sync.Mutex
+	underWay map[string]*UnderWay
 }
 
 // A Failure is a step of a Dockerfile that did not end well.
@@ -144,6 +152,8 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 		return "", img, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	ctx, end := b.begin(ctx, work)
+	defer end()
 	text, job, why, err := b.prepare(spec, work)
 	if err != nil {
 		return "", img, err
@@ -171,10 +181,14 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 		return "", img, fmt.Errorf("build by %s: %w", b.Engine.Name(), err)
 	}
 	if as != "" {
+		name = "local:" + as
 		img, err = b.Images.Import(ctx, job.Output, as, nil)
-		return "local:" + as, img, err
+	} else {
+		name, img, err = b.Images.ImportBuilt(ctx, job.Output)
 	}
-	name, img, err = b.Images.ImportBuilt(ctx, job.Output)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("take the image: %w", context.Cause(ctx))
+	}
 	return name, img, err
 }
 

@@ -12,11 +12,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/dockerfile"
+	"aloft/internal/fault"
 )
 
 // Config is what an [Engine] is made of.
@@ -28,7 +31,10 @@ type Config struct {
 }
 
 // Engine is a [dockerfile.Engine].
-type Engine struct{ conf Config }
+type Engine struct {
+	conf Config
+	left atomic.Bool // builds that were killed may have left containers
+}
 
 var _ dockerfile.Engine = (*Engine)(nil)
 
@@ -39,7 +45,9 @@ func New(conf Config) (*Engine, error) {
 			return nil, fmt.Errorf("buildah: %w", err)
 		}
 	}
-	return &Engine{conf}, nil
+	e := &Engine{conf: conf}
+	e.left.Store(true) // of a server that was killed
+	return e, nil
 }
 
 // Name implements [dockerfile.Engine].
@@ -57,6 +65,68 @@ const anySignature = `{"default":[{"type":"insecureAcceptAnything"}]}`
 
 // Build implements [dockerfile.Engine].
 func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line string)) error {
+	if err := e.tidy(ctx); err != nil {
+		return err
+	}
+	done, err := e.lock(unix.LOCK_SH)
+	if err != nil {
+		return err
+	}
+	err = e.build(ctx, job, out)
+	done()
+	if ctx.Err() != nil {
+		e.left.Store(true)
+		if err := e.tidy(context.WithoutCancel(ctx)); err != nil {
+			out("# " + err.Error())
+		}
+	}
+	return err
+}
+
+// lock has no build begin, or none be tidied away, until done.
+func (e *Engine) lock(how int) (done func(), err error) {
+	f, err := os.OpenFile(filepath.Join(e.conf.Dir, "builds.lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = unix.Flock(int(f.Fd()), how); err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+}
+
+// tidyTime is how long it may take to remove what is left of builds.
+const tidyTime = 2 * time.Minute
+
+// tidy removes the containers that builds which were killed have left, with all
+// that their steps had written, unless another build goes on: it is tried again.
+func (e *Engine) tidy(ctx context.Context) error {
+	if !e.left.Load() {
+		return nil
+	}
+	done, err := e.lock(unix.LOCK_EX | unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, tidyTime)
+	defer cancel()
+	var last string
+	if err := e.run(ctx, nil, []string{"rm", "--all"}, "", func(line string) { last = line }); err != nil {
+		return fmt.Errorf("remove what is left of builds: %w: %s", err, last)
+	}
+	e.left.Store(false)
+	return nil
+}
+
+func (e *Engine) build(ctx context.Context, job dockerfile.Job, out func(line string)) error {
 	work := filepath.Dir(job.Dockerfile)
 	network := "host" // of its own namespace, which is the server's, that of a link, or one that leads nowhere
 	if job.Network == dockerfile.None {
@@ -194,8 +264,21 @@ func reason(why string, err error) string {
 	return why
 }
 
+// Keeps implements [dockerfile.Engine].
+func (e *Engine) Keeps() []string {
+	return []string{e.conf.Dir}
+}
+
 // Prune implements [dockerfile.Engine].
 func (e *Engine) Prune(ctx context.Context) error {
+	done, err := e.lock(unix.LOCK_EX | unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return fault.Conflict("a Dockerfile is being built").Named("build_in_progress").Hint("try again when it is done")
+	}
+	if err != nil {
+		return err
+	}
+	defer done()
 	for _, args := range [][]string{{"rm", "--all"}, {"rmi", "--all", "--force"}} {
 		var last string
 		if err := e.run(ctx, nil, args, "", func(line string) { last = line }); err != nil {

@@ -161,6 +161,14 @@ func see(f *dockerfile.Failure, line string) {
 	}
 }
 
+// Keeps implements [dockerfile.Engine].
+func (e *Engine) Keeps() []string {
+	if e.conf.Address != "" {
+		return nil
+	}
+	return []string{e.conf.Dir}
+}
+
 // Prune implements [dockerfile.Engine].
 func (e *Engine) Prune(ctx context.Context) error {
 	for _, linked := range []bool{false, true} {

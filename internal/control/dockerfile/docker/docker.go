@@ -234,6 +234,11 @@ func (e *Engine) save(ctx context.Context, id string, job dockerfile.Job) error 
 	return to.AppendImage(img)
 }
 
+// Keeps implements [dockerfile.Engine].
+func (e *Engine) Keeps() []string {
+	return nil
+}
+
 // Prune implements [dockerfile.Engine]. What Docker keeps is also others', so it
 // is left to the daemon's own pruning.
 func (e *Engine) Prune(context.Context) error { return nil }

@@ -79,6 +79,9 @@ func Run(t *testing.T, engine dockerfile.Engine, o Options) {
 	t.Run("Ignore", b.ignore)
 	t.Run("Cache", b.cache)
 	t.Run("Cancel", func(t *testing.T) { b.cancel(t, o.GoesOn) })
+	if len(engine.Keeps()) > 0 {
+		t.Run("Room", b.room)
+	}
 	t.Run("Network", func(t *testing.T) { b.network(t, o.NoNetwork) })
 	t.Run("Prune", func(t *testing.T) {
 		if err := engine.Prune(t.Context()); err != nil {

@@ -1,0 +1,66 @@
+package dockerfiletest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/control/dockerfile"
+	"aloft/internal/fault"
+)
+
+// room counts what a step has written, also to files without a name, and ends the
+// build for it. What the step has written is gone then.
+func (b *bench) room(t *testing.T) {
+	const size = 48 << 20
+	of := func() *dockerfile.UnderWay {
+		t.Helper()
+		all := b.UnderWay()
+		if len(all) != 1 {
+			t.Fatalf("%d builds are under way", len(all))
+		}
+		return all[0]
+	}
+	used := func(u *dockerfile.UnderWay) int64 {
+		t.Helper()
+		n, err := u.DiskBytes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	line := fmt.Sprintf("RUN exec 3>/gone && busybox rm /gone && busybox head -c %d /dev/zero >&3 && busybox head -c %d /dev/zero >/big && echo it is writ''ten && busybox sleep 600\n", size, size)
+	var before int64
+	var build *dockerfile.UnderWay
+	_, _, err := b.Build(t.Context(), dockerfile.Spec{Root: b.repo, Context: ".", Contents: base + line}, func(said string) {
+		if build == nil {
+			build = of()
+			before = used(build)
+		}
+		if strings.Contains(said, "it is written") {
+			if n := used(build); before != 0 || n < 2*size-size/2 || n > 4*size {
+				t.Errorf("it holds %d bytes at first, and %d when it has written %d", before, n, 2*size)
+			}
+			if !b.Stop(build.ID(), errors.New("it is too much")) {
+				t.Error("it cannot be stopped")
+			}
+		}
+	})
+	if f := fault.Of(err); f.Code != "disk_limit" || f.Advice == "" {
+		t.Errorf("error is %v", err)
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for n := used(build); n > size/2; n = used(build) { // a daemon removes it when it comes to that
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatalf("%d bytes are left of it", n)
+		}
+	}
+	if b.Stop(build.ID(), errors.New("again")) || len(b.UnderWay()) > 0 {
+		t.Error("it is under way when it has ended")
+	}
+}
