@@ -55,7 +55,7 @@ func TestHooks(t *testing.T) {
 	url := git.Repo("hooks", map[string]string{
 		"README.md": "hooks\n", "kept.txt": "kept\n", ".cursor/hooks.json": hooksFile,
 		".claude/settings.json": `{"hooks":{"PostToolUse":[{"matcher":"Write","hooks":[{"type":"command","command":"echo claude-wrote >> /tmp/claude; cat /tmp/claude >&2; exit 2"}]}]}}`,
-		".h/note":               "#!/bin/sh\ncat >> /tmp/told; echo >> /tmp/told; echo \"id=$(id -u) dir=$(pwd) remote=$CURSOR_CODE_REMOTE\" >> /tmp/env; cp /tmp/told /tmp/env . 2>/dev/null; true\n",
+		".h/note":               "#!/bin/sh\ncat >> /tmp/told; echo >> /tmp/told; echo \"id=$(id -u) dir=$(pwd) remote=$CURSOR_CODE_REMOTE\" >> /tmp/env; cp /tmp/told /tmp/env . 2>/dev/null; cp \"$CURSOR_TRANSCRIPT_PATH\" transcript; true\n",
 		".h/rename":             "#!/bin/sh\nsed -n 's/.*echo before > said.txt.*/{\"updated_input\":{\"command\":\"echo after > said.txt\"}}/p; s/.*echo nonsense.*/{\"updated_input\":{\"command\":[7]}}/p'\n",
 		".h/kill":               "#!/bin/sh\nmkdir /tmp/killed || { echo ran-again >> /tmp/told; exit 0; }\nfor p in /proc/[0-9]*; do [ \"$(cat $p/comm 2>/dev/null)\" = exec-daemon ] && kill -9 ${p#/proc/}; done\n",
 		".h/no-rm":              "#!/bin/sh\necho '{\"permission\":\"deny\",\"agent_message\":\"nothing is removed here\"}'\n",
@@ -97,6 +97,7 @@ func TestHooks(t *testing.T) {
 		"FourSources":        strings.Contains(events, "set by team\\nthe house style is tabs\\nset by me"),
 		"UpdatedIsValidated": strings.Contains(events, "Shell: the argument command"),
 		"ExecDaemonDies":     strings.Contains(told, "ran-again") && strings.Contains(events, "README.md (6 B)") && !strings.Contains(events, "machine.lost"),
+		"Transcript":         strings.Contains(show("transcript"), `"content":[{"type":"text","text":"Do it"}]`) && strings.Contains(show("transcript"), `"type":"tool_result"`),
 		"Environment":        strings.Contains(show("env"), "dir=/workspace remote=true"),
 	} {
 		t.Run(name, func(t *testing.T) {

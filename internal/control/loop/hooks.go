@@ -16,6 +16,9 @@ import (
 type HookCall struct {
 	Events    []HookEvent
 	LoopCount int // how often in a row a hook has had the agent go on
+	// Transcript is what follows in the machine's transcript on byte TranscriptAt.
+	Transcript   []byte
+	TranscriptAt int64
 }
 
 // HookEvent is something that hooks may be run for.
@@ -36,6 +39,7 @@ type HookOutcome struct {
 	Followup     string
 	Ran          []agent.HookRan
 	Present      []string // the events for which there are hooks
+	Transcript   int64    // bytes that the machine has of it
 }
 
 // What a hook may say of a call.
@@ -152,10 +156,17 @@ func (l *Loop) runHooks(ctx context.Context, call HookCall) (HookOutcome, error)
 	if len(call.Events) == 0 || l.hands == nil {
 		return HookOutcome{}, nil
 	}
-	out, err := l.hands.Hooks(ctx, l.rec.snapshot(), call)
+	s := l.rec.snapshot()
+	if present := l.present.Load(); present == nil || len(*present) > 0 {
+		if err := l.transcribe(ctx, s, &call); err != nil {
+			return HookOutcome{}, err
+		}
+	}
+	out, err := l.hands.Hooks(ctx, s, call)
 	if err != nil {
 		return HookOutcome{}, err
 	}
+	l.told.has(out.Transcript)
 	present := map[string]bool{}
 	for _, p := range out.Present {
 		present[p] = true

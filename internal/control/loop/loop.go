@@ -92,6 +92,7 @@ type Loop struct {
 	hands Hands // nil until the machine is needed, and after it was lost
 	// present are the events that the machine has hooks for; nil until it has said.
 	present atomic.Pointer[map[string]bool]
+	told    told
 }
 
 // Run works the agent's open run to its end, and returns nil when it has

@@ -41,6 +41,8 @@ type HookCall struct {
 	User           []byte // that of the agent's person
 	LoopCount      int
 	Sandbox        *cage.Policy // around the hooks; nil is none
+	Transcript     []byte       // what follows in the machine's transcript on byte TranscriptAt
+	TranscriptAt   int64
 }
 
 // HookEvent is something that hooks may be run for.
@@ -63,6 +65,7 @@ type HookOutcome struct {
 	Runs          []HookRun
 	Warnings      []string
 	PresentEvents []string
+	Transcript    int64 // bytes that the machine has of it
 }
 
 // HookRun is how one hook went.
@@ -108,6 +111,7 @@ func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 	req := &agentv1.RunHooksRequest{
 		ConversationId: call.ConversationID, GenerationId: call.GenerationID, Model: call.Model, UserEmail: call.Email,
 		TeamHooks: call.Team, UserHooks: call.User, LoopCount: int32(min(call.LoopCount, 1<<20)),
+		Transcript: call.Transcript, TranscriptAt: call.TranscriptAt,
 	}
 	if call.Sandbox != nil {
 		req.SandboxPolicy = encodePolicy(*call.Sandbox)
@@ -151,6 +155,7 @@ func hookOutcome(m *agentv1.RunHooksResponse) HookOutcome {
 	o := HookOutcome{
 		Permission: words(m.GetPermission()), UserMessage: words(m.GetUserMessage()), AgentMessage: words(m.GetAgentMessage()),
 		Context: words(m.GetAdditionalContext()), Stopped: m.GetStopped(), Followup: words(m.GetFollowupMessage()),
+		Transcript: m.GetTranscriptSize(),
 	}
 	var object map[string]json.RawMessage
 	if in := m.GetUpdatedInput(); len(in) > 0 && len(in) <= maxHookInput && json.Unmarshal(in, &object) == nil && object != nil {

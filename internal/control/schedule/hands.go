@@ -111,7 +111,9 @@ func (h *hands) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (
 	if err != nil {
 		return loop.HookOutcome{}, err
 	}
-	ask := pod.HookCall{Sandbox: around, ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: s.Agent.Model, Email: people.Email, Team: people.Team, User: people.User, LoopCount: call.LoopCount}
+	ask := pod.HookCall{Sandbox: around, ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: s.Agent.Model, Email: people.Email, Team: people.Team, User: people.User, LoopCount: call.LoopCount,
+		Transcript: call.Transcript, TranscriptAt: call.TranscriptAt,
+	}
 	for _, e := range call.Events {
 		ask.Events = append(ask.Events, pod.HookEvent(e))
 	}
@@ -121,7 +123,7 @@ func (h *hands) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (
 	}
 	out := loop.HookOutcome{
 		Permission: o.Permission, UserMessage: o.UserMessage, AgentMessage: o.AgentMessage, UpdatedInput: o.UpdatedInput,
-		Context: o.Context, Stopped: o.Stopped, Followup: o.Followup, Present: o.PresentEvents,
+		Context: o.Context, Stopped: o.Stopped, Followup: o.Followup, Present: o.PresentEvents, Transcript: o.Transcript,
 	}
 	for _, r := range o.Runs {
 		out.Ran = append(out.Ran, agent.HookRan{Command: r.Command, File: r.File, Exit: r.Exit, DurationMS: r.DurationMS, Failure: r.Failure})

@@ -89,6 +89,8 @@ type Server struct {
 	mcp       *MCPTokens
 	failures  *allowance
 	following sync.WaitGroup // streams that still have a call to tell of
+
+	transcripts sync.Mutex // held while one is written
 }
 
 // New makes a Server and reads what an earlier one left in the state folder.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -32,6 +33,10 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 	session := hook.Session{
 		ConversationID: m.GetConversationId(), GenerationID: m.GetGenerationId(), Model: m.GetModel(), Version: s.version,
 		Roots: []string{s.workspace}, Email: m.GetUserEmail(), Dir: s.workspace, Env: os.Environ(),
+	}
+	var written int64
+	if slices.ContainsFunc(hook.Events, set.Has) {
+		session.Transcript, written = s.transcript(m)
 	}
 	if p := m.GetSandboxPolicy(); p != nil {
 		around, err := s.sandbox.Around(p)
@@ -62,7 +67,9 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 			return nil, err
 		}
 	}
-	return connect.NewResponse(hookResponse(all, set)), nil
+	res := hookResponse(all, set)
+	res.TranscriptSize = written
+	return connect.NewResponse(res), nil
 }
 
 // hookInput is what the hooks of one event are told. A file that is about to be

@@ -1,6 +1,7 @@
 package execd
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,5 +74,52 @@ func TestRunHooks(t *testing.T) {
 		if _, err := client.RunHooks(t.Context(), connect.NewRequest(bad)); connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Errorf("%v: %v", bad, err)
 		}
+	}
+}
+
+// TestTranscript sends a conversation in pieces: hooks find what came, in the
+// agent's home folder and nowhere else.
+func TestTranscript(t *testing.T) {
+	dir, home, outside := t.TempDir(), t.TempDir(), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, ".cursor"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := `{"version":1,"hooks":{"stop":[{"command":"cat \"$CURSOR_TRANSCRIPT_PATH\" > seen; cat > told"}]}}`
+	if err := os.WriteFile(filepath.Join(dir, ".cursor", "hooks.json"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := serve(t, Config{Workspace: dir, Home: home})
+	client := agentv1connect.NewHookServiceClient(r.client, r.url, connect.WithInterceptors(bearer(testToken)))
+	send := func(id, piece string, at int64, want string) {
+		t.Helper()
+		_ = os.Remove(filepath.Join(dir, "seen"))
+		res, err := client.RunHooks(t.Context(), connect.NewRequest(&agentv1.RunHooksRequest{
+			ConversationId: id, Transcript: []byte(piece), TranscriptAt: at, Events: []*agentv1.HookEvent{{Name: "stop"}},
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, _ := os.ReadFile(filepath.Join(dir, "seen")) // none is ""
+		if string(seen) != want || res.Msg.GetTranscriptSize() != int64(len(want)) {
+			t.Errorf("%q at %d: the hook saw %q of %d bytes, want %q", piece, at, seen, res.Msg.GetTranscriptSize(), want)
+		}
+	}
+	send("bc-1", "one\n", 0, "one\n")
+	send("bc-1", "two\n", 4, "one\ntwo\n")
+	send("bc-1", "", 8, "one\ntwo\n")
+	send("bc-1", "late\n", 99, "one\ntwo\n")
+	send("bc-1", "anew\n", 0, "anew\n")
+	send("bc-2", "other\n", 0, "other\n")
+	if told, err := os.ReadFile(filepath.Join(dir, "told")); err != nil || !strings.Contains(string(told), `"transcript_path":"`+home+`/.aloft/transcripts/bc-2.jsonl"`) {
+		t.Errorf("the hook was told %s, %v", told, err)
+	}
+	// Neither a name nor a link leads out of the home folder.
+	send("../../x", "x\n", 0, "")
+	if err := errors.Join(os.RemoveAll(filepath.Join(home, ".aloft")), os.Symlink(outside, filepath.Join(home, ".aloft"))); err != nil {
+		t.Fatal(err)
+	}
+	send("bc-1", "x\n", 0, "")
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
+		t.Errorf("outside there are %v, %v", entries, err)
 	}
 }

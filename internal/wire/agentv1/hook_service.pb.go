@@ -39,6 +39,11 @@ type RunHooksRequest struct {
 	UserHooks []byte `protobuf:"bytes,8,opt,name=user_hooks,json=userHooks,proto3" json:"user_hooks,omitempty"`
 	// Hooks run in the sandbox, under this; outside of it unless given.
 	SandboxPolicy *SandboxPolicy `protobuf:"bytes,9,opt,name=sandbox_policy,json=sandboxPolicy,proto3" json:"sandbox_policy,omitempty"`
+	// Bytes of the conversation's transcript, a JSON object on each line, from
+	// transcript_at on. From 0 it is begun anew; from where it does not end nothing
+	// is written.
+	Transcript    []byte `protobuf:"bytes,10,opt,name=transcript,proto3" json:"transcript,omitempty"`
+	TranscriptAt  int64  `protobuf:"varint,11,opt,name=transcript_at,json=transcriptAt,proto3" json:"transcript_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -136,6 +141,20 @@ func (x *RunHooksRequest) GetSandboxPolicy() *SandboxPolicy {
 	return nil
 }
 
+func (x *RunHooksRequest) GetTranscript() []byte {
+	if x != nil {
+		return x.Transcript
+	}
+	return nil
+}
+
+func (x *RunHooksRequest) GetTranscriptAt() int64 {
+	if x != nil {
+		return x.TranscriptAt
+	}
+	return 0
+}
+
 // HookEvent is something that hooks may be run for.
 type HookEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -219,9 +238,11 @@ type RunHooksResponse struct {
 	// What of the files was not understood.
 	Warnings []string `protobuf:"bytes,11,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// The events for which there are hooks now.
-	Present       []string `protobuf:"bytes,12,rep,name=present,proto3" json:"present,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Present []string `protobuf:"bytes,12,rep,name=present,proto3" json:"present,omitempty"`
+	// How many bytes of the transcript the machine has.
+	TranscriptSize int64 `protobuf:"varint,13,opt,name=transcript_size,json=transcriptSize,proto3" json:"transcript_size,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RunHooksResponse) Reset() {
@@ -338,6 +359,13 @@ func (x *RunHooksResponse) GetPresent() []string {
 	return nil
 }
 
+func (x *RunHooksResponse) GetTranscriptSize() int64 {
+	if x != nil {
+		return x.TranscriptSize
+	}
+	return 0
+}
+
 // HookRun is how one hook went.
 type HookRun struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -420,7 +448,7 @@ var File_agent_v1_hook_service_proto protoreflect.FileDescriptor
 
 const file_agent_v1_hook_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagent/v1/hook_service.proto\x12\bagent.v1\x1a\x1dagent/v1/sandbox_policy.proto\"\xde\x02\n" +
+	"\x1bagent/v1/hook_service.proto\x12\bagent.v1\x1a\x1dagent/v1/sandbox_policy.proto\"\xa3\x03\n" +
 	"\x0fRunHooksRequest\x12+\n" +
 	"\x06events\x18\x01 \x03(\v2\x13.agent.v1.HookEventR\x06events\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\tR\x0econversationId\x12#\n" +
@@ -434,11 +462,16 @@ const file_agent_v1_hook_service_proto_rawDesc = "" +
 	"loop_count\x18\a \x01(\x05R\tloopCount\x12\x1d\n" +
 	"\n" +
 	"user_hooks\x18\b \x01(\fR\tuserHooks\x12>\n" +
-	"\x0esandbox_policy\x18\t \x01(\v2\x17.agent.v1.SandboxPolicyR\rsandboxPolicy\"Q\n" +
+	"\x0esandbox_policy\x18\t \x01(\v2\x17.agent.v1.SandboxPolicyR\rsandboxPolicy\x12\x1e\n" +
+	"\n" +
+	"transcript\x18\n" +
+	" \x01(\fR\n" +
+	"transcript\x12#\n" +
+	"\rtranscript_at\x18\v \x01(\x03R\ftranscriptAt\"Q\n" +
 	"\tHookEvent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x16\n" +
-	"\x06fields\x18\x03 \x01(\fR\x06fields\"\x8d\x04\n" +
+	"\x06fields\x18\x03 \x01(\fR\x06fields\"\xb6\x04\n" +
 	"\x10RunHooksResponse\x12\x1e\n" +
 	"\n" +
 	"permission\x18\x01 \x01(\tR\n" +
@@ -454,7 +487,8 @@ const file_agent_v1_hook_service_proto_rawDesc = "" +
 	"\x04runs\x18\n" +
 	" \x03(\v2\x11.agent.v1.HookRunR\x04runs\x12\x1a\n" +
 	"\bwarnings\x18\v \x03(\tR\bwarnings\x12\x18\n" +
-	"\apresent\x18\f \x03(\tR\apresent\x1a6\n" +
+	"\apresent\x18\f \x03(\tR\apresent\x12'\n" +
+	"\x0ftranscript_size\x18\r \x01(\x03R\x0etranscriptSize\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +
