@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -297,7 +298,14 @@ func TestTerminalService(t *testing.T) {
 		seen.Write(b[:n])
 		from = at + int64(n)
 	}
-	read, err := c.ReadTerminal(ctx, connect.NewRequest(&agentv1.ReadTerminalRequest{Name: "t1", HistoryLines: -1}))
+	var read *connect.Response[agentv1.ReadTerminalResponse]
+	for range 200 { // the terminal's echo comes first, and then cat's
+		read, err = c.ReadTerminal(ctx, connect.NewRequest(&agentv1.ReadTerminalRequest{Name: "t1", HistoryLines: -1}))
+		if err != nil || strings.Count(read.Msg.GetText(), "hello ä") >= 2 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 	if err != nil || strings.Count(read.Msg.GetText(), "hello ä") != 2 || read.Msg.GetCursorRow() != 2 || read.Msg.GetTerminal().GetCommand() != "cat" {
 		t.Errorf("%v, %v", read, err)
 	}

@@ -272,7 +272,7 @@ func (t *Tmux) named(name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errNoServer), strings.Contains(err.Error(), "can't find "):
+	case errors.Is(err, errNoServer), strings.Contains(err.Error(), "can't find "), strings.Contains(err.Error(), "no current target"): // of a server that is ending
 		return noTerminal(name)
 	}
 	return err
