@@ -14,11 +14,14 @@ export class Server {
   url = "";
   link = "";
 
-  static async start(): Promise<Server> {
+  /** Starts one; script, unless empty, is what its model plays. */
+  static async start(script = ""): Promise<Server> {
     if (!existsSync(aloft)) throw new Error("bin/aloft is not there: run make build");
     const s = new Server();
     s.makeRepo();
-    writeFileSync(join(s.dir, "aloft.yaml"), "git: {allow_file: true}\n");
+    writeFileSync(join(s.dir, "script.yaml"), script);
+    const model = script ? `models: [{id: scripted, provider: scripted, script: ${join(s.dir, "script.yaml")}}]\n` : "";
+    writeFileSync(join(s.dir, "aloft.yaml"), `git: {allow_file: true}\n${model}`);
     await s.up();
     return s;
   }

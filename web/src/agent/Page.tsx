@@ -1,4 +1,4 @@
-import { lazy, Suspense, useCallback, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useState } from "react";
 import { isOpen, repoName } from "../agents/status";
 import { asFailure, useClient, useLoad } from "../api/use";
 import { useJournal } from "../journal/follow";
@@ -34,6 +34,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
   const now = useNow();
   const [forking, setForking] = useState(false);
   const busy = agent ? isOpen(agent) || t.working : true;
+  useEffect(reload, [t.working, reload]); // what the journal says is known at once
   const sent = useCallback(() => reload(), [reload]);
   const queue = useQueue(client, id, !!agent && !isOpen(agent) && agent.status === "ACTIVE", sent);
 

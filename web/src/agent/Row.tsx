@@ -1,6 +1,7 @@
 import { memo } from "react";
 import type { Entry } from "../journal/fold";
 import { Icon, type IconName } from "../parts/Icon";
+import { Copy } from "../parts/Copy";
 import { Markdown } from "../parts/Markdown";
 import { span } from "../parts/time";
 import { words } from "../words";
@@ -124,7 +125,10 @@ function Noted({ entry }: Of<"note">) {
           {head}
         </button>
       ) : (
-        <div className="fold">{head}</div>
+        <div className="fold">
+          {head}
+          {entry.about === "pushed" && <Copy text={w.merge(entry.text.split(" ")[0] ?? "")} label={w.copyMerge} />}
+        </div>
       )}
       {open && <pre tabIndex={0}>{entry.text}</pre>}
     </div>

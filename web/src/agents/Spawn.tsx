@@ -10,16 +10,17 @@ import { Problem } from "../parts/State";
 import { go } from "../route";
 import { words } from "../words";
 import { closeSpawn } from "./spawn";
+import { repoName } from "./status";
 import { refreshAgents } from "./store";
 
 const w = words.spawn;
-type Form = { text: string; repo: string; ref: string; model: string; environment: string; runMode: RunMode };
-const empty: Form = { text: "", repo: "", ref: "", model: "", environment: "", runMode: "" };
+type Form = { text: string; repo?: string; ref: string; model: string; environment: string; runMode: RunMode };
+const empty: Form = { text: "", ref: "", model: "", environment: "", runMode: "" };
 
 /** requestOf makes the request for a new agent of what was filled in. */
 export function requestOf(f: Form): CreateAgent {
   const out: CreateAgent = { prompt: { text: f.text.trim() } };
-  const url = f.repo.trim();
+  const url = f.repo?.trim();
   if (url) out.repos = [{ url, ...(f.ref.trim() ? { startingRef: f.ref.trim() } : {}) }];
   if (f.model) out.model = { id: f.model };
   if (f.environment) out.env = { type: "cloud", name: f.environment };
@@ -38,12 +39,14 @@ export function Spawn() {
   const repos = useLoad(client.repositories, []);
   const models = useLoad(client.models, []);
   const environments = useLoad(client.environments, []);
+  const settings = useLoad(client.settings, []);
   const set = (change: Partial<Form>) => {
     key.current = crypto.randomUUID();
     setForm((old) => ({ ...old, ...change }));
   };
-  const lastRepo = repos.data?.items[0]?.url;
-  const repo = form.repo || "";
+  const standard = settings.data?.defaultRepository ?? "";
+  const repo = form.repo ?? (standard || (repos.data?.items[0]?.url ?? "")); // the one of last time, until another is written
+  const onlyScripted = models.data?.items.every((m) => m.id === "scripted");
 
   const submit = async (e: FormEvent) => {
     e.preventDefault();
@@ -52,7 +55,7 @@ export function Spawn() {
     setBusy(true);
     setProblem("");
     try {
-      const body = requestOf(form);
+      const body = requestOf({ ...form, repo });
       if (pictures.pictures.length > 0) body.prompt.images = imagesOf(pictures.pictures);
       const { agent } = await client.spawn(body, key.current);
       clear();
@@ -60,7 +63,7 @@ export function Spawn() {
       closeSpawn();
       go({ page: "agent", id: agent.id, tab: "conversation" });
     } catch (e) {
-      setProblem(asFailure(e).message);
+      setProblem(asFailure(e).message.replace(/^[\w.[\]]+(?=: )/, (field) => w.fields[field] ?? field));
       setBusy(false);
     }
   };
@@ -86,10 +89,13 @@ export function Spawn() {
             <div className="field">
               <label htmlFor="spawn-repo">{w.repo}</label>
               <input
-                id="spawn-repo" className="input" list="spawn-repos" autoComplete="off" spellCheck={false} value={repo} placeholder={lastRepo ?? w.repoHint}
+                id="spawn-repo" className="input" list="spawn-repos" autoComplete="off" spellCheck={false} value={repo} placeholder={w.repoHint} aria-describedby="spawn-repo-hint"
                 onChange={(e) => set({ repo: e.target.value })}
               />
               <datalist id="spawn-repos">{repos.data?.items.map((r) => <option key={r.url} value={r.url} />)}</datalist>
+              <span className="hint" id="spawn-repo-hint">
+                {repo.trim() ? "" : standard ? w.standardRepo(repoName(standard)) : w.noRepo}
+              </span>
             </div>
             <div className="field">
               <label htmlFor="spawn-ref">{w.ref}</label>
@@ -131,6 +137,7 @@ export function Spawn() {
               {w.runModeHint[form.runMode as keyof typeof w.runModeHint]}
             </span>
           </div>
+          {onlyScripted && <Problem tone="amber">{w.onlyScripted}</Problem>}
           {(problem || pictures.problem) && <Problem>{problem || pictures.problem}</Problem>}
         </div>
         <footer>

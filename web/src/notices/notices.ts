@@ -1,5 +1,5 @@
 import { useEffect, useRef } from "react";
-import { needy, useAgents } from "../agents/store";
+import { needy, refreshAgents, useAgents } from "../agents/store";
 import { statusOf } from "../agents/status";
 import { useClient } from "../api/use";
 import type { Approval, Decision } from "../api/types";
@@ -22,6 +22,7 @@ function standing(): Notices {
 }
 
 export const notices = new Signal<Notices>(typeof window === "undefined" ? "away" : standing());
+if (typeof window !== "undefined") addEventListener("storage", () => notices.set(standing())); // another tab has turned them on or off
 
 /** Turns notifications on or off. It is to be called on a click: the browser may ask. */
 export async function setNotices(on: boolean): Promise<void> {
@@ -82,8 +83,11 @@ export function useNotices(): void {
   const known = useRef<Set<string>>(undefined);
 
   useEffect(() => {
-    if (!on || !("serviceWorker" in navigator)) return;
-    void register();
+    if (on) void register();
+  }, [on]);
+
+  useEffect(() => {
+    if (!("serviceWorker" in navigator)) return;
     const heard = (e: MessageEvent<Said>) => {
       const { question, path, decision } = e.data;
       if (question && (decision === "allow_once" || decision === "deny")) void give(client, question, decision satisfies Decision);
@@ -94,13 +98,15 @@ export function useNotices(): void {
     };
     navigator.serviceWorker.addEventListener("message", heard);
     return () => navigator.serviceWorker.removeEventListener("message", heard);
-  }, [client, on]);
+  }, [client]); // whichever tab the worker picks
 
   useEffect(() => {
     if (approvals.loading || needing.loading) return;
-    const nameOf = (id: string) => needing.items.find((a) => a.id === id)?.name ?? words.agents.untitled;
+    const names = new Map(needing.items.map((a) => [a.id, a.name ?? words.agents.untitled]));
+    const questions = approvals.items.filter((q) => names.has(q.agentId));
+    if (questions.length < approvals.items.length) refreshAgents(); // whose question it is comes with the next look
     const now: Words[] = [
-      ...approvals.items.map((q) => ({ title: w.asks(nameOf(q.agentId), q.tool), body: q.subject.slice(0, 300), tag: q.id, path: `/agents/${q.agentId}`, question: q })),
+      ...questions.map((q) => ({ title: w.asks(names.get(q.agentId) ?? "", q.tool), body: q.subject.slice(0, 300), tag: q.id, path: `/agents/${q.agentId}`, question: q })),
       ...needing.items.filter((a) => statusOf(a) === "failed").map((a) => ({ title: w.failed(a.name ?? words.agents.untitled), body: a.doing ?? "", tag: a.latestRunId ?? a.id, path: `/agents/${a.id}` })),
     ];
     const before = known.current;
