@@ -1,6 +1,6 @@
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
-import { forgetAgents } from "./agents/store";
+import { foresee, forgetAgents } from "./agents/store";
 import { Client } from "./api/client";
 import { network, type Transport } from "./api/transport";
 import { asFailure, ClientContext, offline } from "./api/use";
@@ -18,6 +18,7 @@ import "./style/changes.css";
 import "./style/machine.css";
 import "./style/lists.css";
 
+const wasIn = "aloft.was-in";
 const demo = import.meta.env.MODE === "demo";
 
 function App({ client }: { client: Client }) {
@@ -40,7 +41,12 @@ async function start(): Promise<void> {
     transport = (await import("./demo/transport")).demonstration;
   }
   const client = new Client(transport);
-  session.subscribe(() => session.get()?.signedIn || forgetAgents());
+  session.subscribe(() => {
+    const { signedIn } = session.get() ?? {};
+    if (!signedIn) forgetAgents();
+    localStorage.setItem(wasIn, signedIn ? "yes" : "");
+  });
+  if (localStorage.getItem(wasIn)) foresee(client); // at the same time as who has signed in
   const theme = localStorage.getItem("aloft.theme");
   if (theme) document.documentElement.dataset["theme"] = theme;
   const root = document.getElementById("app");

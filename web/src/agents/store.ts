@@ -141,6 +141,11 @@ export function useAgents(client: Client, find: Find): Agents & Pick<AgentStore,
   return { ...useSyncExternalStore(store.subscribe, store.get), see: store.see };
 }
 
+/** Asks for what the first screen shows, before anybody looks at it. */
+export function foresee(client: Client): void {
+  for (const find of [{}, needy]) void storeOf(client, find).refresh();
+}
+
 /** Looks at once at all that is watched, after something was changed. */
 export function refreshAgents(): void {
   for (const store of stores.values()) if (store.watched()) void store.refresh();
