@@ -77,8 +77,8 @@ type site struct {
 	ended   chan error
 }
 
-// open opens the site on a folder, and has it build.
-func open(dir string) (_ site, err error) {
+// open opens the site on a folder, and has it build as set says.
+func open(dir string, set ...func(*Config)) (_ site, err error) {
 	s := site{dir: dir, ended: make(chan error, 1)}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -99,14 +99,18 @@ func open(dir string) (_ site, err error) {
 	if s.runtime, err = container.New(container.Config{Dir: filepath.Join(dir, "machines"), RuntimePath: runc, Binaries: bin}); err != nil {
 		return s, err
 	}
-	s.builder = New(Config{
+	conf := Config{
 		Files: s.gateway, Gateway: s.gateway, Builds: s.store, Saved: s.store, Snapshots: s.store, Leases: s.store, Owner: s.store.ServerID(),
 		Runtime: s.runtime, Layers: s.runtime.Layers(), Dir: filepath.Join(dir, "builds"), Image: "host", InstallLimit: time.Minute,
 		HaveImage: func(ctx context.Context, name string) error {
 			_, err := s.runtime.Images().Prepare(ctx, name, nil)
 			return err
 		},
-	})
+	}
+	for _, f := range set {
+		f(&conf)
+	}
+	s.builder = New(conf)
 	go func() { s.ended <- s.builder.Run(ctx) }()
 	return s, nil
 }
@@ -117,13 +121,13 @@ func (s *site) close() error {
 }
 
 // opened is a site that is closed when the test ends, without its machines.
-func opened(t *testing.T, dir string) *site {
+func opened(t *testing.T, dir string, set ...func(*Config)) *site {
 	t.Helper()
 	need.Root(t)
 	for _, file := range []string{"../../../.bin/runc", "../../../bin/pod-daemon", "../../../bin/exec-daemon"} {
 		need.File(t, filepath.Base(file), file)
 	}
-	s, err := open(dir)
+	s, err := open(dir, set...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,8 +66,7 @@ func (s *site) disks(t *testing.T) (ids []string) {
 // Of each environment the disks of the newest builds are kept, and one of them is
 // used again when the environment is changed back; none is while nobody uses it.
 func TestRetention(t *testing.T) {
-	s, git := opened(t, t.TempDir()), gittest.New(t)
-	s.builder.KeepBuilds, s.builder.KeepFor = 2, 30*24*time.Hour
+	s, git := opened(t, t.TempDir(), func(c *Config) { c.KeepBuilds, c.KeepFor = 2, 30*24*time.Hour }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"README": "x"})
 	var made []environment.Record
 	for _, install := range []string{"echo one", "echo two", "echo three"} {
@@ -126,8 +125,7 @@ func TestRetention(t *testing.T) {
 // What is deleted takes its builds along, but not what a machine stands on; what
 // a crash has left of that goes later.
 func TestForget(t *testing.T) {
-	s, git := opened(t, t.TempDir()), gittest.New(t)
-	s.builder.KeepBuilds = 2
+	s, git := opened(t, t.TempDir(), func(c *Config) { c.KeepBuilds = 2 }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"README": "x"})
 	save := func() environment.Saved {
 		t.Helper()
@@ -191,8 +189,7 @@ func TestForget(t *testing.T) {
 // A snapshot that nobody uses expires, after a grace, and one that is used does
 // not. Machines of one that has start from the next base, and people are told.
 func TestSnapshotExpires(t *testing.T) {
-	s, git := opened(t, t.TempDir()), gittest.New(t)
-	s.builder.SnapshotFor = 24 * time.Hour
+	s, git := opened(t, t.TempDir(), func(c *Config) { c.SnapshotFor = 24 * time.Hour }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"README": "x"})
 	m, err := s.runtime.Create(t.Context(), machine.Spec{ID: "m-1", Image: "host"})
 	if err != nil {
@@ -246,8 +243,7 @@ func TestSnapshotExpires(t *testing.T) {
 // What is in use is made anew where the branch says something else, and now and
 // then; what fails waits for somebody to mend it, and what nobody uses for that.
 func TestLook(t *testing.T) {
-	s, git := opened(t, t.TempDir()), gittest.New(t)
-	s.builder.WatchEvery, s.builder.RebuildEvery, s.builder.KeepBuilds = time.Minute, 24*time.Hour, 1
+	s, git := opened(t, t.TempDir(), func(c *Config) { c.WatchEvery, c.RebuildEvery, c.KeepBuilds = time.Minute, 24*time.Hour, 1 }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"package-lock.json": "1"})
 	committed(git, "r", "echo one")
 	id := s.built(t, url, environment.Succeeded).EnvironmentID

@@ -13,8 +13,7 @@ import (
 // A wreck is there for whoever comes, stands still when they have left, and goes
 // when it takes too much of the disk.
 func TestWreck(t *testing.T) {
-	s, git := opened(t, t.TempDir()), gittest.New(t)
-	s.builder.WreckFor = time.Hour
+	s, git := opened(t, t.TempDir(), func(c *Config) { c.WreckFor = time.Hour }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"README": "x"})
 	committed(git, "r", "head -c 2M /dev/urandom > /tmp/big; exit 3")
 	r := s.built(t, url, environment.Failed)

@@ -86,9 +86,9 @@ func TestNobodyIsRememberedAfterWaiting(t *testing.T) {
 }
 
 // TestTenThousandAgents says how long the first answers of a server take that
-// has been used for a while. It fails only where an index is missing.
+// has been used for a while. [TestPlansUseIndexes] fails where an index is missing.
 func TestTenThousandAgents(t *testing.T) {
-	const agents, bound = 10_000, 5 * time.Second
+	const agents, bound = 10_000, 2 * time.Minute // the host may have much to do
 	dir := t.TempDir()
 	s := openTest(t, dir)
 	var wg sync.WaitGroup
