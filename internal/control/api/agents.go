@@ -235,8 +235,11 @@ func (s *server) setArchived(w http.ResponseWriter, r *http.Request, who account
 		}
 		events := []agent.Event{{Body: &agent.Archived{Archived: archived}}}
 		if a.Archived = archived; !archived {
-			if s.free(ctx, a) != nil {
+			switch err := s.free(ctx, a); {
+			case fault.Is(err, fault.KindConflict):
 				return events, nil // its last run is about to end, and begins what is queued
+			case err != nil:
+				return nil, err
 			}
 			next, err := store.Next(ctx, s.Journal, a)
 			return append(events, next...), err
