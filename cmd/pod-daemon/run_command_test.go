@@ -140,7 +140,7 @@ func TestBootAdoptsTheCloneOfABuild(t *testing.T) {
 	f.git("-C", work, "commit", "-q", "-m", "three")
 	f.git("-C", work, "push", "-q", "origin", "later", "later:main")
 
-	for _, tt := range []struct {
+	for i, tt := range []struct {
 		owner    string
 		checkout pod.Checkout
 		branch   string
@@ -162,6 +162,10 @@ func TestBootAdoptsTheCloneOfABuild(t *testing.T) {
 		sh := m.shell(c)
 		if got := sh.run("git status --porcelain; cat one three node_modules/x; git branch --show-current"); got != "?? node_modules/\none\ntwo\nx\n"+tt.branch {
 			t.Errorf("%s: the tree is %q", tt.owner, got)
+		}
+		// What is as it was keeps its time, by which make goes.
+		if got := sh.run("stat -c %Y one; touch -d @978307200 one"); i > 0 && got != "978307200" {
+			t.Errorf("%s: the file that stays is written again, at %s", tt.owner, got)
 		}
 		if again, steps, err := m.boot(c, tt.checkout); err != nil || !reflect.DeepEqual(again, ready) || steps["checkout"].Detail != "already there" {
 			t.Errorf("%s: again: %+v, %+v, %v", tt.owner, again, steps["checkout"], err)

@@ -33,7 +33,13 @@ func (r *Repository) Adopt(ctx context.Context, spec Spec) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	if start != "" { // what is in the way, of the one before, gives way
+	if start != "" {
+		// Files whose times alone have changed are not written again: what was built of
+		// them stays as new as it is.
+		if _, err := r.git(ctx, localLimit, "update-index", "-q", "--refresh"); err != nil {
+			return State{}, err
+		}
+		// What is in the way, of the one before, gives way.
 		if _, err := r.git(ctx, localLimit, "checkout", "--quiet", "--force", "--detach", start); err != nil {
 			return State{}, err
 		}
