@@ -20,6 +20,8 @@ const Team = lazy(() => import("./team/Team"));
 const AgentPage = lazy(() => import("./agent/Page"));
 const Environments = lazy(() => import("./environments/Environments"));
 const Environment = lazy(() => import("./environments/Environment"));
+const BeginSetUp = lazy(() => import("./environments/BeginSetUp"));
+const SetUp = lazy(() => import("./environments/SetUp"));
 const Settings = lazy(() => import("./settings/Settings"));
 const Approvals = lazy(() => import("./approvals/Approvals"));
 
@@ -73,7 +75,7 @@ export function Shell() {
           <Item place={{ page: "approvals" }} icon="approvals" current={place.page === "approvals"} count={waiting}>
             {words.nav.approvals}
           </Item>
-          <Item place={{ page: "environments" }} icon="environments" current={place.page === "environments"}>
+          <Item place={{ page: "environments" }} icon="environments" current={place.page === "environments" || place.page === "setup"}>
             {words.nav.environments}
           </Item>
           <Item place={{ page: "settings" }} icon="settings" current={place.page === "settings"}>
@@ -134,7 +136,9 @@ function Screen({ place }: { place: Place }) {
     case "approvals":
       return <Approvals />;
     case "environments":
-      return place.id === undefined ? <Environments /> : <Environment key={place.id} id={place.id} />;
+      return place.id === undefined ? <Environments /> : <Environment key={place.id} id={place.id} part={place.part ?? "file"} />;
+    case "setup":
+      return place.id === undefined ? <BeginSetUp /> : <SetUp key={place.id} id={place.id} />;
     case "settings":
       return <Settings />;
     default:

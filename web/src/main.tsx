@@ -13,6 +13,7 @@ import "./style/parts.css";
 import "./style/shell.css";
 import "./style/agents.css";
 import "./style/team.css";
+import "./style/environments.css";
 import "./style/agent.css";
 import "./style/changes.css";
 import "./style/machine.css";

@@ -6,7 +6,8 @@ export type Place =
   | { page: "agents" }
   | { page: "agent"; id: string; tab: Tab }
   | { page: "approvals" }
-  | { page: "environments"; id?: string }
+  | { page: "environments"; id?: string; part?: Part }
+  | { page: "setup"; id?: string }
   | { page: "settings" }
   | { page: "account" }
   | { page: "team" }
@@ -14,6 +15,9 @@ export type Place =
 
 export const tabs = ["conversation", "changes", "files", "machine"] as const;
 export type Tab = (typeof tabs)[number];
+
+export const parts = ["file", "builds", "snapshots", "secrets", "history"] as const;
+export type Part = (typeof parts)[number];
 
 /** placeOf reads an address. */
 export function placeOf(path: string): Place {
@@ -28,7 +32,10 @@ export function placeOf(path: string): Place {
     case "approvals":
       return { page: "approvals" };
     case "environments":
-      return second === undefined ? { page: "environments" } : { page: "environments", id: second };
+      if (second === undefined) return { page: "environments" };
+      if (second === "setup") return third === undefined ? { page: "setup" } : { page: "setup", id: third };
+      if (third === undefined) return { page: "environments", id: second, part: "file" };
+      return (parts as readonly string[]).includes(third) ? { page: "environments", id: second, part: third as Part } : { page: "unknown" };
     case "settings":
     case "account":
     case "team":
@@ -43,7 +50,10 @@ export function pathOf(place: Place): string {
     case "agent":
       return `/agents/${encodeURIComponent(place.id)}${place.tab === "conversation" ? "" : `/${place.tab}`}`;
     case "environments":
-      return place.id === undefined ? "/environments" : `/environments/${encodeURIComponent(place.id)}`;
+      if (place.id === undefined) return "/environments";
+      return `/environments/${encodeURIComponent(place.id)}${!place.part || place.part === "file" ? "" : `/${place.part}`}`;
+    case "setup":
+      return `/environments/setup${place.id === undefined ? "" : `/${encodeURIComponent(place.id)}`}`;
     case "unknown":
       return "/";
     default:

@@ -1,6 +1,8 @@
 import type {
-  Agent, AgentSummary, ApiKey, AuditEntry, Ceremony, Invite, Invited, NewKey, Passkey, PasskeyAnswer, Role, Settings, SignedIn, SignInLink, SignInRequest, TeamUsage, User, Approval, Build, CreateAgent, Decision, Diff, Environment, EnvironmentDetail, Fork, Me, Model, Preview, Prompt, Rule, Run, Secret,
-  SecretType, Terminal, Usage, FileEntry, WrittenFile,
+  Agent, AgentSummary, ApiKey, Approval, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, Decision, Diff, Environment,
+  EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Me, Model, NewEnvironment, NewKey, Passkey,
+  PasskeyAnswer, Preview, Prompt, Proposal, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
+  TeamUsage, Terminal, Usage, User, WrittenFile,
 } from "./types";
 import type { Find } from "../agents/status";
 import { Failure, lines, type Socket, type Transport } from "./transport";
@@ -13,6 +15,13 @@ const once = (key: string) => ({ "Idempotency-Key": key });
 const pathIs = (path: string) => `path=${encodeURIComponent(path)}`;
 
 const at = (...parts: string[]) => parts.map((p) => `/${encodeURIComponent(p)}`).join("");
+
+/** Whose a secret is: a person's own, the team's, or an environment's by its id. */
+export type SecretOwner = "personal" | "team" | { environment: string };
+const placeOfSecrets = (owner: SecretOwner) => (owner === "personal" ? "/secrets" : owner === "team" ? "/team/secrets" : `/environments${at(owner.environment)}/secrets`);
+
+/** What is used of a JSON schema. */
+export type Schema = { type?: string | string[]; description?: string; properties?: Record<string, Schema>; items?: Schema; anyOf?: Schema[]; enum?: unknown[]; examples?: unknown[] };
 
 /** The API, as far as the dashboard uses it: an operation a line. */
 export class Client {
@@ -94,25 +103,55 @@ export class Client {
   pty = (id: string): Socket => this.transport.socket(`/v1/agents${at(id)}/pty`, "aloft.pty");
   preview = (id: string, port: number) => this.send<Preview>("POST", `/agents${at(id)}/ports${at(String(port))}/preview`);
 
-  environments = () => this.get<Page<Environment>>("/environments");
+  environments = () => this.get<Page<Environment>>("/environments?limit=100");
   environment = (id: string) => this.get<EnvironmentDetail>(`/environments${at(id)}`);
-  builds = (id: string) => this.get<Page<Build>>(`/environments${at(id)}/builds`);
+  createEnvironment = (body: NewEnvironment, key: string) => this.send<EnvironmentDetail>("POST", "/environments", body, once(key));
+  updateEnvironment = (id: string, body: EnvironmentChange) => this.send("PATCH", `/environments${at(id)}`, body);
+  deleteEnvironment = (id: string) => this.send("DELETE", `/environments${at(id)}`);
+  environmentHistory = (id: string) => this.get<Page<EnvironmentVersion>>(`/environments${at(id)}/history?limit=100`);
+  checkEnvironment = (environmentJson: string) => this.send<Checked>("POST", "/environment-check", { environmentJson });
+  environmentSchema = () => this.get<Schema>("/environment-schema");
+  snapshots = (environmentId: string) => this.get<Page<Snapshot>>(`/snapshots?limit=100&environmentId=${encodeURIComponent(environmentId)}`);
+  deleteSnapshot = (id: string) => this.send("DELETE", `/snapshots${at(id)}`);
+
+  saveDisk = (agent: string) => this.send<Proposal>("POST", `/agents${at(agent)}/snapshots`);
+  commitEnvironment = (agent: string, environmentJson: string) => this.send<Committed>("POST", `/agents${at(agent)}/environment/commit`, { environmentJson });
+  /** Builds an environment to see whether it can be; news hears how far it is. */
+  async tryEnvironment(agent: string, environmentJson: string, signal: AbortSignal, news: (line: string) => void): Promise<Build> {
+    return this.built(this.transport.pieces(`/v1/agents${at(agent)}/environment/try`, signal, { environmentJson }), news);
+  }
+
+  builds = (id: string) => this.get<Page<Build>>(`/environments${at(id)}/builds?limit=100`);
   /** Begins a build, which goes on by itself. */
-  async startBuild(id: string): Promise<void> {
+  async startBuild(id: string, repo: string, again: boolean): Promise<void> {
     const over = new AbortController();
-    for await (const line of lines(this.transport.pieces(`/v1/environments${at(id)}/builds`, over.signal, {}))) {
-      const { error } = JSON.parse(line) as { error?: { code: string; message: string } };
-      if (error) throw new Failure(409, error.code, error.message);
+    const body = { again, ...(repo ? { repo } : {}) };
+    for await (const line of lines(this.transport.pieces(`/v1/environments${at(id)}/builds`, over.signal, body))) {
+      this.news(line);
       return over.abort();
     }
+  }
+  /** news reads a line of what a build says of itself; its error is thrown. */
+  private news(line: string): { news?: string; build?: Build } {
+    const said = JSON.parse(line) as { news?: string; build?: Build; error?: { code: string; message: string } };
+    if (said.error) throw new Failure(409, said.error.code, said.error.message);
+    return said;
+  }
+  private async built(pieces: AsyncIterable<string>, news: (line: string) => void): Promise<Build> {
+    for await (const line of lines(pieces)) {
+      const said = this.news(line);
+      if (said.build) return said.build;
+      if (said.news) news(said.news);
+    }
+    throw new Failure(0, "cut", "the connection was cut; the build goes on");
   }
   cancelBuild = (id: string, build: string) => this.send("POST", `/environments${at(id)}/builds${at(build)}/cancel`);
   buildLog = (id: string, build: string, signal: AbortSignal) => this.transport.pieces(`/v1/environments${at(id)}/builds${at(build)}/log`, signal);
 
-  secrets = () => this.get<Page<Secret>>("/secrets");
-  putSecret = (owner: "personal" | "team", name: string, value: string, type: SecretType) =>
-    this.send<Secret>("PUT", `${owner === "team" ? "/team" : ""}/secrets${at(name)}`, { value, type });
-  deleteSecret = (owner: "personal" | "team", name: string) => this.send("DELETE", `${owner === "team" ? "/team" : ""}/secrets${at(name)}`);
+  secrets = (environment = "") => this.get<Page<Secret>>(`/secrets?limit=100${environment ? `&environmentId=${encodeURIComponent(environment)}` : ""}`);
+  putSecret = (owner: SecretOwner, name: string, value: string, type: SecretType) => this.send<Secret>("PUT", `${placeOfSecrets(owner)}${at(name)}`, { value, type });
+  deleteSecret = (owner: SecretOwner, name: string) => this.send("DELETE", `${placeOfSecrets(owner)}${at(name)}`);
+  externalId = () => this.get<{ externalId: string }>("/team/external-id");
 
   rule = (owner: "me" | "team", name: string) => this.get<Rule>(`/rules${at(owner, name)}`);
   putRule = (owner: "me" | "team", name: string, text: string) => this.send<Rule>("PUT", `/rules${at(owner, name)}`, { text });

@@ -42,3 +42,6 @@ export const agents: AgentSummary[] = [
     }),
   ),
 ];
+
+/** A machine that a person sets up. */
+export const setUpAgent = agent(50, "Set up shop", 3, { runStatus: "FINISHED", machine: "ready", env: { type: "cloud", preset: "setup" } });

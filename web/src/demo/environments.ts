@@ -1,11 +1,13 @@
-import type { Build, EnvironmentDetail, Secret } from "../api/types";
+import type { Schema } from "../api/client";
+import type { Build, Checked, EnvironmentDetail, EnvironmentVersion, Secret, Snapshot } from "../api/types";
 import { minutesAgo } from "./agents";
 
 const environmentJson = `{
   "build": { "dockerfile": "Dockerfile" },
-  "install": "npm ci",
+  "instal": "npm ci", // a slip of the hand
   "start": "sudo service postgresql start",
-  "terminals": [{ "name": "web", "command": "npm run dev" }]
+  "terminals": [{ "name": "web", "command": "npm run dev" }],
+  "ports": [3000, 70000]
 }
 `;
 
@@ -30,3 +32,45 @@ export const buildLog = "\u001b[1m#5\u001b[0m RUN apt-get update\n\u001b[1m#6\u0
 const secret = (name: string, owner: Secret["owner"], type: Secret["type"], minutes: number): Secret => ({ id: name, name, owner, type, repos: [], createdAt: minutesAgo(minutes) });
 
 export const secrets = [secret("NPM_TOKEN", "team", "build_secret", 4000), secret("DATABASE_URL", "personal", "runtime_secret", 90), secret("LOG_LEVEL", "team", "environment_variable", 20_000)];
+
+export const environmentSecrets = [secret("STRIPE_KEY", "environment", "runtime_secret", 300), secret("PRISMA_ENGINE", "environment", "environment_variable", 4000)];
+
+/** A little of the schema. */
+export const schema: Schema = {
+  type: "object",
+  properties: {
+    install: { type: "string", description: "Installs what the project needs.", examples: ["npm ci"] },
+    start: { type: "string", description: "Runs each time the machine starts.", examples: ["sudo service docker start"] },
+    egressMode: { type: "string", description: "How the machine's network is judged.", enum: ["allow_all", "network_settings_only"] },
+    ports: { type: "array", description: "Ports that people forward.", items: { type: "integer" } },
+  },
+};
+
+/** What a server says of the demonstration's own text. */
+export const checked = (text: string): Checked => ({
+  findings: [
+    ...(text.includes('"instal"') ? [{ line: 3, column: 3, key: "instal", severity: "warning" as const, message: "there is no such key, and it has no effect", instead: 'write "install"' }] : []),
+    ...(text.includes("70000") ? [{ line: 6, column: 19, key: "ports[1]", severity: "error" as const, message: "this is the number 70000", instead: "write a number from 1 to 65535" }] : []),
+  ],
+  explain: [
+    { what: "base", says: "an image of .aloft/Dockerfile; context .aloft" },
+    { what: "user", says: "the one of the base" },
+    { what: "install", says: "nothing" },
+    { what: "start", says: "sudo service postgresql start" },
+    { what: "terminal", says: "web: npm run dev" },
+    { what: "port", says: "3000" },
+  ],
+});
+
+const version = (id: string, userId: number, minutes: number, text: string): EnvironmentVersion => ({ versionId: id, userId, createdAt: minutesAgo(minutes), environmentJson: text });
+export const versions = [version("v3", 2, 400, environmentJson), version("v2", 1, 2_900, environmentJson.replace('"instal"', '"install"')), version("v1", 1, 9_000, '{ "install": "npm ci" }\n')];
+
+const snapshot = (n: number, minutes: number, more: Partial<Snapshot> = {}): Snapshot => ({
+  id: `snapshot-20260102-00000000-0000-4000-8000-${String(n).padStart(12, "0")}`, userId: n, agentId: "bc-1", repo: "git.example.com/acme/shop", createdAt: minutesAgo(minutes), sizeBytes: 1_342_177_280 * n, ...more,
+});
+export const snapshots = [
+  snapshot(1, 600, { usedAt: minutesAgo(30), expiresAt: new Date(Date.now() + 29 * 86_400_000).toISOString() }),
+  snapshot(2, 90_000),
+];
+
+export const proposal = { id: snapshots[0]?.id ?? "", environmentJson: `{\n  "snapshot": "${snapshots[0]?.id ?? ""}",\n  "install": "npm ci",\n  "terminals": [{"name": "dev", "command": "npm run dev"}]\n}\n`, why: ["snapshot: the disk as you left it", "install: what you ran that a switch of branches asks for again"] };

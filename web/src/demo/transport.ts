@@ -1,9 +1,9 @@
 import { Failure, type Transport } from "../api/transport";
 import { listed, type Find } from "../agents/status";
-import { agents } from "./agents";
+import { agents, setUpAgent } from "./agents";
 import { audit, keys, members, passkeys, settings, signedIn, signedOut, usage } from "./team";
 import { shell } from "./shell";
-import { buildLog, builds, environments, secrets } from "./environments";
+import { buildLog, builds, checked, environments, environmentSecrets, proposal, schema, secrets, snapshots, versions } from "./environments";
 import { bytesOf, listOf, move, remove, write } from "./files";
 import { approval, branchDiff, journalOf } from "./journal";
 
@@ -43,7 +43,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   [
     "GET", /^\/v1\/agents\/([^/]+)$/,
     ([, id]) => {
-      const found = agents.find((a) => a.id === id);
+      const found = agents.find((a) => a.id === id) ?? (id === setUpAgent.id ? setUpAgent : undefined);
       if (!found) throw new Failure(404, "not_found", "no agent of this id");
       return { ...found, workOnCurrentBranch: false, autoCreatePR: false, runMode: "auto-review", ports: [{ port: 3000, name: "web" }, { port: 5432, name: "db" }, { port: 9229 }] };
     },
@@ -56,9 +56,15 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/approvals$/, () => page([{ agentId: approval().agentId, ...approval().approval }])],
   ["GET", /^\/v1\/agents\/[^/]+\/terminals$/, () => ({ items: ["main", "web"].map((name) => ({ name, createdAt: new Date().toISOString(), attached: 1, columns: 80, rows: 24, command: "bash", workingDirectory: "/workspace" })) })],
   ["GET", /^\/v1\/environments$/, () => page(environments)],
-  ["GET", /^\/v1\/environments\/[^/]+$/, () => environments[0]],
+  ["GET", /^\/v1\/environments\/([^/]+)$/, ([, id]) => environments.find((e) => e.id === id) ?? environments[0]],
   ["GET", /^\/v1\/environments\/[^/]+\/builds$/, () => page(builds)],
-  ["GET", /^\/v1\/secrets$/, () => page(secrets)],
+  ["GET", /^\/v1\/environments\/[^/]+\/history$/, () => page(versions)],
+  ["POST", /^\/v1\/environment-check$/, (_m, body) => checked((body as { environmentJson: string }).environmentJson)],
+  ["GET", /^\/v1\/environment-schema$/, () => schema],
+  ["GET", /^\/v1\/snapshots$/, () => page(snapshots)],
+  ["POST", /^\/v1\/agents\/[^/]+\/snapshots$/, () => proposal],
+  ["GET", /^\/v1\/team\/external-id$/, () => ({ externalId: "aloft-1f0e2d3c-4b5a" })],
+  ["GET", /^\/v1\/secrets$/, (_m, _b, query) => page(query.has("environmentId") ? [...secrets, ...environmentSecrets] : secrets)],
   ["GET", /^\/v1\/rules\/(me|team)\/run-mode$/, ([, owner]) => ({ owner, name: "run-mode", text: owner === "team" ? "auto-review" : "" })],
 ];
 

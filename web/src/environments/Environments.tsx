@@ -1,10 +1,13 @@
+import { useState } from "react";
 import { useClient, useLoad } from "../api/use";
 import { Icon } from "../parts/Icon";
 import { Empty, Failed, Loading } from "../parts/State";
 import { since, useNow } from "../parts/time";
 import { link } from "../route";
 import { repoName } from "../agents/status";
+import { useMay } from "../session";
 import { words } from "../words";
+import { Details } from "./Details";
 
 const w = words.environments;
 
@@ -12,11 +15,25 @@ const w = words.environments;
 export default function Environments() {
   const client = useClient();
   const now = useNow();
+  const may = useMay("member");
+  const [adding, add] = useState(false);
   const { data, failure, loading, reload } = useLoad(client.environments, [], 15_000);
   return (
     <>
       <header className="top">
-        <h1>{words.nav.environments}</h1>
+        <h1 className="grow">{words.nav.environments}</h1>
+        {may && (
+          <>
+            <a className="button small" {...link({ page: "setup" })}>
+              <Icon name="machine" />
+              {words.setUp.title}
+            </a>
+            <button type="button" className="button small" onClick={() => add(true)}>
+              <Icon name="plus" />
+              {w.add}
+            </button>
+          </>
+        )}
       </header>
       <div className="scroll">
         {loading ? (
@@ -45,6 +62,7 @@ export default function Environments() {
           </ul>
         )}
       </div>
+      {adding && <Details close={() => add(false)} />}
     </>
   );
 }

@@ -1,61 +1,70 @@
 import { useState, type FormEvent } from "react";
+import type { SecretOwner } from "../api/client";
 import type { Secret, SecretType } from "../api/types";
 import { asFailure, useClient, useLoad } from "../api/use";
 import { Icon } from "../parts/Icon";
-import { Problem } from "../parts/State";
+import { Failed, Loading, Problem } from "../parts/State";
 import { since, useNow } from "../parts/time";
 import { toast } from "../parts/toast";
+import { useMay } from "../session";
 import { words } from "../words";
 
 const w = words.settings.secrets;
-type Owner = "personal" | "team";
+const shared = ["personal", "team"] as const;
 
-/** Secrets: they are set and deleted, and their values are never shown. */
-export function Secrets() {
+/** Secrets, one's own and the team's, or an environment's: they are set and deleted, and their values are never shown. */
+export function Secrets({ environment = "", may = true }: { environment?: string; may?: boolean }) {
   const client = useClient();
-  const { data, failure, reload } = useLoad(client.secrets, [], 15_000);
+  const admin = useMay("admin");
+  const member = useMay("member");
+  const { data, failure, loading, reload } = useLoad(() => client.secrets(environment), [environment], 15_000);
+  const items = data?.items.filter((s) => (s.owner === "environment") === (environment !== ""));
+  const ownerOf = (s: Secret): SecretOwner => (s.owner === "environment" ? { environment } : s.owner);
   const now = useNow();
   const drop = (s: Secret) => {
-    if (s.owner === "environment" || !confirm(w.sure(s.name))) return;
-    client.deleteSecret(s.owner, s.name).then(reload, (e: unknown) => toast(asFailure(e).message, true));
+    if (!confirm(w.sure(s.name))) return;
+    client.deleteSecret(ownerOf(s), s.name).then(reload, (e: unknown) => toast(asFailure(e).message, true));
   };
   return (
     <section className="card padded stack">
       <h2>{w.title}</h2>
-      <p className="small muted">{w.lead}</p>
-      {failure && !data && <Problem>{failure.message}</Problem>}
-      {data?.items.length === 0 && <p className="muted small">{w.none}</p>}
+      <p className="small muted">{environment ? words.environments.secretsLead : w.lead}</p>
+      {loading && <Loading rows={3} />}
+      {failure && !data && <Failed failure={failure} retry={reload} />}
+      {items?.length === 0 && <p className="muted small">{w.none}</p>}
       <ul className="list">
-        {data?.items.map((s) => (
+        {items?.map((s) => (
           <li key={s.id} className="line">
             <Icon name="key" />
             <code className="cut grow">{s.name}</code>
             <span className="badge">{w.owner[s.owner]}</span>
             <span className="small muted wide-only">{w.type[s.type]}</span>
             <span className="small faint">{since(s.createdAt, now)}</span>
-            <button type="button" className="button quiet square small" aria-label={w.drop(s.name)} disabled={s.owner === "environment"} onClick={() => drop(s)}>
-              <Icon name="close" />
-            </button>
+            {(s.owner === "team" ? admin : may && member) && (
+              <button type="button" className="button quiet square small" aria-label={w.drop(s.name)} onClick={() => drop(s)}>
+                <Icon name="close" />
+              </button>
+            )}
           </li>
         ))}
       </ul>
-      <Add done={reload} />
+      {may && member && <Add environment={environment} admin={admin} done={reload} />}
     </section>
   );
 }
 
-function Add({ done }: { done: () => void }) {
+function Add({ environment, admin, done }: { environment: string; admin: boolean; done: () => void }) {
   const client = useClient();
   const [name, setName] = useState("");
   const [value, setValue] = useState("");
   const [type, setType] = useState<SecretType>("runtime_secret");
-  const [owner, setOwner] = useState<Owner>("personal");
+  const [owner, setOwner] = useState<(typeof shared)[number]>("personal");
   const [problem, setProblem] = useState("");
   const submit = async (e: FormEvent) => {
     e.preventDefault();
     setProblem("");
     try {
-      const { warning } = await client.putSecret(owner, name.trim(), value, type);
+      const { warning } = await client.putSecret(environment ? { environment } : owner, name.trim(), value, type);
       setName("");
       setValue("");
       toast(warning ?? words.settings.saved, warning !== undefined);
@@ -75,13 +84,18 @@ function Add({ done }: { done: () => void }) {
           <label htmlFor="secret-value">{w.value}</label>
           <input id="secret-value" className="input mono" type="password" required autoComplete="off" value={value} onChange={(e) => setValue(e.target.value)} />
         </div>
-        <div className="field">
-          <label htmlFor="secret-owner">{w.ownerLabel}</label>
-          <select id="secret-owner" className="input" value={owner} onChange={(e) => setOwner(e.target.value as Owner)}>
-            <option value="personal">{w.owner.personal}</option>
-            <option value="team">{w.owner.team}</option>
-          </select>
-        </div>
+        {!environment && (
+          <div className="field">
+            <label htmlFor="secret-owner">{w.ownerLabel}</label>
+            <select id="secret-owner" className="input" value={owner} onChange={(e) => setOwner(e.target.value as (typeof shared)[number])}>
+              {(admin ? shared : shared.slice(0, 1)).map((o) => (
+                <option key={o} value={o}>
+                  {w.owner[o]}
+                </option>
+              ))}
+            </select>
+          </div>
+        )}
         <div className="field">
           <label htmlFor="secret-type">{w.typeLabel}</label>
           <select id="secret-type" className="input" value={type} onChange={(e) => setType(e.target.value as SecretType)}>

@@ -1,0 +1,107 @@
+import { useState, type FormEvent } from "react";
+import { asFailure, useClient, useLoad } from "../api/use";
+import { repoName } from "../agents/status";
+import { useDraft } from "../parts/draft";
+import { Icon } from "../parts/Icon";
+import { Problem } from "../parts/State";
+import { since, useNow } from "../parts/time";
+import { go, link } from "../route";
+import { words } from "../words";
+
+const w = words.setUp;
+
+/** Asks which repository a machine is to be set up for, and lists those that are. */
+export default function BeginSetUp() {
+  const client = useClient();
+  const repositories = useLoad(client.repositories, []);
+  const agents = useLoad(() => client.agents(), [], 10_000);
+  const open = agents.data?.items.filter((a) => a.env.preset === "setup" && a.status === "ACTIVE") ?? [];
+  const [form, setForm, clear] = useDraft("setup", { repo: "", ref: "", image: "", key: crypto.randomUUID() });
+  const [problem, setProblem] = useState("");
+  const [busy, setBusy] = useState(false);
+  const now = useNow();
+  const submit = async (e: FormEvent) => {
+    e.preventDefault();
+    setBusy(true);
+    setProblem("");
+    const repo = form.repo.trim();
+    const ref = form.ref.trim();
+    const image = form.image.trim();
+    try {
+      const { agent } = await client.spawn(
+        {
+          prompt: { text: w.prompt }, name: w.name(repoName(repo)), repos: [{ url: repo, ...(ref ? { startingRef: ref } : {}) }],
+          env: { type: "cloud", preset: "setup", ...(image ? { image } : {}) },
+        },
+        form.key,
+      );
+      clear();
+      go({ page: "setup", id: agent.id });
+    } catch (e) {
+      setBusy(false);
+      setProblem(asFailure(e).message);
+      setForm((f) => ({ ...f, key: crypto.randomUUID() }));
+    }
+  };
+  const field = (name: "ref" | "image", label: string, hint: string) => (
+    <div className="field">
+      <label htmlFor={`setup-${name}`}>{label}</label>
+      <input id={`setup-${name}`} className="input" placeholder={hint} spellCheck={false} value={form[name]} onChange={(e) => setForm({ ...form, [name]: e.target.value })} />
+    </div>
+  );
+  return (
+    <>
+      <header className="top">
+        <a className="button quiet square small" {...link({ page: "environments" })} aria-label={words.environments.back}>
+          <Icon name="left" />
+        </a>
+        <h1>{w.title}</h1>
+      </header>
+      <div className="scroll">
+        <div className="wide">
+          <form className="card padded stack" onSubmit={(e) => void submit(e)}>
+            <p className="muted">{w.lead}</p>
+            <div className="field">
+              <label htmlFor="setup-repo">{w.repo}</label>
+              <input id="setup-repo" className="input" required list="setup-repos" placeholder={words.spawn.repoHint} spellCheck={false} value={form.repo} onChange={(e) => setForm({ ...form, repo: e.target.value })} />
+              <datalist id="setup-repos">
+                {repositories.data?.items.map((r) => (
+                  <option key={r.url} value={r.url} />
+                ))}
+              </datalist>
+            </div>
+            <div className="form-grid">
+              {field("ref", w.ref, w.refHint)}
+              {field("image", w.image, w.imageHint)}
+            </div>
+            {problem && <Problem>{problem}</Problem>}
+            <div className="row">
+              <button type="submit" className="button first" disabled={busy}>
+                {w.go}
+              </button>
+            </div>
+          </form>
+          {open.length > 0 && (
+            <section className="stack">
+              <h2>{w.open}</h2>
+              <ul className="list">
+                {open.map((a) => (
+                  <li key={a.id} className="card line">
+                    <Icon name="machine" />
+                    <a className="grow" {...link({ page: "setup", id: a.id })}>
+                      <strong className="cut" dir="auto">
+                        {a.name}
+                      </strong>
+                      <span className="muted small cut">{a.repos?.map((r) => repoName(r.url)).join(", ")}</span>
+                    </a>
+                    <span className="small faint">{since(a.createdAt, now)}</span>
+                  </li>
+                ))}
+              </ul>
+            </section>
+          )}
+        </div>
+      </div>
+    </>
+  );
+}
