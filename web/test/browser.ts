@@ -111,6 +111,7 @@ export const views: View[] = [
   { name: "setup", path: "/environments/setup" },
   { name: "setup-machine", path: `/environments/setup/${demoId(50)}` },
   { name: "settings", path: "/settings" },
+  { name: "settings-empty", path: "/settings?demo=empty" },
   { name: "settings-error", path: "/settings?demo=error" },
   { name: "palette", path: "/agents", keys: "Control+k" },
   { name: "not-found", path: "/nowhere" },

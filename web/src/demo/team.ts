@@ -44,3 +44,7 @@ export const settings: Settings = {
   defaultModel: "opus", defaultRepository: "https://git.example.com/acme/shop", baseBranch: "", displayAgentSummary: true,
   displayAgentSummaryExternally: false, privacyMode: false, retentionDays: 90, machineRetentionDays: 7,
 };
+
+export const rules: Record<string, string> = {
+  "team/run-mode": "auto-review", "me/permissions.json": '{\n  // what runs without asking\n  "terminalAllowlist": ["npm test", "git:*"]\n}\n', "team/deny-after": "8h",
+};

@@ -1,7 +1,7 @@
 import { Failure, type Transport } from "../api/transport";
 import { listed, type Find } from "../agents/status";
 import { agents, setUpAgent } from "./agents";
-import { audit, keys, members, passkeys, settings, signedIn, signedOut, usage } from "./team";
+import { audit, keys, members, passkeys, rules, settings, signedIn, signedOut, usage } from "./team";
 import { shell } from "./shell";
 import { buildLog, builds, checked, environments, environmentSecrets, proposal, schema, secrets, snapshots, versions } from "./environments";
 import { bytesOf, listOf, move, remove, write } from "./files";
@@ -65,7 +65,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["POST", /^\/v1\/agents\/[^/]+\/snapshots$/, () => proposal],
   ["GET", /^\/v1\/team\/external-id$/, () => ({ externalId: "aloft-1f0e2d3c-4b5a" })],
   ["GET", /^\/v1\/secrets$/, (_m, _b, query) => page(query.has("environmentId") ? [...secrets, ...environmentSecrets] : secrets)],
-  ["GET", /^\/v1\/rules\/(me|team)\/run-mode$/, ([, owner]) => ({ owner, name: "run-mode", text: owner === "team" ? "auto-review" : "" })],
+  ["GET", /^\/v1\/rules\/(me|team)\/([^/]+)$/, ([, owner, name]) => ({ owner, name, text: rules[`${owner}/${name}`] ?? "" })],
 ];
 
 const never = new Promise<never>(() => undefined);

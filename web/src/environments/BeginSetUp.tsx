@@ -14,7 +14,7 @@ const w = words.setUp;
 export default function BeginSetUp() {
   const client = useClient();
   const repositories = useLoad(client.repositories, []);
-  const agents = useLoad(() => client.agents(), [], 10_000);
+  const agents = useLoad(() => client.agents({}), [], 10_000);
   const open = agents.data?.items.filter((a) => a.env.preset === "setup" && a.status === "ACTIVE") ?? [];
   const [form, setForm, clear] = useDraft("setup", { repo: "", ref: "", image: "", key: crypto.randomUUID() });
   const [problem, setProblem] = useState("");

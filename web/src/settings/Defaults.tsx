@@ -61,7 +61,7 @@ export function Defaults() {
           </div>
           {(["displayAgentSummary", "displayAgentSummaryExternally", "privacyMode"] as Switches[]).map((name) => (
             <label key={name} className="switch">
-              <input type="checkbox" disabled={!admin} checked={data[name]} onChange={(e) => save({ [name]: e.target.checked })} />
+              <input type="checkbox" disabled={!admin || (name === "displayAgentSummaryExternally" && (!data.displayAgentSummary || data.privacyMode))} checked={data[name]} onChange={(e) => save({ [name]: e.target.checked })} />
               <span>
                 {w.switches[name].name}
                 <span className="hint">{w.switches[name].hint}</span>

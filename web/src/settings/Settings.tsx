@@ -2,7 +2,10 @@ import { useState } from "react";
 import { link } from "../route";
 import { words } from "../words";
 import { Defaults } from "./Defaults";
+import { ExternalId } from "./ExternalId";
 import { NoticesSwitch } from "../notices/Switch";
+import { Models } from "./Models";
+import { Rules } from "./Rules";
 import { RunMode } from "./RunMode";
 import { Secrets } from "./Secrets";
 
@@ -30,8 +33,11 @@ export default function Settings() {
             <NoticesSwitch />
           </section>
           <Defaults />
+          <Models />
           <RunMode />
+          <Rules />
           <Secrets />
+          <ExternalId />
         </div>
       </div>
     </>

@@ -2,42 +2,41 @@ import { useState } from "react";
 import { useClient, useLoad } from "../api/use";
 import { Empty, Failed, Loading } from "../parts/State";
 import { words } from "../words";
-import { days, sum, tokens, type Group } from "./usage";
+import { days, stack, sum, type Group, type Row } from "./usage";
 
 const w = words.team;
 const groups = Object.keys(w.by) as Group[];
 const short = (n: number) => n.toLocaleString(undefined, { notation: "compact", maximumFractionDigits: 1 });
 
-/** Tokens of the last thirty days: a column a day, and a table. */
+const ranges = [7, 30, 90] as const;
+
+/** Tokens over some days: a column a day, in parts by what is asked for, and a table. */
 export function Usage() {
   const client = useClient();
   const [by, setBy] = useState<Group>("user");
+  const [back, setBack] = useState<(typeof ranges)[number]>(30);
   const to = new Date().toISOString().slice(0, 10);
-  const from = new Date(Date.now() - 29 * 86_400_000).toISOString().slice(0, 10);
+  const from = new Date(Date.now() - (back - 1) * 86_400_000).toISOString().slice(0, 10);
   const report = useLoad(() => client.teamUsage(from, to), [from, to]);
   const rows = report.data?.items ?? [];
-  const daily = new Map(sum(rows, "day").map((s) => [s.name, tokens(s)]));
-  const all = days(from, to);
-  const most = Math.max(1, ...daily.values());
-  const total = [...daily.values()].reduce((a, b) => a + b, 0);
   return (
     <section className="card part">
-      <h2>{w.usage}</h2>
+      <div className="row wraps">
+        <h2 className="grow">{w.usage}</h2>
+        <div className="pick" role="group" aria-label={w.range}>
+          {ranges.map((n) => (
+            <button key={n} type="button" aria-pressed={n === back} onClick={() => setBack(n)}>
+              {w.ranges[n]}
+            </button>
+          ))}
+        </div>
+      </div>
       {report.loading && !report.data && <Loading rows={4} />}
       {report.failure && !report.data && <Failed failure={report.failure} retry={report.reload} />}
       {report.data && rows.length === 0 && <Empty icon="list" title={w.noUsage} />}
       {rows.length > 0 && (
         <>
-          <svg className="chart" viewBox={`0 0 ${all.length * 10} 60`} preserveAspectRatio="none" role="img" aria-label={w.chart(short(total))}>
-            {all.map((day, i) => {
-              const height = ((daily.get(day) ?? 0) / most) * 56;
-              return (
-                <rect key={day} x={i * 10 + 1} y={60 - height} width="8" height={height}>
-                  <title>{w.dayTokens(day, short(daily.get(day) ?? 0))}</title>
-                </rect>
-              );
-            })}
-          </svg>
+          <Chart rows={rows} by={by} all={days(from, to)} />
           <div className="line" role="group" aria-label={w.byLabel}>
             {groups.map((g) => (
               <button key={g} type="button" className="button small" aria-pressed={g === by} onClick={() => setBy(g)}>
@@ -72,5 +71,47 @@ export function Usage() {
         </>
       )}
     </section>
+  );
+}
+
+/** The parts of each day's column lie on each other, the most used below. */
+function Chart({ rows, by, all }: { rows: readonly Row[]; by: Group; all: readonly string[] }) {
+  const series = stack(rows, by, all, w.others);
+  const totals = all.map((_, i) => series.reduce((n, s) => n + (s.values[i] ?? 0), 0));
+  const most = Math.max(1, ...totals);
+  const total = totals.reduce((a, b) => a + b, 0);
+  return (
+    <figure className="usage-chart">
+      <span className="small faint">{short(most)}</span>
+      <svg className="chart" viewBox={`0 0 ${all.length * 10} 100`} preserveAspectRatio="none" role="img" aria-label={w.chart(short(total))}>
+        {all.map((day, i) => {
+          let top = 100;
+          return (
+            <g key={day}>
+              <title>{w.dayTokens(day, short(totals[i] ?? 0))}</title>
+              {series.map((s, n) => {
+                const height = ((s.values[i] ?? 0) / most) * 100;
+                top -= height;
+                return height > 0 && <rect key={s.name} data-series={n} x={i * 10 + 1} y={top} width="8" height={height} />;
+              })}
+            </g>
+          );
+        })}
+      </svg>
+      <div className="row small faint">
+        <span className="grow">{all[0]}</span>
+        <span>{all.at(-1)}</span>
+      </div>
+      {by !== "day" && (
+        <ul className="legend small">
+          {series.map((s, n) => (
+            <li key={s.name}>
+              <i data-series={n} />
+              <span className="ellipsis">{s.name || "–"}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </figure>
   );
 }

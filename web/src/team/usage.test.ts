@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { days, sum, type Row } from "./usage";
+import { days, stack, sum, type Row } from "./usage";
 
 const row = (day: string, user: string, input: number): Row => ({
   day, userId: 1, user, runs: 1, turns: 1, inputTokens: input, outputTokens: 1, cacheReadTokens: 2, cacheWriteTokens: 3,
@@ -20,4 +20,14 @@ test("and by person, the most first", () => {
 
 test("days have no gaps, over the end of a month", () => {
   expect(days("2026-02-27", "2026-03-02")).toEqual(["2026-02-27", "2026-02-28", "2026-03-01", "2026-03-02"]);
+});
+
+test("a chart has a series for each of the most used, and one for the rest", () => {
+  const all = days("2026-01-01", "2026-01-02");
+  expect(stack(rows, "user", all, "others")).toEqual([{ name: "Ben", values: [106, 7] }, { name: "Ada", values: [0, 16] }]);
+  expect(stack(rows, "day", all, "others")).toEqual([{ name: "", values: [106, 23] }]);
+  const many = Array.from({ length: 8 }, (_, i) => row("2026-01-01", `p${i}`, 100 - i));
+  const series = stack(many, "user", all, "others");
+  expect(series.map((s) => s.name)).toEqual(["p0", "p1", "p2", "p3", "p4", "others"]);
+  expect(series.at(-1)?.values[0]).toBe(95 + 94 + 93 + 3 * 6);
 });

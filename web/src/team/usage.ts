@@ -28,3 +28,22 @@ export function days(from: string, to: string): string[] {
   for (let t = Date.parse(from); t <= Date.parse(to); t += 86_400_000) out.push(new Date(t).toISOString().slice(0, 10));
   return out;
 }
+
+const most = 5; // series of a chart, and the rest as one
+
+export type Series = { name: string; values: number[] };
+
+/** stack makes the series of a chart, the most used at the bottom: the tokens of each day by what rows have in common. */
+export function stack(rows: readonly Row[], by: Group, all: readonly string[], others: string): Series[] {
+  const place = new Map(all.map((day, i) => [day, i]));
+  const names = by === "day" ? [""] : sum(rows, by).map((s) => s.name);
+  const series = names.slice(0, most).map((name): Series => ({ name, values: all.map(() => 0) }));
+  const rest: Series = { name: others, values: all.map(() => 0) };
+  for (const r of rows) {
+    const i = place.get(r.day);
+    if (i === undefined) continue;
+    const s = series[by === "day" ? 0 : names.indexOf(r[by] ?? "")] ?? rest;
+    s.values[i] = (s.values[i] ?? 0) + r.inputTokens + r.cacheReadTokens + r.cacheWriteTokens + r.outputTokens;
+  }
+  return names.length > most ? [...series, rest] : series;
+}
