@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { openBrowser } from "./browser";
+import { settle, tendEnvironments } from "./person_environments";
 import { takeOver } from "./takeover";
 
 // What a person does, against a real server: test/e2e starts it, with a model
@@ -8,7 +9,7 @@ const url = process.env["ALOFT_URL"] ?? "";
 const key = process.env["ALOFT_API_KEY"] ?? "";
 const repo = process.env["ALOFT_TEST_REPO"] ?? "";
 
-test("from the key to the diff", { timeout: 120_000 }, async () => {
+test("from the key to the diff", { timeout: 300_000 }, async () => {
   const browser = await openBrowser();
   try {
     const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
@@ -49,6 +50,9 @@ test("from the key to the diff", { timeout: 120_000 }, async () => {
     await page.locator("[data-kind='+'] code", { hasText: "HELLO" }).first().waitFor();
 
     await takeOver(page);
+
+    await tendEnvironments(page, { url, key, repo });
+    await settle(browser, page, { url, key, repo });
 
     expect(foreign).toEqual([]);
     expect(said.filter((s) => !/ (401|409) /.test(s))).toEqual([]); // that nobody is signed in yet is said by a 401, a file that was changed by a 409

@@ -1,7 +1,7 @@
-import { autocompletion, completionKeymap, snippetCompletion, type Completion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
+import { autocompletion, snippetCompletion, type Completion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
 import { lintGutter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
 import type { Extension, Text } from "@codemirror/state";
-import { EditorView, hoverTooltip, keymap, ViewPlugin } from "@codemirror/view";
+import { EditorView, hoverTooltip, ViewPlugin } from "@codemirror/view";
 import { useEffect, useMemo, useRef } from "react";
 import type { Schema } from "../api/client";
 import type { Finding } from "../api/types";
@@ -53,7 +53,7 @@ export default function JsonEditor({ text, changed, save, schema, findings, goTo
         view.current = v;
         return { destroy: () => void (view.current = null) };
       }),
-      autocompletion({ override: [complete], icons: false }), keymap.of(completionKeymap), lintGutter(), hover, theme,
+      autocompletion({ override: [complete], icons: false }), lintGutter(), hover, theme,
     ];
   }, []);
   useEffect(() => {

@@ -1,7 +1,7 @@
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
-import { Compartment, EditorState } from "@codemirror/state";
+import { Compartment, EditorState, type Extension } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { tags as t } from "@lezer/highlight";
 import { useEffect, useRef } from "react";
@@ -51,10 +51,11 @@ const colours = syntaxHighlighting(
   ]),
 );
 
-type Props = { path: string; text: string; changed: (text: string) => void; save: () => void };
+type Props = { path: string; text: string; changed: (text: string) => void; save: () => void; extensions?: Extension };
+const none: Extension = [];
 
 /** A file's text, to be changed. Another text is another editor: give it a key. */
-export default function Editor({ path, text, changed, save }: Props) {
+export default function Editor({ path, text, changed, save, extensions = none }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const tell = useRef({ changed, save });
   tell.current = { changed, save };
@@ -75,7 +76,7 @@ export default function Editor({ path, text, changed, save }: Props) {
           indentUnit.of(unitOf(first.current)),
           keymap.of([{ key: "Mod-s", run: () => (tell.current.save(), true) }, ...searchKeymap, ...historyKeymap, ...defaultKeymap, indentWithTab]),
           EditorView.updateListener.of((u) => u.docChanged && tell.current.changed(u.state.sliceDoc())),
-          theme, colours, language.of([]),
+          theme, colours, language.of([]), extensions,
         ],
       }),
     });
@@ -87,7 +88,7 @@ export default function Editor({ path, text, changed, save }: Props) {
       over = true;
       view.destroy();
     };
-  }, [path]);
+  }, [path, extensions]);
   return <div className="editor" ref={box} />;
 }
 

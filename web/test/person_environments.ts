@@ -1,0 +1,95 @@
+import { expect } from "vitest";
+import type { Browser, Page } from "playwright-core";
+
+type Server = { url: string; key: string; repo: string };
+
+/** The API, as whoever has the key. */
+async function ask(server: Server, key: string, method: string, path: string, body?: unknown): Promise<Record<string, unknown>> {
+  const reply = await fetch(server.url + path, { method, headers: { Authorization: `Bearer ${key}` }, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+  expect(reply.ok, `${method} ${path}: ${reply.status}`).toBe(true);
+  return reply.status === 204 ? {} : ((await reply.json()) as Record<string, unknown>);
+}
+
+/** An admin makes an environment, mends it, builds it, gives it a secret and takes a change of it back. */
+export async function tendEnvironments(page: Page, server: Server): Promise<void> {
+  page.on("dialog", (d) => void d.accept());
+  await page.getByRole("link", { name: "Environments", exact: true }).click();
+  await page.getByRole("button", { name: "New environment" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("Tended");
+  await page.getByLabel("Repositories, one on a line").fill(server.repo);
+  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+
+  // A mistake is found while it is written, and what is not saved outlives a reload.
+  const editor = page.locator(".cm-content");
+  await editor.click();
+  await page.keyboard.press("Control+a");
+  await page.keyboard.insertText('{\n  "instal": "echo built-in-a-browser"\n}\n');
+  await page.getByText('write "install"').first().waitFor();
+  await page.getByText("1 warning", { exact: true }).waitFor();
+  await page.locator(".cm-lintRange-warning").waitFor();
+  await page.reload();
+  await page.getByText("Not saved yet; kept in this tab.").waitFor();
+  await editor.getByText("built-in-a-browser").waitFor();
+  // The schema offers the key that was meant.
+  await editor.click();
+  await page.keyboard.press("Control+a");
+  await page.keyboard.type("{");
+  await page.keyboard.type('\n"inst');
+  await page.keyboard.press("Control+Space");
+  await page.locator(".cm-tooltip-autocomplete").getByText("install", { exact: true }).waitFor();
+  await page.keyboard.press("Control+a");
+  await page.keyboard.insertText('{\n  "install": "echo built-in-a-browser"\n}\n');
+  await page.getByText("Nothing is wrong with it").waitFor();
+  await page.keyboard.press("Control+s");
+  await page.getByText("Saved. Agents that start from now on heed it.").first().waitFor();
+
+  await page.getByRole("link", { name: "Builds", exact: true }).click();
+  await page.getByRole("button", { name: "Build now" }).click();
+  await page.locator(".log").getByText("built-in-a-browser").first().waitFor();
+  await page.getByText("Succeeded", { exact: true }).first().waitFor();
+
+  await page.getByRole("link", { name: "Secrets", exact: true }).click();
+  await page.getByLabel("Name", { exact: true }).fill("BROWSER_TOKEN");
+  await page.getByLabel("Value", { exact: true }).fill("never-shown-again");
+  await page.getByRole("button", { name: "Set the secret" }).click();
+  await page.getByRole("button", { name: "Delete BROWSER_TOKEN" }).waitFor();
+  await page.reload();
+  await page.getByRole("button", { name: "Delete BROWSER_TOKEN" }).waitFor();
+  expect(await page.content()).not.toContain("never-shown-again");
+
+  // What it said first is restored, and is what it says.
+  await page.getByRole("link", { name: "History", exact: true }).click();
+  await page.getByRole("button", { name: "Restore" }).first().click();
+  await page.getByText("It says that again.").first().waitFor();
+  await page.getByRole("link", { name: "environment.json", exact: true }).click();
+  await editor.getByText("it runs when the environment is built").waitFor();
+}
+
+/** An admin settles something, and a member may not. */
+export async function settle(browser: Browser, page: Page, server: Server): Promise<void> {
+  await page.getByRole("link", { name: "Settings", exact: true }).click();
+  const branch = page.getByLabel("Base branch");
+  await branch.fill("main");
+  await page.keyboard.press("Enter");
+  await page.getByText("Saved", { exact: true }).first().waitFor();
+  expect((await ask(server, server.key, "GET", "/v1/settings"))["baseBranch"]).toBe("main");
+
+  const invited = await ask(server, server.key, "POST", "/v1/members", { email: "member@example.com", role: "member" });
+  const context = await browser.newContext();
+  try {
+    const theirs = await context.newPage();
+    theirs.setDefaultTimeout(40_000);
+    await theirs.goto((invited["link"] as { url: string }).url.replace(/^https?:\/\/[^/]+/, server.url));
+    await theirs.getByRole("link", { name: "Settings", exact: true }).waitFor();
+    await theirs.goto(`${server.url}/settings`);
+    await theirs.getByText("An admin settles this for the team.").first().waitFor();
+    expect(await theirs.getByLabel("Base branch").isDisabled()).toBe(true);
+    // The page is no wall: the server refuses it too.
+    const status = await theirs.evaluate("fetch('/v1/settings', {method: 'PATCH', headers: {'Content-Type': 'application/json'}, body: '{\"baseBranch\":\"theirs\"}'}).then((r) => r.status)");
+    expect(status).toBe(403);
+  } finally {
+    await context.close();
+  }
+  expect((await ask(server, server.key, "GET", "/v1/settings"))["baseBranch"]).toBe("main");
+  await ask(server, server.key, "PATCH", "/v1/settings", { baseBranch: "" });
+}
