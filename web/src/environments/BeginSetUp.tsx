@@ -39,8 +39,9 @@ export default function BeginSetUp() {
       go({ page: "setup", id: agent.id });
     } catch (e) {
       setBusy(false);
-      setProblem(asFailure(e).message);
-      setForm((f) => ({ ...f, key: crypto.randomUUID() }));
+      const failure = asFailure(e);
+      setProblem(failure.message);
+      if (!failure.offline) setForm((f) => ({ ...f, key: crypto.randomUUID() }));
     }
   };
   const field = (name: "ref" | "image", label: string, hint: string) => (

@@ -37,8 +37,9 @@ export function Details({ of, close, done }: { of?: EnvironmentDetail; close: ()
       close();
     } catch (e) {
       setBusy(false);
-      setProblem(asFailure(e).message);
-      setForm((f) => ({ ...f, key: crypto.randomUUID() })); // what is sent next is another request
+      const failure = asFailure(e);
+      setProblem(failure.message);
+      if (!failure.offline) setForm((f) => ({ ...f, key: crypto.randomUUID() })); // what is sent next is another request
     }
   };
   return (
