@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"aloft/internal/control/gateway/gittest"
 	"aloft/internal/need"
 	"aloft/internal/policy"
 )
@@ -73,15 +74,16 @@ machine:
 	}
 }
 
-// TestForward reaches a program in a machine from here, also while the server
-// is killed and comes back.
+// TestForward reaches a program in a machine from here, by the name and by the
+// number of its port, also while the server is killed and comes back.
 func TestForward(t *testing.T) {
 	need.Command(t, "node")
 	const program = `require('http').createServer((q, s) => { let n = 0; q.on('data', d => n += d.length); q.on('end', () => s.end('inside heard ' + n)) }).listen(3000, '127.0.0.1')`
 	a := start(t, scripted(t, shellScript("setsid node -e \""+program+"\" </dev/null >/tmp/log 2>&1 & sleep 1; curl -sS http://127.0.0.1:3000/")))
-	r := a.finish(a.create("", "Serve something", nil))
-	forward := func(ctx context.Context) string {
-		cmd := exec.CommandContext(ctx, binary(t), "agent", "forward", r.AgentID, "3000:0")
+	url := gittest.New(t).Repo("served", map[string]string{".aloft/environment.json": `{"ports": [{"port": 3000, "name": "web"}]}`})
+	r := a.finish(a.create(url, "Serve something", nil))
+	forward := func(ctx context.Context, port string) string {
+		cmd := exec.CommandContext(ctx, binary(t), "agent", "forward", r.AgentID, port)
 		cmd.Env = append(os.Environ(), "ALOFT_URL="+a.URL, "ALOFT_API_KEY="+a.Key)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
@@ -115,13 +117,13 @@ func TestForward(t *testing.T) {
 		return string(all)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if got := post(forward(ctx)); got != "inside heard 3145728" {
+	if got := post(forward(ctx, "web:0")); got != "inside heard 3145728" {
 		t.Errorf("the program says %q", got)
 	}
 	cancel()
 	a.Kill()
 	a.Start()
-	if got := post(forward(t.Context())); got != "inside heard 3145728" {
+	if got := post(forward(t.Context(), "3000:0")); got != "inside heard 3145728" {
 		t.Errorf("after the server was killed the program says %q", got)
 	}
 	if status, body := a.do("GET", "/v1/agents/"+r.AgentID+"/ports/3000", nil); status != http.StatusBadRequest {
