@@ -35,9 +35,11 @@ export function FileView({ agent, path, size, revision, close, written }: Props)
   const isDirty = useRef(dirty);
   isDirty.current = dirty;
 
-  const large = useRef(false);
+  const length = useRef(size);
+  length.current = size;
+  const there = useRef(false); // what was read, so that it can be looked at again
   const show = useCallback((now: Seen) => {
-    large.current = now.is === "large";
+    there.current = now.is !== "loading" && now.is !== "large";
     URL.revokeObjectURL(picture.current);
     picture.current = now.is === "picture" ? now.url : "";
     setSeen(now);
@@ -47,7 +49,8 @@ export function FileView({ agent, path, size, revision, close, written }: Props)
   const load = useCallback(
     async (how: "first" | "look" | "drop") => {
       const type = pictureOf(path);
-      if (how === "look" && large.current) return;
+      const size = length.current;
+      if (how === "look" && !there.current) return;
       if (how === "first" && size !== undefined && size > (type ? mostPicture : mostText)) return show({ is: "large", size });
       try {
         const got = await client.readFile(agent, path);
@@ -85,7 +88,7 @@ export function FileView({ agent, path, size, revision, close, written }: Props)
         if (how !== "look" || failure.status === 404) show({ is: "failed", failure });
       }
     },
-    [client, agent, path, size, show],
+    [client, agent, path, show],
   );
   const loaded = useRef(false);
   useEffect(() => {
