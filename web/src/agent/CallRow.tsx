@@ -1,17 +1,22 @@
+import { useContext } from "react";
 import type { Call } from "../journal/fold";
 import { ApprovalCard } from "../approvals/Card";
 import { Icon } from "../parts/Icon";
+import { clipLine, shown } from "../parts/clip";
+import { Shots } from "../parts/Shots";
 import { span } from "../parts/time";
 import { toolOf } from "../tools";
 import { words } from "../words";
 import { useFold } from "./folds";
+import { TurnContext } from "./turns";
 
 const tones: Partial<Record<Call["state"], string>> = { failed: "red", refused: "red", asks: "amber" };
 
 /** A tool call: a line that unfolds. */
 export function CallRow({ call, id }: { call: Call; id: string }) {
+  const of = useContext(TurnContext);
   const tool = toolOf(call.name);
-  const [open, flip] = useFold(id, tool.open?.(call) ?? false);
+  const [open, flip] = useFold(id, (tool.open?.(call) ?? false) || call.images.length > 0);
   const outcome = tool.outcome?.(call);
   const judged = call.judged ? words.tools.judged[call.judged.treatment] : "";
   const live = call.state === "running";
@@ -20,9 +25,9 @@ export function CallRow({ call, id }: { call: Call; id: string }) {
       <button type="button" className="call-head" aria-expanded={open} onClick={flip}>
         <Icon name={open ? "down" : "right"} />
         <Icon name={live ? "spinner" : tool.icon} spin={live} />
-        <span className="call-name">{call.name}</span>
+        <span className="call-name">{shown(clipLine(call.name, 60))}</span>
         <span className="cut grow mono muted" dir="auto">
-          {tool.subject(call)}
+          {shown(clipLine(tool.subject(call), 400))}
         </span>
         {outcome && <span className={tool.bad?.(call) ? "small bad" : "small faint"}>{outcome}</span>}
         {judged && call.state !== "refused" && (
@@ -42,6 +47,7 @@ export function CallRow({ call, id }: { call: Call; id: string }) {
       {open && (
         <div className="call-body">
           {tool.body(call)}
+          {of && <Shots id={of.id} shots={call.images} />}
           {call.state === "refused" && call.text && <p className="small muted">{call.text}</p>}
         </div>
       )}

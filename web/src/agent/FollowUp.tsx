@@ -5,12 +5,16 @@ import { Icon } from "../parts/Icon";
 import { Pictures, usePictures } from "../parts/Pictures";
 import { Problem } from "../parts/State";
 import { words } from "../words";
-import { enqueue, unqueue, type Queued } from "./queue";
+import { asFailure, useClient } from "../api/use";
+import type { Waiting } from "../journal/fold";
+import { toast } from "../parts/toast";
+import { drop, enqueue, type Outgoing } from "./queue";
 
 const w = words.agent;
 
-/** The box for what comes next. While the agent works it queues. */
-export function FollowUp({ id, busy, archived, queue }: { id: string; busy: boolean; archived: boolean; queue: readonly Queued[] }) {
+/** The box for what comes next. While the agent works the server queues it. */
+export function FollowUp({ id, busy, archived, queue, outgoing }: { id: string; busy: boolean; archived: boolean; queue: readonly Waiting[]; outgoing: readonly Outgoing[] }) {
+  const client = useClient();
   const [text, setText, clear] = useDraft(`follow.${id}`, "");
   const pictures = usePictures();
   const [focus, setFocus] = useState(false);
@@ -24,15 +28,26 @@ export function FollowUp({ id, busy, archived, queue }: { id: string; busy: bool
   if (archived) return <div className="follow-up muted small">{w.archivedHint}</div>;
   return (
     <div className="follow-up">
-      {queue.length > 0 && (
+      {queue.length + outgoing.length > 0 && (
         <ul className="queue" aria-label={w.queued}>
           {queue.map((q) => (
-            <li key={q.key}>
+            <li key={q.runId}>
               <span className="badge">{w.queued}</span>
               <span className="cut grow" dir="auto">
                 {q.text}
               </span>
-              <button type="button" className="button quiet small" onClick={() => unqueue(id, q.key)}>
+              <button type="button" className="button quiet small" onClick={() => client.unqueue(id, q.runId).catch((e: unknown) => toast(asFailure(e).message, true))}>
+                {w.unqueue}
+              </button>
+            </li>
+          ))}
+          {outgoing.map((q) => (
+            <li key={q.key}>
+              <span className="badge">{w.sending}</span>
+              <span className="cut grow" dir="auto">
+                {q.text}
+              </span>
+              <button type="button" className="button quiet small" onClick={() => drop(id, q.key)}>
                 {w.unqueue}
               </button>
             </li>

@@ -8,7 +8,7 @@ import { words } from "../words";
 const w = words.agent;
 
 /** Asks what a fork is to do, and goes to it. */
-export function Fork({ id, close }: { id: string; close: () => void }) {
+export function Fork({ id, turn = 0, close }: { id: string; turn?: number; close: () => void }) {
   const client = useClient();
   const [text, setText] = useState("");
   const [problem, setProblem] = useState("");
@@ -18,7 +18,7 @@ export function Fork({ id, close }: { id: string; close: () => void }) {
     e.preventDefault();
     setBusy(true);
     try {
-      const { items } = await client.fork(id, { prompt: { text } }, key.current);
+      const { items } = await client.fork(id, { prompt: { text }, ...(turn > 0 ? { turn } : {}) }, key.current);
       close();
       if (items[0]) go({ page: "agent", id: items[0].agent.id, tab: "conversation" });
     } catch (e) {
@@ -30,7 +30,7 @@ export function Fork({ id, close }: { id: string; close: () => void }) {
     <Dialog title={w.forkTitle} close={close}>
       <form onSubmit={(e) => void submit(e)}>
         <div className="body">
-          <p className="muted">{w.forkLead}</p>
+          <p className="muted">{turn > 0 ? w.forkTurnLead(turn) : w.forkLead}</p>
           <div className="field">
             <label htmlFor="fork-text">{w.forkPrompt}</label>
             <textarea id="fork-text" className="input" rows={4} dir="auto" value={text} onChange={(e) => setText(e.target.value)} />

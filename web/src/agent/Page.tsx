@@ -1,8 +1,10 @@
-import { lazy, Suspense, useCallback, useEffect, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react";
 import { isOpen, repoName } from "../agents/status";
 import { asFailure, useClient, useLoad } from "../api/use";
 import { useJournal } from "../journal/follow";
+import { few } from "../parts/few";
 import { Icon, type IconName } from "../parts/Icon";
+import { cost } from "../parts/money";
 import { Failed, Loading } from "../parts/State";
 import { StatusBadge } from "../parts/Status";
 import { span, useNow } from "../parts/time";
@@ -13,7 +15,8 @@ import { words } from "../words";
 import { Conversation } from "./Conversation";
 import { FollowUp } from "./FollowUp";
 import { Fork } from "./Fork";
-import { useQueue } from "./queue";
+import { useOutgoing } from "./queue";
+import { Edit, TurnContext, type Point } from "./turns";
 
 const Changes = lazy(() => import("../changes/Changes"));
 const Files = lazy(() => import("../machine/Files"));
@@ -22,9 +25,6 @@ const w = words.agent;
 const soon = 3 * 86_400_000; // milliseconds before an agent is deleted
 const look = 2_500; // milliseconds between looks at the agent's state
 
-/** 1234567 as 1.2M. */
-export const few = (n: number) => (n < 1000 ? String(n) : n < 1e6 ? `${(n / 1e3).toFixed(n < 1e4 ? 1 : 0)}k` : `${(n / 1e6).toFixed(1)}M`);
-
 /** One agent. */
 export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
   const client = useClient();
@@ -32,11 +32,14 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
   const follower = useJournal(client, id);
   const t = follower.transcript;
   const now = useNow();
-  const [forking, setForking] = useState(false);
+  const [forking, setForking] = useState<number>(); // after the turn; 0 is now
+  const [editing, setEditing] = useState<Point>();
   const busy = agent ? isOpen(agent) || t.working : true;
   useEffect(reload, [t.working, reload]); // what the journal says is known at once
   const sent = useCallback(() => reload(), [reload]);
-  const queue = useQueue(client, id, !!agent && !isOpen(agent) && agent.status === "ACTIVE", sent);
+  const outgoing = useOutgoing(client, id, sent);
+  const free = !busy && agent?.status === "ACTIVE";
+  const turns = useMemo(() => ({ id, free, done: sent, edit: setEditing, fork: setForking }), [id, free, sent]);
 
   if (failure && !agent) return <Failed failure={failure} retry={reload} top />;
   if (loading || !agent) return <Loading />;
@@ -67,6 +70,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
             )}
             {t.model && <span className="cut">{t.model}</span>}
             {total > 0 && <span title={w.tokensTitle(t.tokens.input, t.tokens.output, t.tokens.cacheRead, t.tokens.cacheWrite)}>{w.tokens(few(total))}</span>}
+            {total > 0 && <span>{cost(t.tokens)}</span>}
             {t.turns > 0 && <span>{w.turns(t.turns)}</span>}
             {ms > 0 && <span>{span(ms)}</span>}
             {agent.deletedAt && Date.parse(agent.deletedAt) - now < soon && <span className="badge" data-tone="amber">{w.deleted(new Date(agent.deletedAt).toLocaleDateString())}</span>}
@@ -81,7 +85,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
           ) : (
             isOpen(agent) && <Act icon="pause" name={w.pause} act={() => act(client.pause(id))} />
           )}
-          <Act icon="fork" name={w.fork} act={() => setForking(true)} />
+          <Act icon="fork" name={w.fork} act={() => setForking(0)} />
           {archived ? <Act icon="archive" name={w.unarchive} act={() => act(client.unarchive(id))} /> : !isOpen(agent) && <Act icon="archive" name={w.archive} act={() => act(client.archive(id))} />}
         </div>
       </header>
@@ -95,8 +99,8 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
       {tab === "conversation" && (
         <div className="agent-body">
           <div className="agent-talk">
-            {!follower.whole && t.entries.length === 0 ? <Loading /> : <Conversation entries={t.entries} revision={follower.revision()} />}
-            <FollowUp id={id} busy={busy} archived={archived} queue={queue} />
+            {!follower.whole && t.entries.length === 0 ? <Loading /> : <TurnContext value={turns}><Conversation entries={t.entries} revision={follower.revision()} /></TurnContext>}
+            <FollowUp id={id} busy={busy} archived={archived} queue={t.queue} outgoing={outgoing} />
           </div>
           {t.todos.length > 0 && (
             <aside aria-label={w.todo}>
@@ -107,11 +111,12 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
         </div>
       )}
       <Suspense fallback={<Loading />}>
-        {tab === "changes" && <Changes agent={agent} revision={t.turns} />}
+        {tab === "changes" && <Changes agent={agent} revision={t.turns} entries={t.entries} branch={t.branch} />}
         {tab === "files" && <Files agent={agent} revision={t.turns} />}
         {tab === "machine" && <Machine agent={agent} />}
       </Suspense>
-      {forking && <Fork id={id} close={() => setForking(false)} />}
+      {forking !== undefined && <Fork id={id} turn={forking} close={() => setForking(undefined)} />}
+      {editing && <Edit id={id} point={editing} close={() => setEditing(undefined)} done={sent} />}
     </div>
   );
 }

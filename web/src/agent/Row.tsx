@@ -1,12 +1,17 @@
-import { memo } from "react";
-import type { Entry } from "../journal/fold";
+import { memo, useContext } from "react";
+import type { Entry, Shot } from "../journal/fold";
 import { Icon, type IconName } from "../parts/Icon";
 import { Copy } from "../parts/Copy";
 import { Markdown } from "../parts/Markdown";
 import { span } from "../parts/time";
 import { words } from "../words";
 import { CallRow } from "./CallRow";
+import { cost } from "../parts/money";
+import { Shots } from "../parts/Shots";
+import { clip } from "../parts/clip";
+import { few } from "../parts/few";
 import { useFold } from "./folds";
+import { TurnActs, TurnContext } from "./turns";
 
 const w = words.agent;
 
@@ -19,11 +24,16 @@ export const Row = memo(
           <div className="said">
             <span className="who">{w.you}</span>
             <div className="words" dir="auto">
-              {entry.text}
-              {entry.images > 0 && <span className="faint small"> {w.images(entry.images)}</span>}
+              {clip(entry.text, 100_000)}
             </div>
+            <OwnShots shots={entry.images} />
+            <TurnActs point={entry} />
           </div>
         );
+      case "turn":
+        return <TurnLine entry={entry} />;
+      case "replaced":
+        return <Replaced entry={entry} />;
       case "text":
         return <Markdown text={entry.text} />;
       case "thinking":
@@ -40,7 +50,7 @@ export const Row = memo(
             <Icon name={entry.status === "FINISHED" ? "check" : entry.status === "CANCELLED" ? "stop" : "warn"} />
             <div className="grow">
               <strong>{w.ended[entry.status] ?? entry.status}</strong> <span className="faint">{w.after(span(entry.ms))}</span>
-              {entry.message && <p dir="auto">{entry.message}</p>}
+              {entry.message && <p dir="auto">{clip(entry.message, 10_000)}</p>}
               {entry.hint && <p className="muted">{entry.hint}</p>}
             </div>
             {entry.code && <code className="faint">{entry.code}</code>}
@@ -52,6 +62,50 @@ export const Row = memo(
 );
 
 type Of<K extends Entry["kind"]> = { entry: Extract<Entry, { kind: K }> };
+
+function OwnShots({ shots }: { shots: readonly Shot[] }) {
+  const of = useContext(TurnContext);
+  return of && <Shots id={of.id} shots={shots} />;
+}
+
+/** What a turn took, and what can be done with it. */
+function TurnLine({ entry }: Of<"turn">) {
+  const { input, output, cacheRead, cacheWrite } = entry.tokens;
+  const total = input + output + cacheRead + cacheWrite;
+  return (
+    <div className="turn-line small faint">
+      <span>{w.turn.no(entry.no)}</span>
+      {total > 0 && <span title={w.tokensTitle(input, output, cacheRead, cacheWrite)}>{w.tokens(few(total))}</span>}
+      {total > 0 && <span>{cost(entry.tokens)}</span>}
+      {entry.ms > 0 && <span>{span(entry.ms)}</span>}
+      <TurnActs point={{ turn: entry.no }} />
+    </div>
+  );
+}
+
+const mostReplaced = 200; // entries that are shown of what was replaced
+
+function Replaced({ entry }: Of<"replaced">) {
+  const [open, flip] = useFold(entry.key, false);
+  return (
+    <div className="replaced">
+      <button type="button" className="fold" aria-expanded={open} onClick={flip}>
+        <Icon name={open ? "down" : "right"} />
+        <Icon name="clock" />
+        {w.turn.replaced(entry.turns)}
+      </button>
+      {open && (
+        <TurnContext value={null}>
+          <div className="replaced-body">
+            {entry.entries.slice(0, mostReplaced).map((e) => (
+              <Row key={e.key} entry={e} rev={e.rev} />
+            ))}
+          </div>
+        </TurnContext>
+      )}
+    </div>
+  );
+}
 
 function Thinking({ entry }: Of<"thinking">) {
   const [open, flip] = useFold(entry.key, false);
@@ -130,7 +184,7 @@ function Noted({ entry }: Of<"note">) {
           {entry.about === "pushed" && <Copy text={w.merge(entry.text.split(" ")[0] ?? "")} label={w.copyMerge} />}
         </div>
       )}
-      {open && <pre tabIndex={0}>{entry.text}</pre>}
+      {open && <pre tabIndex={0}>{clip(entry.text, 40_000)}</pre>}
     </div>
   );
 }

@@ -1,40 +1,52 @@
-import { useEffect, useSyncExternalStore } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
 import type { Client } from "../api/client";
 import { asFailure } from "../api/use";
 import type { Picture } from "../parts/Pictures";
 import { imagesOf } from "../parts/Pictures";
 import { toast } from "../parts/toast";
 
-/** A follow-up that waits until the agent is free. The key lets it be sent again without being done twice. */
-export type Queued = { key: string; text: string; pictures: Picture[] };
+/**
+ * A follow-up on its way to the server, which keeps it from then on. It waits here
+ * for as long as the server is away, over reloads; the key lets it be sent again
+ * without being done twice.
+ */
+export type Outgoing = { key: string; text: string; pictures: Picture[] };
 
 const listeners = new Set<() => void>();
-const cache = new Map<string, { raw: string | null; list: Queued[] }>();
+const cache = new Map<string, { raw: string | null; list: Outgoing[] }>();
 const place = (id: string) => `aloft.queue.${id}`;
-const none: Queued[] = [];
+const none: Outgoing[] = [];
 
-function read(id: string): Queued[] {
+function read(id: string): Outgoing[] {
   const raw = localStorage.getItem(place(id));
   const kept = cache.get(id);
-  if (kept && kept.raw === raw) return kept.list;
+  if (kept && (kept.raw === raw || kept.raw === unkept)) return kept.list;
   let list = none;
   try {
-    list = raw ? (JSON.parse(raw) as Queued[]) : none;
+    list = raw ? (JSON.parse(raw) as Outgoing[]) : none;
   } catch {
-    // not ours: nothing is queued
+    // not ours: nothing is on its way
   }
   cache.set(id, { raw, list });
   return list;
 }
 
-function write(id: string, list: Queued[]): void {
-  if (list.length > 0) localStorage.setItem(place(id), JSON.stringify(list));
-  else localStorage.removeItem(place(id));
+const unkept = "unkept"; // there is no room for it: it is kept for as long as the page is
+
+function write(id: string, list: Outgoing[]): void {
+  try {
+    if (list.length > 0) localStorage.setItem(place(id), JSON.stringify(list));
+    else localStorage.removeItem(place(id));
+    cache.delete(id);
+  } catch {
+    cache.set(id, { raw: unkept, list });
+  }
+  if (list.length === 0) cache.delete(id);
   listeners.forEach((tell) => tell());
 }
 
 export const enqueue = (id: string, text: string, pictures: Picture[]) => write(id, [...read(id), { key: crypto.randomUUID(), text, pictures }]);
-export const unqueue = (id: string, key: string) => write(id, read(id).filter((q) => q.key !== key));
+export const drop = (id: string, key: string) => write(id, read(id).filter((q) => q.key !== key));
 
 const subscribe = (tell: () => void) => {
   listeners.add(tell);
@@ -46,35 +58,33 @@ const subscribe = (tell: () => void) => {
 };
 
 const sending = new Set<string>();
+const again = 3_000; // milliseconds, while the server is away
 
-/** useQueue is what waits for an agent; when free, the first of it is sent. */
-export function useQueue(client: Client, id: string, free: boolean, sent: () => void): Queued[] {
-  const queue = useSyncExternalStore(subscribe, () => read(id));
-  const first = queue[0];
+/** useOutgoing is what is on its way to an agent; the first of it is sent. */
+export function useOutgoing(client: Client, id: string, sent: () => void): Outgoing[] {
+  const list = useSyncExternalStore(subscribe, () => read(id));
+  const [round, setRound] = useState(0);
+  const first = list[0];
   useEffect(() => {
-    if (!free || !first || sending.has(first.key)) return;
+    if (!first || sending.has(first.key)) return;
     sending.add(first.key);
     client
-      .followUp(id, { text: first.text, ...(first.pictures.length > 0 ? { images: imagesOf(first.pictures) } : {}) }, first.key)
+      .queue(id, { text: first.text, ...(first.pictures.length > 0 ? { images: imagesOf(first.pictures) } : {}) }, first.key)
       .then(
         () => {
-          unqueue(id, first.key);
+          drop(id, first.key);
           sent();
         },
         (e: unknown) => {
           const f = asFailure(e);
-          if (f.code === "agent_busy" || f.offline) return; // it is tried again when the agent is free
-          unqueue(id, first.key);
-          enqueueBack(id, first);
+          if (f.offline) return void setTimeout(() => setRound((n) => n + 1), again);
+          drop(id, first.key);
+          // What the server refuses goes back to where it was written.
+          sessionStorage.setItem(`aloft.draft.follow.${id}`, JSON.stringify(first.text));
           toast(f.message, true);
         },
       )
-      .finally(() => setTimeout(() => sending.delete(first.key), 2_000));
-  }, [client, id, free, first, sent]);
-  return queue;
-}
-
-/** What the server refuses goes back to where it was written. */
-function enqueueBack(id: string, q: Queued): void {
-  sessionStorage.setItem(`aloft.draft.follow.${id}`, JSON.stringify(q.text));
+      .finally(() => sending.delete(first.key));
+  }, [client, id, first, sent, round]);
+  return list;
 }

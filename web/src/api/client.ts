@@ -1,7 +1,7 @@
 import type {
   Agent, AgentSummary, ApiKey, Approval, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, Decision, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Me, Model, NewEnvironment, NewKey, Passkey,
-  PasskeyAnswer, Preview, Prompt, Proposal, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
+  PasskeyAnswer, Preview, Prompt, Proposal, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
   TeamUsage, Terminal, Usage, User, WrittenFile,
 } from "./types";
 import type { Find } from "../agents/status";
@@ -72,6 +72,11 @@ export class Client {
   agent = (id: string) => this.get<Agent>(`/agents${at(id)}`);
   spawn = (body: CreateAgent, key: string) => this.send<{ agent: Agent; run: Run }>("POST", "/agents", body, once(key));
   followUp = (id: string, prompt: Prompt, key: string) => this.send<{ run: Run }>("POST", `/agents${at(id)}/runs`, { prompt }, once(key));
+  queue = (id: string, prompt: Prompt, key: string) => this.send<Queued>("POST", `/agents${at(id)}/queue`, { prompt }, once(key));
+  unqueue = (id: string, runId: string) => this.send("DELETE", `/agents${at(id)}/queue${at(runId)}`);
+  retry = (id: string, body: Retry, key: string) => this.send<{ run: Run }>("POST", `/agents${at(id)}/retry`, body, once(key));
+  /** Where an image of an event is. */
+  image = (id: string, seq: number, n: number) => this.transport.source(`/v1/agents${at(id)}/events/${seq}/images/${n}`);
   fork = (id: string, body: Fork, key: string) => this.send<{ items: { agent: Agent }[] }>("POST", `/agents${at(id)}/fork`, body, once(key));
   cancel = (id: string, runId: string) => this.send("POST", `/agents${at(id)}/runs${at(runId)}/cancel`);
   pause = (id: string) => this.send("POST", `/agents${at(id)}/pause`);

@@ -22,6 +22,8 @@ export interface Transport {
   bytes(path: string, signal?: AbortSignal): Promise<{ bytes: Uint8Array<ArrayBuffer>; tag: string }>;
   /** Gets a reply piece by piece, until it ends or signal says so; posts where there is a body. */
   pieces(path: string, signal: AbortSignal, body?: unknown): AsyncIterable<string>;
+  /** Where a browser finds what is at a path. */
+  source(path: string): string;
   /** Opens a WebSocket. */
   socket(path: string, protocol: string): Socket;
 }
@@ -99,6 +101,7 @@ export const network: Transport = {
       reader.cancel().catch(() => undefined); // it has ended, one way or the other
     }
   },
+  source: (path) => path,
   socket(path, protocol) {
     const url = new URL(path, location.href);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";

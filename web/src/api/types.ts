@@ -49,3 +49,5 @@ export type Me = Schemas["ApiKeyInfo"];
 export type Rule = Schemas["Rule"];
 export type Preview = Schemas["Preview"];
 export type Fork = Schemas["ForkRequest"];
+export type Queued = Schemas["Queued"];
+export type Retry = Schemas["RetryRequest"];

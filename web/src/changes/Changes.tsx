@@ -1,22 +1,27 @@
 import { useCallback, useMemo, useState } from "react";
 import { isOpen } from "../agents/status";
 import { enqueue } from "../agent/queue";
+import type { Entry } from "../journal/fold";
 import type { Agent } from "../api/types";
 import { useClient, useLoad } from "../api/use";
+import { shown } from "../parts/clip";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
 import { Empty, Failed, Loading, Problem } from "../parts/State";
 import { toast } from "../parts/toast";
 import { words } from "../words";
 import { placeOfComment, promptOf, type Comment } from "./comments";
+import { ByTurn } from "./ByTurn";
 import { Counts, FileChanges } from "./File";
 import { parseDiff } from "./parse";
+import { pullURL } from "./turns";
 
 const w = words.changes;
 const wide = 1100; // pixels from which the sides fit beside each other
 
 /** What the agent has changed on its branch. It is loaded again after each of its turns. */
-export default function Changes({ agent, revision }: { agent: Agent; revision: number }) {
+export default function Changes({ agent, revision, entries, branch }: { agent: Agent; revision: number; entries: readonly Entry[]; branch: string }) {
+  const [byTurn, setByTurn] = useState(false);
   const client = useClient();
   const { data, failure, loading, reload } = useLoad(() => client.diff(agent.id), [agent.id, agent.latestRunId, revision]);
   const files = useMemo(() => parseDiff(data?.diff ?? ""), [data]);
@@ -31,7 +36,7 @@ export default function Changes({ agent, revision }: { agent: Agent; revision: n
 
   if (loading && !data) return <Loading />;
   if (failure && !data) return <Failed failure={failure} retry={reload} />;
-  if (files.length === 0) {
+  if (files.length === 0 && !byTurn) {
     return (
       <Empty icon="file" title={w.none}>
         <p>{w.noneLead}</p>
@@ -41,6 +46,8 @@ export default function Changes({ agent, revision }: { agent: Agent; revision: n
       </Empty>
     );
   }
+  const repo = agent.repos?.[0];
+  const pull = repo && pullURL(repo.url, branch);
   const download = () => {
     const url = URL.createObjectURL(new Blob([data?.diff ?? ""], { type: "text/x-diff" }));
     const a = document.createElement("a");
@@ -67,6 +74,14 @@ export default function Changes({ agent, revision }: { agent: Agent; revision: n
             </button>
           </>
         )}
+        <div className="pick" role="group" aria-label={w.grouping}>
+          <button type="button" aria-pressed={!byTurn} onClick={() => setByTurn(false)}>
+            {w.byFile}
+          </button>
+          <button type="button" aria-pressed={byTurn} onClick={() => setByTurn(true)}>
+            {w.byTurn}
+          </button>
+        </div>
         <div className="pick" role="group" aria-label={w.view}>
           <button type="button" aria-pressed={!split} onClick={() => view(false)}>
             {w.inline}
@@ -75,18 +90,23 @@ export default function Changes({ agent, revision }: { agent: Agent; revision: n
             {w.split}
           </button>
         </div>
+        {pull && (
+          <a className="button small" href={pull} target="_blank" rel="noreferrer noopener" title={w.pullTitle}>
+            <Icon name="branch" /> {w.pull}
+          </a>
+        )}
         <button type="button" className="button small" onClick={download}>
           <Icon name="download" /> {w.download}
         </button>
       </div>
-      <div className="changes-body">
+      {byTurn ? <ByTurn entries={entries} revision={revision} /> : <div className="changes-body">
         <nav className="file-list" aria-label={w.fileList}>
           <ul>
             {files.map((f) => (
               <li key={f.path}>
                 <button type="button" onClick={() => document.getElementById(`file-${f.path}`)?.scrollIntoView({ block: "start" })}>
                   <span className="cut grow" dir="ltr" title={f.path}>
-                    {f.path}
+                    {shown(f.path)}
                   </span>
                   <Counts file={f} />
                 </button>
@@ -100,7 +120,7 @@ export default function Changes({ agent, revision }: { agent: Agent; revision: n
             <FileChanges key={f.path} file={f} split={split} comments={comments.filter((c) => c.path === f.path)} put={put} drop={drop} />
           ))}
         </div>
-      </div>
+      </div>}
     </div>
   );
 }

@@ -1,4 +1,5 @@
 import { memo, useState, type ReactNode } from "react";
+import { clipLine, shown } from "../parts/clip";
 import { Code } from "../parts/Code";
 import { languageOf } from "../parts/colour";
 import { Icon } from "../parts/Icon";
@@ -44,7 +45,7 @@ export const FileChanges = memo(function FileChanges({ file, split, comments, pu
       <Comments
         key={place} said={said} writing={writing === place} drop={() => drop(place)} cancel={() => setWriting("")}
         put={(text) => {
-          put({ path: file.path, line: line.new ?? line.old ?? 0, side: line.kind === "-" ? "old" : "new", code: line.text, text });
+          put({ path: file.path, line: line.new ?? line.old ?? 0, side: line.kind === "-" ? "old" : "new", code: clipLine(line.text), text });
           setWriting("");
         }}
       />
@@ -56,8 +57,8 @@ export const FileChanges = memo(function FileChanges({ file, split, comments, pu
       <header>
         <Icon name="file" />
         <h2 className="mono cut grow" dir="ltr">
-          {file.from ? `${file.from} → ` : ""}
-          {file.path}
+          {file.from ? `${shown(file.from)} → ` : ""}
+          {shown(file.path)}
         </h2>
         {w.status[file.status] && <span className="badge">{w.status[file.status]}</span>}
         <Counts file={file} />
@@ -115,7 +116,7 @@ function Half({ line, language, number, old = false }: { line: Line | undefined;
     <div className="half" data-kind={line.kind}>
       {old && line.kind === " " ? <span className="number">{line.old}</span> : number(line)}
       <code>
-        <Code code={line.text || " "} language={language} />
+        <Code code={clipLine(line.text) || " "} language={language} />
       </code>
     </div>
   );

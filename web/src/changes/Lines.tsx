@@ -1,4 +1,5 @@
 import type { ReactNode } from "react";
+import { clipLine } from "../parts/clip";
 import { Code } from "../parts/Code";
 import { languageOf } from "../parts/colour";
 import { words } from "../words";
@@ -19,7 +20,7 @@ export function DiffLine({ line, language, number }: { line: Line; language: str
         {signs[line.kind]}
       </span>
       <code>
-        <Code code={line.text || " "} language={language} />
+        <Code code={clipLine(line.text) || " "} language={language} />
       </code>
     </div>
   );

@@ -26,6 +26,7 @@ const first: AgentSummary[] = [
   agent(8, "اكتب اختبارات لصفحة الدفع", 130, { runStatus: "FINISHED" }),
   agent(9, "<img src=x onerror=alert(1)>", 180, { runStatus: "FINISHED", doing: "" }),
   agent(10, "Pin the base image", 1500, { runStatus: "EXPIRED", repos: repo("acme/infra") }),
+  agent(12, "Print a lot", 8000, { runStatus: "FINISHED" }),
   agent(11, "Old experiment with the queue", 9000, { runStatus: "FINISHED", status: "ARCHIVED" }),
 ];
 

@@ -4,7 +4,10 @@ import { idOf } from "./agents";
 type Bare = { [K in Event["kind"]]: { kind: K; data: Extract<Event, { kind: K }>["data"]; wait?: number } }[Event["kind"]];
 
 const call = (id: string, name: string, args: unknown) => ({ call: { id, name, args } });
-const usage = { input: 1800, output: 420, cacheRead: 21_000, cacheWrite: 900 };
+const usage = { input: 1800, output: 420, cacheRead: 21_000, cacheWrite: 900, cost: 21_375_000, priced: 24_120 };
+
+/** A screenshot, as far as a demonstration has one. */
+export const picture = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 320 200"><rect width="320" height="200" fill="#dfe7f2"/><rect y="0" width="320" height="28" fill="#3a5a8c"/><rect x="24" y="52" width="180" height="14" fill="#8fa3c0"/><rect x="24" y="80" width="272" height="90" rx="6" fill="#fff"/></svg>`;
 const replied = (...blocks: Extract<Event, { kind: "turn.replied" }>["data"]["message"]["blocks"]): Bare => ({
   kind: "turn.replied", data: { message: { role: "assistant", blocks }, usage, model: "opus" },
 });
@@ -76,6 +79,23 @@ const working: Bare[] = [
   { kind: "call.judged", data: { callId: "c8", treatment: "sandboxed", by: "policy" } },
   { kind: "call.sent", data: { callId: "c8" } },
   { kind: "call.delta", data: { callId: "c8", stdout: "\u001b[1m RUN \u001b[0m v4.1\n \u001b[32m✓\u001b[0m deliver.test.ts \u001b[2m(4 tests)\u001b[0m\n" } },
+  { kind: "prompt.queued", data: { runId: "run-next", prompt: { role: "user", blocks: [{ text: "Then say in the changelog how long a delivery is retried." }] } } },
+];
+
+/** One that was taken back: what was replaced is folded. */
+const retried: Bare[] = [
+  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Translate the emails into Portuguese." }] } } },
+  ...boot,
+  replied({ text: "I'll translate all of them by one script." }, call("r1", "Shell", { command: "node translate.js --all", description: "translate everything" })),
+  ...done("r1", "", { exitCode: 0, stdout: "41 files", stderr: "" }, 900),
+  replied({ text: "Done: 41 files." }),
+  { kind: "run.ended", data: { status: "FINISHED", result: "Done: 41 files." } },
+  { kind: "agent.rewound", data: { to: 1, turn: 1 } },
+  { kind: "notice", data: { text: "The user has taken the conversation back to this point: your later turns, 2 of them, are no longer part of it." } },
+  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Translate the emails into Portuguese, each by hand, and check the placeholders." }, { image: { mediaType: "image/png" } }] } } },
+  replied({ text: "One by one, then. The first is the welcome." }, call("r2", "Write", { path: "/workspace/mail/pt/welcome.txt", contents: "Bem-vindo, {name}!\n" })),
+  ...done("r2", "written", { path: "/workspace/mail/pt/welcome.txt" }, 9),
+  { kind: "run.ended", data: { status: "FINISHED", result: "One by one." } },
 ];
 
 const asking: Bare[] = [
@@ -122,6 +142,25 @@ const hostile: Bare[] = [
   { kind: "run.ended", data: { status: "FINISHED", result: "done" } },
 ];
 
+/** One that prints far more than anybody reads, and turns text around. */
+function flood(): Bare[] {
+  const wide = "w".repeat(10 << 20);
+  const tall = "line of a file\n".repeat(100_000);
+  return [
+    { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: `Print a lot. \u202Egnp.exe ${"p".repeat(1 << 20)}` }] } } },
+    ...boot,
+    replied(
+      { text: `# ${wide}` }, { text: tall },
+      call("f1", "Shell", { command: `printf '\u202E${"c".repeat(1 << 20)}'`, description: "print \u202E a line of ten million" }),
+      call("f2", "Shell", { command: "yes" }), call("f3", "Write", { path: "/workspace/a\nb\u202E.ts", contents: tall }), call("f4", "Write", { path: "/workspace/wide.ts", contents: wide }),
+      call("f5", "Read", { path: "/workspace/wide.ts" }), call("f6", "Grep", { pattern: "w" }), call("f7", "Fetch", { url: wide.slice(0, 1 << 20) }),
+    ),
+    ...done("f1", "", { exitCode: 1, stdout: wide, stderr: "" }), ...done("f2", "", { exitCode: 1, stdout: tall, stderr: "" }), ...done("f3", ""), ...done("f4", ""),
+    ...done("f5", `     1|${wide}`), ...done("f6", "", { output: `/workspace/a:1:${wide}` }), ...done("f7", wide),
+    { kind: "run.ended", data: { status: "FINISHED", result: wide } },
+  ];
+}
+
 /** A long one: ten thousand events. */
 function long(): Bare[] {
   const out: Bare[] = [{ kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Go on for as long as it takes." }] } } }, ...boot];
@@ -135,7 +174,7 @@ function long(): Bare[] {
 }
 
 const journals: Record<string, () => Bare[]> = {
-  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(3)]: () => failed, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(10)]: long,
+  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(5)]: () => retried, [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(10)]: long,
 };
 
 /** The journal of an agent of the demonstration. */

@@ -36,6 +36,7 @@ export const usage: TeamUsage = {
     repositories.map((repository, r) => ({
       day: day(i - 29), userId: r + 1, user: r ? "Grace (grace@example.com)" : "Ada (ada@example.com)", repository, model: r ? "local" : "opus", runs: 3 + r, turns: 40,
       inputTokens: 40_000 + 9_000 * ((i * 7) % 11), outputTokens: 9_000 + 800 * i, cacheReadTokens: 210_000, cacheWriteTokens: 12_000,
+      ...(r ? { unpricedTokens: 271_000 } : { costUsd: 0.31 + i / 100 }),
     })),
   ),
 };

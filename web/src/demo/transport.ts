@@ -5,7 +5,7 @@ import { audit, keys, members, passkeys, rules, settings, signedIn, signedOut, u
 import { shell } from "./shell";
 import { buildLog, builds, checked, environments, environmentSecrets, proposal, schema, secrets, snapshots, versions } from "./environments";
 import { bytesOf, listOf, move, remove, write } from "./files";
-import { approval, branchDiff, journalOf } from "./journal";
+import { approval, branchDiff, journalOf, picture } from "./journal";
 
 /**
  * A server in the page, with data of its own: every view can be looked at
@@ -99,5 +99,6 @@ export const demonstration: Transport = {
     if (url.pathname.endsWith("/log")) yield buildLog;
     await new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("aborted"))));
   },
+  source: () => "data:image/svg+xml," + encodeURIComponent(picture),
   socket: shell,
 };

@@ -1,7 +1,7 @@
 import type { Approval } from "../api/types";
 
 /** The events of an agent's journal that the dashboard shows; others pass it by. */
-export type Tokens = { input: number; output: number; cacheRead: number; cacheWrite: number };
+export type Tokens = { input: number; output: number; cacheRead: number; cacheWrite: number; cost?: number; priced?: number }; // cost in billionths of a dollar, of the priced ones
 export type Block = {
   text?: string;
   image?: { mediaType: string };
@@ -12,6 +12,9 @@ export type Message = { role: string; blocks: Block[] };
 
 type Bodies = {
   "run.created": { prompt: Message };
+  "agent.rewound": { to: number; turn: number };
+  "prompt.queued": { runId: string; prompt: Message };
+  "prompt.unqueued": { runId: string };
   "run.started": object;
   "boot.step": { name: string; state: string; durationMs?: number; detail?: string };
   "machine.made": { machineId: string };
@@ -30,7 +33,8 @@ type Bodies = {
   "call.sent": { callId: string };
   "call.delta": { callId: string; stdout?: string; stderr?: string };
   "call.done": { callId: string; text: string; error?: boolean; output?: unknown; images?: { mediaType: string }[]; durationMs: number };
-  compacted: { summary: string };
+  "call.classified": { usage?: Tokens };
+  compacted: { summary: string; usage?: Tokens };
   "cancel.asked": { reason: string };
   "agent.paused": object;
   "agent.resumed": object;

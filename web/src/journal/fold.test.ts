@@ -18,16 +18,16 @@ test("a reply takes the place of its pieces, and keeps their rows", () => {
   const [, thinking, text] = t.entries;
   expect(text).toMatchObject({ live: true });
   t.add({ seq: 4, time: "", ...reply({ thinking: { text: "hm" } }, { text: "Hello" }, { call: { id: "c", name: "Shell", args: { command: "ls" } } }) } as Event);
-  expect(texts(t)).toEqual(["prompt go", "thinking hm", "text Hello", "call"]);
+  expect(texts(t)).toEqual(["prompt go", "thinking hm", "text Hello", "call", "turn"]);
   expect(t.entries[1]).toBe(thinking);
   expect(t.entries[2]).toBe(text);
   expect(t.entries[2]).toMatchObject({ live: false });
-  expect(t.tokens).toEqual(usage);
+  expect(t.tokens).toEqual({ ...usage, cost: 0, priced: 0 });
 });
 
 test("a reply that was cut off leaves nothing behind", () => {
   const t = told(prompt, { kind: "text.delta", data: { text: "false start" } }, { kind: "model.retry", data: { reason: "overloaded", waitMs: 1, attempt: 1 } }, reply({ text: "right" }));
-  expect(texts(t)).toEqual(["prompt go", "note overloaded", "text right"]);
+  expect(texts(t)).toEqual(["prompt go", "note overloaded", "text right", "turn"]);
 });
 
 test("an event that is told twice counts once", () => {
@@ -85,4 +85,21 @@ test("a machine that is about to be removed is warned of, with the time", () => 
   const at = "2030-01-02T00:00:00Z";
   const t = told(prompt, { kind: "machine.expiring", data: { at } }, { kind: "machine.expired", data: {} });
   expect(t.entries.slice(1)).toMatchObject([{ kind: "note", about: "expiring", text: new Date(at).toLocaleString() }, { kind: "note", about: "expired" }]);
+});
+
+test("what is gone back from is folded away, and the list of what is to do with it", () => {
+  const todo = (id: string, status: string) => [reply({ call: { id, name: "TodoWrite", args: {} } }), { kind: "call.done", data: { callId: id, text: "", durationMs: 1, output: { success: { todos: [{ id: "1", content: "x", status }] } } } }] as Pick<Event, "kind" | "data">[];
+  const t = told(prompt, ...todo("a", "pending"), ...todo("b", "completed"), { kind: "run.ended", data: { status: "FINISHED" } }, { kind: "agent.rewound", data: { to: 4, turn: 2 } });
+  expect(t.entries.map((e) => e.kind)).toEqual(["prompt", "call", "turn", "replaced"]);
+  expect(t.entries.at(-1)).toMatchObject({ turns: 1, entries: [{ kind: "call" }, { kind: "turn", no: 2 }, { kind: "end" }] });
+  expect(t.todos).toMatchObject([{ status: "pending" }]);
+  expect(t.tokens.output).toBe(4); // it was used all the same
+});
+
+test("prompts wait until they are taken back or begin", () => {
+  const queued = (runId: string) => ({ kind: "prompt.queued", data: { runId, prompt: { role: "user", blocks: [{ text: runId }, { image: { mediaType: "image/png" } }] } } }) as Pick<Event, "kind" | "data">;
+  const t = told(prompt, queued("run-2"), queued("run-3"), queued("run-4"), { kind: "prompt.unqueued", data: { runId: "run-3" } });
+  expect(t.queue).toMatchObject([{ runId: "run-2", images: [{ seq: 2, n: 0 }] }, { runId: "run-4" }]);
+  t.add({ seq: 6, time: "", runId: "run-2", ...prompt } as unknown as Event);
+  expect(t.queue.map((q) => q.runId)).toEqual(["run-4"]);
 });

@@ -2,8 +2,10 @@ import type { Approval } from "../api/types";
 import type { Block, Event, Tokens } from "./event";
 
 /** What a conversation is made of. rev grows with every change, so that a row is drawn again only then. */
-export type Entry = { key: string; rev: number; time: string } & (
-  | { kind: "prompt"; text: string; images: number }
+export type Entry = { key: string; rev: number; time: string; seq: number } & (
+  | { kind: "prompt"; text: string; images: Shot[]; runId: string }
+  | { kind: "turn"; no: number; tokens: Tokens; ms: number }
+  | { kind: "replaced"; entries: Entry[]; turns: number }
   | { kind: "boot"; steps: Step[]; done: boolean }
   | { kind: "thinking"; text: string; live: boolean }
   | { kind: "text"; text: string; live: boolean }
@@ -12,6 +14,9 @@ export type Entry = { key: string; rev: number; time: string } & (
   | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string }
 );
 export type Note = "retry" | "lost" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed";
+/** An image of an event, as the API has it. */
+export type Shot = { seq: number; n: number };
+export type Waiting = { runId: string; text: string; images: Shot[] };
 export type Step = { name: string; state: string; ms?: number; detail?: string };
 export type Call = {
   id: string;
@@ -21,29 +26,33 @@ export type Call = {
   output: string; // as it comes
   text: string; // what the model was told
   result?: unknown; // for programs
-  images: number;
+  images: Shot[];
   ms?: number;
   judged?: { treatment: string; by: string; why?: string };
   approval?: Approval;
 };
 
 const liveOutput = 200_000; // characters of a call's output that are kept while it runs
-const none: Tokens = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
+const none = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, cost: 0, priced: 0 };
+const shots = (blocks: readonly Block[], seq: number): Shot[] => blocks.filter((b) => b.image).map((_, n) => ({ seq, n }));
 
 /** A journal folded into what is shown of it. Events are added in their order, once each. */
 export class Transcript {
   readonly entries: Entry[] = [];
-  tokens: Tokens = { ...none };
+  tokens = { ...none };
   model = "";
   last = 0; // number of the last event
   runId = "";
   turns = 0;
   branch = "";
   todos: { id: string; content: string; status: string }[] = [];
+  queue: Waiting[] = []; // at the server
   working = false;
   started = ""; // when the latest run was made
   ended = "";
 
+  private made = 0;
+  private began = ""; // when the model was asked, as near as the journal says
   private readonly calls = new Map<string, Extract<Entry, { kind: "call" }>>();
   private boot: Extract<Entry, { kind: "boot" }> | undefined;
   private live: Extract<Entry, { kind: "text" | "thinking" }>[] = []; // of the reply that is being written
@@ -60,7 +69,21 @@ export class Transcript {
         this.started = e.time;
         this.ended = "";
         this.boot = undefined;
-        this.push({ kind: "prompt", text: textOf(e.data.prompt.blocks), images: e.data.prompt.blocks.filter((b) => b.image).length }, e);
+        this.began = e.time;
+        this.queue = this.queue.filter((q) => q.runId !== this.runId);
+        if (e.data.prompt.blocks?.length) this.push({ kind: "prompt", text: textOf(e.data.prompt.blocks), images: shots(e.data.prompt.blocks, e.seq), runId: this.runId }, e);
+        break;
+      case "agent.rewound":
+        this.rewound(e.data.to, e);
+        break;
+      case "prompt.queued":
+        this.queue = [...this.queue, { runId: e.data.runId, text: textOf(e.data.prompt.blocks), images: shots(e.data.prompt.blocks, e.seq) }];
+        break;
+      case "prompt.unqueued":
+        this.queue = this.queue.filter((q) => q.runId !== e.data.runId);
+        break;
+      case "call.classified":
+        if (e.data.usage) this.used(e.data.usage);
         break;
       case "boot.step":
         this.step(e.data, e);
@@ -107,7 +130,7 @@ export class Transcript {
           if (c.state !== "refused") c.state = e.data.error ? "failed" : "done";
           c.text = e.data.text;
           c.result = e.data.output;
-          c.images = e.data.images?.length ?? 0;
+          c.images = (e.data.images ?? []).map((_, n) => ({ seq: e.seq, n }));
           c.ms = e.data.durationMs;
           if (c.name === "TodoWrite") this.todos = todosOf(c) ?? this.todos;
         });
@@ -157,6 +180,7 @@ export class Transcript {
         this.note("notice", "plain", e.data.text, e);
         break;
       case "compacted":
+        if (e.data.usage) this.used(e.data.usage);
         this.note("compacted", "plain", e.data.summary, e);
         break;
       case "cancel.asked":
@@ -172,7 +196,7 @@ export class Transcript {
   }
 
   private push<T extends Shape>(shape: T, e: Event): Extract<Entry, { kind: T["kind"] }> {
-    const entry = { ...shape, key: `e${e.seq}.${this.entries.length}`, rev: 0, time: e.time } as unknown as Extract<Entry, { kind: T["kind"] }>;
+    const entry = { ...shape, key: `e${e.seq}.${this.made++}`, rev: 0, time: e.time, seq: e.seq } as unknown as Extract<Entry, { kind: T["kind"] }>;
     this.entries.push(entry);
     return entry;
   }
@@ -223,6 +247,7 @@ export class Transcript {
         const entry = at >= 0 ? pieces.splice(at, 1)[0] : this.push({ kind, text, live: false }, e);
         if (entry) {
           entry.text = text;
+          entry.seq = e.seq;
           entry.live = false;
           entry.rev++;
         }
@@ -232,13 +257,30 @@ export class Transcript {
     for (const left of pieces) this.entries.splice(this.entries.lastIndexOf(left), 1);
     this.turns++;
     this.model = model;
-    for (const k of Object.keys(none) as (keyof Tokens)[]) this.tokens[k] += usage[k] ?? 0;
+    this.used(usage);
+    this.push({ kind: "turn", no: this.turns, tokens: usage, ms: Date.parse(e.time) - Date.parse(this.began) }, e);
+    this.began = e.time;
+  }
+
+  private used(usage: Tokens): void {
+    for (const k of Object.keys(none) as (keyof typeof none)[]) this.tokens[k] += usage[k] ?? 0;
+  }
+
+  /** What was said from an event on is folded away: another has taken its place. */
+  private rewound(to: number, e: Event): void {
+    const at = this.entries.findIndex((entry) => entry.seq >= to);
+    if (at >= 0) {
+      const gone = this.entries.splice(at);
+      const turns = gone.reduce((n, g) => n + (g.kind === "turn" ? 1 : g.kind === "replaced" ? g.turns : 0), 0);
+      this.push({ kind: "replaced", entries: gone, turns }, e);
+    }
+    this.todos = this.entries.reduce((list, entry) => (entry.kind === "call" && entry.call.name === "TodoWrite" ? (todosOf(entry.call) ?? list) : list), [] as Transcript["todos"]);
   }
 
   private called(call: { id: string; name: string; args: unknown }, e: Event): void {
     if (this.calls.has(call.id)) return;
     const args = call.args !== null && typeof call.args === "object" && !Array.isArray(call.args) ? (call.args as Record<string, unknown>) : { arguments: call.args };
-    this.calls.set(call.id, this.push({ kind: "call", call: { id: call.id, name: call.name, args, state: "waiting", output: "", text: "", images: 0 } }, e));
+    this.calls.set(call.id, this.push({ kind: "call", call: { id: call.id, name: call.name, args, state: "waiting", output: "", text: "", images: [] } }, e));
   }
 
   private change(id: string, how: (c: Call) => void): void {
@@ -267,9 +309,9 @@ export class Transcript {
   }
 }
 
-type Shape = Entry extends infer E ? (E extends Entry ? Omit<E, "key" | "rev" | "time"> : never) : never;
+type Shape = Entry extends infer E ? (E extends Entry ? Omit<E, "key" | "rev" | "time" | "seq"> : never) : never;
 
-export const textOf = (blocks: readonly Block[]): string => blocks.map((b) => b.text ?? "").join("");
+export const textOf = (blocks: readonly Block[]): string => (blocks ?? []).map((b) => b.text ?? "").join("");
 
 /** todosOf is the list that a call of TodoWrite has left. */
 export function todosOf(c: Call): Transcript["todos"] | undefined {

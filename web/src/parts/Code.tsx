@@ -1,4 +1,5 @@
 import { memo } from "react";
+import { shown } from "./clip";
 import { useColours, type Coloured } from "./colour";
 
 function piece(c: Coloured, i: number) {
@@ -12,5 +13,5 @@ function piece(c: Coloured, i: number) {
 
 /** Code, in the colours of its language where that is known. */
 export const Code = memo(function Code({ code, language }: { code: string; language: string }) {
-  return <>{useColours(code, language).map(piece)}</>;
+  return <>{useColours(shown(code), language).map(piece)}</>;
 });

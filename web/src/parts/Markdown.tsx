@@ -1,6 +1,7 @@
 import { lexer, type Token, type Tokens } from "marked";
 import { memo, type ReactNode } from "react";
 import { words } from "../words";
+import { clip } from "./clip";
 import { Code } from "./Code";
 import { Copy } from "./Copy";
 
@@ -14,12 +15,12 @@ export const Markdown = memo(function Markdown({ text }: { text: string }) {
   try {
     tokens = lexer(text.slice(0, longest), { gfm: true });
   } catch {
-    return <pre className="plain">{text}</pre>;
+    return <pre className="plain">{clip(text, longest)}</pre>;
   }
   return (
     <div className="markdown" dir="auto">
       {blocks(tokens, 0)}
-      {text.length > longest && <pre className="plain">{text.slice(longest)}</pre>}
+      {text.length > longest && <pre className="plain">{clip(text.slice(longest), longest)}</pre>}
     </div>
   );
 });

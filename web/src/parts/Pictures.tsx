@@ -59,7 +59,8 @@ export function usePictures() {
   };
 }
 
-async function read(file: File): Promise<string> {
+/** The bytes of a file, in base64. */
+export async function read(file: Blob): Promise<string> {
   const url = await new Promise<string>((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(String(reader.result));

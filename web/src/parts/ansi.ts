@@ -1,3 +1,5 @@
+import { shown } from "./clip";
+
 /** A piece of a terminal's output, and how it looks: class names of style/ansi. */
 export type Span = { text: string; look: string };
 
@@ -23,7 +25,7 @@ export function ansi(text: string): Span[] {
   // eslint-disable-next-line no-control-regex
   const escape = /\x1b\[([0-9;:<=>?]*)([ -/]*[@-~])|\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\|$)|\x1b[ -/]*[0-~]?|[^\n]\x08|[\x00-\x08\x0b-\x1f\x7f]/g;
   let at = 0;
-  const whole = lastLines(text);
+  const whole = shown(lastLines(text));
   for (const m of whole.matchAll(escape)) {
     put(whole.slice(at, m.index));
     at = m.index + m[0].length;

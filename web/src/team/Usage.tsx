@@ -1,6 +1,7 @@
 import { useState } from "react";
 import { useClient, useLoad } from "../api/use";
 import { Empty, Failed, Loading } from "../parts/State";
+import { costOf } from "../parts/money";
 import { words } from "../words";
 import { days, stack, sum, type Group, type Row } from "./usage";
 
@@ -53,6 +54,7 @@ export function Usage() {
                   <th scope="col">{w.columns.input}</th>
                   <th scope="col">{w.columns.cached}</th>
                   <th scope="col">{w.columns.output}</th>
+                  <th scope="col">{w.columns.cost}</th>
                 </tr>
               </thead>
               <tbody>
@@ -63,6 +65,7 @@ export function Usage() {
                     <td>{short(s.input)}</td>
                     <td>{short(s.cached)}</td>
                     <td>{short(s.output)}</td>
+                    <td>{costOf(s.usd, s.unpriced)}</td>
                   </tr>
                 ))}
               </tbody>

@@ -2,14 +2,14 @@ import { expect, test } from "vitest";
 import { days, stack, sum, type Row } from "./usage";
 
 const row = (day: string, user: string, input: number): Row => ({
-  day, userId: 1, user, runs: 1, turns: 1, inputTokens: input, outputTokens: 1, cacheReadTokens: 2, cacheWriteTokens: 3,
+  day, userId: 1, user, runs: 1, turns: 1, inputTokens: input, outputTokens: 1, cacheReadTokens: 2, cacheWriteTokens: 3, costUsd: 0.5, unpricedTokens: user === "Ben" ? 4 : 0,
 });
 const rows = [row("2026-01-02", "Ada", 10), row("2026-01-01", "Ben", 100), row("2026-01-02", "Ben", 1)];
 
 test("rows are summed by day, in order", () => {
   expect(sum(rows, "day")).toEqual([
-    { name: "2026-01-01", runs: 1, input: 100, cached: 5, output: 1 },
-    { name: "2026-01-02", runs: 2, input: 11, cached: 10, output: 2 },
+    { name: "2026-01-01", runs: 1, input: 100, cached: 5, output: 1, usd: 0.5, unpriced: 4 },
+    { name: "2026-01-02", runs: 2, input: 11, cached: 10, output: 2, usd: 1, unpriced: 4 },
   ]);
 });
 

@@ -2,7 +2,7 @@ import type { TeamUsage } from "../api/types";
 
 export type Row = TeamUsage["items"][number];
 export type Group = "day" | "user" | "repository" | "model";
-export type Sum = { name: string; runs: number; input: number; cached: number; output: number };
+export type Sum = { name: string; runs: number; input: number; cached: number; output: number; usd?: number; unpriced: number };
 
 export const tokens = (s: Sum): number => s.input + s.cached + s.output;
 
@@ -11,11 +11,13 @@ export function sum(rows: readonly Row[], by: Group): Sum[] {
   const all = new Map<string, Sum>();
   for (const r of rows) {
     const name = r[by] ?? "";
-    const s = all.get(name) ?? { name, runs: 0, input: 0, cached: 0, output: 0 };
+    const s = all.get(name) ?? { name, runs: 0, input: 0, cached: 0, output: 0, unpriced: 0 };
     s.runs += r.runs;
     s.input += r.inputTokens;
     s.cached += r.cacheReadTokens + r.cacheWriteTokens;
     s.output += r.outputTokens;
+    if (r.costUsd !== undefined) s.usd = (s.usd ?? 0) + r.costUsd;
+    s.unpriced += r.unpricedTokens ?? 0;
     all.set(name, s);
   }
   const out = [...all.values()];

@@ -1,11 +1,25 @@
 import { SmallDiff } from "../changes/Lines";
 import { parseDiff, type FileDiff, type Line } from "../changes/parse";
 import type { Call } from "../journal/fold";
+import { clip } from "../parts/clip";
 import { short, success, text, type Tool } from "./tool";
 
 /** The diff of an edit: as the machine found it, or as the model asked for it. */
-function diffOf(c: Call): FileDiff {
-  const path = text(c.args["path"]) || text(c.args["target_notebook"]);
+export function diffOf(c: Call): FileDiff {
+  const known = diffs.get(c);
+  if (known && known.of === c.result) return known.diff;
+  const diff = read(c);
+  diffs.set(c, { of: c.result, diff });
+  return diff;
+}
+
+const diffs = new WeakMap<Call, { of: unknown; diff: FileDiff }>(); // of calls that were read, until they have another result
+
+const edits = new Set(["StrReplace", "Write", "EditNotebook"]);
+export const isEdit = (c: Call): boolean => edits.has(c.name);
+
+function read(c: Call): FileDiff {
+  const path = short(c.args["path"]) || short(c.args["target_notebook"]);
   const [file] = parseDiff(text(success(c)?.["diff"]));
   if (file) return { ...file, path: file.path || path };
   const asked: Line[] = [
@@ -28,7 +42,7 @@ export const edit: Tool = {
   open: (c) => c.state !== "failed",
   body: (c) => (
     <>
-      {c.state === "failed" && <pre className="output">{c.text}</pre>}
+      {c.state === "failed" && <pre className="output">{clip(c.text, 20_000)}</pre>}
       <SmallDiff file={diffOf(c)} />
     </>
   ),

@@ -1,5 +1,6 @@
 import type { ReactNode } from "react";
 import type { Call } from "../journal/fold";
+import { clipLine, shown } from "../parts/clip";
 import { words } from "../words";
 import { short, success, text, type Tool } from "./tool";
 
@@ -45,7 +46,7 @@ export const grep: Tool = {
     const pattern = text(c.args["pattern"]);
     return (
       <div className="found" role="region" aria-label={words.tools.output} tabIndex={0}>
-        {grouped(output(c).split("\n").slice(0, most).join("\n")).map((g, i) => (
+        {grouped(output(c).split("\n", most).map((l) => shown(clipLine(l))).join("\n")).map((g, i) => (
           <div key={i}>
             <div className="path">{short(g.path)}</div>
             {g.lines.map((l, j) => (

@@ -1,4 +1,5 @@
 import { Code } from "../parts/Code";
+import { clip, shown } from "../parts/clip";
 import { words } from "../words";
 import { short, text, type Tool } from "./tool";
 
@@ -14,11 +15,11 @@ export const plain: Tool = {
   body: (c) => (
     <>
       <pre className="output" tabIndex={0} aria-label={words.tools.arguments}>
-        <Code code={JSON.stringify(c.args, null, 2).slice(0, 20_000)} language="json" />
+        <Code code={clip(JSON.stringify(c.args, null, 2), 20_000)} language="json" />
       </pre>
       {(c.text || c.output) && (
         <pre className="output" tabIndex={0} aria-label={words.tools.output}>
-          {(c.text || c.output).slice(0, 40_000)}
+          {shown(clip(c.text || c.output, 40_000))}
         </pre>
       )}
     </>

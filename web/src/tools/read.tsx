@@ -1,5 +1,6 @@
 import { Code } from "../parts/Code";
 import { languageOf } from "../parts/colour";
+import { clipLine } from "../parts/clip";
 import { words } from "../words";
 import { short, text, type Tool } from "./tool";
 
@@ -9,9 +10,9 @@ const numbered = /^ *(\d+)\|(.*)$/;
 export const read: Tool = {
   icon: "file",
   subject: (c) => short(c.args["path"]),
-  outcome: (c) => (c.images > 0 ? words.tools.pictures(c.images) : c.state === "done" ? words.tools.lines(c.text.split("\n").filter((l) => numbered.test(l)).length) : ""),
+  outcome: (c) => (c.images.length > 0 ? words.tools.pictures(c.images.length) : c.state === "done" ? words.tools.lines(c.text.split("\n").filter((l) => numbered.test(l)).length) : ""),
   body: (c) => {
-    const lines = c.text.split("\n").slice(0, 400);
+    const lines = c.text.split("\n", 400).map((l) => clipLine(l));
     const language = languageOf(text(c.args["path"]));
     return (
       <div className="found" role="region" aria-label={short(c.args["path"])} tabIndex={0}>

@@ -1,5 +1,6 @@
 import type { Call } from "../journal/fold";
 import { Ansi } from "../parts/Ansi";
+import { clip, shown } from "../parts/clip";
 import { Copy } from "../parts/Copy";
 import { words } from "../words";
 import { success, text, type Tool } from "./tool";
@@ -8,6 +9,8 @@ const exitOf = (c: Call): number => {
   const code = success(c)?.["exitCode"];
   return typeof code === "number" ? code : 0;
 };
+
+const mostPrinted = 60_000; // characters
 
 /** A command, and what it printed. */
 export const shell: Tool = {
@@ -24,12 +27,12 @@ export const shell: Tool = {
         <div className="fenced">
           <Copy text={text(c.args["command"])} />
           <pre className="command" tabIndex={0}>
-            <code>{text(c.args["command"])}</code>
+            <code>{shown(clip(text(c.args["command"]), 20_000))}</code>
           </pre>
         </div>
         {printed && (
           <pre className="output" tabIndex={0} aria-label={words.tools.output}>
-            <Ansi text={printed} />
+            <Ansi text={clip(printed, mostPrinted)} />
           </pre>
         )}
       </>

@@ -1,0 +1,37 @@
+import type { Entry } from "../journal/fold";
+import { diffOf, isEdit } from "../tools/edit";
+import type { FileDiff } from "./parse";
+
+/** What a turn has edited, as the journal has it. What commands changed the journal does not know. */
+export type TurnEdits = { no: number; key: string; files: FileDiff[]; commands: number; replaced: boolean };
+
+/** turnsOf are the turns that edited files or ran commands, the newest last. */
+export function turnsOf(entries: readonly Entry[], replaced = false): TurnEdits[] {
+  const out: TurnEdits[] = [];
+  let files: FileDiff[] = [];
+  let commands = 0;
+  for (const e of entries) {
+    if (e.kind === "replaced") out.push(...turnsOf(e.entries, true));
+    else if (e.kind === "call" && e.call.state === "done" && isEdit(e.call)) files.push(diffOf(e.call));
+    else if (e.kind === "call" && e.call.name === "Shell" && e.call.state !== "refused") commands++;
+    else if (e.kind === "turn") {
+      if (files.length > 0 || commands > 0) out.push({ no: e.no, key: e.key, files, commands, replaced });
+      files = [];
+      commands = 0;
+    }
+  }
+  return out;
+}
+
+/** Where a known forge makes a pull request of a branch; undefined for others. */
+export function pullURL(repo: string, branch: string): string | undefined {
+  const m = /^(?:https:\/\/|git@|ssh:\/\/git@)([^/:@]+)[/:](.+?)(?:\.git)?\/?$/.exec(repo);
+  if (!m || !branch) return undefined;
+  const [, host = "", path = ""] = m;
+  const base = `https://${host}/${path.split("/").map(encodeURIComponent).join("/")}`;
+  const name = encodeURIComponent(branch);
+  if (host === "github.com") return `${base}/compare/${branch.split("/").map(encodeURIComponent).join("/")}?expand=1`;
+  if (host === "gitlab.com" || host.startsWith("gitlab.")) return `${base}/-/merge_requests/new?merge_request%5Bsource_branch%5D=${name}`;
+  if (host === "bitbucket.org") return `${base}/pull-requests/new?source=${name}`;
+  return undefined;
+}

@@ -1,0 +1,101 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openBrowser, serveDemo } from "./browser";
+
+// What an agent says is foreign. Here it tries to run script, to have the browser
+// ask another host, to pass for the page, and to drown it.
+let browser: Browser;
+let demo: { url: string; close: () => Promise<void> };
+beforeAll(async () => {
+  [browser, demo] = await Promise.all([openBrowser(), serveDemo()]);
+}, 120_000);
+afterAll(async () => {
+  await browser?.close();
+  await demo?.close();
+});
+
+const id = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
+const most = { nodes: 20_000, characters: 1_500_000 }; // of a page that a browser lays out at once
+const scroll = ".conversation > .scroll";
+const frames = 12; // between a key and what it writes, at the most
+
+type Report = { ran: string[]; asked: string[]; said: string[] };
+
+async function open(path: string): Promise<{ page: Page; report: Report }> {
+  const page = await (await browser.newContext({ viewport: { width: 1280, height: 900 } })).newPage();
+  const report: Report = { ran: [], asked: [], said: [] };
+  page.setDefaultTimeout(40_000);
+  page.on("dialog", (d) => (report.ran.push(d.message()), void d.dismiss()));
+  page.on("popup", (p) => report.ran.push(`popup ${p.url()}`));
+  page.on("pageerror", (e) => report.said.push(e.message));
+  page.on("console", (m) => m.type() === "error" && report.said.push(m.text()));
+  page.on("request", (r) => !r.url().startsWith(demo.url) && !/^(data|blob):/.test(r.url()) && report.asked.push(r.url()));
+  await page.goto(demo.url + path);
+  await page.locator("h1").first().waitFor();
+  return { page, report };
+}
+
+/** Types into the follow-up, and counts the frames until each key is seen there. */
+async function frameCount(page: Page): Promise<number> {
+  await page.getByLabel("Follow-up").focus();
+  await page.evaluate(`(() => {
+    const box = document.getElementById("follow-up");
+    window.worst = 0;
+    let at = 0, seen = "";
+    const tick = () => {
+      at++;
+      if (box.value !== seen) { seen = box.value; window.worst = Math.max(window.worst, at - window.pressed); }
+      requestAnimationFrame(tick);
+    };
+    box.addEventListener("keydown", () => (window.pressed = at), true);
+    requestAnimationFrame(tick);
+  })()`);
+  await page.keyboard.type("still here");
+  await page.waitForFunction("document.getElementById('follow-up').value === 'still here' && window.worst > 0");
+  return page.evaluate<number>("window.worst");
+}
+
+const size = (page: Page) => page.evaluate<{ nodes: number; characters: number }>("({ nodes: document.querySelectorAll('*').length, characters: document.body.textContent.length })");
+
+/** Unfolds all that is in sight, and waits until it is drawn. */
+async function unfold(page: Page): Promise<void> {
+  await page.evaluate(`new Promise((drawn) => {
+    document.querySelectorAll(".entry button[aria-expanded='false']").forEach((b) => b.click());
+    requestAnimationFrame(() => requestAnimationFrame(drawn));
+  })`);
+}
+
+test("nothing that an agent says runs, asks another host, or leaves its place", { timeout: 120_000 }, async () => {
+  const { page, report } = await open(`/agents/${id(9)}`);
+  await page.getByText("deep").first().waitFor();
+  await unfold(page);
+  const foreign = await page.evaluate<string[]>(`[...document.querySelectorAll(".conversation :is(script, style, iframe, object, embed, link, form, base, meta), .conversation svg:not(.icon), .conversation img, .conversation [onerror], .conversation [onload], .conversation [style*=url]")].map((e) => e.outerHTML.slice(0, 80))`);
+  expect(foreign).toEqual([]);
+  const links = await page.evaluate<string[]>("[...document.querySelectorAll('.conversation a')].map((a) => a.href + ' ' + a.rel + ' ' + a.target)");
+  expect(links).toEqual(["https://example.com/ noreferrer noopener nofollow _blank"]);
+  expect(await page.title()).toMatch(/Aloft$/);
+  expect(await page.getByRole("navigation", { name: "Aloft" }).or(page.locator("nav").first()).isVisible()).toBe(true);
+  expect(report).toEqual({ ran: [], asked: [], said: [] });
+});
+
+test("ten million characters in a line, and a hundred thousand lines, leave the page answering", { timeout: 240_000 }, async () => {
+  const { page, report } = await open(`/agents/${id(12)}`);
+  await page.locator(scroll).waitFor();
+  await page.getByText("Finished").first().waitFor();
+  for (let i = 0; i < 4; i++) {
+    await unfold(page);
+    const is = await size(page);
+    expect(is.nodes).toBeLessThan(most.nodes);
+    expect(is.characters).toBeLessThan(most.characters);
+    await page.evaluate(`document.querySelector("${scroll}").scrollTop -= 800`);
+  }
+  expect(await frameCount(page)).toBeLessThanOrEqual(frames);
+  // A character that turns text around is seen where it could deceive.
+  const turning = await page.evaluate<string[]>("[...document.querySelectorAll('.call, .file')].map((e) => e.textContent).filter((t) => /[\\u202A-\\u202E\\u2066-\\u2069]/.test(t))");
+  expect(turning).toEqual([]);
+  await page.getByRole("link", { name: "Changes" }).click();
+  await page.getByRole("button", { name: "By turn" }).click();
+  await page.getByRole("heading", { name: "Turn 1" }).waitFor();
+  expect((await size(page)).characters).toBeLessThan(most.characters);
+  expect(report).toEqual({ ran: [], asked: [], said: [] });
+});
