@@ -12,6 +12,12 @@ import (
 
 const watched = `
 scripts:
+  - match: shorter
+    turns:
+      - text: It is shorter.
+  - match: polite
+    turns:
+      - text: It is polite.
   - match: Greet
     turns:
       - text: "I'll write it **now**."

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { openBrowser } from "./browser";
 import { settle, tendEnvironments } from "./person_environments";
 import { takeOver } from "./takeover";
+import { commentAndResend } from "./turns";
 
 // What a person does, against a real server: test/e2e starts it, with a model
 // that plays a script, and says where it is.
@@ -48,6 +49,8 @@ test("from the key to the diff", { timeout: 300_000 }, async () => {
     await page.getByRole("link", { name: "Changes" }).click();
     await page.getByRole("heading", { name: "greeting.txt" }).waitFor();
     await page.locator("[data-kind='+'] code", { hasText: "HELLO" }).first().waitFor();
+
+    await commentAndResend(page);
 
     await takeOver(page);
 
