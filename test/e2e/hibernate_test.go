@@ -141,7 +141,18 @@ func TestSleepsAlive(t *testing.T) {
 		t.Fatalf("forked: %+v", f)
 	}
 	const tokens = "sudo sha256sum /run/aloft-git/management-token /run/aloft-git/inside-token"
-	seen := map[string]bool{a.said("agent", "exec", r.AgentID, "--", "sh", "-c", tokens): true}
+	const random = "cat /proc/sys/kernel/random/uuid; head -c 16 /dev/urandom | sha256sum"
+	seen := map[string]bool{}
+	its := func(id, what, command string) {
+		t.Helper()
+		got := a.said("agent", "exec", id, "--", "sh", "-c", command)
+		if seen[got] {
+			t.Errorf("it has another's %s: %s", what, got)
+		}
+		seen[got] = true
+	}
+	its(r.AgentID, "credentials", tokens)
+	its(r.AgentID, "machine id", "cat /etc/machine-id")
 	from := a.counts(r.AgentID)
 	for _, i := range f.Items {
 		one := a.finish(run{AgentID: i.Agent.ID, ID: i.Run.ID})
@@ -151,10 +162,14 @@ func TestSleepsAlive(t *testing.T) {
 		if n := a.counts(one.AgentID); n <= before {
 			t.Errorf("it counts %d after %d", n, before)
 		}
-		if got := a.said("agent", "exec", one.AgentID, "--", "sh", "-c", tokens); seen[got] {
-			t.Errorf("it has another's credentials: %s", got)
-		} else {
-			seen[got] = true
+		its(one.AgentID, "credentials", tokens)
+		its(one.AgentID, "machine id", "cat /etc/machine-id")
+		its(one.AgentID, "randomness", random)
+		var clock int64
+		earliest := time.Now().Unix()
+		got := a.said("agent", "exec", one.AgentID, "--", "date", "+%s")
+		if _, err := fmt.Sscan(got, &clock); err != nil || clock < earliest-1 || clock > time.Now().Unix()+1 {
+			t.Errorf("its clock says %q, want from %d to %d", got, earliest, time.Now().Unix())
 		}
 		if got := a.events(one.AgentID); !strings.Contains(got, "as copies of that one's") {
 			t.Errorf("it is not told: %s", got)
