@@ -9,7 +9,7 @@ import { approval, branchDiff, journalOf, picture } from "./journal";
 
 /**
  * A server in the page, with data of its own: every view can be looked at
- * without one. The address chooses a state: ?demo=empty, loading, error or offline.
+ * without one. The address chooses a state: ?demo=empty, loading, error, offline or stream.
  */
 const state = new URLSearchParams(location.search).get("demo") ?? "";
 
@@ -37,6 +37,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
       const next = from + 100;
       const find: Find = { ...Object.fromEntries(query), user: query.has("user") ? Number(query.get("user")) : "everybody" };
       const found = listed(agents, find).sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
+      if (state === "stream") return { items: found.slice(0, 20).map((a) => ({ ...a, runStatus: "RUNNING", doing: `Shell step ${Date.now()}` })) };
       return { items: found.slice(from, next), ...(next < found.length ? { nextCursor: String(next) } : {}) };
     },
   ],
@@ -95,6 +96,10 @@ export const demonstration: Transport = {
     if (journal?.[1]) {
       const after = Number(url.searchParams.get("after") ?? 0);
       yield journalOf(journal[1]).slice(after).map((e) => `${JSON.stringify(e)}\n`).join("");
+      for (let seq = 100_000; state === "stream" && !signal.aborted; seq++) {
+        await new Promise((r) => setTimeout(r, 20));
+        yield `${JSON.stringify({ seq, time: new Date().toISOString(), kind: "text.delta", data: { text: seq % 40 ? " word" : "\n\n" } })}\n`;
+      }
     }
     if (url.pathname.endsWith("/log")) yield buildLog;
     await new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("aborted"))));
