@@ -88,7 +88,7 @@ func (a *app) showAgent(agent client.Agent, usage client.TokenUsage) {
 	}
 	field("tokens", fmt.Sprintf("%d (%d in, %d out, %d from cache)", usage.TotalTokens,
 		usage.InputTokens+usage.CacheWriteTokens, usage.OutputTokens, usage.CacheReadTokens))
-	field("cost", usage.Cost.String())
+	field("cost", usage.String())
 	field("hidden", strings.Join(agent.CursorIgnore, " "))
 	field("page", agent.URL)
 	for _, q := range agent.Approvals {

@@ -190,7 +190,7 @@ func sumUsage(rows []client.UsageRow, by string, group func(client.UsageRow) str
 		sum.OutputTokens += r.OutputTokens
 		sum.CacheRead += r.CacheRead
 		sum.CacheWrite += r.CacheWrite
-		sum.Cost = sum.Cost.Add(r.Cost)
+		sum.Cost = sum.Add(r.Cost)
 	}
 	slices.Sort(names)
 	table := [][]string{{strings.ToUpper(by), "RUNS", "TURNS", "INPUT", "CACHED", "OUTPUT", "COST"}}
@@ -203,7 +203,7 @@ func sumUsage(rows []client.UsageRow, by string, group func(client.UsageRow) str
 		for _, n := range []int64{s.Runs, s.Turns, s.InputTokens, s.CacheRead + s.CacheWrite, s.OutputTokens} {
 			row = append(row, strconv.FormatInt(n, 10))
 		}
-		table = append(table, append(row, s.Cost.String()))
+		table = append(table, append(row, s.String()))
 	}
 	return table
 }
