@@ -1,4 +1,5 @@
 import { useRef, useState, type FormEvent } from "react";
+import { newKey } from "../api/key";
 import { asFailure, useClient } from "../api/use";
 import { Dialog } from "../parts/Dialog";
 import { Problem } from "../parts/State";
@@ -13,7 +14,7 @@ export function Fork({ id, turn = 0, close }: { id: string; turn?: number; close
   const [text, setText] = useState("");
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
-  const key = useRef(crypto.randomUUID());
+  const key = useRef(newKey());
   const submit = async (e: FormEvent) => {
     e.preventDefault();
     setBusy(true);

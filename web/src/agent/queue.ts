@@ -1,5 +1,6 @@
 import { useEffect, useState, useSyncExternalStore } from "react";
 import type { Client } from "../api/client";
+import { newKey } from "../api/key";
 import { asFailure } from "../api/use";
 import type { Picture } from "../parts/Pictures";
 import { imagesOf } from "../parts/Pictures";
@@ -45,7 +46,7 @@ function write(id: string, list: Outgoing[]): void {
   listeners.forEach((tell) => tell());
 }
 
-export const enqueue = (id: string, text: string, pictures: Picture[]) => write(id, [...read(id), { key: crypto.randomUUID(), text, pictures }]);
+export const enqueue = (id: string, text: string, pictures: Picture[]) => write(id, [...read(id), { key: newKey(), text, pictures }]);
 export const drop = (id: string, key: string) => write(id, read(id).filter((q) => q.key !== key));
 
 const subscribe = (tell: () => void) => {

@@ -1,4 +1,5 @@
 import { createContext, useContext, useRef, useState, type FormEvent } from "react";
+import { newKey } from "../api/key";
 import type { Retry } from "../api/types";
 import { asFailure, useClient } from "../api/use";
 import type { Shot } from "../journal/fold";
@@ -29,7 +30,7 @@ export function TurnActs({ point }: { point: Point }) {
   const retry = () => {
     setBusy(true);
     client
-      .retry(of.id, bodyOf(point), crypto.randomUUID())
+      .retry(of.id, bodyOf(point), newKey())
       .then(of.done, (e: unknown) => toast(asFailure(e).message, true))
       .finally(() => setBusy(false));
   };
@@ -57,7 +58,7 @@ export function Edit({ id, point, close, done }: { id: string; point: Point; clo
   const [text, setText] = useState("turn" in point ? "" : point.text);
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
-  const key = useRef(crypto.randomUUID());
+  const key = useRef(newKey());
   const submit = async (e: FormEvent) => {
     e.preventDefault();
     setBusy(true);

@@ -1,4 +1,5 @@
 import { useRef, useState, type FormEvent } from "react";
+import { newKey } from "../api/key";
 import type { CreateAgent, RunMode } from "../api/types";
 import { asFailure, useClient, useLoad } from "../api/use";
 import { keyName } from "../keys";
@@ -35,13 +36,13 @@ export function Spawn() {
   const pictures = usePictures();
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
-  const key = useRef(crypto.randomUUID()); // so that trying again makes no second agent
+  const key = useRef(newKey()); // so that trying again makes no second agent
   const repos = useLoad(client.repositories, []);
   const models = useLoad(client.models, []);
   const environments = useLoad(client.environments, []);
   const settings = useLoad(client.settings, []);
   const set = (change: Partial<Form>) => {
-    key.current = crypto.randomUUID();
+    key.current = newKey();
     setForm((old) => ({ ...old, ...change }));
   };
   const standard = settings.data?.defaultRepository ?? "";

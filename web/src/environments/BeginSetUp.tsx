@@ -1,4 +1,5 @@
 import { useState, type FormEvent } from "react";
+import { newKey } from "../api/key";
 import { asFailure, useClient, useLoad } from "../api/use";
 import { repoName } from "../agents/status";
 import { useDraft } from "../parts/draft";
@@ -16,7 +17,7 @@ export default function BeginSetUp() {
   const repositories = useLoad(client.repositories, []);
   const agents = useLoad(() => client.agents({}), [], 10_000);
   const open = agents.data?.items.filter((a) => a.env.preset === "setup" && a.status === "ACTIVE") ?? [];
-  const [form, setForm, clear] = useDraft("setup", { repo: "", ref: "", image: "", key: crypto.randomUUID() });
+  const [form, setForm, clear] = useDraft("setup", { repo: "", ref: "", image: "", key: newKey() });
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
   const now = useNow();
@@ -41,7 +42,7 @@ export default function BeginSetUp() {
       setBusy(false);
       const failure = asFailure(e);
       setProblem(failure.message);
-      if (!failure.offline) setForm((f) => ({ ...f, key: crypto.randomUUID() }));
+      if (!failure.offline) setForm((f) => ({ ...f, key: newKey() }));
     }
   };
   const field = (name: "ref" | "image", label: string, hint: string) => (

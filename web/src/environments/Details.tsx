@@ -1,4 +1,5 @@
 import { useState, type FormEvent } from "react";
+import { newKey } from "../api/key";
 import type { EnvironmentDetail } from "../api/types";
 import { asFailure, useClient } from "../api/use";
 import { Dialog } from "../parts/Dialog";
@@ -20,7 +21,7 @@ const first = `{
 export function Details({ of, close, done }: { of?: EnvironmentDetail; close: () => void; done?: () => void }) {
   const client = useClient();
   const admin = useMay("admin");
-  const start = { name: of?.name ?? "", repos: of?.repos.map((r) => r.url).join("\n") ?? "", owner: of?.owner ?? ("personal" as const), key: crypto.randomUUID() };
+  const start = { name: of?.name ?? "", repos: of?.repos.map((r) => r.url).join("\n") ?? "", owner: of?.owner ?? ("personal" as const), key: newKey() };
   const [form, setForm, clear] = useDraft(`environment.details.${of?.id ?? "new"}`, start);
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
@@ -39,7 +40,7 @@ export function Details({ of, close, done }: { of?: EnvironmentDetail; close: ()
       setBusy(false);
       const failure = asFailure(e);
       setProblem(failure.message);
-      if (!failure.offline) setForm((f) => ({ ...f, key: crypto.randomUUID() })); // what is sent next is another request
+      if (!failure.offline) setForm((f) => ({ ...f, key: newKey() })); // what is sent next is another request
     }
   };
   return (

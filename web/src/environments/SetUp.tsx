@@ -1,4 +1,5 @@
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { newKey } from "../api/key";
 import type { Agent } from "../api/types";
 import { asFailure, useClient, useLoad } from "../api/use";
 import { useDraft } from "../parts/draft";
@@ -137,7 +138,7 @@ function Proposal({ agent, draft, setDraft }: { agent: Agent; draft: Draft; setD
   const keep = () =>
     run("keep", async () => {
       const repos = (agent.repos ?? []).map((r) => ({ url: r.url }));
-      const e = await client.createEnvironment({ owner: "personal", name: agent.name ?? w.title, repos, environmentJson: draft.text }, crypto.randomUUID());
+      const e = await client.createEnvironment({ owner: "personal", name: agent.name ?? w.title, repos, environmentJson: draft.text }, newKey());
       go({ page: "environments", id: e.id });
       return words.environments.saved;
     });
