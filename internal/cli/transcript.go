@@ -53,6 +53,7 @@ type body struct {
 	State         string          `json:"state"`
 	DurationMS    int64           `json:"durationMs"`
 	Detail        string          `json:"detail"`
+	Code          string          `json:"code"`
 	Reason        string          `json:"reason"`
 	Text          string          `json:"text"`
 	WaitMS        int64           `json:"waitMs"`
@@ -128,6 +129,10 @@ func (t *Transcript) Show(e client.Event) {
 		t.line(Yellow, "~", "retry", fmt.Sprintf("%s; trying again in %s", t.why(b), Took(time.Duration(b.WaitMS)*time.Millisecond)), 0)
 	case "machine.lost":
 		t.line(Yellow, "!", "lost", "the machine stopped: "+b.Reason, 0)
+	case "machine.hibernated":
+		if b.Code == "failed" || b.Code == "no_room" { // and not as it was to be
+			t.line(Yellow, "!", "asleep", "the machine sleeps without its processes: "+b.Reason, 0)
+		}
 	case "machine.expiring":
 		t.line(Yellow, "!", "unused", "the machine is removed with its disk at "+b.At.UTC().Format("2006-01-02 15:04 MST")+" unless somebody uses it", 0)
 	case "machine.expired":

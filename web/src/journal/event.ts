@@ -20,7 +20,7 @@ type Bodies = {
   "machine.made": { machineId: string };
   "machine.ready": object;
   "machine.lost": { reason: string };
-  "machine.hibernated": object;
+  "machine.hibernated": { code?: string; reason?: string };
   "machine.woken": object;
   "machine.expiring": { at: string };
   "machine.expired": object;

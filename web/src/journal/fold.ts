@@ -165,7 +165,7 @@ export class Transcript {
         this.note("lost", "red", e.data.reason, e);
         break;
       case "machine.hibernated":
-        this.note("hibernated", "plain", "", e);
+        this.note("hibernated", "plain", e.data.code === "failed" || e.data.code === "no_room" ? (e.data.reason ?? "") : "", e);
         break;
       case "machine.woken":
         this.note("woken", "plain", "", e);
