@@ -131,7 +131,7 @@ func (t *Transcript) Show(e client.Event) {
 		t.line(Yellow, "!", "lost", "the machine stopped: "+b.Reason, 0)
 	case "machine.hibernated":
 		if b.Code == "failed" || b.Code == "no_room" { // and not as it was to be
-			t.line(Yellow, "!", "asleep", "the machine sleeps without its processes: "+b.Reason, 0)
+			t.line(Yellow, "!", "asleep", "without its processes: "+b.Reason, 0)
 		}
 	case "machine.expiring":
 		t.line(Yellow, "!", "unused", "the machine is removed with its disk at "+b.At.UTC().Format("2006-01-02 15:04 MST")+" unless somebody uses it", 0)
