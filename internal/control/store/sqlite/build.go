@@ -94,8 +94,12 @@ func (s *Store) ListBuilds(ctx context.Context, environmentID string, q store.Pa
 	if !q.BeforeTime.IsZero() {
 		before = nanos(q.BeforeTime)
 	}
-	return buildsOf(s.read.ListBuilds(ctx, query.ListBuildsParams{
-		EnvironmentID: environmentID, BeforeTime: before, BeforeID: q.BeforeID, Most: int64(max(q.Limit, 0)),
+	most := int64(max(q.Limit, 0))
+	if environmentID == "" {
+		return buildsOf(s.read.ListBuilds(ctx, query.ListBuildsParams{BeforeTime: before, BeforeID: q.BeforeID, Most: most}))
+	}
+	return buildsOf(s.read.ListBuildsOf(ctx, query.ListBuildsOfParams{
+		EnvironmentID: environmentID, BeforeTime: before, BeforeID: q.BeforeID, Most: most,
 	}))
 }
 

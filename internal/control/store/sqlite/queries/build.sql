@@ -20,7 +20,12 @@ SELECT b.data FROM active_builds a JOIN builds b ON b.id = a.build_id ORDER BY b
 
 -- name: ListBuilds :many
 SELECT data FROM builds
-WHERE (CAST(@environment_id AS TEXT) = '' OR environment_id = @environment_id)
+WHERE (created_at, id) < (CAST(@before_time AS INTEGER), CAST(@before_id AS TEXT))
+ORDER BY created_at DESC, id DESC LIMIT @most;
+
+-- name: ListBuildsOf :many
+SELECT data FROM builds
+WHERE environment_id = @environment_id
   AND (created_at, id) < (CAST(@before_time AS INTEGER), CAST(@before_id AS TEXT))
 ORDER BY created_at DESC, id DESC LIMIT @most;
 

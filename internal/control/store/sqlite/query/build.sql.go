@@ -120,20 +120,55 @@ func (q *Queries) GetBuild(ctx context.Context, id string) (string, error) {
 
 const listBuilds = `-- name: ListBuilds :many
 SELECT data FROM builds
-WHERE (CAST(?1 AS TEXT) = '' OR environment_id = ?1)
+WHERE (created_at, id) < (CAST(?1 AS INTEGER), CAST(?2 AS TEXT))
+ORDER BY created_at DESC, id DESC LIMIT ?3
+`
+
+type ListBuildsParams struct {
+	BeforeTime int64
+	BeforeID   string
+	Most       int64
+}
+
+func (q *Queries) ListBuilds(ctx context.Context, arg ListBuildsParams) ([]string, error) {
+	rows, err := q.query(ctx, q.listBuildsStmt, listBuilds, arg.BeforeTime, arg.BeforeID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var data string
+		if err := rows.Scan(&data); err != nil {
+			return nil, err
+		}
+		items = append(items, data)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listBuildsOf = `-- name: ListBuildsOf :many
+SELECT data FROM builds
+WHERE environment_id = ?1
   AND (created_at, id) < (CAST(?2 AS INTEGER), CAST(?3 AS TEXT))
 ORDER BY created_at DESC, id DESC LIMIT ?4
 `
 
-type ListBuildsParams struct {
+type ListBuildsOfParams struct {
 	EnvironmentID string
 	BeforeTime    int64
 	BeforeID      string
 	Most          int64
 }
 
-func (q *Queries) ListBuilds(ctx context.Context, arg ListBuildsParams) ([]string, error) {
-	rows, err := q.query(ctx, q.listBuildsStmt, listBuilds,
+func (q *Queries) ListBuildsOf(ctx context.Context, arg ListBuildsOfParams) ([]string, error) {
+	rows, err := q.query(ctx, q.listBuildsOfStmt, listBuildsOf,
 		arg.EnvironmentID,
 		arg.BeforeTime,
 		arg.BeforeID,

@@ -210,6 +210,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listBuildsStmt, err = db.PrepareContext(ctx, listBuilds); err != nil {
 		return nil, fmt.Errorf("error preparing query ListBuilds: %w", err)
 	}
+	if q.listBuildsOfStmt, err = db.PrepareContext(ctx, listBuildsOf); err != nil {
+		return nil, fmt.Errorf("error preparing query ListBuildsOf: %w", err)
+	}
 	if q.listDeliveriesStmt, err = db.PrepareContext(ctx, listDeliveries); err != nil {
 		return nil, fmt.Errorf("error preparing query ListDeliveries: %w", err)
 	}
@@ -633,6 +636,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listBuildsStmt: %w", cerr)
 		}
 	}
+	if q.listBuildsOfStmt != nil {
+		if cerr := q.listBuildsOfStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listBuildsOfStmt: %w", cerr)
+		}
+	}
 	if q.listDeliveriesStmt != nil {
 		if cerr := q.listDeliveriesStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listDeliveriesStmt: %w", cerr)
@@ -914,6 +922,7 @@ type Queries struct {
 	listAgentsOfUserStmt          *sql.Stmt
 	listAuditStmt                 *sql.Stmt
 	listBuildsStmt                *sql.Stmt
+	listBuildsOfStmt              *sql.Stmt
 	listDeliveriesStmt            *sql.Stmt
 	listEnvironmentVersionsStmt   *sql.Stmt
 	listEnvironmentsStmt          *sql.Stmt
@@ -1018,6 +1027,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listAgentsOfUserStmt:          q.listAgentsOfUserStmt,
 		listAuditStmt:                 q.listAuditStmt,
 		listBuildsStmt:                q.listBuildsStmt,
+		listBuildsOfStmt:              q.listBuildsOfStmt,
 		listDeliveriesStmt:            q.listDeliveriesStmt,
 		listEnvironmentVersionsStmt:   q.listEnvironmentVersionsStmt,
 		listEnvironmentsStmt:          q.listEnvironmentsStmt,
