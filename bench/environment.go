@@ -59,17 +59,18 @@ func (s *server) prompt(repo string) (took time.Duration, err error) {
 	if err := s.do(http.MethodPost, "/v1/agents", body, &made); err != nil {
 		return 0, err
 	}
-	var run struct{ Status string }
-	for run.Status != "FINISHED" {
-		if err := s.do(http.MethodGet, "/v1/agents/"+made.Run.AgentID+"/runs/"+made.Run.ID, nil, &run); err != nil {
-			return 0, err
-		}
-		if run.Status != "FINISHED" && run.Status != "RUNNING" && run.Status != "CREATING" {
-			return 0, fmt.Errorf("the run ended %s", run.Status)
-		}
-		time.Sleep(2 * time.Millisecond)
+	path := "/v1/agents/" + made.Run.AgentID
+	if _, err := s.ask(http.MethodGet, path+"/runs/"+made.Run.ID+"/stream", nil); err != nil { // which ends with the run
+		return 0, err
 	}
 	took = time.Since(begun)
-	var gone struct{}
-	return took, s.do(http.MethodDelete, "/v1/agents/"+made.Run.AgentID, nil, &gone)
+	var run struct{ Status string }
+	if err := s.do(http.MethodGet, path+"/runs/"+made.Run.ID, nil, &run); err != nil {
+		return 0, err
+	}
+	if run.Status != "FINISHED" {
+		return 0, fmt.Errorf("the run ended %s", run.Status)
+	}
+	_, err = s.ask(http.MethodDelete, path, nil)
+	return took, err
 }

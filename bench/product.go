@@ -152,29 +152,35 @@ func (s *server) stop() error {
 }
 
 func (s *server) do(method, path string, body, into any) error {
-	data, err := json.Marshal(body)
+	text, err := s.ask(method, path, body)
 	if err != nil {
 		return err
 	}
+	return json.Unmarshal(text, into)
+}
+
+// ask makes a request and returns all of the reply, when that has ended.
+func (s *server) ask(method, path string, body any) ([]byte, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
 	req, err := http.NewRequest(method, s.url+path, bytes.NewReader(data))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+s.key)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
+	if err == nil && resp.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
 	}
-	if resp.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
-	}
-	return json.Unmarshal(text, into)
+	return text, err
 }
 
 // list reads the first n agents. They are another user's: an admin key is made
