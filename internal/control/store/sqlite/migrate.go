@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/pressly/goose/v3"
@@ -43,12 +44,12 @@ func migrate(ctx context.Context, path string, logger *slog.Logger) (err error) 
 		return fault.Conflict("a newer version of aloft has written it: its schema is %d, and this version knows %d", at, ours).
 			Named("store_too_new").Hint("start that version again, or restore a copy from before")
 	}
-	done, err := p.Up(ctx)
-	if err != nil {
+	begun := time.Now()
+	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("bring the schema up to date: %w", err)
 	}
-	for _, m := range done {
-		logger.InfoContext(ctx, "schema brought up to date", "version", m.Source.Version, "took", m.Duration)
+	if at < ours {
+		logger.InfoContext(ctx, "schema brought up to date", "from", at, "to", ours, "took", time.Since(begun))
 	}
 	return nil
 }
