@@ -97,6 +97,9 @@ func (t *Transcript) Show(e client.Event) {
 	if json.Unmarshal(e.Data, &b) != nil {
 		return
 	}
+	if t.began.IsZero() {
+		t.began = e.Time // it may be shown from later on
+	}
 	switch e.Kind {
 	case "run.created":
 		t.began = e.Time
