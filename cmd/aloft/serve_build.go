@@ -90,9 +90,9 @@ func (s *server) newBuilder(data string, c serverConfig, network policy.Network,
 	return build.New(config)
 }
 
-// diskHolders are the machines that run, and the builds of Dockerfiles.
+// diskHolders are the machines, and the builds of Dockerfiles.
 func (s *server) diskHolders(ctx context.Context) ([]disk.Holder, error) {
-	all, err := disk.Running(ctx, s.runtime)
+	all, err := disk.Machines(ctx, s.runtime)
 	for _, u := range s.dockerfiles.underWay() {
 		all = append(all, u)
 	}

@@ -29,8 +29,8 @@ import (
 type Config struct {
 	Dir   string // on the file system that is watched; the reserve lies in it
 	Limit int64  // of each machine, in bytes; 0 is none but the disk itself, [Half] half of it
-	// Machines returns what takes room: the machines that run, and whatever else
-	// can be stopped for it.
+	// Machines returns what takes room: the machines, whether they run or not, and
+	// whatever else can be stopped for it.
 	Machines func(ctx context.Context) ([]Holder, error)
 	// Stop ends what an agent does in the machine, with the reason, and stops it.
 	// It must not wait for the store.
@@ -41,6 +41,7 @@ type Config struct {
 // A Holder holds a part of the disk. A [machine.Measured] is one.
 type Holder interface {
 	ID() string
+	Running() bool
 	DiskBytes(ctx context.Context) (int64, error)
 }
 
@@ -56,7 +57,7 @@ type Guard struct {
 	reserve reserve
 
 	mu     sync.Mutex
-	uses   map[string]*use // by machine
+	uses   map[string]*use // by machine; nil before the first look
 	free   int64           // when it was last asked
 	gone   int64           // what was taken of the disk, in all, whatever was given back
 	looked time.Time       // when the machines were last looked at
@@ -67,11 +68,13 @@ type Guard struct {
 // use is what is known of a machine's disk.
 type use struct {
 	bytes int64
-	began int64         // when it was first measured: what it had before it was started
+	began int64         // what it had before it was started, or less since
 	calm  int64         // when the disk was last not low
 	at    int64         // Guard.gone when it was measured
-	when  time.Time     // of the measurement
+	when  time.Time     // of the measurement; zero before the first
 	took  time.Duration // the measurement
+	older bool          // it was there before the guard, which does not know what it had
+	ran   bool          // when it was last looked at
 }
 
 // Shares of the file system, and their bounds in bytes.
@@ -91,7 +94,7 @@ const (
 
 // New returns a guard that has taken its reserve, where there is room for it.
 func New(c Config) (*Guard, error) {
-	g := &Guard{Config: c, uses: map[string]*use{}}
+	g := &Guard{Config: c}
 	g.space = func() (free, total int64, err error) {
 		var fs unix.Statfs_t
 		if err := unix.Statfs(c.Dir, &fs); err != nil {
@@ -129,6 +132,7 @@ func (g *Guard) takeReserve(free int64) {
 
 // Run watches until ctx ends.
 func (g *Guard) Run(ctx context.Context) error {
+	g.look(ctx, false)
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
 	for {
@@ -201,12 +205,12 @@ func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 	for _, m := range machines {
 		if g.measure(ctx, m, low) && g.over(m.ID()) {
 			used := g.uses[m.ID()].bytes
-			stopped = g.stop(ctx, m.ID(), fault.Exhausted("the machine's disk holds %d MiB, and may hold %d", used>>20, g.Limit>>20).Named("disk_limit").
+			stopped = g.stop(ctx, m, fault.Exhausted("the machine's disk holds %d MiB, and may hold %d", used>>20, g.Limit>>20).Named("disk_limit").
 				Hint("send a follow-up that asks to remove what is not needed, or raise machine.disk_bytes")) || stopped
 		}
 	}
 	if low && !stopped {
-		stopped = g.stopGreediest(ctx, free, full)
+		stopped = g.stopGreediest(ctx, machines, free, full)
 	}
 	if low && free < g.floor/4 { // what is written at once before the next look
 		g.reserve.release()
@@ -214,9 +218,9 @@ func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 	return stopped
 }
 
-// Running returns the machines of a runtime that run, and whose disks lie on
-// this host: those of agents, and those of builds.
-func Running(ctx context.Context, r machine.Runtime) ([]Holder, error) {
+// Machines returns the machines of a runtime whose disks lie on this host: those
+// of agents, and those of builds.
+func Machines(ctx context.Context, r machine.Runtime) ([]Holder, error) {
 	ids, err := r.List(ctx)
 	if err != nil {
 		return nil, err
@@ -227,31 +231,54 @@ func Running(ctx context.Context, r machine.Runtime) ([]Holder, error) {
 		if err != nil {
 			continue // it is being destroyed
 		}
-		if m, ok := m.(machine.Measured); ok && m.Running() {
+		if m, ok := m.(machine.Measured); ok {
 			all = append(all, m)
 		}
 	}
 	return all, nil
 }
 
-// running returns the machines that run, and forgets the others.
-func (g *Guard) running(ctx context.Context) ([]Holder, error) {
-	machines, err := g.Machines(ctx)
+// running returns the machines that run. It forgets those that are gone, and
+// notes what those hold that have stopped.
+func (g *Guard) running(ctx context.Context) (running []Holder, err error) {
+	all, err := g.Machines(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]*use, len(machines))
-	for _, m := range machines {
-		known[m.ID()] = g.uses[m.ID()]
+	known := make(map[string]*use, len(all))
+	for _, m := range all {
+		u := g.uses[m.ID()]
+		if u == nil { // what is new has nothing: it may be quick to take much
+			u = &use{older: g.uses == nil}
+		}
+		known[m.ID()] = u
+		if m.Running() {
+			running, u.ran = append(running, m), true
+		} else if u.ran {
+			g.rest(ctx, m, u)
+		}
 	}
 	g.uses = known
-	return machines, nil
+	return running, nil
+}
+
+// rest notes what a machine holds that has stopped: it begins with that when it is
+// started again.
+func (g *Guard) rest(ctx context.Context, m Holder, u *use) {
+	u.ran = false
+	began := time.Now()
+	n, err := m.DiskBytes(ctx)
+	if err != nil {
+		return // it is being destroyed
+	}
+	u.bytes, u.began, u.calm, u.older = n, n, n, false
+	u.at, u.when, u.took = g.gone, began, time.Since(began)
 }
 
 // measure measures the machine where that is due, and reports whether it did.
 func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 	u := g.uses[m.ID()]
-	if u != nil {
+	if !u.when.IsZero() {
 		since := time.Since(u.when)
 		could := g.Limit > 0 && u.bytes+g.gone-u.at > g.allowed(u)
 		switch {
@@ -269,10 +296,10 @@ func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 		}
 		return false
 	}
-	if u == nil {
-		u = &use{began: n, calm: n}
-		g.uses[m.ID()] = u
+	if u.older {
+		u.began, u.calm, u.older = n, n, false
 	}
+	u.began = min(u.began, n)
 	u.bytes, u.at, u.when, u.took = n, g.gone, began, time.Since(began)
 	if !low {
 		u.calm = n
@@ -295,18 +322,19 @@ func (g *Guard) over(id string) bool {
 // stopGreediest stops the machine that has grown most since the disk was not
 // low, if it has taken a good part of what was left, or, where nothing is left,
 // anything.
-func (g *Guard) stopGreediest(ctx context.Context, free int64, full bool) bool {
+func (g *Guard) stopGreediest(ctx context.Context, running []Holder, free int64, full bool) bool {
 	least := g.floor / 4
 	if full || free < least {
 		least = 1
 	}
-	greediest, most := "", int64(0)
-	for id, u := range g.uses {
-		if u != nil && u.bytes-u.calm >= max(least, most+1) {
-			greediest, most = id, u.bytes-u.calm
+	var greediest Holder
+	most := int64(0)
+	for _, m := range running {
+		if u := g.uses[m.ID()]; u.bytes-u.calm >= max(least, most+1) {
+			greediest, most = m, u.bytes-u.calm
 		}
 	}
-	if greediest == "" {
+	if greediest == nil {
 		if !g.warned {
 			g.warned = true
 			g.Logger.Warn("the disk is nearly full, and no machine has filled it", "dir", g.Dir, "free", free)
@@ -314,20 +342,18 @@ func (g *Guard) stopGreediest(ctx context.Context, free int64, full bool) bool {
 		return false
 	}
 	for _, u := range g.uses { // the others begin anew: a little more of theirs is no guilt
-		if u != nil {
-			u.calm = u.bytes
-		}
+		u.calm = u.bytes
 	}
 	return g.stop(ctx, greediest, fault.Exhausted("the machine was about to fill the server's disk: it took %d MiB, and %d are left", most>>20, free>>20).Named("disk_limit").
 		Hint("send a follow-up that asks to remove what is not needed, or delete the agent; machine.disk_bytes gives each machine a limit"))
 }
 
-func (g *Guard) stop(ctx context.Context, id string, why error) bool {
-	g.Logger.Warn("stopping a machine for its disk", "machine", id, "reason", why)
-	if err := g.Stop(ctx, id, why); err != nil {
-		g.Logger.Error("machine cannot be stopped", "machine", id, "error", err)
+func (g *Guard) stop(ctx context.Context, m Holder, why error) bool {
+	g.Logger.Warn("stopping a machine for its disk", "machine", m.ID(), "reason", why)
+	if err := g.Stop(ctx, m.ID(), why); err != nil {
+		g.Logger.Error("machine cannot be stopped", "machine", m.ID(), "error", err)
 		return false
 	}
-	delete(g.uses, id)
+	g.rest(ctx, m, g.uses[m.ID()])
 	return true
 }

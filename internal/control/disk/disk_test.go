@@ -30,13 +30,11 @@ type host struct {
 func newHost(t *testing.T, limit int64) *host {
 	t.Helper()
 	h := &host{t: t, holds: map[string]int64{}, measured: map[string]int{}, stopped: map[string]error{}}
-	h.Guard = &Guard{uses: map[string]*use{}, Config: Config{
+	h.Guard = &Guard{Config: Config{
 		Dir: t.TempDir(), Limit: limit, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Machines: func(context.Context) (all []Holder, err error) {
 			for _, id := range slices.Sorted(maps.Keys(h.holds)) {
-				if h.stopped[id] == nil {
-					all = append(all, held{h: h, id: id})
-				}
+				all = append(all, held{h: h, id: id})
 			}
 			return all, nil
 		},
@@ -65,6 +63,8 @@ type held struct {
 }
 
 func (m held) ID() string { return m.id }
+
+func (m held) Running() bool { return m.h.stopped[m.id] == nil }
 
 func (m held) DiskBytes(context.Context) (int64, error) {
 	m.h.measured[m.id]++
@@ -117,6 +117,33 @@ func testAMachineOverItsLimitIsStopped(t *testing.T) {
 	h = newHost(t, 0)
 	h.write("a", 900*mib)
 	h.onlyStopped()
+}
+
+// A machine may be over its limit before it is seen for the first time, be it a
+// new one or one that slept; and one that a server before this one let be is not
+// to blame for what it has.
+func TestAMachineThatIsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, 100*mib)
+		h.write("older", 200*mib)
+		h.write("new", 200*mib)
+		h.onlyStopped("new")
+		h.write("sleeper", 10*mib)
+		h.stopped["sleeper"] = fault.Exhausted("nobody uses it").Named("disk_limit").Hint("use it")
+		time.Sleep(lookEvery)
+		h.look(t.Context(), false)
+		delete(h.stopped, "sleeper")
+		h.write("sleeper", 200*mib)
+		h.onlyStopped("new", "sleeper")
+		// What was tidied away is not to come back.
+		delete(h.stopped, "new")
+		h.write("new", -90*mib)
+		time.Sleep(measureEvery)
+		h.look(t.Context(), false)
+		h.onlyStopped("sleeper")
+		h.write("new", 80*mib)
+		h.onlyStopped("new", "sleeper")
+	})
 }
 
 // What a machine takes may be what others free in the same moment: then the file

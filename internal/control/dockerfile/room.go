@@ -29,6 +29,9 @@ type UnderWay struct {
 // ID names the build among those under way.
 func (u *UnderWay) ID() string { return u.id }
 
+// Running is true: a build that has ended is not under way.
+func (u *UnderWay) Running() bool { return true }
+
 // DiskBytes returns how many bytes there are more of the disk in use, by the
 // engine and for this build, than when they were first counted. What other builds
 // of the same engine write meanwhile is among them: they share what is kept.
@@ -79,6 +82,7 @@ func (b *Builder) Stop(id string, why error) (ours bool) {
 func (b *Builder) begin(ctx context.Context, work string) (_ context.Context, done func()) {
 	ctx, stop := context.WithCancelCause(ctx)
 	u := &UnderWay{id: filepath.Base(work), dirs: append([]string{work}, b.Engine.Keeps()...), stop: stop}
+	_, _ = u.DiskBytes(ctx) // what it began with; if that cannot be had now, the next time it is counted
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.underWay == nil {
