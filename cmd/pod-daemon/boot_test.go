@@ -247,6 +247,30 @@ func TestBootTellsWhyExecDaemonFails(t *testing.T) {
 	}
 }
 
+// Who kills exec-daemon before it listens has not made it fail, unless they go on.
+func TestBootOutlivesItsExecDaemon(t *testing.T) {
+	t.Parallel()
+	for times, fails := range map[string]bool{"xx": false, "xxxxxxxxxxxx": true} {
+		m := newMachine(t)
+		m.start()
+		file := filepath.Join(m.disk, "killed")
+		if err := os.WriteFile(file, []byte(times), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, err := m.dial(newForge(t)).Boot(t.Context(), pod.Boot{
+			Checkout:  pod.Checkout{RepoURL: repoURL, Path: m.workspace()},
+			ExecToken: token, GitCredential: "cred-of-the-run", Env: map[string]string{"STAND_IN_KILLED": file},
+		}, nil)
+		step, failed := errors.AsType[*pod.StepError](err)
+		if failed != fails || err != nil && !failed || failed && !strings.Contains(step.Detail, "ended with status 137") {
+			t.Errorf("killed %d times: %v", len(times), err)
+		}
+	}
+}
+
 func TestBootRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

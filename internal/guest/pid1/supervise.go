@@ -179,10 +179,16 @@ func (s *service) stop(grace time.Duration) {
 	<-child.Done()
 }
 
+// mostKilled is how often a service that somebody kills before it listens is
+// started before that counts as failure.
+const mostKilled = 5
+
 // listening waits until ready succeeds, the service could not be kept alive,
-// or ctx ends; the error tells the service's last words.
+// or ctx ends; the error tells the service's last words. One that was killed has
+// not failed: it is started again, as it always is.
 func (s *service) listening(ctx context.Context, ready func(context.Context) error) error {
-	first := s.running()
+	begun := time.Now()
+	_, before := s.state()
 	wait := time.NewTicker(5 * time.Millisecond)
 	defer wait.Stop()
 	for {
@@ -190,16 +196,14 @@ func (s *service) listening(ctx context.Context, ready func(context.Context) err
 		if err == nil {
 			return nil
 		}
-		var ended <-chan struct{}
-		if first != nil {
-			ended = first.Done()
+		s.mu.Lock()
+		child, last, restarts, words := s.child, s.last, s.restarts-before, s.words
+		s.mu.Unlock()
+		ended := last != nil && (child == nil || last.at.After(begun))
+		if ended && (!last.status.Signaled() || restarts >= mostKilled) {
+			return fmt.Errorf("%s ended with status %d: %s", s.name, exitCode(last.status), words.after(outputGrace))
 		}
 		select {
-		case <-ended:
-			s.mu.Lock()
-			words := s.words
-			s.mu.Unlock()
-			return fmt.Errorf("%s ended with status %d: %s", s.name, exitCode(first.Status()), words.after(outputGrace))
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("%s does not listen: %w", s.name, context.Cause(ctx)), err)
 		case <-wait.C:
