@@ -36,6 +36,7 @@ func TestLive(t *testing.T) {
 		want("name: gh")
 		write("\n" + token[:20])
 		time.Sleep(Quiet)
+		want("name: gh\n" + token[:7])
 		write(token[20:] + "\nlater-secret g")
 		want("name: gh\n" + token[:7] + Marker + "\nlater-secret ")
 		r = New(map[string]string{"a": token, "b": "later-secret"})
