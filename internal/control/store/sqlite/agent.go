@@ -32,8 +32,9 @@ func (s *Store) ListAgents(ctx context.Context, q store.AgentQuery) ([]agent.Age
 	beforeTime, beforeID, most := bounds(q.Page)
 	var rows []query.Agent
 	var err error
+	filter := q.AgentFilter
 	switch {
-	case !q.AgentFilter.IsZero():
+	case !filter.IsZero():
 		rows, err = s.find(ctx, q)
 	case q.UserID == 0:
 		rows, err = s.read.ListAgents(ctx, query.ListAgentsParams{
