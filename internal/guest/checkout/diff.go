@@ -39,12 +39,13 @@ func (r *Repository) Diff(ctx context.Context, base, scratch string) (diff strin
 	index := filepath.Join(scratch, "index-"+rand.Text())
 	defer func() { _, _ = r.command(context.WithoutCancel(ctx), quickLimit, "rm", "-f", index, index+".lock") }()
 	// A copy of the user's index spares git from reading every file again. It
-	// is made by the user, who cannot be misled into a file that is not theirs.
+	// is made by the user, who cannot be misled into a file that is not theirs. By
+	// its time git knows which files may have changed in the moment it was written in.
 	from, err := r.git(ctx, quickLimit, "rev-parse", "--path-format=absolute", "--git-path", "index")
 	if err != nil {
 		return "", false, err
 	}
-	_, err = r.command(ctx, quickLimit, "cp", "--", strings.TrimSuffix(from, "\n"), index)
+	_, err = r.command(ctx, quickLimit, "cp", "-p", "--", strings.TrimSuffix(from, "\n"), index)
 	if _, refused := errors.AsType[*Failure](err); err != nil && !refused {
 		return "", false, err
 	} // where there is no index yet, git makes one

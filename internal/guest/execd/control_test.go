@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -336,6 +337,49 @@ func TestUpdateEnvironmentVariables(t *testing.T) {
 	}
 	if err := ask(serve(t, Config{}), &agentv1.UpdateEnvironmentVariablesRequest{}); connect.CodeOf(err) != connect.CodeUnimplemented {
 		t.Errorf("without a hook: %v", err)
+	}
+}
+
+// What is changed in the very moment that the index was written in has the size
+// and the times that the index knows.
+func TestGetDiffOfTheSameMoment(t *testing.T) {
+	need.Command(t, "git")
+	dir := t.TempDir()
+	then := time.Now().Add(-time.Hour)
+	put := func(name, text string) {
+		t.Helper()
+		if text != "" {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chtimes(filepath.Join(dir, name), then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	git("init", "-q")
+	git("config", "core.trustctime", "false") // which no test can set
+	put("file", "1\n")
+	git("add", "file")
+	git("commit", "-q", "-m", "one")
+	put("file", "2\n")
+	put(".git/index", "")
+	if err := os.WriteFile(filepath.Join(dir, "other"), []byte("untracked\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	res, err := serve(t, Config{Workspace: dir}).control().GetDiff(t.Context(), connect.NewRequest(&agentv1.GetDiffRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := res.Msg.GetDiff(); !strings.Contains(d, "+2") || !strings.Contains(d, "+untracked") {
+		t.Errorf("the diff is\n%s", d)
 	}
 }
 

@@ -128,12 +128,21 @@ func copyIndex(ctx context.Context, dir, to string) error {
 	if !filepath.IsAbs(from) {
 		from = filepath.Join(dir, from)
 	}
-	b, err := os.ReadFile(from)
+	info, err := os.Stat(from)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // nothing was ever added
 	}
+	var b []byte
+	if err == nil {
+		b, err = os.ReadFile(from)
+	}
 	if err == nil {
 		err = os.WriteFile(to, b, 0o600)
+	}
+	if err == nil {
+		// By the index's own time git knows which files may have changed in the
+		// moment that it was written in, and reads those.
+		err = os.Chtimes(to, info.ModTime(), info.ModTime())
 	}
 	if err != nil {
 		return fmt.Errorf("diff: copy the index: %w", err)
