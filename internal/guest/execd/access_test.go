@@ -262,7 +262,8 @@ func TestTerminalService(t *testing.T) {
 	t.Cleanup(func() { _ = host.Close() })
 	r := serve(t, Config{Terminals: host})
 	c := agentv1connect.NewTerminalServiceClient(r.client, r.url, connect.WithInterceptors(bearer(testToken)))
-	ctx := t.Context()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // that ends a hang
+	defer cancel()
 	made, err := c.CreateTerminal(ctx, connect.NewRequest(&agentv1.CreateTerminalRequest{Name: "t1", Command: "cat", Columns: 70}))
 	if err != nil || !made.Msg.GetCreated() || made.Msg.GetTerminal().GetColumns() != 70 {
 		t.Fatalf("%v, %v", made, err)
@@ -299,12 +300,14 @@ func TestTerminalService(t *testing.T) {
 		from = at + int64(n)
 	}
 	var read *connect.Response[agentv1.ReadTerminalResponse]
-	for range 200 { // the terminal's echo comes first, and then cat's
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for { // the terminal's echo comes first, and then cat's
 		read, err = c.ReadTerminal(ctx, connect.NewRequest(&agentv1.ReadTerminalRequest{Name: "t1", HistoryLines: -1}))
 		if err != nil || strings.Count(read.Msg.GetText(), "hello ä") >= 2 {
 			break
 		}
-		time.Sleep(50 * time.Millisecond)
+		<-tick.C
 	}
 	if err != nil || strings.Count(read.Msg.GetText(), "hello ä") != 2 || read.Msg.GetCursorRow() != 2 || read.Msg.GetTerminal().GetCommand() != "cat" {
 		t.Errorf("%v, %v", read, err)
