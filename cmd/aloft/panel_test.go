@@ -119,7 +119,7 @@ func TestPanel(t *testing.T) {
 		t.Error("the run was not stopped")
 	}
 	term.press("t") // of which the server knows nothing: the panel comes back and says so
-	term.shows("! ", "Esc back")
+	term.shows("! the server answered", "Esc back")
 	term.press("?")
 	term.shows("Keys", "searches")
 	term.press("q", "Escape")
