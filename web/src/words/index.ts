@@ -1,0 +1,11 @@
+import { agent } from "./agent";
+import { agents } from "./agents";
+import { changes } from "./changes";
+import { environments } from "./environments";
+import { machine } from "./machine";
+import { people } from "./people";
+import { settings } from "./settings";
+import { shell } from "./shell";
+
+/** Every string that people read: one place, a file for each screen, and this door. */
+export const words = { ...shell, ...people, ...agents, ...agent, ...changes, ...machine, ...environments, ...settings } as const;

@@ -1,0 +1,62 @@
+/** Words of the settings. */
+export const settings = {
+  settings: {
+    theme: "Colours",
+    themes: { "": "As the system", light: "Light", dark: "Dark" },
+    runModeLead: "How much agents may do without asking. The strictest of yours, the team's, the server's and the agent's own holds; it counts for new agents.",
+    owner: { me: "Yours", team: "The team's (for admins)" },
+    notSet: "Not set",
+    saved: "Saved",
+    team: {
+      title: "For new agents",
+      lead: "What you settle here counts at once, for agents that are made from now on.",
+      leadOthers: "An admin settles this for the team.",
+      model: "Default model",
+      texts: {
+        defaultRepository: { name: "Default repository", hint: "Of agents that name none; empty is none." },
+        baseBranch: { name: "Base branch", hint: "Where agents start from; empty is the repository's own." },
+      },
+      days: {
+        retentionDays: { name: "Days to keep agents", hint: "After their last change; 0 keeps them for ever." },
+        machineRetentionDays: { name: "Days to keep idle machines", hint: "With their disks; 0 is as long as the server does." },
+      },
+      switches: {
+        displayAgentSummary: { name: "Display agent summary", hint: "Lists show files and code." },
+        displayAgentSummaryExternally: { name: "Display it in external channels", hint: "Webhooks tell what an agent says. Only where the summary is displayed, and not in privacy mode." },
+        privacyMode: { name: "Privacy mode", hint: "What agents say stays on this server, whatever the others are. An agent that runs goes on as it began." },
+      },
+    },
+    rules: {
+      title: "Rules",
+      lead: "What runs without asking, what the sandbox may touch and which hosts it may reach, scripts around what agents do, and how long a question waits. A repository may have its own.",
+      whose: "Whose rules",
+      which: "Which rules",
+      owner: { me: "Yours", team: "The team's" },
+      names: {
+        "permissions.json": "permissions.json: what runs without asking, and words for the classifier",
+        "sandbox.json": "sandbox.json: what commands in the sandbox may touch, and the hosts they may reach",
+        "hooks.json": "hooks.json: scripts around what agents do",
+        "deny-after": "How long a question waits before it counts as denied",
+      },
+      denyAfterHint: "for ever; or as in 8h",
+      none: "There is none.",
+      save: "Save",
+    },
+    models: { title: "Models", lead: "What agents may use, as the server is configured.", standard: "the server's default" },
+    aws: { title: "AWS roles", lead: "The external ID that the trust policy of your roles asks for. The secret CURSOR_AWS_ASSUME_IAM_ROLE_ARN names the role.", copy: "Copy the external ID" },
+    secrets: {
+      title: "Secrets",
+      lead: "They are given to machines, and their values are never shown again.",
+      none: "There are none yet.",
+      name: "Name",
+      value: "Value",
+      ownerLabel: "Whose",
+      typeLabel: "Kind",
+      owner: { personal: "Yours", team: "The team's", environment: "An environment's" },
+      type: { runtime_secret: "Secret", environment_variable: "Variable", build_secret: "For builds" },
+      set: "Set the secret",
+      drop: (name: string) => `Delete ${name}`,
+      sure: (name: string) => `Delete the secret ${name}?`,
+    },
+  },
+} as const;
