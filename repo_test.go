@@ -44,6 +44,7 @@ var mayImport = map[string][]string{
 	"internal/environment":   {"internal/policy"},
 	"internal/policy/shell":  {},
 	"internal/policy/permit": {"internal/policy/shell"},
+	"internal/mcp":           {"internal/environment", "internal/tool"},
 
 	// What both wings use, and what speaks to neither.
 	"internal/telemetry":               {},
@@ -146,6 +147,7 @@ var nouns = []string{
 	"internal/environment",
 	"internal/policy/shell",
 	"internal/policy/permit",
+	"internal/mcp",
 }
 
 // noIO are standard packages that a noun has no use for.

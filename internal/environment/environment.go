@@ -53,7 +53,7 @@ type Environment struct {
 
 	RepositoryDependencies []string          `json:"repositoryDependencies,omitempty"`
 	DisableAllMCPServers   bool              `json:"disableAllMcpServers,omitempty"`
-	MCPServerAllowlist     []MCPServer       `json:"mcpServerAllowlist,omitempty"`
+	MCPServerAllowlist     []MCPServer       `json:"mcpServerAllowlist,omitzero"`
 	EgressMode             EgressMode        `json:"egressMode,omitempty"`
 	EgressAllowlist        []string          `json:"egressAllowlist,omitempty"`
 	ChromeExecutablePath   string            `json:"chromeExecutablePath,omitempty"`
@@ -85,12 +85,12 @@ type Build struct {
 }
 
 // MCPServer is one that may be used. One of ServerURL and Command is set. No
-// ToolAllowlist is every tool.
+// ToolAllowlist is every tool, and an empty one none.
 type MCPServer struct {
 	Name          string   `json:"name,omitempty"`
 	ServerURL     string   `json:"serverUrl,omitempty"`
 	Command       string   `json:"command,omitempty"`
-	ToolAllowlist []string `json:"toolAllowlist,omitempty"`
+	ToolAllowlist []string `json:"toolAllowlist,omitzero"`
 }
 
 // EgressMode says how the file's domains and those of the settings go together.

@@ -58,8 +58,8 @@ func (e Environment) Explain() []Line {
 	switch {
 	case e.DisableAllMCPServers:
 		add("MCP servers", "none")
-	case len(e.MCPServerAllowlist) > 0:
-		add("MCP servers", "%d", len(e.MCPServerAllowlist))
+	case e.MCPServerAllowlist != nil:
+		add("MCP servers", "at most the %d of the allowlist", len(e.MCPServerAllowlist))
 	}
 	if e.Base() == BaseSnapshot || !e.MaySave() {
 		add("agent may save the disk", "%s", map[bool]string{true: "yes", false: "no"}[e.MaySave()])

@@ -1,0 +1,135 @@
+package mcp
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Variables are what ${…} in a configuration stands for.
+type Variables struct {
+	Env           func(name string) (value string, ok bool) // of ${env:NAME}
+	UserHome      string                                    // of ${userHome}
+	Workspace     string                                    // of ${workspaceFolder}
+	PathSeparator string                                    // of ${pathSeparator} and ${/}; "/" unless given
+}
+
+var placeholder = regexp.MustCompile(`\$\{([^{}]*)\}`)
+
+// bare is a variable of the environment as other clients write it: ${NAME}, or
+// ${NAME:-what it is without}.
+var bare = regexp.MustCompile(`^([A-Z_][A-Z0-9_]*)(?::-(.*))?$`)
+
+// expand replaces each ${…} of s. What comes out is not looked at again. Words
+// that it does not know stay as they are.
+func (v Variables) expand(s string) (string, error) {
+	var missing error
+	size := 0
+	out := placeholder.ReplaceAllStringFunc(s, func(m string) string {
+		to, err := v.one(m[2:len(m)-1], m)
+		if err != nil && missing == nil {
+			missing = err
+		}
+		if size += len(to); size > maxValue { // so that a long variable cannot be had a thousand times
+			return ""
+		}
+		return to
+	})
+	if size > maxValue {
+		return "", fmt.Errorf("with its variables it has more than %d bytes", maxValue)
+	}
+	return out, missing
+}
+
+func (v Variables) one(name, whole string) (string, error) {
+	switch name {
+	case "userHome":
+		return v.UserHome, nil
+	case "workspaceFolder":
+		return v.Workspace, nil
+	case "workspaceFolderBasename":
+		return path.Base(v.Workspace), nil
+	case "pathSeparator", "/":
+		if v.PathSeparator == "" {
+			return "/", nil
+		}
+		return v.PathSeparator, nil
+	}
+	variable, fallback, hasFallback := "", "", false
+	if env, ok := strings.CutPrefix(name, "env:"); ok {
+		variable, fallback, hasFallback = strings.Cut(env, ":-")
+	} else if m := bare.FindStringSubmatch(name); m != nil {
+		variable, fallback, hasFallback = m[1], m[2], strings.Contains(name, ":-")
+	} else {
+		return whole, nil
+	}
+	if v.Env != nil {
+		if value, ok := v.Env(variable); ok {
+			return value, nil
+		}
+	}
+	if hasFallback {
+		return fallback, nil
+	}
+	return "", fmt.Errorf("the variable %s is not set", clean(variable, 80))
+}
+
+// known reports whether every ${…} of s is one that is replaced; else it returns
+// the first that is not.
+func known(s string) (string, bool) {
+	for _, m := range placeholder.FindAllString(s, -1) {
+		if to, err := (Variables{Workspace: "/w"}).one(m[2:len(m)-1], m); err == nil && to == m {
+			return m, false
+		}
+	}
+	return "", true
+}
+
+// Expand returns the server with its variables replaced, and checks it again.
+// The error names the key and the variable, never a value.
+func (s Server) Expand(v Variables) (Server, error) {
+	var failed error
+	text := func(key, value string) string {
+		out, err := v.expand(value)
+		if err != nil && failed == nil {
+			failed = fmt.Errorf("%s: %s: %w", s.Name, key, err)
+		}
+		return out
+	}
+	all := func(key string, m map[string]string) map[string]string {
+		out := maps.Clone(m)
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			out[k] = text(key+"."+clean(k, 80), m[k])
+		}
+		return out
+	}
+	s.Command, s.EnvFile, s.URL = text("command", s.Command), text("envFile", s.EnvFile), text("url", s.URL)
+	s.Args = slices.Clone(s.Args)
+	for i, a := range s.Args {
+		s.Args[i] = text(fmt.Sprintf("args[%d]", i), a)
+	}
+	s.Env, s.Headers = all("env", s.Env), all("headers", s.Headers)
+	if s.Auth != nil {
+		a := *s.Auth
+		a.ClientID, a.ClientSecret = text("auth.CLIENT_ID", a.ClientID), text("auth.CLIENT_SECRET", a.ClientSecret)
+		a.Scopes = slices.Clone(a.Scopes)
+		for i, scope := range a.Scopes {
+			a.Scopes[i] = text(fmt.Sprintf("auth.scopes[%d]", i), scope)
+		}
+		s.Auth = &a
+	}
+	if failed != nil {
+		return Server{}, failed
+	}
+	if strings.Contains(s.URL, "${") {
+		return Server{}, fmt.Errorf("%s: url: it holds a variable that is not known", s.Name)
+	}
+	if problems := s.Check(); len(problems) > 0 {
+		p := problems[0]
+		return Server{}, fmt.Errorf("%s: %s: %s, when its variables are replaced", s.Name, p.Key, p.Message)
+	}
+	return s, nil
+}

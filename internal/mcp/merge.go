@@ -1,0 +1,160 @@
+package mcp
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"aloft/internal/environment"
+)
+
+// LeftOut is a server that an agent does not get, or gets another instead of.
+type LeftOut struct {
+	Name   string `json:"name"`
+	Source Source `json:"source"`
+	Why    string `json:"why"` // for a person; holds no secret
+}
+
+// Merge makes of all that name servers those that an agent gets, in the order of
+// [Sources] and then of names. Where two have a name in common the one whose source
+// is first wins: a repository cannot put a server of its own in the place of one
+// that the team's rules speak of. The environment can only leave out.
+func Merge(e environment.Environment, all ...Server) ([]Server, []LeftOut) {
+	var kept []Server
+	var out []LeftOut
+	leave := func(s Server, format string, args ...any) {
+		out = append(out, LeftOut{s.Name, s.Source, fmt.Sprintf(format, args...)})
+	}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Server) int {
+		if d := slices.Index(Sources, a.Source) - slices.Index(Sources, b.Source); d != 0 {
+			return d
+		}
+		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+	})
+	for _, s := range all {
+		if e.DisableAllMCPServers {
+			leave(s, "disableAllMcpServers of environment.json blocks all servers")
+			continue
+		}
+		if p := s.Check(); len(p) > 0 {
+			leave(s, "%s", strings.TrimPrefix(p[0].Key+": "+p[0].Message, ": "))
+			continue
+		}
+		if was, ok := Find(kept, s.Name); ok {
+			leave(s, "the %s has a server of that name", was.Source)
+			continue
+		}
+		s, ok := admit(s, e.MCPServerAllowlist)
+		if !ok {
+			leave(s, "mcpServerAllowlist of environment.json has no entry for it")
+			continue
+		}
+		if len(kept) == MaxServers {
+			leave(s, "an agent has at most %d servers", MaxServers)
+			continue
+		}
+		kept = append(kept, s)
+	}
+	return kept, out
+}
+
+// admit narrows a server to what the list allows: all where there is no list, and
+// nothing where it is empty. Of a server that several entries name, what any of them allows is allowed.
+func admit(s Server, list []environment.MCPServer) (Server, bool) {
+	if list == nil {
+		return s, true
+	}
+	var tools []string
+	found, all := false, false
+	for _, e := range list {
+		if !named(s, e) {
+			continue
+		}
+		found = true
+		all = all || e.ToolAllowlist == nil
+		tools = append(tools, e.ToolAllowlist...)
+	}
+	if found && !all {
+		if tools == nil {
+			tools = []string{}
+		}
+		s.Tools = narrow(s.Tools, tools)
+	}
+	return s, found
+}
+
+// narrow is what both lists allow. A pattern of the first that the second does
+// not hold as it stands is dropped where it is wider.
+func narrow(have, list []string) []string {
+	if have == nil {
+		return list
+	}
+	both := []string{}
+	for _, h := range have {
+		for _, l := range list {
+			switch {
+			case glob(l, h):
+				both = append(both, h)
+			case glob(h, l):
+				both = append(both, l)
+			}
+		}
+	}
+	slices.Sort(both)
+	return slices.Compact(both)
+}
+
+// named reports whether an entry of mcpServerAllowlist names the server: by its
+// URL, in which * stands for any text of the path and *. for any part of the host,
+// or by its command and arguments on one line, in which * stands for any text.
+func named(s Server, e environment.MCPServer) bool {
+	if e.Command != "" {
+		return s.Command != "" && glob(e.Command, s.Line())
+	}
+	if s.URL == "" || e.ServerURL == "" {
+		return false
+	}
+	if e.ServerURL == s.URL {
+		return true
+	}
+	want, err := url.Parse(strings.ReplaceAll(e.ServerURL, "*", "-any-"))
+	if err != nil {
+		return false
+	}
+	have, err := url.Parse(s.URL)
+	if err != nil || have.User != nil || strings.Contains(s.URL, "${") {
+		return false
+	}
+	if !strings.EqualFold(want.Scheme, have.Scheme) || port(want) != port(have) {
+		return false
+	}
+	host, server := strings.ToLower(want.Hostname()), strings.ToLower(have.Hostname())
+	if parent, any := strings.CutPrefix(host, "-any-."); any {
+		if strings.Contains(parent, "-any-") || !strings.HasSuffix(server, "."+parent) {
+			return false
+		}
+	} else if host != server {
+		return false
+	}
+	pattern := strings.ReplaceAll(strings.TrimSuffix(want.EscapedPath(), "/")+query(want), "-any-", "*")
+	return glob(pattern, strings.TrimSuffix(have.EscapedPath(), "/")+query(have))
+}
+
+func query(u *url.URL) string {
+	if u.RawQuery == "" {
+		return ""
+	}
+	return "?" + u.RawQuery
+}
+
+func port(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case strings.EqualFold(u.Scheme, "http"):
+		return "80"
+	}
+	return "443"
+}
