@@ -81,6 +81,8 @@ var mayImport = map[string][]string{
 	"internal/control/machine/machinetest":             {"internal/control/machine", "internal/control/machine/machinetest/standin", "internal/wire/mux"},
 	"internal/control/machine/machinetest/standin":     {"internal/wire/mux"},
 	"internal/control/machine/machinetest/standin/pod": {"internal/control/machine/machinetest/standin"},
+	"internal/control/forge":                           {"NOUNS", "internal/control/mirror"},
+	"internal/control/forge/...":                       {"internal/fault", "internal/control/forge"},
 	"internal/control/model":                           {"NOUNS"},
 	"internal/control/model/...":                       {"NOUNS", "internal/control/model"},
 	"internal/control/safe":                            {"NOUNS", "internal/control/store"},
@@ -227,7 +229,7 @@ func TestNounsDoNoIO(t *testing.T) {
 }
 
 func TestOnlyMainPackagesNameImplementations(t *testing.T) {
-	adapters := []string{"internal/control/safe/...", "internal/control/machine/...", "internal/control/model/...", "internal/control/store/...", "internal/control/dockerfile/..."}
+	adapters := []string{"internal/control/safe/...", "internal/control/machine/...", "internal/control/model/...", "internal/control/store/...", "internal/control/dockerfile/...", "internal/control/forge/..."}
 	for _, p := range packages(t) {
 		if matches("cmd/...", p.path) || matches("test/...", p.path) || p.path == "bench" {
 			continue

@@ -1,0 +1,167 @@
+package forge
+
+import (
+	"cmp"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"aloft/internal/control/mirror"
+	"aloft/internal/fault"
+)
+
+// Repo names a repository at a host. Make it by [ParseURL] or
+// [ParsePullRequestURL].
+type Repo struct {
+	Host string // lower case, with the port unless it is the usual one: github.com, git.example.com:3000
+	Path string // owner/name, of GitLab also group/subgroup/name; without .git
+}
+
+// ParseURL reads the URL of a repository as git takes it: https, http, ssh, or
+// git@host:path. It reads as the gateway does, so that no URL means one host
+// to git and another to the forge. The port of ssh is dropped, for it says
+// nothing of the web's; [Set.Of] finds the host by its name then.
+func ParseURL(s string) (Repo, error) {
+	m, err := mirror.ParseURL(s)
+	if err != nil {
+		return Repo{}, err
+	}
+	web, ok := m.Web()
+	if !ok {
+		return Repo{}, fault.Invalid("the repository is a folder of the server, and no forge has it").Named(CodeNotConfigured).
+			Hint("pull requests need a repository at GitHub, GitLab or Gitea")
+	}
+	_, escaped, _ := strings.Cut(web.String(), "://")
+	_, escaped, _ = strings.Cut(escaped, "/")
+	path, err := url.PathUnescape(escaped)
+	r := Repo{Host: web.Host(), Path: strings.TrimSuffix(path, ".git")}
+	if err != nil || !r.valid() {
+		return Repo{}, fault.Invalid("%s names no repository of a forge", web.Host()).Named("repo_url_invalid").
+			Hint("write it as https://host/owner/name")
+	}
+	return r, nil
+}
+
+// valid reports whether the names can be a repository's. What is sent to a host
+// is made of it, so nothing passes that a URL could mean otherwise.
+func (r Repo) valid() bool {
+	parts := strings.Split(r.Path, "/")
+	return r.Host != "" && len(r.Path) <= 1024 && len(parts) >= 2 && len(parts) <= 24 && utf8.ValidString(r.Path) &&
+		!slices.ContainsFunc(parts, func(p string) bool {
+			return p == "" || p == "." || p == ".." || p == "-" || strings.ContainsAny(p, `\?#%`) || strings.ContainsFunc(p, unicode.IsControl)
+		})
+}
+
+// Owner is the path without the name.
+func (r Repo) Owner() string { return r.Path[:max(strings.LastIndexByte(r.Path, '/'), 0)] }
+
+// Name is the last part of the path.
+func (r Repo) Name() string { return r.Path[strings.LastIndexByte(r.Path, '/')+1:] }
+
+// String is the repository as people name it: github.com/owner/name.
+func (r Repo) String() string { return r.Host + "/" + r.Path }
+
+// IsZero reports whether r names nothing.
+func (r Repo) IsZero() bool { return r == Repo{} }
+
+// Same reports whether both are the same repository: forges do not tell the
+// case of names apart.
+func (r Repo) Same(o Repo) bool {
+	return strings.EqualFold(r.Host, o.Host) && strings.EqualFold(r.Path, o.Path)
+}
+
+const maxURL = 2048 // bytes
+
+// pullURL knows the path of a pull request's page, and of those below it:
+// owner/name/pull/7 (GitHub), owner/name/pulls/7 (Gitea),
+// group/name/-/merge_requests/7 (GitLab, older versions without the dash).
+var pullURL = regexp.MustCompile(`^/(.+?)/(?:pull|pulls|-/merge_requests|merge_requests)/([1-9][0-9]{0,8})(?:/.*)?$`)
+
+// ParsePullRequestURL reads the address of a pull request's page, also of those
+// below it, such as its files.
+func ParsePullRequestURL(s string) (Repo, int, error) {
+	bad := fault.Invalid("this is no address of a pull request").Named("pull_request_url_invalid").
+		Hint("copy it from the browser, as in https://github.com/owner/name/pull/7")
+	if len(s) > maxURL {
+		return Repo{}, 0, bad
+	}
+	u, err := url.Parse(strings.TrimSpace(s))
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {
+		return Repo{}, 0, bad
+	}
+	m := pullURL.FindStringSubmatch(u.EscapedPath())
+	if m == nil {
+		return Repo{}, 0, bad
+	}
+	r, err := ParseURL(u.Scheme + "://" + u.Host + "/" + m[1])
+	if err != nil {
+		return Repo{}, 0, bad
+	}
+	number, err := strconv.Atoi(m[2])
+	if err != nil {
+		return Repo{}, 0, bad
+	}
+	return r, number, nil
+}
+
+// Kind is which API a host speaks.
+type Kind string
+
+// Kinds.
+const (
+	GitHub Kind = "github"
+	GitLab Kind = "gitlab"
+	Gitea  Kind = "gitea" // also Forgejo
+)
+
+// KindOf knows the kind of the hosts that everybody knows. Of others the
+// configuration must say it.
+func KindOf(host string) (Kind, bool) {
+	switch host {
+	case "github.com":
+		return GitHub, true
+	case "gitlab.com":
+		return GitLab, true
+	case "codeberg.org", "gitea.com":
+		return Gitea, true
+	}
+	return GitHub, strings.HasSuffix(host, ".ghe.com")
+}
+
+// Set is the forges that a server knows, by host. It is made once, and then
+// safe for concurrent use.
+type Set map[string]Forge
+
+// Of returns the forge of a repository, and the repository by the host as the
+// forge is configured. A host that is known with a port only is found by its
+// name, as the URLs of ssh have it.
+func (s Set) Of(r Repo) (Forge, Repo, error) {
+	r.Host = strings.ToLower(r.Host)
+	if f, ok := s[r.Host]; ok {
+		return f, r, nil
+	}
+	var found []string
+	for host := range s {
+		if hostname(host) == r.Host {
+			found = append(found, host)
+		}
+	}
+	if len(found) == 1 {
+		r.Host = found[0]
+		return s[r.Host], r, nil
+	}
+	return nil, r, fault.Invalid("no forge is configured for %s", cmp.Or(r.Host, "this repository")).Named(CodeNotConfigured).
+		Hint("add its URL and a token to git.credentials in the configuration, with `forge: github`, `gitlab` or `gitea` where the host is your own")
+}
+
+// hostname is the host without its port.
+func hostname(host string) string {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
+		return host[:i]
+	}
+	return host
+}
