@@ -79,7 +79,9 @@ type Config struct {
 	Review Reviewer
 	// Scripts keeps what agents say that later machines install; nil keeps nothing.
 	Scripts controltool.Scripts
-	Logger  *slog.Logger
+	// MCP are the MCP servers of agents; without it there are none.
+	MCP    Servers
+	Logger *slog.Logger
 }
 
 // Record appends events of the run to the journal and to the state.
