@@ -9,6 +9,7 @@ import (
 
 func newAgentFollowUpCommand(a *app) *cobra.Command {
 	var images []string
+	var model, mode string
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   `follow-up AGENT "PROMPT"`,
@@ -25,11 +26,15 @@ input.`,
 			if err != nil {
 				return err
 			}
+			in := client.FollowUp{Prompt: prompt, Mode: mode}
+			if model != "" {
+				in.Model = &client.ModelRef{ID: model}
+			}
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
-			run, err := c.CreateRun(cmd.Context(), args[0], prompt, uuid.NewString())
+			run, err := c.FollowUp(cmd.Context(), args[0], in, uuid.NewString())
 			if err != nil {
 				return err
 			}
@@ -47,6 +52,9 @@ input.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
+	cmd.Flags().StringVar(&model, "model", "", "`id` of a model for this and what follows, or default; as it was unless given")
+	cmd.Flags().StringVar(&mode, "mode", "", "`mode` for this and what follows: plan, to change nothing before you have approved a plan, or agent; as it was unless given")
+	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)
 	cmd.Flags().BoolVar(&follow, "follow", true, "watch until the run has ended")
 	return cmd
 }

@@ -93,7 +93,11 @@ func (a *app) showAgent(agent client.Agent, usage client.TokenUsage) {
 	field("page", agent.URL)
 	for _, q := range agent.Approvals {
 		a.out.Line("")
-		a.out.Line("%s", a.out.Style(cli.Yellow, "It waits for your answer: aloft approvals allow|deny "+cli.Line(q.ID, 80)))
+		verbs := "allow|deny"
+		if len(q.Questions) > 0 {
+			verbs = "answer"
+		}
+		a.out.Line("%s", a.out.Style(cli.Yellow, "It waits for your answer: aloft approvals "+verbs+" "+cli.Line(q.ID, 80)))
 		a.showQuestion(q)
 	}
 }

@@ -16,15 +16,17 @@ import (
 func newApprovalsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals",
-		Short: "Answer what agents ask before they act",
-		Long: `Answer what agents ask before they act.
+		Short: "Answer what agents ask",
+		Long: `Answer what agents ask: whether they may do something, what you think of a plan,
+and questions of their own.
 
 A question waits, over restarts, until it is answered or its run has ended. The
 first answer counts. How much agents ask is their run mode's to say: see
 'aloft rules'.`,
 		Example: `  aloft approvals
   aloft approvals allow apr-…
-  aloft approvals deny apr-… -m "use make test"`,
+  aloft approvals deny apr-… -m "use make test"
+  aloft approvals answer apr-… PostgreSQL`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listApprovals(cmd.Context()) },
 	}
@@ -33,7 +35,7 @@ first answer counts. How much agents ask is their run mode's to say: see
 			Use: "list", Aliases: []string{"ls"}, Short: "List what waits for your answer, oldest first", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return a.listApprovals(cmd.Context()) },
 		},
-		newApprovalsAllowCommand(a), newApprovalsDenyCommand(a))
+		newApprovalsAllowCommand(a), newApprovalsDenyCommand(a), newApprovalsAnswerCommand(a))
 	return cmd
 }
 
@@ -69,13 +71,20 @@ func (a *app) listApprovals(ctx context.Context) error {
 // allows it is to have seen all of it.
 func (a *app) showQuestion(q client.Approval) {
 	a.out.Line("  %s: %s", cli.Line(q.Tool, 40), strings.ReplaceAll(strings.TrimSpace(cli.Clean(q.Subject)), "\n", "\n    "))
+	for _, line := range q.Lines() {
+		a.out.Line("    %s", cli.Clean(line))
+	}
 	for _, row := range [][2]string{{"the agent says", q.Reason}, {"asked because", q.Why}, {"would allow it", strings.Join(q.Entries, ", ")}} {
 		if row[1] != "" {
 			a.out.Line("  %s %s", a.out.Style(cli.Dim, row[0]+":"), cli.Line(row[1], 200))
 		}
 	}
 	if q.Change != "" {
-		a.out.Line("  %s\n    %s", a.out.Style(cli.Dim, "would stand there:"), strings.ReplaceAll(strings.TrimRight(cli.Clean(q.Change), "\n"), "\n", "\n    "))
+		words := "would stand there:"
+		if q.Tool == client.PlanTool {
+			words = "its plan:"
+		}
+		a.out.Line("  %s\n    %s", a.out.Style(cli.Dim, words), strings.ReplaceAll(strings.TrimRight(cli.Clean(q.Change), "\n"), "\n", "\n    "))
 	}
 	if q.Until != nil {
 		a.out.Line("  %s %s", a.out.Style(cli.Dim, "counts as denied after:"), q.Until.Local().Format(time.DateTime))
@@ -87,8 +96,8 @@ func newApprovalsAllowCommand(a *app) *cobra.Command {
 	var entries []string
 	cmd := &cobra.Command{
 		Use:   "allow ID",
-		Short: "Let an agent do what it asks",
-		Long: `Let an agent do what it asks: this once, or, with --for-agent, calls like it by
+		Short: "Let an agent do what it asks, or carry out its plan",
+		Long: `Let an agent do what it asks, or carry out its plan: this once, or, with --for-agent, calls like it by
 this agent, or, with --always, by all of your agents. What 'like it' means are the
 entries that the list shows; --entry names others, and may be given again.
 --always writes them into your permissions.json: 'aloft rules show permissions.json'.`,
@@ -105,7 +114,7 @@ entries that the list shows; --entry names others, and may be given again.
 			case len(entries) > 0:
 				return misuse(cmd, errors.New("--entry goes with --for-agent or --always"))
 			}
-			return a.answer(cmd.Context(), args[0], in, "Allowed.")
+			return a.answer(cmd.Context(), args[0], "Allowed.", func(client.Approval) (client.Answer, error) { return in, nil })
 		},
 	}
 	cmd.Flags().BoolVar(&forAgent, "for-agent", false, "and calls like it by this agent")
@@ -119,11 +128,46 @@ func newApprovalsDenyCommand(a *app) *cobra.Command {
 	var message string
 	cmd := &cobra.Command{
 		Use:     "deny ID",
-		Short:   "Forbid an agent what it asks",
+		Short:   "Forbid an agent what it asks, want another plan, or leave a question to it",
 		Example: `  aloft approvals deny apr-… -m "use make test"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.answer(cmd.Context(), args[0], client.Answer{Decision: client.Deny, Message: message}, "Denied.")
+			return a.answer(cmd.Context(), args[0], "Denied.", func(client.Approval) (client.Answer, error) {
+				return client.Answer{Decision: client.Deny, Message: message}, nil
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&message, "message", "m", "", "`words` for the agent to read")
+	return cmd
+}
+
+func newApprovalsAnswerCommand(a *app) *cobra.Command {
+	var message string
+	cmd := &cobra.Command{
+		Use:   "answer ID [QUESTION=]ANSWER…",
+		Short: "Answer an agent's own questions",
+		Long: `Answer an agent's own questions: by an option, which is named by its number, its id
+or its label; by several, with commas between them, where the list says so; or in
+words. Where it asks several things, each answer begins with the question's id and
+an equals sign. What has no answer the agent decides by itself.`,
+		Example: `  aloft approvals answer apr-… 2
+  aloft approvals answer apr-… db=PostgreSQL os=1,2 -m "and keep it small"`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && message == "" {
+				return misuse(cmd, errors.New("give an answer, or -m with words for all"))
+			}
+			return a.answer(cmd.Context(), args[0], "Answered.", func(q client.Approval) (client.Answer, error) {
+				if len(q.Questions) == 0 {
+					return client.Answer{}, misuse(cmd, errors.New("it asks whether it may go on: `aloft approvals allow` or `deny`"))
+				}
+				in, err := q.Answer(args[1:]...)
+				if err != nil {
+					return in, misuse(cmd, err)
+				}
+				in.Message = message
+				return in, nil
+			})
 		},
 	}
 	cmd.Flags().StringVarP(&message, "message", "m", "", "`words` for the agent to read")
@@ -131,7 +175,7 @@ func newApprovalsDenyCommand(a *app) *cobra.Command {
 }
 
 // answer answers the question of that id, of whichever agent.
-func (a *app) answer(ctx context.Context, id string, in client.Answer, done string) error {
+func (a *app) answer(ctx context.Context, id, done string, say func(client.Approval) (client.Answer, error)) error {
 	c, err := a.connect()
 	if err != nil {
 		return err
@@ -143,6 +187,10 @@ func (a *app) answer(ctx context.Context, id string, in client.Answer, done stri
 	for _, q := range all {
 		if q.ID != id {
 			continue
+		}
+		in, err := say(q)
+		if err != nil {
+			return err
 		}
 		if err := c.AnswerApproval(ctx, q.AgentID, id, in); err != nil {
 			return err

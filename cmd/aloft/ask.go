@@ -60,6 +60,9 @@ func (k *asker) saw(e client.Event) {
 
 // askWords say what may be typed.
 func askWords(q client.Approval) string {
+	if len(q.Questions) > 0 {
+		return "your answer, by number or in words (ID=…; ID=… where it asks several things)   -: leave it to the agent"
+	}
 	if len(q.Entries) == 0 {
 		return "y: allow   n, or n and words for the agent: deny"
 	}
@@ -76,7 +79,7 @@ func (k *asker) listen(ctx context.Context) {
 		if len(open) == 0 || strings.TrimSpace(lines.Text()) == "" {
 			continue
 		}
-		in, ok := readAnswer(lines.Text())
+		in, ok := readAnswer(open[0], lines.Text())
 		if !ok {
 			k.a.out.Note("%s", askWords(open[0]))
 			continue
@@ -88,7 +91,18 @@ func (k *asker) listen(ctx context.Context) {
 }
 
 // readAnswer reads what somebody has typed.
-func readAnswer(line string) (client.Answer, bool) {
+func readAnswer(q client.Approval, line string) (client.Answer, bool) {
+	if len(q.Questions) > 0 {
+		typed := strings.Split(line, ";")
+		if len(q.Questions) == 1 {
+			typed = []string{line}
+		}
+		in, err := q.Answer(typed...)
+		if strings.TrimSpace(line) == "-" {
+			in, err = client.Answer{Decision: client.Deny}, nil
+		}
+		return in, err == nil
+	}
 	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	rest = strings.TrimSpace(rest)
 	switch strings.ToLower(word) {

@@ -401,6 +401,9 @@ func (s *fakeServer) waiting() []any {
 	return []any{map[string]any{
 		"id": "apr-1", "agentId": fakeAgent, "runId": "run-1", "callId": "c", "tool": "Shell", "subject": "npm test\n\x1b[2Krm x", "reason": "to see",
 		"why": "no entry allows npm", "entries": []string{"npm test"}, "askedAt": time.Now(),
+	}, map[string]any{
+		"id": "apr-q", "agentId": fakeAgent, "runId": "run-1", "callId": "d", "tool": "AskQuestion", "subject": "The store", "entries": []string{}, "askedAt": time.Now(),
+		"questions": []any{map[string]any{"id": "db", "prompt": "Which?\x1b[2K", "options": []any{map[string]any{"id": "pg", "label": "PostgreSQL"}, map[string]any{"id": "lite", "label": "SQLite"}}}},
 	}}
 }
 

@@ -18,7 +18,7 @@ import (
 
 func newRunCommand(a *app) *cobra.Command {
 	var model, name, class, mode, branch, env, hook, hookSecret string
-	var current bool
+	var current, plan bool
 	var repos, refs, images []string
 	var follow bool
 	cmd := &cobra.Command{
@@ -31,6 +31,7 @@ input.`,
 		Example: `  aloft run --repo https://git.example.com/team/app "Fix the failing test"
   aloft run --repo https://git.example.com/team/app --ref develop --image bug.png "Make it look like this"
   aloft run --repo https://git.example.com/team/app --repo https://git.example.com/team/api "Rename the field in both"
+  aloft run --repo https://git.example.com/team/app --plan "Move to the new API"
   aloft run --repo https://git.example.com/team/app --follow=false --json - < task.md`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,6 +50,9 @@ input.`,
 				return err
 			}
 			in := client.NewAgent{Prompt: prompt, Name: name, Class: class, RunMode: mode, BranchName: branch, WorkOnCurrentBranch: current}
+			if plan {
+				in.Mode = "plan"
+			}
 			if env != "" {
 				in.Env = &client.Env{Type: "cloud", Name: env}
 			}
@@ -95,6 +99,7 @@ input.`,
 	cmd.MarkFlagsMutuallyExclusive("branch", "current-branch")
 	flags.StringVar(&class, "class", "", "`class` of the machine's isolation: strong, for gVisor; the server's own unless given")
 	flags.StringVar(&mode, "run-mode", "", "`mode` that says how much it may do without asking: run-everything, auto-review or allowlist; your own unless given")
+	flags.BoolVar(&plan, "plan", false, "have it make a plan first, and change nothing before you have approved it")
 	flags.StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	flags.BoolVar(&follow, "follow", true, "watch until the run has ended")
 	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)

@@ -44,6 +44,9 @@ type Agent struct {
 	RulesAt string
 }
 
+// DefaultModel names the model that the configuration has for who names none.
+const DefaultModel = "default"
+
 // MachineState is how an agent's machine is, as far as the journal knows.
 type MachineState string
 
@@ -159,6 +162,13 @@ func (a *Agent) Apply(e Event) {
 		a.ForkedFrom, a.Layer, a.RulesAt = b.AgentID, b.Layer, b.RulesAt
 	case *RunCreated:
 		a.LatestRunID = e.RunID
+		switch b.Model {
+		case "":
+		case DefaultModel:
+			a.Model = ""
+		default:
+			a.Model = b.Model
+		}
 	case *Archived:
 		a.Archived = b.Archived
 	case *MachineMade:

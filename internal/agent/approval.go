@@ -10,19 +10,22 @@ import (
 	"aloft/internal/conversation"
 )
 
-// An Approval is a question that waits for a person: whether a call may run. It
-// waits in the journal, over restarts, at no cost.
+// An Approval is a question that waits for a person: whether a call may run, or,
+// where [Approval.Own] says so, what the agent itself asks. It waits in the
+// journal, over restarts, at no cost.
 type Approval struct {
-	ID      string    `json:"id"`
-	RunID   string    `json:"runId"`
-	CallID  string    `json:"callId"`
-	Tool    string    `json:"tool"`
-	Subject string    `json:"subject"` // the line, the URL, server:tool, or the path
-	Reason  string    `json:"reason,omitempty"`
-	Why     string    `json:"why"` // which rule asks
-	Entries []string  `json:"entries,omitempty"`
-	Change  string    `json:"change,omitempty"` // of a change to rules: what would stand there
-	AskedAt time.Time `json:"askedAt"`
+	ID      string   `json:"id"`
+	RunID   string   `json:"runId"`
+	CallID  string   `json:"callId"`
+	Tool    string   `json:"tool"`
+	Subject string   `json:"subject"` // the line, the URL, server:tool, the path, or what the agent asks
+	Reason  string   `json:"reason,omitempty"`
+	Why     string   `json:"why"` // which rule asks
+	Entries []string `json:"entries,omitempty"`
+	Change  string   `json:"change,omitempty"` // of a change to rules: what would stand there; of a plan: all of it, as Markdown
+	// Questions are what the agent asks; nil where a call or a plan waits.
+	Questions []Question `json:"questions,omitempty"`
+	AskedAt   time.Time  `json:"askedAt"`
 	// Until is when it counts as denied; zero is never.
 	Until time.Time `json:"until,omitzero"`
 }
@@ -32,14 +35,15 @@ type Decision string
 
 // The decisions.
 const (
-	AllowOnce   Decision = "allow_once"
+	AllowOnce   Decision = "allow_once"   // of a plan: it is to be carried out
 	AllowAgent  Decision = "allow_agent"  // and calls of the same entries by this agent
 	AllowAlways Decision = "allow_always" // and those of all agents of the person
-	Deny        Decision = "deny"
+	Deny        Decision = "deny"         // of the agent's own question: it is to decide by itself
+	Answered    Decision = "answer"       // of the agent's own question
 )
 
 // Decisions are all decisions.
-var Decisions = []Decision{AllowOnce, AllowAgent, AllowAlways, Deny}
+var Decisions = []Decision{AllowOnce, AllowAgent, AllowAlways, Deny, Answered}
 
 // Allows reports whether the call may run.
 func (d Decision) Allows() bool { return d == AllowOnce || d == AllowAgent || d == AllowAlways }
@@ -97,6 +101,7 @@ type (
 		Decision   Decision `json:"decision"`
 		Message    string   `json:"message,omitempty"` // for the agent to read
 		Entries    []string `json:"entries,omitempty"` // that are allowed from now on
+		Answers    []Answer `json:"answers,omitempty"` // to its questions
 		UserID     int64    `json:"userId,omitempty"`  // 0 where time decided
 	}
 )
@@ -178,6 +183,9 @@ func (s *State) judged(e Event) {
 				continue
 			}
 			c.Answer = b
+			if c.Name == PlanTool && b.Decision.Allows() {
+				s.Mode = ModeAgent
+			}
 			if b.Decision == AllowAgent || b.Decision == AllowAlways {
 				for _, entry := range b.Entries {
 					s.Granted = append(s.Granted, Grant{c.Name, entry})

@@ -52,6 +52,10 @@ type (
 	RunCreated struct {
 		Prompt conversation.Message `json:"prompt"`
 		Trace  string               `json:"trace,omitempty"` // the traceparent that came with the request
+		Mode   string               `json:"mode,omitempty"`  // from now on; "" leaves it as it is
+		// Model is the agent's from now on, "default" for the default; "" leaves it as
+		// it is.
+		Model string `json:"model,omitempty"`
 	}
 	// RunStarted says that a server has taken the run.
 	RunStarted struct{}

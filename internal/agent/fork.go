@@ -27,6 +27,7 @@ type Forked struct {
 	Messages   []conversation.Message `json:"messages,omitempty"`
 	Asked      []string               `json:"asked,omitempty"`
 	Todos      []Todo                 `json:"todos,omitempty"`
+	Mode       string                 `json:"mode,omitempty"`
 	RulesAt    string                 `json:"rulesAt,omitempty"` // as the other's
 }
 
@@ -46,6 +47,7 @@ func (s *State) Number() int64 {
 func (s *State) forked(b *Forked) {
 	s.Fork, s.BaseCommit, s.Others = b, b.BaseCommit, slices.Clone(b.Others)
 	s.Messages, s.Asked, s.Todos = slices.Clone(b.Messages), slices.Clone(b.Asked), slices.Clone(b.Todos)
+	s.Mode = b.Mode
 }
 
 // A ForkPoint is a moment of an agent's life from which others may go on.
@@ -107,7 +109,7 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 	}
 	f := &Forked{
 		AgentID: p.State.Agent.ID, Seq: p.State.Agent.Head, Turn: p.Turn, Layer: layer, BootID: bootID,
-		Numbers: p.State.Number(), Messages: p.State.Messages, Asked: p.State.Asked, Todos: p.State.Todos,
+		Numbers: p.State.Number(), Messages: p.State.Messages, Asked: p.State.Asked, Todos: p.State.Todos, Mode: p.State.Mode,
 		RulesAt: p.State.Agent.RulesAt,
 	}
 	if layer != "" {

@@ -13,7 +13,9 @@ type (
 		RunID  string               `json:"runId"`
 		Prompt conversation.Message `json:"prompt"`
 		UserID int64                `json:"userId"`
-		Trace  string               `json:"trace,omitempty"` // as [RunCreated] has it
+		Trace  string               `json:"trace,omitempty"` // this and what follows as [RunCreated] has it
+		Mode   string               `json:"mode,omitempty"`
+		Model  string               `json:"model,omitempty"`
 	}
 	// Unqueued takes a prompt back that has not begun a run.
 	Unqueued struct {

@@ -28,10 +28,11 @@ type mark struct {
 	last     []conversation.Block // of the last message, which more may be added to
 	asked    int
 	todos    []Todo
+	mode     string
 }
 
 func (s *State) mark() mark {
-	m := mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), asked: len(s.Asked), todos: s.Todos}
+	m := mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), asked: len(s.Asked), todos: s.Todos, mode: s.Mode}
 	if n := len(m.messages); n > 0 {
 		m.last = m.messages[n-1].Blocks
 	}
@@ -48,6 +49,7 @@ func (s *State) rewound(to int64) {
 	m := s.marks[i]
 	s.marks = slices.Clip(s.marks[:i]) // what is replaced cannot be gone back to
 	s.Messages, s.Asked, s.Todos, s.Context = slices.Clone(m.messages), s.Asked[:m.asked:m.asked], m.todos, 0
+	s.Mode = m.mode
 	if n := len(s.Messages); n > 0 {
 		s.Messages[n-1].Blocks = m.last
 	}
@@ -68,9 +70,10 @@ func (s *State) markRun() {
 
 // A RewindPoint is a point of a conversation from which it can go on anew.
 type RewindPoint struct {
-	To       int64 // as [Rewound] has it
-	Turn     int   // likewise
-	Replaced int   // how many replies of the model are
+	To       int64  // as [Rewound] has it
+	Turn     int    // likewise
+	Replaced int    // how many replies of the model are
+	Mode     string // that the run began in; "" in the middle of a run
 	// Prompt is what was asked of the run that begins there; it is nil in the
 	// middle of a run.
 	Prompt *conversation.Message
@@ -97,7 +100,7 @@ func RewindTo(id string, events []Event, turn int, runID string) (RewindPoint, e
 		s.Apply(e)
 		switch b := e.Body.(type) {
 		case *RunCreated:
-			run, fresh = &RewindPoint{To: e.Seq, Turn: turns + 1, Prompt: &b.Prompt}, true
+			run, fresh = &RewindPoint{To: e.Seq, Turn: turns + 1, Prompt: &b.Prompt, Mode: s.Mode}, true
 			if turn == 0 && e.RunID == runID {
 				found = run
 			}

@@ -38,6 +38,7 @@ type State struct {
 	Shown     string        // of a reply that is not whole: what watchers have seen of it
 	Thought   string        // likewise of its reasoning
 	Context   int64         // tokens that the model counted in its last reply's conversation
+	Mode      string        // of working: [ModePlan], or as "" [ModeAgent]
 	Cancel    string        // why the run is to stop; "" when it is not
 	Trace     string        // the traceparent that came with the request for the run
 	Pushed    bool          // the agent has pushed its branch at some time
@@ -101,6 +102,9 @@ func (s *State) Apply(e Event) {
 			s.Asked = append(s.Asked, b.Prompt.PlainText())
 		}
 		s.say(conversation.User, b.Prompt.Blocks...)
+		if s.Mode = cmp.Or(b.Mode, s.Mode); s.Mode == ModePlan && len(b.Prompt.Blocks) > 0 {
+			s.say(conversation.User, conversation.Block{Text: planWords})
+		}
 	case *MachineMade:
 		s.Egress = b.Egress
 		s.MachineID, s.BootID, s.Used, s.Given, s.Install = b.MachineID, "", false, nil, b.Install

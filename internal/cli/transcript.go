@@ -198,7 +198,7 @@ func detail(s string) string {
 
 // answers are decisions in words.
 var answers = map[string]string{
-	client.AllowOnce: "allowed", client.AllowAgent: "allowed, and for this agent", client.AllowAlways: "allowed, and always", client.Deny: "denied",
+	client.AllowOnce: "allowed", client.AllowAgent: "allowed, and for this agent", client.AllowAlways: "allowed, and always", client.Deny: "denied", client.Answered: "answered",
 }
 
 // asked shows a question, whole, and how to answer it.
@@ -207,10 +207,20 @@ func (t *Transcript) asked(b body) {
 	t.doing.set("", q.AskedAt) // nothing moves while somebody types
 	t.line(Yellow, "?", "asks", q.Tool+": "+q.Why, 0)
 	t.out.Line("    %s", strings.ReplaceAll(strings.TrimSpace(Clean(q.Subject)), "\n", "\n    "))
+	for _, line := range q.Lines() {
+		t.out.Line("      %s", Clean(line))
+	}
+	if q.Tool == client.PlanTool {
+		t.out.Line("\n    %s\n", strings.ReplaceAll(strings.TrimSpace(Clean(q.Change)), "\n", "\n    "))
+	}
 	if t.out.wide > 0 {
 		return // there are keys for it
 	}
 	id := Line(q.ID, 80)
+	if len(q.Questions) > 0 {
+		t.out.Line("    %s", t.out.Style(Dim, "aloft approvals answer "+id+" …"))
+		return
+	}
 	t.out.Line("    %s", t.out.Style(Dim, "aloft approvals allow "+id+"   or   aloft approvals deny "+id))
 }
 

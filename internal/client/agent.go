@@ -73,6 +73,7 @@ type NewAgent struct {
 	Env                 *Env      `json:"env,omitempty"`
 	WorkOnCurrentBranch bool      `json:"workOnCurrentBranch,omitempty"`
 	RunMode             string    `json:"runMode,omitempty"`
+	Mode                string    `json:"mode,omitempty"`       // "plan": it changes nothing before its plan is approved
 	BranchName          string    `json:"branchName,omitempty"` // of the branch to make; the server's choice if empty
 	Webhook             *Webhook  `json:"webhook,omitempty"`
 	Class               string    `json:"class,omitempty"` // of the machine's isolation: "strong", or the server's own

@@ -9,18 +9,20 @@ import (
 
 // Approval is a question of an agent's that waits for an answer.
 type Approval struct {
-	ID      string     `json:"id"`
-	AgentID string     `json:"agentId"`
-	RunID   string     `json:"runId"`
-	CallID  string     `json:"callId"`
-	Tool    string     `json:"tool"`
-	Subject string     `json:"subject"`
-	Reason  string     `json:"reason,omitempty"`
-	Why     string     `json:"why"`
-	Entries []string   `json:"entries"`
-	Change  string     `json:"change,omitempty"` // of a change to rules: what would stand there
-	AskedAt time.Time  `json:"askedAt"`
-	Until   *time.Time `json:"until,omitempty"`
+	ID      string   `json:"id"`
+	AgentID string   `json:"agentId"`
+	RunID   string   `json:"runId"`
+	CallID  string   `json:"callId"`
+	Tool    string   `json:"tool"`
+	Subject string   `json:"subject"`
+	Reason  string   `json:"reason,omitempty"`
+	Why     string   `json:"why"`
+	Entries []string `json:"entries"`
+	Change  string   `json:"change,omitempty"` // of a change to rules: what would stand there; of a plan: all of it, as Markdown
+	// Questions are the agent's own, which are answered and not allowed.
+	Questions []Question `json:"questions,omitempty"`
+	AskedAt   time.Time  `json:"askedAt"`
+	Until     *time.Time `json:"until,omitempty"`
 }
 
 // Decisions of an [Answer].
@@ -29,6 +31,7 @@ const (
 	AllowAgent  = "allow_agent"
 	AllowAlways = "allow_always"
 	Deny        = "deny"
+	Answered    = "answer" // of questions
 )
 
 // Answer answers an approval.
@@ -36,6 +39,7 @@ type Answer struct {
 	Decision string   `json:"decision"`
 	Message  string   `json:"message,omitempty"`
 	Entries  []string `json:"entries,omitempty"`
+	Answers  []Reply  `json:"answers,omitempty"`
 }
 
 // Approvals returns what waits for the caller, oldest first.

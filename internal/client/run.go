@@ -62,9 +62,18 @@ type RunPage struct {
 
 // CreateRun gives an agent its next prompt. key is as for [Client.CreateAgent].
 func (c *Client) CreateRun(ctx context.Context, agentID string, p Prompt, key string) (Run, error) {
-	in := struct {
-		Prompt Prompt `json:"prompt"`
-	}{p}
+	return c.FollowUp(ctx, agentID, FollowUp{Prompt: p}, key)
+}
+
+// FollowUp is an agent's next prompt, and what it changes from then on.
+type FollowUp struct {
+	Prompt Prompt    `json:"prompt"`
+	Mode   string    `json:"mode,omitempty"` // "plan", "agent", or as it was
+	Model  *ModelRef `json:"model,omitempty"`
+}
+
+// FollowUp is CreateRun for a prompt that changes more.
+func (c *Client) FollowUp(ctx context.Context, agentID string, in FollowUp, key string) (Run, error) {
 	var out struct {
 		Run Run `json:"run"`
 	}

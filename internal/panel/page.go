@@ -111,18 +111,30 @@ func (m *Model) showDiff(msg diffRead) {
 // questionPage shows a question whole: who allows it is to have seen all of it.
 func (m *Model) questionPage(q client.Approval) *page {
 	block := func(s string) []string { return strings.Split(tabbed(strings.TrimSpace(cli.Clean(s))), "\n") }
-	text := []string{m.paint.Style(cli.Yellow, "It asks to use "+clean(q.Tool)+":"), ""}
+	head := "It asks to use " + clean(q.Tool) + ":"
+	switch {
+	case len(q.Questions) > 0:
+		head = "It asks:"
+	case q.Tool == client.PlanTool:
+		head = "It has a plan:"
+	}
+	text := []string{m.paint.Style(cli.Yellow, head), ""}
 	for _, line := range block(q.Subject) {
 		text = append(text, exact+line)
 	}
 	text = append(text, "")
+	for _, line := range q.Lines() {
+		text = append(text, exact+tabbed(cli.Clean(line)))
+	}
 	for _, row := range [][2]string{{"The agent says", q.Reason}, {"Asked because", q.Why}, {"For this agent, or always, it would allow", strings.Join(q.Entries, ", ")}} {
 		if row[1] != "" {
 			text = append(text, m.paint.Style(cli.Dim, row[0]+": ")+clean(row[1]))
 		}
 	}
 	if q.Change != "" {
-		text = append(text, m.paint.Style(cli.Dim, "Would stand there:"))
+		if q.Tool != client.PlanTool {
+			text = append(text, m.paint.Style(cli.Dim, "Would stand there:"))
+		}
 		for _, line := range block(q.Change) {
 			text = append(text, exact+line)
 		}
@@ -135,6 +147,12 @@ func (m *Model) questionPage(q client.Approval) *page {
 
 func (m *Model) onQuestion(key string) tea.Cmd {
 	q := m.page.question
+	if len(q.Questions) > 0 && key != "n" {
+		if key == "y" || key == "enter" {
+			m.typed = newLine("your answer: a number, or words"+manyWords(q), "", func(text string) tea.Cmd { return m.say(q, text) }, nil)
+		}
+		return nil
+	}
 	switch key {
 	case "y", "Y", "A":
 		if !m.seen() {
@@ -157,6 +175,28 @@ func (m *Model) onQuestion(key string) tea.Cmd {
 	return nil
 }
 
+// manyWords say how several questions are answered on one line.
+func manyWords(q client.Approval) string {
+	if len(q.Questions) < 2 {
+		return ""
+	}
+	return "; several as " + clean(q.Questions[0].ID) + "=1; " + clean(q.Questions[1].ID) + "=…"
+}
+
+// say answers a question of the agent's own by what was typed.
+func (m *Model) say(q client.Approval, typed string) tea.Cmd {
+	parts := []string{typed}
+	if len(q.Questions) > 1 {
+		parts = strings.Split(typed, ";")
+	}
+	in, err := q.Answer(parts...)
+	if err != nil {
+		m.said = err.Error()
+		return nil
+	}
+	return m.answer(q, in, "Answered.")
+}
+
 func (m *Model) answer(q client.Approval, in client.Answer, did string) tea.Cmd {
 	m.page = nil
 	return m.perform(act{agentID: q.AgentID, did: did, do: func(ctx context.Context, c Client) error {
@@ -175,7 +215,7 @@ var keys = [][2]string{
 	{"Enter, Esc", "opens an agent, goes back"},
 	{"/", "searches: names, repositories, what they do; Esc shows all"},
 	{"n", "a new agent: its repository, then its task"},
-	{"a", "what it asks: y once, Y for this agent, A always, n denies"},
+	{"a", "what it asks: y once, Y for this agent, A always, n denies; y answers a question, n leaves it"},
 	{"f", "a follow-up, queued while it works; Esc keeps the words"},
 	{"d", "what it has changed"},
 	{"t", "a terminal in its machine, shared; Ctrl-B D comes back"},

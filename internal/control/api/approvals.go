@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -38,19 +39,20 @@ const (
 )
 
 type approvalJSON struct {
-	_       struct{}   `json:"-" additionalProperties:"true"`
-	ID      string     `json:"id"`
-	AgentID string     `json:"agentId"`
-	RunID   string     `json:"runId"`
-	CallID  string     `json:"callId"`
-	Tool    string     `json:"tool"`
-	Subject string     `json:"subject" doc:"what is to be done: the shell line, the URL, server:tool, or the path"`
-	Reason  string     `json:"reason,omitempty" doc:"the agent's own words"`
-	Why     string     `json:"why" doc:"which rule asks"`
-	Entries []string   `json:"entries" nullable:"false" doc:"what allow_agent and allow_always allow unless they say otherwise; with none, it can be allowed once only"`
-	Change  string     `json:"change,omitempty" doc:"of a change to rules: what would stand in the file, or the lines that go and come"`
-	AskedAt time.Time  `json:"askedAt"`
-	Until   *time.Time `json:"until,omitempty" doc:"when it counts as denied; absent is never"`
+	_         struct{}       `json:"-" additionalProperties:"true"`
+	ID        string         `json:"id"`
+	AgentID   string         `json:"agentId"`
+	RunID     string         `json:"runId"`
+	CallID    string         `json:"callId"`
+	Tool      string         `json:"tool" doc:"AskQuestion: the agent asks questions; CreatePlan: it asks what you think of its plan; any other: whether it may use it"`
+	Subject   string         `json:"subject" doc:"what is to be done: the shell line, the URL, server:tool, or the path; what the questions or the plan are about"`
+	Reason    string         `json:"reason,omitempty" doc:"the agent's own words"`
+	Why       string         `json:"why" doc:"which rule asks"`
+	Entries   []string       `json:"entries" nullable:"false" doc:"what allow_agent and allow_always allow unless they say otherwise; with none, it can be allowed once only"`
+	Change    string         `json:"change,omitempty" doc:"of a change to rules: what would stand in the file, or the lines that go and come; of a plan: all of it, as Markdown"`
+	Questions []questionJSON `json:"questions,omitempty" nullable:"false" doc:"of AskQuestion"`
+	AskedAt   time.Time      `json:"askedAt"`
+	Until     *time.Time     `json:"until,omitempty" doc:"when it counts as denied, and a question as left to the agent; absent is never"`
 }
 
 type listApprovalsResponseJSON struct {
@@ -59,16 +61,17 @@ type listApprovalsResponseJSON struct {
 }
 
 type answerRequestJSON struct {
-	_        struct{} `json:"-" additionalProperties:"true"`
-	Decision string   `json:"decision" enum:"allow_once,allow_agent,allow_always,deny"`
-	Message  string   `json:"message,omitempty" maxLength:"4000" doc:"for the agent to read, with deny"`
-	Entries  []string `json:"entries,omitempty" maxItems:"100" nullable:"false" doc:"that are allowed from now on; the question's own unless given"`
+	_        struct{}     `json:"-" additionalProperties:"true"`
+	Decision string       `json:"decision" enum:"allow_once,allow_agent,allow_always,deny,answer" doc:"a question is answered, or with deny left to the agent; a plan is allowed once, or denied"`
+	Message  string       `json:"message,omitempty" maxLength:"4000" doc:"for the agent to read, with deny or answer"`
+	Answers  []answerJSON `json:"answers,omitempty" maxItems:"10" nullable:"false" doc:"with answer: to as many of its questions as you like"`
+	Entries  []string     `json:"entries,omitempty" maxItems:"100" nullable:"false" doc:"that are allowed from now on; the question's own unless given"`
 }
 
 func approvalOf(agentID string, q agent.Approval) approvalJSON {
 	out := approvalJSON{
 		ID: q.ID, AgentID: agentID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Subject: q.Subject, Reason: q.Reason, Why: q.Why,
-		Entries: append([]string{}, q.Entries...), Change: q.Change, AskedAt: stamp(q.AskedAt),
+		Entries: append([]string{}, q.Entries...), Change: q.Change, Questions: questionsOf(q.Questions), AskedAt: stamp(q.AskedAt),
 	}
 	if !q.Until.IsZero() {
 		until := stamp(q.Until)
@@ -109,7 +112,8 @@ func (s *server) listAgentApprovals(w http.ResponseWriter, r *http.Request, who 
 
 // answerApproval answers a question. The first answer counts: it is in the
 // journal if and only if the question still waited. Whoever comes later is told
-// what it was.
+// what it was, but for who repeats the answer that counts, with an Idempotency-Key
+// or without: that is a client that has not heard.
 func (s *server) answerApproval(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	ctx, id := r.Context(), r.PathValue("id")
 	if _, err := s.agent(ctx, who, id); err != nil {
@@ -119,15 +123,21 @@ func (s *server) answerApproval(w http.ResponseWriter, r *http.Request, who acco
 	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
+	if _, err := idempotencyKey(r); err != nil {
+		return err
+	}
 	if err := in.check(); err != nil {
 		return err
 	}
-	answer := &agent.ApprovalAnswered{ApprovalID: r.PathValue("approvalId"), Decision: agent.Decision(in.Decision), Message: strings.TrimSpace(in.Message), UserID: who.UserID}
+	answer := &agent.ApprovalAnswered{ApprovalID: r.PathValue("approvalId"), Decision: agent.Decision(in.Decision), Message: strings.TrimSpace(in.Message), Answers: in.answers(), Entries: in.Entries, UserID: who.UserID}
 	var asked agent.Approval
 	err := s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
 		var open bool
 		if asked, open = a.Open(answer.ApprovalID); !open {
 			return nil, s.answered(ctx, a, answer)
+		}
+		if err := fits(asked, answer); err != nil {
+			return nil, err
 		}
 		var err error
 		if answer.Entries, err = s.entriesFor(ctx, a, asked, answer.Decision, in.Entries); err != nil {
@@ -154,7 +164,7 @@ func (s *server) answerApproval(w http.ResponseWriter, r *http.Request, who acco
 
 func (in *answerRequestJSON) check() error {
 	if !slices.Contains(agent.Decisions, agent.Decision(in.Decision)) {
-		return fault.Invalid("must be one of allow_once, allow_agent, allow_always, deny").At("decision")
+		return fault.Invalid("must be one of allow_once, allow_agent, allow_always, deny, answer").At("decision")
 	}
 	if n := utf8.RuneCountInString(in.Message); n > maxAnswerWords {
 		return fault.Invalid("has %d characters; up to %d are accepted", n, maxAnswerWords).At("message")
@@ -226,7 +236,8 @@ func (s *server) answered(ctx context.Context, a agent.Agent, answer *agent.Appr
 				if b.ApprovalID != answer.ApprovalID || asked == nil {
 					continue
 				}
-				if b.UserID == answer.UserID && b.Decision == answer.Decision && b.Decision == agent.AllowAlways {
+				if b.UserID == answer.UserID && b.Decision == answer.Decision && b.Message == answer.Message &&
+					reflect.DeepEqual(b.Answers, answer.Answers) && (answer.Entries == nil || slices.Equal(b.Entries, answer.Entries)) {
 					return repeatedError{*asked, b.Entries}
 				}
 				return fault.Conflict("%s has answered it %s: %s", s.nameOf(ctx, b.UserID), e.Time.UTC().Format(time.RFC3339), b.Decision).Named("approval_answered")

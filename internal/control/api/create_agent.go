@@ -44,7 +44,7 @@ type createAgentRequestJSON struct {
 	EnvVars             map[string]string `json:"envVars,omitempty" maxProperties:"50" doc:"for the machine; kept sealed, and deleted with the agent"`
 	MCPServers          []map[string]any  `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"not in this version"`
 	CustomSubagents     []map[string]any  `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"not in this version"`
-	Mode                *string           `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan is not in this version"`
+	Mode                *string           `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan: nothing is changed before you have approved a plan"`
 }
 
 type createAgentResponseJSON struct {
@@ -70,6 +70,10 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 		return err
 	}
 	if err := s.settled(r, &in); err != nil {
+		return err
+	}
+	mode, err := modeOf(in.Mode)
+	if err != nil {
 		return err
 	}
 	created, err := s.created(&in, prompt.PlainText(), who)
@@ -103,7 +107,7 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 		var head int64
 		events, err = s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: []agent.Event{
 			{Body: created},
-			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r)}},
+			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode}},
 		}})
 		if errors.Is(err, store.ErrExists) {
 			taken := fault.Conflict("there is an agent %s already", id).Named("agent_id_conflict").At("agentId")
@@ -204,23 +208,24 @@ func notBuiltYet(in *createAgentRequestJSON) error {
 	case in.AutoCreatePR:
 		return notImplemented("autoCreatePR", "pull requests")
 	}
-	return checkMode(in.Mode)
+	return nil
 }
 
-func checkMode(mode *string) error {
+// modeOf is the mode that a request names, "" where it names none.
+func modeOf(mode *string) (string, error) {
 	switch {
-	case mode == nil || *mode == "agent":
-		return nil
-	case *mode == "plan":
-		return notImplemented("mode", "plans")
+	case mode == nil:
+		return "", nil
+	case *mode == agent.ModeAgent || *mode == agent.ModePlan:
+		return *mode, nil
 	}
-	return fault.Invalid("must be agent").At("mode")
+	return "", fault.Invalid("must be agent or plan").At("mode")
 }
 
 // model returns the id to keep of the model that was asked for: none for the
 // default, whichever that is when a run starts.
 func (s *server) model(ref *modelRefJSON) (string, error) {
-	if ref == nil || ref.ID == "default" {
+	if ref == nil || ref.ID == agent.DefaultModel {
 		return "", noParams(ref)
 	}
 	known := make([]string, 0, len(s.Models))

@@ -73,7 +73,6 @@ func TestBadInput(t *testing.T) {
 		{"EnvVars", prompt(`"envVars":{"CURSOR_A":"b"}`), "name_reserved", []string{"envVars.CURSOR_A"}},
 		{"EmptyEnvVar", prompt(`"envVars":{"A":""}`), "invalid_request", []string{"envVars.A"}},
 		{"AutoCreatePR", prompt(`"autoCreatePR":true`), "not_implemented", []string{"autoCreatePR"}},
-		{"Plan", prompt(`"mode":"plan"`), "not_implemented", []string{"mode"}},
 		{"Mode", prompt(`"mode":"dance"`), "invalid_request", []string{"mode"}},
 		{"Class", prompt(`"class":"weak"`), "invalid_request", []string{"class"}},
 		{"WorkOnCurrentBranch", prompt(`"workOnCurrentBranch":"yes"`), "invalid_request", []string{"workOnCurrentBranch", "true or false"}},
@@ -96,7 +95,7 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("a refused request left an agent: %s", a.body)
 	}
 	id, _ := h.begin()
-	for _, body := range []string{`{}`, `{"prompt":{"text":5}}`, prompt(`"mode":"plan"`), prompt(`"mcpServers":[{"name":"x"}]`)} {
+	for _, body := range []string{`{}`, `{"prompt":{"text":5}}`, prompt(`"mode":"x"`), prompt(`"model":{"id":"none"}`), prompt(`"envVars":{"A":"b"}`), prompt(`"mcpServers":[{"name":"x"}]`)} {
 		h.want(h.call("POST", "/v1/agents/"+id+"/runs", body), 400)
 	}
 }

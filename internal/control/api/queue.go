@@ -17,8 +17,11 @@ import (
 const maxQueue = 20
 
 type queuePromptRequestJSON struct {
-	_      struct{}    `json:"-" additionalProperties:"true"`
-	Prompt *promptJSON `json:"prompt" nullable:"false"`
+	_       struct{}          `json:"-" additionalProperties:"true"`
+	Prompt  *promptJSON       `json:"prompt" nullable:"false"`
+	Mode    *string           `json:"mode,omitempty" enum:"agent,plan" doc:"plan: nothing is changed before you have approved a plan; as it was unless given"`
+	Model   *modelRefJSON     `json:"model,omitempty" doc:"from now on; as it was unless given; an addition to the API"`
+	EnvVars map[string]string `json:"envVars,omitempty" maxProperties:"0" doc:"refused: a machine has those that its agent was made with"`
 }
 
 type queuedJSON struct {
@@ -55,6 +58,9 @@ func (s *server) turnRoutes() []route {
 	}
 }
 
+// instead is said to an agent whose question is passed over.
+const instead = "I write to you instead of an answer. You get my message when you end your turn: end it now, with what you have."
+
 // queuePrompt journals a prompt for later, or its run at once if the agent is free.
 func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	ctx, id := r.Context(), r.PathValue("id")
@@ -70,6 +76,10 @@ func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account
 		return err
 	}
 	prompt, err := in.Prompt.message()
+	if err != nil {
+		return err
+	}
+	mode, model, err := s.followUp(createRunRequestJSON{Mode: in.Mode, Model: in.Model, EnvVars: in.EnvVars})
 	if err != nil {
 		return err
 	}
@@ -95,13 +105,18 @@ func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account
 		switch {
 		case busy == nil && len(a.Queue) == 0:
 			out.Started = true
-			return []agent.Event{{RunID: out.RunID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r)}}}, nil
+			return []agent.Event{{RunID: out.RunID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, Model: model}}}, nil
 		case busy != nil && fault.Of(busy).Code != codeBusy:
 			return nil, busy
 		case len(a.Queue) >= maxQueue:
 			return nil, fault.Conflict("%d prompts wait already", maxQueue).Named("queue_full").Hint("wait until one has begun, or take one back")
 		}
-		events := []agent.Event{{Body: &agent.Queued{RunID: out.RunID, Prompt: fetched, UserID: who.UserID, Trace: traceOf(r)}}}
+		events := []agent.Event{{Body: &agent.Queued{RunID: out.RunID, Prompt: fetched, UserID: who.UserID, Trace: traceOf(r), Mode: mode, Model: model}}}
+		for _, q := range a.Approvals {
+			if q.Own() { // or the message would wait for the answer that it stands for
+				events = append(events, agent.Event{RunID: q.RunID, Body: &agent.ApprovalAnswered{ApprovalID: q.ID, Decision: agent.Deny, Message: instead, UserID: who.UserID}})
+			}
+		}
 		if busy == nil { // others have waited for longer
 			next, err := store.Next(ctx, s.Journal, a)
 			if err != nil {

@@ -89,7 +89,7 @@ func (s *server) retryTurn(w http.ResponseWriter, r *http.Request, who account.A
 			said = *p.Prompt
 		}
 		out.Turn, out.Replaced = p.Turn, p.Replaced
-		events = append(p.Events(who.UserID), agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: said, Trace: traceOf(r)}})
+		events = append(p.Events(who.UserID), agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: said, Trace: traceOf(r), Mode: p.Mode}})
 		return events, nil
 	})
 	if err != nil {

@@ -139,7 +139,7 @@ func (s *server) current(page []param) []route {
 		{method: "GET", path: "/v1/agents/{id}/approvals", id: "listAgentApprovals", summary: "List what an agent waits for",
 			status: 200, out: listApprovalsResponseJSON{}, handle: s.listAgentApprovals},
 		{method: "POST", path: "/v1/agents/{id}/approvals/{approvalId}", id: "answerApproval", summary: "Answer an agent's question; the first answer counts",
-			in: answerRequestJSON{}, status: 200, out: idResponseJSON{}, handle: s.answerApproval},
+			header: []param{idempotencyParam}, in: answerRequestJSON{}, status: 200, out: idResponseJSON{}, handle: s.answerApproval},
 		{method: "GET", path: "/v1/rules/{owner}/{name}", id: "getRule", summary: "Show a file of rules of your own, or of the team",
 			status: 200, out: ruleJSON{}, handle: s.getRule},
 		{method: "PUT", path: "/v1/rules/{owner}/{name}", id: "putRule", summary: "Set a file of rules; the team's are for the admin",

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,10 +39,24 @@ type runJSON struct {
 }
 
 type createRunRequestJSON struct {
-	_          struct{}         `json:"-" additionalProperties:"true"`
-	Prompt     *promptJSON      `json:"prompt" nullable:"false"`
-	MCPServers []map[string]any `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"not in this version"`
-	Mode       *string          `json:"mode,omitempty" enum:"agent,plan" doc:"plan is not in this version"`
+	_          struct{}          `json:"-" additionalProperties:"true"`
+	Prompt     *promptJSON       `json:"prompt" nullable:"false"`
+	MCPServers []map[string]any  `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"not in this version"`
+	Mode       *string           `json:"mode,omitempty" enum:"agent,plan" doc:"plan: nothing is changed before you have approved a plan; as it was unless given"`
+	Model      *modelRefJSON     `json:"model,omitempty" doc:"from now on; as it was unless given; an addition to the API"`
+	EnvVars    map[string]string `json:"envVars,omitempty" maxProperties:"0" doc:"refused: a machine has those that its agent was made with"`
+}
+
+// followUp checks what a follow-up changes, and returns it as events have it.
+func (s *server) followUp(in createRunRequestJSON) (mode, model string, err error) {
+	if len(in.EnvVars) > 0 {
+		return "", "", fault.Invalid("are given when an agent is made; its machine has them already").Hint("keep a secret, which later machines get, or make an agent with them").At("envVars")
+	}
+	if mode, err = modeOf(in.Mode); err != nil || in.Model == nil {
+		return mode, "", err
+	}
+	model, err = s.model(in.Model)
+	return mode, cmp.Or(model, agent.DefaultModel), err
 }
 
 type createRunResponseJSON struct {
@@ -75,11 +90,12 @@ func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.A
 	if len(in.MCPServers) > 0 {
 		return notImplemented("mcpServers", "MCP servers")
 	}
-	if err := checkMode(in.Mode); err != nil {
+	mode, model, err := s.followUp(in)
+	if err != nil {
 		return err
 	}
 	fetched, unreachable := s.fetchImages(ctx, in.Prompt, prompt)
-	first := []agent.Event{{RunID: agent.NewRunID(), Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r)}}}
+	first := []agent.Event{{RunID: agent.NewRunID(), Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, Model: model}}}
 	if key != "" {
 		first[0].RunID = "run-" + named(who, id, key)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/review"
+	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
 	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
@@ -42,6 +43,9 @@ func (l *Loop) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error
 		if err := l.await(ctx, &c); err != nil {
 			return c, false, err
 		}
+		if err := l.heard(ctx, &c); err != nil {
+			return c, false, err
+		}
 	}
 	if c.Judged.Treatment == agent.CallRefused {
 		result := tool.Failed("%s", c.Judged.Message)
@@ -65,6 +69,11 @@ func (l *Loop) judge(ctx context.Context, c *agent.Call) error {
 	}
 	if said.UpdatedInput != nil {
 		c.Args = said.UpdatedInput
+	}
+	if l.rec.snapshot().Mode == agent.ModePlan {
+		if spec, _ := tool.Lookup(c.Name); !spec.ReadOnly {
+			return l.planning(ctx, c)
+		}
 	}
 	if l.Review == nil {
 		return l.judged(ctx, c, agent.CallRun, "policy", "", "")
@@ -134,22 +143,59 @@ func (l *Loop) judged(ctx context.Context, c *agent.Call, treatment, by, why, me
 	return l.rec.record(ctx, b)
 }
 
-// question puts a call to a person.
-func (l *Loop) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
-	until, err := l.Review.Until(ctx, l.rec.snapshot().Agent)
-	if err != nil {
-		return err
+// planning judges a call that may change something while there is no plan yet.
+func (l *Loop) planning(ctx context.Context, c *agent.Call) error {
+	const why = "plan mode"
+	switch {
+	case c.Name == "Shell" && l.hands.Enforced():
+		return l.judged(ctx, c, agent.CallSandboxed, "policy", why, "")
+	case c.Name == "Shell":
+		return l.judged(ctx, c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed, and this machine cannot hold a command to that. Use Read, LS, Glob and Grep.")
 	}
-	b := &agent.ApprovalAsked{Args: c.Args, Approval: agent.Approval{
-		ID: agent.NewApprovalID(), RunID: l.rec.runID, CallID: c.ID, Tool: c.Name, Subject: v.Subject, Reason: v.Reason, Why: v.Why,
-		Entries: v.Entries, Change: v.Change, AskedAt: time.Now().UTC(), Until: until,
-	}}
-	c.Approval = &b.Approval
-	return l.rec.record(ctx, b)
+	return l.judged(ctx, c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed. Make a plan with CreatePlan; when the user has approved it you can do this.")
 }
 
-// await waits for the answer of a person, for as long as it takes, and journals
-// what follows from it.
+// question puts a call to a person.
+func (l *Loop) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
+	return l.put(ctx, c, agent.Approval{Subject: v.Subject, Reason: v.Reason, Why: v.Why, Entries: v.Entries, Change: v.Change})
+}
+
+// put completes a question about a call, and puts it to a person.
+func (l *Loop) put(ctx context.Context, c *agent.Call, q agent.Approval, before ...agent.Body) error {
+	if l.Review != nil {
+		var err error
+		if q.Until, err = l.Review.Until(ctx, l.rec.snapshot().Agent); err != nil {
+			return err
+		}
+	}
+	q.ID, q.RunID, q.CallID, q.Tool, q.AskedAt = agent.NewApprovalID(), l.rec.runID, c.ID, c.Name, time.Now().UTC()
+	c.Approval = &q
+	asked := &agent.ApprovalAsked{Approval: q}
+	if !q.Own() {
+		asked.Args = c.Args
+	}
+	return l.rec.record(ctx, append(before, asked)...)
+}
+
+// consult works a call by which the agent itself asks a person. What the person
+// says is its result.
+func (l *Loop) consult(ctx context.Context, c agent.Call) error {
+	if c.Approval == nil {
+		q, err := controltool.Question(c.ToolCall)
+		if err != nil {
+			return l.done(ctx, c.ID, tool.Failed("%v", err), 0)
+		}
+		if err := l.put(ctx, &c, q, &agent.CallSent{CallID: c.ID}); err != nil {
+			return err
+		}
+	}
+	if err := l.await(ctx, &c); err != nil {
+		return err
+	}
+	return l.done(ctx, c.ID, controltool.Answer(*c.Approval, *c.Answer), time.Since(c.Approval.AskedAt))
+}
+
+// await waits for the answer of a person, for as long as it takes.
 func (l *Loop) await(ctx context.Context, c *agent.Call) error {
 	late := ctx
 	if !c.Approval.Until.IsZero() {
@@ -181,6 +227,11 @@ func (l *Loop) await(ctx context.Context, c *agent.Call) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// heard journals what follows for a call from what a person has said.
+func (l *Loop) heard(ctx context.Context, c *agent.Call) error {
 	if c.Answer.Decision.Allows() {
 		return l.judged(ctx, c, agent.CallRun, "person", "", "")
 	}

@@ -75,6 +75,8 @@ func (l *Loop) call(ctx context.Context, c agent.Call) error {
 		return l.done(ctx, c.ID, tool.Failed("there is no tool %q; the tools are %s", c.Name, toolNames()), 0)
 	case bytes.HasPrefix(c.Args, []byte(`{"`+notJSON+`":`)):
 		return l.done(ctx, c.ID, tool.Failed("the arguments were not a JSON object; send the call again"), 0)
+	case controltool.Consults(c.Name):
+		return l.consult(ctx, c)
 	case spec.Home == tool.Control && !controltool.Reviewed(c.Name):
 		return l.controlCall(ctx, c)
 	case spec.Home == tool.Guest && c.Sent && c.BootID != l.hands.BootID():
@@ -136,7 +138,7 @@ func (l *Loop) call(ctx context.Context, c agent.Call) error {
 // cage is the policy of the sandbox. Where the files that say so cannot be read
 // any more, which they could when the call was judged, it is the strictest.
 func (l *Loop) cage(ctx context.Context) (cage.Policy, error) {
-	if l.Review == nil {
+	if l.Review == nil || l.rec.snapshot().Mode == agent.ModePlan {
 		return cage.Strictest(), nil
 	}
 	p, err := l.Review.Cage(ctx, l.rec.snapshot().Agent)

@@ -201,12 +201,16 @@ type hands struct {
 	kept     int
 	hooks    func(call loop.HookCall) loop.HookOutcome
 	enforced bool
+	policies []cage.Policy // of the sandboxes
 }
 
 func (h *hands) Enforced() bool { return h.enforced }
 
 func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	h.note("sandboxed " + strings.Join(p.ReadWrite, " "))
+	h.mu.Lock()
+	h.policies = append(h.policies, p)
+	h.mu.Unlock()
 	return h.Call(ctx, c, onDelta)
 }
 

@@ -228,6 +228,8 @@ type question struct {
 	Why     string     `json:"why"`
 	Entries []string   `json:"entries"`
 	Until   *time.Time `json:"until,omitempty"`
+	// Questions are the agent's own, in brief.
+	Questions []agent.Question `json:"questions,omitempty"`
 }
 
 type source struct {
@@ -304,7 +306,7 @@ func (s *Sender) questionBody(ctx context.Context, d store.Delivery, p payload, 
 		q := asked.Approval
 		p.Timestamp, p.Status, p.Summary = q.AskedAt.UTC().Truncate(time.Millisecond), string(agent.Running), q.Why
 		p.Approval = &question{
-			ID: q.ID, RunID: q.RunID, Tool: q.Tool, Subject: beginning(q.Subject), Reason: q.Reason, Why: q.Why, Entries: append([]string{}, q.Entries...),
+			ID: q.ID, RunID: q.RunID, Tool: q.Tool, Subject: beginning(q.Subject), Reason: q.Reason, Why: q.Why, Entries: append([]string{}, q.Entries...), Questions: q.Questions,
 		}
 		if !q.Until.IsZero() {
 			p.Approval.Until = &q.Until

@@ -21,12 +21,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Ask the user, and wait for the answer.
+// Ask the user, and wait for the answer. The user may be away for hours, and you
+// do nothing meanwhile: ask only what you can neither find out nor decide by
+// yourself, and what changes the work; ask it at once, all in one call. The
+// result has the answers; where the user has none, it says to decide yourself.
 type AskQuestionArgs struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Title         string                 `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
-	Questions     []*Question            `protobuf:"bytes,2,rep,name=questions,proto3" json:"questions,omitempty"`
-	ToolCallId    string                 `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is about, in a few words.
+	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
+	// Up to 10 questions.
+	Questions     []*Question `protobuf:"bytes,2,rep,name=questions,proto3" json:"questions,omitempty"`
+	ToolCallId    string      `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -83,11 +88,16 @@ func (x *AskQuestionArgs) GetToolCallId() string {
 }
 
 type Question struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Prompt        string                 `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	Options       []*QuestionOption      `protobuf:"bytes,3,rep,name=options,proto3" json:"options,omitempty"`
-	AllowMultiple bool                   `protobuf:"varint,4,opt,name=allow_multiple,json=allowMultiple,proto3" json:"allow_multiple,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the question in the answer.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The question, with what the user has to know to answer it.
+	Prompt string `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	// Up to 20 answers to choose from, the one you advise first. The user may answer
+	// in other words too. Without any the answer is in words.
+	Options []*QuestionOption `protobuf:"bytes,3,rep,name=options,proto3" json:"options,omitempty"`
+	// Whether several options may be chosen.
+	AllowMultiple bool `protobuf:"varint,4,opt,name=allow_multiple,json=allowMultiple,proto3" json:"allow_multiple,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -151,9 +161,10 @@ func (x *Question) GetAllowMultiple() bool {
 }
 
 type QuestionOption struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Label         string                 `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the option in the answer.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Label         string `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -445,12 +456,13 @@ var File_agent_v1_ask_question_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_ask_question_tool_proto_rawDesc = "" +
 	"\n" +
-	" agent/v1/ask_question_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x87\x01\n" +
+	" agent/v1/ask_question_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa9\x01\n" +
 	"\x0fAskQuestionArgs\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x126\n" +
 	"\tquestions\x18\x02 \x03(\v2\x12.agent.v1.QuestionB\x04\x88\xb5\x18\x01R\tquestions\x12&\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"\x99\x01\n" +
+	"toolCallId: \x8a\xb5\x18\x1c\n" +
+	"\vAskQuestion\x12\vaskQuestion \x02\"\x99\x01\n" +
 	"\bQuestion\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x02id\x12\x1c\n" +
 	"\x06prompt\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01R\x06prompt\x122\n" +
@@ -470,10 +482,10 @@ const file_agent_v1_ask_question_tool_proto_rawDesc = "" +
 	"\x11AskQuestionResult\x128\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1c.agent.v1.AskQuestionSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xa5\x01\n" +
+	"\x06result\"\x9e\x01\n" +
 	"\x13AskQuestionToolCall\x12-\n" +
 	"\x04args\x18\x01 \x01(\v2\x19.agent.v1.AskQuestionArgsR\x04args\x123\n" +
-	"\x06result\x18\x02 \x01(\v2\x1b.agent.v1.AskQuestionResultR\x06result:*\x92\xb5\x18&a user to ask, whom the server reachesB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x1b.agent.v1.AskQuestionResultR\x06result:#\x92\xb5\x18\x1fthe server, which asks a personB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_ask_question_tool_proto_rawDescOnce sync.Once

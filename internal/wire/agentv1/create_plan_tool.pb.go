@@ -21,14 +21,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Write down how the work will be done, for the user to judge before it is.
+// Write down how the work will be done, and wait until the user has judged it. It
+// is for plan mode, and for when the user asks for a plan. Where the user wants
+// another, the result says what: then call it again with the whole plan.
 type CreatePlanArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What the plan is for, in a few words.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What will be done, in a sentence or two.
 	Overview string `protobuf:"bytes,2,opt,name=overview,proto3" json:"overview,omitempty"`
-	// The plan itself, as Markdown.
-	Plan          string      `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
+	// The plan itself, as Markdown: which files change and how, what is decided and
+	// why, how it is checked. At most 32,000 bytes.
+	Plan string `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
+	// The steps, in order.
 	Todos         []*TodoItem `protobuf:"bytes,4,rep,name=todos,proto3" json:"todos,omitempty"`
 	ToolCallId    string      `protobuf:"bytes,5,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -282,23 +287,26 @@ var File_agent_v1_create_plan_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_create_plan_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1fagent/v1/create_plan_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/todos_tool.proto\x1a\x19agent/v1/tool_error.proto\"\xb2\x01\n" +
+	"\x1fagent/v1/create_plan_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/todos_tool.proto\x1a\x19agent/v1/tool_error.proto\"\xd2\x01\n" +
 	"\x0eCreatePlanArgs\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x04name\x12\x1a\n" +
 	"\boverview\x18\x02 \x01(\tR\boverview\x12\x18\n" +
 	"\x04plan\x18\x03 \x01(\tB\x04\x88\xb5\x18\x01R\x04plan\x12(\n" +
 	"\x05todos\x18\x04 \x03(\v2\x12.agent.v1.TodoItemR\x05todos\x12&\n" +
 	"\ftool_call_id\x18\x05 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\",\n" +
+	"toolCallId:\x1e\x8a\xb5\x18\x1a\n" +
+	"\n" +
+	"CreatePlan\x12\n" +
+	"createPlan \x02\",\n" +
 	"\x11CreatePlanSuccess\x12\x17\n" +
 	"\aplan_id\x18\x01 \x01(\tR\x06planId\"\x82\x01\n" +
 	"\x10CreatePlanResult\x127\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1b.agent.v1.CreatePlanSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\x93\x01\n" +
+	"\x06result\"\xa7\x01\n" +
 	"\x12CreatePlanToolCall\x12,\n" +
 	"\x04args\x18\x01 \x01(\v2\x18.agent.v1.CreatePlanArgsR\x04args\x122\n" +
-	"\x06result\x18\x02 \x01(\v2\x1a.agent.v1.CreatePlanResultR\x06result:\x1b\x92\xb5\x18\x17plan mode on the serverB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x1a.agent.v1.CreatePlanResultR\x06result:/\x92\xb5\x18+the server, which puts the plan to a personB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_create_plan_tool_proto_rawDescOnce sync.Once

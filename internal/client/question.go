@@ -1,0 +1,98 @@
+package client
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// PlanTool is the tool of an [Approval] by which an agent puts its plan to a person.
+const PlanTool = "CreatePlan"
+
+// A Question is one that an agent asks.
+type Question struct {
+	ID            string   `json:"id"`
+	Prompt        string   `json:"prompt"`
+	Options       []Option `json:"options"`
+	AllowMultiple bool     `json:"allowMultiple,omitempty"`
+}
+
+// An Option is an answer that the agent offers.
+type Option struct {
+	ID    string `json:"id"`
+	Label string `json:"label"`
+}
+
+// A Reply is the answer to one question.
+type Reply struct {
+	QuestionID string   `json:"questionId"`
+	OptionIDs  []string `json:"optionIds,omitempty"`
+	Text       string   `json:"text,omitempty"`
+}
+
+// Answer reads what a person has typed: for each question ID=WHAT, or WHAT alone
+// where there is one question. WHAT is an option, by its number from 1, its id or
+// its label; several, with commas between them; or words.
+func (q Approval) Answer(typed ...string) (Answer, error) {
+	in := Answer{Decision: Answered}
+	for _, t := range typed {
+		id, what, named := strings.Cut(t, "=")
+		i := slices.IndexFunc(q.Questions, func(one Question) bool { return named && one.ID == strings.TrimSpace(id) })
+		if i < 0 && len(q.Questions) == 1 {
+			i, what = 0, t
+		}
+		if i < 0 {
+			return in, fmt.Errorf("%q does not say which question it answers; give %s=…", t, q.Questions[0].ID)
+		}
+		one := q.Questions[i]
+		if slices.ContainsFunc(in.Answers, func(r Reply) bool { return r.QuestionID == one.ID }) {
+			return in, fmt.Errorf("%s is answered twice; put commas between several options", one.ID)
+		}
+		in.Answers = append(in.Answers, one.reply(strings.TrimSpace(what)))
+	}
+	return in, nil
+}
+
+func (q Question) reply(what string) Reply {
+	var chosen []string
+	for _, part := range append([]string{what}, strings.Split(what, ",")...) {
+		part = strings.TrimSpace(part)
+		i := slices.IndexFunc(q.Options, func(o Option) bool { return o.ID == part || strings.EqualFold(o.Label, part) })
+		if n, err := strconv.Atoi(part); i < 0 && err == nil && n > 0 && n <= len(q.Options) {
+			i = n - 1
+		}
+		switch {
+		case i < 0 && part == what: // the whole is no option: its parts may be
+		case i < 0:
+			return Reply{QuestionID: q.ID, Text: what}
+		case part == what:
+			return Reply{QuestionID: q.ID, OptionIDs: []string{q.Options[i].ID}}
+		case !slices.Contains(chosen, q.Options[i].ID):
+			chosen = append(chosen, q.Options[i].ID)
+		}
+	}
+	if len(chosen) == 0 || len(chosen) > 1 && !q.AllowMultiple {
+		return Reply{QuestionID: q.ID, Text: what}
+	}
+	return Reply{QuestionID: q.ID, OptionIDs: chosen}
+}
+
+// Lines are the questions and their options for a person to read.
+func (q Approval) Lines() []string {
+	var out []string
+	for _, one := range q.Questions {
+		prompt := one.Prompt
+		if len(q.Questions) > 1 {
+			prompt = one.ID + ": " + prompt
+		}
+		if one.AllowMultiple {
+			prompt += " (several)"
+		}
+		out = append(out, strings.Split(prompt, "\n")...)
+		for i, o := range one.Options {
+			out = append(out, fmt.Sprintf("  %d  %s", i+1, strings.ReplaceAll(o.Label, "\n", " ")))
+		}
+	}
+	return out
+}

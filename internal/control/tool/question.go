@@ -1,0 +1,164 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"aloft/internal/agent"
+	"aloft/internal/conversation"
+	"aloft/internal/tool"
+)
+
+// Bounds of what a person is asked at once: of counts, runes and bytes.
+const (
+	maxQuestions = 10
+	maxOptions   = 20
+	maxPrompt    = 4000
+	maxLabel     = 500
+	maxPlan      = 32000
+)
+
+// Consults reports whether calls of a tool are themselves put to a person.
+func Consults(name string) bool { return name == agent.QuestionTool || name == agent.PlanTool }
+
+// Question is what such a call has a person asked. The error is for the model.
+func Question(c conversation.ToolCall) (agent.Approval, error) {
+	d := json.NewDecoder(bytes.NewReader(c.Args))
+	d.DisallowUnknownFields()
+	if c.Name == agent.PlanTool {
+		return plan(d)
+	}
+	var in struct {
+		Title     string
+		Questions []struct {
+			ID, Prompt    string
+			Options       []agent.Option
+			AllowMultiple bool `json:"allow_multiple"`
+		}
+	}
+	if err := d.Decode(&in); err != nil {
+		return agent.Approval{}, fmt.Errorf("the arguments do not fit the schema: %w", err)
+	}
+	q := agent.Approval{Subject: in.Title, Why: "it waits for your answer"}
+	if n := len(in.Questions); n < 1 || n > maxQuestions {
+		return q, fmt.Errorf("questions: there are %d; ask 1 to %d", n, maxQuestions)
+	}
+	seen := map[string]bool{}
+	for i, one := range in.Questions {
+		at := fmt.Sprintf("questions[%d]", i)
+		switch {
+		case one.ID == "" || strings.TrimSpace(one.Prompt) == "":
+			return q, fmt.Errorf("%s: id or prompt is missing", at)
+		case seen[one.ID]:
+			return q, fmt.Errorf("%s.id: %q stands twice", at, one.ID)
+		case utf8.RuneCountInString(one.Prompt) > maxPrompt:
+			return q, fmt.Errorf("%s.prompt is longer than %d characters", at, maxPrompt)
+		case len(one.Options) > maxOptions:
+			return q, fmt.Errorf("%s: there are %d options; give up to %d", at, len(one.Options), maxOptions)
+		}
+		seen[one.ID] = true
+		for j, o := range one.Options {
+			if o.ID == "" || strings.TrimSpace(o.Label) == "" || utf8.RuneCountInString(o.Label) > maxLabel {
+				return q, fmt.Errorf("%s.options[%d]: id and label are needed, the label with up to %d characters", at, j, maxLabel)
+			}
+			if slices.ContainsFunc(one.Options[:j], func(other agent.Option) bool { return other.ID == o.ID }) {
+				return q, fmt.Errorf("%s.options[%d].id: %q stands twice", at, j, o.ID)
+			}
+		}
+		q.Questions = append(q.Questions, agent.Question(one))
+	}
+	if q.Subject == "" {
+		q.Subject = in.Questions[0].Prompt
+	}
+	return q, nil
+}
+
+func plan(d *json.Decoder) (agent.Approval, error) {
+	var in struct {
+		Name, Overview, Plan string
+		Todos                []agent.Todo
+	}
+	if err := d.Decode(&in); err != nil {
+		return agent.Approval{}, fmt.Errorf("the arguments do not fit the schema: %w", err)
+	}
+	q := agent.Approval{Subject: in.Name, Reason: in.Overview, Why: "it waits until you have judged its plan"}
+	if in.Name == "" || strings.TrimSpace(in.Plan) == "" {
+		return q, fmt.Errorf("name or plan is missing")
+	}
+	var text strings.Builder
+	text.WriteString(strings.TrimSpace(in.Plan))
+	for i, t := range in.Todos {
+		if i == 0 {
+			text.WriteString("\n")
+		}
+		fmt.Fprintf(&text, "\n- [ ] %s", t.Content)
+	}
+	if q.Change = text.String(); len(q.Change) > maxPlan {
+		return q, fmt.Errorf("the plan has %d bytes, more than %d: say less of what goes without saying", len(q.Change), maxPlan)
+	}
+	return q, nil
+}
+
+// Answer is the result of a call that a person was asked about.
+func Answer(q agent.Approval, said agent.ApprovalAnswered) tool.Result {
+	output := map[string]any{"planId": q.ID}
+	text := "The user approves the plan: carry it out now."
+	switch {
+	case q.Tool == agent.PlanTool && said.Decision.Allows():
+	case q.Tool == agent.PlanTool && said.UserID == 0:
+		return tool.Failed("Nobody has judged the plan in time: end here. The user can have you go on later.")
+	case q.Tool == agent.PlanTool && said.Message == "":
+		return tool.Failed("The user does not approve the plan.")
+	case q.Tool == agent.PlanTool:
+		return tool.Failed("The user does not approve the plan, and says: %s", said.Message)
+	default:
+		output = map[string]any{"answers": append([]agent.Answer{}, said.Answers...)}
+		text = answers(q, said)
+	}
+	raw, err := json.Marshal(map[string]any{"success": output})
+	if err != nil {
+		return tool.Failed("%v", err) // text always marshals
+	}
+	return tool.Result{Text: text, Output: raw}
+}
+
+const decide = "decide yourself, and say in the end what you decided"
+
+func answers(q agent.Approval, said agent.ApprovalAnswered) string {
+	switch {
+	case said.Decision == agent.Answered:
+	case said.UserID == 0:
+		return "Nobody answered in time: " + decide + "."
+	case said.Message != "":
+		return "The user does not answer, and says: " + said.Message
+	default:
+		return "The user leaves it to you: " + decide + "."
+	}
+	var b strings.Builder
+	for _, one := range q.Questions {
+		fmt.Fprintf(&b, "%s\n", one.Prompt)
+		i := slices.IndexFunc(said.Answers, func(a agent.Answer) bool { return a.QuestionID == one.ID })
+		if i < 0 {
+			if said.Message == "" {
+				b.WriteString("  (no answer: " + decide + ")\n")
+			}
+			continue
+		}
+		for _, o := range one.Options {
+			if slices.Contains(said.Answers[i].OptionIDs, o.ID) {
+				fmt.Fprintf(&b, "- %s: %s\n", o.ID, o.Label)
+			}
+		}
+		if words := said.Answers[i].Text; words != "" {
+			fmt.Fprintf(&b, "In the user's words: %s\n", words)
+		}
+	}
+	if said.Message != "" {
+		fmt.Fprintf(&b, "The user says: %s\n", said.Message)
+	}
+	return b.String()
+}
