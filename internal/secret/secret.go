@@ -37,6 +37,14 @@ const (
 	OfTeam        Kind = "team"
 
 	OfWebhook Kind = "webhook" // an agent's; it is in no machine
+
+	// What MCP needs is in no machine either: servers as the team, a person or the
+	// request that made an agent name them, and what people's sign-ins gave.
+	OfMCPTeam   Kind = "mcp_team"
+	OfMCPPerson Kind = "mcp_personal"
+	OfMCPAgent  Kind = "mcp_agent"
+	OfMCPSignIn Kind = "mcp_sign_in"
+	OfMCPVisit  Kind = "mcp_visit" // a sign-in under way
 )
 
 // Owner is whose a secret is. ID is the agent's, the environment's, the user's

@@ -100,6 +100,7 @@ func (s *Store) DeleteAgent(ctx context.Context, id string) error {
 			tx.q.DeleteLease(tx.ctx, store.LeaseOn(id)),
 			tx.q.DeleteSecrets(tx.ctx, query.DeleteSecretsParams{OwnerKind: string(secret.OfAgent), OwnerID: id}),
 			tx.q.DeleteSecrets(tx.ctx, query.DeleteSecretsParams{OwnerKind: string(secret.OfWebhook), OwnerID: id}),
+			tx.q.DeleteSecrets(tx.ctx, query.DeleteSecretsParams{OwnerKind: string(secret.OfMCPAgent), OwnerID: id}),
 			tx.q.DeleteDeliveries(tx.ctx, id),
 		)
 	})

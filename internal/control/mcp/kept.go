@@ -1,0 +1,212 @@
+package mcp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"aloft/internal/fault"
+	"aloft/internal/mcp"
+	"aloft/internal/secret"
+)
+
+// maxServer is how large a server is as it is kept, in bytes, and maxServers
+// those of one request together.
+const (
+	maxServer  = 64 << 10
+	maxServers = 256 << 10
+)
+
+// Vault keeps what is secret. Its methods are safe for concurrent use.
+type Vault interface {
+	Keep(ctx context.Context, owner secret.Owner, name, value string) (secret.Secret, error)
+	Kept(ctx context.Context, owner secret.Owner) ([]secret.Opened, error)
+	Drop(ctx context.Context, owner secret.Owner, name string) error
+}
+
+// Kept is a server that the team or a person has named.
+type Kept struct {
+	ID        string // the same as long as its owner has a server of that name
+	Owner     secret.Owner
+	CreatedAt time.Time // of what it is now
+	mcp.Server
+}
+
+// TeamsOwner and PersonsOwner are whose servers are kept.
+var teamsOwner = secret.Owner{Kind: secret.OfMCPTeam, ID: secret.TheTeam.ID}
+
+func personsOwner(userID int64) secret.Owner {
+	return secret.Owner{Kind: secret.OfMCPPerson, ID: strconv.FormatInt(userID, 10)}
+}
+
+func agentsOwner(agentID string) secret.Owner {
+	return secret.Owner{Kind: secret.OfMCPAgent, ID: agentID}
+}
+
+func signInsOf(userID int64) secret.Owner {
+	return secret.Owner{Kind: secret.OfMCPSignIn, ID: strconv.FormatInt(userID, 10)}
+}
+
+func visitsOf(userID int64) secret.Owner {
+	return secret.Owner{Kind: secret.OfMCPVisit, ID: strconv.FormatInt(userID, 10)}
+}
+
+// Team reports whether the server is the team's.
+func (k Kept) Team() bool { return k.Owner.Kind == secret.OfMCPTeam }
+
+// List returns the team's servers and the user's, by name. Headers, Env and Auth
+// are in them.
+func (s *Servers) List(ctx context.Context, userID int64) ([]Kept, error) {
+	var out []Kept
+	for _, owner := range []secret.Owner{teamsOwner, personsOwner(userID)} {
+		all, err := s.Vault.Kept(ctx, owner)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range all {
+			k := Kept{ID: keptID(owner, one.Name), Owner: owner, CreatedAt: one.CreatedAt}
+			if err := json.Unmarshal([]byte(one.Value), &k.Server); err != nil {
+				return nil, fmt.Errorf("MCP server %s: %w", one.ID, err)
+			}
+			if k.Source = mcp.User; k.Team() {
+				k.Source = mcp.Team
+			}
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+func keptID(owner secret.Owner, name string) string {
+	sum := sha256.Sum256([]byte(string(owner.Kind) + "\x00" + owner.ID + "\x00" + secret.Fold(name)))
+	return "mcp-" + hex.EncodeToString(sum[:12])
+}
+
+// Find returns the server of that id, of those that the user sees.
+func (s *Servers) Find(ctx context.Context, userID int64, id string) (Kept, error) {
+	all, err := s.List(ctx, userID)
+	if err != nil {
+		return Kept{}, err
+	}
+	if at := slices.IndexFunc(all, func(k Kept) bool { return k.ID == id }); at >= 0 {
+		return all[at], nil
+	}
+	return Kept{}, fault.NotFound("there is no such MCP server").Hint("list them with `aloft mcp list`")
+}
+
+// Add keeps a server for the user, or for the team. The error is a fault.
+func (s *Servers) Add(ctx context.Context, userID int64, team bool, server mcp.Server) (Kept, error) {
+	k := Kept{Owner: personsOwner(userID), Server: server}
+	k.Source = mcp.User
+	if team {
+		k.Owner, k.Source = teamsOwner, mcp.Team
+	}
+	if err := s.check(&k.Server, ""); err != nil {
+		return k, err
+	}
+	k.ID = keptID(k.Owner, k.Name)
+	value, err := json.Marshal(k.Server)
+	if err != nil {
+		return k, err
+	}
+	if len(value) > maxServer {
+		return k, fault.Invalid("the server has %d bytes; at most %d are accepted", len(value), maxServer)
+	}
+	s.adding.Lock() // else two of one name would both see none
+	defer s.adding.Unlock()
+	all, err := s.List(ctx, userID)
+	if err != nil {
+		return k, err
+	}
+	n := 0
+	for _, other := range all {
+		if other.Owner != k.Owner {
+			continue
+		}
+		if n++; other.ID == k.ID {
+			return k, fault.Conflict("there is a server %s already", other.Name).Named("name_taken").At("name").Hint("remove that one first, or choose another name")
+		}
+	}
+	if n >= mcp.MaxServers {
+		return k, fault.Exhausted("there are %d servers already, which is as many as can be", n).Hint("remove what is not used")
+	}
+	kept, err := s.Vault.Keep(ctx, k.Owner, k.Name, string(value))
+	k.CreatedAt = kept.CreatedAt
+	return k, err
+}
+
+// check refuses a server that cannot be used, or that this server does not speak
+// to; at is the field of the request.
+func (s *Servers) check(server *mcp.Server, at string) error {
+	if problems := server.Check(); len(problems) > 0 {
+		p := problems[0]
+		return fault.Invalid("%s", p.Message).At(strings.Trim(at+"."+p.Key, ".")).Hint("%s", p.Instead)
+	}
+	if server.Remote() {
+		// What a URL has of variables is known when an agent uses it.
+		if !strings.Contains(server.URL, "${") {
+			if err := s.Reach.Check(server.URL); err != nil {
+				return fault.Of(err).At(strings.Trim(at+".url", "."))
+			}
+		}
+	}
+	return nil
+}
+
+// Remove removes a server of the user's, or of the team's.
+func (s *Servers) Remove(ctx context.Context, k Kept) error {
+	return s.Vault.Drop(ctx, k.Owner, k.Name)
+}
+
+// CheckAll refuses servers that an agent cannot be given, and returns what of
+// them is kept sealed. field names them in the request.
+func (s *Servers) CheckAll(servers []mcp.Server, field string) (string, error) {
+	if len(servers) > mcp.MaxServers {
+		return "", fault.Invalid("has %d servers; at most %d are accepted", len(servers), mcp.MaxServers).At(field)
+	}
+	for i := range servers {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if err := s.check(&servers[i], at); err != nil {
+			return "", err
+		}
+		if _, twice := mcp.Find(servers[:i], servers[i].Name); twice {
+			return "", fault.Invalid("another server has this name").At(at + ".name")
+		}
+		servers[i].Source = mcp.Agent
+	}
+	value, err := json.Marshal(servers)
+	if err == nil && len(value) > maxServers {
+		return "", fault.Invalid("has %d bytes; at most %d are accepted", len(value), maxServers).At(field)
+	}
+	return string(value), err
+}
+
+// KeepForAgent keeps the servers that come with a run of an agent.
+func (s *Servers) KeepForAgent(ctx context.Context, agentID, runID, value string) error {
+	_, err := s.Vault.Keep(ctx, agentsOwner(agentID), runID, value)
+	return err
+}
+
+// OfAgent returns the servers that came with that run of the agent.
+func (s *Servers) OfAgent(ctx context.Context, agentID, runID string) ([]mcp.Server, error) {
+	all, err := s.Vault.Kept(ctx, agentsOwner(agentID))
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range all {
+		if one.Name == runID {
+			var servers []mcp.Server
+			if err := json.Unmarshal([]byte(one.Value), &servers); err != nil {
+				return nil, fmt.Errorf("MCP servers of %s: %w", agentID, err)
+			}
+			return servers, nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,266 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"aloft/internal/control/outbound"
+	"aloft/internal/fault"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Bounds of what is taken from a server.
+const (
+	connectWithin = 20 * time.Second
+	listWithin    = 30 * time.Second
+	callWithin    = 5 * time.Minute
+	maxMessage    = 8 << 20  // bytes of one message
+	maxReply      = 32 << 20 // bytes of one reply, which of a stream is all of it
+	maxPages      = 20       // of one list
+)
+
+// Target is a server as it is spoken to.
+type Target struct {
+	URL string
+	// SSE speaks the older transport of that name. Where Either is set, it is
+	// tried after the streamable one.
+	SSE, Either bool
+	Header      map[string]string
+	// Token returns what a request is authorized by, "" for nothing. It may be nil.
+	Token func(ctx context.Context) (string, error)
+}
+
+// Unauthorized is the error of a server that wants somebody to sign in.
+type Unauthorized struct {
+	// Challenge are the lines of its WWW-Authenticate.
+	Challenge []string
+	Status    int // of HTTP: 401 or 403
+}
+
+func (u *Unauthorized) Error() string {
+	return fmt.Sprintf("the server wants a sign-in: it answers %d", u.Status)
+}
+
+// session is a conversation with one server. It is safe for concurrent use.
+type session struct {
+	*sdk.ClientSession
+	http *http.Client
+	end  context.CancelFunc
+}
+
+// open begins a session, which lasts until close, whatever becomes of ctx.
+func open(ctx context.Context, client *http.Client, t Target, version string) (*session, error) {
+	if t.Either {
+		t.Either = false
+		s, err := open(ctx, client, t, version)
+		if err == nil || !oldFashioned(err) || ctx.Err() != nil {
+			return s, err
+		}
+		t.SSE = true
+		if s, sseErr := open(ctx, client, t, version); sseErr == nil {
+			return s, nil
+		}
+		return nil, err // of the transport that a server ought to have
+	}
+	origin, err := url.Parse(t.URL)
+	if err != nil {
+		return nil, errors.New("its address is not a URL")
+	}
+	mine := &http.Client{CheckRedirect: client.CheckRedirect, Transport: &credentials{next: client.Transport, target: t, origin: origin}}
+	// The stream of SSE lives as long as the session; connecting does not.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	late := time.AfterFunc(connectWithin, end)
+	gone := context.AfterFunc(ctx, end)
+	var transport sdk.Transport = &sdk.StreamableClientTransport{
+		Endpoint: t.URL, HTTPClient: mine, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxMessage,
+	}
+	if t.SSE {
+		transport = &sdk.SSEClientTransport{Endpoint: t.URL, HTTPClient: mine, MaxEventSize: maxMessage}
+	}
+	a := &attempt{}
+	c := sdk.NewClient(&sdk.Implementation{Name: "aloft", Version: version}, &sdk.ClientOptions{
+		Capabilities: &sdk.ClientCapabilities{}, MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
+	})
+	cs, err := c.Connect(withAttempt(life, a), transport, nil)
+	if !late.Stop() || !gone() || err != nil {
+		if err == nil {
+			_ = cs.Close()
+		}
+		end()
+		client.CloseIdleConnections()
+		return nil, a.explain(ctx, err, connectWithin)
+	}
+	return &session{cs, client, end}, nil
+}
+
+// oldFashioned reports whether the failure is how a server that knows only SSE
+// answers the streamable transport.
+func oldFashioned(err error) bool {
+	refused, ok := errors.AsType[*refusedError](err)
+	return ok && (refused.status == http.StatusNotFound || refused.status == http.StatusMethodNotAllowed || refused.status == http.StatusBadRequest)
+}
+
+func (s *session) close() {
+	_ = s.Close() // the server may have gone
+	s.end()
+	s.http.CloseIdleConnections()
+}
+
+// ask has do ask the server something, within a time.
+func ask[T any](ctx context.Context, within time.Duration, do func(context.Context) (T, error)) (T, *attempt, error) {
+	a := &attempt{}
+	asking, cancel := context.WithTimeout(withAttempt(ctx, a), within)
+	defer cancel()
+	out, err := do(asking)
+	if err != nil {
+		err = a.explain(ctx, err, within)
+	}
+	return out, a, err
+}
+
+// pages asks for one page after the other of a list, until there is no more or
+// there are enough of them.
+func pages[T any](ctx context.Context, most int, page func(ctx context.Context, cursor string) ([]T, string, error)) (all []T, err error) {
+	for cursor, n := "", 0; ; n++ {
+		some, next, err := page(ctx, cursor)
+		all = append(all, some...)
+		if err != nil || next == "" || next == cursor || n == maxPages-1 || len(all) >= most {
+			return all[:min(len(all), most)], err
+		}
+		cursor = next
+	}
+}
+
+// attempt is what is known of the requests of one question.
+type attempt struct {
+	reached      atomic.Bool // something may have been read by the server
+	unauthorized atomic.Pointer[Unauthorized]
+	refused      atomic.Pointer[refusedError] // the last
+	blocked      atomic.Pointer[fault.Error]  // why something was not even sent, which the library does not always tell
+}
+
+type attemptKey struct{}
+
+func withAttempt(ctx context.Context, a *attempt) context.Context {
+	ctx = context.WithValue(ctx, attemptKey{}, a)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { a.reached.Store(true) }})
+}
+
+// refusedError is an answer of HTTP that is no success.
+type refusedError struct{ status int }
+
+func (r *refusedError) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("the server answers %d %s", r.status, http.StatusText(r.status)))
+}
+
+// explain says what went wrong, without the URL, of which a part may be secret.
+func (a *attempt) explain(ctx context.Context, err error, within time.Duration) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if u := a.unauthorized.Load(); u != nil {
+		return u
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return fmt.Errorf("the server %s", f.Message)
+	}
+	if f := a.blocked.Load(); f != nil {
+		return fmt.Errorf("the server %s", f.Message)
+	}
+	if w, ok := errors.AsType[*jsonrpc.Error](err); ok && w.Message != "rejected by transport" { // the library's own
+		return fmt.Errorf("the server says: %s", brief(w.Message))
+	}
+	if r := a.refused.Load(); r != nil {
+		return r
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	var timeout net.Error
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		return fmt.Errorf("the server did not answer within %v", within)
+	}
+	if errors.Is(err, sdk.ErrConnectionClosed) {
+		return errors.New("the server ended the conversation, or said what MCP does not know")
+	}
+	return errors.New(brief(err.Error()))
+}
+
+// brief is words of a server's as they are repeated.
+func brief(s string) string {
+	const most = 500
+	s = strings.ToValidUTF8(s, "")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// credentials gives each request what it is authorized by, where it goes to the
+// server and to nobody else.
+type credentials struct {
+	next   http.RoundTripper
+	target Target
+	origin *url.URL
+}
+
+func (c *credentials) RoundTrip(req *http.Request) (*http.Response, error) {
+	a, _ := req.Context().Value(attemptKey{}).(*attempt)
+	if a == nil {
+		a = &attempt{}
+	}
+	if !outbound.SameOrigin(req.URL, c.origin) {
+		away := fault.Invalid("names an address of another server, which is not spoken to").Named("redirected")
+		a.blocked.Store(away)
+		return nil, away
+	}
+	req = req.Clone(req.Context())
+	for name, value := range c.target.Header {
+		req.Header.Set(name, value)
+	}
+	if c.target.Token != nil {
+		token, err := c.target.Token(req.Context())
+		if err != nil {
+			return nil, err
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+	}
+	resp, err := c.next.RoundTrip(req)
+	if err != nil {
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			a.blocked.Store(f)
+		}
+		return resp, err
+	}
+	switch resp.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		a.unauthorized.Store(&Unauthorized{Challenge: resp.Header.Values("WWW-Authenticate"), Status: resp.StatusCode})
+	default:
+		if resp.StatusCode >= 400 {
+			a.refused.Store(&refusedError{resp.StatusCode})
+		}
+	}
+	return resp, nil
+}
+
+// object is a JSON object of the server's as a model may be shown it.
+func object(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil || len(b) == 0 || b[0] != '{' {
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,190 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"aloft/internal/control/outbound"
+	"aloft/internal/fault"
+	"aloft/internal/mcp"
+)
+
+// SignedIn reports whether the user has signed in to the server.
+func (s *Servers) SignedIn(ctx context.Context, server mcp.Server, user User) (bool, error) {
+	if !server.Remote() {
+		return false, nil
+	}
+	g, err := s.grant(ctx, user.ID, s.signInKey(server, user))
+	return g.Access != "" || g.Refresh != "", err
+}
+
+// grant returns what the user's sign-in gave; an empty one if there is none.
+func (s *Servers) grant(ctx context.Context, userID int64, key string) (grant, error) {
+	all, err := s.Vault.Kept(ctx, signInsOf(userID))
+	if err != nil {
+		return grant{}, err
+	}
+	for _, one := range all {
+		if one.Name == key {
+			var g grant
+			if err := json.Unmarshal([]byte(one.Value), &g); err != nil {
+				return g, fmt.Errorf("sign-in %s: %w", one.ID, err)
+			}
+			return g, nil
+		}
+	}
+	return grant{}, nil
+}
+
+func (s *Servers) keepGrant(ctx context.Context, userID int64, key string, g grant) error {
+	value, err := json.Marshal(g)
+	if err == nil {
+		_, err = s.Vault.Keep(ctx, signInsOf(userID), key, string(value))
+	}
+	return err
+}
+
+// token returns what the user's requests to a server are authorized by, "" where
+// nobody has signed in. It is renewed where it is about to end.
+func (s *Servers) token(ctx context.Context, user User, key string, hc *http.Client) (string, error) {
+	g, err := s.grant(ctx, user.ID, key)
+	if err != nil || !g.stale() || g.Access == "" && g.Refresh == "" {
+		return g.Access, err
+	}
+	defer s.renewing.lock(strconv.FormatInt(user.ID, 10) + key)()
+	// Another may have renewed it meanwhile: a refresh token is often good once.
+	if g, err = s.grant(ctx, user.ID, key); err != nil || !g.stale() {
+		return g.Access, err
+	}
+	fresh, err := g.renew(ctx, hc)
+	if err == nil {
+		return fresh.Access, s.keepGrant(ctx, user.ID, key, fresh)
+	}
+	if again, readErr := s.grant(ctx, user.ID, key); readErr == nil && again.Refresh != g.Refresh && !again.stale() {
+		return again.Access, nil // another server has
+	}
+	if over(err) {
+		g.Access, g.Refresh = "", ""
+		if err := s.keepGrant(ctx, user.ID, key, g); err != nil {
+			return "", err
+		}
+		return "", nil // the server says that it wants a sign-in
+	}
+	return "", err
+}
+
+// BeginSignIn returns the address to send the user's browser to, and the state
+// that it has to come back with.
+func (s *Servers) BeginSignIn(ctx context.Context, reach *outbound.Client, server mcp.Server, user User, back Back) (address, state string, err error) {
+	if !server.Remote() {
+		return "", "", fault.Invalid("the server runs in machines: nobody signs in to it")
+	}
+	if reach == nil {
+		reach = s.Reach
+	}
+	key := s.signInKey(server, user)
+	before, err := s.grant(ctx, user.ID, key)
+	if err != nil {
+		return "", "", err
+	}
+	if err := s.forgetVisits(ctx, user.ID); err != nil {
+		return "", "", err
+	}
+	challenge, err := s.challenge(ctx, reach, server)
+	if err != nil {
+		return "", "", err
+	}
+	hc := reach.Converse(maxMetadata)
+	defer hc.CloseIdleConnections()
+	v, address, err := begin(ctx, hc, server.URL, s.PublicURL()+CallbackPath, strconv.FormatInt(user.ID, 10)+".", challenge, clientOf(server), before)
+	if err != nil {
+		return "", "", err
+	}
+	if err := reach.Check(v.Grant.TokenURL); err != nil {
+		return "", "", fault.Of(err).At("")
+	}
+	v.Key, v.Back = key, back
+	value, err := json.Marshal(v)
+	if err == nil {
+		_, err = s.Vault.Keep(ctx, visitsOf(user.ID), key, string(value))
+	}
+	return address, v.State, err
+}
+
+// challenge has the server refuse somebody unknown, and returns with what words.
+func (s *Servers) challenge(ctx context.Context, reach *outbound.Client, server mcp.Server) ([]string, error) {
+	hc := reach.Converse(maxReply)
+	opened, err := open(ctx, hc, Target{URL: server.URL, SSE: server.Type == mcp.SSE, Either: server.Type == mcp.HTTP, Header: server.Headers}, s.Version)
+	if err == nil {
+		opened.close()
+		return nil, fault.Conflict("the server asks for no sign-in").Named("mcp_open").Hint("use it as it is")
+	}
+	if u, ok := errors.AsType[*Unauthorized](err); ok {
+		return u.Challenge, nil
+	}
+	return nil, Failure(err, nil)
+}
+
+// EndSignIn takes what the user's browser came back with: state and code as its
+// address has them, kept as the browser had kept it. It returns whose sign-in it
+// was, and where it came from.
+func (s *Servers) EndSignIn(ctx context.Context, state, kept, code, iss string) (userID int64, back Back, err error) {
+	unknown := fault.Invalid("this sign-in was not begun in this browser").Named("visit_unknown").Hint("begin it again")
+	before, _, _ := strings.Cut(state, ".")
+	if userID, err = strconv.ParseInt(before, 10, 64); err != nil || !same(state, kept) {
+		return 0, Back{}, unknown
+	}
+	all, err := s.Vault.Kept(ctx, visitsOf(userID))
+	if err != nil {
+		return 0, Back{}, err
+	}
+	for _, one := range all {
+		var v visit
+		if json.Unmarshal([]byte(one.Value), &v) != nil || !same(v.State, state) {
+			continue
+		}
+		// Whatever comes of it, it is good once.
+		if err := s.Vault.Drop(ctx, visitsOf(userID), one.Name); err != nil {
+			return 0, Back{}, unknown
+		}
+		hc := s.Reach.Converse(maxMetadata)
+		defer hc.CloseIdleConnections()
+		g, err := v.end(ctx, hc, state, kept, code, iss)
+		if err != nil {
+			return userID, v.Back, err
+		}
+		return userID, v.Back, s.keepGrant(ctx, userID, v.Key, g)
+	}
+	return 0, Back{}, unknown
+}
+
+// SignOut forgets the user's sign-in at the server.
+func (s *Servers) SignOut(ctx context.Context, server mcp.Server, user User) error {
+	err := s.Vault.Drop(ctx, signInsOf(user.ID), s.signInKey(server, user))
+	if fault.Is(err, fault.KindNotFound) {
+		return nil
+	}
+	return err
+}
+
+// forgetVisits removes the user's sign-ins that were never ended.
+func (s *Servers) forgetVisits(ctx context.Context, userID int64) error {
+	all, err := s.Vault.Kept(ctx, visitsOf(userID))
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		if time.Since(one.CreatedAt) > visitWithin {
+			if err := s.Vault.Drop(ctx, visitsOf(userID), one.Name); err != nil && !fault.Is(err, fault.KindNotFound) {
+				return err
+			}
+		}
+	}
+	return nil
+}

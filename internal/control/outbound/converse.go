@@ -1,0 +1,92 @@
+package outbound
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"aloft/internal/fault"
+)
+
+// idleFor is how long a connection that nobody uses is kept.
+const idleFor = 90 * time.Second
+
+// errTooLarge is of a reply that is longer than its bound.
+var errTooLarge = errors.New("the reply is too large")
+
+// Converse returns a client for more than one request to a server that users
+// name. A reply of more than most bytes fails while it is read, also one that
+// comes as a stream. A redirect is followed within the same scheme, host and
+// port alone, so that what a request carries reaches nobody else. How long a
+// request may take is its context's to say. CloseIdleConnections lets go of what
+// is kept.
+func (c *Client) Converse(most int64) *http.Client {
+	t := c.http.Clone()
+	t.DisableKeepAlives, t.MaxIdleConnsPerHost, t.IdleConnTimeout = false, 2, idleFor
+	return &http.Client{
+		Transport: &bounded{Transport: t, check: c.Check, most: most},
+		CheckRedirect: func(to *http.Request, via []*http.Request) error {
+			if len(via) > maxRedirects {
+				return fmt.Errorf("more than %d redirects", maxRedirects)
+			}
+			if !SameOrigin(to.URL, via[0].URL) {
+				return fault.Invalid("redirects to another server, which is not followed").Named("redirected")
+			}
+			return nil
+		},
+	}
+}
+
+// SameOrigin reports whether two URLs have scheme, host and port in common.
+func SameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && a.Hostname() == b.Hostname() && portOf(a) == portOf(b)
+}
+
+func portOf(u *url.URL) string {
+	switch port := u.Port(); {
+	case port != "":
+		return port
+	case u.Scheme == "https":
+		return "443"
+	default:
+		return "80"
+	}
+}
+
+// bounded judges the URL of each request, and bounds each reply.
+type bounded struct {
+	*http.Transport
+	check func(rawURL string) error
+	most  int64
+}
+
+func (b *bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := b.check(req.URL.String()); err != nil {
+		return nil, err
+	}
+	resp, err := b.Transport.RoundTrip(req)
+	if err == nil {
+		resp.Body = &boundedBody{ReadCloser: resp.Body, left: b.most}
+	}
+	return resp, err
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLarge
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	return n, err
+}

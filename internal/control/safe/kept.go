@@ -1,0 +1,61 @@
+package safe
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+	"aloft/internal/secret"
+)
+
+// Keep seals the server's own value under that name, in place of its owner's
+// earlier one. Names that differ only in case are one.
+func (s *Safe) Keep(ctx context.Context, owner secret.Owner, name, value string) (secret.Secret, error) {
+	of := secret.Secret{ID: secret.NewID(), Name: name, Type: secret.Runtime, Owner: owner, CreatedAt: time.Now().UTC().Truncate(time.Millisecond)}
+	sealed, err := s.seal(ctx, of, value)
+	if err != nil {
+		return of, err
+	}
+	err = s.Store.PutSecret(ctx, sealed)
+	if errors.Is(err, store.ErrTooMany) {
+		return of, fault.Exhausted("there are %d already, which is as many as can be", secret.MaxPerOwner).Hint("delete what is not used")
+	}
+	return of, err
+}
+
+// Kept opens what the owner has.
+func (s *Safe) Kept(ctx context.Context, owner secret.Owner) ([]secret.Opened, error) {
+	sealed, err := s.Store.Secrets(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]secret.Opened, len(sealed))
+	for i, one := range sealed {
+		value, err := s.open(ctx, one)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = secret.Opened{Secret: one.Secret, Value: value}
+	}
+	return out, nil
+}
+
+// Drop removes what [Safe.Keep] kept; what is not there is a fault.
+func (s *Safe) Drop(ctx context.Context, owner secret.Owner, name string) error {
+	err := s.Store.DeleteSecret(ctx, owner, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return fault.NotFound("there is none of that name")
+	}
+	return err
+}
+
+// SealMCP seals the MCP servers that come with a new agent, for the append that
+// makes it.
+func (s *Safe) SealMCP(ctx context.Context, agentID, name, value string) (secret.Sealed, error) {
+	return s.seal(ctx, secret.Secret{
+		ID: secret.NewID(), Name: name, Type: secret.Runtime, Owner: secret.Owner{Kind: secret.OfMCPAgent, ID: agentID},
+		CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+	}, value)
+}

@@ -1,0 +1,7 @@
+package secret
+
+// Opened is a secret with its value. It is never logged, and never kept.
+type Opened struct {
+	Secret
+	Value string
+}
