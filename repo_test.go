@@ -55,6 +55,7 @@ var mayImport = map[string][]string{
 
 	// The control plane. Its generated types stop at control/pod.
 	"internal/control/outbound":                        {"NOUNS"},
+	"internal/control/mcp":                             {"NOUNS", "internal/control/outbound"},
 	"internal/control/signin":                          {"NOUNS", "internal/control/store"},
 	"internal/control/webhook":                         {"NOUNS", "internal/control/safe", "internal/control/store"},
 	"internal/control/api/v0":                          {"NOUNS"},

@@ -164,6 +164,11 @@ func (r *refusedError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("the server answers %d %s", r.status, http.StatusText(r.status)))
 }
 
+// saidNo is the error of a server that has answered, with an error of JSON-RPC.
+type saidNo struct{ message string }
+
+func (s *saidNo) Error() string { return "the server says: " + s.message }
+
 // explain says what went wrong, without the URL, of which a part may be secret.
 func (a *attempt) explain(ctx context.Context, err error, within time.Duration) error {
 	if cause := context.Cause(ctx); cause != nil {
@@ -179,7 +184,7 @@ func (a *attempt) explain(ctx context.Context, err error, within time.Duration) 
 		return fmt.Errorf("the server %s", f.Message)
 	}
 	if w, ok := errors.AsType[*jsonrpc.Error](err); ok && w.Message != "rejected by transport" { // the library's own
-		return fmt.Errorf("the server says: %s", brief(w.Message))
+		return &saidNo{brief(w.Message)}
 	}
 	if r := a.refused.Load(); r != nil {
 		return r

@@ -117,6 +117,8 @@ func TestHeaders(t *testing.T) {
 		case r.URL.Path == "/old":
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprintf(w, "event: endpoint\ndata: %s/messages\n\n", elsewhere)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
 		case r.URL.Path == "/here":
 			http.Redirect(w, r, "/mcp", http.StatusTemporaryRedirect)
 		default:

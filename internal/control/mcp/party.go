@@ -1,0 +1,297 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"aloft/internal/control/outbound"
+	"aloft/internal/fault"
+	"aloft/internal/mcp"
+	"aloft/internal/redact"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Party speaks with the remote servers of one agent, as long as it works: a
+// conversation with each that is begun when it is needed, so that a server may
+// remember from one call to the next. Its methods are safe for concurrent use.
+type Party struct {
+	servers *Servers
+	userID  int64
+	foreign *outbound.Client // how servers that a repository names are reached
+	repo    string           // the URL of that repository
+	mu      sync.Mutex
+	open    map[string]*conversation
+}
+
+// conversation is one with a server, if it is open.
+type conversation struct {
+	mu      sync.Mutex
+	server  mcp.Server // that it was opened with
+	session *session
+	hidden  *secrets
+}
+
+// Party returns one for an agent of the user. A server that the repository names
+// is reached by way of foreign alone.
+func (s *Servers) Party(userID int64, repository string, foreign *outbound.Client) *Party {
+	return &Party{servers: s, userID: userID, foreign: foreign, repo: repository, open: map[string]*conversation{}}
+}
+
+// User is for whom the server is spoken to.
+func (p *Party) User(server mcp.Server) User {
+	u := User{ID: p.userID}
+	if server.Source == mcp.Project {
+		u.Repository = p.repo
+	}
+	return u
+}
+
+// Reach is how the server is reached.
+func (p *Party) Reach(server mcp.Server) *outbound.Client {
+	if server.Source == mcp.Project {
+		return p.foreign
+	}
+	return p.servers.Reach
+}
+
+// Close ends the conversations.
+func (p *Party) Close() {
+	p.mu.Lock()
+	all := p.open
+	p.open = map[string]*conversation{}
+	p.mu.Unlock()
+	var ending sync.WaitGroup
+	for _, c := range all {
+		ending.Go(func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.drop()
+		})
+	}
+	ending.Wait()
+}
+
+func (c *conversation) drop() {
+	if c.session != nil {
+		c.session.close()
+		c.session = nil
+	}
+}
+
+// with returns the conversation with the server.
+func (p *Party) with(server mcp.Server) *conversation {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.open[server.Name]
+	if c == nil {
+		c = &conversation{}
+		p.open[server.Name] = c
+	}
+	return c
+}
+
+// session returns an open one; fresh opens another.
+func (p *Party) session(ctx context.Context, server mcp.Server, fresh bool) (*session, *redact.Redactor, error) {
+	c := p.with(server)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if fresh || c.session != nil && !equal(c.server, server) {
+		c.drop()
+	}
+	if c.session == nil {
+		reach := p.Reach(server)
+		if reach == nil {
+			return nil, nil, fault.Denied("the network of this agent's machine reaches nothing, so a server that its repository names is not spoken to")
+		}
+		opened, hidden, err := p.servers.open(ctx, reach, server, p.User(server))
+		if err != nil {
+			return nil, hidden.redactor(), err
+		}
+		c.session, c.hidden, c.server = opened, hidden, server
+	}
+	return c.session, c.hidden.redactor(), nil
+}
+
+func equal(a, b mcp.Server) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// List asks the server what it offers. A server that cannot be used is in its
+// listing too.
+func (p *Party) List(ctx context.Context, server mcp.Server) mcp.Listing {
+	s, hide, err := p.session(ctx, server, true)
+	var l Listing
+	if err == nil {
+		l, err = s.list(ctx)
+	}
+	if err != nil {
+		f := Failure(err, hide)
+		state := mcp.Failed
+		if f.Code == CodeSignIn {
+			state = mcp.NeedsAuth
+		}
+		return mcp.Listing{Server: server.Name, State: state, Error: f.Message}
+	}
+	tools := make([]mcp.Tool, 0, len(l.Tools))
+	for _, t := range l.Tools {
+		tools = append(tools, mcp.Tool{Name: t.Name, Description: hide.String(t.Description), Schema: hide.Bytes(object(t.InputSchema))})
+	}
+	return mcp.Admit(server, hide.String(s.InitializeResult().Instructions), tools)
+}
+
+// MayHaveRun is the error of a call whose answer did not come: nobody knows
+// whether the server has done what it was asked to.
+type MayHaveRun struct{ Why string }
+
+func (m *MayHaveRun) Error() string {
+	return m.Why + ". The call may have had its effect, in part or whole: it was not sent again. Look at what it was to change before you call again"
+}
+
+// Call calls a tool once. Where it is certain that the server has not begun, as
+// it has forgotten the conversation, another conversation is begun. The error is
+// a [MayHaveRun], or a fault.
+func (p *Party) Call(ctx context.Context, server mcp.Server, tool string, args json.RawMessage) (mcp.Result, error) {
+	if !server.Allows(tool) {
+		return mcp.Result{}, fault.Denied("the tool %s of %s may not be called: mcpServerAllowlist does not name it", tool, server.Name)
+	}
+	var arguments any = json.RawMessage(`{}`)
+	if len(args) > 0 {
+		arguments = args
+	}
+	var out mcp.Result
+	err := p.ask(ctx, server, true, func(ctx context.Context, s *session, hide *redact.Redactor) (*attempt, error) {
+		res, a, err := ask(ctx, callWithin, func(ctx context.Context) (*sdk.CallToolResult, error) {
+			return s.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: arguments})
+		})
+		if err == nil {
+			out = result(server.Name, res, hide)
+		}
+		return a, err
+	})
+	return out, err
+}
+
+// Resources lists what the server has to read.
+func (p *Party) Resources(ctx context.Context, server mcp.Server) ([]mcp.Resource, error) {
+	var all []mcp.Resource
+	err := p.ask(ctx, server, false, func(ctx context.Context, s *session, hide *redact.Redactor) (*attempt, error) {
+		if has := s.InitializeResult().Capabilities; has == nil || has.Resources == nil {
+			return nil, nil
+		}
+		found, a, err := ask(ctx, listWithin, func(ctx context.Context) ([]*sdk.Resource, error) {
+			return pages(ctx, mcp.MaxResources, func(ctx context.Context, cursor string) ([]*sdk.Resource, string, error) {
+				page, err := s.ListResources(ctx, &sdk.ListResourcesParams{Cursor: cursor})
+				if err != nil {
+					return nil, "", err
+				}
+				return page.Resources, page.NextCursor, nil
+			})
+		})
+		for _, r := range found {
+			all = append(all, mcp.Resource{
+				Server: server.Name, URI: hide.String(r.URI), Name: hide.String(r.Name), Title: hide.String(r.Title), Description: hide.String(r.Description),
+				MediaType: r.MIMEType, SizeBytes: float64(r.Size),
+			})
+		}
+		return a, err
+	})
+	return all, err
+}
+
+// Read reads one of them.
+func (p *Party) Read(ctx context.Context, server mcp.Server, uri string) ([]mcp.Content, error) {
+	var out []mcp.Content
+	err := p.ask(ctx, server, false, func(ctx context.Context, s *session, hide *redact.Redactor) (*attempt, error) {
+		res, a, err := ask(ctx, listWithin, func(ctx context.Context) (*sdk.ReadResourceResult, error) {
+			return s.ReadResource(ctx, &sdk.ReadResourceParams{URI: uri})
+		})
+		if err == nil {
+			for _, c := range res.Contents {
+				out = append(out, contents(c, hide))
+			}
+		}
+		return a, err
+	})
+	return out, err
+}
+
+// ask asks the server something, in another conversation if it has forgotten
+// this one. acts says that asking may change something.
+func (p *Party) ask(ctx context.Context, server mcp.Server, acts bool, do func(context.Context, *session, *redact.Redactor) (*attempt, error)) error {
+	for again := false; ; again = true {
+		s, hide, err := p.session(ctx, server, again)
+		if err != nil {
+			return cause(ctx, Failure(err, hide))
+		}
+		a, err := do(ctx, s, hide)
+		switch {
+		case err == nil:
+			return nil
+		case !again && a.forgotten(s):
+			continue
+		case !again && !a.reached.Load() && ctx.Err() == nil:
+			continue // it has not heard of it
+		}
+		var said *saidNo
+		refused := a.unauthorized.Load() != nil || errors.As(err, &said)
+		if acts && a.reached.Load() && !refused {
+			return &MayHaveRun{hide.String(err.Error())}
+		}
+		return cause(ctx, Failure(err, hide))
+	}
+}
+
+// cause is why ctx ended, where it has.
+func cause(ctx context.Context, err error) error {
+	if c := context.Cause(ctx); c != nil {
+		return c
+	}
+	return err
+}
+
+// forgotten reports whether the server has said that it knows of no such
+// conversation: then it has not looked at what it was asked.
+func (a *attempt) forgotten(s *session) bool {
+	r := a.refused.Load()
+	return r != nil && r.status == 404 && s.ID() != ""
+}
+
+// result is what a server answered, freed of what it was sent.
+func result(server string, res *sdk.CallToolResult, hide *redact.Redactor) mcp.Result {
+	out := mcp.Result{IsError: res.IsError, Structured: hide.Bytes(object(res.StructuredContent))}
+	for _, c := range res.Content {
+		switch c := c.(type) {
+		case *sdk.TextContent:
+			out.Content = append(out.Content, mcp.Content{Text: hide.String(c.Text)})
+		case *sdk.ImageContent:
+			out.Content = append(out.Content, mcp.Content{MediaType: c.MIMEType, Data: c.Data})
+		case *sdk.AudioContent:
+			out.Content = append(out.Content, mcp.Content{MediaType: c.MIMEType, Data: c.Data})
+		case *sdk.EmbeddedResource:
+			if c.Resource != nil {
+				out.Content = append(out.Content, contents(c.Resource, hide))
+			}
+		case *sdk.ResourceLink:
+			out.Content = append(out.Content, mcp.Content{Link: &mcp.Resource{
+				Server: server, URI: hide.String(c.URI), Name: hide.String(c.Name), Title: hide.String(c.Title), Description: hide.String(c.Description), MediaType: c.MIMEType,
+			}})
+		default:
+			out.Content = append(out.Content, mcp.Content{Text: fmt.Sprintf("(something that is not known: %T)", c)})
+		}
+	}
+	return out
+}
+
+func contents(c *sdk.ResourceContents, hide *redact.Redactor) mcp.Content {
+	out := mcp.Content{URI: hide.String(c.URI), MediaType: c.MIMEType, Data: c.Blob}
+	if c.Blob == nil {
+		out.Text = hide.String(c.Text)
+	}
+	return out
+}
