@@ -158,16 +158,12 @@ func (a *Agent) Open(approvalID string) (Approval, bool) {
 func (s *State) judged(e Event) {
 	switch b := e.Body.(type) {
 	case *CallJudged:
-		if c := s.call(b.CallID); c != nil {
-			c.Judged = b
+		if c := s.call(b.CallID); c != nil && b.Treatment == CallRefused {
+			args := c.Args
 			if len(b.Args) > 0 {
-				c.Args = b.Args
+				args = b.Args
 			}
-		}
-		if b.Treatment == CallRefused {
-			if c := s.call(b.CallID); c != nil {
-				s.Refused = append(s.Refused, RefusedCall{c.Name, string(c.Args)})
-			}
+			s.Refused = append(s.Refused, RefusedCall{c.Name, string(args)})
 		}
 	case *ApprovalAsked:
 		if c := s.call(b.Approval.CallID); c != nil {

@@ -25,18 +25,13 @@ func (*Rewound) Kind() string { return "agent.rewound" }
 type mark struct {
 	seq      int64
 	messages []conversation.Message
-	last     []conversation.Block // of the last message, which more may be added to
 	asked    int
 	todos    []Todo
 	mode     string
 }
 
 func (s *State) mark() mark {
-	m := mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), asked: len(s.Asked), todos: s.Todos, mode: s.Mode}
-	if n := len(m.messages); n > 0 {
-		m.last = m.messages[n-1].Blocks
-	}
-	return m
+	return mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), asked: len(s.Asked), todos: s.Todos, mode: s.Mode}
 }
 
 // rewound puts the conversation back. One whose mark is gone stays as it is:
@@ -48,11 +43,8 @@ func (s *State) rewound(to int64) {
 	}
 	m := s.marks[i]
 	s.marks = slices.Clip(s.marks[:i]) // what is replaced cannot be gone back to
-	s.Messages, s.Asked, s.Todos, s.Context = slices.Clone(m.messages), s.Asked[:m.asked:m.asked], m.todos, 0
+	s.Messages, s.Asked, s.Todos, s.Context = m.messages, s.Asked[:m.asked:m.asked], m.todos, 0
 	s.Mode = m.mode
-	if n := len(s.Messages); n > 0 {
-		s.Messages[n-1].Blocks = m.last
-	}
 	s.before = &m
 }
 

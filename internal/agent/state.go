@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"aloft/internal/conversation"
@@ -25,19 +24,14 @@ type State struct {
 	// Slept is for how long the machine slept, with its processes, without the agent
 	// having been told.
 	Slept     time.Duration
-	Expires   time.Time // when the machine will be removed; zero unless that was warned of
-	Fork      *Forked   // whence the agent began; nil if it began by itself
-	Settled   bool      // a machine of the agent's has been ready at some time
-	Used      bool      // the machine has been ready at some time: its disk may hold work
-	Given     []string  // names of the variables that were put into the machine
-	Install   bool      // the machine is to run the environment's install before it is ready for the first time
-	Messages  []conversation.Message
+	Expires   time.Time     // when the machine will be removed; zero unless that was warned of
+	Fork      *Forked       // whence the agent began; nil if it began by itself
+	Settled   bool          // a machine of the agent's has been ready at some time
+	Used      bool          // the machine has been ready at some time: its disk may hold work
+	Given     []string      // names of the variables that were put into the machine
+	Install   bool          // the machine is to run the environment's install before it is ready for the first time
+	Thread                  // the agent's own conversation
 	Asked     []string      // what people have asked of the agent, in their words
-	Calls     []Call        // of the last reply, until every one has its result
-	Todos     []Todo        // as TodoWrite left them
-	Shown     string        // of a reply that is not whole: what watchers have seen of it
-	Thought   string        // likewise of its reasoning
-	Context   int64         // tokens that the model counted in its last reply's conversation
 	Mode      string        // of working: [ModePlan], or as "" [ModeAgent]
 	Cancel    string        // why the run is to stop; "" when it is not
 	Trace     string        // the traceparent that came with the request for the run
@@ -45,22 +39,8 @@ type State struct {
 	Submitted bool          // the hooks have seen the run's prompt
 	Granted   []Grant       // what a person has allowed the agent for good
 	Refused   []RefusedCall // in this run
-	notices   []string      // to be told after the results of Calls
 	marks     []mark        // of the conversation, where it can be taken back to
 	before    *mark         // it was taken back to this, and no run has begun since
-}
-
-// Call is a tool call on its way.
-type Call struct {
-	conversation.ToolCall
-	Sent     bool
-	Judged   *CallJudged       // nil until it is decided how it is treated
-	Approval *Approval         // the question that was put to a person; nil if none was
-	Answer   *ApprovalAnswered // nil while it waits
-	BootID   string            // of the machine that it was sent to
-	Upto     uint64            // the last of its deltas that is in the journal
-	Shown    int               // bytes of output in the journal
-	Result   *conversation.ToolResult
 }
 
 // Fold returns the state after the events, which begin with the first of a journal.
@@ -98,6 +78,7 @@ func (s *State) Apply(e Event) {
 	case *RunCreated:
 		s.Trace = b.Trace
 		s.markRun()
+		s.Turns = 0
 		if len(b.Prompt.Blocks) > 0 {
 			s.Asked = append(s.Asked, b.Prompt.PlainText())
 		}
@@ -140,29 +121,13 @@ func (s *State) Apply(e Event) {
 	case *MachineLost:
 		s.BootID = ""
 	case *Notice:
-		s.notice(b.Text)
 		if b.Code == CodeSlept {
 			s.Slept = 0
 		}
-	case *TextDelta:
-		s.Shown += b.Text
-	case *ThinkingDelta:
-		s.Thought += b.Text
 	case *TurnReplied:
-		s.replied(b)
-	case *CallSent:
-		if c := s.call(b.CallID); c != nil {
-			c.Sent, c.BootID = true, b.BootID
-		}
-	case *CallDelta:
-		if c := s.call(b.CallID); c != nil {
-			c.Upto = max(c.Upto, b.Upto)
-			c.Shown += len(b.Stdout) + len(b.Stderr)
-		}
-	case *CallDone:
-		s.done(b)
+		s.marks = append(s.marks, s.mark()) // before it is folded
 	case *Compacted:
-		s.compacted(b)
+		s.marks = nil // they would keep what the summary stands for
 	case *Rewound:
 		s.rewound(b.To)
 	case *CancelAsked:
@@ -170,8 +135,9 @@ func (s *State) Apply(e Event) {
 	case *Pushed:
 		s.pushed(b.RepoURL)
 	case *RunEnded:
-		s.ended(b)
+		s.ended(b.Status)
 	}
+	s.apply(e.Body)
 }
 
 // pushed marks the repository, which is the first where no other is named.
@@ -210,104 +176,8 @@ const (
 
 // Next returns what a loop has to do now.
 func (s *State) Next() Next {
-	switch {
-	case s.Run.ID == "" || s.Run.Status.Ended():
+	if s.Run.ID == "" || s.Run.Status.Ended() {
 		return NextNothing
-	case len(s.Calls) > 0:
-		return NextCalls
-	case s.Run.Turns > 0 && len(s.Messages) > 0 && s.Messages[len(s.Messages)-1].Role == conversation.Assistant:
-		return NextFinish
 	}
-	return NextReply
-}
-
-// say adds blocks to the conversation, joining what one speaker says in a row.
-func (s *State) say(role conversation.Role, blocks ...conversation.Block) {
-	if len(blocks) == 0 {
-		return
-	}
-	if n := len(s.Messages); n > 0 && s.Messages[n-1].Role == role {
-		last := &s.Messages[n-1]
-		last.Blocks = slices.Concat(last.Blocks, blocks)
-		return
-	}
-	s.Messages = append(s.Messages, conversation.Message{Role: role, Blocks: blocks})
-}
-
-func (s *State) notice(text string) {
-	if len(s.Calls) > 0 { // results come first, right after their calls
-		s.notices = append(s.notices, text)
-		return
-	}
-	s.say(conversation.User, conversation.Block{Text: text})
-}
-
-func (s *State) replied(b *TurnReplied) {
-	s.marks = append(s.marks, s.mark())
-	s.Shown, s.Thought = "", ""
-	s.Context = b.Usage.Context()
-	s.say(conversation.Assistant, b.Message.Blocks...)
-	for _, c := range b.Message.Calls() {
-		s.Calls = append(s.Calls, Call{ToolCall: c})
-	}
-}
-
-func (s *State) call(id string) *Call {
-	for i := range s.Calls {
-		if s.Calls[i].ID == id {
-			return &s.Calls[i]
-		}
-	}
-	return nil
-}
-
-func (s *State) done(b *CallDone) {
-	c := s.call(b.CallID)
-	if c == nil || c.Result != nil {
-		return
-	}
-	if todos, ok := todosOf(b.Output); c.Name == "TodoWrite" && ok {
-		s.Todos = todos
-	}
-	c.Result = &conversation.ToolResult{CallID: b.CallID, Text: b.Text, Error: b.Error, Images: b.Images}
-	for i := range s.Calls {
-		if s.Calls[i].Result == nil {
-			return
-		}
-	}
-	s.answer()
-}
-
-// answer says the results of all calls, in the calls' order, and then what
-// waited for them.
-func (s *State) answer() {
-	var blocks []conversation.Block
-	for _, c := range s.Calls {
-		blocks = append(blocks, conversation.Block{Result: c.Result})
-	}
-	for _, text := range s.notices {
-		blocks = append(blocks, conversation.Block{Text: text})
-	}
-	s.Calls, s.notices = nil, nil
-	s.say(conversation.User, blocks...)
-}
-
-func (s *State) compacted(b *Compacted) {
-	keep := s.Messages[len(s.Messages)-min(b.Keep, len(s.Messages)):]
-	s.Messages = slices.Concat([]conversation.Message{conversation.Text(conversation.User, b.Summary)}, keep)
-	s.Context = 0
-	s.marks = nil // they would keep what the summary stands for
-}
-
-func (s *State) ended(b *RunEnded) {
-	s.Shown, s.Thought = "", ""
-	if len(s.Calls) == 0 {
-		return
-	}
-	for i := range s.Calls { // a conversation with a call and no result is refused by every model
-		if c := &s.Calls[i]; c.Result == nil {
-			c.Result = &conversation.ToolResult{CallID: c.ID, Text: "not finished: the run ended (" + string(b.Status) + ")", Error: true}
-		}
-	}
-	s.answer()
+	return s.Thread.Next()
 }

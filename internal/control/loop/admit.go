@@ -30,55 +30,55 @@ type Reviewer interface {
 // project's hooks are asked first, then the run mode, then where need be the
 // classifier, then a person. What is decided is journaled, so that it is
 // decided once. A call that is not admitted has its result.
-func (l *Loop) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error) {
+func (t *talk) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error) {
 	switch {
 	case c.Sent && c.Judged == nil: // by a server that judged nothing
 		return c, true, nil
 	case c.Judged == nil && c.Approval == nil:
-		if err := l.judge(ctx, &c); err != nil {
+		if err := t.judge(ctx, &c); err != nil {
 			return c, false, err
 		}
 	}
 	if c.Judged == nil {
-		if err := l.await(ctx, &c); err != nil {
+		if err := t.await(ctx, &c); err != nil {
 			return c, false, err
 		}
-		if err := l.heard(ctx, &c); err != nil {
+		if err := t.heard(ctx, &c); err != nil {
 			return c, false, err
 		}
 	}
 	if c.Judged.Treatment == agent.CallRefused {
 		result := tool.Failed("%s", c.Judged.Message)
-		if err := l.after(ctx, c, &result, 0); err != nil && !errors.Is(err, ErrMachineLost) {
+		if err := t.after(ctx, c, &result, 0); err != nil && !errors.Is(err, ErrMachineLost) {
 			return c, false, err
 		}
-		return c, false, l.done(ctx, c.ID, result, 0)
+		return c, false, t.done(ctx, c.ID, result, 0)
 	}
 	return c, true, nil
 }
 
 // judge decides about a call, or puts it to a person: then c.Approval is set
 // and c.Judged is not.
-func (l *Loop) judge(ctx context.Context, c *agent.Call) error {
-	said, err := l.before(ctx, c)
+func (t *talk) judge(ctx context.Context, c *agent.Call) error {
+	said, err := t.before(ctx, c)
 	if err != nil {
 		return err
 	}
 	if said.Permission == hookDeny {
-		return l.judged(ctx, c, agent.CallRefused, "hook", said.UserMessage, refusedByHook(said))
+		return t.judged(ctx, c, agent.CallRefused, "hook", said.UserMessage, refusedByHook(said))
 	}
 	if said.UpdatedInput != nil {
 		c.Args = said.UpdatedInput
 	}
-	if l.rec.snapshot().Mode == agent.ModePlan {
+	if t.state().Mode == agent.ModePlan {
 		if spec, _ := tool.Lookup(c.Name); !spec.ReadOnly {
-			return l.planning(ctx, c)
+			return t.planning(ctx, c)
 		}
 	}
-	if l.Review == nil {
-		return l.judged(ctx, c, agent.CallRun, "policy", "", "")
+	if t.Review == nil {
+		return t.judged(ctx, c, agent.CallRun, "policy", "", "")
 	}
-	v, err := l.Review.Check(ctx, l.rec.snapshot(), c.ToolCall, l.hands.Enforced())
+	v, err := t.Review.Check(ctx, t.state(), c.ToolCall, t.hands.Enforced())
 	if err != nil {
 		return err
 	}
@@ -87,13 +87,13 @@ func (l *Loop) judge(ctx context.Context, c *agent.Call) error {
 	}
 	switch v.Treatment {
 	case permit.Run:
-		return l.judged(ctx, c, agent.CallRun, "policy", v.Why, "")
+		return t.judged(ctx, c, agent.CallRun, "policy", v.Why, "")
 	case permit.Sandboxed:
-		return l.judged(ctx, c, agent.CallSandboxed, "policy", v.Why, "")
+		return t.judged(ctx, c, agent.CallSandboxed, "policy", v.Why, "")
 	case permit.Classify:
-		return l.classify(ctx, c, v)
+		return t.classify(ctx, c, v)
 	}
-	return l.question(ctx, c, v)
+	return t.question(ctx, c, v)
 }
 
 // maxRefused is after how many refused calls of a run the classifier is asked no
@@ -102,101 +102,101 @@ const maxRefused = 10
 
 // classify puts a call to the classifier. What it has refused once in this run,
 // and the model insists on, is put to a person.
-func (l *Loop) classify(ctx context.Context, c *agent.Call, v review.Verdict) error {
-	s := l.rec.snapshot()
+func (t *talk) classify(ctx context.Context, c *agent.Call, v review.Verdict) error {
+	s := t.state()
 	if slices.Contains(s.Refused, agent.RefusedCall{Tool: c.Name, Args: string(c.Args)}) {
 		v.Why = "the classifier has refused it, and the agent insists"
-		return l.question(ctx, c, v)
+		return t.question(ctx, c, v)
 	}
 	if n := len(s.Refused); n >= maxRefused {
 		v.Why = fmt.Sprintf("%d calls of this run were refused already", n)
-		return l.question(ctx, c, v)
+		return t.question(ctx, c, v)
 	}
-	verdict := l.Review.Classify(ctx, s, c.ToolCall, v)
+	verdict := t.Review.Classify(ctx, s, c.ToolCall, v)
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if err := l.rec.record(ctx, &verdict); err != nil {
+	if err := t.record(ctx, &verdict); err != nil {
 		return err
 	}
 	switch verdict.Verdict {
 	case review.VerdictAllow:
-		return l.judged(ctx, c, agent.CallRun, "classifier", verdict.Reason, "")
+		return t.judged(ctx, c, agent.CallRun, "classifier", verdict.Reason, "")
 	case review.VerdictBlock:
-		return l.judged(ctx, c, agent.CallRefused, "classifier", verdict.Reason, "Not run. A reviewer judged: "+verdict.Reason+
+		return t.judged(ctx, c, agent.CallRefused, "classifier", verdict.Reason, "Not run. A reviewer judged: "+verdict.Reason+
 			" Take another way to what the task needs. If there is none, and this is what the user wants, make the very same call again: the user is asked then.")
 	}
 	v.Why = "the classifier leaves it to you: " + verdict.Reason
 	if verdict.Failure != "" {
 		v.Why = "the classifier gave no verdict: " + verdict.Failure
 	}
-	return l.question(ctx, c, v)
+	return t.question(ctx, c, v)
 }
 
 // judged journals what was decided.
-func (l *Loop) judged(ctx context.Context, c *agent.Call, treatment, by, why, message string) error {
+func (t *talk) judged(ctx context.Context, c *agent.Call, treatment, by, why, message string) error {
 	b := &agent.CallJudged{CallID: c.ID, Treatment: treatment, By: by, Why: why, Message: message}
-	if orig := l.rec.argsOf(c.ID); string(orig) != string(c.Args) {
+	if orig := t.rec.argsOf(c.ID); string(orig) != string(c.Args) {
 		b.Args = c.Args
 	}
 	c.Judged = b
-	return l.rec.record(ctx, b)
+	return t.record(ctx, b)
 }
 
 // planning judges a call that may change something while there is no plan yet.
-func (l *Loop) planning(ctx context.Context, c *agent.Call) error {
+func (t *talk) planning(ctx context.Context, c *agent.Call) error {
 	const why = "plan mode"
 	switch {
-	case c.Name == "Shell" && l.hands.Enforced():
-		return l.judged(ctx, c, agent.CallSandboxed, "policy", why, "")
+	case c.Name == "Shell" && t.hands.Enforced():
+		return t.judged(ctx, c, agent.CallSandboxed, "policy", why, "")
 	case c.Name == "Shell":
-		return l.judged(ctx, c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed, and this machine cannot hold a command to that. Use Read, LS, Glob and Grep.")
+		return t.judged(ctx, c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed, and this machine cannot hold a command to that. Use Read, LS, Glob and Grep.")
 	}
-	return l.judged(ctx, c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed. Make a plan with CreatePlan; when the user has approved it you can do this.")
+	return t.judged(ctx, c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed. Make a plan with CreatePlan; when the user has approved it you can do this.")
 }
 
 // question puts a call to a person.
-func (l *Loop) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
-	return l.put(ctx, c, agent.Approval{Subject: v.Subject, Reason: v.Reason, Why: v.Why, Entries: v.Entries, Change: v.Change})
+func (t *talk) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
+	return t.put(ctx, c, agent.Approval{Subject: v.Subject, Reason: v.Reason, Why: v.Why, Entries: v.Entries, Change: v.Change})
 }
 
 // put completes a question about a call, and puts it to a person.
-func (l *Loop) put(ctx context.Context, c *agent.Call, q agent.Approval, before ...agent.Body) error {
-	if l.Review != nil {
+func (t *talk) put(ctx context.Context, c *agent.Call, q agent.Approval, before ...agent.Body) error {
+	if t.Review != nil {
 		var err error
-		if q.Until, err = l.Review.Until(ctx, l.rec.snapshot().Agent); err != nil {
+		if q.Until, err = t.Review.Until(ctx, t.state().Agent); err != nil {
 			return err
 		}
 	}
-	q.ID, q.RunID, q.CallID, q.Tool, q.AskedAt = agent.NewApprovalID(), l.rec.runID, c.ID, c.Name, time.Now().UTC()
+	q.ID, q.RunID, q.CallID, q.Tool, q.AskedAt = agent.NewApprovalID(), t.rec.runID, c.ID, c.Name, time.Now().UTC()
 	c.Approval = &q
 	asked := &agent.ApprovalAsked{Approval: q}
 	if !q.Own() {
 		asked.Args = c.Args
 	}
-	return l.rec.record(ctx, append(before, asked)...)
+	return t.record(ctx, append(before, asked)...)
 }
 
 // consult works a call by which the agent itself asks a person. What the person
 // says is its result.
-func (l *Loop) consult(ctx context.Context, c agent.Call) error {
+func (t *talk) consult(ctx context.Context, c agent.Call) error {
 	if c.Approval == nil {
 		q, err := controltool.Question(c.ToolCall)
 		if err != nil {
-			return l.done(ctx, c.ID, tool.Failed("%v", err), 0)
+			return t.done(ctx, c.ID, tool.Failed("%v", err), 0)
 		}
-		if err := l.put(ctx, &c, q, &agent.CallSent{CallID: c.ID}); err != nil {
+		if err := t.put(ctx, &c, q, &agent.CallSent{CallID: c.ID}); err != nil {
 			return err
 		}
 	}
-	if err := l.await(ctx, &c); err != nil {
+	if err := t.await(ctx, &c); err != nil {
 		return err
 	}
-	return l.done(ctx, c.ID, controltool.Answer(*c.Approval, *c.Answer), time.Since(c.Approval.AskedAt))
+	return t.done(ctx, c.ID, controltool.Answer(*c.Approval, *c.Answer), time.Since(c.Approval.AskedAt))
 }
 
 // await waits for the answer of a person, for as long as it takes.
-func (l *Loop) await(ctx context.Context, c *agent.Call) error {
+func (t *talk) await(ctx context.Context, c *agent.Call) error {
 	late := ctx
 	if !c.Approval.Until.IsZero() {
 		var cancel context.CancelFunc
@@ -204,7 +204,7 @@ func (l *Loop) await(ctx context.Context, c *agent.Call) error {
 		defer cancel()
 	}
 	for c.Answer == nil {
-		answer, head, err := l.rec.answerTo(ctx, c.ID)
+		answer, head, err := t.rec.answerTo(ctx, c.ID)
 		if err != nil {
 			return err
 		}
@@ -212,13 +212,13 @@ func (l *Loop) await(ctx context.Context, c *agent.Call) error {
 			c.Answer = answer
 			break
 		}
-		err = l.Journal.Wait(late, l.rec.agentID, head)
+		err = t.Journal.Wait(late, t.rec.agentID, head)
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
 		if late.Err() != nil {
 			c.Answer = &agent.ApprovalAnswered{ApprovalID: c.Approval.ID, Decision: agent.Deny, Message: "nobody answered in time"}
-			if err := l.rec.record(ctx, c.Answer); err != nil {
+			if err := t.record(ctx, c.Answer); err != nil {
 				return err
 			}
 			break
@@ -231,13 +231,13 @@ func (l *Loop) await(ctx context.Context, c *agent.Call) error {
 }
 
 // heard journals what follows for a call from what a person has said.
-func (l *Loop) heard(ctx context.Context, c *agent.Call) error {
+func (t *talk) heard(ctx context.Context, c *agent.Call) error {
 	if c.Answer.Decision.Allows() {
-		return l.judged(ctx, c, agent.CallRun, "person", "", "")
+		return t.judged(ctx, c, agent.CallRun, "person", "", "")
 	}
 	message := "Not run: the user does not allow it."
 	if c.Answer.Message != "" {
 		message = "Not run: the user does not allow it, and says: " + c.Answer.Message
 	}
-	return l.judged(ctx, c, agent.CallRefused, "person", c.Answer.Message, message)
+	return t.judged(ctx, c, agent.CallRefused, "person", c.Answer.Message, message)
 }

@@ -27,10 +27,10 @@ const maxCallOutput = 1 << 20
 
 // calls works the calls that have no result: side by side if all of them only
 // read, else one after the other.
-func (l *Loop) calls(ctx context.Context) error {
+func (t *talk) calls(ctx context.Context) error {
 	var todo []agent.Call
 	parallel := true
-	for _, c := range l.rec.state.Calls {
+	for _, c := range t.state().Calls {
 		if c.Result != nil {
 			continue
 		}
@@ -40,7 +40,7 @@ func (l *Loop) calls(ctx context.Context) error {
 	}
 	for _, c := range todo {
 		if spec, ok := tool.Lookup(c.Name); ok && (spec.Home == tool.Guest || controltool.Reviewed(c.Name)) {
-			if err := l.reach(ctx); err != nil {
+			if err := t.reach(ctx); err != nil {
 				return err
 			}
 			break
@@ -57,54 +57,54 @@ func (l *Loop) calls(ctx context.Context) error {
 				return err
 			}
 			if !c.Sent { // one that is under way is not held
-				if err := l.hold(ctx); err != nil {
+				if err := t.hold(ctx); err != nil {
 					return err
 				}
 			}
-			return l.call(ctx, c)
+			return t.call(ctx, c)
 		})
 	}
 	return group.Wait()
 }
 
 // call works one call and journals its result.
-func (l *Loop) call(ctx context.Context, c agent.Call) error {
+func (t *talk) call(ctx context.Context, c agent.Call) error {
 	spec, ok := tool.Lookup(c.Name)
 	switch {
 	case !ok:
-		return l.done(ctx, c.ID, tool.Failed("there is no tool %q; the tools are %s", c.Name, toolNames()), 0)
+		return t.done(ctx, c.ID, tool.Failed("there is no tool %q; the tools are %s", c.Name, toolNames()), 0)
 	case bytes.HasPrefix(c.Args, []byte(`{"`+notJSON+`":`)):
-		return l.done(ctx, c.ID, tool.Failed("the arguments were not a JSON object; send the call again"), 0)
+		return t.done(ctx, c.ID, tool.Failed("the arguments were not a JSON object; send the call again"), 0)
 	case controltool.Consults(c.Name):
-		return l.consult(ctx, c)
+		return t.consult(ctx, c)
 	case spec.Home == tool.Control && !controltool.Reviewed(c.Name):
-		return l.controlCall(ctx, c)
-	case spec.Home == tool.Guest && c.Sent && c.BootID != l.hands.BootID():
-		return l.done(ctx, c.ID, tool.Failed("%s", lostCall), 0)
+		return t.controlCall(ctx, c)
+	case spec.Home == tool.Guest && c.Sent && c.BootID != t.hands.BootID():
+		return t.done(ctx, c.ID, tool.Failed("%s", lostCall), 0)
 	}
-	c, admitted, err := l.admit(ctx, c)
+	c, admitted, err := t.admit(ctx, c)
 	if err != nil || !admitted {
 		return err
 	}
 	if spec.Home == tool.Control {
-		return l.controlCall(ctx, c)
+		return t.controlCall(ctx, c)
 	}
 	if !c.Sent {
-		if err := l.rec.record(ctx, &agent.CallSent{CallID: c.ID, BootID: l.hands.BootID()}); err != nil {
+		if err := t.record(ctx, &agent.CallSent{CallID: c.ID, BootID: t.hands.BootID()}); err != nil {
 			return err
 		}
 	}
-	run := l.hands.Call
+	run := t.hands.Call
 	if c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed {
-		policy, err := l.cage(ctx)
+		policy, err := t.cage(ctx)
 		if err != nil {
 			return err
 		}
 		run = func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
-			return l.hands.CallSandboxed(ctx, c, policy, onDelta)
+			return t.hands.CallSandboxed(ctx, c, policy, onDelta)
 		}
 	}
-	deltas := newBatch(ctx, l.rec.record)
+	deltas := newBatch(ctx, t.record)
 	shown := c.Shown
 	result, took, err := run(ctx, c.ToolCall, func(d Delta) {
 		size := len(d.Stdout) + len(d.Stderr)
@@ -117,7 +117,7 @@ func (l *Loop) call(ctx context.Context, c agent.Call) error {
 	writeErr := deltas.close()
 	switch {
 	case errors.Is(err, ErrMachineLost):
-		if doneErr := l.done(ctx, c.ID, tool.Failed("%s", lostCall), took); doneErr != nil {
+		if doneErr := t.done(ctx, c.ID, tool.Failed("%s", lostCall), took); doneErr != nil {
 			return doneErr
 		}
 		return err
@@ -126,13 +126,13 @@ func (l *Loop) call(ctx context.Context, c agent.Call) error {
 	case writeErr != nil:
 		return writeErr
 	}
-	if err := l.after(ctx, c, &result, took); err != nil && !errors.Is(err, ErrMachineLost) {
+	if err := t.after(ctx, c, &result, took); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err
 	}
-	if err := l.done(ctx, c.ID, result, took); err != nil {
+	if err := t.done(ctx, c.ID, result, took); err != nil {
 		return err
 	}
-	return l.hands.Ack(ctx, c.ID)
+	return t.hands.Ack(ctx, c.ID)
 }
 
 // cage is the policy of the sandbox. Where the files that say so cannot be read
@@ -154,23 +154,23 @@ const attachTime = 200 * time.Millisecond
 
 // abandon ends the calls that a loop before this one has sent: else they would
 // go on in the machine, and the next run's would wait for them.
-func (l *Loop) abandon(ctx context.Context) error {
-	for _, c := range l.rec.state.Calls {
-		if c.Result != nil || !c.Sent || c.BootID != l.hands.BootID() {
+func (t *talk) abandon(ctx context.Context) error {
+	for _, c := range t.state().Calls {
+		if c.Result != nil || !c.Sent || c.BootID != t.hands.BootID() {
 			continue
 		}
 		call, abort := context.WithCancelCause(ctx)
 		timer := time.AfterFunc(attachTime, func() { abort(ErrCancel) })
-		result, took, err := l.hands.Call(call, c.ToolCall, func(Delta) {})
+		result, took, err := t.hands.Call(call, c.ToolCall, func(Delta) {})
 		timer.Stop()
 		abort(nil)
 		if err != nil {
 			return err // the machine is gone, and the call with it
 		}
-		if err := l.done(ctx, c.ID, result, took); err != nil {
+		if err := t.done(ctx, c.ID, result, took); err != nil {
 			return err
 		}
-		if err := l.hands.Ack(ctx, c.ID); err != nil {
+		if err := t.hands.Ack(ctx, c.ID); err != nil {
 			return err
 		}
 	}
@@ -182,26 +182,26 @@ const lostCall = "the machine was lost while this call ran: it may have had its 
 
 // controlCall works a tool that acts on the control plane. Working such a tool
 // again after a crash is the same as having worked it once.
-func (l *Loop) controlCall(ctx context.Context, c agent.Call) error {
-	if err := l.rec.record(ctx, &agent.CallSent{CallID: c.ID}); err != nil {
+func (t *talk) controlCall(ctx context.Context, c agent.Call) error {
+	if err := t.record(ctx, &agent.CallSent{CallID: c.ID}); err != nil {
 		return err
 	}
 	start := time.Now()
-	result, kept := controltool.Run(ctx, c.ToolCall, l.rec.state, l.Scripts)
+	result, kept := controltool.Run(ctx, c.ToolCall, t.state(), t.Scripts)
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	if kept != nil {
-		if err := l.rec.record(ctx, kept); err != nil {
+		if err := t.record(ctx, kept); err != nil {
 			return err
 		}
 	}
-	return l.done(ctx, c.ID, result, time.Since(start))
+	return t.done(ctx, c.ID, result, time.Since(start))
 }
 
 // done journals a result. It does so even if ctx has ended: what has happened
 // is known.
-func (l *Loop) done(ctx context.Context, id string, r tool.Result, took time.Duration) error {
+func (t *talk) done(ctx context.Context, id string, r tool.Result, took time.Duration) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	done := &agent.CallDone{CallID: id, Text: r.Text, Error: r.Error, Output: r.Output, DurationMS: took.Milliseconds()}
@@ -211,7 +211,7 @@ func (l *Loop) done(ctx context.Context, id string, r tool.Result, took time.Dur
 	for _, i := range r.Images {
 		done.Images = append(done.Images, conversation.Image{MediaType: i.MediaType, Data: i.Data})
 	}
-	return l.rec.record(last, done)
+	return t.record(last, done)
 }
 
 func toolNames() string {

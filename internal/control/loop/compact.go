@@ -27,17 +27,17 @@ const (
 )
 
 // compactIfFull makes room before the model is asked, where there is none.
-func (l *Loop) compactIfFull(ctx context.Context) error {
-	if l.Info.ContextWindow == 0 || l.size() < int64(l.Info.ContextWindow)*fullNumerator/fullDenominator {
+func (t *talk) compactIfFull(ctx context.Context) error {
+	if t.info.ContextWindow == 0 || t.size() < int64(t.info.ContextWindow)*fullNumerator/fullDenominator {
 		return nil
 	}
-	return l.compact(ctx)
+	return t.compact(ctx)
 }
 
 // size estimates the tokens of the next request: what the model counted last,
 // and what was said since.
-func (l *Loop) size() int64 {
-	s := l.rec.state
+func (t *talk) size() int64 {
+	s := t.state()
 	if s.Context > 0 {
 		return s.Context + estimate(s.Messages[len(s.Messages)-1])
 	}
@@ -66,10 +66,10 @@ func estimate(m conversation.Message) int64 {
 
 // compact puts a summary, made by the model, in the place of all but the tail
 // of the conversation.
-func (l *Loop) compact(ctx context.Context) error {
-	messages := l.rec.state.Messages
-	room := l.size() / 2 // half of it goes at least, whatever the window
-	if w := int64(l.Info.ContextWindow); w > 0 {
+func (t *talk) compact(ctx context.Context) error {
+	messages := t.state().Messages
+	room := t.size() / 2 // half of it goes at least, whatever the window
+	if w := int64(t.info.ContextWindow); w > 0 {
 		room = min(room, w/keepFraction)
 	}
 	keep := tail(messages, room)
@@ -77,14 +77,14 @@ func (l *Loop) compact(ctx context.Context) error {
 	if len(old) < 2 {
 		return &model.Error{Reason: model.TooLong, Message: "what was said last does not fit the model's context window"}
 	}
-	l.compacting(ctx)
-	quote := max(l.Info.ContextWindow/2, smallWindow) * charsPerToken
+	t.compacting(ctx)
+	quote := max(t.info.ContextWindow/2, smallWindow) * charsPerToken
 	req := model.Request{System: compactPrompt, Messages: []conversation.Message{
 		conversation.Text(conversation.User, transcript(old, quote)),
 	}}
 	var reply *model.Reply
-	err := l.patiently(ctx, func(ctx context.Context) error {
-		for e, err := range l.Model.Stream(ctx, req) {
+	err := t.patiently(ctx, func(ctx context.Context) error {
+		for e, err := range t.model.Stream(ctx, req) {
 			if err != nil {
 				return err
 			}
@@ -100,7 +100,7 @@ func (l *Loop) compact(ctx context.Context) error {
 	}
 	summary := fmt.Sprintf("The conversation until here was summarised to save room.\n\n%s\n\nFirst words of the user:\n%s",
 		reply.Message.PlainText(), cut(messages[0].PlainText(), longestQuote))
-	return l.rec.record(ctx, &agent.Compacted{Summary: summary, Keep: keep, Usage: l.Info.Price.Of(reply.Usage)})
+	return t.record(ctx, &agent.Compacted{Summary: summary, Keep: keep, Usage: t.info.Price.Of(reply.Usage)})
 }
 
 // tail returns how many of the last messages are kept: at most room tokens of

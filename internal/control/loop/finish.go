@@ -44,7 +44,7 @@ func (l *Loop) finish(ctx context.Context) error {
 	}
 	l.ended(ctx, "completed")
 	l.keep(ctx)
-	return l.rec.close(ctx, &agent.RunEnded{Status: agent.Finished, Result: l.lastWords()})
+	return l.rec.close(ctx, &agent.RunEnded{Status: agent.Finished, Result: s.LastWords()})
 }
 
 // deliver commits what is left in the agent's n-th repository and pushes its

@@ -63,7 +63,7 @@ func hookTool(name string) string {
 }
 
 // before runs the hooks that come before a call.
-func (l *Loop) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
+func (t *talk) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
 	name := hookTool(c.Name)
 	events := []HookEvent{{Name: "preToolUse", Subject: name, Fields: map[string]any{
 		"tool_name": name, "tool_input": c.Args, "tool_use_id": c.ID, "cwd": workspace,
@@ -73,12 +73,12 @@ func (l *Loop) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
 	switch c.Name {
 	case "Shell":
 		events = append(events, HookEvent{"beforeShellExecution", args.Command, map[string]any{
-			"command": args.Command, "cwd": workspace, "sandbox": l.hands.Enforced(),
+			"command": args.Command, "cwd": workspace, "sandbox": t.hands.Enforced(),
 		}})
 	case "Read":
 		events = append(events, HookEvent{"beforeReadFile", name, map[string]any{"file_path": args.Path}})
 	}
-	return l.runHooks(ctx, HookCall{Events: events})
+	return t.runHooks(ctx, HookCall{Events: events})
 }
 
 // workspace is where hooks are told that a call begins.
@@ -86,7 +86,7 @@ const workspace = "/workspace"
 
 // after runs the hooks that come after a call, and adds what they say to its
 // result.
-func (l *Loop) after(ctx context.Context, c agent.Call, r *tool.Result, took time.Duration) error {
+func (t *talk) after(ctx context.Context, c agent.Call, r *tool.Result, took time.Duration) error {
 	name := hookTool(c.Name)
 	fields := map[string]any{
 		"tool_name": name, "tool_input": c.Args, "tool_use_id": c.ID, "cwd": workspace, "duration": took.Milliseconds(),
@@ -117,7 +117,7 @@ func (l *Loop) after(ctx context.Context, c agent.Call, r *tool.Result, took tim
 		edit := map[string]string{"old_string": args.Old, "new_string": args.New + args.Contents}
 		events = append(events, HookEvent{"afterFileEdit", name, map[string]any{"file_path": args.Path + args.Notebook, "edits": []any{edit}}})
 	}
-	said, err := l.runHooks(ctx, HookCall{Events: l.presentOnes(events)})
+	said, err := t.runHooks(ctx, HookCall{Events: t.presentOnes(events)})
 	// One that would forbid comes too late for that: its words are for the model.
 	if words := strings.TrimSpace(said.Context + "\n" + said.AgentMessage); words != "" {
 		r.Text += "\n\n[a hook of the project says]\n" + words
@@ -264,12 +264,12 @@ func refusedByHook(said HookOutcome) string {
 }
 
 // compacting tells the hooks that the conversation is about to be summarised.
-func (l *Loop) compacting(ctx context.Context) {
-	tokens, percent := l.size(), int64(100) // where the model has refused it, and its window is not known
-	if w := int64(l.Info.ContextWindow); w > 0 {
+func (t *talk) compacting(ctx context.Context) {
+	tokens, percent := t.size(), int64(100) // where the model has refused it, and its window is not known
+	if w := int64(t.info.ContextWindow); w > 0 {
 		percent = tokens * 100 / w
 	}
-	l.tell(ctx, "preCompact", map[string]any{
-		"trigger": "auto", "context_usage_percent": percent, "context_tokens": tokens, "message_count": len(l.rec.state.Messages),
+	t.tell(ctx, "preCompact", map[string]any{
+		"trigger": "auto", "context_usage_percent": percent, "context_tokens": tokens, "message_count": len(t.state().Messages),
 	})
 }

@@ -91,6 +91,7 @@ type Record func(ctx context.Context, bodies ...agent.Body) error
 type Loop struct {
 	Config
 	rec   *recorder
+	own   *talk // with the model that the agent has
 	hands Hands // nil until the machine is needed, and after it was lost
 	// present are the events that the machine has hooks for; nil until it has said.
 	present atomic.Pointer[map[string]bool]
@@ -108,6 +109,7 @@ func Run(ctx context.Context, agentID string, c Config) error {
 		return err
 	}
 	l := &Loop{Config: c, rec: rec}
+	l.own = &talk{Loop: l, model: c.Model, info: c.Info}
 	if l.rec.state.Next() == agent.NextNothing {
 		return nil
 	}
@@ -141,17 +143,13 @@ func (l *Loop) work(ctx context.Context) error {
 			return err
 		}
 		if l.rec.state.Cancel != "" {
-			return errors.Join(l.abandon(ctx), ErrCancel)
+			return errors.Join(l.own.abandon(ctx), ErrCancel)
 		}
-		var err error
-		switch l.rec.state.Next() {
-		case agent.NextNothing:
+		if l.rec.state.Next() == agent.NextNothing {
 			return nil
-		case agent.NextReply:
-			err = l.reply(ctx)
-		case agent.NextCalls:
-			err = l.calls(ctx)
-		case agent.NextFinish:
+		}
+		said, err := l.own.step(ctx)
+		if said {
 			if err = l.finish(ctx); l.rec.closed {
 				return err
 			}
@@ -232,7 +230,7 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 	switch {
 	case errors.Is(cause, ErrCancel):
 		l.ended(last, "aborted")
-		return l.rec.close(last, &agent.RunEnded{Status: agent.Cancelled, Result: l.lastWords()})
+		return l.rec.close(last, &agent.RunEnded{Status: agent.Cancelled, Result: l.rec.state.LastWords()})
 	case ctx.Err() != nil && !isFault(cause):
 		return cause
 	}
@@ -265,15 +263,4 @@ var modelHints = map[model.Reason]string{
 	model.Cut:          "send a follow-up to go on",
 	model.TooLong:      "start a new agent, or use a model with a larger context window",
 	model.BadRequest:   "the provider refused the conversation; its words say why",
-}
-
-// lastWords is the last text that the model said in this run.
-func (l *Loop) lastWords() string {
-	for i := len(l.rec.state.Messages) - 1; i >= 0; i-- {
-		m := l.rec.state.Messages[i]
-		if m.Role == conversation.Assistant {
-			return m.PlainText()
-		}
-	}
-	return ""
 }

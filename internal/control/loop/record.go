@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"aloft/internal/agent"
@@ -87,12 +88,12 @@ func (r *recorder) news(ctx context.Context) (paused bool, head int64, err error
 }
 
 // snapshot is a copy of the state, for those who work side by side. What it
-// shares with the state is only ever added to; its calls are not to be read.
+// shares with the state is only ever added to.
 func (r *recorder) snapshot() *agent.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := *r.state
-	s.Calls = nil
+	s.Calls = slices.Clone(s.Calls)
 	return &s
 }
 

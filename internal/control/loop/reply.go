@@ -30,22 +30,22 @@ const (
 
 // reply asks the model for one reply and journals it whole. No tool call of it
 // is worked before that.
-func (l *Loop) reply(ctx context.Context) error {
-	if err := l.compactIfFull(ctx); err != nil {
+func (t *talk) reply(ctx context.Context) error {
+	if err := t.compactIfFull(ctx); err != nil {
 		return err
 	}
-	err := l.patiently(ctx, l.ask)
+	err := t.patiently(ctx, t.ask)
 	if model.ReasonOf(err) != model.TooLong {
 		return err
 	}
-	if err := l.compact(ctx); err != nil {
+	if err := t.compact(ctx); err != nil {
 		return err
 	}
-	return l.patiently(ctx, l.ask)
+	return t.patiently(ctx, t.ask)
 }
 
 // patiently asks a model again, after a while, as long as there is hope.
-func (l *Loop) patiently(ctx context.Context, ask func(context.Context) error) error {
+func (t *talk) patiently(ctx context.Context, ask func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := ask(ctx)
 		if c := context.Cause(ctx); err != nil && c != nil {
@@ -59,7 +59,7 @@ func (l *Loop) patiently(ctx context.Context, ask func(context.Context) error) e
 		if !again {
 			return err
 		}
-		if err := l.rec.record(ctx, &agent.ModelRetry{Reason: string(m.Reason), Message: m.Message, WaitMS: wait.Milliseconds(), Attempt: attempt}); err != nil {
+		if err := t.record(ctx, &agent.ModelRetry{Reason: string(m.Reason), Message: m.Message, WaitMS: wait.Milliseconds(), Attempt: attempt}); err != nil {
 			return err
 		}
 		if err := pause(ctx, wait); err != nil {
@@ -101,14 +101,14 @@ func pause(ctx context.Context, d time.Duration) error {
 var errEmpty = &model.Error{Reason: model.Cut, Message: "the model sent an empty reply"}
 
 // ask asks the model once.
-func (l *Loop) ask(ctx context.Context) error {
-	s := l.rec.state
+func (t *talk) ask(ctx context.Context) error {
+	s := t.state()
 	req := model.Request{System: systemPrompt(s), Messages: s.Messages, Tools: tool.Catalogue()}
 	text, thought := splice{seen: s.Shown}, splice{seen: s.Thought}
-	deltas := newBatch(ctx, l.rec.record)
+	deltas := newBatch(ctx, t.record)
 	var reply *model.Reply
 	var err error
-	for e, streamErr := range l.Model.Stream(ctx, req) {
+	for e, streamErr := range t.model.Stream(ctx, req) {
 		if streamErr != nil {
 			err = streamErr
 			break
@@ -132,15 +132,15 @@ func (l *Loop) ask(ctx context.Context) error {
 	case reply == nil:
 		return &model.Error{Reason: model.Cut, Message: "the stream ended before the reply did"}
 	}
-	return l.replied(ctx, reply)
+	return t.replied(ctx, reply)
 }
 
 // goOn is said to a model whose reply ended for want of room.
 const goOn = "Your reply was cut because it was too long. Go on where it ended."
 
 // replied journals a reply, in a form that every provider takes back.
-func (l *Loop) replied(ctx context.Context, r *model.Reply) error {
-	s := l.rec.state
+func (t *talk) replied(ctx context.Context, r *model.Reply) error {
+	s := t.state()
 	if r.Stop == model.StopRefusal {
 		return fault.Denied("the model declined to answer: %s", r.Message.PlainText()).Named("model_refused").
 			Hint("put the task in other words, or use another model")
@@ -154,21 +154,21 @@ func (l *Loop) replied(ctx context.Context, r *model.Reply) error {
 	}
 	adopt(r.Message.Blocks, s.Number())
 	bodies := []agent.Body{&agent.TurnReplied{
-		Message: r.Message, Stop: string(r.Stop), Usage: l.Info.Price.Of(r.Usage), Model: l.Info.ID,
+		Message: r.Message, Stop: string(r.Stop), Usage: t.info.Price.Of(r.Usage), Model: t.info.ID,
 	}}
 	cutBefore := len(s.Messages) > 0 && strings.HasSuffix(s.Messages[len(s.Messages)-1].PlainText(), goOn)
 	if r.Stop == model.StopLength && len(r.Message.Calls()) == 0 && !cutBefore {
 		bodies = append(bodies, &agent.Notice{Text: goOn})
 	}
-	if err := l.rec.record(ctx, bodies...); err != nil {
+	if err := t.record(ctx, bodies...); err != nil {
 		return err
 	}
-	l.replyHooks(ctx, r.Message)
+	t.replyHooks(ctx, r.Message)
 	return nil
 }
 
 // replyHooks tells hooks what the model has said and thought.
-func (l *Loop) replyHooks(ctx context.Context, m conversation.Message) {
+func (t *talk) replyHooks(ctx context.Context, m conversation.Message) {
 	var thought strings.Builder
 	for _, b := range m.Blocks {
 		if b.Thinking != nil {
@@ -176,10 +176,10 @@ func (l *Loop) replyHooks(ctx context.Context, m conversation.Message) {
 		}
 	}
 	if thought.Len() > 0 {
-		l.tell(ctx, "afterAgentThought", map[string]any{"text": thought.String()})
+		t.tell(ctx, "afterAgentThought", map[string]any{"text": thought.String()})
 	}
 	if text := m.PlainText(); text != "" {
-		l.tell(ctx, "afterAgentResponse", map[string]any{"text": text})
+		t.tell(ctx, "afterAgentResponse", map[string]any{"text": text})
 	}
 }
 

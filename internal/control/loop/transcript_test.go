@@ -70,7 +70,7 @@ func TestTranscribeSendsLongOnesAhead(t *testing.T) {
 	t.Parallel()
 	m := &keeper{}
 	l := &Loop{hands: m}
-	s := &agent.State{Messages: []conversation.Message{conversation.Text(conversation.User, strings.Repeat("x", 3*maxTranscriptPiece))}}
+	s := &agent.State{Thread: agent.Thread{Messages: []conversation.Message{conversation.Text(conversation.User, strings.Repeat("x", 3*maxTranscriptPiece))}}}
 	var call HookCall
 	if err := l.transcribe(t.Context(), s, &call); err != nil {
 		t.Fatal(err)
