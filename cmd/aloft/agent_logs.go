@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +14,7 @@ import (
 func newAgentLogsCommand(a *app) *cobra.Command {
 	var follow bool
 	var runID string
+	var part client.Part
 	cmd := &cobra.Command{
 		Use:   "logs AGENT",
 		Short: "Show what an agent did",
@@ -19,23 +22,38 @@ func newAgentLogsCommand(a *app) *cobra.Command {
 
 With --follow it goes on until the run that works has ended, and then has the
 exit code that 'aloft run' would have. With --json it prints the agent's journal,
-an event a line.`,
+an event a line.
+
+A long journal can be read from its end: --tail has its last events, and --before
+those before an event, by the number that --json shows as seq.`,
+		Example: `  aloft agent logs bc-1 --follow
+  aloft agent logs bc-1 --tail 50
+  aloft agent logs bc-1 --json --tail 200 --before 4711`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if part.Last < 0 || part.Last > client.MostLast {
+				return misuse(cmd, fmt.Errorf("--tail must be a number from 1 to %d", client.MostLast))
+			}
+			if part.Before < 0 {
+				return misuse(cmd, errors.New("--before must be the number of an event"))
+			}
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
-			return a.logs(cmd.Context(), c, args[0], runID, follow)
+			return a.logs(cmd.Context(), c, args[0], runID, part, follow)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended")
 	cmd.Flags().StringVar(&runID, "run", "", "only the run of this `id`")
+	cmd.Flags().IntVarP(&part.Last, "tail", "n", 0, "only the last `n` events")
+	cmd.Flags().Int64Var(&part.Before, "before", 0, "only events before the one of this `number`")
+	cmd.MarkFlagsMutuallyExclusive("before", "follow") // what comes is not before anything
 	return cmd
 }
 
-func (a *app) logs(ctx context.Context, c *client.Client, agentID, runID string, follow bool) error {
+func (a *app) logs(ctx context.Context, c *client.Client, agentID, runID string, part client.Part, follow bool) error {
 	last := runID // the run whose end is the end
 	if runID != "" {
 		if _, err := c.Run(ctx, agentID, runID); err != nil {
@@ -52,9 +70,9 @@ func (a *app) logs(ctx context.Context, c *client.Client, agentID, runID string,
 	var err error
 	t := cli.NewTranscript(a.out)
 	if a.out.JSON() {
-		err = a.logLines(ctx, c, agentID, follow, shown, last)
+		err = a.logLines(ctx, c, agentID, part, follow, shown, last)
 	} else {
-		err = a.transcribe(ctx, t, c, agentID, follow, func(e client.Event) (bool, bool) {
+		err = a.transcribe(ctx, t, c, agentID, part, follow, func(e client.Event) (bool, bool) {
 			return shown(e), follow && t.Ended != nil && t.Ended.RunID == last
 		})
 	}
@@ -68,8 +86,8 @@ func (a *app) logs(ctx context.Context, c *client.Client, agentID, runID string,
 }
 
 // logLines prints the journal as it is, an event a line.
-func (a *app) logLines(ctx context.Context, c *client.Client, agentID string, follow bool, shown func(client.Event) bool, last string) error {
-	for e, err := range c.Events(ctx, agentID, 0, follow) {
+func (a *app) logLines(ctx context.Context, c *client.Client, agentID string, part client.Part, follow bool, shown func(client.Event) bool, last string) error {
+	for e, err := range c.EventsIn(ctx, agentID, part, follow) {
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ func newAgentShowCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			usage, err := c.Usage(ctx, id)
+			journal, err := c.Journal(ctx, id)
 			if err != nil {
 				return err
 			}
@@ -40,16 +41,19 @@ func newAgentShowCommand(a *app) *cobra.Command {
 					Agent client.Agent      `json:"agent"`
 					Runs  []client.Run      `json:"runs"`
 					Usage client.TokenUsage `json:"usage"`
-				}{agent, runs.Items, usage.TotalUsage})
+					Turns int               `json:"turns"`
+					Todos []client.Todo     `json:"todos"`
+				}{agent, runs.Items, journal.Usage, journal.Turns, journal.Todos})
 			}
-			a.showAgent(agent, usage.TotalUsage)
+			a.showAgent(agent, journal)
 			a.showRuns(runs)
 			return nil
 		},
 	}
 }
 
-func (a *app) showAgent(agent client.Agent, usage client.TokenUsage) {
+func (a *app) showAgent(agent client.Agent, journal client.Journal) {
+	usage := journal.Usage
 	field := func(name, value string) {
 		if value = cli.Line(value, 0); value != "" {
 			a.out.Line("%s %s", a.out.Style(cli.Bold, fmt.Sprintf("%-11s", name+":")), value)
@@ -86,11 +90,26 @@ func (a *app) showAgent(agent client.Agent, usage client.TokenUsage) {
 	if agent.DeletedAt != nil {
 		field("deleted", agent.DeletedAt.Local().Format(time.DateTime)+", unless it is given more to do before")
 	}
+	if journal.Turns > 0 {
+		field("turns", strconv.Itoa(journal.Turns))
+	}
 	field("tokens", fmt.Sprintf("%d (%d in, %d out, %d from cache)", usage.TotalTokens,
 		usage.InputTokens+usage.CacheWriteTokens, usage.OutputTokens, usage.CacheReadTokens))
 	field("cost", usage.String())
 	field("hidden", strings.Join(agent.CursorIgnore, " "))
 	field("page", agent.URL)
+	if len(journal.Todos) > 0 {
+		done, now := 0, ""
+		for _, t := range journal.Todos {
+			switch t.Status {
+			case "completed":
+				done++
+			case "in_progress":
+				now = ": " + t.Content
+			}
+		}
+		field("to do", fmt.Sprintf("%d of %d are done%s", done, len(journal.Todos), now))
+	}
 	for _, q := range agent.Approvals {
 		a.out.Line("")
 		verbs := "allow|deny"

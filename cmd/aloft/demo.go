@@ -119,7 +119,7 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 		return "", err
 	}
 	t := cli.NewTranscript(a.out)
-	if err := a.transcribe(ctx, t, c, agent.ID, true, func(e client.Event) (show, end bool) {
+	if err := a.transcribe(ctx, t, c, agent.ID, client.Part{}, true, func(e client.Event) (show, end bool) {
 		return e.RunID == run.ID, e.RunID == run.ID && t.Ended != nil
 	}); err != nil {
 		return agent.ID, err

@@ -109,7 +109,7 @@ func (s *setUp) begin(ctx context.Context, repo client.Repo, image string) error
 		return s.followStream(ctx, s.c, made.ID, run.ID)
 	}
 	t := cli.NewTranscript(s.out)
-	if err := s.transcribe(ctx, t, s.c, made.ID, true, func(e client.Event) (show, end bool) {
+	if err := s.transcribe(ctx, t, s.c, made.ID, client.Part{}, true, func(e client.Event) (show, end bool) {
 		return e.RunID == run.ID && e.Kind != "run.created", t.Ended != nil
 	}); err != nil {
 		return err

@@ -95,8 +95,10 @@ func newFakeServer() *fakeServer {
 		s.end(r, "CANCELLED")
 		reply(w, 200, map[string]any{"id": r.id})
 	}))
-	mux.HandleFunc("GET /v1/agents/{id}/usage", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, 200, map[string]any{"runs": []any{}, "totalUsage": map[string]int{
+	mux.HandleFunc("GET /v1/agents/{id}/journal", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"turns": 3, "todos": []map[string]string{
+			{"id": "1", "content": "Look", "status": "completed"}, {"id": "2", "content": "Mend \x1b[1mit", "status": "in_progress"},
+		}, "usage": map[string]int{
 			"inputTokens": 10, "outputTokens": 5, "cacheWriteTokens": 3, "cacheReadTokens": 2, "totalTokens": 20,
 		}})
 	}))

@@ -57,7 +57,7 @@ func (a *app) hints(agentID string, works bool) {
 // run did not finish.
 func (a *app) followRun(ctx context.Context, c *client.Client, agentID, runID string) error {
 	t := cli.NewTranscript(a.out)
-	if err := a.transcribe(ctx, t, c, agentID, true, func(e client.Event) (show, end bool) {
+	if err := a.transcribe(ctx, t, c, agentID, client.Part{}, true, func(e client.Event) (show, end bool) {
 		return e.RunID == runID, e.RunID == runID && t.Ended != nil
 	}); err != nil {
 		return err
@@ -67,14 +67,14 @@ func (a *app) followRun(ctx context.Context, c *client.Client, agentID, runID st
 
 // transcribe shows the events of a journal that choose wants, until it says that
 // an event was the last; it is asked after the event was shown.
-func (a *app) transcribe(ctx context.Context, t *cli.Transcript, c *client.Client, agentID string, follow bool, choose func(client.Event) (show, end bool)) error {
+func (a *app) transcribe(ctx context.Context, t *cli.Transcript, c *client.Client, agentID string, part client.Part, follow bool, choose func(client.Event) (show, end bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	asker := a.newAsker(ctx, c, agentID, follow)
 	var moving sync.WaitGroup
 	moving.Go(func() { t.Animate(ctx) })
 	defer moving.Wait()
 	defer cancel()
-	for e, err := range c.Events(ctx, agentID, 0, follow) {
+	for e, err := range c.EventsIn(ctx, agentID, part, follow) {
 		if err != nil {
 			return err
 		}

@@ -36,6 +36,9 @@ type Agent struct {
 	Head                int64  // the number of the last event
 	// Queue are the prompts that wait for the run to end, the first to begin first.
 	Queue []Waiting
+	// Todos are the numbers of the events that hold the agent's own list of what is
+	// to be done as it was left, the newest last: at most [MostTodos].
+	Todos []int64
 	// Origin is the commit of the first repository that the agent began with, as
 	// the server found it before there was a machine; "" before that.
 	Origin string
@@ -153,6 +156,7 @@ func (a *Agent) Apply(e Event) {
 	}
 	a.approve(e)
 	a.queue(e)
+	a.todo(e)
 	switch b := e.Body.(type) {
 	case *Created:
 		a.Name, a.UserID, a.Env, a.Repos = b.Name, b.UserID, b.Env, b.Repos

@@ -1,6 +1,10 @@
 package agent
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+)
 
 // Todo is an item of an agent's own list of what is to be done.
 type Todo struct {
@@ -20,4 +24,34 @@ func todosOf(output json.RawMessage) ([]Todo, bool) {
 		return nil, false
 	}
 	return out.Success.Todos, true
+}
+
+// MostTodos is how many of the newest changes of its list an agent remembers, for
+// when its conversation is taken back.
+const MostTodos = 100
+
+// TodosOf returns the list that an event holds, if it holds one.
+func TodosOf(e Event) ([]Todo, bool) {
+	switch b := e.Body.(type) {
+	case *Forked:
+		return b.Todos, len(b.Todos) > 0
+	case *CallDone:
+		if !bytes.Contains(b.Output, []byte(`"todos"`)) {
+			return nil, false // as nearly all
+		}
+		todos, ok := todosOf(b.Output)
+		return todos, ok && todos != nil
+	}
+	return nil, false
+}
+
+// todo folds one event into where the list is.
+func (a *Agent) todo(e Event) {
+	if b, ok := e.Body.(*Rewound); ok {
+		a.Todos = slices.DeleteFunc(slices.Clone(a.Todos), func(seq int64) bool { return seq >= b.To })
+		return
+	}
+	if _, ok := TodosOf(e); ok {
+		a.Todos = append(slices.Clip(a.Todos[max(len(a.Todos)-MostTodos+1, 0):]), e.Seq)
+	}
 }

@@ -224,6 +224,27 @@ func (c *Client) Usage(ctx context.Context, id string) (Usage, error) {
 	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/usage", nil, &out)
 }
 
+// Journal is what an agent's journal comes to.
+type Journal struct {
+	Head  int64      `json:"head"` // the number of the last event
+	Turns int        `json:"turns"`
+	Usage TokenUsage `json:"usage"`
+	Todos []Todo     `json:"todos"`
+}
+
+// Todo is an item of an agent's own list of what is to be done.
+type Todo struct {
+	ID      string `json:"id"`
+	Content string `json:"content"`
+	Status  string `json:"status"` // pending, in_progress, completed, cancelled
+}
+
+// Journal sums an agent's journal up.
+func (c *Client) Journal(ctx context.Context, id string) (Journal, error) {
+	var out Journal
+	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/journal", nil, &out)
+}
+
 func agentPath(id string) string { return "/v1/agents/" + segment(id) }
 
 func page(limit int, cursor string) url.Values {

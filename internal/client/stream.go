@@ -107,10 +107,32 @@ func (c *Client) Stream(ctx context.Context, agentID, runID, lastID string) iter
 // more until ctx ends, and takes up again what breaks; it ends only if the agent
 // is deleted. The last pair has the error that ended it, if one did.
 func (c *Client) Events(ctx context.Context, agentID string, after int64, follow bool) iter.Seq2[Event, error] {
+	return c.EventsIn(ctx, agentID, Part{After: after}, follow)
+}
+
+// MostLast is the most that [Part.Last] can be.
+const MostLast = 1_000
+
+// Part is a part of an agent's journal.
+type Part struct {
+	After  int64 // only events after this number
+	Before int64 // only events before this number; 0 for all
+	Last   int   // only the last so many; 0 for all
+}
+
+// EventsIn is [Client.Events] of a part of the journal, which can be followed
+// unless it ends before some event.
+func (c *Client) EventsIn(ctx context.Context, agentID string, part Part, follow bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		stopped := false
 		err := c.resume(ctx, func(ctx context.Context, alive func()) (bool, error) {
-			q := url.Values{"after": {strconv.FormatInt(after, 10)}, "follow": {strconv.FormatBool(follow)}}
+			q := url.Values{"after": {strconv.FormatInt(part.After, 10)}, "follow": {strconv.FormatBool(follow)}}
+			if part.Before > 0 {
+				q.Set("before", strconv.FormatInt(part.Before, 10))
+			}
+			if part.Last > 0 {
+				q.Set("last", strconv.Itoa(part.Last))
+			}
 			reply, err := c.open(ctx, http.MethodGet, agentPath(agentID)+"/events", q, nil, nil)
 			if err != nil {
 				return false, err
@@ -133,7 +155,10 @@ func (c *Client) Events(ctx context.Context, agentID string, after int64, follow
 				if err := json.Unmarshal(line, &e); err != nil {
 					return news, permanent{fmt.Errorf("the journal has a line that is no event: is %s an Aloft server? %w", c.base, err)}
 				}
-				after, news = max(after, e.Seq), true
+				part.After, news = max(part.After, e.Seq), true
+				if part.Last > 0 && follow {
+					part.Last = 0 // whatever comes is wanted now
+				}
 				if !yield(e, nil) {
 					stopped = true
 					return news, errDone

@@ -303,6 +303,16 @@ func TestEvents(t *testing.T) {
 	}
 	h.want(h.call("GET", "/v1/agents/"+id+"/events?after=-1", ""), 400)
 	h.want(h.call("GET", "/v1/agents/"+id+"/events?limit=0", ""), 400)
+	for query, part := range map[string][]string{
+		"?last=2": all[2:], "?last=2&before=4": all[1:3], "?last=9&after=2&before=4": all[2:3], "?before=3": all[:2], "?before=3&limit=1": all[:1], "?last=1000&before=99": all,
+	} {
+		if got := lines(query); !slices.Equal(got, part) {
+			t.Errorf("%s: %q", query, got)
+		}
+	}
+	for _, bad := range []string{"?last=0", "?last=1001", "?before=0", "?last=3&limit=3", "?before=3&follow=true", "?pieces=false", "?pieces=no&last=1"} {
+		h.want(h.call("GET", "/v1/agents/"+id+"/events"+bad, ""), 400)
+	}
 
 	h.api.heartbeat = 1e7
 	resp := h.open("/v1/agents/"+id+"/events?follow=true&after=4", "")

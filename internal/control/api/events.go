@@ -1,20 +1,30 @@
 package api
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
+	"net/url"
+	"slices"
 	"time"
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
+	"aloft/internal/fault"
 )
 
 const (
 	jsonLines = "application/x-ndjson"
 	maxEvents = 1_000_000
+	maxLast   = 1_000
+	// maxPage bounds what is encoded of a page from the journal's end, and maxLook
+	// how many events are read for it: those that it leaves out are many.
+	maxPage = 8 << 20 // bytes
+	maxLook = 20_000
 )
 
 // eventLine is one event of a journal as this API shows it.
@@ -26,22 +36,62 @@ type eventLine struct {
 	Data  agent.Body `json:"data"`
 }
 
+// eventsQuery says which events of a journal are asked for.
+type eventsQuery struct {
+	after, before int64 // neither of the two; before is 0 for none
+	limit         int   // of the first
+	last          int   // of the last; 0 for all
+	pieces, wait  bool
+}
+
+var eventParams = []param{
+	{name: "after", kind: "integer", standard: 0, words: "only events after this number"},
+	{name: "before", kind: "integer", min: 1, words: "only events before this number"},
+	{name: "limit", kind: "integer", min: 1, max: maxEvents, words: "at most so many, the first; all where it is absent"},
+	{name: "last", kind: "integer", min: 1, max: maxLast, words: "only the last so many, which costs the same however long the journal is"},
+	{name: "pieces", kind: "boolean", standard: true, words: "with false, which takes last: leave out the deltas that a reply or a result there has whole, and begin where a turn does if that is near, at times with more than last"},
+	{name: "follow", kind: "boolean", standard: false, words: "wait for more; an empty line keeps the connection alive"},
+}
+
+func parseEvents(q url.Values) (out eventsQuery, err error) {
+	number := func(name string, standard, least, most int) (n int) {
+		if err == nil {
+			n, err = integer(q, name, standard, least, most)
+		}
+		return n
+	}
+	out.after = int64(number("after", 0, 0, math.MaxInt))
+	out.before = int64(number("before", 0, 1, math.MaxInt))
+	out.limit = number("limit", math.MaxInt, 1, maxEvents)
+	out.last = number("last", 0, 1, maxLast)
+	if err != nil {
+		return out, err
+	}
+	if out.wait, err = boolean(q, "follow", false); err != nil {
+		return out, err
+	}
+	if out.pieces, err = boolean(q, "pieces", true); err != nil {
+		return out, err
+	}
+	switch {
+	case out.wait && out.before > 0:
+		return out, fault.Invalid("goes with no follow: what comes is not before anything").At("before")
+	case out.last > 0 && q.Has("limit"):
+		return out, fault.Invalid("goes with no limit").Hint("limit is of the first events, last of the last").At("last")
+	case !out.pieces && out.last == 0:
+		return out, fault.Invalid("false goes with last only").At("pieces")
+	}
+	return out, nil
+}
+
 // listEvents writes an agent's journal, one event a line.
 func (s *server) listEvents(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	ctx := r.Context()
+	a, err := s.agent(ctx, who, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	q := r.URL.Query()
-	after, err := integer(q, "after", 0, 0, math.MaxInt)
-	if err != nil {
-		return err
-	}
-	left, err := integer(q, "limit", math.MaxInt, 1, maxEvents)
-	if err != nil {
-		return err
-	}
-	wait, err := boolean(q, "follow", false)
+	q, err := parseEvents(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -51,16 +101,37 @@ func (s *server) listEvents(w http.ResponseWriter, r *http.Request, who account.
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	err = s.follow(r.Context(), a.ID, int64(after), wait, func(events []agent.Event) (bool, error) {
-		for _, e := range events[:min(left, len(events))] {
-			line, err := marshal(eventLine{e.Seq, stamp(e.Time), e.RunID, e.Body.Kind(), withoutPictures(e.Body)})
+	before := a.Head + 1
+	if q.before > 0 {
+		before = min(before, q.before)
+	}
+	if q.last > 0 {
+		lines, err := s.lastLines(ctx, a.ID, q, before)
+		if err != nil {
+			return err
+		}
+		for _, line := range slices.Backward(lines) {
+			out.buf.Write(line)
+		}
+		if err := out.flush(); err != nil || !q.wait {
+			return err
+		}
+		q.after = max(q.after, a.Head)
+	}
+	err = s.follow(ctx, a.ID, q.after, q.wait, func(events []agent.Event) (bool, error) {
+		for _, e := range events[:min(q.limit, len(events))] {
+			if q.before > 0 && e.Seq >= q.before {
+				q.limit = 0
+				break
+			}
+			line, err := lineOf(e)
 			if err != nil {
 				return false, err
 			}
-			out.buf.Write(append(line, '\n'))
-			left--
+			out.buf.Write(line)
+			q.limit--
 		}
-		return left == 0, out.flush()
+		return q.limit == 0, out.flush()
 	}, func() error {
 		out.buf.WriteByte('\n')
 		return out.flush()
@@ -69,6 +140,85 @@ func (s *server) listEvents(w http.ResponseWriter, r *http.Request, who account.
 		return nil // deleted while it was followed: its lines have ended
 	}
 	return err
+}
+
+func lineOf(e agent.Event) ([]byte, error) {
+	line, err := marshal(eventLine{e.Seq, stamp(e.Time), e.RunID, e.Body.Kind(), withoutPictures(e.Body)})
+	return append(line, '\n'), err
+}
+
+// lastLines returns the lines of the last events before a number, the newest
+// first. It reads from there backwards, and no more than it needs.
+func (s *server) lastLines(ctx context.Context, id string, q eventsQuery, before int64) (lines [][]byte, err error) {
+	whole := wholes{}
+	size, read := 0, 0
+	if !q.pieces { // what the event at the border has whole, the page need not say
+		border, err := s.Journal.Read(ctx, id, before-1, 1)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", id, err)
+		}
+		for _, e := range border {
+			whole.leftOut(e)
+		}
+	}
+	for before > q.after+1 {
+		first := max(q.after+1, before-batch)
+		events, err := s.Journal.Read(ctx, id, first-1, int(before-first))
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", id, err)
+		}
+		for _, e := range slices.Backward(events) {
+			if read++; !q.pieces && whole.leftOut(e) {
+				continue
+			}
+			line, err := lineOf(e)
+			if err != nil {
+				return nil, err
+			}
+			lines, size = append(lines, line), size+len(line)
+			enough := len(lines) >= q.last && (q.pieces || atTurn(e) || len(lines) >= 2*q.last)
+			if enough || size >= maxPage || read >= maxLook {
+				return lines, nil
+			}
+		}
+		before = first
+	}
+	return lines, nil
+}
+
+// wholes tell, of events from the last to the first, which are deltas of what a
+// later one has whole.
+type wholes struct {
+	reply bool // the deltas before it were of a reply that came, or was begun anew
+	calls map[string]bool
+}
+
+func (w *wholes) leftOut(e agent.Event) bool {
+	switch b := e.Body.(type) {
+	case *agent.TurnReplied, *agent.ModelRetry:
+		w.reply = true
+	case *agent.RunCreated, *agent.RunEnded:
+		w.reply = false
+	case *agent.CallDone:
+		if w.calls == nil {
+			w.calls = map[string]bool{}
+		}
+		w.calls[b.CallID] = true
+	case *agent.TextDelta, *agent.ThinkingDelta:
+		return w.reply
+	case *agent.CallDelta:
+		return w.calls[b.CallID]
+	}
+	return false
+}
+
+// atTurn reports whether what comes before the event is of another turn.
+func atTurn(e agent.Event) bool {
+	switch e.Body.(type) {
+	case *agent.TurnReplied, *agent.RunCreated:
+		return true
+	}
+	return false
 }
 
 // withoutPictures returns a body whose images are named, but not there: a log is

@@ -33,6 +33,7 @@ type queuedJSON struct {
 type queueItemJSON struct {
 	_        struct{}  `json:"-" additionalProperties:"true"`
 	RunID    string    `json:"runId" doc:"of the run that the prompt will begin"`
+	Seq      int64     `json:"seq" doc:"the number of the event that holds it"`
 	Text     string    `json:"text"`
 	Images   int       `json:"images,omitempty"`
 	QueuedAt time.Time `json:"queuedAt"`
@@ -138,20 +139,28 @@ func (s *server) listQueue(w http.ResponseWriter, r *http.Request, who account.A
 	if err != nil {
 		return err
 	}
-	out := listQueueResponseJSON{Items: []queueItemJSON{}}
+	items, err := s.queueOf(r.Context(), a)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listQueueResponseJSON{Items: items})
+}
+
+func (s *server) queueOf(ctx context.Context, a agent.Agent) ([]queueItemJSON, error) {
+	out := []queueItemJSON{}
 	for _, q := range a.Queue {
-		events, err := s.Journal.Read(r.Context(), a.ID, q.Seq-1, 1)
+		events, err := s.Journal.Read(ctx, a.ID, q.Seq-1, 1)
 		if err != nil {
-			return fmt.Errorf("read the queue of %s: %w", a.ID, err)
+			return nil, fmt.Errorf("read the queue of %s: %w", a.ID, err)
 		}
 		for _, e := range events {
 			if b, ok := e.Body.(*agent.Queued); ok {
 				text := b.Prompt.PlainText()
-				out.Items = append(out.Items, queueItemJSON{RunID: b.RunID, Text: text, Images: len(b.Prompt.Blocks) - 1, QueuedAt: stamp(e.Time)})
+				out = append(out, queueItemJSON{RunID: b.RunID, Seq: e.Seq, Text: text, Images: len(b.Prompt.Blocks) - 1, QueuedAt: stamp(e.Time)})
 			}
 		}
 	}
-	return writeJSON(w, http.StatusOK, out)
+	return out, nil
 }
 
 func (s *server) unqueuePrompt(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

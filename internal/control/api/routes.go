@@ -105,12 +105,9 @@ func (s *server) current(page []param) []route {
 		{method: "GET", path: "/v1/agents/{id}/pty", id: "openAgentPTY", summary: "Run programs in an agent's machine over a WebSocket", long: true, needs: account.Member,
 			status: 101, handle: s.openPTY},
 		{method: "GET", path: "/v1/agents/{id}/events", id: "listAgentEvents", summary: "Read an agent's journal as JSON lines", long: true,
-			query: []param{
-				{name: "after", kind: "integer", standard: 0, words: "only events after this number"},
-				{name: "limit", kind: "integer", min: 1, max: maxEvents, words: "at most so many; all where it is absent"},
-				{name: "follow", kind: "boolean", standard: false, words: "wait for more; an empty line keeps the connection alive"},
-			},
-			status: 200, media: jsonLines, handle: s.listEvents},
+			query: eventParams, status: 200, media: jsonLines, handle: s.listEvents},
+		{method: "GET", path: "/v1/agents/{id}/journal", id: "getAgentJournal", summary: "Sum an agent's journal up, for whoever reads it from its end",
+			status: 200, out: journalJSON{}, handle: s.getJournal},
 		{method: "GET", path: "/v1/agents/{id}/connections", id: "listAgentConnections", summary: "List what an agent's machine reaches, and is refused",
 			query: []param{
 				{name: "after", kind: "integer", standard: 0, words: "only connections that ended after this one, by seq"},

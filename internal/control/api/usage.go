@@ -1,12 +1,10 @@
 package api
 
 import (
-	"fmt"
 	"net/http"
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
-	"aloft/internal/control/store"
 	"aloft/internal/conversation"
 )
 
@@ -56,11 +54,9 @@ func (s *server) getUsage(w http.ResponseWriter, r *http.Request, who account.AP
 	}
 	var total conversation.Usage
 	out := agentUsageResponseJSON{Runs: []runUsageJSON{}}
-	add := func(runs ...agent.Run) {
-		for _, run := range runs {
-			total = total.Add(run.Usage)
-			out.Runs = append(out.Runs, runUsageJSON{ID: run.ID, Usage: usageOf(run.Usage)})
-		}
+	add := func(run agent.Run) {
+		total = total.Add(run.Usage)
+		out.Runs = append(out.Runs, runUsageJSON{ID: run.ID, Usage: usageOf(run.Usage)})
 	}
 	if id := r.URL.Query().Get("runId"); id != "" {
 		run, err := s.runOfAgent(ctx, a.ID, id)
@@ -68,19 +64,8 @@ func (s *server) getUsage(w http.ResponseWriter, r *http.Request, who account.AP
 			return err
 		}
 		add(run)
-	} else {
-		for p := (store.Page{Limit: maxLimit}); ; {
-			runs, err := s.Agents.ListRuns(ctx, a.ID, p)
-			if err != nil {
-				return fmt.Errorf("list the runs of %s: %w", a.ID, err)
-			}
-			add(runs...)
-			if len(runs) < p.Limit {
-				break
-			}
-			last := runs[len(runs)-1]
-			p.BeforeTime, p.BeforeID = last.CreatedAt, last.ID
-		}
+	} else if err := s.eachRun(ctx, a.ID, add); err != nil {
+		return err
 	}
 	out.TotalUsage = usageOf(total)
 	return writeJSON(w, http.StatusOK, out)

@@ -134,9 +134,14 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 	if err != nil {
 		return query.Agent{}, err
 	}
-	var approvals, queue []byte
+	var approvals, queue, todos []byte
 	if len(a.Queue) > 0 {
 		if queue, err = json.Marshal(a.Queue); err != nil {
+			return query.Agent{}, err
+		}
+	}
+	if len(a.Todos) > 0 {
+		if todos, err = json.Marshal(a.Todos); err != nil {
 			return query.Agent{}, err
 		}
 	}
@@ -149,7 +154,7 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 		ID: a.ID, Name: a.Name, UserID: a.UserID, Archived: number(a.Archived), Env: string(env), Repos: string(repos),
 		Model: a.Model, Class: a.Class, WorkOnCurrentBranch: number(a.WorkOnCurrentBranch),
 		CreatedAt: nanos(a.CreatedAt), UpdatedAt: nanos(a.UpdatedAt), LatestRunID: a.LatestRunID, Head: a.Head,
-		Paused: number(a.Paused), RunMode: a.RunMode, Approvals: string(approvals), Machine: string(a.Machine), Origin: a.Origin, ForkedFrom: a.ForkedFrom, Layer: a.Layer, RulesAt: a.RulesAt, Queue: string(queue),
+		Paused: number(a.Paused), RunMode: a.RunMode, Approvals: string(approvals), Machine: string(a.Machine), Origin: a.Origin, ForkedFrom: a.ForkedFrom, Layer: a.Layer, RulesAt: a.RulesAt, Queue: string(queue), Todos: string(todos),
 	}, nil
 }
 
@@ -166,6 +171,9 @@ func agentOf(row query.Agent) (agent.Agent, error) {
 	}
 	if row.Queue != "" {
 		waits = errors.Join(waits, json.Unmarshal([]byte(row.Queue), &a.Queue))
+	}
+	if row.Todos != "" {
+		waits = errors.Join(waits, json.Unmarshal([]byte(row.Todos), &a.Todos))
 	}
 	err := errors.Join(waits, json.Unmarshal([]byte(row.Env), &a.Env), json.Unmarshal([]byte(row.Repos), &a.Repos))
 	if err != nil {

@@ -42,6 +42,7 @@ type Agent struct {
 	Layer               string
 	RulesAt             string
 	Queue               string
+	Todos               string
 }
 
 type Audit struct {
