@@ -7,12 +7,25 @@ import { FoldContext } from "./folds";
 import { Row } from "./Row";
 
 const near = 48; // pixels from the end that count as being there
+const ahead = 15; // rows before the first in sight at which what came before is fetched
 
 /** Guesses of heights, until a row is measured. */
-const guess = (e: Entry | undefined) => (e?.kind === "text" ? 40 + (e.text.length / 90) * 22 : e?.kind === "call" ? 38 : 44);
+function guess(e: Entry | undefined): number {
+  switch (e?.kind) {
+    case "text":
+      return 21 * Math.ceil(e.text.length / 110) + 10 * (e.text.split("\n\n", 50).length - 1);
+    case "prompt":
+      return 86 + 21 * Math.ceil(e.text.length / 100) + (e.images.length > 0 ? 90 : 0);
+    case "call":
+      return e.call.images.length > 0 ? 200 : 36;
+    case "end":
+      return 40;
+  }
+  return 26;
+}
 
 /** The entries that are in sight. Whoever is at the end stays there; whoever has scrolled up is left alone. */
-export function Conversation({ entries, revision }: { entries: readonly Entry[]; revision: number }) {
+export function Conversation({ entries, revision, more, older }: { entries: readonly Entry[]; revision: number; more: boolean; older: () => void }) {
   const box = useRef<HTMLDivElement>(null);
   const inner = useRef<HTMLDivElement>(null);
   const [folds] = useState(() => new Map<string, boolean>());
@@ -25,9 +38,10 @@ export function Conversation({ entries, revision }: { entries: readonly Entry[];
     getScrollElement: () => box.current,
     estimateSize: (i) => guess(entries[i]),
     getItemKey: (i) => entries[i]?.key ?? i,
-    overscan: 8,
+    anchorTo: "end", // what is in sight stays where it is when more comes before it
+    overscan: 12,
     gap: 14,
-    paddingStart: 20,
+    paddingStart: more ? 64 : 20,
     paddingEnd: 20,
   });
   const toEnd = () => {
@@ -37,6 +51,11 @@ export function Conversation({ entries, revision }: { entries: readonly Entry[];
   useLayoutEffect(() => {
     if (atEnd.current) toEnd();
   }, [revision]);
+  const items = virtual.getVirtualItems();
+  const soon = (items[0]?.index ?? 0) < ahead;
+  useEffect(() => {
+    if (more && soon) older();
+  }, [more, soon, older, revision]);
   useEffect(() => {
     const el = inner.current;
     if (!el) return;
@@ -58,7 +77,12 @@ export function Conversation({ entries, revision }: { entries: readonly Entry[];
           onWheel={touched} onTouchMove={touched} onPointerDown={touched} onKeyDown={touched}
         >
           <div ref={inner} className="conversation-inner" style={{ height: virtual.getTotalSize() }}>
-            {virtual.getVirtualItems().map((v) => {
+            {more && (
+              <p className="older faint small">
+                <Icon name="spinner" spin /> {words.agent.older}
+              </p>
+            )}
+            {items.map((v) => {
               const entry = entries[v.index];
               return (
                 entry && (

@@ -99,7 +99,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
       {tab === "conversation" && (
         <div className="agent-body">
           <div className="agent-talk">
-            {!follower.whole && t.entries.length === 0 ? <Loading /> : <TurnContext value={turns}><Conversation entries={t.entries} revision={follower.revision()} /></TurnContext>}
+            {!follower.whole && t.entries.length === 0 ? <Loading /> : <TurnContext value={turns}><Conversation entries={t.entries} revision={follower.revision()} more={follower.more} older={follower.older} /></TurnContext>}
             <FollowUp id={id} busy={busy} archived={archived} queue={t.queue} outgoing={outgoing} />
           </div>
           {t.todos.length > 0 && (

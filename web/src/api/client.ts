@@ -1,10 +1,11 @@
 import type {
   Agent, AgentSummary, ApiKey, Approval, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, Decision, Diff, Environment,
-  EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Me, Model, NewEnvironment, NewKey, Passkey,
+  EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, NewEnvironment, NewKey, Passkey,
   PasskeyAnswer, Preview, Prompt, Proposal, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
   TeamUsage, Terminal, Usage, User, WrittenFile,
 } from "./types";
 import type { Find } from "../agents/status";
+import type { Event } from "../journal/event";
 import { Failure, lines, type Socket, type Transport } from "./transport";
 
 type Page<T> = { items: T[]; nextCursor?: string };
@@ -13,6 +14,8 @@ type Page<T> = { items: T[]; nextCursor?: string };
 const once = (key: string) => ({ "Idempotency-Key": key });
 
 const pathIs = (path: string) => `path=${encodeURIComponent(path)}`;
+
+const screenful = "last=300&pieces=false"; // of events: some screens
 
 const at = (...parts: string[]) => parts.map((p) => `/${encodeURIComponent(p)}`).join("");
 
@@ -85,9 +88,17 @@ export class Client {
   unarchive = (id: string) => this.send("POST", `/agents${at(id)}/unarchive`);
   usage = (id: string) => this.get<Usage>(`/agents${at(id)}/usage`);
   diff = (id: string) => this.get<Diff>(`/agents${at(id)}/diff`);
-  /** The agent's journal after a number, and what comes. An empty line says that the server is there. */
-  journal = (id: string, after: number, signal: AbortSignal) =>
-    lines(this.transport.pieces(`/v1/agents${at(id)}/events?follow=true&after=${after}`, signal));
+  /** What the agent's whole journal comes to. */
+  journal = (id: string) => this.get<Journal>(`/agents${at(id)}/journal`);
+  /** The agent's events after a number, with 0 the last ones, and what comes. An empty line says that the server is there. */
+  follow = (id: string, after: number, signal: AbortSignal) =>
+    lines(this.transport.pieces(`/v1/agents${at(id)}/events?follow=true&${after > 0 ? `after=${after}` : screenful}`, signal));
+  /** The events that come before a number, from where a turn begins. */
+  async before(id: string, seq: number, signal: AbortSignal): Promise<Event[]> {
+    const out: Event[] = [];
+    for await (const line of lines(this.transport.pieces(`/v1/agents${at(id)}/events?before=${seq}&${screenful}`, signal))) if (line) out.push(JSON.parse(line) as Event);
+    return out;
+  }
 
   approvals = () => this.get<Page<Approval>>("/approvals");
   answer = (a: Approval, decision: Decision, message?: string) =>

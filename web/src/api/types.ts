@@ -51,3 +51,4 @@ export type Preview = Schemas["Preview"];
 export type Fork = Schemas["ForkRequest"];
 export type Queued = Schemas["Queued"];
 export type Retry = Schemas["RetryRequest"];
+export type Journal = Schemas["Journal"];

@@ -1,4 +1,6 @@
+import type { Journal } from "../api/types";
 import type { Event } from "../journal/event";
+import { Transcript } from "../journal/fold";
 import { idOf } from "./agents";
 
 type Bare = { [K in Event["kind"]]: { kind: K; data: Extract<Event, { kind: K }>["data"]; wait?: number } }[Event["kind"]];
@@ -177,8 +179,30 @@ const journals: Record<string, () => Bare[]> = {
   [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(5)]: () => retried, [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(10)]: long,
 };
 
+const kept = new Map<string, Event[]>();
+
 /** The journal of an agent of the demonstration. */
 export function journalOf(id: string): Event[] {
+  const events = kept.get(id) ?? made(id);
+  kept.set(id, events);
+  return events;
+}
+
+/** What a server says of the whole journal. */
+export function summary(id: string): Journal {
+  const events = journalOf(id);
+  const t = new Transcript(id);
+  events.forEach((e) => t.add(e));
+  const { input, output, cacheRead, cacheWrite, cost, priced } = t.tokens;
+  const total = input + output + cacheRead + cacheWrite;
+  return {
+    head: events.length, counted: events.length, turns: t.turns, branch: t.branch, todos: t.todos, queue: [],
+    usage: { inputTokens: input, outputTokens: output, cacheReadTokens: cacheRead, cacheWriteTokens: cacheWrite, totalTokens: total, costUsd: cost / 1e9, unpricedTokens: total - priced },
+    run: { id: t.runId, status: t.working ? "RUNNING" : "FINISHED", createdAt: t.started, ...(t.ended ? { endedAt: t.ended } : {}) },
+  };
+}
+
+function made(id: string): Event[] {
   const bare = (journals[id] ?? (() => [...working.slice(0, 30), { kind: "run.ended", data: { status: "FINISHED", result: "Done." } } as Bare]))();
   const began = Date.now() - 14 * 60_000;
   return bare.map((e, i) => ({ seq: i + 1, runId: `run-${id.slice(3)}`, time: new Date(began + i * 4_000).toISOString(), kind: e.kind, data: e.data }) as Event);

@@ -2,10 +2,11 @@ import { Failure, type Transport } from "../api/transport";
 import { listed, type Find } from "../agents/status";
 import { agents, setUpAgent } from "./agents";
 import { audit, keys, members, passkeys, rules, settings, signedIn, signedOut, usage } from "./team";
+import { settled } from "../journal/fold";
 import { shell } from "./shell";
 import { buildLog, builds, checked, environments, environmentSecrets, proposal, schema, secrets, snapshots, versions } from "./environments";
 import { bytesOf, listOf, move, remove, write } from "./files";
-import { approval, branchDiff, journalOf, picture } from "./journal";
+import { approval, branchDiff, journalOf, picture, summary } from "./journal";
 
 /**
  * A server in the page, with data of its own: every view can be looked at
@@ -49,6 +50,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
       return { ...found, workOnCurrentBranch: false, autoCreatePR: false, runMode: "auto-review", ports: [{ port: 3000, name: "web" }, { port: 5432, name: "db" }, { port: 9229 }] };
     },
   ],
+  ["GET", /^\/v1\/agents\/([^/]+)\/journal$/, ([, id = ""]) => summary(id)],
   ["GET", /^\/v1\/agents\/[^/]+\/files$/, (_m, _b, query) => (state === "empty" ? { items: [] } : listOf(query.get("path") ?? "."))],
   ["DELETE", /^\/v1\/agents\/[^/]+\/files$/, (_m, _b, query) => remove(query.get("path") ?? "")],
   ["PUT", /^\/v1\/agents\/[^/]+\/files\/contents$/, (_m, body, query) => write(query.get("path") ?? "", body)],
@@ -94,8 +96,10 @@ export const demonstration: Transport = {
     const url = new URL(path, "http://demo");
     const journal = /^\/v1\/agents\/([^/]+)\/events$/.exec(url.pathname);
     if (journal?.[1]) {
-      const after = Number(url.searchParams.get("after") ?? 0);
-      yield journalOf(journal[1]).slice(after).map((e) => `${JSON.stringify(e)}\n`).join("");
+      const { after = 0, before = Infinity, last = 0 } = Object.fromEntries([...url.searchParams].map(([k, v]) => [k, Number(v)]));
+      const part = journalOf(journal[1]).filter((e) => e.seq > after && e.seq < before);
+      yield (last ? settled(part).slice(-last) : part).map((e) => `${JSON.stringify(e)}\n`).join("");
+      if (before < Infinity) return;
       for (let seq = 100_000; state === "stream" && !signal.aborted; seq++) {
         await new Promise((r) => setTimeout(r, 20));
         yield `${JSON.stringify({ seq, time: new Date().toISOString(), kind: "text.delta", data: { text: seq % 40 ? " word" : "\n\n" } })}\n`;

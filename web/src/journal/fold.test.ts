@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
 import type { Event } from "./event";
-import { Transcript, type Entry } from "./fold";
+import { idOf } from "../demo/agents";
+import { journalOf, summary } from "../demo/journal";
+import { settled, Transcript, type Entry } from "./fold";
 
 /** Numbers events, and adds them. */
 function told(...events: Pick<Event, "kind" | "data">[]): Transcript {
@@ -102,4 +104,21 @@ test("prompts wait until they are taken back or begin", () => {
   expect(t.queue).toMatchObject([{ runId: "run-2", images: [{ seq: 2, n: 0 }] }, { runId: "run-4" }]);
   t.add({ seq: 6, time: "", runId: "run-2", ...prompt } as unknown as Event);
   expect(t.queue.map((q) => q.runId)).toEqual(["run-4"]);
+});
+
+test("a transcript from the middle on says what the whole does", () => {
+  for (const id of [1, 2, 3, 5, 10].map(idOf)) {
+    const events = journalOf(id);
+    const whole = new Transcript(id);
+    events.forEach((e) => whole.add(e));
+    for (const cut of [0, 3, 11, 20, 30, events.length - 3]) {
+      const part = Transcript.of(id, summary(id), settled(events.slice(cut)));
+      const { tokens, turns, model, runId, todos, working, started, ended, branch } = whole;
+      expect(part).toMatchObject({ tokens, turns, runId, todos, working, started, ended, branch, ...(part.entries.some((e) => e.kind === "turn") ? { model } : {}) });
+      if (part.entries.length === 0 || part.entries[0]?.kind === "replaced") continue;
+      const faces = (t: Transcript) => t.entries.map((e) => [e.key, e.kind, "text" in e ? e.text : "", e.kind === "turn" ? e.no : e.kind === "call" ? e.call.state : ""]);
+      const mine = faces(part).slice(1); // of the first only the rest may be here
+      expect(mine).toEqual(mine.length ? faces(whole).slice(-mine.length) : []);
+    }
+  }
 });

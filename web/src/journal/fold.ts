@@ -1,4 +1,4 @@
-import type { Approval } from "../api/types";
+import type { Approval, Journal } from "../api/types";
 import type { Block, Event, Tokens } from "./event";
 
 /** What a conversation is made of. rev grows with every change, so that a row is drawn again only then. */
@@ -36,10 +36,13 @@ const liveOutput = 200_000; // characters of a call's output that are kept while
 const none = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, cost: 0, priced: 0 };
 const shots = (blocks: readonly Block[], seq: number): Shot[] => blocks.filter((b) => b.image).map((_, n) => ({ seq, n }));
 
-/** A journal folded into what is shown of it. Events are added in their order, once each. */
+/**
+ * A journal folded into what is shown of it. Events are added in their order, once
+ * each; those from the middle on are enough with what [Transcript.of] is told.
+ */
 export class Transcript {
   readonly entries: Entry[] = [];
-  tokens = { ...none };
+  tokens: typeof none = { ...none };
   model = "";
   last = 0; // number of the last event
   runId = "";
@@ -51,13 +54,46 @@ export class Transcript {
   started = ""; // when the latest run was made
   ended = "";
 
-  private made = 0;
+  private made = { by: 0, n: 0 }; // entries of the event
+  private readonly starts = new Map<string, string>(); // of runs
   private began = ""; // when the model was asked, as near as the journal says
   private readonly calls = new Map<string, Extract<Entry, { kind: "call" }>>();
   private boot: Extract<Entry, { kind: "boot" }> | undefined;
   private live: Extract<Entry, { kind: "text" | "thinking" }>[] = []; // of the reply that is being written
 
   constructor(private readonly agentId = "") {}
+
+  /** The transcript of a journal's events from one on, which are as many at least as the journal was summed up of. */
+  static of(agentId: string, whole: Journal, events: readonly Event[]): Transcript {
+    const t = new Transcript(agentId);
+    const { inputTokens: input, outputTokens: output, cacheReadTokens: cacheRead, cacheWriteTokens: cacheWrite, totalTokens, costUsd, unpricedTokens } = whole.usage;
+    t.tokens = { input, output, cacheRead, cacheWrite, cost: Math.round((costUsd ?? 0) * 1e9), priced: totalTokens - (unpricedTokens ?? 0) };
+    t.turns = whole.turns;
+    for (const e of events) {
+      // Turns are numbered, and tokens counted, from before the first event on.
+      if (e.seq > whole.counted) break;
+      if (e.kind === "turn.replied") t.turns--;
+      const usage = usageOf(e);
+      if (usage) t.used(usage, -1);
+    }
+    const first = events[0]?.seq ?? 0;
+    t.queue = whole.queue.filter((q) => q.seq < first).map((q) => ({ runId: q.runId, text: q.text, images: Array.from({ length: q.images ?? 0 }, (_, n) => ({ seq: q.seq, n })) }));
+    t.branch = whole.branch ?? "";
+    t.todos = whole.todos;
+    if (whole.run) {
+      const { id, createdAt, endedAt } = whole.run;
+      t.runId = id;
+      t.started = createdAt;
+      t.starts.set(id, createdAt);
+      t.working = !endedAt;
+      t.ended = endedAt ?? "";
+    }
+    for (const e of events) {
+      t.add(e);
+      if (e.seq === whole.head && whole.todos.length > 0) t.todos = whole.todos; // as it was before what is here, where the conversation was taken back to there
+    }
+    return t;
+  }
 
   add(e: Event): void {
     if (e.seq <= this.last) return; // told again after a lost connection
@@ -67,6 +103,7 @@ export class Transcript {
         this.runId = e.runId ?? "";
         this.working = true;
         this.started = e.time;
+        this.starts.set(this.runId, e.time);
         this.ended = "";
         this.boot = undefined;
         this.began = e.time;
@@ -74,7 +111,7 @@ export class Transcript {
         if (e.data.prompt.blocks?.length) this.push({ kind: "prompt", text: textOf(e.data.prompt.blocks), images: shots(e.data.prompt.blocks, e.seq), runId: this.runId }, e);
         break;
       case "agent.rewound":
-        this.rewound(e.data.to, e);
+        this.rewound(e);
         break;
       case "prompt.queued":
         this.queue = [...this.queue, { runId: e.data.runId, text: textOf(e.data.prompt.blocks), images: shots(e.data.prompt.blocks, e.seq) }];
@@ -83,7 +120,7 @@ export class Transcript {
         this.queue = this.queue.filter((q) => q.runId !== e.data.runId);
         break;
       case "call.classified":
-        if (e.data.usage) this.used(e.data.usage);
+        this.used(usageOf(e));
         break;
       case "boot.step":
         this.step(e.data, e);
@@ -180,7 +217,7 @@ export class Transcript {
         this.note("notice", "plain", e.data.text, e);
         break;
       case "compacted":
-        if (e.data.usage) this.used(e.data.usage);
+        this.used(usageOf(e));
         this.note("compacted", "plain", e.data.summary, e);
         break;
       case "cancel.asked":
@@ -195,8 +232,10 @@ export class Transcript {
     }
   }
 
-  private push<T extends Shape>(shape: T, e: Event): Extract<Entry, { kind: T["kind"] }> {
-    const entry = { ...shape, key: `e${e.seq}.${this.made++}`, rev: 0, time: e.time, seq: e.seq } as unknown as Extract<Entry, { kind: T["kind"] }>;
+  /** Keys are the same whichever event a transcript begins with. */
+  private push<T extends Shape>(shape: T, e: Event, key = ""): Extract<Entry, { kind: T["kind"] }> {
+    if (this.made.by !== e.seq) this.made = { by: e.seq, n: 0 };
+    const entry = { ...shape, key: key || `e${e.seq}.${this.made.n++}`, rev: 0, time: e.time, seq: e.seq } as unknown as Extract<Entry, { kind: T["kind"] }>;
     this.entries.push(entry);
     return entry;
   }
@@ -222,11 +261,16 @@ export class Transcript {
         entry.live = false;
         entry.rev++;
       }
-      entry = this.push({ kind, text: "", live: true }, e);
+      entry = this.push({ kind, text: "", live: true }, e, this.keyOf(kind, this.live.filter((one) => one.kind === kind).length, e));
       this.live.push(entry);
     }
     entry.text += text;
     entry.rev++;
+  }
+
+  /** The key of the n-th text, or thought, of the reply that is written. */
+  private keyOf(kind: "text" | "thinking", n: number, e: Event): string {
+    return `t${this.turns + 1}.${kind}.${n}.${e.runId ?? ""}`;
   }
 
   /** A reply that was cut off is begun anew. */
@@ -239,12 +283,14 @@ export class Transcript {
   private replied(blocks: Block[], usage: Tokens, model: string, e: Event): void {
     const pieces = this.live;
     this.live = [];
+    const seen = { text: 0, thinking: 0 };
     for (const block of blocks) {
       const kind = block.thinking ? "thinking" : "text";
       const text = block.thinking ? (block.thinking.text ?? "") : (block.text ?? "");
       if (text) {
         const at = pieces.findIndex((p) => p.kind === kind);
-        const entry = at >= 0 ? pieces.splice(at, 1)[0] : this.push({ kind, text, live: false }, e);
+        const entry = at >= 0 ? pieces.splice(at, 1)[0] : this.push({ kind, text, live: false }, e, this.keyOf(kind, seen[kind], e));
+        seen[kind]++;
         if (entry) {
           entry.text = text;
           entry.seq = e.seq;
@@ -258,29 +304,25 @@ export class Transcript {
     this.turns++;
     this.model = model;
     this.used(usage);
-    this.push({ kind: "turn", no: this.turns, tokens: usage, ms: Date.parse(e.time) - Date.parse(this.began) }, e);
+    this.push({ kind: "turn", no: this.turns, tokens: usage, ms: this.began ? Date.parse(e.time) - Date.parse(this.began) : 0 }, e);
     this.began = e.time;
   }
 
-  private used(usage: Tokens): void {
-    for (const k of Object.keys(none) as (keyof typeof none)[]) this.tokens[k] += usage[k] ?? 0;
+  private used(usage: Tokens | undefined, sign: 1 | -1 = 1): void {
+    for (const k of Object.keys(none) as (keyof typeof none)[]) this.tokens[k] += sign * (usage?.[k] ?? 0);
   }
 
   /** What was said from an event on is folded away: another has taken its place. */
-  private rewound(to: number, e: Event): void {
-    const at = this.entries.findIndex((entry) => entry.seq >= to);
-    if (at >= 0) {
-      const gone = this.entries.splice(at);
-      const turns = gone.reduce((n, g) => n + (g.kind === "turn" ? 1 : g.kind === "replaced" ? g.turns : 0), 0);
-      this.push({ kind: "replaced", entries: gone, turns }, e);
-    }
+  private rewound(e: Extract<Event, { kind: "agent.rewound" }>): void {
+    const at = this.entries.findIndex((entry) => entry.seq >= e.data.to);
+    if (at >= 0) this.push({ kind: "replaced", entries: this.entries.splice(at), turns: Math.max(0, this.turns - e.data.turn + 1) }, e);
     this.todos = this.entries.reduce((list, entry) => (entry.kind === "call" && entry.call.name === "TodoWrite" ? (todosOf(entry.call) ?? list) : list), [] as Transcript["todos"]);
   }
 
   private called(call: { id: string; name: string; args: unknown }, e: Event): void {
     if (this.calls.has(call.id)) return;
     const args = call.args !== null && typeof call.args === "object" && !Array.isArray(call.args) ? (call.args as Record<string, unknown>) : { arguments: call.args };
-    this.calls.set(call.id, this.push({ kind: "call", call: { id: call.id, name: call.name, args, state: "waiting", output: "", text: "", images: [] } }, e));
+    this.calls.set(call.id, this.push({ kind: "call", call: { id: call.id, name: call.name, args, state: "waiting", output: "", text: "", images: [] } }, e, `c.${call.id}`));
   }
 
   private change(id: string, how: (c: Call) => void): void {
@@ -288,6 +330,12 @@ export class Transcript {
     if (!entry) return;
     how(entry.call);
     entry.rev++;
+  }
+
+  /** How long the run took that has ended; 0 if it began before what is here. */
+  private lasted(e: Event): number {
+    const began = this.starts.get(e.runId ?? this.runId);
+    return began ? Date.parse(e.time) - Date.parse(began) : 0;
   }
 
   private end(e: Extract<Event, { kind: "run.ended" }>): void {
@@ -305,8 +353,29 @@ export class Transcript {
     this.working = false;
     this.ended = e.time;
     const { status, failure, result } = e.data;
-    this.push({ kind: "end", status, ...failure, ms: Date.parse(e.time) - Date.parse(this.started), ...(result ? { result } : {}) }, e);
+    this.push({ kind: "end", status, ...failure, ms: this.lasted(e), ...(result ? { result } : {}) }, e);
   }
+}
+
+/** What an event says was used. */
+const usageOf = (e: Event): Tokens | undefined => (e.kind === "turn.replied" || e.kind === "call.classified" || e.kind === "compacted" ? e.data.usage : undefined);
+
+/** The events without the deltas of replies and output that a later one has whole, as the API's pages are. */
+export function settled(events: readonly Event[]): Event[] {
+  const kept: Event[] = [];
+  const calls = new Set<string>();
+  let reply = false;
+  for (let i = events.length - 1; i >= 0; i--) {
+    const e = events[i];
+    if (!e) continue;
+    if (e.kind === "turn.replied" || e.kind === "model.retry") reply = true;
+    else if (e.kind === "run.created" || e.kind === "run.ended") reply = false;
+    else if (e.kind === "call.done") calls.add(e.data.callId);
+    else if ((e.kind === "text.delta" || e.kind === "thinking.delta") && reply) continue;
+    else if (e.kind === "call.delta" && calls.has(e.data.callId)) continue;
+    kept.push(e);
+  }
+  return kept.reverse();
 }
 
 type Shape = Entry extends infer E ? (E extends Entry ? Omit<E, "key" | "rev" | "time" | "seq"> : never) : never;

@@ -1,19 +1,30 @@
 import { useEffect, useState, useSyncExternalStore } from "react";
 import type { Client } from "../api/client";
 import type { Failure } from "../api/transport";
+import type { Journal } from "../api/types";
 import { asFailure, offline } from "../api/use";
 import type { Event } from "./event";
-import { Transcript } from "./fold";
+import { settled, Transcript } from "./fold";
 
 const soonest = 500; // milliseconds before a lost connection is made again
 const latest = 8_000;
 const silence = 40_000; // a server that says nothing for so long is gone; it says something every 15 s
+const often = 20; // turns after which what their replies have whole is let go
 
-/** Follows an agent's journal, over lost connections, into a transcript. */
+/**
+ * Follows an agent's journal from its end, over lost connections, into a
+ * transcript; what came before is fetched when it is asked for.
+ */
 export class Follower {
-  readonly transcript: Transcript;
+  transcript: Transcript;
   failure: Failure | undefined;
-  whole = false; // what was there at first has all come
+  whole = false; // what was there at first has come
+  private journal: Journal | undefined;
+  private behind = true; // the transcript is to be folded anew
+  private events: Event[] = []; // from the first that was fetched on
+  private last = 0; // the number of the last of them
+  private turns = 0;
+  private fetching = false;
   private rev = 0;
   private frame = 0;
   private readonly listeners = new Set<() => void>();
@@ -38,9 +49,32 @@ export class Follower {
     return () => this.over.abort();
   }
 
+  /** Whether the journal has more before what is here. */
+  get more(): boolean {
+    return this.whole && (this.events[0]?.seq ?? 1) > 1;
+  }
+
+  /** Fetches what came before; it is enough to ask again and again. */
+  older = (): void => {
+    const first = this.events[0]?.seq ?? 1;
+    if (this.fetching || !this.more) return;
+    this.fetching = true;
+    this.client.before(this.id, first, this.over.signal).then(
+      (events) => {
+        this.fetching = false;
+        this.events = [...events, ...settled(this.events)];
+        this.fold();
+      },
+      () => setTimeout(() => {
+        this.fetching = false;
+        this.tell();
+      }, latest),
+    );
+  };
+
   private async run(over: AbortSignal): Promise<void> {
     for (let wait = soonest; !over.aborted; wait = Math.min(wait * 2, latest)) {
-      const before = this.transcript.last;
+      const before = this.last;
       try {
         await this.read(over);
       } catch (e) {
@@ -50,7 +84,7 @@ export class Follower {
         this.tell();
         if (!this.failure.offline && this.failure.status !== 500) return; // it is not there, or not ours to see
       }
-      if (this.transcript.last > before) wait = soonest;
+      if (this.last > before) wait = soonest;
       await new Promise((done) => setTimeout(done, wait));
     }
   }
@@ -60,28 +94,53 @@ export class Follower {
     const stop = () => cut.abort();
     over.addEventListener("abort", stop);
     let watch = window.setTimeout(stop, silence);
-    // There is no mark where the past ends: it has when nothing came for a moment.
-    let quiet = window.setTimeout(() => this.caughtUp(), 1_000);
+    let problem: unknown;
+    if (!this.journal) {
+      this.sumUp().catch((e: unknown) => {
+        problem = e;
+        stop();
+      });
+    }
     try {
-      for await (const line of this.client.journal(this.id, this.transcript.last, cut.signal)) {
+      for await (const line of this.client.follow(this.id, this.last, cut.signal)) {
         clearTimeout(watch);
         watch = window.setTimeout(stop, silence);
         offline.set(false);
         this.failure = undefined;
-        if (line) this.transcript.add(JSON.parse(line) as Event);
-        clearTimeout(quiet);
-        quiet = window.setTimeout(() => this.caughtUp(), 60);
+        if (line) this.add(JSON.parse(line) as Event);
         this.tell();
       }
+    } catch (e) {
+      throw problem ?? e;
     } finally {
       clearTimeout(watch);
-      clearTimeout(quiet);
       over.removeEventListener("abort", stop);
     }
   }
 
-  private caughtUp(): void {
+  private add(e: Event): void {
+    if (e.seq <= this.last) return; // told again after a lost connection
+    this.last = e.seq;
+    this.events.push(e);
+    if (this.behind) return this.fold();
+    this.transcript.add(e);
+    if (e.kind === "turn.replied" && ++this.turns % often === 0) this.events = settled(this.events);
+    // What it was taken back to may be among what is not here.
+    if (e.kind === "agent.rewound" && this.more) this.sumUp().catch(() => undefined);
+  }
+
+  private async sumUp(): Promise<void> {
+    this.journal = await this.client.journal(this.id);
+    this.behind = true;
+    this.fold();
+  }
+
+  /** Folds what is here, once it reaches as far as the server has summed the journal up. */
+  private fold(): void {
+    if (!this.journal || this.last < Math.max(this.journal.head, this.journal.counted)) return;
     this.whole = true;
+    this.behind = false;
+    this.transcript = Transcript.of(this.id, this.journal, this.events);
     this.tell();
   }
 

@@ -17,6 +17,7 @@ export const agent = {
     turns: (n: number) => (n === 1 ? "1 turn" : `${n} turns`),
     conversation: "Conversation",
     newest: "Newest",
+    older: "Loading what came before…",
     empty: "Nothing has happened yet",
     you: "You",
     thinking: "Thinking",

@@ -1,0 +1,49 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openBrowser, serveDemo } from "./browser";
+
+let browser: Browser;
+let demo: Awaited<ReturnType<typeof serveDemo>>;
+beforeAll(async () => {
+  [demo, browser] = await Promise.all([serveDemo(), openBrowser()]);
+});
+afterAll(async () => {
+  await browser.close();
+  await demo.close();
+});
+
+const long = "/agents/bc-00000000-0000-4000-8000-00000000000a";
+
+/** The turn lines in sight, with how far each is below the top of the conversation. */
+const inSight = (page: Page) =>
+  page.evaluate<[string, number][]>(`(() => {
+    const box = document.querySelector(".conversation [role=log]").getBoundingClientRect();
+    return [...document.querySelectorAll(".turn-line")].map((e) => [e.firstChild.textContent, e.getBoundingClientRect().top - box.top]).filter(([, y]) => y >= 0 && y < box.height);
+  })()`);
+
+test("a long conversation opens at its end, and what came before comes without a jump", async () => {
+  const page = await (await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" })).newPage();
+  await page.goto(demo.url + long);
+  await page.locator(".ended").waitFor();
+  await page.locator(".older").waitFor({ state: "attached" });
+  const newest = (await inSight(page)).at(-1)?.[0] ?? "";
+  const last = Number(newest.replace(/\D/g, ""));
+  expect(last).toBeGreaterThan(1_000); // of all turns, though few are here
+  await page.locator(".conversation [role=log]").hover();
+  let lowest = last;
+  for (let i = 0; i < 40 && lowest > last - 120; i++) {
+    const before = new Map(await inSight(page));
+    await page.mouse.wheel(0, -500);
+    // It has gone up by what the wheel says, and whatever was fetched above is not to be seen.
+    await expect.poll(async () => {
+      const now = await inSight(page);
+      const both = now.filter(([name]) => before.has(name));
+      lowest = Number(now[0]?.[0].replace(/\D/g, "") ?? last);
+      return both.length > 0 && both.every(([name, y]) => Math.abs(y - (before.get(name) ?? 0) - 500) < 3);
+    }, { message: `after ${i} turns of the wheel: ${JSON.stringify([...before])}` }).toBe(true);
+  }
+  expect(lowest).toBeLessThanOrEqual(last - 120);
+  const numbers = (await inSight(page)).map(([name]) => Number(name.replace(/\D/g, "")));
+  expect(numbers).toEqual(numbers.map((_, i) => (numbers[0] ?? 0) + i)); // none is missing
+  await page.context().close();
+});
