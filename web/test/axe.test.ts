@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import type { AxeResults } from "axe-core";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openBrowser, serveDemo, show, views } from "./browser";
+import { openBrowser, patience, serveDemo, show, views } from "./browser";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -34,8 +34,9 @@ describe.each([
   { name: "dark", colorScheme: "dark", width: 1280, rules: "['color-contrast']" },
   { name: "phone", colorScheme: "light", width: 360, rules: "['target-size', 'scrollable-region-focusable']" },
 ] as const)("$name", ({ name, colorScheme, width, rules }) => {
-  test("axe finds nothing", { timeout: 300_000 }, async () => {
+  test("axe finds nothing", { timeout: 600_000 }, async () => {
     const context = await browser.newContext({ colorScheme, viewport: { width, height: 800 }, reducedMotion: "reduce" });
+    context.setDefaultTimeout(patience);
     const found: Record<string, unknown> = {};
     const left = views.filter((v) => wanted.length === 0 || wanted.includes(v.name)).filter((v) => name === "light" || !/-(loading|error|offline)$/.test(v.name)); // which look alike
     const lane = async () => {

@@ -1,12 +1,16 @@
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { chromium, type Browser, type Page } from "playwright-core";
+import { chromium, type Browser, type Locator, type Page } from "playwright-core";
 import { build, preview } from "vite";
 
 const root = join(import.meta.dirname, "..");
 
 /** The policy that the server sends with every page: the tests hold the page to it. */
 const policy = readFileSync(join(root, "../internal/control/dashboard/policy.txt"), "utf8").trim().split("\n").join("; ");
+
+/** How long anything may take, in milliseconds: it ends what hangs, and no more. */
+export const patience = 120_000;
 
 /** Debian's Chromium, unless CHROMIUM names another. */
 export function openBrowser(): Promise<Browser> {
@@ -16,17 +20,29 @@ export function openBrowser(): Promise<Browser> {
   });
 }
 
-/** Builds the demonstration and serves it as the server would. */
+/** Does something of which the page says a word for a moment only: who looks for it afterwards may be too late. */
+export async function says(words: Locator, act: () => Promise<unknown>): Promise<void> {
+  await Promise.all([words.first().waitFor(), act()]);
+}
+
+/** Builds the demonstration and serves it as the server would. Each caller has its own, which others that run beside it do not build anew. */
 export async function serveDemo(): Promise<{ url: string; close: () => Promise<void> }> {
   process.env["NODE_ENV"] = "production"; // not the tests' own
-  await build({ root, mode: "demo", logLevel: "warn" });
+  const outDir = mkdtempSync(join(tmpdir(), "aloft-demo-"));
+  await build({ root, mode: "demo", logLevel: "warn", build: { outDir } });
   const server = await preview({
-    root, mode: "demo", logLevel: "warn", build: { outDir: "node_modules/.demo" },
+    root, mode: "demo", logLevel: "warn", build: { outDir },
     preview: { port: 0, host: "localhost", headers: { "Content-Security-Policy": policy } },
   });
   const url = server.resolvedUrls?.local[0]?.replace(/\/$/, "");
   if (!url) throw new Error("the demonstration has no address");
-  return { url, close: () => server.close() };
+  return {
+    url,
+    close: async () => {
+      await server.close();
+      rmSync(outDir, { recursive: true, force: true });
+    },
+  };
 }
 
 const demoId = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;

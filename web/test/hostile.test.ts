@@ -1,6 +1,6 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openBrowser, serveDemo } from "./browser";
+import { openBrowser, patience, serveDemo } from "./browser";
 
 // What an agent says is foreign. Here it tries to run script, to have the browser
 // ask another host, to pass for the page, and to drown it.
@@ -8,7 +8,7 @@ let browser: Browser;
 let demo: { url: string; close: () => Promise<void> };
 beforeAll(async () => {
   [browser, demo] = await Promise.all([openBrowser(), serveDemo()]);
-}, 120_000);
+});
 afterAll(async () => {
   await browser?.close();
   await demo?.close();
@@ -24,7 +24,7 @@ type Report = { ran: string[]; asked: string[]; said: string[] };
 async function open(path: string): Promise<{ page: Page; report: Report }> {
   const page = await (await browser.newContext({ viewport: { width: 1280, height: 900 } })).newPage();
   const report: Report = { ran: [], asked: [], said: [] };
-  page.setDefaultTimeout(40_000);
+  page.setDefaultTimeout(patience);
   page.on("dialog", (d) => (report.ran.push(d.message()), void d.dismiss()));
   page.on("popup", (p) => report.ran.push(`popup ${p.url()}`));
   page.on("pageerror", (e) => report.said.push(e.message));
@@ -65,7 +65,7 @@ async function unfold(page: Page): Promise<void> {
   })`);
 }
 
-test("nothing that an agent says runs, asks another host, or leaves its place", { timeout: 120_000 }, async () => {
+test("nothing that an agent says runs, asks another host, or leaves its place", async () => {
   const { page, report } = await open(`/agents/${id(9)}`);
   await page.getByText("deep").first().waitFor();
   await unfold(page);
@@ -78,7 +78,7 @@ test("nothing that an agent says runs, asks another host, or leaves its place", 
   expect(report).toEqual({ ran: [], asked: [], said: [] });
 });
 
-test("ten million characters in a line, and a hundred thousand lines, leave the page answering", { timeout: 240_000 }, async () => {
+test("ten million characters in a line, and a hundred thousand lines, leave the page answering", async () => {
   const { page, report } = await open(`/agents/${id(12)}`);
   await page.locator(scroll).waitFor();
   await page.getByText("Finished").first().waitFor();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { openBrowser } from "./browser";
+import { openBrowser, patience } from "./browser";
 import { settle, tendEnvironments } from "./person_environments";
 import { takeOver } from "./takeover";
 import { commentAndResend } from "./turns";
@@ -10,11 +10,12 @@ const url = process.env["ALOFT_URL"] ?? "";
 const key = process.env["ALOFT_API_KEY"] ?? "";
 const repo = process.env["ALOFT_TEST_REPO"] ?? "";
 
-test("from the key to the diff", { timeout: 300_000 }, async () => {
+test("from the key to the diff", { timeout: 600_000 }, async () => {
   const browser = await openBrowser();
   try {
-    const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-    page.setDefaultTimeout(40_000);
+    const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+    context.setDefaultTimeout(patience); // of what it opens, too
+    const page = await context.newPage();
     const said: string[] = [];
     page.on("console", (m) => m.type() === "error" && said.push(m.text()));
     page.on("pageerror", (e) => said.push(e.message));

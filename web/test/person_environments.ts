@@ -1,5 +1,6 @@
 import { expect } from "vitest";
 import type { Browser, Page } from "playwright-core";
+import { patience, says } from "./browser";
 
 type Server = { url: string; key: string; repo: string };
 
@@ -40,8 +41,7 @@ export async function tendEnvironments(page: Page, server: Server): Promise<void
   await page.keyboard.press("Control+a");
   await page.keyboard.insertText('{\n  "install": "echo built-in-a-browser"\n}\n');
   await page.getByText("Nothing is wrong with it").waitFor();
-  await page.keyboard.press("Control+s");
-  await page.getByText("Saved. Agents that start from now on heed it.").first().waitFor();
+  await says(page.getByText("Saved. Agents that start from now on heed it."), () => page.keyboard.press("Control+s"));
 
   await page.getByRole("link", { name: "Builds", exact: true }).click();
   await page.getByRole("button", { name: "Build now" }).click();
@@ -59,8 +59,7 @@ export async function tendEnvironments(page: Page, server: Server): Promise<void
 
   // What it said first is restored, and is what it says.
   await page.getByRole("link", { name: "History", exact: true }).click();
-  await page.getByRole("button", { name: "Restore" }).first().click();
-  await page.getByText("It says that again.").first().waitFor();
+  await says(page.getByText("It says that again."), () => page.getByRole("button", { name: "Restore" }).first().click());
   await page.getByRole("link", { name: "environment.json", exact: true }).click();
   await editor.getByText("it runs when the environment is built").waitFor();
 }
@@ -70,15 +69,14 @@ export async function settle(browser: Browser, page: Page, server: Server): Prom
   await page.getByRole("link", { name: "Settings", exact: true }).click();
   const branch = page.getByLabel("Base branch");
   await branch.fill("main");
-  await page.keyboard.press("Enter");
-  await page.getByText("Saved", { exact: true }).first().waitFor();
+  await says(page.getByText("Saved", { exact: true }), () => page.keyboard.press("Enter"));
   expect((await ask(server, server.key, "GET", "/v1/settings"))["baseBranch"]).toBe("main");
 
   const invited = await ask(server, server.key, "POST", "/v1/members", { email: "member@example.com", role: "member" });
   const context = await browser.newContext();
   try {
     const theirs = await context.newPage();
-    theirs.setDefaultTimeout(40_000);
+    theirs.setDefaultTimeout(patience);
     await theirs.goto((invited["link"] as { url: string }).url.replace(/^https?:\/\/[^/]+/, server.url));
     await theirs.getByRole("link", { name: "Settings", exact: true }).waitFor();
     await theirs.goto(`${server.url}/settings`);

@@ -56,6 +56,12 @@ export class Server {
     await gone;
   }
 
+  /** Writes an empty file into an agent's workspace; the status says whether it is there. */
+  async write(agent: string, path: string): Promise<number> {
+    const reply = await fetch(`${this.url}/v1/agents/${agent}/files/contents?path=${path}`, { method: "PUT", headers: { Authorization: `Bearer ${this.key()}` }, body: "" });
+    return reply.status;
+  }
+
   key(): string {
     return readFileSync(join(this.dir, "data", "admin.key"), "utf8").trim();
   }

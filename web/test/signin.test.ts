@@ -1,6 +1,6 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openBrowser } from "./browser";
+import { openBrowser, patience, says } from "./browser";
 import { Server } from "./server";
 
 let server: Server;
@@ -12,6 +12,12 @@ afterAll(async () => {
   await browser.close();
   await server.close();
 });
+
+async function newContext(): Promise<BrowserContext> {
+  const context = await browser.newContext();
+  context.setDefaultTimeout(patience);
+  return context;
+}
 
 /** Gives a page a device that says yes to whatever it is asked. */
 async function withDevice(context: BrowserContext, page: Page): Promise<void> {
@@ -32,7 +38,7 @@ async function signOut(page: Page): Promise<void> {
 
 // From the link of the first start to a password and a passkey, and back in by each.
 test("somebody signs in, whichever way", async () => {
-  const context = await browser.newContext();
+  const context = await newContext();
   const page = await context.newPage();
   const wrong: string[] = [];
   page.on("pageerror", (e) => wrong.push(e.message));
@@ -43,11 +49,9 @@ test("somebody signs in, whichever way", async () => {
   expect(page.url()).toBe(`${server.url}/account`); // the link is gone from the address
   expect(await page.evaluate("document.cookie + JSON.stringify({...localStorage, ...sessionStorage})")).not.toContain("aloft_");
   await page.getByLabel("E-mail address").fill("ada@example.com");
-  await button(page, "Save").click();
-  await page.getByText("Saved").waitFor();
+  await says(page.getByText("Saved"), () => button(page, "Save").click());
   await page.getByLabel("New password").fill("a horse, a battery");
-  await button(page, "Set password").click();
-  await page.getByText("Your password is set").waitFor();
+  await says(page.getByText("Your password is set"), () => button(page, "Set password").click());
   await button(page, "Add a passkey").click();
   await page.getByText("Passkey 1").waitFor();
 
@@ -65,7 +69,7 @@ test("somebody signs in, whichever way", async () => {
   await account(page).waitFor();
   expect(wrong).toEqual([]);
 
-  const again = await (await browser.newContext()).newPage();
+  const again = await (await newContext()).newPage();
   await again.goto(server.link);
   await again.getByText("this link is good no more").waitFor();
   await again.close();
@@ -74,7 +78,7 @@ test("somebody signs in, whichever way", async () => {
 
 // An owner invites somebody, who sees what members see.
 test("somebody is invited", async () => {
-  const page = await (await browser.newContext()).newPage();
+  const page = await (await newContext()).newPage();
   await page.goto(`${server.url}/team`);
   await button(page, "Use an API key").click();
   await page.getByLabel("API key", { exact: true }).fill(server.key());
@@ -82,7 +86,7 @@ test("somebody is invited", async () => {
   await page.getByLabel("E-mail address of somebody new").first().fill("grace@example.com");
   await button(page, "Invite").click();
   const link = await page.locator(".once input").inputValue();
-  const guest = await (await browser.newContext()).newPage();
+  const guest = await (await newContext()).newPage();
   await guest.goto(link);
   await account(guest).waitFor();
   await guest.getByRole("link", { name: "Team" }).click();

@@ -46,7 +46,8 @@ export function Spawn() {
     setForm((old) => ({ ...old, ...change }));
   };
   const standard = settings.data?.defaultRepository ?? "";
-  const repo = form.repo ?? (standard || (repos.data?.items[0]?.url ?? "")); // the one of last time, until another is written
+  const [held, hold] = useState<string>(); // what stood there when somebody went into the field: nothing that is loaded meanwhile gets into what they write
+  const repo = form.repo ?? held ?? (standard || (repos.data?.items[0]?.url ?? "")); // the one of last time, until another is written
   const onlyScripted = models.data?.items.every((m) => m.id === "scripted");
 
   const submit = async (e: FormEvent) => {
@@ -91,7 +92,7 @@ export function Spawn() {
               <label htmlFor="spawn-repo">{w.repo}</label>
               <input
                 id="spawn-repo" className="input" list="spawn-repos" autoComplete="off" spellCheck={false} value={repo} placeholder={w.repoHint} aria-describedby="spawn-repo-hint"
-                onChange={(e) => set({ repo: e.target.value })}
+                onFocus={() => hold(repo)} onBlur={() => hold(undefined)} onChange={(e) => set({ repo: e.target.value })}
               />
               <datalist id="spawn-repos">{repos.data?.items.map((r) => <option key={r.url} value={r.url} />)}</datalist>
               <span className="hint" id="spawn-repo-hint">
