@@ -85,6 +85,9 @@ engines: deps-test .bin/runc .bin/buildctl .bin/versitygw ## build images by eac
 editor: .bin/code-server ## take a machine over by a real editor server, which make test leaves out
 	@TEST_NEEDS=all go test -tags editor -count=1 -v -run '^TestCodeServer$$' ./cmd/exec-daemon
 
+forges: deps .bin/gitea/built ## open pull requests at a real Gitea, which make test leaves out
+	@TEST_NEEDS=all go test -tags forges -count=1 -v -run '^TestRealGitea$$' ./internal/control/forge/gitea
+
 bench: build ## measure, beside a yardstick, and print a table
 	@hack/deps.sh bench
 	@$(SUDO) go run ./bench
@@ -112,6 +115,10 @@ deps-test:
 	@hack/build-code-server.sh
 	@touch $@
 
+.bin/gitea/built: hack/build-gitea.sh
+	@hack/build-gitea.sh
+	@touch $@
+
 .bin/runsc: hack/build-runsc.sh
 	@hack/build-runsc.sh
 
@@ -135,4 +142,4 @@ web/node_modules: web/package-lock.json
 	@npm ci --prefix web --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.PHONY: help build web web-test web-demo web-shots demo test check fmt lint generate conformance soak engines editor bench hooks deps deps-test
+.PHONY: help build web web-test web-demo web-shots demo test check fmt lint generate conformance soak engines editor forges bench hooks deps deps-test

@@ -84,6 +84,7 @@ var mayImport = map[string][]string{
 	"internal/control/machine/machinetest/standin/pod": {"internal/control/machine/machinetest/standin"},
 	"internal/control/forge":                           {"NOUNS", "internal/control/mirror"},
 	"internal/control/forge/...":                       {"internal/fault", "internal/control/forge"},
+	"internal/control/forge/forgetest":                 {"internal/fault", "internal/control/forge", "internal/control/forge/fake"},
 	"internal/control/model":                           {"NOUNS"},
 	"internal/control/model/...":                       {"NOUNS", "internal/control/model"},
 	"internal/control/safe":                            {"NOUNS", "internal/control/store"},

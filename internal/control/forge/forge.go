@@ -57,8 +57,7 @@ type Forge interface {
 	// DefaultBranch returns the branch that pull requests go to by default. It
 	// fails for a repository that the token does not reach.
 	DefaultBranch(ctx context.Context, r Repo) (string, error)
-	// Checks returns what has been said of a commit by CI, by name, of each name
-	// the latest, at most [MaxFound]. A commit without checks has none.
+	// Checks returns what CI says of a commit now, by name, at most [MaxFound].
 	Checks(ctx context.Context, r Repo, commit string) ([]Check, error)
 }
 

@@ -1,7 +1,9 @@
 package forge
 
 import (
+	"cmp"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -77,4 +79,26 @@ func cutMark(title string) (string, bool) {
 		}
 	}
 	return title, false
+}
+
+// Marked puts the word before a title that makes it a draft's, or takes it away,
+// within so many bytes.
+func Marked(mark, title string, draft bool, most int) string {
+	rest, _ := Unmarked(Line(title, most))
+	if !draft {
+		mark = ""
+	}
+	return mark + Line(cmp.Or(rest, "Untitled"), most-len(mark))
+}
+
+// Newest sorts comments by their time, and keeps what [Discussion] promises.
+func Newest(all []Comment) []Comment {
+	slices.SortStableFunc(all, func(a, b Comment) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return all[max(len(all)-MaxComments, 0):]
+}
+
+// ByName sorts checks by their names, and keeps what [Forge] promises.
+func ByName(all []Check) []Check {
+	slices.SortStableFunc(all, func(a, b Check) int { return strings.Compare(a.Name, b.Name) })
+	return all[:min(len(all), MaxFound)]
 }

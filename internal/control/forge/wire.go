@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -50,21 +51,21 @@ func Token(token string) Tokens {
 // read and how long that takes; it makes faults of what is no success; and it
 // keeps tokens out of them. It is safe for concurrent use.
 type Wire struct {
-	base      *url.URL
-	client    http.Client
-	tokens    Tokens
-	authorize func(h http.Header, token string)
-	words     func(body []byte) string
+	base    *url.URL
+	client  http.Client
+	tokens  Tokens
+	headers func(h http.Header, token string)
+	words   func(body []byte) string
 }
 
 // WireOptions says how a kind of host is spoken to.
 type WireOptions struct {
-	API       string        // https://api.github.com
-	Tokens    Tokens        // must be set
-	Client    *http.Client  // its transport is used; nil for one that takes proxies from the environment
-	Timeout   time.Duration // of one request; 30 seconds if 0
-	Authorize func(h http.Header, token string)
-	Words     func(body []byte) string // what the body of a refusal says to people
+	API     string                            // https://api.github.com
+	Tokens  Tokens                            // must be set
+	Client  *http.Client                      // its transport is used; nil for one that takes proxies from the environment
+	Timeout time.Duration                     // of one request; 30 seconds if 0
+	Headers func(h http.Header, token string) // sets those of the host's kind, with the token
+	Words   func(body []byte) string          // what the body of a refusal says to people
 }
 
 // NewWire returns a Wire. It fails if the API's address is none.
@@ -73,7 +74,7 @@ func NewWire(o WireOptions) (*Wire, error) {
 	if err != nil || base.Scheme != "https" && base.Scheme != "http" || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, fmt.Errorf("%q is no address of an API as https://git.example.com", Line(o.API, 200))
 	}
-	w := &Wire{base: base, tokens: o.Tokens, authorize: o.Authorize, words: o.Words}
+	w := &Wire{base: base, tokens: o.Tokens, headers: o.Headers, words: o.Words}
 	w.client = http.Client{Transport: transport(), Timeout: requestTimeout, CheckRedirect: w.redirect}
 	if o.Timeout > 0 {
 		w.client.Timeout = o.Timeout
@@ -149,6 +150,9 @@ func (w *Wire) do(ctx context.Context, at *url.URL, a Ask) (*url.URL, error) {
 	if !a.Repo.valid() {
 		return nil, fault.Invalid("%q is no repository of a forge", Line(a.Repo.String(), maxWords)).Named(CodeRefused)
 	}
+	if slices.ContainsFunc(a.Path, func(p string) bool { return p == "" || p == "." || p == ".." }) {
+		return nil, fault.Invalid("what was asked of %s has no name", a.Repo).Named(CodeRefused) // it would lead elsewhere
+	}
 	token, err := w.tokens(ctx, a.Repo)
 	if err != nil {
 		return nil, err
@@ -178,7 +182,7 @@ func (w *Wire) do(ctx context.Context, at *url.URL, a Ask) (*url.URL, error) {
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	w.authorize(req.Header, token)
+	w.headers(req.Header, token)
 	res, err := w.client.Do(req)
 	if err != nil {
 		return nil, clean(unreachable(ctx, a.Repo, err), token)

@@ -1,15 +1,16 @@
-package fake
+package fake_test
 
 import (
 	"testing"
 
 	"aloft/internal/control/forge"
+	"aloft/internal/control/forge/fake"
 	"aloft/internal/control/forge/forgetest"
 )
 
 func TestFake(t *testing.T) {
 	forgetest.Run(t, func(*testing.T) forgetest.Host {
-		f := New("forge.test")
+		f := fake.New("forge.test")
 		f.People = []string{"ada"}
 		r := f.Add("acme/widget", "main")
 		return forgetest.Host{

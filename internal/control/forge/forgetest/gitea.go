@@ -1,0 +1,150 @@
+package forgetest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"aloft/internal/control/forge"
+)
+
+// NewGitea starts a server that answers as Gitea 1.26 does. TestRealGitea holds
+// the adapter to Gitea itself.
+func NewGitea(t testing.TB) *Server {
+	return start(t, dialect{
+		path: "/api/v1", perPage: "limit", routes: gitea,
+		token: func(h http.Header) string {
+			token, ok := strings.CutPrefix(h.Get("Authorization"), "token ")
+			if !ok {
+				return ""
+			}
+			return token
+		},
+		refuse: func(_ int, why string) any {
+			return map[string]any{"message": why, "url": "https://forge.test/api/swagger"}
+		},
+	})
+}
+
+func gitea(s *Server) {
+	show := func(p forge.PullRequest) any { return s.giteaPull(p) }
+	s.route("GET /repos/{owner}/{repo}", "", func(c *call) (any, error) {
+		return map[string]any{"id": 1, "full_name": c.repo.Path, "default_branch": "main"}, nil
+	})
+	s.route("GET /repos/{owner}/{repo}/pulls", "base_branch state sort milestone labels poster", func(c *call) (any, error) {
+		if sort := c.URL.Query().Get("sort"); sort != "" && !slices.Contains([]string{"oldest", "recentupdate", "recentclose", "leastupdate", "mostcomment", "leastcomment", "priority"}, sort) {
+			return nil, refuse(http.StatusUnprocessableEntity, "sort is %q", sort)
+		}
+		all := []any{}
+		for _, p := range s.Fake.PullRequests(c.repo) {
+			if state := c.URL.Query().Get("state"); state == "all" || (state == "closed") != (p.State == forge.Open) {
+				all = append(all, show(p))
+			}
+		}
+		slices.Reverse(all)
+		return all, nil
+	})
+	s.route("POST /repos/{owner}/{repo}/pulls", "", func(c *call) (any, error) {
+		v, err := in[struct{ Title, Body, Head, Base string }](c)
+		if err != nil {
+			return nil, err
+		}
+		if err := limits(v.Title, "", 255, 0); err != nil {
+			return nil, err
+		}
+		title, draft := strings.CutPrefix(v.Title, "WIP: ")
+		p, err := c.open(v.Head, v.Base, title, v.Body, draft, 255, 65536)
+		return show(p), err
+	})
+	s.route("GET /repos/{owner}/{repo}/pulls/{number}", "", func(c *call) (any, error) { return show(c.pull()), nil })
+	s.route("PATCH /repos/{owner}/{repo}/pulls/{number}", "", func(c *call) (any, error) {
+		v, err := in[struct{ Title, Body, State *string }](c)
+		if err != nil {
+			return nil, err
+		}
+		if v.Title != nil {
+			title, draft := strings.CutPrefix(*v.Title, "WIP: ")
+			if draft != c.pull().Draft {
+				return nil, refuse(http.StatusUnprocessableEntity, "this server lets no title change what is a draft")
+			}
+			v.Title = &title
+		}
+		p, err := c.change(v.Title, v.Body, (*forge.State)(v.State), 255, 65536)
+		return show(p), err
+	})
+	s.route("POST /repos/{owner}/{repo}/pulls/{number}/merge", "", func(c *call) (any, error) {
+		v, err := in[struct {
+			Do   string
+			Head string `json:"head_commit_id"`
+		}](c)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains([]string{"merge", "rebase", "rebase-merge", "squash", "fast-forward-only"}, v.Do) {
+			return nil, refuse(http.StatusUnprocessableEntity, "[Do]: %q", v.Do)
+		}
+		_, err = c.merge(v.Head)
+		return nil, err
+	})
+	s.route("POST /repos/{owner}/{repo}/pulls/{number}/requested_reviewers", "", func(c *call) (any, error) {
+		v, err := in[struct{ Reviewers []string }](c)
+		if err == nil {
+			err = s.Fake.RequestReview(c.Context(), c.repo, c.number, v.Reviewers)
+		}
+		return []any{}, err
+	})
+	s.route("GET /repos/{owner}/{repo}/commits/{ref}/status", "", func(c *call) (any, error) {
+		checks, err := s.Fake.Checks(c.Context(), c.repo, c.PathValue("ref"))
+		total := len(checks)
+		if page := max(atoi(c.URL.Query().Get("page")), 1); err == nil {
+			from := min((page-1)*s.page, total)
+			checks = checks[from:min(from+s.page, total)]
+		}
+		all := []any{}
+		for _, k := range checks {
+			all = append(all, map[string]any{"id": 1, "context": k.Name, "status": string(k.State), "description": "", "target_url": "https://ci.test/1"})
+		}
+		return map[string]any{"state": "pending", "sha": c.PathValue("ref"), "total_count": total, "statuses": all}, err
+	})
+	s.route("GET /repos/{owner}/{repo}/issues/{number}/comments", "since before", func(c *call) (any, error) {
+		said, err := s.Fake.Comments(c.Context(), c.repo, c.number)
+		all := []map[string]any{} // no pages here
+		for _, v := range said {
+			all = append(all, giteaComment(v))
+		}
+		return all, err
+	})
+	s.route("POST /repos/{owner}/{repo}/issues/{number}/comments", "", func(c *call) (any, error) {
+		v, err := in[struct{ Body string }](c)
+		if err != nil {
+			return nil, err
+		}
+		said, err := s.Fake.Comment(c.Context(), c.repo, c.number, v.Body)
+		return giteaComment(said), err
+	})
+	s.route("GET /repos/{owner}/{repo}/pulls/{number}/reviews", "", func(*call) (any, error) {
+		return []any{map[string]any{"id": 3, "user": nil, "body": "not sent yet", "state": "PENDING", "comments_count": 1}}, nil
+	})
+}
+
+func (s *Server) giteaPull(p forge.PullRequest) any {
+	repo := map[string]any{"full_name": p.Repo.Path}
+	v := map[string]any{
+		"id": 1000 + p.Number, "number": p.Number, "html_url": s.URL + "/" + p.Repo.Path + "/pulls/" + itoa(p.Number),
+		"title": p.Title, "body": p.Body, "user": map[string]any{"login": p.Author}, "state": "open", "draft": p.Draft, "merged": p.State == forge.Merged,
+		"head": map[string]any{"label": p.Head, "ref": p.Head, "sha": p.HeadCommit, "repo": repo},
+		"base": map[string]any{"label": p.Base, "ref": p.Base, "sha": p.HeadCommit, "repo": repo},
+	}
+	if p.Draft {
+		v["title"] = "WIP: " + p.Title
+	}
+	if p.State != forge.Open {
+		v["state"] = "closed"
+	}
+	return v
+}
+
+func giteaComment(c forge.Comment) map[string]any {
+	return map[string]any{"id": atoi(c.ID), "user": map[string]any{"login": c.Author}, "body": c.Body, "created_at": c.CreatedAt, "html_url": c.URL}
+}

@@ -1,0 +1,278 @@
+package forgetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/control/forge/fake"
+	"aloft/internal/fault"
+)
+
+// Token is the only one that servers take.
+const Token = "t0ken/of+the=test"
+
+// Server answers as a host's REST API does, of the repository acme/widget. What
+// the API does not document it refuses: fields, parameters, headers.
+type Server struct {
+	URL  string // http://127.0.0.1:…
+	API  string // below it
+	Repo forge.Repo
+	Fake *fake.Forge // what is behind it
+
+	dialect dialect
+	mux     *http.ServeMux
+
+	mu       sync.Mutex
+	canned   []http.HandlerFunc
+	requests []string
+	page     int // items of one page at most
+}
+
+// dialect is what differs between hosts beside their routes.
+type dialect struct {
+	path    string // of the API
+	token   func(h http.Header) string
+	headers map[string]string // must be sent
+	perPage string            // the parameter
+	refuse  func(status int, why string) any
+	routes  func(*Server)
+}
+
+func start(t testing.TB, d dialect) *Server {
+	t.Helper()
+	s := &Server{dialect: d, mux: http.NewServeMux(), page: 2} // so small that everything takes pages
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	s.URL, s.API = server.URL, server.URL+d.path
+	host := strings.TrimPrefix(server.URL, "http://")
+	s.Fake = fake.New(host)
+	s.Fake.People = []string{"ada"}
+	s.Repo = s.Fake.Add("acme/widget", "main")
+	d.routes(s)
+	return s
+}
+
+// Host is the server as [Run] wants it.
+func (s *Server) Host(t testing.TB, with func(t testing.TB, s *Server, token string) forge.Forge) Host {
+	return Host{
+		Forge: with(t, s, Token), Repo: s.Repo, Reviewer: "ada",
+		Push: func(_ testing.TB, branch string) string { return s.Fake.Push(s.Repo, branch) },
+		Check: func(_ testing.TB, commit, name string, state forge.CheckState) {
+			s.Fake.SetCheck(s.Repo, commit, forge.Check{Name: name, State: state})
+		},
+		Say:   func(_ testing.TB, number int, body string) { s.Fake.Say(s.Repo, number, "ada", body) },
+		Token: func(t testing.TB, token string) forge.Forge { return with(t, s, token) },
+	}
+}
+
+// Next has the next request answered by h.
+func (s *Server) Next(h http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.canned = append(s.canned, h)
+}
+
+// Requests returns the methods and paths asked so far, and forgets them.
+func (s *Server) Requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.requests
+	s.requests = nil
+	return all
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.requests = append(s.requests, r.Method+" "+r.URL.EscapedPath())
+	var canned http.HandlerFunc
+	if len(s.canned) > 0 {
+		canned, s.canned = s.canned[0], s.canned[1:]
+	}
+	s.mu.Unlock()
+	if canned != nil {
+		canned(w, r)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// call is a request that is being answered.
+type call struct {
+	*http.Request
+	s      *Server
+	repo   forge.Repo
+	number int
+	body   []byte
+}
+
+// refusal is an answer that is no success.
+type refusal struct {
+	status int
+	why    string
+}
+
+func (r refusal) Error() string { return r.why }
+
+func refuse(status int, format string, args ...any) error {
+	return refusal{status, fmt.Sprintf(format, args...)}
+}
+
+// route answers what fits the pattern, with the parameters besides those of
+// pages. A []any is a list, and goes out page by page.
+func (s *Server) route(pattern, params string, answer func(c *call) (any, error)) {
+	method, path, _ := strings.Cut(pattern, " ")
+	s.mux.HandleFunc(method+" "+s.dialect.path+path, func(w http.ResponseWriter, r *http.Request) {
+		c := &call{Request: r, s: s, repo: forge.Repo{Host: s.Repo.Host, Path: r.PathValue("owner") + "/" + r.PathValue("repo")}}
+		if id := r.PathValue("id"); id != "" {
+			c.repo.Path = id
+		}
+		out, err := s.answer(c, strings.Fields(params), answer)
+		status := http.StatusOK
+		if err != nil {
+			no, ok := errors.AsType[refusal](err)
+			if !ok {
+				no = refusal{statusOf(err), fault.Of(err).Message}
+			}
+			status, out = no.status, s.dialect.refuse(no.status, no.why)
+		} else if method == http.MethodPost && !strings.HasSuffix(path, "/merge") {
+			status = http.StatusCreated
+		}
+		if list, ok := out.([]any); ok {
+			out = s.cut(w, r, list)
+		}
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(out) // a client that has gone wants none
+	})
+}
+
+func (s *Server) answer(c *call, params []string, answer func(c *call) (any, error)) (any, error) {
+	for name, want := range s.dialect.headers {
+		if c.Header.Get(name) != want {
+			return nil, refuse(http.StatusBadRequest, "the header %s is %q", name, c.Header.Get(name))
+		}
+	}
+	if c.Header.Get("User-Agent") == "" {
+		return nil, refuse(http.StatusForbidden, "request forbidden by administrative rules: no user agent")
+	}
+	if s.dialect.token(c.Header) != Token {
+		return nil, refuse(http.StatusUnauthorized, "Bad credentials %s", c.Header.Get("Authorization"))
+	}
+	for name, values := range c.URL.Query() {
+		if !slices.Contains(append(params, "page", s.dialect.perPage), name) || len(values) != 1 {
+			return nil, refuse(http.StatusUnprocessableEntity, "the parameter %s is not known here", name)
+		}
+	}
+	if c.PathValue("id")+c.PathValue("owner") != "" && c.repo != s.Repo {
+		return nil, refuse(http.StatusNotFound, "Not Found")
+	}
+	if n := c.PathValue("number"); n != "" {
+		var err error
+		if c.number, err = strconv.Atoi(n); err != nil || c.number < 1 || c.number > len(s.Fake.PullRequests(c.repo)) {
+			return nil, refuse(http.StatusNotFound, "Not Found")
+		}
+	}
+	var err error
+	if c.body, err = io.ReadAll(c.Body); err != nil {
+		return nil, err
+	}
+	if len(c.body) > 0 && c.Header.Get("Content-Type") != "application/json" {
+		return nil, refuse(http.StatusUnsupportedMediaType, "the body is %q", c.Header.Get("Content-Type"))
+	}
+	return answer(c)
+}
+
+// cut takes the page out that is asked for, and tells the next.
+func (s *Server) cut(w http.ResponseWriter, r *http.Request, list []any) []any {
+	q := r.URL.Query()
+	size, err := strconv.Atoi(q.Get(s.dialect.perPage))
+	if err != nil || size > s.page {
+		size = s.page
+	}
+	page, err := strconv.Atoi(q.Get("page"))
+	if err != nil {
+		page = 1
+	}
+	from := min((page-1)*size, len(list))
+	to := min(from+size, len(list))
+	if to < len(list) {
+		q.Set("page", strconv.Itoa(page+1))
+		next := url.URL{Scheme: "https", Host: "as-the-host-believes.test", Path: r.URL.Path, RawQuery: q.Encode()}
+		w.Header().Add("Link", fmt.Sprintf(`<%s>; rel="next", <%[1]s>; rel="last"`, next.String()))
+	}
+	return append([]any{}, list[from:to]...) // a list even where it is empty
+}
+
+// in reads the body, and refuses fields that T does not have.
+func in[T any](c *call) (T, error) {
+	var v T
+	d := json.NewDecoder(bytes.NewReader(c.body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		return v, refuse(http.StatusBadRequest, "Problems parsing JSON: %v", err)
+	}
+	return v, nil
+}
+
+func statusOf(err error) int {
+	switch fault.Of(err).Kind {
+	case fault.KindNotFound:
+		return http.StatusNotFound
+	case fault.KindConflict:
+		return http.StatusMethodNotAllowed
+	case fault.KindInvalid:
+		return http.StatusUnprocessableEntity
+	}
+	return http.StatusInternalServerError
+}
+
+// pull is the pull request of the call.
+func (c *call) pull() forge.PullRequest { return c.s.Fake.PullRequests(c.repo)[c.number-1] }
+
+// open opens one, where there is none.
+func (c *call) open(head, base, title, body string, draft bool, titleMost, bodyMost int) (forge.PullRequest, error) {
+	if err := limits(title, body, titleMost, bodyMost); err != nil {
+		return forge.PullRequest{}, err
+	}
+	for _, p := range c.s.Fake.PullRequests(c.repo) {
+		if p.Head == head && p.Base == base && p.State == forge.Open {
+			return p, refuse(http.StatusConflict, "A pull request already exists for acme:%s.", head)
+		}
+	}
+	return c.s.Fake.Open(c.Context(), forge.NewPullRequest{Repo: c.repo, Head: head, Base: base, Title: title, Body: body, Draft: draft})
+}
+
+func limits(title, body string, titleMost, bodyMost int) error {
+	if len([]rune(title)) > titleMost {
+		return refuse(http.StatusUnprocessableEntity, "title is too long (maximum is %d characters)", titleMost)
+	}
+	if len([]rune(body)) > bodyMost {
+		return refuse(http.StatusUnprocessableEntity, "body is too long (maximum is %d characters)", bodyMost)
+	}
+	return nil
+}
+
+// merge merges, if the head is where the caller believes.
+func (c *call) merge(head string) (forge.PullRequest, error) {
+	p := c.pull()
+	if p.HeadCommit != head {
+		return p, refuse(http.StatusConflict, "Head branch was modified. Review and try the merge again.")
+	}
+	if p.State != forge.Open || p.Draft {
+		return p, refuse(http.StatusMethodNotAllowed, "Pull Request is not mergeable")
+	}
+	return c.s.Fake.Merge(c.Context(), c.repo, c.number, head, forge.MergeCommit)
+}

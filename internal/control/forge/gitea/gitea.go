@@ -1,0 +1,224 @@
+// Package gitea is the forge Gitea, and Forgejo, which speaks the same API 1.
+package gitea
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/fault"
+)
+
+const (
+	maxTitle = 255
+	maxBody  = 64 << 10
+	perPage  = "50"    // the most there is, unless the host's configuration says more
+	draft    = "WIP: " // as Gitea knows a draft, by its title alone
+)
+
+// Options says where Gitea is.
+type Options struct {
+	Host   string // git.example.com:3000
+	API    string // its API's address, where it is not https://HOST/api/v1
+	Tokens forge.Tokens
+	Client *http.Client // its transport is used; nil for one that takes proxies from the environment
+}
+
+// Forge is Gitea at one host. Its methods are safe for concurrent use.
+type Forge struct {
+	wire   *forge.Wire
+	opener forge.Opener
+}
+
+var (
+	_ forge.Forge      = (*Forge)(nil)
+	_ forge.Discussion = (*Forge)(nil)
+	_ forge.Reviewing  = (*Forge)(nil)
+	_ forge.Merger     = (*Forge)(nil)
+)
+
+// New returns the forge. It does not speak to it yet.
+func New(o Options) (*Forge, error) {
+	w, err := forge.NewWire(forge.WireOptions{
+		API: cmp.Or(o.API, "https://"+o.Host+"/api/v1"), Tokens: o.Tokens, Client: o.Client, Words: words,
+		Headers: func(h http.Header, token string) { h.Set("Authorization", "token "+token) },
+	})
+	return &Forge{wire: w}, err
+}
+
+// words reads {"message": "…", "url": "…/api/swagger"}.
+func words(body []byte) string {
+	var v struct{ Message string }
+	_ = json.Unmarshal(body, &v) // what is not there stays empty
+	return v.Message
+}
+
+func path(r forge.Repo, rest ...string) []string {
+	return append([]string{"repos", r.Owner(), r.Name()}, rest...)
+}
+
+// of is a request about a pull request.
+func of(r forge.Repo, number int, rest ...string) forge.Ask {
+	return forge.Ask{Repo: r, Path: path(r, append([]string{"pulls", strconv.Itoa(number)}, rest...)...)}
+}
+
+type user struct{ Login string }
+
+type repository struct {
+	FullName      string `json:"full_name"`
+	DefaultBranch string `json:"default_branch"`
+}
+
+type branch struct {
+	Label, Ref, SHA string // a head that was deleted has its name in the label only
+	Repo            *repository
+}
+
+type pull struct {
+	Number     int
+	HTMLURL    string `json:"html_url"`
+	Title      string
+	Body       string
+	User       user
+	State      string
+	Draft      *bool // since Gitea 1.20
+	Merged     bool
+	Head, Base branch
+}
+
+func (v pull) ours(r forge.Repo) forge.PullRequest {
+	p := forge.PullRequest{
+		Repo: r, Number: v.Number, URL: forge.Web(v.HTMLURL), Body: forge.Cut(v.Body, forge.MaxBody),
+		Author: forge.Line(v.User.Login, 100), Head: forge.Line(cmp.Or(v.Head.Label, v.Head.Ref), 255), HeadCommit: forge.Hash(v.Head.SHA),
+		Base: forge.Line(cmp.Or(v.Base.Label, v.Base.Ref), 255), State: forge.Closed,
+	}
+	p.Title, p.Draft = forge.Unmarked(forge.Line(v.Title, maxTitle*4))
+	if v.Draft != nil && *v.Draft != p.Draft { // the host has other words for it
+		p.Title, p.Draft = forge.Line(v.Title, maxTitle*4), *v.Draft
+	}
+	switch {
+	case v.Merged:
+		p.State = forge.Merged
+	case v.State == "open":
+		p.State = forge.Open
+	}
+	if v.Head.Repo != nil {
+		p.HeadRepo = forge.Repo{Host: r.Host, Path: forge.Line(v.Head.Repo.FullName, 255)}
+		if p.HeadRepo.Same(r) {
+			p.HeadRepo = r
+		}
+	}
+	return p
+}
+
+// Open implements [forge.Forge].
+func (f *Forge) Open(ctx context.Context, n forge.NewPullRequest) (forge.PullRequest, error) {
+	return f.opener.Open(ctx, n,
+		func() ([]forge.PullRequest, error) { return f.find(ctx, n.Repo, n.Head, "open") },
+		func() (forge.PullRequest, error) {
+			return f.pull(ctx, forge.Ask{Repo: n.Repo, Method: http.MethodPost, Path: path(n.Repo, "pulls"), In: map[string]any{
+				"title": forge.Marked(draft, n.Title, n.Draft, maxTitle), "body": forge.Cut(n.Body, maxBody), "head": n.Head, "base": n.Base,
+			}})
+		})
+}
+
+// Update implements [forge.Forge].
+func (f *Forge) Update(ctx context.Context, r forge.Repo, number int, c forge.Change) (forge.PullRequest, error) {
+	if err := c.Check(); err != nil {
+		return forge.PullRequest{}, err
+	}
+	p, err := f.Get(ctx, r, number) // whether it is a draft is in the title
+	if err != nil {
+		return forge.PullRequest{}, err
+	}
+	in := map[string]any{}
+	if c.Title != nil {
+		in["title"] = forge.Marked(draft, *c.Title, p.Draft, maxTitle)
+	}
+	if c.Body != nil {
+		in["body"] = forge.Cut(*c.Body, maxBody)
+	}
+	if c.State != nil && *c.State != p.State {
+		in["state"] = string(*c.State)
+	}
+	if len(in) == 0 {
+		return p, nil
+	}
+	a := of(r, number)
+	a.Method, a.In = http.MethodPatch, in
+	return f.pull(ctx, a)
+}
+
+// Get implements [forge.Forge].
+func (f *Forge) Get(ctx context.Context, r forge.Repo, number int) (forge.PullRequest, error) {
+	return f.pull(ctx, of(r, number))
+}
+
+// pull makes a request whose answer is a pull request.
+func (f *Forge) pull(ctx context.Context, a forge.Ask) (forge.PullRequest, error) {
+	var v pull
+	a.Out = &v
+	if err := f.wire.Do(ctx, a); err != nil {
+		return forge.PullRequest{}, err
+	}
+	return v.ours(a.Repo), nil
+}
+
+// Find implements [forge.Forge]. Gitea lists without regard to the head, so only
+// the newest five hundred of the repository are looked at.
+func (f *Forge) Find(ctx context.Context, r forge.Repo, head string) ([]forge.PullRequest, error) {
+	return f.find(ctx, r, head, "all")
+}
+
+func (f *Forge) find(ctx context.Context, r forge.Repo, head, state string) ([]forge.PullRequest, error) {
+	var all []forge.PullRequest
+	// The newest first is how Gitea sorts by default, for which it has no word.
+	err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "pulls"), Query: url.Values{"state": {state}, "limit": {perPage}}}, func(page []pull) bool {
+		for _, v := range page {
+			if p := v.ours(r); p.Head == head && p.HeadRepo == r {
+				all = append(all, p)
+			}
+		}
+		return len(all) >= forge.MaxFound
+	})
+	return all[:min(len(all), forge.MaxFound)], err
+}
+
+// DefaultBranch implements [forge.Forge].
+func (f *Forge) DefaultBranch(ctx context.Context, r forge.Repo) (string, error) {
+	var v repository
+	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r), Out: &v})
+	return forge.Line(v.DefaultBranch, 255), err
+}
+
+// Merge implements [forge.Merger]. Right after a push Gitea has to look whether
+// it can be merged, and until then that is a conflict.
+func (f *Forge) Merge(ctx context.Context, r forge.Repo, number int, headCommit string, how forge.MergeMethod) (forge.PullRequest, error) {
+	p, err := f.Get(ctx, r, number)
+	if err != nil || p.State == forge.Merged && p.HeadCommit == headCommit {
+		return p, err
+	}
+	if p.HeadCommit != headCommit {
+		return forge.PullRequest{}, fault.Conflict("%s is at another commit than was looked at", p.Head).Named(forge.CodeConflict)
+	}
+	a := of(r, number, "merge")
+	a.Method, a.In = http.MethodPost, map[string]any{"Do": string(how), "head_commit_id": headCommit}
+	if err := f.wire.Do(ctx, a); err != nil {
+		return forge.PullRequest{}, err
+	}
+	return f.Get(ctx, r, number)
+}
+
+// RequestReview implements [forge.Reviewing].
+func (f *Forge) RequestReview(ctx context.Context, r forge.Repo, number int, logins []string) error {
+	if len(logins) == 0 {
+		return nil
+	}
+	a := of(r, number, "requested_reviewers")
+	a.Method, a.In = http.MethodPost, map[string]any{"reviewers": logins}
+	return f.wire.Do(ctx, a)
+}

@@ -1,0 +1,146 @@
+package gitea
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"aloft/internal/control/forge"
+)
+
+type status struct {
+	Status, Context, Description string
+	TargetURL                    string `json:"target_url"`
+}
+
+func (v status) state() forge.CheckState {
+	switch v.Status {
+	case "success":
+		return forge.Success
+	case "pending":
+		return forge.Pending
+	case "warning", "skipped":
+		return forge.Neutral
+	}
+	return forge.Failure // error, failure
+}
+
+// Checks implements [forge.Forge]: the jobs of Actions, and what others say.
+func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forge.Check, error) {
+	var all []forge.Check
+	for page := 1; len(all) < forge.MaxFound; page++ {
+		var v struct {
+			Statuses   []status
+			TotalCount int `json:"total_count"`
+		}
+		err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "commits", commit, "status"), Out: &v,
+			Query: url.Values{"page": {strconv.Itoa(page)}, "limit": {perPage}}})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range v.Statuses {
+			all = append(all, forge.Check{Name: forge.Line(s.Context, 200), State: s.state(), Summary: forge.Line(s.Description, 500), URL: forge.Web(s.TargetURL)})
+		}
+		if len(v.Statuses) == 0 || len(all) >= v.TotalCount {
+			break
+		}
+	}
+	return forge.ByName(all), nil
+}
+
+type comment struct {
+	ID          int64
+	User        *user
+	Body        string
+	CreatedAt   time.Time `json:"created_at"`
+	SubmittedAt time.Time `json:"submitted_at"` // of a review
+	HTMLURL     string    `json:"html_url"`
+	Path        string
+	Position    int    // of a comment on a line: the line
+	State       string // of a review
+	Comments    int    `json:"comments_count"` // of a review: those on lines
+}
+
+func (v comment) ours(kind string) forge.Comment {
+	c := forge.Comment{ID: kind + strconv.FormatInt(v.ID, 10), Body: forge.Cut(v.Body, forge.MaxBody),
+		CreatedAt: v.CreatedAt, URL: forge.Web(v.HTMLURL), Path: forge.Line(v.Path, 1000), Line: v.Position}
+	if c.CreatedAt.IsZero() {
+		c.CreatedAt = v.SubmittedAt
+	}
+	if v.User != nil {
+		c.Author = forge.Line(v.User.Login, 100)
+	}
+	return c
+}
+
+// maxReviews is of how many reviews the comments on lines are asked for, the
+// newest, since each takes a request.
+const maxReviews = 20
+
+// Comments implements [forge.Discussion].
+func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge.Comment, error) {
+	n := strconv.Itoa(number)
+	var all, reviews []forge.Comment
+	var framed []comment // reviews with comments on lines
+	if _, err := f.Get(ctx, r, number); err != nil {
+		return nil, err // an issue of the number has comments as well
+	}
+	var said []comment // Gitea gives all at once
+	if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "issues", n, "comments"), Out: &said}); err != nil {
+		return nil, err
+	}
+	for _, v := range said {
+		all = append(all, v.ours(""))
+	}
+	a := of(r, number, "reviews")
+	a.Query = url.Values{"limit": {perPage}}
+	err := forge.Pages(ctx, f.wire, a, func(page []comment) bool {
+		for _, v := range page {
+			if v.State == "PENDING" { // not sent yet
+				continue
+			}
+			if v.Comments > 0 {
+				framed = append(framed, v)
+			}
+			if v.Body != "" {
+				reviews = append(reviews, v.ours("review-"))
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, reviews...)
+	for _, review := range framed[max(len(framed)-maxReviews, 0):] {
+		var lines []comment
+		a := of(r, number, "reviews", strconv.FormatInt(review.ID, 10), "comments")
+		a.Out = &lines
+		if err := f.wire.Do(ctx, a); err != nil {
+			return nil, err
+		}
+		for _, v := range lines {
+			all = append(all, v.ours("line-"))
+		}
+	}
+	return forge.Newest(all), nil
+}
+
+// Comment implements [forge.Discussion].
+func (f *Forge) Comment(ctx context.Context, r forge.Repo, number int, body string) (forge.Comment, error) {
+	if err := forge.CheckComment(body); err != nil {
+		return forge.Comment{}, err
+	}
+	if _, err := f.Get(ctx, r, number); err != nil {
+		return forge.Comment{}, err // an issue of the number would take it as well
+	}
+	var v comment
+	err := f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: path(r, "issues", strconv.Itoa(number), "comments"),
+		In: map[string]any{"body": forge.Cut(body, maxBody)}, Out: &v})
+	if err != nil {
+		return forge.Comment{}, err
+	}
+	return v.ours(""), nil
+}

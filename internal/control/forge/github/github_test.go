@@ -1,0 +1,21 @@
+package github
+
+import (
+	"testing"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/control/forge/forgetest"
+)
+
+func at(t testing.TB, s *forgetest.Server, token string) forge.Forge {
+	t.Helper()
+	f, err := New(Options{API: s.API, Tokens: forge.Token(token)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestGitHub(t *testing.T) {
+	forgetest.Run(t, func(t *testing.T) forgetest.Host { return forgetest.NewGitHub(t).Host(t, at) })
+}

@@ -1,0 +1,138 @@
+package github
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"aloft/internal/control/forge"
+)
+
+type checkRun struct {
+	Name, Status string
+	Conclusion   string
+	HTMLURL      string `json:"html_url"`
+	Output       struct{ Title string }
+}
+
+func (v checkRun) state() forge.CheckState {
+	if v.Status != "completed" {
+		return forge.Pending
+	}
+	switch v.Conclusion {
+	case "success":
+		return forge.Success
+	case "neutral", "skipped", "stale":
+		return forge.Neutral
+	case "action_required":
+		return forge.Pending
+	}
+	return forge.Failure // failure, cancelled, timed_out, startup_failure
+}
+
+type status struct {
+	Context, State, Description string
+	TargetURL                   string `json:"target_url"`
+}
+
+// Checks implements [forge.Forge]: GitHub's check runs, of Actions and of Apps,
+// and commit statuses, which others set.
+func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forge.Check, error) {
+	var runs struct {
+		CheckRuns []checkRun `json:"check_runs"`
+	}
+	var combined struct{ Statuses []status }
+	for _, a := range []forge.Ask{
+		{Path: path(r, "commits", commit, "check-runs"), Query: url.Values{"filter": {"latest"}, "per_page": {perPage}}, Out: &runs},
+		{Path: path(r, "commits", commit, "status"), Query: url.Values{"per_page": {perPage}}, Out: &combined},
+	} {
+		a.Repo = r
+		if err := f.wire.Do(ctx, a); err != nil {
+			return nil, err
+		}
+	}
+	var all []forge.Check
+	for _, v := range runs.CheckRuns {
+		all = append(all, forge.Check{Name: forge.Line(v.Name, 200), State: v.state(), Summary: forge.Line(v.Output.Title, 500), URL: forge.Web(v.HTMLURL)})
+	}
+	for _, v := range combined.Statuses {
+		c := forge.Check{Name: forge.Line(v.Context, 200), State: forge.Failure, Summary: forge.Line(v.Description, 500), URL: forge.Web(v.TargetURL)}
+		switch v.State {
+		case "success":
+			c.State = forge.Success
+		case "pending":
+			c.State = forge.Pending
+		}
+		all = append(all, c)
+	}
+	return forge.ByName(all), nil
+}
+
+// comment is a comment on the whole, one on a line, or what a review says.
+type comment struct {
+	ID          int64
+	User        user
+	Body        string
+	CreatedAt   time.Time `json:"created_at"`
+	SubmittedAt time.Time `json:"submitted_at"` // of a review
+	HTMLURL     string    `json:"html_url"`
+	Path        string
+	Line        int
+}
+
+func (v comment) ours(kind string) forge.Comment {
+	c := forge.Comment{ID: kind + strconv.FormatInt(v.ID, 10), Author: forge.Line(v.User.Login, 100), Body: forge.Cut(v.Body, forge.MaxBody),
+		CreatedAt: v.CreatedAt, URL: forge.Web(v.HTMLURL), Path: forge.Line(v.Path, 1000), Line: v.Line}
+	if c.CreatedAt.IsZero() {
+		c.CreatedAt = v.SubmittedAt
+	}
+	return c
+}
+
+// Comments implements [forge.Discussion]. Of more than a thousand of one kind
+// the later ones are not seen.
+func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge.Comment, error) {
+	n := strconv.Itoa(number)
+	var all []forge.Comment
+	for _, from := range []struct {
+		kind string
+		path []string
+	}{
+		{"", path(r, "issues", n, "comments")},
+		{"line-", path(r, "pulls", n, "comments")},
+		{"review-", path(r, "pulls", n, "reviews")},
+	} {
+		err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: from.path, Query: url.Values{"per_page": {perPage}}}, func(page []comment) bool {
+			for _, v := range page {
+				// A review without words is but the frame of its comments.
+				if v.Body != "" {
+					all = append(all, v.ours(from.kind))
+				}
+			}
+			return false
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return forge.Newest(all), nil
+}
+
+// Comment implements [forge.Discussion].
+func (f *Forge) Comment(ctx context.Context, r forge.Repo, number int, body string) (forge.Comment, error) {
+	if err := forge.CheckComment(body); err != nil {
+		return forge.Comment{}, err
+	}
+	if _, err := f.Get(ctx, r, number); err != nil {
+		return forge.Comment{}, err // an issue of the number would take it as well
+	}
+	var v comment
+	err := f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: path(r, "issues", strconv.Itoa(number), "comments"),
+		In: map[string]any{"body": forge.Cut(body, maxBody)}, Out: &v})
+	if err != nil {
+		return forge.Comment{}, err
+	}
+	return v.ours(""), nil
+}

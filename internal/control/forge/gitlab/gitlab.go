@@ -1,0 +1,291 @@
+// Package gitlab is the forge GitLab: gitlab.com and hosts of one's own, by the
+// REST API 4. A merge request is a pull request here.
+package gitlab
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/fault"
+)
+
+const (
+	maxTitle = 255
+	maxBody  = forge.MaxBody // GitLab takes a mebibyte
+	perPage  = "100"         // the most there is
+	draft    = "Draft: "
+)
+
+// Options says where GitLab is.
+type Options struct {
+	Host   string // gitlab.com unless given
+	API    string // its API's address, where it is not https://HOST/api/v4
+	Tokens forge.Tokens
+	Client *http.Client // its transport is used; nil for one that takes proxies from the environment
+}
+
+// Forge is GitLab at one host. Its methods are safe for concurrent use.
+type Forge struct {
+	wire   *forge.Wire
+	opener forge.Opener
+}
+
+var (
+	_ forge.Forge      = (*Forge)(nil)
+	_ forge.Discussion = (*Forge)(nil)
+	_ forge.Reviewing  = (*Forge)(nil)
+	_ forge.Merger     = (*Forge)(nil)
+)
+
+// New returns the forge. It does not speak to it yet.
+func New(o Options) (*Forge, error) {
+	w, err := forge.NewWire(forge.WireOptions{
+		API: cmp.Or(o.API, "https://"+cmp.Or(o.Host, "gitlab.com")+"/api/v4"), Tokens: o.Tokens, Client: o.Client, Words: words,
+		// As OAuth's tokens are sent, which GitLab takes of every kind.
+		Headers: func(h http.Header, token string) { h.Set("Authorization", "Bearer "+token) },
+	})
+	return &Forge{wire: w}, err
+}
+
+// words reads {"message": "404 Not found"}, {"message": {"title": ["is too long"]}},
+// {"message": ["…"]}, and {"error": "…"} of what is refused before it is looked at.
+func words(body []byte) string {
+	var v struct{ Message, Error json.RawMessage }
+	_ = json.Unmarshal(body, &v) // what is not there stays empty
+	for _, raw := range []json.RawMessage{v.Message, v.Error} {
+		var text string
+		var list []string
+		var fields map[string][]string
+		switch {
+		case raw == nil:
+		case json.Unmarshal(raw, &text) == nil:
+			return text
+		case json.Unmarshal(raw, &list) == nil:
+			return strings.Join(list, "; ")
+		case json.Unmarshal(raw, &fields) == nil:
+			var said []string
+			for name, problems := range fields {
+				said = append(said, name+" "+strings.Join(problems, ", "))
+			}
+			slices.Sort(said)
+			return strings.Join(said, "; ")
+		}
+	}
+	return ""
+}
+
+// path is that of a project, whose whole path is one segment.
+func path(r forge.Repo, rest ...string) []string {
+	return append([]string{"projects", r.Path}, rest...)
+}
+
+// of is a request about a merge request.
+func of(r forge.Repo, number int, rest ...string) forge.Ask {
+	return forge.Ask{Repo: r, Path: path(r, append([]string{"merge_requests", strconv.Itoa(number)}, rest...)...)}
+}
+
+type user struct {
+	ID       int64
+	Username string
+}
+
+type mergeRequest struct {
+	IID             int
+	WebURL          string `json:"web_url"`
+	Title           string
+	Description     string
+	Author          user
+	State           string // opened, closed, merged, and locked while it is being merged
+	Draft           *bool  // since GitLab 13.2
+	SHA             string
+	SourceBranch    string `json:"source_branch"`
+	TargetBranch    string `json:"target_branch"`
+	SourceProjectID int64  `json:"source_project_id"`
+	TargetProjectID int64  `json:"target_project_id"`
+	Reviewers       []user
+}
+
+func (v mergeRequest) ours(r forge.Repo) forge.PullRequest {
+	title, marked := forge.Unmarked(forge.Line(v.Title, maxTitle*4))
+	p := forge.PullRequest{
+		Repo: r, Number: v.IID, URL: forge.Web(v.WebURL), Title: title, Body: forge.Cut(v.Description, forge.MaxBody),
+		Author: forge.Line(v.Author.Username, 100), Head: forge.Line(v.SourceBranch, 255), HeadCommit: forge.Hash(v.SHA),
+		Base: forge.Line(v.TargetBranch, 255), State: forge.Open, Draft: marked,
+	}
+	if v.Draft != nil {
+		p.Draft = *v.Draft
+	}
+	switch v.State {
+	case "merged":
+		p.State = forge.Merged
+	case "closed":
+		p.State = forge.Closed
+	}
+	if v.SourceProjectID == v.TargetProjectID {
+		p.HeadRepo = r // of forks GitLab tells a number only
+	}
+	return p
+}
+
+// Open implements [forge.Forge].
+func (f *Forge) Open(ctx context.Context, n forge.NewPullRequest) (forge.PullRequest, error) {
+	return f.opener.Open(ctx, n,
+		func() ([]forge.PullRequest, error) { return f.find(ctx, n.Repo, n.Head, "opened") },
+		func() (forge.PullRequest, error) {
+			p, _, err := f.merge(ctx, forge.Ask{Repo: n.Repo, Method: http.MethodPost, Path: path(n.Repo, "merge_requests"), In: map[string]any{
+				"title": forge.Marked(draft, n.Title, n.Draft, maxTitle), "description": forge.Cut(n.Body, maxBody),
+				"source_branch": n.Head, "target_branch": n.Base,
+			}})
+			return p, err
+		})
+}
+
+// Update implements [forge.Forge].
+func (f *Forge) Update(ctx context.Context, r forge.Repo, number int, c forge.Change) (forge.PullRequest, error) {
+	if err := c.Check(); err != nil {
+		return forge.PullRequest{}, err
+	}
+	p, err := f.Get(ctx, r, number) // whether it is a draft is in the title
+	if err != nil {
+		return forge.PullRequest{}, err
+	}
+	in := map[string]any{}
+	if c.Title != nil {
+		in["title"] = forge.Marked(draft, *c.Title, p.Draft, maxTitle)
+	}
+	if c.Body != nil {
+		in["description"] = forge.Cut(*c.Body, maxBody)
+	}
+	if c.State != nil && *c.State != p.State {
+		if p.State == forge.Merged {
+			return forge.PullRequest{}, fault.Conflict("%s!%d is merged, and stays so", r.Path, number).Named(forge.CodeConflict)
+		}
+		in["state_event"] = map[forge.State]string{forge.Open: "reopen", forge.Closed: "close"}[*c.State]
+	}
+	if len(in) == 0 {
+		return p, nil
+	}
+	a := of(r, number)
+	a.Method, a.In = http.MethodPut, in
+	p, _, err = f.merge(ctx, a)
+	return p, err
+}
+
+// Get implements [forge.Forge].
+func (f *Forge) Get(ctx context.Context, r forge.Repo, number int) (forge.PullRequest, error) {
+	p, _, err := f.merge(ctx, of(r, number))
+	return p, err
+}
+
+// merge makes a request whose answer is a merge request.
+func (f *Forge) merge(ctx context.Context, a forge.Ask) (forge.PullRequest, []user, error) {
+	var v mergeRequest
+	a.Out = &v
+	if err := f.wire.Do(ctx, a); err != nil {
+		return forge.PullRequest{}, nil, err
+	}
+	return v.ours(a.Repo), v.Reviewers, nil
+}
+
+// Find implements [forge.Forge].
+func (f *Forge) Find(ctx context.Context, r forge.Repo, head string) ([]forge.PullRequest, error) {
+	return f.find(ctx, r, head, "all")
+}
+
+func (f *Forge) find(ctx context.Context, r forge.Repo, head, state string) ([]forge.PullRequest, error) {
+	var all []forge.PullRequest
+	err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "merge_requests"), Query: url.Values{
+		"source_branch": {head}, "state": {state}, "order_by": {"created_at"}, "sort": {"desc"}, "per_page": {perPage},
+	}}, func(page []mergeRequest) bool {
+		for _, v := range page {
+			if p := v.ours(r); p.Head == head && p.HeadRepo == r { // forks have branches of the name too
+				all = append(all, p)
+			}
+		}
+		return len(all) >= forge.MaxFound
+	})
+	return all[:min(len(all), forge.MaxFound)], err
+}
+
+// DefaultBranch implements [forge.Forge].
+func (f *Forge) DefaultBranch(ctx context.Context, r forge.Repo) (string, error) {
+	var v struct {
+		DefaultBranch string `json:"default_branch"`
+	}
+	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r), Out: &v})
+	return forge.Line(v.DefaultBranch, 255), err
+}
+
+// Merge implements [forge.Merger]. Whether merging makes a commit or rebases is
+// settled by the project, and only to squash can be asked for.
+func (f *Forge) Merge(ctx context.Context, r forge.Repo, number int, headCommit string, how forge.MergeMethod) (forge.PullRequest, error) {
+	if how == forge.Rebase {
+		return forge.PullRequest{}, fault.Invalid("GitLab cannot be asked to rebase: the project's merge method settles it").Named(forge.CodeRefused).
+			Hint("choose merge or squash")
+	}
+	p, err := f.Get(ctx, r, number)
+	if err != nil || p.State == forge.Merged && p.HeadCommit == headCommit {
+		return p, err
+	}
+	if p.HeadCommit != headCommit {
+		return forge.PullRequest{}, fault.Conflict("%s is at another commit than was looked at", p.Head).Named(forge.CodeConflict)
+	}
+	a := of(r, number, "merge")
+	a.Method, a.In = http.MethodPut, map[string]any{"sha": headCommit, "squash": how == forge.Squash}
+	p, _, err = f.merge(ctx, a)
+	switch fault.Of(err).Code {
+	case forge.CodeUnauthorized: // what GitLab answers a token that it has just shown the merge request
+		return forge.PullRequest{}, fault.Denied("%s does not let the token merge in %s", r.Host, r.Path).Named(forge.CodeDenied).
+			Hint("its user needs the role that may merge into %s", p.Base)
+	case forge.CodeRefused: // 422: the branch cannot be merged
+		return forge.PullRequest{}, fault.Conflict("%s", fault.Of(err).Message).Named(forge.CodeConflict)
+	}
+	return p, err
+}
+
+// RequestReview implements [forge.Reviewing].
+func (f *Forge) RequestReview(ctx context.Context, r forge.Repo, number int, logins []string) error {
+	if len(logins) == 0 {
+		return nil
+	}
+	_, asked, err := f.merge(ctx, of(r, number))
+	if err != nil {
+		return err
+	}
+	ids := []int64{}
+	for _, u := range asked {
+		ids = append(ids, u.ID)
+	}
+	for _, login := range logins {
+		var found []user
+		if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: []string{"users"}, Query: url.Values{"username": {login}}, Out: &found}); err != nil {
+			return err
+		}
+		if len(found) != 1 {
+			return fault.Invalid("%s knows nobody called %q", r.Host, forge.Line(login, 100)).Named(forge.CodeRefused)
+		}
+		if !slices.Contains(ids, found[0].ID) {
+			ids = append(ids, found[0].ID)
+		}
+	}
+	if len(ids) == len(asked) {
+		return nil
+	}
+	a := of(r, number)
+	a.Method, a.In = http.MethodPut, map[string]any{"reviewer_ids": ids}
+	_, now, err := f.merge(ctx, a)
+	if err == nil && len(now) <= len(asked) {
+		// GitLab Free has one reviewer, and drops the others without a word.
+		return fault.Invalid("%s did not take %s for reviewers", r.Host, fmt.Sprint(logins)).Named(forge.CodeRefused).
+			Hint("they must be members of the project, and GitLab Free lets one be asked")
+	}
+	return err
+}

@@ -1,0 +1,21 @@
+package gitlab
+
+import (
+	"testing"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/control/forge/forgetest"
+)
+
+func at(t testing.TB, s *forgetest.Server, token string) forge.Forge {
+	t.Helper()
+	f, err := New(Options{API: s.API, Tokens: forge.Token(token)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestGitLab(t *testing.T) {
+	forgetest.Run(t, func(t *testing.T) forgetest.Host { return forgetest.NewGitLab(t).Host(t, at) })
+}

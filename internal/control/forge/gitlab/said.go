@@ -1,0 +1,122 @@
+package gitlab
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"aloft/internal/control/forge"
+)
+
+type status struct {
+	ID                        int64
+	Name, Status, Description string
+	TargetURL                 string `json:"target_url"`
+	AllowFailure              bool   `json:"allow_failure"`
+}
+
+func (v status) state() forge.CheckState {
+	switch v.Status {
+	case "success":
+		return forge.Success
+	case "skipped":
+		return forge.Neutral
+	case "failed", "canceled", "canceling", "manual":
+		switch {
+		case v.AllowFailure: // also a job that nobody has to start
+			return forge.Neutral
+		case v.Status != "manual":
+			return forge.Failure
+		}
+	}
+	return forge.Pending // created, waiting_for_resource, preparing, pending, running, scheduled
+}
+
+// Checks implements [forge.Forge]: the jobs of pipelines, and what others say.
+func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forge.Check, error) {
+	latest := map[string]status{}
+	err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "repository", "commits", commit, "statuses"), Query: url.Values{"per_page": {perPage}}},
+		func(page []status) bool {
+			for _, v := range page {
+				// Pipelines of a branch and of its merge request have jobs by the same names.
+				if v.ID >= latest[v.Name].ID {
+					latest[v.Name] = v
+				}
+			}
+			return false
+		})
+	if err != nil {
+		return nil, err
+	}
+	var all []forge.Check
+	for _, v := range latest {
+		all = append(all, forge.Check{Name: forge.Line(v.Name, 200), State: v.state(), Summary: forge.Line(v.Description, 500), URL: forge.Web(v.TargetURL)})
+	}
+	return forge.ByName(all), nil
+}
+
+type note struct {
+	ID        int64
+	Author    user
+	Body      string
+	System    bool
+	CreatedAt time.Time `json:"created_at"`
+	Position  *struct {
+		NewPath string `json:"new_path"`
+		NewLine int    `json:"new_line"`
+	}
+}
+
+func (v note) ours(pull string) forge.Comment {
+	c := forge.Comment{ID: strconv.FormatInt(v.ID, 10), Author: forge.Line(v.Author.Username, 100), Body: forge.Cut(v.Body, forge.MaxBody), CreatedAt: v.CreatedAt}
+	if pull != "" {
+		c.URL = fmt.Sprintf("%s#note_%d", pull, v.ID)
+	}
+	if v.Position != nil {
+		c.Path, c.Line = forge.Line(v.Position.NewPath, 1000), v.Position.NewLine
+	}
+	return c
+}
+
+// Comments implements [forge.Discussion].
+func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge.Comment, error) {
+	p, err := f.Get(ctx, r, number)
+	if err != nil {
+		return nil, err
+	}
+	var all []forge.Comment
+	a := of(r, number, "notes")
+	a.Query = url.Values{"sort": {"desc"}, "order_by": {"created_at"}, "per_page": {perPage}}
+	err = forge.Pages(ctx, f.wire, a, func(page []note) bool {
+		for _, v := range page {
+			if !v.System {
+				all = append(all, v.ours(p.URL))
+			}
+		}
+		return len(all) >= forge.MaxComments
+	})
+	slices.Reverse(all) // those of one moment keep their order
+	return forge.Newest(all), err
+}
+
+// Comment implements [forge.Discussion].
+func (f *Forge) Comment(ctx context.Context, r forge.Repo, number int, body string) (forge.Comment, error) {
+	if err := forge.CheckComment(body); err != nil {
+		return forge.Comment{}, err
+	}
+	p, err := f.Get(ctx, r, number)
+	if err != nil {
+		return forge.Comment{}, err
+	}
+	var v note
+	a := of(r, number, "notes")
+	a.Method, a.In, a.Out = http.MethodPost, map[string]any{"body": forge.Cut(body, maxBody)}, &v
+	if err := f.wire.Do(ctx, a); err != nil {
+		return forge.Comment{}, err
+	}
+	return v.ours(p.URL), nil
+}
