@@ -108,8 +108,8 @@ func (v pull) ours(r forge.Repo) forge.PullRequest {
 	}
 	if v.Head.Repo != nil {
 		p.HeadRepo = forge.Repo{Host: r.Host, Path: forge.Line(v.Head.Repo.FullName, 255)}
-		if p.HeadRepo.Same(r) {
-			p.HeadRepo = r
+		if v.Base.Repo != nil && v.Head.Repo.FullName == v.Base.Repo.FullName {
+			p.HeadRepo = r // also where it has been renamed
 		}
 	}
 	return p

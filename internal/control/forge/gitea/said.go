@@ -82,7 +82,7 @@ const maxReviews = 20
 // Comments implements [forge.Discussion].
 func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge.Comment, error) {
 	n := strconv.Itoa(number)
-	var all, reviews []forge.Comment
+	var all []forge.Comment
 	var framed []comment // reviews with comments on lines
 	if _, err := f.Get(ctx, r, number); err != nil {
 		return nil, err // an issue of the number has comments as well
@@ -105,7 +105,7 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 				framed = append(framed, v)
 			}
 			if v.Body != "" {
-				reviews = append(reviews, v.ours("review-"))
+				all = append(all, v.ours("review-"))
 			}
 		}
 		return false
@@ -113,7 +113,6 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 	if err != nil {
 		return nil, err
 	}
-	all = append(all, reviews...)
 	for _, review := range framed[max(len(framed)-maxReviews, 0):] {
 		var lines []comment
 		a := of(r, number, "reviews", strconv.FormatInt(review.ID, 10), "comments")

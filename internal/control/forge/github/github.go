@@ -125,7 +125,10 @@ type pull struct {
 		Ref, SHA string
 		Repo     *repository
 	}
-	Base struct{ Ref string }
+	Base struct {
+		Ref  string
+		Repo repository
+	}
 }
 
 func (v pull) ours(r forge.Repo) forge.PullRequest {
@@ -142,8 +145,8 @@ func (v pull) ours(r forge.Repo) forge.PullRequest {
 	}
 	if v.Head.Repo != nil {
 		p.HeadRepo = forge.Repo{Host: r.Host, Path: forge.Line(v.Head.Repo.FullName, 255)}
-		if p.HeadRepo.Same(r) {
-			p.HeadRepo = r
+		if v.Head.Repo.FullName == v.Base.Repo.FullName {
+			p.HeadRepo = r // also where it has been renamed
 		}
 	}
 	return p

@@ -1,6 +1,7 @@
 package github
 
 import (
+	"net/http"
 	"testing"
 
 	"aloft/internal/control/forge"
@@ -18,4 +19,15 @@ func at(t testing.TB, s *forgetest.Server, token string) forge.Forge {
 
 func TestGitHub(t *testing.T) {
 	forgetest.Run(t, func(t *testing.T) forgetest.Host { return forgetest.NewGitHub(t).Host(t, at) })
+	forgetest.RunServer(t, forgetest.NewGitHub, at)
+}
+
+func FuzzAnswers(f *testing.F) {
+	forgetest.FuzzAnswers(f, func(client *http.Client) forge.Forge {
+		host, err := New(Options{API: "https://forge.test", Tokens: forge.Token(forgetest.Token), Client: client})
+		if err != nil {
+			f.Fatal(err)
+		}
+		return host
+	})
 }

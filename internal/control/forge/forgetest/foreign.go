@@ -1,0 +1,87 @@
+package forgetest
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/fault"
+)
+
+// answers is a transport whose every answer is the same.
+type answers struct {
+	status int
+	body   string
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(a.body))}, nil
+}
+
+// FuzzAnswers gives a forge answers that no host of its kind would: whatever
+// they are, what comes of them is bounded and plain, and no error is one of ours.
+func FuzzAnswers(f *testing.F, with func(client *http.Client) forge.Forge) {
+	for _, seed := range []string{"", "null", "[null]", "{}", `[{"number":1,"iid":1,"title":"Draft: \u0000x\u202e","html_url":"javascript:x","web_url":"//x","state":"opened",
+		"head":{"ref":"b","label":"b","sha":"zz","repo":{"full_name":"../.."}},"base":null,"user":null,"source_branch":"b","source_project_id":1}]`,
+		`{"message":{"a":["b"]},"errors":["x",{"field":"head","code":"invalid"},3]}`, `{"statuses":[{"context":"\n","state":"odd"}],"check_runs":[{}],"total_count":-1}`,
+		`{"title":"WIP:","merged":true,"number":1e3,"head":{"sha":"0000000000000000000000000000000000000000"}}`, `{"message":"t0ken/of+the=test"}`} {
+		f.Add(200, seed)
+		f.Add(422, seed)
+	}
+	r := forge.Repo{Host: "forge.test", Path: "acme/widget"}
+	f.Fuzz(func(t *testing.T, status int, body string) {
+		if status < 200 || status > 599 {
+			return
+		}
+		host := with(&http.Client{Transport: answers{status, body}})
+		sane := func(err error, pulls ...forge.PullRequest) {
+			t.Helper()
+			if err != nil && (fault.Is(err, fault.KindInternal) || strings.Contains(err.Error(), Token) || !utf8.ValidString(err.Error())) {
+				t.Errorf("%v", err)
+			}
+			for _, p := range pulls {
+				plain(t, p.Title, p.Author, p.Head, p.Base, p.HeadRepo.Path)
+				if err == nil && (p.URL != "" && !strings.HasPrefix(p.URL, "http") || len(p.HeadCommit)%8 != 0 || len(p.Body) > forge.MaxBody || !utf8.ValidString(p.Body)) {
+					t.Errorf("%+v", p)
+				}
+			}
+		}
+		p, err := host.Get(t.Context(), r, 1)
+		sane(err, p)
+		p, err = host.Open(t.Context(), newPull(r, "b", "main"))
+		sane(err, p)
+		p, err = host.(forge.Merger).Merge(t.Context(), r, 1, strings.Repeat("0", 40), forge.Squash)
+		sane(err, p)
+		all, err := host.Find(t.Context(), r, "b")
+		sane(err, all...)
+		checks, err := host.Checks(t.Context(), r, strings.Repeat("0", 40))
+		sane(err)
+		for _, c := range checks {
+			plain(t, c.Name, c.Summary)
+		}
+		said, err := host.(forge.Discussion).Comments(t.Context(), r, 1)
+		sane(err)
+		for _, c := range said {
+			plain(t, c.Author, c.Path)
+		}
+		sane(host.(forge.Reviewing).RequestReview(t.Context(), r, 1, []string{"ada"}))
+		_, err = host.DefaultBranch(t.Context(), r)
+		sane(err)
+	})
+}
+
+// plain fails the test where a text is not one plain line.
+func plain(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, s := range texts {
+		if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) || len(s) > 2048 {
+			t.Errorf("%q is not plain", s)
+		}
+	}
+}
