@@ -39,6 +39,9 @@ type Agent struct {
 	// Todos are the numbers of the events that hold the agent's own list of what is
 	// to be done as it was left, the newest last: at most [MostTodos].
 	Todos []int64
+	Pull  PullWish
+	// PullRequests are those of its branches, the first known first.
+	PullRequests []PullRequest
 	// Origin is the commit of the first repository that the agent began with, as
 	// the server found it before there was a machine; "" before that.
 	Origin string
@@ -95,6 +98,7 @@ type Egress struct {
 type Repo struct {
 	URL         string `json:"url"`
 	StartingRef string `json:"startingRef,omitempty"`
+	PullRequest string `json:"prUrl,omitempty"` // on which the agent was started; it begins with its branch
 }
 
 // Checkout is what an agent's machine began with of one repository.
@@ -157,11 +161,12 @@ func (a *Agent) Apply(e Event) {
 	a.approve(e)
 	a.queue(e)
 	a.todo(e)
+	a.pull(e)
 	switch b := e.Body.(type) {
 	case *Created:
 		a.Name, a.UserID, a.Env, a.Repos = b.Name, b.UserID, b.Env, b.Repos
 		a.Model, a.Class, a.WorkOnCurrentBranch, a.RunMode = b.Model, b.Class, b.WorkOnCurrentBranch, b.RunMode
-		a.CreatedAt = e.Time
+		a.CreatedAt, a.Pull = e.Time, b.Pull
 	case *Forked:
 		a.ForkedFrom, a.Layer, a.RulesAt = b.AgentID, b.Layer, b.RulesAt
 	case *RunCreated:

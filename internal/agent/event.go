@@ -24,7 +24,7 @@ type Body interface{ Kind() string }
 // using the agent: it does not make the agent one that was used just now.
 func (e Event) Housekeeping() bool {
 	switch e.Body.(type) {
-	case *MachineHibernated, *MachineExpiring, *MachineExpired:
+	case *MachineHibernated, *MachineExpiring, *MachineExpired, *PullRequestSeen:
 		return true
 	}
 	return false
@@ -33,15 +33,16 @@ func (e Event) Housekeeping() bool {
 type (
 	// Created is the first event of every agent.
 	Created struct {
-		Name                string `json:"name"`
-		UserID              int64  `json:"userId"`
-		Env                 Env    `json:"env"`
-		Repos               []Repo `json:"repos,omitempty"`
-		Model               string `json:"model,omitempty"`
-		Class               string `json:"class,omitempty"`
-		WorkOnCurrentBranch bool   `json:"workOnCurrentBranch,omitempty"`
-		RunMode             string `json:"runMode,omitempty"` // of package permit; "" is the server's own
-		Branch              string `json:"branch,omitempty"`  // to be made; "" to stay on the starting ref
+		Name                string   `json:"name"`
+		UserID              int64    `json:"userId"`
+		Env                 Env      `json:"env"`
+		Repos               []Repo   `json:"repos,omitempty"`
+		Model               string   `json:"model,omitempty"`
+		Class               string   `json:"class,omitempty"`
+		WorkOnCurrentBranch bool     `json:"workOnCurrentBranch,omitempty"`
+		RunMode             string   `json:"runMode,omitempty"` // of package permit; "" is the server's own
+		Branch              string   `json:"branch,omitempty"`  // to be made; "" to stay on the starting ref
+		Pull                PullWish `json:"pull,omitzero"`
 	}
 	// Archived files the agent away, or brings it back.
 	Archived struct {
@@ -305,6 +306,11 @@ var bodies = func() map[string]reflect.Type {
 		&Rewound{},
 		&Queued{},
 		&Unqueued{},
+		&PullRequestFound{},
+		&PullRequestAsked{},
+		&PullRequestOpened{},
+		&PullRequestFailed{},
+		&PullRequestSeen{},
 	} {
 		m[b.Kind()] = reflect.TypeOf(b).Elem()
 	}

@@ -104,6 +104,12 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 	created.Name, created.Branch, created.WorkOnCurrentBranch = name, branch, false
 	created.Env.Preset = "" // a fork is given a task
 	created.Repos = slices.Clone(created.Repos)
+	for i := range created.Repos { // it begins where the other stands
+		created.Repos[i].PullRequest = ""
+		if i < len(p.State.Agent.Repos) {
+			created.Repos[i].StartingRef = p.State.Agent.Repos[i].StartingRef
+		}
+	}
 	if len(created.Repos) == 0 {
 		created.Branch = ""
 	}

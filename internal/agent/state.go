@@ -24,23 +24,24 @@ type State struct {
 	// Slept is for how long the machine slept, with its processes, without the agent
 	// having been told.
 	Slept     time.Duration
-	Expires   time.Time     // when the machine will be removed; zero unless that was warned of
-	Fork      *Forked       // whence the agent began; nil if it began by itself
-	Settled   bool          // a machine of the agent's has been ready at some time
-	Used      bool          // the machine has been ready at some time: its disk may hold work
-	Given     []string      // names of the variables that were put into the machine
-	Install   bool          // the machine is to run the environment's install before it is ready for the first time
-	Thread                  // the agent's own conversation
-	Asked     []string      // what people have asked of the agent, in their words
-	Mode      string        // of working: [ModePlan], or as "" [ModeAgent]
-	Cancel    string        // why the run is to stop; "" when it is not
-	Trace     string        // the traceparent that came with the request for the run
-	Pushed    bool          // the agent has pushed its branch at some time
-	Submitted bool          // the hooks have seen the run's prompt
-	Granted   []Grant       // what a person has allowed the agent for good
-	Refused   []RefusedCall // in this run
-	marks     []mark        // of the conversation, where it can be taken back to
-	before    *mark         // it was taken back to this, and no run has begun since
+	Expires   time.Time           // when the machine will be removed; zero unless that was warned of
+	Fork      *Forked             // whence the agent began; nil if it began by itself
+	Settled   bool                // a machine of the agent's has been ready at some time
+	Used      bool                // the machine has been ready at some time: its disk may hold work
+	Given     []string            // names of the variables that were put into the machine
+	Install   bool                // the machine is to run the environment's install before it is ready for the first time
+	Thread                        // the agent's own conversation
+	Asked     []string            // what people have asked of the agent, in their words
+	Mode      string              // of working: [ModePlan], or as "" [ModeAgent]
+	Cancel    string              // why the run is to stop; "" when it is not
+	Trace     string              // the traceparent that came with the request for the run
+	Pushed    bool                // the agent has pushed its branch at some time
+	Submitted bool                // the hooks have seen the run's prompt
+	Granted   []Grant             // what a person has allowed the agent for good
+	Refused   []RefusedCall       // in this run
+	marks     []mark              // of the conversation, where it can be taken back to
+	before    *mark               // it was taken back to this, and no run has begun since
+	proposals map[string]Proposal // of the end of this run, by repository
 }
 
 // Fold returns the state after the events, which begin with the first of a journal.
@@ -70,6 +71,7 @@ func (s *State) Apply(e Event) {
 		s.Run.Apply(e)
 	}
 	s.judged(e)
+	s.proposed(e)
 	switch b := e.Body.(type) {
 	case *Created:
 		s.Branch = b.Branch

@@ -42,7 +42,9 @@ type AgentSummary struct {
 	Machine   string           `json:"machine,omitempty" doc:"booting, ready, hibernated (it wakes when it is needed) or lost; absent while there is none"`
 	Paused    bool             `json:"paused,omitempty" doc:"it waits before its next step until it is resumed"`
 	RunStatus string           `json:"runStatus,omitempty" enum:"CREATING,RUNNING,FINISHED,ERROR,CANCELLED,EXPIRED" doc:"of the latest run; an addition to the API"`
-	Doing     string           `json:"doing,omitempty" doc:"what it does now, in a few words that come from its machine and model, or why its run failed; an addition to the API"`
+	// Of lists too, so that a person sees what came of the work.
+	PullRequests []PullRequest `json:"pullRequests,omitempty" nullable:"false" doc:"of its branches, as they were seen last; an addition to the API"`
+	Doing        string        `json:"doing,omitempty" doc:"what it does now, in a few words that come from its machine and model, or why its run failed; an addition to the API"`
 }
 
 type agentJSON struct {
@@ -50,6 +52,8 @@ type agentJSON struct {
 	AgentSummary
 	WorkOnCurrentBranch bool           `json:"workOnCurrentBranch"`
 	AutoCreatePR        bool           `json:"autoCreatePR"`
+	DraftPR             bool           `json:"draftPR,omitempty" doc:"an addition to the API"`
+	SkipReviewerRequest bool           `json:"skipReviewerRequest,omitempty"`
 	Model               string         `json:"model,omitempty" doc:"an id of GET /v1/models; absent is the default; an addition to the API"`
 	Hibernation         string         `json:"hibernation,omitempty" doc:"of a machine that is hibernated: live, with its processes, or disk, without"`
 	ForkedFrom          string         `json:"forkedFrom,omitempty" doc:"the agent from which this one began"`
@@ -78,9 +82,6 @@ type idResponseJSON struct {
 
 func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	q := r.URL.Query()
-	if q.Get("prUrl") != "" {
-		return notImplemented("prUrl", "pull requests")
-	}
 	p, limit, err := page(q, agentList)
 	if err != nil {
 		return err
@@ -325,7 +326,7 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 		ID: a.ID, Name: a.Name, Status: "ACTIVE", Env: agentEnvJSON{Type: a.Env.Type, Preset: string(a.Env.Preset), Image: a.Env.Image},
 		URL:       strings.TrimSuffix(s.PublicURL(), "/") + "/agents/" + a.ID,
 		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt), LatestRunID: a.LatestRunID, UserID: a.UserID, Waiting: len(a.Approvals),
-		Paused: a.Paused, Machine: string(a.Machine),
+		Paused: a.Paused, Machine: string(a.Machine), PullRequests: pullRequestsOf(a.PullRequests),
 	}
 	if a.Machine == agent.MachineSuspended {
 		out.Machine = string(agent.MachineHibernates)
@@ -341,13 +342,16 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 		if r.StartingRef != "" {
 			c.StartingRef = &r.StartingRef
 		}
+		if r.PullRequest != "" {
+			c.PRURL = &r.PullRequest
+		}
 		out.Repos = append(out.Repos, c)
 	}
 	return out
 }
 
 func (s *server) whole(a agent.Agent) agentJSON {
-	out := agentJSON{AgentSummary: s.summary(a), WorkOnCurrentBranch: a.WorkOnCurrentBranch, Model: a.Model, ForkedFrom: a.ForkedFrom, RunMode: a.RunMode}
+	out := agentJSON{AgentSummary: s.summary(a), AutoCreatePR: a.Pull.Auto, DraftPR: a.Pull.Draft, SkipReviewerRequest: a.Pull.SkipReviewers, WorkOnCurrentBranch: a.WorkOnCurrentBranch, Model: a.Model, ForkedFrom: a.ForkedFrom, RunMode: a.RunMode}
 	switch a.Machine {
 	case agent.MachineHibernates:
 		out.Hibernation = "disk"

@@ -56,6 +56,7 @@ type Config struct {
 	Deliveries   store.Deliveries // nil where there are no webhooks
 	Replies      store.Replies    // nil where a repeated request is known by the journal alone
 	Builder      Builder          // nil where nothing is built
+	Pulls        Pulls            // nil where there is no forge
 	SetUps       SetUps           // nil where machines cannot be saved
 	Forks        Forks            // nil where no disks are saved
 	Snapshots    store.Snapshots  // whose the saved disks are; nil knows of none

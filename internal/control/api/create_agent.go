@@ -36,8 +36,9 @@ type createAgentRequestJSON struct {
 	Repos               []repoConfigJSON  `json:"repos,omitempty" maxItems:"20" nullable:"false"`
 	WorkOnCurrentBranch bool              `json:"workOnCurrentBranch,omitempty" default:"false"`
 	BranchName          *string           `json:"branchName,omitempty" minLength:"1" doc:"of the branch to make; made of the prompt where it is absent; an addition to the API"`
-	AutoCreatePR        bool              `json:"autoCreatePR,omitempty" default:"false" doc:"true is not in this version"`
-	SkipReviewerRequest bool              `json:"skipReviewerRequest,omitempty" default:"false"`
+	AutoCreatePR        bool              `json:"autoCreatePR,omitempty" default:"false" doc:"open a pull request at the end of each run that has pushed something, or go on with the one there is"`
+	DraftPR             bool              `json:"draftPR,omitempty" default:"false" doc:"open it as a draft; an addition to the API"`
+	SkipReviewerRequest bool              `json:"skipReviewerRequest,omitempty" default:"false" doc:"ask nobody to review it"`
 	Class               string            `json:"class,omitempty" enum:",strong" doc:"of the machine's isolation; an addition to the API"`
 	RunMode             string            `json:"runMode,omitempty" enum:",allowlist,auto-review,run-everything" doc:"how much it may do without asking; the strictest of this, the team's and the server's holds; an addition to the API"`
 	Webhook             *webhookJSON      `json:"webhook,omitempty" doc:"an addition to the API"`
@@ -128,7 +129,7 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 			run.Apply(e)
 		}
 	}
-	return writeJSON(w, http.StatusCreated, createAgentResponseJSON{Agent: s.whole(out), Run: runOf(run, nil)})
+	return writeJSON(w, http.StatusCreated, createAgentResponseJSON{Agent: s.whole(out), Run: runOf(run, branches{})})
 }
 
 // created checks all of the request but its prompt.
@@ -140,7 +141,7 @@ func (s *server) created(in *createAgentRequestJSON, prompt string, who account.
 	if err != nil {
 		return nil, err
 	}
-	repos, err := repos(in.Repos, s.AllowFile)
+	repos, err := s.repos(in.Repos)
 	if err != nil {
 		return nil, err
 	}
@@ -168,6 +169,9 @@ func (s *server) created(in *createAgentRequestJSON, prompt string, who account.
 	}
 	if env.Preset != "" && len(repos) == 0 {
 		return nil, fault.Invalid("is needed: an environment is a repository's").At("repos")
+	}
+	if c.Pull, err = s.pullWish(in, repos); err != nil {
+		return nil, err
 	}
 	c.Branch, err = branch(in, cmp.Or(strings.TrimSpace(prompt), c.Name))
 	return c, err
@@ -205,8 +209,6 @@ func notBuiltYet(in *createAgentRequestJSON) error {
 		return notImplemented("mcpServers", "MCP servers")
 	case len(in.CustomSubagents) > 0:
 		return notImplemented("customSubagents", "custom subagents")
-	case in.AutoCreatePR:
-		return notImplemented("autoCreatePR", "pull requests")
 	}
 	return nil
 }

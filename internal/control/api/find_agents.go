@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"aloft/internal/account"
+	"aloft/internal/control/forge"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
@@ -35,7 +36,7 @@ var findParams = []param{
 	{name: "status", kind: "string", words: "how the agent stands: any of " + standingNames() + ", with commas between them; needs-you waits for an answer, or has failed within a day; an addition to the API"},
 	{name: "from", kind: "string", words: "made at this time or later, a day or RFC 3339; an addition to the API"},
 	{name: "to", kind: "string", words: "made before this time, or on this day or before; an addition to the API"},
-	{name: "prUrl", kind: "string", words: "not in this version"},
+	{name: "prUrl", kind: "string", words: "that were started on this pull request, or have opened it"},
 }
 
 // agentQuery reads which agents to list.
@@ -47,6 +48,11 @@ func agentQuery(q url.Values, who account.APIKey, now time.Time) (out store.Agen
 		return out, err
 	}
 	out.Search, out.Repository, out.NewsSince = q.Get("search"), q.Get("repository"), now.Add(-failureIs)
+	if out.PullRequest = q.Get("prUrl"); out.PullRequest != "" {
+		if _, _, err := forge.ParsePullRequestURL(out.PullRequest); err != nil {
+			return out, fault.Of(err).At("prUrl")
+		}
+	}
 	for name, text := range map[string]string{"search": out.Search, "repository": out.Repository} {
 		if utf8.RuneCountInString(text) > maxSearch {
 			return out, fault.Invalid("may have %d characters", maxSearch).At(name)

@@ -257,7 +257,7 @@ func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint,
 			run.Apply(e)
 		}
 	}
-	return createAgentResponseJSON{Agent: s.whole(a), Run: runOf(run, nil)}, fresh, nil
+	return createAgentResponseJSON{Agent: s.whole(a), Run: runOf(run, branches{})}, fresh, nil
 }
 
 // forkedOf is what the beginning of a journal says of a fork; nil if it is none.

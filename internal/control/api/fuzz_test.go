@@ -109,7 +109,7 @@ func FuzzFrames(f *testing.F) {
 		events = append(events, agent.Event{Seq: 13, RunID: "r", Body: &agent.RunEnded{Status: agent.Finished, Result: text}})
 		show := func() string {
 			var out bytes.Buffer
-			v := newView(agent.Run{ID: "r", Status: agent.Finished}, place{}, nil)
+			v := newView(agent.Run{ID: "r", Status: agent.Finished}, place{}, branches{})
 			for _, e := range events {
 				v.show(e, &out)
 			}

@@ -26,7 +26,7 @@ type frame struct {
 type projector struct {
 	agentID, runID string
 	began          time.Time
-	branches       []agent.Branch
+	branches       branches
 	usage          conversation.Usage
 	text           strings.Builder // of the reply that is being written
 	thought        strings.Builder
@@ -46,8 +46,8 @@ type call struct {
 	told, done bool
 }
 
-func newProjector(agentID, runID string, branches []agent.Branch) *projector {
-	return &projector{agentID: agentID, runID: runID, branches: branches, calls: map[string]*call{}}
+func newProjector(agentID, runID string, all branches) *projector {
+	return &projector{agentID: agentID, runID: runID, branches: all, calls: map[string]*call{}}
 }
 
 // frames folds one event. What a machine goes through is not in the public
@@ -86,9 +86,11 @@ func (p *projector) frames(e agent.Event) []frame {
 		return []frame{{twin: update{"type": "summary-started"}}, {twin: update{"type": "summary", "summary": b.Summary}},
 			{twin: update{"type": "summary-completed"}}}
 	case *agent.Pushed:
-		run := agent.Run{Branches: append([]agent.Branch(nil), p.branches...)}
+		run := agent.Run{Branches: append([]agent.Branch(nil), p.branches.pushed...)}
 		run.Apply(e)
-		p.branches = run.Branches
+		p.branches.pushed = run.Branches
+	case *agent.PullRequestFound, *agent.PullRequestOpened, *agent.PullRequestFailed:
+		return p.pulled(e)
 	case *agent.RunEnded:
 		return p.ended(b, e.Time)
 	}
@@ -284,6 +286,24 @@ func (p *projector) ended(b *agent.RunEnded, at time.Time) []frame {
 			DurationMS: milliseconds(at.Sub(p.began)), Git: gitOf(p.branches),
 		}},
 		frame{event: "done", data: struct{}{}})
+}
+
+// pulled tells how it went with a pull request, where it was tried.
+func (p *projector) pulled(e agent.Event) []frame {
+	a := agent.Agent{PullRequests: p.branches.pulls}
+	a.Apply(e)
+	p.branches.pulls = a.PullRequests
+	var of *agent.PullRequest
+	switch b := e.Body.(type) {
+	case *agent.PullRequestOpened:
+		of = a.PullRequest(b.PullRequest.RepoURL, b.PullRequest.Branch)
+	case *agent.PullRequestFailed:
+		of = a.PullRequest(b.RepoURL, b.Branch)
+	}
+	if of == nil {
+		return nil
+	}
+	return []frame{{twin: update{"type": "pull-request", "pullRequest": pullRequestOf(*of)}}}
 }
 
 func milliseconds(d time.Duration) int64 { return max(d.Milliseconds(), 0) }

@@ -16,9 +16,9 @@ import (
 
 type repoConfigJSON struct {
 	_           struct{} `json:"-" additionalProperties:"true"`
-	URL         string   `json:"url" minLength:"1" doc:"https, http or ssh; without its credentials"`
+	URL         string   `json:"url,omitempty" minLength:"1" doc:"https, http or ssh; without its credentials; that of the pull request where prUrl names one"`
 	StartingRef *string  `json:"startingRef,omitempty" minLength:"1" doc:"a branch, a tag or a commit; the repository's default branch where it is absent"`
-	PRURL       *string  `json:"prUrl,omitempty" format:"uri" doc:"not in this version"`
+	PRURL       *string  `json:"prUrl,omitempty" format:"uri" doc:"a pull request to go on with: the agent begins with its branch, and pushes to that with workOnCurrentBranch"`
 }
 
 const maxRepoURL = 2048
@@ -34,21 +34,23 @@ var (
 )
 
 // repos checks the repositories of a request.
-func repos(in []repoConfigJSON, allowFile bool) ([]agent.Repo, error) {
+func (s *server) repos(in []repoConfigJSON) ([]agent.Repo, error) {
 	if len(in) > maxRepos {
 		return nil, fault.Invalid("has %d repositories; at most %d are accepted", len(in), maxRepos).At("repos")
 	}
 	var out []agent.Repo
 	for i, r := range in {
 		field := fmt.Sprintf("repos[%d]", i)
+		var repo agent.Repo
+		var err error
 		if r.PRURL != nil {
-			return nil, notImplemented(field+".prUrl", "agents on pull requests")
-		}
-		u, err := repoURL(r.URL, allowFile)
-		if err != nil {
+			if repo, err = s.onPullRequest(r, field); err != nil {
+				return nil, err
+			}
+		} else if repo.URL, err = repoURL(r.URL, s.AllowFile); err != nil {
 			return nil, fault.Of(err).At(field + ".url")
 		}
-		repo := agent.Repo{URL: u}
+		u := repo.URL
 		if slices.ContainsFunc(out, func(o agent.Repo) bool { return secret.Repo(o.URL) == secret.Repo(u) }) {
 			return nil, fault.Invalid("names a repository that stands before it in the list").At(field + ".url").Hint("name each once")
 		}

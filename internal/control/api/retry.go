@@ -97,7 +97,7 @@ func (s *server) retryTurn(w http.ResponseWriter, r *http.Request, who account.A
 	}
 	s.Work.Wake(id)
 	run.Apply(events[len(events)-1])
-	out.Run = runOf(run, nil)
+	out.Run = runOf(run, branches{})
 	return writeJSON(w, http.StatusCreated, out)
 }
 

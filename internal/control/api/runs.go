@@ -18,6 +18,7 @@ type runGitBranchJSON struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
 	RepoURL string   `json:"repoUrl" minLength:"1" doc:"without its scheme"`
 	Branch  string   `json:"branch,omitempty" minLength:"1"`
+	PRURL   string   `json:"prUrl,omitempty" format:"uri" doc:"of its pull request, once there is one"`
 }
 
 type runGitJSON struct {
@@ -122,7 +123,7 @@ func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.A
 	s.Work.Wake(id)
 	run := agent.Run{AgentID: id}
 	run.Apply(first[0])
-	return writeJSON(w, http.StatusCreated, createRunResponseJSON{Run: runOf(run, nil)})
+	return writeJSON(w, http.StatusCreated, createRunResponseJSON{Run: runOf(run, branches{})})
 }
 
 // codeBusy is the code of the fault that an agent has a run that is not over.
@@ -173,7 +174,7 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request, who account.AP
 	if err != nil {
 		return fmt.Errorf("list the runs of %s: %w", a.ID, err)
 	}
-	branches, err := s.branches(r.Context(), a.ID)
+	all, err := s.branches(r.Context(), a)
 	if err != nil {
 		return err
 	}
@@ -184,21 +185,21 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request, who account.AP
 		out.NextCursor = cursor(runList, last.CreatedAt, last.ID)
 	}
 	for _, run := range runs {
-		out.Items = append(out.Items, runOf(run, branches))
+		out.Items = append(out.Items, runOf(run, all))
 	}
 	return writeJSON(w, http.StatusOK, out)
 }
 
 func (s *server) getRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	run, err := s.run(r, who)
+	a, run, err := s.runAndAgent(r, who)
 	if err != nil {
 		return err
 	}
-	branches, err := s.branches(r.Context(), run.AgentID)
+	all, err := s.branches(r.Context(), a)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, runOf(run, branches))
+	return writeJSON(w, http.StatusOK, runOf(run, all))
 }
 
 // cancelRun journals the wish; the scheduler heeds it.
@@ -227,11 +228,17 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request, who account.A
 
 // run returns the run that a path names, of the caller's agent.
 func (s *server) run(r *http.Request, who account.APIKey) (agent.Run, error) {
+	_, run, err := s.runAndAgent(r, who)
+	return run, err
+}
+
+func (s *server) runAndAgent(r *http.Request, who account.APIKey) (agent.Agent, agent.Run, error) {
 	a, err := s.agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {
-		return agent.Run{}, err
+		return a, agent.Run{}, err
 	}
-	return s.runOfAgent(r.Context(), a.ID, r.PathValue("runId"))
+	run, err := s.runOfAgent(r.Context(), a.ID, r.PathValue("runId"))
+	return a, run, err
 }
 
 func (s *server) runOfAgent(ctx context.Context, agentID, runID string) (agent.Run, error) {
@@ -247,30 +254,36 @@ func (s *server) runOfAgent(ctx context.Context, agentID, runID string) (agent.R
 
 // branches returns what the agent has pushed: that of its newest run which
 // pushed anything, because all its runs work on the same branch.
-func (s *server) branches(ctx context.Context, agentID string) ([]agent.Branch, error) {
+func (s *server) branches(ctx context.Context, a agent.Agent) (branches, error) {
 	p := store.Page{Limit: maxLimit}
 	for {
-		runs, err := s.Agents.ListRuns(ctx, agentID, p)
+		runs, err := s.Agents.ListRuns(ctx, a.ID, p)
 		if err != nil {
-			return nil, fmt.Errorf("list the runs of %s: %w", agentID, err)
+			return branches{}, fmt.Errorf("list the runs of %s: %w", a.ID, err)
 		}
 		for _, run := range runs {
 			if len(run.Branches) > 0 {
-				return run.Branches, nil
+				return branches{run.Branches, a.PullRequests}, nil
 			}
 		}
 		if len(runs) < p.Limit {
-			return nil, nil
+			return branches{}, nil
 		}
 		last := runs[len(runs)-1]
 		p.BeforeTime, p.BeforeID = last.CreatedAt, last.ID
 	}
 }
 
-func runOf(r agent.Run, branches []agent.Branch) runJSON {
+// branches are an agent's, and their pull requests.
+type branches struct {
+	pushed []agent.Branch
+	pulls  []agent.PullRequest
+}
+
+func runOf(r agent.Run, all branches) runJSON {
 	out := runJSON{
 		ID: r.ID, AgentID: r.AgentID, Status: string(r.Status), Result: r.Result,
-		CreatedAt: stamp(r.CreatedAt), UpdatedAt: stamp(r.UpdatedAt), Git: gitOf(branches),
+		CreatedAt: stamp(r.CreatedAt), UpdatedAt: stamp(r.UpdatedAt), Git: gitOf(all),
 	}
 	if r.Status.Ended() {
 		ms := max(r.Duration(r.EndedAt).Milliseconds(), 0)
@@ -290,13 +303,17 @@ func failureOf(f *agent.Failure) *errorInnerJSON {
 	return e
 }
 
-func gitOf(branches []agent.Branch) *runGitJSON {
-	if len(branches) == 0 {
+func gitOf(all branches) *runGitJSON {
+	if len(all.pushed) == 0 {
 		return nil
 	}
-	git := &runGitJSON{}
-	for _, b := range branches {
-		git.Branches = append(git.Branches, runGitBranchJSON{RepoURL: withoutScheme(b.RepoURL), Branch: b.Branch})
+	git, of := &runGitJSON{}, agent.Agent{PullRequests: all.pulls}
+	for _, b := range all.pushed {
+		one := runGitBranchJSON{RepoURL: withoutScheme(b.RepoURL), Branch: b.Branch}
+		if p := of.PullRequest(b.RepoURL, b.Branch); p != nil {
+			one.PRURL = p.URL
+		}
+		git.Branches = append(git.Branches, one)
 	}
 	return git
 }

@@ -25,7 +25,7 @@ const (
 // after Last-Event-ID. Everything comes from the journal, so a reconnecting
 // client gets what it missed, whichever server it reaches.
 func (s *server) streamRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	run, err := s.run(r, who)
+	a, run, err := s.runAndAgent(r, who)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (s *server) streamRun(w http.ResponseWriter, r *http.Request, who account.A
 	if err != nil {
 		return err
 	}
-	branches, err := s.branches(r.Context(), run.AgentID)
+	all, err := s.branches(r.Context(), a)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (s *server) streamRun(w http.ResponseWriter, r *http.Request, who account.A
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	v := newView(run, last, branches)
+	v := newView(run, last, all)
 	err = s.follow(r.Context(), run.AgentID, run.FirstSeq-1, true, func(events []agent.Event) (bool, error) {
 		for _, e := range events {
 			v.show(e, &out.buf)

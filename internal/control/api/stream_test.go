@@ -119,7 +119,7 @@ func TestProjector(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			run := agent.Run{ID: "run-1", AgentID: "bc-1", Status: agent.Finished, FirstSeq: 2}
-			v := newView(run, place{seq: 1}, nil)
+			v := newView(run, place{seq: 1}, branches{})
 			for i, b := range slices.Concat([]agent.Body{created}, someWork(), last) {
 				v.show(agent.Event{Seq: int64(i + 2), RunID: "run-1", Time: began.Add(time.Duration(i) * time.Second), Body: b}, &out)
 			}
@@ -310,7 +310,7 @@ func (h *house) lastFrame(id, runID string, head int64) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	p, last := newProjector(id, runID, nil), ""
+	p, last := newProjector(id, runID, branches{}), ""
 	for _, e := range events {
 		if e.RunID == runID {
 			for sub, f := range p.frames(e) {

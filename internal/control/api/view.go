@@ -21,8 +21,8 @@ type view struct {
 // newView begins at the frame after last. A run that works shows its status of
 // now. One that has ended is replayed, and a client that saw its end at the top
 // might not wait for the rest: it is shown the status at the place it resumes.
-func newView(run agent.Run, last place, branches []agent.Branch) *view {
-	v := &view{runID: run.ID, last: last, fold: newProjector(run.AgentID, run.ID, branches), status: agent.Creating}
+func newView(run agent.Run, last place, all branches) *view {
+	v := &view{runID: run.ID, last: last, fold: newProjector(run.AgentID, run.ID, all), status: agent.Creating}
 	if !run.Status.Ended() {
 		v.status = run.Status
 	}

@@ -66,3 +66,16 @@ func (g *Gateway) IDs(ctx context.Context, repoURL, commit string, paths []strin
 	}
 	return m.IDs(ctx, commit, paths)
 }
+
+// Commit is what a commit says of itself; see [mirror.Commit].
+type Commit = mirror.Commit
+
+// Log returns the commits of a branch since base, both as whole ids of commits
+// that the mirror holds; see [mirror.Mirror.Log].
+func (g *Gateway) Log(ctx context.Context, repoURL, base, tip string, most int) ([]Commit, error) {
+	_, m, err := g.open(repoURL)
+	if err != nil {
+		return nil, err
+	}
+	return m.Log(ctx, base, tip, most)
+}

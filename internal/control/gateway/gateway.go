@@ -175,6 +175,17 @@ func (g *Gateway) File(ctx context.Context, repoURL, commit, path string) ([]byt
 	return data, err
 }
 
+// Token is the one that is configured for a repository, for its server's API; ""
+// where there is none.
+func (g *Gateway) Token(repoURL string) string {
+	r, err := mirror.ParseURL(repoURL)
+	if err != nil {
+		return ""
+	}
+	_, token := g.mirrors.Login(r)
+	return token
+}
+
 // PathOf is the path below which the gateway serves a repository.
 func PathOf(repoURL string) (string, error) {
 	r, err := mirror.ParseURL(repoURL)

@@ -187,6 +187,13 @@ func (t *talk) controlCall(ctx context.Context, c agent.Call) error {
 		return err
 	}
 	start := time.Now()
+	if c.Name == managePull {
+		result, err := t.manage(ctx, c.ToolCall)
+		if err != nil {
+			return err
+		}
+		return t.done(ctx, c.ID, result, time.Since(start))
+	}
 	result, kept := controltool.Run(ctx, c.ToolCall, t.state(), t.Scripts)
 	if err := context.Cause(ctx); err != nil {
 		return err

@@ -15,7 +15,8 @@ import (
 // finish commits what is left, pushes the branches and ends the run. A repeat of
 // any part after a crash changes nothing. Where a push is refused for a secret
 // the model is told, and the run goes on. One that fails otherwise stands in no
-// other's way: what can be pushed is, and then the run says what went wrong.
+// other's way: what can be pushed is, and then the run says what went wrong. That
+// no pull request could be opened fails no run: it is told of beside.
 func (l *Loop) finish(ctx context.Context) error {
 	s := l.rec.state
 	if on, err := l.goesOn(ctx); err != nil || on {
@@ -38,6 +39,9 @@ func (l *Loop) finish(ctx context.Context) error {
 		case failed == nil:
 			failed = err
 		}
+	}
+	if err := l.propose(ctx); err != nil {
+		return err
 	}
 	if failed != nil {
 		return failed

@@ -80,7 +80,9 @@ type Config struct {
 	// Scripts keeps what agents say that later machines install; nil keeps nothing.
 	Scripts controltool.Scripts
 	// MCP are the MCP servers of agents; without it there are none.
-	MCP    Servers
+	MCP Servers
+	// Pulls asks forges for pull requests; nil where there are none.
+	Pulls  Pulls
 	Logger *slog.Logger
 }
 

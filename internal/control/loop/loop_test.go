@@ -40,6 +40,7 @@ type rig struct {
 	review loop.Reviewer
 	// scripts are what agents have said that later machines install.
 	scripts scripts
+	pulls   *pulls // nil where there is no forge
 }
 
 type scripts struct{ kept []string }
@@ -87,12 +88,16 @@ func (r *rig) record(bodies ...agent.Body) {
 }
 
 func (r *rig) config() loop.Config {
-	return loop.Config{
+	c := loop.Config{
 		Journal: r.store, Model: &r.model, Info: r.info, Logger: slog.New(slog.DiscardHandler),
 		Review:  r.review,
 		Scripts: &r.scripts,
 		Machine: func(context.Context, *agent.State, loop.Record) (loop.Hands, error) { return r.hands, r.err },
 	}
+	if r.pulls != nil {
+		c.Pulls = r.pulls
+	}
+	return c
 }
 
 // work runs the loop to the end of the run and returns it.

@@ -14,7 +14,6 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
-	"aloft/internal/tool"
 )
 
 // Patience with a model, by what is wrong with it. A connection that is refused
@@ -103,7 +102,7 @@ var errEmpty = &model.Error{Reason: model.Cut, Message: "the model sent an empty
 // ask asks the model once.
 func (t *talk) ask(ctx context.Context) error {
 	s := t.state()
-	req := model.Request{System: systemPrompt(s), Messages: s.Messages, Tools: tool.Catalogue()}
+	req := model.Request{System: systemPrompt(s), Messages: s.Messages, Tools: t.tools(s)}
 	text, thought := splice{seen: s.Shown}, splice{seen: s.Thought}
 	deltas := newBatch(ctx, t.record)
 	var reply *model.Reply

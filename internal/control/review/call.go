@@ -32,6 +32,7 @@ type arguments struct {
 	Server              string   `json:"server"`
 	ToolName            string   `json:"tool_name"`
 	UpdateScript        string   `json:"update_script"`
+	Title               string   `json:"title"`
 	PID                 any      `json:"pid"`
 	Contents            string   `json:"contents"`
 	OldString           string   `json:"old_string"`
@@ -58,6 +59,8 @@ func describe(c conversation.ToolCall) described {
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "input of a running command: " + string(c.Args), grant: "*"}
 	case "SetupVmEnvironment": // it runs in the machines of agents to come, whatever their run mode
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "later machines are to install by: " + a.UpdateScript, grant: a.UpdateScript}
+	case "PrManagement": // it is seen outside, by whom the project tells
+		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "pull request: " + a.Title, grant: "*"}
 	case "ReadLints": // a linter's configuration may be code of the project's
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "run the project's linters", grant: "*"}
 	case "Fetch", "WebFetch":

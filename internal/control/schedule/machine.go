@@ -25,6 +25,9 @@ import (
 // started again, or a new one. It is [loop.Config.Machine].
 func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Record) (loop.Hands, error) {
 	w.letGo()
+	if err := w.findPulls(ctx, state, record); err != nil {
+		return nil, err
+	}
 	branches, err := w.branches(ctx, state)
 	if err != nil {
 		return nil, err

@@ -4,15 +4,46 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
+	"aloft/internal/control/loop"
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
 	"aloft/internal/redact"
 )
+
+// findPulls finds out where an agent begins that was started on pull requests.
+func (w *worker) findPulls(ctx context.Context, state *agent.State, record loop.Record) error {
+	for _, repo := range state.Agent.Repos {
+		if repo.PullRequest == "" || slices.ContainsFunc(state.Agent.PullRequests, func(p agent.PullRequest) bool { return p.RepoURL == repo.URL }) {
+			continue
+		}
+		if w.s.Pulls == nil {
+			return fault.Invalid("this server has no forge to find %s at", repo.PullRequest).Named("forge_not_configured").
+				Hint("add the host's URL and a token to git.credentials in the configuration")
+		}
+		found, err := w.s.Pulls.Found(ctx, repo.URL, repo.PullRequest)
+		if err != nil {
+			return err
+		}
+		if err := record(ctx, &agent.PullRequestFound{PullRequest: found}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pulls are what a loop asks; nil where there is nothing to ask.
+func (s *Scheduler) pulls() loop.Pulls {
+	if s.Pulls == nil {
+		return nil
+	}
+	return s.Pulls
+}
 
 // branches returns the branch to work on in each of the agent's repositories.
 func (w *worker) branches(ctx context.Context, state *agent.State) ([]string, error) {

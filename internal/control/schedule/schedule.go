@@ -93,6 +93,9 @@ type Config struct {
 	// SandboxStart or SandboxTerminals; nil where that is to have none. Without it
 	// none has.
 	Cage func(ctx context.Context, a agent.Agent, what string) (*cage.Policy, error)
+	// Pulls opens pull requests, and finds those that agents are started on; nil
+	// where there are none.
+	Pulls Pulls
 	// Hooks returns what an agent's hooks are told of people, and have from them.
 	// Without it that is nothing.
 	Hooks  func(ctx context.Context, a agent.Agent) (Hooks, error)
@@ -124,6 +127,14 @@ type Gateway interface {
 	Check(ctx context.Context, repoURL, ref string) (gateway.RefInfo, error)
 	Reach(ctx context.Context, w gateway.Wish) gateway.Reached
 	Diff(ctx context.Context, repoURL, base, branch string, limit int) (diff string, truncated bool, err error)
+}
+
+// Pulls asks forges for pull requests.
+type Pulls interface {
+	loop.Pulls
+	// Found returns the pull request at an address, for an agent that is to go on
+	// with it in that repository.
+	Found(ctx context.Context, repoURL, prURL string) (agent.PullRequest, error)
 }
 
 // Identity signs that the bearer is a workload, to an audience.

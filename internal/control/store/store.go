@@ -90,9 +90,10 @@ type AgentQuery struct {
 
 // AgentFilter narrows a list of agents; what is zero narrows nothing.
 type AgentFilter struct {
-	Search     string // every word of it is in the id, name, model or repositories, in whatever case
-	Repository string // an address, or how one ends: owner/name
-	From, To   time.Time
+	Search      string // every word of it is in the id, name, model or repositories, in whatever case
+	Repository  string // an address, or how one ends: owner/name
+	PullRequest string // the address of one that the agent was started on, or has opened
+	From, To    time.Time
 	// Standings has how the agent stands. A failure is news, and needs a person,
 	// if nothing has come after it since NewsSince.
 	Standings []Standing
@@ -101,7 +102,7 @@ type AgentFilter struct {
 
 // IsZero reports whether the filter narrows nothing.
 func (f AgentFilter) IsZero() bool {
-	return f.Search == "" && f.Repository == "" && f.From.IsZero() && f.To.IsZero() && len(f.Standings) == 0
+	return f.Search == "" && f.Repository == "" && f.PullRequest == "" && f.From.IsZero() && f.To.IsZero() && len(f.Standings) == 0
 }
 
 // A Standing is how an agent stands, as a person sees it.

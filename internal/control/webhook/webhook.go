@@ -240,6 +240,7 @@ type source struct {
 type target struct {
 	URL        string `json:"url"`
 	BranchName string `json:"branchName,omitempty"`
+	PRURL      string `json:"prUrl,omitempty"`
 }
 
 // body is made of what no longer changes, so that it is the same each time.
@@ -284,6 +285,9 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 	}
 	if len(run.Branches) > 0 {
 		p.Target.BranchName = run.Branches[0].Branch
+		if pr := a.PullRequest(run.Branches[0].RepoURL, run.Branches[0].Branch); pr != nil {
+			p.Target.PRURL = pr.URL
+		}
 	} else if len(first) > 0 {
 		if made, ok := first[0].Body.(*agent.Created); ok {
 			p.Target.BranchName = made.Branch

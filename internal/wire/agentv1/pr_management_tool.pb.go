@@ -70,16 +70,26 @@ func (PrAction) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_pr_management_tool_proto_rawDescGZIP(), []int{0}
 }
 
-// Open or change the pull request of the agent's branch.
+// Push your branch and open its pull request, or change the title and the
+// description of the one there is. Commit before you call: only what is committed
+// is pushed. There is one pull request for your branch; no other branch and no
+// other pull request can be named. Use it only where the task asks for a pull
+// request, or where you can describe the work better than its commits do. Heed the
+// project's pull_request_template.md, if it has one.
 type PrManagementArgs struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Action PrAction               `protobuf:"varint,1,opt,name=action,proto3,enum=agent.v1.PrAction" json:"action,omitempty"`
-	Title  string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// The description, as Markdown.
-	Body          string `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
-	BaseBranch    string `protobuf:"bytes,4,opt,name=base_branch,json=baseBranch,proto3" json:"base_branch,omitempty"`
-	Draft         bool   `protobuf:"varint,5,opt,name=draft,proto3" json:"draft,omitempty"`
-	ToolCallId    string `protobuf:"bytes,6,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// What the change does, in one line. Creating needs it.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// The description, as Markdown: what was changed and why, and how it was checked.
+	Body string `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
+	// The branch to be merged into, if it is not the one that you began with.
+	BaseBranch string `protobuf:"bytes,4,opt,name=base_branch,json=baseBranch,proto3" json:"base_branch,omitempty"`
+	// Not ready for review yet. It counts when the pull request is created.
+	Draft      bool   `protobuf:"varint,5,opt,name=draft,proto3" json:"draft,omitempty"`
+	ToolCallId string `protobuf:"bytes,6,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// With several repositories: whose branch, by the repository's URL; the first if absent.
+	RepoUrl       string `protobuf:"bytes,7,opt,name=repo_url,json=repoUrl,proto3" json:"repo_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -152,6 +162,13 @@ func (x *PrManagementArgs) GetDraft() bool {
 func (x *PrManagementArgs) GetToolCallId() string {
 	if x != nil {
 		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *PrManagementArgs) GetRepoUrl() string {
+	if x != nil {
+		return x.RepoUrl
 	}
 	return ""
 }
@@ -346,7 +363,7 @@ var File_agent_v1_pr_management_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_pr_management_tool_proto_rawDesc = "" +
 	"\n" +
-	"!agent/v1/pr_management_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xcd\x01\n" +
+	"!agent/v1/pr_management_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x8c\x02\n" +
 	"\x10PrManagementArgs\x120\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x12.agent.v1.PrActionB\x04\x88\xb5\x18\x01R\x06action\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x12\n" +
@@ -355,7 +372,9 @@ const file_agent_v1_pr_management_tool_proto_rawDesc = "" +
 	"baseBranch\x12\x14\n" +
 	"\x05draft\x18\x05 \x01(\bR\x05draft\x12&\n" +
 	"\ftool_call_id\x18\x06 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"?\n" +
+	"toolCallId\x12\x19\n" +
+	"\brepo_url\x18\a \x01(\tR\arepoUrl:\"\x8a\xb5\x18\x1e\n" +
+	"\fPrManagement\x12\fprManagement \x02\"?\n" +
 	"\x13PrManagementSuccess\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\"\x86\x01\n" +

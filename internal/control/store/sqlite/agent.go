@@ -134,7 +134,17 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 	if err != nil {
 		return query.Agent{}, err
 	}
-	var approvals, queue, todos []byte
+	var approvals, queue, todos, pull, pulls []byte
+	if a.Pull != (agent.PullWish{}) {
+		if pull, err = json.Marshal(a.Pull); err != nil {
+			return query.Agent{}, err
+		}
+	}
+	if len(a.PullRequests) > 0 {
+		if pulls, err = json.Marshal(a.PullRequests); err != nil {
+			return query.Agent{}, err
+		}
+	}
 	if len(a.Queue) > 0 {
 		if queue, err = json.Marshal(a.Queue); err != nil {
 			return query.Agent{}, err
@@ -155,6 +165,7 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 		Model: a.Model, Class: a.Class, WorkOnCurrentBranch: number(a.WorkOnCurrentBranch),
 		CreatedAt: nanos(a.CreatedAt), UpdatedAt: nanos(a.UpdatedAt), LatestRunID: a.LatestRunID, Head: a.Head,
 		Paused: number(a.Paused), RunMode: a.RunMode, Approvals: string(approvals), Machine: string(a.Machine), Origin: a.Origin, ForkedFrom: a.ForkedFrom, Layer: a.Layer, RulesAt: a.RulesAt, Queue: string(queue), Todos: string(todos),
+		Pull: string(pull), PullRequests: string(pulls),
 	}, nil
 }
 
@@ -174,6 +185,12 @@ func agentOf(row query.Agent) (agent.Agent, error) {
 	}
 	if row.Todos != "" {
 		waits = errors.Join(waits, json.Unmarshal([]byte(row.Todos), &a.Todos))
+	}
+	if row.Pull != "" {
+		waits = errors.Join(waits, json.Unmarshal([]byte(row.Pull), &a.Pull))
+	}
+	if row.PullRequests != "" {
+		waits = errors.Join(waits, json.Unmarshal([]byte(row.PullRequests), &a.PullRequests))
 	}
 	err := errors.Join(waits, json.Unmarshal([]byte(row.Env), &a.Env), json.Unmarshal([]byte(row.Repos), &a.Repos))
 	if err != nil {

@@ -137,6 +137,8 @@ func testFind(t *testing.T, s Store) {
 	made("failed", "https://git.test/acme/shop", 3, 2, &agent.RunStarted{}, ended(agent.Failed))
 	made("stopped", "https://git.test/acme/web", 4, 1, ended(agent.Cancelled))
 	made("filed", "https://git.test/acme/shop", 5, 1, ended(agent.Failed), &agent.Archived{Archived: true})
+	made("on a pull request", "https://git.test/acme/other", 6, 1, &agent.PullRequestFound{PullRequest: agent.PullRequest{RepoURL: "https://git.test/acme/other", Branch: "b", URL: "https://git.test/acme/other/pulls/7"}})
+	made("opens one", "https://git.test/acme/another", 7, 1, &agent.PullRequestOpened{PullRequest: agent.PullRequest{RepoURL: "https://git.test/acme/another", Branch: "b", URL: "https://git.test/acme/another/pulls/71"}})
 	for name, tt := range map[string]struct {
 		filter store.AgentFilter
 		user   int64
@@ -149,14 +151,17 @@ func testFind(t *testing.T, s Store) {
 		"the end of an address":   {store.AgentFilter{Repository: "Acme/Shop"}, 0, []string{"Working on Ümlauts", "asks", "failed"}},
 		"a whole address":         {store.AgentFilter{Repository: "https://git.test/acme/shop/"}, 0, []string{"Working on Ümlauts", "failed"}},
 		"from":                    {store.AgentFilter{From: someDay.AddDate(0, 0, -1)}, 0, []string{"Working on Ümlauts", "asks"}},
-		"to":                      {store.AgentFilter{To: someDay.AddDate(0, 0, -3)}, 0, []string{"stopped"}},
+		"to":                      {store.AgentFilter{To: someDay.AddDate(0, 0, -3)}, 0, []string{"stopped", "on a pull request", "opens one"}},
 		"needs you":               {store.AgentFilter{Standings: []store.Standing{store.NeedsYou}, NewsSince: news}, 0, []string{"asks", "failed"}},
 		"needs you, old news":     {store.AgentFilter{Standings: []store.Standing{store.NeedsYou}, NewsSince: someDay.Add(time.Hour)}, 0, []string{"asks"}},
-		"working":                 {store.AgentFilter{Standings: []store.Standing{store.Working}}, 0, []string{"Working on Ümlauts", "asks"}},
+		"working":                 {store.AgentFilter{Standings: []store.Standing{store.Working}}, 0, []string{"Working on Ümlauts", "asks", "on a pull request", "opens one"}},
 		"ended":                   {store.AgentFilter{Standings: []store.Standing{store.Finished, store.Failed, store.Stopped}}, 0, []string{"done", "failed", "stopped"}},
 		"ended, of a user":        {store.AgentFilter{Standings: []store.Standing{store.Finished, store.Failed, store.Stopped}}, 1, []string{"done", "stopped"}},
 		"archived":                {store.AgentFilter{Standings: []store.Standing{store.Archived}}, 0, []string{"filed"}},
 		"archived or stopped":     {store.AgentFilter{Standings: []store.Standing{store.Archived, store.Stopped}}, 0, []string{"stopped", "filed"}},
+		"on a pull request":       {store.AgentFilter{PullRequest: "https://git.test/Acme/other/pulls/7/"}, 0, []string{"on a pull request"}},
+		"a pull request opened":   {store.AgentFilter{PullRequest: "https://git.test/acme/another/pulls/71"}, 0, []string{"opens one"}},
+		"no such pull request":    {store.AgentFilter{PullRequest: "https://git.test/acme/another/pulls/7"}, 0, nil},
 		"all at once":             {store.AgentFilter{Search: "q", Repository: "acme/shop", Standings: []store.Standing{store.Working}, From: someDay}, 1, nil},
 	} {
 		for _, limit := range []int{100, 2} {

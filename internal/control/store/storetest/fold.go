@@ -60,6 +60,7 @@ func (l *life) created() *agent.Created {
 	c := &agent.Created{
 		Name: rapid.String().Draw(l.t, "name"), UserID: rapid.Int64Range(0, 3).Draw(l.t, "user"), Env: agent.Env{Type: "cloud"},
 		Model: rapid.SampledFrom([]string{"", "house"}).Draw(l.t, "model"), WorkOnCurrentBranch: rapid.Bool().Draw(l.t, "current"),
+		Pull: agent.PullWish{Auto: rapid.Bool().Draw(l.t, "auto"), Draft: rapid.Bool().Draw(l.t, "draft")},
 	}
 	if rapid.Bool().Draw(l.t, "repo") {
 		c.Repos = []agent.Repo{{URL: "https://git.example.com/a/b", StartingRef: rapid.String().Draw(l.t, "ref")}}
@@ -83,6 +84,11 @@ func (l *life) event() agent.Event {
 		&agent.RunEnded{Status: agent.Finished, Result: "done"},
 		&agent.RunEnded{Status: agent.Failed, Failure: &agent.Failure{Code: "ref_not_found", Message: "no ref", Hint: "name one"}},
 		&agent.MachineMade{MachineID: "m-1", Origin: fmt.Sprint("c0ffee", usage.Input%2), RulesAt: fmt.Sprint("feed", usage.Input%3)},
+		&agent.PullRequestOpened{By: agent.PullByRun, PullRequest: agent.PullRequest{
+			RepoURL: "https://git.example.com/a/b", Branch: fmt.Sprint("aloft/", usage.Input%3), URL: fmt.Sprint("https://git.example.com/a/b/pulls/", usage.Input%3), Number: usage.Input % 3, State: "open",
+		}},
+		&agent.PullRequestFailed{RepoURL: "https://git.example.com/a/b", Branch: fmt.Sprint("aloft/", usage.Input%3), By: agent.PullByRun, Failure: agent.Failure{Code: agent.CodeNoChanges}},
+		&agent.PullRequestSeen{URL: fmt.Sprint("https://git.example.com/a/b/pulls/", usage.Input%3), State: "merged", Title: "t"},
 		&agent.Archived{Archived: usage.Output%2 == 0},
 	}).Draw(l.t, "body")
 	if _, ok := body.(*agent.Archived); ok {

@@ -1,8 +1,8 @@
 -- name: PutAgent :exec
 INSERT OR REPLACE INTO agents (id, name, user_id, archived, env, repos, model, class,
-  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos)
+  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests)
 VALUES (@id, @name, @user_id, @archived, @env, @repos, @model, @class,
-  @work_on_current_branch, @created_at, @updated_at, @latest_run_id, @head, @paused, @machine, @run_mode, @approvals, @origin, @forked_from, @layer, @rules_at, @queue, @todos);
+  @work_on_current_branch, @created_at, @updated_at, @latest_run_id, @head, @paused, @machine, @run_mode, @approvals, @origin, @forked_from, @layer, @rules_at, @queue, @todos, @pull, @pull_requests);
 
 -- name: TouchAgent :exec
 UPDATE agents SET updated_at = @updated_at, head = @head WHERE id = @id;
@@ -36,6 +36,7 @@ WHERE (CAST(@user_id AS INTEGER) = 0 OR agents.user_id = @user_id) AND agents.ar
          OR CAST(@needs_you AS INTEGER) = 1 AND (agents.approvals != '' OR runs.status = 'ERROR' AND agents.updated_at >= @news_since) END)
   AND (CAST(@words AS TEXT) = '' OR has_words(agents.id || ' ' || agents.name || ' ' || agents.model || ' ' || agents.repos, @words))
   AND (CAST(@repository AS TEXT) = '' OR has_repository(agents.repos, @repository))
+  AND (CAST(@pull_request AS TEXT) = '' OR has_pull_request(agents.repos || agents.pull_requests, @pull_request))
 ORDER BY agents.created_at DESC, agents.id DESC LIMIT @most;
 
 -- name: ListWaitingAgents :many

@@ -33,7 +33,7 @@ func (q *Queries) DeleteAgent(ctx context.Context, id string) (int64, error) {
 }
 
 const findAgents = `-- name: FindAgents :many
-SELECT agents.id, agents.name, agents.user_id, agents.archived, agents.env, agents.repos, agents.model, agents.class, agents.work_on_current_branch, agents.created_at, agents.updated_at, agents.latest_run_id, agents.head, agents.paused, agents.machine, agents.run_mode, agents.approvals, agents.origin, agents.forked_from, agents.layer, agents.rules_at, agents.queue, agents.todos FROM agents LEFT JOIN runs ON runs.agent_id = agents.id AND runs.id = agents.latest_run_id
+SELECT agents.id, agents.name, agents.user_id, agents.archived, agents.env, agents.repos, agents.model, agents.class, agents.work_on_current_branch, agents.created_at, agents.updated_at, agents.latest_run_id, agents.head, agents.paused, agents.machine, agents.run_mode, agents.approvals, agents.origin, agents.forked_from, agents.layer, agents.rules_at, agents.queue, agents.todos, agents.pull, agents.pull_requests FROM agents LEFT JOIN runs ON runs.agent_id = agents.id AND runs.id = agents.latest_run_id
 WHERE (CAST(?1 AS INTEGER) = 0 OR agents.user_id = ?1) AND agents.archived <= ?2
   AND agents.created_at >= ?3 AND agents.created_at < ?4
   AND agents.created_at <= ?5 AND (agents.created_at < ?5 OR agents.id < ?6)
@@ -43,7 +43,8 @@ WHERE (CAST(?1 AS INTEGER) = 0 OR agents.user_id = ?1) AND agents.archived <= ?2
          OR CAST(?10 AS INTEGER) = 1 AND (agents.approvals != '' OR runs.status = 'ERROR' AND agents.updated_at >= ?11) END)
   AND (CAST(?12 AS TEXT) = '' OR has_words(agents.id || ' ' || agents.name || ' ' || agents.model || ' ' || agents.repos, ?12))
   AND (CAST(?13 AS TEXT) = '' OR has_repository(agents.repos, ?13))
-ORDER BY agents.created_at DESC, agents.id DESC LIMIT ?14
+  AND (CAST(?14 AS TEXT) = '' OR has_pull_request(agents.repos || agents.pull_requests, ?14))
+ORDER BY agents.created_at DESC, agents.id DESC LIMIT ?15
 `
 
 type FindAgentsParams struct {
@@ -60,6 +61,7 @@ type FindAgentsParams struct {
 	NewsSince   int64
 	Words       string
 	Repository  string
+	PullRequest string
 	Most        int64
 }
 
@@ -78,6 +80,7 @@ func (q *Queries) FindAgents(ctx context.Context, arg FindAgentsParams) ([]Agent
 		arg.NewsSince,
 		arg.Words,
 		arg.Repository,
+		arg.PullRequest,
 		arg.Most,
 	)
 	if err != nil {
@@ -111,6 +114,8 @@ func (q *Queries) FindAgents(ctx context.Context, arg FindAgentsParams) ([]Agent
 			&i.RulesAt,
 			&i.Queue,
 			&i.Todos,
+			&i.Pull,
+			&i.PullRequests,
 		); err != nil {
 			return nil, err
 		}
@@ -126,7 +131,7 @@ func (q *Queries) FindAgents(ctx context.Context, arg FindAgentsParams) ([]Agent
 }
 
 const getAgent = `-- name: GetAgent :one
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos FROM agents WHERE id = ?1
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests FROM agents WHERE id = ?1
 `
 
 func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
@@ -156,6 +161,8 @@ func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
 		&i.RulesAt,
 		&i.Queue,
 		&i.Todos,
+		&i.Pull,
+		&i.PullRequests,
 	)
 	return i, err
 }
@@ -172,7 +179,7 @@ func (q *Queries) GetHead(ctx context.Context, id string) (int64, error) {
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests FROM agents
 WHERE archived <= ?1
   AND created_at <= ?2 AND (created_at < ?2 OR id < ?3)
 ORDER BY created_at DESC, id DESC LIMIT ?4
@@ -223,6 +230,8 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 			&i.RulesAt,
 			&i.Queue,
 			&i.Todos,
+			&i.Pull,
+			&i.PullRequests,
 		); err != nil {
 			return nil, err
 		}
@@ -238,7 +247,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 }
 
 const listAgentsOfUser = `-- name: ListAgentsOfUser :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests FROM agents
 WHERE user_id = ?1 AND archived <= ?2
   AND created_at <= ?3 AND (created_at < ?3 OR id < ?4)
 ORDER BY created_at DESC, id DESC LIMIT ?5
@@ -291,6 +300,8 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 			&i.RulesAt,
 			&i.Queue,
 			&i.Todos,
+			&i.Pull,
+			&i.PullRequests,
 		); err != nil {
 			return nil, err
 		}
@@ -306,7 +317,7 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 }
 
 const listWaitingAgents = `-- name: ListWaitingAgents :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos FROM agents WHERE approvals != '' AND user_id = ?1 ORDER BY created_at, id LIMIT ?2
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests FROM agents WHERE approvals != '' AND user_id = ?1 ORDER BY created_at, id LIMIT ?2
 `
 
 type ListWaitingAgentsParams struct {
@@ -347,6 +358,8 @@ func (q *Queries) ListWaitingAgents(ctx context.Context, arg ListWaitingAgentsPa
 			&i.RulesAt,
 			&i.Queue,
 			&i.Todos,
+			&i.Pull,
+			&i.PullRequests,
 		); err != nil {
 			return nil, err
 		}
@@ -363,9 +376,9 @@ func (q *Queries) ListWaitingAgents(ctx context.Context, arg ListWaitingAgentsPa
 
 const putAgent = `-- name: PutAgent :exec
 INSERT OR REPLACE INTO agents (id, name, user_id, archived, env, repos, model, class,
-  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos)
+  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
-  ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)
+  ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)
 `
 
 type PutAgentParams struct {
@@ -392,6 +405,8 @@ type PutAgentParams struct {
 	RulesAt             string
 	Queue               string
 	Todos               string
+	Pull                string
+	PullRequests        string
 }
 
 func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
@@ -419,6 +434,8 @@ func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
 		arg.RulesAt,
 		arg.Queue,
 		arg.Todos,
+		arg.Pull,
+		arg.PullRequests,
 	)
 	return err
 }

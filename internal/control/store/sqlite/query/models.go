@@ -43,6 +43,8 @@ type Agent struct {
 	RulesAt             string
 	Queue               string
 	Todos               string
+	Pull                string
+	PullRequests        string
 }
 
 type Audit struct {

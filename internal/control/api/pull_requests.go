@@ -1,0 +1,222 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"unicode/utf8"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/forge"
+	"aloft/internal/control/pull"
+	"aloft/internal/fault"
+)
+
+// Pulls are the pull requests of agents. Its methods are safe for concurrent use,
+// and their errors are faults.
+type Pulls interface {
+	// Can returns nil if a forge is configured for the repository.
+	Can(repoURL string) error
+	// RepoOf returns the repository of a pull request, to clone: repoURL, unless
+	// that is "". The error says which of the two does not fit.
+	RepoOf(repoURL, prURL string) (string, error)
+	// ByHand opens the pull request of an agent's branch, or changes the one there is.
+	ByHand(ctx context.Context, userID int64, agentID, repoURL string, w pull.Wish) (agent.PullRequest, error)
+	// List says how an agent's pull requests stand.
+	List(ctx context.Context, a agent.Agent) ([]pull.Standing, error)
+}
+
+// Bounds of what a person writes into a pull request.
+const (
+	maxPullTitle = 250    // characters, which every forge takes
+	maxPullBody  = 60_000 // bytes
+)
+
+// PullRequest is one of an agent's branches at its forge. It is exported for the
+// reason that [AgentSummary] is.
+type PullRequest struct {
+	_       struct{}        `json:"-" additionalProperties:"true"`
+	RepoURL string          `json:"repoUrl" doc:"without its scheme"`
+	Branch  string          `json:"branch"`
+	Base    string          `json:"base,omitempty" doc:"the branch that it is to be merged into"`
+	URL     string          `json:"url,omitempty" format:"uri" doc:"absent while there is none"`
+	Number  int64           `json:"number,omitempty"`
+	Title   string          `json:"title,omitempty"`
+	State   string          `json:"state,omitempty" enum:"open,closed,merged" doc:"as it was seen last"`
+	Draft   bool            `json:"draft,omitempty"`
+	Error   *errorInnerJSON `json:"error,omitempty" doc:"why it was not opened, or not changed, when that was tried last; the branch is pushed"`
+}
+
+type checkJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	Name    string   `json:"name"`
+	State   string   `json:"state" enum:"pending,success,failure,neutral"`
+	Summary string   `json:"summary,omitempty"`
+	URL     string   `json:"url,omitempty" format:"uri"`
+}
+
+type pullRequestStandingJSON struct {
+	_ struct{} `json:"-" additionalProperties:"true"`
+	PullRequest
+	ChecksState string          `json:"checksState,omitempty" enum:"pending,success,failure,neutral" doc:"what all checks say together; absent without checks"`
+	Checks      []checkJSON     `json:"checks" nullable:"false" doc:"of its newest commit, as the forge has them"`
+	Unseen      *errorInnerJSON `json:"unseen,omitempty" doc:"why the forge could not be asked: the state is the one known last"`
+}
+
+type listPullRequestsResponseJSON struct {
+	_     struct{}                  `json:"-" additionalProperties:"true"`
+	Items []pullRequestStandingJSON `json:"items" nullable:"false"`
+}
+
+type createPullRequestRequestJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	RepoURL *string  `json:"repoUrl,omitempty" minLength:"1" doc:"one of the agent's repositories; the first that has something pushed if absent"`
+	Title   *string  `json:"title,omitempty" maxLength:"250" doc:"made of the commits if absent"`
+	Body    *string  `json:"body,omitempty" doc:"Markdown, at most 60,000 bytes; made of the agent's last words and the project's template if absent"`
+	Base    *string  `json:"base,omitempty" minLength:"1" doc:"the branch to be merged into; the one that the agent began with if absent"`
+	Draft   bool     `json:"draft,omitempty" default:"false"`
+}
+
+func (s *server) pullRequestRoutes() []route {
+	return []route{
+		{method: "POST", path: "/v1/agents/{id}/pull-requests", id: "createPullRequest", summary: "Open the pull request of an agent's branch, or change the one there is",
+			in: createPullRequestRequestJSON{}, status: 201, out: PullRequest{}, handle: s.createPullRequest},
+		{method: "GET", path: "/v1/agents/{id}/pull-requests", id: "listPullRequests", summary: "List an agent's pull requests with their checks, as the forge has them now or had them a few seconds ago",
+			status: 200, out: listPullRequestsResponseJSON{}, handle: s.listPullRequests},
+	}
+}
+
+func errNoPulls() error {
+	return fault.Invalid("this server has no forge").Named(forge.CodeNotConfigured).Hint("add the host's URL and a token to git.credentials in the configuration")
+}
+
+func (s *server) createPullRequest(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	var in createPullRequestRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	wish := pull.Wish{Draft: in.Draft}
+	for into, from := range map[*string]*string{&wish.Title: in.Title, &wish.Body: in.Body, &wish.Base: in.Base} {
+		if from != nil {
+			*into = *from
+		}
+	}
+	repo := ""
+	if in.RepoURL != nil {
+		repo = *in.RepoURL
+		for _, of := range a.Repos { // as replies name it, too
+			if withoutScheme(of.URL) == repo {
+				repo = of.URL
+			}
+		}
+	}
+	switch {
+	case utf8.RuneCountInString(wish.Title) > maxPullTitle:
+		return fault.Invalid("may have %d characters", maxPullTitle).At("title")
+	case len(wish.Body) > maxPullBody:
+		return fault.Invalid("may have %d bytes", maxPullBody).At("body")
+	case wish.Base != "" && !validRef(wish.Base):
+		return fault.Invalid("%s is not the name of a branch", quoted(wish.Base)).At("base")
+	case s.Pulls == nil:
+		return errNoPulls()
+	}
+	p, err := s.Pulls.ByHand(r.Context(), who.UserID, a.ID, repo, wish)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusCreated, pullRequestOf(p))
+}
+
+func (s *server) listPullRequests(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	var all []pull.Standing
+	if s.Pulls != nil {
+		if all, err = s.Pulls.List(r.Context(), a); err != nil {
+			return fmt.Errorf("look at the pull requests of %s: %w", a.ID, err)
+		}
+	} else {
+		for _, p := range a.PullRequests {
+			all = append(all, pull.Standing{PullRequest: p})
+		}
+	}
+	out := listPullRequestsResponseJSON{Items: []pullRequestStandingJSON{}}
+	for _, p := range all {
+		one := pullRequestStandingJSON{PullRequest: pullRequestOf(p.PullRequest), ChecksState: string(forge.Verdict(p.Checks)), Checks: []checkJSON{}}
+		for _, c := range p.Checks {
+			one.Checks = append(one.Checks, checkJSON{Name: c.Name, State: string(c.State), Summary: c.Summary, URL: c.URL})
+		}
+		if p.Unseen != nil {
+			one.Unseen = failureOf(p.Unseen)
+		}
+		out.Items = append(out.Items, one)
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func pullRequestOf(p agent.PullRequest) PullRequest {
+	out := PullRequest{
+		RepoURL: withoutScheme(p.RepoURL), Branch: p.Branch, Base: p.Base, URL: p.URL, Number: p.Number, Title: p.Title, State: p.State, Draft: p.Draft,
+	}
+	if p.Failure != nil {
+		out.Error = failureOf(p.Failure)
+	}
+	return out
+}
+
+func pullRequestsOf(all []agent.PullRequest) (out []PullRequest) {
+	for _, p := range all {
+		out = append(out, pullRequestOf(p))
+	}
+	return out
+}
+
+// pullWish is what a new agent's person wants of pull requests.
+func (s *server) pullWish(in *createAgentRequestJSON, repos []agent.Repo) (agent.PullWish, error) {
+	w := agent.PullWish{Auto: in.AutoCreatePR, Draft: in.DraftPR, SkipReviewers: in.SkipReviewerRequest}
+	if !in.AutoCreatePR {
+		return w, nil
+	}
+	if len(repos) == 0 {
+		return w, fault.Invalid("is true, but the agent has no repository").At("autoCreatePR")
+	}
+	if s.Pulls == nil {
+		return w, fault.Of(errNoPulls()).At("autoCreatePR")
+	}
+	for _, r := range repos {
+		if err := s.Pulls.Can(r.URL); err != nil {
+			return w, fault.Of(err).At("autoCreatePR")
+		}
+	}
+	return w, nil
+}
+
+// onPullRequest is the repository that an agent works on which is started on a
+// pull request.
+func (s *server) onPullRequest(in repoConfigJSON, field string) (agent.Repo, error) {
+	switch {
+	case in.StartingRef != nil:
+		return agent.Repo{}, fault.Invalid("is given, but the agent begins with the branch of the pull request").Hint("leave one of the two out").At(field + ".startingRef")
+	case s.Pulls == nil:
+		return agent.Repo{}, fault.Of(errNoPulls()).At(field + ".prUrl")
+	}
+	if in.URL != "" {
+		u, err := repoURL(in.URL, s.AllowFile)
+		if err != nil {
+			return agent.Repo{}, fault.Of(err).At(field + ".url")
+		}
+		in.URL = u
+	}
+	url, err := s.Pulls.RepoOf(in.URL, *in.PRURL)
+	if err != nil {
+		return agent.Repo{}, fault.Of(err).At(field + ".prUrl")
+	}
+	return agent.Repo{URL: url, PullRequest: *in.PRURL}, nil
+}

@@ -1,0 +1,234 @@
+package loop
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/pull"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/tool"
+)
+
+// Pulls asks forges for pull requests. [pull.Desk] is one. Its methods are safe
+// for concurrent use, and their errors are faults.
+type Pulls interface {
+	// Can returns nil if a forge is configured for the repository.
+	Can(repoURL string) error
+	// Propose returns what to ask for the agent's n-th repository, of which commit
+	// is pushed. It asks nothing of the forge.
+	Propose(ctx context.Context, s *agent.State, n int, commit string, wish pull.Wish) (agent.PullRequestAsked, error)
+	// Open asks the forge. A repeat opens no other.
+	Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error)
+}
+
+// proposeWithin bounds how long the end of a run waits for a forge.
+const proposeWithin = 2 * time.Minute
+
+// propose opens the pull requests that the agent's person has wished for: one in
+// each repository with something pushed. What is asked is journaled before, so
+// that it is asked again after a crash, in the same words.
+func (l *Loop) propose(ctx context.Context) error {
+	s := l.rec.state
+	if !s.Agent.Pull.Auto || s.Mode == agent.ModePlan {
+		return nil
+	}
+	for n, repo := range s.Agent.Repos {
+		p := s.Proposal(repo.URL)
+		if p.Over || !s.Checkout(n).Pushed && len(s.Agent.Repos) > 1 {
+			continue
+		}
+		asked := p.Asked
+		if asked == nil {
+			var err error
+			if asked, err = l.proposal(ctx, n); err != nil {
+				return err
+			}
+		}
+		if asked == nil {
+			continue
+		}
+		if _, err := l.pull(ctx, *asked); err != nil && (ctx.Err() != nil || !isFault(err)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// proposal journals what is to be asked of a forge; nil where it is nothing, which
+// is journaled too.
+func (l *Loop) proposal(ctx context.Context, n int) (*agent.PullRequestAsked, error) {
+	s := l.rec.state
+	asked, err := agent.PullRequestAsked{RepoURL: s.Agent.Repos[n].URL, Branch: s.Checkout(n).Branch}, error(errNoForges())
+	if l.Pulls != nil {
+		within, cancel := context.WithTimeout(ctx, proposeWithin)
+		asked, err = l.Pulls.Propose(within, s, n, l.commitOf(asked.RepoURL), pull.Wish{Draft: s.Agent.Pull.Draft, Said: s.LastWords()})
+		cancel()
+	}
+	asked.By = agent.PullByRun
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, l.notPulled(ctx, asked, err)
+	}
+	return &asked, l.rec.record(ctx, &asked)
+}
+
+// commitOf is where the branch of a repository was pushed to.
+func (l *Loop) commitOf(repoURL string) string {
+	for _, b := range l.rec.state.Run.Branches {
+		if b.RepoURL == repoURL {
+			return b.Commit
+		}
+	}
+	return ""
+}
+
+// pull asks the forge what was journaled, and journals the answer. Its error is a
+// fault where the forge has said no.
+func (l *Loop) pull(ctx context.Context, asked agent.PullRequestAsked) (agent.PullRequest, error) {
+	within, cancel := context.WithTimeout(ctx, proposeWithin)
+	defer cancel()
+	opened, err := agent.PullRequestOpened{}, error(errNoForges())
+	if l.Pulls != nil {
+		opened, err = l.Pulls.Open(within, l.rec.state.Agent, asked)
+	}
+	if ctx.Err() != nil {
+		return agent.PullRequest{}, context.Cause(ctx)
+	}
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fault.Unavailable("the forge did not answer in %v", proposeWithin).Named("forge_unreachable").Hint("try again later")
+		}
+		if written := l.notPulled(ctx, asked, err); written != nil {
+			return agent.PullRequest{}, written
+		}
+		return agent.PullRequest{}, fault.Of(err)
+	}
+	opened.By = asked.By
+	return opened.PullRequest, l.rec.record(ctx, &opened)
+}
+
+// notPulled journals why there is no pull request.
+func (l *Loop) notPulled(ctx context.Context, asked agent.PullRequestAsked, err error) error {
+	failure := pull.FailureOf(err)
+	l.Logger.Warn("no pull request", "code", failure.Code, "by", asked.By, "error", err)
+	return l.rec.record(ctx, &agent.PullRequestFailed{RepoURL: asked.RepoURL, Branch: asked.Branch, By: asked.By, Failure: failure})
+}
+
+func errNoForges() *fault.Error {
+	return fault.Invalid("this server has no forge").Named("forge_not_configured").
+		Hint("add the host's URL and a token to git.credentials in the configuration")
+}
+
+const managePull = "PrManagement"
+
+// tools are those that the model is told of: PrManagement where there is a forge
+// for what the agent works on.
+func (l *Loop) tools(s *agent.State) []tool.Spec {
+	if l.Pulls != nil && slices.ContainsFunc(s.Agent.Repos, func(r agent.Repo) bool { return l.Pulls.Can(r.URL) == nil }) {
+		return tool.Catalogue()
+	}
+	return slices.DeleteFunc(slices.Clone(tool.Catalogue()), func(t tool.Spec) bool { return t.Name == managePull })
+}
+
+// pullArgs are PrManagementArgs.
+type pullArgs struct {
+	Action     string `json:"action"`
+	Title      string `json:"title"`
+	Body       string `json:"body"`
+	BaseBranch string `json:"base_branch"`
+	Draft      bool   `json:"draft"`
+	RepoURL    string `json:"repo_url"`
+}
+
+// manage works a call of PrManagement: it pushes the branch of one of the agent's
+// repositories, and opens its pull request, or changes it. No other branch can be
+// named, and no other pull request.
+func (l *Loop) manage(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
+	var in pullArgs
+	d := json.NewDecoder(bytes.NewReader(c.Args))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return tool.Failed("the arguments do not fit the schema: %v", err), nil
+	}
+	s := l.rec.snapshot()
+	n := 0
+	for n < len(s.Agent.Repos) && in.RepoURL != "" && s.Agent.Repos[n].URL != in.RepoURL {
+		n++
+	}
+	if n >= len(s.Agent.Repos) {
+		return tool.Failed("repo_url is none of your repositories"), nil
+	}
+	url, was := s.Agent.Repos[n].URL, s.Checkout(n)
+	there := s.Agent.PullRequest(url, was.Branch)
+	switch {
+	case in.Action != "PR_ACTION_CREATE" && in.Action != "PR_ACTION_UPDATE":
+		return tool.Failed("action is neither PR_ACTION_CREATE nor PR_ACTION_UPDATE"), nil
+	case strings.TrimSpace(in.Title) == "" && in.Action == "PR_ACTION_CREATE":
+		return tool.Failed("title is missing: say in one line what the change does"), nil
+	case in.Action == "PR_ACTION_UPDATE" && (there == nil || there.URL == ""):
+		return tool.Failed("your branch has no pull request: use PR_ACTION_CREATE"), nil
+	case in.Action == "PR_ACTION_UPDATE":
+		in.Title, in.Body = cmp.Or(in.Title, there.Title), cmp.Or(in.Body, there.Body)
+	}
+	commit, err := l.hands.Push(ctx, n, was.Branch)
+	switch {
+	case err != nil && (errors.Is(err, ErrMachineLost) || ctx.Err() != nil || !isFault(err)):
+		return tool.Result{}, err
+	case err != nil:
+		return notManaged("the branch was not pushed: ", err), nil
+	}
+	if err := l.rec.record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: commit}); err != nil {
+		return tool.Result{}, err
+	}
+	if l.Pulls == nil {
+		return notManaged("", errNoForges()), nil
+	}
+	within, cancel := context.WithTimeout(ctx, proposeWithin)
+	defer cancel()
+	asked, err := l.Pulls.Propose(within, l.rec.snapshot(), n, commit, pull.Wish{
+		Title: in.Title, Body: in.Body, Base: in.BaseBranch, Draft: in.Draft || s.Agent.Pull.Draft,
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return tool.Result{}, context.Cause(ctx)
+		}
+		return notManaged("", err), nil
+	}
+	asked.By, asked.CallID, asked.Force = agent.PullByTool, c.ID, true
+	if err := l.rec.record(ctx, &asked); err != nil {
+		return tool.Result{}, err
+	}
+	p, err := l.pull(ctx, asked)
+	switch {
+	case err != nil && (ctx.Err() != nil || !isFault(err)):
+		return tool.Result{}, err
+	case err != nil:
+		return notManaged("", err), nil
+	}
+	output, err := json.Marshal(map[string]any{"success": map[string]any{"url": p.URL, "number": p.Number}})
+	if err != nil {
+		return tool.Result{}, err
+	}
+	return tool.Result{Text: fmt.Sprintf("The pull request is at %s: %s into %s, at commit %.12s.", p.URL, was.Branch, p.Base, commit), Output: output}, nil
+}
+
+// notManaged tells the model why there is no pull request.
+func notManaged(what string, err error) tool.Result {
+	f := fault.Of(err)
+	text := "No pull request: " + what + f.Message
+	if f.Advice != "" {
+		text += ". What can be done: " + f.Advice
+	}
+	return tool.Failed("%s", text)
+}

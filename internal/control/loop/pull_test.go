@@ -1,0 +1,164 @@
+package loop_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/pull"
+	"aloft/internal/control/store"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+)
+
+// pulls is a forge that has each branch's pull request once.
+type pulls struct {
+	opened map[string]agent.PullRequest
+	asked  []agent.PullRequestAsked
+	none   error        // of Propose
+	before func() error // of each Open
+}
+
+func (p *pulls) Can(string) error { return nil }
+
+func (p *pulls) Propose(_ context.Context, s *agent.State, n int, commit string, w pull.Wish) (agent.PullRequestAsked, error) {
+	title := w.Title
+	if title == "" {
+		title = "made of: " + w.Said
+	}
+	return agent.PullRequestAsked{
+		RepoURL: s.Agent.Repos[n].URL, Branch: s.Branch, Commit: commit, Base: "main", Title: title, Body: w.Body, Draft: w.Draft,
+	}, p.none
+}
+
+func (p *pulls) Open(_ context.Context, _ agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error) {
+	p.asked = append(p.asked, asked)
+	key := asked.RepoURL + " " + asked.Branch
+	was, ok := p.opened[key]
+	if !ok {
+		if p.opened == nil {
+			p.opened = map[string]agent.PullRequest{}
+		}
+		was = agent.PullRequest{RepoURL: asked.RepoURL, Branch: asked.Branch, Base: asked.Base, URL: asked.RepoURL + "/pulls/1", Number: 1, State: "open"}
+		p.opened[key] = was
+	}
+	was.Title = asked.Title
+	if p.before != nil {
+		if err := p.before(); err != nil {
+			return agent.PullRequestOpened{}, err
+		}
+	}
+	return agent.PullRequestOpened{Made: !ok, PullRequest: was}, nil
+}
+
+// wished makes a rig whose agent's person wants pull requests.
+func wished(t *testing.T, repos ...string) *rig {
+	t.Helper()
+	r := newRig(t, true)
+	r.id, r.pulls = agent.NewID(), &pulls{}
+	created := &agent.Created{Name: "test", Branch: "aloft/test-0000", Pull: agent.PullWish{Auto: true, Draft: true}}
+	for _, url := range append([]string{"https://git.example.com/r"}, repos...) {
+		created.Repos = append(created.Repos, agent.Repo{URL: url})
+	}
+	head := int64(0)
+	r.append(store.Append{AgentID: r.id, IfHead: &head, Events: []agent.Event{
+		{Body: created},
+		{RunID: r.run, Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "mend it")}},
+	}})
+	return r
+}
+
+func TestAPullRequestAtTheEnd(t *testing.T) {
+	r := wished(t)
+	r.model.steps = []step{say("done")}
+	if run := r.work(t.Context()); run.Status != agent.Finished {
+		t.Fatalf("%+v", run)
+	}
+	opened := bodies[*agent.PullRequestOpened](r)
+	if len(opened) != 1 || !opened[0].Made || opened[0].By != agent.PullByRun || len(bodies[*agent.PullRequestAsked](r)) != 1 {
+		t.Errorf("%+v", opened)
+	}
+	if asked := r.pulls.asked[0]; asked.Title != "made of: done" || !asked.Draft || asked.Commit == "" {
+		t.Errorf("asked %+v", asked)
+	}
+}
+
+// A server that dies between the forge's answer and the journal's line asks again,
+// in the same words.
+func TestAPullRequestIsAskedForAgainAfterACrash(t *testing.T) {
+	r := wished(t)
+	ctx, stop := context.WithCancelCause(t.Context())
+	r.pulls.before = func() error { stop(loop.ErrStop); return nil }
+	r.model.steps = []step{say("done")}
+	if err := loop.Run(ctx, r.id, r.config()); !errors.Is(err, loop.ErrStop) {
+		t.Fatal(err)
+	}
+	r.pulls.before = nil
+	if run := r.work(t.Context()); run.Status != agent.Finished {
+		t.Fatalf("%+v", run)
+	}
+	if len(r.pulls.asked) != 2 || len(r.pulls.opened) != 1 || r.pulls.asked[0] != r.pulls.asked[1] {
+		t.Errorf("asked %+v", r.pulls.asked)
+	}
+	if len(bodies[*agent.PullRequestAsked](r)) != 1 || len(bodies[*agent.PullRequestOpened](r)) != 1 {
+		t.Error("the journal has it twice")
+	}
+}
+
+// What goes wrong at the forge loses nothing of the run.
+func TestAForgeThatFails(t *testing.T) {
+	for name, spoil := range map[string]func(*pulls){
+		"OnOpen": func(p *pulls) {
+			p.before = func() error { return fault.Denied("no").Named("forge_unauthorized").Hint("mend it") }
+		},
+		"OnPropose": func(p *pulls) { p.none = fault.Denied("no").Named("forge_unauthorized").Hint("mend it") },
+		"OfOurs":    func(p *pulls) { p.before = func() error { return errors.New("a bug") } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := wished(t)
+			spoil(r.pulls)
+			r.model.steps = []step{say("done")}
+			run := r.work(t.Context())
+			failed := bodies[*agent.PullRequestFailed](r)
+			if run.Status != agent.Finished || run.Result != "done" || len(run.Branches) != 1 || len(failed) != 1 || failed[0].Failure.Code == "" {
+				t.Errorf("%+v, %+v", run, failed)
+			}
+			if name != "OfOurs" && failed[0].Failure.Hint != "mend it" {
+				t.Errorf("%+v", failed[0])
+			}
+		})
+	}
+}
+
+func TestTheToolOpensOneAndTheEndKeepsIt(t *testing.T) {
+	r := wished(t)
+	r.model.steps = []step{
+		use(`PrManagement {"action":"PR_ACTION_UPDATE","title":"x"}`),
+		use(`PrManagement {"action":"PR_ACTION_CREATE","title":"By the tool","body":"Words."}`),
+		use(`PrManagement {"action":"PR_ACTION_CREATE","title":"x","repo_url":"https://git.example.com/other"}`),
+		say("done"),
+	}
+	if run := r.work(t.Context()); run.Status != agent.Finished {
+		t.Fatalf("%+v", run)
+	}
+	done := bodies[*agent.CallDone](r)
+	if len(done) != 3 || !done[0].Error || done[1].Error || !done[2].Error || !strings.Contains(done[1].Text, "https://git.example.com/r/pulls/1") {
+		t.Fatalf("%+v", done)
+	}
+	var out struct {
+		Success struct {
+			URL    string
+			Number int
+		}
+	}
+	if err := json.Unmarshal(done[1].Output, &out); err != nil || out.Success.Number != 1 {
+		t.Errorf("%s: %v", done[1].Output, err)
+	}
+	if len(r.pulls.opened) != 1 || r.pulls.asked[0].By != agent.PullByTool || r.pulls.asked[0].Title != "By the tool" || !r.pulls.asked[0].Force {
+		t.Errorf("asked %+v", r.pulls.asked)
+	}
+}

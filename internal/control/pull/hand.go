@@ -1,0 +1,93 @@
+package pull
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+const readBatch = 1000 // events of one read
+
+// ByHand opens the pull request of an agent's branch for a person, or changes the
+// one there is. repoURL is one of the agent's repositories; "" is the first that
+// has something pushed. What cannot be done is journaled too, and is a fault.
+func (d *Desk) ByHand(ctx context.Context, userID int64, agentID, repoURL string, wish Wish) (agent.PullRequest, error) {
+	s, err := d.fold(ctx, agentID)
+	if err != nil {
+		return agent.PullRequest{}, err
+	}
+	n, err := pushed(s, repoURL)
+	if err != nil {
+		return agent.PullRequest{}, err
+	}
+	info, err := d.Git.Check(ctx, s.Agent.Repos[n].URL, s.Checkout(n).Branch)
+	if err != nil {
+		return agent.PullRequest{}, err
+	}
+	wish.Said = s.LastWords()
+	asked, err := d.Propose(ctx, s, n, info.Commit, wish)
+	if err != nil {
+		return agent.PullRequest{}, err
+	}
+	asked.By, asked.UserID, asked.Force = agent.PullByPerson, userID, wish.Title != "" || wish.Body != ""
+	record := func(ctx context.Context, b agent.Body) error {
+		_, err := d.Journal.Append(ctx, store.Append{AgentID: agentID, Events: []agent.Event{{Body: b}}})
+		return err
+	}
+	if err := record(ctx, &asked); err != nil {
+		return agent.PullRequest{}, fmt.Errorf("write journal of %s: %w", agentID, err)
+	}
+	opened, err := d.Open(ctx, s.Agent, asked)
+	last := context.WithoutCancel(ctx) // what is done is known
+	if err != nil {
+		if ctx.Err() != nil {
+			return agent.PullRequest{}, err
+		}
+		failed := &agent.PullRequestFailed{RepoURL: asked.RepoURL, Branch: asked.Branch, By: asked.By, Failure: FailureOf(err)}
+		if err := record(last, failed); err != nil {
+			return agent.PullRequest{}, err
+		}
+		return agent.PullRequest{}, err
+	}
+	return opened.PullRequest, record(last, &opened)
+}
+
+// pushed is which of the agent's repositories is meant.
+func pushed(s *agent.State, repoURL string) (int, error) {
+	n := slices.IndexFunc(s.Agent.Repos, func(r agent.Repo) bool { return r.URL == repoURL })
+	switch {
+	case len(s.Agent.Repos) == 0:
+		return 0, fault.Conflict("the agent has no repository").Named("no_repository")
+	case repoURL != "" && n < 0:
+		return 0, fault.Invalid("is none of the agent's repositories").At("repoUrl")
+	case n < 0:
+		for n = 0; n < len(s.Agent.Repos)-1 && !s.Checkout(n).Pushed; n++ {
+		}
+	}
+	if !s.Checkout(n).Pushed {
+		return 0, fault.Conflict("the agent has not pushed its branch").Named(codeNotPushed).
+			Hint("it is pushed at the end of a run that has changed something")
+	}
+	return n, nil
+}
+
+// fold reads the agent's journal.
+func (d *Desk) fold(ctx context.Context, agentID string) (*agent.State, error) {
+	s := agent.Fold(agentID, nil)
+	for {
+		events, err := d.Journal.Read(ctx, agentID, s.Agent.Head, readBatch)
+		if err != nil {
+			return nil, fmt.Errorf("read journal of %s: %w", agentID, err)
+		}
+		for _, e := range events {
+			s.Apply(e)
+		}
+		if len(events) < readBatch {
+			return s, nil
+		}
+	}
+}

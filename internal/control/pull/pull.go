@@ -1,0 +1,411 @@
+// Package pull makes pull requests of what agents have pushed: it says which
+// forge a repository is at, what a pull request is to be called and to say, asks
+// for it, and looks how it stands. That one is asked for is journaled before it
+// is, and what came of it after: a forge gives the one there is to whoever asks
+// again, so that no crash opens a second.
+//
+// An agent has no word in which branches these are: its own, as the journal has
+// it, into the one that it began with, unless its person names another.
+package pull
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/forge"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+	"aloft/internal/redact"
+)
+
+// Config is what a Desk works with. All fields but Shown, Reviewers and Logger
+// must be set.
+type Config struct {
+	Forges  forge.Set
+	Git     Git
+	Journal store.Journal
+	Link    func(agentID string) string // for a browser
+	// Secrets are, by names, what must not be in the words of a pull request.
+	Secrets func(agentID string) map[string]string
+	// Shown reports whether what the agent says may be told outside; nil is yes.
+	Shown func(ctx context.Context, a agent.Agent) (bool, error)
+	// Reviewers returns who is asked to review an agent's pull request, as the host
+	// knows them; nil asks nobody.
+	Reviewers func(ctx context.Context, a agent.Agent, host string) ([]string, error)
+	Logger    *slog.Logger
+}
+
+// Git is what is asked of the agent's repository.
+type Git interface {
+	Check(ctx context.Context, repoURL, ref string) (gateway.RefInfo, error)
+	Log(ctx context.Context, repoURL, base, tip string, most int) ([]gateway.Commit, error)
+	Files(ctx context.Context, repoURL, ref string, paths []string) (gateway.Tree, error)
+	Contents(ctx context.Context, repoURL string, b gateway.Blob, limit int64) ([]byte, error)
+}
+
+// Codes of faults, beside those of package forge and [agent.CodeNoChanges].
+const (
+	codeNotPushed  = "branch_not_pushed"
+	codeSameBranch = "same_branch"
+	codeClosed     = "pull_request_closed"
+	codeFork       = "pull_request_of_fork"
+)
+
+// Desk is where pull requests are asked for. Its methods are safe for concurrent
+// use.
+type Desk struct {
+	Config
+	seen seen
+}
+
+// New returns a Desk.
+func New(c Config) *Desk {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Desk{Config: c}
+}
+
+// Can returns nil if a forge is configured for the repository.
+func (d *Desk) Can(repoURL string) error {
+	_, _, err := d.forge(repoURL)
+	return err
+}
+
+// RepoOf returns the repository of a pull request, to clone: repoURL, unless that
+// is "". The error says which of the two does not fit.
+func (d *Desk) RepoOf(repoURL, prURL string) (string, error) {
+	of, _, err := forge.ParsePullRequestURL(prURL)
+	if err != nil {
+		return "", err
+	}
+	_, of, err = d.Forges.Of(of)
+	if err != nil {
+		return "", err
+	}
+	if repoURL == "" {
+		scheme, _, _ := strings.Cut(strings.TrimSpace(prURL), "://")
+		return strings.ToLower(scheme) + "://" + of.String(), nil
+	}
+	_, named, err := d.forge(repoURL)
+	if err != nil {
+		return "", err
+	}
+	if !named.Same(of) {
+		return "", fault.Invalid("is of %s, and url is another repository", of).Hint("leave url out")
+	}
+	return repoURL, nil
+}
+
+func (d *Desk) forge(repoURL string) (forge.Forge, forge.Repo, error) {
+	r, err := forge.ParseURL(repoURL)
+	if err != nil {
+		return nil, r, err
+	}
+	return d.Forges.Of(r)
+}
+
+// Found returns the pull request at an address, for an agent that is to go on
+// with it in that repository.
+func (d *Desk) Found(ctx context.Context, repoURL, prURL string) (agent.PullRequest, error) {
+	named, number, err := forge.ParsePullRequestURL(prURL)
+	if err != nil {
+		return agent.PullRequest{}, err
+	}
+	f, r, err := d.Forges.Of(named)
+	if err != nil {
+		return agent.PullRequest{}, err
+	}
+	p, err := f.Get(ctx, r, number)
+	if err != nil {
+		return agent.PullRequest{}, err
+	}
+	switch {
+	case !p.HeadRepo.Same(p.Repo):
+		return agent.PullRequest{}, fault.Invalid("the pull request %s comes from a fork: its branch %s is in another repository", p.URL, p.Head).Named(codeFork).
+			Hint("start the agent on that repository: url is %s, startingRef is %s", cmp.Or(p.HeadRepo.String(), "the fork"), p.Head)
+	case p.State != forge.Open:
+		return agent.PullRequest{}, fault.Conflict("the pull request %s is %s", p.URL, p.State).Named(codeClosed).
+			Hint("reopen it, or start the agent on a branch")
+	}
+	return known(p, repoURL), nil
+}
+
+// known is what the journal has of a pull request that is somebody else's.
+func known(p forge.PullRequest, repoURL string) agent.PullRequest {
+	return agent.PullRequest{
+		RepoURL: repoURL, Branch: p.Head, Base: p.Base, URL: p.URL, Number: int64(p.Number), Title: p.Title, Draft: p.Draft, State: string(p.State),
+	}
+}
+
+// Wish is what is asked for by somebody; what is empty is chosen.
+type Wish struct {
+	Title, Body, Base string
+	Draft             bool
+	Said              string // for the body, where there is none: the agent's last words
+}
+
+// Propose returns what to ask of the forge for the agent's n-th repository, of
+// which commit is pushed. It asks nothing of the forge. The error is a fault that
+// says why there is nothing to be asked.
+func (d *Desk) Propose(ctx context.Context, s *agent.State, n int, commit string, wish Wish) (agent.PullRequestAsked, error) {
+	a, was := s.Agent, s.Checkout(n)
+	url := a.Repos[n].URL
+	asked := agent.PullRequestAsked{RepoURL: url, Branch: was.Branch, Commit: commit, Draft: wish.Draft}
+	if err := d.Can(url); err != nil {
+		return asked, err
+	}
+	if commit == was.BaseCommit && a.PullRequest(url, was.Branch) == nil {
+		return asked, fault.Conflict("nothing was changed since %s: there is nothing to merge", short(commit)).Named(agent.CodeNoChanges)
+	}
+	info, err := d.refs(ctx, url, a.Repos[n].StartingRef)
+	if err != nil {
+		return asked, err
+	}
+	if asked.Base, err = base(a, n, was.Branch, info, wish.Base); err != nil {
+		return asked, err
+	}
+	words, err := d.words(ctx, s, n, commit, info.Branches[asked.Base], wish)
+	if err != nil {
+		return asked, err
+	}
+	asked.Title, asked.Body = words.Title, words.Body
+	return asked, nil
+}
+
+// refs are those of the repository. A ref that the agent began with may be gone.
+func (d *Desk) refs(ctx context.Context, url, ref string) (gateway.RefInfo, error) {
+	info, err := d.Git.Check(ctx, url, ref)
+	if err != nil && ref != "" && fault.Of(err).Code == "ref_not_found" {
+		return d.Git.Check(ctx, url, "")
+	}
+	return info, err
+}
+
+// base is the branch to merge into: the one asked for, or of the pull request
+// there is, or that the agent began with, or the repository's default.
+func base(a agent.Agent, n int, head string, info gateway.RefInfo, asked string) (string, error) {
+	if asked != "" {
+		if info.Branches[asked] == "" {
+			return "", fault.Invalid("the repository has no branch %s", forge.Line(asked, 200)).Named("ref_not_found").At("base").Hint("name a branch that is pushed, or none for the usual one")
+		}
+		if asked == head {
+			return "", sameBranch(head)
+		}
+		return asked, nil
+	}
+	if p := a.PullRequest(a.Repos[n].URL, head); p != nil && p.Base != "" && p.Base != head && info.Branches[p.Base] != "" {
+		return p.Base, nil
+	}
+	for _, b := range []string{info.Branch, info.DefaultBranch} {
+		if b != "" && b != head {
+			return b, nil
+		}
+	}
+	return "", sameBranch(head)
+}
+
+func sameBranch(head string) error {
+	return fault.Conflict("the agent works on %s itself: there is nothing to merge it into", head).Named(codeSameBranch).
+		Hint("name another base, or start an agent with a branch of its own")
+}
+
+// words are those of the pull request.
+func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base string, wish Wish) (Words, error) {
+	a := s.Agent
+	link := d.Link(a.ID)
+	clean := redact.New(d.Secrets(a.ID)).String
+	if wish.Title != "" && wish.Body != "" {
+		return Words{oneLine(clean(wish.Title), maxTitle), clean(Sign(wish.Body, a.Name, link))}, nil
+	}
+	src := Source{Name: a.Name, Link: link, Said: wish.Said}
+	if len(s.Asked) > 0 {
+		src.Task = s.Asked[0]
+	}
+	if d.Shown != nil {
+		if shown, err := d.Shown(ctx, a); err != nil {
+			return Words{}, err
+		} else if !shown { // commits are pushed; the rest stays here
+			src.Task, src.Said = "", ""
+		}
+	}
+	var err error
+	if from := cmp.Or(base, s.Checkout(n).BaseCommit); from != "" {
+		if src.Commits, err = d.Git.Log(ctx, a.Repos[n].URL, from, commit, 4*maxCommits); err != nil {
+			d.Logger.WarnContext(ctx, "the commits of a pull request cannot be read", "agent", a.ID, "error", err)
+		}
+	}
+	src.Template = d.template(ctx, a.Repos[n].URL, cmp.Or(base, commit))
+	words := Compose(src)
+	if wish.Title != "" {
+		words.Title = oneLine(wish.Title, maxTitle)
+	}
+	if wish.Body != "" {
+		words.Body = Sign(wish.Body, a.Name, link)
+	}
+	return Words{clean(words.Title), clean(words.Body)}, nil
+}
+
+// template is the project's, as the base has it. That it cannot be read is no
+// reason not to open a pull request.
+func (d *Desk) template(ctx context.Context, url, commit string) string {
+	tree, err := d.Git.Files(ctx, url, commit, Templates)
+	if err == nil {
+		for _, name := range Templates {
+			if b, ok := tree.Files[name]; ok && b.Size <= maxTemplate {
+				var text []byte
+				if text, err = d.Git.Contents(ctx, url, b, maxTemplate); err == nil {
+					return strings.ToValidUTF8(string(text), "\uFFFD")
+				}
+			}
+		}
+	}
+	if err != nil {
+		d.Logger.WarnContext(ctx, "the template of a repository's pull requests cannot be read", "error", err)
+	}
+	return ""
+}
+
+// A host that is away, or asks to wait, is asked again after these times.
+var waits = []time.Duration{time.Second, 4 * time.Second}
+
+// maxWait is as long as a host may ask to wait for a try to be made at once.
+const maxWait = 15 * time.Second
+
+// Open asks the forge to open the pull request, or to change the one there is.
+// Once it is asked a repeat opens no other. The error is a fault.
+func (d *Desk) Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error) {
+	for try := 0; ; try++ {
+		opened, err := d.open(ctx, a, asked)
+		if err == nil {
+			d.seen.forget(opened.PullRequest.URL)
+		}
+		if err == nil || !forge.Retryable(err) || try == len(waits) {
+			return opened, err
+		}
+		wait := waits[try]
+		if asks, ok := forge.RetryAfter(err); ok {
+			wait = max(wait, asks)
+		}
+		if wait > maxWait {
+			return opened, err
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return opened, context.Cause(ctx)
+		}
+	}
+}
+
+func (d *Desk) open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error) {
+	out := agent.PullRequestOpened{By: asked.By}
+	f, r, err := d.forge(asked.RepoURL)
+	if err != nil {
+		return out, err
+	}
+	all, err := f.Find(ctx, r, asked.Branch)
+	if err != nil {
+		return out, err
+	}
+	p, found := pick(all)
+	switch {
+	case found && p.State == forge.Open:
+		out.PullRequest, err = d.change(ctx, f, r, a, asked, p)
+		return out, err
+	case found && p.State == forge.Merged && p.HeadCommit == asked.Commit && asked.Commit != "":
+		out.PullRequest = known(p, asked.RepoURL)
+		return out, nil
+	case found && p.State == forge.Closed && asked.By == agent.PullByRun:
+		return out, fault.Conflict("%s was closed, and no other is opened by itself", p.URL).Named(codeClosed).
+			Hint("reopen it at the forge, or open another by hand: `aloft agent pr %s --open`", a.ID)
+	}
+	p, err = f.Open(ctx, forge.NewPullRequest{Repo: r, Head: asked.Branch, Base: asked.Base, Title: asked.Title, Body: asked.Body, Draft: asked.Draft})
+	if err != nil {
+		return out, err
+	}
+	out.Made, out.PullRequest = true, known(p, asked.RepoURL)
+	out.PullRequest.Body = p.Body
+	d.review(ctx, f, r, a, p)
+	return out, nil
+}
+
+// pick is the open one, or the newest of the others.
+func pick(all []forge.PullRequest) (forge.PullRequest, bool) {
+	for _, p := range all {
+		if p.State == forge.Open {
+			return p, true
+		}
+	}
+	if len(all) == 0 {
+		return forge.PullRequest{}, false
+	}
+	return all[0], true
+}
+
+// change puts what is asked for into a pull request that is there. What a person
+// has written stays, unless it is they, or the agent on purpose, who asks.
+func (d *Desk) change(ctx context.Context, f forge.Forge, r forge.Repo, a agent.Agent, asked agent.PullRequestAsked, p forge.PullRequest) (agent.PullRequest, error) {
+	was := a.PullRequest(asked.RepoURL, asked.Branch)
+	ours := was != nil && was.Body != "" && same(was.Body, p.Body) && was.Title == p.Title
+	out := known(p, asked.RepoURL)
+	if same(p.Body, asked.Body) {
+		out.Body = p.Body
+	}
+	if !ours && !asked.Force {
+		return out, nil
+	}
+	var c forge.Change
+	if p.Title != asked.Title {
+		c.Title = &asked.Title
+	}
+	if !same(p.Body, asked.Body) {
+		c.Body = &asked.Body
+	}
+	if c.Title != nil || c.Body != nil {
+		var err error
+		if p, err = f.Update(ctx, r, p.Number, c); err != nil {
+			return out, err
+		}
+	}
+	out = known(p, asked.RepoURL)
+	out.Body = p.Body
+	return out, nil
+}
+
+// same compares bodies as a host may have kept them.
+func same(a, b string) bool {
+	plain := func(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\r\n", "\n")) }
+	return plain(a) == plain(b)
+}
+
+// review asks the agent's people. That nobody could be asked is told in the log:
+// the pull request is there.
+func (d *Desk) review(ctx context.Context, f forge.Forge, r forge.Repo, a agent.Agent, p forge.PullRequest) {
+	reviewing, ok := f.(forge.Reviewing)
+	if !ok || a.Pull.SkipReviewers || p.Draft || d.Reviewers == nil {
+		return
+	}
+	logins, err := d.Reviewers(ctx, a, r.Host)
+	if err == nil && len(logins) > 0 {
+		err = reviewing.RequestReview(ctx, r, p.Number, logins)
+	}
+	if err != nil {
+		d.Logger.WarnContext(ctx, "nobody was asked to review a pull request", "agent", a.ID, "url", p.URL, "error", err)
+	}
+}
+
+// FailureOf is a fault in the words of the journal.
+func FailureOf(err error) agent.Failure {
+	f := fault.Of(err)
+	return agent.Failure{Code: cmp.Or(f.Code, "internal"), Message: f.Message, Hint: f.Advice}
+}
+
+func short(commit string) string { return commit[:min(len(commit), 12)] }

@@ -1,0 +1,307 @@
+package pull_test
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/forge"
+	"aloft/internal/control/forge/fake"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/pull"
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/sqlite"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+)
+
+const (
+	repoURL = "https://git.test/o/r.git"
+	branch  = "aloft/mend-1"
+)
+
+// git is a repository's server with what is pushed to the forge beside it.
+type git struct {
+	refs    gateway.RefInfo
+	commits []gateway.Commit
+	files   map[string]string
+}
+
+func (g *git) Check(_ context.Context, _, ref string) (gateway.RefInfo, error) {
+	info := g.refs
+	if ref != "" {
+		if info.Commit = info.Branches[ref]; info.Commit == "" {
+			return info, fault.NotFound("no %s", ref).Named("ref_not_found")
+		}
+		info.Branch = ref
+	}
+	return info, nil
+}
+
+func (g *git) Log(context.Context, string, string, string, int) ([]gateway.Commit, error) {
+	return g.commits, nil
+}
+
+func (g *git) Files(_ context.Context, _, _ string, paths []string) (gateway.Tree, error) {
+	t := gateway.Tree{Files: map[string]gateway.Blob{}}
+	for _, p := range paths {
+		if text, ok := g.files[p]; ok {
+			t.Files[p] = gateway.Blob{ID: p, Size: int64(len(text))}
+		}
+	}
+	return t, nil
+}
+
+func (g *git) Contents(_ context.Context, _ string, b gateway.Blob, _ int64) ([]byte, error) {
+	return []byte(g.files[b.ID]), nil
+}
+
+// office is a Desk with a forge, and an agent that has pushed its branch.
+type office struct {
+	t     *testing.T
+	forge *fake.Forge
+	repo  forge.Repo
+	git   *git
+	store *sqlite.Store
+	desk  *pull.Desk
+	id    string
+	head  string
+}
+
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "aloft.db"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	f := fake.New("git.test")
+	o := &office{t: t, forge: f, repo: f.Add("o/r", "main"), store: s, id: agent.NewID()}
+	o.head = f.Push(o.repo, branch)
+	o.git = &git{
+		refs:    gateway.RefInfo{DefaultBranch: "main", Branches: map[string]string{"main": strings.Repeat("a", 40), branch: o.head}},
+		commits: []gateway.Commit{{Subject: "api: mend the list", Body: "It was broken."}},
+		files:   map[string]string{},
+	}
+	o.desk = pull.New(pull.Config{
+		Forges: forge.Set{"git.test": f}, Git: o.git, Journal: s, Link: func(id string) string { return "https://aloft.test/agents/" + id },
+		Secrets: func(string) map[string]string { return map[string]string{"token": "s3cr3t-value"} },
+	})
+	head := int64(0)
+	run := agent.NewRunID()
+	o.append(store.Append{AgentID: o.id, IfHead: &head, Events: []agent.Event{
+		{Body: &agent.Created{Name: "Mend it", Branch: branch, Repos: []agent.Repo{{URL: repoURL}}}},
+		{RunID: run, Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "Mend the list\nplease")}},
+		{RunID: run, Body: &agent.MachineReady{MachineID: "m", BootID: "b", BaseCommit: strings.Repeat("a", 40), Branch: branch}},
+		{RunID: run, Body: &agent.TurnReplied{Message: conversation.Text(conversation.Assistant, "Mended, with s3cr3t-value.")}},
+		{RunID: run, Body: &agent.Pushed{RepoURL: repoURL, Branch: branch, Commit: o.head}},
+		{RunID: run, Body: &agent.RunEnded{Status: agent.Finished, Result: "Mended."}},
+	}})
+	return o
+}
+
+func (o *office) append(a store.Append) {
+	o.t.Helper()
+	if _, err := o.store.Append(o.t.Context(), a); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *office) state() *agent.State {
+	o.t.Helper()
+	events, err := o.store.Read(o.t.Context(), o.id, 0, 1000)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return agent.Fold(o.id, events)
+}
+
+func (o *office) propose(commit string, w pull.Wish) (agent.PullRequestAsked, error) {
+	asked, err := o.desk.Propose(o.t.Context(), o.state(), 0, commit, w)
+	asked.By = agent.PullByRun
+	return asked, err
+}
+
+// all are the pull requests at the forge, the newest first.
+func (o *office) all() []forge.PullRequest {
+	o.t.Helper()
+	all, err := o.forge.Find(o.t.Context(), o.repo, branch)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return all
+}
+
+func TestOpenIsOnce(t *testing.T) {
+	o := newOffice(t)
+	asked, err := o.propose(o.head, pull.Wish{Said: "Mended, with s3cr3t-value."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked.Title != "api: mend the list" || asked.Base != "main" || !strings.HasPrefix(asked.Body, "Mended, with") ||
+		strings.Contains(asked.Body, "s3cr3t-value") || !strings.Contains(asked.Body, "https://aloft.test/agents/"+o.id) {
+		t.Errorf("asked %+v", asked)
+	}
+	for try := range 3 { // as after a crash: the journal does not know of it
+		opened, err := o.desk.Open(t.Context(), o.state().Agent, asked)
+		if err != nil || opened.Made != (try == 0) || opened.PullRequest.Number != 1 || opened.PullRequest.State != "open" {
+			t.Fatalf("try %d: %+v, %v", try, opened, err)
+		}
+	}
+	if all := o.all(); len(all) != 1 || all[0].Body != asked.Body {
+		t.Errorf("there are %+v", all)
+	}
+}
+
+// A follow-up changes what the agent has written, and nothing that a person has.
+func TestAPersonsWordsStay(t *testing.T) {
+	o := newOffice(t)
+	open := func(said string, force bool) agent.PullRequest {
+		t.Helper()
+		asked, err := o.propose(o.head, pull.Wish{Said: said})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked.Force = force
+		opened, err := o.desk.Open(t.Context(), o.state().Agent, asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.append(store.Append{AgentID: o.id, Events: []agent.Event{{Body: &opened}}})
+		return opened.PullRequest
+	}
+	open("First.", false)
+	open("Second.", false)
+	if body := o.all()[0].Body; !strings.HasPrefix(body, "Second.") {
+		t.Errorf("the body is %q", body)
+	}
+	words := "What a person says."
+	if _, err := o.forge.Update(t.Context(), o.repo, 1, forge.Change{Body: &words}); err != nil {
+		t.Fatal(err)
+	}
+	open("Third.", false)
+	open("Fourth.", false)
+	if body := o.all()[0].Body; body != words {
+		t.Errorf("the body is %q", body)
+	}
+	if p := open("Fifth.", true); !strings.HasPrefix(o.all()[0].Body, "Fifth.") || p.Number != 1 {
+		t.Errorf("asked to, it is %+v", o.all())
+	}
+}
+
+func TestNothingToPropose(t *testing.T) {
+	o := newOffice(t)
+	if _, err := o.propose(strings.Repeat("a", 40), pull.Wish{}); fault.Of(err).Code != agent.CodeNoChanges {
+		t.Errorf("without a change: %v", err)
+	}
+	if _, err := o.propose(o.head, pull.Wish{Base: "nowhere"}); fault.Of(err).Code != "ref_not_found" {
+		t.Errorf("a base that is not there: %v", err)
+	}
+	if _, err := o.propose(o.head, pull.Wish{Base: branch}); fault.Of(err).Code != "same_branch" {
+		t.Errorf("into itself: %v", err)
+	}
+	for url, code := range map[string]string{"https://elsewhere.test/o/r": forge.CodeNotConfigured, "file:///srv/r.git": forge.CodeNotConfigured, "git@git.test:o/r": "", "https://GIT.test/o/r": ""} {
+		if err := o.desk.Can(url); (err == nil) != (code == "") || err != nil && fault.Of(err).Code != code {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// A pull request that a person has closed is not opened anew by itself.
+func TestClosedStaysClosed(t *testing.T) {
+	o := newOffice(t)
+	asked, err := o.propose(o.head, pull.Wish{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.desk.Open(t.Context(), o.state().Agent, asked); err != nil {
+		t.Fatal(err)
+	}
+	closed := forge.Closed
+	if _, err := o.forge.Update(t.Context(), o.repo, 1, forge.Change{State: &closed}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.desk.Open(t.Context(), o.state().Agent, asked); fault.Of(err).Code != "pull_request_closed" || fault.Of(err).Advice == "" {
+		t.Errorf("by itself: %v", err)
+	}
+	if p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{Title: "Again"}); err != nil || p.Number != 2 || p.Title != "Again" {
+		t.Errorf("by hand: %+v, %v", p, err)
+	}
+}
+
+func TestByHand(t *testing.T) {
+	o := newOffice(t)
+	o.forge.Fail(fault.Denied("the token is not good").Named(forge.CodeUnauthorized))
+	if _, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{}); fault.Of(err).Code != forge.CodeUnauthorized {
+		t.Fatal(err)
+	}
+	if p := o.state().Agent.PullRequest(repoURL, branch); p == nil || p.Failure == nil || p.Failure.Code != forge.CodeUnauthorized || p.URL != "" {
+		t.Errorf("the journal has %+v", p)
+	}
+	p, err := o.desk.ByHand(t.Context(), 1, o.id, repoURL, pull.Wish{Title: "By hand", Body: "Words.", Draft: true})
+	if err != nil || !p.Draft || p.Title != "By hand" {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if known := o.state().Agent.PullRequest(repoURL, branch); known == nil || known.URL != p.URL || known.Failure != nil {
+		t.Errorf("the journal has %+v", known)
+	}
+	if _, err := o.desk.ByHand(t.Context(), 1, o.id, "https://git.test/o/other", pull.Wish{}); fault.Of(err).Field != "repoUrl" {
+		t.Errorf("another repository: %v", err)
+	}
+}
+
+// What is new at the forge is journaled once, and the forge is not asked by each
+// who looks.
+func TestList(t *testing.T) {
+	o := newOffice(t)
+	p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.forge.SetCheck(o.repo, o.head, forge.Check{Name: "test", State: forge.Failure, Summary: "2 failed"})
+	closed := forge.Closed
+	if _, err := o.forge.Update(t.Context(), o.repo, int(p.Number), forge.Change{State: &closed}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		all, err := o.desk.List(t.Context(), o.state().Agent)
+		if err != nil || len(all) != 1 || all[0].State != "closed" || len(all[0].Checks) != 1 || forge.Verdict(all[0].Checks) != forge.Failure {
+			t.Fatalf("%+v, %v", all, err)
+		}
+	}
+	events, err := o.store.Read(t.Context(), o.id, 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(slices.DeleteFunc(events, func(e agent.Event) bool { return e.Body.Kind() != "pull_request.seen" })); n != 1 {
+		t.Errorf("it was journaled %d times", n)
+	}
+	if gets := strings.Count(strings.Join(o.forge.Calls(), " "), "Get"); gets != 1 {
+		t.Errorf("the forge was asked %d times: %v", gets, o.forge.Calls())
+	}
+}
+
+func TestFound(t *testing.T) {
+	o := newOffice(t)
+	p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := o.desk.Found(t.Context(), repoURL, p.URL)
+	if err != nil || found.Branch != branch || found.Base != "main" || found.RepoURL != repoURL || found.Body != "" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if url, err := o.desk.RepoOf("", p.URL); err != nil || url != "https://git.test/o/r" {
+		t.Errorf("%s, %v", url, err)
+	}
+	if _, err := o.desk.RepoOf("https://git.test/o/other", p.URL); err == nil {
+		t.Error("another repository than the pull request's")
+	}
+	if _, err := o.desk.Found(t.Context(), repoURL, "https://git.test/o/r/pulls/99"); fault.Of(err).Code != forge.CodeNotFound {
+		t.Errorf("none: %v", err)
+	}
+}

@@ -1,0 +1,150 @@
+package pull
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/forge"
+	"aloft/internal/control/store"
+)
+
+const (
+	seenFor   = 10 * time.Second // what a forge has said is not asked again for so long
+	maxSeen   = 1000
+	atOnce    = 8
+	askWithin = 8 * time.Second // of a person who waits for a page
+)
+
+// A Standing is how a pull request stands.
+type Standing struct {
+	agent.PullRequest
+	Checks []forge.Check
+	// Unseen is why the forge could not be asked; what is known is the journal's then.
+	Unseen *agent.Failure
+}
+
+// List says how the agent's pull requests stand, as their forges have it now, or
+// a few seconds ago. What is new is journaled.
+func (d *Desk) List(ctx context.Context, a agent.Agent) ([]Standing, error) {
+	out := make([]Standing, len(a.PullRequests))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, p := range a.PullRequests {
+		if out[i].PullRequest = p; p.URL == "" {
+			continue
+		}
+		group.Go(func() (err error) {
+			out[i], err = d.look(ctx, a, p)
+			return err
+		})
+	}
+	return out, group.Wait()
+}
+
+func (d *Desk) look(ctx context.Context, a agent.Agent, p agent.PullRequest) (Standing, error) {
+	now, checks, err := d.seen.get(ctx, p.URL, func() (forge.PullRequest, []forge.Check, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askWithin)
+		defer cancel()
+		return d.ask(ctx, p)
+	})
+	out := Standing{PullRequest: p, Checks: checks}
+	switch {
+	case ctx.Err() != nil:
+		return out, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		out.Unseen = &agent.Failure{Code: forge.CodeUnreachable, Message: "the forge does not answer"}
+		return out, nil
+	case err != nil:
+		f := FailureOf(err)
+		out.Unseen = &f
+		return out, nil
+	}
+	if string(now.State) != p.State || now.Title != p.Title || now.Draft != p.Draft {
+		seen := &agent.PullRequestSeen{URL: p.URL, State: string(now.State), Title: now.Title, Draft: now.Draft}
+		if _, err := d.Journal.Append(ctx, store.Append{AgentID: a.ID, Events: []agent.Event{{Body: seen}}}); err != nil && !errors.Is(err, store.ErrFull) {
+			return out, err
+		}
+	}
+	out.State, out.Title, out.Draft = string(now.State), now.Title, now.Draft
+	return out, nil
+}
+
+// ask asks the forge how a pull request stands. Checks that cannot be had leave
+// the rest as it is: a token may not reach them.
+func (d *Desk) ask(ctx context.Context, p agent.PullRequest) (forge.PullRequest, []forge.Check, error) {
+	f, r, err := d.forge(p.RepoURL)
+	if err != nil {
+		return forge.PullRequest{}, nil, err
+	}
+	now, err := f.Get(ctx, r, int(p.Number))
+	if err != nil || now.HeadCommit == "" {
+		return now, nil, err
+	}
+	checks, err := f.Checks(ctx, r, now.HeadCommit)
+	if err != nil {
+		d.Logger.WarnContext(ctx, "the checks of a pull request cannot be had", "url", p.URL, "error", err)
+	}
+	return now, checks, nil
+}
+
+// seen is what forges have said of late, by address. Its zero value is empty.
+type seen struct {
+	mu  sync.Mutex
+	all map[string]*glance
+}
+
+// glance is one answer, or the wait for it.
+type glance struct {
+	done   chan struct{} // closed once the rest is there
+	at     time.Time
+	pull   forge.PullRequest
+	checks []forge.Check
+	err    error
+}
+
+// get returns what is known of an address, and asks where that is old. Those who
+// want the same at once wait for one question.
+func (s *seen) get(ctx context.Context, url string, ask func() (forge.PullRequest, []forge.Check, error)) (forge.PullRequest, []forge.Check, error) {
+	s.mu.Lock()
+	g := s.all[url]
+	if g == nil || g.old() {
+		if s.all == nil || len(s.all) >= maxSeen {
+			s.all = map[string]*glance{}
+		}
+		g = &glance{done: make(chan struct{})}
+		s.all[url] = g
+		go func() {
+			g.pull, g.checks, g.err = ask()
+			g.at = time.Now()
+			close(g.done)
+		}()
+	}
+	s.mu.Unlock()
+	select {
+	case <-g.done:
+		return g.pull, g.checks, g.err
+	case <-ctx.Done():
+		return forge.PullRequest{}, nil, context.Cause(ctx)
+	}
+}
+
+func (g *glance) old() bool {
+	select {
+	case <-g.done:
+		return time.Since(g.at) > seenFor
+	default:
+		return false
+	}
+}
+
+// forget has the next who asks get a new answer.
+func (s *seen) forget(url string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, url)
+}
