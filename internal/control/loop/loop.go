@@ -106,7 +106,7 @@ type Loop struct {
 // returns an error, and leaves the run open, only when ctx ended with another
 // cause, or when the journal can not be written.
 func Run(ctx context.Context, agentID string, c Config) error {
-	rec, err := newRecorder(ctx, c.Journal, agentID, c.Owner)
+	rec, err := newRecorder(context.WithoutCancel(ctx), c.Journal, agentID, c.Owner) // a run that is cancelled meanwhile ends as any other
 	if err != nil {
 		return err
 	}
