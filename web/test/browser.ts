@@ -84,6 +84,8 @@ export const views: View[] = [
   { name: "spawn", path: "/agents", keys: "Control+e" },
   { name: "agent-working", path: `/agents/${demoId(1)}` },
   { name: "agent-asks", path: `/agents/${demoId(2)}` },
+  { name: "agent-wonders", path: `/agents/${demoId(13)}` },
+  { name: "agent-plans", path: `/agents/${demoId(14)}` },
   { name: "agent-failed", path: `/agents/${demoId(3)}` },
   { name: "agent-starting", path: `/agents/${demoId(4)}` },
   { name: "agent-hostile", path: `/agents/${demoId(9)}` },

@@ -1,4 +1,7 @@
 import { useState, type FormEvent } from "react";
+import type { Approval } from "../api/types";
+import { useAnswer } from "../approvals/answer";
+import { kindOf } from "../approvals/kind";
 import { keyName } from "../keys";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
@@ -13,14 +16,20 @@ import { drop, enqueue, type Outgoing } from "./queue";
 const w = words.agent;
 
 /** The box for what comes next. While the agent works the server queues it. */
-export function FollowUp({ id, busy, archived, queue, outgoing }: { id: string; busy: boolean; archived: boolean; queue: readonly Waiting[]; outgoing: readonly Outgoing[] }) {
+export function FollowUp({ id, busy, archived, queue, outgoing, asked }: { id: string; busy: boolean; archived: boolean; queue: readonly Waiting[]; outgoing: readonly Outgoing[]; asked: Approval | undefined }) {
   const client = useClient();
   const [text, setText, clear] = useDraft(`follow.${id}`, "");
   const pictures = usePictures();
   const [focus, setFocus] = useState(false);
+  const { answer, busy: answering } = useAnswer();
+  const answers = asked !== undefined && pictures.pictures.length === 0; // what is written while the agent asks is the answer
   const submit = (e: FormEvent) => {
     e.preventDefault();
-    if (!text.trim()) return;
+    if (!text.trim() || answering) return;
+    if (answers) {
+      void answer(asked, kindOf(asked) === "plan" ? "deny" : "answer", { message: text }).then((counts) => counts && clear());
+      return;
+    }
     enqueue(id, text.trim(), pictures.pictures); // it is sent from there, at once if the agent is free
     clear();
     pictures.clear();
@@ -59,13 +68,13 @@ export function FollowUp({ id, busy, archived, queue, outgoing }: { id: string; 
         <Pictures pictures={pictures.pictures} remove={pictures.remove} />
         <textarea
           className="input" id="follow-up" aria-label={w.followUp} dir="auto" rows={focus || text ? Math.min(10, Math.max(2, text.split("\n").length)) : 1}
-          placeholder={busy ? w.followUpBusy : w.followUpHint} value={text} onChange={(e) => setText(e.target.value)} onFocus={() => setFocus(true)} onBlur={() => setFocus(false)}
+          placeholder={answers ? w.followUpAnswer : busy ? w.followUpBusy : w.followUpHint} value={text} onChange={(e) => setText(e.target.value)} onFocus={() => setFocus(true)} onBlur={() => setFocus(false)}
           onKeyDown={(e) => {
             if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) submit(e);
           }}
         />
-        <button type="submit" className="button first" disabled={!text.trim()} title={busy ? w.queuedHint : keyName("mod+") + "↵"}>
-          <Icon name="send" /> {busy ? w.queue : w.send}
+        <button type="submit" className="button first" disabled={!text.trim() || answering} title={busy && !answers ? w.queuedHint : keyName("mod+") + "↵"}>
+          <Icon name="send" /> {answers ? w.reply : busy ? w.queue : w.send}
         </button>
       </form>
     </div>

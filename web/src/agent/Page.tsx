@@ -100,7 +100,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
         <div className="agent-body">
           <div className="agent-talk">
             {!follower.whole && t.entries.length === 0 ? <Loading /> : <TurnContext value={turns}><Conversation entries={t.entries} revision={follower.revision()} more={follower.more} older={follower.older} /></TurnContext>}
-            <FollowUp id={id} busy={busy} archived={archived} queue={t.queue} outgoing={outgoing} />
+            <FollowUp id={id} busy={busy} archived={archived} queue={t.queue} outgoing={outgoing} asked={t.asked()} />
           </div>
           {t.todos.length > 0 && (
             <aside aria-label={w.todo}>

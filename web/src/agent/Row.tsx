@@ -22,7 +22,9 @@ export const Row = memo(
       case "prompt":
         return (
           <div className="said">
-            <span className="who">{w.you}</span>
+            <span className="who">
+              {w.you} {entry.plan && <span className="badge">{w.planMode}</span>}
+            </span>
             <div className="words" dir="auto">
               {clip(entry.text, 100_000)}
             </div>

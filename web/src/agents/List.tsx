@@ -2,6 +2,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 import type { AgentSummary, Approval } from "../api/types";
 import { useAnswer } from "../approvals/answer";
+import { kindOf } from "../approvals/kind";
 import { useApprovals } from "../approvals/store";
 import { useClient } from "../api/use";
 import { useKey } from "../keys";
@@ -160,7 +161,7 @@ function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
     x: () => here && toggle(here.id),
     s: () => void stopAll(client, chosen),
     e: () => void archiveAll(client, chosen),
-    y: () => question && void answer(question, "allow_once"),
+    y: () => question && kindOf(question) !== "question" && void answer(question, "allow_once"),
     n: () => question && void answer(question, "deny"),
   };
   const press = (e: KeyboardEvent) => {

@@ -1,5 +1,6 @@
 import type { AgentSummary, Approval } from "../api/types";
-import { useAnswer } from "../approvals/answer";
+import { kindOf } from "../approvals/kind";
+import { Quick } from "../approvals/Quick";
 import { Icon } from "../parts/Icon";
 import { StatusBadge } from "../parts/Status";
 import { since } from "../parts/time";
@@ -53,20 +54,21 @@ export function AgentRow({ agent: a, now, index, total, top, active, picked, que
 
 /** What the agent asks, and the answers that need no more thought. */
 function Asks({ question: q, more, tab }: { question: Approval; more: number; tab: number }) {
-  const { answer, busy } = useAnswer();
+  const kind = kindOf(q);
   return (
     <div className="row-asks">
-      <Icon name="approvals" />
-      <span className="cut grow" title={q.subject}>
-        <strong>{q.tool}</strong> <code dir="auto">{q.subject}</code>
+      <Icon name={kind === "question" ? "help" : kind === "plan" ? "list" : "approvals"} />
+      <span className="cut grow" title={q.subject} dir="auto">
+        {kind === "call" ? (
+          <>
+            <strong>{q.tool}</strong> <code>{q.subject}</code>
+          </>
+        ) : (
+          (q.questions?.length === 1 && q.questions[0]?.prompt) || q.subject
+        )}
       </span>
       {more > 0 && <span className="small faint">{words.approval.more(more)}</span>}
-      <button type="button" className="button first small" tabIndex={tab} disabled={busy} onClick={() => void answer(q, "allow_once")}>
-        {words.approval.once}
-      </button>
-      <button type="button" className="button small danger" tabIndex={tab} disabled={busy} onClick={() => void answer(q, "deny")}>
-        {words.approval.deny}
-      </button>
+      <Quick approval={q} tab={tab} />
     </div>
   );
 }

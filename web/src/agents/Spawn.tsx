@@ -15,8 +15,8 @@ import { repoName } from "./status";
 import { refreshAgents } from "./store";
 
 const w = words.spawn;
-type Form = { text: string; repo?: string; ref: string; model: string; environment: string; runMode: RunMode };
-const empty: Form = { text: "", ref: "", model: "", environment: "", runMode: "" };
+type Form = { text: string; repo?: string; ref: string; model: string; environment: string; runMode: RunMode; plan: boolean };
+const empty: Form = { text: "", ref: "", model: "", environment: "", runMode: "", plan: false };
 
 /** requestOf makes the request for a new agent of what was filled in. */
 export function requestOf(f: Form): CreateAgent {
@@ -26,6 +26,7 @@ export function requestOf(f: Form): CreateAgent {
   if (f.model) out.model = { id: f.model };
   if (f.environment) out.env = { type: "cloud", name: f.environment };
   if (f.runMode) out.runMode = f.runMode;
+  if (f.plan) out.mode = "plan";
   return out;
 }
 
@@ -137,6 +138,14 @@ export function Spawn() {
             </select>
             <span className="hint" id="spawn-mode-hint">
               {w.runModeHint[form.runMode as keyof typeof w.runModeHint]}
+            </span>
+          </div>
+          <div className="field">
+            <label className="row">
+              <input type="checkbox" checked={form.plan} onChange={(e) => set({ plan: e.target.checked })} aria-describedby="spawn-plan-hint" /> {w.plan}
+            </label>
+            <span className="hint" id="spawn-plan-hint">
+              {w.planHint}
             </span>
           </div>
           {onlyScripted && <Problem tone="amber">{w.onlyScripted}</Problem>}

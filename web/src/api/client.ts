@@ -1,5 +1,5 @@
 import type {
-  Agent, AgentSummary, ApiKey, Approval, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, Decision, Diff, Environment,
+  Agent, AgentSummary, ApiKey, Answer, Approval, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, NewEnvironment, NewKey, Passkey,
   PasskeyAnswer, Preview, Prompt, Proposal, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
   TeamUsage, Terminal, Usage, User, WrittenFile,
@@ -101,8 +101,7 @@ export class Client {
   }
 
   approvals = () => this.get<Page<Approval>>("/approvals");
-  answer = (a: Approval, decision: Decision, message?: string) =>
-    this.send("POST", `/agents${at(a.agentId)}/approvals${at(a.id)}`, message ? { decision, message } : { decision });
+  answer = (a: Approval, answer: Answer) => this.send("POST", `/agents${at(a.agentId)}/approvals${at(a.id)}`, answer);
 
   files = (id: string, path: string) => this.get<{ items: FileEntry[] }>(`/agents${at(id)}/files?${pathIs(path)}`);
   readFile = (id: string, path: string, signal?: AbortSignal) => this.transport.bytes(`/v1/agents${at(id)}/files/contents?digest=true&${pathIs(path)}`, signal);

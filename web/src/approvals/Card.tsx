@@ -1,30 +1,25 @@
 import { useState } from "react";
 import type { Approval, Decision } from "../api/types";
 import { Icon } from "../parts/Icon";
+import { Markdown } from "../parts/Markdown";
 import { since, useNow } from "../parts/time";
 import { link } from "../route";
 import { words } from "../words";
 import { useAnswer } from "./answer";
+import { headOf, kindOf } from "./kind";
+import { QuestionForm } from "./QuestionForm";
 
 const w = words.approval;
 
-/** A question of an agent, and its answers. bare is within the agent's own page. */
+/** What an agent asks, and its answers. bare is within the agent's own page. */
 export function ApprovalCard({ approval: a, bare = false, name }: { approval: Approval; bare?: boolean; name?: string }) {
-  const give = useAnswer();
   const now = useNow();
-  const { busy } = give;
-  const [done, setDone] = useState(false);
-  const [why, setWhy] = useState("");
-  const answer = async (decision: Decision) => {
-    if (await give.answer(a, decision, why)) setDone(true);
-  };
+  const kind = kindOf(a);
   return (
-    <section className="approval" aria-label={`${w.asks} ${a.tool}`}>
+    <section className="approval" aria-label={headOf(a)}>
       <div className="row">
         <Icon name="approvals" />
-        <strong>
-          {w.asks} {a.tool}
-        </strong>
+        <strong>{headOf(a)}</strong>
         <span className="grow" />
         <span className="faint small">{w.asked(since(a.askedAt, now))}</span>
       </div>
@@ -33,41 +28,70 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
           {name ?? w.open}
         </a>
       )}
-      {!(bare && a.tool === "Shell") && (
+      {kind === "call" && !(bare && a.tool === "Shell") && (
         <pre className="command" tabIndex={0}>
           <code>{a.subject}</code>
         </pre>
       )}
-      {a.reason && (
+      {kind === "question" && (a.questions?.length ?? 0) > 1 && (
+        <p className="small muted" dir="auto">
+          {a.subject}
+        </p>
+      )}
+      {kind === "plan" && !bare && (
+        <div className="plan">
+          <h2 dir="auto">{a.subject}</h2>
+          <Markdown text={a.change ?? ""} />
+        </div>
+      )}
+      {a.reason && !(bare && kind === "plan") && (
         <p className="small" dir="auto">
           {a.reason}
         </p>
       )}
-      <p className="small muted">{a.why}</p>
+      {kind === "call" && a.change && (
+        <pre className="command" tabIndex={0} aria-label={w.change}>
+          <code>{a.change}</code>
+        </pre>
+      )}
+      {kind === "call" && <p className="small muted">{a.why}</p>}
       {a.entries.length > 0 && (
         <p className="small muted">
           {w.allows}: {a.entries.map((e) => <code key={e}>{e} </code>)}
         </p>
       )}
-      <div className="approval-acts">
-        <button type="button" className="button first small" disabled={busy || done} onClick={() => void answer("allow_once")}>
-          {done ? w.answered : w.once}
-        </button>
-        {a.entries.length > 0 && (
-          <>
-            <button type="button" className="button small" disabled={busy || done} onClick={() => void answer("allow_agent")}>
-              {w.agent}
-            </button>
-            <button type="button" className="button small" disabled={busy || done} onClick={() => void answer("allow_always")}>
-              {w.always}
-            </button>
-          </>
-        )}
-        <button type="button" className="button small danger" disabled={busy || done} onClick={() => void answer("deny")}>
-          {w.deny}
-        </button>
-        <input className="input deny-why" aria-label={w.denyWhy} placeholder={w.denyWhy} value={why} onChange={(e) => setWhy(e.target.value)} />
-      </div>
+      {a.until && <p className="small muted">{w.until(new Date(a.until).toLocaleString())}</p>}
+      {kind === "question" ? <QuestionForm approval={a} /> : <Verdict approval={a} />}
     </section>
+  );
+}
+
+/** Allow or deny, with words. */
+function Verdict({ approval: a }: { approval: Approval }) {
+  const { answer, busy } = useAnswer();
+  const [done, setDone] = useState(false);
+  const [why, setWhy] = useState("");
+  const plan = kindOf(a) === "plan";
+  const give = async (decision: Decision) => setDone(await answer(a, decision, { message: why }));
+  return (
+    <div className="approval-acts">
+      <button type="button" className="button first small" disabled={busy || done} onClick={() => void give("allow_once")}>
+        {done ? w.answered : plan ? w.carryOut : w.once}
+      </button>
+      {a.entries.length > 0 && (
+        <>
+          <button type="button" className="button small" disabled={busy || done} onClick={() => void give("allow_agent")}>
+            {w.agent}
+          </button>
+          <button type="button" className="button small" disabled={busy || done} onClick={() => void give("allow_always")}>
+            {w.always}
+          </button>
+        </>
+      )}
+      <button type="button" className={plan ? "button small" : "button small danger"} disabled={busy || done} onClick={() => void give("deny")}>
+        {plan ? w.otherPlan : w.deny}
+      </button>
+      <input className="input deny-why" aria-label={plan ? w.planWhy : w.denyWhy} placeholder={plan ? w.planWhy : w.denyWhy} value={why} onChange={(e) => setWhy(e.target.value)} />
+    </div>
   );
 }

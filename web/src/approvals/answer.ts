@@ -1,17 +1,22 @@
 import { useState } from "react";
 import { refreshAgents } from "../agents/store";
 import type { Client } from "../api/client";
-import type { Approval, Decision } from "../api/types";
+import type { Approval, Decision, QuestionAnswer } from "../api/types";
 import { asFailure, useClient } from "../api/use";
 import { toast } from "../parts/toast";
 import { words } from "../words";
+import { kindOf } from "./kind";
 import { refreshApprovals } from "./store";
 
+/** What goes with a decision: words for the agent, and answers to its questions. */
+export type Words = { message?: string; answers?: QuestionAnswer[] };
+
 /** Answers a question, and reports whether the answer counts. */
-export async function give(client: Client, a: Approval, decision: Decision, message = ""): Promise<boolean> {
+export async function give(client: Client, a: Approval, decision: Decision, { message = "", answers = [] }: Words = {}): Promise<boolean> {
+  const heard = decision === "deny" || decision === "answer";
   try {
-    await client.answer(a, decision, decision === "deny" ? message.trim() : "");
-    toast(decision === "deny" ? words.approval.denied(a.tool) : words.approval.allowed(a.tool));
+    await client.answer(a, { decision, ...(heard && message.trim() ? { message: message.trim() } : {}), ...(answers.length > 0 ? { answers } : {}) });
+    toast(words.approval.said[kindOf(a)](decision, a.tool));
     return true;
   } catch (e) {
     toast(asFailure(e).message, true); // that somebody else was faster, say
@@ -26,9 +31,9 @@ export async function give(client: Client, a: Approval, decision: Decision, mess
 export function useAnswer() {
   const client = useClient();
   const [busy, setBusy] = useState(false);
-  const answer = async (a: Approval, decision: Decision, message?: string): Promise<boolean> => {
+  const answer = async (a: Approval, decision: Decision, words?: Words): Promise<boolean> => {
     setBusy(true);
-    const counts = await give(client, a, decision, message);
+    const counts = await give(client, a, decision, words);
     setBusy(false);
     return counts;
   };

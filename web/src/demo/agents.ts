@@ -18,6 +18,8 @@ function agent(n: number, name: string, minutes: number, more: Partial<AgentSumm
 const first: AgentSummary[] = [
   agent(1, "Retry failed webhooks with backoff", 0, { runStatus: "RUNNING", machine: "ready", doing: "Shell run the unit tests of the outbox" }),
   agent(2, "Move sessions to the new store", 4, { runStatus: "RUNNING", machine: "ready", waitingApprovals: 1, doing: "Shell npx prisma migrate deploy", repos: repo("acme/accounts") }),
+  agent(13, "Keep carts of guests for a month", 6, { runStatus: "RUNNING", machine: "ready", waitingApprovals: 1, doing: "AskQuestion Where carts are kept" }),
+  agent(14, "Split the search service", 9, { runStatus: "RUNNING", machine: "ready", waitingApprovals: 1, doing: "CreatePlan Split the search service", repos: repo("acme/search") }),
   agent(3, "Upgrade to React 19", 11, { runStatus: "ERROR", doing: "the model refused the key of the configuration: 401 invalid x-api-key", repos: repo("acme/web") }),
   agent(4, "Find why checkout is slow for large carts", 1, { runStatus: "CREATING", machine: "booting", doing: "starting the machine: checkout" }),
   agent(5, "Translate the emails into Portuguese and check all of the placeholders in the templates of every language", 32, { runStatus: "FINISHED", machine: "hibernated", repos: repo("acme/mail") }),

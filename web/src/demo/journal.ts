@@ -2,18 +2,19 @@ import type { Journal } from "../api/types";
 import type { Event } from "../journal/event";
 import { Transcript } from "../journal/fold";
 import { idOf } from "./agents";
+import { planning, wondering } from "./questions";
 
-type Bare = { [K in Event["kind"]]: { kind: K; data: Extract<Event, { kind: K }>["data"]; wait?: number } }[Event["kind"]];
+export type Bare = { [K in Event["kind"]]: { kind: K; data: Extract<Event, { kind: K }>["data"]; wait?: number } }[Event["kind"]];
 
-const call = (id: string, name: string, args: unknown) => ({ call: { id, name, args } });
+export const call = (id: string, name: string, args: unknown) => ({ call: { id, name, args } });
 const usage = { input: 1800, output: 420, cacheRead: 21_000, cacheWrite: 900, cost: 21_375_000, priced: 24_120 };
 
 /** A screenshot, as far as a demonstration has one. */
 export const picture = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 320 200"><rect width="320" height="200" fill="#dfe7f2"/><rect y="0" width="320" height="28" fill="#3a5a8c"/><rect x="24" y="52" width="180" height="14" fill="#8fa3c0"/><rect x="24" y="80" width="272" height="90" rx="6" fill="#fff"/></svg>`;
-const replied = (...blocks: Extract<Event, { kind: "turn.replied" }>["data"]["message"]["blocks"]): Bare => ({
+export const replied = (...blocks: Extract<Event, { kind: "turn.replied" }>["data"]["message"]["blocks"]): Bare => ({
   kind: "turn.replied", data: { message: { role: "assistant", blocks }, usage, model: "opus" },
 });
-const done = (callId: string, text: string, success?: unknown, durationMs = 240): Bare[] => [
+export const done = (callId: string, text: string, success?: unknown, durationMs = 240): Bare[] => [
   { kind: "call.judged", data: { callId, treatment: "sandboxed", by: "policy" } },
   { kind: "call.sent", data: { callId } },
   { kind: "call.done", data: { callId, text, durationMs, ...(success ? { output: { success } } : {}) } },
@@ -36,7 +37,7 @@ export const editDiff = `--- a/src/outbox/deliver.ts
  }
 `;
 
-const boot: Bare[] = [
+export const boot: Bare[] = [
   { kind: "run.started", data: {} },
   ...(["layer", "network", "checkout", "start", "terminals", "exec-daemon"].flatMap((name, i): Bare[] => [
     { kind: "boot.step", data: { name, state: "running" } },
@@ -176,7 +177,7 @@ function long(): Bare[] {
 }
 
 const journals: Record<string, () => Bare[]> = {
-  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(5)]: () => retried, [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(10)]: long,
+  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(5)]: () => retried, [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(10)]: long,
 };
 
 const kept = new Map<string, Event[]>();

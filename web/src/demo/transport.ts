@@ -7,6 +7,7 @@ import { shell } from "./shell";
 import { buildLog, builds, checked, environments, environmentSecrets, proposal, schema, secrets, snapshots, versions } from "./environments";
 import { bytesOf, listOf, move, remove, write } from "./files";
 import { approval, branchDiff, journalOf, picture, summary } from "./journal";
+import { asks } from "./questions";
 
 /**
  * A server in the page, with data of its own: every view can be looked at
@@ -56,7 +57,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["PUT", /^\/v1\/agents\/[^/]+\/files\/contents$/, (_m, body, query) => write(query.get("path") ?? "", body)],
   ["POST", /^\/v1\/agents\/[^/]+\/files\/move$/, (_m, body) => move(body)],
   ["GET", /^\/v1\/agents\/[^/]+\/diff$/, () => ({ diff: state === "empty" ? "" : branchDiff, truncated: false })],
-  ["GET", /^\/v1\/approvals$/, () => page([{ agentId: approval().agentId, ...approval().approval }])],
+  ["GET", /^\/v1\/approvals$/, () => page([{ agentId: approval().agentId, ...approval().approval }, ...asks()])],
   ["GET", /^\/v1\/agents\/[^/]+\/terminals$/, () => ({ items: ["main", "web"].map((name) => ({ name, createdAt: new Date().toISOString(), attached: 1, columns: 80, rows: 24, command: "bash", workingDirectory: "/workspace" })) })],
   ["GET", /^\/v1\/environments$/, () => page(environments)],
   ["GET", /^\/v1\/environments\/([^/]+)$/, ([, id]) => environments.find((e) => e.id === id) ?? environments[0]],

@@ -1,9 +1,10 @@
 import type { Approval, Journal } from "../api/types";
+import { kindOf } from "../approvals/kind";
 import type { Block, Event, Tokens } from "./event";
 
 /** What a conversation is made of. rev grows with every change, so that a row is drawn again only then. */
 export type Entry = { key: string; rev: number; time: string; seq: number } & (
-  | { kind: "prompt"; text: string; images: Shot[]; runId: string }
+  | { kind: "prompt"; text: string; images: Shot[]; runId: string; plan?: boolean }
   | { kind: "turn"; no: number; tokens: Tokens; ms: number }
   | { kind: "replaced"; entries: Entry[]; turns: number }
   | { kind: "boot"; steps: Step[]; done: boolean }
@@ -108,7 +109,7 @@ export class Transcript {
         this.boot = undefined;
         this.began = e.time;
         this.queue = this.queue.filter((q) => q.runId !== this.runId);
-        if (e.data.prompt.blocks?.length) this.push({ kind: "prompt", text: textOf(e.data.prompt.blocks), images: shots(e.data.prompt.blocks, e.seq), runId: this.runId }, e);
+        if (e.data.prompt.blocks?.length) this.push({ kind: "prompt", text: textOf(e.data.prompt.blocks), images: shots(e.data.prompt.blocks, e.seq), runId: this.runId, ...(e.data.mode === "plan" ? { plan: true } : {}) }, e);
         break;
       case "agent.rewound":
         this.rewound(e);
@@ -182,9 +183,10 @@ export class Transcript {
       }
       case "approval.answered":
         for (const entry of this.calls.values()) {
-          if (entry.call.approval?.id !== e.data.approvalId) continue;
+          const { approval } = entry.call;
+          if (approval?.id !== e.data.approvalId) continue;
           delete entry.call.approval;
-          entry.call.state = e.data.decision === "deny" ? "refused" : "waiting";
+          entry.call.state = e.data.decision === "deny" && kindOf(approval) === "call" ? "refused" : "waiting"; // what was asked has its result soon
           entry.rev++;
         }
         break;
@@ -230,6 +232,12 @@ export class Transcript {
         this.note("resumed", "plain", "", e);
         break;
     }
+  }
+
+  /** The question of the agent's own, or its plan, that waits. */
+  asked(): Approval | undefined {
+    for (const { call } of this.calls.values()) if (call.approval && kindOf(call.approval) !== "call") return call.approval;
+    return undefined;
   }
 
   /** Keys are the same whichever event a transcript begins with. */

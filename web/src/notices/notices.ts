@@ -4,6 +4,7 @@ import { statusOf } from "../agents/status";
 import { useClient } from "../api/use";
 import type { Approval, Decision } from "../api/types";
 import { give } from "../approvals/answer";
+import { kindOf, quick } from "../approvals/kind";
 import { useApprovals } from "../approvals/store";
 import { Signal } from "../parts/signal";
 import { go } from "../route";
@@ -52,13 +53,27 @@ function register(): Promise<ServiceWorkerRegistration | undefined> {
   return worker;
 }
 
+const option = "option:"; // before the id of one
+
+/** The buttons of a notification: browsers show two. */
+function actionsOf(q: Approval): { action: string; title: string }[] {
+  switch (kindOf(q)) {
+    case "question":
+      return (quick(q)?.options ?? []).slice(0, 2).map((o) => ({ action: option + o.id, title: o.label }));
+    case "plan":
+      return [{ action: "allow_once", title: words.approval.carryOut }];
+    default:
+      return [
+        { action: "allow_once", title: words.approval.once },
+        { action: "deny", title: words.approval.deny },
+      ];
+  }
+}
+
 async function show({ title, body, tag, path, question }: Words): Promise<void> {
   const made = await register();
   const data = { path, question };
-  const actions = question && [
-    { action: "allow_once", title: words.approval.once },
-    { action: "deny", title: words.approval.deny },
-  ];
+  const actions = question && actionsOf(question);
   if (made) return made.showNotification(title, { body, tag, data, icon: "/icon.svg", ...(actions ? { actions, requireInteraction: true } : {}) } as NotificationOptions);
   const plain = new Notification(title, { body, tag });
   plain.onclick = () => {
@@ -91,7 +106,10 @@ export function useNotices(): void {
     const heard = (e: MessageEvent<Said>) => {
       const { question, path, decision } = e.data;
       if (question && (decision === "allow_once" || decision === "deny")) void give(client, question, decision satisfies Decision);
-      else {
+      else if (question && decision.startsWith(option)) {
+        const one = quick(question);
+        if (one) void give(client, question, "answer", { answers: [{ questionId: one.questionId, optionIds: [decision.slice(option.length)] }] });
+      } else {
         const id = decodeURIComponent(path.split("/")[2] ?? "");
         go({ page: "agent", id, tab: "conversation" });
       }
@@ -106,7 +124,7 @@ export function useNotices(): void {
     const questions = approvals.items.filter((q) => names.has(q.agentId));
     if (questions.length < approvals.items.length) refreshAgents(); // whose question it is comes with the next look
     const now: Words[] = [
-      ...questions.map((q) => ({ title: w.asks(names.get(q.agentId) ?? "", q.tool), body: q.subject.slice(0, 300), tag: q.id, path: `/agents/${q.agentId}`, question: q })),
+      ...questions.map((q) => ({ title: w.asks[kindOf(q)](names.get(q.agentId) ?? "", q.tool), body: ((q.questions?.length === 1 && q.questions[0]?.prompt) || q.subject).slice(0, 300), tag: q.id, path: `/agents/${q.agentId}`, question: q })),
       ...needing.items.filter((a) => statusOf(a) === "failed").map((a) => ({ title: w.failed(a.name ?? words.agents.untitled), body: a.doing ?? "", tag: a.latestRunId ?? a.id, path: `/agents/${a.id}` })),
     ];
     const before = known.current;

@@ -17,6 +17,9 @@ export const Markdown = memo(function Markdown({ text }: { text: string }) {
   } catch {
     return <pre className="plain">{clip(text, longest)}</pre>;
   }
+  const headings = tokens.filter((t) => t.type === "heading") as Tokens.Heading[];
+  const least = Math.min(...headings.map((h) => h.depth));
+  for (const h of headings) Object.assign(h, { level: h.depth - least + 2 }); // the page has the first level for itself
   return (
     <div className="markdown" dir="auto">
       {blocks(tokens, 0)}
@@ -42,9 +45,8 @@ function block(token: Token, key: number, depth: number): ReactNode {
     case "def":
       return null;
     case "heading": {
-      // The page has the first levels for itself.
       return (
-        <p key={key} className={`heading h${t["depth"]}`} role="heading" aria-level={Math.min(6, Number(t["depth"]) + 2)}>
+        <p key={key} className={`heading h${t["depth"]}`} role="heading" aria-level={Math.min(6, Number(t["level"] ?? 6))}>
           {spans(t.tokens, depth)}
         </p>
       );

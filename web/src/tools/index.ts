@@ -2,6 +2,7 @@ import { edit } from "./edit";
 import { grep } from "./grep";
 import { files, plain, web } from "./plain";
 import { plan } from "./plan";
+import { question } from "./question";
 import { read } from "./read";
 import { shell } from "./shell";
 import { todos } from "./todos";
@@ -10,7 +11,7 @@ import type { Tool } from "./tool";
 /** How the calls of each tool are shown, by the tool's name; those that are not here are shown plainly. */
 const tools: Record<string, Tool> = {
   Shell: shell, Await: { ...shell, subject: plain.subject, body: plain.body }, StrReplace: edit, Write: edit, EditNotebook: edit, Grep: grep, SemSearch: { ...plain, icon: "search" },
-  Read: read, LS: files, Glob: files, Delete: files, TodoWrite: todos, CreatePlan: plan, Fetch: web, WebFetch: web,
+  Read: read, LS: files, Glob: files, Delete: files, TodoWrite: todos, CreatePlan: plan, AskQuestion: question, Fetch: web, WebFetch: web,
 };
 
 export const toolOf = (name: string): Tool => (Object.hasOwn(tools, name) ? tools[name] : undefined) ?? plain;

@@ -1,11 +1,27 @@
 import { Markdown } from "../parts/Markdown";
 import { words } from "../words";
+import { TodoList } from "./todos";
 import { text, type Tool } from "./tool";
 
-/** A plan that was proposed. */
+/** A plan that was proposed, with its steps and what was said of it. */
 export const plan: Tool = {
   icon: "list",
   subject: (c) => text(c.args["name"]) || text(c.args["title"]) || words.tools.plan,
+  outcome: (c) => (c.state === "done" ? words.tools.approved : ""),
   open: () => true,
-  body: (c) => <Markdown text={text(c.args["plan"]) || text(c.args["overview"]) || c.text} />,
+  body: (c) => {
+    const todos = Array.isArray(c.args["todos"]) ? c.args["todos"].filter((t): t is Record<string, unknown> => t !== null && typeof t === "object") : [];
+    return (
+      <div className="plan">
+        {text(c.args["overview"]) && (
+          <p className="muted" dir="auto">
+            {text(c.args["overview"])}
+          </p>
+        )}
+        <Markdown text={text(c.args["plan"]) || c.text} />
+        {todos.length > 0 && <TodoList todos={todos.map((t, i) => ({ id: text(t["id"]) || String(i), content: text(t["content"]), status: text(t["status"]) || "pending" }))} />}
+        {c.state === "failed" && text(c.args["plan"]) && <p className="small muted">{c.text}</p>}
+      </div>
+    );
+  },
 };

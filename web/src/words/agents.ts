@@ -57,6 +57,8 @@ export const agents = {
   },
   spawn: {
     title: "New agent",
+    plan: "Plan first",
+    planHint: "It changes nothing before you have approved its plan.",
     prompt: "What is to be done?",
     promptHint: "Describe the task. Paste or drop images here.",
     repo: "Repository",

@@ -58,7 +58,7 @@ export const shell = {
       away: "It needs https, or http://localhost, and a browser that notifies.",
     },
     offer: "Notify me",
-    asks: (name: string, tool: string) => `${name} asks to use ${tool}`,
+    asks: { call: (name: string, tool: string) => `${name} asks to use ${tool}`, question: (name: string) => `${name} asks`, plan: (name: string) => `${name} has a plan` },
     failed: (name: string) => `${name} failed`,
   },
 } as const;

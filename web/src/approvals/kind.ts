@@ -1,0 +1,17 @@
+import type { Approval } from "../api/types";
+import { words } from "../words";
+
+/** What waits: whether a call may run, the agent's own questions, or its plan. */
+export type Kind = "call" | "question" | "plan";
+
+export const kindOf = (a: Approval): Kind => (a.tool === "AskQuestion" ? "question" : a.tool === "CreatePlan" ? "plan" : "call");
+
+/** What waits, in a few words. */
+export const headOf = (a: Approval): string => words.approval.head[kindOf(a)](a.tool);
+
+/** The one question whose options are few enough for a row or a notification, if that is all that is asked. */
+export function quick(a: Approval): { questionId: string; options: readonly { id: string; label: string }[] } | undefined {
+  const [q, ...more] = a.questions ?? [];
+  if (!q || more.length > 0 || q.allowMultiple || q.options.length === 0 || q.options.length > 3) return undefined;
+  return { questionId: q.id, options: q.options };
+}

@@ -1,0 +1,51 @@
+import type { Call } from "../journal/fold";
+import { Icon } from "../parts/Icon";
+import { words } from "../words";
+import { plain } from "./plain";
+import { success, text, type Tool } from "./tool";
+
+type Asked = { id: string; prompt: string; options: { id: string; label: string }[] };
+type Said = { questionId: string; optionIds: string[]; text: string };
+
+const list = (v: unknown): Record<string, unknown>[] => (Array.isArray(v) ? v.filter((x) => x !== null && typeof x === "object") : []);
+const askedOf = (c: Call): Asked[] => list(c.args["questions"]).map((q) => ({ id: text(q["id"]), prompt: text(q["prompt"]), options: list(q["options"]).map((o) => ({ id: text(o["id"]), label: text(o["label"]) })) }));
+const saidOf = (c: Call): Said[] =>
+  list(success(c)?.["answers"]).map((a) => ({ questionId: text(a["questionId"]), optionIds: Array.isArray(a["optionIds"]) ? a["optionIds"].map(text) : [], text: text(a["text"]) }));
+
+/** Questions of the agent's, with what was answered. */
+export const question: Tool = {
+  icon: "help",
+  subject: (c) => text(c.args["title"]) || (askedOf(c)[0]?.prompt ?? ""),
+  open: (c) => c.state !== "asks" && c.state !== "waiting", // until then the card below asks
+  body: (c) => {
+    const asked = askedOf(c);
+    if (asked.length === 0) return plain.body(c);
+    const said = saidOf(c);
+    return (
+      <dl className="asked">
+        {asked.map((q) => {
+          const answer = said.find((s) => s.questionId === q.id);
+          return (
+            <div key={q.id}>
+              <dt dir="auto">{q.prompt}</dt>
+              {q.options.map((o) => (
+                <dd key={o.id} data-chosen={answer?.optionIds.includes(o.id) ? "" : undefined} dir="auto">
+                  <Icon name={answer?.optionIds.includes(o.id) ? "check" : "dots"} />
+                  {answer?.optionIds.includes(o.id) && <span className="seen-by-readers">{words.tools.chosen}: </span>}
+                  {o.label}
+                </dd>
+              ))}
+              {answer?.text && (
+                <dd data-chosen="" dir="auto">
+                  <Icon name="check" />
+                  {answer.text}
+                </dd>
+              )}
+            </div>
+          );
+        })}
+        {c.state !== "asks" && said.length === 0 && c.text && <dd dir="auto">{c.text}</dd>}
+      </dl>
+    );
+  },
+};
