@@ -39,7 +39,9 @@ func gitea(s *Server) {
 		all := []any{}
 		for _, p := range s.Fake.PullRequests(c.repo) {
 			if state := c.URL.Query().Get("state"); state == "all" || (state == "closed") != (p.State == forge.Open) {
-				all = append(all, show(p))
+				fork := s.giteaPull(p)
+				fork["number"], fork["head"].(map[string]any)["repo"] = 900+p.Number, map[string]any{"full_name": "mallory/widget"}
+				all = append(all, show(p), fork)
 			}
 		}
 		slices.Reverse(all)
@@ -128,7 +130,7 @@ func gitea(s *Server) {
 	})
 }
 
-func (s *Server) giteaPull(p forge.PullRequest) any {
+func (s *Server) giteaPull(p forge.PullRequest) map[string]any {
 	repo := map[string]any{"full_name": p.Repo.Path}
 	v := map[string]any{
 		"id": 1000 + p.Number, "number": p.Number, "html_url": s.URL + "/" + p.Repo.Path + "/pulls/" + itoa(p.Number),

@@ -45,8 +45,10 @@ func gitHub(s *Server) {
 			open := p.State == forge.Open
 			if (q.Get("head") == "" || q.Get("head") == c.repo.Owner()+":"+p.Head) && (q.Get("state") == "all" || (q.Get("state") == "closed") != open) {
 				v := s.gitHubPull(p)
-				delete(v, "merged") // which a list does not tell
-				all = append(all, v)
+				delete(v, "merged")     // which a list does not tell
+				fork := s.gitHubPull(p) // of the owner's too
+				fork["number"], fork["head"].(map[string]any)["repo"] = 900+p.Number, map[string]any{"full_name": "acme/widget-fork"}
+				all = append(all, v, fork)
 			}
 		}
 		if q.Get("direction") == "desc" {

@@ -47,7 +47,9 @@ func gitLab(s *Server) {
 		all := []any{}
 		for _, p := range s.Fake.PullRequests(c.repo) {
 			if (q.Get("source_branch") == "" || q.Get("source_branch") == p.Head) && (q.Get("state") == "all" || q.Get("state") == gitLabState(p)) {
-				all = append(all, show(p))
+				fork := s.gitLabMerge(p)
+				fork["iid"], fork["source_project_id"] = 900+p.Number, 6
+				all = append(all, show(p), fork)
 			}
 		}
 		if q.Get("sort") != "asc" {
@@ -181,7 +183,7 @@ func gitLabState(p forge.PullRequest) string {
 	return string(p.State)
 }
 
-func (s *Server) gitLabMerge(p forge.PullRequest) any {
+func (s *Server) gitLabMerge(p forge.PullRequest) map[string]any {
 	v := map[string]any{
 		"id": 1000 + p.Number, "iid": p.Number, "web_url": s.URL + "/" + p.Repo.Path + "/-/merge_requests/" + itoa(p.Number),
 		"title": p.Title, "description": p.Body, "author": map[string]any{"id": 7, "username": p.Author}, "state": gitLabState(p),

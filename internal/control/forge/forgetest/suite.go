@@ -47,8 +47,8 @@ func Run(t *testing.T, host func(t *testing.T) Host) {
 func open(t *testing.T, h Host, head string) forge.PullRequest {
 	t.Helper()
 	p, err := h.Forge.Open(t.Context(), forge.NewPullRequest{Repo: h.Repo, Head: head, Base: "main", Title: "Mend " + head, Body: "What was *wrong*.\n"})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || p.Head != head {
+		t.Fatalf("opened %+v from %s, %v", p, head, err)
 	}
 	return p
 }
