@@ -138,6 +138,9 @@ func (a *aloft) cleanUp() {
 			break
 		}
 		for _, i := range list.Items {
+			if a.t.Failed() {
+				a.t.Logf("the last of %s:\n%s", i.ID, last(a.events(i.ID)))
+			}
 			if status, body := a.do("DELETE", "/v1/agents/"+i.ID, nil); status != http.StatusOK {
 				a.t.Errorf("delete %s: %d %s", i.ID, status, body)
 				return
@@ -272,8 +275,7 @@ func (a *aloft) wait(r run) run {
 func (a *aloft) finish(r run) run {
 	a.t.Helper()
 	if r = a.wait(r); r.Status != "FINISHED" {
-		_, events := a.do("GET", "/v1/agents/"+r.AgentID+"/events", nil)
-		a.t.Fatalf("the run is %s; its events:\n%s", r.Status, events)
+		a.t.Fatalf("the run is %s; the last of its events:\n%s", r.Status, last(a.events(r.AgentID)))
 	}
 	return r
 }
@@ -361,6 +363,18 @@ func (a *aloft) events(agentID string) string {
 		a.t.Fatalf("events: %d %s", status, body)
 	}
 	return body
+}
+
+// last is the end of a journal, so much of it as tells why it went no further.
+func last(events string) string {
+	lines := strings.Split(strings.TrimSpace(events), "\n")
+	lines = lines[max(0, len(lines)-5):]
+	for i, line := range lines {
+		if len(line) > 500 {
+			lines[i] = line[:250] + " … " + line[len(line)-250:]
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 func (f frame) String() string { return fmt.Sprintf("%s %s %s", f.ID, f.Event, f.Data) }

@@ -187,7 +187,9 @@ func TestNoSecretIsShown(t *testing.T) {
 		if err = errors.Join(err, session.Wait()); err != nil || !strings.Contains(string(rest), "got x") {
 			t.Errorf("with a terminal: %t: %q, %v", tty, rest, err)
 		}
-		if want := map[bool]string{true: "[REDACTED]\r\n", false: "[REDACTED]\n"}[tty]; line != want {
+		// Where the two halves are long apart, what is too short to be a secret is shown.
+		want := map[bool]string{true: "[REDACTED]\r\n", false: "[REDACTED]\n"}[tty]
+		if early, ok := strings.CutSuffix(line, want); !ok || len(early) >= redact.MinLength {
 			t.Errorf("with a terminal: %t: %q, want %q", tty, line, want)
 		}
 	}
