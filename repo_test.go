@@ -60,6 +60,7 @@ var mayImport = map[string][]string{
 	"internal/control/webhook":                         {"NOUNS", "internal/control/safe", "internal/control/store"},
 	"internal/control/api/v0":                          {"NOUNS"},
 	"internal/control/api":                             {"NOUNS", "internal/control/api/v0", "internal/control/preview", "internal/control/store", "internal/control/model", "internal/control/artifact", "internal/control/identity", "internal/control/signin", "internal/control/forge", "internal/control/pull", "internal/wire/tunnel", "internal/telemetry"},
+	"internal/control/api":                             {"NOUNS", "internal/control/api/v0", "internal/control/mcp", "internal/control/preview", "internal/control/store", "internal/control/model", "internal/control/artifact", "internal/control/identity", "internal/control/signin", "internal/wire/tunnel", "internal/telemetry"},
 	"internal/control/preview":                         {"NOUNS"},
 	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
 	"internal/control/build":                           {"NOUNS", "internal/control/dockerfile", "internal/control/gateway", "internal/control/layer", "internal/control/machine", "internal/control/pod", "internal/control/store"},

@@ -36,17 +36,23 @@ func newAgentShowCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			servers, err := c.AgentMCPServers(ctx, id)
+			if err != nil {
+				return err
+			}
 			if a.out.JSON() {
 				return a.out.Value(struct {
-					Agent client.Agent      `json:"agent"`
-					Runs  []client.Run      `json:"runs"`
-					Usage client.TokenUsage `json:"usage"`
-					Turns int               `json:"turns"`
-					Todos []client.Todo     `json:"todos"`
-				}{agent, runs.Items, journal.Usage, journal.Turns, journal.Todos})
+					Agent client.Agent            `json:"agent"`
+					Runs  []client.Run            `json:"runs"`
+					Usage client.TokenUsage       `json:"usage"`
+					Turns int                     `json:"turns"`
+					Todos []client.Todo           `json:"todos"`
+					MCP   []client.AgentMCPServer `json:"mcpServers,omitempty"`
+				}{agent, runs.Items, journal.Usage, journal.Turns, journal.Todos, servers})
 			}
 			a.showAgent(agent, journal)
 			a.showRuns(runs)
+			a.showMCPServers(servers)
 			return nil
 		},
 	}

@@ -95,6 +95,11 @@ func newFakeServer() *fakeServer {
 		s.end(r, "CANCELLED")
 		reply(w, 200, map[string]any{"id": r.id})
 	}))
+	mux.HandleFunc("GET /v1/agents/{id}/mcp-servers", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"items": []any{
+			map[string]any{"name": "tickets", "source": "team", "state": "needs_auth"}, map[string]any{"name": "evil", "source": "project", "state": "left_out", "why": "the team has a server of that name"},
+		}})
+	}))
 	mux.HandleFunc("GET /v1/agents/{id}/journal", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"turns": 3, "todos": []map[string]string{
 			{"id": "1", "content": "Look", "status": "completed"}, {"id": "2", "content": "Mend \x1b[1mit", "status": "in_progress"},

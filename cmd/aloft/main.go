@@ -50,6 +50,7 @@ func (a *app) commands() []*cobra.Command {
 		newModelsCommand(a),
 		newRepositoriesCommand(a),
 		newSecretCommand(a),
+		newMCPCommand(a),
 		newMemberCommand(a),
 		newKeyCommand(a),
 		newMeCommand(a),

@@ -12,10 +12,12 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/model"
+	"aloft/internal/control/outbound"
 	"aloft/internal/control/review"
 	"aloft/internal/control/schedule"
 	"aloft/internal/control/store"
 	"aloft/internal/guest/hook"
+	"aloft/internal/policy"
 	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
 )
@@ -102,6 +104,18 @@ func projectFiles(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, c
 			return nil, err
 		}
 		return g.File(ctx, url, commit, path)
+	}
+}
+
+// foreignReach is how MCP servers that a repository names are reached: by the
+// server's own rules, and no further than the agent's machine.
+func foreignReach(own policy.Network, machine func(agent.Egress) (policy.Network, error)) func(agent.Egress) (*outbound.Client, error) {
+	return func(e agent.Egress) (*outbound.Client, error) {
+		machines, err := machine(e)
+		if err != nil || machines.Mode == "" {
+			return nil, err // it has no network
+		}
+		return outbound.New(policy.Narrow(own, machines))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"aloft/internal/account"
+	"aloft/internal/agent"
 	"aloft/internal/control/api"
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/build"
@@ -27,6 +28,7 @@ import (
 	"aloft/internal/control/identity"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
+	"aloft/internal/control/mcp"
 	"aloft/internal/control/observe"
 	"aloft/internal/control/outbound"
 	"aloft/internal/control/preview"
@@ -56,6 +58,7 @@ type server struct {
 	tendImages  func(ctx context.Context) error
 	webhooks    *webhook.Sender
 	desk        *signin.Desk
+	agentMCP    *mcp.Agents
 	api         *api.API
 	sent        *telemetry.Telemetry
 	observer    *observe.Observer
@@ -138,6 +141,18 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	locked.Environment = s.builder.EnvironmentOf
 	s.builder.Variables = locked.ForBuild
 	reviewer := newReviewer(c.Policy, s.store, s.gateway, models)
+	reach, err := outbound.New(c.Outbound.network())
+	if err != nil {
+		return nil, usageError{fmt.Errorf("outbound: %w", err)}
+	}
+	servers, err := mcp.New(mcp.Config{Vault: locked, Reach: reach, PublicURL: func() string { return named(publicURL()) }, Version: version, Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	s.agentMCP = mcp.NewAgents(mcp.AgentsConfig{
+		Servers: servers, File: projectFiles(s.gateway), Environment: s.builder.Declared, Variables: locked.ForAgent,
+		Foreign: foreignReach(c.Outbound.network(), func(e agent.Egress) (policy.Network, error) { return s.schedule.NetworkFor(e) }),
+	})
 	var layers schedule.Layers
 	if r, ok := s.runtime.(*container.Runtime); ok {
 		layers = r.Layers()
@@ -158,6 +173,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Logger:       logger,
 		Environments: s.builder,
 		Review:       reviewer,
+		MCP:          s.agentMCP,
 		Sandbox:      sandboxHolds(),
 		Cage:         cageOf(c.Policy, reviewer),
 		Hooks:        hooksOf(s.store, s.store),
@@ -180,10 +196,6 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 			return nil, usageError{err}
 		}
 	}
-	reach, err := outbound.New(c.Outbound.network())
-	if err != nil {
-		return nil, usageError{fmt.Errorf("outbound: %w", err)}
-	}
 	s.webhooks = webhook.New(webhook.Config{
 		Store: s.store, Owner: s.store.ServerID(), Webhook: locked.Webhook, Shown: shownOutside(s.store), Post: reach.Post, PublicURL: publicURL, Logger: logger,
 	})
@@ -193,6 +205,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	}
 	s.desk = desk
 	apiConfig := api.Config{
+		MCP: servers, AgentMCP: s.agentMCP,
 		SignIn: desk, AuditLog: s.store, Usage: s.store,
 		Outbound: reach, Deliveries: s.store, Replies: s.store, PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(),
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Builder: builds{s.builder}, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},
@@ -287,6 +300,9 @@ func (s *server) close() error {
 	}
 	if r, ok := s.runtime.(*container.Runtime); ok {
 		errs = append(errs, r.Close())
+	}
+	if s.agentMCP != nil {
+		s.agentMCP.Close()
 	}
 	if s.gateway != nil {
 		errs = append(errs, s.gateway.Close())

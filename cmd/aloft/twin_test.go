@@ -34,6 +34,8 @@ var commandOf = map[string]string{
 	"visitProvider": "[for a browser]", "providerCallback": "[for a browser]",
 	"listMembers": "member list", "inviteMember": "member invite", "updateMember": "member update", "createSignInLink": "member link",
 	"listAudit": "audit", "getSettings": "settings", "updateSettings": "settings set", "getUsageReport": "usage",
+	"listMcpServers": "mcp list", "addMcpServer": "mcp add", "removeMcpServer": "mcp remove", "testMcpServer": "mcp test", "beginMcpSignIn": "mcp login",
+	"endMcpSignIn": "mcp logout", "mcpSignInCallback": "[for a browser]", "listAgentMcpServers": "agent show", "beginAgentMcpSignIn": "[a browser signs in]",
 	"listSecrets": "secret list", "putPersonalSecret": "secret set", "deletePersonalSecret": "secret delete", "putTeamSecret": "secret set",
 	"deleteTeamSecret": "secret delete", "putEnvironmentSecret": "secret set", "deleteEnvironmentSecret": "secret delete",
 	"rotateSecrets": "secret rotate", "getExternalID": "secret external-id",

@@ -53,7 +53,10 @@ type (
 	RunCreated struct {
 		Prompt conversation.Message `json:"prompt"`
 		Trace  string               `json:"trace,omitempty"` // the traceparent that came with the request
-		Mode   string               `json:"mode,omitempty"`  // from now on; "" leaves it as it is
+		// MCP says that MCP servers came with the prompt, in place of those before;
+		// they are kept sealed, by the run's id.
+		MCP  bool   `json:"mcp,omitempty"`
+		Mode string `json:"mode,omitempty"` // from now on; "" leaves it as it is
 		// Model is the agent's from now on, "default" for the default; "" leaves it as
 		// it is.
 		Model string `json:"model,omitempty"`

@@ -42,6 +42,8 @@ type State struct {
 	marks     []mark              // of the conversation, where it can be taken back to
 	before    *mark               // it was taken back to this, and no run has begun since
 	proposals map[string]Proposal // of the end of this run, by repository
+	// MCPRun is the run with which MCP servers came last; "" if none came.
+	MCPRun string
 }
 
 // Fold returns the state after the events, which begin with the first of a journal.
@@ -79,6 +81,9 @@ func (s *State) Apply(e Event) {
 		s.forked(b)
 	case *RunCreated:
 		s.Trace = b.Trace
+		if b.MCP {
+			s.MCPRun = e.RunID
+		}
 		s.markRun()
 		s.Turns = 0
 		if len(b.Prompt.Blocks) > 0 {

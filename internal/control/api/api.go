@@ -27,6 +27,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/artifact"
+	"aloft/internal/control/mcp"
 	"aloft/internal/control/model"
 	"aloft/internal/control/signin"
 	"aloft/internal/control/store"
@@ -67,6 +68,8 @@ type Config struct {
 	URLSecret    []byte           // with which addresses of artifacts are signed; needed with Artifacts
 	Previews     Previews         // nil where there are none
 	Identity     Identity         // nil where machines get no tokens
+	MCP          *mcp.Servers     // nil where no MCP servers are kept
+	AgentMCP     AgentMCP         // nil where agents have none; needs MCP
 	SignIn       *signin.Desk     // nil where nobody signs in
 	AuditLog     store.AuditLog   // nil where nothing is recorded
 	Usage        store.Usage      // nil where nothing is counted

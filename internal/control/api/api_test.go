@@ -55,9 +55,10 @@ type house struct {
 	log   *logbook
 	safe  *safe.Safe
 
-	disks   Disks             // nil keeps none
-	project map[string][]byte // files of every agent's repository
-	ports   []environment.Port
+	disks       Disks             // nil keeps none
+	project     map[string][]byte // files of every agent's repository
+	ports       []environment.Port
+	environment environment.Environment // that agents have
 }
 
 // work notes what the API asks of the scheduler.
@@ -172,7 +173,9 @@ func (h *house) serve() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	servers, agents := h.mcp()
 	api, err := newServer(Config{
+		MCP: servers, AgentMCP: agents,
 		SignIn: desk, AuditLog: h.store, Usage: h.store,
 		Secrets: h.safe, Environments: environments{h}, Saved: h.store, Builds: h.store, Snapshots: h.store, Disks: h.disks,
 		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,

@@ -69,6 +69,9 @@ var authorization = map[string]string{
 	"GET /v1/members": anyone, "POST /v1/members": admin, "PATCH /v1/members/{userId}": admin, "POST /v1/members/{userId}/link": admin, "GET /v1/audit": admin,
 	"PATCH /v1/me/profile": anyone, "PUT /v1/me/password": anyone, "GET /v1/me/keys": anyone, "POST /v1/me/keys": anyone, "DELETE /v1/me/keys/{keyId}": keyed,
 	"GET /v1/me/passkeys": anyone, "POST /v1/me/passkey-ceremonies": anyone, "POST /v1/me/passkeys": anyone, "DELETE /v1/me/passkeys/{passkeyId}": keyed,
+	"GET /v1/mcp-servers": anyone, "POST /v1/mcp-servers": anyone, "DELETE /v1/mcp-servers/{serverId}": keyed, "POST /v1/mcp-servers/{serverId}/test": keyed,
+	"POST /v1/mcp-servers/{serverId}/sign-in": keyed, "DELETE /v1/mcp-servers/{serverId}/sign-in": keyed, "GET /v1/mcp-sign-in/callback": signIn,
+	"GET /v1/agents/{id}/mcp-servers": own, "POST /v1/agents/{id}/mcp-servers/{name}/sign-in": own,
 	"GET /v1/settings": anyone, "PATCH /v1/settings": admin, "GET /v1/usage": anyone,
 	"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open,
 }
@@ -113,7 +116,7 @@ func (h *house) subject(rt route) string {
 	}
 	path := strings.Replace(rt.path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
 	path = strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.path),
-		"{snapshotId}", h.snapshotOfAnn(), "{seq}", h.turnsOf(id, runID, rt.path), "{n}", "0",
+		"{serverId}", h.mcpServerOfAnn(rt.path), "{snapshotId}", h.snapshotOfAnn(), "{seq}", h.turnsOf(id, runID, rt.path), "{n}", "0",
 		"{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(path)
 	switch {
 	case strings.HasSuffix(rt.path, "/secrets/{name}"):

@@ -43,7 +43,7 @@ type createAgentRequestJSON struct {
 	RunMode             string            `json:"runMode,omitempty" enum:",allowlist,auto-review,run-everything" doc:"how much it may do without asking; the strictest of this, the team's and the server's holds; an addition to the API"`
 	Webhook             *webhookJSON      `json:"webhook,omitempty" doc:"an addition to the API"`
 	EnvVars             map[string]string `json:"envVars,omitempty" maxProperties:"50" doc:"for the machine; kept sealed, and deleted with the agent"`
-	MCPServers          []map[string]any  `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"not in this version"`
+	MCPServers          []mcpServerInJSON `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"beside those of the team, yours, and the repository's"`
 	CustomSubagents     []map[string]any  `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"not in this version"`
 	Mode                *string           `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan: nothing is changed before you have approved a plan"`
 }
@@ -102,13 +102,22 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 		return err
 	}
 	sealed = append(sealed, hook...)
+	servers, given, err := s.mcpServers(in.MCPServers)
+	if err != nil {
+		return err
+	}
+	seal, err := s.sealMCP(r.Context(), id, runID, servers, given)
+	if err != nil {
+		return err
+	}
+	sealed = append(sealed, seal...)
 	var events []agent.Event
 	fetched, err := s.fetchImages(r.Context(), in.Prompt, prompt)
 	if err == nil {
 		var head int64
 		events, err = s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: []agent.Event{
 			{Body: created},
-			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode}},
+			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, MCP: given}},
 		}})
 		if errors.Is(err, store.ErrExists) {
 			taken := fault.Conflict("there is an agent %s already", id).Named("agent_id_conflict").At("agentId")
@@ -205,8 +214,6 @@ func notBuiltYet(in *createAgentRequestJSON) error {
 		}
 	}
 	switch {
-	case len(in.MCPServers) > 0:
-		return notImplemented("mcpServers", "MCP servers")
 	case len(in.CustomSubagents) > 0:
 		return notImplemented("customSubagents", "custom subagents")
 	}

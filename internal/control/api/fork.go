@@ -133,12 +133,12 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 
 // mayForkAlive reports whether the processes of the agent's machine may go along
 // with its forks. They hold the variables that they were given; the envVars of the
-// agent's own call are for nobody else.
+// agent's own call, and those of its MCP servers, are for nobody else.
 func (s *server) mayForkAlive(ctx context.Context, a agent.Agent) (bool, error) {
 	if s.Secrets == nil {
 		return true, nil
 	}
-	own, err := s.Secrets.List(ctx, secret.Owner{Kind: secret.OfAgent, ID: a.ID})
+	own, err := s.Secrets.List(ctx, secret.Owner{Kind: secret.OfAgent, ID: a.ID}, secret.Owner{Kind: secret.OfMCPAgent, ID: a.ID})
 	return len(own) == 0, err
 }
 

@@ -68,7 +68,7 @@ func TestBadInput(t *testing.T) {
 		{"RepoURL", prompt(`"repos":[{}]`), "invalid_request", []string{"repos[0].url"}},
 		{"RepoRef", prompt(`"repos":[{"url":"https://h/a","startingRef":"--upload-pack=x"}]`), "invalid_request", []string{"repos[0].startingRef"}},
 		{"ReposIsAString", prompt(`"repos":"https://h/a"`), "invalid_request", []string{"repos", "array"}},
-		{"MCPServers", prompt(`"mcpServers":[{"name":"a","command":"b"}]`), "not_implemented", []string{"mcpServers"}},
+		{"MCPServers", prompt(`"mcpServers":[{"name":"a"}]`), "invalid_request", []string{"mcpServers[0]"}},
 		{"CustomSubagents", prompt(`"customSubagents":[{"name":"a","description":"b","prompt":"c"}]`), "not_implemented", []string{"customSubagents"}},
 		{"EnvVars", prompt(`"envVars":{"CURSOR_A":"b"}`), "name_reserved", []string{"envVars.CURSOR_A"}},
 		{"EmptyEnvVar", prompt(`"envVars":{"A":""}`), "invalid_request", []string{"envVars.A"}},

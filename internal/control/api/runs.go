@@ -42,7 +42,7 @@ type runJSON struct {
 type createRunRequestJSON struct {
 	_          struct{}          `json:"-" additionalProperties:"true"`
 	Prompt     *promptJSON       `json:"prompt" nullable:"false"`
-	MCPServers []map[string]any  `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"not in this version"`
+	MCPServers []mcpServerInJSON `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"in place of those that came before; as they were unless given"`
 	Mode       *string           `json:"mode,omitempty" enum:"agent,plan" doc:"plan: nothing is changed before you have approved a plan; as it was unless given"`
 	Model      *modelRefJSON     `json:"model,omitempty" doc:"from now on; as it was unless given; an addition to the API"`
 	EnvVars    map[string]string `json:"envVars,omitempty" maxProperties:"0" doc:"refused: a machine has those that its agent was made with"`
@@ -88,15 +88,16 @@ func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.A
 	if err != nil {
 		return err
 	}
-	if len(in.MCPServers) > 0 {
-		return notImplemented("mcpServers", "MCP servers")
+	servers, given, err := s.mcpServers(in.MCPServers)
+	if err != nil {
+		return err
 	}
 	mode, model, err := s.followUp(in)
 	if err != nil {
 		return err
 	}
 	fetched, unreachable := s.fetchImages(ctx, in.Prompt, prompt)
-	first := []agent.Event{{RunID: agent.NewRunID(), Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, Model: model}}}
+	first := []agent.Event{{RunID: agent.NewRunID(), Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, Model: model, MCP: given}}}
 	if key != "" {
 		first[0].RunID = "run-" + named(who, id, key)
 	}
@@ -115,7 +116,10 @@ func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.A
 		if unreachable != nil {
 			return nil, unreachable
 		}
-		return first, s.free(ctx, a)
+		if err := s.free(ctx, a); err != nil || !given {
+			return first, err
+		}
+		return first, s.MCP.KeepForAgent(ctx, id, first[0].RunID, servers)
 	})
 	if err != nil {
 		return err

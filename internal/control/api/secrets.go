@@ -27,6 +27,8 @@ type Secrets interface {
 	SealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error)
 	// SealWebhook seals the webhook that comes with a new agent.
 	SealWebhook(ctx context.Context, agentID, url, key string) (secret.Sealed, error)
+	// SealMCP seals the MCP servers that come with a new agent, by its first run.
+	SealMCP(ctx context.Context, agentID, runID, servers string) (secret.Sealed, error)
 	// Rotate seals every secret anew, and returns how many.
 	Rotate(ctx context.Context) (int, error)
 	// ExternalID is what the trust policy of the team's AWS roles asks for.

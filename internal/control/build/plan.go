@@ -184,6 +184,17 @@ func (b *Builder) Ports(ctx context.Context, a agent.Agent) ([]environment.Port,
 	return p.Environment.Ports, err
 }
 
+// Declared is the agent's environment as the default branch of its repository, or
+// else whoever saved it, had it when the agent began; an empty one before that.
+func (b *Builder) Declared(ctx context.Context, a agent.Agent) (environment.Environment, error) {
+	at := cmp.Or(a.RulesAt, a.Origin)
+	if len(a.Repos) == 0 || at == "" {
+		return environment.Environment{}, nil
+	}
+	p, err := b.declared(ctx, a.Repos[0].URL, at, a.UserID)
+	return p.Environment, err
+}
+
 // declared is a plan as far as the environment says it: nothing is known yet of
 // what a build of it would read.
 func (b *Builder) declared(ctx context.Context, repoURL, ref string, userID int64) (Plan, error) {

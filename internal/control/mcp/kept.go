@@ -187,9 +187,24 @@ func (s *Servers) CheckAll(servers []mcp.Server, field string) (string, error) {
 	return string(value), err
 }
 
-// KeepForAgent keeps the servers that come with a run of an agent.
+// maxGiven is how many runs' servers are kept of one agent; those of the last count.
+const maxGiven = 5
+
+// KeepForAgent keeps the servers that come with a run of an agent, which is not
+// journaled yet.
 func (s *Servers) KeepForAgent(ctx context.Context, agentID, runID, value string) error {
-	_, err := s.Vault.Keep(ctx, agentsOwner(agentID), runID, value)
+	owner := agentsOwner(agentID)
+	all, err := s.Vault.Kept(ctx, owner)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b secret.Opened) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	for _, old := range all[min(len(all), maxGiven):] {
+		if err := s.Vault.Drop(ctx, owner, old.Name); err != nil && !fault.Is(err, fault.KindNotFound) {
+			return err
+		}
+	}
+	_, err = s.Vault.Keep(ctx, owner, runID, value)
 	return err
 }
 

@@ -11,7 +11,9 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"strings"
 	"sync"
+	"time"
 
 	"aloft/internal/control/outbound"
 	"aloft/internal/fault"
@@ -45,6 +47,10 @@ func New(c Config) (*Servers, error) {
 	return &Servers{Config: c}, nil
 }
 
+// tokenKnown is for how long a conversation goes on with a token before it looks
+// again: less than the time before its end at which one is renewed.
+const tokenKnown = refreshBefore / 2
+
 // User is for whom a server is spoken to.
 type User struct {
 	ID int64
@@ -64,8 +70,19 @@ func (s *Servers) target(server mcp.Server, user User, hc *http.Client) (Target,
 		hidden.values["client secret"] = server.Auth.ClientSecret
 	}
 	key := s.signInKey(server, user)
+	var mu sync.Mutex
+	var known string
+	var at time.Time
 	t.Token = func(ctx context.Context) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(at) < tokenKnown {
+			return known, nil
+		}
 		token, err := s.token(ctx, user, key, hc)
+		if err == nil {
+			known, at = token, time.Now()
+		}
 		if token != "" {
 			hidden.add("token", token)
 		}
@@ -118,24 +135,22 @@ func (s *Servers) open(ctx context.Context, reach *outbound.Client, server mcp.S
 	return opened, hidden, err
 }
 
-// Listing is what a server has.
-type Listing struct {
-	Tools     []*sdk.Tool
-	Resources bool // it has some
-}
-
-// Test connects to the server and lists what it has. Its error is a fault.
-func (s *Servers) Test(ctx context.Context, server mcp.Server, user User) (Listing, error) {
+// Test connects to the server and lists what it offers. Its error is a fault.
+func (s *Servers) Test(ctx context.Context, server mcp.Server, user User) (mcp.Listing, error) {
 	if !server.Remote() {
-		return Listing{}, fault.Invalid("the server runs in machines: it is not tried without one").Named("mcp_stdio").
+		return mcp.Listing{}, fault.Invalid("the server runs in machines: it is not tried without one").Named("mcp_stdio").
+			Hint("start an agent, and look at `aloft agent show`")
+	}
+	if strings.Contains(server.URL, "${") {
+		return mcp.Listing{}, fault.Invalid("its address holds a variable, which an agent's secrets are to fill in").Named("mcp_variable").
 			Hint("start an agent, and look at `aloft agent show`")
 	}
 	opened, hidden, err := s.open(ctx, s.Reach, server, user)
 	if err != nil {
-		return Listing{}, Failure(err, hidden.redactor())
+		return mcp.Listing{}, Failure(err, hidden.redactor())
 	}
 	defer opened.close()
-	l, err := opened.list(ctx)
+	l, err := opened.list(ctx, server, hidden.redactor())
 	if err != nil {
 		return l, Failure(err, hidden.redactor())
 	}
@@ -143,22 +158,31 @@ func (s *Servers) Test(ctx context.Context, server mcp.Server, user User) (Listi
 }
 
 // list asks a server for its tools.
-func (s *session) list(ctx context.Context) (l Listing, err error) {
-	has := s.InitializeResult().Capabilities
-	l.Resources = has != nil && has.Resources != nil
-	if has == nil || has.Tools == nil {
-		return l, nil
-	}
-	l.Tools, _, err = ask(ctx, listWithin, func(ctx context.Context) ([]*sdk.Tool, error) {
-		return pages(ctx, mcp.MaxTools, func(ctx context.Context, cursor string) ([]*sdk.Tool, string, error) {
-			page, err := s.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
-			if err != nil {
-				return nil, "", err
-			}
-			return page.Tools, page.NextCursor, nil
+func (s *session) list(ctx context.Context, server mcp.Server, hide *redact.Redactor) (mcp.Listing, error) {
+	hello := s.InitializeResult()
+	var found []*sdk.Tool
+	if hello.Capabilities != nil && hello.Capabilities.Tools != nil {
+		var err error
+		found, _, err = ask(ctx, listWithin, func(ctx context.Context) ([]*sdk.Tool, error) {
+			return pages(ctx, mcp.MaxTools+1, func(ctx context.Context, cursor string) ([]*sdk.Tool, string, error) {
+				page, err := s.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
+				if err != nil {
+					return nil, "", err
+				}
+				return page.Tools, page.NextCursor, nil
+			})
 		})
-	})
-	return l, err
+		if err != nil {
+			return mcp.Listing{}, err
+		}
+	}
+	tools := make([]mcp.Tool, 0, len(found))
+	for _, t := range found {
+		if t != nil {
+			tools = append(tools, mcp.Tool{Name: t.Name, Description: hide.String(t.Description), Schema: hide.Bytes(object(t.InputSchema))})
+		}
+	}
+	return mcp.Admit(server, hide.String(hello.Instructions), tools), nil
 }
 
 // Codes of the faults of servers.

@@ -126,23 +126,19 @@ func equal(a, b mcp.Server) bool {
 // listing too.
 func (p *Party) List(ctx context.Context, server mcp.Server) mcp.Listing {
 	s, hide, err := p.session(ctx, server, true)
-	var l Listing
+	var l mcp.Listing
 	if err == nil {
-		l, err = s.list(ctx)
+		l, err = s.list(ctx, server, hide)
 	}
-	if err != nil {
-		f := Failure(err, hide)
-		state := mcp.Failed
-		if f.Code == CodeSignIn {
-			state = mcp.NeedsAuth
-		}
-		return mcp.Listing{Server: server.Name, State: state, Error: f.Message}
+	if err == nil {
+		return l
 	}
-	tools := make([]mcp.Tool, 0, len(l.Tools))
-	for _, t := range l.Tools {
-		tools = append(tools, mcp.Tool{Name: t.Name, Description: hide.String(t.Description), Schema: hide.Bytes(object(t.InputSchema))})
+	f := Failure(err, hide)
+	state := mcp.Failed
+	if f.Code == CodeSignIn {
+		state = mcp.NeedsAuth
 	}
-	return mcp.Admit(server, hide.String(s.InitializeResult().Instructions), tools)
+	return mcp.Listing{Server: server.Name, State: state, Error: f.Message}
 }
 
 // MayHaveRun is the error of a call whose answer did not come: nobody knows

@@ -103,7 +103,7 @@ func (w *worker) made(ctx context.Context, base build.Base, e environment.Enviro
 	start := time.Now()
 	id := newMachineID(state.Agent.ID)
 	asked := agent.Egress{Mode: string(e.EgressMode), Allow: e.EgressAllowlist}
-	network, err := w.s.networkFor(asked)
+	network, err := w.s.NetworkFor(asked)
 	if err != nil {
 		return nil, err
 	}

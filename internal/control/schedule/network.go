@@ -24,9 +24,9 @@ import (
 // policyTimeout bounds the telling of a gateway, which is a process of this host.
 const policyTimeout = 5 * time.Second
 
-// networkFor is what a machine may reach: what the server allows, and of that no
+// NetworkFor is what a machine may reach: what the server allows, and of that no
 // more than its environment asks for.
-func (s *Scheduler) networkFor(e agent.Egress) (policy.Network, error) {
+func (s *Scheduler) NetworkFor(e agent.Egress) (policy.Network, error) {
 	if s.Network.Mode == "" || e.Mode == "" && len(e.Allow) == 0 {
 		return s.Network, nil
 	}
@@ -47,7 +47,7 @@ func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine, e agent.
 	if !ok {
 		return nil
 	}
-	today, err := s.networkFor(e)
+	today, err := s.NetworkFor(e)
 	if err != nil {
 		return err
 	}

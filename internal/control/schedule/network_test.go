@@ -21,7 +21,7 @@ func TestNetworkFor(t *testing.T) {
 			map[string]bool{"a.example": false, "b.example": false}},
 	} {
 		s := &Scheduler{Config: Config{Network: c.server}}
-		n, err := s.networkFor(c.asks)
+		n, err := s.NetworkFor(c.asks)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -35,10 +35,10 @@ func TestNetworkFor(t *testing.T) {
 			}
 		}
 	}
-	if n, err := (&Scheduler{}).networkFor(agent.Egress{Mode: policy.EnvironmentAllowAll}); err != nil || n.Mode != "" {
+	if n, err := (&Scheduler{}).NetworkFor(agent.Egress{Mode: policy.EnvironmentAllowAll}); err != nil || n.Mode != "" {
 		t.Errorf("a server without a network gives %+v, %v", n, err)
 	}
-	if _, err := (&Scheduler{Config: Config{Network: policy.Network{Mode: policy.AllowAll}}}).networkFor(agent.Egress{Mode: "all of it"}); err == nil {
+	if _, err := (&Scheduler{Config: Config{Network: policy.Network{Mode: policy.AllowAll}}}).NetworkFor(agent.Egress{Mode: "all of it"}); err == nil {
 		t.Error("an unknown mode is passed over")
 	}
 }

@@ -85,6 +85,8 @@ type Config struct {
 	Spans *telemetry.Telemetry
 	// Review decides how tool calls are treated. Without it all run.
 	Review loop.Reviewer
+	// MCP are the MCP servers of agents; nil has none.
+	MCP loop.Servers
 	// Sandbox reports whether machines of a class can hold the policy of the
 	// sandbox around single commands. It is this host's knowledge, and never what a
 	// machine says of itself. Without it none can.

@@ -1,0 +1,348 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/outbound"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+	"aloft/internal/mcp"
+	"aloft/internal/secret"
+)
+
+// workspace is where a machine has the repository, as ${workspaceFolder} of a
+// remote server has it.
+const workspace = "/workspace"
+
+// idleFor is how long conversations that nobody uses are kept.
+const idleFor = 10 * time.Minute
+
+// AgentsConfig is what the servers of agents are known by. All of it must be set.
+type AgentsConfig struct {
+	Servers *Servers
+	// File returns a file of the agent's repository at a commit, nil where there is
+	// none.
+	File func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error)
+	// Environment returns what the agent's environment.json says, as its default
+	// branch had it when the agent began.
+	Environment func(ctx context.Context, a agent.Agent) (environment.Environment, error)
+	// Variables returns what the agent's machine has: no other variables are known
+	// to a configuration.
+	Variables func(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error)
+	// Foreign returns how servers that a repository names are reached: no further
+	// than the agent's machine. It is nil where that has no network.
+	Foreign func(e agent.Egress) (*outbound.Client, error)
+}
+
+// Agents knows the MCP servers of each agent, and speaks with the remote ones. Its
+// methods are safe for concurrent use.
+type Agents struct {
+	AgentsConfig
+	mu   sync.Mutex
+	busy map[string]*engaged // by agent
+}
+
+// engaged is the party of an agent.
+type engaged struct {
+	*Party
+	egress string // by which its foreign servers are reached
+	users  int
+	idle   *time.Timer
+	said   map[string]mcp.Listing // by server, what it offered last
+}
+
+// NewAgents returns the servers of agents. They are closed when Aloft ends.
+func NewAgents(c AgentsConfig) *Agents {
+	return &Agents{AgentsConfig: c, busy: map[string]*engaged{}}
+}
+
+// Close ends all conversations.
+func (g *Agents) Close() {
+	g.mu.Lock()
+	all := slices.Collect(maps.Values(g.busy))
+	clear(g.busy)
+	g.mu.Unlock()
+	for _, e := range all {
+		e.Close()
+	}
+}
+
+// party returns the agent's, in use until done.
+func (g *Agents) party(s *agent.State) (e *engaged, done func(), err error) {
+	egress, err := json.Marshal(s.Egress)
+	if err != nil {
+		return nil, nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	id := s.Agent.ID
+	e = g.busy[id]
+	if e == nil || e.egress != string(egress) {
+		foreign, err := g.Foreign(s.Egress)
+		if err != nil {
+			return nil, nil, err
+		}
+		old := e
+		e = &engaged{Party: g.Servers.Party(s.Agent.UserID, repository(s.Agent), foreign), egress: string(egress), said: map[string]mcp.Listing{}}
+		if old != nil {
+			e.said = old.said
+			old.idle.Stop()
+			go old.Close()
+		}
+		e.idle = time.AfterFunc(idleFor, func() { g.leave(id, e) })
+		g.busy[id] = e
+	}
+	e.users++
+	e.idle.Stop()
+	return e, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if e.users--; e.users == 0 {
+			e.idle.Reset(idleFor)
+		}
+	}, nil
+}
+
+// leave ends the conversations of an agent, unless they are used again.
+func (g *Agents) leave(id string, e *engaged) {
+	g.mu.Lock()
+	if e.users > 0 {
+		g.mu.Unlock()
+		return
+	}
+	if g.busy[id] == e {
+		delete(g.busy, id)
+	}
+	g.mu.Unlock()
+	e.Close()
+}
+
+func repository(a agent.Agent) string {
+	if len(a.Repos) == 0 {
+		return ""
+	}
+	return secret.Repo(a.Repos[0].URL)
+}
+
+// Of returns the servers that the agent gets in its open run, and those that it
+// does not get. The variables of remote ones are replaced.
+func (g *Agents) Of(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.LeftOut, error) {
+	var all []mcp.Server
+	var left []mcp.LeftOut
+	kept, err := g.Servers.List(ctx, s.Agent.UserID)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, k := range kept {
+		all = append(all, k.Server)
+	}
+	if s.MCPRun != "" {
+		given, err := g.Servers.OfAgent(ctx, s.Agent.ID, s.MCPRun)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, given...)
+	}
+	projects, wrong := g.project(ctx, s.Agent)
+	all, left = append(all, projects...), append(left, wrong...)
+	if len(all) == 0 {
+		return nil, left, nil
+	}
+	env, err := g.Environment(ctx, s.Agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, unset, err := g.expanded(ctx, s.Agent, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	servers, out := mcp.Merge(env, all...)
+	return servers, slices.Concat(left, unset, out), nil
+}
+
+// project reads what the repository says. A file that cannot be read names no
+// servers.
+func (g *Agents) project(ctx context.Context, a agent.Agent) ([]mcp.Server, []mcp.LeftOut) {
+	for _, name := range mcp.Files {
+		data, err := g.File(ctx, a, a.RulesAt, name)
+		if err != nil {
+			return nil, []mcp.LeftOut{{Name: name, Source: mcp.Project, Why: "the file cannot be read: " + fault.Of(err).Message}}
+		}
+		if data == nil {
+			continue
+		}
+		servers, findings := mcp.Parse(name, data, mcp.Project)
+		var left []mcp.LeftOut
+		for _, f := range findings {
+			if f.Severity == environment.Error {
+				left = append(left, mcp.LeftOut{Name: strings.TrimPrefix(f.Key, "mcpServers."), Source: mcp.Project, Why: f.Message})
+			}
+		}
+		return servers, left
+	}
+	return nil, nil
+}
+
+// expanded replaces the variables of remote servers by the agent's own.
+func (g *Agents) expanded(ctx context.Context, a agent.Agent, all []mcp.Server) ([]mcp.Server, []mcp.LeftOut, error) {
+	if !slices.ContainsFunc(all, mcp.Server.Remote) {
+		return all, nil, nil
+	}
+	set, _, err := g.Variables(ctx, a)
+	if err != nil {
+		return nil, nil, err
+	}
+	vars := mcp.Variables{Workspace: workspace, Env: func(name string) (string, bool) { v, ok := set.Vars[name]; return v, ok }}
+	var out []mcp.Server
+	var left []mcp.LeftOut
+	for _, s := range all {
+		if !s.Remote() || s.Command != "" {
+			out = append(out, s)
+			continue
+		}
+		full, err := s.Expand(vars)
+		if err != nil {
+			left = append(left, mcp.LeftOut{Name: s.Name, Source: s.Source, Why: err.Error()})
+			continue
+		}
+		out = append(out, full)
+	}
+	return out, left, nil
+}
+
+// List says what a remote server offers.
+func (g *Agents) List(ctx context.Context, s *agent.State, server mcp.Server) (mcp.Listing, error) {
+	e, done, err := g.party(s)
+	if err != nil {
+		return mcp.Listing{}, err
+	}
+	defer done()
+	l := e.List(ctx, server)
+	if err := context.Cause(ctx); err != nil {
+		return l, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e.said[server.Name] = l
+	return l, nil
+}
+
+// Call calls a tool of a remote server, once.
+func (g *Agents) Call(ctx context.Context, s *agent.State, server mcp.Server, tool string, args json.RawMessage) (mcp.Result, error) {
+	e, done, err := g.party(s)
+	if err != nil {
+		return mcp.Result{}, err
+	}
+	defer done()
+	return e.Call(ctx, server, tool, args)
+}
+
+// Resources lists what a remote server has to read.
+func (g *Agents) Resources(ctx context.Context, s *agent.State, server mcp.Server) ([]mcp.Resource, error) {
+	e, done, err := g.party(s)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return e.Resources(ctx, server)
+}
+
+// Read reads one of them.
+func (g *Agents) Read(ctx context.Context, s *agent.State, server mcp.Server, uri string) ([]mcp.Content, error) {
+	e, done, err := g.party(s)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return e.Read(ctx, server, uri)
+}
+
+// SignIn returns where the agent's person signs in to the server, which is a page
+// of Aloft's: only their own browser may begin it. It returns "" where nobody has to.
+func (g *Agents) SignIn(ctx context.Context, s *agent.State, server mcp.Server) (string, error) {
+	if !server.Remote() {
+		return "", nil
+	}
+	l, err := g.List(ctx, s, server)
+	switch {
+	case err != nil:
+		return "", err
+	case l.State == mcp.NeedsAuth:
+		return strings.TrimSuffix(g.Servers.PublicURL(), "/") + "/agents/" + s.Agent.ID + "?sign-in=" + url.QueryEscape(server.Name), nil
+	case l.State == mcp.Failed:
+		return "", fault.Unavailable("%s", l.Error).Named(CodeFailed)
+	}
+	return "", nil
+}
+
+// Shown is a server of an agent's, as its person is shown it.
+type Shown struct {
+	mcp.Server
+	SignedIn bool
+	Listing  *mcp.Listing // what it offered last, as far as this Aloft has asked it
+}
+
+// Show returns the agent's servers, and those that it does not get.
+func (g *Agents) Show(ctx context.Context, s *agent.State) ([]Shown, []mcp.LeftOut, error) {
+	servers, left, err := g.Of(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	g.mu.Lock()
+	var said map[string]mcp.Listing
+	if e := g.busy[s.Agent.ID]; e != nil {
+		said = maps.Clone(e.said)
+	}
+	g.mu.Unlock()
+	out := make([]Shown, len(servers))
+	for i, server := range servers {
+		out[i].Server = server
+		if l, ok := said[server.Name]; ok {
+			out[i].Listing = &l
+		}
+		if out[i].SignedIn, err = g.Servers.SignedIn(ctx, server, g.user(s.Agent, server)); err != nil {
+			return nil, nil, err
+		}
+	}
+	return out, left, nil
+}
+
+func (g *Agents) user(a agent.Agent, server mcp.Server) User {
+	u := User{ID: a.UserID}
+	if server.Source == mcp.Project {
+		u.Repository = repository(a)
+	}
+	return u
+}
+
+// BeginSignIn begins one at a server of the agent's, for its person; see
+// [Servers.BeginSignIn].
+func (g *Agents) BeginSignIn(ctx context.Context, s *agent.State, name string, back Back) (address, state string, err error) {
+	servers, _, err := g.Of(ctx, s)
+	if err != nil {
+		return "", "", err
+	}
+	server, ok := mcp.Find(servers, name)
+	if !ok {
+		return "", "", fault.NotFound("the agent has no such MCP server")
+	}
+	reach := g.Servers.Reach
+	if server.Source == mcp.Project {
+		if reach, err = g.Foreign(s.Egress); err != nil {
+			return "", "", err
+		}
+		if reach == nil {
+			return "", "", fault.Denied("the network of this agent's machine reaches nothing")
+		}
+	}
+	back.Server, back.AgentID = server.Name, s.Agent.ID
+	return g.Servers.BeginSignIn(ctx, reach, server, g.user(s.Agent, server), back)
+}
