@@ -57,7 +57,7 @@ const stands: Record<string, (a: AgentSummary, now: number) => boolean> = {
 };
 
 /** repoName is the last two parts of a repository's address: owner/name. */
-export function repoName(url: string): string {
+export function repoName(url = ""): string {
   const path = url.replace(/^[a-z+]+:\/\/[^/]*\//i, "").replace(/^[^/]*@[^:/]*:/, "");
   return path.replace(/\.git$/, "").split("/").filter(Boolean).slice(-2).join("/");
 }

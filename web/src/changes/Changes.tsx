@@ -47,7 +47,7 @@ export default function Changes({ agent, revision, entries, branch }: { agent: A
     );
   }
   const repo = agent.repos?.[0];
-  const pull = repo && pullURL(repo.url, branch);
+  const pull = repo?.url && pullURL(repo.url, branch);
   const download = () => {
     const url = URL.createObjectURL(new Blob([data?.diff ?? ""], { type: "text/x-diff" }));
     const a = document.createElement("a");

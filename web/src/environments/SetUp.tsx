@@ -137,7 +137,7 @@ function Proposal({ agent, draft, setDraft }: { agent: Agent; draft: Draft; setD
     });
   const keep = () =>
     run("keep", async () => {
-      const repos = (agent.repos ?? []).map((r) => ({ url: r.url }));
+      const repos = (agent.repos ?? []).flatMap((r) => (r.url ? [{ url: r.url }] : []));
       const e = await client.createEnvironment({ owner: "personal", name: agent.name ?? w.title, repos, environmentJson: draft.text }, newKey());
       go({ page: "environments", id: e.id });
       return words.environments.saved;
