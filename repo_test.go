@@ -104,7 +104,7 @@ var mayImport = map[string][]string{
 	"internal/control/mirror":                          {"NOUNS", "internal/lockfile"},
 
 	// Inside a machine.
-	"internal/guest/execd":          {"internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook"},
+	"internal/guest/execd":          {"internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook", "internal/guest/mcp", "internal/mcp"},
 	"internal/guest/pid1":           {"internal/fault", "internal/wire/...", "internal/guest/checkout", "internal/guest/sandbox", "internal/guest/sandbox/asked"},
 	"internal/guest/checkout":       {},
 	"internal/guest/sandbox":        {"internal/policy", "internal/policy/cage"},
@@ -120,9 +120,10 @@ var mayImport = map[string][]string{
 	"internal/guest/sshd":           {"internal/redact"},
 	"internal/guest/lsp":            {},
 	"internal/guest/hook":           {},
+	"internal/guest/mcp":            {"internal/mcp", "internal/redact"},
 	"internal/guest/search":         {},
 	"internal/guest/web":            {},
-	"internal/guest/tool":           {"internal/policy/cage", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/web"},
+	"internal/guest/tool":           {"internal/mcp", "internal/guest/mcp", "internal/policy/cage", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/web"},
 	"internal/guest/tool/tooltest":  {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The terminal, and the tests' own.

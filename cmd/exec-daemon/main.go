@@ -126,16 +126,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	bash := newLateShell(shell.Config{Dir: cfg.Workspace, OutputDir: cfg.OutputDir}, log)
 	defer func() { err = errors.Join(err, bash.close()) }()
-	kept, err := newSkills(cfg, log)
-	if err != nil {
-		return errors.Join(err, l.Close(), ptyListener.Close())
-	}
-	defer func() { err = errors.Join(err, kept.close()) }()
 	terminals := terminal.New(terminal.Config{
 		Dir: cfg.Workspace, Shell: os.Getenv("SHELL"), Log: log, Secrets: secrets.Redactor,
 		Terminals: &terminal.Tmux{Socket: cfg.TmuxSocket, Dir: cfg.Workspace, Kept: cfg.TmuxKept},
 	})
 	defer func() { err = errors.Join(err, terminals.Close()) }()
+	kept, err := newSkills(cfg, log, serversOf(cfg, terminals.Environ, getenv("HOME"), secrets, log))
+	if err != nil {
+		return errors.Join(err, l.Close(), ptyListener.Close())
+	}
+	defer func() { err = errors.Join(err, kept.close()) }()
 	server, err := execd.New(execd.Config{
 		Token:     cfg.AuthToken,
 		Workspace: cfg.Workspace,
@@ -151,6 +151,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		},
 		Terminals: terminals,
 		Sandbox:   sandboxOf(cfg),
+		Servers:   kept.servers,
 		Artifacts: cfg.ArtifactsDir,
 		Secrets:   secrets,
 		Tracer:    sent.Tracer(),
@@ -162,6 +163,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	bash.warm()
+	if err := useServers(cfg, kept.servers, log); err != nil {
+		return errors.Join(err, l.Close(), ptyListener.Close())
+	}
 	defer serveSSH(ctx, cfg, terminals.Environ, secrets, log)()
 	log.InfoContext(ctx, "listening", "addr", l.Addr().String(), "pty", ptyListener.Addr().String(),
 		"workspace", cfg.Workspace, "boot", server.BootID())

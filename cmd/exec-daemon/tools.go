@@ -12,6 +12,7 @@ import (
 
 	"aloft/internal/guest/execd"
 	"aloft/internal/guest/lsp"
+	"aloft/internal/guest/mcp"
 	"aloft/internal/guest/search"
 	"aloft/internal/guest/shell"
 	"aloft/internal/guest/tool"
@@ -39,6 +40,10 @@ func tools(cfg config, bash *lateShell, s skills) []tool.Tool {
 		tool.ReadLints(ws, s.linters),
 		tool.Fetch(client),
 		tool.WebFetch(ws, client),
+		tool.CallMcpTool(s.servers),
+		tool.ListMcpResources(s.servers),
+		tool.FetchMcpResource(ws, s.servers),
+		tool.McpAuth(s.servers),
 	}
 }
 
@@ -58,9 +63,10 @@ func sandboxOf(cfg config) *tool.Sandbox {
 type skills struct {
 	index   *search.Index
 	linters *lsp.Pool
+	servers *mcp.Manager
 }
 
-func newSkills(cfg config, log *slog.Logger) (skills, error) {
+func newSkills(cfg config, log *slog.Logger, servers mcp.Config) (skills, error) {
 	var meaning *search.Embedder
 	if cfg.EmbeddingURL != "" {
 		meaning = &search.Embedder{URL: cfg.EmbeddingURL, Model: cfg.EmbeddingModel}
@@ -73,12 +79,15 @@ func newSkills(cfg config, log *slog.Logger) (skills, error) {
 		}
 	}
 	return skills{
+		servers: mcp.New(servers),
 		index:   search.New(search.Config{Dir: cfg.Workspace, State: cfg.IndexDir, Ripgrep: cfg.RgPath, Embed: meaning}),
 		linters: lsp.New(lsp.Config{Dir: cfg.Workspace, MarkFile: filepath.Join(cfg.StateDir, "lint-mark.json"), Ripgrep: cfg.RgPath, Log: log}),
 	}, nil
 }
 
-func (s skills) close() error { return errors.Join(s.linters.Close(), s.index.Close()) }
+func (s skills) close() error {
+	return errors.Join(s.servers.Close(), s.linters.Close(), s.index.Close())
+}
 
 // lateShell is a session whose bash starts beside the server: a login profile
 // may take longer to read than all the rest takes to start. Its methods are

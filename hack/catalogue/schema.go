@@ -148,6 +148,9 @@ func kindSchema(f protoreflect.FieldDescriptor, depth int) (*schema, error) {
 		}
 		return s, nil
 	case protoreflect.MessageKind:
+		if f.Message().FullName() == "google.protobuf.Struct" {
+			return &schema{Type: "object"}, nil
+		}
 		return schemaOf(f.Message(), depth+1)
 	}
 	return nil, fmt.Errorf("%s: a field of kind %s has no schema here yet", f.FullName(), f.Kind())

@@ -185,6 +185,10 @@ func checkURL(raw string) string {
 	return ""
 }
 
+// Clean makes foreign words fit for one line: at most so many runes, no control
+// characters, and none that cannot be seen.
+func Clean(s string, most int) string { return clean(s, most) }
+
 // clean makes foreign words fit for one line, at most as many runes: no control
 // characters, and none that cannot be seen.
 func clean(s string, most int) string {

@@ -40,10 +40,13 @@ type Result struct {
 // pictures are what models take.
 var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// Tool makes of a result what the model reads. All of it is the server's, and
-// bounded: text beyond MaxText is cut in the middle, and pictures that are too
+// Tool is [Result.Within] for what nothing shortens after this.
+func (r Result) Tool() tool.Result { return r.Within(MaxText) }
+
+// Within makes of a result what the model reads. All of it is the server's, and
+// bounded: text beyond most bytes is cut in the middle, and pictures that are too
 // large or of another kind are named and not shown.
-func (r Result) Tool() tool.Result {
+func (r Result) Within(most int) tool.Result {
 	var text strings.Builder
 	out := tool.Result{Error: r.IsError}
 	said := false
@@ -54,7 +57,7 @@ func (r Result) Tool() tool.Result {
 	if !said && len(r.Structured) > 0 { // what has both says the same twice
 		text.WriteString(compact(r.Structured) + "\n")
 	}
-	out.Text = middle(strings.TrimSpace(cleanText(text.String(), 1<<30)), MaxText)
+	out.Text = middle(strings.TrimSpace(cleanText(text.String(), 1<<30)), most)
 	if out.Text == "" {
 		out.Text = map[bool]string{true: "The server says that the call failed, and not why.", false: "(the server answered nothing)"}[r.IsError]
 		if len(out.Images) > 0 {
@@ -100,4 +103,22 @@ func compact(raw json.RawMessage) string {
 		return ""
 	}
 	return b.String()
+}
+
+// TellResources is what a model is told of resources: each on a line of JSON.
+func TellResources(all []Resource) string {
+	if len(all) == 0 {
+		return "There are no resources."
+	}
+	var b bytes.Buffer
+	b.WriteString("Written by the servers; FetchMcpResource reads one.\n")
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	for _, r := range all {
+		r.URI, r.Name, r.Title, r.Description = clean(r.URI, 2000), clean(r.Name, 200), clean(r.Title, 200), clean(r.Description, 500)
+		if err := e.Encode(r); err != nil {
+			panic(err) // text and numbers
+		}
+	}
+	return strings.TrimSpace(b.String())
 }

@@ -21,6 +21,7 @@ import (
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/trace"
 
+	guest "aloft/internal/guest/mcp"
 	"aloft/internal/guest/terminal"
 	"aloft/internal/guest/tool"
 	"aloft/internal/telemetry"
@@ -56,6 +57,7 @@ type Config struct {
 	SetEnv     func(ctx context.Context, set map[string]string, unset []string) error
 	Terminals  *terminal.Host // without it there are none
 	Sandbox    *tool.Sandbox  // around hooks and terminals whose callers ask for it
+	Servers    *guest.Manager // of MCP; without it there are none
 	Artifacts  string         // absolute; the folder of files that outlive the machine; [DefaultArtifacts] without it
 	Home       string         // the folder of the agent's user; hooks are read there too
 	GitGateway string         // where git reaches the gateway, unless a caller says otherwise
@@ -69,7 +71,7 @@ type Config struct {
 }
 
 // Server answers agent.v1.ExecService, ControlService, FileService,
-// TerminalService and HookService. Its methods are safe for concurrent use.
+// TerminalService, HookService and McpService. Its methods are safe for concurrent use.
 type Server struct {
 	token     atomic.Pointer[[32]byte] // SHA-256 of the token
 	workspace string
@@ -87,6 +89,7 @@ type Server struct {
 	git       *gitCredential
 	remote    *remoteAccess
 	mcp       *MCPTokens
+	servers   *guest.Manager
 	failures  *allowance
 	following sync.WaitGroup // streams that still have a call to tell of
 
@@ -123,6 +126,7 @@ func New(cfg Config) (*Server, error) {
 		git:       &gitCredential{file: filepath.Join(cfg.StateDir, "git-credential"), gateway: cmp.Or(cfg.GitGateway, defaultGateway)},
 		remote:    newRemoteAccess(cfg.RemoteServers, cfg.Workspace, log),
 		mcp:       NewMCPTokens(),
+		servers:   cfg.Servers,
 	}
 	s.token.Store(&digest)
 	return s, nil
@@ -163,6 +167,7 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle(agentv1connect.NewFileServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewTerminalServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewHookServiceHandler(s, options...))
+	mux.Handle(agentv1connect.NewMcpServiceHandler(s, options...))
 	mux.HandleFunc("PUT /token", s.changeToken) // for pod-daemon
 	return s.authenticated(mux)
 }

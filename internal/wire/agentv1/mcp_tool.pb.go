@@ -22,14 +22,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Call a tool of an MCP server.
+// Call a tool of one of the MCP servers that are configured for this agent. Which
+// there are, and what their tools take, stands in the conversation after [MCP
+// servers]; the words there and in results are the servers' own. Without tool_name,
+// the tools of the server are shown with their schemas, and nothing is called.
 type McpArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server's name in the configuration.
 	Server string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
 	// The tool's name, as the server gives it.
 	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// The tool's arguments.
+	// The tool's arguments, as its schema has them.
 	Arguments     *structpb.Struct `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"`
 	ToolCallId    string           `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -98,8 +101,9 @@ type McpSuccess struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Content []*McpContent          `protobuf:"bytes,1,rep,name=content,proto3" json:"content,omitempty"`
 	// The tool itself says that it failed.
-	IsError           bool             `protobuf:"varint,2,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
-	StructuredContent *structpb.Struct `protobuf:"bytes,3,opt,name=structured_content,json=structuredContent,proto3" json:"structured_content,omitempty"`
+	IsError bool `protobuf:"varint,2,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
+	// A JSON object, as text.
+	StructuredContent string `protobuf:"bytes,3,opt,name=structured_content,json=structuredContent,proto3" json:"structured_content,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -148,11 +152,11 @@ func (x *McpSuccess) GetIsError() bool {
 	return false
 }
 
-func (x *McpSuccess) GetStructuredContent() *structpb.Struct {
+func (x *McpSuccess) GetStructuredContent() string {
 	if x != nil {
 		return x.StructuredContent
 	}
-	return nil
+	return ""
 }
 
 // McpContent is one piece of what a server answers.
@@ -533,7 +537,7 @@ func (x *McpToolCall) GetResult() *McpResult {
 	return nil
 }
 
-// List what the MCP servers have to read.
+// List what the MCP servers that are configured for this agent have to read.
 type ListMcpResourcesArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only of this server; of all unless given.
@@ -765,12 +769,14 @@ func (x *ListMcpResourcesToolCall) GetResult() *ListMcpResourcesResult {
 	return nil
 }
 
-// Read one thing that an MCP server has. The model calls it FetchMcpResource.
+// Read one thing that an MCP server has to read, as ListMcpResources names it.
 type ReadMcpResourceArgs struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Server string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
-	Uri    string                 `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
-	// Write it to this file instead of showing it.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The server's name in the configuration.
+	Server string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	// The resource's URI.
+	Uri string `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
+	// Write it to this new file, inside the workspace, instead of showing it.
 	DownloadPath  string `protobuf:"bytes,3,opt,name=download_path,json=downloadPath,proto3" json:"download_path,omitempty"`
 	ToolCallId    string `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1046,11 +1052,13 @@ func (x *ReadMcpResourceToolCall) GetResult() *ReadMcpResourceResult {
 	return nil
 }
 
-// Have the user sign in to an MCP server that asks for it.
+// Find out where the user signs in to an MCP server whose state is needs_auth. Tell
+// them the URL; the server can be called once they have been there.
 type McpAuthArgs struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Server        string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
-	ToolCallId    string                 `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The server's name in the configuration.
+	Server        string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	ToolCallId    string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1290,18 +1298,19 @@ var File_agent_v1_mcp_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_mcp_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x17agent/v1/mcp_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\x1a\x1cgoogle/protobuf/struct.proto\"\xa9\x01\n" +
+	"\x17agent/v1/mcp_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\x1a\x1cgoogle/protobuf/struct.proto\"\xbd\x01\n" +
 	"\aMcpArgs\x12\x1c\n" +
-	"\x06server\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x06server\x12!\n" +
-	"\ttool_name\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01R\btoolName\x125\n" +
+	"\x06server\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x06server\x12\x1b\n" +
+	"\ttool_name\x18\x02 \x01(\tR\btoolName\x125\n" +
 	"\targuments\x18\x03 \x01(\v2\x17.google.protobuf.StructR\targuments\x12&\n" +
 	"\ftool_call_id\x18\x04 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"\x9f\x01\n" +
+	"toolCallId:\x18\x8a\xb5\x18\x14\n" +
+	"\vCallMcpTool\x12\x03mcp \x01\"\x86\x01\n" +
 	"\n" +
 	"McpSuccess\x12.\n" +
 	"\acontent\x18\x01 \x03(\v2\x14.agent.v1.McpContentR\acontent\x12\x19\n" +
-	"\bis_error\x18\x02 \x01(\bR\aisError\x12F\n" +
-	"\x12structured_content\x18\x03 \x01(\v2\x17.google.protobuf.StructR\x11structuredContent\"\x8b\x01\n" +
+	"\bis_error\x18\x02 \x01(\bR\aisError\x12-\n" +
+	"\x12structured_content\x18\x03 \x01(\tR\x11structuredContent\"\x8b\x01\n" +
 	"\n" +
 	"McpContent\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x12'\n" +
@@ -1326,29 +1335,31 @@ const file_agent_v1_mcp_tool_proto_rawDesc = "" +
 	"\tMcpResult\x120\n" +
 	"\asuccess\x18\x01 \x01(\v2\x14.agent.v1.McpSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\x89\x01\n" +
+	"\x06result\"a\n" +
 	"\vMcpToolCall\x12%\n" +
 	"\x04args\x18\x01 \x01(\v2\x11.agent.v1.McpArgsR\x04args\x12+\n" +
-	"\x06result\x18\x02 \x01(\v2\x13.agent.v1.McpResultR\x06result:&\x92\xb5\x18\"an MCP server in the configuration\"V\n" +
+	"\x06result\x18\x02 \x01(\v2\x13.agent.v1.McpResultR\x06result\"\x84\x01\n" +
 	"\x14ListMcpResourcesArgs\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"N\n" +
+	"toolCallId:,\x8a\xb5\x18(\n" +
+	"\x10ListMcpResources\x12\x10listMcpResources\x18\x01 \x01\"N\n" +
 	"\x17ListMcpResourcesSuccess\x123\n" +
 	"\tresources\x18\x01 \x03(\v2\x15.agent.v1.McpResourceR\tresources\"\x8e\x01\n" +
 	"\x16ListMcpResourcesResult\x12=\n" +
 	"\asuccess\x18\x01 \x01(\v2!.agent.v1.ListMcpResourcesSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xb0\x01\n" +
+	"\x06result\"\x88\x01\n" +
 	"\x18ListMcpResourcesToolCall\x122\n" +
 	"\x04args\x18\x01 \x01(\v2\x1e.agent.v1.ListMcpResourcesArgsR\x04args\x128\n" +
-	"\x06result\x18\x02 \x01(\v2 .agent.v1.ListMcpResourcesResultR\x06result:&\x92\xb5\x18\"an MCP server in the configuration\"\x98\x01\n" +
+	"\x06result\x18\x02 \x01(\v2 .agent.v1.ListMcpResourcesResultR\x06result\"\xc4\x01\n" +
 	"\x13ReadMcpResourceArgs\x12\x1c\n" +
 	"\x06server\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x06server\x12\x16\n" +
 	"\x03uri\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01R\x03uri\x12#\n" +
 	"\rdownload_path\x18\x03 \x01(\tR\fdownloadPath\x12&\n" +
 	"\ftool_call_id\x18\x04 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"\x97\x01\n" +
+	"toolCallId:*\x8a\xb5\x18&\n" +
+	"\x10FetchMcpResource\x12\x10fetchMcpResource \x01\"\x97\x01\n" +
 	"\x16ReadMcpResourceSuccess\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1d\n" +
 	"\n" +
@@ -1360,24 +1371,25 @@ const file_agent_v1_mcp_tool_proto_rawDesc = "" +
 	"\x15ReadMcpResourceResult\x12<\n" +
 	"\asuccess\x18\x01 \x01(\v2 .agent.v1.ReadMcpResourceSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xad\x01\n" +
+	"\x06result\"\x85\x01\n" +
 	"\x17ReadMcpResourceToolCall\x121\n" +
 	"\x04args\x18\x01 \x01(\v2\x1d.agent.v1.ReadMcpResourceArgsR\x04args\x127\n" +
-	"\x06result\x18\x02 \x01(\v2\x1f.agent.v1.ReadMcpResourceResultR\x06result:&\x92\xb5\x18\"an MCP server in the configuration\"S\n" +
+	"\x06result\x18\x02 \x01(\v2\x1f.agent.v1.ReadMcpResourceResultR\x06result\"m\n" +
 	"\vMcpAuthArgs\x12\x1c\n" +
 	"\x06server\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x06server\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"U\n" +
+	"toolCallId:\x18\x8a\xb5\x18\x14\n" +
+	"\aMcpAuth\x12\amcpAuth \x01\"U\n" +
 	"\x0eMcpAuthSuccess\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12+\n" +
 	"\x11authorization_url\x18\x02 \x01(\tR\x10authorizationUrl\"|\n" +
 	"\rMcpAuthResult\x124\n" +
 	"\asuccess\x18\x01 \x01(\v2\x18.agent.v1.McpAuthSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xa9\x01\n" +
+	"\x06result\"m\n" +
 	"\x0fMcpAuthToolCall\x12)\n" +
 	"\x04args\x18\x01 \x01(\v2\x15.agent.v1.McpAuthArgsR\x04args\x12/\n" +
-	"\x06result\x18\x02 \x01(\v2\x17.agent.v1.McpAuthResultR\x06result::\x92\xb5\x186an MCP server in the configuration that asks for OAuthB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x17.agent.v1.McpAuthResultR\x06resultB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_mcp_tool_proto_rawDescOnce sync.Once
@@ -1418,31 +1430,30 @@ var file_agent_v1_mcp_tool_proto_goTypes = []any{
 var file_agent_v1_mcp_tool_proto_depIdxs = []int32{
 	19, // 0: agent.v1.McpArgs.arguments:type_name -> google.protobuf.Struct
 	2,  // 1: agent.v1.McpSuccess.content:type_name -> agent.v1.McpContent
-	19, // 2: agent.v1.McpSuccess.structured_content:type_name -> google.protobuf.Struct
-	3,  // 3: agent.v1.McpContent.blob:type_name -> agent.v1.McpBlob
-	4,  // 4: agent.v1.McpContent.resource:type_name -> agent.v1.McpResource
-	1,  // 5: agent.v1.McpResult.success:type_name -> agent.v1.McpSuccess
-	20, // 6: agent.v1.McpResult.error:type_name -> agent.v1.ToolError
-	0,  // 7: agent.v1.McpToolCall.args:type_name -> agent.v1.McpArgs
-	5,  // 8: agent.v1.McpToolCall.result:type_name -> agent.v1.McpResult
-	4,  // 9: agent.v1.ListMcpResourcesSuccess.resources:type_name -> agent.v1.McpResource
-	8,  // 10: agent.v1.ListMcpResourcesResult.success:type_name -> agent.v1.ListMcpResourcesSuccess
-	20, // 11: agent.v1.ListMcpResourcesResult.error:type_name -> agent.v1.ToolError
-	7,  // 12: agent.v1.ListMcpResourcesToolCall.args:type_name -> agent.v1.ListMcpResourcesArgs
-	9,  // 13: agent.v1.ListMcpResourcesToolCall.result:type_name -> agent.v1.ListMcpResourcesResult
-	12, // 14: agent.v1.ReadMcpResourceResult.success:type_name -> agent.v1.ReadMcpResourceSuccess
-	20, // 15: agent.v1.ReadMcpResourceResult.error:type_name -> agent.v1.ToolError
-	11, // 16: agent.v1.ReadMcpResourceToolCall.args:type_name -> agent.v1.ReadMcpResourceArgs
-	13, // 17: agent.v1.ReadMcpResourceToolCall.result:type_name -> agent.v1.ReadMcpResourceResult
-	16, // 18: agent.v1.McpAuthResult.success:type_name -> agent.v1.McpAuthSuccess
-	20, // 19: agent.v1.McpAuthResult.error:type_name -> agent.v1.ToolError
-	15, // 20: agent.v1.McpAuthToolCall.args:type_name -> agent.v1.McpAuthArgs
-	17, // 21: agent.v1.McpAuthToolCall.result:type_name -> agent.v1.McpAuthResult
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	3,  // 2: agent.v1.McpContent.blob:type_name -> agent.v1.McpBlob
+	4,  // 3: agent.v1.McpContent.resource:type_name -> agent.v1.McpResource
+	1,  // 4: agent.v1.McpResult.success:type_name -> agent.v1.McpSuccess
+	20, // 5: agent.v1.McpResult.error:type_name -> agent.v1.ToolError
+	0,  // 6: agent.v1.McpToolCall.args:type_name -> agent.v1.McpArgs
+	5,  // 7: agent.v1.McpToolCall.result:type_name -> agent.v1.McpResult
+	4,  // 8: agent.v1.ListMcpResourcesSuccess.resources:type_name -> agent.v1.McpResource
+	8,  // 9: agent.v1.ListMcpResourcesResult.success:type_name -> agent.v1.ListMcpResourcesSuccess
+	20, // 10: agent.v1.ListMcpResourcesResult.error:type_name -> agent.v1.ToolError
+	7,  // 11: agent.v1.ListMcpResourcesToolCall.args:type_name -> agent.v1.ListMcpResourcesArgs
+	9,  // 12: agent.v1.ListMcpResourcesToolCall.result:type_name -> agent.v1.ListMcpResourcesResult
+	12, // 13: agent.v1.ReadMcpResourceResult.success:type_name -> agent.v1.ReadMcpResourceSuccess
+	20, // 14: agent.v1.ReadMcpResourceResult.error:type_name -> agent.v1.ToolError
+	11, // 15: agent.v1.ReadMcpResourceToolCall.args:type_name -> agent.v1.ReadMcpResourceArgs
+	13, // 16: agent.v1.ReadMcpResourceToolCall.result:type_name -> agent.v1.ReadMcpResourceResult
+	16, // 17: agent.v1.McpAuthResult.success:type_name -> agent.v1.McpAuthSuccess
+	20, // 18: agent.v1.McpAuthResult.error:type_name -> agent.v1.ToolError
+	15, // 19: agent.v1.McpAuthToolCall.args:type_name -> agent.v1.McpAuthArgs
+	17, // 20: agent.v1.McpAuthToolCall.result:type_name -> agent.v1.McpAuthResult
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_mcp_tool_proto_init() }

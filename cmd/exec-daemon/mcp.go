@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"aloft/internal/guest/execd"
+	guest "aloft/internal/guest/mcp"
+	"aloft/internal/mcp"
+	"aloft/internal/wire/agentv1"
+)
+
+// serversOf is how MCP servers run here.
+func serversOf(cfg config, environ func() []string, home string, secrets *execd.Secrets, log *slog.Logger) guest.Config {
+	return guest.Config{
+		Workspace: cfg.Workspace, Home: home, Environ: environ, LogDir: filepath.Join(cfg.OutputDir, "mcp"), Version: version(),
+		Secrets: secrets.Redactor, Log: log,
+	}
+}
+
+// useServers starts the servers of --mcp-config. Remote ones, there and in the file
+// of --http-mcp-tools-file, are the control plane's: the machine only knows that
+// they are not its own. With --sandbox-enabled they run in the sandbox that calls
+// without a policy have.
+func useServers(cfg config, servers *guest.Manager, log *slog.Logger) error {
+	if cfg.HTTPMCPToolsFile != "" {
+		told, err := readToolsFile(cfg.HTTPMCPToolsFile)
+		if err != nil {
+			return fmt.Errorf("%w: --http-mcp-tools-file: %w", errUsage, err)
+		}
+		servers.Elsewhere(told)
+	}
+	if cfg.MCPConfig == "" {
+		return nil
+	}
+	all, findings := mcp.Parse("--mcp-config", []byte(cfg.MCPConfig), mcp.Project)
+	for _, f := range findings {
+		log.Warn("something is wrong with --mcp-config", "finding", f.String())
+	}
+	for _, s := range all {
+		if s.Remote() {
+			log.Warn("a remote MCP server is not spoken with from here", "server", s)
+		}
+	}
+	var around guest.Around
+	if cfg.Sandbox {
+		wrap, err := (sandboxOf(cfg)).Around(&agentv1.SandboxPolicy{})
+		if err != nil {
+			return err
+		}
+		around = wrap
+	}
+	servers.Use(all, around, "")
+	return nil
+}
+
+// readToolsFile reads what the control plane says of its servers: a JSON list of
+// listings, as mcp.Listing has them.
+func readToolsFile(path string) ([]mcp.Listing, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxToolsFile {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, maxToolsFile)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var raw []mcp.Listing
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, fmt.Errorf("%s is no JSON list of {\"server\", \"tools\"}", path)
+	}
+	var told []mcp.Listing
+	for _, l := range raw {
+		if p := mcp.CheckName(l.Server); p != nil {
+			return nil, fmt.Errorf("%s: %s", path, p.Message)
+		}
+		told = append(told, mcp.Admit(mcp.Server{Name: l.Server}, l.Instructions, l.Tools))
+	}
+	return told, nil
+}
+
+// maxToolsFile bounds that file, in bytes.
+const maxToolsFile = 8 << 20

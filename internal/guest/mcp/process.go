@@ -1,0 +1,300 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/google/uuid"
+)
+
+// maxMessage bounds, in bytes, one message of a server.
+const maxMessage = 16 << 20
+
+// markVariable is in the environment of all that a server starts, so that it ends
+// with the server.
+const markVariable = "ALOFT_MCP"
+
+// process is one life of a server.
+type process struct {
+	cmd    *exec.Cmd
+	mark   string
+	stdin  io.WriteCloser
+	stdout *lines
+	exited chan struct{} // closed when it has been waited for
+	err    error         // of waiting; read it after exited
+}
+
+// start starts the program.
+func (s *server) start() (*process, error) {
+	conf, err := s.conf.Expand(variables(s.env, s.m.Home, s.m.Workspace))
+	if err != nil {
+		return nil, err
+	}
+	env, err := s.environ(conf.EnvFile)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range conf.Env {
+		env = append(env, name+"="+value)
+	}
+	mark := uuid.NewString()
+	env = append(env, markVariable+"="+mark)
+	argv := append([]string{conf.Command}, conf.Args...)
+	if argv[0], err = find(conf.Command, s.m.Workspace, env); err != nil {
+		return nil, err
+	}
+	if s.around != nil {
+		if argv, err = s.around(argv...); err != nil {
+			return nil, err
+		}
+	}
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // it lives as long as its server, which kills it with all that it started
+	cmd.Dir, cmd.Env, cmd.Stderr = s.m.Workspace, env, s.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = stopWithin // for children that hold its stderr
+	p := &process{cmd: cmd, mark: mark, exited: make(chan struct{})}
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	// A pipe of our own: cmd.Wait must not close it while there is something to read.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdout = w
+	err = cmd.Start()
+	_ = w.Close() // the child has its own
+	if err != nil {
+		_ = r.Close()
+		return nil, fmt.Errorf("it could not be started: %w", err)
+	}
+	p.stdout = newLines(r, s.log)
+	go func() {
+		p.err = cmd.Wait()
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// environ is the machine's environment with the file's variables.
+func (s *server) environ(file string) ([]string, error) {
+	env := slices.Clone(s.env)
+	if file == "" {
+		return env, nil
+	}
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(s.m.Workspace, file)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("envFile: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return nil, fmt.Errorf("envFile: %w", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
+		name, value, ok := strings.Cut(line, "=")
+		if name = strings.TrimSpace(name); !ok || name == "" || strings.HasPrefix(name, "#") || strings.ContainsRune(line, 0) {
+			continue
+		}
+		value = strings.TrimSpace(value)
+		if n := len(value); n > 1 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
+			value = value[1 : n-1]
+		}
+		env = append(env, name+"="+value)
+	}
+	return env, nil
+}
+
+// find finds a program as the server's environment has it.
+func find(command, dir string, env []string) (string, error) {
+	if strings.ContainsRune(command, '/') {
+		if !filepath.IsAbs(command) {
+			command = filepath.Join(dir, command)
+		}
+		return command, nil
+	}
+	path := "/usr/local/bin:/usr/bin:/bin"
+	for _, v := range env {
+		if p, ok := strings.CutPrefix(v, "PATH="); ok {
+			path = p
+		}
+	}
+	for _, folder := range filepath.SplitList(path) {
+		full := filepath.Join(folder, command)
+		if info, err := os.Stat(full); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 && filepath.IsAbs(full) {
+			return full, nil
+		}
+	}
+	return "", fmt.Errorf("there is no program %q in PATH: install it, in environment.json or the image", command)
+}
+
+func (p *process) transport() sdk.Transport {
+	return &sdk.IOTransport{Reader: p.stdout, Writer: p.stdin, MaxLineLength: maxMessage + 1}
+}
+
+// because adds what is known of the end to an error.
+func (p *process) because(ctx context.Context, err error) error {
+	if broken := p.stdout.broken(); broken != nil {
+		return broken
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errors.New("it took too long")
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(endsWithin):
+		return err
+	}
+	if p.err != nil {
+		return fmt.Errorf("it ended: %w", p.err)
+	}
+	return errors.New("it ended")
+}
+
+// kill ends the program and all that it started, politely at first.
+func (p *process) kill() {
+	_ = p.stdin.Close() // what well-behaved servers end by
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+	case <-time.After(stopWithin):
+	}
+	for range 100 { // what forks while it is killed is killed in the next round
+		if p.signal(syscall.SIGKILL) == 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	<-p.exited
+	_ = p.stdout.Close()
+}
+
+// signal signals all that the server started, and returns how many there were.
+func (p *process) signal(sig syscall.Signal) int {
+	members := p.members()
+	for _, pid := range members {
+		_ = syscall.Kill(pid, sig) // gone is as good
+	}
+	return len(members)
+}
+
+// members are the living processes of the server: those of its group, and those
+// with its mark in their environment.
+func (p *process) members() []int {
+	var out []int
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	mark := []byte(markVariable + "=" + p.mark)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(f) < 3 || f[0] == "Z" || f[0] == "X" {
+			continue
+		}
+		if f[2] == strconv.Itoa(p.cmd.Process.Pid) {
+			out = append(out, pid)
+			continue
+		}
+		env, err := os.ReadFile("/proc/" + e.Name() + "/environ")
+		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.Equal(v, mark) }) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// lines passes on the lines of a server that are JSON, of which the protocol
+// consists, and puts what else it prints into the log. A line that is too long ends
+// it.
+type lines struct {
+	from   io.ReadCloser
+	in     *bufio.Reader
+	log    io.Writer
+	rest   []byte
+	failed chan error // holds why it ended early
+}
+
+func newLines(from io.ReadCloser, log io.Writer) *lines {
+	return &lines{from: from, in: bufio.NewReaderSize(from, 64<<10), log: log, failed: make(chan error, 1)}
+}
+
+// Read implements io.Reader.
+func (l *lines) Read(p []byte) (int, error) {
+	for len(l.rest) == 0 {
+		line, err := l.line()
+		if err != nil {
+			return 0, err
+		}
+		text := bytes.TrimSpace(line)
+		if len(text) > 0 && (text[0] == '{' || text[0] == '[') && json.Valid(text) {
+			l.rest = append(text, '\n')
+			break
+		}
+		_, _ = l.log.Write(append(text, '\n')) // a log that cannot be written is no reason to stop
+	}
+	n := copy(p, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
+}
+
+func (l *lines) line() ([]byte, error) {
+	var line []byte
+	for {
+		piece, err := l.in.ReadSlice('\n')
+		line = append(line, piece...)
+		switch {
+		case len(line) > maxMessage:
+			err := fmt.Errorf("it sent a message of more than %d MiB", maxMessage>>20)
+			select {
+			case l.failed <- err:
+			default:
+			}
+			return nil, err
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && len(line) > 0 && errors.Is(err, io.EOF):
+			return line, nil
+		}
+		return line, err
+	}
+}
+
+func (l *lines) broken() error {
+	select {
+	case err := <-l.failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// Close implements io.Closer.
+func (l *lines) Close() error { return l.from.Close() }

@@ -1,0 +1,252 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	guest "aloft/internal/guest/mcp"
+	"aloft/internal/guest/picture"
+	"aloft/internal/mcp"
+	"aloft/internal/policy/cage"
+	"aloft/internal/wire/agentv1"
+)
+
+// maxMCPText bounds, in bytes, what is taken of a result's text. What is too long
+// for the model goes to a file.
+const maxMCPText = 8 << 20
+
+// CallMcpTool calls a tool of a server that runs in this machine.
+func CallMcpTool(servers *guest.Manager) Tool {
+	return Tool{Name: "CallMcpTool", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
+		success, out, err := callMcpTool(ctx, servers, call.GetMcpToolCall().GetArgs())
+		result := &agentv1.McpResult{Result: &agentv1.McpResult_Success{Success: success}}
+		if err != nil {
+			out = Outcome{Text: valid(err.Error()), Error: true}
+			result.Result = &agentv1.McpResult_Error{Error: &agentv1.ToolError{Message: out.Text}}
+		}
+		done := &agentv1.McpToolCall{Result: result}
+		out.Call = &agentv1.ToolCall{Tool: &agentv1.ToolCall_McpToolCall{McpToolCall: done}}
+		return out
+	}}
+}
+
+func callMcpTool(ctx context.Context, servers *guest.Manager, args *agentv1.McpArgs) (*agentv1.McpSuccess, Outcome, error) {
+	if args == nil {
+		return nil, Outcome{}, errNoArguments
+	}
+	if args.GetToolName() == "" {
+		l, err := servers.Describe(ctx, args.GetServer())
+		if err != nil {
+			return nil, Outcome{}, err
+		}
+		text := l.Describe()
+		return &agentv1.McpSuccess{Content: []*agentv1.McpContent{{Content: &agentv1.McpContent_Text{Text: text}}}}, Outcome{Text: text}, nil
+	}
+	given := json.RawMessage("{}")
+	if args.GetArguments() != nil {
+		text, err := protojson.Marshal(args.GetArguments())
+		if err != nil {
+			return nil, Outcome{}, fmt.Errorf("the arguments cannot be sent: %w", err)
+		}
+		given = text
+	}
+	r, err := servers.Call(ctx, args.GetServer(), args.GetToolName(), given)
+	if err != nil {
+		return nil, Outcome{}, err
+	}
+	said := r.Within(maxMCPText)
+	out := Outcome{Text: valid(said.Text), Error: said.Error}
+	for _, image := range said.Images {
+		fitted, err := picture.Fit(image.Data, image.MediaType)
+		if err != nil {
+			out.Text += fmt.Sprintf("\n[a picture cannot be shown: %v]", err)
+			continue
+		}
+		out.Pictures = append(out.Pictures, &agentv1.Picture{MediaType: fitted.MediaType, Data: fitted.Data})
+	}
+	success := &agentv1.McpSuccess{IsError: r.IsError, StructuredContent: valid(string(r.Structured))}
+	for _, c := range r.Content {
+		success.Content = append(success.Content, mcpContent(c))
+	}
+	return success, out, nil
+}
+
+func mcpContent(c mcp.Content) *agentv1.McpContent {
+	switch {
+	case c.Link != nil:
+		return &agentv1.McpContent{Content: &agentv1.McpContent_Resource{Resource: mcpResource(*c.Link)}}
+	case c.Data != nil:
+		return &agentv1.McpContent{Content: &agentv1.McpContent_Blob{Blob: &agentv1.McpBlob{MediaType: valid(c.MediaType), SizeBytes: float64(len(c.Data))}}}
+	}
+	return &agentv1.McpContent{Content: &agentv1.McpContent_Text{Text: valid(c.Text)}}
+}
+
+func mcpResource(r mcp.Resource) *agentv1.McpResource {
+	return &agentv1.McpResource{
+		Server: r.Server, Uri: valid(r.URI), Name: valid(r.Name), Title: valid(r.Title), Description: valid(r.Description), MediaType: valid(r.MediaType), SizeBytes: r.SizeBytes,
+	}
+}
+
+// ListMcpResources lists what the servers of this machine have to read.
+func ListMcpResources(servers *guest.Manager) Tool {
+	return Tool{Name: "ListMcpResources", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
+		args := call.GetListMcpResourcesToolCall().GetArgs()
+		resources, err := []mcp.Resource(nil), errNoArguments
+		if args != nil {
+			resources, err = servers.Resources(ctx, args.GetServer())
+		}
+		success := &agentv1.ListMcpResourcesSuccess{}
+		for _, r := range resources {
+			success.Resources = append(success.Resources, mcpResource(r))
+		}
+		result := &agentv1.ListMcpResourcesResult{Result: &agentv1.ListMcpResourcesResult_Success{Success: success}}
+		text := mcp.TellResources(resources)
+		if err != nil {
+			text = valid(err.Error() + "\n" + text)
+			result.Result = &agentv1.ListMcpResourcesResult_Error{Error: &agentv1.ToolError{Message: text}}
+		}
+		done := &agentv1.ListMcpResourcesToolCall{Result: result}
+		return Outcome{Call: &agentv1.ToolCall{Tool: &agentv1.ToolCall_ListMcpResourcesToolCall{ListMcpResourcesToolCall: done}}, Text: valid(text), Error: err != nil}
+	}}
+}
+
+// FetchMcpResource reads a resource of a server of this machine, or writes it to a
+// new file in the workspace.
+func FetchMcpResource(ws Workspace, servers *guest.Manager) Tool {
+	return Tool{Name: "FetchMcpResource", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
+		success, out, err := fetchMcpResource(ctx, ws, servers, call.GetReadMcpResourceToolCall().GetArgs())
+		result := &agentv1.ReadMcpResourceResult{Result: &agentv1.ReadMcpResourceResult_Success{Success: success}}
+		if err != nil {
+			out = Outcome{Text: valid(err.Error()), Error: true}
+			result.Result = &agentv1.ReadMcpResourceResult_Error{Error: &agentv1.ToolError{Message: out.Text}}
+		}
+		done := &agentv1.ReadMcpResourceToolCall{Result: result}
+		out.Call = &agentv1.ToolCall{Tool: &agentv1.ToolCall_ReadMcpResourceToolCall{ReadMcpResourceToolCall: done}}
+		return out
+	}}
+}
+
+func fetchMcpResource(ctx context.Context, ws Workspace, servers *guest.Manager, args *agentv1.ReadMcpResourceArgs) (*agentv1.ReadMcpResourceSuccess, Outcome, error) {
+	if args == nil {
+		return nil, Outcome{}, errNoArguments
+	}
+	to := args.GetDownloadPath()
+	if to != "" {
+		var err error
+		if to, err = ws.newFile(to); err != nil {
+			return nil, Outcome{}, err
+		}
+	}
+	contents, err := servers.Read(ctx, args.GetServer(), args.GetUri())
+	if err != nil {
+		return nil, Outcome{}, err
+	}
+	success := &agentv1.ReadMcpResourceSuccess{Uri: valid(args.GetUri())}
+	var text strings.Builder
+	var whole []byte
+	for _, c := range contents {
+		data := c.Data
+		if data == nil {
+			data = []byte(c.Text)
+			text.WriteString(c.Text)
+		}
+		whole = append(whole, data...)
+		success.MediaType = valid(c.MediaType)
+	}
+	success.SizeBytes = float64(len(whole))
+	if to == "" {
+		success.Text = valid(text.String())
+		said := mcp.Result{Content: contents}.Within(maxMCPText)
+		out := Outcome{Text: valid(said.Text)}
+		for _, image := range said.Images {
+			if fitted, err := picture.Fit(image.Data, image.MediaType); err == nil {
+				out.Pictures = append(out.Pictures, &agentv1.Picture{MediaType: fitted.MediaType, Data: fitted.Data})
+			}
+		}
+		return success, out, nil
+	}
+	if err := writeNew(to, whole); err != nil {
+		return nil, Outcome{}, err
+	}
+	success.SavedTo = to
+	return success, Outcome{Text: fmt.Sprintf("%d bytes are in %s", len(whole), to)}, nil
+}
+
+// newFile is the path of a file that is not there yet, in the workspace and not
+// among what configures agents and git.
+func (w Workspace) newFile(name string) (string, error) {
+	path, err := w.path(name)
+	if err != nil {
+		return "", err
+	}
+	root, err := filepath.EvalSymlinks(w.Dir)
+	if err != nil {
+		return "", explain(w.Dir, err)
+	}
+	// The folders that are there decide where it lands.
+	dir, rest := filepath.Dir(path), filepath.Base(path)
+	for {
+		real, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			path = filepath.Join(real, rest)
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == "/" {
+			return "", explain(dir, err)
+		}
+		if _, err := os.Lstat(dir); err == nil { // a link that leads nowhere
+			return "", fmt.Errorf("%s is a link to what is not there", dir)
+		}
+		dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest)
+	}
+	if !cage.Below(root, path) || path == root {
+		return "", fmt.Errorf("%s is not inside the workspace %s: give a path there", path, w.Dir)
+	}
+	if _, protected := cage.Protected(root, path); protected {
+		return "", fmt.Errorf("%s may not be written: it configures agents, editors or git; give another path", path)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return "", fmt.Errorf("%s is there already: give the path of a new file", path)
+	}
+	return path, NewUnseen(w.Dir).Check(path)
+}
+
+func writeNew(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return explain(filepath.Dir(path), err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return explain(path, err)
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(path) // a part of it would be taken for the whole
+		return explain(path, err)
+	}
+	return nil
+}
+
+// McpAuth is for servers that the control plane speaks with, which answers for
+// them: one in this machine has nowhere to sign in to.
+func McpAuth(servers *guest.Manager) Tool {
+	return Tool{Name: "McpAuth", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
+		err := errNoArguments
+		if args := call.GetMcpAuthToolCall().GetArgs(); args != nil {
+			if _, err = servers.Describe(ctx, args.GetServer()); err == nil {
+				err = fmt.Errorf("the MCP server %s is a program in this machine: what it is authorized by is in its variables (env in mcp.json), and there is nowhere to sign in", args.GetServer())
+			}
+		}
+		text := valid(err.Error())
+		done := &agentv1.McpAuthToolCall{Result: &agentv1.McpAuthResult{Result: &agentv1.McpAuthResult_Error{Error: &agentv1.ToolError{Message: text}}}}
+		return Outcome{Call: &agentv1.ToolCall{Tool: &agentv1.ToolCall_McpAuthToolCall{McpAuthToolCall: done}}, Text: text, Error: true}
+	}}
+}
