@@ -232,6 +232,9 @@ type (
 // CodeSlept is the code of the notice that tells for how long the machine slept.
 const CodeSlept = "slept"
 
+// CodeMCP is the code of the notice that tells what MCP servers offer.
+const CodeMCP = "mcp_servers"
+
 // Kind names each body in the journal. A name once used is never used for
 // anything else.
 func (*Created) Kind() string           { return "agent.created" }

@@ -21,6 +21,7 @@ const (
 	Ready     State = "ready"
 	Failed    State = "failed"
 	NeedsAuth State = "needs_auth" // a person has to sign in; McpAuth asks for it
+	NotUsed   State = "not_used"   // it is configured, and the agent does not get it
 )
 
 // Listing is a server with what it offers. What it says is foreign: a listing is
@@ -28,7 +29,7 @@ const (
 type Listing struct {
 	Server string `json:"server"`
 	State  State  `json:"state"`
-	Error  string `json:"error,omitempty"` // of Failed: why, for a person and the model
+	Error  string `json:"error,omitempty"` // of Failed and NotUsed: why, for a person and the model
 	// Instructions are the server's words on how its tools go together.
 	Instructions string `json:"instructions,omitempty"`
 	Tools        []Tool `json:"tools,omitempty"` // ordered by name

@@ -24,7 +24,7 @@ const (
 	MaxDescription = 2048      // runes of a tool's description
 	MaxSchema      = 16 << 10  // bytes of the JSON schema of a tool's arguments
 	MaxTold        = 64 << 10  // bytes of what a model is told of all servers together
-	MaxText        = 100 << 10 // bytes of a result's text that a model is shown
+	MaxText        = 32 << 10  // bytes of a result's text that a model is shown
 	MaxImages      = 8         // pictures of a result that a model is shown
 	MaxImage       = 5 << 20   // bytes of each of them
 	MaxResources   = 500       // of one server that a list holds

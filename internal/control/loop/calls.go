@@ -75,6 +75,8 @@ func (t *talk) call(ctx context.Context, c agent.Call) error {
 		return t.done(ctx, c.ID, tool.Failed("there is no tool %q; the tools are %s", c.Name, toolNames()), 0)
 	case bytes.HasPrefix(c.Args, []byte(`{"`+notJSON+`":`)):
 		return t.done(ctx, c.ID, tool.Failed("the arguments were not a JSON object; send the call again"), 0)
+	case isMCP(c.Name):
+		return t.mcpCall(ctx, c)
 	case controltool.Consults(c.Name):
 		return t.consult(ctx, c)
 	case spec.Home == tool.Control && !controltool.Reviewed(c.Name):
@@ -89,6 +91,12 @@ func (t *talk) call(ctx context.Context, c agent.Call) error {
 	if spec.Home == tool.Control {
 		return t.controlCall(ctx, c)
 	}
+	return t.send(ctx, c, nil)
+}
+
+// send has the machine work a call that is admitted, and journals its result. add
+// adds to that; it may be nil.
+func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) error {
 	if !c.Sent {
 		if err := t.record(ctx, &agent.CallSent{CallID: c.ID, BootID: t.hands.BootID()}); err != nil {
 			return err
@@ -125,6 +133,9 @@ func (t *talk) call(ctx context.Context, c agent.Call) error {
 		return fmt.Errorf("call %s: %w", c.Name, err)
 	case writeErr != nil:
 		return writeErr
+	}
+	if add != nil {
+		add(&result)
 	}
 	if err := t.after(ctx, c, &result, took); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err

@@ -35,6 +35,7 @@ type HookOutcome struct {
 	AgentMessage string
 	UpdatedInput json.RawMessage // a JSON object; nil if no hook changed it
 	Context      string
+	UpdatedMCP   json.RawMessage // in the place of an MCP tool's result; nil if no hook changed it
 	Stopped      bool
 	Followup     string
 	Ran          []agent.HookRan
@@ -64,9 +65,13 @@ func hookTool(name string) string {
 
 // before runs the hooks that come before a call.
 func (t *talk) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
-	name := hookTool(c.Name)
+	name, input := hookTool(c.Name), c.Args
+	server := t.hookOfMCP(ctx, c.ToolCall)
+	if server != nil {
+		name, input = "MCP:"+server.Tool, server.Arguments
+	}
 	events := []HookEvent{{Name: "preToolUse", Subject: name, Fields: map[string]any{
-		"tool_name": name, "tool_input": c.Args, "tool_use_id": c.ID, "cwd": workspace,
+		"tool_name": name, "tool_input": input, "tool_use_id": c.ID, "cwd": workspace,
 	}}}
 	var args struct{ Command, Path string }
 	_ = json.Unmarshal(c.Args, &args) // what is no such object has neither
@@ -78,7 +83,14 @@ func (t *talk) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
 	case "Read":
 		events = append(events, HookEvent{"beforeReadFile", name, map[string]any{"file_path": args.Path}})
 	}
-	return t.runHooks(ctx, HookCall{Events: events})
+	if server != nil {
+		events = append(events, HookEvent{"beforeMCPExecution", server.Tool, server.fields()})
+	}
+	said, err := t.runHooks(ctx, HookCall{Events: events})
+	if server != nil && said.UpdatedInput != nil {
+		said.UpdatedInput = server.changed(said.UpdatedInput)
+	}
+	return said, err
 }
 
 // workspace is where hooks are told that a call begins.
@@ -87,9 +99,13 @@ const workspace = "/workspace"
 // after runs the hooks that come after a call, and adds what they say to its
 // result.
 func (t *talk) after(ctx context.Context, c agent.Call, r *tool.Result, took time.Duration) error {
-	name := hookTool(c.Name)
+	name, input := hookTool(c.Name), c.Args
+	server := t.hookOfMCP(ctx, c.ToolCall)
+	if server != nil {
+		name, input = "MCP:"+server.Tool, server.Arguments
+	}
 	fields := map[string]any{
-		"tool_name": name, "tool_input": c.Args, "tool_use_id": c.ID, "cwd": workspace, "duration": took.Milliseconds(),
+		"tool_name": name, "tool_input": input, "tool_use_id": c.ID, "cwd": workspace, "duration": took.Milliseconds(),
 	}
 	var events []HookEvent
 	refused := c.Judged != nil && c.Judged.Treatment == agent.CallRefused
@@ -113,11 +129,18 @@ func (t *talk) after(ctx context.Context, c agent.Call, r *tool.Result, took tim
 		events = append(events, HookEvent{"afterShellExecution", args.Command, map[string]any{
 			"command": args.Command, "output": r.Text, "duration": took.Milliseconds(), "sandbox": c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed,
 		}})
+	case server != nil:
+		said := server.fields()
+		said["result_json"], said["duration"] = string(r.Output), took.Milliseconds()
+		events = append(events, HookEvent{"afterMCPExecution", server.Tool, said})
 	case !r.Error && name == "Write":
 		edit := map[string]string{"old_string": args.Old, "new_string": args.New + args.Contents}
 		events = append(events, HookEvent{"afterFileEdit", name, map[string]any{"file_path": args.Path + args.Notebook, "edits": []any{edit}}})
 	}
 	said, err := t.runHooks(ctx, HookCall{Events: t.presentOnes(events)})
+	if server != nil && said.UpdatedMCP != nil {
+		replace(r, said.UpdatedMCP)
+	}
 	// One that would forbid comes too late for that: its words are for the model.
 	if words := strings.TrimSpace(said.Context + "\n" + said.AgentMessage); words != "" {
 		r.Text += "\n\n[a hook of the project says]\n" + words

@@ -18,6 +18,7 @@ import (
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/mcp"
 	"aloft/internal/policy/cage"
 	"aloft/internal/tool"
 )
@@ -47,6 +48,9 @@ type Hands interface {
 	CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// Enforced reports whether the machine's sandbox can hold its policy.
 	Enforced() bool
+	// Servers has the machine run the stdio servers among these and no others, and
+	// says what they offer. It waits for those that start.
+	Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error)
 	// Hooks runs the project's hooks.
 	Hooks(ctx context.Context, s *agent.State, call HookCall) (HookOutcome, error)
 	// Ack lets the machine forget a result.
@@ -98,6 +102,7 @@ type Loop struct {
 	// present are the events that the machine has hooks for; nil until it has said.
 	present atomic.Pointer[map[string]bool]
 	told    told
+	offers  offers // of MCP servers
 }
 
 // Run works the agent's open run to its end, and returns nil when it has

@@ -23,6 +23,7 @@ import (
 	"aloft/internal/conversation"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
+	"aloft/internal/mcp"
 	"aloft/internal/policy/cage"
 	"aloft/internal/tool"
 )
@@ -41,6 +42,7 @@ type rig struct {
 	// scripts are what agents have said that later machines install.
 	scripts scripts
 	pulls   *pulls // nil where there is no forge
+	mcp     loop.Servers
 }
 
 type scripts struct{ kept []string }
@@ -92,6 +94,7 @@ func (r *rig) config() loop.Config {
 		Journal: r.store, Model: &r.model, Info: r.info, Logger: slog.New(slog.DiscardHandler),
 		Review:  r.review,
 		Scripts: &r.scripts,
+		MCP:     r.mcp,
 		Machine: func(context.Context, *agent.State, loop.Record) (loop.Hands, error) { return r.hands, r.err },
 	}
 	if r.pulls != nil {
@@ -207,6 +210,14 @@ type hands struct {
 	hooks    func(call loop.HookCall) loop.HookOutcome
 	enforced bool
 	policies []cage.Policy // of the sandboxes
+	listings []mcp.Listing // of the MCP servers in it
+}
+
+func (h *hands) Servers(_ context.Context, _ *agent.State, servers []mcp.Server, _ time.Duration) ([]mcp.Listing, error) {
+	for _, s := range servers {
+		h.note("runs " + s.Name)
+	}
+	return h.listings, nil
 }
 
 func (h *hands) Enforced() bool { return h.enforced }

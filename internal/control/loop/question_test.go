@@ -92,9 +92,12 @@ func TestQuestionsOverRestartsAndCancels(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- loop.Run(ctx, r.id, r.config()) }()
 	r.asked()
+	r.record(&agent.CancelAsked{Reason: "not needed"})
 	cancel(loop.ErrCancel)
-	if err := <-ended; err != nil {
-		t.Fatal(err)
+	if err := <-ended; err != nil { // it came before the journal was read: who is next ends the run
+		if err := loop.Run(t.Context(), r.id, r.config()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	a, err := r.store.Agent(t.Context(), r.id)
 	if err != nil {

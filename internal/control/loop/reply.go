@@ -33,11 +33,17 @@ func (t *talk) reply(ctx context.Context) error {
 	if err := t.compactIfFull(ctx); err != nil {
 		return err
 	}
+	if err := t.offer(ctx); err != nil {
+		return err
+	}
 	err := t.patiently(ctx, t.ask)
 	if model.ReasonOf(err) != model.TooLong {
 		return err
 	}
 	if err := t.compact(ctx); err != nil {
+		return err
+	}
+	if err := t.offer(ctx); err != nil { // the summary may have lost it
 		return err
 	}
 	return t.patiently(ctx, t.ask)

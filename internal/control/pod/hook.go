@@ -60,6 +60,7 @@ type HookOutcome struct {
 	AgentMessage  string
 	UpdatedInput  json.RawMessage // a JSON object, or nil
 	Context       string
+	UpdatedMCP    json.RawMessage // JSON, or nil
 	Stopped       bool
 	Followup      string
 	Runs          []HookRun
@@ -160,6 +161,9 @@ func hookOutcome(m *agentv1.RunHooksResponse) HookOutcome {
 	var object map[string]json.RawMessage
 	if in := m.GetUpdatedInput(); len(in) > 0 && len(in) <= maxHookInput && json.Unmarshal(in, &object) == nil && object != nil {
 		o.UpdatedInput = in
+	}
+	if out := m.GetUpdatedMcpOutput(); len(out) > 0 && len(out) <= maxHookInput && json.Valid(out) {
+		o.UpdatedMCP = out
 	}
 	for _, r := range m.GetRuns()[:min(len(m.GetRuns()), maxHookRuns)] {
 		o.Runs = append(o.Runs, HookRun{bounded(r.GetCommand(), maxDetail), bounded(r.GetFile(), maxDetail), int(r.GetExit()), took(r.GetDurationMs()).Milliseconds(), bounded(r.GetFailure(), maxDetail)})

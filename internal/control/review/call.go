@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"aloft/internal/agent"
 	"aloft/internal/conversation"
 	"aloft/internal/policy/permit"
 )
@@ -23,20 +24,23 @@ type described struct {
 
 // arguments are those of any tool's that matter here.
 type arguments struct {
-	Command             string   `json:"command"`
-	Description         string   `json:"description"`
-	RequiredPermissions []string `json:"required_permissions"`
-	Path                string   `json:"path"`
-	TargetNotebook      string   `json:"target_notebook"`
-	URL                 string   `json:"url"`
-	Server              string   `json:"server"`
-	ToolName            string   `json:"tool_name"`
-	UpdateScript        string   `json:"update_script"`
-	Title               string   `json:"title"`
-	PID                 any      `json:"pid"`
-	Contents            string   `json:"contents"`
-	OldString           string   `json:"old_string"`
-	NewString           string   `json:"new_string"`
+	Command             string          `json:"command"`
+	Description         string          `json:"description"`
+	RequiredPermissions []string        `json:"required_permissions"`
+	Path                string          `json:"path"`
+	TargetNotebook      string          `json:"target_notebook"`
+	URL                 string          `json:"url"`
+	Server              string          `json:"server"`
+	ToolName            string          `json:"tool_name"`
+	Arguments           json.RawMessage `json:"arguments"`
+	URI                 string          `json:"uri"`
+	DownloadPath        string          `json:"downloadPath"`
+	UpdateScript        string          `json:"update_script"`
+	Title               string          `json:"title"`
+	PID                 any             `json:"pid"`
+	Contents            string          `json:"contents"`
+	OldString           string          `json:"old_string"`
+	NewString           string          `json:"new_string"`
 }
 
 // outside is the permission that a command asks for to run without the sandbox.
@@ -78,8 +82,16 @@ func describe(c conversation.ToolCall) described {
 			return described{Call: permit.Call{Kind: permit.Config}, subject: strings.ToLower(c.Name) + " " + file, change: a.change(c.Name)}
 		}
 	}
-	if server, tool, ok := mcpTool(c.Name); ok {
-		return described{Call: permit.Call{Kind: permit.MCP, Server: server, Tool: tool}, subject: server + ":" + tool, grant: server + ":" + tool}
+	switch c.Name {
+	case callMCP:
+		if a.ToolName != "" { // without one it only looks
+			return describeMCP(a.Server, a.ToolName, string(a.Arguments))
+		}
+	case fetchMCP:
+		if a.DownloadPath != "" && isRules(a.DownloadPath) {
+			return described{Call: permit.Call{Kind: permit.Config}, subject: "write what " + a.Server + " gives to " + a.DownloadPath, change: a.URI}
+		}
+		return describeMCP(a.Server, fetchMCP, a.URI)
 	}
 	return described{Call: permit.Call{Kind: permit.Other}}
 }
@@ -109,14 +121,40 @@ func marked(mark, text string) string {
 	return b.String()
 }
 
-// mcpTool takes the name that models call a tool of an MCP server by apart.
-func mcpTool(name string) (server, tool string, ok bool) {
-	rest, ok := strings.CutPrefix(name, "mcp__")
-	if !ok {
+// The tools by which a model reaches MCP servers. To read a resource is, for rules,
+// the tool fetchMCP of the server.
+const (
+	callMCP  = "CallMcpTool"
+	fetchMCP = "FetchMcpResource"
+)
+
+// maxArguments bounds, in bytes, how much of a call's arguments a person is shown
+// in its subject.
+const maxArguments = 2000
+
+// describeMCP is a call of a tool of a server, shown with its arguments. A name that
+// a rule would read otherwise than it stands cannot be granted.
+func describeMCP(server, tool, arguments string) described {
+	d := described{Call: permit.Call{Kind: permit.MCP, Server: server, Tool: tool}, subject: server + ":" + tool}
+	if arguments != "" && arguments != "null" {
+		if len(arguments) > maxArguments {
+			arguments = strings.ToValidUTF8(arguments[:maxArguments], "") + "…"
+		}
+		d.subject += " " + arguments
+	}
+	if server != "" && !strings.ContainsAny(server+tool, "*:") {
+		d.grant = server + ":" + tool
+	}
+	return d
+}
+
+// grantedMCP takes the entry that an approval offers for a call of an MCP server's
+// tool apart.
+func grantedMCP(q agent.Approval) (server, tool string, ok bool) {
+	if q.Tool != callMCP && q.Tool != fetchMCP || len(q.Entries) != 1 {
 		return "", "", false
 	}
-	server, tool, ok = strings.Cut(rest, "__")
-	return server, tool, ok && server != "" && tool != ""
+	return strings.Cut(q.Entries[0], ":")
 }
 
 // isRules reports whether a path is of a file that holds rules for the agent.
@@ -125,7 +163,7 @@ func isRules(file string) bool {
 	file = strings.ToLower(path.Clean("/" + strings.ReplaceAll(file, `\`, "/")))
 	for _, folder := range []string{"/.aloft/", "/.cursor/", "/.claude/"} {
 		_, name, found := cutLast(file, folder)
-		if found && (name == "permissions.json" || name == "sandbox.json" || name == "hooks.json" || folder == "/.claude/" && strings.HasPrefix(name, "settings")) {
+		if found && (name == "permissions.json" || name == "sandbox.json" || name == "hooks.json" || name == "mcp.json" || folder == "/.claude/" && strings.HasPrefix(name, "settings")) {
 			return true
 		}
 	}

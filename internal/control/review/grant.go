@@ -56,7 +56,7 @@ func kindOf(q agent.Approval) (kind permit.Kind, server, mcp string) {
 	if q.Tool == "Shell" {
 		return permit.Shell, "", ""
 	}
-	if server, mcp, ok := mcpTool(q.Tool); ok {
+	if server, mcp, ok := grantedMCP(q); ok {
 		return permit.MCP, server, mcp
 	}
 	return permit.Other, "", ""

@@ -39,7 +39,14 @@ func TestDescribe(t *testing.T) {
 		{"SetupVmEnvironment", `{"update_script":"npm ci"}`, permit.Shell, "later machines are to install by: npm ci"},
 		{"Fetch", `{"url":"https://Example.com/x"}`, permit.Fetch, "https://Example.com/x"},
 		{"WebFetch", `{"url":"https://example.com"}`, permit.Fetch, "https://example.com"},
-		{"mcp__github__get_issue", `{}`, permit.MCP, "github:get_issue"},
+		{"CallMcpTool", `{"server":"github","tool_name":"get_issue"}`, permit.MCP, "github:get_issue"},
+		{"CallMcpTool", `{"server":"github","tool_name":"get_issue","arguments":{"id":7}}`, permit.MCP, `github:get_issue {"id":7}`},
+		{"CallMcpTool", `{"server":"github"}`, permit.Other, ""},
+		{"ListMcpResources", `{}`, permit.Other, ""},
+		{"McpAuth", `{"server":"github"}`, permit.Other, ""},
+		{"FetchMcpResource", `{"server":"github","uri":"issue://7"}`, permit.MCP, "github:FetchMcpResource issue://7"},
+		{"FetchMcpResource", `{"server":"github","uri":"issue://7","downloadPath":".cursor/mcp.json"}`, permit.Config, "write what github gives to .cursor/mcp.json"},
+		{"Write", `{"path":".cursor/mcp.json"}`, permit.Config, "write .cursor/mcp.json"},
 		{"Read", `{"path":"/workspace/.cursor/permissions.json"}`, permit.Other, ""},
 		{"Write", `{"path":"/workspace/a.go"}`, permit.Other, ""},
 		{"Write", `{"path":"/workspace/.cursor/permissions.json"}`, permit.Config, "write /workspace/.cursor/permissions.json"},
@@ -54,6 +61,21 @@ func TestDescribe(t *testing.T) {
 		d := describe(call(c.name, c.args))
 		if d.Kind != c.kind || d.subject != c.subject {
 			t.Errorf("%s %s: kind %v, subject %q", c.name, c.args, d.Kind, d.subject)
+		}
+	}
+}
+
+// A name that a rule would read otherwise than it stands can be allowed once only.
+func TestMCPGrants(t *testing.T) {
+	for args, want := range map[string]string{
+		`{"server":"github","tool_name":"get_issue","arguments":{"id":7}}`: "github:get_issue",
+		`{"server":"github","tool_name":"*"}`:                              "",
+		`{"server":"git*","tool_name":"get"}`:                              "",
+		`{"server":"a","tool_name":"b:c"}`:                                 "",
+		`{"server":"","tool_name":"b"}`:                                    "",
+	} {
+		if got := describe(call("CallMcpTool", args)).grant; got != want {
+			t.Errorf("%s grants %q, want %q", args, got, want)
 		}
 	}
 }

@@ -12,10 +12,11 @@ const (
 	SandboxHooks     = "hooks"
 	SandboxStart     = "start"
 	SandboxTerminals = "terminals"
+	SandboxMCP       = "mcp" // stdio servers
 )
 
 // Sandboxable are all of them.
-var Sandboxable = []string{SandboxHooks, SandboxStart, SandboxTerminals}
+var Sandboxable = []string{SandboxHooks, SandboxStart, SandboxTerminals, SandboxMCP}
 
 // cage is the policy around something of an agent's; nil is none.
 func (s *Scheduler) cage(ctx context.Context, a agent.Agent, what string) (*cage.Policy, error) {

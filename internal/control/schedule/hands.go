@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"aloft/internal/agent"
@@ -11,6 +12,7 @@ import (
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/mcp"
 	"aloft/internal/policy/cage"
 	"aloft/internal/tool"
 )
@@ -23,6 +25,8 @@ type hands struct {
 	exec     *pod.Exec
 	id       string // the machine's
 	hooks    *pod.Hooks
+	mcp      *pod.MCP
+	mcpCage  func(context.Context, agent.Agent) (*cage.Policy, error) // of the sandbox of MCP servers
 	people   func(context.Context, agent.Agent) (Hooks, error)        // what they have set for hooks
 	cage     func(context.Context, agent.Agent) (*cage.Policy, error) // of the hooks' sandbox
 	boot     string
@@ -52,6 +56,7 @@ func (h *hands) close() {
 	// What closing says is of no use: the loop has let go.
 	_ = h.exec.Close()
 	h.hooks.Close()
+	h.mcp.Close()
 	h.revoke()
 	if h.traced {
 		time.AfterFunc(traceLinger, h.letGo)
@@ -101,6 +106,17 @@ func (h *hands) call(ctx context.Context, c conversation.ToolCall, run exec, onD
 // Enforced implements [loop.Hands].
 func (h *hands) Enforced() bool { return h.enforced }
 
+// Servers implements [loop.Hands].
+func (h *hands) Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error) {
+	around, err := h.mcpCage(ctx, s.Agent)
+	if err != nil {
+		return nil, err
+	}
+	here := slices.DeleteFunc(slices.Clone(servers), mcp.Server.Remote)
+	all, err := h.mcp.Use(ctx, here, around, wait)
+	return all, lostError(err)
+}
+
 // Hooks implements [loop.Hands].
 func (h *hands) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
 	people, err := h.people(ctx, s.Agent)
@@ -122,7 +138,7 @@ func (h *hands) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (
 		return loop.HookOutcome{}, lostError(err)
 	}
 	out := loop.HookOutcome{
-		Permission: o.Permission, UserMessage: o.UserMessage, AgentMessage: o.AgentMessage, UpdatedInput: o.UpdatedInput,
+		Permission: o.Permission, UserMessage: o.UserMessage, AgentMessage: o.AgentMessage, UpdatedInput: o.UpdatedInput, UpdatedMCP: o.UpdatedMCP,
 		Context: o.Context, Stopped: o.Stopped, Followup: o.Followup, Present: o.PresentEvents, Transcript: o.Transcript,
 	}
 	for _, r := range o.Runs {

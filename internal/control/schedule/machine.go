@@ -142,6 +142,8 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 	}
 	h.keep = func(ctx context.Context) error { return w.s.keep(ctx, state, m.ID(), h.conn) }
 	h.cage = func(ctx context.Context, a agent.Agent) (*cage.Policy, error) { return w.s.cage(ctx, a, SandboxHooks) }
+	h.mcp = h.conn.MCP(w.s.token("exec", m.ID()))
+	h.mcpCage = func(ctx context.Context, a agent.Agent) (*cage.Policy, error) { return w.s.cage(ctx, a, SandboxMCP) }
 	h.enforced = w.s.Sandbox != nil && w.s.Sandbox(cmp.Or(state.Agent.Class, w.s.Class))
 	h.hooks, h.people = h.conn.Hooks(w.s.token("exec", m.ID())), w.s.hooksOf
 	h.exec = pod.NewExec(h.conn.OpenExec, w.s.token("exec", m.ID()), w.s.redact(state, m.ID()), pod.Trace(w.traceparent(state)))

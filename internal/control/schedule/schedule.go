@@ -92,7 +92,7 @@ type Config struct {
 	// machine says of itself. Without it none can.
 	Sandbox func(class string) bool
 	// Cage returns the policy of the sandbox around what is no tool call: SandboxHooks,
-	// SandboxStart or SandboxTerminals; nil where that is to have none. Without it
+	// SandboxStart, SandboxTerminals or SandboxMCP; nil where that is to have none. Without it
 	// none has.
 	Cage func(ctx context.Context, a agent.Agent, what string) (*cage.Policy, error)
 	// Pulls opens pull requests, and finds those that agents are started on; nil

@@ -255,7 +255,7 @@ func (l *lines) Read(p []byte) (int, error) {
 		}
 		text := bytes.TrimSpace(line)
 		if len(text) > 0 && (text[0] == '{' || text[0] == '[') && json.Valid(text) {
-			l.rest = append(text, '\n')
+			l.rest = append(bytes.Clone(text), '\n')
 			break
 		}
 		_, _ = l.log.Write(append(text, '\n')) // a log that cannot be written is no reason to stop

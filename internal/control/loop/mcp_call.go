@@ -1,0 +1,435 @@
+package loop
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/mcp"
+	"aloft/internal/tool"
+)
+
+// The tools by which a model reaches MCP servers. They are Aloft's own, and the
+// same whatever a server offers.
+const (
+	callMCP   = "CallMcpTool"
+	listMCP   = "ListMcpResources"
+	fetchMCP  = "FetchMcpResource"
+	signInMCP = "McpAuth"
+)
+
+func isMCP(name string) bool {
+	return slices.Contains([]string{callMCP, listMCP, fetchMCP, signInMCP}, name)
+}
+
+// offers are the servers of a run, as far as the loop knows them.
+type offers struct {
+	mu      sync.Mutex
+	known   bool
+	servers []mcp.Server
+	left    []mcp.LeftOut
+	remote  map[string]mcp.Listing // by name
+	here    []mcp.Listing          // of the machine, as it said last
+	asked   bool                   // the machine was told which to run
+}
+
+// firstWait is how long a run waits for servers that start, before the model is
+// asked without them.
+const firstServerWait = 10 * time.Second
+
+// servers are those that the agent gets in this run.
+func (l *Loop) servers(ctx context.Context) ([]mcp.Server, error) {
+	if l.MCP == nil {
+		return nil, nil
+	}
+	l.offers.mu.Lock()
+	defer l.offers.mu.Unlock()
+	if l.offers.known {
+		return l.offers.servers, nil
+	}
+	servers, left, err := l.MCP.Of(ctx, l.rec.snapshot())
+	if err != nil {
+		return nil, err
+	}
+	l.offers.known, l.offers.servers, l.offers.left, l.offers.remote = true, servers, left, map[string]mcp.Listing{}
+	return servers, nil
+}
+
+// listed is what the server offers; again has a remote one asked anew that could
+// not be used.
+func (l *Loop) listed(ctx context.Context, server mcp.Server, again bool) (mcp.Listing, error) {
+	l.offers.mu.Lock()
+	was, ok := l.offers.remote[server.Name]
+	here := l.offers.here
+	l.offers.mu.Unlock()
+	if !server.Remote() {
+		for _, listing := range here {
+			if listing.Server == server.Name {
+				return listing, nil
+			}
+		}
+		return mcp.Listing{Server: server.Name, State: mcp.Starting}, nil
+	}
+	if ok && (!again || was.State == mcp.Ready) {
+		return was, nil
+	}
+	listing, err := l.MCP.List(ctx, l.rec.snapshot(), server)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return listing, cause
+		}
+		listing = mcp.Listing{Server: server.Name, State: mcp.Failed, Error: fault.Of(err).Message}
+	}
+	l.offers.mu.Lock()
+	l.offers.remote[server.Name] = listing
+	l.offers.mu.Unlock()
+	return listing, nil
+}
+
+// listings are what all servers offer now.
+func (l *Loop) listings(ctx context.Context) ([]mcp.Listing, error) {
+	servers, err := l.servers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(servers, func(s mcp.Server) bool { return !s.Remote() }) && l.hands != nil {
+		wait := time.Duration(0)
+		if !l.offers.asked {
+			wait = firstServerWait
+		}
+		here, err := l.hands.Servers(ctx, l.rec.snapshot(), servers, wait)
+		if err != nil {
+			return nil, err
+		}
+		l.offers.mu.Lock()
+		l.offers.here, l.offers.asked = here, true
+		l.offers.mu.Unlock()
+	}
+	all := make([]mcp.Listing, len(servers))
+	errs := make([]error, len(servers))
+	var asking sync.WaitGroup
+	for i, s := range servers {
+		asking.Go(func() { all[i], errs[i] = l.listed(ctx, s, false) })
+	}
+	asking.Wait()
+	for _, o := range l.offers.left {
+		all = append(all, mcp.Listing{Server: o.Name, State: mcp.NotUsed, Error: o.Why})
+	}
+	return all, errors.Join(errs...)
+}
+
+// offer tells the model of the MCP servers, where that is news: before the first
+// reply of a run, when a server has started or its tools have changed, and when
+// the words were lost with a summary.
+func (t *talk) offer(ctx context.Context) error {
+	if t.MCP == nil {
+		return nil
+	}
+	all, err := t.listings(ctx)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		if errors.Is(err, ErrMachineLost) {
+			return err
+		}
+		t.Logger.Warn("MCP servers are not known", "error", err)
+		return nil
+	}
+	was := toldOf(t.state().Messages)
+	if len(all) == 0 && was == "" {
+		return nil
+	}
+	if text := mcp.Tell(all); text != was {
+		return t.record(ctx, &agent.Notice{Text: text, Code: agent.CodeMCP})
+	}
+	return nil
+}
+
+// toldOf is what the conversation says of the servers last.
+func toldOf(messages []conversation.Message) string {
+	for _, m := range slices.Backward(messages) {
+		for _, b := range slices.Backward(m.Blocks) {
+			if m.Role == conversation.User && strings.HasPrefix(b.Text, mcp.ToldAs) {
+				return b.Text
+			}
+		}
+	}
+	return ""
+}
+
+// tools are those that the model may call: without MCP servers none of theirs.
+func (t *talk) tools(s *agent.State) []tool.Spec {
+	all := t.Loop.tools(s)
+	if t.MCP != nil && toldOf(s.Messages) != "" {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(s tool.Spec) bool { return isMCP(s.Name) })
+}
+
+// mcpArgs are the arguments of the four tools.
+type mcpArgs struct {
+	Server       string          `json:"server"`
+	Tool         string          `json:"tool_name"`
+	Arguments    json.RawMessage `json:"arguments,omitempty"`
+	URI          string          `json:"uri"`
+	DownloadPath string          `json:"downloadPath"`
+}
+
+func mcpArgsOf(c conversation.ToolCall) (mcpArgs, bool) {
+	var a mcpArgs
+	if !isMCP(c.Name) || json.Unmarshal(c.Args, &a) != nil {
+		return a, false
+	}
+	if trimmed := bytes.TrimSpace(a.Arguments); len(trimmed) == 0 || string(trimmed) == "null" {
+		a.Arguments = json.RawMessage("{}")
+	}
+	return a, true
+}
+
+// callsTool reports whether the call is one of a tool of a server, and not a look at it.
+func (a mcpArgs) callsTool(name string) bool { return name == callMCP && a.Tool != "" }
+
+// lostAnswer is said of a call to a remote server whose answer nobody has.
+const lostAnswer = "the server of Aloft was started again while this call ran: it may have had its effect, in part or whole, and its answer is lost. It is not sent again: look first whether it had."
+
+// mcpCall works a call to an MCP server: where the machine runs it, it goes there as
+// any call does; a remote one is called from here. That the model names a server, or
+// a tool, admits nothing: the server has to be configured, and its tools allowed.
+func (t *talk) mcpCall(ctx context.Context, c agent.Call) error {
+	server, why, err := t.checkMCP(ctx, c.ToolCall)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return t.done(ctx, c.ID, tool.Failed("%s", why), 0)
+	}
+	if c.Sent {
+		if server.Name != "" && server.Remote() {
+			return t.done(ctx, c.ID, tool.Failed("%s", lostAnswer), 0)
+		}
+		if c.BootID != t.hands.BootID() {
+			return t.done(ctx, c.ID, tool.Failed("%s", lostCall), 0)
+		}
+	}
+	c, admitted, err := t.admit(ctx, c)
+	if err != nil || !admitted {
+		return err
+	}
+	// A hook may have changed what is called.
+	if server, why, err = t.checkMCP(ctx, c.ToolCall); err != nil {
+		return err
+	}
+	switch {
+	case why != "":
+		return t.done(ctx, c.ID, tool.Failed("%s", why), 0)
+	case c.Name == listMCP && server.Name == "":
+		return t.send(ctx, c, func(r *tool.Result) { t.addRemote(ctx, r) })
+	case server.Remote():
+		return t.remoteCall(ctx, c, server)
+	}
+	return t.send(ctx, c, nil)
+}
+
+// checkMCP finds the server that is called. why is for the model, where there is
+// none, or none with such a tool.
+func (t *talk) checkMCP(ctx context.Context, c conversation.ToolCall) (server mcp.Server, why string, err error) {
+	a, ok := mcpArgsOf(c)
+	if !ok {
+		return server, "the arguments do not fit the schema", nil
+	}
+	servers, err := t.servers(ctx)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return server, "", cause
+		}
+		return server, fault.Of(err).Message, nil
+	}
+	if a.Server == "" && c.Name == listMCP {
+		return server, "", nil
+	}
+	server, ok = mcp.Find(servers, a.Server)
+	if !ok {
+		var names []string
+		for _, s := range servers {
+			names = append(names, s.Name)
+		}
+		return server, fmt.Sprintf("there is no MCP server %q; there are: %s", mcp.Clean(a.Server, 80), cmp.Or(strings.Join(names, ", "), "none")), nil
+	}
+	if !a.callsTool(c.Name) {
+		return server, "", nil
+	}
+	if !server.Allows(a.Tool) {
+		return server, fmt.Sprintf("the tool %s of %s may not be called: mcpServerAllowlist of environment.json does not name it", mcp.Clean(a.Tool, 80), server.Name), nil
+	}
+	listing, err := t.listed(ctx, server, true)
+	if err != nil {
+		return server, "", err
+	}
+	if listing.State == mcp.Starting || !server.Remote() && listing.State == mcp.Failed {
+		return server, "", nil // the machine says more, and may start it
+	}
+	if _, has := listing.Find(a.Tool); !has {
+		if listing.State != mcp.Ready {
+			return server, fmt.Sprintf("the MCP server %s cannot be used: %s", server.Name, cmp.Or(listing.Error, string(listing.State))), nil
+		}
+		return server, fmt.Sprintf("the MCP server %s has no tool %q. %s", server.Name, mcp.Clean(a.Tool, 80), listing.Describe()), nil
+	}
+	return server, "", nil
+}
+
+// remoteCall works a call to a server that the control plane speaks with. It is
+// journaled before it goes out, and never goes out twice.
+func (t *talk) remoteCall(ctx context.Context, c agent.Call, server mcp.Server) error {
+	a, _ := mcpArgsOf(c.ToolCall) // checkMCP has seen that it can be read
+	if err := t.record(ctx, &agent.CallSent{CallID: c.ID}); err != nil {
+		return err
+	}
+	start := time.Now()
+	result, err := t.askRemote(ctx, c, server, a)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		f := fault.Of(err)
+		result = tool.Failed("%s", strings.TrimSuffix(f.Message+". "+f.Advice, ". "))
+		if f.Kind == fault.KindInternal {
+			result = tool.Failed("the MCP server %s: %s", server.Name, mcp.Clean(err.Error(), 2000))
+		}
+	}
+	took := time.Since(start)
+	if err := t.after(ctx, c, &result, took); err != nil && !errors.Is(err, ErrMachineLost) {
+		return err
+	}
+	return t.done(ctx, c.ID, result, took)
+}
+
+func (t *talk) askRemote(ctx context.Context, c agent.Call, server mcp.Server, a mcpArgs) (tool.Result, error) {
+	s := t.state()
+	switch {
+	case c.Name == signInMCP:
+		where, err := t.MCP.SignIn(ctx, s, server)
+		if err != nil {
+			return tool.Result{}, err
+		}
+		if where == "" {
+			return success("Nobody has to sign in to "+server.Name+".", map[string]any{"server": server.Name, "authorizationUrl": ""}), nil
+		}
+		t.forget(server)
+		return success("Ask the user to sign in to "+server.Name+" at "+where+", and call it after that.", map[string]any{"server": server.Name, "authorizationUrl": where}), nil
+	case c.Name == listMCP:
+		resources, err := t.MCP.Resources(ctx, s, server)
+		if err != nil {
+			return tool.Result{}, err
+		}
+		return success(mcp.TellResources(resources), map[string]any{"resources": resources}), nil
+	case c.Name == fetchMCP:
+		contents, err := t.MCP.Read(ctx, s, server, a.URI)
+		if err != nil {
+			return tool.Result{}, err
+		}
+		if a.DownloadPath != "" {
+			return t.download(ctx, c, contents, a)
+		}
+		r := mcp.Result{Content: contents}.Tool()
+		r.Output = outputOf(map[string]any{"uri": a.URI, "text": r.Text})
+		return r, nil
+	case !a.callsTool(c.Name):
+		listing, err := t.listed(ctx, server, true)
+		if err != nil {
+			return tool.Result{}, err
+		}
+		text := listing.Describe()
+		return success(text, map[string]any{"content": []any{map[string]string{"text": text}}}), nil
+	}
+	answer, err := t.MCP.Call(ctx, s, server, a.Tool, a.Arguments)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	r := answer.Tool()
+	r.Output = outputOf(map[string]any{"content": []any{map[string]string{"text": r.Text}}, "isError": r.Error})
+	return r, nil
+}
+
+// forget has a remote server asked anew what it offers.
+func (l *Loop) forget(server mcp.Server) {
+	l.offers.mu.Lock()
+	defer l.offers.mu.Unlock()
+	delete(l.offers.remote, server.Name)
+}
+
+func success(text string, output map[string]any) tool.Result {
+	return tool.Result{Text: text, Output: outputOf(output)}
+}
+
+func outputOf(output map[string]any) json.RawMessage {
+	text, err := json.Marshal(map[string]any{"success": output})
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// download writes what a remote server gave into the machine, by the machine's own
+// tool and its rules.
+func (t *talk) download(ctx context.Context, c agent.Call, contents []mcp.Content, a mcpArgs) (tool.Result, error) {
+	var text strings.Builder
+	for _, piece := range contents {
+		if piece.Data != nil {
+			return tool.Failed("the resource is no text: one of a remote server is saved only if it is"), nil
+		}
+		text.WriteString(piece.Text)
+	}
+	inside := strings.TrimPrefix(a.DownloadPath, workspace+"/")
+	if strings.HasPrefix(inside, "/") || slices.Contains(strings.Split(inside, "/"), "..") {
+		return tool.Failed("%s is not inside the workspace %s: give a path there", a.DownloadPath, workspace), nil
+	}
+	args, err := json.Marshal(map[string]string{"path": a.DownloadPath, "contents": text.String()})
+	if err != nil {
+		return tool.Result{}, err
+	}
+	write := conversation.ToolCall{ID: c.ID + "_write", Name: "Write", Args: args}
+	r, _, err := t.hands.Call(ctx, write, func(Delta) {})
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if err := t.hands.Ack(ctx, write.ID); err != nil {
+		return tool.Result{}, err
+	}
+	if r.Error {
+		return r, nil
+	}
+	return success(fmt.Sprintf("%d bytes are in %s", text.Len(), a.DownloadPath), map[string]any{"uri": a.URI, "savedTo": a.DownloadPath, "sizeBytes": text.Len()}), nil
+}
+
+// addRemote adds what remote servers have to read to what the machine's have.
+func (t *talk) addRemote(ctx context.Context, r *tool.Result) {
+	servers, err := t.servers(ctx)
+	if err != nil {
+		return
+	}
+	var all []mcp.Resource
+	for _, s := range servers {
+		if !s.Remote() {
+			continue
+		}
+		found, err := t.MCP.Resources(ctx, t.state(), s)
+		if err != nil {
+			r.Text += fmt.Sprintf("\n%s: %s", s.Name, fault.Of(err).Message)
+		}
+		all = append(all, found...)
+	}
+	if len(all) > 0 {
+		r.Text += "\n" + mcp.TellResources(all)
+	}
+}
