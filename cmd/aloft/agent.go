@@ -32,6 +32,7 @@ func newAgentCommand(a *app) *cobra.Command {
 		newAgentSSHCommand(a),
 		newAgentCpCommand(a),
 		newAgentDiffCommand(a),
+		newAgentPRCommand(a),
 		newAgentTerminalsCommand(a),
 		newAgentWebhookCommand(a),
 		newAgentConnectionsCommand(a),

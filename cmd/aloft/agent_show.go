@@ -92,6 +92,9 @@ func (a *app) showAgent(agent client.Agent, journal client.Journal) {
 		}
 		field("repository", from)
 	}
+	for _, p := range agent.PullRequests {
+		field("pull request", pullLine(p))
+	}
 	field("created", agent.CreatedAt.Local().Format(time.DateTime)+" ("+cli.Ago(time.Since(agent.CreatedAt))+")")
 	if agent.DeletedAt != nil {
 		field("deleted", agent.DeletedAt.Local().Format(time.DateTime)+", unless it is given more to do before")

@@ -28,6 +28,7 @@ type fakeServer struct {
 	name    string
 	status  string
 	repo    map[string]any
+	pulls   []any // pull requests
 	events  []map[string]any
 	runs    []*fakeRun // oldest first
 	stopped bool
@@ -123,6 +124,24 @@ func newFakeServer() *fakeServer {
 	}))
 	mux.HandleFunc("GET /v1/agents/{id}/diff", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"truncated": false, "diff": "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"})
+	}))
+	mux.HandleFunc("GET /v1/agents/{id}/pull-requests", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"items": s.pulls})
+	}))
+	mux.HandleFunc("POST /v1/agents/{id}/pull-requests", s.ofAgent(func(w http.ResponseWriter, r *http.Request) {
+		var in struct {
+			Title, Body, Base string
+			Draft             bool
+		}
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Base == "nowhere" {
+			refuse(w, 400, "ref_not_found", "base: the repository has no branch nowhere")
+			return
+		}
+		s.pulls = []any{map[string]any{
+			"repoUrl": "git.example.com/a/b", "branch": "aloft/x", "base": "main", "url": "https://git.example.com/a/b/pulls/7", "number": 7, "title": in.Title, "state": "open", "draft": in.Draft,
+			"checksState": "failure", "checks": []any{map[string]any{"name": "test", "state": "failure", "summary": "2 failed"}},
+		}}
+		reply(w, 201, s.pulls[0])
 	}))
 	mux.HandleFunc("GET /v1/approvals", func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, map[string]any{"items": s.waiting()}) })
 	mux.HandleFunc("POST /v1/agents/{id}/approvals/{approval}", s.ofAgent(func(w http.ResponseWriter, r *http.Request) {

@@ -18,7 +18,8 @@ import (
 
 func newRunCommand(a *app) *cobra.Command {
 	var model, name, class, mode, branch, env, hook, hookSecret string
-	var current, plan bool
+	var current, plan, pr, draft bool
+	var onPR string
 	var repos, refs, images []string
 	var follow bool
 	cmd := &cobra.Command{
@@ -31,11 +32,16 @@ input.`,
 		Example: `  aloft run --repo https://git.example.com/team/app "Fix the failing test"
   aloft run --repo https://git.example.com/team/app --ref develop --image bug.png "Make it look like this"
   aloft run --repo https://git.example.com/team/app --repo https://git.example.com/team/api "Rename the field in both"
+  aloft run --repo https://github.com/acme/app --pr "Add a test for the parser"
+  aloft run --on-pr https://github.com/acme/app/pull/7 --current-branch "Do what the review asks for"
   aloft run --repo https://git.example.com/team/app --plan "Move to the new API"
   aloft run --repo https://git.example.com/team/app --follow=false --json - < task.md`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(repos) == 0 || repos[0] == "" {
+			if onPR != "" {
+				repos = append([]string{""}, repos...)
+			}
+			if len(repos) == 0 || repos[0] == "" && onPR == "" {
 				return misuse(cmd, errors.New("--repo is missing: the URL of the repository to work on"))
 			}
 			if len(refs) > len(repos) {
@@ -49,7 +55,7 @@ input.`,
 			if err != nil {
 				return err
 			}
-			in := client.NewAgent{Prompt: prompt, Name: name, Class: class, RunMode: mode, BranchName: branch, WorkOnCurrentBranch: current}
+			in := client.NewAgent{Prompt: prompt, Name: name, Class: class, RunMode: mode, BranchName: branch, WorkOnCurrentBranch: current, AutoCreatePR: pr || draft, DraftPR: draft}
 			if plan {
 				in.Mode = "plan"
 			}
@@ -64,6 +70,9 @@ input.`,
 				if i < len(refs) {
 					in.Repos[i].StartingRef = refs[i]
 				}
+			}
+			if onPR != "" {
+				in.Repos[0].PRURL = onPR
 			}
 			if model != "" {
 				in.Model = &client.ModelRef{ID: model}
@@ -96,7 +105,11 @@ input.`,
 	flags.StringVar(&env, "env", "", "`name` of a saved environment for its machine; the repository's own unless given")
 	flags.StringVar(&hook, "webhook", "", "`URL` that is told of each end of its work, and of each question that waits")
 	flags.StringVar(&hookSecret, "webhook-secret-file", "", "`file` with the secret, of 32 to 256 bytes, that signs what --webhook is told")
+	flags.BoolVar(&pr, "pr", false, "open a pull request when it has finished, or go on with the one there is")
+	flags.BoolVar(&draft, "draft", false, "open it as a draft; goes without --pr")
+	flags.StringVar(&onPR, "on-pr", "", "`URL` of a pull request to begin with, in place of --repo; with --current-branch its branch is pushed to")
 	cmd.MarkFlagsMutuallyExclusive("branch", "current-branch")
+	cmd.MarkFlagsMutuallyExclusive("on-pr", "ref")
 	flags.StringVar(&class, "class", "", "`class` of the machine's isolation: strong, for gVisor; the server's own unless given")
 	flags.StringVar(&mode, "run-mode", "", "`mode` that says how much it may do without asking: run-everything, auto-review or allowlist; your own unless given")
 	flags.BoolVar(&plan, "plan", false, "have it make a plan first, and change nothing before you have approved it")

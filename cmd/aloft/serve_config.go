@@ -109,6 +109,12 @@ type credentialConfig struct {
 	Username string `yaml:"username"`
 	Token    string `yaml:"token"`
 	TokenEnv string `yaml:"token_env"`
+	// TokenFile holds the token; a path from the configuration's folder.
+	TokenFile string `yaml:"token_file"`
+	// Forge is which API the host speaks, for pull requests: github, gitlab, gitea
+	// (also Forgejo), or none. It is known of github.com, gitlab.com and codeberg.org.
+	Forge string `yaml:"forge"`
+	API   string `yaml:"api"` // the address of that API, where it is not the usual one of the host
 }
 
 // machineConfig is what machines are made of.
@@ -354,6 +360,12 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		if err := fromEnv(&cred.Token, cred.TokenEnv, at+".token", getenv); err != nil {
 			return err
 		}
+		if err := fromFile(&cred.Token, dir, cred.TokenFile, at+".token"); err != nil {
+			return err
+		}
+	}
+	if _, err := forgeHosts(c.Git); err != nil {
+		return err
 	}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
 		return fmt.Errorf("public_url: %q is no address as https://aloft.example.com", c.PublicURL)
@@ -418,6 +430,27 @@ func fromEnv(secret *string, name, at string, getenv func(string) string) error 
 	}
 	if *secret = getenv(name); *secret == "" {
 		return fmt.Errorf("%s_env: the variable %s is not set", at, name)
+	}
+	return nil
+}
+
+// fromFile sets a secret from the file that the configuration names.
+func fromFile(secret *string, dir, name, at string) error {
+	if name == "" {
+		return nil
+	}
+	if *secret != "" {
+		return fmt.Errorf("%s is given, and %s_file too", at, at)
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("%s_file: %w", at, err)
+	}
+	if *secret = strings.TrimSpace(string(text)); *secret == "" {
+		return fmt.Errorf("%s_file: %s is empty", at, name)
 	}
 	return nil
 }

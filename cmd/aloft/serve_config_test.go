@@ -81,6 +81,11 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"ProviderWithoutClient", "sign_in: {oidc: {issuer: 'https://example.com'}}\n", "sign_in.oidc.client_id is missing"},
 		{"ProviderMakesAdmins", "sign_in: {oidc: {issuer: 'https://example.com', client_id: x, role: admin}}\n", "sign_in.oidc.role"},
 		{"ProviderOfAll", "sign_in: {oidc: {issuer: 'https://example.com', client_id: x, domains: ['*']}}\n", "sign_in.oidc.domains[0]"},
+		{"NoSuchForge", "git: {credentials: [{url: 'https://git.example.com', token: x, forge: svn}]}\n", `git.credentials[0].forge: "svn" is not github, gitlab, gitea or none`},
+		{"APIWithoutForge", "git: {credentials: [{url: 'https://git.example.com', token: x, api: 'https://git.example.com/api/v1'}]}\n", "git.credentials[0].forge is missing"},
+		{"APIIsNone", "git: {credentials: [{url: 'https://git.example.com', token: x, forge: gitea, api: '/api/v1'}]}\n", "git.credentials[0].api"},
+		{"TwoForgesOfAHost", "git: {credentials: [{url: 'https://h.example.com/a', token: x, forge: gitea}, {url: 'https://h.example.com/b', token: x, forge: gitlab}]}\n", "say different things of the host h.example.com"},
+		{"NoTokenFile", "git: {credentials: [{url: 'https://git.example.com', token_file: nowhere}]}\n", "git.credentials[0].token_file"},
 		{"CredentialWithoutURL", "git:\n  credentials:\n    - token: x\n", "git.credentials[0].url is missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -149,4 +154,21 @@ func FuzzLoadConfig(f *testing.F) {
 			t.Errorf("more than one line: %v", err)
 		}
 	})
+}
+
+// A forge is where a credential is, by the host; one that nobody knows is said.
+func TestForgeHosts(t *testing.T) {
+	got, err := forgeHosts(gitConfig{Credentials: []credentialConfig{
+		{URL: "https://github.com/acme"}, {URL: "https://github.com/other"}, {URL: "https://git.example.com"},
+		{URL: "http://127.0.0.1:3000/o", Forge: "gitea"}, {URL: "https://Code.example.com:443", Forge: "gitlab", API: "https://api.example.com/v4"},
+		{URL: "https://gitlab.com", Forge: "none"},
+	}})
+	want := map[string]forgeHost{
+		"github.com":       {"github", "", "git.credentials[1]"},
+		"127.0.0.1:3000":   {"gitea", "http://127.0.0.1:3000/api/v1", "git.credentials[3]"},
+		"code.example.com": {"gitlab", "https://api.example.com/v4", "git.credentials[4]"},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
 }

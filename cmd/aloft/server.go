@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,7 @@ import (
 	"aloft/internal/control/observe"
 	"aloft/internal/control/outbound"
 	"aloft/internal/control/preview"
+	"aloft/internal/control/pull"
 	"aloft/internal/control/schedule"
 	"aloft/internal/control/signin"
 	"aloft/internal/control/store/sqlite"
@@ -153,6 +155,15 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Servers: servers, File: projectFiles(s.gateway), Environment: s.builder.Declared, Variables: locked.ForAgent,
 		Foreign: foreignReach(c.Outbound.network(), func(e agent.Egress) (policy.Network, error) { return s.schedule.NetworkFor(e) }),
 	})
+	forges, err := newForges(c.Git, s.gateway)
+	if err != nil {
+		return nil, err
+	}
+	pulls := pull.New(pull.Config{
+		Forges: forges, Git: s.gateway, Journal: s.observer.Journal(), Secrets: func(string) map[string]string { return secrets },
+		Link:  func(id string) string { return strings.TrimSuffix(publicURL(), "/") + "/agents/" + id },
+		Shown: shownOutside(s.store), Logger: logger,
+	})
 	var layers schedule.Layers
 	if r, ok := s.runtime.(*container.Runtime); ok {
 		layers = r.Layers()
@@ -174,6 +185,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Environments: s.builder,
 		Review:       reviewer,
 		MCP:          s.agentMCP,
+		Pulls:        pulls,
 		Sandbox:      sandboxHolds(),
 		Cage:         cageOf(c.Policy, reviewer),
 		Hooks:        hooksOf(s.store, s.store),
@@ -208,7 +220,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		MCP: servers, AgentMCP: s.agentMCP,
 		SignIn: desk, AuditLog: s.store, Usage: s.store,
 		Outbound: reach, Deliveries: s.store, Replies: s.store, PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(),
-		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Builder: builds{s.builder}, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},
+		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Builder: builds{s.builder}, Pulls: pulls, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},
 		SetUps: setups{s.schedule, s.builder}, Snapshots: s.store, Disks: s.builder, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, AllowFile: c.Git.AllowFile,
 		Tracer: sent.Tracer(), Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,

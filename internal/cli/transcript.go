@@ -49,31 +49,35 @@ func NewTranscript(out *Output) *Transcript {
 
 // body has the fields of all kinds of event that are shown.
 type body struct {
-	Name          string          `json:"name"`
-	State         string          `json:"state"`
-	DurationMS    int64           `json:"durationMs"`
-	Detail        string          `json:"detail"`
-	Code          string          `json:"code"`
-	Reason        string          `json:"reason"`
-	Text          string          `json:"text"`
-	WaitMS        int64           `json:"waitMs"`
-	Attempt       int             `json:"attempt"`
-	Turn          int             `json:"turn"`
-	CallID        string          `json:"callId"`
-	Error         bool            `json:"error"`
-	RepoURL       string          `json:"repoUrl"`
-	EnvironmentID string          `json:"environmentId"`
-	At            time.Time       `json:"at"`
-	Script        string          `json:"script"`
-	Branch        string          `json:"branch"`
-	Commit        string          `json:"commit"`
-	Status        string          `json:"status"`
-	Result        string          `json:"result"`
-	Message       json.RawMessage `json:"message"` // a text, or what a model said
-	Prompt        message         `json:"prompt"`
-	Approval      client.Approval `json:"approval"`
-	Decision      string          `json:"decision"`
-	Failure       *struct {
+	Name          string    `json:"name"`
+	State         string    `json:"state"`
+	DurationMS    int64     `json:"durationMs"`
+	Detail        string    `json:"detail"`
+	Code          string    `json:"code"`
+	Reason        string    `json:"reason"`
+	Text          string    `json:"text"`
+	WaitMS        int64     `json:"waitMs"`
+	Attempt       int       `json:"attempt"`
+	Turn          int       `json:"turn"`
+	CallID        string    `json:"callId"`
+	Error         bool      `json:"error"`
+	RepoURL       string    `json:"repoUrl"`
+	EnvironmentID string    `json:"environmentId"`
+	At            time.Time `json:"at"`
+	Script        string    `json:"script"`
+	Branch        string    `json:"branch"`
+	Made          bool      `json:"made"`
+	PullRequest   struct {
+		URL string `json:"url"`
+	} `json:"pullRequest"`
+	Commit   string          `json:"commit"`
+	Status   string          `json:"status"`
+	Result   string          `json:"result"`
+	Message  json.RawMessage `json:"message"` // a text, or what a model said
+	Prompt   message         `json:"prompt"`
+	Approval client.Approval `json:"approval"`
+	Decision string          `json:"decision"`
+	Failure  *struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 		Hint    string `json:"hint"`
@@ -164,6 +168,19 @@ func (t *Transcript) Show(e client.Event) {
 	case "pushed":
 		t.line(Green, "+", "push", b.Branch+" "+short(b.Commit)+" to "+b.RepoURL, 0)
 		t.pushed(b)
+	case "pull_request.opened":
+		what := "go on with "
+		if b.Made {
+			what = "opened "
+		}
+		t.line(Green, "+", "pull request", what+b.PullRequest.URL, 0)
+	case "pull_request.failed":
+		if b.Failure != nil {
+			t.line(Yellow, "!", "pull request", "none: "+b.Failure.Message, 0)
+			if b.Failure.Hint != "" {
+				t.line(Dim, "", "", b.Failure.Hint, 0)
+			}
+		}
 	case "run.ended":
 		t.ended(b, e)
 	}

@@ -11,32 +11,34 @@ import (
 
 // Agent is an agent as the API shows it.
 type Agent struct {
-	ID                  string     `json:"id"`
-	Name                string     `json:"name,omitempty"`
-	Status              string     `json:"status"` // ACTIVE, ARCHIVED
-	Env                 Env        `json:"env,omitzero"`
-	URL                 string     `json:"url,omitempty"`
-	CreatedAt           time.Time  `json:"createdAt"`
-	UpdatedAt           time.Time  `json:"updatedAt"`
-	LatestRunID         string     `json:"latestRunId,omitempty"`
-	Repos               []Repo     `json:"repos,omitempty"`
-	WorkOnCurrentBranch bool       `json:"workOnCurrentBranch,omitempty"`
-	Paused              bool       `json:"paused,omitempty"`
-	RunStatus           string     `json:"runStatus,omitempty"` // of the latest run, as in [Run]
-	Doing               string     `json:"doing,omitempty"`     // what it does now, or why its run failed
-	Waiting             int        `json:"waitingApprovals,omitempty"`
-	DeletedAt           *time.Time `json:"deletedAt,omitempty"`    // unless somebody touches it before
-	RunMode             string     `json:"runMode,omitempty"`      // not in lists
-	Approvals           []Approval `json:"approvals,omitempty"`    // not in lists
-	CursorIgnore        []string   `json:"cursorIgnore,omitempty"` // not in lists
-	Ports               []Port     `json:"ports,omitempty"`        // not in lists
-	Machine             string     `json:"machine,omitempty"`      // booting, ready, hibernated or lost
-	Hibernation         string     `json:"hibernation,omitempty"`  // live or disk, of one that is hibernated
+	ID                  string        `json:"id"`
+	Name                string        `json:"name,omitempty"`
+	Status              string        `json:"status"` // ACTIVE, ARCHIVED
+	Env                 Env           `json:"env,omitzero"`
+	URL                 string        `json:"url,omitempty"`
+	CreatedAt           time.Time     `json:"createdAt"`
+	UpdatedAt           time.Time     `json:"updatedAt"`
+	LatestRunID         string        `json:"latestRunId,omitempty"`
+	Repos               []Repo        `json:"repos,omitempty"`
+	WorkOnCurrentBranch bool          `json:"workOnCurrentBranch,omitempty"`
+	Paused              bool          `json:"paused,omitempty"`
+	RunStatus           string        `json:"runStatus,omitempty"` // of the latest run, as in [Run]
+	Doing               string        `json:"doing,omitempty"`     // what it does now, or why its run failed
+	Waiting             int           `json:"waitingApprovals,omitempty"`
+	DeletedAt           *time.Time    `json:"deletedAt,omitempty"`    // unless somebody touches it before
+	RunMode             string        `json:"runMode,omitempty"`      // not in lists
+	Approvals           []Approval    `json:"approvals,omitempty"`    // not in lists
+	CursorIgnore        []string      `json:"cursorIgnore,omitempty"` // not in lists
+	Ports               []Port        `json:"ports,omitempty"`        // not in lists
+	PullRequests        []PullRequest `json:"pullRequests,omitempty"` // as they were seen last
+	Machine             string        `json:"machine,omitempty"`      // booting, ready, hibernated or lost
+	Hibernation         string        `json:"hibernation,omitempty"`  // live or disk, of one that is hibernated
 }
 
 // Repo is a repository that an agent works on.
 type Repo struct {
-	URL         string `json:"url"`
+	URL         string `json:"url,omitempty"`
+	PRURL       string `json:"prUrl,omitempty"` // a pull request to go on with
 	StartingRef string `json:"startingRef,omitempty"`
 }
 
@@ -72,6 +74,8 @@ type NewAgent struct {
 	Repos               []Repo    `json:"repos,omitempty"`
 	Env                 *Env      `json:"env,omitempty"`
 	WorkOnCurrentBranch bool      `json:"workOnCurrentBranch,omitempty"`
+	AutoCreatePR        bool      `json:"autoCreatePR,omitempty"` // open a pull request at the end of each run
+	DraftPR             bool      `json:"draftPR,omitempty"`      // as a draft
 	RunMode             string    `json:"runMode,omitempty"`
 	Mode                string    `json:"mode,omitempty"`       // "plan": it changes nothing before its plan is approved
 	BranchName          string    `json:"branchName,omitempty"` // of the branch to make; the server's choice if empty

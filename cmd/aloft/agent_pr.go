@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+)
+
+func newAgentPRCommand(a *app) *cobra.Command {
+	var in client.NewPullRequest
+	var open, web bool
+	var bodyFile string
+	cmd := &cobra.Command{
+		Use:   "pr AGENT",
+		Short: "Show an agent's pull requests, or open one",
+		Long: `Show an agent's pull requests with their checks, or open one.
+
+Where the branch has a pull request already, --open with --title or --body-file
+changes it. Without them they are made of the agent's last words, its commits and
+the project's template.`,
+		Example: `  aloft agent pr bc-…
+  aloft agent pr bc-… --open --draft
+  aloft agent pr bc-… --open --title "Mend the parser" --body-file -
+  xdg-open $(aloft agent pr bc-… --web)`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !open && (in != client.NewPullRequest{} || bodyFile != "") {
+				return misuse(cmd, errors.New("--repo, --title, --body-file, --base and --draft go with --open"))
+			}
+			if bodyFile != "" {
+				var err error
+				if in.Body, err = a.readBody(bodyFile); err != nil {
+					return err
+				}
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			var all []client.PullRequest
+			if open {
+				one, err := c.OpenPullRequest(cmd.Context(), args[0], in, uuid.NewString())
+				if err != nil {
+					return err
+				}
+				all = []client.PullRequest{one}
+			} else if all, err = c.PullRequests(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return a.showPulls(args[0], all, open, web)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&open, "open", false, "open it, or change the one there is")
+	flags.StringVar(&in.RepoURL, "repo", "", "`URL` of one of its repositories; the first that has something pushed unless given")
+	flags.StringVar(&in.Title, "title", "", "`title`, of one line")
+	flags.StringVar(&bodyFile, "body-file", "", "`file` with the description, as Markdown; - is standard input")
+	flags.StringVar(&in.Base, "base", "", "`branch` to be merged into; the one that the agent began with unless given")
+	flags.BoolVar(&in.Draft, "draft", false, "open it as a draft")
+	flags.BoolVar(&web, "web", false, "print its address alone, for a browser")
+	return cmd
+}
+
+// maxBody bounds what is read of a description: the server has its own limit.
+const maxBody = 1 << 20
+
+func (a *app) readBody(file string) (string, error) {
+	from := a.stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", usageError{fmt.Errorf("description: %w", err)}
+		}
+		defer f.Close()
+		from = f
+	}
+	text, err := io.ReadAll(io.LimitReader(from, maxBody))
+	if err != nil {
+		return "", fmt.Errorf("read the description: %w", err)
+	}
+	if strings.TrimSpace(string(text)) == "" {
+		return "", usageError{errors.New("the description is empty: leave --body-file out to have it made")}
+	}
+	return string(text), nil
+}
+
+func (a *app) showPulls(agentID string, all []client.PullRequest, opened, web bool) error {
+	if a.out.JSON() && opened {
+		return a.out.Value(all[0])
+	}
+	if a.out.JSON() {
+		return a.out.Value(map[string]any{"items": append([]client.PullRequest{}, all...)})
+	}
+	there := false
+	for _, p := range all {
+		there = there || p.URL != ""
+		if web {
+			if p.URL != "" {
+				a.out.Line("%s", cli.Line(p.URL, 0))
+			}
+			continue
+		}
+		a.out.Line("%s", cli.Line(pullLine(p), 0))
+		if p.Title != "" {
+			a.out.Line("  %s", a.out.Style(cli.Bold, cli.Line(p.Title, 200)))
+		}
+		a.out.Line("  %s", a.out.Style(cli.Dim, cli.Line(strings.TrimSuffix(p.Branch+" into "+p.Base, " into "), 200)))
+		for _, check := range p.Checks {
+			style := map[string]cli.Style{"success": cli.Green, "failure": cli.Red, "pending": cli.Yellow}[check.State]
+			a.out.Line("  %s  %s", a.out.Style(style, fmt.Sprintf("%-7s", check.State)), cli.Line(strings.TrimSpace(check.Name+"  "+check.Summary), 200))
+		}
+		for _, failure := range []*client.Failure{p.Error, p.Unseen} {
+			if failure != nil {
+				a.out.Line("  %s", a.out.Style(cli.Yellow, cli.Line(failure.Message, 400)))
+			}
+		}
+	}
+	if !there && web {
+		return &cli.Problem{Exit: cli.Failure, Code: "no_pull_request", Message: "the agent has no pull request", Hint: "open one: aloft agent pr " + agentID + " --open"}
+	}
+	if !there {
+		a.out.Note("It has no pull request. To open one: aloft agent pr %s --open", cli.Line(agentID, 80))
+	}
+	return nil
+}
+
+// pullLine is a pull request on one line.
+func pullLine(p client.PullRequest) string {
+	if p.URL == "" {
+		return "none of " + p.Branch
+	}
+	state := p.State
+	if p.Draft && state == "open" {
+		state = "draft"
+	}
+	if p.ChecksState != "" {
+		state += ", checks: " + p.ChecksState
+	}
+	return p.URL + " (" + state + ")"
+}

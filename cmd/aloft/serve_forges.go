@@ -1,0 +1,110 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/control/forge/gitea"
+	"aloft/internal/control/forge/github"
+	"aloft/internal/control/forge/gitlab"
+	"aloft/internal/control/gateway"
+)
+
+// forgeHost is a host at which pull requests can be opened.
+type forgeHost struct {
+	Kind forge.Kind
+	API  string // "" for the usual one of the host
+	At   string // in the configuration
+}
+
+// noForge says that a host is not to be asked for pull requests.
+const noForge = "none"
+
+// apiPath is where a host of a kind has its API, if it is not one that everybody
+// knows.
+var apiPath = map[forge.Kind]string{forge.GitHub: "/api/v3", forge.GitLab: "/api/v4", forge.Gitea: "/api/v1"}
+
+// forgeHosts are those of the credentials. Several credentials of one host are
+// one forge.
+func forgeHosts(c gitConfig) (map[string]forgeHost, error) {
+	out := map[string]forgeHost{}
+	for i, cred := range c.Credentials {
+		at := fmt.Sprintf("git.credentials[%d]", i)
+		u, err := url.Parse(cred.URL)
+		if err != nil || u.Host == "" {
+			if cred.Forge != "" {
+				return nil, fmt.Errorf("%s.forge: the url is none of a host", at)
+			}
+			continue // the gateway says what is wrong with it
+		}
+		r, err := forge.ParseURL(u.Scheme + "://" + u.Host + "/owner/name")
+		if err != nil {
+			continue // likewise
+		}
+		kind, known := forge.KindOf(r.Host)
+		switch forge.Kind(cred.Forge) {
+		case "":
+			if !known && cred.API == "" {
+				continue
+			}
+			if !known {
+				return nil, fmt.Errorf("%s.forge is missing: say github, gitlab or gitea, which api speaks", at)
+			}
+		case noForge:
+			continue
+		case forge.GitHub, forge.GitLab, forge.Gitea:
+			kind = forge.Kind(cred.Forge)
+		default:
+			return nil, fmt.Errorf("%s.forge: %q is not github, gitlab, gitea or none", at, cred.Forge)
+		}
+		api := cred.API
+		if a, err := url.Parse(api); api != "" && (err != nil || a.Scheme != "https" && a.Scheme != "http" || a.Host == "" || a.User != nil || a.RawQuery != "") {
+			return nil, fmt.Errorf("%s.api: %q is no address as https://git.example.com%s", at, api, apiPath[kind])
+		}
+		if api == "" && u.Scheme == "http" {
+			api = "http://" + u.Host + apiPath[kind]
+		}
+		host := forgeHost{Kind: kind, API: api, At: at}
+		if other, ok := out[r.Host]; ok {
+			if other.Kind != host.Kind || other.API != "" && host.API != "" && other.API != host.API {
+				return nil, fmt.Errorf("%s and %s say different things of the host %s: give both the same forge and api", other.At, at, r.Host)
+			}
+			host.API = cmp.Or(other.API, host.API)
+		}
+		out[r.Host] = host
+	}
+	return out, nil
+}
+
+// newForges are the forges of a configuration, with the tokens that git has.
+func newForges(c gitConfig, g *gateway.Gateway) (forge.Set, error) {
+	hosts, err := forgeHosts(c)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	tokens := func(_ context.Context, r forge.Repo) (string, error) {
+		return cmp.Or(g.Token("https://"+r.String()), g.Token("http://"+r.String())), nil
+	}
+	set := forge.Set{}
+	for host, h := range hosts {
+		var f forge.Forge
+		api := strings.TrimRight(h.API, "/")
+		switch h.Kind {
+		case forge.GitHub:
+			f, err = github.New(github.Options{Host: host, API: api, Tokens: tokens})
+		case forge.GitLab:
+			f, err = gitlab.New(gitlab.Options{Host: host, API: api, Tokens: tokens})
+		case forge.Gitea:
+			f, err = gitea.New(gitea.Options{Host: host, API: api, Tokens: tokens})
+		}
+		if err != nil {
+			return nil, usageError{fmt.Errorf("%s: %w", h.At, err)}
+		}
+		set[host] = f
+	}
+	return set, nil
+}
