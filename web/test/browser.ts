@@ -133,6 +133,7 @@ export const views: View[] = [
   { name: "setup", path: "/environments/setup" },
   { name: "setup-machine", path: `/environments/setup/${demoId(50)}` },
   { name: "settings", path: "/settings" },
+  { name: "settings-mcp", path: "/settings?sign-in=mcp-1#mcp-servers", click: "[aria-label='Test errors']" },
   { name: "settings-empty", path: "/settings?demo=empty" },
   { name: "settings-error", path: "/settings?demo=error" },
   { name: "palette", path: "/agents", keys: "Control+k" },

@@ -360,7 +360,7 @@ func (s *server) mcpSignInCallback(w http.ResponseWriter, r *http.Request, _ acc
 	http.SetCookie(w, &http.Cookie{Name: mcpCookie, Path: controlmcp.CallbackPath, MaxAge: -1, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode})
 	to, word := "/settings#mcp-servers", "signed-in"
 	if back.AgentID != "" {
-		to = "/agents/" + url.PathEscape(back.AgentID)
+		to = "/agents/" + url.PathEscape(back.AgentID) + "/machine"
 	}
 	if err != nil {
 		s.Logger.WarnContext(r.Context(), "somebody could not sign in to an MCP server", "server", back.Server, "error", err)

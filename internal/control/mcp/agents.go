@@ -276,7 +276,7 @@ func (g *Agents) SignIn(ctx context.Context, s *agent.State, server mcp.Server) 
 	case err != nil:
 		return "", err
 	case l.State == mcp.NeedsAuth:
-		return strings.TrimSuffix(g.Servers.PublicURL(), "/") + "/agents/" + s.Agent.ID + "?sign-in=" + url.QueryEscape(server.Name), nil
+		return strings.TrimSuffix(g.Servers.PublicURL(), "/") + "/agents/" + s.Agent.ID + "/machine?sign-in=" + url.QueryEscape(server.Name), nil
 	case l.State == mcp.Failed:
 		return "", fault.Unavailable("%s", l.Error).Named(CodeFailed)
 	}

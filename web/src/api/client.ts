@@ -1,4 +1,5 @@
 import type {
+  AgentMcpServer, McpServer, McpTest, NewMcpServer,
   Agent, AgentSummary, ApiKey, Answer, Approval, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, NewEnvironment, NewKey, Passkey,
   PasskeyAnswer, Preview, Prompt, Proposal, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
@@ -163,6 +164,15 @@ export class Client {
   cancelBuild = (id: string, build: string) => this.send("POST", `/environments${at(id)}/builds${at(build)}/cancel`);
   buildLog = (id: string, build: string, signal: AbortSignal) => this.transport.pieces(`/v1/environments${at(id)}/builds${at(build)}/log`, signal);
 
+  mcpServers = () => this.get<Page<McpServer>>("/mcp-servers");
+  addMcpServer = (server: NewMcpServer) => this.send<McpServer>("POST", "/mcp-servers", server);
+  removeMcpServer = (id: string) => this.send("DELETE", `/mcp-servers${at(id)}`);
+  testMcpServer = (id: string) => this.send<McpTest>("POST", `/mcp-servers${at(id)}/test`);
+  beginMcpSignIn = (id: string) => this.send<{ authorizationUrl: string }>("POST", `/mcp-servers${at(id)}/sign-in`);
+  endMcpSignIn = (id: string) => this.send("DELETE", `/mcp-servers${at(id)}/sign-in`);
+  agentMcpServers = (id: string) => this.get<Page<AgentMcpServer>>(`/agents${at(id)}/mcp-servers`);
+  beginAgentMcpSignIn = (id: string, name: string, approvalId = "") =>
+    this.send<{ authorizationUrl: string }>("POST", `/agents${at(id)}/mcp-servers${at(name)}/sign-in`, approvalId ? { approvalId } : {});
   secrets = (environment = "") => this.get<Page<Secret>>(`/secrets?limit=100${environment ? `&environmentId=${encodeURIComponent(environment)}` : ""}`);
   putSecret = (owner: SecretOwner, name: string, value: string, type: SecretType) => this.send<Secret>("PUT", `${placeOfSecrets(owner)}${at(name)}`, { value, type });
   deleteSecret = (owner: SecretOwner, name: string) => this.send("DELETE", `${placeOfSecrets(owner)}${at(name)}`);

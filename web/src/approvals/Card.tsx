@@ -1,8 +1,11 @@
 import { useState } from "react";
 import type { Approval, Decision } from "../api/types";
+import { asFailure, useClient } from "../api/use";
 import { Icon } from "../parts/Icon";
 import { Markdown } from "../parts/Markdown";
 import { since, useNow } from "../parts/time";
+import { goTo } from "../parts/provider";
+import { toast } from "../parts/toast";
 import { link } from "../route";
 import { words } from "../words";
 import { useAnswer } from "./answer";
@@ -61,8 +64,25 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
         </p>
       )}
       {a.until && <p className="small muted">{w.until(new Date(a.until).toLocaleString())}</p>}
-      {kind === "question" ? <QuestionForm approval={a} /> : <Verdict approval={a} />}
+      {kind === "question" ? <QuestionForm approval={a} /> : a.tool === "McpAuth" ? <SignIn approval={a} /> : <Verdict approval={a} />}
     </section>
+  );
+}
+
+/** Sign in to the MCP server that the agent needs, which answers by itself, or deny. */
+function SignIn({ approval: a }: { approval: Approval }) {
+  const client = useClient();
+  const { answer, busy } = useAnswer();
+  const go = () => client.beginAgentMcpSignIn(a.agentId, a.subject, a.id).then((r) => goTo(r.authorizationUrl)).catch((e: unknown) => toast(asFailure(e).message, true));
+  return (
+    <div className="approval-acts">
+      <button type="button" className="button first small" disabled={busy} onClick={() => void go()}>
+        {words.mcp.signInTo(a.subject)}
+      </button>
+      <button type="button" className="button small danger" disabled={busy} onClick={() => void answer(a, "deny", { message: "" })}>
+        {w.deny}
+      </button>
+    </div>
   );
 }
 

@@ -1,3 +1,4 @@
+import { agentMcpServers, mcpServers, mcpTest } from "./mcp";
 import { Failure, type Transport } from "../api/transport";
 import { listed, type Find } from "../agents/status";
 import { agents, setUpAgent } from "./agents";
@@ -68,6 +69,9 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/snapshots$/, () => page(snapshots)],
   ["POST", /^\/v1\/agents\/[^/]+\/snapshots$/, () => proposal],
   ["GET", /^\/v1\/team\/external-id$/, () => ({ externalId: "aloft-1f0e2d3c-4b5a" })],
+  ["GET", /^\/v1\/mcp-servers$/, () => page(mcpServers)],
+  ["POST", /^\/v1\/mcp-servers\/[^/]+\/test$/, ([path]) => mcpTest(path ?? "")],
+  ["GET", /^\/v1\/agents\/[^/]+\/mcp-servers$/, () => page(agentMcpServers)],
   ["GET", /^\/v1\/secrets$/, (_m, _b, query) => page(query.has("environmentId") ? [...secrets, ...environmentSecrets] : secrets)],
   ["GET", /^\/v1\/rules\/(me|team)\/([^/]+)$/, ([, owner, name]) => ({ owner, name, text: rules[`${owner}/${name}`] ?? "" })],
 ];

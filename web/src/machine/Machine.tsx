@@ -6,6 +6,7 @@ import { Icon } from "../parts/Icon";
 import { Loading, Problem } from "../parts/State";
 import { words } from "../words";
 import { Inside } from "./Inside";
+import { McpServers } from "./McpServers";
 
 const Terminal = lazy(() => import("./Terminal"));
 const w = words.machine;
@@ -19,6 +20,7 @@ export default function Machine({ agent }: { agent: Agent }) {
       </section>
       <aside className="machine-ways">
         <Ports id={agent.id} named={agent.ports ?? []} />
+        <McpServers id={agent.id} />
         <section className="stack">
           <h2>{w.openIn}</h2>
           <p className="small muted">{w.openInLead}</p>

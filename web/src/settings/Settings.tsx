@@ -4,6 +4,7 @@ import { words } from "../words";
 import { Defaults } from "./Defaults";
 import { ExternalId } from "./ExternalId";
 import { NoticesSwitch } from "../notices/Switch";
+import { McpServers } from "./McpServers";
 import { Models } from "./Models";
 import { Rules } from "./Rules";
 import { RunMode } from "./RunMode";
@@ -37,6 +38,7 @@ export default function Settings() {
           <RunMode />
           <Rules />
           <Secrets />
+          <McpServers />
           <ExternalId />
         </div>
       </div>
