@@ -3,18 +3,11 @@ import { createRequire } from "node:module";
 import type { AxeResults } from "axe-core";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openBrowser, patience, serveDemo, show, views } from "./browser";
+import { openBrowser, patience, serveDemo, shifted, show, views } from "./browser";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 const wanted = (process.env["VIEWS"] ?? "").split(" ").filter(Boolean);
-
-/** How far what stood on the page has moved by itself: the browser's own measure, of which up to 0.1 is good, and what takes half a screen along is wrong on however loaded a host. */
-const shifted = `new Promise((done) => {
-  let all = 0;
-  new PerformanceObserver((list) => list.getEntries().forEach((e) => (all += e.hadRecentInput ? 0 : e.value))).observe({ type: "layout-shift", buffered: true });
-  setTimeout(() => done(all), 0);
-})`;
 
 let browser: Browser;
 let demo: Awaited<ReturnType<typeof serveDemo>>;

@@ -25,14 +25,14 @@ export async function says(words: Locator, act: () => Promise<unknown>): Promise
   await Promise.all([words.first().waitFor(), act()]);
 }
 
-/** Builds the demonstration and serves it as the server would. Each caller has its own, which others that run beside it do not build anew. */
-export async function serveDemo(): Promise<{ url: string; close: () => Promise<void> }> {
+/** Builds the demonstration and serves it as the server would, or so that pages may hold others. Each caller has its own, which others that run beside it do not build anew. */
+export async function serveDemo(framed = false): Promise<{ url: string; close: () => Promise<void> }> {
   process.env["NODE_ENV"] = "production"; // not the tests' own
   const outDir = mkdtempSync(join(tmpdir(), "aloft-demo-"));
   await build({ root, mode: "demo", logLevel: "warn", build: { outDir } });
   const server = await preview({
     root, mode: "demo", logLevel: "warn", build: { outDir },
-    preview: { port: 0, host: "localhost", headers: { "Content-Security-Policy": policy } },
+    preview: { port: 0, host: "localhost", headers: framed ? {} : { "Content-Security-Policy": policy } },
   });
   const url = server.resolvedUrls?.local[0]?.replace(/\/$/, "");
   if (!url) throw new Error("the demonstration has no address");
@@ -57,6 +57,13 @@ async function settled(page: Page): Promise<void> {
     before = now;
   }
 }
+
+/** How far what stood on the page has moved by itself: the browser's own measure, of which up to 0.1 is good, and what takes half a screen along is wrong on however loaded a host. */
+export const shifted = `new Promise((done) => {
+  let all = 0;
+  new PerformanceObserver((list) => list.getEntries().forEach((e) => (all += e.hadRecentInput ? 0 : e.value))).observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => done(all), 0);
+})`;
 
 export type View = { name: string; path: string; keys?: string; click?: string | string[] };
 

@@ -1,6 +1,6 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openBrowser, serveDemo } from "./browser";
+import { openBrowser, serveDemo, shifted } from "./browser";
 
 let browser: Browser;
 let demo: Awaited<ReturnType<typeof serveDemo>>;
@@ -46,4 +46,51 @@ test("a long conversation opens at its end, and what came before comes without a
   const numbers = (await inSight(page)).map(([name]) => Number(name.replace(/\D/g, "")));
   expect(numbers).toEqual(numbers.map((_, i) => (numbers[0] ?? 0) + i)); // none is missing
   await page.context().close();
+});
+
+test("of a diff of 50,000 lines as much is drawn as is in sight, and its end is within reach", async () => {
+  const page = await (await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" })).newPage();
+  await page.goto(`${demo.url}/agents/bc-00000000-0000-4000-8000-000000000066/changes`);
+  const files = 'document.querySelector(".scroll.files")';
+  const drawn = () => page.evaluate<number>(`${files}.querySelectorAll(".diff-line, .pair").length`);
+  for (const view of ["Inline", "Side by side"]) {
+    await page.getByRole("button", { name: view }).click();
+    await page.evaluate(`${files}.scrollTo(0, 0)`);
+    await page.getByText("line0 =").first().waitFor();
+    await page.evaluate(`${files}.scrollTo(0, ${files}.scrollHeight)`);
+    await page.getByText("line24999 =").last().waitFor();
+    expect(await drawn()).toBeLessThan(1_000);
+    // What is written of a line stays while one looks elsewhere.
+    await page.getByRole("button", { name: "Comment on line 25000" }).last().click();
+    await page.getByRole("textbox", { name: "What should be different here?" }).fill("why so many?");
+    await page.evaluate(`${files}.scrollTo(0, 0)`);
+    await page.getByText("line0 =").first().waitFor();
+    expect(await drawn()).toBeLessThan(1_000);
+    await page.evaluate(`${files}.scrollTo(0, ${files}.scrollHeight)`);
+    expect(await page.getByRole("textbox", { name: "What should be different here?" }).inputValue()).toBe("why so many?");
+    await page.getByRole("button", { name: "Cancel" }).click();
+  }
+  await page.context().close();
+});
+
+// On a phone, where the same pixels are more of the screen; the server takes its time, and replies out of order.
+test("nothing moves by itself while a view loads", { timeout: 120_000 }, async () => {
+  const context = await browser.newContext({ viewport: { width: 360, height: 740 }, reducedMotion: "reduce" });
+  const moved: Record<string, number> = {};
+  const agent = "/agents/bc-00000000-0000-4000-8000-000000000001";
+  const left = ["/agents", agent, long, `${agent}/changes`, `${agent}/files?file=src/outbox/deliver.ts`, `${agent}/machine`, "/approvals", "/environments", "/environments/env-1", "/settings", "/account", "/team"];
+  const lane = async () => {
+    const page = await context.newPage();
+    for (let path = left.shift(); path; path = left.shift()) {
+      await page.goto(`${demo.url}${path}${path.includes("?") ? "&" : "?"}demo=slow`);
+      await page.locator("h1").first().waitFor();
+      await page.locator(".skeleton").first().waitFor({ state: "hidden" });
+      await page.waitForLoadState("networkidle");
+      const shift = await page.evaluate<number>(shifted);
+      if (shift > 0.02) moved[path] = shift;
+    }
+  };
+  await Promise.all([lane(), lane()]);
+  await context.close();
+  expect(moved).toEqual({});
 });

@@ -1,5 +1,5 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useLayoutEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import type { Entry } from "../journal/fold";
 import { Icon } from "../parts/Icon";
 import { words } from "../words";
@@ -37,7 +37,7 @@ export function Conversation({ entries, revision, more, older }: { entries: read
     count: entries.length,
     getScrollElement: () => box.current,
     estimateSize: (i) => guess(entries[i]),
-    getItemKey: (i) => entries[i]?.key ?? i,
+    getItemKey: useCallback((i: number) => entries[i]?.key ?? i, [entries]), // another one has every row placed anew
     anchorTo: "end", // what is in sight stays where it is when more comes before it
     overscan: 12,
     gap: 14,

@@ -1,4 +1,4 @@
-import { useState, type FormEvent } from "react";
+import { memo, useState, type FormEvent } from "react";
 import type { Approval } from "../api/types";
 import { useAnswer } from "../approvals/answer";
 import { kindOf } from "../approvals/kind";
@@ -16,7 +16,7 @@ import { drop, enqueue, type Outgoing } from "./queue";
 const w = words.agent;
 
 /** The box for what comes next. While the agent works the server queues it. */
-export function FollowUp({ id, busy, archived, queue, outgoing, asked }: { id: string; busy: boolean; archived: boolean; queue: readonly Waiting[]; outgoing: readonly Outgoing[]; asked: Approval | undefined }) {
+export const FollowUp = memo(function FollowUp({ id, busy, archived, queue, outgoing, asked }: { id: string; busy: boolean; archived: boolean; queue: readonly Waiting[]; outgoing: readonly Outgoing[]; asked: Approval | undefined }) {
   const client = useClient();
   const [text, setText, clear] = useDraft(`follow.${id}`, "");
   const pictures = usePictures();
@@ -79,4 +79,4 @@ export function FollowUp({ id, busy, archived, queue, outgoing, asked }: { id: s
       </form>
     </div>
   );
-}
+});

@@ -111,7 +111,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
         </div>
       )}
       <Suspense fallback={<Loading />}>
-        {tab === "changes" && <Changes agent={agent} revision={t.turns} entries={t.entries} branch={t.branch} />}
+        {tab === "changes" && <Changes agent={agent} revision={t.turns} entries={t.entries} branch={t.branch} more={follower.more} older={follower.older} />}
         {tab === "files" && <Files agent={agent} revision={t.turns} />}
         {tab === "machine" && <Machine agent={agent} />}
       </Suspense>

@@ -37,7 +37,7 @@ export const Row = memo(
       case "replaced":
         return <Replaced entry={entry} />;
       case "text":
-        return <Markdown text={entry.text} />;
+        return <Markdown text={entry.text} live={entry.live} />;
       case "thinking":
         return <Thinking entry={entry} />;
       case "call":
@@ -123,7 +123,7 @@ function Thinking({ entry }: Of<"thinking">) {
           </span>
         )}
       </button>
-      {open && <Markdown text={entry.text} />}
+      {open && <Markdown text={entry.text} live={entry.live} />}
     </div>
   );
 }

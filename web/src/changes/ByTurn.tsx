@@ -2,16 +2,16 @@ import { useMemo } from "react";
 import type { Entry } from "../journal/fold";
 import { words } from "../words";
 import { Counts } from "./File";
-import { SmallDiff } from "./Lines";
+import { Hunks, type Said } from "./Hunks";
+import type { FileDiff } from "./parse";
 import { turnsOf } from "./turns";
 
 const w = words.changes;
-const most = 100; // turns that are shown, the newest
 
 /** What each turn has edited, the newest first. */
-export function ByTurn({ entries, revision }: { entries: readonly Entry[]; revision: number }) {
+export function ByTurn({ entries, revision, split, said, more, older }: { entries: readonly Entry[]; revision: number; split: boolean; said: Said; more: boolean; older: () => void }) {
   // eslint-disable-next-line react-hooks/exhaustive-deps -- entries are changed in place; the revision says when
-  const turns = useMemo(() => turnsOf(entries).reverse().slice(0, most), [entries, revision]);
+  const turns = useMemo(() => turnsOf(entries).reverse(), [entries, revision]);
   return (
     <div className="scroll files">
       <p className="muted small">{w.turnsLead}</p>
@@ -30,12 +30,22 @@ export function ByTurn({ entries, revision }: { entries: readonly Entry[]; revis
                 </span>
                 <Counts file={f} />
               </div>
-              <SmallDiff file={f} />
+              <OfTurn file={f} split={split} said={said} turn={t.no} />
             </div>
           ))}
           {t.commands > 0 && <p className="muted small diff-note">{w.commands(t.commands)}</p>}
         </section>
       ))}
+      {more && (
+        <button type="button" className="button" onClick={older}>
+          {w.earlier}
+        </button>
+      )}
     </div>
   );
+}
+
+function OfTurn({ file, split, said, turn }: { file: FileDiff; split: boolean; said: Said; turn: number }) {
+  const mine = useMemo(() => ({ ...said, turn, comments: said.comments.filter((c) => c.turn === turn && c.path === file.path) }), [said, turn, file]);
+  return <Hunks file={file} split={split} said={mine} />;
 }

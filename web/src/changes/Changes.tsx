@@ -20,7 +20,7 @@ const w = words.changes;
 const wide = 1100; // pixels from which the sides fit beside each other
 
 /** What the agent has changed on its branch. It is loaded again after each of its turns. */
-export default function Changes({ agent, revision, entries, branch }: { agent: Agent; revision: number; entries: readonly Entry[]; branch: string }) {
+export default function Changes({ agent, revision, entries, branch, more, older }: { agent: Agent; revision: number; entries: readonly Entry[]; branch: string; more: boolean; older: () => void }) {
   const [byTurn, setByTurn] = useState(false);
   const client = useClient();
   const { data, failure, loading, reload } = useLoad(() => client.diff(agent.id), [agent.id, agent.latestRunId, revision]);
@@ -29,6 +29,10 @@ export default function Changes({ agent, revision, entries, branch }: { agent: A
   const [comments, setComments, clear] = useDraft<Comment[]>(`comments.${agent.id}`, []);
   const put = useCallback((c: Comment) => setComments((old) => [...old.filter((o) => placeOfComment(o) !== placeOfComment(c)), c]), [setComments]);
   const drop = useCallback((place: string) => setComments((old) => old.filter((o) => placeOfComment(o) !== place)), [setComments]);
+  const said = useMemo(() => ({ comments, put, drop }), [comments, put, drop]);
+  // A file's own comments alone have it drawn again.
+  const none = useMemo(() => ({ comments: [], put, drop }), [put, drop]);
+  const of = useMemo(() => new Map([...new Set(comments.map((c) => c.path))].map((path) => [path, { comments: comments.filter((c) => c.path === path && !c.turn), put, drop }])), [comments, put, drop]);
   const view = (now: boolean) => {
     localStorage.setItem("aloft.diff", now ? "split" : "inline");
     setSplit(now);
@@ -99,7 +103,7 @@ export default function Changes({ agent, revision, entries, branch }: { agent: A
           <Icon name="download" /> {w.download}
         </button>
       </div>
-      {byTurn ? <ByTurn entries={entries} revision={revision} /> : <div className="changes-body">
+      {byTurn ? <ByTurn entries={entries} revision={revision} split={split} said={said} more={more} older={older} /> : <div className="changes-body">
         <nav className="file-list" aria-label={w.fileList}>
           <ul>
             {files.map((f) => (
@@ -117,7 +121,7 @@ export default function Changes({ agent, revision, entries, branch }: { agent: A
         <div className="scroll files">
           {data?.truncated && <Problem tone="amber">{w.truncated}</Problem>}
           {files.map((f) => (
-            <FileChanges key={f.path} file={f} split={split} comments={comments.filter((c) => c.path === f.path)} put={put} drop={drop} />
+            <FileChanges key={f.path} file={f} split={split} said={of.get(f.path) ?? none} />
           ))}
         </div>
       </div>}

@@ -125,3 +125,27 @@ export function pairs(hunk: Hunk): Pair[] {
   flush();
   return out;
 }
+
+/** A row of a view: where a hunk begins, a line, or two halves. */
+export type Row = { head?: string; line?: Line } & Pair;
+
+/** The rows of a file's changes, inline or side by side. */
+export function rowsOf(file: FileDiff, split: boolean): Row[] {
+  return file.hunks.flatMap((h): Row[] => [{ head: h.header }, ...(split ? pairs(h) : h.lines.map((line) => ({ line })))]);
+}
+
+const longest = 2_000; // characters of a line that count: more are clipped
+
+/** How wide the longest line of a file's changes is about, in characters. */
+export function widthOf(file: FileDiff): number {
+  let most = 0;
+  for (const h of file.hunks) {
+    for (const { text } of h.lines) {
+      if (text.length * 8 <= most) continue;
+      let n = 0;
+      for (const c of text.slice(0, longest)) n += c === "\t" ? 8 - (n % 8) : c > "\u2e7f" ? 2 : 1;
+      if (n > most) most = n;
+    }
+  }
+  return most;
+}

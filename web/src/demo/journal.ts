@@ -164,10 +164,10 @@ function flood(): Bare[] {
   ];
 }
 
-/** A long one: ten thousand events. */
-function long(): Bare[] {
+/** A long one, of so many events. */
+function long(events: number): Bare[] {
   const out: Bare[] = [{ kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Go on for as long as it takes." }] } } }, ...boot];
-  for (let i = 0; out.length < 10_000; i++) {
+  for (let i = 0; out.length < events; i++) {
     out.push(...["Look", "ing at ", "the next", " file."].map((text): Bare => ({ kind: "text.delta", data: { text } })));
     out.push(replied({ text: "Looking at the next file." }, call(`l${i}`, "Shell", { command: `make check-${i}`, description: `check number ${i}` })));
     out.push(...done(`l${i}`, "", { exitCode: 0, stdout: `ok ${i}\n`.repeat(5), stderr: "" }));
@@ -177,10 +177,11 @@ function long(): Bare[] {
 }
 
 const journals: Record<string, () => Bare[]> = {
-  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(5)]: () => retried, [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(10)]: long,
+  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(5)]: () => retried, [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(10)]: () => long(10_000), [idOf(101)]: () => long(1_000), [idOf(102)]: () => long(100_000),
 };
 
 const kept = new Map<string, Event[]>();
+const summaries = new Map<string, Journal>();
 
 /** The journal of an agent of the demonstration. */
 export function journalOf(id: string): Event[] {
@@ -191,16 +192,20 @@ export function journalOf(id: string): Event[] {
 
 /** What a server says of the whole journal. */
 export function summary(id: string): Journal {
+  const before = summaries.get(id);
+  if (before) return before;
   const events = journalOf(id);
   const t = new Transcript(id);
   events.forEach((e) => t.add(e));
   const { input, output, cacheRead, cacheWrite, cost, priced } = t.tokens;
   const total = input + output + cacheRead + cacheWrite;
-  return {
+  const out: Journal = {
     head: events.length, counted: events.length, turns: t.turns, branch: t.branch, todos: t.todos, queue: [],
     usage: { inputTokens: input, outputTokens: output, cacheReadTokens: cacheRead, cacheWriteTokens: cacheWrite, totalTokens: total, costUsd: cost / 1e9, unpricedTokens: total - priced },
     run: { id: t.runId, status: t.working ? "RUNNING" : "FINISHED", createdAt: t.started, ...(t.ended ? { endedAt: t.ended } : {}) },
   };
+  summaries.set(id, out);
+  return out;
 }
 
 function made(id: string): Event[] {
@@ -248,3 +253,13 @@ deleted file mode 100644
 index 6666666..0000000
 Binary files a/docs/diagram.png and /dev/null differ
 `;
+
+/** A diff of two files of 25,000 lines each. */
+export function longDiff(): string {
+  const n = 25_000;
+  const file = (path: string) => {
+    const lines = Array.from({ length: n }, (_, i) => `+export const line${i} = ${i} * ${i % 7}; ${i % 50 ? "" : "// " + "as wide as it takes ".repeat(8)}\n`);
+    return `diff --git a/${path} b/${path}\nnew file mode 100644\n--- /dev/null\n+++ b/${path}\n@@ -0,0 +1,${n} @@\n${lines.join("")}`;
+  };
+  return file("src/first.ts") + file("src/second.ts");
+}

@@ -1,18 +1,18 @@
 import { agentMcpServers, mcpServers, mcpTest } from "./mcp";
 import { Failure, type Transport } from "../api/transport";
 import { listed, type Find } from "../agents/status";
-import { agents, setUpAgent } from "./agents";
+import { agents, idOf, setUpAgent } from "./agents";
 import { audit, keys, members, passkeys, rules, settings, signedIn, signedOut, usage } from "./team";
 import { settled } from "../journal/fold";
 import { shell } from "./shell";
 import { buildLog, builds, checked, environments, environmentSecrets, proposal, schema, secrets, snapshots, versions } from "./environments";
 import { bytesOf, listOf, move, remove, write } from "./files";
-import { approval, branchDiff, journalOf, picture, summary } from "./journal";
+import { approval, branchDiff, journalOf, longDiff, picture, summary } from "./journal";
 import { asks } from "./questions";
 
 /**
  * A server in the page, with data of its own: every view can be looked at
- * without one. The address chooses a state: ?demo=empty, loading, error, offline or stream.
+ * without one. The address chooses a state: ?demo=empty, loading, error, offline, slow or stream.
  */
 const state = new URLSearchParams(location.search).get("demo") ?? "";
 
@@ -57,7 +57,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["DELETE", /^\/v1\/agents\/[^/]+\/files$/, (_m, _b, query) => remove(query.get("path") ?? "")],
   ["PUT", /^\/v1\/agents\/[^/]+\/files\/contents$/, (_m, body, query) => write(query.get("path") ?? "", body)],
   ["POST", /^\/v1\/agents\/[^/]+\/files\/move$/, (_m, body) => move(body)],
-  ["GET", /^\/v1\/agents\/[^/]+\/diff$/, () => ({ diff: state === "empty" ? "" : branchDiff, truncated: false })],
+  ["GET", /^\/v1\/agents\/([^/]+)\/diff$/, ([, id]) => ({ diff: state === "empty" ? "" : id === idOf(102) ? longDiff() : branchDiff, truncated: false })],
   ["GET", /^\/v1\/approvals$/, () => page([{ agentId: approval().agentId, ...approval().approval }, ...asks()])],
   ["GET", /^\/v1\/agents\/[^/]+\/terminals$/, () => ({ items: ["main", "web"].map((name) => ({ name, createdAt: new Date().toISOString(), attached: 1, columns: 80, rows: 24, command: "bash", workingDirectory: "/workspace" })) })],
   ["GET", /^\/v1\/environments$/, () => page(environments)],
@@ -76,6 +76,9 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/rules\/(me|team)\/([^/]+)$/, ([, owner, name]) => ({ owner, name, text: rules[`${owner}/${name}`] ?? "" })],
 ];
 
+/** In the state slow replies take a while, and come in an order of their own. */
+const taken = (path: string) => (state === "slow" ? new Promise((r) => setTimeout(r, 60 + ((path.length * 37) % 240))) : undefined);
+
 const never = new Promise<never>(() => undefined);
 
 export const demonstration: Transport = {
@@ -84,6 +87,7 @@ export const demonstration: Transport = {
     if (state === "loading") return never;
     if (state === "offline") throw new Failure(0, "unreachable", "the server cannot be reached");
     if (state === "error") throw new Failure(500, "internal", "internal error");
+    await taken(path);
     const url = new URL(path, "http://demo");
     for (const [m, pattern, reply] of routes) {
       const match = m === method ? url.pathname.match(pattern) : null;
@@ -95,14 +99,17 @@ export const demonstration: Transport = {
   async bytes(path) {
     if (state === "loading") return never;
     if (state === "offline") throw new Failure(0, "unreachable", "the server cannot be reached");
+    await taken(path);
     return bytesOf(new URL(path, "http://demo").searchParams.get("path") ?? "");
   },
   async *pieces(path, signal) {
     const url = new URL(path, "http://demo");
     const journal = /^\/v1\/agents\/([^/]+)\/events$/.exec(url.pathname);
+    await taken(path);
     if (journal?.[1]) {
       const { after = 0, before = Infinity, last = 0 } = Object.fromEntries([...url.searchParams].map(([k, v]) => [k, Number(v)]));
-      const part = journalOf(journal[1]).filter((e) => e.seq > after && e.seq < before);
+      const all = journalOf(journal[1]);
+      const part = all.slice(last ? Math.max(after, Math.min(before - 1, all.length) - 4 * last) : after, before - 1); // seq 1 is the first
       yield (last ? settled(part).slice(-last) : part).map((e) => `${JSON.stringify(e)}\n`).join("");
       if (before < Infinity) return;
       for (let seq = 100_000; state === "stream" && !signal.aborted; seq++) {

@@ -1,5 +1,5 @@
 import { lexer, type Token, type Tokens } from "marked";
-import { memo, type ReactNode } from "react";
+import { memo, useMemo, useRef, type ReactNode } from "react";
 import { words } from "../words";
 import { clip } from "./clip";
 import { Code } from "./Code";
@@ -10,22 +10,47 @@ import { Copy } from "./Copy";
  * so none that it holds can be more than text. A link leads only to http, https
  * or mail, and shows where; an image is not fetched, its address is shown.
  */
-export const Markdown = memo(function Markdown({ text }: { text: string }) {
-  let tokens: Token[];
-  try {
-    tokens = lexer(text.slice(0, longest), { gfm: true });
-  } catch {
-    return <pre className="plain">{clip(text, longest)}</pre>;
-  }
-  const headings = tokens.filter((t) => t.type === "heading") as Tokens.Heading[];
-  const least = Math.min(...headings.map((h) => h.depth));
-  for (const h of headings) Object.assign(h, { level: h.depth - least + 2 }); // the page has the first level for itself
+export const Markdown = memo(function Markdown({ text, live = false }: { text: string; live?: boolean }) {
+  const read = useRef<Read>(nothing);
+  const tokens = useMemo(() => {
+    try {
+      read.current = live ? goOn(read.current, text.slice(0, longest)) : { tokens: lexer(text.slice(0, longest), { gfm: true }), settled: 0, length: 0 };
+      const headings = read.current.tokens.filter((t) => t.type === "heading") as Tokens.Heading[];
+      const least = Math.min(...headings.map((h) => h.depth));
+      for (const h of headings) Object.assign(h, { level: h.depth - least + 2 }); // the page has the first level for itself
+      return read.current.tokens;
+    } catch {
+      return undefined;
+    }
+  }, [text, live]);
+  if (!tokens) return <pre className="plain">{clip(text, longest)}</pre>;
   return (
     <div className="markdown" dir="auto">
-      {blocks(tokens, 0)}
+      {tokens.map((t, i) => (
+        <Block key={i} token={t} />
+      ))}
       {text.length > longest && <pre className="plain">{clip(text.slice(longest), longest)}</pre>}
     </div>
   );
+});
+
+/** What was read of a text that grows: tokens, of which the first so many, of so many characters, do not change any more. */
+type Read = { tokens: Token[]; settled: number; length: number; prefix?: string };
+const nothing: Read = { tokens: [], settled: 0, length: 0, prefix: "" };
+
+/** Reads on in a text that has grown: all blocks but the last two stay as they were. */
+function goOn(before: Read, text: string): Read {
+  const from = before.prefix !== undefined && text.startsWith(before.prefix) ? before : nothing;
+  const tokens = [...from.tokens.slice(0, from.settled), ...lexer(text.slice(from.length), { gfm: true })];
+  const settled = Math.max(from.settled, tokens.length - 2);
+  const prefix = tokens.slice(0, settled).map((t) => t.raw).join("");
+  if (!text.startsWith(prefix)) return { tokens, settled: 0, length: 0, prefix: "" }; // it was not read character by character
+  return { tokens, settled, length: prefix.length, prefix };
+}
+
+/** A block, which is drawn again only when it was read again. */
+const Block = memo(function Block({ token }: { token: Token }) {
+  return block(token, 0, 1);
 });
 
 const longest = 100_000; // characters

@@ -1,5 +1,5 @@
 import type { createLowlight } from "lowlight";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 
 /** Code with its colours: text, or a piece with a class and what is in it. */
 export type Coloured = string | { look: string; of: Coloured[] };
@@ -28,7 +28,13 @@ type Node = { type: string; value?: string; properties?: { className?: unknown }
 const coloured = (n: Node): Coloured =>
   n.type === "text" ? (n.value ?? "") : { look: Array.isArray(n.properties?.className) ? n.properties.className.join(" ") : "", of: (n.children ?? []).map(coloured) };
 
-/** useColours colours code once the colourer has come; until then it is plain. */
+const often = 150; // milliseconds between colourings of code that grows, at the least
+const share = 20; // and so many times what one takes
+
+/**
+ * useColours colours code once the colourer has come; until then it is plain. Of
+ * code that grows while it is read the newest part stays plain for a moment.
+ */
 export function useColours(code: string, language: string): Coloured[] {
   const [ready, setReady] = useState(colourer);
   useEffect(() => {
@@ -46,7 +52,24 @@ export function useColours(code: string, language: string): Coloured[] {
       over = true;
     };
   }, [ready, language]);
+  const done = useRef<{ name: string; code: string; colours: Coloured[]; cost: number; at: number }>(undefined);
+  const [, again] = useState(0);
   const name = languages[language] ?? language;
-  if (!ready || !name || code.length > longest || !ready.registered(name)) return [code];
-  return (ready.highlight(name, code) as Node).children?.map(coloured) ?? [code];
+  const can = ready && name && code.length <= longest && ready.registered(name);
+  let last = done.current?.name === name && code.startsWith(done.current.code) ? done.current : undefined;
+  const due = last ? last.at + Math.max(often, last.cost * share) - performance.now() : 0;
+  if (can && last?.code !== code && due <= 0) {
+    const began = performance.now();
+    const colours = (ready.highlight(name, code) as Node).children?.map(coloured) ?? [code];
+    const now = performance.now();
+    last = done.current = { name, code, colours, cost: now - began, at: now };
+  }
+  const behind = can && last !== undefined && last.code !== code;
+  useEffect(() => {
+    if (!behind) return;
+    const timer = setTimeout(() => again((n) => n + 1), Math.max(due, 0));
+    return () => clearTimeout(timer);
+  });
+  if (!can || !last) return [code];
+  return behind ? [...last.colours, code.slice(last.code.length)] : last.colours;
 }

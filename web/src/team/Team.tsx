@@ -1,7 +1,7 @@
 import { useState, type FormEvent } from "react";
 import { Once } from "../account/Once";
 import type { AuditEntry, Role, User } from "../api/types";
-import { asFailure, useClient, useLoad } from "../api/use";
+import { asFailure, useClient, useLoad, type Loaded } from "../api/use";
 import { Empty, Failed, Loading } from "../parts/State";
 import { since, useNow } from "../parts/time";
 import { toast } from "../parts/toast";
@@ -17,23 +17,24 @@ const nameOf = (u: User) => [u.firstName, u.lastName].filter(Boolean).join(" ") 
 /** Who is here, what they have used, and, for admins, what they have settled. */
 export default function Team() {
   const admin = useMay("admin");
+  const client = useClient();
+  const members = useLoad(client.members, []);
   return (
     <div className="scroll">
       <header className="top">
         <h1>{w.title}</h1>
       </header>
       <div className="wide">
-        <Members />
-        <Usage />
-        {admin && <Audit />}
+        <Members list={members} />
+        {!members.loading && <Usage />} {/* not before: it would be moved */}
+        {!members.loading && admin && <Audit />}
       </div>
     </div>
   );
 }
 
-function Members() {
+function Members({ list }: { list: Loaded<{ items: User[] }> }) {
   const client = useClient();
-  const list = useLoad(client.members, []);
   const admin = useMay("admin");
   const owner = useMay("owner");
   const me = session.use()?.user?.id;

@@ -35,7 +35,7 @@ export const changes = {
     sent: "The comments were sent.",
     queued: "The comments are queued: they are sent when the agent has finished.",
     intro: "Please look at these comments on your changes:",
-    tooLong: (n: number) => `Show ${n.toLocaleString()} lines`,
+    earlier: "Show earlier turns",
     status: { added: "new", deleted: "deleted", renamed: "renamed", changed: "" },
   },
 } as const;
