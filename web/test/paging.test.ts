@@ -1,6 +1,6 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openBrowser, serveDemo, shifted } from "./browser";
+import { openBrowser, patience, serveDemo, shifted } from "./browser";
 
 let browser: Browser;
 let demo: Awaited<ReturnType<typeof serveDemo>>;
@@ -12,6 +12,11 @@ afterAll(async () => {
   await demo.close();
 });
 
+const opened = async (width: number) => {
+  const context = await browser.newContext({ viewport: { width, height: 800 }, reducedMotion: "reduce" });
+  context.setDefaultTimeout(patience);
+  return context;
+};
 const long = "/agents/bc-00000000-0000-4000-8000-00000000000a";
 
 /** The turn lines in sight, with how far each is below the top of the conversation. */
@@ -21,8 +26,8 @@ const inSight = (page: Page) =>
     return [...document.querySelectorAll(".turn-line")].map((e) => [e.firstChild.textContent, e.getBoundingClientRect().top - box.top]).filter(([, y]) => y >= 0 && y < box.height);
   })()`);
 
-test("a long conversation opens at its end, and what came before comes without a jump", async () => {
-  const page = await (await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" })).newPage();
+test("a long conversation opens at its end, and what came before comes without a jump", { timeout: 3 * patience }, async () => {
+  const page = await (await opened(1280)).newPage();
   await page.goto(demo.url + long);
   await page.locator(".ended").waitFor();
   await page.locator(".older").waitFor({ state: "attached" });
@@ -40,7 +45,7 @@ test("a long conversation opens at its end, and what came before comes without a
       const both = now.filter(([name]) => before.has(name));
       lowest = Number(now[0]?.[0].replace(/\D/g, "") ?? last);
       return both.length > 0 && both.every(([name, y]) => Math.abs(y - (before.get(name) ?? 0) - 500) < 3);
-    }, { message: `after ${i} turns of the wheel: ${JSON.stringify([...before])}` }).toBe(true);
+    }, { timeout: patience, message: `after ${i} turns of the wheel: ${JSON.stringify([...before])}` }).toBe(true);
   }
   expect(lowest).toBeLessThanOrEqual(last - 120);
   const numbers = (await inSight(page)).map(([name]) => Number(name.replace(/\D/g, "")));
@@ -48,8 +53,8 @@ test("a long conversation opens at its end, and what came before comes without a
   await page.context().close();
 });
 
-test("of a diff of 50,000 lines as much is drawn as is in sight, and its end is within reach", async () => {
-  const page = await (await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" })).newPage();
+test("of a diff of 50,000 lines as much is drawn as is in sight, and its end is within reach", { timeout: 3 * patience }, async () => {
+  const page = await (await opened(1280)).newPage();
   await page.goto(`${demo.url}/agents/bc-00000000-0000-4000-8000-000000000066/changes`);
   const files = 'document.querySelector(".scroll.files")';
   const drawn = () => page.evaluate<number>(`${files}.querySelectorAll(".diff-line, .pair").length`);
@@ -74,8 +79,8 @@ test("of a diff of 50,000 lines as much is drawn as is in sight, and its end is 
 });
 
 // On a phone, where the same pixels are more of the screen; the server takes its time, and replies out of order.
-test("nothing moves by itself while a view loads", { timeout: 120_000 }, async () => {
-  const context = await browser.newContext({ viewport: { width: 360, height: 740 }, reducedMotion: "reduce" });
+test("nothing moves by itself while a view loads", { timeout: 3 * patience }, async () => {
+  const context = await opened(360);
   const moved: Record<string, number> = {};
   const agent = "/agents/bc-00000000-0000-4000-8000-000000000001";
   const left = ["/agents", agent, long, `${agent}/changes`, `${agent}/files?file=src/outbox/deliver.ts`, `${agent}/machine`, "/approvals", "/environments", "/environments/env-1", "/settings", "/account", "/team"];
