@@ -17,13 +17,16 @@ const sizes = [
   { name: "wall", colorScheme: "light", width: 3840, height: 2160 },
   { name: "wall-dark", colorScheme: "dark", width: 3840, height: 2160 },
 ] as const;
+// And README's, where SIZES asks for them: npm run --prefix web pictures.
+const readme = { name: "readme", colorScheme: "dark", width: 1440, height: 900 } as const;
+const pictures: Record<string, string> = { "agent-working": "agent.png", "changes-split": "changes.png" };
 const some = chosen("SIZES");
 test("pictures", { timeout: 600_000 }, async () => {
   mkdirSync(out, { recursive: true });
   const demo = await serveDemo();
   const browser = await openBrowser();
   try {
-    for (const size of sizes) {
+    for (const size of [...sizes, ...(some.includes(readme.name) ? [readme] : [])]) {
       if (some.length > 0 && !some.includes(size.name)) continue;
       const context = await browser.newContext({ colorScheme: size.colorScheme, viewport: { width: size.width, height: size.height }, reducedMotion: "reduce" });
       for (const view of views) {
@@ -32,7 +35,8 @@ test("pictures", { timeout: 600_000 }, async () => {
         page.on("console", (m) => m.type() === "error" && console.error(`${view.name}: ${m.text()}`));
         page.on("pageerror", (e) => console.error(`${view.name}: ${e.message}`));
         await show(page, demo.url, view);
-        await page.screenshot({ path: join(out, `${view.name}.${size.name}.png`) });
+        const own = size === readme ? pictures[view.name] : undefined;
+        await page.screenshot({ path: own ? join(import.meta.dirname, "../../docs/pictures", own) : join(out, `${view.name}.${size.name}.png`) });
         await page.close();
       }
       await context.close();
