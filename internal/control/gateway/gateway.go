@@ -175,15 +175,15 @@ func (g *Gateway) File(ctx context.Context, repoURL, commit, path string) ([]byt
 	return data, err
 }
 
-// Token is the one that is configured for a repository, for its server's API; ""
-// where there is none.
-func (g *Gateway) Token(repoURL string) string {
+// Token is the one that git has now for a repository, for its server's API; ""
+// where none is configured. The error is a fault.
+func (g *Gateway) Token(ctx context.Context, repoURL string) (string, error) {
 	r, err := mirror.ParseURL(repoURL)
 	if err != nil {
-		return ""
+		return "", err
 	}
-	_, token := g.mirrors.Login(r)
-	return token
+	_, token, err := g.mirrors.Login(ctx, r)
+	return token, err
 }
 
 // PathOf is the path below which the gateway serves a repository.

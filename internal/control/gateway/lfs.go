@@ -78,7 +78,7 @@ func (q *request) lfsBatch(ctx context.Context) {
 	if req.Operation == "upload" && !q.mayUpload() {
 		return
 	}
-	remote, err := q.lfsRemote()
+	remote, err := q.lfsRemote(ctx)
 	if err != nil {
 		q.failLFS("git lfs "+req.Operation, err)
 		return
@@ -116,7 +116,7 @@ func (q *request) lfsBatch(ctx context.Context) {
 
 // lfsOne asks the repository's server about the object of the request.
 func (q *request) lfsOne(ctx context.Context, operation string) (lfs.Remote, lfs.Answer, error) {
-	remote, err := q.lfsRemote()
+	remote, err := q.lfsRemote(ctx)
 	if err != nil {
 		return remote, lfs.Answer{}, err
 	}
@@ -237,14 +237,15 @@ func (q *request) mayUpload() bool {
 
 // lfsRemote is where the repository's large files are: by https also where the
 // repository is reached by ssh.
-func (q *request) lfsRemote() (lfs.Remote, error) {
+func (q *request) lfsRemote(ctx context.Context) (lfs.Remote, error) {
 	web, ok := q.access.repo.Web()
 	if !ok {
 		return lfs.Remote{}, fault.NotFound("large files are not served of %s", q.access.repo).Named("lfs_not_found")
 	}
 	r := lfs.Remote{Endpoint: strings.TrimSuffix(web.String(), ".git") + ".git/info/lfs"}
-	r.Username, r.Token = q.g.mirrors.Login(web)
-	return r, nil
+	var err error
+	r.Username, r.Token, err = q.g.mirrors.Login(ctx, web)
+	return r, err
 }
 
 // failLFS answers with an error and logs it whole.

@@ -53,6 +53,49 @@ func TestUpstreamCredential(t *testing.T) {
 	noToken(t, w)
 }
 
+// TestTokensThatChange has the upstream take another token each time, as those
+// of an App expire.
+func TestTokensThatChange(t *testing.T) {
+	now, asked := token, ""
+	var fails error
+	w := newWorld(t, func(w *world) {
+		w.SetAuth("x-access-token", token)
+		w.cfg.Credentials = []gateway.Credential{{URL: w.URL, Source: func(_ context.Context, repoURL string) (string, error) {
+			asked = repoURL
+			return now, fails
+		}}}
+	})
+	m, url := checkedOut(t, w)
+	now = "another-" + token
+	w.SetAuth("x-access-token", now)
+	id := m.commit("r", "more", map[string]string{"b.txt": "two\n"})
+	m.git("r", "push", "origin", branch)
+	if got := w.Branch("r", branch); got != id || asked != url {
+		t.Errorf("upstream has %q, want %s; the token was asked for %s", got, id, asked)
+	}
+	if got, err := w.gw.Token(t.Context(), url); got != now || err != nil {
+		t.Errorf("the API's token is %q, %v", got, err)
+	}
+	w.Hook("r", "pre-receive", "echo your token is "+now+" >&2\nexit 1\n")
+	m.commit("r", "again", map[string]string{"b.txt": "three\n"})
+	m.fails("r", []string{"push", "origin", branch}, "remote: your token is [token]")
+	noToken(t, w)
+
+	for _, c := range []struct {
+		err  error
+		code string
+	}{
+		{fault.Denied("the App is not installed").Hint("install it"), "credential_refused"},
+		{fault.Unavailable("it is down"), "repo_unreachable"},
+		{errors.New("with words for nobody " + token), "credential_refused"},
+	} {
+		fails = c.err
+		if _, err := w.gw.Check(t.Context(), url, ""); fault.Of(err).Code != c.code || strings.Contains(fault.Of(err).Message, token) {
+			t.Errorf("%v: %v", c.err, err)
+		}
+	}
+}
+
 // noToken looks for the forge's token wherever it must not be.
 func noToken(t *testing.T, w *world) {
 	t.Helper()

@@ -1,9 +1,12 @@
 package mirror
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strings"
+
+	"aloft/internal/fault"
 )
 
 // Credential is what a forge asks for, for every repository below a URL.
@@ -11,6 +14,10 @@ type Credential struct {
 	URL      string // http or https; a prefix that ends where a path's segment ends
 	Username string // "x-access-token" if empty; forges that take tokens do not look at it
 	Token    string
+	// Source gives the token in place of Token where it changes by itself, as
+	// those of a GitHub App do. It is asked each time, by several at once. Its
+	// error is a fault, for the person who began the run.
+	Source func(ctx context.Context, repoURL string) (string, error)
 }
 
 // credential is a Credential made ready to be matched.
@@ -19,6 +26,7 @@ type credential struct {
 	segments        []string
 	url             string // for messages
 	username, token string
+	source          func(ctx context.Context, repoURL string) (string, error)
 }
 
 func parseCredential(c Credential) (credential, error) {
@@ -39,16 +47,38 @@ func parseCredential(c Credential) (credential, error) {
 	if why != "" {
 		return credential{}, fmt.Errorf("git credential for %q: %s", withoutPassword(c.URL), why)
 	}
-	out := credential{scheme: scheme, host: host, segments: segments, username: c.Username, token: c.Token}
+	out := credential{scheme: scheme, host: host, segments: segments, username: c.Username, token: c.Token, source: c.Source}
 	out.url = strings.Join(append([]string{scheme + "://" + host}, segments...), "/")
 	if out.username == "" {
 		out.username = "x-access-token"
 	}
 	// git's credential protocol is made of lines.
-	if out.token == "" || strings.ContainsAny(out.token+out.username, "\r\n\x00") {
+	if out.token == "" && out.source == nil || !oneLine(out.token+out.username) {
 		return credential{}, fmt.Errorf("git credential for %s: its token is empty, or its name or token has a line break", out.url)
 	}
 	return out, nil
+}
+
+func oneLine(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
+
+// now is the credential with the token that it has at the moment.
+func (c *credential) now(ctx context.Context, r Repo) (*credential, error) {
+	if c == nil || c.source == nil {
+		return c, nil
+	}
+	token, err := c.source(ctx, r.String())
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case fault.Is(err, fault.KindUnavailable), fault.Is(err, fault.KindExhausted):
+		return nil, unreachable(r, "no token could be made for it: "+fault.Of(err).Message).Because(err)
+	case err != nil, token == "", !oneLine(token):
+		f := fault.Of(err)
+		return nil, fault.Denied("no token could be made for %s: %s", r, f.Message).Named(CodeCredentialRefused).Hint("%s", f.Advice).Because(err)
+	}
+	fresh := *c
+	fresh.token = token
+	return &fresh, nil
 }
 
 // covers reports whether the credential is for the repository, and how closely.
@@ -78,12 +108,13 @@ func (s *Mirrors) credentialFor(r Repo) *credential {
 }
 
 // Login is the name and the token for a repository's server; both are empty where
-// none is configured.
-func (s *Mirrors) Login(r Repo) (username, token string) {
-	if c := s.credentialFor(r); c != nil {
-		return c.username, c.token
+// none is configured. The error is a fault.
+func (s *Mirrors) Login(ctx context.Context, r Repo) (username, token string, err error) {
+	c, err := s.credentialFor(r).now(ctx, r)
+	if c == nil || err != nil {
+		return "", "", err
 	}
-	return "", ""
+	return c.username, c.token, nil
 }
 
 // helper answers git's question for a credential from the environment, so that

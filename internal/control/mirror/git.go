@@ -159,7 +159,10 @@ func baseEnviron(home, config string, ours []string) []string {
 // upstream runs a git command that talks to the repository's own server, and
 // makes its failure a fault with a code that a run can end with.
 func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
-	cred := m.all.credentialFor(r)
+	cred, err := m.all.credentialFor(r).now(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
 	config, env := cred.environ()
 	inv.dir = m.dir
 	inv.config = append(config, inv.config...)
