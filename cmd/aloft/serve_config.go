@@ -115,6 +115,16 @@ type credentialConfig struct {
 	// (also Forgejo), or none. It is known of github.com, gitlab.com and codeberg.org.
 	Forge string `yaml:"forge"`
 	API   string `yaml:"api"` // the address of that API, where it is not the usual one of the host
+	// App is a GitHub App, which makes tokens of an hour in place of one that lasts.
+	App appConfig `yaml:"app"`
+}
+
+// appConfig is a GitHub App.
+type appConfig struct {
+	ID      string `yaml:"id"`       // or its client id
+	Key     string `yaml:"key"`      // the private key that GitHub made, PEM
+	KeyEnv  string `yaml:"key_env"`  // or the variable that holds it
+	KeyFile string `yaml:"key_file"` // or the file; a path from the configuration's folder
 }
 
 // machineConfig is what machines are made of.
@@ -363,8 +373,11 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		if err := fromFile(&cred.Token, dir, cred.TokenFile, at+".token"); err != nil {
 			return err
 		}
+		if err := cred.checkApp(dir, at, getenv); err != nil {
+			return err
+		}
 	}
-	if _, err := forgeHosts(c.Git); err != nil {
+	if _, err := gitCredentials(c.Git); err != nil {
 		return err
 	}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
@@ -469,6 +482,7 @@ func (c *serverConfig) secrets() map[string]string {
 	}
 	for i, cred := range c.Git.Credentials {
 		add(fmt.Sprintf("git.credentials[%d].token", i), cred.Token)
+		add(fmt.Sprintf("git.credentials[%d].app.key", i), cred.App.Key)
 	}
 	for i, r := range c.Images.Credentials {
 		add(fmt.Sprintf("images.credentials[%d].token", i), r.Token)

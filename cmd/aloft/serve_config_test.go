@@ -85,6 +85,10 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"APIWithoutForge", "git: {credentials: [{url: 'https://git.example.com', token: x, api: 'https://git.example.com/api/v1'}]}\n", "git.credentials[0].forge is missing"},
 		{"APIIsNone", "git: {credentials: [{url: 'https://git.example.com', token: x, forge: gitea, api: '/api/v1'}]}\n", "git.credentials[0].api"},
 		{"TwoForgesOfAHost", "git: {credentials: [{url: 'https://h.example.com/a', token: x, forge: gitea}, {url: 'https://h.example.com/b', token: x, forge: gitlab}]}\n", "say different things of the host h.example.com"},
+		{"AppWithoutAKey", "git: {credentials: [{url: 'https://github.com', app: {id: '1'}}]}\n", "git.credentials[0].app: a GitHub App has an id and a key"},
+		{"AppWithABadKey", "git: {credentials: [{url: 'https://github.com', app: {id: '1', key: x}}]}\n", "git.credentials[0].app: a GitHub App needs"},
+		{"AppOfGitLab", "git: {credentials: [{url: 'https://gitlab.com', app: {id: '1', key: x}}]}\n", "git.credentials[0].app: only GitHub has Apps"},
+		{"AppAndToken", "git: {credentials: [{url: 'https://github.com', token: x, app: {id: '1', key: x}}]}\n", "not both"},
 		{"NoTokenFile", "git: {credentials: [{url: 'https://git.example.com', token_file: nowhere}]}\n", "git.credentials[0].token_file"},
 		{"CredentialWithoutURL", "git:\n  credentials:\n    - token: x\n", "git.credentials[0].url is missing"},
 	} {

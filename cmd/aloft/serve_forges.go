@@ -80,14 +80,68 @@ func forgeHosts(c gitConfig) (map[string]forgeHost, error) {
 	return out, nil
 }
 
+// checkApp reads the App's key.
+func (c *credentialConfig) checkApp(dir, at string, getenv func(string) string) error {
+	if err := fromEnv(&c.App.Key, c.App.KeyEnv, at+".app.key", getenv); err != nil {
+		return err
+	}
+	if err := fromFile(&c.App.Key, dir, c.App.KeyFile, at+".app.key"); err != nil {
+		return err
+	}
+	switch {
+	case c.App == appConfig{}:
+	case c.App.ID == "" || c.App.Key == "":
+		return fmt.Errorf("%s.app: a GitHub App has an id and a key", at)
+	case c.Token != "" || c.Username != "":
+		return fmt.Errorf("%s: give a token or an app, not both: an App makes tokens, for the user x-access-token", at)
+	}
+	return nil
+}
+
+// gitCredentials are the gateway's. Apps make their tokens when they are needed.
+func gitCredentials(c gitConfig) ([]gateway.Credential, error) {
+	hosts, err := forgeHosts(c)
+	if err != nil {
+		return nil, err
+	}
+	var out []gateway.Credential
+	for i, cred := range c.Credentials {
+		add := gateway.Credential{URL: cred.URL, Username: cred.Username, Token: cred.Token}
+		if cred.App.ID != "" {
+			r, err := forge.ParseURL(strings.TrimRight(cred.URL, "/") + "/owner/name")
+			if err != nil || hosts[r.Host].Kind != forge.GitHub {
+				return nil, fmt.Errorf("git.credentials[%d].app: only GitHub has Apps: say `forge: github` if the host is one", i)
+			}
+			app, err := github.NewApp(github.AppOptions{Host: r.Host, API: hosts[r.Host].API, ID: cred.App.ID, Key: []byte(cred.App.Key)})
+			if err != nil {
+				return nil, fmt.Errorf("git.credentials[%d].app: %w", i, err)
+			}
+			add.Source = func(ctx context.Context, repoURL string) (string, error) {
+				r, err := forge.ParseURL(repoURL)
+				if err != nil {
+					return "", err
+				}
+				return app.Token(ctx, r)
+			}
+		}
+		out = append(out, add)
+	}
+	return out, nil
+}
+
 // newForges are the forges of a configuration, with the tokens that git has.
 func newForges(c gitConfig, g *gateway.Gateway) (forge.Set, error) {
 	hosts, err := forgeHosts(c)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	tokens := func(_ context.Context, r forge.Repo) (string, error) {
-		return cmp.Or(g.Token("https://"+r.String()), g.Token("http://"+r.String())), nil
+	tokens := func(ctx context.Context, r forge.Repo) (string, error) {
+		for _, scheme := range []string{"https://", "http://"} {
+			if token, err := g.Token(ctx, scheme+r.String()); token != "" || err != nil {
+				return token, err
+			}
+		}
+		return "", nil
 	}
 	set := forge.Set{}
 	for host, h := range hosts {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 
-	"aloft/internal/control/gateway"
 	"aloft/internal/control/model"
 	"aloft/internal/control/model/anthropic"
 	"aloft/internal/control/model/google"
@@ -69,13 +68,4 @@ func (m *models) find(id string) (model.Model, model.Info, error) {
 			Named("model_not_found").Hint("start a new agent with another model, or put it back")
 	}
 	return c.model, c.info, nil
-}
-
-// gitCredentials are the gateway's.
-func gitCredentials(c gitConfig) []gateway.Credential {
-	var out []gateway.Credential
-	for _, cred := range c.Credentials {
-		out = append(out, gateway.Credential{URL: cred.URL, Username: cred.Username, Token: cred.Token})
-	}
-	return out
 }

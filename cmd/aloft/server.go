@@ -112,8 +112,12 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err != nil {
 		return nil, err
 	}
+	credentials, err := gitCredentials(c.Git)
+	if err != nil {
+		return nil, usageError{err}
+	}
 	s.gateway, err = gateway.New(gateway.Config{
-		Dir: filepath.Join(o.Data, "mirrors"), Credentials: gitCredentials(c.Git), AllowFile: c.Git.AllowFile, Environ: os.Environ(), Logger: logger,
+		Dir: filepath.Join(o.Data, "mirrors"), Credentials: credentials, AllowFile: c.Git.AllowFile, Environ: os.Environ(), Logger: logger,
 	})
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -70,15 +71,24 @@ func (c *credential) now(ctx context.Context, r Repo) (*credential, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case fault.Is(err, fault.KindUnavailable), fault.Is(err, fault.KindExhausted):
-		return nil, unreachable(r, "no token could be made for it: "+fault.Of(err).Message).Because(err)
-	case err != nil, token == "", !oneLine(token):
-		f := fault.Of(err)
-		return nil, fault.Denied("no token could be made for %s: %s", r, f.Message).Named(CodeCredentialRefused).Hint("%s", f.Advice).Because(err)
+	case err == nil && (token == "" || !oneLine(token)):
+		err = fault.Denied("the token that was made for %s is empty, or has a line break", r).Named(CodeCredentialRefused)
 	}
 	fresh := *c
 	fresh.token = token
-	return &fresh, nil
+	return &fresh, err
+}
+
+// noToken is the fault of a fetch or a push for which no token could be made.
+func noToken(r Repo, err error) error {
+	f := fault.Of(err)
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, errClosed):
+		return err
+	case f.Kind == fault.KindUnavailable, f.Kind == fault.KindExhausted:
+		return unreachable(r, "no token could be made for it: "+f.Message).Because(err)
+	}
+	return fault.Denied("no token could be made for %s: %s", r, f.Message).Named(CodeCredentialRefused).Hint("%s", f.Advice).Because(err)
 }
 
 // covers reports whether the credential is for the repository, and how closely.

@@ -161,7 +161,7 @@ func baseEnviron(home, config string, ours []string) []string {
 func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
 	cred, err := m.all.credentialFor(r).now(ctx, r)
 	if err != nil {
-		return nil, "", err
+		return nil, "", noToken(r, err)
 	}
 	config, env := cred.environ()
 	inv.dir = m.dir
