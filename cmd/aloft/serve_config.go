@@ -30,6 +30,7 @@ type serverConfig struct {
 	PublicURL    string          `yaml:"public_url"` // where others find this server; http:// and the address it listens on unless given
 	Models       []modelConfig   `yaml:"models"`
 	DefaultModel string          `yaml:"default_model"`
+	FastModel    string          `yaml:"fast_model"`
 	Git          gitConfig       `yaml:"git"`
 	Machine      machineConfig   `yaml:"machine"`
 	Artifacts    artifactsConfig `yaml:"artifacts"`
@@ -360,6 +361,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 	}
 	if c.DefaultModel != "" && !seen[c.DefaultModel] {
 		return fmt.Errorf("default_model: %q is not the id of a model", c.DefaultModel)
+	}
+	if c.FastModel != "" && !seen[c.FastModel] {
+		return fmt.Errorf("fast_model: %q is not the id of a model", c.FastModel)
 	}
 	for i := range c.Git.Credentials {
 		cred := &c.Git.Credentials[i]

@@ -61,6 +61,7 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"NoSuchProvider", "models:\n  - {id: a, provider: acme}\n", `models[0].provider: "acme"`},
 		{"NoID", "models:\n  - provider: scripted\n", "models[0].id is missing"},
 		{"IDTwice", "models:\n  - {id: a, provider: scripted}\n  - {id: a, provider: scripted}\n", "stands twice"},
+		{"FastIsNone", "models:\n  - {id: a, provider: scripted}\nfast_model: b\n", `fast_model: "b"`},
 		{"DefaultIsNone", "models:\n  - {id: a, provider: scripted}\ndefault_model: b\n", `default_model: "b"`},
 		{"VariableNotSet", "models:\n  - {id: a, provider: openai, api_key_env: NOPE}\n", "the variable NOPE is not set"},
 		{"KeyTwice", "models:\n  - {id: a, provider: openai, api_key: x, api_key_env: KEY}\n", "both given"},

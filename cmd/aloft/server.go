@@ -175,7 +175,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	s.schedule = schedule.New(schedule.Config{
 		Layers:  layers,
 		Journal: s.observer.Journal(), Agents: s.store, Leases: s.store, Owner: s.store.ServerID(),
-		Runtime: s.runtime, Network: network, ConnectionLogs: filepath.Join(o.Data, "connections"), Gateway: s.gateway, Model: models.find, Secret: secret,
+		Runtime: s.runtime, Network: network, ConnectionLogs: filepath.Join(o.Data, "connections"), Gateway: s.gateway, Model: models.find, FastModel: c.FastModel, Secret: secret,
 		Image: c.Machine.Image, Class: c.Machine.Class,
 		Limits:       machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		Idle:         time.Duration(c.Machine.IdleMinutes * float64(time.Minute)),

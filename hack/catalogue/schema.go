@@ -74,7 +74,10 @@ func schemaOf(m protoreflect.MessageDescriptor, depth int) (*schema, error) {
 		if isSet(&options, agentv1.E_Internal) {
 			continue
 		}
-		one, err := fieldSchema(f, depth)
+		one, err := &schema{Type: "string"}, error(nil)
+		if !isSet(&options, agentv1.E_AsText) {
+			one, err = fieldSchema(f, depth)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -17,6 +17,8 @@ type Approval struct {
 	ID      string   `json:"id"`
 	RunID   string   `json:"runId"`
 	CallID  string   `json:"callId"`
+	Task    string   `json:"task,omitempty"`     // the call at which the subagent works whose call waits
+	By      string   `json:"subagent,omitempty"` // that subagent: its type, and what it works at
 	Tool    string   `json:"tool"`
 	Subject string   `json:"subject"` // the line, the URL, server:tool, the path, or what the agent asks
 	Reason  string   `json:"reason,omitempty"`
@@ -156,9 +158,9 @@ func (a *Agent) Open(approvalID string) (Approval, bool) {
 
 // judged folds what is decided of calls.
 func (s *State) judged(e Event) {
-	switch b := e.Body.(type) {
+	switch b := e.Inner().(type) {
 	case *CallJudged:
-		if c := s.call(b.CallID); c != nil && b.Treatment == CallRefused {
+		if c := s.Find(b.CallID); c != nil && b.Treatment == CallRefused {
 			args := c.Args
 			if len(b.Args) > 0 {
 				args = b.Args
@@ -166,26 +168,24 @@ func (s *State) judged(e Event) {
 			s.Refused = append(s.Refused, RefusedCall{c.Name, string(args)})
 		}
 	case *ApprovalAsked:
-		if c := s.call(b.Approval.CallID); c != nil {
+		if c := s.Find(b.Approval.CallID); c != nil {
 			c.Approval = &b.Approval
 			if len(b.Args) > 0 {
 				c.Args = b.Args
 			}
 		}
 	case *ApprovalAnswered:
-		for i := range s.Calls {
-			c := &s.Calls[i]
-			if c.Approval == nil || c.Approval.ID != b.ApprovalID || c.Answer != nil {
-				continue
-			}
-			c.Answer = b
-			if c.Name == PlanTool && b.Decision.Allows() {
-				s.Mode = ModeAgent
-			}
-			if b.Decision == AllowAgent || b.Decision == AllowAlways {
-				for _, entry := range b.Entries {
-					s.Granted = append(s.Granted, Grant{c.Name, entry})
-				}
+		c := s.asker(b.ApprovalID)
+		if c == nil || c.Answer != nil {
+			break
+		}
+		c.Answer = b
+		if c.Name == PlanTool && b.Decision.Allows() {
+			s.Mode = ModeAgent
+		}
+		if b.Decision == AllowAgent || b.Decision == AllowAlways {
+			for _, entry := range b.Entries {
+				s.Granted = append(s.Granted, Grant{c.Name, entry})
 			}
 		}
 	case *RunCreated:
@@ -193,6 +193,22 @@ func (s *State) judged(e Event) {
 	case *Submitted:
 		s.Submitted = true
 	}
+}
+
+// asker is the call that put the question of that id; nil if it has its result.
+func (s *State) asker(approvalID string) *Call {
+	threads := []*Thread{&s.Thread}
+	for i := range s.Subagents {
+		threads = append(threads, &s.Subagents[i].Thread)
+	}
+	for _, t := range threads {
+		for i := range t.Calls {
+			if c := &t.Calls[i]; c.Approval != nil && c.Approval.ID == approvalID {
+				return c
+			}
+		}
+	}
+	return nil
 }
 
 // RefusedCall is a call that was refused in this run: if the model insists on

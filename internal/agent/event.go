@@ -317,6 +317,10 @@ var bodies = func() map[string]reflect.Type {
 		&PullRequestOpened{},
 		&PullRequestFailed{},
 		&PullRequestSeen{},
+		&SubagentsFound{},
+		&TaskBegan{},
+		&TaskEnded{},
+		&Within{},
 	} {
 		m[b.Kind()] = reflect.TypeOf(b).Elem()
 	}

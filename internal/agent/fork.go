@@ -29,6 +29,7 @@ type Forked struct {
 	Todos      []Todo                 `json:"todos,omitempty"`
 	Mode       string                 `json:"mode,omitempty"`
 	RulesAt    string                 `json:"rulesAt,omitempty"` // as the other's
+	Subagents  []Resumable            `json:"subagents,omitempty"`
 }
 
 // Kind implements [Body].
@@ -48,6 +49,9 @@ func (s *State) forked(b *Forked) {
 	s.Fork, s.BaseCommit, s.Others = b, b.BaseCommit, slices.Clone(b.Others)
 	s.Messages, s.Asked, s.Todos = slices.Clone(b.Messages), slices.Clone(b.Asked), slices.Clone(b.Todos)
 	s.Mode = b.Mode
+	for _, sub := range b.Subagents {
+		s.Subagents = append(s.Subagents, Subagent{TaskBegan: sub.TaskBegan, Thread: Thread{Messages: slices.Clone(sub.Messages)}})
+	}
 }
 
 // A ForkPoint is a moment of an agent's life from which others may go on.
@@ -116,7 +120,7 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 	f := &Forked{
 		AgentID: p.State.Agent.ID, Seq: p.State.Agent.Head, Turn: p.Turn, Layer: layer, BootID: bootID,
 		Numbers: p.State.Number(), Messages: p.State.Messages, Asked: p.State.Asked, Todos: p.State.Todos, Mode: p.State.Mode,
-		RulesAt: p.State.Agent.RulesAt,
+		RulesAt: p.State.Agent.RulesAt, Subagents: p.State.resumables(),
 	}
 	if layer != "" {
 		f.BaseCommit = p.State.BaseCommit

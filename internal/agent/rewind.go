@@ -28,10 +28,11 @@ type mark struct {
 	asked    int
 	todos    []Todo
 	mode     string
+	subs     []Subagent
 }
 
 func (s *State) mark() mark {
-	return mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), asked: len(s.Asked), todos: s.Todos, mode: s.Mode}
+	return mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), asked: len(s.Asked), todos: s.Todos, mode: s.Mode, subs: slices.Clone(s.Subagents)}
 }
 
 // rewound puts the conversation back. One whose mark is gone stays as it is:
@@ -44,7 +45,7 @@ func (s *State) rewound(to int64) {
 	m := s.marks[i]
 	s.marks = slices.Clip(s.marks[:i]) // what is replaced cannot be gone back to
 	s.Messages, s.Asked, s.Todos, s.Context = m.messages, s.Asked[:m.asked:m.asked], m.todos, 0
-	s.Mode = m.mode
+	s.Mode, s.Subagents = m.mode, slices.Clone(m.subs)
 	s.before = &m
 }
 

@@ -79,14 +79,16 @@ func (r *Run) Duration(now time.Time) time.Duration {
 // Apply folds one event of the run.
 func (r *Run) Apply(e Event) {
 	r.UpdatedAt, r.LastSeq = e.Time, e.Seq
-	switch b := e.Body.(type) {
+	switch b := e.Inner().(type) {
 	case *RunCreated:
 		r.ID, r.Status, r.CreatedAt, r.FirstSeq = e.RunID, Creating, e.Time, e.Seq
 	case *RunStarted:
 		r.Status, r.StartedAt = Running, e.Time
 	case *TurnReplied:
 		r.Usage = r.Usage.Add(b.Usage)
-		r.Turns++
+		if e.Body == Body(b) { // and not a subagent's, which is paid like the agent's own
+			r.Turns++
+		}
 	case *Compacted:
 		r.Usage = r.Usage.Add(b.Usage)
 	case *Classified:

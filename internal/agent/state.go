@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"aloft/internal/conversation"
+	"aloft/internal/subagent"
 )
 
 // State is what an agent's journal folds to: all that a loop needs to go on,
@@ -24,24 +25,26 @@ type State struct {
 	// Slept is for how long the machine slept, with its processes, without the agent
 	// having been told.
 	Slept     time.Duration
-	Expires   time.Time           // when the machine will be removed; zero unless that was warned of
-	Fork      *Forked             // whence the agent began; nil if it began by itself
-	Settled   bool                // a machine of the agent's has been ready at some time
-	Used      bool                // the machine has been ready at some time: its disk may hold work
-	Given     []string            // names of the variables that were put into the machine
-	Install   bool                // the machine is to run the environment's install before it is ready for the first time
-	Thread                        // the agent's own conversation
-	Asked     []string            // what people have asked of the agent, in their words
-	Mode      string              // of working: [ModePlan], or as "" [ModeAgent]
-	Cancel    string              // why the run is to stop; "" when it is not
-	Trace     string              // the traceparent that came with the request for the run
-	Pushed    bool                // the agent has pushed its branch at some time
-	Submitted bool                // the hooks have seen the run's prompt
-	Granted   []Grant             // what a person has allowed the agent for good
-	Refused   []RefusedCall       // in this run
-	marks     []mark              // of the conversation, where it can be taken back to
-	before    *mark               // it was taken back to this, and no run has begun since
-	proposals map[string]Proposal // of the end of this run, by repository
+	Expires   time.Time             // when the machine will be removed; zero unless that was warned of
+	Fork      *Forked               // whence the agent began; nil if it began by itself
+	Settled   bool                  // a machine of the agent's has been ready at some time
+	Used      bool                  // the machine has been ready at some time: its disk may hold work
+	Given     []string              // names of the variables that were put into the machine
+	Install   bool                  // the machine is to run the environment's install before it is ready for the first time
+	Thread                          // the agent's own conversation
+	Defined   []subagent.Definition // by the repositories
+	Subagents []Subagent            // that work, and those that can be asked more, the last to begin last
+	Asked     []string              // what people have asked of the agent, in their words
+	Mode      string                // of working: [ModePlan], or as "" [ModeAgent]
+	Cancel    string                // why the run is to stop; "" when it is not
+	Trace     string                // the traceparent that came with the request for the run
+	Pushed    bool                  // the agent has pushed its branch at some time
+	Submitted bool                  // the hooks have seen the run's prompt
+	Granted   []Grant               // what a person has allowed the agent for good
+	Refused   []RefusedCall         // in this run
+	marks     []mark                // of the conversation, where it can be taken back to
+	before    *mark                 // it was taken back to this, and no run has begun since
+	proposals map[string]Proposal   // of the end of this run, by repository
 	// MCPRun is the run with which MCP servers came last; "" if none came.
 	MCPRun string
 }
@@ -144,6 +147,7 @@ func (s *State) Apply(e Event) {
 	case *RunEnded:
 		s.ended(b.Status)
 	}
+	s.tasks(e)
 	s.apply(e.Body)
 }
 

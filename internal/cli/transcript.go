@@ -25,7 +25,8 @@ type Transcript struct {
 	// Run that ended last, and how; nil before.
 	Ended *RunEnd
 
-	doing activity
+	doing  activity
+	indent string // of what is shown now
 }
 
 // RunEnd is how a run ended.
@@ -49,24 +50,28 @@ func NewTranscript(out *Output) *Transcript {
 
 // body has the fields of all kinds of event that are shown.
 type body struct {
-	Name          string    `json:"name"`
-	State         string    `json:"state"`
-	DurationMS    int64     `json:"durationMs"`
-	Detail        string    `json:"detail"`
-	Code          string    `json:"code"`
-	Reason        string    `json:"reason"`
-	Text          string    `json:"text"`
-	WaitMS        int64     `json:"waitMs"`
-	Attempt       int       `json:"attempt"`
-	Turn          int       `json:"turn"`
-	CallID        string    `json:"callId"`
-	Error         bool      `json:"error"`
-	RepoURL       string    `json:"repoUrl"`
-	EnvironmentID string    `json:"environmentId"`
-	At            time.Time `json:"at"`
-	Script        string    `json:"script"`
-	Branch        string    `json:"branch"`
-	Made          bool      `json:"made"`
+	Kind          string          `json:"kind"` // of what a subagent does
+	Data          json.RawMessage `json:"data"` // likewise
+	Type          string          `json:"type"` // of a subagent
+	Description   string          `json:"description"`
+	Name          string          `json:"name"`
+	State         string          `json:"state"`
+	DurationMS    int64           `json:"durationMs"`
+	Detail        string          `json:"detail"`
+	Code          string          `json:"code"`
+	Reason        string          `json:"reason"`
+	Text          string          `json:"text"`
+	WaitMS        int64           `json:"waitMs"`
+	Attempt       int             `json:"attempt"`
+	Turn          int             `json:"turn"`
+	CallID        string          `json:"callId"`
+	Error         bool            `json:"error"`
+	RepoURL       string          `json:"repoUrl"`
+	EnvironmentID string          `json:"environmentId"`
+	At            time.Time       `json:"at"`
+	Script        string          `json:"script"`
+	Branch        string          `json:"branch"`
+	Made          bool            `json:"made"`
 	PullRequest   struct {
 		URL string `json:"url"`
 	} `json:"pullRequest"`
@@ -122,6 +127,10 @@ func (t *Transcript) Show(e client.Event) {
 		t.doing.set("thinking", e.Time)
 	case "turn.replied":
 		t.replied(b, e.Time)
+	case "task.began":
+		t.taskBegan(b, e.Time)
+	case "task.event":
+		t.within(b, e.Time)
 	case "approval.asked":
 		t.asked(b)
 	case "approval.answered":
@@ -222,7 +231,11 @@ var answers = map[string]string{
 func (t *Transcript) asked(b body) {
 	q := b.Approval
 	t.doing.set("", q.AskedAt) // nothing moves while somebody types
-	t.line(Yellow, "?", "asks", q.Tool+": "+q.Why, 0)
+	by := ""
+	if q.Subagent != "" {
+		by = " of a subagent (" + q.Subagent + ")"
+	}
+	t.line(Yellow, "?", "asks", q.Tool+by+": "+q.Why, 0)
 	t.out.Line("    %s", strings.ReplaceAll(strings.TrimSpace(Clean(q.Subject)), "\n", "\n    "))
 	for _, line := range q.Lines() {
 		t.out.Line("      %s", Clean(line))
@@ -250,10 +263,8 @@ func (t *Transcript) replied(b body, at time.Time) {
 	var whole strings.Builder
 	for _, block := range m.Blocks {
 		whole.WriteString(block.Text)
-		if c := block.Call; c != nil {
-			t.calls[c.ID] = &toolCall{name: Line(c.Name, 40), about: about(c.Args)}
-		}
 	}
+	t.calling(m)
 	if rest, ok := strings.CutPrefix(whole.String(), t.told.String()); ok {
 		t.out.Text(t.words.Clean(rest))
 	}
@@ -341,12 +352,12 @@ func (t *Transcript) line(style Style, mark, name, what string, took time.Durati
 		suffix = "  " + Took(took)
 	}
 	name = Line(name, 40)
-	what = Line(what, max(t.out.width()-utf8.RuneCountInString(name)-len(suffix)-4, 20))
+	what = Line(what, max(t.out.width()-utf8.RuneCountInString(name)-len(suffix)-len(t.indent)-4, 20))
 	if !t.out.live {
-		t.out.Line("%s", strings.TrimRight(name+": "+what, " ")+suffix)
+		t.out.Line("%s", t.indent+strings.TrimRight(name+": "+what, " ")+suffix)
 		return
 	}
-	t.out.Line("%s %s %s%s", t.out.Style(style, mark), t.out.Style(Bold, name), what, t.out.Style(Dim, suffix))
+	t.out.Line("%s%s %s %s%s", t.indent, t.out.Style(style, mark), t.out.Style(Bold, name), what, t.out.Style(Dim, suffix))
 }
 
 func text(raw json.RawMessage) string {

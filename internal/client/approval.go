@@ -9,16 +9,18 @@ import (
 
 // Approval is a question of an agent's that waits for an answer.
 type Approval struct {
-	ID      string   `json:"id"`
-	AgentID string   `json:"agentId"`
-	RunID   string   `json:"runId"`
-	CallID  string   `json:"callId"`
-	Tool    string   `json:"tool"`
-	Subject string   `json:"subject"`
-	Reason  string   `json:"reason,omitempty"`
-	Why     string   `json:"why"`
-	Entries []string `json:"entries"`
-	Change  string   `json:"change,omitempty"` // of a change to rules: what would stand there; of a plan: all of it, as Markdown
+	ID      string `json:"id"`
+	AgentID string `json:"agentId"`
+	RunID   string `json:"runId"`
+	CallID  string `json:"callId"`
+	Tool    string `json:"tool"`
+	Subject string `json:"subject"`
+	// Subagent is whose call it is: its type, and what it works at; "" is the agent.
+	Subagent string   `json:"subagent,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+	Why      string   `json:"why"`
+	Entries  []string `json:"entries"`
+	Change   string   `json:"change,omitempty"` // of a change to rules: what would stand there; of a plan: all of it, as Markdown
 	// Questions are the agent's own, which are answered and not allowed.
 	Questions []Question `json:"questions,omitempty"`
 	AskedAt   time.Time  `json:"askedAt"`

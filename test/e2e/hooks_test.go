@@ -26,6 +26,8 @@ const hooksFile = `{
     "afterAgentThought": [{"command": "sh .h/note"}],
     "afterAgentResponse": [{"command": "sh .h/note"}],
     "stop": [{"command": "sh .h/note"}, {"command": "sh .h/goes-on", "loop_limit": 1}],
+    "subagentStart": [{"command": "sh .h/note", "matcher": "^looker$"}],
+    "subagentStop": [{"command": "sh .h/note", "matcher": "^looker$"}],
     "sessionEnd": [{"command": "sh .h/note"}]
   }
 }`
@@ -35,6 +37,10 @@ scripts:
   - match: 'run the tests, too'
     turns:
       - text: "I went on."
+  - match: 'look at kept'
+    turns:
+      - calls: [{tool: Shell, args: {command: "cp kept.txt looked.txt"}}]
+      - text: "It is kept."
   - turns:
       - thinking: "Hm."
         text: "I begin."
@@ -45,6 +51,7 @@ scripts:
       - calls: [{tool: Read, args: {path: nosuch.txt}}]
       - calls: [{tool: Shell, args: {command: "echo nonsense"}}]
       - calls: [{tool: LS, args: {}}]
+      - calls: [{tool: Task, args: {description: look, prompt: "look at kept.txt", subagent_type: looker}}]
       - text: "That was it."
 `
 
@@ -53,7 +60,8 @@ scripts:
 func TestHooks(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("hooks", map[string]string{
-		"README.md": "hooks\n", "kept.txt": "kept\n", ".cursor/hooks.json": hooksFile,
+		".cursor/agents/looker.md": "---\ndescription: looks\n---\nYou look.\n",
+		"README.md":                "hooks\n", "kept.txt": "kept\n", ".cursor/hooks.json": hooksFile,
 		".claude/settings.json": `{"hooks":{"PostToolUse":[{"matcher":"Write","hooks":[{"type":"command","command":"echo claude-wrote >> /tmp/claude; cat /tmp/claude >&2; exit 2"}]}]}}`,
 		".h/note":               "#!/bin/sh\ncat >> /tmp/told; echo >> /tmp/told; echo \"id=$(id -u) dir=$(pwd) remote=$CURSOR_CODE_REMOTE\" >> /tmp/env; cp /tmp/told /tmp/env . 2>/dev/null; cp \"$CURSOR_TRANSCRIPT_PATH\" transcript; true\n",
 		".h/rename":             "#!/bin/sh\nsed -n 's/.*echo before > said.txt.*/{\"updated_input\":{\"command\":\"echo after > said.txt\"}}/p; s/.*echo nonsense.*/{\"updated_input\":{\"command\":[7]}}/p'\n",
@@ -74,7 +82,7 @@ func TestHooks(t *testing.T) {
 	told := gittest.Git(t, git.Path("hooks"), "show", pushed(t, r)+":told")
 	for _, event := range []string{
 		"sessionStart", "beforeSubmitPrompt", "preToolUse", "beforeShellExecution", "afterShellExecution", "beforeReadFile", "afterFileEdit",
-		"postToolUse", "postToolUseFailure", "afterAgentThought", "afterAgentResponse", "stop",
+		"postToolUse", "postToolUseFailure", "afterAgentThought", "afterAgentResponse", "stop", "subagentStart", "subagentStop",
 	} {
 		t.Run(event, func(t *testing.T) {
 			if !strings.Contains(told, fmt.Sprintf(`"hook_event_name":%q`, event)) || !strings.Contains(told, `"conversation_id":"`+r.AgentID) {
@@ -98,6 +106,7 @@ func TestHooks(t *testing.T) {
 		"UpdatedIsValidated": strings.Contains(events, "Shell: the argument command"),
 		"ExecDaemonDies":     strings.Contains(told, "ran-again") && strings.Contains(events, "README.md (6 B)") && !strings.Contains(events, "machine.lost"),
 		"Transcript":         strings.Contains(show("transcript"), `"content":[{"type":"text","text":"Do it"}]`) && strings.Contains(show("transcript"), `"type":"tool_result"`),
+		"Subagent":           show("looked.txt") == "kept" && strings.Contains(events, `"kind":"task.ended"`) && strings.Contains(events, `"definitions":[{"name":"looker"`),
 		"Environment":        strings.Contains(show("env"), "dir=/workspace remote=true"),
 	} {
 		t.Run(name, func(t *testing.T) {

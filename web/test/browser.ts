@@ -90,6 +90,7 @@ export const views: View[] = [
   { name: "agents-offline", path: "/agents?demo=offline" },
   { name: "spawn", path: "/agents", keys: "Control+e" },
   { name: "agent-working", path: `/agents/${demoId(1)}` },
+  { name: "agent-subagent", path: `/agents/${demoId(1)}`, click: "text=Find callers of deliver" },
   { name: "agent-asks", path: `/agents/${demoId(2)}` },
   { name: "agent-wonders", path: `/agents/${demoId(13)}` },
   { name: "agent-plans", path: `/agents/${demoId(14)}` },

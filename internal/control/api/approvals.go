@@ -45,6 +45,7 @@ type approvalJSON struct {
 	RunID     string         `json:"runId"`
 	CallID    string         `json:"callId"`
 	Tool      string         `json:"tool" doc:"AskQuestion: the agent asks questions; CreatePlan: it asks what you think of its plan; any other: whether it may use it"`
+	Subagent  string         `json:"subagent,omitempty" doc:"the subagent whose call it is: its type, and what it works at; absent for the agent's own"`
 	Subject   string         `json:"subject" doc:"what is to be done: the shell line, the URL, server:tool, or the path; what the questions or the plan are about"`
 	Reason    string         `json:"reason,omitempty" doc:"the agent's own words"`
 	Why       string         `json:"why" doc:"which rule asks"`
@@ -70,7 +71,7 @@ type answerRequestJSON struct {
 
 func approvalOf(agentID string, q agent.Approval) approvalJSON {
 	out := approvalJSON{
-		ID: q.ID, AgentID: agentID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Subject: q.Subject, Reason: q.Reason, Why: q.Why,
+		ID: q.ID, AgentID: agentID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Subagent: q.By, Subject: q.Subject, Reason: q.Reason, Why: q.Why,
 		Entries: append([]string{}, q.Entries...), Change: q.Change, Questions: questionsOf(q.Questions), AskedAt: stamp(q.AskedAt),
 	}
 	if !q.Until.IsZero() {

@@ -49,6 +49,12 @@ func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, h
 func doing(events []agent.Event) string {
 	for _, e := range slices.Backward(events) {
 		switch b := e.Body.(type) {
+		case *agent.Within:
+			if what := doing([]agent.Event{{Body: b.Body}}); what != "" {
+				return brief("a subagent: " + what)
+			}
+		case *agent.TaskBegan:
+			return brief("a subagent: " + b.Description)
 		case *agent.BootStep:
 			return brief("starting the machine: " + b.Name)
 		case *agent.TextDelta:

@@ -191,6 +191,7 @@ func (s *server) lastLines(ctx context.Context, id string, q eventsQuery, before
 type wholes struct {
 	reply bool // the deltas before it were of a reply that came, or was begun anew
 	calls map[string]bool
+	subs  map[string]*wholes // of subagents, by the call at which each works
 }
 
 func (w *wholes) leftOut(e agent.Event) bool {
@@ -208,6 +209,15 @@ func (w *wholes) leftOut(e agent.Event) bool {
 		return w.reply
 	case *agent.CallDelta:
 		return w.calls[b.CallID]
+	case *agent.Within:
+		if w.subs == nil {
+			w.subs = map[string]*wholes{}
+		}
+		if w.subs[b.CallID] == nil {
+			w.subs[b.CallID] = &wholes{}
+		}
+		e.Body = b.Body
+		return w.subs[b.CallID].leftOut(e)
 	}
 	return false
 }
@@ -233,6 +243,8 @@ func withoutPictures(body agent.Body) agent.Body {
 		out := *b
 		out.Prompt = unpictured(b.Prompt)
 		return &out
+	case *agent.Within:
+		return &agent.Within{CallID: b.CallID, Body: withoutPictures(b.Body)}
 	case *agent.CallDone:
 		out := *b
 		out.Images = nil

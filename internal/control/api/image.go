@@ -63,6 +63,8 @@ func imagesOf(body agent.Body) (out []conversation.Image) {
 		blocks = b.Prompt.Blocks
 	case *agent.CallDone:
 		return b.Images
+	case *agent.Within:
+		return imagesOf(b.Body)
 	}
 	for _, b := range blocks {
 		if b.Image != nil {

@@ -34,8 +34,9 @@ type projector struct {
 	step           int       // number of the last step, from 1
 	stepBegan      time.Time // zero when no step is open
 	calls          map[string]*call
-	order          []string // ids of the calls, as the model made them
-	open           int      // calls that have no result yet
+	order          []string              // ids of the calls, as the model made them
+	open           int                   // calls that have no result yet
+	subagents      map[string]*projector // by the call at which each works
 }
 
 // A call is a tool call that the stream has told of, or will.
@@ -75,6 +76,8 @@ func (p *projector) frames(e agent.Event) []frame {
 		return p.tell(p.call(b.CallID))
 	case *agent.CallDelta:
 		return p.output(b)
+	case *agent.Within:
+		return p.within(b, e)
 	case *agent.CallDone:
 		return p.callDone(b, e.Time)
 	case *agent.ApprovalAsked:
@@ -95,6 +98,36 @@ func (p *projector) frames(e agent.Event) []frame {
 		return p.ended(b, e.Time)
 	}
 	return nil
+}
+
+// within tells what happens in the conversation of a subagent as updates of the
+// call at which it works.
+func (p *projector) within(b *agent.Within, e agent.Event) []frame {
+	sub := p.subagents[b.CallID]
+	if sub == nil {
+		sub = newProjector(p.agentID, p.runID, branches{})
+		if p.subagents == nil {
+			p.subagents = map[string]*projector{}
+		}
+		p.subagents[b.CallID] = sub
+	}
+	switch b := b.Body.(type) {
+	case *agent.TurnReplied:
+		p.usage = p.usage.Add(b.Usage)
+	case *agent.Compacted:
+		p.usage = p.usage.Add(b.Usage)
+	case *agent.Classified:
+		p.usage = p.usage.Add(b.Usage)
+	}
+	c := p.call(b.CallID)
+	out := p.tell(c)
+	e.Body = b.Body
+	for _, f := range sub.frames(e) {
+		if f.twin != nil {
+			out = append(out, frame{twin: update{"type": "tool-call-delta", "callId": c.id, "modelCallId": c.id, "taskUpdate": f.twin}})
+		}
+	}
+	return out
 }
 
 func (p *projector) beginStep(at time.Time) []frame {

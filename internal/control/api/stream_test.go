@@ -410,3 +410,49 @@ func TestLongResultsAreCut(t *testing.T) {
 		t.Errorf("what cannot be shortened is left out: %v", cut)
 	}
 }
+
+// TestStreamOfASubagent has what a subagent does as updates of the call at which
+// it works, and nothing of it among the agent's own words and calls.
+func TestStreamOfASubagent(t *testing.T) {
+	in := func(b agent.Body) agent.Body { return &agent.Within{CallID: "call_2_0", Body: b} }
+	call := func(id, name string) conversation.Message {
+		return conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{{Call: &conversation.ToolCall{ID: id, Name: name, Args: []byte(`{}`)}}}}
+	}
+	p := newProjector("bc-1", "run-1", branches{})
+	var plain, updates []string
+	for i, b := range []agent.Body{
+		&agent.RunCreated{Prompt: conversation.Text(conversation.User, "go")},
+		&agent.TurnReplied{Message: call("call_2_0", "Task")},
+		&agent.CallSent{CallID: "call_2_0"},
+		&agent.TaskBegan{CallID: "call_2_0", ID: "call_2_0", Type: "explore"},
+		in(&agent.TextDelta{Text: "I look"}),
+		in(&agent.TurnReplied{Message: call("call_2_0_0_0", "Grep"), Usage: conversation.Usage{Output: 7}}),
+		in(&agent.CallSent{CallID: "call_2_0_0_0"}),
+		in(&agent.CallDone{CallID: "call_2_0_0_0", Text: "found"}),
+		&agent.TaskEnded{CallID: "call_2_0"},
+		&agent.CallDone{CallID: "call_2_0", Text: "found"},
+	} {
+		for _, f := range p.frames(agent.Event{Seq: int64(i + 1), RunID: "run-1", Time: time.Unix(int64(i+1), 0), Body: b}) {
+			if f.event != "" {
+				plain = append(plain, f.event)
+			}
+			if u, ok := f.twin.(update); ok && u["type"] == "tool-call-delta" {
+				if u["callId"] != "call_2_0" {
+					t.Errorf("an update of %v", u["callId"])
+				}
+				if inner, ok := u["taskUpdate"].(update); ok {
+					updates = append(updates, fmt.Sprint(inner["type"]))
+				}
+			}
+		}
+	}
+	if want := []string{"tool_call", "tool_call"}; !slices.Equal(plain, want) {
+		t.Errorf("plain events %q", plain)
+	}
+	if want := []string{"step-started", "text-delta", "token-delta", "tool-call-started", "tool-call-completed", "step-completed"}; !slices.Equal(updates, want) {
+		t.Errorf("updates %q", updates)
+	}
+	if p.usage.Output != 7 {
+		t.Errorf("the turn has used %+v", p.usage)
+	}
+}

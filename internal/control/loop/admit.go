@@ -71,7 +71,7 @@ func (t *talk) judge(ctx context.Context, c *agent.Call) error {
 		c.Args = said.UpdatedInput
 	}
 	if t.state().Mode == agent.ModePlan {
-		if spec, _ := tool.Lookup(c.Name); !spec.ReadOnly {
+		if !t.onlyReads(*c) {
 			return t.planning(ctx, c)
 		}
 	}
@@ -162,6 +162,9 @@ func (t *talk) question(ctx context.Context, c *agent.Call, v review.Verdict) er
 
 // put completes a question about a call, and puts it to a person.
 func (t *talk) put(ctx context.Context, c *agent.Call, q agent.Approval, before ...agent.Body) error {
+	if sub := t.state().Subagent(t.task); t.task != "" && sub != nil {
+		q.Task, q.By = t.task, sub.Type+": "+sub.Description
+	}
 	if t.Review != nil {
 		var err error
 		if q.Until, err = t.Review.Until(ctx, t.state().Agent); err != nil {

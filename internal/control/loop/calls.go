@@ -29,13 +29,16 @@ const maxCallOutput = 1 << 20
 // read, else one after the other.
 func (t *talk) calls(ctx context.Context) error {
 	var todo []agent.Call
-	parallel := true
+	most := maxParallel
 	for _, c := range t.state().Calls {
-		if c.Result != nil {
+		switch {
+		case c.Result != nil:
 			continue
+		case !t.onlyReads(c):
+			most = 1
+		case c.Name == agent.TaskTool:
+			most = min(most, maxTasks)
 		}
-		spec, ok := tool.Lookup(c.Name)
-		parallel = parallel && ok && spec.ReadOnly
 		todo = append(todo, c)
 	}
 	for _, c := range todo {
@@ -47,10 +50,7 @@ func (t *talk) calls(ctx context.Context) error {
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(1)
-	if parallel {
-		group.SetLimit(maxParallel)
-	}
+	group.SetLimit(most)
 	for _, c := range todo {
 		group.Go(func() error {
 			if err := context.Cause(ctx); err != nil {
@@ -73,6 +73,8 @@ func (t *talk) call(ctx context.Context, c agent.Call) error {
 	switch {
 	case !ok:
 		return t.done(ctx, c.ID, tool.Failed("there is no tool %q; the tools are %s", c.Name, toolNames()), 0)
+	case t.withheld(spec) != "":
+		return t.done(ctx, c.ID, tool.Failed("%s", t.withheld(spec)), 0)
 	case bytes.HasPrefix(c.Args, []byte(`{"`+notJSON+`":`)):
 		return t.done(ctx, c.ID, tool.Failed("the arguments were not a JSON object; send the call again"), 0)
 	case isMCP(c.Name):
@@ -88,7 +90,10 @@ func (t *talk) call(ctx context.Context, c agent.Call) error {
 	if err != nil || !admitted {
 		return err
 	}
-	if spec.Home == tool.Control {
+	switch {
+	case c.Name == agent.TaskTool:
+		return t.delegate(ctx, c)
+	case spec.Home == tool.Control:
 		return t.controlCall(ctx, c)
 	}
 	return t.send(ctx, c, nil)
@@ -163,6 +168,17 @@ func (l *Loop) cage(ctx context.Context) (cage.Policy, error) {
 // before the call is aborted.
 const attachTime = 200 * time.Millisecond
 
+// abandon does so in every conversation of the run.
+func (l *Loop) abandon(ctx context.Context) error {
+	err := l.own.abandon(ctx)
+	for _, sub := range l.rec.snapshot().Subagents {
+		if sub.Busy && err == nil {
+			err = (&talk{Loop: l, task: sub.CallID}).abandon(ctx)
+		}
+	}
+	return err
+}
+
 // abandon ends the calls that a loop before this one has sent: else they would
 // go on in the machine, and the next run's would wait for them.
 func (t *talk) abandon(ctx context.Context) error {
@@ -217,9 +233,9 @@ func (t *talk) controlCall(ctx context.Context, c agent.Call) error {
 	return t.done(ctx, c.ID, result, time.Since(start))
 }
 
-// done journals a result. It does so even if ctx has ended: what has happened
+// done journals a result, after what goes with it. It does so even if ctx has ended: what has happened
 // is known.
-func (t *talk) done(ctx context.Context, id string, r tool.Result, took time.Duration) error {
+func (t *talk) done(ctx context.Context, id string, r tool.Result, took time.Duration, before ...agent.Body) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	done := &agent.CallDone{CallID: id, Text: r.Text, Error: r.Error, Output: r.Output, DurationMS: took.Milliseconds()}
@@ -229,7 +245,7 @@ func (t *talk) done(ctx context.Context, id string, r tool.Result, took time.Dur
 	for _, i := range r.Images {
 		done.Images = append(done.Images, conversation.Image{MediaType: i.MediaType, Data: i.Data})
 	}
-	return t.record(last, done)
+	return t.record(last, append(before, done)...)
 }
 
 func toolNames() string {

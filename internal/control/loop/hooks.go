@@ -211,7 +211,8 @@ func (l *Loop) runHooks(ctx context.Context, call HookCall) (HookOutcome, error)
 // tell runs hooks of which nothing is expected. That they do not run is no
 // reason to do anything else.
 func (l *Loop) tell(ctx context.Context, event string, fields map[string]any) {
-	if _, err := l.runHooks(ctx, HookCall{Events: l.presentOnes([]HookEvent{{Name: event, Fields: fields}})}); err != nil && !errors.Is(err, ErrMachineLost) {
+	subject, _ := fields["subagent_type"].(string)
+	if _, err := l.runHooks(ctx, HookCall{Events: l.presentOnes([]HookEvent{{Name: event, Subject: subject, Fields: fields}})}); err != nil && !errors.Is(err, ErrMachineLost) {
 		l.Logger.Warn("hooks did not run", "event", event, "error", err)
 	}
 }
@@ -252,11 +253,8 @@ func (l *Loop) goesOn(ctx context.Context) (bool, error) {
 	if err != nil || said.Followup == "" {
 		return false, err
 	}
-	return true, l.rec.record(ctx, &agent.Notice{Text: said.Followup, Code: followup})
+	return true, l.rec.record(ctx, &agent.Notice{Text: said.Followup, Code: agent.CodeFollowup})
 }
-
-// followup is the code of what a stop hook has the model told.
-const followup = "hook_followup"
 
 // endHooksWithin bounds the hooks of a run that ends.
 const endHooksWithin = 20 * time.Second
@@ -269,6 +267,11 @@ func (l *Loop) ended(ctx context.Context, reason string) {
 		l.tell(ctx, "stop", map[string]any{"status": reason, "loop_count": l.rec.followups})
 	}
 	s := l.rec.state
+	for i := range s.Subagents {
+		if sub := &s.Subagents[i]; sub.Busy {
+			l.tell(ctx, "subagentStop", stopFields(sub, reason))
+		}
+	}
 	l.tell(ctx, "sessionEnd", map[string]any{
 		"session_id": s.Agent.ID, "reason": reason, "duration_ms": s.Run.Duration(time.Now()).Milliseconds(),
 	})

@@ -20,6 +20,7 @@ import (
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
 	"aloft/internal/policy/cage"
+	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
 
@@ -58,6 +59,8 @@ type Hands interface {
 	// Commit commits what is uncommitted in the agent's n-th repository, from 0,
 	// and returns where that stands; made is false if nothing was.
 	Commit(ctx context.Context, n int, message string) (commit string, made bool, err error)
+	// Subagents returns the files in which the repositories define subagents.
+	Subagents(ctx context.Context) ([]subagent.File, error)
 	// Push pushes the branch of the n-th repository and returns the commit it is at.
 	Push(ctx context.Context, n int, branch string) (commit string, err error)
 	// Keep copies the files that are to outlive the machine.
@@ -76,6 +79,10 @@ type Config struct {
 	Owner   string // holds the lease on the agent
 	Model   model.Model
 	Info    model.Info
+	// Named returns the model of an id of the configuration, for subagents; without
+	// it they have the agent's own.
+	Named func(id string) (model.Model, model.Info, error)
+	Fast  string // the id of the model for small work; "" is the agent's own
 	// Machine returns the agent's machine, ready; it makes, restarts or boots it
 	// where need be. It records what it does.
 	Machine func(ctx context.Context, s *agent.State, record Record) (Hands, error)
@@ -142,6 +149,9 @@ func (l *Loop) work(ctx context.Context) error {
 	if err := l.submit(ctx); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err
 	}
+	if err := l.findSubagents(ctx); err != nil {
+		return err
+	}
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -150,7 +160,7 @@ func (l *Loop) work(ctx context.Context) error {
 			return err
 		}
 		if l.rec.state.Cancel != "" {
-			return errors.Join(l.own.abandon(ctx), ErrCancel)
+			return errors.Join(l.abandon(ctx), ErrCancel)
 		}
 		if l.rec.state.Next() == agent.NextNothing {
 			return nil

@@ -25,6 +25,7 @@ import (
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
 	"aloft/internal/policy/cage"
+	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
 
@@ -209,8 +210,9 @@ type hands struct {
 	kept     int
 	hooks    func(call loop.HookCall) loop.HookOutcome
 	enforced bool
-	policies []cage.Policy // of the sandboxes
-	listings []mcp.Listing // of the MCP servers in it
+	files    []subagent.File // that define subagents
+	policies []cage.Policy   // of the sandboxes
+	listings []mcp.Listing   // of the MCP servers in it
 }
 
 func (h *hands) Servers(_ context.Context, _ *agent.State, servers []mcp.Server, _ time.Duration) ([]mcp.Listing, error) {
@@ -238,6 +240,8 @@ func (h *hands) Hooks(_ context.Context, _ *agent.State, call loop.HookCall) (lo
 }
 
 func (h *hands) BootID() string { return h.boot }
+
+func (h *hands) Subagents(context.Context) ([]subagent.File, error) { return h.files, nil }
 
 func (h *hands) note(what string) {
 	h.mu.Lock()

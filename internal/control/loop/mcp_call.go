@@ -168,8 +168,8 @@ func toldOf(messages []conversation.Message) string {
 	return ""
 }
 
-// tools are those that the model may call: without MCP servers none of theirs.
-func (t *talk) tools(s *agent.State) []tool.Spec {
+// offered are those that a model may call: without MCP servers none of theirs.
+func (t *talk) offered(s *agent.State) []tool.Spec {
 	all := t.Loop.tools(s)
 	if t.MCP != nil && toldOf(s.Messages) != "" {
 		return all

@@ -6,6 +6,7 @@ import (
 	"text/template"
 
 	"aloft/internal/agent"
+	"aloft/internal/subagent"
 )
 
 //go:embed prompts/system.md
@@ -16,11 +17,46 @@ var systemWords string
 //go:embed prompts/vm_setup_helper.md
 var helperWords string
 
+// subagentWords begin what a subagent is told; those of its kind follow.
+var (
+	//go:embed prompts/subagent.md
+	subagentWords string
+	//go:embed prompts/explore.md
+	exploreWords string
+	//go:embed prompts/debug.md
+	debugWords string
+)
+
+// kindWords are those of Aloft's own subagents that have any.
+var kindWords = map[string]string{subagent.Explore: exploreWords, subagent.Debug: debugWords, subagent.VMSetupHelper: helperWords}
+
+var subagentTemplate = template.Must(template.New("subagent").Parse(subagentWords))
+
 var systemTemplate = template.Must(template.New("system").Parse(systemWords))
 
 // systemPrompt is what the model is told before the conversation. It changes
 // nowhere within an agent's life, so that providers can cache it.
 func systemPrompt(s *agent.State) string {
+	words := fill(systemTemplate, s)
+	if s.Agent.Env.Preset == agent.VMSetupHelper {
+		words += helperWords
+	}
+	return words
+}
+
+// subagentPrompt is the same for a subagent.
+func subagentPrompt(s *agent.State, sub *agent.Subagent) string {
+	words := fill(subagentTemplate, s)
+	if sub.Words == "" {
+		return words + kindWords[sub.Type]
+	}
+	return words + "\n# What the repository says of you\n" +
+		"A file of the repository says what you are to do, under the name " + sub.Type + ". It tells you how to work, and allows nothing that you were not allowed above.\n\n" +
+		sub.Words + "\n"
+}
+
+// fill fills a template with what a machine has.
+func fill(words *template.Template, s *agent.State) string {
 	type checkout struct{ Path, URL, Branch, Base string }
 	data := struct {
 		Repo, Branch, Base string
@@ -36,11 +72,8 @@ func systemPrompt(s *agent.State) string {
 		}
 	}
 	var b strings.Builder
-	if err := systemTemplate.Execute(&b, data); err != nil {
+	if err := words.Execute(&b, data); err != nil {
 		panic(err) // the template and its data are both constants of this file
-	}
-	if s.Agent.Env.Preset == agent.VMSetupHelper {
-		b.WriteString(helperWords)
 	}
 	return b.String()
 }

@@ -67,7 +67,7 @@ func (r *recorder) apply(e agent.Event) {
 		switch n.Code {
 		case secretInPush:
 			r.refusals++
-		case followup:
+		case agent.CodeFollowup:
 			r.followups++
 		}
 	}
@@ -89,10 +89,18 @@ func (r *recorder) news(ctx context.Context) (paused bool, head int64, err error
 
 // snapshot is a copy of the state, for those who work side by side. What it
 // shares with the state is only ever added to.
-func (r *recorder) snapshot() *agent.State {
+func (r *recorder) snapshot() *agent.State { return r.snapshotOf("") }
+
+// snapshotOf is a snapshot whose thread is that of the subagent that works at the
+// call; with "" it is the agent's own.
+func (r *recorder) snapshotOf(task string) *agent.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := *r.state
+	s.Subagents = slices.Clone(s.Subagents)
+	if sub := s.Subagent(task); task != "" && sub != nil {
+		s.Thread = sub.Thread
+	}
 	s.Calls = slices.Clone(s.Calls)
 	return &s
 }
@@ -101,10 +109,8 @@ func (r *recorder) snapshot() *agent.State {
 func (r *recorder) argsOf(callID string) json.RawMessage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range r.state.Calls {
-		if c.ID == callID {
-			return c.Args
-		}
+	if c := r.state.Find(callID); c != nil {
+		return c.Args
 	}
 	return nil
 }
@@ -117,10 +123,8 @@ func (r *recorder) answerTo(ctx context.Context, callID string) (answer *agent.A
 	if err := r.catchUp(ctx, 1<<62); err != nil {
 		return nil, 0, err
 	}
-	for _, c := range r.state.Calls {
-		if c.ID == callID {
-			answer = c.Answer
-		}
+	if c := r.state.Find(callID); c != nil {
+		answer = c.Answer
 	}
 	return answer, r.state.Agent.Head, nil
 }

@@ -108,7 +108,7 @@ var errEmpty = &model.Error{Reason: model.Cut, Message: "the model sent an empty
 // ask asks the model once.
 func (t *talk) ask(ctx context.Context) error {
 	s := t.state()
-	req := model.Request{System: systemPrompt(s), Messages: s.Messages, Tools: t.tools(s)}
+	req := model.Request{System: t.system(s), Messages: s.Messages, Tools: t.tools(s)}
 	text, thought := splice{seen: s.Shown}, splice{seen: s.Thought}
 	deltas := newBatch(ctx, t.record)
 	var reply *model.Reply
@@ -143,21 +143,24 @@ func (t *talk) ask(ctx context.Context) error {
 // goOn is said to a model whose reply ended for want of room.
 const goOn = "Your reply was cut because it was too long. Go on where it ended."
 
+// modelRefused is the code of a reply that declines to answer.
+const modelRefused = "model_refused"
+
 // replied journals a reply, in a form that every provider takes back.
 func (t *talk) replied(ctx context.Context, r *model.Reply) error {
 	s := t.state()
 	if r.Stop == model.StopRefusal {
-		return fault.Denied("the model declined to answer: %s", r.Message.PlainText()).Named("model_refused").
+		return fault.Denied("the model declined to answer: %s", r.Message.PlainText()).Named(modelRefused).
 			Hint("put the task in other words, or use another model")
 	}
 	if len(r.Message.Blocks) == 0 {
-		if r.Stop != model.StopEnd || s.Run.Turns == 0 {
+		if r.Stop != model.StopEnd || s.Turns == 0 {
 			return errEmpty
 		}
 		// After a tool's result a model may end its turn without a word.
 		r.Message.Blocks = []conversation.Block{{Text: "Done."}}
 	}
-	adopt(r.Message.Blocks, s.Number())
+	adopt(r.Message.Blocks, t.prefix(s))
 	bodies := []agent.Body{&agent.TurnReplied{
 		Message: r.Message, Stop: string(r.Stop), Usage: t.info.Price.Of(r.Usage), Model: t.info.ID,
 	}}
@@ -193,13 +196,13 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // adopt gives calls ids of our own, because those of some servers repeat from
 // one reply to the next, and puts what no provider would take back from us, a
 // name or arguments that are none, in a form that it does.
-func adopt(blocks []conversation.Block, seq int64) {
+func adopt(blocks []conversation.Block, prefix string) {
 	for i := range blocks {
 		c := blocks[i].Call
 		if c == nil {
 			continue
 		}
-		c.ID = fmt.Sprintf("call_%d_%d", seq, i)
+		c.ID = fmt.Sprintf("%s_%d", prefix, i)
 		if !toolName.MatchString(c.Name) {
 			c.Name = "unknown"
 		}

@@ -91,7 +91,7 @@ func (m *meters) event(ctx context.Context, e agent.Event) {
 
 // runEvent counts an event of a run, and remembers in r what later ones need.
 func (m *meters) runEvent(ctx context.Context, e agent.Event, r *underWay) {
-	switch b := e.Body.(type) {
+	switch b := e.Inner().(type) {
 	case *agent.RunCreated:
 		m.runsStarted.Add(ctx, 1)
 	case *agent.MachineMade:

@@ -38,7 +38,7 @@ func (o *Observer) trace(ctx context.Context, agentID string, last agent.Event) 
 		}
 		after = more[len(more)-1].Seq
 		for _, e := range more {
-			if e.RunID == last.RunID && !isPiece(e.Body) {
+			if e.RunID == last.RunID && !isPiece(e.Inner()) {
 				events = append(events, e)
 			}
 		}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"aloft/internal/agent"
@@ -14,6 +17,7 @@ import (
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
 	"aloft/internal/policy/cage"
+	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
 
@@ -30,6 +34,8 @@ type hands struct {
 	people   func(context.Context, agent.Agent) (Hooks, error)        // what they have set for hooks
 	cage     func(context.Context, agent.Agent) (*cage.Policy, error) // of the hooks' sandbox
 	boot     string
+	token    string                      // of exec-daemon
+	folders  []string                    // of the repositories
 	repos    []string                    // URLs, where there are several
 	refused  []string                    // sentences on what git may not fetch though it was named
 	reads    []string                    // URLs of what git may fetch beside them
@@ -159,6 +165,56 @@ func (h *hands) Commit(ctx context.Context, n int, message string) (string, bool
 		return "", false, gitFault(err, h.name(n))
 	}
 	return c.Commit, c.Made, nil
+}
+
+// Subagents implements [loop.Hands].
+func (h *hands) Subagents(ctx context.Context) ([]subagent.File, error) {
+	files := h.conn.Files(h.token)
+	defer files.Close()
+	var all []subagent.File
+	for _, root := range h.folders {
+		for _, folder := range subagent.Folders {
+			found, err := definitions(ctx, files, path.Join(root, folder), subagent.MaxFiles-len(all))
+			if err != nil {
+				return nil, lostError(err)
+			}
+			all = append(all, found...)
+		}
+	}
+	return all, nil
+}
+
+// definitions are the files of a folder that define subagents, at most so many. A
+// folder that cannot be read has none.
+func definitions(ctx context.Context, files *pod.Files, folder string, most int) ([]subagent.File, error) {
+	entries, err := files.List(ctx, folder)
+	if err != nil {
+		if errors.Is(err, pod.ErrLost) || ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, nil
+	}
+	var all []subagent.File
+	for _, e := range entries {
+		if e.Folder || path.Ext(e.Name) != ".md" || len(all) == most {
+			continue
+		}
+		name := path.Join(folder, e.Name)
+		_, _, contents, err := files.Read(ctx, name, false)
+		if err != nil {
+			if errors.Is(err, pod.ErrLost) || ctx.Err() != nil {
+				return nil, err
+			}
+			continue
+		}
+		data, err := io.ReadAll(io.LimitReader(contents, subagent.MaxFile+1))
+		_ = contents.Close() // it was read as far as it counts
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, subagent.File{Path: strings.TrimPrefix(name, agent.Workspace+"/"), Data: data})
+	}
+	return all, nil
 }
 
 // Push implements [loop.Hands].

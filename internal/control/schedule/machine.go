@@ -133,7 +133,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 		return nil, pod.Ready{}, err
 	}
 	l := w.s.links.use(m.ID())
-	h := &hands{id: m.ID(), repos: several(state.Agent.Repos), traced: w.s.Spans != nil, revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }, stale: func() {}}
+	h := &hands{id: m.ID(), token: w.s.token("exec", m.ID()), folders: agent.Folders(state.Agent.Repos), repos: several(state.Agent.Repos), traced: w.s.Spans != nil, revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }, stale: func() {}}
 	ready, err := w.bootOver(ctx, l, h, m, e, branches, set, state, record)
 	if err != nil {
 		h.letGo()

@@ -52,6 +52,9 @@ type Config struct {
 	SetUp        SetUp
 	// Model returns the model of that id, "" for the default.
 	Model func(id string) (model.Model, model.Info, error)
+	// FastModel is the id of the model for subagents whose work is small; "" is the
+	// agent's own.
+	FastModel string
 	// Secret is 32 random bytes from which the tokens of machines are derived,
 	// so that they are the same after a restart and are stored nowhere.
 	Secret []byte

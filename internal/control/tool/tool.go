@@ -25,4 +25,6 @@ func Run(ctx context.Context, c conversation.ToolCall, s *agent.State, scripts S
 
 // Reviewed reports whether calls of a tool are judged as those to a machine are:
 // what they do lasts beyond the conversation.
-func Reviewed(name string) bool { return name == setUp || name == "PrManagement" }
+func Reviewed(name string) bool {
+	return name == setUp || name == agent.TaskTool || name == "PrManagement"
+}

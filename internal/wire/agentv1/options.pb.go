@@ -182,6 +182,14 @@ var file_agent_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,50002,opt,name=internal",
 		Filename:      "agent/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         50003,
+		Name:          "agent.v1.as_text",
+		Tag:           "varint,50003,opt,name=as_text",
+		Filename:      "agent/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.MessageOptions.
@@ -205,6 +213,10 @@ var (
 	//
 	// optional bool internal = 50002;
 	E_Internal = &file_agent_v1_options_proto_extTypes[3]
+	// The model gives a string, of which the control plane makes the message.
+	//
+	// optional bool as_text = 50003;
+	E_AsText = &file_agent_v1_options_proto_extTypes[4]
 )
 
 var File_agent_v1_options_proto protoreflect.FileDescriptor
@@ -225,7 +237,8 @@ const file_agent_v1_options_proto_rawDesc = "" +
 	"\x04tool\x12\x1f.google.protobuf.MessageOptions\x18ц\x03 \x01(\v2\x15.agent.v1.ToolOptionsR\x04tool:7\n" +
 	"\x05needs\x12\x1f.google.protobuf.MessageOptions\x18҆\x03 \x01(\tR\x05needs:;\n" +
 	"\brequired\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\bR\brequired:;\n" +
-	"\binternal\x12\x1d.google.protobuf.FieldOptions\x18҆\x03 \x01(\bR\binternalB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\binternal\x12\x1d.google.protobuf.FieldOptions\x18҆\x03 \x01(\bR\binternal:8\n" +
+	"\aas_text\x12\x1d.google.protobuf.FieldOptions\x18ӆ\x03 \x01(\bR\x06asTextB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_options_proto_rawDescOnce sync.Once
@@ -253,11 +266,12 @@ var file_agent_v1_options_proto_depIdxs = []int32{
 	2, // 2: agent.v1.needs:extendee -> google.protobuf.MessageOptions
 	3, // 3: agent.v1.required:extendee -> google.protobuf.FieldOptions
 	3, // 4: agent.v1.internal:extendee -> google.protobuf.FieldOptions
-	1, // 5: agent.v1.tool:type_name -> agent.v1.ToolOptions
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	5, // [5:6] is the sub-list for extension type_name
-	1, // [1:5] is the sub-list for extension extendee
+	3, // 5: agent.v1.as_text:extendee -> google.protobuf.FieldOptions
+	1, // 6: agent.v1.tool:type_name -> agent.v1.ToolOptions
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	6, // [6:7] is the sub-list for extension type_name
+	1, // [1:6] is the sub-list for extension extendee
 	0, // [0:1] is the sub-list for field type_name
 }
 
@@ -273,7 +287,7 @@ func file_agent_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_options_proto_rawDesc), len(file_agent_v1_options_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   1,
-			NumExtensions: 4,
+			NumExtensions: 5,
 			NumServices:   0,
 		},
 		GoTypes:           file_agent_v1_options_proto_goTypes,

@@ -21,22 +21,29 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Give a piece of work to a subagent, which has its own conversation in the same
-// machine and comes back with one answer.
+// Give a piece of work to a subagent. It has a conversation of its own, in the
+// same machine, and comes back with one message; what else it has read and tried
+// does not fill your conversation. It knows nothing of yours: its prompt has to
+// say all that it needs, what to come back with, and whether it is to change
+// anything. The user does not see its message: say what of it matters. Subagents
+// that only read work side by side when they are called in one reply. Do small
+// things yourself.
 type TaskArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The work in three to five words.
 	Description string `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
 	// All that the subagent needs to know.
-	Prompt       string        `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	Prompt string `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	// Which subagent; generalPurpose unless given.
 	SubagentType *SubagentType `protobuf:"bytes,3,opt,name=subagent_type,json=subagentType,proto3" json:"subagent_type,omitempty"`
-	// fast, or empty for the model of the parent.
+	// fast, for work that is small and plain; inherit, or nothing, for your own.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// The agent_id of an earlier subagent, to go on with it.
+	// The agent_id of an earlier subagent, to go on with it: it knows what it has
+	// done.
 	Resume string `protobuf:"bytes,5,opt,name=resume,proto3" json:"resume,omitempty"`
-	// The subagent may change nothing.
+	// The subagent can change nothing, and runs no commands.
 	Readonly bool `protobuf:"varint,6,opt,name=readonly,proto3" json:"readonly,omitempty"`
-	// Files for a subagent that looks at pictures and videos.
+	// Files that the subagent is to look at.
 	Attachments   []string `protobuf:"bytes,7,rep,name=attachments,proto3" json:"attachments,omitempty"`
 	AgentId       string   `protobuf:"bytes,8,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	ToolCallId    string   `protobuf:"bytes,9,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
@@ -1021,18 +1028,19 @@ var File_agent_v1_task_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_task_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x18agent/v1/task_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xc2\x02\n" +
+	"\x18agent/v1/task_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xdc\x02\n" +
 	"\bTaskArgs\x12&\n" +
 	"\vdescription\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\vdescription\x12\x1c\n" +
-	"\x06prompt\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01R\x06prompt\x12;\n" +
-	"\rsubagent_type\x18\x03 \x01(\v2\x16.agent.v1.SubagentTypeR\fsubagentType\x12\x14\n" +
+	"\x06prompt\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01R\x06prompt\x12A\n" +
+	"\rsubagent_type\x18\x03 \x01(\v2\x16.agent.v1.SubagentTypeB\x04\x98\xb5\x18\x01R\fsubagentType\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12\x16\n" +
 	"\x06resume\x18\x05 \x01(\tR\x06resume\x12\x1a\n" +
 	"\breadonly\x18\x06 \x01(\bR\breadonly\x12 \n" +
 	"\vattachments\x18\a \x03(\tR\vattachments\x12\x1f\n" +
 	"\bagent_id\x18\b \x01(\tB\x04\x90\xb5\x18\x01R\aagentId\x12&\n" +
 	"\ftool_call_id\x18\t \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"\xd8\x05\n" +
+	"toolCallId:\x12\x8a\xb5\x18\x0e\n" +
+	"\x04Task\x12\x04task \x02\"\xd8\x05\n" +
 	"\fSubagentType\x12E\n" +
 	"\vunspecified\x18\x01 \x01(\v2!.agent.v1.SubagentTypeUnspecifiedH\x00R\vunspecified\x129\n" +
 	"\aexplore\x18\x02 \x01(\v2\x1d.agent.v1.SubagentTypeExploreH\x00R\aexplore\x123\n" +

@@ -8,6 +8,7 @@ import { span } from "../parts/time";
 import { toolOf } from "../tools";
 import { words } from "../words";
 import { useFold } from "./folds";
+import { SubagentView } from "./SubagentView";
 import { TurnContext } from "./turns";
 
 const tones: Partial<Record<Call["state"], string>> = { failed: "red", refused: "red", asks: "amber" };
@@ -46,7 +47,7 @@ export function CallRow({ call, id }: { call: Call; id: string }) {
       </button>
       {open && (
         <div className="call-body">
-          {tool.body(call)}
+          {call.subagent ? <SubagentView of={call.subagent} call={call} /> : tool.body(call)}
           {of && <Shots id={of.id} shots={call.images} />}
           {call.state === "refused" && call.text && <p className="small muted">{call.text}</p>}
         </div>

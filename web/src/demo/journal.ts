@@ -51,6 +51,32 @@ const todos = (n: number) =>
     id: String(i), content, status: i < n ? "completed" : i === n ? "in_progress" : "pending",
   }));
 
+const inTask = (callId: string, events: readonly Bare[]): Bare[] => events.map(({ kind, data }) => ({ kind: "task.event", data: { callId, kind, data } }));
+
+/** Two subagents: one has come back, one works. */
+const tasks: Bare[] = [
+  replied(
+    { text: "Two questions are independent of each other. I have subagents look." },
+    call("t1", "Task", { description: "Find callers of deliver", prompt: "Who calls deliver()?", subagent_type: "explore" }),
+    call("t2", "Task", { description: "How others bound retries", prompt: "Look at how the queue bounds its retries.", subagent_type: "explore", readonly: true }),
+  ),
+  ...["t1", "t2"].map((callId): Bare => ({ kind: "call.sent", data: { callId } })),
+  { kind: "task.began", data: { callId: "t1", id: "t1", type: "explore", description: "Find callers of deliver", task: "Who calls deliver()? Name each with its line, and say which of them wait for it.", model: "haiku", readOnly: true } },
+  { kind: "task.began", data: { callId: "t2", id: "t2", type: "explore", description: "How others bound retries", task: "Look at how the queue bounds its retries.", model: "haiku", readOnly: true } },
+  ...inTask("t1", [
+    replied(call("t1_0_0", "Grep", { pattern: "deliver\\(", path: "/workspace" }), call("t1_0_1", "Read", { path: "/workspace/src/outbox/worker.ts" })),
+    ...done("t1_0_0", "", { output: "/workspace/src/outbox/worker.ts:22:    await deliver(item);\n/workspace/src/outbox/worker.ts:31:  for (const item of due) void deliver(item);", lines: 2 }, 24),
+    ...done("t1_0_1", "    22|    await deliver(item);", undefined, 8),
+    replied({ text: "Two callers, both in `src/outbox/worker.ts`:\n\n- line 22 waits for it;\n- line 31 does **not**: what fails there is lost." }),
+  ]),
+  { kind: "task.ended", data: { callId: "t1", status: "completed", durationMs: 6200, turns: 2, toolCalls: 2, usage } },
+  { kind: "call.done", data: { callId: "t1", text: "Two callers, both in src/outbox/worker.ts", durationMs: 6200, output: { success: { answer: "Two callers" } } } },
+  ...inTask("t2", [
+    replied({ text: "I look for the queue's own tests first." }, call("t2_0_0", "Glob", { glob_pattern: "**/queue*.test.ts" })),
+    { kind: "call.sent", data: { callId: "t2_0_0" } },
+  ]),
+];
+
 /** An agent at work: every tool, and the end still to come. */
 const working: Bare[] = [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Webhooks that fail are lost. Retry them with exponential backoff for a day, and make sure that nothing is sent twice after a crash." }, { image: { mediaType: "image/png" } }] } } },
@@ -78,6 +104,7 @@ const working: Bare[] = [
   { kind: "call.judged", data: { callId: "c7", treatment: "run", by: "policy" } },
   { kind: "call.sent", data: { callId: "c7" } },
   { kind: "call.done", data: { callId: "c7", text: "no file matches", error: true, durationMs: 9 } },
+  ...tasks,
   replied(call("c8", "Shell", { command: "npm test -- --run", description: "run all tests" })),
   { kind: "call.judged", data: { callId: "c8", treatment: "sandboxed", by: "policy" } },
   { kind: "call.sent", data: { callId: "c8" } },

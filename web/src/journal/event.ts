@@ -34,13 +34,16 @@ type Bodies = {
   "call.delta": { callId: string; stdout?: string; stderr?: string };
   "call.done": { callId: string; text: string; error?: boolean; output?: unknown; images?: { mediaType: string }[]; durationMs: number };
   "call.classified": { usage?: Tokens };
+  "task.began": { callId: string; id: string; type: string; description: string; task: string; model: string; readOnly?: boolean };
+  "task.event": { callId: string; kind: string; data: unknown }; // an event of a subagent's conversation
+  "task.ended": { callId: string; status: string; durationMs: number; turns: number; toolCalls: number; usage: Tokens };
   compacted: { summary: string; usage?: Tokens };
   "cancel.asked": { reason: string };
   "agent.paused": object;
   "agent.resumed": object;
   committed: { commit: string; message: string };
   pushed: { branch: string; commit: string };
-  "approval.asked": { approval: Approval }; // without its agentId, and without entries where there are none
+  "approval.asked": { approval: Approval & { task?: string } }; // without its agentId, and without entries where there are none
   "approval.answered": { approvalId: string; decision: string; message?: string };
   "run.ended": { status: string; result?: string; failure?: { code: string; message: string; hint?: string } };
 };

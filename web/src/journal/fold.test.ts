@@ -127,3 +127,25 @@ test("a transcript from the middle on says what the whole does", () => {
     }
   }
 });
+
+test("a subagent's conversation is below the call at which it works", () => {
+  const inside = (kind: string, data: object) => ({ kind: "task.event", data: { callId: "c", kind, data } }) as Pick<Event, "kind" | "data">;
+  const asked = [prompt, reply({ call: { id: "c", name: "Task", args: {} } }), { kind: "call.sent", data: { callId: "c" } }, { kind: "task.began", data: { callId: "c", id: "c", type: "explore", description: "d", task: "look", model: "m" } }] as Pick<Event, "kind" | "data">[];
+  const works = [inside("turn.replied", { message: { role: "assistant", blocks: [{ text: "hm" }, { call: { id: "c_0_0", name: "Shell", args: {} } }] }, usage, model: "m" })];
+  const t = told(...asked, ...works);
+  const said = () => t.entries.flatMap((e) => (e.kind === "call" && e.call.subagent ? [e.call.subagent.said] : []))[0];
+  expect(t.turns).toBe(1);
+  expect(t.tokens.output).toBe(2 * usage.output);
+  expect(said()?.entries.map((e) => e.kind)).toEqual(["text", "call", "turn"]);
+  const row = t.entries.find((e) => e.kind === "call");
+  const rev = row?.rev ?? 0;
+  t.add({ seq: 90, time: "", kind: "approval.asked", data: { approval: { id: "a", callId: "c_0_0", task: "c", tool: "Shell" } } } as unknown as Event);
+  const inner = () => said()?.entries.flatMap((e) => (e.kind === "call" ? [e.call] : []))[0];
+  expect(inner()?.state).toBe("asks");
+  expect(row?.rev).toBeGreaterThan(rev);
+  t.add({ seq: 91, time: "", kind: "approval.answered", data: { approvalId: "a", decision: "allow_once" } });
+  expect(inner()?.state).toBe("waiting");
+  t.add({ seq: 92, time: "", kind: "run.ended", data: { status: "CANCELLED" } });
+  expect(inner()?.state).toBe("failed");
+  expect(told(inside("text.delta", { text: "its beginning is on another page" })).entries).toEqual([]);
+});

@@ -31,7 +31,10 @@ export type Call = {
   ms?: number;
   judged?: { treatment: string; by: string; why?: string };
   approval?: Approval;
+  subagent?: Subagent; // that works at it
 };
+/** What a subagent does, in a conversation of its own. */
+export type Subagent = { type: string; description: string; task: string; model: string; said: Transcript };
 
 const liveOutput = 200_000; // characters of a call's output that are kept while it runs
 const none = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, cost: 0, priced: 0 };
@@ -120,6 +123,13 @@ export class Transcript {
       case "prompt.unqueued":
         this.queue = this.queue.filter((q) => q.runId !== e.data.runId);
         break;
+      case "task.began":
+        this.change(e.data.callId, (c) => (c.subagent = { ...e.data, said: new Transcript(this.agentId) }));
+        break;
+      case "task.event":
+        this.used(usageOf(e));
+        this.change(e.data.callId, (c) => c.subagent?.said.add({ ...e, kind: e.data.kind, data: e.data.data } as Event));
+        break;
       case "call.classified":
         this.used(usageOf(e));
         break;
@@ -174,6 +184,10 @@ export class Transcript {
         });
         break;
       case "approval.asked": {
+        if (e.data.approval.task) {
+          this.change(e.data.approval.task, (c) => c.subagent?.said.add({ ...e, data: { approval: { ...e.data.approval, task: "" } } }));
+          break;
+        }
         const approval: Approval = { ...e.data.approval, agentId: this.agentId, entries: (e.data.approval.entries as string[] | undefined) ?? [] };
         this.change(approval.callId, (c) => {
           c.state = "asks";
@@ -183,7 +197,11 @@ export class Transcript {
       }
       case "approval.answered":
         for (const entry of this.calls.values()) {
-          const { approval } = entry.call;
+          const { approval, subagent } = entry.call;
+          if (subagent) {
+            subagent.said.add(e);
+            entry.rev++;
+          }
           if (approval?.id !== e.data.approvalId) continue;
           delete entry.call.approval;
           entry.call.state = e.data.decision === "deny" && kindOf(approval) === "call" ? "refused" : "waiting"; // what was asked has its result soon
@@ -346,7 +364,8 @@ export class Transcript {
     return began ? Date.parse(e.time) - Date.parse(began) : 0;
   }
 
-  private end(e: Extract<Event, { kind: "run.ended" }>): void {
+  /** Nothing more comes of what is under way. */
+  private halt(): void {
     for (const entry of this.live) {
       entry.live = false;
       entry.rev++;
@@ -356,8 +375,13 @@ export class Transcript {
       if (entry.call.state === "done" || entry.call.state === "failed" || entry.call.state === "refused") continue;
       entry.call.state = "failed";
       delete entry.call.approval;
+      entry.call.subagent?.said.halt();
       entry.rev++;
     }
+  }
+
+  private end(e: Extract<Event, { kind: "run.ended" }>): void {
+    this.halt();
     this.working = false;
     this.ended = e.time;
     const { status, failure, result } = e.data;
@@ -366,7 +390,11 @@ export class Transcript {
 }
 
 /** What an event says was used. */
-const usageOf = (e: Event): Tokens | undefined => (e.kind === "turn.replied" || e.kind === "call.classified" || e.kind === "compacted" ? e.data.usage : undefined);
+const paid = ["turn.replied", "call.classified", "compacted"];
+const usageOf = (e: Event): Tokens | undefined => {
+  const { kind, data } = e.kind === "task.event" ? e.data : e;
+  return paid.includes(kind) ? (data as { usage?: Tokens }).usage : undefined;
+};
 
 /** The events without the deltas of replies and output that a later one has whole, as the API's pages are. */
 export function settled(events: readonly Event[]): Event[] {

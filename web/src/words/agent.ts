@@ -83,6 +83,13 @@ export const agent = {
     exit: (code: number) => `exit ${code}`,
     lines: (n: number) => (n === 1 ? "1 line" : `${n.toLocaleString()} lines`),
     pictures: (n: number) => (n === 1 ? "1 picture" : `${n} pictures`),
+    subagent: {
+      of: (type: string, what: string) => `${type}: ${what}`,
+      asked: "It was asked",
+      calls: (n: number) => (n === 1 ? "1 call" : `${n.toLocaleString()} calls`),
+      earlier: (n: number) => `${n.toLocaleString()} earlier entries are not shown`,
+      writes: "Writes its answer",
+    },
     doneOf: (n: number, all: number) => `${n} of ${all}`,
     state: { waiting: "Waiting", asks: "Needs you", running: "Running", done: "Done", failed: "Failed", refused: "Refused" },
     judged: { sandboxed: "in the sandbox", run: "", refused: "refused" } as Record<string, string>,

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// indent is before what a subagent does.
+const indent = "  "
+
+// taskBegan shows that a subagent begins.
+func (t *Transcript) taskBegan(b body, at time.Time) {
+	t.doing.set(b.Type+": "+Line(b.Description, 80), at)
+	t.line(Dim, ">", Line(b.Type, 40), b.Description, 0)
+}
+
+// within shows what a subagent does, below the call at which it works. Its words
+// come whole, since several subagents may speak at once.
+func (t *Transcript) within(outer body, at time.Time) {
+	var b body
+	if json.Unmarshal(outer.Data, &b) != nil {
+		return
+	}
+	t.indent = indent
+	defer func() { t.indent = "" }()
+	switch outer.Kind {
+	case "turn.replied":
+		var m message
+		if json.Unmarshal(b.Message, &m) != nil {
+			return
+		}
+		for _, block := range m.Blocks {
+			if text := strings.TrimSpace(Clean(block.Text)); text != "" {
+				t.out.Line("%s", indent+strings.ReplaceAll(text, "\n", "\n"+indent))
+			}
+		}
+		t.calling(m)
+	case "call.sent":
+		t.sent(b.CallID, at)
+	case "call.done":
+		t.done(b, at)
+	case "model.retry":
+		t.line(Yellow, "~", "retry", t.why(b), 0)
+	case "compacted":
+		t.line(Dim, "~", "note", "the subagent's conversation was long: its beginning is a summary now", 0)
+	}
+}
+
+// calling learns of the calls of a reply.
+func (t *Transcript) calling(m message) {
+	for _, block := range m.Blocks {
+		if c := block.Call; c != nil {
+			t.calls[c.ID] = &toolCall{name: Line(c.Name, 40), about: about(c.Args)}
+		}
+	}
+}

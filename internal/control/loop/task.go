@@ -1,0 +1,296 @@
+package loop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/model"
+	"aloft/internal/fault"
+	"aloft/internal/subagent"
+	"aloft/internal/tool"
+)
+
+// maxTasks bounds how many subagents of one agent work side by side.
+const maxTasks = 4
+
+// Bounds of what an agent and a subagent say to each other, in bytes.
+const (
+	maxTaskPrompt = 128 << 10
+	maxTaskAnswer = 64 << 10
+)
+
+// taskArgs are the arguments of Task.
+type taskArgs struct {
+	Description string   `json:"description"`
+	Prompt      string   `json:"prompt"`
+	Type        string   `json:"subagent_type"`
+	Model       string   `json:"model"`
+	Resume      string   `json:"resume"`
+	ReadOnly    bool     `json:"readonly"`
+	Attachments []string `json:"attachments"`
+}
+
+// readTask reads the arguments; the error is for the model.
+func readTask(raw json.RawMessage) (taskArgs, error) {
+	var in taskArgs
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	switch err := d.Decode(&in); {
+	case err != nil:
+		return in, fmt.Errorf("the arguments do not fit the schema: %w", err)
+	case strings.TrimSpace(in.Prompt) == "":
+		return in, errors.New("prompt is missing: say all that the subagent needs to know")
+	case len(in.Prompt) > maxTaskPrompt:
+		return in, fmt.Errorf("prompt has %d bytes, more than %d: put what is long into a file, and name that", len(in.Prompt), maxTaskPrompt)
+	}
+	if strings.TrimSpace(in.Description) == "" {
+		in.Description = agent.NameFrom(in.Prompt)
+	}
+	for i, path := range in.Attachments {
+		if i == 0 {
+			in.Prompt += "\n\nFiles to look at:"
+		}
+		in.Prompt += "\n- " + path
+	}
+	return in, nil
+}
+
+// chosen is who is to work at a call: an ID has the subagent that goes on, and a
+// new one has none. The error is for the model.
+func chosen(s *agent.State, in taskArgs) (agent.TaskBegan, error) {
+	b := agent.TaskBegan{Description: in.Description, Prompt: in.Prompt}
+	old := s.Subagent(in.Resume)
+	if in.Resume != "" && (old == nil || old.Busy) {
+		return b, fmt.Errorf("there is no subagent %q that could go on: begin a new one, without resume", in.Resume)
+	}
+	d, err := subagent.Find(in.Type, s.Defined)
+	if err == nil && in.Resume == "" && d.Stateful() {
+		for i := range s.Subagents {
+			if sub := &s.Subagents[i]; !sub.Busy && sub.Type == d.Name {
+				old = sub
+			}
+		}
+	}
+	switch {
+	case old != nil:
+		b.ID, b.Type, b.ReadOnly, b.Words, b.Model = old.ID, old.Type, old.ReadOnly || in.ReadOnly, old.Words, old.Model
+	case err != nil:
+		return b, err
+	default:
+		b.Type, b.ReadOnly, b.Words, b.Model = d.Name, d.ReadOnly || in.ReadOnly, "", d.Model
+		if d.File != "" {
+			b.Words = d.Words
+		}
+	}
+	return b, nil
+}
+
+// onlyReads reports whether a call changes nothing.
+func (t *talk) onlyReads(c agent.Call) bool {
+	if c.Name == agent.TaskTool {
+		in, err := readTask(c.Args)
+		if err != nil {
+			return true // it is refused
+		}
+		b, err := chosen(t.state(), in)
+		return err != nil || b.ReadOnly
+	}
+	spec, ok := tool.Lookup(c.Name)
+	return ok && spec.ReadOnly
+}
+
+// delegate has a subagent work at a call of Task, and journals what it comes back
+// with. After a crash it goes on where the subagent was.
+func (t *talk) delegate(ctx context.Context, c agent.Call) error {
+	sub := t.state().Subagent(c.ID)
+	if sub == nil || !sub.Busy {
+		refused, err := t.begin(ctx, c)
+		if err != nil {
+			return err
+		}
+		if refused != nil {
+			return t.back(ctx, c, *refused, 0)
+		}
+		sub = t.state().Subagent(c.ID)
+	}
+	work := &talk{Loop: t.Loop, task: c.ID}
+	var err error
+	if work.model, work.info, err = t.named(sub.Model); err != nil {
+		work.model, work.info = t.model, t.info // it is no longer in the configuration
+	}
+	began := time.Now()
+	err = work.converse(ctx)
+	sub = t.state().Subagent(c.ID)
+	ended := &agent.TaskEnded{
+		CallID: c.ID, ID: sub.ID, Status: "completed", DurationMS: time.Since(began).Milliseconds(), Turns: sub.Turns, ToolCalls: sub.ToolCalls, Usage: sub.Usage,
+	}
+	switch {
+	case err != nil && !itsOwn(ctx, err):
+		return err
+	case err != nil:
+		ended.Status = "error"
+		l := failure(err)
+		t.tell(ctx, "subagentStop", stopFields(sub, ended.Status))
+		return t.back(ctx, c, tool.Failed("the subagent %s could not go on: %s", sub.ID, l.Message), time.Since(began), ended)
+	}
+	return t.back(ctx, c, answerOf(sub, ended), time.Since(began), ended)
+}
+
+// itsOwn reports whether an error ends a subagent alone: its model has failed it.
+func itsOwn(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	_, ok := errors.AsType[*model.Error](err)
+	return ok || fault.Of(err).Code == modelRefused
+}
+
+// begin journals that a subagent works at the call, unless it may not: then the
+// result says why.
+func (t *talk) begin(ctx context.Context, c agent.Call) (refused *tool.Result, err error) {
+	no := func(format string, args ...any) (*tool.Result, error) {
+		r := tool.Failed(format, args...)
+		return &r, nil
+	}
+	in, err := readTask(c.Args)
+	if err != nil {
+		return no("%v", err)
+	}
+	b, err := chosen(t.state(), in)
+	if err != nil {
+		return no("%v", err)
+	}
+	b.CallID = c.ID
+	if b.ID == "" {
+		b.ID = c.ID
+	}
+	wish := b.Model
+	if in.Model != "" {
+		wish = in.Model
+	}
+	if _, info, err := t.named(wish); err == nil {
+		b.Model = info.ID
+	} else if in.Model != "" {
+		return no("there is no model %q: leave model empty, or say fast", in.Model)
+	} else {
+		b.Model = t.info.ID // a file of the repository cannot know which models there are
+	}
+	said, err := t.runHooks(ctx, HookCall{Events: t.presentOnes([]HookEvent{{Name: "subagentStart", Subject: b.Type, Fields: map[string]any{
+		"subagent_id": b.ID, "subagent_type": b.Type, "task": in.Prompt, "parent_conversation_id": t.rec.agentID,
+	}}})})
+	if err != nil {
+		return nil, err
+	}
+	if said.Permission == hookDeny {
+		return no("%s", refusedByHook(said))
+	}
+	return nil, t.record(ctx, &agent.CallSent{CallID: c.ID}, &b)
+}
+
+// named is the model that a subagent wishes for; "" is the agent's own. Where the
+// configuration names none that is fast, that is the agent's own too.
+func (t *talk) named(wish string) (model.Model, model.Info, error) {
+	if wish == subagent.Fast {
+		wish = t.Fast
+	}
+	if wish == "" || wish == subagent.Inherit || wish == t.info.ID {
+		return t.model, t.info, nil
+	}
+	if t.Named == nil {
+		return nil, model.Info{}, fault.NotFound("no model %q", wish)
+	}
+	return t.Named(wish)
+}
+
+// converse works a subagent's conversation to its end.
+func (t *talk) converse(ctx context.Context) error {
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if err := t.hold(ctx); err != nil {
+			return err
+		}
+		if t.state().Cancel != "" {
+			return ErrCancel
+		}
+		said, err := t.step(ctx)
+		if err != nil {
+			return err
+		}
+		if !said {
+			continue
+		}
+		if on, err := t.stopped(ctx); err != nil || !on {
+			return err
+		}
+	}
+}
+
+// stopped runs the hooks that come when a subagent has said its last. It reports
+// whether one of them has it go on.
+func (t *talk) stopped(ctx context.Context) (on bool, err error) {
+	sub := t.state().Subagent(t.task)
+	said, err := t.runHooks(ctx, HookCall{LoopCount: sub.Followups, Events: t.presentOnes([]HookEvent{
+		{Name: "subagentStop", Subject: sub.Type, Fields: stopFields(sub, "completed")},
+	})})
+	if err != nil || said.Followup == "" {
+		return false, err
+	}
+	return true, t.record(ctx, &agent.Notice{Text: said.Followup, Code: agent.CodeFollowup})
+}
+
+// stopFields are what the hooks of subagentStop are told.
+func stopFields(sub *agent.Subagent, status string) map[string]any {
+	return map[string]any{
+		"subagent_type": sub.Type, "status": status, "summary": cut(sub.LastWords(), maxTaskAnswer),
+		"duration_ms": time.Since(sub.Began).Milliseconds(), "modified_files": append([]string{}, sub.Changed...),
+	}
+}
+
+// answerOf is the result of a call at which a subagent has worked.
+func answerOf(sub *agent.Subagent, ended *agent.TaskEnded) tool.Result {
+	answer := cut(sub.LastWords(), maxTaskAnswer)
+	output, err := json.Marshal(map[string]any{"success": map[string]any{
+		"agent_id": sub.ID, "answer": answer, "duration_ms": ended.DurationMS, "tool_calls": ended.ToolCalls,
+	}})
+	if err != nil {
+		return tool.Failed("the answer of the subagent: %v", err)
+	}
+	return tool.Result{Output: output, Text: answer + "\n\n[agent_id: " + sub.ID + "]"}
+}
+
+// back journals the result of a call of Task, and with it how the subagent ended.
+func (t *talk) back(ctx context.Context, c agent.Call, r tool.Result, took time.Duration, ended ...agent.Body) error {
+	if err := t.after(ctx, c, &r, took); err != nil && !errors.Is(err, ErrMachineLost) {
+		return err
+	}
+	return t.done(ctx, c.ID, r, took, ended...)
+}
+
+// findSubagents asks the machine which subagents the repositories define.
+func (l *Loop) findSubagents(ctx context.Context) error {
+	s := l.rec.state
+	if s.Run.Turns > 0 || len(s.Agent.Repos) == 0 {
+		return nil // what the model was told of is not changed while it works
+	}
+	files, err := l.hands.Subagents(ctx)
+	if err != nil {
+		if !errors.Is(err, ErrMachineLost) && ctx.Err() == nil {
+			l.Logger.Warn("the repository's subagents cannot be read", "error", err)
+		}
+		return nil
+	}
+	found, complaints := subagent.Collect(files)
+	if slices.Equal(found, s.Defined) {
+		return nil
+	}
+	return l.rec.record(ctx, &agent.SubagentsFound{Definitions: found, Complaints: complaints})
+}
