@@ -214,6 +214,9 @@ func (t *talk) mcpCall(ctx context.Context, c agent.Call) error {
 	if why != "" {
 		return t.done(ctx, c.ID, tool.Failed("%s", why), 0)
 	}
+	if c.Name == signInMCP && server.Remote() {
+		return t.signIn(ctx, c, server)
+	}
 	if c.Sent {
 		if server.Name != "" && server.Remote() {
 			return t.done(ctx, c.ID, tool.Failed("%s", lostAnswer), 0)
@@ -317,16 +320,6 @@ func (t *talk) remoteCall(ctx context.Context, c agent.Call, server mcp.Server) 
 func (t *talk) askRemote(ctx context.Context, c agent.Call, server mcp.Server, a mcpArgs) (tool.Result, error) {
 	s := t.state()
 	switch {
-	case c.Name == signInMCP:
-		where, err := t.MCP.SignIn(ctx, s, server)
-		if err != nil {
-			return tool.Result{}, err
-		}
-		if where == "" {
-			return success("Nobody has to sign in to "+server.Name+".", map[string]any{"server": server.Name, "authorizationUrl": ""}), nil
-		}
-		t.forget(server)
-		return success("Ask the user to sign in to "+server.Name+" at "+where+", and call it after that.", map[string]any{"server": server.Name, "authorizationUrl": where}), nil
 	case c.Name == listMCP:
 		resources, err := t.MCP.Resources(ctx, s, server)
 		if err != nil {

@@ -28,6 +28,9 @@ type network struct {
 
 	mu     sync.Mutex
 	called []string
+
+	signIns  int  // how often it was asked where one signs in
+	signedIn bool // somebody has, before it is asked a second time
 }
 
 func (n *network) Of(context.Context, *agent.State) ([]mcp.Server, []mcp.LeftOut, error) {
@@ -63,7 +66,9 @@ func (n *network) Read(_ context.Context, _ *agent.State, _ mcp.Server, uri stri
 }
 
 func (n *network) SignIn(_ context.Context, _ *agent.State, s mcp.Server) (string, error) {
-	if s.Name == "closed" {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.signIns++; s.Name == "closed" && (n.signIns == 1 || !n.signedIn) {
 		return "https://sign.example.com/in", nil
 	}
 	return "", nil
@@ -225,8 +230,7 @@ func TestMCPCalls(t *testing.T) {
 		{"Download", `FetchMcpResource {"server":"tickets","uri":"ticket://1","downloadPath":"notes/1.txt"}`, "14 bytes are in notes/1.txt", "", true},
 		{"DownloadOutside", `FetchMcpResource {"server":"tickets","uri":"ticket://1","downloadPath":"/workspace/../etc/x"}`, "/workspace/../etc/x is not inside the workspace", "", false},
 		{"DownloadBytes", `FetchMcpResource {"server":"tickets","uri":"blob://1","downloadPath":"x"}`, "the resource is no text", "", false},
-		{"SignIn", `McpAuth {"server":"closed"}`, "Ask the user to sign in to closed at https://sign.example.com/in", "", false},
-		{"SignInNotNeeded", `McpAuth {"server":"tickets"}`, "Nobody has to sign in to tickets.", "", false},
+		{"SignInNotNeeded", `McpAuth {"server":"tickets"}`, "nobody has to sign in to tickets", "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, false)
@@ -250,6 +254,38 @@ func TestMCPCalls(t *testing.T) {
 				if err := json.Unmarshal(d.Output, &output); err != nil || len(output) != 1 {
 					t.Errorf("output %s: %v", d.Output, err)
 				}
+			}
+		})
+	}
+}
+
+// A sign-in waits for the person, as any question does, and what they say of it
+// is no more than what the server says.
+func TestSignInWaits(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		decision agent.Decision
+		signedIn bool
+		want     string
+	}{
+		{"Done", agent.AllowOnce, true, "the user has signed in to closed"},
+		{"NotDone", agent.AllowOnce, false, "the user has answered, and has not signed in to closed"},
+		{"Denied", agent.Deny, false, "the user does not sign in to closed, and says: not now"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, false)
+			n := r.connected()
+			n.signedIn = c.signedIn
+			r.model.steps = []step{use(`McpAuth {"server":"closed"}`), say("done")}
+			r.answer(c.decision, "not now")
+			if run := r.work(t.Context()); run.Status != agent.Finished {
+				t.Fatalf("%+v", run)
+			}
+			if got := results(r); len(got) != 1 || !strings.HasPrefix(got[0], c.want) {
+				t.Errorf("the result is %q", got)
+			}
+			if asked := bodies[*agent.ApprovalAsked](r); len(asked) != 1 || asked[0].Approval.Tool != "McpAuth" || asked[0].Approval.Subject != "closed" {
+				t.Errorf("the person was asked %+v", asked)
 			}
 		})
 	}

@@ -1,0 +1,53 @@
+package loop
+
+import (
+	"context"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/fault"
+	"aloft/internal/mcp"
+	"aloft/internal/tool"
+)
+
+// signIn has the agent's person sign in to a remote server: a question that waits
+// for them, as long as it takes, and that the sign-in itself answers.
+func (t *talk) signIn(ctx context.Context, c agent.Call, server mcp.Server) error {
+	if c.Approval == nil {
+		where, err := t.MCP.SignIn(ctx, t.state(), server)
+		if err != nil || where == "" {
+			return t.signedIn(ctx, c, server, err, "nobody has to sign in to "+server.Name)
+		}
+		q := agent.Approval{Subject: server.Name, Why: "the MCP server wants you to sign in: " + where}
+		if err := t.put(ctx, &c, q, &agent.CallSent{CallID: c.ID}); err != nil {
+			return err
+		}
+	}
+	if err := t.await(ctx, &c); err != nil {
+		return err
+	}
+	if !c.Answer.Decision.Allows() {
+		message := "the user does not sign in to " + server.Name
+		if c.Answer.Message != "" {
+			message += ", and says: " + c.Answer.Message
+		}
+		return t.done(ctx, c.ID, tool.Failed("%s", message), time.Since(c.Approval.AskedAt))
+	}
+	t.forget(server)
+	where, err := t.MCP.SignIn(ctx, t.state(), server)
+	if err == nil && where != "" {
+		err = fault.Denied("the user has answered, and has not signed in to %s", server.Name)
+	}
+	return t.signedIn(ctx, c, server, err, "the user has signed in to "+server.Name)
+}
+
+// signedIn journals what came of it.
+func (t *talk) signedIn(ctx context.Context, c agent.Call, server mcp.Server, err error, words string) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if err != nil {
+		return t.done(ctx, c.ID, tool.Failed("%s", fault.Of(err).Message), 0)
+	}
+	return t.done(ctx, c.ID, success(words+": its tools are told next.", map[string]any{"server": server.Name, "authorizationUrl": ""}), 0)
+}
