@@ -1,6 +1,6 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openBrowser, patience, serveDemo, shifted } from "./browser";
+import { openBrowser, patience, serveDemo } from "./browser";
 
 let browser: Browser;
 let demo: Awaited<ReturnType<typeof serveDemo>>;
@@ -76,26 +76,4 @@ test("of a diff of 50,000 lines as much is drawn as is in sight, and its end is 
     await page.getByRole("button", { name: "Cancel" }).click();
   }
   await page.context().close();
-});
-
-// On a phone, where the same pixels are more of the screen; the server takes its time, and replies out of order.
-test("nothing moves by itself while a view loads", { timeout: 3 * patience }, async () => {
-  const context = await opened(360);
-  const moved: Record<string, number> = {};
-  const agent = "/agents/bc-00000000-0000-4000-8000-000000000001";
-  const left = ["/agents", agent, long, `${agent}/changes`, `${agent}/files?file=src/outbox/deliver.ts`, `${agent}/machine`, "/approvals", "/environments", "/environments/env-1", "/settings", "/account", "/team"];
-  const lane = async () => {
-    const page = await context.newPage();
-    for (let path = left.shift(); path; path = left.shift()) {
-      await page.goto(`${demo.url}${path}${path.includes("?") ? "&" : "?"}demo=slow`);
-      await page.locator("h1").first().waitFor();
-      await page.locator(".skeleton").first().waitFor({ state: "hidden" });
-      await page.waitForLoadState("networkidle");
-      const shift = await page.evaluate<number>(shifted);
-      if (shift > 0.02) moved[path] = shift;
-    }
-  };
-  await Promise.all([lane(), lane()]);
-  await context.close();
-  expect(moved).toEqual({});
 });

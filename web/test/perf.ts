@@ -1,10 +1,9 @@
-import { test } from "vitest";
-import { openBrowser, serveDemo } from "./browser";
+import { expect, test } from "vitest";
+import { openBrowser, patience, serveDemo, shifted } from "./browser";
 
 // Figures of the dashboard in a browser, on the demonstration's data: to look at,
-// since they depend on the machine. npm run --prefix web perf prints them, and make
-// bench puts the lines that begin with "frames" into its table, beside those of an
-// empty page of the same browser.
+// since they depend on the machine. npm run --prefix web perf prints them, those of
+// frames beside those of an empty page of the same browser.
 const id = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
 const rounds = 5;
 const watched = 3_000; // milliseconds of frames
@@ -75,4 +74,28 @@ test("how fast it is", { timeout: 300_000 }, async () => {
     await browser.close();
     await demo.close();
   }
+});
+
+// On a phone, where the same pixels are more of the screen; the server takes its time, and replies out of order.
+test("nothing moves by itself while a view loads", { timeout: 3 * patience }, async () => {
+  const [browser, demo] = await Promise.all([openBrowser(), serveDemo()]);
+  const context = await browser.newContext({ viewport: { width: 360, height: 740 }, reducedMotion: "reduce" });
+  const moved: Record<string, number> = {};
+  const agent = `/agents/${id(1)}`;
+  const left = ["/agents", agent, `/agents/${id(10)}`, `${agent}/changes`, `${agent}/files?file=src/outbox/deliver.ts`, `${agent}/machine`, "/approvals", "/environments", "/environments/env-1", "/settings", "/account", "/team"];
+  const lane = async () => {
+    const page = await context.newPage();
+    for (let path = left.shift(); path; path = left.shift()) {
+      await page.goto(`${demo.url}${path}${path.includes("?") ? "&" : "?"}demo=slow`);
+      await page.locator("h1").first().waitFor();
+      await page.locator(".skeleton").first().waitFor({ state: "hidden" });
+      await page.waitForLoadState("networkidle");
+      const shift = await page.evaluate<number>(shifted);
+      if (shift > 0.02) moved[path] = shift;
+    }
+  };
+  await Promise.all([lane(), lane()]);
+  await browser.close();
+  await demo.close();
+  expect(moved).toEqual({});
 });

@@ -32,7 +32,7 @@ export function Usage() {
           ))}
         </div>
       </div>
-      {report.loading && !report.data && <Loading rows={4} />}
+      {report.loading && !report.data && <Loading rows={14} />}
       {report.failure && !report.data && <Failed failure={report.failure} retry={report.reload} />}
       {report.data && rows.length === 0 && <Empty icon="list" title={w.noUsage} />}
       {rows.length > 0 && (
