@@ -92,7 +92,7 @@ function Members({ list }: { list: Loaded<{ items: User[] }> }) {
         ))}
       </ul>
       {link && <Once text={link.url} words={w.linkOnce(new Date(link.expiresAt).toLocaleString())} close={() => setLink(undefined)} />}
-      {admin && (
+      {admin && !list.loading && (
         <form className="line" onSubmit={(e) => void invite(e)}>
           <input className="input" type="email" aria-label={w.inviteEmail} placeholder={w.inviteEmail} required value={email} onChange={(e) => setEmail(e.target.value)} />
           {pick(w.roleOf(w.inviteEmail), role, setRole)}
