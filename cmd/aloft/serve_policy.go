@@ -28,7 +28,7 @@ type policyConfig struct {
 	ClassifierModel string   `yaml:"classifier_model"` // id of the model that reviews calls; the agent's own unless given
 	Sandbox         bool     `yaml:"sandbox"`          // under allowlist, run what is not on the list in the sandbox rather than ask
 	SandboxHosts    string   `yaml:"sandbox_hosts"`    // where the rules of the sandbox's network come from: sandbox_json, sandbox_json_and_defaults (default) or allow_all
-	SandboxAlso     []string `yaml:"sandbox_also"`     // what else runs in the sandbox than tool calls: hooks, start, terminals
+	SandboxAlso     []string `yaml:"sandbox_also"`     // what else runs in the sandbox than tool calls: hooks, start, terminals, mcp
 	DenyAfter       string   `yaml:"deny_after"`       // how long a question waits before it counts as denied: 24h; unless given, the team's or the person's, or for ever
 }
 

@@ -29,6 +29,12 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "pdf-text" {
 		main()
 	}
+	if len(os.Args) > 1 && os.Args[1] == "mcp-server" {
+		if err := serveMCP(); err != nil {
+			panic(err)
+		}
+		return
+	}
 	if os.Getenv(beMain) != "" {
 		if err := os.Unsetenv(beMain); err != nil {
 			panic(err)

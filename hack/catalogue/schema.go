@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -159,10 +160,14 @@ func kindSchema(f protoreflect.FieldDescriptor, depth int) (*schema, error) {
 	return nil, fmt.Errorf("%s: a field of kind %s has no schema here yet", f.FullName(), f.Kind())
 }
 
+// lintLine is a word to the linter, which no model is to read.
+var lintLine = regexp.MustCompile(`(?m)^\s*buf:lint:ignore.*$`)
+
 // commentOf is what stands before a message or field, a paragraph to a line.
 func commentOf(d protoreflect.Descriptor) string {
 	text := d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments
 	var paragraphs []string
+	text = lintLine.ReplaceAllString(text, "")
 	for p := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 		if words := strings.Join(strings.Fields(p), " "); words != "" {
 			paragraphs = append(paragraphs, words)
