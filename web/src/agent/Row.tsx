@@ -157,7 +157,7 @@ function Boot({ entry }: Of<"boot">) {
 }
 
 const icons: Partial<Record<Extract<Entry, { kind: "note" }>["about"], IconName>> = {
-  pushed: "branch", committed: "check", paused: "pause", resumed: "play", cancel: "stop", lost: "warn", retry: "clock", compacted: "archive",
+  pushed: "branch", pulled: "branch", unpulled: "warn", committed: "check", paused: "pause", resumed: "play", cancel: "stop", lost: "warn", retry: "clock", compacted: "archive",
 };
 
 function Noted({ entry }: Of<"note">) {

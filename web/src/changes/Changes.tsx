@@ -52,6 +52,7 @@ export default function Changes({ agent, revision, entries, branch, more, older 
   }
   const repo = agent.repos?.[0];
   const pull = repo?.url && pullURL(repo.url, branch);
+  const opened = agent.pullRequests?.filter((p) => p.url) ?? [];
   const download = () => {
     const url = URL.createObjectURL(new Blob([data?.diff ?? ""], { type: "text/x-diff" }));
     const a = document.createElement("a");
@@ -94,7 +95,12 @@ export default function Changes({ agent, revision, entries, branch, more, older 
             {w.split}
           </button>
         </div>
-        {pull && (
+        {opened.map((p) => (
+          <a key={p.url} className="button small" href={p.url} target="_blank" rel="noreferrer noopener" title={p.title}>
+            <Icon name="branch" /> {w.pulled(p.number ?? 0, p.state ?? "open", p.draft ?? false)}
+          </a>
+        ))}
+        {pull && opened.length === 0 && (
           <a className="button small" href={pull} target="_blank" rel="noreferrer noopener" title={w.pullTitle}>
             <Icon name="branch" /> {w.pull}
           </a>

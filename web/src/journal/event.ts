@@ -43,6 +43,8 @@ type Bodies = {
   "agent.resumed": object;
   committed: { commit: string; message: string };
   pushed: { branch: string; commit: string };
+  "pull_request.opened": { pullRequest: { url?: string } };
+  "pull_request.failed": { failure: { code: string; message: string; hint?: string } };
   "approval.asked": { approval: Approval & { task?: string } }; // without its agentId, and without entries where there are none
   "approval.answered": { approvalId: string; decision: string; message?: string };
   "run.ended": { status: string; result?: string; failure?: { code: string; message: string; hint?: string } };

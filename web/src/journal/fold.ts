@@ -14,7 +14,7 @@ export type Entry = { key: string; rev: number; time: string; seq: number } & (
   | { kind: "note"; tone: "plain" | "amber" | "red"; about: Note; text: string }
   | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string }
 );
-export type Note = "retry" | "lost" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed";
+export type Note = "retry" | "lost" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed" | "pulled" | "unpulled";
 /** An image of an event, as the API has it. */
 export type Shot = { seq: number; n: number };
 export type Waiting = { runId: string; text: string; images: Shot[] };
@@ -214,6 +214,12 @@ export class Transcript {
       case "pushed":
         this.branch = e.data.branch;
         this.note("pushed", "plain", `${e.data.branch} ${e.data.commit.slice(0, 8)}`, e);
+        break;
+      case "pull_request.opened":
+        this.note("pulled", "plain", e.data.pullRequest.url ?? "", e);
+        break;
+      case "pull_request.failed":
+        this.note("unpulled", "amber", [e.data.failure.message, e.data.failure.hint].filter(Boolean).join(". "), e);
         break;
       case "committed":
         this.note("committed", "plain", `${e.data.commit.slice(0, 8)} ${e.data.message.split("\n")[0] ?? ""}`, e);

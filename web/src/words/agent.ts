@@ -69,7 +69,7 @@ export const agent = {
     after: (s: string) => `after ${s}`,
     note: {
       retry: "The model is asked again", lost: "The machine was lost", hibernated: "The machine sleeps", woken: "The machine was woken", expiring: "The machine will be removed unless it is used", expired: "The machine was removed",
-      notice: "The model was told", compacted: "The conversation was summed up", cancel: "Asked to stop", paused: "Paused", resumed: "Resumed", committed: "Committed", pushed: "Pushed",
+      notice: "The model was told", compacted: "The conversation was summed up", cancel: "Asked to stop", paused: "Paused", resumed: "Resumed", committed: "Committed", pushed: "Pushed", pulled: "The pull request", unpulled: "No pull request",
     },
   },
   tools: {

@@ -15,6 +15,7 @@ export const changes = {
     replaced: "replaced",
     pull: "Open a pull request",
     pullTitle: "The forge's own page for it",
+    pulled: (number: number, state: string, draft: boolean) => `Pull request #${number}, ${draft && state === "open" ? "a draft" : state}`,
     none: "No changes yet",
     noneLead: "What the agent changes on its branch is shown here, also while it works.",
     files: (n: number) => (n === 1 ? "1 file" : `${n} files`),
