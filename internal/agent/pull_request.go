@@ -147,10 +147,10 @@ func (a *Agent) putPull(p PullRequest) {
 	all := slices.Clone(a.PullRequests)
 	i := slices.IndexFunc(all, func(o PullRequest) bool { return o.RepoURL == p.RepoURL && o.Branch == p.Branch })
 	if i < 0 {
-		a.PullRequests = append(all, p)
-		return
+		all = append(all, p)
+	} else {
+		all[i] = p
 	}
-	all[i] = p
 	a.PullRequests = all
 }
 

@@ -221,7 +221,7 @@ func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base st
 	link := d.Link(a.ID)
 	clean := redact.New(d.Secrets(a.ID)).String
 	if wish.Title != "" && wish.Body != "" {
-		return Words{oneLine(clean(wish.Title), maxTitle), clean(Sign(wish.Body, a.Name, link))}, nil
+		return Words{oneLine(clean(wish.Title)), clean(Sign(wish.Body, a.Name, link))}, nil
 	}
 	src := Source{Name: a.Name, Link: link, Said: wish.Said}
 	if len(s.Asked) > 0 {
@@ -243,7 +243,7 @@ func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base st
 	src.Template = d.template(ctx, a.Repos[n].URL, cmp.Or(base, commit))
 	words := Compose(src)
 	if wish.Title != "" {
-		words.Title = oneLine(wish.Title, maxTitle)
+		words.Title = oneLine(wish.Title)
 	}
 	if wish.Body != "" {
 		words.Body = Sign(wish.Body, a.Name, link)

@@ -61,7 +61,7 @@ func Compose(s Source) Words {
 				fmt.Fprintf(&b, "\n- and %d more", len(s.Commits)-i)
 				break
 			}
-			b.WriteString("\n- " + oneLine(c.Subject, maxTitle))
+			b.WriteString("\n- " + oneLine(c.Subject))
 		}
 	}
 	body := fill(s.Template, strings.TrimSpace(b.String()))
@@ -75,7 +75,7 @@ func title(s Source) string {
 	}
 	for _, text := range candidates {
 		first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-		if line := oneLine(first, maxTitle); line != "" {
+		if line := oneLine(first); line != "" {
 			return line
 		}
 	}
@@ -88,7 +88,7 @@ func Sign(body, name, link string) string {
 	if link == "" {
 		return body
 	}
-	signature := fmt.Sprintf("Made by the agent [%s](%s).", escaped.Replace(oneLine(name, maxTitle)), link)
+	signature := fmt.Sprintf("Made by the agent [%s](%s).", escaped.Replace(oneLine(name)), link)
 	if strings.Contains(body, "]("+link+")") {
 		return body
 	}
@@ -124,11 +124,11 @@ func fill(template, words string) string {
 	return strings.TrimSpace(template[:at[1]] + "\n\n" + words + "\n\n" + strings.TrimLeft(template[at[1]:], "\n"))
 }
 
-// oneLine is the text on one line of at most so many runes.
-func oneLine(text string, most int) string {
+// oneLine is the text on one line, as long as a title may be.
+func oneLine(text string) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	if r := []rune(text); len(r) > most {
-		text = strings.TrimSpace(string(r[:most-1])) + "…"
+	if r := []rune(text); len(r) > maxTitle {
+		text = strings.TrimSpace(string(r[:maxTitle-1])) + "…"
 	}
 	return text
 }
