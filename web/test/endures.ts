@@ -102,7 +102,9 @@ test("a reload, a second window, and the death of the server", { timeout: 600_00
 
     // A notification comes where nobody looks, and its button answers.
     await phone.addInitScript("document.hasFocus = () => false");
+    const looked = [/\/v1\/approvals/, /status=needs-you/].map((what) => phone.waitForResponse(what)); // what waits already is not told of
     await phone.goto(`${server.url}/settings`);
+    await Promise.all(looked);
     const worker = context.waitForEvent("serviceworker");
     await phone.getByLabel("Notify me when an agent needs me").check();
     await spawn(page, server, "Ask me first");

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"aloft/internal/fault"
@@ -31,10 +32,10 @@ func (e filesEnd) Files(context.Context, string) (Files, error) { return e.files
 type farFiles struct {
 	*os.Root
 	cut    bool // in the middle of what is read
-	closed *int
+	closed *atomic.Int64
 }
 
-func (f farFiles) Close() error { *f.closed++; return nil }
+func (f farFiles) Close() error { f.closed.Add(1); return nil }
 
 func (f farFiles) List(_ context.Context, name string) ([]FileEntry, error) {
 	dir, err := f.Open(name)
@@ -119,7 +120,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	closed := 0
+	var closed atomic.Int64
 	h.api.Machines = filesEnd{files: farFiles{Root: root, closed: &closed}}
 	at := func(what, name string) string {
 		return "/v1/agents/" + id + "/files" + what + "?path=" + url.QueryEscape(name)
@@ -194,7 +195,7 @@ func TestFiles(t *testing.T) {
 	if b, err := root.ReadFile(hostile); err != nil || string(b) != "two" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if closed == 0 {
+	if closed.Load() == 0 {
 		t.Error("nothing was closed")
 	}
 

@@ -40,16 +40,17 @@ type Said = { question?: Approval; path: string; decision: string };
 const address = "/notices.js";
 type Policies = { createPolicy: (name: string, rules: { createScriptURL: () => string }) => { createScriptURL: (s: string) => unknown } };
 
+let script: unknown; // the address, as the page's policy wants it: it is made once
 let worker: Promise<ServiceWorkerRegistration | undefined> | undefined;
 
 function register(): Promise<ServiceWorkerRegistration | undefined> {
   worker ??= (async () => {
     if (!("serviceWorker" in navigator)) return undefined;
     const types = (window as { trustedTypes?: Policies }).trustedTypes;
-    const url = types?.createPolicy("notices", { createScriptURL: () => address }).createScriptURL(address) ?? address;
-    await navigator.serviceWorker.register(url as string);
+    script ??= types?.createPolicy("notices", { createScriptURL: () => address }).createScriptURL(address) ?? address;
+    await navigator.serviceWorker.register(script as string);
     return navigator.serviceWorker.ready;
-  })().catch(() => undefined); // without it there are no buttons
+  })().catch(() => (worker = undefined)); // without it there are no buttons, until it is tried again
   return worker;
 }
 
