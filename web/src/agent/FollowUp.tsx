@@ -20,7 +20,7 @@ export const FollowUp = memo(function FollowUp({ id, busy, archived, queue, outg
   const client = useClient();
   const [text, setText, clear] = useDraft(`follow.${id}`, "");
   const pictures = usePictures();
-  const [focus, setFocus] = useState(false);
+  const [used, setUsed] = useState(false); // it stays as high then: what moves under a click is not clicked
   const { answer, busy: answering } = useAnswer();
   const answers = asked !== undefined && pictures.pictures.length === 0; // what is written while the agent asks is the answer
   const submit = (e: FormEvent) => {
@@ -67,8 +67,8 @@ export const FollowUp = memo(function FollowUp({ id, busy, archived, queue, outg
       <form onSubmit={submit} className="drop" data-over={pictures.over ? "" : undefined} {...pictures.handlers}>
         <Pictures pictures={pictures.pictures} remove={pictures.remove} />
         <textarea
-          className="input" id="follow-up" aria-label={w.followUp} dir="auto" rows={focus || text ? Math.min(10, Math.max(2, text.split("\n").length)) : 1}
-          placeholder={answers ? w.followUpAnswer : busy ? w.followUpBusy : w.followUpHint} value={text} onChange={(e) => setText(e.target.value)} onFocus={() => setFocus(true)} onBlur={() => setFocus(false)}
+          className="input" id="follow-up" aria-label={w.followUp} dir="auto" rows={used || text ? Math.min(10, Math.max(2, text.split("\n").length)) : 1}
+          placeholder={answers ? w.followUpAnswer : busy ? w.followUpBusy : w.followUpHint} value={text} onChange={(e) => setText(e.target.value)} onFocus={() => setUsed(true)}
           onKeyDown={(e) => {
             if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) submit(e);
           }}

@@ -47,9 +47,9 @@ test("a call goes its way", () => {
   expect(call(told(...asked))).toMatchObject({ state: "waiting", args: { arguments: "no object" } });
   const question = { kind: "approval.asked", data: { approval: { id: "q", runId: "run-1", callId: "c", tool: "Shell", subject: "ls", why: "", askedAt: "" } } } as unknown as Pick<Event, "kind" | "data">;
   expect(call(told(...asked, question))).toMatchObject({ state: "asks", approval: { id: "q", agentId: "bc-1", entries: [] } });
-  const own = { kind: "approval.asked", data: { approval: { id: "q", runId: "run-1", callId: "c", tool: "AskQuestion", subject: "", why: "", askedAt: "" } } } as unknown as Pick<Event, "kind" | "data">;
+  const own = { kind: "approval.asked", data: { approval: { id: "q", runId: "run-1", callId: "c", tool: "AskQuestion", subject: "", why: "", askedAt: "", questions: [{ id: "w", prompt: "In words?" }] } } } as unknown as Pick<Event, "kind" | "data">;
   expect(told(...asked, question).asked()).toBeUndefined();
-  expect(told(...asked, own).asked()).toMatchObject({ id: "q" });
+  expect(told(...asked, own).asked()).toMatchObject({ id: "q", questions: [{ id: "w", options: [] }] });
   const left = told(...asked, own, { kind: "approval.answered", data: { approvalId: "q", decision: "deny" } } as Pick<Event, "kind" | "data">);
   expect([call(left)?.state, left.asked()]).toEqual(["waiting", undefined]); // its result comes
   const answered = (decision: string) => ({ kind: "approval.answered", data: { approvalId: "q", decision } }) as Pick<Event, "kind" | "data">;

@@ -36,6 +36,9 @@ export type Call = {
 /** What a subagent does, in a conversation of its own. */
 export type Subagent = { type: string; description: string; task: string; model: string; said: Transcript };
 
+/** The questions of an event, in which those that are answered in words have no options. */
+const questionsOf = ({ questions }: Approval) => (questions ? { questions: questions.map((q) => ({ ...q, options: (q.options as typeof q.options | undefined) ?? [] })) } : {});
+
 const liveOutput = 200_000; // characters of a call's output that are kept while it runs
 const none = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, cost: 0, priced: 0 };
 const shots = (blocks: readonly Block[], seq: number): Shot[] => blocks.filter((b) => b.image).map((_, n) => ({ seq, n }));
@@ -188,7 +191,7 @@ export class Transcript {
           this.change(e.data.approval.task, (c) => c.subagent?.said.add({ ...e, data: { approval: { ...e.data.approval, task: "" } } }));
           break;
         }
-        const approval: Approval = { ...e.data.approval, agentId: this.agentId, entries: (e.data.approval.entries as string[] | undefined) ?? [] };
+        const approval: Approval = { ...e.data.approval, agentId: this.agentId, entries: (e.data.approval.entries as string[] | undefined) ?? [], ...questionsOf(e.data.approval) };
         this.change(approval.callId, (c) => {
           c.state = "asks";
           c.approval = approval;
