@@ -26,6 +26,9 @@ scripts:
       - text: The greeting is there.
   - match: louder
     turns:
+      - calls:
+          - tool: AskQuestion
+            args: {title: Loudness, questions: [{id: how, prompt: How loud is it to be?, options: [{id: bit, label: A little}, {id: very, label: In capitals}]}]}
       - calls: [{tool: StrReplace, args: {path: greeting.txt, old_string: hello, new_string: HELLO}}]
       - text: It is louder.
 `

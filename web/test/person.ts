@@ -1,6 +1,7 @@
+import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { openBrowser, patience } from "./browser";
-import { settle, tendEnvironments } from "./person_environments";
+import { ask, settle, tendEnvironments } from "./person_environments";
 import { takeOver } from "./takeover";
 import { commentAndResend } from "./turns";
 
@@ -10,11 +11,25 @@ const url = process.env["ALOFT_URL"] ?? "";
 const key = process.env["ALOFT_API_KEY"] ?? "";
 const repo = process.env["ALOFT_TEST_REPO"] ?? "";
 
+/** Puts a picture where Control+V takes it from. */
+const copyPicture = `new Promise((done, fail) => {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 8;
+  canvas.getContext("2d").fillRect(0, 0, 8, 8);
+  canvas.toBlob((png) => navigator.clipboard.write([new ClipboardItem({ "image/png": png })]).then(done, fail), "image/png");
+})`;
+
+/** Goes on with Tab until it is where it was meant to go. */
+async function into(page: Page, field: string): Promise<void> {
+  for (let n = 0; n < 9 && (await page.locator(`${field}:focus`).count()) === 0; n++) await page.keyboard.press("Tab");
+}
+
 test("from the key to the diff", { timeout: 600_000 }, async () => {
   const browser = await openBrowser();
   try {
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
     context.setDefaultTimeout(patience); // of what it opens, too
+    await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: url });
     const page = await context.newPage();
     const said: string[] = [];
     page.on("console", (m) => m.type() === "error" && said.push(m.text()));
@@ -28,15 +43,33 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Agents", exact: true }).waitFor();
 
-    // By keyboard alone, until the agent is there.
+    // By keyboard alone, until the agent is there: what was chosen is what the server has.
+    const server = { url, key, repo };
+    const { id: environment } = await ask(server, key, "POST", "/v1/environments", { owner: "personal", name: "Spawned in", repos: [{ url: repo }], environmentJson: "{}" });
     await page.keyboard.press("Control+e");
-    await page.getByRole("dialog").waitFor();
+    const dialog = page.getByRole("dialog");
+    await dialog.locator("option", { hasText: "Spawned in" }).waitFor({ state: "attached" });
     await page.keyboard.type("Greet the world");
-    await page.keyboard.press("Tab");
+    await page.evaluate(copyPicture);
+    await page.keyboard.press("Control+v");
+    await dialog.locator(".pictures img").waitFor();
+    await into(page, "#spawn-repo");
     await page.keyboard.type(repo);
+    await page.keyboard.press("Tab");
+    await page.keyboard.type("main");
+    for (const letter of ["s", "s", "r"]) { // scripted, Spawned in, Run everything: a list goes to what begins so
+      await page.keyboard.press("Tab");
+      await page.keyboard.press(letter);
+    }
     await page.keyboard.press("Control+Enter");
     await page.getByText("The greeting is there.").waitFor();
+    const id = /bc-[0-9a-f-]+/.exec(page.url())?.[0] ?? "";
+    expect(await ask(server, key, "GET", `/v1/agents/${id}`)).toMatchObject({
+      repos: [{ url: repo, startingRef: "main" }], model: "scripted", env: { type: "cloud", name: "Spawned in" }, runMode: "run-everything",
+    });
+    await expect.poll(() => page.evaluate("document.querySelector('.shots img')?.naturalWidth"), { timeout: patience }).toBe(8); // as the server keeps it
     await page.getByText("Finished", { exact: true }).first().waitFor();
+    await ask(server, key, "DELETE", `/v1/environments/${String(environment)}`);
     await page.getByRole("button", { name: /Write/ }).waitFor();
 
     // A reload in the middle loses nothing.
@@ -45,6 +78,10 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
 
     await page.getByLabel("Follow-up").fill("Say it louder");
     await page.keyboard.press("Control+Enter");
+
+    // The agent asks; one click answers, and what was chosen stays.
+    await page.getByRole("button", { name: "In capitals" }).click();
+    await page.locator(".asked dd[data-chosen]", { hasText: "In capitals" }).waitFor();
     await page.getByText("It is louder.").waitFor();
 
     await page.getByRole("link", { name: "Changes" }).click();
@@ -55,8 +92,8 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
 
     await takeOver(page);
 
-    await tendEnvironments(page, { url, key, repo });
-    await settle(browser, page, { url, key, repo });
+    await tendEnvironments(page, server);
+    await settle(browser, page, server);
 
     expect(foreign).toEqual([]);
     expect(said.filter((s) => !/ (401|409) /.test(s))).toEqual([]); // that nobody is signed in yet is said by a 401, a file that was changed by a 409

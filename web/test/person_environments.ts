@@ -5,7 +5,7 @@ import { patience, says } from "./browser";
 type Server = { url: string; key: string; repo: string };
 
 /** The API, as whoever has the key. */
-async function ask(server: Server, key: string, method: string, path: string, body?: unknown): Promise<Record<string, unknown>> {
+export async function ask(server: Server, key: string, method: string, path: string, body?: unknown): Promise<Record<string, unknown>> {
   const reply = await fetch(server.url + path, { method, headers: { Authorization: `Bearer ${key}` }, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
   expect(reply.ok, `${method} ${path}: ${reply.status}`).toBe(true);
   return reply.status === 204 ? {} : ((await reply.json()) as Record<string, unknown>);
