@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/crypto/ssh"
 
+	"aloft/internal/guest/pty"
 	"aloft/internal/redact"
 )
 
@@ -44,26 +44,20 @@ func (s *visit) start(cmd *exec.Cmd, running *sync.WaitGroup) {
 // startOnTerminal runs the command on a terminal of its own, as the leader of
 // a session.
 func (s *visit) startOnTerminal(cmd *exec.Cmd, running *sync.WaitGroup) error {
-	master, slave, err := pty.Open()
+	s.mu.Lock() // the client may change the terminal's size meanwhile
+	defer s.mu.Unlock()
+	master, slave, err := pty.Open(s.term.size)
 	if err != nil {
 		return fmt.Errorf("terminal: %w", err)
 	}
+	defer func() { _ = slave.Close() }() // the command has it
 	cmd.Env = append(cmd.Env, "SSH_TTY="+slave.Name())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	s.mu.Lock()
-	err = pty.Setsize(master, &s.term.size)
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err == nil {
-		s.process, s.term.file = cmd.Process, master
-	}
-	s.mu.Unlock()
-	_ = slave.Close()
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		return errors.Join(err, master.Close())
 	}
+	s.process, s.term.file = cmd.Process, master
 	running.Go(func() {
 		_, _ = io.Copy(master, s.ch)
 		// The client has said its last: control-D on an empty line.

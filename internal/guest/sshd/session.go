@@ -9,8 +9,9 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/creack/pty"
 	"golang.org/x/crypto/ssh"
+
+	"aloft/internal/guest/pty"
 )
 
 // startVariable is a variable that a client may send to say where its command
@@ -33,7 +34,7 @@ type visit struct {
 // terminal is what a client asked its terminal to be.
 type terminal struct {
 	name string
-	size pty.Winsize
+	size pty.Size
 	file *os.File // the master, once the command has started
 }
 
@@ -49,9 +50,9 @@ type windowChange struct{ Columns, Rows, Width, Height uint32 }
 // terminal's size is not to use up the machine.
 const maxSide = 4096
 
-func winsize(columns, rows, width, height uint32) pty.Winsize {
+func winsize(columns, rows, width, height uint32) pty.Size {
 	side := func(n uint32) uint16 { return uint16(min(n, maxSide)) }
-	return pty.Winsize{Cols: side(columns), Rows: side(rows), X: side(width), Y: side(height)}
+	return pty.Size{Cols: side(columns), Rows: side(rows), X: side(width), Y: side(height)}
 }
 
 // session serves a session to its end.
@@ -130,7 +131,7 @@ func (s *visit) resize(payload []byte) bool {
 	if s.process == nil {
 		return true
 	}
-	return pty.Setsize(s.term.file, &s.term.size) == nil
+	return pty.Resize(s.term.file, s.term.size) == nil
 }
 
 // signals are those that a client may name.

@@ -9,9 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/creack/pty"
-
 	"aloft/internal/fault"
+	"aloft/internal/guest/pty"
 	"aloft/internal/redact"
 )
 
@@ -49,7 +48,7 @@ type PTY struct {
 func startPTY(s Spec, env []string, cfg Config) (*PTY, error) {
 	cmd := exec.Command(s.Args[0], s.Args[1:]...) //nolint:noctx // it outlives whoever asked for it
 	cmd.Env, cmd.Dir = env, s.Dir
-	file, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: s.Columns, Rows: s.Rows})
+	file, err := pty.Start(cmd, pty.Size{Cols: s.Columns, Rows: s.Rows})
 	if err != nil {
 		return nil, startFault(s.Args[0], err)
 	}
@@ -162,7 +161,7 @@ func (p *PTY) Resize(columns, rows uint16) error {
 	if p.ended() {
 		return nil
 	}
-	if err := pty.Setsize(p.file, &pty.Winsize{Cols: columns, Rows: rows}); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := pty.Resize(p.file, pty.Size{Cols: columns, Rows: rows}); err != nil && !errors.Is(err, os.ErrClosed) {
 		return err
 	}
 	p.cols, p.rows = columns, rows

@@ -446,3 +446,23 @@ func FuzzReadRequest(f *testing.F) {
 		_, _ = l.heed(b), l.input(b)
 	})
 }
+
+// TestWhatIsLeftBehindHoldsNothingUp: a PTY ends with its program, though a
+// process that it left ignores that and has the terminal open.
+func TestWhatIsLeftBehindHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, Config{})
+	a := d.connect(t)
+	a.say(request{Type: "spawn", Args: []string{"sh", "-c", "trap '' HUP; sleep 1000 & echo left $! behind"}})
+	a.want("attached")
+	a.until("behind")
+	_, after, _ := strings.Cut(a.seen.String(), "left ")
+	left, err := strconv.Atoi(strings.Fields(after)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(left, syscall.SIGKILL) })
+	if e := a.want("exit"); *e.Code != 0 {
+		t.Errorf("%+v", e)
+	}
+}
