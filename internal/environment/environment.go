@@ -4,7 +4,8 @@
 //
 // Reading is lenient, because the format is written by hand in repositories that
 // Aloft does not own. A key that is not known is a warning. A key that is wrong
-// is an error and is left out; the others count. So [Parse] always returns an
+// is an error and is left out; the others count. One that restricts, such as
+// mcpServerAllowlist, then allows nothing. So [Parse] always returns an
 // environment that a machine can be made of, and its findings say what in the
 // file had no effect. Comments, trailing commas and a byte order mark are fine.
 //

@@ -14,7 +14,7 @@ type Severity string
 // Severities.
 const (
 	Warning Severity = "warning" // it works, and is perhaps not what was meant
-	Error   Severity = "error"   // the key has no effect
+	Error   Severity = "error"   // the value has no effect
 )
 
 // Finding is something wrong with a file. All its words are clean: one line

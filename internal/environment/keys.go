@@ -42,7 +42,8 @@ var (
 		{Name: "serverUrl", Example: `"https://mcp.example.com/sse"`, Meaning: "The server, by its URL.", shape: text{what: "a URL", max: maxLine}},
 		{Name: "command", Example: `"npx -y @example/mcp"`, Meaning: "The server, by the command that starts it.", shape: text{max: maxLine}},
 		{Name: "name", Example: `"tickets"`, Meaning: "What people call it.", shape: text{max: maxLine, empty: true}},
-		{Name: "toolAllowlist", Example: `["search"]`, Meaning: "Its tools that may be used; all of them without the key.", shape: list{of: line, max: maxEntries}},
+		{Name: "toolAllowlist", Example: `["search"]`, Meaning: "Its tools that may be used; all of them without the key.", shape: list{of: line, max: maxEntries},
+			closed: &closed{[]any{}, "none of its tools may be used"}},
 	}
 )
 
@@ -62,11 +63,13 @@ var keys = []Key{
 	{Name: "snapshot", Example: `"POPULATED_FROM_SETTINGS"`, Meaning: "The base is a saved disk. It wins over `image` and `build`, which stand in for it when it is unknown or has expired. `POPULATED_FROM_SETTINGS` is the one stored for the environment.", shape: text{what: "the id of a snapshot", max: 255, check: checkSnapshot}},
 	{Name: "agentCanUpdateSnapshot", Example: `true`, Meaning: "May the agent save a new snapshot? By default yes with a snapshot or the default base. With `build` or `image` never.", shape: boolean{}},
 	{Name: "repositoryDependencies", Example: `["github.com/acme/protos"]`, Meaning: "Repositories that the agent may read besides its own. They are not cloned by themselves.", shape: list{max: maxEntries, of: text{what: "a repository", max: maxLine, check: checkRepository}}},
-	{Name: "disableAllMcpServers", Example: `false`, Meaning: "Blocks the MCP servers of the user and the team.", shape: boolean{}},
+	{Name: "disableAllMcpServers", Example: `false`, Meaning: "Blocks the MCP servers of the user and the team.", shape: boolean{}, closed: &closed{true, "all MCP servers are blocked"}},
 	{Name: "mcpServerAllowlist", Example: `[{"serverUrl": "https://mcp.example.com/sse"}]`, Meaning: "The MCP servers, and their tools, that may be used.", Keys: mcpKeys,
-		shape: list{max: maxEntries, of: object{"objects", mcpKeys, []string{"serverUrl", "command"}}}},
+		shape:  list{max: maxEntries, of: object{"objects", mcpKeys, []string{"serverUrl", "command"}}},
+		closed: &closed{[]any{}, "no MCP server may be used"}},
 	{Name: "egressMode", Example: `"default_with_network_settings"`, Meaning: "How the machine's network is judged. It can only narrow what the operator allows.",
-		shape: choice{string(EgressAllowAll), string(EgressParentPlusSettings), string(EgressDefaultWithSettings), string(EgressSettingsOnly)}},
+		shape:  choice{string(EgressAllowAll), string(EgressParentPlusSettings), string(EgressDefaultWithSettings), string(EgressSettingsOnly)},
+		closed: &closed{string(EgressSettingsOnly), "it is " + string(EgressSettingsOnly)}},
 	{Name: "egressAllowlist", Example: `["*.npmjs.org"]`, Meaning: "Domains, `*.domains` and address ranges that the environment asks for besides.", shape: list{max: maxEntries, of: text{what: "a domain", max: 255, check: checkDomain}}},
 	{Name: "chromeExecutablePath", Example: `"/usr/bin/google-chrome"`, Meaning: "The browser for computer use.", shape: text{what: "a path", max: maxLine, check: checkAbsolute}},
 	{Name: "enable_testing", Example: `true`, Meaning: "Is the agent asked to test its work? Yes by default.", shape: boolean{quoted: true}},

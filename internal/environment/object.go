@@ -14,6 +14,15 @@ type Key struct {
 	Example string // a value, in JSON
 	Keys    []Key  // of the object that the value, or an item of it, is
 	shape   shape
+	// closed counts where a value cannot be read; nil is as without the key. A key
+	// that restricts has one: a slip of the hand must not lift the restriction.
+	closed *closed
+}
+
+// closed is the narrowest value of a key.
+type closed struct {
+	value any
+	means string // follows "so" in the finding
 }
 
 // Type is what the value may be, for people.
@@ -75,7 +84,12 @@ func (o object) read(d *decoder, key string, n node) (any, bool) {
 		if m.value.value == nil {
 			continue // as good as absent
 		}
-		if v, ok := o.keys[i].shape.read(d, at, m.value); ok {
+		v, ok := o.keys[i].shape.read(d, at, m.value)
+		if c := o.keys[i].closed; !ok && c != nil {
+			d.warn(m.value.at, at, "mend it", "it restricts and cannot be read, so %s", c.means)
+			v, ok = c.value, true
+		}
+		if ok {
 			values[m.key] = v
 			if key == "" {
 				d.places[m.key] = place{at, m.at}

@@ -96,6 +96,30 @@ func none(names ...string) string {
 	return b.String()
 }
 
+// A restriction that cannot be read allows nothing, rather than everything.
+func TestRestrictionsThatCannotBeRead(t *testing.T) {
+	s := Server{Name: "s", Command: "x", Source: Team}
+	for _, wrong := range []string{`"x"`, `5`, `true`, `{"command":"x"}`, `""`, `[["x"]]`} {
+		for _, file := range []string{`{"mcpServerAllowlist":` + wrong, `{"mcpServerAllowlist":[{"command":"x"}],"mcpServerAllowlist":` + wrong, `{"disableAllMcpServers":` + wrong} {
+			if file == `{"disableAllMcpServers":true` {
+				continue // that can be read
+			}
+			e, findings := environment.Parse(environment.Files[0], []byte(file+"}"))
+			if kept, _ := Merge(e, s); len(kept) != 0 || findings.Worst() != environment.Error {
+				t.Errorf("%s}: kept %v, found %v", file, kept, findings)
+			}
+		}
+	}
+	for tools, want := range map[string]string{
+		`"echo"`: "[]", `{"echo":true}`: "[]", `5`: "[]", `false`: "[]", `[5]`: "[]", `[5,"echo",{}]`: "[echo]", `["echo"],"toolAllowlist":"echo"`: "[]", `null`: "all",
+	} {
+		e, findings := environment.Parse(environment.Files[0], []byte(`{"mcpServerAllowlist":[{"command":"x","toolAllowlist":`+tools+`}]}`))
+		if got := said(Merge(e, s)); got != "team s "+want+"\n" || (len(findings) == 0) != (want == "all") {
+			t.Errorf("%s: %s, found %v", tools, got, findings)
+		}
+	}
+}
+
 // What an environment says can only take away.
 func TestAnEnvironmentOnlyNarrows(t *testing.T) {
 	var servers []Server
