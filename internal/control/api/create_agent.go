@@ -213,8 +213,7 @@ func notBuiltYet(in *createAgentRequestJSON) error {
 			return fault.Invalid("must be cloud").At("env.type")
 		}
 	}
-	switch {
-	case len(in.CustomSubagents) > 0:
+	if len(in.CustomSubagents) > 0 {
 		return notImplemented("customSubagents", "custom subagents")
 	}
 	return nil
