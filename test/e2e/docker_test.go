@@ -52,7 +52,7 @@ func TestDockerInside(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			git := gittest.New(t)
 			url := git.Repo("docker", map[string]string{
-				"probe": buildProbe(t), "Dockerfile": "FROM scratch\nCOPY probe /probe\nENTRYPOINT [\"/probe\"]\n",
+				"probe": build(t, "probe"), "Dockerfile": "FROM scratch\nCOPY probe /probe\nENTRYPOINT [\"/probe\"]\n",
 			})
 			a := start(t, scripted(t, dockerScript)+c.config)
 			r := a.finish(a.create(url, "Run a container", nil))

@@ -15,14 +15,14 @@ import (
 	"aloft/internal/need"
 )
 
-// buildProbe builds the program that tries what nobody in a machine may do.
-func buildProbe(t *testing.T) string {
+// build builds a program of this folder for machines.
+func build(t *testing.T, name string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "probe")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "aloft/test/e2e/probe")
+	path := filepath.Join(t.TempDir(), name)
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "aloft/test/e2e/"+name)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the probe: %v\n%s", err, out)
+		t.Fatalf("build the %s: %v\n%s", name, err, out)
 	}
 	program, err := os.ReadFile(path)
 	if err != nil {
@@ -47,7 +47,7 @@ func runsc(t *testing.T) string {
 func probe(t *testing.T, machineConfig string) (root, user map[string][]string) {
 	t.Helper()
 	git := gittest.New(t)
-	url := git.Repo("probe", map[string]string{"probe": buildProbe(t)})
+	url := git.Repo("probe", map[string]string{"probe": build(t, "probe")})
 	loopback, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
