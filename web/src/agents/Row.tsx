@@ -4,6 +4,7 @@ import { Quick } from "../approvals/Quick";
 import { Icon } from "../parts/Icon";
 import { StatusBadge } from "../parts/Status";
 import { since } from "../parts/time";
+import { opened, standOf, toneOfPull } from "../changes/pulls";
 import { link } from "../route";
 import { words } from "../words";
 import { repoName } from "./status";
@@ -24,6 +25,8 @@ type Props = {
 export function AgentRow({ agent: a, now, index, total, top, active, picked, questions, toggle, focused }: Props) {
   const name = a.name ?? words.agents.untitled;
   const repo = a.repos?.[0];
+  const pull = opened(a).at(-1);
+  const stand = pull && standOf(pull);
   return (
     <li
       className="agent-row" data-index={index} data-picked={picked ? "" : undefined} aria-setsize={total} aria-posinset={index + 1}
@@ -36,6 +39,11 @@ export function AgentRow({ agent: a, now, index, total, top, active, picked, que
         </span>
         <span className="about">
           <span className="repo cut">{repo ? repoName(repo.url) : words.agents.noRepo}</span>
+          {pull && stand && (
+            <span className="row-pull" data-tone={toneOfPull[stand]} title={words.pulls.sign(pull.number ?? 0, words.pulls.stand[stand])}>
+              <Icon name="branch" />#{pull.number} {words.pulls.stand[stand].toLowerCase()}
+            </span>
+          )}
           {a.doing && (
             <span className="cut" dir="auto">
               {a.doing}

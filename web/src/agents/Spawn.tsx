@@ -15,8 +15,8 @@ import { repoName } from "./status";
 import { refreshAgents } from "./store";
 
 const w = words.spawn;
-type Form = { text: string; repo?: string; ref: string; model: string; environment: string; runMode: RunMode; plan: boolean };
-const empty: Form = { text: "", ref: "", model: "", environment: "", runMode: "", plan: false };
+type Form = { text: string; repo?: string; ref: string; model: string; environment: string; runMode: RunMode; plan: boolean; pull: boolean };
+const empty: Form = { text: "", ref: "", model: "", environment: "", runMode: "", plan: false, pull: false };
 
 /** requestOf makes the request for a new agent of what was filled in. */
 export function requestOf(f: Form): CreateAgent {
@@ -27,6 +27,7 @@ export function requestOf(f: Form): CreateAgent {
   if (f.environment) out.env = { type: "cloud", name: f.environment };
   if (f.runMode) out.runMode = f.runMode;
   if (f.plan) out.mode = "plan";
+  if (f.pull && url) out.autoCreatePR = true;
   return out;
 }
 
@@ -146,6 +147,14 @@ export function Spawn() {
             </label>
             <span className="hint" id="spawn-plan-hint">
               {w.planHint}
+            </span>
+          </div>
+          <div className="field">
+            <label className="row">
+              <input type="checkbox" checked={form.pull && repo.trim() !== ""} disabled={!repo.trim()} onChange={(e) => set({ pull: e.target.checked })} aria-describedby="spawn-pull-hint" /> {w.pull}
+            </label>
+            <span className="hint" id="spawn-pull-hint">
+              {w.pullHint}
             </span>
           </div>
           {onlyScripted && <Problem tone="amber">{w.onlyScripted}</Problem>}

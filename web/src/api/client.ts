@@ -1,8 +1,8 @@
 import type {
   AgentMcpServer, McpServer, McpTest, NewMcpServer,
-  Agent, AgentSummary, ApiKey, Answer, Approval, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, Diff, Environment,
+  Agent, AgentSummary, ApiKey, Answer, Approval, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, CreatePullRequest, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, NewEnvironment, NewKey, Passkey,
-  PasskeyAnswer, Preview, Prompt, Proposal, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
+  PasskeyAnswer, Preview, Prompt, Proposal, PullRequest, PullRequestStanding, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
   TeamUsage, Terminal, Usage, User, WrittenFile,
 } from "./types";
 import type { Find } from "../agents/status";
@@ -89,6 +89,8 @@ export class Client {
   unarchive = (id: string) => this.send("POST", `/agents${at(id)}/unarchive`);
   usage = (id: string) => this.get<Usage>(`/agents${at(id)}/usage`);
   diff = (id: string) => this.get<Diff>(`/agents${at(id)}/diff`);
+  pullRequests = (id: string) => this.get<Page<PullRequestStanding>>(`/agents${at(id)}/pull-requests`);
+  openPullRequest = (id: string, body: CreatePullRequest, key: string) => this.send<PullRequest>("POST", `/agents${at(id)}/pull-requests`, body, once(key));
   /** What the agent's whole journal comes to. */
   journal = (id: string) => this.get<Journal>(`/agents${at(id)}/journal`);
   /** The agent's events after a number, with 0 the last ones, and what comes. An empty line says that the server is there. */

@@ -14,7 +14,7 @@ import { placeOfComment, promptOf, type Comment } from "./comments";
 import { ByTurn } from "./ByTurn";
 import { Counts, FileChanges } from "./File";
 import { parseDiff } from "./parse";
-import { pullURL } from "./turns";
+import { Pulls } from "./Pulls";
 
 const w = words.changes;
 const wide = 1100; // pixels from which the sides fit beside each other
@@ -42,17 +42,17 @@ export default function Changes({ agent, revision, entries, branch, more, older 
   if (failure && !data) return <Failed failure={failure} retry={reload} />;
   if (files.length === 0 && !byTurn) {
     return (
-      <Empty icon="file" title={w.none}>
-        <p>{w.noneLead}</p>
-        <button type="button" className="button" onClick={reload}>
-          {w.reload}
-        </button>
-      </Empty>
+      <div className="changes">
+        <Pulls agent={agent} branch={branch} />
+        <Empty icon="file" title={w.none}>
+          <p>{w.noneLead}</p>
+          <button type="button" className="button" onClick={reload}>
+            {w.reload}
+          </button>
+        </Empty>
+      </div>
     );
   }
-  const repo = agent.repos?.[0];
-  const pull = repo?.url && pullURL(repo.url, branch);
-  const opened = agent.pullRequests?.filter((p) => p.url) ?? [];
   const download = () => {
     const url = URL.createObjectURL(new Blob([data?.diff ?? ""], { type: "text/x-diff" }));
     const a = document.createElement("a");
@@ -95,20 +95,11 @@ export default function Changes({ agent, revision, entries, branch, more, older 
             {w.split}
           </button>
         </div>
-        {opened.map((p) => (
-          <a key={p.url} className="button small" href={p.url} target="_blank" rel="noreferrer noopener" title={p.title}>
-            <Icon name="branch" /> {w.pulled(p.number ?? 0, p.state ?? "open", p.draft ?? false)}
-          </a>
-        ))}
-        {pull && opened.length === 0 && (
-          <a className="button small" href={pull} target="_blank" rel="noreferrer noopener" title={w.pullTitle}>
-            <Icon name="branch" /> {w.pull}
-          </a>
-        )}
         <button type="button" className="button small" onClick={download}>
           <Icon name="download" /> {w.download}
         </button>
       </div>
+      <Pulls agent={agent} branch={branch} />
       {byTurn ? <ByTurn entries={entries} revision={revision} split={split} said={said} more={more} older={older} /> : <div className="changes-body">
         <nav className="file-list" aria-label={w.fileList}>
           <ul>

@@ -1,4 +1,4 @@
-import type { AgentSummary } from "../api/types";
+import type { AgentSummary, PullRequest } from "../api/types";
 
 /** A time so many minutes ago. */
 export const minutesAgo = (n: number) => new Date(Date.now() - n * 60_000).toISOString();
@@ -6,6 +6,10 @@ export const minutesAgo = (n: number) => new Date(Date.now() - n * 60_000).toISO
 export const idOf = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
 
 const repo = (name: string) => [{ url: `https://git.example.com/${name}` }];
+
+const pull = (number: number, title: string, more: Partial<PullRequest> = {}): PullRequest[] => [
+  { repoUrl: "git.example.com/acme/shop", branch: "aloft/retry-webhooks", base: "main", url: `https://git.example.com/acme/shop/pulls/${number}`, number, title, state: "open", ...more },
+];
 
 function agent(n: number, name: string, minutes: number, more: Partial<AgentSummary>): AgentSummary {
   const id = idOf(n);
@@ -22,11 +26,11 @@ const first: AgentSummary[] = [
   agent(14, "Split the search service", 9, { runStatus: "RUNNING", machine: "ready", waitingApprovals: 1, doing: "CreatePlan Split the search service", repos: repo("acme/search") }),
   agent(3, "Upgrade to React 19", 11, { runStatus: "ERROR", doing: "the model refused the key of the configuration: 401 invalid x-api-key", repos: repo("acme/web") }),
   agent(4, "Find why checkout is slow for large carts", 1, { runStatus: "CREATING", machine: "booting", doing: "starting the machine: checkout" }),
-  agent(5, "Translate the emails into Portuguese and check all of the placeholders in the templates of every language", 32, { runStatus: "FINISHED", machine: "hibernated", repos: repo("acme/mail") }),
+  agent(5, "Translate the emails into Portuguese and check all of the placeholders in the templates of every language", 32, { runStatus: "FINISHED", machine: "hibernated", repos: repo("acme/mail"), pullRequests: pull(40, "Translate the emails into Portuguese", { repoUrl: "git.example.com/acme/mail", branch: "aloft/portuguese", state: "merged" }) }),
   agent(6, "Write tests for the tax rules", 55, { runStatus: "RUNNING", paused: true, machine: "ready", doing: "Edit src/tax/rules.ts", repos: repo("acme/tax") }),
-  agent(7, "Delete dead feature flags", 96, { runStatus: "CANCELLED", repos: repo("acme/web") }),
-  agent(8, "اكتب اختبارات لصفحة الدفع", 130, { runStatus: "FINISHED" }),
-  agent(9, "<img src=x onerror=alert(1)>", 180, { runStatus: "FINISHED", doing: "" }),
+  agent(7, "Delete dead feature flags", 96, { runStatus: "CANCELLED", repos: repo("acme/web"), pullRequests: pull(39, "Delete dead feature flags", { repoUrl: "git.example.com/acme/web", state: "closed" }) }),
+  agent(8, "اكتب اختبارات لصفحة الدفع", 130, { runStatus: "FINISHED", pullRequests: pull(41, "اختبارات لصفحة الدفع") }),
+  agent(9, "<img src=x onerror=alert(1)>", 180, { runStatus: "FINISHED", doing: "", pullRequests: pull(44, "<img src=x onerror=alert(1)>", { url: "javascript:alert(1)" }) }),
   agent(10, "Pin the base image", 1500, { runStatus: "EXPIRED", repos: repo("acme/infra") }),
   agent(12, "Print a lot", 8000, { runStatus: "FINISHED" }),
   agent(11, "Old experiment with the queue", 9000, { runStatus: "FINISHED", status: "ARCHIVED" }),
@@ -35,6 +39,13 @@ const first: AgentSummary[] = [
 const verbs = ["Fix", "Speed up", "Document", "Refactor", "Test", "Remove", "Port"];
 const things = ["the importer", "login on Safari", "flaky tests of the cart", "the search index", "rate limits", "the invoice PDF", "CSV export", "the nightly job"];
 
+/** Agents whose pull requests stand in one way or another, by the number of the agent. */
+const pulled: Record<number, Partial<AgentSummary>> = {
+  103: { repos: repo("acme/shop"), pullRequests: [{ repoUrl: "git.example.com/acme/shop", branch: "aloft/retry-webhooks", base: "main", error: { code: "forge_no_token", message: "there is no token for git.example.com (add one to git.credentials in the configuration)" } }] },
+  105: { repos: repo("acme/shop"), pullRequests: pull(42, "Test the tax rules, and the rounding of what a cart with nothing but coupons in it comes to in every currency") },
+  106: { repos: [...repo("acme/shop"), ...repo("acme/web"), ...repo("acme/infra")], pullRequests: [...pull(43, "Port flaky tests of the cart", { draft: true }), ...pull(46, "Port flaky tests", { repoUrl: "git.example.com/acme/web" })] },
+};
+
 /** Five thousand agents, of which the first have a story. */
 export const agents: AgentSummary[] = [
   ...first,
@@ -42,6 +53,7 @@ export const agents: AgentSummary[] = [
     agent(100 + i, `${verbs[i % verbs.length]} ${things[i % things.length]}`, 200 + i * 7, {
       runStatus: i % 9 === 4 ? "CANCELLED" : "FINISHED",
       repos: repo(["acme/shop", "acme/web", "acme/infra", "acme/mail"][i % 4] ?? "acme/shop"),
+      ...pulled[100 + i],
     }),
   ),
 ];

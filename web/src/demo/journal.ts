@@ -236,7 +236,7 @@ export function summary(id: string): Journal {
 }
 
 function made(id: string): Event[] {
-  const bare = (journals[id] ?? (() => [...working.slice(0, 30), { kind: "run.ended", data: { status: "FINISHED", result: "Done." } } as Bare]))();
+  const bare = (journals[id] ?? (() => [...working.slice(0, 30), { kind: "pushed", data: { branch: "aloft/retry-webhooks", commit: "4f1c2ab09d3e" } }, { kind: "run.ended", data: { status: "FINISHED", result: "Done." } } as Bare]))();
   const began = Date.now() - 14 * 60_000;
   return bare.map((e, i) => ({ seq: i + 1, runId: `run-${id.slice(3)}`, time: new Date(began + i * 4_000).toISOString(), kind: e.kind, data: e.data }) as Event);
 }

@@ -5,8 +5,9 @@ import { environments } from "./environments";
 import { machine } from "./machine";
 import { mcp } from "./mcp";
 import { people } from "./people";
+import { pulls } from "./pulls";
 import { settings } from "./settings";
 import { shell } from "./shell";
 
 /** Every string that people read: one place, a file for each screen, and this door. */
-export const words = { ...shell, ...people, ...agents, ...agent, ...changes, ...machine, ...environments, ...settings, ...mcp } as const;
+export const words = { ...shell, ...people, ...agents, ...agent, ...changes, ...pulls, ...machine, ...environments, ...settings, ...mcp } as const;

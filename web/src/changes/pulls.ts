@@ -1,0 +1,62 @@
+import type { Agent, AgentSummary, CreatePullRequest, PullRequest, PullRequestStanding } from "../api/types";
+
+export type Tone = "green" | "grey" | "violet" | "red" | "amber";
+type Stand = "open" | "draft" | "merged" | "closed";
+
+/** How a pull request stands, a draft apart from those that are open otherwise. */
+export function standOf(p: Pick<PullRequest, "state" | "draft">): Stand {
+  const state = p.state ?? "open";
+  return state === "open" && p.draft ? "draft" : state;
+}
+
+export const toneOfPull: Record<Stand, Tone> = { open: "green", draft: "grey", merged: "violet", closed: "red" };
+export const toneOfCheck: Record<PullRequestStanding["checks"][number]["state"], Tone> = { success: "green", failure: "red", pending: "amber", neutral: "grey" };
+
+/** opened are an agent's pull requests that there are: an attempt that failed has no address. */
+export const opened = (a: Pick<AgentSummary, "pullRequests">) => a.pullRequests?.filter((p) => p.url) ?? [];
+
+/** address is what a link may lead to, of what a forge or an agent has said: a page, and never a script. */
+export const address = (url = "") => (/^https?:\/\//i.test(url) ? url : undefined);
+
+/** A repository of an agent, and the pull request of a branch there. */
+export type Row = { repo: string; pull?: PullRequest & Partial<PullRequestStanding> };
+
+const bare = (url: string) => url.replace(/^[a-z+]+:\/\//i, "");
+const placeOf = (p: PullRequest) => `${bare(p.repoUrl)}\n${p.branch}`;
+
+/**
+ * rowsOf is a row for each pull request, and one for each repository that has
+ * none. made are those of this page, seen what the forge said last.
+ */
+export function rowsOf(agent: Pick<Agent, "repos" | "pullRequests">, made: readonly PullRequest[] = [], seen: readonly PullRequestStanding[] = []): Row[] {
+  const all = new Map<string, NonNullable<Row["pull"]>>();
+  for (const p of [...(agent.pullRequests ?? []), ...made]) {
+    const before = all.get(placeOf(p));
+    if (!before?.url || p.url) all.set(placeOf(p), p);
+  }
+  for (const p of seen) {
+    const known = all.get(placeOf(p));
+    if (known && known.url === p.url) all.set(placeOf(p), p);
+  }
+  const pulls = [...all.values()];
+  const repos = [...new Set((agent.repos ?? []).flatMap((r) => (r.url ? [r.url] : [])))];
+  return [
+    ...repos.flatMap((repo): Row[] => {
+      const own = pulls.filter((p) => bare(p.repoUrl) === bare(repo));
+      return own.length > 0 ? own.map((pull) => ({ repo, pull })) : [{ repo }];
+    }),
+    ...pulls.filter((p) => !repos.some((r) => bare(r) === bare(p.repoUrl))).map((pull) => ({ repo: pull.repoUrl, pull })),
+  ];
+}
+
+export type PullForm = { title: string; body: string; base: string; draft: boolean };
+
+/** wishOf is the request of what was filled in: the server makes up what was not. */
+export function wishOf(repoUrl: string, f: PullForm): CreatePullRequest {
+  const out: CreatePullRequest = { repoUrl };
+  if (f.title.trim()) out.title = f.title.trim();
+  if (f.body.trim()) out.body = f.body;
+  if (f.base.trim()) out.base = f.base.trim();
+  if (f.draft) out.draft = true;
+  return out;
+}

@@ -1,0 +1,33 @@
+import { Failure } from "../api/transport";
+import type { CreatePullRequest, PullRequest, PullRequestStanding } from "../api/types";
+import { agents, idOf } from "./agents";
+
+type Check = PullRequestStanding["checks"][number];
+const check = (name: string, state: Check["state"], summary = ""): Check => ({ name, state, url: "https://git.example.com/acme/shop/checks/1", ...(summary ? { summary } : {}) });
+
+/** What the forge has of pull requests, by their numbers. */
+const more: Record<number, Partial<PullRequestStanding>> = {
+  41: { checksState: "success", checks: [check("build", "success"), check("test", "success")] },
+  42: { checksState: "failure", checks: [check("build", "success"), check("test (node 22)", "failure", "2 of 318 tests failed: keeps coupons, rounds taxes of a cart with nothing in it"), check("lint", "pending"), check("coverage", "neutral")] },
+  43: { checksState: "pending", checks: [check("build", "pending")] },
+  44: { checksState: "success", checks: [{ name: "<b onmouseover=alert(1)>", state: "success", url: "javascript:alert(1)", summary: "\u202Eevil" }] },
+  46: { unseen: { code: "forge_rate_limited", message: "git.example.com asks to wait (try again in 12 minutes)" } },
+};
+
+const of = (id: string) => agents.find((a) => a.id === id);
+
+/** The pull requests of an agent, as the forge has them now. */
+export const standings = (id = "") => ({ items: of(id)?.pullRequests?.map((p) => ({ ...p, checks: [], ...more[p.number ?? 0] })) ?? [] });
+
+/** Opens a pull request; the forge of one agent has no token. */
+export function openPull(id = "", body: unknown): PullRequest {
+  const { repoUrl = "", title, base, draft } = body as CreatePullRequest;
+  const agent = of(id);
+  if (!agent) throw new Failure(404, "not_found", "no agent of this id");
+  if (id === idOf(103)) throw new Failure(409, "forge_no_token", "there is no token for git.example.com (add one to git.credentials in the configuration)");
+  const opened: PullRequest = {
+    repoUrl, branch: "aloft/retry-webhooks", base: base ?? "main", url: "https://git.example.com/acme/shop/pulls/48", number: 48, title: title ?? "Retry failed webhooks with backoff", state: "open", draft: draft ?? false,
+  };
+  agent.pullRequests = [...(agent.pullRequests ?? []).filter((p) => p.repoUrl !== repoUrl), opened];
+  return opened;
+}
