@@ -62,10 +62,15 @@ func final(err error, down time.Duration) error {
 		return fault.Denied("exec-daemon does not accept this server's token").Named("machine_denied").
 			Hint("something in the task may have taken its place: look at the last tool calls, and send a follow-up").Because(err)
 	case down > comeBack:
-		return fault.Unavailable("exec-daemon has not come back for %s", comeBack).Named("machine_stuck").
-			Hint("the machine may be out of memory or processes: look at the last tool calls, and send a follow-up").Because(err)
+		return stuck(comeBack, err)
 	}
 	return nil
+}
+
+// stuck is the fault of a machine whose exec-daemon stays away.
+func stuck(down time.Duration, cause error) error {
+	return fault.Unavailable("exec-daemon has not come back for %s", down).Named("machine_stuck").
+		Hint("the machine may be out of memory or processes: look at the last tool calls, and send a follow-up").Because(cause)
 }
 
 // wanted reports whether there is something to connect for.

@@ -24,10 +24,11 @@ const (
 	maxHookRuns  = 100
 )
 
-// How often hooks are asked for while exec-daemon is being started again.
+// How hooks are asked for while exec-daemon is being started again.
 const (
-	hookAttempts  = 6
 	firstHookWait = 50 * time.Millisecond // and twice as long each time
+	maxHookWait   = time.Second
+	hookPatience  = 10 * time.Second // for all tries together
 )
 
 // HookCall asks for the hooks of some events.
@@ -80,9 +81,10 @@ type HookRun struct {
 
 // Hooks runs hooks in a machine. Its methods are safe for concurrent use.
 type Hooks struct {
-	lost   func(error) error
-	http   *http.Client
-	client agentv1connect.HookServiceClient
+	lost     func(error) error
+	http     *http.Client
+	client   agentv1connect.HookServiceClient
+	patience time.Duration // with an exec-daemon that is away
 }
 
 // Hooks returns the machine's hooks, for whoever has exec-daemon's token. Close
@@ -99,7 +101,7 @@ func newHooks(dial func(context.Context) (net.Conn, error), lost func(error) err
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 	}}
 	return &Hooks{lost, client, agentv1connect.NewHookServiceClient(client, "http://exec",
-		connect.WithInterceptors(around...), connect.WithReadMaxBytes(maxHookReply), connect.WithAcceptCompression("gzip", nil, nil))}
+		connect.WithInterceptors(around...), connect.WithReadMaxBytes(maxHookReply), connect.WithAcceptCompression("gzip", nil, nil)), hookPatience}
 }
 
 // Close lets go of the stream to exec-daemon.
@@ -107,7 +109,7 @@ func (h *Hooks) Close() { h.http.CloseIdleConnections() }
 
 // Run runs the hooks of the call's events. Where exec-daemon dies meanwhile they
 // are run again by the one that comes after it. The error wraps [ErrLost] where
-// the machine is gone.
+// the machine is gone; it is a fault where exec-daemon does not come back.
 func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 	req := &agentv1.RunHooksRequest{
 		ConversationId: call.ConversationID, GenerationId: call.GenerationID, Model: call.Model, UserEmail: call.Email,
@@ -128,17 +130,22 @@ func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 	if connect.CodeOf(err) == connect.CodeUnimplemented { // a machine from before there were hooks
 		return HookOutcome{}, nil
 	}
-	if err != nil {
-		return HookOutcome{}, fmt.Errorf("run hooks: %w", h.lost(err))
+	if err == nil {
+		return hookOutcome(res.Msg), nil
 	}
-	return hookOutcome(res.Msg), nil
+	err = h.lost(err)
+	if ctx.Err() == nil && !connect.IsWireError(err) && !errors.Is(err, ErrLost) {
+		return HookOutcome{}, stuck(h.patience, err)
+	}
+	return HookOutcome{}, fmt.Errorf("run hooks: %w", err)
 }
 
 // run asks again as long as nobody has answered.
 func (h *Hooks) run(ctx context.Context, req *agentv1.RunHooksRequest) (*connect.Response[agentv1.RunHooksResponse], error) {
-	for attempt, wait := 1, firstHookWait; ; attempt, wait = attempt+1, wait*2 {
+	began := time.Now()
+	for wait := firstHookWait; ; wait = min(2*wait, maxHookWait) {
 		res, err := h.client.RunHooks(ctx, connect.NewRequest(req))
-		if err == nil || connect.IsWireError(err) || attempt == hookAttempts || errors.Is(h.lost(err), ErrLost) {
+		if err == nil || connect.IsWireError(err) || errors.Is(h.lost(err), ErrLost) || time.Since(began) >= h.patience {
 			return res, err
 		}
 		timer := time.NewTimer(wait)

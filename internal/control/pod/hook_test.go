@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/fault"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
@@ -76,9 +77,15 @@ func TestHooksOutliveExecDaemon(t *testing.T) {
 				answers++
 				return &agentv1.RunHooksResponse{Permission: "deny"}, c.answer
 			})
+			if c.name == "AlwaysIsAnError" {
+				h.patience = firstHookWait
+			}
 			out, err := h.Run(patience(t), HookCall{Events: []HookEvent{{Name: "stop"}}})
 			if (out.Permission == "deny") != c.denied || (err == nil) != c.denied || errors.Is(err, ErrLost) != c.isLost || answers != c.answers {
 				t.Errorf("said %+v after %d answers: %v", out, answers, err)
+			}
+			if stuck := fault.Of(err).Code == "machine_stuck"; stuck != (c.name == "AlwaysIsAnError") {
+				t.Errorf("the machine is stuck: %v, for %v", stuck, err)
 			}
 		})
 	}

@@ -115,7 +115,7 @@ func (l *link) dial(ctx context.Context, m machine.Machine, git Gateway, options
 		}
 	}
 	conn, err := pod.Dial(ctx, m, git, options...)
-	if errors.Is(err, machine.ErrStopped) {
+	for try := 1; errors.Is(err, machine.ErrStopped) && try <= maxStarts; try++ {
 		if err := m.Restart(ctx); err != nil {
 			return nil, unstartedError{err}
 		}
@@ -127,6 +127,10 @@ func (l *link) dial(ctx context.Context, m machine.Machine, git Gateway, options
 	l.conn = conn
 	return conn, nil
 }
+
+// maxStarts is how often a machine is started to be dialed: one may be killed
+// before it answers.
+const maxStarts = 4
 
 // unstartedError is why a machine that had stopped was not started.
 type unstartedError struct{ error }
