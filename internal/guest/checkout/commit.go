@@ -21,11 +21,16 @@ type Committed struct {
 
 // Commit commits whatever is changed in the clone. A hook of the repository
 // that refuses, or does not come to an end, is passed over, and the note says so.
+// A lock that a killed git left behind is removed.
 func (r *Repository) Commit(ctx context.Context, message string) (Committed, error) {
 	if strings.TrimSpace(message) == "" {
 		return Committed{}, &Failure{CodeInternal, "a commit needs a message"}
 	}
-	if _, err := r.git(ctx, localLimit, "add", "--all"); err != nil {
+	add := func() error {
+		_, err := r.git(ctx, localLimit, "add", "--all")
+		return err
+	}
+	if err := r.unlocked(ctx, add); err != nil {
 		return Committed{}, err
 	}
 	words := newTail(nil)
@@ -62,18 +67,17 @@ func (r *Repository) commitStaged(ctx context.Context, message string) (note str
 }
 
 func (r *Repository) commitOnce(ctx context.Context, message string, args ...string) error {
-	words := newTail(nil)
-	exit, err := r.limited(ctx, hookLimit, Command{
-		Args: append([]string{"git", "commit", "--quiet", "--file=-"}, args...),
-		Dir:  r.Path, Env: gitEnv, Stdin: message, Stdout: io.Discard, Stderr: words,
-	})
-	if err != nil {
+	return r.unlocked(ctx, func() error {
+		words := newTail(nil)
+		exit, err := r.limited(ctx, hookLimit, Command{
+			Args: append([]string{"git", "commit", "--quiet", "--file=-"}, args...),
+			Dir:  r.Path, Env: gitEnv, Stdin: message, Stdout: io.Discard, Stderr: words,
+		})
+		if err == nil && exit != 0 {
+			return r.failure(words)
+		}
 		return err
-	}
-	if exit != 0 {
-		return r.failure(words)
-	}
-	return nil
+	})
 }
 
 // brief is an error in few words.
