@@ -142,12 +142,18 @@ func TestHookTools(t *testing.T) {
 	for _, c := range []struct{ name, tools string }{
 		{"Shell", "Shell"}, {"Read", "Read"}, {"Write", "Write StrReplace EditNotebook"}, {"Grep", "Grep"}, {"Delete", "Delete"}, {"LS", "LS"},
 		{"Fetch", "Fetch WebFetch"}, {"ReadLints", "ReadLints"}, {"WriteShellStdin", "WriteShellStdin"}, {"Glob", "Glob"},
+		{"Task", "Task"}, {"ListMcpResources", "ListMcpResources"}, {"FetchMcpResource", "FetchMcpResource"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for name := range strings.FieldsSeq(c.tools) {
 				r := newRig(t, false)
 				all := r.listen()
-				r.model.steps = []step{use(name + " {}"), say("done")}
+				args := "{}"
+				if strings.HasSuffix(name, "McpResource") || strings.HasSuffix(name, "McpResources") {
+					r.connected()
+					args = `{"server":"tickets","uri":"ticket://7"}`
+				}
+				r.model.steps = []step{use(name + " " + args), say("done")}
 				r.work(t.Context())
 				for _, e := range *all {
 					if (e.Name == "preToolUse" || e.Name == "postToolUse") && e.Subject != c.name {
