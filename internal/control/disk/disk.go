@@ -86,8 +86,9 @@ const (
 // Times of the watch.
 const (
 	askEvery     = 250 * time.Millisecond // one statfs
-	lookEvery    = 5 * time.Second        // whether there are other machines
+	lookEvery    = 2 * time.Second        // whether there are other machines
 	measureEvery = 30 * time.Second       // whatever the file system says: what one takes, another may free
+	measureSoon  = 2 * time.Second        // the same where all measurements together take little
 	measureShare = 4                      // a measurement is made again after so many times what it took
 	measureRest  = 50                     // or so many, where nothing asks for it
 )
@@ -284,7 +285,7 @@ func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 		switch {
 		case low && since < u.took:
 			return false
-		case !low && (since < measureShare*u.took || !could && since < max(measureEvery, measureRest*u.took)):
+		case !low && (since < measureShare*u.took || !could && since < g.patience(u)):
 			return false
 		}
 	}
@@ -305,6 +306,15 @@ func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 		u.calm = n
 	}
 	return true
+}
+
+// patience is how long a machine is not measured where nothing asks for it.
+func (g *Guard) patience(u *use) time.Duration {
+	all := time.Duration(0)
+	for _, other := range g.uses {
+		all += other.took
+	}
+	return min(max(measureEvery, measureRest*u.took), max(measureSoon, measureRest*all))
 }
 
 // allowed is what the machine may hold. One that was over its limit when it was
