@@ -15,6 +15,10 @@ scripts:
   - match: shorter
     turns:
       - text: It is shorter.
+  - match: terminal
+    turns:
+      - calls: [{tool: Shell, args: {command: "tmux list-sessions -F '#{session_name}' | xargs -n 1 tmux capture-pane -pt", description: "look at the terminals"}}]
+      - text: I see it.
   - match: polite
     turns:
       - text: It is polite.
@@ -34,8 +38,8 @@ scripts:
 `
 
 // A person signs in, makes an agent by keyboard, watches it, sends a follow-up,
-// sees what it has changed, and types in its machine: web/test/person.ts does it,
-// in a browser, under the policy that the server sends.
+// sees what it has changed, and types in its machine, which the agent sees:
+// web/test/person.ts does it, in a browser, under the policy that the server sends.
 func TestDashboardInABrowser(t *testing.T) {
 	need.Command(t, "chromium")
 	npm := need.Command(t, "npm")

@@ -77,6 +77,14 @@ async function useMachine(page: Page): Promise<void> {
   const [preview] = await Promise.all([page.context().waitForEvent("page"), page.getByRole("button", { name: "Open", exact: true }).click()]);
   await preview.getByText("hello from inside").waitFor();
   await preview.close();
+
+  // What was typed, the agent sees.
+  await page.getByRole("link", { name: "Conversation" }).click();
+  await page.getByLabel("Follow-up").fill("Look at the terminal");
+  await page.keyboard.press("Control+Enter");
+  await page.getByText("I see it.").waitFor();
+  await page.getByRole("button", { name: /look at the terminals/ }).click();
+  await page.locator(".call", { hasText: "look at the terminals" }).getByText("LISTENS1").first().waitFor();
 }
 
 /** Goes into the machine, which may sleep. */
