@@ -8,7 +8,6 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"aloft/internal/redact"
 	"aloft/internal/wire/agentv1"
@@ -114,7 +113,7 @@ func (h heard) message(m any) {
 		screen.Text = r.Screen(screen.GetText())
 	}
 	if m, ok := m.(proto.Message); ok {
-		eachString(m.ProtoReflect(), r.String)
+		redact.Strings(m.ProtoReflect(), r.String)
 	}
 }
 
@@ -130,52 +129,6 @@ func (h heard) error(err error) error {
 		return err
 	}
 	return connect.NewError(e.Code(), errors.New(clean))
-}
-
-// eachString replaces every string in m by what change makes of it. Its unknown
-// fields go: nobody here reads them.
-func eachString(m protoreflect.Message, change func(string) string) {
-	m.SetUnknown(nil)
-	text := func(v protoreflect.Value) protoreflect.Value { return protoreflect.ValueOfString(change(v.String())) }
-	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		switch {
-		case field.IsMap():
-			eachInMap(m, field, value.Map(), change)
-		case field.IsList():
-			for list, i := value.List(), 0; i < list.Len(); i++ {
-				switch field.Kind() {
-				case protoreflect.StringKind:
-					list.Set(i, text(list.Get(i)))
-				case protoreflect.MessageKind:
-					eachString(list.Get(i).Message(), change)
-				}
-			}
-		case field.Kind() == protoreflect.StringKind:
-			m.Set(field, text(value))
-		case field.Kind() == protoreflect.MessageKind:
-			eachString(value.Message(), change)
-		}
-		return true
-	})
-}
-
-// eachInMap replaces keys as well as values.
-func eachInMap(m protoreflect.Message, field protoreflect.FieldDescriptor, old protoreflect.Map, change func(string) string) {
-	fresh := m.NewField(field)
-	old.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
-		if s, ok := key.Interface().(string); ok {
-			key = protoreflect.ValueOfString(change(s)).MapKey()
-		}
-		switch field.MapValue().Kind() {
-		case protoreflect.StringKind:
-			value = protoreflect.ValueOfString(change(value.String()))
-		case protoreflect.MessageKind:
-			eachString(value.Message(), change)
-		}
-		fresh.Map().Set(key, value)
-		return true
-	})
-	m.Set(field, fresh)
 }
 
 // outputs are the two outputs of one call, as they come.

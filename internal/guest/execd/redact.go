@@ -136,7 +136,7 @@ func redacted(t tool.Tool, s *Secrets) tool.Tool {
 		d.flush()
 		out.Text = s.clean(out.Text)
 		if out.Call != nil {
-			eachString(out.Call.ProtoReflect(), s.clean)
+			redact.Strings(out.Call.ProtoReflect(), s.clean)
 		}
 		return out
 	}
@@ -239,50 +239,6 @@ func (d *deltas) flush() {
 	clear(d.streams)
 }
 
-// eachString replaces every string in m by what change makes of it.
-func eachString(m protoreflect.Message, change func(string) string) {
-	text := func(v protoreflect.Value) protoreflect.Value { return protoreflect.ValueOfString(change(v.String())) }
-	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		switch {
-		case field.IsMap():
-			eachInMap(m, field, value.Map(), change)
-		case field.IsList():
-			for list, i := value.List(), 0; i < list.Len(); i++ {
-				switch field.Kind() {
-				case protoreflect.StringKind:
-					list.Set(i, text(list.Get(i)))
-				case protoreflect.MessageKind:
-					eachString(list.Get(i).Message(), change)
-				}
-			}
-		case field.Kind() == protoreflect.StringKind:
-			m.Set(field, text(value))
-		case field.Kind() == protoreflect.MessageKind:
-			eachString(value.Message(), change)
-		}
-		return true
-	})
-}
-
-// eachInMap replaces keys as well as values.
-func eachInMap(m protoreflect.Message, field protoreflect.FieldDescriptor, old protoreflect.Map, change func(string) string) {
-	fresh := m.NewField(field)
-	old.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
-		if s, ok := key.Interface().(string); ok {
-			key = protoreflect.ValueOfString(change(s)).MapKey()
-		}
-		switch field.MapValue().Kind() {
-		case protoreflect.StringKind:
-			value = protoreflect.ValueOfString(change(value.String()))
-		case protoreflect.MessageKind:
-			eachString(value.Message(), change)
-		}
-		fresh.Map().Set(key, value)
-		return true
-	})
-	m.Set(field, fresh)
-}
-
 // leaving takes secrets out of what answers a request beside a call's result:
 // every error, the diff, which nobody writes back, and what terminals show.
 type leaving struct{ secrets *Secrets }
@@ -300,7 +256,7 @@ func (l leaving) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		case *agentv1.ReadTerminalResponse:
 			m.Text = l.secrets.Redactor().Screen(m.GetText())
 		case *agentv1.ListTerminalsResponse:
-			eachString(m.ProtoReflect(), l.secrets.clean)
+			redact.Strings(m.ProtoReflect(), l.secrets.clean)
 		}
 		return res, nil
 	}
