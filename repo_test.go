@@ -32,20 +32,21 @@ var mayImport = map[string][]string{
 	"cmd/...": {"..."}, // main packages put it together
 
 	// Nouns, each of which may know those above it.
-	"internal/fault":         {},
-	"internal/account":       {"internal/fault"},
-	"internal/conversation":  {},
-	"internal/subagent":      {},
-	"internal/agent":         {"internal/conversation", "internal/subagent"},
-	"internal/tool":          {},
-	"internal/policy":        {},
-	"internal/policy/cage":   {"internal/policy"},
-	"internal/redact":        {},
-	"internal/secret":        {"internal/fault"},
-	"internal/environment":   {"internal/policy"},
-	"internal/policy/shell":  {},
-	"internal/policy/permit": {"internal/policy/shell"},
-	"internal/mcp":           {"internal/environment", "internal/tool"},
+	"internal/fault":          {},
+	"internal/account":        {"internal/fault"},
+	"internal/conversation":   {},
+	"internal/subagent":       {},
+	"internal/agent":          {"internal/conversation", "internal/subagent"},
+	"internal/tool":           {},
+	"internal/policy":         {},
+	"internal/policy/cage":    {"internal/policy"},
+	"internal/policy/pattern": {},
+	"internal/redact":         {},
+	"internal/secret":         {"internal/fault"},
+	"internal/environment":    {"internal/policy"},
+	"internal/policy/shell":   {"internal/policy/pattern"},
+	"internal/policy/permit":  {"internal/policy/pattern", "internal/policy/shell"},
+	"internal/mcp":            {"internal/environment", "internal/policy/pattern", "internal/tool"},
 
 	// What both wings use, and what speaks to neither.
 	"internal/telemetry":               {},
@@ -155,6 +156,7 @@ var nouns = []string{
 	"internal/secret",
 	"internal/environment",
 	"internal/policy/shell",
+	"internal/policy/pattern",
 	"internal/policy/permit",
 	"internal/mcp",
 }

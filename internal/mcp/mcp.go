@@ -11,6 +11,8 @@ package mcp
 import (
 	"log/slog"
 	"strings"
+
+	"aloft/internal/policy/pattern"
 )
 
 // Limits. The count of servers is that of the public API; the others are far above
@@ -94,8 +96,8 @@ func (s Server) Allows(tool string) bool {
 	if s.Tools == nil {
 		return true
 	}
-	for _, pattern := range s.Tools {
-		if glob(pattern, tool) {
+	for _, allowed := range s.Tools {
+		if pattern.Match(allowed, tool) {
 			return true
 		}
 	}
@@ -144,25 +146,4 @@ func Find(servers []Server, name string) (Server, bool) {
 		}
 	}
 	return Server{}, false
-}
-
-// glob reports whether s is of the pattern, in which only * is special.
-func glob(pattern, s string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == s
-	}
-	s, ok := strings.CutPrefix(s, parts[0])
-	if !ok {
-		return false
-	}
-	last := len(parts) - 1
-	for _, part := range parts[1:last] {
-		_, after, found := strings.Cut(s, part)
-		if !found {
-			return false
-		}
-		s = after
-	}
-	return strings.HasSuffix(s, parts[last])
 }

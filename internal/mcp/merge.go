@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"aloft/internal/environment"
+	"aloft/internal/policy/pattern"
 )
 
 // LeftOut is a server that an agent does not get, or gets another instead of.
@@ -95,9 +96,9 @@ func narrow(have, list []string) []string {
 	for _, h := range have {
 		for _, l := range list {
 			switch {
-			case glob(l, h):
+			case pattern.Match(l, h):
 				both = append(both, h)
-			case glob(h, l):
+			case pattern.Match(h, l):
 				both = append(both, l)
 			}
 		}
@@ -111,7 +112,7 @@ func narrow(have, list []string) []string {
 // or by its command and arguments on one line, in which * stands for any text.
 func named(s Server, e environment.MCPServer) bool {
 	if e.Command != "" {
-		return s.Command != "" && glob(e.Command, s.Line())
+		return s.Command != "" && pattern.Match(e.Command, s.Line())
 	}
 	if s.URL == "" || e.ServerURL == "" {
 		return false
@@ -138,8 +139,8 @@ func named(s Server, e environment.MCPServer) bool {
 	} else if host != server {
 		return false
 	}
-	pattern := strings.ReplaceAll(strings.TrimSuffix(want.EscapedPath(), "/")+query(want), "-any-", "*")
-	return glob(pattern, strings.TrimSuffix(have.EscapedPath(), "/")+query(have))
+	allowed := strings.ReplaceAll(strings.TrimSuffix(want.EscapedPath(), "/")+query(want), "-any-", "*")
+	return pattern.Match(allowed, strings.TrimSuffix(have.EscapedPath(), "/")+query(have))
 }
 
 func query(u *url.URL) string {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tailscale/hujson"
 
+	"aloft/internal/policy/pattern"
 	"aloft/internal/policy/shell"
 )
 
@@ -153,32 +154,11 @@ func (p Permissions) Encode() []byte {
 func (p Permissions) AllowsMCP(server, tool string) string {
 	for _, e := range p.MCPAllowlist {
 		s, t, ok := strings.Cut(e, ":")
-		if ok && s != "" && t != "" && glob(strings.ToLower(s), strings.ToLower(server)) && glob(strings.ToLower(t), strings.ToLower(tool)) {
+		if ok && s != "" && t != "" && pattern.Match(strings.ToLower(s), strings.ToLower(server)) && pattern.Match(strings.ToLower(t), strings.ToLower(tool)) {
 			return e
 		}
 	}
 	return ""
-}
-
-// glob reports whether s is of the pattern, in which only * is special.
-func glob(pattern, s string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == s
-	}
-	s, ok := strings.CutPrefix(s, parts[0])
-	if !ok {
-		return false
-	}
-	last := len(parts) - 1
-	for _, part := range parts[1:last] {
-		_, after, found := strings.Cut(s, part)
-		if !found {
-			return false
-		}
-		s = after
-	}
-	return strings.HasSuffix(s, parts[last])
 }
 
 // JudgeLine says what the allowlist says of a shell line.

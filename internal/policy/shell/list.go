@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"aloft/internal/policy/pattern"
 )
 
 // A List is what may run. It is safe for concurrent use.
@@ -94,26 +96,5 @@ func (e entry) covers(words []word) bool {
 		}
 		args = append(args, w.value)
 	}
-	return glob(e.glob, strings.Join(args, " "))
-}
-
-// glob reports whether s is of the pattern, in which only * is special.
-func glob(pattern, s string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == s
-	}
-	s, ok := strings.CutPrefix(s, parts[0])
-	if !ok {
-		return false
-	}
-	last := len(parts) - 1
-	for _, p := range parts[1:last] {
-		_, after, found := strings.Cut(s, p)
-		if !found {
-			return false
-		}
-		s = after
-	}
-	return strings.HasSuffix(s, parts[last])
+	return pattern.Match(e.glob, strings.Join(args, " "))
 }

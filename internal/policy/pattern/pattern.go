@@ -1,0 +1,27 @@
+// Package pattern holds the patterns of allowlists: of programs, of MCP servers
+// and their tools.
+package pattern
+
+import "strings"
+
+// Match reports whether s is of the pattern, in which only * is special: it
+// stands for any text, the empty one too. Its time is linear in s for each *.
+func Match(pattern, s string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == s
+	}
+	s, ok := strings.CutPrefix(s, parts[0])
+	if !ok {
+		return false
+	}
+	last := len(parts) - 1
+	for _, part := range parts[1:last] {
+		_, after, found := strings.Cut(s, part)
+		if !found {
+			return false
+		}
+		s = after
+	}
+	return strings.HasSuffix(s, parts[last])
+}
