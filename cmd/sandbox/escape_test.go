@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -398,16 +399,14 @@ func TestEscapes(t *testing.T) {
 			s := newScene(t, uid)
 			s.old = old
 			noLandlock := old || inMachine == "gvisor"
-			work := make(chan escape)
-			done := make(chan bool)
-			workers := min(4, runtime.NumCPU()*2)
-			for range workers {
-				go func() {
-					defer func() { done <- true }()
+			work := make(chan escape, len(all)) // room for each: one that fails takes no more
+			var workers sync.WaitGroup
+			for range min(4, runtime.NumCPU()*2) {
+				workers.Go(func() {
 					for e := range work {
 						s.hold(t, e, policies[e.policy], uid)
 					}
-				}()
+				})
 			}
 			for _, e := range all {
 				if e.who != "any" && e.who != who && e.who != "" || noLandlock && slices.Contains(keptByLandlock, e.name) {
@@ -419,9 +418,7 @@ func TestEscapes(t *testing.T) {
 				work <- e
 			}
 			close(work)
-			for range workers {
-				<-done
-			}
+			workers.Wait()
 			if tried := len(all) - int(s.without.Load()); tried < 150 {
 				t.Errorf("only %d of %d attempts would have worked without the sandbox", tried, len(all))
 			}

@@ -126,7 +126,11 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	both := make(chan string, 2)
 	for range 2 {
 		r := a.create(url, "Look", nil)
-		go func() { both <- a.events(a.wait(r).AgentID) }()
+		go func() {
+			events := "" // what is read of one that fails
+			defer func() { both <- events }()
+			events = a.events(a.wait(r).AgentID)
+		}()
 	}
 	first, installs := built(<-both)
 	second, same := built(<-both)
@@ -294,8 +298,9 @@ func TestSavedEnvironment(t *testing.T) {
 	}
 	ended := make(chan string, 1)
 	go func() {
-		_, body := a.do("POST", path+"/builds", object{})
-		ended <- body
+		body := ""
+		defer func() { ended <- body }() // also if the test fails in it
+		_, body = a.do("POST", path+"/builds", object{})
 	}()
 	var open struct {
 		Items []struct{ ID, Status, Trigger string }

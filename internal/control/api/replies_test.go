@@ -82,10 +82,19 @@ func TestRepeatedAtOnce(t *testing.T) {
 			replies[i] = h.call("POST", "/v1/me/keys", `{"name":"ci"}`, "Idempotency-Key", "k")
 		})
 	}
-	for range many {
-		<-asked // one after the other
+	replied := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(replied)
+	}()
+	for range many { // one after the other
+		select {
+		case <-asked:
+		case <-replied:
+			t.Fatal("not every request asked")
+		}
 	}
-	all.Wait()
+	<-replied
 	for _, a := range replies {
 		if a.status != http.StatusCreated || string(a.body) != string(replies[0].body) {
 			t.Errorf("%d %s", a.status, a.body)

@@ -369,8 +369,10 @@ func TestManyWatchers(t *testing.T) {
 	ready.Add(watchers)
 	for i := range watchers {
 		wg.Go(func() {
+			opened := sync.OnceFunc(ready.Done)
+			defer opened() // also if it fails
 			resp := h.open(streamOf(id, runID), "")
-			ready.Done()
+			opened()
 			all[i] = identified(readEvents(t, resp.Body))
 		})
 	}

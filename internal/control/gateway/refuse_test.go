@@ -262,10 +262,15 @@ func TestCloseEndsRequests(t *testing.T) {
 	})
 	cloned := make(chan error)
 	go func() {
+		defer close(cloned) // also if the test fails in it
 		_, err := m.try("", "clone", url, "r")
 		cloned <- err
 	}()
-	<-asked
+	select {
+	case <-asked:
+	case err := <-cloned:
+		t.Fatalf("the clone did not ask: %v", err)
+	}
 	if err := w.gw.Close(); err != nil {
 		t.Error(err)
 	}

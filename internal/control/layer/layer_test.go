@@ -95,7 +95,7 @@ func TestHistories(t *testing.T) {
 		histories = 1000
 	}
 	var wg sync.WaitGroup
-	next := make(chan int)
+	next := make(chan int, histories) // room for each: one that fails takes no more
 	for range runtime.NumCPU() {
 		wg.Go(func() {
 			for n := range next {

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,23 +38,56 @@ func (r *rig) reviewed(mode permit.Mode, permissions string, classifier ...step)
 	return c
 }
 
-// answer answers the agent's one open approval when it is asked.
+// answer answers the agent's first question when it is put.
 func (r *rig) answer(decision agent.Decision, message string, entries ...string) {
-	go func() {
-		for head := int64(0); ; {
-			a, err := r.store.Agent(r.t.Context(), r.id)
-			if err != nil {
+	r.answers(agent.ApprovalAnswered{Decision: decision, Message: message, Entries: entries})
+}
+
+// answers answers the agent's questions, one after the other, as they are put.
+// Where it cannot, the store is closed: else the loop would wait forever.
+func (r *rig) answers(all ...agent.ApprovalAnswered) {
+	var work sync.WaitGroup
+	r.t.Cleanup(work.Wait)
+	work.Go(func() {
+		for _, said := range all {
+			err := r.say(said)
+			switch {
+			case r.t.Context().Err() != nil:
 				return // the test is over
-			}
-			if len(a.Approvals) > 0 {
-				r.record(&agent.ApprovalAnswered{ApprovalID: a.Approvals[0].ID, Decision: decision, Message: message, Entries: entries, UserID: 7})
-				return
-			}
-			if head = a.Head; r.store.Wait(r.t.Context(), r.id, head) != nil {
+			case err != nil:
+				r.t.Error(err)
+				_ = r.store.Close()
 				return
 			}
 		}
-	}()
+	})
+}
+
+// say answers the first question that waits, once there is one.
+func (r *rig) say(answer agent.ApprovalAnswered) error {
+	q, err := r.question(r.t.Context())
+	if err != nil {
+		return err
+	}
+	answer.ApprovalID, answer.UserID = q.ID, 7
+	_, err = r.store.Append(r.t.Context(), store.Append{AgentID: r.id, Events: []agent.Event{{RunID: r.run, Body: &answer}}})
+	return err
+}
+
+// question returns the first question that waits, once there is one.
+func (r *rig) question(ctx context.Context) (agent.Approval, error) {
+	for {
+		a, err := r.store.Agent(ctx, r.id)
+		switch {
+		case err != nil:
+			return agent.Approval{}, err
+		case len(a.Approvals) > 0:
+			return a.Approvals[0], nil
+		}
+		if err := r.store.Wait(ctx, r.id, a.Head); err != nil {
+			return agent.Approval{}, err
+		}
+	}
 }
 
 // results are what the model was told of its calls.
@@ -127,20 +161,7 @@ func TestAllowForTheAgent(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
 	r.model.steps = []step{use(`Shell {"command":"npm test"}`), use(`Shell {"command":"npm test -- --watch=false"}`), use(`Shell {"command":"npm publish"}`), say("done")}
-	r.answer(agent.AllowAgent, "", "npm test")
-	go func() { // the second question is answered after the first
-		for {
-			asked := bodies[*agent.ApprovalAsked](r)
-			if len(asked) > 1 {
-				r.record(&agent.ApprovalAnswered{ApprovalID: asked[1].Approval.ID, Decision: agent.Deny})
-				return
-			}
-			a, err := r.store.Agent(t.Context(), r.id)
-			if err != nil || r.store.Wait(t.Context(), r.id, a.Head) != nil {
-				return
-			}
-		}
-	}()
+	r.answers(agent.ApprovalAnswered{Decision: agent.AllowAgent, Entries: []string{"npm test"}}, agent.ApprovalAnswered{Decision: agent.Deny})
 	r.work(t.Context())
 	if diff := cmp.Diff([]string{"run by person", "run by policy", "refused by person"}, treatments(r)); diff != "" {
 		t.Error(diff)
@@ -159,18 +180,7 @@ func TestAQuestionSurvivesARestart(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- loop.Run(ctx, r.id, r.config()) }()
-	for head := int64(0); ; {
-		a, err := r.store.Agent(t.Context(), r.id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(a.Approvals) == 1 {
-			break
-		}
-		if head = a.Head; r.store.Wait(t.Context(), r.id, head) != nil {
-			t.Fatal("the store ended")
-		}
-	}
+	r.asked()
 	stop(loop.ErrStop)
 	<-ended
 	if n := len(r.model.requests); n != 1 {
@@ -267,19 +277,10 @@ func TestCancelEndsAQuestion(t *testing.T) {
 	r.model.steps = []step{use(`Shell {"command":"mv a b"}`)}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
-		for {
-			a, err := r.store.Agent(t.Context(), r.id)
-			if err != nil {
-				return
-			}
-			if len(a.Approvals) > 0 {
-				cancel(loop.ErrCancel)
-				return
-			}
-			if r.store.Wait(t.Context(), r.id, a.Head) != nil {
-				return
-			}
+		if _, err := r.question(ctx); err != nil {
+			cancel(err)
 		}
+		cancel(loop.ErrCancel)
 	}()
 	if run := r.work(ctx); run.Status != agent.Cancelled {
 		t.Errorf("got %+v", run)

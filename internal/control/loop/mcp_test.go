@@ -376,19 +376,7 @@ func TestAllowMCPForTheAgent(t *testing.T) {
 	r := newRig(t, false)
 	n := r.connected()
 	r.reviewed(permit.Allowlist, "")
-	r.answer(agent.AllowAgent, "", "tickets:search")
-	go func() { // the second question is answered after the first
-		for {
-			if asked := bodies[*agent.ApprovalAsked](r); len(asked) > 1 {
-				r.record(&agent.ApprovalAnswered{ApprovalID: asked[1].Approval.ID, Decision: agent.Deny})
-				return
-			}
-			a, err := r.store.Agent(t.Context(), r.id)
-			if err != nil || r.store.Wait(t.Context(), r.id, a.Head) != nil {
-				return
-			}
-		}
-	}()
+	r.answers(agent.ApprovalAnswered{Decision: agent.AllowAgent, Entries: []string{"tickets:search"}}, agent.ApprovalAnswered{Decision: agent.Deny})
 	r.model.steps = []step{
 		use(`CallMcpTool {"server":"tickets","tool_name":"search","arguments":{"q":"1"}}`), use(`CallMcpTool {"server":"tickets","tool_name":"search","arguments":{"q":"2"}}`),
 		use(`CallMcpTool {"server":"tickets","tool_name":"Shell"}`), say("done"),

@@ -21,18 +21,11 @@ const which = `AskQuestion {"title":"The store","questions":[{"id":"db","prompt"
 // asked waits for the agent's one open question.
 func (r *rig) asked() agent.Approval {
 	r.t.Helper()
-	for {
-		a, err := r.store.Agent(r.t.Context(), r.id)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		if len(a.Approvals) > 0 {
-			return a.Approvals[0]
-		}
-		if err := r.store.Wait(r.t.Context(), r.id, a.Head); err != nil {
-			r.t.Fatal(err)
-		}
+	q, err := r.question(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
 	}
+	return q
 }
 
 // TestQuestions is the table of what a person may say to a question, and what
