@@ -70,7 +70,7 @@ type terminalJSON struct {
 
 type listTerminalsResponseJSON struct {
 	_     struct{}       `json:"-" additionalProperties:"true"`
-	Items []terminalJSON `json:"items"`
+	Items []terminalJSON `json:"items" nullable:"false"`
 }
 
 type createTerminalRequestJSON struct {

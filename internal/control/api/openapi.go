@@ -2,9 +2,11 @@ package api
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,6 +60,9 @@ func describe(routes []route, version string) (document, error) {
 		}
 		api.AddOperation(operation(rt, reg, failed))
 	}
+	if err := complete(reg); err != nil {
+		return document{}, err
+	}
 	data, err := api.MarshalJSON()
 	if err != nil {
 		return document{}, fmt.Errorf("as JSON: %w", err)
@@ -67,6 +72,33 @@ func describe(routes []route, version string) (document, error) {
 		return document{}, fmt.Errorf("as YAML: %w", err)
 	}
 	return document{data, yaml}, nil
+}
+
+// complete makes the schemas say of the Go types what encoding/json does with
+// them and huma does not know: an object may have fields that it does not name,
+// and those of a struct that it embeds are its own, exported or not.
+func complete(reg huma.Registry) error {
+	for name, s := range reg.Map() {
+		if s.AdditionalProperties == false {
+			s.AdditionalProperties = true
+		}
+		t := reg.TypeFromRef(schemas + name)
+		if t.Kind() != reflect.Struct {
+			continue
+		}
+		for f := range t.Fields() {
+			if !f.Anonymous || f.IsExported() || f.Tag.Get("json") != "" {
+				continue
+			}
+			of := reg.Map()[schemaName(f.Type, "")]
+			if of == nil {
+				return fmt.Errorf("%s embeds %s, which has no schema of its own", name, f.Type)
+			}
+			maps.Copy(s.Properties, of.Properties)
+			s.Required = append(slices.Clone(of.Required), s.Required...)
+		}
+	}
+	return nil
 }
 
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
