@@ -83,12 +83,13 @@ func integer(q url.Values, name string, standard, least, most int) (int, error) 
 	return n, nil
 }
 
-// boolean reads true or false from a query; absent it is standard.
+// boolean reads true or false from a query, also as Python writes them; absent it
+// is standard.
 func boolean(q url.Values, name string, standard bool) (bool, error) {
 	if !q.Has(name) {
 		return standard, nil
 	}
-	switch q.Get(name) {
+	switch strings.ToLower(q.Get(name)) {
 	case "true", "1":
 		return true, nil
 	case "false", "0":

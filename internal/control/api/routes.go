@@ -196,16 +196,25 @@ func (s *server) handler() http.Handler {
 		mux.Handle(path, s.serve(route{path: path, open: true, handle: otherMethod(strings.Join(append(methods, http.MethodOptions), ", "))}))
 	}
 	mux.Handle("/", s.serve(route{path: "unknown", open: true, handle: noSuchPath}))
-	return withoutSlash(mux)
+	return tidied(mux)
 }
 
-// withoutSlash takes the slash off the end of a path of the API, which some
-// clients write.
-func withoutSlash(next http.Handler) http.Handler {
+// tidied takes off a path what clients write too much: slashes at its beginning,
+// of a base address that ends in one, and one at the end of a path of the API.
+func tidied(next http.Handler) http.Handler {
+	tidy := func(path string) string {
+		path = "/" + strings.TrimLeft(path, "/")
+		if strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, legacyPrefix) {
+			path = strings.TrimSuffix(path, "/")
+		}
+		return path
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if path, ok := strings.CutSuffix(r.URL.Path, "/"); ok && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, legacyPrefix)) {
+		if path := tidy(r.URL.Path); path != r.URL.Path {
 			r = r.Clone(r.Context())
-			r.URL.Path, r.URL.RawPath = path, strings.TrimSuffix(r.URL.RawPath, "/")
+			if r.URL.Path = path; r.URL.RawPath != "" {
+				r.URL.RawPath = tidy(r.URL.RawPath)
+			}
 		}
 		next.ServeHTTP(w, r)
 	})

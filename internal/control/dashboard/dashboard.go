@@ -71,7 +71,13 @@ func Handler(files fs.FS, next http.Handler) (http.Handler, error) {
 			mux.Handle("/"+name, f.handler("no-cache"))
 		}
 	}
-	return mux, nil
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "//") { // the mux would redirect a client that did not ask for a page
+			next.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}), nil
 }
 
 // load reads the files, by name.
