@@ -38,6 +38,13 @@ func (s setups) Snapshot(ctx context.Context, a agent.Agent) (id string, p envir
 	if err := s.builder.SaveSnapshot(ctx, record, func(ctx context.Context, id string) error { return s.schedule.Snapshot(ctx, a.ID, id) }); err != nil {
 		return "", p, err
 	}
+	if a.Env.Preset == agent.VMSetupHelper {
+		if path, _, text, err := s.Proposed(ctx, a); err == nil && path != "" {
+			if text, err = environment.WithSnapshot(text, id); err == nil {
+				return id, environment.Proposal{Text: text, Why: []string{"snapshot: the disk as the agent left it", "the rest: " + path + ", as the agent proposes it"}}, nil
+			}
+		}
+	}
 	files, err := s.builder.Exists(ctx, url, "", environment.ProposeFiles, maxProposeFile)
 	if err != nil {
 		files = nil // the snapshot is worth more than the proposal

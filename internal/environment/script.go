@@ -13,7 +13,12 @@ const MaxScript = 64 << 10
 
 // WithInstall returns the text of an environment.json with another install.
 // What else stands in it stays as it is, comments too. "" is an empty one.
-func WithInstall(text, install string) (string, error) {
+func WithInstall(text, install string) (string, error) { return with(text, "install", install) }
+
+// WithSnapshot is the same for the snapshot that it begins with.
+func WithSnapshot(text, id string) (string, error) { return with(text, "snapshot", id) }
+
+func with(text, key, is string) (string, error) {
 	if strings.TrimSpace(text) == "" {
 		text = "{}"
 	}
@@ -21,7 +26,7 @@ func WithInstall(text, install string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("it cannot be read: %w", err)
 	}
-	patch, err := json.Marshal([]map[string]string{{"op": "add", "path": "/install", "value": install}})
+	patch, err := json.Marshal([]map[string]string{{"op": "add", "path": "/" + key, "value": is}})
 	if err != nil {
 		return "", err
 	}

@@ -25,6 +25,10 @@ func TestWithInstall(t *testing.T) {
 			t.Errorf("%s: something is lost in\n%s", name, got)
 		}
 	}
+	const id = "snapshot-20260102-11111111-2222-3333-4444-555555555555"
+	if got, err := WithSnapshot("{\"snapshot\": \"POPULATED_FROM_SETTINGS\", \"image\": \"debian:12\"} // why\n", id); err != nil || !strings.Contains(got, `"`+id+`"`) || strings.Contains(got, "POPULATED") || !strings.Contains(got, "debian:12") || !strings.Contains(got, "// why") {
+		t.Errorf("with a snapshot: %q, %v", got, err)
+	}
 	for _, text := range []string{"{", "[]", `"x"`, "nonsense"} {
 		if got, err := WithInstall(text, script); err == nil {
 			t.Errorf("%q: %q", text, got)

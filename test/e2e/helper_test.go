@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -70,6 +71,12 @@ func TestSetUpByAnAgent(t *testing.T) {
 	a.get("/v1/agents/"+id+"/environment", &p)
 	if p.Path != ".aloft/environment.json" || !strings.HasPrefix(p.Branch, "aloft/") || !strings.Contains(p.EnvironmentJSON, "make deps") {
 		t.Fatalf("proposed: %+v", p)
+	}
+	// Its disk can be saved too: then the proposal begins with that.
+	var saved struct{ ID, EnvironmentJSON string }
+	if status, reply := a.do("POST", "/v1/agents/"+id+"/snapshots", nil); status != 201 || json.Unmarshal([]byte(reply), &saved) != nil ||
+		!strings.Contains(saved.EnvironmentJSON, saved.ID) || !strings.Contains(saved.EnvironmentJSON, "make deps; echo by the file") {
+		t.Errorf("saved: %d %s", status, reply)
 	}
 	if got := gittest.Git(t, git.Path("app"), "diff", "--name-only", "main", p.Branch); got != ".aloft/environment.json" {
 		t.Errorf("its branch changes %s", got)
