@@ -1,7 +1,6 @@
-import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { isOpen, repoName } from "../agents/status";
 import { asFailure, useClient, useLoad } from "../api/use";
-import { useJournal } from "../journal/follow";
 import { few } from "../parts/few";
 import { Icon, type IconName } from "../parts/Icon";
 import { cost } from "../parts/money";
@@ -10,36 +9,26 @@ import { StatusBadge } from "../parts/Status";
 import { span, useNow } from "../parts/time";
 import { toast } from "../parts/toast";
 import { link, tabs, type Tab } from "../route";
-import { TodoList } from "../tools/todos";
 import { words } from "../words";
-import { Conversation } from "./Conversation";
-import { FollowUp } from "./FollowUp";
 import { Fork } from "./Fork";
-import { useOutgoing } from "./queue";
-import { Edit, TurnContext, type Point } from "./turns";
+import { look, Talk, useTalk } from "./Talk";
 
 const Changes = lazy(() => import("../changes/Changes"));
 const Files = lazy(() => import("../machine/Files"));
 const Machine = lazy(() => import("../machine/Machine"));
 const w = words.agent;
 const soon = 3 * 86_400_000; // milliseconds before an agent is deleted
-const look = 2_500; // milliseconds between looks at the agent's state
 
 /** One agent. */
 export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
   const client = useClient();
-  const { data: agent, failure, loading, reload } = useLoad(() => client.agent(id), [id], look);
-  const follower = useJournal(client, id);
+  const loaded = useLoad(() => client.agent(id), [id], look);
+  const { data: agent, failure, loading, reload } = loaded;
+  const talking = useTalk(id, loaded);
+  const { follower } = talking;
   const t = follower.transcript;
   const now = useNow();
-  const [forking, setForking] = useState<number>(); // after the turn; 0 is now
-  const [editing, setEditing] = useState<Point>();
-  const busy = agent ? isOpen(agent) || t.working : true;
-  useEffect(reload, [t.working, reload]); // what the journal says is known at once
-  const sent = useCallback(() => reload(), [reload]);
-  const outgoing = useOutgoing(client, id, sent);
-  const free = !busy && agent?.status === "ACTIVE";
-  const turns = useMemo(() => ({ id, free, done: sent, edit: setEditing, fork: setForking }), [id, free, sent]);
+  const [forking, fork] = useState(false);
 
   if (failure && !agent) return <Failed failure={failure} retry={reload} top />;
   if (loading || !agent) return <Loading />;
@@ -85,7 +74,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
           ) : (
             isOpen(agent) && <Act icon="pause" name={w.pause} act={() => act(client.pause(id))} />
           )}
-          <Act icon="fork" name={w.fork} act={() => setForking(0)} />
+          <Act icon="fork" name={w.fork} act={() => fork(true)} />
           {archived ? <Act icon="archive" name={w.unarchive} act={() => act(client.unarchive(id))} /> : !isOpen(agent) && <Act icon="archive" name={w.archive} act={() => act(client.archive(id))} />}
         </div>
       </header>
@@ -96,27 +85,13 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
           </a>
         ))}
       </nav>
-      {tab === "conversation" && (
-        <div className="agent-body">
-          <div className="agent-talk">
-            {!follower.whole && t.entries.length === 0 ? <Loading /> : <TurnContext value={turns}><Conversation entries={t.entries} revision={follower.revision()} more={follower.more} older={follower.older} /></TurnContext>}
-            <FollowUp id={id} busy={busy} archived={archived} queue={t.queue} outgoing={outgoing} asked={t.asked()} />
-          </div>
-          {t.todos.length > 0 && (
-            <aside aria-label={w.todo}>
-              <h2>{w.todo}</h2>
-              <TodoList todos={t.todos} />
-            </aside>
-          )}
-        </div>
-      )}
+      {tab === "conversation" && <Talk agent={agent} talking={talking} />}
       <Suspense fallback={<Loading />}>
         {tab === "changes" && <Changes agent={agent} revision={t.turns} entries={t.entries} branch={t.branch} more={follower.more} older={follower.older} />}
         {tab === "files" && <Files agent={agent} revision={t.turns} />}
         {tab === "machine" && <Machine agent={agent} />}
       </Suspense>
-      {forking !== undefined && <Fork id={id} turn={forking} close={() => setForking(undefined)} />}
-      {editing && <Edit id={id} point={editing} close={() => setEditing(undefined)} done={sent} />}
+      {forking && <Fork id={id} close={() => fork(false)} />}
     </div>
   );
 }

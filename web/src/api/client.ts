@@ -2,7 +2,7 @@ import type {
   AgentMcpServer, McpServer, McpTest, NewMcpServer,
   Agent, AgentSummary, ApiKey, Answer, Approval, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, CreatePullRequest, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, NewEnvironment, NewKey, Passkey,
-  PasskeyAnswer, Preview, Prompt, Proposal, PullRequest, PullRequestStanding, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
+  PasskeyAnswer, Preview, Prompt, Proposal, Proposed, PullRequest, PullRequestStanding, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
   TeamUsage, Terminal, Usage, User, WrittenFile,
 } from "./types";
 import type { Find } from "../agents/status";
@@ -133,6 +133,8 @@ export class Client {
   deleteSnapshot = (id: string) => this.send("DELETE", `/snapshots${at(id)}`);
 
   saveDisk = (agent: string) => this.send<Proposal>("POST", `/agents${at(agent)}/snapshots`);
+  /** The environment that an agent has written and pushed. */
+  proposedEnvironment = (agent: string) => this.get<Proposed>(`/agents${at(agent)}/environment`);
   commitEnvironment = (agent: string, environmentJson: string) => this.send<Committed>("POST", `/agents${at(agent)}/environment/commit`, { environmentJson });
   /** Builds an environment to see whether it can be; news hears how far it is. */
   async tryEnvironment(agent: string, environmentJson: string, signal: AbortSignal, news: (line: string) => void): Promise<Build> {

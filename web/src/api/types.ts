@@ -27,6 +27,7 @@ export type Checked = Schemas["Checked"];
 export type Finding = Schemas["Finding"];
 export type Snapshot = Schemas["SavedSnapshot"];
 export type Proposal = Schemas["Snapshot"];
+export type Proposed = Schemas["Proposed"];
 export type Committed = Schemas["Committed"];
 export type Build = Schemas["Build"];
 export type Secret = Schemas["Secret"];

@@ -58,5 +58,9 @@ export const agents: AgentSummary[] = [
   ),
 ];
 
-/** A machine that a person sets up. */
-export const setUpAgent = agent(50, "Set up shop", 3, { runStatus: "FINISHED", machine: "ready", env: { type: "cloud", preset: "setup" } });
+/** Machines that are set up, by a person and by agents. */
+export const setUps = [
+  agent(50, "Set up shop", 3, { runStatus: "FINISHED", machine: "ready", env: { type: "cloud", preset: "setup" } }),
+  agent(51, "Set up search", 6, { runStatus: "FINISHED", machine: "hibernated", repos: repo("acme/search"), env: { type: "cloud", preset: "vmSetupHelper" } }),
+  agent(52, "Set up mail", 1, { runStatus: "RUNNING", machine: "ready", doing: "Shell npm ci", repos: repo("acme/mail"), env: { type: "cloud", preset: "vmSetupHelper" } }),
+];

@@ -1,5 +1,5 @@
 import type { Schema } from "../api/client";
-import type { Build, Checked, EnvironmentDetail, EnvironmentVersion, Secret, Snapshot } from "../api/types";
+import type { Build, Checked, EnvironmentDetail, EnvironmentVersion, Proposed, Secret, Snapshot } from "../api/types";
 import { minutesAgo } from "./agents";
 
 const environmentJson = `{
@@ -74,3 +74,9 @@ export const snapshots = [
 ];
 
 export const proposal = { id: snapshots[0]?.id ?? "", environmentJson: `{\n  "snapshot": "${snapshots[0]?.id ?? ""}",\n  "install": "npm ci",\n  "terminals": [{"name": "dev", "command": "npm run dev"}]\n}\n`, why: ["snapshot: the disk as you left it", "install: what you ran that a switch of branches asks for again"] };
+
+/** What an agent has pushed. */
+export const proposed: Proposed = {
+  path: ".aloft/environment.json", branch: "aloft/find-out-how-a-machine", findings: [],
+  environmentJson: '{\n  // node 20 is the base\'s own\n  "install": "sudo apt-get install -y libvips-dev\\nnpm ci",\n  "start": "sudo service postgresql start",\n  "terminals": [{ "name": "web", "command": "npm run dev" }],\n  "ports": [{ "port": 3000, "name": "web" }]\n}\n',
+};

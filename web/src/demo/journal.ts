@@ -203,8 +203,24 @@ function long(events: number): Bare[] {
   return out;
 }
 
+/** An agent that sets a machine up; at first without its end. */
+const settingUp: Bare[] = [
+  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Find out how a machine for this repository is to be set up, and propose an environment." }] } } },
+  ...boot,
+  replied({ text: "The README asks for Node 20, libvips and a PostgreSQL. I install them, and see whether the tests pass." }, call("s1", "Shell", { command: "sudo apt-get install -y libvips-dev postgresql && npm ci", description: "Install what the README names" })),
+  ...done("s1", "", { exitCode: 0, stdout: "Setting up libvips-dev (8.14.1-3) ...\nadded 412 packages in 14s\n", stderr: "" }, 24_000),
+];
+const setUp: Bare[] = [
+  ...settingUp,
+  replied({ text: "Now the tests." }, call("s2", "Shell", { command: "sudo service postgresql start && npm test", description: "Run the tests" })),
+  ...done("s2", "", { exitCode: 0, stdout: "Tests  212 passed (212)\n", stderr: "" }, 9_000),
+  replied({ text: "I propose `.aloft/environment.json`: it installs libvips and the packages, starts PostgreSQL, and runs the development server in a terminal. All 212 tests passed. **Missing**: the token of the image service, `IMAGES_TOKEN`, as a secret; its tests are skipped without." }),
+  { kind: "pushed", data: { branch: "aloft/find-out-how-a-machine", commit: "4f1c2ab09d3e" } },
+  { kind: "run.ended", data: { status: "FINISHED", result: "I propose .aloft/environment.json." } },
+];
+
 const journals: Record<string, () => Bare[]> = {
-  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(5)]: () => retried, [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(10)]: () => long(10_000), [idOf(101)]: () => long(1_000), [idOf(102)]: () => long(100_000),
+  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(5)]: () => retried, [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(51)]: () => setUp, [idOf(52)]: () => settingUp, [idOf(10)]: () => long(10_000), [idOf(101)]: () => long(1_000), [idOf(102)]: () => long(100_000),
 };
 
 const kept = new Map<string, Event[]>();

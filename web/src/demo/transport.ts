@@ -1,11 +1,11 @@
 import { agentMcpServers, mcpServers, mcpTest } from "./mcp";
 import { Failure, type Transport } from "../api/transport";
 import { listed, type Find } from "../agents/status";
-import { agents, idOf, setUpAgent } from "./agents";
+import { agents, idOf, setUps } from "./agents";
 import { audit, keys, members, passkeys, rules, settings, signedIn, signedOut, usage } from "./team";
 import { settled } from "../journal/fold";
 import { shell } from "./shell";
-import { buildLog, builds, checked, environments, environmentSecrets, proposal, schema, secrets, snapshots, versions } from "./environments";
+import { buildLog, builds, checked, environments, environmentSecrets, proposal, proposed, schema, secrets, snapshots, versions } from "./environments";
 import { bytesOf, listOf, move, remove, write } from "./files";
 import { approval, branchDiff, journalOf, longDiff, picture, summary } from "./journal";
 import { openPull, standings } from "./pulls";
@@ -40,7 +40,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
       const from = Number(query.get("cursor") ?? 0);
       const next = from + 100;
       const find: Find = { ...Object.fromEntries(query), user: query.has("user") ? Number(query.get("user")) : "everybody" };
-      const found = listed(agents, find).sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
+      const found = listed([...setUps, ...agents], find).sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
       if (state === "stream") return { items: found.slice(0, 20).map((a) => ({ ...a, runStatus: "RUNNING", doing: `Shell step ${Date.now()}` })) };
       return { items: found.slice(from, next), ...(next < found.length ? { nextCursor: String(next) } : {}) };
     },
@@ -48,7 +48,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   [
     "GET", /^\/v1\/agents\/([^/]+)$/,
     ([, id]) => {
-      const found = agents.find((a) => a.id === id) ?? (id === setUpAgent.id ? setUpAgent : undefined);
+      const found = [...agents, ...setUps].find((a) => a.id === id);
       if (!found) throw new Failure(404, "not_found", "no agent of this id");
       return { ...found, workOnCurrentBranch: false, autoCreatePR: false, runMode: "auto-review", ports: [{ port: 3000, name: "web" }, { port: 5432, name: "db" }, { port: 9229 }] };
     },
@@ -71,6 +71,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/environment-schema$/, () => schema],
   ["GET", /^\/v1\/snapshots$/, () => page(snapshots)],
   ["POST", /^\/v1\/agents\/[^/]+\/snapshots$/, () => proposal],
+  ["GET", /^\/v1\/agents\/[^/]+\/environment$/, () => proposed],
   ["GET", /^\/v1\/team\/external-id$/, () => ({ externalId: "aloft-1f0e2d3c-4b5a" })],
   ["GET", /^\/v1\/mcp-servers$/, () => page(mcpServers)],
   ["POST", /^\/v1\/mcp-servers\/[^/]+\/test$/, ([path]) => mcpTest(path ?? "")],

@@ -5,19 +5,23 @@ import { repoName } from "../agents/status";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
 import { Problem } from "../parts/State";
+import { StatusBadge } from "../parts/Status";
 import { since, useNow } from "../parts/time";
 import { go, link } from "../route";
 import { words } from "../words";
 
 const w = words.setUp;
+type Way = keyof typeof w.ways;
+const ways = Object.keys(w.ways) as Way[];
+const wayOf = (preset = ""): Way | undefined => ways.find((p) => p === preset);
 
-/** Asks which repository a machine is to be set up for, and lists those that are. */
+/** Asks for which repository a machine is to be set up, and by whom, and lists those that are. */
 export default function BeginSetUp() {
   const client = useClient();
   const repositories = useLoad(client.repositories, []);
   const agents = useLoad(() => client.agents({}), [], 10_000);
-  const open = agents.data?.items.filter((a) => a.env.preset === "setup" && a.status === "ACTIVE") ?? [];
-  const [form, setForm, clear] = useDraft("setup", { repo: "", ref: "", image: "", key: newKey() });
+  const open = agents.data?.items.filter((a) => wayOf(a.env.preset) && a.status === "ACTIVE") ?? [];
+  const [form, setForm, clear] = useDraft("setup.begin", { way: "setup" as Way, repo: "", ref: "", image: "", key: newKey() });
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
   const now = useNow();
@@ -27,12 +31,12 @@ export default function BeginSetUp() {
     setProblem("");
     const repo = form.repo.trim();
     const ref = form.ref.trim();
-    const image = form.image.trim();
+    const image = form.way === "setup" ? form.image.trim() : "";
     try {
       const { agent } = await client.spawn(
         {
-          prompt: { text: w.prompt }, name: w.name(repoName(repo)), repos: [{ url: repo, ...(ref ? { startingRef: ref } : {}) }],
-          env: { type: "cloud", preset: "setup", ...(image ? { image } : {}) },
+          prompt: { text: w.prompts[form.way] }, name: w.name(repoName(repo)), repos: [{ url: repo, ...(ref ? { startingRef: ref } : {}) }],
+          env: { type: "cloud", preset: form.way, ...(image ? { image } : {}) },
         },
         form.key,
       );
@@ -62,7 +66,14 @@ export default function BeginSetUp() {
       <div className="scroll">
         <div className="wide">
           <form className="card padded stack" onSubmit={(e) => void submit(e)}>
-            <p className="muted">{w.lead}</p>
+            <div className="pick" role="group" aria-label={w.waysLabel}>
+              {ways.map((way) => (
+                <button key={way} type="button" aria-pressed={way === form.way} onClick={() => setForm({ ...form, way, key: newKey() })}>
+                  {w.ways[way]}
+                </button>
+              ))}
+            </div>
+            <p className="muted">{w.leads[form.way]}</p>
             <div className="field">
               <label htmlFor="setup-repo">{w.repo}</label>
               <input id="setup-repo" className="input" required list="setup-repos" placeholder={words.spawn.repoHint} spellCheck={false} value={form.repo} onChange={(e) => setForm({ ...form, repo: e.target.value })} />
@@ -74,12 +85,12 @@ export default function BeginSetUp() {
             </div>
             <div className="form-grid">
               {field("ref", w.ref, w.refHint)}
-              {field("image", w.image, w.imageHint)}
+              {form.way === "setup" && field("image", w.image, w.imageHint)}
             </div>
             {problem && <Problem>{problem}</Problem>}
             <div className="row">
               <button type="submit" className="button first" disabled={busy}>
-                {w.go}
+                {w.go[form.way]}
               </button>
             </div>
           </form>
@@ -89,13 +100,14 @@ export default function BeginSetUp() {
               <ul className="list">
                 {open.map((a) => (
                   <li key={a.id} className="card line">
-                    <Icon name="machine" />
+                    <Icon name={a.env.preset === "setup" ? "machine" : "agents"} />
                     <a className="grow" {...link({ page: "setup", id: a.id })}>
                       <strong className="cut" dir="auto">
                         {a.name}
                       </strong>
                       <span className="muted small cut">{a.repos?.map((r) => repoName(r.url)).join(", ")}</span>
                     </a>
+                    <StatusBadge agent={a} />
                     <span className="small faint">{since(a.createdAt, now)}</span>
                   </li>
                 ))}

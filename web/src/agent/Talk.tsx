@@ -1,0 +1,60 @@
+import { useEffect, useMemo, useState } from "react";
+import { isOpen } from "../agents/status";
+import type { Agent } from "../api/types";
+import { useClient, type Loaded } from "../api/use";
+import { useJournal, type Follower } from "../journal/follow";
+import { Loading } from "../parts/State";
+import { TodoList } from "../tools/todos";
+import { words } from "../words";
+import { Conversation } from "./Conversation";
+import { FollowUp } from "./FollowUp";
+import { Fork } from "./Fork";
+import { useOutgoing, type Outgoing } from "./queue";
+import { Edit, TurnContext, type Point } from "./turns";
+
+export const look = 2_500; // milliseconds between looks at an agent's state
+
+/** What is known of an agent while one talks to it. */
+export type Talking = { follower: Follower; busy: boolean; outgoing: readonly Outgoing[]; sent: () => void };
+
+/** useTalk follows an agent, and sends what is written to it, whichever part of it is looked at. */
+export function useTalk(id: string, { data: agent, reload }: Loaded<Agent>): Talking {
+  const client = useClient();
+  const follower = useJournal(client, id);
+  const { working } = follower.transcript;
+  useEffect(reload, [working, reload]); // what the journal says is known at once
+  const outgoing = useOutgoing(client, id, reload);
+  return { follower, busy: agent ? isOpen(agent) || working : true, outgoing, sent: reload };
+}
+
+/** The conversation with an agent, and the box for what comes next. */
+export function Talk({ agent, talking: { follower, busy, outgoing, sent } }: { agent: Agent; talking: Talking }) {
+  const id = agent.id;
+  const t = follower.transcript;
+  const [forking, setForking] = useState<number>(); // after the turn
+  const [editing, setEditing] = useState<Point>();
+  const free = !busy && agent.status === "ACTIVE";
+  const turns = useMemo(() => ({ id, free, done: sent, edit: setEditing, fork: setForking }), [id, free, sent]);
+  return (
+    <div className="agent-body">
+      <div className="agent-talk">
+        {!follower.whole && t.entries.length === 0 ? (
+          <Loading />
+        ) : (
+          <TurnContext value={turns}>
+            <Conversation entries={t.entries} revision={follower.revision()} more={follower.more} older={follower.older} />
+          </TurnContext>
+        )}
+        <FollowUp id={id} busy={busy} archived={agent.status === "ARCHIVED"} queue={t.queue} outgoing={outgoing} asked={t.asked()} />
+      </div>
+      {t.todos.length > 0 && (
+        <aside aria-label={words.agent.todo}>
+          <h2>{words.agent.todo}</h2>
+          <TodoList todos={t.todos} />
+        </aside>
+      )}
+      {forking !== undefined && <Fork id={id} turn={forking} close={() => setForking(undefined)} />}
+      {editing && <Edit id={id} point={editing} close={() => setEditing(undefined)} done={sent} />}
+    </div>
+  );
+}
