@@ -77,3 +77,30 @@ test("of a diff of 50,000 lines as much is drawn as is in sight, and its end is 
   }
   await page.context().close();
 });
+
+test("whoever is at the end of what is being written stays there, and whoever reads above it is left alone", { timeout: 3 * patience }, async () => {
+  const page = await (await opened(1280)).newPage();
+  await page.goto(`${demo.url}/agents/bc-00000000-0000-4000-8000-000000000001?demo=stream`);
+  const log = 'document.querySelector(".conversation [role=log]")';
+  const away = () => page.evaluate<number>(`${log}.scrollHeight - ${log}.scrollTop - ${log}.clientHeight`);
+  const high = () => page.evaluate<number>(`${log}.scrollHeight`);
+  const longer = (than: number) => expect.poll(high, { timeout: patience }).toBeGreaterThan(than);
+  await page.locator(".conversation .entry").first().waitFor();
+  for (let i = 0; i < 3; i++) {
+    await longer((await high()) + 40);
+    expect(await page.evaluate(`new Promise((drawn) => requestAnimationFrame(() => setTimeout(() => drawn(${log}.scrollHeight - ${log}.scrollTop - ${log}.clientHeight), 0)))`)).toBeLessThan(48);
+  }
+  await page.locator(".conversation [role=log]").focus();
+  await expect.poll(async () => {
+    await page.keyboard.press("PageUp");
+    return page.getByRole("button", { name: "Newest" }).isVisible();
+  }, { timeout: patience }).toBe(true);
+  const top = () => page.evaluate<number>(`${log}.scrollTop`);
+  let at = -1;
+  await expect.poll(async () => at - (at = await top()), { timeout: patience }).toBe(0); // the key has done its work
+  await longer((await high()) + 80);
+  expect(await top()).toBe(at);
+  await page.getByRole("button", { name: "Newest" }).click();
+  await expect.poll(away, { timeout: patience }).toBeLessThan(48);
+  await page.context().close();
+});

@@ -1,79 +1,144 @@
+import { writeFileSync } from "node:fs";
+import type { Browser, Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { openBrowser, patience, serveDemo, shifted } from "./browser";
 
-// Figures of the dashboard in a browser, on the demonstration's data: to look at,
-// since they depend on the machine. npm run --prefix web perf prints them, those of
-// frames beside those of an empty page of the same browser.
+// Figures of the dashboard in a browser, to look at: they depend on the machine, so
+// each stands beside one of the same run. npm run --prefix web perf prints them. Those
+// of frames are of the demonstration; make bench, which says where its server is,
+// gets those of that, and all of them in a file.
 const id = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
+const server = { url: process.env["ALOFT_URL"] ?? "", key: process.env["ALOFT_API_KEY"] ?? "", long: process.env["LONG_AGENT"] ?? "", short: process.env["SHORT_AGENT"] ?? "" };
 const rounds = 5;
 const watched = 3_000; // milliseconds of frames
-const many = 20;
+const due = 1_000 / 60; // milliseconds of a frame
 
-const frames = `new Promise((done) => {
-  const began = performance.now();
-  let n = 0, before = began, worst = 0;
-  const tick = (now) => {
-    n++;
-    worst = Math.max(worst, now - before);
-    before = now;
-    if (now - began < ${watched}) requestAnimationFrame(tick);
-    else done({ rate: (n * 1000) / (now - began), worst });
-  };
-  requestAnimationFrame(tick);
-})`;
+type Frames = { rate: number; p50: number; p95: number; late: number; work: number };
+const figures: Record<string, number | Frames> = {};
+const median = (all: number[]) => all.sort((a, b) => a - b)[all.length >> 1] ?? 0;
+
+/** Watches the frames of a page while it is scrolled so many pixels with each, or left alone. */
+async function watch(page: Page, scrolled = "", step = 0): Promise<Frames> {
+  const inside = await page.context().newCDPSession(page);
+  await inside.send("Performance.enable", { timeDomain: "threadTicks" });
+  const worked = async () => (await inside.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration")?.value ?? 0; // seconds
+  const before = await worked();
+  const took = await page.evaluate<number[]>(`new Promise((done) => {
+    const box = ${scrolled ? `document.querySelector("${scrolled}")` : "undefined"};
+    const took = [];
+    let began = 0, last = 0;
+    const tick = (now) => {
+      if (last) took.push(now - last);
+      began ||= now;
+      last = now;
+      if (box) box.scrollTop += ${step};
+      if (now - began < ${watched}) requestAnimationFrame(tick);
+      else done(took);
+    };
+    requestAnimationFrame(tick);
+  })`);
+  const work = ((await worked()) - before) * 1_000;
+  await inside.detach();
+  const all = took.reduce((a, b) => a + b, 0);
+  took.sort((a, b) => a - b);
+  const late = took.filter((t) => t > 1.5 * due).length; // a frame came when the next was due
+  return { rate: (took.length * 1_000) / all, p50: median(took), p95: took[Math.floor(took.length * 0.95)] ?? 0, late: late / took.length, work: work / took.length };
+}
+
+const told = ({ rate, p50, p95, late, work }: Frames) =>
+  `${rate.toFixed(1)} frames a second, half within ${p50.toFixed(1)} ms, 95 of 100 within ${p95.toFixed(1)} ms, ${(late * 100).toFixed(1)}% late, ${work.toFixed(1)} ms of the page's thread for each`;
+
+function frames(name: string, what: string, found: Frames, beside: Frames): void {
+  figures[name] = found;
+  figures[`${name}.beside`] = beside;
+  console.log(`${what}: ${told(found)}\n  beside it: ${told(beside)}`);
+}
+
+/** Shows another page of the dashboard, and says how long it took until something is there, to the frame. */
+const goes = (page: Page, path: string, until: string) =>
+  page.evaluate<number>(`new Promise((done) => {
+    const began = performance.now();
+    history.pushState(null, "", "${path}");
+    dispatchEvent(new PopStateEvent("popstate"));
+    const look = () => (document.querySelector("${until}") ? requestAnimationFrame(() => done(performance.now() - began)) : requestAnimationFrame(look));
+    look();
+  })`);
+
+async function opens(page: Page, agent: string): Promise<number> {
+  const took: number[] = [];
+  for (let i = 0; i < rounds; i++) {
+    await goes(page, "/agents", ".agent-row");
+    took.push(await goes(page, `/agents/${agent}`, ".ended"));
+  }
+  return median(took);
+}
+
+/** The first load, which nothing is kept for, until something is there. */
+async function loads(browser: Browser, path: string, until: string): Promise<number> {
+  const took: number[] = [];
+  for (let i = 0; i < rounds; i++) {
+    const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+    if (server.key) await context.request.post(`${server.url}/v1/session`, { data: { key: server.key } });
+    const page = await context.newPage();
+    await page.addInitScript(`window.seen = new Promise((done) => {
+      const look = () => requestAnimationFrame(() => (document.querySelector("${until}") ? done(performance.now()) : look()));
+      look();
+    })`);
+    await page.goto(server.url + path);
+    const seen = await page.evaluate<number>("window.seen");
+    took.push(seen);
+    if (until === ".agent-row") {
+      figures["firstLoad"] = await page.evaluate<number>(`performance.getEntries().filter((e) => e.entryType === "navigation" || new URL(e.name).pathname.startsWith("/assets/")).filter((e) => e.startTime < ${seen}).reduce((n, e) => n + e.encodedBodySize, 0)`);
+    }
+    await context.close();
+  }
+  return median(took);
+}
 
 test("how fast it is", { timeout: 300_000 }, async () => {
   const [browser, demo] = await Promise.all([openBrowser(), serveDemo(true)]);
   try {
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
     const page = await context.newPage();
-    const median = (all: number[]) => all.sort((a, b) => a - b)[all.length >> 1] ?? 0;
-    for (const [what, n] of [["1,000", 101], ["10,000", 10], ["100,000", 102]] as const) {
-      const opens: number[] = [];
-      await page.goto(`${demo.url}/agents/${id(n)}`); // the demonstration makes its events: no server's page does
-      await page.locator(".ended").waitFor();
-      for (let i = 0; i < rounds; i++) {
-        await page.evaluate(`history.pushState(null, "", "/agents"); dispatchEvent(new PopStateEvent("popstate"))`);
-        await page.locator(".agent-row").first().waitFor();
-        opens.push(
-          await page.evaluate<number>(`new Promise((done) => {
-            const began = performance.now();
-            history.pushState(null, "", "/agents/${id(n)}");
-            dispatchEvent(new PopStateEvent("popstate"));
-            const look = () => (document.querySelector(".ended") ? requestAnimationFrame(() => done(performance.now() - began)) : requestAnimationFrame(look));
-            look();
-          })`),
-        );
-      }
-      console.log(`an agent of ${what} events is open, at its end: ${median(opens).toFixed(0)} ms (aim: 1,000)`);
-    }
-    const inside = await context.newCDPSession(page);
-    await inside.send("Performance.enable", { timeDomain: "threadTicks" });
-    const worked = async () => (await inside.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration")?.value ?? 0;
-    const measure = async (what: string) => {
-      const before = await worked();
-      const { rate, worst } = await page.evaluate<{ rate: number; worst: number }>(frames);
-      const busy = ((await worked()) - before) / watched; // seconds of a processor for each millisecond
-      console.log(`frames ${what}: ${rate.toFixed(1)} a second, the longest ${worst.toFixed(0)} ms, ${(busy * 1e6 / rate).toFixed(1)} ms of the page's thread for each`);
-    };
-    await page.goto(`${demo.url}/icon.svg`);
-    await measure("an empty page");
-    const streams = `/agents/${id(1)}?demo=stream`;
-    for (const [what, path] of [["the list, 20 agents at work", "/agents?demo=stream"], ["a conversation, 50 pieces a second", streams]] as const) {
+    const show = async (path: string) => {
       await page.goto(demo.url + path);
       await page.locator("h1").first().waitFor();
-      await measure(what);
+      await page.locator(".skeleton").first().waitFor({ state: "hidden" });
+      return watch(page);
+    };
+    for (const [name, what, path] of [["list", "the list, 20 agents at work", "/agents"], ["conversation", "a conversation, 50 pieces of text and 50 of output a second", `/agents/${id(1)}`]] as const) {
+      const still = await show(path);
+      frames(name, what, await show(`${path}?demo=stream`), still);
     }
-    // Twenty of them in one page, which share its one thread.
-    await page.setViewportSize({ width: 2560, height: 1800 });
-    await page.goto(`${demo.url}/nowhere`);
-    await page.evaluate(`document.body.innerHTML = '<iframe src="${streams}" style="width:20%;height:25vh;border:0"></iframe>'.repeat(${many})`);
-    await page.waitForFunction(`[...document.querySelectorAll("iframe")].filter((f) => f.contentDocument?.querySelector(".entry")).length === ${many}`, undefined, { timeout: 90_000 });
-    await measure(`${many} conversations, 50 pieces a second each`);
+    await page.goto(`${demo.url}/agents`);
+    await page.locator(".agent-row").first().waitFor();
+    const scrolls = await watch(page, ".scroll", 120);
+    await page.goto(`${demo.url}/icon.svg`);
+    await page.goto("about:blank");
+    await page.setContent(`<div id="box" style="height:860px;overflow:auto">${"<p>A line of text that stands for an agent</p>".repeat(5_000)}</div>`);
+    frames("scroll", "the list of 5,000 agents, scrolled", scrolls, await watch(page, "#box", 120));
+
+    if (server.url) {
+      figures["firstAgent"] = await loads(browser, "/agents", ".agent-row");
+      figures["firstAgent.beside"] = await loads(browser, "/icon.svg", "svg");
+      await context.request.post(`${server.url}/v1/session`, { data: { key: server.key } });
+      await page.goto(server.url);
+      await page.locator(".agent-row").first().waitFor();
+      figures["opens"] = await opens(page, server.long);
+      figures["opens.beside"] = await opens(page, server.short);
+    } else {
+      for (const [what, n] of [["1,000", 101], ["10,000", 10], ["100,000", 102]] as const) {
+        await page.goto(`${demo.url}/agents/${id(n)}`); // the demonstration makes its events: no server's page does
+        await page.locator(".ended").waitFor();
+        console.log(`an agent of ${what} events is open, at its end: ${(await opens(page, id(n))).toFixed(0)} ms`);
+      }
+    }
   } finally {
     await browser.close();
     await demo.close();
   }
+  const out = process.env["FIGURES"];
+  if (out) writeFileSync(out, JSON.stringify(figures));
 });
 
 // On a phone, where the same pixels are more of the screen; the server takes its time, and replies out of order.

@@ -1,6 +1,7 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import type { Entry } from "../journal/fold";
+import { useWritten, type Follower } from "../journal/follow";
 import { Icon } from "../parts/Icon";
 import { words } from "../words";
 import { FoldContext } from "./folds";
@@ -25,9 +26,11 @@ function guess(e: Entry | undefined): number {
 }
 
 /** The entries that are in sight. Whoever is at the end stays there; whoever has scrolled up is left alone. */
-export function Conversation({ entries, revision, more, older }: { entries: readonly Entry[]; revision: number; more: boolean; older: () => void }) {
+export function Conversation({ follower }: { follower: Follower }) {
+  const revision = useWritten(follower);
+  const { more, older } = follower;
+  const entries: readonly Entry[] = follower.transcript.entries;
   const box = useRef<HTMLDivElement>(null);
-  const inner = useRef<HTMLDivElement>(null);
   const [folds] = useState(() => new Map<string, boolean>());
   const atEnd = useRef(true);
   const hands = useRef(0); // when a person last did something that scrolls
@@ -48,21 +51,17 @@ export function Conversation({ entries, revision, more, older }: { entries: read
     const el = box.current;
     if (el) el.scrollTop = el.scrollHeight;
   };
+  const total = virtual.getTotalSize();
+  const height = virtual.scrollRect?.height;
+  // Where it has grown, and not with every letter: it asks for a layout.
   useLayoutEffect(() => {
     if (atEnd.current) toEnd();
-  }, [revision]);
+  }, [total, height]);
   const items = virtual.getVirtualItems();
   const soon = (items[0]?.index ?? 0) < ahead;
   useEffect(() => {
     if (more && soon) older();
   }, [more, soon, older, revision]);
-  useEffect(() => {
-    const el = inner.current;
-    if (!el) return;
-    const watch = new ResizeObserver(() => atEnd.current && toEnd());
-    watch.observe(el);
-    return () => watch.disconnect();
-  }, []);
   return (
     <FoldContext value={folds}>
       <div className="conversation">
@@ -76,7 +75,7 @@ export function Conversation({ entries, revision, more, older }: { entries: read
           }}
           onWheel={touched} onTouchMove={touched} onPointerDown={touched} onKeyDown={touched}
         >
-          <div ref={inner} className="conversation-inner" style={{ height: virtual.getTotalSize() }}>
+          <div className="conversation-inner" style={{ height: total }}>
             {more && (
               <p className="older faint small">
                 <Icon name="spinner" spin /> {words.agent.older}

@@ -42,7 +42,7 @@ export function Talk({ agent, talking: { follower, busy, outgoing, sent } }: { a
           <Loading />
         ) : (
           <TurnContext value={turns}>
-            <Conversation entries={t.entries} revision={follower.revision()} more={follower.more} older={follower.older} />
+            <Conversation follower={follower} />
           </TurnContext>
         )}
         <FollowUp id={id} busy={busy} archived={agent.status === "ARCHIVED"} queue={t.queue} outgoing={outgoing} asked={t.asked()} />

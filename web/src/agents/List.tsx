@@ -1,5 +1,5 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 import type { AgentSummary, Approval } from "../api/types";
 import { useAnswer } from "../approvals/answer";
 import { kindOf } from "../approvals/kind";
@@ -141,12 +141,15 @@ function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
     setActive(rows[next]?.id);
     virtual.scrollToIndex(next, { align: "auto" });
   };
-  const toggle = (id: string) =>
-    setPicked((old) => {
-      const now = new Set(old);
-      if (!now.delete(id)) now.add(id);
-      return now;
-    });
+  const toggle = useCallback(
+    (id: string) =>
+      setPicked((old) => {
+        const now = new Set(old);
+        if (!now.delete(id)) now.add(id);
+        return now;
+      }),
+    [setPicked],
+  );
   const here = rows[at];
   const several = rows.filter((a) => picked.has(a.id));
   const chosen = several.length > 0 ? several : here ? [here] : [];
@@ -184,7 +187,7 @@ function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
             a && (
               <AgentRow
                 key={a.id} agent={a} now={now} index={v.index} total={more ? -1 : rows.length} top={v.start} active={v.index === at} picked={picked.has(a.id)} questions={questions.get(a.id)}
-                toggle={() => toggle(a.id)} focused={() => setActive(a.id)}
+                toggle={toggle} focused={setActive}
               />
             )
           );

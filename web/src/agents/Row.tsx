@@ -1,3 +1,4 @@
+import { memo } from "react";
 import type { AgentSummary, Approval } from "../api/types";
 import { kindOf } from "../approvals/kind";
 import { Quick } from "../approvals/Quick";
@@ -18,11 +19,11 @@ type Props = {
   active: boolean;
   picked: boolean;
   questions: Approval[] | undefined;
-  toggle: () => void;
-  focused: () => void;
+  toggle: (id: string) => void;
+  focused: (id: string) => void;
 };
 
-export function AgentRow({ agent: a, now, index, total, top, active, picked, questions, toggle, focused }: Props) {
+export const AgentRow = memo(function AgentRow({ agent: a, now, index, total, top, active, picked, questions, toggle, focused }: Props) {
   const name = a.name ?? words.agents.untitled;
   const repo = a.repos?.[0];
   const pull = opened(a).at(-1);
@@ -32,8 +33,8 @@ export function AgentRow({ agent: a, now, index, total, top, active, picked, que
       className="agent-row" data-index={index} data-picked={picked ? "" : undefined} aria-setsize={total} aria-posinset={index + 1}
       style={{ transform: `translateY(${top}px)` }}
     >
-      <input type="checkbox" tabIndex={-1} checked={picked} onChange={toggle} aria-label={words.agents.select(name)} />
-      <a {...link({ page: "agent", id: a.id, tab: "conversation" })} tabIndex={active ? 0 : -1} onFocus={focused}>
+      <input type="checkbox" tabIndex={-1} checked={picked} onChange={() => toggle(a.id)} aria-label={words.agents.select(name)} />
+      <a {...link({ page: "agent", id: a.id, tab: "conversation" })} tabIndex={active ? 0 : -1} onFocus={() => focused(a.id)}>
         <span className="name cut" dir="auto">
           {name}
         </span>
@@ -58,7 +59,7 @@ export function AgentRow({ agent: a, now, index, total, top, active, picked, que
       {questions?.[0] && <Asks question={questions[0]} more={questions.length - 1} tab={active ? 0 : -1} />}
     </li>
   );
-}
+});
 
 /** What the agent asks, and the answers that need no more thought. */
 function Asks({ question: q, more, tab }: { question: Approval; more: number; tab: number }) {

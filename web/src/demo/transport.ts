@@ -118,7 +118,9 @@ export const demonstration: Transport = {
       if (before < Infinity) return;
       for (let seq = 100_000; state === "stream" && !signal.aborted; seq++) {
         await new Promise((r) => setTimeout(r, 20));
-        yield `${JSON.stringify({ seq, time: new Date().toISOString(), kind: "text.delta", data: { text: seq % 40 ? " word" : "\n\n" } })}\n`;
+        const event = (seq: number, kind: string, data: object) => `${JSON.stringify({ seq, time: new Date().toISOString(), kind, data })}\n`;
+        yield event(2 * seq, "text.delta", { text: seq % 40 ? " word" : seq % 80 ? "\n\n```ts\nconst so =" : "\n```\n\nAnd" });
+        yield event(2 * seq + 1, "call.delta", { callId: "c8", stdout: ` \u001b[32m✓\u001b[0m test number ${seq}\n` });
       }
     }
     if (url.pathname.endsWith("/log")) yield buildLog;

@@ -39,7 +39,7 @@ export type Subagent = { type: string; description: string; task: string; model:
 /** The questions of an event, in which those that are answered in words have no options. */
 const questionsOf = ({ questions }: Approval) => (questions ? { questions: questions.map((q) => ({ ...q, options: (q.options as typeof q.options | undefined) ?? [] })) } : {});
 
-const liveOutput = 200_000; // characters of a call's output that are kept while it runs
+const liveOutput = 100_000; // characters of a call's output that are kept while it runs, at the least
 const none = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, cost: 0, priced: 0 };
 const shots = (blocks: readonly Block[], seq: number): Shot[] => blocks.filter((b) => b.image).map((_, n) => ({ seq, n }));
 
@@ -173,7 +173,8 @@ export class Transcript {
         break;
       case "call.delta":
         this.change(e.data.callId, (c) => {
-          c.output = (c.output + (e.data.stdout ?? "") + (e.data.stderr ?? "")).slice(-liveOutput);
+          const all = c.output + (e.data.stdout ?? "") + (e.data.stderr ?? "");
+          c.output = all.length > 2 * liveOutput ? all.slice(-liveOutput) : all; // not copied with every piece
         });
         break;
       case "call.done":

@@ -9,6 +9,7 @@ import { settled, Transcript } from "./fold";
 const soonest = 500; // milliseconds before a lost connection is made again
 const latest = 8_000;
 const silence = 40_000; // a server that says nothing for so long is gone; it says something every 15 s
+const writes = new Set(["text.delta", "thinking.delta", "call.delta"]); // kinds of events that only make a row longer
 const often = 20; // turns after which what their replies have whole is let go
 
 /**
@@ -26,6 +27,8 @@ export class Follower {
   private turns = 0;
   private fetching = false;
   private rev = 0;
+  private outlined = 0;
+  private changed = false; // in more than what is being written
   private frame = 0;
   private readonly listeners = new Set<() => void>();
   private over = new AbortController();
@@ -41,7 +44,10 @@ export class Follower {
     this.listeners.add(tell);
     return () => this.listeners.delete(tell);
   };
+  /** Grows with every frame that brings something. */
   revision = (): number => this.rev;
+  /** Grows only when something but what is being written has changed. */
+  outline = (): number => this.outlined;
 
   start(): () => void {
     this.over = new AbortController();
@@ -93,7 +99,8 @@ export class Follower {
     const cut = new AbortController();
     const stop = () => cut.abort();
     over.addEventListener("abort", stop);
-    let watch = window.setTimeout(stop, silence);
+    let heard = Date.now();
+    const watch = window.setInterval(() => Date.now() - heard > silence && stop(), silence / 8);
     let problem: unknown;
     if (!this.journal) {
       this.sumUp().catch((e: unknown) => {
@@ -103,17 +110,18 @@ export class Follower {
     }
     try {
       for await (const line of this.client.follow(this.id, this.last, cut.signal)) {
-        clearTimeout(watch);
-        watch = window.setTimeout(stop, silence);
+        heard = Date.now();
         offline.set(false);
+        const mended = this.failure !== undefined;
         this.failure = undefined;
-        if (line) this.add(JSON.parse(line) as Event);
-        this.tell();
+        const e = line ? (JSON.parse(line) as Event) : undefined;
+        if (e) this.add(e);
+        if (e || mended) this.tell(mended || !writes.has(e?.kind ?? ""));
       }
     } catch (e) {
       throw problem ?? e;
     } finally {
-      clearTimeout(watch);
+      clearInterval(watch);
       over.removeEventListener("abort", stop);
     }
   }
@@ -145,19 +153,28 @@ export class Follower {
   }
 
   /** Tells at most once a frame, however fast the events come. */
-  private tell(): void {
+  private tell(changed = true): void {
+    this.changed ||= changed;
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
       this.rev++;
+      if (this.changed) this.outlined++;
+      this.changed = false;
       this.listeners.forEach((one) => one());
     });
   }
 }
 
-/** useJournal follows an agent for as long as it is looked at. */
+/**
+ * useJournal follows an agent for as long as it is looked at. What is being written
+ * has nothing drawn again by it: [useWritten] does, where that is shown.
+ */
 export function useJournal(client: Client, id: string): Follower {
   const [follower] = useState(() => new Follower(client, id));
   useEffect(() => follower.start(), [follower]);
-  useSyncExternalStore(follower.subscribe, follower.revision);
+  useSyncExternalStore(follower.subscribe, follower.outline);
   return follower;
 }
+
+/** useWritten draws again with every frame that brings something. */
+export const useWritten = (follower: Follower): number => useSyncExternalStore(follower.subscribe, follower.revision);

@@ -11,7 +11,17 @@ function piece(c: Coloured, i: number) {
   );
 }
 
+const Pieces = memo(function Pieces({ of }: { of: readonly Coloured[] }) {
+  return <>{of.map(piece)}</>;
+});
+
 /** Code, in the colours of its language where that is known. */
 export const Code = memo(function Code({ code, language }: { code: string; language: string }) {
-  return <>{useColours(shown(code), language).map(piece)}</>;
+  const { colours, rest } = useColours(shown(code), language);
+  return (
+    <>
+      <Pieces of={colours} />
+      {rest}
+    </>
+  );
 });

@@ -43,7 +43,7 @@ function goOn(before: Read, text: string): Read {
   const from = before.prefix !== undefined && text.startsWith(before.prefix) ? before : nothing;
   const tokens = [...from.tokens.slice(0, from.settled), ...lexer(text.slice(from.length), { gfm: true })];
   const settled = Math.max(from.settled, tokens.length - 2);
-  const prefix = tokens.slice(0, settled).map((t) => t.raw).join("");
+  const prefix = (from.prefix ?? "") + tokens.slice(from.settled, settled).map((t) => t.raw).join("");
   if (!text.startsWith(prefix)) return { tokens, settled: 0, length: 0, prefix: "" }; // it was not read character by character
   return { tokens, settled, length: prefix.length, prefix };
 }

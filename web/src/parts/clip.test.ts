@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { clip, clipLine, shown } from "./clip";
+import { clip, clipLine, newest, shown } from "./clip";
 
 test("the middle of a long text is left out, and counted", () => {
   expect(clip("abc", 3)).toBe("abc");
@@ -10,4 +10,10 @@ test("the middle of a long text is left out, and counted", () => {
 test("what turns text around is seen", () => {
   expect(shown("rm\u202E -rf \u2066x")).toBe("rm⟨U+202E⟩ -rf ⟨U+2066⟩x");
   expect(shown("اكتب")).toBe("اكتب");
+});
+
+test("the newest of a text begins with a line", () => {
+  expect(newest("abc", 3)).toBe("abc");
+  expect(newest("first\nsecond\nthird", 9)).toBe("[13 characters left out]\nthird");
+  expect(newest("abcdef", 2)).toBe("[4 characters left out]\nef");
 });

@@ -7,6 +7,13 @@ export function clip(text: string, most: number): string {
   return `${text.slice(0, half)}\n${words.clipped(text.length - 2 * half)}\n${text.slice(-half)}`;
 }
 
+/** newest leaves out the beginning, up to the end of a line. */
+export function newest(text: string, most: number): string {
+  if (text.length <= most) return text;
+  const from = text.indexOf("\n", text.length - most) + 1 || text.length - most;
+  return `${words.clipped(from)}\n${text.slice(from)}`;
+}
+
 /** The same for a line, of which the beginning is enough. */
 export const clipLine = (line: string, most = 2_000): string => (line.length <= most ? line : `${line.slice(0, most)}… ${words.clipped(line.length - most)}`);
 

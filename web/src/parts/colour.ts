@@ -28,14 +28,16 @@ type Node = { type: string; value?: string; properties?: { className?: unknown }
 const coloured = (n: Node): Coloured =>
   n.type === "text" ? (n.value ?? "") : { look: Array.isArray(n.properties?.className) ? n.properties.className.join(" ") : "", of: (n.children ?? []).map(coloured) };
 
+const none: readonly Coloured[] = [];
 const often = 150; // milliseconds between colourings of code that grows, at the least
 const share = 20; // and so many times what one takes
 
 /**
- * useColours colours code once the colourer has come; until then it is plain. Of
- * code that grows while it is read the newest part stays plain for a moment.
+ * useColours colours code once the colourer has come; until then all of it is the
+ * rest, which is plain. Of code that grows while it is read that is the newest part,
+ * for a moment; the colours of what is before it stay the same ones.
  */
-export function useColours(code: string, language: string): Coloured[] {
+export function useColours(code: string, language: string): { colours: readonly Coloured[]; rest: string } {
   const [ready, setReady] = useState(colourer);
   useEffect(() => {
     if (ready || !language) return;
@@ -70,6 +72,6 @@ export function useColours(code: string, language: string): Coloured[] {
     const timer = setTimeout(() => again((n) => n + 1), Math.max(due, 0));
     return () => clearTimeout(timer);
   });
-  if (!can || !last) return [code];
-  return behind ? [...last.colours, code.slice(last.code.length)] : last.colours;
+  if (!can || !last) return { colours: none, rest: code };
+  return { colours: last.colours, rest: behind ? code.slice(last.code.length) : "" };
 }

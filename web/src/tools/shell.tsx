@@ -1,6 +1,6 @@
 import type { Call } from "../journal/fold";
 import { Ansi } from "../parts/Ansi";
-import { clip, shown } from "../parts/clip";
+import { clip, newest, shown } from "../parts/clip";
 import { Copy } from "../parts/Copy";
 import { words } from "../words";
 import { success, text, type Tool } from "./tool";
@@ -11,6 +11,7 @@ const exitOf = (c: Call): number => {
 };
 
 const mostPrinted = 60_000; // characters
+const mostLive = 6_000; // while it prints, the newest: they are read anew with every piece
 
 /** A command, and what it printed. */
 export const shell: Tool = {
@@ -22,6 +23,7 @@ export const shell: Tool = {
   body: (c) => {
     const done = success(c);
     const printed = done ? [text(done["stdout"]), text(done["stderr"])].filter(Boolean).join("\n") : c.output || c.text;
+    const live = c.state === "running";
     return (
       <>
         <div className="fenced">
@@ -31,8 +33,10 @@ export const shell: Tool = {
           </pre>
         </div>
         {printed && (
-          <pre className="output" tabIndex={0} aria-label={words.tools.output}>
-            <Ansi text={clip(printed, mostPrinted)} />
+          <pre className="output" data-live={live ? "" : undefined} tabIndex={0} aria-label={words.tools.output}>
+            <code>
+              <Ansi text={live ? newest(printed, mostLive) : clip(printed, mostPrinted)} />
+            </code>
           </pre>
         )}
       </>
