@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,7 @@ import (
 
 func newAgentPRCommand(a *app) *cobra.Command {
 	var in client.NewPullRequest
-	var open, web bool
+	var open, web, dryRun bool
 	var bodyFile string
 	cmd := &cobra.Command{
 		Use:   "pr AGENT",
@@ -25,16 +26,17 @@ func newAgentPRCommand(a *app) *cobra.Command {
 
 Where the branch has a pull request already, --open with --title or --body-file
 changes it. Without them they are made of the agent's last words, its commits and
-the project's template.`,
+the project's template; --dry-run shows them and opens nothing.`,
 		Example: `  aloft agent pr bc-…
+  aloft agent pr bc-… --open --dry-run
   aloft agent pr bc-… --open --draft
   aloft agent pr bc-… --open --title "Mend the parser" --body-file -
   xdg-open $(aloft agent pr bc-… --web)`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !open && (in != client.NewPullRequest{} || bodyFile != "") {
-				return misuse(cmd, errors.New("--repo, --title, --body-file, --base and --draft go with --open"))
+			if !open && (in != client.NewPullRequest{} || bodyFile != "" || dryRun) {
+				return misuse(cmd, errors.New("--repo, --title, --body-file, --base, --draft and --dry-run go with --open"))
 			}
 			if bodyFile != "" {
 				var err error
@@ -47,14 +49,23 @@ the project's template.`,
 				return err
 			}
 			var all []client.PullRequest
-			if open {
+			switch {
+			case dryRun:
+				would, err := c.ProposePullRequest(cmd.Context(), args[0], in.RepoURL)
+				if err != nil {
+					return err
+				}
+				return a.showProposal(would, in)
+			case open:
 				one, err := c.OpenPullRequest(cmd.Context(), args[0], in, uuid.NewString())
 				if err != nil {
 					return err
 				}
 				all = []client.PullRequest{one}
-			} else if all, err = c.PullRequests(cmd.Context(), args[0]); err != nil {
-				return err
+			default:
+				if all, err = c.PullRequests(cmd.Context(), args[0]); err != nil {
+					return err
+				}
 			}
 			return a.showPulls(args[0], all, open, web)
 		},
@@ -66,6 +77,7 @@ the project's template.`,
 	flags.StringVar(&bodyFile, "body-file", "", "`file` with the description, as Markdown; - is standard input")
 	flags.StringVar(&in.Base, "base", "", "`branch` to be merged into; the one that the agent began with unless given")
 	flags.BoolVar(&in.Draft, "draft", false, "open it as a draft")
+	flags.BoolVar(&dryRun, "dry-run", false, "print what would be opened, and open nothing")
 	flags.BoolVar(&web, "web", false, "print its address alone, for a browser")
 	return cmd
 }
@@ -91,6 +103,20 @@ func (a *app) readBody(file string) (string, error) {
 		return "", usageError{errors.New("the description is empty: leave --body-file out to have it made")}
 	}
 	return string(text), nil
+}
+
+// showProposal prints what would be opened: what is wished for, and else what the
+// server makes up.
+func (a *app) showProposal(would, wish client.NewPullRequest) error {
+	would.Title, would.Body, would.Base = cmp.Or(wish.Title, would.Title), cmp.Or(wish.Body, would.Body), cmp.Or(wish.Base, would.Base)
+	would.Draft = wish.Draft
+	if a.out.JSON() {
+		return a.out.Value(would)
+	}
+	a.out.Line("%s", a.out.Style(cli.Bold, cli.Line(would.Title, 0)))
+	a.out.Line("%s", a.out.Style(cli.Dim, cli.Line(would.RepoURL+", into "+would.Base, 0)))
+	a.out.Line("\n%s", cli.Clean(would.Body))
+	return nil
 }
 
 func (a *app) showPulls(agentID string, all []client.PullRequest, opened, web bool) error {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 )
 
 // PullRequest is one of an agent's branches at its forge.
@@ -46,6 +47,18 @@ func (c *Client) PullRequests(ctx context.Context, agentID string) ([]PullReques
 	}
 	err := c.call(ctx, http.MethodGet, "/v1/agents/"+segment(agentID)+"/pull-requests", nil, &out)
 	return out.Items, err
+}
+
+// ProposePullRequest returns what [Client.OpenPullRequest] asks for where nothing
+// is wished for. repoURL is one of the agent's repositories; "" is the first that
+// has something pushed.
+func (c *Client) ProposePullRequest(ctx context.Context, agentID, repoURL string) (out NewPullRequest, err error) {
+	query := url.Values{}
+	if repoURL != "" {
+		query.Set("repoUrl", repoURL)
+	}
+	err = c.callWith(ctx, http.MethodGet, "/v1/agents/"+segment(agentID)+"/pull-requests/proposal", query, nil, &out, nil)
+	return out, err
 }
 
 // OpenPullRequest opens the pull request of an agent's branch, or changes the one

@@ -21,6 +21,8 @@ type Pulls interface {
 	// RepoOf returns the repository of a pull request, to clone: repoURL, unless
 	// that is "". The error says which of the two does not fit.
 	RepoOf(repoURL, prURL string) (string, error)
+	// Proposal returns what ByHand asks for where nothing is wished for.
+	Proposal(ctx context.Context, agentID, repoURL string) (agent.PullRequestAsked, error)
 	// ByHand opens the pull request of an agent's branch, or changes the one there is.
 	ByHand(ctx context.Context, userID int64, agentID, repoURL string, w pull.Wish) (agent.PullRequest, error)
 	// List says how an agent's pull requests stand.
@@ -78,8 +80,20 @@ type createPullRequestRequestJSON struct {
 	Draft   bool     `json:"draft,omitempty" default:"false"`
 }
 
+type proposedPullRequestJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	RepoURL string   `json:"repoUrl" doc:"without its scheme"`
+	Branch  string   `json:"branch"`
+	Base    string   `json:"base" doc:"the branch to be merged into"`
+	Title   string   `json:"title"`
+	Body    string   `json:"body" doc:"Markdown"`
+}
+
 func (s *server) pullRequestRoutes() []route {
 	return []route{
+		{method: "GET", path: "/v1/agents/{id}/pull-requests/proposal", id: "proposePullRequest", summary: "Say what the pull request of an agent's branch would be called and say, without asking the forge for one",
+			query:  []param{{name: "repoUrl", kind: "string", words: "one of the agent's repositories; the first that has something pushed if absent"}},
+			status: 200, out: proposedPullRequestJSON{}, handle: s.proposePullRequest},
 		{method: "POST", path: "/v1/agents/{id}/pull-requests", id: "createPullRequest", summary: "Open the pull request of an agent's branch, or change the one there is",
 			in: createPullRequestRequestJSON{}, status: 201, out: PullRequest{}, handle: s.createPullRequest},
 		{method: "GET", path: "/v1/agents/{id}/pull-requests", id: "listPullRequests", summary: "List an agent's pull requests with their checks, as the forge has them now or had them a few seconds ago",
@@ -108,12 +122,7 @@ func (s *server) createPullRequest(w http.ResponseWriter, r *http.Request, who a
 	}
 	repo := ""
 	if in.RepoURL != nil {
-		repo = *in.RepoURL
-		for _, of := range a.Repos { // as replies name it, too
-			if withoutScheme(of.URL) == repo {
-				repo = of.URL
-			}
-		}
+		repo = repoOf(a, *in.RepoURL)
 	}
 	switch {
 	case utf8.RuneCountInString(wish.Title) > maxPullTitle:
@@ -130,6 +139,32 @@ func (s *server) createPullRequest(w http.ResponseWriter, r *http.Request, who a
 		return err
 	}
 	return writeJSON(w, http.StatusCreated, pullRequestOf(p))
+}
+
+// repoOf is the agent's repository of that URL, which replies give without its
+// scheme; what is none stays as it is.
+func repoOf(a agent.Agent, url string) string {
+	for _, of := range a.Repos {
+		if withoutScheme(of.URL) == url {
+			return of.URL
+		}
+	}
+	return url
+}
+
+func (s *server) proposePullRequest(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if s.Pulls == nil {
+		return errNoPulls()
+	}
+	p, err := s.Pulls.Proposal(r.Context(), a.ID, repoOf(a, r.URL.Query().Get("repoUrl")))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, proposedPullRequestJSON{RepoURL: withoutScheme(p.RepoURL), Branch: p.Branch, Base: p.Base, Title: p.Title, Body: p.Body})
 }
 
 func (s *server) listPullRequests(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

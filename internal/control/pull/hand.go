@@ -12,24 +12,36 @@ import (
 
 const readBatch = 1000 // events of one read
 
+// Proposal returns what ByHand would ask for in a repository, as it names it, where
+// nothing is wished for: to be looked at before. Nothing is journaled.
+func (d *Desk) Proposal(ctx context.Context, agentID, repoURL string) (agent.PullRequestAsked, error) {
+	_, asked, err := d.proposal(ctx, agentID, repoURL, Wish{})
+	return asked, err
+}
+
+func (d *Desk) proposal(ctx context.Context, agentID, repoURL string, wish Wish) (*agent.State, agent.PullRequestAsked, error) {
+	s, err := d.fold(ctx, agentID)
+	if err != nil {
+		return nil, agent.PullRequestAsked{}, err
+	}
+	n, err := pushed(s, repoURL)
+	if err != nil {
+		return nil, agent.PullRequestAsked{}, err
+	}
+	info, err := d.Git.Check(ctx, s.Agent.Repos[n].URL, s.Checkout(n).Branch)
+	if err != nil {
+		return nil, agent.PullRequestAsked{}, err
+	}
+	wish.Said = s.LastWords()
+	asked, err := d.Propose(ctx, s, n, info.Commit, wish)
+	return s, asked, err
+}
+
 // ByHand opens the pull request of an agent's branch for a person, or changes the
 // one there is. repoURL is one of the agent's repositories; "" is the first that
 // has something pushed. What cannot be done is journaled too, and is a fault.
 func (d *Desk) ByHand(ctx context.Context, userID int64, agentID, repoURL string, wish Wish) (agent.PullRequest, error) {
-	s, err := d.fold(ctx, agentID)
-	if err != nil {
-		return agent.PullRequest{}, err
-	}
-	n, err := pushed(s, repoURL)
-	if err != nil {
-		return agent.PullRequest{}, err
-	}
-	info, err := d.Git.Check(ctx, s.Agent.Repos[n].URL, s.Checkout(n).Branch)
-	if err != nil {
-		return agent.PullRequest{}, err
-	}
-	wish.Said = s.LastWords()
-	asked, err := d.Propose(ctx, s, n, info.Commit, wish)
+	s, asked, err := d.proposal(ctx, agentID, repoURL, wish)
 	if err != nil {
 		return agent.PullRequest{}, err
 	}
@@ -52,6 +64,9 @@ func (d *Desk) ByHand(ctx context.Context, userID int64, agentID, repoURL string
 			return agent.PullRequest{}, err
 		}
 		return agent.PullRequest{}, err
+	}
+	if asked.Force {
+		opened.PullRequest.Body = "" // a person's words, which no follow-up replaces
 	}
 	return opened.PullRequest, record(last, &opened)
 }

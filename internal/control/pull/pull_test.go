@@ -233,6 +233,39 @@ func TestClosedStaysClosed(t *testing.T) {
 	}
 }
 
+// What a person has written by hand no end of a run replaces, and what is proposed
+// is what is opened where nothing is written.
+func TestProposal(t *testing.T) {
+	o := newOffice(t)
+	would, err := o.desk.Proposal(t.Context(), o.id, "")
+	if err != nil || would.Title != "api: mend the list" || would.Base != "main" || !strings.HasPrefix(would.Body, "Mended, with") || strings.Contains(would.Body, "s3cr3t-value") {
+		t.Fatalf("%+v, %v", would, err)
+	}
+	if n := len(o.forge.Calls()); n != 0 {
+		t.Errorf("the forge was asked %d times", n)
+	}
+	if _, err := o.desk.Proposal(t.Context(), o.id, "https://git.test/o/other"); fault.Of(err).Field != "repoUrl" {
+		t.Errorf("another repository: %v", err)
+	}
+	p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{})
+	if err != nil || p.Title != would.Title || o.all()[0].Body != would.Body {
+		t.Fatalf("%+v, %v; proposed was %+v", p, err, would)
+	}
+	if _, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{Title: "A person's"}); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := o.propose(o.head, pull.Wish{Said: "By the next run."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.desk.Open(t.Context(), o.state().Agent, asked); err != nil {
+		t.Fatal(err)
+	}
+	if now := o.all()[0]; now.Title != "A person's" || strings.HasPrefix(now.Body, "By the next") {
+		t.Errorf("a follow-up made it %q, %q", now.Title, now.Body)
+	}
+}
+
 func TestByHand(t *testing.T) {
 	o := newOffice(t)
 	o.forge.Fail(fault.Denied("the token is not good").Named(forge.CodeUnauthorized))

@@ -2,7 +2,7 @@ import type {
   AgentMcpServer, McpServer, McpTest, NewMcpServer,
   Agent, AgentSummary, ApiKey, Answer, Approval, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, CreatePullRequest, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, NewEnvironment, NewKey, Passkey,
-  PasskeyAnswer, Preview, Prompt, Proposal, Proposed, PullRequest, PullRequestStanding, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
+  PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStanding, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
   TeamUsage, Terminal, Usage, User, WrittenFile,
 } from "./types";
 import type { Find } from "../agents/status";
@@ -90,6 +90,7 @@ export class Client {
   usage = (id: string) => this.get<Usage>(`/agents${at(id)}/usage`);
   diff = (id: string) => this.get<Diff>(`/agents${at(id)}/diff`);
   pullRequests = (id: string) => this.get<Page<PullRequestStanding>>(`/agents${at(id)}/pull-requests`);
+  proposePullRequest = (id: string, repo: string) => this.get<ProposedPullRequest>(`/agents${at(id)}/pull-requests/proposal?${new URLSearchParams({ repoUrl: repo })}`);
   openPullRequest = (id: string, body: CreatePullRequest, key: string) => this.send<PullRequest>("POST", `/agents${at(id)}/pull-requests`, body, once(key));
   /** What the agent's whole journal comes to. */
   journal = (id: string) => this.get<Journal>(`/agents${at(id)}/journal`);

@@ -11,6 +11,7 @@ export type Question = NonNullable<Approval["questions"]>[number];
 export type QuestionAnswer = NonNullable<Answer["answers"]>[number];
 export type PullRequest = Schemas["PullRequest"];
 export type PullRequestStanding = Schemas["PullRequestStanding"];
+export type ProposedPullRequest = Schemas["ProposedPullRequest"];
 export type CreatePullRequest = Schemas["CreatePullRequestRequest"];
 export type Run = Schemas["Run"];
 export type Prompt = Schemas["Prompt"];

@@ -129,7 +129,8 @@ type OpenProps = { agent: Agent; row: Row; branch: string; close: () => void; do
 export function OpenPull({ agent, row, branch, close, done }: OpenProps) {
   const client = useClient();
   const old = row.pull?.url ? undefined : row.pull; // an attempt that failed
-  const [form, setForm, clear] = useDraft<PullForm>(`pull.${agent.id}.${row.repo}`, { title: old?.title ?? "", body: "", base: "", draft: old?.draft ?? false });
+  const [form, setForm, clear] = useDraft<PullForm>(`pull.${agent.id}.${row.repo}`, { ...(old?.title && { title: old.title }), draft: old?.draft ?? false });
+  const { data: proposed, failure, loading } = useLoad(() => client.proposePullRequest(agent.id, row.repo), [agent.id, row.repo]);
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
   const key = useRef(newKey());
@@ -144,7 +145,7 @@ export function OpenPull({ agent, row, branch, close, done }: OpenProps) {
     setBusy(true);
     setProblem("");
     try {
-      const p = await client.openPullRequest(agent.id, wishOf(row.repo, form), key.current);
+      const p = await client.openPullRequest(agent.id, wishOf(row.repo, form, proposed), key.current);
       clear();
       done(p);
     } catch (e) {
@@ -161,15 +162,15 @@ export function OpenPull({ agent, row, branch, close, done }: OpenProps) {
           <p className="small muted">{w.from(repoName(row.repo), branch)}</p>
           <div className="field">
             <label htmlFor="pull-title">{w.fields["title"]}</label>
-            <input id="pull-title" className="input" autoFocus autoComplete="off" dir="auto" maxLength={250} value={form.title} placeholder={w.titleHint} onChange={(e) => set({ title: e.target.value })} />
+            <input id="pull-title" className="input" autoFocus autoComplete="off" dir="auto" maxLength={250} value={form.title ?? proposed?.title ?? ""} placeholder={loading ? w.proposing : w.titleHint} onChange={(e) => set({ title: e.target.value })} />
           </div>
           <div className="field">
             <label htmlFor="pull-body">{w.fields["body"]}</label>
-            <textarea id="pull-body" className="input" rows={6} dir="auto" value={form.body} placeholder={w.bodyHint} onChange={(e) => set({ body: e.target.value })} />
+            <textarea id="pull-body" className="input" rows={8} dir="auto" value={form.body ?? proposed?.body ?? ""} placeholder={loading ? w.proposing : w.bodyHint} onChange={(e) => set({ body: e.target.value })} />
           </div>
           <div className="field">
             <label htmlFor="pull-base">{w.fields["base"]}</label>
-            <input id="pull-base" className="input" autoComplete="off" spellCheck={false} value={form.base} placeholder={row.pull?.base ?? w.baseHint} onChange={(e) => set({ base: e.target.value })} />
+            <input id="pull-base" className="input" autoComplete="off" spellCheck={false} value={form.base ?? proposed?.base ?? ""} placeholder={row.pull?.base ?? w.baseHint} onChange={(e) => set({ base: e.target.value })} />
           </div>
           <div className="field">
             <label className="row">
@@ -179,7 +180,7 @@ export function OpenPull({ agent, row, branch, close, done }: OpenProps) {
               {w.draftHint}
             </span>
           </div>
-          {problem && <Problem>{problem}</Problem>}
+          {problem ? <Problem>{problem}</Problem> : failure && !failure.offline && <Problem>{failure.message}</Problem>}
         </div>
         <footer>
           {forge && (

@@ -31,6 +31,9 @@ test("a draft is one only while it is open", () => {
 
 test("what was left empty is left to the server", () => {
   expect(wishOf("https://git.test/a/one", { title: " ", body: "\n", base: "", draft: false })).toEqual({ repoUrl: "https://git.test/a/one" });
+  const proposed = { repoUrl: "r", branch: "b", base: "main", title: "Mend", body: "Mended." };
+  expect(wishOf("r", { title: "Mend", body: "Mended.", base: "main", draft: false }, proposed)).toEqual({ repoUrl: "r" }); // so that follow-ups renew it
+  expect(wishOf("r", { title: "", body: "Other.", draft: false }, proposed)).toEqual({ repoUrl: "r", body: "Other." });
   expect(wishOf("r", { title: " Mend ", body: "  code\n", base: "next", draft: true })).toEqual({ repoUrl: "r", title: "Mend", body: "  code\n", base: "next", draft: true });
 });
 

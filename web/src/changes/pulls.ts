@@ -1,4 +1,4 @@
-import type { Agent, AgentSummary, CreatePullRequest, PullRequest, PullRequestStanding } from "../api/types";
+import type { Agent, AgentSummary, CreatePullRequest, ProposedPullRequest, PullRequest, PullRequestStanding } from "../api/types";
 
 export type Tone = "green" | "grey" | "violet" | "red" | "amber";
 type Stand = "open" | "draft" | "merged" | "closed";
@@ -49,14 +49,16 @@ export function rowsOf(agent: Pick<Agent, "repos" | "pullRequests">, made: reado
   ];
 }
 
-export type PullForm = { title: string; body: string; base: string; draft: boolean };
+/** What a person has written; what they have not touched is absent. */
+export type PullForm = { title?: string; body?: string; base?: string; draft: boolean };
 
-/** wishOf is the request of what was filled in: the server makes up what was not. */
-export function wishOf(repoUrl: string, f: PullForm): CreatePullRequest {
+/** wishOf is the request of what was filled in: what was left empty, or as it was proposed, stays the server's own, which follow-ups renew. */
+export function wishOf(repoUrl: string, f: PullForm, proposed?: ProposedPullRequest): CreatePullRequest {
   const out: CreatePullRequest = { repoUrl };
-  if (f.title.trim()) out.title = f.title.trim();
-  if (f.body.trim()) out.body = f.body;
-  if (f.base.trim()) out.base = f.base.trim();
+  for (const field of ["title", "body", "base"] as const) {
+    const text = field === "body" ? f.body : f[field]?.trim();
+    if (text?.trim() && text !== proposed?.[field]) out[field] = text;
+  }
   if (f.draft) out.draft = true;
   return out;
 }

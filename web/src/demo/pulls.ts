@@ -1,5 +1,5 @@
 import { Failure } from "../api/transport";
-import type { CreatePullRequest, PullRequest, PullRequestStanding } from "../api/types";
+import type { CreatePullRequest, ProposedPullRequest, PullRequest, PullRequestStanding } from "../api/types";
 import { agents, idOf } from "./agents";
 
 type Check = PullRequestStanding["checks"][number];
@@ -18,6 +18,12 @@ const of = (id: string) => agents.find((a) => a.id === id);
 
 /** The pull requests of an agent, as the forge has them now. */
 export const standings = (id = "") => ({ items: of(id)?.pullRequests?.map((p) => ({ ...p, checks: [], ...more[p.number ?? 0] })) ?? [] });
+
+/** What the server would make up for a pull request. */
+export const proposedPull = (id = ""): ProposedPullRequest => ({
+  repoUrl: "git.example.com/acme/shop", branch: "aloft/retry-webhooks", base: "main", title: "outbox: retry failed webhooks with backoff",
+  body: `Deliveries that fail are tried again after 1, 4 and 16 minutes, with the id that they had.\n\nCommits:\n\n- outbox: retry failed webhooks with backoff\n- outbox: test that the id stays\n\n---\nMade by the agent [${of(id)?.name ?? ""}](https://aloft.example.com/agents/${id}).`,
+});
 
 /** Opens a pull request; the forge of one agent has no token. */
 export function openPull(id = "", body: unknown): PullRequest {

@@ -8,7 +8,7 @@ import { shell } from "./shell";
 import { buildLog, builds, checked, environments, environmentSecrets, proposal, proposed, schema, secrets, snapshots, versions } from "./environments";
 import { bytesOf, listOf, move, remove, write } from "./files";
 import { approval, branchDiff, journalOf, longDiff, picture, summary } from "./journal";
-import { openPull, standings } from "./pulls";
+import { openPull, proposedPull, standings } from "./pulls";
 import { asks } from "./questions";
 
 /**
@@ -60,6 +60,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["POST", /^\/v1\/agents\/[^/]+\/files\/move$/, (_m, body) => move(body)],
   ["GET", /^\/v1\/agents\/([^/]+)\/diff$/, ([, id]) => ({ diff: state === "empty" ? "" : id === idOf(102) ? longDiff() : branchDiff, truncated: false })],
   ["GET", /^\/v1\/agents\/([^/]+)\/pull-requests$/, ([, id]) => standings(id)],
+  ["GET", /^\/v1\/agents\/([^/]+)\/pull-requests\/proposal\b/, ([, id]) => proposedPull(id)],
   ["POST", /^\/v1\/agents\/([^/]+)\/pull-requests$/, ([, id], body) => openPull(id, body)],
   ["GET", /^\/v1\/approvals$/, () => page([{ agentId: approval().agentId, ...approval().approval }, ...asks()])],
   ["GET", /^\/v1\/agents\/[^/]+\/terminals$/, () => ({ items: ["main", "web"].map((name) => ({ name, createdAt: new Date().toISOString(), attached: 1, columns: 80, rows: 24, command: "bash", workingDirectory: "/workspace" })) })],

@@ -23,6 +23,7 @@ export const pulls = {
     another: "Open another",
     from: (repo: string, branch: string) => `${repo}, from ${branch}`,
     fields: { title: "Title", body: "Description", base: "Into the branch", repoUrl: "Repository" } as Record<string, string>,
+    proposing: "Is being made up…",
     titleHint: "made of the commits",
     bodyHint: "Markdown. Left empty, it is what the agent said last, in the project's template.",
     baseHint: "the one that the agent began with",
