@@ -25,7 +25,7 @@ func newServeCommand(getenv func(string) string, stderr io.Writer) *cobra.Comman
 		Data:   dataDir(getenv),
 		Listen: cmp.Or(getenv("ALOFT_LISTEN"), "127.0.0.1:8080"),
 	}
-	var verbose bool
+	var verbose, example bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -34,10 +34,15 @@ func newServeCommand(getenv func(string) string, stderr io.Writer) *cobra.Comman
 The first start writes an admin API key to admin.key in the data folder. SIGTERM
 ends the server and loses nothing: runs go on with the next start, and machines
 stay up until then.`,
-		Example: `  sudo aloft serve --config /etc/aloft.yaml
+		Example: `  aloft serve --example > aloft.yaml
+  sudo aloft serve --config /etc/aloft.yaml
   sudo ALOFT_LISTEN=127.0.0.1:0 aloft serve --data /srv/aloft`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if example {
+				_, err := io.WriteString(cmd.OutOrStdout(), exampleConfig)
+				return err
+			}
 			level := slog.LevelInfo
 			if verbose {
 				level = slog.LevelDebug
@@ -53,12 +58,14 @@ stay up until then.`,
 				if link := s.firstLink(cmd.Context()); link != "" {
 					fmt.Fprintf(cmd.OutOrStdout(), "Sign in at %s\nThe link is good once, for three days; each start makes another until somebody has a way to sign in.\n", link)
 				}
+				fmt.Fprint(cmd.OutOrStdout(), config.lacks(o.Config))
 			})
 		},
 	}
 	cmd.Flags().StringVar(&o.Config, "config", o.Config, "configuration `file` (ALOFT_CONFIG)")
 	cmd.Flags().StringVar(&o.Data, "data", o.Data, "data `folder` (ALOFT_DATA)")
 	cmd.Flags().StringVar(&o.Listen, "listen", o.Listen, "`address` to listen on; port 0 takes a free one (ALOFT_LISTEN)")
+	cmd.Flags().BoolVar(&example, "example", false, "print a configuration to begin with, and end")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "log more")
 	return cmd
 }

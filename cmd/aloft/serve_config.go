@@ -286,6 +286,9 @@ func loadConfig(path string, getenv func(string) string) (serverConfig, error) {
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return c, usageError{fmt.Errorf("there is no configuration %s: `aloft serve --example > %[1]s` writes one to fill in", path)}
+		}
 		return c, usageError{fmt.Errorf("read the configuration: %w", err)}
 	}
 	c.Models = nil

@@ -111,6 +111,29 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+// The example that a newcomer fills in is right as it is, and lacks nothing.
+func TestConfigExample(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "aloft.yaml")
+	if _, err := loadConfig(file, noEnv); err == nil || !strings.Contains(err.Error(), "aloft serve --example > "+file) {
+		t.Errorf("without a file: %v", err)
+	}
+	if err := os.WriteFile(file, []byte(exampleConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := loadConfig(file, func(string) string { return "from the environment" })
+	if err != nil || c.lacks(file) != "" {
+		t.Errorf("%v, %s", err, c.lacks(file))
+	}
+	if _, err := forgeHosts(c.Git); err != nil {
+		t.Error(err)
+	}
+	for given, hint := range map[string]string{"": "--example > aloft.yaml", file: "in " + file} {
+		if says := defaultConfig().lacks(given); strings.Count(says, "\n") != 3 || !strings.Contains(says, hint) {
+			t.Errorf("without models and credentials: %s", says)
+		}
+	}
+}
+
 // Every key has a row in the reference, and every row a key.
 func TestConfigReference(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/config.md")

@@ -69,7 +69,7 @@ export const agents = {
     refHint: "the default branch",
     noRepo: "With none it begins in an empty folder, and pushes nothing.",
     standardRepo: (name: string) => `With none it works on ${name}, as the team has settled.`,
-    onlyScripted: "This server's only model plays a script. For real work name one under models in aloft.yaml, and start the server again.",
+    onlyScripted: "This server's only model plays a script. For real work fill in what `aloft serve --example > aloft.yaml` writes, and start the server with --config aloft.yaml.",
     model: "Model",
     modelDefault: "The server's default",
     environment: "Environment",
