@@ -165,7 +165,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	}
 	pulls := pull.New(pull.Config{
 		Forges: forges, Git: s.gateway, Journal: s.observer.Journal(), Secrets: func(string) map[string]string { return secrets },
-		Link:  func(id string) string { return strings.TrimSuffix(publicURL(), "/") + "/agents/" + id },
+		Link:  func(id string) string { return strings.TrimSuffix(named(publicURL()), "/") + "/agents/" + id },
 		Shown: shownOutside(s.store), Logger: logger,
 	})
 	var layers schedule.Layers

@@ -4,6 +4,7 @@ import { Icon, type IconName } from "../parts/Icon";
 import { Copy } from "../parts/Copy";
 import { Markdown } from "../parts/Markdown";
 import { span } from "../parts/time";
+import { link } from "../route";
 import { words } from "../words";
 import { CallRow } from "./CallRow";
 import { cost } from "../parts/money";
@@ -161,6 +162,7 @@ const icons: Partial<Record<Extract<Entry, { kind: "note" }>["about"], IconName>
 };
 
 function Noted({ entry }: Of<"note">) {
+  const of = useContext(TurnContext);
   const long = entry.text.length > 160 || entry.text.includes("\n");
   const [open, flip] = useFold(entry.key, false);
   const head = (
@@ -184,6 +186,7 @@ function Noted({ entry }: Of<"note">) {
         <div className="fold">
           {head}
           {entry.about === "pushed" && <Copy text={w.merge(entry.text.split(" ")[0] ?? "")} label={w.copyMerge} />}
+          {entry.about === "pushed" && of && <a {...link({ page: "agent", id: of.id, tab: "changes" })}>{w.seeChanges}</a>}
         </div>
       )}
       {open && <pre tabIndex={0}>{clip(entry.text, 40_000)}</pre>}

@@ -64,6 +64,7 @@ export const agent = {
     forked: "from another agent",
     merge: (branch: string) => `git fetch origin ${/^[\w./-]+$/.test(branch) ? branch : `'${branch.replaceAll("'", `'\\''`)}'`} && git merge FETCH_HEAD`,
     copyMerge: "Copy the command that merges it",
+    seeChanges: "See the changes",
     deleted: (day: string) => `is deleted on ${day} unless you go on`,
     ended: { FINISHED: "Finished", ERROR: "Failed", CANCELLED: "Stopped", EXPIRED: "Expired" } as Record<string, string>,
     after: (s: string) => `after ${s}`,
