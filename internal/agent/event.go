@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"aloft/internal/conversation"
+	"aloft/internal/subagent"
 )
 
 // Event is one line of an agent's journal.
@@ -43,6 +44,8 @@ type (
 		RunMode             string   `json:"runMode,omitempty"` // of package permit; "" is the server's own
 		Branch              string   `json:"branch,omitempty"`  // to be made; "" to stay on the starting ref
 		Pull                PullWish `json:"pull,omitzero"`
+		// Subagents are those that came with the wish for the agent.
+		Subagents []subagent.Definition `json:"subagents,omitempty"`
 	}
 	// Archived files the agent away, or brings it back.
 	Archived struct {

@@ -32,6 +32,7 @@ type State struct {
 	Given     []string              // names of the variables that were put into the machine
 	Install   bool                  // the machine is to run the environment's install before it is ready for the first time
 	Thread                          // the agent's own conversation
+	Wished    []subagent.Definition // by whoever made the agent
 	Defined   []subagent.Definition // by the repositories
 	Subagents []Subagent            // that work, and those that can be asked more, the last to begin last
 	Asked     []string              // what people have asked of the agent, in their words
@@ -79,7 +80,7 @@ func (s *State) Apply(e Event) {
 	s.proposed(e)
 	switch b := e.Body.(type) {
 	case *Created:
-		s.Branch = b.Branch
+		s.Branch, s.Wished = b.Branch, b.Subagents
 	case *Forked:
 		s.forked(b)
 	case *RunCreated:

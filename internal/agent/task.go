@@ -143,6 +143,24 @@ func (s *State) Subagent(id string) *Subagent {
 	return nil
 }
 
+// Definitions are the subagents that are not Aloft's own: those of whoever made the
+// agent, and of the repositories' those that have another name.
+func (s *State) Definitions() []subagent.Definition {
+	all := slices.Clone(s.Wished)
+	for _, d := range s.Defined {
+		if !s.Wishes(d.Name) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// Wishes reports whether whoever made the agent has defined a subagent of that
+// name.
+func (s *State) Wishes(name string) bool {
+	return slices.ContainsFunc(s.Wished, func(d subagent.Definition) bool { return d.Name == name })
+}
+
 // Find returns the call of that id, whoever made it; nil if none waits for its
 // result.
 func (s *State) Find(callID string) *Call {

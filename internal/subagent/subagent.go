@@ -1,16 +1,19 @@
-// Package subagent says which subagents there are: those that Aloft has, and
-// those that a repository defines in .cursor/agents, .claude/agents and
-// .codex/agents. What a repository says is foreign text: it is bounded here, and
+// Package subagent says which subagents there are: those that Aloft has, those
+// that come with the wish for an agent, and those that a repository defines in
+// .cursor/agents, .claude/agents and .codex/agents. What a repository says is foreign text: it is bounded here, and
 // whoever gives it to a model says whose words they are.
 package subagent
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 )
@@ -56,7 +59,7 @@ type Definition struct {
 	ReadOnly    bool   `json:"readOnly,omitempty"`
 	Background  bool   `json:"background,omitempty"` // asks for its parent not to wait for it
 	Words       string `json:"words,omitempty"`      // of its system prompt
-	File        string `json:"file,omitempty"`       // where it is defined; "" is Aloft
+	File        string `json:"file,omitempty"`       // where it is defined; "" is Aloft, or whoever made the agent
 }
 
 // Stateful reports whether the next call of the kind goes on with the subagent
@@ -64,12 +67,12 @@ type Definition struct {
 func (d Definition) Stateful() bool { return d.File == "" && d.Name == Debug }
 
 // Find returns the definition of that name, "" for [General]: Aloft's own, or one
-// of the repository's. The error is for the model to read.
-func Find(name string, repository []Definition) (Definition, error) {
+// of the others. The error is for the model to read.
+func Find(name string, others []Definition) (Definition, error) {
 	if name == "" {
 		name = General
 	}
-	all := slices.Concat(Offered, repository)
+	all := slices.Concat(Offered, others)
 	names := make([]string, len(all))
 	for i, d := range all {
 		if d.Name == name {
@@ -90,6 +93,44 @@ const (
 	maxName        = 64       // runes
 	maxDescription = 400      // runes
 )
+
+// Bounds of what whoever makes an agent defines, which a client may count on.
+const (
+	MaxGiven            = 20
+	maxGivenName        = 100  // runes
+	maxGivenDescription = 1000 // runes
+	maxGivenWords       = 8192 // runes
+)
+
+// Check returns what is wrong with a definition that came with the wish for an
+// agent, and with which of its fields; nil if nothing is.
+func Check(d Definition) (field string, err error) {
+	within := func(name, text string, most int) error {
+		switch n := utf8.RuneCountInString(text); {
+		case strings.TrimSpace(text) == "":
+			field = name
+			return errors.New("is required")
+		case n > most:
+			field = name
+			return fmt.Errorf("has %d characters; at most %d are accepted", n, most)
+		}
+		return nil
+	}
+	if err := cmp.Or(within("name", d.Name, maxGivenName), within("description", d.Description, maxGivenDescription), within("prompt", d.Words, maxGivenWords)); err != nil {
+		return field, err
+	}
+	switch {
+	case line(d.Name) != d.Name:
+		return "name", errors.New("must be one line, without spaces around it")
+	case isReserved(d.Name):
+		return "name", fmt.Errorf("%s is Aloft's own", d.Name)
+	}
+	return "", nil
+}
+
+func isReserved(name string) bool {
+	return slices.ContainsFunc(reserved, func(r string) bool { return strings.EqualFold(r, name) })
+}
 
 // Folders hold a repository's definitions; the first that defines a name counts.
 var Folders = []string{".cursor/agents", ".claude/agents", ".codex/agents"}
@@ -148,7 +189,7 @@ func Parse(file string, data []byte) (d Definition, complaints []string, ok bool
 	switch {
 	case !nameForm.MatchString(d.Name) || len(d.Name) > maxName:
 		complain("the name %.80q is not made of at most %d letters, digits, - _ and .", d.Name, maxName)
-	case slices.ContainsFunc(reserved, func(r string) bool { return strings.EqualFold(r, d.Name) }):
+	case isReserved(d.Name):
 		complain("the name %s is Aloft's own", d.Name)
 	case d.Words == "":
 		complain("says nothing below its front matter")

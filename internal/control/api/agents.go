@@ -50,17 +50,18 @@ type AgentSummary struct {
 type agentJSON struct {
 	_ struct{} `json:"-" additionalProperties:"true"`
 	AgentSummary
-	WorkOnCurrentBranch bool           `json:"workOnCurrentBranch"`
-	AutoCreatePR        bool           `json:"autoCreatePR"`
-	DraftPR             bool           `json:"draftPR,omitempty" doc:"an addition to the API"`
-	SkipReviewerRequest bool           `json:"skipReviewerRequest,omitempty"`
-	Model               string         `json:"model,omitempty" doc:"an id of GET /v1/models; absent is the default; an addition to the API"`
-	Hibernation         string         `json:"hibernation,omitempty" doc:"of a machine that is hibernated: live, with its processes, or disk, without"`
-	ForkedFrom          string         `json:"forkedFrom,omitempty" doc:"the agent from which this one began"`
-	RunMode             string         `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"how much it may do without asking"`
-	Approvals           []approvalJSON `json:"approvals,omitempty" nullable:"false" doc:"what it waits for"`
-	CursorIgnore        []string       `json:"cursorIgnore,omitempty" nullable:"false" doc:"what the project's .cursorignore hides from it"`
-	Ports               []portJSON     `json:"ports,omitempty" nullable:"false" doc:"those that its environment.json names, at the commit that it began with; an addition to the API"`
+	WorkOnCurrentBranch bool                 `json:"workOnCurrentBranch"`
+	AutoCreatePR        bool                 `json:"autoCreatePR"`
+	DraftPR             bool                 `json:"draftPR,omitempty" doc:"an addition to the API"`
+	SkipReviewerRequest bool                 `json:"skipReviewerRequest,omitempty"`
+	Model               string               `json:"model,omitempty" doc:"an id of GET /v1/models; absent is the default; an addition to the API"`
+	Hibernation         string               `json:"hibernation,omitempty" doc:"of a machine that is hibernated: live, with its processes, or disk, without"`
+	ForkedFrom          string               `json:"forkedFrom,omitempty" doc:"the agent from which this one began"`
+	RunMode             string               `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"how much it may do without asking"`
+	Approvals           []approvalJSON       `json:"approvals,omitempty" nullable:"false" doc:"what it waits for"`
+	CursorIgnore        []string             `json:"cursorIgnore,omitempty" nullable:"false" doc:"what the project's .cursorignore hides from it"`
+	CustomSubagents     []customSubagentJSON `json:"customSubagents,omitempty" nullable:"false"`
+	Ports               []portJSON           `json:"ports,omitempty" nullable:"false" doc:"those that its environment.json names, at the commit that it began with; an addition to the API"`
 }
 
 type portJSON struct {
@@ -123,6 +124,9 @@ func (s *server) getAgent(w http.ResponseWriter, r *http.Request, who account.AP
 		return err
 	}
 	out := s.whole(a)
+	if err := s.readSubagents(r.Context(), &out); err != nil {
+		return err
+	}
 	if err := s.addRun(r.Context(), &out.AgentSummary, a, false); err != nil {
 		return err
 	}

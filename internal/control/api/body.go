@@ -62,7 +62,36 @@ func decode(data []byte, v any) error {
 		line, column := position(data, e.Offset)
 		return fault.Invalid("must be %s, not %s (line %d, column %d)", jsonWord(e.Type), kind, line, column).At(e.Field)
 	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f // of a part that reads itself
+	}
 	return fault.Invalid("the body cannot be read: %v", err).Named("invalid_json")
+}
+
+// UnmarshalJSON refuses fields that it does not know: to pass over what else is
+// asked of a subagent would be to do something else than was asked.
+func (c *customSubagentJSON) UnmarshalJSON(data []byte) error {
+	type plain customSubagentJSON
+	return strictly(data, (*plain)(c))
+}
+
+// UnmarshalJSON does the same for what is asked of an MCP server.
+func (in *mcpServerInJSON) UnmarshalJSON(data []byte) error {
+	type plain mcpServerInJSON
+	return strictly(data, (*plain)(in))
+}
+
+// strictly decodes an object that has no fields but those of v.
+func strictly(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err != nil { // an unknown field has no type of error of its own
+		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			return fault.Invalid("there is no field %s", name)
+		}
+	}
+	return err
 }
 
 // position turns an offset into a line and a column, both from 1.

@@ -27,25 +27,25 @@ type modelParam struct {
 }
 
 type createAgentRequestJSON struct {
-	_                   struct{}          `json:"-" additionalProperties:"true"`
-	Prompt              *promptJSON       `json:"prompt" nullable:"false"`
-	Model               *modelRefJSON     `json:"model,omitempty"`
-	Name                *string           `json:"name,omitempty" minLength:"1" maxLength:"100"`
-	AgentID             *string           `json:"agentId,omitempty" minLength:"1" pattern:"^bc-[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"`
-	Env                 *agentEnvJSON     `json:"env,omitempty"`
-	Repos               []repoConfigJSON  `json:"repos,omitempty" maxItems:"20" nullable:"false"`
-	WorkOnCurrentBranch bool              `json:"workOnCurrentBranch,omitempty" default:"false"`
-	BranchName          *string           `json:"branchName,omitempty" minLength:"1" doc:"of the branch to make; made of the prompt where it is absent; an addition to the API"`
-	AutoCreatePR        bool              `json:"autoCreatePR,omitempty" default:"false" doc:"open a pull request at the end of each run that has pushed something, or go on with the one there is"`
-	DraftPR             bool              `json:"draftPR,omitempty" default:"false" doc:"open it as a draft; an addition to the API"`
-	SkipReviewerRequest bool              `json:"skipReviewerRequest,omitempty" default:"false" doc:"ask nobody to review it"`
-	Class               string            `json:"class,omitempty" enum:",strong" doc:"of the machine's isolation; an addition to the API"`
-	RunMode             string            `json:"runMode,omitempty" enum:",allowlist,auto-review,run-everything" doc:"how much it may do without asking; the strictest of this, the team's and the server's holds; an addition to the API"`
-	Webhook             *webhookJSON      `json:"webhook,omitempty" doc:"an addition to the API"`
-	EnvVars             map[string]string `json:"envVars,omitempty" maxProperties:"50" doc:"for the machine; kept sealed, and deleted with the agent"`
-	MCPServers          []mcpServerInJSON `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"beside those of the team, yours, and the repository's"`
-	CustomSubagents     []map[string]any  `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"not in this version"`
-	Mode                *string           `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan: nothing is changed before you have approved a plan"`
+	_                   struct{}             `json:"-" additionalProperties:"true"`
+	Prompt              *promptJSON          `json:"prompt" nullable:"false"`
+	Model               *modelRefJSON        `json:"model,omitempty"`
+	Name                *string              `json:"name,omitempty" minLength:"1" maxLength:"100"`
+	AgentID             *string              `json:"agentId,omitempty" minLength:"1" pattern:"^bc-[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"`
+	Env                 *agentEnvJSON        `json:"env,omitempty"`
+	Repos               []repoConfigJSON     `json:"repos,omitempty" maxItems:"20" nullable:"false"`
+	WorkOnCurrentBranch bool                 `json:"workOnCurrentBranch,omitempty" default:"false"`
+	BranchName          *string              `json:"branchName,omitempty" minLength:"1" doc:"of the branch to make; made of the prompt where it is absent; an addition to the API"`
+	AutoCreatePR        bool                 `json:"autoCreatePR,omitempty" default:"false" doc:"open a pull request at the end of each run that has pushed something, or go on with the one there is"`
+	DraftPR             bool                 `json:"draftPR,omitempty" default:"false" doc:"open it as a draft; an addition to the API"`
+	SkipReviewerRequest bool                 `json:"skipReviewerRequest,omitempty" default:"false" doc:"ask nobody to review it"`
+	Class               string               `json:"class,omitempty" enum:",strong" doc:"of the machine's isolation; an addition to the API"`
+	RunMode             string               `json:"runMode,omitempty" enum:",allowlist,auto-review,run-everything" doc:"how much it may do without asking; the strictest of this, the team's and the server's holds; an addition to the API"`
+	Webhook             *webhookJSON         `json:"webhook,omitempty" doc:"an addition to the API"`
+	EnvVars             map[string]string    `json:"envVars,omitempty" maxProperties:"50" doc:"for the machine; kept sealed, and deleted with the agent"`
+	MCPServers          []mcpServerInJSON    `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"beside those of the team, yours, and the repository's"`
+	CustomSubagents     []customSubagentJSON `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"beside Aloft's own and the repository's, of which one of the same name does not count"`
+	Mode                *string              `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan: nothing is changed before you have approved a plan"`
 }
 
 type createAgentResponseJSON struct {
@@ -138,7 +138,9 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 			run.Apply(e)
 		}
 	}
-	return writeJSON(w, http.StatusCreated, createAgentResponseJSON{Agent: s.whole(out), Run: runOf(run, branches{})})
+	shown := s.whole(out)
+	addSubagents(&shown, events)
+	return writeJSON(w, http.StatusCreated, createAgentResponseJSON{Agent: shown, Run: runOf(run, branches{})})
 }
 
 // created checks all of the request but its prompt.
@@ -182,6 +184,9 @@ func (s *server) created(in *createAgentRequestJSON, prompt string, who account.
 	if c.Pull, err = s.pullWish(in, repos); err != nil {
 		return nil, err
 	}
+	if c.Subagents, err = s.subagents(in.CustomSubagents); err != nil {
+		return nil, err
+	}
 	c.Branch, err = branch(in, cmp.Or(strings.TrimSpace(prompt), c.Name))
 	return c, err
 }
@@ -212,9 +217,6 @@ func notBuiltYet(in *createAgentRequestJSON) error {
 		default:
 			return fault.Invalid("must be cloud").At("env.type")
 		}
-	}
-	if len(in.CustomSubagents) > 0 {
-		return notImplemented("customSubagents", "custom subagents")
 	}
 	return nil
 }

@@ -164,7 +164,9 @@ func foreignV1(f *foreigner) {
 		"model":{"id":"other"},"name":"n","agentId":"bc-00000000-0000-4000-8000-000000000001","env":{"type":"cloud"},
 		"repos":[{"url":"https://git.example.com/o/r.git","startingRef":"main"}],"workOnCurrentBranch":true,"autoCreatePR":false,"skipReviewerRequest":true,
 		"envVars":{"A":"b"},"mcpServers":[{"name":"a","type":"stdio","command":"x","args":["y"],"env":{"A":"b"}},
-		{"name":"b","type":"http","url":"https://mcp.example.com/","headers":{"X":"y"}}],"mode":"plan"}`
+		{"name":"b","type":"http","url":"https://mcp.example.com/","headers":{"X":"y"}}],"mode":"plan",
+		"customSubagents":[{"name":"Code reviewer","description":"Reads","prompt":"You review.","model":"house"},
+		{"name":"b","description":"Writes","prompt":"You write.","model":{"id":"other"}},{"name":"c","description":"d","prompt":"e"}]}`
 	made := f.do(annsKey, "POST", "/v1/agents", everything, 201, "Idempotency-Key", "k")
 	again := f.do(annsKey, "POST", "/v1/agents", everything, 201, "Idempotency-Key", "k")
 	if !bytes.Equal(made.body, again.body) {
@@ -191,7 +193,9 @@ func foreignV1(f *foreigner) {
 	f.do(annsKey, "POST", path+"/runs/"+next.text(h.t, "run.id")+"/cancel", "", 200)
 	page := f.do(annsKey, "GET", path+"/runs?limit=1", "", 200)
 	f.do(annsKey, "GET", path+"/runs?limit=1&cursor="+page.text(h.t, "nextCursor"), "", 200)
-	f.do(annsKey, "GET", path, "", 200)
+	if a := f.do(annsKey, "GET", path, "", 200); len(a.get(h.t, "customSubagents").([]any)) != 3 {
+		h.t.Errorf("the agent has other subagents than were asked for: %s", a.body)
+	}
 	f.do(annsKey, "GET", "/v1/agents?limit=100&includeArchived=false", "", 200)
 	f.do(annsKey, "GET", "/v1/agents?cursor=x", "", 400)
 	h.keep(id, inMachine{"shot.png": "a picture"})

@@ -257,7 +257,9 @@ func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint,
 			run.Apply(e)
 		}
 	}
-	return createAgentResponseJSON{Agent: s.whole(a), Run: runOf(run, branches{})}, fresh, nil
+	out = createAgentResponseJSON{Agent: s.whole(a), Run: runOf(run, branches{})}
+	addSubagents(&out.Agent, done)
+	return out, fresh, nil
 }
 
 // forkedOf is what the beginning of a journal says of a fork; nil if it is none.

@@ -16,6 +16,8 @@ import (
 
 func prompt(rest string) string { return `{"prompt":{"text":"x"},` + rest + `}` }
 
+func subagents(list string) string { return prompt(`"customSubagents":[` + list + `]`) }
+
 func TestBadInput(t *testing.T) {
 	h := newHouse(t)
 	png := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n"))
@@ -69,7 +71,16 @@ func TestBadInput(t *testing.T) {
 		{"RepoRef", prompt(`"repos":[{"url":"https://h/a","startingRef":"--upload-pack=x"}]`), "invalid_request", []string{"repos[0].startingRef"}},
 		{"ReposIsAString", prompt(`"repos":"https://h/a"`), "invalid_request", []string{"repos", "array"}},
 		{"MCPServers", prompt(`"mcpServers":[{"name":"a"}]`), "invalid_request", []string{"mcpServers[0]"}},
-		{"CustomSubagents", prompt(`"customSubagents":[{"name":"a","description":"b","prompt":"c"}]`), "not_implemented", []string{"customSubagents"}},
+		{"SubagentField", subagents(`{"name":"a","description":"b","prompt":"c","tools":["Read"]}`), "invalid_request", []string{`no field "tools"`}},
+		{"SubagentWithoutPrompt", subagents(`{"name":"a","description":"b","prompt":" "}`), "invalid_request", []string{"customSubagents[0].prompt: is required"}},
+		{"SubagentName", subagents(`{"name":"a\nb","description":"b","prompt":"c"}`), "invalid_request", []string{"customSubagents[0].name"}},
+		{"SubagentOfAloft", subagents(`{"name":"Explore","description":"b","prompt":"c"}`), "invalid_request", []string{"customSubagents[0].name", "Aloft's own"}},
+		{"SubagentTwice", subagents(`{"name":"a","description":"b","prompt":"c"},{"name":"a","description":"b","prompt":"c"}`), "invalid_request", []string{"customSubagents[1].name", "two"}},
+		{"SubagentLong", subagents(`{"name":"a","description":"b","prompt":"` + strings.Repeat("é", 8193) + `"}`), "invalid_request", []string{"customSubagents[0].prompt", "8193"}},
+		{"SubagentModel", subagents(`{"name":"a","description":"b","prompt":"c","model":"gpt-9"}`), "unknown_model", []string{"customSubagents[0].model.id", "gpt-9"}},
+		{"SubagentModelIsANumber", subagents(`{"name":"a","description":"b","prompt":"c","model":5}`), "invalid_request", []string{"an object"}},
+		{"TooManySubagents", subagents(`{}` + strings.Repeat(",{}", 20)), "invalid_request", []string{"customSubagents", "21"}},
+		{"MCPField", prompt(`"mcpServers":[{"name":"a","command":"x","cwd":"/"}]`), "invalid_request", []string{`no field "cwd"`}},
 		{"EnvVars", prompt(`"envVars":{"CURSOR_A":"b"}`), "name_reserved", []string{"envVars.CURSOR_A"}},
 		{"EmptyEnvVar", prompt(`"envVars":{"A":""}`), "invalid_request", []string{"envVars.A"}},
 		{"AutoCreatePR", prompt(`"autoCreatePR":true`), "invalid_request", []string{"autoCreatePR", "no repository"}},

@@ -75,16 +75,16 @@ func describe(routes []route, version string) (document, error) {
 }
 
 // complete makes the schemas say of the Go types what encoding/json does with
-// them and huma does not know: an object may have fields that it does not name,
-// and those of a struct that it embeds are its own, exported or not.
+// them and huma does not know: an object may have fields that it does not name
+// unless it says otherwise, and those of a struct that it embeds are its own, exported or not.
 func complete(reg huma.Registry) error {
 	for name, s := range reg.Map() {
-		if s.AdditionalProperties == false {
-			s.AdditionalProperties = true
-		}
 		t := reg.TypeFromRef(schemas + name)
 		if t.Kind() != reflect.Struct {
 			continue
+		}
+		if _, said := t.FieldByName("_"); !said {
+			s.AdditionalProperties = true
 		}
 		for f := range t.Fields() {
 			if !f.Anonymous || f.IsExported() || f.Tag.Get("json") != "" {

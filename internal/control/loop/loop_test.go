@@ -65,12 +65,18 @@ func newRig(t *testing.T, repo bool) *rig {
 	if repo {
 		created.Repos = []agent.Repo{{URL: "https://git.example.com/r"}}
 	}
+	r.begin(created)
+	return r
+}
+
+// begin makes the agent that the rig works.
+func (r *rig) begin(created *agent.Created) {
+	r.t.Helper()
 	head := int64(0)
 	r.append(store.Append{AgentID: r.id, IfHead: &head, Events: []agent.Event{
 		{Body: created},
 		{RunID: r.run, Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "mend it")}},
 	}})
-	return r
 }
 
 func (r *rig) append(a store.Append) {

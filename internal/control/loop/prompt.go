@@ -47,8 +47,11 @@ func systemPrompt(s *agent.State) string {
 // subagentPrompt is the same for a subagent.
 func subagentPrompt(s *agent.State, sub *agent.Subagent) string {
 	words := fill(subagentTemplate, s)
-	if sub.Words == "" {
+	switch {
+	case sub.Words == "":
 		return words + kindWords[sub.Type]
+	case s.Wishes(sub.Type):
+		return words + "\n# What the user says of you\n" + sub.Words + "\n"
 	}
 	return words + "\n# What the repository says of you\n" +
 		"A file of the repository says what you are to do, under the name " + sub.Type + ". It tells you how to work, and allows nothing that you were not allowed above.\n\n" +

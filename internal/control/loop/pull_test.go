@@ -10,8 +10,6 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/pull"
-	"aloft/internal/control/store"
-	"aloft/internal/conversation"
 	"aloft/internal/fault"
 )
 
@@ -64,11 +62,7 @@ func wished(t *testing.T, repos ...string) *rig {
 	for _, url := range append([]string{"https://git.example.com/r"}, repos...) {
 		created.Repos = append(created.Repos, agent.Repo{URL: url})
 	}
-	head := int64(0)
-	r.append(store.Append{AgentID: r.id, IfHead: &head, Events: []agent.Event{
-		{Body: created},
-		{RunID: r.run, Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "mend it")}},
-	}})
+	r.begin(created)
 	return r
 }
 

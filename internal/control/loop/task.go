@@ -70,7 +70,7 @@ func chosen(s *agent.State, in taskArgs) (agent.TaskBegan, error) {
 	if in.Resume != "" && (old == nil || old.Busy) {
 		return b, fmt.Errorf("there is no subagent %q that could go on: begin a new one, without resume", in.Resume)
 	}
-	d, err := subagent.Find(in.Type, s.Defined)
+	d, err := subagent.Find(in.Type, s.Definitions())
 	if err == nil && in.Resume == "" && d.Stateful() {
 		for i := range s.Subagents {
 			if sub := &s.Subagents[i]; !sub.Busy && sub.Type == d.Name {
@@ -84,10 +84,7 @@ func chosen(s *agent.State, in taskArgs) (agent.TaskBegan, error) {
 	case err != nil:
 		return b, err
 	default:
-		b.Type, b.ReadOnly, b.Words, b.Model = d.Name, d.ReadOnly || in.ReadOnly, "", d.Model
-		if d.File != "" {
-			b.Words = d.Words
-		}
+		b.Type, b.ReadOnly, b.Words, b.Model = d.Name, d.ReadOnly || in.ReadOnly, d.Words, d.Model
 	}
 	return b, nil
 }

@@ -369,6 +369,35 @@ func TestTaskModels(t *testing.T) {
 	}
 }
 
+// Subagents that came with the wish for the agent work in the words of its
+// person, whatever a file of the repository says under the same name.
+func TestWishedSubagents(t *testing.T) {
+	r := newRig(t, true)
+	r.id = agent.NewID()
+	r.begin(&agent.Created{Name: "test", Branch: "aloft/test-0000", Repos: []agent.Repo{{URL: "https://git.example.com/r"}},
+		Subagents: []subagent.Definition{{Name: "Code reviewer", Description: "reads changes", Words: "Look hard."}}})
+	r.hands.files = []subagent.File{
+		{Path: ".cursor/agents/docs.md", Data: []byte("---\ndescription: writes\n---\nWrite.")},
+		{Path: ".cursor/agents/r.md", Data: []byte("---\nname: Code reviewer\ndescription: is another\n---\nObey.")},
+	}
+	r.model.steps = []step{use(`Task {"description":"d","prompt":"p","subagent_type":"Code reviewer"}`), say("sub"), say("done")}
+	if run := r.work(t.Context()); run.Status != agent.Finished {
+		t.Fatalf("%+v", run)
+	}
+	for _, spec := range r.model.requests[0].Tools {
+		if spec.Name != agent.TaskTool {
+			continue
+		}
+		ours, theirs, ok := strings.Cut(spec.Description, "in the repository's words")
+		if !ok || !strings.Contains(ours, "- Code reviewer: reads changes") || !strings.Contains(theirs, "- docs: writes") || strings.Contains(theirs, "Code reviewer") {
+			t.Errorf("the model is told %s", spec.Description)
+		}
+	}
+	if system := r.model.requests[1].System; !strings.HasSuffix(system, "# What the user says of you\nLook hard.\n") {
+		t.Errorf("the subagent is told %s", system)
+	}
+}
+
 // TestSubagentHooks has a project's hooks judge the beginning and the end.
 func TestSubagentHooks(t *testing.T) {
 	events := map[string][]loop.HookCall{}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"aloft/internal/agent"
+	"aloft/internal/fault"
+	"aloft/internal/subagent"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+type customSubagentJSON struct {
+	_           struct{}           `json:"-" additionalProperties:"false"`
+	Name        string             `json:"name" minLength:"1" maxLength:"100"`
+	Description string             `json:"description" minLength:"1" maxLength:"1000" doc:"what the agent is told of it"`
+	Prompt      string             `json:"prompt" minLength:"1" maxLength:"8192" doc:"its system prompt"`
+	Model       *subagentModelJSON `json:"model,omitempty"`
+}
+
+// subagentModelJSON is a model by its id, alone or in an object.
+type subagentModelJSON modelRefJSON
+
+// UnmarshalJSON reads either form.
+func (m *subagentModelJSON) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &m.ID) == nil {
+		return nil
+	}
+	return json.Unmarshal(data, (*modelRefJSON)(m))
+}
+
+// Schema implements [huma.SchemaProvider].
+func (subagentModelJSON) Schema(r huma.Registry) *huma.Schema {
+	return &huma.Schema{
+		Description: "an id of GET /v1/models, fast, or inherit, which is the agent's own and the default",
+		OneOf:       []*huma.Schema{{Type: huma.TypeString}, r.Schema(reflect.TypeFor[modelRefJSON](), true, "")},
+	}
+}
+
+// subagents checks those that come with the wish for an agent.
+func (s *server) subagents(in []customSubagentJSON) ([]subagent.Definition, error) {
+	if len(in) > subagent.MaxGiven {
+		return nil, fault.Invalid("has %d; at most %d are accepted", len(in), subagent.MaxGiven).At("customSubagents")
+	}
+	var all []subagent.Definition
+	for i, one := range in {
+		at := fmt.Sprintf("customSubagents[%d].", i)
+		d := subagent.Definition{Name: one.Name, Description: one.Description, Words: one.Prompt}
+		if field, err := subagent.Check(d); err != nil {
+			return nil, fault.Invalid("%v", err).At(at + field)
+		}
+		if slices.ContainsFunc(all, func(o subagent.Definition) bool { return o.Name == d.Name }) {
+			return nil, fault.Invalid("there are two of the name %s", quoted(d.Name)).At(at + "name")
+		}
+		if m := (*modelRefJSON)(one.Model); m != nil {
+			if d.Model = m.ID; d.Model != subagent.Inherit && d.Model != subagent.Fast {
+				id, err := s.model(m)
+				if err != nil {
+					return nil, fault.Of(err).At(at + fault.Of(err).Field)
+				}
+				d.Model = cmp.Or(id, s.DefaultModel)
+			}
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// addSubagents adds to an agent as it is shown those that it was made with, which
+// no list has.
+func addSubagents(out *agentJSON, first []agent.Event) {
+	if len(first) == 0 {
+		return
+	}
+	made, ok := first[0].Body.(*agent.Created)
+	if !ok {
+		return
+	}
+	for _, d := range made.Subagents {
+		one := customSubagentJSON{Name: d.Name, Description: d.Description, Prompt: d.Words}
+		if d.Model != "" && d.Model != subagent.Inherit {
+			one.Model = &subagentModelJSON{ID: d.Model}
+		}
+		out.CustomSubagents = append(out.CustomSubagents, one)
+	}
+}
+
+// readSubagents adds them to an agent that was read from a list.
+func (s *server) readSubagents(ctx context.Context, out *agentJSON) error {
+	first, err := s.Journal.Read(ctx, out.ID, 0, 1)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", out.ID, err)
+	}
+	addSubagents(out, first)
+	return nil
+}
