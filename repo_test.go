@@ -59,6 +59,7 @@ var mayImport = map[string][]string{
 	"internal/control/outbound":                        {"NOUNS"},
 	"internal/control/mcp":                             {"NOUNS", "internal/control/outbound"},
 	"internal/control/signin":                          {"NOUNS", "internal/control/store"},
+	"internal/control/oauthtest":                       {},
 	"internal/control/webhook":                         {"NOUNS", "internal/control/safe", "internal/control/store"},
 	"internal/control/api/v0":                          {"NOUNS"},
 	"internal/control/api":                             {"NOUNS", "internal/control/api/v0", "internal/control/preview", "internal/control/store", "internal/control/model", "internal/control/artifact", "internal/control/identity", "internal/control/signin", "internal/control/forge", "internal/control/pull", "internal/wire/tunnel", "internal/telemetry", "internal/control/mcp"},

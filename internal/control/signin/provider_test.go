@@ -1,23 +1,12 @@
 package signin
 
 import (
-	"encoding/json"
-	"io"
-	"log/slog"
-	"net/http"
-	"net/http/cookiejar"
-	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"aloft/internal/account"
+	"aloft/internal/control/oauthtest"
 	"aloft/internal/fault"
-
-	"github.com/zitadel/oidc/v3/example/server/exampleop"
-	"github.com/zitadel/oidc/v3/example/server/storage"
 )
 
 const (
@@ -25,72 +14,17 @@ const (
 	client = "aloft"
 )
 
-// newProvider starts a provider with people whose password is "verysecure".
+// newProvider starts a provider that knows Aloft, and returns its address.
 func newProvider(t *testing.T) string {
 	t.Helper()
-	users := map[string]storage.User{}
-	for name, verified := range map[string]bool{"ada": true, "eve": false} {
-		users[name] = storage.User{
-			ID: name, Username: name, Password: "verysecure", FirstName: strings.ToUpper(name), Email: name + "@example.com", EmailVerified: verified,
-		}
-	}
-	data, err := json.Marshal(users)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "users.json")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	people, err := storage.StoreFromFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	storage.RegisterClients(storage.WebClient(client, "secret", home+CallbackPath))
-	var handler http.Handler
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
-	t.Cleanup(server.Close)
-	handler = exampleop.SetupServer(server.URL, storage.NewStorage(people), slog.New(slog.DiscardHandler), false)
-	return server.URL
+	p := oauthtest.New(t)
+	p.Client(client, "secret", home+CallbackPath)
+	return p.URL
 }
 
-// visitAs goes to the provider's address as a browser, signs in there, and
-// returns what it is sent back with.
 func visitAs(t *testing.T, address, name string) url.Values {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back url.Values
-	browser := http.Client{Jar: jar, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
-		if strings.HasPrefix(r.URL.String(), home+CallbackPath) {
-			back = r.URL.Query()
-			return http.ErrUseLastResponse
-		}
-		return nil
-	}}
-	page, err := browser.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer page.Body.Close()
-	form := page.Request.URL
-	text, err := io.ReadAll(page.Body)
-	if err != nil || page.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s, %v: %s", form, page.Status, err, text)
-	}
-	done, err := browser.PostForm(form.Scheme+"://"+form.Host+"/login/username",
-		url.Values{"id": {form.Query().Get("authRequestID")}, "username": {name}, "password": {"verysecure"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer done.Body.Close()
-	if back == nil {
-		text, _ := io.ReadAll(done.Body)
-		t.Fatalf("the provider sends nobody back: %s: %s", done.Status, text)
-	}
-	return back
+	return oauthtest.Visit(t, address, name, home+CallbackPath)
 }
 
 func TestProvider(t *testing.T) {
