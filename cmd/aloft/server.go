@@ -151,13 +151,15 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err != nil {
 		return nil, usageError{fmt.Errorf("outbound: %w", err)}
 	}
-	servers, err := mcp.New(mcp.Config{Vault: locked, Reach: reach, PublicURL: func() string { return named(publicURL()) }, Version: version, Logger: logger})
+	servers, err := mcp.New(mcp.Config{
+		Vault: locked, Reach: reach, PublicURL: publicURL, Version: version,
+		Foreign: foreignReach(c.Outbound.network(), func(e agent.Egress) (policy.Network, error) { return s.schedule.NetworkFor(e) }),
+	})
 	if err != nil {
 		return nil, err
 	}
 	s.agentMCP = mcp.NewAgents(mcp.AgentsConfig{
 		Servers: servers, File: projectFiles(s.gateway), Environment: s.builder.Declared, Variables: locked.ForAgent,
-		Foreign: foreignReach(c.Outbound.network(), func(e agent.Egress) (policy.Network, error) { return s.schedule.NetworkFor(e) }),
 	})
 	forges, err := newForges(c.Git, s.gateway)
 	if err != nil {

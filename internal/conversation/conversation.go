@@ -1,7 +1,11 @@
 // Package conversation is what is said between a person, a model and its tools.
 package conversation
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
 
 // Role is who speaks.
 type Role string
@@ -59,6 +63,19 @@ type ToolResult struct {
 // Text is a message of text alone.
 func Text(role Role, text string) Message {
 	return Message{Role: role, Blocks: []Block{{Text: text}}}
+}
+
+// LastWith returns the text of the role that begins with prefix and was said last,
+// "" if there is none.
+func LastWith(messages []Message, role Role, prefix string) string {
+	for _, m := range slices.Backward(messages) {
+		for _, b := range slices.Backward(m.Blocks) {
+			if m.Role == role && strings.HasPrefix(b.Text, prefix) {
+				return b.Text
+			}
+		}
+	}
+	return ""
 }
 
 // Calls returns the tool calls of m, in order.

@@ -3,8 +3,6 @@ package mcp
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -135,19 +133,6 @@ func cleanJSON(v any) any {
 	return v
 }
 
-// Digest names what the listings say: one that is told again has the same.
-func Digest(all []Listing) string {
-	if len(all) == 0 {
-		return ""
-	}
-	text, err := json.Marshal(all)
-	if err != nil {
-		panic(err) // text, numbers and schemas that were read
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
-}
-
 // ToldAs is what every text that Tell makes begins with.
 const ToldAs = "[MCP servers]"
 
@@ -190,21 +175,46 @@ func tell(all []Listing, detail int) string {
 	return b.String()
 }
 
-func (l Listing) line(detail int) []byte {
-	type short struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description,omitempty"`
-		Schema      json.RawMessage `json:"arguments,omitempty"`
+// toldTool and toldServer are what a line tells.
+type toldTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"arguments,omitempty"`
+}
+
+type toldServer struct {
+	Server       string     `json:"server"`
+	State        State      `json:"state"`
+	Error        string     `json:"error,omitempty"`
+	Instructions string     `json:"instructions,omitempty"`
+	Tools        []toldTool `json:"tools,omitempty"`
+	Names        []string   `json:"tool_names,omitempty"`
+	LeftOut      string     `json:"left_out,omitempty"`
+}
+
+// Told returns what a text that Tell made says, as far as it says it. Lines that
+// were cut are passed over.
+func Told(text string) []Listing {
+	var all []Listing
+	for line := range strings.Lines(text) {
+		var t toldServer
+		if json.Unmarshal([]byte(line), &t) != nil || t.Server == "" {
+			continue
+		}
+		l := Listing{Server: t.Server, State: t.State, Error: t.Error, Instructions: t.Instructions}
+		for _, known := range t.Tools {
+			l.Tools = append(l.Tools, Tool(known))
+		}
+		for _, name := range t.Names {
+			l.Tools = append(l.Tools, Tool{Name: name})
+		}
+		all = append(all, l)
 	}
-	out := struct {
-		Server       string   `json:"server"`
-		State        State    `json:"state"`
-		Error        string   `json:"error,omitempty"`
-		Instructions string   `json:"instructions,omitempty"`
-		Tools        []short  `json:"tools,omitempty"`
-		Names        []string `json:"tool_names,omitempty"`
-		LeftOut      string   `json:"left_out,omitempty"`
-	}{Server: l.Server, State: l.State, Error: l.Error}
+	return all
+}
+
+func (l Listing) line(detail int) []byte {
+	out := toldServer{Server: l.Server, State: l.State, Error: l.Error}
 	if l.LeftOut > 0 {
 		out.LeftOut = fmt.Sprintf("%d tools, which cannot be called: %s", l.LeftOut, l.Why)
 	}
@@ -214,9 +224,9 @@ func (l Listing) line(detail int) []byte {
 	for _, t := range l.Tools {
 		switch detail {
 		case full:
-			out.Tools = append(out.Tools, short(t))
+			out.Tools = append(out.Tools, toldTool(t))
 		case brief:
-			out.Tools = append(out.Tools, short{Name: t.Name, Description: clean(t.Description, maxBrief)})
+			out.Tools = append(out.Tools, toldTool{Name: t.Name, Description: clean(t.Description, maxBrief)})
 		default:
 			out.Names = append(out.Names, t.Name)
 		}

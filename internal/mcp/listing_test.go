@@ -93,11 +93,13 @@ func TestTellIsBounded(t *testing.T) {
 	if least := Tell(all); len(least) > 2*MaxTold || !strings.Contains(least, `"tool_names":["tool_000"`) || strings.Contains(least, "description") {
 		t.Errorf("%d bytes: %.300s", len(least), least)
 	}
+	for name, told := range map[string][]Listing{"full": Told(full), "brief": Told(brief), "least": Told(Tell(all))} {
+		if len(told) == 0 || told[0].Server != "s" || told[0].State != Ready || len(told[0].Tools) == 0 || told[0].Tools[0].Name != "tool_000" {
+			t.Errorf("%s is read as %.300v", name, told)
+		}
+	}
 	if one := all[MaxServers-1].Describe(); !strings.Contains(one, `"title"`) {
 		t.Error("a server is not described in full")
-	}
-	if Digest(all[:2]) == Digest(all[:3]) || Digest(nil) != "" {
-		t.Error("digests")
 	}
 }
 
@@ -142,6 +144,27 @@ func TestResult(t *testing.T) {
 	}
 }
 
+// A tool is called by its server's name and its own, whatever that looks like: one
+// that is called as a tool of Aloft's is another, and nothing is split at "__".
+func TestNamesOfOthers(t *testing.T) {
+	l := Admit(Server{Name: "a__b"}, "", []Tool{{Name: "Shell"}, {Name: "Shell"}, {Name: "__"}, {Name: "c__Shell"}, {Name: "mcp__a__Shell"}, {Name: "shell"}, {Name: "Sh\u0435ll"}})
+	if len(l.Tools) != 5 || l.LeftOut != 2 || l.Why != "two tools are called Shell" {
+		t.Errorf("%+v", l)
+	}
+	for _, name := range []string{"Shell", "c__Shell", "__"} {
+		if found, ok := l.Find(name); !ok || found.Name != name {
+			t.Errorf("%s is %+v", name, found)
+		}
+	}
+	if _, ok := l.Find("b__c__Shell"); ok {
+		t.Error("a name is split")
+	}
+	only := Server{Name: "a", Tools: []string{"b__*"}}
+	if only.Allows("Shell") || only.Allows("a__b__c") || !only.Allows("b__c") {
+		t.Error("an allowlist of tools is split")
+	}
+}
+
 func FuzzAdmit(f *testing.F) {
 	f.Add("get", "Gets it.", []byte(`{"type":"object"}`))
 	f.Add("a*", "\u202e", []byte(`{"a\u200b":1,"a":2}`))
@@ -150,6 +173,9 @@ func FuzzAdmit(f *testing.F) {
 		text := Tell([]Listing{l})
 		if len(text) > 2*MaxTold || !utf8.ValidString(text) || strings.Count(text, "\n") != 2 {
 			t.Fatalf("%q", text)
+		}
+		if told := Told(text); len(told) != 1 || len(told[0].Tools) != len(l.Tools) || told[0].Instructions != l.Instructions {
+			t.Fatalf("%q is read as %+v", text, told)
 		}
 		for _, tool := range l.Tools {
 			var o map[string]json.RawMessage

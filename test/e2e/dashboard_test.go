@@ -4,9 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/control/oauthtest"
 	"aloft/internal/need"
 )
 
@@ -28,6 +30,11 @@ scripts:
         calls: [{tool: Write, args: {path: greeting.txt, contents: "hello\n"}}]
       - calls: [{tool: Shell, args: {command: "cat greeting.txt", description: "read it back"}}]
       - text: The greeting is there.
+  - match: Look up
+    turns:
+      - calls: [{tool: McpAuth, args: {server: tickets}}]
+      - calls: [{tool: CallMcpTool, args: {server: tickets, tool_name: search}}]
+      - text: Ticket 7 is open.
   - match: louder
     turns:
       - calls:
@@ -50,10 +57,27 @@ func TestDashboardInABrowser(t *testing.T) {
 	need.File(t, "the dashboard's packages", filepath.Join(web, "node_modules", ".package-lock.json"))
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
-	a := start(t, scripted(t, watched))
+	provider := oauthtest.New(t)
+	tickets, called := ticketServer("nobody")
+	a := start(t, scripted(t, watched)+"outbound: {open: [127.0.0.1/32]}\n")
 	cmd := exec.CommandContext(t.Context(), npm, "run", "--silent", "--prefix", web, "person")
-	cmd.Env = append(os.Environ(), "ALOFT_URL="+a.URL, "ALOFT_API_KEY="+a.Key, "ALOFT_TEST_REPO="+url)
+	cmd.Env = append(os.Environ(), "ALOFT_URL="+a.URL, "ALOFT_API_KEY="+a.Key, "ALOFT_TEST_REPO="+url,
+		"ALOFT_TEST_MCP="+provider.Guard(tickets), "ALOFT_TEST_PROVIDER="+provider.URL)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Fatalf("%v\n%s", err, out)
 	}
+	if called.Load() != 1 {
+		t.Errorf("the agent has called its tool %d times", called.Load())
+	}
+	a.Stop()
+	sent := provider.Sent()
+	if len(sent) < 6 {
+		t.Errorf("the provider has given %d tokens and codes", len(sent))
+	}
+	for _, secret := range sent {
+		if strings.Contains(a.log.String(), secret) {
+			t.Error("a token, a code or a verifier is in the log")
+		}
+	}
+	nowhere(t, a.Data, sent, func(string) bool { return false })
 }

@@ -19,14 +19,7 @@ import (
 // remoteServer is an MCP server elsewhere that answers to who knows the key, and
 // says the key in its answer.
 func remoteServer(t *testing.T, key string) (url string, called *atomic.Int64) {
-	called = new(atomic.Int64)
-	s := sdk.NewServer(&sdk.Implementation{Name: "tickets", Version: "1"}, nil)
-	type nothing struct{}
-	sdk.AddTool(s, &sdk.Tool{Name: "search"}, func(context.Context, *sdk.CallToolRequest, nothing) (*sdk.CallToolResult, any, error) {
-		called.Add(1)
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "ticket 7 for " + key + " is open"}}}, nil, nil
-	})
-	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
+	handler, called := ticketServer(key)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Key") != key {
 			http.Error(w, "who are you?", http.StatusForbidden)
@@ -39,6 +32,18 @@ func remoteServer(t *testing.T, key string) (url string, called *atomic.Int64) {
 		srv.Close()
 	})
 	return srv.URL, called
+}
+
+// ticketServer is an MCP server that knows a ticket for somebody.
+func ticketServer(whom string) (h http.Handler, called *atomic.Int64) {
+	called = new(atomic.Int64)
+	s := sdk.NewServer(&sdk.Implementation{Name: "tickets", Version: "1"}, nil)
+	type nothing struct{}
+	sdk.AddTool(s, &sdk.Tool{Name: "search"}, func(context.Context, *sdk.CallToolRequest, nothing) (*sdk.CallToolResult, any, error) {
+		called.Add(1)
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "ticket 7 for " + whom + " is open"}}}, nil, nil
+	})
+	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil), called
 }
 
 // A model calls a server of its repository's in the machine and a remote one of

@@ -2,6 +2,7 @@ import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { openBrowser, patience } from "./browser";
 import { ask, settle, tendEnvironments } from "./person_environments";
+import { signInElsewhere } from "./sign_in_elsewhere";
 import { takeOver } from "./takeover";
 import { commentAndResend } from "./turns";
 
@@ -92,6 +93,7 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
 
     await takeOver(page);
 
+    await signInElsewhere(context, server, process.env["ALOFT_TEST_MCP"] ?? "", process.env["ALOFT_TEST_PROVIDER"] ?? "");
     await tendEnvironments(page, server);
     await settle(browser, page, server);
 

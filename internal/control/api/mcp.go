@@ -5,26 +5,16 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"aloft/internal/account"
-	"aloft/internal/agent"
 	controlmcp "aloft/internal/control/mcp"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
 	"aloft/internal/secret"
 )
-
-// AgentMCP knows the MCP servers of agents. Its methods are safe for concurrent use.
-type AgentMCP interface {
-	// Show returns an agent's servers, and those that it does not get.
-	Show(ctx context.Context, s *agent.State) ([]controlmcp.Shown, []mcp.LeftOut, error)
-	// BeginSignIn begins a sign-in at one of them, for its person.
-	BeginSignIn(ctx context.Context, s *agent.State, name string, back controlmcp.Back) (address, state string, err error)
-}
 
 type mcpAuthJSON struct {
 	_            struct{} `json:"-" additionalProperties:"false"`
@@ -92,6 +82,7 @@ type mcpServerJSON struct {
 	Headers   []string       `json:"headers,omitempty" nullable:"false" doc:"the names of its headers"`
 	Auth      *mcpClientJSON `json:"auth,omitempty"`
 	SignedIn  bool           `json:"signedIn" doc:"you have signed in to it"`
+	Over      bool           `json:"signInOver,omitempty" doc:"your sign-in there is over, and cannot be renewed: sign in again"`
 	CreatedAt time.Time      `json:"createdAt"`
 }
 
@@ -112,34 +103,6 @@ type testMCPServerResponseJSON struct {
 	Tools  []mcpToolJSON   `json:"tools" nullable:"false"`
 	Error  *errorInnerJSON `json:"error,omitempty" doc:"why it cannot be used"`
 	TookMS int64           `json:"tookMs" minimum:"0"`
-}
-
-type beginMCPSignInRequestJSON struct {
-	_          struct{} `json:"-" additionalProperties:"true"`
-	ApprovalID string   `json:"approvalId,omitempty" doc:"the agent's question that the sign-in answers"`
-}
-
-type beginMCPSignInResponseJSON struct {
-	_       struct{} `json:"-" additionalProperties:"true"`
-	Address string   `json:"authorizationUrl" doc:"where your browser goes to sign in: this very one, which was given a cookie"`
-}
-
-type agentMCPServerJSON struct {
-	_        struct{}      `json:"-" additionalProperties:"true"`
-	Name     string        `json:"name"`
-	Source   string        `json:"source" enum:"team,agent,user,project" doc:"who names it"`
-	Type     string        `json:"type,omitempty" enum:"stdio,http,sse"`
-	Command  string        `json:"command,omitempty"`
-	URL      string        `json:"url,omitempty" doc:"without its query"`
-	State    string        `json:"state" enum:"unknown,starting,ready,failed,needs_auth,left_out" doc:"left_out: the agent does not get it"`
-	Why      string        `json:"why,omitempty" doc:"why it cannot be used"`
-	Tools    []mcpToolJSON `json:"tools,omitempty" nullable:"false"`
-	SignedIn bool          `json:"signedIn,omitempty"`
-}
-
-type listAgentMCPServersResponseJSON struct {
-	_     struct{}             `json:"-" additionalProperties:"true"`
-	Items []agentMCPServerJSON `json:"items" nullable:"false"`
 }
 
 func (s *server) mcpRoutes() []route {
@@ -186,19 +149,21 @@ func (s *server) listMCPServers(w http.ResponseWriter, r *http.Request, who acco
 	}
 	out := listMCPServersResponseJSON{Items: []mcpServerJSON{}}
 	for _, k := range all {
-		in, err := s.MCP.SignedIn(r.Context(), k.Server, controlmcp.User{ID: who.UserID})
+		item, err := s.mcpServerOf(r.Context(), k, who)
 		if err != nil {
 			return err
 		}
-		out.Items = append(out.Items, mcpServerOf(k, in))
+		out.Items = append(out.Items, item)
 	}
 	return writeJSON(w, http.StatusOK, out)
 }
 
-func mcpServerOf(k controlmcp.Kept, signedIn bool) mcpServerJSON {
+func (s *server) mcpServerOf(ctx context.Context, k controlmcp.Kept, who account.APIKey) (mcpServerJSON, error) {
+	standing, err := s.MCP.SignIn(ctx, k.Server, controlmcp.User{ID: who.UserID})
 	out := mcpServerJSON{
 		ID: k.ID, Name: k.Name, Owner: string(secret.OfPerson), Type: string(k.Type), Command: k.Command, Args: k.Args,
-		Env: slices.Sorted(maps.Keys(k.Env)), URL: withoutQuery(k.URL), Headers: slices.Sorted(maps.Keys(k.Headers)), SignedIn: signedIn, CreatedAt: stamp(k.CreatedAt),
+		Env: slices.Sorted(maps.Keys(k.Env)), URL: withoutQuery(k.URL), Headers: slices.Sorted(maps.Keys(k.Headers)), CreatedAt: stamp(k.CreatedAt),
+		SignedIn: standing == controlmcp.SignedIn, Over: standing == controlmcp.SignInOver,
 	}
 	if k.Team() {
 		out.Owner = string(secret.OfTeam)
@@ -206,7 +171,7 @@ func mcpServerOf(k controlmcp.Kept, signedIn bool) mcpServerJSON {
 	if k.Auth != nil {
 		out.Auth = &mcpClientJSON{ClientID: k.Auth.ClientID, Secret: k.Auth.ClientSecret != "", Scopes: append([]string{}, k.Auth.Scopes...)}
 	}
-	return out
+	return out, err
 }
 
 // withoutQuery is a URL without what of it may be secret.
@@ -239,11 +204,11 @@ func (s *server) addMCPServer(w http.ResponseWriter, r *http.Request, who accoun
 	if err != nil {
 		return err
 	}
-	signedIn, err := s.MCP.SignedIn(r.Context(), k.Server, controlmcp.User{ID: who.UserID})
+	out, err := s.mcpServerOf(r.Context(), k, who)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusCreated, mcpServerOf(k, signedIn))
+	return writeJSON(w, http.StatusCreated, out)
 }
 
 func mayTeam(who account.APIKey) error {
@@ -290,7 +255,7 @@ func (s *server) testMCPServer(w http.ResponseWriter, r *http.Request, who accou
 		switch f.Code {
 		case controlmcp.CodeSignIn:
 			out.State = string(mcp.NeedsAuth)
-		case controlmcp.CodeFailed:
+		case controlmcp.CodeFailed, controlmcp.CodeNoToken:
 			out.State = string(mcp.Failed)
 		default:
 			return err
@@ -307,164 +272,6 @@ func mcpToolsOf(l mcp.Listing) []mcpToolJSON {
 		out = append(out, mcpToolJSON{Name: t.Name, Description: t.Description})
 	}
 	return out
-}
-
-func (s *server) beginMCPSignIn(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	k, err := s.mcpServer(r, who)
-	if err != nil {
-		return err
-	}
-	address, state, err := s.MCP.BeginSignIn(r.Context(), nil, k.Server, controlmcp.User{ID: who.UserID}, controlmcp.Back{Server: k.Name})
-	return s.sendToSignIn(w, address, state, err)
-}
-
-// mcpCookie holds the state of a sign-in at an MCP server. The browser sends it
-// along when the provider sends it back: one that somebody else began, with a link
-// that they had made, ends nowhere.
-const mcpCookie = "aloft_mcp_visit"
-
-func (s *server) sendToSignIn(w http.ResponseWriter, address, state string, err error) error {
-	if err != nil {
-		return err
-	}
-	http.SetCookie(w, &http.Cookie{
-		Name: mcpCookie, Value: state, Path: controlmcp.CallbackPath, MaxAge: 600, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode,
-	})
-	return writeJSON(w, http.StatusOK, beginMCPSignInResponseJSON{Address: address})
-}
-
-func (s *server) endMCPSignIn(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	k, err := s.mcpServer(r, who)
-	if err != nil {
-		return err
-	}
-	if err := s.MCP.SignOut(r.Context(), k.Server, controlmcp.User{ID: who.UserID}); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
-// mcpSignInCallback ends on the dashboard either way. What went wrong is told
-// there by its code alone: nobody can put words of their own into a link.
-func (s *server) mcpSignInCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	if err := s.keepsMCP(); err != nil {
-		return err
-	}
-	kept := ""
-	if c, err := r.Cookie(mcpCookie); err == nil {
-		kept = c.Value
-	}
-	q := r.URL.Query()
-	userID, back, err := s.MCP.EndSignIn(r.Context(), q.Get("state"), kept, q.Get("code"), q.Get("iss"))
-	http.SetCookie(w, &http.Cookie{Name: mcpCookie, Path: controlmcp.CallbackPath, MaxAge: -1, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode})
-	to, word := "/settings#mcp-servers", "signed-in"
-	if back.AgentID != "" {
-		to = "/agents/" + url.PathEscape(back.AgentID) + "/machine"
-	}
-	if err != nil {
-		s.Logger.WarnContext(r.Context(), "somebody could not sign in to an MCP server", "server", back.Server, "error", err)
-		word = faultOf(err).Code
-	} else if err := s.answerSignIn(r.Context(), userID, back); err != nil {
-		s.Logger.WarnContext(r.Context(), "an agent is not told that its person has signed in", "agent", back.AgentID, "error", err)
-	}
-	before, fragment, _ := strings.Cut(to, "#")
-	to = before + "?" + url.Values{"mcp-server": {back.Server}, "mcp": {word}}.Encode()
-	if fragment != "" {
-		to += "#" + fragment
-	}
-	http.Redirect(w, r, to, http.StatusFound)
-	return nil
-}
-
-// answerSignIn answers the agent's question that the sign-in was asked for by.
-func (s *server) answerSignIn(ctx context.Context, userID int64, back controlmcp.Back) error {
-	if back.AgentID == "" || back.ApprovalID == "" {
-		return nil
-	}
-	err := s.decide(ctx, account.APIKey{UserID: userID, Role: account.Member}, back.AgentID, func(a agent.Agent) ([]agent.Event, error) {
-		asked, open := a.Open(back.ApprovalID)
-		if !open {
-			return nil, nil // somebody has answered it meanwhile
-		}
-		return []agent.Event{{RunID: asked.RunID, Body: &agent.ApprovalAnswered{ApprovalID: asked.ID, Decision: agent.AllowOnce, UserID: userID}}}, nil
-	})
-	if err == nil {
-		s.Work.Wake(back.AgentID)
-	}
-	return err
-}
-
-// mcpState folds the agent's journal for its servers.
-func (s *server) mcpState(ctx context.Context, id string) (*agent.State, error) {
-	state := agent.Fold(id, nil)
-	for {
-		events, err := s.Journal.Read(ctx, id, state.Agent.Head, 1000)
-		if err != nil {
-			return nil, err
-		}
-		if len(events) == 0 {
-			return state, nil
-		}
-		for _, e := range events {
-			state.Apply(e)
-		}
-	}
-}
-
-func (s *server) listAgentMCPServers(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	a, err := s.agent(r.Context(), who, r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	out := listAgentMCPServersResponseJSON{Items: []agentMCPServerJSON{}}
-	if s.AgentMCP == nil {
-		return writeJSON(w, http.StatusOK, out)
-	}
-	state, err := s.mcpState(r.Context(), a.ID)
-	if err != nil {
-		return err
-	}
-	servers, left, err := s.AgentMCP.Show(r.Context(), state)
-	if err != nil {
-		return err
-	}
-	for _, one := range servers {
-		item := agentMCPServerJSON{
-			Name: one.Name, Source: string(one.Source), Type: string(one.Type), Command: one.Command, URL: withoutQuery(one.URL), State: "unknown", SignedIn: one.SignedIn,
-		}
-		if l := one.Listing; l != nil {
-			item.State, item.Why, item.Tools = string(l.State), l.Error, mcpToolsOf(*l)
-		}
-		out.Items = append(out.Items, item)
-	}
-	for _, l := range left {
-		out.Items = append(out.Items, agentMCPServerJSON{Name: l.Name, Source: string(l.Source), State: "left_out", Why: l.Why})
-	}
-	return writeJSON(w, http.StatusOK, out)
-}
-
-func (s *server) beginAgentMCPSignIn(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	a, err := s.agent(r.Context(), who, r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	var in beginMCPSignInRequestJSON
-	if err := readBody(w, r, &in); err != nil {
-		return err
-	}
-	switch {
-	case s.AgentMCP == nil:
-		return fault.NotImplemented("this server keeps no MCP servers")
-	case a.UserID != who.UserID:
-		return fault.Conflict("the agent is another's: it acts for the person who made it").Hint("have them sign in")
-	}
-	state, err := s.mcpState(r.Context(), a.ID)
-	if err != nil {
-		return err
-	}
-	address, cookie, err := s.AgentMCP.BeginSignIn(r.Context(), state, r.PathValue("name"), controlmcp.Back{ApprovalID: in.ApprovalID})
-	return s.sendToSignIn(w, address, cookie, err)
 }
 
 // mcpServers checks the servers that come with a run, and returns what is kept

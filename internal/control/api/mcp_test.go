@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -23,7 +22,8 @@ import (
 func (h *house) mcp() (*controlmcp.Servers, *controlmcp.Agents) {
 	h.t.Helper()
 	servers, err := controlmcp.New(controlmcp.Config{
-		Vault: h.safe, Reach: h.outbound(), PublicURL: func() string { return "http://aloft.test" }, Version: "test", Logger: slog.New(slog.DiscardHandler),
+		Vault: h.safe, Reach: h.outbound(), PublicURL: func() string { return "http://aloft.test" }, Version: "test",
+		Foreign: func(agent.Egress) (*outbound.Client, error) { return h.outbound(), nil },
 	})
 	if err != nil {
 		h.t.Fatal(err)
@@ -33,7 +33,6 @@ func (h *house) mcp() (*controlmcp.Servers, *controlmcp.Agents) {
 		File:        func(_ context.Context, _ agent.Agent, _, path string) ([]byte, error) { return h.project[path], nil },
 		Environment: func(context.Context, agent.Agent) (environment.Environment, error) { return h.environment, nil },
 		Variables:   h.safe.ForAgent,
-		Foreign:     func(agent.Egress) (*outbound.Client, error) { return h.outbound(), nil },
 	})
 	h.t.Cleanup(agents.Close)
 	return servers, agents
@@ -185,13 +184,15 @@ func TestMCPServersOfAgents(t *testing.T) {
 		}
 	}
 	want("team team unknown", "tickets agent unknown", "project project unknown", "missing project left_out", "blocked agent left_out", "team project left_out")
+	// What the agent was told is in its journal: a server of Aloft that starts knows it too.
+	h.append(id, runID, &agent.Notice{Code: agent.CodeMCP, Text: mcp.Tell([]mcp.Listing{{Server: "team", State: mcp.Ready}, {Server: "tickets", State: mcp.NeedsAuth}})})
 	h.append(id, runID, &agent.RunEnded{Status: agent.Finished})
 	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"x"}}`), 201)
-	want("team team unknown", "tickets agent unknown", "project project unknown", "missing project left_out", "blocked agent left_out", "team project left_out")
+	want("team team ready", "tickets agent needs_auth", "project project unknown", "missing project left_out", "blocked agent left_out", "team project left_out")
 	h.append(id, h.folded(id).Run.ID, &agent.RunEnded{Status: agent.Finished})
 	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"x"},"mcpServers":[{"name":"other","type":"sse","url":"https://mcp.example.com/sse"}]}`, "Idempotency-Key", "k"), 201)
 	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"x"},"mcpServers":[{"name":"other","type":"sse","url":"https://mcp.example.com/sse"}]}`, "Idempotency-Key", "k"), 201)
-	want("team team unknown", "other agent unknown", "project project unknown", "missing project left_out", "team project left_out")
+	want("team team ready", "other agent unknown", "project project unknown", "missing project left_out", "team project left_out")
 	h.append(id, h.folded(id).Run.ID, &agent.RunEnded{Status: agent.Finished})
 	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"x"},"mcpServers":[]}`), 201)
 	h.environment.DisableAllMCPServers = true

@@ -146,7 +146,7 @@ func (t *talk) offer(ctx context.Context) error {
 		t.Logger.Warn("MCP servers are not known", "error", err)
 		return nil
 	}
-	was := toldOf(t.state().Messages)
+	was := conversation.LastWith(t.state().Messages, conversation.User, mcp.ToldAs)
 	if len(all) == 0 && was == "" {
 		return nil
 	}
@@ -156,22 +156,10 @@ func (t *talk) offer(ctx context.Context) error {
 	return nil
 }
 
-// toldOf is what the conversation says of the servers last.
-func toldOf(messages []conversation.Message) string {
-	for _, m := range slices.Backward(messages) {
-		for _, b := range slices.Backward(m.Blocks) {
-			if m.Role == conversation.User && strings.HasPrefix(b.Text, mcp.ToldAs) {
-				return b.Text
-			}
-		}
-	}
-	return ""
-}
-
 // offered are those that a model may call: without MCP servers none of theirs.
 func (t *talk) offered(s *agent.State) []tool.Spec {
 	all := t.Loop.tools(s)
-	if t.MCP != nil && toldOf(s.Messages) != "" {
+	if t.MCP != nil && conversation.LastWith(s.Messages, conversation.User, mcp.ToldAs) != "" {
 		return all
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(s tool.Spec) bool { return isMCP(s.Name) })

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/outbound"
+	"aloft/internal/conversation"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
@@ -37,9 +37,6 @@ type AgentsConfig struct {
 	// Variables returns what the agent's machine has: no other variables are known
 	// to a configuration.
 	Variables func(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error)
-	// Foreign returns how servers that a repository names are reached: no further
-	// than the agent's machine. It is nil where that has no network.
-	Foreign func(e agent.Egress) (*outbound.Client, error)
 }
 
 // Agents knows the MCP servers of each agent, and speaks with the remote ones. Its
@@ -56,7 +53,6 @@ type engaged struct {
 	egress string // by which its foreign servers are reached
 	users  int
 	idle   *time.Timer
-	said   map[string]mcp.Listing // by server, what it offered last
 }
 
 // NewAgents returns the servers of agents. They are closed when Aloft ends.
@@ -86,14 +82,13 @@ func (g *Agents) party(s *agent.State) (e *engaged, done func(), err error) {
 	id := s.Agent.ID
 	e = g.busy[id]
 	if e == nil || e.egress != string(egress) {
-		foreign, err := g.Foreign(s.Egress)
+		foreign, err := g.Servers.Foreign(s.Egress)
 		if err != nil {
 			return nil, nil, err
 		}
 		old := e
-		e = &engaged{Party: g.Servers.Party(s.Agent.UserID, repository(s.Agent), foreign), egress: string(egress), said: map[string]mcp.Listing{}}
+		e = &engaged{Party: g.Servers.Party(s.Agent.UserID, repository(s.Agent), foreign), egress: string(egress)}
 		if old != nil {
-			e.said = old.said
 			old.idle.Stop()
 			go old.Close()
 		}
@@ -225,14 +220,7 @@ func (g *Agents) List(ctx context.Context, s *agent.State, server mcp.Server) (m
 		return mcp.Listing{}, err
 	}
 	defer done()
-	l := e.List(ctx, server)
-	if err := context.Cause(ctx); err != nil {
-		return l, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	e.said[server.Name] = l
-	return l, nil
+	return e.List(ctx, server), context.Cause(ctx)
 }
 
 // Call calls a tool of a remote server, once.
@@ -286,8 +274,8 @@ func (g *Agents) SignIn(ctx context.Context, s *agent.State, server mcp.Server) 
 // Shown is a server of an agent's, as its person is shown it.
 type Shown struct {
 	mcp.Server
-	SignedIn bool
-	Listing  *mcp.Listing // what it offered last, as far as this Aloft has asked it
+	SignIn  Standing
+	Listing *mcp.Listing // what the agent was told of it last; nil before, and where it has changed since
 }
 
 // Show returns the agent's servers, and those that it does not get.
@@ -296,31 +284,25 @@ func (g *Agents) Show(ctx context.Context, s *agent.State) ([]Shown, []mcp.LeftO
 	if err != nil {
 		return nil, nil, err
 	}
-	g.mu.Lock()
-	var said map[string]mcp.Listing
-	if e := g.busy[s.Agent.ID]; e != nil {
-		said = maps.Clone(e.said)
-	}
-	g.mu.Unlock()
+	told := mcp.Told(conversation.LastWith(s.Messages, conversation.User, mcp.ToldAs))
 	out := make([]Shown, len(servers))
 	for i, server := range servers {
-		out[i].Server = server
-		if l, ok := said[server.Name]; ok {
-			out[i].Listing = &l
-		}
-		if out[i].SignedIn, err = g.Servers.SignedIn(ctx, server, g.user(s.Agent, server)); err != nil {
+		if out[i], err = g.shown(ctx, s.Agent, server, told); err != nil {
 			return nil, nil, err
 		}
 	}
 	return out, left, nil
 }
 
-func (g *Agents) user(a agent.Agent, server mcp.Server) User {
-	u := User{ID: a.UserID}
-	if server.Source == mcp.Project {
-		u.Repository = repository(a)
+func (g *Agents) shown(ctx context.Context, a agent.Agent, server mcp.Server, told []mcp.Listing) (Shown, error) {
+	standing, err := g.Servers.SignIn(ctx, server, userOf(a.UserID, repository(a), server))
+	out := Shown{Server: server, SignIn: standing}
+	for _, l := range told {
+		if l.Server == server.Name && !(l.State == mcp.NeedsAuth && standing == SignedIn) {
+			out.Listing = &l
+		}
 	}
-	return u
+	return out, err
 }
 
 // BeginSignIn begins one at a server of the agent's, for its person; see
@@ -334,15 +316,10 @@ func (g *Agents) BeginSignIn(ctx context.Context, s *agent.State, name string, b
 	if !ok {
 		return "", "", fault.NotFound("the agent has no such MCP server")
 	}
-	reach := g.Servers.Reach
+	var foreign *agent.Egress
 	if server.Source == mcp.Project {
-		if reach, err = g.Foreign(s.Egress); err != nil {
-			return "", "", err
-		}
-		if reach == nil {
-			return "", "", fault.Denied("the network of this agent's machine reaches nothing")
-		}
+		foreign = &s.Egress
 	}
 	back.Server, back.AgentID = server.Name, s.Agent.ID
-	return g.Servers.BeginSignIn(ctx, reach, server, g.user(s.Agent, server), back)
+	return g.Servers.BeginSignIn(ctx, foreign, server, userOf(s.Agent.UserID, repository(s.Agent), server), back)
 }

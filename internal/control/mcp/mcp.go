@@ -8,13 +8,13 @@ package mcp
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	"aloft/internal/agent"
 	"aloft/internal/control/outbound"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
@@ -25,11 +25,14 @@ import (
 
 // Config is what the package works with. All of it must be set.
 type Config struct {
-	Vault     Vault
-	Reach     *outbound.Client // how servers that people name are reached
-	PublicURL func() string    // where a browser finds Aloft, without a final slash
-	Version   string           // of Aloft
-	Logger    *slog.Logger
+	Vault Vault
+	Reach *outbound.Client // how servers that people name are reached
+	// Foreign returns how servers that a repository names are reached, for an agent
+	// with such a way out: no further than its machine. It is nil where that has no
+	// network.
+	Foreign   func(e agent.Egress) (*outbound.Client, error)
+	PublicURL func() string // where a browser finds Aloft, without a final slash
+	Version   string        // of Aloft
 }
 
 // Servers knows the MCP servers. Its methods are safe for concurrent use.
@@ -41,7 +44,7 @@ type Servers struct {
 
 // New returns the servers over what is kept.
 func New(c Config) (*Servers, error) {
-	if c.Vault == nil || c.Reach == nil || c.PublicURL == nil || c.Logger == nil {
+	if c.Vault == nil || c.Reach == nil || c.Foreign == nil || c.PublicURL == nil {
 		return nil, errors.New("mcp: something of the configuration is missing")
 	}
 	return &Servers{Config: c}, nil
@@ -58,10 +61,9 @@ type User struct {
 	Repository string
 }
 
-// target is how the server is spoken to for the user. What is returned besides
+// targetOf is how the server is spoken to for nobody. What is returned besides
 // takes everything out of its words that it was sent and nobody may see.
-func (s *Servers) target(server mcp.Server, user User, hc *http.Client) (Target, *secrets) {
-	t := Target{URL: server.URL, SSE: server.Type == mcp.SSE, Header: maps.Clone(server.Headers)}
+func targetOf(server mcp.Server) (Target, *secrets) {
 	hidden := &secrets{values: map[string]string{}}
 	for name, value := range server.Headers {
 		hidden.values["header "+name] = value
@@ -69,17 +71,23 @@ func (s *Servers) target(server mcp.Server, user User, hc *http.Client) (Target,
 	if server.Auth != nil {
 		hidden.values["client secret"] = server.Auth.ClientSecret
 	}
+	return Target{URL: server.URL, SSE: server.Type == mcp.SSE, Either: server.Type == mcp.HTTP, Header: maps.Clone(server.Headers)}, hidden
+}
+
+// target is how the server is spoken to for the user, beside what is hidden.
+func (s *Servers) target(server mcp.Server, user User, hc *http.Client) (Target, *secrets) {
+	t, hidden := targetOf(server)
 	key := s.signInKey(server, user)
 	var mu sync.Mutex
 	var known string
 	var at time.Time
-	t.Token = func(ctx context.Context) (string, error) {
+	t.Token = func(ctx context.Context, refused string) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if time.Since(at) < tokenKnown {
+		if time.Since(at) < tokenKnown && (refused == "" || refused != known) {
 			return known, nil
 		}
-		token, err := s.token(ctx, user, key, hc)
+		token, err := s.token(ctx, user, key, refused, hc)
 		if err == nil {
 			known, at = token, time.Now()
 		}
@@ -130,7 +138,6 @@ func (s *secrets) redactor() *redact.Redactor {
 func (s *Servers) open(ctx context.Context, reach *outbound.Client, server mcp.Server, user User) (*session, *secrets, error) {
 	hc := reach.Converse(maxReply)
 	t, hidden := s.target(server, user, hc)
-	t.Either = server.Type == mcp.HTTP
 	opened, err := open(ctx, hc, t, s.Version)
 	return opened, hidden, err
 }
@@ -188,6 +195,7 @@ func (s *session) list(ctx context.Context, server mcp.Server, hide *redact.Reda
 // Codes of the faults of servers.
 const (
 	CodeSignIn  = "mcp_sign_in_needed"
+	CodeNoToken = "mcp_sign_in_failed" // the provider gave none
 	CodeFailed  = "mcp_failed"
 	signInAgain = "sign in with `aloft mcp login`, or in the dashboard: Settings, MCP servers"
 )

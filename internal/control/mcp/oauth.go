@@ -11,10 +11,14 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"aloft/internal/agent"
 	"aloft/internal/fault"
+	"aloft/internal/mcp"
+	"aloft/internal/redact"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
@@ -29,7 +33,9 @@ const (
 	maxMetadata    = 1 << 20 // bytes of one reply
 	maxToken       = 16 << 10
 	maxScopes      = 50
+	maxPlaces      = 4           // of metadata that a server names
 	refreshBefore  = time.Minute // of a token's end
+	maxWords       = 500         // runes of a foreign error that are repeated
 )
 
 // CallbackPath is where providers send browsers back to.
@@ -75,10 +81,16 @@ type visit struct {
 	Iss      bool      `json:"iss,omitempty"` // the provider says who it is when it sends the browser back
 	Until    time.Time `json:"until"`
 	Back     Back      `json:"back"`
+	// Foreign is the way out of the agent whose repository names the server; nil
+	// where people do.
+	Foreign *agent.Egress `json:"foreign,omitempty"`
 }
 
 // Back is where a sign-in came from.
 type Back struct {
+	// Home is where the browser has Aloft, without a final slash; "" is the public
+	// URL. A cookie of 127.0.0.1 is not sent to localhost.
+	Home       string `json:"home,omitempty"`
 	Server     string `json:"server"` // by its name
 	AgentID    string `json:"agentId,omitempty"`
 	ApprovalID string `json:"approvalId,omitempty"` // the question that the sign-in answers
@@ -110,17 +122,14 @@ func signInFault(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	return fault.Unavailable("one cannot sign in to the server: %s", brief(err.Error())).Named("mcp_sign_in_failed").
+	return fault.Unavailable("one cannot sign in to the server: %s", mcp.Clean(err.Error(), maxWords)).Named(CodeNoToken).
 		Hint("ask whoever runs it; where its provider registers no clients by itself, set auth.CLIENT_ID")
 }
 
 // discover reads the server's metadata and that of its provider.
 func discover(ctx context.Context, hc *http.Client, serverURL string, challenge, scopes []string) (grant, *oauthex.AuthServerMeta, error) {
-	challenges, err := oauthex.ParseWWWAuthenticate(challenge)
-	if err != nil {
-		challenges = nil // the well-known addresses are left
-	}
-	resource := resourceOf(ctx, hc, serverURL, challenges)
+	places, asked := challenged(serverURL, challenge)
+	resource := resourceOf(ctx, hc, serverURL, places)
 	issuer := resource.AuthorizationServers[0]
 	meta, err := auth.GetAuthServerMetadata(ctx, issuer, hc)
 	if err != nil {
@@ -133,11 +142,7 @@ func discover(ctx context.Context, hc *http.Client, serverURL string, challenge,
 		return grant{}, nil, errors.New("its provider names no addresses for that")
 	}
 	if len(scopes) == 0 {
-		for _, c := range challenges {
-			if c.Scheme == "bearer" {
-				scopes = append(scopes, strings.Fields(c.Params["scope"])...)
-			}
-		}
+		scopes = asked
 	}
 	if len(scopes) == 0 {
 		scopes = resource.ScopesSupported
@@ -156,33 +161,49 @@ func webAddress(raw string) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
 }
 
-// resourceOf returns the server's metadata as a protected resource. Where it has
-// none it is taken for its own provider, as the first version of the
-// specification has it.
-func resourceOf(ctx context.Context, hc *http.Client, serverURL string, challenges []oauthex.Challenge) *oauthex.ProtectedResourceMetadata {
+// place is where the metadata of a resource may be.
+type place struct{ metadata, resource string }
+
+// challenged is what the server's words say when it refuses somebody: where its
+// metadata may be, the first first, and the scopes that it asks for.
+func challenged(serverURL string, challenge []string) (places []place, scopes []string) {
 	u, err := url.Parse(serverURL)
 	if err != nil {
-		return &oauthex.ProtectedResourceMetadata{Resource: serverURL, AuthorizationServers: []string{serverURL}}
+		return nil, nil
 	}
 	root := url.URL{Scheme: u.Scheme, Host: u.Host}
-	at := func(path string) string { r := root; r.Path = path; return r.String() }
-	type place struct{ metadata, resource string }
-	places := []place{
-		{at("/.well-known/oauth-protected-resource/" + strings.TrimLeft(u.Path, "/")), serverURL},
-		{at("/.well-known/oauth-protected-resource"), root.String()},
+	challenges, err := oauthex.ParseWWWAuthenticate(challenge)
+	if err != nil {
+		challenges = nil // the well-known addresses are left
 	}
 	for _, c := range challenges {
 		if named := c.Params["resource_metadata"]; webAddress(named) {
-			places = append([]place{{named, serverURL}, {named, root.String()}}, places...)
+			places = append(places, place{named, serverURL}, place{named, root.String()})
+		}
+		if c.Scheme == "bearer" {
+			scopes = append(scopes, strings.Fields(c.Params["scope"])...)
 		}
 	}
+	known := root.JoinPath("/.well-known/oauth-protected-resource")
+	places = append(places[:min(len(places), maxPlaces)], place{known.JoinPath(u.Path).String(), serverURL}, place{known.String(), root.String()})
+	return places, scopes[:min(len(scopes), maxScopes)]
+}
+
+// resourceOf returns the server's metadata as a protected resource. Where it has
+// none it is taken for its own provider, as the first version of the
+// specification has it.
+func resourceOf(ctx context.Context, hc *http.Client, serverURL string, places []place) *oauthex.ProtectedResourceMetadata {
 	for _, p := range places {
 		meta, err := oauthex.GetProtectedResourceMetadata(ctx, p.metadata, p.resource, hc)
 		if err == nil && meta != nil && len(meta.AuthorizationServers) > 0 {
 			return meta
 		}
 	}
-	return &oauthex.ProtectedResourceMetadata{Resource: serverURL, AuthorizationServers: []string{root.String()}}
+	issuer := serverURL
+	if u, err := url.Parse(serverURL); err == nil {
+		issuer = (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
+	}
+	return &oauthex.ProtectedResourceMetadata{Resource: serverURL, AuthorizationServers: []string{issuer}}
 }
 
 // register settles as whom Aloft asks the provider: as it was told, as in the
@@ -210,13 +231,29 @@ func register(ctx context.Context, hc *http.Client, g *grant, meta *oauthex.Auth
 		TokenEndpointAuthMethod: "none",
 	}, hc)
 	if err != nil {
-		return err
+		return registerError(err)
 	}
 	if made.ClientID == "" || len(made.ClientID)+len(made.ClientSecret) > maxToken {
 		return errors.New("its provider made no client that can be used")
 	}
 	g.ClientID, g.ClientSecret, g.Style = made.ClientID, made.ClientSecret, int(styleOf(methods, made.TokenEndpointAuthMethod))
 	return nil
+}
+
+// registerError tells why no client was made. What the provider answered is not
+// repeated but for the words that are meant for it: a client's secret may stand in
+// the rest.
+func registerError(err error) error {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	if said, ok := errors.AsType[*oauthex.ClientRegistrationError](err); ok {
+		return fmt.Errorf("its provider registers no client: %s", said.ErrorCode)
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return fmt.Errorf("its provider registers no client: %w", u.Err)
+	}
+	return errors.New("its provider registers no client, or answers what OAuth does not know")
 }
 
 func styleOf(supported []string, settled string) oauth2.AuthStyle {
@@ -227,6 +264,10 @@ func styleOf(supported []string, settled string) oauth2.AuthStyle {
 		return oauth2.AuthStyleInParams
 	}
 }
+
+// errClient is of a provider that does not know Aloft as what it has asked.
+var errClient = fault.Unavailable("the provider does not know Aloft as the client that has asked").Named("mcp_client_unknown").
+	Hint("begin again, and Aloft registers anew; where auth.CLIENT_ID is set, check it")
 
 // end exchanges what the browser came back with. kept is the state that the very
 // browser had kept.
@@ -245,7 +286,10 @@ func (v visit) end(ctx context.Context, hc *http.Client, state, kept, code, iss 
 	defer cancel()
 	token, err := v.Grant.config().Exchange(ctx, code, oauth2.VerifierOption(v.Verifier), oauth2.SetAuthURLParam("resource", v.Grant.Resource))
 	if err != nil {
-		return grant{}, tokenFault(err)
+		if unknownClient(oauthCode(err)) {
+			return grant{}, errClient
+		}
+		return grant{}, tokenFault(err, v.Grant.ClientSecret, code, v.Verifier)
 	}
 	return v.Grant.with(token)
 }
@@ -255,7 +299,7 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 // with returns the grant with a new token.
 func (g grant) with(t *oauth2.Token) (grant, error) {
 	if !strings.EqualFold(t.Type(), "bearer") {
-		return g, tokenFault(fmt.Errorf("a token of type %q", brief(t.Type())))
+		return g, tokenFault(errors.New("its token is of no type that is known"))
 	}
 	if t.AccessToken == "" || len(t.AccessToken)+len(t.RefreshToken) > maxToken || strings.ContainsFunc(t.AccessToken, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return g, tokenFault(errors.New("no token that can be used"))
@@ -267,8 +311,22 @@ func (g grant) with(t *oauth2.Token) (grant, error) {
 	return g, nil
 }
 
+// oauthCode is the code of a provider's refusal, "" where it is none.
+func oauthCode(err error) string {
+	if r, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		return r.ErrorCode
+	}
+	return ""
+}
+
+// unknownClient reports whether the provider knows Aloft no more: many forget
+// clients that have registered themselves.
+func unknownClient(code string) bool {
+	return code == "invalid_client" || code == "unauthorized_client"
+}
+
 // tokenFault tells why no token was had, without what the provider was sent.
-func tokenFault(err error) error {
+func tokenFault(err error, sent ...string) error {
 	why := err.Error()
 	if r, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		if why = r.ErrorCode + " " + r.ErrorDescription; strings.TrimSpace(why) == "" {
@@ -277,7 +335,12 @@ func tokenFault(err error) error {
 	} else if u, ok := errors.AsType[*url.Error](err); ok {
 		why = u.Err.Error()
 	}
-	return fault.Unavailable("the provider gave no token: %s", brief(why)).Named("mcp_sign_in_failed").Hint("sign in again")
+	values := map[string]string{}
+	for i, value := range sent {
+		values[strconv.Itoa(i)] = value
+	}
+	hide := redact.New(values)
+	return fault.Unavailable("the provider gave no token: %s", mcp.Clean(hide.String(why), maxWords)).Named(CodeNoToken).Hint("sign in again")
 }
 
 // stale reports whether the grant's token is to be renewed before it is used.
@@ -285,23 +348,30 @@ func (g grant) stale() bool {
 	return g.Access == "" || !g.Expires.IsZero() && time.Now().After(g.Expires.Add(-refreshBefore))
 }
 
-// renew has the provider give another token.
+// renew has the provider give another token, or forgets those that there are where
+// the provider says that none will come of them any more.
 func (g grant) renew(ctx context.Context, hc *http.Client) (grant, error) {
+	over := g
+	over.Access, over.Refresh = "", ""
 	if g.Refresh == "" {
-		return g, fault.Denied("the sign-in is over").Named("mcp_sign_in_needed").Hint("sign in again")
+		return over, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, oauth2.HTTPClient, hc), tokenWithin)
 	defer cancel()
-	token, err := g.config().TokenSource(ctx, &oauth2.Token{RefreshToken: g.Refresh}).Token()
-	if err != nil {
-		return g, tokenFault(err)
+	c := g.config()
+	c.RedirectURL = ""
+	// A token source would leave out the resource, which MCP wants of each request for a token.
+	token, err := c.Exchange(ctx, "", oauth2.SetAuthURLParam("grant_type", "refresh_token"), oauth2.SetAuthURLParam("refresh_token", g.Refresh), oauth2.SetAuthURLParam("resource", g.Resource))
+	switch code := oauthCode(err); {
+	case code == "invalid_grant":
+		return over, nil
+	case unknownClient(code):
+		over.ClientID, over.ClientSecret = "", "" // another is registered with the next sign-in
+		return over, nil
+	case err != nil:
+		return g, tokenFault(err, g.ClientSecret, g.Refresh)
 	}
 	return g.with(token)
-}
-
-// over reports whether no renewing will help any more.
-func over(err error) bool {
-	return fault.Of(err).Code == "mcp_sign_in_needed" || strings.Contains(fault.Of(err).Message, "invalid_grant")
 }
 
 // signInKey names a person's sign-in at a server. One that a repository names

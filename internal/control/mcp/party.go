@@ -24,11 +24,11 @@ type Party struct {
 	foreign *outbound.Client // how servers that a repository names are reached
 	repo    string           // the URL of that repository
 	mu      sync.Mutex
-	open    map[string]*conversation
+	open    map[string]*talk
 }
 
-// conversation is one with a server, if it is open.
-type conversation struct {
+// talk is a conversation with a server, if it is open.
+type talk struct {
 	mu      sync.Mutex
 	server  mcp.Server // that it was opened with
 	session *session
@@ -38,20 +38,19 @@ type conversation struct {
 // Party returns one for an agent of the user. A server that the repository names
 // is reached by way of foreign alone.
 func (s *Servers) Party(userID int64, repository string, foreign *outbound.Client) *Party {
-	return &Party{servers: s, userID: userID, foreign: foreign, repo: repository, open: map[string]*conversation{}}
+	return &Party{servers: s, userID: userID, foreign: foreign, repo: repository, open: map[string]*talk{}}
 }
 
-// User is for whom the server is spoken to.
-func (p *Party) User(server mcp.Server) User {
-	u := User{ID: p.userID}
-	if server.Source == mcp.Project {
-		u.Repository = p.repo
+// userOf is for whom the server is spoken to.
+func userOf(id int64, repository string, server mcp.Server) User {
+	if server.Source != mcp.Project {
+		repository = ""
 	}
-	return u
+	return User{ID: id, Repository: repository}
 }
 
-// Reach is how the server is reached.
-func (p *Party) Reach(server mcp.Server) *outbound.Client {
+// reach is how the server is reached.
+func (p *Party) reach(server mcp.Server) *outbound.Client {
 	if server.Source == mcp.Project {
 		return p.foreign
 	}
@@ -62,7 +61,7 @@ func (p *Party) Reach(server mcp.Server) *outbound.Client {
 func (p *Party) Close() {
 	p.mu.Lock()
 	all := p.open
-	p.open = map[string]*conversation{}
+	p.open = map[string]*talk{}
 	p.mu.Unlock()
 	var ending sync.WaitGroup
 	for _, c := range all {
@@ -75,7 +74,7 @@ func (p *Party) Close() {
 	ending.Wait()
 }
 
-func (c *conversation) drop() {
+func (c *talk) drop() {
 	if c.session != nil {
 		c.session.close()
 		c.session = nil
@@ -83,12 +82,12 @@ func (c *conversation) drop() {
 }
 
 // with returns the conversation with the server.
-func (p *Party) with(server mcp.Server) *conversation {
+func (p *Party) with(server mcp.Server) *talk {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.open[server.Name]
 	if c == nil {
-		c = &conversation{}
+		c = &talk{}
 		p.open[server.Name] = c
 	}
 	return c
@@ -103,11 +102,11 @@ func (p *Party) session(ctx context.Context, server mcp.Server, fresh bool) (*se
 		c.drop()
 	}
 	if c.session == nil {
-		reach := p.Reach(server)
+		reach := p.reach(server)
 		if reach == nil {
-			return nil, nil, fault.Denied("the network of this agent's machine reaches nothing, so a server that its repository names is not spoken to")
+			return nil, nil, errNoNetwork
 		}
-		opened, hidden, err := p.servers.open(ctx, reach, server, p.User(server))
+		opened, hidden, err := p.servers.open(ctx, reach, server, userOf(p.userID, p.repo, server))
 		if err != nil {
 			return nil, hidden.redactor(), err
 		}
@@ -115,6 +114,10 @@ func (p *Party) session(ctx context.Context, server mcp.Server, fresh bool) (*se
 	}
 	return c.session, c.hidden.redactor(), nil
 }
+
+// errNoNetwork is of a server that the repository of an agent names whose machine
+// has no network.
+var errNoNetwork = fault.Denied("the network of this agent's machine reaches nothing, so a server that its repository names is not spoken to")
 
 func equal(a, b mcp.Server) bool {
 	x, errX := json.Marshal(a)

@@ -15,6 +15,7 @@ import (
 
 	"aloft/internal/control/outbound"
 	"aloft/internal/fault"
+	"aloft/internal/mcp"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -37,8 +38,9 @@ type Target struct {
 	// tried after the streamable one.
 	SSE, Either bool
 	Header      map[string]string
-	// Token returns what a request is authorized by, "" for nothing. It may be nil.
-	Token func(ctx context.Context) (string, error)
+	// Token returns what a request is authorized by, "" for nothing; another one than
+	// that which the server has just refused, if there is any. It may be nil.
+	Token func(ctx context.Context, refused string) (string, error)
 }
 
 // Unauthorized is the error of a server that wants somebody to sign in.
@@ -148,6 +150,7 @@ type attempt struct {
 	unauthorized atomic.Pointer[Unauthorized]
 	refused      atomic.Pointer[refusedError] // the last
 	blocked      atomic.Pointer[fault.Error]  // why something was not even sent, which the library does not always tell
+	unsigned     atomic.Pointer[fault.Error]  // why it could not be authorized
 }
 
 type attemptKey struct{}
@@ -177,6 +180,9 @@ func (a *attempt) explain(ctx context.Context, err error, within time.Duration) 
 	if u := a.unauthorized.Load(); u != nil {
 		return u
 	}
+	if f := a.unsigned.Load(); f != nil {
+		return f
+	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return fmt.Errorf("the server %s", f.Message)
 	}
@@ -184,7 +190,7 @@ func (a *attempt) explain(ctx context.Context, err error, within time.Duration) 
 		return fmt.Errorf("the server %s", f.Message)
 	}
 	if w, ok := errors.AsType[*jsonrpc.Error](err); ok && w.Message != "rejected by transport" { // the library's own
-		return &saidNo{brief(w.Message)}
+		return &saidNo{mcp.Clean(w.Message, maxWords)}
 	}
 	if r := a.refused.Load(); r != nil {
 		return r
@@ -199,17 +205,7 @@ func (a *attempt) explain(ctx context.Context, err error, within time.Duration) 
 	if errors.Is(err, sdk.ErrConnectionClosed) {
 		return errors.New("the server ended the conversation, or said what MCP does not know")
 	}
-	return errors.New(brief(err.Error()))
-}
-
-// brief is words of a server's as they are repeated.
-func brief(s string) string {
-	const most = 500
-	s = strings.ToValidUTF8(s, "")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return strings.Join(strings.Fields(s), " ")
+	return errors.New(mcp.Clean(err.Error(), maxWords))
 }
 
 // credentials gives each request what it is authorized by, where it goes to the
@@ -230,25 +226,19 @@ func (c *credentials) RoundTrip(req *http.Request) (*http.Response, error) {
 		a.blocked.Store(away)
 		return nil, away
 	}
-	req = req.Clone(req.Context())
-	for name, value := range c.target.Header {
-		req.Header.Set(name, value)
-	}
-	if c.target.Token != nil {
-		token, err := c.target.Token(req.Context())
-		if err != nil {
-			return nil, err
-		}
-		if token != "" {
-			req.Header.Set("Authorization", "Bearer "+token)
+	resp, token, err := c.send(req, a, "")
+	// One who is refused was not heard: asking again does nothing twice.
+	if err == nil && resp.StatusCode == http.StatusUnauthorized && token != "" && (req.Body == nil || req.GetBody != nil) {
+		if again, fresh, err := c.send(req, a, token); err != nil || fresh != "" {
+			_ = resp.Body.Close() // what it says is not asked for
+			resp = again
+			if err != nil {
+				return nil, err
+			}
 		}
 	}
-	resp, err := c.next.RoundTrip(req)
 	if err != nil {
-		if f, ok := errors.AsType[*fault.Error](err); ok {
-			a.blocked.Store(f)
-		}
-		return resp, err
+		return nil, err
 	}
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -259,6 +249,40 @@ func (c *credentials) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	return resp, nil
+}
+
+// send sends the request, authorized by another token than the refused one. Where
+// one was refused and there is no other, it sends nothing.
+func (c *credentials) send(req *http.Request, a *attempt, refused string) (resp *http.Response, token string, err error) {
+	if c.target.Token != nil {
+		if token, err = c.target.Token(req.Context(), refused); err != nil {
+			a.unsigned.Store(fault.Of(err))
+			return nil, "", err
+		}
+	}
+	if refused != "" && (token == refused || token == "") {
+		return nil, "", nil
+	}
+	body := req.Body
+	if refused != "" && req.GetBody != nil {
+		if body, err = req.GetBody(); err != nil {
+			return nil, "", err
+		}
+	}
+	req = req.Clone(req.Context())
+	req.Body = body
+	for name, value := range c.target.Header {
+		req.Header.Set(name, value)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if resp, err = c.next.RoundTrip(req); err != nil {
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			a.blocked.Store(f)
+		}
+	}
+	return resp, token, err
 }
 
 // object is a JSON object of the server's as a model may be shown it.

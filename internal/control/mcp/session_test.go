@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"aloft/internal/agent"
 	"aloft/internal/control/outbound"
 	"aloft/internal/control/safe"
 	"aloft/internal/control/store/sqlite"
@@ -26,9 +27,9 @@ import (
 
 const home = "https://aloft.example.com"
 
-// newServers returns servers over a store of their own, which may speak to the
-// loopback.
-func newServers(t testing.TB) *Servers {
+// newServers returns servers over a store of their own, which may speak to
+// 127.0.0.1, and what else is open.
+func newServers(t testing.TB, open ...string) *Servers {
 	t.Helper()
 	dir := t.TempDir()
 	st, err := sqlite.Open(t.Context(), filepath.Join(dir, "aloft.db"), slog.New(slog.DiscardHandler))
@@ -44,11 +45,14 @@ func newServers(t testing.TB) *Servers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reach, err := outbound.New(policy.Network{Open: []string{"127.0.0.1"}})
+	reach, err := outbound.New(policy.Network{Open: append(open, "127.0.0.1")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{Vault: vault, Reach: reach, PublicURL: func() string { return home }, Version: "test", Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(Config{
+		Vault: vault, Reach: reach, PublicURL: func() string { return home }, Version: "test",
+		Foreign: func(agent.Egress) (*outbound.Client, error) { return reach, nil },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,18 +11,35 @@ import (
 	"strings"
 	"time"
 
+	"aloft/internal/agent"
 	"aloft/internal/control/outbound"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
 )
 
-// SignedIn reports whether the user has signed in to the server.
-func (s *Servers) SignedIn(ctx context.Context, server mcp.Server, user User) (bool, error) {
+// Standing is how somebody's sign-in at a server stands.
+type Standing string
+
+// The standings.
+const (
+	NotSignedIn Standing = ""
+	SignedIn    Standing = "in"
+	SignInOver  Standing = "over" // the provider renews it no more
+)
+
+// SignIn says how the user's sign-in at the server stands.
+func (s *Servers) SignIn(ctx context.Context, server mcp.Server, user User) (Standing, error) {
 	if !server.Remote() {
-		return false, nil
+		return NotSignedIn, nil
 	}
 	g, err := s.grant(ctx, user.ID, s.signInKey(server, user))
-	return g.Access != "" || g.Refresh != "", err
+	switch {
+	case g.Access != "" || g.Refresh != "":
+		return SignedIn, err
+	case g.Issuer != "":
+		return SignInOver, err
+	}
+	return NotSignedIn, err
 }
 
 // grant returns what the user's sign-in gave; an empty one if there is none.
@@ -51,42 +69,57 @@ func (s *Servers) keepGrant(ctx context.Context, userID int64, key string, g gra
 }
 
 // token returns what the user's requests to a server are authorized by, "" where
-// nobody has signed in. It is renewed where it is about to end.
-func (s *Servers) token(ctx context.Context, user User, key string, hc *http.Client) (string, error) {
-	g, err := s.grant(ctx, user.ID, key)
-	if err != nil || !g.stale() || g.Access == "" && g.Refresh == "" {
+// nobody has signed in. It is renewed where it is about to end, or is the one that
+// was refused.
+func (s *Servers) token(ctx context.Context, user User, key, refused string, hc *http.Client) (string, error) {
+	read := func() (g grant, renew bool, err error) {
+		g, err = s.grant(ctx, user.ID, key)
+		return g, err == nil && (g.Access != "" || g.Refresh != "") && (g.stale() || g.Access == refused), err
+	}
+	g, renew, err := read()
+	if !renew {
 		return g.Access, err
 	}
 	defer s.renewing.lock(strconv.FormatInt(user.ID, 10) + key)()
 	// Another may have renewed it meanwhile: a refresh token is often good once.
-	if g, err = s.grant(ctx, user.ID, key); err != nil || !g.stale() {
+	if g, renew, err = read(); !renew {
 		return g.Access, err
 	}
 	fresh, err := g.renew(ctx, hc)
-	if err == nil {
-		return fresh.Access, s.keepGrant(ctx, user.ID, key, fresh)
-	}
-	if again, readErr := s.grant(ctx, user.ID, key); readErr == nil && again.Refresh != g.Refresh && !again.stale() {
-		return again.Access, nil // another server has
-	}
-	if over(err) {
-		g.Access, g.Refresh = "", ""
-		if err := s.keepGrant(ctx, user.ID, key, g); err != nil {
-			return "", err
+	if err != nil || fresh.Access == "" {
+		if again, readErr := s.grant(ctx, user.ID, key); readErr == nil && again.Refresh != g.Refresh && !again.stale() {
+			return again.Access, nil // another server of Aloft's has
 		}
-		return "", nil // the server says that it wants a sign-in
 	}
-	return "", err
+	if err != nil {
+		return "", err
+	}
+	return fresh.Access, s.keepGrant(ctx, user.ID, key, fresh) // without a token the server says that it wants a sign-in
+}
+
+// reach is how a server is spoken to: one that a repository names as an agent's
+// machine with that way out, one that people name as Aloft itself.
+func (s *Servers) reach(foreign *agent.Egress) (*outbound.Client, error) {
+	if foreign == nil {
+		return s.Reach, nil
+	}
+	reach, err := s.Foreign(*foreign)
+	if err == nil && reach == nil {
+		err = errNoNetwork
+	}
+	return reach, err
 }
 
 // BeginSignIn returns the address to send the user's browser to, and the state
-// that it has to come back with.
-func (s *Servers) BeginSignIn(ctx context.Context, reach *outbound.Client, server mcp.Server, user User, back Back) (address, state string, err error) {
+// that it has to come back with. foreign is given where a repository names the
+// server.
+func (s *Servers) BeginSignIn(ctx context.Context, foreign *agent.Egress, server mcp.Server, user User, back Back) (address, state string, err error) {
 	if !server.Remote() {
 		return "", "", fault.Invalid("the server runs in machines: nobody signs in to it")
 	}
-	if reach == nil {
-		reach = s.Reach
+	reach, err := s.reach(foreign)
+	if err != nil {
+		return "", "", err
 	}
 	key := s.signInKey(server, user)
 	before, err := s.grant(ctx, user.ID, key)
@@ -102,14 +135,14 @@ func (s *Servers) BeginSignIn(ctx context.Context, reach *outbound.Client, serve
 	}
 	hc := reach.Converse(maxMetadata)
 	defer hc.CloseIdleConnections()
-	v, address, err := begin(ctx, hc, server.URL, s.PublicURL()+CallbackPath, strconv.FormatInt(user.ID, 10)+".", challenge, clientOf(server), before)
+	v, address, err := begin(ctx, hc, server.URL, cmp.Or(back.Home, s.PublicURL())+CallbackPath, strconv.FormatInt(user.ID, 10)+".", challenge, clientOf(server), before)
 	if err != nil {
 		return "", "", err
 	}
 	if err := reach.Check(v.Grant.TokenURL); err != nil {
 		return "", "", fault.Of(err).At("")
 	}
-	v.Key, v.Back = key, back
+	v.Key, v.Back, v.Foreign = key, back, foreign
 	value, err := json.Marshal(v)
 	if err == nil {
 		_, err = s.Vault.Keep(ctx, visitsOf(user.ID), key, string(value))
@@ -119,8 +152,8 @@ func (s *Servers) BeginSignIn(ctx context.Context, reach *outbound.Client, serve
 
 // challenge has the server refuse somebody unknown, and returns with what words.
 func (s *Servers) challenge(ctx context.Context, reach *outbound.Client, server mcp.Server) ([]string, error) {
-	hc := reach.Converse(maxReply)
-	opened, err := open(ctx, hc, Target{URL: server.URL, SSE: server.Type == mcp.SSE, Either: server.Type == mcp.HTTP, Header: server.Headers}, s.Version)
+	t, hidden := targetOf(server)
+	opened, err := open(ctx, reach.Converse(maxReply), t, s.Version)
 	if err == nil {
 		opened.close()
 		return nil, fault.Conflict("the server asks for no sign-in").Named("mcp_open").Hint("use it as it is")
@@ -128,7 +161,7 @@ func (s *Servers) challenge(ctx context.Context, reach *outbound.Client, server 
 	if u, ok := errors.AsType[*Unauthorized](err); ok {
 		return u.Challenge, nil
 	}
-	return nil, Failure(err, nil)
+	return nil, Failure(err, hidden.redactor())
 }
 
 // EndSignIn takes what the user's browser came back with: state and code as its
@@ -153,9 +186,18 @@ func (s *Servers) EndSignIn(ctx context.Context, state, kept, code, iss string) 
 		if err := s.Vault.Drop(ctx, visitsOf(userID), one.Name); err != nil {
 			return 0, Back{}, unknown
 		}
-		hc := s.Reach.Converse(maxMetadata)
+		reach, err := s.reach(v.Foreign)
+		if err != nil {
+			return userID, v.Back, err
+		}
+		hc := reach.Converse(maxMetadata)
 		defer hc.CloseIdleConnections()
 		g, err := v.end(ctx, hc, state, kept, code, iss)
+		if errors.Is(err, errClient) {
+			if err := s.forget(ctx, userID, v.Key); err != nil {
+				return userID, v.Back, err
+			}
+		}
 		if err != nil {
 			return userID, v.Back, err
 		}
@@ -166,7 +208,11 @@ func (s *Servers) EndSignIn(ctx context.Context, state, kept, code, iss string) 
 
 // SignOut forgets the user's sign-in at the server.
 func (s *Servers) SignOut(ctx context.Context, server mcp.Server, user User) error {
-	err := s.Vault.Drop(ctx, signInsOf(user.ID), s.signInKey(server, user))
+	return s.forget(ctx, user.ID, s.signInKey(server, user))
+}
+
+func (s *Servers) forget(ctx context.Context, userID int64, key string) error {
+	err := s.Vault.Drop(ctx, signInsOf(userID), key)
 	if fault.Is(err, fault.KindNotFound) {
 		return nil
 	}

@@ -1,144 +1,26 @@
 package mcp
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
-	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"aloft/internal/control/oauthtest"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
-
-	"github.com/modelcontextprotocol/go-sdk/auth"
-	"github.com/modelcontextprotocol/go-sdk/oauthex"
-	"github.com/zitadel/oidc/v3/example/server/exampleop"
-	"github.com/zitadel/oidc/v3/example/server/storage"
 )
 
-// newProvider starts a provider of OAuth that knows ada, and registers clients for
-// whoever asks, which the library leaves to others. What it gives is good for a
-// while only.
-func newProvider(t *testing.T, registered *atomic.Int32) string {
-	t.Helper()
-	data, err := json.Marshal(map[string]storage.User{"ada": {ID: "ada", Username: "ada", Password: "verysecure", Email: "ada@example.com", EmailVerified: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "users.json")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	people, err := storage.StoreFromFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	storage.RegisterClients(storage.WebClient("aloft", "client-secret-2026", home+CallbackPath))
-	var op http.Handler
-	var issuer string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/register":
-			n := registered.Add(1)
-			id := "registered-" + strconv.Itoa(int(n))
-			storage.RegisterClients(storage.NativeClient(id, home+CallbackPath))
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusCreated)
-			_ = json.NewEncoder(w).Encode(map[string]any{"client_id": id, "token_endpoint_auth_method": "none", "redirect_uris": []string{home + CallbackPath}})
-		case "/.well-known/oauth-authorization-server":
-			said := httptest.NewRecorder()
-			op.ServeHTTP(said, httptest.NewRequest("GET", issuer+"/.well-known/openid-configuration", nil))
-			var meta map[string]any
-			if err := json.Unmarshal(said.Body.Bytes(), &meta); err != nil {
-				t.Errorf("metadata: %v: %s", err, said.Body)
-			}
-			meta["registration_endpoint"] = issuer + "/register"
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(meta)
-		default:
-			op.ServeHTTP(w, r)
-		}
-	}))
-	t.Cleanup(server.Close)
-	issuer = server.URL
-	op = exampleop.SetupServer(issuer, storage.NewStorage(people), slog.New(slog.DiscardHandler), false)
-	return issuer
-}
-
-// guarded is a server of MCP which lets those in whom the provider knows.
-func guarded(t *testing.T, issuer string, inner http.Handler) string {
-	t.Helper()
-	mux := http.NewServeMux()
-	at := serve(t, mux)
-	meta := &oauthex.ProtectedResourceMetadata{Resource: at + "/mcp", AuthorizationServers: []string{issuer}, ScopesSupported: []string{"openid"}}
-	mux.Handle("/.well-known/oauth-protected-resource/mcp", auth.ProtectedResourceMetadataHandler(meta))
-	knows := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, issuer+"/userinfo", nil)
-		if err != nil {
-			return nil, err
-		}
-		req.Header.Set("Authorization", "Bearer "+token)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return nil, err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return nil, auth.ErrInvalidToken
-		}
-		return &auth.TokenInfo{Expiration: time.Now().Add(time.Hour)}, nil
-	}
-	mux.Handle("/mcp", auth.RequireBearerToken(knows, &auth.RequireBearerTokenOptions{ResourceMetadataURL: at + "/.well-known/oauth-protected-resource/mcp"})(inner))
-	return at + "/mcp"
-}
-
-// visitAs goes to the provider's address as a browser, signs in there, and
-// returns what it is sent back with.
+// visitAs signs ada in at the provider, and returns what the browser comes back with.
 func visitAs(t *testing.T, address string) url.Values {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back url.Values
-	browser := http.Client{Jar: jar, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
-		if strings.HasPrefix(r.URL.String(), home+CallbackPath) {
-			back = r.URL.Query()
-			return http.ErrUseLastResponse
-		}
-		return nil
-	}}
-	page, err := browser.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer page.Body.Close()
-	form := page.Request.URL
-	if text, err := io.ReadAll(page.Body); err != nil || page.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s, %v: %s", form, page.Status, err, text)
-	}
-	done, err := browser.PostForm(form.Scheme+"://"+form.Host+"/login/username",
-		url.Values{"id": {form.Query().Get("authRequestID")}, "username": {"ada"}, "password": {"verysecure"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer done.Body.Close()
-	if back == nil {
-		text, _ := io.ReadAll(done.Body)
-		t.Fatalf("the provider sends nobody back: %s: %s", done.Status, text)
-	}
-	return back
+	return oauthtest.Visit(t, address, "ada", home+CallbackPath)
 }
 
 var ada = User{ID: 7}
@@ -164,8 +46,9 @@ func signIn(t *testing.T, s *Servers, server mcp.Server, user User) {
 
 func TestSignIn(t *testing.T) {
 	s := newServers(t)
-	var calls, registered atomic.Int32
-	server := remote(guarded(t, newProvider(t, &registered), streamable(tickets(&calls))))
+	var calls atomic.Int32
+	p := oauthtest.New(t)
+	server := remote(p.Guard(streamable(tickets(&calls))))
 	wantSignIn := func(user User) {
 		t.Helper()
 		if _, err := s.Test(t.Context(), server, user); fault.Of(err).Code != CodeSignIn {
@@ -203,7 +86,7 @@ func TestSignIn(t *testing.T) {
 	}
 	wantSignIn(ada)
 	signIn(t, s, server, ada)
-	if n := registered.Load(); n != 1 {
+	if n := p.Registered(); n != 1 {
 		t.Errorf("%d clients were registered", n)
 	}
 	if err := s.SignOut(t.Context(), server, ada); err != nil {
@@ -215,20 +98,23 @@ func TestSignIn(t *testing.T) {
 // A client that was registered by hand needs no registration.
 func TestSignInAsAClient(t *testing.T) {
 	s := newServers(t)
-	var calls, registered atomic.Int32
-	server := remote(guarded(t, newProvider(t, &registered), streamable(tickets(&calls))))
+	var calls atomic.Int32
+	p := oauthtest.New(t)
+	server := remote(p.Guard(streamable(tickets(&calls))))
+	p.Client("aloft", "client-secret-2026", home+CallbackPath)
 	server.Auth = &mcp.Auth{ClientID: "aloft", ClientSecret: "client-secret-2026", Scopes: []string{"openid", "profile"}}
 	signIn(t, s, server, ada)
-	if l, err := s.Test(t.Context(), server, ada); err != nil || len(l.Tools) != 1 || registered.Load() != 0 {
-		t.Errorf("%+v, %v, %d registered", l, err, registered.Load())
+	if l, err := s.Test(t.Context(), server, ada); err != nil || len(l.Tools) != 1 || p.Registered() != 0 {
+		t.Errorf("%+v, %v, %d registered", l, err, p.Registered())
 	}
 }
 
 // What comes back has to be what went: the browser, the visit, the code, and whom.
 func TestSignInForged(t *testing.T) {
 	s := newServers(t)
-	var calls, registered atomic.Int32
-	server := remote(guarded(t, newProvider(t, &registered), streamable(tickets(&calls))))
+	var calls atomic.Int32
+	p := oauthtest.New(t)
+	server := remote(p.Guard(streamable(tickets(&calls))))
 	begin := func(user User) (url.Values, string) {
 		t.Helper()
 		address, state, err := s.BeginSignIn(t.Context(), nil, server, user, Back{})
@@ -253,7 +139,7 @@ func TestSignInForged(t *testing.T) {
 	theirs, _ := begin(User{ID: 8})
 	_, state = begin(ada)
 	end(state, state, theirs.Get("code"), "", "mcp_sign_in_failed")
-	if in, err := s.SignedIn(t.Context(), server, ada); in || err != nil {
+	if in, err := s.SignIn(t.Context(), server, ada); in != NotSignedIn || err != nil {
 		t.Errorf("ada is signed in, %v", err)
 	}
 }

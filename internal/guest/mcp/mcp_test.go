@@ -212,14 +212,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestToolsChange(t *testing.T) {
 	m := manager(t)
 	m.Use([]mcp.Server{program(t, "a", "good")}, nil, "")
-	before := mcp.Digest(m.List(t.Context(), patience))
+	before := mcp.Tell(m.List(t.Context(), patience))
 	call(t, m, "a", "more", `{}`)
 	eventually(t, "the new tool", func() bool {
 		_, ok := only(t, m).Find("added")
 		return ok
 	})
-	if mcp.Digest(m.List(t.Context(), patience)) == before {
-		t.Error("the digest is what it was")
+	if mcp.Tell(m.List(t.Context(), patience)) == before {
+		t.Error("what is told is what it was")
 	}
 	if r := call(t, m, "a", "added", `{}`); r.Content[0].Text != "new" {
 		t.Errorf("%+v", r)

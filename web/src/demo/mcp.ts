@@ -11,6 +11,7 @@ const tools = [
 export const mcpServers: McpServer[] = [
   { id: "mcp-1", name: "tickets", owner: "team", type: "http", url: "https://mcp.tickets.example.com/mcp", headers: ["X-Team"], signedIn: false, createdAt: minutesAgo(4000) },
   { id: "mcp-2", name: "errors", owner: "personal", type: "http", url: "https://errors.example.com/mcp", auth: { CLIENT_ID: "aloft", secret: true, scopes: ["read"] }, signedIn: true, createdAt: minutesAgo(90) },
+  { id: "mcp-4", name: "calendar", owner: "personal", type: "http", url: "https://calendar.example.com/mcp", signedIn: false, signInOver: true, createdAt: minutesAgo(9000) },
   { id: "mcp-3", name: "design-files", owner: "personal", type: "stdio", command: "npx", args: ["-y", "@example/design-mcp", "--read-only"], env: ["DESIGN_TOKEN"], signedIn: false, createdAt: minutesAgo(20_000) },
 ];
 

@@ -35,11 +35,12 @@ export function McpServers({ id }: { id: string }) {
             </span>
           </div>
           {s.why && s.state !== "needs_auth" && <p className="small muted">{s.why}</p>}
-          {s.state === "needs_auth" && (
+          {(s.state === "needs_auth" || s.signInOver) && (
             <div className="row">
-              <button type="button" className="button small first" aria-label={w.signInTo(s.name)} onClick={() => void signIn(s.name)}>
-                {w.signIn}
+              <button type="button" className="button small first" aria-label={s.signInOver ? w.signInAgainTo(s.name) : w.signInTo(s.name)} onClick={() => void signIn(s.name)}>
+                {s.signInOver ? w.signInAgain : w.signIn}
               </button>
+              {s.signInOver && <span className="small muted">{w.signInOver}</span>}
             </div>
           )}
         </div>

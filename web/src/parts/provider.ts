@@ -15,6 +15,6 @@ export function cameBack() {
   const how = q.get("mcp");
   if (!how) return;
   const name = (q.get("mcp-server") ?? "").slice(0, 64);
-  toast(how === "signed-in" ? w.done(name) : how === "visit_over" ? w.over : w.notDone, how !== "signed-in");
+  toast(how === "signed-in" ? w.done(name) : (w.ended[how] ?? w.notDone), how !== "signed-in");
   history.replaceState(history.state, "", location.pathname + location.hash);
 }

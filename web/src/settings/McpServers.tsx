@@ -47,14 +47,18 @@ function Row({ server: s, may, member, asked, reload }: { server: McpServer; may
   };
   const tryIt = () => {
     setTest("busy");
-    client.testMcpServer(s.id).then(setTest, (e: unknown) => {
-      setTest(null);
-      fail(e);
-    });
+    client
+      .testMcpServer(s.id)
+      .then(setTest, (e: unknown) => {
+        setTest(null);
+        fail(e);
+      })
+      .finally(reload); // it may have found that a sign-in is over
   };
   const signIn = () => client.beginMcpSignIn(s.id).then((r) => goTo(r.authorizationUrl)).catch(fail);
   const done = test !== null && test !== "busy" ? test : null;
-  const wants = asked || done?.state === "needs_auth" || (remote && s.auth !== undefined);
+  const refused = done?.state === "needs_auth";
+  const wants = s.signedIn ? refused : asked || refused || s.signInOver || s.auth !== undefined;
   return (
     <li className="stack mcp-server">
       <div className="line">
@@ -64,9 +68,9 @@ function Row({ server: s, may, member, asked, reload }: { server: McpServer; may
           <code className="cut small muted">{s.url || [s.command, ...(s.args ?? [])].join(" ")}</code>
         </span>
         <span className="badge">{w.owner[s.owner]}</span>
-        {s.signedIn && (
-          <span className="badge wide-only" data-tone="green">
-            {w.signedIn}
+        {(s.signedIn || s.signInOver) && (
+          <span className="badge wide-only" data-tone={s.signInOver ? "amber" : "green"}>
+            {s.signInOver ? w.signInOver : w.signedIn}
           </span>
         )}
         {may && (
@@ -80,16 +84,15 @@ function Row({ server: s, may, member, asked, reload }: { server: McpServer; may
           <button type="button" className="button small" aria-label={w.testOf(s.name)} disabled={test === "busy"} onClick={tryIt}>
             {test === "busy" ? w.testing : w.test}
           </button>
-          {s.signedIn ? (
+          {s.signedIn && (
             <button type="button" className="button small" aria-label={w.signOutOf(s.name)} onClick={() => client.endMcpSignIn(s.id).then(reload, fail)}>
               {w.signOut}
             </button>
-          ) : (
-            wants && (
-              <button type="button" className={`button small${asked || done ? " first" : ""}`} aria-label={w.signInTo(s.name)} onClick={() => void signIn()}>
-                {w.signIn}
-              </button>
-            )
+          )}
+          {wants && (
+            <button type="button" className={`button small${asked || refused || s.signInOver ? " first" : ""}`} aria-label={s.signInOver ? w.signInAgainTo(s.name) : w.signInTo(s.name)} onClick={() => void signIn()}>
+              {s.signInOver ? w.signInAgain : w.signIn}
+            </button>
           )}
           {asked && !s.signedIn && <span className="small muted">{w.asked(s.name)}</span>}
         </div>

@@ -1,0 +1,88 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	controlmcp "aloft/internal/control/mcp"
+	"aloft/internal/mcp"
+)
+
+// AgentMCP knows the MCP servers of agents. Its methods are safe for concurrent use.
+type AgentMCP interface {
+	// Show returns an agent's servers, and those that it does not get.
+	Show(ctx context.Context, s *agent.State) ([]controlmcp.Shown, []mcp.LeftOut, error)
+	// BeginSignIn begins a sign-in at one of them, for its person.
+	BeginSignIn(ctx context.Context, s *agent.State, name string, back controlmcp.Back) (address, state string, err error)
+}
+
+type agentMCPServerJSON struct {
+	_        struct{}      `json:"-" additionalProperties:"true"`
+	Name     string        `json:"name"`
+	Source   string        `json:"source" enum:"team,agent,user,project" doc:"who names it"`
+	Type     string        `json:"type,omitempty" enum:"stdio,http,sse"`
+	Command  string        `json:"command,omitempty"`
+	URL      string        `json:"url,omitempty" doc:"without its query"`
+	State    string        `json:"state" enum:"unknown,starting,ready,failed,needs_auth,left_out" doc:"left_out: the agent does not get it"`
+	Why      string        `json:"why,omitempty" doc:"why it cannot be used"`
+	Tools    []mcpToolJSON `json:"tools,omitempty" nullable:"false"`
+	SignedIn bool          `json:"signedIn,omitempty"`
+	Over     bool          `json:"signInOver,omitempty" doc:"the sign-in there of the agent's person is over, and cannot be renewed"`
+}
+
+type listAgentMCPServersResponseJSON struct {
+	_     struct{}             `json:"-" additionalProperties:"true"`
+	Items []agentMCPServerJSON `json:"items" nullable:"false"`
+}
+
+// mcpState folds the agent's journal for its servers.
+func (s *server) mcpState(ctx context.Context, id string) (*agent.State, error) {
+	state := agent.Fold(id, nil)
+	for {
+		events, err := s.Journal.Read(ctx, id, state.Agent.Head, 1000)
+		if err != nil {
+			return nil, err
+		}
+		if len(events) == 0 {
+			return state, nil
+		}
+		for _, e := range events {
+			state.Apply(e)
+		}
+	}
+}
+
+func (s *server) listAgentMCPServers(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	out := listAgentMCPServersResponseJSON{Items: []agentMCPServerJSON{}}
+	if s.AgentMCP == nil {
+		return writeJSON(w, http.StatusOK, out)
+	}
+	state, err := s.mcpState(r.Context(), a.ID)
+	if err != nil {
+		return err
+	}
+	servers, left, err := s.AgentMCP.Show(r.Context(), state)
+	if err != nil {
+		return err
+	}
+	for _, one := range servers {
+		item := agentMCPServerJSON{
+			Name: one.Name, Source: string(one.Source), Type: string(one.Type), Command: one.Command, URL: withoutQuery(one.URL), State: "unknown",
+			SignedIn: one.SignIn == controlmcp.SignedIn, Over: one.SignIn == controlmcp.SignInOver,
+		}
+		if l := one.Listing; l != nil {
+			item.State, item.Why, item.Tools = string(l.State), l.Error, mcpToolsOf(*l)
+		}
+		out.Items = append(out.Items, item)
+	}
+	for _, l := range left {
+		out.Items = append(out.Items, agentMCPServerJSON{Name: l.Name, Source: string(l.Source), State: "left_out", Why: l.Why})
+	}
+	return writeJSON(w, http.StatusOK, out)
+}

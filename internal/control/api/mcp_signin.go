@@ -1,0 +1,154 @@
+package api
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	controlmcp "aloft/internal/control/mcp"
+	"aloft/internal/fault"
+)
+
+type beginMCPSignInRequestJSON struct {
+	_          struct{} `json:"-" additionalProperties:"true"`
+	ApprovalID string   `json:"approvalId,omitempty" doc:"the agent's question that the sign-in answers"`
+}
+
+type beginMCPSignInResponseJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	Address string   `json:"authorizationUrl" doc:"where your browser goes to sign in: this very one, which was given a cookie"`
+}
+
+func (s *server) beginMCPSignIn(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	k, err := s.mcpServer(r, who)
+	if err != nil {
+		return err
+	}
+	address, state, err := s.MCP.BeginSignIn(r.Context(), nil, k.Server, controlmcp.User{ID: who.UserID}, controlmcp.Back{Home: s.home(r), Server: k.Name})
+	return s.sendToSignIn(w, address, state, err)
+}
+
+// mcpCookie holds the state of a sign-in at an MCP server. The browser sends it
+// along when the provider sends it back: one that somebody else began, with a link
+// that they had made, ends nowhere.
+const mcpCookie = "aloft_mcp_visit"
+
+func (s *server) sendToSignIn(w http.ResponseWriter, address, state string, err error) error {
+	if err != nil {
+		return err
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: mcpCookie, Value: state, Path: controlmcp.CallbackPath, MaxAge: 600, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode,
+	})
+	return writeJSON(w, http.StatusOK, beginMCPSignInResponseJSON{Address: address})
+}
+
+func (s *server) endMCPSignIn(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	k, err := s.mcpServer(r, who)
+	if err != nil {
+		return err
+	}
+	if err := s.MCP.SignOut(r.Context(), k.Server, controlmcp.User{ID: who.UserID}); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// mcpSignInCallback ends on the dashboard either way. What went wrong is told
+// there by its code alone: nobody can put words of their own into a link.
+func (s *server) mcpSignInCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	if err := s.keepsMCP(); err != nil {
+		return err
+	}
+	kept := ""
+	if c, err := r.Cookie(mcpCookie); err == nil {
+		kept = c.Value
+	}
+	q := r.URL.Query()
+	userID, back, err := s.MCP.EndSignIn(r.Context(), q.Get("state"), kept, q.Get("code"), q.Get("iss"))
+	http.SetCookie(w, &http.Cookie{Name: mcpCookie, Path: controlmcp.CallbackPath, MaxAge: -1, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode})
+	to, word := "/settings#mcp-servers", "signed-in"
+	if back.AgentID != "" {
+		to = "/agents/" + url.PathEscape(back.AgentID) + "/machine"
+	}
+	if err != nil {
+		s.Logger.WarnContext(r.Context(), "somebody could not sign in to an MCP server", "server", back.Server, "error", err)
+		word = faultOf(err).Code
+	} else if err := s.answerSignIn(r.Context(), userID, back); err != nil {
+		s.Logger.WarnContext(r.Context(), "an agent is not told that its person has signed in", "agent", back.AgentID, "error", err)
+	}
+	before, fragment, _ := strings.Cut(to, "#")
+	to = before + "?" + url.Values{"mcp-server": {back.Server}, "mcp": {word}}.Encode()
+	if fragment != "" {
+		to += "#" + fragment
+	}
+	http.Redirect(w, r, to, http.StatusFound)
+	return nil
+}
+
+// answerSignIn answers the agent's question that the sign-in was asked for by.
+func (s *server) answerSignIn(ctx context.Context, userID int64, back controlmcp.Back) error {
+	if back.AgentID == "" || back.ApprovalID == "" {
+		return nil
+	}
+	err := s.decide(ctx, account.APIKey{UserID: userID, Role: account.Member}, back.AgentID, func(a agent.Agent) ([]agent.Event, error) {
+		asked, open := a.Open(back.ApprovalID)
+		if !open {
+			return nil, nil // somebody has answered it meanwhile
+		}
+		return []agent.Event{{RunID: asked.RunID, Body: &agent.ApprovalAnswered{ApprovalID: asked.ID, Decision: agent.AllowOnce, UserID: userID}}}, nil
+	})
+	if err == nil {
+		s.Work.Wake(back.AgentID)
+	}
+	return err
+}
+
+func (s *server) beginAgentMCPSignIn(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	var in beginMCPSignInRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	switch {
+	case s.AgentMCP == nil:
+		return fault.NotImplemented("this server keeps no MCP servers")
+	case a.UserID != who.UserID:
+		return fault.Conflict("the agent is another's: it acts for the person who made it").Hint("have them sign in")
+	}
+	state, err := s.mcpState(r.Context(), a.ID)
+	if err != nil {
+		return err
+	}
+	address, cookie, err := s.AgentMCP.BeginSignIn(r.Context(), state, r.PathValue("name"), controlmcp.Back{Home: s.home(r), ApprovalID: in.ApprovalID})
+	return s.sendToSignIn(w, address, cookie, err)
+}
+
+// home is where the very browser has Aloft: who is on this host may have it by
+// another name than the public one, and a cookie of 127.0.0.1 is not sent to
+// localhost.
+func (s *server) home(r *http.Request) string {
+	public, err := url.Parse(s.PublicURL())
+	if err != nil || public.Scheme != "http" || !ownHost(public.Host) || !ownHost(r.Host) {
+		return s.PublicURL()
+	}
+	return "http://" + r.Host
+}
+
+// ownHost reports whether a host, perhaps with a port, is the one that asks.
+func ownHost(host string) bool {
+	u, err := url.Parse("http://" + host)
+	if err != nil || u.Host != host {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
