@@ -47,6 +47,21 @@ var mayImport = map[string][]string{
 	"internal/policy/shell":   {"internal/policy/pattern"},
 	"internal/policy/permit":  {"internal/policy/pattern", "internal/policy/shell"},
 	"internal/mcp":            {"internal/environment", "internal/policy/pattern", "internal/tool"},
+	"internal/fault":         {},
+	"internal/allowance":     {},
+	"internal/account":       {"internal/allowance", "internal/fault"},
+	"internal/conversation":  {},
+	"internal/subagent":      {},
+	"internal/agent":         {"internal/allowance", "internal/conversation", "internal/subagent"},
+	"internal/tool":          {},
+	"internal/policy":        {},
+	"internal/policy/cage":   {"internal/policy"},
+	"internal/redact":        {},
+	"internal/secret":        {"internal/fault"},
+	"internal/environment":   {"internal/policy"},
+	"internal/policy/shell":  {},
+	"internal/policy/permit": {"internal/policy/shell"},
+	"internal/mcp":           {"internal/environment", "internal/tool"},
 
 	// What both wings use, and what speaks to neither.
 	"internal/telemetry":               {},
@@ -146,6 +161,7 @@ var mayImport = map[string][]string{
 // nouns stand for NOUNS in mayImport.
 var nouns = []string{
 	"internal/fault",
+	"internal/allowance",
 	"internal/account",
 	"internal/conversation",
 	"internal/subagent",

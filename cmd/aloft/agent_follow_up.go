@@ -11,14 +11,19 @@ func newAgentFollowUpCommand(a *app) *cobra.Command {
 	var images []string
 	var model, mode string
 	var follow bool
+	var limits func() (*client.Amount, error)
 	cmd := &cobra.Command{
 		Use:   `follow-up AGENT "PROMPT"`,
 		Short: "Give an agent more to do",
 		Long: `Give an agent more to do, in the same conversation and the same machine.
 
+It goes on where the run before it ended, also one that was at its limit: each run has
+an allowance of its own.
+
 Ctrl-C stops the watching, not the agent. The prompt "-" is read from standard
 input.`,
-		Example:           `  aloft agent follow-up bc-… "Now add a test for it"`,
+		Example: `  aloft agent follow-up bc-… "Now add a test for it"
+  aloft agent follow-up bc-… --max-turns 100 "Go on"`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,6 +34,9 @@ input.`,
 			in := client.FollowUp{Prompt: prompt, Mode: mode}
 			if model != "" {
 				in.Model = &client.ModelRef{ID: model}
+			}
+			if in.Limits, err = limits(); err != nil {
+				return err
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -55,6 +63,7 @@ input.`,
 	cmd.Flags().StringVar(&model, "model", "", "`id` of a model for this and what follows, or default; as it was unless given")
 	cmd.Flags().StringVar(&mode, "mode", "", "`mode` for this and what follows: plan, to change nothing before you have approved a plan, or agent; as it was unless given")
 	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)
+	limits = limitFlags(cmd)
 	cmd.Flags().BoolVar(&follow, "follow", true, "watch until the run has ended")
 	return cmd
 }

@@ -148,7 +148,12 @@ func (a *app) showRuns(runs client.RunPage) {
 		rows = append(rows, []string{cli.Line(run.ID, 80), cli.Line(run.Status, 20), cli.Took(took), cli.Line(branch, 80)})
 	}
 	a.out.Table(rows)
-	if latest := runs.Items[0]; latest.Error != nil {
+	latest := runs.Items[0]
+	if of := latest.Limited(); of != "" {
+		a.out.Line("")
+		a.out.Line("%s %s", a.out.Style(cli.Bold, "limits:"), of)
+	}
+	if latest.Error != nil {
 		a.out.Line("")
 		a.out.Line("%s %s", a.out.Style(cli.Red, cli.Line(latest.Error.Code, 60)+":"), cli.Line(latest.Error.Message, 0))
 	} else if latest.Result != "" {

@@ -22,6 +22,7 @@ func newRunCommand(a *app) *cobra.Command {
 	var onPR string
 	var repos, refs, images []string
 	var follow bool
+	var limits func() (*client.Amount, error)
 	cmd := &cobra.Command{
 		Use:   `run --repo URL "PROMPT"`,
 		Short: "Give a task to a new agent",
@@ -35,6 +36,7 @@ input.`,
   aloft run --repo https://github.com/acme/app --pr "Add a test for the parser"
   aloft run --on-pr https://github.com/acme/app/pull/7 --current-branch "Do what the review asks for"
   aloft run --repo https://git.example.com/team/app --plan "Move to the new API"
+  aloft run --repo https://git.example.com/team/app --max-cost 5 --max-time 2h "Find out why it is slow"
   aloft run --repo https://git.example.com/team/app --follow=false --json - < task.md`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,6 +65,9 @@ input.`,
 				in.Env = &client.Env{Type: "cloud", Name: env}
 			}
 			if in.Webhook, err = newWebhook(hook, hookSecret); err != nil {
+				return err
+			}
+			if in.Limits, err = limits(); err != nil {
 				return err
 			}
 			for i, url := range repos {
@@ -114,6 +119,7 @@ input.`,
 	flags.StringVar(&mode, "run-mode", "", "`mode` that says how much it may do without asking: run-everything, auto-review or allowlist; your own unless given")
 	flags.BoolVar(&plan, "plan", false, "have it make a plan first, and change nothing before you have approved it")
 	flags.StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
+	limits = limitFlags(cmd)
 	flags.BoolVar(&follow, "follow", true, "watch until the run has ended")
 	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)
 	return cmd

@@ -40,14 +40,10 @@ type serverConfig struct {
 	Preview      previewConfig   `yaml:"preview"`
 	Policy       policyConfig    `yaml:"policy"`
 	API          limitsConfig    `yaml:"api"`
+	Limits       runLimits       `yaml:"limits"` // of each run
 	SignIn       signInConfig    `yaml:"sign_in"`
 	Outbound     egressConfig    `yaml:"outbound"` // what the server itself speaks to for users
 	Environments buildsConfig    `yaml:"environments"`
-}
-
-// limitsConfig is how much the API may be asked.
-type limitsConfig struct {
-	RequestsPerMinute int `yaml:"requests_per_minute"` // of each key; 0 is no limit
 }
 
 // secretsConfig is how the secrets of machines are kept.
@@ -404,6 +400,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		return err
 	}
 	if err := c.Environments.check(); err != nil {
+		return err
+	}
+	if err := c.Limits.check(c.Models); err != nil {
 		return err
 	}
 	if c.Machine.IdleMinutes < 0 || c.Machine.RetentionDays < 0 {

@@ -28,6 +28,10 @@ var settings = []struct {
 	{"display-agent-summary-externally", "displayAgentSummaryExternally", "so do webhooks and other channels", asBool},
 	{"privacy-mode", "privacyMode", "what agents say stays on the server", asBool},
 	{"retention-days", "retentionDays", "agents that nobody touches for so long are deleted; 0 is never", asNumber},
+	{"max-turns", "maxTurns", "replies of the model after which a run ends; 0 is the server's own", asNumber},
+	{"max-tokens", "maxTokens", "tokens likewise", asNumber},
+	{"max-cost", "maxCostUsd", "US dollars likewise", asDollars},
+	{"max-time", "maxSeconds", "time likewise, as 4h", asSeconds},
 	{"machine-retention-days", "machineRetentionDays", "machines that nobody uses for so long are removed; 0 is the server's own", asNumber},
 }
 
@@ -51,6 +55,25 @@ func asNumber(s string) (any, error) {
 	return n, nil
 }
 
+func asDollars(s string) (any, error) {
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%q is no number of dollars", s)}
+	}
+	return n, nil
+}
+
+func asSeconds(s string) (any, error) {
+	if s == "0" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d%time.Second != 0 {
+		return nil, usageError{fmt.Errorf("%q is no time: it is as in 4h or 90m, in whole seconds", s)}
+	}
+	return int64(d / time.Second), nil
+}
+
 func newSettingsCommand(a *app) *cobra.Command {
 	var words strings.Builder
 	for _, s := range settings {
@@ -65,7 +88,8 @@ for agents that are made from then on.
 ` + strings.TrimRight(words.String(), "\n"),
 		Example: `  aloft settings
   aloft settings set default-repository github.com/acme/app
-  aloft settings set retention-days 30`,
+  aloft settings set retention-days 30
+  aloft settings set max-cost 20`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
@@ -120,6 +144,9 @@ func (a *app) showSettings(now client.Settings) error {
 			value = "off"
 		case "":
 			value = "-"
+		}
+		if seconds, ok := now[s.field].(float64); ok && s.field == "maxSeconds" && seconds > 0 {
+			value = (time.Duration(seconds) * time.Second).String()
 		}
 		rows = append(rows, []string{s.name, cli.Line(value, 100)})
 	}

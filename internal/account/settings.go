@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"aloft/internal/allowance"
 )
 
 // Settings are what an admin has settled for everybody.
@@ -16,7 +18,9 @@ type Settings struct {
 	HideOutside       bool   `json:"hideOutside,omitempty"`       // nor do webhooks and other channels
 	Privacy           bool   `json:"privacy,omitempty"`           // what agents say and do stays on this server
 	RetentionDays     int    `json:"retentionDays,omitempty"`     // agents that nobody touches for so long are deleted; 0 is never
-	MachineDays       int    `json:"machineDays,omitempty"`       // machines that nobody uses for so long are removed; 0 is when the server does
+	// Limit is what each run of an agent may use at most; 0 of a kind is as the server has it.
+	Limit       allowance.Amount `json:"limit,omitzero"`
+	MachineDays int              `json:"machineDays,omitempty"` // machines that nobody uses for so long are removed; 0 is when the server does
 }
 
 // ShownOutside reports whether what an agent says may be told elsewhere.

@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"github.com/google/uuid"
+
+	"aloft/internal/allowance"
 )
 
 // Agent is what a list shows of an agent: a fold of its journal, kept beside it.
@@ -19,9 +21,10 @@ type Agent struct {
 	Name                string
 	UserID              int64 // who made it
 	Archived            bool
-	Paused              bool       // works no further until it is resumed
-	RunMode             string     // how much it may do without asking; "" is the server's own
-	Approvals           []Approval // that wait for a person, the oldest first
+	Paused              bool             // works no further until it is resumed
+	Limit               allowance.Amount // what its person lets each run use; zero leaves it to the team and the server
+	RunMode             string           // how much it may do without asking; "" is the server's own
+	Approvals           []Approval       // that wait for a person, the oldest first
 	Machine             MachineState
 	Env                 Env
 	Repos               []Repo
@@ -177,6 +180,9 @@ func (a *Agent) Apply(e Event) {
 			a.Model = ""
 		default:
 			a.Model = b.Model
+		}
+		if b.Limit != (allowance.Amount{}) {
+			a.Limit = b.Limit
 		}
 	case *Archived:
 		a.Archived = b.Archived

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"time"
 
+	"aloft/internal/allowance"
 	"aloft/internal/conversation"
 	"aloft/internal/subagent"
 )
@@ -63,9 +64,17 @@ type (
 		// Model is the agent's from now on, "default" for the default; "" leaves it as
 		// it is.
 		Model string `json:"model,omitempty"`
+		// Limit is what a person lets this run use and those after it; where it is zero
+		// it is as it was.
+		Limit allowance.Amount `json:"limit,omitzero"`
 	}
 	// RunStarted says that a server has taken the run.
-	RunStarted struct{}
+	RunStarted struct {
+		// Limit is at what it ends: the strictest of what its person, the team and the
+		// server have said.
+		Limit  allowance.Amount `json:"limit,omitzero"`
+		Paused bool             `json:"paused,omitempty"` // the agent was, since before the run
+	}
 	// BootStep is a named step of making the machine ready.
 	BootStep struct {
 		Name       string `json:"name"`

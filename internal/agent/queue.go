@@ -1,21 +1,14 @@
 package agent
 
-import (
-	"slices"
-
-	"aloft/internal/conversation"
-)
+import "slices"
 
 type (
 	// Queued puts a prompt behind the run that is worked now. When that has ended,
 	// however it ended, the first of the queue begins a run of the id.
 	Queued struct {
-		RunID  string               `json:"runId"`
-		Prompt conversation.Message `json:"prompt"`
-		UserID int64                `json:"userId"`
-		Trace  string               `json:"trace,omitempty"` // this and what follows as [RunCreated] has it
-		Mode   string               `json:"mode,omitempty"`
-		Model  string               `json:"model,omitempty"`
+		RunID  string `json:"runId"`
+		UserID int64  `json:"userId"`
+		RunCreated
 	}
 	// Unqueued takes a prompt back that has not begun a run.
 	Unqueued struct {

@@ -125,7 +125,7 @@ func TestRewindRefuses(t *testing.T) {
 
 func TestQueue(t *testing.T) {
 	queued := func(id string) *Queued {
-		return &Queued{RunID: id, Prompt: conversation.Text(conversation.User, id)}
+		return &Queued{RunID: id, RunCreated: RunCreated{Prompt: conversation.Text(conversation.User, id)}}
 	}
 	a := Agent{}
 	for _, e := range journal(&Created{}, prompt("do"), queued("run-2"), queued("run-3"), queued("run-4"), &Unqueued{RunID: "run-3"}, &Unqueued{RunID: "run-9"}) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"aloft/internal/allowance"
 	"aloft/internal/conversation"
 )
 
@@ -46,10 +47,12 @@ type Run struct {
 	StartedAt time.Time // zero until it runs
 	EndedAt   time.Time // zero until it ended
 	Result    string    // the last words of the agent
-	Failure   *Failure  // why it ended in ERROR
+	Failure   *Failure  // why it ended in ERROR or EXPIRED
 	Branches  []Branch
 	Usage     conversation.Usage
 	Turns     int
+	Limit     allowance.Amount // at which it ends
+	Clock     Clock
 	FirstSeq  int64 // of its first event
 	LastSeq   int64 // of its last event so far
 }
@@ -79,11 +82,12 @@ func (r *Run) Duration(now time.Time) time.Duration {
 // Apply folds one event of the run.
 func (r *Run) Apply(e Event) {
 	r.UpdatedAt, r.LastSeq = e.Time, e.Seq
+	r.Clock.apply(e, r.Status)
 	switch b := e.Inner().(type) {
 	case *RunCreated:
 		r.ID, r.Status, r.CreatedAt, r.FirstSeq = e.RunID, Creating, e.Time, e.Seq
 	case *RunStarted:
-		r.Status, r.StartedAt = Running, e.Time
+		r.Status, r.StartedAt, r.Limit = Running, e.Time, b.Limit
 	case *TurnReplied:
 		r.Usage = r.Usage.Add(b.Usage)
 		if e.Body == Body(b) { // and not a subagent's, which is paid like the agent's own

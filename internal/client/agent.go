@@ -80,7 +80,8 @@ type NewAgent struct {
 	Mode                string    `json:"mode,omitempty"`       // "plan": it changes nothing before its plan is approved
 	BranchName          string    `json:"branchName,omitempty"` // of the branch to make; the server's choice if empty
 	Webhook             *Webhook  `json:"webhook,omitempty"`
-	Class               string    `json:"class,omitempty"` // of the machine's isolation: "strong", or the server's own
+	Limits              *Amount   `json:"limits,omitempty"` // of each of its runs
+	Class               string    `json:"class,omitempty"`  // of the machine's isolation: "strong", or the server's own
 }
 
 // AgentPage is a part of a list.

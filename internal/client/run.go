@@ -16,7 +16,9 @@ type Run struct {
 	DurationMS *int64    `json:"durationMs,omitempty"` // once it has ended
 	Result     string    `json:"result,omitempty"`
 	Git        *Git      `json:"git,omitempty"`
-	Error      *Failure  `json:"error,omitempty"` // why it ended in ERROR
+	Error      *Failure  `json:"error,omitempty"`  // why it ended in ERROR or EXPIRED
+	Limits     *Amount   `json:"limits,omitempty"` // at which it ends as EXPIRED
+	Used       *Amount   `json:"used,omitempty"`   // of what is limited
 }
 
 // Statuses of a run that has ended.
@@ -70,6 +72,7 @@ type FollowUp struct {
 	Prompt Prompt    `json:"prompt"`
 	Mode   string    `json:"mode,omitempty"` // "plan", "agent", or as it was
 	Model  *ModelRef `json:"model,omitempty"`
+	Limits *Amount   `json:"limits,omitempty"` // of this run and those after it; as they were unless given
 }
 
 // FollowUp is CreateRun for a prompt that changes more.

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/allowance"
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/mcp"
 	"aloft/internal/control/model"
@@ -50,6 +51,7 @@ type Config struct {
 	// that is used where a request names none.
 	Models       []model.Info
 	DefaultModel string
+	Limit        allowance.Amount // of each run; 0 of a kind is none
 	Work         Work
 	Secrets      Secrets          // nil where none are kept
 	Environments Environments     // nil where there are none

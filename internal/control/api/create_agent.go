@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"aloft/internal/account"
@@ -46,6 +47,7 @@ type createAgentRequestJSON struct {
 	MCPServers          []mcpServerInJSON    `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"beside those of the team, yours, and the repository's"`
 	CustomSubagents     []customSubagentJSON `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"beside Aloft's own and the repository's, of which one of the same name does not count"`
 	Mode                *string              `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan: nothing is changed before you have approved a plan"`
+	Limits              *amountJSON          `json:"limits,omitempty" doc:"of each of its runs: at the first that is reached the run ends as EXPIRED, its work pushed; not above what the team and the server allow; an addition to the API"`
 }
 
 type createAgentResponseJSON struct {
@@ -78,6 +80,10 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 		return err
 	}
 	created, err := s.created(&in, prompt.PlainText(), who)
+	if err != nil {
+		return err
+	}
+	limit, err := s.limit(r.Context(), in.Limits, agent.Agent{Model: created.Model, CreatedAt: time.Now()})
 	if err != nil {
 		return err
 	}
@@ -117,7 +123,7 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 		var head int64
 		events, err = s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: []agent.Event{
 			{Body: created},
-			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, MCP: given}},
+			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, MCP: given, Limit: limit}},
 		}})
 		if errors.Is(err, store.ErrExists) {
 			taken := fault.Conflict("there is an agent %s already", id).Named("agent_id_conflict").At("agentId")

@@ -100,7 +100,7 @@ func TestJournal(t *testing.T) {
 	}
 	h.append(id, runID, append(list("a", "pending"), &agent.Pushed{Branch: "aloft/x", Commit: "1"})...)
 	h.append(id, runID, list("b", "completed")...)
-	h.append(id, "", &agent.Queued{RunID: "run-next", Prompt: conversation.Text(conversation.User, "then")})
+	h.append(id, "", &agent.Queued{RunID: "run-next", RunCreated: agent.RunCreated{Prompt: conversation.Text(conversation.User, "then")}})
 	j := journal()
 	if j.get(t, "turns") != 2. || j.get(t, "usage.outputTokens") != 4. || j.text(t, "branch") != "aloft/x" || item(j, "todos", "status") != "completed" ||
 		item(j, "queue", "text") != "then" || item(j, "queue", "seq") != 8. || j.get(t, "head") != 8. || j.get(t, "counted") != 7. {

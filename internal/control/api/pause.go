@@ -1,10 +1,13 @@
 package api
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/store"
 )
 
 func (s *server) pauseAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -18,12 +21,19 @@ func (s *server) resumeAgent(w http.ResponseWriter, r *http.Request, who account
 // setPaused journals that the agent is to wait or to go on; its loop reads it
 // before its next step. What it is already is no error.
 func (s *server) setPaused(w http.ResponseWriter, r *http.Request, who account.APIKey, paused bool, body agent.Body) error {
-	id := r.PathValue("id")
-	err := s.decide(r.Context(), who, id, func(a agent.Agent) ([]agent.Event, error) {
+	ctx, id := r.Context(), r.PathValue("id")
+	err := s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
 		if a.Paused == paused {
 			return nil, nil
 		}
-		return []agent.Event{{Body: body}}, nil
+		e := agent.Event{Body: body}
+		switch run, err := s.Agents.Run(ctx, id, a.LatestRunID); {
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return nil, fmt.Errorf("read %s: %w", a.LatestRunID, err)
+		case err == nil && !run.Status.Ended():
+			e.RunID = run.ID // its clock stands
+		}
+		return []agent.Event{e}, nil
 	})
 	if err != nil {
 		return err

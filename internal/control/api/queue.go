@@ -17,11 +17,8 @@ import (
 const maxQueue = 20
 
 type queuePromptRequestJSON struct {
-	_       struct{}          `json:"-" additionalProperties:"true"`
-	Prompt  *promptJSON       `json:"prompt" nullable:"false"`
-	Mode    *string           `json:"mode,omitempty" enum:"agent,plan" doc:"plan: nothing is changed before you have approved a plan; as it was unless given"`
-	Model   *modelRefJSON     `json:"model,omitempty" doc:"from now on; as it was unless given; an addition to the API"`
-	EnvVars map[string]string `json:"envVars,omitempty" maxProperties:"0" doc:"refused: a machine has those that its agent was made with"`
+	_ struct{} `json:"-" additionalProperties:"true"`
+	FollowUp
 }
 
 type queuedJSON struct {
@@ -65,29 +62,14 @@ const instead = "I write to you instead of an answer. You get my message when yo
 // queuePrompt journals a prompt for later, or its run at once if the agent is free.
 func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	ctx, id := r.Context(), r.PathValue("id")
-	key, err := idempotencyKey(r)
-	if err != nil {
-		return err
-	}
-	if _, err := s.agent(ctx, who, id); err != nil {
-		return err // before a body of 100 MB is read
-	}
 	var in queuePromptRequestJSON
-	if err := readBody(w, r, &in); err != nil {
-		return err
-	}
-	prompt, err := in.Prompt.message()
+	more, err := s.followUp(w, r, who, &in, &in.FollowUp)
 	if err != nil {
 		return err
 	}
-	mode, model, err := s.followUp(createRunRequestJSON{Mode: in.Mode, Model: in.Model, EnvVars: in.EnvVars})
-	if err != nil {
-		return err
-	}
-	fetched, unreachable := s.fetchImages(ctx, in.Prompt, prompt)
 	out := queuedJSON{RunID: agent.NewRunID()}
-	if key != "" {
-		out.RunID = "run-" + named(who, "queue "+id, key)
+	if more.key != "" {
+		out.RunID = "run-" + named(who, "queue "+id, more.key)
 	}
 	err = s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
 		if out.Started = false; a.Waits(out.RunID) {
@@ -95,24 +77,24 @@ func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account
 		}
 		if made, err := s.firstOf(ctx, id, out.RunID); err == nil {
 			out.Started = true
-			return nil, samePrompt(made, prompt)
+			return nil, samePrompt(made, more.prompt)
 		} else if !errors.Is(err, store.ErrNotFound) {
 			return nil, err
 		}
-		if unreachable != nil {
-			return nil, unreachable
+		if more.unreachable != nil {
+			return nil, more.unreachable
 		}
 		busy := s.free(ctx, a)
 		switch {
 		case busy == nil && len(a.Queue) == 0:
 			out.Started = true
-			return []agent.Event{{RunID: out.RunID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, Model: model}}}, nil
+			return []agent.Event{{RunID: out.RunID, Body: &more.run}}, nil
 		case busy != nil && fault.Of(busy).Code != codeBusy:
 			return nil, busy
 		case len(a.Queue) >= maxQueue:
 			return nil, fault.Conflict("%d prompts wait already", maxQueue).Named("queue_full").Hint("wait until one has begun, or take one back")
 		}
-		events := []agent.Event{{Body: &agent.Queued{RunID: out.RunID, Prompt: fetched, UserID: who.UserID, Trace: traceOf(r), Mode: mode, Model: model}}}
+		events := []agent.Event{{Body: &agent.Queued{RunID: out.RunID, UserID: who.UserID, RunCreated: more.run}}}
 		for _, q := range a.Approvals {
 			if q.Own() { // or the message would wait for the answer that it stands for
 				events = append(events, agent.Event{RunID: q.RunID, Body: &agent.ApprovalAnswered{ApprovalID: q.ID, Decision: agent.Deny, Message: instead, UserID: who.UserID}})

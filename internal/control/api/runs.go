@@ -11,6 +11,7 @@ import (
 	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
+	"aloft/internal/conversation"
 	"aloft/internal/fault"
 )
 
@@ -36,28 +37,71 @@ type runJSON struct {
 	DurationMS *int64          `json:"durationMs,omitempty" minimum:"0" doc:"once it has ended"`
 	Result     string          `json:"result,omitempty" minLength:"1" doc:"the agent's last words"`
 	Git        *runGitJSON     `json:"git,omitempty" doc:"the agent's branches"`
-	Error      *errorInnerJSON `json:"error,omitempty" doc:"why it ended in ERROR"`
+	Error      *errorInnerJSON `json:"error,omitempty" doc:"why it ended in ERROR or EXPIRED"`
+	Limits     *amountJSON     `json:"limits,omitempty" doc:"at which it ends as EXPIRED, its work pushed; absent where it has none, or has not begun; an addition to the API"`
+	Used       *amountJSON     `json:"used,omitempty" doc:"of what limits count; an addition to the API"`
+}
+
+// FollowUp is what an agent is given after its first run. It is exported because
+// only then do its fields count as those of the struct that embeds it.
+type FollowUp struct {
+	_       struct{}          `json:"-" additionalProperties:"true"`
+	Prompt  *promptJSON       `json:"prompt" nullable:"false"`
+	Mode    *string           `json:"mode,omitempty" enum:"agent,plan" doc:"plan: nothing is changed before you have approved a plan; as it was unless given"`
+	Model   *modelRefJSON     `json:"model,omitempty" doc:"from now on; as it was unless given; an addition to the API"`
+	Limits  *amountJSON       `json:"limits,omitempty" doc:"of each run from now on, in place of those before; as they were unless given; an addition to the API"`
+	EnvVars map[string]string `json:"envVars,omitempty" maxProperties:"0" doc:"refused: a machine has those that its agent was made with"`
 }
 
 type createRunRequestJSON struct {
-	_          struct{}          `json:"-" additionalProperties:"true"`
-	Prompt     *promptJSON       `json:"prompt" nullable:"false"`
+	_ struct{} `json:"-" additionalProperties:"true"`
+	FollowUp
 	MCPServers []mcpServerInJSON `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"in place of those that came before; as they were unless given"`
-	Mode       *string           `json:"mode,omitempty" enum:"agent,plan" doc:"plan: nothing is changed before you have approved a plan; as it was unless given"`
-	Model      *modelRefJSON     `json:"model,omitempty" doc:"from now on; as it was unless given; an addition to the API"`
-	EnvVars    map[string]string `json:"envVars,omitempty" maxProperties:"0" doc:"refused: a machine has those that its agent was made with"`
 }
 
-// followUp checks what a follow-up changes, and returns it as events have it.
-func (s *server) followUp(in createRunRequestJSON) (mode, model string, err error) {
-	if len(in.EnvVars) > 0 {
-		return "", "", fault.Invalid("are given when an agent is made; its machine has them already").Hint("keep a secret, which later machines get, or make an agent with them").At("envVars")
+// followUp is a [FollowUp] that was read.
+type followUp struct {
+	key         string               // of idempotency; "" is none
+	prompt      conversation.Message // as it was sent
+	run         agent.RunCreated     // with the images that the prompt names
+	unreachable error                // why there is one that could not be had
+}
+
+// followUp reads a request into in, which embeds more, and checks what it changes.
+func (s *server) followUp(w http.ResponseWriter, r *http.Request, who account.APIKey, in any, more *FollowUp) (out followUp, err error) {
+	ctx := r.Context()
+	if out.key, err = idempotencyKey(r); err != nil {
+		return out, err
 	}
-	if mode, err = modeOf(in.Mode); err != nil || in.Model == nil {
-		return mode, "", err
+	a, err := s.agent(ctx, who, r.PathValue("id"))
+	if err != nil {
+		return out, err // before a body of 100 MB is read
 	}
-	model, err = s.model(in.Model)
-	return mode, cmp.Or(model, agent.DefaultModel), err
+	if err := readBody(w, r, in); err != nil {
+		return out, err
+	}
+	if out.prompt, err = more.Prompt.message(); err != nil {
+		return out, err
+	}
+	if len(more.EnvVars) > 0 {
+		return out, fault.Invalid("are given when an agent is made; its machine has them already").Hint("keep a secret, which later machines get, or make an agent with them").At("envVars")
+	}
+	out.run.Trace = traceOf(r)
+	if out.run.Mode, err = modeOf(more.Mode); err != nil {
+		return out, err
+	}
+	if more.Model != nil {
+		model, err := s.model(more.Model)
+		if err != nil {
+			return out, err
+		}
+		a.Model, out.run.Model = model, cmp.Or(model, agent.DefaultModel)
+	}
+	if out.run.Limit, err = s.limit(ctx, more.Limits, a); err != nil {
+		return out, err
+	}
+	out.run.Prompt, out.unreachable = s.fetchImages(ctx, more.Prompt, out.prompt)
+	return out, nil
 }
 
 type createRunResponseJSON struct {
@@ -73,18 +117,8 @@ type listRunsResponseJSON struct {
 
 func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	ctx, id := r.Context(), r.PathValue("id")
-	key, err := idempotencyKey(r)
-	if err != nil {
-		return err
-	}
-	if _, err := s.agent(ctx, who, id); err != nil {
-		return err // before a body of 100 MB is read
-	}
 	var in createRunRequestJSON
-	if err := readBody(w, r, &in); err != nil {
-		return err
-	}
-	prompt, err := in.Prompt.message()
+	more, err := s.followUp(w, r, who, &in, &in.FollowUp)
 	if err != nil {
 		return err
 	}
@@ -92,20 +126,16 @@ func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.A
 	if err != nil {
 		return err
 	}
-	mode, model, err := s.followUp(in)
-	if err != nil {
-		return err
-	}
-	fetched, unreachable := s.fetchImages(ctx, in.Prompt, prompt)
-	first := []agent.Event{{RunID: agent.NewRunID(), Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, Model: model, MCP: given}}}
-	if key != "" {
-		first[0].RunID = "run-" + named(who, id, key)
+	more.run.MCP = given
+	first := []agent.Event{{RunID: agent.NewRunID(), Body: &more.run}}
+	if more.key != "" {
+		first[0].RunID = "run-" + named(who, id, more.key)
 	}
 	err = s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
-		if key != "" {
+		if more.key != "" {
 			made, err := s.firstOf(ctx, id, first[0].RunID)
 			if err == nil {
-				err = samePrompt(made, prompt)
+				err = samePrompt(made, more.prompt)
 				first[0] = made
 				return nil, err
 			}
@@ -113,8 +143,8 @@ func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.A
 				return nil, err
 			}
 		}
-		if unreachable != nil {
-			return nil, unreachable
+		if more.unreachable != nil {
+			return nil, more.unreachable
 		}
 		if err := s.free(ctx, a); err != nil || !given {
 			return first, err
@@ -295,6 +325,9 @@ func runOf(r agent.Run, all branches) runJSON {
 	}
 	if r.Failure != nil {
 		out.Error = failureOf(r.Failure)
+	}
+	if out.Limits = amountOf(r.Limit); out.Limits != nil {
+		out.Used = amountOf(r.Used(time.Now()))
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"aloft/internal/account"
+	"aloft/internal/allowance"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
@@ -21,6 +22,10 @@ type settingsJSON struct {
 	DisplaySummaryAway bool     `json:"displayAgentSummaryExternally" doc:"so do webhooks and other channels"`
 	PrivacyMode        bool     `json:"privacyMode" doc:"what agents say stays on this server, whatever the other settings are"`
 	RetentionDays      int      `json:"retentionDays" minimum:"0" maximum:"3650" doc:"agents that nobody touches for so long are deleted; 0 is never"`
+	MaxTurns           int64    `json:"maxTurns" minimum:"0" doc:"replies of the model after which a run of an agent ends as EXPIRED; as of the three below, 0 is as the server has it, which is as much as it may be"`
+	MaxTokens          int64    `json:"maxTokens" minimum:"0" doc:"tokens likewise, also of subagents"`
+	MaxCostUSD         float64  `json:"maxCostUsd" minimum:"0" doc:"US dollars likewise; the price of every model has to be known"`
+	MaxSeconds         int64    `json:"maxSeconds" minimum:"0" doc:"time likewise, without what a run waits for people"`
 	MachineDays        int      `json:"machineRetentionDays" minimum:"0" maximum:"3650" doc:"machines that nobody uses for so long are removed with their disks; 0 is when the server does, which is as long as it may be"`
 }
 
@@ -33,6 +38,10 @@ type updateSettingsRequestJSON struct {
 	DisplaySummaryAway *bool    `json:"displayAgentSummaryExternally,omitempty"`
 	PrivacyMode        *bool    `json:"privacyMode,omitempty"`
 	RetentionDays      *int     `json:"retentionDays,omitempty" minimum:"0" maximum:"3650"`
+	MaxTurns           *int64   `json:"maxTurns,omitempty" minimum:"0"`
+	MaxTokens          *int64   `json:"maxTokens,omitempty" minimum:"0"`
+	MaxCostUSD         *float64 `json:"maxCostUsd,omitempty" minimum:"0"`
+	MaxSeconds         *int64   `json:"maxSeconds,omitempty" minimum:"0"`
 	MachineDays        *int     `json:"machineRetentionDays,omitempty" minimum:"0" maximum:"3650"`
 }
 
@@ -40,6 +49,7 @@ func settingsOf(s account.Settings) settingsJSON {
 	return settingsJSON{
 		DefaultModel: s.DefaultModel, DefaultRepository: s.DefaultRepository, BaseBranch: s.BaseBranch,
 		DisplaySummary: !s.HideSummary, DisplaySummaryAway: !s.HideOutside, PrivacyMode: s.Privacy, RetentionDays: s.RetentionDays, MachineDays: s.MachineDays,
+		MaxTurns: s.Limit.Turns, MaxTokens: s.Limit.Tokens, MaxCostUSD: float64(s.Limit.Cost) / allowance.Dollar, MaxSeconds: s.Limit.Seconds,
 	}
 }
 
@@ -132,6 +142,9 @@ func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) erro
 		if to.RetentionDays = *in.RetentionDays; to.RetentionDays < 0 || to.RetentionDays > maxRetention {
 			return fault.Invalid("is a number of days from 0 to %d", maxRetention).At("retentionDays")
 		}
+	}
+	if err := s.settleLimit(&to.Limit, in); err != nil {
+		return err
 	}
 	if in.MachineDays != nil {
 		if to.MachineDays = *in.MachineDays; to.MachineDays < 0 || to.MachineDays > maxRetention {

@@ -27,18 +27,9 @@ func (l *Loop) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	var failed error
-	for n := range s.Agent.Repos {
-		told, err := l.deliver(ctx, n)
-		switch {
-		case told:
-			return nil
-		case err == nil:
-		case errors.Is(err, ErrMachineLost), ctx.Err() != nil, fault.Of(err).Kind == fault.KindInternal:
-			return err
-		case failed == nil:
-			failed = err
-		}
+	told, failed, err := l.deliverAll(ctx)
+	if err != nil || told {
+		return err
 	}
 	if err := l.propose(ctx); err != nil {
 		return err
@@ -49,6 +40,24 @@ func (l *Loop) finish(ctx context.Context) error {
 	l.ended(ctx, "completed")
 	l.keep(ctx)
 	return l.rec.close(ctx, &agent.RunEnded{Status: agent.Finished, Result: s.LastWords()})
+}
+
+// deliverAll delivers every repository, as far as it can: failed is why one could
+// not be. told says that the model is to mend a push, and what comes after it waits.
+func (l *Loop) deliverAll(ctx context.Context) (told bool, failed, err error) {
+	for n := range l.rec.state.Agent.Repos {
+		told, err := l.deliver(ctx, n)
+		switch {
+		case told:
+			return true, failed, nil
+		case err == nil:
+		case errors.Is(err, ErrMachineLost), ctx.Err() != nil, fault.Of(err).Kind == fault.KindInternal:
+			return false, failed, err
+		case failed == nil:
+			failed = err
+		}
+	}
+	return false, failed, nil
 }
 
 // deliver commits what is left in the agent's n-th repository and pushes its

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/allowance"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	controltool "aloft/internal/control/tool"
@@ -92,6 +93,9 @@ type Config struct {
 	Scripts controltool.Scripts
 	// MCP are the MCP servers of agents; without it there are none.
 	MCP Servers
+	// Allowed is what the team and the server let each run of the agent use; nil is
+	// all it wants.
+	Allowed func(ctx context.Context, a agent.Agent) (allowance.Amount, error)
 	// Pulls asks forges for pull requests; nil where there are none.
 	Pulls  Pulls
 	Logger *slog.Logger
@@ -127,19 +131,37 @@ func Run(ctx context.Context, agentID string, c Config) error {
 	if l.rec.state.Next() == agent.NextNothing {
 		return nil
 	}
-	err = l.work(ctx)
-	if err == nil {
-		return nil
+	if err = l.work(ctx); err != nil {
+		return l.end(ctx, err)
 	}
-	return l.end(ctx, err)
+	return nil
 }
 
+// work works the run, as far as it may.
 func (l *Loop) work(ctx context.Context) error {
 	if l.rec.state.Run.Status == agent.Creating {
-		if err := l.rec.record(ctx, &agent.RunStarted{}); err != nil {
+		if err := l.begin(ctx); err != nil {
 			return err
 		}
 	}
+	limited, stop := l.limited(ctx)
+	defer stop()
+	err := l.turns(limited, ctx)
+	if l.rec.closed || ctx.Err() != nil {
+		return err
+	}
+	if up := context.Cause(limited); up != nil {
+		err = up
+	}
+	if s, ok := errors.AsType[*spent](err); ok {
+		return l.expire(ctx, s)
+	}
+	return err
+}
+
+// turns works turn by turn, as long as ctx lets it, and ends the run, for which it
+// has until whole ends.
+func (l *Loop) turns(ctx, whole context.Context) error {
 	if err := l.reach(ctx); err != nil { // a repository that cannot be had is known before a model is paid
 		return err
 	}
@@ -167,7 +189,7 @@ func (l *Loop) work(ctx context.Context) error {
 		}
 		said, err := l.own.step(ctx)
 		if said {
-			if err = l.finish(ctx); l.rec.closed {
+			if err = l.finish(whole); l.rec.closed {
 				return err
 			}
 		}

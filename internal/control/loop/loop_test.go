@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/allowance"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
@@ -43,6 +44,7 @@ type rig struct {
 	// scripts are what agents have said that later machines install.
 	scripts scripts
 	pulls   *pulls // nil where there is no forge
+	allowed allowance.Amount
 	mcp     loop.Servers
 }
 
@@ -102,6 +104,7 @@ func (r *rig) config() loop.Config {
 		Review:  r.review,
 		Scripts: &r.scripts,
 		MCP:     r.mcp,
+		Allowed: func(context.Context, agent.Agent) (allowance.Amount, error) { return r.allowed, nil },
 		Machine: func(context.Context, *agent.State, loop.Record) (loop.Hands, error) { return r.hands, r.err },
 	}
 	if r.pulls != nil {

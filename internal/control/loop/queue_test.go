@@ -10,7 +10,7 @@ import (
 )
 
 func (r *rig) queue(runID, words string) {
-	r.append(store.Append{AgentID: r.id, Events: []agent.Event{{Body: &agent.Queued{RunID: runID, Prompt: conversation.Text(conversation.User, words)}}}})
+	r.append(store.Append{AgentID: r.id, Events: []agent.Event{{Body: &agent.Queued{RunID: runID, RunCreated: agent.RunCreated{Prompt: conversation.Text(conversation.User, words)}}}}})
 }
 
 func TestQueueGoesOn(t *testing.T) {

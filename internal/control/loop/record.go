@@ -28,6 +28,8 @@ type recorder struct {
 	followups int  // of stop hooks, in this run
 	closed    bool // the run has ended
 
+	moved func() // told that the run's clock goes, or stands; nil before anybody asks
+
 	mu    sync.Mutex
 	state *agent.State
 }
@@ -74,7 +76,11 @@ func (r *recorder) apply(e agent.Event) {
 	if _, ok := e.Body.(*agent.RunCreated); ok {
 		r.losses, r.refusals, r.followups = 0, 0, 0
 	}
+	went := r.state.Run.Clock.Since
 	r.state.Apply(e)
+	if r.moved != nil && !went.Equal(r.state.Run.Clock.Since) {
+		r.moved()
+	}
 }
 
 // news folds what others have appended, and says whether the agent is to wait.

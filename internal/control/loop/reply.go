@@ -30,6 +30,9 @@ const (
 // reply asks the model for one reply and journals it whole. No tool call of it
 // is worked before that.
 func (t *talk) reply(ctx context.Context) error {
+	if err := t.within(); err != nil {
+		return err
+	}
 	if err := t.compactIfFull(ctx); err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func (t *talk) onlyReads(c agent.Call) bool {
 func (t *talk) delegate(ctx context.Context, c agent.Call) error {
 	sub := t.state().Subagent(c.ID)
 	if sub == nil || !sub.Busy {
-		refused, err := t.begin(ctx, c)
+		refused, err := t.beginTask(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -149,9 +149,9 @@ func itsOwn(ctx context.Context, err error) bool {
 	return ok || fault.Of(err).Code == modelRefused
 }
 
-// begin journals that a subagent works at the call, unless it may not: then the
+// beginTask journals that a subagent works at the call, unless it may not: then the
 // result says why.
-func (t *talk) begin(ctx context.Context, c agent.Call) (refused *tool.Result, err error) {
+func (t *talk) beginTask(ctx context.Context, c agent.Call) (refused *tool.Result, err error) {
 	no := func(format string, args ...any) (*tool.Result, error) {
 		r := tool.Failed(format, args...)
 		return &r, nil
@@ -178,6 +178,9 @@ func (t *talk) begin(ctx context.Context, c agent.Call) (refused *tool.Result, e
 		return no("there is no model %q: leave model empty, or say fast", in.Model)
 	} else {
 		b.Model = t.info.ID // a file of the repository cannot know which models there are
+	}
+	if _, info, err := t.named(b.Model); err == nil && t.payable(info) != nil {
+		return no("the model %q costs what is not known, and the user has limited the money: leave model empty", info.ID)
 	}
 	said, err := t.runHooks(ctx, HookCall{Events: t.presentOnes([]HookEvent{{Name: "subagentStart", Subject: b.Type, Fields: map[string]any{
 		"subagent_id": b.ID, "subagent_type": b.Type, "task": in.Prompt, "parent_conversation_id": t.rec.agentID,

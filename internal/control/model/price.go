@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"aloft/internal/conversation"
+	"aloft/internal/fault"
 )
 
 // Price is what tokens cost, in US dollars for a million of them. Those of a kind
@@ -30,4 +31,11 @@ func (p *Price) Of(u conversation.Usage) conversation.Usage {
 	}
 	u.Cost += int64(math.Round(cost))
 	return u
+}
+
+// Unpriced is the fault that the price of a model is not known, where money is
+// limited.
+func Unpriced(id string) *fault.Error {
+	return fault.Invalid("there is a limit of money, and what the model %s costs is not known", id).Named("model_unpriced").
+		Hint("give its price in the server's configuration, 0 where it costs nothing, or limit tokens instead")
 }

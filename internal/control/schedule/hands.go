@@ -99,7 +99,7 @@ func (h *hands) call(ctx context.Context, c conversation.ToolCall, run exec, onD
 	call, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abort(nil)
 	defer context.AfterFunc(ctx, func() {
-		if cause := context.Cause(ctx); errors.Is(cause, loop.ErrCancel) {
+		if cause := context.Cause(ctx); loop.Aborts(cause) {
 			abort(cause)
 			return
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/allowance"
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
@@ -80,6 +81,9 @@ type Config struct {
 	// DiskOnly has machines sleep without their processes, so that no memory of
 	// theirs lies on the disk.
 	DiskOnly bool
+	// Allowed is what the team and the server let each run of an agent use; nil is
+	// all it wants.
+	Allowed func(ctx context.Context, a agent.Agent) (allowance.Amount, error)
 	// Retention is for how long nobody uses an agent's machine until it is removed
 	// with its disk; 0 is for ever, and so is nil.
 	Retention func(ctx context.Context, a agent.Agent) (time.Duration, error)

@@ -25,5 +25,5 @@ func Next(ctx context.Context, j Journal, a agent.Agent) ([]agent.Event, error) 
 	if !ok || q.RunID != first.RunID {
 		return nil, fmt.Errorf("event %d of %s is not the prompt of %s", first.Seq, a.ID, first.RunID)
 	}
-	return []agent.Event{{RunID: q.RunID, Body: &agent.RunCreated{Prompt: q.Prompt, Trace: q.Trace, Mode: q.Mode, Model: q.Model}}}, nil
+	return []agent.Event{{RunID: q.RunID, Body: &q.RunCreated}}, nil
 }

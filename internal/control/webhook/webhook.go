@@ -277,8 +277,8 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 	if run.Status == agent.Finished || run.Status == agent.Cancelled { // as /v0 has it: what was stopped is over
 		p.Status = string(agent.Finished)
 	}
-	if run.Failure != nil && p.Summary == "" {
-		p.Summary = run.Failure.Message
+	if run.Failure != nil && (p.Summary == "" || run.Status == agent.Expired) { // its last words do not say why it ended
+		p.Summary = strings.TrimSpace(run.Failure.Message + "\n\n" + p.Summary)
 	}
 	if !shown {
 		p.Summary = ""

@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"aloft/internal/agent"
+	"aloft/internal/allowance"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite/query"
 	"aloft/internal/secret"
@@ -134,7 +135,12 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 	if err != nil {
 		return query.Agent{}, err
 	}
-	var approvals, queue, todos, pull, pulls []byte
+	var approvals, queue, todos, pull, pulls, limit []byte
+	if a.Limit != (allowance.Amount{}) {
+		if limit, err = json.Marshal(a.Limit); err != nil {
+			return query.Agent{}, err
+		}
+	}
 	if a.Pull != (agent.PullWish{}) {
 		if pull, err = json.Marshal(a.Pull); err != nil {
 			return query.Agent{}, err
@@ -165,7 +171,7 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 		Model: a.Model, Class: a.Class, WorkOnCurrentBranch: number(a.WorkOnCurrentBranch),
 		CreatedAt: nanos(a.CreatedAt), UpdatedAt: nanos(a.UpdatedAt), LatestRunID: a.LatestRunID, Head: a.Head,
 		Paused: number(a.Paused), RunMode: a.RunMode, Approvals: string(approvals), Machine: string(a.Machine), Origin: a.Origin, ForkedFrom: a.ForkedFrom, Layer: a.Layer, RulesAt: a.RulesAt, Queue: string(queue), Todos: string(todos),
-		Pull: string(pull), PullRequests: string(pulls),
+		Pull: string(pull), PullRequests: string(pulls), RunLimit: string(limit),
 	}, nil
 }
 
@@ -188,6 +194,9 @@ func agentOf(row query.Agent) (agent.Agent, error) {
 	}
 	if row.Pull != "" {
 		waits = errors.Join(waits, json.Unmarshal([]byte(row.Pull), &a.Pull))
+	}
+	if row.RunLimit != "" {
+		waits = errors.Join(waits, json.Unmarshal([]byte(row.RunLimit), &a.Limit))
 	}
 	if row.PullRequests != "" {
 		waits = errors.Join(waits, json.Unmarshal([]byte(row.PullRequests), &a.PullRequests))

@@ -87,11 +87,14 @@ func runRow(r agent.Run) (query.Run, error) {
 	failure, err1 := json.Marshal(r.Failure)
 	branches, err2 := json.Marshal(r.Branches)
 	usage, err3 := json.Marshal(r.Usage)
+	limit, err4 := json.Marshal(r.Limit)
+	clock, err5 := json.Marshal(r.Clock)
 	return query.Run{
 		AgentID: r.AgentID, ID: r.ID, Status: string(r.Status), CreatedAt: nanos(r.CreatedAt), UpdatedAt: nanos(r.UpdatedAt),
 		StartedAt: nanos(r.StartedAt), EndedAt: nanos(r.EndedAt), Result: r.Result, Failure: string(failure),
 		Branches: string(branches), Usage: string(usage), Turns: int64(r.Turns), FirstSeq: r.FirstSeq, LastSeq: r.LastSeq,
-	}, errors.Join(err1, err2, err3)
+		RunLimit: string(limit), Clock: string(clock),
+	}, errors.Join(err1, err2, err3, err4, err5)
 }
 
 func runOf(row query.Run) (agent.Run, error) {
@@ -104,6 +107,8 @@ func runOf(row query.Run) (agent.Run, error) {
 		json.Unmarshal([]byte(row.Failure), &r.Failure),
 		json.Unmarshal([]byte(row.Branches), &r.Branches),
 		json.Unmarshal([]byte(row.Usage), &r.Usage),
+		json.Unmarshal([]byte(row.RunLimit), &r.Limit),
+		json.Unmarshal([]byte(row.Clock), &r.Clock),
 	)
 	if err != nil {
 		return r, fmt.Errorf("row of run %s: %w", row.ID, err)

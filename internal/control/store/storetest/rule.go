@@ -97,7 +97,7 @@ func testQueue(t *testing.T, s Store) {
 	}
 	write := func(events ...agent.Event) { mustAppend(t, s, store.Append{AgentID: agentID, Events: events}) }
 	queued := func(id string) agent.Event {
-		return agent.Event{Body: &agent.Queued{RunID: id, Prompt: conversation.Text(conversation.User, "then")}}
+		return agent.Event{Body: &agent.Queued{RunID: id, RunCreated: agent.RunCreated{Prompt: conversation.Text(conversation.User, "then")}}}
 	}
 	next("")
 	write(queued("run-2"), queued("run-3"), queued("run-4"))

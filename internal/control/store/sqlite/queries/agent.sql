@@ -1,8 +1,8 @@
 -- name: PutAgent :exec
 INSERT OR REPLACE INTO agents (id, name, user_id, archived, env, repos, model, class,
-  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests)
+  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests, run_limit)
 VALUES (@id, @name, @user_id, @archived, @env, @repos, @model, @class,
-  @work_on_current_branch, @created_at, @updated_at, @latest_run_id, @head, @paused, @machine, @run_mode, @approvals, @origin, @forked_from, @layer, @rules_at, @queue, @todos, @pull, @pull_requests);
+  @work_on_current_branch, @created_at, @updated_at, @latest_run_id, @head, @paused, @machine, @run_mode, @approvals, @origin, @forked_from, @layer, @rules_at, @queue, @todos, @pull, @pull_requests, @run_limit);
 
 -- name: TouchAgent :exec
 UPDATE agents SET updated_at = @updated_at, head = @head WHERE id = @id;

@@ -1,8 +1,8 @@
 -- name: PutRun :exec
 INSERT OR REPLACE INTO runs (agent_id, id, status, created_at, updated_at, started_at, ended_at,
-  result, failure, branches, usage, turns, first_seq, last_seq)
+  result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock)
 VALUES (@agent_id, @id, @status, @created_at, @updated_at, @started_at, @ended_at,
-  @result, @failure, @branches, @usage, @turns, @first_seq, @last_seq);
+  @result, @failure, @branches, @usage, @turns, @first_seq, @last_seq, @run_limit, @clock);
 
 -- name: TouchRun :exec
 UPDATE runs SET updated_at = @updated_at, last_seq = @last_seq

@@ -33,7 +33,7 @@ func (q *Queries) DeleteAgent(ctx context.Context, id string) (int64, error) {
 }
 
 const findAgents = `-- name: FindAgents :many
-SELECT agents.id, agents.name, agents.user_id, agents.archived, agents.env, agents.repos, agents.model, agents.class, agents.work_on_current_branch, agents.created_at, agents.updated_at, agents.latest_run_id, agents.head, agents.paused, agents.machine, agents.run_mode, agents.approvals, agents.origin, agents.forked_from, agents.layer, agents.rules_at, agents.queue, agents.todos, agents.pull, agents.pull_requests FROM agents LEFT JOIN runs ON runs.agent_id = agents.id AND runs.id = agents.latest_run_id
+SELECT agents.id, agents.name, agents.user_id, agents.archived, agents.env, agents.repos, agents.model, agents.class, agents.work_on_current_branch, agents.created_at, agents.updated_at, agents.latest_run_id, agents.head, agents.paused, agents.machine, agents.run_mode, agents.approvals, agents.origin, agents.forked_from, agents.layer, agents.rules_at, agents.queue, agents.todos, agents.pull, agents.pull_requests, agents.run_limit FROM agents LEFT JOIN runs ON runs.agent_id = agents.id AND runs.id = agents.latest_run_id
 WHERE (CAST(?1 AS INTEGER) = 0 OR agents.user_id = ?1) AND agents.archived <= ?2
   AND agents.created_at >= ?3 AND agents.created_at < ?4
   AND agents.created_at <= ?5 AND (agents.created_at < ?5 OR agents.id < ?6)
@@ -116,6 +116,7 @@ func (q *Queries) FindAgents(ctx context.Context, arg FindAgentsParams) ([]Agent
 			&i.Todos,
 			&i.Pull,
 			&i.PullRequests,
+			&i.RunLimit,
 		); err != nil {
 			return nil, err
 		}
@@ -131,7 +132,7 @@ func (q *Queries) FindAgents(ctx context.Context, arg FindAgentsParams) ([]Agent
 }
 
 const getAgent = `-- name: GetAgent :one
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests FROM agents WHERE id = ?1
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests, run_limit FROM agents WHERE id = ?1
 `
 
 func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
@@ -163,6 +164,7 @@ func (q *Queries) GetAgent(ctx context.Context, id string) (Agent, error) {
 		&i.Todos,
 		&i.Pull,
 		&i.PullRequests,
+		&i.RunLimit,
 	)
 	return i, err
 }
@@ -179,7 +181,7 @@ func (q *Queries) GetHead(ctx context.Context, id string) (int64, error) {
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests, run_limit FROM agents
 WHERE archived <= ?1
   AND created_at <= ?2 AND (created_at < ?2 OR id < ?3)
 ORDER BY created_at DESC, id DESC LIMIT ?4
@@ -232,6 +234,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 			&i.Todos,
 			&i.Pull,
 			&i.PullRequests,
+			&i.RunLimit,
 		); err != nil {
 			return nil, err
 		}
@@ -247,7 +250,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]Agent
 }
 
 const listAgentsOfUser = `-- name: ListAgentsOfUser :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests FROM agents
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests, run_limit FROM agents
 WHERE user_id = ?1 AND archived <= ?2
   AND created_at <= ?3 AND (created_at < ?3 OR id < ?4)
 ORDER BY created_at DESC, id DESC LIMIT ?5
@@ -302,6 +305,7 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 			&i.Todos,
 			&i.Pull,
 			&i.PullRequests,
+			&i.RunLimit,
 		); err != nil {
 			return nil, err
 		}
@@ -317,7 +321,7 @@ func (q *Queries) ListAgentsOfUser(ctx context.Context, arg ListAgentsOfUserPara
 }
 
 const listWaitingAgents = `-- name: ListWaitingAgents :many
-SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests FROM agents WHERE approvals != '' AND user_id = ?1 ORDER BY created_at, id LIMIT ?2
+SELECT id, name, user_id, archived, env, repos, model, class, work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests, run_limit FROM agents WHERE approvals != '' AND user_id = ?1 ORDER BY created_at, id LIMIT ?2
 `
 
 type ListWaitingAgentsParams struct {
@@ -360,6 +364,7 @@ func (q *Queries) ListWaitingAgents(ctx context.Context, arg ListWaitingAgentsPa
 			&i.Todos,
 			&i.Pull,
 			&i.PullRequests,
+			&i.RunLimit,
 		); err != nil {
 			return nil, err
 		}
@@ -376,9 +381,9 @@ func (q *Queries) ListWaitingAgents(ctx context.Context, arg ListWaitingAgentsPa
 
 const putAgent = `-- name: PutAgent :exec
 INSERT OR REPLACE INTO agents (id, name, user_id, archived, env, repos, model, class,
-  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests)
+  work_on_current_branch, created_at, updated_at, latest_run_id, head, paused, machine, run_mode, approvals, origin, forked_from, layer, rules_at, queue, todos, pull, pull_requests, run_limit)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
-  ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)
+  ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)
 `
 
 type PutAgentParams struct {
@@ -407,6 +412,7 @@ type PutAgentParams struct {
 	Todos               string
 	Pull                string
 	PullRequests        string
+	RunLimit            string
 }
 
 func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
@@ -436,6 +442,7 @@ func (q *Queries) PutAgent(ctx context.Context, arg PutAgentParams) error {
 		arg.Todos,
 		arg.Pull,
 		arg.PullRequests,
+		arg.RunLimit,
 	)
 	return err
 }

@@ -45,6 +45,7 @@ type Agent struct {
 	Todos               string
 	Pull                string
 	PullRequests        string
+	RunLimit            string
 }
 
 type Audit struct {
@@ -155,6 +156,8 @@ type Run struct {
 	Turns     int64
 	FirstSeq  int64
 	LastSeq   int64
+	RunLimit  string
+	Clock     string
 }
 
 type Secret struct {

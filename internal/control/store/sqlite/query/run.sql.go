@@ -19,7 +19,7 @@ func (q *Queries) DeleteRuns(ctx context.Context, agentID string) error {
 }
 
 const getRun = `-- name: GetRun :one
-SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq FROM runs WHERE agent_id = ?1 AND id = ?2
+SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock FROM runs WHERE agent_id = ?1 AND id = ?2
 `
 
 type GetRunParams struct {
@@ -45,12 +45,14 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (Run, error) {
 		&i.Turns,
 		&i.FirstSeq,
 		&i.LastSeq,
+		&i.RunLimit,
+		&i.Clock,
 	)
 	return i, err
 }
 
 const listRuns = `-- name: ListRuns :many
-SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq FROM runs
+SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock FROM runs
 WHERE agent_id = ?1
   AND created_at <= ?2 AND (created_at < ?2 OR id < ?3)
 ORDER BY created_at DESC, id DESC LIMIT ?4
@@ -92,6 +94,8 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Run, erro
 			&i.Turns,
 			&i.FirstSeq,
 			&i.LastSeq,
+			&i.RunLimit,
+			&i.Clock,
 		); err != nil {
 			return nil, err
 		}
@@ -107,7 +111,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Run, erro
 }
 
 const openRuns = `-- name: OpenRuns :many
-SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq FROM runs WHERE ended_at = 0 ORDER BY created_at, agent_id, id
+SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock FROM runs WHERE ended_at = 0 ORDER BY created_at, agent_id, id
 `
 
 func (q *Queries) OpenRuns(ctx context.Context) ([]Run, error) {
@@ -134,6 +138,8 @@ func (q *Queries) OpenRuns(ctx context.Context) ([]Run, error) {
 			&i.Turns,
 			&i.FirstSeq,
 			&i.LastSeq,
+			&i.RunLimit,
+			&i.Clock,
 		); err != nil {
 			return nil, err
 		}
@@ -150,9 +156,9 @@ func (q *Queries) OpenRuns(ctx context.Context) ([]Run, error) {
 
 const putRun = `-- name: PutRun :exec
 INSERT OR REPLACE INTO runs (agent_id, id, status, created_at, updated_at, started_at, ended_at,
-  result, failure, branches, usage, turns, first_seq, last_seq)
+  result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,
-  ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+  ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 `
 
 type PutRunParams struct {
@@ -170,6 +176,8 @@ type PutRunParams struct {
 	Turns     int64
 	FirstSeq  int64
 	LastSeq   int64
+	RunLimit  string
+	Clock     string
 }
 
 func (q *Queries) PutRun(ctx context.Context, arg PutRunParams) error {
@@ -188,6 +196,8 @@ func (q *Queries) PutRun(ctx context.Context, arg PutRunParams) error {
 		arg.Turns,
 		arg.FirstSeq,
 		arg.LastSeq,
+		arg.RunLimit,
+		arg.Clock,
 	)
 	return err
 }

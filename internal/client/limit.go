@@ -1,0 +1,43 @@
+package client
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Amount is what a run may use, where 0 of a kind is no limit, or what it has used.
+type Amount struct {
+	Turns   int64   `json:"turns,omitempty"`
+	Tokens  int64   `json:"tokens,omitempty"`
+	CostUSD float64 `json:"costUsd,omitempty"`
+	Seconds int64   `json:"seconds,omitempty"`
+}
+
+// Of says how much of a limit is used, as in "3 of 20 turns, 5m0s of 1h0m0s"; "" where
+// nothing is limited.
+func (used Amount) Of(limit Amount) string {
+	var parts []string
+	say := func(limited bool, format string, args ...any) {
+		if limited {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	say(limit.Turns > 0, "%d of %d turns", used.Turns, limit.Turns)
+	say(limit.Tokens > 0, "%d of %d tokens", used.Tokens, limit.Tokens)
+	say(limit.CostUSD > 0, "$%.2f of $%.2f", used.CostUSD, limit.CostUSD)
+	say(limit.Seconds > 0, "%s of %s", time.Duration(used.Seconds)*time.Second, time.Duration(limit.Seconds)*time.Second)
+	return strings.Join(parts, ", ")
+}
+
+// Limited says how much of its limits the run has used; "" where it has none.
+func (r Run) Limited() string {
+	if r.Limits == nil {
+		return ""
+	}
+	used := Amount{}
+	if r.Used != nil {
+		used = *r.Used
+	}
+	return used.Of(*r.Limits)
+}

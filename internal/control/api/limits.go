@@ -1,0 +1,109 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"math"
+
+	"aloft/internal/agent"
+	"aloft/internal/allowance"
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+type amountJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	Turns   int64    `json:"turns,omitempty" minimum:"0" doc:"replies of the model to the agent itself, not to its subagents"`
+	Tokens  int64    `json:"tokens,omitempty" minimum:"0" doc:"of every kind, also of subagents"`
+	CostUSD float64  `json:"costUsd,omitempty" minimum:"0" doc:"in US dollars, of models whose price is known"`
+	Seconds int64    `json:"seconds,omitempty" minimum:"0" doc:"of the clock, also over restarts of the server; it stands while a question waits for a person, and while the agent is paused"`
+}
+
+// amountOf is nil for nothing.
+func amountOf(a allowance.Amount) *amountJSON {
+	if a == (allowance.Amount{}) {
+		return nil
+	}
+	return &amountJSON{Turns: a.Turns, Tokens: a.Tokens, CostUSD: float64(a.Cost) / allowance.Dollar, Seconds: a.Seconds}
+}
+
+// maxDollars bounds a limit of money, far above any.
+const maxDollars = 1e6
+
+func (in *amountJSON) amount() (out allowance.Amount, err error) {
+	if in == nil {
+		return out, nil
+	}
+	if math.IsNaN(in.CostUSD) || in.CostUSD > maxDollars || min(in.CostUSD, float64(in.Turns), float64(in.Tokens), float64(in.Seconds)) < 0 {
+		return out, fault.Invalid("are numbers of at least 0, and of at most %.0f dollars", maxDollars).At("limits")
+	}
+	return allowance.Amount{Turns: in.Turns, Tokens: in.Tokens, Cost: int64(math.Round(in.CostUSD * allowance.Dollar)), Seconds: in.Seconds}, nil
+}
+
+// limit is what a request lets each run of the agent use, as journals have it: the
+// zero value where it says nothing. It is refused where it is above what is allowed,
+// or names money that cannot be counted.
+func (s *server) limit(ctx context.Context, in *amountJSON, a agent.Agent) (allowance.Amount, error) {
+	asked, err := in.amount()
+	if err != nil {
+		return asked, err
+	}
+	h, err := store.Settings(ctx, s.Rules)
+	if err != nil {
+		return asked, err
+	}
+	allowed := allowance.Strictest(s.Limit, h.At(a.CreatedAt).Limit)
+	if k := asked.Within(allowed); k != "" {
+		return asked, fault.Invalid("%s is more than the %s that a run may use at most here", asked.Text(k), allowed.Text(k)).Named("limit_too_high").
+			Hint("ask for less, or have an admin raise it: see aloft settings, or limits in the server's configuration").At("limits")
+	}
+	if allowance.Strictest(asked, a.Limit, allowed).Cost > 0 {
+		if err := priced(s.Models, cmp.Or(a.Model, s.DefaultModel)); err != nil {
+			return asked, fault.Of(err).At("limits")
+		}
+	}
+	return asked, nil
+}
+
+// priced returns nil if the price of the model is known; of "" if that of all is.
+func priced(models []model.Info, id string) error {
+	for _, m := range models {
+		if (id == "" || m.ID == id) && m.Price == nil {
+			return model.Unpriced(m.ID)
+		}
+	}
+	return nil
+}
+
+// settleLimit puts what was asked for into the team's limit.
+func (s *server) settleLimit(to *allowance.Amount, in updateSettingsRequestJSON) error {
+	now := amountJSON{Turns: to.Turns, Tokens: to.Tokens, CostUSD: float64(to.Cost) / allowance.Dollar, Seconds: to.Seconds}
+	fields := map[allowance.Kind]string{allowance.Turns: "maxTurns", allowance.Tokens: "maxTokens", allowance.Cost: "maxCostUsd", allowance.Time: "maxSeconds"}
+	set(&now.Turns, in.MaxTurns)
+	set(&now.Tokens, in.MaxTokens)
+	set(&now.CostUSD, in.MaxCostUSD)
+	set(&now.Seconds, in.MaxSeconds)
+	limit, err := now.amount()
+	if err != nil {
+		return err
+	}
+	if k := limit.Within(s.Limit); k != "" {
+		return fault.Invalid("the server lets a run use at most %s", s.Limit.Text(k)).At(fields[k]).
+			Hint("give less, or 0 for the server's own, or have the operator raise limits in the configuration")
+	}
+	if limit.Cost > 0 {
+		if err := priced(s.Models, ""); err != nil {
+			return fault.Of(err).At(fields[allowance.Cost])
+		}
+	}
+	*to = limit
+	return nil
+}
+
+// set puts what is given in the place of what is.
+func set[T any](is, given *T) {
+	if given != nil {
+		*is = *given
+	}
+}

@@ -1,0 +1,175 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/allowance"
+	"aloft/internal/control/model"
+	"aloft/internal/fault"
+)
+
+// spent is why a run ends that has used all that it may.
+type spent struct {
+	kind        allowance.Kind
+	used, limit allowance.Amount
+}
+
+func (s *spent) Error() string {
+	return fmt.Sprintf("the run has used %s, and may use %s", s.used.Text(s.kind), s.limit.Text(s.kind))
+}
+
+// Aborts reports whether a context that ended with the cause ends the run: what is
+// under way in the machine then is aborted, and not left for another server.
+func Aborts(cause error) bool {
+	_, ok := errors.AsType[*spent](cause)
+	return ok || errors.Is(cause, ErrCancel)
+}
+
+// failure says what a person can make of it.
+func (s *spent) failure() *agent.Failure {
+	return &agent.Failure{
+		Code: "limit_" + string(s.kind), Message: s.Error(),
+		Hint: "what it has done is kept: send a follow-up to go on with a new allowance, or with a larger one",
+	}
+}
+
+// within returns a *spent once the run has used all that it may. It is asked before
+// each request to a model, so that a run uses more than its limit by no more than
+// one reply of each of its conversations.
+func (l *Loop) within() error {
+	run := l.rec.snapshot().Run
+	used := run.Used(time.Now())
+	if kind := run.Limit.Spent(used); kind != "" {
+		return &spent{kind, used, run.Limit}
+	}
+	return nil
+}
+
+// begin journals that the run has begun, and at what it ends.
+func (l *Loop) begin(ctx context.Context) error {
+	s := l.rec.state
+	var allowed allowance.Amount
+	if l.Allowed != nil {
+		var err error
+		if allowed, err = l.Allowed(ctx, s.Agent); err != nil {
+			return err
+		}
+	}
+	limit := allowance.Strictest(s.Agent.Limit, allowed)
+	if err := l.rec.record(ctx, &agent.RunStarted{Limit: limit, Paused: s.Agent.Paused}); err != nil {
+		return err
+	}
+	return l.payable(l.Info)
+}
+
+// payable returns nil unless the run has a limit of money and what the model costs
+// is not known.
+func (l *Loop) payable(info model.Info) error {
+	if l.rec.snapshot().Run.Limit.Cost > 0 && info.Price == nil {
+		return model.Unpriced(info.ID)
+	}
+	return nil
+}
+
+// limited is ctx, ended with a *spent once the run's time is up.
+func (l *Loop) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	if l.rec.state.Run.Limit.Seconds == 0 {
+		return ctx, func() { end(nil) }
+	}
+	stop := l.rec.watchClock(func() {
+		run := l.rec.snapshot().Run
+		end(&spent{allowance.Time, run.Used(time.Now()), run.Limit})
+	})
+	return ctx, func() { stop(); end(nil) }
+}
+
+// watchClock calls up, once, when the time of the run is up, which is later for as
+// long as its clock stands.
+func (r *recorder) watchClock(up func()) (stop func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var alarm *time.Timer
+	alarm = time.AfterFunc(time.Hour, func() {
+		r.mu.Lock()
+		left, runs := r.left()
+		if runs && left > 0 {
+			alarm.Reset(left)
+		}
+		r.mu.Unlock()
+		if runs && left <= 0 {
+			up()
+		}
+	})
+	r.moved = func() {
+		if left, runs := r.left(); runs {
+			alarm.Reset(max(left, 0))
+		} else {
+			alarm.Stop()
+		}
+	}
+	r.moved()
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.moved = nil
+		alarm.Stop()
+	}
+}
+
+// left is for how long the run may work yet, and whether its clock goes.
+func (r *recorder) left() (time.Duration, bool) {
+	run := r.state.Run
+	return time.Duration(run.Limit.Seconds)*time.Second - run.Clock.Time(time.Now()), !run.Clock.Since.IsZero()
+}
+
+// expire ends a run that has used all that it may: what it has done is committed and
+// pushed as at any end, and a follow-up goes on from there.
+func (l *Loop) expire(ctx context.Context, why *spent) error {
+	for {
+		err := l.keepWork(ctx, why)
+		if !errors.Is(err, ErrMachineLost) {
+			return err
+		}
+		if err := l.lost(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *Loop) keepWork(ctx context.Context, why *spent) error {
+	s := l.rec.state
+	if s.Thread.Next() == agent.NextFinish { // it was about to end by itself
+		if err := l.finish(ctx); err != nil || l.rec.closed {
+			return err
+		}
+	}
+	f := why.failure()
+	if l.hands != nil || s.Used { // or there is nothing yet
+		if err := l.reach(ctx); err != nil {
+			return err
+		}
+		if err := l.abandon(ctx); err != nil {
+			return err
+		}
+		switch told, failed, err := l.deliverAll(ctx); {
+		case err != nil:
+			return err
+		case told:
+			f.Message += "; its branch was not pushed, since it holds a secret"
+		case failed != nil:
+			f.Message += "; its branch was not pushed: " + fault.Of(failed).Message
+		default:
+			if err := l.propose(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	l.ended(ctx, "aborted")
+	l.keep(ctx)
+	return l.rec.close(ctx, &agent.RunEnded{Status: agent.Expired, Result: s.LastWords(), Failure: f})
+}

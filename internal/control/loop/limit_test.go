@@ -1,0 +1,168 @@
+package loop_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/allowance"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/policy/permit"
+	"aloft/internal/tool"
+)
+
+// spend is use, for 15 tokens.
+func spend(calls ...string) step {
+	return func(yield func(model.Event, error) bool) {
+		use(calls...)(func(e model.Event, err error) bool {
+			e.Done.Usage = conversation.Usage{Input: 10, Output: 5}
+			return yield(e, err)
+		})
+	}
+}
+
+// follow begins another run.
+func (r *rig) follow(words string) {
+	r.run = agent.NewRunID()
+	r.record(&agent.RunCreated{Prompt: conversation.Text(conversation.User, words)})
+}
+
+// dollar is a price of a dollar for each token.
+func dollar() *model.Price {
+	million := 1e6
+	return &model.Price{Input: &million, Output: &million}
+}
+
+// TestLimits is the table of what ends a run before its task does, and after how
+// many requests.
+func TestLimits(t *testing.T) {
+	shell := `Shell {"command":"make"}`
+	task := `Task {"description":"look","prompt":"look","subagent_type":"explore"}`
+	for _, c := range []struct {
+		name     string
+		limit    allowance.Amount
+		steps    []step
+		requests int // of the first run
+		code     string
+		says     string
+	}{
+		{"Turns", allowance.Amount{Turns: 2}, []step{spend(shell), spend(shell), spend(shell)}, 2, "limit_turns", "used 2 turns, and may use 2 turns"},
+		{"Tokens", allowance.Amount{Tokens: 16}, []step{spend(shell), spend(shell), spend(shell)}, 2, "limit_tokens", "used 30 tokens"},
+		{"TokensOfASubagent", allowance.Amount{Tokens: 40}, []step{spend(task), spend(`Read {"path":"a"}`), spend(`Read {"path":"b"}`), say("x")}, 3, "limit_tokens", "used 45 tokens"},
+		{"TurnsAreTheAgentsOwn", allowance.Amount{Turns: 2}, []step{use(task), use(`Read {"path":"a"}`), use(`Read {"path":"b"}`), say("x"), use(shell)}, 5, "limit_turns", "2 turns"},
+		{"Money", allowance.Amount{Cost: 20 * allowance.Dollar}, []step{spend(shell), spend(shell)}, 2, "limit_cost", "used $30.00, and may use $20.00"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, true)
+			r.info.Price = dollar()
+			r.allowed = c.limit
+			r.model.steps = c.steps[:c.requests:c.requests]
+			run := r.work(t.Context())
+			if run.Status != agent.Expired || run.Failure == nil || run.Failure.Code != c.code || !strings.Contains(run.Failure.Message, c.says) || !strings.Contains(run.Failure.Hint, "follow-up") {
+				t.Fatalf("got %+v, %+v", run, run.Failure)
+			}
+			if n := len(r.model.requests); n != c.requests || !slices.Contains(r.hands.asked, "push aloft/test-0000") {
+				t.Errorf("%d requests; asked %q", n, r.hands.asked)
+			}
+			r.follow("go on") // with an allowance of its own
+			r.model.steps = append(r.model.steps, say("done"))
+			if run := r.work(t.Context()); run.Status != agent.Finished || run.Result != "done" {
+				t.Errorf("the next is %+v", run)
+			}
+			for _, req := range r.model.requests {
+				checkConversation(t, req.Messages)
+			}
+		})
+	}
+}
+
+// What a run is let use is the least of what its person, the team and the server
+// say, as it was when it began: a server that starts again gives no more.
+func TestALimitOutlastsTheServer(t *testing.T) {
+	r := newRig(t, true)
+	r.record(&agent.RunEnded{Status: agent.Cancelled})
+	r.run = agent.NewRunID()
+	r.record(&agent.RunCreated{Prompt: conversation.Text(conversation.User, "again"), Limit: allowance.Amount{Turns: 5}})
+	r.allowed = allowance.Amount{Turns: 2, Tokens: 1000}
+	ctx, stop := context.WithCancelCause(t.Context())
+	r.model.steps = []step{use(`Shell {"command":"make"}`), use(`Shell {"command":"make"}`), say("too late")}
+	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+		stop(loop.ErrStop)
+		return tool.Result{Text: "ok"}, nil
+	}
+	if err := loop.Run(ctx, r.id, r.config()); err == nil {
+		t.Fatal("the first server did not end")
+	}
+	r.allowed = allowance.Amount{Turns: 100}
+	if run := r.work(t.Context()); run.Status != agent.Expired || run.Turns != 2 || run.Limit != (allowance.Amount{Turns: 2, Tokens: 1000}) {
+		t.Errorf("got %+v", run)
+	}
+}
+
+// The time of a run ends what is under way, and does not pass while it waits for a
+// person.
+func TestLimitOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, true)
+		r.reviewed(permit.Allowlist, `{"terminalAllowlist":["sleep"]}`)
+		r.allowed = allowance.Amount{Seconds: 60}
+		r.hands.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+			if strings.Contains(string(c.Args), "sleep") {
+				<-ctx.Done()
+				if !loop.Aborts(context.Cause(ctx)) {
+					t.Errorf("the call ended since %v", context.Cause(ctx))
+				}
+			}
+			return tool.Result{Text: "ok"}, nil
+		}
+		r.model.steps = []step{use(`Shell {"command":"mv a b"}`), use(`Shell {"command":"sleep 1000"}`)}
+		ended := make(chan error, 1)
+		go func() { ended <- loop.Run(context.Background(), r.id, r.config()) }()
+		synctest.Wait()
+		<-time.After(time.Hour) // nobody is there
+		if err := r.say(agent.ApprovalAnswered{Decision: agent.AllowOnce}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		run, err := r.store.Run(t.Context(), r.id, r.run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used := run.Used(time.Now()); run.Status != agent.Expired || run.Failure.Code != "limit_time" || used.Seconds != 60 || run.Failure.Message != "the run has used 1m, and may use 1m" {
+			t.Errorf("got %+v %+v, used %+v", run, run.Failure, used)
+		}
+		if !slices.Contains(r.hands.asked, "push aloft/test-0000") {
+			t.Errorf("asked %q", r.hands.asked)
+		}
+	})
+}
+
+func TestMoneyNeedsAPrice(t *testing.T) {
+	r := newRig(t, false)
+	r.allowed = allowance.Amount{Cost: allowance.Dollar}
+	r.model.steps = []step{say("done")}
+	run := r.work(t.Context())
+	if run.Status != agent.Failed || run.Failure.Code != "model_unpriced" || run.Failure.Hint == "" || len(r.model.requests) != 0 {
+		t.Errorf("got %+v %+v after %d requests", run, run.Failure, len(r.model.requests))
+	}
+}
+
+// A push that fails at the end of an allowance is told of, and the run has ended.
+func TestLimitAndAPushThatFails(t *testing.T) {
+	r := newRig(t, true)
+	r.allowed = allowance.Amount{Turns: 1}
+	r.hands.push = fault.Denied("the forge says no")
+	r.model.steps = []step{use(`Shell {"command":"make"}`)}
+	if run := r.work(t.Context()); run.Status != agent.Expired || !strings.Contains(run.Failure.Message, "not pushed: the forge says no") {
+		t.Errorf("got %+v %+v", run, run.Failure)
+	}
+}
