@@ -39,6 +39,7 @@ func newAgentCommand(a *app) *cobra.Command {
 		newAgentArtifactsCommand(a),
 		newAgentForwardCommand(a),
 		newAgentPreviewCommand(a),
+		newAgentDesktopCommand(a),
 		newAgentAttachCommand(a),
 		newAgentExecCommand(a),
 		newAgentArchiveCommand(a),

@@ -20,6 +20,7 @@ var commandOf = map[string]string{
 	"listArtifacts": "agent artifacts", "downloadArtifact": "agent artifacts", "getArtifactContents": "agent artifacts",
 	"listAgentConnections": "agent connections", "forwardPort": "agent forward", "createPreview": "agent preview",
 	"openAgentPTY": "agent attach", "listAgentTerminals": "agent terminals", "createAgentTerminal": "agent attach", "openSSH": "agent ssh",
+	"getAgentDesktop": "agent desktop", "openAgentDesktop": "agent desktop",
 	"listWebhookDeliveries": "agent webhook", "replayWebhookDelivery": "agent webhook replay",
 	"readFile": "agent cp", "writeFile": "agent cp", "readFolder": "agent cp", "listFiles": "agent exec",
 	"createFolder": "agent exec", "moveFile": "agent exec", "deleteFile": "agent exec",

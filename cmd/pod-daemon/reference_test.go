@@ -39,7 +39,7 @@ var ports = []struct {
 	later      string // what brings it; "" where it is there
 }{
 	{2375, "dockerd", "the Docker Engine's API, besides its socket ([guide](../guide/docker.md))", "`dockerd -H tcp://127.0.0.1:2375`, which an agent may start"},
-	{5901, "Xtigervnc", "VNC", "the desktop"},
+	{5901, "Xtigervnc", "VNC: [the desktop](../guide/take-over.md#the-desktop)", "a VNC server that somebody starts"},
 	{26053, "exec-daemon", "`agent.v1`: Connect, gRPC and gRPC-Web", ""},
 	{26054, "exec-daemon", "[PTYs over WebSockets](pty.md)", ""},
 	{26058, "noVNC", "VNC over WebSockets, and its page", "the desktop"},

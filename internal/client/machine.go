@@ -40,6 +40,20 @@ func (c *Client) OpenSSH(ctx context.Context, id string) (conn net.Conn, life st
 	return websocket.NetConn(ctx, ws, websocket.MessageBinary), reply.Header.Get("Aloft-Machine"), nil
 }
 
+// Desktop says whether an agent's machine has one.
+type Desktop struct {
+	Running  bool   `json:"running"`
+	Protocol string `json:"protocol,omitempty"` // the version of RFB
+	Reason   string `json:"reason,omitempty"`   // why it is not running
+	Hint     string `json:"hint,omitempty"`     // what to do then
+}
+
+// Desktop asks an agent's machine for its desktop.
+func (c *Client) Desktop(ctx context.Context, agentID string) (Desktop, error) {
+	var out Desktop
+	return out, c.call(ctx, http.MethodGet, agentPath(agentID)+"/desktop", nil, &out)
+}
+
 // Terminal is one that an agent and people share.
 type Terminal struct {
 	Name             string `json:"name"`

@@ -49,6 +49,8 @@ scripts:
 // web/test/person.ts does it, in a browser, under the policy that the server sends.
 func TestDashboardInABrowser(t *testing.T) {
 	need.Command(t, "chromium")
+	need.Command(t, "Xtigervnc")
+	need.Command(t, "xev")
 	npm := need.Command(t, "npm")
 	web, err := filepath.Abs("../../web")
 	if err != nil {

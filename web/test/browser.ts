@@ -67,6 +67,12 @@ export const shifted = `new Promise((done) => {
 
 export type View = { name: string; path: string; keys?: string; click?: string | string[] };
 
+/** The colour in the corner of the desktop that the page shows. */
+export const corner = `(() => {
+  const canvas = document.querySelector(".desktop canvas");
+  return canvas?.width ? [...canvas.getContext("2d").getImageData(0, 0, 1, 1).data.slice(0, 3)] : [];
+})()`;
+
 /** Opens a view and waits until it stands. */
 export async function show(page: Page, url: string, view: View): Promise<void> {
   await page.goto(url + view.path);
@@ -124,6 +130,9 @@ export const views: View[] = [
   { name: "files-error", path: `/agents/${demoId(1)}/files?demo=error` },
   { name: "files-asleep", path: `/agents/${demoId(5)}/files` },
   { name: "machine", path: `/agents/${demoId(1)}/machine` },
+  { name: "desktop", path: `/agents/${demoId(1)}/machine?desktop` },
+  { name: "desktop-clipboard", path: `/agents/${demoId(1)}/machine?desktop`, click: ["text=Take over", "text=Clipboard"] },
+  { name: "desktop-none", path: `/agents/${demoId(1)}/machine?desktop&demo=empty` },
   { name: "machine-asleep", path: `/agents/${demoId(5)}/machine` },
   { name: "machine-none", path: `/agents/${demoId(3)}/machine` },
   { name: "fork", path: `/agents/${demoId(1)}`, click: "text=Fork" },

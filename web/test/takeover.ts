@@ -1,15 +1,17 @@
 import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { expect } from "vitest";
+import { corner, patience } from "./browser";
 
 /**
  * What a person does who takes over: changes a file that the agent has made,
- * uploads and downloads, types in a terminal, and sees what listens on a port.
+ * uploads and downloads, types in a terminal, sees what listens on a port, and uses a desktop.
  * The page shows the agent, which has written greeting.txt.
  */
 export async function takeOver(page: Page): Promise<void> {
   await changeFiles(page);
   await useMachine(page);
+  await useDesktop(page);
 }
 
 const row = (page: Page, name: string) => page.getByRole("treeitem").filter({ has: page.getByText(name, { exact: true }) });
@@ -85,6 +87,27 @@ async function useMachine(page: Page): Promise<void> {
   await page.getByText("I see it.").waitFor();
   await page.getByRole("button", { name: /look at the terminals/ }).click();
   await page.locator(".call", { hasText: "look at the terminals" }).getByText("LISTENS1").first().waitFor();
+}
+
+/** Starts a desktop in the terminal, sees what is painted there, and is heard by what runs there. */
+async function useDesktop(page: Page): Promise<void> {
+  const terminal = page.locator(".xterm-rows");
+  await page.getByRole("button", { name: "Desktop" }).click();
+  await page.getByRole("heading", { name: "The machine has no desktop" }).waitFor();
+  await page.getByRole("button", { name: "Terminals" }).click();
+  await page.locator(".xterm-helper-textarea").focus();
+  await terminal.getByText("LISTENS1").first().waitFor();
+  await page.keyboard.press("Control+c");
+  await page.keyboard.type("Xtigervnc :1 -rfbport 5901 -localhost -SecurityTypes None -geometry 320x240 >/tmp/vnc.log 2>&1 &\n");
+  await page.keyboard.type(`until xsetroot -display :1 -solid "#2060a0" 2>/dev/null; do sleep 0.1; done; echo PAINTED$((1+1)); stdbuf -oL xev -display :1 -root -event keyboard | sed -un 's/.*keysym 0x7a, \\(.\\)).*/PRESSED\\1/p'\n`);
+  await terminal.getByText("PAINTED2").first().waitFor();
+  await page.getByRole("button", { name: "Desktop" }).click();
+  await expect.poll(() => page.evaluate(corner), { timeout: patience }).toEqual([0x20, 0x60, 0xa0]);
+  await page.getByRole("button", { name: "Take over" }).click();
+  await page.locator(".desktop canvas").hover(); // X gives keys to what is under the pointer
+  await page.keyboard.press("z");
+  await page.getByRole("button", { name: "Terminals" }).click();
+  await terminal.getByText("PRESSEDz").first().waitFor();
 }
 
 /** Goes into the machine, which may sleep. */

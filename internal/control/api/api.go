@@ -151,6 +151,7 @@ type server struct {
 	Config
 	heartbeat time.Duration
 	patience  time.Duration // with a reader of a stream
+	allowed   time.Duration // between two looks whether a WebSocket may go on
 	openAPI   document
 	settling  sync.Mutex // held while settings change
 	answering answering
@@ -195,7 +196,7 @@ func newServer(c Config) (*server, error) {
 	if c.Ready == nil {
 		c.Ready = func() error { return nil }
 	}
-	s := &server{Config: c, heartbeat: heartbeatEvery, patience: writeWithin, limiter: newLimiter(c.PerMinute)}
+	s := &server{Config: c, heartbeat: heartbeatEvery, patience: writeWithin, allowed: allowedEvery, limiter: newLimiter(c.PerMinute)}
 	if s.Environments == nil {
 		s.Environments = s
 	}

@@ -67,7 +67,7 @@ type work struct {
 	woken   []string
 	removed []string
 	diff    func(id string) (string, bool, error)
-	port    string // the address that every port of a machine leads to; "" refuses
+	port    string // the address or socket that every port of a machine leads to; "" refuses
 }
 
 func (w *work) DialPort(ctx context.Context, id string, port uint16) (net.Conn, error) {
@@ -75,6 +75,9 @@ func (w *work) DialPort(ctx context.Context, id string, port uint16) (net.Conn, 
 		return nil, fault.NotFound("nobody listens on port %d in the machine", port)
 	}
 	var d net.Dialer
+	if strings.HasPrefix(w.port, "/") {
+		return d.DialContext(ctx, "unix", w.port)
+	}
 	return d.DialContext(ctx, "tcp", w.port)
 }
 

@@ -41,6 +41,7 @@ var authorization = map[string]string{
 	"GET /v1/agents/{id}/diff": own, "GET /v1/agents/{id}/events": own, "GET /v1/agents/{id}/journal": own,
 	"POST /v1/agents/{id}/pull-requests": own, "GET /v1/agents/{id}/pull-requests": own, "GET /v1/agents/{id}/pull-requests/proposal": own,
 	"GET /v1/agents/{id}/terminals": own, "POST /v1/agents/{id}/terminals": own, "GET /v1/agents/{id}/pty": own,
+	"GET /v1/agents/{id}/desktop": own, "GET /v1/agents/{id}/desktop/vnc": own,
 	"GET /v1/agents/{id}/artifacts": own, "GET /v1/agents/{id}/artifacts/download": own, "GET /v1/agents/{id}/artifacts/contents": signed,
 	"GET /v1/agents/{id}/environment": own, "POST /v1/agents/{id}/snapshots": own, "POST /v1/agents/{id}/environment/try": own, "POST /v1/agents/{id}/environment/commit": own,
 	"POST /v1/agents/{id}/queue": own, "GET /v1/agents/{id}/queue": own, "DELETE /v1/agents/{id}/queue/{runId}": own,

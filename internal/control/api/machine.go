@@ -39,12 +39,13 @@ func (s *server) openSSH(w http.ResponseWriter, r *http.Request, who account.API
 // message is bytes of the stream.
 func (s *server) openStream(w http.ResponseWriter, r *http.Request, who account.APIKey, name string) error {
 	a, err := s.agent(r.Context(), who, r.PathValue("id"))
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
-		w.Header().Set("Upgrade", "websocket")
-		return fault.Invalid("this is a WebSocket").Named("upgrade_required").Hint("connect with `aloft agent ssh`, or another client of WebSockets")
+	}
+	if err := wantsSocket(w, r, "`aloft agent ssh`"); err != nil {
+		return err
+	}
+	switch {
 	case a.Archived:
 		return fault.Conflict("the agent is archived").Named("agent_archived").Hint("unarchive it first")
 	case s.Machines == nil:
@@ -56,9 +57,25 @@ func (s *server) openStream(w http.ResponseWriter, r *http.Request, who account.
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	w.Header().Set(machineHeader, conn.RemoteAddr().String())
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	return joinStream(w, r, conn)
+}
+
+// wantsSocket is a fault unless the request asks for a WebSocket; command is
+// what asks for it in a person's stead.
+func wantsSocket(w http.ResponseWriter, r *http.Request, command string) error {
+	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return nil
+	}
+	w.Header().Set("Upgrade", "websocket")
+	return fault.Invalid("this is a WebSocket").Named("upgrade_required").Hint("connect with %s, or another client of WebSockets", command)
+}
+
+// joinStream makes a WebSocket of the request, joins it to conn until either
+// ends, and closes both.
+func joinStream(w http.ResponseWriter, r *http.Request, conn net.Conn, protocols ...string) error {
+	defer conn.Close()
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled, Subprotocols: protocols})
 	if err != nil {
 		return nil // Accept has answered
 	}

@@ -98,6 +98,11 @@ func (s *server) serve(rt route) http.Handler {
 		}
 		r, end := s.traced(r, rt)
 		defer end()
+		if rt.status == http.StatusSwitchingProtocols {
+			var left func()
+			r, left = s.whileAllowed(r, rt)
+			defer left()
+		}
 		again, err := s.once(w, r, rt, who)
 		if rt.audited() && !again {
 			s.audit(r, rt.id, who.UserID, targetOf(rt, r), err)

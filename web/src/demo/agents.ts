@@ -30,7 +30,7 @@ const first: AgentSummary[] = [
   agent(6, "Write tests for the tax rules", 55, { runStatus: "RUNNING", paused: true, machine: "ready", doing: "Edit src/tax/rules.ts", repos: repo("acme/tax") }),
   agent(7, "Delete dead feature flags", 96, { runStatus: "CANCELLED", repos: repo("acme/web"), pullRequests: pull(39, "Delete dead feature flags", { repoUrl: "git.example.com/acme/web", state: "closed" }) }),
   agent(8, "اكتب اختبارات لصفحة الدفع", 130, { runStatus: "FINISHED", pullRequests: pull(41, "اختبارات لصفحة الدفع") }),
-  agent(9, "<img src=x onerror=alert(1)>", 180, { runStatus: "FINISHED", doing: "", pullRequests: pull(44, "<img src=x onerror=alert(1)>", { url: "javascript:alert(1)" }) }),
+  agent(9, "<img src=x onerror=alert(1)>", 180, { runStatus: "FINISHED", machine: "ready", doing: "", pullRequests: pull(44, "<img src=x onerror=alert(1)>", { url: "javascript:alert(1)" }) }),
   agent(10, "Pin the base image", 1500, { runStatus: "EXPIRED", repos: repo("acme/infra") }),
   agent(12, "Print a lot", 8000, { runStatus: "FINISHED" }),
   agent(11, "Old experiment with the queue", 9000, { runStatus: "FINISHED", status: "ARCHIVED" }),

@@ -4,6 +4,7 @@ import { listed, type Find } from "../agents/status";
 import { agents, idOf, setUps } from "./agents";
 import { audit, keys, members, passkeys, rules, settings, signedIn, signedOut, usage } from "./team";
 import { settled } from "../journal/fold";
+import { desktop } from "./desktop";
 import { shell } from "./shell";
 import { buildLog, builds, checked, environments, environmentSecrets, proposal, proposed, schema, secrets, snapshots, versions } from "./environments";
 import { bytesOf, listOf, move, remove, write } from "./files";
@@ -64,6 +65,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["POST", /^\/v1\/agents\/([^/]+)\/pull-requests$/, ([, id], body) => openPull(id, body)],
   ["GET", /^\/v1\/approvals$/, () => page([{ agentId: approval().agentId, ...approval().approval }, ...asks()])],
   ["GET", /^\/v1\/agents\/[^/]+\/terminals$/, () => ({ items: ["main", "web"].map((name) => ({ name, createdAt: new Date().toISOString(), attached: 1, columns: 80, rows: 24, command: "bash", workingDirectory: "/workspace" })) })],
+  ["GET", /^\/v1\/agents\/[^/]+\/desktop$/, () => (state === "empty" ? { running: false, reason: "nobody listens on port 5901 of the machine", hint: "start a VNC server in the machine: Xtigervnc :1 -rfbport 5901 -localhost -SecurityTypes None" } : { running: true, protocol: "3.8" })],
   ["GET", /^\/v1\/environments$/, () => page(environments)],
   ["GET", /^\/v1\/environments\/([^/]+)$/, ([, id]) => environments.find((e) => e.id === id) ?? environments[0]],
   ["GET", /^\/v1\/environments\/[^/]+\/builds$/, () => page(builds)],
@@ -128,5 +130,5 @@ export const demonstration: Transport = {
     await new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("aborted"))));
   },
   source: () => "data:image/svg+xml," + encodeURIComponent(picture),
-  socket: shell,
+  socket: (path) => (path.endsWith("/vnc") ? desktop(path.includes(idOf(9))) : shell()),
 };

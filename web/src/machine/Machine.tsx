@@ -9,14 +9,44 @@ import { Inside } from "./Inside";
 import { McpServers } from "./McpServers";
 
 const Terminal = lazy(() => import("./Terminal"));
+const Desktop = lazy(() => import("./Desktop"));
 const w = words.machine;
 
-/** An agent's machine, for a person: its terminals, its ports, and the commands that lead into it. */
+type View = "terminals" | "desktop";
+const inAddress = (): View => (new URLSearchParams(location.search).has("desktop") ? "desktop" : "terminals");
+
+/** An agent's machine, for a person: its terminals, its desktop, its ports, and the commands that lead into it. */
 export default function Machine({ agent }: { agent: Agent }) {
+  const [shown, show] = useState(inAddress);
+  const choose = (view: View) => {
+    show(view);
+    const url = new URL(location.href);
+    view === "desktop" ? url.searchParams.set("desktop", "") : url.searchParams.delete("desktop");
+    history.replaceState(history.state, "", url); // so that it is there after a reload
+  };
   return (
     <div className="machine">
-      <section className="machine-terminals" aria-label={w.terminals}>
-        <Inside agent={agent}>{() => <Terminals id={agent.id} />}</Inside>
+      <section className="machine-terminals" aria-label={shown === "desktop" ? words.desktop.title : w.terminals}>
+        <div className="machine-views">
+          <div className="pick" role="group" aria-label={w.views}>
+            {(["terminals", "desktop"] as const).map((view) => (
+              <button key={view} type="button" aria-pressed={view === shown} onClick={() => choose(view)}>
+                {view === "desktop" ? words.desktop.title : w.terminals}
+              </button>
+            ))}
+          </div>
+        </div>
+        <Inside agent={agent}>
+          {() =>
+            shown === "desktop" ? (
+              <Suspense fallback={<Loading />}>
+                <Desktop id={agent.id} />
+              </Suspense>
+            ) : (
+              <Terminals id={agent.id} />
+            )
+          }
+        </Inside>
       </section>
       <aside className="machine-ways">
         <Ports id={agent.id} named={agent.ports ?? []} />

@@ -1,0 +1,130 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/fault"
+)
+
+// desktopPort is where a machine's VNC server listens (docs/reference/machine.md).
+const desktopPort = 5901
+
+// desktopProtocol is the subprotocol of VNC over WebSockets, as its clients ask for it.
+const desktopProtocol = "binary"
+
+// startDesktop is what to do where a machine has no desktop.
+const startDesktop = "start a VNC server in the machine: Xtigervnc :1 -rfbport 5901 -localhost -SecurityTypes None"
+
+// codeNoDesktop is of a machine that has none.
+const codeNoDesktop = "desktop_missing"
+
+type desktopJSON struct {
+	_        struct{} `json:"-" additionalProperties:"true"`
+	Running  bool     `json:"running" doc:"whether something in the machine speaks VNC"`
+	Protocol string   `json:"protocol,omitempty" doc:"the version of RFB that it speaks, such as 3.8"`
+	Reason   string   `json:"reason,omitempty" doc:"why it is not running"`
+	Hint     string   `json:"hint,omitempty" doc:"what to do then"`
+}
+
+// rfbGreeting is what a VNC server says first: RFC 6143, 7.1.1.
+var rfbGreeting = regexp.MustCompile(`^RFB 0{0,2}([0-9]{1,3})\.0{0,2}([0-9]{1,3})\n$`)
+
+// greetingSize is the length of a greeting, in bytes.
+const greetingSize = len("RFB 003.008\n")
+
+// protocolOf is the version in a greeting.
+func protocolOf(greeting []byte) (string, bool) {
+	m := rfbGreeting.FindSubmatch(greeting)
+	if len(greeting) != greetingSize || m == nil {
+		return "", false
+	}
+	return fmt.Sprintf("%s.%s", m[1], m[2]), true
+}
+
+// A desktop is a connection to a VNC server that has greeted.
+type desktop struct {
+	net.Conn
+	protocol string
+	greeting []byte // what of it is not read yet
+}
+
+// Read returns the greeting, too.
+func (d *desktop) Read(b []byte) (int, error) {
+	if len(d.greeting) > 0 {
+		n := copy(b, d.greeting)
+		d.greeting = d.greeting[n:]
+		return n, nil
+	}
+	return d.Conn.Read(b)
+}
+
+// dialDesktop connects to the desktop of the agent's machine, and wakes a
+// machine that sleeps. Where there is none the error is a fault of that code.
+func (s *server) dialDesktop(ctx context.Context, agentID string) (*desktop, error) {
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	conn, err := s.Work.DialPort(ctx, agentID, desktopPort)
+	if fault.Is(err, fault.KindNotFound) {
+		return nil, noDesktop("nobody listens on port %d of the machine")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("desktop of %s: %w", agentID, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	greeting := make([]byte, greetingSize)
+	_ = conn.SetReadDeadline(time.Now().Add(portWithin)) // a connection without deadlines is a test's
+	_, err = io.ReadFull(conn, greeting)
+	_ = conn.SetReadDeadline(time.Time{})
+	protocol, ok := protocolOf(greeting)
+	if err != nil || !ok {
+		return nil, errors.Join(noDesktop("what listens on port %d of the machine does not speak VNC"), conn.Close())
+	}
+	return &desktop{conn, protocol, greeting}, nil
+}
+
+func noDesktop(why string) error {
+	return fault.NotFound(why, desktopPort).Named(codeNoDesktop).Hint(startDesktop)
+}
+
+// getDesktop asks the machine itself, each time: it is not remembered.
+func (s *server) getDesktop(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	d, err := s.dialDesktop(r.Context(), a.ID)
+	if f := fault.Of(err); err != nil && f.Code == codeNoDesktop {
+		return writeJSON(w, http.StatusOK, desktopJSON{Reason: f.Message, Hint: f.Advice})
+	}
+	if err != nil {
+		return err
+	}
+	_ = d.Close() // it was only asked
+	return writeJSON(w, http.StatusOK, desktopJSON{Running: true, Protocol: d.protocol})
+}
+
+// openDesktop joins a WebSocket to the machine's VNC server: every message is
+// bytes of RFB, which nobody reads on the way.
+func (s *server) openDesktop(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if err := wantsSocket(w, r, "`aloft agent desktop`"); err != nil {
+		return err
+	}
+	d, err := s.dialDesktop(r.Context(), a.ID)
+	if err != nil {
+		return err
+	}
+	return joinStream(w, r, d, desktopProtocol)
+}

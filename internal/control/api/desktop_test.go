@@ -1,0 +1,241 @@
+package api
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/need"
+
+	"github.com/coder/websocket"
+)
+
+// startVNC runs a real VNC server whose screen has one colour, and returns the
+// socket that it listens on.
+func startVNC(t *testing.T, colour string) string {
+	t.Helper()
+	server, paint := need.Command(t, "Xtigervnc"), need.Command(t, "xsetroot")
+	path := filepath.Join(t.TempDir(), "vnc")
+	said, says, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), server, "-displayfd", "3", "-rfbport=-1", "-rfbunixpath="+path, "-SecurityTypes", "None", "-geometry", "64x48", "-depth", "24")
+	cmd.ExtraFiles, cmd.Stderr = []*os.File{says}, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	_ = says.Close()
+	display, err := io.ReadAll(io.LimitReader(said, 16)) // it closes it when it is there
+	_ = said.Close()
+	if err != nil || len(display) == 0 {
+		t.Fatalf("no display: %v\n%s", err, &log)
+	}
+	root := exec.CommandContext(t.Context(), paint, "-display", ":"+strings.TrimSpace(string(display)), "-solid", colour)
+	if out, err := root.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+// cornerOf says all that a viewer says until it has the screen, and returns the
+// pixel in its corner as 0xRRGGBB.
+func cornerOf(t *testing.T, conn net.Conn) uint32 {
+	t.Helper()
+	say := func(parts ...any) {
+		t.Helper()
+		var b bytes.Buffer
+		for _, p := range parts {
+			if err := binary.Write(&b, binary.BigEndian, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := conn.Write(b.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hear := func(n int) []byte {
+		t.Helper()
+		b := make([]byte, n)
+		if _, err := io.ReadFull(conn, b); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if g := hear(12); string(g) != "RFB 003.008\n" {
+		t.Fatalf("it greets with %q", g)
+	}
+	say([]byte("RFB 003.008\n"))
+	if types := hear(int(hear(1)[0])); !bytes.Contains(types, []byte{1}) {
+		t.Fatalf("security types %v", types)
+	}
+	say(byte(1)) // none
+	if r := hear(4); !bytes.Equal(r, make([]byte, 4)) {
+		t.Fatalf("refused: %v", r)
+	}
+	say(byte(1)) // others may look, too
+	hear(20)     // size and form of pixels
+	hear(int(binary.BigEndian.Uint32(hear(4))))
+	say([]byte{0, 0, 0, 0, 32, 24, 0, 1}, [3]uint16{255, 255, 255}, []byte{16, 8, 0, 0, 0, 0}) // 32 bits, red first in value
+	say([]byte{2, 0}, uint16(1), int32(0))                                                     // raw
+	say([]byte{3, 0}, [4]uint16{0, 0, 1, 1})
+	if u := hear(16); u[0] != 0 || binary.BigEndian.Uint32(u[12:]) != 0 {
+		t.Fatalf("no picture: %v", u)
+	}
+	return binary.LittleEndian.Uint32(hear(4)) & 0xffffff
+}
+
+func TestDesktop(t *testing.T) {
+	h := newHouse(t)
+	id, _ := h.begin()
+	path := "/v1/agents/" + id + "/desktop"
+	dial := func(key string, header ...string) (*websocket.Conn, *http.Response, error) {
+		hd := http.Header{"Authorization": {"Bearer " + key}}
+		for i := 0; i < len(header); i += 2 {
+			hd.Set(header[i], header[i+1])
+		}
+		return websocket.Dial(t.Context(), h.http.URL+path+"/vnc", &websocket.DialOptions{HTTPHeader: hd, Subprotocols: []string{"binary"}})
+	}
+	refused := func(want int, ws *websocket.Conn, reply *http.Response, err error) {
+		t.Helper()
+		if err == nil {
+			_ = ws.CloseNow()
+		}
+		if err == nil || reply.StatusCode != want {
+			t.Errorf("%v %v, want %d", reply, err, want)
+		}
+	}
+
+	// None, and what is none.
+	if a := h.want(h.call("GET", path, ""), 200); a.get(t, "running") != false || !strings.Contains(a.text(t, "hint"), "Xtigervnc") {
+		t.Errorf("%s", a.body)
+	}
+	ws, reply, err := dial(annsKey)
+	refused(404, ws, reply, err)
+	web := httpServer(t)
+	h.work.port = web
+	if a := h.want(h.call("GET", path, ""), 200); a.get(t, "running") != false || !strings.Contains(a.text(t, "reason"), "does not speak VNC") {
+		t.Errorf("%s", a.body)
+	}
+	ws, reply, err = dial(annsKey)
+	refused(404, ws, reply, err)
+
+	h.work.port = startVNC(t, "#2060a0")
+	if a := h.want(h.call("GET", path, ""), 200); a.get(t, "running") != true || a.text(t, "protocol") != "3.8" {
+		t.Errorf("%s", a.body)
+	}
+	h.want(h.call("GET", path+"/vnc", ""), 400)
+	ws, reply, err = dial(bensKey)
+	refused(404, ws, reply, err)
+	ws, reply, err = dial(viewersKey)
+	refused(403, ws, reply, err)
+	ws, reply, err = dial(annsKey, "Origin", "https://elsewhere.example")
+	refused(403, ws, reply, err)
+	if ws, _, err = dial(annsKey); err != nil {
+		t.Fatal(err)
+	}
+	if p := ws.Subprotocol(); p != "binary" {
+		t.Errorf("subprotocol %q", p)
+	}
+	ws.SetReadLimit(-1)
+	conn := websocket.NetConn(t.Context(), ws, websocket.MessageBinary)
+	defer conn.Close()
+	if got := cornerOf(t, conn); got != 0x2060a0 {
+		t.Errorf("the screen is %#x", got)
+	}
+}
+
+// httpServer is something else that listens, and greets with other words.
+func httpServer(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "220 mail.example.com ESMTP\r\n")
+			_ = conn.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// A WebSocket ends with the right to it.
+func TestSocketsEndWithTheRight(t *testing.T) {
+	for name, end := range map[string]func(h *house, key account.APIKey) error{
+		"Key":  func(h *house, k account.APIKey) error { return h.store.RemoveKey(t.Context(), k.UserID, k.ID) },
+		"Role": changeUser(func(u *account.User) { u.Role = account.Viewer }),
+		"View": changeUser(func(u *account.User) { u.Role = account.Member }), // it is Ann's agent
+		"User": changeUser(func(u *account.User) { u.Disabled = true }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.api.allowed = time.Millisecond
+			machine := parrot{closed: make(chan struct{})}
+			h.api.Machines = machine
+			id, _ := h.begin()
+			ws, _, err := websocket.Dial(t.Context(), h.http.URL+"/v1/agents/"+id+"/ssh", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + adminsKey}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn := websocket.NetConn(t.Context(), ws, websocket.MessageBinary)
+			defer conn.Close()
+			for range 3 { // it lasts while they may
+				b := []byte("still here")
+				if _, err := conn.Write(b); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(conn, b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			key, err := h.store.Key(t.Context(), account.HashKey(adminsKey))
+			if err == nil {
+				err = end(h, key)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadAll(conn); err == nil {
+				t.Error("it ended as if it were over")
+			}
+			<-machine.closed
+		})
+	}
+}
+
+func changeUser(change func(*account.User)) func(*house, account.APIKey) error {
+	return func(h *house, k account.APIKey) error {
+		_, err := h.store.UpdateUser(h.t.Context(), k.UserID, func(u *account.User) error { change(u); return nil })
+		return err
+	}
+}
+
+func FuzzProtocolOf(f *testing.F) {
+	for _, s := range []string{"RFB 003.008\n", "RFB 004.001\n", "RFB 3.8\n", "RFB 003.889\n", "220 mail.exam", ""} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, greeting []byte) {
+		v, ok := protocolOf(greeting)
+		if ok && (len(greeting) != greetingSize || len(v) > 7 || strings.Trim(v, "0123456789.") != "") || !ok && v != "" {
+			t.Errorf("%q is %q, %v", greeting, v, ok)
+		}
+	})
+}
