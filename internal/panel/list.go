@@ -47,7 +47,7 @@ func rank(a client.Agent, now time.Time) int {
 	switch {
 	case a.Waiting > 0:
 		return 0
-	case a.RunStatus == client.Failed && now.Sub(a.UpdatedAt) < failureFresh:
+	case (a.RunStatus == client.Failed || a.RunStatus == client.Expired) && now.Sub(a.UpdatedAt) < failureFresh:
 		return 1
 	}
 	return 2

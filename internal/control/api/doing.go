@@ -17,18 +17,18 @@ const (
 	doingEvents = 20  // that are looked at, the newest
 )
 
-// addRun adds to an agent how its latest run stands, and what it does unless
-// that is hidden.
-func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, hidden bool) error {
+// addRun adds to an agent how its latest run stands, which it returns, and what it
+// does unless that is hidden.
+func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, hidden bool) (agent.Run, error) {
 	if a.LatestRunID == "" {
-		return nil
+		return agent.Run{}, nil
 	}
 	run, err := s.Agents.Run(ctx, a.ID, a.LatestRunID)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // it was deleted meanwhile
+		return run, nil // it was deleted meanwhile
 	}
 	if err != nil {
-		return fmt.Errorf("read %s: %w", a.LatestRunID, err)
+		return run, fmt.Errorf("read %s: %w", a.LatestRunID, err)
 	}
 	out.RunStatus = string(run.Status)
 	switch {
@@ -38,11 +38,11 @@ func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, h
 	case !run.Status.Ended():
 		events, err := s.Journal.Read(ctx, a.ID, max(a.Head-doingEvents, 0), doingEvents)
 		if err != nil {
-			return fmt.Errorf("read the journal of %s: %w", a.ID, err)
+			return run, fmt.Errorf("read the journal of %s: %w", a.ID, err)
 		}
 		out.Doing = doing(events)
 	}
-	return nil
+	return run, nil
 }
 
 // doing says what an agent does, from its newest events; "" if they do not tell.

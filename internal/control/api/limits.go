@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"time"
 
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
@@ -20,12 +21,17 @@ type amountJSON struct {
 	Seconds int64    `json:"seconds,omitempty" minimum:"0" doc:"of the clock, also over restarts of the server; it stands while a question waits for a person, and while the agent is paused"`
 }
 
-// amountOf is nil for nothing.
 func amountOf(a allowance.Amount) *amountJSON {
-	if a == (allowance.Amount{}) {
-		return nil
-	}
 	return &amountJSON{Turns: a.Turns, Tokens: a.Tokens, CostUSD: float64(a.Cost) / allowance.Dollar, Seconds: a.Seconds}
+}
+
+// limitsOf is at what a run ends, and what of that it has used; nil where it has no
+// limits.
+func limitsOf(r agent.Run) (limits, used *amountJSON) {
+	if r.Limit == (allowance.Amount{}) {
+		return nil, nil
+	}
+	return amountOf(r.Limit), amountOf(r.Used(time.Now()))
 }
 
 // maxDollars bounds a limit of money, far above any.
@@ -78,7 +84,7 @@ func priced(models []model.Info, id string) error {
 
 // settleLimit puts what was asked for into the team's limit.
 func (s *server) settleLimit(to *allowance.Amount, in updateSettingsRequestJSON) error {
-	now := amountJSON{Turns: to.Turns, Tokens: to.Tokens, CostUSD: float64(to.Cost) / allowance.Dollar, Seconds: to.Seconds}
+	now := amountOf(*to)
 	fields := map[allowance.Kind]string{allowance.Turns: "maxTurns", allowance.Tokens: "maxTokens", allowance.Cost: "maxCostUsd", allowance.Time: "maxSeconds"}
 	set(&now.Turns, in.MaxTurns)
 	set(&now.Tokens, in.MaxTokens)

@@ -326,9 +326,7 @@ func runOf(r agent.Run, all branches) runJSON {
 	if r.Failure != nil {
 		out.Error = failureOf(r.Failure)
 	}
-	if out.Limits = amountOf(r.Limit); out.Limits != nil {
-		out.Used = amountOf(r.Used(time.Now()))
-	}
+	out.Limits, out.Used = limitsOf(r)
 	return out
 }
 

@@ -4,6 +4,7 @@ import { asFailure, useClient, useLoad } from "../api/use";
 import { few } from "../parts/few";
 import { Icon, type IconName } from "../parts/Icon";
 import { cost } from "../parts/money";
+import { usedOf } from "../parts/limits";
 import { Failed, Loading } from "../parts/State";
 import { StatusBadge } from "../parts/Status";
 import { span, useNow } from "../parts/time";
@@ -38,6 +39,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
   const archived = agent.status === "ARCHIVED";
   const repo = agent.repos?.[0];
   const total = t.tokens.input + t.tokens.output + t.tokens.cacheRead + t.tokens.cacheWrite;
+  const limited = usedOf(agent.limits, agent.used);
   const ms = t.started ? (t.ended ? Date.parse(t.ended) : now) - Date.parse(t.started) : 0;
   return (
     <div className="agent">
@@ -62,6 +64,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
             {total > 0 && <span>{cost(t.tokens)}</span>}
             {t.turns > 0 && <span>{w.turns(t.turns)}</span>}
             {ms > 0 && <span>{span(ms)}</span>}
+            {limited && <span className="badge" data-tone={agent.runStatus === "EXPIRED" ? "red" : undefined} title={w.usedTitle}>{limited}</span>}
             {agent.deletedAt && Date.parse(agent.deletedAt) - now < soon && <span className="badge" data-tone="amber">{w.deleted(new Date(agent.deletedAt).toLocaleDateString())}</span>}
             {agent.forkedFrom && <a {...link({ page: "agent", id: agent.forkedFrom, tab: "conversation" })}>{w.forked}</a>}
           </div>

@@ -12,6 +12,7 @@ import { Shots } from "../parts/Shots";
 import { clip } from "../parts/clip";
 import { few } from "../parts/few";
 import { useFold } from "./folds";
+import { enqueue } from "./queue";
 import { TurnActs, TurnContext } from "./turns";
 
 const w = words.agent;
@@ -55,6 +56,7 @@ export const Row = memo(
               <strong>{w.ended[entry.status] ?? entry.status}</strong> <span className="faint">{w.after(span(entry.ms))}</span>
               {entry.message && <p dir="auto">{clip(entry.message, 10_000)}</p>}
               {entry.hint && <p className="muted">{entry.hint}</p>}
+              {entry.status === "EXPIRED" && !entry.over && <Continue />}
             </div>
             {entry.code && <code className="faint">{entry.code}</code>}
           </div>
@@ -69,6 +71,17 @@ type Of<K extends Entry["kind"]> = { entry: Extract<Entry, { kind: K }> };
 function OwnShots({ shots }: { shots: readonly Shot[] }) {
   const of = useContext(TurnContext);
   return of && <Shots id={of.id} shots={shots} />;
+}
+
+/** Has an agent go on that was at its limit: each run has an allowance of its own. */
+function Continue() {
+  const of = useContext(TurnContext);
+  if (!of) return null;
+  return (
+    <button type="button" className="button small" disabled={!of.free} title={w.goOnTitle} onClick={() => enqueue(of.id, w.goOnPrompt, [])}>
+      <Icon name="play" /> {w.goOn}
+    </button>
+  );
 }
 
 /** What a turn took, and what can be done with it. */

@@ -6,6 +6,7 @@ import { keyName } from "../keys";
 import { Dialog } from "../parts/Dialog";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
+import { limitsOf, type Bounds } from "../parts/limits";
 import { imagesOf, Pictures, usePictures } from "../parts/Pictures";
 import { Problem } from "../parts/State";
 import { go } from "../route";
@@ -15,7 +16,8 @@ import { repoName } from "./status";
 import { refreshAgents } from "./store";
 
 const w = words.spawn;
-type Form = { text: string; repo?: string; ref: string; model: string; environment: string; runMode: RunMode; plan: boolean; pull: boolean };
+type Form = { text: string; repo?: string; ref: string; model: string; environment: string; runMode: RunMode; plan: boolean; pull: boolean } & Bounds;
+const bounds = ["turns", "tokens", "dollars", "minutes"] as const;
 const empty: Form = { text: "", ref: "", model: "", environment: "", runMode: "", plan: false, pull: false };
 
 /** requestOf makes the request for a new agent of what was filled in. */
@@ -28,6 +30,8 @@ export function requestOf(f: Form): CreateAgent {
   if (f.runMode) out.runMode = f.runMode;
   if (f.plan) out.mode = "plan";
   if (f.pull && url) out.autoCreatePR = true;
+  const limits = limitsOf(f);
+  if (limits) out.limits = limits;
   return out;
 }
 
@@ -157,6 +161,21 @@ export function Spawn() {
               {w.pullHint}
             </span>
           </div>
+          <details open={bounds.some((b) => form[b])}>
+            <summary>{w.more}</summary>
+            <fieldset className="form-grid limits" aria-describedby="spawn-limits-hint">
+              <legend>{w.limits}</legend>
+              {bounds.map((b) => (
+                <div className="field" key={b}>
+                  <label htmlFor={`spawn-${b}`}>{w.bounds[b]}</label>
+                  <input id={`spawn-${b}`} className="input" type="number" min="0" step={b === "dollars" ? "any" : "1"} value={form[b] ?? ""} placeholder={w.unbound} onChange={(e) => set({ [b]: e.target.value })} />
+                </div>
+              ))}
+            </fieldset>
+            <span className="hint" id="spawn-limits-hint">
+              {w.limitsHint}
+            </span>
+          </details>
           {onlyScripted && <Problem tone="amber">{w.onlyScripted}</Problem>}
           {(problem || pictures.problem) && <Problem>{problem || pictures.problem}</Problem>}
         </div>

@@ -37,7 +37,7 @@ const fresh = 24 * 3600 * 1000; // how long a failure stands at the top, in mill
 /** needsYou is whether an agent goes no further without a person. */
 export function needsYou(a: AgentSummary, now: number): boolean {
   const status = statusOf(a);
-  return status === "asks" || (status === "failed" && now - Date.parse(a.updatedAt) < fresh);
+  return status === "asks" || ((status === "failed" || status === "expired") && now - Date.parse(a.updatedAt) < fresh);
 }
 
 /** Which agents: what is left out narrows nothing. The server has the last word on what matches. */

@@ -17,6 +17,7 @@ export type Run = Schemas["Run"];
 export type Prompt = Schemas["Prompt"];
 export type PromptImage = NonNullable<Prompt["images"]>[number];
 export type CreateAgent = Schemas["CreateAgentRequest"];
+export type Amount = Schemas["Amount"];
 export type RunMode = NonNullable<CreateAgent["runMode"]>;
 export type Model = Schemas["ModelListItem"];
 export type Environment = Schemas["Environment"];

@@ -152,6 +152,15 @@ const failed: Bare[] = [
   { kind: "run.ended", data: { status: "ERROR", failure: { code: "model_unauthorized", message: "the model refused the key of the configuration: 401 invalid x-api-key", hint: "mend the key of the model in the configuration" } } },
 ];
 
+const limited: Bare[] = [
+  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Find why the nightly job is slow, and mend it." }] } } },
+  ...boot,
+  replied({ text: "The job reads every order twice. I measure it first." }, call("l1", "Shell", { command: "make bench-nightly", description: "Measure the job" })),
+  ...done("l1", "", { exitCode: 0, stdout: "nightly  41m12s\n", stderr: "" }, 2_472_000),
+  { kind: "pushed", data: { branch: "aloft/nightly-job", commit: "91be07c4d2aa" } },
+  { kind: "run.ended", data: { status: "EXPIRED", failure: { code: "limit_cost", message: "the run has used $5.02, and may use $5.00", hint: "what it has done is kept: send a follow-up to go on with a new allowance, or with a larger one" } } },
+];
+
 const starting: Bare[] = [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Find why checkout is slow for large carts." }] } } },
   ...boot.slice(0, 5),
@@ -220,7 +229,7 @@ const setUp: Bare[] = [
 ];
 
 const journals: Record<string, () => Bare[]> = {
-  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(5)]: () => retried, [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(51)]: () => setUp, [idOf(52)]: () => settingUp, [idOf(10)]: () => long(10_000), [idOf(101)]: () => long(1_000), [idOf(102)]: () => long(100_000),
+  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(5)]: () => retried, [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(15)]: () => limited, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(51)]: () => setUp, [idOf(52)]: () => settingUp, [idOf(10)]: () => long(10_000), [idOf(101)]: () => long(1_000), [idOf(102)]: () => long(100_000),
 };
 
 const kept = new Map<string, Event[]>();

@@ -44,6 +44,7 @@ export const usage: TeamUsage = {
 export const settings: Settings = {
   defaultModel: "opus", defaultRepository: "https://git.example.com/acme/shop", baseBranch: "", displayAgentSummary: true,
   displayAgentSummaryExternally: false, privacyMode: false, retentionDays: 90, machineRetentionDays: 7,
+  maxTurns: 0, maxTokens: 0, maxCostUsd: 20, maxSeconds: 4 * 3600,
 };
 
 export const rules: Record<string, string> = {

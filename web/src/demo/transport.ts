@@ -51,7 +51,8 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
     ([, id]) => {
       const found = [...agents, ...setUps].find((a) => a.id === id);
       if (!found) throw new Failure(404, "not_found", "no agent of this id");
-      return { ...found, workOnCurrentBranch: false, autoCreatePR: false, runMode: "auto-review", ports: [{ port: 3000, name: "web" }, { port: 5432, name: "db" }, { port: 9229 }] };
+      const limits = id === idOf(15) ? { limits: { costUsd: 5 }, used: { turns: 14, tokens: 812_000, costUsd: 5.02, seconds: 2610 } } : {};
+      return { ...found, ...limits, workOnCurrentBranch: false, autoCreatePR: false, runMode: "auto-review", ports: [{ port: 3000, name: "web" }, { port: 5432, name: "db" }, { port: 9229 }] };
     },
   ],
   ["GET", /^\/v1\/agents\/([^/]+)\/journal$/, ([, id = ""]) => summary(id)],

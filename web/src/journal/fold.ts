@@ -12,7 +12,7 @@ export type Entry = { key: string; rev: number; time: string; seq: number } & (
   | { kind: "text"; text: string; live: boolean }
   | { kind: "call"; call: Call }
   | { kind: "note"; tone: "plain" | "amber" | "red"; about: Note; text: string }
-  | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string }
+  | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string; over?: true } // over: another run came after it
 );
 export type Note = "retry" | "lost" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed" | "pulled" | "unpulled";
 /** An image of an event, as the API has it. */
@@ -61,6 +61,7 @@ export class Transcript {
   started = ""; // when the latest run was made
   ended = "";
 
+  private end: Extract<Entry, { kind: "end" }> | undefined; // of the last run that has ended
   private made = { by: 0, n: 0 }; // entries of the event
   private readonly starts = new Map<string, string>(); // of runs
   private began = ""; // when the model was asked, as near as the journal says
@@ -109,6 +110,10 @@ export class Transcript {
       case "run.created":
         this.runId = e.runId ?? "";
         this.working = true;
+        if (this.end) {
+          this.end.over = true;
+          this.end.rev++;
+        }
         this.started = e.time;
         this.starts.set(this.runId, e.time);
         this.ended = "";
@@ -213,7 +218,7 @@ export class Transcript {
         }
         break;
       case "run.ended":
-        this.end(e);
+        this.close(e);
         break;
       case "pushed":
         this.branch = e.data.branch;
@@ -390,12 +395,12 @@ export class Transcript {
     }
   }
 
-  private end(e: Extract<Event, { kind: "run.ended" }>): void {
+  private close(e: Extract<Event, { kind: "run.ended" }>): void {
     this.halt();
     this.working = false;
     this.ended = e.time;
     const { status, failure, result } = e.data;
-    this.push({ kind: "end", status, ...failure, ms: this.lasted(e), ...(result ? { result } : {}) }, e);
+    this.end = this.push({ kind: "end", status, ...failure, ms: this.lasted(e), ...(result ? { result } : {}) }, e);
   }
 }
 

@@ -126,7 +126,7 @@ export function useNotices(): void {
     if (questions.length < approvals.items.length) refreshAgents(); // whose question it is comes with the next look
     const now: Words[] = [
       ...questions.map((q) => ({ title: w.asks[kindOf(q)](names.get(q.agentId) ?? "", q.tool), body: ((q.questions?.length === 1 && q.questions[0]?.prompt) || q.subject).slice(0, 300), tag: q.id, path: `/agents/${q.agentId}`, question: q })),
-      ...needing.items.filter((a) => statusOf(a) === "failed").map((a) => ({ title: w.failed(a.name ?? words.agents.untitled), body: a.doing ?? "", tag: a.latestRunId ?? a.id, path: `/agents/${a.id}` })),
+      ...needing.items.filter((a) => ["failed", "expired"].includes(statusOf(a))).map((a) => ({ title: (statusOf(a) === "failed" ? w.failed : w.expired)(a.name ?? words.agents.untitled), body: a.doing ?? "", tag: a.latestRunId ?? a.id, path: `/agents/${a.id}` })),
     ];
     const before = known.current;
     known.current = new Set(now.map((n) => n.tag));

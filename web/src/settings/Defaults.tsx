@@ -9,6 +9,7 @@ import { words } from "../words";
 const w = words.settings.team;
 type Texts = "defaultRepository" | "baseBranch";
 type Numbers = "retentionDays" | "machineRetentionDays";
+type Limits = "maxTurns" | "maxTokens" | "maxCostUsd" | "maxSeconds";
 type Switches = "displayAgentSummary" | "displayAgentSummaryExternally" | "privacyMode";
 
 /** What an admin settles for new agents. Each change is saved at once. */
@@ -56,8 +57,12 @@ export function Defaults() {
               <Text key={`${name}-${data[name]}`} name={name} value={data[name]} may={admin} save={(text) => save({ [name]: text })} />
             ))}
             {(["retentionDays", "machineRetentionDays"] as Numbers[]).map((name) => (
-              <Days key={`${name}-${data[name]}`} name={name} value={data[name]} may={admin} save={(days) => save({ [name]: days })} />
+              <Amount key={`${name}-${data[name]}`} id={name} words={w.days[name]} value={data[name]} most={3650} may={admin} save={(days) => save({ [name]: days })} />
             ))}
+            {(["maxTurns", "maxTokens", "maxCostUsd", "maxSeconds"] as Limits[]).map((name) => {
+              const unit = name === "maxSeconds" ? 60 : 1; // people write minutes
+              return <Amount key={`${name}-${data[name]}`} id={name} words={w.limits[name]} value={data[name] / unit} whole={name !== "maxCostUsd"} may={admin} save={(n) => save({ [name]: n * unit })} />;
+            })}
           </div>
           {(["displayAgentSummary", "displayAgentSummaryExternally", "privacyMode"] as Switches[]).map((name) => (
             <label key={name} className="switch">
@@ -86,17 +91,17 @@ function Text({ name, value, may, save }: { name: Texts; value: string; may: boo
   );
 }
 
-function Days({ name, value, may, save }: { name: Numbers; value: number; may: boolean; save: (days: number) => void }) {
+function Amount({ id, words: { name, hint }, value, most, whole = true, may, save }: { id: string; words: { name: string; hint: string }; value: number; most?: number; whole?: boolean; may: boolean; save: (n: number) => void }) {
   const [text, setText] = useState(String(value));
   const done = () => {
-    const days = Number(text || "0");
-    if (Number.isInteger(days) && days !== value) save(days);
+    const n = Number(text || "0");
+    if ((whole ? Number.isInteger(n) : Number.isFinite(n)) && n !== value) save(n);
   };
   return (
     <div className="field">
-      <label htmlFor={name}>{w.days[name].name}</label>
-      <input id={name} className="input" type="number" min="0" max="3650" disabled={!may} value={text} onChange={(e) => setText(e.target.value)} onBlur={done} onKeyDown={(e) => e.key === "Enter" && done()} />
-      <span className="hint">{w.days[name].hint}</span>
+      <label htmlFor={id}>{name}</label>
+      <input id={id} className="input" type="number" min="0" max={most} step={whole ? 1 : "any"} disabled={!may} value={text} onChange={(e) => setText(e.target.value)} onBlur={done} onKeyDown={(e) => e.key === "Enter" && done()} />
+      <span className="hint">{hint}</span>
     </div>
   );
 }

@@ -67,6 +67,16 @@ export const agent = {
     seeChanges: "See the changes",
     deleted: (day: string) => `is deleted on ${day} unless you go on`,
     ended: { FINISHED: "Finished", ERROR: "Failed", CANCELLED: "Stopped", EXPIRED: "Expired" } as Record<string, string>,
+    goOn: "Continue",
+    goOnTitle: "Go on from here, with a new allowance",
+    goOnPrompt: "Go on where you were stopped.",
+    used: {
+      turns: (n: number, of: number) => `${n} of ${of} turns`,
+      tokens: (n: string, of: string) => `${n} of ${of} tokens`,
+      money: (n: string, of: string) => `${n} of ${of}`,
+      time: (n: string, of: string) => `${n} of ${of}`,
+    },
+    usedTitle: "Used of what the run may use. At the first limit it ends, and its work is kept.",
     after: (s: string) => `after ${s}`,
     note: {
       retry: "The model is asked again", lost: "The machine was lost", hibernated: "The machine sleeps", woken: "The machine was woken", expiring: "The machine will be removed unless it is used", expired: "The machine was removed",

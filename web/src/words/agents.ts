@@ -57,6 +57,11 @@ export const agents = {
   },
   spawn: {
     title: "New agent",
+    more: "More choices",
+    limits: "What each run may use",
+    limitsHint: "At the first that is reached the run ends. Its work is kept, and you can have it continue.",
+    bounds: { turns: "Turns", tokens: "Tokens", dollars: "US dollars", minutes: "Minutes" },
+    unbound: "as the team has settled",
     plan: "Plan first",
     planHint: "It changes nothing before you have approved its plan.",
     pull: "Open a pull request when done",

@@ -20,6 +20,12 @@ export const settings = {
         retentionDays: { name: "Days to keep agents", hint: "After their last change; 0 keeps them for ever." },
         machineRetentionDays: { name: "Days to keep idle machines", hint: "With their disks; 0 is as long as the server does." },
       },
+      limits: {
+        maxTurns: { name: "Turns of a run", hint: "Replies of the model, after which it ends with its work kept; 0 is as the server has it." },
+        maxTokens: { name: "Tokens of a run", hint: "Likewise, its subagents' too." },
+        maxCostUsd: { name: "US dollars of a run", hint: "Likewise. Every model's price has to be known." },
+        maxSeconds: { name: "Minutes of a run", hint: "Likewise, without what it waits for people." },
+      },
       switches: {
         displayAgentSummary: { name: "Display agent summary", hint: "Lists show files and code." },
         displayAgentSummaryExternally: { name: "Display it in external channels", hint: "Webhooks tell what an agent says. Only where the summary is displayed, and not in privacy mode." },

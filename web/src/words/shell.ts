@@ -60,5 +60,6 @@ export const shell = {
     offer: "Notify me",
     asks: { call: (name: string, tool: string) => `${name} asks to use ${tool}`, question: (name: string) => `${name} asks`, plan: (name: string) => `${name} has a plan` },
     failed: (name: string) => `${name} failed`,
+    expired: (name: string) => `${name} is at its limit`,
   },
 } as const;

@@ -33,7 +33,7 @@ WHERE (CAST(@user_id AS INTEGER) = 0 OR agents.user_id = @user_id) AND agents.ar
   AND (CAST(@any_standing AS INTEGER) = 1
     OR CASE agents.archived WHEN 1 THEN CAST(@filed_away AS INTEGER) = 1
        ELSE instr(CAST(@statuses AS TEXT), ',' || coalesce(runs.status, '-') || ',') > 0
-         OR CAST(@needs_you AS INTEGER) = 1 AND (agents.approvals != '' OR runs.status = 'ERROR' AND agents.updated_at >= @news_since) END)
+         OR CAST(@needs_you AS INTEGER) = 1 AND (agents.approvals != '' OR runs.status IN ('ERROR', 'EXPIRED') AND agents.updated_at >= @news_since) END)
   AND (CAST(@words AS TEXT) = '' OR has_words(agents.id || ' ' || agents.name || ' ' || agents.model || ' ' || agents.repos, @words))
   AND (CAST(@repository AS TEXT) = '' OR has_repository(agents.repos, @repository))
   AND (CAST(@pull_request AS TEXT) = '' OR has_pull_request(agents.repos || agents.pull_requests, @pull_request))

@@ -40,7 +40,7 @@ WHERE (CAST(?1 AS INTEGER) = 0 OR agents.user_id = ?1) AND agents.archived <= ?2
   AND (CAST(?7 AS INTEGER) = 1
     OR CASE agents.archived WHEN 1 THEN CAST(?8 AS INTEGER) = 1
        ELSE instr(CAST(?9 AS TEXT), ',' || coalesce(runs.status, '-') || ',') > 0
-         OR CAST(?10 AS INTEGER) = 1 AND (agents.approvals != '' OR runs.status = 'ERROR' AND agents.updated_at >= ?11) END)
+         OR CAST(?10 AS INTEGER) = 1 AND (agents.approvals != '' OR runs.status IN ('ERROR', 'EXPIRED') AND agents.updated_at >= ?11) END)
   AND (CAST(?12 AS TEXT) = '' OR has_words(agents.id || ' ' || agents.name || ' ' || agents.model || ' ' || agents.repos, ?12))
   AND (CAST(?13 AS TEXT) = '' OR has_repository(agents.repos, ?13))
   AND (CAST(?14 AS TEXT) = '' OR has_pull_request(agents.repos || agents.pull_requests, ?14))
