@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -135,26 +136,37 @@ its history.`,
 }
 
 func newEnvHistoryCommand(a *app) *cobra.Command {
-	var restore bool
+	var restore, diff bool
 	cmd := &cobra.Command{
-		Use:   "history ENVIRONMENT [VERSION]",
-		Short: "List what an environment said before, print it, or restore it",
+		Use:   "history ENVIRONMENT [VERSION] [NEWER]",
+		Short: "List what an environment said before, print, compare or restore it",
 		Long: `List what an environment said before, newest first. With a VERSION print that, or with
 --restore have the environment say it again: a version of its own, so that nothing is
-lost. A build of it that is still kept is used again.`,
+lost. A build of it that is still kept is used again.
+
+--diff shows what has changed: between two versions, the older one first; from one
+VERSION to the present; or, with none, from the version before that to the present.`,
 		Example: `  aloft env history env-…
   aloft env history env-… envv-…
+  aloft env history env-… --diff
+  aloft env history env-… envv-… envv-… --diff
   aloft env history env-… envv-… --restore`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: cobra.RangeArgs(1, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if restore && len(args) == 1 {
+			switch {
+			case restore && len(args) == 1:
 				return misuse(cmd, errors.New("--restore needs a VERSION; the list has them"))
+			case restore && diff, len(args) == 3 && !diff:
+				return misuse(cmd, errors.New("two versions are for --diff, and that does not go with --restore"))
 			}
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
 			ctx := cmd.Context()
+			if diff {
+				return a.showVersionDiff(ctx, c, args)
+			}
 			list, err := c.EnvironmentHistory(ctx, args[0])
 			if err != nil {
 				return err
@@ -186,7 +198,28 @@ lost. A build of it that is still kept is used again.`,
 		},
 	}
 	cmd.Flags().BoolVar(&restore, "restore", false, "have the environment say it again")
+	cmd.Flags().BoolVar(&diff, "diff", false, "show what has changed")
 	return cmd
+}
+
+// showVersionDiff shows how versions differ: of the environment, and of the older
+// and the newer version as far as they are given.
+func (a *app) showVersionDiff(ctx context.Context, c *client.Client, args []string) error {
+	args = append(args, "", "")
+	d, err := c.EnvironmentDiff(ctx, args[0], args[1], args[2])
+	switch {
+	case err != nil:
+		return err
+	case a.out.JSON():
+		return a.out.Value(d)
+	case d.Diff == "":
+		a.out.Note("They say the same.")
+	case cli.IsTerminal(a.stdout):
+		a.colorDiff(d.Diff)
+	default:
+		a.out.Text(cli.Clean(d.Diff))
+	}
+	return nil
 }
 
 func (a *app) showVersions(list []client.Version) error {

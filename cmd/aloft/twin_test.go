@@ -41,7 +41,7 @@ var commandOf = map[string]string{
 	"deleteTeamSecret": "secret delete", "putEnvironmentSecret": "secret set", "deleteEnvironmentSecret": "secret delete",
 	"rotateSecrets": "secret rotate", "getExternalID": "secret external-id",
 	"listEnvironments": "env list", "createEnvironment": "env create", "getEnvironment": "env show", "updateEnvironment": "env update",
-	"deleteEnvironment": "env delete", "listEnvironmentHistory": "env history", "checkEnvironment": "env check", "getEnvironmentSchema": "env schema",
+	"deleteEnvironment": "env delete", "listEnvironmentHistory": "env history", "diffEnvironmentHistory": "env history", "checkEnvironment": "env check", "getEnvironmentSchema": "env schema",
 	"listEnvironmentBuilds": "env builds", "startEnvironmentBuild": "env build", "getEnvironmentBuild": "env builds", "cancelEnvironmentBuild": "env cancel",
 	"getEnvironmentBuildLog": "env logs", "listRepositoryBuilds": "env builds", "startRepositoryBuild": "env build", "getBuild": "env builds",
 	"cancelBuild": "env cancel", "getBuildLog": "env logs", "openBuildPTY": "env shell",

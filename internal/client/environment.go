@@ -43,6 +43,13 @@ type Version struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
+// VersionDiff is how one version of an environment differs from another.
+type VersionDiff struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Diff string `json:"diff"`
+}
+
 // NewEnvironment says what to save; in a change, nil and absent is as it was.
 type NewEnvironment struct {
 	Owner string    `json:"owner,omitempty"` // personal or team
@@ -98,6 +105,19 @@ func (c *Client) EnvironmentHistory(ctx context.Context, id string) ([]Version, 
 		Items []Version `json:"items"`
 	}
 	return out.Items, c.call(ctx, http.MethodGet, environmentPath(id)+"/history", atOnce, &out)
+}
+
+// EnvironmentDiff returns how a version of an environment differs from an older
+// one, as diff -u has it; "" is the present one, and the one before that.
+func (c *Client) EnvironmentDiff(ctx context.Context, id, from, to string) (VersionDiff, error) {
+	var out VersionDiff
+	asked := url.Values{}
+	for name, version := range map[string]string{"from": from, "to": to} {
+		if version != "" {
+			asked.Set(name, version)
+		}
+	}
+	return out, c.call(ctx, http.MethodGet, environmentPath(id)+"/history/diff", asked, &out)
 }
 
 // IsEnvironment reports whether a name is that of a saved environment, and not the

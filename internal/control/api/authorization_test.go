@@ -53,7 +53,7 @@ var authorization = map[string]string{
 	"PUT /v1/team/secrets/{name}": admin, "DELETE /v1/team/secrets/{name}": admin, "POST /v1/team/secrets-rotation": admin,
 	"PUT /v1/environments/{id}/secrets/{name}": private, "DELETE /v1/environments/{id}/secrets/{name}": private,
 	"POST /v1/environments": anyone, "GET /v1/environments": anyone, "GET /v1/environments/{id}": private, "PATCH /v1/environments/{id}": private,
-	"DELETE /v1/environments/{id}": private, "GET /v1/environments/{id}/history": private, "GET /v1/environments/{id}/builds": private,
+	"DELETE /v1/environments/{id}": private, "GET /v1/environments/{id}/history": private, "GET /v1/environments/{id}/history/diff": private, "GET /v1/environments/{id}/builds": private,
 	"GET /v1/environments/{id}/builds/{buildId}": private, "POST /v1/environments/{id}/builds": private,
 	"POST /v1/environments/{id}/builds/{buildId}/cancel": private, "GET /v1/environments/{id}/builds/{buildId}/log": private,
 	"GET /v1/builds": anyone, "POST /v1/builds": anyone, "GET /v1/builds/{buildId}": private, "POST /v1/builds/{buildId}/cancel": private,

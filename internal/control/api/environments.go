@@ -99,6 +99,12 @@ func (s *server) environmentRoutes(page []param) []route {
 			status: 200, out: idResponseJSON{}, handle: s.deleteEnvironment},
 		{method: "GET", path: "/v1/environments/{id}/history", id: "listEnvironmentHistory", summary: "List what an environment said before, newest first",
 			query: page, status: 200, out: environmentHistoryJSON{}, handle: s.environmentHistory},
+		{method: "GET", path: "/v1/environments/{id}/history/diff", id: "diffEnvironmentHistory", summary: "Show how a version of an environment differs from another",
+			query: []param{
+				{name: "from", kind: "string", words: "the older version; the one before the newer unless given"},
+				{name: "to", kind: "string", words: "the newer version; the present one unless given"},
+			},
+			status: 200, out: environmentDiffJSON{}, handle: s.environmentDiff},
 		{method: "GET", path: "/v1/environments/{id}/builds", id: "listEnvironmentBuilds", summary: "List an environment's builds, newest first",
 			query: page, status: 200, out: listBuildsResponseJSON{}, handle: s.listBuilds},
 		{method: "GET", path: "/v1/environments/{id}/builds/{buildId}", id: "getEnvironmentBuild", summary: "Show a build; `active` is the one that machines start from", status: 200, out: buildJSON{}, handle: s.getBuild},

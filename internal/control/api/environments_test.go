@@ -74,6 +74,22 @@ func TestEnvironments(t *testing.T) {
 		t.Errorf("the first version is %s", history.body)
 	}
 
+	// The present version differs from the one before; the first is all new.
+	first := fmt.Sprint(version)
+	differs := h.want(h.call("GET", "/v1/environments/"+id+"/history/diff", ""), 200)
+	if text := differs.text(t, "diff"); differs.text(t, "from") != first || differs.get(t, "to") != got.get(t, "versionId") || !strings.Contains(text, "\n-{\"install\": \"npm ci\", /* why */}") || !strings.Contains(text, "\n+{\"install\": \"npm i\"}") {
+		t.Errorf("the difference is %s", differs.body)
+	}
+	if a := h.want(h.call("GET", "/v1/environments/"+id+"/history/diff?to="+first, ""), 200); a.text(t, "from") != "" || !strings.Contains(a.text(t, "diff"), "\n+{\"install\"") {
+		t.Errorf("the first differs from nothing by %s", a.body)
+	}
+	if a := h.want(h.call("GET", "/v1/environments/"+id+"/history/diff?from="+first+"&to="+first, ""), 200); a.text(t, "diff") != "" {
+		t.Errorf("a version differs from itself by %s", a.body)
+	}
+	for _, none := range []string{"from=envv-none", "to=envv-none"} {
+		h.want(h.call("GET", "/v1/environments/"+id+"/history/diff?"+none, ""), 404)
+	}
+
 	// Ben sees the team's, and changes neither.
 	list := h.want(h.callAs(bensKey, "GET", "/v1/environments", ""), 200)
 	if items := list.get(t, "items").([]any); len(items) != 1 || items[0].(map[string]any)["id"] != team || strings.Contains(string(list.body), "environmentJson") {

@@ -1,0 +1,61 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"aloft/internal/account"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+type environmentDiffJSON struct {
+	_    struct{} `json:"-" additionalProperties:"true"`
+	From string   `json:"from" doc:"the older version; empty where there was none before"`
+	To   string   `json:"to" doc:"the newer version"`
+	Diff string   `json:"diff" doc:"as diff -u writes it; empty where both say the same"`
+}
+
+// environmentDiff shows how one version differs from another.
+func (s *server) environmentDiff(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	e, err := s.environment(r.Context(), who, r.PathValue("id"), false)
+	if err != nil {
+		return err
+	}
+	asked := r.URL.Query()
+	from, to := asked.Get("from"), asked.Get("to")
+	if to == "" {
+		to = e.VersionID
+	}
+	var older, newer *environment.Version
+	p := store.Page{Limit: maxLimit}
+	for more := true; more && (newer == nil || older == nil); {
+		list, err := s.Saved.EnvironmentHistory(r.Context(), e.ID, p)
+		if err != nil {
+			return fmt.Errorf("list versions: %w", err)
+		}
+		for _, v := range list {
+			if v.ID == from || from == "" && newer != nil && older == nil {
+				older = &v
+			}
+			if v.ID == to {
+				newer = &v
+			}
+			p.BeforeTime, p.BeforeID = v.CreatedAt, v.ID
+		}
+		more = len(list) == maxLimit
+	}
+	switch {
+	case newer == nil:
+		return fault.NotFound("the environment has no version %s", quoted(to)).At("to")
+	case older == nil && from != "":
+		return fault.NotFound("the environment has no version %s", quoted(from)).At("from")
+	case older == nil: // the first is all new
+		older = &environment.Version{}
+	}
+	text := diff.Diff("a/environment.json", []byte(older.Text), "b/environment.json", []byte(newer.Text))
+	return writeJSON(w, http.StatusOK, environmentDiffJSON{From: older.ID, To: newer.ID, Diff: string(text)})
+}
