@@ -153,6 +153,7 @@ export const views: View[] = [
   { name: "environment-snapshots-empty", path: "/environments/env-1/snapshots?demo=empty" },
   { name: "environment-secrets", path: "/environments/env-1/secrets" },
   { name: "environment-history", path: "/environments/env-1/history", click: "text=Show" },
+  { name: "environment-history-split", path: "/environments/env-1/history", click: ["text=Side by side", "li:last-child >> text=Changes"] },
   { name: "setup", path: "/environments/setup" },
   { name: "setup-machine", path: `/environments/setup/${demoId(50)}` },
   { name: "setup-begin-agent", path: "/environments/setup", click: "text=Let an agent do it" },

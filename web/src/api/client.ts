@@ -3,7 +3,7 @@ import type {
   Agent, AgentSummary, ApiKey, Answer, Approval, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, CreatePullRequest, Desktop, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, NewEnvironment, NewKey, Passkey,
   PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStanding, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
-  TeamUsage, Terminal, Usage, User, WrittenFile,
+  TeamUsage, Terminal, Usage, User, VersionDiff, WrittenFile,
 } from "./types";
 import type { Find } from "../agents/status";
 import type { Event } from "../journal/event";
@@ -130,6 +130,8 @@ export class Client {
   updateEnvironment = (id: string, body: EnvironmentChange) => this.send("PATCH", `/environments${at(id)}`, body);
   deleteEnvironment = (id: string) => this.send("DELETE", `/environments${at(id)}`);
   environmentHistory = (id: string) => this.get<Page<EnvironmentVersion>>(`/environments${at(id)}/history?limit=100`);
+  /** How a version differs from an older one; "" is the one before it. */
+  environmentDiff = (id: string, from: string, to: string) => this.get<VersionDiff>(`/environments${at(id)}/history/diff?${new URLSearchParams({ ...(from ? { from } : {}), to }).toString()}`);
   checkEnvironment = (environmentJson: string) => this.send<Checked>("POST", "/environment-check", { environmentJson });
   environmentSchema = () => this.get<Schema>("/environment-schema");
   snapshots = (environmentId: string) => this.get<Page<Snapshot>>(`/snapshots?limit=100&environmentId=${encodeURIComponent(environmentId)}`);

@@ -23,6 +23,7 @@ export type Model = Schemas["ModelListItem"];
 export type Environment = Schemas["Environment"];
 export type EnvironmentDetail = Schemas["EnvironmentDetail"];
 export type EnvironmentVersion = Schemas["EnvironmentVersion"];
+export type VersionDiff = Schemas["EnvironmentDiff"];
 export type NewEnvironment = Schemas["CreateEnvironmentRequest"];
 export type EnvironmentChange = Schemas["UpdateEnvironmentRequest"];
 export type Checked = Schemas["Checked"];

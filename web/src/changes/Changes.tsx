@@ -15,9 +15,9 @@ import { ByTurn } from "./ByTurn";
 import { Counts, FileChanges } from "./File";
 import { parseDiff } from "./parse";
 import { Pulls } from "./Pulls";
+import { SplitPick, useSplit } from "./view";
 
 const w = words.changes;
-const wide = 1100; // pixels from which the sides fit beside each other
 
 /** What the agent has changed on its branch. It is loaded again after each of its turns. */
 export default function Changes({ agent, revision, entries, branch, more, older }: { agent: Agent; revision: number; entries: readonly Entry[]; branch: string; more: boolean; older: () => void }) {
@@ -25,7 +25,7 @@ export default function Changes({ agent, revision, entries, branch, more, older 
   const client = useClient();
   const { data, failure, loading, reload } = useLoad(() => client.diff(agent.id), [agent.id, agent.latestRunId, revision]);
   const files = useMemo(() => parseDiff(data?.diff ?? ""), [data]);
-  const [split, setSplit] = useState(() => localStorage.getItem("aloft.diff") === "split" || (!localStorage.getItem("aloft.diff") && innerWidth >= wide + 400));
+  const [split, view] = useSplit();
   const [comments, setComments, clear] = useDraft<Comment[]>(`comments.${agent.id}`, []);
   const put = useCallback((c: Comment) => setComments((old) => [...old.filter((o) => placeOfComment(o) !== placeOfComment(c)), c]), [setComments]);
   const drop = useCallback((place: string) => setComments((old) => old.filter((o) => placeOfComment(o) !== place)), [setComments]);
@@ -33,10 +33,6 @@ export default function Changes({ agent, revision, entries, branch, more, older 
   // A file's own comments alone have it drawn again.
   const none = useMemo(() => ({ comments: [], put, drop }), [put, drop]);
   const of = useMemo(() => new Map([...new Set(comments.map((c) => c.path))].map((path) => [path, { comments: comments.filter((c) => c.path === path && !c.turn), put, drop }])), [comments, put, drop]);
-  const view = (now: boolean) => {
-    localStorage.setItem("aloft.diff", now ? "split" : "inline");
-    setSplit(now);
-  };
 
   if (loading && !data) return <Loading />;
   if (failure && !data) return <Failed failure={failure} retry={reload} />;
@@ -87,14 +83,7 @@ export default function Changes({ agent, revision, entries, branch, more, older 
             {w.byTurn}
           </button>
         </div>
-        <div className="pick" role="group" aria-label={w.view}>
-          <button type="button" aria-pressed={!split} onClick={() => view(false)}>
-            {w.inline}
-          </button>
-          <button type="button" aria-pressed={split} onClick={() => view(true)}>
-            {w.split}
-          </button>
-        </div>
+        <SplitPick split={split} set={view} />
         <button type="button" className="button small" onClick={download}>
           <Icon name="download" /> {w.download}
         </button>

@@ -8,7 +8,7 @@ import type { FileDiff } from "./parse";
 const w = words.changes;
 
 /** The changes of one file. */
-export const FileChanges = memo(function FileChanges({ file, split, said }: { file: FileDiff; split: boolean; said: Said }) {
+export const FileChanges = memo(function FileChanges({ file, split, said }: { file: FileDiff; split: boolean; said?: Said }) {
   return (
     <section className="card file" id={`file-${file.path}`} aria-label={file.path}>
       <header>

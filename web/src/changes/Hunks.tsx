@@ -16,8 +16,8 @@ const high = 24; // pixels of a row, by the style
 /** What is said of lines, and how that is changed. turn is the one that the lines are of, or 0. */
 export type Said = { comments: readonly Comment[]; put: (c: Comment) => void; drop: (place: string) => void; turn?: number };
 
-/** The lines of a file's changes, of which only those are drawn that are in sight: there may be a hundred thousand. */
-export const Hunks = memo(function Hunks({ file, split, said }: { file: FileDiff; split: boolean; said: Said }) {
+/** The lines of a file's changes, to be commented on where something can be said, of which only those are drawn that are in sight: there may be a hundred thousand. */
+export const Hunks = memo(function Hunks({ file, split, said }: { file: FileDiff; split: boolean; said?: Said | undefined }) {
   const chunks = useMemo(() => {
     const rows = rowsOf(file, split);
     return Array.from({ length: Math.ceil(rows.length / chunk) }, (_, i) => rows.slice(i * chunk, (i + 1) * chunk));
@@ -36,13 +36,13 @@ export const Hunks = memo(function Hunks({ file, split, said }: { file: FileDiff
   );
 });
 
-type ChunkProps = { rows: readonly Row[]; first: boolean; path: string; language: string; said: Said; writing: string; write: (place: string) => void };
+type ChunkProps = { rows: readonly Row[]; first: boolean; path: string; language: string; said: Said | undefined; writing: string; write: (place: string) => void };
 
 function Chunk({ rows, first, path, language, said, writing, write }: ChunkProps) {
   const box = useRef<HTMLDivElement>(null);
   const height = useRef(rows.length * high);
   const near = useNear(box, first);
-  const placeOf = (line: Line) => placeOfComment({ path, line: line.new ?? line.old ?? 0, side: line.kind === "-" ? "old" : "new", ...(said.turn ? { turn: said.turn } : {}) });
+  const placeOf = (line: Line) => placeOfComment({ path, line: line.new ?? line.old ?? 0, side: line.kind === "-" ? "old" : "new", ...(said?.turn ? { turn: said.turn } : {}) });
   const places = useMemo(() => new Set(rows.flatMap((r) => [r.line, r.left, r.right].filter((l) => l !== undefined).map(placeOf))), [rows]); // eslint-disable-line react-hooks/exhaustive-deps -- a place is the line's alone
   const drawn = near || places.has(writing); // what somebody writes stays
   useLayoutEffect(() => {
@@ -52,7 +52,7 @@ function Chunk({ rows, first, path, language, said, writing, write }: ChunkProps
 
   const number = (line: Line): ReactNode => {
     const n = line.new ?? line.old;
-    if (n === undefined) return <span className="number" />;
+    if (n === undefined || !said) return <span className="number">{n}</span>;
     return (
       <button type="button" className="number" aria-label={w.comment(n)} onClick={() => write(placeOf(line))}>
         {n}
@@ -60,7 +60,7 @@ function Chunk({ rows, first, path, language, said, writing, write }: ChunkProps
     );
   };
   const below = (line: Line | undefined): ReactNode => {
-    if (!line || line.kind === "\\") return null;
+    if (!said || !line || line.kind === "\\") return null;
     const place = placeOf(line);
     const comment = said.comments.find((c) => placeOfComment(c) === place);
     if (writing !== place && !comment) return null;

@@ -1,5 +1,5 @@
 import type { Schema } from "../api/client";
-import type { Build, Checked, EnvironmentDetail, EnvironmentVersion, Proposed, Secret, Snapshot } from "../api/types";
+import type { Build, Checked, EnvironmentDetail, EnvironmentVersion, Proposed, Secret, Snapshot, VersionDiff } from "../api/types";
 import { minutesAgo } from "./agents";
 
 const environmentJson = `{
@@ -80,3 +80,20 @@ export const proposed: Proposed = {
   path: ".aloft/environment.json", branch: "aloft/find-out-how-a-machine", findings: [],
   environmentJson: '{\n  // node 20 is the base\'s own\n  "install": "sudo apt-get install -y libvips-dev\\nnpm ci",\n  "start": "sudo service postgresql start",\n  "terminals": [{ "name": "web", "command": "npm run dev" }],\n  "ports": [{ "port": 3000, "name": "web" }]\n}\n',
 };
+
+/** How the versions of the demonstration differ: what one has lost, and what another has. */
+export function versionDiff(from: string, to: string): VersionDiff {
+  const older = from || (versions[versions.findIndex((v) => v.versionId === to) + 1]?.versionId ?? "");
+  const linesOf = (id: string) => versions.find((v) => v.versionId === id)?.environmentJson.trimEnd().split("\n") ?? [];
+  const [was, is] = [linesOf(older), linesOf(to)];
+  const same = was.filter((l) => is.includes(l));
+  const lines: string[] = [];
+  let [i, j] = [0, 0];
+  for (const line of [...same, undefined]) {
+    for (; i < was.length && was[i] !== line; i++) lines.push(`-${was[i]}`);
+    for (; j < is.length && is[j] !== line; j++) lines.push(`+${is[j]}`);
+    if (line !== undefined) lines.push(` ${line}`), i++, j++;
+  }
+  const diff = older === to ? "" : `--- a/environment.json\n+++ b/environment.json\n@@ -1,${was.length} +1,${is.length} @@\n${lines.join("\n")}\n`;
+  return { from: older, to, diff };
+}

@@ -6,7 +6,7 @@ import { audit, keys, members, passkeys, rules, settings, signedIn, signedOut, u
 import { settled } from "../journal/fold";
 import { desktop } from "./desktop";
 import { shell } from "./shell";
-import { buildLog, builds, checked, environments, environmentSecrets, proposal, proposed, schema, secrets, snapshots, versions } from "./environments";
+import { buildLog, builds, checked, environments, environmentSecrets, proposal, proposed, schema, secrets, snapshots, versionDiff, versions } from "./environments";
 import { bytesOf, listOf, move, remove, write } from "./files";
 import { approval, branchDiff, journalOf, longDiff, picture, summary } from "./journal";
 import { openPull, proposedPull, standings } from "./pulls";
@@ -71,6 +71,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/environments\/([^/]+)$/, ([, id]) => environments.find((e) => e.id === id) ?? environments[0]],
   ["GET", /^\/v1\/environments\/[^/]+\/builds$/, () => page(builds)],
   ["GET", /^\/v1\/environments\/[^/]+\/history$/, () => page(versions)],
+  ["GET", /^\/v1\/environments\/[^/]+\/history\/diff$/, (_m, _b, query) => versionDiff(query.get("from") ?? "", query.get("to") ?? "")],
   ["POST", /^\/v1\/environment-check$/, (_m, body) => checked((body as { environmentJson: string }).environmentJson)],
   ["GET", /^\/v1\/environment-schema$/, () => schema],
   ["GET", /^\/v1\/snapshots$/, () => page(snapshots)],

@@ -1,6 +1,9 @@
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import type { EnvironmentDetail, EnvironmentVersion } from "../api/types";
 import { asFailure, useClient, useLoad } from "../api/use";
+import { FileChanges } from "../changes/File";
+import { parseDiff } from "../changes/parse";
+import { SplitPick, useSplit } from "../changes/view";
 import { Code } from "../parts/Code";
 import { Failed, Loading } from "../parts/State";
 import { since, useNow } from "../parts/time";
@@ -9,12 +12,13 @@ import { words } from "../words";
 
 const w = words.environments;
 
-/** What an environment said before, and a way back to it. */
+/** What an environment said before, what was changed, and a way back to it. */
 export function History({ of, may, reload }: { of: EnvironmentDetail; may: boolean; reload: () => void }) {
   const client = useClient();
   const list = useLoad(() => client.environmentHistory(of.id), [of.id, of.versionId]);
   const members = useLoad(client.members, []);
   const [shown, show] = useState("");
+  const [pair, compare] = useState<{ from: string; to: string }>();
   const now = useNow();
   const nameOf = (id: number) => {
     const u = members.data?.items.find((m) => m.id === id);
@@ -32,12 +36,18 @@ export function History({ of, may, reload }: { of: EnvironmentDetail; may: boole
         reload();
       },
     );
+  const items = list.data?.items ?? [];
+  const before = (id: string) => items[items.findIndex((v) => v.versionId === id) + 1]?.versionId ?? "";
+  const to = pair?.to ?? items[0]?.versionId ?? "";
   return (
     <>
       {list.loading && <Loading rows={4} />}
       {list.failure && !list.data && <Failed failure={list.failure} retry={list.reload} />}
+      {items.length > 1 && (
+        <Compare id={of.id} from={pair?.from ?? before(to)} to={to} set={compare} options={items.map((v) => ({ id: v.versionId, name: w.versionOf(new Date(v.createdAt).toLocaleString(), members.data ? nameOf(v.userId) : "") }))} />
+      )}
       <ul className="list">
-        {list.data?.items.map((v) => (
+        {items.map((v) => (
           <li key={v.versionId} className="card">
             <div className="line">
               <time dateTime={v.createdAt} title={new Date(v.createdAt).toLocaleString()}>
@@ -55,6 +65,11 @@ export function History({ of, may, reload }: { of: EnvironmentDetail; may: boole
                   </button>
                 )
               )}
+              {items.length > 1 && (
+                <button type="button" className="button quiet small" aria-pressed={v.versionId === to} onClick={() => compare({ from: before(v.versionId), to: v.versionId })}>
+                  {w.changes}
+                </button>
+              )}
               <button type="button" className="button quiet small" aria-expanded={shown === v.versionId} onClick={() => show(shown === v.versionId ? "" : v.versionId)}>
                 {w.show}
               </button>
@@ -68,5 +83,41 @@ export function History({ of, may, reload }: { of: EnvironmentDetail; may: boole
         ))}
       </ul>
     </>
+  );
+}
+
+type Comparing = { id: string; from: string; to: string; set: (pair: { from: string; to: string }) => void; options: { id: string; name: string }[] };
+
+/** How one version differs from another. */
+function Compare({ id, from, to, set, options }: Comparing) {
+  const client = useClient();
+  const [split, setSplit] = useSplit();
+  const { data, failure, loading, reload } = useLoad(() => client.environmentDiff(id, from, to), [id, from, to]);
+  const [file] = useMemo(() => parseDiff(data?.diff ?? ""), [data]);
+  const pick = (label: string, value: string, choose: (id: string) => void, none: boolean) => (
+    <label className="field">
+      <span className="label">{label}</span>
+      <select className="input" value={value} onChange={(e) => choose(e.target.value)}>
+        {none && <option value="">{w.nothingBefore}</option>}
+        {options.map((o) => (
+          <option key={o.id} value={o.id}>
+            {o.name}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+  return (
+    <section className="stack compare" aria-label={w.compare}>
+      <div className="row wraps">
+        {pick(w.from, from, (v) => set({ from: v, to }), from === "")}
+        {pick(w.to, to, (v) => set({ from, to: v }), false)}
+        <span className="grow" />
+        <SplitPick split={split} set={setSplit} />
+      </div>
+      {loading && <Loading rows={3} />}
+      {failure && !data && <Failed failure={failure} retry={reload} />}
+      {data && (file ? <FileChanges file={file} split={split} /> : <p className="muted small">{w.same}</p>)}
+    </section>
   );
 }

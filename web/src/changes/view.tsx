@@ -1,0 +1,35 @@
+import { useState } from "react";
+import { words } from "../words";
+
+const w = words.changes;
+const wide = 1500; // pixels from which the sides fit beside each other
+const place = "aloft.diff";
+
+/** useSplit is whether diffs are shown side by side, as this browser was told last. */
+export function useSplit(): [boolean, (now: boolean) => void] {
+  const [split, setSplit] = useState(() => {
+    const said = localStorage.getItem(place);
+    return said ? said === "split" : innerWidth >= wide;
+  });
+  return [
+    split,
+    (now) => {
+      localStorage.setItem(place, now ? "split" : "inline");
+      setSplit(now);
+    },
+  ];
+}
+
+/** Chooses how diffs are shown. */
+export function SplitPick({ split, set }: { split: boolean; set: (now: boolean) => void }) {
+  return (
+    <div className="pick" role="group" aria-label={w.view}>
+      <button type="button" aria-pressed={!split} onClick={() => set(false)}>
+        {w.inline}
+      </button>
+      <button type="button" aria-pressed={split} onClick={() => set(true)}>
+        {w.split}
+      </button>
+    </div>
+  );
+}
