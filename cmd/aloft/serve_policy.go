@@ -107,6 +107,15 @@ func projectFiles(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, c
 	}
 }
 
+// teamEgress is what the team had settled at a time of what machines may reach.
+func teamEgress(rules store.Rules) func(context.Context, time.Time) (agent.Egress, error) {
+	return func(ctx context.Context, at time.Time) (agent.Egress, error) {
+		h, err := store.Settings(ctx, rules)
+		then := h.At(at)
+		return agent.Egress{Mode: then.NetworkMode, Allow: strings.Fields(then.NetworkAllow)}, err
+	}
+}
+
 // foreignReach is how MCP servers that a repository names are reached: by the
 // server's own rules, and no further than the agent's machine.
 func foreignReach(own policy.Network, machine func(agent.Egress) (policy.Network, error)) func(agent.Egress) (*outbound.Client, error) {

@@ -184,6 +184,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		DiskOnly:     c.Machine.Sleep == "disk",
 		Allowed:      allowedOf(s.store, c.Limits.amount()),
 		Retention:    retentionOf(s.store, c.Machine.retention()),
+		TeamEgress:   teamEgress(s.store),
 		Dependencies: c.Git.Dependencies,
 		Author:       schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
 		Secrets:      func(string) map[string]string { return secrets }, Variables: locked.ForAgent, Identity: issuer, Artifacts: s.kept, Spans: sent,

@@ -27,6 +27,8 @@ var settings = []struct {
 	{"display-agent-summary", "displayAgentSummary", "lists show files and code", asBool},
 	{"display-agent-summary-externally", "displayAgentSummaryExternally", "so do webhooks and other channels", asBool},
 	{"privacy-mode", "privacyMode", "what agents say stays on the server", asBool},
+	{"network-mode", "networkMode", "what machines may reach: allow_all, default_with_network_settings, network_settings_only", asText},
+	{"network-allowlist", "networkAllowlist", "what else they may reach, with spaces between", asList},
 	{"retention-days", "retentionDays", "agents that nobody touches for so long are deleted; 0 is never", asNumber},
 	{"max-turns", "maxTurns", "replies of the model after which a run ends; 0 is the server's own", asNumber},
 	{"max-tokens", "maxTokens", "tokens likewise", asNumber},
@@ -36,6 +38,8 @@ var settings = []struct {
 }
 
 func asText(s string) (any, error) { return s, nil }
+
+func asList(s string) (any, error) { return append([]string{}, strings.Fields(s)...), nil }
 
 func asBool(s string) (any, error) {
 	switch s {
@@ -88,6 +92,8 @@ for agents that are made from then on.
 ` + strings.TrimRight(words.String(), "\n"),
 		Example: `  aloft settings
   aloft settings set default-repository github.com/acme/app
+  aloft settings set network-mode default_with_network_settings
+  aloft settings set network-allowlist "*.example.com 192.0.2.0/24"
   aloft settings set retention-days 30
   aloft settings set max-cost 20`,
 		Args: cobra.NoArgs,
@@ -136,18 +142,24 @@ func (a *app) showSettings(now client.Settings) error {
 	}
 	rows := [][]string{{"NAME", "VALUE"}}
 	for _, s := range settings {
-		value := fmt.Sprint(now[s.field])
-		switch now[s.field] {
-		case true:
-			value = "on"
-		case false:
+		value := ""
+		switch v := now[s.field].(type) {
+		case bool:
 			value = "off"
-		case "":
-			value = "-"
+			if v {
+				value = "on"
+			}
+		case []any:
+			for _, one := range v {
+				value += fmt.Sprint(one, " ")
+			}
+		default:
+			value = fmt.Sprint(v)
 		}
 		if seconds, ok := now[s.field].(float64); ok && s.field == "maxSeconds" && seconds > 0 {
 			value = (time.Duration(seconds) * time.Second).String()
 		}
+		value = cmp.Or(strings.TrimSpace(value), "-")
 		rows = append(rows, []string{s.name, cli.Line(value, 100)})
 	}
 	a.out.Table(rows)

@@ -19,8 +19,10 @@ type Settings struct {
 	Privacy           bool   `json:"privacy,omitempty"`           // what agents say and do stays on this server
 	RetentionDays     int    `json:"retentionDays,omitempty"`     // agents that nobody touches for so long are deleted; 0 is never
 	// Limit is what each run of an agent may use at most; 0 of a kind is as the server has it.
-	Limit       allowance.Amount `json:"limit,omitzero"`
-	MachineDays int              `json:"machineDays,omitempty"` // machines that nobody uses for so long are removed; 0 is when the server does
+	Limit        allowance.Amount `json:"limit,omitzero"`
+	MachineDays  int              `json:"machineDays,omitempty"`  // machines that nobody uses for so long are removed; 0 is when the server does
+	NetworkMode  string           `json:"networkMode,omitempty"`  // what machines may reach, as egressMode of an environment has it; "" is what the server allows
+	NetworkAllow string           `json:"networkAllow,omitempty"` // domains, addresses and ranges that the mode lets in besides, with spaces between
 }
 
 // ShownOutside reports whether what an agent says may be told elsewhere.

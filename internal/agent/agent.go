@@ -95,6 +95,9 @@ const (
 type Egress struct {
 	Mode  string   `json:"mode,omitempty"`
 	Allow []string `json:"allow,omitempty"`
+	// Within is what the team had settled when the agent was made: nothing is
+	// reached that it does not let in, too. nil is nothing.
+	Within *Egress `json:"within,omitempty"`
 }
 
 // Repo is a repository that an agent works on.

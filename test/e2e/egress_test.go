@@ -72,6 +72,19 @@ machine:
 			t.Errorf("no connection is %q:\n%s", want, rules)
 		}
 	}
+
+	// What the team settles narrows the machines of agents that are made from then on, and no others.
+	if status, reply := a.do("PATCH", "/v1/settings", object{"networkMode": policy.EnvironmentSettingsOnly, "networkAllowlist": []string{"other.example"}}); status != 200 {
+		t.Fatalf("%d %s", status, reply)
+	}
+	a.said("agent", "follow-up", r.AgentID, "Again")
+	if n := strings.Count(a.events(r.AgentID), "allowed:web of"); n < 2*strings.Count(events, "allowed:web of") {
+		t.Errorf("an agent from before is narrowed: %d\n%s", n, a.events(r.AgentID))
+	}
+	late := a.events(a.finish(a.create("", "Go around the policy", nil)).AgentID)
+	if strings.Contains(late, "allowed:web of") || !strings.Contains(late, "name:1") {
+		t.Errorf("an agent that was made since is not narrowed:\n%s", late)
+	}
 }
 
 // TestForward reaches a program in a machine from here, by the name and by the

@@ -1,13 +1,16 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
+	"strings"
 	"time"
 
 	"aloft/internal/account"
 	"aloft/internal/allowance"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
+	"aloft/internal/policy"
 )
 
 // maxRetention is the longest time that agents may be kept for, in days.
@@ -26,23 +29,27 @@ type settingsJSON struct {
 	MaxTokens          int64    `json:"maxTokens" minimum:"0" doc:"tokens likewise, also of subagents"`
 	MaxCostUSD         float64  `json:"maxCostUsd" minimum:"0" doc:"US dollars likewise; the price of every model has to be known"`
 	MaxSeconds         int64    `json:"maxSeconds" minimum:"0" doc:"time likewise, without what a run waits for people"`
+	NetworkMode        string   `json:"networkMode" enum:"allow_all,default_with_network_settings,network_settings_only" doc:"what machines may reach: all that the server allows, where packages and sources come from and the list, or the list alone; an environment narrows it further"`
+	NetworkAllowlist   []string `json:"networkAllowlist" nullable:"false" doc:"domains, *.domains, addresses and ranges that the mode lets in besides"`
 	MachineDays        int      `json:"machineRetentionDays" minimum:"0" maximum:"3650" doc:"machines that nobody uses for so long are removed with their disks; 0 is when the server does, which is as long as it may be"`
 }
 
 type updateSettingsRequestJSON struct {
-	_                  struct{} `json:"-" additionalProperties:"true"`
-	DefaultModel       *string  `json:"defaultModel,omitempty"`
-	DefaultRepository  *string  `json:"defaultRepository,omitempty"`
-	BaseBranch         *string  `json:"baseBranch,omitempty"`
-	DisplaySummary     *bool    `json:"displayAgentSummary,omitempty"`
-	DisplaySummaryAway *bool    `json:"displayAgentSummaryExternally,omitempty"`
-	PrivacyMode        *bool    `json:"privacyMode,omitempty"`
-	RetentionDays      *int     `json:"retentionDays,omitempty" minimum:"0" maximum:"3650"`
-	MaxTurns           *int64   `json:"maxTurns,omitempty" minimum:"0"`
-	MaxTokens          *int64   `json:"maxTokens,omitempty" minimum:"0"`
-	MaxCostUSD         *float64 `json:"maxCostUsd,omitempty" minimum:"0"`
-	MaxSeconds         *int64   `json:"maxSeconds,omitempty" minimum:"0"`
-	MachineDays        *int     `json:"machineRetentionDays,omitempty" minimum:"0" maximum:"3650"`
+	_                  struct{}  `json:"-" additionalProperties:"true"`
+	DefaultModel       *string   `json:"defaultModel,omitempty"`
+	DefaultRepository  *string   `json:"defaultRepository,omitempty"`
+	BaseBranch         *string   `json:"baseBranch,omitempty"`
+	DisplaySummary     *bool     `json:"displayAgentSummary,omitempty"`
+	DisplaySummaryAway *bool     `json:"displayAgentSummaryExternally,omitempty"`
+	PrivacyMode        *bool     `json:"privacyMode,omitempty"`
+	RetentionDays      *int      `json:"retentionDays,omitempty" minimum:"0" maximum:"3650"`
+	MaxTurns           *int64    `json:"maxTurns,omitempty" minimum:"0"`
+	MaxTokens          *int64    `json:"maxTokens,omitempty" minimum:"0"`
+	MaxCostUSD         *float64  `json:"maxCostUsd,omitempty" minimum:"0"`
+	MaxSeconds         *int64    `json:"maxSeconds,omitempty" minimum:"0"`
+	MachineDays        *int      `json:"machineRetentionDays,omitempty" minimum:"0" maximum:"3650"`
+	NetworkMode        *string   `json:"networkMode,omitempty" enum:"allow_all,default_with_network_settings,network_settings_only"`
+	NetworkAllowlist   *[]string `json:"networkAllowlist,omitempty" maxItems:"1000" nullable:"false"`
 }
 
 func settingsOf(s account.Settings) settingsJSON {
@@ -50,6 +57,7 @@ func settingsOf(s account.Settings) settingsJSON {
 		DefaultModel: s.DefaultModel, DefaultRepository: s.DefaultRepository, BaseBranch: s.BaseBranch,
 		DisplaySummary: !s.HideSummary, DisplaySummaryAway: !s.HideOutside, PrivacyMode: s.Privacy, RetentionDays: s.RetentionDays, MachineDays: s.MachineDays,
 		MaxTurns: s.Limit.Turns, MaxTokens: s.Limit.Tokens, MaxCostUSD: float64(s.Limit.Cost) / allowance.Dollar, MaxSeconds: s.Limit.Seconds,
+		NetworkMode: cmp.Or(s.NetworkMode, policy.EnvironmentAllowAll), NetworkAllowlist: append([]string{}, strings.Fields(s.NetworkAllow)...),
 	}
 }
 
@@ -138,6 +146,9 @@ func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) erro
 	if in.PrivacyMode != nil {
 		to.Privacy = *in.PrivacyMode
 	}
+	if err := settleNetwork(to, in.NetworkMode, in.NetworkAllowlist); err != nil {
+		return err
+	}
 	if in.RetentionDays != nil {
 		if to.RetentionDays = *in.RetentionDays; to.RetentionDays < 0 || to.RetentionDays > maxRetention {
 			return fault.Invalid("is a number of days from 0 to %d", maxRetention).At("retentionDays")
@@ -155,6 +166,33 @@ func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) erro
 				Hint("give fewer days, or 0 for the server's own, or have the operator raise machine.retention_days")
 		}
 	}
+	return nil
+}
+
+// maxNetworkList is how many entries the team's list of the network may have.
+const maxNetworkList = 1000
+
+// settleNetwork puts in what machines may reach.
+func settleNetwork(to *account.Settings, mode *string, list *[]string) error {
+	if mode != nil {
+		switch to.NetworkMode = *mode; *mode {
+		case policy.EnvironmentAllowAll:
+			to.NetworkMode = "" // it is as if nothing had been settled
+		case policy.EnvironmentDefaultPlus, policy.EnvironmentSettingsOnly:
+		default:
+			return fault.Invalid("must be %s, %s or %s", policy.EnvironmentAllowAll, policy.EnvironmentDefaultPlus, policy.EnvironmentSettingsOnly).At("networkMode")
+		}
+	}
+	if list == nil {
+		return nil
+	}
+	if len(*list) > maxNetworkList {
+		return fault.Invalid("has %d entries; up to %d are accepted", len(*list), maxNetworkList).At("networkAllowlist")
+	}
+	if _, err := policy.ForEnvironment(policy.EnvironmentSettingsOnly, *list); err != nil {
+		return fault.Invalid("%v", err).At("networkAllowlist").Hint("write domains such as example.com or *.example.com, addresses, or ranges such as 192.0.2.0/24")
+	}
+	to.NetworkAllow = strings.Join(*list, " ")
 	return nil
 }
 

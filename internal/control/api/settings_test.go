@@ -117,6 +117,29 @@ func TestRetention(t *testing.T) {
 	h.want(h.call("GET", "/v1/agents/"+kept, ""), 200) // it is from before
 }
 
+// What machines may reach is settled whole or not at all.
+func TestTeamNetwork(t *testing.T) {
+	h := newHouse(t)
+	const at = "/v1/settings"
+	if a := h.want(h.call("GET", at, ""), 200); a.text(t, "networkMode") != "allow_all" || len(a.get(t, "networkAllowlist").([]any)) != 0 {
+		t.Errorf("at first: %s", a.body)
+	}
+	h.want(h.callAs(adminsKey, "PATCH", at, `{"networkMode":"network_settings_only","networkAllowlist":["*.example.com","192.0.2.0/24"]}`), 200)
+	for _, bad := range []string{
+		`{"networkMode":"all of it"}`, `{"networkMode":""}`, `{"networkAllowlist":["a b.example"]}`, `{"networkAllowlist":[" "]}`, `{"networkAllowlist":[""]}`, `{"networkAllowlist":["http://a.example"]}`,
+		`{"networkMode":"allow_all","networkAllowlist":["/"]}`, `{"networkAllowlist":["a.example\tb.example"]}`, `{"networkAllowlist":[` + strings.Repeat(`"a.example",`, 1000) + `"a.example"]}`,
+	} {
+		h.want(h.callAs(adminsKey, "PATCH", at, bad), 400)
+	}
+	if a := h.want(h.callAs(viewersKey, "GET", at, ""), 200); a.text(t, "networkMode") != "network_settings_only" || fmt.Sprint(a.get(t, "networkAllowlist")) != "[*.example.com 192.0.2.0/24]" {
+		t.Errorf("settled: %s", a.body)
+	}
+	h.want(h.callAs(bensKey, "PATCH", at, `{"networkMode":"allow_all"}`), 403)
+	if a := h.want(h.callAs(adminsKey, "PATCH", at, `{"networkMode":"allow_all","networkAllowlist":[]}`), 200); a.text(t, "networkMode") != "allow_all" || len(a.get(t, "networkAllowlist").([]any)) != 0 {
+		t.Errorf("taken back: %s", a.body)
+	}
+}
+
 // The server's own time is the most that machines may be kept for.
 func TestMachineRetention(t *testing.T) {
 	h := newHouse(t)

@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
@@ -56,6 +57,9 @@ type Config struct {
 	Class   string
 	Limits  machine.Limits
 	Network policy.Network
+	// TeamEgress is what the team has settled by a time of what machines may reach;
+	// nil is nothing, and so is a zero value.
+	TeamEgress func(context.Context, time.Time) (agent.Egress, error)
 	// Secrets are values, by names, that must not be in a log.
 	Secrets map[string]string
 	// Variables returns what install finds in its environment, the hidden of

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"aloft/internal/control/dockerfile"
 	"aloft/internal/environment"
@@ -125,16 +126,28 @@ func (b *Builder) fits(r environment.Record, from base, p Plan) bool {
 }
 
 // network is that of the machines in which the environment is made ready: no
-// wider than the server's.
-func (b *Builder) network(e environment.Environment) (policy.Network, error) {
-	if b.Network.Mode == "" {
-		return b.Network, nil // there is none
+// wider than the server's, and than what the team has settled for new agents.
+func (b *Builder) network(ctx context.Context, e environment.Environment) (policy.Network, error) {
+	all := b.Network
+	if all.Mode == "" {
+		return all, nil // there is none
+	}
+	if b.TeamEgress != nil {
+		team, err := b.TeamEgress(ctx, time.Now())
+		if err != nil {
+			return policy.Network{}, err
+		}
+		own, err := policy.ForEnvironment(team.Mode, team.Allow)
+		if err != nil {
+			return policy.Network{}, fmt.Errorf("the team's network: %w", err)
+		}
+		all = policy.Narrow(all, own)
 	}
 	own, err := policy.ForEnvironment(string(e.EgressMode), e.EgressAllowlist)
 	if err != nil {
 		return policy.Network{}, fault.Invalid("egressAllowlist: %v", err).Named("environment_invalid")
 	}
-	return policy.Narrow(b.Network, own), nil
+	return policy.Narrow(all, own), nil
 }
 
 // image makes the image of the plan's Dockerfile, and returns the name of it.
@@ -158,7 +171,7 @@ func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildL
 	if err := b.Files.Export(ctx, p.repoURL, p.Commit, root); err != nil {
 		return "", err
 	}
-	network, err := b.network(p.Environment)
+	network, err := b.network(ctx, p.Environment)
 	if err != nil {
 		return "", err
 	}

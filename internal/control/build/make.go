@@ -195,7 +195,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 		of = r.Base + " above " + of
 	}
 	step("base: %s", of)
-	network, err := b.network(p.Environment)
+	network, err := b.network(ctx, p.Environment)
 	if err != nil {
 		return nil, err
 	}

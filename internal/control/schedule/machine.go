@@ -102,7 +102,10 @@ func (w *worker) made(ctx context.Context, base build.Base, e environment.Enviro
 	}
 	start := time.Now()
 	id := newMachineID(state.Agent.ID)
-	asked := agent.Egress{Mode: string(e.EgressMode), Allow: e.EgressAllowlist}
+	asked, err := w.s.egressOf(ctx, state.Agent, e)
+	if err != nil {
+		return nil, err
+	}
 	network, err := w.s.NetworkFor(asked)
 	if err != nil {
 		return nil, err

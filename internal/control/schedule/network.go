@@ -17,6 +17,7 @@ import (
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
 	"aloft/internal/control/store"
+	"aloft/internal/environment"
 	"aloft/internal/fault"
 	"aloft/internal/policy"
 )
@@ -24,18 +25,43 @@ import (
 // policyTimeout bounds the telling of a gateway, which is a process of this host.
 const policyTimeout = 5 * time.Second
 
-// NetworkFor is what a machine may reach: what the server allows, and of that no
-// more than its environment asks for.
+// NetworkFor is what a machine may reach: what the server allows, of that no more
+// than the team does, and of that no more than its environment asks for.
 func (s *Scheduler) NetworkFor(e agent.Egress) (policy.Network, error) {
-	if s.Network.Mode == "" || e.Mode == "" && len(e.Allow) == 0 {
-		return s.Network, nil
+	network := s.Network
+	if network.Mode == "" {
+		return network, nil
+	}
+	if e.Within != nil {
+		team, err := policy.ForEnvironment(e.Within.Mode, e.Within.Allow)
+		if err != nil {
+			return policy.Network{}, fmt.Errorf("the team's network: %w", err)
+		}
+		network = policy.Narrow(network, team)
+	}
+	if e.Mode == "" && len(e.Allow) == 0 {
+		return network, nil
 	}
 	own, err := policy.ForEnvironment(e.Mode, e.Allow)
 	if err != nil {
 		return policy.Network{}, fault.Invalid("egressAllowlist: %v", err).Named("environment_invalid").
 			Hint("run `aloft env check` in the repository")
 	}
-	return policy.Narrow(s.Network, own), nil
+	return policy.Narrow(network, own), nil
+}
+
+// egressOf is how an agent's machine is narrowed by its environment, and by what
+// the team had settled when the agent was made.
+func (s *Scheduler) egressOf(ctx context.Context, a agent.Agent, e environment.Environment) (agent.Egress, error) {
+	out := agent.Egress{Mode: string(e.EgressMode), Allow: e.EgressAllowlist}
+	if s.TeamEgress == nil {
+		return out, nil
+	}
+	team, err := s.TeamEgress(ctx, a.CreatedAt)
+	if err == nil && team.Mode != "" {
+		out.Within = &team
+	}
+	return out, err
 }
 
 // renewPolicy gives the machine's gateway the policy of today: it may have been

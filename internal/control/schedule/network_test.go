@@ -1,9 +1,13 @@
 package schedule
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/environment"
 	"aloft/internal/policy"
 )
 
@@ -19,6 +23,12 @@ func TestNetworkFor(t *testing.T) {
 			map[string]bool{"a.ok.example": true, "a.example": false}},
 		{"NoMoreThanTheServer", policy.Network{Mode: policy.List, Allow: []string{"a.example"}}, agent.Egress{Mode: policy.EnvironmentSettingsOnly, Allow: []string{"b.example"}},
 			map[string]bool{"a.example": false, "b.example": false}},
+		{"NoMoreThanTheTeam", policy.Network{Mode: policy.AllowAll}, agent.Egress{Within: &agent.Egress{Mode: policy.EnvironmentSettingsOnly, Allow: []string{"a.example"}}},
+			map[string]bool{"a.example": true, "b.example": false}},
+		{"WhatAllLetIn", policy.Network{Mode: policy.AllowAll}, agent.Egress{
+			Mode: policy.EnvironmentSettingsOnly, Allow: []string{"a.example", "b.example"},
+			Within: &agent.Egress{Mode: policy.EnvironmentDefaultPlus, Allow: []string{"b.example"}},
+		}, map[string]bool{"a.example": false, "b.example": true, "pages.golang.org": false}},
 	} {
 		s := &Scheduler{Config: Config{Network: c.server}}
 		n, err := s.NetworkFor(c.asks)
@@ -40,5 +50,32 @@ func TestNetworkFor(t *testing.T) {
 	}
 	if _, err := (&Scheduler{Config: Config{Network: policy.Network{Mode: policy.AllowAll}}}).NetworkFor(agent.Egress{Mode: "all of it"}); err == nil {
 		t.Error("an unknown mode is passed over")
+	}
+	if _, err := (&Scheduler{Config: Config{Network: policy.Network{Mode: policy.AllowAll}}}).NetworkFor(agent.Egress{Within: &agent.Egress{Mode: "all of it"}}); err == nil {
+		t.Error("an unknown mode of the team is passed over")
+	}
+}
+
+// A machine is narrowed by what the team had settled when its agent was made; where
+// that cannot be read, none is made.
+func TestEgressOf(t *testing.T) {
+	made := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	var broken error
+	s := &Scheduler{Config: Config{TeamEgress: func(_ context.Context, at time.Time) (agent.Egress, error) {
+		if at.Before(made) {
+			return agent.Egress{Allow: []string{"unused.example"}}, broken
+		}
+		return agent.Egress{Mode: policy.EnvironmentSettingsOnly}, broken
+	}}}
+	e := environment.Environment{EgressMode: environment.EgressSettingsOnly, EgressAllowlist: []string{"a.example"}}
+	for at, within := range map[time.Time]bool{made.Add(-time.Second): false, made: true} {
+		got, err := s.egressOf(t.Context(), agent.Agent{CreatedAt: at}, e)
+		if err != nil || got.Mode != policy.EnvironmentSettingsOnly || len(got.Allow) != 1 || (got.Within != nil) != within {
+			t.Errorf("at %s: %+v, %v", at, got, err)
+		}
+	}
+	broken = errors.New("broken")
+	if _, err := s.egressOf(t.Context(), agent.Agent{CreatedAt: made}, e); !errors.Is(err, broken) {
+		t.Errorf("settings that cannot be read: %v", err)
 	}
 }

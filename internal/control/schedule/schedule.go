@@ -87,6 +87,9 @@ type Config struct {
 	// Retention is for how long nobody uses an agent's machine until it is removed
 	// with its disk; 0 is for ever, and so is nil.
 	Retention func(ctx context.Context, a agent.Agent) (time.Duration, error)
+	// TeamEgress is what the team had settled at a time of what machines may reach;
+	// nil is nothing, and so is a zero value.
+	TeamEgress func(context.Context, time.Time) (agent.Egress, error)
 	// Spans has machines make spans below their runs' own, and sends them on. nil,
 	// which is ghost mode, has exec-daemon make none.
 	Spans *telemetry.Telemetry
