@@ -14,6 +14,13 @@ import (
 
 const watched = `
 scripts:
+  - match: Find out how a machine
+    turns:
+      - calls:
+          - tool: AskQuestion
+            args: {title: Tests, questions: [{id: run, prompt: Are the tests to run?, options: [{id: all, label: Run them}, {id: none, label: Leave them}]}]}
+      - calls: [{tool: Write, args: {path: .aloft/environment.json, contents: "{\"install\": \"echo by-an-agent\"}\n"}}]
+      - text: I propose to install it.
   - match: shorter
     turns:
       - text: It is shorter.

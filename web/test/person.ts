@@ -1,7 +1,7 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { openBrowser, patience } from "./browser";
-import { ask, settle, tendEnvironments } from "./person_environments";
+import { ask, settle, setUpMachines, tendEnvironments } from "./person_environments";
 import { signInElsewhere } from "./sign_in_elsewhere";
 import { takeOver } from "./takeover";
 import { commentAndResend } from "./turns";
@@ -95,6 +95,7 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
 
     await signInElsewhere(context, server, process.env["ALOFT_TEST_MCP"] ?? "", process.env["ALOFT_TEST_PROVIDER"] ?? "");
     await tendEnvironments(page, server);
+    await setUpMachines(page, server);
     await settle(browser, page, server);
 
     expect(foreign).toEqual([]);

@@ -59,9 +59,60 @@ export async function tendEnvironments(page: Page, server: Server): Promise<void
 
   // What it said first is restored, and is what it says.
   await page.getByRole("link", { name: "History", exact: true }).click();
+  await page.locator("[data-kind='+'] code", { hasText: "built-in-a-browser" }).first().waitFor();
   await says(page.getByText("It says that again."), () => page.getByRole("button", { name: "Restore" }).first().click());
   await page.getByRole("link", { name: "environment.json", exact: true }).click();
   await editor.getByText("it runs when the environment is built").waitFor();
+}
+
+/** A person sets a machine up in a terminal, saves it, tries and commits what is proposed; an agent does it, asks first, and what it proposes is kept. */
+export async function setUpMachines(page: Page, server: Server): Promise<void> {
+  const begin = async (button: string) => {
+    await page.getByRole("link", { name: "Environments", exact: true }).click();
+    await page.getByRole("link", { name: "Set up", exact: true }).click();
+    if (button === "Start the agent") await page.getByRole("button", { name: "Let an agent do it" }).click();
+    await page.getByLabel("Repository", { exact: true }).fill(server.repo);
+    await page.getByRole("button", { name: button }).click();
+  };
+  const editor = page.locator(".cm-content");
+  const idOf = () => /bc-[0-9a-f-]+/.exec(page.url())?.[0] ?? "";
+
+  await begin("Start the machine");
+  const terminal = page.locator(".xterm-rows");
+  await terminal.getByText("$").first().waitFor();
+  await page.locator(".xterm-helper-textarea").focus();
+  await page.keyboard.type("echo by hand | sudo tee /etc/set-up && echo SET$((1+1))\n");
+  await terminal.getByText("SET2").first().waitFor();
+  await page.getByRole("button", { name: "Save as snapshot" }).click();
+  await editor.getByText("snapshot-").first().waitFor();
+  await page.reload(); // which loses nothing
+  await editor.getByText("snapshot-").first().waitFor();
+  await editor.click();
+  await page.keyboard.press("Control+a");
+  const { items } = (await ask(server, server.key, "GET", "/v1/snapshots")) as { items: { id: string }[] };
+  await page.keyboard.insertText(`{"snapshot": "${items[0]?.id}", "install": "cat /etc/set-up"}\n`);
+  await page.getByRole("button", { name: "Try it by a build" }).click();
+  await page.getByText("It works: the build succeeded.").waitFor();
+  await page.getByRole("button", { name: "Commit to a branch" }).click();
+  await page.getByText("Committed .aloft/environment.json").waitFor();
+  expect((await ask(server, server.key, "GET", `/v1/agents/${idOf()}/environment`))["environmentJson"]).toContain("cat /etc/set-up");
+  await page.getByRole("button", { name: "Discard" }).click();
+  await page.getByRole("button", { name: "Start the machine" }).waitFor();
+
+  await begin("Start the agent");
+  await page.getByRole("button", { name: "Run them" }).click();
+  await page.getByText("I propose to install it.").waitFor();
+  await page.getByRole("button", { name: "See what it proposes" }).click();
+  await editor.getByText("by-an-agent").waitFor();
+  await page.getByText("The agent proposes .aloft/environment.json").waitFor();
+  await editor.click();
+  await page.keyboard.press("Control+a");
+  await page.keyboard.insertText('{"install": "echo changed-by-hand"}\n');
+  await page.getByRole("button", { name: "Keep it for me" }).click();
+  await page.getByRole("link", { name: "History", exact: true }).waitFor();
+  const kept = /env-[0-9a-f-]+/.exec(page.url())?.[0] ?? "";
+  expect((await ask(server, server.key, "GET", `/v1/environments/${kept}`))["environmentJson"]).toContain("changed-by-hand");
+  await ask(server, server.key, "DELETE", `/v1/environments/${kept}`);
 }
 
 /** An admin settles something, and a member may not. */
@@ -70,7 +121,12 @@ export async function settle(browser: Browser, page: Page, server: Server): Prom
   const branch = page.getByLabel("Base branch");
   await branch.fill("main");
   await says(page.getByText("Saved", { exact: true }), () => page.keyboard.press("Enter"));
-  expect((await ask(server, server.key, "GET", "/v1/settings"))["baseBranch"]).toBe("main");
+  const network = page.getByLabel("What machines may reach");
+  await says(page.getByText("Saved", { exact: true }), () => network.selectOption("network_settings_only"));
+  await page.getByLabel("Hosts", { exact: true }).fill("*.example.com\n192.0.2.0/24");
+  await page.getByLabel("Hosts", { exact: true }).blur();
+  const settled = async () => (await ask(server, server.key, "GET", "/v1/settings")) as { baseBranch: string; networkAllowlist: string[] };
+  await expect.poll(settled, { timeout: patience }).toMatchObject({ baseBranch: "main", networkMode: "network_settings_only", networkAllowlist: ["*.example.com", "192.0.2.0/24"] });
 
   const invited = await ask(server, server.key, "POST", "/v1/members", { email: "member@example.com", role: "member" });
   const context = await browser.newContext();
@@ -81,13 +137,13 @@ export async function settle(browser: Browser, page: Page, server: Server): Prom
     await theirs.getByRole("link", { name: "Settings", exact: true }).waitFor();
     await theirs.goto(`${server.url}/settings`);
     await theirs.getByText("An admin settles this for the team.").first().waitFor();
-    expect(await theirs.getByLabel("Base branch").isDisabled()).toBe(true);
+    for (const field of ["Base branch", "What machines may reach", "Hosts"]) expect(await theirs.getByLabel(field, { exact: true }).isDisabled()).toBe(true);
     // The page is no wall: the server refuses it too.
     const status = await theirs.evaluate("fetch('/v1/settings', {method: 'PATCH', headers: {'Content-Type': 'application/json'}, body: '{\"baseBranch\":\"theirs\"}'}).then((r) => r.status)");
     expect(status).toBe(403);
   } finally {
     await context.close();
   }
-  expect((await ask(server, server.key, "GET", "/v1/settings"))["baseBranch"]).toBe("main");
-  await ask(server, server.key, "PATCH", "/v1/settings", { baseBranch: "" });
+  expect((await settled()).baseBranch).toBe("main");
+  await ask(server, server.key, "PATCH", "/v1/settings", { baseBranch: "", networkMode: "allow_all", networkAllowlist: [] });
 }

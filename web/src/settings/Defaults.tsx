@@ -7,10 +7,11 @@ import { useMay } from "../session";
 import { words } from "../words";
 
 const w = words.settings.team;
-type Texts = "defaultRepository" | "baseBranch";
-type Numbers = "retentionDays" | "machineRetentionDays";
-type Limits = "maxTurns" | "maxTokens" | "maxCostUsd" | "maxSeconds";
-type Switches = "displayAgentSummary" | "displayAgentSummaryExternally" | "privacyMode";
+const texts = ["defaultRepository", "baseBranch"] as const;
+const limits = ["maxTurns", "maxTokens", "maxCostUsd", "maxSeconds"] as const;
+const days = ["retentionDays", "machineRetentionDays"] as const;
+const switches = ["displayAgentSummary", "displayAgentSummaryExternally", "privacyMode"] as const;
+type Mode = Settings["networkMode"];
 
 /** What an admin settles for new agents. Each change is saved at once. */
 export function Defaults() {
@@ -32,6 +33,7 @@ export function Defaults() {
       },
     );
   };
+  const list = data?.networkAllowlist.join("\n") ?? "";
   return (
     <section className="card padded stack">
       <h2>{w.title}</h2>
@@ -53,18 +55,18 @@ export function Defaults() {
                 ))}
               </select>
             </div>
-            {(["defaultRepository", "baseBranch"] as Texts[]).map((name) => (
-              <Text key={`${name}-${data[name]}`} name={name} value={data[name]} may={admin} save={(text) => save({ [name]: text })} />
+            {texts.map((name) => (
+              <Entry key={`${name}-${data[name]}`} id={name} words={w.texts[name]} value={data[name]} may={admin} save={(text) => save({ [name]: text })} />
             ))}
-            {(["retentionDays", "machineRetentionDays"] as Numbers[]).map((name) => (
-              <Amount key={`${name}-${data[name]}`} id={name} words={w.days[name]} value={data[name]} most={3650} may={admin} save={(days) => save({ [name]: days })} />
+            {days.map((name) => (
+              <Entry key={`${name}-${data[name]}`} id={name} words={w.days[name]} number={{ max: 3650 }} value={String(data[name])} may={admin} save={(text) => save({ [name]: Number(text) })} />
             ))}
-            {(["maxTurns", "maxTokens", "maxCostUsd", "maxSeconds"] as Limits[]).map((name) => {
+            {limits.map((name) => {
               const unit = name === "maxSeconds" ? 60 : 1; // people write minutes
-              return <Amount key={`${name}-${data[name]}`} id={name} words={w.limits[name]} value={data[name] / unit} whole={name !== "maxCostUsd"} may={admin} save={(n) => save({ [name]: n * unit })} />;
+              return <Entry key={`${name}-${data[name]}`} id={name} words={w.limits[name]} number={{ step: name === "maxCostUsd" ? "any" : 1 }} value={String(data[name] / unit)} may={admin} save={(text) => save({ [name]: Number(text) * unit })} />;
             })}
           </div>
-          {(["displayAgentSummary", "displayAgentSummaryExternally", "privacyMode"] as Switches[]).map((name) => (
+          {switches.map((name) => (
             <label key={name} className="switch">
               <input type="checkbox" disabled={!admin || (name === "displayAgentSummaryExternally" && (!data.displayAgentSummary || data.privacyMode))} checked={data[name]} onChange={(e) => save({ [name]: e.target.checked })} />
               <span>
@@ -73,35 +75,47 @@ export function Defaults() {
               </span>
             </label>
           ))}
+          <div className="field">
+            <label htmlFor="network-mode">{w.network.name}</label>
+            <select id="network-mode" className="input" disabled={!admin} aria-describedby="network-mode-hint" value={data.networkMode} onChange={(e) => save({ networkMode: e.target.value as Mode })}>
+              {(Object.keys(w.network.modes) as Mode[]).map((m) => (
+                <option key={m} value={m}>
+                  {w.network.modes[m]}
+                </option>
+              ))}
+            </select>
+            <span className="hint" id="network-mode-hint">
+              {w.network.hint}
+            </span>
+          </div>
+          {data.networkMode !== "allow_all" && (
+            <Entry key={list} id="networkAllowlist" words={w.network.list} rows={Math.max(3, Math.min(12, data.networkAllowlist.length + 1))} value={list} may={admin} save={(text) => save({ networkAllowlist: text.split(/\s+/).filter(Boolean) })} />
+          )}
         </>
       )}
     </section>
   );
 }
 
-function Text({ name, value, may, save }: { name: Texts; value: string; may: boolean; save: (text: string) => void }) {
-  const [text, setText] = useState(value);
-  const done = () => text.trim() !== value && save(text.trim());
-  return (
-    <div className="field">
-      <label htmlFor={name}>{w.texts[name].name}</label>
-      <input id={name} className="input" disabled={!may} value={text} onChange={(e) => setText(e.target.value)} onBlur={done} onKeyDown={(e) => e.key === "Enter" && done()} />
-      <span className="hint">{w.texts[name].hint}</span>
-    </div>
-  );
-}
+type EntryOf = { id: string; words: { name: string; hint: string }; value: string; may: boolean; save: (text: string) => void; number?: { max?: number; step?: number | "any" }; rows?: number };
 
-function Amount({ id, words: { name, hint }, value, most, whole = true, may, save }: { id: string; words: { name: string; hint: string }; value: number; most?: number; whole?: boolean; may: boolean; save: (n: number) => void }) {
-  const [text, setText] = useState(String(value));
-  const done = () => {
-    const n = Number(text || "0");
-    if ((whole ? Number.isInteger(n) : Number.isFinite(n)) && n !== value) save(n);
-  };
+/** What is written, and saved when one leaves it. */
+function Entry({ id, words: { name, hint }, value, may, save, number, rows = 0 }: EntryOf) {
+  const [text, setText] = useState(value);
+  const now = text.trim() || (number ? "0" : "");
+  const done = () => now !== value && save(now);
+  const common = { id, disabled: !may, value: text, "aria-describedby": `${id}-hint`, onChange: (e: { target: { value: string } }) => setText(e.target.value), onBlur: done };
   return (
     <div className="field">
       <label htmlFor={id}>{name}</label>
-      <input id={id} className="input" type="number" min="0" max={most} step={whole ? 1 : "any"} disabled={!may} value={text} onChange={(e) => setText(e.target.value)} onBlur={done} onKeyDown={(e) => e.key === "Enter" && done()} />
-      <span className="hint">{hint}</span>
+      {rows > 0 ? (
+        <textarea {...common} className="input mono" rows={rows} spellCheck={false} />
+      ) : (
+        <input {...common} className="input" {...(number ? { type: "number", min: 0, ...number } : {})} onKeyDown={(e) => e.key === "Enter" && done()} />
+      )}
+      <span className="hint" id={`${id}-hint`}>
+        {hint}
+      </span>
     </div>
   );
 }

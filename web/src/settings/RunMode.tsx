@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { asFailure, useClient, useLoad } from "../api/use";
-import { Problem } from "../parts/State";
+import { Failed, Loading, Problem } from "../parts/State";
 import { toast } from "../parts/toast";
 import { useMay } from "../session";
 import { words } from "../words";
@@ -11,12 +11,13 @@ const modes = Object.keys(words.spawn.runModes) as (keyof typeof words.spawn.run
 /** How much agents may do without asking. The strictest of these, the server's and the agent's own holds. */
 export function RunMode() {
   const admin = useMay("admin");
+  const member = useMay("member");
   return (
     <section className="card padded stack">
       <h2>{words.spawn.runMode}</h2>
       <p className="small muted">{w.runModeLead}</p>
       <div className="form-grid">
-        <One owner="me" may />
+        <One owner="me" may={member} />
         <One owner="team" may={admin} />
       </div>
     </section>
@@ -25,7 +26,7 @@ export function RunMode() {
 
 function One({ owner, may }: { owner: "me" | "team"; may: boolean }) {
   const client = useClient();
-  const { data, reload } = useLoad(() => client.rule(owner, "run-mode"), [owner]);
+  const { data, failure, loading, reload } = useLoad(() => client.rule(owner, "run-mode"), [owner]);
   const [problem, setProblem] = useState("");
   const set = (mode: string) => {
     setProblem("");
@@ -37,6 +38,8 @@ function One({ owner, may }: { owner: "me" | "team"; may: boolean }) {
       (e: unknown) => setProblem(asFailure(e).message),
     );
   };
+  if (loading) return <Loading rows={1} />;
+  if (failure && !data) return <Failed failure={failure} retry={reload} />;
   return (
     <div className="field">
       <label htmlFor={`mode-${owner}`}>{w.owner[owner]}</label>

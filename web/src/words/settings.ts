@@ -31,6 +31,16 @@ export const settings = {
         displayAgentSummaryExternally: { name: "Display it in external channels", hint: "Webhooks tell what an agent says. Only where the summary is displayed, and not in privacy mode." },
         privacyMode: { name: "Privacy mode", hint: "What agents say stays on this server, whatever the others are. An agent that runs goes on as it began." },
       },
+      network: {
+        name: "What machines may reach",
+        hint: "Of what the server allows; an environment may narrow it further. It holds for builds, too, and not for git, which has a way of its own.",
+        modes: {
+          allow_all: "All that the server allows",
+          default_with_network_settings: "Where packages and sources come from, and the hosts below",
+          network_settings_only: "The hosts below alone",
+        },
+        list: { name: "Hosts", hint: "One on a line: example.com, *.example.com with all below it, 192.0.2.7 or 192.0.2.0/24." },
+      },
     },
     rules: {
       title: "Rules",
