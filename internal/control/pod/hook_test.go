@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 
@@ -27,13 +25,8 @@ func (h hookServer) RunHooks(context.Context, *connect.Request[agentv1.RunHooksR
 // connections that die are the first to be opened, each at the first byte.
 func hooksTo(t *testing.T, dies int32, lost func(error) error, answer hookServer) *Hooks {
 	t.Helper()
-	mux := http.NewServeMux()
-	mux.Handle(agentv1connect.NewHookServiceHandler(answer))
-	server := httptest.NewUnstartedServer(mux)
-	server.Config.Protocols = new(http.Protocols)
-	server.Config.Protocols.SetUnencryptedHTTP2(true)
-	server.Start()
-	t.Cleanup(server.Close)
+	path, handler := agentv1connect.NewHookServiceHandler(answer)
+	dial := execDaemon(t, path, handler)
 	var opened atomic.Int32
 	h := newHooks(func(ctx context.Context) (net.Conn, error) {
 		if opened.Add(1) <= dies {
@@ -44,7 +37,7 @@ func hooksTo(t *testing.T, dies int32, lost func(error) error, answer hookServer
 			}()
 			return ours, nil
 		}
-		return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
+		return dial(ctx)
 	}, lost)
 	t.Cleanup(h.Close)
 	return h

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -50,12 +51,14 @@ func newMCP(dial func(context.Context) (net.Conn, error), lost func(error) error
 // Close lets go of the stream to exec-daemon.
 func (m *MCP) Close() { m.http.CloseIdleConnections() }
 
-// Use has the machine run these servers and no others, in a sandbox where a policy
+// Use has the machine run those of these servers that are programs, and no others, in a sandbox where a policy
 // is given, and returns what they offer, which is what the machine says: a server
 // that was not asked for is not in it, and none has more than a real one may have.
 // It waits for those that start as long as wait. The error wraps [ErrLost] where the
 // machine is gone.
 func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *cage.Policy, wait time.Duration) ([]mcp.Listing, error) {
+	// What the others are authorized by enters no machine.
+	servers = slices.DeleteFunc(slices.Clone(servers), mcp.Server.Remote)
 	text, err := json.Marshal(servers)
 	if err != nil {
 		return nil, fmt.Errorf("run MCP servers: %w", err)
@@ -81,9 +84,6 @@ func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *cage.Policy, wai
 func admitted(servers []mcp.Server, said []mcp.Listing) []mcp.Listing {
 	var out []mcp.Listing
 	for _, s := range servers {
-		if s.Remote() {
-			continue
-		}
 		l := mcp.Listing{Server: s.Name, State: mcp.Failed, Error: "the machine does not say how it is"}
 		for _, its := range said {
 			if its.Server != s.Name {

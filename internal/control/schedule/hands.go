@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -118,8 +117,7 @@ func (h *hands) Servers(ctx context.Context, s *agent.State, servers []mcp.Serve
 	if err != nil {
 		return nil, err
 	}
-	here := slices.DeleteFunc(slices.Clone(servers), mcp.Server.Remote)
-	all, err := h.mcp.Use(ctx, here, around, wait)
+	all, err := h.mcp.Use(ctx, servers, around, wait)
 	return all, lostError(err)
 }
 
