@@ -21,7 +21,7 @@ const (
 var errUsage = errors.New("usage: exec-daemon serve [flags]; exec-daemon serve --help lists them")
 
 // config is what the command line and the environment say. A field whose
-// option has a later part is read by nobody yet.
+// option has a later part is read by nobody yet, and one with a never part by nobody.
 type config struct {
 	Port          int    // 0 for a free one
 	PTYPort       int    // the same

@@ -24,6 +24,7 @@ type option struct {
 	standard string // what holds where it is not given
 	words    string
 	later    string            // which part of Aloft will heed it, where none does yet
+	never    string            // why it is not heeded, and will not be
 	ours     bool              // not one of the product that Aloft follows
 	at       func(*config) any // *int, *string, *bool or *slog.Level
 }
@@ -55,11 +56,11 @@ var options = []option{
 		at: func(c *config) any { return &c.RgPath }},
 	{name: "browser-enabled", kind: kindBool, standard: "false", words: "let the agent drive a browser", later: "the desktop",
 		at: func(c *config) any { return &c.Browser }},
-	{name: "cursor-self-control-enabled", kind: kindBool, standard: "false", words: "taken for compatibility; it did something once", later: "nothing: computer use has taken its place",
+	{name: "cursor-self-control-enabled", kind: kindBool, standard: "false", words: "taken for compatibility", never: "computer use has taken its place",
 		at: func(c *config) any { return &c.CursorSelfControl }},
 	{name: "mcp-config", kind: kindJSON, words: "MCP servers, as mcp.json has them; those that are programs are run, until a caller says which are to run",
 		at: func(c *config) any { return &c.MCPConfig }},
-	{name: "mcp-oauth-server-urls", kind: kindJSON, words: "MCP servers that ask for a sign-in; taken for compatibility", later: "nothing: the control plane signs in, and its tokens enter no machine",
+	{name: "mcp-oauth-server-urls", kind: kindJSON, words: "MCP servers that ask for a sign-in; taken for compatibility", never: "the control plane signs in to them, and what that gives enters no machine",
 		at: func(c *config) any { return &c.MCPOAuthServerURLs }},
 	{name: "http-mcp-tools-file", kind: kindPath, words: "file with a JSON list of what MCP servers offer that the control plane speaks with: {server, tools: [{name, description, arguments}]}; they are told of, and refused here",
 		at: func(c *config) any { return &c.HTTPMCPToolsFile }},
@@ -122,8 +123,11 @@ func (o option) usage() string {
 	if o.kind == kindBool {
 		s = o.words
 	}
-	if o.later != "" {
+	switch {
+	case o.later != "":
 		s += " (not heeded yet: it comes with " + o.later + ")"
+	case o.never != "":
+		s += " (not heeded: " + o.never + ")"
 	}
 	return s
 }
@@ -222,8 +226,11 @@ func reference() string {
 				continue
 			}
 			words := o.words
-			if o.later != "" {
+			switch {
+			case o.later != "":
 				words += ". **Not heeded yet**: it comes with " + o.later
+			case o.never != "":
+				words += ". **Not heeded**: " + o.never
 			}
 			standard := cmp.Or(o.standard, "–")
 			if o.standard != "" {

@@ -49,6 +49,9 @@ func TestOptionsAreTheDaemons(t *testing.T) {
 		if o.later != "" && !strings.Contains(at[2], "not heeded yet") {
 			t.Errorf("--%s: the help promises what is not there: %q", o.name, at[2])
 		}
+		if o.never != "" && !strings.Contains(at[2], "not heeded: ") {
+			t.Errorf("--%s: the help promises what is not there: %q", o.name, at[2])
+		}
 		if takes := strings.TrimSpace(at[1]); takes != map[bool]string{false: string(o.kind)}[o.kind == kindBool] {
 			t.Errorf("--%s: the help says that it takes %q, the table %q", o.name, takes, o.kind)
 		}

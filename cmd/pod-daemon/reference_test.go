@@ -68,7 +68,7 @@ var rpcs = map[string]rpcRow{
 	"agent.v1.ControlService/DownloadCursorServer":       {"finds that server; nothing is fetched from the internet, so without one it is `not_found`", `{}`, "not_found"},
 	"agent.v1.ControlService/ListArtifacts":              {"lists the [artifacts](artifacts.md)", `{}`, ""},
 	"agent.v1.ControlService/UploadArtifacts":            {"returns their contents, piece by piece", `{}`, ""},
-	"agent.v1.ControlService/GetMcpRefreshTokens":        {"returns what MCP servers gave at sign-in. **Empty until MCP comes**: nothing in this version signs in to one", `{}`, ""},
+	"agent.v1.ControlService/GetMcpRefreshTokens":        {"always empty: Aloft signs in to MCP servers itself, and what that gives enters no machine", `{}`, ""},
 	"agent.v1.ControlService/UpdateEnvironmentVariables": {"changes what processes started from now on see", `{"set":{"SET_BY_RPC":"1"}}`, ""},
 	"agent.v1.ExecService/ExecStream":                    {"any number of tool calls on one stream; see [exec-daemon](exec-daemon.md)", `{"execClientControlMessage":{"heartbeat":{"sequence":"1"}}}`, ""},
 	"agent.v1.FileService/ReadFile":                      {"streams a file of any length", `{"path":"/etc/hostname"}`, ""},

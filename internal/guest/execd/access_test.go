@@ -125,33 +125,6 @@ func upload(t *testing.T, r *rig, limit int64) map[string][]byte {
 	}
 }
 
-func TestMCPTokens(t *testing.T) {
-	r := serve(t, Config{})
-	get := func(server string) map[string]*agentv1.McpOAuthStoredData {
-		t.Helper()
-		res, err := r.control().GetMcpRefreshTokens(t.Context(), connect.NewRequest(&agentv1.GetMcpRefreshTokensRequest{Server: server}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res.Msg.GetTokens()
-	}
-	if got := get(""); len(got) != 0 {
-		t.Errorf("%v", got)
-	}
-	r.MCPTokens().Set("linear", MCPToken{RefreshToken: "r1", AccessToken: "a", ClientID: "c", ClientSecret: "s", RedirectURIs: []string{"http://x"}})
-	r.MCPTokens().Set("other", MCPToken{RefreshToken: "r2"})
-	if got := get("linear"); len(got) != 1 || got["linear"].GetRefreshToken() != "r1" || got["linear"].GetRedirectUris()[0] != "http://x" {
-		t.Errorf("%v", got)
-	}
-	if token, ok := r.MCPTokens().Get("other"); !ok || token.RefreshToken != "r2" {
-		t.Errorf("%v", token)
-	}
-	r.MCPTokens().Forget("other")
-	if got := get(""); len(got) != 1 {
-		t.Errorf("%v", got)
-	}
-}
-
 // git in the agent's processes shows the newest credential and no older one.
 func TestRefreshGithubAccessToken(t *testing.T) {
 	need.Command(t, "git")

@@ -88,7 +88,6 @@ type Server struct {
 	artifacts *artifacts
 	git       *gitCredential
 	remote    *remoteAccess
-	mcp       *MCPTokens
 	servers   *guest.Manager
 	failures  *allowance
 	following sync.WaitGroup // streams that still have a call to tell of
@@ -125,15 +124,11 @@ func New(cfg Config) (*Server, error) {
 		artifacts: newArtifacts(cmp.Or(cfg.Artifacts, DefaultArtifacts)),
 		git:       &gitCredential{file: filepath.Join(cfg.StateDir, "git-credential"), gateway: cmp.Or(cfg.GitGateway, defaultGateway)},
 		remote:    newRemoteAccess(cfg.RemoteServers, cfg.Workspace, log),
-		mcp:       NewMCPTokens(),
 		servers:   cfg.Servers,
 	}
 	s.token.Store(&digest)
 	return s, nil
 }
-
-// MCPTokens are what GetMcpRefreshTokens returns.
-func (s *Server) MCPTokens() *MCPTokens { return s.mcp }
 
 // ServeGuarded answers on l with next, for requests with the server's token
 // only, until ctx ends; connections are cut then. It closes l.

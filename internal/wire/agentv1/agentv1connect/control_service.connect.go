@@ -111,8 +111,8 @@ type ControlServiceClient interface {
 	// UploadArtifacts returns pieces of artifacts: those that are asked for, in
 	// order, until a reply is full. The reply says where to go on.
 	UploadArtifacts(context.Context, *connect.Request[agentv1.UploadArtifactsRequest]) (*connect.Response[agentv1.UploadArtifactsResponse], error)
-	// GetMcpRefreshTokens returns what MCP servers gave for the next sign-in. It
-	// is kept in memory only.
+	// GetMcpRefreshTokens returns none: Aloft signs in to MCP servers itself, and
+	// what that gives enters no machine.
 	GetMcpRefreshTokens(context.Context, *connect.Request[agentv1.GetMcpRefreshTokensRequest]) (*connect.Response[agentv1.GetMcpRefreshTokensResponse], error)
 	// UpdateEnvironmentVariables changes what processes started from now on see.
 	UpdateEnvironmentVariables(context.Context, *connect.Request[agentv1.UpdateEnvironmentVariablesRequest]) (*connect.Response[agentv1.UpdateEnvironmentVariablesResponse], error)
@@ -357,8 +357,8 @@ type ControlServiceHandler interface {
 	// UploadArtifacts returns pieces of artifacts: those that are asked for, in
 	// order, until a reply is full. The reply says where to go on.
 	UploadArtifacts(context.Context, *connect.Request[agentv1.UploadArtifactsRequest]) (*connect.Response[agentv1.UploadArtifactsResponse], error)
-	// GetMcpRefreshTokens returns what MCP servers gave for the next sign-in. It
-	// is kept in memory only.
+	// GetMcpRefreshTokens returns none: Aloft signs in to MCP servers itself, and
+	// what that gives enters no machine.
 	GetMcpRefreshTokens(context.Context, *connect.Request[agentv1.GetMcpRefreshTokensRequest]) (*connect.Response[agentv1.GetMcpRefreshTokensResponse], error)
 	// UpdateEnvironmentVariables changes what processes started from now on see.
 	UpdateEnvironmentVariables(context.Context, *connect.Request[agentv1.UpdateEnvironmentVariablesRequest]) (*connect.Response[agentv1.UpdateEnvironmentVariablesResponse], error)
