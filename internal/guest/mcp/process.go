@@ -17,9 +17,9 @@ import (
 	"syscall"
 	"time"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/google/uuid"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sys/unix"
 )
 
 // maxMessage bounds, in bytes, one message of a server.
@@ -109,7 +109,12 @@ func (s *server) environ(file string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("envFile: %w", err)
 	}
-	for line := range strings.Lines(string(data)) {
+	return append(env, assigned(string(data))...), nil
+}
+
+// assigned reads lines of NAME=value, with or without quotes; others are passed over.
+func assigned(text string) (env []string) {
+	for line := range strings.Lines(text) {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
 		name, value, ok := strings.Cut(line, "=")
 		if name = strings.TrimSpace(name); !ok || name == "" || strings.HasPrefix(name, "#") || strings.ContainsRune(line, 0) {
@@ -121,7 +126,7 @@ func (s *server) environ(file string) ([]string, error) {
 		}
 		env = append(env, name+"="+value)
 	}
-	return env, nil
+	return env
 }
 
 // find finds a program as the server's environment has it.
@@ -178,23 +183,37 @@ func (p *process) kill() {
 	case <-p.exited:
 	case <-time.After(stopWithin):
 	}
-	for range 100 { // what forks while it is killed is killed in the next round
-		if p.signal(syscall.SIGKILL) == 0 {
+	// What forks while it is killed is killed in the next round.
+	for until := time.Now().Add(stopWithin); time.Now().Before(until); {
+		killed := p.signal(syscall.SIGKILL)
+		if len(killed) == 0 {
 			break
 		}
-		time.Sleep(5 * time.Millisecond)
+		for _, pid := range killed {
+			await(pid, time.Until(until))
+		}
 	}
 	<-p.exited
 	_ = p.stdout.Close()
 }
 
-// signal signals all that the server started, and returns how many there were.
-func (p *process) signal(sig syscall.Signal) int {
+// signal signals all that the server started, and returns who that was.
+func (p *process) signal(sig syscall.Signal) []int {
 	members := p.members()
 	for _, pid := range members {
 		_ = syscall.Kill(pid, sig) // gone is as good
 	}
-	return len(members)
+	return members
+}
+
+// await waits until a process has ended. Where the kernel cannot tell, it does not.
+func await(pid int, within time.Duration) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // gone, or not to be waited for: who asks looks again
+	}
+	defer func() { _ = unix.Close(fd) }()
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(within, 0).Milliseconds())) // as above
 }
 
 // members are the living processes of the server: those of its group, and those

@@ -129,7 +129,6 @@ func (s *server) live(ctx context.Context) error {
 	defer p.kill()
 	moved := make(chan struct{}, 1)
 	client := sdk.NewClient(&sdk.Implementation{Name: "aloft", Version: s.m.Version}, &sdk.ClientOptions{
-		Capabilities: &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{}}, //nolint:staticcheck // servers of today ask for it
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
 			select {
 			case moved <- struct{}{}:
@@ -137,7 +136,7 @@ func (s *server) live(ctx context.Context) error {
 			}
 		},
 	})
-	client.AddRoots(&sdk.Root{URI: "file://" + s.m.Workspace, Name: "workspace"}) //nolint:staticcheck // as above
+	client.AddRoots(&sdk.Root{URI: "file://" + s.m.Workspace, Name: "workspace"}) //nolint:staticcheck // servers of today ask for it
 	starting, cancel := context.WithTimeout(ctx, s.m.StartWithin)
 	defer cancel()
 	session, err := client.Connect(starting, p.transport(), &sdk.ClientSessionOptions{ProtocolVersion: protocol})
