@@ -53,8 +53,11 @@ func newMCPListCommand(a *app) *cobra.Command {
 			rows := [][]string{{"NAME", "OWNER", "TYPE", "WHERE", "SIGNED IN"}}
 			for _, s := range all {
 				signedIn := ""
-				if s.SignedIn {
+				switch {
+				case s.SignedIn:
 					signedIn = "yes"
+				case s.SignInOver:
+					signedIn = "over: sign in again"
 				}
 				rows = append(rows, []string{cli.Line(s.Name, 64), cli.Line(s.Owner, 20), cli.Line(s.Type, 10), cli.Line(s.URL+strings.Join(append([]string{s.Command}, s.Args...), " "), 100), signedIn})
 			}
@@ -64,11 +67,16 @@ func newMCPListCommand(a *app) *cobra.Command {
 	}
 }
 
-// mcpServer returns the caller's server of that name, or else the team's.
-func (a *app) mcpServer(cmd *cobra.Command, c *client.Client, name string, team bool) (client.MCPServer, error) {
+// mcpServer returns the caller's server of that name, or else the team's, and the
+// server of Aloft that has it.
+func (a *app) mcpServer(cmd *cobra.Command, name string, team bool) (*client.Client, client.MCPServer, error) {
+	c, err := a.connect()
+	if err != nil {
+		return nil, client.MCPServer{}, err
+	}
 	all, err := c.MCPServers(cmd.Context())
 	if err != nil {
-		return client.MCPServer{}, err
+		return nil, client.MCPServer{}, err
 	}
 	var found *client.MCPServer
 	for _, s := range all {
@@ -77,9 +85,20 @@ func (a *app) mcpServer(cmd *cobra.Command, c *client.Client, name string, team 
 		}
 	}
 	if found == nil {
-		return client.MCPServer{}, usageError{fmt.Errorf("there is no MCP server %s; `aloft mcp list` shows those that there are", cli.Line(name, 80))}
+		return nil, client.MCPServer{}, usageError{fmt.Errorf("there is no MCP server %s; `aloft mcp list` shows those that there are", cli.Line(name, 80))}
 	}
-	return *found, nil
+	return c, *found, nil
+}
+
+// mcpDone says what was done to a server.
+func (a *app) mcpDone(id, format string, args ...any) error {
+	if a.out.JSON() {
+		return a.out.Value(struct {
+			ID string `json:"id"`
+		}{id})
+	}
+	a.out.Line(format, args...)
+	return nil
 }
 
 func newMCPAddCommand(a *app) *cobra.Command {
@@ -219,24 +238,14 @@ func newMCPRemoveCommand(a *app) *cobra.Command {
 		Example: "  aloft mcp remove --team tickets",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			s, err := a.mcpServer(cmd, c, args[0], team)
+			c, s, err := a.mcpServer(cmd, args[0], team)
 			if err != nil {
 				return err
 			}
 			if err := c.RemoveMCPServer(cmd.Context(), s.ID); err != nil {
 				return err
 			}
-			if a.out.JSON() {
-				return a.out.Value(struct {
-					ID string `json:"id"`
-				}{s.ID})
-			}
-			a.out.Line("Removed %s (%s).", cli.Line(s.Name, 64), cli.Line(s.Owner, 20))
-			return nil
+			return a.mcpDone(s.ID, "Removed %s (%s).", cli.Line(s.Name, 64), cli.Line(s.Owner, 20))
 		},
 	}
 	cmd.Flags().BoolVar(&team, "team", false, "the team's; for the admin")
@@ -252,11 +261,7 @@ func newMCPTestCommand(a *app) *cobra.Command {
 		Short: "Connect to a remote MCP server, and list its tools",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			s, err := a.mcpServer(cmd, c, args[0], false)
+			c, s, err := a.mcpServer(cmd, args[0], false)
 			if err != nil {
 				return err
 			}
@@ -297,11 +302,7 @@ func newMCPLoginCommand(a *app) *cobra.Command {
 signed in to Aloft as you. Whoever signs in there does so for you and nobody else.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			s, err := a.mcpServer(cmd, c, args[0], false)
+			c, s, err := a.mcpServer(cmd, args[0], false)
 			if err != nil {
 				return err
 			}
@@ -324,24 +325,14 @@ func newMCPLogoutCommand(a *app) *cobra.Command {
 		Short: "Forget your sign-in at an MCP server",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			s, err := a.mcpServer(cmd, c, args[0], false)
+			c, s, err := a.mcpServer(cmd, args[0], false)
 			if err != nil {
 				return err
 			}
 			if err := c.SignOutOfMCPServer(cmd.Context(), s.ID); err != nil {
 				return err
 			}
-			if a.out.JSON() {
-				return a.out.Value(struct {
-					ID string `json:"id"`
-				}{s.ID})
-			}
-			a.out.Line("Signed out of %s.", cli.Line(s.Name, 64))
-			return nil
+			return a.mcpDone(s.ID, "Signed out of %s.", cli.Line(s.Name, 64))
 		},
 	}
 }

@@ -9,18 +9,19 @@ import (
 // MCPServer is an MCP server that the team or the caller has named, without what
 // of it is secret.
 type MCPServer struct {
-	ID        string      `json:"id"`
-	Name      string      `json:"name"`
-	Owner     string      `json:"owner"` // personal, team
-	Type      string      `json:"type"`  // stdio, http, sse
-	Command   string      `json:"command,omitempty"`
-	Args      []string    `json:"args,omitempty"`
-	Env       []string    `json:"env,omitempty"` // names
-	URL       string      `json:"url,omitempty"`
-	Headers   []string    `json:"headers,omitempty"` // names
-	Auth      *MCPKnownAs `json:"auth,omitempty"`
-	SignedIn  bool        `json:"signedIn"`
-	CreatedAt time.Time   `json:"createdAt"`
+	ID         string      `json:"id"`
+	Name       string      `json:"name"`
+	Owner      string      `json:"owner"` // personal, team
+	Type       string      `json:"type"`  // stdio, http, sse
+	Command    string      `json:"command,omitempty"`
+	Args       []string    `json:"args,omitempty"`
+	Env        []string    `json:"env,omitempty"` // names
+	URL        string      `json:"url,omitempty"`
+	Headers    []string    `json:"headers,omitempty"` // names
+	Auth       *MCPKnownAs `json:"auth,omitempty"`
+	SignedIn   bool        `json:"signedIn"`
+	SignInOver bool        `json:"signInOver,omitempty"`
+	CreatedAt  time.Time   `json:"createdAt"`
 }
 
 // MCPKnownAs is the client that a server knows already.
