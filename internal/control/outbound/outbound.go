@@ -119,6 +119,7 @@ func (c *Client) Image(ctx context.Context, rawURL string) (data []byte, media s
 		if len(via) > maxRedirects {
 			return fmt.Errorf("more than %d redirects", maxRedirects)
 		}
+		to.Header.Del("Referer") // an address may hold a token, which is for its own server
 		return c.Check(to.URL.String())
 	}}
 	resp, err := client.Do(req)

@@ -47,6 +47,52 @@ func TestNamesOfPrivateAddresses(t *testing.T) {
 	}
 }
 
+// Every hop of a redirect is judged, and told nothing of the one before; what
+// comes is a picture by its bytes, whatever its server calls it.
+func TestRedirectsAndTypes(t *testing.T) {
+	const png = "\x89PNG\r\n\x1a\n"
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Referer") != "" || r.Header.Get("Authorization") != "" || r.Header.Get("Cookie") != "" {
+			t.Errorf("%s is told %v", r.URL.Path, r.Header)
+		}
+		w.Header().Set("Content-Type", "image/png")
+		switch _, port, _ := strings.Cut(r.Host, ":"); r.URL.Path {
+		case "/there":
+			http.Redirect(w, r, "/picture", http.StatusFound)
+		case "/inside":
+			http.Redirect(w, r, "http://127.0.0.2:"+port+"/picture", http.StatusFound)
+		case "/metadata":
+			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data", http.StatusTemporaryRedirect)
+		case "/file":
+			w.Header().Set("Location", "file:///etc/passwd")
+			w.WriteHeader(http.StatusFound)
+		case "/named":
+			http.Redirect(w, r, "http://localhost.:"+port+"/picture", http.StatusFound)
+		case "/script":
+			_, _ = w.Write([]byte("<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>"))
+		case "/picture":
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte(png))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer far.Close()
+	c := client(t, policy.Network{Open: []string{"127.0.0.1"}, Deny: []string{"localhost"}})
+	for path, code := range map[string]string{
+		"/there?token=secret": "", "/picture": "", "/inside?token=secret": "address_blocked", "/metadata": "address_blocked", "/named": "address_blocked",
+		"/file": "invalid_request", "/script": "invalid_request", "/none": "image_unreachable",
+	} {
+		data, media, err := c.Image(t.Context(), far.URL+path)
+		switch {
+		case code == "" && (err != nil || media != "image/png" || string(data) != png):
+			t.Errorf("%s: %q %s %v", path, data, media, err)
+		case code != "" && (err == nil || fault.Of(err).Code != code || strings.Contains(err.Error(), "secret")):
+			t.Errorf("%s: %v, want %s", path, err, code)
+		}
+	}
+}
+
 func TestImageBounds(t *testing.T) {
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/loop" {
