@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +47,54 @@ func FuzzCreateAgent(f *testing.F) {
 		for _, b := range []agent.Body{c, &agent.RunCreated{Prompt: m}} {
 			if _, _, err := agent.Encode(b); err != nil {
 				t.Errorf("%q cannot be journaled: %v", body, err)
+			}
+		}
+	})
+}
+
+// Whatever stands where a route has names, numbers and paths, and in the headers
+// that are parsed, the answer is the API's own, and never that it has failed.
+func FuzzRequests(f *testing.F) {
+	for _, s := range [][2]string{
+		{"..", "../../etc/passwd"}, {"%2e%2e%2f", "/proc/self/environ"}, {"a b\x00", "a\x00b"}, {"*", `"` + strings.Repeat("0", 64) + `"`}, {"9223372036854775808", "bytes=0-,5-1,-0"},
+		{"\xff", "-1"}, {"bc-00000000-0000-4000-8000-000000000001", "00000000000002-00000-00000000"}, {"run-x", "YSAxIA"}, {"?", "bytes=-9223372036854775809"},
+	} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, name, value string) {
+		h := newHouse(t)
+		h.work.diff = func(string) (string, bool, error) { return "", false, nil }
+		id, runID := h.begin()
+		h.append(id, runID, finish())
+		handler := h.api.handler()
+		param := regexp.MustCompile(`\{\w+\}`)
+		for _, rt := range h.api.routes() {
+			for _, path := range []string{rt.path, strings.NewReplacer("/agents/{id}", "/agents/"+id, "{runId}", runID).Replace(rt.path)} {
+				if path = param.ReplaceAllLiteralString(path, url.PathEscape(name)); path == "/v1/agents/"+id && rt.method == http.MethodDelete {
+					continue
+				}
+				query := url.Values{"path": {value}}
+				for _, p := range rt.query {
+					if p.name != "follow" { // which has no end
+						query.Set(p.name, value)
+					}
+				}
+				r, err := http.NewRequestWithContext(t.Context(), rt.method, "http://x"+path+"?"+query.Encode(), strings.NewReader(value))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, header := range []string{"If-Match", "If-None-Match", "If-Range", "Range", "Last-Event-ID", "Idempotency-Key", "X-Request-Id", "Traceparent"} {
+					r.Header.Set(header, value)
+				}
+				r.Header.Set("Authorization", "Bearer "+annsKey)
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, r)
+				if w.Code == http.StatusInternalServerError || w.Header().Get("X-Request-Id") == "" {
+					t.Errorf("%s %s: %d %v %s", rt.method, path, w.Code, w.Header(), w.Body)
+				}
+				if w.Code >= http.StatusBadRequest && !json.Valid(w.Body.Bytes()) {
+					t.Errorf("%s %s: %d says %q", rt.method, path, w.Code, w.Body)
+				}
 			}
 		}
 	})

@@ -243,6 +243,8 @@ func TestOtherMethodsAndPaths(t *testing.T) {
 		{"GET", "/", 404, ""},
 		{"GET", "/v1/agents/", 200, ""},
 		{"GET", "//v1/agents", 200, ""},
+		{"GET", "/v1//agents", 404, ""},
+		{"POST", "/v1/agents/../me/keys", 404, ""},
 		{"GET", "/v1/agents?includeArchived=False", 200, ""},
 		{"GET", "/v1/agents?includeArchived=no", 400, ""},
 		{"PUT", "/v0/agents/", 405, "POST, GET, HEAD, OPTIONS"},

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 
@@ -199,26 +200,32 @@ func (s *server) handler() http.Handler {
 	for path, methods := range allowed {
 		mux.Handle(path, s.serve(route{path: path, open: true, handle: otherMethod(strings.Join(append(methods, http.MethodOptions), ", "))}))
 	}
-	mux.Handle("/", s.serve(route{path: "unknown", open: true, handle: noSuchPath}))
-	return tidied(mux)
+	unknown := s.serve(route{path: "unknown", open: true, handle: noSuchPath})
+	mux.Handle("/", unknown)
+	return tidied(mux, unknown)
 }
 
 // tidied takes off a path what clients write too much: slashes at its beginning,
-// of a base address that ends in one, and one at the end of a path of the API.
-func tidied(next http.Handler) http.Handler {
-	tidy := func(path string) string {
-		path = "/" + strings.TrimLeft(path, "/")
-		if strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, legacyPrefix) {
-			path = strings.TrimSuffix(path, "/")
+// of a base address that ends in one, and one at the end of a path of the API. What
+// is untidy within is unknown: the mux would redirect it, and say so to people.
+func tidied(next, unknown http.Handler) http.Handler {
+	tidy := func(at string) string {
+		at = "/" + strings.TrimLeft(at, "/")
+		if strings.HasPrefix(at, "/v1/") || strings.HasPrefix(at, legacyPrefix) {
+			at = strings.TrimSuffix(at, "/")
 		}
-		return path
+		return at
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if path := tidy(r.URL.Path); path != r.URL.Path {
+		if at := tidy(r.URL.Path); at != r.URL.Path {
 			r = r.Clone(r.Context())
-			if r.URL.Path = path; r.URL.RawPath != "" {
+			if r.URL.Path = at; r.URL.RawPath != "" {
 				r.URL.RawPath = tidy(r.URL.RawPath)
 			}
+		}
+		if at := r.URL.EscapedPath(); path.Clean(at) != strings.TrimSuffix(at, "/") && at != "/" {
+			unknown.ServeHTTP(w, r)
+			return
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -72,7 +72,8 @@ func Handler(files fs.FS, next http.Handler) (http.Handler, error) {
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "//") { // the mux would redirect a client that did not ask for a page
+		// What the mux would redirect is no page that a client could have asked for.
+		if at := r.URL.EscapedPath(); path.Clean(at) != strings.TrimSuffix(at, "/") && at != "/" {
 			next.ServeHTTP(w, r)
 			return
 		}

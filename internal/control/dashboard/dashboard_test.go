@@ -78,7 +78,7 @@ func TestWhatNeedsNoKey(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/v1/agents", "/v0/agents", "/v1/me", "/metrics", "/healthz", "/openapi.json", "/.well-known/jwks.json", "/assets/other.js", "/assets/", "/index.html",
-		"//v1/agents", "/index.html.gz", "/assets/main-1a.js.gz", "/agentsx", "/approvals/x", "/unknown",
+		"//v1/agents", "/v1//agents", "/agents/../v1/me", "/index.html.gz", "/assets/main-1a.js.gz", "/agentsx", "/approvals/x", "/unknown",
 	} {
 		if r := get(h, "GET", path); r.StatusCode != http.StatusTeapot {
 			t.Errorf("%s: status %d, want the API's", path, r.StatusCode)
