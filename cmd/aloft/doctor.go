@@ -13,13 +13,23 @@ import (
 )
 
 func newDoctorCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	file := a.getenv("ALOFT_CONFIG")
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this host can run, and what it lacks",
 		Long: `Say what this host can run as a server, what it lacks, and the command that mends
-it. It exits with 1 if something is missing without which no agent runs.`,
+it. It exits with 1 if something is missing without which no agent runs.
+
+With a configuration it asks the forges of git.credentials, too, whether they take
+the tokens, and whether those suffice to push and to open pull requests.`,
+		Example: `  aloft doctor
+  aloft doctor --config aloft.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			config, err := loadConfig(file, a.getenv)
+			if err != nil {
+				return err
+			}
 			dir, err := os.MkdirTemp("", "aloft-doctor-")
 			if err != nil {
 				return err
@@ -31,7 +41,12 @@ it. It exits with 1 if something is missing without which no agent runs.`,
 			}
 			checks := container.Probe(cmd.Context(), container.Config{Dir: existing(a.config.Data), RuntimePath: bin.Runc})
 			checks = append(checks, probeSandbox())
-			checks = append(checks, builderCheck(imagesConfig{}))
+			checks = append(checks, builderCheck(config.Images))
+			forges, err := probeForges(cmd.Context(), config.Git)
+			if err != nil {
+				return err
+			}
+			checks = append(checks, forges...)
 			if a.out.JSON() {
 				err = a.printChecks(checks)
 			} else {
@@ -49,6 +64,8 @@ it. It exits with 1 if something is missing without which no agent runs.`,
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&file, "config", file, "configuration `file` of the server (ALOFT_CONFIG)")
+	return cmd
 }
 
 // existing is the folder, or the nearest above it that is there: what it can do,

@@ -108,10 +108,10 @@ type credentialConfig struct {
 	TokenEnv string `yaml:"token_env"`
 	// TokenFile holds the token; a path from the configuration's folder.
 	TokenFile string `yaml:"token_file"`
-	// Forge is which API the host speaks, for pull requests: github, gitlab, gitea
-	// (also Forgejo), or none. It is known of github.com, gitlab.com and codeberg.org.
-	Forge string `yaml:"forge"`
-	API   string `yaml:"api"` // the address of that API, where it is not the usual one of the host
+	// Forge is which API the host speaks: github, gitlab, gitea (also Forgejo), none.
+	Forge     string            `yaml:"forge"`
+	API       string            `yaml:"api"`       // the address of that API, where it is not the usual one of the host
+	Reviewers map[string]string `yaml:"reviewers"` // logins at the host, by people's e-mail addresses here
 	// App is a GitHub App, which makes tokens of an hour in place of one that lasts.
 	App appConfig `yaml:"app"`
 }
@@ -283,7 +283,7 @@ func loadConfig(path string, getenv func(string) string) (serverConfig, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			return c, usageError{fmt.Errorf("there is no configuration %s: `aloft serve --example > %[1]s` writes one to fill in", path)}
+			err = fmt.Errorf("there is no %s: `aloft serve --example > %[1]s` writes one to fill in", path)
 		}
 		return c, usageError{fmt.Errorf("read the configuration: %w", err)}
 	}

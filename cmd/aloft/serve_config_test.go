@@ -191,13 +191,13 @@ func FuzzLoadConfig(f *testing.F) {
 func TestForgeHosts(t *testing.T) {
 	got, err := forgeHosts(gitConfig{Credentials: []credentialConfig{
 		{URL: "https://github.com/acme"}, {URL: "https://github.com/other"}, {URL: "https://git.example.com"},
-		{URL: "http://127.0.0.1:3000/o", Forge: "gitea"}, {URL: "https://Code.example.com:443", Forge: "gitlab", API: "https://api.example.com/v4"},
+		{URL: "http://127.0.0.1:3000/o", Forge: "gitea", Reviewers: map[string]string{"Ada@example.com": "ada"}}, {URL: "http://127.0.0.1:3000/p", Forge: "gitea", Reviewers: map[string]string{"bo@example.com": "bo"}}, {URL: "https://Code.example.com:443", Forge: "gitlab", API: "https://api.example.com/v4"},
 		{URL: "https://gitlab.com", Forge: "none"},
 	}})
 	want := map[string]forgeHost{
-		"github.com":       {"github", "", "git.credentials[1]"},
-		"127.0.0.1:3000":   {"gitea", "http://127.0.0.1:3000/api/v1", "git.credentials[3]"},
-		"code.example.com": {"gitlab", "https://api.example.com/v4", "git.credentials[4]"},
+		"github.com":       {Kind: "github", At: "git.credentials[1]", Reviewers: map[string]string{}},
+		"127.0.0.1:3000":   {Kind: "gitea", API: "http://127.0.0.1:3000/api/v1", At: "git.credentials[4]", Reviewers: map[string]string{"ada@example.com": "ada", "bo@example.com": "bo"}},
+		"code.example.com": {Kind: "gitlab", API: "https://api.example.com/v4", At: "git.credentials[5]", Reviewers: map[string]string{}},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)

@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"strings"
 
+	"aloft/internal/agent"
 	"aloft/internal/control/forge"
 	"aloft/internal/control/forge/gitea"
 	"aloft/internal/control/forge/github"
 	"aloft/internal/control/forge/gitlab"
 	"aloft/internal/control/gateway"
+	"aloft/internal/control/store"
 )
 
 // forgeHost is a host at which pull requests can be opened.
@@ -19,6 +22,8 @@ type forgeHost struct {
 	Kind forge.Kind
 	API  string // "" for the usual one of the host
 	At   string // in the configuration
+
+	Reviewers map[string]string // logins by e-mail addresses, in lower case
 }
 
 // noForge says that a host is not to be asked for pull requests.
@@ -68,12 +73,19 @@ func forgeHosts(c gitConfig) (map[string]forgeHost, error) {
 		if api == "" && u.Scheme == "http" {
 			api = "http://" + u.Host + apiPath[kind]
 		}
-		host := forgeHost{Kind: kind, API: api, At: at}
+		host := forgeHost{Kind: kind, API: api, At: at, Reviewers: map[string]string{}}
+		for address, login := range cred.Reviewers {
+			if !strings.Contains(address, "@") || login == "" || strings.ContainsAny(login, " /@") {
+				return nil, fmt.Errorf("%s.reviewers: %q: %q is no e-mail address here with a login there, as ada@example.com: ada", at, address, login)
+			}
+			host.Reviewers[strings.ToLower(address)] = login
+		}
 		if other, ok := out[r.Host]; ok {
 			if other.Kind != host.Kind || other.API != "" && host.API != "" && other.API != host.API {
 				return nil, fmt.Errorf("%s and %s say different things of the host %s: give both the same forge and api", other.At, at, r.Host)
 			}
 			host.API = cmp.Or(other.API, host.API)
+			maps.Copy(host.Reviewers, other.Reviewers)
 		}
 		out[r.Host] = host
 	}
@@ -127,6 +139,30 @@ func gitCredentials(c gitConfig) ([]gateway.Credential, error) {
 		out = append(out, add)
 	}
 	return out, nil
+}
+
+// reviewersOf knows who is asked to review an agent's pull requests: the person who
+// has made the agent, where the configuration says who that is at the host.
+func reviewersOf(c gitConfig, members store.Members) (func(ctx context.Context, a agent.Agent, host string) ([]string, error), error) {
+	hosts, err := forgeHosts(c)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return func(ctx context.Context, a agent.Agent, host string) ([]string, error) {
+		if len(hosts[host].Reviewers) == 0 {
+			return nil, nil
+		}
+		users, err := members.Users(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range users {
+			if login := hosts[host].Reviewers[strings.ToLower(u.Email)]; u.ID == a.UserID && login != "" {
+				return []string{login}, nil
+			}
+		}
+		return nil, nil
+	}, nil
 }
 
 // newForges are the forges of a configuration, with the tokens that git has.

@@ -10,12 +10,15 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"aloft/internal/control/forge"
 	"aloft/internal/control/forge/forgetest"
 	"aloft/internal/control/gateway"
+	"aloft/internal/control/machine/container"
 )
 
 // A GitHub App of the configuration makes the token of a pull request, and of git.
@@ -69,5 +72,46 @@ func TestGitHubAppOfTheConfiguration(t *testing.T) {
 	}
 	if token, err := g.Token(t.Context(), github.URL+"/acme/widget"); err != nil || token != forgetest.Token {
 		t.Errorf("git has the token %q, %v", token, err)
+	}
+}
+
+// The doctor asks each host about its token.
+func TestProbeForges(t *testing.T) {
+	answers := func(s *forgetest.Server, statuses ...int) *forgetest.Server {
+		for _, status := range statuses {
+			s.Next(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-OAuth-Scopes", "repo")
+				w.WriteHeader(status)
+				_, _ = w.Write([]byte(`{"login": "ada"}`))
+			})
+		}
+		return s
+	}
+	good, poor, bad := answers(forgetest.NewGitHub(t), 200), answers(forgetest.NewGitea(t), 403, 403, 403), answers(forgetest.NewGitLab(t), 401)
+	down := answers(forgetest.NewGitea(t), 502)
+	c := gitConfig{}
+	for s, kind := range map[*forgetest.Server]string{good: "github", poor: "gitea", bad: "gitlab", down: "gitea"} {
+		c.Credentials = append(c.Credentials, credentialConfig{URL: s.URL + "/acme", API: s.API, Forge: kind, Token: forgetest.Token})
+	}
+	c.Credentials = append(c.Credentials, credentialConfig{URL: "https://git.example.com", Token: "t"}, credentialConfig{URL: "https://other.example.com", Token: "t", Forge: noForge})
+	checks, err := probeForges(t.Context(), c)
+	if err != nil || len(checks) != len(c.Credentials)-1 {
+		t.Fatalf("%+v, %v", checks, err)
+	}
+	for _, want := range []struct{ at, detail, fix string }{
+		{good.URL, "as ada's", ""},
+		{poor.URL, "cannot push", "write:repository and write:issue"},
+		{bad.URL, "does not accept", "make a new one"},
+		{down.URL, "answers 502", "tried again"},
+		{"https://git.example.com", "what API it speaks", "forge: github"},
+	} {
+		i := slices.IndexFunc(checks, func(c container.Check) bool { return strings.HasPrefix(c.Name, "forge "+bareURL(want.at)) })
+		if i < 0 {
+			t.Errorf("nothing of %s in %+v", want.at, checks)
+			continue
+		}
+		if got := checks[i]; got.OK != (want.fix == "") || got.Required || !strings.Contains(got.Detail, want.detail) || !strings.Contains(got.Fix, want.fix) || strings.Contains(got.Detail+got.Fix, forgetest.Token) {
+			t.Errorf("%s: %+v", want.at, got)
+		}
 	}
 }

@@ -165,10 +165,14 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err != nil {
 		return nil, err
 	}
+	reviewers, err := reviewersOf(c.Git, s.store)
+	if err != nil {
+		return nil, err
+	}
 	pulls := pull.New(pull.Config{
 		Forges: forges, Git: s.gateway, Journal: s.observer.Journal(), Secrets: func(string) map[string]string { return secrets },
 		Link:  func(id string) string { return strings.TrimSuffix(named(publicURL()), "/") + "/agents/" + id },
-		Shown: shownOutside(s.store), Logger: logger,
+		Shown: shownOutside(s.store), Reviewers: reviewers, Logger: logger,
 	})
 	var layers schedule.Layers
 	if r, ok := s.runtime.(*container.Runtime); ok {

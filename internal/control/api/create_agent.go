@@ -39,7 +39,7 @@ type createAgentRequestJSON struct {
 	BranchName          *string              `json:"branchName,omitempty" minLength:"1" doc:"of the branch to make; made of the prompt where it is absent; an addition to the API"`
 	AutoCreatePR        bool                 `json:"autoCreatePR,omitempty" default:"false" doc:"open a pull request at the end of each run that has pushed something, or go on with the one there is"`
 	DraftPR             bool                 `json:"draftPR,omitempty" default:"false" doc:"open it as a draft; an addition to the API"`
-	SkipReviewerRequest bool                 `json:"skipReviewerRequest,omitempty" default:"false" doc:"ask nobody to review it"`
+	SkipReviewerRequest bool                 `json:"skipReviewerRequest,omitempty" default:"false" doc:"ask nobody to review it; else who made the agent is asked, where git.credentials[].reviewers of the server's configuration says who that is at the host"`
 	Class               string               `json:"class,omitempty" enum:",strong" doc:"of the machine's isolation; an addition to the API"`
 	RunMode             string               `json:"runMode,omitempty" enum:",allowlist,auto-review,run-everything" doc:"how much it may do without asking; the strictest of this, the team's and the server's holds; an addition to the API"`
 	Webhook             *webhookJSON         `json:"webhook,omitempty" doc:"an addition to the API"`

@@ -73,11 +73,13 @@ func Refusal(r Repo, status int, header http.Header, words string, now time.Time
 			Hint("check the name, and that the token reaches the repository")
 	case status == http.StatusConflict || status == http.StatusMethodNotAllowed || status == http.StatusNotAcceptable ||
 		status == http.StatusPreconditionFailed || status == http.StatusLocked:
-		return fault.Conflict("%s does not do this to %s now%s", r.Host, r.Path, says).Named(CodeConflict)
+		return fault.Conflict("%s does not do this to %s now%s", r.Host, r.Path, says).Named(CodeConflict).
+			Hint("look at it there, and try again when that is settled")
 	case status >= 300 && status < 400:
 		return fault.Conflict("%s says that %s has moved", r.Host, r.Path).Named(CodeConflict).Hint("use the repository's new address")
 	case status >= 400 && status < 500 && status != http.StatusRequestTimeout:
-		return fault.Invalid("%s refuses the request for %s%s", r.Host, r.Path, says).Named(CodeRefused)
+		return fault.Invalid("%s refuses the request for %s%s", r.Host, r.Path, says).Named(CodeRefused).
+			Hint("change what it names, and try again")
 	}
 	return fault.Unavailable("%s answers %d%s", r.Host, status, says).Named(CodeUnreachable).Hint("it is tried again by itself")
 }

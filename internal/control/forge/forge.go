@@ -39,8 +39,8 @@ import (
 )
 
 // A Forge is a code host, or what of it one configuration reaches. Its methods
-// are safe for concurrent use. A host may also be a [Discussion], a [Reviewing]
-// and a [Merger]; all that Aloft has are.
+// are safe for concurrent use. A host may also be a [Discussion], a [Reviewing],
+// a [Merger] and [Examining]; all that Aloft has are.
 type Forge interface {
 	// Open opens the pull request, or gives back the open one there is from the
 	// head to the base, as it is: a repeat after a crash never opens a second.

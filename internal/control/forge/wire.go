@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -88,9 +89,9 @@ func NewWire(o WireOptions) (*Wire, error) {
 func (w *Wire) redirect(to *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
-		return errors.New("it redirects too often")
+		return fault.Conflict("%s redirects round and round", via[0].URL.Host).Named(CodeConflict).Hint("check that the configured address is the host's own")
 	case to.URL.Scheme != w.base.Scheme || to.URL.Host != w.base.Host:
-		return errors.New("it redirects to another host, which would get the token: configure the address it leads to")
+		return fault.Conflict("%s redirects to %s, which would get the token", via[0].URL.Host, Line(to.URL.Host, 255)).Named(CodeConflict).Hint("configure the address that it leads to, if that is the host's")
 	case to.Method != via[0].Method:
 		return http.ErrUseLastResponse // a POST would become a GET; the answer's own status tells
 	}
@@ -103,8 +104,9 @@ type Ask struct {
 	Method string // GET unless given
 	Path   []string
 	Query  url.Values
-	In     any // sent as JSON unless nil
-	Out    any // read as JSON unless nil
+	In     any         // sent as JSON unless nil
+	Out    any         // read as JSON unless nil
+	Header http.Header // gets those of the answer unless nil
 }
 
 // Do asks, and reads the answer into a.Out.
@@ -188,6 +190,9 @@ func (w *Wire) do(ctx context.Context, at *url.URL, a Ask) (*url.URL, error) {
 		return nil, clean(unreachable(ctx, a.Repo, err), token)
 	}
 	defer res.Body.Close()
+	if a.Header != nil {
+		maps.Copy(a.Header, res.Header)
+	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		data, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what there is of an explanation
 		return nil, clean(Refusal(a.Repo, res.StatusCode, res.Header, w.words(data), time.Now()), token)

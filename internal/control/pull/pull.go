@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -394,6 +395,8 @@ func (d *Desk) review(ctx context.Context, f forge.Forge, r forge.Repo, a agent.
 		return
 	}
 	logins, err := d.Reviewers(ctx, a, r.Host)
+	// Whose token it is has opened it, and no host lets them review it.
+	logins = slices.DeleteFunc(logins, func(login string) bool { return strings.EqualFold(login, p.Author) })
 	if err == nil && len(logins) > 0 {
 		err = reviewing.RequestReview(ctx, r, p.Number, logins)
 	}

@@ -266,6 +266,60 @@ func TestProposal(t *testing.T) {
 	}
 }
 
+// Who has made the agent is asked to review what it opens, once, unless they do not
+// want that, it is a draft, or they have opened it themselves.
+func TestReviewers(t *testing.T) {
+	for name, c := range map[string]struct {
+		login string
+		draft bool
+		fails error
+		want  []string
+	}{
+		"Asked":  {login: "ada", want: []string{"ada"}},
+		"Draft":  {login: "ada", draft: true},
+		"Nobody": {},
+		"Author": {login: strings.ToUpper(fake.Login)},
+		"Fails":  {login: "ada", fails: fault.Invalid("no such person")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOffice(t)
+			var log strings.Builder
+			o.desk.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			o.desk.Reviewers = func(_ context.Context, a agent.Agent, host string) ([]string, error) {
+				if a.ID != o.id || host != "git.test" {
+					t.Errorf("asked for %s at %s", a.ID, host)
+				}
+				if c.login == "" {
+					return nil, nil
+				}
+				return []string{c.login}, c.fails
+			}
+			for range 2 { // the second finds it open
+				if _, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{Draft: c.draft}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := o.forge.Reviewers(o.repo, 1); !slices.Equal(got, c.want) {
+				t.Errorf("%v were asked, want %v", got, c.want)
+			}
+			if told := log.Len() > 0; told != (c.fails != nil) {
+				t.Errorf("logged %q", log.String())
+			}
+		})
+	}
+	o := newOffice(t)
+	o.desk.Reviewers = func(context.Context, agent.Agent, string) ([]string, error) { return []string{"ada"}, nil }
+	s := o.state()
+	s.Agent.Pull.SkipReviewers = true
+	asked, err := o.propose(o.head, pull.Wish{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.desk.Open(t.Context(), s.Agent, asked); err != nil || len(o.forge.Reviewers(o.repo, 1)) != 0 {
+		t.Errorf("%v; asked %v", err, o.forge.Reviewers(o.repo, 1))
+	}
+}
+
 func TestByHand(t *testing.T) {
 	o := newOffice(t)
 	o.forge.Fail(fault.Denied("the token is not good").Named(forge.CodeUnauthorized))

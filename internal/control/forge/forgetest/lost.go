@@ -10,10 +10,10 @@ import (
 )
 
 // RunServer holds an adapter to its promises where the host fails: answers that
-// are lost, somebody else who was first, a limit.
+// are lost, somebody else who was first, a limit, refusals of every kind.
 func RunServer(t *testing.T, begin func(t testing.TB) *Server, with func(t testing.TB, s *Server, token string) forge.Forge) {
 	for name, test := range map[string]func(*testing.T, *Server, Host){
-		"AnAnswerIsLost": lost, "SomebodyWasFirst": notFirst, "ALimitIsReached": limitReached, "TheHostIsDown": down,
+		"AnAnswerIsLost": lost, "SomebodyWasFirst": notFirst, "ALimitIsReached": limitReached, "TheHostIsDown": down, "Refused": refused,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)

@@ -39,6 +39,7 @@ var (
 	_ forge.Discussion = (*Forge)(nil)
 	_ forge.Reviewing  = (*Forge)(nil)
 	_ forge.Merger     = (*Forge)(nil)
+	_ forge.Examining  = (*Forge)(nil)
 )
 
 // New returns the forge. It does not speak to it yet.

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	osuser "os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,12 +34,28 @@ func TestRealGitea(t *testing.T) {
 	g := startGitea(t)
 	var made atomic.Int32
 	forgetest.Run(t, func(t *testing.T) forgetest.Host { return g.host(t, fmt.Sprintf("widget-%d", made.Add(1))) })
+	for scopes, lacks := range map[string][]string{
+		"write:repository,write:issue": nil, "write:repository": {"write:issue"}, "read:repository,read:user": {"write:repository", "write:issue"},
+	} {
+		out := g.run("admin", "user", "generate-access-token", "--username", "bot", "--token-name", scopes, "--scopes", scopes, "--raw")
+		lines := strings.Fields(out)
+		f, err := New(Options{API: g.url + "/api/v1", Tokens: forge.Token(lines[len(lines)-1])})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"bot/widget-1", "nobody/nothing"} {
+			if got, err := f.Examine(t.Context(), forge.Repo{Host: "gitea", Path: path}); err != nil || !slices.Equal(got.Lacks, lacks) || (got.Login == "bot") != strings.Contains(scopes, "user") {
+				t.Errorf("a token of %s, in %s: %+v, %v", scopes, path, got, err)
+			}
+		}
+	}
 }
 
 // giteaServer is Gitea with a user bot, and of another called ada.
 type giteaServer struct {
 	url, dir string
 	bot, ada string // tokens
+	run      func(args ...string) string
 }
 
 func startGitea(t *testing.T) *giteaServer {
@@ -110,7 +127,7 @@ ENABLED = false
 		return string(out)
 	}
 	run("migrate")
-	g := &giteaServer{url: front.URL, dir: dir}
+	g := &giteaServer{url: front.URL, dir: dir, run: run}
 	for name, token := range map[string]*string{"bot": &g.bot, "ada": &g.ada} {
 		out := run("admin", "user", "create", "--username", name, "--email", name+"@forge.test", "--random-password", "--must-change-password=false", "--access-token")
 		_, after, ok := strings.Cut(out, "Access token was successfully created... ")

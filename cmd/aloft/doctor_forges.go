@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/machine/container"
+	"aloft/internal/fault"
+)
+
+// forgeTime is how long one host may take to answer for.
+const forgeTime = 20 * time.Second
+
+// probeForges asks the host of each credential whether it takes the token, and
+// whether that suffices to push and to open pull requests.
+func probeForges(ctx context.Context, c gitConfig) (checks []container.Check, err error) {
+	credentials, err := gitCredentials(c)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	dir, err := os.MkdirTemp("", "aloft-doctor-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	g, err := gateway.New(gateway.Config{Dir: dir, Credentials: credentials, Environ: os.Environ()})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	defer g.Close()
+	forges, err := newForges(c, g)
+	if err != nil {
+		return nil, err
+	}
+	for _, cred := range c.Credentials {
+		check := container.Check{Name: "forge " + bareURL(cred.URL)}
+		// Tokens go by the longest URL that fits: one below this one has this token.
+		r, err := forge.ParseURL(strings.TrimRight(cred.URL, "/") + "/owner/name")
+		f, r, unknown := forges.Of(r)
+		switch {
+		case cred.Forge == noForge:
+			continue
+		case err != nil || unknown != nil:
+			check.Detail, check.Fix = "pull requests cannot be opened there: what API it speaks is not known", "add `forge: github`, `gitlab` or `gitea` to it in git.credentials, or `forge: none`"
+		case cred.App.ID != "":
+			check.OK, check.Detail = true, "a GitHub App makes its tokens when a repository is known"
+		default:
+			check = probeForge(ctx, f, r, check)
+		}
+		checks = append(checks, check)
+	}
+	return checks, nil
+}
+
+func probeForge(ctx context.Context, f forge.Forge, r forge.Repo, check container.Check) container.Check {
+	examining, ok := f.(forge.Examining)
+	if !ok {
+		return check
+	}
+	ctx, cancel := context.WithTimeout(ctx, forgeTime)
+	defer cancel()
+	grant, err := examining.Examine(ctx, r)
+	whose := "the token is taken"
+	if grant.Login != "" {
+		whose = "the token is taken, as " + grant.Login + "'s"
+	}
+	switch {
+	case err != nil:
+		check.Detail, check.Fix = strings.ReplaceAll(fault.Of(err).Message, r.String(), "it"), fault.Of(err).Advice
+		if ctx.Err() != nil {
+			check.Detail, check.Fix = r.Host+" does not answer", "check the address, and the network of this host"
+		}
+	case len(grant.Lacks) > 0:
+		check.Detail = whose + ", but it cannot push and open pull requests"
+		check.Fix = "make a token with " + strings.Join(grant.Lacks, " and ") + ", and put it in git.credentials"
+	default:
+		check.OK, check.Detail = true, whose
+		if !grant.Told {
+			check.Detail += "; what it may do shows when it is used"
+		}
+	}
+	return check
+}
+
+// bareURL is a credential's URL without what might be secret in it.
+func bareURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return fmt.Sprintf("%.40q", text)
+	}
+	return u.Host + strings.TrimRight(u.Path, "/")
+}

@@ -1,0 +1,98 @@
+package forgetest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/fault"
+)
+
+// Answer is what a host answers one request.
+type Answer struct {
+	Status int
+	Header map[string]string
+	Body   string
+}
+
+func (a Answer) handle(w http.ResponseWriter, _ *http.Request) {
+	for name, value := range a.Header {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(a.Status)
+	_, _ = w.Write([]byte(a.Body))
+}
+
+// refused has the host answer with everything that is no success, or none of its
+// API's: each has its code, a hint of what to do, and no token.
+func refused(t *testing.T, s *Server, h Host) {
+	const page = "<!doctype html><title>Sign in</title>"
+	for name, c := range map[string]struct {
+		Answer
+		code, hint string
+	}{
+		"401":             {Answer{401, nil, `{"message": "Bad credentials ` + Token + `"}`}, forge.CodeUnauthorized, "make a new one"},
+		"403":             {Answer{403, nil, `{"message": "no ` + Token + `"}`}, forge.CodeDenied, "needs to write pull requests"},
+		"403, a limit":    {Answer{403, map[string]string{"X-RateLimit-Remaining": "0"}, ""}, forge.CodeRateLimited, "tried again"},
+		"404":             {Answer{404, nil, page}, forge.CodeNotFound, "token reaches the repository"},
+		"409":             {Answer{409, nil, `{"message": "it exists"}`}, forge.CodeConflict, "look at it there"},
+		"422":             {Answer{422, nil, `{"message": "Validation Failed"}`}, forge.CodeRefused, "change what it names"},
+		"429":             {Answer{429, map[string]string{"Retry-After": "7"}, page}, forge.CodeRateLimited, "tried again"},
+		"500":             {Answer{500, nil, page}, forge.CodeUnreachable, "tried again"},
+		"503":             {Answer{503, map[string]string{"Retry-After": "7"}, ""}, forge.CodeUnreachable, "tried again"},
+		"garbage":         {Answer{200, nil, `{"number": `}, forge.CodeUnreachable, "its kind is right"},
+		"another's JSON":  {Answer{200, nil, `[[1], "x"]`}, forge.CodeUnreachable, "its kind is right"},
+		"a page":          {Answer{200, map[string]string{"Content-Type": "text/html"}, page}, forge.CodeUnreachable, "its kind is right"},
+		"moved elsewhere": {Answer{302, map[string]string{"Location": "https://elsewhere.test/api"}, ""}, forge.CodeConflict, "configure the address that"},
+		"no host":         {Answer{301, map[string]string{"Location": "ftp://elsewhere.test/"}, ""}, forge.CodeConflict, "configure the address that"},
+	} {
+		for what, ask := range map[string]func() error{
+			"Get":  func() error { _, err := h.Forge.Get(t.Context(), h.Repo, 1); return err },
+			"Open": func() error { _, err := h.Forge.Open(t.Context(), newPull(h.Repo, "b", "main")); return err },
+		} {
+			s.Next(c.handle)
+			err := ask()
+			f := fault.Of(err)
+			if err == nil || f.Code != c.code || !strings.Contains(f.Advice, c.hint) || strings.Contains(err.Error(), Token) {
+				t.Errorf("%s, %s: %q, %v; want %s, and the hint %q", name, what, f.Code, err, c.code, c.hint)
+			}
+		}
+	}
+	if all := s.Fake.PullRequests(h.Repo); len(all) != 0 {
+		t.Errorf("opened all the same: %+v", all)
+	}
+}
+
+// An Examination is what a host answers, one request after the other, and what
+// comes of it.
+type Examination struct {
+	Answers []Answer
+	Want    forge.Grant
+	Code    string // of the fault
+}
+
+// RunExamine holds an adapter to what it says of tokens.
+func RunExamine(t *testing.T, begin func(t testing.TB) *Server, with func(t testing.TB, s *Server, token string) forge.Forge, cases map[string]Examination) {
+	cases["BadToken"] = Examination{Answers: []Answer{{401, nil, "{}"}}, Code: forge.CodeUnauthorized}
+	cases["Down"] = Examination{Answers: []Answer{{502, nil, ""}}, Code: forge.CodeUnreachable}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			for _, a := range c.Answers {
+				s.Next(a.handle)
+			}
+			got, err := with(t, s, Token).(forge.Examining).Examine(t.Context(), s.Repo)
+			if fault.Of(err).Code != c.Code && (err != nil || c.Code != "") {
+				t.Fatalf("%v, want the code %q", err, c.Code)
+			}
+			if got.Login != c.Want.Login || got.Told != c.Want.Told || !slices.Equal(got.Lacks, c.Want.Lacks) {
+				t.Errorf("%+v, want %+v", got, c.Want)
+			}
+			if n := len(s.Requests()); n != len(c.Answers) {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,34 @@
+package github
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/fault"
+)
+
+// Examine implements [forge.Examining]. GitHub tells the scopes of classic tokens
+// only: what a fine-grained one may, or an App's, shows when it is used.
+func (f *Forge) Examine(ctx context.Context, r forge.Repo) (forge.Grant, error) {
+	var v user
+	header := http.Header{}
+	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: []string{"user"}, Out: &v, Header: header})
+	if fault.Of(err).Code == forge.CodeDenied { // an App's token is nobody's
+		return forge.Grant{}, nil
+	}
+	if err != nil {
+		return forge.Grant{}, err
+	}
+	g := forge.Grant{Login: forge.Line(v.Login, 100)}
+	list, told := header["X-Oauth-Scopes"]
+	if g.Told = told; told {
+		scopes := strings.FieldsFunc(strings.Join(list, ","), func(r rune) bool { return r == ',' || r == ' ' })
+		if !slices.Contains(scopes, "repo") {
+			g.Lacks = []string{"repo"}
+		}
+	}
+	return g, nil
+}
