@@ -88,7 +88,7 @@ editor: .bin/code-server ## take a machine over by a real editor server, which m
 forges: deps .bin/gitea/built ## open pull requests at a real Gitea, which make test leaves out
 	@TEST_NEEDS=all go test -tags forges -count=1 -v -run '^TestRealGitea$$' ./internal/control/forge/gitea
 
-bench: build ## measure, beside a yardstick, and print a table
+bench: build web/node_modules ## measure, beside a yardstick, and print a table
 	@hack/deps.sh bench
 	@$(SUDO) go run ./bench
 

@@ -171,7 +171,7 @@ func main() {
 		}
 		rows = append(rows, s.rows(f)...)
 	}
-	for _, whole := range []func() ([]row, error){execDaemon, product, environments} {
+	for _, whole := range []func() ([]row, error){execDaemon, product, environments, dashboard} {
 		more, err := whole()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)

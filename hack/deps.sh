@@ -16,7 +16,7 @@ for purpose in "$@"; do
 		command -v npm >/dev/null || want="$want nodejs npm"
 		;;
 	browser) want="$want chromium fonts-dejavu-core" ;;
-	bench) want="$want fd-find" ;;
+	bench) want="$want fd-find chromium fonts-dejavu-core" ;;
 	engines) want="$want podman" ;;
 	editor) want="$want g++ python3 ripgrep" ;;
 	esac
