@@ -57,6 +57,9 @@ async function frameCount(page: Page): Promise<number> {
 
 const size = (page: Page) => page.evaluate<{ nodes: number; characters: number }>("({ nodes: document.querySelectorAll('*').length, characters: document.body.textContent.length })");
 
+/** Texts that hold a character that turns text around, where it could deceive. */
+const turningIn = (page: Page, where: string) => page.evaluate<string[]>(`[...document.querySelectorAll("${where}")].map((e) => e.textContent).filter((t) => /[\\u202A-\\u202E\\u2066-\\u2069]/.test(t)).map((t) => t.slice(0, 200))`);
+
 /** Unfolds all that is in sight, and waits until it is drawn. */
 async function unfold(page: Page): Promise<void> {
   await page.evaluate(`new Promise((drawn) => {
@@ -69,10 +72,15 @@ test("nothing that an agent says runs, asks another host, or leaves its place", 
   const { page, report } = await open(`/agents/${id(9)}`);
   await page.getByText("deep").first().waitFor();
   await unfold(page);
-  const foreign = await page.evaluate<string[]>(`[...document.querySelectorAll(".conversation :is(script, style, iframe, object, embed, link, form, base, meta), .conversation svg:not(.icon), .conversation img, .conversation [onerror], .conversation [onload], .conversation [style*=url]")].map((e) => e.outerHTML.slice(0, 80))`);
+  const foreign = await page.evaluate<string[]>(`[...document.querySelectorAll(".conversation :is(script, style, iframe, object, embed, link, form:not(.questions), base, meta), .conversation svg:not(.icon), .conversation img, .conversation [onerror], .conversation [onload], .conversation [style*=url]")].map((e) => e.outerHTML.slice(0, 80))`);
   expect(foreign).toEqual([]);
   const links = await page.evaluate<string[]>("[...document.querySelectorAll('.conversation a')].map((a) => a.href + ' ' + a.rel + ' ' + a.target)");
   expect(links).toEqual(["https://example.com/ noreferrer noopener nofollow _blank"]);
+  await page.getByText("The agent asks").first().waitFor();
+  expect(await turningIn(page, ".call-head, .call pre, .asked, .todos, .approval pre, .approval button, .approval legend")).toEqual([]);
+  const is = await size(page);
+  expect(is.nodes).toBeLessThan(most.nodes);
+  expect(is.characters).toBeLessThan(most.characters);
   expect(await page.title()).toMatch(/Aloft$/);
   expect(await page.getByRole("navigation", { name: "Aloft" }).or(page.locator("nav").first()).isVisible()).toBe(true);
   expect(report).toEqual({ ran: [], asked: [], said: [] });
@@ -91,11 +99,22 @@ test("ten million characters in a line, and a hundred thousand lines, leave the 
   }
   expect(await frameCount(page)).toBeLessThanOrEqual(frames);
   // A character that turns text around is seen where it could deceive.
-  const turning = await page.evaluate<string[]>("[...document.querySelectorAll('.call, .file')].map((e) => e.textContent).filter((t) => /[\\u202A-\\u202E\\u2066-\\u2069]/.test(t))");
-  expect(turning).toEqual([]);
+  expect(await turningIn(page, ".call, .file")).toEqual([]);
   await page.getByRole("link", { name: "Changes" }).click();
   await page.getByRole("button", { name: "By turn" }).click();
   await page.getByRole("heading", { name: "Turn 1" }).waitFor();
   expect((await size(page)).characters).toBeLessThan(most.characters);
+  expect(report).toEqual({ ran: [], asked: [], said: [] });
+});
+
+test("what a forge says of a pull request leads nowhere but to the web", async () => {
+  const { page, report } = await open(`/agents/${id(9)}/changes`);
+  await page.locator(".pull summary").first().click();
+  await page.locator(".pull .check-name").first().waitFor();
+  const links = await page.evaluate<string[]>("[...document.querySelectorAll('.pull a')].map((a) => a.getAttribute('href') ?? '')");
+  expect(links.filter((l) => l !== "" && !/^(https?:\/\/|\/)/.test(l))).toEqual([]);
+  expect(await turningIn(page, ".pull")).toEqual([]);
+  await page.locator(".pull-name a").first().click();
+  expect(await page.locator(".pull :is(img, script, svg:not(.icon))").count()).toBe(0);
   expect(report).toEqual({ ran: [], asked: [], said: [] });
 });

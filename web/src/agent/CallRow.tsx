@@ -2,7 +2,7 @@ import { useContext } from "react";
 import type { Call } from "../journal/fold";
 import { ApprovalCard } from "../approvals/Card";
 import { Icon } from "../parts/Icon";
-import { clipLine, shown } from "../parts/clip";
+import { clip, shownLine } from "../parts/clip";
 import { Shots } from "../parts/Shots";
 import { span } from "../parts/time";
 import { toolOf } from "../tools";
@@ -26,9 +26,9 @@ export function CallRow({ call, id }: { call: Call; id: string }) {
       <button type="button" className="call-head" aria-expanded={open} onClick={flip}>
         <Icon name={open ? "down" : "right"} />
         <Icon name={live ? "spinner" : tool.icon} spin={live} />
-        <span className="call-name">{shown(clipLine(call.name, 60))}</span>
+        <span className="call-name">{shownLine(call.name, 60)}</span>
         <span className="cut grow mono muted" dir="auto">
-          {shown(clipLine(tool.subject(call), 400))}
+          {shownLine(tool.subject(call))}
         </span>
         {outcome && <span className={tool.bad?.(call) ? "small bad" : "small faint"}>{outcome}</span>}
         {judged && call.state !== "refused" && (
@@ -49,7 +49,7 @@ export function CallRow({ call, id }: { call: Call; id: string }) {
         <div className="call-body">
           {call.subagent ? <SubagentView of={call.subagent} call={call} /> : tool.body(call)}
           {of && <Shots id={of.id} shots={call.images} />}
-          {call.state === "refused" && call.text && <p className="small muted">{call.text}</p>}
+          {call.state === "refused" && call.text && <p className="small muted">{clip(call.text, 20_000)}</p>}
         </div>
       )}
       {call.approval && <ApprovalCard approval={call.approval} bare />}

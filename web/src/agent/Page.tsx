@@ -59,7 +59,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
                 <span className="cut">{t.branch}</span>
               </span>
             )}
-            {t.model && <span className="cut">{t.model}</span>}
+            {t.model && <span className="cut model">{t.model}</span>}
             {total > 0 && <span title={w.tokensTitle(t.tokens.input, t.tokens.output, t.tokens.cacheRead, t.tokens.cacheWrite)}>{w.tokens(few(total))}</span>}
             {total > 0 && <span>{cost(t.tokens)}</span>}
             {t.turns > 0 && <span>{w.turns(t.turns)}</span>}

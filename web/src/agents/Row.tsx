@@ -4,6 +4,7 @@ import { kindOf } from "../approvals/kind";
 import { Quick } from "../approvals/Quick";
 import { Icon } from "../parts/Icon";
 import { StatusBadge } from "../parts/Status";
+import { shownLine } from "../parts/clip";
 import { since } from "../parts/time";
 import { opened, standOf, toneOfPull } from "../changes/pulls";
 import { link } from "../route";
@@ -67,13 +68,13 @@ function Asks({ question: q, more, tab }: { question: Approval; more: number; ta
   return (
     <div className="row-asks">
       <Icon name={kind === "question" ? "help" : kind === "plan" ? "list" : "approvals"} />
-      <span className="cut grow" title={q.subject} dir="auto">
+      <span className="cut grow" title={shownLine(q.subject)} dir="auto">
         {kind === "call" ? (
           <>
-            <strong>{q.tool}</strong> <code>{q.subject}</code>
+            <strong>{shownLine(q.tool)}</strong> <code>{shownLine(q.subject)}</code>
           </>
         ) : (
-          (q.questions?.length === 1 && q.questions[0]?.prompt) || q.subject
+          shownLine((q.questions?.length === 1 && q.questions[0]?.prompt) || q.subject)
         )}
       </span>
       {more > 0 && <span className="small faint">{words.approval.more(more)}</span>}

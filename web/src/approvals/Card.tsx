@@ -3,6 +3,7 @@ import type { Approval, Decision } from "../api/types";
 import { asFailure, useClient } from "../api/use";
 import { Icon } from "../parts/Icon";
 import { Markdown } from "../parts/Markdown";
+import { clip, shown, shownLine } from "../parts/clip";
 import { since, useNow } from "../parts/time";
 import { goTo } from "../parts/provider";
 import { toast } from "../parts/toast";
@@ -13,6 +14,7 @@ import { headOf, kindOf } from "./kind";
 import { QuestionForm } from "./QuestionForm";
 
 const w = words.approval;
+const most = 20_000; // characters of a text
 
 /** What an agent asks, and its answers. bare is within the agent's own page. */
 export function ApprovalCard({ approval: a, bare = false, name }: { approval: Approval; bare?: boolean; name?: string }) {
@@ -24,7 +26,7 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
         <Icon name="approvals" />
         <strong>{headOf(a)}</strong>
         <span className="grow" />
-        <span className="faint small">{w.asked(since(a.askedAt, now))}</span>
+        <span className="faint small when">{w.asked(since(a.askedAt, now))}</span>
       </div>
       {!bare && (
         <a className="cut muted small" dir="auto" {...link({ page: "agent", id: a.agentId, tab: "conversation" })}>
@@ -33,34 +35,34 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
       )}
       {kind === "call" && !(bare && a.tool === "Shell") && (
         <pre className="command" tabIndex={0}>
-          <code>{a.subject}</code>
+          <code>{shown(clip(a.subject, most))}</code>
         </pre>
       )}
       {kind === "question" && (a.questions?.length ?? 0) > 1 && (
         <p className="small muted" dir="auto">
-          {a.subject}
+          {shownLine(a.subject)}
         </p>
       )}
       {kind === "plan" && !bare && (
         <div className="plan">
-          <h2 dir="auto">{a.subject}</h2>
+          <h2 dir="auto">{shownLine(a.subject)}</h2>
           <Markdown text={a.change ?? ""} />
         </div>
       )}
       {a.reason && !(bare && kind === "plan") && (
         <p className="small" dir="auto">
-          {a.reason}
+          {clip(a.reason, most)}
         </p>
       )}
       {kind === "call" && a.change && (
         <pre className="command" tabIndex={0} aria-label={w.change}>
-          <code>{a.change}</code>
+          <code>{shown(clip(a.change, most))}</code>
         </pre>
       )}
       {kind === "call" && <p className="small muted">{a.why}</p>}
       {a.entries.length > 0 && (
         <p className="small muted">
-          {w.allows}: {a.entries.map((e) => <code key={e}>{e} </code>)}
+          {w.allows}: {a.entries.map((e) => <code key={e}>{shownLine(e)} </code>)}
         </p>
       )}
       {a.until && <p className="small muted">{w.until(new Date(a.until).toLocaleString())}</p>}
@@ -77,7 +79,7 @@ function SignIn({ approval: a }: { approval: Approval }) {
   return (
     <div className="approval-acts">
       <button type="button" className="button first small" disabled={busy} onClick={() => void go()}>
-        {words.mcp.signInTo(a.subject)}
+        {words.mcp.signInTo(shownLine(a.subject))}
       </button>
       <button type="button" className="button small danger" disabled={busy} onClick={() => void answer(a, "deny", { message: "" })}>
         {w.deny}

@@ -1,9 +1,11 @@
 import { useId, useState, type FormEvent } from "react";
 import type { Approval, Question, QuestionAnswer } from "../api/types";
+import { shownLine } from "../parts/clip";
 import { words } from "../words";
 import { useAnswer } from "./answer";
 
 const w = words.approval;
+const most = 4_000; // characters of a question
 
 type Said = { chosen: readonly string[]; text: string };
 const nothing: Said = { chosen: [], text: "" };
@@ -55,21 +57,21 @@ function One({ question: q, said, say, pick, disabled }: OneProps) {
   const choose = (id: string, on: boolean) => say({ ...said, chosen: q.allowMultiple ? (on ? [...said.chosen, id] : said.chosen.filter((c) => c !== id)) : on ? [id] : [] });
   return (
     <fieldset className="question" disabled={disabled}>
-      <legend dir="auto">{q.prompt}</legend>
+      <legend dir="auto">{shownLine(q.prompt, most)}</legend>
       {q.options.map((o) =>
         pick ? (
           <button key={o.id} type="button" className="button option" dir="auto" onClick={() => pick(o.id)}>
-            {o.label}
+            {shownLine(o.label)}
           </button>
         ) : (
           <label key={o.id} className="option">
             <input type={q.allowMultiple ? "checkbox" : "radio"} name={name} checked={said.chosen.includes(o.id)} onChange={(e) => choose(o.id, e.target.checked)} />
-            <span dir="auto">{o.label}</span>
+            <span dir="auto">{shownLine(o.label)}</span>
           </label>
         ),
       )}
       <input
-        className="input" dir="auto" aria-label={`${w.inWords}: ${q.prompt}`} placeholder={q.options.length > 0 ? w.otherwise : w.inWords} maxLength={4000}
+        className="input" dir="auto" aria-label={`${w.inWords}: ${shownLine(q.prompt)}`} placeholder={q.options.length > 0 ? w.otherwise : w.inWords} maxLength={4000}
         value={said.text} onChange={(e) => say({ ...said, text: e.target.value })}
       />
     </fieldset>

@@ -1,4 +1,5 @@
 import type { Approval } from "../api/types";
+import { shownLine } from "../parts/clip";
 import { link } from "../route";
 import { words } from "../words";
 import { useAnswer } from "./answer";
@@ -16,10 +17,10 @@ export function Quick({ approval: a, tab }: { approval: Approval; tab: number })
       <>
         {one?.options.map((o, i) => (
           <button
-            key={o.id} type="button" className={`button small cut wide-only ${i === 0 ? "first" : ""}`} tabIndex={tab} disabled={busy} title={o.label} dir="auto"
+            key={o.id} type="button" className={`button small cut wide-only ${i === 0 ? "first" : ""}`} tabIndex={tab} disabled={busy} title={shownLine(o.label)} dir="auto"
             onClick={() => void answer(a, "answer", { answers: [{ questionId: one.questionId, optionIds: [o.id] }] })}
           >
-            {o.label}
+            {shownLine(o.label)}
           </button>
         ))}
         <a className={`button first small ${one ? "narrow-only" : ""}`} tabIndex={tab} {...link({ page: "agent", id: a.agentId, tab: "conversation" })}>

@@ -1,4 +1,5 @@
 import type { Approval } from "../api/types";
+import { shownLine } from "../parts/clip";
 import { words } from "../words";
 
 /** What waits: whether a call may run, the agent's own questions, or its plan. */
@@ -7,7 +8,7 @@ export type Kind = "call" | "question" | "plan";
 export const kindOf = (a: Approval): Kind => (a.tool === "AskQuestion" ? "question" : a.tool === "CreatePlan" ? "plan" : "call");
 
 /** What waits, in a few words. */
-export const headOf = (a: Approval): string => words.approval.head[kindOf(a)](a.tool);
+export const headOf = (a: Approval): string => words.approval.head[kindOf(a)](shownLine(a.tool, 60));
 
 /** The one question whose options are few enough for a row or a notification, if that is all that is asked. */
 export function quick(a: Approval): { questionId: string; options: readonly { id: string; label: string }[] } | undefined {

@@ -4,6 +4,7 @@ import { newKey } from "../api/key";
 import type { Agent, PullRequest } from "../api/types";
 import { asFailure, useClient, useLoad } from "../api/use";
 import { Dialog } from "../parts/Dialog";
+import { shownLine } from "../parts/clip";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
 import { Problem } from "../parts/State";
@@ -65,7 +66,7 @@ export function PullRow({ row: { repo, pull: p }, named, open, again, turning }:
         <div className="pull-name">
           {p?.url ? (
             <a href={address(p.url)} target="_blank" rel="noreferrer noopener" title={p.title} dir="auto">
-              <strong className="cut">{p.title || w.untitled}</strong> <span className="muted">#{p.number}</span>
+              <strong className="cut">{shownLine(p.title || w.untitled)}</strong> <span className="muted">#{p.number}</span>
             </a>
           ) : (
             <span className="muted">{w.none}</span>
@@ -100,16 +101,16 @@ export function PullRow({ row: { repo, pull: p }, named, open, again, turning }:
                 <span className="cut check-name" dir="auto">
                   {address(c.url) ? (
                     <a href={address(c.url)} target="_blank" rel="noreferrer noopener">
-                      {c.name}
+                      {shownLine(c.name)}
                     </a>
                   ) : (
-                    c.name
+                    shownLine(c.name)
                   )}
                 </span>
                 <span className="faint">{w.check[c.state]}</span>
                 {c.summary && (
-                  <span className="muted cut" dir="auto" title={c.summary}>
-                    {c.summary}
+                  <span className="muted cut" dir="auto" title={shownLine(c.summary)}>
+                    {shownLine(c.summary)}
                   </span>
                 )}
               </li>

@@ -10,7 +10,7 @@ export const call = (id: string, name: string, args: unknown) => ({ call: { id, 
 const usage = { input: 1800, output: 420, cacheRead: 21_000, cacheWrite: 900, cost: 21_375_000, priced: 24_120 };
 
 /** A screenshot, as far as a demonstration has one. */
-export const picture = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 320 200"><rect width="320" height="200" fill="#dfe7f2"/><rect y="0" width="320" height="28" fill="#3a5a8c"/><rect x="24" y="52" width="180" height="14" fill="#8fa3c0"/><rect x="24" y="80" width="272" height="90" rx="6" fill="#fff"/></svg>`;
+export const picture = `<svg xmlns="http://www.w3.org/2000/svg" width="960" height="600" viewBox="0 0 320 200"><rect width="320" height="200" fill="#dfe7f2"/><rect y="0" width="320" height="28" fill="#3a5a8c"/><rect x="24" y="52" width="180" height="14" fill="#8fa3c0"/><rect x="24" y="80" width="272" height="90" rx="6" fill="#fff"/></svg>`;
 export const replied = (...blocks: Extract<Event, { kind: "turn.replied" }>["data"]["message"]["blocks"]): Bare => ({
   kind: "turn.replied", data: { message: { role: "assistant", blocks }, usage, model: "opus" },
 });
@@ -167,6 +167,8 @@ const starting: Bare[] = [
   { kind: "boot.step", data: { name: "checkout", state: "running", detail: "cloning https://git.example.com/acme/shop\nremote: Enumerating objects: 48112, done." } },
 ];
 
+const evil = "<img src=x onerror=alert(8)>\u001b]0;evil\u0007\u001b[31m [x](javascript:alert(8)) \u202Egnp.exe\n" + "long ".repeat(20_000);
+
 /** What a hostile agent says: none of it may be more than text. */
 const hostile: Bare[] = [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "<script>alert('prompt')</script> \u202Eabc" }] } } },
@@ -178,7 +180,18 @@ const hostile: Bare[] = [
   ),
   ...done("h1", "", { exitCode: 0, stdout: "\u001b]0;title\u0007\u001b[2J<script>alert(7)</script>\u001b]8;;https://evil.example\u001b\\link\u001b]8;;\u001b\\\n" + "x".repeat(3000) }),
   { kind: "call.done", data: { callId: "__proto__", text: "\u0000\u0007 odd", durationMs: 1 } },
-  { kind: "run.ended", data: { status: "FINISHED", result: "done" } },
+  replied(
+    call("h2", "Task", { description: evil, prompt: evil, subagent_type: evil }), call("h3", "CreatePlan", { name: evil, overview: evil, plan: evil, todos: [{ id: evil, content: evil, status: "<i>" }] }),
+    call("h4", "AskQuestion", { title: evil, questions: [{ id: "q", prompt: evil, options: [{ id: evil, label: evil }] }] }), call("h5", "CallMcpTool", { server: evil, toolName: evil, arguments: { [evil]: evil } }),
+    call("h6", "Read", { path: "/workspace/a.svg" }), call("h7", "Shell", { command: evil }),
+  ),
+  { kind: "task.began", data: { callId: "h2", id: "h2", type: evil, description: evil, task: evil, model: evil } },
+  ...inTask("h2", [replied({ text: evil }, call("h2_0", evil, { path: evil })), ...done("h2_0", evil)]),
+  ...done("h3", evil), ...done("h4", evil, { answers: [{ questionId: "q", optionIds: [evil], text: evil }] }), ...done("h5", evil, { [evil]: evil }), ...done("h6", "     1|<svg xmlns='http://www.w3.org/2000/svg' onload='alert(9)'><script>alert(9)</script></svg>"),
+  replied(call("h8", "AskQuestion", { title: evil, questions: [] })),
+  ...[{ id: "apr-h7", callId: "h7", tool: "Shell" }, { id: "apr-h8", callId: "h8", tool: "AskQuestion", questions: [{ id: "q", prompt: evil, options: [{ id: "a", label: evil }, { id: "b", label: "b".repeat(1 << 20) }] }] }].map(
+    (one): Bare => ({ kind: "approval.asked", data: { approval: { agentId: idOf(9), runId: "run-9", subject: evil, reason: evil, change: evil, why: evil, entries: [evil], askedAt: "", ...one } } }),
+  ),
 ];
 
 /** One that prints far more than anybody reads, and turns text around. */

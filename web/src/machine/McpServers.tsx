@@ -1,5 +1,6 @@
 import { useEffect } from "react";
 import { asFailure, useClient, useLoad } from "../api/use";
+import { shownLine } from "../parts/clip";
 import { cameBack, goTo } from "../parts/provider";
 import { toast } from "../parts/toast";
 import { words } from "../words";
@@ -26,7 +27,7 @@ export function McpServers({ id }: { id: string }) {
         <div key={`${s.name} ${s.source} ${s.state}`} className="stack mcp-server">
           <div className="line">
             <span className="grow mcp-name">
-              <strong className="cut">{s.name}</strong>
+              <strong className="cut">{shownLine(s.name)}</strong>
               <span className="cut small muted">{w.source[s.source]}</span>
             </span>
             {s.tools && s.tools.length > 0 && <span className="small muted">{w.tools(s.tools.length)}</span>}
@@ -34,7 +35,7 @@ export function McpServers({ id }: { id: string }) {
               {w.state[s.state]}
             </span>
           </div>
-          {s.why && s.state !== "needs_auth" && <p className="small muted">{s.why}</p>}
+          {s.why && s.state !== "needs_auth" && <p className="small muted">{shownLine(s.why, 2_000)}</p>}
           {(s.state === "needs_auth" || s.signInOver) && (
             <div className="row">
               <button type="button" className="button small first" aria-label={s.signInOver ? w.signInAgainTo(s.name) : w.signInTo(s.name)} onClick={() => void signIn(s.name)}>

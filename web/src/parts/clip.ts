@@ -24,3 +24,6 @@ const turning = /[\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/g;
  * path or a command is shown, they could have it read as another than it is.
  */
 export const shown = (text: string): string => text.replace(turning, (c) => `⟨U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+
+/** Both, for a line that somebody decides by. */
+export const shownLine = (line: string, most = 400): string => shown(clipLine(line, most));

@@ -1,4 +1,5 @@
 import { Markdown } from "../parts/Markdown";
+import { clip } from "../parts/clip";
 import { words } from "../words";
 import { TodoList } from "./todos";
 import { text, type Tool } from "./tool";
@@ -15,12 +16,12 @@ export const plan: Tool = {
       <div className="plan">
         {text(c.args["overview"]) && (
           <p className="muted" dir="auto">
-            {text(c.args["overview"])}
+            {clip(text(c.args["overview"]), 20_000)}
           </p>
         )}
         <Markdown text={text(c.args["plan"]) || c.text} />
         {todos.length > 0 && <TodoList todos={todos.map((t, i) => ({ id: text(t["id"]) || String(i), content: text(t["content"]), status: text(t["status"]) || "pending" }))} />}
-        {c.state === "failed" && text(c.args["plan"]) && <p className="small muted">{c.text}</p>}
+        {c.state === "failed" && text(c.args["plan"]) && <p className="small muted">{clip(c.text, 20_000)}</p>}
       </div>
     );
   },

@@ -1,9 +1,11 @@
 import type { Call } from "../journal/fold";
 import { Icon } from "../parts/Icon";
+import { shownLine } from "../parts/clip";
 import { words } from "../words";
 import { plain } from "./plain";
 import { success, text, type Tool } from "./tool";
 
+const most = 4_000; // characters of a question, or of an answer
 type Asked = { id: string; prompt: string; options: { id: string; label: string }[] };
 type Said = { questionId: string; optionIds: string[]; text: string };
 
@@ -27,24 +29,24 @@ export const question: Tool = {
           const answer = said.find((s) => s.questionId === q.id);
           return (
             <div key={q.id}>
-              <dt dir="auto">{q.prompt}</dt>
+              <dt dir="auto">{shownLine(q.prompt, most)}</dt>
               {q.options.map((o) => (
                 <dd key={o.id} data-chosen={answer?.optionIds.includes(o.id) ? "" : undefined} dir="auto">
                   <Icon name={answer?.optionIds.includes(o.id) ? "check" : "dots"} />
                   {answer?.optionIds.includes(o.id) && <span className="seen-by-readers">{words.tools.chosen}: </span>}
-                  {o.label}
+                  {shownLine(o.label)}
                 </dd>
               ))}
               {answer?.text && (
                 <dd data-chosen="" dir="auto">
                   <Icon name="check" />
-                  {answer.text}
+                  {shownLine(answer.text, most)}
                 </dd>
               )}
             </div>
           );
         })}
-        {c.state !== "asks" && said.length === 0 && c.text && <dd dir="auto">{c.text}</dd>}
+        {c.state !== "asks" && said.length === 0 && c.text && <dd dir="auto">{shownLine(c.text, most)}</dd>}
       </dl>
     );
   },

@@ -1,5 +1,6 @@
 import { todosOf, type Transcript } from "../journal/fold";
 import { Icon, type IconName } from "../parts/Icon";
+import { shownLine } from "../parts/clip";
 import { words } from "../words";
 import { plain } from "./plain";
 import type { Tool } from "./tool";
@@ -13,7 +14,7 @@ export function TodoList({ todos }: { todos: Transcript["todos"] }) {
         <li key={t.id} data-status={t.status}>
           <Icon name={icons[t.status] ?? "clock"} />
           <span className="seen-by-readers">{words.todo[t.status as keyof typeof words.todo] ?? t.status}: </span>
-          <span dir="auto">{t.content}</span>
+          <span dir="auto">{shownLine(t.content, 2_000)}</span>
         </li>
       ))}
     </ul>

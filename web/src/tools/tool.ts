@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import type { IconName } from "../parts/Icon";
-import { clipLine, shown } from "../parts/clip";
+import { shownLine } from "../parts/clip";
 import type { Call } from "../journal/fold";
 
 /** How calls of one tool are shown. */
@@ -27,4 +27,4 @@ export function success(c: Call): Record<string, unknown> | undefined {
 }
 
 /** A path without the workspace before it. */
-export const short = (path: unknown): string => shown(clipLine(text(path), 400)).replace(/^\/workspace\//, "");
+export const short = (path: unknown): string => shownLine(text(path)).replace(/^\/workspace\//, "");
