@@ -230,11 +230,19 @@ func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint,
 	if err != nil {
 		return out, false, err
 	}
+	servers, given, err := s.forkedMCP(ctx, who, p.State)
+	if err != nil {
+		return out, false, err
+	}
+	seal, err := s.sealMCP(ctx, id, runID, servers, given)
+	if err != nil {
+		return out, false, err
+	}
 	words := prompt.PlainText()
 	events := p.Events(agent.NameFrom(words), agent.NewBranch(cmp.Or(strings.TrimSpace(words), p.Created.Name)), layer, bootID)
-	events = append(events, agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: prompt, Trace: traceOf(r), Limit: p.State.Agent.Limit}})
+	events = append(events, agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: prompt, MCP: given, Trace: traceOf(r), Limit: p.State.Agent.Limit}})
 	var head int64
-	done, err := s.Journal.Append(ctx, store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: events})
+	done, err := s.Journal.Append(ctx, store.Append{AgentID: id, IfHead: &head, Secrets: append(sealed, seal...), Events: events})
 	if errors.Is(err, store.ErrExists) {
 		if done, err = s.Journal.Read(ctx, id, 0, len(events)); err != nil {
 			return out, false, err
@@ -260,6 +268,16 @@ func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint,
 	out = createAgentResponseJSON{Agent: s.whole(a), Run: runOf(run, branches{})}
 	addSubagents(&out.Agent, done)
 	return out, fresh, nil
+}
+
+// forkedMCP returns the MCP servers that the agent had of its requests then: they go
+// along with the forks of its own person, since what they are authorized by is theirs.
+func (s *server) forkedMCP(ctx context.Context, who account.APIKey, of *agent.State) (value string, given bool, err error) {
+	if s.MCP == nil || of.MCPRun == "" || of.Agent.UserID != who.UserID {
+		return "", false, nil
+	}
+	value, err = s.MCP.OfRun(ctx, of.Agent.ID, of.MCPRun)
+	return value, value != "", err
 }
 
 // forkedOf is what the beginning of a journal says of a fork; nil if it is none.

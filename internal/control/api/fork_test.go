@@ -162,3 +162,30 @@ func TestForkAlive(t *testing.T) {
 		}
 	}
 }
+
+// The MCP servers of an agent's requests go along with the forks of its person, as
+// they were at that turn, and with nobody else's.
+func TestForkTakesMCPServersAlong(t *testing.T) {
+	h := newHouse(t)
+	id := h.forkable()
+	server := `{"prompt":{"text":"x"},"mcpServers":[{"name":"tickets","url":"https://tickets.example.com/mcp","headers":{"X-Key":"` + mcpKey + `"}}]}`
+	run := h.want(h.call("POST", "/v1/agents/"+id+"/runs", server), 201)
+	h.append(id, run.text(t, "run.id"), &agent.TurnReplied{Message: conversation.Text(conversation.Assistant, "third words")}, finish())
+	servers := func(key, body string) string {
+		t.Helper()
+		fork := h.want(h.callAs(key, "POST", "/v1/agents/"+id+"/fork", body), 201).get(t, "items").([]any)[0].(map[string]any)["agent"].(map[string]any)["id"].(string)
+		s := h.folded(fork)
+		value, err := h.api.MCP.OfRun(t.Context(), fork, s.MCPRun)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	if got := servers(annsKey, `{"prompt":{"text":"go on"}}`); !strings.Contains(got, mcpKey) {
+		t.Errorf("a fork has %q", got)
+	}
+	if got := servers(annsKey, `{"turn":2,"prompt":{"text":"go on"}}`); got != "" {
+		t.Errorf("a fork of the turn before has %q", got)
+	}
+	h.want(h.callAs(bensKey, "POST", "/v1/agents/"+id+"/fork", `{"prompt":{"text":"go on"}}`), 404)
+}

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -140,9 +141,15 @@ func (g *Agents) Of(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.Le
 		all = append(all, k.Server)
 	}
 	if s.MCPRun != "" {
-		given, err := g.Servers.OfAgent(ctx, s.Agent.ID, s.MCPRun)
+		value, err := g.Servers.OfRun(ctx, s.Agent.ID, s.MCPRun)
 		if err != nil {
 			return nil, nil, err
+		}
+		var given []mcp.Server
+		if value != "" {
+			if err := json.Unmarshal([]byte(value), &given); err != nil {
+				return nil, nil, fmt.Errorf("MCP servers of %s: %w", s.Agent.ID, err)
+			}
 		}
 		all = append(all, given...)
 	}

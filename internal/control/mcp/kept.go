@@ -208,20 +208,17 @@ func (s *Servers) KeepForAgent(ctx context.Context, agentID, runID, value string
 	return err
 }
 
-// OfAgent returns the servers that came with that run of the agent.
-func (s *Servers) OfAgent(ctx context.Context, agentID, runID string) ([]mcp.Server, error) {
+// OfRun returns what is kept of the servers that came with that run of the agent, as
+// CheckAll made it; "" if nothing is.
+func (s *Servers) OfRun(ctx context.Context, agentID, runID string) (string, error) {
 	all, err := s.Vault.Kept(ctx, agentsOwner(agentID))
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	for _, one := range all {
 		if one.Name == runID {
-			var servers []mcp.Server
-			if err := json.Unmarshal([]byte(one.Value), &servers); err != nil {
-				return nil, fmt.Errorf("MCP servers of %s: %w", agentID, err)
-			}
-			return servers, nil
+			return one.Value, nil
 		}
 	}
-	return nil, nil
+	return "", nil
 }
