@@ -22,8 +22,7 @@ type agentEnvJSON struct {
 	Image  string   `json:"image,omitempty" doc:"for the preset setup: what its machine begins with; an addition to the API"`
 }
 
-// AgentSummary is an agent as lists show it. It is exported because only then do
-// its fields count as those of the struct that embeds it.
+// AgentSummary is an agent as lists show it.
 type AgentSummary struct {
 	_           struct{}     `json:"-" additionalProperties:"true"`
 	ID          string       `json:"id"`
@@ -99,11 +98,7 @@ func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.
 		return fmt.Errorf("list agents: %w", err)
 	}
 	out := listAgentsResponseJSON{Items: []AgentSummary{}}
-	if len(agents) > limit {
-		agents = agents[:limit]
-		last := agents[limit-1]
-		out.NextCursor = cursor(agentList, last.CreatedAt, last.ID)
-	}
+	agents, out.NextCursor = cut(agentList, agents, limit, func(e agent.Agent) (time.Time, string) { return e.CreatedAt, e.ID })
 	settings, err := store.Settings(r.Context(), s.Rules)
 	if err != nil {
 		return err

@@ -74,11 +74,7 @@ func (s *server) writeBuilds(w http.ResponseWriter, r *http.Request, environment
 	if err != nil {
 		return fmt.Errorf("list builds: %w", err)
 	}
-	if len(list) > limit {
-		list = list[:limit]
-		last := list[limit-1]
-		out.NextCursor = cursor(buildList, last.CreatedAt, last.ID)
-	}
+	list, out.NextCursor = cut(buildList, list, limit, func(e environment.Record) (time.Time, string) { return e.CreatedAt, e.ID })
 	for _, b := range list {
 		out.Items = append(out.Items, buildOf(b))
 	}

@@ -217,11 +217,7 @@ func (s *server) listEnvironments(w http.ResponseWriter, r *http.Request, who ac
 	if err != nil {
 		return fmt.Errorf("list environments: %w", err)
 	}
-	if len(list) > limit {
-		list = list[:limit]
-		last := list[limit-1]
-		out.NextCursor = cursor(environmentList, last.CreatedAt, last.ID)
-	}
+	list, out.NextCursor = cut(environmentList, list, limit, func(e environment.Saved) (time.Time, string) { return e.CreatedAt, e.ID })
 	for _, e := range list {
 		out.Items = append(out.Items, environmentOf(e))
 	}
@@ -304,11 +300,7 @@ func (s *server) environmentHistory(w http.ResponseWriter, r *http.Request, who 
 		return fmt.Errorf("list versions: %w", err)
 	}
 	out := environmentHistoryJSON{Items: []environmentVersionJSON{}}
-	if len(list) > limit {
-		list = list[:limit]
-		last := list[limit-1]
-		out.NextCursor = cursor(versionList, last.CreatedAt, last.ID)
-	}
+	list, out.NextCursor = cut(versionList, list, limit, func(e environment.Version) (time.Time, string) { return e.CreatedAt, e.ID })
 	for _, v := range list {
 		out.Items = append(out.Items, environmentVersionJSON{VersionID: v.ID, EnvironmentJSON: v.Text, UserID: v.UserID, CreatedAt: stamp(v.CreatedAt)})
 	}

@@ -23,10 +23,14 @@ type mcpAuthJSON struct {
 	Scopes       []string `json:"scopes,omitempty" nullable:"false"`
 }
 
-// mcpServerInJSON is a server as a request names it: a program in the machine, or
-// a remote one.
+// mcpServerInJSON is a server as a request names it, which has no other fields.
 type mcpServerInJSON struct {
-	_       struct{}          `json:"-" additionalProperties:"false"`
+	_ struct{} `json:"-" additionalProperties:"false"`
+	mcpNamedJSON
+}
+
+// mcpNamedJSON is what a server is: a program in the machine, or a remote one.
+type mcpNamedJSON struct {
 	Name    string            `json:"name" minLength:"1" maxLength:"64"`
 	Type    string            `json:"type,omitempty" enum:"stdio,http,sse" doc:"follows from command or url"`
 	Command string            `json:"command,omitempty" doc:"of a program that runs in the machine"`
@@ -37,7 +41,7 @@ type mcpServerInJSON struct {
 	Auth    *mcpAuthJSON      `json:"auth,omitempty" doc:"the client that Aloft is to the server's provider of OAuth, where it registers none by itself"`
 }
 
-func (in mcpServerInJSON) server() mcp.Server {
+func (in mcpNamedJSON) server() mcp.Server {
 	s := mcp.Server{Name: in.Name, Type: mcp.Transport(in.Type), Command: in.Command, Args: in.Args, Env: in.Env, URL: in.URL, Headers: in.Headers}
 	if in.Auth != nil {
 		s.Auth = &mcp.Auth{ClientID: in.Auth.ClientID, ClientSecret: in.Auth.ClientSecret, Scopes: in.Auth.Scopes}
@@ -46,20 +50,9 @@ func (in mcpServerInJSON) server() mcp.Server {
 }
 
 type addMCPServerRequestJSON struct {
-	_       struct{}          `json:"-" additionalProperties:"true"`
-	Owner   string            `json:"owner,omitempty" enum:"personal,team" default:"personal" doc:"team is for admins"`
-	Name    string            `json:"name" minLength:"1" maxLength:"64"`
-	Type    string            `json:"type,omitempty" enum:"stdio,http,sse" doc:"follows from command or url"`
-	Command string            `json:"command,omitempty" doc:"of a program that runs in the machine"`
-	Args    []string          `json:"args,omitempty" nullable:"false"`
-	Env     map[string]string `json:"env,omitempty" doc:"kept sealed, and never shown again"`
-	URL     string            `json:"url,omitempty" format:"uri" doc:"of a remote server, which Aloft speaks with itself"`
-	Headers map[string]string `json:"headers,omitempty" doc:"kept sealed, and never shown again; they enter no machine"`
-	Auth    *mcpAuthJSON      `json:"auth,omitempty" doc:"the client that Aloft is to the server's provider of OAuth, where it registers none by itself"`
-}
-
-func (in addMCPServerRequestJSON) server() mcp.Server {
-	return mcpServerInJSON{Name: in.Name, Type: in.Type, Command: in.Command, Args: in.Args, Env: in.Env, URL: in.URL, Headers: in.Headers, Auth: in.Auth}.server()
+	_     struct{} `json:"-" additionalProperties:"true"`
+	Owner string   `json:"owner,omitempty" enum:"personal,team" default:"personal" doc:"team is for admins"`
+	mcpNamedJSON
 }
 
 type mcpClientJSON struct {

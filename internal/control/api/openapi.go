@@ -60,9 +60,7 @@ func describe(routes []route, version string) (document, error) {
 		}
 		api.AddOperation(operation(rt, reg, failed))
 	}
-	if err := complete(reg); err != nil {
-		return document{}, err
-	}
+	complete(reg)
 	data, err := api.MarshalJSON()
 	if err != nil {
 		return document{}, fmt.Errorf("as JSON: %w", err)
@@ -77,28 +75,34 @@ func describe(routes []route, version string) (document, error) {
 // complete makes the schemas say of the Go types what encoding/json does with
 // them and huma does not know: an object may have fields that it does not name
 // unless it says otherwise, and those of a struct that it embeds are its own, exported or not.
-func complete(reg huma.Registry) error {
-	for name, s := range reg.Map() {
-		t := reg.TypeFromRef(schemas + name)
-		if t.Kind() != reflect.Struct {
-			continue
-		}
-		if _, said := t.FieldByName("_"); !said {
-			s.AdditionalProperties = true
-		}
-		for f := range t.Fields() {
-			if !f.Anonymous || f.IsExported() || f.Tag.Get("json") != "" {
-				continue
+func complete(reg huma.Registry) {
+	done := map[string]bool{}
+	for len(done) < len(reg.Map()) { // what is embedded may bring others with it
+		for name, s := range maps.Clone(reg.Map()) {
+			if !done[name] {
+				completeOf(reg, reg.TypeFromRef(schemas+name), s)
 			}
-			of := reg.Map()[schemaName(f.Type, "")]
-			if of == nil {
-				return fmt.Errorf("%s embeds %s, which has no schema of its own", name, f.Type)
-			}
-			maps.Copy(s.Properties, of.Properties)
-			s.Required = append(slices.Clone(of.Required), s.Required...)
+			done[name] = true
 		}
 	}
-	return nil
+}
+
+func completeOf(reg huma.Registry, t reflect.Type, s *huma.Schema) {
+	if t.Kind() != reflect.Struct {
+		return
+	}
+	if _, said := t.FieldByName("_"); !said {
+		s.AdditionalProperties = true
+	}
+	for f := range t.Fields() {
+		if !f.Anonymous || f.IsExported() || f.Tag.Get("json") != "" {
+			continue
+		}
+		of := huma.SchemaFromType(reg, f.Type)
+		completeOf(reg, f.Type, of)
+		maps.Copy(s.Properties, of.Properties)
+		s.Required = append(slices.Clone(of.Required), s.Required...)
+	}
 }
 
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)

@@ -45,6 +45,16 @@ func page(q url.Values, of list) (p store.Page, limit int, err error) {
 	return p, limit, nil
 }
 
+// cut takes the element off a list that [page] has asked for beyond the limit, and
+// returns the cursor of the next page, "" where there is none.
+func cut[T any](of list, all []T, limit int, place func(T) (time.Time, string)) ([]T, string) {
+	if len(all) <= limit {
+		return all, ""
+	}
+	t, id := place(all[limit-1])
+	return all[:limit], cursor(of, t, id)
+}
+
 // cursor names the place in a list after the element of this key.
 func cursor(of list, t time.Time, id string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(string(of) + " " + strconv.FormatInt(t.UnixNano(), 10) + " " + id))

@@ -35,8 +35,7 @@ const (
 	maxPullBody  = 60_000 // bytes
 )
 
-// PullRequest is one of an agent's branches at its forge. It is exported for the
-// reason that [AgentSummary] is.
+// PullRequest is one of an agent's branches at its forge.
 type PullRequest struct {
 	_       struct{}        `json:"-" additionalProperties:"true"`
 	RepoURL string          `json:"repoUrl" doc:"without its scheme"`

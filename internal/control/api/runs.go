@@ -213,11 +213,7 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request, who account.AP
 		return err
 	}
 	out := listRunsResponseJSON{Items: []runJSON{}}
-	if len(runs) > limit {
-		runs = runs[:limit]
-		last := runs[limit-1]
-		out.NextCursor = cursor(runList, last.CreatedAt, last.ID)
-	}
+	runs, out.NextCursor = cut(runList, runs, limit, func(e agent.Run) (time.Time, string) { return e.CreatedAt, e.ID })
 	for _, run := range runs {
 		out.Items = append(out.Items, runOf(run, all))
 	}

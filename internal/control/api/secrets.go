@@ -190,10 +190,7 @@ func (s *server) listSecrets(w http.ResponseWriter, r *http.Request, who account
 		})
 	}
 	out := listSecretsResponseJSON{Items: []secretJSON{}}
-	if len(all) > limit {
-		all = all[:limit]
-		out.NextCursor = cursor(secretList, all[limit-1].CreatedAt, all[limit-1].ID)
-	}
+	all, out.NextCursor = cut(secretList, all, limit, func(e secret.Secret) (time.Time, string) { return e.CreatedAt, e.ID })
 	for _, s := range all {
 		out.Items = append(out.Items, secretOf(s))
 	}

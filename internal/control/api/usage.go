@@ -18,8 +18,7 @@ type usageTokenUsageJSON struct {
 	Cost
 }
 
-// Cost is what tokens cost. It is exported because only then do its fields count
-// as those of the struct that embeds it.
+// Cost is what tokens cost.
 type Cost struct {
 	CostUSD        *float64 `json:"costUsd,omitempty" minimum:"0" doc:"in US dollars, at the prices when they were used; absent where none of them is known; an addition to the API"`
 	UnpricedTokens int64    `json:"unpricedTokens,omitempty" minimum:"0" doc:"of those, how many costUsd leaves out, since their price was not known; an addition to the API"`

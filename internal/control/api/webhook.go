@@ -95,10 +95,7 @@ func (s *server) listDeliveries(w http.ResponseWriter, r *http.Request, who acco
 	if err != nil {
 		return err
 	}
-	if len(all) > limit {
-		all = all[:limit]
-		out.NextCursor = cursor(deliveryList, all[limit-1].CreatedAt, all[limit-1].ID)
-	}
+	all, out.NextCursor = cut(deliveryList, all, limit, func(e store.Delivery) (time.Time, string) { return e.CreatedAt, e.ID })
 	for _, d := range all {
 		out.Items = append(out.Items, deliveryOf(d))
 	}

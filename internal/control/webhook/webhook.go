@@ -1,7 +1,7 @@
 // Package webhook tells the webhooks of agents that a run has ended, or that a
-// question waits for a person. What is to be told is an outbox in the store, written with the journal's own line, so
-// that no crash loses or doubles it; a sender claims what is due, posts it, and
-// records how that went. A receiver may get a delivery twice, when the sender
+// question waits for a person. What is to be told is an outbox in the store,
+// written with the journal's own line, so that no crash loses or doubles it; a
+// sender claims what is due, posts it, and records how that went. A receiver may get a delivery twice, when the sender
 // dies between its answer and the record, and then with the same id.
 package webhook
 
@@ -243,7 +243,8 @@ type target struct {
 	PRURL      string `json:"prUrl,omitempty"`
 }
 
-// body is made of what no longer changes, so that it is the same each time.
+// body is made of what no longer changes, so that it is the same each time; only
+// a pull request may be opened, and a summary be hidden, between two attempts.
 func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 	a, err := s.Store.Agent(ctx, d.AgentID)
 	if err != nil {
