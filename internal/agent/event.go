@@ -333,6 +333,7 @@ var bodies = func() map[string]reflect.Type {
 		&TaskBegan{},
 		&TaskEnded{},
 		&Within{},
+		&ModeSwitched{},
 	} {
 		m[b.Kind()] = reflect.TypeOf(b).Elem()
 	}

@@ -31,15 +31,3 @@ type Answer struct {
 	OptionIDs  []string `json:"optionIds,omitempty"`
 	Text       string   `json:"text,omitempty"`
 }
-
-// Modes of working. An agent in plan mode changes nothing before a person has
-// approved its plan.
-const (
-	ModeAgent = "agent"
-	ModePlan  = "plan"
-)
-
-// planWords are said after what is asked of an agent that is in plan mode.
-const planWords = "You are in plan mode: change nothing yet. Look at what the task touches, with tools that only read; Shell runs without a network, and can write nowhere. " +
-	"Ask with AskQuestion what only the user can decide. Then call CreatePlan, once, and do not repeat the plan in other words. " +
-	"When the user has approved it plan mode is over, and you carry it out."

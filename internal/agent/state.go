@@ -95,7 +95,7 @@ func (s *State) Apply(e Event) {
 		}
 		s.say(conversation.User, b.Prompt.Blocks...)
 		if s.Mode = cmp.Or(b.Mode, s.Mode); s.Mode == ModePlan && len(b.Prompt.Blocks) > 0 {
-			s.say(conversation.User, conversation.Block{Text: planWords})
+			s.say(conversation.User, conversation.Block{Text: PlanWords})
 		}
 	case *MachineMade:
 		s.Egress = b.Egress
@@ -141,6 +141,8 @@ func (s *State) Apply(e Event) {
 		s.marks = nil // they would keep what the summary stands for
 	case *Rewound:
 		s.rewound(b.To)
+	case *ModeSwitched:
+		s.Mode = b.Mode
 	case *CancelAsked:
 		s.Cancel = b.Reason
 	case *Pushed:

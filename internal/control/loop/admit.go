@@ -70,10 +70,11 @@ func (t *talk) judge(ctx context.Context, c *agent.Call) error {
 	if said.UpdatedInput != nil {
 		c.Args = said.UpdatedInput
 	}
-	if t.state().Mode == agent.ModePlan {
-		if !t.onlyReads(*c) {
-			return t.planning(ctx, c)
-		}
+	if c.Name == agent.SwitchTool {
+		return t.switching(ctx, c)
+	}
+	if t.state().Mode == agent.ModePlan && !t.onlyReads(*c) {
+		return t.planning(ctx, c)
 	}
 	if t.Review == nil {
 		return t.judged(ctx, c, agent.CallRun, "policy", "", "")
@@ -153,6 +154,15 @@ func (t *talk) planning(ctx context.Context, c *agent.Call) error {
 		return t.judged(ctx, c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed, and this machine cannot hold a command to that. Use Read, LS, Glob and Grep.")
 	}
 	return t.judged(ctx, c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed. Make a plan with CreatePlan; when the user has approved it you can do this.")
+}
+
+// switching judges a call to go on in another mode: only a person ends plan mode.
+func (t *talk) switching(ctx context.Context, c *agent.Call) error {
+	in, wrong := controltool.ReadSwitch(c.Args)
+	if wrong == nil && in.Target == agent.ModeAgent && t.state().Mode == agent.ModePlan {
+		return t.put(ctx, c, agent.Approval{Subject: "end plan mode", Reason: in.Explanation, Why: "it changes nothing before you allow it"})
+	}
+	return t.judged(ctx, c, agent.CallRun, "policy", "", "")
 }
 
 // question puts a call to a person.

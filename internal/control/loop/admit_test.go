@@ -177,12 +177,7 @@ func TestAQuestionSurvivesARestart(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
 	r.model.steps = []step{use(`Shell {"command":"mv a b"}`), say("done")}
-	ctx, stop := context.WithCancelCause(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- loop.Run(ctx, r.id, r.config()) }()
-	r.asked()
-	stop(loop.ErrStop)
-	<-ended
+	r.restart(func() { r.asked() })
 	if n := len(r.model.requests); n != 1 {
 		t.Fatalf("%d requests before the restart", n)
 	}

@@ -226,9 +226,7 @@ func (t *talk) controlCall(ctx context.Context, c agent.Call) error {
 		return err
 	}
 	if kept != nil {
-		if err := t.record(ctx, kept); err != nil {
-			return err
-		}
+		return t.done(ctx, c.ID, result, time.Since(start), kept)
 	}
 	return t.done(ctx, c.ID, result, time.Since(start))
 }

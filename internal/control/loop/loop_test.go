@@ -126,15 +126,31 @@ func (r *rig) work(ctx context.Context) agent.Run {
 	return run
 }
 
-// bodies returns the events of one type, in order.
-func bodies[B agent.Body](r *rig) []B {
+// restart has a server work the run until it stands as awaited, and then end.
+func (r *rig) restart(awaited func()) {
+	r.t.Helper()
+	ctx, stop := context.WithCancelCause(r.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- loop.Run(ctx, r.id, r.config()) }()
+	awaited()
+	stop(loop.ErrStop)
+	<-ended
+}
+
+func (r *rig) events() []agent.Event {
 	r.t.Helper()
 	events, err := r.store.Read(r.t.Context(), r.id, 0, 100_000)
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return events
+}
+
+// bodies returns the events of one type, in order.
+func bodies[B agent.Body](r *rig) []B {
+	r.t.Helper()
 	var out []B
-	for _, e := range events {
+	for _, e := range r.events() {
 		if b, ok := e.Body.(B); ok {
 			out = append(out, b)
 		}

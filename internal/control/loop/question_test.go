@@ -74,12 +74,7 @@ func TestQuestionsOverRestartsAndCancels(t *testing.T) {
 	r := newRig(t, false)
 	r.model.steps = []step{use(which), say("done")}
 	for range 2 {
-		ctx, stop := context.WithCancelCause(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- loop.Run(ctx, r.id, r.config()) }()
-		r.asked()
-		stop(loop.ErrStop)
-		<-ended
+		r.restart(func() { r.asked() })
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)

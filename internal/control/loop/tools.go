@@ -32,7 +32,7 @@ func (t *talk) tools(s *agent.State) []tool.Spec {
 // user, and none to have others work: what comes of its work is one message.
 func mayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	switch {
-	case spec.Name == agent.TaskTool || spec.Name == managePull || spec.Name == signInMCP || controltool.Consults(spec.Name):
+	case spec.Name == agent.TaskTool || spec.Name == managePull || spec.Name == signInMCP || spec.Name == agent.SwitchTool || controltool.Consults(spec.Name):
 		return false
 	case sub.ReadOnly:
 		return spec.ReadOnly

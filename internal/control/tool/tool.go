@@ -17,6 +17,8 @@ func Run(ctx context.Context, c conversation.ToolCall, s *agent.State, scripts S
 	switch c.Name {
 	case "TodoWrite":
 		return todoWrite(c.Args, s.Todos), nil
+	case agent.SwitchTool:
+		return switchMode(c.Args, s.Mode)
 	case setUp:
 		return setUpVMEnvironment(ctx, c, s.Agent, scripts)
 	}
@@ -26,5 +28,5 @@ func Run(ctx context.Context, c conversation.ToolCall, s *agent.State, scripts S
 // Reviewed reports whether calls of a tool are judged as those to a machine are:
 // what they do lasts beyond the conversation.
 func Reviewed(name string) bool {
-	return name == setUp || name == agent.TaskTool || name == "PrManagement"
+	return name == setUp || name == agent.TaskTool || name == agent.SwitchTool || name == "PrManagement"
 }

@@ -21,12 +21,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Go on in another mode of working, for example from planning to doing.
+// Go on in another mode of working. In plan mode nothing is changed before the user
+// has approved a plan: go there by yourself where a task turns out to be large, or
+// can be understood in ways that differ. Agent mode, in which you do things, needs
+// the user's word: they are asked, with your explanation. Where there is a plan to
+// show, call CreatePlan instead: its approval ends plan mode too.
 type SwitchModeArgs struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TargetMode    string                 `protobuf:"bytes,1,opt,name=target_mode,json=targetMode,proto3" json:"target_mode,omitempty"`
-	Explanation   string                 `protobuf:"bytes,2,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	ToolCallId    string                 `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// plan or agent.
+	TargetMode string `protobuf:"bytes,1,opt,name=target_mode,json=targetMode,proto3" json:"target_mode,omitempty"`
+	// Why, in a sentence that the user reads.
+	Explanation   string `protobuf:"bytes,2,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	ToolCallId    string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -272,23 +278,26 @@ var File_agent_v1_switch_mode_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_switch_mode_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1fagent/v1/switch_mode_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x81\x01\n" +
+	"\x1fagent/v1/switch_mode_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa1\x01\n" +
 	"\x0eSwitchModeArgs\x12%\n" +
 	"\vtarget_mode\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\n" +
 	"targetMode\x12 \n" +
 	"\vexplanation\x18\x02 \x01(\tR\vexplanation\x12&\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"I\n" +
+	"toolCallId:\x1e\x8a\xb5\x18\x1a\n" +
+	"\n" +
+	"SwitchMode\x12\n" +
+	"switchMode \x02\"I\n" +
 	"\x11SwitchModeSuccess\x12\x1b\n" +
 	"\tfrom_mode\x18\x01 \x01(\tR\bfromMode\x12\x17\n" +
 	"\ato_mode\x18\x02 \x01(\tR\x06toMode\"\x82\x01\n" +
 	"\x10SwitchModeResult\x127\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1b.agent.v1.SwitchModeSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\x8f\x01\n" +
+	"\x06result\"\xb4\x01\n" +
 	"\x12SwitchModeToolCall\x12,\n" +
 	"\x04args\x18\x01 \x01(\v2\x18.agent.v1.SwitchModeArgsR\x04args\x122\n" +
-	"\x06result\x18\x02 \x01(\v2\x1a.agent.v1.SwitchModeResultR\x06result:\x17\x92\xb5\x18\x13modes on the serverB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x1a.agent.v1.SwitchModeResultR\x06result:<\x92\xb5\x188the server, which asks a person before it ends plan modeB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_switch_mode_tool_proto_rawDescOnce sync.Once
