@@ -74,7 +74,7 @@ func (a *app) showQuestion(q client.Approval) {
 	for _, line := range q.Lines() {
 		a.out.Line("    %s", cli.Clean(line))
 	}
-	for _, row := range [][2]string{{"the agent says", q.Reason}, {"asked because", q.Why}, {"would allow it", strings.Join(q.Entries, ", ")}} {
+	for _, row := range [][2]string{{"a subagent asks", q.Subagent}, {"the agent says", q.Reason}, {"asked because", q.Why}, {"would allow it", strings.Join(q.Entries, ", ")}} {
 		if row[1] != "" {
 			a.out.Line("  %s %s", a.out.Style(cli.Dim, row[0]+":"), cli.Line(row[1], 200))
 		}

@@ -315,6 +315,23 @@ func TestTaskApproval(t *testing.T) {
 	}
 }
 
+// What a subagent asks waits over a restart, and is asked once.
+func TestTaskApprovalOverARestart(t *testing.T) {
+	r := newRig(t, false)
+	r.reviewed(permit.Allowlist, "")
+	r.model.steps = []step{use(`Task {"description":"clean up","prompt":"p"}`), use(`Shell {"command":"rm -rf x"}`), say("it is clean"), say("done")}
+	r.restart(func() { r.asked() })
+	q := r.asked()
+	r.answer(agent.AllowOnce, "")
+	if run := r.work(t.Context()); run.Status != agent.Finished {
+		t.Fatalf("got %+v", run)
+	}
+	asked, began := bodies[*agent.ApprovalAsked](r), bodies[*agent.TaskBegan](r)
+	if len(asked) != 1 || q.By != "generalPurpose: clean up" || len(began) != 1 || len(r.model.requests) != 4 || !slices.Equal(r.hands.asked, []string{"Shell"}) {
+		t.Errorf("%d questions by %q, %d subagents, %d requests, calls %q", len(asked), q.By, len(began), len(r.model.requests), r.hands.asked)
+	}
+}
+
 func TestTaskModels(t *testing.T) {
 	for name, c := range map[string]struct{ args, fast, want string }{
 		"Inherit":      {`"model":"inherit"`, "small", "m"},

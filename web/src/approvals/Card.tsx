@@ -33,6 +33,11 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
           {name ?? w.open}
         </a>
       )}
+      {a.subagent && (
+        <p className="small muted" dir="auto">
+          {w.by}: {a.subagent}
+        </p>
+      )}
       {kind === "call" && !(bare && a.tool === "Shell") && (
         <pre className="command" tabIndex={0}>
           <code>{shown(clip(a.subject, most))}</code>

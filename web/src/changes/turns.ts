@@ -10,10 +10,17 @@ export function turnsOf(entries: readonly Entry[], replaced = false): TurnEdits[
   const out: TurnEdits[] = [];
   let files: FileDiff[] = [];
   let commands = 0;
+  const add = (of: readonly Entry[]) => {
+    for (const e of of) {
+      if (e.kind !== "call") continue;
+      if (e.call.state === "done" && isEdit(e.call)) files.push(diffOf(e.call));
+      else if (e.call.name === "Shell" && e.call.state !== "refused") commands++;
+      if (e.call.subagent) add(e.call.subagent.said.entries); // what it edits is the turn's that called it
+    }
+  };
   for (const e of entries) {
     if (e.kind === "replaced") out.push(...turnsOf(e.entries, true));
-    else if (e.kind === "call" && e.call.state === "done" && isEdit(e.call)) files.push(diffOf(e.call));
-    else if (e.kind === "call" && e.call.name === "Shell" && e.call.state !== "refused") commands++;
+    else if (e.kind === "call") add([e]);
     else if (e.kind === "turn") {
       if (files.length > 0 || commands > 0) out.push({ no: e.no, key: e.key, files, commands, replaced });
       files = [];

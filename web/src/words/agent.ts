@@ -109,6 +109,7 @@ export const agent = {
   approval: {
     title: "Approvals",
     head: { call: (tool: string) => `The agent asks to use ${tool}`, question: () => "The agent asks", plan: () => "The agent has a plan" },
+    by: "For its subagent",
     answer: "Answer",
     leave: "Leave it to the agent",
     inWords: "In your words",
