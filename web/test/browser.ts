@@ -80,6 +80,7 @@ export async function show(page: Page, url: string, view: View): Promise<void> {
   if (view.keys) await page.keyboard.press(view.keys);
   for (const what of [view.click ?? []].flat()) await page.locator(what).first().click();
   await page.evaluate("document.fonts.ready");
+  await page.evaluate("Promise.all([...document.querySelectorAll('video')].map((v) => v.readyState > 1 || new Promise((done) => ['loadeddata', 'error'].forEach((e) => v.addEventListener(e, done)))))");
   await settled(page);
 }
 
@@ -109,6 +110,7 @@ export const views: View[] = [
   { name: "agent-error", path: `/agents/${demoId(1)}?demo=error` },
   { name: "agent-retried", path: `/agents/${demoId(5)}`, click: "text=2 turns were replaced" },
   { name: "agent-resend", path: `/agents/${demoId(5)}`, click: ".said >> text=Edit" },
+  { name: "agent-recording", path: `/agents/${demoId(5)}` },
   { name: "agent-image", path: `/agents/${demoId(5)}`, click: ".shots button" },
   { name: "changes-turns", path: `/agents/${demoId(1)}/changes`, click: "text=By turn" },
   { name: "changes", path: `/agents/${demoId(1)}/changes` },

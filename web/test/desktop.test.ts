@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { corner, openBrowser, patience, serveDemo } from "./browser";
@@ -16,8 +17,8 @@ const said: string[] = [];
 
 const theirs = (page: Page) => expect.poll(() => page.getByLabel("Copied in the machine").inputValue(), { timeout: patience });
 
-/** Opens the desktop of an agent, and waits for its picture. */
-async function desktop(agent: number, options: BrowserContextOptions = {}): Promise<Page> {
+/** Opens a view of an agent. */
+async function open(agent: number, view: string, options: BrowserContextOptions = {}): Promise<Page> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   context.setDefaultTimeout(patience);
   await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: demo.url });
@@ -25,7 +26,13 @@ async function desktop(agent: number, options: BrowserContextOptions = {}): Prom
   said.length = 0;
   page.on("pageerror", (e) => said.push(e.message));
   page.on("console", (m) => m.type() === "error" && said.push(m.text()));
-  await page.goto(`${demo.url}/agents/bc-00000000-0000-4000-8000-${agent.toString(16).padStart(12, "0")}/machine?desktop`);
+  await page.goto(`${demo.url}/agents/bc-00000000-0000-4000-8000-${agent.toString(16).padStart(12, "0")}${view}`);
+  return page;
+}
+
+/** Opens the desktop of an agent, and waits for its picture. */
+async function desktop(agent: number, options?: BrowserContextOptions): Promise<Page> {
+  const page = await open(agent, "/machine?desktop", options);
   await expect.poll(() => page.evaluate(corner), { timeout: patience }).toEqual([0x10, 0x20, 0x30]);
   return page;
 }
@@ -74,6 +81,19 @@ test("a hostile desktop", async () => {
   await page.locator(".desktop canvas").focus();
   await page.keyboard.press("x");
   await page.getByRole("heading", { name: "This desktop is not shown" }).waitFor(); // it says that it is huge
+  expect(said).toEqual([]);
+  await page.context().close();
+});
+
+test("a recording is played where it was made", async () => {
+  const page = await open(5, "");
+  await page.getByLabel("The video welcome.webm").waitFor();
+  const video = "document.querySelector('.video video')";
+  await expect.poll(() => page.evaluate(`${video}.videoWidth`), { timeout: patience }).toBe(480);
+  await page.evaluate(`${video}.muted = true, ${video}.play()`);
+  await expect.poll(() => page.evaluate(`${video}.currentTime`), { timeout: patience }).toBeGreaterThan(0);
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download welcome.webm" }).click()]);
+  expect(readFileSync(await file.path()).subarray(0, 4)).toEqual(Buffer.from([0x1a, 0x45, 0xdf, 0xa3])); // WebM
   expect(said).toEqual([]);
   await page.context().close();
 });

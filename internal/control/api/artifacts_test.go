@@ -81,7 +81,7 @@ func TestArtifacts(t *testing.T) {
 	if a := h.call("GET", at, ""); string(a.body) != `{"items":[]}`+"\n" && string(a.body) != `{"items":[]}` {
 		t.Errorf("at first: %s", a.body)
 	}
-	h.keep(id, inMachine{"page.html": "<script>alert(1)</script>", "ünï/ä b&c.png": "picture"})
+	h.keep(id, inMachine{"page.html": "<script>alert(1)</script>", "ünï/ä b&c.png": "picture", "v.webm": "<script>no video</script>"})
 	a := h.call("GET", at, "")
 	if a.status != 200 || !strings.Contains(string(a.body), `"path":"artifacts/page.html"`) ||
 		!strings.Contains(string(a.body), `"sizeBytes":25`) || !strings.Contains(string(a.body), `"updatedAt":"2001-09-09T01:46:40Z"`) {
@@ -89,6 +89,7 @@ func TestArtifacts(t *testing.T) {
 	}
 	for path, want := range map[string]struct{ media, contents string }{
 		"artifacts/page.html":                 {"application/octet-stream", "<script>alert(1)</script>"},
+		"artifacts/v.webm":                    {"video/webm", "<script>no video</script>"},
 		"/opt/cursor/artifacts/ünï/ä b&c.png": {"image/png", "picture"},
 	} {
 		a := h.call("GET", at+"/download?"+url.Values{"path": {path}}.Encode(), "")

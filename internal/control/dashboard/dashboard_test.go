@@ -99,7 +99,7 @@ func TestHeaders(t *testing.T) {
 	h := serve(t, built(t))
 	page := get(h, "GET", "/agents")
 	got := page.Header.Get("Content-Security-Policy")
-	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "connect-src 'self'"} {
+	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "media-src 'self' blob:", "frame-ancestors 'none'", "connect-src 'self'"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the policy has no %s: %s", want, got)
 		}

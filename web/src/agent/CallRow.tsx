@@ -5,6 +5,7 @@ import { Icon } from "../parts/Icon";
 import { clip, shownLine } from "../parts/clip";
 import { Shots } from "../parts/Shots";
 import { span } from "../parts/time";
+import { Video } from "../parts/Video";
 import { toolOf } from "../tools";
 import { words } from "../words";
 import { useFold } from "./folds";
@@ -49,6 +50,7 @@ export function CallRow({ call, id }: { call: Call; id: string }) {
         <div className="call-body">
           {call.subagent ? <SubagentView of={call.subagent} call={call} /> : tool.body(call)}
           {of && <Shots id={of.id} shots={call.images} />}
+          {of && tool.videos?.(call).map((v) => <Video key={v.path} id={of.id} {...v} />)}
           {call.state === "refused" && call.text && <p className="small muted">{clip(call.text, 20_000)}</p>}
         </div>
       )}

@@ -1,6 +1,6 @@
 import type {
   AgentMcpServer, McpServer, McpTest, NewMcpServer,
-  Agent, AgentSummary, ApiKey, Answer, Approval, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, CreatePullRequest, Desktop, Diff, Environment,
+  Agent, AgentSummary, ApiKey, Answer, Approval, Artifact, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, CreatePullRequest, Desktop, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, NewEnvironment, NewKey, Passkey,
   PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStanding, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
   TeamUsage, Terminal, Usage, User, VersionDiff, WrittenFile,
@@ -120,6 +120,9 @@ export class Client {
 
   terminals = (id: string) => this.get<{ items: Terminal[] | null }>(`/agents${at(id)}/terminals`);
   pty = (id: string): Socket => this.transport.socket(`/v1/agents${at(id)}/pty`, "aloft.pty");
+  artifacts = (id: string) => this.get<Page<Artifact>>(`/agents${at(id)}/artifacts`);
+  /** Where a browser gets an artifact for some minutes. */
+  artifact = async (id: string, path: string) => this.transport.source((await this.get<{ url: string }>(`/agents${at(id)}/artifacts/download?${pathIs(path)}`)).url);
   desktop = (id: string) => this.get<Desktop>(`/agents${at(id)}/desktop`);
   desktopSocket = (id: string): Socket => this.transport.socket(`/v1/agents${at(id)}/desktop/vnc`, "binary");
   preview = (id: string, port: number) => this.send<Preview>("POST", `/agents${at(id)}/ports${at(String(port))}/preview`);

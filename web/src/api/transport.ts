@@ -22,8 +22,8 @@ export interface Transport {
   bytes(path: string, signal?: AbortSignal): Promise<{ bytes: Uint8Array<ArrayBuffer>; tag: string }>;
   /** Gets a reply piece by piece, until it ends or signal says so; posts where there is a body. */
   pieces(path: string, signal: AbortSignal, body?: unknown): AsyncIterable<string>;
-  /** Where a browser finds what is at a path. */
-  source(path: string): string;
+  /** Where a browser finds what is at a path, or at an address of the server's. */
+  source(address: string): string;
   /** Opens a WebSocket. */
   socket(path: string, protocol: string): Socket;
 }
@@ -101,7 +101,10 @@ export const network: Transport = {
       reader.cancel().catch(() => undefined); // it has ended, one way or the other
     }
   },
-  source: (path) => path,
+  source: (address) => {
+    const { pathname, search } = new URL(address, location.href);
+    return pathname + search; // of this very server, whatever name it has elsewhere
+  },
   socket(path, protocol) {
     const url = new URL(path, location.href);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";

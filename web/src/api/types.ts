@@ -40,6 +40,7 @@ export type NewMcpServer = Schemas["AddMCPServerRequest"];
 export type McpTest = Schemas["TestMCPServerResponse"];
 export type AgentMcpServer = Schemas["AgentMCPServer"];
 export type Terminal = Schemas["Terminal"];
+export type Artifact = Schemas["Artifact"];
 export type Desktop = Schemas["Desktop"];
 export type FileEntry = Schemas["FileEntry"];
 export type WrittenFile = Schemas["WrittenFile"];

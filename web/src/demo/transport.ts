@@ -10,6 +10,7 @@ import { buildLog, builds, checked, environments, environmentSecrets, proposal, 
 import { bytesOf, listOf, move, remove, write } from "./files";
 import { approval, branchDiff, journalOf, longDiff, picture, summary } from "./journal";
 import { openPull, proposedPull, standings } from "./pulls";
+import { recording } from "./video";
 import { asks } from "./questions";
 
 /**
@@ -67,6 +68,8 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/approvals$/, () => page([{ agentId: approval().agentId, ...approval().approval }, ...asks()])],
   ["GET", /^\/v1\/agents\/[^/]+\/terminals$/, () => ({ items: ["main", "web"].map((name) => ({ name, createdAt: new Date().toISOString(), attached: 1, columns: 80, rows: 24, command: "bash", workingDirectory: "/workspace" })) })],
   ["GET", /^\/v1\/agents\/[^/]+\/desktop$/, () => (state === "empty" ? { running: false, reason: "nobody listens on port 5901 of the machine", hint: "start a VNC server in the machine: Xtigervnc :1 -rfbport 5901 -localhost -SecurityTypes None" } : { running: true, protocol: "3.8" })],
+  ["GET", /^\/v1\/agents\/[^/]+\/artifacts$/, () => page([["orders.webm", 48_211], ["report.pdf", 1_204_000], ["orders-before.png", 88_410]].map(([name, sizeBytes]) => ({ path: `artifacts/${name}`, sizeBytes, updatedAt: new Date().toISOString() })))],
+  ["GET", /^\/v1\/agents\/[^/]+\/artifacts\/download$/, async () => ({ url: await recording(), expiresAt: new Date().toISOString() })],
   ["GET", /^\/v1\/environments$/, () => page(environments)],
   ["GET", /^\/v1\/environments\/([^/]+)$/, ([, id]) => environments.find((e) => e.id === id) ?? environments[0]],
   ["GET", /^\/v1\/environments\/[^/]+\/builds$/, () => page(builds)],
@@ -131,6 +134,6 @@ export const demonstration: Transport = {
     if (url.pathname.endsWith("/log")) yield buildLog;
     await new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("aborted"))));
   },
-  source: () => "data:image/svg+xml," + encodeURIComponent(picture),
+  source: (address) => (address.startsWith("blob:") ? address : "data:image/svg+xml," + encodeURIComponent(picture)),
   socket: (path) => (path.endsWith("/vnc") ? desktop(path.includes(idOf(9))) : shell()),
 };

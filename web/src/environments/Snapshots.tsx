@@ -1,7 +1,7 @@
 import type { EnvironmentDetail, Snapshot } from "../api/types";
 import { asFailure, useClient, useLoad } from "../api/use";
 import { Icon } from "../parts/Icon";
-import { sizeOf } from "../machine/tree";
+import { sizeOf } from "../parts/few";
 import { Empty, Failed, Loading } from "../parts/State";
 import { since, useNow } from "../parts/time";
 import { toast } from "../parts/toast";

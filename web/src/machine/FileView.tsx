@@ -1,11 +1,12 @@
 import { lazy, Suspense, useCallback, useEffect, useRef, useState } from "react";
 import type { Failure } from "../api/transport";
 import { asFailure, offline, useClient } from "../api/use";
+import { sizeOf } from "../parts/few";
 import { Icon } from "../parts/Icon";
 import { Empty, Failed, Loading, Problem } from "../parts/State";
 import { words } from "../words";
 import { keep, keptOf, mostPicture, mostText, pictureOf, textOf } from "./text";
-import { shown, sizeOf } from "./tree";
+import { shown } from "./tree";
 
 const Editor = lazy(() => import("./Editor"));
 const w = words.files;

@@ -5,6 +5,7 @@ import { Copy } from "../parts/Copy";
 import { Icon } from "../parts/Icon";
 import { Loading, Problem } from "../parts/State";
 import { words } from "../words";
+import { Artifacts } from "./Artifacts";
 import { Inside } from "./Inside";
 import { McpServers } from "./McpServers";
 
@@ -49,6 +50,7 @@ export default function Machine({ agent }: { agent: Agent }) {
         </Inside>
       </section>
       <aside className="machine-ways">
+        <Artifacts id={agent.id} />
         <Ports id={agent.id} named={agent.ports ?? []} />
         <McpServers id={agent.id} />
         <section className="stack">

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
+import { sizeOf } from "../parts/few";
 import type { FileEntry } from "../api/types";
-import { folderOf, nameOf, root, rowsOf, shown, sizeOf, sorted, tidied } from "./tree";
+import { folderOf, nameOf, root, rowsOf, shown, sorted, tidied } from "./tree";
 
 const entry = (name: string, type: FileEntry["type"] = "file"): FileEntry => ({ name, type, sizeBytes: 1, modifiedAt: "2026-01-01T00:00:00Z" });
 

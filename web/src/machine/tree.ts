@@ -54,11 +54,3 @@ export const tidied = (path: string): string => {
   return (path.startsWith("/") ? "/" : "") + parts.join("/");
 };
 
-/** 1536 bytes as 1.5 kB. */
-export const sizeOf = (bytes: number): string => {
-  const units = ["bytes", "kB", "MB", "GB", "TB"];
-  let n = bytes;
-  let unit = 0;
-  while (n >= 1000 && unit < units.length - 1) (n /= 1024), unit++;
-  return `${unit === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[unit]}`;
-};

@@ -14,6 +14,8 @@ export type Tool = {
   bad?: (c: Call) => boolean;
   /** What unfolds below. */
   body: (c: Call) => ReactNode;
+  /** The videos that came of it. */
+  videos?: (c: Call) => { path: string; size: number | undefined }[];
   /** Whether it is unfolded before anybody has said so. */
   open?: (c: Call) => boolean;
 };

@@ -94,6 +94,7 @@ export const agent = {
     exit: (code: number) => `exit ${code}`,
     lines: (n: number) => (n === 1 ? "1 line" : `${n.toLocaleString()} lines`),
     pictures: (n: number) => (n === 1 ? "1 picture" : `${n} pictures`),
+    recording: { START_RECORDING: "start", SAVE_RECORDING: "save", DISCARD_RECORDING: "discard" },
     subagent: {
       of: (type: string, what: string) => `${type}: ${what}`,
       asked: "It was asked",

@@ -29,6 +29,15 @@ export const shell = {
     whole: "Open it in a tab of its own",
     alt: "An image of the conversation",
   },
+  artifacts: {
+    title: "Artifacts",
+    lead: "Files that the agent has left. They outlive its machine.",
+    video: (name: string) => `The video ${name}`,
+    play: (name: string) => `Play ${name}`,
+    download: (name: string) => `Download ${name}`,
+    unplayable: "This browser cannot play it. Download it instead.",
+    more: (n: number) => `Show ${n.toLocaleString("en")} more`,
+  },
   time: { now: "now", ago: (s: string) => `${s} ago` },
   palette: { title: "Commands", search: "Search commands and agents" },
   keys: {
