@@ -1,11 +1,10 @@
 import { useEffect, useId, useRef, type ReactNode } from "react";
-import { createPortal } from "react-dom";
 import { words } from "../words";
 import { Icon } from "./Icon";
 
 const reach = 'a[href], button:not(:disabled), input:not(:disabled), select:not(:disabled), textarea:not(:disabled), [tabindex="0"]';
 
-/** A dialog over the page, wherever it is opened: a row that is moved would hold it. It keeps the focus, and gives it back. */
+/** A dialog over the page. It keeps the focus, and gives it back. */
 export function Dialog({ title, close, children, className = "" }: { title: string; close: () => void; children: ReactNode; className?: string }) {
   const box = useRef<HTMLDivElement>(null);
   const id = useId();
@@ -16,7 +15,7 @@ export function Dialog({ title, close, children, className = "" }: { title: stri
       if (before instanceof HTMLElement) before.focus();
     };
   }, []);
-  return createPortal(
+  return (
     <div
       className="veil"
       onMouseDown={(e) => e.target === e.currentTarget && close()}
@@ -43,7 +42,6 @@ export function Dialog({ title, close, children, className = "" }: { title: stri
         </header>
         {children}
       </div>
-    </div>,
-    document.body,
+    </div>
   );
 }

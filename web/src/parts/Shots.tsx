@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { createPortal } from "react-dom";
 import { useClient } from "../api/use";
 import type { Shot } from "../journal/fold";
 import { words } from "../words";
@@ -22,14 +23,15 @@ export function Shots({ id, shots }: { id: string; shots: readonly Shot[] }) {
           </li>
         ))}
       </ul>
-      {large && (
+      {large && createPortal( // out of the row, which is moved and would hold it
         <Dialog title={words.shots.one((open ?? 0) + 1, shots.length)} close={() => setOpen(undefined)} className="shot">
           <div className="body">
             <a href={source(large)} target="_blank" rel="noreferrer noopener" title={words.shots.whole}>
               <img src={source(large)} alt={words.shots.alt} />
             </a>
           </div>
-        </Dialog>
+        </Dialog>,
+        document.body,
       )}
     </>
   );
