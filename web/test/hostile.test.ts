@@ -100,7 +100,7 @@ test("ten million characters in a line, and a hundred thousand lines, leave the 
   expect(await frameCount(page)).toBeLessThanOrEqual(frames);
   // A character that turns text around is seen where it could deceive.
   expect(await turningIn(page, ".call, .file")).toEqual([]);
-  await page.getByRole("link", { name: "Changes" }).click();
+  await page.getByRole("link", { name: "Changes", exact: true }).click();
   await page.getByRole("button", { name: "By turn" }).click();
   await page.getByRole("heading", { name: "Turn 1" }).waitFor();
   expect((await size(page)).characters).toBeLessThan(most.characters);

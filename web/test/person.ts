@@ -85,7 +85,7 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
     await page.locator(".asked dd[data-chosen]", { hasText: "In capitals" }).waitFor();
     await page.getByText("It is louder.").waitFor();
 
-    await page.getByRole("link", { name: "Changes" }).click();
+    await page.getByRole("link", { name: "Changes", exact: true }).click();
     await page.getByRole("heading", { name: "greeting.txt" }).waitFor();
     await page.locator("[data-kind='+'] code", { hasText: "HELLO" }).first().waitFor();
 

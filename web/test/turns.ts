@@ -5,7 +5,7 @@ import type { Page } from "playwright-core";
  * on that line reaches the agent, and its prompt is edited and sent again.
  */
 export async function commentAndResend(page: Page): Promise<void> {
-  await page.getByRole("link", { name: "Changes" }).click();
+  await page.getByRole("link", { name: "Changes", exact: true }).click();
   const line = page.locator(".diff-line, .half", { has: page.locator("code", { hasText: "HELLO" }) }).first();
   await line.getByRole("button", { name: /^Comment on line/ }).click();
   await page.getByRole("textbox", { name: "What should be different here?" }).fill("make it shorter");

@@ -1,15 +1,15 @@
 import { useState, type FormEvent } from "react";
-import { asFailure, useClient, useLoad } from "../api/use";
+import type { ApiKey, Passkey } from "../api/types";
+import { useClient, useLoad, type Loaded } from "../api/use";
 import { Failed, Loading, Problem } from "../parts/State";
 import { since, useNow } from "../parts/time";
-import { toast } from "../parts/toast";
+import { toast, toastFailure } from "../parts/toast";
 import { declined, hasPasskeys, make } from "../passkey";
 import { ended, session } from "../session";
 import { words } from "../words";
 import { Once } from "./Once";
 
 const w = words.account;
-const said = (e: unknown) => toast(asFailure(e).message, true);
 
 /** What a person may do about themselves: name, password, passkeys, keys, sessions. */
 export default function Account() {
@@ -49,7 +49,7 @@ function Profile() {
       if (now) session.set({ ...now, user: saved });
       toast(w.saved);
     } catch (e) {
-      said(e);
+      toastFailure(e);
     }
   };
   const field = (name: keyof typeof form, label: string, kind: string, auto: string, disabled = false) => (
@@ -90,7 +90,7 @@ function Password() {
       if (now) session.set({ ...now, password: true });
       toast(w.passwordSet);
     } catch (e) {
-      said(e);
+      toastFailure(e);
     }
   };
   return (
@@ -120,7 +120,7 @@ function Password() {
   );
 }
 
-function Passkeys({ list }: { list: ReturnType<typeof useLoad<Awaited<ReturnType<ReturnType<typeof useClient>["passkeys"]>>>> }) {
+function Passkeys({ list }: { list: Loaded<{ items: Passkey[] }> }) {
   const client = useClient();
   const can = session.use()?.passkey && hasPasskeys();
   const now = useNow();
@@ -130,8 +130,11 @@ function Passkeys({ list }: { list: ReturnType<typeof useLoad<Awaited<ReturnType
       await client.addPasskey({ ceremony, response: await make(options) });
       list.reload();
     } catch (e) {
-      if (!declined(e)) said(e);
+      if (!declined(e)) toastFailure(e);
     }
+  };
+  const remove = (p: Passkey) => {
+    if (confirm(w.removeSure(p.name))) client.removePasskey(p.id).then(list.reload, toastFailure);
   };
   return (
     <section className="card part">
@@ -144,7 +147,7 @@ function Passkeys({ list }: { list: ReturnType<typeof useLoad<Awaited<ReturnType
           <li key={p.id}>
             <span className="grow">{p.name}</span>
             <span className="muted small">{p.usedAt ? w.used(since(p.usedAt, now)) : w.never}</span>
-            <button type="button" className="button small danger" onClick={() => void client.removePasskey(p.id).then(list.reload, said)}>
+            <button type="button" className="button small danger" onClick={() => remove(p)}>
               {w.remove}
             </button>
           </li>
@@ -166,15 +169,19 @@ function Keys() {
   const list = useLoad(client.keys, []);
   const now = useNow();
   const [name, setName] = useState("");
+  const [days, setDays] = useState(0); // that it is good for; 0 is for ever
   const [made, setMade] = useState("");
+  const remove = (k: ApiKey) => {
+    if (k.kind === "session" || confirm(w.deleteSure(k.name))) client.deleteKey(k.id).then(list.reload, toastFailure);
+  };
   const create = async (e: FormEvent) => {
     e.preventDefault();
     try {
-      setMade((await client.createKey(name)).key);
+      setMade((await client.createKey(name, days)).key);
       setName("");
       list.reload();
     } catch (e) {
-      said(e);
+      toastFailure(e);
     }
   };
   return (
@@ -191,7 +198,7 @@ function Keys() {
             </span>
             {k.current && <span className="badge" data-tone="blue">{w.this}</span>}
             <span className="muted small">{k.expiresAt ? w.ends(new Date(k.expiresAt).toLocaleDateString()) : w.made(since(k.createdAt, now))}</span>
-            <button type="button" className="button small danger" onClick={() => void client.deleteKey(k.id).then(list.reload, said)}>
+            <button type="button" className="button small danger" onClick={() => remove(k)}>
               {k.kind === "session" ? w.end : w.delete}
             </button>
           </li>
@@ -200,6 +207,13 @@ function Keys() {
       {made && <Once text={made} words={w.keyOnce} close={() => setMade("")} />}
       <form className="line" onSubmit={(e) => void create(e)}>
         <input className="input" aria-label={w.keyName} placeholder={w.keyName} required maxLength={100} value={name} onChange={(e) => setName(e.target.value)} />
+        <select className="input role" aria-label={w.goodFor} value={days} onChange={(e) => setDays(Number(e.target.value))}>
+          {Object.entries(w.lives).map(([n, name]) => (
+            <option key={n} value={n}>
+              {name}
+            </option>
+          ))}
+        </select>
         <button type="submit" className="button">
           {w.makeKey}
         </button>

@@ -5,12 +5,11 @@ import { repoName } from "../agents/status";
 import { Ansi } from "../parts/Ansi";
 import { Failed, Loading } from "../parts/State";
 import { since, span, useNow } from "../parts/time";
-import { toast } from "../parts/toast";
+import { toastFailure } from "../parts/toast";
 import { words } from "../words";
 
 const w = words.environments;
 const tones: Record<Build["status"], string> = { IN_PROGRESS: "blue", SUCCEEDED: "green", FAILED: "red", CANCELLED: "grey", SKIPPED: "grey" };
-const said = (e: unknown) => toast(asFailure(e).message, true);
 
 /** The builds of an environment, with their logs as they come. */
 export function Builds({ of, may }: { of: EnvironmentDetail; may: boolean }) {
@@ -27,7 +26,7 @@ export function Builds({ of, may }: { of: EnvironmentDetail; may: boolean }) {
     try {
       await client.startBuild(of.id, repo, again);
     } catch (e) {
-      said(e);
+      toastFailure(e);
     }
     setAsking(false);
     reload();
@@ -73,7 +72,7 @@ export function Builds({ of, may }: { of: EnvironmentDetail; may: boolean }) {
               {b.endedAt && <span className="small faint wide-only">{span(Date.parse(b.endedAt) - Date.parse(b.createdAt))}</span>}
               <span className="small faint">{since(b.createdAt, now)}</span>
               {may && b.status === "IN_PROGRESS" && (
-                <button type="button" className="button small" onClick={() => void client.cancelBuild(of.id, b.id).then(reload, said)}>
+                <button type="button" className="button small" onClick={() => void client.cancelBuild(of.id, b.id).then(reload, toastFailure)}>
                   {w.cancel}
                 </button>
               )}
@@ -81,6 +80,11 @@ export function Builds({ of, may }: { of: EnvironmentDetail; may: boolean }) {
                 {w.log}
               </button>
             </div>
+            {shown === b.id && b.message && (
+              <p className="small muted build-said" dir="auto">
+                {b.message}
+              </p>
+            )}
             {shown === b.id && <Log environment={of.id} build={b.id} />}
           </li>
         ))}

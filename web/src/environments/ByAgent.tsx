@@ -2,11 +2,11 @@ import { lazy, Suspense, useEffect, useState } from "react";
 import { Talk, useTalk } from "../agent/Talk";
 import { isOpen } from "../agents/status";
 import type { Agent } from "../api/types";
-import { asFailure, useClient, useLoad, type Loaded } from "../api/use";
+import { useClient, useLoad, type Loaded } from "../api/use";
 import { Inside } from "../machine/Inside";
 import { Empty, Failed, Loading, Problem } from "../parts/State";
 import { StatusBadge } from "../parts/Status";
-import { toast } from "../parts/toast";
+import { toastFailure } from "../parts/toast";
 import { words } from "../words";
 import { given, Head, Proposal, SaveDisk, useProposal, Views } from "./Proposal";
 
@@ -30,7 +30,7 @@ export function ByAgent({ agent, loaded }: { agent: Agent; loaded: Loaded<Agent>
   useEffect(() => {
     if (another && !touched) take();
   });
-  const stop = () => void client.cancel(id, agent.latestRunId ?? "").then(loaded.reload, (e: unknown) => toast(asFailure(e).message, true));
+  const stop = () => void client.cancel(id, agent.latestRunId ?? "").then(loaded.reload, toastFailure);
   return (
     <>
       <Head

@@ -1,8 +1,8 @@
 import { useState } from "react";
-import { asFailure, useClient, useLoad } from "../api/use";
+import { useClient, useLoad } from "../api/use";
 import { Icon } from "../parts/Icon";
 import { Failed, Loading } from "../parts/State";
-import { toast } from "../parts/toast";
+import { toast, toastFailure } from "../parts/toast";
 import { go, link, parts, type Part } from "../route";
 import { useMay } from "../session";
 import { Secrets } from "../settings/Secrets";
@@ -32,7 +32,7 @@ export default function Environment({ id, part }: { id: string; part: Part }) {
         toast(w.removed(data.name));
         go({ page: "environments" });
       },
-      (e: unknown) => toast(asFailure(e).message, true),
+      toastFailure,
     );
   };
   return (

@@ -28,9 +28,9 @@ export default function Environments() {
               <Icon name="machine" />
               {words.setUp.title}
             </a>
-            <button type="button" className="button small" onClick={() => add(true)}>
+            <button type="button" className="button small" aria-label={w.add} onClick={() => add(true)}>
               <Icon name="plus" />
-              {w.add}
+              <span className="wide-hint">{w.add}</span>
             </button>
           </>
         )}

@@ -1,13 +1,13 @@
-import { useMemo, useState } from "react";
+import { useMemo, useRef, useState } from "react";
 import type { EnvironmentDetail, EnvironmentVersion } from "../api/types";
-import { asFailure, useClient, useLoad } from "../api/use";
+import { useClient, useLoad } from "../api/use";
 import { FileChanges } from "../changes/File";
 import { parseDiff } from "../changes/parse";
 import { SplitPick, useSplit } from "../changes/view";
 import { Code } from "../parts/Code";
 import { Failed, Loading } from "../parts/State";
 import { since, useNow } from "../parts/time";
-import { toast } from "../parts/toast";
+import { toast, toastFailure } from "../parts/toast";
 import { words } from "../words";
 
 const w = words.environments;
@@ -32,7 +32,7 @@ export function History({ of, may, reload }: { of: EnvironmentDetail; may: boole
         list.reload();
       },
       (e: unknown) => {
-        toast(asFailure(e).message, true);
+        toastFailure(e);
         reload();
       },
     );
@@ -92,7 +92,10 @@ type Comparing = { id: string; from: string; to: string; set: (pair: { from: str
 function Compare({ id, from, to, set, options }: Comparing) {
   const client = useClient();
   const [split, setSplit] = useSplit();
-  const { data, failure, loading, reload } = useLoad(() => client.environmentDiff(id, from, to), [id, from, to]);
+  const { data: now, failure, reload } = useLoad(() => client.environmentDiff(id, from, to), [id, from, to]);
+  const last = useRef(now);
+  if (now) last.current = now;
+  const data = failure ? undefined : last.current; // until the next has come: nothing jumps
   const [file] = useMemo(() => parseDiff(data?.diff ?? ""), [data]);
   const pick = (label: string, value: string, choose: (id: string) => void, none: boolean) => (
     <label className="field">
@@ -115,8 +118,8 @@ function Compare({ id, from, to, set, options }: Comparing) {
         <span className="grow" />
         <SplitPick split={split} set={setSplit} />
       </div>
-      {loading && <Loading rows={3} />}
-      {failure && !data && <Failed failure={failure} retry={reload} />}
+      {failure && <Failed failure={failure} retry={reload} />}
+      {!failure && !data && <Loading rows={3} />}
       {data && (file ? <FileChanges file={file} split={split} /> : <p className="muted small">{w.same}</p>)}
     </section>
   );

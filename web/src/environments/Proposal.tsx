@@ -5,7 +5,7 @@ import { asFailure, useClient } from "../api/use";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
 import { Problem } from "../parts/State";
-import { toast } from "../parts/toast";
+import { toast, toastFailure } from "../parts/toast";
 import { go, link } from "../route";
 import { words } from "../words";
 import { EnvironmentText } from "./Text";
@@ -29,7 +29,7 @@ export function Head({ agent, instead, children }: { agent: Agent; instead?: Rea
         toast(w.discarded);
         go({ page: "setup" });
       },
-      (e: unknown) => toast(asFailure(e).message, true),
+      toastFailure,
     );
   };
   return (
@@ -77,7 +77,7 @@ export function SaveDisk({ agent, first = false, saved }: { agent: Agent; first?
       saved(given(p.environmentJson, { snapshot: p.id, why: [w.savedAs(p.id), ...p.why] }));
       toast(w.savedAs(p.id));
     } catch (e) {
-      toast(asFailure(e).message, true);
+      toastFailure(e);
     }
     setSaving(false);
   };

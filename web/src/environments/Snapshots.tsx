@@ -1,10 +1,10 @@
 import type { EnvironmentDetail, Snapshot } from "../api/types";
-import { asFailure, useClient, useLoad } from "../api/use";
+import { useClient, useLoad } from "../api/use";
 import { Icon } from "../parts/Icon";
 import { sizeOf } from "../parts/few";
 import { Empty, Failed, Loading } from "../parts/State";
 import { since, useNow } from "../parts/time";
-import { toast } from "../parts/toast";
+import { toastFailure } from "../parts/toast";
 import { link } from "../route";
 import { session, useMay } from "../session";
 import { words } from "../words";
@@ -21,7 +21,7 @@ export function Snapshots({ of }: { of: EnvironmentDetail }) {
   const me = session.use()?.user?.id;
   const now = useNow();
   const drop = (s: Snapshot) => {
-    if (confirm(w.snapshotSure(s.id))) client.deleteSnapshot(s.id).then(reload, (e: unknown) => toast(asFailure(e).message, true));
+    if (confirm(w.snapshotSure(s.id))) client.deleteSnapshot(s.id).then(reload, toastFailure);
   };
   if (loading) return <Loading rows={4} />;
   if (!data) return failure ? <Failed failure={failure} retry={reload} /> : null;

@@ -1,3 +1,4 @@
+import { asFailure } from "../api/use";
 import { words } from "../words";
 import { Icon } from "./Icon";
 import { Signal } from "./signal";
@@ -14,6 +15,9 @@ export function toast(text: string, bad = false, more?: More): void {
   toasts.set([...toasts.get().slice(-3), { id, text, bad, more }]);
   if (!bad) setTimeout(() => drop(id), more ? 10_000 : 5_000);
 }
+
+/** Says why something did not succeed. */
+export const toastFailure = (e: unknown): void => toast(asFailure(e).message, true);
 
 export function Toasts() {
   return (

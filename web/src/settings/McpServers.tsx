@@ -4,7 +4,7 @@ import { asFailure, useClient, useLoad } from "../api/use";
 import { Icon } from "../parts/Icon";
 import { cameBack, goTo } from "../parts/provider";
 import { Failed, Loading, Problem } from "../parts/State";
-import { toast } from "../parts/toast";
+import { toast, toastFailure } from "../parts/toast";
 import { useMay } from "../session";
 import { words } from "../words";
 
@@ -41,9 +41,8 @@ function Row({ server: s, may, member, asked, reload }: { server: McpServer; may
   const client = useClient();
   const [test, setTest] = useState<McpTest | "busy" | null>(null);
   const remote = s.type !== "stdio";
-  const fail = (e: unknown) => toast(asFailure(e).message, true);
   const drop = () => {
-    if (confirm(w.sure(s.name))) client.removeMcpServer(s.id).then(reload, fail);
+    if (confirm(w.sure(s.name))) client.removeMcpServer(s.id).then(reload, toastFailure);
   };
   const tryIt = () => {
     setTest("busy");
@@ -51,11 +50,11 @@ function Row({ server: s, may, member, asked, reload }: { server: McpServer; may
       .testMcpServer(s.id)
       .then(setTest, (e: unknown) => {
         setTest(null);
-        fail(e);
+        toastFailure(e);
       })
       .finally(reload); // it may have found that a sign-in is over
   };
-  const signIn = () => client.beginMcpSignIn(s.id).then((r) => goTo(r.authorizationUrl)).catch(fail);
+  const signIn = () => client.beginMcpSignIn(s.id).then((r) => goTo(r.authorizationUrl)).catch(toastFailure);
   const done = test !== null && test !== "busy" ? test : null;
   const refused = done?.state === "needs_auth";
   const wants = s.signedIn ? refused : asked || refused || s.signInOver || s.auth !== undefined;
@@ -85,7 +84,7 @@ function Row({ server: s, may, member, asked, reload }: { server: McpServer; may
             {test === "busy" ? w.testing : w.test}
           </button>
           {s.signedIn && (
-            <button type="button" className="button small" aria-label={w.signOutOf(s.name)} onClick={() => client.endMcpSignIn(s.id).then(reload, fail)}>
+            <button type="button" className="button small" aria-label={w.signOutOf(s.name)} onClick={() => client.endMcpSignIn(s.id).then(reload, toastFailure)}>
               {w.signOut}
             </button>
           )}

@@ -5,7 +5,7 @@ import { asFailure, useClient, useLoad } from "../api/use";
 import { Icon } from "../parts/Icon";
 import { Failed, Loading, Problem } from "../parts/State";
 import { since, useNow } from "../parts/time";
-import { toast } from "../parts/toast";
+import { toast, toastFailure } from "../parts/toast";
 import { useMay } from "../session";
 import { words } from "../words";
 
@@ -23,7 +23,7 @@ export function Secrets({ environment = "", may = true }: { environment?: string
   const now = useNow();
   const drop = (s: Secret) => {
     if (!confirm(w.sure(s.name))) return;
-    client.deleteSecret(ownerOf(s), s.name).then(reload, (e: unknown) => toast(asFailure(e).message, true));
+    client.deleteSecret(ownerOf(s), s.name).then(reload, toastFailure);
   };
   return (
     <section className="card padded stack">
@@ -37,7 +37,7 @@ export function Secrets({ environment = "", may = true }: { environment?: string
           <li key={s.id} className="line">
             <Icon name="key" />
             <code className="cut grow">{s.name}</code>
-            <span className="badge">{w.owner[s.owner]}</span>
+            {!environment && <span className="badge">{w.owner[s.owner]}</span>}
             <span className="small muted wide-only">{w.type[s.type]}</span>
             <span className="small faint">{since(s.createdAt, now)}</span>
             {(s.owner === "team" ? admin : may && member) && (

@@ -1,17 +1,16 @@
 import { useState, type FormEvent } from "react";
 import { Once } from "../account/Once";
 import type { AuditEntry, Role, User } from "../api/types";
-import { asFailure, useClient, useLoad, type Loaded } from "../api/use";
+import { useClient, useLoad, type Loaded } from "../api/use";
 import { Empty, Failed, Loading } from "../parts/State";
 import { since, useNow } from "../parts/time";
-import { toast } from "../parts/toast";
+import { toastFailure } from "../parts/toast";
 import { session, useMay } from "../session";
 import { words } from "../words";
 import { Usage } from "./Usage";
 
 const w = words.team;
 const roles: Role[] = ["viewer", "member", "admin", "owner"];
-const said = (e: unknown) => toast(asFailure(e).message, true);
 const nameOf = (u: User) => [u.firstName, u.lastName].filter(Boolean).join(" ") || u.email || w.nobody;
 
 /** Who is here, what they have used, and, for admins, what they have settled. */
@@ -50,10 +49,10 @@ function Members({ list }: { list: Loaded<{ items: User[] }> }) {
       setEmail("");
       list.reload();
     } catch (e) {
-      said(e);
+      toastFailure(e);
     }
   };
-  const change = (u: User, what: { role?: Role; disabled?: boolean }) => void client.updateMember(u.id, what).then(list.reload, said);
+  const change = (u: User, what: { role?: Role; disabled?: boolean }) => void client.updateMember(u.id, what).then(list.reload, toastFailure);
   const pick = (label: string, value: Role, set: (r: Role) => void, disabled = false) => (
     <select className="input role" aria-label={label} value={value} disabled={disabled} onChange={(e) => set(e.target.value as Role)}>
       {(disabled ? roles : offered).map((r) => (
@@ -77,7 +76,7 @@ function Members({ list }: { list: Loaded<{ items: User[] }> }) {
             {u.disabled && <span className="badge" data-tone="red">{w.disabled}</span>}
             {may(u) ? (
               <>
-                <button type="button" className="button small" onClick={() => void client.signInLink(u.id).then(setLink, said)}>
+                <button type="button" className="button small" onClick={() => void client.signInLink(u.id).then(setLink, toastFailure)}>
                   {w.link}
                 </button>
                 <button type="button" className={`button small${u.disabled ? "" : " danger"}`} onClick={() => change(u, { disabled: !u.disabled })}>
@@ -113,7 +112,7 @@ function Audit() {
   const items = [...(first.data?.items ?? []), ...(older?.items ?? [])];
   const next = older ? older.next : first.data?.nextBefore;
   const more = () =>
-    void client.audit(next).then((page) => setOlder({ items: [...(older?.items ?? []), ...page.items], next: page.nextBefore }), said);
+    void client.audit(next).then((page) => setOlder({ items: [...(older?.items ?? []), ...page.items], next: page.nextBefore }), toastFailure);
   return (
     <section className="card part">
       <h2>{w.audit}</h2>
