@@ -92,6 +92,8 @@ async function useMachine(page: Page): Promise<void> {
 /** Starts a desktop in the terminal, sees what is painted there, and is heard by what runs there. */
 async function useDesktop(page: Page): Promise<void> {
   const terminal = page.locator(".xterm-rows");
+  await page.getByRole("link", { name: "Machine" }).click();
+  await enter(page, terminal);
   await page.getByRole("button", { name: "Desktop" }).click();
   await page.getByRole("heading", { name: "The machine has no desktop" }).waitFor();
   await page.getByRole("button", { name: "Terminals" }).click();
