@@ -69,12 +69,20 @@ func TestTwoPromptsAtOnce(t *testing.T) {
 	a.finish(r)
 }
 
-func TestCancel(t *testing.T) {
+// A run ends when somebody stops it, and at its limits; what it was doing ends with
+// it, what it did is kept, and the next goes on.
+func TestCancelAndLimits(t *testing.T) {
+	git := gittest.New(t)
 	a := start(t, scripted(t, `
 scripts:
   - match: wait
     turns:
       - calls: [{tool: Shell, args: {command: "echo begun; sleep 300", timeout: 600000}}]
+  - match: by and by
+    turns:
+      - calls: [{tool: Shell, args: {command: "echo kept > kept.txt"}}]
+      - calls: [{tool: Shell, args: {command: "sleep 301", timeout: 600000}}]
+      - text: Done.
   - turns:
       - calls: [{tool: Shell, args: {command: "echo after"}}]
       - text: Done.
@@ -91,6 +99,32 @@ scripts:
 		t.Errorf("%d commands of the cancelled run go on", n)
 	}
 	a.finish(a.followUp(r, "Go on"))
+
+	r = a.wait(a.create(git.Repo("r", map[string]string{"README.md": "r\n"}), "Do it by and by", object{"limits": object{"turns": 1}}))
+	if r.Status != "EXPIRED" || r.Error.Code != "limit_turns" {
+		t.Errorf("the run is %s, %+v", r.Status, r.Error)
+	}
+	if tree := gittest.Git(t, git.Path("r"), "ls-tree", "--name-only", pushed(t, r)); tree != "README.md\nkept.txt" {
+		t.Errorf("the branch has %q", tree)
+	}
+	limited := func(seconds int) run {
+		t.Helper()
+		status, body := a.do("POST", "/v1/agents/"+r.AgentID+"/runs", object{"prompt": object{"text": "Go on"}, "limits": object{"seconds": seconds}})
+		var made struct{ Run run }
+		if err := json.Unmarshal([]byte(body), &made); status != http.StatusCreated || err != nil {
+			t.Fatalf("follow-up: %d %s", status, body)
+		}
+		return made.Run
+	}
+	next := limited(3)
+	a.Kill() // which gives it no more time
+	a.Start()
+	if r = a.wait(next); r.Status != "EXPIRED" || r.Error.Code != "limit_time" {
+		t.Errorf("the run is %s, %+v", r.Status, r.Error)
+	}
+	if n := len(processes(t, r.AgentID, "sleep 301")); n != 0 {
+		t.Errorf("%d commands of the run whose time was up go on", n)
+	}
 }
 
 // Fifty agents at once, on two cores: all finish, and none gets another's work.

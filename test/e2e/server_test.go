@@ -229,6 +229,7 @@ func (a *aloft) get(path string, into any) {
 type run struct {
 	ID, AgentID, Status, Result string
 	DurationMS                  int64 `json:"durationMs"`
+	Error                       struct{ Code, Message string }
 	Git                         struct {
 		Branches []struct{ RepoURL, Branch string }
 	}
