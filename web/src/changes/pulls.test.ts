@@ -8,6 +8,9 @@ import { ClientContext } from "../api/use";
 import { OpenPull, PullRow } from "./Pulls";
 import { rowsOf, standOf, wishOf } from "./pulls";
 
+// A dialog is drawn over the page, of which there is none here.
+vi.mock("react-dom", async (original) => ({ ...(await original<object>()), createPortal: (node: unknown) => node }));
+
 const pull = (repo: string, more: Partial<PullRequest> = {}): PullRequest => ({ repoUrl: `git.test/${repo}`, branch: "aloft/x", ...more });
 const agent = (repos: string[], pullRequests: PullRequest[] = []) => ({ id: "bc-1", repos: repos.map((r) => ({ url: `https://git.test/${r}` })), pullRequests }) as unknown as Agent;
 afterEach(() => vi.unstubAllGlobals());
@@ -51,6 +54,7 @@ test("the form offers what an attempt that failed has left", () => {
   const failed = pull("a/one", { title: "Mend it", base: "next", draft: true });
   const client = new Client({} as never);
   vi.stubGlobal("sessionStorage", { getItem: () => null });
+  vi.stubGlobal("document", {});
   const form = createElement(OpenPull, { agent: agent(["a/one"]), row: { repo: "https://git.test/a/one", pull: failed }, branch: "aloft/x", close: () => undefined, done: () => undefined });
   const html = renderToStaticMarkup(createElement(ClientContext, { value: client }, form));
   for (const part of ['value="Mend it"', 'placeholder="next"', 'checked=""', "a/one, from aloft/x"]) expect(html).toContain(part);
