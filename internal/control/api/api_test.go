@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -405,7 +406,7 @@ func schemaAt(path, pointer string) (*jsonschema.Schema, error) {
 }
 
 // conforms holds a reply to the specification: an operation that it lists to
-// that operation's schema for the status, and any error to its one shape.
+// that operation's statuses and their schemas, and any error to its one shape.
 func conforms(method, path string, a answer) error {
 	if a.status == http.StatusNoContent || a.header.Get("Content-Type") != "application/json" {
 		return nil
@@ -417,6 +418,11 @@ func conforms(method, path string, a answer) error {
 	if a.status < 400 {
 		if pointer = specPointer(method, path, a.status); pointer == "" {
 			return nil
+		}
+	}
+	if _, op := specOperation(method, path); op != nil && a.status != http.StatusUnsupportedMediaType {
+		if op["responses"].(map[string]any)[strconv.Itoa(a.status)] == nil {
+			return errors.New("the specification does not list this status")
 		}
 	}
 	if a.status >= 400 && strings.HasPrefix(path, legacyPrefix) {
@@ -435,19 +441,28 @@ func conforms(method, path string, a answer) error {
 
 // specPointer finds the schema of a reply, or "" for an operation of our own.
 func specPointer(method, path string, status int) string {
+	pattern, op := specOperation(method, path)
+	if op == nil {
+		return ""
+	}
+	return fmt.Sprintf("/paths/%s/%s/responses/%d/content/application~1json/schema",
+		strings.NewReplacer("/", "~1", "{", "%7B", "}", "%7D").Replace(pattern), strings.ToLower(method), status)
+}
+
+// specOperation finds an operation in the specification, nil where it is our own.
+func specOperation(method, path string) (pattern string, op map[string]any) {
 	path, _, _ = strings.Cut(path, "?")
 	path = strings.TrimSuffix(path, "/")
 	_, doc, err := specificationOf(path)
 	if err != nil {
-		return "/missing"
+		panic(err)
 	}
-	for pattern := range doc["paths"].(map[string]any) {
-		if samePath(pattern, path) {
-			return fmt.Sprintf("/paths/%s/%s/responses/%d/content/application~1json/schema",
-				strings.NewReplacer("/", "~1", "{", "%7B", "}", "%7D").Replace(pattern), strings.ToLower(method), status)
+	for pattern, item := range doc["paths"].(map[string]any) {
+		if op, ok := item.(map[string]any)[strings.ToLower(method)].(map[string]any); ok && samePath(pattern, path) {
+			return pattern, op
 		}
 	}
-	return ""
+	return "", nil
 }
 
 func samePath(pattern, path string) bool {
