@@ -45,8 +45,32 @@ func TestLocksAreWaitedForOrRemoved(t *testing.T) {
 		}
 	}
 
-	worker := exec.CommandContext(t.Context(), "git", "cat-file", "--batch") // until its input ends
-	worker.Dir = r.Path
+	end := work(t, r.Path, nil, "git", "cat-file", "--batch")
+	write("file", "again")
+	write(".git/index.lock", "")
+	tries := 0
+	ctx, stop := context.WithCancel(t.Context())
+	err := r.unlocked(ctx, func() error {
+		if tries++; tries == 3*lockIdle {
+			stop()
+		}
+		_, err := r.git(context.WithoutCancel(ctx), localLimit, "add", "--all")
+		return err
+	})
+	if _, there := os.Stat(filepath.Join(r.Path, ".git/index.lock")); lockOf(err) == "" || there != nil {
+		t.Errorf("while a git works: %v, and the lock: %v", err, there)
+	}
+	end()
+	if done, err := r.Commit(t.Context(), "after it"); err != nil || !done.Made {
+		t.Errorf("when it has ended: %+v, %v", done, err)
+	}
+}
+
+// work starts a git that works until the function is called that is returned.
+func work(t *testing.T, dir string, env []string, args ...string) (end func()) {
+	t.Helper()
+	worker := exec.CommandContext(t.Context(), args[0], args[1:]...) // until its input ends
+	worker.Dir, worker.Env = dir, append(os.Environ(), env...)
 	in, err := worker.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -64,28 +88,110 @@ func TestLocksAreWaitedForOrRemoved(t *testing.T) {
 	if _, err := out.Read(make([]byte, 1)); err != nil { // it is git by now, and no copy of this process
 		t.Fatal(err)
 	}
-	write("file", "again")
-	write(".git/index.lock", "")
-	tries := 0
-	ctx, stop := context.WithCancel(t.Context())
-	err = r.unlocked(ctx, func() error {
-		if tries++; tries == 3*lockIdle {
-			stop()
+	return func() {
+		t.Helper()
+		if err := in.Close(); err != nil {
+			t.Fatal(err)
 		}
-		_, err := r.git(context.WithoutCancel(ctx), localLimit, "add", "--all")
-		return err
-	})
-	if _, there := os.Stat(filepath.Join(r.Path, ".git/index.lock")); lockOf(err) == "" || there != nil {
-		t.Errorf("while a git works: %v, and the lock: %v", err, there)
+		_, _ = io.Copy(io.Discard, out)
+		if err := worker.Wait(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := in.Close(); err != nil {
+}
+
+// A git that was started elsewhere works in the clone all the same, and one in
+// another clone does not.
+func TestBusy(t *testing.T) {
+	root := t.TempDir()
+	r := &Repository{Path: filepath.Join(root, "clone"), Run: here}
+	lock := filepath.Join(r.Path, ".git/index.lock")
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=A", "-c", "user.email=a@b.example", "-c", "protocol.file.allow=always"}, args...)...)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	for _, name := range []string{"clone", "clone-2", "part"} {
+		git("init", "--quiet", name)
+		git("-C", name, "commit", "--quiet", "--allow-empty", "-m", "first")
+	}
+	git("-C", "clone", "worktree", "add", "--quiet", "--detach", "../tree")
+	git("-C", "clone", "submodule", "--quiet", "add", filepath.Join(root, "part"), "part")
+	if err := os.Mkdir(filepath.Join(root, "tree/below"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, out)
-	if err := worker.Wait(); err != nil {
+	batch := []string{"cat-file", "--batch"}
+	for name, c := range map[string]struct {
+		dir  string
+		env  []string
+		args []string
+		want bool
+	}{
+		"Inside":         {dir: "clone", want: true},
+		"AnotherFolder":  {dir: ".", args: []string{"-C", "clone"}, want: true},
+		"GitDir":         {dir: ".", args: []string{"--git-dir=" + filepath.Join(r.Path, ".git")}, want: true},
+		"GitDirApart":    {dir: ".", args: []string{"--git-dir", filepath.Join(r.Path, ".git")}, want: true},
+		"Environment":    {dir: ".", env: []string{"GIT_DIR=" + filepath.Join(r.Path, ".git")}, want: true},
+		"Worktree":       {dir: "tree", want: true},
+		"BelowWorktree":  {dir: "tree/below", want: true},
+		"Submodule":      {dir: "clone/part", want: true},
+		"AnotherClone":   {dir: "clone-2"},
+		"ThroughAnother": {dir: "clone-2", args: []string{"--git-dir=" + filepath.Join(root, "part/.git")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			end := work(t, filepath.Join(root, c.dir), c.env, append(append([]string{"git"}, c.args...), batch...)...)
+			if got := r.busy(lock); got != c.want {
+				t.Errorf("busy: %v", got)
+			}
+			end()
+			if r.busy(lock) {
+				t.Error("busy though it has ended")
+			}
+		})
+	}
+	held, err := os.Create(lock) // by a program that is no git
+	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := r.Commit(t.Context(), "after it"); err != nil || !done.Made {
-		t.Errorf("when it has ended: %+v, %v", done, err)
+	if !r.busy(lock) {
+		t.Error("somebody has the lock open")
+	}
+	if err := held.Close(); err != nil || r.busy(lock) {
+		t.Errorf("busy though it is closed, %v", err)
+	}
+}
+
+// Only locks of the clone's own are removed, whatever is printed.
+func TestLocksElsewhereStay(t *testing.T) {
+	r := &Repository{Path: t.TempDir(), Run: here}
+	if _, err := r.git(t.Context(), localLimit, "init", "--quiet"); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := t.TempDir()
+	if err := os.Symlink(elsewhere, filepath.Join(r.Path, ".git/way")); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{elsewhere + "/x.lock", r.Path + "/yarn.lock", r.Path + "/.git/way/y.lock", r.Path + "/.git/../z.lock", r.Path + "/.git/refs/heads/main.lock", r.Path + "/.git/index.lock"} {
+		if err := os.WriteFile(at, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tries := 0
+		err := r.unlocked(t.Context(), func() error {
+			if tries++; tries > lockIdle {
+				return nil
+			}
+			return &Failure{Detail: "fatal: Unable to create '" + at + "': File exists."}
+		})
+		own := strings.HasSuffix(at, "main.lock") || strings.HasSuffix(at, "index.lock")
+		_, there := os.Stat(at)
+		if own != (err == nil) || own != errors.Is(there, os.ErrNotExist) {
+			t.Errorf("%s: %v after %d tries, and it is there: %v", at, err, tries, there == nil)
+		}
+	}
+	if r.owns(".git/index.lock") || r.owns(elsewhere+"/none.lock") {
+		t.Error("a lock that is not there is the clone's own")
 	}
 }
