@@ -25,9 +25,12 @@ func limitFlags(cmd *cobra.Command) func() (*client.Amount, error) {
 		if within > 0 && within < time.Second {
 			return nil, misuse(cmd, errors.New("--max-time is at least 1s"))
 		}
-		if in.Seconds = int64(within / time.Second); in == (client.Amount{}) {
-			return nil, nil
+		in.Seconds = int64(within / time.Second)
+		for _, name := range []string{"max-turns", "max-tokens", "max-cost", "max-time"} {
+			if flags.Changed(name) {
+				return &in, nil
+			}
 		}
-		return &in, nil
+		return nil, nil
 	}
 }

@@ -184,8 +184,8 @@ func (a *Agent) Apply(e Event) {
 		default:
 			a.Model = b.Model
 		}
-		if b.Limit != (allowance.Amount{}) {
-			a.Limit = b.Limit
+		if b.Limit != nil {
+			a.Limit = *b.Limit
 		}
 	case *Archived:
 		a.Archived = b.Archived

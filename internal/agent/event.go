@@ -64,9 +64,9 @@ type (
 		// Model is the agent's from now on, "default" for the default; "" leaves it as
 		// it is.
 		Model string `json:"model,omitempty"`
-		// Limit is what a person lets this run use and those after it; where it is zero
-		// it is as it was.
-		Limit allowance.Amount `json:"limit,omitzero"`
+		// Limit is what a person lets this run use and those after it; nil leaves it as
+		// it is.
+		Limit *allowance.Amount `json:"limit,omitempty"`
 	}
 	// RunStarted says that a server has taken the run.
 	RunStarted struct {

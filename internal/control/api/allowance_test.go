@@ -70,6 +70,13 @@ func TestLimitsOfFollowUps(t *testing.T) {
 	if got := limit(); got != (allowance.Amount{Seconds: 60}) {
 		t.Errorf("in its place: %+v", got)
 	}
+	h.want(h.call("POST", "/v1/agents/"+id+"/queue", `{"prompt":{"text":"then"},"limits":{}}`), 201)
+	run = h.want(h.call("GET", "/v1/agents/"+id, ""), 200)
+	h.append(id, run.text(t, "latestRunId"), &agent.RunStarted{}, finish())
+	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"and then"},"limits":{}}`), 201)
+	if got := limit(); got != (allowance.Amount{}) {
+		t.Errorf("lifted: %+v", got)
+	}
 }
 
 // A pause of an agent that works is its run's: the clock of that stands.

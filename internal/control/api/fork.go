@@ -240,7 +240,7 @@ func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint,
 	}
 	words := prompt.PlainText()
 	events := p.Events(agent.NameFrom(words), agent.NewBranch(cmp.Or(strings.TrimSpace(words), p.Created.Name)), layer, bootID)
-	events = append(events, agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: prompt, MCP: given, Trace: traceOf(r), Limit: p.State.Agent.Limit}})
+	events = append(events, agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: prompt, MCP: given, Trace: traceOf(r), Limit: &p.State.Agent.Limit}})
 	var head int64
 	done, err := s.Journal.Append(ctx, store.Append{AgentID: id, IfHead: &head, Secrets: append(sealed, seal...), Events: events})
 	if errors.Is(err, store.ErrExists) {

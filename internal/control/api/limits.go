@@ -38,35 +38,35 @@ func limitsOf(r agent.Run) (limits, used *amountJSON) {
 const maxDollars = 1e6
 
 func (in *amountJSON) amount() (out allowance.Amount, err error) {
-	if in == nil {
-		return out, nil
-	}
 	if math.IsNaN(in.CostUSD) || in.CostUSD > maxDollars || min(in.CostUSD, float64(in.Turns), float64(in.Tokens), float64(in.Seconds)) < 0 {
 		return out, fault.Invalid("are numbers of at least 0, and of at most %.0f dollars", maxDollars).At("limits")
 	}
 	return allowance.Amount{Turns: in.Turns, Tokens: in.Tokens, Cost: int64(math.Round(in.CostUSD * allowance.Dollar)), Seconds: in.Seconds}, nil
 }
 
-// limit is what a request lets each run of the agent use, as journals have it: the
-// zero value where it says nothing. It is refused where it is above what is allowed,
-// or names money that cannot be counted.
-func (s *server) limit(ctx context.Context, in *amountJSON, a agent.Agent) (allowance.Amount, error) {
-	asked, err := in.amount()
-	if err != nil {
-		return asked, err
+// limit is what a request lets each run of the agent use; nil where it says nothing.
+// It is refused where it is above what is allowed, or names money that cannot be
+// counted.
+func (s *server) limit(ctx context.Context, in *amountJSON, a agent.Agent) (asked *allowance.Amount, _ error) {
+	if in != nil {
+		given, err := in.amount()
+		if err != nil {
+			return nil, err
+		}
+		asked, a.Limit = &given, given
 	}
 	h, err := store.Settings(ctx, s.Rules)
 	if err != nil {
-		return asked, err
+		return nil, err
 	}
 	allowed := allowance.Strictest(s.Limit, h.At(a.CreatedAt).Limit)
-	if k := asked.Within(allowed); k != "" {
-		return asked, fault.Invalid("%s is more than the %s that a run may use at most here", asked.Text(k), allowed.Text(k)).Named("limit_too_high").
+	if k := a.Limit.Within(allowed); asked != nil && k != "" {
+		return nil, fault.Invalid("%s is more than the %s that a run may use at most here", a.Limit.Text(k), allowed.Text(k)).Named("limit_too_high").
 			Hint("ask for less, or have an admin raise it: see aloft settings, or limits in the server's configuration").At("limits")
 	}
-	if allowance.Strictest(asked, a.Limit, allowed).Cost > 0 {
+	if allowance.Strictest(a.Limit, allowed).Cost > 0 {
 		if err := priced(s.Models, cmp.Or(a.Model, s.DefaultModel)); err != nil {
-			return asked, fault.Of(err).At("limits")
+			return nil, fault.Of(err).At("limits")
 		}
 	}
 	return asked, nil

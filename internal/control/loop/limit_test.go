@@ -89,7 +89,7 @@ func TestALimitOutlastsTheServer(t *testing.T) {
 	r := newRig(t, true)
 	r.record(&agent.RunEnded{Status: agent.Cancelled})
 	r.run = agent.NewRunID()
-	r.record(&agent.RunCreated{Prompt: conversation.Text(conversation.User, "again"), Limit: allowance.Amount{Turns: 5}})
+	r.record(&agent.RunCreated{Prompt: conversation.Text(conversation.User, "again"), Limit: &allowance.Amount{Turns: 5}})
 	r.allowed = allowance.Amount{Turns: 2, Tokens: 1000}
 	ctx, stop := context.WithCancelCause(t.Context())
 	r.model.steps = []step{use(`Shell {"command":"make"}`), use(`Shell {"command":"make"}`), say("too late")}
