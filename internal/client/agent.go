@@ -24,6 +24,8 @@ type Agent struct {
 	Paused              bool          `json:"paused,omitempty"`
 	RunStatus           string        `json:"runStatus,omitempty"` // of the latest run, as in [Run]
 	Doing               string        `json:"doing,omitempty"`     // what it does now, or why its run failed
+	Limits              *Amount       `json:"limits,omitempty"`    // of the latest run, as in [Run]
+	Used                *Amount       `json:"used,omitempty"`      // likewise
 	Waiting             int           `json:"waitingApprovals,omitempty"`
 	DeletedAt           *time.Time    `json:"deletedAt,omitempty"`    // unless somebody touches it before
 	RunMode             string        `json:"runMode,omitempty"`      // not in lists

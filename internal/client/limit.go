@@ -31,13 +31,14 @@ func (used Amount) Of(limit Amount) string {
 }
 
 // Limited says how much of its limits the run has used; "" where it has none.
-func (r Run) Limited() string {
-	if r.Limits == nil {
+func (r Run) Limited() string { return limited(r.Limits, r.Used) }
+
+// Limited says the same of the agent's latest run.
+func (a Agent) Limited() string { return limited(a.Limits, a.Used) }
+
+func limited(limits, used *Amount) string {
+	if limits == nil || used == nil {
 		return ""
 	}
-	used := Amount{}
-	if r.Used != nil {
-		used = *r.Used
-	}
-	return used.Of(*r.Limits)
+	return used.Of(*limits)
 }

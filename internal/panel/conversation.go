@@ -251,6 +251,9 @@ func (m *Model) head(a *client.Agent) string {
 	}
 	word, style := standing(*a)
 	s := m.paint.Style(cli.Bold, fit(clean(a.Name), min(max(m.wide/2, 10), max(width(clean(a.Name)), 1)))) + "  " + m.paint.Style(style, word)
+	if of := a.Limited(); of != "" {
+		s += m.paint.Style(cli.Dim, "  "+of)
+	}
 	if doing := clean(m.doing(*a)); doing != "" {
 		s += m.paint.Style(cli.Dim, "  "+doing)
 	}

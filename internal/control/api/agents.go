@@ -44,6 +44,8 @@ type AgentSummary struct {
 	// Of lists too, so that a person sees what came of the work.
 	PullRequests []PullRequest `json:"pullRequests,omitempty" nullable:"false" doc:"of its branches, as they were seen last; an addition to the API"`
 	Doing        string        `json:"doing,omitempty" doc:"what it does now, in a few words that come from its machine and model, or why its run failed; an addition to the API"`
+	Limits       *amountJSON   `json:"limits,omitempty" doc:"of the latest run, as it has them; an addition to the API"`
+	Used         *amountJSON   `json:"used,omitempty" doc:"likewise; an addition to the API"`
 }
 
 type agentJSON struct {
@@ -57,8 +59,6 @@ type agentJSON struct {
 	Hibernation         string               `json:"hibernation,omitempty" doc:"of a machine that is hibernated: live, with its processes, or disk, without"`
 	ForkedFrom          string               `json:"forkedFrom,omitempty" doc:"the agent from which this one began"`
 	RunMode             string               `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"how much it may do without asking"`
-	Limits              *amountJSON          `json:"limits,omitempty" doc:"of the latest run, as it has them; an addition to the API"`
-	Used                *amountJSON          `json:"used,omitempty" doc:"likewise; an addition to the API"`
 	Approvals           []approvalJSON       `json:"approvals,omitempty" nullable:"false" doc:"what it waits for"`
 	CursorIgnore        []string             `json:"cursorIgnore,omitempty" nullable:"false" doc:"what the project's .cursorignore hides from it"`
 	CustomSubagents     []customSubagentJSON `json:"customSubagents,omitempty" nullable:"false"`
@@ -106,7 +106,7 @@ func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.
 	for _, a := range agents {
 		one := s.summary(a)
 		then := settings.At(a.CreatedAt)
-		if _, err := s.addRun(r.Context(), &one, a, then.HideSummary); err != nil {
+		if err := s.addRun(r.Context(), &one, a, then.HideSummary); err != nil {
 			return err
 		}
 		one.DeletedAt = deletedAt(then, a)
@@ -124,11 +124,9 @@ func (s *server) getAgent(w http.ResponseWriter, r *http.Request, who account.AP
 	if err := s.readSubagents(r.Context(), &out); err != nil {
 		return err
 	}
-	run, err := s.addRun(r.Context(), &out.AgentSummary, a, false)
-	if err != nil {
+	if err := s.addRun(r.Context(), &out.AgentSummary, a, false); err != nil {
 		return err
 	}
-	out.Limits, out.Used = limitsOf(run)
 	settings, err := store.Settings(r.Context(), s.Rules)
 	if err != nil {
 		return err

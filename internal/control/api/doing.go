@@ -17,20 +17,21 @@ const (
 	doingEvents = 20  // that are looked at, the newest
 )
 
-// addRun adds to an agent how its latest run stands, which it returns, and what it
-// does unless that is hidden.
-func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, hidden bool) (agent.Run, error) {
+// addRun adds to an agent how its latest run stands, and what it does unless
+// that is hidden.
+func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, hidden bool) error {
 	if a.LatestRunID == "" {
-		return agent.Run{}, nil
+		return nil
 	}
 	run, err := s.Agents.Run(ctx, a.ID, a.LatestRunID)
 	if errors.Is(err, store.ErrNotFound) {
-		return run, nil // it was deleted meanwhile
+		return nil // it was deleted meanwhile
 	}
 	if err != nil {
-		return run, fmt.Errorf("read %s: %w", a.LatestRunID, err)
+		return fmt.Errorf("read %s: %w", a.LatestRunID, err)
 	}
 	out.RunStatus = string(run.Status)
+	out.Limits, out.Used = limitsOf(run)
 	switch {
 	case hidden: // it may name files, or be code
 	case run.Failure != nil:
@@ -38,11 +39,11 @@ func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, h
 	case !run.Status.Ended():
 		events, err := s.Journal.Read(ctx, a.ID, max(a.Head-doingEvents, 0), doingEvents)
 		if err != nil {
-			return run, fmt.Errorf("read the journal of %s: %w", a.ID, err)
+			return fmt.Errorf("read the journal of %s: %w", a.ID, err)
 		}
 		out.Doing = doing(events)
 	}
-	return run, nil
+	return nil
 }
 
 // doing says what an agent does, from its newest events; "" if they do not tell.
