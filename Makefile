@@ -85,8 +85,10 @@ engines: deps-test .bin/runc .bin/buildctl .bin/versitygw ## build images by eac
 editor: .bin/code-server ## take a machine over by a real editor server, which make test leaves out
 	@TEST_NEEDS=all go test -tags editor -count=1 -v -run '^TestCodeServer$$' ./cmd/exec-daemon
 
-forges: deps .bin/gitea/built ## open pull requests at a real Gitea, which make test leaves out
+forges: build .bin/gitea/built web/node_modules ## go a newcomer's way to a merged branch at a real Gitea, which make test leaves out
+	@hack/deps.sh browser
 	@TEST_NEEDS=all go test -tags forges -count=1 -v -run '^TestRealGitea$$' ./internal/control/forge/gitea
+	@$(SUDO) npm run --silent --prefix web journey
 
 bench: build web/node_modules ## measure, beside a yardstick, and print a table
 	@hack/deps.sh bench

@@ -43,5 +43,5 @@ export default defineConfig(({ mode }) => ({
       },
     },
   },
-  test: { include: ["shots", "person", "endures", "perf"].includes(mode) ? [`test/${mode}.ts`] : ["src/**/*.test.ts", "test/**/*.test.ts"], testTimeout: 300_000, hookTimeout: 300_000 },
+  test: { include: ["shots", "person", "endures", "perf", "journey"].includes(mode) ? [`test/${mode}.ts`] : ["src/**/*.test.ts", "test/**/*.test.ts"], testTimeout: 300_000, hookTimeout: 300_000 },
 }));

@@ -1,5 +1,5 @@
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -14,14 +14,17 @@ export class Server {
   url = "";
   link = "";
 
-  /** Starts one; script, unless empty, is what its model plays. */
-  static async start(script = ""): Promise<Server> {
+  /** What it said when it started. */
+  said = "";
+
+  /** Starts one; script, unless empty, is what its model plays, and git more lines of the configuration's git. */
+  static async start(script = "", git = ""): Promise<Server> {
     if (!existsSync(aloft)) throw new Error("bin/aloft is not there: run make build");
     const s = new Server();
     s.makeRepo();
     writeFileSync(join(s.dir, "script.yaml"), script);
     const model = script ? `models: [{id: scripted, provider: scripted, script: ${join(s.dir, "script.yaml")}}]\n` : "";
-    writeFileSync(join(s.dir, "aloft.yaml"), `git: {allow_file: true}\n${model}`);
+    writeFileSync(join(s.dir, "aloft.yaml"), `git:\n  allow_file: true\n${git}${model}`);
     await s.up();
     return s;
   }
@@ -44,6 +47,7 @@ export class Server {
       await new Promise((r) => setTimeout(r, 20));
     }
     // The link is said before anything is served.
+    this.said = said;
     this.link = /^Sign in at (\S+)$/m.exec(said)?.[1] ?? "";
   }
 
@@ -83,12 +87,11 @@ export class Server {
   /** The sample project of the demonstration, as a bare repository. */
   private makeRepo(): void {
     const work = join(this.dir, "slug");
-    mkdirSync(work);
     const run = (...args: string[]) => {
       const done = spawnSync(args[0] ?? "", args.slice(1), { encoding: "utf8" });
       if (done.status !== 0) throw new Error(`${args.join(" ")}: ${done.stderr}`);
     };
-    run("cp", "-r", join(import.meta.dirname, "../../cmd/aloft/demo/sample/."), work);
+    run("cp", "-r", join(import.meta.dirname, "../../cmd/aloft/demo/sample"), work);
     run("git", "init", "-q", "-b", "main", work);
     run("git", "-C", work, "add", "-A");
     run("git", "-C", work, "-c", "user.name=Ada", "-c", "user.email=ada@example.com", "commit", "-q", "-m", "Make slugs of titles");
