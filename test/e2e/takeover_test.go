@@ -178,6 +178,7 @@ func TestOpenSSHTakesAMachineOver(t *testing.T) {
 		v.want("b\n", v.command(nil, "ssh", id, "cat /tmp/synced/sub/b.txt"))
 	})
 	t.Run("Forward", func(t *testing.T) { v.t = t; forwarding(t, v, id) })
+	t.Run("AsTheDashboardShows", func(t *testing.T) { waysOfTheDashboard(t, a, id) })
 	t.Run("ManyChannels", func(t *testing.T) {
 		v.t = t
 		socket := filepath.Join(v.home, "mux")

@@ -1,5 +1,5 @@
 /** The address by which JetBrains Gateway connects to a host of ~/.ssh/config. */
-const gateway = (id: string) => `jetbrains-gateway://connect#type=ssh&deploy=false&host=${id}&port=22&projectPath=%2Fworkspace`;
+const gateway = (id: string) => `jetbrains-gateway://connect#type=ssh&deploy=false&host=${id}&port=22&user=ubuntu&projectPath=%2Fworkspace`;
 
 /** Words of a machine and its files. */
 export const machine = {
