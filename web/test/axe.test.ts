@@ -25,7 +25,7 @@ afterAll(async () => {
 describe.each([
   { name: "light", colorScheme: "light", width: 1280, rules: "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']" },
   { name: "dark", colorScheme: "dark", width: 1280, rules: "['color-contrast']" },
-  { name: "phone", colorScheme: "light", width: 360, rules: "['target-size', 'scrollable-region-focusable']" },
+  { name: "phone", colorScheme: "light", width: 360, rules: "['target-size', 'scrollable-region-focusable', 'color-contrast']" },
 ] as const)("$name", ({ name, colorScheme, width, rules }) => {
   test("axe finds nothing", { timeout: 600_000 }, async () => {
     const context = await browser.newContext({ colorScheme, viewport: { width, height: 800 }, reducedMotion: "reduce" });

@@ -77,7 +77,7 @@ export const corner = `(() => {
 export async function show(page: Page, url: string, view: View): Promise<void> {
   await page.goto(url + view.path);
   await page.locator("h1").first().waitFor();
-  if (view.keys) await page.keyboard.press(view.keys);
+  for (const key of (view.keys ?? "").split(" ").filter(Boolean)) await page.keyboard.press(key);
   for (const what of [view.click ?? []].flat()) await page.locator(what).first().click();
   await page.evaluate("document.fonts.ready");
   await page.evaluate("Promise.all([...document.querySelectorAll('video')].map((v) => v.readyState > 1 || new Promise((done) => ['loadeddata', 'error'].forEach((e) => v.addEventListener(e, done)))))");
@@ -97,6 +97,8 @@ export const views: View[] = [
   { name: "agents-offline", path: "/agents?demo=offline" },
   { name: "spawn", path: "/agents", keys: "Control+e" },
   { name: "spawn-more", path: "/agents", keys: "Control+e", click: "text=More choices" },
+  { name: "spawn-choices", path: "/agents", keys: "Control+e", click: ".dialog [type=checkbox]" },
+  { name: "palette-none", path: "/agents", keys: "Control+k Z Z" },
   { name: "agent-working", path: `/agents/${demoId(1)}` },
   { name: "agent-subagent", path: `/agents/${demoId(1)}`, click: "text=Find callers of deliver" },
   { name: "agent-asks", path: `/agents/${demoId(2)}` },
@@ -108,6 +110,7 @@ export const views: View[] = [
   { name: "agent-hostile", path: `/agents/${demoId(9)}` },
   { name: "agent-long", path: `/agents/${demoId(10)}` },
   { name: "agent-error", path: `/agents/${demoId(1)}?demo=error` },
+  { name: "agent-turn-forks", path: `/agents/${demoId(5)}`, click: "text=Fork from here" },
   { name: "agent-retried", path: `/agents/${demoId(5)}`, click: "text=2 turns were replaced" },
   { name: "agent-resend", path: `/agents/${demoId(5)}`, click: ".said >> text=Edit" },
   { name: "agent-recording", path: `/agents/${demoId(5)}` },
@@ -119,6 +122,8 @@ export const views: View[] = [
   { name: "changes-empty", path: `/agents/${demoId(1)}/changes?demo=empty` },
   { name: "changes-pull", path: `/agents/${demoId(105)}/changes`, click: ".pull summary" },
   { name: "changes-pulls", path: `/agents/${demoId(106)}/changes` },
+  { name: "changes-pull-form", path: `/agents/${demoId(103)}/changes`, click: ["text=Open pull request", ".dialog [type=checkbox]"] },
+  { name: "changes-pull-hostile", path: `/agents/${demoId(9)}/changes`, click: ".pull summary" },
   { name: "changes-pull-merged", path: `/agents/${demoId(5)}/changes` },
   { name: "changes-pull-refused", path: `/agents/${demoId(103)}/changes`, click: ["text=Open pull request", ".dialog .button.first"] },
   { name: "files", path: `/agents/${demoId(1)}/files?file=src/outbox/deliver.ts` },
