@@ -49,7 +49,7 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
         </p>
       )}
       {kind === "plan" && !bare && (
-        <div className="plan">
+        <div className="plan" role="group" aria-label={words.tools.plan} tabIndex={0}>
           <h2 dir="auto">{shownLine(a.subject)}</h2>
           <Markdown text={a.change ?? ""} />
         </div>

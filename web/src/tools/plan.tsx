@@ -13,7 +13,7 @@ export const plan: Tool = {
   body: (c) => {
     const todos = Array.isArray(c.args["todos"]) ? c.args["todos"].filter((t): t is Record<string, unknown> => t !== null && typeof t === "object") : [];
     return (
-      <div className="plan">
+      <div className="plan" role="group" aria-label={words.tools.plan} tabIndex={0}>
         {text(c.args["overview"]) && (
           <p className="muted" dir="auto">
             {clip(text(c.args["overview"]), 20_000)}
