@@ -5,9 +5,12 @@
 package pty
 
 import (
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
@@ -48,6 +51,70 @@ func Start(cmd *exec.Cmd, size Size) (*os.File, error) {
 		return nil, err
 	}
 	return end, nil
+}
+
+// Copy copies what programs print on a terminal or into a pipe, until no process has
+// it open any more, or w fails, which closes it. Once ended is closed it goes on with
+// what was printed before, and then returns: a process that was left behind may hold
+// it open for ever.
+func Copy(w io.Writer, end *os.File, ended <-chan struct{}) {
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-ended:
+			_ = end.SetReadDeadline(time.Now()) // it is closed, if that fails
+		case <-done:
+		}
+	}()
+	b := make([]byte, 32<<10)
+	for {
+		n, err := end.Read(b)
+		if n > 0 {
+			if _, err := w.Write(b[:n]); err != nil {
+				_ = end.Close() // the programs hear of it
+				return
+			}
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			Rest(w, end)
+		}
+		if err != nil { // EIO: nobody has the terminal open any more
+			return
+		}
+	}
+}
+
+// maxRest bounds, in bytes, what is left to read of a program that has ended, so
+// that another that goes on printing holds nobody up. The kernel keeps less of a
+// terminal and, unless it is told to, of a pipe.
+const maxRest = 1 << 20
+
+// Rest copies what was written into a terminal or a pipe until now, and waits for
+// nothing; the file's deadline does not count.
+func Rest(w io.Writer, end *os.File) {
+	conn, err := end.SyscallConn()
+	if err != nil {
+		return // it is closed
+	}
+	b := make([]byte, 32<<10)
+	for left := maxRest; left > 0; {
+		var n int
+		var failed error
+		if conn.Control(func(fd uintptr) { n, failed = unix.Read(int(fd), b[:min(len(b), left)]) }) != nil {
+			return
+		}
+		if errors.Is(failed, unix.EINTR) {
+			continue
+		}
+		if failed != nil || n <= 0 { // EAGAIN: there is nothing now
+			return
+		}
+		if _, err := w.Write(b[:n]); err != nil {
+			return
+		}
+		left -= n
+	}
 }
 
 // Resize changes the size of the terminal behind its other end; the programs on

@@ -12,6 +12,35 @@ import (
 	"time"
 )
 
+// What a program has printed when it ends is read, however late whoever reads is,
+// and though a process that it left behind has the terminal open.
+func TestCopyHasTheLastWords(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "trap '' HUP; sleep 1000 & echo $!; seq 300; echo over")
+	end, err := Start(cmd, Size{Rows: 24, Cols: 80})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	close(ended)
+	var said strings.Builder
+	Copy(&said, end, ended)
+	lines := strings.Fields(said.String())
+	left, err := strconv.Atoi(lines[0])
+	if err != nil {
+		t.Fatalf("%.200q, %v", said.String(), err)
+	}
+	if err := syscall.Kill(left, syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	if len(lines) != 302 || lines[300] != "300" || lines[301] != "over" {
+		t.Errorf("%d lines were read, the last of them %s", len(lines), lines[len(lines)-1])
+	}
+}
+
 // TestEndsAreGivenUp: a process that outlives its command and hangs on to the
 // terminal holds up no reader.
 func TestEndsAreGivenUp(t *testing.T) {

@@ -166,6 +166,9 @@ func drain(dst io.Writer, src *os.File) {
 			if !last {
 				return
 			}
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			pty.Rest(dst, src) // a deadline may pass while there is something
+			return
 		case err != nil:
 			return
 		}

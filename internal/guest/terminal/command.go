@@ -2,14 +2,13 @@ package terminal
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"sync"
 	"syscall"
-	"time"
 
+	"aloft/internal/guest/pty"
 	"aloft/internal/redact"
 )
 
@@ -56,7 +55,7 @@ func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr 
 		theirs, ours, *out.file = append(theirs, w), append(ours, r), w
 		dst := redact.NewLive(out.dst, h.cfg.Secrets)
 		clean = append(clean, dst)
-		drains = append(drains, func() { drain(dst, r, exited) })
+		drains = append(drains, func() { pty.Copy(dst, r, exited) })
 	}
 	if err := cmd.Start(); err != nil {
 		return Exit{}, startFault(s.Args[0], err)
@@ -70,11 +69,7 @@ func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr 
 	}
 	err = cmd.Wait()
 	close(exited)
-	// Who holds the output open after the command has ended is not waited for.
-	for _, f := range ours {
-		_ = f.SetReadDeadline(time.Now().Add(drainGrace)) // not of a writing end
-	}
-	draining.Wait()
+	draining.Wait() // for nobody who holds the output open after the command has ended
 	for _, out := range clean {
 		_ = out.Close() // who does not listen has left
 	}
@@ -82,31 +77,6 @@ func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr 
 		return Exit{}, context.Cause(ctx)
 	}
 	return exitOf(err, cmd), nil
-}
-
-// drain copies r to dst: to its end, or, once the command has ended, until
-// nothing more comes for a moment. A writer that takes its time loses nothing.
-func drain(dst io.Writer, r *os.File, exited <-chan struct{}) {
-	b := make([]byte, 32<<10)
-	for {
-		n, err := r.Read(b)
-		if n > 0 {
-			if _, werr := dst.Write(b[:n]); werr != nil {
-				_ = r.Close() // the command finds out
-				return
-			}
-		}
-		switch {
-		case err == nil, errors.Is(err, os.ErrDeadlineExceeded) && n > 0:
-		default:
-			return
-		}
-		select {
-		case <-exited:
-			_ = r.SetReadDeadline(time.Now().Add(drainGrace))
-		default:
-		}
-	}
 }
 
 func closeAll(files []*os.File) {

@@ -14,11 +14,8 @@ import (
 	"aloft/internal/redact"
 )
 
-// Times that an ending PTY is given.
-const (
-	drainGrace  = 500 * time.Millisecond // for what a program's last words need to come out
-	hangupGrace = 2 * time.Second        // from SIGHUP to SIGKILL
-)
+// hangupGrace is the time from SIGHUP to SIGKILL.
+const hangupGrace = 2 * time.Second
 
 // inputs is how many writes wait for a program that does not read.
 const inputs = 64
@@ -56,29 +53,19 @@ func startPTY(s Spec, env []string, cfg Config) (*PTY, error) {
 		id: s.ID, args: s.Args, started: time.Now(), file: file, cmd: cmd, out: newRing(cfg.Scrollback),
 		in: make(chan []byte, inputs), done: make(chan struct{}), cols: s.Columns, rows: s.Rows,
 	}
-	read := make(chan struct{})
+	ended, read := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(read)
 		out := redact.NewLive(p.out, cfg.Secrets)
 		defer out.Close()
-		b := make([]byte, 32<<10)
-		for {
-			n, err := file.Read(b)
-			_, _ = out.Write(b[:n])
-			if err != nil { // EIO: nobody has the terminal open any more
-				return
-			}
-		}
+		pty.Copy(out, file, ended)
 	}()
 	go p.feed()
 	go func() {
 		p.exit = exitOf(cmd.Wait(), cmd)
-		select { // a process that it left behind may hold the terminal open
-		case <-read:
-		case <-time.After(drainGrace):
-		}
-		_ = file.Close()
+		close(ended)
 		<-read
+		_ = file.Close()
 		p.out.close()
 		cfg.Log.Debug("a PTY's program has ended", "pty", p.id, "code", p.exit.Code)
 		close(p.done)
