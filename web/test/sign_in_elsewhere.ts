@@ -30,7 +30,7 @@ export async function signInElsewhere(context: BrowserContext, server: Server, t
   await section.getByText("It works: 1 tool").waitFor();
   await fetch(`${provider}/forget`);
   await section.getByRole("button", { name: "Test tickets" }).click();
-  await section.getByRole("button", { name: "Sign in to tickets again" }).click();
+  await section.getByRole("button", { name: "Sign in again to tickets" }).click();
   await page.getByRole("button", { name: "Allow" }).click();
   await section.getByRole("button", { name: "Sign out of tickets" }).waitFor();
   await page.close();

@@ -19,7 +19,7 @@ export const mcp = {
     signIn: "Sign in",
     signInTo: (name: string) => `Sign in to ${name}`,
     signInAgain: "Sign in again",
-    signInAgainTo: (name: string) => `Sign in to ${name} again`,
+    signInAgainTo: (name: string) => `Sign in again to ${name}`,
     signOut: "Sign out",
     signOutOf: (name: string) => `Sign out of ${name}`,
     asked: (name: string) => `Sign in to ${name}? Its provider's page comes next.`,
