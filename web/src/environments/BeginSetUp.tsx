@@ -4,7 +4,7 @@ import { asFailure, useClient, useLoad } from "../api/use";
 import { repoName } from "../agents/status";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
-import { Problem } from "../parts/State";
+import { Failed, Problem } from "../parts/State";
 import { StatusBadge } from "../parts/Status";
 import { since, useNow } from "../parts/time";
 import { go, link } from "../route";
@@ -94,6 +94,7 @@ export default function BeginSetUp() {
               </button>
             </div>
           </form>
+          {agents.failure && !agents.data && <Failed failure={agents.failure} retry={agents.reload} />}
           {open.length > 0 && (
             <section className="stack">
               <h2>{w.open}</h2>
