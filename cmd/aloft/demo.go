@@ -95,11 +95,9 @@ func (a *app) demo(ctx context.Context, stay bool) (err error) {
 		return err
 	}
 	a.out.Note("server at %s, repository at %s\n", s.URL, repo.URL)
-	id, err := a.demoAgent(ctx, c, repo, filepath.Join(dir, "check"))
-	if id != "" {
-		defer func() { err = errors.Join(err, c.DeleteAgent(context.WithoutCancel(ctx), id)) }()
-	}
-	if err != nil || !stay {
+	// Those too that were made in the dashboard: a server's end leaves machines up.
+	defer func() { err = errors.Join(err, deleteAgents(context.WithoutCancel(ctx), c)) }()
+	if err := a.demoAgent(ctx, c, repo, filepath.Join(dir, "check")); err != nil || !stay {
 		return err
 	}
 	a.out.Line("\n%s %s\n", a.out.Style(cli.Bold, "Look at it in the dashboard:"), a.out.Style(cli.Green, s.firstLink(ctx)))
@@ -108,36 +106,50 @@ func (a *app) demo(ctx context.Context, stay bool) (err error) {
 	return nil
 }
 
-// demoAgent runs the agent and shows what it did. It returns the id of the agent
-// that it has made, also with an error.
-func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, dir string) (id string, err error) {
+// deleteAgents deletes all agents of the server.
+func deleteAgents(ctx context.Context, c *client.Client) error {
+	for {
+		page, err := c.FindAgents(ctx, 100, "", client.AgentFilter{Archived: true, Everybody: true})
+		if err != nil || len(page.Items) == 0 {
+			return err
+		}
+		for _, one := range page.Items {
+			if err := c.DeleteAgent(ctx, one.ID); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// demoAgent runs the agent and shows what it did.
+func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, dir string) error {
 	a.out.Line("%s aloft run --repo %s %q\n", a.out.Style(cli.Bold, "$"), repo.URL, demoPrompt)
 	agent, run, err := c.CreateAgent(ctx, client.NewAgent{
 		Prompt: client.Prompt{Text: demoPrompt}, Repos: []client.Repo{{URL: repo.URL}},
 	}, uuid.NewString())
 	if err != nil {
-		return "", err
+		return err
 	}
 	t := cli.NewTranscript(a.out)
 	if err := a.transcribe(ctx, t, c, agent.ID, client.Part{}, true, func(e client.Event) (show, end bool) {
 		return e.RunID == run.ID, e.RunID == run.ID && t.Ended != nil
 	}); err != nil {
-		return agent.ID, err
+		return err
 	}
 	if t.Ended == nil || t.Ended.Status != client.Finished || len(t.Branches) == 0 {
-		return agent.ID, a.outcome(agent.ID, t)
+		return a.outcome(agent.ID, t)
 	}
 	branch := t.Branches[0].Branch
 	diff, err := repo.Diff(branch)
 	if err != nil {
-		return agent.ID, err
+		return err
 	}
 	a.out.Line("\n%s the branch %s on the server, and what it changes:\n", a.out.Style(cli.Bold, "Pushed:"), a.out.Style(cli.Green, branch))
 	a.colorDiff(diff)
 	tests, testErr := repo.Test(branch, dir)
 	a.out.Line("\n%s make test, in a fresh clone of the branch:\n\n%s", a.out.Style(cli.Bold, "Checked:"), cli.Clean(tests))
 	if testErr != nil {
-		return agent.ID, fmt.Errorf("the tests still fail on %s: %w", branch, testErr)
+		return fmt.Errorf("the tests still fail on %s: %w", branch, testErr)
 	}
 	a.out.Line("%s", a.out.Style(cli.Bold, "To go on:"))
 	for _, row := range [][2]string{
@@ -148,7 +160,7 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 	} {
 		a.out.Line("  %s %s", a.out.Style(cli.Dim, fmt.Sprintf("%-26s", row[0]+":")), row[1])
 	}
-	return agent.ID, nil
+	return nil
 }
 
 // ollama is where a model server on this machine usually listens.
