@@ -74,7 +74,7 @@ func (a *app) readKey() (string, error) {
 	case a.config.Key != "":
 		return a.config.Key, nil
 	case isFile && cli.IsTerminal(file):
-		fmt.Fprint(a.stderr, "API key (it is not shown): ")
+		fmt.Fprint(a.stderr, "API key, of your account in the dashboard or of the server's admin.key (it is not shown): ")
 		data, err = term.ReadPassword(int(file.Fd()))
 		fmt.Fprintln(a.stderr)
 	default:
