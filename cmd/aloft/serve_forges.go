@@ -182,14 +182,14 @@ func newForges(c gitConfig, g *gateway.Gateway) (forge.Set, error) {
 	set := forge.Set{}
 	for host, h := range hosts {
 		var f forge.Forge
-		api := strings.TrimRight(h.API, "/")
+		o := forge.Options{Host: host, API: strings.TrimRight(h.API, "/"), Tokens: tokens}
 		switch h.Kind {
 		case forge.GitHub:
-			f, err = github.New(github.Options{Host: host, API: api, Tokens: tokens})
+			f, err = github.New(o)
 		case forge.GitLab:
-			f, err = gitlab.New(gitlab.Options{Host: host, API: api, Tokens: tokens})
+			f, err = gitlab.New(o)
 		case forge.Gitea:
-			f, err = gitea.New(gitea.Options{Host: host, API: api, Tokens: tokens})
+			f, err = gitea.New(o)
 		}
 		if err != nil {
 			return nil, usageError{fmt.Errorf("%s: %w", h.At, err)}

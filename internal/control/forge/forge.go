@@ -35,6 +35,7 @@ package forge
 
 import (
 	"context"
+	"net/http"
 	"time"
 )
 
@@ -84,6 +85,23 @@ type Merger interface {
 	// The error is a conflict where the head has moved, or the host does not let
 	// it be merged (yet).
 	Merge(ctx context.Context, r Repo, number int, headCommit string, how MergeMethod) (PullRequest, error)
+}
+
+// A Host is all that a forge may be.
+type Host interface {
+	Forge
+	Discussion
+	Reviewing
+	Merger
+	Examining
+}
+
+// Options say where a host is, and how it is spoken to.
+type Options struct {
+	Host   string // git.example.com:3000
+	API    string // its API's address, where it is not the usual one of the host
+	Tokens Tokens
+	Client *http.Client // its transport is used; nil for one that takes proxies from the environment
 }
 
 // Bounds of what is returned.

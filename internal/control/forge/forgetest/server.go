@@ -77,6 +77,18 @@ func (s *Server) Host(t testing.TB, with func(t testing.TB, s *Server, token str
 	}
 }
 
+// At speaks to servers by an adapter that is made so.
+func At[F forge.Forge](adapter func(forge.Options) (F, error)) func(testing.TB, *Server, string) forge.Forge {
+	return func(t testing.TB, s *Server, token string) forge.Forge {
+		t.Helper()
+		f, err := adapter(forge.Options{API: s.API, Tokens: forge.Token(token)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+}
+
 // Next has the next request answered by h.
 func (s *Server) Next(h http.HandlerFunc) {
 	s.mu.Lock()

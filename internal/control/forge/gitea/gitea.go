@@ -20,30 +20,16 @@ const (
 	draft    = "WIP: " // as Gitea knows a draft, by its title alone
 )
 
-// Options says where Gitea is.
-type Options struct {
-	Host   string // git.example.com:3000
-	API    string // its API's address, where it is not https://HOST/api/v1
-	Tokens forge.Tokens
-	Client *http.Client // its transport is used; nil for one that takes proxies from the environment
-}
-
 // Forge is Gitea at one host. Its methods are safe for concurrent use.
 type Forge struct {
 	wire   *forge.Wire
 	opener forge.Opener
 }
 
-var (
-	_ forge.Forge      = (*Forge)(nil)
-	_ forge.Discussion = (*Forge)(nil)
-	_ forge.Reviewing  = (*Forge)(nil)
-	_ forge.Merger     = (*Forge)(nil)
-	_ forge.Examining  = (*Forge)(nil)
-)
+var _ forge.Host = (*Forge)(nil)
 
 // New returns the forge. It does not speak to it yet.
-func New(o Options) (*Forge, error) {
+func New(o forge.Options) (*Forge, error) {
 	w, err := forge.NewWire(forge.WireOptions{
 		API: cmp.Or(o.API, "https://"+o.Host+"/api/v1"), Tokens: o.Tokens, Client: o.Client, Words: words,
 		Headers: func(h http.Header, token string) { h.Set("Authorization", "token "+token) },

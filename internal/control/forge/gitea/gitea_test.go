@@ -8,14 +8,7 @@ import (
 	"aloft/internal/control/forge/forgetest"
 )
 
-func at(t testing.TB, s *forgetest.Server, token string) forge.Forge {
-	t.Helper()
-	f, err := New(Options{API: s.API, Tokens: forge.Token(token)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
+var at = forgetest.At(New)
 
 func TestGitea(t *testing.T) {
 	forgetest.Run(t, func(t *testing.T) forgetest.Host { return forgetest.NewGitea(t).Host(t, at) })
@@ -39,7 +32,7 @@ func TestExamine(t *testing.T) {
 
 func FuzzAnswers(f *testing.F) {
 	forgetest.FuzzAnswers(f, func(client *http.Client) forge.Forge {
-		host, err := New(Options{API: "https://forge.test", Tokens: forge.Token(forgetest.Token), Client: client})
+		host, err := New(forge.Options{API: "https://forge.test", Tokens: forge.Token(forgetest.Token), Client: client})
 		if err != nil {
 			f.Fatal(err)
 		}

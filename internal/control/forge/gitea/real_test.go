@@ -39,7 +39,7 @@ func TestRealGitea(t *testing.T) {
 	} {
 		out := g.run("admin", "user", "generate-access-token", "--username", "bot", "--token-name", scopes, "--scopes", scopes, "--raw")
 		lines := strings.Fields(out)
-		f, err := New(Options{API: g.url + "/api/v1", Tokens: forge.Token(lines[len(lines)-1])})
+		f, err := New(forge.Options{API: g.url + "/api/v1", Tokens: forge.Token(lines[len(lines)-1])})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func (g *giteaServer) host(t *testing.T, name string) forgetest.Host {
 	git(t, "clone", "-q", remote, ".")
 	made := 0
 	at := func(t testing.TB, token string) forge.Forge {
-		f, err := New(Options{API: g.url + "/api/v1", Tokens: forge.Token(token)})
+		f, err := New(forge.Options{API: g.url + "/api/v1", Tokens: forge.Token(token)})
 		if err != nil {
 			t.Fatal(err)
 		}

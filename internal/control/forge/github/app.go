@@ -76,7 +76,7 @@ func NewApp(o AppOptions) (*App, error) {
 		return nil, err
 	}
 	a := &App{signer: signer, issuer: o.ID, now: time.Now, owners: map[string]*installation{}}
-	a.wire, err = wire(Options{Host: o.Host, API: o.API, Client: o.Client, Tokens: a.proof})
+	a.wire, err = wire(forge.Options{Host: o.Host, API: o.API, Client: o.Client, Tokens: a.proof})
 	return a, err
 }
 

@@ -75,7 +75,7 @@ func TestApp(t *testing.T) {
 	if got := strings.Join(s.Requests(), ", "); got != "GET /repos/acme/widget/installation, POST /app/installations/77/access_tokens" {
 		t.Errorf("asked for %s", got)
 	}
-	f, err := New(Options{API: s.API, Tokens: a.Token})
+	f, err := New(forge.Options{API: s.API, Tokens: a.Token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestAppWithoutAKey(t *testing.T) {
 func TestAPIOfHosts(t *testing.T) {
 	for host, want := range map[string]string{"": "https://api.github.com", "github.com": "https://api.github.com",
 		"acme.ghe.com": "https://api.acme.ghe.com", "git.acme.test:8443": "https://git.acme.test:8443/api/v3"} {
-		if got := api(Options{Host: host}); got != want {
+		if got := api(forge.Options{Host: host}); got != want {
 			t.Errorf("%q: %s, want %s", host, got, want)
 		}
 	}

@@ -20,35 +20,21 @@ const (
 	perPage  = "100"    // the most there is
 )
 
-// Options says where GitHub is.
-type Options struct {
-	Host   string // github.com unless given
-	API    string // its API's address, where it is not the usual one of the host
-	Tokens forge.Tokens
-	Client *http.Client // its transport is used; nil for one that takes proxies from the environment
-}
-
-// Forge is GitHub at one host. Its methods are safe for concurrent use.
+// Forge is GitHub at one host, github.com unless the options name another. Its methods are safe for concurrent use.
 type Forge struct {
 	wire   *forge.Wire
 	opener forge.Opener
 }
 
-var (
-	_ forge.Forge      = (*Forge)(nil)
-	_ forge.Discussion = (*Forge)(nil)
-	_ forge.Reviewing  = (*Forge)(nil)
-	_ forge.Merger     = (*Forge)(nil)
-	_ forge.Examining  = (*Forge)(nil)
-)
+var _ forge.Host = (*Forge)(nil)
 
 // New returns the forge. It does not speak to it yet.
-func New(o Options) (*Forge, error) {
+func New(o forge.Options) (*Forge, error) {
 	w, err := wire(o)
 	return &Forge{wire: w}, err
 }
 
-func wire(o Options) (*forge.Wire, error) {
+func wire(o forge.Options) (*forge.Wire, error) {
 	return forge.NewWire(forge.WireOptions{API: api(o), Tokens: o.Tokens, Client: o.Client, Words: words,
 		Headers: func(h http.Header, token string) {
 			h.Set("Authorization", "Bearer "+token)
@@ -58,7 +44,7 @@ func wire(o Options) (*forge.Wire, error) {
 }
 
 // api is the usual address of a host's API.
-func api(o Options) string {
+func api(o forge.Options) string {
 	switch {
 	case o.API != "":
 		return o.API

@@ -24,30 +24,16 @@ const (
 	draft    = "Draft: "
 )
 
-// Options says where GitLab is.
-type Options struct {
-	Host   string // gitlab.com unless given
-	API    string // its API's address, where it is not https://HOST/api/v4
-	Tokens forge.Tokens
-	Client *http.Client // its transport is used; nil for one that takes proxies from the environment
-}
-
-// Forge is GitLab at one host. Its methods are safe for concurrent use.
+// Forge is GitLab at one host, gitlab.com unless the options name another. Its methods are safe for concurrent use.
 type Forge struct {
 	wire   *forge.Wire
 	opener forge.Opener
 }
 
-var (
-	_ forge.Forge      = (*Forge)(nil)
-	_ forge.Discussion = (*Forge)(nil)
-	_ forge.Reviewing  = (*Forge)(nil)
-	_ forge.Merger     = (*Forge)(nil)
-	_ forge.Examining  = (*Forge)(nil)
-)
+var _ forge.Host = (*Forge)(nil)
 
 // New returns the forge. It does not speak to it yet.
-func New(o Options) (*Forge, error) {
+func New(o forge.Options) (*Forge, error) {
 	w, err := forge.NewWire(forge.WireOptions{
 		API: cmp.Or(o.API, "https://"+cmp.Or(o.Host, "gitlab.com")+"/api/v4"), Tokens: o.Tokens, Client: o.Client, Words: words,
 		// As OAuth's tokens are sent, which GitLab takes of every kind.
