@@ -17,7 +17,8 @@ import (
 )
 
 func newRunCommand(a *app) *cobra.Command {
-	var model, name, class, mode, branch, env, hook, hookSecret string
+	var model, name, class, mode, branch, env, hookSecret string
+	var hook client.Webhook
 	var current, plan, pr, draft bool
 	var onPR string
 	var repos, refs, images []string
@@ -108,7 +109,8 @@ input.`,
 	flags.StringVar(&branch, "branch", "", "`name` of the branch to make; made of the prompt unless given")
 	flags.BoolVar(&current, "current-branch", false, "work on the branch of --ref, and make none")
 	flags.StringVar(&env, "env", "", "`name` of a saved environment for its machine; the repository's own unless given")
-	flags.StringVar(&hook, "webhook", "", "`URL` that is told of each end of its work, and of each question that waits")
+	flags.StringVar(&hook.URL, "webhook", "", "`URL` that is told of each end of its work, and of each question that waits")
+	flags.StringSliceVar(&hook.Events, "webhook-events", nil, "`names` of what --webhook is told of: statusChange, approvalRequested; both unless given")
 	flags.StringVar(&hookSecret, "webhook-secret-file", "", "`file` with the secret, of 32 to 256 bytes, that signs what --webhook is told")
 	flags.BoolVar(&pr, "pr", false, "open a pull request when it has finished, or go on with the one there is")
 	flags.BoolVar(&draft, "draft", false, "open it as a draft; goes without --pr")
@@ -126,20 +128,21 @@ input.`,
 }
 
 // newWebhook returns the webhook of the flags, nil for none.
-func newWebhook(url, secretFile string) (*client.Webhook, error) {
+func newWebhook(hook client.Webhook, secretFile string) (*client.Webhook, error) {
 	switch {
-	case url == "" && secretFile != "":
-		return nil, usageError{errors.New("--webhook-secret-file goes with --webhook")}
-	case url == "":
+	case hook.URL == "" && (secretFile != "" || len(hook.Events) > 0):
+		return nil, usageError{errors.New("--webhook-secret-file and --webhook-events go with --webhook")}
+	case hook.URL == "":
 		return nil, nil
 	case secretFile == "":
-		return &client.Webhook{URL: url}, nil
+		return &hook, nil
 	}
 	secret, err := os.ReadFile(secretFile)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("webhook secret: %w", err)}
 	}
-	return &client.Webhook{URL: url, Secret: strings.TrimSpace(string(secret))}, nil
+	hook.Secret = strings.TrimSpace(string(secret))
+	return &hook, nil
 }
 
 // maxPrompt bounds what is read of a prompt: the server has its own limit.

@@ -47,6 +47,8 @@ type (
 		Pull                PullWish `json:"pull,omitzero"`
 		// Subagents are those that came with the wish for the agent.
 		Subagents []subagent.Definition `json:"subagents,omitempty"`
+		// WebhookEvents are what its webhook is told of; none is all.
+		WebhookEvents []string `json:"webhookEvents,omitempty"`
 	}
 	// Archived files the agent away, or brings it back.
 	Archived struct {

@@ -11,6 +11,8 @@ import (
 type Webhook struct {
 	URL    string `json:"url"`
 	Secret string `json:"secret,omitempty"` // from 32 to 256 bytes, with which what it is told is signed
+	// Events are what it is told of, of statusChange and approvalRequested; none is both.
+	Events []string `json:"events,omitempty"`
 }
 
 // Delivery is something that an agent's webhook was told, or is to be.

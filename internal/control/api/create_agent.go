@@ -170,6 +170,9 @@ func (s *server) created(in *createAgentRequestJSON, prompt string, who account.
 		Name: agent.NameFrom(prompt), UserID: who.UserID, Env: env,
 		Repos: repos, Model: model, WorkOnCurrentBranch: in.WorkOnCurrentBranch,
 	}
+	if in.Webhook != nil {
+		c.WebhookEvents = in.Webhook.Events
+	}
 	if c.Class = in.Class; c.Class != "" && c.Class != "strong" {
 		return nil, fault.Invalid("is %q; strong is accepted, or nothing for the server's own", c.Class).At("class")
 	}

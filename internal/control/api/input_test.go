@@ -49,6 +49,7 @@ func TestBadInput(t *testing.T) {
 		{"ImageByURL", image(`"url":"http://127.0.0.1:1/y.png"`), "image_unreachable", []string{"prompt.images[0].url"}},
 		{"ImageByPrivateURL", image(`"url":"http://169.254.169.254/latest"`), "address_blocked", []string{"prompt.images[0].url", "169.254"}},
 		{"ImageByFileURL", image(`"url":"file:///etc/passwd"`), "invalid_request", []string{"prompt.images[0].url"}},
+		{"WebhookEvents", prompt(`"webhook":{"url":"https://hooks.example.com/","events":["statusChange","runEnded"]}`), "invalid_request", []string{"webhook.events[1]"}},
 		{"WebhookURL", prompt(`"webhook":{"url":"ftp://x/"}`), "invalid_request", []string{"webhook.url"}},
 		{"WebhookInside", prompt(`"webhook":{"url":"http://10.0.0.1/"}`), "address_blocked", []string{"webhook.url", "10.0.0.0/8"}},
 		{"WebhookSecret", prompt(`"webhook":{"url":"https://example.com/h","secret":"short"}`), "invalid_request", []string{"webhook.secret"}},

@@ -24,8 +24,9 @@ type Outbound interface {
 
 type webhookJSON struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
-	URL    string   `json:"url" format:"uri" maxLength:"2048" doc:"told of each end of a run, and of each question that waits for a person"`
+	URL    string   `json:"url" format:"uri" maxLength:"2048" doc:"told of what events says"`
 	Secret *string  `json:"secret,omitempty" minLength:"32" maxLength:"256" doc:"what deliveries are signed with"`
+	Events []string `json:"events,omitempty" nullable:"false" enum:"statusChange,approvalRequested" doc:"what it is told of: the end of a run, a question that waits; both where it is absent"`
 }
 
 type deliveryJSON struct {
@@ -67,6 +68,11 @@ func (s *server) sealWebhook(ctx context.Context, agentID string, in *webhookJSO
 	}
 	if err := s.Outbound.Check(in.URL); err != nil {
 		return nil, fault.Of(err).At("webhook.url")
+	}
+	for i, e := range in.Events {
+		if e != string(store.StatusChange) && e != string(store.ApprovalRequested) {
+			return nil, fault.Invalid("is %q; statusChange and approvalRequested are accepted", e).At(fmt.Sprintf("webhook.events[%d]", i))
+		}
 	}
 	key := ""
 	if in.Secret != nil {

@@ -51,6 +51,24 @@ func (h *house) deliveryOf(id, runID, route string) string {
 	return list[0].ID
 }
 
+// Receivers of /v0 know one event, and hear of no other.
+func TestWhatAWebhookHears(t *testing.T) {
+	for _, row := range []struct{ path, body, id string }{
+		{"/v0/agents", `{"prompt":{"text":"x"},"source":{"repository":"https://git.example.com/o/r"},"webhook":{"url":"` + hookURL + `"}}`, "id"},
+		{"/v1/agents", `{"prompt":{"text":"x"},"webhook":{"url":"` + hookURL + `","events":["statusChange"]}}`, "agent.id"},
+	} {
+		h := newHouse(t)
+		id := h.want(h.call("POST", row.path, row.body), 201).text(t, row.id)
+		runID := h.want(h.call("GET", "/v1/agents/"+id, ""), 200).text(t, "latestRunId")
+		h.append(id, runID, &agent.ApprovalAsked{Approval: agent.Approval{ID: agent.NewApprovalID(), RunID: runID}})
+		h.append(id, runID, &agent.RunEnded{Status: agent.Failed})
+		list, err := h.store.Deliveries(t.Context(), id, store.Page{Limit: 9})
+		if err != nil || len(list) != 1 || list[0].Event != store.StatusChange {
+			t.Errorf("%s: %+v, %v", row.path, list, err)
+		}
+	}
+}
+
 func TestDeliveriesOverREST(t *testing.T) {
 	h := newHouse(t)
 	a := h.want(h.call("POST", "/v1/agents", hooked), 201)

@@ -98,7 +98,7 @@ func (in *CreateAgentRequest) v1() (object, error) {
 		}
 	}
 	if in.Webhook != nil {
-		out["webhook"] = in.Webhook
+		out["webhook"] = object{"url": in.Webhook.URL, "secret": in.Webhook.Secret, "events": []string{"statusChange"}} // its receivers know no other
 	}
 	return out, nil
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,6 +29,11 @@ func (tx *tx) addDeliveries(agentID string, events []agent.Event) error {
 		if err != nil || n == 0 {
 			return err
 		}
+		if wanted, err := tx.webhookHears(agentID, kind); err != nil {
+			return err
+		} else if !wanted {
+			continue
+		}
 		err = tx.q.AddDelivery(tx.ctx, query.AddDeliveryParams{
 			ID:    uuid.NewSHA1(uuid.NameSpaceOID, []byte(agentID+" "+about)).String(),
 			Event: string(kind), Seq: e.Seq, AgentID: agentID, RunID: e.RunID, CreatedAt: nanos(e.Time), Until: nanos(e.Time.Add(store.DeliverWithin)),
@@ -37,6 +43,20 @@ func (tx *tx) addDeliveries(agentID string, events []agent.Event) error {
 		}
 	}
 	return nil
+}
+
+// webhookHears reports whether the agent's webhook is to be told of such events.
+func (tx *tx) webhookHears(agentID string, kind store.DeliveryEvent) (bool, error) {
+	rows, err := tx.q.ReadEvents(tx.ctx, query.ReadEventsParams{AgentID: agentID, Most: 1})
+	if err != nil || len(rows) == 0 {
+		return false, err
+	}
+	body, err := agent.Decode(rows[0].Kind, rows[0].Data)
+	if err != nil {
+		return false, err
+	}
+	made, ok := body.(*agent.Created)
+	return ok && (len(made.WebhookEvents) == 0 || slices.Contains(made.WebhookEvents, string(kind))), nil
 }
 
 // Deliveries implements [store.Deliveries].

@@ -13,17 +13,18 @@ import (
 var webhookTests = []test{
 	{"RunsEndMakesADelivery", testDelivery},
 	{"QuestionMakesADelivery", testQuestionDelivery},
+	{"WebhookHearsWhatItWants", testWantedDelivery},
 	{"DeliveryIsClaimedOnce", testClaim},
 	{"DeliveryIsReplayed", testRedeliver},
 }
 
-// newHooked makes an agent that has a webhook, with an open run.
-func newHooked(t *testing.T, s Store) (agentID, runID string) {
+// newHooked makes an agent that has a webhook, which hears of all unless said, with an open run.
+func newHooked(t *testing.T, s Store, hears ...string) (agentID, runID string) {
 	t.Helper()
 	agentID, runID = agent.NewID(), agent.NewRunID()
 	mustAppend(t, s, store.Append{
 		AgentID: agentID, IfHead: ptr(0), Secrets: []secret.Sealed{sealed(secret.Owner{Kind: secret.OfWebhook, ID: agentID}, "webhook")},
-		Events: []agent.Event{{Body: &agent.Created{Env: agent.Env{Type: "cloud"}}}, prompt(runID)},
+		Events: []agent.Event{{Body: &agent.Created{Env: agent.Env{Type: "cloud"}, WebhookEvents: hears}}, prompt(runID)},
 	})
 	return agentID, runID
 }
@@ -100,6 +101,15 @@ func testQuestionDelivery(t *testing.T, s Store) {
 	last := events[1].Seq + 1
 	if len(ids) != 3 || seen[events[0].Seq] != store.ApprovalRequested || seen[events[1].Seq] != store.ApprovalRequested || seen[last] != store.StatusChange {
 		t.Errorf("deliveries of the events %v, of %d ids", seen, len(ids))
+	}
+}
+
+func testWantedDelivery(t *testing.T, s Store) {
+	id, run := newHooked(t, s, string(store.StatusChange))
+	asked := agent.Event{RunID: run, Body: &agent.ApprovalAsked{Approval: agent.Approval{ID: agent.NewApprovalID(), RunID: run}}}
+	mustAppend(t, s, store.Append{AgentID: id, Events: []agent.Event{asked, {RunID: run, Body: &agent.RunEnded{Status: agent.Failed}}}})
+	if list := deliveries(t, s, id); len(list) != 1 || list[0].Event != store.StatusChange {
+		t.Errorf("what is to be told: %+v", list)
 	}
 }
 
