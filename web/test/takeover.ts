@@ -47,8 +47,14 @@ async function changeFiles(page: Page): Promise<void> {
   await page.getByText("Saved", { exact: true }).waitFor();
   expect(await page.evaluate(`fetch("${contents}").then((r) => r.text())`)).toBe("HELLO\nby hand\ntwice\n");
 
-  const bytes = Buffer.from(Uint8Array.from({ length: 100_000 }, (_, i) => i % 251));
-  await page.locator("input[type=file]").setInputFiles({ name: "<b>up & down.bin", mimeType: "application/octet-stream", buffer: bytes });
+  const bytes = Buffer.from(Uint8Array.from({ length: 3_000_000 }, (_, i) => i % 251));
+  const upload = (buffer: Buffer) => page.locator("input[type=file]").setInputFiles({ name: "<b>up & down.bin", mimeType: "application/octet-stream", buffer });
+  await upload(bytes.subarray(1));
+  await row(page, "<b>up & down.bin").waitFor();
+  await upload(bytes); // over what is there, once one has said so
+  await page.getByRole("dialog").getByRole("button", { name: "Replace", exact: true }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.locator(".file-sending").waitFor({ state: "detached" });
   await row(page, "<b>up & down.bin").click();
   await page.getByText("This is no text").waitFor();
   const [download] = await Promise.all([page.waitForEvent("download"), page.locator(".file-view .empty a").click()]);

@@ -112,6 +112,9 @@ export class Client {
   /** Writes a file: one that has the tag still, with "" one that is not there, and with undefined any. */
   writeFile = (id: string, path: string, contents: Blob, tag?: string) =>
     this.send<WrittenFile>("PUT", `/agents${at(id)}/files/contents?${pathIs(path)}`, contents, tag === undefined ? {} : tag === "" ? { "If-None-Match": "*" } : { "If-Match": `"${tag}"` });
+  /** Writes a file as writeFile does, and tells which share of it has been sent. */
+  upload = (id: string, path: string, contents: Blob, over: boolean, sent: (share: number) => void, signal: AbortSignal) =>
+    this.transport.put(`/v1/agents${at(id)}/files/contents?${pathIs(path)}`, contents, over ? {} : { "If-None-Match": "*" }, sent, signal);
   createFolder = (id: string, path: string) => this.send("POST", `/agents${at(id)}/files/folders`, { path });
   moveFile = (id: string, from: string, to: string) => this.send("POST", `/agents${at(id)}/files/move`, { from, to });
   deleteFile = (id: string, path: string) => this.send("DELETE", `/agents${at(id)}/files?recursive=true&${pathIs(path)}`);

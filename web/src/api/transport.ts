@@ -18,6 +18,8 @@ export class Failure extends Error {
 export interface Transport {
   /** Sends a request and returns the reply's JSON. A Blob goes as it is. */
   json(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<unknown>;
+  /** Puts a file there, tells which share of it has been sent, from 0 to 1, and returns the reply's JSON. */
+  put(path: string, contents: Blob, headers: Record<string, string>, sent: (share: number) => void, signal: AbortSignal): Promise<unknown>;
   /** Gets a reply as the bytes that it has, and its ETag without the quotes. */
   bytes(path: string, signal?: AbortSignal): Promise<{ bytes: Uint8Array<ArrayBuffer>; tag: string }>;
   /** Gets a reply piece by piece, until it ends or signal says so; posts where there is a body. */
@@ -48,17 +50,22 @@ async function fetched(path: string, init: RequestInit): Promise<Response> {
     throw new Failure(0, "unreachable", unreachable);
   }
   if (reply.ok) return reply;
+  throw refusal(path, reply.status, await reply.text().catch(() => ""));
+}
+
+/** What the server says in a reply that refuses. */
+function refusal(path: string, status: number, text: string): Failure {
   let code = "http";
-  let message = `the server answered ${reply.status}`;
+  let message = `the server answered ${status}`;
   try {
-    const body = (await reply.json()) as { error?: { code?: string; message?: string } };
+    const body = JSON.parse(text) as { error?: { code?: string; message?: string } };
     code = body.error?.code ?? code;
     message = body.error?.message ?? message;
   } catch {
     // not the API's shape: a proxy's page, say
   }
-  if (reply.status === 401 && path !== "/v1/session") ended();
-  throw new Failure(reply.status, code, message);
+  if (status === 401 && path !== "/v1/session") ended();
+  return new Failure(status, code, message);
 }
 
 /** The server that this page came from. */
@@ -74,6 +81,18 @@ export const network: Transport = {
     const reply = await fetched(path, init);
     return reply.status === 204 ? undefined : reply.json();
   },
+  put: (path, contents, headers, sent, signal) =>
+    new Promise((done, fail) => {
+      const request = new XMLHttpRequest(); // fetch does not say how much it has sent
+      request.open("PUT", path);
+      for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
+      request.upload.onprogress = (e) => e.lengthComputable && sent(e.loaded / e.total);
+      request.onload = () => (request.status < 300 ? done(JSON.parse(request.responseText || "null")) : fail(refusal(path, request.status, request.responseText)));
+      request.onerror = () => fail(new Failure(0, "unreachable", unreachable));
+      request.onabort = () => fail(signal.reason);
+      signal.addEventListener("abort", () => request.abort());
+      request.send(contents);
+    }),
   async bytes(path, signal) {
     const reply = await fetched(path, signal ? { signal } : {});
     try {

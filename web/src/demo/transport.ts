@@ -94,6 +94,10 @@ const taken = (path: string) => (state === "slow" ? new Promise((r) => setTimeou
 const never = new Promise<never>(() => undefined);
 
 export const demonstration: Transport = {
+  async put(path, contents, headers, sent) {
+    sent(1);
+    return this.json("PUT", path, contents, headers);
+  },
   async json(method, path, body) {
     if (path === "/v1/session") return method !== "DELETE" && location.pathname !== "/sign-in" ? signedIn("owner") : signedOut;
     if (state === "loading") return never;

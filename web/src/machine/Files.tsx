@@ -11,7 +11,7 @@ import { FileDialog, type Asked } from "./FileDialog";
 import { Inside } from "./Inside";
 import { keep, keptOf, wouldLose } from "./text";
 import { Tree, type Mark } from "./Tree";
-import { folderOf, joined, root, rowsOf, shown, type Row } from "./tree";
+import { folderOf, joined, nameOf, root, rowsOf, shown, type Row } from "./tree";
 import { dropped, type Upload } from "./upload";
 import { useTree } from "./useTree";
 
@@ -37,7 +37,7 @@ function Browser({ id, revision }: { id: string; revision: number }) {
   const [at, setAt] = useState(file);
   const { folders, open, set, reveal, load, refresh } = useTree(id, revision, file);
   const [asked, ask] = useState<Asked>();
-  const [sending, setSending] = useState("");
+  const [sending, setSending] = useState<{ what: string; share: number; stop: () => void }>();
   const [replace, setReplace] = useState<{ path: string; answer: (yes: boolean) => void }>();
   const field = useRef<HTMLInputElement>(null);
   const rows = useMemo(() => rowsOf(folders, open), [folders, open]);
@@ -47,10 +47,10 @@ function Browser({ id, revision }: { id: string; revision: number }) {
   const folder = row?.entry?.type === "folder" ? row.path : at ? folderOf(at) : root;
 
   useEffect(() => {
-    const hold = (e: BeforeUnloadEvent) => wouldLose() && e.preventDefault();
+    const hold = (e: BeforeUnloadEvent) => (sending || wouldLose()) && e.preventDefault();
     addEventListener("beforeunload", hold);
     return () => removeEventListener("beforeunload", hold);
-  }, []);
+  }, [sending]);
   const openFile = useCallback((path: string) => {
     setFile(path);
     setAt(path);
@@ -63,26 +63,32 @@ function Browser({ id, revision }: { id: string; revision: number }) {
   const select = (r: Row) => (r.entry?.type === "file" ? openFile(r.path) : setAt(r.path));
   const written = useCallback(() => void load(folderOf(file)), [load, file]);
 
+  const isThere = (path: string) =>
+    client.files(id, folderOf(path)).then(
+      ({ items }) => items.some((e) => e.name === nameOf(path)),
+      (e: unknown) => {
+        if (asFailure(e).status === 404) return false; // the folder comes with the file
+        throw e;
+      },
+    );
   const upload = async (into: string, files: Upload[]) => {
     let done = 0;
+    const stopped = new AbortController();
     for (const [n, { path, file }] of files.entries()) {
       const to = joined(into, path);
-      setSending(w.uploading(shown(path), n + 1, files.length));
+      const tell = (share: number) => setSending({ what: w.uploading(shown(path), n + 1, files.length), share, stop: () => stopped.abort() });
+      tell(0);
       try {
-        await client.writeFile(id, to, file, "").catch((e: unknown) => {
-          if (asFailure(e).code !== "file_exists") throw e;
-          return new Promise<boolean>((answer) => setReplace({ path: to, answer })).then((yes) => {
-            setReplace(undefined);
-            if (!yes) done--;
-            return yes ? client.writeFile(id, to, file) : undefined;
-          });
-        });
+        const over = await isThere(to); // asked before all of it is sent
+        if (over && !(await new Promise<boolean>((answer) => setReplace({ path: to, answer })).finally(() => setReplace(undefined)))) continue;
+        await client.upload(id, to, file, over, tell, stopped.signal);
         done++;
       } catch (e) {
+        if (stopped.signal.aborted) break;
         toast(w.uploadFailed(shown(path), asFailure(e).message), true);
       }
     }
-    setSending("");
+    setSending(undefined);
     if (done > 0) toast(w.uploaded(done));
     if (into !== root) set(into, true);
     await refresh();
@@ -149,9 +155,13 @@ function Browser({ id, revision }: { id: string; revision: number }) {
           />
         )}
         {sending && (
-          <p className="file-sending small" role="status">
-            <Icon name="spinner" spin /> <span className="cut">{sending}</span>
-          </p>
+          <div className="file-sending small">
+            <span className="cut" role="status">{sending.what}</span>
+            <progress value={sending.share} aria-label={sending.what} />
+            <button type="button" className="button quiet small" onClick={sending.stop}>
+              {w.stop}
+            </button>
+          </div>
         )}
       </section>
       {file ? (

@@ -112,6 +112,7 @@ export const machine = {
     replaceTitle: (path: string) => `${path} is there already`,
     replaceLead: "Replace what the machine has by what you upload?",
     skip: "Leave it",
+    stop: "Stop",
     uploading: (path: string, n: number, of: number) => `Uploading ${path} (${n} of ${of})`,
     uploaded: (n: number) => (n === 1 ? "1 file was uploaded." : `${n} files were uploaded.`),
     uploadFailed: (path: string, why: string) => `${path}: ${why}`,
