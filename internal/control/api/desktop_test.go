@@ -177,7 +177,7 @@ func httpServer(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A WebSocket ends with the right to it.
+// WebSockets and streams end with the right to them.
 func TestSocketsEndWithTheRight(t *testing.T) {
 	for name, end := range map[string]func(h *house, key account.APIKey) error{
 		"Key":  func(h *house, k account.APIKey) error { return h.store.RemoveKey(t.Context(), k.UserID, k.ID) },
@@ -190,7 +190,10 @@ func TestSocketsEndWithTheRight(t *testing.T) {
 			h.api.allowed = time.Millisecond
 			machine := parrot{closed: make(chan struct{})}
 			h.api.Machines = machine
-			id, _ := h.begin()
+			id, runID := h.begin()
+			streams := []*http.Response{
+				h.opened(adminsKey, "/v1/agents/"+id+"/runs/"+runID+"/stream"), h.opened(adminsKey, "/v1/agents/"+id+"/events?follow=true"),
+			}
 			ws, _, err := websocket.Dial(t.Context(), h.http.URL+"/v1/agents/"+id+"/ssh", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + adminsKey}}})
 			if err != nil {
 				t.Fatal(err)
@@ -217,8 +220,33 @@ func TestSocketsEndWithTheRight(t *testing.T) {
 				t.Error("it ended as if it were over")
 			}
 			<-machine.closed
+			if name == "Role" {
+				return // a viewer may read what an agent does
+			}
+			for _, s := range streams {
+				_, _ = io.Copy(io.Discard, s.Body) // it comes to an end, one way or the other
+			}
 		})
 	}
+}
+
+// opened begins to read a stream, which goes on.
+func (h *house) opened(key, path string) *http.Response {
+	h.t.Helper()
+	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, h.http.URL+path, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = reply.Body.Close() })
+	if reply.StatusCode != http.StatusOK {
+		h.t.Fatalf("%s is %s", path, reply.Status)
+	}
+	return reply
 }
 
 func changeUser(change func(*account.User)) func(*house, account.APIKey) error {

@@ -98,7 +98,7 @@ func (s *server) serve(rt route) http.Handler {
 		}
 		r, end := s.traced(r, rt)
 		defer end()
-		if rt.status == http.StatusSwitchingProtocols {
+		if rt.method == http.MethodGet && rt.long && !rt.open {
 			var left func()
 			r, left = s.whileAllowed(r, rt)
 			defer left()

@@ -10,10 +10,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// allowedEvery is how often it is looked whether a WebSocket may go on.
+// allowedEvery is how often it is looked whether a WebSocket or a stream may go on.
 const allowedEvery = 15 * time.Second
 
-// whileAllowed gives a WebSocket's request a context that ends soon after
+// whileAllowed gives the request of a WebSocket or a stream a context that ends soon after
 // whoever opened it may not any more: signed out, an expired or deleted key, a
 // lesser role, an agent of another's. left is to be called when it is over.
 func (s *server) whileAllowed(r *http.Request, rt route) (_ *http.Request, left func()) {
