@@ -123,7 +123,7 @@ func TestDesktop(t *testing.T) {
 	}
 	ws, reply, err := dial(annsKey)
 	refused(404, ws, reply, err)
-	web := httpServer(t)
+	web := otherServer(t)
 	h.work.port = web
 	if a := h.want(h.call("GET", path, ""), 200); a.get(t, "running") != false || !strings.Contains(a.text(t, "reason"), "does not speak VNC") {
 		t.Errorf("%s", a.body)
@@ -156,25 +156,9 @@ func TestDesktop(t *testing.T) {
 	}
 }
 
-// httpServer is something else that listens, and greets with other words.
-func httpServer(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(conn, "220 mail.example.com ESMTP\r\n")
-			_ = conn.Close()
-		}
-	}()
-	return l.Addr().String()
+// otherServer is something else that listens, and greets with other words.
+func otherServer(t *testing.T) string {
+	return listening(t, func(conn net.Conn) { _, _ = io.WriteString(conn, "220 mail.example.com ESMTP\r\n") })
 }
 
 // WebSockets and streams end with the right to them.

@@ -15,6 +15,14 @@ import (
 
 // echo answers each connection with what it said, after it has said all.
 func echo(t *testing.T) string {
+	return listening(t, func(conn net.Conn) {
+		all, _ := io.ReadAll(conn) // the reader compares
+		_, _ = conn.Write(all)
+	})
+}
+
+// listening serves each connection to an address, and closes it.
+func listening(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,8 +36,7 @@ func echo(t *testing.T) string {
 				return
 			}
 			go func() {
-				all, _ := io.ReadAll(conn) // the reader compares
-				_, _ = conn.Write(all)
+				serve(conn)
 				_ = conn.Close()
 			}()
 		}
