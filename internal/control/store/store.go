@@ -1,5 +1,5 @@
 // Package store says what the server remembers, and how surely. The databases
-// are the packages below this one; storetest holds them to these words.
+// are packages below this one; storetest holds them to these words.
 package store
 
 import (
@@ -19,6 +19,12 @@ var (
 	ErrMoved     = errors.New("the journal has moved on")    // Append.IfHead did not hold
 	ErrLeaseLost = errors.New("the lease is another's")      // Append.Owner did not hold
 	ErrFull      = errors.New("the store cannot be written") // disk full, read-only; nothing was kept
+	// ErrUnreachable is of a database on another host that does not answer;
+	// nothing was kept.
+	ErrUnreachable = errors.New("the store does not answer")
+	// ErrUnknown is of a write whose acknowledgement was lost: it may be kept.
+	ErrUnknown   = errors.New("it is not known whether it was written")
+	ErrClosed    = errors.New("the store is closed")
 	ErrLastOwner = errors.New("nobody else owns the server")
 )
 
@@ -27,7 +33,8 @@ var (
 type Journal interface {
 	// Append numbers the events, writes them as one, and folds them into the
 	// agent and its run as [Agents] returns them. When it returns nil they are on
-	// disk. On an error none of them is. The events returned bear their numbers
+	// disk. On an error none of them is, unless it
+	// wraps [ErrUnknown]. The events returned bear their numbers
 	// and times.
 	Append(ctx context.Context, a Append) ([]agent.Event, error)
 	// Read returns at most limit events of the agent after the number, in order.

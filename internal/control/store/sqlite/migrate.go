@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/pressly/goose/v3"
 
+	"aloft/internal/control/store/table"
 	"aloft/internal/fault"
 )
 
@@ -60,12 +61,15 @@ func migrate(ctx context.Context, path string, logger *slog.Logger) (err error) 
 func (s *Store) ServerID() string { return s.serverID }
 
 func (s *Store) findServerID(ctx context.Context) (string, error) {
-	id, err := s.read.ServerID(ctx)
+	var id string
+	err := s.db.QueryRowContext(ctx, "SELECT id FROM server").Scan(&id)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return id, err
 	}
 	id = "server-" + uuid.NewString()
-	return id, s.write(ctx, func(tx *tx) error {
-		return tx.q.AddServerID(tx.ctx, id)
+	return id, s.Write(ctx, "", func(tx *table.Tx) error {
+		tx.Wrote = true
+		_, err := s.writer.conn.ExecContext(tx.Ctx, "INSERT INTO server (one, id) VALUES (1, ?)", id)
+		return err
 	})
 }

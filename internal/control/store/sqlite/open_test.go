@@ -57,10 +57,10 @@ func TestCloseEndsEverything(t *testing.T) {
 		t.Error("Wait returned nil from a closed store")
 	}
 	_, err := s.Append(t.Context(), store.Append{AgentID: agentID, Events: []agent.Event{{RunID: runID, Body: delta}}})
-	if !errors.Is(err, errClosed) {
+	if !errors.Is(err, store.ErrClosed) {
 		t.Errorf("Append to a closed store = %v", err)
 	}
-	if err := s.Wait(t.Context(), agentID, 0); !errors.Is(err, errClosed) {
+	if err := s.Wait(t.Context(), agentID, 0); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("Wait for a closed store = %v", err)
 	}
 }
@@ -80,7 +80,7 @@ func TestNobodyIsRememberedAfterWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	wg.Wait()
-	if n := len(s.watch.agents); n != 0 {
+	if n := len(s.watch.Waited(nil)); n != 0 {
 		t.Errorf("%d agents are watched though nobody waits", n)
 	}
 }

@@ -21,39 +21,27 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
-	"aloft/internal/control/store"
-	"aloft/internal/control/store/sqlite/query"
+	"aloft/internal/control/store/table"
+	"aloft/internal/control/store/table/query"
 )
-
-//go:generate go run github.com/sqlc-dev/sqlc/cmd/sqlc@v1.31.1 generate
 
 // readers is how many connections read at once. Reads are short, and more of
 // them than this would only take turns on the processors.
 const readers = 8
 
-// errClosed is what is left of a store after Close.
-var errClosed = errors.New("the store is closed")
-
-// Store is an open database. It implements [store.Journal], [store.Agents],
-// [store.Leases], [store.Accounts] and [store.Secrets]; its methods are safe for concurrent use.
+// Store is an open database. It is what a [table.Store] is; its methods are safe
+// for concurrent use.
 type Store struct {
+	*table.Store
+
 	lock     *os.File
 	db       *sql.DB // reads
 	read     *query.Queries
 	writer   *writer
-	watch    watch
+	watch    table.Watch
 	serverID string
 	close    func() error
 }
-
-var (
-	_ store.Journal    = (*Store)(nil)
-	_ store.Agents     = (*Store)(nil)
-	_ store.Leases     = (*Store)(nil)
-	_ store.Accounts   = (*Store)(nil)
-	_ store.Secrets    = (*Store)(nil)
-	_ store.Deliveries = (*Store)(nil)
-)
 
 // Open opens the database file, which it makes if it is not there, and brings
 // its schema up to date. The error is a fault with advice where another server
@@ -101,6 +89,7 @@ func open(ctx context.Context, path string, logger *slog.Logger) (_ *Store, err 
 	if s.read, err = query.Prepare(ctx, s.db); err != nil {
 		return nil, err
 	}
+	s.Store = table.New(s, s.read, &s.watch)
 	s.serverID, err = s.findServerID(ctx)
 	return s, err
 }
@@ -114,7 +103,7 @@ func (s *Store) shut() error {
 	if s.writer != nil {
 		errs = append(errs, s.writer.stop())
 	}
-	s.watch.close()
+	s.watch.Close()
 	if s.read != nil {
 		errs = append(errs, s.read.Close())
 	}

@@ -12,7 +12,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"aloft/internal/control/store"
-	"aloft/internal/control/store/sqlite/query"
+	"aloft/internal/control/store/table"
+	"aloft/internal/control/store/table/query"
 )
 
 // maxBatch bounds how many requests share a transaction, and so how long the
@@ -24,8 +25,8 @@ type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
 	q     *query.Queries
-	known known
-	watch *watch
+	known *table.Known
+	watch *table.Watch
 
 	mu       sync.Mutex
 	makeRoom func() bool // see [Store.OnFull]; may be nil
@@ -37,21 +38,12 @@ type writer struct {
 
 // request is one thing to write, whole or not at all.
 type request struct {
-	do    func(*tx) error // may be called again after a rollback
-	taken atomic.Bool     // by the writer, or by a caller who gave up
-	err   chan error      // holds one
+	do    func(*table.Tx) error // may be called again after a rollback
+	taken atomic.Bool           // by the writer, or by a caller who gave up
+	err   chan error            // holds one
 }
 
-// tx is what a request writes through.
-type tx struct {
-	ctx   context.Context // never done: a transaction is not to be cut in two
-	q     *query.Queries
-	known *known
-	wrote bool         // something, so that a failure needs a rollback
-	news  func(*watch) // to be told once it is on disk
-}
-
-func newWriter(ctx context.Context, path string, w *watch) (*writer, error) {
+func newWriter(ctx context.Context, path string, w *table.Watch) (*writer, error) {
 	db, err := sql.Open("sqlite", dsn(path, "cache_size(-32768)"))
 	if err != nil {
 		return nil, err
@@ -66,10 +58,9 @@ func newWriter(ctx context.Context, path string, w *watch) (*writer, error) {
 		return nil, errors.Join(err, conn.Close(), db.Close())
 	}
 	wr := &writer{
-		db: db, conn: conn, q: q, watch: w,
+		db: db, conn: conn, q: q, watch: w, known: table.NewKnown(),
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	wr.known.forgetAll()
 	go wr.run()
 	return wr, nil
 }
@@ -84,14 +75,15 @@ func (w *writer) stop() error {
 	return errors.Join(w.q.Close(), w.conn.Close(), w.db.Close())
 }
 
-// write has the writer do it, and returns when it is on disk, or surely is not.
-func (s *Store) write(ctx context.Context, do func(*tx) error) error {
+// Write implements [table.Database]. There is one writer, so that no two run
+// beside each other, whatever their keys.
+func (s *Store) Write(ctx context.Context, _ string, do func(*table.Tx) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	r := &request{do: do, err: make(chan error, 1)}
 	if !s.writer.enqueue(r) {
-		return errClosed
+		return store.ErrClosed
 	}
 	select {
 	case err := <-r.err:
@@ -199,20 +191,20 @@ func (w *writer) commit(batch []*request) {
 
 // transact returns the refusals by request, and what is to be told now that the
 // rest is on disk; or an error, and then nothing of the batch is.
-func (w *writer) transact(batch []*request) (errs []error, news []func(*watch), err error) {
-	ctx := context.Background()
+func (w *writer) transact(batch []*request) (errs []error, news []func(*table.Watch), err error) {
+	ctx := context.Background() // never done: a transaction is not to be cut in two
 	errs = make([]error, len(batch))
 	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return errs, nil, fmt.Errorf("begin: %w", writeError(err))
 	}
 	for i, r := range batch {
-		tx := &tx{ctx: ctx, q: w.q, known: &w.known}
+		tx := &table.Tx{Ctx: ctx, Q: w.q, Known: w.known, Refused: refused}
 		errs[i] = r.do(tx)
-		if errs[i] != nil && tx.wrote || isDriver(errs[i]) {
+		if errs[i] != nil && tx.Wrote || isDriver(errs[i]) {
 			return errs, nil, w.rollback(errs[i])
 		}
-		if errs[i] == nil && tx.news != nil {
-			news = append(news, tx.news)
+		if errs[i] == nil && tx.News != nil {
+			news = append(news, tx.News)
 		}
 	}
 	if _, err := w.conn.ExecContext(ctx, "COMMIT"); err != nil {
@@ -224,9 +216,22 @@ func (w *writer) transact(batch []*request) (errs []error, news []func(*watch), 
 // rollback undoes the transaction. SQLite may have done so already, when the
 // disk is full: then there is none, and the error of the rollback says so.
 func (w *writer) rollback(why error) error {
-	w.known.forgetAll()
+	w.known.ForgetAll()
 	_, _ = w.conn.ExecContext(context.Background(), "ROLLBACK")
 	return writeError(why)
+}
+
+// refused turns SQLite's words for what it refuses into the store's.
+func refused(err error) error {
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		switch e.Code() {
+		case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+			return store.ErrExists
+		case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+			return fmt.Errorf("what it belongs to: %w", store.ErrNotFound)
+		}
+	}
+	return err
 }
 
 func isDriver(err error) bool {

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"aloft/internal/account"
-	"aloft/internal/control/store/sqlite/query"
+	"aloft/internal/control/store/table"
+	"aloft/internal/control/store/table/query"
 )
 
 // hold keeps the writer busy until release is called, so that what is asked for
@@ -16,7 +17,7 @@ func hold(t *testing.T, s *Store) (release func()) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		done <- s.write(context.Background(), func(*tx) error {
+		done <- s.Write(context.Background(), "", func(*table.Tx) error {
 			close(begun)
 			<-end
 			return nil
@@ -32,12 +33,12 @@ func hold(t *testing.T, s *Store) (release func()) {
 }
 
 // queue asks for a write, and returns when it is in the queue.
-func queue(ctx context.Context, s *Store, do func(*tx) error) <-chan error {
+func queue(ctx context.Context, s *Store, do func(*table.Tx) error) <-chan error {
 	s.writer.mu.Lock()
 	before := len(s.writer.queue)
 	s.writer.mu.Unlock()
 	done := make(chan error, 1)
-	go func() { done <- s.write(ctx, do) }()
+	go func() { done <- s.Write(ctx, "", do) }()
 	for {
 		s.writer.mu.Lock()
 		n := len(s.writer.queue)
@@ -50,10 +51,10 @@ func queue(ctx context.Context, s *Store, do func(*tx) error) <-chan error {
 
 func TestFaultOfOneIsNotTheOthers(t *testing.T) {
 	s := openTest(t, t.TempDir())
-	add := func(name string, err error) func(*tx) error {
-		return func(tx *tx) error {
-			tx.wrote = true
-			_, adding := tx.q.AddUser(tx.ctx, query.AddUserParams{Email: name})
+	add := func(name string, err error) func(*table.Tx) error {
+		return func(tx *table.Tx) error {
+			tx.Wrote = true
+			_, adding := tx.Q.AddUser(tx.Ctx, query.AddUserParams{Email: name})
 			return errors.Join(adding, err)
 		}
 	}
@@ -86,7 +87,7 @@ func TestRequestThatWasGivenUpIsNotWritten(t *testing.T) {
 	why := errors.New("no longer wanted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	release := hold(t, s)
-	given := queue(ctx, s, func(*tx) error {
+	given := queue(ctx, s, func(*table.Tx) error {
 		t.Error("it was written though its caller was told that it was not")
 		return nil
 	})

@@ -1,0 +1,194 @@
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/table/query"
+)
+
+// Append implements [store.Journal]. Events without a time get the clock's; no
+// event's time is before that of the one before it, though the clock, or the
+// caller, may say so.
+func (s *Store) Append(ctx context.Context, a store.Append) ([]agent.Event, error) {
+	rows := make([]query.AddEventParams, len(a.Events))
+	for i, e := range a.Events {
+		kind, data, err := agent.Encode(e.Body)
+		if err != nil {
+			return nil, fmt.Errorf("append to %s: %w", a.AgentID, err)
+		}
+		rows[i] = query.AddEventParams{AgentID: a.AgentID, RunID: e.RunID, Kind: kind, Data: data}
+	}
+	var written []agent.Event
+	err := s.db.Write(ctx, store.LeaseOn(a.AgentID), func(tx *Tx) (err error) {
+		written, err = tx.append(a, rows)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("append to %s: %w", a.AgentID, err)
+	}
+	return written, nil
+}
+
+func (tx *Tx) append(a store.Append, rows []query.AddEventParams) ([]agent.Event, error) {
+	f, err := tx.admit(a)
+	if err != nil {
+		return nil, err
+	}
+	written, err := tx.fold(f, a.Events)
+	if err != nil {
+		tx.Known.forget(a.AgentID)
+		return nil, err
+	}
+	tx.Wrote = true
+	for i, e := range written {
+		rows[i].Seq, rows[i].Time = e.Seq, e.Time.UnixNano()
+	}
+	if err := tx.addEvents(rows); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(tx.putFolded(f), tx.putSealed(a.Secrets), tx.addDeliveries(a.AgentID, written)); err != nil {
+		return nil, err
+	}
+	id, head := f.agent.ID, f.agent.Head
+	tx.News = func(w *Watch) { w.Moved(id, head) }
+	return written, nil
+}
+
+// admit judges the conditions of the append, and returns the agent as it is.
+func (tx *Tx) admit(a store.Append) (*folded, error) {
+	if len(a.Secrets) > 0 && (a.IfHead == nil || *a.IfHead != 0) {
+		return nil, errors.New("secrets come with a new agent only")
+	}
+	f, err := tx.agent(a.AgentID)
+	switch absent := errors.Is(err, store.ErrNotFound); {
+	case err != nil && !absent:
+		return nil, err
+	case absent && (a.IfHead == nil || *a.IfHead != 0):
+		return nil, err
+	case absent:
+		f = &folded{agent: agent.Agent{ID: a.AgentID}, runs: map[string]*foldedRun{}}
+	case a.IfHead != nil && *a.IfHead == 0:
+		return nil, fmt.Errorf("agent %s: %w", a.AgentID, store.ErrExists)
+	case a.IfHead != nil && *a.IfHead != f.agent.Head:
+		return nil, fmt.Errorf("%w: its last event is %d, not %d", store.ErrMoved, f.agent.Head, *a.IfHead)
+	}
+	if a.Owner != "" {
+		// A lease that has lapsed holds until another takes it: only then is
+		// there somebody else's work to guard.
+		l, err := tx.lease(store.LeaseOn(a.AgentID))
+		if err != nil {
+			return nil, err
+		}
+		if l.Owner != a.Owner {
+			return nil, fmt.Errorf("%w: it is not held by %s", store.ErrLeaseLost, a.Owner)
+		}
+	}
+	return f, nil
+}
+
+// fold numbers and dates the events, and folds them into the agent and its
+// runs. On an error both are spoilt.
+func (tx *Tx) fold(f *folded, events []agent.Event) ([]agent.Event, error) {
+	if len(events) == 0 {
+		return nil, errors.New("there is no event to append")
+	}
+	now := time.Now()
+	written := make([]agent.Event, len(events))
+	for i, e := range events {
+		_, first := e.Body.(*agent.Created)
+		if first != (f.agent.Head == 0) {
+			return nil, fmt.Errorf("event %d cannot be %s", f.agent.Head+1, e.Body.Kind())
+		}
+		if e.Time.IsZero() {
+			e.Time = now
+		}
+		e.Seq, e.Time = f.agent.Head+1, stamp(max(e.Time.UnixNano(), nanos(f.agent.UpdatedAt)))
+		if e.RunID != "" {
+			r, err := tx.runFor(f, e)
+			if err != nil {
+				return nil, err
+			}
+			r.run.Apply(e)
+		}
+		f.agent.Apply(e)
+		written[i] = e
+	}
+	return written, nil
+}
+
+// runFor returns the run that the event is of, which a first event makes.
+func (tx *Tx) runFor(f *folded, e agent.Event) (*foldedRun, error) {
+	var r *foldedRun
+	err := store.ErrNotFound
+	if f.stored.ID != "" || f.runs[e.RunID] != nil { // else the agent is new, and has none
+		r, err = tx.run(f, e.RunID)
+	}
+	_, first := e.Body.(*agent.RunCreated)
+	switch {
+	case first && errors.Is(err, store.ErrNotFound):
+		r = &foldedRun{run: agent.Run{ID: e.RunID, AgentID: f.agent.ID}}
+		f.runs[e.RunID] = r
+		return r, nil
+	case first && err == nil:
+		return nil, fmt.Errorf("run %s: %w", e.RunID, store.ErrExists)
+	case errors.Is(err, store.ErrNotFound):
+		return nil, fmt.Errorf("run %s: %w", e.RunID, store.ErrNotFound)
+	}
+	return r, err
+}
+
+// putFolded writes what has changed of the agent and its runs. Runs that are
+// over need not be remembered any longer.
+func (tx *Tx) putFolded(f *folded) error {
+	if err := tx.putAgent(f); err != nil {
+		return err
+	}
+	for id, r := range f.runs {
+		if r.run.LastSeq != r.stored.LastSeq {
+			if err := tx.putRun(r); err != nil {
+				return err
+			}
+		}
+		if r.stored.EndedAt != 0 && id != f.agent.LatestRunID {
+			delete(f.runs, id)
+		}
+	}
+	return nil
+}
+
+// Read implements [store.Journal].
+func (s *Store) Read(ctx context.Context, agentID string, after int64, limit int) ([]agent.Event, error) {
+	rows, err := s.read.ReadEvents(ctx, query.ReadEventsParams{AgentID: agentID, After: after, Most: int64(max(limit, 0))})
+	if err != nil {
+		return nil, fmt.Errorf("read the journal of %s: %w", agentID, err)
+	}
+	events := make([]agent.Event, len(rows))
+	for i, row := range rows {
+		body, err := agent.Decode(row.Kind, row.Data)
+		if err != nil {
+			return nil, fmt.Errorf("read the journal of %s at %d: %w", agentID, row.Seq, err)
+		}
+		events[i] = agent.Event{Seq: row.Seq, RunID: row.RunID, Time: stamp(row.Time), Body: body}
+	}
+	return events, nil
+}
+
+// stamp is the inverse of [nanos].
+func stamp(nanos int64) time.Time {
+	if nanos == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanos).UTC()
+}
+
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}

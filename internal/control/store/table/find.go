@@ -1,0 +1,113 @@
+package table
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/table/query"
+)
+
+// hasWords reports whether every word of wanted is somewhere in the text, in
+// whatever case.
+func hasWords(text, wanted string) bool {
+	text = strings.ToLower(text)
+	for word := range strings.FieldsSeq(strings.ToLower(wanted)) {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasRepository reports whether one of the repositories, in JSON, is at the
+// address wanted, or at one that ends so.
+func hasRepository(repos, wanted string) bool {
+	var all []agent.Repo
+	if json.Unmarshal([]byte(repos), &all) != nil {
+		return false
+	}
+	plain := func(url string) string {
+		return strings.TrimSuffix(strings.TrimRight(strings.ToLower(url), "/"), ".git")
+	}
+	wanted = plain(wanted)
+	return slices.ContainsFunc(all, func(r agent.Repo) bool {
+		rest, ok := strings.CutSuffix(plain(r.URL), wanted)
+		return ok && (rest == "" || strings.HasSuffix(rest, "/") || strings.HasSuffix(rest, ":"))
+	})
+}
+
+// hasPullRequest reports whether the agent was started on the pull request at the
+// address wanted, or has opened it.
+func hasPullRequest(row query.Agent, wanted string) bool {
+	plain := func(url string) string { return strings.TrimRight(strings.ToLower(url), "/") }
+	wanted = plain(wanted)
+	var repos []agent.Repo
+	var pulls []agent.PullRequest
+	if json.Unmarshal([]byte(row.Repos), &repos) != nil {
+		return false
+	}
+	_ = json.Unmarshal([]byte(row.PullRequests), &pulls) // there may be none
+	return slices.ContainsFunc(repos, func(r agent.Repo) bool { return plain(r.PullRequest) == wanted }) ||
+		slices.ContainsFunc(pulls, func(p agent.PullRequest) bool { return plain(p.URL) == wanted })
+}
+
+var statuses = map[store.Standing]string{
+	store.Working:  string(agent.Creating) + "," + string(agent.Running),
+	store.Finished: string(agent.Finished),
+	store.Failed:   string(agent.Failed) + "," + string(agent.Expired),
+	store.Stopped:  string(agent.Cancelled),
+}
+
+// findAmong is how many rows are read at once to find agents among.
+const findAmong = 500
+
+// find lists the agents that a filter leaves. What the text of a row has to say
+// is looked for here: databases differ in what they know of letters and of JSON.
+func (s *Store) find(ctx context.Context, q store.AgentQuery) ([]query.Agent, error) {
+	in := query.FindAgentsParams{
+		UserID: q.UserID, Archived: number(q.IncludeArchived || slices.Contains(q.Standings, store.Archived)), Since: math.MinInt64, Until: math.MaxInt64, AnyStanding: number(len(q.Standings) == 0),
+		FiledAway: number(slices.Contains(q.Standings, store.Archived)), NeedsYou: number(slices.Contains(q.Standings, store.NeedsYou)), NewsSince: nanos(q.NewsSince),
+	}
+	if !q.From.IsZero() {
+		in.Since = nanos(q.From)
+	}
+	if !q.To.IsZero() {
+		in.Until = nanos(q.To)
+	}
+	for _, standing := range q.Standings {
+		if of := statuses[standing]; of != "" {
+			in.Statuses += "," + of + ","
+		}
+	}
+	repository, pull := strings.TrimSpace(q.Repository), strings.TrimSpace(q.PullRequest)
+	var most int64
+	in.BeforeTime, in.BeforeID, most = bounds(q.Page)
+	in.Most = most
+	if q.Search != "" || repository != "" || pull != "" {
+		in.Most = findAmong
+	}
+	var all []query.Agent
+	for int64(len(all)) < most {
+		rows, err := s.read.FindAgents(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			if hasWords(row.ID+" "+row.Name+" "+row.Model+" "+row.Repos, q.Search) &&
+				(repository == "" || hasRepository(row.Repos, repository)) && (pull == "" || hasPullRequest(row, pull)) {
+				all = append(all, row)
+			}
+		}
+		if int64(len(rows)) < in.Most {
+			break
+		}
+		last := rows[len(rows)-1]
+		in.BeforeTime, in.BeforeID = last.CreatedAt, last.ID
+	}
+	return all[:min(int64(len(all)), most)], nil
+}

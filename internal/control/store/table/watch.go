@@ -1,0 +1,139 @@
+package table
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"aloft/internal/control/store"
+)
+
+// Watch tells those who wait for an agent's journal that it has grown. It
+// remembers agents only while somebody waits. Its zero value is ready.
+type Watch struct {
+	mu     sync.Mutex
+	agents map[string]*watched
+	closed bool
+}
+
+// watched is one agent for which somebody waits.
+type watched struct {
+	waiting int
+	head    int64         // the last that was told
+	end     error         // why there will be no more
+	changed chan struct{} // closed at the next news
+}
+
+// Wait implements [store.Journal]. It costs no goroutine.
+func (s *Store) Wait(ctx context.Context, agentID string, after int64) error {
+	w, err := s.watch.join(agentID)
+	if err != nil {
+		return err
+	}
+	defer s.watch.leave(agentID, w)
+	// What was written before we joined was told to others: so look, once.
+	switch head, err := s.read.GetHead(ctx, agentID); {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("agent %s: %w", agentID, store.ErrNotFound)
+	case err != nil:
+		return fmt.Errorf("wait for agent %s: %w", agentID, err)
+	case head > after:
+		return nil
+	}
+	for {
+		changed, head, end := s.watch.look(w)
+		switch {
+		case end != nil:
+			return fmt.Errorf("agent %s: %w", agentID, end)
+		case head > after:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (w *Watch) join(agentID string) (*watched, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, store.ErrClosed
+	}
+	a := w.agents[agentID]
+	if a == nil {
+		a = &watched{changed: make(chan struct{})}
+		if w.agents == nil {
+			w.agents = map[string]*watched{}
+		}
+		w.agents[agentID] = a
+	}
+	a.waiting++
+	return a, nil
+}
+
+func (w *Watch) leave(agentID string, a *watched) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a.waiting--
+	if a.waiting == 0 && w.agents[agentID] == a {
+		delete(w.agents, agentID)
+	}
+}
+
+func (w *Watch) look(a *watched) (changed <-chan struct{}, head int64, end error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return a.changed, a.head, a.end
+}
+
+// Moved tells that the agent's journal reaches to head.
+func (w *Watch) Moved(agentID string, head int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a := w.agents[agentID]; a != nil && head > a.head {
+		a.head = head
+		close(a.changed)
+		a.changed = make(chan struct{})
+	}
+}
+
+// Waited returns which of the agents somebody waits for; of nil, all of those.
+func (w *Watch) Waited(ids []string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ids == nil {
+		return slices.Collect(maps.Keys(w.agents))
+	}
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return w.agents[id] == nil })
+}
+
+// Gone tells that the agent was deleted. One of the same name that is made
+// later is another, for others to wait for.
+func (w *Watch) Gone(agentID string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a := w.agents[agentID]; a != nil {
+		a.end = store.ErrNotFound
+		close(a.changed)
+		delete(w.agents, agentID)
+	}
+}
+
+// Close tells everybody that nothing more will come.
+func (w *Watch) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for _, a := range w.agents {
+		a.end = store.ErrClosed
+		close(a.changed)
+	}
+	clear(w.agents)
+}
