@@ -38,6 +38,7 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 	flags.StringVar(&c.User, "user", "ubuntu", "user of the agent's processes; empty is the user who starts this")
 	flags.StringVar(&c.Workspace, "workspace", "/workspace", "where the repository is")
 	flags.StringVar(&c.RunDir, "git-dir", "/run/aloft-git", "folder of git's configuration for the machine")
+	flags.StringVar(&c.DesktopDir, "desktop-dir", "/run/aloft-desktop", "folder of the desktop's files; empty is no desktop")
 	flags.StringVar(&c.DataDir, "data", "/var/lib/aloft", "folder of what is remembered over a restart")
 	flags.StringVar(&c.GitConfig, "git-config", "/etc/gitconfig", "git's system configuration")
 	flags.DurationVar(&c.StopLimit, "stop-limit", 5*time.Second, "from being told to stop to being gone")
@@ -60,8 +61,10 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 			return c, fmt.Errorf("path %q must be absolute", path)
 		}
 	}
-	if c.APISocket != "" && !filepath.IsAbs(c.APISocket) {
-		return c, fmt.Errorf("path %q must be absolute", c.APISocket)
+	for _, path := range []string{c.APISocket, c.DesktopDir} {
+		if path != "" && !filepath.IsAbs(path) {
+			return c, fmt.Errorf("path %q must be absolute", path)
+		}
 	}
 	if c.StopLimit <= 0 {
 		return c, errors.New("--stop-limit must be more than nothing")

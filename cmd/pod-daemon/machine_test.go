@@ -116,9 +116,9 @@ func (m *aMachine) startOnHostNetwork() {
 
 func (m *aMachine) startIn(namespaces uintptr) {
 	m.t.Helper()
-	// Its /tmp/aloft is its own, as in a machine, and nobody's before.
+	// These are its own, as in a machine, and nobody's before.
 	script := `mount --make-rprivate / && mount -t proc proc /proc && ` +
-		`mkdir -p /tmp/aloft && mount -t tmpfs -o mode=1777 tmpfs /tmp/aloft && `
+		`for d in /tmp/aloft /tmp/.X11-unix; do mkdir -p $d && mount -t tmpfs -o mode=1777 tmpfs $d || exit 1; done && `
 	if m.tmp != "" {
 		script += `mount -t tmpfs -o ` + m.tmp + ` tmpfs ` + m.workspace() + ` && `
 	}
@@ -135,7 +135,7 @@ func (m *aMachine) args(more ...string) []string {
 		"--socket", m.socket(), "--user", "nobody",
 		"--workspace", m.workspace(), "--exec-state", m.disk + "/exec",
 		"--git-dir", m.disk + "/git", "--data", m.disk + "/data", "--git-config", m.disk + "/gitconfig",
-		"--api-socket", m.disk + "/cursor/api.sock", "--artifacts", m.disk + "/artifacts", "--tmux-dir", m.disk + "/tmux"}, append(m.more, more...)...)
+		"--api-socket", m.disk + "/cursor/api.sock", "--artifacts", m.disk + "/artifacts", "--desktop-dir", m.disk + "/desktop", "--tmux-dir", m.disk + "/tmux"}, append(m.more, more...)...)
 }
 
 func (m *aMachine) run(cmd *exec.Cmd, attr *syscall.SysProcAttr) {

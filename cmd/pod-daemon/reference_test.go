@@ -39,7 +39,7 @@ var ports = []struct {
 	later      string // what brings it; "" where it is there
 }{
 	{2375, "dockerd", "the Docker Engine's API, besides its socket ([guide](../guide/docker.md))", "`dockerd -H tcp://127.0.0.1:2375`, which an agent may start"},
-	{5901, "Xtigervnc", "VNC: [the desktop](../guide/take-over.md#the-desktop)", "a VNC server that somebody starts"},
+	{5901, "Xtigervnc", "VNC: [the desktop](../guide/take-over.md#the-desktop), where the image has Xtigervnc; it is started for the first who looks", ""},
 	{26053, "exec-daemon", "`agent.v1`: Connect, gRPC and gRPC-Web", ""},
 	{26054, "exec-daemon", "[PTYs over WebSockets](pty.md)", ""},
 	{26058, "noVNC", "VNC over WebSockets, and its page", "the desktop"},
@@ -123,14 +123,17 @@ var (
 // is; one that a later part brings must not be there.
 var variables = []struct{ name, value, means, later string }{
 	{"CURSOR_AGENT", "1", "this is an agent's machine", ""},
-	{"DISPLAY", ":1", "the desktop", "the desktop"},
+	{"DISPLAY", ":1", "the desktop, which is started when a program connects to it; set, as the others of the desktop, where the image has Xtigervnc", ""},
 	{"FORCE_COLOR", "0", "no color in the output of tools", ""},
 	{"NO_COLOR", "1", "the same, for others", ""},
 	{"HOME", "*", "the user's home, `/home/ubuntu` in images that have that user", ""},
 	{"HOSTNAME", "cursor", "the machine's name", ""},
 	{"NVM_DIR", "", "`~/.nvm`, where the image has it", ""},
-	{"VNC_DPI", "96", "the desktop's", "the desktop"},
-	{"VNC_RESOLUTION", "1920x1200x24", "the desktop's", "the desktop"},
+	{"VNC_DPI", "96", "the desktop's dots per inch", ""},
+	{"VNC_RESOLUTION", "1920x1200x24", "the desktop's width, height and bits of a pixel", ""},
+	{"GDK_SCALE", "1", "how large programs draw, also as `QT_SCALE_FACTOR`", ""},
+	{"LIBGL_ALWAYS_SOFTWARE", "1", "programs draw by the processor, also as `GALLIUM_DRIVER=llvmpipe`", ""},
+	{"DBUS_SESSION_BUS_ADDRESS", "", "D-Bus, which is started when a program connects to it; set where the image has dbus-daemon", ""},
 	{"GIT_LFS_SKIP_SMUDGE", "1", "large files are fetched when they are asked for", ""},
 	{"GIT_DISCOVERY_ACROSS_FILESYSTEM", "0", "git stays in its file system", ""},
 	{"CURSOR_AGENT_SOCKET", "*", "the socket of [metadata and tokens](identity.md), `/run/cursor/api.sock`", ""},
@@ -243,6 +246,7 @@ func TestReference(t *testing.T) {
 func TestReferenceOfRunningDaemons(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "tmux")
+	need.Command(t, "Xtigervnc")
 	m, f := newMachine(t), newForge(t)
 	dir := filepath.Join(m.disk, "bin")
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "exec-daemon"), "aloft/cmd/exec-daemon")

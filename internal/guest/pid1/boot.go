@@ -140,8 +140,16 @@ func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 		detail = "loopback is up"
 	}
 	b.d.mu.Lock()
+	begun := b.d.git != nil
+	b.d.mu.Unlock()
+	if !begun {
+		if err := b.d.serveDisplay(); err != nil {
+			detail += "; there is no desktop: " + err.Error() // the machine works without
+		}
+	}
+	b.d.mu.Lock()
 	defer b.d.mu.Unlock()
-	if b.d.git == nil {
+	if !begun {
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, "tcp", b.d.cfg.GitAddr)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"aloft/internal/guest/desktop"
 	"aloft/internal/wire/mux"
 )
 
@@ -81,7 +82,7 @@ func (d *Daemon) accept(l net.Listener, in *visitors, server *podServer) error {
 				case name == mux.PTY:
 					d.joinExec(conn, stream, d.cfg.PTYAddr)
 				case isPort:
-					joinPort(stream, n)
+					d.joinPort(stream, n)
 				case name == mux.SSH:
 					d.joinSSH(conn, stream)
 				default:
@@ -127,23 +128,33 @@ func (d *Daemon) joinDialed(conn *mux.Conn, stream net.Conn, dial func(context.C
 // there at once, or its queue is full.
 const portPatience = 5 * time.Second
 
-// joinPort joins a stream to a port of loopback, in either family.
-func joinPort(stream net.Conn, port uint16) {
+// joinPort joins a stream to a port of loopback, in either family. The desktop
+// is started where it is asked for.
+func (d *Daemon) joinPort(stream net.Conn, port uint16) {
+	up, err := dialPort(port)
+	if err != nil && port == desktop.VNCPort {
+		up, err = d.dialDesktop()
+	}
+	if err != nil {
+		_ = stream.Close()
+		return
+	}
+	if _, err := stream.Write([]byte{0}); err != nil {
+		_ = errors.Join(up.Close(), stream.Close())
+		return
+	}
+	mux.Join(stream, up)
+}
+
+func dialPort(port uint16) (conn net.Conn, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), portPatience)
 	defer cancel()
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		up, err := dialTCP(ctx, net.JoinHostPort(host, strconv.Itoa(int(port))))
-		if err != nil {
-			continue
-		}
-		if _, err := stream.Write([]byte{0}); err != nil {
-			_ = up.Close()
+		if conn, err = dialTCP(ctx, net.JoinHostPort(host, strconv.Itoa(int(port)))); err == nil {
 			break
 		}
-		mux.Join(stream, up)
-		return
 	}
-	_ = stream.Close()
+	return conn, err
 }
 
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {

@@ -47,6 +47,7 @@ type Config struct {
 	User       string // of the agent's processes; "" is this process's own
 	Workspace  string // where the repository is, unless Boot says otherwise
 	RunDir     string // git's configuration and credential; may be lost at a restart
+	DesktopDir string // of the desktop's files; may be lost at a restart; "" is no desktop
 	DataDir    string // what was checked out; on the machine's disk
 	GitConfig  string // git's system configuration; an include is put in
 	BinDir     string // Aloft's commands, last on the agent's PATH
@@ -81,6 +82,7 @@ type Daemon struct {
 	repos  []*checkout.Repository // as Boot has them
 	git    net.Listener           // nil until booted
 	spans  net.Listener           // nil unless a boot asked for traces
+	screen *screen                // nil until booted, or where the image has no VNC server
 }
 
 // errShutdown is why a daemon stops that was told to by the control plane.
@@ -229,7 +231,7 @@ func (d *Daemon) environ() []string {
 	d.mu.Lock()
 	given := d.env
 	d.mu.Unlock()
-	env := Environ(d.cfg.Environ, *d.user.Load(), given, d.cfg.BinDir, exists)
+	env := Environ(append(d.displayEnviron(), d.cfg.Environ...), *d.user.Load(), given, d.cfg.BinDir, exists)
 	if d.cfg.APISocket != "" {
 		env = append(env, "CURSOR_AGENT_SOCKET="+d.cfg.APISocket, "ALOFT_INSIDE_TOKEN_FILE="+d.insideTokenFile())
 	}

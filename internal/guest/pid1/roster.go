@@ -3,6 +3,7 @@ package pid1
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -55,6 +56,9 @@ type processSpec struct {
 	dir     string // absolute
 	policy  restartPolicy
 	root    bool // not the agent's user
+
+	socket *os.File // it is handed, as systemd does; nil is none
+	stale  string   // a file that its last life may have left; "" is none
 }
 
 // roster holds the kept processes in the order of their first start. Its
@@ -174,7 +178,15 @@ func (r *roster) stopAll(limit time.Duration) {
 }
 
 func (d *Daemon) keptCommand(spec processSpec) *exec.Cmd {
-	cmd := exec.Command(spec.command[0], spec.command[1:]...) //nolint:noctx // its service ends it
+	command, more, files := spec.command, []string(nil), []*os.File(nil)
+	if spec.socket != nil {
+		command, more, files = handOver(command, spec.socket)
+	}
+	if spec.stale != "" {
+		_ = os.Remove(spec.stale) // it is seldom there
+	}
+	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // its service ends it
+	cmd.ExtraFiles = files
 	cmd.Dir = spec.dir
 	if cmd.Dir == "" {
 		cmd.Dir = d.workspace()
@@ -184,11 +196,11 @@ func (d *Daemon) keptCommand(spec processSpec) *exec.Cmd {
 		cmd.SysProcAttr = d.user.Load().attributes()
 	}
 	cmd.SysProcAttr.Setsid = true
-	cmd.Env = append([]string{markVariable + "=" + spec.name}, d.environ()...)
+	cmd.Env = append(append([]string{markVariable + "=" + spec.name}, d.environ()...), more...)
 	for name, value := range spec.env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	if path := lookPath(spec.command[0], cmd.Env); path != "" {
+	if path := lookPath(command[0], cmd.Env); path != "" {
 		cmd.Path, cmd.Err = path, nil
 	}
 	return cmd
