@@ -53,9 +53,9 @@ export const checked = (text: string): Checked => ({
     ...(text.includes("70000") ? [{ line: 6, column: 19, key: "ports[1]", severity: "error" as const, message: "this is the number 70000", instead: "write a number from 1 to 65535" }] : []),
   ],
   explain: [
-    { what: "base", says: "an image of .aloft/Dockerfile; context .aloft" },
+    { what: "base", says: text.includes('"dockerfile"') ? "an image of .aloft/Dockerfile; context .aloft" : "the default image" },
     { what: "user", says: "the one of the base" },
-    { what: "install", says: "nothing" },
+    { what: "install", says: /"install": "(.*?)"/.exec(text)?.[1] ?? "nothing" },
     { what: "start", says: "sudo service postgresql start" },
     { what: "terminal", says: "web: npm run dev" },
     { what: "port", says: "3000" },

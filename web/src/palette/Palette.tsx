@@ -45,7 +45,7 @@ function Commands() {
     const later = setTimeout(() => setWanted(search.trim()), 120);
     return () => clearTimeout(later);
   }, [search]);
-  const { items } = useAgents(client, wanted ? { search: wanted } : {});
+  const { items, loading } = useAgents(client, wanted ? { search: wanted } : {});
   const [at, setAt] = useState(0);
   const list = useRef<HTMLUListElement>(null);
   const found = useMemo((): Item[] => {
@@ -97,6 +97,9 @@ function Commands() {
             </li>
           ))}
         </ul>
+        <p className="none" role="status">
+          {found.length === 0 && !loading && w.none}
+        </p>
       </div>
     </Dialog>
   );

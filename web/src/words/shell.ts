@@ -39,7 +39,7 @@ export const shell = {
     more: (n: number) => `Show ${n.toLocaleString("en")} more`,
   },
   time: { now: "now", ago: (s: string) => `${s} ago` },
-  palette: { title: "Commands", search: "Search commands and agents" },
+  palette: { title: "Commands", search: "Search commands and agents", none: "No command and no agent is called so." },
   keys: {
     title: "Keyboard shortcuts",
     anywhere: "Anywhere",
