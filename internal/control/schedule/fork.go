@@ -76,6 +76,9 @@ func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64, al
 	if !ok || s.Layers == nil {
 		return "", fault.NotImplemented("machines of this server's runtime cannot be saved").Named("no_snapshots")
 	}
+	if state.Run.Status.Ended() {
+		s.deserted(ctx, agentID, m.ID())
+	}
 	alone, err := s.alone(ctx, a, m.ID(), func(state *agent.State) error {
 		if state.Agent.Head != head {
 			return fault.Conflict("the agent has gone on meanwhile").Named("agent_moved").Hint("try again")

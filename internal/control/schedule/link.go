@@ -40,22 +40,43 @@ func (ls *links) alone(id string) (giveBack func(), ok bool) {
 	if ls.byID == nil {
 		ls.byID = map[string]*link{}
 	}
-	l := &link{users: 1}
+	l := &link{users: 1, left: make(chan struct{})}
 	l.mu.Lock()
 	ls.byID[id] = l
 	return func() {
 		l.mu.Unlock()
 		ls.mu.Lock()
 		defer ls.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(ls.byID, id)
-		}
+		ls.drop(id, l)
 	}, true
+}
+
+// drop takes one user from a link, and reports whether it was the last. The
+// caller holds ls.mu.
+func (ls *links) drop(id string, l *link) (last bool) {
+	if l.users--; l.users > 0 {
+		return false
+	}
+	delete(ls.byID, id)
+	close(l.left)
+	return true
+}
+
+// leaving is closed when the last of those who use the machine now has let go; it is
+// nil where nobody does.
+func (ls *links) leaving(id string) <-chan struct{} {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l := ls.byID[id]; l != nil {
+		return l.left
+	}
+	return nil
 }
 
 // link is the connection to one machine. It is closed when the last user lets go.
 type link struct {
-	users int // guarded by links.mu
+	users int           // guarded by links.mu
+	left  chan struct{} // closed when there are none
 
 	mu   sync.Mutex // held while the machine is dialed, started or booted
 	conn *pod.Conn  // nil until dialed
@@ -70,7 +91,7 @@ func (ls *links) use(id string) *link {
 	}
 	l := ls.byID[id]
 	if l == nil {
-		l = &link{}
+		l = &link{left: make(chan struct{})}
 		ls.byID[id] = l
 	}
 	l.users++
@@ -80,10 +101,8 @@ func (ls *links) use(id string) *link {
 // letGo is the inverse of use.
 func (ls *links) letGo(id string, l *link) {
 	ls.mu.Lock()
-	l.users--
-	last := l.users == 0
+	last := ls.drop(id, l)
 	if last {
-		delete(ls.byID, id)
 		if ls.left == nil {
 			ls.left = map[string]time.Time{}
 		}

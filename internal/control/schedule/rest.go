@@ -126,6 +126,33 @@ func (s *Scheduler) alone(ctx context.Context, a agent.Agent, id string, do func
 	return true, do(state)
 }
 
+// leaveLimit bounds how long those who are about to leave a machine are waited for.
+const leaveLimit = 5 * time.Second
+
+// deserted waits, for a moment, until nobody works in the machine of an agent
+// whose run has ended, or visits it: the end of a run is journaled before its
+// worker is done, and who has hung up may not have been noticed yet.
+func (s *Scheduler) deserted(ctx context.Context, agentID, machineID string) {
+	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
+	for {
+		over := s.links.leaving(machineID)
+		s.mu.Lock()
+		if w := s.workers[agentID]; w != nil {
+			over = w.done
+		}
+		s.mu.Unlock()
+		if over == nil {
+			return
+		}
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // renewLease keeps a lease until ctx ends: to save a large memory takes a while.
 func (s *Scheduler) renewLease(ctx context.Context, lease string) {
 	tick := time.NewTicker(leaseRenew)

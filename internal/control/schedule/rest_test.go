@@ -156,3 +156,44 @@ func TestKeptForEach(t *testing.T) {
 		}
 	}
 }
+
+// TestDeserted waits for who is leaving, and no longer than a moment for who stays.
+func TestDeserted(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		worker, visit time.Duration // how long they stay
+		want          time.Duration
+	}{
+		{"Nobody", 0, 0, 0},
+		{"AWorkerThatEnds", time.Second, 0, time.Second},
+		{"AVisitorThatLeaves", 0, 2 * time.Second, 2 * time.Second},
+		{"OneAfterTheOther", time.Second, 3 * time.Second, 3 * time.Second},
+		{"AVisitorThatStays", time.Second, time.Hour, leaveLimit},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &Scheduler{workers: map[string]*worker{}}
+				if c.worker > 0 {
+					w := &worker{done: make(chan struct{})}
+					s.workers["bc-1"] = w
+					time.AfterFunc(c.worker, func() {
+						s.mu.Lock()
+						delete(s.workers, "bc-1")
+						s.mu.Unlock()
+						close(w.done)
+					})
+				}
+				if c.visit > 0 {
+					l := s.links.use("m-1")
+					time.AfterFunc(c.visit, func() { s.links.letGo("m-1", l) })
+				}
+				began := time.Now()
+				s.deserted(t.Context(), "bc-1", "m-1")
+				if took := time.Since(began); took != c.want {
+					t.Errorf("it waited %s, want %s", took, c.want)
+				}
+				time.Sleep(2 * time.Hour)
+			})
+		})
+	}
+}

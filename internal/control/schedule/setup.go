@@ -68,6 +68,9 @@ func (s *Scheduler) Snapshot(ctx context.Context, agentID, id string) error {
 	if err != nil {
 		return err
 	}
+	if state.Run.Status.Ended() {
+		s.deserted(ctx, agentID, "") // by its worker; visitors are cut off
+	}
 	s.mu.Lock()
 	busy := s.workers[agentID] != nil
 	s.mu.Unlock()
