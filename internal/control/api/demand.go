@@ -272,6 +272,17 @@ func (s *server) buildLog(w http.ResponseWriter, r *http.Request, who account.AP
 		return err
 	}
 	f, err := os.Open(path)
+	for errors.Is(err, fs.ErrNotExist) && b.Status == environment.InProgress { // it is recorded first
+		select {
+		case <-time.After(logPoll):
+		case <-r.Context().Done():
+			return nil
+		}
+		if b, err = s.Builds.Build(r.Context(), b.ID); err != nil {
+			return err
+		}
+		f, err = os.Open(path)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fault.NotFound("no log of build %s is kept", b.ID).Named("no_log")
 	}
