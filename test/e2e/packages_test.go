@@ -6,12 +6,14 @@ import (
 	"net/url"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"aloft/internal/control/gateway/gittest"
 	"aloft/internal/need"
+	"aloft/internal/policy"
 )
 
 // asks runs a program of this host that says where packages come from here, and
@@ -53,16 +55,12 @@ func aptSource(t *testing.T) string {
 // reached fails unless the agent's machine has got something from each host.
 func (a *aloft) reached(agentID string, hosts ...string) {
 	a.t.Helper()
-	seen := map[string]bool{}
-	for _, c := range a.connections(agentID).Ended {
-		for domain := range strings.FieldsSeq(c.Domain) {
-			seen[domain] = seen[domain] || c.Received > 0
-		}
-	}
 	for _, host := range hosts {
-		if !seen[host] {
-			a.t.Errorf("the connections do not show %s", host)
-		}
+		eventually(a.t, "the connections show "+host, func() bool {
+			return slices.ContainsFunc(a.connections(agentID).Ended, func(c policy.Connection) bool {
+				return c.Received > 0 && slices.Contains(strings.Fields(c.Domain), host)
+			})
+		})
 	}
 }
 

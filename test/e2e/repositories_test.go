@@ -113,7 +113,7 @@ scripts:
 			t.Errorf("%s has %s commits", name, got)
 		}
 	}
-	if n := strings.Count(a.events(r.AgentID), `"type":"pushed"`); n > 2 {
+	if n := strings.Count(a.events(r.AgentID), `"kind":"pushed"`); n != 2 {
 		t.Errorf("%d pushes are told of\n%s", n, a.events(r.AgentID))
 	}
 }

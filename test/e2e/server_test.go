@@ -29,7 +29,7 @@ type aloft struct {
 	Data   string
 	config string
 	cmd    *exec.Cmd
-	log    *bytes.Buffer
+	log    *screen // what it has logged
 	env    []string
 	died   chan struct{}
 }
@@ -65,7 +65,7 @@ var listens = regexp.MustCompile(`listens at (\S+)`)
 // Start starts the process, also after Kill or Stop, and waits until it is ready.
 func (a *aloft) Start() {
 	a.t.Helper()
-	a.log = &bytes.Buffer{}
+	a.log = new(screen)
 	a.cmd = exec.Command(binary(a.t), "serve", "--config", a.config, "--data", a.Data, "--listen", "127.0.0.1:0")
 	a.cmd.Stderr = a.log
 	a.cmd.Env = append(os.Environ(), a.env...)

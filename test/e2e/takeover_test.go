@@ -249,8 +249,6 @@ func forwarding(t *testing.T, v *visitor, id string) {
 	defer web.Close()
 	dir := t.TempDir()
 	local, remote := filepath.Join(dir, "l.sock"), "/tmp/r.sock"
-	port := freePort(t)
-	socks := freePort(t)
 	const server = `import http.server,os,socketserver
 class H(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -282,16 +280,30 @@ s.serve_forever()
 		_, err := fmt.Sscanf(out, "port %s", &inside)
 		return err == nil
 	})
-	ssh := v.command(nil, "ssh", "-N", "-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindUnlink=yes",
-		"-L", port+":127.0.0.1:"+inside, "-L", local+":/tmp/web.sock", "-D", socks,
-		"-R", "45871:"+here.Addr().String(), "-R", remote+":"+here.Addr().String(), id)
-	var log bytes.Buffer
-	ssh.Stderr = &log
-	if err := ssh.Start(); err != nil {
-		t.Fatal(err)
+	var log screen
+	var port, socks string
+	forward := func() (end func(), ended chan struct{}) {
+		port, socks = freePort(t), freePort(t)
+		ssh := v.command(nil, "ssh", "-N", "-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindUnlink=yes",
+			"-L", port+":127.0.0.1:"+inside, "-L", local+":/tmp/web.sock", "-D", socks,
+			"-R", "45871:"+here.Addr().String(), "-R", remote+":"+here.Addr().String(), id)
+		ssh.Stderr = &log
+		if err := ssh.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended = make(chan struct{})
+		go func() { _ = ssh.Wait(); close(ended) }()
+		return func() { _ = ssh.Process.Kill(); <-ended }, ended
 	}
-	defer func() { _ = ssh.Process.Kill(); _ = ssh.Wait() }()
+	end, ended := forward()
+	defer func() { end() }()
 	eventually(t, "the ports are forwarded", func() bool {
+		select {
+		case <-ended: // a port that was free has been taken by another
+			t.Logf("ssh says: %s", &log)
+			end, ended = forward()
+		default:
+		}
 		out, code := v.run(v.command(nil, "ssh", id, "curl -s http://127.0.0.1:45871/; test -S /tmp/r.sock"))
 		return code == 0 && out == "this computer"
 	})
@@ -299,8 +311,8 @@ s.serve_forever()
 	v.want("the machine", v.command(nil, "curl", "-s", "--noproxy", "*", "http://127.0.0.1:"+port+"/"))
 	v.want("the machine", v.command(nil, "curl", "-s", "--unix-socket", local, "http://x/"))
 	v.want("the machine", v.command(nil, "curl", "-s", "--proxy", "socks5h://127.0.0.1:"+socks, "--noproxy", "", "http://127.0.0.1:"+inside+"/"))
-	if log.Len() > 0 {
-		t.Logf("ssh says: %s", &log)
+	if log := log.String(); log != "" {
+		t.Logf("ssh says: %s", log)
 	}
 }
 
@@ -326,7 +338,8 @@ scripts:
 `))
 	r := a.create("", "Begin", nil)
 	v := a.visitor()
-	a.stream(r, "", func(f frame) bool { return !strings.Contains(f.Data, "begun") })
+	begun := output("begun") // and not the call that says so
+	a.stream(r, "", func(f frame) bool { return !begun(f, "") })
 	v.want("Paused", v.command(nil, binary(t), "agent", "pause", r.AgentID))
 	v.want("paused", v.command(nil, binary(t), "agent", "show", r.AgentID))
 	// The call under way is finished; while the agent waits a person works.
