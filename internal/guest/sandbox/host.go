@@ -166,12 +166,7 @@ func near(root string) []nearby {
 // folders reads a folder, and returns those in it.
 func folders(dir string) (at nearby, in []nearby) {
 	at.path = dir
-	f, err := os.Open(dir)
-	if err != nil {
-		return at, nil
-	}
-	defer func() { _ = f.Close() }()
-	entries, err := f.ReadDir(-1)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return at, nil
 	}
@@ -182,7 +177,6 @@ func folders(dir string) (at nearby, in []nearby) {
 			in = append(in, nearby{path: dir + "/" + e.Name()})
 		}
 	}
-	slices.SortFunc(in, func(a, b nearby) int { return strings.Compare(a.path, b.path) })
 	return at, in
 }
 
@@ -246,7 +240,7 @@ func hiddenBelow(root string) ([]string, error) {
 		if d.Name() == ".git" {
 			return fs.SkipDir
 		}
-		text, err := os.ReadFile(filepath.Join(name, ignoreFile))
+		text, err := read(filepath.Join(name, ignoreFile))
 		if err != nil {
 			return nil //nolint:nilerr // there is none
 		}
