@@ -220,6 +220,19 @@ func TestExit(t *testing.T) {
 	}
 }
 
+// TestSignals looks at what a command gets of the signals that the sandbox keeps
+// from itself: it ignores none of them.
+func TestSignals(t *testing.T) {
+	requireAll(t)
+	s := newScene(t, os.Geteuid())
+	at := newSite(t, s.base, os.Geteuid())
+	for range 20 {
+		if code, said := s.try(t, at, escape{attempt: "grep SigIgn /proc/self/status"}, "{}", true); code != 0 || said != "SigIgn:\t0000000000000000\n" {
+			t.Fatalf("exit %d: %s", code, said)
+		}
+	}
+}
+
 // TestUnenforceable takes user namespaces away: nothing is run, unless that was
 // asked for, and then it is said what is not held.
 func TestUnenforceable(t *testing.T) {

@@ -2,7 +2,8 @@ package sandbox
 
 import (
 	"errors"
-	"runtime"
+	"os"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -27,9 +28,6 @@ type program struct {
 	calls []call
 	saved []uintptr
 	keep  []any
-	// What the child says of its failure: the call, and its error.
-	failed int
-	errno  syscall.Errno
 }
 
 // result names a result that is saved for later calls.
@@ -121,40 +119,104 @@ func afterForkInChild()
 // pages as they are written to, takes longer than all of a sandbox's mounts.
 func vfork(flags uintptr) (pid int, errno uintptr)
 
-// start makes a child that makes the program's calls, of which the last is its
-// exec, and returns when it has. The child is killed when the thread that made it
-// ends; the runtime ends none but those that a goroutine has locked and left.
-func (p *program) start(flags uintptr) (pid int, err error) {
+// birth is a child that has its namespaces, and waits for its program: the
+// kernel makes the ones while we plan the other.
+type birth struct {
+	program *program // set before ready is
+	ready   uint32   // 1 when the program is there
+	parent  uintptr  // this process
+	// What the child says of its failure: the call, and its error.
+	failed int
+	errno  syscall.Errno
+
+	// Of the child, when done is closed: it has become another program, or ended.
+	pid  int
+	err  syscall.Errno // of making it
+	done chan struct{}
+}
+
+// bear makes a child that waits. Until [birth.run] returns nothing may stop the
+// world, which waits for the thread that the child sleeps on: no collection, no
+// change of GOMAXPROCS, which has to be 2 or more.
+func bear(flags uintptr) *birth {
+	b := &birth{parent: uintptr(os.Getpid()), done: make(chan struct{})}
+	go b.live(flags)
+	return b
+}
+
+// live returns when the child has become another program or ended.
+func (b *birth) live(flags uintptr) {
 	syscall.ForkLock.Lock()
-	n, errno := p.fork(flags)
+	b.pid, b.err = b.fork(flags)
 	syscall.ForkLock.Unlock()
-	runtime.KeepAlive(p)
-	if errno != 0 {
-		return 0, &CallError{What: "make namespaces", Err: errno}
+	close(b.done)
+}
+
+// run has the child make the program's calls, of which the last is its exec, and
+// returns when it has.
+func (b *birth) run(p *program) (pid int, err error) {
+	b.program = p
+	atomic.StoreUint32(&b.ready, 1)
+	_, _, _ = unix.Syscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&b.ready)), futexWake, 1) // nobody may wait yet
+	<-b.done
+	return b.end()
+}
+
+// end says how it went.
+func (b *birth) end() (pid int, err error) {
+	if b.err != 0 {
+		return 0, &CallError{What: "make namespaces", Err: b.err}
 	}
-	if p.errno == 0 {
-		return n, nil
+	if b.errno == 0 {
+		return b.pid, nil
 	}
-	var status unix.WaitStatus
+	reap(b.pid)
+	failed := b.program.calls[b.failed]
+	return 0, &CallError{What: failed.what, Err: b.errno, exec: failed.number == unix.SYS_EXECVE, path: failed.path}
+}
+
+// abandon ends a child that gets no program.
+func (b *birth) abandon() {
+	p := &program{}
+	p.add("end", unix.SYS_EXIT_GROUP, 0)
+	if pid, err := b.run(p); err == nil {
+		reap(pid)
+	}
+}
+
+// reap waits for the end of a child.
+func reap(pid int) {
 	for {
-		if _, err := unix.Wait4(n, &status, 0, nil); err != unix.EINTR {
-			break
+		if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
+			return
 		}
 	}
-	failed := p.calls[p.failed]
-	return 0, &CallError{What: failed.what, Err: p.errno, exec: failed.number == unix.SYS_EXECVE, path: failed.path}
 }
+
+// start makes a child that makes the program's calls at once. It may be called
+// where others use the runtime.
+func (p *program) start(flags uintptr) (pid int, err error) {
+	b := &birth{program: p, ready: 1, parent: uintptr(os.Getpid()), done: make(chan struct{})}
+	b.live(flags)
+	return b.end()
+}
+
+// Operations of futex on what only this memory has.
+const (
+	futexWait = 0 | 128
+	futexWake = 1 | 128
+)
 
 // fork is the child's whole life in this program. After the clone nothing may
 // be allocated and no stack may grow: there are no other threads to help. The
 // parent's thread sleeps until the child has become another program, and sees
-// what it wrote.
+// what it wrote. The child is killed when that thread ends; the runtime ends none
+// but those that a goroutine has locked and left.
 //
 //go:noinline
 //go:norace
 //go:nocheckptr
-func (p *program) fork(flags uintptr) (pid int, errno syscall.Errno) {
-	calls, saved := p.calls, p.saved
+func (b *birth) fork(flags uintptr) (pid int, errno syscall.Errno) {
 	beforeFork()
 	n, e := vfork(flags | uintptr(syscall.SIGCHLD) | unix.CLONE_VM | unix.CLONE_VFORK)
 	if e != 0 || n != 0 {
@@ -162,6 +224,14 @@ func (p *program) fork(flags uintptr) (pid int, errno syscall.Errno) {
 		return n, syscall.Errno(e)
 	}
 	afterForkInChild()
+	_, _, _ = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0)
+	if parent, _, _ := syscall.RawSyscall6(unix.SYS_GETPPID, 0, 0, 0, 0, 0, 0); parent != b.parent {
+		exit() // it died before
+	}
+	for atomic.LoadUint32(&b.ready) == 0 {
+		_, _, _ = syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&b.ready)), futexWait, 0, 0, 0, 0)
+	}
+	calls, saved := b.program.calls, b.program.saved
 	for i := 0; i < len(calls); i++ {
 		c := &calls[i]
 		for j := range c.from {
@@ -175,10 +245,8 @@ func (p *program) fork(flags uintptr) (pid int, errno syscall.Errno) {
 				i = c.past - 1
 				continue
 			}
-			p.failed, p.errno = i, e
-			for {
-				_, _, _ = syscall.RawSyscall6(syscall.SYS_EXIT_GROUP, 1, 0, 0, 0, 0, 0)
-			}
+			b.failed, b.errno = i, e
+			exit()
 		}
 		if c.save != 0 {
 			saved[c.save] = r
@@ -187,6 +255,14 @@ func (p *program) fork(flags uintptr) (pid int, errno syscall.Errno) {
 			*c.put = int32(r)
 		}
 	}
+	exit()
+	return 0, 0
+}
+
+// exit ends the child.
+//
+//go:nosplit
+func exit() {
 	for {
 		_, _, _ = syscall.RawSyscall6(syscall.SYS_EXIT_GROUP, 1, 0, 0, 0, 0, 0)
 	}

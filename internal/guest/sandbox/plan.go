@@ -44,20 +44,25 @@ func (p *planner) missing(format string, args ...any) {
 	p.Missing = append(p.Missing, fmt.Sprintf(format, args...))
 }
 
-// network gives a namespace of its own to every command whose network is not
-// the host's.
+// isolate gives a namespace of its own to every command whose network is not
+// the host's. It needs to know no files.
+func isolate(pol cage.Policy, k Kernel) Layout {
+	return Layout{
+		User: k.owner(), Mount: k.Namespaces, IPC: k.Namespaces,
+		Network: k.Namespaces && !pol.UnrestrictedHosts,
+		Proxy:   k.Namespaces && !pol.UnrestrictedHosts && pol.Network.Mode != policy.None,
+	}
+}
+
+// network says what cannot be held of the network's rules.
 func (p *planner) network() {
 	pol := p.spec.Rules.Policy
-	p.User = p.kernel.owner()
-	p.Mount, p.IPC = p.kernel.Namespaces, p.kernel.Namespaces
 	switch {
 	case pol.UnrestrictedHosts:
 		if p.kernel.Landlock < scopeABI {
 			p.missing("abstract unix sockets of the host: Landlock ABI %d (Linux 6.12)", scopeABI)
 		}
-	case p.kernel.Namespaces:
-		p.Network, p.Proxy = true, pol.Network.Mode != policy.None
-	case pol.Network.Mode != policy.None:
+	case !p.kernel.Namespaces && pol.Network.Mode != policy.None:
 		p.missing("a network by list: it needs a network namespace (%s)", cmp.Or(p.kernel.Why, "none can be made"))
 	}
 	p.Filter = Filter{Inet: p.Network || pol.UnrestrictedHosts, Unix: p.kernel.Namespaces, Xattr: !p.kernel.OldMounts, Ptrace: p.kernel.Landlock > 0 || p.User}

@@ -63,12 +63,7 @@ func Probe() Kernel {
 		k.Namespaces, k.Why = false, err.Error()
 		return k
 	}
-	var status unix.WaitStatus
-	for {
-		if _, err := unix.Wait4(pid, &status, 0, nil); err != unix.EINTR {
-			break
-		}
-	}
+	reap(pid)
 	return k
 }
 

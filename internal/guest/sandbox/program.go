@@ -28,8 +28,7 @@ var noLinks = unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 // command. dir is where it starts. If lenient, sockets that have gone since the
 // plan are passed over.
 func (l Layout) compile(k Kernel, lenient bool, dir, file string, argv, env []string) *program {
-	p := &program{}
-	p.add("die with the parent", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL))
+	p := &program{calls: make([]call, 0, 128+16*len(l.Mounts)+3*len(l.Paths))}
 	if l.User {
 		p.writeFile("/proc/self/setgroups", "deny")
 		p.writeFile("/proc/self/gid_map", strconv.Itoa(k.GID)+" "+strconv.Itoa(k.GID)+" 1")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -18,6 +19,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"aloft/internal/policy/cage"
 )
 
 // Exit codes of a sandbox itself. Others are the command's.
@@ -37,8 +40,9 @@ type Job struct {
 	// Spec says what is wanted of the files as they are now. It is asked again when
 	// they change on the way.
 	Spec   func() (Spec, error)
-	Dir    string   // where it starts: absolute
-	Argv   []string // the command; its name is looked up in Env's PATH
+	Policy cage.Policy // of each spec
+	Dir    string      // where it starts: absolute
+	Argv   []string    // the command; its name is looked up in Env's PATH
 	Env    []string
 	Proxy  Server    // needed where the policy has a list of hosts
 	Keeper []string  // the command line that runs Keep in another process
@@ -51,10 +55,11 @@ type Job struct {
 // one of the sandbox's own, with the error. It changes this process (its
 // signals, its children) and is called once in its life.
 func Run(job Job) (int, error) {
-	// One processor and no collector until the command has started: what there is
-	// to do has one thread, and others would only be woken.
-	processors, garbage := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1)
+	// No collector until the command has started, and two processors: one for the
+	// birth of the child, one for its plan.
+	processors, garbage, memory := runtime.GOMAXPROCS(2), debug.SetGCPercent(-1), debug.SetMemoryLimit(math.MaxInt64)
 	job.started = func() {
+		debug.SetMemoryLimit(memory)
 		debug.SetGCPercent(garbage)
 		runtime.GOMAXPROCS(processors)
 	}
@@ -68,13 +73,12 @@ func Run(job Job) (int, error) {
 		}
 		return ExitNotFound, err
 	}
-	signals := passSignals()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return ExitFailed, fmt.Errorf("become the reaper: %w", err)
 	}
 	kernel := Assume()
 	for try := 1; ; try++ {
-		code, err := job.once(kernel, file, signals, try > firmTries)
+		code, err := job.once(kernel, file, try > firmTries)
 		step, isStep := errors.AsType[*CallError](err)
 		if isStep && !step.exec && kernel.Namespaces && isRefusal(step.Err) {
 			// Plan again without namespaces: that fails, and says what is missing, or is
@@ -105,37 +109,31 @@ func isRefusal(err error) bool {
 }
 
 // once plans, and runs the command.
-func (job Job) once(kernel Kernel, file string, signals <-chan os.Signal, lenient bool) (int, error) {
-	spec, err := job.Spec()
-	if err != nil {
-		return ExitFailed, err
+func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
+	if job.Policy.Type == cage.InsecureNone {
+		if _, err := job.Spec(); err != nil {
+			return ExitFailed, err
+		}
+		return job.replace(file)
 	}
-	spec.Streams = streams()
-	layout, err := Plan(spec, kernel, hostTree{})
+	// A child that was born with fewer namespaces than the plan wants gets no program.
+	flags := isolate(job.Policy, kernel).flags()
+	child := bear(flags)
+	r, err := job.prepare(kernel, file, lenient)
+	if err == nil && r.layout.flags() != flags {
+		err = errors.New("the plan is of another policy")
+	}
 	if err != nil {
+		child.abandon()
+		r.holding.release()
 		if _, ok := errors.AsType[*UnenforceableError](err); ok {
 			return ExitUnenforceable, err
 		}
 		return ExitFailed, err
 	}
-	if layout.Unconfined {
-		return job.replace(file)
-	}
-	for _, m := range layout.Missing {
-		fmt.Fprintln(job.Words, "sandbox: not enforced:", m)
-	}
-	if layout.Proxy && job.Proxy == nil {
-		return ExitFailed, errors.New("the policy has a list of hosts, and there is no proxy")
-	}
-	holding, err := hold(layout)
+	pid, err := child.run(r.program)
 	if err != nil {
-		return ExitFailed, err
-	}
-	late := lateNames(layout.Late)
-	p := layout.compile(kernel, lenient, job.Dir, file, job.Argv, job.environ(layout, kernel))
-	pid, err := p.start(layout.flags())
-	if err != nil {
-		holding.release()
+		r.holding.release()
 		if step, ok := errors.AsType[*CallError](err); ok && step.exec {
 			if errors.Is(err, os.ErrNotExist) {
 				return ExitNotFound, err
@@ -144,19 +142,20 @@ func (job Job) once(kernel Kernel, file string, signals <-chan os.Signal, lenien
 		}
 		return ExitFailed, err
 	}
+	signals := passSignals()
 	namespace, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/mnt") // "" is nobody's
-	if layout.Proxy {
+	if r.layout.Proxy {
 		job.started()
 	}
-	stop := job.serve(layout)
+	stop := job.serve(r.layout)
 	status, alone := wait(pid, signals)
 	stop()
-	for _, name := range setAside(layout.Late, late) {
+	for _, name := range setAside(r.layout.Late, r.late) {
 		fmt.Fprintf(job.Words, "sandbox: %s is protected: what the command made under that name was set aside beside it\n", name)
 	}
-	if alone || len(holding)+len(layout.Late) == 0 || len(job.Keeper) == 0 {
-		holding.release()
-	} else if err := job.keep(holding, layout, namespace, late); err != nil {
+	if alone || len(r.holding)+len(r.layout.Late) == 0 || len(job.Keeper) == 0 {
+		r.holding.release()
+	} else if err := job.keep(r, namespace); err != nil {
 		// The placeholders stay, with their mark, and protect on; the next sandbox
 		// here clears them away.
 		fmt.Fprintln(job.Words, "sandbox: placeholders are left in the workspace:", err)
@@ -165,6 +164,38 @@ func (job Job) once(kernel Kernel, file string, signals <-chan os.Signal, lenien
 		return 128 + int(status.Signal()), nil
 	}
 	return status.ExitStatus(), nil
+}
+
+// prepared is what a command runs with.
+type prepared struct {
+	layout  Layout
+	program *program
+	holding held            // the placeholders
+	late    map[string]bool // the names that the layout's late patterns match already
+}
+
+// prepare plans. What it holds is the caller's to let go.
+func (job Job) prepare(kernel Kernel, file string, lenient bool) (r prepared, err error) {
+	spec, err := job.Spec()
+	if err != nil {
+		return r, err
+	}
+	spec.Streams = streams()
+	if r.layout, err = Plan(spec, kernel, hostTree{}); err != nil {
+		return r, err
+	}
+	for _, m := range r.layout.Missing {
+		fmt.Fprintln(job.Words, "sandbox: not enforced:", m)
+	}
+	if r.layout.Proxy && job.Proxy == nil {
+		return r, errors.New("the policy has a list of hosts, and there is no proxy")
+	}
+	if r.holding, err = hold(r.layout); err != nil {
+		return r, err
+	}
+	r.late = lateNames(r.layout.Late)
+	r.program = r.layout.compile(kernel, lenient, job.Dir, file, job.Argv, job.environ(r.layout, kernel))
+	return r, nil
 }
 
 // replace becomes a command that is not confined.
@@ -195,9 +226,9 @@ func (job Job) serve(l Layout) (stop func()) {
 	}
 }
 
-// passSignals gets the signals that are the command's, while the command is
-// prepared: each takes package signal some turns between threads, and giving
-// them back takes as many, which nobody waits for.
+// passSignals gets the signals that are the command's. It is called when the
+// command has started, which would ignore what is ignored before. Package signal
+// takes some turns between threads for each, which a short command need not wait for.
 func passSignals() <-chan os.Signal {
 	passed := make(chan os.Signal, 8)
 	go func() {
@@ -302,17 +333,17 @@ func lookPath(name, dir string, env []string) (string, error) {
 
 // keep hands the placeholders to a process that lasts as long as what the
 // command has left running.
-func (job Job) keep(h held, l Layout, namespace string, late map[string]bool) error {
+func (job Job) keep(r prepared, namespace string) error {
 	args := append(slices.Clone(job.Keeper), namespace)
 	var files []*os.File
-	for _, s := range h {
+	for _, s := range r.holding {
 		args = append(args, "hold="+s.path)
 		files = append(files, os.NewFile(uintptr(s.fd), s.path))
 	}
-	for _, pattern := range l.Late {
+	for _, pattern := range r.layout.Late {
 		args = append(args, "late="+pattern)
 	}
-	for name := range late {
+	for name := range r.late {
 		args = append(args, "known="+name)
 	}
 	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...)

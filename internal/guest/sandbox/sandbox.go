@@ -191,7 +191,7 @@ func Plan(spec Spec, kernel Kernel, tree Tree) (Layout, error) {
 			return Layout{}, fmt.Errorf("path %q %w", dir, errNotAbsolute)
 		}
 	}
-	p := planner{spec: spec, kernel: kernel, tree: memo{tree, map[string]Kind{}, map[string]string{}}, mounts: map[string]Mount{}}
+	p := planner{Layout: isolate(spec.Rules.Policy, kernel), spec: spec, kernel: kernel, tree: memo{tree, map[string]Kind{}, map[string]string{}}, mounts: map[string]Mount{}}
 	p.spec.Rules.Writable = spec.Rules.Changeable(p.real)
 	for _, g := range p.spec.Rules.Writable {
 		if p.real(g.Path) == "/" {

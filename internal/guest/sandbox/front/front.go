@@ -217,7 +217,7 @@ func run(r sandbox.Request, argv []string, p Process) (int, error) {
 	}
 	out := &proxy.Proxy{Policy: matcher}
 	exit, err := sandbox.Run(sandbox.Job{
-		Spec: func() (sandbox.Spec, error) { return r.Spec(p.Getenv) }, Dir: dir, Argv: argv, Env: p.Environ, Proxy: server{out}, Keeper: p.Keeper, Words: p.Stderr,
+		Spec: func() (sandbox.Spec, error) { return r.Spec(p.Getenv) }, Policy: r.Policy, Dir: dir, Argv: argv, Env: p.Environ, Proxy: server{out}, Keeper: p.Keeper, Words: p.Stderr,
 	})
 	for _, d := range out.Denials() {
 		fmt.Fprintf(p.Stderr, "sandbox: %s was not reached: %s. To go on: add it to networkPolicy.allow of sandbox.json, or ask the user\n", printable(d.Host), d.Rule)
