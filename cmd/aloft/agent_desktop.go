@@ -23,8 +23,9 @@ Listens on a port of 127.0.0.1, to which you lead a VNC viewer, until it is
 interrupted. The dashboard shows the desktop without a viewer: --open leads
 this machine's browser there, and ends.
 
-A machine has a desktop where a VNC server listens on its port 5901. Whoever has
-an account on this computer can reach the local port.`,
+The desktop is started where it does not run yet. A machine has one where its
+image has a VNC server: "aloft image build --desktop" makes such an image. Whoever
+has an account on this computer can reach the local port.`,
 		Example: `  aloft agent desktop bc-…
   aloft agent desktop bc-… --port 5901
   aloft agent desktop bc-… --open`,

@@ -15,13 +15,14 @@ import (
 )
 
 // desktopPort is where a machine's VNC server listens (docs/reference/machine.md).
+// A machine whose image has one starts it when the port is asked for.
 const desktopPort = 5901
 
 // desktopProtocol is the subprotocol of VNC over WebSockets, as its clients ask for it.
 const desktopProtocol = "binary"
 
 // startDesktop is what to do where a machine has no desktop.
-const startDesktop = "start a VNC server in the machine: Xtigervnc :1 -rfbport 5901 -localhost -SecurityTypes None"
+const startDesktop = "put a VNC server into its image, and the machine starts it by itself: tigervnc-standalone-server of Debian and Ubuntu, or `aloft image build --desktop`"
 
 // codeNoDesktop is of a machine that has none.
 const codeNoDesktop = "desktop_missing"
@@ -66,8 +67,8 @@ func (d *desktop) Read(b []byte) (int, error) {
 	return d.Conn.Read(b)
 }
 
-// dialDesktop connects to the desktop of the agent's machine, and wakes a
-// machine that sleeps. Where there is none the error is a fault of that code.
+// dialDesktop connects to the desktop of the agent's machine, which is started
+// by that, and wakes a machine that sleeps. Where there is none the error is a fault of that code.
 func (s *server) dialDesktop(ctx context.Context, agentID string) (*desktop, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()

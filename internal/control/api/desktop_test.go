@@ -118,7 +118,7 @@ func TestDesktop(t *testing.T) {
 	}
 
 	// None, and what is none.
-	if a := h.want(h.call("GET", path, ""), 200); a.get(t, "running") != false || !strings.Contains(a.text(t, "hint"), "Xtigervnc") {
+	if a := h.want(h.call("GET", path, ""), 200); a.get(t, "running") != false || !strings.Contains(a.text(t, "hint"), "tigervnc-standalone-server") {
 		t.Errorf("%s", a.body)
 	}
 	ws, reply, err := dial(annsKey)

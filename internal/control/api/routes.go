@@ -105,7 +105,7 @@ func (s *server) current(page []param) []route {
 			in: createTerminalRequestJSON{}, status: 201, out: terminalJSON{}, handle: s.createTerminal},
 		{method: "GET", path: "/v1/agents/{id}/pty", id: "openAgentPTY", summary: "Run programs in an agent's machine over a WebSocket", long: true, needs: account.Member,
 			status: 101, handle: s.openPTY},
-		{method: "GET", path: "/v1/agents/{id}/desktop", id: "getAgentDesktop", summary: "Say whether an agent's machine has a desktop", needs: account.Member, long: true,
+		{method: "GET", path: "/v1/agents/{id}/desktop", id: "getAgentDesktop", summary: "Start the desktop of an agent's machine, and say whether it has one", needs: account.Member, long: true,
 			status: 200, out: desktopJSON{}, handle: s.getDesktop},
 		{method: "GET", path: "/v1/agents/{id}/desktop/vnc", id: "openAgentDesktop", summary: "Speak VNC with the desktop of an agent's machine, over a WebSocket", needs: account.Member, long: true,
 			status: 101, media: "application/octet-stream", handle: s.openDesktop},

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState, type FormEvent, type KeyboardEvent } from "react";
 import { asFailure, offline, useClient } from "../api/use";
 import { Copy } from "../parts/Copy";
-import { Empty, Failed, Loading } from "../parts/State";
+import { Empty, Failed } from "../parts/State";
 import type { Failure } from "../api/transport";
 import { words } from "../words";
 import { Screen } from "./screen";
@@ -163,7 +163,11 @@ export default function Desktop({ id }: { id: string }) {
           className="desktop-keyboard" ref={keyboard} aria-label={w.keyboardLabel} autoCapitalize="off" autoCorrect="off" autoComplete="off" spellCheck={false} tabIndex={-1} value=" "
           onChange={(e) => screen.current?.type(e.target.value === "" ? "\b" : e.target.value.replace(/^ /, ""))}
         />
-        {state.is === "looking" && <Loading />}
+        {state.is === "looking" && (
+          <p className="terminal-state small" role="status">
+            {w.starting}
+          </p>
+        )}
         {state.is === "none" && (
           <Empty icon="machine" title={w.none}>
             <p>{state.reason}</p>

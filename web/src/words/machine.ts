@@ -65,8 +65,9 @@ export const machine = {
     full: "Full screen",
     leaveFull: "Leave full screen",
     leave: "Esc, then Tab leaves the desktop",
+    starting: "The desktop is being started",
     none: "The machine has no desktop",
-    noneLead: "It is shown here as soon as there is one, whether you start it in a terminal or the agent does.",
+    noneLead: "It is shown here as soon as there is one.",
     refusedTitle: "This desktop is not shown",
     refused: {
       large: (size: string) => `It says that it has ${size} pixels, which is more than can be drawn here.`,
