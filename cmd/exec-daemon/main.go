@@ -124,7 +124,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	bash := newLateShell(shell.Config{Dir: cfg.Workspace, OutputDir: cfg.OutputDir}, log)
+	bash := newShells(shell.Config{Dir: cfg.Workspace, OutputDir: cfg.OutputDir}, log)
 	defer func() { err = errors.Join(err, bash.close()) }()
 	terminals := terminal.New(terminal.Config{
 		Dir: cfg.Workspace, Shell: os.Getenv("SHELL"), Log: log, Secrets: secrets.Redactor,
@@ -162,7 +162,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		return errors.Join(err, l.Close(), ptyListener.Close())
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	bash.warm()
+	bash.own.warm()
 	if err := useServers(cfg, kept.servers, log); err != nil {
 		return errors.Join(err, l.Close(), ptyListener.Close())
 	}

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
-	"aloft/internal/guest/execd"
 	"aloft/internal/guest/lsp"
 	"aloft/internal/guest/mcp"
 	"aloft/internal/guest/search"
@@ -20,7 +17,7 @@ import (
 )
 
 // tools are what a model may call in this machine, in the catalogue's order.
-func tools(cfg config, bash *lateShell, s skills) []tool.Tool {
+func tools(cfg config, bash *shells, s skills) []tool.Tool {
 	cage := sandboxOf(cfg)
 	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath, Sandbox: cage, Seen: tool.NewSeen()}
 	client := web.New(web.Public)
@@ -87,77 +84,4 @@ func newSkills(cfg config, log *slog.Logger, servers mcp.Config) (skills, error)
 
 func (s skills) close() error {
 	return errors.Join(s.servers.Close(), s.linters.Close(), s.index.Close())
-}
-
-// lateShell is a session whose bash starts beside the server: a login profile
-// may take longer to read than all the rest takes to start. Its methods are
-// safe for concurrent use.
-type lateShell struct {
-	cfg shell.Config
-	log *slog.Logger
-
-	mu      sync.Mutex
-	session *shell.Session // nil until it has started
-	closed  bool
-	warming sync.WaitGroup
-}
-
-func newLateShell(cfg shell.Config, log *slog.Logger) *lateShell {
-	return &lateShell{cfg: cfg, log: log}
-}
-
-// warm starts the session in the background.
-func (b *lateShell) warm() {
-	b.warming.Go(func() {
-		if _, err := b.get(); err != nil {
-			b.log.Error("no shell yet; the next call of it tries again", "error", err)
-		}
-	})
-}
-
-// get waits for the session, or starts one.
-func (b *lateShell) get() (*shell.Session, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, shell.ErrClosed
-	}
-	if b.session == nil {
-		session, err := shell.New(b.cfg)
-		if err != nil {
-			return nil, err
-		}
-		b.session = session
-	}
-	return b.session, nil
-}
-
-// tool is a tool of that name that acts in the session.
-func (b *lateShell) tool(name string, of func(*shell.Session) tool.Tool) tool.Tool {
-	t := execd.Late(name, func() (tool.Tool, error) {
-		session, err := b.get()
-		return of(session), err
-	})
-	t.Bounded = of(nil).Bounded
-	return t
-}
-
-func (b *lateShell) setEnv(ctx context.Context, set map[string]string, unset []string) error {
-	session, err := b.get()
-	if err != nil {
-		return err
-	}
-	return session.Setenv(ctx, set, unset)
-}
-
-// close ends the session. Nothing starts another.
-func (b *lateShell) close() error {
-	b.warming.Wait()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	if b.session == nil {
-		return nil
-	}
-	return b.session.Close()
 }

@@ -100,6 +100,48 @@ func TestOtherToolsDoNotWaitForShell(t *testing.T) {
 	}
 }
 
+// TestShellsBesideEachOther has a subagent's commands wait for no other's, begin where
+// the agent began, and be found by nobody but it.
+func TestShellsBesideEachOther(t *testing.T) {
+	d := start(t)
+	e := d.client()
+	if err := syscall.Mkfifo(filepath.Join(d.workspace, "gate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in := func(id, name, args string) tool.Result {
+		t.Helper()
+		res, _, err := e.Call(within(t), conversation.ToolCall{ID: id, Name: name, Args: json.RawMessage(args), Shell: "call_1_0"}, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return res
+	}
+	held := make(chan tool.Result, 1)
+	go func() {
+		res, _, err := e.Call(within(t), conversation.ToolCall{ID: "o1", Name: "Shell", Args: json.RawMessage(`{"command":"cd /; mine=1; read -r word < ` + d.workspace + `/gate; echo $word"}`)}, nil)
+		if err != nil {
+			res = tool.Failed("%v", err)
+		}
+		held <- res
+	}()
+	for i, c := range []struct{ name, args, want string }{
+		{"Shell", `{"command":"theirs=2; echo [$mine] $PWD"}`, "[] " + d.workspace},
+		{"Shell", `{"command":"echo [$theirs]; cat","is_background":true}`, "in the background"},
+		{"Await", `{"timeout":0}`, " runs"},
+		{"Shell", `{"command":"echo by $theirs > gate"}`, ""},
+	} {
+		if res := in(fmt.Sprintf("s%d", i), c.name, c.args); res.Error || !strings.Contains(res.Text, c.want) {
+			t.Fatalf("%s: %+v", c.args, res)
+		}
+	}
+	if res := <-held; res.Error || !strings.Contains(res.Text, "by 2") {
+		t.Errorf("the agent's own: %+v", res)
+	}
+	if res := call(t, e, "o2", "Await", map[string]any{"timeout": 0}); strings.Contains(res.Text, "[process") {
+		t.Errorf("the agent sees the subagent's commands: %+v", res)
+	}
+}
+
 // TestBackgroundOverTheWire talks with a command over a restart of exec-daemon.
 func TestBackgroundOverTheWire(t *testing.T) {
 	d := start(t)

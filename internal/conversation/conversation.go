@@ -50,6 +50,9 @@ type ToolCall struct {
 	ID   string          `json:"id"`
 	Name string          `json:"name"` // as in the catalogue: "Grep"
 	Args json.RawMessage `json:"args"` // a JSON object, or what the model wrote in place of one
+	// Shell is in which of the machine's shells it is worked; "" is the agent's own.
+	// Whoever sends the call knows.
+	Shell string `json:"-"`
 }
 
 // ToolResult is what came of a call.

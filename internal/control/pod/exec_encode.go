@@ -80,8 +80,10 @@ func EncodeCall(c conversation.ToolCall) (*agentv1.ToolCall, error) {
 			return nil, fault.Invalid("%s: the argument %s is missing", c.Name, name).At(name)
 		}
 	}
-	if id := args.Descriptor().Fields().ByName("tool_call_id"); id != nil {
-		args.Set(id, protoreflect.ValueOfString(c.ID))
+	for name, value := range map[protoreflect.Name]string{"tool_call_id": c.ID, "shell": c.Shell} {
+		if field := args.Descriptor().Fields().ByName(name); field != nil && value != "" {
+			args.Set(field, protoreflect.ValueOfString(value))
+		}
 	}
 	return call, nil
 }

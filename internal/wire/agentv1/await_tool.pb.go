@@ -34,8 +34,10 @@ type AwaitArgs struct {
 	// Return when the first of the commands has ended or matched, instead of all.
 	Any bool `protobuf:"varint,3,opt,name=any,proto3" json:"any,omitempty"`
 	// Milliseconds to wait: 30000 unless given, at most 600000; 0 only looks.
-	Timeout       *int32 `protobuf:"varint,4,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
-	ToolCallId    string `protobuf:"bytes,5,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	Timeout    *int32 `protobuf:"varint,4,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
+	ToolCallId string `protobuf:"bytes,5,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// Which of the machine's shells; the agent's own unless given. A subagent that works in the background has one of its own.
+	Shell         string `protobuf:"bytes,6,opt,name=shell,proto3" json:"shell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -101,6 +103,13 @@ func (x *AwaitArgs) GetTimeout() int32 {
 func (x *AwaitArgs) GetToolCallId() string {
 	if x != nil {
 		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *AwaitArgs) GetShell() string {
+	if x != nil {
+		return x.Shell
 	}
 	return ""
 }
@@ -367,14 +376,15 @@ var File_agent_v1_await_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_await_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/v1/await_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/shell_tool.proto\x1a\x19agent/v1/tool_error.proto\"\xb6\x01\n" +
+	"\x19agent/v1/await_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/shell_tool.proto\x1a\x19agent/v1/tool_error.proto\"\xd2\x01\n" +
 	"\tAwaitArgs\x12\x12\n" +
 	"\x04pids\x18\x01 \x03(\x05R\x04pids\x12\x18\n" +
 	"\apattern\x18\x02 \x01(\tR\apattern\x12\x10\n" +
 	"\x03any\x18\x03 \x01(\bR\x03any\x12\x1d\n" +
 	"\atimeout\x18\x04 \x01(\x05H\x00R\atimeout\x88\x01\x01\x12&\n" +
 	"\ftool_call_id\x18\x05 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\x16\x8a\xb5\x18\x12\n" +
+	"toolCallId\x12\x1a\n" +
+	"\x05shell\x18\x06 \x01(\tB\x04\x90\xb5\x18\x01R\x05shell:\x16\x8a\xb5\x18\x12\n" +
 	"\x05Await\x12\x05await\x18\x01 \x01B\n" +
 	"\n" +
 	"\b_timeout\"~\n" +

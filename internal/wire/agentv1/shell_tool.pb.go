@@ -53,8 +53,10 @@ type ShellArgs struct {
 	// What the command may touch. Where exec-daemon has the sandbox switched on, a
 	// command without one runs under sandbox.json.
 	RequestedSandboxPolicy *SandboxPolicy `protobuf:"bytes,13,opt,name=requested_sandbox_policy,json=requestedSandboxPolicy,proto3" json:"requested_sandbox_policy,omitempty"`
-	unknownFields          protoimpl.UnknownFields
-	sizeCache              protoimpl.SizeCache
+	// Which of the machine's shells; the agent's own unless given. A subagent that works in the background has one of its own.
+	Shell         string `protobuf:"bytes,14,opt,name=shell,proto3" json:"shell,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ShellArgs) Reset() {
@@ -148,6 +150,13 @@ func (x *ShellArgs) GetRequestedSandboxPolicy() *SandboxPolicy {
 		return x.RequestedSandboxPolicy
 	}
 	return nil
+}
+
+func (x *ShellArgs) GetShell() string {
+	if x != nil {
+		return x.Shell
+	}
+	return ""
 }
 
 type ShellResult struct {
@@ -541,7 +550,7 @@ var File_agent_v1_shell_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_shell_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/v1/shell_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x1dagent/v1/sandbox_policy.proto\x1a\x19agent/v1/tool_error.proto\"\xbb\x04\n" +
+	"\x19agent/v1/shell_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x1dagent/v1/sandbox_policy.proto\x1a\x19agent/v1/tool_error.proto\"\xd7\x04\n" +
 	"\tShellArgs\x12\x1e\n" +
 	"\acommand\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\acommand\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12+\n" +
@@ -552,7 +561,8 @@ const file_agent_v1_shell_tool_proto_rawDesc = "" +
 	"toolCallId\x12C\n" +
 	"\x1bfile_output_threshold_bytes\x18\v \x01(\x05B\x04\x90\xb5\x18\x01R\x18fileOutputThresholdBytes\x121\n" +
 	"\x14required_permissions\x18\f \x03(\tR\x13requiredPermissions\x12W\n" +
-	"\x18requested_sandbox_policy\x18\r \x01(\v2\x17.agent.v1.SandboxPolicyB\x04\x90\xb5\x18\x01R\x16requestedSandboxPolicy:\x14\x8a\xb5\x18\x10\n" +
+	"\x18requested_sandbox_policy\x18\r \x01(\v2\x17.agent.v1.SandboxPolicyB\x04\x90\xb5\x18\x01R\x16requestedSandboxPolicy\x12\x1a\n" +
+	"\x05shell\x18\x0e \x01(\tB\x04\x90\xb5\x18\x01R\x05shell:\x14\x8a\xb5\x18\x10\n" +
 	"\x05Shell\x12\x05shell \x01B\n" +
 	"\n" +
 	"\b_timeoutJ\x04\b\a\x10\bJ\x04\b\b\x10\tJ\x04\b\t\x10\n" +

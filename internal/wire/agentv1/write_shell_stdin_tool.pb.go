@@ -35,8 +35,10 @@ type WriteShellStdinArgs struct {
 	// The text to write; it may be empty.
 	Input string `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
 	// Close the input after the text, so that the command sees its end. Nothing can be written after that.
-	Close         bool   `protobuf:"varint,3,opt,name=close,proto3" json:"close,omitempty"`
-	ToolCallId    string `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	Close      bool   `protobuf:"varint,3,opt,name=close,proto3" json:"close,omitempty"`
+	ToolCallId string `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// Which of the machine's shells; the agent's own unless given. A subagent that works in the background has one of its own.
+	Shell         string `protobuf:"bytes,5,opt,name=shell,proto3" json:"shell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -95,6 +97,13 @@ func (x *WriteShellStdinArgs) GetClose() bool {
 func (x *WriteShellStdinArgs) GetToolCallId() string {
 	if x != nil {
 		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *WriteShellStdinArgs) GetShell() string {
+	if x != nil {
+		return x.Shell
 	}
 	return ""
 }
@@ -308,13 +317,14 @@ var File_agent_v1_write_shell_stdin_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_write_shell_stdin_tool_proto_rawDesc = "" +
 	"\n" +
-	"%agent/v1/write_shell_stdin_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xb1\x01\n" +
+	"%agent/v1/write_shell_stdin_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xcd\x01\n" +
 	"\x13WriteShellStdinArgs\x12\x16\n" +
 	"\x03pid\x18\x01 \x01(\x05B\x04\x88\xb5\x18\x01R\x03pid\x12\x1a\n" +
 	"\x05input\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01R\x05input\x12\x14\n" +
 	"\x05close\x18\x03 \x01(\bR\x05close\x12&\n" +
 	"\ftool_call_id\x18\x04 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:(\x8a\xb5\x18$\n" +
+	"toolCallId\x12\x1a\n" +
+	"\x05shell\x18\x05 \x01(\tB\x04\x90\xb5\x18\x01R\x05shell:(\x8a\xb5\x18$\n" +
 	"\x0fWriteShellStdin\x12\x0fwriteShellStdin \x01\"\x81\x01\n" +
 	"\x16WriteShellStdinSuccess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12#\n" +
