@@ -156,7 +156,7 @@ type (
 	// Notice is something that the model is told with its next turn.
 	Notice struct {
 		Text string `json:"text"`
-		Code string `json:"code,omitempty"` // of the fault that the model is to mend, or [CodeSlept]
+		Code string `json:"code,omitempty"` // of the fault that the model is to mend, or one of those below
 	}
 	// TextDelta is a piece of a reply, in the order in which watchers see it.
 	TextDelta struct {
@@ -243,8 +243,14 @@ type (
 	}
 )
 
+// ofMachine reports whether the notice is of what happened to the machine.
+func (n *Notice) ofMachine() bool { return n.Code == "" || n.Code == CodeSlept }
+
 // CodeSlept is the code of the notice that tells for how long the machine slept.
 const CodeSlept = "slept"
+
+// CodeCut is the code of the notice that a reply was too long.
+const CodeCut = "reply_cut"
 
 // CodeMCP is the code of the notice that tells what MCP servers offer.
 const CodeMCP = "mcp_servers"

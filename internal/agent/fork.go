@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"aloft/internal/conversation"
 )
@@ -122,12 +123,19 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 		Numbers: p.State.Number(), Messages: p.State.Messages, Asked: p.State.Asked, Todos: p.State.Todos, Mode: p.State.Mode,
 		RulesAt: p.State.Agent.RulesAt, Subagents: p.State.resumables(),
 	}
+	told := func(words string) []Event {
+		for _, sub := range p.State.Beside() {
+			words += fmt.Sprintf(" The subagent %s (%s: %s), which works in the background, is that one's alone.", sub.ID, sub.Type, sub.Description)
+		}
+		words = strings.Join(append(slices.Clip(p.State.notices), words), "\n\n")
+		return []Event{{Body: &created}, {Body: f}, {Body: &Notice{Text: words}}}
+	}
 	if layer != "" {
 		f.BaseCommit = p.State.BaseCommit
 		for _, o := range p.State.Others {
 			f.Others = append(f.Others, Checkout{BaseCommit: o.BaseCommit, Branch: created.Branch})
 		}
-		return []Event{{Body: &created}, {Body: f}, {Body: &Notice{Text: p.onItsDisk(created, bootID != "")}}}
+		return told(p.onItsDisk(created, bootID != ""))
 	}
 	for i, r := range created.Repos {
 		commit := p.Pushed[r.URL]
@@ -138,7 +146,7 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 			created.Repos[i].StartingRef = commit
 		}
 	}
-	return []Event{{Body: &created}, {Body: f}, {Body: &Notice{Text: p.onWhatWasPushed(created)}}}
+	return told(p.onWhatWasPushed(created))
 }
 
 // What a fork is told of processes: that they are not there, or that they are.

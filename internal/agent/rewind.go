@@ -25,6 +25,7 @@ func (*Rewound) Kind() string { return "agent.rewound" }
 type mark struct {
 	seq      int64
 	messages []conversation.Message
+	notices  []string
 	asked    int
 	todos    []Todo
 	mode     string
@@ -32,7 +33,7 @@ type mark struct {
 }
 
 func (s *State) mark() mark {
-	return mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), asked: len(s.Asked), todos: s.Todos, mode: s.Mode, subs: slices.Clone(s.Subagents)}
+	return mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), notices: s.notices, asked: len(s.Asked), todos: s.Todos, mode: s.Mode, subs: slices.Clone(s.Subagents)}
 }
 
 // rewound puts the conversation back. One whose mark is gone stays as it is:
@@ -44,8 +45,9 @@ func (s *State) rewound(to int64) {
 	}
 	m := s.marks[i]
 	s.marks = slices.Clip(s.marks[:i]) // what is replaced cannot be gone back to
-	s.Messages, s.Asked, s.Todos, s.Context = m.messages, s.Asked[:m.asked:m.asked], m.todos, 0
+	s.Messages, s.notices, s.Asked, s.Todos, s.Context = m.messages, m.notices, s.Asked[:m.asked:m.asked], m.todos, 0
 	s.Mode, s.Subagents = m.mode, slices.Clone(m.subs)
+	s.stopTasks("the conversation was taken back to before that")
 	s.before = &m
 }
 

@@ -148,7 +148,7 @@ func (s *State) Apply(e Event) {
 	case *Pushed:
 		s.pushed(b.RepoURL)
 	case *RunEnded:
-		s.ended(b.Status)
+		s.ended("the run ended (" + string(b.Status) + ")")
 	}
 	s.tasks(e)
 	s.apply(e.Body)

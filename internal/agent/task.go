@@ -22,7 +22,8 @@ type (
 		Complaints  []string              `json:"complaints,omitempty"` // what of the files is wrong
 	}
 	// TaskBegan says that a subagent works at a call of [TaskTool]. What happens in
-	// its conversation until [TaskEnded] comes as [Within].
+	// its conversation until [TaskEnded] comes as [Within], which names the call: so
+	// the conversations of several are told apart.
 	TaskBegan struct {
 		CallID string `json:"callId"`
 		// ID names the subagent: the call with which it began. It is another than
@@ -34,9 +35,12 @@ type (
 		Model       string `json:"model"` // an id of the configuration
 		ReadOnly    bool   `json:"readOnly,omitempty"`
 		Words       string `json:"words,omitempty"` // of the system prompt, where a project wrote them
+		// Background says that the agent does not wait for it: the call has its result
+		// at once, and what the subagent comes back with is in [TaskEnded].
+		Background bool `json:"background,omitempty"`
 	}
 	// TaskEnded says that the subagent has come back. It is journaled together with
-	// the [CallDone] of the call.
+	// the [CallDone] of the call, unless it worked in the background.
 	TaskEnded struct {
 		CallID     string             `json:"callId"`
 		ID         string             `json:"id"`
@@ -45,6 +49,8 @@ type (
 		Turns      int                `json:"turns"`
 		ToolCalls  int                `json:"toolCalls"`
 		Usage      conversation.Usage `json:"usage"` // of this call; the run's holds it too
+		// Told is what the agent is told of one that worked in the background.
+		Told string `json:"told,omitempty"`
 	}
 	// Within is an event of the conversation of the subagent that works at the call.
 	// It counts for the run, and is no part of the agent's own conversation.
@@ -143,6 +149,17 @@ func (s *State) Subagent(id string) *Subagent {
 	return nil
 }
 
+// Beside are the subagents that work in the background.
+func (s *State) Beside() []Subagent {
+	var out []Subagent
+	for _, sub := range s.Subagents {
+		if sub.Busy && sub.Background {
+			out = append(out, sub)
+		}
+	}
+	return out
+}
+
 // Definitions are the subagents that are not Aloft's own: those of whoever made the
 // agent, and of the repositories' those that have another name.
 func (s *State) Definitions() []subagent.Definition {
@@ -190,25 +207,50 @@ func (s *State) tasks(e Event) {
 		if sub := s.Subagent(b.CallID); sub != nil {
 			sub.Busy = false
 		}
+		if b.Told != "" {
+			s.later(b.Told)
+		}
 		s.keepFew()
 	case *Notice:
-		if b.Code != "" && b.Code != CodeSlept {
-			return // it is for the agent alone
-		}
-		for i := range s.Subagents { // what happens to the machine concerns them too
-			if sub := &s.Subagents[i]; sub.Busy {
-				sub.notice(b.Text)
-			}
-		}
+		s.noticed(b)
 	case *RunEnded:
-		for i := range s.Subagents {
-			if sub := &s.Subagents[i]; sub.Busy {
-				sub.ended(b.Status)
-				sub.Busy = false
-			}
-		}
-		s.keepFew()
+		s.stopTasks("the run ended (" + string(b.Status) + ")")
 	}
+}
+
+// noticed tells the conversations. What happens to the machine concerns those of
+// subagents too; while one works in the background, any of them may have asked its
+// model already.
+func (s *State) noticed(b *Notice) {
+	tell := (*Thread).notice
+	if len(s.Beside()) > 0 && b.ofMachine() {
+		tell = (*Thread).later
+	}
+	tell(&s.Thread, b.Text)
+	for i := range s.Subagents {
+		if sub := &s.Subagents[i]; sub.Busy && b.ofMachine() {
+			tell(&sub.Thread, b.Text)
+		}
+	}
+}
+
+// stopTasks ends the work of subagents, and tells the agent of those that it does
+// not wait for.
+func (s *State) stopTasks(why string) {
+	s.Subagents = slices.Clone(s.Subagents)
+	for i := range s.Subagents {
+		sub := &s.Subagents[i]
+		if !sub.Busy {
+			continue
+		}
+		sub.Messages, sub.Calls = slices.Clip(sub.Messages), slices.Clone(sub.Calls) // a mark may have them too
+		if sub.ended(why); sub.Background {
+			s.later(fmt.Sprintf("The subagent %s (%s: %s) has not finished: %s. What it has done in the machine is there; go on with it by resume.", sub.ID, sub.Type, sub.Description, why))
+		}
+		sub.Busy = false
+	}
+	s.answer() // no reply is due
+	s.keepFew()
 }
 
 func (s *State) taskBegan(b *TaskBegan, at time.Time) {
@@ -253,6 +295,7 @@ func (sub *Subagent) within(body Body) {
 		if b.Code == CodeFollowup {
 			sub.Followups++
 		}
+		sub.notice(b.Text)
 	case *CallDone:
 		if c := sub.call(b.CallID); c != nil && c.Result == nil {
 			sub.ToolCalls++

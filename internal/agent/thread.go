@@ -16,7 +16,7 @@ type Thread struct {
 	Thought  string   // likewise of its reasoning
 	Context  int64    // tokens that the model counted in its last reply's conversation
 	Turns    int      // replies since it was last asked something
-	notices  []string // to be told after the results of Calls
+	notices  []string // to be told after the results of Calls, or after the next reply
 }
 
 // Call is a tool call on its way.
@@ -59,8 +59,6 @@ func (t *Thread) apply(body Body) {
 		}
 	case *CallDone:
 		t.done(b)
-	case *Notice:
-		t.notice(b.Text)
 	case *Compacted:
 		t.compacted(b)
 	}
@@ -111,6 +109,16 @@ func (t *Thread) notice(text string) {
 	t.say(conversation.User, conversation.Block{Text: text})
 }
 
+// later tells of what has come while the model may have been asked already: after
+// the reply that is due, if one is, so that it is not taken for one that knew.
+func (t *Thread) later(text string) {
+	if n := len(t.Messages); n > 0 && t.Messages[n-1].Role == conversation.User {
+		t.notices = append(slices.Clip(t.notices), text)
+		return
+	}
+	t.notice(text)
+}
+
 func (t *Thread) replied(b *TurnReplied) {
 	t.Turns++
 	t.Shown, t.Thought = "", ""
@@ -118,6 +126,9 @@ func (t *Thread) replied(b *TurnReplied) {
 	t.say(conversation.Assistant, b.Message.Blocks...)
 	for _, c := range b.Message.Calls() {
 		t.Calls = append(t.Calls, Call{ToolCall: c})
+	}
+	if len(t.Calls) == 0 {
+		t.answer()
 	}
 }
 
@@ -168,14 +179,11 @@ func (t *Thread) compacted(b *Compacted) {
 }
 
 // ended closes what the end of the run has left open.
-func (t *Thread) ended(status Status) {
+func (t *Thread) ended(why string) {
 	t.Shown, t.Thought = "", ""
-	if len(t.Calls) == 0 {
-		return
-	}
 	for i := range t.Calls { // a conversation with a call and no result is refused by every model
 		if c := &t.Calls[i]; c.Result == nil {
-			c.Result = &conversation.ToolResult{CallID: c.ID, Text: "not finished: the run ended (" + string(status) + ")", Error: true}
+			c.Result = &conversation.ToolResult{CallID: c.ID, Text: "not finished: " + why, Error: true}
 		}
 	}
 	t.answer()

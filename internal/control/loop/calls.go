@@ -119,7 +119,7 @@ func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) e
 	}
 	deltas := newBatch(ctx, t.record)
 	shown := c.Shown
-	result, took, err := run(ctx, c.ToolCall, func(d Delta) {
+	result, took, err := run(ctx, t.placed(c), func(d Delta) {
 		size := len(d.Stdout) + len(d.Stderr)
 		if d.Seq <= c.Upto || shown+size > maxCallOutput { // seen before a restart, or enough
 			return
@@ -173,7 +173,7 @@ func (l *Loop) abandon(ctx context.Context) error {
 	err := l.own.abandon(ctx)
 	for _, sub := range l.rec.snapshot().Subagents {
 		if sub.Busy && err == nil {
-			err = (&talk{Loop: l, task: sub.CallID}).abandon(ctx)
+			err = (&talk{Loop: l, hands: l.own.hands, task: sub.CallID}).abandon(ctx)
 		}
 	}
 	return err
@@ -188,7 +188,7 @@ func (t *talk) abandon(ctx context.Context) error {
 		}
 		call, abort := context.WithCancelCause(ctx)
 		timer := time.AfterFunc(attachTime, func() { abort(ErrCancel) })
-		result, took, err := t.hands.Call(call, c.ToolCall, func(Delta) {})
+		result, took, err := t.hands.Call(call, t.placed(c), func(Delta) {})
 		timer.Stop()
 		abort(nil)
 		if err != nil {

@@ -18,12 +18,12 @@ import (
 // other's way: what can be pushed is, and then the run says what went wrong. That
 // no pull request could be opened fails no run: it is told of beside.
 func (l *Loop) finish(ctx context.Context) error {
-	s := l.rec.state
+	s := l.rec.snapshot()
 	if on, err := l.goesOn(ctx); err != nil || on {
 		return err
 	}
 	if len(s.Agent.Repos) > 0 {
-		if err := l.reach(ctx); err != nil {
+		if err := l.own.reach(ctx); err != nil {
 			return err
 		}
 	}
@@ -45,7 +45,7 @@ func (l *Loop) finish(ctx context.Context) error {
 // deliverAll delivers every repository, as far as it can: failed is why one could
 // not be. told says that the model is to mend a push, and what comes after it waits.
 func (l *Loop) deliverAll(ctx context.Context) (told bool, failed, err error) {
-	for n := range l.rec.state.Agent.Repos {
+	for n := range l.rec.snapshot().Agent.Repos {
 		told, err := l.deliver(ctx, n)
 		switch {
 		case told:
@@ -64,10 +64,10 @@ func (l *Loop) deliverAll(ctx context.Context) (told bool, failed, err error) {
 // branch. Of several repositories only those are pushed that the agent has
 // changed. told says that the push was refused and the model is to mend it.
 func (l *Loop) deliver(ctx context.Context, n int) (told bool, err error) {
-	s := l.rec.state
+	s := l.rec.snapshot()
 	url, was, several := s.Agent.Repos[n].URL, s.Checkout(n), len(s.Agent.Repos) > 1
 	message := commitMessage(s)
-	commit, made, err := l.hands.Commit(ctx, n, message)
+	commit, made, err := l.own.hands.Commit(ctx, n, message)
 	if err != nil {
 		return false, fmt.Errorf("commit: %w", err)
 	}
@@ -82,7 +82,7 @@ func (l *Loop) deliver(ctx context.Context, n int) (told bool, err error) {
 	if slices.Contains(s.Run.Branches, agent.Branch{RepoURL: url, Branch: was.Branch, Commit: commit}) {
 		return false, nil // before a crash
 	}
-	commit, err = l.hands.Push(ctx, n, was.Branch)
+	commit, err = l.own.hands.Push(ctx, n, was.Branch)
 	if f := fault.Of(err); err != nil && f.Code == secretInPush && l.rec.refusals < maxRefusals {
 		why := f.Message
 		if several {
@@ -141,10 +141,10 @@ func commitMessage(s *agent.State) string {
 // keep copies artifacts, before the run's end is told. A failure of it is none of
 // the run's: they are in the machine yet, and copied with the next.
 func (l *Loop) keep(ctx context.Context) {
-	if l.hands == nil {
+	if l.own.hands == nil {
 		return
 	}
-	if err := l.hands.Keep(ctx); err != nil {
+	if err := l.own.hands.Keep(ctx); err != nil {
 		l.Logger.Warn("artifacts are not kept", "error", err)
 	}
 }

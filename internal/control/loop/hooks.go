@@ -175,26 +175,26 @@ func (l *Loop) presentOnes(events []HookEvent) []HookEvent {
 }
 
 // runHooks runs hooks in the machine, and journals which ran.
-func (l *Loop) runHooks(ctx context.Context, call HookCall) (HookOutcome, error) {
-	if len(call.Events) == 0 || l.hands == nil {
+func (t *talk) runHooks(ctx context.Context, call HookCall) (HookOutcome, error) {
+	if len(call.Events) == 0 || t.hands == nil {
 		return HookOutcome{}, nil
 	}
-	s := l.rec.snapshot()
-	if present := l.present.Load(); present == nil || len(*present) > 0 {
-		if err := l.transcribe(ctx, s, &call); err != nil {
+	s := t.rec.snapshot()
+	if present := t.present.Load(); present == nil || len(*present) > 0 {
+		if err := t.transcribe(ctx, s, &call); err != nil {
 			return HookOutcome{}, err
 		}
 	}
-	out, err := l.hands.Hooks(ctx, s, call)
+	out, err := t.hands.Hooks(ctx, s, call)
 	if err != nil {
 		return HookOutcome{}, err
 	}
-	l.told.has(out.Transcript)
+	t.told.has(out.Transcript)
 	present := map[string]bool{}
 	for _, p := range out.Present {
 		present[p] = true
 	}
-	l.present.Store(&present)
+	t.present.Store(&present)
 	if last := len(out.Ran) - 1; last >= 0 {
 		out.Ran[last].Message = out.UserMessage
 	}
@@ -205,21 +205,21 @@ func (l *Loop) runHooks(ctx context.Context, call HookCall) (HookOutcome, error)
 	if len(bodies) == 0 {
 		return out, nil
 	}
-	return out, l.rec.record(ctx, bodies...)
+	return out, t.rec.record(ctx, bodies...)
 }
 
 // tell runs hooks of which nothing is expected. That they do not run is no
 // reason to do anything else.
-func (l *Loop) tell(ctx context.Context, event string, fields map[string]any) {
+func (t *talk) tell(ctx context.Context, event string, fields map[string]any) {
 	subject, _ := fields["subagent_type"].(string)
-	if _, err := l.runHooks(ctx, HookCall{Events: l.presentOnes([]HookEvent{{Name: event, Subject: subject, Fields: fields}})}); err != nil && !errors.Is(err, ErrMachineLost) {
-		l.Logger.Warn("hooks did not run", "event", event, "error", err)
+	if _, err := t.runHooks(ctx, HookCall{Events: t.presentOnes([]HookEvent{{Name: event, Subject: subject, Fields: fields}})}); err != nil && !errors.Is(err, ErrMachineLost) {
+		t.Logger.Warn("hooks did not run", "event", event, "error", err)
 	}
 }
 
 // submit runs the hooks that come before the model sees a prompt.
 func (l *Loop) submit(ctx context.Context) error {
-	s := l.rec.state
+	s := l.rec.snapshot()
 	if s.Submitted || s.Run.Turns > 0 || len(s.Asked) == 0 {
 		return nil
 	}
@@ -228,7 +228,7 @@ func (l *Loop) submit(ctx context.Context) error {
 		start := HookEvent{Name: "sessionStart", Fields: map[string]any{"session_id": s.Agent.ID, "is_background_agent": true}}
 		events = append([]HookEvent{start}, events...)
 	}
-	said, err := l.runHooks(ctx, HookCall{Events: events})
+	said, err := l.own.runHooks(ctx, HookCall{Events: events})
 	if err != nil || len(said.Ran) == 0 {
 		return err
 	}
@@ -246,7 +246,7 @@ func (l *Loop) submit(ctx context.Context) error {
 // goesOn runs the hooks that come when the model has said its last. It reports
 // whether one of them has the model go on.
 func (l *Loop) goesOn(ctx context.Context) (bool, error) {
-	said, err := l.runHooks(ctx, HookCall{
+	said, err := l.own.runHooks(ctx, HookCall{
 		LoopCount: l.rec.followups,
 		Events:    l.presentOnes([]HookEvent{{Name: "stop", Fields: map[string]any{"status": "completed", "loop_count": l.rec.followups}}}),
 	})
@@ -264,15 +264,15 @@ func (l *Loop) ended(ctx context.Context, reason string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endHooksWithin)
 	defer cancel()
 	if reason != "completed" {
-		l.tell(ctx, "stop", map[string]any{"status": reason, "loop_count": l.rec.followups})
+		l.own.tell(ctx, "stop", map[string]any{"status": reason, "loop_count": l.rec.followups})
 	}
-	s := l.rec.state
+	s := l.rec.snapshot()
 	for i := range s.Subagents {
 		if sub := &s.Subagents[i]; sub.Busy {
-			l.tell(ctx, "subagentStop", stopFields(sub, reason))
+			l.own.tell(ctx, "subagentStop", stopFields(sub, reason))
 		}
 	}
-	l.tell(ctx, "sessionEnd", map[string]any{
+	l.own.tell(ctx, "sessionEnd", map[string]any{
 		"session_id": s.Agent.ID, "reason": reason, "duration_ms": s.Run.Duration(time.Now()).Milliseconds(),
 	})
 }

@@ -51,7 +51,7 @@ func (l *Loop) within() error {
 
 // begin journals that the run has begun, and at what it ends.
 func (l *Loop) begin(ctx context.Context) error {
-	s := l.rec.state
+	s := l.rec.snapshot()
 	var allowed allowance.Amount
 	if l.Allowed != nil {
 		var err error
@@ -78,7 +78,7 @@ func (l *Loop) payable(info model.Info) error {
 // limited is ctx, ended with a *spent once the run's time is up.
 func (l *Loop) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
-	if l.rec.state.Run.Limit.Seconds == 0 {
+	if l.rec.snapshot().Run.Limit.Seconds == 0 {
 		return ctx, func() { end(nil) }
 	}
 	stop := l.rec.watchClock(func() {
@@ -135,22 +135,22 @@ func (l *Loop) expire(ctx context.Context, why *spent) error {
 		if !errors.Is(err, ErrMachineLost) {
 			return err
 		}
-		if err := l.lost(ctx, err); err != nil {
+		if err := l.own.lost(ctx, err); err != nil {
 			return err
 		}
 	}
 }
 
 func (l *Loop) keepWork(ctx context.Context, why *spent) error {
-	s := l.rec.state
-	if s.Thread.Next() == agent.NextFinish { // it was about to end by itself
+	s := l.rec.snapshot()
+	if s.Thread.Next() == agent.NextFinish && len(s.Beside()) == 0 { // it was about to end by itself
 		if err := l.finish(ctx); err != nil || l.rec.closed {
 			return err
 		}
 	}
 	f := why.failure()
-	if l.hands != nil || s.Used { // or there is nothing yet
-		if err := l.reach(ctx); err != nil {
+	if l.own.hands != nil || s.Used { // or there is nothing yet
+		if err := l.own.reach(ctx); err != nil {
 			return err
 		}
 		if err := l.abandon(ctx); err != nil {

@@ -6,6 +6,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -107,9 +108,10 @@ type Record func(ctx context.Context, bodies ...agent.Body) error
 // Loop works one run.
 type Loop struct {
 	Config
-	rec   *recorder
-	own   *talk // with the model that the agent has
-	hands Hands // nil until the machine is needed, and after it was lost
+	rec    *recorder
+	own    *talk // with the model that the agent has
+	place  place
+	beside *beside
 	// present are the events that the machine has hooks for; nil until it has said.
 	present atomic.Pointer[map[string]bool]
 	told    told
@@ -128,7 +130,7 @@ func Run(ctx context.Context, agentID string, c Config) error {
 	}
 	l := &Loop{Config: c, rec: rec}
 	l.own = &talk{Loop: l, model: c.Model, info: c.Info}
-	if l.rec.state.Next() == agent.NextNothing {
+	if l.rec.snapshot().Next() == agent.NextNothing {
 		return nil
 	}
 	if err = l.work(ctx); err != nil {
@@ -139,18 +141,21 @@ func Run(ctx context.Context, agentID string, c Config) error {
 
 // work works the run, as far as it may.
 func (l *Loop) work(ctx context.Context) error {
-	if l.rec.state.Run.Status == agent.Creating {
+	if l.rec.snapshot().Run.Status == agent.Creating {
 		if err := l.begin(ctx); err != nil {
 			return err
 		}
 	}
 	limited, stop := l.limited(ctx)
 	defer stop()
-	err := l.turns(limited, ctx)
+	l.beside = newBeside(limited)
+	err := l.turns(l.beside.ctx, ctx)
+	up := context.Cause(l.beside.ctx)
+	l.beside.stop(cmp.Or(up, err))
 	if l.rec.closed || ctx.Err() != nil {
 		return err
 	}
-	if up := context.Cause(limited); up != nil {
+	if up != nil {
 		err = up
 	}
 	if s, ok := errors.AsType[*spent](err); ok {
@@ -162,10 +167,10 @@ func (l *Loop) work(ctx context.Context) error {
 // turns works turn by turn, as long as ctx lets it, and ends the run, for which it
 // has until whole ends.
 func (l *Loop) turns(ctx, whole context.Context) error {
-	if err := l.reach(ctx); err != nil { // a repository that cannot be had is known before a model is paid
+	if err := l.own.reach(ctx); err != nil { // a repository that cannot be had is known before a model is paid
 		return err
 	}
-	if l.rec.state.Agent.Env.Preset == agent.SetUp {
+	if l.rec.snapshot().Agent.Env.Preset == agent.SetUp {
 		return l.rec.close(ctx, &agent.RunEnded{Status: agent.Finished, Result: "The machine is ready to be set up."})
 	}
 	if err := l.submit(ctx); err != nil && !errors.Is(err, ErrMachineLost) {
@@ -181,20 +186,25 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 		if err := l.hold(ctx); err != nil {
 			return err
 		}
-		if l.rec.state.Cancel != "" {
+		s := l.rec.snapshot()
+		if s.Cancel != "" {
 			return errors.Join(l.abandon(ctx), ErrCancel)
 		}
-		if l.rec.state.Next() == agent.NextNothing {
+		if s.Next() == agent.NextNothing {
 			return nil
 		}
+		l.workBeside()
 		said, err := l.own.step(ctx)
-		if said {
+		switch {
+		case said && len(l.rec.snapshot().Beside()) > 0:
+			err = l.beside.wait(ctx) // the model is told what comes back
+		case said:
 			if err = l.finish(whole); l.rec.closed {
 				return err
 			}
 		}
 		if errors.Is(err, ErrMachineLost) {
-			err = l.lost(ctx, err)
+			err = l.own.lost(ctx, err)
 		}
 		if err != nil {
 			return err
@@ -210,7 +220,7 @@ func (l *Loop) hold(ctx context.Context) error {
 		if err != nil || !paused {
 			return err
 		}
-		if err := l.Journal.Wait(ctx, l.rec.state.Agent.ID, head); err != nil {
+		if err := l.Journal.Wait(ctx, l.rec.agentID, head); err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				return cause
 			}
@@ -219,48 +229,22 @@ func (l *Loop) hold(ctx context.Context) error {
 	}
 }
 
-// maxLost bounds how often a run gets a machine again, so that a task that
-// kills its machine ends.
-const maxLost = 5
-
-// reach makes the machine ready.
-func (l *Loop) reach(ctx context.Context) error {
-	for l.hands == nil {
-		h, err := l.Machine(ctx, l.rec.state, l.rec.record)
-		if errors.Is(err, ErrMachineLost) {
-			err = l.lost(ctx, err)
-			if err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			return err
-		}
-		l.hands = h
-	}
-	return nil
-}
-
-// lost records that the machine is gone.
-func (l *Loop) lost(ctx context.Context, cause error) error {
-	l.hands = nil
-	if l.rec.losses >= maxLost {
-		return fault.Unavailable("the machine was lost %d times in this run", l.rec.losses).Named("machine_lost").
-			Hint("something in the task may be killing it: look at the last tool calls with `aloft agent logs`").Because(cause)
-	}
-	return l.rec.record(ctx, &agent.MachineLost{MachineID: l.rec.state.MachineID, Reason: "the connection to it ended"})
-}
-
 // endTimeout bounds the writing of a run's last event when its context has
 // ended already.
 const endTimeout = 5 * time.Second
+
+// leavesOpen reports whether an error of the journal's leaves the run to another
+// server, or to a later time.
+func leavesOpen(err error) bool {
+	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrNotFound)
+}
 
 // end writes how the run ended, where it has ended.
 func (l *Loop) end(ctx context.Context, cause error) error {
 	if c := context.Cause(ctx); c != nil {
 		cause = c
 	}
-	if errors.Is(cause, store.ErrLeaseLost) || errors.Is(cause, store.ErrFull) || errors.Is(cause, store.ErrNotFound) {
+	if leavesOpen(cause) {
 		return cause
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
@@ -269,7 +253,7 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 	switch {
 	case errors.Is(cause, ErrCancel):
 		l.ended(last, "aborted")
-		return l.rec.close(last, &agent.RunEnded{Status: agent.Cancelled, Result: l.rec.state.LastWords()})
+		return l.rec.close(last, &agent.RunEnded{Status: agent.Cancelled, Result: l.rec.snapshot().LastWords()})
 	case ctx.Err() != nil && !isFault(cause):
 		return cause
 	}

@@ -97,32 +97,34 @@ func (l *Loop) listed(ctx context.Context, server mcp.Server, again bool) (mcp.L
 }
 
 // listings are what all servers offer now.
-func (l *Loop) listings(ctx context.Context) ([]mcp.Listing, error) {
-	servers, err := l.servers(ctx)
+func (t *talk) listings(ctx context.Context) ([]mcp.Listing, error) {
+	servers, err := t.servers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(servers, func(s mcp.Server) bool { return !s.Remote() }) && l.hands != nil {
-		wait := time.Duration(0)
-		if !l.offers.asked {
-			wait = firstServerWait
+	if slices.ContainsFunc(servers, func(s mcp.Server) bool { return !s.Remote() }) && t.hands != nil {
+		wait := firstServerWait
+		t.offers.mu.Lock()
+		if t.offers.asked {
+			wait = 0
 		}
-		here, err := l.hands.Servers(ctx, l.rec.snapshot(), servers, wait)
+		t.offers.mu.Unlock()
+		here, err := t.hands.Servers(ctx, t.rec.snapshot(), servers, wait)
 		if err != nil {
 			return nil, err
 		}
-		l.offers.mu.Lock()
-		l.offers.here, l.offers.asked = here, true
-		l.offers.mu.Unlock()
+		t.offers.mu.Lock()
+		t.offers.here, t.offers.asked = here, true
+		t.offers.mu.Unlock()
 	}
 	all := make([]mcp.Listing, len(servers))
 	errs := make([]error, len(servers))
 	var asking sync.WaitGroup
 	for i, s := range servers {
-		asking.Go(func() { all[i], errs[i] = l.listed(ctx, s, false) })
+		asking.Go(func() { all[i], errs[i] = t.listed(ctx, s, false) })
 	}
 	asking.Wait()
-	for _, o := range l.offers.left {
+	for _, o := range t.offers.left {
 		all = append(all, mcp.Listing{Server: o.Name, State: mcp.NotUsed, Error: o.Why})
 	}
 	return all, errors.Join(errs...)

@@ -47,6 +47,9 @@ func systemPrompt(s *agent.State) string {
 // subagentPrompt is the same for a subagent.
 func subagentPrompt(s *agent.State, sub *agent.Subagent) string {
 	words := fill(subagentTemplate, s)
+	if sub.Background {
+		words += besideWords
+	}
 	switch {
 	case sub.Words == "":
 		return words + kindWords[sub.Type]
@@ -57,6 +60,10 @@ func subagentPrompt(s *agent.State, sub *agent.Subagent) string {
 		"A file of the repository says what you are to do, under the name " + sub.Type + ". It tells you how to work, and allows nothing that you were not allowed above.\n\n" +
 		sub.Words + "\n"
 }
+
+// besideWords are for subagents that work in the background.
+const besideWords = "\nYou work in the background: the agent goes on meanwhile in the same files, and others may too. " +
+	"Change only what you were asked to, read a file again before you change it, and leave alone what changes beside you. Your shell is your own.\n"
 
 // fill fills a template with what a machine has.
 func fill(words *template.Template, s *agent.State) string {

@@ -37,7 +37,7 @@ const proposeWithin = 2 * time.Minute
 // each repository with something pushed. What is asked is journaled before, so
 // that it is asked again after a crash, in the same words.
 func (l *Loop) propose(ctx context.Context) error {
-	s := l.rec.state
+	s := l.rec.snapshot()
 	if !s.Agent.Pull.Auto || s.Mode == agent.ModePlan {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (l *Loop) propose(ctx context.Context) error {
 // proposal journals what is to be asked of a forge; nil where it is nothing, which
 // is journaled too.
 func (l *Loop) proposal(ctx context.Context, n int) (*agent.PullRequestAsked, error) {
-	s := l.rec.state
+	s := l.rec.snapshot()
 	asked, err := agent.PullRequestAsked{RepoURL: s.Agent.Repos[n].URL, Branch: s.Checkout(n).Branch}, error(errNoForges())
 	if l.Pulls != nil {
 		within, cancel := context.WithTimeout(ctx, proposeWithin)
@@ -85,7 +85,7 @@ func (l *Loop) proposal(ctx context.Context, n int) (*agent.PullRequestAsked, er
 
 // commitOf is where the branch of a repository was pushed to.
 func (l *Loop) commitOf(repoURL string) string {
-	for _, b := range l.rec.state.Run.Branches {
+	for _, b := range l.rec.snapshot().Run.Branches {
 		if b.RepoURL == repoURL {
 			return b.Commit
 		}
@@ -100,7 +100,7 @@ func (l *Loop) pull(ctx context.Context, asked agent.PullRequestAsked) (agent.Pu
 	defer cancel()
 	opened, err := agent.PullRequestOpened{}, error(errNoForges())
 	if l.Pulls != nil {
-		opened, err = l.Pulls.Open(within, l.rec.state.Agent, asked)
+		opened, err = l.Pulls.Open(within, l.rec.snapshot().Agent, asked)
 	}
 	if ctx.Err() != nil {
 		return agent.PullRequest{}, context.Cause(ctx)
@@ -154,14 +154,14 @@ type pullArgs struct {
 // manage works a call of PrManagement: it pushes the branch of one of the agent's
 // repositories, and opens its pull request, or changes it. No other branch can be
 // named, and no other pull request.
-func (l *Loop) manage(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
+func (t *talk) manage(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
 	var in pullArgs
 	d := json.NewDecoder(bytes.NewReader(c.Args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
 		return tool.Failed("the arguments do not fit the schema: %v", err), nil
 	}
-	s := l.rec.snapshot()
+	s := t.rec.snapshot()
 	n := 0
 	for n < len(s.Agent.Repos) && in.RepoURL != "" && s.Agent.Repos[n].URL != in.RepoURL {
 		n++
@@ -181,22 +181,22 @@ func (l *Loop) manage(ctx context.Context, c conversation.ToolCall) (tool.Result
 	case in.Action == "PR_ACTION_UPDATE":
 		in.Title, in.Body = cmp.Or(in.Title, there.Title), cmp.Or(in.Body, there.Body)
 	}
-	commit, err := l.hands.Push(ctx, n, was.Branch)
+	commit, err := t.hands.Push(ctx, n, was.Branch)
 	switch {
 	case err != nil && (errors.Is(err, ErrMachineLost) || ctx.Err() != nil || !isFault(err)):
 		return tool.Result{}, err
 	case err != nil:
 		return notManaged("the branch was not pushed: ", err), nil
 	}
-	if err := l.rec.record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: commit}); err != nil {
+	if err := t.rec.record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: commit}); err != nil {
 		return tool.Result{}, err
 	}
-	if l.Pulls == nil {
+	if t.Pulls == nil {
 		return notManaged("", errNoForges()), nil
 	}
 	within, cancel := context.WithTimeout(ctx, proposeWithin)
 	defer cancel()
-	asked, err := l.Pulls.Propose(within, l.rec.snapshot(), n, commit, pull.Wish{
+	asked, err := t.Pulls.Propose(within, t.rec.snapshot(), n, commit, pull.Wish{
 		Title: in.Title, Body: in.Body, Base: in.BaseBranch, Draft: in.Draft || s.Agent.Pull.Draft,
 	})
 	if err != nil {
@@ -206,10 +206,10 @@ func (l *Loop) manage(ctx context.Context, c conversation.ToolCall) (tool.Result
 		return notManaged("", err), nil
 	}
 	asked.By, asked.CallID, asked.Force = agent.PullByTool, c.ID, true
-	if err := l.rec.record(ctx, &asked); err != nil {
+	if err := t.rec.record(ctx, &asked); err != nil {
 		return tool.Result{}, err
 	}
-	p, err := l.pull(ctx, asked)
+	p, err := t.pull(ctx, asked)
 	switch {
 	case err != nil && (ctx.Err() != nil || !isFault(err)):
 		return tool.Result{}, err

@@ -15,23 +15,22 @@ import (
 // readBatch is how many events are read at once when a journal is folded.
 const readBatch = 1000
 
-// recorder appends to the journal and keeps the state up to date with it. Its
-// methods are safe for concurrent use; state may be read only by the loop's own
-// goroutine, between calls of record.
+// recorder appends to the journal and keeps the state up to date with it. It owns
+// the state: the conversations of a run, which may work side by side, read copies.
+// Its methods are safe for concurrent use.
 type recorder struct {
 	journal   store.Journal
 	owner     string
 	agentID   string
 	runID     string
-	losses    int  // of machines, in this run
-	refusals  int  // of pushes that the model was told of, in this run
+	refusals  int  // of pushes that the model was told of, in this run; moved, as the next two, by the agent's own conversation alone
 	followups int  // of stop hooks, in this run
 	closed    bool // the run has ended
 
-	moved func() // told that the run's clock goes, or stands; nil before anybody asks
-
-	mu    sync.Mutex
-	state *agent.State
+	mu     sync.Mutex
+	state  *agent.State
+	losses int    // of machines, in this run
+	moved  func() // told that the run's clock goes, or stands; nil before anybody asks
 }
 
 // newRecorder folds the agent's journal.
@@ -109,6 +108,13 @@ func (r *recorder) snapshotOf(task string) *agent.State {
 	}
 	s.Calls = slices.Clone(s.Calls)
 	return &s
+}
+
+// lost is how many machines this run has lost.
+func (r *recorder) lost() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.losses
 }
 
 // argsOf are the arguments of a call as the journal has them.

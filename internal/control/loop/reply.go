@@ -169,7 +169,7 @@ func (t *talk) replied(ctx context.Context, r *model.Reply) error {
 	}}
 	cutBefore := len(s.Messages) > 0 && strings.HasSuffix(s.Messages[len(s.Messages)-1].PlainText(), goOn)
 	if r.Stop == model.StopLength && len(r.Message.Calls()) == 0 && !cutBefore {
-		bodies = append(bodies, &agent.Notice{Text: goOn})
+		bodies = append(bodies, &agent.Notice{Text: goOn, Code: agent.CodeCut})
 	}
 	if err := t.record(ctx, bodies...); err != nil {
 		return err

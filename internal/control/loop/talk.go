@@ -7,6 +7,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/model"
+	"aloft/internal/conversation"
 )
 
 // A talk works one conversation with a model: it asks, and works the calls of
@@ -14,6 +15,7 @@ import (
 // Like the loop it holds nothing that the journal does not.
 type talk struct {
 	*Loop
+	hands Hands // the machine's, as this conversation reached it last; nil before, and after it was lost
 	model model.Model
 	info  model.Info
 	task  string // the call at which the subagent works; "" in the agent's own
@@ -52,6 +54,15 @@ func (t *talk) prefix(s *agent.State) string {
 		return fmt.Sprintf("call_%d", s.Number())
 	}
 	return fmt.Sprintf("%s_%d", t.task, s.Turns)
+}
+
+// placed is a call as the machine gets it. A subagent in the background has a shell
+// of its own there: in one shell, commands wait for one another.
+func (t *talk) placed(c agent.Call) conversation.ToolCall {
+	if sub := t.state().Subagent(t.task); t.task != "" && sub != nil && sub.Background {
+		c.Shell = sub.ID
+	}
+	return c.ToolCall
 }
 
 // step does what is next in the conversation. It reports whether that was

@@ -35,6 +35,7 @@ type taskArgs struct {
 	Resume      string   `json:"resume"`
 	ReadOnly    bool     `json:"readonly"`
 	Attachments []string `json:"attachments"`
+	Background  bool     `json:"is_background"`
 }
 
 // readTask reads the arguments; the error is for the model.
@@ -68,7 +69,7 @@ func chosen(s *agent.State, in taskArgs) (agent.TaskBegan, error) {
 	b := agent.TaskBegan{Description: in.Description, Prompt: in.Prompt}
 	old := s.Subagent(in.Resume)
 	if in.Resume != "" && (old == nil || old.Busy) {
-		return b, fmt.Errorf("there is no subagent %q that could go on: begin a new one, without resume", in.Resume)
+		return b, fmt.Errorf("there is no subagent %q that could go on: begin a new one, without resume; or wait, where it still works in the background", in.Resume)
 	}
 	d, err := subagent.Find(in.Type, s.Definitions())
 	if err == nil && in.Resume == "" && d.Stateful() {
@@ -81,10 +82,14 @@ func chosen(s *agent.State, in taskArgs) (agent.TaskBegan, error) {
 	switch {
 	case old != nil:
 		b.ID, b.Type, b.ReadOnly, b.Words, b.Model = old.ID, old.Type, old.ReadOnly || in.ReadOnly, old.Words, old.Model
+		d, _ = subagent.Find(old.Type, s.Definitions()) // a file may be gone
 	case err != nil:
 		return b, err
 	default:
 		b.Type, b.ReadOnly, b.Words, b.Model = d.Name, d.ReadOnly || in.ReadOnly, d.Words, d.Model
+	}
+	if b.Background = in.Background || d.Background; b.Background && len(s.Beside()) >= maxTasks {
+		return b, fmt.Errorf("%d subagents work in the background already, as many as may: wait until one has ended", maxTasks)
 	}
 	return b, nil
 }
@@ -104,7 +109,8 @@ func (t *talk) onlyReads(c agent.Call) bool {
 }
 
 // delegate has a subagent work at a call of Task, and journals what it comes back
-// with. After a crash it goes on where the subagent was.
+// with. After a crash it goes on where the subagent was. One that works in the
+// background is not waited for.
 func (t *talk) delegate(ctx context.Context, c agent.Call) error {
 	sub := t.state().Subagent(c.ID)
 	if sub == nil || !sub.Busy {
@@ -117,27 +123,44 @@ func (t *talk) delegate(ctx context.Context, c agent.Call) error {
 		}
 		sub = t.state().Subagent(c.ID)
 	}
-	work := &talk{Loop: t.Loop, task: c.ID}
+	if sub.Background {
+		t.workBeside()
+		return t.back(ctx, c, begunOf(sub), 0)
+	}
+	work := t.to(sub)
+	ended, result, err := work.ended(ctx, work.converse(ctx))
+	if err != nil {
+		return err
+	}
+	return t.back(ctx, c, result, time.Since(sub.Began), ended)
+}
+
+// to is the conversation with a subagent.
+func (t *talk) to(sub *agent.Subagent) *talk {
+	work := &talk{Loop: t.Loop, hands: t.hands, task: sub.CallID}
 	var err error
 	if work.model, work.info, err = t.named(sub.Model); err != nil {
 		work.model, work.info = t.model, t.info // it is no longer in the configuration
 	}
-	began := time.Now()
-	err = work.converse(ctx)
-	sub = t.state().Subagent(c.ID)
+	return work
+}
+
+// ended is how a subagent has ended whose conversation came to err, and what it
+// comes back with. An error that is not the subagent's alone is returned.
+func (t *talk) ended(ctx context.Context, err error) (*agent.TaskEnded, tool.Result, error) {
+	if err != nil && !itsOwn(ctx, err) {
+		return nil, tool.Result{}, err
+	}
+	sub := t.state().Subagent(t.task)
 	ended := &agent.TaskEnded{
-		CallID: c.ID, ID: sub.ID, Status: "completed", DurationMS: time.Since(began).Milliseconds(), Turns: sub.Turns, ToolCalls: sub.ToolCalls, Usage: sub.Usage,
+		CallID: sub.CallID, ID: sub.ID, Status: "completed", DurationMS: time.Since(sub.Began).Milliseconds(), Turns: sub.Turns, ToolCalls: sub.ToolCalls, Usage: sub.Usage,
 	}
-	switch {
-	case err != nil && !itsOwn(ctx, err):
-		return err
-	case err != nil:
-		ended.Status = "error"
-		l := failure(err)
-		t.tell(ctx, "subagentStop", stopFields(sub, ended.Status))
-		return t.back(ctx, c, tool.Failed("the subagent %s could not go on: %s", sub.ID, l.Message), time.Since(began), ended)
+	if err == nil {
+		return ended, answerOf(sub, ended), nil
 	}
-	return t.back(ctx, c, answerOf(sub, ended), time.Since(began), ended)
+	ended.Status = "error"
+	t.tell(ctx, "subagentStop", stopFields(sub, ended.Status))
+	return ended, tool.Failed("the subagent %s could not go on: %s", sub.ID, failure(err).Message), nil
 }
 
 // itsOwn reports whether an error ends a subagent alone: its model has failed it.
@@ -267,6 +290,16 @@ func answerOf(sub *agent.Subagent, ended *agent.TaskEnded) tool.Result {
 	return tool.Result{Output: output, Text: answer + "\n\n[agent_id: " + sub.ID + "]"}
 }
 
+// begunOf is the result of a call whose subagent works in the background.
+func begunOf(sub *agent.Subagent) tool.Result {
+	output, err := json.Marshal(map[string]any{"success": map[string]any{"agent_id": sub.ID, "background": true}})
+	if err != nil {
+		return tool.Failed("the subagent works in the background: %v", err)
+	}
+	return tool.Result{Output: output, Text: "The subagent works in the background, beside you. You are told what it comes back with when it has ended; " +
+		"if nothing else is left to do, end your reply, and you are asked again then.\n\n[agent_id: " + sub.ID + "]"}
+}
+
 // back journals the result of a call of Task, and with it how the subagent ended.
 func (t *talk) back(ctx context.Context, c agent.Call, r tool.Result, took time.Duration, ended ...agent.Body) error {
 	if err := t.after(ctx, c, &r, took); err != nil && !errors.Is(err, ErrMachineLost) {
@@ -277,11 +310,11 @@ func (t *talk) back(ctx context.Context, c agent.Call, r tool.Result, took time.
 
 // findSubagents asks the machine which subagents the repositories define.
 func (l *Loop) findSubagents(ctx context.Context) error {
-	s := l.rec.state
+	s := l.rec.snapshot()
 	if s.Run.Turns > 0 || len(s.Agent.Repos) == 0 {
 		return nil // what the model was told of is not changed while it works
 	}
-	files, err := l.hands.Subagents(ctx)
+	files, err := l.own.hands.Subagents(ctx)
 	if err != nil {
 		if !errors.Is(err, ErrMachineLost) && ctx.Err() == nil {
 			l.Logger.Warn("the repository's subagents cannot be read", "error", err)

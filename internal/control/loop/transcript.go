@@ -44,14 +44,14 @@ const maxTranscriptPiece = 1 << 20
 
 // transcribe adds to a call what the machine lacks of the transcript; what is too
 // long for that goes before it.
-func (l *Loop) transcribe(ctx context.Context, s *agent.State, call *HookCall) error {
+func (t *talk) transcribe(ctx context.Context, s *agent.State, call *HookCall) error {
 	lines := transcriptOf(s.Messages)
 	for {
-		call.Transcript, call.TranscriptAt = l.told.next(lines)
+		call.Transcript, call.TranscriptAt = t.told.next(lines)
 		if call.TranscriptAt+int64(len(call.Transcript)) == int64(len(lines)) {
 			return nil
 		}
-		out, err := l.hands.Hooks(ctx, s, HookCall{Transcript: call.Transcript, TranscriptAt: call.TranscriptAt})
+		out, err := t.hands.Hooks(ctx, s, HookCall{Transcript: call.Transcript, TranscriptAt: call.TranscriptAt})
 		if err != nil {
 			return err
 		}

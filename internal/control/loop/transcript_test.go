@@ -69,7 +69,7 @@ func TestTranscriptIsSentOnce(t *testing.T) {
 func TestTranscribeSendsLongOnesAhead(t *testing.T) {
 	t.Parallel()
 	m := &keeper{}
-	l := &Loop{hands: m}
+	l := &talk{Loop: &Loop{}, hands: m}
 	s := &agent.State{Thread: agent.Thread{Messages: []conversation.Message{conversation.Text(conversation.User, strings.Repeat("x", 3*maxTranscriptPiece))}}}
 	var call HookCall
 	if err := l.transcribe(t.Context(), s, &call); err != nil {

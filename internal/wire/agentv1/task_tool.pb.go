@@ -26,8 +26,8 @@ const (
 // does not fill your conversation. It knows nothing of yours: its prompt has to
 // say all that it needs, what to come back with, and whether it is to change
 // anything. The user does not see its message: say what of it matters. Subagents
-// that only read work side by side when they are called in one reply. Do small
-// things yourself.
+// that only read work side by side when they are called in one reply; one in the
+// background works beside you. Do small things yourself.
 type TaskArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The work in three to five words.
@@ -44,9 +44,13 @@ type TaskArgs struct {
 	// The subagent can change nothing, and runs no commands.
 	Readonly bool `protobuf:"varint,6,opt,name=readonly,proto3" json:"readonly,omitempty"`
 	// Files that the subagent is to look at.
-	Attachments   []string `protobuf:"bytes,7,rep,name=attachments,proto3" json:"attachments,omitempty"`
-	AgentId       string   `protobuf:"bytes,8,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	ToolCallId    string   `protobuf:"bytes,9,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	Attachments []string `protobuf:"bytes,7,rep,name=attachments,proto3" json:"attachments,omitempty"`
+	AgentId     string   `protobuf:"bytes,8,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	ToolCallId  string   `protobuf:"bytes,9,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// Do not wait for the subagent: it works beside you, in a shell of its own, and
+	// you are told what it comes back with. Give it work that touches other files than
+	// yours.
+	IsBackground  bool `protobuf:"varint,10,opt,name=is_background,json=isBackground,proto3" json:"is_background,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -142,6 +146,13 @@ func (x *TaskArgs) GetToolCallId() string {
 		return x.ToolCallId
 	}
 	return ""
+}
+
+func (x *TaskArgs) GetIsBackground() bool {
+	if x != nil {
+		return x.IsBackground
+	}
+	return false
 }
 
 // SubagentType is what a subagent is made for; unspecified is for any work.
@@ -779,10 +790,12 @@ func (x *SubagentTypeCustom) GetName() string {
 type TaskSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names the subagent, so that it can be resumed.
-	AgentId       string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	Answer        string `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
-	DurationMs    int32  `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	ToolCalls     int32  `protobuf:"varint,4,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	AgentId    string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	Answer     string `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	DurationMs int32  `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	ToolCalls  int32  `protobuf:"varint,4,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	// It works yet: there is no answer.
+	Background    bool `protobuf:"varint,5,opt,name=background,proto3" json:"background,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -843,6 +856,13 @@ func (x *TaskSuccess) GetToolCalls() int32 {
 		return x.ToolCalls
 	}
 	return 0
+}
+
+func (x *TaskSuccess) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
 }
 
 // TaskToolCallDelta is what a subagent says as it works.
@@ -1028,7 +1048,7 @@ var File_agent_v1_task_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_task_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x18agent/v1/task_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xdc\x02\n" +
+	"\x18agent/v1/task_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x81\x03\n" +
 	"\bTaskArgs\x12&\n" +
 	"\vdescription\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\vdescription\x12\x1c\n" +
 	"\x06prompt\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01R\x06prompt\x12A\n" +
@@ -1039,7 +1059,9 @@ const file_agent_v1_task_tool_proto_rawDesc = "" +
 	"\vattachments\x18\a \x03(\tR\vattachments\x12\x1f\n" +
 	"\bagent_id\x18\b \x01(\tB\x04\x90\xb5\x18\x01R\aagentId\x12&\n" +
 	"\ftool_call_id\x18\t \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\x12\x8a\xb5\x18\x0e\n" +
+	"toolCallId\x12#\n" +
+	"\ris_background\x18\n" +
+	" \x01(\bR\fisBackground:\x12\x8a\xb5\x18\x0e\n" +
 	"\x04Task\x12\x04task \x02\"\xd8\x05\n" +
 	"\fSubagentType\x12E\n" +
 	"\vunspecified\x18\x01 \x01(\v2!.agent.v1.SubagentTypeUnspecifiedH\x00R\vunspecified\x129\n" +
@@ -1067,14 +1089,17 @@ const file_agent_v1_task_tool_proto_rawDesc = "" +
 	"\x16SubagentTypeBrowserUse\"\x19\n" +
 	"\x17SubagentTypeCursorGuide\"(\n" +
 	"\x12SubagentTypeCustom\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x80\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xa0\x01\n" +
 	"\vTaskSuccess\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\tR\x06answer\x12\x1f\n" +
 	"\vduration_ms\x18\x03 \x01(\x05R\n" +
 	"durationMs\x12\x1d\n" +
 	"\n" +
-	"tool_calls\x18\x04 \x01(\x05R\ttoolCalls\"'\n" +
+	"tool_calls\x18\x04 \x01(\x05R\ttoolCalls\x12\x1e\n" +
+	"\n" +
+	"background\x18\x05 \x01(\bR\n" +
+	"background\"'\n" +
 	"\x11TaskToolCallDelta\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\"v\n" +
 	"\n" +

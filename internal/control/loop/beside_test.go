@@ -1,0 +1,265 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+	"aloft/internal/policy/permit"
+	"aloft/internal/tool"
+)
+
+const backgroundTask = `Task {"description":"look","prompt":"count them","is_background":true}`
+
+// besideEachOther are an agent that gives work to a subagent in the background, and
+// the subagent: each does two calls, and then says its last. The agent is asked once
+// more when it has been told, and says what it was told.
+func besideEachOther(told *atomic.Pointer[model.Request]) asked {
+	return func(req model.Request, turn int) step {
+		switch {
+		case strings.HasPrefix(req.System, "You are a subagent"):
+			return []step{use(`Read {"path":"theirs"}`), use(`Shell {"command":"theirs"}`), say("forty")}[turn]
+		case strings.Contains(req.Messages[len(req.Messages)-1].PlainText(), "forty"):
+			told.Store(&req)
+			return say("they say forty")
+		}
+		return []step{use(backgroundTask), use(`Shell {"command":"mine"}`), say("I wait")}[min(turn, 2)]
+	}
+}
+
+// asked is a model that answers by what it is asked and how many replies that holds.
+type asked func(req model.Request, turn int) step
+
+// Stream implements [model.Model].
+func (f asked) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
+	return byPrompt(func(_ string, turn int) step { return f(req, turn) }).Stream(ctx, req)
+}
+
+// TestTaskInTheBackground has the agent go on while its subagent works, end no run
+// before it has come back, and hear what it says.
+func TestTaskInTheBackground(t *testing.T) {
+	r := newRig(t, true)
+	var both sync.WaitGroup
+	both.Add(2)
+	r.hands.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		if c.Name == "Shell" {
+			both.Done()
+			both.Wait() // for ever, unless both work at once
+		}
+		return tool.Result{Text: "ok"}, nil
+	}
+	var told atomic.Pointer[model.Request]
+	c := r.config()
+	c.Model = besideEachOther(&told)
+	if err := loop.Run(t.Context(), r.id, c); err != nil {
+		t.Fatal(err)
+	}
+	end := bodies[*agent.RunEnded](r)[0]
+	if end.Status != agent.Finished || end.Result != "they say forty" {
+		t.Fatalf("got %+v", end)
+	}
+	checkConversation(t, told.Load().Messages)
+	done := bodies[*agent.CallDone](r)
+	if !strings.Contains(done[0].Text, "in the background") || !strings.Contains(string(done[0].Output), `"background":true`) {
+		t.Errorf("the call's result is %+v", done[0])
+	}
+	began, ended := bodies[*agent.TaskBegan](r), bodies[*agent.TaskEnded](r)
+	if len(began) != 1 || !began[0].Background || len(ended) != 1 || ended[0].ToolCalls != 2 || ended[0].Status != "completed" {
+		t.Errorf("began %+v, ended %+v", began, ended)
+	}
+	var used conversation.Usage
+	for _, reply := range append(bodies[*agent.TurnReplied](r), within[*agent.TurnReplied](r)...) {
+		used = used.Add(reply.Usage)
+	}
+	if run, err := r.store.Run(t.Context(), r.id, r.run); err != nil || run.Usage != used || used.Output < 10 {
+		t.Errorf("the run has used %+v of %+v, %v", run.Usage, used, err)
+	}
+}
+
+// TestCrashBesideATask stops the server after each event of such a run: the next goes
+// on with both, no call is made twice, and the run ends the same.
+func TestCrashBesideATask(t *testing.T) {
+	for crash := int64(3); ; crash++ {
+		r := newRig(t, false)
+		c := r.config()
+		var told atomic.Pointer[model.Request]
+		c.Model = besideEachOther(&told)
+		ctx, stop := context.WithCancelCause(t.Context())
+		c.Journal = &dying{Journal: r.store, at: crash, die: func() { stop(loop.ErrStop) }}
+		var mu sync.Mutex
+		made, kept := map[string]int{}, map[string]bool{}
+		r.hands.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !kept[c.ID] {
+				kept[c.ID] = true
+				made[string(c.Args)]++
+			}
+			return tool.Result{Text: "ok"}, nil
+		}
+		first := loop.Run(ctx, r.id, c)
+		if first == nil {
+			if crash < 15 {
+				t.Fatalf("the run had %d events", crash)
+			}
+			return // there were no more events
+		}
+		if !errors.Is(first, loop.ErrStop) && !errors.Is(first, errDead) {
+			t.Fatalf("after %d: %v", crash, first)
+		}
+		c.Journal = r.store
+		if err := loop.Run(t.Context(), r.id, c); err != nil {
+			t.Fatalf("after %d: %v", crash, err)
+		}
+		ended := bodies[*agent.TaskEnded](r)
+		if len(bodies[*agent.TaskBegan](r)) != 1 || len(ended) != 1 || ended[0].ToolCalls != 2 || len(made) != 3 || bodies[*agent.RunEnded](r)[0].Result != "they say forty" {
+			t.Errorf("after %d: ended %+v, calls %v, %+v", crash, ended, made, bodies[*agent.RunEnded](r)[0])
+		}
+		for args, n := range made {
+			if n != 1 {
+				t.Errorf("after %d: %s was made %d times", crash, args, n)
+			}
+		}
+		checkConversation(t, told.Load().Messages)
+	}
+}
+
+// A run that is cancelled aborts what all of its conversations do, and the agent is
+// told in its next run that the subagent did not finish.
+func TestCancelBesideATask(t *testing.T) {
+	r := newRig(t, false)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var working sync.WaitGroup
+	working.Add(2)
+	aborted := make(chan error, 2)
+	r.hands.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		if c.Name == "Shell" {
+			working.Done()
+			<-ctx.Done()
+			aborted <- context.Cause(ctx)
+		}
+		return tool.Result{Text: "ok"}, nil
+	}
+	go func() {
+		working.Wait()
+		cancel(loop.ErrCancel)
+	}()
+	c := r.config()
+	var told atomic.Pointer[model.Request]
+	c.Model = besideEachOther(&told)
+	if err := loop.Run(ctx, r.id, c); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := <-aborted, <-aborted; !loop.Aborts(a) || !loop.Aborts(b) || bodies[*agent.RunEnded](r)[0].Status != agent.Cancelled {
+		t.Errorf("aborted for %v and %v", a, b)
+	}
+	state := agent.Fold(r.id, r.events())
+	last := state.Messages[len(state.Messages)-1].PlainText()
+	if len(state.Beside()) != 0 || !strings.Contains(last, "has not finished") {
+		t.Errorf("the agent is told %q", last)
+	}
+}
+
+// What a subagent in the background uses counts for the run, and ends it.
+func TestLimitBesideATask(t *testing.T) {
+	r := newRig(t, false)
+	r.allowed.Tokens = 40 // of 15 a reply
+	c := r.config()
+	c.Model = asked(func(req model.Request, turn int) step {
+		if strings.HasPrefix(req.System, "You are a subagent") {
+			return counted(use(`Read {"path":"a"}`))
+		}
+		return []step{counted(use(backgroundTask)), say("I wait"), say("again")}[turn]
+	})
+	if err := loop.Run(t.Context(), r.id, c); err != nil {
+		t.Fatal(err)
+	}
+	end := bodies[*agent.RunEnded](r)[0]
+	if end.Status != agent.Expired || end.Failure.Code != "limit_tokens" {
+		t.Errorf("got %+v", end)
+	}
+}
+
+// counted is a step whose reply has used 10 tokens.
+func counted(of step) step {
+	return func(yield func(model.Event, error) bool) {
+		of(func(e model.Event, err error) bool {
+			if e.Done != nil {
+				e.Done.Usage.Output = 10
+			}
+			return yield(e, err)
+		})
+	}
+}
+
+// A question of one in the background names it, and keeps nobody else from work.
+func TestApprovalBesideATask(t *testing.T) {
+	r := newRig(t, false)
+	r.reviewed(permit.Allowlist, "")
+	c := r.config()
+	c.Review = r.review
+	mine := make(chan struct{})
+	c.Model = asked(func(req model.Request, turn int) step {
+		switch {
+		case strings.HasPrefix(req.System, "You are a subagent"):
+			return []step{use(`Shell {"command":"rm -rf x"}`), say("it may")}[turn]
+		case strings.Contains(req.Messages[len(req.Messages)-1].PlainText(), "it may"):
+			return say("done")
+		case turn == 2:
+			close(mine)
+		}
+		return []step{use(backgroundTask), use(`Read {"path":"a"}`), say("I wait")}[turn]
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- loop.Run(t.Context(), r.id, c) }()
+	<-mine
+	q := r.asked()
+	r.answer(agent.AllowOnce, "")
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if q.By != "generalPurpose: look" || q.Task != bodies[*agent.TaskBegan](r)[0].CallID || bodies[*agent.RunEnded](r)[0].Result != "done" {
+		t.Errorf("asked %+v", q)
+	}
+}
+
+// A machine that is lost is lost once, whoever finds it so first, and both go on.
+func TestMachineLostBesideATask(t *testing.T) {
+	r := newRig(t, false)
+	next := &hands{boot: "boot-2"}
+	var both sync.WaitGroup
+	both.Add(2)
+	r.hands.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		if c.Name == "Shell" {
+			both.Done()
+			both.Wait()
+			return tool.Result{}, loop.ErrMachineLost
+		}
+		return tool.Result{Text: "ok"}, nil
+	}
+	c := r.config()
+	var told atomic.Pointer[model.Request]
+	c.Model = besideEachOther(&told)
+	var made atomic.Int32
+	c.Machine = func(context.Context, *agent.State, loop.Record) (loop.Hands, error) {
+		if made.Add(1) == 1 {
+			return r.hands, nil
+		}
+		return next, nil
+	}
+	if err := loop.Run(t.Context(), r.id, c); err != nil {
+		t.Fatal(err)
+	}
+	lost := len(bodies[*agent.MachineLost](r))
+	if end := bodies[*agent.RunEnded](r)[0]; end.Result != "they say forty" || lost != 1 || made.Load() > 2 {
+		t.Errorf("%+v after %d losses, with %d machines", end, lost, made.Load())
+	}
+}

@@ -1,0 +1,68 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"aloft/internal/agent"
+	"aloft/internal/fault"
+)
+
+// place is the machine in which all conversations of the run work.
+type place struct {
+	sync.Mutex       // held while a machine is made ready
+	hands      Hands // nil until the machine is needed, and after it was lost
+}
+
+// maxLost bounds how often a run gets a machine again, so that a task that
+// kills its machine ends.
+const maxLost = 5
+
+// reach makes the machine ready, and has the conversation work in it.
+func (t *talk) reach(ctx context.Context) error {
+	t.place.Lock()
+	defer t.place.Unlock()
+	for t.place.hands == nil {
+		s := t.rec.snapshot()
+		h, err := t.Machine(ctx, s, func(ctx context.Context, bodies ...agent.Body) error {
+			err := t.rec.record(ctx, bodies...)
+			*s = *t.rec.snapshot()
+			return err
+		})
+		switch {
+		case errors.Is(err, ErrMachineLost):
+			if err := t.noteLost(ctx, err); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		default:
+			t.place.hands = h
+		}
+	}
+	t.hands = t.place.hands
+	return nil
+}
+
+// lost lets go of the machine, since it is gone. The first conversation that finds
+// it so records that.
+func (t *talk) lost(ctx context.Context, cause error) error {
+	t.place.Lock()
+	defer t.place.Unlock()
+	was := t.hands
+	t.hands = nil
+	if t.place.hands != was {
+		return nil
+	}
+	t.place.hands = nil
+	return t.noteLost(ctx, cause)
+}
+
+func (t *talk) noteLost(ctx context.Context, cause error) error {
+	if t.rec.lost() >= maxLost {
+		return fault.Unavailable("the machine was lost %d times in this run", maxLost).Named("machine_lost").
+			Hint("something in the task may be killing it: look at the last tool calls with `aloft agent logs`").Because(cause)
+	}
+	return t.rec.record(ctx, &agent.MachineLost{MachineID: t.rec.snapshot().MachineID, Reason: "the connection to it ended"})
+}
