@@ -12,7 +12,19 @@ const indent = "  "
 // taskBegan shows that a subagent begins.
 func (t *Transcript) taskBegan(b body, at time.Time) {
 	t.doing.set(b.Type+": "+Line(b.Description, 80), at)
-	t.line(Dim, ">", Line(b.Type, 40), b.Description, 0)
+	what := b.Description
+	if b.Background {
+		what += " (in the background)"
+	}
+	t.line(Dim, ">", Line(b.Type, 40), what, 0)
+}
+
+// taskEnded shows that a subagent has ended which worked in the background: its call
+// had its result long before.
+func (t *Transcript) taskEnded(b body) {
+	if head, _, _ := strings.Cut(b.Told, "\n"); head != "" {
+		t.line(Dim, "<", "told", head, time.Duration(b.DurationMS)*time.Millisecond)
+	}
 }
 
 // within shows what a subagent does, below the call at which it works. Its words

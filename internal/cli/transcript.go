@@ -54,6 +54,8 @@ type body struct {
 	Data          json.RawMessage `json:"data"` // likewise
 	Type          string          `json:"type"` // of a subagent
 	Description   string          `json:"description"`
+	Background    bool            `json:"background"` // likewise
+	Told          string          `json:"told"`       // likewise
 	Name          string          `json:"name"`
 	State         string          `json:"state"`
 	DurationMS    int64           `json:"durationMs"`
@@ -129,6 +131,8 @@ func (t *Transcript) Show(e client.Event) {
 		t.replied(b, e.Time)
 	case "task.began":
 		t.taskBegan(b, e.Time)
+	case "task.ended":
+		t.taskEnded(b)
 	case "task.event":
 		t.within(b, e.Time)
 	case "approval.asked":

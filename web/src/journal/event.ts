@@ -34,9 +34,9 @@ type Bodies = {
   "call.delta": { callId: string; stdout?: string; stderr?: string };
   "call.done": { callId: string; text: string; error?: boolean; output?: unknown; images?: { mediaType: string }[]; durationMs: number };
   "call.classified": { usage?: Tokens };
-  "task.began": { callId: string; id: string; type: string; description: string; task: string; model: string; readOnly?: boolean };
+  "task.began": { callId: string; id: string; type: string; description: string; task: string; model: string; readOnly?: boolean; background?: boolean };
   "task.event": { callId: string; kind: string; data: unknown }; // an event of a subagent's conversation
-  "task.ended": { callId: string; status: string; durationMs: number; turns: number; toolCalls: number; usage: Tokens };
+  "task.ended": { callId: string; status: string; durationMs: number; turns: number; toolCalls: number; usage: Tokens; told?: string }; // told where it worked in the background
   compacted: { summary: string; usage?: Tokens };
   "cancel.asked": { reason: string };
   "agent.paused": object;

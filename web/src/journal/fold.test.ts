@@ -128,6 +128,15 @@ test("a transcript from the middle on says what the whole does", () => {
   }
 });
 
+test("a call whose subagent works in the background is over when that is", () => {
+  const t = told(prompt, reply({ call: { id: "c", name: "Task", args: {} } }), { kind: "call.sent", data: { callId: "c" } }, { kind: "task.began", data: { callId: "c", id: "c", type: "explore", description: "d", task: "look", model: "m", background: true } });
+  const call = () => t.entries.flatMap((e) => (e.kind === "call" ? [e.call] : []))[0];
+  t.add({ seq: 90, time: "", kind: "call.done", data: { callId: "c", text: "it works in the background", durationMs: 1 } });
+  expect(call()?.state).toBe("running");
+  t.add({ seq: 91, time: "", kind: "task.ended", data: { callId: "c", status: "completed", durationMs: 7, turns: 1, toolCalls: 0, usage, told: "found" } });
+  expect(call()).toMatchObject({ state: "done", text: "found", ms: 7 });
+});
+
 test("a subagent's conversation is below the call at which it works", () => {
   const inside = (kind: string, data: object) => ({ kind: "task.event", data: { callId: "c", kind, data } }) as Pick<Event, "kind" | "data">;
   const asked = [prompt, reply({ call: { id: "c", name: "Task", args: {} } }), { kind: "call.sent", data: { callId: "c" } }, { kind: "task.began", data: { callId: "c", id: "c", type: "explore", description: "d", task: "look", model: "m" } }] as Pick<Event, "kind" | "data">[];

@@ -34,7 +34,7 @@ export type Call = {
   subagent?: Subagent; // that works at it
 };
 /** What a subagent does, in a conversation of its own. */
-export type Subagent = { type: string; description: string; task: string; model: string; said: Transcript };
+export type Subagent = { type: string; description: string; task: string; model: string; background?: boolean; said: Transcript };
 
 /** The questions of an event, in which those that are answered in words have no options. */
 const questionsOf = ({ questions }: Approval) => (questions ? { questions: questions.map((q) => ({ ...q, options: (q.options as typeof q.options | undefined) ?? [] })) } : {});
@@ -138,6 +138,14 @@ export class Transcript {
         this.used(usageOf(e));
         this.change(e.data.callId, (c) => c.subagent?.said.add({ ...e, kind: e.data.kind, data: e.data.data } as Event));
         break;
+      case "task.ended":
+        this.change(e.data.callId, (c) => {
+          if (!c.subagent?.background || c.state !== "running") return;
+          c.state = e.data.status === "completed" ? "done" : "failed";
+          c.text = e.data.told ?? "";
+          c.ms = e.data.durationMs;
+        });
+        break;
       case "call.classified":
         this.used(usageOf(e));
         break;
@@ -184,6 +192,7 @@ export class Transcript {
         break;
       case "call.done":
         this.change(e.data.callId, (c) => {
+          if (c.subagent?.background && c.state === "running") return; // it has its result at once, and is worked yet
           if (c.state !== "refused") c.state = e.data.error ? "failed" : "done";
           c.text = e.data.text;
           c.result = e.data.output;

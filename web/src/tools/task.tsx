@@ -22,7 +22,7 @@ export const task: Tool = {
     const about = words.tools.subagent.of(c.subagent?.type ?? (text(c.args["subagent_type"]) || "generalPurpose"), text(c.args["description"]));
     return c.subagent && c.state === "running" ? `${about} · ${now(c.subagent.said)}` : about;
   },
-  outcome: (c) => (c.subagent ? words.tools.subagent.calls(calls(c)) : ""),
+  outcome: (c) => (c.subagent ? [...(c.subagent.background ? [words.tools.subagent.background] : []), words.tools.subagent.calls(calls(c))].join(" · ") : ""),
   open: (c) => c.subagent?.said.entries.some((e) => e.kind === "call" && e.call.state === "asks") ?? false,
   body: plain.body,
 };

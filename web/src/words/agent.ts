@@ -97,6 +97,7 @@ export const agent = {
     recording: { START_RECORDING: "start", SAVE_RECORDING: "save", DISCARD_RECORDING: "discard" },
     subagent: {
       of: (type: string, what: string) => `${type}: ${what}`,
+      background: "in the background",
       asked: "It was asked",
       calls: (n: number) => (n === 1 ? "1 call" : `${n.toLocaleString()} calls`),
       earlier: (n: number) => `${n.toLocaleString()} earlier entries are not shown`,
