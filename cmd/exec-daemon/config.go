@@ -57,6 +57,7 @@ type config struct {
 	TmuxKept     bool
 	BootID       string // empty to have one made
 	IndexDir     string // absolute
+	RecordingDir string // absolute
 
 	EmbeddingURL     string // empty for none
 	EmbeddingModel   string
@@ -154,6 +155,8 @@ func (c *config) check() error {
 		return fmt.Errorf("%w: the artifacts' folder and tmux's socket must be absolute paths", errUsage)
 	case !filepath.IsAbs(c.IndexDir):
 		return fmt.Errorf("%w: the index folder %q must be an absolute path", errUsage, c.IndexDir)
+	case !filepath.IsAbs(c.RecordingDir):
+		return fmt.Errorf("%w: the recordings' folder %q must be an absolute path", errUsage, c.RecordingDir)
 	case (c.EmbeddingURL == "") != (c.EmbeddingModel == ""):
 		return fmt.Errorf("%w: --embedding-url and --embedding-model go together", errUsage)
 	}

@@ -20,7 +20,7 @@ var full = map[string]string{
 	"chrome-executable-path": "/chrome", "record-screen-enabled": "true", "generate-image-enabled": "true", "sandbox-enabled": "true",
 	"sandbox-helper-path": "/sandbox", "claude-md-enabled": "false", "trace-endpoint": "https://t", "trace-auth-token": "tt", "ghost-mode": "false",
 	"trace-insecure": "true", "state-dir": "/state", "workspace": "/work", "output-dir": "/out", "artifacts-dir": "/art", "tmux-socket": "/tm", "tmux-kept": "true", "boot-id": "boot-1",
-	"index-dir": "/index", "embedding-url": "http://e/v1", "embedding-model": "m", "embedding-key-file": "/nowhere",
+	"index-dir": "/index", "recording-dir": "/recording", "embedding-url": "http://e/v1", "embedding-model": "m", "embedding-key-file": "/nowhere",
 }
 
 var fullConfig = config{
@@ -29,7 +29,7 @@ var fullConfig = config{
 	ComputerUse: true, Redact: true, ChromeExecutable: "/chrome", RecordScreen: true, GenerateImage: true, Sandbox: true,
 	SandboxHelper: "/sandbox", ClaudeMD: false, TraceEndpoint: "https://t", TraceToken: "tt", GhostMode: false, TraceInsecure: true,
 	StateDir: "/state", Workspace: "/work", OutputDir: "/out", ArtifactsDir: "/art", TmuxSocket: "/tm", TmuxKept: true, BootID: "boot-1",
-	IndexDir: "/index", EmbeddingURL: "http://e/v1", EmbeddingModel: "m", EmbeddingKeyFile: "/nowhere",
+	IndexDir: "/index", RecordingDir: "/recording", EmbeddingURL: "http://e/v1", EmbeddingModel: "m", EmbeddingKeyFile: "/nowhere",
 }
 
 func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {

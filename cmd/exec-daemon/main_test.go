@@ -88,7 +88,8 @@ func start(t testing.TB, settings ...func(*daemon)) *daemon {
 func (d *daemon) start() {
 	d.t.Helper()
 	cmd := exec.Command(d.program, "serve", "--port", "0", "--pty-websocket-port", "0", "--state-dir", d.state, "--workspace", d.workspace,
-		"--output-dir", filepath.Join(d.workspace, ".output"), "--index-dir", filepath.Join(d.workspace, ".index"))
+		"--output-dir", filepath.Join(d.workspace, ".output"), "--index-dir", filepath.Join(d.workspace, ".index"),
+		"--recording-dir", filepath.Join(d.workspace, ".recording"))
 	cmd.Args = append(cmd.Args, d.more...)
 	cmd.Env = append(os.Environ(), beMain+"=1", variable("auth-token")+"="+token)
 	cmd.Env = append(cmd.Env, d.env...)

@@ -30,7 +30,7 @@ func TestRegistryOfTheRunningDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := start(t)
+	d := start(t, func(d *daemon) { d.more = []string{"--record-screen-enabled"} })
 	control := agentv1connect.NewControlServiceClient(http.DefaultClient, "http://"+d.addr)
 	calls := 0
 	answer := func(call *agentv1.ToolCall) string {

@@ -13,6 +13,7 @@ import (
 	"aloft/internal/guest/search"
 	"aloft/internal/guest/shell"
 	"aloft/internal/guest/tool"
+	"aloft/internal/guest/video"
 	"aloft/internal/guest/web"
 )
 
@@ -21,7 +22,7 @@ func tools(cfg config, bash *shells, s skills) []tool.Tool {
 	cage := sandboxOf(cfg)
 	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath, Sandbox: cage, Seen: tool.NewSeen()}
 	client := web.New(web.Public)
-	return []tool.Tool{
+	all := []tool.Tool{
 		bash.tool("Shell", func(session *shell.Session) tool.Tool { return tool.Shell(session, cage) }),
 		bash.tool("Await", tool.Await),
 		bash.tool("WriteShellStdin", tool.WriteShellStdin),
@@ -42,6 +43,10 @@ func tools(cfg config, bash *shells, s skills) []tool.Tool {
 		tool.FetchMcpResource(ws, s.servers),
 		tool.McpAuth(s.servers),
 	}
+	if cfg.RecordScreen {
+		all = append(all, tool.RecordScreen(s.recorder))
+	}
+	return all
 }
 
 // sandboxOf is the sandbox that the flags ask for. What would lead out of it is
@@ -58,9 +63,10 @@ func sandboxOf(cfg config) *tool.Sandbox {
 
 // skills are what some tools keep from call to call.
 type skills struct {
-	index   *search.Index
-	linters *lsp.Pool
-	servers *mcp.Manager
+	index    *search.Index
+	linters  *lsp.Pool
+	servers  *mcp.Manager
+	recorder *video.Recorder
 }
 
 func newSkills(cfg config, log *slog.Logger, servers mcp.Config) (skills, error) {
@@ -76,12 +82,13 @@ func newSkills(cfg config, log *slog.Logger, servers mcp.Config) (skills, error)
 		}
 	}
 	return skills{
-		servers: mcp.New(servers),
-		index:   search.New(search.Config{Dir: cfg.Workspace, State: cfg.IndexDir, Ripgrep: cfg.RgPath, Embed: meaning}),
-		linters: lsp.New(lsp.Config{Dir: cfg.Workspace, MarkFile: filepath.Join(cfg.StateDir, "lint-mark.json"), Ripgrep: cfg.RgPath, Log: log}),
+		servers:  mcp.New(servers),
+		index:    search.New(search.Config{Dir: cfg.Workspace, State: cfg.IndexDir, Ripgrep: cfg.RgPath, Embed: meaning}),
+		recorder: video.New(video.Config{Display: os.Getenv("DISPLAY"), Dir: cfg.RecordingDir, Artifacts: cfg.ArtifactsDir}),
+		linters:  lsp.New(lsp.Config{Dir: cfg.Workspace, MarkFile: filepath.Join(cfg.StateDir, "lint-mark.json"), Ripgrep: cfg.RgPath, Log: log}),
 	}, nil
 }
 
 func (s skills) close() error {
-	return errors.Join(s.servers.Close(), s.linters.Close(), s.index.Close())
+	return errors.Join(s.recorder.Close(), s.servers.Close(), s.linters.Close(), s.index.Close())
 }

@@ -148,7 +148,9 @@ func kindSchema(f protoreflect.FieldDescriptor, depth int) (*schema, error) {
 	case protoreflect.EnumKind:
 		s := &schema{Type: "string"}
 		for i := range f.Enum().Values().Len() {
-			s.Enum = append(s.Enum, string(f.Enum().Values().Get(i).Name()))
+			if name := string(f.Enum().Values().Get(i).Name()); !strings.HasSuffix(name, "_UNSPECIFIED") {
+				s.Enum = append(s.Enum, name)
+			}
 		}
 		return s, nil
 	case protoreflect.MessageKind:

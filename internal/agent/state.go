@@ -43,12 +43,16 @@ type State struct {
 	Submitted bool                  // the hooks have seen the run's prompt
 	Granted   []Grant               // what a person has allowed the agent for good
 	Refused   []RefusedCall         // in this run
+	Recorded  bool                  // a call of RecordTool was sent in this run
 	marks     []mark                // of the conversation, where it can be taken back to
 	before    *mark                 // it was taken back to this, and no run has begun since
 	proposals map[string]Proposal   // of the end of this run, by repository
 	// MCPRun is the run with which MCP servers came last; "" if none came.
 	MCPRun string
 }
+
+// RecordTool is the tool that records the desktop.
+const RecordTool = "RecordScreen"
 
 // Fold returns the state after the events, which begin with the first of a journal.
 func Fold(id string, events []Event) *State {
@@ -71,10 +75,14 @@ func (s *State) Apply(e Event) {
 	}
 	if _, ok := e.Body.(*RunCreated); ok {
 		s.Run = Run{AgentID: s.Agent.ID}
-		s.Cancel = ""
+		s.Cancel, s.Recorded = "", false
 	}
 	if e.RunID != "" {
 		s.Run.Apply(e)
+	}
+	if sent, ok := e.Inner().(*CallSent); ok {
+		c := s.Find(sent.CallID)
+		s.Recorded = s.Recorded || c != nil && c.Name == RecordTool
 	}
 	s.judged(e)
 	s.proposed(e)

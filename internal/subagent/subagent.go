@@ -33,13 +33,13 @@ var Offered = []Definition{
 	{Name: General, Description: "any work: research, search, changes of several steps"},
 	{Name: Explore, Description: "finds out how code works or where something is, fast; only reads", ReadOnly: true},
 	{Name: Debug, Description: "finds the cause of a bug by hypotheses that it tests; the next call goes on with the same one"},
+	{Name: VideoReview, Description: "looks at videos and pictures, which attachments names, and says what they show; only reads", ReadOnly: true},
 	{Name: VMSetupHelper, Description: "finds out what a machine needs to build and test the project, and keeps it"},
 }
 
 // missing are those that need what machines do not have, and what that is.
 var missing = map[string]string{
 	ComputerUse: "a desktop in the machine",
-	VideoReview: "a model that is given videos",
 }
 
 // reserved names are no repository's to define.
@@ -65,6 +65,9 @@ type Definition struct {
 // Stateful reports whether the next call of the kind goes on with the subagent
 // that worked last, unless it is told otherwise.
 func (d Definition) Stateful() bool { return d.File == "" && d.Name == Debug }
+
+// Looks reports whether it can do nothing with a model that is given no pictures.
+func (d Definition) Looks() bool { return d.File == "" && d.Name == VideoReview }
 
 // Find returns the definition of that name, "" for [General]: Aloft's own, or one
 // of the others. The error is for the model to read.

@@ -57,8 +57,7 @@ func TestFind(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"computerUse": "computerUse is not available: needs a desktop in the machine",
-		"videoReview": "videoReview is not available: needs a model that is given videos",
-		"bash":        `there is no subagent "bash"; there are generalPurpose, explore, debug, vmSetupHelper, reviewer`,
+		"bash":        `there is no subagent "bash"; there are generalPurpose, explore, debug, videoReview, vmSetupHelper, reviewer`,
 	} {
 		if _, err := Find(name, own); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", name, err)

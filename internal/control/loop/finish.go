@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/conversation"
 	"aloft/internal/fault"
 )
 
@@ -144,8 +145,29 @@ func (l *Loop) keep(ctx context.Context) {
 	if l.own.hands == nil {
 		return
 	}
+	if l.rec.state.Recorded {
+		l.endRecording(ctx)
+	}
 	if err := l.own.hands.Keep(ctx); err != nil {
 		l.Logger.Warn("artifacts are not kept", "error", err)
+	}
+}
+
+// recordingTimeout bounds how long the machine may take to end a recording.
+const recordingTimeout = 10 * time.Second
+
+// endRecording has the machine end a recording of the desktop that was neither
+// saved nor discarded. What there is of it stays, for a later run to decide about.
+func (l *Loop) endRecording(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, recordingTimeout)
+	defer cancel()
+	c := conversation.ToolCall{ID: "end_" + l.rec.runID, Name: agent.RecordTool, Args: []byte(`{"mode":"RECORDING_MODE_UNSPECIFIED"}`)}
+	_, _, err := l.own.hands.Call(ctx, c, func(Delta) {})
+	if err == nil {
+		err = l.own.hands.Ack(ctx, c.ID)
+	}
+	if err != nil {
+		l.Logger.Warn("a recording may go on after its run", "error", err)
 	}
 }
 

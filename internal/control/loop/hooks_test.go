@@ -142,7 +142,7 @@ func TestHookTools(t *testing.T) {
 	for _, c := range []struct{ name, tools string }{
 		{"Shell", "Shell"}, {"Read", "Read"}, {"Write", "Write StrReplace EditNotebook"}, {"Grep", "Grep"}, {"Delete", "Delete"}, {"LS", "LS"},
 		{"Fetch", "Fetch WebFetch"}, {"ReadLints", "ReadLints"}, {"WriteShellStdin", "WriteShellStdin"}, {"Glob", "Glob"},
-		{"Task", "Task"}, {"ListMcpResources", "ListMcpResources"}, {"FetchMcpResource", "FetchMcpResource"},
+		{"RecordScreen", "RecordScreen"}, {"Task", "Task"}, {"ListMcpResources", "ListMcpResources"}, {"FetchMcpResource", "FetchMcpResource"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for name := range strings.FieldsSeq(c.tools) {

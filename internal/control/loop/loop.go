@@ -51,6 +51,8 @@ type Hands interface {
 	CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// Enforced reports whether the machine's sandbox can hold its policy.
 	Enforced() bool
+	// Lacking names the tools that cannot work in the machine.
+	Lacking() []string
 	// Servers has the machine run the stdio servers among these and no others, and
 	// says what they offer. It waits for those that start.
 	Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error)

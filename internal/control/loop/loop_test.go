@@ -235,6 +235,7 @@ type hands struct {
 	kept     int
 	hooks    func(call loop.HookCall) loop.HookOutcome
 	enforced bool
+	lacking  []string        // tools that cannot work in it
 	files    []subagent.File // that define subagents
 	policies []cage.Policy   // of the sandboxes
 	listings []mcp.Listing   // of the MCP servers in it
@@ -248,6 +249,8 @@ func (h *hands) Servers(_ context.Context, _ *agent.State, servers []mcp.Server,
 }
 
 func (h *hands) Enforced() bool { return h.enforced }
+
+func (h *hands) Lacking() []string { return h.lacking }
 
 func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	h.note("sandboxed " + strings.Join(p.ReadWrite, " "))

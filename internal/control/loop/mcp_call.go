@@ -160,7 +160,7 @@ func (t *talk) offer(ctx context.Context) error {
 
 // offered are those that a model may call: without MCP servers none of theirs.
 func (t *talk) offered(s *agent.State) []tool.Spec {
-	all := t.Loop.tools(s)
+	all := t.workable(s)
 	if t.MCP != nil && conversation.LastWith(s.Messages, conversation.User, mcp.ToldAs) != "" {
 		return all
 	}

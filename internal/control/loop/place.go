@@ -41,7 +41,7 @@ func (t *talk) reach(ctx context.Context) error {
 			t.place.hands = h
 		}
 	}
-	t.hands = t.place.hands
+	t.hands, t.lacks = t.place.hands, t.place.hands.Lacking()
 	return nil
 }
 

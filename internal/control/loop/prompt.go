@@ -25,10 +25,12 @@ var (
 	exploreWords string
 	//go:embed prompts/debug.md
 	debugWords string
+	//go:embed prompts/video_review.md
+	reviewWords string
 )
 
 // kindWords are those of Aloft's own subagents that have any.
-var kindWords = map[string]string{subagent.Explore: exploreWords, subagent.Debug: debugWords, subagent.VMSetupHelper: helperWords}
+var kindWords = map[string]string{subagent.Explore: exploreWords, subagent.Debug: debugWords, subagent.VideoReview: reviewWords, subagent.VMSetupHelper: helperWords}
 
 var subagentTemplate = template.Must(template.New("subagent").Parse(subagentWords))
 

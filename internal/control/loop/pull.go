@@ -132,13 +132,13 @@ func errNoForges() *fault.Error {
 
 const managePull = "PrManagement"
 
-// tools are those that the model is told of: PrManagement where there is a forge
-// for what the agent works on.
-func (l *Loop) tools(s *agent.State) []tool.Spec {
-	if l.Pulls != nil && slices.ContainsFunc(s.Agent.Repos, func(r agent.Repo) bool { return l.Pulls.Can(r.URL) == nil }) {
-		return tool.Catalogue()
-	}
-	return slices.DeleteFunc(slices.Clone(tool.Catalogue()), func(t tool.Spec) bool { return t.Name == managePull })
+// workable are the tools that the machine can work, and PrManagement where there is
+// a forge for what the agent works on.
+func (t *talk) workable(s *agent.State) []tool.Spec {
+	forge := t.Pulls != nil && slices.ContainsFunc(s.Agent.Repos, func(r agent.Repo) bool { return t.Pulls.Can(r.URL) == nil })
+	return slices.DeleteFunc(slices.Clone(tool.Catalogue()), func(spec tool.Spec) bool {
+		return spec.Name == managePull && !forge || slices.Contains(t.lacks, spec.Name)
+	})
 }
 
 // pullArgs are PrManagementArgs.

@@ -15,7 +15,8 @@ import (
 // Like the loop it holds nothing that the journal does not.
 type talk struct {
 	*Loop
-	hands Hands // the machine's, as this conversation reached it last; nil before, and after it was lost
+	hands Hands    // the machine's, as this conversation reached it last; nil before, and after it was lost
+	lacks []string // the tools that could not work in the machine that was reached last
 	model model.Model
 	info  model.Info
 	task  string // the call at which the subagent works; "" in the agent's own

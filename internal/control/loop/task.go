@@ -137,7 +137,7 @@ func (t *talk) delegate(ctx context.Context, c agent.Call) error {
 
 // to is the conversation with a subagent.
 func (t *talk) to(sub *agent.Subagent) *talk {
-	work := &talk{Loop: t.Loop, hands: t.hands, task: sub.CallID}
+	work := &talk{Loop: t.Loop, hands: t.hands, lacks: t.lacks, task: sub.CallID}
 	var err error
 	if work.model, work.info, err = t.named(sub.Model); err != nil {
 		work.model, work.info = t.model, t.info // it is no longer in the configuration
@@ -204,6 +204,11 @@ func (t *talk) beginTask(ctx context.Context, c agent.Call) (refused *tool.Resul
 	}
 	if _, info, err := t.named(b.Model); err == nil && t.payable(info) != nil {
 		return no("the model %q costs what is not known, and the user has limited the money: leave model empty", info.ID)
+	}
+	if looks := (subagent.Definition{Name: b.Type}).Looks(); looks && b.Words == "" {
+		if _, info, err := t.named(b.Model); err != nil || !info.Images {
+			return no("%s is not available: needs a model that is given pictures, which %q is not", b.Type, b.Model)
+		}
 	}
 	said, err := t.runHooks(ctx, HookCall{Events: t.presentOnes([]HookEvent{{Name: "subagentStart", Subject: b.Type, Fields: map[string]any{
 		"subagent_id": b.ID, "subagent_type": b.Type, "task": in.Prompt, "parent_conversation_id": t.rec.agentID,

@@ -128,7 +128,7 @@ func (f byPrompt) Stream(_ context.Context, req model.Request) iter.Seq2[model.E
 func TestTasksAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ args, want string }{
 		"ComputerUse":   {`{"description":"d","prompt":"p","subagent_type":"computerUse"}`, "computerUse is not available: needs a desktop in the machine"},
-		"VideoReview":   {`{"description":"d","prompt":"p","subagent_type":"videoReview"}`, "videoReview is not available: needs a model that is given videos"},
+		"VideoReview":   {`{"description":"d","prompt":"p","subagent_type":"videoReview"}`, "videoReview is not available: needs a model that is given pictures, which \"m\" is not"},
 		"NoSuchType":    {`{"description":"d","prompt":"p","subagent_type":"bash"}`, `there is no subagent "bash"`},
 		"NoPrompt":      {`{"description":"d"}`, "prompt is missing"},
 		"UnknownField":  {`{"description":"d","prompt":"p","depth":2}`, "do not fit the schema"},

@@ -22,7 +22,7 @@ func (t *talk) tools(s *agent.State) []tool.Spec {
 	}
 	for i := range specs {
 		if specs[i].Name == agent.TaskTool {
-			specs[i] = withSubagents(specs[i], s.Definitions())
+			specs[i] = withSubagents(specs[i], t.subagents(), s.Definitions())
 		}
 	}
 	return specs
@@ -58,9 +58,17 @@ func (t *talk) withheld(spec tool.Spec) string {
 	return spec.Name + " is not available to subagents"
 }
 
+// subagents are those of Aloft's own that can work: one that looks at pictures needs
+// a model that is given them.
+func (t *talk) subagents() []subagent.Definition {
+	_, fast, err := t.named(subagent.Fast)
+	sees := t.info.Images || err == nil && fast.Images
+	return slices.DeleteFunc(slices.Clone(subagent.Offered), func(d subagent.Definition) bool { return d.Looks() && !sees })
+}
+
 // withSubagents tells of the subagents in the tool's own words. What a repository
 // says of its own, which come last, is marked as that.
-func withSubagents(spec tool.Spec, defined []subagent.Definition) tool.Spec {
+func withSubagents(spec tool.Spec, own, defined []subagent.Definition) tool.Spec {
 	var b strings.Builder
 	var names []string
 	tell := func(all []subagent.Definition) {
@@ -73,7 +81,7 @@ func withSubagents(spec tool.Spec, defined []subagent.Definition) tool.Spec {
 		}
 	}
 	b.WriteString(spec.Description + "\n\nSubagents:")
-	tell(subagent.Offered)
+	tell(own)
 	wished := 0
 	for wished < len(defined) && defined[wished].File == "" {
 		wished++

@@ -44,7 +44,7 @@ type Exec struct {
 	mu    sync.Mutex
 	calls map[string]*inFlight
 	acks  map[string]*ack
-	boots []chan hello // who waits to know the machine's boot
+	boots []chan hello // who waits to know the machine
 	link  *link        // nil while there is none
 }
 
@@ -56,8 +56,9 @@ type ack struct {
 }
 
 type hello struct {
-	bootID string
-	err    error
+	bootID  string
+	lacking []string
+	err     error
 }
 
 // NewExec returns a client of the exec-daemon that dial reaches, and that asks
@@ -197,14 +198,26 @@ func (e *Exec) Ack(ctx context.Context, id string) error {
 // BootID returns the id of the start of the machine that answers, connecting
 // to it if need be. A call that was sent under another id is not known there.
 func (e *Exec) BootID(ctx context.Context) (string, error) {
+	h, err := e.meet(ctx)
+	return h.bootID, err
+}
+
+// Lacking returns the names of the tools that cannot work in the machine,
+// connecting to it if need be.
+func (e *Exec) Lacking(ctx context.Context) ([]string, error) {
+	h, err := e.meet(ctx)
+	return h.lacking, err
+}
+
+func (e *Exec) meet(ctx context.Context) (hello, error) {
 	e.mu.Lock()
 	if e.link != nil {
 		defer e.mu.Unlock()
-		return e.link.bootID, nil
+		return e.link.hello, nil
 	}
 	if err := context.Cause(e.ctx); err != nil {
 		e.mu.Unlock()
-		return "", err
+		return hello{}, err
 	}
 	met := make(chan hello, 1)
 	e.boots = append(e.boots, met)
@@ -212,9 +225,9 @@ func (e *Exec) BootID(ctx context.Context) (string, error) {
 	e.wake()
 	select {
 	case h := <-met:
-		return h.bootID, h.err
+		return h, h.err
 	case <-ctx.Done():
-		return "", context.Cause(ctx)
+		return hello{}, context.Cause(ctx)
 	}
 }
 

@@ -130,7 +130,7 @@ func (e *Exec) adopt(l *link) {
 	for id, a := range e.acks {
 		e.sendAck(l, id, a)
 	}
-	e.tellBoot(hello{bootID: l.bootID})
+	e.tellBoot(l.hello)
 }
 
 // broke gives up the calls under which too many streams have broken: a machine

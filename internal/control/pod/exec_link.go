@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,8 +40,8 @@ var (
 // link is one stream to exec-daemon, after its hello.
 type link struct {
 	stream *connect.BidiStreamForClient[agentv1.ExecStreamElement, agentv1.ExecServerElement]
-	bootID string
-	close  func()
+	hello
+	close func()
 
 	mu    sync.Mutex
 	out   []*agentv1.ExecStreamElement // to be sent, in order
@@ -169,6 +170,11 @@ func (l *link) greet() error {
 		return fmt.Errorf("%w: it says %.16q, this server has %.16q", ErrCatalogue, h.GetCatalogueDigest(), tool.Digest())
 	}
 	l.bootID = bound(h.GetBootId(), maxID)
+	for _, t := range tool.Catalogue() {
+		if slices.Contains(h.GetLacking(), t.Name) {
+			l.lacking = append(l.lacking, t.Name)
+		}
+	}
 	return nil
 }
 

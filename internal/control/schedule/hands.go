@@ -33,6 +33,7 @@ type hands struct {
 	people   func(context.Context, agent.Agent) (Hooks, error)        // what they have set for hooks
 	cage     func(context.Context, agent.Agent) (*cage.Policy, error) // of the hooks' sandbox
 	boot     string
+	lacking  []string                    // the tools that cannot work in it
 	token    string                      // of exec-daemon
 	folders  []string                    // of the repositories
 	repos    []string                    // URLs, where there are several
@@ -110,6 +111,9 @@ func (h *hands) call(ctx context.Context, c conversation.ToolCall, run exec, onD
 
 // Enforced implements [loop.Hands].
 func (h *hands) Enforced() bool { return h.enforced }
+
+// Lacking implements [loop.Hands].
+func (h *hands) Lacking() []string { return h.lacking }
 
 // Servers implements [loop.Hands].
 func (h *hands) Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"aloft/internal/guest/tool"
+	catalogue "aloft/internal/tool"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -68,6 +69,18 @@ func newCalls(record *callLog, tools []tool.Tool, outputDir string, secrets *Sec
 		}
 	}
 	return c, nil
+}
+
+// lacking names the tools that cannot work here.
+func (c *calls) lacking() []string {
+	var names []string
+	for _, spec := range catalogue.Catalogue() {
+		t, ok := c.tools[spec.Name]
+		if spec.Home == catalogue.Guest && (!ok || t.Lacks != nil && t.Lacks() != nil) {
+			names = append(names, spec.Name)
+		}
+	}
+	return names
 }
 
 // leftover is a call that an earlier exec-daemon started. Its result is the

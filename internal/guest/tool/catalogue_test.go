@@ -12,6 +12,7 @@ import (
 	"aloft/internal/guest/mcp"
 	"aloft/internal/guest/tool"
 	"aloft/internal/guest/tool/tooltest"
+	"aloft/internal/guest/video"
 	"aloft/internal/guest/web"
 	catalogue "aloft/internal/tool"
 	"aloft/internal/wire/agentv1"
@@ -123,7 +124,7 @@ func TestCallsWithoutArguments(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir()}
 	bash := session(t, ws.Dir)
 	servers := mcp.New(mcp.Config{Workspace: ws.Dir})
-	for _, hand := range []tool.Tool{tool.Read(ws), tool.Write(ws), tool.StrReplace(ws), tool.Delete(ws), tool.Glob(ws), tool.Grep(ws), tool.Ls(ws), tool.EditNotebook(ws), tool.Fetch(web.New(web.Public)), tool.WebFetch(ws, web.New(web.Public)), tool.Shell(bash, nil), tool.Await(bash), tool.WriteShellStdin(bash), tool.SemSearch(ws, index(t, ws)), tool.ReadLints(ws, linters(t, ws)), tool.CallMcpTool(servers), tool.ListMcpResources(servers), tool.FetchMcpResource(ws, servers), tool.McpAuth(servers)} {
+	for _, hand := range []tool.Tool{tool.Read(ws), tool.Write(ws), tool.StrReplace(ws), tool.Delete(ws), tool.Glob(ws), tool.Grep(ws), tool.Ls(ws), tool.EditNotebook(ws), tool.Fetch(web.New(web.Public)), tool.WebFetch(ws, web.New(web.Public)), tool.Shell(bash, nil), tool.Await(bash), tool.WriteShellStdin(bash), tool.SemSearch(ws, index(t, ws)), tool.ReadLints(ws, linters(t, ws)), tool.CallMcpTool(servers), tool.ListMcpResources(servers), tool.FetchMcpResource(ws, servers), tool.McpAuth(servers), tool.RecordScreen(video.New(video.Config{}))} {
 		for _, call := range []*agentv1.ToolCall{nil, {}, {Tool: &agentv1.ToolCall_EditToolCall{}}, {Tool: &agentv1.ToolCall_ShellToolCall{}}} {
 			out := hand.Run(t.Context(), call, func(*agentv1.ToolCallDelta) {})
 			tooltest.Check(t, hand.Name, out)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"aloft/internal/guest/video"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -26,7 +27,7 @@ const (
 // imageTypes are the pictures that models take.
 var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// Read reads a part of a text file, an image, a PDF or a notebook.
+// Read reads a part of a text file, an image, a video, a PDF or a notebook.
 func Read(ws Workspace) Tool {
 	return Tool{Name: "Read", Bounded: true, Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		out := Outcome{}
@@ -74,6 +75,10 @@ func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agent
 		return success, text, []*agentv1.Picture{picture}, nil
 	case kind == pdfType:
 		text, pictures, err := readPDF(ctx, ws, path, f, args, success)
+		return success, text, pictures, err
+	case video.Readable(videoKind(path, kind, start)):
+		success.MediaType = videoKind(path, kind, start)
+		text, pictures, err := readVideo(ctx, path, args, success)
 		return success, text, pictures, err
 	case !isText(start):
 		return nil, "", nil, fmt.Errorf("%s is a binary file (%s, %d bytes), which cannot be shown as text: look at it with file, strings or xxd in Shell", path, kind, info.Size())

@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"aloft/internal/guest/notebook"
 	"aloft/internal/guest/pdf"
 	"aloft/internal/guest/picture"
+	"aloft/internal/guest/video"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -44,6 +48,46 @@ func readImage(path string, f *os.File, size int64, kind string) (*agentv1.Pictu
 		text += fmt.Sprintf("; shown with its longer side as %d", picture.MaxSide)
 	}
 	return &agentv1.Picture{MediaType: fitted.MediaType, Data: fitted.Data}, text + "]", nil
+}
+
+// videoKind is the media type of a file, which net/http does not know of every
+// video: what begins as MP4 does may be a picture, so that its name decides.
+func videoKind(path, kind string, start []byte) string {
+	if kind == "application/octet-stream" && len(start) > 12 && string(start[4:8]) == "ftyp" {
+		switch strings.ToLower(filepath.Ext(path)) {
+		case ".mp4", ".m4v":
+			return "video/mp4"
+		case ".mov":
+			return "video/quicktime"
+		}
+	}
+	return kind
+}
+
+// readVideo shows a few pictures of a video, all through it or through the part
+// that is asked for, in seconds.
+func readVideo(ctx context.Context, path string, args *agentv1.ReadToolArgs, success *agentv1.ReadSuccess) (string, []*agentv1.Picture, error) {
+	if args.GetOffset() < 0 {
+		return "", nil, fmt.Errorf("offset is %d: in a video it is a time in seconds from its beginning, at least 0", args.GetOffset())
+	}
+	from := time.Duration(args.GetOffset()) * time.Second
+	to := from + time.Duration(args.GetLimit())*time.Second
+	if args.Limit == nil {
+		to = 0
+	}
+	frames, info, err := video.Look(ctx, path, success.GetMediaType(), from, to, maxPictures)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var times []string
+	var pictures []*agentv1.Picture
+	for _, f := range frames {
+		times = append(times, seconds(f.At))
+		pictures = append(pictures, &agentv1.Picture{MediaType: "image/jpeg", Data: f.Data})
+	}
+	success.TotalLines = clampInt32(int(math.Ceil(info.Length.Seconds())))
+	return fmt.Sprintf("[%s, %s long, %d×%d pixels; %s of it, at %s. To see more of a part read it with offset and limit, in seconds]",
+		success.GetMediaType(), seconds(info.Length), info.Width, info.Height, plural(len(pictures), "picture"), strings.Join(times, ", ")), pictures, nil
 }
 
 // count is a range of pages or cells, from offset and limit as for lines.

@@ -18,6 +18,10 @@ type Tool struct {
 	// Bounded says that the tool keeps its results short by itself and tells how
 	// to read on. A result of another that is too long is cut by execd.
 	Bounded bool
+	// Lacks says what the machine lacks for the tool, nil if nothing. It is asked
+	// each time that somebody wants to know which tools there are, and is quick;
+	// without it the tool works everywhere.
+	Lacks func() error
 	// Run works the call, whose arguments are set, to its end, and returns it
 	// with its result set. It sends parts of the result to emit as they come;
 	// emit may block, and does not fail. When ctx ends Run stops what it started

@@ -522,7 +522,10 @@ type ExecHello struct {
 	// SHA-256, in hex, of the catalogue that exec-daemon was built with.
 	CatalogueDigest string `protobuf:"bytes,1,opt,name=catalogue_digest,json=catalogueDigest,proto3" json:"catalogue_digest,omitempty"`
 	// Changes with each start of the machine.
-	BootId        string `protobuf:"bytes,2,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	BootId string `protobuf:"bytes,2,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	// Tools of the catalogue that cannot work in this machine, for want of a
+	// program or a desktop. No model need be told of them.
+	Lacking       []string `protobuf:"bytes,3,rep,name=lacking,proto3" json:"lacking,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -569,6 +572,13 @@ func (x *ExecHello) GetBootId() string {
 		return x.BootId
 	}
 	return ""
+}
+
+func (x *ExecHello) GetLacking() []string {
+	if x != nil {
+		return x.Lacking
+	}
+	return nil
 }
 
 type ExecDelta struct {
@@ -799,10 +809,11 @@ const file_agent_v1_exec_service_proto_rawDesc = "" +
 	"\x05delta\x18\x02 \x01(\v2\x13.agent.v1.ExecDeltaH\x00R\x05delta\x127\n" +
 	"\tcompleted\x18\x03 \x01(\v2\x17.agent.v1.ExecCompletedH\x00R\tcompleted\x123\n" +
 	"\theartbeat\x18\x04 \x01(\v2\x13.agent.v1.HeartbeatH\x00R\theartbeatB\t\n" +
-	"\aelement\"O\n" +
+	"\aelement\"i\n" +
 	"\tExecHello\x12)\n" +
 	"\x10catalogue_digest\x18\x01 \x01(\tR\x0fcatalogueDigest\x12\x17\n" +
-	"\aboot_id\x18\x02 \x01(\tR\x06bootId\"o\n" +
+	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x18\n" +
+	"\alacking\x18\x03 \x03(\tR\alacking\"o\n" +
 	"\tExecDelta\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12-\n" +
 	"\x05delta\x18\x02 \x01(\v2\x17.agent.v1.ToolCallDeltaR\x05delta\x12\x1a\n" +

@@ -26,7 +26,8 @@ const (
 // characters is cut and says so. An image (png, jpeg, gif, webp) is shown, made
 // smaller if it is large. A PDF comes as its text, with pictures of the first of
 // the pages asked for; a notebook (.ipynb) as its cells. Of these offset and limit
-// count pages and cells.
+// count pages and cells. A video (mp4, webm, mov, avi) is shown as five pictures at
+// most, with their times; its offset and limit count seconds.
 type ReadToolArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absolute path, or a path relative to the workspace.
@@ -245,7 +246,7 @@ type ReadSuccess struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Path   string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Ranges []*ReadRange           `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
-	// Lines in the whole file, pages of a PDF, cells of a notebook; 0 for an image.
+	// Lines in the whole file, pages of a PDF, cells of a notebook, seconds of a video; 0 for an image.
 	TotalLines int32   `protobuf:"varint,3,opt,name=total_lines,json=totalLines,proto3" json:"total_lines,omitempty"`
 	SizeBytes  float64 `protobuf:"fixed64,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	// Set for what is not plain text: its media type, for example image/png. Pictures go beside the result.

@@ -27,6 +27,8 @@ const (
 type RecordingMode int32
 
 const (
+	// Ends what is recorded, neither saved nor discarded: the control plane's, when
+	// a run ends.
 	RecordingMode_RECORDING_MODE_UNSPECIFIED RecordingMode = 0
 	RecordingMode_START_RECORDING            RecordingMode = 1
 	RecordingMode_SAVE_RECORDING             RecordingMode = 2
@@ -76,11 +78,16 @@ func (RecordingMode) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_record_screen_tool_proto_rawDescGZIP(), []int{0}
 }
 
-// Record the desktop as a video.
+// Record the desktop as a video that the user can watch: START_RECORDING, do what is
+// to be shown, then SAVE_RECORDING, which keeps it as an artifact and returns its
+// path, or DISCARD_RECORDING. Use it to show that something works on the screen, and
+// only for that: a recording shows no more than the desktop does. There is one at a
+// time, of thirty minutes and 1 GiB at most. It ends with your work: save it before.
 type RecordScreenArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mode  RecordingMode          `protobuf:"varint,1,opt,name=mode,proto3,enum=agent.v1.RecordingMode" json:"mode,omitempty"`
-	// A name for the file; only with SAVE_RECORDING.
+	// A name for the file, without a folder, for example checkout-works; only with
+	// SAVE_RECORDING. No file that is there is replaced. Unless given it is the time.
 	SaveAsFilename string `protobuf:"bytes,2,opt,name=save_as_filename,json=saveAsFilename,proto3" json:"save_as_filename,omitempty"`
 	ToolCallId     string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -142,9 +149,11 @@ type RecordScreenSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mode  RecordingMode          `protobuf:"varint,1,opt,name=mode,proto3,enum=agent.v1.RecordingMode" json:"mode,omitempty"`
 	// The video, once it is saved.
-	FilePath      string  `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
-	DurationMs    int32   `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	SizeBytes     float64 `protobuf:"fixed64,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	FilePath   string  `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
+	DurationMs int32   `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	SizeBytes  float64 `protobuf:"fixed64,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// Why the recording had ended before it was asked to; empty where it had not.
+	Ended         string `protobuf:"bytes,5,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -205,6 +214,13 @@ func (x *RecordScreenSuccess) GetSizeBytes() float64 {
 		return x.SizeBytes
 	}
 	return 0
+}
+
+func (x *RecordScreenSuccess) GetEnded() string {
+	if x != nil {
+		return x.Ended
+	}
+	return ""
 }
 
 type RecordScreenResult struct {
@@ -345,26 +361,28 @@ var File_agent_v1_record_screen_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_record_screen_tool_proto_rawDesc = "" +
 	"\n" +
-	"!agent/v1/record_screen_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x97\x01\n" +
+	"!agent/v1/record_screen_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xbc\x01\n" +
 	"\x10RecordScreenArgs\x121\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x17.agent.v1.RecordingModeB\x04\x88\xb5\x18\x01R\x04mode\x12(\n" +
 	"\x10save_as_filename\x18\x02 \x01(\tR\x0esaveAsFilename\x12&\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"\x9f\x01\n" +
+	"toolCallId:#\x8a\xb5\x18\x1f\n" +
+	"\fRecordScreen\x12\rrecord_screen \x01\"\xb5\x01\n" +
 	"\x13RecordScreenSuccess\x12+\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x17.agent.v1.RecordingModeR\x04mode\x12\x1b\n" +
 	"\tfile_path\x18\x02 \x01(\tR\bfilePath\x12\x1f\n" +
 	"\vduration_ms\x18\x03 \x01(\x05R\n" +
 	"durationMs\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x04 \x01(\x01R\tsizeBytes\"\x86\x01\n" +
+	"size_bytes\x18\x04 \x01(\x01R\tsizeBytes\x12\x14\n" +
+	"\x05ended\x18\x05 \x01(\tR\x05ended\"\x86\x01\n" +
 	"\x12RecordScreenResult\x129\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1d.agent.v1.RecordScreenSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\x9a\x01\n" +
+	"\x06result\"\xa5\x01\n" +
 	"\x14RecordScreenToolCall\x12.\n" +
 	"\x04args\x18\x01 \x01(\v2\x1a.agent.v1.RecordScreenArgsR\x04args\x124\n" +
-	"\x06result\x18\x02 \x01(\v2\x1c.agent.v1.RecordScreenResultR\x06result:\x1c\x92\xb5\x18\x18a desktop in the machine*o\n" +
+	"\x06result\x18\x02 \x01(\v2\x1c.agent.v1.RecordScreenResultR\x06result:'\x92\xb5\x18#a desktop and ffmpeg in the machine*o\n" +
 	"\rRecordingMode\x12\x1e\n" +
 	"\x1aRECORDING_MODE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTART_RECORDING\x10\x01\x12\x12\n" +

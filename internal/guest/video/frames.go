@@ -1,0 +1,180 @@
+package video
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of the pictures of a video.
+const (
+	framesTime = time.Minute // to make them all
+	longSide   = 1280        // pixels of a picture
+	maxPicture = 5 << 20     // bytes of one
+	maxVideo   = 24 * time.Hour
+)
+
+// Frame is a picture of a video, a JPEG.
+type Frame struct {
+	At   time.Duration // since the video's beginning
+	Data []byte
+}
+
+// Info is what a video says of itself.
+type Info struct {
+	Length        time.Duration // 0 where it cannot be told
+	Width, Height int           // pixels
+}
+
+// formats are the media types that are read, and what ffmpeg calls them: it is told,
+// so that no file can have it read as something else, such as a list of addresses.
+var formats = map[string]string{
+	"video/mp4": "mov", "video/quicktime": "mov", "video/webm": "matroska", "video/avi": "avi",
+}
+
+// Readable reports whether videos of that media type can be looked at.
+func Readable(mediaType string) bool { return formats[mediaType] != "" }
+
+// Look returns up to most pictures of a video, the first where from says and the
+// others at even distances as far as to; a to of 0, or beyond the end, is the end.
+// The error is ErrNoFfmpeg where there is nothing that makes them.
+func Look(ctx context.Context, file, mediaType string, from, to time.Duration, most int) ([]Frame, Info, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, framesTime, fmt.Errorf("the video could not be read within %s", framesTime))
+	defer stop()
+	input := []string{"-protocol_whitelist", "file", "-f", formats[mediaType], "-i", "file:" + file}
+	info, err := probe(ctx, input)
+	if err != nil {
+		return nil, info, err
+	}
+	if to == 0 || to > info.Length {
+		to = info.Length
+	}
+	if from > 0 && from >= info.Length {
+		return nil, info, fmt.Errorf("offset %s is beyond the end: the video is %s long", seconds(from), seconds(info.Length))
+	}
+	var frames []Frame
+	for _, at := range instants(from, to, most) {
+		data, err := frameAt(ctx, input, at)
+		for _, back := range lastFrames { // the last one may have begun long before the end
+			if err == nil && len(data) == 0 && at-back > from && at+lastFrame >= to {
+				at -= back
+				data, err = frameAt(ctx, input, at)
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, info, context.Cause(ctx)
+		case err != nil && len(frames) == 0:
+			return nil, info, err
+		case err != nil || len(data) == 0 || len(data) > maxPicture: // damaged there
+			continue
+		}
+		if n := len(frames); n > 0 && bytes.Equal(frames[n-1].Data, data) {
+			continue // nothing has changed
+		}
+		frames = append(frames, Frame{at, data})
+	}
+	if len(frames) == 0 {
+		return nil, info, errors.New("the video has no picture there")
+	}
+	return frames, info, nil
+}
+
+// lastFrame is how far before a video's end its last picture is looked for, and
+// lastFrames how much farther where there is none.
+const lastFrame = 100 * time.Millisecond
+
+var lastFrames = []time.Duration{400 * time.Millisecond, 2 * time.Second}
+
+// instants are the times of the pictures.
+func instants(from, to time.Duration, most int) []time.Duration {
+	to = max(from, to-lastFrame)
+	var all []time.Duration
+	for i := range most {
+		at := from
+		if most > 1 {
+			at += (to - from) * time.Duration(i) / time.Duration(most-1)
+		}
+		if at = at.Round(10 * time.Millisecond); !slices.Contains(all, at) {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// probe asks what a video is. Where its header does not tell its length, as that of
+// a recording that was cut off, it is read whole.
+func probe(ctx context.Context, input []string) (Info, error) {
+	out, err := output(ctx, "ffprobe", append([]string{"-v", "error", "-select_streams", "v:0", "-show_entries", "format=duration:stream=width,height", "-of", "json"}, input...)...)
+	if err != nil {
+		return Info{}, fmt.Errorf("the video cannot be read: %w", err)
+	}
+	var said struct {
+		Streams []struct{ Width, Height int }
+		Format  struct{ Duration string }
+	}
+	if err := json.Unmarshal(out, &said); err != nil || len(said.Streams) == 0 {
+		return Info{}, errors.New("the file has no video in it that can be read")
+	}
+	info := Info{Width: said.Streams[0].Width, Height: said.Streams[0].Height}
+	if n, err := strconv.ParseFloat(said.Format.Duration, 64); err == nil && n > 0 && n < maxVideo.Seconds() {
+		info.Length = time.Duration(n * float64(time.Second))
+		return info, nil
+	}
+	var shown progress
+	out, err = output(ctx, "ffmpeg", slices.Concat([]string{"-nostdin", "-v", "error", "-progress", "pipe:1"}, input, []string{"-map", "0:v:0", "-c", "copy", "-f", "null", "-"})...)
+	if err != nil {
+		return info, fmt.Errorf("the video cannot be read: %w", err)
+	}
+	_, _ = shown.Write(out) // never fails
+	info.Length = shown.length()
+	return info, nil
+}
+
+// frameAt is the picture that a video shows at a time; nil where it has none.
+func frameAt(ctx context.Context, input []string, at time.Duration) ([]byte, error) {
+	return output(ctx, "ffmpeg", slices.Concat([]string{"-nostdin", "-v", "error", "-ss", strconv.FormatFloat(at.Seconds(), 'f', 3, 64)}, input,
+		[]string{"-map", "0:v:0", "-frames:v", "1", "-vf", fmt.Sprintf(`scale=min(%[1]d\,iw):min(%[1]d\,ih):force_original_aspect_ratio=decrease`, longSide),
+			"-pix_fmt", "yuvj420p", "-q:v", "3", "-c:v", "mjpeg", "-f", "image2pipe", "pipe:1"})...)
+}
+
+// output runs one of ffmpeg's programs, and returns what it prints, as far as that
+// is any use.
+func output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	path, err := program(name)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	var words limited
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = environ()
+	cmd.Stdout, cmd.Stderr = &capped{&out}, &words
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, errors.New(strings.TrimPrefix(complaintOf(err, words.text()), "file:"))
+	}
+	return out.Bytes(), nil
+}
+
+// capped takes no more than a picture may have, and a byte that tells of it.
+type capped struct{ to *bytes.Buffer }
+
+func (c *capped) Write(p []byte) (int, error) {
+	c.to.Write(p[:min(len(p), maxPicture+1-c.to.Len())])
+	return len(p), nil
+}
+
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+}

@@ -1,0 +1,121 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// errNothing says that a recording has no whole fragment.
+var errNothing = errors.New("it ended before the first of it was on disk")
+
+// maxName bounds a name, in bytes; a number and .mp4 come after it.
+const maxName = 100
+
+// videoEnds are the ends of names that a saved recording does not have: it is MP4,
+// whatever was wished for.
+var videoEnds = []string{".mp4", ".webm", ".mkv", ".mov", ".avi", ".gif"}
+
+// fileName is the name of a saved recording, without .mp4. The error is for a model.
+func fileName(wish string, now time.Time) (string, error) {
+	if wish == "" {
+		return "recording-" + now.UTC().Format("20060102-150405"), nil
+	}
+	name := wish
+	if end := filepath.Ext(name); slices.Contains(videoEnds, strings.ToLower(end)) {
+		name = strings.TrimSuffix(name, end)
+	}
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
+	switch {
+	case strings.ContainsAny(name, `/\`), strings.HasPrefix(name, "."), name == "":
+		return "", fmt.Errorf("save_as_filename %.100q is no plain name: give one without a folder that does not begin with a dot; all recordings are saved in the same folder", wish)
+	case !utf8.ValidString(name), strings.ContainsFunc(name, hidden), strings.TrimSpace(name) != name:
+		return "", fmt.Errorf("save_as_filename %.100q holds characters that nobody sees", wish)
+	case len(name) > maxName:
+		return "", fmt.Errorf("save_as_filename is longer than %d bytes", maxName)
+	}
+	return name, nil
+}
+
+// rewrite copies the frames of a recording into a file that browsers show the
+// length of before they have it all, and returns that length.
+func rewrite(ctx context.Context, from, to string) (time.Duration, error) {
+	path, err := program("ffmpeg")
+	if err != nil {
+		return 0, err
+	}
+	var shown progress
+	var words limited
+	cmd := exec.CommandContext(ctx, path, "-nostdin", "-hide_banner", "-loglevel", "error", "-progress", "pipe:1",
+		"-f", "mp4", "-i", "file:"+from, "-c", "copy", "-movflags", "+faststart", "-y", "-f", "mp4", "file:"+to)
+	cmd.Env = environ()
+	cmd.Stdout, cmd.Stderr = &shown, &words
+	cmd.WaitDelay = time.Second
+	err = cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	case err != nil:
+		return 0, fmt.Errorf("ffmpeg: %s", complaintOf(err, words.text()))
+	case shown.length() == 0:
+		return 0, errNothing
+	}
+	return shown.length(), nil
+}
+
+// maxTaken bounds how many files of one name there may be.
+const maxTaken = 1000
+
+// place moves a file into a folder, under a name that none has there.
+func place(from, folder, name string) (path string, size int64, err error) {
+	info, err := os.Stat(from)
+	if err != nil {
+		return "", 0, err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", 0, err
+	}
+	for n := 1; n <= maxTaken; n++ {
+		path = filepath.Join(folder, name+".mp4")
+		if n > 1 {
+			path = filepath.Join(folder, fmt.Sprintf("%s-%d.mp4", name, n))
+		}
+		err = os.Link(from, path)
+		if errors.Is(err, syscall.EXDEV) || errors.Is(err, syscall.EPERM) {
+			err = copyNew(from, path)
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return path, info.Size(), err
+		}
+	}
+	return "", 0, fmt.Errorf("%d files in %s have that name: give another", maxTaken, folder)
+}
+
+// copyNew copies a file to where nothing is.
+func copyNew(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return errors.Join(err, os.Remove(to))
+	}
+	return nil
+}
