@@ -135,16 +135,17 @@ var mayImport = map[string][]string{
 	"internal/guest/tool/tooltest":  {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The terminal, and the tests' own.
-	"internal/client":    {"internal/wire/tunnel"},
-	"internal/cli":       {"internal/client"},
-	"internal/panel":     {"internal/cli", "internal/client"},
-	"internal/sshconfig": {},
-	"internal/transfer":  {},
-	"internal/lockfile":  {},
-	"internal/need":      {},
-	"bench":              {"..."},
-	"hack/...":           {"internal/wire/...", "internal/tool"},
-	"test/...":           {"..."},
+	"internal/client":       {"internal/wire/tunnel"},
+	"internal/cli":          {"internal/client"},
+	"internal/panel":        {"internal/cli", "internal/client"},
+	"internal/sshconfig":    {},
+	"internal/transfer":     {},
+	"internal/lockfile":     {},
+	"internal/loopbacktest": {},
+	"internal/need":         {},
+	"bench":                 {"..."},
+	"hack/...":              {"internal/wire/...", "internal/tool"},
+	"test/...":              {"..."},
 }
 
 // nouns stand for NOUNS in mayImport.

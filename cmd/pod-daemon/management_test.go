@@ -352,8 +352,9 @@ func TestGRPC(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
 	// Ports of the test's own, in the host's network: gRPC's client is here.
-	git, exec0, manage, insidePort := freeAddr(t), freeAddr(t), freeAddr(t), freeAddr(t)
-	m.more = []string{"--git-listen", git, "--exec-addr", exec0, "--manage-listen", manage, "--inside-listen", insidePort, "--pty-addr", freeAddr(t)}
+	free := freeAddrs(t, 5)
+	git, exec0, manage, insidePort := free[0], free[1], free[2], free[3]
+	m.more = []string{"--git-listen", git, "--exec-addr", exec0, "--manage-listen", manage, "--inside-listen", insidePort, "--pty-addr", free[4]}
 	m.startOnHostNetwork()
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{Branch: "b"})
@@ -463,12 +464,16 @@ func (p *plane) setOne(t *testing.T, path, value string) error {
 	return err
 }
 
-func freeAddr(t *testing.T) string {
+// freeAddrs returns addresses that nobody has, none twice.
+func freeAddrs(t *testing.T, n int) (all []string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		all = append(all, l.Addr().String())
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return all
 }

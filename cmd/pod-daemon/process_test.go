@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -175,15 +174,7 @@ func TestHang(t *testing.T) {
 func TestOrdinaryProcess(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	exec0 := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	args := m.args("--git-listen", "127.0.0.1:0", "--exec-addr", exec0)
+	args := m.args("--git-listen", "127.0.0.1:0", "--exec-addr", freeAddrs(t, 1)[0])
 	m.run(exec.Command(args[0], args[1:]...), nil)
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{})

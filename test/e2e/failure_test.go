@@ -13,6 +13,7 @@ import (
 
 	"aloft/internal/control/gateway/gittest"
 	"aloft/internal/control/model/modeltest"
+	"aloft/internal/loopbacktest"
 	"aloft/internal/need"
 )
 
@@ -103,7 +104,7 @@ func TestRepositoryIsWrong(t *testing.T) {
 		a.endsIn(r, "ref_not_found")
 	})
 	t.Run("NobodyListens", func(t *testing.T) {
-		a.endsIn(a.create("http://"+closedPort(t)+"/r.git", "x", nil), "repo_unreachable")
+		a.endsIn(a.create("http://"+loopbacktest.Closed(t)+"/r.git", "x", nil), "repo_unreachable")
 	})
 	t.Run("BranchIsTaken", func(t *testing.T) {
 		r := a.create(url, "x", nil)
@@ -131,25 +132,6 @@ func branchOf(t *testing.T, a *aloft, r run) string {
 	return branch
 }
 
-// closedPort is an address of this host at which nobody listens, and nobody can:
-// it is taken until the test ends.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Close(fd) })
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	at, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
-}
-
 func TestModelIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -163,7 +145,7 @@ func TestModelIsWrong(t *testing.T) {
 			return anthropic(modeltest.NewAnthropic(t).URL, modeltest.Key, "no-such-model")
 		}, "model_not_found"},
 		{"NobodyListens", func(t *testing.T) string {
-			return anthropic("http://"+closedPort(t), modeltest.Key, modeltest.Model)
+			return anthropic("http://"+loopbacktest.Closed(t), modeltest.Key, modeltest.Model)
 		}, "model_unreachable"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

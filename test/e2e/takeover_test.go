@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/loopbacktest"
 	"aloft/internal/need"
 )
 
@@ -280,51 +281,27 @@ s.serve_forever()
 		_, err := fmt.Sscanf(out, "port %s", &inside)
 		return err == nil
 	})
+	port, socks := loopbacktest.Free(t), loopbacktest.Free(t)
+	ssh := v.command(nil, "ssh", "-N", "-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindUnlink=yes",
+		"-L", port+":127.0.0.1:"+inside, "-L", local+":/tmp/web.sock", "-D", socks,
+		"-R", "45871:"+here.Addr().String(), "-R", remote+":"+here.Addr().String(), id)
 	var log screen
-	var port, socks string
-	forward := func() (end func(), ended chan struct{}) {
-		port, socks = freePort(t), freePort(t)
-		ssh := v.command(nil, "ssh", "-N", "-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindUnlink=yes",
-			"-L", port+":127.0.0.1:"+inside, "-L", local+":/tmp/web.sock", "-D", socks,
-			"-R", "45871:"+here.Addr().String(), "-R", remote+":"+here.Addr().String(), id)
-		ssh.Stderr = &log
-		if err := ssh.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended = make(chan struct{})
-		go func() { _ = ssh.Wait(); close(ended) }()
-		return func() { _ = ssh.Process.Kill(); <-ended }, ended
+	ssh.Stderr = &log
+	if err := ssh.Start(); err != nil {
+		t.Fatal(err)
 	}
-	end, ended := forward()
-	defer func() { end() }()
+	defer func() { _ = ssh.Process.Kill(); _ = ssh.Wait() }()
 	eventually(t, "the ports are forwarded", func() bool {
-		select {
-		case <-ended: // a port that was free has been taken by another
-			t.Logf("ssh says: %s", &log)
-			end, ended = forward()
-		default:
-		}
 		out, code := v.run(v.command(nil, "ssh", id, "curl -s http://127.0.0.1:45871/; test -S /tmp/r.sock"))
 		return code == 0 && out == "this computer"
 	})
 	v.want("this computer", v.command(nil, "ssh", id, "curl -s --unix-socket "+remote+" http://x/"))
-	v.want("the machine", v.command(nil, "curl", "-s", "--noproxy", "*", "http://127.0.0.1:"+port+"/"))
+	v.want("the machine", v.command(nil, "curl", "-s", "--noproxy", "*", "http://"+port+"/"))
 	v.want("the machine", v.command(nil, "curl", "-s", "--unix-socket", local, "http://x/"))
-	v.want("the machine", v.command(nil, "curl", "-s", "--proxy", "socks5h://127.0.0.1:"+socks, "--noproxy", "", "http://127.0.0.1:"+inside+"/"))
+	v.want("the machine", v.command(nil, "curl", "-s", "--proxy", "socks5h://"+socks, "--noproxy", "", "http://127.0.0.1:"+inside+"/"))
 	if log := log.String(); log != "" {
 		t.Logf("ssh says: %s", log)
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 // A paused agent does nothing until it is resumed, whoever is killed meanwhile.

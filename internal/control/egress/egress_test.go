@@ -20,6 +20,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
 
+	"aloft/internal/loopbacktest"
 	"aloft/internal/policy"
 )
 
@@ -181,12 +182,7 @@ func TestResets(t *testing.T) {
 
 func TestRefusedAndBlocked(t *testing.T) {
 	gu := newGuest(t, loopback(policy.AllowAll))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := netip.AddrPortFrom(GatewayV4, l.Addr().(*net.TCPAddr).AddrPort().Port())
-	_ = l.Close()
+	closed := netip.AddrPortFrom(GatewayV4, netip.MustParseAddrPort(loopbacktest.Closed(t)).Port())
 	for _, to := range []string{
 		closed.String(), "169.254.169.254:80", "10.0.0.1:80", "192.168.1.1:22", "127.0.0.2:80", "100.64.0.1:80", "[fd00::2]:80", "[fe80::1]:80", "[::ffff:10.0.0.1]:80", "0.0.0.1:80",
 	} {

@@ -12,6 +12,7 @@ import (
 
 	"aloft/internal/control/forge"
 	"aloft/internal/fault"
+	"aloft/internal/loopbacktest"
 )
 
 const secret = "s3cret+token/of=owner"
@@ -166,9 +167,7 @@ func TestNamesStayInTheirPlace(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	w, r := wire(t, nil)
-	gone := httptest.NewServer(nil)
-	gone.Close()
-	dead, err := forge.NewWire(forge.WireOptions{API: gone.URL, Tokens: forge.Token(secret), Headers: func(http.Header, string) {}, Words: func([]byte) string { return "" }})
+	dead, err := forge.NewWire(forge.WireOptions{API: "http://" + loopbacktest.Closed(t), Tokens: forge.Token(secret), Headers: func(http.Header, string) {}, Words: func([]byte) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/gateway/gittest"
 	"aloft/internal/fault"
+	"aloft/internal/loopbacktest"
 	"aloft/internal/need"
 )
 
@@ -219,14 +219,7 @@ func TestCheckOfEmptyRepository(t *testing.T) {
 // TestUpstreamFailures wants the right reason, and soon.
 func TestUpstreamFailures(t *testing.T) {
 	w := newWorld(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := "http://" + l.Addr().String() + "/r"
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	nobody := "http://" + loopbacktest.Closed(t) + "/r"
 	private := gittest.New(t)
 	private.SetAuth("a", "b")
 	broken := gittest.New(t)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +14,7 @@ import (
 
 	"aloft/internal/control/egress"
 	"aloft/internal/control/machine"
+	"aloft/internal/loopbacktest"
 	"aloft/internal/policy"
 )
 
@@ -59,7 +59,7 @@ func recorded(t testing.TB, m machine.Machine, wanted func(policy.Connection) bo
 	c := client(t, m)
 	var all []policy.Connection
 	for after := uint64(0); ; {
-		page, err := c.Connections(t.Context(), after, 1000, 10*time.Second)
+		page, err := c.Connections(t.Context(), after, 1000, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,15 +90,9 @@ func TestNetwork(t *testing.T) {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused := closed.Addr().String()
-	_ = closed.Close()
 	_, port, _ := strings.Cut(strings.TrimPrefix(srv.URL, "http://"), ":")
 	url := "http://host.aloft.internal:" + port
-	_, refusedPort, _ := strings.Cut(refused, ":")
+	_, refusedPort, _ := strings.Cut(loopbacktest.Closed(t), ":")
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
 			r := newRuntime(t, t.TempDir(), path)

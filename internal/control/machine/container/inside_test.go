@@ -114,7 +114,7 @@ func TestLimits(t *testing.T) {
 	if got := ask(t, m, "sh", "-c", "head -c 200m /dev/zero | tail | wc -c"); strings.TrimSpace(got.Output) == "209715200" {
 		t.Errorf("200 MiB fit into 64: %+v", got)
 	}
-	if got := ask(t, m, "sh", "-c", "for i in $(seq 60); do sleep 5 & done 2>&1"); !strings.Contains(got.Output, "fork") {
+	if got := ask(t, m, "sh", "-c", "for i in $(seq 60); do sleep 600 >/dev/null 2>&1 & done 2>&1"); !strings.Contains(got.Output, "fork") {
 		t.Errorf("60 processes fit into 30: %+v", got)
 	}
 }

@@ -1,0 +1,46 @@
+// Package loopbacktest has addresses of the loopback network for tests: one at which
+// nobody can listen, and one for a program that has to be told where to. A port
+// that was free a moment ago may be another test's by the time it is used; these
+// are nobody else's.
+package loopbacktest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"syscall"
+	"testing"
+)
+
+// Closed returns an address that refuses connections until the test ends: its
+// port is taken, and nobody listens there.
+func Closed(t testing.TB) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in4, _ := at.(*syscall.SockaddrInet4)
+	return fmt.Sprintf("127.0.0.1:%d", in4.Port)
+}
+
+// Free returns an address for a program to listen at. Its host is one of sixteen
+// million of this computer's, and so the test's own.
+func Free(t testing.TB) string {
+	t.Helper()
+	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
