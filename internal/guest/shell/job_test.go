@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // start starts a background command and ends it after the test.
@@ -103,8 +106,9 @@ func TestControlCharactersActAsAtATerminal(t *testing.T) {
 	if a := await(t, s, "", j.PID); !strings.Contains(a.Output, "end\n") {
 		t.Errorf("%+v", a)
 	}
-	j = start(t, s, "echo up; cat")
-	await(t, s, "up", j.PID)
+	j = start(t, s, "cat")
+	input(t, s, j.PID, "up\n", false)
+	await(t, s, "up", j.PID) // by cat: bash does not care for SIGQUIT
 	input(t, s, j.PID, "\x1c", false)
 	if a := await(t, s, "", j.PID); a.ExitCode != 128+3 {
 		t.Errorf("after Ctrl-\\: %+v", a)
@@ -116,7 +120,10 @@ func TestInputThatNobodyReads(t *testing.T) {
 	j := start(t, s, "exec sleep 300")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("the user said so")
-	time.AfterFunc(50*time.Millisecond, func() { cancel(why) })
+	go func() {
+		eventually(t, "there is no more room", func() bool { return waiting(t, j.PID) >= 1<<12 })
+		cancel(why)
+	}()
 	w, err := s.Input(ctx, j.PID, strings.Repeat("x", 1<<20), false)
 	if !errors.Is(err, why) || w.Bytes < 1<<12 || w.Bytes > 1<<17 {
 		t.Errorf("%+v, %v", w, err)
@@ -129,6 +136,22 @@ func TestInputThatNobodyReads(t *testing.T) {
 	if _, err := s.Input(t.Context(), 1, "x", false); err == nil {
 		t.Error("process 1 took input")
 	}
+}
+
+// waiting is how many bytes wait in a process's input, a pipe.
+func waiting(t testing.TB, pid int) int {
+	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/0", pid), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Error(err)
+		return 1 << 30
+	}
+	defer f.Close()
+	n, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)
+	if err != nil {
+		t.Error(err)
+		return 1 << 30
+	}
+	return n
 }
 
 func TestAwaitOfSeveral(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -38,12 +37,10 @@ func TestLongOutputGoesToAFile(t *testing.T) {
 func TestEndlessOutputIsBounded(t *testing.T) {
 	s := open(t, func(c *Config) { c.MaxOutput = 1 << 20 })
 	var told int
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
+	before := heap()
 	res, err := s.Run(t.Context(), Command{Text: "yes 0123456789", Timeout: 2 * time.Second}, func(stdout, stderr string) {
 		told += len(stdout) + len(stderr)
 	})
-	runtime.ReadMemStats(&after)
 	if err != nil || res.End != TimedOut {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -56,7 +53,7 @@ func TestEndlessOutputIsBounded(t *testing.T) {
 	if told > deltaTotal+4*deltaBytes {
 		t.Errorf("%d bytes of deltas", told)
 	}
-	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 16<<20 {
+	if grown := int64(heap()) - int64(before); grown > 16<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
 	}
 }
