@@ -75,7 +75,7 @@ func TestArtifacts(t *testing.T) {
 			}
 		}
 	}
-	want["a.txt"] = []byte("other")
+	want["a.txt"] = []byte("other") // as long, and maybe in the same tick of the clock
 	if err := os.WriteFile(filepath.Join(folder, "a.txt"), want["a.txt"], 0o600); err != nil {
 		t.Fatal(err)
 	}
