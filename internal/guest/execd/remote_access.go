@@ -140,11 +140,29 @@ func (r *remoteAccess) warm(ctx context.Context, port int) (program string, at i
 	if err != nil {
 		return "", 0, "", false, err
 	}
-	if port == 0 {
-		if port, err = freePort(ctx); err != nil {
-			return "", 0, "", false, err
+	if port != 0 {
+		err = r.start(ctx, path, server, port)
+	} else {
+		// One that was free may be another's by the time the program listens.
+		for tries := 0; tries == 0 || tries < freePorts && fault.Of(err).Code == codeEnded; tries++ {
+			if port, err = freePort(ctx); err == nil {
+				err = r.start(ctx, path, server, port)
+			}
 		}
 	}
+	if err != nil {
+		return "", 0, "", false, err
+	}
+	return r.program, r.port, r.token, false, nil
+}
+
+// freePorts is how many free ports a program is started at that ends before it listens.
+const freePorts = 2
+
+const codeEnded = "remote_server_ended"
+
+// start starts the program and waits until it listens. r.mu must be held.
+func (r *remoteAccess) start(ctx context.Context, path string, server RemoteServer, port int) error {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	r.program, r.port, r.token = path, port, hex.EncodeToString(secret[:])
@@ -155,7 +173,7 @@ func (r *remoteAccess) warm(ctx context.Context, port int) (program string, at i
 		cmd.Env = append(cmd.Env, server.Env(r.token)...)
 	}
 	if err := cmd.Start(); err != nil {
-		return "", 0, "", false, fault.Unavailable("the editor server %s does not start", path).Because(err)
+		return fault.Unavailable("the editor server %s does not start", path).Because(err)
 	}
 	ended := make(chan struct{})
 	r.cmd, r.ended = cmd, ended
@@ -166,9 +184,9 @@ func (r *remoteAccess) warm(ctx context.Context, port int) (program string, at i
 	}()
 	if err := r.listening(ctx); err != nil {
 		r.stop()
-		return "", 0, "", false, err
+		return err
 	}
-	return r.program, r.port, r.token, false, nil
+	return nil
 }
 
 // listening waits until the program listens. r.mu must be held.
@@ -185,7 +203,7 @@ func (r *remoteAccess) listening(ctx context.Context) error {
 		}
 		select {
 		case <-r.ended:
-			return fault.Unavailable("the editor server %s ended before it listened", r.program).Hint("start it by hand in a terminal: it says why")
+			return fault.Unavailable("the editor server %s ended before it listened", r.program).Named(codeEnded).Hint("start it by hand in a terminal: it says why")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick.C:

@@ -156,15 +156,20 @@ func (s *stream) ask(id string, call *agentv1.ToolCall) {
 // awaits, so that the message has had its effect.
 func (s *stream) control(m *agentv1.ExecClientControlMessage) {
 	s.t.Helper()
-	beat := &agentv1.ExecClientControlMessage{Control: &agentv1.ExecClientControlMessage_Heartbeat{Heartbeat: &agentv1.Heartbeat{Sequence: 7}}}
-	for _, m := range []*agentv1.ExecClientControlMessage{m, beat} {
-		s.send(&agentv1.ExecStreamElement{Element: &agentv1.ExecStreamElement_ExecClientControlMessage{ExecClientControlMessage: m}})
-	}
+	s.send(&agentv1.ExecStreamElement{Element: &agentv1.ExecStreamElement_ExecClientControlMessage{ExecClientControlMessage: m}})
+	s.beat()
 	for {
 		if s.next().GetHeartbeat().GetSequence() == 7 {
 			return
 		}
 	}
+}
+
+func (s *stream) beat() {
+	s.t.Helper()
+	s.send(&agentv1.ExecStreamElement{Element: &agentv1.ExecStreamElement_ExecClientControlMessage{ExecClientControlMessage: &agentv1.ExecClientControlMessage{
+		Control: &agentv1.ExecClientControlMessage_Heartbeat{Heartbeat: &agentv1.Heartbeat{Sequence: 7}},
+	}}})
 }
 
 func (s *stream) ack(id string) {
