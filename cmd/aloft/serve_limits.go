@@ -9,6 +9,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
 	"aloft/internal/control/store"
+	"aloft/internal/fault"
 )
 
 // limitsConfig is how much the API may be asked.
@@ -38,8 +39,11 @@ func (c runLimits) check(models []modelConfig) error {
 		return fmt.Errorf("limits.time: %q is no duration: it is as in 4h or 90m, or 0s for no limit", c.Time)
 	}
 	for i, m := range models {
-		if c.Cost > 0 && m.Price == nil {
-			return fmt.Errorf("limits.cost: what models[%d] (%s) costs is not known: give its price, 0 where it costs nothing, or limit tokens instead", i, m.ID)
+		if c.Cost == 0 {
+			continue
+		}
+		if err := m.Price.price().Unpriced(m.ID); err != nil {
+			return fmt.Errorf("limits.cost: models[%d]: %w: %s", i, err, fault.Of(err).Advice)
 		}
 	}
 	return nil

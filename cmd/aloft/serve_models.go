@@ -37,9 +37,7 @@ func newModels(c serverConfig) (*models, error) {
 		info.DisplayName = cmp.Or(info.DisplayName, mc.ID)
 		info.ContextWindow = cmp.Or(mc.ContextWindow, info.ContextWindow)
 		info.MaxOutput = cmp.Or(mc.MaxOutput, info.MaxOutput)
-		if p := mc.Price; p != nil {
-			info.Price = &model.Price{Input: p.Input, Output: p.Output, CacheRead: p.CacheRead, CacheWrite: p.CacheWrite}
-		}
+		info.Price = mc.Price.price()
 		m.byID[mc.ID] = configured{made, info}
 		m.infos = append(m.infos, info)
 	}

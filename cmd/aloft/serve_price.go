@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+
+	"aloft/internal/control/model"
 )
 
 // priceConfig is in US dollars for a million tokens. What is absent is unknown.
@@ -27,6 +29,14 @@ func (p *priceConfig) check() error {
 		}
 	}
 	return nil
+}
+
+// price is it as the loop counts; nil where none is given.
+func (p *priceConfig) price() *model.Price {
+	if p == nil {
+		return nil
+	}
+	return &model.Price{Input: p.Input, Output: p.Output, CacheRead: p.CacheRead, CacheWrite: p.CacheWrite}
 }
 
 // maxPrice is far above any; what is above it was meant for something else.

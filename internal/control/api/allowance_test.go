@@ -38,7 +38,7 @@ func TestLimitsAreJudged(t *testing.T) {
 func (h *house) priced() {
 	zero := 0.0
 	for i := range h.api.Models {
-		h.api.Models[i].Price = &model.Price{Input: &zero, Output: &zero}
+		h.api.Models[i].Price = &model.Price{Input: &zero, Output: &zero, CacheRead: &zero, CacheWrite: &zero}
 	}
 }
 

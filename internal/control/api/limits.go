@@ -75,8 +75,10 @@ func (s *server) limit(ctx context.Context, in *amountJSON, a agent.Agent) (aske
 // priced returns nil if the price of the model is known; of "" if that of all is.
 func priced(models []model.Info, id string) error {
 	for _, m := range models {
-		if (id == "" || m.ID == id) && m.Price == nil {
-			return model.Unpriced(m.ID)
+		if id == "" || m.ID == id {
+			if err := m.Price.Unpriced(m.ID); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -66,13 +66,13 @@ func (l *Loop) begin(ctx context.Context) error {
 	return l.payable(l.Info)
 }
 
-// payable returns nil unless the run has a limit of money and what the model costs
-// is not known.
+// payable returns nil unless the run has a limit of money and what the model costs,
+// for any kind of token, is not known.
 func (l *Loop) payable(info model.Info) error {
-	if l.rec.snapshot().Run.Limit.Cost > 0 && info.Price == nil {
-		return model.Unpriced(info.ID)
+	if l.rec.snapshot().Run.Limit.Cost == 0 {
+		return nil
 	}
-	return nil
+	return info.Price.Unpriced(info.ID)
 }
 
 // limited is ctx, ended with a *spent once the run's time is up.

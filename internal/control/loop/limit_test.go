@@ -37,7 +37,7 @@ func (r *rig) follow(words string) {
 // dollar is a price of a dollar for each token.
 func dollar() *model.Price {
 	million := 1e6
-	return &model.Price{Input: &million, Output: &million}
+	return &model.Price{Input: &million, Output: &million, CacheRead: &million, CacheWrite: &million}
 }
 
 // TestLimits is the table of what ends a run before its task does, and after how
@@ -147,12 +147,17 @@ func TestLimitOfTime(t *testing.T) {
 }
 
 func TestMoneyNeedsAPrice(t *testing.T) {
-	r := newRig(t, false)
-	r.allowed = allowance.Amount{Cost: allowance.Dollar}
-	r.model.steps = []step{say("done")}
-	run := r.work(t.Context())
-	if run.Status != agent.Failed || run.Failure.Code != "model_unpriced" || run.Failure.Hint == "" || len(r.model.requests) != 0 {
-		t.Errorf("got %+v %+v after %d requests", run, run.Failure, len(r.model.requests))
+	half := dollar()
+	half.CacheRead = nil
+	for _, price := range []*model.Price{nil, half} {
+		r := newRig(t, false)
+		r.info.Price = price
+		r.allowed = allowance.Amount{Cost: allowance.Dollar}
+		r.model.steps = []step{say("done")}
+		run := r.work(t.Context())
+		if run.Status != agent.Failed || run.Failure.Code != "model_unpriced" || run.Failure.Hint == "" || len(r.model.requests) != 0 {
+			t.Errorf("got %+v %+v after %d requests", run, run.Failure, len(r.model.requests))
+		}
 	}
 }
 

@@ -203,7 +203,7 @@ func (t *talk) beginTask(ctx context.Context, c agent.Call) (refused *tool.Resul
 		b.Model = t.info.ID // a file of the repository cannot know which models there are
 	}
 	if _, info, err := t.named(b.Model); err == nil && t.payable(info) != nil {
-		return no("the model %q costs what is not known, and the user has limited the money: leave model empty", info.ID)
+		return no("what the model %q costs is not known, and the user has limited the money: leave model empty", info.ID)
 	}
 	if looks := (subagent.Definition{Name: b.Type}).Looks(); looks && b.Words == "" {
 		if _, info, err := t.named(b.Model); err != nil || !info.Images {

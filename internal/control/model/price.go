@@ -33,9 +33,23 @@ func (p *Price) Of(u conversation.Usage) conversation.Usage {
 	return u
 }
 
-// Unpriced is the fault that the price of a model is not known, where money is
-// limited.
-func Unpriced(id string) *fault.Error {
-	return fault.Invalid("there is a limit of money, and what the model %s costs is not known", id).Named("model_unpriced").
-		Hint("give its price in the server's configuration, 0 where it costs nothing, or limit tokens instead")
+// Unpriced is nil where the price of every kind of token is known. Else it is the
+// fault that money cannot be limited, since what the model of that id may use costs
+// what nobody knows.
+func (p *Price) Unpriced(id string) error {
+	what := ""
+	switch {
+	case p == nil:
+	case p.Input == nil || p.Output == nil:
+	case p.CacheRead == nil && p.CacheWrite == nil:
+		what = " for cache_read and cache_write"
+	case p.CacheRead == nil:
+		what = " for cache_read"
+	case p.CacheWrite == nil:
+		what = " for cache_write"
+	default:
+		return nil
+	}
+	return fault.Invalid("there is a limit of money, and what the model %s costs%s is not known", id, what).Named("model_unpriced").
+		Hint("give its price%s in the server's configuration, 0 where it costs nothing or the provider counts none, or limit tokens instead", what)
 }
