@@ -38,8 +38,8 @@ func shellScript(command string) string {
 		string(quoted) + "}}\n      - text: Done.\n"
 }
 
-// TestPolicyInAMachine has a list of domains, a program that goes around it,
-// and a git server of the test's.
+// TestPolicyInAMachine has a list of domains, a program that goes around it, and
+// WebFetch, which the list binds as it does programs.
 func TestPolicyInAMachine(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "web of %s", r.Host) }))
 	t.Cleanup(srv.Close)
@@ -51,7 +51,8 @@ curl -sS -m 20 http://www.debian.org/ 2>&1 | grep -c 'resolve' | sed s/^/name:/
 curl -sS -m 20 http://192.0.2.7/ 2>&1 | grep -c -i 'connect' | sed s/^/raw:/
 curl -sS -m 20 http://169.254.169.254/latest/meta-data 2>&1 | grep -c -i 'connect' | sed s/^/metadata:/
 `, "PORT", port)
-	a := start(t, scripted(t, shellScript(command))+`
+	fetching := strings.Replace(shellScript(command), "        calls:\n", "        calls:\n          - {tool: WebFetch, args: {url: \"http://9.9.9.9/\"}}\n", 1)
+	a := start(t, scripted(t, fetching)+`
 machine:
   egress:
     mode: list
@@ -65,7 +66,7 @@ machine:
 			t.Errorf("nothing in the run says %q\n%s", want, events)
 		}
 	}
-	for _, want := range []string{"dns www.debian.org : false mode list", "192.0.2.7:80: false mode list", "169.254.169.254:80: false always blocked", "HTTP names evil.test"} {
+	for _, want := range []string{"9.9.9.9:80: false mode list", "dns www.debian.org : false mode list", "192.0.2.7:80: false mode list", "169.254.169.254:80: false always blocked", "HTTP names evil.test"} {
 		eventually(t, "a connection is "+want, func() bool {
 			return slices.ContainsFunc(a.connections(r.AgentID).Ended, func(c policy.Connection) bool {
 				return strings.Contains(fmt.Sprintf("%s %s %s: %v %s", c.Network, c.Domain, c.Address, c.Allowed, c.Rule), want)
