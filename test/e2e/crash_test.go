@@ -361,3 +361,45 @@ func TestStopAndStartAgain(t *testing.T) {
 		t.Error("the machine was lost")
 	}
 }
+
+// besideScript has a subagent work in the background: its command and the agent's
+// each wait for the other to run.
+const besideScript = `
+scripts:
+  - match: Begin now
+    turns:
+      - calls:
+          - {tool: Shell, args: {timeout: 300000, command: "echo ran >> theirs.txt; echo they work; until [ -e mine.txt ]; do sleep 0.05; done; sleep 1"}}
+      - text: They have done their part.
+  - turns:
+      - calls:
+          - {tool: Task, args: {description: half of it, prompt: Begin now, is_background: true}}
+      - calls:
+          - {tool: Shell, args: {timeout: 300000, command: "echo ran >> mine.txt; echo I work; until [ -e theirs.txt ]; do sleep 0.05; done; sleep 1"}}
+      - text: I have done mine.
+      - text: So all is done.
+`
+
+// The server is killed while an agent and its subagent in the background work. Both go
+// on where they were.
+func TestServerIsKilledBesideATask(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("beside", map[string]string{"README.md": "beside\n"})
+	a := start(t, scripted(t, besideScript))
+	r := a.create(url, "Do all of it", nil)
+	eventually(t, "both work", func() bool {
+		events := a.events(r.AgentID)
+		return strings.Contains(events, `they work\n`) && strings.Contains(events, `I work\n`)
+	})
+	a.Kill()
+	a.Start()
+	r = a.finish(r)
+	for _, file := range []string{"mine.txt", "theirs.txt"} {
+		if got := gittest.Git(t, git.Path("beside"), "show", pushed(t, r)+":"+file); got != "ran" {
+			t.Errorf("%s: the command ran %d times", file, strings.Count(got, "ran"))
+		}
+	}
+	if events := a.events(r.AgentID); strings.Count(events, `"task.ended"`) != 1 || !strings.Contains(events, `no word of the user's:\n\nThey have done their part.`) {
+		t.Errorf("the agent was not told once:\n%s", events)
+	}
+}
