@@ -14,7 +14,7 @@ func TestMigrations(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no migrations: %v", err)
 	}
-	next := map[string]int{}
+	next := map[string]int{"internal/control/store/postgres/migrations/": 21} // its first is what SQLite's had come to
 	for _, file := range files {
 		folder, name := filepath.Split(file)
 		next[folder]++

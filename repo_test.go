@@ -97,6 +97,8 @@ var mayImport = map[string][]string{
 	"internal/control/store":                           {"NOUNS"},
 	"internal/control/store/...":                       {"NOUNS", "internal/control/store"},
 	"internal/control/store/table":                     {"NOUNS", "internal/control/store", "internal/control/store/table/query"},
+	"internal/control/store/postgres":                  {"NOUNS", "internal/control/store", "internal/control/store/table", "internal/control/store/table/query"},
+	"internal/control/store/postgres/postgrestest":     {"internal/need"},
 	"internal/control/store/sqlite":                    {"NOUNS", "internal/lockfile", "internal/control/store", "internal/control/store/table", "internal/control/store/table/query"},
 	"internal/control/dockerfile":                      {"internal/fault", "internal/policy", "internal/control/image", "internal/control/image/registry"},
 	"internal/control/dockerfile/...":                  {"internal/fault", "internal/control/dockerfile"},

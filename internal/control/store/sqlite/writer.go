@@ -171,8 +171,8 @@ func (w *writer) commit(batch []*request) {
 	}
 	switch {
 	case err == nil:
-		for _, tell := range news {
-			tell(w.watch)
+		for _, n := range news {
+			w.watch.Tell(n)
 		}
 	case len(batch) > 1 && !errors.Is(err, store.ErrFull):
 		for _, r := range batch {
@@ -191,7 +191,7 @@ func (w *writer) commit(batch []*request) {
 
 // transact returns the refusals by request, and what is to be told now that the
 // rest is on disk; or an error, and then nothing of the batch is.
-func (w *writer) transact(batch []*request) (errs []error, news []func(*table.Watch), err error) {
+func (w *writer) transact(batch []*request) (errs []error, news []table.News, err error) {
 	ctx := context.Background() // never done: a transaction is not to be cut in two
 	errs = make([]error, len(batch))
 	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
@@ -204,7 +204,7 @@ func (w *writer) transact(batch []*request) (errs []error, news []func(*table.Wa
 			return errs, nil, w.rollback(errs[i])
 		}
 		if errs[i] == nil && tx.News != nil {
-			news = append(news, tx.News)
+			news = append(news, *tx.News)
 		}
 	}
 	if _, err := w.conn.ExecContext(ctx, "COMMIT"); err != nil {

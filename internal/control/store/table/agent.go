@@ -94,7 +94,7 @@ func (s *Store) DeleteAgent(ctx context.Context, id string) error {
 		tx.Wrote = true
 		tx.Known.forget(id)
 		delete(tx.Known.leases, store.LeaseOn(id))
-		tx.News = func(w *Watch) { w.Gone(id) }
+		tx.News = &News{AgentID: id}
 		return errors.Join(
 			tx.Q.DeleteRuns(tx.Ctx, id),
 			tx.Q.DeleteEvents(tx.Ctx, id),

@@ -54,8 +54,7 @@ func (tx *Tx) append(a store.Append, rows []query.AddEventParams) ([]agent.Event
 	if err := errors.Join(tx.putFolded(f), tx.putSealed(a.Secrets), tx.addDeliveries(a.AgentID, written)); err != nil {
 		return nil, err
 	}
-	id, head := f.agent.ID, f.agent.Head
-	tx.News = func(w *Watch) { w.Moved(id, head) }
+	tx.News = &News{AgentID: f.agent.ID, Head: f.agent.Head}
 	return written, nil
 }
 

@@ -77,8 +77,8 @@ type Tx struct {
 	Ctx   context.Context // of the statements
 	Q     *query.Queries
 	Known *Known
-	Wrote bool         // something, so that a failure needs a rollback
-	News  func(*Watch) // to be told once it is on disk; may be nil
+	Wrote bool  // something, so that a failure needs a rollback
+	News  *News // to be told once it is on disk; may be nil
 	// Refused turns the database's words for what it refuses into the store's:
 	// [store.ErrExists], and [store.ErrNotFound] for what a row refers to. Such a
 	// statement has written nothing.

@@ -93,12 +93,26 @@ func (w *Watch) look(a *watched) (changed <-chan struct{}, head int64, end error
 	return a.changed, a.head, a.end
 }
 
-// Moved tells that the agent's journal reaches to head.
-func (w *Watch) Moved(agentID string, head int64) {
+// News is what has become of an agent's journal.
+type News struct {
+	AgentID string
+	Head    int64 // how far it reaches by now; 0 where the agent is gone
+}
+
+// Tell tells those who wait for the agent. News that comes late is no news. One
+// of the same name as an agent that is gone is another, for others to wait for.
+func (w *Watch) Tell(n News) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if a := w.agents[agentID]; a != nil && head > a.head {
-		a.head = head
+	a := w.agents[n.AgentID]
+	switch {
+	case a == nil:
+	case n.Head == 0:
+		a.end = store.ErrNotFound
+		close(a.changed)
+		delete(w.agents, n.AgentID)
+	case n.Head > a.head:
+		a.head = n.Head
 		close(a.changed)
 		a.changed = make(chan struct{})
 	}
@@ -112,18 +126,6 @@ func (w *Watch) Waited(ids []string) []string {
 		return slices.Collect(maps.Keys(w.agents))
 	}
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return w.agents[id] == nil })
-}
-
-// Gone tells that the agent was deleted. One of the same name that is made
-// later is another, for others to wait for.
-func (w *Watch) Gone(agentID string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if a := w.agents[agentID]; a != nil {
-		a.end = store.ErrNotFound
-		close(a.changed)
-		delete(w.agents, agentID)
-	}
 }
 
 // Close tells everybody that nothing more will come.

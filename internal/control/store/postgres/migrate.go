@@ -1,0 +1,84 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3"
+
+	"aloft/internal/fault"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrating is the lock of a server that brings the schema up to date.
+const migrating = "SELECT pg_advisory_lock(hashtextextended('aloft/schema', 0))"
+
+// migrate brings the schema up to date, over connections of its own, on which
+// nothing is cut short.
+func migrate(ctx context.Context, config *pgx.ConnConfig, logger *slog.Logger) (err error) {
+	db := openDB(config)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := suits(ctx, db); err != nil {
+		return err
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	held, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }() // and db.Close ends the session, and with it the lock
+	if _, err := held.ExecContext(ctx, migrating); err != nil {
+		return fmt.Errorf("wait for another server to bring the schema up to date: %w", err)
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	at, ours, err := p.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("read the schema's version: %w", err)
+	}
+	if at > ours {
+		return fault.Conflict("a newer version of aloft has written it: its schema is %d, and this version knows %d", at, ours).
+			Named("store_too_new").Hint("start that version again, or restore a copy from before")
+	}
+	begun := time.Now()
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("bring the schema up to date: %w", err)
+	}
+	if at < ours {
+		logger.InfoContext(ctx, "schema brought up to date", "from", at, "to", ours, "took", time.Since(begun))
+	}
+	return nil
+}
+
+// suits looks whether the database is one that can keep what the store does.
+func suits(ctx context.Context, db *sql.DB) error {
+	var version int
+	var encoding string
+	const ask = "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"
+	if err := db.QueryRowContext(ctx, ask).Scan(&version, &encoding); err != nil {
+		return err
+	}
+	if version < oldest {
+		return fault.Invalid("PostgreSQL there is version %d, and Aloft needs %d", version/10000, oldest/10000).
+			Named("store_too_old").Hint("upgrade it, or name another server")
+	}
+	if encoding != "UTF8" {
+		return fault.Invalid("the database's encoding is %s, and Aloft needs UTF8", encoding).
+			Named("store_encoding").Hint("make one with: createdb --encoding=UTF8 --template=template0 aloft")
+	}
+	return nil
+}
