@@ -3,6 +3,7 @@ package redact
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +11,7 @@ import (
 
 func TestLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out strings.Builder
+		var out lockedText
 		r := New(map[string]string{"a": token})
 		l := NewLive(&out, func() *Redactor { return r })
 		write := func(text string) {
@@ -48,6 +49,24 @@ func TestLive(t *testing.T) {
 		time.Sleep(Quiet)
 		want("name: gh\n" + token[:7] + Marker + "\nlater-secret gh " + Marker + " gh")
 	})
+}
+
+// lockedText is written by timers, too.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func TestLiveWithoutSecrets(t *testing.T) {

@@ -34,8 +34,8 @@ func confined(t *testing.T, dir string) *tool.Sandbox {
 // in one session.
 func TestShellInSandbox(t *testing.T) {
 	dir := t.TempDir()
+	cage := confined(t, dir) // with the build cache of the real home
 	t.Setenv("HOME", dir)
-	cage := confined(t, dir)
 	output := filepath.Join(t.TempDir(), "output")
 	session, err := shell.New(shell.Config{Dir: dir, OutputDir: output})
 	if err != nil {
