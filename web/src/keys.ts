@@ -1,4 +1,4 @@
-import { useEffect } from "react";
+import { useLayoutEffect } from "react";
 
 /** Whether keys are for text that is being written. */
 export function typing(target: EventTarget | null): boolean {
@@ -22,7 +22,8 @@ export function singleKeys(now?: boolean): boolean {
 
 /** Does something on a shortcut: mod+e, or one key while nothing is written. */
 export function useKey(key: string, act: () => void, enabled = true): void {
-  useEffect(() => {
+  // Before it is painted: who sees the page is heard.
+  useLayoutEffect(() => {
     if (!enabled) return;
     const listen = (e: KeyboardEvent) => {
       const mod = apple ? e.metaKey : e.ctrlKey;

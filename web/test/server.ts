@@ -5,12 +5,15 @@ import { join } from "node:path";
 
 const aloft = join(import.meta.dirname, "../../bin/aloft");
 
+/** A port to come back to after a kill: not one of those (from 32768) that the kernel gives to who asks for any. */
+const anyPort = () => 20_000 + Math.floor(Math.random() * 12_000);
+
 /** A real server, with machines and the scripted model, and a repository of its own. */
 export class Server {
   readonly dir = mkdtempSync(join(tmpdir(), "aloft-browser-"));
   readonly repo = join(this.dir, "slug.git");
   private child?: ChildProcess;
-  private port = 0;
+  private port = anyPort();
   url = "";
   link = "";
 
@@ -25,8 +28,20 @@ export class Server {
     writeFileSync(join(s.dir, "script.yaml"), script);
     const model = script ? `models: [{id: scripted, provider: scripted, script: ${join(s.dir, "script.yaml")}}]\n` : "";
     writeFileSync(join(s.dir, "aloft.yaml"), `git:\n  allow_file: true\n${git}${model}`);
-    await s.up();
+    await s.first();
     return s;
+  }
+
+  /** Starts the server at a port that nobody has. */
+  private async first(): Promise<void> {
+    for (let tries = 0; ; tries++) {
+      try {
+        return await this.up();
+      } catch (e) {
+        if (tries === 5 || !String(e).includes("address already in use")) throw e;
+        this.port = anyPort();
+      }
+    }
   }
 
   /** Starts the server, and waits until it listens. */
@@ -41,9 +56,8 @@ export class Server {
     child.stderr.on("data", (d: Buffer) => (log = (log + d.toString()).slice(-8_000)));
     for (;;) {
       if (child.exitCode !== null) throw new Error(`the server does not start:\n${log}`);
-      this.port = Number(/ listens at http:\/\/127\.0\.0\.1:(\d+)\n/.exec(said)?.[1] ?? 0);
       this.url = `http://localhost:${this.port}`;
-      if (this.port > 0 && (await fetch(`${this.url}/healthz`).then((r) => r.ok, () => false))) break;
+      if (said.includes(` listens at http://127.0.0.1:${this.port}\n`) && (await fetch(`${this.url}/healthz`).then((r) => r.ok, () => false))) break;
       await new Promise((r) => setTimeout(r, 20));
     }
     // The link is said before anything is served.

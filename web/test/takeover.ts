@@ -106,13 +106,18 @@ async function useDesktop(page: Page): Promise<void> {
   await page.locator(".xterm-helper-textarea").focus();
   await terminal.getByText("LISTENS1").first().waitFor();
   await page.keyboard.press("Control+c");
-  await page.keyboard.type(`xsetroot -solid "#2060a0"; echo PAINTED$((1+1)); stdbuf -oL xev -root -event keyboard | sed -un 's/.*keysym 0x7a, \\(.\\)).*/PRESSED\\1/p'\n`);
+  await page.keyboard.type(`xsetroot -solid "#2060a0"; echo PAINTED$((1+1)); stdbuf -oL xev -root -event keyboard | sed -un 's/.*keysym 0x7a, \\(.\\)).*/PRESSED\\1/p' | tee pressed\n`);
   await terminal.getByText("PAINTED2").first().waitFor();
   await page.getByRole("button", { name: "Desktop" }).click();
   await expect.poll(() => page.evaluate(corner), { timeout: patience }).toEqual([0x20, 0x60, 0xa0]);
   await page.getByRole("button", { name: "Take over" }).click();
   await page.locator(".desktop canvas").hover(); // X gives keys to what is under the pointer
-  await page.keyboard.press("z");
+  // xev says nothing when it begins to listen: what is pressed before is heard by nobody.
+  const pressed = `${new URL(page.url()).origin}/v1/agents/${/bc-[0-9a-f-]+/.exec(page.url())?.[0]}/files/contents?path=pressed`;
+  await expect.poll(async () => {
+    await page.keyboard.press("z");
+    return (await page.request.get(pressed)).text();
+  }, { timeout: patience, interval: 500 }).toContain("PRESSEDz");
   await page.getByRole("button", { name: "Terminals" }).click();
   await terminal.getByText("PRESSEDz").first().waitFor();
 }
