@@ -75,8 +75,18 @@ func (s *server) downloadArtifact(w http.ResponseWriter, r *http.Request, who ac
 	if s.Artifacts == nil {
 		return fault.NotFound("this server keeps no artifacts")
 	}
-	name := strings.TrimPrefix(strings.TrimPrefix(asked, machineFolder), artifactsFolder)
+	name, inMachine := strings.CutPrefix(asked, machineFolder)
+	if !inMachine {
+		name = strings.TrimPrefix(name, artifactsFolder)
+	}
 	file, _, err := s.Artifacts.Open(r.Context(), a.ID, name)
+	if fault.Of(err).Kind == fault.KindNotFound {
+		// An agent that works may have made it just now; to list them is to look.
+		if _, err := s.Artifacts.List(r.Context(), a.ID); err != nil {
+			return err
+		}
+		file, _, err = s.Artifacts.Open(r.Context(), a.ID, name)
+	}
 	if err != nil {
 		return err
 	}

@@ -74,6 +74,33 @@ func (h *house) fetch(address string, header ...string) (*http.Response, string)
 	return res, string(b)
 }
 
+// working are the artifacts of an agent that works: to list them is to look for new ones.
+type working struct {
+	*artifact.Store
+
+	has inMachine
+}
+
+func (w working) List(ctx context.Context, agentID string) ([]artifact.File, error) {
+	if _, err := w.Collect(ctx, agentID, w.has, nil); err != nil {
+		return nil, err
+	}
+	return w.Store.List(ctx, agentID)
+}
+
+// What an agent has made just now is given out, though nobody has listed it.
+func TestAnArtifactThatIsNew(t *testing.T) {
+	h := newHouse(t)
+	id, _ := h.begin()
+	h.keep(id, inMachine{})
+	h.api.Artifacts = working{h.api.Artifacts.(*artifact.Store), inMachine{"new.mp4": "video"}}
+	at := "/v1/agents/" + id + "/artifacts/download?path="
+	if res, got := h.fetch(h.want(h.call("GET", at+"artifacts/new.mp4", ""), 200).text(t, "url")); res.StatusCode != 200 || got != "video" {
+		t.Errorf("%d %q", res.StatusCode, got)
+	}
+	h.want(h.call("GET", at+"artifacts/newer.mp4", ""), 404)
+}
+
 func TestArtifacts(t *testing.T) {
 	h := newHouse(t)
 	id, _ := h.begin()
@@ -81,7 +108,7 @@ func TestArtifacts(t *testing.T) {
 	if a := h.call("GET", at, ""); string(a.body) != `{"items":[]}`+"\n" && string(a.body) != `{"items":[]}` {
 		t.Errorf("at first: %s", a.body)
 	}
-	h.keep(id, inMachine{"page.html": "<script>alert(1)</script>", "ünï/ä b&c.png": "picture", "v.webm": "<script>no video</script>"})
+	h.keep(id, inMachine{"page.html": "<script>alert(1)</script>", "ünï/ä b&c.png": "picture", "v.webm": "<script>no video</script>", "artifacts/inner.txt": "inner"})
 	a := h.call("GET", at, "")
 	if a.status != 200 || !strings.Contains(string(a.body), `"path":"artifacts/page.html"`) ||
 		!strings.Contains(string(a.body), `"sizeBytes":25`) || !strings.Contains(string(a.body), `"updatedAt":"2001-09-09T01:46:40Z"`) {
@@ -91,6 +118,8 @@ func TestArtifacts(t *testing.T) {
 		"artifacts/page.html":                 {"application/octet-stream", "<script>alert(1)</script>"},
 		"artifacts/v.webm":                    {"video/webm", "<script>no video</script>"},
 		"/opt/cursor/artifacts/ünï/ä b&c.png": {"image/png", "picture"},
+
+		"/opt/cursor/artifacts/artifacts/inner.txt": {"text/plain; charset=utf-8", "inner"},
 	} {
 		a := h.call("GET", at+"/download?"+url.Values{"path": {path}}.Encode(), "")
 		if a.status != 200 {

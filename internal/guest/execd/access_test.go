@@ -53,7 +53,10 @@ func TestArtifacts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What leads out of the folder is none.
+	// What is not there whole yet is none, nor what leads out of the folder.
+	if err := os.WriteFile(filepath.Join(folder, "shots", ".upload-0123"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)

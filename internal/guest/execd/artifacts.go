@@ -29,6 +29,10 @@ const (
 	maxDepth     = 16 // folders
 )
 
+// uploading begins the names of files that pod-daemon's UploadArtifact has not
+// received whole.
+const uploading = ".upload-"
+
 // artifacts are the regular files in a folder. Links are not followed: they may
 // lead to what is no artifact. Its methods are safe for concurrent use.
 type artifacts struct {
@@ -84,7 +88,7 @@ func (a *artifacts) names(root *os.Root) (names []string, more bool, err error) 
 			return err
 		case entry.IsDir() && strings.Count(name, "/") >= maxDepth:
 			return fs.SkipDir
-		case !entry.Type().IsRegular() || !utf8.ValidString(name):
+		case !entry.Type().IsRegular() || !utf8.ValidString(name), strings.HasPrefix(path.Base(name), uploading):
 			return nil
 		case len(names) == maxArtifacts:
 			more = true
