@@ -87,12 +87,12 @@ test("a hostile desktop", async () => {
 
 test("a recording is played where it was made", async () => {
   const page = await open(5, "");
-  await page.getByLabel("The video welcome.webm").waitFor();
+  await page.getByLabel("The video welcome.mp4").waitFor();
   const video = "document.querySelector('.video video')";
   await expect.poll(() => page.evaluate(`${video}.videoWidth`), { timeout: patience }).toBe(480);
   await page.evaluate(`${video}.muted = true, ${video}.play()`);
   await expect.poll(() => page.evaluate(`${video}.currentTime`), { timeout: patience }).toBeGreaterThan(0);
-  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download welcome.webm" }).click()]);
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download welcome.mp4" }).click()]);
   expect(readFileSync(await file.path()).subarray(0, 4)).toEqual(Buffer.from([0x1a, 0x45, 0xdf, 0xa3])); // WebM
   expect(said).toEqual([]);
   await page.context().close();

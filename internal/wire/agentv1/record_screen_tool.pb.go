@@ -361,13 +361,13 @@ var File_agent_v1_record_screen_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_record_screen_tool_proto_rawDesc = "" +
 	"\n" +
-	"!agent/v1/record_screen_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xbc\x01\n" +
+	"!agent/v1/record_screen_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xbb\x01\n" +
 	"\x10RecordScreenArgs\x121\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x17.agent.v1.RecordingModeB\x04\x88\xb5\x18\x01R\x04mode\x12(\n" +
 	"\x10save_as_filename\x18\x02 \x01(\tR\x0esaveAsFilename\x12&\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:#\x8a\xb5\x18\x1f\n" +
-	"\fRecordScreen\x12\rrecord_screen \x01\"\xb5\x01\n" +
+	"toolCallId:\"\x8a\xb5\x18\x1e\n" +
+	"\fRecordScreen\x12\frecordScreen \x01\"\xb5\x01\n" +
 	"\x13RecordScreenSuccess\x12+\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x17.agent.v1.RecordingModeR\x04mode\x12\x1b\n" +
 	"\tfile_path\x18\x02 \x01(\tR\bfilePath\x12\x1f\n" +
