@@ -15,9 +15,9 @@ import (
 
 // Bounds of the pictures of a video.
 const (
-	framesTime = time.Minute // to make them all
-	longSide   = 1280        // pixels of a picture
-	maxPicture = 5 << 20     // bytes of one
+	framesTime = 2 * time.Minute // to make them all
+	longSide   = 1280            // pixels of a picture
+	maxPicture = 5 << 20         // bytes of one
 	maxVideo   = 24 * time.Hour
 )
 

@@ -25,8 +25,8 @@ const (
 
 // Times that ffmpeg has.
 const (
-	startTime = 30 * time.Second // until the first frame; a desktop may have to start for it
-	stopTime  = 5 * time.Second  // to write what it holds
+	startTime = time.Minute      // until the first frame; a desktop may have to start for it
+	stopTime  = 30 * time.Second // to write what it holds, which takes it 0.1 s
 	saveTime  = 5 * time.Minute
 )
 
