@@ -24,6 +24,12 @@ scripts:
   - match: shorter
     turns:
       - text: It is shorter.
+  - match: Record
+    turns:
+      - calls: [{tool: RecordScreen, args: {mode: START_RECORDING}}]
+      - calls: [{tool: RecordScreen, args: {mode: SAVE_RECORDING, save_as_filename: painted}}]
+      - calls: [{tool: Read, args: {path: /opt/cursor/artifacts/painted.mp4}}]
+      - text: It is recorded.
   - match: terminal
     turns:
       - calls: [{tool: Shell, args: {command: "tmux list-sessions -F '#{session_name}' | xargs -n 1 tmux capture-pane -pt", description: "look at the terminals"}}]
@@ -58,6 +64,7 @@ func TestDashboardInABrowser(t *testing.T) {
 	need.Command(t, "chromium")
 	need.Command(t, "Xtigervnc")
 	need.Command(t, "xev")
+	need.Command(t, "ffmpeg")
 	npm := need.Command(t, "npm")
 	web, err := filepath.Abs("../../web")
 	if err != nil {

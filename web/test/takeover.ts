@@ -5,13 +5,14 @@ import { corner, patience } from "./browser";
 
 /**
  * What a person does who takes over: changes a file that the agent has made,
- * uploads and downloads, types in a terminal, sees what listens on a port, and uses a desktop.
+ * uploads and downloads, types in a terminal, sees what listens on a port, uses a desktop, and watches what the agent records of it.
  * The page shows the agent, which has written greeting.txt.
  */
 export async function takeOver(page: Page): Promise<void> {
   await changeFiles(page);
   await useMachine(page);
   await useDesktop(page);
+  await watchRecording(page);
 }
 
 const row = (page: Page, name: string) => page.getByRole("treeitem").filter({ has: page.getByText(name, { exact: true }) });
@@ -121,6 +122,31 @@ async function useDesktop(page: Page): Promise<void> {
   await page.getByRole("button", { name: "Terminals" }).click();
   await terminal.getByText("PRESSEDz").first().waitFor();
 }
+
+/** Has the agent record the desktop, which is painted, and look at what it has recorded; both are seen here. */
+async function watchRecording(page: Page): Promise<void> {
+  await page.getByRole("link", { name: "Conversation" }).click();
+  await page.getByLabel("Follow-up").fill("Record the desktop");
+  await page.keyboard.press("Control+Enter");
+  await page.getByText("It is recorded.").waitFor();
+  await page.getByLabel("The video painted.mp4").waitFor();
+  const video = "document.querySelector('.video video')";
+  await expect.poll(() => page.evaluate(`[${video}.videoWidth > 0, Number.isFinite(${video}.duration) && ${video}.duration > 0]`), { timeout: patience }).toEqual([true, true]);
+  await page.evaluate(`${video}.muted = true, ${video}.play()`);
+  await expect.poll(() => page.evaluate(middle(video)), { timeout: patience }).toBe(true);
+  await expect.poll(() => page.evaluate(middle("document.querySelector('.call img')")), { timeout: patience }).toBe(true);
+}
+
+/** Whether a video or a picture is about as blue in its middle as the desktop was painted. */
+const middle = (what: string) => `((shown) => {
+  if (!shown) return false;
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [64, 40];
+  const c = canvas.getContext("2d");
+  c.drawImage(shown, 0, 0, 64, 40);
+  const [r, g, b] = c.getImageData(48, 30, 1, 1).data;
+  return Math.abs(r - 0x20) < 24 && Math.abs(g - 0x60) < 24 && Math.abs(b - 0xa0) < 24;
+})(${what})`;
 
 /** Goes into the machine, which may sleep. */
 async function enter(page: Page, inside: ReturnType<Page["locator"]>): Promise<void> {
