@@ -110,7 +110,7 @@ func newProxy(t *testing.T, url string) (*proxy, string) {
 			go p.serve(c)
 		}
 	}()
-	return p, fmt.Sprintf("postgres://aloft@%s/%s?sslmode=disable", l.Addr(), config.Database)
+	return p, fmt.Sprintf("postgres://aloft@%s/%s?sslmode=disable&%s", l.Addr(), config.Database, postgrestest.Patience)
 }
 
 func (p *proxy) keep(c net.Conn) {
@@ -368,7 +368,7 @@ func TestDeadlockEnds(t *testing.T) {
 
 func TestStatementThatTakesTooLong(t *testing.T) {
 	t.Parallel()
-	s := openTest(t, newDatabase(t)+"&statement_timeout=50&lock_timeout=50")
+	s := openTest(t, strings.NewReplacer("statement_timeout=0", "statement_timeout=50", "lock_timeout=0", "lock_timeout=50").Replace(newDatabase(t)))
 	_, err := s.db.ExecContext(t.Context(), "SELECT pg_sleep(600)")
 	if !errors.Is(err, store.ErrUnreachable) {
 		t.Errorf("a statement that takes too long: %v; want ErrUnreachable", err)
@@ -432,7 +432,7 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := s.db.ExecContext(t.Context(), "DELETE FROM goose_db_version WHERE version_id = 9999"); err != nil {
 		t.Fatal(err)
 	}
-	want(url+"&lock_timeout=50", s.ServerID(), "data_in_use")
+	want(url, s.ServerID(), "data_in_use")
 	server := postgrestest.Shared(t)
 	server.Exec(t, "postgres", "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
 	want(server.URL("latin"), "a", "store_encoding")

@@ -206,9 +206,13 @@ func (s *Server) remove() {
 	_ = os.RemoveAll(s.Dir)
 }
 
-// URL is the address of a database.
+// Patience are settings of a connection that has all the time it needs, for a
+// host that has much to do.
+const Patience = "connect_timeout=300&statement_timeout=0&lock_timeout=0"
+
+// URL is the address of a database, with [Patience].
 func (s *Server) URL(database string) string {
-	return fmt.Sprintf("postgres://aloft@/%s?host=%s", database, s.Dir)
+	return fmt.Sprintf("postgres://aloft@/%s?host=%s&%s", database, s.Dir, Patience)
 }
 
 // Database makes a database that is a copy of the template, which is as
