@@ -87,8 +87,9 @@ func TestTaskInTheBackground(t *testing.T) {
 // TestCrashBesideATask stops the server after each event of such a run: the next goes
 // on with both, no call is made twice, and the run ends the same.
 func TestCrashBesideATask(t *testing.T) {
+	rigs := newRig(t, false)
 	for crash := int64(3); ; crash++ {
-		r := newRig(t, false)
+		r := rigs.another(false)
 		c := r.config()
 		var told atomic.Pointer[model.Request]
 		c.Model = besideEachOther(&told)
@@ -105,15 +106,15 @@ func TestCrashBesideATask(t *testing.T) {
 			}
 			return tool.Result{Text: "ok"}, nil
 		}
-		first := loop.Run(ctx, r.id, c)
-		if first == nil {
+		err := loop.Run(ctx, r.id, c)
+		if err == nil {
 			if crash < 15 {
 				t.Fatalf("the run had %d events", crash)
 			}
 			return // there were no more events
 		}
-		if !errors.Is(first, loop.ErrStop) && !errors.Is(first, errDead) {
-			t.Fatalf("after %d: %v", crash, first)
+		if !errors.Is(err, loop.ErrStop) && !errors.Is(err, errDead) {
+			t.Fatalf("after %d: %v", crash, err)
 		}
 		c.Journal = r.store
 		if err := loop.Run(t.Context(), r.id, c); err != nil {

@@ -62,7 +62,13 @@ func newRig(t *testing.T, repo bool) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	r := &rig{t: t, store: s, id: agent.NewID(), run: agent.NewRunID(), hands: &hands{boot: "boot-1"}, info: model.Info{ID: "m"}}
+	return (&rig{t: t, store: s}).another(repo)
+}
+
+// another is a rig with an agent of its own, on the same store.
+func (r *rig) another(repo bool) *rig {
+	r.t.Helper()
+	r = &rig{t: r.t, store: r.store, id: agent.NewID(), run: agent.NewRunID(), hands: &hands{boot: "boot-1"}, info: model.Info{ID: "m"}}
 	created := &agent.Created{Name: "test", Branch: "aloft/test-0000"}
 	if repo {
 		created.Repos = []agent.Repo{{URL: "https://git.example.com/r"}}

@@ -178,8 +178,9 @@ func TestCrashOfATask(t *testing.T) {
 			use(`Shell {"command":"one"}`, `Shell {"command":"two"}`), say("sub"), say("done"),
 		}
 	}
+	rigs := newRig(t, false)
 	for crash := int64(3); ; crash++ {
-		r := newRig(t, false)
+		r := rigs.another(false)
 		model := &replies{steps: steps()}
 		c := r.config()
 		c.Model = model
