@@ -113,13 +113,15 @@ func TestWrongQuestions(t *testing.T) {
 	wrong := map[string]string{
 		`AskQuestion {"questions":[]}`: "there are 0",
 		`AskQuestion {"questions":[{"id":"a","prompt":"b"},{"id":"a","prompt":"b"}]}`:                                   "stands twice",
+		`AskQuestion {"title":"` + strings.Repeat("x", 501) + `","questions":[{"id":"a","prompt":"b"}]}`:                "title is longer",
+		`CreatePlan {"name":"` + strings.Repeat("x", 501) + `","plan":"y"}`:                                             "the name has up to",
 		`AskQuestion {"questions":[{"id":"a"}]}`:                                                                        "missing",
 		`AskQuestion {"questions":[{"id":"a","prompt":"b","options":[{"id":"x"}]}]}`:                                    "label",
 		`AskQuestion {"questions":[{"id":"a","prompt":"b","options":[{"id":"x","label":"y"},{"id":"x","label":"z"}]}]}`: "stands twice",
-		`AskQuestion {"questions":5}`:                                                                                   "schema",
-		`CreatePlan {"name":"a"}`:                                                                                       "missing",
-		`CreatePlan {"name":"a","x":1}`:                                                                                 "schema",
-		`CreatePlan {"name":"a","plan":"` + strings.Repeat("x", 32001) + `"}`:                                           "32001 bytes",
+		`AskQuestion {"questions":5}`:                                         "schema",
+		`CreatePlan {"name":"a"}`:                                             "missing",
+		`CreatePlan {"name":"a","x":1}`:                                       "schema",
+		`CreatePlan {"name":"a","plan":"` + strings.Repeat("x", 32001) + `"}`: "32001 bytes",
 	}
 	var wants []string
 	for call, want := range wrong {

@@ -20,6 +20,7 @@ const (
 	maxPrompt    = 4000
 	maxLabel     = 500
 	maxPlan      = 32000
+	maxID        = 200
 )
 
 // Consults reports whether calls of a tool are themselves put to a person.
@@ -44,6 +45,9 @@ func Question(c conversation.ToolCall) (agent.Approval, error) {
 		return agent.Approval{}, fmt.Errorf("the arguments do not fit the schema: %w", err)
 	}
 	q := agent.Approval{Subject: in.Title, Why: "it waits for your answer"}
+	if utf8.RuneCountInString(in.Title) > maxLabel {
+		return q, fmt.Errorf("title is longer than %d characters", maxLabel)
+	}
 	if n := len(in.Questions); n < 1 || n > maxQuestions {
 		return q, fmt.Errorf("questions: there are %d; ask 1 to %d", n, maxQuestions)
 	}
@@ -53,6 +57,8 @@ func Question(c conversation.ToolCall) (agent.Approval, error) {
 		switch {
 		case one.ID == "" || strings.TrimSpace(one.Prompt) == "":
 			return q, fmt.Errorf("%s: id or prompt is missing", at)
+		case len(one.ID) > maxID:
+			return q, fmt.Errorf("%s.id is longer than %d bytes", at, maxID)
 		case seen[one.ID]:
 			return q, fmt.Errorf("%s.id: %q stands twice", at, one.ID)
 		case utf8.RuneCountInString(one.Prompt) > maxPrompt:
@@ -62,8 +68,8 @@ func Question(c conversation.ToolCall) (agent.Approval, error) {
 		}
 		seen[one.ID] = true
 		for j, o := range one.Options {
-			if o.ID == "" || strings.TrimSpace(o.Label) == "" || utf8.RuneCountInString(o.Label) > maxLabel {
-				return q, fmt.Errorf("%s.options[%d]: id and label are needed, the label with up to %d characters", at, j, maxLabel)
+			if o.ID == "" || len(o.ID) > maxID || strings.TrimSpace(o.Label) == "" || utf8.RuneCountInString(o.Label) > maxLabel {
+				return q, fmt.Errorf("%s.options[%d]: id and label are needed, the id with up to %d bytes, the label with up to %d characters", at, j, maxID, maxLabel)
 			}
 			if slices.ContainsFunc(one.Options[:j], func(other agent.Option) bool { return other.ID == o.ID }) {
 				return q, fmt.Errorf("%s.options[%d].id: %q stands twice", at, j, o.ID)
@@ -88,6 +94,9 @@ func plan(d *json.Decoder) (agent.Approval, error) {
 	q := agent.Approval{Subject: in.Name, Reason: in.Overview, Why: "it waits until you have judged its plan"}
 	if in.Name == "" || strings.TrimSpace(in.Plan) == "" {
 		return q, fmt.Errorf("name or plan is missing")
+	}
+	if utf8.RuneCountInString(in.Name) > maxLabel || utf8.RuneCountInString(in.Overview) > maxPrompt {
+		return q, fmt.Errorf("the name has up to %d characters, the overview up to %d: the rest is the plan's", maxLabel, maxPrompt)
 	}
 	var text strings.Builder
 	text.WriteString(strings.TrimSpace(in.Plan))
