@@ -43,7 +43,7 @@ type offers struct {
 	asked   bool                   // the machine was told which to run
 }
 
-// firstWait is how long a run waits for servers that start, before the model is
+// firstServerWait is how long a run waits for servers that start, before the model is
 // asked without them.
 const firstServerWait = 10 * time.Second
 

@@ -38,7 +38,7 @@ type Kept struct {
 	mcp.Server
 }
 
-// TeamsOwner and PersonsOwner are whose servers are kept.
+// teamsOwner and personsOwner are whose servers are kept.
 var teamsOwner = secret.Owner{Kind: secret.OfMCPTeam, ID: secret.TheTeam.ID}
 
 func personsOwner(userID int64) secret.Owner {
