@@ -197,12 +197,14 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 		}
 		l.workBeside()
 		said, err := l.own.step(ctx)
-		switch {
-		case said && len(l.rec.snapshot().Beside()) > 0:
-			err = l.beside.wait(ctx) // the model is told what comes back
-		case said:
-			if err = l.finish(whole); l.rec.closed {
-				return err
+		if said {
+			switch s := l.rec.snapshot(); {
+			case len(s.Beside()) > 0:
+				err = l.beside.wait(ctx)
+			case s.Next() == agent.NextFinish: // and nothing has come back since it was asked
+				if err = l.finish(whole); l.rec.closed {
+					return err
+				}
 			}
 		}
 		if errors.Is(err, ErrMachineLost) {
