@@ -18,6 +18,7 @@ help: ## list the targets
 
 build: deps .bin/runc ## build bin/aloft and the machine binaries
 	@mkdir -p bin $(EMBEDDED)
+	@[ -e bin/aloft ] || echo "the first build compiles all that Aloft stands on: minutes, and 3 GB of memory"
 	@for b in $(GUEST); do echo "building bin/$$b"; $(GOBUILD) -o bin/$$b ./cmd/$$b || exit 1; done
 	@for b in $(GUEST:%=bin/%) .bin/runc; do \
 		cmp -s $$b $(EMBEDDED)/$$(basename $$b) || cp $$b $(EMBEDDED)/; done

@@ -6,15 +6,18 @@ set -eu
 want="git make"
 for purpose in "$@"; do
 	case $purpose in
-	# gcc and libseccomp build the OCI runtime; sudo and ripgrep are what an
+	# gcc and libseccomp build the OCI runtime; sudo, ripgrep and tmux are what an
 	# agent finds in a machine that shows the host's /usr.
-	build) want="$want gcc libc6-dev libseccomp-dev pkg-config ca-certificates sudo ripgrep" ;;
+	build)
+		want="$want gcc libc6-dev libseccomp-dev pkg-config ca-certificates sudo ripgrep tmux"
+		# npm builds the dashboard, and may well have come by another way than apt.
+		command -v npm >/dev/null || want="$want nodejs npm"
+		;;
 	test)
-		want="$want bubblewrap buildah busybox-static clangd curl dbus-daemon dpkg-dev ffmpeg file git-lfs iputils-ping mmdebstrap ntfs-3g openssh-client perl poppler-utils procps python3-pytest rsync shellcheck tigervnc-standalone-server tmux universal-ctags util-linux x11-utils x11-xserver-utils"
+		want="$want bubblewrap buildah busybox-static clangd curl dbus-daemon dpkg-dev ffmpeg file git-lfs iputils-ping mmdebstrap ntfs-3g openssh-client perl poppler-utils procps python3-pytest rsync shellcheck tigervnc-standalone-server universal-ctags util-linux x11-utils x11-xserver-utils"
 		# What may well have come by another way than apt.
 		command -v postgres >/dev/null || want="$want postgresql"
 		command -v python3 >/dev/null || want="$want python3"
-		command -v npm >/dev/null || want="$want nodejs npm"
 		;;
 	browser) want="$want chromium fonts-dejavu-core" ;;
 	bench) want="$want fd-find chromium fonts-dejavu-core" ;;

@@ -153,7 +153,7 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 	}
 	a.out.Line("%s", a.out.Style(cli.Bold, "To go on:"))
 	for _, row := range [][2]string{
-		{"start a server", "sudo bin/aloft serve --config aloft.yaml"},
+		{"start a server", "sudo -E bin/aloft serve --config aloft.yaml"},
 		{"give it a task", `sudo bin/aloft run --repo URL "what to do"`},
 		{"see what this host can do", "sudo bin/aloft doctor"},
 		{"read how it works", "ARCHITECTURE.md"},

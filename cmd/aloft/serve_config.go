@@ -448,7 +448,11 @@ func fromEnv(secret *string, name, at string, getenv func(string) string) error 
 		return fmt.Errorf("%s and %s_env are both given", at, at)
 	}
 	if *secret = getenv(name); *secret == "" {
-		return fmt.Errorf("%s_env: the variable %s is not set", at, name)
+		err := fmt.Errorf("%s_env: the variable %s is not set", at, name)
+		if getenv("SUDO_USER") != "" {
+			err = fmt.Errorf("%w: sudo passes on what your shell has with `sudo -E`, or --preserve-env=%s", err, name)
+		}
+		return err
 	}
 	return nil
 }

@@ -124,6 +124,10 @@ func TestConfigExample(t *testing.T) {
 	if err := os.WriteFile(file, []byte(exampleConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	sudo := func(name string) string { return map[string]string{"SUDO_USER": "ann"}[name] }
+	if _, err := loadConfig(file, sudo); err == nil || !strings.Contains(err.Error(), "sudo -E") {
+		t.Errorf("without the variables that sudo drops: %v", err)
+	}
 	c, err := loadConfig(file, func(string) string { return "from the environment" })
 	if err != nil || c.lacks(file) != "" {
 		t.Errorf("%v, %s", err, c.lacks(file))

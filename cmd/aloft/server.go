@@ -125,6 +125,8 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if s.runtime, err = newRuntime(o.Data, c, logger); err != nil {
 		logger.Warn("no machine can be made: runs will end in error", "error", err)
 		s.runtime = noRuntime{err}
+	} else if os.Geteuid() != 0 {
+		logger.Warn("no machine can be made, since the server is not root's: runs will end in error", "mend", "sudo -E aloft serve")
 	}
 	if s.observer, err = observe.New(observe.Config{Journal: s.store, Agents: s.store, Telemetry: sent, Logger: logger}); err != nil {
 		return nil, err
