@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -287,6 +288,7 @@ func loadConfig(path string, getenv func(string) string) (serverConfig, error) {
 		}
 		return c, usageError{fmt.Errorf("read the configuration: %w", err)}
 	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // as editors of Windows write it
 	c.Models = nil
 	// An empty document would set everything to nothing.
 	if strings.TrimSpace(string(data)) != "" {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -72,6 +73,9 @@ type server struct {
 
 // openServer makes a server that listens and does not yet serve.
 func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slog.Logger) (_ *server, err error) {
+	// What is private has a mode that says so. The rest is for the users of machines,
+	// whatever the umask is of the shell that starts the server.
+	syscall.Umask(0o022)
 	s := &server{logger: logger, KeyFile: filepath.Join(o.Data, "admin.key")}
 	defer func() {
 		if err != nil {
@@ -264,10 +268,9 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if previews != nil {
 		handler = previews.Handler(handler)
 	}
-	if s.listener, err = net.Listen("tcp", o.Listen); err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", o.Listen, err)
+	if s.listener, s.URL, err = listen(o.Listen); err != nil {
+		return nil, err
 	}
-	s.URL = "http://" + s.listener.Addr().String()
 	if err := os.WriteFile(filepath.Join(o.Data, "server.url"), []byte(s.URL+"\n"), 0o600); err != nil {
 		return nil, err
 	}

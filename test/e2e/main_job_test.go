@@ -279,11 +279,15 @@ func TestWorkOnCurrentBranch(t *testing.T) {
 	}
 }
 
-// The README's demonstration, twice; it leaves nothing.
+// The README's demonstration, twice, the second time from a strict shell and in
+// a folder with an odd name; it leaves nothing.
 func TestDemo(t *testing.T) {
-	tmp := t.TempDir()
-	for range 2 {
-		cmd := exec.Command(binary(t), "demo")
+	tmp := filepath.Join(t.TempDir(), "a folder")
+	if err := os.Mkdir(tmp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, umask := range []string{"022", "077"} {
+		cmd := exec.Command("sh", "-c", `umask "$1" && exec "$0" demo`, binary(t), umask)
 		cmd.Env = append(os.Environ(), "TMPDIR="+tmp, "ANTHROPIC_API_KEY=", "OPENAI_API_KEY=")
 		out, err := cmd.CombinedOutput()
 		if err != nil {

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"aloft/internal/cli"
+)
+
+func TestListen(t *testing.T) {
+	l, at, err := listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if at != "http://"+l.Addr().String() {
+		t.Errorf("at %s", at)
+	}
+	taken := l.Addr().String()
+	for address, hint := range map[string]string{
+		taken: "another program", "8080": "127.0.0.1:8080", "localhost": "127.0.0.1:8080",
+		"http://127.0.0.1:8080": "127.0.0.1:8080", "127.0.0.1:99999": "127.0.0.1:8080", "192.0.2.77:0": "0.0.0.0",
+	} {
+		_, _, err := listen(address)
+		if p := cli.ProblemOf(err); p.Exit != cli.Failure || !strings.HasPrefix(p.Message, "cannot listen on "+address+": ") || !strings.Contains(p.Hint, hint) {
+			t.Errorf("%s: %+v", address, p)
+		}
+	}
+	// No browser goes to 0.0.0.0.
+	all, at, err := listen("0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	if u, err := url.Parse(at); err != nil || u.Hostname() != "localhost" || u.Port() == "0" {
+		t.Errorf("at %s, %v", at, err)
+	}
+}
+
+// A configuration that an editor of Windows has written is as good as another.
+func TestConfigOfWindows(t *testing.T) {
+	file := t.TempDir() + "/aloft.yaml"
+	if err := os.WriteFile(file, []byte("\ufeffgit: {allow_file: true}\r\nlimits:\r\n  turns: 3\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := loadConfig(file, noEnv); err != nil || !c.Git.AllowFile || c.Limits.Turns != 3 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
