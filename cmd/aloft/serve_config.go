@@ -441,45 +441,6 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 	return nil
 }
 
-// fromEnv sets a secret from the variable that the configuration names.
-func fromEnv(secret *string, name, at string, getenv func(string) string) error {
-	if name == "" {
-		return nil
-	}
-	if *secret != "" {
-		return fmt.Errorf("%s and %s_env are both given", at, at)
-	}
-	if *secret = getenv(name); *secret == "" {
-		err := fmt.Errorf("%s_env: the variable %s is not set", at, name)
-		if getenv("SUDO_USER") != "" {
-			err = fmt.Errorf("%w: sudo passes on what your shell has with `sudo -E`, or --preserve-env=%s", err, name)
-		}
-		return err
-	}
-	return nil
-}
-
-// fromFile sets a secret from the file that the configuration names.
-func fromFile(secret *string, dir, name, at string) error {
-	if name == "" {
-		return nil
-	}
-	if *secret != "" {
-		return fmt.Errorf("%s is given, and %s_file too", at, at)
-	}
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(dir, name)
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return fmt.Errorf("%s_file: %w", at, err)
-	}
-	if *secret = strings.TrimSpace(string(text)); *secret == "" {
-		return fmt.Errorf("%s_file: %s is empty", at, name)
-	}
-	return nil
-}
-
 // secrets are the values that the file or its variables give, by their places in
 // it: what must never come out of a machine.
 func (c *serverConfig) secrets() map[string]string {

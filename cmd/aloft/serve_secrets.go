@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 
 	_ "gocloud.dev/secrets/awskms" // the keepers that secrets.keeper may name
 	_ "gocloud.dev/secrets/azurekeyvault"
@@ -33,4 +35,43 @@ func newSafe(ctx context.Context, data string, c secretsConfig, secrets store.Se
 		config.Roles = roles
 	}
 	return safe.New(config)
+}
+
+// fromEnv sets a secret from the variable that the configuration names.
+func fromEnv(secret *string, name, at string, getenv func(string) string) error {
+	if name == "" {
+		return nil
+	}
+	if *secret != "" {
+		return fmt.Errorf("%s and %s_env are both given", at, at)
+	}
+	if *secret = getenv(name); *secret == "" {
+		err := fmt.Errorf("%s_env: the variable %s is not set", at, name)
+		if getenv("SUDO_USER") != "" {
+			err = fmt.Errorf("%w: sudo passes on what your shell has with `sudo -E`, or --preserve-env=%s", err, name)
+		}
+		return err
+	}
+	return nil
+}
+
+// fromFile sets a secret from the file that the configuration names.
+func fromFile(secret *string, dir, name, at string) error {
+	if name == "" {
+		return nil
+	}
+	if *secret != "" {
+		return fmt.Errorf("%s is given, and %s_file too", at, at)
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("%s_file: %w", at, err)
+	}
+	if *secret = strings.TrimSpace(string(text)); *secret == "" {
+		return fmt.Errorf("%s_file: %s is empty", at, name)
+	}
+	return nil
 }
