@@ -75,7 +75,16 @@ func readEnvironment(dir string) (name string, data []byte, err error) {
 		return "", nil, fmt.Errorf("%s is no folder", dir)
 	}
 	for _, name := range environment.Files {
-		f, err := os.Open(filepath.Join(dir, name))
+		at := filepath.Join(dir, name)
+		for _, part := range []string{filepath.Dir(at), at} {
+			if info, err := os.Lstat(part); err == nil && info.Mode().Type() == fs.ModeSymlink {
+				return "", nil, fmt.Errorf("%s is a symbolic link, which is not followed in a repository: put the file itself into it", part)
+			}
+		}
+		if info, err := os.Stat(at); err == nil && !info.Mode().IsRegular() {
+			return "", nil, fmt.Errorf("%s is no plain file", at)
+		}
+		f, err := os.Open(at)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

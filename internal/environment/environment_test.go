@@ -162,6 +162,16 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
+// Lines end in three ways, and so do comments.
+func TestLineEnds(t *testing.T) {
+	for _, end := range []string{"\n", "\r\n", "\r"} {
+		e, findings := environment.Parse(".cursor/environment.json", []byte("// c"+end+"{"+end+`"install": "make" // d`+end+"}"+end))
+		if e.Install != "make" || len(findings) > 0 {
+			t.Errorf("with %q: %+v, %v", end, e, findings)
+		}
+	}
+}
+
 func TestTwoHundredTerminals(t *testing.T) {
 	var b strings.Builder
 	for i := range 200 {

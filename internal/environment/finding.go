@@ -42,6 +42,15 @@ func (f Finding) String() string {
 	return s
 }
 
+// Linked is what is wrong with a file, or its folder, that is a symbolic link:
+// those of a repository are not followed.
+func Linked(file string) Finding {
+	return Finding{
+		File: file, Line: 1, Column: 1, Severity: Error,
+		Message: "this is a symbolic link, and not followed", Instead: "put the file itself into the repository",
+	}
+}
+
 // Findings are what is wrong with a file.
 type Findings []Finding
 

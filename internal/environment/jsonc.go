@@ -78,7 +78,7 @@ func (r *reader) skip() {
 		case strings.ContainsRune(" \t\r\n", rune(rest[0])):
 			r.pos++
 		case strings.HasPrefix(rest, "//"):
-			if i := strings.IndexByte(rest, '\n'); i >= 0 {
+			if i := strings.IndexAny(rest, "\r\n"); i >= 0 {
 				r.pos += i
 			} else {
 				r.pos = len(r.text)

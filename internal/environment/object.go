@@ -61,7 +61,11 @@ func (o object) schema() map[string]any {
 func (o object) read(d *decoder, key string, n node) (any, bool) {
 	members, ok := n.value.([]member)
 	if !ok {
-		d.wrong(n.at, key, "put it between { and }", "this is %s, and no object", kind(n))
+		instead := "put it between { and }"
+		if len(o.either) > 0 {
+			instead = fmt.Sprintf("write an object with %s, as in {%q: …}", strings.Join(o.either, " or "), o.either[0])
+		}
+		d.wrong(n.at, key, instead, "this is %s, and no object", kind(n))
 		return nil, false
 	}
 	values := map[string]any{}

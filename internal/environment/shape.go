@@ -213,7 +213,7 @@ func (r number) read(d *decoder, key string, n node) (any, bool) {
 	}
 	i, err := strconv.Atoi(word)
 	if err != nil || i < r.min || i > r.max {
-		d.wrong(n.at, key, "write a "+r.words(), "this is %s", kind(n))
+		d.wrong(n.at, key, "write a whole "+r.words(), "this is %s", kind(n))
 		return nil, false
 	}
 	if _, ok := n.value.(string); ok {

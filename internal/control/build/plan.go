@@ -199,7 +199,11 @@ func (b *Builder) Declared(ctx context.Context, a agent.Agent) (environment.Envi
 // what a build of it would read.
 func (b *Builder) declared(ctx context.Context, repoURL, ref string, userID int64) (Plan, error) {
 	p := Plan{repoURL: repoURL, userID: userID}
-	tree, err := b.Files.Files(ctx, repoURL, ref, environment.Files)
+	paths := slices.Clone(environment.Files)
+	for _, name := range environment.Files {
+		paths = append(paths, path.Dir(name)) // which may be a link
+	}
+	tree, err := b.Files.Files(ctx, repoURL, ref, paths)
 	if err != nil {
 		return Plan{}, fmt.Errorf("look for an environment: %w", err)
 	}
@@ -207,13 +211,20 @@ func (b *Builder) declared(ctx context.Context, repoURL, ref string, userID int6
 	for _, name := range environment.Files {
 		blob, ok := tree.Files[name]
 		if !ok {
+			for _, link := range []string{name, path.Dir(name)} {
+				if slices.Contains(tree.Links, link) {
+					p.Where = fmt.Sprintf("%s at %.12s", link, tree.Commit)
+					p.Findings = append(p.Findings, environment.Linked(link))
+				}
+			}
 			continue
 		}
 		data, err := b.Files.Contents(ctx, repoURL, blob, environment.MaxSize+1)
 		if err != nil {
 			return Plan{}, fmt.Errorf("read %s: %w", name, err)
 		}
-		p.Environment, p.Findings = environment.Parse(name, data)
+		e, findings := environment.Parse(name, data)
+		p.Environment, p.Findings = e, append(p.Findings, findings...)
 		p.Where, p.file = fmt.Sprintf("%s at %.12s", name, tree.Commit), name
 		break
 	}
@@ -268,7 +279,8 @@ func (b *Builder) saved(ctx context.Context, p *Plan) error {
 			switch {
 			case e.Team != team || !e.For(p.repoURL):
 			case !inFile:
-				p.Environment, p.Findings = environment.Parse("environment.json", []byte(e.Text))
+				saved, findings := environment.Parse("environment.json", []byte(e.Text))
+				p.Environment, p.Findings = saved, append(p.Findings, findings...)
 				p.Where, p.savedID = fmt.Sprintf("the saved environment %q (%s)", e.Name, e.ID), e.ID
 				return nil
 			case e.Script && !e.Team:

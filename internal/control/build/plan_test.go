@@ -1,6 +1,9 @@
 package build
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +72,39 @@ func TestPlan(t *testing.T) {
 	}
 	if p, err := b.Plan(t.Context(), agent.Agent{}, ""); err != nil || p.Where != "" {
 		t.Errorf("no repository: %+v, %v", p, err)
+	}
+}
+
+// A link is not followed, and who committed it is told.
+func TestLinkedEnvironment(t *testing.T) {
+	b, git := planner(t)
+	url := git.Repo("r", map[string]string{"ci/environment.json": `{"install": "make"}`})
+	for name, c := range map[string]struct{ link, to, install string }{
+		"file":   {".cursor/environment.json", "../ci/environment.json", ""},
+		"folder": {".aloft", "ci", ""},
+		"beside": {".aloft/environment.json", "/etc/passwd", "make all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := t.TempDir()
+			gittest.Git(t, work, "clone", "--quiet", git.Path("r"), ".")
+			if c.install != "" {
+				gittest.Write(t, work, map[string]string{".cursor/environment.json": `{"install": "` + c.install + `"}`})
+			}
+			at := filepath.Join(work, c.link)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(c.to, at)); err != nil {
+				t.Fatal(err)
+			}
+			gittest.Git(t, work, "add", "--all")
+			gittest.Git(t, work, "commit", "--quiet", "-m", name)
+			gittest.Git(t, work, "push", "--quiet", "origin", "HEAD:"+name)
+			p, err := b.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: url}}}, name)
+			if err != nil || len(p.Findings) != 1 || p.Findings[0].File != c.link || p.Findings.Worst() != environment.Error {
+				t.Fatalf("findings %v, %v", p.Findings, err)
+			}
+			if p.Where == "" || p.Environment.Install != c.install {
+				t.Errorf("plan is %+v", p)
+			}
+		})
 	}
 }
 

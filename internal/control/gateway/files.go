@@ -14,6 +14,7 @@ type Blob = mirror.Blob
 type Tree struct {
 	Commit string // "" in a repository without commits
 	Files  map[string]Blob
+	Links  []string // what is there as a symbolic link, which nobody follows
 }
 
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
@@ -35,8 +36,8 @@ func (g *Gateway) Files(ctx context.Context, repoURL, ref string, paths []string
 	if err != nil || at.Commit == "" {
 		return Tree{}, err
 	}
-	files, err := m.Tree(ctx, at.Commit, paths)
-	return Tree{at.Commit, files}, err
+	files, links, err := m.Tree(ctx, at.Commit, paths)
+	return Tree{at.Commit, files, links}, err
 }
 
 // Contents returns what a file holds that Files has found: at most limit bytes.

@@ -16,27 +16,31 @@ type Blob struct {
 	Size int64 // bytes
 }
 
-// Tree finds files of a commit by their paths from its root. What is not there,
-// or is no plain file, is left out.
-func (m *Mirror) Tree(ctx context.Context, commit string, paths []string) (map[string]Blob, error) {
+// Tree finds files of a commit by their paths from its root, and of links, which
+// are not followed, that they are there. What is neither is left out.
+func (m *Mirror) Tree(ctx context.Context, commit string, paths []string) (files map[string]Blob, links []string, err error) {
 	if !wholeID.MatchString(commit) {
-		return nil, fault.Invalid("%q is no commit", Plain(commit))
+		return nil, nil, fault.Invalid("%q is no commit", Plain(commit))
 	}
 	args := append([]string{"--literal-pathspecs", "ls-tree", "-z", "-l", "--full-tree", commit, "--"}, paths...)
 	out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir})
 	if err != nil {
-		return nil, fmt.Errorf("list files: %w", err)
+		return nil, nil, fmt.Errorf("list files: %w", err)
 	}
-	found := map[string]Blob{}
+	files = map[string]Blob{}
 	for line := range strings.SplitSeq(string(out), "\x00") {
 		info, path, ok := strings.Cut(line, "\t")
-		if part := strings.Fields(info); ok && len(part) == 4 && strings.HasPrefix(part[0], "100") && part[1] == "blob" {
-			if size, err := strconv.ParseInt(part[3], 10, 64); err == nil {
-				found[path] = Blob{part[2], size}
-			}
+		part := strings.Fields(info)
+		if !ok || len(part) != 4 || part[1] != "blob" {
+			continue
+		}
+		if strings.HasPrefix(part[0], "120") {
+			links = append(links, path)
+		} else if size, err := strconv.ParseInt(part[3], 10, 64); err == nil {
+			files[path] = Blob{part[2], size}
 		}
 	}
-	return found, nil
+	return files, links, nil
 }
 
 // Contents returns what a blob holds: at most limit bytes of it.
