@@ -83,6 +83,10 @@ func newEnvBuildsCommand(a *app) *cobra.Command {
 			if a.out.JSON() {
 				return a.out.Value(map[string][]client.Build{"items": append([]client.Build{}, list...)})
 			}
+			if len(list) == 0 {
+				a.out.Note("There are no builds of it yet: `aloft env build` makes one.")
+				return nil
+			}
 			rows := [][]string{{"ID", "STATUS", "TRIGGER", "BEGUN", ""}}
 			for _, b := range list {
 				rows = append(rows, []string{cli.Line(b.ID, 80), cli.Line(b.Status, 12), cli.Line(b.Trigger, 14), cli.Ago(time.Since(b.CreatedAt)), cli.Line(b.Message, 60)})

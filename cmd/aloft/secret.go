@@ -152,7 +152,7 @@ func (a *app) readSecretValue(name, file string) (string, error) {
 	}
 	value := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	if value == "" {
-		return "", usageError{errors.New("no value was given")}
+		return "", usageError{errors.New("no value was given: type it, or give it on standard input or by --file")}
 	}
 	return value, nil
 }
