@@ -1,0 +1,269 @@
+// Package screen acts on an X display as a person does, by pointer and keyboard,
+// and takes pictures of it. It speaks the X protocol itself: input goes by
+// XTEST, pictures come through shared memory (MIT-SHM), and no other program is run.
+//
+// A model sees pictures of at most 1280×800 pixels, and says places in their
+// pixels; a [Scaler] makes of them places on the display and back.
+package screen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"time"
+
+	"github.com/jezek/xgb"
+	"github.com/jezek/xgb/xfixes"
+	"github.com/jezek/xgb/xproto"
+	"github.com/jezek/xgb/xtest"
+)
+
+// What a person waits for, in the absence of a [Hand]'s own.
+const (
+	ScreenshotDelay = 2 * time.Second       // from the last input to a screenshot: what is clicked on takes time to show
+	TypingDelay     = 12 * time.Millisecond // from key to key
+	typingBatch     = 50                    // characters whose keys are found at once
+)
+
+// Bounds of one call of [Hand.Do].
+const (
+	MaxActions = 100
+	MaxShots   = 5 // as many pictures as a result may have
+	MaxText    = 5000
+	MaxScroll  = 100
+	MaxWait    = 30 * time.Second
+)
+
+func init() { xgb.Logger = log.New(io.Discard, "", 0) } // what matters is in errors
+
+// A Hand acts on one display; [NewHand] makes it. It connects anew for each call, so
+// that a display may be started again at any time. Its methods are safe for
+// concurrent use; its fields may be changed before the first.
+type Hand struct {
+	Display         string // as ":1"
+	Folder          string // for screenshots
+	ScreenshotDelay time.Duration
+	TypingDelay     time.Duration
+
+	turn  chan struct{}               // holds one while somebody acts
+	last  time.Time                   // of input; for whose turn it is
+	pause func(context.Context) error // before a key gets another meaning
+}
+
+// NewHand returns a hand for a display, with what is usual.
+func NewHand(name string) *Hand {
+	return &Hand{
+		Display: name, Folder: "/tmp/computer-use", ScreenshotDelay: ScreenshotDelay, TypingDelay: TypingDelay,
+		turn: make(chan struct{}, 1), pause: func(ctx context.Context) error { return sleep(ctx, forget) },
+	}
+}
+
+// Done is what came of actions, as far as they went.
+type Done struct {
+	Actions int // that were done
+	Pointer Point
+	Width   int // of the pictures, in pixels
+	Height  int
+	Shots   []Shot
+}
+
+// Do does one action after the other. All are checked before the first is done.
+// Where one fails, or ctx ends, keys and buttons that it holds are let go; the
+// error says which it was.
+func (h *Hand) Do(ctx context.Context, actions []Action) (Done, error) {
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return Done{}, context.Cause(ctx)
+	}
+	if h.last.IsZero() {
+		h.last = time.Now() // a desktop that was started for this takes as long to show
+	}
+	d, err := open(h.Display, h.pause)
+	if err != nil {
+		return Done{}, err
+	}
+	defer d.conn.Close()
+	// A display that hangs must not hold the call; one that does not gets to let go first.
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, d.conn.Close) })()
+	done := Done{Width: d.scaler.Width, Height: d.scaler.Height}
+	if err := check(actions, d.scaler); err != nil {
+		return done, err
+	}
+	for n, a := range actions {
+		err := context.Cause(ctx)
+		if err == nil {
+			err = h.act(ctx, d, a, &done)
+		}
+		if err != nil {
+			d.letGo()
+			return done, fmt.Errorf("action %d of %d, %s: %w", n+1, len(actions), a.Kind, err)
+		}
+		done.Actions++
+	}
+	x, y, _, err := d.pointer()
+	done.Pointer = d.scaler.ToPicture(Point{x, y})
+	return done, err
+}
+
+func (h *Hand) act(ctx context.Context, d *display, a Action, done *Done) error {
+	if a.Kind != Wait && a.Kind != Screenshot && a.Kind != CursorPosition {
+		defer func() { h.last = time.Now() }()
+	}
+	if a.At != nil {
+		d.move(d.scaler.ToDisplay(*a.At))
+	}
+	button := byte(max(a.Button, Left))
+	switch a.Kind {
+	case MouseDown:
+		d.press(button)
+	case MouseUp:
+		d.release(button)
+	case Click:
+		d.press(button)
+		d.release(button)
+	case Drag:
+		if err := d.drag(ctx, *a.At, *a.To, button); err != nil {
+			return err
+		}
+	case Scroll:
+		for range a.Amount {
+			d.press(a.Direction.button())
+			d.release(a.Direction.button())
+		}
+	case Type:
+		return d.write(ctx, a.Text, h.TypingDelay)
+	case Key:
+		return d.chord(ctx, a.Text)
+	case Wait:
+		return sleep(ctx, a.Wait)
+	case Screenshot:
+		if err := sleep(ctx, h.ScreenshotDelay-time.Since(h.last)); err != nil {
+			return err
+		}
+		shot, err := d.shoot(h.Folder)
+		if err != nil {
+			return err
+		}
+		done.Shots = append(done.Shots, shot)
+	}
+	return d.sync()
+}
+
+// sleep waits for so long, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A display is one connection to an X server.
+type display struct {
+	conn    *xgb.Conn
+	screen  *xproto.ScreenInfo
+	scaler  Scaler
+	buttons map[byte]bool // that this connection holds
+	keys    []xproto.Keycode
+	fixes   bool // it says how the pointer looks
+	pause   func(context.Context) error
+}
+
+func open(name string, pause func(context.Context) error) (*display, error) {
+	if name == "" {
+		return nil, errors.New("there is no display: DISPLAY is not set")
+	}
+	conn, err := xgb.NewConnDisplay(name)
+	if err != nil {
+		return nil, fmt.Errorf("the display %s cannot be reached: %w", name, err)
+	}
+	d := &display{conn: conn, screen: xproto.Setup(conn).DefaultScreen(conn), buttons: map[byte]bool{}, pause: pause}
+	if err := xtest.Init(conn); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("the display %s takes no input from programs (XTEST): %w", name, err)
+	}
+	if xfixes.Init(conn) == nil {
+		_, err := xfixes.QueryVersion(conn, 4, 0).Reply()
+		d.fixes = err == nil
+	}
+	size, err := xproto.GetGeometry(conn, xproto.Drawable(d.screen.Root)).Reply() // it may have been resized
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("the display %s: %w", name, err)
+	}
+	d.scaler = Fit(int(size.Width), int(size.Height))
+	return d, nil
+}
+
+// pointer is where the pointer is on the display, and which modifiers hold.
+func (d *display) pointer() (x, y int, mask uint16, err error) {
+	p, err := xproto.QueryPointer(d.conn, d.screen.Root).Reply()
+	if err != nil {
+		return 0, 0, 0, fmt.Errorf("the pointer: %w", err)
+	}
+	return int(p.RootX), int(p.RootY), p.Mask, nil
+}
+
+// sync waits until the server has done what it was asked for.
+func (d *display) sync() error {
+	if _, err := xproto.GetInputFocus(d.conn).Reply(); err != nil {
+		return fmt.Errorf("the display is gone: %w", err)
+	}
+	return nil
+}
+
+func (d *display) fake(kind, detail byte, x, y int) {
+	xtest.FakeInput(d.conn, kind, detail, 0, d.screen.Root, int16(x), int16(y), 0)
+}
+
+// move puts the pointer somewhere on the display.
+func (d *display) move(p Point) { d.fake(xproto.MotionNotify, 0, p.X, p.Y) }
+
+func (d *display) press(button byte) {
+	d.buttons[button] = true
+	d.fake(xproto.ButtonPress, button, 0, 0)
+}
+
+func (d *display) release(button byte) {
+	delete(d.buttons, button)
+	d.fake(xproto.ButtonRelease, button, 0, 0)
+}
+
+// letGo releases what is held.
+func (d *display) letGo() {
+	for button := range d.buttons {
+		d.release(button)
+	}
+	d.releaseKeys(0)
+	_ = d.sync() // an error before it is the one to tell
+}
+
+// What programs take for a drag, and not for two places of the pointer.
+const (
+	dragSteps = 10
+	dragPause = 10 * time.Millisecond
+)
+
+// drag goes from one place to another, the button held.
+func (d *display) drag(ctx context.Context, from, to Point, button byte) error {
+	a, b := d.scaler.ToDisplay(from), d.scaler.ToDisplay(to)
+	d.press(button)
+	for n := 1; n <= dragSteps; n++ {
+		if err := sleep(ctx, dragPause); err != nil {
+			return err
+		}
+		d.move(Point{a.X + (b.X-a.X)*n/dragSteps, a.Y + (b.Y-a.Y)*n/dragSteps})
+	}
+	d.release(button)
+	return nil
+}

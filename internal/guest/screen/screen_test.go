@@ -1,0 +1,418 @@
+package screen
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jezek/xgb"
+	"github.com/jezek/xgb/xproto"
+	"golang.org/x/image/webp"
+
+	"aloft/internal/need"
+)
+
+// server starts a display of that size, and returns its name.
+func server(t testing.TB, width, height int) string {
+	t.Helper()
+	xvnc := need.Command(t, "Xtigervnc")
+	said, says, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(xvnc, "-displayfd", "3", "-geometry", fmt.Sprintf("%dx%d", width, height), "-depth", "24", "-SecurityTypes", "None",
+		"-rfbport", "-1", "-rfbunixpath", filepath.Join(t.TempDir(), "rfb"))
+	cmd.ExtraFiles = []*os.File{says}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	_ = says.Close()
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil {
+		t.Fatalf("Xtigervnc does not say its display: %v", err)
+	}
+	return ":" + strings.TrimSpace(line)
+}
+
+// A window covers a display, and writes down what reaches it, as a program would
+// that asks for the meaning of keys when it comes to them.
+type window struct {
+	t    testing.TB
+	conn *xgb.Conn
+	id   xproto.Window
+}
+
+func newWindow(t testing.TB, name string) *window {
+	t.Helper()
+	conn, err := xgb.NewConnDisplay(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	screen := xproto.Setup(conn).DefaultScreen(conn)
+	id, err := xproto.NewWindowId(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &window{t: t, conn: conn, id: id}
+	mask := uint32(xproto.EventMaskKeyPress | xproto.EventMaskKeyRelease | xproto.EventMaskButtonPress | xproto.EventMaskButtonRelease |
+		xproto.EventMaskPointerMotion | xproto.EventMaskExposure)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(xproto.CreateWindowChecked(conn, screen.RootDepth, id, screen.Root, 0, 0, screen.WidthInPixels, screen.HeightInPixels, 0,
+		xproto.WindowClassInputOutput, screen.RootVisual, xproto.CwBackPixel|xproto.CwOverrideRedirect|xproto.CwEventMask, []uint32{0x336699, 1, mask}).Check())
+	must(xproto.MapWindowChecked(conn, id).Check())
+	must(xproto.SetInputFocusChecked(conn, xproto.InputFocusParent, id, 0).Check())
+	w.got()
+	return w
+}
+
+// got is what has reached the window since it was asked last.
+func (w *window) got() []string {
+	w.t.Helper()
+	if _, err := xproto.GetInputFocus(w.conn).Reply(); err != nil { // what was sent before the reply is here now
+		w.t.Fatal(err)
+	}
+	var all []string
+	for {
+		event, err := w.conn.PollForEvent()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		switch e := event.(type) {
+		case nil:
+			return all
+		case xproto.MotionNotifyEvent:
+			all = append(all, fmt.Sprintf("move %d,%d", e.RootX, e.RootY))
+		case xproto.ButtonPressEvent:
+			all = append(all, fmt.Sprintf("press %d at %d,%d", e.Detail, e.RootX, e.RootY))
+		case xproto.ButtonReleaseEvent:
+			all = append(all, fmt.Sprintf("release %d at %d,%d", e.Detail, e.RootX, e.RootY))
+		case xproto.KeyPressEvent:
+			all = append(all, "down "+w.meaning(e.Detail, e.State))
+		case xproto.KeyReleaseEvent:
+			all = append(all, "up "+w.meaning(e.Detail, e.State))
+		}
+	}
+}
+
+// meaning is the keysym of a key under modifiers, by X's core protocol and ISO 9995.
+func (w *window) meaning(code xproto.Keycode, state uint16) string {
+	m, err := xproto.GetKeyboardMapping(w.conn, code, 1).Reply()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	column := 0
+	if state>>13&3 == 1 {
+		column = 2
+	} else if state&xproto.KeyButMaskMod5 != 0 && len(m.Keysyms) > 4 && m.Keysyms[4] != 0 {
+		column = 4
+	}
+	if state&xproto.KeyButMaskShift != 0 && m.Keysyms[column+1] != 0 {
+		column++
+	}
+	return nameOf(Keysym(m.Keysyms[column]))
+}
+
+// typed is the text that keys made, with the keys that were held left out.
+func typed(events []string) string {
+	var b strings.Builder
+	for _, e := range events {
+		name, down := strings.CutPrefix(e, "down ")
+		sym, ok := lookup(name)
+		switch {
+		case !down || ok && sym.isModifier():
+		case name == "Return":
+			b.WriteByte('\n')
+		case name == "Tab":
+			b.WriteByte('\t')
+		case name == "EuroSign":
+			b.WriteRune('€')
+		case ok && sym >= unicodeKeysyms:
+			b.WriteRune(rune(sym - unicodeKeysyms))
+		default:
+			b.WriteRune(rune(sym))
+		}
+	}
+	return b.String()
+}
+
+// swift is a hand that waits for nothing.
+func swift(t testing.TB, name string) *Hand {
+	h := NewHand(name)
+	h.Folder, h.ScreenshotDelay, h.TypingDelay = t.TempDir(), 0, 0
+	return h
+}
+
+func at(x, y int) *Point { return &Point{x, y} }
+
+// Each action is what reaches a program.
+func TestActions(t *testing.T) {
+	name := server(t, 1920, 1200)
+	w, h := newWindow(t, name), swift(t, name)
+	drag := []string{"move 150,150", "press 1 at 150,150"}
+	for n := 1; n <= 10; n++ {
+		drag = append(drag, fmt.Sprintf("move %d,150", 150+30*n))
+	}
+	drag = append(drag, "release 1 at 450,150")
+	clicks := func(button, n int, at string) (all []string) {
+		for range n {
+			all = append(all, fmt.Sprintf("press %d at %s", button, at), fmt.Sprintf("release %d at %s", button, at))
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name    string
+		actions []Action
+		want    []string
+	}{
+		{"Move", []Action{{Kind: MouseMove, At: at(11, 21)}}, []string{"move 17,32"}},
+		{"LastPixel", []Action{{Kind: MouseMove, At: at(1279, 799)}}, []string{"move 1919,1199"}},
+		{"Click", []Action{{Kind: Click, At: at(100, 200)}}, append([]string{"move 150,300"}, clicks(1, 1, "150,300")...)},
+		{"ClickWhereItIs", []Action{{Kind: Click}}, clicks(1, 1, "150,300")},
+		{"DoubleClick", []Action{{Kind: Click}, {Kind: Click}}, clicks(1, 2, "150,300")},
+		{"Middle", []Action{{Kind: Click, Button: Middle}}, clicks(2, 1, "150,300")},
+		{"Right", []Action{{Kind: Click, Button: Right}}, clicks(3, 1, "150,300")},
+		{"Back", []Action{{Kind: Click, Button: Back}}, clicks(8, 1, "150,300")},
+		{"Forward", []Action{{Kind: Click, Button: Forward}}, clicks(9, 1, "150,300")},
+		{"DownMoveUp", []Action{{Kind: MouseDown, Button: Right}, {Kind: MouseMove, At: at(10, 10)}, {Kind: MouseUp, At: at(20, 10), Button: Right}},
+			[]string{"press 3 at 150,300", "move 15,15", "move 30,15", "release 3 at 30,15"}},
+		{"Drag", []Action{{Kind: Drag, At: at(100, 100), To: at(300, 100)}}, drag},
+		{"ScrollDownByDefault", []Action{{Kind: Scroll, At: at(300, 100), Amount: 3}}, append([]string{"move 450,150"}, clicks(5, 3, "450,150")...)},
+		{"ScrollUp", []Action{{Kind: Scroll, Direction: ScrollUp, Amount: 1}}, clicks(4, 1, "450,150")},
+		{"ScrollDown", []Action{{Kind: Scroll, Direction: ScrollDown, Amount: 1}}, clicks(5, 1, "450,150")},
+		{"ScrollLeft", []Action{{Kind: Scroll, Direction: ScrollLeft, Amount: 1}}, clicks(6, 1, "450,150")},
+		{"ScrollRight", []Action{{Kind: Scroll, Direction: ScrollRight, Amount: 1}}, clicks(7, 1, "450,150")},
+		{"Key", []Action{{Kind: Key, Text: "Return"}}, []string{"down Return", "up Return"}},
+		{"Chord", []Action{{Kind: Key, Text: "ctrl+c"}}, []string{"down Control_L", "down c", "up c", "up Control_L"}},
+		{"FourKeys", []Action{{Kind: Key, Text: "ctrl+alt+shift+F4"}},
+			[]string{"down Control_L", "down Alt_L", "down Shift_L", "down F4", "up F4", "up Shift_L", "up Alt_L", "up Control_L"}},
+		{"ShiftIsAdded", []Action{{Kind: Key, Text: "ctrl++"}}, []string{"down Control_L", "down Shift_L", "down plus", "up plus", "up Shift_L", "up Control_L"}},
+		{"Wait", []Action{{Kind: Wait, Wait: time.Millisecond}}, nil},
+		{"CursorPosition", []Action{{Kind: CursorPosition}}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			done, err := h.Do(t.Context(), c.actions)
+			if err != nil || done.Actions != len(c.actions) || done.Width != 1280 || done.Height != 800 {
+				t.Fatalf("did %+v: %v", done, err)
+			}
+			if diff := cmp.Diff(c.want, w.got()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	done, err := h.Do(t.Context(), []Action{{Kind: MouseMove, At: at(640, 400)}, {Kind: CursorPosition}})
+	if err != nil || done.Pointer != (Point{640, 400}) {
+		t.Errorf("the pointer is at %v: %v", done.Pointer, err)
+	}
+}
+
+// Text reaches a program as it is, whatever the keys mean.
+func TestType(t *testing.T) {
+	name := server(t, 640, 400)
+	w, h := newWindow(t, name), swift(t, name)
+	const greek = "αβγδεζηθικλμνξοπρστυφχψω"
+	for _, c := range []struct{ name, layout, text, want string }{
+		{"Plain", "us", "Hello, World! ~`|\\{}[]<>?/@#$%^&*()_+-=\"';:", ""},
+		{"Lines", "us", "one\ttwo\nthree\r\nfour", "one\ttwo\nthree\nfour"},
+		{"Unicode", "us", "naïve façade – 日本語 → 😀 €", ""},
+		{"LongerThanABatch", "us", strings.Repeat("0123456789abcdefXYZ", 7), ""},
+		{"MoreThanSpareKeys", "us", greek + strings.ToUpper(strings.ReplaceAll(greek, "ς", "")) + "абвгдежзийклмнопрстуфхцчшщъыьэюя", ""},
+		{"German", "de", "y z Y Z ß ü @ € { } [ ] \\ ~ | µ ^ é", ""},
+		{"French", "fr", "azerty 1234 é à ç ; . /", ""},
+		{"Russian", "ru", "да no нет 12", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if out, err := exec.Command(need.Command(t, "setxkbmap"), "-display", name, c.layout).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			w.got()
+			if c.want == "" {
+				c.want = c.text
+			}
+			var all []string
+			h.pause = func(context.Context) error { all = append(all, w.got()...); return nil }
+			if _, err := h.Do(t.Context(), []Action{{Kind: Type, Text: c.text}}); err != nil {
+				t.Fatal(err)
+			}
+			got := typed(append(all, w.got()...))
+			if got != c.want {
+				t.Errorf("typed %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// What is wrong is said before anything is done.
+func TestRefusals(t *testing.T) {
+	name := server(t, 1920, 1200)
+	w, h := newWindow(t, name), swift(t, name)
+	move := Action{Kind: MouseMove, At: at(1, 1)}
+	for want, actions := range map[string][]Action{
+		"there are no actions":                     {},
+		"there are 101 actions, more than the 100": slices.Repeat([]Action{move}, 101),
+		"there are 6 screenshots, more than the 5": slices.Repeat([]Action{{Kind: Screenshot}}, 6),
+		"action 2 of 2, click: the coordinate 1280,3 is outside of the screen, which goes from 0,0 to 1279,799; nothing was done": {move, {Kind: Click, At: at(1280, 3)}},
+		"action 2 of 2, drag: the coordinate 3,-1 is outside":                                                                     {move, {Kind: Drag, At: at(0, 0), To: at(3, -1)}},
+		"action 2 of 2, drag: start and end are both needed":                                                                      {move, {Kind: Drag, At: at(0, 0)}},
+		"mouse_move: coordinate is missing":                                                                                       {{Kind: MouseMove}},
+		"scroll: amount is 0: it is a number of notches":                                                                          {move, {Kind: Scroll}},
+		"scroll: there is no direction 9":                                                                                         {move, {Kind: Scroll, Amount: 1, Direction: 9}},
+		"click: there is no button 4":                                                                                             {move, {Kind: Click, Button: 4}},
+		"type: text is empty":                                                                                                     {move, {Kind: Type}},
+		"type: text holds U+001B, which no key types":                                                                             {move, {Kind: Type, Text: "a\x1bb"}},
+		"type: text holds U+FFFD, which no key types":                                                                             {move, {Kind: Type, Text: "a\xff"}},
+		"type: text has 5001 characters":                                                                                          {move, {Kind: Type, Text: strings.Repeat("ä", 5001)}},
+		`key: there is no key "Enterr" in "ctrl+Enterr"`:                                                                          {move, {Kind: Key, Text: "ctrl+Enterr"}},
+		"wait: duration_ms is 30001: it is 0 to 30000":                                                                            {move, {Kind: Wait, Wait: 30001 * time.Millisecond}},
+		"wait: duration_ms is -1":                                                                                                 {move, {Kind: Wait, Wait: -time.Millisecond}},
+		"action 2 of 2, left_click: there is no such action":                                                                      {move, {Kind: "left_click"}},
+	} {
+		done, err := h.Do(t.Context(), actions)
+		if err == nil || !strings.Contains(err.Error(), want) || done.Actions != 0 {
+			t.Errorf("got %v, did %d; want %s", err, done.Actions, want)
+		}
+	}
+	if got := w.got(); got != nil {
+		t.Errorf("%q was done", got)
+	}
+	for name, want := range map[string]string{"": "there is no display: DISPLAY is not set", ":987": "the display :987 cannot be reached"} {
+		if _, err := NewHand(name).Do(t.Context(), []Action{move}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("on %q: %v", name, err)
+		}
+	}
+}
+
+// Who is stopped lets go of what it holds.
+func TestLetsGo(t *testing.T) {
+	name := server(t, 640, 400)
+	w, h := newWindow(t, name), swift(t, name)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	result := make(chan error)
+	go func() {
+		_, err := h.Do(ctx, []Action{{Kind: MouseDown, At: at(5, 5)}, {Kind: Wait, Wait: MaxWait}, {Kind: MouseUp}})
+		result <- err
+	}()
+	var got []string
+	for !slices.Contains(got, "press 1 at 5,5") {
+		got = append(got, w.got()...)
+	}
+	queued := make(chan error)
+	go func() {
+		_, err := h.Do(ctx, []Action{{Kind: CursorPosition}})
+		queued <- err
+	}()
+	cancel(enough)
+	if err := <-result; !errors.Is(err, enough) || !strings.Contains(err.Error(), "action 2 of 3, wait") {
+		t.Errorf("got %v", err)
+	}
+	if err := <-queued; !errors.Is(err, enough) {
+		t.Errorf("who waited its turn got %v", err)
+	}
+	if got := w.got(); !slices.Equal(got, []string{"release 1 at 5,5"}) {
+		t.Errorf("then %q", got)
+	}
+}
+
+// A modifier that the keyboard lacks is an error, and those before it are let go.
+func TestNoSuchModifier(t *testing.T) {
+	name := server(t, 640, 400)
+	w, h := newWindow(t, name), swift(t, name)
+	_, err := h.Do(t.Context(), []Action{{Kind: Key, Text: "ctrl+Hyper_R+x"}})
+	if err == nil || !strings.Contains(err.Error(), "the keyboard has no key that is Hyper_R") {
+		t.Errorf("got %v", err)
+	}
+	if got := w.got(); got != nil {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A screenshot is what is on the display, the pointer too.
+func TestScreenshot(t *testing.T) {
+	for _, size := range []Point{{1920, 1200}, {1024, 768}, {1600, 1000}} {
+		t.Run(fmt.Sprintf("%dx%d", size.X, size.Y), func(t *testing.T) {
+			name := server(t, size.X, size.Y)
+			w, h := newWindow(t, name), swift(t, name)
+			paint(t, w, 0xff0000, size.X/2, size.Y/2)
+			done, err := h.Do(t.Context(), []Action{{Kind: MouseMove, At: at(1, 1)}, {Kind: Screenshot}})
+			if err != nil || len(done.Shots) != 1 {
+				t.Fatalf("got %+v: %v", done, err)
+			}
+			shot := done.Shots[0]
+			if base := filepath.Base(shot.Path); !regexp.MustCompile(`^[0-9a-f]{5}\.webp$`).MatchString(base) {
+				t.Errorf("it is kept as %s", shot.Path)
+			}
+			kept, err := os.ReadFile(shot.Path)
+			if err != nil || !bytes.Equal(kept, shot.Data) {
+				t.Errorf("%d bytes are kept (%v), %d given", len(kept), err, len(shot.Data))
+			}
+			m, err := webp.Decode(bytes.NewReader(shot.Data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			scaler := Fit(size.X, size.Y)
+			if m.Bounds().Size() != (image.Point{scaler.Width, scaler.Height}) || done.Width != scaler.Width {
+				t.Errorf("it has %v pixels, want %+v", m.Bounds(), scaler)
+			}
+			colour := func(x, y int) color.RGBA { return color.RGBAModel.Convert(m.At(x, y)).(color.RGBA) }
+			for place, want := range map[Point]color.RGBA{
+				{scaler.Width / 4, scaler.Height / 4}:     {0xff, 0, 0, 0xff},
+				{scaler.Width/2 - 1, scaler.Height/2 - 1}: {0xff, 0, 0, 0xff},
+				{scaler.Width / 2, scaler.Height / 2}:     {0x33, 0x66, 0x99, 0xff},
+				{scaler.Width - 1, scaler.Height - 1}:     {0x33, 0x66, 0x99, 0xff},
+				{scaler.Width / 4, scaler.Height - 1}:     {0x33, 0x66, 0x99, 0xff},
+			} {
+				if got := colour(place.X, place.Y); got != want {
+					t.Errorf("at %v it is %v, want %v", place, got, want)
+				}
+			}
+			if got := colour(1, 1); got == (color.RGBA{0xff, 0, 0, 0xff}) {
+				t.Error("the pointer is not in it")
+			}
+		})
+	}
+}
+
+// paint fills the upper left of a window.
+func paint(t testing.TB, w *window, pixel uint32, width, height int) {
+	t.Helper()
+	gc, err := xproto.NewGcontextId(w.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	xproto.CreateGC(w.conn, gc, xproto.Drawable(w.id), xproto.GcForeground, []uint32{pixel})
+	err = xproto.PolyFillRectangleChecked(w.conn, xproto.Drawable(w.id), gc, []xproto.Rectangle{{Width: uint16(width), Height: uint16(height)}}).Check()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// BenchmarkScreenshot is a screenshot of a display of 1920×1200 pixels.
+func BenchmarkScreenshot(b *testing.B) {
+	name := server(b, 1920, 1200)
+	h := swift(b, name)
+	for b.Loop() {
+		if _, err := h.Do(b.Context(), []Action{{Kind: Screenshot}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
