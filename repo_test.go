@@ -124,6 +124,8 @@ var mayImport = map[string][]string{
 	"internal/guest/pdf":            {},
 	"internal/guest/picture":        {},
 	"internal/guest/video":          {},
+	"internal/guest/screen":         {"internal/guest/webp"},
+	"internal/guest/webp":           {},
 	"internal/guest/shell":          {},
 	"internal/guest/pty":            {},
 	"internal/guest/terminal":       {"internal/fault", "internal/redact", "internal/guest/pty"},
@@ -133,7 +135,7 @@ var mayImport = map[string][]string{
 	"internal/guest/mcp":            {"internal/mcp", "internal/redact"},
 	"internal/guest/search":         {},
 	"internal/guest/web":            {},
-	"internal/guest/tool":           {"internal/mcp", "internal/guest/mcp", "internal/policy/cage", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/video", "internal/guest/web"},
+	"internal/guest/tool":           {"internal/mcp", "internal/guest/mcp", "internal/policy/cage", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/video", "internal/guest/web", "internal/fault", "internal/guest/desktop", "internal/guest/screen"},
 	"internal/guest/tool/tooltest":  {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The terminal, and the tests' own.

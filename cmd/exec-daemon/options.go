@@ -66,7 +66,7 @@ var options = []option{
 		at: func(c *config) any { return &c.HTTPMCPToolsFile }},
 	{name: "cloud-rules-enabled", kind: kindBool, standard: "false", words: "heed the rules that are meant for agents in the background", later: "rules and skills",
 		at: func(c *config) any { return &c.CloudRules }},
-	{name: "computer-use-enabled", kind: kindBool, standard: "false", words: "let the agent use the desktop", later: "the desktop",
+	{name: "computer-use-enabled", kind: kindBool, standard: "false", words: "let the agent use the desktop that the variable DISPLAY names",
 		at: func(c *config) any { return &c.ComputerUse }},
 	{name: "secret-redaction-enabled", kind: kindBool, standard: "false", words: "put [REDACTED] for the values of the variables that CLOUD_AGENT_INJECTED_SECRET_NAMES or CURSOR_AGENT_INJECTED_SECRET_NAMES name, separated by commas, in what leaves the machine",
 		at: func(c *config) any { return &c.Redact }},

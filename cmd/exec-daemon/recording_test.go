@@ -102,11 +102,11 @@ func TestRecordingOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-// Without the switch, or a desktop, the daemon says that it lacks the tool.
+// Without their switches, or a desktop, the daemon says that it lacks the tools.
 func TestRecordingIsLacking(t *testing.T) {
-	for _, more := range [][]string{nil, {"--record-screen-enabled"}} {
+	for _, more := range [][]string{nil, {"--record-screen-enabled", "--computer-use-enabled"}} {
 		d := start(t, func(d *daemon) { d.more, d.env = more, []string{"DISPLAY="} })
-		if lacking, err := d.client().Lacking(within(t)); err != nil || !slices.Equal(lacking, []string{"RecordScreen"}) {
+		if lacking, err := d.client().Lacking(within(t)); err != nil || !slices.Equal(lacking, []string{"RecordScreen", "ComputerUse"}) {
 			t.Errorf("%q lacks %q, %v", more, lacking, err)
 		}
 	}

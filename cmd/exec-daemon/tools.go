@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/guest/lsp"
 	"aloft/internal/guest/mcp"
+	"aloft/internal/guest/screen"
 	"aloft/internal/guest/search"
 	"aloft/internal/guest/shell"
 	"aloft/internal/guest/tool"
@@ -42,11 +43,20 @@ func tools(cfg config, bash *shells, s skills) []tool.Tool {
 		tool.ListMcpResources(s.servers),
 		tool.FetchMcpResource(ws, s.servers),
 		tool.McpAuth(s.servers),
+		tool.ComputerUse(screen.NewHand(display(cfg))),
 	}
 	if cfg.RecordScreen {
 		all = append(all, tool.RecordScreen(s.recorder))
 	}
 	return all
+}
+
+// display is the one that the agent may use; "" is none.
+func display(cfg config) string {
+	if !cfg.ComputerUse {
+		return ""
+	}
+	return os.Getenv("DISPLAY")
 }
 
 // sandboxOf is the sandbox that the flags ask for. What would lead out of it is

@@ -74,7 +74,7 @@ func encode(specs []tool.Spec) ([]byte, error) {
 // comes first. A tool that is not here is an error, so that nobody forgets.
 var order = []string{
 	"Shell", "Await", "WriteShellStdin", "Read", "Write", "StrReplace", "EditNotebook", "Delete", "LS", "Glob", "Grep", "SemSearch", "ReadLints",
-	"Fetch", "WebFetch", "CallMcpTool", "ListMcpResources", "FetchMcpResource", "McpAuth", "RecordScreen", "TodoWrite", "Task", "PrManagement", "AskQuestion", "CreatePlan", "SwitchMode", "SetupVmEnvironment",
+	"Fetch", "WebFetch", "CallMcpTool", "ListMcpResources", "FetchMcpResource", "McpAuth", "RecordScreen", "ComputerUse", "TodoWrite", "Task", "PrManagement", "AskQuestion", "CreatePlan", "SwitchMode", "SetupVmEnvironment",
 }
 
 // files is what finds descriptors: by protodesc made from a set, or by the

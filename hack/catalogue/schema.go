@@ -23,6 +23,7 @@ type schema struct {
 	Items       *schema    `json:"items,omitempty"`
 	Properties  properties `json:"properties,omitempty"`
 	Required    []string   `json:"required,omitempty"`
+	Most        int        `json:"maxProperties,omitempty"`
 	Additional  *bool      `json:"additionalProperties,omitempty"`
 }
 
@@ -66,6 +67,9 @@ func schemaOf(m protoreflect.MessageDescriptor, depth int) (*schema, error) {
 	}
 	no := false
 	s := &schema{Type: "object", Properties: properties{}, Additional: &no}
+	if m.Oneofs().Len() == 1 && m.Oneofs().Get(0).Fields().Len() == m.Fields().Len() && !m.Oneofs().Get(0).IsSynthetic() {
+		s.Most = 1
+	}
 	for i := range m.Fields().Len() {
 		f := m.Fields().Get(i)
 		var options descriptorpb.FieldOptions

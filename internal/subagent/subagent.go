@@ -37,6 +37,9 @@ var Offered = []Definition{
 	{Name: VMSetupHelper, Description: "finds out what a machine needs to build and test the project, and keeps it"},
 }
 
+// OnDesktop is offered beside them where the machine has a desktop.
+var OnDesktop = Definition{Name: ComputerUse, Description: "uses programs with windows, such as a browser, by pointer and keyboard, and looks at the screen; the next call goes on with the same one"}
+
 // missing are those that need what machines do not have, and what that is.
 var missing = map[string]string{
 	ComputerUse: "a desktop in the machine",
@@ -64,10 +67,14 @@ type Definition struct {
 
 // Stateful reports whether the next call of the kind goes on with the subagent
 // that worked last, unless it is told otherwise.
-func (d Definition) Stateful() bool { return d.File == "" && d.Name == Debug }
+func (d Definition) Stateful() bool {
+	return d.File == "" && (d.Name == Debug || d.Name == ComputerUse)
+}
 
 // Looks reports whether it can do nothing with a model that is given no pictures.
-func (d Definition) Looks() bool { return d.File == "" && d.Name == VideoReview }
+func (d Definition) Looks() bool {
+	return d.File == "" && (d.Name == VideoReview || d.Name == ComputerUse)
+}
 
 // Find returns the definition of that name, "" for [General]: Aloft's own, or one
 // of the others. The error is for the model to read.

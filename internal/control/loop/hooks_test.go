@@ -142,7 +142,7 @@ func TestHookTools(t *testing.T) {
 	for _, c := range []struct{ name, tools string }{
 		{"Shell", "Shell"}, {"Read", "Read"}, {"Write", "Write StrReplace EditNotebook"}, {"Grep", "Grep"}, {"Delete", "Delete"}, {"LS", "LS"},
 		{"Fetch", "Fetch WebFetch"}, {"ReadLints", "ReadLints"}, {"WriteShellStdin", "WriteShellStdin"}, {"Glob", "Glob"},
-		{"RecordScreen", "RecordScreen"}, {"Task", "Task"}, {"ListMcpResources", "ListMcpResources"}, {"FetchMcpResource", "FetchMcpResource"},
+		{"RecordScreen", "RecordScreen"}, {"Task", "Task"}, {"ListMcpResources", "ListMcpResources"}, {"FetchMcpResource", "FetchMcpResource"}, {"ComputerUse", "ComputerUse"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for name := range strings.FieldsSeq(c.tools) {
@@ -154,7 +154,14 @@ func TestHookTools(t *testing.T) {
 					args = `{"server":"tickets","uri":"ticket://7"}`
 				}
 				r.model.steps = []step{use(name + " " + args), say("done")}
+				if name == "ComputerUse" { // a subagent has it
+					r.info.Images = true
+					r.model.steps = []step{use(`Task {"prompt":"p","subagent_type":"computerUse"}`), use(name + " " + args), say("sub"), say("done")}
+				}
 				r.work(t.Context())
+				if name != "Task" {
+					*all = slices.DeleteFunc(*all, func(e loop.HookEvent) bool { return e.Subject == "Task" })
+				}
 				for _, e := range *all {
 					if (e.Name == "preToolUse" || e.Name == "postToolUse") && e.Subject != c.name {
 						t.Errorf("%s of %s is %q", e.Name, name, e.Subject)

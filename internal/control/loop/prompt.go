@@ -27,10 +27,12 @@ var (
 	debugWords string
 	//go:embed prompts/video_review.md
 	reviewWords string
+	//go:embed prompts/computer_use.md
+	computerWords string
 )
 
 // kindWords are those of Aloft's own subagents that have any.
-var kindWords = map[string]string{subagent.Explore: exploreWords, subagent.Debug: debugWords, subagent.VideoReview: reviewWords, subagent.VMSetupHelper: helperWords}
+var kindWords = map[string]string{subagent.Explore: exploreWords, subagent.Debug: debugWords, subagent.VideoReview: reviewWords, subagent.ComputerUse: computerWords, subagent.VMSetupHelper: helperWords}
 
 var subagentTemplate = template.Must(template.New("subagent").Parse(subagentWords))
 

@@ -65,13 +65,14 @@ func readTask(raw json.RawMessage) (taskArgs, error) {
 
 // chosen is who is to work at a call: an ID has the subagent that goes on, and a
 // new one has none. The error is for the model.
-func chosen(s *agent.State, in taskArgs) (agent.TaskBegan, error) {
+func (t *talk) chosen(in taskArgs) (agent.TaskBegan, error) {
+	s, defined := t.state(), t.defined()
 	b := agent.TaskBegan{Description: in.Description, Prompt: in.Prompt}
 	old := s.Subagent(in.Resume)
 	if in.Resume != "" && (old == nil || old.Busy) {
 		return b, fmt.Errorf("there is no subagent %q that could go on: begin a new one, without resume; or wait, where it still works in the background", in.Resume)
 	}
-	d, err := subagent.Find(in.Type, s.Definitions())
+	d, err := subagent.Find(in.Type, defined)
 	if err == nil && in.Resume == "" && d.Stateful() {
 		for i := range s.Subagents {
 			if sub := &s.Subagents[i]; !sub.Busy && sub.Type == d.Name {
@@ -82,7 +83,7 @@ func chosen(s *agent.State, in taskArgs) (agent.TaskBegan, error) {
 	switch {
 	case old != nil:
 		b.ID, b.Type, b.ReadOnly, b.Words, b.Model = old.ID, old.Type, old.ReadOnly || in.ReadOnly, old.Words, old.Model
-		d, _ = subagent.Find(old.Type, s.Definitions()) // a file may be gone
+		d, _ = subagent.Find(old.Type, defined) // a file may be gone
 	case err != nil:
 		return b, err
 	default:
@@ -101,7 +102,7 @@ func (t *talk) onlyReads(c agent.Call) bool {
 		if err != nil {
 			return true // it is refused
 		}
-		b, err := chosen(t.state(), in)
+		b, err := t.chosen(in)
 		return err != nil || b.ReadOnly
 	}
 	spec, ok := tool.Lookup(c.Name)
@@ -183,9 +184,12 @@ func (t *talk) beginTask(ctx context.Context, c agent.Call) (refused *tool.Resul
 	if err != nil {
 		return no("%v", err)
 	}
-	b, err := chosen(t.state(), in)
+	b, err := t.chosen(in)
 	if err != nil {
 		return no("%v", err)
+	}
+	if b.Type == subagent.ComputerUse && b.ReadOnly {
+		return no("%s acts on the desktop, and cannot only read: call it without readonly", b.Type)
 	}
 	b.CallID = c.ID
 	if b.ID == "" {
@@ -207,7 +211,7 @@ func (t *talk) beginTask(ctx context.Context, c agent.Call) (refused *tool.Resul
 	}
 	if looks := (subagent.Definition{Name: b.Type}).Looks(); looks && b.Words == "" {
 		if _, info, err := t.named(b.Model); err != nil || !info.Images {
-			return no("%s is not available: needs a model that is given pictures, which %q is not", b.Type, b.Model)
+			return no("%s is not available: needs a model that is given pictures, which %q is not; say another in model", b.Type, b.Model)
 		}
 	}
 	said, err := t.runHooks(ctx, HookCall{Events: t.presentOnes([]HookEvent{{Name: "subagentStart", Subject: b.Type, Fields: map[string]any{

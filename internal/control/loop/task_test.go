@@ -138,6 +138,7 @@ func TestTasksAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, false)
+			r.hands.lacking = []string{"ComputerUse"}
 			r.model.steps = []step{use("Task " + c.args), say("done")}
 			r.work(t.Context())
 			done := bodies[*agent.CallDone](r)

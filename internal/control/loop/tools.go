@@ -20,18 +20,25 @@ func (t *talk) tools(s *agent.State) []tool.Spec {
 		sub := s.Subagent(t.task)
 		return slices.DeleteFunc(specs, func(spec tool.Spec) bool { return !mayUse(sub, spec) })
 	}
+	specs = slices.DeleteFunc(specs, func(spec tool.Spec) bool { return spec.Name == computerUse })
 	for i := range specs {
 		if specs[i].Name == agent.TaskTool {
-			specs[i] = withSubagents(specs[i], t.subagents(), s.Definitions())
+			specs[i] = withSubagents(specs[i], t.subagents(), t.defined())
 		}
 	}
 	return specs
 }
 
+// computerUse is the tool of the subagent for the desktop, and of nobody else: what
+// it sees would fill the agent's conversation.
+const computerUse = "ComputerUse"
+
 // mayUse reports whether a subagent has a tool. It has none that speaks with the
 // user, and none to have others work: what comes of its work is one message.
 func mayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	switch {
+	case spec.Name == computerUse || sub.Type == subagent.ComputerUse:
+		return spec.Name == computerUse && sub.Type == subagent.ComputerUse
 	case spec.Name == agent.TaskTool || spec.Name == managePull || spec.Name == signInMCP || spec.Name == agent.SwitchTool || controltool.Consults(spec.Name):
 		return false
 	case sub.ReadOnly:
@@ -42,16 +49,22 @@ func mayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	return true
 }
 
-// withheld is what a subagent is told of a tool that it does not have; "" if it
+// withheld is what a conversation is told of a tool that it does not have; "" if it
 // has it.
 func (t *talk) withheld(spec tool.Spec) string {
-	if t.task == "" {
+	switch {
+	case t.task != "":
+	case spec.Name == computerUse:
+		return "ComputerUse is the subagent computerUse's: say with Task what is to be done on the desktop"
+	default:
 		return ""
 	}
 	sub := t.state().Subagent(t.task)
 	switch {
 	case mayUse(sub, spec):
 		return ""
+	case sub.Type == subagent.ComputerUse:
+		return spec.Name + " is not available: this subagent has the desktop alone"
 	case sub.ReadOnly && !spec.ReadOnly:
 		return spec.Name + " is not available: this subagent only reads"
 	}
@@ -64,6 +77,16 @@ func (t *talk) subagents() []subagent.Definition {
 	_, fast, err := t.named(subagent.Fast)
 	sees := t.info.Images || err == nil && fast.Images
 	return slices.DeleteFunc(slices.Clone(subagent.Offered), func(d subagent.Definition) bool { return d.Looks() && !sees })
+}
+
+// defined are the subagents that not every agent has: the one for the desktop of a
+// machine that has one, and those of people and of repositories.
+func (t *talk) defined() []subagent.Definition {
+	others := t.state().Definitions()
+	if slices.Contains(t.lacks, computerUse) {
+		return others
+	}
+	return append([]subagent.Definition{subagent.OnDesktop}, others...)
 }
 
 // withSubagents tells of the subagents in the tool's own words. What a repository

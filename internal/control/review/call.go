@@ -3,6 +3,7 @@ package review
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -41,6 +42,44 @@ type arguments struct {
 	Contents            string          `json:"contents"`
 	OldString           string          `json:"old_string"`
 	NewString           string          `json:"new_string"`
+	Actions             []deed          `json:"actions"`
+}
+
+// A deed is one action on the desktop: its name, and with what.
+type deed map[string]json.RawMessage
+
+// onlyLooks reports whether actions do nothing but look at the desktop.
+func onlyLooks(all []deed) bool {
+	for _, d := range all {
+		for name := range d {
+			switch name {
+			case "screenshot", "wait", "cursor_position", "cursorPosition":
+			default:
+				return false
+			}
+		}
+	}
+	return len(all) > 0
+}
+
+// deeds are actions as a person reads them.
+func deeds(all []deed) string {
+	var b strings.Builder
+	for _, d := range all {
+		for _, name := range slices.Sorted(maps.Keys(d)) {
+			if b.Len() > 0 {
+				b.WriteString("; ")
+			}
+			b.WriteString(name)
+			if with := string(d[name]); with != "{}" {
+				b.WriteString(" " + with)
+			}
+		}
+		if b.Len() > maxArguments {
+			return strings.ToValidUTF8(b.String()[:maxArguments], "") + "…"
+		}
+	}
+	return b.String()
 }
 
 // outside is the permission that a command asks for to run without the sandbox.
@@ -73,6 +112,11 @@ func describe(c conversation.ToolCall) described {
 			d.grant = strings.ToLower(u.Host)
 		}
 		return d
+	case "ComputerUse":
+		if onlyLooks(a.Actions) {
+			break
+		}
+		return described{Call: permit.Call{Kind: permit.Desktop}, subject: "on the desktop: " + deeds(a.Actions), grant: "*"}
 	case "Write", "StrReplace", "Delete", "EditNotebook":
 		file := a.Path
 		if file == "" {

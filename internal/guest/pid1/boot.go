@@ -249,7 +249,7 @@ func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 	cmd := exec.Command(d.cfg.ExecDaemon, "serve",
 		"--port", port, "--pty-websocket-port", ptyPort, "--state-dir", d.cfg.ExecState, "--workspace", path,
 		"--artifacts-dir", d.cfg.Artifacts, "--tmux-socket", d.tmuxSocket(), "--tmux-kept", "--secret-redaction-enabled",
-		"--record-screen-enabled", "--sandbox-enabled") // each call says whether it is to be in it
+		"--record-screen-enabled", "--computer-use-enabled", "--sandbox-enabled") // each call says whether it is to be in it
 	d.mu.Lock()
 	if d.spans != nil {
 		cmd.Args = append(cmd.Args, "--ghost-mode=false", "--trace-insecure", "--trace-endpoint", "http://"+d.spans.Addr().String())

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"aloft/internal/guest/mcp"
+	"aloft/internal/guest/screen"
 	"aloft/internal/guest/tool"
 	"aloft/internal/guest/tool/tooltest"
 	"aloft/internal/guest/video"
@@ -57,6 +58,7 @@ func examples(t *testing.T, raw json.RawMessage) []any {
 		Enum       []any
 		Items      json.RawMessage
 		Properties map[string]json.RawMessage
+		Most       int `json:"maxProperties"`
 	}
 	if err := json.Unmarshal(raw, &s); err != nil {
 		t.Fatal(err)
@@ -72,6 +74,12 @@ func examples(t *testing.T, raw json.RawMessage) []any {
 		return []any{0, 1, -1}
 	case s.Type == "array":
 		return []any{[]any{}, examples(t, s.Items)}
+	case s.Type == "object" && s.Most == 1:
+		var each []any
+		for name, p := range s.Properties {
+			each = append(each, map[string]any{name: examples(t, p)[0]})
+		}
+		return each
 	case s.Type == "object":
 		object := map[string]any{}
 		for name, p := range s.Properties {
@@ -124,7 +132,7 @@ func TestCallsWithoutArguments(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir()}
 	bash := session(t, ws.Dir)
 	servers := mcp.New(mcp.Config{Workspace: ws.Dir})
-	for _, hand := range []tool.Tool{tool.Read(ws), tool.Write(ws), tool.StrReplace(ws), tool.Delete(ws), tool.Glob(ws), tool.Grep(ws), tool.Ls(ws), tool.EditNotebook(ws), tool.Fetch(web.New(web.Public)), tool.WebFetch(ws, web.New(web.Public)), tool.Shell(bash, nil), tool.Await(bash), tool.WriteShellStdin(bash), tool.SemSearch(ws, index(t, ws)), tool.ReadLints(ws, linters(t, ws)), tool.CallMcpTool(servers), tool.ListMcpResources(servers), tool.FetchMcpResource(ws, servers), tool.McpAuth(servers), tool.RecordScreen(video.New(video.Config{}))} {
+	for _, hand := range []tool.Tool{tool.Read(ws), tool.Write(ws), tool.StrReplace(ws), tool.Delete(ws), tool.Glob(ws), tool.Grep(ws), tool.Ls(ws), tool.EditNotebook(ws), tool.Fetch(web.New(web.Public)), tool.WebFetch(ws, web.New(web.Public)), tool.Shell(bash, nil), tool.Await(bash), tool.WriteShellStdin(bash), tool.SemSearch(ws, index(t, ws)), tool.ReadLints(ws, linters(t, ws)), tool.CallMcpTool(servers), tool.ListMcpResources(servers), tool.FetchMcpResource(ws, servers), tool.McpAuth(servers), tool.RecordScreen(video.New(video.Config{})), tool.ComputerUse(screen.NewHand(""))} {
 		for _, call := range []*agentv1.ToolCall{nil, {}, {Tool: &agentv1.ToolCall_EditToolCall{}}, {Tool: &agentv1.ToolCall_ShellToolCall{}}} {
 			out := hand.Run(t.Context(), call, func(*agentv1.ToolCallDelta) {})
 			tooltest.Check(t, hand.Name, out)

@@ -62,6 +62,8 @@ const (
 	Shell
 	MCP
 	Fetch
+	// Desktop is what is done with pointer and keyboard: what programs make of it is not known.
+	Desktop
 	// Config is a change to a file that holds rules for the agent, such as
 	// permissions.json. It is a proposal in every mode.
 	Config

@@ -134,11 +134,19 @@ func (ScrollDirection) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_computer_use_tool_proto_rawDescGZIP(), []int{1}
 }
 
-// Act on the desktop, and see what it shows then.
+// Act on the desktop by its pointer and keyboard, and look at it. The actions are
+// done one after the other; each object of the list holds one of them, as in
+// {"click": {"coordinate": {"x": 640, "y": 400}}}. All are checked before the
+// first is done. Coordinates are pixels of the screenshots, counted from the
+// upper left; without one the pointer stays where it is. A screenshot waits
+// until two seconds have passed since the last input. End a call with one to see
+// what came of it; two clicks in one call are a double click. At most 100 actions
+// and 5 screenshots go into one call.
 type ComputerUseArgs struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Actions       []*ComputerUseAction   `protobuf:"bytes,1,rep,name=actions,proto3" json:"actions,omitempty"`
-	ToolCallId    string                 `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to do, in this order.
+	Actions       []*ComputerUseAction `protobuf:"bytes,1,rep,name=actions,proto3" json:"actions,omitempty"`
+	ToolCallId    string               `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -349,14 +357,17 @@ type isComputerUseAction_Action interface {
 }
 
 type ComputerUseAction_MouseMove struct {
+	// Put the pointer somewhere.
 	MouseMove *MouseMoveAction `protobuf:"bytes,1,opt,name=mouse_move,json=mouseMove,proto3,oneof"`
 }
 
 type ComputerUseAction_Click struct {
+	// Press a button and release it; the left one unless given.
 	Click *ClickAction `protobuf:"bytes,2,opt,name=click,proto3,oneof"`
 }
 
 type ComputerUseAction_MouseDown struct {
+	// Press a button, and hold it until mouse_up.
 	MouseDown *MouseDownAction `protobuf:"bytes,3,opt,name=mouse_down,json=mouseDown,proto3,oneof"`
 }
 
@@ -365,22 +376,27 @@ type ComputerUseAction_MouseUp struct {
 }
 
 type ComputerUseAction_Drag struct {
+	// Go from start to end with a button held.
 	Drag *DragAction `protobuf:"bytes,5,opt,name=drag,proto3,oneof"`
 }
 
 type ComputerUseAction_Scroll struct {
+	// Turn the wheel; down unless given.
 	Scroll *ScrollAction `protobuf:"bytes,6,opt,name=scroll,proto3,oneof"`
 }
 
 type ComputerUseAction_Type struct {
+	// Type text, of any script, where the focus is. A line break is Return.
 	Type *TypeAction `protobuf:"bytes,7,opt,name=type,proto3,oneof"`
 }
 
 type ComputerUseAction_Key struct {
+	// Press keys together.
 	Key *KeyAction `protobuf:"bytes,8,opt,name=key,proto3,oneof"`
 }
 
 type ComputerUseAction_Wait struct {
+	// Wait, for 30000 ms at most.
 	Wait *WaitAction `protobuf:"bytes,9,opt,name=wait,proto3,oneof"`
 }
 
@@ -389,6 +405,7 @@ type ComputerUseAction_Screenshot struct {
 }
 
 type ComputerUseAction_CursorPosition struct {
+	// The result says where the pointer is.
 	CursorPosition *CursorPositionAction `protobuf:"bytes,11,opt,name=cursor_position,json=cursorPosition,proto3,oneof"`
 }
 
@@ -728,10 +745,11 @@ func (x *DragAction) GetButton() MouseButton {
 }
 
 type ScrollAction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Coordinate    *Coordinate            `protobuf:"bytes,1,opt,name=coordinate,proto3" json:"coordinate,omitempty"`
-	Direction     ScrollDirection        `protobuf:"varint,2,opt,name=direction,proto3,enum=agent.v1.ScrollDirection" json:"direction,omitempty"`
-	Amount        int32                  `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Coordinate *Coordinate            `protobuf:"bytes,1,opt,name=coordinate,proto3" json:"coordinate,omitempty"`
+	Direction  ScrollDirection        `protobuf:"varint,2,opt,name=direction,proto3,enum=agent.v1.ScrollDirection" json:"direction,omitempty"`
+	// Notches of the wheel, 1 to 100.
+	Amount        int32 `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -788,8 +806,9 @@ func (x *ScrollAction) GetAmount() int32 {
 }
 
 type TypeAction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 5000 characters.
+	Text          string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -833,7 +852,7 @@ func (x *TypeAction) GetText() string {
 
 type KeyAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One key or a chord, for example ctrl+c.
+	// One key or a chord, by X's names: Return, ctrl+c, alt+F4, ctrl+shift+Tab, Page_Down.
 	Key           string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -995,8 +1014,9 @@ func (*CursorPositionAction) Descriptor() ([]byte, []int) {
 type ComputerUseSuccess struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ActionsDone int32                  `protobuf:"varint,1,opt,name=actions_done,json=actionsDone,proto3" json:"actions_done,omitempty"`
-	Cursor      *Coordinate            `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// The file of the last screenshot; the picture itself goes beside the result.
+	// Where the pointer is after them.
+	Cursor *Coordinate `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The file of the last screenshot. The pictures go beside the result, in their order.
 	ScreenshotPath string `protobuf:"bytes,3,opt,name=screenshot_path,json=screenshotPath,proto3" json:"screenshot_path,omitempty"`
 	DurationMs     int32  `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -1199,11 +1219,12 @@ var File_agent_v1_computer_use_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_computer_use_tool_proto_rawDesc = "" +
 	"\n" +
-	" agent/v1/computer_use_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"v\n" +
+	" agent/v1/computer_use_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x98\x01\n" +
 	"\x0fComputerUseArgs\x12;\n" +
 	"\aactions\x18\x01 \x03(\v2\x1b.agent.v1.ComputerUseActionB\x04\x88\xb5\x18\x01R\aactions\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"\xe2\x04\n" +
+	"toolCallId: \x8a\xb5\x18\x1c\n" +
+	"\vComputerUse\x12\vcomputerUse \x01\"\xe2\x04\n" +
 	"\x11ComputerUseAction\x12:\n" +
 	"\n" +
 	"mouse_move\x18\x01 \x01(\v2\x19.agent.v1.MouseMoveActionH\x00R\tmouseMove\x12-\n" +
