@@ -20,8 +20,9 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// execStart bounds exec-daemon's way from its start to listening.
-const execStart = 10 * time.Second
+// execStart bounds exec-daemon's way from its start to listening. One that ends
+// before is told of at once; this ends one that hangs, on however busy a host.
+const execStart = time.Minute
 
 // maxStepDetail bounds the words of a step, in bytes.
 const maxStepDetail = 4 << 10
