@@ -51,6 +51,7 @@ var doors = map[string]door{
 	"internal/guest/pid1/server.go server":           {1, "the same", "internal/guest/pid1/control_test.go TestSocketsOfTheServerAreRoots"},
 	"internal/guest/pid1/ports.go listener":          {1, "root, and the agent's user, each with a token", "cmd/pod-daemon/reference_test.go TestReferenceOfRunningDaemons"},
 	"internal/guest/pid1/ports.go server":            {1, "the same", "cmd/pod-daemon/reference_test.go TestReferenceOfRunningDaemons"},
+	"internal/guest/pid1/desktop.go listener":        {1, "all programs of the machine to the display, and the agent's user to D-Bus; none in a sandbox", "internal/guest/sandbox/plan_test.go TestPlan"},
 	"internal/guest/pid1/apisocket.go listener":      {1, "all programs of the machine, to what they are told of the agent", "cmd/pod-daemon/management_test.go TestMetadata"},
 	"internal/guest/pid1/apisocket.go server":        {1, "the same", "cmd/pod-daemon/management_test.go TestMetadata"},
 	"internal/guest/pid1/apisocket.go route":         {4, "the same", "cmd/pod-daemon/management_test.go TestMetadata"},
@@ -123,7 +124,7 @@ func doorKind(n ast.Node) string {
 			return ""
 		}
 		switch name := f.Sel.Name; {
-		case isNamed(f.X, "net") && strings.HasPrefix(name, "Listen"), name == "Listen" && len(n.Args) == 3:
+		case isNamed(f.X, "net") && strings.HasPrefix(name, "Listen"), isNamed(f.X, "unix") && name == "Listen", name == "Listen" && len(n.Args) == 3:
 			return "listener"
 		case isNamed(f.X, "websocket") && name == "Accept":
 			return "websocket"

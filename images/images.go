@@ -13,6 +13,11 @@ const Suite = "bookworm"
 //go:embed packages.txt
 var Packages string
 
+// Desktop are those that give its machines a desktop besides.
+//
+//go:embed desktop.txt
+var Desktop string
+
 // Setup is the script that completes the tree.
 //
 //go:embed setup.sh

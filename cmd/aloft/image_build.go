@@ -21,6 +21,7 @@ type imageBuild struct {
 	dockerfile, context, target string
 	args, secrets               []string
 	noCache                     bool
+	desktop                     bool
 
 	packages, lock, suite, variant string
 	mirrors                        []string
@@ -42,11 +43,13 @@ func newImageBuildCommand(a *app, f *imageFlags) *cobra.Command {
 Without --dockerfile it is the default base: Debian with the tools that agents want,
 by mmdebstrap. With a --mirror of snapshot.debian.org, or with --lock, the same
 command makes the same image, bit by bit; the exact packages of an image are in its
-/usr/share/aloft/packages.lock.
+/usr/share/aloft/packages.lock. With --desktop it has one for machines, with
+Chromium, which makes it about 0.9 GB larger.
 
 With --dockerfile it is built by BuildKit, buildah, Docker or Podman, whichever is here
 ("aloft doctor" says), as an environment's would be.`,
 		Example: `  sudo aloft image build
+  sudo aloft image build desktop --desktop
   sudo aloft image build --mirror http://snapshot.debian.org/archive/debian/20260901T000000Z
   sudo aloft image build tools --dockerfile .aloft/Dockerfile --secret id=token,env=TOKEN`,
 		Args: cobra.MaximumNArgs(1),
@@ -69,10 +72,12 @@ With --dockerfile it is built by BuildKit, buildah, Docker or Podman, whichever 
 	flags.StringArrayVar(&o.secrets, "secret", nil, "secret for RUN --mount=type=secret: `id=ID,env=VARIABLE` or id=ID,src=FILE; may be repeated")
 	flags.BoolVar(&o.noCache, "no-cache", false, "build every step of the Dockerfile again")
 	flags.StringVar(&o.packages, "packages", "", "`file` that lists the packages of the base, one on a line")
+	flags.BoolVar(&o.desktop, "desktop", false, "have a desktop in the base: VNC server, XFCE, Chromium")
 	flags.StringVar(&o.lock, "lock", "", "`file` of their exact versions, as an earlier image has it")
 	flags.StringVar(&o.suite, "suite", images.Suite, "Debian `release` of the base")
 	flags.StringVar(&o.variant, "variant", "minbase", "`what` the base begins with, as mmdebstrap names it")
 	flags.StringArrayVar(&o.mirrors, "mirror", nil, "`URL` to get Debian from, or a line of sources.list; may be repeated")
+	cmd.MarkFlagsMutuallyExclusive("dockerfile", "desktop")
 	return cmd
 }
 
@@ -88,6 +93,9 @@ func (a *app) buildBase(cmd *cobra.Command, f *imageFlags, o imageBuild, name st
 			return usageError{err}
 		}
 		list = string(data)
+	}
+	if o.desktop {
+		list += "\n" + images.Desktop
 	}
 	packages, err := debian.ParsePackages(list)
 	if err == nil && o.lock != "" {

@@ -15,11 +15,15 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
+// windows is a command that ends when a window manager is at work.
+const windows = `until xprop -root _NET_SUPPORTING_WM_CHECK | grep -q "window id"; do sleep 0.05; done`
+
 // The desktop is there for whoever comes to the display, and is not for nobody.
 func TestDesktopIsStartedByWhoComes(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "Xtigervnc")
 	need.Command(t, "xdpyinfo")
+	need.Command(t, "x-window-manager")
 	need.Command(t, "dbus-send")
 	m, f := newMachine(t), newForge(t)
 	m.start()
@@ -59,7 +63,10 @@ func TestDesktopIsStartedByWhoComes(t *testing.T) {
 		t.Errorf("the screen is\n%s", said)
 	}
 
-	// One that is killed is followed by another on the same socket.
+	run(windows)
+
+	// One that is killed is followed by another on the same socket, and so is
+	// what was on its screen.
 	first := vnc().GetPid()
 	if _, err := p.SignalProcess(t.Context(), connect.NewRequest(&podv1.SignalProcessRequest{Name: "desktop-vnc", Signal: "SIGKILL"})); err != nil {
 		t.Fatal(err)
@@ -71,6 +78,7 @@ func TestDesktopIsStartedByWhoComes(t *testing.T) {
 		return nil
 	})
 	run("xdpyinfo")
+	run(windows)
 
 	// Booting again is nothing to it.
 	m.mustBoot(c, pod.Checkout{Branch: "b"})

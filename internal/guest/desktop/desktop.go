@@ -64,11 +64,6 @@ func VNC(env []string) Program {
 	}}
 }
 
-// Bus is D-Bus for the desktop's programs and the agent's, on a socket that it is handed.
-func Bus() Program {
-	return Program{Name: "desktop-bus", Command: []string{"dbus-daemon", "--session", "--nofork", "--nopidfile", "--address=systemd:"}}
-}
-
 var screenSize = regexp.MustCompile(`^([1-9][0-9]{2,3})x([1-9][0-9]{2,3})(?:x(16|24|32))?$`)
 
 // screen is the size and the depth of the screen.

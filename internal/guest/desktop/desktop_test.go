@@ -2,6 +2,7 @@ package desktop
 
 import (
 	"context"
+	"encoding/xml"
 	"errors"
 	"io"
 	"net"
@@ -98,5 +99,97 @@ func TestScreen(t *testing.T) {
 				t.Errorf("%+v: %v", c, command)
 			}
 		}
+	}
+}
+
+// Whatever of the desktop an image has is started, and what its programs read
+// names the folder that it is in.
+func TestPrograms(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 { // what is there is written again
+		if err := Furnish(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := func(commands ...string) (list []string) {
+		for _, p := range Programs(nil, dir, func(c string) bool { return slices.Contains(commands, c) }) {
+			list = append(list, p.Command[0])
+			for _, name := range []string{"XDG_CONFIG_DIRS", "XDG_DATA_DIRS"} {
+				own, rest, _ := strings.Cut(p.Env[name], ":")
+				if info, err := os.Stat(own); err != nil || !info.IsDir() || rest == "" {
+					t.Errorf("%s: %s is %s (%v)", p.Name, name, p.Env[name], err)
+				}
+			}
+		}
+		return list
+	}
+	dock := filepath.Join(dir, "dock.sh")
+	for _, c := range []struct{ has, want []string }{
+		{nil, nil},
+		{[]string{"x-window-manager"}, []string{"x-window-manager"}},
+		{[]string{"plank", "xfwm4", "x-window-manager", "thunar", "xfdesktop", "xfce4-panel", "xfsettingsd"},
+			[]string{"xfsettingsd", "xfwm4", "xfdesktop", "xfce4-panel", "thunar", dock}},
+	} {
+		if got := names(c.has...); !slices.Equal(got, c.want) {
+			t.Errorf("an image with %v starts %v", c.has, got)
+		}
+	}
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if strings.Contains(string(text), place) {
+			t.Errorf("%s names no folder", path)
+		}
+		if strings.HasSuffix(path, ".xml") && xml.Unmarshal(text, new(struct{})) != nil {
+			t.Errorf("%s is no XML", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The dock and the browser are started as they are meant to be, once furnished
+// for the user, who has the last word.
+func TestScripts(t *testing.T) {
+	dir, home, bin := t.TempDir(), t.TempDir(), t.TempDir()
+	if err := Furnish(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"plank", "google-chrome-stable"} { // which tell how they are called
+		if err := os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\nprintf '%s\\n' \"${0##*/}\" \"$@\"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(script string, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, script), args...)
+		cmd.Env = []string{"HOME=" + home, "PATH=" + bin + ":/usr/bin:/bin"}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+		return string(out)
+	}
+	if said := run("browser.sh", "http://a b/"); !strings.HasPrefix(said, "google-chrome-stable\n--no-sandbox\n") ||
+		!strings.HasSuffix(said, "\nhttp://a b/\n") || !strings.Contains(said, "\n--user-data-dir="+home+"/.config/google-chrome\n") {
+		t.Errorf("the browser is started as\n%s", said)
+	}
+	settings := filepath.Join(home, ".config/glib-2.0/settings/keyfile")
+	if said := run("dock.sh"); said != "plank\n" {
+		t.Errorf("the dock is started as\n%s", said)
+	}
+	if text, err := os.ReadFile(settings); err != nil || !strings.Contains(string(text), "hide-mode='none'") {
+		t.Errorf("the dock's settings are %q (%v)", text, err)
+	}
+	if err := os.WriteFile(settings, []byte("[mine]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run("dock.sh")
+	if text, _ := os.ReadFile(settings); string(text) != "[mine]\n" {
+		t.Errorf("the user's settings have become %q", text)
 	}
 }

@@ -87,13 +87,13 @@ func (s *screen) busSocket() string {
 	return s.busPath()
 }
 
-// wake starts what of the desktop does not run.
+// wake starts what of the desktop does not run. Its error is of the display: a
+// screen without windows on it is a screen, too.
 func (s *screen) wake() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	env := s.d.environ()
-	vnc := desktop.VNC(env)
-	spec := keptProgram(vnc)
+	spec := keptProgram(desktop.VNC(env))
 	// One that was killed leaves it behind, and the next might take its number
 	// for another process's. That it is ours the socket says.
 	spec.stale = "/tmp/.X" + strconv.Itoa(desktop.Display) + "-lock"
@@ -101,27 +101,40 @@ func (s *screen) wake() error {
 	if err := s.keep(spec); err != nil {
 		return err
 	}
-	return s.startBus()
+	if err := s.startBus(env); err != nil {
+		s.d.cfg.Log.Error("the desktop is bare", "err", err)
+		return nil
+	}
+	has := func(command string) bool { return lookPath(command, env) != "" }
+	for _, p := range desktop.Programs(env, s.dir, has) {
+		spec := keptProgram(p)
+		spec.policy = restartOnFailure // one that a person has ended stays so
+		if err := s.keep(spec); err != nil {
+			s.d.cfg.Log.Warn("the desktop lacks a program", "program", p.Name, "err", err)
+		}
+	}
+	return nil
 }
 
 func (s *screen) wakeBus() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.startBus()
+	return s.startBus(s.d.environ())
 }
 
-// startBus starts D-Bus, where there is one. s.mu is held.
-func (s *screen) startBus() error {
-	if s.bus == nil {
-		return nil
+// startBus starts D-Bus, where there is one, with what it and the programs look
+// for. s.mu is held.
+func (s *screen) startBus(env []string) error {
+	if err := desktop.Furnish(s.dir); err != nil || s.bus == nil {
+		return err
 	}
-	spec := keptProgram(desktop.Bus())
+	spec := keptProgram(desktop.Bus(env, s.dir))
 	spec.socket = s.bus
 	return s.keep(spec)
 }
 
 func keptProgram(p desktop.Program) processSpec {
-	return processSpec{name: p.Name, command: p.Command, env: p.Env, dir: "/", policy: restartAlways}
+	return processSpec{name: p.Name, command: p.Command, env: p.Env, policy: restartAlways}
 }
 
 // keep starts a program unless it is kept already.
