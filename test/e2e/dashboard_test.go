@@ -63,6 +63,7 @@ scripts:
 func TestDashboardInABrowser(t *testing.T) {
 	need.Command(t, "chromium")
 	need.Command(t, "Xtigervnc")
+	need.Command(t, "x-window-manager")
 	need.Command(t, "xev")
 	need.Command(t, "ffmpeg")
 	npm := need.Command(t, "npm")

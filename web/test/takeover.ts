@@ -107,13 +107,13 @@ async function useDesktop(page: Page): Promise<void> {
   await page.locator(".xterm-helper-textarea").focus();
   await terminal.getByText("LISTENS1").first().waitFor();
   await page.keyboard.press("Control+c");
-  await page.keyboard.type(`xsetroot -solid "#2060a0"; echo PAINTED$((1+1)); stdbuf -oL xev -root -event keyboard | sed -un 's/.*keysym 0x7a, \\(.\\)).*/PRESSED\\1/p' | tee pressed\n`);
-  await terminal.getByText("PAINTED2").first().waitFor();
+  // A window that says when the keys are its own, and which come.
+  await page.keyboard.type(`xsetroot -solid "#2060a0"; stdbuf -oL xev -geometry 1000x800+400+150 -event focus -event keyboard | sed -un 's/^FocusI\\(n\\).*/HEARS\\1/p; s/.*keysym 0x7a, \\(.\\)).*/PRESSED\\1/p' | tee pressed\n`);
+  await terminal.getByText("HEARSn").first().waitFor();
   await page.getByRole("button", { name: "Desktop" }).click();
   await expect.poll(() => page.evaluate(corner), { timeout: patience }).toEqual([0x20, 0x60, 0xa0]);
   await page.getByRole("button", { name: "Take over" }).click();
-  await page.locator(".desktop canvas").hover(); // X gives keys to what is under the pointer
-  // xev says nothing when it begins to listen: what is pressed before is heard by nobody.
+  await page.locator(".desktop canvas").click(); // in its middle, where the window is that is to be heard
   const pressed = `${new URL(page.url()).origin}/v1/agents/${/bc-[0-9a-f-]+/.exec(page.url())?.[0]}/files/contents?path=pressed`;
   await expect.poll(async () => {
     await page.keyboard.press("z");
