@@ -101,6 +101,8 @@ export const views: View[] = [
   { name: "palette-none", path: "/agents", keys: "Control+k Z Z" },
   { name: "agent-working", path: `/agents/${demoId(1)}` },
   { name: "agent-subagent", path: `/agents/${demoId(1)}`, click: "text=Find callers of deliver" },
+  { name: "agent-desktop", path: `/agents/${demoId(6)}`, click: "text=Try the tax form" },
+  { name: "agent-background", path: `/agents/${demoId(6)}`, click: "text=Watch the nightly build" },
   { name: "agent-asks", path: `/agents/${demoId(2)}` },
   { name: "agent-wonders", path: `/agents/${demoId(13)}` },
   { name: "agent-plans", path: `/agents/${demoId(14)}` },

@@ -77,7 +77,7 @@ test("nothing that an agent says runs, asks another host, or leaves its place", 
   const links = await page.evaluate<string[]>("[...document.querySelectorAll('.conversation a')].map((a) => a.href + ' ' + a.rel + ' ' + a.target)");
   expect(links).toEqual(["https://example.com/ noreferrer noopener nofollow _blank"]);
   await page.getByText("The agent asks").first().waitFor();
-  expect(await turningIn(page, ".call-head, .call pre, .asked, .todos, .approval pre, .approval button, .approval legend")).toEqual([]);
+  expect(await turningIn(page, ".call-head, .call pre, .acts, .asked, .todos, .approval pre, .approval button, .approval legend")).toEqual([]);
   const is = await size(page);
   expect(is.nodes).toBeLessThan(most.nodes);
   expect(is.characters).toBeLessThan(most.characters);

@@ -2,12 +2,13 @@ import type { Journal } from "../api/types";
 import type { Event } from "../journal/event";
 import { Transcript } from "../journal/fold";
 import { idOf } from "./agents";
+import { delegating } from "./tasks";
 import { planning, wondering } from "./questions";
 
 export type Bare = { [K in Event["kind"]]: { kind: K; data: Extract<Event, { kind: K }>["data"]; wait?: number } }[Event["kind"]];
 
 export const call = (id: string, name: string, args: unknown) => ({ call: { id, name, args } });
-const usage = { input: 1800, output: 420, cacheRead: 21_000, cacheWrite: 900, cost: 21_375_000, priced: 24_120 };
+export const usage = { input: 1800, output: 420, cacheRead: 21_000, cacheWrite: 900, cost: 21_375_000, priced: 24_120 };
 
 /** A screenshot, as far as a demonstration has one. */
 export const picture = `<svg xmlns="http://www.w3.org/2000/svg" width="960" height="600" viewBox="0 0 320 200"><rect width="320" height="200" fill="#dfe7f2"/><rect y="0" width="320" height="28" fill="#3a5a8c"/><rect x="24" y="52" width="180" height="14" fill="#8fa3c0"/><rect x="24" y="80" width="272" height="90" rx="6" fill="#fff"/></svg>`;
@@ -51,7 +52,7 @@ const todos = (n: number) =>
     id: String(i), content, status: i < n ? "completed" : i === n ? "in_progress" : "pending",
   }));
 
-const inTask = (callId: string, events: readonly Bare[]): Bare[] => events.map(({ kind, data }) => ({ kind: "task.event", data: { callId, kind, data } }));
+export const inTask = (callId: string, events: readonly Bare[]): Bare[] => events.map(({ kind, data }) => ({ kind: "task.event", data: { callId, kind, data } }));
 
 /** Two subagents: one has come back, one works. */
 const tasks: Bare[] = [
@@ -188,10 +189,12 @@ const hostile: Bare[] = [
     call("h2", "Task", { description: evil, prompt: evil, subagent_type: evil }), call("h3", "CreatePlan", { name: evil, overview: evil, plan: evil, todos: [{ id: evil, content: evil, status: "<i>" }] }),
     call("h4", "AskQuestion", { title: evil, questions: [{ id: "q", prompt: evil, options: [{ id: evil, label: evil }] }] }), call("h5", "CallMcpTool", { server: evil, toolName: evil, arguments: { [evil]: evil } }),
     call("h6", "Read", { path: "/workspace/a.svg" }), call("h7", "Shell", { command: evil }),
+    call("h9", "ComputerUse", { actions: [{ type: { text: evil } }, { key: { key: evil } }, { [evil]: evil }, { click: { coordinate: { x: evil, y: evil }, button: evil } }, ...Array<object>(1000).fill({ type: { text: evil } })] }),
   ),
   { kind: "task.began", data: { callId: "h2", id: "h2", type: evil, description: evil, task: evil, model: evil } },
   ...inTask("h2", [replied({ text: evil }, call("h2_0", evil, { path: evil })), ...done("h2_0", evil)]),
   ...done("h3", evil), ...done("h4", evil, { answers: [{ questionId: "q", optionIds: [evil], text: evil }] }), ...done("h5", evil, { [evil]: evil }), ...done("h6", "     1|<svg xmlns='http://www.w3.org/2000/svg' onload='alert(9)'><script>alert(9)</script></svg>"),
+  { kind: "call.done", data: { callId: "h9", text: evil, error: true, durationMs: 1, output: { success: { actionsDone: 1, cursor: { x: evil, y: evil } } } } },
   replied(call("h8", "AskQuestion", { title: evil, questions: [] })),
   ...[{ id: "apr-h7", callId: "h7", tool: "Shell" }, { id: "apr-h8", callId: "h8", tool: "AskQuestion", questions: [{ id: "q", prompt: evil, options: [{ id: "a", label: evil }, { id: "b", label: "b".repeat(1 << 20) }] }] }].map(
     (one): Bare => ({ kind: "approval.asked", data: { approval: { agentId: idOf(9), runId: "run-9", subject: evil, reason: evil, change: evil, why: evil, entries: [evil], askedAt: "", ...one } } }),
@@ -246,7 +249,7 @@ const setUp: Bare[] = [
 ];
 
 const journals: Record<string, () => Bare[]> = {
-  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(5)]: () => retried, [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(15)]: () => limited, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(51)]: () => setUp, [idOf(52)]: () => settingUp, [idOf(10)]: () => long(10_000), [idOf(101)]: () => long(1_000), [idOf(102)]: () => long(100_000),
+  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(5)]: () => retried, [idOf(6)]: () => delegating(), [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(15)]: () => limited, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(51)]: () => setUp, [idOf(52)]: () => settingUp, [idOf(10)]: () => long(10_000), [idOf(101)]: () => long(1_000), [idOf(102)]: () => long(100_000),
 };
 
 const kept = new Map<string, Event[]>();

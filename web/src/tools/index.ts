@@ -1,3 +1,4 @@
+import { computer } from "./computer";
 import { edit } from "./edit";
 import { grep } from "./grep";
 import { files, plain, web } from "./plain";
@@ -13,7 +14,7 @@ import type { Tool } from "./tool";
 /** How the calls of each tool are shown, by the tool's name; those that are not here are shown plainly. */
 const tools: Record<string, Tool> = {
   Shell: shell, Await: { ...shell, subject: plain.subject, body: plain.body }, StrReplace: edit, Write: edit, EditNotebook: edit, Grep: grep, SemSearch: { ...plain, icon: "search" },
-  Read: read, LS: files, Glob: files, Delete: files, TodoWrite: todos, Task: task, CreatePlan: plan, AskQuestion: question, RecordScreen: recording, Fetch: web, WebFetch: web,
+  Read: read, LS: files, Glob: files, Delete: files, TodoWrite: todos, Task: task, CreatePlan: plan, AskQuestion: question, RecordScreen: recording, ComputerUse: computer, Fetch: web, WebFetch: web,
 };
 
 export const toolOf = (name: string): Tool => (Object.hasOwn(tools, name) ? tools[name] : undefined) ?? plain;
