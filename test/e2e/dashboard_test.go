@@ -30,6 +30,15 @@ scripts:
       - calls: [{tool: RecordScreen, args: {mode: SAVE_RECORDING, save_as_filename: painted}}]
       - calls: [{tool: Read, args: {path: /opt/cursor/artifacts/painted.mp4}}]
       - text: It is recorded.
+  - match: Try the window
+    turns:
+      - calls: [{tool: Task, args: {description: Press q, prompt: Give it the key, subagent_type: computerUse}}]
+      - text: The window has heard it.
+  - match: Give it the key
+    turns:
+      - calls: [{tool: ComputerUse, args: {actions: [{screenshot: {}}]}}]
+      - calls: [{tool: ComputerUse, args: {actions: [{click: {coordinate: {x: 640, y: 400}}}, {type: {text: q}}]}}]
+      - text: I gave it.
   - match: terminal
     turns:
       - calls: [{tool: Shell, args: {command: "tmux list-sessions -F '#{session_name}' | xargs -n 1 tmux capture-pane -pt", description: "look at the terminals"}}]

@@ -5,7 +5,8 @@ import { corner, patience } from "./browser";
 
 /**
  * What a person does who takes over: changes a file that the agent has made,
- * uploads and downloads, types in a terminal, sees what listens on a port, uses a desktop, and watches what the agent records of it.
+ * uploads and downloads, types in a terminal, sees what listens on a port, uses a desktop, watches what the agent records of it, and has a
+ * subagent use it, too.
  * The page shows the agent, which has written greeting.txt.
  */
 export async function takeOver(page: Page): Promise<void> {
@@ -13,6 +14,7 @@ export async function takeOver(page: Page): Promise<void> {
   await useMachine(page);
   await useDesktop(page);
   await watchRecording(page);
+  await haveItUsed(page);
 }
 
 const row = (page: Page, name: string) => page.getByRole("treeitem").filter({ has: page.getByText(name, { exact: true }) });
@@ -96,6 +98,12 @@ async function useMachine(page: Page): Promise<void> {
   await page.locator(".call", { hasText: "look at the terminals" }).getByText("LISTENS1").first().waitFor();
 }
 
+/** What the window on the desktop has heard. */
+async function pressed(page: Page): Promise<string> {
+  const { origin, pathname } = new URL(page.url());
+  return (await page.request.get(`${origin}/v1/agents/${/bc-[0-9a-f-]+/.exec(pathname)?.[0]}/files/contents?path=pressed`)).text();
+}
+
 /** Has the desktop started by looking at it, sees what is painted there, and is heard by what runs there. */
 async function useDesktop(page: Page): Promise<void> {
   const terminal = page.locator(".xterm-rows");
@@ -108,16 +116,15 @@ async function useDesktop(page: Page): Promise<void> {
   await terminal.getByText("LISTENS1").first().waitFor();
   await page.keyboard.press("Control+c");
   // A window that says when the keys are its own, and which come.
-  await page.keyboard.type(`xsetroot -solid "#2060a0"; stdbuf -oL xev -geometry 1000x800+400+150 -event focus -event keyboard | sed -un 's/^FocusI\\(n\\).*/HEARS\\1/p; s/.*keysym 0x7a, \\(.\\)).*/PRESSED\\1/p' | tee pressed\n`);
+  await page.keyboard.type(`xsetroot -solid "#2060a0"; stdbuf -oL xev -geometry 1000x800+400+150 -event focus -event keyboard | sed -un 's/^FocusI\\(n\\).*/HEARS\\1/p; s/.*keysym 0x7[1a], \\(.\\)).*/PRESSED\\1/p' | tee pressed\n`);
   await terminal.getByText("HEARSn").first().waitFor();
   await page.getByRole("button", { name: "Desktop" }).click();
   await expect.poll(() => page.evaluate(corner), { timeout: patience }).toEqual([0x20, 0x60, 0xa0]);
   await page.getByRole("button", { name: "Take over" }).click();
   await page.locator(".desktop canvas").click(); // in its middle, where the window is that is to be heard
-  const pressed = `${new URL(page.url()).origin}/v1/agents/${/bc-[0-9a-f-]+/.exec(page.url())?.[0]}/files/contents?path=pressed`;
   await expect.poll(async () => {
     await page.keyboard.press("z");
-    return (await page.request.get(pressed)).text();
+    return pressed(page);
   }, { timeout: patience, interval: 500 }).toContain("PRESSEDz");
   await page.getByRole("button", { name: "Terminals" }).click();
   await terminal.getByText("PRESSEDz").first().waitFor();
@@ -135,6 +142,21 @@ async function watchRecording(page: Page): Promise<void> {
   await page.evaluate(`${video}.muted = true, ${video}.play()`);
   await expect.poll(() => page.evaluate(middle(video)), { timeout: patience }).toBe(true);
   await expect.poll(() => page.evaluate(middle("document.querySelector('.call img')")), { timeout: patience }).toBe(true);
+}
+
+/** Has the agent give the window a key, by a subagent: the window hears it, and what was done is read beside what was seen. */
+async function haveItUsed(page: Page): Promise<void> {
+  await page.getByLabel("Follow-up").fill("Try the window");
+  await page.keyboard.press("Control+Enter");
+  await page.getByText("The window has heard it.").waitFor();
+  await expect.poll(() => pressed(page), { timeout: patience }).toContain("PRESSEDq");
+  await page.getByRole("button", { name: /computerUse: Press q/ }).click();
+  await page.getByText("click left at 640, 400 · type “q”").first().waitFor();
+  const seen = page.locator(".acts ~ .shots img");
+  await seen.scrollIntoViewIfNeeded();
+  const img = "document.querySelector('.acts ~ .shots img')";
+  await expect.poll(() => page.evaluate(`[${img}?.naturalWidth, ${img}?.naturalHeight]`), { timeout: patience }).toEqual([1280, 800]);
+  expect(await page.evaluate(middle(img))).toBe(true);
 }
 
 /** Whether a video or a picture is about as blue in its middle as the desktop was painted. */
