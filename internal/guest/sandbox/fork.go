@@ -25,9 +25,10 @@ type call struct {
 
 // program is a list of calls, with all that they point to.
 type program struct {
-	calls []call
-	saved []uintptr
-	keep  []any
+	calls     []call
+	saved     []uintptr
+	keep      []any
+	namespace [64]byte // where the child writes the name of its mount namespace
 }
 
 // result names a result that is saved for later calls.

@@ -42,9 +42,6 @@ func Keep(args []string) error {
 
 // inUse reports whether a process is in the mount namespace.
 func inUse(namespace string) bool {
-	if namespace == "" {
-		return false
-	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return true

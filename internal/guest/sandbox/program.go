@@ -29,6 +29,9 @@ var noLinks = unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 // plan are passed over.
 func (l Layout) compile(k Kernel, lenient bool, dir, file string, argv, env []string) *program {
 	p := &program{calls: make([]call, 0, 128+16*len(l.Mounts)+3*len(l.Paths))}
+	// The child says in which mount namespace it is: when others ask, it may have ended,
+	// and left behind what it started.
+	p.add("name the mount namespace", unix.SYS_READLINKAT, atCWD, "/proc/self/ns/mnt", p.namespace[:], len(p.namespace)).but(unix.ENOENT, unix.EACCES)
 	if l.User {
 		p.writeFile("/proc/self/setgroups", "deny")
 		p.writeFile("/proc/self/gid_map", strconv.Itoa(k.GID)+" "+strconv.Itoa(k.GID)+" 1")

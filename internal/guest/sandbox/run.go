@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -143,7 +144,6 @@ func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
 		return ExitFailed, err
 	}
 	signals := passSignals()
-	namespace, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/mnt") // "" is nobody's
 	if r.layout.Proxy {
 		job.started()
 	}
@@ -155,7 +155,7 @@ func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
 	}
 	if alone || len(r.holding)+len(r.layout.Late) == 0 || len(job.Keeper) == 0 {
 		r.holding.release()
-	} else if err := job.keep(r, namespace); err != nil {
+	} else if err := job.keep(r); err != nil {
 		// The placeholders stay, with their mark, and protect on; the next sandbox
 		// here clears them away.
 		fmt.Fprintln(job.Words, "sandbox: placeholders are left in the workspace:", err)
@@ -333,8 +333,12 @@ func lookPath(name, dir string, env []string) (string, error) {
 
 // keep hands the placeholders to a process that lasts as long as what the
 // command has left running.
-func (job Job) keep(r prepared, namespace string) error {
-	args := append(slices.Clone(job.Keeper), namespace)
+func (job Job) keep(r prepared) error {
+	namespace, _, _ := bytes.Cut(r.program.namespace[:], []byte{0})
+	if len(namespace) == 0 {
+		return errors.New("what still runs cannot be found: there is no /proc/self/ns/mnt")
+	}
+	args := append(slices.Clone(job.Keeper), string(namespace))
 	var files []*os.File
 	for _, s := range r.holding {
 		args = append(args, "hold="+s.path)
