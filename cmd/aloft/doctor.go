@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -21,7 +22,8 @@ func newDoctorCommand(a *app) *cobra.Command {
 it. It exits with 1 if something is missing without which no agent runs.
 
 With a configuration it asks the forges of git.credentials, too, whether they take
-the tokens, and whether those suffice to push and to open pull requests.`,
+the tokens, and whether those suffice to push and to open pull requests. Where
+store or ALOFT_STORE names a database, it tries that.`,
 		Example: `  aloft doctor
   aloft doctor --config aloft.yaml`,
 		Args: cobra.NoArgs,
@@ -42,6 +44,7 @@ the tokens, and whether those suffice to push and to open pull requests.`,
 			checks := container.Probe(cmd.Context(), container.Config{Dir: existing(a.config.Data), RuntimePath: bin.Runc})
 			checks = append(checks, probeSandbox())
 			checks = append(checks, builderCheck(config.Images))
+			checks = append(checks, probeStore(cmd.Context(), cmp.Or(a.getenv("ALOFT_STORE"), config.Store))...)
 			forges, err := probeForges(cmd.Context(), config.Git)
 			if err != nil {
 				return err

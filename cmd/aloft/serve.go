@@ -16,6 +16,7 @@ import (
 type serveOptions struct {
 	Config string // a file; "" is the default configuration
 	Data   string // the folder that holds everything the server keeps
+	Store  string // the address of a PostgreSQL database; "" is what the configuration says
 	Listen string // host:port
 }
 
@@ -36,6 +37,7 @@ ends the server and loses nothing: runs go on with the next start, and machines
 stay up until then.`,
 		Example: `  aloft serve --example > aloft.yaml
   sudo aloft serve --config /etc/aloft.yaml
+  sudo aloft serve --store postgres://aloft@db.example.com/aloft
   sudo ALOFT_LISTEN=127.0.0.1:0 aloft serve --data /srv/aloft`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,6 +53,10 @@ stay up until then.`,
 			if err != nil {
 				return err
 			}
+			if o.Store, err = storeAddress(o.Store, getenv("ALOFT_STORE"), config.Store); err != nil {
+				return err
+			}
+			config.Store = o.Store
 			log := redact.New(config.secrets()).Writer(stderr)
 			logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))
 			return serve(cmd.Context(), o, config, logger, func(s *server) {
@@ -64,6 +70,7 @@ stay up until then.`,
 	}
 	cmd.Flags().StringVar(&o.Config, "config", o.Config, "configuration `file` (ALOFT_CONFIG)")
 	cmd.Flags().StringVar(&o.Data, "data", o.Data, "data `folder` (ALOFT_DATA)")
+	cmd.Flags().StringVar(&o.Store, "store", "", "`address` of a PostgreSQL database that keeps the agents, in place of a file in the data folder (ALOFT_STORE, which is the place for one with a password)")
 	cmd.Flags().StringVar(&o.Listen, "listen", o.Listen, "`address` to listen on; port 0 takes a free one (ALOFT_LISTEN)")
 	cmd.Flags().BoolVar(&example, "example", false, "print a configuration to begin with, and end")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "log more")

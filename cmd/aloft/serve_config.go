@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/jackc/pgx/v5"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/artifact"
@@ -29,6 +30,7 @@ import (
 // documented in docs/reference/config.md, which a test holds to this type.
 type serverConfig struct {
 	PublicURL    string          `yaml:"public_url"` // where others find this server; http:// and the address it listens on unless given
+	Store        string          `yaml:"store"`      // the address of a PostgreSQL database; a file in the data folder unless given
 	Models       []modelConfig   `yaml:"models"`
 	DefaultModel string          `yaml:"default_model"`
 	FastModel    string          `yaml:"fast_model"`
@@ -459,6 +461,9 @@ func (c *serverConfig) secrets() map[string]string {
 	}
 	for i, r := range c.Images.Credentials {
 		add(fmt.Sprintf("images.credentials[%d].token", i), r.Token)
+	}
+	if store, err := pgx.ParseConfig(c.Store); c.Store != "" && err == nil {
+		add("store", store.Password)
 	}
 	add("telemetry.token", c.Telemetry.Token)
 	add("sign_in.oidc.client_secret", c.SignIn.OIDC.ClientSecret)

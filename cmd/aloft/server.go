@@ -37,7 +37,6 @@ import (
 	"aloft/internal/control/pull"
 	"aloft/internal/control/schedule"
 	"aloft/internal/control/signin"
-	"aloft/internal/control/store/sqlite"
 	"aloft/internal/control/webhook"
 	"aloft/internal/fault"
 	"aloft/internal/policy"
@@ -50,7 +49,7 @@ type server struct {
 	URL     string // where it listens
 	KeyFile string // of the admin API key
 
-	store       *sqlite.Store
+	store       database
 	kept        *artifact.Store
 	gateway     *gateway.Gateway
 	runtime     machine.Runtime
@@ -85,7 +84,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err := os.MkdirAll(o.Data, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	if s.store, err = sqlite.Open(ctx, filepath.Join(o.Data, "aloft.db"), logger); err != nil {
+	if s.store, err = openStore(ctx, cmp.Or(o.Store, c.Store), o.Data, logger); err != nil {
 		return nil, err
 	}
 	if err := s.firstKey(ctx); err != nil {
@@ -214,7 +213,9 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	}); err != nil {
 		return nil, err
 	}
-	s.store.OnFull(s.disk.Full)
+	if kept, ok := s.store.(interface{ OnFull(makeRoom func() bool) }); ok { // it is on the same disk
+		kept.OnFull(s.disk.Full)
+	}
 	s.tendImages = func(ctx context.Context) error { return s.pruneImages(ctx, o.Data, c.Images, c.Machine.Image) }
 	var previews *preview.Previews
 	if c.Preview.Domain != "" {

@@ -81,6 +81,12 @@ func faultOf(err error) *fault.Error {
 	case errors.Is(err, store.ErrFull):
 		return fault.Unavailable("the server cannot write to its store").Named("store_full").
 			Hint("nothing was kept; try again when the disk has room").Because(err)
+	case errors.Is(err, store.ErrUnknown):
+		return fault.Unavailable("the store was lost before it could say whether this was written").Named("store_unknown").
+			Hint("look whether it was, before you try again").Because(err)
+	case errors.Is(err, store.ErrUnreachable):
+		return fault.Unavailable("the server's store does not answer").Named("store_unreachable").
+			Hint("nothing was kept; try again in a while").Because(err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.Unavailable("the request took too long").Named("timeout").Because(err)
 	}

@@ -240,7 +240,8 @@ const endTimeout = 5 * time.Second
 // leavesOpen reports whether an error of the journal's leaves the run to another
 // server, or to a later time.
 func leavesOpen(err error) bool {
-	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrNotFound)
+	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrNotFound) ||
+		errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrClosed)
 }
 
 // end writes how the run ended, where it has ended.

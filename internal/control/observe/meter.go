@@ -79,6 +79,10 @@ func (m *meters) appended(ctx context.Context, took time.Duration, err error) {
 		outcome = "lease_lost"
 	case errors.Is(err, store.ErrFull):
 		outcome = "full"
+	case errors.Is(err, store.ErrUnreachable):
+		outcome = "unreachable"
+	case errors.Is(err, store.ErrUnknown):
+		outcome = "unknown"
 	default:
 		outcome = "error"
 	}

@@ -88,7 +88,7 @@ func (s *Store) listen(ctx context.Context) (_ *pgx.Conn, err error) {
 	_, err = c.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended('aloft/server/' || $1, 0))", s.serverID)
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == lockNotAvailable {
 		return nil, fault.Conflict("another server that is called %s uses the store", s.serverID).
-			Named("data_in_use").Hint("stop it, or give this one a data folder of its own")
+			Named("data_in_use").Hint("stop it, or give this one a database of its own")
 	}
 	if err == nil {
 		_, err = c.Exec(ctx, "LISTEN "+channel)

@@ -64,6 +64,56 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, logger *slog.Logger) (
 	return nil
 }
 
+// Probe says which PostgreSQL the address leads to, and changes nothing there. The
+// error is why no store can be kept in it.
+func Probe(ctx context.Context, url string) (string, error) {
+	config, err := parse(url)
+	if err != nil {
+		return "", err
+	}
+	db := openDB(config)
+	defer func() { _ = db.Close() }()
+	if err := suits(ctx, db); err != nil {
+		return "", err
+	}
+	var version string
+	err = db.QueryRowContext(ctx, "SHOW server_version").Scan(&version)
+	return "PostgreSQL " + version + ", database " + config.Database, err
+}
+
+// Bind keeps the database for the server of that id: the first that asks has it.
+// Another gets a fault, since what its machines have left would look as if it were
+// nobody's.
+func (s *Store) Bind(ctx context.Context, id string) error {
+	if _, err := s.db.ExecContext(ctx, "INSERT INTO server (one, id) VALUES (1, $1) ON CONFLICT (one) DO NOTHING", id); err != nil {
+		return err
+	}
+	var owner string
+	if err := s.db.QueryRowContext(ctx, "SELECT id FROM server").Scan(&owner); err != nil {
+		return err
+	}
+	return bound(owner == id)
+}
+
+// Bound returns nil if the database is that of the server of that id, and writes
+// nothing.
+func (s *Store) Bound(ctx context.Context, id string) error {
+	var owner string
+	err := s.db.QueryRowContext(ctx, "SELECT id FROM server").Scan(&owner)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	return bound(owner == id)
+}
+
+func bound(yes bool) error {
+	if yes {
+		return nil
+	}
+	return fault.Conflict("the database is not the one that goes with this data folder").
+		Named("store_elsewhere").Hint("start with the data folder and the address that were used together before, or with an empty folder and an empty database")
+}
+
 // suits looks whether the database is one that can keep what the store does.
 func suits(ctx context.Context, db *sql.DB) error {
 	var version int

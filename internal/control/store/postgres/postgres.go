@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +27,7 @@ import (
 )
 
 // conns is how many connections a server has at most, besides the one that
-// listens and the one that tells.
+// listens.
 const conns = 16
 
 // How long the database may take. It gives up by itself before the connection
@@ -65,10 +66,9 @@ type Store struct {
 // server takes leases, which no other may have; it should stay the same when the
 // server comes back. The error is a fault with advice where it is plain what to do.
 func Open(ctx context.Context, url, serverID string, logger *slog.Logger) (*Store, error) {
-	config, err := pgx.ParseConfig(url)
+	config, err := parse(url)
 	if err != nil {
-		return nil, fault.Invalid("the address of the store is not one of PostgreSQL: %v", err).
-			Named("store_address").Hint("write it as postgres://user@host:5432/aloft, and the password into PGPASSWORD or ~/.pgpass")
+		return nil, err
 	}
 	s, err := open(ctx, config, serverID, logger)
 	if err != nil {
@@ -77,11 +77,24 @@ func Open(ctx context.Context, url, serverID string, logger *slog.Logger) (*Stor
 	return s, nil
 }
 
-func open(ctx context.Context, config *pgx.ConnConfig, serverID string, logger *slog.Logger) (_ *Store, err error) {
+func parse(url string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil || strings.Contains(config.Host+config.Database, "@") { // an address that is cut in the wrong place
+		// What the driver says of it may have a part of the password in it.
+		return nil, fault.Invalid("the address of the store is not one of PostgreSQL, or names a file that cannot be read").
+			Named("store_address").Hint("write it as postgres://user@host:5432/aloft, and the password into PGPASSWORD or ~/.pgpass; within an address %%2F stands for /, %%40 for @, %%3A for :")
+	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
 	}
+	return config, nil
+}
+
+func open(ctx context.Context, config *pgx.ConnConfig, serverID string, logger *slog.Logger) (_ *Store, err error) {
 	setDefault(config, "application_name", "aloft")
+	setDefault(config, "tcp_keepalives_idle", "20") // in seconds: a host that is gone does not keep its name for hours
+	setDefault(config, "tcp_keepalives_interval", "5")
+	setDefault(config, "tcp_keepalives_count", "4")
 	if err := migrate(ctx, config.Copy(), logger); err != nil {
 		return nil, err
 	}

@@ -18,9 +18,9 @@ import (
 // handedOnWithin is how long what a killed server was just starting may hold its lock.
 const handedOnWithin = 5 * time.Second
 
-// lock takes the lock file for this process. The kernel lets it go when the
-// process ends, however it ends.
-func lock(path string) (*os.File, error) {
+// Lock takes the lock file of a data folder for this process, also where the store
+// itself is elsewhere. The kernel lets it go when the process ends, however it ends.
+func Lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err

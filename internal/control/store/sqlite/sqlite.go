@@ -69,7 +69,7 @@ func open(ctx context.Context, path string, logger *slog.Logger) (_ *Store, err 
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.lock, err = lock(path + ".lock"); err != nil {
+	if s.lock, err = Lock(path + ".lock"); err != nil {
 		return nil, err
 	}
 	if err := makePrivate(path); err != nil {

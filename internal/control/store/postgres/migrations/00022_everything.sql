@@ -4,6 +4,11 @@
 -- of each number. Times are nanoseconds since 1970, UTC; 0 is no time. Text is
 -- ordered by its bytes, whatever the database's language.
 
+CREATE TABLE server (
+  one integer NOT NULL PRIMARY KEY CHECK (one = 1),
+  id  text    NOT NULL
+);
+
 CREATE TABLE agents (
   id                     TEXT   COLLATE "C" NOT NULL PRIMARY KEY,
   name                   TEXT   COLLATE "C" NOT NULL,
