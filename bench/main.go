@@ -94,6 +94,10 @@ var suites = []suite{
 			{"SemSearch: a question of seven words", ms(query), ms(lines), times(query, lines) + " rg for three", ""},
 		}
 	}},
+	{"./internal/guest/screen", "Screenshot", "20x", func(f figures) []row {
+		ours, theirs := f["Screenshot/Ours"], f["Screenshot/ffmpeg"]
+		return []row{{"screenshot, 1920×1200 → 1280×800 WebP", ms(ours), ms(theirs), times(ours, theirs) + " ffmpeg", "≤ 60 ms"}}
+	}},
 	{"./cmd/sandbox", "True", "1x", func(f figures) []row {
 		return []row{{"sandbox around `true`", ms(f["True/sandboxed"]), ms(f["True/bare"]), more(f["True/sandboxed"], f["True/bare"]) + " than bare", "≤ 3 ms more"},
 			{"the same", ms(f["True/sandboxed"]), ms(f["True/bwrap"]), times(f["True/sandboxed"], f["True/bwrap"]) + " bubblewrap", "< 1×"},

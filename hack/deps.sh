@@ -20,7 +20,7 @@ for purpose in "$@"; do
 		command -v python3 >/dev/null || want="$want python3"
 		;;
 	browser) want="$want chromium fonts-dejavu-core" ;;
-	bench) want="$want fd-find chromium fonts-dejavu-core" ;;
+	bench) want="$want fd-find chromium fonts-dejavu-core ffmpeg tigervnc-standalone-server" ;;
 	engines) want="$want podman" ;;
 	editor) want="$want g++ python3 ripgrep" ;;
 	esac
