@@ -19,7 +19,7 @@ const (
 // name tells whose it is.
 func makeDir(outputDir string) (string, error) {
 	pid := os.Getpid()
-	pattern := fmt.Sprintf("%s%d-%d-", sessionPrefix, pid, startOf(pid))
+	pattern := fmt.Sprintf("%s%d-%d-%d-", sessionPrefix, pid, startOf(pid), namespace())
 	if dir, err := os.MkdirTemp(memoryDir, pattern); err == nil {
 		return dir, nil
 	}
@@ -36,7 +36,7 @@ func sweep(outputDir string) {
 	for _, base := range []string{memoryDir, outputDir} {
 		dirs, _ := filepath.Glob(filepath.Join(base, sessionPrefix+"*")) // the pattern is sound
 		for _, dir := range dirs {
-			if ownerLives(filepath.Base(dir)) {
+			if ownerLives(filepath.Base(dir), base == memoryDir) {
 				continue
 			}
 			pipes, _ := filepath.Glob(filepath.Join(dir, "*"+outSuffix))
@@ -49,14 +49,28 @@ func sweep(outputDir string) {
 }
 
 // ownerLives reports whether the process that made a session's folder runs. A
-// name that is not understood is taken to have an owner.
-func ownerLives(name string) bool {
+// name that is not understood is taken to have an owner, and so is one of another
+// PID namespace in a folder that several may share.
+func ownerLives(name string, shared bool) bool {
 	var pid int
-	var start uint64
-	if _, err := fmt.Sscanf(name, sessionPrefix+"%d-%d-", &pid, &start); err != nil {
+	var start, in uint64
+	if _, err := fmt.Sscanf(name, sessionPrefix+"%d-%d-%d-", &pid, &start, &in); err != nil {
 		return true
 	}
+	if in != namespace() {
+		return shared
+	}
 	return startOf(pid) == start
+}
+
+// namespace is the number of this process's PID namespace; 0 if it is not known.
+func namespace() (n uint64) {
+	name, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return 0
+	}
+	_, _ = fmt.Sscanf(name, "pid:[%d]", &n) // it stays 0
+	return n
 }
 
 // startOf is when a process started, in ticks; 0 if there is none.
