@@ -130,7 +130,8 @@ func checkBoot(r *podv1.BootRequest) error {
 	return checkCheckouts(r)
 }
 
-// network makes the machine's own addresses work, and git's port.
+// network makes the machine's own addresses work, and listens at git's port and on
+// the display, the first time that it is booted. Boots come one at a time.
 func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 	raised, err := raiseLoopback()
 	if err != nil {
