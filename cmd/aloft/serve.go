@@ -16,7 +16,6 @@ import (
 type serveOptions struct {
 	Config string // a file; "" is the default configuration
 	Data   string // the folder that holds everything the server keeps
-	Store  string // the address of a PostgreSQL database; "" is what the configuration says
 	Listen string // host:port
 }
 
@@ -27,6 +26,7 @@ func newServeCommand(getenv func(string) string, stderr io.Writer) *cobra.Comman
 		Listen: cmp.Or(getenv("ALOFT_LISTEN"), "127.0.0.1:8080"),
 	}
 	var verbose, example bool
+	var address string // of the store
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -53,10 +53,9 @@ stay up until then.`,
 			if err != nil {
 				return err
 			}
-			if o.Store, err = storeAddress(o.Store, getenv("ALOFT_STORE"), config.Store); err != nil {
+			if config.Store, err = storeAddress(address, getenv("ALOFT_STORE"), config.Store); err != nil {
 				return err
 			}
-			config.Store = o.Store
 			log := redact.New(config.secrets()).Writer(stderr)
 			logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))
 			return serve(cmd.Context(), o, config, logger, func(s *server) {
@@ -70,7 +69,7 @@ stay up until then.`,
 	}
 	cmd.Flags().StringVar(&o.Config, "config", o.Config, "configuration `file` (ALOFT_CONFIG)")
 	cmd.Flags().StringVar(&o.Data, "data", o.Data, "data `folder` (ALOFT_DATA)")
-	cmd.Flags().StringVar(&o.Store, "store", "", "`address` of a PostgreSQL database that keeps the agents, in place of a file in the data folder (ALOFT_STORE, which is the place for one with a password)")
+	cmd.Flags().StringVar(&address, "store", "", "`address` of a PostgreSQL database that keeps the agents, in place of a file in the data folder (ALOFT_STORE, which is the place for one with a password)")
 	cmd.Flags().StringVar(&o.Listen, "listen", o.Listen, "`address` to listen on; port 0 takes a free one (ALOFT_LISTEN)")
 	cmd.Flags().BoolVar(&example, "example", false, "print a configuration to begin with, and end")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "log more")

@@ -16,9 +16,10 @@ import (
 // A server whose store goes away refuses work, and takes it again afterwards.
 func TestServeWithPostgreSQL(t *testing.T) {
 	database := postgrestest.Start(t, false)
-	o := serveOptions{Data: t.TempDir(), Listen: "127.0.0.1:0", Store: database.URL("postgres")}
+	o, config := serveOptions{Data: t.TempDir(), Listen: "127.0.0.1:0"}, defaultConfig()
+	config.Store = database.URL("postgres")
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := openServer(ctx, o, defaultConfig(), slog.New(slog.DiscardHandler))
+	s, err := openServer(ctx, o, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,15 +52,15 @@ func TestServeWithPostgreSQL(t *testing.T) {
 	if got := ask(); got != http.StatusOK {
 		t.Errorf("agents are listed with %d", got)
 	}
-	if _, err := openServer(ctx, o, defaultConfig(), slog.New(slog.DiscardHandler)); fault.Of(err).Code != "data_in_use" {
+	if _, err := openServer(ctx, o, config, slog.New(slog.DiscardHandler)); fault.Of(err).Code != "data_in_use" {
 		t.Errorf("a second server on the data folder: %v; want data_in_use", err)
 	}
 	other := o
 	other.Data = t.TempDir()
-	if _, err := openServer(ctx, other, defaultConfig(), slog.New(slog.DiscardHandler)); fault.Of(err).Code != "store_elsewhere" {
+	if _, err := openServer(ctx, other, config, slog.New(slog.DiscardHandler)); fault.Of(err).Code != "store_elsewhere" {
 		t.Errorf("a server with another data folder: %v; want store_elsewhere", err)
 	}
-	checks := probeStore(t.Context(), o.Store)
+	checks := probeStore(t.Context(), config.Store)
 	if len(checks) != 1 || !checks[0].OK || !strings.Contains(checks[0].Detail, "PostgreSQL") {
 		t.Errorf("the doctor says %v", checks)
 	}
@@ -67,7 +68,7 @@ func TestServeWithPostgreSQL(t *testing.T) {
 	if got := ask(); got != http.StatusServiceUnavailable {
 		t.Errorf("without its store the server answers %d; want 503", got)
 	}
-	if checks := probeStore(t.Context(), o.Store); checks[0].OK || checks[0].Fix == "" {
+	if checks := probeStore(t.Context(), config.Store); checks[0].OK || checks[0].Fix == "" {
 		t.Errorf("the doctor says %v of a database that is away", checks)
 	}
 	if err := database.Start(t.Context()); err != nil {

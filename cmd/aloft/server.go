@@ -84,7 +84,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err := os.MkdirAll(o.Data, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	if s.store, err = openStore(ctx, cmp.Or(o.Store, c.Store), o.Data, logger); err != nil {
+	if s.store, err = openStore(ctx, c.Store, o.Data, logger); err != nil {
 		return nil, err
 	}
 	if err := s.firstKey(ctx); err != nil {
