@@ -145,7 +145,7 @@ func (l *Loop) keep(ctx context.Context) {
 	if l.own.hands == nil {
 		return
 	}
-	if l.rec.state.Recorded {
+	if l.rec.snapshot().Recorded {
 		l.endRecording(ctx)
 	}
 	if err := l.own.hands.Keep(ctx); err != nil {
