@@ -146,6 +146,7 @@ var mayImport = map[string][]string{
 	"internal/transfer":     {},
 	"internal/lockfile":     {},
 	"internal/loopbacktest": {},
+	"internal/vnctest":      {"internal/need"},
 	"internal/need":         {},
 	"bench":                 {"..."},
 	"hack/...":              {"internal/wire/...", "internal/tool"},

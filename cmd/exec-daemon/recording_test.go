@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,38 +12,14 @@ import (
 	"time"
 
 	"aloft/internal/need"
+	"aloft/internal/vnctest"
 )
-
-// desktop starts an X server, and returns its display.
-func desktop(t *testing.T) string {
-	t.Helper()
-	said, says, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer said.Close()
-	cmd := exec.Command(need.Command(t, "Xtigervnc"), "-displayfd", "3", "-rfbport=-1", "-rfbunixpath="+filepath.Join(t.TempDir(), "vnc"), "-SecurityTypes", "None", "-geometry", "320x200")
-	cmd.ExtraFiles = []*os.File{says}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	_ = says.Close()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	number, err := io.ReadAll(io.LimitReader(said, 16))
-	if err != nil || len(number) == 0 {
-		t.Fatalf("no display: %v", err)
-	}
-	return ":" + strings.TrimSpace(string(number))
-}
 
 // A recording survives the end of the daemon that began it, be it killed or told to
 // stop: the one after it saves what there is, once.
 func TestRecordingOutlivesTheDaemon(t *testing.T) {
 	need.Command(t, "ffmpeg")
-	display := desktop(t)
+	display := vnctest.Start(t, 320, 200).Display
 	d := start(t, func(d *daemon) {
 		d.more = []string{"--record-screen-enabled", "--artifacts-dir", filepath.Join(d.workspace, ".artifacts")}
 		d.env = []string{"DISPLAY=" + display}

@@ -6,15 +6,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"aloft/internal/account"
 	"aloft/internal/need"
+	"aloft/internal/vnctest"
 
 	"github.com/coder/websocket"
 )
@@ -23,30 +22,12 @@ import (
 // socket that it listens on.
 func startVNC(t *testing.T, colour string) string {
 	t.Helper()
-	server, paint := need.Command(t, "Xtigervnc"), need.Command(t, "xsetroot")
-	path := filepath.Join(t.TempDir(), "vnc")
-	said, says, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), server, "-displayfd", "3", "-rfbport=-1", "-rfbunixpath="+path, "-SecurityTypes", "None", "-geometry", "64x48", "-depth", "24")
-	cmd.ExtraFiles, cmd.Stderr = []*os.File{says}, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	_ = says.Close()
-	display, err := io.ReadAll(io.LimitReader(said, 16)) // it closes it when it is there
-	_ = said.Close()
-	if err != nil || len(display) == 0 {
-		t.Fatalf("no display: %v\n%s", err, &log)
-	}
-	root := exec.CommandContext(t.Context(), paint, "-display", ":"+strings.TrimSpace(string(display)), "-solid", colour)
+	paint, server := need.Command(t, "xsetroot"), vnctest.Start(t, 64, 48)
+	root := exec.CommandContext(t.Context(), paint, "-display", server.Display, "-solid", colour)
 	if out, err := root.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	return path
+	return server.Socket
 }
 
 // cornerOf says all that a viewer says until it has the screen, and returns the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -15,7 +14,7 @@ import (
 	"time"
 
 	"aloft/internal/fault"
-	"aloft/internal/need"
+	"aloft/internal/vnctest"
 )
 
 func TestWake(t *testing.T) {
@@ -31,23 +30,7 @@ func TestWake(t *testing.T) {
 		t.Errorf("where nobody listens: %v", err)
 	}
 
-	server := need.Command(t, "Xtigervnc")
-	said, says, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), server, "-displayfd", "3", "-rfbport=-1", "-rfbunixpath="+filepath.Join(t.TempDir(), "vnc"), "-SecurityTypes", "None")
-	cmd.ExtraFiles = []*os.File{says}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	_ = says.Close()
-	b, err := io.ReadAll(io.LimitReader(said, 16)) // it closes it when it is there
-	if err != nil {
-		t.Fatal(err)
-	}
-	display := ":" + strings.TrimSpace(string(b))
+	display := vnctest.Start(t, 320, 200).Display
 	for _, name := range []string{display, display + ".0", "unix" + display} {
 		if err := Wake(t.Context(), name); err != nil {
 			t.Errorf("%s: %v", name, err)

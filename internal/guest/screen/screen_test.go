@@ -1,7 +1,6 @@
 package screen
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -24,30 +23,8 @@ import (
 	"golang.org/x/image/webp"
 
 	"aloft/internal/need"
+	"aloft/internal/vnctest"
 )
-
-// server starts a display of that size, and returns its name.
-func server(t testing.TB, width, height int) string {
-	t.Helper()
-	xvnc := need.Command(t, "Xtigervnc")
-	said, says, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(xvnc, "-displayfd", "3", "-geometry", fmt.Sprintf("%dx%d", width, height), "-depth", "24", "-SecurityTypes", "None",
-		"-rfbport", "-1", "-rfbunixpath", filepath.Join(t.TempDir(), "rfb"))
-	cmd.ExtraFiles = []*os.File{says}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	_ = says.Close()
-	line, err := bufio.NewReader(said).ReadString('\n')
-	if err != nil {
-		t.Fatalf("Xtigervnc does not say its display: %v", err)
-	}
-	return ":" + strings.TrimSpace(line)
-}
 
 // A window covers a display, and writes down what reaches it, as a program would
 // that asks for the meaning of keys when it comes to them.
@@ -167,7 +144,7 @@ func at(x, y int) *Point { return &Point{x, y} }
 
 // Each action is what reaches a program.
 func TestActions(t *testing.T) {
-	name := server(t, 1920, 1200)
+	name := vnctest.Start(t, 1920, 1200).Display
 	w, h := newWindow(t, name), swift(t, name)
 	drag := []string{"move 150,150", "press 1 at 150,150"}
 	for n := 1; n <= 10; n++ {
@@ -228,7 +205,7 @@ func TestActions(t *testing.T) {
 
 // Text reaches a program as it is, whatever the keys mean.
 func TestType(t *testing.T) {
-	name := server(t, 640, 400)
+	name := vnctest.Start(t, 640, 400).Display
 	w, h := newWindow(t, name), swift(t, name)
 	const greek = "αβγδεζηθικλμνξοπρστυφχψω"
 	for _, c := range []struct{ name, layout, text, want string }{
@@ -264,7 +241,7 @@ func TestType(t *testing.T) {
 
 // What is wrong is said before anything is done.
 func TestRefusals(t *testing.T) {
-	name := server(t, 1920, 1200)
+	name := vnctest.Start(t, 1920, 1200).Display
 	w, h := newWindow(t, name), swift(t, name)
 	move := Action{Kind: MouseMove, At: at(1, 1)}
 	for want, actions := range map[string][]Action{
@@ -304,7 +281,7 @@ func TestRefusals(t *testing.T) {
 
 // Who is stopped lets go of what it holds.
 func TestLetsGo(t *testing.T) {
-	name := server(t, 640, 400)
+	name := vnctest.Start(t, 640, 400).Display
 	w, h := newWindow(t, name), swift(t, name)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
@@ -336,7 +313,7 @@ func TestLetsGo(t *testing.T) {
 
 // A modifier that the keyboard lacks is an error, and those before it are let go.
 func TestNoSuchModifier(t *testing.T) {
-	name := server(t, 640, 400)
+	name := vnctest.Start(t, 640, 400).Display
 	w, h := newWindow(t, name), swift(t, name)
 	_, err := h.Do(t.Context(), []Action{{Kind: Key, Text: "ctrl+Hyper_R+x"}})
 	if err == nil || !strings.Contains(err.Error(), "the keyboard has no key that is Hyper_R") {
@@ -351,7 +328,7 @@ func TestNoSuchModifier(t *testing.T) {
 func TestScreenshot(t *testing.T) {
 	for _, size := range []Point{{1920, 1200}, {1024, 768}, {1600, 1000}} {
 		t.Run(fmt.Sprintf("%dx%d", size.X, size.Y), func(t *testing.T) {
-			name := server(t, size.X, size.Y)
+			name := vnctest.Start(t, size.X, size.Y).Display
 			w, h := newWindow(t, name), swift(t, name)
 			paint(t, w, 0xff0000, size.X/2, size.Y/2)
 			done, err := h.Do(t.Context(), []Action{{Kind: MouseMove, At: at(1, 1)}, {Kind: Screenshot}})
@@ -417,7 +394,7 @@ func fill(t testing.TB, w *window, pixel uint32, areas []xproto.Rectangle) {
 // BenchmarkScreenshot is a screenshot of a display of 1920×1200 pixels that shows
 // something like a page of text, beside what ffmpeg takes to make the same.
 func BenchmarkScreenshot(b *testing.B) {
-	name := server(b, 1920, 1200)
+	name := vnctest.Start(b, 1920, 1200).Display
 	write(b, newWindow(b, name), 1920, 1200)
 	b.Run("Ours", func(b *testing.B) {
 		h := swift(b, name)

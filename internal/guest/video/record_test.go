@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,41 +14,15 @@ import (
 	"unicode"
 
 	"aloft/internal/need"
+	"aloft/internal/vnctest"
 )
-
-// desktop starts an X server, and returns its display.
-func desktop(t *testing.T) string {
-	t.Helper()
-	server := need.Command(t, "Xtigervnc")
-	said, says, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer said.Close()
-	var log bytes.Buffer
-	cmd := exec.Command(server, "-displayfd", "3", "-rfbport=-1", "-rfbunixpath="+filepath.Join(t.TempDir(), "vnc"), "-SecurityTypes", "None", "-geometry", "320x200", "-depth", "24")
-	cmd.ExtraFiles, cmd.Stderr = []*os.File{says}, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	_ = says.Close()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	number, err := io.ReadAll(io.LimitReader(said, 16))
-	if err != nil || len(number) == 0 {
-		t.Fatalf("no display: %v\n%s", err, log.String())
-	}
-	return ":" + strings.TrimSpace(string(number))
-}
 
 // recorder is one on a desktop of its own.
 func recorder(t *testing.T) *Recorder {
 	t.Helper()
 	need.Command(t, "ffmpeg")
 	dir := t.TempDir()
-	r := New(Config{Display: desktop(t), Dir: filepath.Join(dir, "recording"), Artifacts: filepath.Join(dir, "artifacts")})
+	r := New(Config{Display: vnctest.Start(t, 320, 200).Display, Dir: filepath.Join(dir, "recording"), Artifacts: filepath.Join(dir, "artifacts")})
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
