@@ -33,7 +33,7 @@ func Start(t testing.TB, width, height int) Server {
 	}
 	defer func() { _ = said.Close() }()
 	var log bytes.Buffer
-	//nolint:noctx // clean-up ends it, after those that began later
+	// Clean-up ends it, after what began later.
 	cmd := exec.Command(program, "-displayfd", "3", "-rfbport=-1", "-rfbunixpath="+path, "-SecurityTypes", "None",
 		"-geometry", fmt.Sprintf("%dx%d", width, height), "-depth", "24")
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{says}, &log
