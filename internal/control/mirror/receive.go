@@ -3,13 +3,10 @@ package mirror
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,8 +20,8 @@ type Update struct {
 	Branch     string
 	Old, New   string // ids; Old is all zeros where the machine knows of no branch
 	AllowForce bool   // New need not follow Old
-	// Claim is who pushes, and MustClaim says that the branch must be theirs:
-	// made by an earlier push under the same claim, or by this one.
+	// Claim is who pushes. MustClaim says that the branch must be theirs: made by
+	// an earlier push under the same claim that the upstream took, or by this one.
 	Claim     string
 	MustClaim bool
 	MaxPack   int64            // bytes
@@ -77,22 +74,23 @@ func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, ob
 	if out, err := m.secrets(ctx, u, env); err != nil || out.Reason != "" {
 		return out, err
 	}
-	claimed, err := m.claimed(u)
-	if err != nil {
-		return Outcome{}, err
-	}
-	fresh := isZero(u.Old)
-	if u.MustClaim && !claimed {
-		if !fresh {
+	var was claim
+	if u.MustClaim {
+		var err error
+		if was, err = m.readClaim(u); err != nil {
+			return Outcome{}, err
+		}
+		if !isZero(u.Old) && !was.covers(u.Old) {
 			return taken(r, u), nil
 		}
-		if err := m.claim(u); err != nil { // first, so that a crash after the push does not lock the agent out
+		// Before the push, so that a crash after it does not lock the agent out.
+		if err := m.writeClaim(u, was.tryingAlso(u.New)); err != nil {
 			return Outcome{}, err
 		}
 	}
-	out, err := m.push(ctx, r, u, env, claimed)
-	if u.MustClaim && !claimed && out.Code == CodeBranchTaken {
-		err = errors.Join(err, m.unclaim(u))
+	out, err := m.push(ctx, r, u, env, was)
+	if u.MustClaim {
+		err = errors.Join(err, m.settleClaim(u, was, out, err))
 	}
 	if err != nil || out.Reason != "" {
 		return out, err
@@ -164,7 +162,7 @@ func (m *Mirror) inspect(ctx context.Context, u Update, env []string) (Outcome, 
 }
 
 // push asks the upstream to take the branch, if it stands where u.Old says.
-func (m *Mirror) push(ctx context.Context, r Repo, u Update, env []string, claimed bool) (Outcome, error) {
+func (m *Mirror) push(ctx context.Context, r Repo, u Update, env []string, was claim) (Outcome, error) {
 	ref := "refs/heads/" + u.Branch
 	lease := ref + ":"
 	if !isZero(u.Old) {
@@ -178,17 +176,20 @@ func (m *Mirror) push(ctx context.Context, r Repo, u Update, env []string, claim
 	flag, status := porcelain(string(stdout), ref)
 	words := remoteWords(stderr)
 	switch {
-	case flag == "" && err != nil:
+	case flag != "!" && err != nil: // the upstream may have taken it
 		return Outcome{}, err
-	case flag == "=" && isZero(u.Old) && u.MustClaim && !claimed:
+	case flag == "=" && u.MustClaim && !was.covers(u.New):
 		return taken(r, u), nil // somebody's branch, which happens to be at this commit
-	case flag != "!" && err == nil:
+	case flag != "!":
 		return Outcome{Words: words}, nil
 	case strings.Contains(status, "stale info"):
 		if isZero(u.Old) {
 			return taken(r, u), nil
 		}
 		return rejected("stale", "fetch first", u.Branch+" has moved on "+r.Host()+". Fetch, merge, and push again."), nil
+	}
+	if strings.HasPrefix(status, "[remote failure]") {
+		return Outcome{}, unreachable(r, "it did not say whether it took the push")
 	}
 	m.all.log.Info("push refused upstream", "repo", m.key, "branch", u.Branch, "status", status)
 	return rejected("denied", reason(status), words), nil
@@ -267,31 +268,6 @@ func (m *Mirror) adopt(ctx context.Context, u Update, objects string) error {
 	m.mu.Unlock()
 	return nil
 }
-
-// A claim is a file whose name stands for who and which branch: the mark that
-// this claimant was the first to push it.
-func (m *Mirror) claimFile(u Update) string {
-	sum := sha256.Sum256([]byte(u.Claim + "\x00" + u.Branch))
-	return filepath.Join(m.dir, "claims", hex.EncodeToString(sum[:]))
-}
-
-func (m *Mirror) claimed(u Update) (bool, error) {
-	_, err := os.Stat(m.claimFile(u))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-func (m *Mirror) claim(u Update) error {
-	name := m.claimFile(u)
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(name, nil, 0o600)
-}
-
-func (m *Mirror) unclaim(u Update) error { return os.Remove(m.claimFile(u)) }
 
 func isZero(id string) bool { return strings.Trim(id, "0") == "" }
 

@@ -30,6 +30,7 @@ type Server struct {
 	user, pass string
 	requests   []Request
 	intercept  http.HandlerFunc
+	down       func(*http.Request) bool
 	lfs        *LFS
 }
 
@@ -65,8 +66,12 @@ func New(t testing.TB) *Server {
 
 func (s *Server) serve(backend http.Handler, w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	user, pass, intercept, large := s.user, s.pass, s.intercept, s.lfs
+	user, pass, intercept, down, large := s.user, s.pass, s.intercept, s.down, s.lfs
 	s.mu.Unlock()
+	if down != nil && down(r) {
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		return
+	}
 	if intercept != nil {
 		intercept(w, r)
 		return
@@ -127,6 +132,13 @@ func (s *Server) Intercept(h http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.intercept = h
+}
+
+// Down has the requests that match answered with 503; none if match is nil.
+func (s *Server) Down(match func(*http.Request) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = match
 }
 
 // Requests returns the requests answered so far, and forgets them.
