@@ -58,7 +58,8 @@ type Forge interface {
 	// DefaultBranch returns the branch that pull requests go to by default. It
 	// fails for a repository that the token does not reach.
 	DefaultBranch(ctx context.Context, r Repo) (string, error)
-	// Checks returns what CI says of a commit now, by name, at most [MaxFound].
+	// Checks returns what CI says of a commit now, by name. Of more than
+	// [MaxChecks] those that failed are kept first, then those that are pending.
 	Checks(ctx context.Context, r Repo, commit string) ([]Check, error)
 }
 
@@ -108,6 +109,7 @@ type Options struct {
 const (
 	MaxFound    = 100
 	MaxComments = 300
+	MaxChecks   = 1000
 	MaxBody     = 256 << 10 // bytes of a body or a comment that are kept
 )
 

@@ -99,6 +99,11 @@ func Newest(all []Comment) []Comment {
 
 // ByName sorts checks by their names, and keeps what [Forge] promises.
 func ByName(all []Check) []Check {
+	if len(all) > MaxChecks {
+		weight := map[CheckState]int{Failure: -2, Pending: -1}
+		slices.SortStableFunc(all, func(a, b Check) int { return weight[a.State] - weight[b.State] })
+		all = all[:MaxChecks]
+	}
 	slices.SortStableFunc(all, func(a, b Check) int { return strings.Compare(a.Name, b.Name) })
-	return all[:min(len(all), MaxFound)]
+	return all
 }

@@ -27,6 +27,7 @@ const (
 	maxErrorBody   = 64 << 10
 	maxRedirects   = 3
 	maxPages       = 10
+	maxWholePages  = 200 // of a list that is of use only as a whole
 )
 
 // transport is shared by all wires.
@@ -118,20 +119,40 @@ func (w *Wire) Do(ctx context.Context, a Ask) error {
 // Pages asks for a list page by page until each has been read, enough says so,
 // or ten were. page gets each page's items in turn.
 func Pages[T any](ctx context.Context, w *Wire, a Ask, page func([]T) (enough bool)) error {
-	at := w.address(a.Path, a.Query)
-	for range maxPages {
-		var items []T
-		a.Out = &items
-		more, err := w.do(ctx, at, a)
-		if err != nil {
-			return err
-		}
-		if page(items) || more == nil {
-			return nil
-		}
-		at = more
+	_, err := pages(ctx, w, a, maxPages, page)
+	return err
+}
+
+// Whole asks for a list page by page until each has been read; page gets each
+// answer in turn. A list of more than 200 pages is an error, so that its
+// beginning is never taken for the whole.
+func Whole[T any](ctx context.Context, w *Wire, a Ask, page func(T)) error {
+	more, err := pages(ctx, w, a, maxWholePages, func(answer T) bool {
+		page(answer)
+		return false
+	})
+	if err == nil && more {
+		err = fault.Unavailable("%s has more than %d pages about %s", a.Repo.Host, maxWholePages, a.Repo).Named(CodeUnreachable)
 	}
-	return nil
+	return err
+}
+
+// pages asks for at most limit pages. more reports whether there are others.
+func pages[T any](ctx context.Context, w *Wire, a Ask, limit int, page func(T) (enough bool)) (more bool, err error) {
+	at := w.address(a.Path, a.Query)
+	for range limit {
+		var answer T
+		a.Out = &answer
+		next, err := w.do(ctx, at, a)
+		if err != nil {
+			return false, err
+		}
+		if page(answer) || next == nil {
+			return false, nil
+		}
+		at = next
+	}
+	return true, nil
 }
 
 // address joins names to the API's address; each is one segment, whatever is in it.

@@ -101,7 +101,7 @@ func gitHub(s *Server) {
 		return show(c.pull()), err
 	})
 	// Half of the checks are Actions', half are statuses of others.
-	asStatus := func(c forge.Check) bool { return c.Name == "lint" }
+	asStatus := func(c forge.Check) bool { return strings.HasPrefix(c.Name, "lint") }
 	s.route("GET /repos/{owner}/{repo}/commits/{ref}/check-runs", "filter", func(c *call) (any, error) {
 		all, err := s.Fake.Checks(c.Context(), c.repo, c.PathValue("ref"))
 		runs := []any{}
@@ -115,7 +115,7 @@ func gitHub(s *Server) {
 			}
 			runs = append(runs, run)
 		}
-		return map[string]any{"total_count": len(runs), "check_runs": runs}, err
+		return paged{"check_runs", runs, map[string]any{"total_count": len(runs)}}, err
 	})
 	s.route("GET /repos/{owner}/{repo}/commits/{ref}/status", "", func(c *call) (any, error) {
 		all, err := s.Fake.Checks(c.Context(), c.repo, c.PathValue("ref"))
@@ -125,7 +125,7 @@ func gitHub(s *Server) {
 				statuses = append(statuses, map[string]any{"context": k.Name, "state": string(k.State), "description": nil, "target_url": "javascript:alert(1)"})
 			}
 		}
-		return map[string]any{"state": "pending", "statuses": statuses, "sha": c.PathValue("ref")}, err
+		return paged{"statuses", statuses, map[string]any{"state": "pending", "total_count": len(statuses), "sha": c.PathValue("ref")}}, err
 	})
 	s.route("GET /repos/{owner}/{repo}/issues/{number}/comments", "since", func(c *call) (any, error) {
 		said, err := s.Fake.Comments(c.Context(), c.repo, c.number)

@@ -143,7 +143,7 @@ func refuse(status int, format string, args ...any) error {
 }
 
 // route answers what fits the pattern, with the parameters besides those of
-// pages. A []any is a list, and goes out page by page.
+// pages. A []any is a list, and goes out page by page, as does what is paged.
 func (s *Server) route(pattern, params string, answer func(c *call) (any, error)) {
 	method, path, _ := strings.Cut(pattern, " ")
 	s.mux.HandleFunc(method+" "+s.dialect.path+path, func(w http.ResponseWriter, r *http.Request) {
@@ -162,8 +162,12 @@ func (s *Server) route(pattern, params string, answer func(c *call) (any, error)
 		} else if method == http.MethodPost && !strings.HasSuffix(path, "/merge") {
 			status = http.StatusCreated
 		}
-		if list, ok := out.([]any); ok {
-			out = s.cut(w, r, list)
+		switch v := out.(type) {
+		case []any:
+			out = s.cut(w, r, v)
+		case paged:
+			v.with[v.name] = s.cut(w, r, v.list)
+			out = v.with
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		w.WriteHeader(status)
@@ -205,6 +209,13 @@ func (s *Server) answer(c *call, params []string, answer func(c *call) (any, err
 		return nil, refuse(http.StatusUnsupportedMediaType, "the body is %q", c.Header.Get("Content-Type"))
 	}
 	return answer(c)
+}
+
+// paged is an answer whose list, within an object, goes out page by page.
+type paged struct {
+	name string
+	list []any
+	with map[string]any // the object's other fields, the same on every page
 }
 
 // cut takes the page out that is asked for, and tells the next.

@@ -5,6 +5,7 @@ package forgetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ type Host struct {
 func Run(t *testing.T, host func(t *testing.T) Host) {
 	for name, test := range map[string]func(*testing.T, Host){
 		"OpenAgainGivesTheSame": openAgain, "OpenAfterCloseOpensAnother": openAfterClose, "DraftsAndLongTexts": texts,
-		"Update": update, "FindKnowsTheBranch": find, "DefaultBranch": defaultBranch, "Checks": checks,
+		"Update": update, "FindKnowsTheBranch": find, "DefaultBranch": defaultBranch, "Checks": checks, "ManyChecks": manyChecks,
 		"Discussion": discussion, "Review": review, "Merge": merge, "MergeOfWhatHasMoved": mergeMoved,
 		"WhatIsNotThere": notThere, "WhatCannotBe": cannotBe, "TokensAreNotTold": tokens, "ContextEnds": contextEnds,
 		"ManyOpenAtOnce": atOnce,
@@ -195,6 +196,31 @@ func checks(t *testing.T, h Host) {
 	want["test"] = forge.Failure
 	if v := said(); v != forge.Failure {
 		t.Errorf("all together are %s", v)
+	}
+}
+
+// manyChecks has more checks than a page of any host, and more than a list of
+// pull requests: the last to be found decides.
+func manyChecks(t *testing.T, h Host) {
+	const n = 130
+	commit := h.Push(t, "b")
+	for i := range n {
+		h.Check(t, commit, fmt.Sprintf("job %03d", i), forge.Success)
+	}
+	for _, last := range []string{"lint 2", "zz"} { // GitHub keeps these apart
+		h.Check(t, commit, last, forge.Failure)
+		got, err := h.Forge.Checks(t.Context(), h.Repo, commit)
+		if err != nil || len(got) < n+1 || forge.Verdict(got) != forge.Failure {
+			t.Errorf("%s failed: %d checks, which say %q, %v", last, len(got), forge.Verdict(got), err)
+		}
+		h.Check(t, commit, last, forge.Success)
+	}
+	for i := range 4 {
+		h.Check(t, commit, fmt.Sprintf("lint %d", i), forge.Success)
+	}
+	got, err := h.Forge.Checks(t.Context(), h.Repo, commit)
+	if err != nil || len(got) != n+5 || forge.Verdict(got) != forge.Success {
+		t.Errorf("%d checks, which say %q, %v", len(got), forge.Verdict(got), err)
 	}
 }
 

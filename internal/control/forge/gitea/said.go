@@ -30,7 +30,7 @@ func (v status) state() forge.CheckState {
 // Checks implements [forge.Forge]: the jobs of Actions, and what others say.
 func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forge.Check, error) {
 	var all []forge.Check
-	for page := 1; len(all) < forge.MaxFound; page++ {
+	for page := 1; len(all) < 10*forge.MaxChecks; page++ { // more than any host has
 		var v struct {
 			Statuses   []status
 			TotalCount int `json:"total_count"`

@@ -40,24 +40,29 @@ type status struct {
 // Checks implements [forge.Forge]: GitHub's check runs, of Actions and of Apps,
 // and commit statuses, which others set.
 func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forge.Check, error) {
-	var runs struct {
+	type runsPage struct {
 		CheckRuns []checkRun `json:"check_runs"`
 	}
-	var combined struct{ Statuses []status }
-	for _, a := range []forge.Ask{
-		{Path: path(r, "commits", commit, "check-runs"), Query: url.Values{"filter": {"latest"}, "per_page": {perPage}}, Out: &runs},
-		{Path: path(r, "commits", commit, "status"), Query: url.Values{"per_page": {perPage}}, Out: &combined},
-	} {
-		a.Repo = r
-		if err := f.wire.Do(ctx, a); err != nil {
-			return nil, err
-		}
+	type statusPage struct{ Statuses []status }
+	var runs []checkRun
+	var statuses []status
+	err := forge.Whole(ctx, f.wire, forge.Ask{
+		Repo: r, Path: path(r, "commits", commit, "check-runs"), Query: url.Values{"filter": {"latest"}, "per_page": {perPage}},
+	}, func(p runsPage) { runs = append(runs, p.CheckRuns...) })
+	if err != nil {
+		return nil, err
+	}
+	err = forge.Whole(ctx, f.wire, forge.Ask{
+		Repo: r, Path: path(r, "commits", commit, "status"), Query: url.Values{"per_page": {perPage}},
+	}, func(p statusPage) { statuses = append(statuses, p.Statuses...) })
+	if err != nil {
+		return nil, err
 	}
 	var all []forge.Check
-	for _, v := range runs.CheckRuns {
+	for _, v := range runs {
 		all = append(all, forge.Check{Name: forge.Line(v.Name, 200), State: v.state(), Summary: forge.Line(v.Output.Title, 500), URL: forge.Web(v.HTMLURL)})
 	}
-	for _, v := range combined.Statuses {
+	for _, v := range statuses {
 		c := forge.Check{Name: forge.Line(v.Context, 200), State: forge.Failure, Summary: forge.Line(v.Description, 500), URL: forge.Web(v.TargetURL)}
 		switch v.State {
 		case "success":

@@ -39,15 +39,14 @@ func (v status) state() forge.CheckState {
 // Checks implements [forge.Forge]: the jobs of pipelines, and what others say.
 func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forge.Check, error) {
 	latest := map[string]status{}
-	err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "repository", "commits", commit, "statuses"), Query: url.Values{"per_page": {perPage}}},
-		func(page []status) bool {
+	err := forge.Whole(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "repository", "commits", commit, "statuses"), Query: url.Values{"per_page": {perPage}}},
+		func(page []status) {
 			for _, v := range page {
 				// Pipelines of a branch and of its merge request have jobs by the same names.
 				if v.ID >= latest[v.Name].ID {
 					latest[v.Name] = v
 				}
 			}
-			return false
 		})
 	if err != nil {
 		return nil, err
