@@ -319,7 +319,9 @@ func (d *Desk) open(ctx context.Context, a agent.Agent, asked agent.PullRequestA
 	p, found := pick(all)
 	switch {
 	case found && p.State == forge.Open:
-		out.PullRequest, err = d.change(ctx, f, r, a, asked, p)
+		if out.PullRequest, err = d.change(ctx, f, r, a, asked, p); err == nil && d.unfinished(a, asked, p) {
+			d.review(ctx, f, r, a, p)
+		}
 		return out, err
 	case found && p.State == forge.Merged && p.HeadCommit == asked.Commit && asked.Commit != "":
 		out.PullRequest = known(p, asked.RepoURL)
@@ -381,14 +383,23 @@ func (d *Desk) change(ctx context.Context, f forge.Forge, r forge.Repo, a agent.
 	return out, nil
 }
 
+// unfinished reports whether an earlier Open opened the pull request and ended
+// before its answer was journaled, perhaps before anybody was asked to review.
+// The link to the agent in its body says who opened it.
+func (d *Desk) unfinished(a agent.Agent, asked agent.PullRequestAsked, p forge.PullRequest) bool {
+	was := a.PullRequest(asked.RepoURL, asked.Branch)
+	return (was == nil || was.URL != p.URL) && strings.Contains(p.Body, d.Link(a.ID))
+}
+
 // same compares bodies as a host may have kept them.
 func same(a, b string) bool {
 	plain := func(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\r\n", "\n")) }
 	return plain(a) == plain(b)
 }
 
-// review asks the agent's people. That nobody could be asked is told in the log:
-// the pull request is there.
+// review asks the agent's people. A repeat asks nobody anew: see
+// [forge.Reviewing]. That nobody could be asked is told in the log: the pull
+// request is there.
 func (d *Desk) review(ctx context.Context, f forge.Forge, r forge.Repo, a agent.Agent, p forge.PullRequest) {
 	reviewing, ok := f.(forge.Reviewing)
 	if !ok || a.Pull.SkipReviewers || p.Draft || d.Reviewers == nil {

@@ -320,6 +320,68 @@ func TestReviewers(t *testing.T) {
 	}
 }
 
+// Reviewers are asked once, wherever the server dies between opening a pull
+// request and journaling it.
+func TestReviewersAfterACrash(t *testing.T) {
+	for name, early := range map[string]bool{"BeforeTheyWereAsked": true, "BeforeItWasJournaled": false} {
+		t.Run(name, func(t *testing.T) {
+			o := newOffice(t)
+			ctx, die := context.WithCancel(t.Context())
+			defer die()
+			o.desk.Reviewers = func(context.Context, agent.Agent, string) ([]string, error) {
+				if early {
+					die()
+				}
+				return []string{"ada"}, nil
+			}
+			asked, err := o.propose(o.head, pull.Wish{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.append(store.Append{AgentID: o.id, Events: []agent.Event{{Body: &asked}}})
+			if _, err := o.desk.Open(ctx, o.state().Agent, asked); err != nil {
+				t.Fatal(err)
+			}
+			if got := o.forge.Reviewers(o.repo, 1); early != (len(got) == 0) {
+				t.Fatalf("%v were asked before the server died", got)
+			}
+			opened, err := o.desk.Open(t.Context(), o.state().Agent, asked)
+			if err != nil || opened.PullRequest.Number != 1 {
+				t.Fatalf("%+v, %v", opened, err)
+			}
+			if got := o.forge.Reviewers(o.repo, 1); !slices.Equal(got, []string{"ada"}) {
+				t.Errorf("%v were asked", got)
+			}
+			// Once it is journaled nobody is asked again.
+			o.append(store.Append{AgentID: o.id, Events: []agent.Event{{Body: &opened}}})
+			o.forge.Calls()
+			if _, err := o.desk.Open(t.Context(), o.state().Agent, asked); err != nil {
+				t.Fatal(err)
+			}
+			if more := o.forge.Calls(); slices.Contains(more, "RequestReview") {
+				t.Errorf("asked again: %v", more)
+			}
+		})
+	}
+}
+
+// A pull request that somebody else opened from the agent's branch is theirs:
+// nobody is asked to review it.
+func TestReviewersOfAnothersPullRequest(t *testing.T) {
+	o := newOffice(t)
+	o.desk.Reviewers = func(context.Context, agent.Agent, string) ([]string, error) { return []string{"ada"}, nil }
+	if _, err := o.forge.Open(t.Context(), forge.NewPullRequest{Repo: o.repo, Head: branch, Base: "main", Title: "Mine", Body: "By hand."}); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := o.propose(o.head, pull.Wish{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.desk.Open(t.Context(), o.state().Agent, asked); err != nil || len(o.forge.Reviewers(o.repo, 1)) != 0 {
+		t.Errorf("%v; asked %v", err, o.forge.Reviewers(o.repo, 1))
+	}
+}
+
 func TestByHand(t *testing.T) {
 	o := newOffice(t)
 	o.forge.Fail(fault.Denied("the token is not good").Named(forge.CodeUnauthorized))
