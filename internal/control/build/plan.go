@@ -20,6 +20,7 @@ import (
 // Files reads repositories: [gateway.Gateway].
 type Files interface {
 	Files(ctx context.Context, repoURL, ref string, paths []string) (gateway.Tree, error)
+	Walk(ctx context.Context, repoURL, commit string, visit func(path string, b gateway.Blob)) error
 	Contents(ctx context.Context, repoURL string, b gateway.Blob, limit int64) ([]byte, error)
 	IDs(ctx context.Context, repoURL, commit string, paths []string) (map[string]string, error)
 	Export(ctx context.Context, repoURL, commit, dir string) error
@@ -94,8 +95,9 @@ func (p Plan) isOf(r environment.Record) bool {
 	return slices.EqualFunc(r.Commits, p.urls(), func(c environment.Commit, url string) bool { return c.URL == url })
 }
 
-// manifests are files in which projects of all kinds say what they need, in the
-// root of the repository. A change of one asks for another install.
+// manifests are files in which projects of all kinds say what they need. A change
+// of one asks for another install, wherever it is in the repository: a monorepo
+// has them in the folders of its parts.
 var manifests = []string{
 	".bundle/config", ".node-version", ".npmrc", ".nvmrc", ".python-version", ".ruby-version", ".tool-versions", ".yarnrc.yml", "Brewfile",
 	"Cargo.lock", "Cargo.toml", "Gemfile", "Gemfile.lock", "MODULE.bazel", "MODULE.bazel.lock", "Package.resolved", "Pipfile", "Pipfile.lock", "WORKSPACE",
@@ -105,14 +107,25 @@ var manifests = []string{
 	"setup.py", "uv.lock", "yarn.lock",
 }
 
-// maxInputs bounds the files that install is taken to read.
+// isManifest reports whether a file of the repository is a manifest of the project
+// itself: not of a dependency that is committed with it, nor of a test's data.
+func isManifest(name string) bool {
+	if slices.Contains(manifests, name) {
+		return true
+	}
+	dir, base := path.Split(name)
+	return slices.Contains(manifests, base) && !slices.ContainsFunc(strings.Split(dir, "/"), func(folder string) bool {
+		return folder == "node_modules" || folder == "vendor" || folder == "testdata"
+	})
+}
+
+// maxInputs bounds the files that install names.
 const maxInputs = 200
 
-// inputs are the files that install may read: the manifests, and whatever files
-// of the repository it names: by their place in it, or by that of its folder in
-// the machine, which lies beside those of others.
+// inputs are the files of the repository that install names: by their place in it,
+// or by that of its folder in the machine, which lies beside those of others.
 func inputs(install, folder string) []string {
-	paths := slices.Clone(manifests)
+	var paths []string
 	for word := range strings.FieldsFuncSeq(install, func(r rune) bool { return strings.ContainsRune(" \t\r\n;&|()<>\"'`=$", r) }) {
 		p := path.Clean(word)
 		for _, at := range []string{folder, "../" + path.Base(folder)} {
@@ -246,12 +259,17 @@ func (b *Builder) readInputs(ctx context.Context, p *Plan) error {
 		if i > 0 {
 			fmt.Fprintf(sum, "%s\x00", folders[i])
 		}
-		tree, err := b.Files.Files(ctx, c.URL, c.Commit, inputs(p.Environment.Install, folders[i]))
+		named, files := inputs(p.Environment.Install, folders[i]), map[string]string{}
+		err := b.Files.Walk(ctx, c.URL, c.Commit, func(name string, blob gateway.Blob) {
+			if isManifest(name) || slices.Contains(named, name) {
+				files[name] = blob.ID
+			}
+		})
 		if err != nil {
 			return fmt.Errorf("look for what install reads: %w", err)
 		}
-		for _, name := range slices.Sorted(maps.Keys(tree.Files)) {
-			fmt.Fprintf(sum, "%s\x00%s\x00", name, tree.Files[name].ID)
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			fmt.Fprintf(sum, "%s\x00%s\x00", name, files[name])
 		}
 	}
 	p.Inputs = hex.EncodeToString(sum.Sum(nil))

@@ -33,6 +33,7 @@ func TestPlan(t *testing.T) {
 	b, git := planner(t)
 	url := git.Repo("r", map[string]string{
 		".cursor/environment.json": `{"install": "./scripts/setup.sh && npm ci"}`, "package-lock.json": "1", "scripts/setup.sh": "1", "main.go": "1",
+		"apps/web/pnpm-lock.yaml": "1", "vendor/x/go.mod": "1", "web/node_modules/y/package.json": "1", "z/testdata/go.sum": "1",
 	})
 	plan := func(ref string) Plan {
 		t.Helper()
@@ -51,6 +52,9 @@ func TestPlan(t *testing.T) {
 		same  bool
 	}{
 		"LockFile":        {map[string]string{"package-lock.json": "2"}, false},
+		"NestedLockFile":  {map[string]string{"apps/web/pnpm-lock.yaml": "2"}, false},
+		"NewManifest":     {map[string]string{"libs/a/b/go.mod": "1"}, false},
+		"Dependencies":    {map[string]string{"vendor/x/go.mod": "2", "web/node_modules/y/package.json": "2", "z/testdata/go.sum": "2"}, true},
 		"FileOfInstall":   {map[string]string{"scripts/setup.sh": "2"}, false},
 		"FileOfNoInstall": {map[string]string{"main.go": "2"}, true},
 	} {

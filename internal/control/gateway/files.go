@@ -40,6 +40,16 @@ func (g *Gateway) Files(ctx context.Context, repoURL, ref string, paths []string
 	return Tree{at.Commit, files, links}, err
 }
 
+// Walk calls visit with each file of a commit that Files has found; see
+// [mirror.Mirror.Walk].
+func (g *Gateway) Walk(ctx context.Context, repoURL, commit string, visit func(path string, b Blob)) error {
+	_, m, err := g.open(repoURL)
+	if err != nil {
+		return err
+	}
+	return m.Walk(ctx, commit, visit)
+}
+
 // Contents returns what a file holds that Files has found: at most limit bytes.
 func (g *Gateway) Contents(ctx context.Context, repoURL string, b Blob, limit int64) ([]byte, error) {
 	_, m, err := g.open(repoURL)
