@@ -206,9 +206,15 @@ type (
 	// Compacted puts a summary in the place of all messages before it but the
 	// last Keep.
 	Compacted struct {
-		Summary string             `json:"summary"`
-		Keep    int                `json:"keep"`
-		Usage   conversation.Usage `json:"usage"`
+		Summary string `json:"summary"` // the model's
+		// Memory follows the summary: the prompts, the todo list, the rules and the
+		// files that were changed, word for word. It is "" in older journals.
+		Memory string `json:"memory,omitempty"`
+		// Images are the numbers, from 0, of the [PromptImages] of the replaced
+		// messages that follow the memory.
+		Images []int              `json:"images,omitempty"`
+		Keep   int                `json:"keep"`
+		Usage  conversation.Usage `json:"usage"`
 	}
 	// CancelAsked asks the run to stop.
 	CancelAsked struct {
@@ -251,6 +257,9 @@ const CodeSlept = "slept"
 
 // CodeCut is the code of the notice that a reply was too long.
 const CodeCut = "reply_cut"
+
+// CodeHook is the code of the notice that tells what hooks have to say.
+const CodeHook = "hook"
 
 // CodeMCP is the code of the notice that tells what MCP servers offer.
 const CodeMCP = "mcp_servers"

@@ -28,6 +28,7 @@ type Forked struct {
 	Messages   []conversation.Message `json:"messages,omitempty"`
 	Asked      []string               `json:"asked,omitempty"`
 	Todos      []Todo                 `json:"todos,omitempty"`
+	Memory     Memory                 `json:"memory,omitzero"`
 	Mode       string                 `json:"mode,omitempty"`
 	RulesAt    string                 `json:"rulesAt,omitempty"` // as the other's
 	Subagents  []Resumable            `json:"subagents,omitempty"`
@@ -49,9 +50,9 @@ func (s *State) Number() int64 {
 func (s *State) forked(b *Forked) {
 	s.Fork, s.BaseCommit, s.Others = b, b.BaseCommit, slices.Clone(b.Others)
 	s.Messages, s.Asked, s.Todos = slices.Clone(b.Messages), slices.Clone(b.Asked), slices.Clone(b.Todos)
-	s.Mode = b.Mode
+	s.Memory, s.Mode = b.Memory, b.Mode
 	for _, sub := range b.Subagents {
-		s.Subagents = append(s.Subagents, Subagent{TaskBegan: sub.TaskBegan, Thread: Thread{Messages: slices.Clone(sub.Messages)}})
+		s.Subagents = append(s.Subagents, Subagent{TaskBegan: sub.TaskBegan, Asked: sub.asked(), Thread: Thread{Messages: slices.Clone(sub.Messages), Todos: slices.Clone(sub.Todos), Memory: sub.Memory}})
 	}
 }
 
@@ -120,7 +121,7 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 	}
 	f := &Forked{
 		AgentID: p.State.Agent.ID, Seq: p.State.Agent.Head, Turn: p.Turn, Layer: layer, BootID: bootID,
-		Numbers: p.State.Number(), Messages: p.State.Messages, Asked: p.State.Asked, Todos: p.State.Todos, Mode: p.State.Mode,
+		Numbers: p.State.Number(), Messages: p.State.Messages, Asked: p.State.Asked, Todos: p.State.Todos, Memory: p.State.Memory, Mode: p.State.Mode,
 		RulesAt: p.State.Agent.RulesAt, Subagents: p.State.resumables(),
 	}
 	told := func(words string) []Event {

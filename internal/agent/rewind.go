@@ -27,13 +27,14 @@ type mark struct {
 	messages []conversation.Message
 	notices  []string
 	asked    int
+	rules    []Rule
 	todos    []Todo
 	mode     string
 	subs     []Subagent
 }
 
 func (s *State) mark() mark {
-	return mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), notices: s.notices, asked: len(s.Asked), todos: s.Todos, mode: s.Mode, subs: slices.Clone(s.Subagents)}
+	return mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), notices: s.notices, asked: len(s.Asked), rules: s.Rules, todos: s.Todos, mode: s.Mode, subs: slices.Clone(s.Subagents)}
 }
 
 // rewound puts the conversation back. One whose mark is gone stays as it is:
@@ -46,6 +47,7 @@ func (s *State) rewound(to int64) {
 	m := s.marks[i]
 	s.marks = slices.Clip(s.marks[:i]) // what is replaced cannot be gone back to
 	s.Messages, s.notices, s.Asked, s.Todos, s.Context = m.messages, m.notices, s.Asked[:m.asked:m.asked], m.todos, 0
+	s.Rules = m.rules // but not Files, since the machine is not taken back
 	s.Mode, s.Subagents = m.mode, slices.Clone(m.subs)
 	s.stopTasks("the conversation was taken back to before that")
 	s.before = &m

@@ -120,7 +120,8 @@ func (e Event) Inner() Body {
 type Subagent struct {
 	TaskBegan // that came last
 	Thread
-	Busy      bool // it works at the call
+	Asked     []string // its prompts, the first first
+	Busy      bool     // it works at the call
 	Began     time.Time
 	Usage     conversation.Usage // of the call
 	ToolCalls int                // likewise
@@ -206,6 +207,7 @@ func (s *State) tasks(e Event) {
 	case *TaskEnded:
 		if sub := s.Subagent(b.CallID); sub != nil {
 			sub.Busy = false
+			s.touch(sub.Changed...)
 		}
 		if b.Told != "" {
 			s.later(b.Told)
@@ -255,15 +257,16 @@ func (s *State) stopTasks(why string) {
 
 func (s *State) taskBegan(b *TaskBegan, at time.Time) {
 	var thread Thread
+	var asked []string
 	s.Subagents = slices.Clone(s.Subagents)
 	if i := slices.IndexFunc(s.Subagents, func(sub Subagent) bool { return sub.ID == b.ID }); i >= 0 {
-		thread = s.Subagents[i].Thread
+		thread, asked = s.Subagents[i].Thread, s.Subagents[i].Asked
 		s.Subagents = slices.Delete(s.Subagents, i, i+1)
 	}
 	thread.Messages = slices.Clip(thread.Messages)
 	thread.Turns = 0
 	thread.say(conversation.User, conversation.Block{Text: b.Prompt})
-	s.Subagents = append(s.Subagents, Subagent{TaskBegan: *b, Thread: thread, Busy: true, Began: at})
+	s.Subagents = append(s.Subagents, Subagent{TaskBegan: *b, Thread: thread, Asked: append(slices.Clip(asked), b.Prompt), Busy: true, Began: at})
 }
 
 // keepFew forgets those that have come back first.
@@ -309,17 +312,8 @@ func (sub *Subagent) within(body Body) {
 
 // changed notes the file that a call has written.
 func (sub *Subagent) changed(c Call) {
-	var args struct {
-		Path     string `json:"path"`
-		Notebook string `json:"target_notebook"`
-	}
-	_ = json.Unmarshal(c.Args, &args) // what is no such object names no file
-	file := args.Path + args.Notebook
-	switch c.Name {
-	case "Write", "StrReplace", "Delete", "EditNotebook":
-		if file != "" && len(sub.Changed) < maxChanged && !slices.Contains(sub.Changed, file) {
-			sub.Changed = append(slices.Clip(sub.Changed), file)
-		}
+	if file := writtenBy(c); file != "" && len(sub.Changed) < maxChanged && !slices.Contains(sub.Changed, file) {
+		sub.Changed = append(slices.Clip(sub.Changed), file)
 	}
 }
 
@@ -327,6 +321,17 @@ func (sub *Subagent) changed(c Call) {
 type Resumable struct {
 	TaskBegan
 	Messages []conversation.Message `json:"messages"`
+	Asked    []string               `json:"asked,omitempty"`
+	Todos    []Todo                 `json:"todos,omitempty"`
+	Memory   Memory                 `json:"memory,omitzero"`
+}
+
+// asked returns the prompts of the subagent. Older journals have the last alone.
+func (r Resumable) asked() []string {
+	if len(r.Asked) == 0 {
+		return []string{r.Prompt}
+	}
+	return slices.Clone(r.Asked)
 }
 
 // resumables are the subagents that have come back.
@@ -334,7 +339,7 @@ func (s *State) resumables() []Resumable {
 	var out []Resumable
 	for _, sub := range s.Subagents {
 		if !sub.Busy {
-			out = append(out, Resumable{sub.TaskBegan, sub.Messages})
+			out = append(out, Resumable{sub.TaskBegan, sub.Messages, sub.Asked, sub.Todos, sub.Memory})
 		}
 	}
 	return out

@@ -16,6 +16,7 @@ type Thread struct {
 	Thought  string   // likewise of its reasoning
 	Context  int64    // tokens that the model counted in its last reply's conversation
 	Turns    int      // replies since it was last asked something
+	Memory            // what a summary must not lose
 	notices  []string // to be told after the results of Calls, or after the next reply
 }
 
@@ -61,6 +62,10 @@ func (t *Thread) apply(body Body) {
 		t.done(b)
 	case *Compacted:
 		t.compacted(b)
+	case *Notice:
+		if b.Code == CodeHook {
+			t.learn(Rule{Source: HookRule, Text: b.Text})
+		}
 	}
 }
 
@@ -149,6 +154,9 @@ func (t *Thread) done(b *CallDone) {
 	if todos, ok := todosOf(b.Output); c.Name == "TodoWrite" && ok {
 		t.Todos = todos
 	}
+	if !b.Error {
+		t.note(*c, b.Text)
+	}
 	c.Result = &conversation.ToolResult{CallID: b.CallID, Text: b.Text, Error: b.Error, Images: b.Images}
 	for i := range t.Calls {
 		if t.Calls[i].Result == nil {
@@ -173,8 +181,19 @@ func (t *Thread) answer() {
 }
 
 func (t *Thread) compacted(b *Compacted) {
-	keep := t.Messages[len(t.Messages)-min(b.Keep, len(t.Messages)):]
-	t.Messages = slices.Concat([]conversation.Message{conversation.Text(conversation.User, b.Summary)}, keep)
+	at := max(len(t.Messages)-b.Keep, 0)
+	old, keep := t.Messages[:at], t.Messages[at:]
+	first := conversation.Text(conversation.User, b.Summary)
+	if b.Memory != "" {
+		first.Blocks = append(first.Blocks, conversation.Block{Text: b.Memory})
+	}
+	images := PromptImages(old)
+	for _, n := range b.Images {
+		if n >= 0 && n < len(images) {
+			first.Blocks = append(first.Blocks, conversation.Block{Image: images[n]})
+		}
+	}
+	t.Messages = slices.Concat([]conversation.Message{first}, keep)
 	t.Context = 0
 }
 

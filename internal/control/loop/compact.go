@@ -53,11 +53,11 @@ func estimate(m conversation.Message) int64 {
 	for _, b := range m.Blocks {
 		switch {
 		case b.Image != nil:
-			n += 1600 * charsPerToken
+			n += imageTokens * charsPerToken
 		case b.Call != nil:
 			n += len(b.Call.Args)
 		case b.Result != nil:
-			n += len(b.Result.Text) + 1600*charsPerToken*len(b.Result.Images)
+			n += len(b.Result.Text) + imageTokens*charsPerToken*len(b.Result.Images)
 		}
 		n += len(b.Text)
 	}
@@ -65,13 +65,17 @@ func estimate(m conversation.Message) int64 {
 }
 
 // compact puts a summary, made by the model, in the place of all but the tail
-// of the conversation.
+// of the conversation. What must not depend on a summary follows it word for
+// word: see [talk.remembered].
 func (t *talk) compact(ctx context.Context) error {
-	messages := t.state().Messages
-	room := t.size() / 2 // half of it goes at least, whatever the window
+	s := t.state()
+	messages := s.Messages
+	room, window := t.size()/2, t.size() // half of it goes at least, whatever the window
 	if w := int64(t.info.ContextWindow); w > 0 {
-		room = min(room, w/keepFraction)
+		room, window = min(room, w/keepFraction), w
 	}
+	mostImages := int(window / imageShare / imageTokens)
+	room -= int64(len(keptImages(messages, mostImages))) * imageTokens
 	keep := tail(messages, room)
 	old := messages[:len(messages)-keep]
 	if len(old) < 2 {
@@ -98,9 +102,12 @@ func (t *talk) compact(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	summary := fmt.Sprintf("The conversation until here was summarised to save room.\n\n%s\n\nFirst words of the user:\n%s",
-		reply.Message.PlainText(), cut(messages[0].PlainText(), longestQuote))
-	return t.record(ctx, &agent.Compacted{Summary: summary, Keep: keep, Usage: t.info.Price.Of(reply.Usage)})
+	images := keptImages(old, mostImages)
+	return t.record(ctx, &agent.Compacted{
+		Summary: "The conversation until here was summarized to save room.\n\n" + cut(reply.Message.PlainText(), int(window/summaryShare)*charsPerToken),
+		Memory:  t.remembered(s, window, len(agent.PromptImages(old))-len(images)),
+		Images:  images, Keep: keep, Usage: t.info.Price.Of(reply.Usage),
+	})
 }
 
 // tail returns how many of the last messages are kept: at most room tokens of

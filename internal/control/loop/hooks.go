@@ -49,9 +49,6 @@ const (
 	hookAsk  = "ask"
 )
 
-// hooked is the code of what hooks have the model told.
-const hooked = "hook"
-
 // hookTools are the names that hooks have for tools where they are not the
 // tools' own.
 var hookTools = map[string]string{"StrReplace": "Write", "EditNotebook": "Write", "WebFetch": "Fetch"}
@@ -238,7 +235,7 @@ func (l *Loop) submit(ctx context.Context) error {
 	}
 	bodies := []agent.Body{&agent.Submitted{}}
 	if said.Context != "" {
-		bodies = append(bodies, &agent.Notice{Text: "[a hook of the project says]\n" + said.Context, Code: hooked})
+		bodies = append(bodies, &agent.Notice{Text: "[a hook of the project says]\n" + said.Context, Code: agent.CodeHook})
 	}
 	return l.rec.record(ctx, bodies...)
 }

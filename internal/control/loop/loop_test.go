@@ -627,7 +627,7 @@ func TestConversationIsCompactedWhenTheWindowFills(t *testing.T) {
 	if run.Status != agent.Finished || run.Result != "done" {
 		t.Fatalf("got %+v", run)
 	}
-	if got := bodies[*agent.Compacted](r); len(got) != 1 || !strings.Contains(got[0].Summary, "the summary") || !strings.Contains(got[0].Summary, "mend it") {
+	if got := bodies[*agent.Compacted](r); len(got) != 1 || !strings.Contains(got[0].Summary, "the summary") || !strings.Contains(got[0].Memory, "mend it") {
 		t.Fatalf("compacted %+v", got)
 	}
 	last := r.model.requests[len(r.model.requests)-1].Messages
@@ -675,7 +675,10 @@ func TestTodosAreKept(t *testing.T) {
 }
 
 // checkConversation fails unless every provider would take the messages.
-func checkConversation(t *testing.T, messages []conversation.Message) {
+func checkConversation(t interface {
+	Helper()
+	Errorf(format string, args ...any)
+}, messages []conversation.Message) {
 	t.Helper()
 	open := map[string]bool{}
 	for i, m := range messages {

@@ -489,8 +489,11 @@ func TestTaskCompacts(t *testing.T) {
 	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 		return tool.Result{Text: strings.Repeat("word ", 2000)}, nil
 	}
-	r.model.steps = []step{use(`Task {"description":"d","prompt":"p"}`), use(`Shell {}`), use(`Shell {}`), say("a summary"), say("sub"), say("done")}
+	r.model.steps = []step{use(`Task {"description":"d","prompt":"look at it"}`), use(`Shell {}`), use(`Shell {}`), say("a summary"), say("sub"), say("done")}
 	run := r.work(t.Context())
+	if got := within[*agent.Compacted](r); len(got) == 0 || !strings.Contains(got[0].Memory, "look at it") || strings.Contains(got[0].Memory, "mend it") {
+		t.Errorf("the subagent's memory: %+v", got)
+	}
 	if len(within[*agent.Compacted](r)) == 0 || len(bodies[*agent.Compacted](r)) != 0 || run.Status != agent.Finished {
 		t.Errorf("got %+v, compacted %d and %d times", run, len(within[*agent.Compacted](r)), len(bodies[*agent.Compacted](r)))
 	}

@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+
+	"aloft/internal/conversation"
+)
+
+// Memory holds what a conversation must not lose when it is summarized, beside
+// its prompts and its todo list. It is folded from the journal, so that it does
+// not depend on what a summary says.
+type Memory struct {
+	// Files are the paths that tools of the conversation have changed, the last
+	// changed last, at most 200.
+	Files []string `json:"files,omitempty"`
+	// Rules are the instructions that it has read, the last read last, at most 20.
+	Rules []Rule `json:"rules,omitempty"`
+}
+
+// Rule is one text with instructions of the project.
+type Rule struct {
+	Source string `json:"source"` // the path of a file, or [HookRule]
+	Text   string `json:"text"`   // at most 16 KiB
+}
+
+// HookRule is the source of a rule that a hook has added to the conversation.
+const HookRule = "hook"
+
+// Bounds of a [Memory].
+const (
+	maxFiles    = 200
+	maxRules    = 20
+	maxRuleText = 16 << 10
+)
+
+// touch adds paths to the files, or moves them to the end. Copies of m keep
+// their list.
+func (m *Memory) touch(files ...string) {
+	if len(files) == 0 {
+		return
+	}
+	kept := slices.DeleteFunc(slices.Clone(m.Files), func(f string) bool { return slices.Contains(files, f) })
+	kept = append(kept, files...)
+	m.Files = kept[max(len(kept)-maxFiles, 0):]
+}
+
+// learn adds a rule. A rule replaces an earlier one from the same file. Copies
+// of m keep their list.
+func (m *Memory) learn(r Rule) {
+	if len(r.Text) > maxRuleText {
+		r.Text = strings.ToValidUTF8(r.Text[:maxRuleText], "")
+	}
+	kept := slices.DeleteFunc(slices.Clone(m.Rules), func(old Rule) bool {
+		return old.Source == r.Source && (r.Source != HookRule || old.Text == r.Text)
+	})
+	kept = append(kept, r)
+	m.Rules = kept[max(len(kept)-maxRules, 0):]
+}
+
+// note remembers a call that has succeeded with the text as its result.
+func (m *Memory) note(c Call, text string) {
+	if file := writtenBy(c); file != "" {
+		m.touch(file)
+	}
+	if c.Name != "Read" {
+		return
+	}
+	var args struct {
+		Path   string          `json:"path"`
+		Offset json.RawMessage `json:"offset"`
+		Limit  json.RawMessage `json:"limit"`
+	}
+	if json.Unmarshal(c.Args, &args) != nil || !isRuleFile(args.Path) {
+		return
+	}
+	if part := args.Offset != nil || args.Limit != nil; part && slices.ContainsFunc(m.Rules, func(r Rule) bool { return r.Source == args.Path }) {
+		return // the whole file may be known
+	}
+	m.learn(Rule{Source: args.Path, Text: text})
+}
+
+// writtenBy returns the path of the file that a call writes or deletes, "" if
+// it does neither.
+func writtenBy(c Call) string {
+	switch c.Name {
+	case "Write", "StrReplace", "Delete", "EditNotebook":
+	default:
+		return ""
+	}
+	var args struct {
+		Path     string `json:"path"`
+		Notebook string `json:"target_notebook"`
+	}
+	_ = json.Unmarshal(c.Args, &args) // arguments that are no such object name no file
+	return args.Path + args.Notebook
+}
+
+// isRuleFile reports whether projects keep instructions for agents in a file of
+// that name.
+func isRuleFile(file string) bool {
+	file = strings.ToLower(path.Clean("/" + file))
+	switch path.Base(file) {
+	case "agents.md", "claude.md", "contributing.md", ".cursorrules":
+		return true
+	}
+	for _, folder := range []string{"/.aloft/rules/", "/.cursor/rules/", "/.claude/rules/"} {
+		if strings.Contains(file, folder) {
+			return true
+		}
+	}
+	return false
+}
+
+// PromptImages returns the images that came with prompts, in order. Images in
+// the results of tools are not among them.
+func PromptImages(messages []conversation.Message) []*conversation.Image {
+	var images []*conversation.Image
+	for _, m := range messages {
+		for _, b := range m.Blocks {
+			if b.Image != nil {
+				images = append(images, b.Image)
+			}
+		}
+	}
+	return images
+}
