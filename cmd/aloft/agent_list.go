@@ -86,7 +86,7 @@ func newAgentListCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&user, "user", "", "list those of this member, by e-mail address or number")
 	cmd.Flags().StringVar(&filter.Search, "search", "", "list those with every one of these `words` in id, name, model or repository")
 	cmd.Flags().StringVar(&filter.Repository, "repository", "", "list those on this repository: its `address`, or how that ends (owner/name)")
-	cmd.Flags().StringVar(&filter.Status, "status", "", "list those that stand so: needs-you, working, finished, failed, stopped, archived; `some`, with commas between")
+	cmd.Flags().StringVar(&filter.Status, "status", "", "list those that stand so: asks, needs-you, working, finished, failed, stopped, archived; `some`, with commas between")
 	cmd.Flags().StringVar(&filter.From, "from", "", "list those made on this `day` or later; or at a time, RFC 3339")
 	cmd.Flags().StringVar(&filter.To, "to", "", "list those made on this `day` or before; or before a time")
 	return cmd

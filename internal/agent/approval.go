@@ -129,6 +129,12 @@ func (*ApprovalAnswered) Kind() string { return "approval.answered" }
 // NewApprovalID returns a fresh id of an approval, apr-<uuid>.
 func NewApprovalID() string { return "apr-" + uuid.NewString() }
 
+// AskedBy reports whether the agent waits for the answer to a question that was
+// asked at t or before. An archived agent waits for none.
+func (a Agent) AskedBy(t time.Time) bool {
+	return !a.Archived && slices.ContainsFunc(a.Approvals, func(q Approval) bool { return !q.AskedAt.After(t) })
+}
+
 // Grant is what a person has allowed an agent for good.
 type Grant struct {
 	Tool  string

@@ -110,8 +110,9 @@ type AgentFilter struct {
 	UserID     int64  // of this person only
 	Search     string // words of the id, name, model or repositories
 	Repository string // an address, or how one ends: owner/name
-	Status     string // needs-you, working, finished, failed, stopped, archived; with commas between them
+	Status     string // asks, needs-you, working, finished, failed, stopped, archived; with commas between them
 	From, To   string // days or times, RFC 3339
+	AsksFirst  bool   // agents that wait for an answer before the others, instead of newest first
 }
 
 // Agents returns a page of the list of agents, newest first. An empty cursor is
@@ -134,6 +135,9 @@ func (c *Client) FindAgents(ctx context.Context, limit int, cursor string, f Age
 		if value != "" {
 			q.Set(name, value)
 		}
+	}
+	if f.AsksFirst {
+		q.Set("order", "asks-first")
 	}
 	var out AgentPage
 	return out, c.call(ctx, http.MethodGet, "/v1/agents", q, &out)

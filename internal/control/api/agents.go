@@ -35,6 +35,7 @@ type AgentSummary struct {
 	LatestRunID string       `json:"latestRunId,omitempty"`
 	UserID      int64        `json:"userId" doc:"whose it is; an addition to the API"`
 	DeletedAt   *time.Time   `json:"deletedAt,omitempty" doc:"when it is deleted, unless somebody touches it before: as the team has settled; an addition to the API"`
+	WaitsSince  *time.Time   `json:"waitingSince,omitempty" doc:"when the oldest of them was asked; an addition to the API"`
 	Waiting     int          `json:"waitingApprovals,omitempty" doc:"questions that wait for your answer; an addition to the API"`
 
 	Repos     []repoConfigJSON `json:"repos,omitempty" nullable:"false"`
@@ -84,21 +85,20 @@ type idResponseJSON struct {
 
 func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	q := r.URL.Query()
-	p, limit, err := page(q, agentList)
-	if err != nil {
-		return err
-	}
 	find, err := agentQuery(q, who, time.Now())
 	if err != nil {
 		return err
 	}
-	find.Page = p
+	limit, err := pageOfAgents(q, &find)
+	if err != nil {
+		return err
+	}
 	agents, err := s.Agents.ListAgents(r.Context(), find)
 	if err != nil {
 		return fmt.Errorf("list agents: %w", err)
 	}
 	out := listAgentsResponseJSON{Items: []AgentSummary{}}
-	agents, out.NextCursor = cut(agentList, agents, limit, func(e agent.Agent) (time.Time, string) { return e.CreatedAt, e.ID })
+	agents, out.NextCursor = cutAgents(find, agents, limit)
 	settings, err := store.Settings(r.Context(), s.Rules)
 	if err != nil {
 		return err
@@ -334,6 +334,10 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 	}
 	if a.Archived {
 		out.Status = "ARCHIVED"
+	}
+	if len(a.Approvals) > 0 {
+		since := stamp(a.Approvals[0].AskedAt)
+		out.WaitsSince = &since
 	}
 	if a.Env.Name != "" {
 		out.Env.Name = &a.Env.Name

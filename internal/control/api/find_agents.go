@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"aloft/internal/account"
+	"aloft/internal/agent"
 	"aloft/internal/control/forge"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
@@ -31,11 +33,12 @@ var findParams = []param{
 	{name: "includeArchived", kind: "boolean", standard: true, words: "archived agents too"},
 	{name: "all", kind: "boolean", standard: false, words: "everybody's, as far as your role lets you see them; an addition to the API"},
 	{name: "user", kind: "string", words: "of this person only, by the number that GET /v1/members gives; an addition to the API"},
-	{name: "search", kind: "string", words: "every word of it is in the agent's id, name, model or repositories, in whatever case; an addition to the API"},
+	{name: "search", kind: "string", words: "every word of it is in the agent's id, name, model, repositories (with branches) or pull requests, in whatever case; an addition to the API"},
 	{name: "repository", kind: "string", words: "an address, or how one ends (owner/name); an addition to the API"},
-	{name: "status", kind: "string", words: "how the agent stands: any of " + standingNames() + ", with commas between them; needs-you waits for an answer, or has failed within a day; an addition to the API"},
+	{name: "status", kind: "string", words: "how the agent stands: any of " + standingNames() + ", with commas between them; asks waits for an answer, failed has the latest run end in ERROR or EXPIRED, needs-you asks or has failed within a day; an addition to the API"},
 	{name: "from", kind: "string", words: "made at this time or later, a day or RFC 3339; an addition to the API"},
 	{name: "to", kind: "string", words: "made before this time, or on this day or before; an addition to the API"},
+	{name: "order", kind: "string", words: "newest (as if absent) or asks-first: agents that wait for an answer come before the others, each part newest first; an agent that is answered between two pages may be listed twice; an addition to the API"},
 	{name: "prUrl", kind: "string", words: "that were started on this pull request, or have opened it"},
 }
 
@@ -69,8 +72,57 @@ func agentQuery(q url.Values, who account.APIKey, now time.Time) (out store.Agen
 	if out.From, err = moment(q.Get("from"), "from", 0); err != nil {
 		return out, err
 	}
-	out.To, err = moment(q.Get("to"), "to", 1)
-	return out, err
+	if out.To, err = moment(q.Get("to"), "to", 1); err != nil {
+		return out, err
+	}
+	switch q.Get("order") {
+	case "", "newest":
+	case "asks-first":
+		out.AsksFirst = &store.AsksFirst{At: now}
+	default:
+		return out, fault.Invalid("must be newest or asks-first").At("order")
+	}
+	return out, nil
+}
+
+// pageOfAgents reads limit and cursor into the query of a list of agents. The
+// cursor of the order asks-first carries the moment of the first page and the
+// part of the list that it is in.
+func pageOfAgents(q url.Values, find *store.AgentQuery) (limit int, err error) {
+	if find.AsksFirst == nil {
+		find.Page, limit, err = page(q, agentList)
+		return limit, err
+	}
+	if find.Page, limit, err = page(q, askingList); err != nil || find.BeforeID == "" {
+		return limit, err
+	}
+	part := strings.SplitN(find.BeforeID, " ", 3)
+	at, bad := int64(0), len(part) != 3
+	if !bad {
+		find.AsksFirst.Past = part[0] == "past"
+		at, err = strconv.ParseInt(part[1], 10, 64)
+		bad = err != nil || (part[0] != "asks" && part[0] != "past")
+	}
+	if bad {
+		return 0, badCursor()
+	}
+	find.AsksFirst.At, find.BeforeID = time.Unix(0, at), part[2]
+	return limit, nil
+}
+
+// cutAgents is [cut] for a list of agents in the order of the query.
+func cutAgents(find store.AgentQuery, all []agent.Agent, limit int) ([]agent.Agent, string) {
+	first := find.AsksFirst
+	if first == nil {
+		return cut(agentList, all, limit, func(a agent.Agent) (time.Time, string) { return a.CreatedAt, a.ID })
+	}
+	return cut(askingList, all, limit, func(a agent.Agent) (time.Time, string) {
+		part := "past"
+		if !first.Past && a.AskedBy(first.At) {
+			part = "asks"
+		}
+		return a.CreatedAt, fmt.Sprintf("%s %d %s", part, first.At.UnixNano(), a.ID)
+	})
 }
 
 // owner is whose agents are asked for, 0 for everybody's.

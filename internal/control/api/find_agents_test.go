@@ -1,8 +1,10 @@
 package api
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"aloft/internal/agent"
 )
@@ -40,10 +42,63 @@ func TestFindAgents(t *testing.T) {
 		}
 	}
 	h.want(h.callAs(bensKey, "GET", "/v1/agents?user=1", ""), 403)
-	for _, bad := range []string{"user=x", "user=0", "status=sleepy", "status=done,failed", "from=yesterday", "to=1600-01-01T00:00:00Z", "search=" + strings.Repeat("x", 201), "repository=" + strings.Repeat("x", 201)} {
+	for _, bad := range []string{"user=x", "user=0", "status=sleepy", "status=done,failed", "order=age", "from=yesterday", "to=1600-01-01T00:00:00Z", "search=" + strings.Repeat("x", 201), "repository=" + strings.Repeat("x", 201)} {
 		name, _, _ := strings.Cut(bad, "=")
 		if a := h.want(h.call("GET", "/v1/agents?"+bad, ""), 400); !strings.Contains(a.text(t, "error.message"), name) {
 			t.Errorf("%s: %s", bad, a.body)
 		}
+	}
+}
+
+// An agent that waits for an answer is on the first page, however many newer
+// agents there are, and every page leads to the next one of the same order.
+func TestAgentsThatAskComeFirst(t *testing.T) {
+	h := newHouse(t)
+	asks, runID := h.begin()
+	h.asks(asks, runID, "Shell", "npm test")
+	failed, runID := h.begin()
+	h.append(failed, runID, &agent.RunEnded{Status: agent.Failed, Failure: &agent.Failure{Code: "internal"}})
+	newest, _ := h.begin()
+	walk := func(query string) (got []string) {
+		for cursor := ""; ; {
+			a := h.want(h.call("GET", "/v1/agents?limit=1&"+query+cursor, ""), 200)
+			for _, one := range a.get(t, "items").([]any) {
+				got = append(got, one.(map[string]any)["id"].(string))
+			}
+			next := ""
+			if strings.Contains(string(a.body), `"nextCursor"`) {
+				next = a.text(t, "nextCursor")
+			}
+			if next == "" {
+				return got
+			}
+			if other := h.call("GET", "/v1/agents?cursor="+next, ""); strings.Contains(query, "order=asks") && other.status != 400 {
+				t.Errorf("a cursor of asks-first is taken by the order newest: %d", other.status)
+			}
+			cursor = "&cursor=" + next
+		}
+	}
+	for query, want := range map[string][]string{
+		"":                               {newest, failed, asks},
+		"order=newest":                   {newest, failed, asks},
+		"order=asks-first":               {asks, newest, failed},
+		"order=asks-first&all=true":      {asks, newest, failed},
+		"order=asks-first&search=no":     nil,
+		"order=asks-first&status=failed": {failed},
+		"status=asks":                    {asks},
+		"status=failed":                  {failed},
+		"status=needs-you":               {failed, asks},
+		"order=asks-first&status=needs-you,working": {asks, newest, failed},
+	} {
+		if got := walk(query); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+	shown := h.want(h.call("GET", "/v1/agents?status=asks", ""), 200).get(t, "items").([]any)[0].(map[string]any)
+	if since, _ := shown["waitingSince"].(string); since == "" {
+		t.Errorf("it waits since %v", shown["waitingSince"])
+	}
+	for _, bad := range []string{"order=asks-first&cursor=x", "order=asks-first&cursor=" + cursor(askingList, time.Now(), "elsewhere 1 bc"), "order=asks-first&cursor=" + cursor(askingList, time.Now(), "asks soon bc"), "order=asks-first&cursor=" + cursor(askingList, time.Now(), "asks")} {
+		h.want(h.call("GET", "/v1/agents?"+bad, ""), 400)
 	}
 }

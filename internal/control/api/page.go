@@ -21,6 +21,7 @@ type list string
 
 const (
 	agentList       list = "a"
+	askingList      list = "q" // agents, those that ask first
 	secretList      list = "s"
 	runList         list = "r"
 	deliveryList    list = "w"
@@ -60,8 +61,13 @@ func cursor(of list, t time.Time, id string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(string(of) + " " + strconv.FormatInt(t.UnixNano(), 10) + " " + id))
 }
 
+// badCursor refuses a cursor that is none of the list.
+func badCursor() error {
+	return fault.Invalid("is not one that this list has given out").Hint("leave it out to begin again").At("cursor")
+}
+
 func parseCursor(s string, of list) (time.Time, string, error) {
-	bad := fault.Invalid("is not one that this list has given out").Hint("leave it out to begin again").At("cursor")
+	bad := badCursor()
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil {
 		return time.Time{}, "", bad

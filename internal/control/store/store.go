@@ -63,7 +63,7 @@ type Append struct {
 // methods are safe for concurrent use. What is not there is [ErrNotFound].
 type Agents interface {
 	Agent(ctx context.Context, id string) (agent.Agent, error)
-	// ListAgents returns agents, newest first.
+	// ListAgents returns agents in the order of the query.
 	ListAgents(ctx context.Context, q AgentQuery) ([]agent.Agent, error)
 	// WaitingAgents returns at most limit agents of a user that wait for a person,
 	// the oldest first.
@@ -93,11 +93,21 @@ type AgentQuery struct {
 	UserID          int64 // 0 for everybody's
 	IncludeArchived bool
 	AgentFilter
+	AsksFirst *AsksFirst // nil lists all of them newest first
+}
+
+// AsksFirst lists the agents that wait for an answer before all others, each
+// part newest first. The moment At stays the same from page to page, so that no
+// agent is missed: one that asks after At stays in the second part, and one
+// that is answered between two pages may be listed in both.
+type AsksFirst struct {
+	At   time.Time // agents whose question was asked by then are in the first part
+	Past bool      // the page's key is of an agent in the second part
 }
 
 // AgentFilter narrows a list of agents; what is zero narrows nothing.
 type AgentFilter struct {
-	Search      string // every word of it is in the id, name, model or repositories, in whatever case
+	Search      string // every word of it is in the id, name, model, repositories or pull requests, in whatever case
 	Repository  string // an address, or how one ends: owner/name
 	PullRequest string // the address of one that the agent was started on, or has opened
 	From, To    time.Time
@@ -117,6 +127,7 @@ type Standing string
 
 // Standings. Only Archived agents are filed away, whatever else they are.
 const (
+	Asks     Standing = "asks"      // it waits for an answer
 	NeedsYou Standing = "needs-you" // it waits for an answer, or has failed of late
 	Working  Standing = "working"
 	Finished Standing = "finished"
@@ -126,7 +137,7 @@ const (
 )
 
 // Standings are all of them.
-var Standings = []Standing{NeedsYou, Working, Finished, Failed, Stopped, Archived}
+var Standings = []Standing{Asks, NeedsYou, Working, Finished, Failed, Stopped, Archived}
 
 // Leases let one server at a time own a thing. Its methods are safe for
 // concurrent use.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ var agentTests = []test{
 	{"ListLeavesOutWhatIsArchived", testListArchived},
 	{"ListIsNarrowed", testFind},
 	{"PagesAreStableWhileAgentsAreAdded", testPages},
+	{"ThoseThatAskComeFirst", testAsksFirst},
 	{"PagesPartAgentsOfTheSameMoment", testSameMoment},
 	{"RunsAreNewestFirst", testRunOrder},
 	{"OpenRunsAreOldestFirst", testOpenRuns},
@@ -152,6 +154,10 @@ func testFind(t *testing.T, s Store) {
 		"a whole address":         {store.AgentFilter{Repository: "https://git.test/acme/shop/"}, 0, []string{"Working on Ümlauts", "failed"}},
 		"from":                    {store.AgentFilter{From: someDay.AddDate(0, 0, -1)}, 0, []string{"Working on Ümlauts", "asks"}},
 		"to":                      {store.AgentFilter{To: someDay.AddDate(0, 0, -3)}, 0, []string{"stopped", "on a pull request", "opens one"}},
+		"asks":                    {store.AgentFilter{Standings: []store.Standing{store.Asks}, NewsSince: news}, 0, []string{"asks"}},
+		"asks, of a user":         {store.AgentFilter{Standings: []store.Standing{store.Asks}}, 2, nil},
+		"words of a pull request": {store.AgentFilter{Search: "another/pulls/71"}, 0, []string{"opens one"}},
+		"no words of JSON":        {store.AgentFilter{Search: "startingRef"}, 0, nil},
 		"needs you":               {store.AgentFilter{Standings: []store.Standing{store.NeedsYou}, NewsSince: news}, 0, []string{"asks", "failed"}},
 		"needs you, old news":     {store.AgentFilter{Standings: []store.Standing{store.NeedsYou}, NewsSince: someDay.Add(time.Hour)}, 0, []string{"asks"}},
 		"working":                 {store.AgentFilter{Standings: []store.Standing{store.Working}}, 0, []string{"Working on Ümlauts", "asks", "on a pull request", "opens one"}},
@@ -182,6 +188,82 @@ func testFind(t *testing.T, s Store) {
 				t.Errorf("%s, pages of %d (-want +got):\n%s", name, limit, diff)
 			}
 		}
+	}
+}
+
+// testAsksFirst walks over the list in pages of several sizes. Between two pages
+// one agent asks and another is answered: nobody may be missed, and nobody but the
+// answered one may come twice.
+func testAsksFirst(t *testing.T, s Store) {
+	at := someDay.Add(time.Hour)
+	byName := map[string]string{}
+	ask := func(id, run, question string, when time.Time) {
+		mustAppend(t, s, store.Append{AgentID: id, Events: []agent.Event{{RunID: run, Body: &agent.ApprovalAsked{Approval: agent.Approval{ID: question, AskedAt: when}}}}})
+	}
+	made := map[string][2]string{}
+	for i, name := range strings.Fields("new1 asks1 new2 filed asks2 old1 asks3 old2 others") {
+		id, run := agent.NewID(), agent.NewRunID()
+		made[name], byName[id] = [2]string{id, run}, name
+		user := int64(1)
+		if name == "others" {
+			user = 2
+		}
+		when := someDay.Add(-time.Duration(i) * time.Minute)
+		mustAppend(t, s, store.Append{AgentID: id, IfHead: ptr(0), Events: []agent.Event{
+			{Time: when, Body: &agent.Created{Name: name, UserID: user, Repos: []agent.Repo{{URL: "https://git.test/a/b"}}}},
+			{Time: when, RunID: run, Body: &agent.RunCreated{}},
+			{Time: when, RunID: run, Body: &agent.RunStarted{}},
+		}})
+		if strings.HasPrefix(name, "asks") || name == "filed" || name == "others" {
+			ask(id, run, "q"+name, someDay)
+		}
+	}
+	mustAppend(t, s, store.Append{AgentID: made["filed"][0], Events: []agent.Event{{Body: &agent.Archived{Archived: true}}}})
+	walk := func(q store.AgentQuery, limit int, between func(page int)) (got []string) {
+		q.AsksFirst, q.Limit = &store.AsksFirst{At: at}, limit
+		for n := 1; ; n++ {
+			page, err := s.ListAgents(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range page {
+				got = append(got, byName[a.ID])
+				q.BeforeTime, q.BeforeID, q.AsksFirst.Past = a.CreatedAt, a.ID, !a.AskedBy(at)
+			}
+			if len(page) < limit {
+				return got
+			}
+			between(n)
+		}
+	}
+	for _, tt := range []struct {
+		query store.AgentQuery
+		want  string
+	}{
+		{store.AgentQuery{UserID: 1}, "asks1 asks2 asks3 new1 new2 old1 old2"},
+		{store.AgentQuery{UserID: 1, IncludeArchived: true}, "asks1 asks2 asks3 new1 new2 filed old1 old2"},
+		{store.AgentQuery{}, "asks1 asks2 asks3 others new1 new2 old1 old2"},
+		{store.AgentQuery{UserID: 2}, "others"},
+		{store.AgentQuery{UserID: 1, AgentFilter: store.AgentFilter{Search: "SK"}}, "asks1 asks2 asks3"},
+		{store.AgentQuery{UserID: 1, AgentFilter: store.AgentFilter{Search: "old"}}, "old1 old2"},
+		{store.AgentQuery{UserID: 1, AgentFilter: store.AgentFilter{Standings: []store.Standing{store.Asks}}}, "asks1 asks2 asks3"},
+		{store.AgentQuery{UserID: 1, AgentFilter: store.AgentFilter{Standings: []store.Standing{store.Failed}}}, ""},
+	} {
+		for _, limit := range []int{1, 2, 3, 4, 100} {
+			if got := strings.Join(walk(tt.query, limit, func(int) {}), " "); got != tt.want {
+				t.Errorf("%+v in pages of %d: %s, want %s", tt.query, limit, got, tt.want)
+			}
+		}
+	}
+	got := walk(store.AgentQuery{UserID: 1}, 2, func(page int) {
+		if page == 1 {
+			ask(made["old1"][0], made["old1"][1], "late", at.Add(time.Second))
+			mustAppend(t, s, store.Append{AgentID: made["asks3"][0], Events: []agent.Event{{RunID: made["asks3"][1], Body: &agent.ApprovalAnswered{ApprovalID: "qasks3", Decision: agent.Deny}}}})
+			mustAppend(t, s, store.Append{AgentID: made["asks1"][0], Events: []agent.Event{{RunID: made["asks1"][1], Body: &agent.ApprovalAnswered{ApprovalID: "qasks1", Decision: agent.Deny}}}})
+		}
+	})
+	if got, want := strings.Join(got, " "), "asks1 asks2 new1 asks1 new2 old1 asks3 old2"; got != want {
+		t.Errorf("while some ask and some are answered: %s, want %s", got, want)
 	}
 }
 

@@ -35,8 +35,10 @@ func (s *Store) ListAgents(ctx context.Context, q store.AgentQuery) ([]agent.Age
 	var err error
 	filter := q.AgentFilter
 	switch {
+	case q.AsksFirst != nil:
+		return s.listAsksFirst(ctx, q)
 	case !filter.IsZero():
-		rows, err = s.find(ctx, q)
+		rows, err = s.find(ctx, q, s.read.FindAgents)
 	case q.UserID == 0:
 		rows, err = s.read.ListAgents(ctx, query.ListAgentsParams{
 			Archived: archived, BeforeTime: beforeTime, BeforeID: beforeID, Most: most,

@@ -3,9 +3,11 @@ package table
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
@@ -22,6 +24,22 @@ func hasWords(text, wanted string) bool {
 		}
 	}
 	return true
+}
+
+// searched is the text of an agent's row that a search looks in.
+func searched(row query.Agent) string {
+	text := []string{row.ID, row.Name, row.Model}
+	var repos []agent.Repo
+	var pulls []agent.PullRequest
+	_ = json.Unmarshal([]byte(row.Repos), &repos)
+	_ = json.Unmarshal([]byte(row.PullRequests), &pulls) // there may be none
+	for _, r := range repos {
+		text = append(text, r.URL, r.StartingRef, r.PullRequest)
+	}
+	for _, p := range pulls {
+		text = append(text, p.Branch, p.URL)
+	}
+	return strings.Join(text, " ")
 }
 
 // hasRepository reports whether one of the repositories, in JSON, is at the
@@ -66,12 +84,53 @@ var statuses = map[store.Standing]string{
 // findAmong is how many rows are read at once to find agents among.
 const findAmong = 500
 
-// find lists the agents that a filter leaves. What the text of a row has to say
+// asking is FindAgents among the agents that wait for an answer, by their index.
+func (s *Store) asking(ctx context.Context, in query.FindAgentsParams) ([]query.Agent, error) {
+	return s.read.FindAskingAgents(ctx, query.FindAskingAgentsParams(in))
+}
+
+// listAsksFirst lists the agents that wait for an answer, then the others.
+func (s *Store) listAsksFirst(ctx context.Context, q store.AgentQuery) ([]agent.Agent, error) {
+	limit, at := max(q.Limit, 0), q.AsksFirst.At
+	var out []agent.Agent
+	for _, part := range []struct {
+		first bool
+		read  func(context.Context, query.FindAgentsParams) ([]query.Agent, error)
+	}{{true, s.asking}, {false, s.read.FindAgents}} {
+		if part.first && q.AsksFirst.Past {
+			continue
+		}
+		for p := q; len(out) < limit; {
+			p.Limit = limit - len(out)
+			rows, err := s.find(ctx, p, part.read)
+			if err != nil {
+				return nil, fmt.Errorf("list agents: %w", err)
+			}
+			agents, err := agentsOf(rows)
+			if err != nil {
+				return nil, err
+			}
+			for _, a := range agents {
+				if a.AskedBy(at) == part.first {
+					out = append(out, a)
+				}
+				p.BeforeTime, p.BeforeID = a.CreatedAt, a.ID
+			}
+			if len(rows) < p.Limit {
+				break
+			}
+		}
+		q.BeforeTime, q.BeforeID = time.Time{}, "" // the second part begins at its top
+	}
+	return out, nil
+}
+
+// find lists the agents that a filter leaves, of those that read gives. What the text of a row has to say
 // is looked for here: databases differ in what they know of letters and of JSON.
-func (s *Store) find(ctx context.Context, q store.AgentQuery) ([]query.Agent, error) {
+func (s *Store) find(ctx context.Context, q store.AgentQuery, read func(context.Context, query.FindAgentsParams) ([]query.Agent, error)) ([]query.Agent, error) {
 	in := query.FindAgentsParams{
 		UserID: q.UserID, Archived: number(q.IncludeArchived || slices.Contains(q.Standings, store.Archived)), Since: math.MinInt64, Until: math.MaxInt64, AnyStanding: number(len(q.Standings) == 0),
-		FiledAway: number(slices.Contains(q.Standings, store.Archived)), NeedsYou: number(slices.Contains(q.Standings, store.NeedsYou)), NewsSince: nanos(q.NewsSince),
+		FiledAway: number(slices.Contains(q.Standings, store.Archived)), Asks: number(slices.Contains(q.Standings, store.Asks)), NeedsYou: number(slices.Contains(q.Standings, store.NeedsYou)), NewsSince: nanos(q.NewsSince),
 	}
 	if !q.From.IsZero() {
 		in.Since = nanos(q.From)
@@ -93,12 +152,12 @@ func (s *Store) find(ctx context.Context, q store.AgentQuery) ([]query.Agent, er
 	}
 	var all []query.Agent
 	for int64(len(all)) < most {
-		rows, err := s.read.FindAgents(ctx, in)
+		rows, err := read(ctx, in)
 		if err != nil {
 			return nil, err
 		}
 		for _, row := range rows {
-			if hasWords(row.ID+" "+row.Name+" "+row.Model+" "+row.Repos, q.Search) &&
+			if (q.Search == "" || hasWords(searched(row), q.Search)) &&
 				(repository == "" || hasRepository(row.Repos, repository)) && (pull == "" || hasPullRequest(row, pull)) {
 				all = append(all, row)
 			}

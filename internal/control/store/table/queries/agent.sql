@@ -42,6 +42,20 @@ WHERE (CAST(@user_id AS BIGINT) = 0 OR agents.user_id = @user_id) AND agents.arc
   AND (CAST(@any_standing AS BIGINT) = 1
     OR CASE agents.archived WHEN 1 THEN CAST(@filed_away AS BIGINT) = 1
        ELSE CAST(@statuses AS TEXT) LIKE '%,' || coalesce(runs.status, '-') || ',%'
+         OR CAST(@asks AS BIGINT) = 1 AND agents.approvals != ''
+         OR CAST(@needs_you AS BIGINT) = 1 AND (agents.approvals != '' OR runs.status IN ('ERROR', 'EXPIRED') AND agents.updated_at >= @news_since) END)
+ORDER BY agents.created_at DESC, agents.id DESC LIMIT @most;
+
+-- name: FindAskingAgents :many
+SELECT agents.* FROM agents LEFT JOIN runs ON runs.agent_id = agents.id AND runs.id = agents.latest_run_id
+WHERE agents.approvals != '' AND agents.archived = 0
+  AND (CAST(@user_id AS BIGINT) = 0 OR agents.user_id = @user_id) AND agents.archived <= @archived
+  AND agents.created_at >= @since AND agents.created_at < @until
+  AND agents.created_at <= @before_time AND (agents.created_at < @before_time OR agents.id < @before_id)
+  AND (CAST(@any_standing AS BIGINT) = 1
+    OR CASE agents.archived WHEN 1 THEN CAST(@filed_away AS BIGINT) = 1
+       ELSE CAST(@statuses AS TEXT) LIKE '%,' || coalesce(runs.status, '-') || ',%'
+         OR CAST(@asks AS BIGINT) = 1 AND agents.approvals != ''
          OR CAST(@needs_you AS BIGINT) = 1 AND (agents.approvals != '' OR runs.status IN ('ERROR', 'EXPIRED') AND agents.updated_at >= @news_since) END)
 ORDER BY agents.created_at DESC, agents.id DESC LIMIT @most;
 

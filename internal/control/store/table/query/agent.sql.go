@@ -40,8 +40,9 @@ WHERE (CAST(?1 AS BIGINT) = 0 OR agents.user_id = ?1) AND agents.archived <= ?2
   AND (CAST(?7 AS BIGINT) = 1
     OR CASE agents.archived WHEN 1 THEN CAST(?8 AS BIGINT) = 1
        ELSE CAST(?9 AS TEXT) LIKE '%,' || coalesce(runs.status, '-') || ',%'
-         OR CAST(?10 AS BIGINT) = 1 AND (agents.approvals != '' OR runs.status IN ('ERROR', 'EXPIRED') AND agents.updated_at >= ?11) END)
-ORDER BY agents.created_at DESC, agents.id DESC LIMIT ?12
+         OR CAST(?10 AS BIGINT) = 1 AND agents.approvals != ''
+         OR CAST(?11 AS BIGINT) = 1 AND (agents.approvals != '' OR runs.status IN ('ERROR', 'EXPIRED') AND agents.updated_at >= ?12) END)
+ORDER BY agents.created_at DESC, agents.id DESC LIMIT ?13
 `
 
 type FindAgentsParams struct {
@@ -54,6 +55,7 @@ type FindAgentsParams struct {
 	AnyStanding int64
 	FiledAway   int64
 	Statuses    string
+	Asks        int64
 	NeedsYou    int64
 	NewsSince   int64
 	Most        int64
@@ -70,6 +72,101 @@ func (q *Queries) FindAgents(ctx context.Context, arg FindAgentsParams) ([]Agent
 		arg.AnyStanding,
 		arg.FiledAway,
 		arg.Statuses,
+		arg.Asks,
+		arg.NeedsYou,
+		arg.NewsSince,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Agent
+	for rows.Next() {
+		var i Agent
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.UserID,
+			&i.Archived,
+			&i.Env,
+			&i.Repos,
+			&i.Model,
+			&i.Class,
+			&i.WorkOnCurrentBranch,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.LatestRunID,
+			&i.Head,
+			&i.Paused,
+			&i.Machine,
+			&i.RunMode,
+			&i.Approvals,
+			&i.Origin,
+			&i.ForkedFrom,
+			&i.Layer,
+			&i.RulesAt,
+			&i.Queue,
+			&i.Todos,
+			&i.Pull,
+			&i.PullRequests,
+			&i.RunLimit,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const findAskingAgents = `-- name: FindAskingAgents :many
+SELECT agents.id, agents.name, agents.user_id, agents.archived, agents.env, agents.repos, agents.model, agents.class, agents.work_on_current_branch, agents.created_at, agents.updated_at, agents.latest_run_id, agents.head, agents.paused, agents.machine, agents.run_mode, agents.approvals, agents.origin, agents.forked_from, agents.layer, agents.rules_at, agents.queue, agents.todos, agents.pull, agents.pull_requests, agents.run_limit FROM agents LEFT JOIN runs ON runs.agent_id = agents.id AND runs.id = agents.latest_run_id
+WHERE agents.approvals != '' AND agents.archived = 0
+  AND (CAST(?1 AS BIGINT) = 0 OR agents.user_id = ?1) AND agents.archived <= ?2
+  AND agents.created_at >= ?3 AND agents.created_at < ?4
+  AND agents.created_at <= ?5 AND (agents.created_at < ?5 OR agents.id < ?6)
+  AND (CAST(?7 AS BIGINT) = 1
+    OR CASE agents.archived WHEN 1 THEN CAST(?8 AS BIGINT) = 1
+       ELSE CAST(?9 AS TEXT) LIKE '%,' || coalesce(runs.status, '-') || ',%'
+         OR CAST(?10 AS BIGINT) = 1 AND agents.approvals != ''
+         OR CAST(?11 AS BIGINT) = 1 AND (agents.approvals != '' OR runs.status IN ('ERROR', 'EXPIRED') AND agents.updated_at >= ?12) END)
+ORDER BY agents.created_at DESC, agents.id DESC LIMIT ?13
+`
+
+type FindAskingAgentsParams struct {
+	UserID      int64
+	Archived    int64
+	Since       int64
+	Until       int64
+	BeforeTime  int64
+	BeforeID    string
+	AnyStanding int64
+	FiledAway   int64
+	Statuses    string
+	Asks        int64
+	NeedsYou    int64
+	NewsSince   int64
+	Most        int64
+}
+
+func (q *Queries) FindAskingAgents(ctx context.Context, arg FindAskingAgentsParams) ([]Agent, error) {
+	rows, err := q.query(ctx, q.findAskingAgentsStmt, findAskingAgents,
+		arg.UserID,
+		arg.Archived,
+		arg.Since,
+		arg.Until,
+		arg.BeforeTime,
+		arg.BeforeID,
+		arg.AnyStanding,
+		arg.FiledAway,
+		arg.Statuses,
+		arg.Asks,
 		arg.NeedsYou,
 		arg.NewsSince,
 		arg.Most,

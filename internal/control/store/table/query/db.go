@@ -144,6 +144,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.findAgentsStmt, err = db.PrepareContext(ctx, findAgents); err != nil {
 		return nil, fmt.Errorf("error preparing query FindAgents: %w", err)
 	}
+	if q.findAskingAgentsStmt, err = db.PrepareContext(ctx, findAskingAgents); err != nil {
+		return nil, fmt.Errorf("error preparing query FindAskingAgents: %w", err)
+	}
 	if q.forgetKeysStmt, err = db.PrepareContext(ctx, forgetKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query ForgetKeys: %w", err)
 	}
@@ -520,6 +523,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing findAgentsStmt: %w", cerr)
 		}
 	}
+	if q.findAskingAgentsStmt != nil {
+		if cerr := q.findAskingAgentsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing findAskingAgentsStmt: %w", cerr)
+		}
+	}
 	if q.forgetKeysStmt != nil {
 		if cerr := q.forgetKeysStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing forgetKeysStmt: %w", cerr)
@@ -884,6 +892,7 @@ type Queries struct {
 	dueDeliveriesStmt             *sql.Stmt
 	externalIDStmt                *sql.Stmt
 	findAgentsStmt                *sql.Stmt
+	findAskingAgentsStmt          *sql.Stmt
 	forgetKeysStmt                *sql.Stmt
 	forgetLinksStmt               *sql.Stmt
 	getAgentStmt                  *sql.Stmt
@@ -987,6 +996,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		dueDeliveriesStmt:             q.dueDeliveriesStmt,
 		externalIDStmt:                q.externalIDStmt,
 		findAgentsStmt:                q.findAgentsStmt,
+		findAskingAgentsStmt:          q.findAskingAgentsStmt,
 		forgetKeysStmt:                q.forgetKeysStmt,
 		forgetLinksStmt:               q.forgetLinksStmt,
 		getAgentStmt:                  q.getAgentStmt,
