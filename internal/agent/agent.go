@@ -104,6 +104,9 @@ type Egress struct {
 type Repo struct {
 	URL         string `json:"url"`
 	StartingRef string `json:"startingRef,omitempty"`
+	// TeamBase says that StartingRef is the team's base branch: where the repository
+	// has no such branch, the work starts at its default branch. See [BaseMissing].
+	TeamBase    bool   `json:"teamBase,omitempty"`
 	PullRequest string `json:"prUrl,omitempty"` // on which the agent was started; it begins with its branch
 }
 
@@ -187,6 +190,8 @@ func (a *Agent) Apply(e Event) {
 		if b.Limit != nil {
 			a.Limit = *b.Limit
 		}
+	case *BaseMissing:
+		a.startAt(b.RepoURL, "")
 	case *Archived:
 		a.Archived = b.Archived
 	case *MachineMade:

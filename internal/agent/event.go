@@ -106,6 +106,12 @@ type (
 		// Others are of the agent's repositories but the first, in their order.
 		Others []Checkout `json:"others,omitempty"`
 	}
+	// BaseMissing says that a repository lacks the team's base branch: the work on it
+	// starts at its default branch.
+	BaseMissing struct {
+		RepoURL string `json:"repoUrl"`
+		Branch  string `json:"branch"` // the team's base branch
+	}
 	// VariablesGiven says which variables were put into the machine's environment.
 	// It tells no value.
 	VariablesGiven struct {
@@ -261,6 +267,10 @@ const CodeCut = "reply_cut"
 // CodeHook is the code of the notice that tells what hooks have to say.
 const CodeHook = "hook"
 
+// CodeBaseMissing is the code of the notice that a repository lacks the team's base
+// branch.
+const CodeBaseMissing = "base_missing"
+
 // CodeMCP is the code of the notice that tells what MCP servers offer.
 const CodeMCP = "mcp_servers"
 
@@ -274,6 +284,7 @@ func (*BootStep) Kind() string          { return "boot.step" }
 func (*MachineMade) Kind() string       { return "machine.made" }
 func (*MachineReady) Kind() string      { return "machine.ready" }
 func (*MachineLost) Kind() string       { return "machine.lost" }
+func (*BaseMissing) Kind() string       { return "repository.base_missing" }
 func (*VariablesGiven) Kind() string    { return "variables.given" }
 func (*MachineHibernated) Kind() string { return "machine.hibernated" }
 func (*MachineWoken) Kind() string      { return "machine.woken" }
@@ -328,6 +339,7 @@ var bodies = func() map[string]reflect.Type {
 		&Paused{},
 		&Resumed{},
 		&VariablesGiven{},
+		&BaseMissing{},
 		&MachineHibernated{},
 		&MachineWoken{},
 		&MachineExpiring{},

@@ -113,7 +113,7 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 	for i := range created.Repos { // it begins where the other stands
 		created.Repos[i].PullRequest = ""
 		if i < len(p.State.Agent.Repos) {
-			created.Repos[i].StartingRef = p.State.Agent.Repos[i].StartingRef
+			created.Repos[i].StartingRef, created.Repos[i].TeamBase = p.State.Agent.Repos[i].StartingRef, p.State.Agent.Repos[i].TeamBase
 		}
 	}
 	if len(created.Repos) == 0 {
@@ -144,7 +144,7 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 			commit = p.State.Checkout(i).BaseCommit
 		}
 		if commit != "" {
-			created.Repos[i].StartingRef = commit
+			created.Repos[i].StartingRef, created.Repos[i].TeamBase = commit, false
 		}
 	}
 	return told(p.onWhatWasPushed(created))

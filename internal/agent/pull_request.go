@@ -111,17 +111,22 @@ func (a *Agent) PullRequest(repoURL, branch string) *PullRequest {
 	return &a.PullRequests[i]
 }
 
+// startAt makes ref the starting ref of the repository at url.
+func (a *Agent) startAt(url, ref string) {
+	a.Repos = slices.Clone(a.Repos)
+	for i := range a.Repos {
+		if r := &a.Repos[i]; r.URL == url {
+			r.StartingRef, r.TeamBase = ref, false
+		}
+	}
+}
+
 // pull folds one event into the pull requests.
 func (a *Agent) pull(e Event) {
 	switch b := e.Body.(type) {
 	case *PullRequestFound:
 		a.putPull(b.PullRequest)
-		a.Repos = slices.Clone(a.Repos)
-		for i := range a.Repos {
-			if a.Repos[i].URL == b.PullRequest.RepoURL {
-				a.Repos[i].StartingRef = b.PullRequest.Branch
-			}
-		}
+		a.startAt(b.PullRequest.RepoURL, b.PullRequest.Branch)
 	case *PullRequestOpened:
 		a.putPull(b.PullRequest)
 	case *PullRequestFailed:

@@ -83,6 +83,33 @@ func TestSeveralRepositories(t *testing.T) {
 	}
 }
 
+// The team's base branch counts for the repositories that have it; the others start
+// at their default branch, and the journal says so.
+func TestTeamBaseBranch(t *testing.T) {
+	git := gittest.New(t)
+	readme := func(s string) map[string]string { return map[string]string{"README.md": s + "\n"} }
+	urls := []string{git.Repo("app", readme("main of app")), git.Repo("lib", readme("main of lib"))}
+	git.Commit("app", "develop", "Develop", readme("develop of app"))
+	a := start(t, scripted(t, `
+scripts:
+  - turns:
+      - calls:
+          - {tool: Shell, args: {command: "cat app/README.md lib/README.md"}}
+      - text: Done.
+`))
+	if status, body := a.do("PATCH", "/v1/settings", object{"baseBranch": "develop"}); status != 200 {
+		t.Fatalf("settings: %d %s", status, body)
+	}
+	r := a.finish(a.create("", "Look", object{"repos": []object{{"url": urls[0]}, {"url": urls[1]}}}))
+	events := a.events(r.AgentID)
+	if !strings.Contains(events, `develop of app\nmain of lib`) {
+		t.Errorf("the work does not start at develop and main:\n%s", events)
+	}
+	if !strings.Contains(events, urls[1]+" has no branch develop") || strings.Contains(events, urls[0]+" has no branch") {
+		t.Errorf("the journal does not tell which repository lacks the branch:\n%s", events)
+	}
+}
+
 // The server is killed when the first of two repositories has been pushed, and
 // the second is held up: each is pushed in the end, and told of once.
 func TestServerIsKilledBetweenPushes(t *testing.T) {

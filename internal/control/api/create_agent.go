@@ -2,14 +2,17 @@ package api
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
 	"aloft/internal/policy/permit"
@@ -72,17 +75,19 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	if err != nil {
 		return err
 	}
-	if err := s.settled(r, &in); err != nil {
+	baseBranch, err := s.settled(r.Context(), &in)
+	if err != nil {
 		return err
 	}
 	mode, err := modeOf(in.Mode)
 	if err != nil {
 		return err
 	}
-	created, err := s.created(&in, prompt.PlainText(), who)
+	created, err := s.created(r.Context(), &in, prompt.PlainText(), who)
 	if err != nil {
 		return err
 	}
+	startAt(created.Repos, baseBranch)
 	limit, err := s.limit(r.Context(), in.Limits, agent.Agent{Model: created.Model, CreatedAt: time.Now()})
 	if err != nil {
 		return err
@@ -150,11 +155,11 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 }
 
 // created checks all of the request but its prompt.
-func (s *server) created(in *createAgentRequestJSON, prompt string, who account.APIKey) (*agent.Created, error) {
+func (s *server) created(ctx context.Context, in *createAgentRequestJSON, prompt string, who account.APIKey) (*agent.Created, error) {
 	if err := notBuiltYet(in); err != nil {
 		return nil, err
 	}
-	model, err := s.model(in.Model)
+	model, err := s.model(ctx, in.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +198,7 @@ func (s *server) created(in *createAgentRequestJSON, prompt string, who account.
 	if c.Pull, err = s.pullWish(in, repos); err != nil {
 		return nil, err
 	}
-	if c.Subagents, err = s.subagents(in.CustomSubagents); err != nil {
+	if c.Subagents, err = s.subagents(ctx, in.CustomSubagents); err != nil {
 		return nil, err
 	}
 	c.Branch, err = branch(in, cmp.Or(strings.TrimSpace(prompt), c.Name))
@@ -241,12 +246,36 @@ func modeOf(mode *string) (string, error) {
 	return "", fault.Invalid("must be agent or plan").At("mode")
 }
 
-// model returns the id to keep of the model that was asked for: none for the
-// default, whichever that is when a run starts.
-func (s *server) model(ref *modelRefJSON) (string, error) {
-	if ref == nil || ref.ID == agent.DefaultModel {
-		return "", noParams(ref)
+// model returns the id to keep of the model that a request asks for. Without one,
+// and for "default", it is the team's default model. Where the team has none it is
+// "", the server's default, whichever that is when a run starts.
+func (s *server) model(ctx context.Context, ref *modelRefJSON) (string, error) {
+	if ref != nil && ref.ID != agent.DefaultModel {
+		return s.namedModel(ref)
 	}
+	id, err := s.teamModel(ctx)
+	if err != nil {
+		return "", err
+	}
+	return id, noParams(ref)
+}
+
+// teamModel returns the id of the team's default model. It is "" where none is
+// settled, or where the configuration no longer has it.
+func (s *server) teamModel(ctx context.Context) (string, error) {
+	h, err := store.Settings(ctx, s.Rules)
+	if err != nil {
+		return "", err
+	}
+	id := h.Now().DefaultModel
+	if !slices.ContainsFunc(s.Models, func(m model.Info) bool { return m.ID == id }) {
+		return "", nil
+	}
+	return id, nil
+}
+
+// namedModel returns the id of the model that a request names.
+func (s *server) namedModel(ref *modelRefJSON) (string, error) {
 	known := make([]string, 0, len(s.Models))
 	for _, m := range s.Models {
 		if m.ID == ref.ID {

@@ -69,7 +69,7 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
-	f, err := s.forking(&in)
+	f, err := s.forking(r.Context(), &in)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s *server) mayForkAlive(ctx context.Context, a agent.Agent) (bool, error) 
 }
 
 // forking checks all of a request.
-func (s *server) forking(in *forkRequestJSON) (forking, error) {
+func (s *server) forking(ctx context.Context, in *forkRequestJSON) (forking, error) {
 	var f forking
 	n := 1
 	switch {
@@ -181,7 +181,7 @@ func (s *server) forking(in *forkRequestJSON) (forking, error) {
 		}
 	}
 	if in.Model != nil {
-		model, err := s.model(in.Model)
+		model, err := s.model(ctx, in.Model)
 		if err != nil {
 			return f, err
 		}

@@ -36,7 +36,7 @@ func FuzzCreateAgent(f *testing.F) {
 			mustBeInvalid(t, err)
 			return
 		}
-		c, err := s.created(&in, m.PlainText(), account.APIKey{UserID: 1})
+		c, err := s.created(t.Context(), &in, m.PlainText(), account.APIKey{UserID: 1})
 		if err != nil {
 			mustBeInvalid(t, err)
 			return

@@ -22,15 +22,20 @@ type listModelsResponseJSON struct {
 }
 
 // listModels lists the default first: many clients take the first.
-func (s *server) listModels(w http.ResponseWriter, _ *http.Request, _ account.APIKey) error {
+func (s *server) listModels(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	first, err := s.teamModel(r.Context())
+	if err != nil {
+		return err
+	}
+	first = cmp.Or(first, s.DefaultModel)
 	models := slices.Clone(s.Models)
 	slices.SortStableFunc(models, func(a, b model.Info) int {
-		return cmp.Compare(rank(a, s.DefaultModel), rank(b, s.DefaultModel))
+		return cmp.Compare(rank(a, first), rank(b, first))
 	})
 	out := listModelsResponseJSON{Items: []modelListItemJSON{}}
 	for _, m := range models {
 		item := modelListItemJSON{ID: m.ID, DisplayName: cmp.Or(m.DisplayName, m.ID)}
-		if m.ID == s.DefaultModel && m.ID != "default" {
+		if m.ID == first && m.ID != "default" {
 			item.Aliases = []string{"default"}
 		}
 		out.Items = append(out.Items, item)

@@ -91,7 +91,7 @@ func (s *server) followUp(w http.ResponseWriter, r *http.Request, who account.AP
 		return out, err
 	}
 	if more.Model != nil {
-		model, err := s.model(more.Model)
+		model, err := s.model(ctx, more.Model)
 		if err != nil {
 			return out, err
 		}

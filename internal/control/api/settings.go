@@ -2,11 +2,13 @@ package api
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"strings"
 	"time"
 
 	"aloft/internal/account"
+	"aloft/internal/agent"
 	"aloft/internal/allowance"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
@@ -114,7 +116,7 @@ func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) erro
 	if in.DefaultModel != nil {
 		to.DefaultModel = ""
 		if *in.DefaultModel != "" {
-			id, err := s.model(&modelRefJSON{ID: *in.DefaultModel})
+			id, err := s.namedModel(&modelRefJSON{ID: *in.DefaultModel})
 			if err != nil {
 				return fault.Of(err).At("defaultModel")
 			}
@@ -196,25 +198,29 @@ func settleNetwork(to *account.Settings, mode *string, list *[]string) error {
 	return nil
 }
 
-// settled fills in what a request leaves to the team's settings.
-func (s *server) settled(r *http.Request, in *createAgentRequestJSON) error {
-	h, err := store.Settings(r.Context(), s.Rules)
+// settled gives a request without repositories the team's default repository. It
+// returns the team's base branch, "" where none is settled.
+func (s *server) settled(ctx context.Context, in *createAgentRequestJSON) (baseBranch string, err error) {
+	h, err := store.Settings(ctx, s.Rules)
 	if err != nil {
-		return err
+		return "", err
 	}
 	now := h.Now()
-	if in.Model == nil && now.DefaultModel != "" {
-		if _, err := s.model(&modelRefJSON{ID: now.DefaultModel}); err == nil { // it may have gone from the configuration
-			in.Model = &modelRefJSON{ID: now.DefaultModel}
-		}
-	}
 	if in.Repos == nil && now.DefaultRepository != "" {
 		in.Repos = []repoConfigJSON{{URL: now.DefaultRepository}}
 	}
-	for i := range in.Repos {
-		if in.Repos[i].StartingRef == nil && in.Repos[i].PRURL == nil && now.BaseBranch != "" {
-			in.Repos[i].StartingRef = &now.BaseBranch
+	return now.BaseBranch, nil
+}
+
+// startAt has those repositories start at the team's base branch that the request
+// names without a ref or a pull request.
+func startAt(repos []agent.Repo, baseBranch string) {
+	if baseBranch == "" {
+		return
+	}
+	for i := range repos {
+		if r := &repos[i]; r.StartingRef == "" && r.PullRequest == "" {
+			r.StartingRef, r.TeamBase = baseBranch, true
 		}
 	}
-	return nil
 }

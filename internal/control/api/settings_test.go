@@ -21,7 +21,7 @@ func TestSettings(t *testing.T) {
 	} {
 		h.want(h.callAs(adminsKey, "PATCH", "/v1/settings", bad), 400)
 	}
-	before, _ := h.begin()
+	before, run := h.begin()
 	a := h.want(h.callAs(adminsKey, "PATCH", "/v1/settings", `{"defaultModel":"other","defaultRepository":"github.com/acme/app","baseBranch":"trunk"}`), 200)
 	if a.text(t, "defaultRepository") != "https://github.com/acme/app" {
 		t.Errorf("settled: %s", a.body)
@@ -31,14 +31,25 @@ func TestSettings(t *testing.T) {
 		a := h.want(h.call("POST", "/v1/agents", body), 201)
 		return h.created(a.text(t, "agent.id"))
 	}
-	if c := made(`{"prompt":{"text":"x"}}`); c.Model != "other" || len(c.Repos) != 1 || c.Repos[0] != (agent.Repo{URL: "https://github.com/acme/app", StartingRef: "trunk"}) {
+	if c := made(`{"prompt":{"text":"x"}}`); c.Model != "other" || len(c.Repos) != 1 || c.Repos[0] != (agent.Repo{URL: "https://github.com/acme/app", StartingRef: "trunk", TeamBase: true}) {
 		t.Errorf("an agent that names nothing: %+v", c)
 	}
-	if c := made(`{"prompt":{"text":"x"},"model":{"id":"house"},"repos":[{"url":"github.com/o/r","startingRef":"v1"}]}`); c.Model != "house" || c.Repos[0].StartingRef != "v1" {
+	if c := made(`{"prompt":{"text":"x"},"model":{"id":"house"},"repos":[{"url":"github.com/o/r","startingRef":"v1"}]}`); c.Model != "house" || c.Repos[0].StartingRef != "v1" || c.Repos[0].TeamBase {
 		t.Errorf("an agent that names all: %+v", c)
 	}
 	if c := made(`{"prompt":{"text":"x"},"repos":[]}`); len(c.Repos) != 0 {
 		t.Errorf("an agent without a repository: %+v", c)
+	}
+	if c := made(`{"prompt":{"text":"x"},"model":{"id":"default"}}`); c.Model != "other" {
+		t.Errorf("an agent that names the default model has %q", c.Model)
+	}
+	if a := h.want(h.call("GET", "/v1/models", ""), 200); !strings.HasPrefix(string(a.body), `{"items":[{"id":"other",`) || strings.Count(string(a.body), `"default"`) != 1 {
+		t.Errorf("the default model is not listed first: %s", a.body)
+	}
+	h.append(before, run, &agent.RunStarted{}, &agent.RunEnded{Status: agent.Finished})
+	h.want(h.call("POST", "/v1/agents/"+before+"/runs", `{"prompt":{"text":"x"},"model":{"id":"default"}}`), 201)
+	if got := h.folded(before).Agent.Model; got != "other" {
+		t.Errorf("a follow-up with the default model has %q", got)
 	}
 	if c := h.created(before); c.Model != "" || c.Repos[0].StartingRef != "main" {
 		t.Errorf("an agent from before: %+v", c)

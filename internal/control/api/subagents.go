@@ -43,7 +43,7 @@ func (subagentModelJSON) Schema(r huma.Registry) *huma.Schema {
 }
 
 // subagents checks those that come with the wish for an agent.
-func (s *server) subagents(in []customSubagentJSON) ([]subagent.Definition, error) {
+func (s *server) subagents(ctx context.Context, in []customSubagentJSON) ([]subagent.Definition, error) {
 	if len(in) > subagent.MaxGiven {
 		return nil, fault.Invalid("has %d; at most %d are accepted", len(in), subagent.MaxGiven).At("customSubagents")
 	}
@@ -59,7 +59,7 @@ func (s *server) subagents(in []customSubagentJSON) ([]subagent.Definition, erro
 		}
 		if m := (*modelRefJSON)(one.Model); m != nil {
 			if d.Model = m.ID; d.Model != subagent.Inherit && d.Model != subagent.Fast {
-				id, err := s.model(m)
+				id, err := s.model(ctx, m)
 				if err != nil {
 					return nil, fault.Of(err).At(at + fault.Of(err).Field)
 				}

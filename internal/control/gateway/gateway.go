@@ -112,6 +112,9 @@ type RefInfo struct {
 	Branches      map[string]string // every branch and its commit
 }
 
+// CodeRefNotFound is the code of the fault that a repository lacks a ref.
+const CodeRefNotFound = mirror.CodeRefNotFound
+
 // Check asks a repository's server for its refs and resolves one: a branch, a
 // tag or a commit, or the default branch if ref is empty. The error is a
 // [fault.Error] with one of the codes repo_url_invalid, repo_not_found,

@@ -28,7 +28,7 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 	if err := w.findPulls(ctx, state, record); err != nil {
 		return nil, err
 	}
-	branches, err := w.branches(ctx, state)
+	branches, err := w.branches(ctx, state, record)
 	if err != nil {
 		return nil, err
 	}

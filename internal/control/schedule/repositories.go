@@ -46,10 +46,10 @@ func (s *Scheduler) pulls() loop.Pulls {
 }
 
 // branches returns the branch to work on in each of the agent's repositories.
-func (w *worker) branches(ctx context.Context, state *agent.State) ([]string, error) {
+func (w *worker) branches(ctx context.Context, state *agent.State, record loop.Record) ([]string, error) {
 	var out []string
 	for n := range state.Agent.Repos {
-		branch, err := w.branchOf(ctx, state, n)
+		branch, err := w.branchOf(ctx, state, n, record)
 		if err != nil {
 			return nil, err
 		}
@@ -61,8 +61,8 @@ func (w *worker) branches(ctx context.Context, state *agent.State) ([]string, er
 // branchOf returns the branch to work on in the n-th repository. Where the agent
 // is new it finds out, before anything is paid for, whether there is something
 // to clone and a branch to push.
-func (w *worker) branchOf(ctx context.Context, state *agent.State, n int) (string, error) {
-	was, repo := state.Checkout(n), state.Agent.Repos[n]
+func (w *worker) branchOf(ctx context.Context, state *agent.State, n int, record loop.Record) (string, error) {
+	was := state.Checkout(n)
 	if was.BaseCommit != "" {
 		return was.Branch, nil
 	}
@@ -70,10 +70,11 @@ func (w *worker) branchOf(ctx context.Context, state *agent.State, n int) (strin
 	if branch == "" && !state.Agent.WorkOnCurrentBranch {
 		branch = state.Branch // one name in all
 	}
-	info, err := w.s.Gateway.Check(ctx, repo.URL, repo.StartingRef)
+	info, err := w.check(ctx, state, n, record)
 	if err != nil {
 		return "", err
 	}
+	repo := state.Agent.Repos[n]
 	if n == 0 {
 		w.origin, w.rulesAt = info.Commit, info.Branches[info.DefaultBranch]
 	}
@@ -92,6 +93,22 @@ func (w *worker) branchOf(ctx context.Context, state *agent.State, n int) (strin
 			Hint("start the agent again: it takes another name")
 	}
 	return branch, nil
+}
+
+// check resolves where the work on the n-th repository starts. If that is the
+// team's base branch, and the repository has no such branch, the work starts at the
+// repository's default branch: the journal and the model are told.
+func (w *worker) check(ctx context.Context, state *agent.State, n int, record loop.Record) (gateway.RefInfo, error) {
+	repo := state.Agent.Repos[n]
+	info, err := w.s.Gateway.Check(ctx, repo.URL, repo.StartingRef)
+	if !repo.TeamBase || fault.Of(err).Code != gateway.CodeRefNotFound {
+		return info, err
+	}
+	if info, err = w.s.Gateway.Check(ctx, repo.URL, ""); err != nil {
+		return info, err
+	}
+	words := fmt.Sprintf("%s has no branch %s, the base branch of the team's settings: the work starts at its default branch, %s.", repo.URL, repo.StartingRef, info.DefaultBranch)
+	return info, record(ctx, &agent.BaseMissing{RepoURL: repo.URL, Branch: repo.StartingRef}, &agent.Notice{Code: agent.CodeBaseMissing, Text: words})
 }
 
 // checkouts are what the machine's workspace holds.

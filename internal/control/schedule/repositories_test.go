@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/gateway"
 	"aloft/internal/control/loop"
 	"aloft/internal/fault"
 )
@@ -26,6 +28,60 @@ func (f *forge) Found(_ context.Context, repoURL, prURL string) (agent.PullReque
 	}
 	p.RepoURL = repoURL
 	return p, nil
+}
+
+// upstream is a gateway to repositories that have the branch main alone.
+type upstream struct {
+	Gateway
+	asked []string
+}
+
+func (u *upstream) Check(_ context.Context, repoURL, ref string) (gateway.RefInfo, error) {
+	u.asked = append(u.asked, repoURL+" "+ref)
+	if ref != "" && ref != "main" {
+		return gateway.RefInfo{}, fault.NotFound("no %s", ref).Named(gateway.CodeRefNotFound)
+	}
+	return gateway.RefInfo{DefaultBranch: "main", Commit: "c0ffee", Branch: "main", Branches: map[string]string{"main": "c0ffee"}}, nil
+}
+
+// The work starts at the default branch where a repository lacks the team's base
+// branch, and the journal says so once. A missing ref that the request names is an
+// error.
+func TestBaseBranchMissing(t *testing.T) {
+	const one, two = "https://git.test/o/one", "https://git.test/o/two"
+	up := &upstream{}
+	w := &worker{s: &Scheduler{Config: Config{Gateway: up}}}
+	begin := func(repos ...agent.Repo) (*agent.State, *[]agent.Body, loop.Record) {
+		events := []agent.Body{&agent.Created{Branch: "aloft/x", Repos: repos}}
+		state := fold(events...)
+		return state, &events, func(_ context.Context, bodies ...agent.Body) error {
+			events = append(events, bodies...)
+			*state = *fold(events...)
+			return nil
+		}
+	}
+	state, events, record := begin(agent.Repo{URL: one, StartingRef: "main", TeamBase: true}, agent.Repo{URL: two, StartingRef: "develop", TeamBase: true})
+	for range 2 { // as after a crash
+		if _, err := w.branches(t.Context(), state, record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := state.Agent.Repos; got[0].StartingRef != "main" || got[1].StartingRef != "" || got[1].TeamBase {
+		t.Errorf("the work starts at %+v", got)
+	}
+	if len(*events) != 3 {
+		t.Fatalf("journaled: %+v", (*events)[1:])
+	}
+	if missing, ok := (*events)[1].(*agent.BaseMissing); !ok || *missing != (agent.BaseMissing{RepoURL: two, Branch: "develop"}) {
+		t.Errorf("journaled first: %+v", (*events)[1])
+	}
+	if notice, ok := (*events)[2].(*agent.Notice); !ok || !strings.Contains(notice.Text, two+" has no branch develop") || !strings.Contains(notice.Text, "default branch, main") {
+		t.Errorf("journaled second: %+v", (*events)[2])
+	}
+	state, _, record = begin(agent.Repo{URL: two, StartingRef: "develop"})
+	if _, err := w.branches(t.Context(), state, record); fault.Of(err).Code != gateway.CodeRefNotFound {
+		t.Errorf("with a ref of the request's own: %v", err)
+	}
 }
 
 // An agent that is started on pull requests begins with their branches. Each is
