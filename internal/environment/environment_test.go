@@ -107,7 +107,7 @@ func TestKeysAreThoseOfTheType(t *testing.T) {
 	empty, _ := environment.Parse(environment.Files[0], []byte("{}"))
 	for _, k := range environment.Keys() {
 		e, findings := environment.Parse(environment.Files[0], []byte(fmt.Sprintf("{%q: %s}", k.Name, k.Example)))
-		if len(findings) > 0 {
+		if len(findings) > 0 && k.Name != "egressAllowlist" { // which warns without a mode
 			t.Errorf("the example of %s: %v", k.Name, findings)
 		}
 		if e.Digest() == empty.Digest() && k.Name != "$schema" && k.Name != "disableAllMcpServers" {

@@ -81,8 +81,22 @@ func (d *decoder) settle(e *Environment, dir string) {
 	if m := d.places["mcpServerAllowlist"]; e.DisableAllMCPServers && len(e.MCPServerAllowlist) > 0 {
 		d.warn(m.at, m.key, "keep one of them", "it has no effect beside disableAllMcpServers")
 	}
-	if m := d.places["egressAllowlist"]; e.EgressMode == EgressAllowAll && len(e.EgressAllowlist) > 0 {
-		d.warn(m.at, m.key, "keep one of them", "it has no effect beside egressMode allow_all")
+	d.settleEgress(e)
+}
+
+// settleEgress gives an allow list without a mode the effect that its name
+// promises, and warns of one that its mode leaves without effect.
+func (d *decoder) settleEgress(e *Environment) {
+	m, there := d.places["egressAllowlist"]
+	if !there {
+		return
+	}
+	switch {
+	case e.EgressMode == "":
+		e.EgressMode = EgressDefaultWithSettings
+		d.warn(m.at, m.key, "add \"egressMode\"", "without egressMode it counts as with %s: the list and the usual package hosts are reached, and nothing else", EgressDefaultWithSettings)
+	case len(e.EgressAllowlist) > 0 && (e.EgressMode == EgressAllowAll || e.EgressMode == EgressParentPlusSettings):
+		d.warn(m.at, m.key, "keep one of them", "it has no effect beside egressMode %s, since an environment cannot widen the network", e.EgressMode)
 	}
 }
 
