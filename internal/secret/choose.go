@@ -64,6 +64,9 @@ func before(a, b Secret) bool {
 type Set struct {
 	Vars   map[string]string
 	Hidden []string // names in Vars whose values are taken out of what the machine says; sorted
+	// Kept are values that are taken out likewise, by names that no variable has.
+	// The machine does not get them.
+	Kept map[string]string
 }
 
 // Add adds a variable; one of that name, whatever its case, is replaced.
@@ -97,7 +100,8 @@ func (s Set) Environ() map[string]string {
 
 // Values returns what is secret, by name.
 func (s Set) Values() map[string]string {
-	values := make(map[string]string, len(s.Hidden))
+	values := make(map[string]string, len(s.Hidden)+len(s.Kept))
+	maps.Copy(values, s.Kept)
 	for _, name := range s.Hidden {
 		values[name] = s.Vars[name]
 	}

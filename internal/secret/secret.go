@@ -36,6 +36,10 @@ const (
 	OfPerson      Kind = "personal"
 	OfTeam        Kind = "team"
 
+	// OfForked is for values that were secret of the agents from which this one was
+	// forked. They are in no variable of its machine, but may be on its disk.
+	OfForked Kind = "forked"
+
 	OfWebhook Kind = "webhook" // an agent's; it is in no machine
 
 	// What MCP needs is in no machine either: servers as the team, a person or the

@@ -210,6 +210,10 @@ func TestSet(t *testing.T) {
 	if got := fmt.Sprint(s.Values()); got != "map[B:three TOKEN:two]" {
 		t.Error(got)
 	}
+	s.Kept = map[string]string{"C of another": "four"}
+	if got := fmt.Sprint(s.Values(), len(s.Environ())); got != "map[B:three C of another:four TOKEN:two] 4" {
+		t.Error(got)
+	}
 	if err := s.Check(); err != nil {
 		t.Error(err)
 	}

@@ -230,6 +230,13 @@ func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint,
 	if err != nil {
 		return out, false, err
 	}
+	if s.Secrets != nil {
+		inherited, err := s.Secrets.SealInherited(ctx, id, p.State.Agent)
+		if err != nil {
+			return out, false, err
+		}
+		sealed = append(sealed, inherited...)
+	}
 	servers, given, err := s.forkedMCP(ctx, who, p.State)
 	if err != nil {
 		return out, false, err

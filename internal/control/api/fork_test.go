@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -188,4 +190,38 @@ func TestForkTakesMCPServersAlong(t *testing.T) {
 		t.Errorf("a fork of the turn before has %q", got)
 	}
 	h.want(h.callAs(bensKey, "POST", "/v1/agents/"+id+"/fork", `{"prompt":{"text":"go on"}}`), 404)
+}
+
+// What was secret of an agent stays secret of its forks, and of theirs, after
+// the agent is deleted: it may be on the disk that they began with.
+func TestForkKeepsSecretsOfDeletedAgents(t *testing.T) {
+	h := newHouse(t)
+	h.api.Forks = &disks{}
+	id := h.forkable()
+	forkOf := func(id string) string {
+		made := h.want(h.call("POST", "/v1/agents/"+id+"/fork", `{"prompt":{"text":"go on"}}`), 201)
+		items, _ := made.get(t, "items").([]any)
+		item, _ := items[0].(map[string]any)
+		one, _ := item["agent"].(map[string]any)
+		forked, _ := one["id"].(string)
+		h.append(forked, h.folded(forked).Run.ID, finish())
+		h.want(h.call("DELETE", "/v1/agents/"+id, ""), 200)
+		return forked
+	}
+	for generation := range 2 {
+		id = forkOf(id)
+		set, _, err := h.safe.ForAgent(t.Context(), h.folded(id).Agent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if values := slices.Collect(maps.Values(set.Values())); !slices.Equal(values, []string{"s3cret"}) {
+			t.Errorf("generation %d: secret are %q", generation+1, values)
+		}
+		if _, ok := set.Environ()["MINE"]; ok {
+			t.Errorf("generation %d has the variable", generation+1)
+		}
+	}
+	if sealed, err := h.store.SecretsAfter(t.Context(), "", 100); err != nil || len(sealed) != 1 {
+		t.Errorf("%d secrets are kept, of one agent: %v", len(sealed), err)
+	}
 }

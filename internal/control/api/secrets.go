@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"aloft/internal/account"
+	"aloft/internal/agent"
 	"aloft/internal/fault"
 	"aloft/internal/redact"
 	"aloft/internal/secret"
@@ -25,6 +26,9 @@ type Secrets interface {
 	DeleteAll(ctx context.Context, owner secret.Owner) error
 	// SealEnvVars seals what comes with a new agent.
 	SealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error)
+	// SealInherited seals what is secret of an agent for its fork, which gets none
+	// of it as a variable.
+	SealInherited(ctx context.Context, forkID string, of agent.Agent) ([]secret.Sealed, error)
 	// SealWebhook seals the webhook that comes with a new agent.
 	SealWebhook(ctx context.Context, agentID, url, key string) (secret.Sealed, error)
 	// SealMCP seals the MCP servers that come with a new agent, by its first run.

@@ -15,13 +15,29 @@ import (
 // ForAgent returns what the agent's machine gets now, and until when: a zero
 // time where nothing of it ends.
 func (s *Safe) ForAgent(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error) {
+	set, err := s.chosen(ctx, a)
+	if err != nil {
+		return secret.Set{}, time.Time{}, err
+	}
+	if set.Kept, err = s.inherited(ctx, a.ID); err != nil {
+		return secret.Set{}, time.Time{}, err
+	}
+	until, err := s.assume(ctx, &set, a.ID)
+	if err != nil {
+		return secret.Set{}, time.Time{}, err
+	}
+	return set, until, set.Check()
+}
+
+// chosen opens the secrets that the agent's machine gets.
+func (s *Safe) chosen(ctx context.Context, a agent.Agent) (secret.Set, error) {
 	owners := []secret.Owner{
 		{Kind: secret.OfAgent, ID: a.ID}, {Kind: secret.OfPerson, ID: strconv.FormatInt(a.UserID, 10)}, secret.TheTeam,
 	}
 	if s.Environment != nil {
 		id, err := s.Environment(ctx, a)
 		if err != nil {
-			return secret.Set{}, time.Time{}, err
+			return secret.Set{}, err
 		}
 		if id != "" {
 			owners = append(owners, secret.Owner{Kind: secret.OfEnvironment, ID: id})
@@ -31,15 +47,7 @@ func (s *Safe) ForAgent(ctx context.Context, a agent.Agent) (secret.Set, time.Ti
 	for i, r := range a.Repos {
 		urls[i] = r.URL
 	}
-	set, err := s.opened(ctx, secret.ForAgent, urls, owners...)
-	if err != nil {
-		return secret.Set{}, time.Time{}, err
-	}
-	until, err := s.assume(ctx, &set, a.ID)
-	if err != nil {
-		return secret.Set{}, time.Time{}, err
-	}
-	return set, until, set.Check()
+	return s.opened(ctx, secret.ForAgent, urls, owners...)
 }
 
 // ForBuild returns what the build of an environment gets: the environment's

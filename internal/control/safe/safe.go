@@ -148,6 +148,11 @@ func (s *Safe) SealEnvVars(ctx context.Context, agentID string, vars map[string]
 	if err := secret.CheckEnvVars(vars); err != nil {
 		return nil, err
 	}
+	return s.sealAll(ctx, secret.Owner{Kind: secret.OfAgent, ID: agentID}, vars)
+}
+
+// sealAll seals values, by name, as an owner's.
+func (s *Safe) sealAll(ctx context.Context, owner secret.Owner, vars map[string]string) ([]secret.Sealed, error) {
 	names := slices.Sorted(maps.Keys(vars))
 	sealed := make([]secret.Sealed, len(names))
 	group, ctx := errgroup.WithContext(ctx)
@@ -156,7 +161,7 @@ func (s *Safe) SealEnvVars(ctx context.Context, agentID string, vars map[string]
 		group.Go(func() (err error) {
 			sealed[i], err = s.seal(ctx, secret.Secret{
 				ID: secret.NewID(), Name: name, Type: secret.Runtime, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
-				Owner: secret.Owner{Kind: secret.OfAgent, ID: agentID},
+				Owner: owner,
 			}, vars[name])
 			return err
 		})

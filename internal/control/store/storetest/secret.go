@@ -153,9 +153,10 @@ func testSecretsAfter(t *testing.T, s Store) {
 func testAgentSecrets(t *testing.T, s Store) {
 	id, runID := agent.NewID(), agent.NewRunID()
 	own := secret.Owner{Kind: secret.OfAgent, ID: id}
-	one := sealed(own, "A")
+	forked := secret.Owner{Kind: secret.OfForked, ID: id}
+	one, inherited := sealed(own, "A"), sealed(forked, "A")
 	begin := store.Append{
-		AgentID: id, IfHead: ptr(0), Secrets: []secret.Sealed{one},
+		AgentID: id, IfHead: ptr(0), Secrets: []secret.Sealed{one, inherited},
 		Events: []agent.Event{{Body: &agent.Created{Name: "x", UserID: 1}}, prompt(runID)},
 	}
 	mustAppend(t, s, begin)
@@ -177,6 +178,7 @@ func testAgentSecrets(t *testing.T, s Store) {
 		t.Fatal(err)
 	}
 	wantSecrets(t, s, own)
+	wantSecrets(t, s, forked)
 	wantSecrets(t, s, secret.TheTeam, team)
 }
 

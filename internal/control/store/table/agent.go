@@ -102,6 +102,7 @@ func (s *Store) DeleteAgent(ctx context.Context, id string) error {
 			tx.Q.DeleteEvents(tx.Ctx, id),
 			tx.Q.DeleteLease(tx.Ctx, store.LeaseOn(id)),
 			tx.Q.DeleteSecrets(tx.Ctx, query.DeleteSecretsParams{OwnerKind: string(secret.OfAgent), OwnerID: id}),
+			tx.Q.DeleteSecrets(tx.Ctx, query.DeleteSecretsParams{OwnerKind: string(secret.OfForked), OwnerID: id}),
 			tx.Q.DeleteSecrets(tx.Ctx, query.DeleteSecretsParams{OwnerKind: string(secret.OfWebhook), OwnerID: id}),
 			tx.Q.DeleteSecrets(tx.Ctx, query.DeleteSecretsParams{OwnerKind: string(secret.OfMCPAgent), OwnerID: id}),
 			tx.Q.DeleteDeliveries(tx.Ctx, id),
