@@ -14,6 +14,8 @@ import { TurnContext } from "./turns";
 
 const tones: Partial<Record<Call["state"], string>> = { failed: "red", refused: "red", asks: "amber" };
 
+const inRequest = new Set(["Shell", "CreatePlan"]); // tools of which the request shows all that the call would
+
 /** A tool call: a line that unfolds. */
 export function CallRow({ call, id }: { call: Call; id: string }) {
   const of = useContext(TurnContext);
@@ -28,7 +30,7 @@ export function CallRow({ call, id }: { call: Call; id: string }) {
         <Icon name={open ? "down" : "right"} />
         <Icon name={live ? "spinner" : tool.icon} spin={live} />
         <span className="call-name">{shownLine(call.name, 60)}</span>
-        <span className="cut grow mono muted" dir="auto">
+        <span className="cut grow mono muted">
           {shownLine(tool.subject(call))}
         </span>
         {outcome && <span className={tool.bad?.(call) ? "small bad" : "small faint"}>{outcome}</span>}
@@ -46,7 +48,7 @@ export function CallRow({ call, id }: { call: Call; id: string }) {
         )}
         {call.ms !== undefined && <span className="small faint when">{span(call.ms)}</span>}
       </button>
-      {open && (
+      {open && !(call.approval && inRequest.has(call.name)) && (
         <div className="call-body">
           {call.subagent ? <SubagentView of={call.subagent} call={call} /> : tool.body(call)}
           {of && <Shots id={of.id} shots={call.images} />}

@@ -1,6 +1,7 @@
 import { lazy, Suspense, useState } from "react";
 import { isOpen, repoName } from "../agents/status";
 import { asFailure, useClient, useLoad } from "../api/use";
+import { shownLine } from "../parts/clip";
 import { few } from "../parts/few";
 import { Icon, type IconName } from "../parts/Icon";
 import { cost } from "../parts/money";
@@ -48,15 +49,15 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
           <Icon name="left" />
         </a>
         <div className="agent-title">
-          <h1 className="cut" dir="auto" title={agent.name}>
-            {agent.name ?? words.agents.untitled}
+          <h1 className="cut" dir="auto" title={shownLine(agent.name ?? "")}>
+            {shownLine(agent.name ?? words.agents.untitled)}
           </h1>
           <div className="agent-facts">
             {repo && <span className="cut">{repoName(repo.url)}</span>}
             {t.branch && (
               <span className="row mono cut">
                 <Icon name="branch" />
-                <span className="cut">{t.branch}</span>
+                <span className="cut">{shownLine(t.branch)}</span>
               </span>
             )}
             {t.model && <span className="cut model">{t.model}</span>}

@@ -9,7 +9,7 @@ import { words } from "../words";
 import { CallRow } from "./CallRow";
 import { cost } from "../parts/money";
 import { Shots } from "../parts/Shots";
-import { clip } from "../parts/clip";
+import { clip, shownProse } from "../parts/clip";
 import { few } from "../parts/few";
 import { useFold } from "./folds";
 import { enqueue } from "./queue";
@@ -27,8 +27,8 @@ export const Row = memo(
             <span className="who">
               {w.you} {entry.plan && <span className="badge">{w.planMode}</span>}
             </span>
-            <div className="words" dir="auto">
-              {clip(entry.text, 100_000)}
+            <div className="words">
+              {shownProse(clip(entry.text, 100_000))}
             </div>
             <OwnShots shots={entry.images} />
             <TurnActs point={entry} />

@@ -1,5 +1,5 @@
 import type { Call, Subagent } from "../journal/fold";
-import { clip } from "../parts/clip";
+import { clip, shownProse } from "../parts/clip";
 import { few } from "../parts/few";
 import { Markdown } from "../parts/Markdown";
 import { cost } from "../parts/money";
@@ -18,9 +18,9 @@ export function SubagentView({ of, call }: { of: Subagent; call: Call }) {
       <p className="small muted">
         {of.model} {total > 0 && <>· {words.agent.tokens(few(total))} · {cost(tokens)}</>}
       </p>
-      <div className="said" dir="auto">
+      <div className="said">
         <span className="who">{words.tools.subagent.asked}</span>
-        <div className="words">{clip(of.task, 20_000)}</div>
+        <div className="words">{shownProse(clip(of.task, 20_000))}</div>
       </div>
       {told.length > most && <p className="small muted">{words.tools.subagent.earlier(told.length - most)}</p>}
       {told.slice(-most).map((e) => (

@@ -2,8 +2,9 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 import type { AgentSummary, Approval } from "../api/types";
 import { useAnswer } from "../approvals/answer";
-import { kindOf } from "../approvals/kind";
+import { oneLine } from "../approvals/kind";
 import { useApprovals } from "../approvals/store";
+import { isSeen } from "../approvals/whole";
 import { useClient } from "../api/use";
 import { useKey } from "../keys";
 import { Icon } from "../parts/Icon";
@@ -122,9 +123,9 @@ function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
   });
   useEffect(() => virtual.measure(), [virtual, questions, rows]); // what asks is higher
   const at = Math.max(0, rows.findIndex((a) => a.id === active));
-  const seen = virtual.getVirtualItems();
-  const first = seen[0]?.index ?? 0;
-  const last = seen.at(-1)?.index ?? 0;
+  const items = virtual.getVirtualItems();
+  const first = items[0]?.index ?? 0;
+  const last = items.at(-1)?.index ?? 0;
   useEffect(() => see(first, last), [see, first, last, rows.length]);
 
   useEffect(() => {
@@ -154,6 +155,8 @@ function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
   const several = rows.filter((a) => picked.has(a.id));
   const chosen = several.length > 0 ? several : here ? [here] : [];
   const question = here && questions.get(here.id)?.[0];
+  const seen = (q: Approval) => oneLine(q) && q.tool !== "McpAuth" && isSeen(box.current?.querySelector(`[data-index="${at}"] .row-asks`));
+  const review = (q: Approval) => go({ page: "agent", id: q.agentId, tab: "conversation" });
   const keys: Record<string, () => void> = {
     ArrowDown: () => move(at + 1),
     ArrowUp: () => move(at - 1),
@@ -164,8 +167,8 @@ function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
     x: () => here && toggle(here.id),
     s: () => void stopAll(client, chosen),
     e: () => void archiveAll(client, chosen),
-    y: () => question && kindOf(question) !== "question" && void answer(question, "allow_once"),
-    n: () => question && void answer(question, "deny"),
+    y: () => question && (seen(question) ? void answer(question, "allow_once") : review(question)),
+    n: () => question && (seen(question) ? void answer(question, "deny") : review(question)),
   };
   const press = (e: KeyboardEvent) => {
     const act = e.ctrlKey || e.metaKey || e.altKey || (e.target as HTMLElement).tagName === "BUTTON" ? undefined : keys[e.key];
@@ -181,7 +184,7 @@ function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
   return (
     <div className="scroll" ref={box} onKeyDown={press}>
       <ul className="agents-list" aria-label={words.agents.list} style={{ height: virtual.getTotalSize() }}>
-        {seen.map((v) => {
+        {items.map((v) => {
           const a = rows[v.index];
           return (
             a && (

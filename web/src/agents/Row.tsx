@@ -1,7 +1,8 @@
-import { memo } from "react";
+import { memo, useRef } from "react";
 import type { AgentSummary, Approval } from "../api/types";
 import { kindOf } from "../approvals/kind";
 import { Quick } from "../approvals/Quick";
+import { useWhole } from "../approvals/whole";
 import { Icon } from "../parts/Icon";
 import { StatusBadge } from "../parts/Status";
 import { shownLine } from "../parts/clip";
@@ -37,7 +38,7 @@ export const AgentRow = memo(function AgentRow({ agent: a, now, index, total, to
       <input type="checkbox" tabIndex={-1} checked={picked} onChange={() => toggle(a.id)} aria-label={words.agents.select(name)} />
       <a {...link({ page: "agent", id: a.id, tab: "conversation" })} tabIndex={active ? 0 : -1} onFocus={() => focused(a.id)}>
         <span className="name cut" dir="auto">
-          {name}
+          {shownLine(name)}
         </span>
         <span className="about">
           <span className="repo cut">{repo ? repoName(repo.url) : words.agents.noRepo}</span>
@@ -48,7 +49,7 @@ export const AgentRow = memo(function AgentRow({ agent: a, now, index, total, to
           )}
           {a.doing && (
             <span className="cut" dir="auto">
-              {a.doing}
+              {shownLine(a.doing)}
             </span>
           )}
         </span>
@@ -65,20 +66,22 @@ export const AgentRow = memo(function AgentRow({ agent: a, now, index, total, to
 /** What the agent asks, and the answers that need no more thought. */
 function Asks({ question: q, more, tab }: { question: Approval; more: number; tab: number }) {
   const kind = kindOf(q);
+  const box = useRef<HTMLDivElement>(null);
+  const whole = useWhole(box, q.id, more > 0);
   return (
-    <div className="row-asks">
+    <div className="row-asks" ref={box}>
       <Icon name={kind === "question" ? "help" : kind === "plan" ? "list" : "approvals"} />
-      <span className="cut grow" title={shownLine(q.subject)} dir="auto">
-        {kind === "call" ? (
-          <>
-            <strong>{shownLine(q.tool)}</strong> <code>{shownLine(q.subject)}</code>
-          </>
-        ) : (
-          shownLine((q.questions?.length === 1 && q.questions[0]?.prompt) || q.subject)
-        )}
-      </span>
+      {kind === "call" ? (
+        <span className="cut grow" data-request="">
+          <strong>{shownLine(q.tool)}</strong> <code>{shownLine(q.subject)}</code>
+        </span>
+      ) : (
+        <span className="cut grow" data-request="" dir="auto">
+          {shownLine((q.questions?.length === 1 && q.questions[0]?.prompt) || q.subject)}
+        </span>
+      )}
       {more > 0 && <span className="small faint">{words.approval.more(more)}</span>}
-      <Quick approval={q} tab={tab} />
+      <Quick approval={q} whole={whole} tab={tab} />
     </div>
   );
 }

@@ -1,9 +1,9 @@
-import { useState } from "react";
+import { useRef, useState } from "react";
 import type { Approval, Decision } from "../api/types";
 import { asFailure, useClient } from "../api/use";
 import { Icon } from "../parts/Icon";
 import { Markdown } from "../parts/Markdown";
-import { clip, shown, shownLine } from "../parts/clip";
+import { clip, shown, shownLine, shownName, shownProse } from "../parts/clip";
 import { since, useNow } from "../parts/time";
 import { goTo } from "../parts/provider";
 import { toast } from "../parts/toast";
@@ -12,14 +12,24 @@ import { words } from "../words";
 import { useAnswer } from "./answer";
 import { headOf, kindOf } from "./kind";
 import { QuestionForm } from "./QuestionForm";
+import { useWhole } from "./whole";
 
 const w = words.approval;
-const most = 20_000; // characters of a text
+const most = 20_000; // characters of a text that is not opened
 
-/** What an agent asks, and its answers. bare is within the agent's own page. */
+/**
+ * What an agent asks, and its answers, which come after all of it has been shown: a
+ * long request is to be opened first. bare is within the agent's own page.
+ */
 export function ApprovalCard({ approval: a, bare = false, name }: { approval: Approval; bare?: boolean; name?: string }) {
   const now = useNow();
   const kind = kindOf(a);
+  const request = useRef<HTMLDivElement>(null);
+  const [open, setOpen] = useState(false);
+  const long = a.subject.length > most || (a.change?.length ?? 0) > most;
+  const fits = useWhole(request, a.id, open);
+  const whole = open || (fits && !long);
+  const textOf = (text: string) => shown(open ? text : clip(text, most));
   return (
     <section className="approval" aria-label={headOf(a)}>
       <div className="row">
@@ -38,40 +48,63 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
           {w.by}: {a.subagent}
         </p>
       )}
-      {kind === "call" && !(bare && a.tool === "Shell") && (
-        <pre className="command" tabIndex={0}>
-          <code>{shown(clip(a.subject, most))}</code>
-        </pre>
-      )}
       {kind === "question" && (a.questions?.length ?? 0) > 1 && (
         <p className="small muted" dir="auto">
           {shownLine(a.subject)}
         </p>
       )}
-      {kind === "plan" && !bare && (
-        <div className="plan" role="group" aria-label={words.tools.plan} tabIndex={0}>
-          <h2 dir="auto">{shownLine(a.subject)}</h2>
-          <Markdown text={a.change ?? ""} />
+      {kind !== "question" && (
+        <div className="request" ref={request} data-open={open ? "" : undefined}>
+          {kind === "call" && (
+            <pre className="command" data-request="" tabIndex={0}>
+              <code>{textOf(a.subject)}</code>
+            </pre>
+          )}
+          {kind === "plan" && (
+            <div className="plan" data-request="" role="group" aria-label={words.tools.plan} tabIndex={0}>
+              <h2 dir="auto">{shownLine(a.subject)}</h2>
+              <Markdown text={a.change ?? ""} />
+            </div>
+          )}
+          {kind === "call" && a.change && (
+            <pre className="command" data-request="" tabIndex={0} aria-label={w.change}>
+              <code>{textOf(a.change)}</code>
+            </pre>
+          )}
         </div>
       )}
-      {a.reason && !(bare && kind === "plan") && (
+      {a.reason && (
         <p className="small" dir="auto">
-          {clip(a.reason, most)}
+          {shownProse(clip(a.reason, most))}
         </p>
-      )}
-      {kind === "call" && a.change && (
-        <pre className="command" tabIndex={0} aria-label={w.change}>
-          <code>{shown(clip(a.change, most))}</code>
-        </pre>
       )}
       {kind === "call" && <p className="small muted">{a.why}</p>}
       {a.entries.length > 0 && (
-        <p className="small muted">
-          {w.allows}: {a.entries.map((e) => <code key={e}>{shownLine(e)} </code>)}
-        </p>
+        <div className="small muted">
+          {w.allows(a.entries.length)}
+          <ul className="rules">
+            {a.entries.map((e) => (
+              <li key={e}>
+                <code>{shownName(e)}</code>
+              </li>
+            ))}
+          </ul>
+        </div>
       )}
       {a.until && <p className="small muted">{w.until(new Date(a.until).toLocaleString())}</p>}
-      {kind === "question" ? <QuestionForm approval={a} /> : a.tool === "McpAuth" ? <SignIn approval={a} /> : <Verdict approval={a} />}
+      {kind === "question" ? (
+        <QuestionForm approval={a} />
+      ) : a.tool === "McpAuth" ? (
+        <SignIn approval={a} />
+      ) : whole ? (
+        <Verdict approval={a} />
+      ) : (
+        <div className="approval-acts">
+          <button type="button" className="button small" onClick={() => setOpen(true)}>
+            {w.showWhole[kind]}
+          </button>
+        </div>
+      )}
     </section>
   );
 }

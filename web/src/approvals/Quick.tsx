@@ -1,47 +1,47 @@
-import type { Approval } from "../api/types";
+import type { MouseEvent } from "react";
+import type { Approval, Decision } from "../api/types";
 import { shownLine } from "../parts/clip";
-import { link } from "../route";
+import { go, link } from "../route";
 import { words } from "../words";
-import { useAnswer } from "./answer";
-import { kindOf, quick } from "./kind";
+import { useAnswer, type Words } from "./answer";
+import { kindOf, oneLine, quick } from "./kind";
+import { isSeen } from "./whole";
 
 const w = words.approval;
 
-/** The answers that need no more thought than a click. */
-export function Quick({ approval: a, tab }: { approval: Approval; tab: number }) {
+/**
+ * The answers that need no more than a click. Where something of the request is not
+ * shown, or is cut, there is one action: to open it.
+ */
+export function Quick({ approval: a, whole, tab }: { approval: Approval; whole: boolean; tab: number }) {
   const { answer, busy } = useAnswer();
   const kind = kindOf(a);
   const one = quick(a);
-  if (kind === "question")
+  const place = { page: "agent", id: a.agentId, tab: "conversation" } as const;
+  const give = (e: MouseEvent, decision: Decision, words?: Words) => {
+    if (isSeen(e.currentTarget.closest(".row-asks"))) void answer(a, decision, words);
+    else go(place);
+  };
+  if (whole && kind === "question" && one)
+    return one.options.map((o) => (
+      <button key={o.id} type="button" className="button small" data-request="" tabIndex={tab} disabled={busy} dir="auto" onClick={(e) => give(e, "answer", { answers: [{ questionId: one.questionId, optionIds: [o.id] }] })}>
+        {shownLine(o.label)}
+      </button>
+    ));
+  if (whole && oneLine(a) && a.tool !== "McpAuth")
     return (
       <>
-        {one?.options.map((o, i) => (
-          <button
-            key={o.id} type="button" className={`button small cut wide-only ${i === 0 ? "first" : ""}`} tabIndex={tab} disabled={busy} title={shownLine(o.label)} dir="auto"
-            onClick={() => void answer(a, "answer", { answers: [{ questionId: one.questionId, optionIds: [o.id] }] })}
-          >
-            {shownLine(o.label)}
-          </button>
-        ))}
-        <a className={`button first small ${one ? "narrow-only" : ""}`} tabIndex={tab} {...link({ page: "agent", id: a.agentId, tab: "conversation" })}>
-          {w.answer}
-        </a>
+        <button type="button" className="button first small" tabIndex={tab} disabled={busy} onClick={(e) => give(e, "allow_once")}>
+          {w.once}
+        </button>
+        <button type="button" className="button small danger" tabIndex={tab} disabled={busy} onClick={(e) => give(e, "deny")}>
+          {w.deny}
+        </button>
       </>
     );
   return (
-    <>
-      <button type="button" className="button first small" tabIndex={tab} disabled={busy} onClick={() => void answer(a, "allow_once")}>
-        {kind === "plan" ? w.carryOut : w.once}
-      </button>
-      {kind === "plan" ? (
-        <a className="button small" tabIndex={tab} {...link({ page: "agent", id: a.agentId, tab: "conversation" })}>
-          {w.readPlan}
-        </a>
-      ) : (
-        <button type="button" className="button small danger" tabIndex={tab} disabled={busy} onClick={() => void answer(a, "deny")}>
-          {w.deny}
-        </button>
-      )}
-    </>
+    <a className="button small" tabIndex={tab} {...link(place)}>
+      {w.review[kind]}
+    </a>
   );
 }

@@ -1,5 +1,6 @@
 import { useMemo } from "react";
 import type { Entry } from "../journal/fold";
+import { Path } from "../parts/Path";
 import { words } from "../words";
 import { Counts } from "./File";
 import { Hunks, type Said } from "./Hunks";
@@ -25,9 +26,7 @@ export function ByTurn({ entries, revision, split, said, more, older }: { entrie
           {t.files.map((f, i) => (
             <div key={i}>
               <div className="turn-file">
-                <span className="mono cut grow" dir="ltr" title={f.path}>
-                  {f.path}
-                </span>
+                <Path path={f.path} className="mono grow" />
                 <Counts file={f} />
               </div>
               <OfTurn file={f} split={split} said={said} turn={t.no} />

@@ -4,9 +4,9 @@ import { enqueue } from "../agent/queue";
 import type { Entry } from "../journal/fold";
 import type { Agent } from "../api/types";
 import { useClient, useLoad } from "../api/use";
-import { shown } from "../parts/clip";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
+import { Path } from "../parts/Path";
 import { Empty, Failed, Loading, Problem } from "../parts/State";
 import { toast } from "../parts/toast";
 import { words } from "../words";
@@ -95,9 +95,7 @@ export default function Changes({ agent, revision, entries, branch, more, older 
             {files.map((f) => (
               <li key={f.path}>
                 <button type="button" onClick={() => document.getElementById(`file-${f.path}`)?.scrollIntoView({ block: "start" })}>
-                  <span className="cut grow" dir="ltr" title={f.path}>
-                    {shown(f.path)}
-                  </span>
+                  <Path path={f.path} className="grow" />
                   <Counts file={f} />
                 </button>
               </li>

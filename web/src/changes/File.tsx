@@ -1,6 +1,6 @@
 import { memo } from "react";
-import { shown } from "../parts/clip";
 import { Icon } from "../parts/Icon";
+import { Path } from "../parts/Path";
 import { words } from "../words";
 import { Hunks, type Said } from "./Hunks";
 import type { FileDiff } from "./parse";
@@ -13,9 +13,13 @@ export const FileChanges = memo(function FileChanges({ file, split, said }: { fi
     <section className="card file" id={`file-${file.path}`} aria-label={file.path}>
       <header>
         <Icon name="file" />
-        <h2 className="mono cut grow" dir="ltr">
-          {file.from ? `${shown(file.from)} → ` : ""}
-          {shown(file.path)}
+        <h2 className="mono grow file-title">
+          {file.from && (
+            <>
+              <Path path={file.from} /> →{" "}
+            </>
+          )}
+          <Path path={file.path} />
         </h2>
         {w.status[file.status] && <span className="badge">{w.status[file.status]}</span>}
         <Counts file={file} />

@@ -3,7 +3,8 @@ import type { Event } from "../journal/event";
 import { Transcript } from "../journal/fold";
 import { idOf } from "./agents";
 import { delegating } from "./tasks";
-import { planning, wondering } from "./questions";
+import { twoWays } from "./names";
+import { planning, publishing, wondering } from "./questions";
 
 export type Bare = { [K in Event["kind"]]: { kind: K; data: Extract<Event, { kind: K }>["data"]; wait?: number } }[Event["kind"]];
 
@@ -145,7 +146,7 @@ export function approval() {
     agentId: idOf(2),
     approval: {
       id: "apr-1", runId: "run-2", callId: "a1", tool: "Shell", subject: "npx prisma migrate deploy --schema prisma/sessions.prisma", reason: "The tables have to be there before the tests can run.",
-      why: "the line is not on your allowlist", entries: ["Shell(npx prisma *)"], askedAt: new Date(Date.now() - 4 * 60_000).toISOString(),
+      why: "the line is not on your allowlist", entries: ["npx prisma migrate deploy", "npx prisma generate"], askedAt: new Date(Date.now() - 4 * 60_000).toISOString(),
     },
   };
 }
@@ -201,6 +202,17 @@ const hostile: Bare[] = [
   ),
 ];
 
+/** One whose person and model write Arabic around code. */
+const arabic: Bare[] = [
+  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "اكتب اختبارات لصفحة الدفع.\nmake test && make lint\nThen push." }] } } },
+  ...boot,
+  replied({ text: twoWays }, call("ar1", "Shell", { command: "echo شكرا && npm test -- --run # نعم", description: "شغّل npm test -- --run" })),
+  ...done("ar1", "", { exitCode: 0, stdout: "تم (12) ok\n", stderr: "" }),
+  replied({ text: "تم." }, call("ar2", "Write", { path: "/workspace/src/دفع/.env.test", contents: "A=1\n" })),
+  ...done("ar2", "written"),
+  { kind: "run.ended", data: { status: "FINISHED", result: "تم." } },
+];
+
 /** One that prints far more than anybody reads, and turns text around. */
 function flood(): Bare[] {
   const wide = "w".repeat(10 << 20);
@@ -249,7 +261,7 @@ const setUp: Bare[] = [
 ];
 
 const journals: Record<string, () => Bare[]> = {
-  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(5)]: () => retried, [idOf(6)]: () => delegating(), [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(15)]: () => limited, [idOf(4)]: () => starting, [idOf(9)]: () => hostile, [idOf(51)]: () => setUp, [idOf(52)]: () => settingUp, [idOf(10)]: () => long(10_000), [idOf(101)]: () => long(1_000), [idOf(102)]: () => long(100_000),
+  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(16)]: () => publishing(), [idOf(5)]: () => retried, [idOf(6)]: () => delegating(), [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(15)]: () => limited, [idOf(4)]: () => starting, [idOf(8)]: () => arabic, [idOf(9)]: () => hostile, [idOf(51)]: () => setUp, [idOf(52)]: () => settingUp, [idOf(10)]: () => long(10_000), [idOf(101)]: () => long(1_000), [idOf(102)]: () => long(100_000),
 };
 
 const kept = new Map<string, Event[]>();

@@ -30,8 +30,22 @@ const approvalOf = (n: number, callId: string, tool: string, minutes: number, mo
 
 /** What agents of the demonstration ask by themselves. */
 export const asks = (): Approval[] => [
+  approvalOf(16, "pb1", "Shell", 10, { subject: publish, reason: "Build and publish", why: "no entry of your allowlist allows git push", entries: ["npm run build", "git push"] }),
+  approvalOf(16, "pb2", "Shell", 10, { id: "apr-16-2", subject: long, reason: "Copy the files", why: "no entry of your allowlist allows cp", entries: ["cp", "rm"] }),
   approvalOf(13, "q2", "AskQuestion", 6, { subject: where.title, questions: where.questions }),
   approvalOf(14, "p2", "CreatePlan", 9, { subject: plan.name, reason: plan.overview, change: `${plan.plan}\n\n${plan.todos.map((t) => `- [ ] ${t.content}`).join("\n")}`, why: "it waits until you have judged its plan" }),
+];
+
+/** A command that is longer than a row, and one that is longer than a card. */
+const publish = "npm run build && npm test -- --run --reporter=dot && git add --all dist && git commit --message 'Release' && git push --force origin main";
+const long = Array.from({ length: 40 }, (_, i) => `cp dist/${i}.js release/${i}.js`).join(" &&\n") + " &&\nrm -rf ~/backups";
+
+/** One that asks for two commands, neither of which fits where it is cut. */
+export const publishing = (): Bare[] => [
+  prompt("Publish the release."),
+  ...boot,
+  replied({ text: "The build is ready." }, call("pb1", "Shell", { command: publish, description: "Build and publish" }), call("pb2", "Shell", { command: long, description: "Copy the files" })),
+  ...asked(16),
 ];
 
 const asked = (n: number): Bare[] => asks().filter((a) => a.agentId === idOf(n)).map((approval): Bare => ({ kind: "approval.asked", data: { approval } }));

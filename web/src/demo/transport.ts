@@ -9,6 +9,7 @@ import { shell } from "./shell";
 import { buildLog, builds, checked, environments, environmentSecrets, proposal, proposed, schema, secrets, snapshots, versionDiff, versions } from "./environments";
 import { bytesOf, listOf, move, remove, write } from "./files";
 import { approval, branchDiff, journalOf, longDiff, picture, summary } from "./journal";
+import { hostileDiff } from "./names";
 import { openPull, proposedPull, standings } from "./pulls";
 import { recording } from "./video";
 import { asks } from "./questions";
@@ -61,7 +62,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["DELETE", /^\/v1\/agents\/[^/]+\/files$/, (_m, _b, query) => remove(query.get("path") ?? "")],
   ["PUT", /^\/v1\/agents\/[^/]+\/files\/contents$/, (_m, body, query) => write(query.get("path") ?? "", body)],
   ["POST", /^\/v1\/agents\/[^/]+\/files\/move$/, (_m, body) => move(body)],
-  ["GET", /^\/v1\/agents\/([^/]+)\/diff$/, ([, id]) => ({ diff: state === "empty" ? "" : id === idOf(102) ? longDiff() : branchDiff, truncated: false })],
+  ["GET", /^\/v1\/agents\/([^/]+)\/diff$/, ([, id]) => ({ diff: state === "empty" ? "" : id === idOf(102) ? longDiff() : id === idOf(9) ? hostileDiff : branchDiff, truncated: false })],
   ["GET", /^\/v1\/agents\/([^/]+)\/pull-requests$/, ([, id]) => standings(id)],
   ["GET", /^\/v1\/agents\/([^/]+)\/pull-requests\/proposal\b/, ([, id]) => proposedPull(id)],
   ["POST", /^\/v1\/agents\/([^/]+)\/pull-requests$/, ([, id], body) => openPull(id, body)],

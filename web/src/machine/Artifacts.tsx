@@ -2,6 +2,7 @@ import { useState } from "react";
 import { useClient, useLoad } from "../api/use";
 import { sizeOf } from "../parts/few";
 import { Icon } from "../parts/Icon";
+import { Path } from "../parts/Path";
 import { Download, isVideo, nameOf, Video } from "../parts/Video";
 import { words } from "../words";
 
@@ -26,7 +27,7 @@ export function Artifacts({ id }: { id: string }) {
           <Video key={a.path} id={id} path={a.path} size={a.sizeBytes} />
         ) : (
           <div key={a.path} className="way artifact">
-            <span className="cut grow" dir="auto" title={nameOf(a.path)}>{nameOf(a.path)}</span>
+            <Path path={nameOf(a.path)} className="grow" />
             <span className="small faint">{sizeOf(a.sizeBytes)}</span>
             {isVideo(a.path) && (
               <button type="button" className="button quiet square small" aria-label={w.play(nameOf(a.path))} title={w.play(nameOf(a.path))} onClick={() => play(a.path)}>

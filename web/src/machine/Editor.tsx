@@ -6,10 +6,11 @@ import { drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutt
 import { tags as t } from "@lezer/highlight";
 import { useEffect, useRef } from "react";
 import { words } from "../words";
+import { shownName } from "../parts/clip";
 import { languageFor } from "./languages";
 import { adoptStyles } from "./sheets";
 import { lineEndOf } from "./text";
-import { shown } from "./tree";
+
 
 adoptStyles();
 
@@ -70,7 +71,7 @@ export default function Editor({ path, text, changed, save, extensions = none }:
         doc: first.current,
         extensions: [
           EditorState.lineSeparator.of(lineEndOf(first.current)),
-          EditorView.contentAttributes.of({ "aria-label": w.editorOf(shown(path)), tabindex: "0" }),
+          EditorView.contentAttributes.of({ "aria-label": w.editorOf(shownName(path)), tabindex: "0" }),
           lineNumbers(), highlightActiveLineGutter(), highlightActiveLine(), highlightSpecialChars(), drawSelection(),
           history(), indentOnInput(), bracketMatching(), highlightSelectionMatches(), search({ top: true }),
           indentUnit.of(unitOf(first.current)),

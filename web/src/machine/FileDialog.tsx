@@ -3,7 +3,8 @@ import { asFailure, useClient } from "../api/use";
 import { Dialog } from "../parts/Dialog";
 import { Problem } from "../parts/State";
 import { words } from "../words";
-import { root, shown, tidied } from "./tree";
+import { shownName } from "../parts/clip";
+import { root, tidied } from "./tree";
 
 const w = words.files;
 
@@ -37,7 +38,7 @@ export function FileDialog({ id, asked, unsaved, close, done }: { id: string; as
       setBusy(false);
     }
   };
-  const title = what === "remove" ? (asked.folder ? w.sureFolder : w.sureFile)(shown(path)) : what === "replace" ? w.replaceTitle(shown(path)) : titles[what];
+  const title = what === "remove" ? (asked.folder ? w.sureFolder : w.sureFile)(shownName(path)) : what === "replace" ? w.replaceTitle(shownName(path)) : titles[what];
   return (
     <Dialog title={title} close={close}>
       <form onSubmit={(e) => void submit(e)}>

@@ -5,8 +5,10 @@ import { sizeOf } from "../parts/few";
 import { Icon } from "../parts/Icon";
 import { Empty, Failed, Loading, Problem } from "../parts/State";
 import { words } from "../words";
+import { shownName } from "../parts/clip";
+import { Path } from "../parts/Path";
 import { keep, keptOf, mostPicture, mostText, pictureOf, textOf } from "./text";
-import { shown } from "./tree";
+
 
 const Editor = lazy(() => import("./Editor"));
 const w = words.files;
@@ -162,13 +164,13 @@ export function FileView({ agent, path, size, revision, close, written }: Props)
   );
 
   return (
-    <section className="file-view" aria-label={shown(path)}>
+    <section className="file-view" aria-label={shownName(path)}>
       <header className="file-head">
         <button type="button" className="button quiet square small file-back" aria-label={w.back} onClick={close}>
           <Icon name="left" />
         </button>
-        <h2 className="mono cut grow" title={shown(path)}>
-          <bdi>{shown(path)}</bdi>
+        <h2 className="mono grow">
+          <Path path={path} />
         </h2>
         <span className="small muted" role="status">
           {state === "saved" ? w.saved : state === "dirty" || state === "restored" ? w.unsaved : ""}
@@ -208,7 +210,7 @@ export function FileView({ agent, path, size, revision, close, written }: Props)
       )}
       {seen.is === "picture" && (
         <div className="file-picture">
-          <img src={seen.url} alt={w.picture(shown(path))} />
+          <img src={seen.url} alt={w.picture(shownName(path))} />
         </div>
       )}
       {(seen.is === "binary" || seen.is === "large") && (

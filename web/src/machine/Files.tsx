@@ -6,12 +6,13 @@ import { Icon, type IconName } from "../parts/Icon";
 import { Empty, Problem } from "../parts/State";
 import { toast } from "../parts/toast";
 import { words } from "../words";
+import { shownName } from "../parts/clip";
 import { FileView } from "./FileView";
 import { FileDialog, type Asked } from "./FileDialog";
 import { Inside } from "./Inside";
 import { keep, keptOf, wouldLose } from "./text";
 import { Tree, type Mark } from "./Tree";
-import { folderOf, joined, nameOf, root, rowsOf, shown, type Row } from "./tree";
+import { folderOf, joined, nameOf, root, rowsOf, type Row } from "./tree";
 import { dropped, type Upload } from "./upload";
 import { useTree } from "./useTree";
 
@@ -76,7 +77,7 @@ function Browser({ id, revision }: { id: string; revision: number }) {
     const stopped = new AbortController();
     for (const [n, { path, file }] of files.entries()) {
       const to = joined(into, path);
-      const tell = (share: number) => setSending({ what: w.uploading(shown(path), n + 1, files.length), share, stop: () => stopped.abort() });
+      const tell = (share: number) => setSending({ what: w.uploading(shownName(path), n + 1, files.length), share, stop: () => stopped.abort() });
       tell(0);
       try {
         const over = await isThere(to); // asked before all of it is sent
@@ -85,7 +86,7 @@ function Browser({ id, revision }: { id: string; revision: number }) {
         done++;
       } catch (e) {
         if (stopped.signal.aborted) break;
-        toast(w.uploadFailed(shown(path), asFailure(e).message), true);
+        toast(w.uploadFailed(shownName(path), asFailure(e).message), true);
       }
     }
     setSending(undefined);

@@ -2,7 +2,8 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef, useState, type DragEvent, type KeyboardEvent } from "react";
 import { Icon } from "../parts/Icon";
 import { words } from "../words";
-import { folderOf, root, shown, type Row } from "./tree";
+import { shownName } from "../parts/clip";
+import { folderOf, root, type Row } from "./tree";
 
 const w = words.files;
 const rowHeight = 26; // pixels
@@ -106,7 +107,7 @@ export function Tree({ rows, at, marks, unsaved, select, toggle, act, drop }: Pr
           return (
             <div
               key={r.path} id={idOf(v.index)} className="tree-row" role="treeitem" data-index={v.index} aria-level={r.depth + 1} aria-expanded={folder ? r.open : undefined}
-              aria-selected={r.path === at} data-cursor={v.index === here ? "" : undefined} data-over={over === r.path ? "" : undefined} data-mark={mark} title={shown(r.path)} style={place}
+              aria-selected={r.path === at} data-cursor={v.index === here ? "" : undefined} data-over={over === r.path ? "" : undefined} data-mark={mark} title={shownName(r.path)} style={place}
               onClick={() => {
                 setCursor(r.path);
                 if (folder) toggle(r, !r.open);
@@ -114,7 +115,7 @@ export function Tree({ rows, at, marks, unsaved, select, toggle, act, drop }: Pr
               }}
             >
               {folder ? <Icon name={r.open ? "down" : "right"} /> : <Icon name="file" />}
-              <bdi className="cut grow">{shown(r.name)}</bdi>
+              <bdi className="cut grow" dir="ltr">{shownName(r.name)}</bdi>
               {r.entry.link && <span className="faint" role="img" aria-label={w.link}>↗</span>}
               {unsaved(r.path) && <span className="dot" data-tone="amber" role="img" aria-label={w.unsavedMark} />}
               {mark && <span className="tree-mark" role="img" aria-label={w.mark[mark]}>{mark === "inside" ? "•" : mark === "added" ? "A" : mark === "renamed" ? "R" : "M"}</span>}
@@ -122,7 +123,7 @@ export function Tree({ rows, at, marks, unsaved, select, toggle, act, drop }: Pr
           );
         })}
       </div>
-      {over !== undefined && <p className="tree-drop small">{w.dropHere(over === root ? w.workspace : shown(over))}</p>}
+      {over !== undefined && <p className="tree-drop small">{w.dropHere(over === root ? w.workspace : shownName(over))}</p>}
     </div>
   );
 }

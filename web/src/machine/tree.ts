@@ -39,15 +39,6 @@ const names = new Intl.Collator(undefined, { numeric: true });
 export const sorted = (items: readonly FileEntry[]): FileEntry[] =>
   [...items].sort((a, b) => Number(b.type === "folder") - Number(a.type === "folder") || names.compare(a.name, b.name) || (a.name < b.name ? -1 : 1));
 
-/**
- * A name that comes out of a machine, as it can be shown: what would break the
- * line, hide, or turn the text around is seen as a sign of its own.
- */
-export const shown = (name: string): string =>
-  name
-    .replace(/[\0-\x1f\x7f]/g, (c) => (c === "\x7f" ? "\u2421" : String.fromCharCode(0x2400 + c.charCodeAt(0))))
-    .replace(/[\x80-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, "\ufffd");
-
 /** A path that a person has typed, without what means nothing; "" if nothing is left. */
 export const tidied = (path: string): string => {
   const parts = path.split("/").filter((p, i) => p !== "" && p !== "." && !(p === "~" && i === 0));

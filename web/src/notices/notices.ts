@@ -4,8 +4,9 @@ import { statusOf } from "../agents/status";
 import { useClient } from "../api/use";
 import type { Approval, Decision } from "../api/types";
 import { give } from "../approvals/answer";
-import { kindOf, quick } from "../approvals/kind";
+import { kindOf, oneLine, quick } from "../approvals/kind";
 import { useApprovals } from "../approvals/store";
+import { shownLine } from "../parts/clip";
 import { Signal } from "../parts/signal";
 import { go } from "../route";
 import { words } from "../words";
@@ -56,20 +57,27 @@ function register(): Promise<ServiceWorkerRegistration | undefined> {
 
 const option = "option:"; // before the id of one
 
-/** The buttons of a notification: browsers show two. */
+const mostBody = 60; // characters of a request that every system shows whole in a notification
+const mostLabel = 20; // the same of a button
+
+/** The buttons of a notification, of which browsers show two. What may not be shown whole has none: it is opened. */
 function actionsOf(q: Approval): { action: string; title: string }[] {
+  const few = quick(q)?.options ?? [];
   switch (kindOf(q)) {
     case "question":
-      return (quick(q)?.options ?? []).slice(0, 2).map((o) => ({ action: option + o.id, title: o.label }));
+      return few.length > 2 || few.some((o) => o.label.length > mostLabel) ? [] : few.map((o) => ({ action: option + o.id, title: o.label }));
     case "plan":
-      return [{ action: "allow_once", title: words.approval.carryOut }];
+      return []; // nobody has read it
     default:
+      if (!oneLine(q) || q.tool === "McpAuth" || shownLine(q.subject).length > mostBody) return [];
       return [
         { action: "allow_once", title: words.approval.once },
         { action: "deny", title: words.approval.deny },
       ];
   }
 }
+
+const bodyOf = (q: Approval): string => shownLine((q.questions?.length === 1 && q.questions[0]?.prompt) || q.subject, 300);
 
 async function show({ title, body, tag, path, question }: Words): Promise<void> {
   const made = await register();
@@ -125,7 +133,7 @@ export function useNotices(): void {
     const questions = approvals.items.filter((q) => names.has(q.agentId));
     if (questions.length < approvals.items.length) refreshAgents(); // whose question it is comes with the next look
     const now: Words[] = [
-      ...questions.map((q) => ({ title: w.asks[kindOf(q)](names.get(q.agentId) ?? "", q.tool), body: ((q.questions?.length === 1 && q.questions[0]?.prompt) || q.subject).slice(0, 300), tag: q.id, path: `/agents/${q.agentId}`, question: q })),
+      ...questions.map((q) => ({ title: w.asks[kindOf(q)](names.get(q.agentId) ?? "", q.tool), body: bodyOf(q), tag: q.id, path: `/agents/${q.agentId}`, question: q })),
       ...needing.items.filter((a) => ["failed", "expired"].includes(statusOf(a))).map((a) => ({ title: (statusOf(a) === "failed" ? w.failed : w.expired)(a.name ?? words.agents.untitled), body: a.doing ?? "", tag: a.latestRunId ?? a.id, path: `/agents/${a.id}` })),
     ];
     const before = known.current;

@@ -1,7 +1,7 @@
 import { lexer, type Token, type Tokens } from "marked";
 import { memo, useMemo, useRef, type ReactNode } from "react";
 import { words } from "../words";
-import { clip } from "./clip";
+import { clip, shown, shownProse } from "./clip";
 import { Code } from "./Code";
 import { Copy } from "./Copy";
 
@@ -9,6 +9,9 @@ import { Copy } from "./Copy";
  * Markdown, as elements of React and nothing else: no HTML is ever made of it,
  * so none that it holds can be more than text. A link leads only to http, https
  * or mail, and shows where; an image is not fetched, its address is shown.
+ *
+ * Each block has its own direction and code runs from left to right, so that the
+ * first word does not turn the whole message around.
  */
 export const Markdown = memo(function Markdown({ text, live = false }: { text: string; live?: boolean }) {
   const read = useRef<Read>(nothing);
@@ -25,7 +28,7 @@ export const Markdown = memo(function Markdown({ text, live = false }: { text: s
   }, [text, live]);
   if (!tokens) return <pre className="plain">{clip(text, longest)}</pre>;
   return (
-    <div className="markdown" dir="auto">
+    <div className="markdown">
       {tokens.map((t, i) => (
         <Block key={i} token={t} />
       ))}
@@ -71,13 +74,13 @@ function block(token: Token, key: number, depth: number): ReactNode {
       return null;
     case "heading": {
       return (
-        <p key={key} className={`heading h${t["depth"]}`} role="heading" aria-level={Math.min(6, Number(t["level"] ?? 6))}>
+        <p key={key} className={`heading h${t["depth"]}`} role="heading" aria-level={Math.min(6, Number(t["level"] ?? 6))} dir="auto">
           {spans(t.tokens, depth)}
         </p>
       );
     }
     case "paragraph":
-      return <p key={key}>{spans(t.tokens, depth)}</p>;
+      return <p key={key} dir="auto">{spans(t.tokens, depth)}</p>;
     case "text":
       return t.tokens ? <span key={key}>{spans(t.tokens, depth)}</span> : plain(t.raw, key);
     case "code":
@@ -99,11 +102,11 @@ function block(token: Token, key: number, depth: number): ReactNode {
         </li>
       ));
       return l.ordered ? (
-        <ol key={key} start={l.start === "" ? 1 : l.start}>
+        <ol key={key} dir="auto" start={l.start === "" ? 1 : l.start}>
           {items}
         </ol>
       ) : (
-        <ul key={key}>{items}</ul>
+        <ul key={key} dir="auto">{items}</ul>
       );
     }
     case "table": {
@@ -112,11 +115,11 @@ function block(token: Token, key: number, depth: number): ReactNode {
         <div key={key} className="table" role="region" aria-label={words.markdown.table} tabIndex={0}>
           <table>
             <thead>
-              <tr>{table.header.map((c, i) => <th key={i}>{spans(c.tokens, depth)}</th>)}</tr>
+              <tr>{table.header.map((c, i) => <th key={i} dir="auto">{spans(c.tokens, depth)}</th>)}</tr>
             </thead>
             <tbody>
               {table.rows.map((row, i) => (
-                <tr key={i}>{row.map((c, j) => <td key={j}>{spans(c.tokens, depth)}</td>)}</tr>
+                <tr key={i}>{row.map((c, j) => <td key={j} dir="auto">{spans(c.tokens, depth)}</td>)}</tr>
               ))}
             </tbody>
           </table>
@@ -127,7 +130,7 @@ function block(token: Token, key: number, depth: number): ReactNode {
   return plain(t.raw, key);
 }
 
-const plain = (text: string, key: number) => <span key={key}>{text}</span>;
+const plain = (text: string, key: number) => <span key={key}>{shownProse(text)}</span>;
 
 function spans(tokens: readonly Token[] | undefined, depth: number): ReactNode[] {
   if (depth > deepest) return (tokens ?? []).map((t, i) => plain(t.raw, i));
@@ -141,7 +144,7 @@ function spans(tokens: readonly Token[] | undefined, depth: number): ReactNode[]
       case "del":
         return <del key={i}>{spans(t.tokens, depth + 1)}</del>;
       case "codespan":
-        return <code key={i}>{t["text"]}</code>;
+        return <code key={i} dir="ltr">{shown(String(t["text"]))}</code>;
       case "br":
         return <br key={i} />;
       case "escape":
@@ -175,7 +178,7 @@ function Fenced({ code, language }: { code: string; language: string }) {
   return (
     <div className="fenced">
       <Copy text={code} />
-      <pre tabIndex={0}>
+      <pre dir="ltr" tabIndex={0}>
         <code>
           <Code code={code} language={language} />
         </code>

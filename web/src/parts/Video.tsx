@@ -1,9 +1,10 @@
 import { useCallback, useEffect, useState } from "react";
 import { asFailure, useClient } from "../api/use";
 import { words } from "../words";
-import { shownLine } from "./clip";
+import { clipLine, shownName } from "./clip";
 import { sizeOf } from "./few";
 import { Icon } from "./Icon";
+import { Path } from "./Path";
 import { Problem } from "./State";
 
 const w = words.artifacts;
@@ -12,7 +13,7 @@ const w = words.artifacts;
 export const isVideo = (path: string): boolean => /\.(webm|mp4)$/i.test(path);
 
 /** The name of an artifact, without the folder that all of them are in. */
-export const nameOf = (path: string): string => shownLine(path.replace(/^(\/opt\/cursor\/)?artifacts\//, ""), 200);
+export const nameOf = (path: string): string => shownName(clipLine(path.replace(/^(\/opt\/cursor\/)?artifacts\//, ""), 200));
 
 /** A video that an agent has made, to be played or downloaded. Its address is good for a while: an old one is asked for anew. */
 export function Video({ id, path, size }: { id: string; path: string; size?: number | undefined }) {
@@ -38,7 +39,7 @@ export function Video({ id, path, size }: { id: string; path: string; size?: num
         onError={() => (tries === 0 ? setTries(1) : setProblem(w.unplayable))}
       />
       <figcaption className="row small">
-        <span className="cut grow mono" dir="auto">{nameOf(path)}</span>
+        <Path path={nameOf(path)} className="mono grow" />
         {size !== undefined && <span className="faint">{sizeOf(size)}</span>}
         <Download id={id} path={path} />
       </figcaption>

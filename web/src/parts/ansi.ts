@@ -18,14 +18,14 @@ export function ansi(text: string): Span[] {
     if (!s) return;
     const look = [fg, ...weight].filter(Boolean).join(" ");
     const last = out.at(-1);
-    if (last && last.look === look) last.text += s;
-    else out.push({ text: s, look });
+    if (last && last.look === look) last.text += shown(s);
+    else out.push({ text: shown(s), look });
   };
   // CSI, OSC and other strings, two-byte escapes, and the controls that count.
   // eslint-disable-next-line no-control-regex
   const escape = /\x1b\[([0-9;:<=>?]*)([ -/]*[@-~])|\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\|$)|\x1b[ -/]*[0-~]?|[^\n]\x08|[\x00-\x08\x0b-\x1f\x7f]/g;
   let at = 0;
-  const whole = shown(lastLines(text));
+  const whole = lastLines(text);
   for (const m of whole.matchAll(escape)) {
     put(whole.slice(at, m.index));
     at = m.index + m[0].length;

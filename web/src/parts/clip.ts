@@ -17,13 +17,23 @@ export function newest(text: string, most: number): string {
 /** The same for a line, of which the beginning is enough. */
 export const clipLine = (line: string, most = 2_000): string => (line.length <= most ? line : `${line.slice(0, most)}… ${words.clipped(line.length - most)}`);
 
-const turning = /[\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/g;
+// Bidirectional controls, invisible characters, and control characters other than tab and line ends.
+const hidden = /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F-\u009F\u00AD\u061C\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}]/gu;
+const control = /[\u0000-\u001F]/g;
+
+const named = (c: string) => `⟨U+${(c.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
 
 /**
- * shown makes the characters visible that turn the direction of text: where code, a
- * path or a command is shown, they could have it read as another than it is.
+ * shown names the characters that change the order of text or cannot be seen, as
+ * ⟨U+202E⟩. They could make code, a path or a command read as a different one.
  */
-export const shown = (text: string): string => text.replace(turning, (c) => `⟨U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+export const shown = (text: string): string => text.replace(hidden, named);
+
+/** shownName does the same for a file name, which is one line: line ends and tabs are named too. */
+export const shownName = (name: string): string => shown(name.replace(control, named));
+
+/** shownProse names the overrides alone: sentences have a use for the other controls. */
+export const shownProse = (text: string): string => text.replace(/[\u202D\u202E]/g, named);
 
 /** Both, for a line that somebody decides by. */
 export const shownLine = (line: string, most = 400): string => shown(clipLine(line, most));

@@ -48,7 +48,7 @@ export const grep: Tool = {
       <div className="found" role="region" aria-label={words.tools.output} tabIndex={0}>
         {grouped(output(c).split("\n", most).map((l) => shown(clipLine(l))).join("\n")).map((g, i) => (
           <div key={i}>
-            <div className="path">{short(g.path)}</div>
+            <div className="found-path">{short(g.path)}</div>
             {g.lines.map((l, j) => (
               <div key={j} className="found-line">
                 <span className="number">{l.no}</span>

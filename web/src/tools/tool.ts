@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import type { IconName } from "../parts/Icon";
-import { shownLine } from "../parts/clip";
+import { clipLine, shownName } from "../parts/clip";
 import type { Call } from "../journal/fold";
 
 /** How calls of one tool are shown. */
@@ -29,4 +29,4 @@ export function success(c: Call): Record<string, unknown> | undefined {
 }
 
 /** A path without the workspace before it. */
-export const short = (path: unknown): string => shownLine(text(path)).replace(/^\/workspace\//, "");
+export const short = (path: unknown): string => shownName(clipLine(text(path))).replace(/^\/workspace\//, "");
