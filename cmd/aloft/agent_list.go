@@ -66,11 +66,8 @@ func newAgentListCommand(a *app) *cobra.Command {
 			}
 			rows := [][]string{{"ID", "NAME", "STATUS", "CREATED"}}
 			for _, agent := range list.Items {
-				if agent.Waiting > 0 {
-					agent.Status += ", waits for you"
-				}
 				rows = append(rows, []string{
-					cli.Line(agent.ID, 80), cli.Line(agent.Name, 48), cli.Line(agent.Status, 40), cli.Ago(time.Since(agent.CreatedAt)),
+					cli.Line(agent.ID, 80), cli.Line(agent.Name, 48), string(agent.Standing()), cli.Ago(time.Since(agent.CreatedAt)),
 				})
 			}
 			a.out.Table(rows)

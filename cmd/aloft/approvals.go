@@ -74,9 +74,15 @@ func (a *app) showQuestion(q client.Approval) {
 	for _, line := range q.Lines() {
 		a.out.Line("    %s", cli.Clean(line))
 	}
-	for _, row := range [][2]string{{"a subagent asks", q.Subagent}, {"the agent says", q.Reason}, {"asked because", q.Why}, {"would allow it", strings.Join(q.Entries, ", ")}} {
+	for _, row := range [][2]string{{"a subagent asks", q.Subagent}, {"the agent says", q.Reason}, {"asked because", q.Why}} {
 		if row[1] != "" {
 			a.out.Line("  %s %s", a.out.Style(cli.Dim, row[0]+":"), cli.Line(row[1], 200))
+		}
+	}
+	if len(q.Entries) > 0 {
+		a.out.Line("  %s", a.out.Style(cli.Dim, "rules that would allow it:"))
+		for _, rule := range q.Entries {
+			a.out.Line("    %s", cli.Line(rule, 0)) // one rule, one line, and whole
 		}
 	}
 	if q.Change != "" {

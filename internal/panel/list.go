@@ -16,30 +16,18 @@ import (
 // dashboard.
 const failureFresh = 24 * time.Hour
 
-// standing is how an agent stands, in a word, as the dashboard says it.
+// looks are the colours of standings.
+var looks = map[client.Standing]cli.Style{
+	client.AsksYou: cli.Yellow, client.Paused: cli.Yellow, client.Starting: cli.Cyan, client.Working: cli.Cyan, client.HasFinished: cli.Green, client.HasFailed: cli.Red, client.HasExpired: cli.Red,
+}
+
+// standing is how an agent stands, in a word and its colour.
 func standing(a client.Agent) (string, cli.Style) {
-	open := a.RunStatus == "CREATING" || a.RunStatus == "RUNNING"
-	switch {
-	case a.Waiting > 0:
-		return "Needs you", cli.Yellow
-	case open && a.Paused:
-		return "Paused", cli.Yellow
-	case a.RunStatus == "CREATING" || open && a.Machine == "booting":
-		return "Starting", cli.Cyan
-	case open:
-		return "Working", cli.Cyan
+	s := a.Standing()
+	if look, ok := looks[s]; ok {
+		return string(s), look
 	}
-	switch a.RunStatus {
-	case client.Finished:
-		return "Finished", cli.Green
-	case client.Failed:
-		return "Failed", cli.Red
-	case client.Cancelled:
-		return "Stopped", cli.Dim
-	case client.Expired:
-		return "Expired", cli.Red
-	}
-	return "Idle", cli.Dim
+	return string(s), cli.Dim
 }
 
 // rank has those agents first that go no further without a person.

@@ -126,9 +126,15 @@ func (m *Model) questionPage(q client.Approval) *page {
 	for _, line := range q.Lines() {
 		text = append(text, exact+tabbed(cli.Clean(line)))
 	}
-	for _, row := range [][2]string{{"A subagent asks", q.Subagent}, {"The agent says", q.Reason}, {"Asked because", q.Why}, {"For this agent, or always, it would allow", strings.Join(q.Entries, ", ")}} {
+	for _, row := range [][2]string{{"A subagent asks", q.Subagent}, {"The agent says", q.Reason}, {"Asked because", q.Why}} {
 		if row[1] != "" {
 			text = append(text, m.paint.Style(cli.Dim, row[0]+": ")+clean(row[1]))
+		}
+	}
+	if len(q.Entries) > 0 {
+		text = append(text, m.paint.Style(cli.Dim, "Rules that Y allows for this agent, and A for all of yours:"))
+		for _, rule := range q.Entries {
+			text = append(text, exact+clean(rule)) // one rule, one line
 		}
 	}
 	if q.Change != "" {

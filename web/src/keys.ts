@@ -20,7 +20,7 @@ export function singleKeys(now?: boolean): boolean {
   return localStorage.getItem(kept) !== "off";
 }
 
-/** Does something on a shortcut: mod+e, or one key while nothing is written. */
+/** Does something on a shortcut: mod+e, or one key while nothing is written. Enter is the focused element's, where there is one. */
 export function useKey(key: string, act: () => void, enabled = true): void {
   // Before it is painted: who sees the page is heard.
   useLayoutEffect(() => {
@@ -30,7 +30,7 @@ export function useKey(key: string, act: () => void, enabled = true): void {
       const other = apple ? e.ctrlKey : e.metaKey;
       const hit = key.startsWith("mod+")
         ? mod && !other && !e.altKey && !e.shiftKey && e.key.toLowerCase() === key.slice(4)
-        : !e.metaKey && !e.ctrlKey && !e.altKey && e.key === key && singleKeys() && !typing(e.target) && !document.querySelector("[aria-modal]");
+        : !e.metaKey && !e.ctrlKey && !e.altKey && e.key === key && singleKeys() && !typing(e.target) && (key !== "Enter" || e.target === document.body) && !document.querySelector("[aria-modal]");
       if (!hit || e.defaultPrevented) return;
       e.preventDefault();
       act();

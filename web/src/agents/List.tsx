@@ -179,7 +179,7 @@ function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
   const within = () => document.activeElement?.closest(".agent-row");
   useKey("j", () => move(within() ? at + 1 : at));
   useKey("k", () => move(within() ? at - 1 : at));
-  useKey("Enter", () => here && go({ page: "agent", id: here.id, tab: "conversation" }), document.activeElement === document.body);
+  useKey("Enter", () => here && go({ page: "agent", id: here.id, tab: "conversation" }));
 
   return (
     <div className="scroll" ref={box} onKeyDown={press}>

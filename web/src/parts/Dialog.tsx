@@ -1,23 +1,28 @@
-import { useEffect, useId, useRef, type ReactNode } from "react";
+import { useId, useLayoutEffect, useRef, useState, type ReactNode } from "react";
+import { createPortal } from "react-dom";
 import { words } from "../words";
 import { Icon } from "./Icon";
+import { cover } from "./modal";
 
 const reach = 'a[href], button:not(:disabled), input:not(:disabled), select:not(:disabled), textarea:not(:disabled), [tabindex="0"]';
 
-/** A dialog over the page. It keeps the focus, and gives it back. */
+/** A dialog over the page, of which the rest is inert meanwhile. It keeps the focus, and gives it back. */
 export function Dialog({ title, close, children, className = "" }: { title: string; close: () => void; children: ReactNode; className?: string }) {
   const box = useRef<HTMLDivElement>(null);
   const id = useId();
-  useEffect(() => {
-    const before = document.activeElement;
+  const veil = useRef<HTMLDivElement>(null);
+  const [before] = useState(() => document.activeElement); // before anything in the dialog takes the focus
+  useLayoutEffect(() => {
+    const uncover = veil.current ? cover(veil.current) : undefined;
     if (!box.current?.contains(document.activeElement)) box.current?.querySelector<HTMLElement>(`.body :is(${reach})`)?.focus();
     return () => {
+      uncover?.();
       if (before instanceof HTMLElement) before.focus();
     };
-  }, []);
-  return (
+  }, [before]);
+  return createPortal(
     <div
-      className="veil"
+      ref={veil} className="veil"
       onMouseDown={(e) => e.target === e.currentTarget && close()}
       onKeyDown={(e) => {
         if (e.key === "Escape") {
@@ -42,6 +47,7 @@ export function Dialog({ title, close, children, className = "" }: { title: stri
         </header>
         {children}
       </div>
-    </div>
+    </div>,
+    document.body,
   );
 }

@@ -1,3 +1,4 @@
+import { createPortal } from "react-dom";
 import { asFailure } from "../api/use";
 import { words } from "../words";
 import { Icon } from "./Icon";
@@ -20,7 +21,7 @@ export function toast(text: string, bad = false, more?: More): void {
 export const toastFailure = (e: unknown): void => toast(asFailure(e).message, true);
 
 export function Toasts() {
-  return (
+  return createPortal(
     <div className="toasts" role="log" aria-live="polite">
       {toasts.use().map((t) => (
         <div className="toast" key={t.id}>
@@ -42,6 +43,7 @@ export function Toasts() {
           </button>
         </div>
       ))}
-    </div>
+    </div>,
+    document.body, // said over a dialog, too, while the page behind it is inert
   );
 }
