@@ -2,7 +2,6 @@ package agent
 
 import (
 	"encoding/json"
-	"reflect"
 	"testing"
 	"time"
 
@@ -93,31 +92,5 @@ func TestApplyOfTheSameEventTwiceIsOnce(t *testing.T) {
 	s := Fold("bc-1", append(events, events...))
 	if s.Shown != "one" || len(s.Messages) != 1 {
 		t.Errorf("got %q and %d messages", s.Shown, len(s.Messages))
-	}
-}
-
-func TestEncodeDecode(t *testing.T) {
-	for kind, of := range bodies {
-		body, ok := reflect.New(of).Interface().(Body)
-		if !ok {
-			t.Fatalf("%s is no body", of)
-		}
-		if w, ok := body.(*Within); ok {
-			w.Body = &TextDelta{}
-		}
-		k, data, err := Encode(body)
-		if err != nil || k != kind {
-			t.Fatalf("%s: %s, %v", kind, k, err)
-		}
-		back, err := Decode(k, data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(body, back); d != "" {
-			t.Errorf("%s: %s", kind, d)
-		}
-	}
-	if _, err := Decode("future.thing", []byte("{}")); err == nil {
-		t.Error("a kind that is not known was decoded")
 	}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,6 +47,9 @@ func TestChaos(t *testing.T) {
 			shoot(t, victim, "exec-daemon")
 		}
 	}
+	// A call whose command left no line was told to the model as lost.
+	told := regexp.MustCompile(`"call\.done".*(had its effect|never started)`)
+	ran := 0
 	for _, r := range runs {
 		r = a.wait(r)
 		if r.Status != "FINISHED" {
@@ -54,9 +58,17 @@ func TestChaos(t *testing.T) {
 			continue
 		}
 		out, _ := gittest.Command(t, git.Path("crash"), "show", pushed(t, r)+":ran.txt").Output() // a machine may die before it ran
-		if n := strings.Count(string(out), "ran"); n > 1 {
+		n := strings.Count(string(out), "ran")
+		ran += n
+		switch {
+		case n > 1:
 			t.Errorf("the command ran %d times", n)
+		case n == 0 && !told.MatchString(a.events(r.AgentID)):
+			t.Errorf("the command did not run, and the model was not told:\n%s", last(a.events(r.AgentID)))
 		}
+	}
+	if ran == 0 {
+		t.Error("no command ran in any machine")
 	}
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -173,7 +174,7 @@ func TestOpenSSHTakesAMachineOver(t *testing.T) {
 		v.t = t
 		need.Command(t, "rsync")
 		if out, code := v.run(v.command(nil, "ssh", id, "command -v rsync")); code != 0 {
-			t.Skipf("the machine has no rsync: %s", out)
+			need.Missing(t, "rsync in the machine", errors.New(out))
 		}
 		v.want("", v.command(nil, "rsync", "-a", "-e", "ssh -F "+v.home+"/.ssh/config", v.home+"/tree/", id+":/tmp/synced/"))
 		v.want("b\n", v.command(nil, "ssh", id, "cat /tmp/synced/sub/b.txt"))
@@ -265,7 +266,7 @@ print("port",s.server_port,flush=True)
 s.serve_forever()
 `
 	if _, code := v.run(v.command(nil, "ssh", id, "command -v python3 curl")); code != 0 {
-		t.Skip("the machine has no python3 or curl")
+		need.Missing(t, "python3 and curl in the machine", errors.New("command -v finds neither or one"))
 	}
 	in, err := os.CreateTemp(dir, "server")
 	if err != nil {

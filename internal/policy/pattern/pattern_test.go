@@ -33,7 +33,7 @@ func FuzzMatch(f *testing.F) {
 		}
 		same, err := regexp.Compile(`(?s)\A` + strings.Join(parts, ".*") + `\z`)
 		if err != nil {
-			t.Skip() // what is not UTF-8 is no expression
+			return // invalid UTF-8 does not compile
 		}
 		if got, want := Match(pattern, s), same.MatchString(s); got != want {
 			t.Errorf("Match(%q, %q) = %t, want %t", pattern, s, got, want)

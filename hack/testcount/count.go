@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// event is a line of go test -json.
+type event struct {
+	Action, Package, ImportPath, Test, Output, FailedBuild string
+	Elapsed                                                float64
+}
+
+// count is the state of a run: the last result of each test, and the output of
+// tests and builds that have not ended.
+type count struct {
+	w        io.Writer
+	results  map[test]string // pass, fail or skip
+	output   map[string]*strings.Builder
+	failures []failure // in the order in which they came
+	flaky    []failure // failed first, passed when run again
+}
+
+// test names a test. One without a name is the package itself: its build, or
+// what it died of.
+type test struct{ pkg, name string }
+
+func (t test) String() string { return strings.TrimSpace(t.pkg + " " + t.name) }
+
+// failure is a test that failed, with its output.
+type failure struct {
+	test
+	said string
+}
+
+// goTester runs go test; see goTest.
+type goTester func(read func(io.Reader) error, args ...string) error
+
+func newCount(w io.Writer) *count {
+	return &count{w: w, results: map[test]string{}, output: map[string]*strings.Builder{}}
+}
+
+// run runs the packages, and then each failure once more by itself. It returns
+// an error if go test failed without naming a failure.
+func (c *count) run(goTest goTester, packages ...string) error {
+	err := goTest(c.read, packages...)
+	if err != nil && len(c.failures) == 0 {
+		return err
+	}
+	again := c.reruns()
+	if len(again) == 0 || len(again) > maxReruns {
+		return nil
+	}
+	first := c.failures
+	for _, t := range again {
+		c.forget(t)
+		args := []string{"-count=1", t.pkg}
+		if t.name != "" {
+			args = append(args, "-run", "^"+t.name+"$")
+		}
+		fmt.Fprintf(c.w, "again %s\n", t)
+		if err := goTest(c.read, args...); err == nil {
+			said := slices.DeleteFunc(slices.Clone(first), func(f failure) bool { return !t.holds(f.test) })
+			c.flaky = append(c.flaky, said...)
+		}
+	}
+	return nil
+}
+
+// reruns returns the smallest parts that can be run again for the failures: a
+// top-level test, or the whole package where a test that broke it kept others
+// from running.
+func (c *count) reruns() []test {
+	var again []test
+	for _, f := range c.failures {
+		t := test{f.pkg, f.top()}
+		if c.broke(f.pkg) {
+			t.name = ""
+		}
+		if !slices.Contains(again, t) {
+			again = append(again, t)
+		}
+	}
+	return again
+}
+
+// broke reports whether the package ended before all its tests had run.
+func (c *count) broke(pkg string) bool {
+	return slices.ContainsFunc(c.failures, func(f failure) bool {
+		return f.pkg == pkg && (f.name == "" || slices.ContainsFunc(strings.Split(f.said, "\n"), func(l string) bool {
+			return strings.HasPrefix(l, "panic: ") || strings.HasPrefix(l, "fatal error: ")
+		}))
+	})
+}
+
+// top is the name of the test without its subtests.
+func (t test) top() string {
+	top, _, _ := strings.Cut(t.name, "/")
+	return top
+}
+
+// holds reports whether running t runs o.
+func (t test) holds(o test) bool {
+	return t.pkg == o.pkg && (t.name == "" || t.name == o.top())
+}
+
+// forget drops what is known of t, which is about to run again.
+func (c *count) forget(t test) {
+	for o := range c.results {
+		if t.holds(o) {
+			delete(c.results, o)
+		}
+	}
+	c.failures = slices.DeleteFunc(slices.Clone(c.failures), func(f failure) bool { return t.holds(f.test) })
+}
+
+// read reads the output of go test -json.
+func (c *count) read(r io.Reader) error {
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if json.Unmarshal(line, &e) != nil {
+				fmt.Fprint(c.w, string(line)) // the compiler's words
+			} else {
+				c.add(e)
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *count) add(e event) {
+	t := test{e.Package, e.Test}
+	key := t.String()
+	switch e.Action {
+	case "build-output":
+		key = e.ImportPath
+		fallthrough
+	case "output":
+		if c.output[key] == nil {
+			c.output[key] = &strings.Builder{}
+		}
+		c.output[key].WriteString(e.Output)
+		return
+	case "pass", "fail", "skip":
+	default:
+		return
+	}
+	said := c.take(key)
+	switch {
+	case e.Test == "" && e.Action == "fail":
+		// Not every failure is a test's: a package may not build, or panic.
+		said = c.take(e.FailedBuild) + said
+		fmt.Fprintf(c.w, "FAIL %s\n%s", t, said)
+		if !slices.ContainsFunc(c.failures, func(f failure) bool { return f.pkg == e.Package }) {
+			c.fail(t, said)
+		}
+	case e.Test == "" && e.Action == "pass":
+		fmt.Fprintf(c.w, "ok   %s %.1fs\n", e.Package, e.Elapsed)
+	case e.Test == "":
+	case e.Action == "pass":
+		c.results[t] = e.Action
+	case e.Action == "skip":
+		c.results[t] = e.Action
+		fmt.Fprintf(c.w, "SKIP %s\n%s", t, said)
+	default:
+		c.fail(t, said)
+		fmt.Fprintf(c.w, "FAIL %s\n%s", t, said)
+	}
+}
+
+func (c *count) fail(t test, said string) {
+	c.results[t] = "fail"
+	c.failures = append(c.failures, failure{t, said})
+}
+
+// take returns the output under a key, and forgets it.
+func (c *count) take(key string) string {
+	said := c.output[key]
+	delete(c.output, key)
+	if said == nil {
+		return ""
+	}
+	return said.String()
+}
+
+// tally returns how many tests have a result.
+func (c *count) tally(result string) (n int) {
+	for _, r := range c.results {
+		if r == result {
+			n++
+		}
+	}
+	return n
+}
+
+// good reports whether the run passes. needsAll says that no test may skip.
+func (c *count) good(needsAll bool) bool {
+	return c.tally("pass") > 0 && c.tally("fail") == 0 && len(c.flakyTests()) <= maxFlaky && (!needsAll || c.tally("skip") == 0)
+}
+
+// flakyTests returns the top-level tests among the flaky failures.
+func (c *count) flakyTests() []test {
+	var tests []test
+	for _, f := range c.flaky {
+		if t := (test{f.pkg, f.top()}); !slices.Contains(tests, t) {
+			tests = append(tests, t)
+		}
+	}
+	return tests
+}
+
+// sum prints the flaky tests, the counts, and why each failed test did.
+func (c *count) sum() {
+	for _, f := range c.flaky {
+		fmt.Fprintf(c.w, "FLAKY %s: failed, then passed by itself\n%s", f.test, f.said)
+	}
+	if n := len(c.flakyTests()); n > maxFlaky {
+		fmt.Fprintf(c.w, "%d flaky tests: more than %d fail the run\n", n, maxFlaky)
+	}
+	fmt.Fprintf(c.w, "%d passed, %d failed, %d skipped\n", c.tally("pass"), c.tally("fail"), c.tally("skip"))
+	// A test that failed only with its subtests has no reason of its own.
+	told := slices.DeleteFunc(slices.Clone(c.failures), func(f failure) bool { return len(reasons(f.said, 1)) == 0 })
+	for _, f := range told {
+		fmt.Fprintf(c.w, "FAIL %s\n%s\n", f.test, strings.Join(reasons(f.said, max(5, 18/len(told))), "\n"))
+	}
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A test that fails is told of once more after the count, in few lines, and
+// neither its parent, which failed with it, nor what passed.
+func TestTheReasonComesLast(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	var in strings.Builder
+	say := func(test string, lines ...string) {
+		for _, line := range lines {
+			fmt.Fprintf(&in, `{"Action":"output","Package":"p","Test":%q,"Output":%q}`+"\n", test, line+"\n")
+		}
+	}
+	end := func(action, pkg, test string) {
+		fmt.Fprintf(&in, `{"Action":%q,"Package":%q,"Test":%q}`+"\n", action, pkg, test)
+	}
+	say("TestGood", "=== RUN   TestGood", "    a_test.go:1: chatter")
+	end("pass", "p", "TestGood")
+	say("TestBad/sub", "=== RUN   TestBad/sub", "    a_test.go:2: the screen is")
+	for i := range 30 {
+		say("TestBad/sub", fmt.Sprintf("        line %d", i))
+	}
+	say("TestBad/sub", "    a_test.go:3: "+long+" end", "--- FAIL: TestBad/sub (0.00s)")
+	end("fail", "p", "TestBad/sub")
+	say("TestBad", "=== RUN   TestBad", "--- FAIL: TestBad (0.00s)")
+	end("fail", "p", "TestBad")
+	say("TestPanics", "--- FAIL: TestPanics (0.00s)", "panic: assignment to entry in nil map", "", "goroutine 5 [running]:", "testing.tRunner(…)",
+		"\t/usr/local/go/src/testing/testing.go:2036 +0xea", "aloft/internal/a.TestPanics()", "\t/src/internal/a/a_test.go:4 +0x34")
+	end("fail", "p", "TestPanics")
+	say("", "FAIL\tp\t0.006s")
+	end("fail", "p", "")
+	in.WriteString(`{"ImportPath":"q [q.test]","Action":"build-output","Output":"# q\n"}
+{"ImportPath":"q [q.test]","Action":"build-output","Output":"q/a.go:1:2: undefined: y\n"}
+{"Action":"fail","Package":"q","FailedBuild":"q [q.test]"}
+`)
+	var out strings.Builder
+	c := newCount(&out)
+	if err := c.read(strings.NewReader(in.String())); err != nil {
+		t.Fatal(err)
+	}
+	c.sum()
+	if c.tally("pass") != 1 || c.tally("fail") != 4 {
+		t.Errorf("%d passed, %d failed", c.tally("pass"), c.tally("fail"))
+	}
+	_, last, _ := strings.Cut(out.String(), "1 passed, 4 failed, 0 skipped\n")
+	want := []string{
+		"FAIL p TestBad/sub", "    a_test.go:2: the screen is", "        line 29", "    a_test.go:3: xx", "x end",
+		"FAIL p TestPanics", "panic: assignment", "/src/internal/a/a_test.go:4", "FAIL q", "q/a.go:1:2: undefined: y",
+	}
+	rest := last
+	for _, w := range want {
+		var found bool
+		if _, rest, found = strings.Cut(rest, w); !found {
+			t.Errorf("%q is missing, or out of its place", w)
+		}
+	}
+	if n := strings.Count(last, "\n"); n > 20 || strings.Contains(last, "chatter") || strings.Contains(last, "FAIL p TestBad\n") || strings.Contains(last, long) {
+		t.Errorf("%d lines", n)
+	}
+	if t.Failed() {
+		t.Log(last)
+	}
+}
+
+// flakes are tests that fail or panic in their first process only.
+const flakes = `package p
+
+import (
+	"os"
+	"testing"
+)
+
+func first(t *testing.T, name string) bool {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0o600)
+	f.Close()
+	return err == nil
+}
+
+func TestFlaky(t *testing.T) {
+	t.Run("sub", func(t *testing.T) {
+		if first(t, "ran-flaky") {
+			t.Error("the first time")
+		}
+	})
+}
+
+func TestGood(t *testing.T) {}
+`
+
+// runIn runs testcount's loop over real packages, one file each.
+func runIn(t *testing.T, files map[string]string) (*count, string) {
+	t.Helper()
+	dir := t.TempDir()
+	files["go.mod"] = "module m\n\ngo 1.26\n"
+	for name, body := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	c := newCount(&out)
+	err := c.run(func(read func(io.Reader) error, args ...string) error {
+		cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+		cmd.Dir = dir
+		pipe, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		if err := read(pipe); err != nil {
+			return err
+		}
+		return cmd.Wait()
+	}, "./...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.sum()
+	return c, out.String()
+}
+
+func TestFlakyTestPassesAndIsListed(t *testing.T) {
+	c, out := runIn(t, map[string]string{"p/p_test.go": flakes})
+	if !c.good(true) || !strings.HasSuffix(out, "\n3 passed, 0 failed, 0 skipped\n") {
+		t.Error("a test that passed when run again failed the run")
+	}
+	if !strings.Contains(out, "FLAKY m/p TestFlaky/sub: failed, then passed by itself") || !strings.Contains(out, "the first time") {
+		t.Error("the flaky test is not listed with its output")
+	}
+	if t.Failed() {
+		t.Log(out)
+	}
+}
+
+func TestFailureStaysFailed(t *testing.T) {
+	c, out := runIn(t, map[string]string{
+		"p/p_test.go": flakes,
+		"q/q_test.go": "package q\n\nimport \"testing\"\n\nfunc TestBad(t *testing.T) { t.Error(\"always\") }\n",
+		"r/r_test.go": "package r\n\nfunc broken( {\n",
+	})
+	if c.good(false) || !strings.Contains(out, "\n3 passed, 2 failed, 0 skipped\n") {
+		t.Error(out)
+	}
+}
+
+// A panic keeps the tests after it from running, so all of the package runs again.
+func TestPanicRunsThePackageAgain(t *testing.T) {
+	body := strings.Replace(flakes, `t.Error("the first time")`, `panic("the first time")`, 1)
+	c, out := runIn(t, map[string]string{"p/p_test.go": body})
+	if !c.good(true) || !strings.HasSuffix(out, "\n3 passed, 0 failed, 0 skipped\n") {
+		t.Error(out)
+	}
+}
+
+func TestTooManyFlakyTestsFail(t *testing.T) {
+	files := map[string]string{}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		files[name+"/p_test.go"] = flakes
+	}
+	c, out := runIn(t, files)
+	if c.good(false) || !strings.Contains(out, "4 flaky tests: more than 3 fail the run\n12 passed, 0 failed, 0 skipped\n") {
+		t.Error(out)
+	}
+}
+
+func TestSkipFailsWhereAllIsPromised(t *testing.T) {
+	c, out := runIn(t, map[string]string{
+		"p/p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestSkip(t *testing.T) { t.Skip() }\n\nfunc TestGood(t *testing.T) {}\n",
+	})
+	if !c.good(false) || c.good(true) {
+		t.Error(out)
+	}
+}
