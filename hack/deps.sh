@@ -14,7 +14,7 @@ for purpose in "$@"; do
 		command -v npm >/dev/null || want="$want nodejs npm"
 		;;
 	test)
-		want="$want bubblewrap buildah busybox-static clangd curl dbus-daemon dpkg-dev ffmpeg file git-lfs iputils-ping mmdebstrap ntfs-3g openbox openssh-client perl poppler-utils procps python3-pytest rsync shellcheck tigervnc-standalone-server universal-ctags util-linux x11-utils x11-xserver-utils"
+		want="$want bubblewrap buildah busybox-static clangd curl dbus-daemon dpkg-dev ffmpeg file git-lfs iputils-ping mmdebstrap ntfs-3g openbox openssh-client perl poppler-utils procps python3-pytest rsync shellcheck strace tigervnc-standalone-server universal-ctags util-linux x11-utils x11-xserver-utils"
 		# What may well have come by another way than apt.
 		command -v postgres >/dev/null || want="$want postgresql"
 		command -v python3 >/dev/null || want="$want python3"

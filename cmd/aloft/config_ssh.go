@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/cli"
 	"aloft/internal/sshconfig"
 )
@@ -79,7 +80,7 @@ func (a *app) configureSSH(file, stanza string, yes bool) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	if err := replaceFile(file, text, mode); err != nil {
+	if err := atomicfile.Write(file, []byte(text), mode); err != nil {
 		return err
 	}
 	return a.configured(file, true)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/cli"
 	"aloft/internal/client"
 )
@@ -104,18 +105,7 @@ func (l login) write(file string) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(file), "login-*") // which has mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(append(data, '\n'))
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), file)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(temp.Name()))
-	}
-	return err
+	return atomicfile.Write(file, append(data, '\n'), 0o600)
 }
 
 // localServer returns the server whose data folder this is, if it says where it

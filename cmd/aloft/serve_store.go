@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/postgres"
@@ -105,7 +106,7 @@ func openPostgres(ctx context.Context, address, data string, logger *slog.Logger
 	if known {
 		err = r.Bound(ctx, id)
 	} else if err = r.Bind(ctx, id); err == nil {
-		err = os.Rename(filepath.Join(data, boundFile+".new"), filepath.Join(data, boundFile))
+		err = atomicfile.Rename(filepath.Join(data, boundFile+".new"), filepath.Join(data, boundFile))
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.Store.Close())

@@ -21,6 +21,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/atomicfile"
 	"aloft/internal/control/api"
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/build"
@@ -399,11 +400,7 @@ func readSecret(path string) ([]byte, error) {
 	}
 	secret = make([]byte, secretSize)
 	_, _ = rand.Read(secret) // never fails: crypto/rand ends the process instead
-	temp := path + ".new"
-	if err := os.WriteFile(temp, secret, 0o600); err != nil {
-		return nil, err
-	}
-	return secret, os.Rename(temp, path)
+	return secret, atomicfile.Write(path, secret, 0o600)
 }
 
 // newRuntime makes the container runtime, with the binaries that this program

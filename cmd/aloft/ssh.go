@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/client"
 	"aloft/internal/sshconfig"
 )
@@ -71,23 +72,7 @@ func (a *app) meet(host, life string) error {
 	if text == string(old) {
 		return nil
 	}
-	return replaceFile(file, text, 0o600)
-}
-
-// replaceFile writes a file as one step.
-func replaceFile(file, text string, mode fs.FileMode) error {
-	temp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = temp.WriteString(text)
-	if err = errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), file)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(temp.Name()))
-	}
-	return err
+	return atomicfile.Write(file, []byte(text), 0o600)
 }
 
 // dialSSH is an ssh connection of this program's own to an agent's machine.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/control/dockerfile"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
@@ -195,13 +196,7 @@ func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildL
 	if err != nil {
 		return "", err
 	}
-	// Only a key to what there is: written whole or not at all, by each who makes
-	// it at once.
-	temp := filepath.Join(root, ".made")
-	if err := errors.Join(os.RemoveAll(temp), os.WriteFile(temp, []byte(name), 0o600)); err != nil {
-		return "", err
-	}
-	return name, os.Rename(temp, kept)
+	return name, atomicfile.Write(kept, []byte(name), 0o600)
 }
 
 // imageNow makes the image of a plan that nothing is built of ahead.

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"aloft/internal/atomicfile"
 )
 
 const (
@@ -207,18 +209,7 @@ func writeRing(path string, list []key) error {
 			return err
 		}
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".identity-*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(text.Bytes())
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	return nil
+	return atomicfile.Write(path, text.Bytes(), 0o600)
 }
 
 func readRing(path string) ([]key, error) {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/fault"
 )
 
@@ -61,18 +62,7 @@ func (s *Store) saveAs(r Record) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Join(s.dir, "records"), unfinished)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), s.recordPath(r.Name))
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return atomicfile.Write(s.recordPath(r.Name), data, 0o600)
 }
 
 // find returns the record of a name whose layers are all here, and notes that
@@ -122,7 +112,7 @@ func (s *Store) List() ([]Record, error) {
 	}
 	var out []Record
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), unfinished) {
+		if atomicfile.Unfinished(e.Name()) {
 			continue
 		}
 		r, err := readRecord(filepath.Join(s.dir, "records", e.Name()))

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"aloft/internal/atomicfile"
 )
 
 // A claim says that somebody needs layers. It ends by itself: with a folder
@@ -70,7 +72,7 @@ func (s *Store) writeClaim(name string, c claim) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(s.path("claims", name), data)
+	return atomicfile.Write(s.path("claims", name), data, 0o600)
 }
 
 // pin keeps the layers of a stack until unpin, or the end of this process.
@@ -109,7 +111,7 @@ func (s *Store) claimed() ([]string, error) {
 	var out []string
 	for _, e := range entries {
 		path := s.path("claims", e.Name())
-		if strings.HasSuffix(e.Name(), ".new") {
+		if atomicfile.Unfinished(e.Name()) || strings.HasSuffix(e.Name(), ".new") { // ".new" is from before version 0.1
 			if err := os.Remove(path); err != nil {
 				return nil, err
 			}

@@ -38,6 +38,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/control/trash"
 	"aloft/internal/fault"
 )
@@ -252,25 +253,7 @@ func (s *Store) writeMeta(l Layer) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(s.meta(l.ID), data)
-}
-
-// writeFile writes a file that is whole on disk when it returns, and either
-// whole or as it was at every moment before.
-func writeFile(path string, data []byte) error {
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
+	return atomicfile.Write(s.meta(l.ID), data, 0o600)
 }
 
 // syncTree returns when all that was written below path is on the disk, with

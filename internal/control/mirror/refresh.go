@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"aloft/internal/atomicfile"
 )
 
 // upstreamHead is where a refresh puts the commit of the upstream's HEAD.
@@ -196,11 +198,7 @@ func (m *Mirror) learnHead(ctx context.Context, r Repo) error {
 }
 
 func (m *Mirror) setHead(target string) error {
-	tmp := filepath.Join(m.dir, "HEAD.new")
-	if err := os.WriteFile(tmp, []byte("ref: "+target+"\n"), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, filepath.Join(m.dir, "HEAD"))
+	return atomicfile.Write(filepath.Join(m.dir, "HEAD"), []byte("ref: "+target+"\n"), 0o600)
 }
 
 func (m *Mirror) defaultBranch() string {

@@ -10,12 +10,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 
 	"gocloud.dev/secrets"
 	"gocloud.dev/secrets/localsecrets"
+
+	"aloft/internal/atomicfile"
 )
 
 // keyFile is the local keeper: keys in a file that only the server's user can
@@ -160,21 +161,9 @@ func (k *keyFile) write(keys []localKey) (err error) {
 	for _, key := range keys {
 		text += key.text + "\n"
 	}
-	f, err := os.CreateTemp(filepath.Dir(k.path), ".secrets-key-*") // which has mode 0600
-	if err != nil {
+	if err := atomicfile.Write(k.path, []byte(text), 0o600); err != nil {
 		return err
-	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), k.path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
 	}
 	k.keys = keys
-	dir, err := os.Open(filepath.Dir(k.path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return nil
 }

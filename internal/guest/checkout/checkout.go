@@ -21,6 +21,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"aloft/internal/atomicfile"
 )
 
 // Command is one command to be run in the machine as the agent's user.
@@ -320,9 +322,8 @@ func (r *Repository) remember(s State) error {
 	if err != nil {
 		return err
 	}
-	next := r.Record + ".next"
-	if err := os.WriteFile(next, data, 0o644); err != nil {
+	if err := atomicfile.Write(r.Record, data, 0o644); err != nil {
 		return fmt.Errorf("record the checkout: %w", err)
 	}
-	return os.Rename(next, r.Record)
+	return nil
 }

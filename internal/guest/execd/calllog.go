@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/fault"
 	"aloft/internal/lockfile"
 	"aloft/internal/wire/agentv1"
@@ -157,12 +158,7 @@ func (l *callLog) keep(id string, result *agentv1.ExecCompleted) error {
 	if err != nil {
 		return fmt.Errorf("call log: result of %s: %w", id, err)
 	}
-	// An id holds no dot, so the name is no other call's.
-	unfinished := l.path(id) + ".new"
-	if err := os.WriteFile(unfinished, b, 0o600); err != nil {
-		return errors.Join(fmt.Errorf("call log: %w", err), removeIfThere(unfinished))
-	}
-	if err := os.Rename(unfinished, l.path(id)); err != nil {
+	if err := atomicfile.WriteUnsynced(l.path(id), b, 0o600); err != nil {
 		return fmt.Errorf("call log: %w", err)
 	}
 	return nil

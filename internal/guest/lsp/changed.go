@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"aloft/internal/atomicfile"
 )
 
 // mark is a moment in the life of a tree, to tell what has changed since.
@@ -33,9 +35,7 @@ func readMark(ctx context.Context, file, dir string, env []string) mark {
 	if raw, err := json.Marshal(m); err == nil && file != "" {
 		// Without it the mark is good for as long as this process lives.
 		_ = os.MkdirAll(filepath.Dir(file), 0o700)
-		if os.WriteFile(file+".new", raw, 0o600) == nil {
-			_ = os.Rename(file+".new", file)
-		}
+		_ = atomicfile.WriteUnsynced(file, raw, 0o600)
 	}
 	return m
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/guest/checkout"
 	"aloft/internal/wire/podv1"
 )
@@ -84,17 +85,17 @@ func (d *Daemon) ownFolder(path string) error {
 
 // replace writes a file whole or not at all; gid -1 is this process's own.
 func replace(path, text string, mode os.FileMode, gid int) error {
-	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	next, err := atomicfile.Create(path, mode)
+	if err == nil {
+		_, err = next.WriteString(text)
+		// Changing the owner may clear mode bits.
+		if err = errors.Join(err, next.Chown(-1, gid), next.Chmod(mode)); err == nil {
+			err = next.Commit()
+		}
+		err = errors.Join(err, next.Close())
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = next.WriteString(text)
-	err = errors.Join(err, next.Chown(-1, gid), next.Chmod(mode), next.Close())
-	if err == nil {
-		err = os.Rename(next.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(next.Name()))
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/crypto/ssh"
+
+	"aloft/internal/atomicfile"
 )
 
 // hostKey returns the key in the state folder. One that is missing or broken
@@ -38,11 +40,7 @@ func hostKey(dir string) (ssh.Signer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("ssh host key: %w", err)
 	}
-	temp := path + ".new"
-	if err := os.WriteFile(temp, pem.EncodeToMemory(block), 0o600); err != nil {
-		return nil, fmt.Errorf("ssh host key: %w", err)
-	}
-	if err := os.Rename(temp, path); err != nil {
+	if err := atomicfile.WriteUnsynced(path, pem.EncodeToMemory(block), 0o600); err != nil {
 		return nil, fmt.Errorf("ssh host key: %w", err)
 	}
 	return ssh.NewSignerFromKey(private)

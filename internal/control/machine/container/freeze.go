@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/control/layer"
 	"aloft/internal/fault"
 )
@@ -120,7 +121,7 @@ func (m *Machine) writeRecord(rec record) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(m.path("spec.json"), data)
+	return atomicfile.Write(m.path("spec.json"), data, 0o600)
 }
 
 // tend has the store of layers do in the background what is not urgent.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/control/machine"
 	"aloft/internal/policy"
 )
@@ -81,7 +82,7 @@ func gatewayCommand(argv []string, dir string, n policy.Network, device *os.File
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := writeFile(filepath.Join(dir, gatewayPolicy), data); err != nil {
+	if err := atomicfile.WriteUnsynced(filepath.Join(dir, gatewayPolicy), data, 0o600); err != nil {
 		return nil, nil, err
 	}
 	log, err := os.OpenFile(filepath.Join(dir, gatewayLog), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o600)

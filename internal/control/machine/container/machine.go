@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
@@ -129,7 +130,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 	if err != nil {
 		return err
 	}
-	if err := writeFile(m.path("bundle/config.json"), config); err != nil {
+	if err := atomicfile.WriteUnsynced(m.path("bundle/config.json"), config, 0o600); err != nil {
 		return err
 	}
 	if err := layer.Mount(m.path("rootfs"), rec.lower(), m.path("upper"), m.path("work")); err != nil {
@@ -248,15 +249,6 @@ func (m *Machine) clear(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// writeFile writes a file that either is whole or is not there.
-func writeFile(path string, data []byte) error {
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
 }
 
 // seedUpper writes what each machine has of its own.

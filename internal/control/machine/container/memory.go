@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/atomicfile"
 	"aloft/internal/control/machine"
 )
 
@@ -137,7 +138,7 @@ func (m *Machine) save(ctx context.Context, eng engine, letGo func(context.Conte
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(image, memorySums), data); err != nil {
+	if err := atomicfile.WriteUnsynced(filepath.Join(image, memorySums), data, 0o600); err != nil {
 		return err
 	}
 	// The image and the disk that it was written over go together: both, or none.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"aloft/internal/atomicfile"
 )
 
 // knownProcess says which process on the host is meant, the machine's PID 1 or
@@ -50,7 +52,7 @@ func (m *Machine) rememberProcess(name string, pid int) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(m.path(name), data)
+	return atomicfile.WriteUnsynced(m.path(name), data, 0o600)
 }
 
 // openInit returns a pidfd of the machine's PID 1, or an error that wraps
