@@ -19,7 +19,7 @@ func TestCommitPushDiff(t *testing.T) {
 	ready := m.mustBoot(c, pod.Checkout{Branch: "aloft/x-1", AuthorName: "Ann", AuthorEmail: "ann@example.com"})
 	main := f.tip("main")
 
-	if got, err := c.Commit(t.Context(), 0, "nothing"); err != nil || got.Made || got.Commit != ready.BaseCommit {
+	if got, err := c.Commit(t.Context(), 0, "nothing", false); err != nil || got.Made || got.Commit != ready.BaseCommit {
 		t.Errorf("commit of nothing: %+v, %v", got, err)
 	}
 	sh := m.shell(c)
@@ -40,14 +40,15 @@ func TestCommitPushDiff(t *testing.T) {
 		t.Errorf("the user's index after a diff: %q", got)
 	}
 
-	got, err := c.Commit(t.Context(), 0, "a title\n\nand -- a body")
+	got, err := c.Commit(t.Context(), 0, "a title\n\nand -- a body", false)
 	if err != nil || !got.Made || got.Note != "" {
 		t.Fatalf("commit: %+v, %v", got, err)
 	}
 	if log := sh.run("git log -1 --format='%an %ae %s|%b'"); log != "Ann ann@example.com a title|and -- a body" {
 		t.Errorf("log: %q", log)
 	}
-	commit, err := c.Push(t.Context(), 0, "aloft/x-1")
+	pushed, err := c.Push(t.Context(), 0, "aloft/x-1", false)
+	commit := pushed.Commit
 	if err != nil || commit != got.Commit || f.tip("aloft/x-1") != commit {
 		t.Errorf("push: %s, %v; the forge has %s", commit, err, f.tip("aloft/x-1"))
 	}
@@ -81,19 +82,19 @@ func TestPushRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %s with %q", what, err, code, says)
 		}
 	}
-	_, err := c.Push(t.Context(), 0, "main")
+	_, err := c.Push(t.Context(), 0, "main", false)
 	refused("push to a branch that has gone on", pod.CodeBranchTaken, "rejected", err)
 
 	if err := os.WriteFile(filepath.Join(f.repo("r"), "hooks", "pre-receive"), []byte("#!/bin/sh\necho not today >&2; exit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Push(t.Context(), 0, "b")
+	_, err = c.Push(t.Context(), 0, "b", false)
 	refused("push that the forge declines", pod.CodeDenied, "not today", err)
 
 	if err := c.SetGitCredential(t.Context(), "stale"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Push(t.Context(), 0, "b")
+	_, err = c.Push(t.Context(), 0, "b", false)
 	refused("push with a stale credential", pod.CodeDenied, "this credential is not known", err)
 	if err := c.SetGitCredential(t.Context(), "two words"); err == nil {
 		t.Error("a credential with a space was taken")
@@ -106,8 +107,10 @@ func TestPushRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	sh.run(`printf '#!/bin/sh\nexit 1\n' > .git/hooks/pre-push; chmod +x .git/hooks/pre-push`)
-	if _, err := c.Push(t.Context(), 0, "b"); err != nil {
-		t.Errorf("push past a hook of the machine: %v", err)
+	_, err = c.Push(t.Context(), 0, "b", false)
+	refused("push that a hook of the project refuses", pod.CodeHookFailed, "exit status 1", err)
+	if got, err := c.Push(t.Context(), 0, "b", true); err != nil || !strings.Contains(got.Note, "pre-push") || f.tip("b") != got.Commit {
+		t.Errorf("push past a hook of the project: %+v, %v", got, err)
 	}
 }
 
@@ -117,10 +120,84 @@ func TestCommitPastAHook(t *testing.T) {
 	m.start()
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{Branch: "b"})
-	m.shell(c).run(`printf '#!/bin/sh\necho style is wrong >&2; exit 1\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; echo x > x`)
-	got, err := c.Commit(t.Context(), 0, "x")
-	if err != nil || !got.Made || !strings.Contains(got.Note, "style is wrong") {
+	m.shell(c).run(`printf '#!/bin/sh\nid -un > by; echo style is wrong >&2; exit 1\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; echo x > x`)
+	_, err := c.Commit(t.Context(), 0, "x", false)
+	if g, ok := errors.AsType[*pod.GitError](err); !ok || g.Code != pod.CodeHookFailed || !strings.Contains(g.Detail, "style is wrong") {
+		t.Errorf("commit: %v", err)
+	}
+	if by := m.shell(c).run("cat by; id -un"); strings.Count(by, "\n") != 1 || strings.Split(by, "\n")[0] != strings.Split(by, "\n")[1] {
+		t.Errorf("the hook ran as, and the user is: %q", by)
+	}
+	got, err := c.Commit(t.Context(), 0, "x", true)
+	if err != nil || !got.Made || !strings.Contains(got.Note, "commit hooks") {
 		t.Errorf("commit: %+v, %v", got, err)
+	}
+}
+
+// TestDamagedClone has an agent lead its clone's configuration elsewhere and
+// destroy it: its work is pushed all the same.
+func TestDamagedClone(t *testing.T) {
+	t.Parallel()
+	m, f := newMachine(t), newForge(t)
+	m.start()
+	c := m.dial(f)
+	m.mustBoot(c, pod.Checkout{Branch: "b"})
+	sh := m.shell(c)
+	for i, damage := range []string{
+		"git remote remove origin; git config core.worktree /tmp; git config url./nowhere.insteadOf https://",
+		"printf '\\377[' > .git/config; printf x > .git/index; rm .git/HEAD",
+	} {
+		sh.run("echo " + strings.Repeat("x", i+1) + " > work; " + damage)
+		if diff, _, err := c.Diff(t.Context(), 0, ""); err != nil || !strings.Contains(diff, "+++ b/work") {
+			t.Errorf("%s: diff %q, %v", damage, diff, err)
+		}
+		got, err := c.Commit(t.Context(), 0, "x", false)
+		if err != nil || !got.Made {
+			t.Fatalf("%s: commit: %+v, %v", damage, got, err)
+		}
+		if _, err := c.Push(t.Context(), 0, "b", false); err != nil || f.tip("b") != got.Commit {
+			t.Errorf("%s: push: %v", damage, err)
+		}
+	}
+}
+
+// TestUnpushedWorkIsAnArtifact keeps what the forge declines, unless it is a
+// secret.
+func TestUnpushedWorkIsAnArtifact(t *testing.T) {
+	t.Parallel()
+	m, f := newMachine(t), newForge(t)
+	m.start()
+	c := m.dial(f)
+	m.mustBoot(c, pod.Checkout{Branch: "b"})
+	m.shell(c).run("echo mine > mine")
+	got, err := c.Commit(t.Context(), 0, "x", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hook := filepath.Join(f.repo("r"), "hooks", "pre-receive")
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\necho not today >&2; exit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Push(t.Context(), 0, "b", false)
+	g, ok := errors.AsType[*pod.GitError](err)
+	if !ok || g.Bundle != "unpushed-"+filepath.Base(m.workspace())+".bundle" {
+		t.Fatalf("push: %v", err)
+	}
+	f.git("-C", f.repo("r"), "fetch", "-q", filepath.Join(m.disk, "artifacts", g.Bundle), "HEAD:rescued")
+	if f.tip("rescued") != got.Commit {
+		t.Errorf("the bundle has %s, want %s", f.tip("rescued"), got.Commit)
+	}
+	if err := os.Remove(filepath.Join(m.disk, "artifacts", g.Bundle)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = m.dial(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "! [remote rejected] b -> b (secret in push)", http.StatusForbidden)
+	})).Push(t.Context(), 0, "b", false)
+	if g, ok := errors.AsType[*pod.GitError](err); !ok || g.Bundle != "" || g.Code != pod.CodeSecretInPush {
+		t.Errorf("push of a secret: %+v", err)
+	}
+	if err := stat(m.disk, "artifacts", "unpushed-"+filepath.Base(m.workspace())+".bundle"); err == nil {
+		t.Error("commits with a secret were kept")
 	}
 }
 
@@ -130,10 +207,10 @@ func TestEmptyRepository(t *testing.T) {
 	m.start()
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{RepoURL: "https://git.example.com/o/empty.git", Branch: "aloft/first"})
-	if got, err := c.Commit(t.Context(), 0, "x"); err != nil || got.Made || got.Commit != "" {
+	if got, err := c.Commit(t.Context(), 0, "x", false); err != nil || got.Made || got.Commit != "" {
 		t.Errorf("commit of nothing: %+v, %v", got, err)
 	}
-	_, err := c.Push(t.Context(), 0, "aloft/first")
+	_, err := c.Push(t.Context(), 0, "aloft/first", false)
 	if g, ok := errors.AsType[*pod.GitError](err); !ok || g.Code != pod.CodeNoCommit {
 		t.Errorf("push of nothing: %v", err)
 	}
@@ -141,11 +218,11 @@ func TestEmptyRepository(t *testing.T) {
 	if diff, _, err := c.Diff(t.Context(), 0, ""); err != nil || !strings.Contains(diff, "+first") {
 		t.Errorf("diff: %q, %v", diff, err)
 	}
-	got, err := c.Commit(t.Context(), 0, "x")
+	got, err := c.Commit(t.Context(), 0, "x", false)
 	if err != nil || !got.Made {
 		t.Fatalf("commit: %+v, %v", got, err)
 	}
-	if _, err := c.Push(t.Context(), 0, "aloft/first"); err != nil {
+	if _, err := c.Push(t.Context(), 0, "aloft/first", false); err != nil {
 		t.Errorf("push: %v", err)
 	}
 	if tip := f.git("-C", f.repo("empty"), "rev-parse", "aloft/first"); tip != got.Commit {

@@ -240,12 +240,17 @@ type (
 		RepoURL string `json:"repoUrl,omitempty"` // "" in journals of agents with one
 		Commit  string `json:"commit"`
 		Message string `json:"message"`
+		// Unhooked is why the project's git hooks did not let it pass, or were not
+		// run; "" if they did.
+		Unhooked string `json:"unhooked,omitempty"`
 	}
 	// Pushed says that the branch is on the remote.
 	Pushed struct {
 		RepoURL string `json:"repoUrl"`
 		Branch  string `json:"branch"`
 		Commit  string `json:"commit"`
+		// Unhooked is as that of Committed.
+		Unhooked string `json:"unhooked,omitempty"`
 	}
 	// RunEnded is the last event of every run.
 	RunEnded struct {

@@ -49,6 +49,7 @@ type Run struct {
 	Result    string    // the last words of the agent
 	Failure   *Failure  // why it ended in ERROR or EXPIRED
 	Branches  []Branch
+	Unhooked  []string // why commits and pushes were made without the project's git hooks
 	Usage     conversation.Usage
 	Turns     int
 	Limit     allowance.Amount // at which it ends
@@ -97,13 +98,24 @@ func (r *Run) Apply(e Event) {
 		r.Usage = r.Usage.Add(b.Usage)
 	case *Classified:
 		r.Usage = r.Usage.Add(b.Usage)
+	case *Committed:
+		r.Unhooked = unhooked(r.Unhooked, b.Unhooked)
 	case *Pushed:
+		r.Unhooked = unhooked(r.Unhooked, b.Unhooked)
 		r.Branches = slices.DeleteFunc(r.Branches, func(old Branch) bool { return old.RepoURL == b.RepoURL && old.Branch == b.Branch })
 		r.Branches = append(r.Branches, Branch{b.RepoURL, b.Branch, b.Commit})
 	case *RunEnded:
 		r.Status, r.EndedAt = b.Status, e.Time
 		r.Result, r.Failure = b.Result, b.Failure
 	}
+}
+
+// unhooked adds why something was done without the project's git hooks.
+func unhooked(all []string, why string) []string {
+	if why == "" || slices.Contains(all, why) {
+		return all
+	}
+	return append(slices.Clip(all), why)
 }
 
 func diagram() string {

@@ -40,6 +40,7 @@ type State struct {
 	Cancel    string                // why the run is to stop; "" when it is not
 	Trace     string                // the traceparent that came with the request for the run
 	Pushed    bool                  // the agent has pushed its branch at some time
+	Unhooked  []string              // why commits and pushes were made without the project's git hooks, in all runs
 	Submitted bool                  // the hooks have seen the run's prompt
 	Granted   []Grant               // what a person has allowed the agent for good
 	Refused   []RefusedCall         // in this run
@@ -153,7 +154,10 @@ func (s *State) Apply(e Event) {
 		s.Mode = b.Mode
 	case *CancelAsked:
 		s.Cancel = b.Reason
+	case *Committed:
+		s.Unhooked = unhooked(s.Unhooked, b.Unhooked)
 	case *Pushed:
+		s.Unhooked = unhooked(s.Unhooked, b.Unhooked)
 		s.pushed(b.RepoURL)
 	case *RunEnded:
 		s.ended("the run ended (" + string(b.Status) + ")")

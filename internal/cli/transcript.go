@@ -78,6 +78,7 @@ type body struct {
 		URL string `json:"url"`
 	} `json:"pullRequest"`
 	Commit   string          `json:"commit"`
+	Unhooked string          `json:"unhooked"`
 	Status   string          `json:"status"`
 	Result   string          `json:"result"`
 	Message  json.RawMessage `json:"message"` // a text, or what a model said
@@ -178,8 +179,10 @@ func (t *Transcript) Show(e client.Event) {
 		t.line(Yellow, "!", "stop", "asked to stop "+b.Reason, 0)
 	case "committed":
 		t.line(Green, "+", "commit", short(b.Commit)+" "+text(b.Message), 0)
+		t.unhooked(b)
 	case "pushed":
 		t.line(Green, "+", "push", b.Branch+" "+short(b.Commit)+" to "+b.RepoURL, 0)
+		t.unhooked(b)
 		t.pushed(b)
 	case "pull_request.opened":
 		what := "go on with "
@@ -305,6 +308,13 @@ func (t *Transcript) done(b body, at time.Time) {
 	if len(t.order) > 0 {
 		c := t.calls[t.order[0]]
 		t.doing.set(strings.TrimSpace(c.name+" "+c.about), at)
+	}
+}
+
+// unhooked says that a commit or a push was made without the project's git hooks.
+func (t *Transcript) unhooked(b body) {
+	if b.Unhooked != "" {
+		t.line(Yellow, "!", "hooks", b.Unhooked, 0)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 // finish commits what is left, pushes the branches and ends the run. A repeat of
-// any part after a crash changes nothing. Where a push is refused for a secret
-// the model is told, and the run goes on. One that fails otherwise stands in no
+// any part after a crash changes nothing. Where a push is refused for a secret, or
+// the project's git hooks refuse, the model is told, and the run goes on. One that fails otherwise stands in no
 // other's way: what can be pushed is, and then the run says what went wrong. That
 // no pull request could be opened fails no run: it is told of beside.
 func (l *Loop) finish(ctx context.Context) error {
@@ -28,7 +28,7 @@ func (l *Loop) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	told, failed, err := l.deliverAll(ctx)
+	told, failed, err := l.deliverAll(ctx, false)
 	if err != nil || told {
 		return err
 	}
@@ -40,14 +40,15 @@ func (l *Loop) finish(ctx context.Context) error {
 	}
 	l.ended(ctx, "completed")
 	l.keep(ctx)
-	return l.rec.close(ctx, &agent.RunEnded{Status: agent.Finished, Result: s.LastWords()})
+	return l.rec.close(ctx, &agent.RunEnded{Status: agent.Finished, Result: l.result()})
 }
 
 // deliverAll delivers every repository, as far as it can: failed is why one could
-// not be. told says that the model is to mend a push, and what comes after it waits.
-func (l *Loop) deliverAll(ctx context.Context) (told bool, failed, err error) {
+// not be. told says that the model is to mend a push, and what comes after it
+// waits; last, that the model will not be asked again.
+func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, err error) {
 	for n := range l.rec.snapshot().Agent.Repos {
-		told, err := l.deliver(ctx, n)
+		told, err := l.deliver(ctx, n, last)
 		switch {
 		case told:
 			return true, failed, nil
@@ -63,27 +64,33 @@ func (l *Loop) deliverAll(ctx context.Context) (told bool, failed, err error) {
 
 // deliver commits what is left in the agent's n-th repository and pushes its
 // branch. Of several repositories only those are pushed that the agent has
-// changed. told says that the push was refused and the model is to mend it.
-func (l *Loop) deliver(ctx context.Context, n int) (told bool, err error) {
+// changed. told says that the push was refused and the model is to mend it; last,
+// that the model will not be asked again.
+func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err error) {
 	s := l.rec.snapshot()
 	url, was, several := s.Agent.Repos[n].URL, s.Checkout(n), len(s.Agent.Repos) > 1
 	message := commitMessage(s)
-	commit, made, err := l.own.hands.Commit(ctx, n, message)
-	if err != nil {
+	done, told, err := l.hooked(ctx, last, func(skipHooks bool) (Delivered, error) { return l.own.hands.Commit(ctx, n, message, skipHooks) })
+	switch {
+	case told:
+		return true, err
+	case err != nil:
 		return false, fmt.Errorf("commit: %w", err)
-	}
-	if made {
-		if err := l.rec.record(ctx, &agent.Committed{RepoURL: url, Commit: commit, Message: message}); err != nil {
+	case done.Made:
+		if err := l.rec.record(ctx, &agent.Committed{RepoURL: url, Commit: done.Commit, Message: message, Unhooked: done.Note}); err != nil {
 			return false, err
 		}
 	}
-	if several && commit == was.BaseCommit && !was.Pushed {
+	if several && done.Commit == was.BaseCommit && !was.Pushed {
 		return false, nil
 	}
-	if slices.Contains(s.Run.Branches, agent.Branch{RepoURL: url, Branch: was.Branch, Commit: commit}) {
+	if slices.Contains(s.Run.Branches, agent.Branch{RepoURL: url, Branch: was.Branch, Commit: done.Commit}) {
 		return false, nil // before a crash
 	}
-	commit, err = l.own.hands.Push(ctx, n, was.Branch)
+	done, told, err = l.hooked(ctx, last, func(skipHooks bool) (Delivered, error) { return l.own.hands.Push(ctx, n, was.Branch, skipHooks) })
+	if told {
+		return true, err
+	}
 	if f := fault.Of(err); err != nil && f.Code == secretInPush && l.rec.refusals < maxRefusals {
 		why := f.Message
 		if several {
@@ -97,7 +104,7 @@ func (l *Loop) deliver(ctx context.Context, n int) (told bool, err error) {
 		}
 		return false, fmt.Errorf("push: %w", err)
 	}
-	return false, l.rec.record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: commit})
+	return false, l.rec.record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: done.Commit, Unhooked: done.Note})
 }
 
 // secretInPush is the code of a push that was refused for a secret in it.

@@ -156,7 +156,7 @@ func (l *Loop) keepWork(ctx context.Context, why *spent) error {
 		if err := l.abandon(ctx); err != nil {
 			return err
 		}
-		switch told, failed, err := l.deliverAll(ctx); {
+		switch told, failed, err := l.deliverAll(ctx, true); {
 		case err != nil:
 			return err
 		case told:
@@ -171,5 +171,5 @@ func (l *Loop) keepWork(ctx context.Context, why *spent) error {
 	}
 	l.ended(ctx, "aborted")
 	l.keep(ctx)
-	return l.rec.close(ctx, &agent.RunEnded{Status: agent.Expired, Result: s.LastWords(), Failure: f})
+	return l.rec.close(ctx, &agent.RunEnded{Status: agent.Expired, Result: l.result(), Failure: f})
 }

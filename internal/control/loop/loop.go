@@ -61,12 +61,13 @@ type Hands interface {
 	// Ack lets the machine forget a result.
 	Ack(ctx context.Context, callID string) error
 	// Commit commits what is uncommitted in the agent's n-th repository, from 0,
-	// and returns where that stands; made is false if nothing was.
-	Commit(ctx context.Context, n int, message string) (commit string, made bool, err error)
+	// with the project's git hooks unless skipHooks.
+	Commit(ctx context.Context, n int, message string, skipHooks bool) (Delivered, error)
 	// Subagents returns the files in which the repositories define subagents.
 	Subagents(ctx context.Context) ([]subagent.File, error)
-	// Push pushes the branch of the n-th repository and returns the commit it is at.
-	Push(ctx context.Context, n int, branch string) (commit string, err error)
+	// Push pushes the branch of the n-th repository, with the project's git hooks
+	// unless skipHooks.
+	Push(ctx context.Context, n int, branch string, skipHooks bool) (Delivered, error)
 	// Keep copies the files that are to outlive the machine.
 	Keep(ctx context.Context) error
 }

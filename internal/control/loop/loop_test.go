@@ -231,13 +231,15 @@ func fail(err error, pieces ...string) step {
 
 // hands is a machine that remembers what it was asked.
 type hands struct {
-	boot     string
-	call     func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
-	mu       sync.Mutex
-	asked    []string // ids and names of calls, commits, pushes
-	acked    []string
-	push     error
-	pushed   func() error // instead of push
+	boot   string
+	call   func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
+	mu     sync.Mutex
+	asked  []string // ids and names of calls, commits, pushes
+	acked  []string
+	push   error
+	pushed func() error // instead of push
+	// hook is instead of commits and pushes.
+	hook     func(what string, skipHooks bool) (loop.Delivered, error)
 	kept     int
 	hooks    func(call loop.HookCall) loop.HookOutcome
 	enforced bool
@@ -299,17 +301,24 @@ func (h *hands) Ack(_ context.Context, id string) error {
 	return nil
 }
 
-func (h *hands) Commit(context.Context, int, string) (string, bool, error) {
+func (h *hands) Commit(_ context.Context, _ int, _ string, skipHooks bool) (loop.Delivered, error) {
 	h.note("commit")
-	return "c0ffee", true, nil
+	if h.hook != nil {
+		return h.hook("commit", skipHooks)
+	}
+	return loop.Delivered{Commit: "c0ffee", Made: true}, nil
 }
 
-func (h *hands) Push(_ context.Context, _ int, branch string) (string, error) {
+func (h *hands) Push(_ context.Context, _ int, branch string, skipHooks bool) (loop.Delivered, error) {
 	h.note("push " + branch)
-	if h.pushed != nil {
-		return "c0ffee", h.pushed()
+	done := loop.Delivered{Commit: "c0ffee"}
+	switch {
+	case h.hook != nil:
+		return h.hook("push", skipHooks)
+	case h.pushed != nil:
+		return done, h.pushed()
 	}
-	return "c0ffee", h.push
+	return done, h.push
 }
 
 func (h *hands) Keep(context.Context) error {

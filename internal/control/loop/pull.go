@@ -181,14 +181,15 @@ func (t *talk) manage(ctx context.Context, c conversation.ToolCall) (tool.Result
 	case in.Action == "PR_ACTION_UPDATE":
 		in.Title, in.Body = cmp.Or(in.Title, there.Title), cmp.Or(in.Body, there.Body)
 	}
-	commit, err := t.hands.Push(ctx, n, was.Branch)
+	done, err := t.hands.Push(ctx, n, was.Branch, false)
+	commit := done.Commit
 	switch {
 	case err != nil && (errors.Is(err, ErrMachineLost) || ctx.Err() != nil || !isFault(err)):
 		return tool.Result{}, err
 	case err != nil:
 		return notManaged("the branch was not pushed: ", err), nil
 	}
-	if err := t.rec.record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: commit}); err != nil {
+	if err := t.rec.record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: commit, Unhooked: done.Note}); err != nil {
 		return tool.Result{}, err
 	}
 	if t.Pulls == nil {

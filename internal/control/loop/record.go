@@ -24,6 +24,7 @@ type recorder struct {
 	agentID   string
 	runID     string
 	refusals  int  // of pushes that the model was told of, in this run; moved, as the next two, by the agent's own conversation alone
+	unhooked  int  // commits and pushes that the project's git hooks refused and the model was told of, in this run
 	followups int  // of stop hooks, in this run
 	closed    bool // the run has ended
 
@@ -68,12 +69,14 @@ func (r *recorder) apply(e agent.Event) {
 		switch n.Code {
 		case secretInPush:
 			r.refusals++
+		case hookFailed:
+			r.unhooked++
 		case agent.CodeFollowup:
 			r.followups++
 		}
 	}
 	if _, ok := e.Body.(*agent.RunCreated); ok {
-		r.losses, r.refusals, r.followups = 0, 0, 0
+		r.losses, r.refusals, r.unhooked, r.followups = 0, 0, 0, 0
 	}
 	went := r.state.Run.Clock.Since
 	r.state.Apply(e)

@@ -72,6 +72,7 @@ const (
 	CodeUnavailable  = "unavailable"
 	CodeDiskFull     = "disk_full"
 	CodeSecretInPush = "secret_in_push"
+	CodeHookFailed   = "hook_failed"
 	CodeInternal     = "internal"
 )
 
@@ -79,7 +80,7 @@ const (
 func code(s string) string {
 	switch s {
 	case CodeRepoNotFound, CodeRefNotFound, CodeBranchTaken, CodeNoCommit,
-		CodeDenied, CodeUnavailable, CodeDiskFull, CodeSecretInPush:
+		CodeDenied, CodeUnavailable, CodeDiskFull, CodeSecretInPush, CodeHookFailed:
 		return s
 	}
 	return CodeInternal

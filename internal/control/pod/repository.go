@@ -13,6 +13,7 @@ import (
 // own last words, which are the machine's and hold no credential.
 type GitError struct {
 	Op, Code, Detail string
+	Bundle           string // artifact with the commits that could not be pushed; "" is none
 }
 
 func (e *GitError) Error() string { return e.Op + ": " + e.Code + ": " + e.Detail }
@@ -43,18 +44,19 @@ func (c *Conn) Status(ctx context.Context) (Status, error) {
 type Committed struct {
 	Commit string // HEAD, in hex; "" where there is no commit at all
 	Made   bool   // false: nothing was changed
-	Note   string // for the user, as that a hook was passed over
+	Note   string // why the project's hooks did not let it pass, or were not run; "" if they did
 }
 
 // Commit commits whatever is changed in a repository, if anything is: 0 is the
-// first of the boot, 1 the first of its others. A refusal of git is a [*GitError].
-func (c *Conn) Commit(ctx context.Context, repository int, message string) (Committed, error) {
-	r, err := c.pod.Commit(ctx, connect.NewRequest(&podv1.CommitRequest{Message: message, Repository: int32(repository)}))
+// first of the boot, 1 the first of its others. The project's commit hooks run
+// unless skipHooks. A refusal of theirs, or of git, is a [*GitError].
+func (c *Conn) Commit(ctx context.Context, repository int, message string, skipHooks bool) (Committed, error) {
+	r, err := c.pod.Commit(ctx, connect.NewRequest(&podv1.CommitRequest{Message: message, Repository: int32(repository), SkipHooks: skipHooks}))
 	if err != nil {
 		return Committed{}, fmt.Errorf("commit: %w", c.rpcError(err))
 	}
 	if r.Msg.GetError() != "" {
-		return Committed{}, &GitError{"commit", code(r.Msg.GetCode()), bounded(r.Msg.GetError(), maxDetail)}
+		return Committed{}, &GitError{Op: "commit", Code: code(r.Msg.GetCode()), Detail: bounded(r.Msg.GetError(), maxDetail)}
 	}
 	return Committed{
 		Commit: bounded(r.Msg.GetCommit(), maxWord),
@@ -63,17 +65,23 @@ func (c *Conn) Commit(ctx context.Context, repository int, message string) (Comm
 	}, nil
 }
 
-// Push pushes HEAD to the branch of that name, through the gateway, and
-// returns the commit that is there now. A refusal is a [*GitError].
-func (c *Conn) Push(ctx context.Context, repository int, branch string) (commit string, err error) {
-	r, err := c.pod.Push(ctx, connect.NewRequest(&podv1.PushRequest{Branch: branch, Repository: int32(repository)}))
+// Pushed is what Push did.
+type Pushed struct {
+	Commit string // that is on the remote now, in hex
+	Note   string // why the project's pre-push hook did not let it pass, or was not run; "" if it did
+}
+
+// Push pushes HEAD to the branch of that name, through the gateway, after the
+// project's pre-push hook unless skipHooks. A refusal is a [*GitError].
+func (c *Conn) Push(ctx context.Context, repository int, branch string, skipHooks bool) (Pushed, error) {
+	r, err := c.pod.Push(ctx, connect.NewRequest(&podv1.PushRequest{Branch: branch, Repository: int32(repository), SkipHooks: skipHooks}))
 	if err != nil {
-		return "", fmt.Errorf("push: %w", c.rpcError(err))
+		return Pushed{}, fmt.Errorf("push: %w", c.rpcError(err))
 	}
 	if r.Msg.GetError() != "" {
-		return "", &GitError{"push", code(r.Msg.GetCode()), bounded(r.Msg.GetError(), maxDetail)}
+		return Pushed{}, &GitError{"push", code(r.Msg.GetCode()), bounded(r.Msg.GetError(), maxDetail), bounded(r.Msg.GetBundle(), maxWord)}
 	}
-	return bounded(r.Msg.GetCommit(), maxWord), nil
+	return Pushed{bounded(r.Msg.GetCommit(), maxWord), bounded(r.Msg.GetNote(), maxDetail)}, nil
 }
 
 // Diff returns the working tree's difference from a commit, untracked files

@@ -221,10 +221,13 @@ func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base st
 	a := s.Agent
 	link := d.Link(a.ID)
 	clean := redact.New(d.Secrets(a.ID)).String
+	if wish.Body != "" {
+		wish.Body += passedOver(s.Unhooked)
+	}
 	if wish.Title != "" && wish.Body != "" {
 		return Words{oneLine(clean(wish.Title)), clean(Sign(wish.Body, a.Name, link))}, nil
 	}
-	src := Source{Name: a.Name, Link: link, Said: wish.Said}
+	src := Source{Name: a.Name, Link: link, Said: wish.Said, Unhooked: s.Unhooked}
 	if len(s.Asked) > 0 {
 		src.Task = s.Asked[0]
 	}

@@ -193,6 +193,18 @@ func TestAPersonsWordsStay(t *testing.T) {
 	}
 }
 
+// Whoever wrote the words, a pull request says that hooks were passed over.
+func TestHooksPassedOverAreTold(t *testing.T) {
+	o := newOffice(t)
+	o.append(store.Append{AgentID: o.id, Events: []agent.Event{{Body: &agent.Pushed{RepoURL: repoURL, Branch: branch, Commit: o.head, Unhooked: "the pre-push hook said s3cr3t-value"}}}})
+	for _, wish := range []pull.Wish{{}, {Title: "A title", Body: "A body."}, {Body: "A body."}} {
+		asked, err := o.propose(o.head, wish)
+		if err != nil || !strings.Contains(asked.Body, "git hooks were passed over:\n\n- the pre-push hook said") || strings.Contains(asked.Body, "s3cr3t-value") {
+			t.Errorf("%+v: the body is %q, %v", wish, asked.Body, err)
+		}
+	}
+}
+
 func TestNothingToPropose(t *testing.T) {
 	o := newOffice(t)
 	if _, err := o.propose(strings.Repeat("a", 40), pull.Wish{}); fault.Of(err).Code != agent.CodeNoChanges {

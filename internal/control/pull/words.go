@@ -36,6 +36,7 @@ type Source struct {
 	Said     string           // the agent's last words; "" where they stay on the server
 	Commits  []gateway.Commit // on the branch, the oldest first
 	Template string           // of the project; "" for none
+	Unhooked []string         // why commits and pushes were made without the project's git hooks
 	Link     string           // to the agent
 }
 
@@ -64,8 +65,24 @@ func Compose(s Source) Words {
 			b.WriteString("\n- " + oneLine(c.Subject))
 		}
 	}
-	body := fill(s.Template, strings.TrimSpace(b.String()))
+	body := fill(s.Template, strings.TrimSpace(b.String())) + passedOver(s.Unhooked)
 	return Words{Title: title(s), Body: Sign(body, s.Name, s.Link)}
+}
+
+// maxUnhooked bounds how many notes on the project's git hooks are told.
+const maxUnhooked = 10
+
+// passedOver tells reviewers that the project's git hooks were.
+func passedOver(why []string) string {
+	if len(why) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n\nThe project's git hooks were passed over:\n")
+	for _, w := range why[:min(len(why), maxUnhooked)] {
+		b.WriteString("\n- " + escaped.Replace(oneLine(w)))
+	}
+	return b.String()
 }
 
 func title(s Source) string {

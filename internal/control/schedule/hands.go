@@ -161,12 +161,12 @@ func (h *hands) Ack(ctx context.Context, callID string) error {
 }
 
 // Commit implements [loop.Hands].
-func (h *hands) Commit(ctx context.Context, n int, message string) (string, bool, error) {
-	c, err := h.conn.Commit(ctx, n, message)
+func (h *hands) Commit(ctx context.Context, n int, message string, skipHooks bool) (loop.Delivered, error) {
+	c, err := h.conn.Commit(ctx, n, message, skipHooks)
 	if err != nil {
-		return "", false, gitFault(err, h.name(n))
+		return loop.Delivered{}, gitFault(err, h.name(n))
 	}
-	return c.Commit, c.Made, nil
+	return loop.Delivered{Commit: c.Commit, Made: c.Made, Note: c.Note}, nil
 }
 
 // Subagents implements [loop.Hands].
@@ -220,12 +220,12 @@ func definitions(ctx context.Context, files *pod.Files, folder string, most int)
 }
 
 // Push implements [loop.Hands].
-func (h *hands) Push(ctx context.Context, n int, branch string) (string, error) {
-	commit, err := h.conn.Push(ctx, n, branch)
+func (h *hands) Push(ctx context.Context, n int, branch string, skipHooks bool) (loop.Delivered, error) {
+	p, err := h.conn.Push(ctx, n, branch, skipHooks)
 	if err != nil {
-		return "", gitFault(err, h.name(n))
+		return loop.Delivered{}, gitFault(err, h.name(n))
 	}
-	return commit, nil
+	return loop.Delivered{Commit: p.Commit, Note: p.Note}, nil
 }
 
 // name is the URL of the n-th repository, where there are several.
@@ -257,7 +257,11 @@ func gitFault(err error, of string) error {
 	if of != "" {
 		of = " of " + of
 	}
-	return repoFault(g.Code, g.Op+of, g.Detail)
+	failed := repoFault(g.Code, g.Op+of, g.Detail)
+	if f, ok := errors.AsType[*fault.Error](failed); ok && g.Bundle != "" {
+		f.Message += fmt.Sprintf(". The commits are kept as the artifact %s, a git bundle: `git fetch FILE HEAD` reads it", g.Bundle)
+	}
+	return failed
 }
 
 // stepFault says in a user's words why a machine was not made ready.
@@ -284,6 +288,9 @@ func repoFault(code, op, detail string) error {
 	case pod.CodeSecretInPush:
 		return fault.Denied("%s: the commits hold a secret: %s", op, detail).Named(code).
 			Hint("send a follow-up that asks to take the value out of the commits named there")
+	case pod.CodeHookFailed:
+		return fault.Conflict("%s: the project's git hook refused: %s", op, detail).Named(code).
+			Hint("send a follow-up that asks to fix what the hook found")
 	case pod.CodeDenied:
 		return fault.Denied("%s: the remote refused: %s", op, detail).Named("repo_denied").
 			Hint("check git.credentials in the server's configuration")

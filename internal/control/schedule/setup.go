@@ -155,10 +155,12 @@ git diff --cached --quiet -- "$f" || git commit -q -m "$(echo %s | base64 -d)" -
 		return "", "", err
 	}
 	defer s.Gateway.Revoke(credential)
-	if commit, err = a.Conn.Push(ctx, 0, branch); err != nil {
+	done, err := a.Conn.Push(ctx, 0, branch, false)
+	if err != nil {
 		return "", "", gitFault(err, "")
 	}
-	_, err = s.Journal.Append(ctx, store.Append{AgentID: agentID, Events: []agent.Event{{Body: &agent.Pushed{RepoURL: url, Branch: branch, Commit: commit}}}})
+	commit = done.Commit
+	_, err = s.Journal.Append(ctx, store.Append{AgentID: agentID, Events: []agent.Event{{Body: &agent.Pushed{RepoURL: url, Branch: branch, Commit: commit, Unhooked: done.Note}}}})
 	return branch, commit, err
 }
 

@@ -30,6 +30,7 @@ type Command struct {
 	Args   []string // the program's name, then its arguments
 	Dir    string   // "" is the root folder
 	Env    []string // over the user's
+	Clean  bool     // without those variables of the user's that git heeds
 	Stdin  string
 	Stdout io.Writer // nil discards; an error of it ends the command
 	Stderr io.Writer
@@ -44,12 +45,16 @@ type Runner func(ctx context.Context, c Command) (exit int, err error)
 // caller at a time.
 type Repository struct {
 	Path   string // absolute
+	URL    string // as the repository's users write it
+	Own    string // folder for a git directory of our own; outside the agent's reach
+	System string // file with what [Config] says; "" is none
 	Run    Runner
 	Record string // file that remembers what was checked out; outside the agent's reach
 	Secret string // credential, cut out of all that git says
 	// Gateway is where git finds all remotes, as in [Config]: what git says of
 	// it is told as of the remote.
-	Gateway string
+	Gateway   string
+	HookLimit time.Duration // of the project's hooks; 5 minutes if 0
 	// Claim makes an empty folder the user's.
 	Claim func(path string) error
 }
@@ -107,9 +112,15 @@ func (r *Repository) Find(ctx context.Context) (State, bool, error) {
 			return State{}, false, err
 		}
 	}
-	if state.Branch, err = r.current(ctx); err != nil {
+	git, err := r.own()
+	if err != nil {
 		return State{}, false, err
 	}
+	at, err := git.position(ctx)
+	if err != nil {
+		return State{}, false, err
+	}
+	state.Branch = at.branch
 	return state, true, nil
 }
 

@@ -2,93 +2,83 @@ package checkout
 
 import (
 	"context"
-	"errors"
-	"io"
 	"strings"
-	"time"
 )
-
-// hookLimit bounds a commit with the repository's own hooks, which may do
-// anything, as to wait for a person.
-const hookLimit = 2 * time.Minute
 
 // Committed is what Commit did.
 type Committed struct {
 	Commit string // HEAD; "" where there is no commit at all
 	Made   bool
-	Note   string // for the user; "" if there is nothing to say
+	Note   string // why the project's hooks did not let it pass, or were not run; "" if they did
 }
 
-// Commit commits whatever is changed in the clone. A hook of the repository
-// that refuses, or does not come to an end, is passed over, and the note says so.
-// A lock that a killed git left behind is removed.
-func (r *Repository) Commit(ctx context.Context, message string) (Committed, error) {
+// Commit commits whatever is changed in the clone, with the project's hooks unless
+// skipHooks. Where they refuse, the error is a [*Failure] of [CodeHookFailed] with
+// their words. A lock that a killed git left behind is removed, and a damaged
+// clone does not matter as long as its objects are there.
+func (r *Repository) Commit(ctx context.Context, message string, skipHooks bool) (Committed, error) {
 	if strings.TrimSpace(message) == "" {
 		return Committed{}, &Failure{CodeInternal, "a commit needs a message"}
 	}
-	add := func() error {
-		_, err := r.git(ctx, localLimit, "add", "--all")
-		return err
-	}
-	if err := r.unlocked(ctx, add); err != nil {
-		return Committed{}, err
-	}
-	words := newTail(nil)
-	exit, err := r.limited(ctx, localLimit, Command{
-		Args: []string{"git", "diff", "--cached", "--quiet"}, Dir: r.Path, Env: gitEnv, Stderr: words,
-	})
+	git, err := r.own()
 	if err != nil {
 		return Committed{}, err
 	}
-	var done Committed
-	switch exit {
-	case 0: // nothing is changed
-	case 1:
-		if done.Note, err = r.commitStaged(ctx, message); err != nil {
+	at, err := git.position(ctx)
+	if err != nil {
+		return Committed{}, err
+	}
+	tree, changed, err := git.changed(ctx, at.head)
+	if err != nil || !changed {
+		return Committed{Commit: at.head}, err
+	}
+	hooks, note, err := r.hooks(ctx, "pre-commit", "prepare-commit-msg", "commit-msg", "post-commit")
+	if err != nil {
+		return Committed{}, err
+	}
+	if hooks && skipHooks {
+		note = "the project's commit hooks did not let it pass"
+	}
+	if hooks && !skipHooks {
+		if err := r.commitHooked(ctx, message); err != nil {
 			return Committed{}, err
 		}
-		done.Made = true
-	default:
-		return Committed{}, r.failure(words)
-	}
-	done.Commit, err = r.head(ctx)
-	return done, err
-}
-
-func (r *Repository) commitStaged(ctx context.Context, message string) (note string, err error) {
-	refused := r.commitOnce(ctx, message)
-	if refused == nil || ctx.Err() != nil {
-		return "", refused
-	}
-	if err := r.commitOnce(ctx, message, "--no-verify"); err != nil {
-		return "", err
-	}
-	return "committed without the repository's hooks, which did not let it pass: " + brief(refused), nil
-}
-
-func (r *Repository) commitOnce(ctx context.Context, message string, args ...string) error {
-	return r.unlocked(ctx, func() error {
-		words := newTail(nil)
-		exit, err := r.limited(ctx, hookLimit, Command{
-			Args: append([]string{"git", "commit", "--quiet", "--file=-"}, args...),
-			Dir:  r.Path, Env: gitEnv, Stdin: message, Stdout: io.Discard, Stderr: words,
-		})
-		if err == nil && exit != 0 {
-			return r.failure(words)
+		now, err := git.position(ctx)
+		if err != nil {
+			return Committed{}, err
 		}
-		return err
-	})
+		// Hooks may have changed files after they were staged, or moved HEAD.
+		if tree, changed, err = git.changed(ctx, now.head); err != nil {
+			return Committed{}, err
+		}
+		if !changed {
+			return Committed{Commit: now.head, Made: now.head != at.head}, nil
+		}
+		at, note = now, "the project's commit hooks left changes behind"
+	}
+	commit, err := git.commitTree(ctx, at, tree, message)
+	return Committed{Commit: commit, Made: err == nil, Note: note}, err
 }
 
-// brief is an error in few words.
-func brief(err error) string {
-	const most = 400
-	s := err.Error()
-	if f, ok := errors.AsType[*Failure](err); ok {
-		s = f.Detail
+// changed stages the working tree, and reports whether it differs from head.
+func (g *ownGit) changed(ctx context.Context, head string) (tree string, changed bool, err error) {
+	if tree, err = g.stage(ctx, head, ""); err != nil {
+		return "", false, err
 	}
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
+	if head == "" {
+		return tree, tree != emptyTree, nil
 	}
-	return s
+	was, err := g.run(ctx, "rev-parse", "--verify", "--end-of-options", head+"^{tree}")
+	return tree, was != tree, err
+}
+
+// commitHooked commits what is staged as the user would: with the project's hooks
+// and the clone's own configuration.
+func (r *Repository) commitHooked(ctx context.Context, message string) error {
+	return r.unlocked(ctx, func() error {
+		return r.hooked(ctx, Command{
+			Args:  []string{"git", "-c", "commit.gpgSign=false", "commit", "--quiet", "--file=-"},
+			Stdin: message,
+		})
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -36,35 +35,32 @@ func (r *Repository) Diff(ctx context.Context, base, scratch string) (diff strin
 	if !commitName.MatchString(base) {
 		return "", false, &Failure{CodeRefNotFound, fmt.Sprintf("%q is not a commit's name in full", base)}
 	}
+	git, err := r.own()
+	if err != nil {
+		return "", false, err
+	}
+	at, err := git.position(ctx)
+	if err != nil {
+		return "", false, err
+	}
 	index := filepath.Join(scratch, "index-"+rand.Text())
 	defer func() { _, _ = r.command(context.WithoutCancel(ctx), quickLimit, "rm", "-f", index, index+".lock") }()
 	// A copy of the user's index spares git from reading every file again. It
 	// is made by the user, who cannot be misled into a file that is not theirs. By
 	// its time git knows which files may have changed in the moment it was written in.
-	from, err := r.git(ctx, quickLimit, "rev-parse", "--path-format=absolute", "--git-path", "index")
-	if err != nil {
-		return "", false, err
-	}
-	_, err = r.command(ctx, quickLimit, "cp", "-p", "--", strings.TrimSuffix(from, "\n"), index)
+	_, err = r.command(ctx, quickLimit, "cp", "-p", "--", filepath.Join(git.gitDir, "index"), index)
 	if _, refused := errors.AsType[*Failure](err); err != nil && !refused {
 		return "", false, err
 	} // where there is no index yet, git makes one
-	env := slices.Concat(gitEnv, []string{"GIT_INDEX_FILE=" + index})
-	words := newTail(nil)
-	exit, err := r.limited(ctx, localLimit, Command{
-		Args: []string{"git", "add", "--all"}, Dir: r.Path, Env: env, Stderr: words,
-	})
+	tree, err := git.stage(ctx, at.head, index)
 	if err != nil {
 		return "", false, err
 	}
-	if exit != 0 {
-		return "", false, r.failure(words)
-	}
 	out, words := &bounded{limit: MaxDiff}, newTail(nil)
-	exit, err = r.limited(ctx, localLimit, Command{
-		Args: []string{"git", "-c", "core.quotePath=false", "diff", "--cached", "--no-color", "--no-ext-diff",
-			"--no-textconv", "--find-renames", "--src-prefix=a/", "--dst-prefix=b/", base, "--"},
-		Dir: r.Path, Env: env, Stdout: out, Stderr: words,
+	exit, err := r.limited(ctx, localLimit, Command{
+		Args: []string{"git", "-c", "core.quotePath=false", "diff-tree", "-r", "-p", "--no-color", "--no-ext-diff",
+			"--no-textconv", "--find-renames", "--src-prefix=a/", "--dst-prefix=b/", base, tree, "--"},
+		Dir: r.Path, Env: append(git.env, "GIT_INDEX_FILE="+index), Clean: true, Stdout: out, Stderr: words,
 	})
 	switch {
 	case out.full:

@@ -15,6 +15,7 @@ const (
 	CodeUnavailable  = "unavailable"
 	CodeDiskFull     = "disk_full"
 	CodeSecretInPush = "secret_in_push"
+	CodeHookFailed   = "hook_failed" // of the project's; Detail is what it said
 	CodeInternal     = "internal"
 )
 

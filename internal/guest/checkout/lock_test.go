@@ -7,15 +7,26 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
 // here runs commands as this process' own.
 func here(ctx context.Context, c Command) (int, error) {
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Dir, append(os.Environ(), c.Env...), strings.NewReader(c.Stdin), c.Stdout, c.Stderr
+	env := os.Environ()
+	if c.Clean {
+		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_") })
+	}
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Dir, append(env, c.Env...), strings.NewReader(c.Stdin), c.Stdout, c.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	err := cmd.Run()
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode(), nil
 	}
@@ -25,7 +36,7 @@ func here(ctx context.Context, c Command) (int, error) {
 // TestLocksAreWaitedForOrRemoved: what a killed git leaves behind keeps nothing
 // from being committed, and what a git at work holds is let be.
 func TestLocksAreWaitedForOrRemoved(t *testing.T) {
-	r := &Repository{Path: t.TempDir(), Run: here}
+	r := &Repository{Path: t.TempDir(), Run: here, Own: t.TempDir(), System: system(t)}
 	for _, args := range [][]string{{"init", "--quiet"}, {"config", "user.email", "a@b.example"}, {"config", "user.name", "A"}, {"commit", "--quiet", "--allow-empty", "-m", "first"}} {
 		if _, err := r.git(t.Context(), localLimit, args...); err != nil {
 			t.Fatal(err)
@@ -40,7 +51,7 @@ func TestLocksAreWaitedForOrRemoved(t *testing.T) {
 	for i, lock := range []string{".git/index.lock", ".git/HEAD.lock"} {
 		write("file", strings.Repeat("x", i+1))
 		write(lock, "")
-		if done, err := r.Commit(t.Context(), "with "+lock); err != nil || !done.Made {
+		if done, err := r.Commit(t.Context(), "with "+lock, false); err != nil || !done.Made {
 			t.Errorf("%s: %+v, %v", lock, done, err)
 		}
 	}
@@ -61,7 +72,7 @@ func TestLocksAreWaitedForOrRemoved(t *testing.T) {
 		t.Errorf("while a git works: %v, and the lock: %v", err, there)
 	}
 	end()
-	if done, err := r.Commit(t.Context(), "after it"); err != nil || !done.Made {
+	if done, err := r.Commit(t.Context(), "after it", false); err != nil || !done.Made {
 		t.Errorf("when it has ended: %+v, %v", done, err)
 	}
 }

@@ -2,10 +2,9 @@ package checkout
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -13,56 +12,94 @@ import (
 // pushLimit bounds a push, which may wait for the gateway to come back.
 const pushLimit = 10 * time.Minute
 
-// Push pushes HEAD to the branch of that name at origin, and returns the
-// commit. A hook of the repository that refuses is passed over: the gateway
-// is what judges a push.
-func (r *Repository) Push(ctx context.Context, branch string) (string, error) {
-	if branch == "" || strings.HasPrefix(branch, "-") || strings.ContainsFunc(branch, isControl) {
-		return "", &Failure{CodeInternal, fmt.Sprintf("%q cannot be the name of a branch", branch)}
-	}
-	head, err := r.head(ctx)
+// Pushed is what Push did.
+type Pushed struct {
+	Commit string // that is on the remote
+	Note   string // why the project's pre-push hook did not let it pass, or was not run; "" if it did
+}
+
+// Push pushes HEAD to the branch of that name at the repository's URL, after the
+// project's pre-push hook unless skipHooks. Where that refuses, the error is a
+// [*Failure] of [CodeHookFailed] with its words.
+func (r *Repository) Push(ctx context.Context, branch string, skipHooks bool) (Pushed, error) {
+	git, at, err := r.toPush(ctx, branch)
 	if err != nil {
-		return "", err
+		return Pushed{}, err
 	}
-	if head == "" {
-		return "", &Failure{CodeNoCommit, "there is no commit to push"}
+	if err := git.pushLarge(ctx, at.head); err != nil {
+		return Pushed{}, err
 	}
-	if err := r.pushLarge(ctx); err != nil {
-		return "", err
+	tracking := "refs/remotes/origin/" + branch
+	remote, err := git.commit(ctx, tracking)
+	if err != nil {
+		return Pushed{}, err
 	}
-	err = r.pushOnce(ctx, head, branch)
-	if f, ok := errors.AsType[*Failure](err); ok && f.Code == CodeInternal {
-		err = r.pushOnce(ctx, head, branch, "--no-verify")
+	has, note, err := r.hooks(ctx, "pre-push")
+	if err != nil {
+		return Pushed{}, err
 	}
-	return head, err
+	if has && skipHooks {
+		note = "the project's pre-push hook did not let it pass"
+	}
+	if has && !skipHooks && remote != at.head {
+		if err := r.prePush(ctx, at.head, branch, remote); err != nil {
+			return Pushed{}, err
+		}
+	}
+	words := newTail(nil)
+	exit, err := r.limited(ctx, pushLimit, Command{
+		Args: []string{"git", "push", "--quiet", "--", r.URL, at.head + ":refs/heads/" + branch},
+		Dir:  r.Path, Env: git.env, Clean: true, Stdout: words, Stderr: words,
+	})
+	if err != nil {
+		return Pushed{}, err
+	}
+	if exit != 0 {
+		return Pushed{}, r.failure(words)
+	}
+	// git does so only where it pushes to a remote by its name.
+	_, _ = git.run(ctx, "update-ref", tracking, at.head) // for the agent to see; the push is done
+	return Pushed{at.head, note}, nil
+}
+
+func (r *Repository) toPush(ctx context.Context, branch string) (*ownGit, position, error) {
+	if branch == "" || strings.HasPrefix(branch, "-") || strings.ContainsFunc(branch, isControl) {
+		return nil, position{}, &Failure{CodeInternal, fmt.Sprintf("%q cannot be the name of a branch", branch)}
+	}
+	git, err := r.own()
+	if err != nil {
+		return nil, position{}, err
+	}
+	at, err := git.position(ctx)
+	if err == nil && at.head == "" {
+		err = &Failure{CodeNoCommit, "there is no commit to push"}
+	}
+	return git, at, err
 }
 
 // pushLarge uploads the large files that the commits name (Git LFS), before a
 // branch is pushed that would be of no use without them.
-func (r *Repository) pushLarge(ctx context.Context) error {
-	folder, err := r.git(ctx, quickLimit, "rev-parse", "--path-format=absolute", "--git-path", "lfs/objects")
-	if err != nil {
-		return err
-	}
-	if _, err := os.Lstat(strings.TrimSuffix(folder, "\n")); err != nil {
+func (g *ownGit) pushLarge(ctx context.Context, head string) error {
+	if _, err := os.Lstat(filepath.Join(g.commonDir, "lfs/objects")); err != nil {
 		return nil //nolint:nilerr // git-lfs has never kept one here
 	}
-	_, err = r.git(ctx, pushLimit, "lfs", "push", "origin", "HEAD")
+	if err := g.setHead(head); err != nil {
+		return err
+	}
+	_, err := g.run(ctx, "lfs", "push", g.r.URL, "HEAD")
 	return err
 }
 
-func (r *Repository) pushOnce(ctx context.Context, head, branch string, args ...string) error {
-	words := newTail(nil)
-	args = append([]string{"git", "push", "--quiet"}, args...)
-	exit, err := r.limited(ctx, pushLimit, Command{
-		Args: append(args, "origin", head+":refs/heads/"+branch),
-		Dir:  r.Path, Env: gitEnv, Stdout: io.Discard, Stderr: words,
-	})
+// Bundle writes the commits that are not pushed into file, as the user: a git
+// bundle whose one ref is HEAD. It reports whether there are any.
+func (r *Repository) Bundle(ctx context.Context, file string) (bool, error) {
+	git, err := r.own()
 	if err != nil {
-		return err
+		return false, err
 	}
-	if exit != 0 {
-		return r.failure(words)
+	at, err := git.position(ctx)
+	if err != nil {
+		return false, err
 	}
-	return nil
+	return git.bundle(ctx, at.head, file)
 }

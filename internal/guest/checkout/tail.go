@@ -10,6 +10,7 @@ import (
 const (
 	maxTail   = 8 << 10
 	maxDetail = 2 << 10
+	maxHook   = 6 << 10 // of what the project's hooks said
 	maxLine   = 1 << 10
 )
 
@@ -64,10 +65,13 @@ func (t *tail) endLine() {
 }
 
 // lines are the last words, at most maxDetail bytes of whole lines.
-func (t *tail) lines() string {
+func (t *tail) lines() string { return t.last(maxDetail) }
+
+// last are the last words, at most so many bytes of whole lines.
+func (t *tail) last(most int) string {
 	t.endLine()
 	size, first := 0, len(t.kept)
-	for first > 0 && size+len(t.kept[first-1])+1 <= maxDetail {
+	for first > 0 && size+len(t.kept[first-1])+1 <= most {
 		first--
 		size += len(t.kept[first]) + 1
 	}

@@ -19,7 +19,7 @@ func (s *podServer) Commit(ctx context.Context, req *connect.Request[podv1.Commi
 	if err != nil {
 		return nil, err
 	}
-	done, err := repo.Commit(ctx, req.Msg.GetMessage())
+	done, err := repo.Commit(ctx, req.Msg.GetMessage(), req.Msg.GetSkipHooks())
 	code, words, err := refusal(err)
 	if err != nil {
 		return nil, err

@@ -2,9 +2,11 @@ package pid1
 
 import (
 	"context"
+	"path/filepath"
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/guest/checkout"
 	"aloft/internal/wire/podv1"
 )
 
@@ -19,10 +21,35 @@ func (s *podServer) Push(ctx context.Context, req *connect.Request[podv1.PushReq
 	if err != nil {
 		return nil, err
 	}
-	commit, err := repo.Push(ctx, req.Msg.GetBranch())
+	done, err := repo.Push(ctx, req.Msg.GetBranch(), req.Msg.GetSkipHooks())
 	code, words, err := refusal(err)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&podv1.PushResponse{Commit: commit, Code: code, Error: words}), nil
+	answer := &podv1.PushResponse{Commit: done.Commit, Note: done.Note, Code: code, Error: words}
+	switch code {
+	case "", checkout.CodeHookFailed, checkout.CodeNoCommit:
+	case checkout.CodeSecretInPush: // what must not be pushed must not leave the machine otherwise
+	default:
+		answer.Bundle = s.keepUnpushed(ctx, repo)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// keepUnpushed keeps the commits that could not be pushed as a git bundle among
+// the artifacts, and returns its name there; "" where that failed too.
+func (s *podServer) keepUnpushed(ctx context.Context, repo *checkout.Repository) string {
+	if err := s.d.artifactsFolder(); err != nil {
+		s.d.cfg.Log.Warn("unpushed commits are not kept", "err", err)
+		return ""
+	}
+	name := "unpushed-" + filepath.Base(repo.Path) + ".bundle"
+	kept, err := repo.Bundle(ctx, filepath.Join(s.d.cfg.Artifacts, name))
+	if err != nil {
+		s.d.cfg.Log.Warn("unpushed commits are not kept", "err", err)
+	}
+	if !kept {
+		return ""
+	}
+	return name
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"aloft/internal/guest/checkout"
 	"aloft/internal/wire/podv1"
@@ -117,9 +118,10 @@ func (b *boot) checkoutOne(ctx context.Context, want *podv1.Checkout, record str
 		path = filepath.Clean(want.GetPath())
 	}
 	repo := &checkout.Repository{
-		Path: path, Run: d.run, Secret: b.req.GetGitCredential(), Gateway: d.gateway(),
-		Record: filepath.Join(d.cfg.DataDir, record),
-		Claim:  d.user.Load().own,
+		Path: path, URL: want.GetRepoUrl(), Run: d.run, Secret: b.req.GetGitCredential(), Gateway: d.gateway(),
+		Record: filepath.Join(d.cfg.DataDir, record), System: d.gitConfigFile(),
+		Own:   filepath.Join(d.cfg.RunDir, "git", strings.TrimSuffix(record, ".json")),
+		Claim: d.user.Load().own,
 	}
 	state, found, err := repo.Find(ctx)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -26,7 +28,11 @@ func (d *Daemon) run(ctx context.Context, c checkout.Command) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, context.Cause(ctx)
 	}
-	env := append(d.environ(), c.Env...)
+	env := d.environ()
+	if c.Clean {
+		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_") })
+	}
+	env = append(env, c.Env...)
 	//nolint:noctx // os/exec would heed a context in its Wait, which is the Reaper's; ctx is heeded below
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = env, c.Dir, d.user.Load().attributes()

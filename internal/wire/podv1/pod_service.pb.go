@@ -790,7 +790,9 @@ type CommitRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Message string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	// Which one; the first unless given.
-	Repository    int32 `protobuf:"varint,2,opt,name=repository,proto3" json:"repository,omitempty"`
+	Repository int32 `protobuf:"varint,2,opt,name=repository,proto3" json:"repository,omitempty"`
+	// Commit without the project's own hooks.
+	SkipHooks     bool `protobuf:"varint,3,opt,name=skip_hooks,json=skipHooks,proto3" json:"skip_hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -839,16 +841,24 @@ func (x *CommitRequest) GetRepository() int32 {
 	return 0
 }
 
+func (x *CommitRequest) GetSkipHooks() bool {
+	if x != nil {
+		return x.SkipHooks
+	}
+	return false
+}
+
 type CommitResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// HEAD after the commit; empty where there is no commit at all.
 	Commit string `protobuf:"bytes,1,opt,name=commit,proto3" json:"commit,omitempty"`
 	Made   bool   `protobuf:"varint,2,opt,name=made,proto3" json:"made,omitempty"`
-	// What the user ought to know, as that a hook was passed over.
+	// Why the project's hooks did not let the commit pass, or were not run; empty
+	// when they did, or there are none.
 	Note string `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
 	// Why there is no commit; empty when all went well.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// disk_full, internal.
+	// hook_failed, disk_full, internal.
 	Code          string `protobuf:"bytes,5,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1120,9 +1130,11 @@ func (x *CommandExit) GetTimedOut() bool {
 }
 
 type PushRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Branch        string                 `protobuf:"bytes,1,opt,name=branch,proto3" json:"branch,omitempty"`
-	Repository    int32                  `protobuf:"varint,2,opt,name=repository,proto3" json:"repository,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Branch     string                 `protobuf:"bytes,1,opt,name=branch,proto3" json:"branch,omitempty"`
+	Repository int32                  `protobuf:"varint,2,opt,name=repository,proto3" json:"repository,omitempty"`
+	// Push without the project's own hook.
+	SkipHooks     bool `protobuf:"varint,3,opt,name=skip_hooks,json=skipHooks,proto3" json:"skip_hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1171,14 +1183,27 @@ func (x *PushRequest) GetRepository() int32 {
 	return 0
 }
 
+func (x *PushRequest) GetSkipHooks() bool {
+	if x != nil {
+		return x.SkipHooks
+	}
+	return false
+}
+
 type PushResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Commit string                 `protobuf:"bytes,1,opt,name=commit,proto3" json:"commit,omitempty"`
 	// Why it was not pushed; empty when it was.
 	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	// branch_taken, no_commit, repo_not_found, denied, unavailable, disk_full,
-	// internal.
-	Code          string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	// hook_failed, secret_in_push, internal.
+	Code string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	// Why the project's pre-push hook did not let the push pass, or was not run;
+	// empty when it did, or there is none.
+	Note string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
+	// Path below the folder of artifacts where the commits were kept as a git
+	// bundle because they could not be pushed; empty when there is none.
+	Bundle        string `protobuf:"bytes,5,opt,name=bundle,proto3" json:"bundle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1230,6 +1255,20 @@ func (x *PushResponse) GetError() string {
 func (x *PushResponse) GetCode() string {
 	if x != nil {
 		return x.Code
+	}
+	return ""
+}
+
+func (x *PushResponse) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *PushResponse) GetBundle() string {
+	if x != nil {
+		return x.Bundle
 	}
 	return ""
 }
@@ -1551,12 +1590,14 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
 	"credential\x18\x01 \x01(\tR\n" +
 	"credential\"\x1a\n" +
-	"\x18SetGitCredentialResponse\"I\n" +
+	"\x18SetGitCredentialResponse\"h\n" +
 	"\rCommitRequest\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x02 \x01(\x05R\n" +
-	"repository\"z\n" +
+	"repository\x12\x1d\n" +
+	"\n" +
+	"skip_hooks\x18\x03 \x01(\bR\tskipHooks\"z\n" +
 	"\x0eCommitResponse\x12\x16\n" +
 	"\x06commit\x18\x01 \x01(\tR\x06commit\x12\x12\n" +
 	"\x04made\x18\x02 \x01(\bR\x04made\x12\x12\n" +
@@ -1573,16 +1614,20 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\x05event\">\n" +
 	"\vCommandExit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x1b\n" +
-	"\ttimed_out\x18\x02 \x01(\bR\btimedOut\"E\n" +
+	"\ttimed_out\x18\x02 \x01(\bR\btimedOut\"d\n" +
 	"\vPushRequest\x12\x16\n" +
 	"\x06branch\x18\x01 \x01(\tR\x06branch\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x02 \x01(\x05R\n" +
-	"repository\"P\n" +
+	"repository\x12\x1d\n" +
+	"\n" +
+	"skip_hooks\x18\x03 \x01(\bR\tskipHooks\"|\n" +
 	"\fPushResponse\x12\x16\n" +
 	"\x06commit\x18\x01 \x01(\tR\x06commit\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
-	"\x04code\x18\x03 \x01(\tR\x04code\"A\n" +
+	"\x04code\x18\x03 \x01(\tR\x04code\x12\x12\n" +
+	"\x04note\x18\x04 \x01(\tR\x04note\x12\x16\n" +
+	"\x06bundle\x18\x05 \x01(\tR\x06bundle\"A\n" +
 	"\vDiffRequest\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\tR\x04base\x12\x1e\n" +
 	"\n" +

@@ -41,7 +41,7 @@ type Bodies = {
   "cancel.asked": { reason: string };
   "agent.paused": object;
   "agent.resumed": object;
-  committed: { commit: string; message: string };
+  committed: { commit: string; message: string; unhooked?: string };
   pushed: { branch: string; commit: string };
   "pull_request.opened": { pullRequest: { url?: string } };
   "pull_request.failed": { failure: { code: string; message: string; hint?: string } };

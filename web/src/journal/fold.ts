@@ -240,7 +240,7 @@ export class Transcript {
         this.note("unpulled", "amber", [e.data.failure.message, e.data.failure.hint].filter(Boolean).join(". "), e);
         break;
       case "committed":
-        this.note("committed", "plain", `${e.data.commit.slice(0, 8)} ${e.data.message.split("\n")[0] ?? ""}`, e);
+        this.note("committed", e.data.unhooked ? "amber" : "plain", `${e.data.commit.slice(0, 8)} ${e.data.message.split("\n")[0] ?? ""}${e.data.unhooked ? ` (${e.data.unhooked})` : ""}`, e);
         break;
       case "machine.lost":
         this.note("lost", "red", e.data.reason, e);

@@ -1,0 +1,72 @@
+package checkout
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// hookLimit bounds the project's hooks unless the caller says otherwise. They may do
+// anything: test everything, or wait for a person.
+const hookLimit = 5 * time.Minute
+
+// hooks reports whether the project has one of the named hooks of git, wherever
+// its configuration puts them. Where that cannot be told the note says why.
+func (r *Repository) hooks(ctx context.Context, names ...string) (has bool, note string, err error) {
+	const script = `dir=$(git rev-parse --git-path hooks) || exit 3
+for name; do [ -f "$dir/$name" ] && [ -x "$dir/$name" ] && exit 0; done
+exit 1`
+	words := newTail(nil)
+	exit, err := r.limited(ctx, quickLimit, Command{
+		Args: append([]string{"sh", "-c", script, "sh"}, names...), Dir: r.Path, Env: gitEnv, Stderr: words,
+	})
+	if exit > 1 && err == nil {
+		note = "the project's hooks were not run: " + r.failure(words).Detail
+	}
+	return exit == 0, note, err
+}
+
+// prePush runs the project's pre-push hook as git would, if there is one.
+func (r *Repository) prePush(ctx context.Context, head, branch, remote string) error {
+	const script = `hook=$(git rev-parse --git-path hooks/pre-push) || exit 1
+case $hook in */*) ;; *) hook=./$hook ;; esac
+exec "$hook" "$@"`
+	ref := "refs/heads/" + branch
+	if remote == "" {
+		remote = strings.Repeat("0", len(head))
+	}
+	return r.hooked(ctx, Command{
+		Args:  []string{"sh", "-c", script, "sh", "origin", r.URL},
+		Stdin: fmt.Sprintf("%s %s %s %s\n", ref, head, ref, remote),
+	})
+}
+
+// hooked runs a command that runs the project's hooks: as the agent's user, with
+// the user's own configuration, and bounded. Where it fails, or does not end, the
+// error is a [*Failure] of [CodeHookFailed].
+func (r *Repository) hooked(ctx context.Context, c Command) error {
+	words, limit := newTail(nil), cmp.Or(r.HookLimit, hookLimit)
+	c.Dir, c.Env, c.Stdout, c.Stderr = r.Path, gitEnv, words, words
+	exit, err := r.limited(ctx, limit, c)
+	switch {
+	case errors.Is(err, errLimit):
+		return r.refused(words, fmt.Sprintf("it did not end within %s", limit))
+	case err != nil:
+		return err
+	case exit != 0:
+		return r.refused(words, fmt.Sprintf("exit status %d", exit))
+	}
+	return nil
+}
+
+// refused is that the project's hooks refused.
+func (r *Repository) refused(words *tail, how string) *Failure {
+	said := words.last(maxHook)
+	if r.Secret != "" {
+		said = strings.ReplaceAll(said, r.Secret, "***")
+	}
+	return &Failure{CodeHookFailed, said + "\n(" + how + ")"}
+}
