@@ -16,7 +16,7 @@ const (
 	pollEvery  = 2 * time.Second
 	pollWithin = 15 * time.Second // the longest that a list or an action may take
 	pageSize   = 100              // the most that the API gives at once
-	mostAgents = 1000             // the most that are listed, newest first
+	mostAgents = 1000             // the most that are listed without a search
 	batchSize  = 500              // the most events that are drawn at once
 )
 
@@ -26,6 +26,8 @@ type (
 		again     bool // another poll is to follow by the clock
 		client    Client
 		agents    []client.Agent
+		found     []client.Agent // by foundFor, the words of the search
+		foundFor  string
 		questions []client.Approval
 		err       error
 	}
@@ -62,7 +64,7 @@ type act struct {
 // poll reads the list and the questions. It connects first where that has not
 // succeeded yet, and anew after trouble: there may be another server by now.
 func (m *Model) poll(again bool) tea.Cmd {
-	ctx, c, connect := m.ctx, m.client, m.Connect
+	ctx, c, connect, search := m.ctx, m.client, m.Connect, m.search
 	anew := c == nil || m.trouble != nil
 	return func() tea.Msg {
 		p := polled{again: again, client: c}
@@ -73,19 +75,41 @@ func (m *Model) poll(again bool) tea.Cmd {
 		}
 		ctx, cancel := context.WithTimeout(ctx, pollWithin)
 		defer cancel()
-		for cursor := ""; len(p.agents) < mostAgents; {
-			var page client.AgentPage
-			if page, p.err = p.client.Agents(ctx, pageSize, cursor, false); p.err != nil {
+		if p.agents, p.err = list(ctx, p.client, mostAgents, ""); p.err != nil {
+			return p
+		}
+		// The server searches all agents, also those that are not in the list.
+		if p.foundFor = search; search != "" {
+			if p.found, p.err = list(ctx, p.client, pageSize, search); p.err != nil {
 				return p
-			}
-			p.agents = append(p.agents, page.Items...)
-			if cursor = page.NextCursor; cursor == "" || len(page.Items) == 0 {
-				break
 			}
 		}
 		p.questions, p.err = p.client.Approvals(ctx)
 		return p
 	}
+}
+
+// list reads up to most agents that have the words: first those that ask, of any
+// age, then the newest.
+func list(ctx context.Context, c Client, most int, words string) ([]client.Agent, error) {
+	var all []client.Agent
+	seen := map[string]bool{}
+	for cursor := ""; len(all) < most; {
+		page, err := c.FindAgents(ctx, pageSize, cursor, client.AgentFilter{Search: words, AsksFirst: true})
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range page.Items {
+			if !seen[a.ID] { // one that was answered between two pages comes twice
+				seen[a.ID] = true
+				all = append(all, a)
+			}
+		}
+		if cursor = page.NextCursor; cursor == "" || len(page.Items) == 0 {
+			break
+		}
+	}
+	return all, nil
 }
 
 // perform does what was asked for, and reads the list again.

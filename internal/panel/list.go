@@ -1,6 +1,7 @@
 package panel
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,8 +13,7 @@ import (
 	"aloft/internal/client"
 )
 
-// failureFresh is how long a failure stands at the top of the list, as in the
-// dashboard.
+// failureFresh is how long a failure is counted in the title.
 const failureFresh = 24 * time.Hour
 
 // looks are the colours of standings.
@@ -30,18 +30,14 @@ func standing(a client.Agent) (string, cli.Style) {
 	return string(s), cli.Dim
 }
 
-// rank has those agents first that go no further without a person.
-func rank(a client.Agent, now time.Time) int {
-	switch {
-	case a.Waiting > 0:
-		return 0
-	case (a.RunStatus == client.Failed || a.RunStatus == client.Expired) && now.Sub(a.UpdatedAt) < failureFresh:
-		return 1
-	}
-	return 2
+// justFailed reports whether the agent's latest run failed not long ago.
+func justFailed(a client.Agent, now time.Time) bool {
+	s := a.Standing()
+	return (s == client.HasFailed || s == client.HasExpired) && now.Sub(a.UpdatedAt) < failureFresh
 }
 
-// listed are the agents that have every word that is looked for.
+// listed are the agents that have every word that is looked for: those that are here
+// and match, and what the server has found among all agents.
 func (m *Model) listed() []client.Agent {
 	words := strings.Fields(strings.ToLower(m.search))
 	if len(words) == 0 {
@@ -59,7 +55,24 @@ func (m *Model) listed() []client.Agent {
 			out = append(out, a)
 		}
 	}
+	if m.foundFor != m.search {
+		return out
+	}
+	for _, a := range m.found {
+		if !slices.ContainsFunc(out, func(b client.Agent) bool { return a.ID == b.ID }) {
+			out = append(out, a)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b client.Agent) int { return cmp.Compare(asksLast(a), asksLast(b)) })
 	return out
+}
+
+// asksLast is 0 of an agent that asks, and 1 of any other.
+func asksLast(a client.Agent) int {
+	if a.Waiting > 0 {
+		return 0
+	}
+	return 1
 }
 
 // at is the place of the chosen agent in the list; the first, if none was chosen
@@ -85,7 +98,7 @@ func (m *Model) onList(key string) tea.Cmd {
 	case "end", "G":
 		m.choose(len(m.agents))
 	case "/":
-		m.typed = newLine("to search", m.search, func(string) tea.Cmd { return nil }, nil)
+		m.typed = newLine("to search", m.search, func(string) tea.Cmd { return m.poll(false) }, nil)
 		m.typed.live, m.typed.mayBeEmpty = func(words string) { m.search = words }, true
 	case "esc":
 		m.search = ""
@@ -122,6 +135,9 @@ func (m *Model) listLines(high int) []string {
 		}
 	}
 	listed := m.listed()
+	if len(listed) == 0 && m.foundFor != m.search {
+		return []string{"", "  Searching all agents…"}
+	}
 	if len(listed) == 0 {
 		return []string{"", "  No agent has these words: Esc shows all of them again."}
 	}
@@ -156,25 +172,31 @@ func (m *Model) listTitle() string {
 	if !m.loaded {
 		return m.paint.Style(cli.Bold, "Aloft")
 	}
-	needed := 0
+	asking, failed := 0, 0
 	for _, a := range m.agents {
-		if rank(a, m.Now()) < 2 {
-			needed++
+		switch {
+		case a.Waiting > 0:
+			asking++
+		case justFailed(a, m.Now()):
+			failed++
 		}
 	}
 	title := m.paint.Style(cli.Bold, "Aloft") + "  " + counted(len(m.agents), "agent")
 	if len(m.agents) >= mostAgents {
-		title += " (the newest)"
+		title = m.paint.Style(cli.Bold, "Aloft") + fmt.Sprintf("  the newest %d agents; / searches all", len(m.agents))
 	}
 	if m.search != "" {
 		title += fmt.Sprintf("  %d with “%s”", len(m.listed()), cutTo(clean(m.search), 30))
 	}
-	if needed > 0 {
-		verb := "need"
-		if needed == 1 {
-			verb = "needs"
+	if asking > 0 {
+		verb := "ask"
+		if asking == 1 {
+			verb = "asks"
 		}
-		title += m.paint.Style(cli.Yellow, fmt.Sprintf("  %d %s you", needed, verb))
+		title += m.paint.Style(cli.Yellow, fmt.Sprintf("  %d %s you", asking, verb))
+	}
+	if failed > 0 {
+		title += m.paint.Style(cli.Red, fmt.Sprintf("  %d failed", failed))
 	}
 	return title
 }

@@ -15,7 +15,6 @@ import (
 	"io"
 	"iter"
 	"os/exec"
-	"slices"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -26,7 +25,7 @@ import (
 
 // Reader is what the panel reads of a server.
 type Reader interface {
-	Agents(ctx context.Context, limit int, cursor string, archived bool) (client.AgentPage, error)
+	FindAgents(ctx context.Context, limit int, cursor string, f client.AgentFilter) (client.AgentPage, error)
 	Approvals(ctx context.Context) ([]client.Approval, error)
 	Events(ctx context.Context, agentID string, after int64, follow bool) iter.Seq2[client.Event, error]
 	Diff(ctx context.Context, agentID string) (client.Diff, error)
@@ -84,7 +83,9 @@ type Model struct {
 	high  int
 
 	client    Client
-	agents    []client.Agent // those that need a person first
+	agents    []client.Agent // those that ask first, then the newest
+	found     []client.Agent // what the server has found for foundFor, in the same order
+	foundFor  string
 	questions []client.Approval
 	loaded    bool         // the list was read once
 	trouble   *cli.Problem // why the list could not be read again
@@ -187,10 +188,7 @@ func (m *Model) polled(p polled) tea.Cmd {
 	}
 	m.trouble, m.loaded = nil, true
 	m.agents, m.questions = p.agents, p.questions
-	now := m.Now()
-	slices.SortStableFunc(m.agents, func(a, b client.Agent) int {
-		return cmp.Or(cmp.Compare(rank(a, now), rank(b, now)), b.CreatedAt.Compare(a.CreatedAt))
-	})
+	m.found, m.foundFor = p.found, p.foundFor
 	if m.page != nil && m.page.kind == questionPage && m.question(m.page.question.ID) == nil {
 		m.page = nil
 		m.said = "That question was answered, or its run has ended."

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,8 +28,9 @@ var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 // server is a Client that notes what is asked of it.
 type server struct {
-	asked []string
-	err   error
+	asked  []string
+	beyond []client.Agent // that only a search finds
+	err    error
 }
 
 func (s *server) note(words ...string) error {
@@ -36,8 +38,22 @@ func (s *server) note(words ...string) error {
 	return s.err
 }
 
-func (s *server) Agents(context.Context, int, string, bool) (client.AgentPage, error) {
-	return client.AgentPage{Items: agents()}, s.err
+// FindAgents searches and orders as a server does; agents of beyond are on no page
+// that a list without a search gets to.
+func (s *server) FindAgents(_ context.Context, _ int, _ string, f client.AgentFilter) (client.AgentPage, error) {
+	all := agents()
+	if f.Search != "" {
+		all = slices.DeleteFunc(append(all, s.beyond...), func(a client.Agent) bool {
+			return slices.ContainsFunc(strings.Fields(f.Search), func(w string) bool { return !strings.Contains(strings.ToLower(a.Name), strings.ToLower(w)) })
+		})
+	}
+	slices.SortStableFunc(all, func(a, b client.Agent) int {
+		if f.AsksFirst && (a.Waiting > 0) != (b.Waiting > 0) {
+			return b.Waiting - a.Waiting
+		}
+		return b.CreatedAt.Compare(a.CreatedAt)
+	})
+	return client.AgentPage{Items: all}, s.err
 }
 func (s *server) Approvals(context.Context) ([]client.Approval, error) { return questions(), s.err }
 func (s *server) Events(context.Context, string, int64, bool) iter.Seq2[client.Event, error] {
@@ -81,7 +97,7 @@ func agents() []client.Agent {
 		{ID: "bc-1", Name: "Move the tests to the new runner", Status: "ACTIVE", RunStatus: "RUNNING", LatestRunID: "run-1", Machine: "ready", Doing: "Shell make test", CreatedAt: at(3), UpdatedAt: at(1)},
 		{ID: "bc-2", Name: "Fix \x1b[31mthe\x1b]0;evil\x07 login\npage", Status: "ACTIVE", RunStatus: "RUNNING", LatestRunID: "run-2", Waiting: 1, CreatedAt: at(50), UpdatedAt: at(1)},
 		{ID: "bc-3", Name: "Write the docs", Repos: []client.Repo{{URL: "https://git.example.com/acme/docs"}}, URL: "https://aloft.example.com/agents/bc-3", Status: "ACTIVE", RunStatus: "FINISHED", LatestRunID: "run-3", CreatedAt: at(60 * 72), UpdatedAt: at(60)},
-		{ID: "bc-4", Name: "Upgrade the compiler", Status: "ACTIVE", RunStatus: "ERROR", LatestRunID: "run-4", Doing: "there is no ref nosuch", CreatedAt: at(70), UpdatedAt: at(65)},
+		{ID: "bc-4", Name: "Upgrade the compiler", Status: "ACTIVE", RunStatus: "ERROR", LatestRunID: "run-4", Doing: "there is no ref nosuch", CreatedAt: at(2), UpdatedAt: at(1)},
 		{ID: "bc-5", Name: "日本語の名前がここにあります、とても長い名前です", Status: "ACTIVE", RunStatus: "RUNNING", LatestRunID: "run-5", Paused: true, CreatedAt: at(60 * 30), UpdatedAt: at(60)},
 	}
 }
@@ -145,6 +161,36 @@ func (p *panelTest) press(keys ...string) tea.Cmd {
 		_, cmd = p.Update(key)
 	}
 	return cmd
+}
+
+// TestAsksFirst has an old agent that asks above newer ones that have failed, and
+// counts the two apart.
+func TestAsksFirst(t *testing.T) {
+	p := newPanel(t)
+	p.Update(tea.WindowSizeMsg{Width: 100, Height: 24})
+	p.loaded()
+	lines := p.Lines()
+	if !strings.Contains(lines[0], "1 asks you") || !strings.Contains(lines[0], "1 failed") {
+		t.Errorf("the title is %q", lines[0])
+	}
+	if at := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, "bc-2") || strings.Contains(l, "login") }); at < 0 || !strings.Contains(lines[at], "Asks you") || strings.Contains(strings.Join(lines[:at], "\n"), "Failed") {
+		t.Errorf("the agent that asks is not first:\n%s", p.screen())
+	}
+}
+
+// TestSearchOfAll finds an agent that is not among those that the panel lists.
+func TestSearchOfAll(t *testing.T) {
+	p := newPanel(t)
+	p.server.beyond = []client.Agent{{ID: "bc-9", Name: "Old importer", Status: "ACTIVE", RunStatus: "FINISHED", CreatedAt: noon.AddDate(-1, 0, 0)}}
+	p.Update(tea.WindowSizeMsg{Width: 100, Height: 24})
+	p.loaded().press("/", "i", "m", "p", "o", "r", "t", "e", "r")
+	if got := p.screen(); strings.Contains(got, "No agent") || !strings.Contains(got, "Searching all agents") {
+		t.Errorf("before the server has answered the screen says:\n%s", got)
+	}
+	p.does(p.press("enter"))
+	if got := p.screen(); !strings.Contains(got, "Old importer") {
+		t.Errorf("the agent is not found:\n%s", got)
+	}
 }
 
 // does runs a command and takes in what it reports.

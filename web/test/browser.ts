@@ -89,7 +89,7 @@ export const views: View[] = [
   { name: "agents", path: "/agents" },
   { name: "agents-filters", path: "/agents", keys: "f" },
   { name: "agents-picked", path: "/agents", click: ".agent-row input" },
-  { name: "agents-needy", path: "/agents", click: "text=Needs you" },
+  { name: "agents-needy", path: "/agents", click: "text=Asks you" },
   { name: "keys", path: "/agents", keys: "?" },
   { name: "agents-empty", path: "/agents?demo=empty" },
   { name: "agents-loading", path: "/agents?demo=loading" },

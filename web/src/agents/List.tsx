@@ -16,22 +16,32 @@ import { archiveAll, stopAll } from "./bulk";
 import { findOf, Filters, useFilters } from "./Filters";
 import { AgentRow } from "./Row";
 import { openSpawn } from "./spawn";
-import { isOpen, urgentFirst } from "./status";
-import { refreshAgents, useAgents, needy } from "./store";
+import { asksFirst, isOpen } from "./status";
+import { asking, refreshAgents, useAgents } from "./store";
 
 const rowHeight = 60;
 const asksHeight = 44; // more, of a row with a question
 
-/** The list of agents: those that need a person, then the newest. */
+/** The list of agents: those that wait for an answer, then the newest. */
 export function AgentList() {
   const client = useClient();
   const [filters, setFilters] = useFilters();
   const find = findOf(filters);
   const list = useAgents(client, find);
-  const urgent = useAgents(client, find.status === undefined ? { ...find, ...needy } : find);
+  const first = useAgents(client, find.status === undefined ? { ...find, ...asking } : find);
   const now = useNow();
   const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
-  const rows = useMemo(() => (find.status === undefined ? urgentFirst(urgent.items, list.items) : list.items), [find.status, urgent.items, list.items]);
+  const rows = useMemo(() => (find.status === undefined ? asksFirst(first.items, list.items) : list.items), [find.status, first.items, list.items]);
+  const { see: seeFirst } = first;
+  const { see: seeList } = list;
+  const before = find.status === undefined ? first.items.length : 0;
+  const see = useCallback(
+    (from: number, to: number) => {
+      seeFirst(from, to);
+      seeList(Math.max(0, from - before), to);
+    },
+    [seeFirst, seeList, before],
+  );
   const narrowed = Object.keys(find).length > 0;
   const chosen = rows.filter((a) => picked.has(a.id));
   const none = () => setPicked(new Set());
@@ -72,10 +82,10 @@ export function AgentList() {
       ) : list.failure && rows.length === 0 ? (
         <Failed failure={list.failure} retry={refreshAgents} />
       ) : rows.length > 0 ? (
-        <Rows rows={rows} now={now} picked={picked} setPicked={setPicked} see={list.see} more={list.more} />
+        <Rows rows={rows} now={now} picked={picked} setPicked={setPicked} see={see} more={list.more} />
       ) : narrowed ? (
-        <Empty icon={find.status === needy.status ? "check" : "search"} title={find.status === needy.status ? words.agents.noneNeedy : words.agents.noMatch}>
-          <p>{find.status === needy.status ? words.agents.noneNeedyLead : words.agents.noMatchLead}</p>
+        <Empty icon={find.status === asking.status ? "check" : "search"} title={find.status === asking.status ? words.agents.noneAsks : words.agents.noMatch}>
+          <p>{find.status === asking.status ? words.agents.noneAsksLead : words.agents.noMatchLead}</p>
           <button type="button" className="button" onClick={() => setFilters({})}>
             {words.agents.clear}
           </button>

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { AgentSummary } from "../api/types";
-import { listed, repoName, standings, statusOf, urgentFirst, type Find } from "./status";
+import { asksFirst, listed, repoName, standings, statusOf, type Find } from "./status";
 
 const now = Date.parse("2030-01-02T00:00:00Z");
 const agent = (id: string, more: Partial<AgentSummary> = {}): AgentSummary => ({
@@ -25,10 +25,11 @@ test("one word says how an agent stands", () => {
   }
 });
 
-test("those that need a person come first, who asks before who has failed", () => {
+test("agents that ask come first, and are no longer buried under newer failures", () => {
   const failed = agent("2", { runStatus: "ERROR" });
   const asks = agent("1", { runStatus: "RUNNING", waitingApprovals: 1 });
-  expect(urgentFirst([failed, asks], [agent("3"), failed, asks]).map((a) => a.id)).toEqual(["1", "2", "3"]);
+  const answered = agent("0", { runStatus: "RUNNING" }); // between two looks
+  expect(asksFirst([answered, asks], [agent("3"), failed, answered]).map((a) => a.id)).toEqual(["1", "3", "2", "0"]);
 });
 
 test("what is known is narrowed until the server has answered", () => {
@@ -43,9 +44,11 @@ test("what is known is narrowed until the server has answered", () => {
     [{}, "1 2 3 4"],
     [{ search: "mend SHOP" }, "1"],
     [{ search: "mend nothing" }, ""],
+    [{ status: standings.asks }, "4"],
+    [{ status: standings.failed }, "2 3"],
     [{ status: "needs-you" }, "2 4"],
     [{ status: "working" }, "4"],
-    [{ status: standings.done }, "1 2 3"],
+    [{ status: standings.done }, "1"],
     [{ status: "archived" }, "5"],
     [{ user: 2 }, "2"],
     [{ user: "everybody" }, "1 2 3 4"],

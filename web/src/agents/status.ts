@@ -32,7 +32,7 @@ export function statusOf(a: AgentSummary): Status {
 
 export const isOpen = (a: AgentSummary) => a.runStatus === "CREATING" || a.runStatus === "RUNNING";
 
-const fresh = 24 * 3600 * 1000; // how long a failure stands at the top, in milliseconds
+const fresh = 24 * 3600 * 1000; // how long a notification tells of a failure, in milliseconds
 
 /** needsYou is whether an agent goes no further without a person. */
 export function needsYou(a: AgentSummary, now: number): boolean {
@@ -44,10 +44,11 @@ export function needsYou(a: AgentSummary, now: number): boolean {
 export type Find = { search?: string; repository?: string; status?: string; user?: number | "everybody"; from?: string; to?: string };
 
 /** What a list can be narrowed to with one click, as the API's status has it. */
-export const standings = { all: "", needsYou: "needs-you", working: "working", done: "finished,failed,stopped", archived: "archived" } as const satisfies Record<keyof typeof words.agents.filter, string>;
+export const standings = { all: "", asks: "asks", working: "working", failed: "failed", done: "finished,stopped", archived: "archived" } as const satisfies Record<keyof typeof words.agents.filter, string>;
 
 const stands: Record<string, (a: AgentSummary, now: number) => boolean> = {
   "": (a) => a.status !== "ARCHIVED",
+  asks: (a) => statusOf(a) === "asks",
   "needs-you": needsYou,
   working: (a) => a.status !== "ARCHIVED" && isOpen(a),
   finished: (a) => a.status !== "ARCHIVED" && a.runStatus === "FINISHED",
@@ -76,9 +77,9 @@ export function listed(known: readonly AgentSummary[], find: Find, now = Date.no
   });
 }
 
-/** urgentFirst puts those that need a person before the others: who asks, then who has failed. */
-export function urgentFirst(urgent: readonly AgentSummary[], others: readonly AgentSummary[]): AgentSummary[] {
-  const ids = new Set(urgent.map((a) => a.id));
-  const asks = (a: AgentSummary) => statusOf(a) === "asks";
-  return [...urgent.filter(asks), ...urgent.filter((a) => !asks(a)), ...others.filter((a) => !ids.has(a.id))];
+/** asksFirst puts agents that wait for an answer, of any age, before the others. */
+export function asksFirst(asking: readonly AgentSummary[], others: readonly AgentSummary[]): AgentSummary[] {
+  const first = asking.filter((a) => statusOf(a) === "asks");
+  const ids = new Set(first.map((a) => a.id));
+  return [...first, ...others.filter((a) => !ids.has(a.id))];
 }

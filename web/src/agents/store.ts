@@ -132,8 +132,8 @@ function storeOf(client: Client, find: Find): AgentStore {
   return store;
 }
 
-/** Those that go no further without a person. */
-export const needy: Find = { status: "needs-you" };
+/** Agents that wait for an answer. */
+export const asking: Find = { status: "asks" };
 
 /** useAgents are the agents of whoever has signed in that a filter leaves. */
 export function useAgents(client: Client, find: Find): Agents & Pick<AgentStore, "see"> {
@@ -143,7 +143,7 @@ export function useAgents(client: Client, find: Find): Agents & Pick<AgentStore,
 
 /** Asks for what the first screen shows, before anybody looks at it. */
 export function foresee(client: Client): void {
-  for (const find of [{}, needy]) void storeOf(client, find).refresh();
+  for (const find of [{}, asking]) void storeOf(client, find).refresh();
 }
 
 /** Looks at once at all that is watched, after something was changed. */

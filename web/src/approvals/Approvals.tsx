@@ -1,4 +1,4 @@
-import { needy, useAgents } from "../agents/store";
+import { asking, useAgents } from "../agents/store";
 import { useClient } from "../api/use";
 import { NoticesOffer } from "../notices/Switch";
 import { Empty, Failed, Loading } from "../parts/State";
@@ -10,7 +10,7 @@ import { refreshApprovals, useApprovals } from "./store";
 export default function Approvals() {
   const client = useClient();
   const { items, failure, loading } = useApprovals(client);
-  const agents = useAgents(client, needy);
+  const agents = useAgents(client, asking);
   return (
     <>
       <header className="top">

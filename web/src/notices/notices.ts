@@ -1,6 +1,6 @@
 import { useEffect, useRef } from "react";
-import { needy, refreshAgents, useAgents } from "../agents/store";
-import { statusOf } from "../agents/status";
+import { asking, refreshAgents, useAgents } from "../agents/store";
+import { statusOf, type Find } from "../agents/status";
 import { useClient } from "../api/use";
 import type { Approval, Decision } from "../api/types";
 import { give } from "../approvals/answer";
@@ -12,6 +12,7 @@ import { go } from "../route";
 import { words } from "../words";
 
 const w = words.notices;
+const needsYou: Find = { status: "needs-you" }; // asks, or has failed within a day
 const place = "aloft.notices";
 
 /** How notifications stand: "away" where the browser has none for this address. */
@@ -103,7 +104,7 @@ export function useNotices(): void {
   const client = useClient();
   const on = notices.use() === "on";
   const approvals = useApprovals(client);
-  const needing = useAgents(client, needy);
+  const needing = useAgents(client, on ? needsYou : asking);
   const known = useRef<Set<string>>(undefined);
 
   useEffect(() => {

@@ -125,7 +125,7 @@ export const agent = {
       writes: "Writes its answer",
     },
     doneOf: (n: number, all: number) => `${n} of ${all}`,
-    state: { waiting: "Waiting", asks: "Needs you", running: "Running", done: "Done", failed: "Failed", refused: "Refused" },
+    state: { waiting: "Waiting", asks: "Asks you", running: "Running", done: "Done", failed: "Failed", refused: "Refused" },
     judged: { sandboxed: "in the sandbox", run: "", refused: "refused" } as Record<string, string>,
   },
   todo: { pending: "To do", in_progress: "In progress", completed: "Done", cancelled: "Dropped" },
