@@ -73,6 +73,7 @@ const (
 type Env struct {
 	Type   string `json:"type"` // "cloud"
 	Name   string `json:"name,omitempty"`
+	ID     string `json:"id,omitempty"` // of the saved environment of that name; "" also of agents older than this field
 	Preset Preset `json:"preset,omitempty"`
 	Image  string `json:"image,omitempty"` // in place of what the repository's environment says; for a person's set-up
 }

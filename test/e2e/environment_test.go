@@ -262,6 +262,48 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 	}
 }
 
+// An agent that names an environment gets its build, its secrets and its start, in
+// place of what the repository's own file says.
+func TestNamedEnvironment(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("app", map[string]string{".cursor/environment.json": `{"install": "echo by the file > ../installed"}`})
+	a := start(t, scripted(t, `
+scripts:
+  - turns:
+      - calls:
+          - {tool: Shell, args: {command: "cat ../installed ../started; test ${#NAMED_TOKEN} = 22 && echo it has the secret"}}
+      - text: Done.
+`))
+	status, body := a.do("POST", "/v1/environments", object{
+		"owner": "personal", "name": "fast", "repos": []object{{"url": url}},
+		"environmentJson": `{"install": "test ${#NAMED_TOKEN} = 22 && echo by name > ../installed", "start": "echo started by name > ../started"}`,
+	})
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(body), &made); status != 201 || err != nil {
+		t.Fatal(status, body, err)
+	}
+	if status, body := a.do("PUT", "/v1/environments/"+made.ID+"/secrets/NAMED_TOKEN", object{"value": "token-of-22-characters"}); status != 200 {
+		t.Fatal(status, body)
+	}
+	for _, more := range []object{{"env": object{"type": "cloud", "name": "fast"}}, {}} {
+		named := more["env"] != nil
+		events := a.events(a.finish(a.create(url, "Look", more)).AgentID)
+		for text, want := range map[string]bool{"by name\\nstarted by name\\nit has the secret": named, "by the file": !named, made.ID: named} {
+			if strings.Contains(events, text) != want {
+				t.Errorf("named %v: the journal has %q: %v\n%s", named, text, !want, events)
+			}
+		}
+	}
+	var builds struct{ Items []struct{ Status string } }
+	a.get("/v1/environments/"+made.ID+"/builds", &builds)
+	if len(builds.Items) != 1 || builds.Items[0].Status != "SUCCEEDED" {
+		t.Errorf("its builds are %+v", builds)
+	}
+	if status, body := a.do("POST", "/v1/agents", object{"prompt": object{"text": "Look"}, "env": object{"type": "cloud", "name": "slow"}}); status != 400 || !strings.Contains(body, "environment_not_found") {
+		t.Errorf("a name that nobody has: %d %s", status, body)
+	}
+}
+
 // An environment that is saved is that of a repository without a file, and of
 // no other: what one repository has built is in no machine of another.
 func TestSavedEnvironment(t *testing.T) {

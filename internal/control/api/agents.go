@@ -17,7 +17,7 @@ import (
 type agentEnvJSON struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
 	Type   string   `json:"type" enum:"cloud,pool,machine"`
-	Name   *string  `json:"name,omitempty" minLength:"1"`
+	Name   *string  `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"of a saved environment: your own of that name, or else the team's; it is used in place of the repository's file, and without repos the agent gets the environment's"`
 	Preset string   `json:"preset,omitempty" enum:"setup,vmSetupHelper" doc:"setup is a machine for a person to set up, and asks no model; vmSetupHelper is an agent that does it; an addition to the API"`
 	Image  string   `json:"image,omitempty" doc:"for the preset setup: what its machine begins with; an addition to the API"`
 }

@@ -154,6 +154,7 @@ type server struct {
 	allowed   time.Duration // between two looks whether a WebSocket may go on
 	openAPI   document
 	settling  sync.Mutex // held while settings change
+	naming    sync.Mutex // held while environments are named
 	answering answering
 	limiter   *limiter
 }

@@ -75,6 +75,10 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	if err != nil {
 		return err
 	}
+	chosen, err := s.chooseEnvironment(r.Context(), who, &in)
+	if err != nil {
+		return err
+	}
 	baseBranch, err := s.settled(r.Context(), &in)
 	if err != nil {
 		return err
@@ -88,6 +92,11 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 		return err
 	}
 	startAt(created.Repos, baseBranch)
+	if chosen != nil {
+		if err := use(*chosen, created); err != nil {
+			return err
+		}
+	}
 	limit, err := s.limit(r.Context(), in.Limits, agent.Agent{Model: created.Model, CreatedAt: time.Now()})
 	if err != nil {
 		return err

@@ -114,7 +114,7 @@ func (s *server) environmentRoutes(page []param) []route {
 // environment returns an environment that the caller may see: their own or the
 // team's, which only the admin may change. Another's is not found.
 func (s *server) environment(ctx context.Context, who account.APIKey, id string, change bool) (environment.Saved, error) {
-	missing := fault.NotFound("no environment %s", quoted(id))
+	missing := fault.NotFound("no environment %s", quoted(id)).Named(codeNoEnvironment)
 	if s.Saved == nil {
 		return environment.Saved{}, missing
 	}
@@ -198,7 +198,7 @@ func (s *server) createEnvironment(w http.ResponseWriter, r *http.Request, who a
 	if s.Saved == nil {
 		return fault.NotImplemented("this server keeps no environments")
 	}
-	if err := s.Saved.PutEnvironment(r.Context(), e); err != nil {
+	if err := s.saveEnvironment(r.Context(), e, true); err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusCreated, environmentDetailJSON{environmentOf(e), e.Text, e.VersionID})
@@ -241,7 +241,8 @@ func (s *server) updateEnvironment(w http.ResponseWriter, r *http.Request, who a
 	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
-	if in.Name != nil {
+	renamed := in.Name != nil && *in.Name != e.Name
+	if renamed {
 		e.Name = *in.Name
 	}
 	if in.Repos != nil {
@@ -257,7 +258,7 @@ func (s *server) updateEnvironment(w http.ResponseWriter, r *http.Request, who a
 	if err := checkEnvironment(e); err != nil {
 		return err
 	}
-	if err := s.Saved.PutEnvironment(r.Context(), e); err != nil {
+	if err := s.saveEnvironment(r.Context(), e, renamed); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -195,3 +195,56 @@ func TestCheckEnvironment(t *testing.T) {
 		t.Errorf("the schema is %s: %.80s", a.header.Get("Content-Type"), a.body)
 	}
 }
+
+// env.name chooses one's own environment, or else the team's, by the name that
+// the environment has now; what cannot be resolved to one environment is refused.
+func TestEnvironmentByName(t *testing.T) {
+	h := newHouse(t)
+	save := func(key, owner, name, repo string) string {
+		return h.want(h.callAs(key, "POST", "/v1/environments", fmt.Sprintf(`{"owner":%q,"name":%q,"repos":[{"url":%q}],"environmentJson":"{}"}`, owner, name, repo)), 201).text(t, "id")
+	}
+	const repo = "https://git.example.com/o/r"
+	own, team, shadowed := save(annsKey, "personal", "web", repo), save(annsKey, "team", "shared", repo), save(annsKey, "team", "web", repo)
+	bens := save(bensKey, "personal", "bens", repo)
+	create := func(key, env, repos string) answer {
+		return h.callAs(key, "POST", "/v1/agents", fmt.Sprintf(`{"prompt":{"text":"Look"},"env":{"type":"cloud","name":%q}%s}`, env, repos))
+	}
+	of := func(a answer) string { return h.created(h.want(a, 201).text(t, "agent.id")).Env.ID }
+	onRepo := fmt.Sprintf(`,"repos":[{"url":%q}]`, repo)
+	for _, tt := range []struct{ key, name, want string }{
+		{annsKey, "web", own}, {annsKey, "shared", team}, {bensKey, "web", shadowed}, {bensKey, "shared", team}, {bensKey, "bens", bens},
+	} {
+		if got := of(create(tt.key, tt.name, onRepo)); got != tt.want {
+			t.Errorf("%s of %s is %s, want %s", tt.name, tt.key, got, tt.want)
+		}
+	}
+	a := create(annsKey, "web", "") // the environment's repositories
+	if of(a) != own || len(a.get(t, "agent.repos").([]any)) != 1 || a.text(t, "agent.env.name") != "web" {
+		t.Errorf("without repos: %s", a.body)
+	}
+	refused := func(a answer, status int, code string) {
+		t.Helper()
+		if h.want(a, status); a.text(t, "error.code") != code {
+			t.Errorf("refused with %s, want %s", a.body, code)
+		}
+	}
+	refused(create(annsKey, "bens", onRepo), 400, "environment_not_found")
+	refused(create(annsKey, "Web", onRepo), 400, "environment_not_found")
+	refused(create(annsKey, "web", `,"repos":[{"url":"https://git.example.com/o/other"}]`), 400, "validation_error")
+	refused(create(annsKey, "web", `,"repos":[{"url":"https://git.example.com/o/r"},{"url":"https://git.example.com/o/other"}]`), 400, "validation_error")
+	refused(h.call("GET", "/v1/environments/env-none", ""), 404, "environment_not_found")
+	refused(h.call("POST", "/v1/environments", `{"owner":"personal","name":"web","environmentJson":"{}"}`), 409, "environment_name_conflict")
+	refused(h.call("PATCH", "/v1/environments/"+team, `{"name":"web"}`), 409, "environment_name_conflict")
+	h.want(h.call("PATCH", "/v1/environments/"+own, `{"name":"web","environmentJson":"{\"start\":\"true\"}"}`), 204)
+	h.want(h.call("PATCH", "/v1/environments/"+own, `{"name":"front"}`), 204)
+	if got := of(create(annsKey, "web", onRepo)); got != shadowed {
+		t.Errorf("after the own one was renamed web is %s, want the team's", got)
+	}
+	// Two of one name can be there from a time when names were not compared.
+	now := time.Now().UTC()
+	twin := environment.Saved{ID: environment.NewID(), UserID: 1, Name: "front", Text: "{}", VersionID: environment.NewVersionID(), CreatedAt: now, UpdatedAt: now}
+	if err := h.store.PutEnvironment(t.Context(), twin); err != nil {
+		t.Fatal(err)
+	}
+	refused(create(annsKey, "front", onRepo), 409, "environment_name_conflict")
+}

@@ -21,7 +21,7 @@ func (b *Builder) Demand(ctx context.Context, w Wish, tell func(string)) (enviro
 	if b.Layers == nil {
 		return environment.Record{}, fault.NotImplemented("machines of this server cannot be saved, and so not built ahead")
 	}
-	p, err := b.plan(ctx, w.RepoURL, "", w.UserID)
+	p, err := b.plan(ctx, source{repoURL: w.RepoURL, userID: w.UserID})
 	if err != nil {
 		return environment.Record{}, err
 	}

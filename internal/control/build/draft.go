@@ -11,7 +11,7 @@ import (
 // repository, by a build of its own that no machine starts from. An environment
 // without install is tried as far as its base. tell hears how far it is.
 func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text string, tell func(string)) (environment.Record, environment.Findings, error) {
-	p, err := b.plan(ctx, repoURL, "", userID)
+	p, err := b.plan(ctx, source{repoURL: repoURL, userID: userID})
 	if err != nil {
 		return environment.Record{}, nil, err
 	}

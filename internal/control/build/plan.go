@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -15,6 +16,7 @@ import (
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/store"
 	"aloft/internal/environment"
+	"aloft/internal/fault"
 )
 
 // Files reads repositories: [gateway.Gateway].
@@ -46,6 +48,7 @@ type Plan struct {
 	unasked    bool   // nobody is about to use it
 	again      bool   // a build is made even if nothing has changed
 	scriptID   string // of the saved environment that install is of, where the file has none
+	chosen     string // ID of the saved environment that the agent was created with; "" is whichever fits
 }
 
 // repository is one of several, and where it stands.
@@ -140,14 +143,22 @@ func inputs(install, folder string) []string {
 	return paths
 }
 
-// Plan reads what the agent's machine is to be made of: the repository's own
-// environment at the ref, or else the one that its user, or else the team, has
-// saved for it. A file that is wrong is no error: the findings tell of it.
+// A source says where an environment is read.
+type source struct {
+	repoURL, ref string
+	userID       int64
+	chosen       string // as of [Plan]
+}
+
+// Plan reads what the agent's machine is to be made of: the saved environment
+// that the agent was created with, or else the repository's own environment at
+// the ref, or else the one that its user, or else the team, has saved for it. A
+// file that is wrong is no error: the findings tell of it.
 func (b *Builder) Plan(ctx context.Context, a agent.Agent, ref string) (Plan, error) {
 	if len(a.Repos) == 0 {
 		return Plan{}, nil
 	}
-	p, err := b.plan(ctx, a.Repos[0].URL, ref, a.UserID)
+	p, err := b.plan(ctx, source{a.Repos[0].URL, ref, a.UserID, a.Env.ID})
 	if err != nil || len(a.Repos) == 1 {
 		return p, err
 	}
@@ -168,7 +179,7 @@ func (b *Builder) beside(ctx context.Context, p *Plan, repos []agent.Repo) error
 
 // atDefault is the plan that builds are made of: that of the default branches.
 func (b *Builder) atDefault(ctx context.Context, p Plan) (Plan, error) {
-	main, err := b.plan(ctx, p.repoURL, "", p.userID)
+	main, err := b.plan(ctx, source{p.repoURL, "", p.userID, p.chosen})
 	if err != nil || len(p.others) == 0 {
 		return main, err
 	}
@@ -179,8 +190,8 @@ func (b *Builder) atDefault(ctx context.Context, p Plan) (Plan, error) {
 	return main, b.beside(ctx, &main, repos)
 }
 
-func (b *Builder) plan(ctx context.Context, repoURL, ref string, userID int64) (Plan, error) {
-	p, err := b.declared(ctx, repoURL, ref, userID)
+func (b *Builder) plan(ctx context.Context, from source) (Plan, error) {
+	p, err := b.declared(ctx, from)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -193,7 +204,7 @@ func (b *Builder) Ports(ctx context.Context, a agent.Agent) ([]environment.Port,
 	if len(a.Repos) == 0 || a.Origin == "" {
 		return nil, nil
 	}
-	p, err := b.declared(ctx, a.Repos[0].URL, a.Origin, a.UserID)
+	p, err := b.declared(ctx, source{a.Repos[0].URL, a.Origin, a.UserID, a.Env.ID})
 	return p.Environment.Ports, err
 }
 
@@ -204,23 +215,26 @@ func (b *Builder) Declared(ctx context.Context, a agent.Agent) (environment.Envi
 	if len(a.Repos) == 0 || at == "" {
 		return environment.Environment{}, nil
 	}
-	p, err := b.declared(ctx, a.Repos[0].URL, at, a.UserID)
+	p, err := b.declared(ctx, source{a.Repos[0].URL, at, a.UserID, a.Env.ID})
 	return p.Environment, err
 }
 
 // declared is a plan as far as the environment says it: nothing is known yet of
 // what a build of it would read.
-func (b *Builder) declared(ctx context.Context, repoURL, ref string, userID int64) (Plan, error) {
-	p := Plan{repoURL: repoURL, userID: userID}
+func (b *Builder) declared(ctx context.Context, from source) (Plan, error) {
+	p := Plan{repoURL: from.repoURL, userID: from.userID, chosen: from.chosen}
 	paths := slices.Clone(environment.Files)
 	for _, name := range environment.Files {
 		paths = append(paths, path.Dir(name)) // which may be a link
 	}
-	tree, err := b.Files.Files(ctx, repoURL, ref, paths)
+	tree, err := b.Files.Files(ctx, p.repoURL, from.ref, paths)
 	if err != nil {
 		return Plan{}, fmt.Errorf("look for an environment: %w", err)
 	}
 	p.Commit = tree.Commit
+	if p.chosen != "" {
+		return p, b.choose(ctx, &p)
+	}
 	for _, name := range environment.Files {
 		blob, ok := tree.Files[name]
 		if !ok {
@@ -232,7 +246,7 @@ func (b *Builder) declared(ctx context.Context, repoURL, ref string, userID int6
 			}
 			continue
 		}
-		data, err := b.Files.Contents(ctx, repoURL, blob, environment.MaxSize+1)
+		data, err := b.Files.Contents(ctx, p.repoURL, blob, environment.MaxSize+1)
 		if err != nil {
 			return Plan{}, fmt.Errorf("read %s: %w", name, err)
 		}
@@ -279,6 +293,31 @@ func (b *Builder) readInputs(ctx context.Context, p *Plan) error {
 // maxSaved bounds the saved environments among which one is looked for.
 const maxSaved = 1000
 
+// choose makes the plan that of the saved environment that the agent was created
+// with: the team's, or the user's own.
+func (b *Builder) choose(ctx context.Context, p *Plan) error {
+	e, err := environment.Saved{}, store.ErrNotFound
+	if b.Saved != nil {
+		e, err = b.Saved.Environment(ctx, p.chosen)
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && !e.Team && e.UserID != p.userID:
+		return fault.NotFound("the environment %s, with which the agent was created, is not there any more", p.chosen).Named("environment_not_found").
+			Hint("create an agent with another environment")
+	case err != nil:
+		return fmt.Errorf("read environment: %w", err)
+	}
+	p.use(e)
+	return nil
+}
+
+// use makes the plan that of a saved environment.
+func (p *Plan) use(e environment.Saved) {
+	saved, findings := environment.Parse("environment.json", []byte(e.Text))
+	p.Environment, p.Findings = saved, append(p.Findings, findings...)
+	p.Where, p.savedID = fmt.Sprintf("the saved environment %q (%s)", e.Name, e.ID), e.ID
+}
+
 // saved makes the plan that of the environment that is saved for its
 // repository, if there is one and the repository has no file: the user's own
 // before the team's. For a file without install it only looks for the script that
@@ -297,9 +336,7 @@ func (b *Builder) saved(ctx context.Context, p *Plan) error {
 			switch {
 			case e.Team != team || !e.For(p.repoURL):
 			case !inFile:
-				saved, findings := environment.Parse("environment.json", []byte(e.Text))
-				p.Environment, p.Findings = saved, append(p.Findings, findings...)
-				p.Where, p.savedID = fmt.Sprintf("the saved environment %q (%s)", e.Name, e.ID), e.ID
+				p.use(e)
 				return nil
 			case e.Script && !e.Team:
 				of, _ := environment.Parse("environment.json", []byte(e.Text))
@@ -312,14 +349,17 @@ func (b *Builder) saved(ctx context.Context, p *Plan) error {
 	return nil
 }
 
-// EnvironmentOf returns the id of the saved environment of an agent's machine,
-// "" where the repository has a file of its own or nothing is saved for it. While
+// EnvironmentOf returns the id of the saved environment of an agent's machine:
+// the one that the agent was created with, or else the one that fits; "" where the repository has a file of its own or nothing is saved for it. While
 // the repository cannot be read, it counts as having no file.
 func (b *Builder) EnvironmentOf(ctx context.Context, a agent.Agent) (string, error) {
 	if len(a.Repos) == 0 {
 		return "", nil
 	}
-	p := Plan{repoURL: a.Repos[0].URL, userID: a.UserID}
+	p := Plan{repoURL: a.Repos[0].URL, userID: a.UserID, chosen: a.Env.ID}
+	if p.chosen != "" {
+		return p.chosen, b.choose(ctx, &p)
+	}
 	if err := b.saved(ctx, &p); err != nil || p.savedID == "" {
 		return "", err
 	}

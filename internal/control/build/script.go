@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,7 +35,7 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 		return environment.Saved{}, fault.Conflict("there is no repository whose environment this could be").Named("no_repository")
 	}
 	repo := a.Repos[0]
-	p, err := b.plan(ctx, repo.URL, cmp.Or(a.Origin, repo.StartingRef), a.UserID)
+	p, err := b.plan(ctx, source{repo.URL, cmp.Or(a.Origin, repo.StartingRef), a.UserID, a.Env.ID})
 	if err != nil {
 		return environment.Saved{}, err
 	}
@@ -49,7 +50,7 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 	}
 	e, err := b.Saved.Environment(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		e, err = environment.Saved{ID: id, UserID: a.UserID, Name: "set up by an agent", Repos: []string{repo.URL}, CreatedAt: now}, nil
+		e, err = environment.Saved{ID: id, UserID: a.UserID, Name: scriptName(repo.URL), Repos: []string{repo.URL}, CreatedAt: now}, nil
 	}
 	if err != nil {
 		return e, fmt.Errorf("read environment: %w", err)
@@ -79,6 +80,13 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 	}
 	e.VersionID, e.UpdatedAt, e.Script = version, now, true
 	return e, b.Saved.PutEnvironment(ctx, e)
+}
+
+// scriptName is the name of an environment that an agent has made for a
+// repository: each its own, so that env.name can tell them apart.
+func scriptName(repoURL string) string {
+	name := "set up by an agent: " + secret.Repo(repoURL)
+	return strings.ToValidUTF8(name[:min(len(name), 255)], "")
 }
 
 // mayKeep refuses where the environment does not allow that an agent changes

@@ -118,3 +118,50 @@ func TestKeepScript(t *testing.T) {
 		t.Errorf("without a repository: %v", err)
 	}
 }
+
+// The environment that an agent was created with comes before the repository's
+// own file; its builds are those of that environment, and so are its secrets.
+func TestChosenEnvironment(t *testing.T) {
+	b, git := planner(t)
+	b.Saved = openStore(t)
+	url := git.Repo("app", map[string]string{".cursor/environment.json": `{"install": "make own"}`, "go.mod": "1"})
+	save := func(user int64, team bool, install string) environment.Saved {
+		now := time.Now().UTC()
+		e := environment.Saved{
+			ID: environment.NewID(), UserID: user, Team: team, Name: install, Repos: []string{url}, Text: `{"install": "` + install + `"}`,
+			VersionID: environment.NewVersionID(), CreatedAt: now, UpdatedAt: now,
+		}
+		if err := b.Saved.PutEnvironment(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	own, teams, others := save(1, false, "make mine"), save(2, true, "make ours"), save(2, false, "make theirs")
+	a := agent.Agent{ID: "bc-1", UserID: 1, Repos: []agent.Repo{{URL: url}}}
+	for _, tt := range []struct{ id, install, environment, secrets string }{
+		{"", "make own", environment.OfRepository(url), ""},
+		{own.ID, "make mine", own.ID, own.ID},
+		{teams.ID, "make ours", teams.ID, teams.ID},
+	} {
+		a.Env.ID = tt.id
+		p, err := b.Plan(t.Context(), a, "")
+		if err != nil || p.Environment.Install != tt.install || p.environmentID() != tt.environment || p.Inputs == "" {
+			t.Errorf("with %q the plan is %+v, %v", tt.id, p, err)
+		}
+		if main, err := b.atDefault(t.Context(), p); err != nil || main.digest() != p.digest() || main.environmentID() != tt.environment {
+			t.Errorf("with %q the build is of %+v, %v", tt.id, main, err)
+		}
+		if id, err := b.EnvironmentOf(t.Context(), a); err != nil || id != tt.secrets {
+			t.Errorf("with %q the secrets are of %q, %v", tt.id, id, err)
+		}
+	}
+	for _, gone := range []string{others.ID, environment.NewID()} {
+		a.Env.ID = gone
+		if p, err := b.Plan(t.Context(), a, ""); fault.Of(err).Code != "environment_not_found" {
+			t.Errorf("an environment that is not theirs: %+v, %v", p, err)
+		}
+		if id, err := b.EnvironmentOf(t.Context(), a); fault.Of(err).Code != "environment_not_found" {
+			t.Errorf("its secrets are of %q, %v", id, err)
+		}
+	}
+}

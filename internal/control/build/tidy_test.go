@@ -89,7 +89,7 @@ func TestRetention(t *testing.T) {
 	if a, err := s.store.ActiveBuild(t.Context(), made[1].EnvironmentID); err != nil || a.ID != made[1].ID {
 		t.Errorf("the active one is %s, %v", a.ID, err)
 	}
-	p, err := s.builder.plan(t.Context(), url, "", 0)
+	p, err := s.builder.plan(t.Context(), source{repoURL: url, ref: "", userID: 0})
 	if err != nil {
 		t.Fatal(err)
 	}

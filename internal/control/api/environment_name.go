@@ -1,0 +1,107 @@
+package api
+
+import (
+	"context"
+	"fmt"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
+	"aloft/internal/fault"
+)
+
+const codeNoEnvironment = "environment_not_found"
+
+// chooseEnvironment resolves env.name of a request, and returns the
+// environment: the caller's own of that name, or else the team's. It is nil where
+// the request names none. A request without repositories gets the environment's.
+func (s *server) chooseEnvironment(ctx context.Context, who account.APIKey, in *createAgentRequestJSON) (*environment.Saved, error) {
+	if in.Env == nil || in.Env.Name == nil || *in.Env.Name == "" {
+		return nil, nil // an empty name is refused with the rest of the request
+	}
+	named, err := s.environmentsNamed(ctx, who.UserID, *in.Env.Name)
+	if err != nil {
+		return nil, err
+	}
+	var own, team []environment.Saved
+	for _, e := range named {
+		if e.Team {
+			team = append(team, e)
+		} else {
+			own = append(own, e)
+		}
+	}
+	if len(own) == 0 {
+		own = team
+	}
+	switch len(own) {
+	case 0:
+		return nil, fault.Invalid("there is no environment %s of yours or the team's", quoted(*in.Env.Name)).Named(codeNoEnvironment).
+			Hint("GET /v1/environments lists them").At("env.name")
+	case 1:
+	default:
+		return nil, fault.Conflict("%d environments are named %s", len(own), quoted(*in.Env.Name)).Named("environment_name_conflict").
+			Hint("rename all but one of them").At("env.name")
+	}
+	if len(in.Repos) == 0 {
+		for _, url := range own[0].Repos {
+			in.Repos = append(in.Repos, repoConfigJSON{URL: url})
+		}
+	}
+	return &own[0], nil
+}
+
+// use has the agent made of the environment. An environment that names its
+// repositories is for no others: its secrets are theirs.
+func use(e environment.Saved, created *agent.Created) error {
+	for i, r := range created.Repos {
+		if len(e.Repos) > 0 && !e.For(r.URL) {
+			return fault.Invalid("is not a repository of the environment %s", quoted(e.Name)).
+				Hint("add it to the environment, or leave env.name out").At(fmt.Sprintf("repos[%d].url", i))
+		}
+	}
+	created.Env.ID = e.ID
+	return nil
+}
+
+// environmentsNamed returns the user's and the team's environments of a name.
+func (s *server) environmentsNamed(ctx context.Context, userID int64, name string) (named []environment.Saved, err error) {
+	if s.Saved == nil {
+		return nil, nil
+	}
+	for p := (store.Page{Limit: batch}); ; {
+		list, err := s.Saved.ListEnvironments(ctx, userID, p)
+		if err != nil {
+			return nil, fmt.Errorf("list environments: %w", err)
+		}
+		for _, e := range list {
+			if e.Name == name {
+				named = append(named, e)
+			}
+			p.BeforeTime, p.BeforeID = e.CreatedAt, e.ID
+		}
+		if len(list) < p.Limit {
+			return named, nil
+		}
+	}
+}
+
+// saveEnvironment keeps an environment whose name was changed to one that no
+// other of its owner has.
+func (s *server) saveEnvironment(ctx context.Context, e environment.Saved, renamed bool) error {
+	s.naming.Lock() // two at once would not see each other
+	defer s.naming.Unlock()
+	if renamed {
+		named, err := s.environmentsNamed(ctx, e.UserID, e.Name)
+		if err != nil {
+			return err
+		}
+		for _, other := range named {
+			if other.ID != e.ID && other.Team == e.Team {
+				return fault.Conflict("there is an environment %s already", quoted(e.Name)).Named("environment_name_conflict").At("name")
+			}
+		}
+	}
+	return s.Saved.PutEnvironment(ctx, e)
+}
