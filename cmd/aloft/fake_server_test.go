@@ -296,11 +296,11 @@ func (s *fakeServer) create(w http.ResponseWriter, r *http.Request) {
 		Webhook             struct{ URL, Secret string }
 	}
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Repos) != 1 {
-		refuse(w, 400, "invalid_request", "repos: want one")
+		refuse(w, 400, "validation_error", "repos: want one")
 		return
 	}
 	if in.Model != nil && in.Model.ID != "house" {
-		refuse(w, 400, "invalid_request", "model.id: there is no model "+in.Model.ID)
+		refuse(w, 400, "validation_error", "model.id: there is no model "+in.Model.ID)
 		return
 	}
 	s.mu.Lock()
@@ -325,7 +325,7 @@ func (s *fakeServer) create(w http.ResponseWriter, r *http.Request) {
 func (s *fakeServer) followUp(w http.ResponseWriter, r *http.Request) {
 	var in struct{ Prompt struct{ Text string } }
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		refuse(w, 400, "invalid_request", "not JSON")
+		refuse(w, 400, "validation_error", "not JSON")
 		return
 	}
 	if s.runs[len(s.runs)-1].status == "RUNNING" {
@@ -441,7 +441,7 @@ func (s *fakeServer) ofRule(w http.ResponseWriter, r *http.Request) {
 		var in struct{ Text string }
 		_ = json.NewDecoder(r.Body).Decode(&in)
 		if strings.Contains(in.Text, "wrong") {
-			refuse(w, 400, "invalid_request", "text: line 1: wrong")
+			refuse(w, 400, "validation_error", "text: line 1: wrong")
 			return
 		}
 		if s.rules == nil {

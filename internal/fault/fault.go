@@ -69,7 +69,7 @@ func (e *Error) Because(err error) *Error { e.Cause = err; return e }
 
 // Invalid is a request that cannot be right.
 func Invalid(format string, args ...any) *Error {
-	return newError(KindInvalid, "invalid_request", format, args)
+	return newError(KindInvalid, "validation_error", format, args)
 }
 
 // Unauthenticated is a caller who did not say who they are.

@@ -266,17 +266,19 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 // place of what the repository's own file says.
 func TestNamedEnvironment(t *testing.T) {
 	git := gittest.New(t)
-	url := git.Repo("app", map[string]string{".cursor/environment.json": `{"install": "echo by the file > ../installed"}`})
+	url := git.Repo("app", map[string]string{
+		".gitignore": "installed\nstarted\n", ".cursor/environment.json": `{"install": "echo by the file > installed"}`,
+	})
 	a := start(t, scripted(t, `
 scripts:
   - turns:
       - calls:
-          - {tool: Shell, args: {command: "cat ../installed ../started; test ${#NAMED_TOKEN} = 22 && echo it has the secret"}}
+          - {tool: Shell, args: {command: "cat installed started; test ${#NAMED_TOKEN} = 22 && echo it has the secret"}}
       - text: Done.
 `))
 	status, body := a.do("POST", "/v1/environments", object{
 		"owner": "personal", "name": "fast", "repos": []object{{"url": url}},
-		"environmentJson": `{"install": "test ${#NAMED_TOKEN} = 22 && echo by name > ../installed", "start": "echo started by name > ../started"}`,
+		"environmentJson": `{"install": "test ${#NAMED_TOKEN} = 22 && echo by name > installed", "start": "echo started by name > started"}`,
 	})
 	var made struct{ ID string }
 	if err := json.Unmarshal([]byte(body), &made); status != 201 || err != nil {

@@ -20,7 +20,7 @@ func TestLimitsAreJudged(t *testing.T) {
 	for _, c := range []struct{ limits, code string }{
 		{`{"turns":100,"seconds":3000}`, ""}, {`{"tokens":5}`, ""}, {`{}`, ""},
 		{`{"turns":101}`, "limit_too_high"}, {`{"seconds":3001}`, "limit_too_high"},
-		{`{"turns":-1}`, "invalid_request"}, {`{"costUsd":-0.5}`, "invalid_request"}, {`{"costUsd":1e9}`, "invalid_request"}, {`{"tokens":"x"}`, "invalid_request"}, {`{"tokens":1.5}`, "invalid_request"},
+		{`{"turns":-1}`, "validation_error"}, {`{"costUsd":-0.5}`, "validation_error"}, {`{"costUsd":1e9}`, "validation_error"}, {`{"tokens":"x"}`, "validation_error"}, {`{"tokens":1.5}`, "validation_error"},
 		{`{"costUsd":1}`, "model_unpriced"},
 	} {
 		a := h.call("POST", "/v1/agents", `{"prompt":{"text":"x"},"limits":`+c.limits+`}`)

@@ -17,8 +17,8 @@ const codeNoEnvironment = "environment_not_found"
 // environment: the caller's own of that name, or else the team's. It is nil where
 // the request names none. A request without repositories gets the environment's.
 func (s *server) chooseEnvironment(ctx context.Context, who account.APIKey, in *createAgentRequestJSON) (*environment.Saved, error) {
-	if in.Env == nil || in.Env.Name == nil || *in.Env.Name == "" {
-		return nil, nil // an empty name is refused with the rest of the request
+	if in.Env == nil || in.Env.Type != "cloud" || in.Env.Name == nil || *in.Env.Name == "" {
+		return nil, nil // what is wrong there is refused with the rest of the request
 	}
 	named, err := s.environmentsNamed(ctx, who.UserID, *in.Env.Name)
 	if err != nil {

@@ -108,13 +108,13 @@ func TestSecretsThatAreRefused(t *testing.T) {
 	for _, tt := range []struct{ path, body, code, at string }{
 		{"/v1/secrets/TOKEN", body(""), "name_taken", "name"},
 		{"/v1/secrets/https_proxy", body(""), "name_reserved", "name"},
-		{"/v1/secrets/A%20B", body(""), "invalid_request", "name"},
-		{"/v1/secrets/A", `{}`, "invalid_request", "value"},
-		{"/v1/secrets/A", `{"value":""}`, "invalid_request", "value"},
-		{"/v1/secrets/A", `{"value":["` + secretValue + `"]}`, "invalid_request", "value"},
-		{"/v1/secrets/A", body(`,"type":"password"`), "invalid_request", "type"},
-		{"/v1/secrets/A", body(`,"repos":["r"]`), "invalid_request", "repos"},
-		{"/v1/secrets/CURSOR_AWS_ASSUME_IAM_ROLE_ARN", body(""), "invalid_request", "value"},
+		{"/v1/secrets/A%20B", body(""), "validation_error", "name"},
+		{"/v1/secrets/A", `{}`, "validation_error", "value"},
+		{"/v1/secrets/A", `{"value":""}`, "validation_error", "value"},
+		{"/v1/secrets/A", `{"value":["` + secretValue + `"]}`, "validation_error", "value"},
+		{"/v1/secrets/A", body(`,"type":"password"`), "validation_error", "type"},
+		{"/v1/secrets/A", body(`,"repos":["r"]`), "validation_error", "repos"},
+		{"/v1/secrets/CURSOR_AWS_ASSUME_IAM_ROLE_ARN", body(""), "validation_error", "value"},
 	} {
 		a := h.call("PUT", tt.path, tt.body)
 		text := a.text(t, "error.message")

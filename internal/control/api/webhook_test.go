@@ -134,7 +134,7 @@ func TestImagesByURL(t *testing.T) {
 	if b := events[0].Body.(*agent.RunCreated).Prompt.Blocks; len(b) != 3 || string(b[1].Image.Data) != picture || b[1].Image.MediaType != "image/png" {
 		t.Errorf("journaled %v", b)
 	}
-	for path, code := range map[string]string{"/inside": "address_blocked", "/page": "invalid_request"} {
+	for path, code := range map[string]string{"/inside": "address_blocked", "/page": "validation_error"} {
 		a := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x","images":[{"url":"`+far.URL+path+`"}]}}`), 400)
 		if a.text(t, "error.code") != code {
 			t.Errorf("%s: %s", path, a.body)

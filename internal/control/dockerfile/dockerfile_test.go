@@ -52,8 +52,8 @@ func TestPrepare(t *testing.T) {
 		"text":                 {Spec{Contents: "FROM c\n", Context: "."}, "FROM c\n", "of the root", ".", ""},
 		"its own ignore file":  {Spec{Dockerfile: "b/Dockerfile", Context: "."}, "FROM b\n", "of b", ".", ""},
 		"link inside":          {Spec{Dockerfile: "in", Context: "inner"}, "FROM a\n", "", "a/b", ""},
-		"both":                 {Spec{Dockerfile: "in", Contents: "x", Context: "."}, "", "", "", "invalid_request"},
-		"neither":              {Spec{Context: "."}, "", "", "", "invalid_request"},
+		"both":                 {Spec{Dockerfile: "in", Contents: "x", Context: "."}, "", "", "", "validation_error"},
+		"neither":              {Spec{Context: "."}, "", "", "", "validation_error"},
 		"no such file":         {Spec{Dockerfile: "c", Context: "."}, "", "", "", "dockerfile_not_found"},
 		"no such context":      {Spec{Contents: "x", Context: "c"}, "", "", "", "dockerfile_not_found"},
 		"context out":          {Spec{Contents: "x", Context: "out"}, "", "", "", "dockerfile_path"},
@@ -67,7 +67,7 @@ func TestPrepare(t *testing.T) {
 		"file by dots":         {Spec{Dockerfile: "../x", Context: "."}, "", "", "", "dockerfile_path"},
 		"file is a folder":     {Spec{Dockerfile: "a", Context: "."}, "", "", "", "dockerfile_path"},
 		"file is too long":     {Spec{Dockerfile: "long", Context: "."}, "", "", "", "internal"},
-		"secret's id":          {Spec{Contents: "x", Context: ".", Secrets: map[string]string{"../x": "y"}}, "", "", "", "invalid_request"},
+		"secret's id":          {Spec{Contents: "x", Context: ".", Secrets: map[string]string{"../x": "y"}}, "", "", "", "validation_error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.spec.Root = root

@@ -25,8 +25,8 @@ func TestCheck(t *testing.T) {
 	c := client(t, policy.Network{Deny: []string{"*.evil.test"}})
 	for raw, code := range map[string]string{
 		"https://example.com/a?b=c": "", "http://example.com:8080": "", "https://93.184.216.34/": "",
-		"": "invalid_request", "x": "invalid_request", "ftp://example.com": "invalid_request", "https:///a": "invalid_request",
-		"https://u:p@example.com/": "invalid_request", "https://example.com/" + strings.Repeat("a", maxURL): "invalid_request",
+		"": "validation_error", "x": "validation_error", "ftp://example.com": "validation_error", "https:///a": "validation_error",
+		"https://u:p@example.com/": "validation_error", "https://example.com/" + strings.Repeat("a", maxURL): "validation_error",
 		"http://127.0.0.1/": "address_blocked", "http://[::1]/": "address_blocked", "http://[::ffff:7f00:1]/": "address_blocked",
 		"http://10.0.0.1:80/": "address_blocked", "http://169.254.169.254/latest": "address_blocked", "https://a.evil.test/": "address_blocked",
 	} {
@@ -81,7 +81,7 @@ func TestRedirectsAndTypes(t *testing.T) {
 	c := client(t, policy.Network{Open: []string{"127.0.0.1"}, Deny: []string{"localhost"}})
 	for path, code := range map[string]string{
 		"/there?token=secret": "", "/picture": "", "/inside?token=secret": "address_blocked", "/metadata": "address_blocked", "/named": "address_blocked",
-		"/file": "invalid_request", "/script": "invalid_request", "/none": "image_unreachable",
+		"/file": "validation_error", "/script": "validation_error", "/none": "image_unreachable",
 	} {
 		data, media, err := c.Image(t.Context(), far.URL+path)
 		switch {
