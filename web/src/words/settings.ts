@@ -3,7 +3,7 @@ export const settings = {
   settings: {
     theme: "Colours",
     themes: { "": "As the system", light: "Light", dark: "Dark" },
-    runModeLead: "How much agents may do without asking. The strictest of yours, the team's, the server's and the agent's own holds; it counts for new agents.",
+    runModeLead: "How much new agents may do without asking. The strictest of this, the team's and the server's mode holds. An agent created with a mode of its own uses that instead of this.",
     owner: { me: "Yours", team: "The team's (for admins)" },
     notSet: "Not set",
     saved: "Saved",
