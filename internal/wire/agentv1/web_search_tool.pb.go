@@ -408,10 +408,10 @@ const file_agent_v1_web_search_tool_proto_rawDesc = "" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x18\n" +
 	"\asnippet\x18\x03 \x01(\tR\asnippet\"+\n" +
 	"\x11WebSearchRejected\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xa8\x01\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xae\x01\n" +
 	"\x11WebSearchToolCall\x12+\n" +
 	"\x04args\x18\x01 \x01(\v2\x17.agent.v1.WebSearchArgsR\x04args\x121\n" +
-	"\x06result\x18\x02 \x01(\v2\x19.agent.v1.WebSearchResultR\x06result:3\x92\xb5\x18/a search provider in the server's configurationB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x19.agent.v1.WebSearchResultR\x06result:9\x92\xb5\x185a search provider, which this version cannot be givenB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_web_search_tool_proto_rawDescOnce sync.Once
