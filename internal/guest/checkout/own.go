@@ -46,9 +46,9 @@ func (r *Repository) own() (*ownGit, error) {
 	if at := linked(filepath.Join(g.gitDir, "commondir"), ""); at != "" {
 		g.commonDir = at
 	}
-	for _, dir := range []string{g.gitDir, g.commonDir} {
-		if strings.ContainsFunc(dir, isControl) {
-			return nil, &Failure{CodeInternal, fmt.Sprintf("the git directory %q cannot be used", dir)}
+	for _, value := range []string{g.gitDir, g.commonDir, r.URL} {
+		if strings.ContainsFunc(value, isControl) {
+			return nil, &Failure{CodeInternal, fmt.Sprintf("%q cannot be used in git's configuration", value)}
 		}
 	}
 	if err := g.lay(); err != nil {
@@ -92,7 +92,8 @@ func (g *ownGit) lay() error {
 	text := "[core]\n\trepositoryformatversion = " + version + "\n\tbare = false\n\thooksPath = " + os.DevNull +
 		"\n\tfsmonitor = false\n\tlogAllRefUpdates = false\n\tattributesFile = " + os.DevNull +
 		"\n\texcludesFile = " + quote(filepath.Join(g.commonDir, "info/exclude")) + "\n" + format +
-		"[diff]\n\tignoreSubmodules = dirty\n[push]\n\trecurseSubmodules = no\n" +
+		"[remote \"origin\"]\n\turl = " + quote(g.r.URL) + // git-lfs looks at refs/remotes/origin for what it need not upload
+		"\n[diff]\n\tignoreSubmodules = dirty\n[push]\n\trecurseSubmodules = no\n" +
 		"[lfs]\n\trepositoryformatversion = 0\n\tstorage = " + quote(filepath.Join(g.commonDir, "lfs")) + "\n"
 	return writeWhole(filepath.Join(dir, "config"), text)
 }

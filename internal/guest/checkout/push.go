@@ -86,7 +86,7 @@ func (g *ownGit) pushLarge(ctx context.Context, head string) error {
 	if err := g.setHead(head); err != nil {
 		return err
 	}
-	_, err := g.run(ctx, "lfs", "push", g.r.URL, "HEAD")
+	_, err := g.run(ctx, "lfs", "push", "origin", "HEAD")
 	return err
 }
 
