@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -143,6 +144,73 @@ func TestAcknowledgedIsNeverRunAgain(t *testing.T) {
 	kept, err := os.ReadDir(filepath.Join(d.state, "results"))
 	if err != nil || len(kept) != 0 {
 		t.Errorf("results are kept: %v, %v", kept, err)
+	}
+}
+
+// A client that died after it had a result, and before it acknowledged it, leaves
+// a call that takes one of the daemon's places. The next client learns of it.
+func TestWhatAnotherClientLeft(t *testing.T) {
+	d := start(t)
+	ctx := within(t)
+	first := d.client()
+	if res, _, err := first.Call(ctx, bashCall("done", "echo x >> ran"), nil); err != nil || res.Error {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	up := make(chan struct{})
+	go func() {
+		_, _, _ = first.Call(context.Background(), bashCall("runs", counted), func(pod.Delta) { close(up) })
+	}()
+	<-up
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := d.client()
+	known, err := second.Known(ctx)
+	if err != nil || !slices.Equal(known, []string{"done", "runs"}) {
+		t.Fatalf("it knows %q, %v", known, err)
+	}
+	for _, id := range known {
+		if err := second.Drop(ctx, id); err != nil {
+			t.Error(err)
+		}
+	}
+	if known, err := d.client().Known(ctx); err != nil || len(known) != 0 {
+		t.Errorf("after that it knows %q, %v", known, err)
+	}
+	// The call that ran was aborted: it does not hold up the shell.
+	if res, _, err := second.Call(ctx, bashCall("next", "echo fine"), nil); err != nil || res.Error {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+func TestAttachNeverStarts(t *testing.T) {
+	d := start(t)
+	e := d.client()
+	ctx := within(t)
+	if _, _, started, err := e.Attach(ctx, "c1", nil); err != nil || started {
+		t.Errorf("an unknown call: started %v, %v", started, err)
+	}
+	if res, _, err := e.Call(ctx, bashCall("c1", "echo x >> ran; echo over"), nil); err != nil || res.Error {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	ended, end := context.WithCancelCause(ctx)
+	end(errors.New("the user pressed stop"))
+	if res, _, started, err := e.Attach(ended, "c1", nil); err != nil || !started || !strings.Contains(res.Text, "over") {
+		t.Errorf("a call that is done: %+v, started %v, %v", res, started, err)
+	}
+	up := make(chan struct{})
+	var running sync.WaitGroup
+	defer running.Wait()
+	first := d.client()
+	running.Go(func() {
+		_, _, _ = first.Call(ctx, bashCall("c2", "echo up; sleep 600"), func(pod.Delta) { close(up) })
+	})
+	<-up
+	if res, _, started, err := e.Attach(ended, "c2", nil); err != nil || !started || !res.Error || !strings.Contains(res.Text, "pressed stop") {
+		t.Errorf("a call that runs: %+v, started %v, %v", res, started, err)
+	}
+	if n := d.lines("ran"); n != 1 {
+		t.Errorf("ran %d times", n)
 	}
 }
 

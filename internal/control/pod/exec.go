@@ -50,6 +50,7 @@ type Exec struct {
 
 // ack is an acknowledgement on its way.
 type ack struct {
+	abort   bool   // the call is not wanted any more: it is aborted first
 	beat    uint64 // of the link that it went out on; its answer says that the ack arrived
 	breaks  int    // streams that broke under it
 	waiters []chan error
@@ -58,6 +59,7 @@ type ack struct {
 type hello struct {
 	bootID  string
 	lacking []string
+	known   []string
 	err     error
 }
 
@@ -102,7 +104,7 @@ func (e *Exec) CallSandboxed(ctx context.Context, c conversation.ToolCall, p cag
 
 func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agentv1.SandboxPolicy, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 	if !validID(c.ID) {
-		return tool.Result{}, 0, fault.Invalid("the id of a call must be 1 to %d characters of [A-Za-z0-9_-]", maxID)
+		return tool.Result{}, 0, errInvalidID()
 	}
 	message, err := EncodeCall(c)
 	if err != nil {
@@ -114,8 +116,31 @@ func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agent
 		e.abort(of, cause) // it may run there, for a client before this one
 		return tool.Result{}, 0, fmt.Errorf("call %s: %w", c.ID, cause)
 	}
-	if err := e.begin(of); err != nil {
+	done, err := e.follow(ctx, of, onDelta)
+	if err != nil {
 		return tool.Result{}, 0, err
+	}
+	return resultOf(done), took(done.GetDurationMs()), nil
+}
+
+// Attach waits for the call of that id like Call, and never starts it: started
+// is false if the machine does not know the call. A ctx that has ended already
+// aborts the call; its result is still returned if it comes within two seconds.
+func (e *Exec) Attach(ctx context.Context, id string, onDelta func(Delta)) (r tool.Result, d time.Duration, started bool, err error) {
+	if !validID(id) {
+		return r, 0, false, errInvalidID()
+	}
+	done, err := e.follow(ctx, newInFlight(id, nil), onDelta)
+	if err != nil {
+		return r, 0, false, err
+	}
+	return resultOf(done), took(done.GetDurationMs()), !done.GetNeverStarted(), nil
+}
+
+// follow sends the call and waits for its end.
+func (e *Exec) follow(ctx context.Context, of *inFlight, onDelta func(Delta)) (*agentv1.ExecCompleted, error) {
+	if err := e.begin(of); err != nil {
+		return nil, err
 	}
 	defer e.end(of)
 
@@ -133,13 +158,13 @@ func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agent
 				}
 			}
 			if err != nil {
-				return tool.Result{}, 0, err
+				return nil, err
 			}
 			if over {
 				if d, ok := heard.rest(last); ok && onDelta != nil {
 					onDelta(d)
 				}
-				return resultOf(result), took(result.GetDurationMs()), nil
+				return result, nil
 			}
 			quiet = nil
 			if heard.holds() {
@@ -157,18 +182,28 @@ func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agent
 			defer timer.Stop()
 			grace = timer.C
 		case <-grace:
-			return tool.Result{}, 0, fmt.Errorf("call %s: %w", c.ID, context.Cause(ctx))
+			return nil, fmt.Errorf("call %s: %w", of.id, context.Cause(ctx))
 		}
 	}
+}
+
+func errInvalidID() error {
+	return fault.Invalid("the id of a call must be 1 to %d characters of [A-Za-z0-9_-]", maxID)
 }
 
 // Ack tells the machine that the call's result is safe, so that it may forget
 // it. It returns when the machine has taken note, or with ctx: the machine is
 // then told as soon as it can be. Acknowledging twice, or what the machine never
 // knew, is no error.
-func (e *Exec) Ack(ctx context.Context, id string) error {
+func (e *Exec) Ack(ctx context.Context, id string) error { return e.release(ctx, id, false) }
+
+// Drop aborts the call if it runs, and acknowledges it: nobody will ask for its
+// result. It returns as Ack does.
+func (e *Exec) Drop(ctx context.Context, id string) error { return e.release(ctx, id, true) }
+
+func (e *Exec) release(ctx context.Context, id string, abort bool) error {
 	if !validID(id) {
-		return fault.Invalid("the id of a call must be 1 to %d characters of [A-Za-z0-9_-]", maxID)
+		return errInvalidID()
 	}
 	arrived := make(chan error, 1)
 	e.mu.Lock()
@@ -178,7 +213,7 @@ func (e *Exec) Ack(ctx context.Context, id string) error {
 	}
 	a := e.acks[id]
 	if a == nil {
-		a = new(ack)
+		a = &ack{abort: abort}
 		e.acks[id] = a
 		if e.link != nil {
 			e.sendAck(e.link, id, a)
@@ -209,6 +244,13 @@ func (e *Exec) Lacking(ctx context.Context) ([]string, error) {
 	return h.lacking, err
 }
 
+// Known returns the calls that ran in the machine, or whose results waited to be
+// acknowledged, when it was connected to last, connecting to it if need be.
+func (e *Exec) Known(ctx context.Context) ([]string, error) {
+	h, err := e.meet(ctx)
+	return h.known, err
+}
+
 func (e *Exec) meet(ctx context.Context) (hello, error) {
 	e.mu.Lock()
 	if e.link != nil {
@@ -230,6 +272,9 @@ func (e *Exec) meet(ctx context.Context) (hello, error) {
 		return hello{}, context.Cause(ctx)
 	}
 }
+
+// errDropped is why a call is aborted that no loop waits for.
+var errDropped = errors.New("nobody waits for the call any more")
 
 // errClosed is what calls in flight return when the Exec is closed.
 var errClosed = fault.Unavailable("the connection to the machine was closed")
@@ -280,6 +325,9 @@ func (e *Exec) abort(of *inFlight, cause error) {
 
 // sendAck needs e.mu.
 func (e *Exec) sendAck(l *link, id string, a *ack) {
+	if a.abort {
+		l.send(abortElement(&inFlight{id: id, aborted: errDropped}))
+	}
 	l.send(&agentv1.ExecStreamElement{Element: &agentv1.ExecStreamElement_ExecClientControlMessage{
 		ExecClientControlMessage: &agentv1.ExecClientControlMessage{
 			Control: &agentv1.ExecClientControlMessage_Ack{Ack: &agentv1.AckCall{CallId: id}},

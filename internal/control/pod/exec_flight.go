@@ -11,6 +11,7 @@ import (
 // Bounds of what a call may bring here before it is taken, in bytes.
 const (
 	maxID       = 128
+	maxKnown    = 1024      // calls that a machine may say it knows; exec-daemon keeps up to 512
 	maxWaiting  = 512 << 10 // deltas that wait for onDelta; older ones are dropped
 	maxDelta    = 256 << 10
 	maxOutput   = 64 << 20 // all deltas of a call; what comes after is dropped

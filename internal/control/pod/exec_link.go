@@ -170,6 +170,11 @@ func (l *link) greet() error {
 		return fmt.Errorf("%w: it says %.16q, this server has %.16q", ErrCatalogue, h.GetCatalogueDigest(), tool.Digest())
 	}
 	l.bootID = bound(h.GetBootId(), maxID)
+	for _, id := range h.GetKnown() {
+		if validID(id) && len(l.known) < maxKnown {
+			l.known = append(l.known, id)
+		}
+	}
 	for _, t := range tool.Catalogue() {
 		if slices.Contains(h.GetLacking(), t.Name) {
 			l.lacking = append(l.lacking, t.Name)

@@ -34,6 +34,7 @@ type hands struct {
 	cage     func(context.Context, agent.Agent) (*cage.Policy, error) // of the hooks' sandbox
 	boot     string
 	lacking  []string                    // the tools that cannot work in it
+	known    []string                    // the calls that it knew when it was reached
 	token    string                      // of exec-daemon
 	folders  []string                    // of the repositories
 	repos    []string                    // URLs, where there are several
@@ -83,6 +84,23 @@ func (h *hands) BootID() string { return h.boot }
 // whoever is next attaches to the call.
 func (h *hands) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	return h.call(ctx, c, h.exec.Call, onDelta)
+}
+
+// Attach implements [loop.Hands].
+func (h *hands) Attach(ctx context.Context, callID string, onDelta func(loop.Delta)) (r tool.Result, took time.Duration, started bool, err error) {
+	r, took, err = h.call(ctx, conversation.ToolCall{ID: callID}, func(ctx context.Context, c conversation.ToolCall, onDelta func(pod.Delta)) (r tool.Result, took time.Duration, err error) {
+		r, took, started, err = h.exec.Attach(ctx, c.ID, onDelta)
+		return r, took, err
+	}, onDelta)
+	return r, took, started, err
+}
+
+// Known implements [loop.Hands].
+func (h *hands) Known() []string { return h.known }
+
+// Drop implements [loop.Hands].
+func (h *hands) Drop(ctx context.Context, callID string) error {
+	return lostError(h.exec.Drop(ctx, callID))
 }
 
 // CallSandboxed implements [loop.Hands].

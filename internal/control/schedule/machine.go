@@ -58,6 +58,10 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 		h.close()
 		return nil, lostError(err)
 	}
+	if h.known, err = h.exec.Known(ctx); err != nil {
+		h.close()
+		return nil, lostError(err)
+	}
 	w.hands.Store(h)
 	w.once.Do(func() { close(w.ready) })
 	return h, nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,6 +73,13 @@ func newCalls(record *callLog, tools []tool.Tool, outputDir string, secrets *Sec
 	return c, nil
 }
 
+// ids are the calls that run, or whose results wait to be acknowledged.
+func (c *calls) ids() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.known))
+}
+
 // lacking names the tools that cannot work here.
 func (c *calls) lacking() []string {
 	var names []string
@@ -98,8 +107,9 @@ func (c *calls) leftover(id string) *call {
 	return left
 }
 
-// attach returns the call of that id, and runs it if it is new. What cannot run
-// is answered by a call that is done, with an error for the model.
+// attach returns the call of that id, and runs it if it is new. Without a tool
+// call it runs nothing: a new id is answered as never started. What cannot run is
+// answered by a call that is done, with an error for the model.
 func (c *calls) attach(id string, asked *agentv1.ToolCall) *call {
 	if !validCallID(id) {
 		// The id is not repeated: it has no form that could be trusted.
@@ -112,6 +122,11 @@ func (c *calls) attach(id string, asked *agentv1.ToolCall) *call {
 	}
 	if known, ok := c.known[id]; ok {
 		return known
+	}
+	if asked == nil {
+		never := failure(id, nil, "call %s was never started in this machine", id)
+		never.NeverStarted = true
+		return answered(never)
 	}
 	if c.ctx.Err() != nil {
 		return answered(failure(id, asked, "the call was not run: %v", context.Cause(c.ctx)))

@@ -22,7 +22,7 @@ func (s *Server) ExecStream(ctx context.Context, stream *connect.BidiStream[agen
 	defer cancel()
 	out := &sender{stream: stream}
 	err := out.send(&agentv1.ExecServerElement{Element: &agentv1.ExecServerElement_Hello{Hello: &agentv1.ExecHello{
-		CatalogueDigest: tool.Digest(), BootId: s.bootID, Lacking: s.calls.lacking(),
+		CatalogueDigest: tool.Digest(), BootId: s.bootID, Lacking: s.calls.lacking(), Known: s.calls.ids(),
 	}}})
 	if err != nil {
 		return err

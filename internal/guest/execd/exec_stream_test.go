@@ -140,6 +140,36 @@ func TestExecStreamAborts(t *testing.T) {
 	s.ack("c1")
 }
 
+// An id without a tool call attaches to what is known and starts nothing.
+func TestExecStreamAttachesWithoutStarting(t *testing.T) {
+	var runs atomic.Int32
+	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(context.Context, string, func(string)) string {
+		runs.Add(1)
+		return "ran"
+	})}})
+	s := r.stream(t)
+	s.ask("c1", nil)
+	if done := s.result(); !done.GetNeverStarted() || !done.GetIsError() {
+		t.Errorf("an unknown call: %v", done)
+	}
+	s.ask("c1", shellCall("x")) // it may still be started by whoever has all of it
+	if done := s.result(); done.GetText() != "ran" {
+		t.Errorf("started after that: %v", done)
+	}
+	s.ask("c1", nil)
+	if done := s.result(); done.GetNeverStarted() || done.GetText() != "ran" {
+		t.Errorf("a known call: %v", done)
+	}
+	s.ack("c1")
+	s.ask("c1", nil)
+	if done := s.result(); done.GetNeverStarted() || !strings.Contains(done.GetText(), "acknowledged") {
+		t.Errorf("an acknowledged call: %v", done)
+	}
+	if runs.Load() != 1 {
+		t.Errorf("ran %d times", runs.Load())
+	}
+}
+
 func TestExecStreamSaysWhatItCannotRun(t *testing.T) {
 	var runs atomic.Int32
 	r := serve(t, Config{Tools: []tool.Tool{{Name: "Grep", Run: func(context.Context, *agentv1.ToolCall, tool.Emit) tool.Outcome {
@@ -151,7 +181,7 @@ func TestExecStreamSaysWhatItCannotRun(t *testing.T) {
 		call *agentv1.ToolCall
 		want string
 	}{
-		"none":    {nil, "not available"},
+		"none":    {nil, "never started"},
 		"unset":   {&agentv1.ToolCall{}, "not available"},
 		"later":   {&agentv1.ToolCall{Tool: &agentv1.ToolCall_ReflectToolCall{ReflectToolCall: &agentv1.ReflectToolCall{}}}, "reflect_tool_call is not available: needs reflection"},
 		"absent":  {shellCall("x"), "Shell is not available: needs an exec-daemon"},

@@ -110,7 +110,8 @@ func (*ExecStreamElement_ExecClientControlMessage) isExecStreamElement_Element()
 type ExecClientMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's id, chosen by the control plane: 1 to 128 characters of [A-Za-z0-9_-].
-	CallId        string    `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Absent to attach to the call without ever starting it.
 	ToolCall      *ToolCall `protobuf:"bytes,2,opt,name=tool_call,json=toolCall,proto3" json:"tool_call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -525,7 +526,10 @@ type ExecHello struct {
 	BootId string `protobuf:"bytes,2,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	// Tools of the catalogue that cannot work in this machine, for want of a
 	// program or a desktop. No model need be told of them.
-	Lacking       []string `protobuf:"bytes,3,rep,name=lacking,proto3" json:"lacking,omitempty"`
+	Lacking []string `protobuf:"bytes,3,rep,name=lacking,proto3" json:"lacking,omitempty"`
+	// The calls that ran, or whose results waited to be acknowledged, when the
+	// stream began. Each takes one of a bounded number of places.
+	Known         []string `protobuf:"bytes,4,rep,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -577,6 +581,13 @@ func (x *ExecHello) GetBootId() string {
 func (x *ExecHello) GetLacking() []string {
 	if x != nil {
 		return x.Lacking
+	}
+	return nil
+}
+
+func (x *ExecHello) GetKnown() []string {
+	if x != nil {
+		return x.Known
 	}
 	return nil
 }
@@ -648,10 +659,12 @@ type ExecCompleted struct {
 	// The tool's message with its result; the arguments are left out.
 	ToolCall *ToolCall `protobuf:"bytes,2,opt,name=tool_call,json=toolCall,proto3" json:"tool_call,omitempty"`
 	// The result as the model reads it.
-	Text          string     `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	IsError       bool       `protobuf:"varint,4,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
-	Pictures      []*Picture `protobuf:"bytes,5,rep,name=pictures,proto3" json:"pictures,omitempty"`
-	DurationMs    int64      `protobuf:"varint,6,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	Text       string     `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	IsError    bool       `protobuf:"varint,4,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
+	Pictures   []*Picture `protobuf:"bytes,5,rep,name=pictures,proto3" json:"pictures,omitempty"`
+	DurationMs int64      `protobuf:"varint,6,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// The message named no tool call, and no call of that id was ever started here.
+	NeverStarted  bool `protobuf:"varint,7,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -726,6 +739,13 @@ func (x *ExecCompleted) GetDurationMs() int64 {
 		return x.DurationMs
 	}
 	return 0
+}
+
+func (x *ExecCompleted) GetNeverStarted() bool {
+	if x != nil {
+		return x.NeverStarted
+	}
+	return false
 }
 
 type Picture struct {
@@ -809,15 +829,16 @@ const file_agent_v1_exec_service_proto_rawDesc = "" +
 	"\x05delta\x18\x02 \x01(\v2\x13.agent.v1.ExecDeltaH\x00R\x05delta\x127\n" +
 	"\tcompleted\x18\x03 \x01(\v2\x17.agent.v1.ExecCompletedH\x00R\tcompleted\x123\n" +
 	"\theartbeat\x18\x04 \x01(\v2\x13.agent.v1.HeartbeatH\x00R\theartbeatB\t\n" +
-	"\aelement\"i\n" +
+	"\aelement\"\x7f\n" +
 	"\tExecHello\x12)\n" +
 	"\x10catalogue_digest\x18\x01 \x01(\tR\x0fcatalogueDigest\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x18\n" +
-	"\alacking\x18\x03 \x03(\tR\alacking\"o\n" +
+	"\alacking\x18\x03 \x03(\tR\alacking\x12\x14\n" +
+	"\x05known\x18\x04 \x03(\tR\x05known\"o\n" +
 	"\tExecDelta\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12-\n" +
 	"\x05delta\x18\x02 \x01(\v2\x17.agent.v1.ToolCallDeltaR\x05delta\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xd8\x01\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xfd\x01\n" +
 	"\rExecCompleted\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12/\n" +
 	"\ttool_call\x18\x02 \x01(\v2\x12.agent.v1.ToolCallR\btoolCall\x12\x12\n" +
@@ -825,7 +846,8 @@ const file_agent_v1_exec_service_proto_rawDesc = "" +
 	"\bis_error\x18\x04 \x01(\bR\aisError\x12-\n" +
 	"\bpictures\x18\x05 \x03(\v2\x11.agent.v1.PictureR\bpictures\x12\x1f\n" +
 	"\vduration_ms\x18\x06 \x01(\x03R\n" +
-	"durationMs\"<\n" +
+	"durationMs\x12#\n" +
+	"\rnever_started\x18\a \x01(\bR\fneverStarted\"<\n" +
 	"\aPicture\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +

@@ -48,7 +48,9 @@ type ExecServiceClient interface {
 	// exec-daemon knows attaches to it: what it has said so far is said again,
 	// then the rest. The result is kept until it is acknowledged, over the loss of
 	// a stream and over a restart of exec-daemon; a call that was running when
-	// exec-daemon died has an error for its result and is not run again.
+	// exec-daemon died has an error for its result and is not run again. Sending
+	// an id without a tool call only attaches: an id that exec-daemon does not know
+	// is answered at once, with never_started, and nothing runs.
 	//
 	// The messages bear the names that clients of this service know.
 	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
@@ -95,7 +97,9 @@ type ExecServiceHandler interface {
 	// exec-daemon knows attaches to it: what it has said so far is said again,
 	// then the rest. The result is kept until it is acknowledged, over the loss of
 	// a stream and over a restart of exec-daemon; a call that was running when
-	// exec-daemon died has an error for its result and is not run again.
+	// exec-daemon died has an error for its result and is not run again. Sending
+	// an id without a tool call only attaches: an id that exec-daemon does not know
+	// is answered at once, with never_started, and nothing runs.
 	//
 	// The messages bear the names that clients of this service know.
 	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
