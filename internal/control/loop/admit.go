@@ -225,16 +225,13 @@ func (t *talk) await(ctx context.Context, c *agent.Call) error {
 			c.Answer = answer
 			break
 		}
-		err = t.Journal.Wait(late, t.rec.agentID, head)
+		err = t.rec.wait(late, head)
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
 		if late.Err() != nil {
-			c.Answer = &agent.ApprovalAnswered{ApprovalID: c.Approval.ID, Decision: agent.Deny, Message: "nobody answered in time"}
-			if err := t.record(ctx, c.Answer); err != nil {
-				return err
-			}
-			break
+			denied := &agent.ApprovalAnswered{ApprovalID: c.Approval.ID, Decision: agent.Deny, Message: "nobody answered in time"}
+			c.Answer, err = t.rec.answer(ctx, c.ID, denied)
 		}
 		if err != nil {
 			return err

@@ -102,19 +102,13 @@ func (t *talk) call(ctx context.Context, c agent.Call) error {
 // send has the machine work a call that is admitted, and journals its result. add
 // adds to that; it may be nil.
 func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) error {
+	run, err := t.wayOf(ctx, c) // before the call counts as sent: it may take time, and fail
+	if err != nil {
+		return err
+	}
 	if !c.Sent {
 		if err := t.record(ctx, &agent.CallSent{CallID: c.ID, BootID: t.hands.BootID()}); err != nil {
 			return err
-		}
-	}
-	run := t.hands.Call
-	if c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed {
-		policy, err := t.cage(ctx)
-		if err != nil {
-			return err
-		}
-		run = func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
-			return t.hands.CallSandboxed(ctx, c, policy, onDelta)
 		}
 	}
 	deltas := newBatch(ctx, t.record)
@@ -151,6 +145,34 @@ func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) e
 	return t.hands.Ack(ctx, c.ID)
 }
 
+// way is how the machine works a call.
+type way = func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
+
+// wayOf is the way that was judged, for a call that is sent again as for one that
+// is new. A call that was sent and never judged, by an older server, is not
+// started here: nobody knows whether it belongs into the sandbox.
+func (t *talk) wayOf(ctx context.Context, c agent.Call) (way, error) {
+	switch {
+	case c.Judged == nil:
+		return func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+			result, took, started, err := t.hands.Attach(ctx, c.ID, onDelta)
+			if err == nil && !started {
+				result = tool.Failed("%s", neverStarted)
+			}
+			return result, took, err
+		}, nil
+	case c.Judged.Treatment == agent.CallSandboxed:
+		policy, err := t.cage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+			return t.hands.CallSandboxed(ctx, c, policy, onDelta)
+		}, nil
+	}
+	return t.hands.Call, nil
+}
+
 // cage is the policy of the sandbox. Where the files that say so cannot be read
 // any more, which they could when the call was judged, it is the strictest.
 func (l *Loop) cage(ctx context.Context) (cage.Policy, error) {
@@ -164,11 +186,8 @@ func (l *Loop) cage(ctx context.Context) (cage.Policy, error) {
 	return p, err
 }
 
-// attachTime is how long a machine may take to find a call that it knows,
-// before the call is aborted.
-const attachTime = 200 * time.Millisecond
-
-// abandon does so in every conversation of the run.
+// abandon ends the calls that are under way in the machine, in every conversation
+// of the run.
 func (l *Loop) abandon(ctx context.Context) error {
 	err := l.own.abandon(ctx)
 	for _, sub := range l.rec.snapshot().Subagents {
@@ -179,20 +198,27 @@ func (l *Loop) abandon(ctx context.Context) error {
 	return err
 }
 
-// abandon ends the calls that a loop before this one has sent: else they would
-// go on in the machine, and the next run's would wait for them.
+// abandon aborts the calls of the conversation that were sent and have no result,
+// and journals what became of them: else they would go on in the machine, and the
+// next run's would wait for them. It starts none.
 func (t *talk) abandon(ctx context.Context) error {
 	for _, c := range t.state().Calls {
 		if c.Result != nil || !c.Sent || c.BootID != t.hands.BootID() {
 			continue
 		}
-		call, abort := context.WithCancelCause(ctx)
-		timer := time.AfterFunc(attachTime, func() { abort(ErrCancel) })
-		result, took, err := t.hands.Call(call, t.placed(c), func(Delta) {})
-		timer.Stop()
-		abort(nil)
-		if err != nil {
-			return err // the machine is gone, and the call with it
+		aborted, abort := context.WithCancelCause(ctx)
+		abort(ErrCancel)
+		result, took, started, err := t.hands.Attach(aborted, c.ID, func(Delta) {})
+		switch {
+		case errors.Is(err, ErrMachineLost): // and the call with it
+			return err
+		case err != nil && ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			t.Logger.Warn("a call may go on after it was aborted", "call", c.ID, "error", err)
+			result = tool.Failed("%s", notEnded)
+		case !started:
+			result = tool.Failed("%s", neverStarted)
 		}
 		if err := t.done(ctx, c.ID, result, took); err != nil {
 			return err
@@ -203,6 +229,12 @@ func (t *talk) abandon(ctx context.Context) error {
 	}
 	return nil
 }
+
+// What the model is told of calls whose end nobody has seen.
+const (
+	neverStarted = "the call was never started: it has had no effect"
+	notEnded     = "the call was aborted, and did not end in time: it may have had its effect, in part or whole"
+)
 
 const lostCall = "the machine was lost while this call ran: it may have had its effect, in part or whole. " +
 	"Files on disk are as they were; processes, and the shell's variables and working directory, are gone."
@@ -231,10 +263,10 @@ func (t *talk) controlCall(ctx context.Context, c agent.Call) error {
 	return t.done(ctx, c.ID, result, time.Since(start))
 }
 
-// done journals a result, after what goes with it. It does so even if ctx has ended: what has happened
-// is known.
+// done journals a result, after what goes with it. It does so even if ctx has
+// ended: what has happened is known.
 func (t *talk) done(ctx context.Context, id string, r tool.Result, took time.Duration, before ...agent.Body) error {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	last, cancel := outliving(ctx)
 	defer cancel()
 	done := &agent.CallDone{CallID: id, Text: r.Text, Error: r.Error, Output: r.Output, DurationMS: took.Milliseconds()}
 	if done.Text == "" {

@@ -38,9 +38,17 @@ func (l *Loop) finish(ctx context.Context) error {
 	if failed != nil {
 		return failed
 	}
-	l.ended(ctx, "completed")
-	l.keep(ctx)
-	return l.rec.close(ctx, &agent.RunEnded{Status: agent.Finished, Result: l.result()})
+	return l.wrapUp(ctx, "completed", &agent.RunEnded{Status: agent.Finished, Result: l.result()})
+}
+
+// wrapUp concludes a run whose work is delivered, its artifacts kept before its
+// last event.
+func (l *Loop) wrapUp(ctx context.Context, reason string, ended *agent.RunEnded) error {
+	l.tellEnd(ctx, reason)
+	last, cancel := outliving(ctx)
+	defer cancel()
+	l.keep(last)
+	return l.conclude(ctx, reason, ended)
 }
 
 // deliverAll delivers every repository, as far as it can: failed is why one could
@@ -181,13 +189,3 @@ func (l *Loop) endRecording(ctx context.Context) {
 // keepTimeout bounds how long artifacts of a run that did not finish may take,
 // whose end is told already.
 const keepTimeout = 30 * time.Second
-
-func (l *Loop) keepAfter(ctx context.Context) {
-	if !l.rec.closed {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
-	defer cancel()
-	l.ended(ctx, "completed")
-	l.keep(ctx)
-}

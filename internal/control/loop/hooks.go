@@ -253,27 +253,6 @@ func (l *Loop) goesOn(ctx context.Context) (bool, error) {
 	return true, l.rec.record(ctx, &agent.Notice{Text: said.Followup, Code: agent.CodeFollowup})
 }
 
-// endHooksWithin bounds the hooks of a run that ends.
-const endHooksWithin = 20 * time.Second
-
-// ended tells the hooks that the run has ended.
-func (l *Loop) ended(ctx context.Context, reason string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endHooksWithin)
-	defer cancel()
-	if reason != "completed" {
-		l.own.tell(ctx, "stop", map[string]any{"status": reason, "loop_count": l.rec.followups})
-	}
-	s := l.rec.snapshot()
-	for i := range s.Subagents {
-		if sub := &s.Subagents[i]; sub.Busy {
-			l.own.tell(ctx, "subagentStop", stopFields(sub, reason))
-		}
-	}
-	l.own.tell(ctx, "sessionEnd", map[string]any{
-		"session_id": s.Agent.ID, "reason": reason, "duration_ms": s.Run.Duration(time.Now()).Milliseconds(),
-	})
-}
-
 // refusedByHook is what the model is told of a call that a hook forbids.
 func refusedByHook(said HookOutcome) string {
 	words := strings.TrimSpace(said.AgentMessage)

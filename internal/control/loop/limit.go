@@ -169,7 +169,5 @@ func (l *Loop) keepWork(ctx context.Context, why *spent) error {
 			}
 		}
 	}
-	l.ended(ctx, "aborted")
-	l.keep(ctx)
-	return l.rec.close(ctx, &agent.RunEnded{Status: agent.Expired, Result: l.result(), Failure: f})
+	return l.wrapUp(ctx, "aborted", &agent.RunEnded{Status: agent.Expired, Result: l.result(), Failure: f})
 }

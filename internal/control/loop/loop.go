@@ -49,6 +49,15 @@ type Hands interface {
 	Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// CallSandboxed is Call in the machine's sandbox, under a policy.
 	CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error)
+	// Attach waits for a call that the machine knows, like Call, and never starts
+	// one: started is false if the machine does not know the id. If ctx has ended
+	// already the call is aborted.
+	Attach(ctx context.Context, callID string, onDelta func(Delta)) (r tool.Result, took time.Duration, started bool, err error)
+	// Known returns the ids of the calls that the machine had been given, and that
+	// were not acknowledged, when it was reached.
+	Known() []string
+	// Drop aborts a call if it runs, and lets the machine forget it.
+	Drop(ctx context.Context, callID string) error
 	// Enforced reports whether the machine's sandbox can hold its policy.
 	Enforced() bool
 	// Lacking names the tools that cannot work in the machine.
@@ -119,6 +128,8 @@ type Loop struct {
 	present atomic.Pointer[map[string]bool]
 	told    told
 	offers  offers // of MCP servers
+	// sessionEnded says that the hooks of sessionEnd have been run.
+	sessionEnded bool
 }
 
 // Run works the agent's open run to its end, and returns nil when it has
@@ -127,7 +138,9 @@ type Loop struct {
 // returns an error, and leaves the run open, only when ctx ended with another
 // cause, or when the journal can not be written.
 func Run(ctx context.Context, agentID string, c Config) error {
-	rec, err := newRecorder(context.WithoutCancel(ctx), c.Journal, agentID, c.Owner) // a run that is cancelled meanwhile ends as any other
+	opening, opened := outliving(ctx) // a run that is cancelled meanwhile ends as any other
+	rec, err := newRecorder(opening, c.Journal, agentID, c.Owner, c.Logger)
+	opened()
 	if err != nil {
 		return err
 	}
@@ -174,7 +187,7 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 		return err
 	}
 	if l.rec.snapshot().Agent.Env.Preset == agent.SetUp {
-		return l.rec.close(ctx, &agent.RunEnded{Status: agent.Finished, Result: "The machine is ready to be set up."})
+		return l.conclude(ctx, "completed", &agent.RunEnded{Status: agent.Finished, Result: "The machine is ready to be set up."})
 	}
 	if err := l.submit(ctx); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err
@@ -225,48 +238,10 @@ func (l *Loop) hold(ctx context.Context) error {
 		if err != nil || !paused {
 			return err
 		}
-		if err := l.Journal.Wait(ctx, l.rec.agentID, head); err != nil {
-			if cause := context.Cause(ctx); cause != nil {
-				return cause
-			}
+		if err := l.rec.wait(ctx, head); err != nil {
 			return err
 		}
 	}
-}
-
-// endTimeout bounds the writing of a run's last event when its context has
-// ended already.
-const endTimeout = 5 * time.Second
-
-// leavesOpen reports whether an error of the journal's leaves the run to another
-// server, or to a later time.
-func leavesOpen(err error) bool {
-	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrNotFound) ||
-		errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrClosed)
-}
-
-// end writes how the run ended, where it has ended.
-func (l *Loop) end(ctx context.Context, cause error) error {
-	if c := context.Cause(ctx); c != nil {
-		cause = c
-	}
-	if leavesOpen(cause) {
-		return cause
-	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-	defer cancel()
-	defer l.keepAfter(context.WithoutCancel(ctx))
-	switch {
-	case errors.Is(cause, ErrCancel):
-		l.ended(last, "aborted")
-		return l.rec.close(last, &agent.RunEnded{Status: agent.Cancelled, Result: l.rec.snapshot().LastWords()})
-	case ctx.Err() != nil && !isFault(cause):
-		return cause
-	}
-	f := failure(cause)
-	l.ended(last, "error")
-	l.Logger.Warn("run ended in error", "code", f.Code, "error", cause)
-	return l.rec.close(last, &agent.RunEnded{Status: agent.Failed, Failure: f})
 }
 
 func isFault(err error) bool {

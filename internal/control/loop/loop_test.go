@@ -24,9 +24,6 @@ import (
 	"aloft/internal/conversation"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
-	"aloft/internal/mcp"
-	"aloft/internal/policy/cage"
-	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
 
@@ -227,105 +224,6 @@ func fail(err error, pieces ...string) step {
 		}
 		yield(model.Event{}, err)
 	}
-}
-
-// hands is a machine that remembers what it was asked.
-type hands struct {
-	boot   string
-	call   func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
-	mu     sync.Mutex
-	asked  []string // ids and names of calls, commits, pushes
-	acked  []string
-	push   error
-	pushed func() error // instead of push
-	// hook is instead of commits and pushes.
-	hook     func(what string, skipHooks bool) (loop.Delivered, error)
-	kept     int
-	hooks    func(call loop.HookCall) loop.HookOutcome
-	enforced bool
-	lacking  []string        // tools that cannot work in it
-	files    []subagent.File // that define subagents
-	policies []cage.Policy   // of the sandboxes
-	listings []mcp.Listing   // of the MCP servers in it
-}
-
-func (h *hands) Servers(_ context.Context, _ *agent.State, servers []mcp.Server, _ time.Duration) ([]mcp.Listing, error) {
-	for _, s := range servers {
-		h.note("runs " + s.Name)
-	}
-	return h.listings, nil
-}
-
-func (h *hands) Enforced() bool { return h.enforced }
-
-func (h *hands) Lacking() []string { return h.lacking }
-
-func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
-	h.note("sandboxed " + strings.Join(p.ReadWrite, " "))
-	h.mu.Lock()
-	h.policies = append(h.policies, p)
-	h.mu.Unlock()
-	return h.Call(ctx, c, onDelta)
-}
-
-func (h *hands) Hooks(_ context.Context, _ *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
-	if h.hooks == nil {
-		return loop.HookOutcome{}, nil
-	}
-	return h.hooks(call), nil
-}
-
-func (h *hands) BootID() string { return h.boot }
-
-func (h *hands) Subagents(context.Context) ([]subagent.File, error) { return h.files, nil }
-
-func (h *hands) note(what string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.asked = append(h.asked, what)
-}
-
-func (h *hands) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
-	h.note(c.Name)
-	if h.call == nil {
-		return tool.Result{Text: "ok", Output: json.RawMessage(`{"success":{}}`)}, time.Millisecond, nil
-	}
-	r, err := h.call(ctx, c, onDelta)
-	return r, time.Millisecond, err
-}
-
-func (h *hands) Ack(_ context.Context, id string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.acked = append(h.acked, id)
-	return nil
-}
-
-func (h *hands) Commit(_ context.Context, _ int, _ string, skipHooks bool) (loop.Delivered, error) {
-	h.note("commit")
-	if h.hook != nil {
-		return h.hook("commit", skipHooks)
-	}
-	return loop.Delivered{Commit: "c0ffee", Made: true}, nil
-}
-
-func (h *hands) Push(_ context.Context, _ int, branch string, skipHooks bool) (loop.Delivered, error) {
-	h.note("push " + branch)
-	done := loop.Delivered{Commit: "c0ffee"}
-	switch {
-	case h.hook != nil:
-		return h.hook("push", skipHooks)
-	case h.pushed != nil:
-		return done, h.pushed()
-	}
-	return done, h.push
-}
-
-func (h *hands) Keep(context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.kept++
-	return errors.New("the bucket is away")
 }
 
 func TestRunToItsEnd(t *testing.T) {
@@ -542,6 +440,7 @@ func TestGoingOnAfterACrash(t *testing.T) {
 	t.Run("SameMachineIsAskedAgain", func(t *testing.T) {
 		r := newRig(t, false)
 		r.record(sent...)
+		r.hands.runs("call_1")
 		r.hands.call = func(_ context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error) {
 			onDelta(loop.Delta{Stdout: "a", Seq: 1})
 			onDelta(loop.Delta{Stdout: "b", Seq: 2})
@@ -572,6 +471,7 @@ func TestGoingOnAfterACrash(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, false)
 			r.record(append(sent, &agent.CancelAsked{Reason: "user"})...)
+			r.hands.runs("call_1")
 			r.hands.call = func(ctx context.Context, _ conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 				<-ctx.Done()
 				return tool.Failed("aborted: %v", context.Cause(ctx)), nil

@@ -363,6 +363,10 @@ func outputOf(output map[string]any) json.RawMessage {
 	return text
 }
 
+// downloadSuffix is what the id of a call has at its end by which a download is
+// written, after that of the call which asked for it.
+const downloadSuffix = "_write"
+
 // download writes what a remote server gave into the machine, by the machine's own
 // tool and its rules.
 func (t *talk) download(ctx context.Context, c agent.Call, contents []mcp.Content, a mcpArgs) (tool.Result, error) {
@@ -381,7 +385,7 @@ func (t *talk) download(ctx context.Context, c agent.Call, contents []mcp.Conten
 	if err != nil {
 		return tool.Result{}, err
 	}
-	write := conversation.ToolCall{ID: c.ID + "_write", Name: "Write", Args: args}
+	write := conversation.ToolCall{ID: c.ID + downloadSuffix, Name: "Write", Args: args}
 	r, _, err := t.hands.Call(ctx, write, func(Delta) {})
 	if err != nil {
 		return tool.Result{}, err

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 
 	"aloft/internal/agent"
@@ -38,10 +39,38 @@ func (t *talk) reach(ctx context.Context) error {
 		case err != nil:
 			return err
 		default:
-			t.place.hands = h
+			err := t.forgetOthers(ctx, h)
+			if errors.Is(err, ErrMachineLost) {
+				err = t.noteLost(ctx, err)
+			} else if err == nil {
+				t.place.hands = h
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	t.hands, t.lacks = t.place.hands, t.place.hands.Lacking()
+	return nil
+}
+
+// forgetOthers has the machine drop the calls that it knows and nobody waits for:
+// a loop before this one died after it had journaled their results. Else each
+// takes one of the machine's places for as long as that is up.
+func (t *talk) forgetOthers(ctx context.Context, h Hands) error {
+	known := h.Known()
+	if len(known) == 0 {
+		return nil
+	}
+	s := t.rec.snapshot() // after the machine was asked: a call that began before that is in it
+	for _, id := range known {
+		if c := s.Find(strings.TrimSuffix(id, downloadSuffix)); c != nil && c.Result == nil {
+			continue
+		}
+		if err := h.Drop(ctx, id); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

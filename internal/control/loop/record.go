@@ -3,8 +3,7 @@ package loop
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -21,6 +20,7 @@ const readBatch = 1000
 type recorder struct {
 	journal   store.Journal
 	owner     string
+	log       *slog.Logger
 	agentID   string
 	runID     string
 	refusals  int  // of pushes that the model was told of, in this run; moved, as the next two, by the agent's own conversation alone
@@ -28,15 +28,19 @@ type recorder struct {
 	followups int  // of stop hooks, in this run
 	closed    bool // the run has ended
 
-	mu     sync.Mutex
+	// turn is held by who reads or writes the journal and folds it: by one at a
+	// time, and for as long as the store takes. What is below mu changes only then.
+	turn chan struct{}
+
+	mu     sync.Mutex // held for moments only
 	state  *agent.State
 	losses int    // of machines, in this run
 	moved  func() // told that the run's clock goes, or stands; nil before anybody asks
 }
 
 // newRecorder folds the agent's journal.
-func newRecorder(ctx context.Context, j store.Journal, agentID, owner string) (*recorder, error) {
-	r := &recorder{journal: j, owner: owner, agentID: agentID, state: agent.Fold(agentID, nil)}
+func newRecorder(ctx context.Context, j store.Journal, agentID, owner string, log *slog.Logger) (*recorder, error) {
+	r := &recorder{journal: j, owner: owner, log: log, agentID: agentID, turn: make(chan struct{}, 1), state: agent.Fold(agentID, nil)}
 	if err := r.catchUp(ctx, 1<<62); err != nil {
 		return nil, err
 	}
@@ -44,12 +48,24 @@ func newRecorder(ctx context.Context, j store.Journal, agentID, owner string) (*
 	return r, nil
 }
 
+// take waits for the turn. Its holder gives it back with give.
+func (r *recorder) take(ctx context.Context) error {
+	select {
+	case r.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (r *recorder) give() { <-r.turn }
+
 // catchUp applies what is in the journal after the state, as far as upto.
 func (r *recorder) catchUp(ctx context.Context, upto int64) error {
 	for r.state.Agent.Head < upto {
-		events, err := r.journal.Read(ctx, r.state.Agent.ID, r.state.Agent.Head, readBatch)
+		events, err := r.read(ctx, r.state.Agent.Head)
 		if err != nil {
-			return fmt.Errorf("read journal of %s: %w", r.state.Agent.ID, err)
+			return err
 		}
 		for _, e := range events {
 			r.apply(e)
@@ -62,6 +78,8 @@ func (r *recorder) catchUp(ctx context.Context, upto int64) error {
 }
 
 func (r *recorder) apply(e agent.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if _, ok := e.Body.(*agent.MachineLost); ok && e.RunID == r.state.Run.ID {
 		r.losses++
 	}
@@ -87,8 +105,10 @@ func (r *recorder) apply(e agent.Event) {
 
 // news folds what others have appended, and says whether the agent is to wait.
 func (r *recorder) news(ctx context.Context) (paused bool, head int64, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.take(ctx); err != nil {
+		return false, 0, err
+	}
+	defer r.give()
 	if err := r.catchUp(ctx, 1<<62); err != nil {
 		return false, 0, err
 	}
@@ -133,8 +153,10 @@ func (r *recorder) argsOf(callID string) json.RawMessage {
 // answerTo folds what others have appended, and returns the answer to the
 // call's approval; nil while it waits. head is the last event that was seen.
 func (r *recorder) answerTo(ctx context.Context, callID string) (answer *agent.ApprovalAnswered, head int64, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.take(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer r.give()
 	if err := r.catchUp(ctx, 1<<62); err != nil {
 		return nil, 0, err
 	}
@@ -147,16 +169,23 @@ func (r *recorder) answerTo(ctx context.Context, callID string) (answer *agent.A
 // record writes events of the run. When it returns nil they are on disk and in
 // the state.
 func (r *recorder) record(ctx context.Context, bodies ...agent.Body) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.take(ctx); err != nil {
+		return err
+	}
+	defer r.give()
 	events := make([]agent.Event, len(bodies))
 	for i, b := range bodies {
 		events[i] = agent.Event{RunID: r.runID, Body: b}
 	}
-	events, err := r.journal.Append(ctx, store.Append{AgentID: r.state.Agent.ID, Events: events, Owner: r.owner})
+	events, err := r.append(ctx, store.Append{AgentID: r.agentID, Events: events, Owner: r.owner})
 	if err != nil {
-		return fmt.Errorf("write journal of %s: %w", r.state.Agent.ID, err)
+		return err
 	}
+	return r.applied(ctx, events)
+}
+
+// applied brings the state up to date with events that were just appended.
+func (r *recorder) applied(ctx context.Context, events []agent.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -178,28 +207,50 @@ func (r *recorder) record(ctx context.Context, bodies ...agent.Body) error {
 // of the next run: neither is there without the other, and no prompt can be queued
 // between the two. The next run is not this recorder's to work.
 func (r *recorder) close(ctx context.Context, b *agent.RunEnded) error {
+	if err := r.take(ctx); err != nil {
+		return err
+	}
+	defer r.give()
+	var next []agent.Event
+	written, err := r.decide(ctx, func() ([]agent.Event, error) {
+		if r.over() {
+			return nil, nil
+		}
+		var err error
+		if next, err = r.next(ctx); err != nil {
+			return nil, err
+		}
+		return append([]agent.Event{{RunID: r.runID, Body: b}}, next...), nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(written) > 0 {
+		r.apply(written[0])
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for {
-		if err := r.catchUp(ctx, 1<<62); err != nil {
-			return err
-		}
-		next, err := store.Next(ctx, r.journal, r.state.Agent)
-		if err != nil {
-			return fmt.Errorf("read the queue of %s: %w", r.agentID, err)
-		}
-		head := r.state.Agent.Head
-		events, err := r.journal.Append(ctx, store.Append{
-			AgentID: r.agentID, Owner: r.owner, IfHead: &head, Events: append([]agent.Event{{RunID: r.runID, Body: b}}, next...),
-		})
-		if errors.Is(err, store.ErrMoved) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("write journal of %s: %w", r.agentID, err)
-		}
-		r.apply(events[0])
-		r.closed = true
-		return nil
+	r.closed = true
+	return nil
+}
+
+// answer returns the answer to the call's approval as the journal has it: the
+// one that is there, or late, which is written unless another came before it.
+func (r *recorder) answer(ctx context.Context, callID string, late *agent.ApprovalAnswered) (*agent.ApprovalAnswered, error) {
+	if err := r.take(ctx); err != nil {
+		return nil, err
 	}
+	defer r.give()
+	var there *agent.ApprovalAnswered
+	written, err := r.decide(ctx, func() ([]agent.Event, error) {
+		if c := r.state.Find(callID); c != nil && c.Answer != nil {
+			there = c.Answer
+			return nil, nil
+		}
+		return []agent.Event{{RunID: r.runID, Body: late}}, nil
+	})
+	if err != nil || there != nil {
+		return there, err
+	}
+	return late, r.applied(ctx, written)
 }

@@ -1,0 +1,133 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+)
+
+// settleWithin bounds how long a loop whose context has ended goes on trying to
+// journal what has happened already.
+const settleWithin = 30 * time.Second
+
+// errUnsettled is the cause with which such a write is given up.
+var errUnsettled = fmt.Errorf("the journal did not take it within %v: %w", settleWithin, store.ErrUnreachable)
+
+// outliving returns a context for journaling what has happened already. It ends
+// [settleWithin] after ctx has ended, and not before.
+func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
+	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		late := time.NewTimer(settleWithin)
+		defer late.Stop()
+		select {
+		case <-late.C:
+			end(errUnsettled)
+		case <-out.Done():
+		}
+	})
+	return out, func() {
+		stop()
+		end(nil)
+	}
+}
+
+// leavesOpen reports whether an error of the journal leaves the run to another
+// server, or to a later time. Any other error ends the run.
+func leavesOpen(err error) bool {
+	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrClosed) || storeAway(err)
+}
+
+// end ends the run for the cause with which its work has ended, unless the cause
+// leaves it open.
+func (l *Loop) end(ctx context.Context, cause error) error {
+	if c := context.Cause(ctx); c != nil {
+		cause = c
+	}
+	ended, reason := &agent.RunEnded{Status: agent.Failed}, "error"
+	switch {
+	case l.rec.ended():
+		return nil
+	case leavesOpen(cause):
+		return cause
+	case errors.Is(cause, ErrCancel):
+		ended.Status, reason = agent.Cancelled, "aborted"
+	case ctx.Err() != nil && !isFault(cause):
+		return cause
+	default:
+		ended.Failure = failure(cause)
+		l.Logger.Warn("run ended in error", "code", ended.Failure.Code, "error", cause)
+	}
+	if err := l.settle(ctx); err != nil {
+		return err
+	}
+	if ended.Status == agent.Cancelled {
+		ended.Result = l.rec.snapshot().LastWords()
+	}
+	if err := l.conclude(ctx, reason, ended); err != nil {
+		return err
+	}
+	kept, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
+	defer cancel()
+	l.keep(kept) // after the end, which nobody is to wait for
+	return nil
+}
+
+// settle ends the calls that are still under way in the machine and journals
+// their results. A machine that cannot be asked keeps no run from ending.
+func (l *Loop) settle(ctx context.Context) error {
+	if l.own.hands == nil {
+		return nil
+	}
+	last, cancel := outliving(ctx)
+	defer cancel()
+	err := l.abandon(last)
+	if err == nil || leavesOpen(err) {
+		return err
+	}
+	l.Logger.Warn("calls may go on after their run", "error", err)
+	return nil
+}
+
+// conclude tells the hooks that the run has ended and writes its last event. The
+// hooks have a time of their own: they can delay the last event, and neither
+// they, nor a cancel, nor the server's stop changes it any more.
+func (l *Loop) conclude(ctx context.Context, reason string, ended *agent.RunEnded) error {
+	l.tellEnd(ctx, reason)
+	last, cancel := outliving(ctx)
+	defer cancel()
+	return l.rec.close(last, ended)
+}
+
+// endHooksWithin bounds the hooks of each event at the end of a run.
+const endHooksWithin = 20 * time.Second
+
+// tellEnd runs the hooks that come at the end of a run, once in the life of the
+// loop. They run before the last event: what they do is journaled too.
+func (l *Loop) tellEnd(ctx context.Context, reason string) {
+	if l.sessionEnded {
+		return
+	}
+	l.sessionEnded = true
+	ctx = context.WithoutCancel(ctx)
+	stopping, cancel := context.WithTimeout(ctx, endHooksWithin)
+	defer cancel()
+	if reason != "completed" {
+		l.own.tell(stopping, "stop", map[string]any{"status": reason, "loop_count": l.rec.followups})
+	}
+	s := l.rec.snapshot()
+	for i := range s.Subagents {
+		if sub := &s.Subagents[i]; sub.Busy {
+			l.own.tell(stopping, "subagentStop", stopFields(sub, reason))
+		}
+	}
+	ending, cancelEnding := context.WithTimeout(ctx, endHooksWithin)
+	defer cancelEnding()
+	l.own.tell(ending, "sessionEnd", map[string]any{
+		"session_id": s.Agent.ID, "reason": reason, "duration_ms": s.Run.Duration(time.Now()).Milliseconds(),
+	})
+}

@@ -1,0 +1,173 @@
+package loop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+)
+
+// Pauses between attempts while the store is away.
+const (
+	firstStorePause = 100 * time.Millisecond
+	maxStorePause   = 2 * time.Second
+)
+
+// storeAway reports whether the store cannot take or give anything now, and may
+// later. What was to be written is then written later: a run outlasts its store.
+func storeAway(err error) bool {
+	return errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrFull)
+}
+
+// errEnded is what an append after the run's last event fails with.
+var errEnded = errors.New("the run has ended: nothing is journaled of it any more")
+
+// patiently does until it succeeds, or fails for another reason than that the
+// store is away, or ctx ends: then its cause is returned.
+func (r *recorder) patiently(ctx context.Context, do func() error) error {
+	for wait := firstStorePause; ; wait = min(2*wait, maxStorePause) {
+		err := do()
+		if err == nil || !storeAway(err) || ctx.Err() != nil {
+			return err
+		}
+		if wait == firstStorePause {
+			r.log.Warn("the run waits for the store", "agent", r.agentID, "error", err)
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// read returns up to readBatch events after the number.
+func (r *recorder) read(ctx context.Context, after int64) (events []agent.Event, err error) {
+	err = r.patiently(ctx, func() (err error) {
+		events, err = r.journal.Read(ctx, r.agentID, after, readBatch)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read journal of %s: %w", r.agentID, err)
+	}
+	return events, nil
+}
+
+// wait returns nil once the journal may have grown past head.
+func (r *recorder) wait(ctx context.Context, head int64) error {
+	err := r.patiently(ctx, func() error { return r.journal.Wait(ctx, r.agentID, head) })
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	return err
+}
+
+// next begins the next run, where a prompt waits for it. r.turn is held.
+func (r *recorder) next(ctx context.Context) (events []agent.Event, err error) {
+	err = r.patiently(ctx, func() (err error) {
+		events, err = store.Next(ctx, r.journal, r.state.Agent)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the queue of %s: %w", r.agentID, err)
+	}
+	return events, nil
+}
+
+// over reports whether the run has ended. r.turn or r.mu is held.
+func (r *recorder) over() bool {
+	return r.closed || r.state.Run.ID != r.runID || r.state.Run.Status.Ended()
+}
+
+// ended reports whether the run has ended.
+func (r *recorder) ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over()
+}
+
+// decide appends what choose makes of the state, if nothing has come after that,
+// and asks choose again if something has. No events append nothing. r.turn is held.
+func (r *recorder) decide(ctx context.Context, choose func() ([]agent.Event, error)) ([]agent.Event, error) {
+	for {
+		if err := r.catchUp(ctx, 1<<62); err != nil {
+			return nil, err
+		}
+		events, err := choose()
+		if err != nil || len(events) == 0 {
+			return nil, err
+		}
+		head := r.state.Agent.Head
+		events, err = r.append(ctx, store.Append{AgentID: r.agentID, Owner: r.owner, IfHead: &head, Events: events})
+		if !errors.Is(err, store.ErrMoved) {
+			return events, err
+		}
+	}
+}
+
+// append writes to the journal, and waits while the store is away. An append
+// whose answer was lost is looked for before it is repeated: it is written once.
+// Nothing is written of a run after its end. r.turn is held.
+func (r *recorder) append(ctx context.Context, a store.Append) (written []agent.Event, err error) {
+	if r.over() {
+		return nil, errEnded
+	}
+	lost, given := false, a.IfHead
+	err = r.patiently(ctx, func() error {
+		if lost {
+			found, head, err := r.find(ctx, a.Events)
+			if written = found; err != nil || found != nil {
+				return err
+			}
+			if given == nil {
+				a.IfHead = &head // what was lost may arrive yet: then this does not
+			}
+		}
+		var err error
+		written, err = r.journal.Append(ctx, a)
+		lost = lost || errors.Is(err, store.ErrUnknown)
+		if lost && given == nil && errors.Is(err, store.ErrMoved) {
+			return fmt.Errorf("%w: %w", store.ErrUnknown, err)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write journal of %s: %w", r.agentID, err)
+	}
+	return written, nil
+}
+
+// find looks for events in the journal after the state. It returns nil if they
+// are not there, and the number of the journal's last event.
+func (r *recorder) find(ctx context.Context, wanted []agent.Event) (found []agent.Event, head int64, err error) {
+	head = r.state.Agent.Head
+	var all []agent.Event
+	for {
+		events, err := r.journal.Read(ctx, r.agentID, head, readBatch)
+		if err != nil {
+			return nil, 0, err
+		}
+		if all = append(all, events...); len(events) > 0 {
+			head = events[len(events)-1].Seq
+		}
+		if len(events) < readBatch {
+			break
+		}
+	}
+	for n := len(wanted); n <= len(all); n++ {
+		if some := all[n-len(wanted) : n]; slices.EqualFunc(some, wanted, sameEvent) {
+			return some, head, nil
+		}
+	}
+	return nil, head, nil
+}
+
+// sameEvent reports whether two events of a run say the same.
+func sameEvent(a, b agent.Event) bool {
+	kindA, dataA, errA := agent.Encode(a.Body)
+	kindB, dataB, errB := agent.Encode(b.Body)
+	return errA == nil && errB == nil && a.RunID == b.RunID && kindA == kindB && bytes.Equal(dataA, dataB)
+}

@@ -1,0 +1,262 @@
+package loop_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/conversation"
+	"aloft/internal/mcp"
+	"aloft/internal/policy/cage"
+	"aloft/internal/subagent"
+	"aloft/internal/tool"
+)
+
+// hands is a machine. Like exec-daemon it keeps every call that it was given until
+// the call is acknowledged, and starts none twice.
+type hands struct {
+	boot string
+	// call is the work of a call; nil says ok. A call whose loop has left it is
+	// worked again for the loop that attaches, and counts as started once.
+	call   func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
+	starts func(c conversation.ToolCall, sandboxed bool) // told of each call that is started; may be nil
+	places int                                           // bound on the calls that it keeps; 0 is none
+	push   error
+	pushed func() error // instead of push
+	// hook is instead of commits and pushes.
+	hook     func(what string, skipHooks bool) (loop.Delivered, error)
+	hooks    func(call loop.HookCall) loop.HookOutcome
+	takes    func(call loop.HookCall) time.Duration // of the hooks; nil is none
+	enforced bool
+	lacking  []string        // tools that cannot work in it
+	files    []subagent.File // that define subagents
+	listings []mcp.Listing   // of the MCP servers in it
+
+	mu       sync.Mutex
+	kept     map[string]*keptCall // by boot and id
+	forgot   map[string]bool      // acknowledged, likewise
+	dirty    bool                 // a call may have changed a file since the last commit
+	asked    []string             // names of calls that were started, commits, pushes
+	acked    []string
+	keeps    int           // how often artifacts were kept
+	policies []cage.Policy // of the sandboxes
+}
+
+// keptCall is a call that was started and is not acknowledged.
+type keptCall struct {
+	call   conversation.ToolCall
+	result *tool.Result // nil while it runs
+}
+
+// runs has the machine run a call that a loop before has sent.
+func (h *hands) runs(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.keep(conversation.ToolCall{ID: id, Name: "Shell", Args: json.RawMessage("{}")})
+}
+
+// keep needs h.mu.
+func (h *hands) keep(c conversation.ToolCall) *keptCall {
+	if h.kept == nil {
+		h.kept = map[string]*keptCall{}
+	}
+	k := &keptCall{call: c}
+	h.kept[h.boot+"/"+c.ID] = k
+	return k
+}
+
+func (h *hands) Servers(_ context.Context, _ *agent.State, servers []mcp.Server, _ time.Duration) ([]mcp.Listing, error) {
+	for _, s := range servers {
+		h.note("runs " + s.Name)
+	}
+	return h.listings, nil
+}
+
+func (h *hands) Enforced() bool { return h.enforced }
+
+func (h *hands) Lacking() []string { return h.lacking }
+
+func (h *hands) BootID() string { return h.boot }
+
+func (h *hands) Subagents(context.Context) ([]subagent.File, error) { return h.files, nil }
+
+func (h *hands) note(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked = append(h.asked, what)
+}
+
+func (h *hands) Hooks(ctx context.Context, _ *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
+	if h.takes != nil {
+		select {
+		case <-time.After(h.takes(call)):
+		case <-ctx.Done():
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return loop.HookOutcome{}, err
+	}
+	if h.hooks == nil {
+		return loop.HookOutcome{}, nil
+	}
+	return h.hooks(call), nil
+}
+
+func (h *hands) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+	return h.work(ctx, c, nil, onDelta)
+}
+
+func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+	return h.work(ctx, c, &p, onDelta)
+}
+
+func (h *hands) work(ctx context.Context, c conversation.ToolCall, p *cage.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+	h.mu.Lock()
+	k, known := h.kept[h.boot+"/"+c.ID]
+	switch {
+	case known:
+		h.mu.Unlock()
+		return h.follow(ctx, k, onDelta)
+	case h.forgot[h.boot+"/"+c.ID]:
+		h.mu.Unlock()
+		return tool.Failed("call %s was acknowledged; it is not run again", c.ID), 0, nil
+	case context.Cause(ctx) != nil:
+		h.mu.Unlock()
+		return tool.Result{}, 0, context.Cause(ctx)
+	case h.places > 0 && len(h.kept) >= h.places:
+		h.mu.Unlock()
+		return tool.Failed("the call was not run: %d calls wait to be acknowledged", len(h.kept)), 0, nil
+	}
+	k = h.keep(c)
+	if p != nil {
+		h.asked = append(h.asked, "sandboxed "+strings.Join(p.ReadWrite, " "))
+		h.policies = append(h.policies, *p)
+	}
+	h.asked = append(h.asked, c.Name)
+	spec, _ := tool.Lookup(c.Name)
+	h.dirty = h.dirty || !spec.ReadOnly
+	h.mu.Unlock()
+	if h.starts != nil {
+		h.starts(c, p != nil)
+	}
+	return h.follow(ctx, k, onDelta)
+}
+
+// follow waits for a call. A loop that leaves it has no result; the machine has.
+func (h *hands) follow(ctx context.Context, k *keptCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+	h.mu.Lock()
+	result := k.result
+	h.mu.Unlock()
+	if result == nil {
+		r, err := tool.Result{Text: "ok", Output: json.RawMessage(`{"success":{}}`)}, error(nil)
+		if h.call != nil {
+			r, err = h.call(ctx, k.call, onDelta)
+		}
+		if err != nil {
+			return tool.Result{}, time.Millisecond, err
+		}
+		result = &r
+		h.mu.Lock()
+		k.result = result
+		h.mu.Unlock()
+	}
+	if cause := context.Cause(ctx); cause != nil && !loop.Aborts(cause) {
+		return tool.Result{}, 0, cause
+	}
+	return *result, time.Millisecond, nil
+}
+
+func (h *hands) Attach(ctx context.Context, id string, onDelta func(loop.Delta)) (tool.Result, time.Duration, bool, error) {
+	h.mu.Lock()
+	k, known := h.kept[h.boot+"/"+id]
+	h.mu.Unlock()
+	if !known {
+		return tool.Failed("call %s was never started", id), 0, false, nil
+	}
+	r, took, err := h.follow(ctx, k, onDelta)
+	return r, took, true, err
+}
+
+func (h *hands) Known() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var ids []string
+	for _, key := range slices.Sorted(maps.Keys(h.kept)) {
+		if id, ok := strings.CutPrefix(key, h.boot+"/"); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (h *hands) Ack(ctx context.Context, id string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.forgot == nil {
+		h.forgot = map[string]bool{}
+	}
+	h.acked = append(h.acked, id)
+	h.forgot[h.boot+"/"+id] = true
+	delete(h.kept, h.boot+"/"+id)
+	return context.Cause(ctx) // the machine is told all the same
+}
+
+func (h *hands) Drop(ctx context.Context, id string) error { return h.Ack(ctx, id) }
+
+func (h *hands) Commit(_ context.Context, _ int, _ string, skipHooks bool) (loop.Delivered, error) {
+	h.note("commit")
+	if h.hook != nil {
+		return h.hook("commit", skipHooks)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	made := h.dirty
+	h.dirty = false
+	return loop.Delivered{Commit: "c0ffee", Made: made}, nil
+}
+
+func (h *hands) Push(_ context.Context, _ int, branch string, skipHooks bool) (loop.Delivered, error) {
+	h.note("push " + branch)
+	done := loop.Delivered{Commit: "c0ffee"}
+	switch {
+	case h.hook != nil:
+		return h.hook("push", skipHooks)
+	case h.pushed != nil:
+		return done, h.pushed()
+	}
+	return done, h.push
+}
+
+func (h *hands) Keep(context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.keeps++
+	return errors.New("the bucket is away")
+}
+
+func TestTheMachineOfTests(t *testing.T) {
+	h := &hands{boot: "a", places: 1}
+	c := conversation.ToolCall{ID: "c1", Name: "Shell"}
+	for range 2 {
+		if r, _, err := h.Call(t.Context(), c, nil); err != nil || r.Error {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if r, _, _ := h.Call(t.Context(), conversation.ToolCall{ID: "c2", Name: "Shell"}, nil); !r.Error {
+		t.Error("it has no place for another, and takes it")
+	}
+	if err := h.Ack(t.Context(), "c1"); err != nil || len(h.Known()) != 0 || !slices.Equal(h.asked, []string{"Shell"}) {
+		t.Errorf("%v; it knows %q and was asked %q", err, h.Known(), h.asked)
+	}
+	if _, _, started, _ := h.Attach(t.Context(), "c1", nil); started {
+		t.Error("it knows a call that was acknowledged")
+	}
+}
