@@ -42,7 +42,7 @@ type Observer struct {
 	tracing  sync.WaitGroup
 
 	mu   sync.Mutex
-	runs map[string]*underWay // runs that this server has appended to and that have not ended
+	runs map[string]*underWay // by run; only those of which something is to be remembered
 }
 
 // underWay is what is remembered of a run to make sense of its next event.
@@ -50,6 +50,9 @@ type underWay struct {
 	calls   map[string]string // tools by the ids of calls
 	booting time.Time         // when the machine that is not ready was begun
 }
+
+// empty reports whether there is nothing to remember.
+func (r *underWay) empty() bool { return len(r.calls) == 0 && r.booting.IsZero() }
 
 // New makes an observer. Close it when done.
 func New(c Config) (*Observer, error) {
@@ -106,9 +109,11 @@ func (o *Observer) saw(ctx context.Context, agentID string, events []agent.Event
 		r := o.runs[e.RunID]
 		if r == nil {
 			r = &underWay{calls: map[string]string{}}
-			o.runs[e.RunID] = r
 		}
 		o.meters.runEvent(ctx, e, r)
+		if o.runs[e.RunID] = r; r.empty() {
+			delete(o.runs, e.RunID)
+		}
 		if _, ended := e.Body.(*agent.RunEnded); ended {
 			delete(o.runs, e.RunID)
 			if o.tracer != nil {

@@ -91,6 +91,20 @@ func live(t *testing.T, o *Observer, agentID string, events []agent.Event) {
 	}
 }
 
+// Runs take no memory once they have ended, also where an event comes after that.
+func TestRunsAreForgotten(t *testing.T) {
+	o := observed(t, nil)
+	id, runID := agent.NewID(), agent.NewRunID()
+	live(t, o, id, life(runID))
+	late := agent.Event{RunID: runID, Body: &agent.HookRan{Command: "x"}}
+	if _, err := o.Journal().Append(t.Context(), store.Append{AgentID: id, Events: []agent.Event{late}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(o.runs); n != 0 {
+		t.Errorf("%d runs are remembered", n)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	o := observed(t, nil)
 	live(t, o, agent.NewID(), life(agent.NewRunID()))
