@@ -199,7 +199,7 @@ func terminalOf(m *agentv1.Terminal) Terminal {
 		Attached: int(m.GetAttached()), Columns: int(m.GetColumns()), Rows: int(m.GetRows()),
 		Command: bounded(m.GetCommand(), maxWord), Directory: bounded(m.GetDirectory(), maxDetail), Dead: m.GetDead(),
 	}
-	if m.ExitCode != nil {
+	if m != nil && m.ExitCode != nil { // a hostile machine may answer without a terminal
 		code := int(m.GetExitCode())
 		out.ExitCode = &code
 	}
