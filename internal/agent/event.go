@@ -130,11 +130,14 @@ type (
 		Code      string `json:"code,omitempty"`   // why not: disk_only, no_memory, no_room, failed
 		Reason    string `json:"reason,omitempty"` // the same in words
 	}
-	// MachineWoken says that somebody needed a machine that slept.
+	// MachineWoken says that somebody needed a machine that slept or had stopped.
 	MachineWoken struct {
 		MachineID string `json:"machineId"`
 		BootID    string `json:"bootId"`
 		Alive     bool   `json:"alive,omitempty"` // its processes go on
+		// Started says that start and the terminals of the environment were started
+		// in this life of the machine.
+		Started bool `json:"started,omitempty"`
 	}
 	// MachineSaved says that the machine's disk was saved: others may begin with it.
 	MachineSaved struct {

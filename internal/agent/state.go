@@ -20,6 +20,7 @@ type State struct {
 	MachineID  string     // "" when there is none
 	BootID     string     // of the machine's present life; "" unless it is ready
 	Life       string     // the BootID under which the machine was last up, whether the agent knows of it or not
+	Started    string     // the BootID under which start and the terminals were started for a visitor
 	Hibernated bool       // the machine sleeps
 	SleptAt    time.Time  // since when
 	// Slept is for how long the machine slept, with its processes, without the agent
@@ -131,6 +132,9 @@ func (s *State) Apply(e Event) {
 		s.Hibernated, s.SleptAt = true, e.Time
 	case *MachineWoken:
 		s.Hibernated, s.Life = false, b.BootID
+		if b.Started {
+			s.Started = b.BootID
+		}
 		if b.Alive {
 			s.Slept += e.Time.Sub(s.SleptAt)
 		}

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
+	"aloft/internal/control/store"
+	"aloft/internal/environment"
 	"aloft/internal/fault"
 )
 
@@ -124,7 +127,7 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 		return nil, "", err
 	}
 	if status.Booted && status.ExecRunning {
-		return conn, status.BootID, s.woken(ctx, state, status.BootID)
+		return conn, status.BootID, s.woken(ctx, state, status.BootID, false)
 	}
 	s.mu.Lock()
 	busy := s.workers[state.Agent.ID] != nil
@@ -138,9 +141,9 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 		return nil, "", err
 	}
 	conn.Apply(s.redact(state, m.ID()))
-	plan, err := s.plan(ctx, state)
-	if err != nil { // its repository cannot be asked just now, and somebody wants in
-		s.Logger.Warn("a machine wakes without what its environment sets", "machine", m.ID(), "error", err)
+	plan, planErr := s.plan(ctx, state)
+	if planErr != nil { // its repository cannot be asked just now, and somebody wants in
+		s.Logger.Warn("a machine wakes without what its environment sets", "machine", m.ID(), "error", planErr)
 	}
 	b := s.idleBoot(state, m.ID())
 	b.User, b.Env = plan.Environment.User, environ(plan.Environment, state, set)
@@ -148,7 +151,27 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 	if err != nil {
 		return nil, "", stepFault(err)
 	}
-	return conn, ready.BootID, s.woken(ctx, state, ready.BootID)
+	if planErr != nil {
+		return conn, ready.BootID, s.woken(ctx, state, ready.BootID, false)
+	}
+	return conn, ready.BootID, s.startFor(ctx, conn, m.ID(), ready.BootID, plan.Environment, state)
+}
+
+// startFor starts what the environment starts in a machine that a visitor has
+// woken, whether the visitor stays or not, and journals it, so that the agent's
+// next run does not start it again in the same life of the machine.
+func (s *Scheduler) startFor(ctx context.Context, conn *pod.Conn, machineID, bootID string, e environment.Environment, state *agent.State) error {
+	ctx = context.WithoutCancel(ctx)
+	failures, err := s.setUp(ctx, conn, machineID, state.Agent, e, false, func(context.Context, ...agent.Body) error { return nil })
+	if err != nil {
+		return err
+	}
+	if err := s.woken(ctx, state, bootID, true); err != nil || len(failures) == 0 {
+		return err
+	}
+	notice := agent.Event{Body: &agent.Notice{Text: strings.Join(failures, "\n\n")}}
+	_, err = s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{notice}})
+	return err
 }
 
 // idleBoot is the boot of a machine whose agent does not work. Its git has the

@@ -90,10 +90,10 @@ func (w *worker) prepare(ctx context.Context, p build.Plan, record loop.Record) 
 
 // setUp does in a machine that has just come up what its environment asks for:
 // install where nothing has done it yet, start, and the terminals. What fails
-// there is told to people and to the agent, and hides nothing of the rest; the
-// error is of a machine that is gone.
-func (w *worker) setUp(ctx context.Context, h *hands, a agent.Agent, e environment.Environment, install bool, record loop.Record) (notices []string, err error) {
-	around, err := w.s.cage(ctx, a, SandboxStart)
+// there is told to people and to the agent, and hides nothing of the rest: the
+// failures say it. The error is of a machine that is gone.
+func (s *Scheduler) setUp(ctx context.Context, conn *pod.Conn, machineID string, a agent.Agent, e environment.Environment, install bool, record loop.Record) (failures []string, err error) {
+	around, err := s.cage(ctx, a, SandboxStart)
 	if err != nil {
 		return nil, err
 	}
@@ -102,27 +102,27 @@ func (w *worker) setUp(ctx context.Context, h *hands, a agent.Agent, e environme
 		limit         time.Duration
 		around        *cage.Policy
 	}{
-		{"install", e.Install, cmp.Or(w.s.SetUp.InstallLimit, time.Hour), nil},
-		{"start", e.Start, cmp.Or(w.s.SetUp.StartLimit, 2*time.Minute), around},
+		{"install", e.Install, cmp.Or(s.SetUp.InstallLimit, time.Hour), nil},
+		{"start", e.Start, cmp.Or(s.SetUp.StartLimit, 2*time.Minute), around},
 	} {
 		if step.command == "" || step.name == "install" && !install {
 			continue
 		}
-		notice, err := w.setUpCommand(ctx, h, step.name, step.command, step.limit, step.around, record)
+		failure, err := setUpCommand(ctx, conn, step.name, step.command, step.limit, step.around, record)
 		if err != nil {
 			return nil, err
 		}
-		if notice != "" {
-			notices = append(notices, notice)
+		if failure != "" {
+			failures = append(failures, failure)
 		}
 	}
 	if len(e.Terminals) == 0 {
-		return notices, nil
+		return failures, nil
 	}
-	if around, err = w.s.cage(ctx, a, SandboxTerminals); err != nil {
+	if around, err = s.cage(ctx, a, SandboxTerminals); err != nil {
 		return nil, err
 	}
-	terminals := h.conn.Terminals(w.s.token("exec", h.id))
+	terminals := conn.Terminals(s.token("exec", machineID))
 	defer terminals.Close()
 	names := terminalNames(e.Terminals)
 	for i, t := range e.Terminals {
@@ -133,18 +133,19 @@ func (w *worker) setUp(ctx context.Context, h *hands, a agent.Agent, e environme
 				return nil, lostError(err)
 			}
 			step.State, step.Detail = string(pod.StepFailed), fault.Of(err).Message
-			notices = append(notices, fmt.Sprintf("The terminal %s could not be started: %s", names[i], step.Detail))
+			failures = append(failures, fmt.Sprintf("The terminal %s could not be started: %s", names[i], step.Detail))
 		}
 		step.DurationMS = time.Since(begun).Milliseconds()
 		if err := record(ctx, step); err != nil {
 			return nil, err
 		}
 	}
-	return append(notices, aboutTerminals(e.Terminals, names)), nil
+	return failures, nil
 }
 
 // aboutTerminals tells the agent what runs beside it.
-func aboutTerminals(terminals []environment.Terminal, names []string) string {
+func aboutTerminals(terminals []environment.Terminal) string {
+	names := terminalNames(terminals)
 	var b strings.Builder
 	b.WriteString("These run in tmux sessions of the machine, shared with the user (`tmux capture-pane -p -t NAME` shows one):")
 	for i, t := range terminals {
@@ -157,9 +158,9 @@ func aboutTerminals(terminals []environment.Terminal, names []string) string {
 	return b.String()
 }
 
-// setUpCommand runs one command and journals it. The notice is "" when all went
+// setUpCommand runs one command and journals it. The failure is "" when all went
 // well.
-func (w *worker) setUpCommand(ctx context.Context, h *hands, name, command string, limit time.Duration, around *cage.Policy, record loop.Record) (notice string, err error) {
+func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, limit time.Duration, around *cage.Policy, record loop.Record) (failure string, err error) {
 	begun := time.Now()
 	out := &tail{most: maxSetUpOutput}
 	step := func(state pod.StepState, detail string) *agent.BootStep {
@@ -176,9 +177,9 @@ func (w *worker) setUpCommand(ctx context.Context, h *hands, name, command strin
 	}
 	var exit pod.Exit
 	if around == nil {
-		exit, err = h.conn.RunCommand(ctx, command, limit, out)
+		exit, err = conn.RunCommand(ctx, command, limit, out)
 	} else {
-		exit, err = h.conn.RunSandboxed(ctx, *around, command, limit, out)
+		exit, err = conn.RunSandboxed(ctx, *around, command, limit, out)
 	}
 	if err := errors.Join(err, recordErr); err != nil {
 		return "", errors.Join(lostError(err), record(context.WithoutCancel(ctx), step(pod.StepFailed, out.text())))

@@ -277,18 +277,9 @@ func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base bui
 	if notice := whatIsLost(state); notice != "" {
 		bodies = append(bodies, &agent.Notice{Text: notice})
 	}
-	var notices []string
-	if state.Alive(ready.BootID) {
-		notices = []string{agent.ForkedAlive} // what the environment starts runs already
-	} else {
-		if state.Fork != nil && state.Fork.BootID != "" && !state.Settled {
-			notices = []string{agent.ForkedWithout}
-		}
-		more, err := w.setUp(ctx, h, state.Agent, e, base.Install, record)
-		if err != nil {
-			return err
-		}
-		notices = append(notices, more...)
+	notices, err := w.started(ctx, h, ready, base, e, state, record)
+	if err != nil {
+		return err
 	}
 	for _, notice := range notices {
 		bodies = append(bodies, &agent.Notice{Text: notice})
@@ -301,6 +292,32 @@ func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base bui
 		w.s.forgetForks(ctx)
 	}
 	return nil
+}
+
+// started has a machine in a new life do what its environment asks for, unless
+// that was done in this life before, and returns what the agent is told of it.
+func (w *worker) started(ctx context.Context, h *hands, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) (notices []string, err error) {
+	if state.Alive(ready.BootID) {
+		return []string{agent.ForkedAlive}, nil // what the environment starts runs already
+	}
+	if state.Fork != nil && state.Fork.BootID != "" && !state.Settled {
+		notices = []string{agent.ForkedWithout}
+	}
+	now, err := w.s.fold(ctx, w.agentID) // a visitor may have woken it meanwhile
+	if err != nil {
+		return nil, err
+	}
+	if now.Started != ready.BootID {
+		failures, err := w.s.setUp(ctx, h.conn, h.id, state.Agent, e, base.Install, record)
+		if err != nil {
+			return nil, err
+		}
+		notices = append(notices, failures...)
+	}
+	if len(e.Terminals) > 0 {
+		notices = append(notices, aboutTerminals(e.Terminals))
+	}
+	return notices, nil
 }
 
 // whatIsLost is what the model has to know of a machine that has just become

@@ -6,8 +6,6 @@ package schedule
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -196,8 +194,9 @@ func New(c Config) *Scheduler {
 // its run in a state from which another can go on. Machines stay up.
 func (s *Scheduler) Run(ctx context.Context) error {
 	defer s.running.Wait()
-	s.sweep(ctx)
+	s.sweep(ctx, true)
 	s.running.Go(func() { s.restAlways(ctx) })
+	s.running.Go(func() { s.sweepAlways(ctx) })
 	tick := time.NewTicker(leaseTTL)
 	defer tick.Stop()
 	for {
@@ -258,80 +257,6 @@ func (s *Scheduler) start(ctx context.Context, agentID string) {
 			s.Wake(agentID)
 		}
 	})
-}
-
-// Remove cancels the agent's run, if it has one here, and destroys its machine.
-func (s *Scheduler) Remove(ctx context.Context, agentID string) error {
-	s.mu.Lock()
-	w := s.workers[agentID]
-	s.mu.Unlock()
-	if w != nil {
-		w.cancel(loop.ErrCancel)
-		select {
-		case <-w.done:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	s.keepLast(ctx, agentID)
-	ids, err := s.Runtime.List(ctx)
-	if err != nil {
-		return fmt.Errorf("list machines: %w", err)
-	}
-	for _, id := range ids {
-		if owner, ok := agentOf(id); ok && owner == agentID {
-			if err := s.destroy(ctx, id); err != nil {
-				return err
-			}
-		}
-	}
-	s.given.forget(agentID)
-	return nil
-}
-
-func (s *Scheduler) destroy(ctx context.Context, id string) error {
-	m, err := s.Runtime.Open(ctx, id)
-	if errors.Is(err, machine.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open machine %s: %w", id, err)
-	}
-	if err := m.Destroy(ctx); err != nil {
-		return fmt.Errorf("destroy machine %s: %w", id, err)
-	}
-	return nil
-}
-
-// sweep destroys the machines of agents that are gone: those that a server was
-// about to destroy when it died. The others hear what they may reach today.
-func (s *Scheduler) sweep(ctx context.Context) {
-	s.forgetForks(ctx)
-	s.forgetLost(ctx)
-	ids, err := s.Runtime.List(ctx)
-	if err != nil {
-		s.Logger.Error("machines cannot be listed", "error", err)
-		return
-	}
-	for _, id := range ids {
-		owner, ok := agentOf(id)
-		if !ok {
-			continue // not ours
-		}
-		a, err := s.Agents.Agent(ctx, owner)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			s.Logger.Error("agent cannot be read", "agent", owner, "error", err)
-			continue
-		}
-		if err == nil && !a.Archived {
-			s.renewOne(ctx, id, owner)
-			continue
-		}
-		s.Logger.Info("destroying the machine of an agent that is gone", "machine", id)
-		if err := s.destroy(ctx, id); err != nil {
-			s.Logger.Error("machine cannot be destroyed", "machine", id, "error", err)
-		}
-	}
 }
 
 // fold reads the agent's journal.

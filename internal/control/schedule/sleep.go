@@ -113,14 +113,15 @@ func (s *Scheduler) checkpoint(ctx context.Context, m machine.Checkpointer) erro
 	})
 }
 
-// woken notes that a machine that slept does so no more. The agent is told with its
-// next run, once, however often others have woken the machine meanwhile.
-func (s *Scheduler) woken(ctx context.Context, state *agent.State, bootID string) error {
-	if !state.Hibernated {
+// woken notes that a machine is awake, if it slept or if what its environment
+// starts was started for a visitor. The agent is told with its next run, once,
+// however often others have woken the machine meanwhile.
+func (s *Scheduler) woken(ctx context.Context, state *agent.State, bootID string, started bool) error {
+	if !state.Hibernated && !started {
 		return nil
 	}
 	_, err := s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: &agent.MachineWoken{
-		MachineID: state.MachineID, BootID: bootID, Alive: bootID == state.Life,
+		MachineID: state.MachineID, BootID: bootID, Alive: state.Hibernated && bootID == state.Life, Started: started,
 	}}}})
 	return err
 }

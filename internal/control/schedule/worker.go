@@ -56,6 +56,7 @@ func (w *worker) run() {
 			log.Error("lease cannot be released", "error", err)
 		}
 	}()
+	defer w.s.sweepAfter(context.WithoutCancel(w.ctx), w.agentID)
 	defer w.letGo()
 	a, err := w.s.Agents.Agent(w.ctx, w.agentID)
 	if err != nil {

@@ -1,0 +1,271 @@
+package schedule
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/store"
+)
+
+// started is what a machine does when it comes up.
+var started = []string{"boot", "run service up", "terminal web"}
+
+func (s *site) want(did ...string) {
+	s.t.Helper()
+	if got := s.guests.done(); !slices.Equal(got, did) {
+		s.t.Errorf("the machines did %q, want %q", got, did)
+	}
+}
+
+// Run works the runs that are open when it begins, and those that it is woken
+// for. The second run of an agent goes on in the machine of the first.
+func TestRunWorksOpenRuns(t *testing.T) {
+	s := newSite(t)
+	id := s.agent()
+	s.run()
+	at, end := s.ended(id, 0)
+	if end.Status != agent.Finished || end.Result != "done" {
+		t.Fatalf("ended %+v, %+v", end, end.Failure)
+	}
+	s.want(started...)
+	made := s.machines()
+	s.prompt(id)
+	s.Wake(id)
+	if _, end = s.ended(id, at); end.Status != agent.Finished {
+		t.Errorf("the second run ended %+v", end)
+	}
+	s.want()
+	if got := s.machines(); len(got) != 1 || !slices.Equal(got, made) {
+		t.Errorf("machines %q, were %q", got, made)
+	}
+}
+
+// A server that stops leaves its run open and releases the lease at once:
+// another goes on in the same machine.
+func TestRunIsLeftToAnotherServer(t *testing.T) {
+	s := newSite(t)
+	asked := make(chan struct{}, 1)
+	s.ask = func(ctx context.Context) error {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	id := s.agent()
+	stop := s.run()
+	<-asked
+	stop()
+	run, err := s.store.OpenRuns(t.Context())
+	if err != nil || len(run) != 1 || run[0].AgentID != id {
+		t.Fatalf("open runs %+v, %v", run, err)
+	}
+	s.want(started...)
+
+	other := New(s.Config)
+	other.Owner = "two"
+	s.ask, s.Scheduler = nil, other
+	s.run()
+	if _, end := s.ended(id, 0); end.Status != agent.Finished {
+		t.Errorf("ended %+v", end)
+	}
+	s.want()
+	if got := s.machines(); len(got) != 1 {
+		t.Errorf("machines %q", got)
+	}
+}
+
+// A cancel that is asked of a run which works ends it with the next wake.
+func TestWakeCancels(t *testing.T) {
+	s := newSite(t)
+	asked := make(chan struct{}, 1)
+	s.ask = func(ctx context.Context) error {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	id := s.agent()
+	s.run()
+	<-asked
+	a, err := s.store.Agent(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.append(store.Append{AgentID: id, Events: []agent.Event{{RunID: a.LatestRunID, Body: &agent.CancelAsked{Reason: "a person"}}}})
+	s.Wake(id)
+	if _, end := s.ended(id, 0); end.Status != agent.Cancelled {
+		t.Errorf("ended %+v", end)
+	}
+}
+
+// Remove ends the run and destroys the machine.
+func TestRemove(t *testing.T) {
+	s := newSite(t)
+	asked := make(chan struct{}, 1)
+	s.ask = func(ctx context.Context) error {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	id, other := s.agent(), agent.NewID()+"-0000"
+	if _, err := s.Runtime.Create(t.Context(), machine.Spec{ID: other, Image: "host"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(t.Context(), id); err != nil { // before it works
+		t.Fatal(err)
+	}
+	s.start(t.Context(), id)
+	<-asked
+	if err := s.Remove(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if _, end := s.ended(id, 0); end.Status != agent.Cancelled {
+		t.Errorf("ended %+v", end)
+	}
+	if got := s.machines(); !slices.Equal(got, []string{other}) {
+		t.Errorf("machines %q, want only another agent's", got)
+	}
+}
+
+// An agent that is deleted while a run makes or uses its machine leaves none.
+func TestDeletedAgentLeavesNoMachine(t *testing.T) {
+	s := newSite(t)
+	id := s.agent()
+	s.ask = func(ctx context.Context) error { return s.store.DeleteAgent(ctx, id) }
+	s.start(t.Context(), id)
+	s.idle(id)
+	if got := s.machines(); len(got) > 0 {
+		t.Errorf("left are %q", got)
+	}
+	s.want(started...)
+}
+
+// A sweep destroys the machines of agents that are deleted or archived, and
+// leaves alone those of agents that work, and those that are no agent's.
+func TestSweep(t *testing.T) {
+	s := newSite(t)
+	asked, goOn := make(chan struct{}, 1), make(chan struct{})
+	s.ask = func(context.Context) error {
+		asked <- struct{}{}
+		<-goOn
+		return nil
+	}
+	working, archived := s.agent(), s.agent()
+	s.start(t.Context(), working)
+	<-asked
+	made := s.machines()
+	s.append(store.Append{AgentID: archived, Events: []agent.Event{{Body: &agent.Archived{Archived: true}}}})
+	s.append(store.Append{AgentID: working, Events: []agent.Event{{Body: &agent.Archived{Archived: true}}}})
+	for _, id := range []string{archived + "-0000", agent.NewID() + "-0000", "env-00000000"} {
+		if _, err := s.Runtime.Create(t.Context(), machine.Spec{ID: id, Image: "host"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.sweep(t.Context(), false)
+	if got := s.machines(); !slices.Equal(got, append(made, "env-00000000")) {
+		t.Errorf("left are %q, want %q and a build's", got, made)
+	}
+	close(goOn)
+	s.idle(working)
+	s.sweep(t.Context(), false)
+	if got := s.machines(); !slices.Equal(got, []string{"env-00000000"}) {
+		t.Errorf("left are %q after the run", got)
+	}
+}
+
+// leftover has a machine that appears while the server runs.
+type leftover struct {
+	machine.Runtime
+	store.Agents
+	id        string
+	destroyed chan struct{}
+}
+
+func (l *leftover) List(context.Context) ([]string, error) {
+	if l.id == "" {
+		return nil, nil
+	}
+	return []string{l.id}, nil
+}
+
+func (l *leftover) Open(context.Context, string) (machine.Machine, error) { return remains{of: l}, nil }
+
+func (l *leftover) OpenRuns(context.Context) ([]agent.Run, error) { return nil, nil }
+
+func (l *leftover) Agent(context.Context, string) (agent.Agent, error) {
+	return agent.Agent{}, store.ErrNotFound
+}
+
+type remains struct {
+	machine.Machine
+	of *leftover
+}
+
+func (r remains) Destroy(context.Context) error {
+	r.of.id = ""
+	close(r.of.destroyed)
+	return nil
+}
+
+// A server that runs finds such machines by itself.
+func TestRunSweeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leftover{destroyed: make(chan struct{})}
+		s := New(Config{Agents: l, Runtime: l, Logger: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		synctest.Wait()
+		l.id = agent.NewID() + "-0000"
+		select {
+		case <-l.destroyed:
+		case <-time.After(time.Hour): // of the bubble's clock
+			t.Error("it is still there after an hour")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A visitor who wakes a machine finds what its environment starts, once in each
+// of its lives: the next run does not start it again.
+func TestVisitorStartsTheEnvironment(t *testing.T) {
+	s := newSite(t)
+	id := s.agent()
+	s.start(t.Context(), id)
+	at, _ := s.ended(id, 0)
+	s.idle(id)
+	s.want(started...)
+	m, err := s.Runtime.Open(t.Context(), s.machines()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := m.(machine.Snapshotter).Stop(t.Context()); err != nil { //nolint:forcetypeassert // the fake's are
+			t.Fatal(err)
+		}
+		for range 2 {
+			a, err := s.Access(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.want(started...)
+	}
+	s.prompt(id)
+	s.start(t.Context(), id)
+	if _, end := s.ended(id, at); end.Status != agent.Finished {
+		t.Errorf("ended %+v", end)
+	}
+	s.idle(id)
+	s.want()
+}
