@@ -200,11 +200,11 @@ func (t *talk) beginTask(ctx context.Context, c agent.Call) (refused *tool.Resul
 		wish = in.Model
 	}
 	if _, info, err := t.named(wish); err == nil {
-		b.Model = info.ID
+		b.Model = info.Name()
 	} else if in.Model != "" {
 		return no("there is no model %q: leave model empty, or say fast", in.Model)
 	} else {
-		b.Model = t.info.ID // a file of the repository cannot know which models there are
+		b.Model = t.info.Name() // a file of the repository cannot know which models there are
 	}
 	if _, info, err := t.named(b.Model); err == nil && t.payable(info) != nil {
 		return no("what the model %q costs is not known, and the user has limited the money: leave model empty", info.ID)
@@ -232,7 +232,7 @@ func (t *talk) named(wish string) (model.Model, model.Info, error) {
 	if wish == subagent.Fast {
 		wish = t.Fast
 	}
-	if wish == "" || wish == subagent.Inherit || wish == t.info.ID {
+	if wish == "" || wish == subagent.Inherit || wish == t.info.Name() {
 		return t.model, t.info, nil
 	}
 	if t.Named == nil {

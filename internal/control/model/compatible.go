@@ -62,6 +62,22 @@ func compatibleBlock(provider string, b conversation.Block) (conversation.Block,
 	return b, strings.TrimSpace(b.Text) != ""
 }
 
+// WithoutThinking returns req without the reasoning in its messages, as the provider
+// accepts it, and whether it held any. It does not change req.
+func WithoutThinking(provider string, req Request) (Request, bool) {
+	had := false
+	out := make([]conversation.Message, 0, len(req.Messages))
+	for _, m := range req.Messages {
+		m.Blocks = slices.DeleteFunc(slices.Clone(m.Blocks), func(b conversation.Block) bool { return b.Thinking != nil })
+		out = append(out, m)
+	}
+	for i, m := range out {
+		had = had || len(m.Blocks) < len(req.Messages[i].Blocks)
+	}
+	req.Messages = Compatible(provider, out)
+	return req, had
+}
+
 const longestID = 40 // characters that every provider takes
 
 // compatibleID keeps an id that all providers take and replaces another by one

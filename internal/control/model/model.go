@@ -125,7 +125,11 @@ func ReasonOf(err error) Reason {
 // Info is what is known of a model beforehand.
 type Info struct {
 	ID            string // what --model and the API's model.id name
+	Ref           string // the id with what is set of its parameters; "" is the id
 	DisplayName   string
+	Description   string
+	Params        []Param // that a request may set
+	Traits        Traits
 	ContextWindow int // tokens
 	MaxOutput     int // tokens
 	Images        bool

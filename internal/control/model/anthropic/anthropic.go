@@ -22,6 +22,12 @@ import (
 // provider names whose reasoning a conversation holds.
 const provider = "anthropic"
 
+// Values of [Config.Thinking].
+const (
+	Adaptive = -1 // as much as the model finds right; older models refuse it
+	Disabled = -2 // none, of models that think unless they are told not to
+)
+
 const defaultBaseURL = "https://api.anthropic.com"
 
 // Config says where the API is and how to ask it.
@@ -30,9 +36,12 @@ type Config struct {
 	BaseURL string // what stands before /v1/messages; "" is Anthropic's own
 	Key     string // sent as x-api-key
 
-	// Thinking is how many tokens the model may reason with before it answers:
-	// 0 is none, less than 0 lets the model decide, which only newer ones can.
-	Thinking int
+	// Thinking is how many tokens the model may reason with before it answers, at
+	// least 1024, or one of the constants below. 0 leaves it to the API.
+	Thinking  int
+	Effort    string // low to max; "" is the model's own
+	LongBeta  bool   // ask for the window of 1m tokens by the API's beta header
+	MaxOutput int    // tokens of a reply to a request without a limit; 0 is what is known of the model
 
 	Client *http.Client // nil is one with Aloft's own time limits
 }
@@ -68,26 +77,49 @@ func (m *messages) Stream(ctx context.Context, req model.Request) iter.Seq2[mode
 			yield(model.Event{}, err)
 			return
 		}
-		inner, stop := context.WithCancel(ctx)
-		defer stop()
-		stream := m.service.NewStreaming(inner, params(m.cfg, req))
-		defer stream.Close()
-		d := decoder{assembly: model.NewAssembly(provider, req)}
-		for stream.Next() {
-			ev, ok := d.event(stream.Current())
-			if ok && !yield(ev, nil) {
-				return
-			}
-			if ev.Done != nil {
-				return
+		err = m.ask(ctx, req, yield)
+		if refusesThinking(err) {
+			if bare, ok := model.WithoutThinking(provider, req); ok {
+				err = m.ask(ctx, bare, yield)
 			}
 		}
-		if err := stream.Err(); err != nil {
-			yield(model.Event{}, m.wire.Error(ctx, streamError(err)))
-			return
+		if err != nil {
+			yield(model.Event{}, err)
 		}
-		yield(model.Event{}, m.wire.Error(ctx, model.CutShort()))
 	}
+}
+
+// ask yields the events of one reply. It returns an error that is still to be
+// yielded.
+func (m *messages) ask(ctx context.Context, req model.Request, yield func(model.Event, error) bool) error {
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	var opts []option.RequestOption
+	if betas := betas(m.cfg); len(betas) > 0 {
+		opts = append(opts, option.WithHeader("anthropic-beta", strings.Join(betas, ",")))
+	}
+	stream := m.service.NewStreaming(inner, params(m.cfg, req), opts...)
+	defer stream.Close()
+	d := decoder{assembly: model.NewAssembly(provider, req)}
+	for stream.Next() {
+		ev, ok := d.event(stream.Current())
+		if ok && !yield(ev, nil) || ev.Done != nil {
+			return nil
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return m.wire.Error(ctx, streamError(err))
+	}
+	return m.wire.Error(ctx, model.CutShort())
+}
+
+// refusesThinking reports whether the API refuses reasoning that was given back.
+// It does so where the reasoning is of another model, or where the conversation
+// before it has changed, as a summary changes it: no request with it would succeed.
+func refusesThinking(err error) bool {
+	e, ok := errors.AsType[*model.Error](err)
+	return ok && e.Reason == model.BadRequest && (strings.Contains(e.Message, "`thinking` block") ||
+		strings.Contains(e.Message, "`redacted_thinking`") || strings.Contains(e.Message, "cannot contain `thinking`"))
 }
 
 // streamError finds the provider's own words in an error event of the stream.

@@ -1,8 +1,10 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -27,7 +29,10 @@ func params(cfg Config, req model.Request) sdk.MessageNewParams {
 		Tools:     tools(req.Tools),
 	}
 	if p.MaxTokens <= 0 {
-		p.MaxTokens = int64(model.Lookup(cfg.Name).MaxOutput)
+		p.MaxTokens = int64(cmp.Or(cfg.MaxOutput, model.Lookup(cfg.Name).MaxOutput))
+	}
+	if cfg.Effort != "" {
+		p.OutputConfig.Effort = sdk.OutputConfigEffort(cfg.Effort)
 	}
 	if strings.TrimSpace(req.System) != "" {
 		p.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
@@ -35,15 +40,51 @@ func params(cfg Config, req model.Request) sdk.MessageNewParams {
 	for _, m := range req.Messages {
 		p.Messages = append(p.Messages, message(m))
 	}
-	markCached(p.Messages)
 	// The budget counts against max_tokens and must be less.
 	switch budget := min(int64(cfg.Thinking), p.MaxTokens-1); {
-	case cfg.Thinking < 0:
-		p.Thinking = sdk.ThinkingConfigParamUnion{OfAdaptive: &sdk.ThinkingConfigAdaptiveParam{}}
-	case budget >= minThinking:
+	case cfg.Thinking == Adaptive: // newer models leave out the text of the reasoning unless they are asked for it
+		p.Thinking = sdk.ThinkingConfigParamUnion{OfAdaptive: &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}}
+	case cfg.Thinking == Disabled:
+		p.Thinking = sdk.ThinkingConfigParamUnion{OfDisabled: &sdk.ThinkingConfigDisabledParam{}}
+	case budget >= minThinking && mayThink(req.Messages):
 		p.Thinking = sdk.ThinkingConfigParamOfEnabled(budget)
 	}
+	known := model.Lookup(cfg.Name).Traits.Thinking != model.NoThinking
+	if p.Thinking.OfEnabled == nil && p.Thinking.OfAdaptive == nil && (known || cfg.Thinking != 0) {
+		// The API refuses reasoning in the turn that goes on while thinking is off.
+		for i := range p.Messages {
+			p.Messages[i].Content = slices.DeleteFunc(p.Messages[i].Content, func(b sdk.ContentBlockParamUnion) bool {
+				return b.OfThinking != nil || b.OfRedactedThinking != nil
+			})
+		}
+	}
+	markCached(p.Messages)
 	return p
+}
+
+// mayThink reports whether a request with a budget may turn thinking on. It may not
+// where the model is in the middle of a turn that began without: the first reply of
+// the turn, before the results of its calls, must begin with reasoning.
+func mayThink(messages []conversation.Message) bool {
+	i := len(messages) - 1
+	for i >= 1 && messages[i].Blocks[0].Result != nil {
+		i -= 2
+	}
+	if i == len(messages)-1 {
+		return true
+	}
+	return messages[i+1].Blocks[0].Thinking != nil
+}
+
+// betas are the beta headers of a request.
+func betas(cfg Config) (out []string) {
+	if cfg.LongBeta {
+		out = append(out, sdk.AnthropicBetaContext1m2025_08_07)
+	}
+	if cfg.Thinking > 0 { // between the calls of a turn too, as newer models do unasked
+		out = append(out, sdk.AnthropicBetaInterleavedThinking2025_05_14)
+	}
+	return out
 }
 
 func tools(specs []tool.Spec) []sdk.ToolUnionParam {

@@ -29,11 +29,18 @@ type Config struct {
 	Key     string // sent as x-goog-api-key
 
 	// Thinking is how many tokens the model may reason with: 0 leaves it to the
-	// model, less than 0 too but asks for a summary of it.
+	// model, Summarized too but asks for a summary of it, and Disabled turns it off.
 	Thinking int
+	Effort   string // minimal to high, of models that have levels; "" is the model's own
 
 	Client *http.Client // nil is one with Aloft's own time limits
 }
+
+// Values of [Config.Thinking].
+const (
+	Summarized = -1
+	Disabled   = -2
+)
 
 const defaultBaseURL = "https://generativelanguage.googleapis.com"
 
@@ -73,27 +80,47 @@ func (g *gemini) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 			yield(model.Event{}, err)
 			return
 		}
-		inner, stop := context.WithCancel(ctx)
-		defer stop()
-		contents, config := params(g.cfg, req)
-		d := decoder{assembly: model.NewAssembly(provider, req)}
-		for res, err := range guarded(g.models.GenerateContentStream(inner, g.cfg.Name, contents, config)) {
-			if err != nil {
-				yield(model.Event{}, g.wire.Error(ctx, streamError(err)))
-				return
-			}
-			for _, ev := range d.events(res) {
-				if !yield(ev, nil) {
-					return
-				}
+		err = g.ask(ctx, req, yield)
+		if refusesSignature(err) {
+			if bare, ok := model.WithoutThinking(provider, req); ok {
+				err = g.ask(ctx, bare, yield)
 			}
 		}
-		if err := ctx.Err(); err != nil || !d.finished {
-			yield(model.Event{}, g.wire.Error(ctx, model.CutShort()))
-			return
+		if err != nil {
+			yield(model.Event{}, err)
 		}
-		yield(d.assembly.Reply(d.stop, d.usage), nil)
 	}
+}
+
+// ask yields the events of one reply. It returns an error that is still to be
+// yielded.
+func (g *gemini) ask(ctx context.Context, req model.Request, yield func(model.Event, error) bool) error {
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	contents, config := params(g.cfg, req)
+	d := decoder{assembly: model.NewAssembly(provider, req)}
+	for res, err := range guarded(g.models.GenerateContentStream(inner, g.cfg.Name, contents, config)) {
+		if err != nil {
+			return g.wire.Error(ctx, streamError(err))
+		}
+		for _, ev := range d.events(res) {
+			if !yield(ev, nil) {
+				return nil
+			}
+		}
+	}
+	if err := ctx.Err(); err != nil || !d.finished {
+		return g.wire.Error(ctx, model.CutShort())
+	}
+	yield(d.assembly.Reply(d.stop, d.usage), nil)
+	return nil
+}
+
+// refusesSignature reports whether the API refuses the signature of reasoning that
+// was given back, as it does where it is of another model.
+func refusesSignature(err error) bool {
+	e, ok := errors.AsType[*model.Error](err)
+	return ok && e.Reason == model.BadRequest && strings.Contains(strings.ReplaceAll(strings.ToLower(e.Message), "_", " "), "thought signature")
 }
 
 // guarded keeps a panic of the SDK's decoding, which reflects on what a server

@@ -21,12 +21,8 @@ func params(cfg Config, req model.Request) ([]*sdk.Content, *sdk.GenerateContent
 	if strings.TrimSpace(req.System) != "" {
 		config.SystemInstruction = &sdk.Content{Parts: []*sdk.Part{{Text: req.System}}}
 	}
-	if cfg.Thinking != 0 {
-		config.ThinkingConfig = &sdk.ThinkingConfig{IncludeThoughts: true}
-		if cfg.Thinking > 0 {
-			budget := int32(min(cfg.Thinking, 1<<30))
-			config.ThinkingConfig.ThinkingBudget = &budget
-		}
+	if cfg.Thinking != 0 || cfg.Effort != "" {
+		config.ThinkingConfig = thinking(cfg)
 	}
 	if len(req.Tools) > 0 {
 		t := &sdk.Tool{}
@@ -46,6 +42,20 @@ func params(cfg Config, req model.Request) ([]*sdk.Content, *sdk.GenerateContent
 		contents = append(contents, c)
 	}
 	return contents, config
+}
+
+// thinking is what the request says of the reasoning. The API takes a budget or a
+// level, not both.
+func thinking(cfg Config) *sdk.ThinkingConfig {
+	c := &sdk.ThinkingConfig{IncludeThoughts: cfg.Thinking != 0 && cfg.Thinking != Disabled}
+	switch {
+	case cfg.Effort != "":
+		c.ThinkingLevel = sdk.ThinkingLevel(strings.ToUpper(cfg.Effort))
+	case cfg.Thinking != Summarized:
+		budget := int32(min(max(cfg.Thinking, 0), 1<<30))
+		c.ThinkingBudget = &budget
+	}
+	return c
 }
 
 func parts(m conversation.Message, names map[string]string) []*sdk.Part {

@@ -118,7 +118,7 @@ type chatMessage struct {
 	} `json:"tool_calls"`
 }
 
-func checkChat(r Request) (string, error) {
+func checkChat(r Request, _ []Reply) (string, error) {
 	var q chatRequest
 	if err := strict(r.Body, &q); err != nil {
 		return "", fmt.Errorf("Unrecognized request argument supplied: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -81,8 +82,9 @@ type googleRequest struct {
 	GenerationConfig *struct {
 		MaxOutputTokens int `json:"maxOutputTokens"`
 		ThinkingConfig  *struct {
-			IncludeThoughts bool `json:"includeThoughts"`
-			ThinkingBudget  *int `json:"thinkingBudget"`
+			IncludeThoughts bool   `json:"includeThoughts"`
+			ThinkingBudget  *int   `json:"thinkingBudget"`
+			ThinkingLevel   string `json:"thinkingLevel"`
 		} `json:"thinkingConfig"`
 	} `json:"generationConfig"`
 }
@@ -113,7 +115,7 @@ type googleContent struct {
 	} `json:"parts"`
 }
 
-func checkGoogle(r Request) (string, error) {
+func checkGoogle(r Request, issued []Reply) (string, error) {
 	var q googleRequest
 	if err := strict(r.Body, &q); err != nil {
 		return "", fmt.Errorf("Invalid JSON payload received. Unknown name: %w", err)
@@ -129,12 +131,21 @@ func checkGoogle(r Request) (string, error) {
 	if len(q.Contents) == 0 {
 		return "", errors.New("contents is not specified")
 	}
+	if g := q.GenerationConfig; g != nil && g.ThinkingConfig != nil {
+		c := g.ThinkingConfig
+		if c.ThinkingLevel != "" && c.ThinkingBudget != nil {
+			return "", errors.New("You can only set only one of thinking budget and thinking level.")
+		}
+		if !slices.Contains([]string{"", "MINIMAL", "LOW", "MEDIUM", "HIGH"}, c.ThinkingLevel) {
+			return "", fmt.Errorf("Invalid value at 'generation_config.thinking_config.thinking_level': %q", c.ThinkingLevel)
+		}
+	}
 	var waiting []string
 	for i, c := range q.Contents {
 		if i == 0 && c.Role != "user" || c.Role != "user" && c.Role != "model" {
 			return "", errors.New("Please use a valid role: user, model.")
 		}
-		calls, results, err := checkParts(c)
+		calls, results, err := checkParts(c, issued)
 		if err != nil {
 			return "", fmt.Errorf("contents[%d]: %w", i, err)
 		}
@@ -150,10 +161,21 @@ func checkGoogle(r Request) (string, error) {
 	return strings.TrimSuffix(name, ":streamGenerateContent"), nil
 }
 
-func checkParts(c googleContent) (calls, results []string, err error) {
+func checkParts(c googleContent, issued []Reply) (calls, results []string, err error) {
 	if len(c.Parts) == 0 {
 		return nil, nil, errors.New("contents.parts must not be empty.")
 	}
+	var made []Call
+	for _, p := range c.Parts {
+		if p.FunctionCall != nil {
+			args := string(p.FunctionCall.Args)
+			if args == "" {
+				args = "{}"
+			}
+			made = append(made, Call{Name: p.FunctionCall.Name, Args: args})
+		}
+	}
+	_, ours := thoughtOf(issued, made) // a placeholder does not stand for a signature of its own
 	for _, p := range c.Parts {
 		if (p.FunctionCall != nil) != (c.Role == "model") && p.Text == nil {
 			return nil, nil, fmt.Errorf("a part is not for the %s", c.Role)
@@ -163,7 +185,7 @@ func checkParts(c googleContent) (calls, results []string, err error) {
 			if checkArguments(string(p.FunctionCall.Args)) != nil && len(p.FunctionCall.Args) > 0 {
 				return nil, nil, errors.New("function call args are no object")
 			}
-			if len(calls) == 0 && p.ThoughtSignature != sign(p.FunctionCall.Name) && p.ThoughtSignature != unsigned {
+			if len(calls) == 0 && p.ThoughtSignature != sign(p.FunctionCall.Name) && (ours || p.ThoughtSignature != unsigned) {
 				return nil, nil, errors.New("Function call is missing a thought_signature in functionCall parts.")
 			}
 			calls = append(calls, p.FunctionCall.Name)

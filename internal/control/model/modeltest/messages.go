@@ -67,6 +67,9 @@ func streamMessages(n int, r Reply) []string {
 		deltas = append(deltas, object{"type": "signature_delta", "signature": sign(r.Thinking)})
 		block(object{"type": "thinking", "thinking": "", "signature": ""}, deltas...)
 	}
+	if r.Redacted != "" {
+		block(object{"type": "redacted_thinking", "data": sign(r.Redacted)})
+	}
 	if r.Text != "" {
 		var deltas []object
 		for _, p := range r.pieces(r.Text) {
@@ -117,9 +120,13 @@ type messagesRequest struct {
 		CacheControl *cacheControl   `json:"cache_control"`
 	} `json:"tools"`
 	Thinking *struct {
-		Type   string `json:"type"`
-		Budget int    `json:"budget_tokens"`
+		Type    string `json:"type"`
+		Budget  int    `json:"budget_tokens"`
+		Display string `json:"display"`
 	} `json:"thinking"`
+	OutputConfig *struct {
+		Effort string `json:"effort"`
+	} `json:"output_config"`
 }
 
 type messagesBlock struct {
@@ -144,7 +151,7 @@ type imageSource struct {
 	Data      string `json:"data"`
 }
 
-func checkMessages(r Request) (string, error) {
+func checkMessages(r Request, issued []Reply) (string, error) {
 	if r.Header.Get("Anthropic-Version") != "2023-06-01" {
 		return "", errors.New("anthropic-version: header is required")
 	}
@@ -160,6 +167,17 @@ func checkMessages(r Request) (string, error) {
 	}
 	if t := q.Thinking; t != nil && t.Type == "enabled" && (t.Budget < 1024 || t.Budget >= *q.MaxTokens) {
 		return "", errors.New("`max_tokens` must be greater than `thinking.budget_tokens`, which is 1024 at least")
+	}
+	if t := q.Thinking; t != nil && (t.Type != "enabled" && t.Type != "adaptive" && t.Type != "disabled" || t.Type != "enabled" && t.Budget != 0 || t.Display != "" && t.Display != "summarized" && t.Display != "omitted") {
+		return "", errors.New("thinking: Input should be a valid thinking configuration")
+	}
+	if c := q.OutputConfig; c != nil && !slices.Contains([]string{"low", "medium", "high", "xhigh", "max"}, c.Effort) {
+		return "", errors.New("output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'")
+	}
+	for beta := range strings.SplitSeq(r.Header.Get("Anthropic-Beta"), ",") {
+		if beta != "" && beta != "context-1m-2025-08-07" && beta != "interleaved-thinking-2025-05-14" {
+			return "", fmt.Errorf("Unexpected value(s) `%s` for the `anthropic-beta` header", beta)
+		}
 	}
 	marks := 0
 	if len(q.System) > 0 {
@@ -183,6 +201,9 @@ func checkMessages(r Request) (string, error) {
 		}
 	}
 	if err := checkTurns(q, &marks); err != nil {
+		return "", err
+	}
+	if err := checkThinking(q, issued); err != nil {
 		return "", err
 	}
 	if marks > 4 {
@@ -252,6 +273,59 @@ func checkTurns(q messagesRequest, marks *int) error {
 	}
 	if len(waiting) > 0 {
 		return fmt.Errorf("messages: `tool_use` ids were found without `tool_result` blocks immediately after: %s", strings.Join(waiting, ", "))
+	}
+	return nil
+}
+
+// checkThinking refuses reasoning that is missing or altered in the turn that goes on:
+// in the replies whose calls have results since a person has spoken.
+func checkThinking(q messagesRequest, issued []Reply) error {
+	none := 0
+	turn := len(q.Messages) // the first reply of the turn that goes on
+	for i := len(q.Messages) - 1; i >= 1; i -= 2 {
+		blocks, err := messagesBlocks(q.Messages[i].Content, "", &none)
+		if err != nil || q.Messages[i].Role != "user" || blocks[0].Type != "tool_result" {
+			break
+		}
+		turn = i - 1
+	}
+	const rule = "When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks)."
+	on := q.Thinking != nil && q.Thinking.Type != "disabled"
+	for i := turn; i < len(q.Messages); i += 2 {
+		blocks, err := messagesBlocks(q.Messages[i].Content, "", &none)
+		if err != nil {
+			return err
+		}
+		thought := func(b messagesBlock) bool { return b.Type == "thinking" || b.Type == "redacted_thinking" }
+		if !on {
+			if slices.ContainsFunc(blocks, thought) {
+				return fmt.Errorf("messages.%d.content.0: When thinking is disabled, an `assistant` message in the final position cannot contain `thinking`.", i)
+			}
+			continue
+		}
+		if i == turn && q.Thinking.Type == "enabled" && !thought(blocks[0]) {
+			return fmt.Errorf("messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `%s`. %s", i, blocks[0].Type, rule)
+		}
+		var calls []Call
+		var thinking, redacted string
+		for _, b := range blocks {
+			switch b.Type {
+			case "tool_use":
+				calls = append(calls, Call{Name: b.Name, Args: string(b.Input)})
+			case "thinking":
+				thinking += *b.Thinking
+			case "redacted_thinking":
+				redacted += b.Data
+			}
+		}
+		was, reasoned := thoughtOf(issued, calls)
+		switch {
+		case !reasoned:
+		case !thought(blocks[0]):
+			return fmt.Errorf("messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `%s`. %s", i, blocks[0].Type, rule)
+		case thinking != was.Thinking || was.Redacted != "" && redacted != sign(was.Redacted):
+			return fmt.Errorf("messages.%d.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. These blocks must remain as they were in the original response.", i)
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -153,7 +154,7 @@ type responsesItem struct {
 	} `json:"summary"`
 }
 
-func checkResponses(r Request) (string, error) {
+func checkResponses(r Request, issued []Reply) (string, error) {
 	var q responsesRequest
 	if err := strict(r.Body, &q); err != nil {
 		return "", fmt.Errorf("Unknown parameter: %w", err)
@@ -175,6 +176,12 @@ func checkResponses(r Request) (string, error) {
 	}
 	if len(q.Input) == 0 {
 		return "", errors.New("Missing required parameter: 'input'.")
+	}
+	if e := q.Reasoning; e != nil && !slices.Contains([]string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}, e.Effort) {
+		return "", fmt.Errorf("Invalid value: '%s'. Supported values are: 'none', 'minimal', 'low', 'medium', 'high', 'xhigh', and 'max'.", e.Effort)
+	}
+	if err := checkReasoning(q.Input, issued); err != nil {
+		return "", err
 	}
 	l := newLedger()
 	thought := "" // reasoning that waits for what it led to
@@ -204,6 +211,45 @@ func checkResponses(r Request) (string, error) {
 		return "", fmt.Errorf("Item '%s' of type 'reasoning' was provided without its required following item.", thought)
 	}
 	return q.Model, l.settled()
+}
+
+// checkReasoning refuses calls whose reasoning is missing, in the turn that goes on.
+func checkReasoning(input []json.RawMessage, issued []Reply) error {
+	var calls []Call
+	thought := ""
+	flush := func() error {
+		was, reasoned := thoughtOf(issued, calls)
+		if reasoned && thought != was.Thinking {
+			return fmt.Errorf("Item of type 'function_call' (%s) was provided without its required 'reasoning' item.", calls[0].Name)
+		}
+		calls, thought = nil, ""
+		return nil
+	}
+	items := make([]responsesItem, len(input))
+	turn := 0
+	for i, raw := range input {
+		if err := json.Unmarshal(raw, &items[i]); err != nil {
+			return err
+		}
+		if items[i].Role == "user" {
+			turn = i
+		}
+	}
+	for _, it := range items[turn:] {
+		switch {
+		case it.Type == "reasoning":
+			for _, s := range it.Summary {
+				thought += s.Text
+			}
+		case it.Type == "function_call":
+			calls = append(calls, Call{Name: it.Name, Args: it.Arguments})
+		case it.Type == "function_call_output":
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func checkItem(it responsesItem, l ledger) error {

@@ -11,6 +11,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +30,7 @@ const (
 // Reply is one answer of a [Server]: a reply, or a failure if Status is set.
 type Reply struct {
 	Thinking string
+	Redacted string // of the Messages API: reasoning that comes encrypted, after Thinking
 	Text     string
 	Calls    []Call
 	Refuse   bool               // the model refuses; Text is its reason
@@ -72,15 +75,18 @@ type Server struct {
 
 	mu       sync.Mutex
 	requests []Request
+	refusals []string
+	issued   []Reply
 	answer   func(n int, r Request) Reply
 }
 
 // A dialect is one provider's wire format.
 type dialect struct {
-	path    string                                      // after URL; "*" stands for the model
-	version string                                      // path prefix that is part of URL
-	auth    func(h http.Header) error                   // a refusal is a 401
-	check   func(r Request) (model string, err error)   // a refusal is a 400
+	path    string                    // after URL; "*" stands for the model
+	version string                    // path prefix that is part of URL
+	auth    func(h http.Header) error // a refusal is a 401
+	// check refuses a request with a 400; issued are the replies so far.
+	check   func(r Request, issued []Reply) (model string, err error)
 	problem func(status int, kind, words string) []byte // an error's body
 	stream  func(n int, r Reply) []string               // events of a reply
 	broken  func(kind, words string) string             // an event that reports an error
@@ -129,6 +135,13 @@ func (s *Server) Requests() []Request {
 	return append([]Request(nil), s.requests...)
 }
 
+// Refusals returns the words of every request that was refused so far.
+func (s *Server) Refusals() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.refusals...)
+}
+
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
@@ -137,6 +150,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	req := Request{Path: r.URL.Path, Header: r.Header.Clone(), Body: body}
 	if status, kind, err := s.refusal(r, req); err != nil {
+		s.mu.Lock()
+		s.refusals = append(s.refusals, err.Error())
+		s.mu.Unlock()
 		s.fail(w, Reply{Status: status, Kind: kind, Message: err.Error()})
 		return
 	}
@@ -164,7 +180,10 @@ func (s *Server) refusal(r *http.Request, req Request) (status int, kind string,
 	if r.Header.Get("Content-Type") != "application/json" {
 		return http.StatusBadRequest, "", fmt.Errorf("content-type: %q", r.Header.Get("Content-Type"))
 	}
-	name, err := s.dialect.check(req)
+	s.mu.Lock()
+	issued := append([]Reply(nil), s.issued...)
+	s.mu.Unlock()
+	name, err := s.dialect.check(req, issued)
 	if err != nil {
 		return http.StatusBadRequest, "", err
 	}
@@ -195,6 +214,9 @@ func (s *Server) play(w http.ResponseWriter, r *http.Request, n int, reply Reply
 			reply.Calls[i].ID = fmt.Sprintf("call_%06d_%d", n, i)
 		}
 	}
+	s.mu.Lock()
+	s.issued = append(s.issued, reply)
+	s.mu.Unlock()
 	events := []string{reply.Raw}
 	if reply.Raw == "" {
 		events = s.dialect.stream(n, reply)
@@ -238,6 +260,22 @@ func (s *Server) play(w http.ResponseWriter, r *http.Request, n int, reply Reply
 		}
 	}
 	send(reply.Bytes)
+}
+
+// thoughtOf returns the reply that made those calls, and whether it reasoned first.
+// The calls are known by their names and arguments: clients may change their ids.
+func thoughtOf(issued []Reply, calls []Call) (Reply, bool) {
+	for _, r := range slices.Backward(issued) {
+		if len(calls) > 0 && slices.EqualFunc(r.Calls, calls, func(a, b Call) bool { return a.Name == b.Name && sameObject(a.Args, b.Args) }) {
+			return r, r.Thinking+r.Redacted != ""
+		}
+	}
+	return Reply{}, false
+}
+
+func sameObject(a, b string) bool {
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // pieces cuts text into deltas.

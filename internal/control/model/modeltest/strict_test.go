@@ -205,3 +205,43 @@ func TestGoogleIsStrict(t *testing.T) {
 		{"ImageType", with(`{"role":"user","parts":[{"inlineData":{"mimeType":"image/bmp","data":"` + gif + `"}}]}`), "media type"},
 	})
 }
+
+// A turn that goes on must hold the reasoning that the server gave with its calls,
+// as it was; and none where thinking is off.
+func TestAnthropicWantsItsThinkingBack(t *testing.T) {
+	header := map[string]string{"X-Api-Key": modeltest.Key, "Anthropic-Version": "2023-06-01"}
+	sum := sha256.Sum256([]byte("modeltest I look."))
+	other := sha256.Sum256([]byte("modeltest I lie."))
+	const (
+		enabled = `,"thinking":{"type":"enabled","budget_tokens":1024}`
+		adapts  = `,"thinking":{"type":"adaptive"}`
+		use     = `{"type":"tool_use","id":"own1","name":"Read","input":{"path":"a"}}`
+		foreign = `{"type":"tool_use","id":"own2","name":"Shell","input":{}}`
+		missing = "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
+		altered = "cannot be modified"
+	)
+	thought := `{"type":"thinking","thinking":"I look.","signature":"` + base64.StdEncoding.EncodeToString(sum[:]) + `"},`
+	lie := `{"type":"thinking","thinking":"I lie.","signature":"` + base64.StdEncoding.EncodeToString(other[:]) + `"},`
+	loop := func(thinking, blocks, id string, after ...string) string {
+		return `{"model":"test-model-1","max_tokens":4096,"stream":true` + thinking + `,"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[` + blocks + `]},` +
+			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"` + id + `","content":"x"}]}` + strings.Join(after, "") + `]}`
+	}
+	s := modeltest.NewAnthropic(t, modeltest.Reply{Thinking: "I look.", Calls: []modeltest.Call{{Name: "Read", Args: `{"path":"a"}`}}})
+	if status, body := post(t, s.URL+"/v1/messages", header, `{"model":"test-model-1","max_tokens":4096,"stream":true`+adapts+`,"messages":[{"role":"user","content":"hi"}]}`); status != http.StatusOK {
+		t.Fatalf("HTTP %d: %s", status, body)
+	}
+	check(t, s, "/v1/messages", header, []row{
+		{"Unchanged", loop(enabled, thought+use, "own1"), ""},
+		{"UnchangedWhereItAdapts", loop(adapts, thought+use, "own1"), ""},
+		{"Missing", loop(enabled, use, "own1"), missing},
+		{"MissingWhereItAdapts", loop(adapts, use, "own1"), missing},
+		{"Another", loop(adapts, lie+use, "own1"), altered},
+		{"Altered", loop(adapts, strings.Replace(thought, "look", "peek", 1)+use, "own1"), "Invalid `signature` in `thinking` block"},
+		{"ATurnWithoutWhereThereIsABudget", loop(enabled, foreign, "own2"), "Expected `thinking`"},
+		{"ATurnWithoutWhereItAdapts", loop(adapts, foreign, "own2"), ""},
+		{"ThinkingIsOff", loop("", thought+use, "own1"), "When thinking is disabled"},
+		{"AFormerTurn", loop(adapts, use, "own1", `,{"role":"assistant","content":"done"},{"role":"user","content":"more"}`), ""},
+		{"AModeThatThereIsNot", loop(`,"thinking":{"type":"always"}`, use, "own1"), "valid thinking configuration"},
+		{"AnEffortThatThereIsNot", loop(`,"output_config":{"effort":"minimal"}`, use, "own1"), "output_config.effort"},
+	})
+}

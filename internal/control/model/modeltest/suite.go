@@ -102,14 +102,15 @@ func Run(t *testing.T, p Provider) {
 		s := p.Start(t, script...)
 		return s, p.New(t, s.URL, Key, Model)
 	}
-	t.Run("Replies", func(t *testing.T) { runReplies(t, p, open) })
+	t.Run("Replies", func(t *testing.T) { runReplies(t, open) })
+	t.Run("Thinking", func(t *testing.T) { runThinking(t, p, open) })
 	t.Run("Failures", func(t *testing.T) { runFailures(t, p, open) })
 	t.Run("Stopping", func(t *testing.T) { runStopping(t, open) })
 }
 
 type opener func(t *testing.T, script ...Reply) (*Server, model.Model)
 
-func runReplies(t *testing.T, p Provider, open opener) {
+func runReplies(t *testing.T, open opener) {
 	t.Run("TextComesInPiecesAndWhole", func(t *testing.T) {
 		const text = "Hello, I am here to help you with your code."
 		_, m := open(t, Reply{Text: text, Usage: conversation.Usage{Input: 7, Output: 5, CacheRead: 11}})
@@ -167,21 +168,6 @@ func runReplies(t *testing.T, p Provider, open opener) {
 		_, m := open(t, Reply{Calls: []Call{{Name: "Read", Args: `{}`}}})
 		if c := replied(t, m, ask("x")).reply.Message.Calls(); len(c) != 1 || string(c[0].Args) != "{}" {
 			t.Errorf("calls %+v", c)
-		}
-	})
-	t.Run("ThinkingIsGivenBackUnchanged", func(t *testing.T) {
-		const thought = "The user wants the file; I should read it."
-		s, m := open(t, Reply{Thinking: thought, Text: "Reading.", Calls: []Call{{Name: "Read", Args: `{"path":"a"}`}}}, Reply{Text: "done"})
-		req := ask("read a")
-		r := replied(t, m, req)
-		if r.thinking != thought {
-			t.Errorf("thinking %q", r.thinking)
-		}
-		req.Messages = append(req.Messages, r.reply.Message, answers(r.reply.Message, "text", false))
-		replied(t, m, req) // the server checks the signature
-		if back := strings.Contains(string(s.Requests()[1].Body), sign(thought)) ||
-			strings.Contains(string(s.Requests()[1].Body), thought); back != p.KeepsThinking {
-			t.Errorf("given back: %v, want %v", back, p.KeepsThinking)
 		}
 	})
 	t.Run("ThinkingOfAnotherProviderIsLeftOut", func(t *testing.T) {

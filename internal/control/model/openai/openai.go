@@ -42,7 +42,7 @@ type Config struct {
 	BaseURL string // what stands before /responses or /chat/completions; "" is OpenAI's own
 	Key     string // sent as a bearer token; "" sends none
 
-	// Effort is how hard a reasoning model thinks: minimal, low, medium, high.
+	// Effort is how hard a reasoning model thinks: none, minimal, low to max.
 	// "" is the model's own, and the only one for a model that does not reason.
 	Effort string
 

@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"strconv"
 	"strings"
@@ -27,9 +28,30 @@ func (r *response) Stream(ctx context.Context, req model.Request) iter.Seq2[mode
 		}
 		inner, stop := context.WithCancel(ctx)
 		defer stop()
-		d := &responseDecoder{assembly: model.NewAssembly(provider, req)}
-		run(ctx, r.wire, r.service.NewStreaming(inner, responseParams(r.cfg, req)), d, yield)
+		ask := func(req model.Request, yield func(model.Event, error) bool) {
+			d := &responseDecoder{assembly: model.NewAssembly(provider, req)}
+			run(ctx, r.wire, r.service.NewStreaming(inner, responseParams(r.cfg, req)), d, yield)
+		}
+		again := false
+		ask(req, func(e model.Event, err error) bool {
+			if refusesReasoning(err) {
+				if req, again = model.WithoutThinking(provider, req); again {
+					return false
+				}
+			}
+			return yield(e, err)
+		})
+		if again {
+			ask(req, yield)
+		}
 	}
+}
+
+// refusesReasoning reports whether the API refuses reasoning that was given back, as
+// it does where it is of another account: no request with it would succeed.
+func refusesReasoning(err error) bool {
+	e, ok := errors.AsType[*model.Error](err)
+	return ok && e.Reason == model.BadRequest && (strings.Contains(e.Message, "encrypted content") || strings.Contains(e.Message, "'reasoning'"))
 }
 
 // opaque is what reasoning is given back as.

@@ -17,9 +17,11 @@ import (
 // in encrypted form and given back.
 func responseParams(cfg Config, req model.Request) responses.ResponseNewParams {
 	p := responses.ResponseNewParams{
-		Model:   cfg.Name,
-		Store:   param.NewOpt(false),
-		Include: []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent},
+		Model: cfg.Name,
+		Store: param.NewOpt(false),
+	}
+	if t := model.Lookup(cfg.Name).Traits; t.Provider != provider || len(t.Effort) > 0 { // a model that does not reason refuses it
+		p.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
 	}
 	if cfg.Effort != "" {
 		p.Reasoning = shared.ReasoningParam{Effort: shared.ReasoningEffort(cfg.Effort), Summary: shared.ReasoningSummaryAuto}

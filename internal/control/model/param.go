@@ -1,0 +1,181 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"aloft/internal/fault"
+)
+
+// Parameters that a request may set.
+const (
+	ParamThinking = "thinking" // true or false
+	ParamEffort   = "effort"
+	ParamContext  = "context" // 200k or 1m
+)
+
+// Values of [ParamContext].
+const (
+	ShortContext = "200k"
+	LongContext  = "1m"
+)
+
+// Param is a parameter of a model.
+type Param struct {
+	ID      string
+	Values  []string // that a request may set
+	Default string   // "" leaves it to the provider
+}
+
+// DisplayName returns the parameter's name for people.
+func (p Param) DisplayName() string {
+	switch p.ID {
+	case ParamThinking:
+		return "Thinking"
+	case ParamEffort:
+		return "Effort"
+	case ParamContext:
+		return "Context window"
+	}
+	return p.ID
+}
+
+// DisplayValue returns the name of one of the values for people.
+func (p Param) DisplayValue(value string) string {
+	switch {
+	case value == "true":
+		return "On"
+	case value == "false":
+		return "Off"
+	case p.ID == ParamContext:
+		return strings.ToUpper(value) + " tokens"
+	case value == "xhigh":
+		return "Extra high"
+	}
+	return strings.ToUpper(value[:1]) + value[1:]
+}
+
+// Setting is a parameter with a value.
+type Setting struct{ ID, Value string }
+
+// A Ref names a model of the configuration, and what is set of its parameters.
+type Ref struct {
+	ID       string
+	Settings []Setting
+}
+
+// String returns the id, followed by the settings in the order of their ids:
+// opus[context=1m,effort=high]. [ParseRef] reads it.
+func (r Ref) String() string {
+	if len(r.Settings) == 0 {
+		return r.ID
+	}
+	var set []string
+	for _, s := range r.Settings {
+		set = append(set, s.ID+"="+s.Value)
+	}
+	slices.Sort(set)
+	return r.ID + "[" + strings.Join(set, ",") + "]"
+}
+
+// ParseRef reads what [Ref.String] wrote. Text of another form is an id.
+func ParseRef(text string) Ref {
+	id, list, ok := strings.Cut(text, "[")
+	list, closed := strings.CutSuffix(list, "]")
+	if !ok || !closed {
+		return Ref{ID: text}
+	}
+	r := Ref{ID: id}
+	for set := range strings.SplitSeq(list, ",") {
+		name, value, ok := strings.Cut(strings.TrimSpace(set), "=")
+		if !ok {
+			return Ref{ID: text}
+		}
+		r.Settings = append(r.Settings, Setting{name, value})
+	}
+	return r
+}
+
+// Check reports the first setting that the model does not offer. The fault names
+// what it offers, and has the field params[n] of a reference to a model.
+func (i Info) Check(settings []Setting) error {
+	for n, s := range settings {
+		at := fmt.Sprintf("params[%d].", n)
+		k := slices.IndexFunc(i.Params, func(p Param) bool { return p.ID == s.ID })
+		switch {
+		case k < 0 && len(i.Params) == 0:
+			return fault.Invalid("the model %s has no parameters", i.ID).At(at + "id").Hint("leave params out")
+		case k < 0:
+			var ids []string
+			for _, p := range i.Params {
+				ids = append(ids, p.ID)
+			}
+			return fault.Invalid("the model %s has no parameter %.100q", i.ID, s.ID).At(at+"id").Hint("use one of: %s", strings.Join(ids, ", "))
+		case !slices.Contains(i.Params[k].Values, s.Value):
+			return fault.Invalid("%.100q is not a value of %s of the model %s", s.Value, s.ID, i.ID).At(at+"value").Hint("use one of: %s", strings.Join(i.Params[k].Values, ", "))
+		case slices.ContainsFunc(settings[:n], func(o Setting) bool { return o.ID == s.ID }):
+			return fault.Invalid("sets %s twice", s.ID).At(at + "id")
+		}
+	}
+	return nil
+}
+
+// Value returns what the settings, or the model's defaults, give the parameter: ""
+// where they leave it to the provider.
+func (i Info) Value(settings []Setting, id string) string {
+	for _, s := range settings {
+		if s.ID == id {
+			return s.Value
+		}
+	}
+	for _, p := range i.Params {
+		if p.ID == id {
+			return p.Default
+		}
+	}
+	return ""
+}
+
+// Name returns the reference to the model, which [Ref.String] has written.
+func (i Info) Name() string { return cmp.Or(i.Ref, i.ID) }
+
+// Mode is how a model thinks before it answers.
+type Mode string
+
+// Modes.
+const (
+	NoThinking  Mode = ""         // it does not, or its API does not say
+	Budgeted    Mode = "budget"   // with a budget of tokens, where a request gives one
+	Adaptive    Mode = "adaptive" // as much as it finds right, where a request asks for it
+	ByDefault   Mode = "default"  // the same, unless a request turns it off
+	AlwaysThink Mode = "always"   // the same, always
+)
+
+// Traits are what a provider's API lets a request set of a model.
+type Traits struct {
+	Provider string   // whose API that is
+	Thinking Mode     //
+	Effort   []string // levels, the least first
+	Long     bool     // its window is 1m tokens where a request asks for it
+	LongBeta bool     // for which the API wants a beta header
+}
+
+// Offered returns the parameters of a model with these traits at the provider.
+func (t Traits) Offered(provider string) (params []Param) {
+	if t.Provider != provider {
+		return nil
+	}
+	switch t.Thinking {
+	case Budgeted, Adaptive, ByDefault:
+		params = append(params, Param{ID: ParamThinking, Values: []string{"true", "false"}, Default: "true"})
+	}
+	if len(t.Effort) > 0 {
+		params = append(params, Param{ID: ParamEffort, Values: t.Effort})
+	}
+	if t.Long {
+		params = append(params, Param{ID: ParamContext, Values: []string{ShortContext, LongContext}, Default: ShortContext})
+	}
+	return params
+}
