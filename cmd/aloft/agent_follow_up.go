@@ -9,7 +9,8 @@ import (
 
 func newAgentFollowUpCommand(a *app) *cobra.Command {
 	var images []string
-	var model, mode string
+	var model func() (*client.ModelRef, error)
+	var mode string
 	var follow bool
 	var limits func() (*client.Amount, error)
 	cmd := &cobra.Command{
@@ -32,8 +33,8 @@ input.`,
 				return err
 			}
 			in := client.FollowUp{Prompt: prompt, Mode: mode}
-			if model != "" {
-				in.Model = &client.ModelRef{ID: model}
+			if in.Model, err = model(); err != nil {
+				return err
 			}
 			if in.Limits, err = limits(); err != nil {
 				return err
@@ -60,9 +61,8 @@ input.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
-	cmd.Flags().StringVar(&model, "model", "", "`id` of a model for this and what follows, or default; as it was unless given")
+	model = a.modelFlags(cmd, "`id` of a model for this and what follows, or default; as it was unless given", false)
 	cmd.Flags().StringVar(&mode, "mode", "", "`mode` for this and what follows: plan, to change nothing before you have approved a plan, or agent; as it was unless given")
-	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)
 	limits = limitFlags(cmd)
 	cmd.Flags().BoolVar(&follow, "follow", true, "watch until the run has ended")
 	return cmd

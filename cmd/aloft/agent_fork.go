@@ -14,7 +14,7 @@ import (
 
 func newAgentForkCommand(a *app) *cobra.Command {
 	var n, turn int
-	var model string
+	var model func() (*client.ModelRef, error)
 	var images []string
 	var wait bool
 	cmd := &cobra.Command{
@@ -39,8 +39,9 @@ standard input.`,
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := client.NewFork{N: n, Turn: turn}
-			if model != "" {
-				in.Model = &client.ModelRef{ID: model}
+			var err error
+			if in.Model, err = model(); err != nil {
+				return err
 			}
 			for _, arg := range args[1:] {
 				prompt, err := a.readPrompt(arg, images)
@@ -83,10 +84,9 @@ standard input.`,
 	flags := cmd.Flags()
 	flags.IntVarP(&n, "number", "n", 0, "how many to make, at most 10; 1, or one for each prompt, unless given")
 	flags.IntVar(&turn, "turn", 0, "`number` of the model's reply after which they go on, from 1; the last unless given")
-	flags.StringVar(&model, "model", "", "`id` of a model; the agent's own unless given")
+	model = a.modelFlags(cmd, "`id` of a model; the agent's own unless given", false)
 	flags.StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	flags.BoolVar(&wait, "wait", false, "wait until all have ended, and compare them")
-	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)
 	return cmd
 }
 

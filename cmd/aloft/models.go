@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,11 +16,47 @@ import (
 func newModelsCommand(a *app) *cobra.Command {
 	return list[client.Model]{
 		use: "models", short: "List the models that agents may use", of: plain((*client.Client).Models),
-		head: []string{"ID", "NAME", "ALSO"},
+		head: []string{"ID", "NAME", "ALSO", "PARAMETERS"},
 		row: func(m client.Model) []string {
-			return []string{cli.Line(m.ID, 80), cli.Line(m.DisplayName, 60), cli.Line(strings.Join(m.Aliases, ", "), 60)}
+			var params []string
+			for _, p := range m.Parameters {
+				var values []string
+				for _, v := range p.Values {
+					values = append(values, v.Value)
+				}
+				params = append(params, p.ID+"="+strings.Join(values, "|"))
+			}
+			return []string{cli.Line(m.ID, 80), cli.Line(m.DisplayName, 60), cli.Line(strings.Join(m.Aliases, ", "), 60), cli.Line(strings.Join(params, " "), 120)}
 		},
 	}.command(a)
+}
+
+// modelFlags adds the flags --model and --model-param to a command. The returned
+// function reads them: nil where neither is given. Without anyModel, parameters need
+// a model.
+func (a *app) modelFlags(cmd *cobra.Command, usage string, anyModel bool) func() (*client.ModelRef, error) {
+	var id string
+	var params []string
+	cmd.Flags().StringVar(&id, "model", "", usage)
+	cmd.Flags().StringArrayVar(&params, "model-param", nil, "`name=value` of one of the model's parameters, as 'aloft models' lists them; may be given for each")
+	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)
+	return func() (*client.ModelRef, error) {
+		switch {
+		case id == "" && len(params) == 0:
+			return nil, nil //nolint:nilnil // neither is given
+		case id == "" && !anyModel:
+			return nil, usageError{errors.New("--model-param: give the model too, with --model")}
+		}
+		ref := &client.ModelRef{ID: cmp.Or(id, "default")}
+		for _, p := range params {
+			name, value, ok := strings.Cut(p, "=")
+			if !ok || name == "" || value == "" {
+				return nil, usageError{fmt.Errorf("--model-param %q: write it as name=value", p)}
+			}
+			ref.Params = append(ref.Params, client.ModelParam{ID: name, Value: value})
+		}
+		return ref, nil
+	}
 }
 
 // newRepositoriesCommand lists what has been worked on.

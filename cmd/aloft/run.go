@@ -17,7 +17,8 @@ import (
 )
 
 func newRunCommand(a *app) *cobra.Command {
-	var model, name, class, mode, branch, env, hookSecret string
+	var model func() (*client.ModelRef, error)
+	var name, class, mode, branch, env, hookSecret string
 	var hook client.Webhook
 	var current, plan, pr, draft bool
 	var onPR string
@@ -80,8 +81,8 @@ input.`,
 			if onPR != "" {
 				in.Repos[0].PRURL = onPR
 			}
-			if model != "" {
-				in.Model = &client.ModelRef{ID: model}
+			if in.Model, err = model(); err != nil {
+				return err
 			}
 			agent, run, err := c.CreateAgent(cmd.Context(), in, uuid.NewString())
 			if err != nil {
@@ -104,7 +105,7 @@ input.`,
 	flags := cmd.Flags()
 	flags.StringArrayVar(&repos, "repo", nil, "`URL` of the repository to work on; may be given up to 20 times")
 	flags.StringArrayVar(&refs, "ref", nil, "`ref` to start from, a branch, tag or commit; the default branch unless given; the first is for the first --repo")
-	flags.StringVar(&model, "model", "", "`id` of a model; the one that 'aloft models' lists first unless given")
+	model = a.modelFlags(cmd, "`id` of a model; the one that 'aloft models' lists first unless given", true)
 	flags.StringVar(&name, "name", "", "`name` of the agent; the prompt's first words unless given")
 	flags.StringVar(&branch, "branch", "", "`name` of the branch to make; made of the prompt unless given")
 	flags.BoolVar(&current, "current-branch", false, "work on the branch of --ref, and make none")
@@ -123,7 +124,6 @@ input.`,
 	flags.StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	limits = limitFlags(cmd)
 	flags.BoolVar(&follow, "follow", true, "watch until the run has ended")
-	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)
 	return cmd
 }
 

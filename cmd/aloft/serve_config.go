@@ -88,6 +88,11 @@ type modelConfig struct {
 	ContextWindow int          `yaml:"context_window"` // tokens, where the model is not a known one
 	MaxOutput     int          `yaml:"max_output"`     // tokens of one reply
 	Price         *priceConfig `yaml:"price"`          // what it costs; unknown unless given
+	Description   string       `yaml:"description"`    // for people who choose one
+
+	Params         map[string]any      `yaml:"params"`          // values of parameters, unless a request sets others
+	Offers         map[string][]string `yaml:"offers"`          // values that a request may set, by parameter; none takes the parameter away
+	ThinkingBudget int                 `yaml:"thinking_budget"` // tokens, of Claude models that think with a budget
 }
 
 // gitConfig is how repositories are reached.
@@ -348,6 +353,12 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		case "", "responses", "chat":
 		default:
 			return fmt.Errorf("%s.api: %q is neither responses nor chat", at, m.API)
+		}
+		if strings.ContainsAny(m.ID, "[]") {
+			return fmt.Errorf("%s.id: %q has brackets, which hold parameters where a model is named", at, m.ID)
+		}
+		if err := m.checkParams(at); err != nil {
+			return err
 		}
 		if err := m.Price.check(); err != nil {
 			return fmt.Errorf("%s.%w", at, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"sync"
 
 	"aloft/internal/control/model"
 	"aloft/internal/control/model/anthropic"
@@ -12,11 +13,14 @@ import (
 	"aloft/internal/fault"
 )
 
-// models are those of the configuration.
+// models are those of the configuration. They are safe for concurrent use.
 type models struct {
-	byID     map[string]configured
+	configs  map[string]modelConfig // by id
 	infos    []model.Info
 	fallback string // the id that is used where none is named
+
+	mu   sync.Mutex
+	made map[string]configured // by model.Ref
 }
 
 type configured struct {
@@ -26,44 +30,86 @@ type configured struct {
 
 // newModels makes the models of the configuration. It connects to none.
 func newModels(c serverConfig) (*models, error) {
-	m := &models{byID: map[string]configured{}, fallback: cmp.Or(c.DefaultModel, c.Models[0].ID)}
+	m := &models{configs: map[string]modelConfig{}, made: map[string]configured{}, fallback: cmp.Or(c.DefaultModel, c.Models[0].ID)}
 	for _, mc := range c.Models {
-		made, err := newModel(mc)
-		if err != nil {
+		m.configs[mc.ID] = mc
+		m.infos = append(m.infos, mc.info())
+		if _, _, err := m.find(mc.ID); err != nil {
 			return nil, usageError{fmt.Errorf("model %s: %w", mc.ID, err)}
 		}
-		info := model.Lookup(mc.Name)
-		info.ID = mc.ID
-		info.DisplayName = cmp.Or(info.DisplayName, mc.ID)
-		info.ContextWindow = cmp.Or(mc.ContextWindow, info.ContextWindow)
-		info.MaxOutput = cmp.Or(mc.MaxOutput, info.MaxOutput)
-		info.Price = mc.Price.price()
-		m.byID[mc.ID] = configured{made, info}
-		m.infos = append(m.infos, info)
 	}
 	return m, nil
 }
 
-func newModel(c modelConfig) (model.Model, error) {
+func newModel(c modelConfig, info model.Info, settings []model.Setting) (model.Model, error) {
+	thinking, effort := info.Value(settings, model.ParamThinking), info.Value(settings, model.ParamEffort)
 	switch c.Provider {
 	case "anthropic":
-		return anthropic.New(anthropic.Config{Name: c.Name, BaseURL: c.BaseURL, Key: c.APIKey}), nil
+		return anthropic.New(anthropic.Config{
+			Name: c.Name, BaseURL: c.BaseURL, Key: c.APIKey, Effort: effort, MaxOutput: info.MaxOutput,
+			Thinking: claudeThinking(c, info.Traits.Thinking, thinking),
+			LongBeta: info.Traits.LongBeta && info.Value(settings, model.ParamContext) == model.LongContext,
+		}), nil
 	case "openai":
-		return openai.New(openai.Config{Name: c.Name, API: openai.API(c.API), BaseURL: c.BaseURL, Key: c.APIKey})
+		return openai.New(openai.Config{Name: c.Name, API: openai.API(c.API), BaseURL: c.BaseURL, Key: c.APIKey, Effort: effort})
 	case "google":
-		return google.New(google.Config{Name: c.Name, BaseURL: c.BaseURL, Key: c.APIKey})
+		return google.New(google.Config{Name: c.Name, BaseURL: c.BaseURL, Key: c.APIKey, Effort: effort, Thinking: geminiThinking(info.Traits.Thinking, thinking)})
 	default:
 		return scripted.New(scripted.Config{File: c.Script})
 	}
 }
 
-// find returns the model of that id, "" for the default. It is
-// [schedule.Config.Model].
-func (m *models) find(id string) (model.Model, model.Info, error) {
-	c, ok := m.byID[cmp.Or(id, m.fallback)]
+// claudeThinking is what a Claude model of that mode is asked for. Of a model that is
+// not known, the configuration says whether it has a budget.
+func claudeThinking(c modelConfig, mode model.Mode, value string) int {
+	budgeted := mode == model.Budgeted || mode == model.NoThinking && c.ThinkingBudget > 0
+	switch {
+	case mode == model.AlwaysThink:
+		return anthropic.Adaptive
+	case value == "true" && budgeted:
+		return cmp.Or(c.ThinkingBudget, defaultThinkingBudget)
+	case value == "true":
+		return anthropic.Adaptive
+	case value == "false" && mode == model.ByDefault:
+		return anthropic.Disabled
+	}
+	return 0
+}
+
+// geminiThinking is what a Gemini model of that mode is asked for.
+func geminiThinking(mode model.Mode, value string) int {
+	switch {
+	case value == "false":
+		return google.Disabled
+	case value == "true" || mode == model.AlwaysThink:
+		return google.Summarized
+	}
+	return 0
+}
+
+// find returns the model of that id, which may have settings as [model.Ref] writes
+// them; "" is the default. It is [schedule.Config.Model].
+func (m *models) find(name string) (model.Model, model.Info, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ref := model.ParseRef(cmp.Or(name, m.fallback))
+	name = ref.String()
+	if made, ok := m.made[name]; ok {
+		return made.model, made.info, nil
+	}
+	c, ok := m.configs[ref.ID]
 	if !ok {
-		return nil, model.Info{}, fault.NotFound("the model %q is no longer in the server's configuration", id).
+		return nil, model.Info{}, fault.NotFound("the model %q is no longer in the server's configuration", ref.ID).
 			Named("model_not_found").Hint("start a new agent with another model, or put it back")
 	}
-	return c.model, c.info, nil
+	info := set(c.info(), ref.Settings)
+	if err := info.Check(ref.Settings); err != nil { // the configuration has changed since
+		return nil, model.Info{}, fault.Of(err).Named("model_not_found")
+	}
+	made, err := newModel(c, info, ref.Settings)
+	if err != nil {
+		return nil, model.Info{}, err
+	}
+	m.made[name] = configured{made, info}
+	return made, info, nil
 }

@@ -28,6 +28,30 @@ type Model struct {
 	DisplayName string   `json:"displayName"`
 	Description string   `json:"description,omitempty"`
 	Aliases     []string `json:"aliases,omitempty"`
+
+	Parameters []ModelParameter `json:"parameters,omitempty"`
+	Variants   []ModelVariant   `json:"variants,omitempty"`
+}
+
+// ModelParameter is what may be set of a model.
+type ModelParameter struct {
+	ID          string       `json:"id"`
+	DisplayName string       `json:"displayName,omitempty"`
+	Values      []ModelValue `json:"values"`
+}
+
+// ModelValue is a value of a [ModelParameter].
+type ModelValue struct {
+	Value       string `json:"value"`
+	DisplayName string `json:"displayName,omitempty"`
+}
+
+// ModelVariant is a model with values of its parameters.
+type ModelVariant struct {
+	Params      []ModelParam `json:"params"`
+	DisplayName string       `json:"displayName"`
+	Description string       `json:"description,omitempty"`
+	IsDefault   bool         `json:"isDefault,omitempty"`
 }
 
 // Models returns the models of the server.

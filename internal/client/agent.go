@@ -64,7 +64,14 @@ type Image struct {
 
 // ModelRef names a model of the server.
 type ModelRef struct {
-	ID string `json:"id"`
+	ID     string       `json:"id"`
+	Params []ModelParam `json:"params,omitempty"`
+}
+
+// ModelParam is a value of one of a model's parameters.
+type ModelParam struct {
+	ID    string `json:"id"`
+	Value string `json:"value"`
 }
 
 // NewAgent is what an agent is made of.

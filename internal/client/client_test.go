@@ -48,7 +48,7 @@ func TestRequestIsAsTheAPIWants(t *testing.T) {
 	})
 	ctx := t.Context()
 	_, _, err := c.CreateAgent(ctx, NewAgent{
-		Prompt: Prompt{Text: "hi", Images: []Image{{[]byte{1}, "image/png"}}}, Model: &ModelRef{"m"}, Repos: []Repo{{URL: "u"}},
+		Prompt: Prompt{Text: "hi", Images: []Image{{[]byte{1}, "image/png"}}}, Model: &ModelRef{ID: "m"}, Repos: []Repo{{URL: "u"}},
 	}, "k")
 	_, err2 := c.Agents(ctx, 5, "c d", false)
 	_, err3 := c.Agent(ctx, "../me")

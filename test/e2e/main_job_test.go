@@ -200,11 +200,12 @@ echo looked`
 	}
 }
 
-// The conversation as a strict provider sees it: pictures, tool calls, results.
+// The conversation as a strict provider sees it: pictures, tool calls, results, and
+// its own reasoning, which it wants back as it was.
 func TestStrictProviders(t *testing.T) {
 	reply := []modeltest.Reply{
-		{Text: "Looking.", Calls: []modeltest.Call{{Name: "Shell", Args: `{"command":"echo a; echo b >&2; exit 3"}`}, {Name: "Read", Args: `{"path":"README.md"}`}}},
-		{Calls: []modeltest.Call{{Name: "Nonsense", Args: `{}`}, {Name: "Write", Args: `{"path":"x.txt","contents":""}`}}},
+		{Thinking: "I should look first.", Redacted: "and think of more", Text: "Looking.", Calls: []modeltest.Call{{Name: "Shell", Args: `{"command":"echo a; echo b >&2; exit 3"}`}, {Name: "Read", Args: `{"path":"README.md"}`}}},
+		{Thinking: "Now I write.", Calls: []modeltest.Call{{Name: "Nonsense", Args: `{}`}, {Name: "Write", Args: `{"path":"x.txt","contents":""}`}}},
 		{Text: "Finished."},
 		{Text: "And again."},
 	}
@@ -212,17 +213,21 @@ func TestStrictProviders(t *testing.T) {
 		server *modeltest.Server
 		config string
 	}{
-		"Anthropic": {modeltest.NewAnthropic(t, reply...), "provider: anthropic"},
-		"Responses": {modeltest.NewResponses(t, reply...), "provider: openai"},
-		"Chat":      {modeltest.NewChat(t, reply...), "provider: openai, api: chat"},
-		"Google":    {modeltest.NewGoogle(t, reply...), "provider: google"},
+		"Anthropic": {modeltest.NewAnthropic(t, reply...), "provider: anthropic, offers: {thinking: ['true'], effort: [low, high]}, params: {thinking: true}"},
+		"Budget":    {modeltest.NewAnthropic(t, reply...), "provider: anthropic, offers: {thinking: ['true'], effort: [low, high]}, params: {thinking: true}, thinking_budget: 2000"},
+		"Responses": {modeltest.NewResponses(t, reply...), "provider: openai, offers: {effort: [low, high]}"},
+		"Chat":      {modeltest.NewChat(t, reply...), "provider: openai, api: chat, offers: {effort: [low, high]}"},
+		"Google":    {modeltest.NewGoogle(t, reply...), "provider: google, offers: {effort: [low, high], thinking: ['true']}, params: {thinking: true}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			git := gittest.New(t)
 			url := git.Repo("r", map[string]string{"README.md": "r\n"})
 			a := start(t, fmt.Sprintf("models:\n  - {id: m, %s, name: %s, base_url: %s, api_key: %s}\n", c.config, modeltest.Model, c.server.URL, modeltest.Key))
 			picture := object{"data": base64.StdEncoding.EncodeToString(modeltest.Pixel.Data), "mimeType": modeltest.Pixel.MediaType}
-			r := a.create(url, "", object{"prompt": object{"text": "Look at this", "images": []object{picture}}})
+			r := a.create(url, "", object{
+				"prompt": object{"text": "Look at this", "images": []object{picture}},
+				"model":  object{"id": "m", "params": []object{{"id": "effort", "value": "high"}}},
+			})
 			if r = a.finish(r); r.Result != "Finished." {
 				t.Errorf("the result is %q", r.Result)
 			}
@@ -231,6 +236,17 @@ func TestStrictProviders(t *testing.T) {
 			}
 			if !strings.Contains(string(c.server.Requests()[0].Body), base64.StdEncoding.EncodeToString(modeltest.Pixel.Data)) {
 				t.Error("the picture did not reach the model")
+			}
+			for i, asked := range c.server.Requests() {
+				if !strings.Contains(strings.ToLower(string(asked.Body)), `"high"`) {
+					t.Errorf("request %d does not ask for the effort", i)
+				}
+			}
+			if refused := c.server.Refusals(); len(refused) > 0 {
+				t.Errorf("refused: %q", refused)
+			}
+			if events := a.events(r.AgentID); name != "Google" && !strings.Contains(events, "I should look first.") {
+				t.Errorf("the reasoning is not in the journal:\n%s", events)
 			}
 		})
 	}

@@ -5,26 +5,24 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
-	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
 	"aloft/internal/policy/permit"
 )
 
 type modelRefJSON struct {
-	_      struct{}     `json:"-" additionalProperties:"true"`
-	ID     string       `json:"id" minLength:"1" doc:"of GET /v1/models, or default"`
-	Params []modelParam `json:"params,omitempty" nullable:"false" doc:"not in this version"`
+	_      struct{}         `json:"-" additionalProperties:"true"`
+	ID     string           `json:"id" minLength:"1" doc:"of GET /v1/models, or default"`
+	Params []modelParamJSON `json:"params,omitempty" nullable:"false" doc:"of the model's parameters in GET /v1/models; the server's defaults count for those that are absent"`
 }
 
-type modelParam struct {
+type modelParamJSON struct {
 	_     struct{} `json:"-" additionalProperties:"true"`
 	ID    string   `json:"id" minLength:"1"`
 	Value string   `json:"value" minLength:"1"`
@@ -253,55 +251,4 @@ func modeOf(mode *string) (string, error) {
 		return *mode, nil
 	}
 	return "", fault.Invalid("must be agent or plan").At("mode")
-}
-
-// model returns the id to keep of the model that a request asks for. Without one,
-// and for "default", it is the team's default model. Where the team has none it is
-// "", the server's default, whichever that is when a run starts.
-func (s *server) model(ctx context.Context, ref *modelRefJSON) (string, error) {
-	if ref != nil && ref.ID != agent.DefaultModel {
-		return s.namedModel(ref)
-	}
-	id, err := s.teamModel(ctx)
-	if err != nil {
-		return "", err
-	}
-	return id, noParams(ref)
-}
-
-// teamModel returns the id of the team's default model. It is "" where none is
-// settled, or where the configuration no longer has it.
-func (s *server) teamModel(ctx context.Context) (string, error) {
-	h, err := store.Settings(ctx, s.Rules)
-	if err != nil {
-		return "", err
-	}
-	id := h.Now().DefaultModel
-	if !slices.ContainsFunc(s.Models, func(m model.Info) bool { return m.ID == id }) {
-		return "", nil
-	}
-	return id, nil
-}
-
-// namedModel returns the id of the model that a request names.
-func (s *server) namedModel(ref *modelRefJSON) (string, error) {
-	known := make([]string, 0, len(s.Models))
-	for _, m := range s.Models {
-		if m.ID == ref.ID {
-			return m.ID, noParams(ref)
-		}
-		known = append(known, m.ID)
-	}
-	if ref.ID == "" {
-		return "", fault.Invalid("is required").At("model.id")
-	}
-	return "", fault.Invalid("there is no model %s", quoted(ref.ID)).Named("unknown_model").
-		Hint("use one of: %s", strings.Join(known, ", ")).At("model.id")
-}
-
-func noParams(ref *modelRefJSON) error {
-	if ref != nil && len(ref.Params) > 0 {
-		return notImplemented("model.params", "parameters of models")
-	}
-	return nil
 }

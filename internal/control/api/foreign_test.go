@@ -205,6 +205,7 @@ func foreignV1(f *foreigner) {
 	f.do(annsKey, "POST", path+"/archive", "", 200)
 	f.do(annsKey, "POST", path+"/unarchive", "", 200)
 	f.do(annsKey, "GET", "/v1/me", "", 200)
+	h.withParams()
 	f.do(annsKey, "GET", "/v1/models", "", 200)
 	f.do(annsKey, "GET", "/v1/repositories", "", 200)
 	f.do(annsKey, "POST", "/v1/sub-tokens", `{"forUserEmail":"bens@example.com"}`, 200)

@@ -61,7 +61,7 @@ func TestBadInput(t *testing.T) {
 		{"ModelUnknown", prompt(`"model":{"id":"gpt-9"}`), "unknown_model", []string{"model.id", "gpt-9", "house", "other"}},
 		{"ModelEmpty", prompt(`"model":{}`), "validation_error", []string{"model.id"}},
 		{"ModelIsAString", prompt(`"model":"house"`), "validation_error", []string{"model", "object"}},
-		{"ModelParams", prompt(`"model":{"id":"house","params":[{"id":"a","value":"b"}]}`), "not_implemented", []string{"model.params"}},
+		{"ModelParams", prompt(`"model":{"id":"house","params":[{"id":"a","value":"b"}]}`), "validation_error", []string{"model.params[0].id", "has no parameters"}},
 		{"EnvType", prompt(`"env":{"type":"moon"}`), "validation_error", []string{"env.type"}},
 		{"EnvPool", prompt(`"env":{"type":"pool"}`), "not_implemented", []string{"env.type"}},
 		{"EnvMachine", prompt(`"env":{"type":"machine","name":"x"}`), "not_implemented", []string{"env.type"}},

@@ -65,7 +65,7 @@ func (s *server) limit(ctx context.Context, in *amountJSON, a agent.Agent) (aske
 			Hint("ask for less, or have an admin raise it: see aloft settings, or limits in the server's configuration").At("limits")
 	}
 	if allowance.Strictest(a.Limit, allowed).Cost > 0 {
-		if err := priced(s.Models, cmp.Or(a.Model, s.DefaultModel)); err != nil {
+		if err := priced(s.Models, model.ParseRef(cmp.Or(a.Model, s.DefaultModel)).ID); err != nil {
 			return nil, fault.Of(err).At("limits")
 		}
 	}

@@ -2,18 +2,48 @@ package api
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"aloft/internal/account"
+	"aloft/internal/agent"
 	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
 )
 
 type modelListItemJSON struct {
+	_           struct{}                       `json:"-" additionalProperties:"true"`
+	ID          string                         `json:"id" minLength:"1"`
+	DisplayName string                         `json:"displayName" minLength:"1"`
+	Description string                         `json:"description,omitempty" minLength:"1"`
+	Aliases     []string                       `json:"aliases,omitempty" nullable:"false"`
+	Parameters  []modelParameterDefinitionJSON `json:"parameters,omitempty" nullable:"false"`
+	Variants    []modelVariantJSON             `json:"variants,omitempty" nullable:"false"`
+}
+
+type modelParameterDefinitionJSON struct {
+	_           struct{}                            `json:"-" additionalProperties:"true"`
+	ID          string                              `json:"id" minLength:"1"`
+	DisplayName string                              `json:"displayName,omitempty" minLength:"1"`
+	Values      []modelParameterValueDefinitionJSON `json:"values" minItems:"1" nullable:"false"`
+}
+
+type modelParameterValueDefinitionJSON struct {
 	_           struct{} `json:"-" additionalProperties:"true"`
-	ID          string   `json:"id" minLength:"1"`
-	DisplayName string   `json:"displayName" minLength:"1"`
-	Aliases     []string `json:"aliases,omitempty" nullable:"false"`
+	Value       string   `json:"value" minLength:"1"`
+	DisplayName string   `json:"displayName,omitempty" minLength:"1"`
+}
+
+type modelVariantJSON struct {
+	_           struct{}         `json:"-" additionalProperties:"true"`
+	Params      []modelParamJSON `json:"params" nullable:"false"`
+	DisplayName string           `json:"displayName" minLength:"1"`
+	Description string           `json:"description,omitempty" minLength:"1"`
+	IsDefault   bool             `json:"isDefault,omitempty"`
 }
 
 type listModelsResponseJSON struct {
@@ -27,16 +57,19 @@ func (s *server) listModels(w http.ResponseWriter, r *http.Request, _ account.AP
 	if err != nil {
 		return err
 	}
-	first = cmp.Or(first, s.DefaultModel)
+	first = model.ParseRef(cmp.Or(first, s.DefaultModel)).ID
 	models := slices.Clone(s.Models)
 	slices.SortStableFunc(models, func(a, b model.Info) int {
 		return cmp.Compare(rank(a, first), rank(b, first))
 	})
 	out := listModelsResponseJSON{Items: []modelListItemJSON{}}
 	for _, m := range models {
-		item := modelListItemJSON{ID: m.ID, DisplayName: cmp.Or(m.DisplayName, m.ID)}
-		if m.ID == first && m.ID != "default" {
-			item.Aliases = []string{"default"}
+		item := modelListItemJSON{
+			ID: m.ID, DisplayName: cmp.Or(m.DisplayName, m.ID), Description: m.Description,
+			Parameters: parametersOf(m), Variants: variantsOf(m),
+		}
+		if m.ID == first && m.ID != agent.DefaultModel {
+			item.Aliases = []string{agent.DefaultModel}
 		}
 		out.Items = append(out.Items, item)
 	}
@@ -48,4 +81,115 @@ func rank(m model.Info, first string) int {
 		return 0
 	}
 	return 1
+}
+
+func parametersOf(m model.Info) (out []modelParameterDefinitionJSON) {
+	for _, p := range m.Params {
+		d := modelParameterDefinitionJSON{ID: p.ID, DisplayName: p.DisplayName()}
+		for _, v := range p.Values {
+			d.Values = append(d.Values, modelParameterValueDefinitionJSON{Value: v, DisplayName: p.DisplayValue(v)})
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// variantsOf lists the model with its defaults, and with each other value of one
+// parameter. A model without parameters has no variants.
+func variantsOf(m model.Info) (out []modelVariantJSON) {
+	if len(m.Params) == 0 {
+		return nil
+	}
+	name := cmp.Or(m.DisplayName, m.ID)
+	params := []modelParamJSON{}
+	for _, p := range m.Params {
+		if p.Default != "" {
+			params = append(params, modelParamJSON{ID: p.ID, Value: p.Default})
+		}
+	}
+	out = append(out, modelVariantJSON{Params: params, DisplayName: name, Description: m.Description, IsDefault: true})
+	for _, p := range m.Params {
+		for _, v := range p.Values {
+			if v == p.Default {
+				continue
+			}
+			other := slices.DeleteFunc(slices.Clone(params), func(o modelParamJSON) bool { return o.ID == p.ID })
+			out = append(out, modelVariantJSON{
+				Params:      append(other, modelParamJSON{ID: p.ID, Value: v}),
+				DisplayName: fmt.Sprintf("%s (%s: %s)", name, p.DisplayName(), p.DisplayValue(v)),
+			})
+		}
+	}
+	return out
+}
+
+// model returns the reference to keep of the model that a request asks for. Without
+// one, and for "default", it is the team's default model. Where the team has none it
+// is "", the server's default, whichever that is when a run starts; with parameters it
+// is the server's default of now.
+func (s *server) model(ctx context.Context, ref *modelRefJSON) (string, error) {
+	if ref != nil && ref.ID != agent.DefaultModel {
+		return s.namedModel(ref)
+	}
+	name, err := s.teamModel(ctx)
+	if err != nil || ref == nil || len(ref.Params) == 0 {
+		return name, err
+	}
+	of := model.ParseRef(cmp.Or(name, s.DefaultModel))
+	return s.namedModel(&modelRefJSON{ID: of.ID, Params: ref.Params})
+}
+
+// teamModel returns the reference to the team's default model. It is "" where none is
+// settled, or where the configuration no longer has it.
+func (s *server) teamModel(ctx context.Context) (string, error) {
+	h, err := store.Settings(ctx, s.Rules)
+	if err != nil {
+		return "", err
+	}
+	name := h.Now().DefaultModel
+	if name == "" {
+		return "", nil
+	}
+	if _, err := s.namedModel(&modelRefJSON{ID: name}); err != nil {
+		return "", nil //nolint:nilerr // the server's default counts
+	}
+	return name, nil
+}
+
+// namedModel returns the reference to the model that a request names, by its id and
+// params, or by its id with params in brackets as [model.Ref] writes them.
+func (s *server) namedModel(in *modelRefJSON) (string, error) {
+	ref := model.ParseRef(in.ID)
+	field := "model.id"
+	for _, p := range in.Params {
+		ref.Settings = append(ref.Settings, model.Setting{ID: p.ID, Value: p.Value})
+	}
+	known := make([]string, 0, len(s.Models))
+	for _, m := range s.Models {
+		if m.ID == ref.ID {
+			if err := m.Check(ref.Settings); err != nil {
+				f := fault.Of(err)
+				if len(ref.Settings) == len(in.Params) {
+					field = "model." + f.Field
+				}
+				return "", f.At(field)
+			}
+			return ref.String(), nil
+		}
+		known = append(known, m.ID)
+	}
+	if in.ID == "" {
+		return "", fault.Invalid("is required").At(field)
+	}
+	return "", fault.Invalid("there is no model %s", quoted(in.ID)).Named("unknown_model").
+		Hint("use one of: %s", strings.Join(known, ", ")).At(field)
+}
+
+// modelRefOf shows a reference that was kept.
+func modelRefOf(name string) (id string, params []modelParamJSON) {
+	ref := model.ParseRef(name)
+	for _, s := range ref.Settings {
+		params = append(params, modelParamJSON{ID: s.ID, Value: s.Value})
+	}
+	return ref.ID, params
 }

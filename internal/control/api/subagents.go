@@ -84,7 +84,8 @@ func addSubagents(out *agentJSON, first []agent.Event) {
 	for _, d := range made.Subagents {
 		one := customSubagentJSON{Name: d.Name, Description: d.Description, Prompt: d.Words}
 		if d.Model != "" && d.Model != subagent.Inherit {
-			one.Model = &subagentModelJSON{ID: d.Model}
+			id, params := modelRefOf(d.Model)
+			one.Model = &subagentModelJSON{ID: id, Params: params}
 		}
 		out.CustomSubagents = append(out.CustomSubagents, one)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/model"
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -153,7 +154,7 @@ func (h *hands) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (
 	if err != nil {
 		return loop.HookOutcome{}, err
 	}
-	ask := pod.HookCall{Sandbox: around, ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: s.Agent.Model, Email: people.Email, Team: people.Team, User: people.User, LoopCount: call.LoopCount,
+	ask := pod.HookCall{Sandbox: around, ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: model.ParseRef(s.Agent.Model).ID, Email: people.Email, Team: people.Team, User: people.User, LoopCount: call.LoopCount,
 		Transcript: call.Transcript, TranscriptAt: call.TranscriptAt,
 	}
 	for _, e := range call.Events {

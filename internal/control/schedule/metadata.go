@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/model"
 )
 
 // metadata is what an agent's processes may know of it, by the paths of the
@@ -21,7 +22,7 @@ func metadata(s *agent.State, branches []string) map[string]string {
 		"turn/started-at": s.Run.CreatedAt.UTC().Format(time.RFC3339),
 	}
 	if s.Agent.Model != "" {
-		values["turn/model"] = s.Agent.Model
+		values["turn/model"] = model.ParseRef(s.Agent.Model).ID
 	}
 	var urls []string
 	for _, r := range s.Agent.Repos {
