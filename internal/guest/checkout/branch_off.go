@@ -17,17 +17,21 @@ func (r *Repository) BranchOff(ctx context.Context, spec Spec) (State, error) {
 	if spec.Branch != "" {
 		state.Branch = spec.Branch
 		ref := "refs/heads/" + spec.Branch
-		head, err := r.head(ctx)
+		git, err := r.own()
 		if err != nil {
 			return State{}, err
 		}
-		if head != "" {
-			if _, err := r.git(ctx, quickLimit, "update-ref", ref, head); err != nil {
+		at, err := git.position(ctx)
+		if err != nil {
+			return State{}, err
+		}
+		if at.head != "" {
+			if _, err := git.run(ctx, "update-ref", ref, at.head); err != nil {
 				return State{}, err
 			}
 		}
 		// Not git checkout, which refuses in the middle of a merge.
-		if _, err := r.git(ctx, quickLimit, "symbolic-ref", "HEAD", ref); err != nil {
+		if err := git.setCloneHead(ctx, "ref: "+ref); err != nil {
 			return State{}, err
 		}
 	}

@@ -189,6 +189,27 @@ func TestDamagedCloneIsDelivered(t *testing.T) {
 	}
 }
 
+// TestForkOfADamagedClone goes on from where it stands.
+func TestForkOfADamagedClone(t *testing.T) {
+	s := newSite(t)
+	head := s.git("rev-parse", "HEAD")
+	s.write("c.txt", "not committed\n")
+	s.write(".git/config", "[core")
+	if state, err := s.BranchOff(t.Context(), Spec{URL: s.upstream, Branch: "aloft/fork", Owner: "bc-2"}); err != nil || state.Branch != "aloft/fork" {
+		t.Fatalf("%+v, %v", state, err)
+	}
+	done, err := s.Commit(t.Context(), "what is left", false)
+	if err != nil || !done.Made {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if _, err := s.Push(t.Context(), "aloft/fork", false); err != nil {
+		t.Fatal(err)
+	}
+	if parent := s.at(s.upstream, "rev-parse", "aloft/fork^"); parent != head {
+		t.Errorf("the fork follows %s, want %s", parent, head)
+	}
+}
+
 // TestUnpushedWorkIsBundled keeps commits that cannot be pushed.
 func TestUnpushedWorkIsBundled(t *testing.T) {
 	s := newSite(t)

@@ -101,6 +101,13 @@ func (g *ownGit) lay() error {
 // setHead has our HEAD be a commit, or a symbolic ref.
 func (g *ownGit) setHead(to string) error { return writeWhole(filepath.Join(g.r.Own, "HEAD"), to+"\n") }
 
+// setCloneHead has the clone's HEAD be a commit, or a symbolic ref.
+func (g *ownGit) setCloneHead(ctx context.Context, to string) error {
+	const script = `printf '%s\n' "$1" > "$2.aloft" && mv -f -- "$2.aloft" "$2"`
+	_, err := g.r.command(ctx, quickLimit, "sh", "-c", script, "sh", to, filepath.Join(g.gitDir, "HEAD"))
+	return err
+}
+
 func writeWhole(path, text string) error {
 	if err := os.WriteFile(path+".next", []byte(text), 0o644); err != nil {
 		return err
@@ -291,8 +298,7 @@ func (g *ownGit) commitTree(ctx context.Context, at position, tree, message stri
 		}
 	}
 	if at.branch == "" || at.broken {
-		_, err := g.r.command(ctx, quickLimit, "sh", "-c", `printf '%s\n' "$1" > "$2.aloft" && mv -f -- "$2.aloft" "$2"`, "sh", head, filepath.Join(g.gitDir, "HEAD"))
-		if err != nil {
+		if err := g.setCloneHead(ctx, head); err != nil {
 			return "", err
 		}
 	}
