@@ -275,6 +275,7 @@ func (b *Builder) Run(ctx context.Context) error {
 	b.mu.Unlock()
 	close(b.tidied)
 	b.running.Go(func() { b.watch(work) })
+	b.running.Go(func() { b.endAlways(work) })
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
 	for {
@@ -289,25 +290,4 @@ func (b *Builder) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-}
-
-// endUnfinished ends the builds of this server's dead self. Those of others
-// have their leases.
-func (b *Builder) endUnfinished(ctx context.Context) error {
-	open, err := b.Builds.OpenBuilds(ctx)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, r := range open {
-		name := "build/" + r.EnvironmentID
-		if ok, err := b.Leases.Acquire(ctx, name, b.Owner, leaseTTL); err != nil || !ok {
-			errs = append(errs, err)
-			continue
-		}
-		now := time.Now().UTC()
-		r.Status, r.FailureType, r.Message, r.EndedAt = environment.Failed, environment.TerminalFailure, "the server ended while it was made", &now
-		errs = append(errs, b.destroy(ctx, r.MachineID), b.drop(r.ID), b.Builds.UpdateBuild(ctx, r, false), b.Leases.Release(ctx, name, b.Owner))
-	}
-	return errors.Join(errs...)
 }

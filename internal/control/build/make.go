@@ -90,7 +90,7 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 		}
 	}
 	b.step("cleared")
-	err = b.Builds.UpdateBuild(last, r, r.Status == environment.Succeeded && r.Trigger != environment.AgentDraft)
+	err = b.close(r, r.Status == environment.Succeeded && r.Trigger != environment.AgentDraft)
 	b.step("activated")
 	return r, err
 }
