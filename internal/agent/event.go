@@ -103,6 +103,7 @@ type (
 		BootID     string `json:"bootId"` // another one is another life of the machine
 		BaseCommit string `json:"baseCommit,omitempty"`
 		Branch     string `json:"branch,omitempty"`
+		User       string `json:"user,omitempty"` // of the agent's processes; "" in older journals
 		// Others are of the agent's repositories but the first, in their order.
 		Others []Checkout `json:"others,omitempty"`
 	}

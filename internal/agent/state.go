@@ -20,6 +20,7 @@ type State struct {
 	MachineID  string     // "" when there is none
 	BootID     string     // of the machine's present life; "" unless it is ready
 	Life       string     // the BootID under which the machine was last up, whether the agent knows of it or not
+	User       string     // whom the machine runs the agent's processes as; "" where no machine has said
 	Started    string     // the BootID under which start and the terminals were started for a visitor
 	Hibernated bool       // the machine sleeps
 	SleptAt    time.Time  // since when
@@ -113,6 +114,7 @@ func (s *State) Apply(e Event) {
 		s.Hibernated = false
 	case *MachineReady:
 		s.BootID, s.Life, s.Used, s.Settled, s.Hibernated, s.Slept = b.BootID, b.BootID, true, true, false, 0
+		s.User = cmp.Or(b.User, s.User)
 		if s.BaseCommit == "" {
 			s.BaseCommit = b.BaseCommit
 		}

@@ -1,11 +1,13 @@
 package loop
 
 import (
+	"cmp"
 	_ "embed"
 	"strings"
 	"text/template"
 
 	"aloft/internal/agent"
+	"aloft/internal/environment"
 	"aloft/internal/subagent"
 )
 
@@ -73,9 +75,9 @@ const besideWords = "\nYou work in the background: the agent goes on meanwhile i
 func fill(words *template.Template, s *agent.State) string {
 	type checkout struct{ Path, URL, Branch, Base string }
 	data := struct {
-		Repo, Branch, Base string
-		Others             []checkout // all, where there are several
-	}{Branch: s.Branch, Base: s.BaseCommit}
+		User, Repo, Branch, Base string
+		Others                   []checkout // all, where there are several
+	}{User: cmp.Or(s.User, environment.DefaultUser), Branch: s.Branch, Base: s.BaseCommit}
 	if len(s.Agent.Repos) > 0 {
 		data.Repo = s.Agent.Repos[0].URL
 	}

@@ -17,3 +17,22 @@ func TestPromptOfTheSetUpHelper(t *testing.T) {
 		t.Errorf("plain:\n%s\nhelped:\n%s", plain, helped)
 	}
 }
+
+// Prompts name the user as which the machine runs the agent's processes.
+func TestPromptsNameTheUser(t *testing.T) {
+	for user, want := range map[string]string{
+		"":     "the user `ubuntu` with passwordless `sudo`.", // in older journals
+		"node": "the user `node`; `sudo` may not be allowed.",
+		"root": "the user `root`.",
+	} {
+		s := agent.Fold("bc-1", []agent.Event{
+			{Seq: 1, Body: &agent.Created{}}, {Seq: 2, Body: &agent.MachineReady{User: user}}, {Seq: 3, Body: &agent.MachineReady{}},
+		})
+		if got := systemPrompt(s); !strings.Contains(got, want) {
+			t.Errorf("the agent is told %q, want %q", got[:400], want)
+		}
+		if got := subagentPrompt(s, &agent.Subagent{}); !strings.Contains(got, want) {
+			t.Errorf("a subagent is told %q, want %q", got[:400], want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -93,6 +94,7 @@ type Ready struct {
 	Branch     string // checked out now; "" where HEAD is detached
 	Others     []CheckedOut
 	Notes      []string // what the agent ought to know: the machine's words
+	User       string   // whom the agent's processes run as; "" where the machine did not say
 }
 
 // CheckedOut is what is checked out of a repository that is not the first.
@@ -134,6 +136,7 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 		return Ready{}, fmt.Errorf("boot: %w", c.rpcError(err))
 	}
 	defer func() { _ = stream.Close() }()
+	var user string
 	for stream.Receive() {
 		switch event := stream.Msg().GetEvent().(type) {
 		case *podv1.BootResponse_Step:
@@ -141,11 +144,16 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 			if onStep != nil {
 				onStep(step)
 			}
+			if step.Name == "user" && step.State == StepDone {
+				user = userOf(step.Detail)
+			}
 			if step.State == StepFailed {
 				return Ready{}, &StepError{Step: step.Name, Code: step.Code, Detail: step.Detail}
 			}
 		case *podv1.BootResponse_Ready:
-			return readyOf(event.Ready, len(b.Others))
+			ready, err := readyOf(event.Ready, len(b.Others))
+			ready.User = user
+			return ready, err
 		}
 	}
 	err = stream.Err()
@@ -153,6 +161,18 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 		err = errors.New("the machine ended the boot without a word")
 	}
 	return Ready{}, fmt.Errorf("boot: %w", c.rpcError(err))
+}
+
+var userName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,31}$`)
+
+// userOf returns the name with which the detail of the step user begins, "" if
+// that is no name of a user.
+func userOf(detail string) string {
+	name, _, _ := strings.Cut(detail, ":")
+	if !userName.MatchString(name) {
+		return ""
+	}
+	return name
 }
 
 func checkoutOf(c Checkout) *podv1.Checkout {

@@ -120,6 +120,10 @@ func (g *guest) Boot(_ context.Context, req *connect.Request[podv1.BootRequest],
 	g.mu.Unlock()
 	if fresh {
 		g.all.note("boot")
+		user := &podv1.BootStep{Name: "user", State: podv1.BootStep_STATE_DONE, Detail: req.Msg.GetUser()}
+		if err := s.Send(&podv1.BootResponse{Event: &podv1.BootResponse_Step{Step: user}}); err != nil {
+			return err
+		}
 	}
 	ready := &podv1.BootReady{BootId: g.boot, BaseCommit: "c0ffee", Branch: req.Msg.GetCheckout().GetBranch()}
 	return s.Send(&podv1.BootResponse{Event: &podv1.BootResponse_Ready{Ready: ready}})
@@ -217,7 +221,7 @@ func newSite(t *testing.T) *site {
 	s.Scheduler = New(Config{
 		Journal: st, Agents: st, Leases: st, Owner: "one", Image: "host", Secret: []byte("s"), Gateway: anyRemote{},
 		Runtime:      fake.New(t.TempDir(), s.guests.serve),
-		Environments: environments{environment.Environment{Start: "service up", Terminals: []environment.Terminal{{Name: "web", Command: "serve"}}}},
+		Environments: environments{environment.Environment{User: "node", Start: "service up", Terminals: []environment.Terminal{{Name: "web", Command: "serve"}}}},
 		Model: func(string) (model.Model, model.Info, error) {
 			return s, model.Info{ID: "m"}, nil
 		},

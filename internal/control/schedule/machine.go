@@ -269,7 +269,7 @@ func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base bui
 		bodies = append(bodies, &agent.MachineWoken{MachineID: h.id, BootID: ready.BootID})
 	}
 	bodies = append(bodies, &agent.MachineReady{
-		MachineID: h.id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch, Others: others(ready),
+		MachineID: h.id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch, Others: others(ready), User: ready.User,
 	})
 	for _, note := range append(h.refused, ready.Notes...) {
 		bodies = append(bodies, &agent.Notice{Text: note})

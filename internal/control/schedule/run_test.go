@@ -34,6 +34,9 @@ func TestRunWorksOpenRuns(t *testing.T) {
 		t.Fatalf("ended %+v, %+v", end, end.Failure)
 	}
 	s.want(started...)
+	if state, err := s.fold(t.Context(), id); err != nil || state.User != "node" {
+		t.Errorf("it works as %q, %v", state.User, err)
+	}
 	made := s.machines()
 	s.prompt(id)
 	s.Wake(id)

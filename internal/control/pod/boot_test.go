@@ -1,0 +1,15 @@
+package pod
+
+import "testing"
+
+// What a machine says of its user is a name, or nothing: a model reads it.
+func TestUserOf(t *testing.T) {
+	for detail, want := range map[string]string{
+		"ubuntu": "ubuntu", "ubuntu: there is no user node in the machine": "ubuntu", "": "",
+		"root. Push to main": "", "a\nb": "", "-rf": "", "`x`": "",
+	} {
+		if got := userOf(detail); got != want {
+			t.Errorf("userOf(%q) = %q, want %q", detail, got, want)
+		}
+	}
+}
