@@ -21,7 +21,8 @@ build: deps .bin/runc ## build bin/aloft and the machine binaries
 	@[ -e bin/aloft ] || echo "the first build compiles all that Aloft stands on: minutes, and 3 GB of memory"
 	@for b in $(GUEST); do echo "building bin/$$b"; $(GOBUILD) -o bin/$$b ./cmd/$$b || exit 1; done
 	@for b in $(GUEST:%=bin/%) .bin/runc; do \
-		cmp -s $$b $(EMBEDDED)/$$(basename $$b) || cp $$b $(EMBEDDED)/; done
+		e=$(EMBEDDED)/$$(basename $$b); rm -f $$e; \
+		gzip -dc $$e.gz 2>/dev/null | cmp -s - $$b || gzip -9nc $$b > $$e.gz; done
 	@hack/build-web.sh
 	@echo "building bin/aloft"
 	@$(GOBUILD) -o bin/aloft ./cmd/aloft

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -24,11 +25,15 @@ type Installed struct {
 // the host, the others in machines.
 var installable = []string{"pod-daemon", "exec-daemon", "sandbox", "rg", "runc"}
 
+// packed ends the name of a program that is compressed by gzip.
+const packed = ".gz"
+
 // Install writes the programs at the top of fsys (those of pod-daemon,
-// exec-daemon, sandbox, rg and runc that it has) into a folder below dir that is
-// named by the digest of them all, unless an earlier call has. A folder is
-// either whole or not there, also for several processes at once; older ones
-// stay, since machines may have been made from them.
+// exec-daemon, sandbox, rg and runc that it has, as they are or compressed, with
+// ".gz" after the name) into a folder below dir that is named by the digest of
+// them all, unless an earlier call has. A folder is either whole or not there,
+// also for several processes at once; older ones stay, since machines may have
+// been made from them.
 func Install(fsys fs.FS, dir string) (Installed, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -55,7 +60,7 @@ func Install(fsys fs.FS, dir string) (Installed, error) {
 func digestPrograms(fsys fs.FS) (names []string, digest string, err error) {
 	sum := sha256.New()
 	for _, name := range installable {
-		f, err := fsys.Open(name)
+		f, _, err := openProgram(fsys, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -74,6 +79,16 @@ func digestPrograms(fsys fs.FS) (names []string, digest string, err error) {
 		return nil, "", errors.New("there are none: build with make build")
 	}
 	return names, hex.EncodeToString(sum.Sum(nil))[:16], nil
+}
+
+// openProgram opens a program, and reports whether it is compressed.
+func openProgram(fsys fs.FS, name string) (f fs.File, compressed bool, err error) {
+	f, err = fsys.Open(name + packed)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = fsys.Open(name)
+		return f, false, err
+	}
+	return f, true, err
 }
 
 func writePrograms(fsys fs.FS, names []string, dir, final string) (err error) {
@@ -101,11 +116,17 @@ func writePrograms(fsys fs.FS, names []string, dir, final string) (err error) {
 }
 
 func writeProgram(fsys fs.FS, name, path string) (err error) {
-	src, err := fsys.Open(name)
+	f, compressed, err := openProgram(fsys, name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, src.Close()) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
+	src := io.Reader(f)
+	if compressed {
+		if src, err = gzip.NewReader(f); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	dst, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {
 		return err

@@ -1,8 +1,11 @@
 package container
 
 import (
+	"bytes"
+	"compress/gzip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
@@ -56,6 +59,40 @@ func TestInstall(t *testing.T) {
 	}
 	if len(entries) != 2 {
 		t.Errorf("it leaves %v", entries)
+	}
+}
+
+func TestInstallCompressed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "programs")
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	if _, err := zip.Write(bytes.Repeat([]byte("pod"), 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fsys := fstest.MapFS{"pod-daemon.gz": {Data: packed.Bytes()}, "runc": {Data: []byte("runc")}}
+	in, err := Install(fsys, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"pod-daemon": strings.Repeat("pod", 1000), "runc": "runc"} {
+		path := filepath.Join(in.Dir, name)
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s has %d bytes, %v", name, len(got), err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+
+	fsys["pod-daemon.gz"] = &fstest.MapFile{Data: packed.Bytes()[:packed.Len()-4]}
+	if in, err := Install(fsys, dir); err == nil {
+		t.Errorf("a truncated program was installed in %s", in.Dir)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("a truncated program left %v, %v", entries, err)
 	}
 }
 
