@@ -29,6 +29,9 @@ func (r *Repository) Commit(ctx context.Context, message string, skipHooks bool)
 		return Committed{}, err
 	}
 	tree, changed, err := git.changed(ctx, at.head)
+	if err == nil && !skipHooks {
+		err = r.unfiltered(ctx, git.filtered)
+	}
 	if err != nil || !changed {
 		return Committed{Commit: at.head}, err
 	}

@@ -51,6 +51,7 @@ func newSite(t *testing.T) *site {
 	s.at(dir, "init", "--quiet", "--bare", s.upstream)
 	s.at(dir, "clone", "--quiet", s.upstream, "first")
 	write(t, filepath.Join(dir, "first/a.txt"), "one\n")
+	write(t, filepath.Join(dir, "first/.gitattributes"), "*.key filter=crypt\n")
 	write(t, filepath.Join(dir, "first/.gitignore"), "*.log\n")
 	write(t, filepath.Join(dir, "first/kept.log"), "tracked though it is ignored\n")
 	s.at(filepath.Join(dir, "first"), "add", "--force", "--all")

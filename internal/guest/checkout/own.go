@@ -21,8 +21,9 @@ type ownGit struct {
 	gitDir    string // the clone's: HEAD and the index are there
 	commonDir string // the clone's: refs and objects are there
 	env       []string
-	base      string // commit that was checked out first; "" in an empty repository
-	branch    string // that was checked out first; "" where HEAD was detached
+	base      string   // commit that was checked out first; "" in an empty repository
+	branch    string   // that was checked out first; "" where HEAD was detached
+	filtered  []string // files that the last stage left as they are in HEAD; see keepFiltered
 }
 
 // cloneHead is the name by which our git knows the clone's HEAD. Our own HEAD has
@@ -156,7 +157,12 @@ func (g *ownGit) run(ctx context.Context, args ...string) (string, error) {
 
 // start runs git with c's arguments, input and variables, for at most localLimit.
 func (g *ownGit) start(ctx context.Context, c Command) (string, error) {
-	out, words := &bounded{limit: maxOutput}, newTail(nil)
+	return g.startUpTo(ctx, maxOutput, c)
+}
+
+// startUpTo is start for output of up to limit bytes.
+func (g *ownGit) startUpTo(ctx context.Context, limit int, c Command) (string, error) {
+	out, words := &bounded{limit: limit}, newTail(nil)
 	c.Args, c.Env = append([]string{"git"}, c.Args...), slices.Concat(g.env, c.Env)
 	c.Dir, c.Clean, c.Stdout, c.Stderr = g.r.Path, true, out, words
 	exit, err := g.r.limited(ctx, localLimit, c)
@@ -260,6 +266,9 @@ func (g *ownGit) stage(ctx context.Context, head, index string) (tree string, er
 		err = g.r.unlocked(ctx, add)
 	}
 	if err != nil {
+		return "", err
+	}
+	if err := g.keepFiltered(ctx, head, env); err != nil {
 		return "", err
 	}
 	return g.start(ctx, Command{Args: []string{"write-tree"}, Env: env})

@@ -1,0 +1,76 @@
+package checkout
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ownFilters are the values of the attribute filter under which a file is
+// committed as it is, or by a filter of the machine's own configuration.
+var ownFilters = []string{"unspecified", "unset", "set", "lfs"}
+
+// maxNames bounds the list of a commit's changed files, in bytes: a million files.
+const maxNames = 128 << 20
+
+// keepFiltered takes out of the index what .gitattributes puts through a filter of
+// the project's, such as git-crypt's: that filter is not run here, and without it
+// a file would be committed in the clear. They stay as they are in head. The
+// attributes are those of the commit that was checked out first: what the agent
+// adds to them could hide its changes.
+func (g *ownGit) keepFiltered(ctx context.Context, head string, env []string) error {
+	g.filtered = nil
+	if g.base == "" {
+		return nil
+	}
+	from := head
+	if from == "" {
+		from = emptyTree
+	}
+	names, err := g.startUpTo(ctx, maxNames, Command{Args: []string{"diff-index", "--cached", "--no-renames", "--name-only", "-z", from}, Env: env})
+	if err != nil || names == "" {
+		return err
+	}
+	index := []string{"GIT_INDEX_FILE=" + filepath.Join(g.r.Own, "attributes.index")}
+	if _, err := g.start(ctx, Command{Args: []string{"read-tree", g.base}, Env: index}); err != nil {
+		return err
+	}
+	attributes, err := g.startUpTo(ctx, maxNames, Command{Args: []string{"check-attr", "-z", "--cached", "--stdin", "filter"}, Env: index, Stdin: names})
+	if err != nil {
+		return err
+	}
+	fields := strings.Split(strings.TrimSuffix(attributes, "\x00"), "\x00") // name, "filter", value, and so on
+	for i := 0; i+2 < len(fields); i += 3 {
+		if !slices.Contains(ownFilters, fields[i+2]) {
+			g.filtered = append(g.filtered, fields[i])
+		}
+	}
+	if len(g.filtered) == 0 {
+		return nil
+	}
+	_, err = g.start(ctx, Command{
+		Args: []string{"--literal-pathspecs", "reset", "--quiet", "--pathspec-from-file=-", "--pathspec-file-nul", from},
+		Env:  env, Stdin: strings.Join(g.filtered, "\x00"),
+	})
+	return err
+}
+
+// unfiltered returns a [*Failure] of [CodeHookFailed] if any of the files that
+// keepFiltered took out is changed in the eyes of the user's own git.
+func (r *Repository) unfiltered(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	out, words := &bounded{limit: maxOutput}, newTail(nil)
+	exit, err := r.limited(ctx, quickLimit, Command{
+		Args: append([]string{"git", "--literal-pathspecs", "status", "--porcelain", "--"}, names[:min(len(names), 100)]...),
+		Dir:  r.Path, Env: gitEnv, Stdout: out, Stderr: words,
+	})
+	if err != nil || exit == 0 && out.String() == "" {
+		return err
+	}
+	return &Failure{CodeHookFailed, fmt.Sprintf("%s: .gitattributes puts it through a git filter of the project, which only your own git runs. "+
+		"Commit it yourself with git commit", strings.Join(names[:min(len(names), 5)], ", "))}
+}
