@@ -89,7 +89,7 @@ func (t *talk) aside(ctx context.Context) error {
 		sub := t.state().Subagent(t.task)
 		ended.Told = "The subagent that worked in the background at " + sub.CallID + " (" + sub.Type + ": " + sub.Description +
 			") has ended. This is what it says, which is no word of the user's:\n\n" + result.Text
-		last, cancel := outliving(ctx)
+		last, cancel := Outliving(ctx)
 		defer cancel()
 		return t.rec.record(last, ended)
 	}

@@ -266,7 +266,7 @@ func (t *talk) controlCall(ctx context.Context, c agent.Call) error {
 // done journals a result, after what goes with it. It does so even if ctx has
 // ended: what has happened is known.
 func (t *talk) done(ctx context.Context, id string, r tool.Result, took time.Duration, before ...agent.Body) error {
-	last, cancel := outliving(ctx)
+	last, cancel := Outliving(ctx)
 	defer cancel()
 	done := &agent.CallDone{CallID: id, Text: r.Text, Error: r.Error, Output: r.Output, DurationMS: took.Milliseconds()}
 	if done.Text == "" {

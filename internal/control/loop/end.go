@@ -17,9 +17,9 @@ const settleWithin = 30 * time.Second
 // errUnsettled is the cause with which such a write is given up.
 var errUnsettled = fmt.Errorf("the journal did not take it within %v: %w", settleWithin, store.ErrUnreachable)
 
-// outliving returns a context for journaling what has happened already. It ends
+// Outliving returns a context for journaling what has happened already. It ends
 // [settleWithin] after ctx has ended, and not before.
-func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
+func Outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		late := time.NewTimer(settleWithin)
@@ -83,7 +83,7 @@ func (l *Loop) settle(ctx context.Context) error {
 	if l.own.hands == nil {
 		return nil
 	}
-	last, cancel := outliving(ctx)
+	last, cancel := Outliving(ctx)
 	defer cancel()
 	err := l.abandon(last)
 	if err == nil || leavesOpen(err) {
@@ -98,7 +98,7 @@ func (l *Loop) settle(ctx context.Context) error {
 // they, nor a cancel, nor the server's stop changes it any more.
 func (l *Loop) conclude(ctx context.Context, reason string, ended *agent.RunEnded) error {
 	l.tellEnd(ctx, reason)
-	last, cancel := outliving(ctx)
+	last, cancel := Outliving(ctx)
 	defer cancel()
 	return l.rec.close(last, ended)
 }

@@ -45,7 +45,7 @@ func (l *Loop) finish(ctx context.Context) error {
 // last event.
 func (l *Loop) wrapUp(ctx context.Context, reason string, ended *agent.RunEnded) error {
 	l.tellEnd(ctx, reason)
-	last, cancel := outliving(ctx)
+	last, cancel := Outliving(ctx)
 	defer cancel()
 	l.keep(last)
 	return l.conclude(ctx, reason, ended)

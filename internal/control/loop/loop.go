@@ -138,7 +138,7 @@ type Loop struct {
 // returns an error, and leaves the run open, only when ctx ended with another
 // cause, or when the journal can not be written.
 func Run(ctx context.Context, agentID string, c Config) error {
-	opening, opened := outliving(ctx) // a run that is cancelled meanwhile ends as any other
+	opening, opened := Outliving(ctx) // a run that is cancelled meanwhile ends as any other
 	rec, err := newRecorder(opening, c.Journal, agentID, c.Owner, c.Logger)
 	opened()
 	if err != nil {

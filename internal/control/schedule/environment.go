@@ -71,7 +71,9 @@ func (w *worker) prepare(ctx context.Context, p build.Plan, record loop.Record) 
 		}
 	})
 	if err != nil {
-		return base, errors.Join(err, recordErr, record(context.WithoutCancel(ctx), step(pod.StepFailed, err.Error())))
+		last, cancel := loop.Outliving(ctx)
+		defer cancel()
+		return base, errors.Join(err, recordErr, record(last, step(pod.StepFailed, err.Error())))
 	}
 	lines := []string{p.Where}
 	for _, f := range p.Findings {
@@ -182,7 +184,9 @@ func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, lim
 		exit, err = conn.RunSandboxed(ctx, *around, command, limit, out)
 	}
 	if err := errors.Join(err, recordErr); err != nil {
-		return "", errors.Join(lostError(err), record(context.WithoutCancel(ctx), step(pod.StepFailed, out.text())))
+		last, cancel := loop.Outliving(ctx)
+		defer cancel()
+		return "", errors.Join(lostError(err), record(last, step(pod.StepFailed, out.text())))
 	}
 	if exit.Code == 0 && !exit.TimedOut {
 		return "", record(ctx, step(pod.StepDone, out.text()))

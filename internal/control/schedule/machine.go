@@ -132,7 +132,9 @@ func (w *worker) made(ctx context.Context, base build.Base, e environment.Enviro
 	})
 	if err != nil {
 		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}
-		return nil, errors.Join(machineFault(err), record(context.WithoutCancel(ctx), failed))
+		last, cancel := loop.Outliving(ctx)
+		defer cancel()
+		return nil, errors.Join(machineFault(err), record(last, failed))
 	}
 	return m, record(ctx, &agent.BootStep{Name: "machine", State: string(pod.StepDone), DurationMS: time.Since(start).Milliseconds()})
 }
