@@ -94,7 +94,7 @@ func Conflict(format string, args ...any) *Error {
 
 // Exhausted is a limit that was reached.
 func Exhausted(format string, args ...any) *Error {
-	return newError(KindExhausted, "limit_exceeded", format, args)
+	return newError(KindExhausted, "usage_limit_exceeded", format, args)
 }
 
 // Unavailable is a thing that may work later.

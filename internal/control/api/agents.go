@@ -284,7 +284,7 @@ func (s *server) removeMachine(ctx context.Context, id string) error {
 // agent returns the caller's agent. Another's is not found, so that nobody
 // learns which ids exist.
 func (s *server) agent(ctx context.Context, who account.APIKey, id string) (agent.Agent, error) {
-	missing := fault.NotFound("no agent %s", quoted(id))
+	missing := fault.NotFound("no agent %s", quoted(id)).Named("agent_not_found")
 	if !agent.ValidID(id) {
 		return agent.Agent{}, missing
 	}

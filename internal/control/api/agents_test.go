@@ -16,6 +16,7 @@ import (
 
 func TestAgentLife(t *testing.T) {
 	h := newHouse(t)
+	h.want(h.call("POST", "/v1/environments", `{"owner":"personal","name":"e","environmentJson":"{}"}`), 201)
 	a := h.want(h.call("POST", "/v1/agents", `{
 		"prompt":{"text":"Mend the failing test, please, and then push","images":[{"data":"iVBORw0KGgo=","mimeType":"image/png","dimension":{"width":1,"height":1}}]},
 		"agentId":"bc-00000000-0000-4000-8000-00000000000A","name":"Mender","model":{"id":"other"},"env":{"type":"cloud","name":"e"},

@@ -193,7 +193,7 @@ func (s *server) entriesFor(ctx context.Context, a agent.Agent, asked agent.Appr
 		entries = asked.Entries
 	}
 	if s.Review == nil {
-		return nil, fault.NotImplemented("this server has no rules")
+		return nil, fault.NotImplemented("this server has no rules").Named(codeOff)
 	}
 	if err := s.Review.CheckEntries(ctx, a, asked, entries, d == agent.AllowAlways); err != nil {
 		f := fault.Invalid("%v", err).At("entries")

@@ -73,7 +73,7 @@ func (s *server) downloadArtifact(w http.ResponseWriter, r *http.Request, who ac
 		return fault.Invalid("the path of an artifact is needed").At("path").Hint("GET /v1/agents/{id}/artifacts lists them")
 	}
 	if s.Artifacts == nil {
-		return fault.NotFound("this server keeps no artifacts")
+		return fault.NotFound("this server keeps no artifacts").Named(codeOff)
 	}
 	name, inMachine := strings.CutPrefix(asked, machineFolder)
 	if !inMachine {

@@ -69,9 +69,12 @@ func mayUse(rt route, who account.APIKey) error {
 		return nil
 	}
 	if rt.least() == account.Member {
-		return fault.Denied("a viewer only reads").Hint("ask an admin for the role of a member")
+		return fault.Denied("a viewer only reads").Named(codeRole).Hint("ask an admin for the role of a member")
 	}
-	return fault.Denied("this is for the team's %ss", rt.least()).Hint("ask one of them to do it, or for their role")
+	if rt.least() == account.Admin {
+		return fault.Denied("this is for the team's admins").Named(codeTeamAdmin).Hint("ask one of them to do it, or for their role")
+	}
+	return fault.Denied("this is for the team's %ss", rt.least()).Named(codeRole).Hint("ask one of them to do it, or for their role")
 }
 
 // bearer returns the key in the Authorization header, or "".

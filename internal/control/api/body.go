@@ -44,7 +44,7 @@ func wholeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // decode is [json.Unmarshal] with errors that say where.
 func decode(data []byte, v any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
-		return fault.Invalid("the body is empty; it must be a JSON object").Named("invalid_json")
+		return fault.Invalid("the body is empty; it must be a JSON object").Named("missing_body")
 	}
 	err := json.Unmarshal(data, v)
 	if err == nil {

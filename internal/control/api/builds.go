@@ -99,7 +99,7 @@ func (s *server) getBuild(w http.ResponseWriter, r *http.Request, who account.AP
 func (s *server) getActiveBuild(w http.ResponseWriter, r *http.Request, e environment.Saved) error {
 	b, err := s.Builds.ActiveBuild(r.Context(), e.ID)
 	if errors.Is(err, store.ErrNotFound) {
-		return fault.NotFound("no build of that environment has succeeded yet").Named("no_active_build").
+		return fault.NotFound("no build of that environment has succeeded yet").Named(codeNoBuild).
 			Hint("the first agent of one of its repositories has one made")
 	}
 	if err != nil {

@@ -200,7 +200,7 @@ func (s *server) created(ctx context.Context, in *createAgentRequestJSON, prompt
 		c.Name = *in.Name
 	}
 	if env.Preset != "" && len(repos) == 0 {
-		return nil, fault.Invalid("is needed: an environment is a repository's").At("repos")
+		return nil, fault.Invalid("is needed: an environment is a repository's").Named(codeNoRepository).At("repos")
 	}
 	if c.Pull, err = s.pullWish(in, repos); err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func branch(in *createAgentRequestJSON, prompt string) (string, error) {
 	case in.WorkOnCurrentBranch:
 		return "", fault.Invalid("is given, but the agent is to work on the current branch").Hint("leave one of the two out").At("branchName")
 	case !validRef(*name), *name == "HEAD", strings.HasPrefix(*name, "refs/"):
-		return "", fault.Invalid("%s is not the name of a branch", quoted(*name)).At("branchName")
+		return "", fault.Invalid("%s is not the name of a branch", quoted(*name)).Named("invalid_branch_name").At("branchName")
 	default:
 		return *name, nil
 	}

@@ -79,7 +79,7 @@ func (s *server) buildRoutes(page []param) []route {
 	}
 }
 
-var errNoBuilder = fault.NotImplemented("this server builds no environments")
+var errNoBuilder = fault.NotImplemented("this server builds no environments").Named(codeOff)
 
 func (s *server) startBuild(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	var in startBuildRequestJSON
@@ -91,7 +91,7 @@ func (s *server) startBuild(w http.ResponseWriter, r *http.Request, who account.
 	case err != nil:
 		return err
 	case in.Repo == "" && len(e.Repos) == 0:
-		return fault.Conflict("the environment is for no repository").Named("no_repository").Hint("give it one first")
+		return fault.Conflict("the environment is for no repository").Named(codeNoRepository).Hint("give it one first")
 	case in.Repo == "":
 		in.Repo = e.Repos[0]
 	case !slices.Contains(e.Repos, in.Repo):
@@ -158,7 +158,7 @@ func (s *server) mayUseRepository(ctx context.Context, who account.APIKey, is fu
 		}
 		q.BeforeTime, q.BeforeID = list[len(list)-1].CreatedAt, list[len(list)-1].ID
 	}
-	return fault.NotFound("you have no agent of that repository").Named("repository_not_found").Hint("make one with `aloft run`; its builds are yours to see then")
+	return fault.NotFound("you have no agent of that repository").Named("repository_access").Hint("make one with `aloft run`; its builds are yours to see then")
 }
 
 func (s *server) listRepositoryBuilds(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -201,12 +201,12 @@ func (s *server) openBuildPTY(w http.ResponseWriter, r *http.Request, who accoun
 // or never was, whoever has an agent of the build's repository may see it; a draft
 // is for whom it was made.
 func (s *server) build(r *http.Request, who account.APIKey, change bool) (environment.Record, error) {
-	missing := fault.NotFound("no build %s that you may see", quoted(r.PathValue("buildId")))
+	missing := fault.NotFound("no build %s that you may see", quoted(r.PathValue("buildId"))).Named(codeNoBuild)
 	if id := r.PathValue("id"); id != "" {
 		if _, err := s.environment(r.Context(), who, id, change); err != nil {
 			return environment.Record{}, err
 		}
-		missing = fault.NotFound("no build %s of that environment", quoted(r.PathValue("buildId")))
+		missing = fault.NotFound("no build %s of that environment", quoted(r.PathValue("buildId"))).Named(codeNoBuild)
 	}
 	if s.Builds == nil {
 		return environment.Record{}, missing

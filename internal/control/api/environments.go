@@ -138,7 +138,7 @@ func (s *server) MayUse(ctx context.Context, who account.APIKey, id string, chan
 
 func teamAdmin(who account.APIKey) error {
 	if !who.Role.Covers(account.Admin) {
-		return fault.Denied("the team's environments are changed by its admin").Hint("save one of your own, which counts before the team's")
+		return fault.Denied("the team's environments are changed by its admin").Named(codeTeamAdmin).Hint("save one of your own, which counts before the team's")
 	}
 	return nil
 }
@@ -196,7 +196,7 @@ func (s *server) createEnvironment(w http.ResponseWriter, r *http.Request, who a
 		}
 	}
 	if s.Saved == nil {
-		return fault.NotImplemented("this server keeps no environments")
+		return fault.NotImplemented("this server keeps no environments").Named(codeOff)
 	}
 	if err := s.saveEnvironment(r.Context(), e, true); err != nil {
 		return err

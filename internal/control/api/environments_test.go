@@ -101,7 +101,7 @@ func TestEnvironments(t *testing.T) {
 	h.want(h.callAs(bensKey, "POST", "/v1/environments", `{"owner":"team","name":"a","environmentJson":"{}"}`), 403)
 	h.want(h.callAs(bensKey, "GET", "/v1/environments/"+id, ""), 404)
 
-	if a := h.call("GET", "/v1/environments/"+id+"/builds/active", ""); a.status != 404 || !strings.Contains(string(a.body), "no_active_build") {
+	if a := h.call("GET", "/v1/environments/"+id+"/builds/active", ""); a.status != 404 || !strings.Contains(string(a.body), "build_not_found") {
 		t.Errorf("no build yet: %d %s", a.status, a.body)
 	}
 	build := h.saveEnvironment(id)

@@ -137,7 +137,7 @@ func owner(q url.Values, who account.APIKey) (int64, error) {
 		case err != nil || id < 1:
 			return 0, fault.Invalid("must be the number of a member").Hint("GET /v1/members lists them").At("user")
 		case !who.MaySee(id):
-			return 0, fault.Denied("your role lets you see your own agents only").At("user")
+			return 0, fault.Denied("your role lets you see your own agents only").Named(codeRole).At("user")
 		}
 		return id, nil
 	}

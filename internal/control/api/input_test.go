@@ -27,7 +27,7 @@ func TestBadInput(t *testing.T) {
 		name, body, code string
 		says             []string // each must be in the message
 	}{
-		{"Empty", "", "invalid_json", []string{"empty"}},
+		{"Empty", "", "missing_body", []string{"empty"}},
 		{"Malformed", "{\n \"prompt\": {\"text\": \"x\",}}", "invalid_json", []string{"line 2", "column 25"}},
 		{"Cut", `{"prompt":`, "invalid_json", []string{"line 1"}},
 		{"NotAnObject", `[1]`, "validation_error", []string{"an object, not array"}},
@@ -58,7 +58,7 @@ func TestBadInput(t *testing.T) {
 		{"NameEmpty", prompt(`"name":""`), "validation_error", []string{"name"}},
 		{"NameLong", prompt(`"name":"` + strings.Repeat("é", 101) + `"`), "validation_error", []string{"name", "101"}},
 		{"AgentID", prompt(`"agentId":"bc-1"`), "validation_error", []string{"agentId"}},
-		{"ModelUnknown", prompt(`"model":{"id":"gpt-9"}`), "unknown_model", []string{"model.id", "gpt-9", "house", "other"}},
+		{"ModelUnknown", prompt(`"model":{"id":"gpt-9"}`), "invalid_model", []string{"model.id", "gpt-9", "house", "other"}},
 		{"ModelEmpty", prompt(`"model":{}`), "validation_error", []string{"model.id"}},
 		{"ModelIsAString", prompt(`"model":"house"`), "validation_error", []string{"model", "object"}},
 		{"ModelParams", prompt(`"model":{"id":"house","params":[{"id":"a","value":"b"}]}`), "validation_error", []string{"model.params[0].id", "has no parameters"}},
@@ -67,7 +67,7 @@ func TestBadInput(t *testing.T) {
 		{"EnvMachine", prompt(`"env":{"type":"machine","name":"x"}`), "not_implemented", []string{"env.type"}},
 		{"EnvName", prompt(`"env":{"type":"cloud","name":""}`), "validation_error", []string{"env.name"}},
 		{"TheSameRepoTwice", prompt(`"repos":[{"url":"https://h/a"},{"url":"git@h:a.git"}]`), "validation_error", []string{"repos[1].url"}},
-		{"RepoPR", prompt(`"repos":[{"url":"https://h/a","prUrl":"https://h/a/1"}]`), "forge_not_configured", []string{"repos[0].prUrl"}},
+		{"RepoPR", prompt(`"repos":[{"url":"https://h/a","prUrl":"https://h/a/1"}]`), "integration_not_connected", []string{"repos[0].prUrl"}},
 		{"RepoURL", prompt(`"repos":[{}]`), "validation_error", []string{"repos[0].url"}},
 		{"RepoRef", prompt(`"repos":[{"url":"https://h/a","startingRef":"--upload-pack=x"}]`), "validation_error", []string{"repos[0].startingRef"}},
 		{"ReposIsAString", prompt(`"repos":"https://h/a"`), "validation_error", []string{"repos", "array"}},
@@ -78,14 +78,14 @@ func TestBadInput(t *testing.T) {
 		{"SubagentOfAloft", subagents(`{"name":"Explore","description":"b","prompt":"c"}`), "validation_error", []string{"customSubagents[0].name", "Aloft's own"}},
 		{"SubagentTwice", subagents(`{"name":"a","description":"b","prompt":"c"},{"name":"a","description":"b","prompt":"c"}`), "validation_error", []string{"customSubagents[1].name", "two"}},
 		{"SubagentLong", subagents(`{"name":"a","description":"b","prompt":"` + strings.Repeat("é", 8193) + `"}`), "validation_error", []string{"customSubagents[0].prompt", "8193"}},
-		{"SubagentModel", subagents(`{"name":"a","description":"b","prompt":"c","model":"gpt-9"}`), "unknown_model", []string{"customSubagents[0].model.id", "gpt-9"}},
+		{"SubagentModel", subagents(`{"name":"a","description":"b","prompt":"c","model":"gpt-9"}`), "invalid_model", []string{"customSubagents[0].model.id", "gpt-9"}},
 		{"SubagentModelIsANumber", subagents(`{"name":"a","description":"b","prompt":"c","model":5}`), "validation_error", []string{"an object"}},
 		{"TooManySubagents", subagents(`{}` + strings.Repeat(",{}", 20)), "validation_error", []string{"customSubagents", "21"}},
 		{"MCPField", prompt(`"mcpServers":[{"name":"a","command":"x","cwd":"/"}]`), "validation_error", []string{`no field "cwd"`}},
 		{"EnvVars", prompt(`"envVars":{"CURSOR_A":"b"}`), "name_reserved", []string{"envVars.CURSOR_A"}},
 		{"EmptyEnvVar", prompt(`"envVars":{"A":""}`), "validation_error", []string{"envVars.A"}},
-		{"AutoCreatePR", prompt(`"autoCreatePR":true`), "validation_error", []string{"autoCreatePR", "no repository"}},
-		{"NoForge", prompt(`"autoCreatePR":true,"repos":[{"url":"https://h/a"}]`), "forge_not_configured", []string{"autoCreatePR", "git.credentials"}},
+		{"AutoCreatePR", prompt(`"autoCreatePR":true`), "repository_required", []string{"autoCreatePR", "no repository"}},
+		{"NoForge", prompt(`"autoCreatePR":true,"repos":[{"url":"https://h/a"}]`), "integration_not_connected", []string{"autoCreatePR", "git.credentials"}},
 		{"Mode", prompt(`"mode":"dance"`), "validation_error", []string{"mode"}},
 		{"Class", prompt(`"class":"weak"`), "validation_error", []string{"class"}},
 		{"WorkOnCurrentBranch", prompt(`"workOnCurrentBranch":"yes"`), "validation_error", []string{"workOnCurrentBranch", "true or false"}},
@@ -280,7 +280,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 	id, _ := h.begin()
 	h.work.diff = func(string) (string, bool, error) { panic("secret") }
 	a := h.want(h.call("GET", "/v1/agents/"+id+"/diff", ""), 500)
-	if strings.Contains(string(a.body), "secret") || a.text(t, "error.code") != "internal" {
+	if strings.Contains(string(a.body), "secret") || a.text(t, "error.code") != "internal_error" {
 		t.Errorf("%s", a.body)
 	}
 	h.work.diff = func(string) (string, bool, error) {

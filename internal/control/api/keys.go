@@ -2,12 +2,14 @@ package api
 
 import (
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"aloft/internal/account"
+	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
 
@@ -92,7 +94,7 @@ func (s *server) selfCare(who account.APIKey) error {
 		return err
 	}
 	if who.Kind == account.SubToken {
-		return fault.Denied("a sub-token does not change who its user is").Hint("use the user's own key or session")
+		return fault.Denied("a sub-token does not change who its user is").Named("key_not_supported").Hint("use the user's own key or session")
 	}
 	return nil
 }
@@ -194,10 +196,13 @@ func (s *server) deleteKey(w http.ResponseWriter, r *http.Request, who account.A
 		return err
 	}
 	id, err := strconv.ParseInt(r.PathValue("keyId"), 10, 64)
-	if err == nil {
-		err = s.SignIn.Store.RemoveKey(r.Context(), who.UserID, id)
+	if err != nil {
+		err = store.ErrNotFound
 	} else {
-		err = fault.NotFound("no key %s", quoted(r.PathValue("keyId")))
+		err = s.SignIn.Store.RemoveKey(r.Context(), who.UserID, id)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		err = fault.NotFound("no key %s", quoted(r.PathValue("keyId"))).Named("api_key_not_found")
 	}
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func TestRateLimit(t *testing.T) {
 	if head.Get("Retry-After") != "20" || head.Get("X-RateLimit-Limit") != "3" || head.Get("X-RateLimit-Reset") != "1000060" {
 		t.Errorf("headers %v", head)
 	}
-	if a := h.want(h.call("GET", "/v0/me", ""), 429); a.text(t, "error") != "rate_limited" {
+	if a := h.want(h.call("GET", "/v0/me", ""), 429); a.text(t, "error") != "rate_limit_exceeded" {
 		t.Errorf("%s", a.body)
 	}
 	get(bensKey, "/v1/me", 200, "2")   // another key

@@ -49,7 +49,7 @@ func (s *server) openStream(w http.ResponseWriter, r *http.Request, who account.
 	case a.Archived:
 		return fault.Conflict("the agent is archived").Named("agent_archived").Hint("unarchive it first")
 	case s.Machines == nil:
-		return fault.NotImplemented("machines cannot be reached through this server")
+		return fault.NotImplemented("machines cannot be reached through this server").Named(codeOff)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), openWithin)
 	conn, err := s.Machines.Open(ctx, a.ID, name)

@@ -84,7 +84,7 @@ type createTerminalRequestJSON struct {
 
 // noMachines is what a server answers that cannot reach into machines.
 func noMachines() error {
-	return fault.NotImplemented("this server does not reach into machines")
+	return fault.NotImplemented("this server does not reach into machines").Named(codeOff)
 }
 
 func (s *server) listTerminals(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

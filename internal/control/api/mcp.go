@@ -127,7 +127,7 @@ func (s *server) mcpRoutes() []route {
 
 func (s *server) keepsMCP() error {
 	if s.MCP == nil {
-		return fault.NotImplemented("this server keeps no MCP servers")
+		return fault.NotImplemented("this server keeps no MCP servers").Named(codeOff)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (s *server) addMCPServer(w http.ResponseWriter, r *http.Request, who accoun
 
 func mayTeam(who account.APIKey) error {
 	if !who.Role.Covers(account.Admin) {
-		return fault.Denied("the team's MCP servers are for admins to change").Hint("add it as your own, or ask an admin")
+		return fault.Denied("the team's MCP servers are for admins to change").Named(codeTeamAdmin).Hint("add it as your own, or ask an admin")
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (s *server) beginAgentMCPSignIn(w http.ResponseWriter, r *http.Request, who
 	}
 	switch {
 	case s.AgentMCP == nil:
-		return fault.NotImplemented("this server keeps no MCP servers")
+		return fault.NotImplemented("this server keeps no MCP servers").Named(codeOff)
 	case a.UserID != who.UserID:
 		return fault.Conflict("the agent is another's: it acts for the person who made it").Hint("have them sign in")
 	}

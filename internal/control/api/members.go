@@ -99,7 +99,7 @@ func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ account.A
 // owner anybody, an admin those that are neither.
 func mayCare(who account.APIKey, role account.Role) error {
 	if role.Covers(account.Admin) && !who.Role.Covers(account.Owner) {
-		return fault.Denied("admins and owners are made and changed by owners").Hint("ask an owner")
+		return fault.Denied("admins and owners are made and changed by owners").Named(codeRole).Hint("ask an owner")
 	}
 	return nil
 }

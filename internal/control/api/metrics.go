@@ -15,7 +15,7 @@ import (
 // may read it.
 func (s *server) metrics(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	if s.Metrics == nil {
-		return fault.NotImplemented("this server has no metrics")
+		return fault.NotImplemented("this server has no metrics").Named(codeOff)
 	}
 	text, err := s.Metrics(r.Context())
 	if err != nil {

@@ -38,7 +38,7 @@ func (s *server) createPreview(w http.ResponseWriter, r *http.Request, who accou
 		return fault.Invalid("a port is a number from 1 to 65535").At("port")
 	}
 	if s.Previews == nil {
-		return fault.NotImplemented("previews are off on this server").Hint("configure preview.domain, or use aloft agent forward")
+		return fault.NotImplemented("previews are off on this server").Named(codeOff).Hint("configure preview.domain, or use aloft agent forward")
 	}
 	serverPort := ""
 	if u, err := url.Parse(s.PublicURL()); err == nil {

@@ -219,7 +219,7 @@ func (s *server) pullWish(in *createAgentRequestJSON, repos []agent.Repo) (agent
 		return w, nil
 	}
 	if len(repos) == 0 {
-		return w, fault.Invalid("is true, but the agent has no repository").At("autoCreatePR")
+		return w, fault.Invalid("is true, but the agent has no repository").Named(codeNoRepository).At("autoCreatePR")
 	}
 	if s.Pulls == nil {
 		return w, fault.Of(errNoPulls()).At("autoCreatePR")

@@ -64,7 +64,7 @@ func (l *limiter) take(h http.Header, who account.APIKey) error {
 	l.tell(h, 0, due)
 	wait := due.Add(share).Sub(now) - time.Minute
 	h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))))
-	return fault.Exhausted("this key has made more than %d requests in a minute", l.perMinute).Named("rate_limited").
+	return fault.Exhausted("this key has made more than %d requests in a minute", l.perMinute).Named("rate_limit_exceeded").
 		Hint("wait as long as Retry-After says")
 }
 

@@ -20,12 +20,14 @@ const (
 	codeMethod  = "method_not_allowed"
 	codeTooLong = "payload_too_large"
 	codeCoding  = "unsupported_media_type"
+	codeStream  = "stream_unavailable"
 )
 
 var statusOfCode = map[string]int{
 	codeMethod:  http.StatusMethodNotAllowed,
 	codeTooLong: http.StatusRequestEntityTooLarge,
 	codeCoding:  http.StatusUnsupportedMediaType,
+	codeStream:  http.StatusInternalServerError, // as the API has it
 }
 
 var statusOfKind = map[fault.Kind]int{
@@ -54,6 +56,7 @@ type errorInnerJSON struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
 	Code    string   `json:"code" doc:"what went wrong, for programs"`
 	Message string   `json:"message" doc:"what went wrong, for people"`
+	HelpURL string   `json:"helpUrl,omitempty" format:"uri" doc:"a page that says more of the code"`
 }
 
 // fail writes an error. What is ours to mend is logged with its cause.
@@ -66,7 +69,7 @@ func (s *server) fail(w *reply, r *http.Request, log *slog.Logger, err error) {
 		log.Error("request failed", "err", err)
 	}
 	if w.status == 0 {
-		writeFault(w, f, isLegacy(r))
+		s.writeFault(w, f, isLegacy(r))
 	}
 }
 
@@ -94,7 +97,7 @@ func faultOf(err error) *fault.Error {
 }
 
 // writeFault writes an error, in the shape of /v0 where legacy is true.
-func writeFault(w http.ResponseWriter, f *fault.Error, legacy bool) {
+func (s *server) writeFault(w http.ResponseWriter, f *fault.Error, legacy bool) {
 	status, ok := statusOfCode[f.Code]
 	if !ok {
 		status = statusOfKind[f.Kind]
@@ -120,10 +123,10 @@ func writeFault(w http.ResponseWriter, f *fault.Error, legacy bool) {
 		msg += " (" + f.Advice + ")"
 	}
 	if legacy {
-		_ = writeJSON(w, status, v0.Error{Error: f.Code, Message: msg})
+		_ = writeJSON(w, status, v0.Error{Error: codeOf(f), Message: msg})
 		return
 	}
-	_ = writeJSON(w, status, errorJSON{Error: errorInnerJSON{Code: f.Code, Message: msg}})
+	_ = writeJSON(w, status, errorJSON{Error: errorInnerJSON{Code: codeOf(f), Message: msg, HelpURL: s.helpURL(codeOf(f))}})
 }
 
 // writeJSON writes a reply. Its error is that of the connection, which has

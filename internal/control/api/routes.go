@@ -181,6 +181,7 @@ func (s *server) current(page []param) []route {
 		{method: "GET", path: identity.KeysPath, id: "openIDKeys", summary: "List the public keys that tokens of machines are verified with", open: true,
 			status: 200, media: "application/json", handle: s.identityDocument},
 		{method: "GET", path: "/openapi.json", id: "openAPI", summary: "Describe this API", open: true, status: 200, media: "application/json", handle: s.serveOpenAPI},
+		{method: "GET", path: helpPath, id: "getHelpOnErrors", summary: "Explain the codes of errors", open: true, status: 200, media: "text/html", handle: s.serveHelp},
 		{method: "GET", path: "/openapi.yaml", id: "openAPIYAML", summary: "Describe this API", open: true, status: 200, media: "application/yaml", handle: s.serveOpenAPI},
 	}...)
 }

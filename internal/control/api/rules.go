@@ -34,7 +34,7 @@ type putRuleRequestJSON struct {
 // ruleOf reads whose rule of which name a request is about.
 func (s *server) ruleOf(r *http.Request, who account.APIKey) (owner, name string, err error) {
 	if s.Rules == nil {
-		return "", "", fault.NotImplemented("this server keeps no rules")
+		return "", "", fault.NotImplemented("this server keeps no rules").Named(codeOff)
 	}
 	switch r.PathValue("owner") {
 	case "me":
@@ -69,7 +69,7 @@ func (s *server) putRule(w http.ResponseWriter, r *http.Request, who account.API
 		return err
 	}
 	if owner == store.TeamRules && !who.Role.Covers(account.Admin) {
-		return fault.Denied("the team's rules are set by its admin").Hint("set your own")
+		return fault.Denied("the team's rules are set by its admin").Named(codeTeamAdmin).Hint("set your own")
 	}
 	var in putRuleRequestJSON
 	if err := readBody(w, r, &in); err != nil {

@@ -275,7 +275,7 @@ func (s *server) runOfAgent(ctx context.Context, agentID, runID string) (agent.R
 	run, err := s.Agents.Run(ctx, agentID, runID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return agent.Run{}, fault.NotFound("the agent has no run %s", quoted(runID))
+		return agent.Run{}, fault.NotFound("the agent has no run %s", quoted(runID)).Named("run_not_found")
 	case err != nil:
 		return agent.Run{}, fmt.Errorf("read a run of %s: %w", agentID, err)
 	}

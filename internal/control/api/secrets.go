@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -9,6 +11,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/store"
 	"aloft/internal/fault"
 	"aloft/internal/redact"
 	"aloft/internal/secret"
@@ -103,7 +106,7 @@ func environmentSecrets(s *server, r *http.Request, who account.APIKey) (secret.
 
 func (s *server) environmentOwner(ctx context.Context, who account.APIKey, id string, change bool) (secret.Owner, error) {
 	if s.Environments == nil {
-		return secret.Owner{}, fault.NotFound("no environment %s", quoted(id))
+		return secret.Owner{}, fault.NotFound("no environment %s", quoted(id)).Named(codeNoEnvironment)
 	}
 	return secret.Owner{Kind: secret.OfEnvironment, ID: id}, s.Environments.MayUse(ctx, who, id, change)
 }
@@ -125,6 +128,9 @@ func (s *server) putSecret(of ownerOf) handler {
 		if put.Type == "" {
 			put.Type = secret.Runtime
 		}
+		if err := s.inScope(r.Context(), put); err != nil {
+			return err
+		}
 		kept, err := s.Secrets.Put(r.Context(), put, *in.Value)
 		if err != nil {
 			return err
@@ -135,6 +141,28 @@ func (s *server) putSecret(of ownerOf) handler {
 		}
 		return writeJSON(w, http.StatusOK, out)
 	}
+}
+
+// inScope refuses a secret of an environment that is for repositories which the
+// environment is not for: no machine would get it.
+func (s *server) inScope(ctx context.Context, put secret.Secret) error {
+	if put.Owner.Kind != secret.OfEnvironment || len(put.Repos) == 0 || s.Saved == nil {
+		return nil
+	}
+	e, err := s.Saved.Environment(ctx, put.Owner.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // the owner was checked before
+	}
+	if err != nil {
+		return fmt.Errorf("read environment: %w", err)
+	}
+	for i, url := range put.Repos {
+		if len(e.Repos) > 0 && !e.For(url) {
+			return fault.Conflict("the environment %s is not for %s", quoted(e.Name), quoted(url)).Named("secret_scope_conflict").
+				Hint("leave repos out, or add the repository to the environment").At(fmt.Sprintf("repos[%d]", i))
+		}
+	}
+	return nil
 }
 
 func (s *server) deleteSecret(of ownerOf) handler {
@@ -161,7 +189,7 @@ func (s *server) secretOwner(of ownerOf, r *http.Request, who account.APIKey) (s
 
 func (s *server) keepsSecrets() error {
 	if s.Secrets == nil {
-		return fault.NotImplemented("this server keeps no secrets")
+		return fault.NotImplemented("this server keeps no secrets").Named(codeOff)
 	}
 	return nil
 }

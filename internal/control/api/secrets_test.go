@@ -106,7 +106,7 @@ func TestSecretsThatAreRefused(t *testing.T) {
 	h := newHouse(t)
 	h.want(h.call("PUT", "/v1/secrets/Token", body("")), 200)
 	for _, tt := range []struct{ path, body, code, at string }{
-		{"/v1/secrets/TOKEN", body(""), "name_taken", "name"},
+		{"/v1/secrets/TOKEN", body(""), "secret_name_conflict", "name"},
 		{"/v1/secrets/https_proxy", body(""), "name_reserved", "name"},
 		{"/v1/secrets/A%20B", body(""), "validation_error", "name"},
 		{"/v1/secrets/A", `{}`, "validation_error", "value"},

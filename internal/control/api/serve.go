@@ -123,5 +123,5 @@ func (s *server) recovered(w *reply, r *http.Request, log *slog.Logger, p any) {
 	if w.status != 0 {
 		panic(http.ErrAbortHandler)
 	}
-	writeFault(w, errPanicked, isLegacy(r))
+	s.writeFault(w, errPanicked, isLegacy(r))
 }

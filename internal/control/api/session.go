@@ -67,7 +67,7 @@ const maxSignIn = 64 << 10
 
 func (s *server) desk() (*signin.Desk, error) {
 	if s.SignIn == nil {
-		return nil, fault.NotImplemented("nobody signs in at this server").Hint("use an API key")
+		return nil, fault.NotImplemented("nobody signs in at this server").Named(codeOff).Hint("use an API key")
 	}
 	return s.SignIn, nil
 }

@@ -244,7 +244,7 @@ func TestAudit(t *testing.T) {
 		}
 		before = "&before=" + strconv.FormatInt(page.NextBefore, 10)
 	}
-	want := "A (anns@example.com)|deleteAgent|ID|ok, |signIn|eve@example.com|unauthorized, A (anns@example.com)|updateMember|2|ok, A (bens@example.com)|inviteMember||forbidden"
+	want := "A (anns@example.com)|deleteAgent|ID|ok, |signIn|eve@example.com|unauthorized, A (anns@example.com)|updateMember|2|ok, A (bens@example.com)|inviteMember||team_admin_required"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("the log says\n%s, want\n%s", strings.Join(got, ", "), want)
 	}

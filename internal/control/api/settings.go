@@ -87,7 +87,7 @@ func (s *server) getSettings(w http.ResponseWriter, r *http.Request, _ account.A
 
 func (s *server) updateSettings(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	if s.Rules == nil {
-		return fault.NotImplemented("this server keeps no settings")
+		return fault.NotImplemented("this server keeps no settings").Named(codeOff)
 	}
 	var in updateSettingsRequestJSON
 	if err := readBody(w, r, &in); err != nil {

@@ -90,9 +90,9 @@ func (s *server) settingUp(r *http.Request, who account.APIKey) (agent.Agent, er
 	case a.Archived:
 		return a, fault.Conflict("the agent is archived").Named("agent_archived").Hint("unarchive it first")
 	case s.SetUps == nil:
-		return a, fault.NotImplemented("this server makes no environments of machines")
+		return a, fault.NotImplemented("this server makes no environments of machines").Named(codeOff)
 	case len(a.Repos) == 0:
-		return a, fault.Conflict("the agent has no repository whose environment this could be").Named("no_repository")
+		return a, fault.Conflict("the agent has no repository whose environment this could be").Named(codeNoRepository)
 	}
 	return a, nil
 }

@@ -12,6 +12,7 @@ import (
 	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
+	"aloft/internal/fault"
 )
 
 const (
@@ -25,6 +26,14 @@ const (
 // after Last-Event-ID. Everything comes from the journal, so a reconnecting
 // client gets what it missed, whichever server it reaches.
 func (s *server) streamRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	err := s.sendRun(w, r, who)
+	if errors.Is(err, store.ErrUnreachable) {
+		return fault.Unavailable("the events of the run cannot be read now").Named(codeStream).Because(err)
+	}
+	return err
+}
+
+func (s *server) sendRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	a, run, err := s.runAndAgent(r, who)
 	if err != nil {
 		return err
@@ -57,7 +66,7 @@ func (s *server) streamRun(w http.ResponseWriter, r *http.Request, who account.A
 		return out.flush()
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		writeFrame(&out.buf, "", "error", errorInnerJSON{Code: "agent_deleted", Message: "the agent was deleted"})
+		writeFrame(&out.buf, "", "error", errorInnerJSON{Code: "agent_not_found", Message: "the agent was deleted"})
 		writeFrame(&out.buf, "", "done", struct{}{})
 		return out.flush()
 	}

@@ -355,7 +355,7 @@ func TestHeartbeatAndDeletion(t *testing.T) {
 	}
 	h.want(h.call("DELETE", "/v1/agents/"+id, ""), 200)
 	rest, err := io.ReadAll(r)
-	if err != nil || !strings.HasSuffix(string(rest), "event: done\ndata: {}\n\n") || !strings.Contains(string(rest), "agent_deleted") {
+	if err != nil || !strings.HasSuffix(string(rest), "event: done\ndata: {}\n\n") || !strings.Contains(string(rest), "agent_not_found") {
 		t.Errorf("after its deletion: %q, %v", rest, err)
 	}
 }

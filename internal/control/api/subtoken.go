@@ -37,7 +37,7 @@ type createSubTokenResponseJSON struct {
 // makes no others: it would live for ever.
 func (s *server) createSubToken(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	if who.Kind != account.Lasting {
-		return fault.Denied("only an admin's own key makes sub-tokens")
+		return fault.Denied("only an admin's own key makes sub-tokens").Named("service_account_required").Hint("use a key of POST /v1/me/keys")
 	}
 	var in createSubTokenRequestJSON
 	if err := readBody(w, r, &in); err != nil {
@@ -46,6 +46,9 @@ func (s *server) createSubToken(w http.ResponseWriter, r *http.Request, who acco
 	u, err := s.subTokenUser(r.Context(), in)
 	if err != nil {
 		return err
+	}
+	if u.Disabled {
+		return fault.Denied("the user %d is disabled", u.ID).Named("team_membership_required").Hint("enable them first")
 	}
 	if u.ID != who.UserID {
 		if err := mayCare(who, u.Role); err != nil {
@@ -75,7 +78,7 @@ func (s *server) subTokenUser(ctx context.Context, in createSubTokenRequestJSON)
 		u, err = s.Accounts.UserByEmail(ctx, *in.ForUserEmail)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		err = fault.NotFound("there is no such user").At(field)
+		err = fault.NotFound("there is no such user in the team").Named("team_membership_required").At(field)
 	}
 	return u, err
 }

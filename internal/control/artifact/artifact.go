@@ -130,7 +130,7 @@ func (s *Store) Open(ctx context.Context, agentID, name string) (io.ReadSeekClos
 	}
 	at := slices.IndexFunc(list, func(f File) bool { return f.Name == name })
 	if at < 0 {
-		return nil, File{}, fault.NotFound("the agent has no such artifact").At("path").
+		return nil, File{}, fault.NotFound("the agent has no such artifact").Named("artifact_not_found").At("path").
 			Hint("list them: what is larger than may be kept, or no regular file, is not among them")
 	}
 	r, err := s.bucket.NewReader(ctx, agentID+"/"+list[at].Key, nil)

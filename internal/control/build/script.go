@@ -32,7 +32,7 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 		return environment.Saved{}, fault.NotImplemented("this server keeps no environments")
 	}
 	if len(a.Repos) == 0 {
-		return environment.Saved{}, fault.Conflict("there is no repository whose environment this could be").Named("no_repository")
+		return environment.Saved{}, fault.Conflict("there is no repository whose environment this could be").Named("repository_required")
 	}
 	repo := a.Repos[0]
 	p, err := b.plan(ctx, source{repo.URL, cmp.Or(a.Origin, repo.StartingRef), a.UserID, a.Env.ID})

@@ -114,7 +114,7 @@ func TestKeepScript(t *testing.T) {
 			t.Errorf("%s: install is %q afterwards", name, got)
 		}
 	}
-	if _, err := b.KeepScript(t.Context(), agent.Agent{ID: "bc-x", UserID: 1}, "call", "x"); fault.Of(err).Code != "no_repository" {
+	if _, err := b.KeepScript(t.Context(), agent.Agent{ID: "bc-x", UserID: 1}, "call", "x"); fault.Of(err).Code != "repository_required" {
 		t.Errorf("without a repository: %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // Codes of faults.
 const (
-	CodeNotConfigured = "forge_not_configured"
+	CodeNotConfigured = "integration_not_connected"
 	CodeNoToken       = "forge_no_token"
 	CodeUnauthorized  = "forge_unauthorized"
 	CodeDenied        = "forge_denied"

@@ -28,7 +28,7 @@
 // text of whoever wrote them, and nothing in them is an instruction. No error
 // holds a token.
 //
-// Errors are of package fault. Codes: forge_not_configured, forge_no_token,
+// Errors are of package fault. Codes: integration_not_connected, forge_no_token,
 // forge_unauthorized, forge_denied, forge_not_found, forge_conflict,
 // forge_refused, forge_rate_limited (see [RetryAfter]), forge_unreachable.
 package forge

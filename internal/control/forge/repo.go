@@ -84,7 +84,7 @@ var pullURL = regexp.MustCompile(`^/(.+?)/(?:pull|pulls|-/merge_requests|merge_r
 // ParsePullRequestURL reads the address of a pull request's page, also of those
 // below it, such as its files.
 func ParsePullRequestURL(s string) (Repo, int, error) {
-	bad := fault.Invalid("this is no address of a pull request").Named("pull_request_url_invalid").
+	bad := fault.Invalid("this is no address of a pull request").Named("pr_resolution_failed").
 		Hint("copy it from the browser, as in https://github.com/owner/name/pull/7")
 	if len(s) > maxURL {
 		return Repo{}, 0, bad

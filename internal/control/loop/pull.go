@@ -126,7 +126,7 @@ func (l *Loop) notPulled(ctx context.Context, asked agent.PullRequestAsked, err 
 }
 
 func errNoForges() *fault.Error {
-	return fault.Invalid("this server has no forge").Named("forge_not_configured").
+	return fault.Invalid("this server has no forge").Named("integration_not_connected").
 		Hint("add the host's URL and a token to git.credentials in the configuration")
 }
 

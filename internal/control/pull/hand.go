@@ -76,7 +76,7 @@ func pushed(s *agent.State, repoURL string) (int, error) {
 	n := slices.IndexFunc(s.Agent.Repos, func(r agent.Repo) bool { return r.URL == repoURL })
 	switch {
 	case len(s.Agent.Repos) == 0:
-		return 0, fault.Conflict("the agent has no repository").Named("no_repository")
+		return 0, fault.Conflict("the agent has no repository").Named("repository_required")
 	case repoURL != "" && n < 0:
 		return 0, fault.Invalid("is none of the agent's repositories").At("repoUrl")
 	case n < 0:

@@ -81,10 +81,10 @@ func (s *Safe) Put(ctx context.Context, of secret.Secret, value string) (secret.
 	}
 	switch err := s.Store.PutSecret(ctx, sealed); {
 	case errors.Is(err, store.ErrExists):
-		return of, fault.Conflict("there is a secret whose name differs from %s only in case", of.Name).Named("name_taken").
+		return of, fault.Conflict("there is a secret whose name differs from %s only in case", of.Name).Named("secret_name_conflict").
 			At("name").Hint("delete that one first, or use its name")
 	case errors.Is(err, store.ErrTooMany):
-		return of, fault.Exhausted("there are %d secrets already, which is as many as can be", secret.MaxPerOwner).Hint("delete what is not used")
+		return of, fault.Exhausted("there are %d secrets already, which is as many as can be", secret.MaxPerOwner).Named("secret_limit_reached").Hint("delete what is not used")
 	case err != nil:
 		return of, err
 	}
@@ -132,7 +132,7 @@ func (s *Safe) Delete(ctx context.Context, owner secret.Owner, name string) erro
 	}
 	err := s.Store.DeleteSecret(ctx, owner, name)
 	if errors.Is(err, store.ErrNotFound) {
-		return fault.NotFound("there is no secret %s", name)
+		return fault.NotFound("there is no secret %s", name).Named("secret_not_found")
 	}
 	return err
 }

@@ -98,7 +98,7 @@ func TestWhatAnAgentGets(t *testing.T) {
 	if err := s.Delete(t.Context(), env, "A"); !fault.Is(err, fault.KindNotFound) {
 		t.Errorf("deleting what is gone: %v", err)
 	}
-	if _, err := s.Put(t.Context(), secret.Secret{Name: "a", Type: secret.Runtime, Owner: ada}, "v"); fault.Of(err).Code != "name_taken" {
+	if _, err := s.Put(t.Context(), secret.Secret{Name: "a", Type: secret.Runtime, Owner: ada}, "v"); fault.Of(err).Code != "secret_name_conflict" {
 		t.Errorf("a name in another case: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ func (w *worker) findPulls(ctx context.Context, state *agent.State, record loop.
 			continue
 		}
 		if w.s.Pulls == nil {
-			return fault.Invalid("this server has no forge to find %s at", repo.PullRequest).Named("forge_not_configured").
+			return fault.Invalid("this server has no forge to find %s at", repo.PullRequest).Named("integration_not_connected").
 				Hint("add the host's URL and a token to git.credentials in the configuration")
 		}
 		found, err := w.s.Pulls.Found(ctx, repo.URL, repo.PullRequest)

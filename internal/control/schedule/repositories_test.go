@@ -131,7 +131,7 @@ func TestFindPulls(t *testing.T) {
 		t.Errorf("what is known is asked for again: %v", err)
 	}
 	events = events[:1]
-	if err := find(nil); fault.Of(err).Code != "forge_not_configured" || fault.Of(err).Advice == "" {
+	if err := find(nil); fault.Of(err).Code != "integration_not_connected" || fault.Of(err).Advice == "" {
 		t.Errorf("without a forge: %v", err)
 	}
 }

@@ -121,7 +121,7 @@ func (s *Scheduler) CommitFile(ctx context.Context, agentID, name string, data [
 		return "", "", err
 	}
 	if len(state.Agent.Repos) == 0 {
-		return "", "", fault.Conflict("the agent has no repository to commit to").Named("no_repository")
+		return "", "", fault.Conflict("the agent has no repository to commit to").Named("repository_required")
 	}
 	a, err := s.Access(ctx, agentID)
 	if err != nil {

@@ -47,7 +47,7 @@ func (f *failures) wait(names ...string) error {
 	defer f.mu.Unlock()
 	for _, name := range names {
 		if left := f.of[fold(name)].until().Sub(f.now()); left > 0 {
-			return fault.Exhausted("too many tries have failed").Named("rate_limited").
+			return fault.Exhausted("too many tries have failed").Named("rate_limit_exceeded").
 				Hint("try again in %d seconds", int(math.Ceil(left.Seconds())))
 		}
 	}

@@ -36,7 +36,7 @@ func (p *pending[T]) put(what T, life time.Duration) (string, error) {
 			}
 		}
 		if len(p.all) >= maxPending {
-			return "", fault.Exhausted("too many are signing in at once").Named("rate_limited").Hint("try again in some minutes")
+			return "", fault.Exhausted("too many are signing in at once").Named("rate_limit_exceeded").Hint("try again in some minutes")
 		}
 	}
 	if p.all == nil {

@@ -71,14 +71,14 @@ func (in *CreateAgentRequest) v1() (object, error) {
 		out["model"] = object{"id": *in.Model}
 	}
 	if in.Source == nil {
-		return nil, fault.Invalid("is required").At("source")
+		return nil, fault.Invalid("is required").Named("repository_required").At("source")
 	}
 	repo := object{}
 	switch s := in.Source; {
 	case s.Repository != nil:
 		repo["url"] = *s.Repository
 	case s.PRURL == nil:
-		return nil, fault.Invalid("is required").At("source.repository")
+		return nil, fault.Invalid("is required").Named("repository_required").At("source.repository")
 	}
 	if in.Source.PRURL != nil {
 		repo["prUrl"] = *in.Source.PRURL

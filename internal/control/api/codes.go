@@ -1,0 +1,121 @@
+package api
+
+import (
+	"bytes"
+	_ "embed"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+
+	"aloft/internal/account"
+	"aloft/internal/fault"
+)
+
+// Codes of errors that several handlers give.
+const (
+	codeRole         = "role_forbidden"
+	codeTeamAdmin    = "team_admin_required"
+	codeOff          = "feature_unavailable"
+	codeNoBuild      = "build_not_found"
+	codeNoRepository = "repository_required"
+	codeUpstream     = "upstream_error"
+	codeInternal     = "internal_error"
+)
+
+// upstream are the codes of failures of other servers. Runs keep them; replies
+// have the one code that clients of the API know.
+var upstream = []string{"forge_unreachable", "repo_unreachable", "registry_unreachable", "lfs_unreachable"}
+
+// codeOf is the code of an error as a reply has it.
+func codeOf(f *fault.Error) string {
+	switch {
+	case f.Kind == fault.KindInternal:
+		return codeInternal
+	case f.Kind == fault.KindUnavailable && slices.Contains(upstream, f.Code):
+		return codeUpstream
+	}
+	return f.Code
+}
+
+// A helpCode is a code of errors that the help page explains.
+type helpCode struct{ Code, Meaning, Remedy string }
+
+// helpCodes are the codes that clients of the API branch on, and that this
+// server gives.
+var helpCodes = []helpCode{
+	{"unauthorized", "The request has no API key, or one that is unknown, expired or of a disabled user.", "Send a valid key as Authorization: Bearer KEY. Create one in the dashboard under Account."},
+	{"api_key_not_found", "You have no API key of that number.", "List your keys with GET /v1/me/keys."},
+	{codeRole, "Your role does not allow the request.", "Ask an admin or an owner of the team for another role."},
+	{codeTeamAdmin, "Only admins of the team may do that.", "Ask an admin to do it. Environments, rules and MCP servers of your own need no admin."},
+	{"key_not_supported", "A sub-token acts for a user, but cannot change the user's own keys, password or passkeys.", "Use the user's own API key or session."},
+	{"service_account_required", "Sub-tokens are created with a lasting API key of an admin, not with a session or another sub-token.", "Create an API key with POST /v1/me/keys and use that."},
+	{"team_membership_required", "The user is not in the team, or is disabled.", "Invite or enable the user with POST or PATCH /v1/members."},
+	{codeOff, "This server is not configured for the feature.", "Ask the operator; docs/reference/configuration.md says which key turns it on."},
+	{"not_implemented", "The request asks for a part of the API that this version does not have.", "Leave the field out."},
+	{"integration_not_connected", "The server has no credentials for the code host of the repository.", "Add the host's URL and a token to git.credentials in the configuration."},
+	{"validation_error", "A field of the request is missing or has a wrong value. The message names the field.", "Correct the field. The API is described at /openapi.json."},
+	{"missing_body", "The request has no body.", "Send a JSON object."},
+	{"invalid_model", "The server has no model of that id.", "List the models with GET /v1/models."},
+	{"invalid_branch_name", "The name is not one that git accepts for a branch.", "Use a name such as fix/login, without spaces, .. or a leading dash."},
+	{codeNoRepository, "The request needs a repository.", "Name one in repos."},
+	{"repository_access", "You may not see what belongs to that repository.", "Run an agent there first, or ask an admin."},
+	{"pr_resolution_failed", "The text is not the address of a pull request.", "Copy the address from the browser, as in https://github.com/owner/name/pull/7."},
+	{"artifact_not_found", "The agent has no artifact at that path.", "List them with GET /v1/agents/{id}/artifacts."},
+	{"agent_not_found", "There is no such agent that you may see.", "List your agents with GET /v1/agents."},
+	{"run_not_found", "The agent has no such run.", "List its runs with GET /v1/agents/{id}/runs."},
+	{codeBusy, "The agent has a run that has not ended.", "Wait for its end, cancel it, or queue the prompt with POST /v1/agents/{id}/queue."},
+	{"agent_archived", "The agent is archived.", "Unarchive it with POST /v1/agents/{id}/unarchive."},
+	{"agent_id_conflict", "There is an agent of the agentId that the request brings.", "Generate another id, or use the agent that is there."},
+	{"run_not_cancellable", "The run has ended.", "Nothing is left to cancel."},
+	{"rate_limit_exceeded", "The key, or the address that signs in, has made too many requests.", "Wait for as many seconds as Retry-After says."},
+	{"usage_limit_exceeded", "There is as much of something as the server allows.", "Delete what is not used."},
+	{codeStream, "The events of the run cannot be read now.", "Try again; the stream goes on after Last-Event-ID."},
+	{"invalid_last_event_id", "Last-Event-ID is not an event of this run.", "Leave the header out to begin at the run's first event."},
+	{codeUpstream, "A code host, registry or other server does not answer.", "Try again later."},
+	{codeInternal, "The server has failed.", "Give the operator the reply's X-Request-Id; the server's log has the cause."},
+	{codeNoEnvironment, "There is no environment of that id or name that you may use.", "List them with GET /v1/environments."},
+	{"environment_name_conflict", "You, or the team, have an environment of that name already.", "Choose another name, or rename the other environment."},
+	{codeNoBuild, "There is no such build that you may see, or none has succeeded yet.", "List the builds of the environment."},
+	{"secret_not_found", "The owner has no secret of that name.", "List them with GET /v1/secrets."},
+	{"secret_name_conflict", "There is a secret whose name differs only in case.", "Use that name, or delete that secret first."},
+	{"secret_limit_reached", "The owner has as many secrets as the server keeps.", "Delete secrets that are not used."},
+	{"secret_scope_conflict", "The secret is for a repository that its environment is not for.", "Leave repos out, or add the repository to the environment."},
+}
+
+// unusedCodes are codes of the API whose cases this server does not have.
+var unusedCodes = map[string]string{
+	"plan_required":         "there are no paid plans",
+	"client_cancelled":      "nobody is left to read the reply of a request that its client has cancelled",
+	"stream_expired":        "a run's events are kept as long as its agent; afterwards the reply is agent_not_found",
+	"secret_name_ambiguous": "the path of a secret names its owner, and an owner has a name once, whatever its case",
+	"user_required":         "every key belongs to a user",
+}
+
+// helpPath is where the help page is served.
+const helpPath = "/help/errors"
+
+// helpURL is the address of what the help page says of a code, "" where it says
+// nothing.
+func (s *server) helpURL(code string) string {
+	if !slices.ContainsFunc(helpCodes, func(h helpCode) bool { return h.Code == code }) {
+		return ""
+	}
+	return strings.TrimSuffix(s.PublicURL(), "/") + helpPath + "#" + code
+}
+
+//go:embed help.html
+var helpText string
+
+var helpPage = template.Must(template.New("help").Parse(helpText))
+
+func (s *server) serveHelp(w http.ResponseWriter, _ *http.Request, _ account.APIKey) error {
+	var page bytes.Buffer
+	if err := helpPage.Execute(&page, helpCodes); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	_, _ = w.Write(page.Bytes())
+	return nil
+}
