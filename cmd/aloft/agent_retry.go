@@ -12,6 +12,7 @@ import (
 func newAgentRetryCommand(a *app) *cobra.Command {
 	var in client.Retry
 	var images []string
+	var model string
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   `retry AGENT ["PROMPT"]`,
@@ -28,6 +29,7 @@ as they are, and the model is told so. 'aloft agent fork' makes another agent
 instead, whose machine begins with what was pushed then. What is replaced stays in
 the journal: 'aloft agent logs' shows it.`,
 		Example: `  aloft agent retry bc-…
+  aloft agent retry bc-… --model local
   aloft agent retry bc-… "Say it in fewer words"
   aloft agent retry bc-… --turn 3 "Not like that: look at the cache first"`,
 		Args:              cobra.RangeArgs(1, 2),
@@ -42,6 +44,9 @@ the journal: 'aloft agent logs' shows it.`,
 					return err
 				}
 				in.Prompt = &prompt
+			}
+			if model != "" {
+				in.Model = &client.ModelRef{ID: model}
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -66,6 +71,7 @@ the journal: 'aloft agent logs' shows it.`,
 	flags := cmd.Flags()
 	flags.IntVar(&in.Turn, "turn", 0, "`number` of the first reply of the model that is replaced, from 1")
 	flags.StringVar(&in.RunID, "run", "", "`id` of the run that is begun anew, in place of --turn; the last unless given")
+	flags.StringVar(&model, "model", "", "`id` of the model to go on with, as aloft models lists them")
 	flags.StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	flags.BoolVar(&follow, "follow", true, "watch until the run has ended")
 	return cmd

@@ -182,6 +182,8 @@ type (
 		Message string `json:"message,omitempty"`
 		WaitMS  int64  `json:"waitMs"`
 		Attempt int    `json:"attempt"` // that failed, from 1
+		// Attempts is how many there are in all; 0 in journals of before it was noted.
+		Attempts int `json:"attempts,omitempty"`
 	}
 	// TurnReplied is a whole reply. No call of it is sent before this is journaled.
 	TurnReplied struct {

@@ -65,6 +65,7 @@ type body struct {
 	Text          string          `json:"text"`
 	WaitMS        int64           `json:"waitMs"`
 	Attempt       int             `json:"attempt"`
+	Attempts      int             `json:"attempts"` // 0 where it is not known
 	Turn          int             `json:"turn"`
 	CallID        string          `json:"callId"`
 	Error         bool            `json:"error"`
@@ -147,7 +148,7 @@ func (t *Transcript) Show(e client.Event) {
 		t.done(b, e.Time)
 	case "model.retry":
 		t.told.Reset()
-		t.line(Yellow, "~", "retry", fmt.Sprintf("%s; trying again in %s", t.why(b), Took(time.Duration(b.WaitMS)*time.Millisecond)), 0)
+		t.line(Yellow, "~", "retry", fmt.Sprintf("%s%s; trying again in %s", t.why(b), attempt(b.Attempt, b.Attempts), Took(time.Duration(b.WaitMS)*time.Millisecond)), 0)
 	case "machine.lost":
 		t.line(Yellow, "!", "lost", "the machine stopped: "+b.Reason, 0)
 	case "machine.hibernated":
@@ -399,4 +400,12 @@ func about(args json.RawMessage) string {
 		}
 	}
 	return ""
+}
+
+// attempt says which attempt has failed, where it is known of how many.
+func attempt(n, of int) string {
+	if of == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (attempt %d of %d)", n, of)
 }

@@ -8,9 +8,10 @@ import (
 
 // Retry says from where a conversation goes on anew.
 type Retry struct {
-	Turn   int     `json:"turn,omitempty"`  // the first reply that is replaced, from 1
-	RunID  string  `json:"runId,omitempty"` // in place of it, a run that is begun anew; the latest unless given
-	Prompt *Prompt `json:"prompt,omitempty"`
+	Turn   int       `json:"turn,omitempty"`  // the first reply that is replaced, from 1
+	RunID  string    `json:"runId,omitempty"` // in place of it, a run that is begun anew; the latest unless given
+	Prompt *Prompt   `json:"prompt,omitempty"`
+	Model  *ModelRef `json:"model,omitempty"` // the agent's from now on
 }
 
 // Retried is what came of it.

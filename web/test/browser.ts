@@ -108,6 +108,8 @@ export const views: View[] = [
   { name: "agent-publishes", path: `/agents/${demoId(16)}` },
   { name: "agent-plans", path: `/agents/${demoId(14)}` },
   { name: "agent-failed", path: `/agents/${demoId(3)}` },
+  { name: "agent-overloaded", path: `/agents/${demoId(17)}` },
+  { name: "agent-retry-with", path: `/agents/${demoId(3)}`, click: "text=Retry with" },
   { name: "agent-limited", path: `/agents/${demoId(15)}` },
   { name: "agent-starting", path: `/agents/${demoId(4)}` },
   { name: "agent-hostile", path: `/agents/${demoId(9)}` },

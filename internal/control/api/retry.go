@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -13,10 +14,11 @@ import (
 )
 
 type retryRequestJSON struct {
-	_      struct{}    `json:"-" additionalProperties:"true"`
-	Turn   *int        `json:"turn,omitempty" minimum:"1" doc:"the first reply of the model that is replaced, from 1, as forks count them; if it is the first of its run, so is the prompt before it"`
-	RunID  *string     `json:"runId,omitempty" doc:"in place of turn, a run that is begun anew; the latest unless given"`
-	Prompt *promptJSON `json:"prompt,omitempty" doc:"what is said there; unless given the prompt that was, or in the middle of a run nothing"`
+	_      struct{}      `json:"-" additionalProperties:"true"`
+	Turn   *int          `json:"turn,omitempty" minimum:"1" doc:"the first reply of the model that is replaced, from 1, as forks count them; if it is the first of its run, so is the prompt before it"`
+	RunID  *string       `json:"runId,omitempty" doc:"in place of turn, a run that is begun anew; the latest unless given"`
+	Prompt *promptJSON   `json:"prompt,omitempty" doc:"what is said there; unless given the prompt that was, or in the middle of a run nothing"`
+	Model  *modelRefJSON `json:"model,omitempty" doc:"the agent's from now on; as it was unless given"`
 }
 
 type retryResponseJSON struct {
@@ -57,6 +59,13 @@ func (s *server) retryTurn(w http.ResponseWriter, r *http.Request, who account.A
 		}
 		fetched, unreachable = s.fetchImages(ctx, in.Prompt, prompt)
 	}
+	model := ""
+	if in.Model != nil {
+		if model, err = s.model(ctx, in.Model); err != nil {
+			return err
+		}
+		model = cmp.Or(model, agent.DefaultModel)
+	}
 	runID := agent.NewRunID()
 	if key != "" {
 		runID = "run-" + named(who, "retry "+id, key)
@@ -89,7 +98,7 @@ func (s *server) retryTurn(w http.ResponseWriter, r *http.Request, who account.A
 			said = *p.Prompt
 		}
 		out.Turn, out.Replaced = p.Turn, p.Replaced
-		events = append(p.Events(who.UserID), agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: said, Trace: traceOf(r), Mode: p.Mode}})
+		events = append(p.Events(who.UserID), agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: said, Trace: traceOf(r), Mode: p.Mode, Model: model}})
 		return events, nil
 	})
 	if err != nil {

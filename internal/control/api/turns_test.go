@@ -110,6 +110,12 @@ func TestRetry(t *testing.T) {
 		t.Errorf("%s, said %s", edited.body, said())
 	}
 	h.append(id, edited.text(t, "run.id"), finish())
+	h.want(h.call("POST", path, `{"model":{"id":"none"}}`), 400)
+	other := h.want(h.call("POST", path, `{"model":{"id":"other"}}`), 201)
+	if got := h.folded(id).Agent.Model; got != "other" {
+		t.Errorf("after a retry with another model the agent has %q", got)
+	}
+	h.append(id, other.text(t, "run.id"), finish())
 	h.want(h.call("POST", path, `{"turn":9}`), 400)
 	h.want(h.call("POST", path, `{"turn":1,"runId":"run-1"}`), 400)
 	h.want(h.call("POST", path, `{"runId":"run-1"}`), 404)

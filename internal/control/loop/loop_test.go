@@ -331,6 +331,12 @@ func TestModelIsAskedAgain(t *testing.T) {
 		if got := len(bodies[*agent.ModelRetry](r)); got != 3 {
 			t.Errorf("%d retries in the journal, want 3", got)
 		}
+		const attempts = 8
+		for i, b := range bodies[*agent.ModelRetry](r) {
+			if b.Attempt != i+1 || b.Attempts != attempts || b.WaitMS <= 0 {
+				t.Errorf("the journal says attempt %d of %d, next in %d ms; want %d of %d", b.Attempt, b.Attempts, b.WaitMS, i+1, attempts)
+			}
+		}
 	})
 }
 

@@ -67,7 +67,7 @@ func (t *talk) patiently(ctx context.Context, ask func(context.Context) error) e
 		if !again {
 			return err
 		}
-		if err := t.record(ctx, &agent.ModelRetry{Reason: string(m.Reason), Message: m.Message, WaitMS: wait.Milliseconds(), Attempt: attempt}); err != nil {
+		if err := t.record(ctx, &agent.ModelRetry{Reason: string(m.Reason), Message: m.Message, WaitMS: wait.Milliseconds(), Attempt: attempt, Attempts: attempts(m)}); err != nil {
 			return err
 		}
 		if err := pause(ctx, wait); err != nil {
@@ -82,15 +82,23 @@ func patience(m *model.Error, attempt int) (time.Duration, bool) {
 	if !m.Temporary() {
 		return 0, false
 	}
-	if m.Reason == model.Unreachable {
-		return unreachableWait << (attempt - 1), attempt < maxUnreachable
-	}
-	if attempt >= maxAttempts {
+	if attempt >= attempts(m) {
 		return 0, false
+	}
+	if m.Reason == model.Unreachable {
+		return unreachableWait << (attempt - 1), true
 	}
 	wait := min(firstWait<<(attempt-1), longestWait)
 	wait += time.Duration(rand.Int64N(int64(wait)/2 + 1)) // so that a hundred agents do not come back at once
 	return max(wait, m.RetryAfter), true
+}
+
+// attempts returns how often a model is asked that fails so.
+func attempts(m *model.Error) int {
+	if m.Reason == model.Unreachable {
+		return maxUnreachable
+	}
+	return maxAttempts
 }
 
 // pause waits, unless ctx ends first.

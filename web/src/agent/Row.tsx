@@ -1,9 +1,9 @@
 import { memo, useContext } from "react";
-import type { Entry, Shot } from "../journal/fold";
+import type { Again, Entry, Shot } from "../journal/fold";
 import { Icon, type IconName } from "../parts/Icon";
 import { Copy } from "../parts/Copy";
 import { Markdown } from "../parts/Markdown";
-import { span } from "../parts/time";
+import { span, useSecondsTo } from "../parts/time";
 import { link } from "../route";
 import { words } from "../words";
 import { CallRow } from "./CallRow";
@@ -13,6 +13,7 @@ import { clip, shownProse } from "../parts/clip";
 import { few } from "../parts/few";
 import { useFold } from "./folds";
 import { enqueue } from "./queue";
+import { RetryRun } from "./RetryRun";
 import { TurnActs, TurnContext } from "./turns";
 
 const w = words.agent;
@@ -57,6 +58,7 @@ export const Row = memo(
               {entry.message && <p dir="auto">{clip(entry.message, 10_000)}</p>}
               {entry.hint && <p className="muted">{entry.hint}</p>}
               {entry.status === "EXPIRED" && !entry.over && <Continue />}
+              {entry.status === "ERROR" && !entry.over && <RetryRun />}
             </div>
             {entry.code && <code className="faint">{entry.code}</code>}
           </div>
@@ -174,6 +176,17 @@ const icons: Partial<Record<Extract<Entry, { kind: "note" }>["about"], IconName>
   pushed: "branch", pulled: "branch", unpulled: "warn", committed: "check", paused: "pause", resumed: "play", cancel: "stop", lost: "warn", retry: "clock", compacted: "archive",
 };
 
+/** Which attempt has failed, and while the next is to come, when. */
+function Attempt({ attempt, attempts, next }: Again) {
+  const seconds = useSecondsTo(next);
+  return (
+    <span className="attempt" role="timer">
+      {w.attempt(attempt, attempts)}
+      {seconds > 0 && `, ${w.nextAttempt(seconds)}`}
+    </span>
+  );
+}
+
 function Noted({ entry }: Of<"note">) {
   const of = useContext(TurnContext);
   const long = entry.text.length > 160 || entry.text.includes("\n");
@@ -182,6 +195,7 @@ function Noted({ entry }: Of<"note">) {
     <>
       <Icon name={icons[entry.about] ?? "machine"} />
       {w.note[entry.about]}
+      {entry.again && <Attempt {...entry.again} />}
       {entry.text && !open && (
         <span className="cut" dir="auto">
           {entry.text.slice(0, 300)}

@@ -33,8 +33,9 @@ export function Talk({ agent, talking: { follower, busy, outgoing, sent } }: { a
   const t = follower.transcript;
   const [forking, setForking] = useState<number>(); // after the turn
   const [editing, setEditing] = useState<Point>();
+  const model = t.model || (agent.model ?? "");
   const free = !busy && agent.status === "ACTIVE";
-  const turns = useMemo(() => ({ id, free, done: sent, edit: setEditing, fork: setForking }), [id, free, sent]);
+  const turns = useMemo(() => ({ id, model, free, done: sent, edit: setEditing, fork: setForking }), [id, model, free, sent]);
   return (
     <div className="agent-body">
       <div className="agent-talk">

@@ -25,6 +25,7 @@ const first: AgentSummary[] = [
   agent(13, "Keep carts of guests for a month", 6, { runStatus: "RUNNING", machine: "ready", waitingApprovals: 1, doing: "AskQuestion Where carts are kept" }),
   agent(14, "Split the search service", 9, { runStatus: "RUNNING", machine: "ready", waitingApprovals: 1, doing: "CreatePlan Split the search service", repos: repo("acme/search") }),
   agent(16, "Publish the release", 10, { runStatus: "RUNNING", machine: "ready", waitingApprovals: 1, doing: "Shell npm run build" }),
+  agent(17, "Sort the imports", 1, { runStatus: "RUNNING", machine: "ready", doing: "asking the model again" }),
   agent(3, "Upgrade to React 19", 11, { runStatus: "ERROR", doing: "the model refused the key of the configuration: 401 invalid x-api-key", repos: repo("acme/web") }),
   agent(4, "Find why checkout is slow for large carts", 1, { runStatus: "CREATING", machine: "booting", doing: "starting the machine: checkout" }),
   agent(5, "Translate the emails into Portuguese and check all of the placeholders in the templates of every language", 32, { runStatus: "FINISHED", machine: "hibernated", repos: repo("acme/mail"), pullRequests: pull(40, "Translate the emails into Portuguese", { repoUrl: "git.example.com/acme/mail", branch: "aloft/portuguese", state: "merged" }) }),
@@ -51,7 +52,7 @@ const pulled: Record<number, Partial<AgentSummary>> = {
 /** Five thousand agents, of which the first have a story. */
 export const agents: AgentSummary[] = [
   ...first,
-  ...Array.from({ length: 4988 }, (_, i) =>
+  ...Array.from({ length: 4987 }, (_, i) =>
     agent(100 + i, `${verbs[i % verbs.length]} ${things[i % things.length]}`, 200 + i * 7, {
       runStatus: i % 9 === 4 ? "CANCELLED" : "FINISHED",
       repos: repo(["acme/shop", "acme/web", "acme/infra", "acme/mail"][i % 4] ?? "acme/shop"),

@@ -158,6 +158,13 @@ const failed: Bare[] = [
   { kind: "run.ended", data: { status: "ERROR", failure: { code: "model_unauthorized", message: "the model refused the key of the configuration: 401 invalid x-api-key", hint: "mend the key of the model in the configuration" } } },
 ];
 
+/** One whose model is overloaded: the third of its attempts has failed just now. */
+const overloaded: Bare[] = [
+  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Sort the imports." }] } } },
+  ...boot,
+  ...[1, 2, 3].map((attempt): Bare => ({ kind: "model.retry", data: { reason: "overloaded", message: "the model is overloaded (529)", waitMs: 3_600_000, attempt, attempts: 8 } })),
+];
+
 const limited: Bare[] = [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Find why the nightly job is slow, and mend it." }] } } },
   ...boot,
@@ -261,7 +268,7 @@ const setUp: Bare[] = [
 ];
 
 const journals: Record<string, () => Bare[]> = {
-  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(16)]: () => publishing(), [idOf(5)]: () => retried, [idOf(6)]: () => delegating(), [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(15)]: () => limited, [idOf(4)]: () => starting, [idOf(8)]: () => arabic, [idOf(9)]: () => hostile, [idOf(51)]: () => setUp, [idOf(52)]: () => settingUp, [idOf(10)]: () => long(10_000), [idOf(101)]: () => long(1_000), [idOf(102)]: () => long(100_000),
+  [idOf(1)]: () => working, [idOf(2)]: () => asking, [idOf(13)]: () => wondering(), [idOf(14)]: () => planning(), [idOf(16)]: () => publishing(), [idOf(17)]: () => overloaded, [idOf(5)]: () => retried, [idOf(6)]: () => delegating(), [idOf(12)]: () => flood(), [idOf(3)]: () => failed, [idOf(15)]: () => limited, [idOf(4)]: () => starting, [idOf(8)]: () => arabic, [idOf(9)]: () => hostile, [idOf(51)]: () => setUp, [idOf(52)]: () => settingUp, [idOf(10)]: () => long(10_000), [idOf(101)]: () => long(1_000), [idOf(102)]: () => long(100_000),
 };
 
 const kept = new Map<string, Event[]>();

@@ -27,7 +27,7 @@ type Bodies = {
   notice: { text: string };
   "text.delta": { text: string };
   "thinking.delta": { text: string };
-  "model.retry": { reason: string; message?: string; waitMs: number; attempt: number };
+  "model.retry": { reason: string; message?: string; waitMs: number; attempt: number; attempts?: number }; // the attempt that failed, and of how many
   "turn.replied": { message: Message; usage: Tokens; model: string };
   "call.judged": { callId: string; treatment: string; by: string; why?: string; message?: string };
   "call.sent": { callId: string };

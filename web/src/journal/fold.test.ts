@@ -32,6 +32,17 @@ test("a reply that was cut off leaves nothing behind", () => {
   expect(texts(t)).toEqual(["prompt go", "note overloaded", "text right", "turn"]);
 });
 
+test("attempts that fail one after the other are one line, which says how many and when", () => {
+  const retry = (attempt: number) => ({ kind: "model.retry", data: { reason: "overloaded", message: "overloaded (529)", waitMs: 12_000, attempt, attempts: 8 } }) as Pick<Event, "kind" | "data">;
+  const t = told(prompt, retry(1), { kind: "text.delta", data: { text: "cut" } }, retry(2), retry(3));
+  expect(texts(t)).toEqual(["prompt go", "note overloaded (529)"]);
+  expect(t.entries[1]).toMatchObject({ again: { attempt: 3, attempts: 8, next: Date.parse("2030-01-01T00:00:16Z") } });
+  t.add({ seq: 6, time: "", ...reply({ text: "right" }) } as Event);
+  expect(t.entries[1]).toMatchObject({ again: { attempt: 3, next: 0 } });
+  t.add({ seq: 7, time: "2030-01-01T00:01:00Z", ...retry(1) } as Event);
+  expect(texts(t)).toEqual(["prompt go", "note overloaded (529)", "text right", "turn", "note overloaded (529)"]);
+});
+
 test("an event that is told twice counts once", () => {
   const t = told(prompt, { kind: "text.delta", data: { text: "a" } });
   t.add({ seq: 2, time: "", kind: "text.delta", data: { text: "a" } });

@@ -11,10 +11,12 @@ export type Entry = { key: string; rev: number; time: string; seq: number } & (
   | { kind: "thinking"; text: string; live: boolean }
   | { kind: "text"; text: string; live: boolean }
   | { kind: "call"; call: Call }
-  | { kind: "note"; tone: "plain" | "amber" | "red"; about: Note; text: string }
+  | { kind: "note"; tone: "plain" | "amber" | "red"; about: Note; text: string; again?: Again }
   | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string; over?: true } // over: another run came after it
 );
 export type Note = "retry" | "lost" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed" | "pulled" | "unpulled";
+/** An attempt to ask the model that failed: which of how many (0 is not known), and when the next is due; 0 once it was made. */
+export type Again = { attempt: number; attempts: number; next: number };
 /** An image of an event, as the API has it. */
 export type Shot = { seq: number; n: number };
 export type Waiting = { runId: string; text: string; images: Shot[] };
@@ -67,6 +69,7 @@ export class Transcript {
   private began = ""; // when the model was asked, as near as the journal says
   private readonly calls = new Map<string, Extract<Entry, { kind: "call" }>>();
   private boot: Extract<Entry, { kind: "boot" }> | undefined;
+  private failing: Extract<Entry, { kind: "note" }> | undefined; // the model, at the last attempt
   private live: Extract<Entry, { kind: "text" | "thinking" }>[] = []; // of the reply that is being written
 
   constructor(private readonly agentId = "") {}
@@ -106,6 +109,11 @@ export class Transcript {
   add(e: Event): void {
     if (e.seq <= this.last) return; // told again after a lost connection
     this.last = e.seq;
+    if (this.failing?.again && e.kind !== "model.retry") {
+      this.failing.again = { ...this.failing.again, next: 0 }; // the next attempt was made, or there is none
+      this.failing.rev++;
+      if (e.kind !== "text.delta" && e.kind !== "thinking.delta") this.failing = undefined;
+    }
     switch (e.kind) {
       case "run.created":
         this.runId = e.runId ?? "";
@@ -166,7 +174,8 @@ export class Transcript {
         break;
       case "model.retry":
         this.dropLive();
-        this.note("retry", "amber", e.data.message ?? e.data.reason, e);
+        this.dropLive();
+        this.again(e);
         break;
       case "turn.replied":
         this.replied(e.data.message.blocks, e.data.usage, e.data.model, e);
@@ -288,6 +297,19 @@ export class Transcript {
     const entry = { ...shape, key: key || `e${e.seq}.${this.made.n++}`, rev: 0, time: e.time, seq: e.seq } as unknown as Extract<Entry, { kind: T["kind"] }>;
     this.entries.push(entry);
     return entry;
+  }
+
+  /** Notes a failed attempt: those that follow each other are one entry. */
+  private again(e: Extract<Event, { kind: "model.retry" }>): void {
+    const again = { attempt: e.data.attempt, attempts: e.data.attempts ?? 0, next: Date.parse(e.time) + e.data.waitMs };
+    const text = e.data.message ?? e.data.reason;
+    const last = this.entries.at(-1);
+    if (this.failing && this.failing === last && e.data.attempt > 1) {
+      Object.assign(last, { text, again });
+      last.rev++;
+      return;
+    }
+    this.failing = this.push({ kind: "note", about: "retry", tone: "amber", text, again }, e);
   }
 
   private note(about: Note, tone: "plain" | "amber" | "red", text: string, e: Event): void {

@@ -1,3 +1,4 @@
+import { useEffect, useState } from "react";
 import { words } from "../words";
 import { Signal } from "./signal";
 
@@ -24,6 +25,23 @@ export function span(ms: number): string {
 
 const now = new Signal(Date.now());
 let ticks = 0;
+
+/** useSecondsTo counts down to a time in milliseconds: the seconds until then, 0 once it is over. */
+export function useSecondsTo(at: number): number {
+  const [seconds, set] = useState(() => left(at));
+  useEffect(() => {
+    set(left(at));
+    if (at <= Date.now()) return;
+    const timer = setInterval(() => {
+      set(left(at));
+      if (at <= Date.now()) clearInterval(timer);
+    }, 250);
+    return () => clearInterval(timer);
+  }, [at]);
+  return seconds;
+}
+
+const left = (at: number): number => Math.max(0, Math.ceil((at - Date.now()) / 1000));
 
 /** useNow is a clock for what says how long ago something was; it ticks every ten seconds. */
 export function useNow(): number {

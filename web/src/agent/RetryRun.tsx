@@ -1,0 +1,99 @@
+import { useContext, useRef, useState, type FormEvent } from "react";
+import { newKey } from "../api/key";
+import { asFailure, useClient, useLoad } from "../api/use";
+import { Dialog } from "../parts/Dialog";
+import { Icon } from "../parts/Icon";
+import { Loading, Problem } from "../parts/State";
+import { toastFailure } from "../parts/toast";
+import { words } from "../words";
+import { TurnContext } from "./turns";
+
+const w = words.agent;
+
+/** What can be done about the last run, which has failed: the same again, or by another model. */
+export function RetryRun() {
+  const of = useContext(TurnContext);
+  const client = useClient();
+  const [busy, setBusy] = useState(false);
+  const [picking, pick] = useState(false);
+  const key = useRef(newKey());
+  if (!of) return null;
+  const off = !of.free || busy;
+  const title = of.free ? w.retryRunTitle : w.turn.works;
+  const retry = () => {
+    setBusy(true);
+    client
+      .retry(of.id, {}, key.current)
+      .then(of.done, toastFailure)
+      .finally(() => setBusy(false));
+  };
+  return (
+    <div className="ended-acts">
+      <button type="button" className="button first small" disabled={off} title={title} onClick={retry}>
+        <Icon name="refresh" /> {w.retryRun}
+      </button>
+      <button type="button" className="button small" disabled={off} title={title} onClick={() => pick(true)}>
+        {w.retryWith}
+      </button>
+      {picking && <RetryWith id={of.id} used={of.model} close={() => pick(false)} done={of.done} />}
+    </div>
+  );
+}
+
+/** Asks for the model to go on with. */
+function RetryWith({ id, used, close, done }: { id: string; used: string; close: () => void; done: () => void }) {
+  const client = useClient();
+  const models = useLoad(client.models, []);
+  const [model, setModel] = useState("");
+  const [problem, setProblem] = useState("");
+  const [busy, setBusy] = useState(false);
+  const key = useRef(newKey());
+  const others = models.data?.items ?? [];
+  const chosen = model || (others.find((m) => m.id !== used) ?? others[0])?.id || "";
+  const submit = async (e: FormEvent) => {
+    e.preventDefault();
+    setBusy(true);
+    try {
+      await client.retry(id, { model: { id: chosen } }, key.current);
+      close();
+      done();
+    } catch (e) {
+      key.current = newKey();
+      setProblem(asFailure(e).message);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={w.retryWithTitle} close={close}>
+      <form onSubmit={(e) => void submit(e)}>
+        <div className="body">
+          <p className="muted">{w.retryWithLead}</p>
+          {models.loading ? (
+            <Loading rows={1} />
+          ) : (
+            <div className="field">
+              <label htmlFor="retry-model">{w.retryModel}</label>
+              <select id="retry-model" className="input" value={chosen} onChange={(e) => setModel(e.target.value)}>
+                {others.map((m) => (
+                  <option key={m.id} value={m.id}>
+                    {m.id === used ? w.retryCurrent(m.displayName) : m.displayName}
+                  </option>
+                ))}
+              </select>
+            </div>
+          )}
+          {(problem || models.failure) && <Problem>{problem || models.failure?.message}</Problem>}
+        </div>
+        <footer>
+          <span className="grow" />
+          <button type="button" className="button quiet" onClick={close}>
+            {words.spawn.cancel}
+          </button>
+          <button type="submit" className="button first" disabled={busy || !chosen}>
+            {w.retryGo}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
