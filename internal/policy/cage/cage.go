@@ -123,17 +123,20 @@ func (l Layers) Merge() Policy {
 func (l Layers) network(home, repo, team *NetworkRules) policy.Network {
 	var n policy.Network
 	var deny, allow bool
+	listed := team != nil && team.Allow != nil
 	for _, rules := range []*NetworkRules{home, repo, team} {
 		if rules == nil {
 			continue
 		}
-		deny, allow = deny || rules.Default == "deny", allow || rules.Default == "allow"
+		deny = deny || rules.Default == "deny"
+		// Beside the team's allow list only the team may open the network.
+		allow = allow || rules.Default == "allow" && (rules == team || !listed)
 		n.Allow, n.Deny = unite(n.Allow, rules.Allow), unite(n.Deny, rules.Deny)
 	}
 	if l.Mode == WithDefaults || l.Mode == "" {
 		n.Allow = unite(n.Allow, DefaultHosts)
 	}
-	if team != nil && team.Allow != nil {
+	if listed {
 		n.Allow = slices.Clone(team.Allow)
 	}
 	switch {

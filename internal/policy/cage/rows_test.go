@@ -93,6 +93,10 @@ func TestMergeRows(t *testing.T) {
 		{"allow united", `{"networkPolicy":{"allow":["a.test"]}}`, `{"networkPolicy":{"allow":["b.test"]}}`, ``, []string{"h:a.test", "h:b.test"}, nil},
 		{"team's list replaces", `{"networkPolicy":{"allow":["a.test"]}}`, `{"networkPolicy":{"allow":["b.test"]}}`, `{"networkPolicy":{"allow":["c.test"]}}`,
 			[]string{"h:c.test"}, []string{"h:a.test", "h:b.test"}},
+		{"default allow of a repository", ``, `{"networkPolicy":{"default":"allow","allow":["b.test"]}}`, `{"networkPolicy":{"allow":["c.test"]}}`,
+			[]string{"h:c.test"}, []string{"h:b.test", "h:d.test"}},
+		{"default allow of a person", `{"networkPolicy":{"default":"allow"}}`, ``, `{"networkPolicy":{"allow":[]}}`, nil, []string{"h:a.test"}},
+		{"default allow of the team", ``, ``, `{"networkPolicy":{"default":"allow","allow":["c.test"]}}`, []string{"h:c.test", "h:d.test"}, nil},
 		{"deny beats allow", `{"networkPolicy":{"default":"deny"}}`, `{"networkPolicy":{"default":"allow"}}`, ``, nil, []string{"h:a.test"}},
 		{"restrictive true wins", `{"disableTmpWrite":true}`, `{"disableTmpWrite":false}`, ``, nil, []string{"w:/tmp/x"}},
 	} {
