@@ -12,6 +12,9 @@ import (
 // all of several.
 const Workspace = "/workspace"
 
+// Artifacts is where a machine has the files that outlive it.
+const Artifacts = "/opt/cursor/artifacts"
+
 // Folders are where a machine has the repositories: one is the workspace
 // itself, and several lie beside each other in it, each by its own name.
 func Folders(repos []Repo) []string {

@@ -53,6 +53,9 @@ type ToolCall struct {
 	// Shell is in which of the machine's shells it is worked; "" is the agent's own.
 	// Whoever sends the call knows.
 	Shell string `json:"-"`
+	// Guarded says that the path of a file tool was judged, and is to be judged again
+	// where its symbolic links lead. Whoever sends the call knows.
+	Guarded bool `json:"-"`
 }
 
 // ToolResult is what came of a call.

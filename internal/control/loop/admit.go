@@ -22,6 +22,8 @@ type Reviewer interface {
 	Check(ctx context.Context, s *agent.State, c conversation.ToolCall, enforced bool) (review.Verdict, error)
 	Classify(ctx context.Context, s *agent.State, c conversation.ToolCall, v review.Verdict) agent.Classified
 	Cage(ctx context.Context, a agent.Agent) (cage.Policy, error)
+	// Guards reports whether the machine is to judge the call's path again.
+	Guards(ctx context.Context, a agent.Agent, c conversation.ToolCall) (bool, error)
 	// Until is when a question that is asked now counts as denied; zero is never.
 	Until(ctx context.Context, a agent.Agent) (time.Time, error)
 }

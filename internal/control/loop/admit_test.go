@@ -603,3 +603,42 @@ func TestScriptIsReviewed(t *testing.T) {
 		}
 	}
 }
+
+// A file tool's call is judged by its path, and what is admitted is judged again in
+// the machine, except where everything runs.
+func TestFileTools(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode     permit.Mode
+		path     string
+		classify []step
+		asked    bool
+		runs     bool
+		guarded  bool
+	}{
+		"Ordinary":                   {permit.Allowlist, "a.go", nil, false, true, true},
+		"AllowlistProtected":         {permit.Allowlist, ".git/config", nil, true, false, false},
+		"AutoReviewProtectedBlocked": {permit.AutoReview, ".git/config", []step{say(`{"verdict":"block","reason":"no"}`)}, false, false, false},
+		"AutoReviewProtectedAllowed": {permit.AutoReview, "/etc/motd", []step{say(`{"verdict":"allow","reason":"yes"}`)}, false, true, true},
+		"RunEverything":              {permit.RunEverything, ".git/config", nil, false, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, true)
+			r.reviewed(c.mode, "", c.classify...)
+			guarded, ran := false, false
+			r.hands.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+				guarded, ran = c.Guarded, true
+				return tool.Result{Text: "ok"}, nil
+			}
+			if c.asked {
+				r.answer(agent.Deny, "no")
+			}
+			r.model.steps = []step{use(`Write {"path":"` + c.path + `","contents":"x"}`), say("done")}
+			if run := r.work(t.Context()); run.Status != agent.Finished {
+				t.Fatalf("got %+v", run)
+			}
+			if asked := len(bodies[*agent.ApprovalAsked](r)) > 0; asked != c.asked || ran != c.runs || guarded != c.guarded {
+				t.Errorf("asked %v, ran %v, guarded %v", asked, ran, guarded)
+			}
+		})
+	}
+}

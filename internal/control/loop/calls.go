@@ -106,6 +106,11 @@ func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) e
 	if err != nil {
 		return err
 	}
+	if t.Review != nil {
+		if c.Guarded, err = t.Review.Guards(ctx, t.state().Agent, c.ToolCall); err != nil {
+			return err
+		}
+	}
 	if !c.Sent {
 		if err := t.record(ctx, &agent.CallSent{CallID: c.ID, BootID: t.hands.BootID()}); err != nil {
 			return err

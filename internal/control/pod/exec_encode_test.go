@@ -121,3 +121,28 @@ func FuzzEncodeCall(f *testing.F) {
 		}
 	})
 }
+
+// Each tool that changes a file has the field by which the machine judges again.
+func TestEncodeGuarded(t *testing.T) {
+	for name, args := range map[string]string{
+		"Write": `{"path":"a","contents":"b"}`, "StrReplace": `{"path":"a","old_string":"b","new_string":"c"}`, "Delete": `{"path":"a"}`,
+		"EditNotebook":     `{"target_notebook":"a","cell_idx":0,"is_new_cell":true,"cell_language":"r","old_string":"","new_string":"b"}`,
+		"FetchMcpResource": `{"server":"a","uri":"b","downloadPath":"c"}`,
+	} {
+		for _, guarded := range []bool{true, false} {
+			m, err := EncodeCall(conversation.ToolCall{ID: "c1", Name: name, Args: []byte(args), Guarded: guarded})
+			if err != nil {
+				t.Fatal(err)
+			}
+			edit := m.GetEditToolCall()
+			got := edit.GetWrite().GetGuarded() || edit.GetStrReplace().GetGuarded() || edit.GetEditNotebook().GetGuarded() ||
+				m.GetDeleteToolCall().GetArgs().GetGuarded() || m.GetReadMcpResourceToolCall().GetArgs().GetGuarded()
+			if got != guarded {
+				t.Errorf("%s: guarded is %v, want %v", name, got, guarded)
+			}
+		}
+	}
+	if _, err := EncodeCall(conversation.ToolCall{ID: "c1", Name: "Write", Args: []byte(`{"path":"a","contents":"b","guarded":false}`)}); err == nil {
+		t.Error("the model may say whether a call is guarded")
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/conversation"
+	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
 )
 
@@ -122,8 +123,9 @@ func describe(c conversation.ToolCall) described {
 		if file == "" {
 			file = a.TargetNotebook
 		}
-		if isRules(file) {
-			return described{Call: permit.Call{Kind: permit.Config}, subject: strings.ToLower(c.Name) + " " + file, change: a.change(c.Name)}
+		if d, guarded := guard(file); guarded && file != "" {
+			d.subject, d.change = strings.ToLower(c.Name)+" "+file, a.change(c.Name)
+			return d
 		}
 	}
 	switch c.Name {
@@ -132,22 +134,39 @@ func describe(c conversation.ToolCall) described {
 			return describeMCP(a.Server, a.ToolName, string(a.Arguments))
 		}
 	case fetchMCP:
-		if a.DownloadPath != "" && isRules(a.DownloadPath) {
-			return described{Call: permit.Call{Kind: permit.Config}, subject: "write what " + a.Server + " gives to " + a.DownloadPath, change: a.URI}
+		if d, guarded := guard(a.DownloadPath); guarded && a.DownloadPath != "" {
+			d.subject, d.change = "write what "+a.Server+" gives to "+a.DownloadPath, a.URI
+			return d
 		}
 		return describeMCP(a.Server, fetchMCP, a.URI)
 	}
 	return described{Call: permit.Call{Kind: permit.Other}}
 }
 
+// fileGuard is what file tools may change in a machine without a review.
+var fileGuard = cage.Guard{Workspaces: []string{agent.Workspace}, Free: append([]string{agent.Artifacts}, cage.TempFolders...)}
+
+// guard describes a change to a file that is not made without a review. A path
+// that is relative is so to the workspace.
+func guard(file string) (described, bool) {
+	if isRules(file) {
+		return described{Call: permit.Call{Kind: permit.Config}}, true
+	}
+	if !path.IsAbs(file) {
+		file = path.Join(agent.Workspace, file)
+	}
+	why := fileGuard.Judge(file)
+	return described{Call: permit.Call{Kind: permit.Protected, Rule: why}}, why != ""
+}
+
 // maxChange bounds, in bytes, how much of a change to rules a person is shown.
 const maxChange = 32000
 
-// change is what a call of a file tool would have stand in a file: the whole, or
+// change is what a call of a file tool would put into a file: the whole, or
 // the lines that go and come.
 func (a arguments) change(tool string) string {
 	text := a.Contents
-	if tool == "StrReplace" {
+	if tool == "StrReplace" || tool == "EditNotebook" {
 		text = marked("- ", a.OldString) + marked("+ ", a.NewString)
 	}
 	if len(text) > maxChange {

@@ -117,6 +117,17 @@ func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.Too
 	return v, nil
 }
 
+// Guards reports whether the machine is to judge the path of a file tool's call
+// again, where its symbolic links lead. It is not where everything runs.
+func (r *Reviewer) Guards(ctx context.Context, a agent.Agent, c conversation.ToolCall) (bool, error) {
+	switch c.Name {
+	case "Write", "StrReplace", "EditNotebook", "Delete", fetchMCP:
+		mode, err := r.ModeOf(ctx, a)
+		return mode != permit.RunEverything, err
+	}
+	return false, nil
+}
+
 // Until is when a question of the agent's that is asked now counts as denied:
 // after the shortest time that anybody has set, zero where nobody has. One that
 // cannot be read counts for nothing, since waiting allows nothing.

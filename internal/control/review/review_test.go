@@ -59,12 +59,39 @@ func TestDescribe(t *testing.T) {
 		{"Delete", `{"path":"/workspace/.cursorignore"}`, permit.Config, "delete /workspace/.cursorignore"},
 		{"Write", `{"path":".claude/settings.local.json"}`, permit.Config, "write .claude/settings.local.json"},
 		{"Write", `{"path":".cursor/rules/style.mdc"}`, permit.Other, ""},
+		{"Write", `{"path":"/tmp/notes"}`, permit.Other, ""},
+		{"Write", `{"path":"/opt/cursor/artifacts/report.md"}`, permit.Other, ""},
+		{"Write", `{"path":""}`, permit.Other, ""},
+		{"Write", `{"path":".git/config"}`, permit.Protected, "write .git/config"},
+		{"Write", `{"path":"/home/ubuntu/.bashrc"}`, permit.Protected, "write /home/ubuntu/.bashrc"},
+		{"Write", `{"path":"../etc/profile"}`, permit.Protected, "write ../etc/profile"},
+		{"StrReplace", `{"path":"sub/.GIT/config"}`, permit.Protected, "strreplace sub/.GIT/config"},
+		{"Delete", `{"path":".git/hooks/pre-push"}`, permit.Protected, "delete .git/hooks/pre-push"},
+		{"Delete", `{"path":"a.go"}`, permit.Other, ""},
+		{"EditNotebook", `{"target_notebook":"/home/ubuntu/a.ipynb"}`, permit.Protected, "editnotebook /home/ubuntu/a.ipynb"},
+		{"EditNotebook", `{"target_notebook":"a.ipynb"}`, permit.Other, ""},
+		{"FetchMcpResource", `{"server":"github","uri":"issue://7","downloadPath":".git/config"}`, permit.Protected, "write what github gives to .git/config"},
+		{"FetchMcpResource", `{"server":"github","uri":"issue://7","downloadPath":"notes.txt"}`, permit.MCP, "github:FetchMcpResource issue://7"},
 		{"TodoWrite", `{}`, permit.Other, ""},
 		{"Grep", `not json`, permit.Other, ""},
 	} {
 		d := describe(call(c.name, c.args))
 		if d.Kind != c.kind || d.subject != c.subject {
 			t.Errorf("%s %s: kind %v, subject %q", c.name, c.args, d.Kind, d.subject)
+		}
+	}
+}
+
+// TestGuards is the table of which calls the machine is to judge again.
+func TestGuards(t *testing.T) {
+	for mode, want := range map[permit.Mode]bool{permit.AutoReview: true, permit.Allowlist: true, permit.RunEverything: false} {
+		r := newRig(t, "")
+		r.Mode = mode
+		for _, name := range []string{"Write", "StrReplace", "EditNotebook", "Delete", "FetchMcpResource", "Shell", "Read"} {
+			got, err := r.Guards(t.Context(), r.state.Agent, call(name, `{}`))
+			if file := name != "Shell" && name != "Read"; err != nil || got != (want && file) {
+				t.Errorf("%s under %s: %v, %v", name, mode, got, err)
+			}
 		}
 	}
 }

@@ -167,7 +167,7 @@ func (c *calls) work(ctx context.Context, of *call, t tool.Tool, asked *agentv1.
 	took := time.Since(start)
 	result := &agentv1.ExecCompleted{
 		CallId: of.id, ToolCall: out.Call, Text: out.Text, IsError: out.Error,
-		Pictures: out.Pictures, DurationMs: took.Milliseconds(),
+		Pictures: out.Pictures, DurationMs: took.Milliseconds(), Failure: out.Failure,
 	}
 	log.Debug("call ended", "error", out.Error, "took", took)
 

@@ -62,7 +62,7 @@ func (hostTree) Resolve(name string) string {
 
 // TempDirs are where temporary files go, by the environment's word too.
 func TempDirs(getenv func(string) string) []string {
-	dirs := []string{"/tmp", "/var/tmp", "/dev/shm"}
+	dirs := slices.Clone(cage.TempFolders)
 	if t := getenv("TMPDIR"); path.IsAbs(t) && path.Clean(t) != "/" {
 		dirs = append(dirs, path.Clean(t))
 	}

@@ -25,9 +25,10 @@ func Await(session *shell.Session) Tool {
 		}
 		done := &agentv1.AwaitToolCall{Result: result}
 		return Outcome{
-			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_AwaitToolCall{AwaitToolCall: done}},
-			Text:  text,
-			Error: err != nil,
+			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_AwaitToolCall{AwaitToolCall: done}},
+			Text:    text,
+			Error:   err != nil,
+			Failure: failureOf(err),
 		}
 	}}
 }

@@ -20,9 +20,10 @@ func Delete(ws Workspace) Tool {
 		}
 		done := &agentv1.DeleteToolCall{Result: result}
 		return Outcome{
-			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_DeleteToolCall{DeleteToolCall: done}},
-			Text:  text,
-			Error: err != nil,
+			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_DeleteToolCall{DeleteToolCall: done}},
+			Text:    text,
+			Error:   err != nil,
+			Failure: failureOf(err),
 		}
 	}}
 }
@@ -32,16 +33,21 @@ func remove(ws Workspace, args *agentv1.DeleteArgs) (*agentv1.DeleteSuccess, err
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Lstat(path) // of a symbolic link the link is removed
+	t, err := ws.target(path, args.GetGuarded(), false) // of a symbolic link the link is removed
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	info, err := os.Lstat(t.at)
 	if err != nil {
 		return nil, explain(path, err)
 	}
 	if info.IsDir() {
 		return nil, fmt.Errorf("%s is a folder, which this tool does not delete: use rm -r in Shell if that is meant", path)
 	}
-	if err := os.Remove(path); err != nil {
+	if err := os.Remove(t.at); err != nil {
 		return nil, explain(path, err)
 	}
-	ws.Seen.forget(path)
+	ws.Seen.forget(t.path)
 	return &agentv1.DeleteSuccess{Path: valid(path), SizeBytes: float64(info.Size())}, nil
 }

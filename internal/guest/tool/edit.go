@@ -53,9 +53,10 @@ func editTool(name string, run func(*agentv1.EditToolCall) (edited, error)) Tool
 		}
 		done := &agentv1.EditToolCall{Result: result}
 		return Outcome{
-			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_EditToolCall{EditToolCall: done}},
-			Text:  text,
-			Error: err != nil,
+			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_EditToolCall{EditToolCall: done}},
+			Text:    text,
+			Error:   err != nil,
+			Failure: failureOf(err),
 		}
 	}}
 }
@@ -134,35 +135,30 @@ func plural(n int, what string) string {
 // beginning.
 func isText(p []byte) bool { return bytes.IndexByte(p[:min(len(p), 8000)], 0) < 0 }
 
-// readForEdit reads a regular file whole. path is where the file itself is:
-// symbolic links were followed.
-func readForEdit(name string) (path string, contents []byte, info fs.FileInfo, err error) {
-	path, err = filepath.EvalSymlinks(name)
+// read reads the whole of a regular file.
+func (t target) read() (contents []byte, info fs.FileInfo, err error) {
+	f, info, err := openFile(t.at, t.path, syscall.O_NOFOLLOW)
 	if err != nil {
-		if strings.Contains(err.Error(), "too many links") {
-			err = syscall.ELOOP // EvalSymlinks counts by itself
-		}
-		return "", nil, nil, explain(name, err)
-	}
-	f, info, err := openRegular(path)
-	if err != nil {
-		return "", nil, nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	if info.Size() > maxEditBytes {
-		return "", nil, nil, fmt.Errorf("%s is %d bytes long; this tool changes files up to %d: use sed or a program in Shell", name, info.Size(), maxEditBytes)
+		return nil, nil, fmt.Errorf("%s is %d bytes long; this tool changes files up to %d: use sed or a program in Shell", t.path, info.Size(), maxEditBytes)
 	}
 	contents, err = io.ReadAll(io.LimitReader(f, maxEditBytes))
 	if err != nil {
-		return "", nil, nil, explain(name, err)
+		return nil, nil, explain(t.path, err)
 	}
-	return path, contents, info, nil
+	return contents, info, nil
 }
 
 // openRegular opens a regular file for reading. Anything else is refused
 // before it can block: a pipe has no end, a device may have effects.
-func openRegular(path string) (*os.File, fs.FileInfo, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+func openRegular(path string) (*os.File, fs.FileInfo, error) { return openFile(path, path, 0) }
+
+// openFile is openRegular of what errors call path.
+func openFile(at, path string, flags int) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|flags, 0)
 	if err != nil {
 		if errors.Is(err, syscall.ENXIO) {
 			return nil, nil, fmt.Errorf("%s is a socket or a device, not a file", path)
@@ -196,35 +192,38 @@ func kindOf(mode fs.FileMode) string {
 	return "a special file"
 }
 
-// replaceFile puts contents at path in one step, so that a reader sees the old
+// replace puts contents into the file in one step, so that a reader sees the old
 // or the new and a full disk leaves the old. The file keeps its mode; a new one
-// gets mode less the umask.
-func replaceFile(path string, contents []byte, old fs.FileInfo, mode fs.FileMode) error {
+// gets mode less the umask. Folders that lack are made.
+func (t *target) replace(contents []byte, old fs.FileInfo, mode fs.FileMode) error {
+	if err := t.makeFolders(); err != nil {
+		return err
+	}
 	if old != nil {
 		// Renaming over a file asks nothing of it: a read-only one is refused here.
-		if f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0); err != nil {
-			return explain(path, err)
+		if f, err := os.OpenFile(t.at, os.O_WRONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0); err != nil {
+			return explain(t.path, err)
 		} else if err := f.Close(); err != nil {
-			return explain(path, err)
+			return explain(t.path, err)
 		}
 		mode = old.Mode()
 	}
 	if old != nil {
-		if now, err := os.Stat(path); err != nil {
-			return explain(path, err)
+		if now, err := os.Lstat(t.at); err != nil {
+			return explain(t.path, err)
 		} else if now.Size() != old.Size() || !now.ModTime().Equal(old.ModTime()) || !os.SameFile(now, old) {
-			return fmt.Errorf("%s was changed by somebody else at this moment; nothing was done: Read it again", path)
+			return fmt.Errorf("%s was changed by somebody else at this moment; nothing was done: Read it again", t.path)
 		}
 		if mustStay(old) {
-			return overwrite(path, contents)
+			return t.overwrite(contents)
 		}
 	}
-	temp, err := createBeside(path, mode.Perm())
+	temp, err := createBeside(t.at, mode.Perm())
 	if err != nil {
 		if old != nil && errors.Is(err, fs.ErrPermission) {
-			return overwrite(path, contents) // the file is ours to change, its folder is not
+			return t.overwrite(contents) // the file is ours to change, its folder is not
 		}
-		return explain(filepath.Dir(path), err)
+		return explain(filepath.Dir(t.path), err)
 	}
 	_, err = temp.Write(contents)
 	if err == nil && old != nil {
@@ -234,11 +233,11 @@ func replaceFile(path string, contents []byte, old fs.FileInfo, mode fs.FileMode
 		err = err2
 	}
 	if err == nil {
-		err = os.Rename(temp.Name(), path)
+		err = os.Rename(temp.Name(), t.at)
 	}
 	if err != nil {
 		_ = os.Remove(temp.Name()) // the first error says more
-		return explain(path, err)
+		return explain(t.path, err)
 	}
 	return nil
 }
@@ -261,9 +260,15 @@ func mustStay(info fs.FileInfo) bool {
 	return ok && (st.Nlink > 1 || int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid())
 }
 
-func overwrite(path string, contents []byte) error {
-	if err := os.WriteFile(path, contents, 0); err != nil {
-		return explain(path, err)
+// overwrite writes contents over what is in the file.
+func (t *target) overwrite(contents []byte) error {
+	f, err := os.OpenFile(t.at, os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return explain(t.path, err)
+	}
+	_, err = f.Write(contents)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return explain(t.path, err)
 	}
 	return nil
 }

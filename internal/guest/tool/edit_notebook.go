@@ -27,16 +27,21 @@ func editNotebook(ws Workspace, args *agentv1.EditNotebookArgs) (edited, error) 
 	if filepath.Ext(path) != ".ipynb" {
 		return edited{}, fmt.Errorf("%s is not named as a notebook, .ipynb: use StrReplace or Write", path)
 	}
+	t, err := ws.target(path, args.GetGuarded(), true)
+	if err != nil {
+		return edited{}, err
+	}
+	defer func() { t.Close() }()
 	e := edited{path: path}
-	target, old, info, err := readForEdit(path)
+	old, info, err := t.read()
 	switch {
 	case err != nil && args.GetIsNewCell() && missing(path):
-		target, old, info, e.created = path, []byte(notebook.Empty), nil, true
+		old, info, e.created = []byte(notebook.Empty), nil, true
 	case err != nil:
 		return edited{}, err
 	default:
 		e.old = old
-		if err := ws.Seen.check(target, old); err != nil {
+		if err := ws.Seen.check(t.path, old); err != nil {
 			return edited{}, err
 		}
 	}
@@ -47,15 +52,10 @@ func editNotebook(ws Workspace, args *agentv1.EditNotebookArgs) (edited, error) 
 	if e.new, err = changeCell(n, args); err != nil {
 		return edited{}, err
 	}
-	if e.created {
-		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-			return edited{}, explain(filepath.Dir(target), err)
-		}
-	}
-	if err := replaceFile(target, e.new, info, 0o666); err != nil {
+	if err := t.replace(e.new, info, 0o666); err != nil {
 		return edited{}, err
 	}
-	ws.Seen.remember(target, e.new)
+	ws.Seen.remember(t.path, e.new)
 	e.note = fmt.Sprintf("Cell %d was changed.", args.GetCellIdx())
 	if args.GetIsNewCell() {
 		e.note = fmt.Sprintf("The new cell is cell %d of %d.", args.GetCellIdx(), len(n.Cells)+1)

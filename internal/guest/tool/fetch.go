@@ -30,6 +30,7 @@ func Fetch(client *web.Client) Tool {
 			Call:     &agentv1.ToolCall{Tool: &agentv1.ToolCall_FetchToolCall{FetchToolCall: done}},
 			Text:     text,
 			Error:    err != nil,
+			Failure:  failureOf(err),
 			Pictures: pictures,
 		}
 	}}

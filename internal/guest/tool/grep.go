@@ -33,9 +33,10 @@ func Grep(ws Workspace) Tool {
 		}
 		done := &agentv1.GrepToolCall{Result: result}
 		return Outcome{
-			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{GrepToolCall: done}},
-			Text:  text,
-			Error: err != nil,
+			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{GrepToolCall: done}},
+			Text:    text,
+			Error:   err != nil,
+			Failure: failureOf(err),
 		}
 	}}
 }

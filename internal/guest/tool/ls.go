@@ -35,9 +35,10 @@ func Ls(ws Workspace) Tool {
 		}
 		done := &agentv1.LsToolCall{Result: result}
 		return Outcome{
-			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_LsToolCall{LsToolCall: done}},
-			Text:  text,
-			Error: err != nil,
+			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_LsToolCall{LsToolCall: done}},
+			Text:    text,
+			Error:   err != nil,
+			Failure: failureOf(err),
 		}
 	}}
 }

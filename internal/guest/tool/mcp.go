@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -29,7 +27,7 @@ func CallMcpTool(servers *guest.Manager) Tool {
 		success, out, err := callMcpTool(ctx, servers, call.GetMcpToolCall().GetArgs())
 		result := &agentv1.McpResult{Result: &agentv1.McpResult_Success{Success: success}}
 		if err != nil {
-			out = Outcome{Text: valid(err.Error()), Error: true}
+			out = Outcome{Text: valid(err.Error()), Error: true, Failure: failureOf(err)}
 			result.Result = &agentv1.McpResult_Error{Error: &agentv1.ToolError{Message: out.Text}}
 		}
 		done := &agentv1.McpToolCall{Result: result}
@@ -125,7 +123,7 @@ func FetchMcpResource(ws Workspace, servers *guest.Manager) Tool {
 		success, out, err := fetchMcpResource(ctx, ws, servers, call.GetReadMcpResourceToolCall().GetArgs())
 		result := &agentv1.ReadMcpResourceResult{Result: &agentv1.ReadMcpResourceResult_Success{Success: success}}
 		if err != nil {
-			out = Outcome{Text: valid(err.Error()), Error: true}
+			out = Outcome{Text: valid(err.Error()), Error: true, Failure: failureOf(err)}
 			result.Result = &agentv1.ReadMcpResourceResult_Error{Error: &agentv1.ToolError{Message: out.Text}}
 		}
 		done := &agentv1.ReadMcpResourceToolCall{Result: result}
@@ -138,12 +136,13 @@ func fetchMcpResource(ctx context.Context, ws Workspace, servers *guest.Manager,
 	if args == nil {
 		return nil, Outcome{}, errNoArguments
 	}
-	to := args.GetDownloadPath()
-	if to != "" {
+	var to target
+	if args.GetDownloadPath() != "" {
 		var err error
-		if to, err = ws.newFile(to); err != nil {
+		if to, err = ws.newFile(args.GetDownloadPath(), args.GetGuarded()); err != nil {
 			return nil, Outcome{}, err
 		}
+		defer func() { to.Close() }()
 	}
 	contents, err := servers.Read(ctx, args.GetServer(), args.GetUri())
 	if err != nil {
@@ -162,7 +161,7 @@ func fetchMcpResource(ctx context.Context, ws Workspace, servers *guest.Manager,
 		success.MediaType = valid(c.MediaType)
 	}
 	success.SizeBytes = float64(len(whole))
-	if to == "" {
+	if to.dir == nil {
 		success.Text = valid(text.String())
 		said := mcp.Result{Content: contents}.Within(maxMCPText)
 		out := Outcome{Text: valid(said.Text)}
@@ -173,64 +172,52 @@ func fetchMcpResource(ctx context.Context, ws Workspace, servers *guest.Manager,
 		}
 		return success, out, nil
 	}
-	if err := writeNew(to, whole); err != nil {
+	if err := to.writeNew(whole); err != nil {
 		return nil, Outcome{}, err
 	}
-	success.SavedTo = to
-	return success, Outcome{Text: fmt.Sprintf("%d bytes are in %s", len(whole), to)}, nil
+	success.SavedTo = to.path
+	return success, Outcome{Text: fmt.Sprintf("%d bytes are in %s", len(whole), to.path)}, nil
 }
 
-// newFile is the path of a file that is not there yet, in the workspace and not
-// among what configures agents and git.
-func (w Workspace) newFile(name string) (string, error) {
-	path, err := w.path(name)
+// newFile is a file that is not there yet. One that nobody has judged has to be in
+// the workspace, and not among what configures agents and git.
+func (w Workspace) newFile(name string, guarded bool) (target, error) {
+	t, err := w.target(name, guarded, false)
 	if err != nil {
-		return "", err
+		return target{}, err
 	}
-	root, err := filepath.EvalSymlinks(w.Dir)
-	if err != nil {
-		return "", explain(w.Dir, err)
+	refuse := func(err error) (target, error) {
+		t.Close()
+		return target{}, err
 	}
-	// The folders that are there decide where it lands.
-	dir, rest := filepath.Dir(path), filepath.Base(path)
-	for {
-		real, err := filepath.EvalSymlinks(dir)
-		if err == nil {
-			path = filepath.Join(real, rest)
-			break
+	if !guarded {
+		switch why := (cage.Guard{Workspaces: []string{realPath(w.Dir)}}).Judge(t.path); why {
+		case "":
+		case cage.Outside:
+			return refuse(denied("%s is not inside the workspace %s: give a path there", t.path, w.Dir))
+		default:
+			return refuse(denied("%s may not be written: it configures agents, editors or git; give another path", t.path))
 		}
-		if !errors.Is(err, fs.ErrNotExist) || dir == "/" {
-			return "", explain(dir, err)
-		}
-		if _, err := os.Lstat(dir); err == nil { // a link that leads nowhere
-			return "", fmt.Errorf("%s is a link to what is not there", dir)
-		}
-		dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest)
 	}
-	if !cage.Below(root, path) || path == root {
-		return "", fmt.Errorf("%s is not inside the workspace %s: give a path there", path, w.Dir)
+	if _, err := os.Lstat(t.at); err == nil {
+		return refuse(fmt.Errorf("%s is there already: give the path of a new file", t.path))
 	}
-	if _, protected := cage.Protected(root, path); protected {
-		return "", fmt.Errorf("%s may not be written: it configures agents, editors or git; give another path", path)
-	}
-	if _, err := os.Lstat(path); err == nil {
-		return "", fmt.Errorf("%s is there already: give the path of a new file", path)
-	}
-	return path, NewUnseen(w.Dir).Check(path)
+	return t, nil
 }
 
-func writeNew(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return explain(filepath.Dir(path), err)
+// writeNew makes the file, with its folders.
+func (t *target) writeNew(data []byte) error {
+	if err := t.makeFolders(); err != nil {
+		return err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	f, err := os.OpenFile(t.at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
-		return explain(path, err)
+		return explain(t.path, err)
 	}
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(path) // a part of it would be taken for the whole
-		return explain(path, err)
+		_ = os.Remove(t.at) // a part of it would be taken for the whole
+		return explain(t.path, err)
 	}
 	return nil
 }

@@ -25,9 +25,10 @@ func ReadLints(ws Workspace, linters *lsp.Pool) Tool {
 		}
 		done := &agentv1.ReadLintsToolCall{Result: result}
 		return Outcome{
-			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_ReadLintsToolCall{ReadLintsToolCall: done}},
-			Text:  text,
-			Error: err != nil,
+			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_ReadLintsToolCall{ReadLintsToolCall: done}},
+			Text:    text,
+			Error:   err != nil,
+			Failure: failureOf(err),
 		}
 	}}
 }

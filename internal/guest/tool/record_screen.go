@@ -22,9 +22,10 @@ func RecordScreen(recorder *video.Recorder) Tool {
 		}
 		done := &agentv1.RecordScreenToolCall{Result: result}
 		return Outcome{
-			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_RecordScreenToolCall{RecordScreenToolCall: done}},
-			Text:  text,
-			Error: err != nil,
+			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_RecordScreenToolCall{RecordScreenToolCall: done}},
+			Text:    text,
+			Error:   err != nil,
+			Failure: failureOf(err),
 		}
 	}}
 }

@@ -28,9 +28,10 @@ func SemSearch(ws Workspace, index *search.Index) Tool {
 		}
 		done := &agentv1.SemSearchToolCall{Result: result}
 		return Outcome{
-			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_SemSearchToolCall{SemSearchToolCall: done}},
-			Text:  text,
-			Error: err != nil,
+			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_SemSearchToolCall{SemSearchToolCall: done}},
+			Text:    text,
+			Error:   err != nil,
+			Failure: failureOf(err),
 		}
 	}}
 }

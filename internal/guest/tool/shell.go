@@ -38,9 +38,10 @@ func Shell(session *shell.Session, cage *Sandbox) Tool {
 		}
 		done := &agentv1.ShellToolCall{Result: result}
 		return Outcome{
-			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: done}},
-			Text:  text,
-			Error: err != nil,
+			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: done}},
+			Text:    text,
+			Error:   err != nil,
+			Failure: failureOf(err),
 		}
 	}}
 }

@@ -28,14 +28,19 @@ func strReplace(ws Workspace, args *agentv1.StrReplaceArgs) (edited, error) {
 	case args.GetOldString() == args.GetNewString():
 		return edited{}, errors.New("old_string and new_string are the same: there is nothing to change")
 	}
-	target, old, info, err := readForEdit(path)
+	t, err := ws.target(path, args.GetGuarded(), true)
+	if err != nil {
+		return edited{}, err
+	}
+	defer func() { t.Close() }()
+	old, info, err := t.read()
 	if err != nil {
 		return edited{}, err
 	}
 	if !isText(old) {
 		return edited{}, fmt.Errorf("%s is a binary file, which this tool does not change", path)
 	}
-	if err := ws.Seen.check(target, old); err != nil {
+	if err := ws.Seen.check(t.path, old); err != nil {
 		return edited{}, err
 	}
 	find, put := []byte(args.GetOldString()), []byte(args.GetNewString())
@@ -55,10 +60,10 @@ func strReplace(ws Workspace, args *agentv1.StrReplaceArgs) (edited, error) {
 	if len(e.new) > 4*maxEditBytes {
 		return edited{}, fmt.Errorf("the file would become %d bytes long, more than this tool writes", len(e.new))
 	}
-	if err := replaceFile(target, e.new, info, 0); err != nil {
+	if err := t.replace(e.new, info, 0); err != nil {
 		return edited{}, err
 	}
-	ws.Seen.remember(target, e.new)
+	ws.Seen.remember(t.path, e.new)
 	if len(at) > 1 {
 		e.note = fmt.Sprintf("%d occurrences were replaced.", len(at))
 	}

@@ -8,6 +8,7 @@ package tool
 import (
 	"context"
 	"errors"
+	"io/fs"
 
 	"aloft/internal/wire/agentv1"
 )
@@ -40,5 +41,20 @@ type Outcome struct {
 	Call     *agentv1.ToolCall // with its result, and without its arguments
 	Text     string            // the result as the model reads it
 	Error    bool              // the call did not do what was asked
+	Failure  agentv1.FailureKind
 	Pictures []*agentv1.Picture
+}
+
+// timeoutError says that the time that a call had was up.
+type timeoutError struct{ error }
+
+// failureOf is why a call failed, as far as its error says; unspecified for nil.
+func failureOf(err error) agentv1.FailureKind {
+	if _, ok := errors.AsType[timeoutError](err); ok || errors.Is(err, context.DeadlineExceeded) {
+		return agentv1.FailureKind_FAILURE_KIND_TIMEOUT
+	}
+	if _, ok := errors.AsType[deniedError](err); ok || errors.Is(err, fs.ErrPermission) {
+		return agentv1.FailureKind_FAILURE_KIND_PERMISSION_DENIED
+	}
+	return agentv1.FailureKind_FAILURE_KIND_UNSPECIFIED
 }

@@ -27,6 +27,7 @@ func WebFetch(ws Workspace, client *web.Client) Tool {
 			Call:     &agentv1.ToolCall{Tool: &agentv1.ToolCall_WebFetchToolCall{WebFetchToolCall: done}},
 			Text:     text,
 			Error:    err != nil,
+			Failure:  failureOf(err),
 			Pictures: pictures,
 		}
 	}}

@@ -21,6 +21,8 @@ type Workspace struct {
 	Ripgrep string   // path of rg; "rg" unless given
 	Sandbox *Sandbox // nil if it is switched off
 	Seen    *Seen    // what the model knows of files; nil to remember nothing
+	Home    string   // folder of the agent's user; "" if there is none
+	Free    []string // folders outside of Dir that a guarded call may change: for temporary files, for artifacts
 	// PDFCommand runs pdf.Main; this program with the argument pdf-text unless given.
 	PDFCommand []string
 
@@ -68,7 +70,7 @@ func explain(path string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s does not exist%s", path, nearestFolder(path))
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("permission denied: %s is not open to user id %d; look at it with ls -ld, or use sudo in Shell if that is meant", path, os.Getuid())
+		return denied("permission denied: %s is not open to user id %d; look at it with ls -ld, or use sudo in Shell if that is meant", path, os.Getuid())
 	case errors.Is(err, syscall.ELOOP):
 		return fmt.Errorf("%s: its symbolic links form a loop; look at them with ls -l", path)
 	case errors.Is(err, syscall.ENOTDIR):
@@ -79,6 +81,9 @@ func explain(path string, err error) error {
 		return fmt.Errorf("no space is left on the disk for %s; free some and try again", path)
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%s is on a file system that is read-only", path)
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok { // its path may be one through an open folder
+		return fmt.Errorf("%s: %w", path, e.Err)
 	}
 	return err
 }

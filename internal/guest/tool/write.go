@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"syscall"
 
 	"aloft/internal/wire/agentv1"
 )
@@ -26,18 +24,16 @@ func write(ws Workspace, args *agentv1.WriteArgs) (edited, error) {
 	if err != nil {
 		return edited{}, err
 	}
-	e := edited{path: path, new: []byte(args.GetContents())}
-	target, err := resolveNew(path)
+	t, err := ws.target(path, args.GetGuarded(), true)
 	if err != nil {
 		return edited{}, err
 	}
-	if err := NewUnseen(ws.Dir).Check(target); err != nil {
-		return edited{}, err
-	}
-	info, err := os.Stat(target)
+	defer func() { t.Close() }()
+	e := edited{path: path, new: []byte(args.GetContents())}
+	info, err := os.Lstat(t.at)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		e.created = true
+		e.created, info = true, nil
 	case err != nil:
 		return edited{}, explain(path, err)
 	case info.IsDir():
@@ -46,48 +42,19 @@ func write(ws Workspace, args *agentv1.WriteArgs) (edited, error) {
 		return edited{}, fmt.Errorf("%s is %s, not a file", path, kindOf(info.Mode()))
 	case info.Size() <= maxEditBytes:
 		// What cannot be read may still be written; then there is no diff.
-		if _, old, _, err := readForEdit(target); err == nil {
+		if old, _, err := t.read(); err == nil {
 			e.old = old
-			if err := ws.Seen.check(target, old); err != nil {
+			if err := ws.Seen.check(t.path, old); err != nil {
 				return edited{}, err
 			}
 		}
 	}
-	if e.created {
-		info = nil
-		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-			return edited{}, explain(filepath.Dir(target), err)
-		}
-	}
-	if err := replaceFile(target, e.new, info, 0o666); err != nil {
+	if err := t.replace(e.new, info, 0o666); err != nil {
 		return edited{}, err
 	}
-	if real, err := filepath.EvalSymlinks(target); err == nil {
-		ws.Seen.remember(real, e.new)
-	}
-	if target != path {
-		e.note = fmt.Sprintf("The path is a symbolic link; what it points to was written: %s.", target)
+	ws.Seen.remember(t.path, e.new)
+	if t.linked {
+		e.note = fmt.Sprintf("The path is a symbolic link; what it points to was written: %s.", t.path)
 	}
 	return e, nil
-}
-
-// resolveNew follows symbolic links to a file that need not be there, so that
-// writing through a link keeps the link.
-func resolveNew(path string) (string, error) {
-	for range 40 { // as many as the kernel follows
-		target, err := os.Readlink(path)
-		if err != nil {
-			return path, nil //nolint:nilerr // no link, or what Stat will explain
-		}
-		if !filepath.IsAbs(target) {
-			// The folder may be reached by a link too, from which .. leads elsewhere.
-			dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-			if err != nil {
-				return "", explain(path, err)
-			}
-			target = filepath.Join(dir, target)
-		}
-		path = target
-	}
-	return "", explain(path, syscall.ELOOP)
 }

@@ -22,9 +22,10 @@ func WriteShellStdin(session *shell.Session) Tool {
 		}
 		done := &agentv1.WriteShellStdinToolCall{Result: result}
 		return Outcome{
-			Call:  &agentv1.ToolCall{Tool: &agentv1.ToolCall_WriteShellStdinToolCall{WriteShellStdinToolCall: done}},
-			Text:  text,
-			Error: err != nil,
+			Call:    &agentv1.ToolCall{Tool: &agentv1.ToolCall_WriteShellStdinToolCall{WriteShellStdinToolCall: done}},
+			Text:    text,
+			Error:   err != nil,
+			Failure: failureOf(err),
 		}
 	}}
 }

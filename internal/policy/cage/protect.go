@@ -35,10 +35,6 @@ var Protections = []Protection{
 	{Name: ".git/commondir", Late: true}, // would have git take its configuration from elsewhere
 }
 
-// Protected returns the protection that covers name, an absolute path, where root
-// is the workspace.
-func Protected(root, name string) (string, bool) { return protecting(root, name) }
-
 // protecting returns the protection that covers name in root.
 func protecting(root, name string) (string, bool) {
 	if !Below(root, name) || name == root {

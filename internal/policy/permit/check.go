@@ -56,7 +56,7 @@ func ParseDenyAfter(s string) (time.Duration, error) {
 type Kind int
 
 // The kinds of calls. Every mode lets Other run: such a call reaches nothing
-// but the workspace and the conversation.
+// but the workspace, folders for temporary files, and the conversation.
 const (
 	Other Kind = iota
 	Shell
@@ -67,6 +67,10 @@ const (
 	// Config is a change to a file that holds rules for the agent, such as
 	// permissions.json. It is a proposal in every mode.
 	Config
+	// Protected is a change to a file that a command in the sandbox could not
+	// change: one that git, shells or editors run commands from, or that lies
+	// outside of the workspace.
+	Protected
 )
 
 // A Call is what is checked.
@@ -75,6 +79,7 @@ type Call struct {
 	Line   string // of Shell
 	Server string // of MCP
 	Tool   string // of MCP
+	Rule   string // of Protected: what protects the file
 	// Unsandboxed asks for a shell command outside of the sandbox, because it
 	// needs more than that gives or has failed in it.
 	Unsandboxed bool
@@ -159,6 +164,9 @@ func (s Setting) listed(c Call) (bool, string) {
 			return true, "the allowlist has " + e
 		}
 		return false, fmt.Sprintf("no entry of mcpAllowlist allows %s:%s", c.Server, c.Tool)
+	}
+	if c.Kind == Protected {
+		return false, "the file is " + c.Rule
 	}
 	return false, "there is no allowlist for it"
 }

@@ -25,8 +25,11 @@ const (
 type DeleteArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absolute path, or a path relative to the workspace.
-	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	ToolCallId    string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	Path       string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// Set where the call was judged by its path: a target that needs a review and is not the very path that was
+	// judged is refused.
+	Guarded       bool `protobuf:"varint,3,opt,name=guarded,proto3" json:"guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -73,6 +76,13 @@ func (x *DeleteArgs) GetToolCallId() string {
 		return x.ToolCallId
 	}
 	return ""
+}
+
+func (x *DeleteArgs) GetGuarded() bool {
+	if x != nil {
+		return x.Guarded
+	}
+	return false
 }
 
 type DeleteResult struct {
@@ -265,12 +275,13 @@ var File_agent_v1_delete_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_delete_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1aagent/v1/delete_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"f\n" +
+	"\x1aagent/v1/delete_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x86\x01\n" +
 	"\n" +
 	"DeleteArgs\x12\x18\n" +
 	"\x04path\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x04path\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\x16\x8a\xb5\x18\x12\n" +
+	"toolCallId\x12\x1e\n" +
+	"\aguarded\x18\x03 \x01(\bB\x04\x90\xb5\x18\x01R\aguarded:\x16\x8a\xb5\x18\x12\n" +
 	"\x06Delete\x12\x06delete \x01\"z\n" +
 	"\fDeleteResult\x123\n" +
 	"\asuccess\x18\x01 \x01(\v2\x17.agent.v1.DeleteSuccessH\x00R\asuccess\x12+\n" +

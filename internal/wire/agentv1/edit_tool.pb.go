@@ -99,8 +99,11 @@ type WriteArgs struct {
 	// Absolute path, or a path relative to the workspace.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The file's whole contents.
-	Contents      string `protobuf:"bytes,2,opt,name=contents,proto3" json:"contents,omitempty"`
-	ToolCallId    string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	Contents   string `protobuf:"bytes,2,opt,name=contents,proto3" json:"contents,omitempty"`
+	ToolCallId string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// Set where the call was judged by its path: a target that needs a review and is not the very path that was
+	// judged is refused.
+	Guarded       bool `protobuf:"varint,4,opt,name=guarded,proto3" json:"guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -156,6 +159,13 @@ func (x *WriteArgs) GetToolCallId() string {
 	return ""
 }
 
+func (x *WriteArgs) GetGuarded() bool {
+	if x != nil {
+		return x.Guarded
+	}
+	return false
+}
+
 // Replace a piece of text in a file. old_string must be in the file exactly
 // once, white space and all, unless replace_all is set.
 type StrReplaceArgs struct {
@@ -167,8 +177,11 @@ type StrReplaceArgs struct {
 	// The text to put in its place.
 	NewString string `protobuf:"bytes,3,opt,name=new_string,json=newString,proto3" json:"new_string,omitempty"`
 	// Replace every occurrence.
-	ReplaceAll    bool   `protobuf:"varint,4,opt,name=replace_all,json=replaceAll,proto3" json:"replace_all,omitempty"`
-	ToolCallId    string `protobuf:"bytes,5,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	ReplaceAll bool   `protobuf:"varint,4,opt,name=replace_all,json=replaceAll,proto3" json:"replace_all,omitempty"`
+	ToolCallId string `protobuf:"bytes,5,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// Set where the call was judged by its path: a target that needs a review and is not the very path that was
+	// judged is refused.
+	Guarded       bool `protobuf:"varint,6,opt,name=guarded,proto3" json:"guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -238,6 +251,13 @@ func (x *StrReplaceArgs) GetToolCallId() string {
 	return ""
 }
 
+func (x *StrReplaceArgs) GetGuarded() bool {
+	if x != nil {
+		return x.Guarded
+	}
+	return false
+}
+
 // Change a cell of a Jupyter notebook, or add one. To change a cell give a piece
 // of its text in old_string, which must be in it exactly once, and what to put in
 // its place in new_string. Outputs of a code cell that changes are removed, as they
@@ -255,8 +275,11 @@ type EditNotebookArgs struct {
 	// The text to find in the cell; empty for a new one, or for one that is empty.
 	OldString string `protobuf:"bytes,5,opt,name=old_string,json=oldString,proto3" json:"old_string,omitempty"`
 	// The text to put in its place, or the whole text of a new cell.
-	NewString     string `protobuf:"bytes,6,opt,name=new_string,json=newString,proto3" json:"new_string,omitempty"`
-	ToolCallId    string `protobuf:"bytes,7,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	NewString  string `protobuf:"bytes,6,opt,name=new_string,json=newString,proto3" json:"new_string,omitempty"`
+	ToolCallId string `protobuf:"bytes,7,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// Set where the call was judged by its path: a target that needs a review and is not the very path that was
+	// judged is refused.
+	Guarded       bool `protobuf:"varint,8,opt,name=guarded,proto3" json:"guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -338,6 +361,13 @@ func (x *EditNotebookArgs) GetToolCallId() string {
 		return x.ToolCallId
 	}
 	return ""
+}
+
+func (x *EditNotebookArgs) GetGuarded() bool {
+	if x != nil {
+		return x.Guarded
+	}
+	return false
 }
 
 type EditResult struct {
@@ -655,13 +685,14 @@ var File_agent_v1_edit_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_edit_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x18agent/v1/edit_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x85\x01\n" +
+	"\x18agent/v1/edit_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa5\x01\n" +
 	"\tWriteArgs\x12\x18\n" +
 	"\x04path\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x04path\x12 \n" +
 	"\bcontents\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01R\bcontents\x12&\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\x14\x8a\xb5\x18\x10\n" +
-	"\x05Write\x12\x05write \x01\"\xd7\x01\n" +
+	"toolCallId\x12\x1e\n" +
+	"\aguarded\x18\x04 \x01(\bB\x04\x90\xb5\x18\x01R\aguarded:\x14\x8a\xb5\x18\x10\n" +
+	"\x05Write\x12\x05write \x01\"\xf7\x01\n" +
 	"\x0eStrReplaceArgs\x12\x18\n" +
 	"\x04path\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x04path\x12#\n" +
 	"\n" +
@@ -671,9 +702,10 @@ const file_agent_v1_edit_tool_proto_rawDesc = "" +
 	"\vreplace_all\x18\x04 \x01(\bR\n" +
 	"replaceAll\x12&\n" +
 	"\ftool_call_id\x18\x05 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\x18\x8a\xb5\x18\x14\n" +
+	"toolCallId\x12\x1e\n" +
+	"\aguarded\x18\x06 \x01(\bB\x04\x90\xb5\x18\x01R\aguarded:\x18\x8a\xb5\x18\x14\n" +
 	"\n" +
-	"StrReplace\x12\x04edit \x01\"\xe1\x02\n" +
+	"StrReplace\x12\x04edit \x01\"\x81\x03\n" +
 	"\x10EditNotebookArgs\x12-\n" +
 	"\x0ftarget_notebook\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x0etargetNotebook\x12\x1f\n" +
 	"\bcell_idx\x18\x02 \x01(\x05B\x04\x88\xb5\x18\x01R\acellIdx\x12$\n" +
@@ -684,7 +716,8 @@ const file_agent_v1_edit_tool_proto_rawDesc = "" +
 	"\n" +
 	"new_string\x18\x06 \x01(\tB\x04\x88\xb5\x18\x01R\tnewString\x12&\n" +
 	"\ftool_call_id\x18\a \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\"\x8a\xb5\x18\x1e\n" +
+	"toolCallId\x12\x1e\n" +
+	"\aguarded\x18\b \x01(\bB\x04\x90\xb5\x18\x01R\aguarded:\"\x8a\xb5\x18\x1e\n" +
 	"\fEditNotebook\x12\feditNotebook \x01\"v\n" +
 	"\n" +
 	"EditResult\x121\n" +

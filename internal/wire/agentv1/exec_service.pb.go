@@ -23,6 +23,57 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type FailureKind int32
+
+const (
+	FailureKind_FAILURE_KIND_UNSPECIFIED FailureKind = 0
+	// The time that the call had was up.
+	FailureKind_FAILURE_KIND_TIMEOUT FailureKind = 1
+	// The machine's rules or its operating system refused it.
+	FailureKind_FAILURE_KIND_PERMISSION_DENIED FailureKind = 2
+)
+
+// Enum value maps for FailureKind.
+var (
+	FailureKind_name = map[int32]string{
+		0: "FAILURE_KIND_UNSPECIFIED",
+		1: "FAILURE_KIND_TIMEOUT",
+		2: "FAILURE_KIND_PERMISSION_DENIED",
+	}
+	FailureKind_value = map[string]int32{
+		"FAILURE_KIND_UNSPECIFIED":       0,
+		"FAILURE_KIND_TIMEOUT":           1,
+		"FAILURE_KIND_PERMISSION_DENIED": 2,
+	}
+)
+
+func (x FailureKind) Enum() *FailureKind {
+	p := new(FailureKind)
+	*p = x
+	return p
+}
+
+func (x FailureKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FailureKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_agent_v1_exec_service_proto_enumTypes[0].Descriptor()
+}
+
+func (FailureKind) Type() protoreflect.EnumType {
+	return &file_agent_v1_exec_service_proto_enumTypes[0]
+}
+
+func (x FailureKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FailureKind.Descriptor instead.
+func (FailureKind) EnumDescriptor() ([]byte, []int) {
+	return file_agent_v1_exec_service_proto_rawDescGZIP(), []int{0}
+}
+
 // ExecStreamElement is what the control plane sends.
 type ExecStreamElement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -664,7 +715,9 @@ type ExecCompleted struct {
 	Pictures   []*Picture `protobuf:"bytes,5,rep,name=pictures,proto3" json:"pictures,omitempty"`
 	DurationMs int64      `protobuf:"varint,6,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	// The message named no tool call, and no call of that id was ever started here.
-	NeverStarted  bool `protobuf:"varint,7,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
+	NeverStarted bool `protobuf:"varint,7,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
+	// Why the call failed, where that is known.
+	Failure       FailureKind `protobuf:"varint,8,opt,name=failure,proto3,enum=agent.v1.FailureKind" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -746,6 +799,13 @@ func (x *ExecCompleted) GetNeverStarted() bool {
 		return x.NeverStarted
 	}
 	return false
+}
+
+func (x *ExecCompleted) GetFailure() FailureKind {
+	if x != nil {
+		return x.Failure
+	}
+	return FailureKind_FAILURE_KIND_UNSPECIFIED
 }
 
 type Picture struct {
@@ -838,7 +898,7 @@ const file_agent_v1_exec_service_proto_rawDesc = "" +
 	"\tExecDelta\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12-\n" +
 	"\x05delta\x18\x02 \x01(\v2\x17.agent.v1.ToolCallDeltaR\x05delta\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xfd\x01\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xae\x02\n" +
 	"\rExecCompleted\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12/\n" +
 	"\ttool_call\x18\x02 \x01(\v2\x12.agent.v1.ToolCallR\btoolCall\x12\x12\n" +
@@ -847,11 +907,16 @@ const file_agent_v1_exec_service_proto_rawDesc = "" +
 	"\bpictures\x18\x05 \x03(\v2\x11.agent.v1.PictureR\bpictures\x12\x1f\n" +
 	"\vduration_ms\x18\x06 \x01(\x03R\n" +
 	"durationMs\x12#\n" +
-	"\rnever_started\x18\a \x01(\bR\fneverStarted\"<\n" +
+	"\rnever_started\x18\a \x01(\bR\fneverStarted\x12/\n" +
+	"\afailure\x18\b \x01(\x0e2\x15.agent.v1.FailureKindR\afailure\"<\n" +
 	"\aPicture\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data2Y\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data*i\n" +
+	"\vFailureKind\x12\x1c\n" +
+	"\x18FAILURE_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14FAILURE_KIND_TIMEOUT\x10\x01\x12\"\n" +
+	"\x1eFAILURE_KIND_PERMISSION_DENIED\x10\x022Y\n" +
 	"\vExecService\x12J\n" +
 	"\n" +
 	"ExecStream\x12\x1b.agent.v1.ExecStreamElement\x1a\x1b.agent.v1.ExecServerElement(\x010\x01B\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
@@ -868,43 +933,46 @@ func file_agent_v1_exec_service_proto_rawDescGZIP() []byte {
 	return file_agent_v1_exec_service_proto_rawDescData
 }
 
+var file_agent_v1_exec_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_agent_v1_exec_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_agent_v1_exec_service_proto_goTypes = []any{
-	(*ExecStreamElement)(nil),        // 0: agent.v1.ExecStreamElement
-	(*ExecClientMessage)(nil),        // 1: agent.v1.ExecClientMessage
-	(*ExecClientControlMessage)(nil), // 2: agent.v1.ExecClientControlMessage
-	(*AckCall)(nil),                  // 3: agent.v1.AckCall
-	(*AbortCall)(nil),                // 4: agent.v1.AbortCall
-	(*Heartbeat)(nil),                // 5: agent.v1.Heartbeat
-	(*ExecServerElement)(nil),        // 6: agent.v1.ExecServerElement
-	(*ExecHello)(nil),                // 7: agent.v1.ExecHello
-	(*ExecDelta)(nil),                // 8: agent.v1.ExecDelta
-	(*ExecCompleted)(nil),            // 9: agent.v1.ExecCompleted
-	(*Picture)(nil),                  // 10: agent.v1.Picture
-	(*ToolCall)(nil),                 // 11: agent.v1.ToolCall
-	(*ToolCallDelta)(nil),            // 12: agent.v1.ToolCallDelta
+	(FailureKind)(0),                 // 0: agent.v1.FailureKind
+	(*ExecStreamElement)(nil),        // 1: agent.v1.ExecStreamElement
+	(*ExecClientMessage)(nil),        // 2: agent.v1.ExecClientMessage
+	(*ExecClientControlMessage)(nil), // 3: agent.v1.ExecClientControlMessage
+	(*AckCall)(nil),                  // 4: agent.v1.AckCall
+	(*AbortCall)(nil),                // 5: agent.v1.AbortCall
+	(*Heartbeat)(nil),                // 6: agent.v1.Heartbeat
+	(*ExecServerElement)(nil),        // 7: agent.v1.ExecServerElement
+	(*ExecHello)(nil),                // 8: agent.v1.ExecHello
+	(*ExecDelta)(nil),                // 9: agent.v1.ExecDelta
+	(*ExecCompleted)(nil),            // 10: agent.v1.ExecCompleted
+	(*Picture)(nil),                  // 11: agent.v1.Picture
+	(*ToolCall)(nil),                 // 12: agent.v1.ToolCall
+	(*ToolCallDelta)(nil),            // 13: agent.v1.ToolCallDelta
 }
 var file_agent_v1_exec_service_proto_depIdxs = []int32{
-	1,  // 0: agent.v1.ExecStreamElement.exec_client_message:type_name -> agent.v1.ExecClientMessage
-	2,  // 1: agent.v1.ExecStreamElement.exec_client_control_message:type_name -> agent.v1.ExecClientControlMessage
-	11, // 2: agent.v1.ExecClientMessage.tool_call:type_name -> agent.v1.ToolCall
-	3,  // 3: agent.v1.ExecClientControlMessage.ack:type_name -> agent.v1.AckCall
-	4,  // 4: agent.v1.ExecClientControlMessage.abort:type_name -> agent.v1.AbortCall
-	5,  // 5: agent.v1.ExecClientControlMessage.heartbeat:type_name -> agent.v1.Heartbeat
-	7,  // 6: agent.v1.ExecServerElement.hello:type_name -> agent.v1.ExecHello
-	8,  // 7: agent.v1.ExecServerElement.delta:type_name -> agent.v1.ExecDelta
-	9,  // 8: agent.v1.ExecServerElement.completed:type_name -> agent.v1.ExecCompleted
-	5,  // 9: agent.v1.ExecServerElement.heartbeat:type_name -> agent.v1.Heartbeat
-	12, // 10: agent.v1.ExecDelta.delta:type_name -> agent.v1.ToolCallDelta
-	11, // 11: agent.v1.ExecCompleted.tool_call:type_name -> agent.v1.ToolCall
-	10, // 12: agent.v1.ExecCompleted.pictures:type_name -> agent.v1.Picture
-	0,  // 13: agent.v1.ExecService.ExecStream:input_type -> agent.v1.ExecStreamElement
-	6,  // 14: agent.v1.ExecService.ExecStream:output_type -> agent.v1.ExecServerElement
-	14, // [14:15] is the sub-list for method output_type
-	13, // [13:14] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	2,  // 0: agent.v1.ExecStreamElement.exec_client_message:type_name -> agent.v1.ExecClientMessage
+	3,  // 1: agent.v1.ExecStreamElement.exec_client_control_message:type_name -> agent.v1.ExecClientControlMessage
+	12, // 2: agent.v1.ExecClientMessage.tool_call:type_name -> agent.v1.ToolCall
+	4,  // 3: agent.v1.ExecClientControlMessage.ack:type_name -> agent.v1.AckCall
+	5,  // 4: agent.v1.ExecClientControlMessage.abort:type_name -> agent.v1.AbortCall
+	6,  // 5: agent.v1.ExecClientControlMessage.heartbeat:type_name -> agent.v1.Heartbeat
+	8,  // 6: agent.v1.ExecServerElement.hello:type_name -> agent.v1.ExecHello
+	9,  // 7: agent.v1.ExecServerElement.delta:type_name -> agent.v1.ExecDelta
+	10, // 8: agent.v1.ExecServerElement.completed:type_name -> agent.v1.ExecCompleted
+	6,  // 9: agent.v1.ExecServerElement.heartbeat:type_name -> agent.v1.Heartbeat
+	13, // 10: agent.v1.ExecDelta.delta:type_name -> agent.v1.ToolCallDelta
+	12, // 11: agent.v1.ExecCompleted.tool_call:type_name -> agent.v1.ToolCall
+	11, // 12: agent.v1.ExecCompleted.pictures:type_name -> agent.v1.Picture
+	0,  // 13: agent.v1.ExecCompleted.failure:type_name -> agent.v1.FailureKind
+	1,  // 14: agent.v1.ExecService.ExecStream:input_type -> agent.v1.ExecStreamElement
+	7,  // 15: agent.v1.ExecService.ExecStream:output_type -> agent.v1.ExecServerElement
+	15, // [15:16] is the sub-list for method output_type
+	14, // [14:15] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_exec_service_proto_init() }
@@ -933,13 +1001,14 @@ func file_agent_v1_exec_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_exec_service_proto_rawDesc), len(file_agent_v1_exec_service_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_agent_v1_exec_service_proto_goTypes,
 		DependencyIndexes: file_agent_v1_exec_service_proto_depIdxs,
+		EnumInfos:         file_agent_v1_exec_service_proto_enumTypes,
 		MessageInfos:      file_agent_v1_exec_service_proto_msgTypes,
 	}.Build()
 	File_agent_v1_exec_service_proto = out.File

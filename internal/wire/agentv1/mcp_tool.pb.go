@@ -778,8 +778,11 @@ type ReadMcpResourceArgs struct {
 	Uri string `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
 	// Write it to this new file, inside the workspace, instead of showing it.
 	// buf:lint:ignore FIELD_LOWER_SNAKE_CASE
-	DownloadPath  string `protobuf:"bytes,3,opt,name=downloadPath,proto3" json:"downloadPath,omitempty"`
-	ToolCallId    string `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	DownloadPath string `protobuf:"bytes,3,opt,name=downloadPath,proto3" json:"downloadPath,omitempty"`
+	ToolCallId   string `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// Set where the call was judged by its path: a target that needs a review and is not the very path that was
+	// judged is refused.
+	Guarded       bool `protobuf:"varint,5,opt,name=guarded,proto3" json:"guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -840,6 +843,13 @@ func (x *ReadMcpResourceArgs) GetToolCallId() string {
 		return x.ToolCallId
 	}
 	return ""
+}
+
+func (x *ReadMcpResourceArgs) GetGuarded() bool {
+	if x != nil {
+		return x.Guarded
+	}
+	return false
 }
 
 type ReadMcpResourceSuccess struct {
@@ -1353,13 +1363,14 @@ const file_agent_v1_mcp_tool_proto_rawDesc = "" +
 	"\x06result\"\x88\x01\n" +
 	"\x18ListMcpResourcesToolCall\x122\n" +
 	"\x04args\x18\x01 \x01(\v2\x1e.agent.v1.ListMcpResourcesArgsR\x04args\x128\n" +
-	"\x06result\x18\x02 \x01(\v2 .agent.v1.ListMcpResourcesResultR\x06result\"\xc3\x01\n" +
+	"\x06result\x18\x02 \x01(\v2 .agent.v1.ListMcpResourcesResultR\x06result\"\xe3\x01\n" +
 	"\x13ReadMcpResourceArgs\x12\x1c\n" +
 	"\x06server\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x06server\x12\x16\n" +
 	"\x03uri\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01R\x03uri\x12\"\n" +
 	"\fdownloadPath\x18\x03 \x01(\tR\fdownloadPath\x12&\n" +
 	"\ftool_call_id\x18\x04 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:*\x8a\xb5\x18&\n" +
+	"toolCallId\x12\x1e\n" +
+	"\aguarded\x18\x05 \x01(\bB\x04\x90\xb5\x18\x01R\aguarded:*\x8a\xb5\x18&\n" +
 	"\x10FetchMcpResource\x12\x10fetchMcpResource \x01\"\x97\x01\n" +
 	"\x16ReadMcpResourceSuccess\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1d\n" +

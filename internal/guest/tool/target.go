@@ -1,0 +1,226 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/policy/cage"
+)
+
+// A target is a file that a tool is about to change. Its folder is held open:
+// renaming a folder on the way, or putting a symbolic link there, leads the tool
+// nowhere else. Close it when done.
+type target struct {
+	path   string // absolute, and without symbolic links
+	at     string // the same file, reached through the open folder
+	linked bool   // the path that was given is a symbolic link to it
+	dir    *os.File
+	lacks  []string // folders between dir and the file that do not exist
+}
+
+// maxLinks is as many symbolic links as the kernel follows.
+const maxLinks = 40
+
+// target opens the folder of the file that the model gave as name. follow says
+// that the tool changes what a symbolic link points to, rather than the link. A
+// guarded call is refused if the file needs a review and is not at the very path
+// that the control plane has judged.
+func (w Workspace) target(name string, guarded, follow bool) (target, error) {
+	given, err := w.path(name)
+	if err != nil {
+		return target{}, err
+	}
+	path := given
+	for range maxLinks {
+		t, err := openTarget(path)
+		if err != nil {
+			return target{}, err
+		}
+		link, err := os.Readlink(t.at)
+		if err == nil && follow {
+			if !filepath.IsAbs(link) {
+				link = filepath.Join(filepath.Dir(t.path), link)
+			}
+			t.Close()
+			path = filepath.Clean(link)
+			continue
+		}
+		t.linked = path != given
+		if err := errors.Join(NewUnseen(w.Dir).Check(t.path), w.admits(t, given, guarded)); err != nil {
+			t.Close()
+			return target{}, err
+		}
+		return t, nil
+	}
+	return target{}, explain(given, syscall.ELOOP)
+}
+
+// openTarget opens the folder of a file, or the nearest that is there.
+func openTarget(path string) (target, error) {
+	name, dir := filepath.Base(path), filepath.Dir(path)
+	t := target{}
+	for {
+		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			t.dir = os.NewFile(uintptr(fd), dir)
+			break
+		}
+		if _, there := os.Lstat(dir); there == nil && errors.Is(err, fs.ErrNotExist) {
+			return target{}, fmt.Errorf("%s is a link to what is not there", dir)
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == "/" {
+			return target{}, explain(path, err)
+		}
+		t.lacks = append([]string{filepath.Base(dir)}, t.lacks...)
+		dir = filepath.Dir(dir)
+	}
+	real, err := os.Readlink(through(t.dir))
+	if err != nil || !filepath.IsAbs(real) {
+		t.Close()
+		return target{}, fmt.Errorf("%s cannot be found out: %w", dir, errors.Join(err, fs.ErrNotExist))
+	}
+	below := filepath.Join(append(slices.Clone(t.lacks), name)...)
+	t.path, t.at = filepath.Join(real, below), filepath.Join(through(t.dir), below)
+	return t, nil
+}
+
+// through is the path of an open folder, whatever its names are.
+func through(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()) }
+
+// Close lets go of the folder.
+func (t target) Close() {
+	if t.dir != nil {
+		_ = t.dir.Close() // nothing was written to it
+	}
+}
+
+// makeFolders makes the folders that lack. They are made one in the other, so that
+// none of them is a symbolic link.
+func (t *target) makeFolders() error {
+	for ; len(t.lacks) > 0; t.lacks = t.lacks[1:] {
+		name := t.lacks[0]
+		err := unix.Mkdirat(int(t.dir.Fd()), name, 0o755)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return explain(filepath.Dir(t.path), err)
+		}
+		fd, err := unix.Openat(int(t.dir.Fd()), name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return explain(filepath.Dir(t.path), err)
+		}
+		t.Close()
+		t.dir = os.NewFile(uintptr(fd), name)
+	}
+	t.at = filepath.Join(through(t.dir), filepath.Base(t.path))
+	return nil
+}
+
+// deniedError says that a rule of the machine refuses a call.
+type deniedError struct{ error }
+
+func denied(format string, args ...any) error { return deniedError{fmt.Errorf(format, args...)} }
+
+// admits returns why a guarded call may not change the file.
+func (w Workspace) admits(t target, given string, guarded bool) error {
+	if !guarded {
+		return nil
+	}
+	guard := cage.Guard{Workspaces: []string{realPath(w.Dir)}}
+	for _, dir := range w.Free {
+		guard.Free = append(guard.Free, realPath(dir))
+	}
+	why := guard.Judge(t.path)
+	switch {
+	case why != "" && t.path == given:
+		return nil // this very path has been reviewed
+	case why != "":
+		return denied("%s is %s, which is %s: nothing was done, as the path that was reviewed does not say so. If that file is meant, give its own path", given, t.path, why)
+	}
+	for _, root := range append(slices.Clone(guard.Workspaces), guard.Free...) {
+		if cage.Below(root, t.path) {
+			if other := spelled(root, t.path); other != "" {
+				return denied("%s is another spelling of %s, which is protected: nothing was done. If that file is meant, give its own path", given, other)
+			}
+			break
+		}
+	}
+	if other := w.otherName(t, guard.Workspaces); other != "" {
+		return denied("%s is a hard link to %s, which is protected: nothing was done. If that file is meant, give its own path", given, other)
+	}
+	return nil
+}
+
+// spelled returns the protected name that a part of the path is another spelling
+// of: a file system may take more names for the same than any rule knows.
+func spelled(root, path string) string {
+	rel, err := filepath.Rel(root, path)
+	if err != nil {
+		return ""
+	}
+	dir := root
+	for part := range strings.SplitSeq(rel, "/") {
+		own, err := os.Lstat(filepath.Join(dir, part))
+		if err != nil {
+			return "" // what is not there is no other name of anything
+		}
+		for _, name := range cage.GuardedNames() {
+			other := filepath.Join(dir, name)
+			if info, err := os.Lstat(other); name != part && err == nil && os.SameFile(own, info) {
+				return other
+			}
+		}
+		dir = filepath.Join(dir, part)
+	}
+	return ""
+}
+
+// maxLinked bounds the files that are compared with one of several names.
+const maxLinked = 20_000
+
+// otherName returns the protected file that is the target by another name, in a
+// workspace or the home folder. Outside of both only an unsandboxed command can
+// have linked it.
+func (w Workspace) otherName(t target, roots []string) string {
+	own, err := os.Lstat(t.at)
+	if err != nil {
+		return ""
+	}
+	if st, ok := own.Sys().(*syscall.Stat_t); !ok || own.IsDir() || st.Nlink < 2 {
+		return ""
+	}
+	if w.Home != "" {
+		roots = append(slices.Clone(roots), w.Home)
+	}
+	found, seen := "", 0
+	for _, root := range roots {
+		for _, name := range cage.GuardedNames() {
+			_ = filepath.WalkDir(filepath.Join(root, name), func(path string, d fs.DirEntry, err error) error {
+				if err != nil {
+					return nil //nolint:nilerr // what cannot be read cannot be compared
+				}
+				if d.IsDir() && d.Name() == "objects" {
+					return fs.SkipDir
+				}
+				if seen++; seen > maxLinked {
+					return fs.SkipAll
+				}
+				if info, err := d.Info(); err == nil && os.SameFile(own, info) {
+					found = path
+					return fs.SkipAll
+				}
+				return nil
+			})
+			if found != "" {
+				return found
+			}
+		}
+	}
+	return ""
+}
