@@ -112,7 +112,7 @@ var mayImport = map[string][]string{
 
 	// Inside a machine.
 	"internal/guest/execd":          {"internal/atomicfile", "internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook", "internal/guest/mcp", "internal/mcp"},
-	"internal/guest/pid1":           {"internal/atomicfile", "internal/fault", "internal/wire/...", "internal/guest/checkout", "internal/guest/desktop", "internal/guest/sandbox", "internal/guest/sandbox/asked"},
+	"internal/guest/pid1":           {"internal/atomicfile", "internal/fault", "internal/wire/...", "internal/guest/checkout", "internal/guest/desktop", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/policy/cage"},
 	"internal/guest/checkout":       {"internal/atomicfile"},
 	"internal/guest/desktop":        {"internal/fault"},
 	"internal/guest/sandbox":        {"internal/policy", "internal/policy/cage"},

@@ -109,12 +109,12 @@ func TestWrongUsage(t *testing.T) {
 			line = append([]string{"serve", "--auth-token", token, "--port", "0", "--pty-websocket-port", "0"}, line[1:]...)
 		}
 		var said strings.Builder
-		err := run(t.Context(), line, func(string) string { return "" }, &said)
+		err := run(t.Context(), line, variables{}, &said)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error()+said.String(), token) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
 	}
-	if err := run(t.Context(), []string{"serve", "--help"}, func(string) string { return "" }, io.Discard); !errors.Is(err, flag.ErrHelp) {
+	if err := run(t.Context(), []string{"serve", "--help"}, variables{}, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("help: %v", err)
 	}
 }
@@ -132,5 +132,41 @@ func TestGhostModeIsTheDefault(t *testing.T) {
 		if err != nil || got.GhostMode != want {
 			t.Errorf("%s: %v, %v", args, got.GhostMode, err)
 		}
+	}
+}
+
+// What the agent was given, by a branch, a secret or a caller, is its commands' own:
+// no flag, no program and no folder of exec-daemon comes from it.
+func TestAgentsVariables(t *testing.T) {
+	agents := map[string]string{"PATH": "/workspace/bin", "LD_PRELOAD": "/workspace/evil.so", "MARK": "1", "HOME": "/workspace", "TOKEN": "a-secret-of-the-agent"}
+	for _, o := range options {
+		agents[variable(o.name)] = "/workspace/evil"
+	}
+	for name, value := range agents {
+		t.Setenv(agentPrefix+name, value)
+	}
+	t.Setenv(variable("auth-token"), strings.Repeat("a", 64))
+	t.Setenv(bootIDVariable, "boot")
+	path, home := os.Getenv("PATH"), os.Getenv("HOME")
+	given := takeOut()
+	if got := os.Getenv("PATH"); got != path || os.Getenv("HOME") != home || os.Getenv("LD_PRELOAD") != "" || os.Getenv("MARK") != "" {
+		t.Errorf("exec-daemon has the agent's variables: PATH=%s", got)
+	}
+	for _, v := range os.Environ() {
+		if strings.HasPrefix(v, agentPrefix) || strings.HasPrefix(v, envPrefix) {
+			t.Errorf("%.30s… would be inherited", v)
+		}
+	}
+	for name, value := range agents {
+		if got := given.agents(name); got != value {
+			t.Errorf("the agent's %s is %q, want %q", name, got, value)
+		}
+	}
+	c, err := parse([]string{"serve"}, given.getenv, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.RgPath != "rg" || c.Workspace != "/workspace" || strings.Contains(c.SandboxHelper+c.StateDir+c.OutputDir, "evil") || c.BootID != "boot" {
+		t.Errorf("flags were taken from the agent's variables: %+v", c)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -63,24 +64,56 @@ func main() {
 	}
 }
 
-// takeOut takes exec-daemon's own variables out of the environment, so that no
-// command inherits them, and returns a getenv that still knows them. Of others
-// it tells what the commands see too.
-func takeOut() func(string) string {
-	own := make(map[string]string)
+// variables are those that exec-daemon was started with.
+type variables struct {
+	own   map[string]string // exec-daemon's: no command inherits them
+	agent []string          // NAME=value, of the agent's commands
+}
+
+// agentPrefix begins the names of variables that are the agent's and not
+// exec-daemon's: what a branch or a secret sets changes nothing that exec-daemon
+// itself runs. Without any, the agent's commands have this process's own.
+const agentPrefix = "ALOFT_AGENT_ENV_"
+
+// takeOut takes exec-daemon's own variables and the agent's out of the environment.
+func takeOut() variables {
+	v := variables{own: make(map[string]string)}
 	for _, variable := range os.Environ() {
 		name, value, _ := strings.Cut(variable, "=")
-		if name == bootIDVariable || strings.HasPrefix(name, envPrefix) {
-			own[name] = value
-			_ = os.Unsetenv(name) // a name that was there can be unset
+		agents, isAgents := strings.CutPrefix(variable, agentPrefix)
+		switch {
+		case isAgents:
+			v.agent = append(v.agent, agents)
+		case name == bootIDVariable || strings.HasPrefix(name, envPrefix):
+			v.own[name] = value
+		default:
+			continue
+		}
+		_ = os.Unsetenv(name) // a name that was there can be unset
+	}
+	if v.agent == nil {
+		v.agent = os.Environ()
+	}
+	return v
+}
+
+// getenv knows exec-daemon's own variables, and what it runs its programs with.
+func (v variables) getenv(name string) string { return cmp.Or(v.own[name], os.Getenv(name)) }
+
+// agents is a variable of the agent's commands.
+func (v variables) agents(name string) string {
+	for _, variable := range slices.Backward(v.agent) {
+		if value, ok := strings.CutPrefix(variable, name+"="); ok {
+			return value
 		}
 	}
-	return func(name string) string { return cmp.Or(own[name], os.Getenv(name)) }
+	return ""
 }
 
 // run is main without the process: everything it needs is an argument, so a
 // test can run the whole command in place.
-func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) (err error) {
+func run(ctx context.Context, args []string, given variables, stderr io.Writer) (err error) {
+	getenv := given.getenv
 	if len(args) == 1 && args[0] == sftpCommand {
 		return sshd.ServeSFTP(standard{os.Stdin, os.Stdout})
 	}
@@ -90,7 +123,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	var secrets *execd.Secrets
 	if cfg.Redact {
-		secrets = execd.NewSecrets(getenv)
+		secrets = execd.NewSecrets(given.agents)
 	}
 	local := slog.NewJSONHandler(secrets.Writer(stderr), &slog.HandlerOptions{Level: cfg.LogLevel})
 	sent, err := telemetry.Open(telemetry.Config{
@@ -124,14 +157,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	bash := newShells(shell.Config{Dir: cfg.Workspace, OutputDir: cfg.OutputDir}, log)
+	bash := newShells(shell.Config{Dir: cfg.Workspace, Env: given.agent, OutputDir: cfg.OutputDir}, log)
 	defer func() { err = errors.Join(err, bash.close()) }()
 	terminals := terminal.New(terminal.Config{
-		Dir: cfg.Workspace, Shell: os.Getenv("SHELL"), Log: log, Secrets: secrets.Redactor,
+		Dir: cfg.Workspace, Environ: given.agent, Shell: os.Getenv("SHELL"), Log: log, Secrets: secrets.Redactor,
 		Terminals: &terminal.Tmux{Socket: cfg.TmuxSocket, Dir: cfg.Workspace, Kept: cfg.TmuxKept},
 	})
 	defer func() { err = errors.Join(err, terminals.Close()) }()
-	kept, err := newSkills(cfg, log, serversOf(cfg, terminals.Environ, getenv("HOME"), secrets, log))
+	kept, err := newSkills(cfg, given.agent, log, serversOf(cfg, terminals.Environ, getenv("HOME"), secrets, log))
 	if err != nil {
 		return errors.Join(err, l.Close(), ptyListener.Close())
 	}
@@ -140,6 +173,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		Token:     cfg.AuthToken,
 		Workspace: cfg.Workspace,
 		Home:      getenv("HOME"),
+		Environ:   given.agent,
 		StateDir:  cfg.StateDir,
 		BootID:    cfg.BootID,
 		Version:   version(),

@@ -67,7 +67,7 @@ func sandboxOf(cfg config) *tool.Sandbox {
 		return nil
 	}
 	return &tool.Sandbox{
-		Helper: cfg.SandboxHelper, Workspace: cfg.Workspace,
+		Helper: cfg.SandboxHelper, Workspace: cfg.Workspace, Home: os.Getenv("HOME"),
 		Masked: []string{cfg.StateDir, cfg.TmuxSocket, cfg.IndexDir}, Fixed: []string{cfg.OutputDir},
 	}
 }
@@ -80,7 +80,7 @@ type skills struct {
 	recorder *video.Recorder
 }
 
-func newSkills(cfg config, log *slog.Logger, servers mcp.Config) (skills, error) {
+func newSkills(cfg config, environ []string, log *slog.Logger, servers mcp.Config) (skills, error) {
 	var meaning *search.Embedder
 	if cfg.EmbeddingURL != "" {
 		meaning = &search.Embedder{URL: cfg.EmbeddingURL, Model: cfg.EmbeddingModel}
@@ -96,7 +96,7 @@ func newSkills(cfg config, log *slog.Logger, servers mcp.Config) (skills, error)
 		servers:  mcp.New(servers),
 		index:    search.New(search.Config{Dir: cfg.Workspace, State: cfg.IndexDir, Ripgrep: cfg.RgPath, Embed: meaning}),
 		recorder: video.New(video.Config{Display: os.Getenv("DISPLAY"), Dir: cfg.RecordingDir, Artifacts: cfg.ArtifactsDir}),
-		linters:  lsp.New(lsp.Config{Dir: cfg.Workspace, MarkFile: filepath.Join(cfg.StateDir, "lint-mark.json"), Ripgrep: cfg.RgPath, Log: log}),
+		linters:  lsp.New(lsp.Config{Dir: cfg.Workspace, Env: environ, MarkFile: filepath.Join(cfg.StateDir, "lint-mark.json"), Ripgrep: cfg.RgPath, Log: log}),
 	}, nil
 }
 

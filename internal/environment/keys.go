@@ -161,7 +161,7 @@ func checkVariable(s string) *complaint {
 	switch upper := strings.ToUpper(s); {
 	case !variable.MatchString(s) || len(s) > 255:
 		return &complaint{"this is no name of a variable", "use letters, digits and _, and no digit first"}
-	case strings.HasPrefix(upper, "CURSOR_") || strings.HasPrefix(upper, "ALOFT_"):
+	case strings.HasPrefix(upper, "CURSOR_"), strings.HasPrefix(upper, "ALOFT_"), strings.HasPrefix(upper, "EXEC_DAEMON_"):
 		return &complaint{"names that begin so are the machine's own", "choose another name"}
 	}
 	return nil

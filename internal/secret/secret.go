@@ -121,7 +121,7 @@ func CheckName(name string) error {
 	}
 	switch folded := Fold(name); {
 	case folded == "HTTP_PROXY", folded == "HTTPS_PROXY", folded == "ALL_PROXY",
-		strings.HasPrefix(folded, "CURSOR_SANDBOX"), strings.HasPrefix(folded, "ALOFT_"),
+		strings.HasPrefix(folded, "CURSOR_SANDBOX"), strings.HasPrefix(folded, "ALOFT_"), strings.HasPrefix(folded, "EXEC_DAEMON_"),
 		strings.HasSuffix(folded, "_AGENT_INJECTED_SECRET_NAMES"):
 		return fault.Invalid("%s is reserved: the machine sets it itself", name).At("name").Named("name_reserved").
 			Hint("choose another name")

@@ -30,6 +30,7 @@ type Command struct {
 	Args   []string // the program's name, then its arguments
 	Dir    string   // "" is the root folder
 	Env    []string // over the user's
+	Hooks  bool     // with the variables of the agent's commands: it runs the project's hooks
 	Clean  bool     // without those variables of the user's that git heeds
 	Stdin  string
 	Stdout io.Writer // nil discards; an error of it ends the command

@@ -21,7 +21,7 @@ for name; do [ -f "$dir/$name" ] && [ -x "$dir/$name" ] && exit 0; done
 exit 1`
 	words := newTail(nil)
 	exit, err := r.limited(ctx, quickLimit, Command{
-		Args: append([]string{"sh", "-c", script, "sh"}, names...), Dir: r.Path, Env: gitEnv, Stderr: words,
+		Args: append([]string{"sh", "-c", script, "sh"}, names...), Dir: r.Path, Env: gitEnv, Hooks: true, Stderr: words,
 	})
 	if exit > 1 && err == nil {
 		note = "the project's hooks were not run: " + r.failure(words).Detail
@@ -49,7 +49,7 @@ exec "$hook" "$@"`
 // error is a [*Failure] of [CodeHookFailed].
 func (r *Repository) hooked(ctx context.Context, c Command) error {
 	words, limit := newTail(nil), cmp.Or(r.HookLimit, hookLimit)
-	c.Dir, c.Env, c.Stdout, c.Stderr = r.Path, gitEnv, words, words
+	c.Dir, c.Env, c.Hooks, c.Stdout, c.Stderr = r.Path, gitEnv, true, words, words
 	exit, err := r.limited(ctx, limit, c)
 	switch {
 	case errors.Is(err, errLimit):

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,7 @@ type Config struct {
 	Sandbox    *tool.Sandbox  // around hooks and terminals whose callers ask for it
 	Servers    *guest.Manager // of MCP; without it there are none
 	Artifacts  string         // absolute; the folder of files that outlive the machine; [DefaultArtifacts] without it
+	Environ    []string       // of hooks and of programs for editors; this process's own without it
 	Home       string         // the folder of the agent's user; hooks are read there too
 	GitGateway string         // where git reaches the gateway, unless a caller says otherwise
 	// RemoteServers are programs for editors, and where they may be; those that
@@ -76,6 +78,7 @@ type Server struct {
 	token     atomic.Pointer[[32]byte] // SHA-256 of the token
 	workspace string
 	home      string
+	environ   []string
 	bootID    string
 	version   string
 	setEnv    func(ctx context.Context, set map[string]string, unset []string) error
@@ -98,6 +101,9 @@ type Server struct {
 // New makes a Server and reads what an earlier one left in the state folder.
 // Close it when done.
 func New(cfg Config) (*Server, error) {
+	if cfg.Environ == nil {
+		cfg.Environ = os.Environ()
+	}
 	digest, err := tokenDigest(cfg.Token)
 	if err != nil {
 		return nil, err
@@ -117,13 +123,13 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.Join(err, record.close())
 	}
 	s := &Server{
-		workspace: cfg.Workspace, home: cfg.Home, bootID: bootID, version: cfg.Version,
+		workspace: cfg.Workspace, home: cfg.Home, environ: cfg.Environ, bootID: bootID, version: cfg.Version,
 		setEnv: cfg.SetEnv, secrets: cfg.Secrets, tracing: tracing, log: log, calls: calls, failures: newAllowance(failuresPerSecond, time.Second),
 		terminals: cmp.Or(cfg.Terminals, terminal.New(terminal.Config{Dir: cfg.Workspace})),
 		sandbox:   cfg.Sandbox,
 		artifacts: newArtifacts(cmp.Or(cfg.Artifacts, DefaultArtifacts)),
 		git:       &gitCredential{file: filepath.Join(cfg.StateDir, "git-credential"), gateway: cmp.Or(cfg.GitGateway, defaultGateway)},
-		remote:    newRemoteAccess(cfg.RemoteServers, cfg.Workspace, log),
+		remote:    newRemoteAccess(cfg.RemoteServers, cfg.Workspace, cfg.Environ, log),
 		servers:   cfg.Servers,
 	}
 	s.token.Store(&digest)

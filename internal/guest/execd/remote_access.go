@@ -56,6 +56,7 @@ var usualServers = []RemoteServer{
 type remoteAccess struct {
 	servers   []RemoteServer
 	workspace string
+	environ   []string // of the program
 	log       *slog.Logger
 
 	mu      sync.Mutex
@@ -66,11 +67,11 @@ type remoteAccess struct {
 	token   string
 }
 
-func newRemoteAccess(servers []RemoteServer, workspace string, log *slog.Logger) *remoteAccess {
+func newRemoteAccess(servers []RemoteServer, workspace string, environ []string, log *slog.Logger) *remoteAccess {
 	if servers == nil {
 		servers = usualServers
 	}
-	return &remoteAccess{servers: servers, workspace: workspace, log: log}
+	return &remoteAccess{servers: servers, workspace: workspace, environ: environ, log: log}
 }
 
 // find returns the first program that is there.
@@ -168,7 +169,7 @@ func (r *remoteAccess) start(ctx context.Context, path string, server RemoteServ
 	r.program, r.port, r.token = path, port, hex.EncodeToString(secret[:])
 	cmd := exec.Command(path, server.Args(port, r.token, r.workspace)...) //nolint:noctx // it outlives the call
 	cmd.Dir, cmd.SysProcAttr = r.workspace, &syscall.SysProcAttr{Setsid: true}
-	cmd.Env = os.Environ()
+	cmd.Env = append([]string(nil), r.environ...)
 	if server.Env != nil {
 		cmd.Env = append(cmd.Env, server.Env(r.token)...)
 	}

@@ -32,7 +32,7 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 	set := hook.Load(hook.Places{System: hook.SystemFile, Team: m.GetTeamHooks(), Project: s.workspace, User: m.GetUserHooks(), Home: s.home})
 	session := hook.Session{
 		ConversationID: m.GetConversationId(), GenerationID: m.GetGenerationId(), Model: m.GetModel(), Version: s.version,
-		Roots: []string{s.workspace}, Email: m.GetUserEmail(), Dir: s.workspace, Env: os.Environ(),
+		Roots: []string{s.workspace}, Email: m.GetUserEmail(), Dir: s.workspace, Env: s.environ,
 	}
 	var written int64
 	if slices.ContainsFunc(hook.Events, set.Has) {

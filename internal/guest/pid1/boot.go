@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -243,6 +244,10 @@ func (d *Daemon) retire(s *service) {
 	d.exec, d.token = nil, ""
 }
 
+// agentPrefix begins the names under which exec-daemon is told the variables of the
+// agent's commands. It does not have them itself: they would change what it runs.
+const agentPrefix = "ALOFT_AGENT_ENV_"
+
 func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 	_, port, _ := net.SplitHostPort(d.cfg.ExecAddr) // checked at the start
 	_, ptyPort, _ := net.SplitHostPort(d.cfg.PTYAddr)
@@ -251,7 +256,8 @@ func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 	cmd := exec.Command(d.cfg.ExecDaemon, "serve",
 		"--port", port, "--pty-websocket-port", ptyPort, "--state-dir", d.cfg.ExecState, "--workspace", path,
 		"--artifacts-dir", d.cfg.Artifacts, "--tmux-socket", d.tmuxSocket(), "--tmux-kept", "--secret-redaction-enabled",
-		"--record-screen-enabled", "--computer-use-enabled", "--sandbox-enabled") // each call says whether it is to be in it
+		"--record-screen-enabled", "--computer-use-enabled", "--sandbox-enabled", // each call says whether it is to be in it
+		"--sandbox-helper-path", filepath.Join(filepath.Dir(d.cfg.ExecDaemon), "sandbox"))
 	d.mu.Lock()
 	if d.spans != nil {
 		cmd.Args = append(cmd.Args, "--ghost-mode=false", "--trace-insecure", "--trace-endpoint", "http://"+d.spans.Addr().String())
@@ -260,6 +266,9 @@ func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 	cmd.Dir = path
 	cmd.SysProcAttr = d.user.Load().attributes()
 	cmd.SysProcAttr.Setsid = true
-	cmd.Env = append(d.environ(), "EXEC_DAEMON_AUTH_TOKEN="+token, "ALOFT_BOOT_ID="+d.bootID)
+	cmd.Env = append(d.ownEnviron(), "EXEC_DAEMON_AUTH_TOKEN="+token, "ALOFT_BOOT_ID="+d.bootID)
+	for _, variable := range d.environ() {
+		cmd.Env = append(cmd.Env, agentPrefix+variable)
+	}
 	return cmd
 }

@@ -84,6 +84,42 @@ func Environ(image []string, user User, given map[string]string, bin string, exi
 	return list
 }
 
+// ownNames are the variables of an image that programs of Aloft's own may have:
+// they say who the user is, where the display is and how text looks. No other
+// does, since many variables change what a program runs or loads.
+var ownNames = []string{
+	"HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SSL_CERT_FILE",
+	"DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS",
+	"CURSOR_AGENT_SOCKET", "ALOFT_INSIDE_TOKEN_FILE", "TMUX_TMPDIR", "GIT_CONFIG_SYSTEM", "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+}
+
+// OwnEnviron is the environment of programs of Aloft's own, and of git where this
+// daemon runs it: environ, that of the agent's processes without what the agent
+// was given, less whatever could change what these programs run. Commands are
+// searched in no folder that the agent's user may write by right.
+func OwnEnviron(environ []string, user User, workspace string) []string {
+	var own []string
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		switch {
+		case name == "PATH":
+			dirs := slices.DeleteFunc(filepath.SplitList(value), func(dir string) bool {
+				return !filepath.IsAbs(dir) || within(user.Home, dir) || within(workspace, dir) || within("/tmp", dir) || within("/var/tmp", dir)
+			})
+			own = append(own, "PATH="+strings.Join(dirs, string(os.PathListSeparator)))
+		case slices.Contains(ownNames, name):
+			own = append(own, kv)
+		}
+	}
+	return own
+}
+
+// within reports whether dir is folder, or in it.
+func within(folder, dir string) bool {
+	rel, err := filepath.Rel(folder, dir)
+	return folder != "" && folder != "/" && err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
 func searchPath(image, home, bin string, exists func(string) bool) string {
 	dirs := filepath.SplitList(image)
 	for _, dir := range paths {

@@ -1,6 +1,7 @@
 package pid1
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -35,5 +36,42 @@ func TestEnviron(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestOwnEnviron is the table of docs/guide/environments.md: every variable goes to
+// the agent's commands, and none of them to programs of Aloft's own.
+func TestOwnEnviron(t *testing.T) {
+	t.Parallel()
+	user := User{Name: "ubuntu", UID: 1000, Home: "/home/ubuntu", Shell: "/bin/bash"}
+	page, err := os.ReadFile("../../../docs/guide/environments.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, names := range []string{
+		"PATH", "HOME, USER, SHELL", "LD_PRELOAD, LD_LIBRARY_PATH, LD_AUDIT", "GIT_*", "BASH_ENV, ENV, PROMPT_COMMAND", "NODE_OPTIONS, NODE_EXTRA_CA_CERTS", "PYTHON*",
+		"TMUX*", "SSH_*", "XDG_*", "TMPDIR", "GODEBUG, GOTRACEBACK", "RIPGREP_CONFIG_PATH, CTAGS", "HTTP_PROXY, HTTPS_PROXY", "EXEC_DAEMON_*",
+	} {
+		if !strings.Contains(string(page), "| `"+strings.ReplaceAll(names, ", ", "`, `")+"` |") {
+			t.Errorf("the page does not say what holds for %s", names)
+		}
+		for name := range strings.SplitSeq(names, ", ") {
+			for _, full := range []string{strings.Replace(name, "*", "_CONFIG", 1), strings.Replace(name, "*", "PATH", 1)} {
+				agents := Environ([]string{"PATH=/usr/bin"}, user, map[string]string{full: "/workspace/evil"}, "/aloft/bin", func(string) bool { return true })
+				if !slices.Contains(agents, full+"=/workspace/evil") {
+					t.Errorf("the agent's commands do not have %s", full)
+				}
+				own := OwnEnviron(Environ([]string{"PATH=/usr/bin", "LD_PRELOAD=/image.so"}, user, nil, "/aloft/bin", func(string) bool { return true }), user, "/workspace")
+				for _, kv := range own {
+					if strings.Contains(kv, "evil") || strings.HasPrefix(kv, "LD_PRELOAD=") {
+						t.Errorf("programs of our own have %s", kv)
+					}
+				}
+			}
+		}
+	}
+	own := OwnEnviron([]string{"PATH=/workspace/bin:/home/ubuntu/.local/bin:relative::/usr/bin:/tmp/x:/opt/tool/bin", "GIT_SSH_COMMAND=evil", "LANG=C"}, user, "/workspace")
+	if want := []string{"PATH=/usr/bin:/opt/tool/bin", "LANG=C"}; !slices.Equal(own, want) {
+		t.Errorf("got %q, want %q", own, want)
 	}
 }

@@ -231,6 +231,15 @@ func (d *Daemon) environ() []string {
 	d.mu.Lock()
 	given := d.env
 	d.mu.Unlock()
+	return d.environWith(given)
+}
+
+// ownEnviron is the environment of Aloft's own programs. d.mu must not be held.
+func (d *Daemon) ownEnviron() []string {
+	return OwnEnviron(d.environWith(nil), *d.user.Load(), d.workspace())
+}
+
+func (d *Daemon) environWith(given map[string]string) []string {
 	env := Environ(append(d.displayEnviron(), d.cfg.Environ...), *d.user.Load(), given, d.cfg.BinDir, exists)
 	if d.cfg.APISocket != "" {
 		env = append(env, "CURSOR_AGENT_SOCKET="+d.cfg.APISocket, "ALOFT_INSIDE_TOKEN_FILE="+d.insideTokenFile())

@@ -118,7 +118,7 @@ func (b *boot) checkoutOne(ctx context.Context, want *podv1.Checkout, record str
 		path = filepath.Clean(want.GetPath())
 	}
 	repo := &checkout.Repository{
-		Path: path, URL: want.GetRepoUrl(), Run: d.run, Secret: b.req.GetGitCredential(), Gateway: d.gateway(),
+		Path: path, URL: want.GetRepoUrl(), Run: d.runOwn, Secret: b.req.GetGitCredential(), Gateway: d.gateway(),
 		Record: filepath.Join(d.cfg.DataDir, record), System: d.gitConfigFile(),
 		Own:   filepath.Join(d.cfg.RunDir, "git", strings.TrimSuffix(record, ".json")),
 		Claim: d.user.Load().own,

@@ -196,7 +196,11 @@ func (d *Daemon) keptCommand(spec processSpec) *exec.Cmd {
 		cmd.SysProcAttr = d.user.Load().attributes()
 	}
 	cmd.SysProcAttr.Setsid = true
-	cmd.Env = append(append([]string{markVariable + "=" + spec.name}, d.environ()...), more...)
+	env := d.environ()
+	if spec.root {
+		env = d.ownEnviron()
+	}
+	cmd.Env = append(append([]string{markVariable + "=" + spec.name}, env...), more...)
 	for name, value := range spec.env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}

@@ -23,14 +23,27 @@ const (
 	outputGrace = time.Second
 )
 
-// run is the machine's [checkout.Runner].
+// run runs a command of the agent's or of its environment.
 func (d *Daemon) run(ctx context.Context, c checkout.Command) (int, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, context.Cause(ctx)
+	return d.runIn(ctx, d.environ(), c)
+}
+
+// runOwn is the machine's [checkout.Runner]: variables that the agent was given
+// reach the project's hooks, and git itself not.
+func (d *Daemon) runOwn(ctx context.Context, c checkout.Command) (int, error) {
+	env := d.ownEnviron()
+	if c.Hooks {
+		env = d.environ()
 	}
-	env := d.environ()
 	if c.Clean {
 		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_") })
+	}
+	return d.runIn(ctx, env, c)
+}
+
+func (d *Daemon) runIn(ctx context.Context, env []string, c checkout.Command) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, context.Cause(ctx)
 	}
 	env = append(env, c.Env...)
 	//nolint:noctx // os/exec would heed a context in its Wait, which is the Reaper's; ctx is heeded below

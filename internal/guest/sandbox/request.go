@@ -16,6 +16,7 @@ type Request struct {
 	Policy     cage.Policy
 	Workspaces []string // absolute; the first is where relative paths of the policy start
 	Home       string   // ~ of the policy's paths; $HOME if empty
+	Temp       []string // folders for temporary files; the usual ones and $TMPDIR if empty
 	// Masked are paths beside the usual ones that lead out of the sandbox, such as
 	// the folder of a terminal's socket. Writable are open in spite of that.
 	Masked   []string
@@ -78,7 +79,10 @@ func FindLayer(dir string) (*cage.Layer, error) {
 
 // Rules are the request's policy in its place, and with them what is hidden.
 func (r Request) Rules(getenv func(string) string) (cage.Rules, error) {
-	place := cage.Place{Home: r.Home, Temp: TempDirs(getenv)}
+	place := cage.Place{Home: r.Home, Temp: r.Temp}
+	if len(place.Temp) == 0 {
+		place.Temp = TempDirs(getenv)
+	}
 	if place.Home == "" && filepath.IsAbs(getenv("HOME")) {
 		place.Home = filepath.Clean(getenv("HOME"))
 	}

@@ -38,10 +38,11 @@ const (
 
 // Config is what a Host is made of. All may be left out.
 type Config struct {
-	Dir        string // where programs start, absolute; "/" without it
-	Shell      string // the user's; /bin/bash without it
-	Terminals  *Tmux  // nil where there are none
-	Scrollback int    // bytes that a PTY keeps; 1 MiB without it
+	Dir        string   // where programs start, absolute; "/" without it
+	Environ    []string // NAME=value, of programs; this process's own without it
+	Shell      string   // the user's; /bin/bash without it
+	Terminals  *Tmux    // nil where there are none
+	Scrollback int      // bytes that a PTY keeps; 1 MiB without it
 	Log        *slog.Logger
 	// Secrets finds what is taken out of what programs say; nil, or a nil
 	// Redactor, is nothing.
@@ -62,6 +63,9 @@ type Host struct {
 func New(cfg Config) *Host {
 	cfg.Dir = cmp.Or(cfg.Dir, "/")
 	cfg.Shell = cmp.Or(cfg.Shell, "/bin/bash")
+	if cfg.Environ == nil {
+		cfg.Environ = os.Environ()
+	}
 	if cfg.Scrollback <= 0 {
 		cfg.Scrollback = 1 << 20
 	}
@@ -93,14 +97,14 @@ func (h *Host) Setenv(set map[string]string, unset []string) {
 	}
 }
 
-// Environ is this process's environment as [Host.Setenv] has changed it, for
+// Environ is the environment of programs as [Host.Setenv] has changed it, for
 // programs that others start.
-func (h *Host) Environ() []string { return h.changed(processEnviron(), nil) }
+func (h *Host) Environ() []string { return h.changed(h.given(), nil) }
 
 // environ is the environment of a new program. A terminal of ours shows
 // colours, whatever the agent's own commands are told.
 func (h *Host) environ(given map[string]string) []string {
-	env := processEnviron()
+	env := h.given()
 	for _, name := range []string{"NO_COLOR", "FORCE_COLOR", "TMUX", "TMUX_PANE"} {
 		delete(env, name)
 	}
@@ -108,9 +112,10 @@ func (h *Host) environ(given map[string]string) []string {
 	return h.changed(env, given)
 }
 
-func processEnviron() map[string]string {
+// given is the environment that programs begin with.
+func (h *Host) given() map[string]string {
 	env := make(map[string]string)
-	for _, kv := range os.Environ() {
+	for _, kv := range h.cfg.Environ {
 		if name, value, ok := strings.Cut(kv, "="); ok {
 			env[name] = value
 		}

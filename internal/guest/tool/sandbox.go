@@ -10,6 +10,7 @@ import (
 	"aloft/internal/guest/sandbox"
 	"aloft/internal/guest/sandbox/asked"
 	"aloft/internal/guest/shell"
+	"aloft/internal/policy/cage"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -18,6 +19,7 @@ import (
 type Sandbox struct {
 	Helper    string // path of the program
 	Workspace string
+	Home      string   // of the agent's user; without it, the environment of each command says
 	Masked    []string // out of reach: where this daemon and its terminals can be talked to
 	Fixed     []string // to be read only: this daemon's own files
 }
@@ -43,7 +45,7 @@ func (s *Sandbox) request(p *agentv1.SandboxPolicy) (*sandbox.Request, error) {
 	if _, err := policy.Network.Compile(); err != nil {
 		return nil, err
 	}
-	return &sandbox.Request{Policy: policy, Workspaces: []string{s.Workspace}, Masked: s.Masked, Fixed: s.Fixed}, nil
+	return &sandbox.Request{Policy: policy, Workspaces: []string{s.Workspace}, Home: s.Home, Temp: cage.TempFolders, Masked: s.Masked, Fixed: s.Fixed}, nil
 }
 
 // Around returns what puts a command line into the sandbox that a policy says,

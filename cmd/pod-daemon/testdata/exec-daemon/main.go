@@ -14,7 +14,15 @@ import (
 	"syscall"
 )
 
+// agentPrefix begins the names under which pod-daemon tells the agent's variables.
+const agentPrefix = "ALOFT_AGENT_ENV_"
+
 func main() {
+	for _, variable := range os.Environ() { // the agent's, which the real one gives to commands only
+		if name, value, ok := strings.Cut(strings.TrimPrefix(variable, agentPrefix), "="); ok && strings.HasPrefix(variable, agentPrefix) {
+			_ = os.Setenv(name, value)
+		}
+	}
 	if times := os.Getenv("STAND_IN_KILLED"); times != "" { // a file with a letter for each time that it is still to be killed
 		left, err := os.ReadFile(times)
 		if err != nil {
