@@ -20,8 +20,8 @@ const (
 
 var errUsage = errors.New("usage: exec-daemon serve [flags]; exec-daemon serve --help lists them")
 
-// config is what the command line and the environment say. A field whose
-// option has a later part is read by nobody yet, and one with a never part by nobody.
+// config is what the command line and the environment say. A field whose option is
+// refused is read by nobody.
 type config struct {
 	Port          int    // 0 for a free one
 	PTYPort       int    // the same
@@ -145,6 +145,8 @@ func (c *config) check() error {
 	switch {
 	case c.AuthToken == "":
 		return fmt.Errorf("%w: no token: give %s, --auth-token-file or --auth-token", errUsage, variable("auth-token"))
+	case c.Browser && !c.ComputerUse:
+		return fmt.Errorf("%w: --browser-enabled: the agent drives the browser with the desktop: give --computer-use-enabled, too", errUsage)
 	case !filepath.IsAbs(c.Workspace):
 		return fmt.Errorf("%w: the workspace %q must be an absolute path", errUsage, c.Workspace)
 	case !filepath.IsAbs(c.OutputDir):

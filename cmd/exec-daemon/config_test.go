@@ -12,22 +12,22 @@ import (
 	"testing"
 )
 
-// full gives every field a value that is not its usual one, by flags.
+// full gives every field a value, by flags: one that is not its usual one, where another is accepted.
 var full = map[string]string{
 	"port": "1234", "pty-websocket-port": "1235", "auth-token": token, "auth-token-file": "/nowhere", "log-level": "debug", "rg-path": "/rg",
-	"browser-enabled": "true", "cursor-self-control-enabled": "true", "mcp-config": `{"a":1}`, "mcp-oauth-server-urls": `["b"]`,
-	"http-mcp-tools-file": "/tools", "cloud-rules-enabled": "true", "computer-use-enabled": "true", "secret-redaction-enabled": "true",
-	"chrome-executable-path": "/chrome", "record-screen-enabled": "true", "generate-image-enabled": "true", "sandbox-enabled": "true",
-	"sandbox-helper-path": "/sandbox", "claude-md-enabled": "false", "trace-endpoint": "https://t", "trace-auth-token": "tt", "ghost-mode": "false",
+	"browser-enabled": "true", "cursor-self-control-enabled": "false", "mcp-config": `{"a":1}`, "mcp-oauth-server-urls": "",
+	"http-mcp-tools-file": "/tools", "cloud-rules-enabled": "false", "computer-use-enabled": "true", "secret-redaction-enabled": "true",
+	"chrome-executable-path": "", "record-screen-enabled": "true", "generate-image-enabled": "false", "sandbox-enabled": "true",
+	"sandbox-helper-path": "/sandbox", "claude-md-enabled": "true", "trace-endpoint": "https://t", "trace-auth-token": "tt", "ghost-mode": "false",
 	"trace-insecure": "true", "state-dir": "/state", "workspace": "/work", "output-dir": "/out", "artifacts-dir": "/art", "tmux-socket": "/tm", "tmux-kept": "true", "boot-id": "boot-1",
 	"index-dir": "/index", "recording-dir": "/recording", "embedding-url": "http://e/v1", "embedding-model": "m", "embedding-key-file": "/nowhere",
 }
 
 var fullConfig = config{
 	Port: 1234, PTYPort: 1235, AuthToken: token, AuthTokenFile: "/nowhere", LogLevel: slog.LevelDebug, RgPath: "/rg",
-	Browser: true, CursorSelfControl: true, MCPConfig: `{"a":1}`, MCPOAuthServerURLs: `["b"]`, HTTPMCPToolsFile: "/tools", CloudRules: true,
-	ComputerUse: true, Redact: true, ChromeExecutable: "/chrome", RecordScreen: true, GenerateImage: true, Sandbox: true,
-	SandboxHelper: "/sandbox", ClaudeMD: false, TraceEndpoint: "https://t", TraceToken: "tt", GhostMode: false, TraceInsecure: true,
+	Browser: true, MCPConfig: `{"a":1}`, HTTPMCPToolsFile: "/tools",
+	ComputerUse: true, Redact: true, RecordScreen: true, Sandbox: true,
+	SandboxHelper: "/sandbox", ClaudeMD: true, TraceEndpoint: "https://t", TraceToken: "tt", GhostMode: false, TraceInsecure: true,
 	StateDir: "/state", Workspace: "/work", OutputDir: "/out", ArtifactsDir: "/art", TmuxSocket: "/tm", TmuxKept: true, BootID: "boot-1",
 	IndexDir: "/index", RecordingDir: "/recording", EmbeddingURL: "http://e/v1", EmbeddingModel: "m", EmbeddingKeyFile: "/nowhere",
 }
@@ -63,8 +63,8 @@ func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {
 	if err != nil || got.BootID != "boot-2" {
 		t.Errorf("pod-daemon's boot id: %+v, %v", got, err)
 	}
-	got, err = parse([]string{"serve", "--auth-token", token, "--no-claude-md-enabled", "--browser-enabled", "--workspace", "/true"}, none, io.Discard)
-	if err != nil || got.ClaudeMD || !got.Browser || got.Workspace != "/true" {
+	got, err = parse([]string{"serve", "--auth-token", token, "--no-claude-md-enabled=false", "--browser-enabled", "--computer-use-enabled", "--workspace", "/true"}, none, io.Discard)
+	if err != nil || !got.ClaudeMD || !got.Browser || got.Workspace != "/true" {
 		t.Errorf("switches: %+v, %v", got, err)
 	}
 }
@@ -168,5 +168,31 @@ func TestAgentsVariables(t *testing.T) {
 	}
 	if c.RgPath != "rg" || c.Workspace != "/workspace" || strings.Contains(c.SandboxHelper+c.StateDir+c.OutputDir, "evil") || c.BootID != "boot" {
 		t.Errorf("flags were taken from the agent's variables: %+v", c)
+	}
+}
+
+// A flag that exec-daemon cannot heed is refused at the start, by flag and by
+// variable, and the error says why.
+func TestRefusedFlags(t *testing.T) {
+	refused := map[string]string{
+		"cursor-self-control-enabled": "true", "mcp-oauth-server-urls": `["https://a"]`, "cloud-rules-enabled": "true", "chrome-executable-path": "/chrome",
+		"generate-image-enabled": "true", "claude-md-enabled": "false", "browser-enabled": "true",
+	}
+	for name, value := range refused {
+		env := map[string]string{variable("auth-token"): token}
+		getenv := func(name string) string { return env[name] }
+		_, flagErr := parse([]string{"serve", "--" + name + "=" + value}, getenv, io.Discard)
+		env[variable(name)] = value
+		_, envErr := parse([]string{"serve"}, getenv, io.Discard)
+		for _, err := range []error{flagErr, envErr} {
+			if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "--"+name+": ") {
+				t.Errorf("--%s=%s: %v", name, value, err)
+			}
+		}
+	}
+	for _, o := range options {
+		if o.refused != "" && refused[o.name] == "" {
+			t.Errorf("--%s is refused, and not tried here", o.name)
+		}
 	}
 }

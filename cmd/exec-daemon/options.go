@@ -23,8 +23,7 @@ type option struct {
 	kind     kind
 	standard string // what holds where it is not given
 	words    string
-	later    string            // which part of Aloft will heed it, where none does yet
-	never    string            // why it is not heeded, and will not be
+	refused  string            // why no value but the standard one is accepted; "" where others are
 	ours     bool              // not one of the product that Aloft follows
 	at       func(*config) any // *int, *string, *bool or *slog.Level
 }
@@ -54,33 +53,33 @@ var options = []option{
 		at: func(c *config) any { return &c.LogLevel }},
 	{name: "rg-path", kind: kindPath, standard: "rg", words: "ripgrep",
 		at: func(c *config) any { return &c.RgPath }},
-	{name: "browser-enabled", kind: kindBool, standard: "false", words: "let the agent drive a browser", later: "the desktop",
+	{name: "browser-enabled", kind: kindBool, standard: "false", words: "let the agent drive a browser: it does so with the desktop, so --computer-use-enabled has to be given, too",
 		at: func(c *config) any { return &c.Browser }},
-	{name: "cursor-self-control-enabled", kind: kindBool, standard: "false", words: "taken for compatibility", never: "computer use has taken its place",
+	{name: "cursor-self-control-enabled", kind: kindBool, standard: "false", words: "let the agent drive its own editor", refused: "agents test by --computer-use-enabled, which has replaced it",
 		at: func(c *config) any { return &c.CursorSelfControl }},
 	{name: "mcp-config", kind: kindJSON, words: "MCP servers, as mcp.json has them; those that are programs are run, until a caller says which are to run",
 		at: func(c *config) any { return &c.MCPConfig }},
-	{name: "mcp-oauth-server-urls", kind: kindJSON, words: "MCP servers that ask for a sign-in; taken for compatibility", never: "the control plane signs in to them, and what that gives enters no machine",
+	{name: "mcp-oauth-server-urls", kind: kindJSON, words: "MCP servers that ask for a sign-in", refused: "the control plane signs in to MCP servers, and no token of theirs enters a machine: configure them there",
 		at: func(c *config) any { return &c.MCPOAuthServerURLs }},
 	{name: "http-mcp-tools-file", kind: kindPath, words: "file with a JSON list of what MCP servers offer that the control plane speaks with: {server, tools: [{name, description, arguments}]}; they are told of, and refused here",
 		at: func(c *config) any { return &c.HTTPMCPToolsFile }},
-	{name: "cloud-rules-enabled", kind: kindBool, standard: "false", words: "heed the rules that are meant for agents in the background", later: "rules and skills",
+	{name: "cloud-rules-enabled", kind: kindBool, standard: "false", words: "load the rules that are meant for agents in the background", refused: "exec-daemon loads no rules: its caller decides what the model is told",
 		at: func(c *config) any { return &c.CloudRules }},
 	{name: "computer-use-enabled", kind: kindBool, standard: "false", words: "let the agent use the desktop that the variable DISPLAY names",
 		at: func(c *config) any { return &c.ComputerUse }},
 	{name: "secret-redaction-enabled", kind: kindBool, standard: "false", words: "put [REDACTED] for the values of the variables that CLOUD_AGENT_INJECTED_SECRET_NAMES or CURSOR_AGENT_INJECTED_SECRET_NAMES name, separated by commas, in what leaves the machine",
 		at: func(c *config) any { return &c.Redact }},
-	{name: "chrome-executable-path", kind: kindPath, words: "Chrome", later: "the desktop",
+	{name: "chrome-executable-path", kind: kindPath, words: "the browser of the desktop", refused: "exec-daemon starts no browser: the desktop starts the one that the image has",
 		at: func(c *config) any { return &c.ChromeExecutable }},
 	{name: "record-screen-enabled", kind: kindBool, standard: "false", words: "let the agent record the desktop, where DISPLAY names one and ffmpeg is installed",
 		at: func(c *config) any { return &c.RecordScreen }},
-	{name: "generate-image-enabled", kind: kindBool, standard: "false", words: "let the agent have images made", later: "image tools",
+	{name: "generate-image-enabled", kind: kindBool, standard: "false", words: "let the agent have images made", refused: "no tool of this exec-daemon makes images",
 		at: func(c *config) any { return &c.GenerateImage }},
 	{name: "sandbox-enabled", kind: kindBool, standard: "false", words: "run each command of Shell, and Grep, in a sandbox, unless the call says otherwise",
 		at: func(c *config) any { return &c.Sandbox }},
 	{name: "sandbox-helper-path", kind: kindPath, words: "the sandbox's program; sandbox beside exec-daemon unless given",
 		at: func(c *config) any { return &c.SandboxHelper }},
-	{name: "claude-md-enabled", kind: kindBool, standard: "true", words: "read AGENTS.md and CLAUDE.md; --no-claude-md-enabled does not", later: "rules and skills",
+	{name: "claude-md-enabled", kind: kindBool, standard: "true", words: "let the model be told AGENTS.md and CLAUDE.md", refused: "exec-daemon loads neither file: its caller decides what the model is told",
 		at: func(c *config) any { return &c.ClaudeMD }},
 	{name: "trace-endpoint", kind: kindURL, words: "OpenTelemetry receiver (OTLP over gRPC) that gets traces, metrics and logs; only without ghost mode",
 		at: func(c *config) any { return &c.TraceEndpoint }},
@@ -125,11 +124,8 @@ func (o option) usage() string {
 	if o.kind == kindBool {
 		s = o.words
 	}
-	switch {
-	case o.later != "":
-		s += " (not heeded yet: it comes with " + o.later + ")"
-	case o.never != "":
-		s += " (not heeded: " + o.never + ")"
+	if o.refused != "" {
+		s += " (refused: " + o.refused + ")"
 	}
 	return s
 }
@@ -159,6 +155,10 @@ func (o option) add(flags *flag.FlagSet, c *config) {
 // check finds what is wrong with the value.
 func (o option) check(c *config) error {
 	switch at := o.at(c).(type) {
+	case *bool:
+		if o.refused != "" && *at != (o.standard == "true") {
+			return errors.New(o.refused)
+		}
 	case *int:
 		if *at < 0 || *at > 65535 {
 			return fmt.Errorf("there is no port %d", *at)
@@ -166,6 +166,8 @@ func (o option) check(c *config) error {
 	case *string:
 		switch {
 		case *at == "":
+		case o.refused != "":
+			return errors.New(o.refused)
 		case o.kind == kindJSON && !json.Valid([]byte(*at)):
 			return errors.New("that is not JSON") // it may hold secrets: it is not repeated
 		case o.kind == kindURL:
@@ -228,11 +230,8 @@ func reference() string {
 				continue
 			}
 			words := o.words
-			switch {
-			case o.later != "":
-				words += ". **Not heeded yet**: it comes with " + o.later
-			case o.never != "":
-				words += ". **Not heeded**: " + o.never
+			if o.refused != "" {
+				words += ". **Refused at start**, unless it is " + cmp.Or(o.standard, "empty") + ": " + o.refused
 			}
 			standard := cmp.Or(o.standard, "–")
 			if o.standard != "" {
