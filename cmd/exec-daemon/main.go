@@ -174,6 +174,7 @@ func run(ctx context.Context, args []string, given variables, stderr io.Writer) 
 		Workspace: cfg.Workspace,
 		Home:      getenv("HOME"),
 		Environ:   given.agent,
+		Folder:    bash.folder,
 		StateDir:  cfg.StateDir,
 		BootID:    cfg.BootID,
 		Version:   version(),

@@ -92,6 +92,30 @@ func (b *shells) closeIdle() {
 	})
 }
 
+// folder is the working directory of a session. One that has not begun is, like the
+// agent's own before its first command, in the workspace.
+func (b *shells) folder(name string) string {
+	b.mu.Lock()
+	of := b.own
+	if name != "" {
+		of = nil
+		for _, s := range b.beside {
+			if s.name == name {
+				of = s.lateShell
+			}
+		}
+	}
+	b.mu.Unlock()
+	if of == nil {
+		return b.own.cfg.Dir
+	}
+	session, err := of.get()
+	if err != nil {
+		return of.cfg.Dir
+	}
+	return session.Dir()
+}
+
 // tool is a tool of that name that acts in the session that a call names.
 func (b *shells) tool(name string, of func(*shell.Session) tool.Tool) tool.Tool {
 	t := of(nil)

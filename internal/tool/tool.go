@@ -38,9 +38,19 @@ type Spec struct {
 type Result struct {
 	Text   string          // as the model reads it
 	Error  bool            // the call did not do what was asked
+	Why    Failure         // of an error; "" where nothing more is known
 	Output json.RawMessage // for programs: {"success": …} or {"error": …}
 	Images []Image
 }
+
+// Failure is a kind of reason for which a call fails.
+type Failure string
+
+// The failures, by the names that hooks have for them.
+const (
+	Timeout          Failure = "timeout"
+	PermissionDenied Failure = "permission_denied"
+)
 
 // Image is a picture that goes with a result.
 type Image struct {

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,9 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/policy/permit"
 	"aloft/internal/tool"
 )
 
@@ -26,6 +29,8 @@ type HookEvent struct {
 	Name    string
 	Subject string // what matchers are held against
 	Fields  any    // a JSON object
+	OfShell bool   // the machine adds the working directory of a shell
+	Shell   string // which of its shells; "" is the agent's own
 }
 
 // HookOutcome is what the hooks of a machine say together.
@@ -67,21 +72,34 @@ func (t *talk) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
 	if server != nil {
 		name, input = "MCP:"+server.Tool, server.Arguments
 	}
+	var args struct {
+		Command, Path string
+		Dir           string `json:"working_directory"`
+	}
+	_ = json.Unmarshal(c.Args, &args) // what is no such object has none of them
+	folder := cmp.Or(args.Dir, workspace)
 	events := []HookEvent{{Name: "preToolUse", Subject: name, Fields: map[string]any{
-		"tool_name": name, "tool_input": input, "tool_use_id": c.ID, "cwd": workspace,
+		"tool_name": name, "tool_input": input, "tool_use_id": c.ID, "cwd": folder,
 	}}}
-	var args struct{ Command, Path string }
-	_ = json.Unmarshal(c.Args, &args) // what is no such object has neither
 	switch c.Name {
 	case "Shell":
-		events = append(events, HookEvent{"beforeShellExecution", args.Command, map[string]any{
-			"command": args.Command, "cwd": workspace, "sandbox": t.hands.Enforced(),
-		}})
+		if event := "beforeShellExecution"; t.mayRun(event) {
+			sandboxed, err := t.sandboxes(ctx, c)
+			if err != nil {
+				return HookOutcome{}, err
+			}
+			events = append(events, HookEvent{Name: event, Subject: args.Command, Fields: map[string]any{
+				"command": args.Command, "cwd": folder, "sandbox": sandboxed,
+			}})
+		}
 	case "Read":
-		events = append(events, HookEvent{"beforeReadFile", name, map[string]any{"file_path": args.Path}})
+		events = append(events, HookEvent{Name: "beforeReadFile", Subject: name, Fields: map[string]any{"file_path": args.Path}})
 	}
 	if server != nil {
-		events = append(events, HookEvent{"beforeMCPExecution", server.Tool, server.fields()})
+		events = append(events, HookEvent{Name: "beforeMCPExecution", Subject: server.Tool, Fields: server.fields()})
+	}
+	if args.Dir == "" {
+		t.ofShell(*c, events)
 	}
 	said, err := t.runHooks(ctx, HookCall{Events: events})
 	if server != nil && said.UpdatedInput != nil {
@@ -90,7 +108,31 @@ func (t *talk) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
 	return said, err
 }
 
-// workspace is where hooks are told that a call begins.
+// sandboxes reports whether a shell call, as it stands, will run in the sandbox.
+// What a hook changes of it, or a person decides, is not known yet.
+func (t *talk) sandboxes(ctx context.Context, c *agent.Call) (bool, error) {
+	switch {
+	case t.state().Mode == agent.ModePlan:
+		return t.hands.Enforced(), nil
+	case t.Review == nil:
+		return false, nil
+	}
+	v, err := t.Review.Check(ctx, t.state(), c.ToolCall, t.hands.Enforced())
+	return v.Treatment == permit.Sandboxed, err
+}
+
+// ofShell marks the events of a shell call, for the machine knows in which folder
+// its shell is.
+func (t *talk) ofShell(c agent.Call, events []HookEvent) {
+	if c.Name != "Shell" {
+		return
+	}
+	for i := range events {
+		events[i].OfShell, events[i].Shell = true, t.placed(c).Shell
+	}
+}
+
+// workspace is where hooks are told that a call begins that is not of a shell.
 const workspace = "/workspace"
 
 // after runs the hooks that come after a call, and adds what they say to its
@@ -107,11 +149,11 @@ func (t *talk) after(ctx context.Context, c agent.Call, r *tool.Result, took tim
 	var events []HookEvent
 	refused := c.Judged != nil && c.Judged.Treatment == agent.CallRefused
 	if r.Error {
-		fields["error_message"], fields["failure_type"] = r.Text, failureType(r.Text, refused)
-		events = append(events, HookEvent{"postToolUseFailure", name, fields})
+		fields["error_message"], fields["failure_type"] = r.Text, failureType(r.Why, refused)
+		events = append(events, HookEvent{Name: "postToolUseFailure", Subject: name, Fields: fields})
 	} else {
 		fields["tool_output"] = r.Text
-		events = append(events, HookEvent{"postToolUse", name, fields})
+		events = append(events, HookEvent{Name: "postToolUse", Subject: name, Fields: fields})
 	}
 	var args struct {
 		Command, Path, Contents string
@@ -123,17 +165,18 @@ func (t *talk) after(ctx context.Context, c agent.Call, r *tool.Result, took tim
 	switch {
 	case refused: // it was not done
 	case c.Name == "Shell":
-		events = append(events, HookEvent{"afterShellExecution", args.Command, map[string]any{
+		events = append(events, HookEvent{Name: "afterShellExecution", Subject: args.Command, Fields: map[string]any{
 			"command": args.Command, "output": r.Text, "duration": took.Milliseconds(), "sandbox": c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed,
 		}})
 	case server != nil:
 		said := server.fields()
 		said["result_json"], said["duration"] = string(r.Output), took.Milliseconds()
-		events = append(events, HookEvent{"afterMCPExecution", server.Tool, said})
+		events = append(events, HookEvent{Name: "afterMCPExecution", Subject: server.Tool, Fields: said})
 	case !r.Error && name == "Write":
 		edit := map[string]string{"old_string": args.Old, "new_string": args.New + args.Contents}
-		events = append(events, HookEvent{"afterFileEdit", name, map[string]any{"file_path": args.Path + args.Notebook, "edits": []any{edit}}})
+		events = append(events, HookEvent{Name: "afterFileEdit", Subject: name, Fields: map[string]any{"file_path": args.Path + args.Notebook, "edits": []any{edit}}})
 	}
+	t.ofShell(c, events)
 	said, err := t.runHooks(ctx, HookCall{Events: t.presentOnes(events)})
 	if server != nil && said.UpdatedMCP != nil {
 		replace(r, said.UpdatedMCP)
@@ -145,14 +188,18 @@ func (t *talk) after(ctx context.Context, c agent.Call, r *tool.Result, took tim
 	return err
 }
 
-func failureType(text string, refused bool) string {
+// failureType is the kind of a failure as hooks are told it.
+func failureType(why tool.Failure, refused bool) string {
 	if refused {
-		return "permission_denied"
+		why = tool.PermissionDenied
 	}
-	if strings.Contains(text, "timeout") || strings.Contains(text, "timed out") {
-		return "timeout"
-	}
-	return "error"
+	return cmp.Or(string(why), "error")
+}
+
+// mayRun reports whether the machine may have hooks for an event.
+func (l *Loop) mayRun(event string) bool {
+	present := l.present.Load()
+	return present == nil || (*present)[event]
 }
 
 // presentOnes are the events that the machine may have hooks for: all, before it
@@ -220,7 +267,7 @@ func (l *Loop) submit(ctx context.Context) error {
 	if s.Submitted || s.Run.Turns > 0 || len(s.Asked) == 0 {
 		return nil
 	}
-	events := []HookEvent{{Name: "beforeSubmitPrompt", Fields: map[string]any{"prompt": s.Asked[len(s.Asked)-1], "attachments": []any{}}}}
+	events := []HookEvent{{Name: "beforeSubmitPrompt", Fields: map[string]any{"prompt": s.Asked[len(s.Asked)-1], "attachments": attachments(s.Messages)}}}
 	if len(s.Asked) == 1 {
 		start := HookEvent{Name: "sessionStart", Fields: map[string]any{"session_id": s.Agent.ID, "is_background_agent": true}}
 		events = append([]HookEvent{start}, events...)
@@ -238,6 +285,23 @@ func (l *Loop) submit(ctx context.Context) error {
 		bodies = append(bodies, &agent.Notice{Text: "[a hook of the project says]\n" + said.Context, Code: agent.CodeHook})
 	}
 	return l.rec.record(ctx, bodies...)
+}
+
+// attachments are the pictures of the prompt that comes last in a conversation.
+func attachments(messages []conversation.Message) []any {
+	all := []any{}
+	for i := len(messages) - 1; i >= 0 && messages[i].Role == conversation.User; i-- {
+		var of []any
+		for _, b := range messages[i].Blocks {
+			if b.Image != nil {
+				of = append(of, map[string]any{"type": "image", "media_type": b.Image.MediaType, "size_bytes": len(b.Image.Data)})
+			}
+		}
+		if len(of) > 0 {
+			all = append(of, all...)
+		}
+	}
+	return all
 }
 
 // goesOn runs the hooks that come when the model has said its last. It reports

@@ -70,10 +70,12 @@ func (all told) fields(t *testing.T, name string) string {
 // all are told, and of what matchers are held against.
 func TestHookEvents(t *testing.T) {
 	done := []step{say("done")}
-	failing := func(text string) func(*rig) {
+	failing := func(text string, why tool.Failure) func(*rig) {
 		return func(r *rig) {
 			r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
-				return tool.Failed("%s", text), nil
+				failed := tool.Failed("%s", text)
+				failed.Why = why
+				return failed, nil
 			}
 		}
 	}
@@ -87,16 +89,33 @@ func TestHookEvents(t *testing.T) {
 		{"preToolUse", nil, []step{use(`Shell {"command":"ls"}`)}, `{"cwd":"/workspace","tool_input":{"command":"ls"},"tool_name":"Shell","tool_use_id":"ID"}`},
 		{"preToolUse/NamesOfTools", nil, []step{use(`StrReplace {"path":"a"}`)}, `{"cwd":"/workspace","tool_input":{"path":"a"},"tool_name":"Write","tool_use_id":"ID"}`},
 		{"postToolUse", nil, []step{use(`Grep {"pattern":"x"}`)}, `{"cwd":"/workspace","duration":1,"tool_input":{"pattern":"x"},"tool_name":"Grep","tool_output":"ok","tool_use_id":"ID"}`},
-		{"postToolUseFailure/error", failing("no such file"), []step{use(`Read {"path":"a"}`)},
+		{"postToolUseFailure/error", failing("no such file", ""), []step{use(`Read {"path":"a"}`)},
 			`{"cwd":"/workspace","duration":1,"error_message":"no such file","failure_type":"error","tool_input":{"path":"a"},"tool_name":"Read","tool_use_id":"ID"}`},
-		{"postToolUseFailure/timeout", failing("timed out after 1 s"), []step{use(`Shell {"command":"x"}`)},
-			`{"cwd":"/workspace","duration":1,"error_message":"timed out after 1 s","failure_type":"timeout","tool_input":{"command":"x"},"tool_name":"Shell","tool_use_id":"ID"}`},
+		{"postToolUseFailure/timeout", failing("killed after 1 s", tool.Timeout), []step{use(`Shell {"command":"x"}`)},
+			`{"cwd":"/workspace","duration":1,"error_message":"killed after 1 s","failure_type":"timeout","tool_input":{"command":"x"},"tool_name":"Shell","tool_use_id":"ID"}`},
+		{"postToolUseFailure/words", failing("timed out: permission denied", ""), []step{use(`Read {"path":"a"}`)},
+			`{"cwd":"/workspace","duration":1,"error_message":"timed out: permission denied","failure_type":"error","tool_input":{"path":"a"},"tool_name":"Read","tool_use_id":"ID"}`},
+		{"postToolUseFailure/by_the_machine", failing("no", tool.PermissionDenied), []step{use(`Write {"path":"a","contents":"x"}`)},
+			`{"cwd":"/workspace","duration":1,"error_message":"no","failure_type":"permission_denied","tool_input":{"contents":"x","path":"a"},"tool_name":"Write","tool_use_id":"ID"}`},
 		{"postToolUseFailure/permission_denied", func(r *rig) {
 			r.reviewed(permit.Allowlist, "")
 			r.answer(agent.Deny, "")
 		}, []step{use(`Shell {"command":"x"}`)},
 			`{"cwd":"/workspace","duration":0,"error_message":"Not run: the user does not allow it.","failure_type":"permission_denied","tool_input":{"command":"x"},"tool_name":"Shell","tool_use_id":"ID"}`},
 		{"beforeShellExecution", nil, []step{use(`Shell {"command":"a && b"}`)}, `{"command":"a \u0026\u0026 b","cwd":"/workspace","sandbox":false}`},
+		{"beforeShellExecution/Folder", nil, []step{use(`Shell {"command":"ls","working_directory":"/tmp"}`)}, `{"command":"ls","cwd":"/tmp","sandbox":false}`},
+		{"beforeShellExecution/Sandboxed", func(r *rig) {
+			r.reviewed(permit.AutoReview, "")
+			r.hands.enforced = true
+		}, []step{use(`Shell {"command":"ls"}`)}, `{"command":"ls","cwd":"/workspace","sandbox":true}`},
+		{"beforeShellExecution/Allowlisted", func(r *rig) {
+			r.reviewed(permit.AutoReview, `{"terminalAllowlist":["ls"]}`)
+			r.hands.enforced = true
+		}, []step{use(`Shell {"command":"ls"}`)}, `{"command":"ls","cwd":"/workspace","sandbox":false}`},
+		{"beforeShellExecution/RunEverything", func(r *rig) {
+			r.reviewed(permit.RunEverything, "")
+			r.hands.enforced = true
+		}, []step{use(`Shell {"command":"ls"}`)}, `{"command":"ls","cwd":"/workspace","sandbox":false}`},
 		{"afterShellExecution", nil, []step{use(`Shell {"command":"ls"}`)}, `{"command":"ls","duration":1,"output":"ok","sandbox":false}`},
 		{"afterShellExecution/Sandboxed", func(r *rig) {
 			r.reviewed(permit.AutoReview, "")
@@ -108,6 +127,13 @@ func TestHookEvents(t *testing.T) {
 		{"afterFileEdit/EditNotebook", nil, []step{use(`EditNotebook {"target_notebook":"n.ipynb","old_string":"x","new_string":"y"}`)},
 			`{"edits":[{"new_string":"y","old_string":"x"}],"file_path":"n.ipynb"}`},
 		{"beforeSubmitPrompt", nil, nil, `{"attachments":[],"prompt":"mend it"}`},
+		{"beforeSubmitPrompt/attachments", func(r *rig) {
+			r.record(&agent.RunEnded{Status: agent.Finished})
+			r.run = agent.NewRunID()
+			prompt := conversation.Text(conversation.User, "look")
+			prompt.Blocks = append(prompt.Blocks, conversation.Block{Image: &conversation.Image{MediaType: "image/png", Data: []byte("12345")}})
+			r.record(&agent.RunCreated{Prompt: prompt})
+		}, nil, `{"attachments":[{"media_type":"image/png","size_bytes":5,"type":"image"}],"prompt":"look"}`},
 		{"preCompact", func(r *rig) { r.info.ContextWindow = 2000 }, []step{use(`Read {"path":"` + long + `"}`), say("the summary")},
 			`{"context_tokens":2515,"context_usage_percent":125,"message_count":3,"trigger":"auto"}`},
 		{"afterAgentResponse", nil, nil, `{"text":"done"}`},

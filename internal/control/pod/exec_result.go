@@ -38,6 +38,12 @@ func resultOf(done *agentv1.ExecCompleted) tool.Result {
 		}
 		r.Images = append(r.Images, tool.Image{MediaType: p.GetMediaType(), Data: p.GetData()})
 	}
+	switch done.GetFailure() {
+	case agentv1.FailureKind_FAILURE_KIND_TIMEOUT:
+		r.Why = tool.Timeout
+	case agentv1.FailureKind_FAILURE_KIND_PERMISSION_DENIED:
+		r.Why = tool.PermissionDenied
+	}
 	r.Output = output(done.GetToolCall())
 	switch {
 	case r.Output != nil:

@@ -50,7 +50,9 @@ type HookCall struct {
 type HookEvent struct {
 	Name    string
 	Subject string
-	Fields  any // becomes a JSON object
+	Fields  any    // becomes a JSON object
+	OfShell bool   // the machine adds the working directory of a shell
+	Shell   string // which of its shells; "" is the agent's own
 }
 
 // HookOutcome is what hooks say. It comes out of the machine: it may forbid and
@@ -124,7 +126,7 @@ func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 		if err != nil {
 			return HookOutcome{}, fmt.Errorf("hooks of %s: %w", e.Name, err)
 		}
-		req.Events = append(req.Events, &agentv1.HookEvent{Name: e.Name, Subject: e.Subject, Fields: fields})
+		req.Events = append(req.Events, &agentv1.HookEvent{Name: e.Name, Subject: e.Subject, Fields: fields, OfShell: e.OfShell, Shell: e.Shell})
 	}
 	res, err := h.run(ctx, req)
 	if connect.CodeOf(err) == connect.CodeUnimplemented { // a machine from before there were hooks

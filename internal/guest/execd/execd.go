@@ -55,14 +55,17 @@ type Config struct {
 	OutputDir string      // for results that are too long; without it, their middle is lost
 	// SetEnv changes what processes started from now on see. Without it
 	// UpdateEnvironmentVariables is not implemented.
-	SetEnv     func(ctx context.Context, set map[string]string, unset []string) error
-	Terminals  *terminal.Host // without it there are none
-	Sandbox    *tool.Sandbox  // around hooks and terminals whose callers ask for it
-	Servers    *guest.Manager // of MCP; without it there are none
-	Artifacts  string         // absolute; the folder of files that outlive the machine; [DefaultArtifacts] without it
-	Environ    []string       // of hooks and of programs for editors; this process's own without it
-	Home       string         // the folder of the agent's user; hooks are read there too
-	GitGateway string         // where git reaches the gateway, unless a caller says otherwise
+	SetEnv    func(ctx context.Context, set map[string]string, unset []string) error
+	Terminals *terminal.Host // without it there are none
+	Sandbox   *tool.Sandbox  // around hooks and terminals whose callers ask for it
+	Servers   *guest.Manager // of MCP; without it there are none
+	Artifacts string         // absolute; the folder of files that outlive the machine; [DefaultArtifacts] without it
+	// Folder returns the working directory of a shell, by its name; the workspace is
+	// said without it.
+	Folder     func(shell string) string
+	Environ    []string // of hooks and of programs for editors; this process's own without it
+	Home       string   // the folder of the agent's user; hooks are read there too
+	GitGateway string   // where git reaches the gateway, unless a caller says otherwise
 	// RemoteServers are programs for editors, and where they may be; those that
 	// are usual without it.
 	RemoteServers []RemoteServer
@@ -79,6 +82,7 @@ type Server struct {
 	workspace string
 	home      string
 	environ   []string
+	folder    func(shell string) string
 	bootID    string
 	version   string
 	setEnv    func(ctx context.Context, set map[string]string, unset []string) error
@@ -123,7 +127,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.Join(err, record.close())
 	}
 	s := &Server{
-		workspace: cfg.Workspace, home: cfg.Home, environ: cfg.Environ, bootID: bootID, version: cfg.Version,
+		workspace: cfg.Workspace, home: cfg.Home, environ: cfg.Environ, folder: cfg.Folder, bootID: bootID, version: cfg.Version,
 		setEnv: cfg.SetEnv, secrets: cfg.Secrets, tracing: tracing, log: log, calls: calls, failures: newAllowance(failuresPerSecond, time.Second),
 		terminals: cmp.Or(cfg.Terminals, terminal.New(terminal.Config{Dir: cfg.Workspace})),
 		sandbox:   cfg.Sandbox,

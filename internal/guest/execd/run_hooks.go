@@ -85,6 +85,9 @@ func (s *Server) hookInput(e *agentv1.HookEvent, loops int32) (hook.Input, error
 	if path, ok := fields["file_path"].(string); ok && event == hook.BeforeReadFile {
 		fields["content"] = s.beginning(path)
 	}
+	if _, told := fields["cwd"]; told && e.GetOfShell() && s.folder != nil {
+		fields["cwd"] = s.folder(e.GetShell())
+	}
 	return hook.Input{Event: event, Subject: e.GetSubject(), Fields: fields, LoopCount: int(loops)}, nil
 }
 

@@ -24,7 +24,7 @@ func hooks(t *testing.T, text string) (agentv1connect.HookServiceClient, string)
 	if err := os.WriteFile(filepath.Join(dir, ".cursor", "hooks.json"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r := serve(t, Config{Workspace: dir})
+	r := serve(t, Config{Workspace: dir, Folder: func(shell string) string { return "/in/" + shell }})
 	return agentv1connect.NewHookServiceClient(r.client, r.url, connect.WithInterceptors(bearer(testToken))), dir
 }
 
@@ -121,5 +121,22 @@ func TestTranscript(t *testing.T) {
 	send("bc-1", "x\n", 0, "")
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
 		t.Errorf("outside there are %v, %v", entries, err)
+	}
+}
+
+// Hooks of a shell's call are told where that shell is; those of others what the
+// caller says.
+func TestHooksAreToldTheFolder(t *testing.T) {
+	client, dir := hooks(t, `{"version":1,"hooks":{"preToolUse":[{"command":"cat > told"}]}}`)
+	for want, e := range map[string]*agentv1.HookEvent{
+		`"cwd":"/in/side"`: {Name: "preToolUse", Fields: []byte(`{"tool_name":"Shell","cwd":"/workspace"}`), OfShell: true, Shell: "side"},
+		`"cwd":"/there"`:   {Name: "preToolUse", Fields: []byte(`{"tool_name":"Shell","cwd":"/there"}`)},
+	} {
+		if _, err := client.RunHooks(t.Context(), connect.NewRequest(&agentv1.RunHooksRequest{Events: []*agentv1.HookEvent{e}})); err != nil {
+			t.Fatal(err)
+		}
+		if told, err := os.ReadFile(filepath.Join(dir, "told")); err != nil || !strings.Contains(string(told), want) {
+			t.Errorf("the hook was told %s, %v; want %s", told, err, want)
+		}
 	}
 }

@@ -287,7 +287,7 @@ func (s *server) within(ctx context.Context, do func(context.Context, *sdk.Clien
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case bounded.Err() != nil:
-		return fmt.Errorf("the MCP server %s timed out: it gave no answer within %s", s.conf.Name, s.m.CallWithin)
+		return lateError{fmt.Errorf("the MCP server %s timed out: it gave no answer within %s", s.conf.Name, s.m.CallWithin)}
 	}
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return fmt.Errorf("the MCP server %s answers: %s", s.conf.Name, mcp.Clean(s.redact(said.Message), 2000))
@@ -363,3 +363,9 @@ func (s *server) read(ctx context.Context, uri string) (out []mcp.Content, err e
 	})
 	return out, err
 }
+
+// lateError is a [context.DeadlineExceeded] in words of its own.
+type lateError struct{ error }
+
+// Is implements what errors.Is looks for.
+func (lateError) Is(target error) bool { return target == context.DeadlineExceeded }

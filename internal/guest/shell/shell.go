@@ -26,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -101,6 +102,8 @@ type Session struct {
 	jobsMu sync.Mutex
 	jobs   []*job // in the background, oldest first
 
+	folder atomic.Pointer[string] // what Dir returns
+
 	left   sync.WaitGroup // copiers of output of what still runs
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -140,7 +143,7 @@ func New(cfg Config) (*Session, error) {
 		return nil, err
 	}
 	s.findJobs()
-	s.turn <- struct{}{}
+	s.give()
 	return s, nil
 }
 
@@ -161,7 +164,15 @@ func (s *Session) take(ctx context.Context) error {
 	return nil
 }
 
-func (s *Session) give() { s.turn <- struct{}{} }
+func (s *Session) give() {
+	dir := s.cwd
+	s.folder.Store(&dir)
+	s.turn <- struct{}{}
+}
+
+// Dir is the working directory in which the last command has left the session. It
+// waits for none that runs.
+func (s *Session) Dir() string { return *s.folder.Load() }
 
 // Close kills the bash and waits for the copiers of output. Background
 // commands live on. Closing twice is no error.

@@ -84,7 +84,7 @@ func get(ctx context.Context, client *web.Client, url string, timeout *int32) (w
 		}
 		limit = min(maxFetchTime, time.Duration(*timeout)*time.Millisecond)
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no whole answer came within %d ms", limit.Milliseconds()))
+	ctx, stop := context.WithTimeoutCause(ctx, limit, timeoutError{fmt.Errorf("no whole answer came within %d ms", limit.Milliseconds())})
 	defer stop()
 	return client.Get(ctx, url)
 }

@@ -72,6 +72,9 @@ func runShell(ctx context.Context, session *shell.Session, cage *Sandbox, args *
 	}
 	notes = append(notes, shellNotes(ctx, cmd, res)...)
 	text := shellText(res, append(notes, explainSandbox(confined, res)...))
+	if res.End == shell.TimedOut {
+		return nil, "", timeoutError{errors.New(text)}
+	}
 	if res.End != shell.Finished || res.Signal != "" {
 		return nil, "", errors.New(text) // what was killed has not done its work
 	}

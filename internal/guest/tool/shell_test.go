@@ -12,6 +12,7 @@ import (
 
 	"aloft/internal/guest/tool"
 	"aloft/internal/guest/tool/tooltest"
+	"aloft/internal/need"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -73,5 +74,21 @@ func TestShellNamesTheFileOfLongOutput(t *testing.T) {
 	call := tooltest.Call(t, "Shell", `{"command": "seq 100", "file_output_threshold_bytes": 100}`)
 	if out = hand.Run(t.Context(), call, func(*agentv1.ToolCallDelta) {}); !strings.Contains(out.Text, "bytes left out") {
 		t.Errorf("a threshold of 100: %q", out.Text)
+	}
+}
+
+// The outcome says why a call failed, whatever its words are.
+func TestShellFailure(t *testing.T) {
+	need.Command(t, "bash")
+	hand := tool.Shell(session(t, t.TempDir()), nil)
+	for args, want := range map[string]agentv1.FailureKind{
+		`{"command":"sleep 100","timeout":100}`:                    agentv1.FailureKind_FAILURE_KIND_TIMEOUT,
+		`{"command":"echo timed out, permission denied; kill $$"}`: agentv1.FailureKind_FAILURE_KIND_UNSPECIFIED,
+		`{"command":" "}`: agentv1.FailureKind_FAILURE_KIND_UNSPECIFIED,
+	} {
+		out := hand.Run(t.Context(), tooltest.Call(t, "Shell", args), func(*agentv1.ToolCallDelta) {})
+		if !out.Error || out.Failure != want {
+			t.Errorf("%s: error %v, failure %v: %s", args, out.Error, out.Failure, out.Text)
+		}
 	}
 }

@@ -163,7 +163,12 @@ type HookEvent struct {
 	// What matchers are held against.
 	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
 	// A JSON object: what the event has besides what every hook is told.
-	Fields        []byte `protobuf:"bytes,3,opt,name=fields,proto3" json:"fields,omitempty"`
+	Fields []byte `protobuf:"bytes,3,opt,name=fields,proto3" json:"fields,omitempty"`
+	// Set for a call of Shell: the machine says in cwd where the command begins, or
+	// where it has left its shell.
+	OfShell bool `protobuf:"varint,4,opt,name=of_shell,json=ofShell,proto3" json:"of_shell,omitempty"`
+	// Which of the machine's shells; the agent's own unless given.
+	Shell         string `protobuf:"bytes,5,opt,name=shell,proto3" json:"shell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -217,6 +222,20 @@ func (x *HookEvent) GetFields() []byte {
 		return x.Fields
 	}
 	return nil
+}
+
+func (x *HookEvent) GetOfShell() bool {
+	if x != nil {
+		return x.OfShell
+	}
+	return false
+}
+
+func (x *HookEvent) GetShell() string {
+	if x != nil {
+		return x.Shell
+	}
+	return ""
 }
 
 type RunHooksResponse struct {
@@ -467,11 +486,13 @@ const file_agent_v1_hook_service_proto_rawDesc = "" +
 	"transcript\x18\n" +
 	" \x01(\fR\n" +
 	"transcript\x12#\n" +
-	"\rtranscript_at\x18\v \x01(\x03R\ftranscriptAt\"Q\n" +
+	"\rtranscript_at\x18\v \x01(\x03R\ftranscriptAt\"\x82\x01\n" +
 	"\tHookEvent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x16\n" +
-	"\x06fields\x18\x03 \x01(\fR\x06fields\"\xb6\x04\n" +
+	"\x06fields\x18\x03 \x01(\fR\x06fields\x12\x19\n" +
+	"\bof_shell\x18\x04 \x01(\bR\aofShell\x12\x14\n" +
+	"\x05shell\x18\x05 \x01(\tR\x05shell\"\xb6\x04\n" +
 	"\x10RunHooksResponse\x12\x1e\n" +
 	"\n" +
 	"permission\x18\x01 \x01(\tR\n" +
