@@ -55,6 +55,7 @@ func (a *app) commands() []*cobra.Command {
 		newKeyCommand(a),
 		newMeCommand(a),
 		newSettingsCommand(a),
+		newAccessCommand(a),
 		newUsageCommand(a),
 		newAuditCommand(a),
 		newLoginCommand(a),

@@ -127,3 +127,13 @@ func shownOutside(rules store.Rules) func(context.Context, agent.Agent) (bool, e
 		return h.At(a.CreatedAt).ShownOutside(), err
 	}
 }
+
+// mayReach returns a fault unless a user may run agents on a repository.
+func mayReach(of interface {
+	store.Rules
+	store.Accounts
+}) func(context.Context, int64, string) error {
+	return func(ctx context.Context, userID int64, repoURL string) error {
+		return store.MayReach(ctx, of, of, userID, repoURL)
+	}
+}

@@ -151,7 +151,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	}
 	s.builder = s.newBuilder(o.Data, c, network, secrets, logger)
 	locked.Environment = s.builder.EnvironmentOf
-	s.builder.Variables = locked.ForBuild
+	s.builder.Variables, s.builder.MayReach = locked.ForBuild, mayReach(s.store)
 	reviewer := newReviewer(c.Policy, s.store, s.gateway, models)
 	reach, err := outbound.New(c.Outbound.network())
 	if err != nil {
@@ -193,6 +193,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Idle:         time.Duration(c.Machine.IdleMinutes * float64(time.Minute)),
 		DiskOnly:     c.Machine.Sleep == "disk",
 		Allowed:      allowedOf(s.store, c.Limits.amount()),
+		MayReach:     mayReach(s.store),
 		Retention:    retentionOf(s.store, c.Machine.retention()),
 		TeamEgress:   teamEgress(s.store),
 		Dependencies: c.Git.Dependencies,

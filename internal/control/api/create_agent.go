@@ -107,6 +107,9 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	} else if key != "" {
 		id = "bc-" + named(who, "agent", key)
 	}
+	if err := s.mayReach(r.Context(), who, created.Repos); err != nil {
+		return err
+	}
 	runID := agent.NewRunID()
 	if key != "" {
 		runID = "run-" + named(who, id, key)

@@ -97,6 +97,9 @@ func (s *server) startBuild(w http.ResponseWriter, r *http.Request, who account.
 	case !slices.Contains(e.Repos, in.Repo):
 		return fault.Invalid("must be one of the environment's repositories").At("repo")
 	}
+	if err := s.mayReach(r.Context(), who, []agent.Repo{{URL: in.Repo}}); err != nil {
+		return fault.Of(err).At("repo")
+	}
 	return s.demand(w, r, BuildWish{Saved: &e, RepoURL: in.Repo, UserID: who.UserID, Again: in.Again})
 }
 
@@ -133,6 +136,9 @@ const maxOwnAgents = 1000
 func (s *server) repositoryOf(ctx context.Context, who account.APIKey, raw string) (string, error) {
 	url, err := repoURL(raw, s.AllowFile)
 	if err != nil {
+		return "", fault.Of(err).At("repo")
+	}
+	if err := s.mayReach(ctx, who, []agent.Repo{{URL: url}}); err != nil {
 		return "", fault.Of(err).At("repo")
 	}
 	return url, s.mayUseRepository(ctx, who, func(of string) bool { return of == url })

@@ -69,6 +69,9 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
+	if err := s.mayReach(r.Context(), who, a.Repos); err != nil {
+		return err
+	}
 	f, err := s.forking(r.Context(), &in)
 	if err != nil {
 		return err

@@ -35,8 +35,12 @@ func (s *server) retryTurn(w http.ResponseWriter, r *http.Request, who account.A
 	if err != nil {
 		return err
 	}
-	if _, err := s.agent(ctx, who, id); err != nil {
+	a, err := s.agent(ctx, who, id)
+	if err != nil {
 		return err // before a body of 100 MB is read
+	}
+	if err := s.mayReach(ctx, who, a.Repos); err != nil {
+		return err
 	}
 	var in retryRequestJSON
 	if err := readBody(w, r, &in); err != nil {

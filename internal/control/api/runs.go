@@ -77,6 +77,9 @@ func (s *server) followUp(w http.ResponseWriter, r *http.Request, who account.AP
 	if err != nil {
 		return out, err // before a body of 100 MB is read
 	}
+	if err := s.mayReach(ctx, who, a.Repos); err != nil {
+		return out, err
+	}
 	if err := readBody(w, r, in); err != nil {
 		return out, err
 	}

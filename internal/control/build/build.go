@@ -60,6 +60,9 @@ type Config struct {
 	// TeamEgress is what the team has settled by a time of what machines may reach;
 	// nil is nothing, and so is a zero value.
 	TeamEgress func(context.Context, time.Time) (agent.Egress, error)
+	// MayReach returns a fault unless the user may run agents on a repository; nil
+	// lets everybody reach all.
+	MayReach func(ctx context.Context, userID int64, repoURL string) error
 	// Secrets are values, by names, that must not be in a log.
 	Secrets map[string]string
 	// Variables returns what install finds in its environment, the hidden of

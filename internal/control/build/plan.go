@@ -223,6 +223,11 @@ func (b *Builder) Declared(ctx context.Context, a agent.Agent) (environment.Envi
 // what a build of it would read.
 func (b *Builder) declared(ctx context.Context, from source) (Plan, error) {
 	p := Plan{repoURL: from.repoURL, userID: from.userID, chosen: from.chosen}
+	if b.MayReach != nil {
+		if err := b.MayReach(ctx, from.userID, from.repoURL); err != nil {
+			return Plan{}, err
+		}
+	}
 	paths := slices.Clone(environment.Files)
 	for _, name := range environment.Files {
 		paths = append(paths, path.Dir(name)) // which may be a link

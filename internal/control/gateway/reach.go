@@ -21,6 +21,8 @@ type Wish struct {
 	// Ruled a repository may name those of its own owner on its own server.
 	Allow []string
 	Ruled bool
+	// May reports whether the run's person may reach a repository; nil is always.
+	May func(ctx context.Context, repoURL string) bool
 }
 
 // Source is a repository of the run's own.
@@ -68,7 +70,7 @@ func (g *Gateway) Reach(ctx context.Context, wish Wish) Reached {
 		if host := r.Name(); host != "" && !slices.Contains(out.Hosts, host) {
 			out.Hosts = append(out.Hosts, host)
 		}
-		if seen[r.Key()] || len(out.Read) == maxReached || !wish.allows(own, r) {
+		if seen[r.Key()] || len(out.Read) == maxReached || !wish.allows(own, r) || wish.May != nil && !wish.May(ctx, r.String()) {
 			return false
 		}
 		seen[r.Key()] = true

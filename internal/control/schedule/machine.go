@@ -25,6 +25,11 @@ import (
 // started again, or a new one. It is [loop.Config.Machine].
 func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Record) (loop.Hands, error) {
 	w.letGo()
+	for _, repo := range state.Agent.Repos { // access may have been withdrawn since the agent was made
+		if err := w.s.mayReach(ctx, state.Agent.UserID, repo.URL); err != nil {
+			return nil, err
+		}
+	}
 	if err := w.findPulls(ctx, state, record); err != nil {
 		return nil, err
 	}

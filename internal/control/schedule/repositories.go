@@ -37,6 +37,14 @@ func (w *worker) findPulls(ctx context.Context, state *agent.State, record loop.
 	return nil
 }
 
+// mayReach returns a fault unless the user may run agents on the repository.
+func (s *Scheduler) mayReach(ctx context.Context, userID int64, repoURL string) error {
+	if s.MayReach == nil {
+		return nil
+	}
+	return s.MayReach(ctx, userID, repoURL)
+}
+
 // pulls are what a loop asks; nil where there is nothing to ask.
 func (s *Scheduler) pulls() loop.Pulls {
 	if s.Pulls == nil {
@@ -147,7 +155,9 @@ func others(ready pod.Ready) []agent.Checkout {
 // wish is what the agent's repositories would have git fetch beside them, as of
 // the commits that the work began at.
 func (s *Scheduler) wish(state *agent.State, e environment.Environment) gateway.Wish {
-	w := gateway.Wish{Named: e.RepositoryDependencies, Allow: s.Dependencies, Ruled: s.Dependencies != nil}
+	w := gateway.Wish{Named: e.RepositoryDependencies, Allow: s.Dependencies, Ruled: s.Dependencies != nil, May: func(ctx context.Context, url string) bool {
+		return s.mayReach(ctx, state.Agent.UserID, url) == nil
+	}}
 	for n, repo := range state.Agent.Repos {
 		ref := repo.StartingRef
 		if n == 0 {

@@ -44,6 +44,9 @@ type Config struct {
 	ConnectionLogs string
 	Gateway        Gateway
 	// Environments say what machines are made of; nil has all be of Image.
+	// MayReach returns a fault unless the user may run agents on a repository; nil
+	// lets everybody reach all.
+	MayReach func(ctx context.Context, userID int64, repoURL string) error
 	// Dependencies are prefixes of URLs of repositories that others may name as
 	// theirs, to be fetched. Nil lets a repository name those of its own owner.
 	Dependencies []string

@@ -59,6 +59,8 @@ export class Client {
   signInLink = (id: number) => this.send<SignInLink>("POST", `/members${at(String(id))}/link`);
   audit = (before?: number) => this.get<{ items: AuditEntry[]; nextBefore?: number }>(`/audit?limit=50${before ? `&before=${before}` : ""}`);
   teamUsage = (from: string, to: string) => this.get<TeamUsage>(`/usage?from=${from}&to=${to}`);
+  access = () => this.get<Access>("/repository-access");
+  updateAccess = (body: AccessChange) => this.send<Access>("PATCH", "/repository-access", body);
   settings = () => this.get<Settings>("/settings");
   updateSettings = (body: Partial<Settings>) => this.send<Settings>("PATCH", "/settings", body);
 

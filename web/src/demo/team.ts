@@ -1,4 +1,4 @@
-import type { ApiKey, AuditEntry, Settings, SignedIn, TeamUsage, User } from "../api/types";
+import type { Access, ApiKey, AuditEntry, Settings, SignedIn, TeamUsage, User } from "../api/types";
 
 const hour = 3_600_000;
 const at = (hours: number) => new Date(Date.now() + hours * hour).toISOString();
@@ -47,6 +47,8 @@ export const settings: Settings = {
   maxTurns: 0, maxTokens: 0, maxCostUsd: 20, maxSeconds: 4 * 3600,
   networkMode: "default_with_network_settings", networkAllowlist: ["*.acme.example", "192.0.2.0/24"],
 };
+
+export const access: Access = { mode: "allow-list", everyone: ["git.example.com/acme/*"], members: [{ userId: 3, repositories: ["git.example.com/labs/probe"] }] };
 
 export const rules: Record<string, string> = {
   "team/run-mode": "auto-review", "me/permissions.json": '{\n  // what runs without asking\n  "terminalAllowlist": ["npm test", "git:*"]\n}\n', "team/deny-after": "8h",

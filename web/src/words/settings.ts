@@ -7,6 +7,18 @@ export const settings = {
     owner: { me: "Yours", team: "The team's (for admins)" },
     notSet: "Not set",
     saved: "Saved",
+    access: {
+      title: "Repository access",
+      mode: "Members run agents on",
+      modes: { credentials: "All that the server's credentials reach", "allow-list": "The repositories below" },
+      hints: {
+        credentials: "In force: the credentials of the server's configuration. The lists are kept and do nothing.",
+        "allow-list": "In force: the lists. Admins and owners are not limited.",
+      },
+      everyone: "For all members",
+      member: (who: string) => `For ${who}`,
+      lineHint: "One on a line: github.com/owner/name, github.com/owner/* or *.",
+    },
     team: {
       title: "For new agents",
       lead: "What you settle here counts at once, for agents that are made from now on.",

@@ -1,0 +1,52 @@
+package client
+
+import (
+	"context"
+	"net/http"
+)
+
+// Access is which repositories members may run agents on.
+type Access struct {
+	Mode     string         `json:"mode"` // what is in force: ByCredentials or ByAllowList
+	Everyone []string       `json:"everyone"`
+	Members  []MemberAccess `json:"members"`
+}
+
+// MemberAccess is the list of one member.
+type MemberAccess struct {
+	UserID       int64    `json:"userId"`
+	Repositories []string `json:"repositories"`
+}
+
+// What decides which repositories members reach.
+const (
+	ByCredentials = "credentials"
+	ByAllowList   = "allow-list"
+)
+
+// AccessChange changes what is not zero.
+type AccessChange struct {
+	Mode     string              `json:"mode,omitempty"`
+	Everyone *[]string           `json:"everyone,omitempty"`
+	Members  map[string][]string `json:"members,omitempty"` // by user: in place of that member's list
+}
+
+// Of is the list of one member.
+func (a Access) Of(userID int64) []string {
+	for _, m := range a.Members {
+		if m.UserID == userID {
+			return m.Repositories
+		}
+	}
+	return nil
+}
+
+// Access returns it.
+func (c *Client) Access(ctx context.Context) (out Access, err error) {
+	return out, c.call(ctx, http.MethodGet, "/v1/repository-access", nil, &out)
+}
+
+// UpdateAccess changes it.
+func (c *Client) UpdateAccess(ctx context.Context, in AccessChange) (out Access, err error) {
+	return out, c.callWith(ctx, http.MethodPatch, "/v1/repository-access", nil, in, &out, nil)
+}

@@ -1,0 +1,164 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+	"aloft/internal/secret"
+)
+
+// What decides which repositories members reach.
+const (
+	byCredentials = "credentials"
+	byAllowList   = "allow-list"
+)
+
+// maxAccessEntries is how many repositories one list may have.
+const maxAccessEntries = 1000
+
+type accessJSON struct {
+	_        struct{}           `json:"-" additionalProperties:"true"`
+	Mode     string             `json:"mode" enum:"credentials,allow-list" doc:"what is in force. credentials: members run agents on all that the credentials of the server's configuration reach. allow-list: only on what the lists name; admins and owners are not limited"`
+	Everyone []string           `json:"everyone" nullable:"false" doc:"for all members: host/owner/name, host/owner/* or *"`
+	Members  []memberAccessJSON `json:"members" nullable:"false" doc:"for single members besides; a member sees their own alone"`
+}
+
+type memberAccessJSON struct {
+	_            struct{} `json:"-" additionalProperties:"true"`
+	UserID       int64    `json:"userId" minimum:"1"`
+	Repositories []string `json:"repositories" nullable:"false"`
+}
+
+type updateAccessRequestJSON struct {
+	_        struct{}            `json:"-" additionalProperties:"true"`
+	Mode     *string             `json:"mode,omitempty" enum:"credentials,allow-list"`
+	Everyone *[]string           `json:"everyone,omitempty" maxItems:"1000" nullable:"false"`
+	Members  map[string][]string `json:"members,omitempty" doc:"by userId: in place of that member's list, and of no other's; an empty one removes it"`
+}
+
+func (s *server) accessRoutes() []route {
+	return []route{
+		{method: "GET", path: "/v1/repository-access", id: "getRepositoryAccess", summary: "Show which repositories members may run agents on, and what decides that",
+			status: 200, out: accessJSON{}, handle: s.getAccess},
+		{method: "PATCH", path: "/v1/repository-access", id: "updateRepositoryAccess", summary: "Set which repositories members may run agents on; for admins", needs: account.Admin,
+			in: updateAccessRequestJSON{}, status: 200, out: accessJSON{}, handle: s.updateAccess},
+	}
+}
+
+func accessOf(a account.Access, who account.APIKey) accessJSON {
+	out := accessJSON{Mode: byCredentials, Everyone: append([]string{}, a.Everyone...), Members: []memberAccessJSON{}}
+	if a.Limited {
+		out.Mode = byAllowList
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.Members)) {
+		if who.MaySee(id) {
+			out.Members = append(out.Members, memberAccessJSON{UserID: id, Repositories: append([]string{}, a.Members[id]...)})
+		}
+	}
+	return out
+}
+
+func (s *server) getAccess(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := store.Access(r.Context(), s.Rules)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, accessOf(a, who))
+}
+
+func (s *server) updateAccess(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	if s.Rules == nil {
+		return fault.NotImplemented("this server keeps no settings")
+	}
+	var in updateAccessRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	s.settling.Lock() // two at once would each undo the other's
+	defer s.settling.Unlock()
+	a, err := store.Access(r.Context(), s.Rules)
+	if err != nil {
+		return err
+	}
+	if err := s.setAccess(r.Context(), &a, in); err != nil {
+		return err
+	}
+	if err := store.SetAccess(r.Context(), s.Rules, a); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, accessOf(a, who))
+}
+
+func (s *server) setAccess(ctx context.Context, to *account.Access, in updateAccessRequestJSON) (err error) {
+	if in.Mode != nil {
+		if *in.Mode != byCredentials && *in.Mode != byAllowList {
+			return fault.Invalid("must be %s or %s", byCredentials, byAllowList).At("mode")
+		}
+		to.Limited = *in.Mode == byAllowList
+	}
+	if in.Everyone != nil {
+		if to.Everyone, err = patterns(*in.Everyone, "everyone"); err != nil {
+			return err
+		}
+	}
+	for text, list := range in.Members {
+		field := "members." + text
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err == nil {
+			_, err = s.Accounts.User(ctx, id)
+		}
+		if err != nil {
+			return fault.Invalid("is the number of no member").Hint("GET /v1/members lists them").At(field)
+		}
+		entries, err := patterns(list, field)
+		if err != nil {
+			return err
+		}
+		if to.Members == nil {
+			to.Members = map[int64][]string{}
+		}
+		if to.Members[id] = entries; len(entries) == 0 {
+			delete(to.Members, id)
+		}
+	}
+	return nil
+}
+
+// patterns are the entries of a list in the form in which they are compared.
+func patterns(in []string, field string) (out []string, err error) {
+	if len(in) > maxAccessEntries {
+		return nil, fault.Invalid("has %d entries; up to %d are accepted", len(in), maxAccessEntries).At(field)
+	}
+	for i, text := range in {
+		p := secret.Repo(text)
+		if err := account.CheckPattern(p); err != nil {
+			return nil, fault.Of(err).At(fmt.Sprintf("%s[%d]", field, i))
+		}
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// mayReach returns a fault unless the caller may run agents on the repositories.
+func (s *server) mayReach(ctx context.Context, who account.APIKey, repos []agent.Repo) error {
+	a, err := store.Access(ctx, s.Rules)
+	if err != nil {
+		return err
+	}
+	for i, r := range repos {
+		if !a.Reaches(who.UserID, who.Role, secret.Repo(r.URL)) {
+			return store.Unreachable(r.URL).At(fmt.Sprintf("repos[%d].url", i))
+		}
+	}
+	return nil
+}

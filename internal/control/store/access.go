@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"aloft/internal/account"
+	"aloft/internal/fault"
+	"aloft/internal/secret"
+)
+
+// accessRule is the name under which the repositories of members are kept.
+const accessRule = "repository-access"
+
+// Access returns which repositories members reach; of nil rules, all that the
+// server's credentials do.
+func Access(ctx context.Context, rules Rules) (account.Access, error) {
+	if rules == nil {
+		return account.Access{}, nil
+	}
+	text, err := rules.Rule(ctx, TeamRules, accessRule)
+	if err != nil {
+		return account.Access{}, err
+	}
+	return account.ParseAccess(text)
+}
+
+// SetAccess keeps it.
+func SetAccess(ctx context.Context, rules Rules, a account.Access) error {
+	return rules.SetRule(ctx, TeamRules, accessRule, a.String())
+}
+
+// MayReach returns a fault with the code repository_access unless the user may
+// run agents on the repository. User 0 is nobody in particular: what the team
+// itself has set up.
+func MayReach(ctx context.Context, rules Rules, accounts Accounts, userID int64, repoURL string) error {
+	a, err := Access(ctx, rules)
+	if err != nil || !a.Limited || userID == 0 {
+		return err
+	}
+	u, err := accounts.User(ctx, userID)
+	if err != nil {
+		return fmt.Errorf("user %d: %w", userID, err)
+	}
+	if !a.Reaches(userID, u.Role, secret.Repo(repoURL)) {
+		return Unreachable(repoURL)
+	}
+	return nil
+}
+
+// Unreachable is the fault of a repository that is on no list of the user's.
+func Unreachable(repoURL string) *fault.Error {
+	return fault.Denied("you may not run agents on %s", secret.Repo(repoURL)).Named("repository_access").
+		Hint("an admin can add it: `aloft access allow`")
+}
