@@ -1,0 +1,266 @@
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/artifact"
+	"aloft/internal/control/layer"
+	"aloft/internal/conversation"
+	"aloft/internal/environment"
+	"aloft/internal/mcp"
+	"aloft/internal/policy"
+)
+
+// Whose rows a list has.
+const (
+	mine     = "mine"     // those of who asks, or of the agent or environment in the path
+	everyone = "everyone" // the same for all members
+	admins   = "admins"   // everybody's, for admins alone
+	single   = "single"   // it shows one thing, whose id is in the path: [TestWhoMayDoWhat] says who finds it
+)
+
+// rows says of every list whose rows it has, and with which query it is asked
+// for the most. A list that is not here fails [TestWhoseRows].
+var rows = map[string]struct{ whose, query string }{
+	"GET /v1/agents":                             {mine, "?all=true&includeArchived=true"},
+	"GET /v1/agents/{id}":                        {single, ""},
+	"GET /v1/agents/{id}/approvals":              {mine, ""},
+	"GET /v1/agents/{id}/artifacts":              {mine, ""},
+	"GET /v1/agents/{id}/connections":            {mine, ""},
+	"GET /v1/agents/{id}/environment":            {single, ""},
+	"GET /v1/agents/{id}/events":                 {mine, ""},
+	"GET /v1/agents/{id}/files":                  {mine, "?path=."},
+	"GET /v1/agents/{id}/journal":                {mine, ""},
+	"GET /v1/agents/{id}/mcp-servers":            {mine, ""},
+	"GET /v1/agents/{id}/pull-requests":          {mine, ""},
+	"GET /v1/agents/{id}/queue":                  {mine, ""},
+	"GET /v1/agents/{id}/runs":                   {mine, ""},
+	"GET /v1/agents/{id}/terminals":              {mine, ""},
+	"GET /v1/agents/{id}/usage":                  {mine, ""},
+	"GET /v1/agents/{id}/webhook-deliveries":     {mine, ""},
+	"GET /v1/approvals":                          {mine, ""},
+	"GET /v1/audit":                              {admins, ""},
+	"GET /v1/builds":                             {mine, "?repo=https://git.example.com/{mark}/r"},
+	"GET /v1/builds/{buildId}":                   {single, ""},
+	"GET /v1/environments":                       {mine, ""},
+	"GET /v1/environments/{id}/builds":           {mine, ""},
+	"GET /v1/environments/{id}/builds/{buildId}": {single, ""},
+	"GET /v1/environments/{id}/history":          {mine, ""},
+	"GET /v1/mcp-servers":                        {mine, ""},
+	"GET /v1/me/keys":                            {mine, ""},
+	"GET /v1/me/passkeys":                        {mine, ""},
+	"GET /v1/members":                            {everyone, ""},
+	"GET /v1/models":                             {everyone, ""},
+	"GET /v1/repositories":                       {mine, ""},
+	"GET /v1/repository-access":                  {mine, ""},
+	"GET /v1/rules/{owner}/{name}":               {single, ""},
+	"GET /v1/secrets":                            {mine, ""},
+	"GET /v1/settings":                           {everyone, ""},
+	"GET /v1/snapshots":                          {mine, ""},
+	"GET /v1/usage":                              {mine, ""},
+	"GET /v0/agents":                             {mine, ""},
+	"GET /v0/agents/{id}/artifacts":              {mine, ""},
+	"GET /v0/agents/{id}/conversation":           {mine, ""},
+	"GET /v0/models":                             {everyone, ""},
+	"GET /v0/repositories":                       {mine, ""},
+}
+
+// isList reports whether a route's reply has rows.
+func isList(rt route) bool {
+	if rt.method != http.MethodGet {
+		return false
+	}
+	if rt.out == nil {
+		return rt.media == jsonLines
+	}
+	of := reflect.TypeOf(rt.out)
+	for i := range of.NumField() {
+		if f := of.Field(i); f.IsExported() && f.Type.Kind() == reflect.Slice {
+			return true
+		}
+	}
+	return false
+}
+
+// A resident is a member who has one of everything, each marked as theirs.
+type resident struct {
+	key, mark  string
+	userID     int64
+	agent, run string
+	env, build string
+}
+
+// settleIn makes a member with one of everything.
+func (h *house) settleIn(mark string) *resident {
+	h.t.Helper()
+	r := &resident{key: "aloft_" + mark, mark: mark}
+	u, err := h.store.AddUser(h.t.Context(), account.User{Email: mark + "@example.com", FirstName: mark, Role: account.Member})
+	if err == nil {
+		_, err = h.store.AddKey(h.t.Context(), account.APIKey{Name: mark + " key", UserID: u.ID, Hash: account.HashKey(r.key)})
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	r.userID = u.ID
+	repo := "https://git.example.com/" + mark + "/r"
+	made := h.want(h.callAs(r.key, "POST", "/v1/agents", `{"name":"`+mark+`","prompt":{"text":"`+mark+`"},"repos":[{"url":"`+repo+`"}],"branchName":"`+mark+`",
+		"webhook":{"url":"`+hookURL+`","secret":"`+hookKey+`"}}`), 201)
+	r.agent, r.run = made.text(h.t, "agent.id"), made.text(h.t, "run.id")
+	h.append(r.agent, r.run, &agent.RunStarted{},
+		&agent.TurnReplied{Message: conversation.Text(conversation.Assistant, mark), Model: "house", Usage: conversation.Usage{Input: 7}},
+		&agent.Pushed{RepoURL: repo, Branch: mark, Commit: "c0ffee"},
+		&agent.PullRequestOpened{By: agent.PullByRun, PullRequest: agent.PullRequest{RepoURL: repo, Branch: mark, URL: repo + "/pulls/1", Number: 1, Title: mark, State: "open"}},
+		&agent.ApprovalAsked{Approval: agent.Approval{ID: "apr-" + mark, RunID: r.run, CallID: "c", Tool: "Shell", Subject: mark, Why: "a rule", AskedAt: time.Now()}})
+	h.append(r.agent, "", &agent.Queued{RunID: agent.NewRunID(), UserID: r.userID, RunCreated: agent.RunCreated{Prompt: conversation.Text(conversation.User, mark)}})
+	h.want(h.callAs(r.key, "PUT", "/v1/secrets/"+strings.ToUpper(mark), `{"value":"0123456789"}`), 200)
+	env := h.want(h.callAs(r.key, "POST", "/v1/environments", `{"owner":"personal","name":"`+mark+`","repos":[{"url":"`+repo+`"}],"environmentJson":"{\"install\":\"echo `+mark+`\"}"}`), 201)
+	r.env = env.text(h.t, "id")
+	h.want(h.callAs(r.key, "PATCH", "/v1/environments/"+r.env, `{"environmentJson":"{\"install\":\"echo `+mark+` again\"}"}`), 204)
+	for _, of := range []string{r.env, environment.OfRepository(repo)} {
+		b := environment.Record{ID: layer.NewID(layer.Build), EnvironmentID: of, Status: environment.Succeeded, Trigger: environment.Manual, Message: mark, UserID: r.userID, CreatedAt: time.Now().UTC()}
+		if err == nil {
+			err = h.store.AddBuild(h.t.Context(), b)
+		}
+		r.build = b.ID
+	}
+	h.want(h.call("PATCH", "/v1/repository-access", `{"members":{"`+strconv.FormatInt(r.userID, 10)+`":["git.example.com/`+mark+`/*"]}}`), 200)
+	h.snapshotOf(r.userID, "git.example.com/"+mark+"/r", time.Now())
+	if err == nil {
+		err = h.store.PutPasskey(h.t.Context(), account.Passkey{ID: []byte(mark), UserID: r.userID, Name: mark, Credential: []byte("{}")})
+	}
+	if err == nil {
+		_, err = h.api.MCP.Add(h.t.Context(), r.userID, false, mcp.Server{Name: mark, URL: tickets(h.t, "")})
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+// path is that of a list, about what the resident has.
+func (r *resident) path(rt route, query string) string {
+	id := r.agent
+	if strings.HasPrefix(rt.path, "/v1/environments/") {
+		id = r.env
+	}
+	return strings.NewReplacer("{id}", id, "{mark}", r.mark).Replace(rt.path + query)
+}
+
+// has reports whether a reply speaks of anything of the resident's.
+func (r *resident) has(a answer) bool {
+	text := strings.ToLower(string(a.body))
+	for _, m := range []string{r.mark, r.agent, r.run, r.env, r.build} {
+		if strings.Contains(text, m) {
+			return true
+		}
+	}
+	return false
+}
+
+// machines, artifacts and connections of an agent bear its id, so that a list
+// tells whose it is.
+type labelled struct {
+	Machines
+	t *testing.T
+}
+
+func (l labelled) Terminals(_ context.Context, agentID string) ([]Terminal, error) {
+	return []Terminal{{Name: agentID}}, nil
+}
+
+func (l labelled) Files(_ context.Context, agentID string) (Files, error) {
+	dir := l.t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, agentID), nil, 0o600); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	return farFiles{Root: root, closed: new(atomic.Int64)}, err
+}
+
+type labelledArtifacts struct{}
+
+func (labelledArtifacts) List(_ context.Context, agentID string) ([]artifact.File, error) {
+	return []artifact.File{{Name: agentID}}, nil
+}
+
+func (labelledArtifacts) Open(context.Context, string, string) (io.ReadSeekCloser, artifact.File, error) {
+	return nil, artifact.File{}, os.ErrNotExist
+}
+
+func (labelledArtifacts) Remove(context.Context, string) error { return nil }
+
+type labelledWork struct{ *work }
+
+func (labelledWork) Connections(_ context.Context, agentID string, _ uint64, _ int) (policy.Connections, error) {
+	return policy.Connections{Ended: []policy.Connection{{Seq: 1, Network: "tcp", Address: "192.0.2.1:443", Domain: agentID}}}, nil
+}
+
+// TestWhoseRows asks for every list as two members who have one of everything,
+// and wants each to see their own rows and none of the other's.
+func TestWhoseRows(t *testing.T) {
+	h := newHouse(t)
+	h.api.Machines, h.api.Artifacts, h.api.Work = labelled{t: t}, labelledArtifacts{}, labelledWork{h.work}
+	eve, fay := h.settleIn("everow"), h.settleIn("fayrow")
+	seen := map[string]bool{}
+	for _, rt := range h.api.routes() {
+		name := rt.method + " " + rt.path
+		if !isList(rt) {
+			continue
+		}
+		seen[name] = true
+		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
+			h.t = t
+			list, ok := rows[name]
+			if !ok {
+				t.Fatal("say in rows whose rows this list has")
+			}
+			get := func(key string, r *resident, status int) answer {
+				return h.want(h.callAs(key, "GET", r.path(rt, list.query), ""), status)
+			}
+			switch list.whose {
+			case mine:
+				for one, other := range map[*resident]*resident{eve: fay, fay: eve} {
+					a := get(one.key, one, 200)
+					if !one.has(a) {
+						t.Errorf("%s does not see their own: %s", one.mark, a.body)
+					}
+					if other.has(a) {
+						t.Errorf("%s sees what %s has: %s", one.mark, other.mark, a.body)
+					}
+				}
+				if asked := strings.ReplaceAll(list.query, "?", "&"); !strings.Contains(rt.path, "{") {
+					a := h.callAs(eve.key, "GET", rt.path+"?user="+strconv.FormatInt(fay.userID, 10)+strings.ReplaceAll(asked, "{mark}", eve.mark), "")
+					if fay.has(a) {
+						t.Errorf("asked for by number, the other's rows come: %s", a.body)
+					}
+				}
+			case everyone:
+				if a, b := get(eve.key, eve, 200), get(fay.key, fay, 200); string(a.body) != string(b.body) {
+					t.Errorf("%s is not %s", a.body, b.body)
+				}
+			case admins:
+				get(eve.key, eve, 403)
+				if a := get(adminsKey, eve, 200); len(a.get(t, "items").([]any)) == 0 {
+					t.Errorf("an admin sees nothing: %s", a.body)
+				}
+			}
+		})
+	}
+	for name := range rows {
+		if !seen[name] {
+			t.Errorf("there is no list %s", name)
+		}
+	}
+}
