@@ -70,6 +70,10 @@ func (a *app) listApprovals(ctx context.Context) error {
 // showQuestion says what an agent asks. What it wants to do is shown whole: who
 // allows it is to have seen all of it.
 func (a *app) showQuestion(q client.Approval) {
+	if q.Hidden {
+		a.out.Line("  %s: the team displays no summaries in lists; `aloft agent show %s` shows what it asks", cli.Line(q.Tool, 40), cli.Line(q.AgentID, 80))
+		return
+	}
 	a.out.Line("  %s: %s", cli.Line(q.Tool, 40), strings.ReplaceAll(strings.TrimSpace(cli.Clean(q.Subject)), "\n", "\n    "))
 	for _, line := range q.Lines() {
 		a.out.Line("    %s", cli.Clean(line))
@@ -193,6 +197,11 @@ func (a *app) answer(ctx context.Context, id, done string, say func(client.Appro
 	for _, q := range all {
 		if q.ID != id {
 			continue
+		}
+		if q.Hidden {
+			if q, err = c.Approval(ctx, q.AgentID, id); err != nil {
+				return err
+			}
 		}
 		in, err := say(q)
 		if err != nil {

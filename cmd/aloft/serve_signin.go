@@ -119,13 +119,23 @@ func (s *server) firstLink(ctx context.Context) string {
 	return ""
 }
 
-// shownOutside reports whether what an agent says may be told outside, as it was
-// settled when the agent was made.
-func shownOutside(rules store.Rules) func(context.Context, agent.Agent) (bool, error) {
-	return func(ctx context.Context, a agent.Agent) (bool, error) {
+// shownOutside reports whether what an agent says in a run may be told outside: as
+// the team had set the display of summaries when the agent was made, and privacy
+// mode when the run began.
+func shownOutside(rules store.Rules) func(context.Context, agent.Agent, agent.Run) (bool, error) {
+	return func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error) {
+		private, err := store.PrivacyOf(ctx, rules, r)
+		if private || err != nil {
+			return false, err
+		}
 		h, err := store.Settings(ctx, rules)
 		return h.At(a.CreatedAt).ShownOutside(), err
 	}
+}
+
+// privacyOf reports whether a run is in privacy mode.
+func privacyOf(rules store.Rules) func(context.Context, agent.Run) (bool, error) {
+	return func(ctx context.Context, r agent.Run) (bool, error) { return store.PrivacyOf(ctx, rules, r) }
 }
 
 // mayReach returns a fault unless a user may run agents on a repository.

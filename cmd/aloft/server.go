@@ -132,7 +132,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	} else if os.Geteuid() != 0 {
 		logger.Warn("no machine can be made, since the server is not root's: runs will end in error", "mend", "sudo -E aloft serve")
 	}
-	if s.observer, err = observe.New(observe.Config{Journal: s.store, Agents: s.store, Telemetry: sent, Logger: logger}); err != nil {
+	if s.observer, err = observe.New(observe.Config{Journal: s.store, Agents: s.store, Telemetry: sent, Privacy: privacyOf(s.store), Logger: logger}); err != nil {
 		return nil, err
 	}
 	// Machines get their tokens of it, and its name is the server's address.
@@ -178,7 +178,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	pulls := pull.New(pull.Config{
 		Forges: forges, Git: s.gateway, Journal: s.observer.Journal(), Secrets: func(string) map[string]string { return secrets },
 		Link:  func(id string) string { return strings.TrimSuffix(named(publicURL()), "/") + "/agents/" + id },
-		Shown: shownOutside(s.store), Reviewers: reviewers, Logger: logger,
+		Shown: shownOutside(s.store), Privacy: privacyOf(s.store), Reviewers: reviewers, Logger: logger,
 	})
 	var layers schedule.Layers
 	if r, ok := s.runtime.(*container.Runtime); ok {
@@ -193,6 +193,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Idle:         time.Duration(c.Machine.IdleMinutes * float64(time.Minute)),
 		DiskOnly:     c.Machine.Sleep == "disk",
 		Allowed:      allowedOf(s.store, c.Limits.amount()),
+		Privacy:      privacyOf(s.store),
 		MayReach:     mayReach(s.store),
 		Retention:    retentionOf(s.store, c.Machine.retention()),
 		TeamEgress:   teamEgress(s.store),

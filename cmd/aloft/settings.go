@@ -24,9 +24,9 @@ var settings = []struct {
 	{"default-model", "defaultModel", "of agents that name none; empty is the server's", asText},
 	{"default-repository", "defaultRepository", "of agents that name none; empty is none", asText},
 	{"base-branch", "baseBranch", "of repositories named without a ref; empty is their own", asText},
-	{"display-agent-summary", "displayAgentSummary", "lists show files and code", asBool},
+	{"display-agent-summary", "displayAgentSummary", "lists and notices show what agents do and ask", asBool},
 	{"display-agent-summary-externally", "displayAgentSummaryExternally", "so do webhooks and other channels", asBool},
-	{"privacy-mode", "privacyMode", "what agents say stays on the server", asBool},
+	{"privacy-mode", "privacyMode", "nothing of prompts, answers or code leaves the server; from the next run of each agent", asBool},
 	{"network-mode", "networkMode", "what machines may reach: allow_all, default_with_network_settings, network_settings_only", asText},
 	{"network-allowlist", "networkAllowlist", "what else they may reach, with spaces between", asList},
 	{"retention-days", "retentionDays", "agents that nobody touches for so long are deleted; 0 is never", asNumber},
@@ -87,7 +87,7 @@ func newSettingsCommand(a *app) *cobra.Command {
 		Use:   "settings",
 		Short: "Show what is settled for new agents, or settle it",
 		Long: `Show what is settled for new agents, or settle it, as an admin. It counts at once,
-for agents that are made from then on.
+for agents that are made from then on; privacy-mode counts for runs.
 
 ` + strings.TrimRight(words.String(), "\n"),
 		Example: `  aloft settings

@@ -16,7 +16,7 @@ type Settings struct {
 	BaseBranch        string `json:"baseBranch,omitempty"`        // of repositories named without a ref; "" is their own
 	HideSummary       bool   `json:"hideSummary,omitempty"`       // the dashboard's lists show no files and no code
 	HideOutside       bool   `json:"hideOutside,omitempty"`       // nor do webhooks and other channels
-	Privacy           bool   `json:"privacy,omitempty"`           // what agents say and do stays on this server
+	Privacy           bool   `json:"privacy,omitempty"`           // of runs: what agents are asked, say and do stays on this server
 	RetentionDays     int    `json:"retentionDays,omitempty"`     // agents that nobody touches for so long are deleted; 0 is never
 	// Limit is what each run of an agent may use at most; 0 of a kind is as the server has it.
 	Limit        allowance.Amount `json:"limit,omitzero"`
@@ -25,8 +25,9 @@ type Settings struct {
 	NetworkAllow string           `json:"networkAllow,omitempty"` // domains, addresses and ranges that the mode lets in besides, with spaces between
 }
 
-// ShownOutside reports whether what an agent says may be told elsewhere.
-func (s Settings) ShownOutside() bool { return !s.HideSummary && !s.HideOutside && !s.Privacy }
+// ShownOutside reports whether what an agent says may be told elsewhere, in runs
+// that are not in privacy mode.
+func (s Settings) ShownOutside() bool { return !s.HideSummary && !s.HideOutside }
 
 // KeepMachines is how long a machine that nobody uses is kept, where the server
 // keeps it for at most as long as given; 0 is for ever, of both.

@@ -162,6 +162,13 @@ func NewBranch(prompt string) string {
 	return "aloft/" + slug + "-" + hex.EncodeToString(b[:])
 }
 
+// PrivateBranch names a branch for an agent in privacy mode, by the agent's id
+// alone: aloft/<first 8 hex of the id>.
+func PrivateBranch(agentID string) string {
+	id := strings.TrimPrefix(agentID, "bc-")
+	return "aloft/" + id[:min(len(id), 8)]
+}
+
 // Apply folds one event into what a list shows.
 func (a *Agent) Apply(e Event) {
 	a.Head = e.Seq

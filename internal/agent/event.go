@@ -76,6 +76,9 @@ type (
 		// server have said.
 		Limit  allowance.Amount `json:"limit,omitzero"`
 		Paused bool             `json:"paused,omitempty"` // the agent was, since before the run
+		// Privacy is the team's privacy mode when the run was asked for, which holds
+		// until the run ends; nil in journals written before it was recorded.
+		Privacy *bool `json:"privacy,omitempty"`
 	}
 	// BootStep is a named step of making the machine ready.
 	BootStep struct {

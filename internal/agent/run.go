@@ -54,6 +54,7 @@ type Run struct {
 	Turns     int
 	Limit     allowance.Amount // at which it ends
 	Clock     Clock
+	Privacy   *bool // the team's privacy mode when the run began; nil where the journal has none
 	FirstSeq  int64 // of its first event
 	LastSeq   int64 // of its last event so far
 }
@@ -89,6 +90,7 @@ func (r *Run) Apply(e Event) {
 		r.ID, r.Status, r.CreatedAt, r.FirstSeq = e.RunID, Creating, e.Time, e.Seq
 	case *RunStarted:
 		r.Status, r.StartedAt, r.Limit = Running, e.Time, b.Limit
+		r.Privacy = b.Privacy
 	case *TurnReplied:
 		r.Usage = r.Usage.Add(b.Usage)
 		if e.Body == Body(b) { // and not a subagent's, which is paid like the agent's own

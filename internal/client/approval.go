@@ -24,7 +24,10 @@ type Approval struct {
 	// Questions are the agent's own, which are answered and not allowed.
 	Questions []Question `json:"questions,omitempty"`
 	AskedAt   time.Time  `json:"askedAt"`
-	Until     *time.Time `json:"until,omitempty"`
+	// Hidden is of lists where the team displays no summaries: [Client.Approval]
+	// returns what is asked.
+	Hidden bool       `json:"hidden,omitempty"`
+	Until  *time.Time `json:"until,omitempty"`
 }
 
 // Decisions of an [Answer].
@@ -50,6 +53,23 @@ func (c *Client) Approvals(ctx context.Context) ([]Approval, error) {
 		Items []Approval `json:"items"`
 	}
 	return out.Items, c.call(ctx, http.MethodGet, "/v1/approvals", nil, &out)
+}
+
+// Approval returns a question of an agent whole. One that does not wait any more
+// is an error with the code not_found.
+func (c *Client) Approval(ctx context.Context, agentID, id string) (Approval, error) {
+	var out struct {
+		Items []Approval `json:"items"`
+	}
+	if err := c.call(ctx, http.MethodGet, agentPath(agentID)+"/approvals", nil, &out); err != nil {
+		return Approval{}, err
+	}
+	for _, q := range out.Items {
+		if q.ID == id {
+			return q, nil
+		}
+	}
+	return Approval{}, &Error{Status: http.StatusNotFound, Code: "not_found", Message: "that question was answered, or its run has ended"}
 }
 
 // AnswerApproval answers a question; the first answer counts.

@@ -158,10 +158,13 @@ func (m *Model) onAgent(key string) tea.Cmd {
 	works := a.RunStatus == "CREATING" || a.RunStatus == "RUNNING"
 	switch key {
 	case "a":
-		if q := m.asks(id); q != nil {
-			m.page = m.questionPage(*q)
-		} else {
+		switch q := m.asks(id); {
+		case q == nil:
 			m.said = "This agent asks nothing."
+		case q.Hidden:
+			return m.readQuestion(*q)
+		default:
+			m.page = m.questionPage(*q)
 		}
 	case "f":
 		label := "to “" + cutTo(clean(a.Name), 40) + "”"

@@ -163,9 +163,18 @@ func (m *Model) listLines(high int) []string {
 // doing is what an agent does, or asks.
 func (m *Model) doing(a client.Agent) string {
 	if q := m.asks(a.ID); q != nil {
-		return q.Tool + ": " + q.Subject
+		return asked(*q)
 	}
 	return a.Doing
+}
+
+// asked is a question on one line: its tool alone where the team displays no
+// summaries in lists.
+func asked(q client.Approval) string {
+	if q.Hidden {
+		return q.Tool
+	}
+	return q.Tool + ": " + q.Subject
 }
 
 func (m *Model) listTitle() string {

@@ -108,6 +108,33 @@ func (m *Model) showDiff(msg diffRead) {
 	}
 }
 
+// questionRead is a question that the list leaves out.
+type questionRead struct {
+	question client.Approval
+	err      error
+}
+
+// readQuestion reads a question that the list leaves out, to show it.
+func (m *Model) readQuestion(q client.Approval) tea.Cmd {
+	ctx, c := m.ctx, m.client
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, pollWithin)
+		defer cancel()
+		whole, err := c.Approval(ctx, q.AgentID, q.ID)
+		return questionRead{whole, err}
+	}
+}
+
+// questionRead shows the question, unless another page has been opened meanwhile.
+func (m *Model) questionRead(msg questionRead) {
+	switch {
+	case msg.err != nil:
+		m.said, m.bad = cli.Line(m.Problem(msg.err).Message, 0), true
+	case m.page == nil:
+		m.page = m.questionPage(msg.question)
+	}
+}
+
 // questionPage shows a question whole: who allows it is to have seen all of it.
 func (m *Model) questionPage(q client.Approval) *page {
 	block := func(s string) []string { return strings.Split(tabbed(strings.TrimSpace(cli.Clean(s))), "\n") }

@@ -27,6 +27,7 @@ import (
 type Reader interface {
 	FindAgents(ctx context.Context, limit int, cursor string, f client.AgentFilter) (client.AgentPage, error)
 	Approvals(ctx context.Context) ([]client.Approval, error)
+	Approval(ctx context.Context, agentID, id string) (client.Approval, error)
 	Events(ctx context.Context, agentID string, after int64, follow bool) iter.Seq2[client.Event, error]
 	Diff(ctx context.Context, agentID string) (client.Diff, error)
 }
@@ -143,6 +144,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if m.page != nil && m.page.kind == diffPage && m.page.agentID == msg.agentID {
 			m.showDiff(msg)
 		}
+	case questionRead:
+		m.questionRead(msg)
 	case acted:
 		return m, m.acted(msg)
 	}

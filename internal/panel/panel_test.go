@@ -56,6 +56,14 @@ func (s *server) FindAgents(_ context.Context, _ int, _ string, f client.AgentFi
 	return client.AgentPage{Items: all}, s.err
 }
 func (s *server) Approvals(context.Context) ([]client.Approval, error) { return questions(), s.err }
+func (s *server) Approval(_ context.Context, agentID, id string) (client.Approval, error) {
+	for _, q := range questions() {
+		if q.AgentID == agentID && q.ID == id {
+			return q, s.err
+		}
+	}
+	return client.Approval{}, &client.Error{Code: "not_found", Message: "answered"}
+}
 func (s *server) Events(context.Context, string, int64, bool) iter.Seq2[client.Event, error] {
 	return func(yield func(client.Event, error) bool) {
 		for _, e := range journal() {

@@ -79,7 +79,7 @@ func (m *Model) saying() string {
 		return m.paint.Style(cli.Red, "! ") + "This may be old; trying again. " + clean(m.trouble.Message)
 	case m.page == nil && m.open != nil && m.asks(m.open.agentID) != nil:
 		q := m.asks(m.open.agentID)
-		return m.paint.Style(cli.Yellow, "? ") + clean(q.Tool+": "+q.Subject)
+		return m.paint.Style(cli.Yellow, "? ") + clean(asked(*q))
 	case m.page == nil && m.open != nil && m.open.up > 0:
 		return m.paint.Style(cli.Dim, "G goes to the newest")
 	}

@@ -43,6 +43,9 @@ type From struct {
 	// Trace is that of the run that works now; only its spans are sent on.
 	Trace func(context.Context) (trace.TraceID, error)
 	Hide  func(string) string // takes secrets out of a word
+	// Private reports whether the run that works now is in privacy mode, in which
+	// nothing is sent on; nil is never.
+	Private func(context.Context) (bool, error)
 }
 
 // Relay takes the telemetry of exec-daemon in a machine, as OTLP over gRPC, and
@@ -58,9 +61,9 @@ func (t *Telemetry) Relay(from From) http.Handler {
 		text("service.name", "exec-daemon"), text("service.instance.id", from.Machine), text("agent", from.Agent),
 	}}}
 	routes := http.NewServeMux()
-	take(routes, t.send, tracesPath, r.spans)
-	take(routes, t.send, metricsPath, r.metrics)
-	take(routes, t.send, logsPath, r.logs)
+	take(routes, t.send, tracesPath, unlessPrivate(from, r.spans))
+	take(routes, t.send, metricsPath, unlessPrivate(from, r.metrics))
+	take(routes, t.send, logsPath, unlessPrivate(from, r.logs))
 	return routes
 }
 
@@ -87,6 +90,21 @@ func take[T any](routes *http.ServeMux, send sender, path string, clean func(con
 		}
 		return connect.NewResponse(&ignored{}), nil
 	}, connect.WithReadMaxBytes(maxRelayed)))
+}
+
+// unlessPrivate is clean, which drops everything while privacy mode is on. Where
+// the mode is not known nothing is sent on either.
+func unlessPrivate[T any](from From, clean func(context.Context, *T) (*T, error)) func(context.Context, *T) (*T, error) {
+	if from.Private == nil {
+		return clean
+	}
+	return func(ctx context.Context, data *T) (*T, error) {
+		private, err := from.Private(ctx)
+		if private || err != nil {
+			return nil, err
+		}
+		return clean(ctx, data)
+	}
 }
 
 var relayedScope = &commonpb.InstrumentationScope{Name: "aloft"}

@@ -47,6 +47,8 @@ type AgentSummary struct {
 	Doing        string        `json:"doing,omitempty" doc:"what it does now, in a few words that come from its machine and model, or why its run failed; an addition to the API"`
 	Limits       *amountJSON   `json:"limits,omitempty" doc:"of the latest run, as it has them; an addition to the API"`
 	Used         *amountJSON   `json:"used,omitempty" doc:"likewise; an addition to the API"`
+	// Hidden is of lists alone: whoever opens an agent sees all of it.
+	Hidden bool `json:"summaryHidden,omitempty" doc:"the team displays no summaries in lists: what the agent does, and the titles of its pull requests, are left out; an addition to the API"`
 }
 
 type agentJSON struct {
@@ -110,10 +112,22 @@ func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.
 		if err := s.addRun(r.Context(), &one, a, then.HideSummary); err != nil {
 			return err
 		}
+		if then.HideSummary {
+			one.hide()
+		}
 		one.DeletedAt = deletedAt(then, a)
 		out.Items = append(out.Items, one)
 	}
 	return writeJSON(w, http.StatusOK, out)
+}
+
+// hide takes out of an agent what lists do not show while the team displays no
+// summaries.
+func (a *AgentSummary) hide() {
+	a.Hidden, a.Doing = true, ""
+	for i := range a.PullRequests {
+		a.PullRequests[i].Title = ""
+	}
 }
 
 func (s *server) getAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

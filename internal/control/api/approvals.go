@@ -13,6 +13,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/store"
 	"aloft/internal/fault"
 	"aloft/internal/policy/permit"
 )
@@ -54,6 +55,7 @@ type approvalJSON struct {
 	Questions []questionJSON `json:"questions,omitempty" nullable:"false" doc:"of AskQuestion"`
 	AskedAt   time.Time      `json:"askedAt"`
 	Until     *time.Time     `json:"until,omitempty" doc:"when it counts as denied, and a question as left to the agent; absent is never"`
+	Hidden    bool           `json:"hidden,omitempty" doc:"the team displays no summaries in lists: GET /v1/agents/{id}/approvals shows what is asked"`
 }
 
 type listApprovalsResponseJSON struct {
@@ -89,15 +91,32 @@ func approvalsOf(a agent.Agent) []approvalJSON {
 	return out
 }
 
+// hide leaves which question waits, and nothing of what it is about.
+func (q *approvalJSON) hide() {
+	*q = approvalJSON{
+		ID: q.ID, AgentID: q.AgentID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Entries: []string{}, AskedAt: q.AskedAt, Until: q.Until, Hidden: true,
+	}
+}
+
 // listApprovals lists all that waits for the caller, the oldest question first.
 func (s *server) listApprovals(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	agents, err := s.Agents.WaitingAgents(r.Context(), who.UserID, maxWaiting)
 	if err != nil {
 		return err
 	}
+	settings, err := store.Settings(r.Context(), s.Rules)
+	if err != nil {
+		return err
+	}
 	out := listApprovalsResponseJSON{Items: []approvalJSON{}}
 	for _, a := range agents {
-		out.Items = append(out.Items, approvalsOf(a)...)
+		items := approvalsOf(a)
+		if settings.At(a.CreatedAt).HideSummary {
+			for i := range items {
+				items[i].hide()
+			}
+		}
+		out.Items = append(out.Items, items...)
 	}
 	slices.SortStableFunc(out.Items, func(a, b approvalJSON) int { return a.AskedAt.Compare(b.AskedAt) })
 	return writeJSON(w, http.StatusOK, out)

@@ -195,3 +195,35 @@ func asJSON(s string) string {
 	data, _ := json.Marshal(s) // strings always marshal
 	return string(data)
 }
+
+// While the team displays no summaries, lists tell neither what agents do and ask
+// nor the titles of their pull requests; an agent's own page tells all.
+func TestHiddenSummaries(t *testing.T) {
+	const secret = "marksummary"
+	h := newHouse(t)
+	h.want(h.call("PATCH", "/v1/settings", `{"displayAgentSummary":false}`), 200)
+	id, runID := h.begin()
+	h.append(id, runID, &agent.RunStarted{},
+		&agent.Pushed{RepoURL: "https://git.example.com/o/r.git", Branch: "b", Commit: "c0ffee"},
+		&agent.PullRequestOpened{By: agent.PullByRun, PullRequest: agent.PullRequest{RepoURL: "https://git.example.com/o/r.git", Branch: "b", URL: "https://git.example.com/o/r/pulls/1", Number: 1, Title: secret, State: "open"}},
+		&agent.ApprovalAsked{Approval: agent.Approval{ID: "apr-1", RunID: runID, CallID: "c", Tool: "Shell", Subject: secret, Reason: secret, Why: secret, Change: secret, By: secret,
+			Entries: []string{secret}, Questions: []agent.Question{{ID: "q", Prompt: secret}}, AskedAt: time.Now()}})
+	for _, path := range []string{"/v1/agents", "/v1/approvals"} {
+		a := h.want(h.call("GET", path, ""), 200)
+		if strings.Contains(string(a.body), secret) || !strings.Contains(strings.ToLower(string(a.body)), "hidden\":true") {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+	for _, path := range []string{"/v1/agents/" + id, "/v1/agents/" + id + "/approvals"} {
+		if a := h.want(h.call("GET", path, ""), 200); !strings.Contains(string(a.body), secret) {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+	h.append(id, runID, &agent.RunEnded{Status: agent.Finished, Result: secret})
+	if a := h.want(h.call("GET", "/v0/agents", ""), 200); strings.Contains(string(a.body), secret) {
+		t.Errorf("/v0/agents: %s", a.body)
+	}
+	if a := h.want(h.call("GET", "/v0/agents/"+id, ""), 200); a.text(t, "summary") != secret {
+		t.Errorf("/v0/agents/{id}: %s", a.body)
+	}
+}

@@ -110,6 +110,11 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	if err := s.mayReach(r.Context(), who, created.Repos); err != nil {
 		return err
 	}
+	if in.BranchName == nil && created.Branch != "" {
+		if created.Branch, err = s.newBranch(r.Context(), id, created.Branch); err != nil {
+			return err
+		}
+	}
 	runID := agent.NewRunID()
 	if key != "" {
 		runID = "run-" + named(who, id, key)

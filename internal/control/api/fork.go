@@ -249,7 +249,11 @@ func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint,
 		return out, false, err
 	}
 	words := prompt.PlainText()
-	events := p.Events(agent.NameFrom(words), agent.NewBranch(cmp.Or(strings.TrimSpace(words), p.Created.Name)), layer, bootID)
+	branch, err := s.newBranch(ctx, id, agent.NewBranch(cmp.Or(strings.TrimSpace(words), p.Created.Name)))
+	if err != nil {
+		return out, false, err
+	}
+	events := p.Events(agent.NameFrom(words), branch, layer, bootID)
 	events = append(events, agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: prompt, MCP: given, Trace: traceOf(r), Limit: &p.State.Agent.Limit}})
 	var head int64
 	done, err := s.Journal.Append(ctx, store.Append{AgentID: id, IfHead: &head, Secrets: append(sealed, seal...), Events: events})

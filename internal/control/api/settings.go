@@ -23,9 +23,9 @@ type settingsJSON struct {
 	DefaultModel       string   `json:"defaultModel" doc:"of agents that name none; empty is the server's"`
 	DefaultRepository  string   `json:"defaultRepository" doc:"of agents that name none; empty is none"`
 	BaseBranch         string   `json:"baseBranch" doc:"of repositories named without a ref; empty is the repository's default branch"`
-	DisplaySummary     bool     `json:"displayAgentSummary" doc:"lists show files and code"`
+	DisplaySummary     bool     `json:"displayAgentSummary" doc:"lists and notices show what agents do and ask, with files and code, and the titles of pull requests"`
 	DisplaySummaryAway bool     `json:"displayAgentSummaryExternally" doc:"so do webhooks and other channels"`
-	PrivacyMode        bool     `json:"privacyMode" doc:"what agents say stays on this server, whatever the other settings are"`
+	PrivacyMode        bool     `json:"privacyMode" doc:"the server writes nothing of prompts, answers, paths or code into commit messages, branch names, pull requests, webhooks, /v0 and telemetry; it counts for each run as it was when the run was asked for"`
 	RetentionDays      int      `json:"retentionDays" minimum:"0" maximum:"3650" doc:"agents that nobody touches for so long are deleted; 0 is never"`
 	MaxTurns           int64    `json:"maxTurns" minimum:"0" doc:"replies of the model after which a run of an agent ends as EXPIRED; as of the three below, 0 is as the server has it, which is as much as it may be"`
 	MaxTokens          int64    `json:"maxTokens" minimum:"0" doc:"tokens likewise, also of subagents"`

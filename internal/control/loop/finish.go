@@ -77,7 +77,14 @@ func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, er
 func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err error) {
 	s := l.rec.snapshot()
 	url, was, several := s.Agent.Repos[n].URL, s.Checkout(n), len(s.Agent.Repos) > 1
+	privacy, err := l.privacy(ctx)
+	if err != nil {
+		return false, err
+	}
 	message := commitMessage(s)
+	if privacy {
+		message = "Changes by Aloft agent " + s.Agent.ID
+	}
 	done, told, err := l.hooked(ctx, last, func(skipHooks bool) (Delivered, error) { return l.own.hands.Commit(ctx, n, message, skipHooks) })
 	switch {
 	case told:

@@ -60,7 +60,11 @@ func (l *Loop) begin(ctx context.Context) error {
 		}
 	}
 	limit := allowance.Strictest(s.Agent.Limit, allowed)
-	if err := l.rec.record(ctx, &agent.RunStarted{Limit: limit, Paused: s.Agent.Paused}); err != nil {
+	privacy, err := l.privacy(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.rec.record(ctx, &agent.RunStarted{Limit: limit, Paused: s.Agent.Paused, Privacy: &privacy}); err != nil {
 		return err
 	}
 	return l.payable(l.Info)

@@ -109,6 +109,8 @@ type Config struct {
 	// Allowed is what the team and the server let each run of the agent use; nil is
 	// all it wants.
 	Allowed func(ctx context.Context, a agent.Agent) (allowance.Amount, error)
+	// Privacy reports whether the run is in privacy mode; nil is never.
+	Privacy func(ctx context.Context, r agent.Run) (bool, error)
 	// Pulls asks forges for pull requests; nil where there are none.
 	Pulls  Pulls
 	Logger *slog.Logger

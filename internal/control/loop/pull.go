@@ -206,7 +206,11 @@ func (t *talk) manage(ctx context.Context, c conversation.ToolCall) (tool.Result
 		}
 		return notManaged("", err), nil
 	}
-	asked.By, asked.CallID, asked.Force = agent.PullByTool, c.ID, true
+	privacy, err := t.privacy(ctx)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	asked.By, asked.CallID, asked.Force = agent.PullByTool, c.ID, !privacy
 	if err := t.rec.record(ctx, &asked); err != nil {
 		return tool.Result{}, err
 	}
@@ -221,7 +225,11 @@ func (t *talk) manage(ctx context.Context, c conversation.ToolCall) (tool.Result
 	if err != nil {
 		return tool.Result{}, err
 	}
-	return tool.Result{Text: fmt.Sprintf("The pull request is at %s: %s into %s, at commit %.12s.", p.URL, was.Branch, p.Base, commit), Output: output}, nil
+	text := fmt.Sprintf("The pull request is at %s: %s into %s, at commit %.12s.", p.URL, was.Branch, p.Base, commit)
+	if privacy {
+		text += " Privacy mode is on: your title and body were not sent, and the pull request has general words."
+	}
+	return tool.Result{Text: text, Output: output}, nil
 }
 
 // notManaged tells the model why there is no pull request.

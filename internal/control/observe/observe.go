@@ -26,7 +26,10 @@ type Config struct {
 	Journal   store.Journal
 	Agents    store.Agents
 	Telemetry *telemetry.Telemetry // where to send to; nil sends nothing
-	Logger    *slog.Logger
+	// Privacy reports whether a run is in privacy mode, which has no trace; nil is
+	// never.
+	Privacy func(ctx context.Context, r agent.Run) (bool, error)
+	Logger  *slog.Logger
 }
 
 // Observer counts and measures. Its methods are safe for concurrent use.
@@ -34,6 +37,7 @@ type Observer struct {
 	journal store.Journal
 	agents  store.Agents
 	tracer  trace.Tracer // nil where no traces are sent
+	privacy func(context.Context, agent.Run) (bool, error)
 	log     *slog.Logger
 
 	reader   *sdkmetric.ManualReader
@@ -57,7 +61,7 @@ func (r *underWay) empty() bool { return len(r.calls) == 0 && r.booting.IsZero()
 // New makes an observer. Close it when done.
 func New(c Config) (*Observer, error) {
 	o := &Observer{
-		journal: c.Journal, agents: c.Agents, log: c.Logger,
+		journal: c.Journal, agents: c.Agents, log: c.Logger, privacy: c.Privacy,
 		reader: sdkmetric.NewManualReader(), runs: map[string]*underWay{},
 	}
 	if c.Telemetry != nil {

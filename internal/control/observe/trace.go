@@ -29,6 +29,12 @@ const readBatch = 1000
 // trace sends the trace of a run that has ended.
 func (o *Observer) trace(ctx context.Context, agentID string, last agent.Event) {
 	run, err := o.agents.Run(ctx, agentID, last.RunID)
+	if err == nil && o.privacy != nil {
+		var private bool
+		if private, err = o.privacy(ctx, run); private {
+			return
+		}
+	}
 	var events []agent.Event
 	for after := run.FirstSeq - 1; err == nil && after < last.Seq; {
 		var more []agent.Event

@@ -32,7 +32,7 @@ func (d *Desk) proposal(ctx context.Context, agentID, repoURL string, wish Wish)
 	if err != nil {
 		return nil, agent.PullRequestAsked{}, err
 	}
-	wish.Said = s.LastWords()
+	wish.Said, wish.Person = s.LastWords(), true
 	asked, err := d.Propose(ctx, s, n, info.Commit, wish)
 	return s, asked, err
 }

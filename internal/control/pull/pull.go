@@ -33,8 +33,12 @@ type Config struct {
 	Link    func(agentID string) string // for a browser
 	// Secrets are, by names, what must not be in the words of a pull request.
 	Secrets func(agentID string) map[string]string
-	// Shown reports whether what the agent says may be told outside; nil is yes.
-	Shown func(ctx context.Context, a agent.Agent) (bool, error)
+	// Shown reports whether what the agent says in a run may be told outside; nil is
+	// yes.
+	Shown func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error)
+	// Privacy reports whether a run is in privacy mode, in which the words of a pull
+	// request are general unless a person gives them; nil is never.
+	Privacy func(ctx context.Context, r agent.Run) (bool, error)
 	// Reviewers returns who is asked to review an agent's pull request, as the host
 	// knows them; nil asks nobody.
 	Reviewers func(ctx context.Context, a agent.Agent, host string) ([]string, error)
@@ -149,6 +153,7 @@ type Wish struct {
 	Title, Body, Base string
 	Draft             bool
 	Said              string // for the body, where there is none: the agent's last words
+	Person            bool   // Title and Body are a person's, who may write what they like
 }
 
 // Propose returns what to ask of the forge for the agent's n-th repository, of
@@ -221,25 +226,43 @@ func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base st
 	a := s.Agent
 	link := d.Link(a.ID)
 	clean := redact.New(d.Secrets(a.ID)).String
+	private, err := d.privacy(ctx, s.Run)
+	if err != nil {
+		return Words{}, err
+	}
+	unhooked := s.Unhooked
+	if private {
+		a.Name, wish.Said = a.ID, ""
+		if len(unhooked) > 0 { // hooks may have said anything
+			unhooked = []string{"the agent's page tells why"}
+		}
+		if p := a.PullRequest(a.Repos[n].URL, s.Checkout(n).Branch); !wish.Person && p != nil && p.URL != "" {
+			return Words{p.Title, p.Body}, nil // as they are
+		}
+		if !wish.Person {
+			wish.Title, wish.Body = "", ""
+		}
+	}
 	if wish.Body != "" {
-		wish.Body += passedOver(s.Unhooked)
+		wish.Body += passedOver(unhooked)
 	}
 	if wish.Title != "" && wish.Body != "" {
 		return Words{oneLine(clean(wish.Title)), clean(Sign(wish.Body, a.Name, link))}, nil
 	}
-	src := Source{Name: a.Name, Link: link, Said: wish.Said, Unhooked: s.Unhooked}
+	src := Source{Name: a.Name, Link: link, Said: wish.Said, Unhooked: unhooked}
 	if len(s.Asked) > 0 {
 		src.Task = s.Asked[0]
 	}
-	if d.Shown != nil {
-		if shown, err := d.Shown(ctx, a); err != nil {
+	shown := !private
+	if shown && d.Shown != nil {
+		if shown, err = d.Shown(ctx, a, s.Run); err != nil {
 			return Words{}, err
-		} else if !shown { // commits are pushed; the rest stays here
-			src.Task, src.Said = "", ""
 		}
 	}
-	var err error
-	if from := cmp.Or(base, s.Checkout(n).BaseCommit); from != "" {
+	if !shown { // commits are pushed; the rest stays here
+		src.Task, src.Said, src.Name = generalTitle, "", a.ID
+	}
+	if from := cmp.Or(base, s.Checkout(n).BaseCommit); from != "" && !private {
 		if src.Commits, err = d.Git.Log(ctx, a.Repos[n].URL, from, commit, 4*maxCommits); err != nil {
 			d.Logger.WarnContext(ctx, "the commits of a pull request cannot be read", "agent", a.ID, "error", err)
 		}
@@ -253,6 +276,14 @@ func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base st
 		words.Body = Sign(wish.Body, a.Name, link)
 	}
 	return Words{clean(words.Title), clean(words.Body)}, nil
+}
+
+// privacy reports whether the run is in privacy mode.
+func (d *Desk) privacy(ctx context.Context, r agent.Run) (bool, error) {
+	if d.Privacy == nil {
+		return false, nil
+	}
+	return d.Privacy(ctx, r)
 }
 
 // template is the project's, as the base has it. That it cannot be read is no

@@ -19,6 +19,9 @@ const (
 	maxSaid     = 20_000 // bytes of the agent's own words
 )
 
+// generalTitle is the title of a pull request that is to say nothing of the work.
+const generalTitle = "Changes by an agent"
+
 // Templates are where a project keeps its template, in the order in which they
 // count.
 var Templates = []string{
@@ -96,7 +99,7 @@ func title(s Source) string {
 			return line
 		}
 	}
-	return "Changes by an agent"
+	return generalTitle
 }
 
 // Sign ends a body with where its agent is found.

@@ -85,6 +85,8 @@ type Config struct {
 	// Allowed is what the team and the server let each run of an agent use; nil is
 	// all it wants.
 	Allowed func(ctx context.Context, a agent.Agent) (allowance.Amount, error)
+	// Privacy reports whether a run is in privacy mode; nil is never.
+	Privacy func(ctx context.Context, r agent.Run) (bool, error)
 	// Retention is for how long nobody uses an agent's machine until it is removed
 	// with its disk; 0 is for ever, and so is nil.
 	Retention func(ctx context.Context, a agent.Agent) (time.Duration, error)

@@ -26,5 +26,22 @@ func (s *Scheduler) spans(state *agent.State, machineID string) pod.Option {
 			}
 			return telemetry.Run(now.Run.ID, now.Trace).TraceID(), nil
 		},
+		Private: func(ctx context.Context) (bool, error) { return s.private(ctx, agentID) },
 	}))
+}
+
+// private reports whether the agent's latest run is in privacy mode.
+func (s *Scheduler) private(ctx context.Context, agentID string) (bool, error) {
+	if s.Privacy == nil {
+		return false, nil
+	}
+	a, err := s.Agents.Agent(ctx, agentID)
+	if err != nil {
+		return false, err
+	}
+	run, err := s.Agents.Run(ctx, agentID, a.LatestRunID)
+	if err != nil {
+		return false, err
+	}
+	return s.Privacy(ctx, run)
 }

@@ -74,7 +74,7 @@ func (w *worker) run() {
 	}
 	err = loop.Run(w.ctx, w.agentID, loop.Config{
 		Journal: w.s.Journal, Owner: w.s.Owner, Model: m, Info: info, Named: w.s.Model, Fast: w.s.FastModel,
-		Machine: w.machine, Review: w.s.Review, Scripts: w.s.Environments, Pulls: w.s.pulls(), MCP: w.s.MCP, Allowed: w.s.Allowed, Logger: log.With("run", a.LatestRunID),
+		Machine: w.machine, Review: w.s.Review, Scripts: w.s.Environments, Pulls: w.s.pulls(), MCP: w.s.MCP, Allowed: w.s.Allowed, Privacy: w.s.Privacy, Logger: log.With("run", a.LatestRunID),
 	})
 	if err != nil && !errors.Is(err, loop.ErrStop) && !errors.Is(err, store.ErrNotFound) {
 		log.Error("run is left open", "error", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"aloft/internal/account"
+	"aloft/internal/agent"
 )
 
 // settingsRule is the name under which the team's settings are kept.
@@ -25,4 +26,15 @@ func Settings(ctx context.Context, rules Rules) (account.History, error) {
 // Settle keeps them.
 func Settle(ctx context.Context, rules Rules, h account.History) error {
 	return rules.SetRule(ctx, TeamRules, settingsRule, h.String())
+}
+
+// PrivacyOf reports whether the run is in privacy mode: what its journal has
+// recorded, or else what the team had set when the run was asked for. Later
+// changes of the setting count for later runs.
+func PrivacyOf(ctx context.Context, rules Rules, r agent.Run) (bool, error) {
+	if r.Privacy != nil {
+		return *r.Privacy, nil
+	}
+	h, err := Settings(ctx, rules)
+	return h.At(r.CreatedAt).Privacy, err
 }

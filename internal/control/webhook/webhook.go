@@ -56,8 +56,9 @@ type Config struct {
 	// Webhook returns the agent's; its error is a fault of kind NotFound where it
 	// has none.
 	Webhook func(ctx context.Context, agentID string) (safe.Webhook, error)
-	// Shown reports whether what the agent says may be told outside. nil is yes.
-	Shown func(ctx context.Context, a agent.Agent) (bool, error)
+	// Shown reports whether what the agent says in a run may be told outside. nil is
+	// yes.
+	Shown func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error)
 	// Post sends a body, follows no redirect, and returns the status. Its error
 	// tells no secret.
 	Post      func(ctx context.Context, url string, header http.Header, body io.Reader) (int, error)
@@ -267,7 +268,7 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 	}
 	shown := true
 	if s.Shown != nil {
-		if shown, err = s.Shown(ctx, a); err != nil {
+		if shown, err = s.Shown(ctx, a, run); err != nil {
 			return nil, err
 		}
 	}

@@ -350,7 +350,7 @@ func TestRetries(t *testing.T) {
 func TestNothingIsTold(t *testing.T) {
 	o := testOffice(t, t.TempDir())
 	sender := o.sender()
-	sender.Shown = func(context.Context, agent.Agent) (bool, error) { return false, nil }
+	sender.Shown = func(context.Context, agent.Agent, agent.Run) (bool, error) { return false, nil }
 	o.run(t, sender)
 	url, letters := receiver(t, ok)
 	id, runID := o.hooked(t, url)

@@ -1,6 +1,6 @@
 import { memo, useRef } from "react";
 import type { AgentSummary, Approval } from "../api/types";
-import { kindOf } from "../approvals/kind";
+import { headOf, kindOf } from "../approvals/kind";
 import { Quick } from "../approvals/Quick";
 import { useWhole } from "../approvals/whole";
 import { Icon } from "../parts/Icon";
@@ -71,7 +71,9 @@ function Asks({ question: q, more, tab }: { question: Approval; more: number; ta
   return (
     <div className="row-asks" ref={box}>
       <Icon name={kind === "question" ? "help" : kind === "plan" ? "list" : "approvals"} />
-      {kind === "call" ? (
+      {q.hidden ? (
+        <span className="cut grow">{headOf(q)}</span>
+      ) : kind === "call" ? (
         <span className="cut grow" data-request="">
           <strong>{shownLine(q.tool)}</strong> <code>{shownLine(q.subject)}</code>
         </span>
@@ -81,7 +83,7 @@ function Asks({ question: q, more, tab }: { question: Approval; more: number; ta
         </span>
       )}
       {more > 0 && <span className="small faint">{words.approval.more(more)}</span>}
-      <Quick approval={q} whole={whole} tab={tab} />
+      <Quick approval={q} whole={whole && !q.hidden} tab={tab} />
     </div>
   );
 }

@@ -30,6 +30,7 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
   const fits = useWhole(request, a.id, open);
   const whole = open || (fits && !long);
   const textOf = (text: string) => shown(open ? text : clip(text, most));
+  if (a.hidden) return <HiddenCard approval={a} {...(name ? { name } : {})} />;
   return (
     <section className="approval" aria-label={headOf(a)}>
       <div className="row">
@@ -105,6 +106,27 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
           </button>
         </div>
       )}
+    </section>
+  );
+}
+
+/** A question of a team that displays no summaries in lists: it is read and answered on the agent's page. */
+function HiddenCard({ approval: a, name }: { approval: Approval; name?: string }) {
+  const now = useNow();
+  return (
+    <section className="approval" aria-label={headOf(a)}>
+      <div className="row">
+        <Icon name="approvals" />
+        <strong>{headOf(a)}</strong>
+        <span className="grow" />
+        <span className="faint small when">{w.asked(since(a.askedAt, now))}</span>
+      </div>
+      <p className="small muted">{w.hidden}</p>
+      <div className="approval-acts">
+        <a className="button first small cut" dir="auto" {...link({ page: "agent", id: a.agentId, tab: "conversation" })}>
+          {name ?? w.open}
+        </a>
+      </div>
     </section>
   );
 }

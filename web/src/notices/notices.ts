@@ -63,6 +63,7 @@ const mostLabel = 20; // the same of a button
 
 /** The buttons of a notification, of which browsers show two. What may not be shown whole has none: it is opened. */
 function actionsOf(q: Approval): { action: string; title: string }[] {
+  if (q.hidden) return []; // it is answered where it can be read
   const few = quick(q)?.options ?? [];
   switch (kindOf(q)) {
     case "question":

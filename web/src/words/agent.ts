@@ -158,6 +158,7 @@ export const agent = {
       question: (decision: string) => (decision === "deny" ? "Left to the agent" : "Answered"),
       plan: (decision: string) => (decision === "deny" ? "The agent reads what should be different" : "The agent carries the plan out"),
     },
+    hidden: "Your team displays no summaries in lists. Open the agent to read and answer.",
     once: "Allow once",
     agent: "Allow for this agent",
     always: "Always allow",

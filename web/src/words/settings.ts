@@ -39,9 +39,9 @@ export const settings = {
         maxSeconds: { name: "Minutes of a run", hint: "Likewise, without what it waits for people." },
       },
       switches: {
-        displayAgentSummary: { name: "Display agent summary", hint: "Lists show files and code." },
+        displayAgentSummary: { name: "Display agent summary", hint: "Lists and notices show what agents do and ask, with files and code, and the titles of pull requests." },
         displayAgentSummaryExternally: { name: "Display it in external channels", hint: "Webhooks tell what an agent says. Only where the summary is displayed, and not in privacy mode." },
-        privacyMode: { name: "Privacy mode", hint: "What agents say stays on this server, whatever the others are. An agent that runs goes on as it began." },
+        privacyMode: { name: "Privacy mode", hint: "The server writes nothing of prompts, answers or code into commits, branch names, pull requests, webhooks or telemetry. It counts from the next run of every agent; a run goes on as it began." },
       },
       network: {
         name: "What machines may reach",

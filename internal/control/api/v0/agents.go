@@ -24,6 +24,7 @@ type (
 		CreatedAt     time.Time
 		LatestRunID   string
 		AutoCreatePR  bool
+		SummaryHidden bool // of a list
 		Repos         []struct{ URL, StartingRef string }
 	}
 	v1Run struct {
@@ -165,6 +166,9 @@ func list(c Call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		if a.SummaryHidden {
+			one.Summary = ""
+		}
 		out.Agents = append(out.Agents, one)
 	}
 	return out, nil
@@ -191,6 +195,13 @@ func shown(c Call, a v1Agent, run v1Run) (Agent, error) {
 	out := Agent{
 		ID: a.ID, Name: a.Name, Status: status(agent.Status(run.Status)), Summary: run.Result, CreatedAt: a.CreatedAt,
 		Target: AgentTarget{URL: a.URL, AutoCreatePR: a.AutoCreatePR},
+	}
+	private, err := c.Private(a.ID, a.LatestRunID)
+	if err != nil {
+		return out, err
+	}
+	if private {
+		out.Name, out.Summary = a.ID, ""
 	}
 	if len(a.Repos) > 0 {
 		out.Source = AgentSource{Repository: a.Repos[0].URL, Ref: a.Repos[0].StartingRef}

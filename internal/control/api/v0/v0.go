@@ -20,6 +20,8 @@ type Call interface {
 	// reply is decoded to. The path may have a query. The request's
 	// Idempotency-Key is passed on. Its error is a fault that names fields of /v1.
 	V1(method, path string, in, out any) error
+	// Private reports whether a run of an agent that V1 has shown is in privacy mode.
+	Private(agentID, runID string) (bool, error)
 	// Events reads on in the journal of an agent that V1 has shown.
 	Events(agentID string, after int64) ([]agent.Event, error)
 }

@@ -77,6 +77,7 @@ func (l *life) event() agent.Event {
 	usage := conversation.Usage{Input: tokens.Draw(l.t, "in"), Output: tokens.Draw(l.t, "out")}
 	body := rapid.SampledFrom([]agent.Body{
 		&agent.RunStarted{},
+		&agent.RunStarted{Privacy: new(usage.Input%2 == 0)},
 		&agent.TextDelta{Text: "word"},
 		&agent.TurnReplied{Message: conversation.Text(conversation.Assistant, "hello"), Stop: "end", Usage: usage, Model: "m"},
 		&agent.Compacted{Summary: "so far", Usage: usage},

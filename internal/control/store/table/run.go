@@ -89,12 +89,13 @@ func runRow(r agent.Run) (query.Run, error) {
 	usage, err3 := json.Marshal(r.Usage)
 	limit, err4 := json.Marshal(r.Limit)
 	clock, err5 := json.Marshal(r.Clock)
+	privacy, err6 := json.Marshal(r.Privacy)
 	return query.Run{
 		AgentID: r.AgentID, ID: r.ID, Status: string(r.Status), CreatedAt: nanos(r.CreatedAt), UpdatedAt: nanos(r.UpdatedAt),
 		StartedAt: nanos(r.StartedAt), EndedAt: nanos(r.EndedAt), Result: r.Result, Failure: string(failure),
 		Branches: string(branches), Usage: string(usage), Turns: int64(r.Turns), FirstSeq: r.FirstSeq, LastSeq: r.LastSeq,
-		RunLimit: string(limit), Clock: string(clock),
-	}, errors.Join(err1, err2, err3, err4, err5)
+		RunLimit: string(limit), Clock: string(clock), Privacy: string(privacy),
+	}, errors.Join(err1, err2, err3, err4, err5, err6)
 }
 
 func runOf(row query.Run) (agent.Run, error) {
@@ -109,6 +110,7 @@ func runOf(row query.Run) (agent.Run, error) {
 		json.Unmarshal([]byte(row.Usage), &r.Usage),
 		json.Unmarshal([]byte(row.RunLimit), &r.Limit),
 		json.Unmarshal([]byte(row.Clock), &r.Clock),
+		json.Unmarshal([]byte(row.Privacy), &r.Privacy),
 	)
 	if err != nil {
 		return r, fmt.Errorf("row of run %s: %w", row.ID, err)

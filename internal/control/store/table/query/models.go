@@ -158,6 +158,7 @@ type Run struct {
 	LastSeq   int64
 	RunLimit  string
 	Clock     string
+	Privacy   string
 }
 
 type Secret struct {

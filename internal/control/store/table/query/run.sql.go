@@ -19,7 +19,7 @@ func (q *Queries) DeleteRuns(ctx context.Context, agentID string) error {
 }
 
 const getRun = `-- name: GetRun :one
-SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock FROM runs WHERE agent_id = ?1 AND id = ?2
+SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy FROM runs WHERE agent_id = ?1 AND id = ?2
 `
 
 type GetRunParams struct {
@@ -47,12 +47,13 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (Run, error) {
 		&i.LastSeq,
 		&i.RunLimit,
 		&i.Clock,
+		&i.Privacy,
 	)
 	return i, err
 }
 
 const listRuns = `-- name: ListRuns :many
-SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock FROM runs
+SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy FROM runs
 WHERE agent_id = ?1
   AND created_at <= ?2 AND (created_at < ?2 OR id < ?3)
 ORDER BY created_at DESC, id DESC LIMIT ?4
@@ -96,6 +97,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Run, erro
 			&i.LastSeq,
 			&i.RunLimit,
 			&i.Clock,
+			&i.Privacy,
 		); err != nil {
 			return nil, err
 		}
@@ -111,7 +113,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Run, erro
 }
 
 const openRuns = `-- name: OpenRuns :many
-SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock FROM runs WHERE ended_at = 0 ORDER BY created_at, agent_id, id
+SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy FROM runs WHERE ended_at = 0 ORDER BY created_at, agent_id, id
 `
 
 func (q *Queries) OpenRuns(ctx context.Context) ([]Run, error) {
@@ -140,6 +142,7 @@ func (q *Queries) OpenRuns(ctx context.Context) ([]Run, error) {
 			&i.LastSeq,
 			&i.RunLimit,
 			&i.Clock,
+			&i.Privacy,
 		); err != nil {
 			return nil, err
 		}
@@ -156,15 +159,15 @@ func (q *Queries) OpenRuns(ctx context.Context) ([]Run, error) {
 
 const putRun = `-- name: PutRun :exec
 INSERT INTO runs (agent_id, id, status, created_at, updated_at, started_at, ended_at,
-  result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock)
+  result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,
-  ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+  ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
 ON CONFLICT (agent_id, id) DO UPDATE SET
   status = excluded.status, created_at = excluded.created_at, updated_at = excluded.updated_at,
   started_at = excluded.started_at, ended_at = excluded.ended_at, result = excluded.result,
   failure = excluded.failure, branches = excluded.branches, usage = excluded.usage, turns = excluded.turns,
   first_seq = excluded.first_seq, last_seq = excluded.last_seq, run_limit = excluded.run_limit,
-  clock = excluded.clock
+  clock = excluded.clock, privacy = excluded.privacy
 `
 
 type PutRunParams struct {
@@ -184,6 +187,7 @@ type PutRunParams struct {
 	LastSeq   int64
 	RunLimit  string
 	Clock     string
+	Privacy   string
 }
 
 func (q *Queries) PutRun(ctx context.Context, arg PutRunParams) error {
@@ -204,6 +208,7 @@ func (q *Queries) PutRun(ctx context.Context, arg PutRunParams) error {
 		arg.LastSeq,
 		arg.RunLimit,
 		arg.Clock,
+		arg.Privacy,
 	)
 	return err
 }

@@ -1,0 +1,166 @@
+package repo
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// An exit is where something leaves the server: a connection that it opens, or
+// words that it gives to another service.
+type exit struct {
+	n     int    // of its kind in the file
+	what  string // leaves, and where to
+	proof string // the test that privacy mode holds there: file and name; "" where nothing of a run is told, or its work is done
+}
+
+const (
+	privacyProof = "cmd/aloft/privacy_test.go TestPrivacy"
+	toMachine    = "to a machine, over the connection that the server made"
+	toModel      = "to the model, which does the work"
+	toForge      = "to the forge, below what package pull and the gateway write"
+	fetched      = "nothing of a run: it fetches"
+)
+
+var exits = map[string]exit{
+	"internal/control/api/v0/agents.go words":                 {1, "an agent of /v0, to its person's clients", privacyProof},
+	"internal/control/pull/pull.go words":                     {2, "the words of pull requests, to the forge", privacyProof},
+	"internal/control/webhook/webhook.go words":               {1, "how runs end and what they ask, to the agent's webhook", privacyProof},
+	"internal/control/loop/finish.go words":                   {1, "a commit message, to the forge with the branch", privacyProof},
+	"internal/control/outbound/outbound.go client":            {3, "webhooks; and images, which are fetched", privacyProof},
+	"internal/control/outbound/converse.go client":            {1, "what agents say to remote MCP servers that they were given, by their own calls", ""},
+	"internal/telemetry/telemetry.go client":                  {2, "traces, metrics and logs, to the operator's receiver", privacyProof},
+	"internal/control/forge/wire.go client":                   {3, toForge, privacyProof},
+	"internal/control/mcp/session.go client":                  {1, "what agents say to remote MCP servers, by their own calls", ""},
+	"internal/control/model/wire.go client":                   {3, toModel, ""},
+	"internal/control/signin/provider.go client":              {1, "who signs in", ""},
+	"internal/control/lfs/lfs.go client":                      {3, "large files of the repository, to its server", ""},
+	"internal/control/mirror/git.go client":                   {1, "the branch, to its repository", ""},
+	"internal/control/egress/client.go client":                {2, "the server's own orders, to the process of a machine's network", ""},
+	"internal/control/egress/egress.go client":                {1, "what an agent's commands send, as its network policy allows", ""},
+	"internal/control/image/registry/transport.go client":     {3, fetched, ""},
+	"internal/control/image/registry/registry.go client":      {1, fetched, ""},
+	"internal/control/dockerfile/docker/docker.go client":     {4, "files of a build, to the operator's engine", ""},
+	"internal/control/dockerfile/buildkit/buildkit.go client": {1, "files of a build, to the operator's engine", ""},
+	"internal/control/machine/container/dial.go client":       {1, toMachine, ""},
+	"internal/control/machine/container/gateway.go client":    {1, toMachine, ""},
+	"internal/control/preview/preview.go client":              {1, toMachine, ""},
+	"internal/control/pod/artifact.go client":                 {2, toMachine, ""},
+	"internal/control/pod/hook.go client":                     {2, toMachine, ""},
+	"internal/control/pod/terminal.go client":                 {5, toMachine, ""},
+	"internal/control/pod/mcp.go client":                      {2, toMachine, ""},
+	"internal/control/pod/exec_link.go client":                {2, toMachine, ""},
+	"internal/control/pod/files.go client":                    {2, toMachine, ""},
+	"internal/control/pod/pod.go client":                      {2, toMachine, ""},
+	"internal/control/pod/environment.go client":              {2, toMachine, ""},
+	"cmd/aloft/demo.go client":                                {1, fetched, ""},
+}
+
+// TestExits finds every place where something leaves the server, and wants a row
+// for each that says what does, and the test that privacy mode holds there. One
+// that is new is to be walked by TestPrivacy, unless nothing of a run is told.
+func TestExits(t *testing.T) {
+	found := map[string]int{}
+	walk(t, func(file string) {
+		at := path.Dir(file)
+		server := strings.HasPrefix(at, "internal/control/") || strings.HasPrefix(at, "internal/telemetry") || at == "cmd/aloft"
+		if !server || strings.HasSuffix(file, "_test.go") || strings.Contains(at, "testdata") || testHelper.MatchString(at) {
+			return
+		}
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			if kind := exitKind(at, n); kind != "" {
+				found[file+" "+kind]++
+			}
+			return true
+		})
+	})
+	for at, n := range found {
+		if e, ok := exits[at]; !ok {
+			t.Errorf("%s: say in exits what leaves there, and have TestPrivacy walk it if it tells of a run", at)
+		} else if e.n != n {
+			t.Errorf("%s: there are %d, and exits has %d: say what leaves there", at, n, e.n)
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(exits)) {
+		if found[at] == 0 {
+			t.Errorf("%s: nothing leaves there", at)
+		}
+		if proof := exits[at].proof; proof != "" {
+			file, name, _ := strings.Cut(proof, " ")
+			if !strings.Contains(read(t, filepath.FromSlash(file)), fmt.Sprintf("\nfunc %s(t *testing.T)", name)) {
+				t.Errorf("%s: there is no test %s", at, proof)
+			}
+		}
+	}
+}
+
+// exitKind is what kind of exit the node is, "" if none: a client of another
+// service, or words that are made to be given away.
+func exitKind(at string, n ast.Node) string {
+	is := func(e ast.Expr, names ...string) bool {
+		s, ok := e.(*ast.SelectorExpr)
+		if !ok {
+			return false
+		}
+		of, ok := s.X.(*ast.Ident)
+		return ok && slices.Contains(names, of.Name+"."+s.Sel.Name)
+	}
+	types := []string{"http.Client", "http.Transport", "net.Dialer", "smtp.Client"}
+	words := []string{"forge.NewPullRequest", "forge.Change"}
+	replies := map[string]string{"internal/control/webhook": "payload", "internal/control/api/v0": "Agent"}
+	switch n := n.(type) {
+	case *ast.CompositeLit:
+		if is(n.Type, types...) {
+			return "client"
+		}
+		if id, ok := n.Type.(*ast.Ident); is(n.Type, words...) || ok && id.Name == replies[at] && len(n.Elts) > 0 {
+			return "words"
+		}
+	case *ast.ValueSpec:
+		if n.Type != nil && is(n.Type, types...) {
+			return "client"
+		}
+		if n.Type != nil && is(n.Type, words...) {
+			return "words"
+		}
+	case *ast.CallExpr:
+		if is(n.Fun, "net.Dial", "net.DialTimeout", "tls.Dial", "websocket.Dial", "smtp.SendMail", "smtp.Dial", "grpc.NewClient") {
+			return "client"
+		}
+		if f, ok := n.Fun.(*ast.Ident); ok && f.Name == "new" && len(n.Args) == 1 && is(n.Args[0], types...) {
+			return "client"
+		}
+		if calls(n, "Commit", "hands") {
+			return "words"
+		}
+		if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Comment" {
+			return "words"
+		}
+	case *ast.SelectorExpr:
+		if is(n, "http.DefaultClient", "http.DefaultTransport") {
+			return "client"
+		}
+	}
+	return ""
+}
+
+// calls reports whether the call is of that method of a field of that name.
+func calls(n *ast.CallExpr, method, of string) bool {
+	s, ok := n.Fun.(*ast.SelectorExpr)
+	if !ok || s.Sel.Name != method {
+		return false
+	}
+	x, ok := s.X.(*ast.SelectorExpr)
+	return ok && x.Sel.Name == of
+}
