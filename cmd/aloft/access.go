@@ -81,7 +81,7 @@ func newAccessListCommand(a *app, name, short string, change func(list, args []s
 					list = []string{}
 				}
 				if id != 0 {
-					to.Members = map[string][]string{strconv.FormatInt(id, 10): list}
+					to.Members = []client.MemberAccess{{UserID: id, Repositories: list}}
 				} else {
 					to.Everyone = &list
 				}

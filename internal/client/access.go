@@ -26,9 +26,9 @@ const (
 
 // AccessChange changes what is not zero.
 type AccessChange struct {
-	Mode     string              `json:"mode,omitempty"`
-	Everyone *[]string           `json:"everyone,omitempty"`
-	Members  map[string][]string `json:"members,omitempty"` // by user: in place of that member's list
+	Mode     string         `json:"mode,omitempty"`
+	Everyone *[]string      `json:"everyone,omitempty"`
+	Members  []MemberAccess `json:"members,omitempty"` // each in place of that member's list
 }
 
 // Of is the list of one member.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
@@ -38,10 +37,10 @@ type memberAccessJSON struct {
 }
 
 type updateAccessRequestJSON struct {
-	_        struct{}            `json:"-" additionalProperties:"true"`
-	Mode     *string             `json:"mode,omitempty" enum:"credentials,allow-list"`
-	Everyone *[]string           `json:"everyone,omitempty" maxItems:"1000" nullable:"false"`
-	Members  map[string][]string `json:"members,omitempty" doc:"by userId: in place of that member's list, and of no other's; an empty one removes it"`
+	_        struct{}           `json:"-" additionalProperties:"true"`
+	Mode     *string            `json:"mode,omitempty" enum:"credentials,allow-list"`
+	Everyone *[]string          `json:"everyone,omitempty" maxItems:"1000" nullable:"false"`
+	Members  []memberAccessJSON `json:"members,omitempty" nullable:"false" doc:"each in place of that member's list, and of no other's; an empty one removes it"`
 }
 
 func (s *server) accessRoutes() []route {
@@ -109,24 +108,20 @@ func (s *server) setAccess(ctx context.Context, to *account.Access, in updateAcc
 			return err
 		}
 	}
-	for text, list := range in.Members {
-		field := "members." + text
-		id, err := strconv.ParseInt(text, 10, 64)
-		if err == nil {
-			_, err = s.Accounts.User(ctx, id)
+	for i, m := range in.Members {
+		field := fmt.Sprintf("members[%d]", i)
+		if _, err := s.Accounts.User(ctx, m.UserID); err != nil {
+			return fault.Invalid("is the number of no member").Hint("GET /v1/members lists them").At(field + ".userId")
 		}
-		if err != nil {
-			return fault.Invalid("is the number of no member").Hint("GET /v1/members lists them").At(field)
-		}
-		entries, err := patterns(list, field)
+		entries, err := patterns(m.Repositories, field+".repositories")
 		if err != nil {
 			return err
 		}
 		if to.Members == nil {
 			to.Members = map[int64][]string{}
 		}
-		if to.Members[id] = entries; len(entries) == 0 {
-			delete(to.Members, id)
+		if to.Members[m.UserID] = entries; len(entries) == 0 {
+			delete(to.Members, m.UserID)
 		}
 	}
 	return nil

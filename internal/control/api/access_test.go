@@ -15,13 +15,13 @@ func TestRepositoryAccess(t *testing.T) {
 	}
 	before := h.want(h.callAs(bensKey, "POST", "/v1/agents", shut), 201).text(t, "agent.id") // nothing is limited yet
 	for body, field := range map[string]string{
-		`{"mode":"all"}`: "mode", `{"everyone":["git.example.com"]}`: "everyone[0]", `{"members":{"2":["a b/c"]}}`: "members.2[0]", `{"members":{"99":["*"]}}`: "members.99", `{"members":{"x":["*"]}}`: "members.x",
+		`{"mode":"all"}`: "mode", `{"everyone":["git.example.com"]}`: "everyone[0]", `{"members":[{"userId":2,"repositories":["a b/c"]}]}`: "members[0].repositories[0]", `{"members":[{"userId":99,"repositories":["*"]}]}`: "members[0].userId",
 	} {
 		if a := h.call("PATCH", "/v1/repository-access", body); a.status != 400 || !strings.Contains(string(a.body), field) {
 			t.Errorf("%s: %d %s", body, a.status, a.body)
 		}
 	}
-	set := h.want(h.callAs(adminsKey, "PATCH", "/v1/repository-access", `{"mode":"allow-list","everyone":["https://git.example.com/all/*"],"members":{"2":["git.example.com/Open/r.git"],"3":["*"]}}`), 200)
+	set := h.want(h.callAs(adminsKey, "PATCH", "/v1/repository-access", `{"mode":"allow-list","everyone":["https://git.example.com/all/*"],"members":[{"userId":2,"repositories":["git.example.com/Open/r.git"]},{"userId":3,"repositories":["*"]}]}`), 200)
 	if len(set.get(t, "members").([]any)) != 2 || set.get(t, "everyone").([]any)[0] != "git.example.com/all/*" {
 		t.Errorf("%s", set.body)
 	}
@@ -47,7 +47,7 @@ func TestRepositoryAccess(t *testing.T) {
 			t.Errorf("%s: %s", path, a.body)
 		}
 	}
-	h.want(h.call("PATCH", "/v1/repository-access", `{"members":{"2":[]}}`), 200)
+	h.want(h.call("PATCH", "/v1/repository-access", `{"members":[{"userId":2,"repositories":[]}]}`), 200)
 	h.want(h.callAs(bensKey, "POST", "/v1/agents", open), 403)
 	h.want(h.call("PATCH", "/v1/repository-access", `{"mode":"credentials"}`), 200)
 	h.want(h.callAs(bensKey, "POST", "/v1/agents", shut), 201)

@@ -135,7 +135,7 @@ func (h *house) settleIn(mark string) *resident {
 		}
 		r.build = b.ID
 	}
-	h.want(h.call("PATCH", "/v1/repository-access", `{"members":{"`+strconv.FormatInt(r.userID, 10)+`":["git.example.com/`+mark+`/*"]}}`), 200)
+	h.want(h.call("PATCH", "/v1/repository-access", `{"members":[{"userId":`+strconv.FormatInt(r.userID, 10)+`,"repositories":["git.example.com/`+mark+`/*"]}]}`), 200)
 	h.snapshotOf(r.userID, "git.example.com/"+mark+"/r", time.Now())
 	if err == nil {
 		err = h.store.PutPasskey(h.t.Context(), account.Passkey{ID: []byte(mark), UserID: r.userID, Name: mark, Credential: []byte("{}")})

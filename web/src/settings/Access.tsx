@@ -47,7 +47,7 @@ export function Access() {
             <>
               <List id="access-everyone" label={w.everyone} value={data.everyone} may={admin} save={(everyone) => save({ everyone })} />
               {people.map((u) => (
-                <List key={u.id} id={`access-${u.id}`} label={w.member(u.email ?? String(u.id))} value={of(u.id)} may={admin} save={(list) => save({ members: { [u.id]: list } })} />
+                <List key={u.id} id={`access-${u.id}`} label={w.member(u.email ?? String(u.id))} value={of(u.id)} may={admin} save={(list) => save({ members: [{ userId: u.id, repositories: list }] })} />
               ))}
             </>
           )}
