@@ -262,6 +262,7 @@ type recording struct {
 func (recording) BootID() string    { return "b" }
 func (recording) Enforced() bool    { return false }
 func (recording) Lacking() []string { return nil }
+func (recording) Known() []string   { return nil }
 func (recording) Servers(context.Context, *agent.State, []mcp.Server, time.Duration) ([]mcp.Listing, error) {
 	return nil, nil
 }
