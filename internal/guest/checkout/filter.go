@@ -33,7 +33,12 @@ func (g *ownGit) keepFiltered(ctx context.Context, head string, env []string) er
 	if err != nil || names == "" {
 		return err
 	}
-	index := []string{"GIT_INDEX_FILE=" + filepath.Join(g.r.Own, "attributes.index")}
+	// Beside the clone's own index: git runs as the user, who cannot write to Own.
+	file := filepath.Join(g.gitDir, "aloft-attributes.index")
+	defer func() {
+		_, _ = g.r.command(context.WithoutCancel(ctx), quickLimit, "rm", "-f", "--", file, file+".lock")
+	}()
+	index := []string{"GIT_INDEX_FILE=" + file}
 	if _, err := g.start(ctx, Command{Args: []string{"read-tree", g.base}, Env: index}); err != nil {
 		return err
 	}
