@@ -34,7 +34,7 @@ var commandOf = map[string]string{
 	"signIn": "login", "signOut": "[it ends a browser's session: key delete]", "getSession": "me",
 	"visitProvider": "[for a browser]", "providerCallback": "[for a browser]",
 	"listMembers": "member list", "inviteMember": "member invite", "updateMember": "member update", "createSignInLink": "member link",
-	"listAudit": "audit", "getSettings": "settings", "updateSettings": "settings set", "getUsageReport": "usage",
+	"listAudit": "audit", "getSettings": "settings", "updateSettings": "settings set", "getRepositoryAccess": "access", "updateRepositoryAccess": "access use", "getUsageReport": "usage",
 	"listMcpServers": "mcp list", "addMcpServer": "mcp add", "removeMcpServer": "mcp remove", "testMcpServer": "mcp test", "beginMcpSignIn": "mcp login",
 	"endMcpSignIn": "mcp logout", "mcpSignInCallback": "[for a browser]", "listAgentMcpServers": "agent show", "beginAgentMcpSignIn": "[a browser signs in]",
 	"listSecrets": "secret list", "putPersonalSecret": "secret set", "deletePersonalSecret": "secret delete", "putTeamSecret": "secret set",
@@ -45,7 +45,7 @@ var commandOf = map[string]string{
 	"listEnvironmentBuilds": "env builds", "startEnvironmentBuild": "env build", "getEnvironmentBuild": "env builds", "cancelEnvironmentBuild": "env cancel",
 	"getEnvironmentBuildLog": "env logs", "listRepositoryBuilds": "env builds", "startRepositoryBuild": "env build", "getBuild": "env builds",
 	"cancelBuild": "env cancel", "getBuildLog": "env logs", "openBuildPTY": "env shell",
-	"health": "[for monitors]", "metrics": "[for monitors]", "openAPI": "[for programs]", "openAPIYAML": "[for programs]",
+	"health": "[for monitors]", "metrics": "[for monitors]", "openAPI": "[for programs]", "getHelpOnErrors": "[for browsers]", "openAPIYAML": "[for programs]",
 	"openIDConfiguration": "[for programs]", "openIDKeys": "[for programs]",
 }
 
