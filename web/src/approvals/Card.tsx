@@ -32,7 +32,7 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
   const textOf = (text: string) => shown(open ? text : clip(text, most));
   if (a.hidden) return <HiddenCard approval={a} {...(name ? { name } : {})} />;
   return (
-    <section className="approval" aria-label={headOf(a)}>
+    <section className="approval" aria-label={`${headOf(a)}: ${shownLine(a.subject, 80)}`}>
       <div className="row">
         <Icon name="approvals" />
         <strong>{headOf(a)}</strong>
@@ -114,7 +114,7 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
 function HiddenCard({ approval: a, name }: { approval: Approval; name?: string }) {
   const now = useNow();
   return (
-    <section className="approval" aria-label={headOf(a)}>
+    <section className="approval" aria-label={`${headOf(a)}: ${shownLine(a.subject, 80)}`}>
       <div className="row">
         <Icon name="approvals" />
         <strong>{headOf(a)}</strong>
