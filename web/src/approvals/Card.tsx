@@ -114,7 +114,7 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
 function HiddenCard({ approval: a, name }: { approval: Approval; name?: string }) {
   const now = useNow();
   return (
-    <section className="approval" aria-label={`${headOf(a)}: ${shownLine(a.subject, 80)}`}>
+    <section className="approval" aria-label={`${headOf(a)}: ${name ?? a.id}`}>
       <div className="row">
         <Icon name="approvals" />
         <strong>{headOf(a)}</strong>
