@@ -74,7 +74,7 @@ generate: hack/node_modules ## make the code and the pages that are made from ot
 	@hack/node_modules/.bin/buf generate
 	@hack/node_modules/.bin/buf build -o - | go run ./hack/catalogue > internal/tool/catalogue.json.new
 	@mv internal/tool/catalogue.json.new internal/tool/catalogue.json
-	@go test -count=1 ./internal/agent ./internal/environment ./internal/control/api ./cmd/aloft ./cmd/exec-daemon ./cmd/pod-daemon ./hack/catalogue -run 'Diagram|Reference|Help|Schema|Guide' -skip RunningDaemons -update >/dev/null
+	@go test -count=1 ./internal/agent ./internal/environment ./internal/control/api ./cmd/aloft ./cmd/exec-daemon ./cmd/pod-daemon ./hack/catalogue -run 'Diagram|Reference|Help|Schema|Guide|DescriptionFile' -skip RunningDaemons -update >/dev/null
 
 conformance: .bin/connectconformance ## run the whole Connect conformance suite against exec-daemon's server stack
 	@ALOFT_TEST_CONFORMANCE_ALL=1 TEST_NEEDS=all go test -count=1 -v -run '^TestConformance$$' ./internal/guest/execd
