@@ -202,7 +202,13 @@ func (e *emitter) work(agentID string) {
 			data, err := io.ReadAll(body)
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			if id := header["X-Webhook-ID"][0]; !e.known[id] {
+			var id string
+			for name, values := range header { // as it is sent: not in its canonical form
+				if strings.EqualFold(name, "X-Webhook-ID") {
+					id = values[0]
+				}
+			}
+			if !e.known[id] {
 				e.known[id], e.posted = true, append(e.posted, string(data))
 			}
 			if len(e.posted) == want {

@@ -10,6 +10,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -66,9 +67,7 @@ func goTest(read func(io.Reader) error, args ...string) error {
 		return err
 	}
 	if err := read(out); err != nil {
-		cmd.Process.Kill()
-		cmd.Wait()
-		return err
+		return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
 	}
 	return cmd.Wait()
 }

@@ -138,10 +138,10 @@ func (p *player) work(_ context.Context, c conversation.ToolCall, _ func(loop.De
 	var args struct{ Path, Offset any }
 	_ = json.Unmarshal(c.Args, &args)
 	file, _ := args.Path.(string)
-	switch {
-	case c.Name == "Write":
+	switch c.Name {
+	case "Write":
 		return tool.Result{Text: "ok"}, nil
-	case c.Name == "Read":
+	case "Read":
 		if args.Offset != nil && p.rules[file] != "" {
 			return tool.Result{Text: "a part"}, nil
 		}
