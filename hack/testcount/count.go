@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -161,7 +162,7 @@ func (c *count) add(e event) {
 	switch {
 	case e.Test == "" && e.Action == "fail":
 		// Not every failure is a test's: a package may not build, or panic.
-		said = c.take(e.FailedBuild) + said
+		said = c.take(e.FailedBuild) + c.unfinished(e.Package) + said
 		fmt.Fprintf(c.w, "FAIL %s\n%s", t, said)
 		if !slices.ContainsFunc(c.failures, func(f failure) bool { return f.pkg == e.Package }) {
 			c.fail(t, said)
@@ -191,6 +192,18 @@ func (c *count) take(key string) string {
 	delete(c.output, key)
 	if said == nil {
 		return ""
+	}
+	return said.String()
+}
+
+// unfinished returns the output of the package's tests that have no result: one
+// of them ended the process, or hung until something else did.
+func (c *count) unfinished(pkg string) string {
+	var said strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(c.output)) {
+		if strings.HasPrefix(key, pkg+" ") {
+			said.WriteString(c.take(key))
+		}
 	}
 	return said.String()
 }

@@ -167,6 +167,16 @@ func TestPanicRunsThePackageAgain(t *testing.T) {
 	}
 }
 
+// A process that is killed leaves tests without a result; their output says which.
+func TestOutputOfUnfinishedTestIsShown(t *testing.T) {
+	c, out := runIn(t, map[string]string{
+		"p/p_test.go": "package p\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestDies(t *testing.T) {\n\tos.Stdout.WriteString(\"my last words\\n\")\n\tp, _ := os.FindProcess(os.Getpid())\n\tp.Kill()\n\tselect {}\n}\n",
+	})
+	if c.good(false) || !strings.Contains(out, "my last words") {
+		t.Error(out)
+	}
+}
+
 func TestTooManyFlakyTestsFail(t *testing.T) {
 	files := map[string]string{}
 	for _, name := range []string{"a", "b", "c", "d"} {
