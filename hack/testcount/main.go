@@ -57,7 +57,7 @@ func seed() {
 // goTest runs go test with args and hands its JSON output to read. The error
 // is go test's own: it is non-nil also when a test failed.
 func goTest(read func(io.Reader) error, args ...string) error {
-	cmd := exec.Command("go", append([]string{"test", "-json", "-timeout=20m"}, args...)...)
+	cmd := exec.Command("go", append([]string{"test", "-json", "-timeout=30m"}, args...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
