@@ -52,16 +52,19 @@ test("a reload, a second window, and the death of the server", { timeout: 600_00
     await page.getByText(/word0 .*word59, and that was all/).waitFor();
     expect(await page.getByText("First I say what I am about to do").count()).toBe(1);
 
-    // A phone sees the question in the list, and answers it; the first window sees that it is answered.
+    // A phone sees the question in the list, opens it, and answers it; the first window sees that it is answered.
     const phone = await context.newPage();
     phone.on("pageerror", (e) => wrong.push(e.message));
     await phone.setViewportSize({ width: 360, height: 740 });
     await phone.goto(`${server.url}/agents`);
     const row = phone.locator(".agent-row", { hasText: "Count to forty" });
-    await row.getByRole("button", { name: "Allow once" }).waitFor();
+    const review = row.getByRole("link", { name: "Review request" }); // the row has no room for the whole command
+    await review.waitFor();
     await page.getByRole("button", { name: "Allow once" }).waitFor();
     expect(await phone.evaluate("document.documentElement.scrollWidth <= innerWidth")).toBe(true);
-    await row.getByRole("button", { name: "Allow once" }).click();
+    expect(await row.getByRole("button", { name: "Allow once" }).count()).toBe(0);
+    await review.click();
+    await phone.getByRole("button", { name: "Allow once" }).click();
     await page.getByRole("button", { name: "Allow once" }).waitFor({ state: "detached" });
     await page.getByText(/tick 2\b/).first().waitFor();
 
