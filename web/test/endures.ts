@@ -66,6 +66,7 @@ test("a reload, a second window, and the death of the server", { timeout: 600_00
     await review.click();
     await phone.getByRole("button", { name: "Allow once" }).click();
     await page.getByRole("button", { name: "Allow once" }).waitFor({ state: "detached" });
+    await phone.goto(`${server.url}/agents`);
     await page.getByText(/tick 2\b/).first().waitFor();
 
     // The server dies while the shell counts. What was written is not lost, and nothing is shown twice.
