@@ -70,7 +70,6 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
     });
     await expect.poll(() => page.evaluate("document.querySelector('.shots img')?.naturalWidth"), { timeout: patience }).toBe(8); // as the server keeps it
     await page.getByText("Finished", { exact: true }).first().waitFor();
-    await ask(server, key, "DELETE", `/v1/environments/${String(environment)}`);
     await page.getByRole("button", { name: /Write/ }).waitFor();
 
     // A reload in the middle loses nothing.
@@ -94,6 +93,7 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
     await takeOver(page);
 
     await signInElsewhere(context, server, process.env["ALOFT_TEST_MCP"] ?? "", process.env["ALOFT_TEST_PROVIDER"] ?? "");
+    await ask(server, key, "DELETE", `/v1/environments/${String(environment)}`);
     await tendEnvironments(page, server);
     await setUpMachines(page, server);
     await settle(browser, page, server);
