@@ -106,7 +106,7 @@ test("a reload, a second window, and the death of the server", { timeout: 600_00
 
     // A notification comes where nobody looks, and its button answers.
     await phone.addInitScript("document.hasFocus = () => false");
-    const looked = [/\/v1\/approvals/, /status=needs-you/].map((what) => phone.waitForResponse(what)); // what waits already is not told of
+    const looked = [/\/v1\/approvals/, /\/v1\/agents\?/].map((what) => phone.waitForResponse(what)); // what waits already is not told of
     await phone.goto(`${server.url}/settings`);
     await Promise.all(looked);
     const worker = context.waitForEvent("serviceworker");
