@@ -3,10 +3,12 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"aloft/internal/account"
 	"aloft/internal/agent"
 )
 
@@ -107,7 +109,17 @@ func TestRetention(t *testing.T) {
 	h.want(h.call("PATCH", "/v1/settings", `{"retentionDays":2}`), 200)
 	old, oldRun := h.begin()
 	h.append(old, oldRun, finish())
-	busy, _ := h.begin()
+	busy, busyRun := h.begin()
+	for _, c := range []struct {
+		id, run     string
+		least, most int
+	}{{kept, keptRun, 365 * 86400, 365 * 86400}, {busy, busyRun, 2 * 86400, 2 * 86400}, {old, oldRun, 1, 2*86400 - 1}} {
+		resp := h.open(streamOf(c.id, c.run), "")
+		said := resp.Header.Get("X-Cursor-Stream-Retention-Seconds")
+		if n, err := strconv.Atoi(said); err != nil || n < c.least || n > c.most {
+			t.Errorf("the stream of %s is kept for %q seconds, want %d to %d", c.id, said, c.least, c.most)
+		}
+	}
 	for id, want := range map[string]bool{old: true, kept: false} { // the warning
 		var one AgentSummary
 		if err := json.Unmarshal(h.want(h.call("GET", "/v1/agents/"+id, ""), 200).body, &one); err != nil {
@@ -126,6 +138,27 @@ func TestRetention(t *testing.T) {
 	h.want(h.call("GET", "/v1/agents/"+old, ""), 404)
 	h.want(h.call("GET", "/v1/agents/"+busy, ""), 200)
 	h.want(h.call("GET", "/v1/agents/"+kept, ""), 200) // it is from before
+}
+
+func TestRetentionOfStream(t *testing.T) {
+	touched := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	a := agent.Agent{UpdatedAt: touched}
+	ended := agent.Run{EndedAt: touched}
+	for _, c := range []struct {
+		days  int
+		run   agent.Run
+		after time.Duration
+		want  time.Duration
+	}{
+		{0, ended, time.Hour, keptForever},
+		{2, ended, 47 * time.Hour, time.Hour},
+		{2, ended, 49 * time.Hour, 0}, // to be deleted by the next sweep
+		{2, agent.Run{}, 49 * time.Hour, 48 * time.Hour},
+	} {
+		if got := retention(account.Settings{RetentionDays: c.days}, a, c.run, touched.Add(c.after)); got != c.want {
+			t.Errorf("%d days, %v later: %v, want %v", c.days, c.after, got, c.want)
+		}
+	}
 }
 
 // What machines may reach is settled whole or not at all.

@@ -15,12 +15,11 @@ import (
 	"aloft/internal/fault"
 )
 
-const (
-	eventStream = "text/event-stream"
-	// retention is how long a stream can be resumed at the least: a run's events
-	// are kept as long as its agent is.
-	retention = 365 * 24 * time.Hour
-)
+const eventStream = "text/event-stream"
+
+// keptForever is what X-Cursor-Stream-Retention-Seconds says of an agent that is
+// kept until somebody deletes it: the header must be a number.
+const keptForever = 365 * 24 * time.Hour
 
 // streamRun sends a run's frames as they come, from its first or from the one
 // after Last-Event-ID. Everything comes from the journal, so a reconnecting
@@ -46,9 +45,14 @@ func (s *server) sendRun(w http.ResponseWriter, r *http.Request, who account.API
 	if err != nil {
 		return err
 	}
+	settings, err := store.Settings(r.Context(), s.Rules)
+	if err != nil {
+		return err
+	}
 	out := s.newPush(w, eventStream)
 	defer out.close()
-	w.Header().Set("X-Cursor-Stream-Retention-Seconds", strconv.Itoa(int(retention.Seconds())))
+	kept := retention(settings.At(a.CreatedAt), a, run, time.Now())
+	w.Header().Set("X-Cursor-Stream-Retention-Seconds", strconv.Itoa(int(kept.Seconds())))
 	w.Header().Set("X-Accel-Buffering", "no")
 	if r.Method == http.MethodHead {
 		w.WriteHeader(http.StatusOK)
@@ -71,6 +75,20 @@ func (s *server) sendRun(w http.ResponseWriter, r *http.Request, who account.API
 		return out.flush()
 	}
 	return err
+}
+
+// retention returns how long a run's stream can still be resumed: until its agent
+// is deleted, if nobody touches it. An agent whose run has not ended is not
+// deleted, so all of the time settled is left. It is never negative.
+func retention(settled account.Settings, a agent.Agent, run agent.Run, now time.Time) time.Duration {
+	at := deletedAt(settled, a)
+	switch {
+	case at == nil:
+		return keptForever
+	case run.EndedAt.IsZero():
+		return time.Duration(settled.RetentionDays) * 24 * time.Hour
+	}
+	return max(at.Sub(now), 0)
 }
 
 // follow hands the agent's events after a number to take, in batches, until take
