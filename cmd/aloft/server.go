@@ -29,6 +29,7 @@ import (
 	"aloft/internal/control/disk"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
+	"aloft/internal/control/live"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/mcp"
@@ -184,7 +185,9 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if r, ok := s.runtime.(*container.Runtime); ok {
 		layers = r.Layers()
 	}
+	written := new(live.Board)
 	s.schedule = schedule.New(schedule.Config{
+		Live:    written,
 		Layers:  layers,
 		Journal: s.observer.Journal(), Agents: s.store, Leases: s.store, Owner: s.store.ServerID(),
 		Runtime: s.runtime, Network: network, ConnectionLogs: filepath.Join(o.Data, "connections"), Gateway: s.gateway, Model: models.find, FastModel: c.FastModel, Secret: secret,
@@ -239,7 +242,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	}
 	s.desk = desk
 	apiConfig := api.Config{
-		MCP: servers, AgentMCP: s.agentMCP,
+		MCP: servers, AgentMCP: s.agentMCP, Live: written,
 		SignIn: desk, AuditLog: s.store, Usage: s.store,
 		Outbound: reach, Deliveries: s.store, Replies: s.store, PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(),
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Builder: builds{s.builder}, Pulls: pulls, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},

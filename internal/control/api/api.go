@@ -28,6 +28,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
 	"aloft/internal/control/artifact"
+	"aloft/internal/control/live"
 	"aloft/internal/control/mcp"
 	"aloft/internal/control/model"
 	"aloft/internal/control/signin"
@@ -53,6 +54,7 @@ type Config struct {
 	DefaultModel string
 	Limit        allowance.Amount // of each run; 0 of a kind is none
 	Work         Work
+	Live         *live.Board      // what models are writing now; nil shows nothing of it
 	Secrets      Secrets          // nil where none are kept
 	Environments Environments     // nil where there are none
 	Outbound     Outbound         // nil where the server fetches nothing and tells nobody
@@ -150,13 +152,15 @@ const (
 type server struct {
 	Config
 	heartbeat time.Duration
-	patience  time.Duration // with a reader of a stream
-	allowed   time.Duration // between two looks whether a WebSocket may go on
-	openAPI   document
-	settling  sync.Mutex // held while settings change
-	naming    sync.Mutex // held while environments are named
-	answering answering
-	limiter   *limiter
+	// draftsEvery is the least time between two looks at what a model is writing.
+	draftsEvery time.Duration
+	patience    time.Duration // with a reader of a stream
+	allowed     time.Duration // between two looks whether a WebSocket may go on
+	openAPI     document
+	settling    sync.Mutex // held while settings change
+	naming      sync.Mutex // held while environments are named
+	answering   answering
+	limiter     *limiter
 }
 
 // API is the handler of the API, and what tidies up behind it.
@@ -197,7 +201,7 @@ func newServer(c Config) (*server, error) {
 	if c.Ready == nil {
 		c.Ready = func() error { return nil }
 	}
-	s := &server{Config: c, heartbeat: heartbeatEvery, patience: writeWithin, allowed: allowedEvery, limiter: newLimiter(c.PerMinute)}
+	s := &server{Config: c, heartbeat: heartbeatEvery, draftsEvery: draftsEvery, patience: writeWithin, allowed: allowedEvery, limiter: newLimiter(c.PerMinute)}
 	if s.Environments == nil {
 		s.Environments = s
 	}

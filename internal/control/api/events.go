@@ -132,10 +132,10 @@ func (s *server) listEvents(w http.ResponseWriter, r *http.Request, who account.
 			q.limit--
 		}
 		return q.limit == 0, out.flush()
-	}, func() error {
+	}, waiting{idle: func() error {
 		out.buf.WriteByte('\n')
 		return out.flush()
-	})
+	}})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil // deleted while it was followed: its lines have ended
 	}

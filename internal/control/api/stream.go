@@ -59,15 +59,28 @@ func (s *server) sendRun(w http.ResponseWriter, r *http.Request, who account.API
 		return nil
 	}
 	v := newView(run, last, all)
+	watcher := s.Live.Watch(a.ID)
+	defer watcher.Close()
+	written := newDrafts(run.ID, watcher, s.draftsEvery)
 	err = s.follow(r.Context(), run.AgentID, run.FirstSeq-1, true, func(events []agent.Event) (bool, error) {
 		for _, e := range events {
 			v.show(e, &out.buf)
 		}
 		v.open(&out.buf)
+		if len(events) < batch && !v.ended { // it is at the end of the journal
+			written.show(v.lastID, &out.buf)
+		}
 		return v.ended, out.flush()
-	}, func() error {
-		writeFrame(&out.buf, "", "heartbeat", struct{}{})
-		return out.flush()
+	}, waiting{
+		idle: func() error {
+			writeFrame(&out.buf, "", "heartbeat", struct{}{})
+			return out.flush()
+		},
+		onNews: written.onNews,
+		news: func() error {
+			written.show(v.lastID, &out.buf)
+			return out.flush()
+		},
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		writeFrame(&out.buf, "", "error", errorInnerJSON{Code: "agent_not_found", Message: "the agent was deleted"})
@@ -92,9 +105,9 @@ func retention(settled account.Settings, a agent.Agent, run agent.Run, now time.
 }
 
 // follow hands the agent's events after a number to take, in batches, until take
-// says that it has enough. At the journal's end it waits, and calls idle every
-// heartbeat, or returns if wait is false. The first batch may be empty.
-func (s *server) follow(ctx context.Context, id string, after int64, wait bool, take func([]agent.Event) (bool, error), idle func() error) error {
+// says that it has enough. At the journal's end it waits, or returns if wait is
+// false. The first batch may be empty.
+func (s *server) follow(ctx context.Context, id string, after int64, wait bool, take func([]agent.Event) (bool, error), w waiting) error {
 	for {
 		events, err := s.Journal.Read(ctx, id, after, batch)
 		if err != nil {
@@ -110,28 +123,44 @@ func (s *server) follow(ctx context.Context, id string, after int64, wait bool, 
 		if !wait {
 			return nil
 		}
-		if err := s.await(ctx, id, after, idle); err != nil {
+		if err := s.await(ctx, id, after, w); err != nil {
 			return err
 		}
 	}
 }
 
+// waiting is what is done while a journal does not grow.
+type waiting struct {
+	idle   func() error                    // called every heartbeat
+	onNews func(wake func()) (stop func()) // has wake called when there is news that is not in the journal; nil for none
+	news   func() error                    // called then
+}
+
 // await returns when the agent has an event after the number.
-func (s *server) await(ctx context.Context, id string, after int64, idle func() error) error {
+func (s *server) await(ctx context.Context, id string, after int64, w waiting) error {
 	for {
 		beat, cancel := context.WithTimeout(ctx, s.heartbeat)
+		stop := func() {}
+		if w.onNews != nil {
+			stop = w.onNews(cancel)
+		}
 		err := s.Journal.Wait(beat, id, after)
-		late := beat.Err() != nil
+		stop()
+		why := beat.Err()
 		cancel()
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !late:
+		case why == nil:
 			return fmt.Errorf("wait for %s: %w", id, err)
+		case errors.Is(why, context.DeadlineExceeded):
+			err = w.idle()
+		default:
+			err = w.news()
 		}
-		if err := idle(); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ type view struct {
 	fold   *projector
 	status agent.Status // as the client will know it
 	opened bool
+	lastID string // of the last frame that the client has
 	ended  bool
 }
 
@@ -22,7 +23,11 @@ type view struct {
 // now. One that has ended is replayed, and a client that saw its end at the top
 // might not wait for the rest: it is shown the status at the place it resumes.
 func newView(run agent.Run, last place, all branches) *view {
-	v := &view{runID: run.ID, last: last, fold: newProjector(run.AgentID, run.ID, all), status: agent.Creating}
+	lastID := ""
+	if last.seq >= run.FirstSeq {
+		lastID = eventID(last, run.ID)
+	}
+	v := &view{runID: run.ID, last: last, lastID: lastID, fold: newProjector(run.AgentID, run.ID, all), status: agent.Creating}
 	if !run.Status.Ended() {
 		v.status = run.Status
 	}
@@ -47,6 +52,7 @@ func (v *view) show(e agent.Event, out *bytes.Buffer) {
 		case !seen:
 			v.open(out)
 			id := eventID(at, v.runID)
+			v.lastID = id
 			if f.event != "" {
 				writeFrame(out, id, f.event, f.data)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
+	"aloft/internal/control/live"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	controltool "aloft/internal/control/tool"
@@ -22,6 +23,7 @@ import (
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
 	"aloft/internal/policy/cage"
+	"aloft/internal/redact"
 	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
@@ -111,6 +113,11 @@ type Config struct {
 	Allowed func(ctx context.Context, a agent.Agent) (allowance.Amount, error)
 	// Privacy reports whether the run is in privacy mode; nil is never.
 	Privacy func(ctx context.Context, r agent.Run) (bool, error)
+	// Live shows watchers the arguments of calls while the model writes them; nil
+	// shows nobody.
+	Live *live.Board
+	// Secrets returns what is taken out of them; nil is nothing.
+	Secrets func(s *agent.State) *redact.Redactor
 	// Pulls asks forges for pull requests; nil where there are none.
 	Pulls  Pulls
 	Logger *slog.Logger

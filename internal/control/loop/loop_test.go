@@ -43,6 +43,7 @@ type rig struct {
 	pulls   *pulls // nil where there is no forge
 	allowed allowance.Amount
 	mcp     loop.Servers
+	change  func(*loop.Config) // nil changes nothing
 }
 
 type scripts struct{ kept []string }
@@ -112,6 +113,9 @@ func (r *rig) config() loop.Config {
 	}
 	if r.pulls != nil {
 		c.Pulls = r.pulls
+	}
+	if r.change != nil {
+		r.change(&c)
 	}
 	return c
 }

@@ -122,6 +122,8 @@ func (t *talk) ask(ctx context.Context) error {
 	req := model.Request{System: t.system(s), Messages: s.Messages, Tools: t.tools(s)}
 	text, thought := splice{seen: s.Shown}, splice{seen: s.Thought}
 	deltas := newBatch(ctx, t.record)
+	written := t.writing(s)
+	defer written.clear()
 	var reply *model.Reply
 	var err error
 	for e, streamErr := range t.model.Stream(ctx, req) {
@@ -135,10 +137,12 @@ func (t *talk) ask(ctx context.Context) error {
 		if show := thought.next(e.Thinking); show != "" {
 			deltas.add(&agent.ThinkingDelta{Text: show}, len(show))
 		}
+		written.add(e.Args)
 		if e.Done != nil {
 			reply = e.Done
 		}
 	}
+	written.clear() // before the journal has the calls
 	if writeErr := deltas.close(); writeErr != nil {
 		return writeErr
 	}
@@ -213,9 +217,9 @@ func adopt(blocks []conversation.Block, prefix string) {
 		if c == nil {
 			continue
 		}
-		c.ID = fmt.Sprintf("%s_%d", prefix, i)
+		c.ID = callID(prefix, i)
 		if !toolName.MatchString(c.Name) {
-			c.Name = "unknown"
+			c.Name = unknownTool
 		}
 		var object map[string]json.RawMessage
 		if len(c.Args) == 0 {
@@ -225,6 +229,12 @@ func adopt(blocks []conversation.Block, prefix string) {
 		}
 	}
 }
+
+// callID is the id of the call that is a reply's n-th block, from 0.
+func callID(prefix string, n int) string { return fmt.Sprintf("%s_%d", prefix, n) }
+
+// unknownTool stands for a name that none of a tool can be.
+const unknownTool = "unknown"
 
 // notJSON is the key of arguments that were not a JSON object.
 const notJSON = "not_json"

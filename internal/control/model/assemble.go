@@ -94,7 +94,26 @@ func (a *Assembly) Args(key, piece string) (Event, bool) {
 		return Event{}, false
 	}
 	p.args.WriteString(piece)
-	return Event{Args: &ArgsDelta{CallID: p.id, Name: p.name, JSON: piece}}, true
+	return Event{Args: &ArgsDelta{CallID: p.id, Name: p.name, JSON: piece, Block: a.block(p)}}, true
+}
+
+// block returns which block of the message the part will be, by the parts that
+// are there.
+func (a *Assembly) block(of *part) (n int) {
+	for _, p := range a.parts {
+		if p == of {
+			break
+		}
+		if p.says() {
+			n++
+		}
+	}
+	return n
+}
+
+// says reports whether the part becomes a block of the message.
+func (p *part) says() bool {
+	return p.isCall || p.isThinking && (p.thinking.Len() > 0 || p.opaque != "") || p.text.Len() > 0
 }
 
 // Whole reports whether the arguments of the call are JSON by now.

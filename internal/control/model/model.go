@@ -44,6 +44,7 @@ type ArgsDelta struct {
 	CallID string
 	Name   string
 	JSON   string
+	Block  int // which block of the reply's message the call will be, from 0, as far as is known yet
 }
 
 // Reply is a whole reply.

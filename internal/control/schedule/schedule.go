@@ -17,6 +17,7 @@ import (
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
+	"aloft/internal/control/live"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/model"
@@ -108,6 +109,8 @@ type Config struct {
 	// SandboxStart, SandboxTerminals or SandboxMCP; nil where that is to have none. Without it
 	// none has.
 	Cage func(ctx context.Context, a agent.Agent, what string) (*cage.Policy, error)
+	// Live shows watchers what models are writing; nil shows nobody.
+	Live *live.Board
 	// Pulls opens pull requests, and finds those that agents are started on; nil
 	// where there are none.
 	Pulls Pulls

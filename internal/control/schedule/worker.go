@@ -10,6 +10,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/store"
+	"aloft/internal/redact"
 )
 
 // worker works the open run of one agent.
@@ -74,6 +75,7 @@ func (w *worker) run() {
 	}
 	err = loop.Run(w.ctx, w.agentID, loop.Config{
 		Journal: w.s.Journal, Owner: w.s.Owner, Model: m, Info: info, Named: w.s.Model, Fast: w.s.FastModel,
+		Live: w.s.Live, Secrets: w.secrets,
 		Machine: w.machine, Review: w.s.Review, Scripts: w.s.Environments, Pulls: w.s.pulls(), MCP: w.s.MCP, Allowed: w.s.Allowed, Privacy: w.s.Privacy, Logger: log.With("run", a.LatestRunID),
 	})
 	if err != nil && !errors.Is(err, loop.ErrStop) && !errors.Is(err, store.ErrNotFound) {
@@ -82,6 +84,15 @@ func (w *worker) run() {
 	if err == nil {
 		w.next(a.LatestRunID)
 	}
+}
+
+// secrets are what nobody is to see of the calls that the model writes.
+func (w *worker) secrets(state *agent.State) *redact.Redactor {
+	machineID := ""
+	if h := w.hands.Load(); h != nil {
+		machineID = h.id
+	}
+	return w.s.redactor(state, machineID)
 }
 
 // next has another worker work the run that has begun with the end of the one of

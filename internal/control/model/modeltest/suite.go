@@ -46,6 +46,7 @@ func ask(words string) model.Request {
 type result struct {
 	text, thinking string
 	args           map[string]string // by call id
+	blocks         map[string]int    // likewise
 	reply          *model.Reply
 	err            error
 }
@@ -56,7 +57,7 @@ func collect(t *testing.T, m model.Model, req model.Request) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	r := result{args: map[string]string{}}
+	r := result{args: map[string]string{}, blocks: map[string]int{}}
 	for ev, err := range m.Stream(ctx, req) {
 		if r.reply != nil || r.err != nil {
 			t.Fatalf("something came after the end: %+v, %v", ev, err)
@@ -75,6 +76,7 @@ func collect(t *testing.T, m model.Model, req model.Request) result {
 			r.thinking += ev.Thinking
 		case ev.Args != nil:
 			r.args[ev.Args.CallID] += ev.Args.JSON
+			r.blocks[ev.Args.CallID] = ev.Args.Block
 		case ev.Done != nil:
 			r.reply = ev.Done
 		default:
@@ -145,6 +147,9 @@ func runReplies(t *testing.T, open opener) {
 		}
 		sameJSON(t, string(calls[0].Args), args)
 		sameJSON(t, r.args[calls[0].ID], args)
+		if n := r.blocks[calls[0].ID]; r.reply.Message.Blocks[n].Call == nil {
+			t.Errorf("the call was said to become block %d of %+v", n, r.reply.Message.Blocks)
+		}
 		req.Messages = append(req.Messages, r.reply.Message, answers(r.reply.Message, "", false))
 		if r := replied(t, m, req); r.text != "It is empty." {
 			t.Errorf("second reply %q", r.text)

@@ -283,7 +283,7 @@ func (t Turn) events(at place, req model.Request) []model.Event {
 		id := at.callID(i)
 		args, _ := json.Marshal(c.Args) // it was decoded from YAML with string keys
 		for _, p := range pieces(string(args), t.Chunk) {
-			out = append(out, model.Event{Args: &model.ArgsDelta{CallID: id, Name: c.Tool, JSON: p}})
+			out = append(out, model.Event{Args: &model.ArgsDelta{CallID: id, Name: c.Tool, JSON: p, Block: len(m.Blocks)}})
 		}
 		m.Blocks = append(m.Blocks, conversation.Block{Call: &conversation.ToolCall{ID: id, Name: c.Tool, Args: args}})
 	}
