@@ -7,6 +7,9 @@ import (
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/policy/calls"
 )
 
 // seccompRules is the default profile of Docker, from the module
@@ -19,11 +22,7 @@ var seccompRules []byte
 type seccompFile struct {
 	DefaultAction   specs.LinuxSeccompAction `json:"defaultAction"`
 	DefaultErrnoRet *uint                    `json:"defaultErrnoRet"`
-	ArchMap         []struct {
-		Architecture     specs.Arch   `json:"architecture"`
-		SubArchitectures []specs.Arch `json:"subArchitectures"`
-	} `json:"archMap"`
-	Syscalls []struct {
+	Syscalls        []struct {
 		specs.LinuxSyscall
 		Includes seccompCondition `json:"includes"`
 		Excludes seccompCondition `json:"excludes"`
@@ -52,14 +51,10 @@ func seccompProfile(arch string, kernel [2]int, caps []string) (*specs.LinuxSecc
 		return nil, fmt.Errorf("seccomp profile: no rules for processor %s", arch)
 	}
 	p := &specs.LinuxSeccomp{DefaultAction: file.DefaultAction, DefaultErrnoRet: file.DefaultErrnoRet}
-	for _, a := range file.ArchMap {
-		if a.Architecture == native {
-			// x32 is left out: no program uses it, and every architecture adds
-			// milliseconds to the start of each machine.
-			sub := slices.DeleteFunc(a.SubArchitectures, func(a specs.Arch) bool { return a == specs.ArchX32 })
-			p.Architectures = append([]specs.Arch{native}, sub...)
-		}
-	}
+	// The native ABI alone: under another, the same calls have numbers that the
+	// rules do not mean, and socketcall keeps its arguments in memory. A process
+	// that makes a call of another ABI is killed.
+	p.Architectures = []specs.Arch{native}
 	for _, rule := range file.Syscalls {
 		in, ex := rule.Includes, rule.Excludes
 		needs, err := kernelAtLeast(kernel, in.MinKernel)
@@ -91,37 +86,68 @@ func seccompProfile(arch string, kernel [2]int, caps []string) (*specs.LinuxSecc
 	return p, nil
 }
 
-// What the kernel calls them.
-const (
-	cloneNewUser     = 0x10000000
-	familyNetlink    = 16
-	familyPacket     = 17
-	netlinkNetfilter = 12
-)
-
 // sandboxCalls are what a machine's own sandbox mounts with. Outside of a user
 // namespace the kernel refuses them to who has no CAP_SYS_ADMIN, as in a machine
 // nobody has.
 var sandboxCalls = []string{"mount", "umount2", "open_tree", "move_mount", "mount_setattr", "fsopen", "fsconfig", "fsmount"}
 
-// allowSandbox lets a machine make user namespaces, which the sandbox around
-// single commands stands on, for the agent's user. That opens parts of the
-// kernel that were closed: mounting, and the network's configuration. What of
-// these has cost kernels most, the packet filter, is closed for it to
-// everybody in the machine, with the rarer kinds of sockets.
-func allowSandbox(p *specs.LinuxSeccomp) {
-	equal := func(index uint, value uint64) specs.LinuxSeccompArg {
-		return specs.LinuxSeccompArg{Index: index, Value: value, Op: specs.OpEqualTo}
+// machineFilter is the filter of a machine: Docker's, narrowed and widened to what
+// the table of package calls has for machines.
+//
+// A machine may make user namespaces, which the sandbox around single commands
+// stands on. That opens parts of the kernel that were closed: mounting, and the
+// configuration of networks. What of these has cost kernels most is closed to
+// everybody in the machine for it: the packet filter, rare kinds of sockets, and
+// namespaces of cgroups, whose owner may mount the files of the machine's limits.
+func machineFilter(arch string, kernel [2]int) (*specs.LinuxSeccomp, error) {
+	p, err := seccompProfile(arch, kernel, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	refused := append(calls.RefusedTo(calls.Machine), "socket", "socketpair", "socketcall")
+	for i := range p.Syscalls {
+		p.Syscalls[i].Names = slices.DeleteFunc(p.Syscalls[i].Names, func(name string) bool { return slices.Contains(refused, name) })
+	}
+	p.Syscalls = slices.DeleteFunc(p.Syscalls, func(rule specs.LinuxSyscall) bool { return len(rule.Names) == 0 })
+	// Each argument is compared whole: one with a bit above the 32 that the kernel
+	// reads equals nothing, and is refused.
+	equal := func(index uint, value int) specs.LinuxSeccompArg {
+		return specs.LinuxSeccompArg{Index: index, Value: uint64(value), Op: specs.OpEqualTo}
+	}
+	masked := func(index uint, mask, value uint64) specs.LinuxSeccompArg {
+		return specs.LinuxSeccompArg{Index: index, Value: mask, ValueTwo: value, Op: specs.OpMaskedEqual}
 	}
 	allow := func(names []string, args ...specs.LinuxSeccompArg) {
 		p.Syscalls = append(p.Syscalls, specs.LinuxSyscall{Names: names, Action: specs.ActAllow, Args: args})
 	}
-	p.Syscalls = slices.DeleteFunc(p.Syscalls, func(rule specs.LinuxSyscall) bool { return slices.Equal(rule.Names, []string{"socket"}) })
-	allow([]string{"socket"}, specs.LinuxSeccompArg{Index: 0, Value: familyNetlink, Op: specs.OpLessThan})
-	allow([]string{"socket"}, equal(0, familyNetlink), specs.LinuxSeccompArg{Index: 2, Value: netlinkNetfilter, Op: specs.OpNotEqual})
-	allow([]string{"socket"}, equal(0, familyPacket))
-	allow([]string{"clone"}, specs.LinuxSeccompArg{Index: 0, Value: cloneNewUser, ValueTwo: cloneNewUser, Op: specs.OpMaskedEqual})
+	for _, s := range calls.SocketsOf(calls.Machine) {
+		rules := [][]specs.LinuxSeccompArg{{equal(0, s.Family)}}
+		rules = each(rules, s.Types, func(v int) specs.LinuxSeccompArg { return masked(1, calls.TypeMask, uint64(v)) })
+		rules = each(rules, s.Protocols, func(v int) specs.LinuxSeccompArg { return equal(2, v) })
+		for _, args := range rules {
+			allow([]string{"socket"}, args...)
+		}
+	}
+	allow([]string{"socketpair"}, equal(0, unix.AF_UNIX))
+	// A new user namespace, and with it others.
+	const barred = calls.Namespaces &^ calls.MachineNamespaces
+	allow([]string{"clone"}, masked(0, unix.CLONE_NEWUSER|barred, unix.CLONE_NEWUSER))
 	allow(sandboxCalls)
+	return p, nil
+}
+
+// each is every one of the rules with every one of the arguments that arg makes
+// of the values; without values, the rules as they are.
+func each(rules [][]specs.LinuxSeccompArg, values []int, arg func(int) specs.LinuxSeccompArg) (out [][]specs.LinuxSeccompArg) {
+	if values == nil {
+		return rules
+	}
+	for _, r := range rules {
+		for _, v := range values {
+			out = append(out, append(slices.Clone(r), arg(v)))
+		}
+	}
+	return out
 }
 
 // kernelAtLeast compares with a version like "4.8"; "" is older than all.

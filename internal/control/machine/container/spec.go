@@ -88,11 +88,10 @@ const minMemory = 32 << 20
 
 // bundleConfig is the config.json of a machine's OCI bundle.
 func bundleConfig(spec machine.Spec, img image.Image, at place, eng engine, host facts) ([]byte, error) {
-	seccomp, err := seccompProfile(host.arch, host.kernel, capabilities)
+	seccomp, err := machineFilter(host.arch, host.kernel)
 	if err != nil {
 		return nil, err
 	}
-	allowSandbox(seccomp)
 	oom := max(machineOOMScoreAdj, host.oomScoreAdj)
 	c := specs.Spec{
 		Version:  "1.0.2",

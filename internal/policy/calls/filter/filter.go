@@ -1,7 +1,8 @@
-// Package filter compiles the sandbox's seccomp filters, for each architecture,
-// to code that internal/guest/sandbox embeds (go test ./internal/guest/sandbox/filter
-// -update writes it). So the rules are read here, and nothing is compiled when a
-// command starts. No program links this package.
+// Package filter compiles the seccomp filters of the sandbox and of the egress
+// gateway, for each architecture, to code that internal/guest/sandbox and
+// internal/control/egress embed (go test ./internal/policy/calls/filter -update
+// writes it). So nothing is compiled when a command starts. No program links
+// this package.
 package filter
 
 import (
@@ -11,11 +12,13 @@ import (
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"aloft/internal/policy/calls"
 )
 
 // A Filter refuses system calls; several on one process all count.
 type Filter struct {
-	Name    string
+	Name    string   // "egress" is the gateway's; the others are the sandbox's
 	Refused []string // with EPERM, whatever the arguments
 	Absent  []string // with ENOSYS, so that libraries use an older call
 	Judged  []Judged
@@ -45,39 +48,21 @@ type Part struct {
 
 const all = 0xffffffff
 
-// newNamespaces are the flags of clone; newTime is one of unshare's only.
-const (
-	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
-	newTime       = unix.CLONE_NEWTIME
-)
+// newTime is a flag of unshare's only.
+const newTime = unix.CLONE_NEWTIME
 
 // Filters are all that there are.
 var Filters = []Filter{
 	{
-		Name: "always",
-		Refused: []string{
-			// The mounts of the sandbox stay as they are, and no new namespace gives rights.
-			"mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr", "fsopen", "fsconfig", "fsmount", "fspick",
-			"mount_setattr", "setns", "name_to_handle_at", "open_by_handle_at",
-			// Ways past this filter, and doors to the kernel that no build needs.
-			"io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key",
-			"fanotify_init", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "swapon", "swapoff",
-			"acct", "quotactl", "quotactl_fd", "syslog", "vhangup", "settimeofday", "clock_settime", "adjtimex", "clock_adjtime",
-			"sethostname", "setdomainname", "nfsservctl", "lookup_dcookie", "kcmp",
-		},
-		Absent: []string{"clone3"}, // its flags are in memory, where no filter sees them
+		Name:    "always",
+		Refused: calls.RefusedTo(calls.Sandbox),
+		Absent:  []string{"clone3"}, // its flags are in memory, where no filter sees them
 		Judged: []Judged{
-			{"clone", []Test{{Parts: []Part{{0, newNamespaces, nil}}, Refuse: true}}},
-			{"unshare", []Test{{Parts: []Part{{0, newNamespaces | newTime, nil}}, Refuse: true}}},
+			{"clone", []Test{{Parts: []Part{{0, calls.Namespaces, nil}}, Refuse: true}}},
+			{"unshare", []Test{{Parts: []Part{{0, calls.Namespaces | newTime, nil}}, Refuse: true}}},
 			{"ioctl", []Test{{Parts: []Part{{1, all, []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS}}}, Refuse: true}}},
 			{"socketpair", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_UNIX}}}}, {Refuse: true}}},
-			{"socket", []Test{
-				{Parts: []Part{{0, all, []uint32{unix.AF_UNIX}}}},
-				{Parts: []Part{{0, all, []uint32{unix.AF_INET, unix.AF_INET6}}, {1, 0xf, []uint32{unix.SOCK_STREAM, unix.SOCK_DGRAM}}}},
-				// What resolvers ask for: the addresses of this host.
-				{Parts: []Part{{0, all, []uint32{unix.AF_NETLINK}}, {2, all, []uint32{unix.NETLINK_ROUTE}}}},
-				{Refuse: true},
-			}},
+			{"socket", sockets(calls.Sandbox)},
 		},
 	},
 	{Name: "no_inet", Judged: []Judged{{"socket", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_INET, unix.AF_INET6}}}, Refuse: true}}}}},
@@ -85,6 +70,38 @@ var Filters = []Filter{
 	{Name: "no_ptrace", Refused: []string{"ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd"}},
 	// gVisor lets attributes be changed through a mount that is read only.
 	{Name: "no_xattr", Refused: []string{"setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"}},
+	{
+		Name:    "egress",
+		Refused: calls.RefusedTo(calls.Egress),
+		Absent:  []string{"clone3"},
+		Judged: []Judged{
+			// Threads are started, and processes are not.
+			{"clone", []Test{{Parts: []Part{{0, calls.Namespaces, nil}}, Refuse: true}, {Parts: []Part{{0, unix.CLONE_THREAD, []uint32{0}}}, Refuse: true}}},
+			{"socketpair", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_UNIX}}}}, {Refuse: true}}},
+			{"socket", sockets(calls.Egress)},
+		},
+	},
+}
+
+// sockets are the tests of the call socket for a kind of process.
+func sockets(p calls.Process) (tests []Test) {
+	values := func(list []int) (out []uint32) {
+		for _, v := range list {
+			out = append(out, uint32(v))
+		}
+		return out
+	}
+	for _, s := range calls.SocketsOf(p) {
+		t := Test{Parts: []Part{{0, all, []uint32{uint32(s.Family)}}}}
+		if s.Types != nil {
+			t.Parts = append(t.Parts, Part{1, calls.TypeMask, values(s.Types)})
+		}
+		if s.Protocols != nil {
+			t.Parts = append(t.Parts, Part{2, all, values(s.Protocols)})
+		}
+		tests = append(tests, t)
+	}
+	return append(tests, Test{Refuse: true})
 }
 
 // Architectures by Go's name.
