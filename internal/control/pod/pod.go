@@ -8,6 +8,7 @@
 package pod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,7 +79,7 @@ func newConn(raw net.Conn, git http.Handler, o options) (*Conn, error) {
 	}}
 	c.pod = podv1connect.NewPodServiceClient(c.client, "http://pod",
 		connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil), connect.WithInterceptors(heard{o.secrets}))
-	c.serve(map[string]http.Handler{mux.Git: git, mux.Token: o.tokens, mux.Telemetry: o.spans})
+	c.serve(map[string]http.Handler{mux.Git: git, mux.Token: o.tokens, mux.Telemetry: o.spans}, o.tell)
 	return c, nil
 }
 
@@ -99,7 +100,7 @@ func (c *Conn) OpenExec(ctx context.Context) (net.Conn, error) { return c.open(c
 func (c *Conn) lost(err error) error {
 	select {
 	case <-c.mux.Done():
-		return fmt.Errorf("%w: %w", ErrLost, err)
+		return fmt.Errorf("%w: %w", ErrLost, cmp.Or(c.mux.Exceeded(), err))
 	default:
 		return err
 	}

@@ -21,6 +21,7 @@ type options struct {
 	trace   string
 	tokens  http.Handler
 	spans   http.Handler
+	tell    func(error)
 }
 
 // secrets are those that are known now. Their methods are safe for concurrent use.
@@ -59,6 +60,10 @@ func Tokens(h http.Handler) Option { return func(o *options) { o.tokens = h } }
 
 // Spans answers exec-daemon, which sends what it traces as OTLP.
 func Spans(h http.Handler) Option { return func(o *options) { o.spans = h } }
+
+// TellExceeded has tell called, once, with the reason when the machine used up a
+// budget of the connection, which ends it.
+func TellExceeded(tell func(reason error)) Option { return func(o *options) { o.tell = tell } }
 
 // heard takes secrets out of what a machine answers, before anything else sees
 // it. Output of a call is left to the call, which knows what came before.

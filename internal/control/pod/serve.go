@@ -14,14 +14,18 @@ import (
 )
 
 // maxAskHeader bounds the header of a request from a machine, in bytes.
-const maxAskHeader = 64 << 10
+const maxAskHeader = 16 << 10
 
 // maxAskStreams bounds the streams of each kind that a machine has open.
 const maxAskStreams = 64
 
+// maxAskRequests bounds the requests at once on one HTTP/2 stream of a machine.
+const maxAskRequests = 16
+
 // serve answers the streams that the machine opens: those whose name has a
-// handler, and no others.
-func (c *Conn) serve(handlers map[string]http.Handler) {
+// handler, and no others. tell, if not nil, is called where the machine used up a
+// budget of the connection.
+func (c *Conn) serve(handlers map[string]http.Handler, tell func(error)) {
 	c.asked = map[string]*http.Server{}
 	queues := map[string]*queue{}
 	for name, h := range handlers {
@@ -34,6 +38,7 @@ func (c *Conn) serve(handlers map[string]http.Handler) {
 		server := &http.Server{
 			Handler:           h,
 			Protocols:         &protocols,
+			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxAskRequests},
 			MaxHeaderBytes:    maxAskHeader,
 			ReadHeaderTimeout: 30 * time.Second,
 			IdleTimeout:       5 * time.Minute,
@@ -51,13 +56,16 @@ func (c *Conn) serve(handlers map[string]http.Handler) {
 	}
 	c.served.Go(func() {
 		// It returns when the connection ends, and Done says so.
-		_ = c.mux.Serve(func(name string, stream net.Conn) {
+		err := c.mux.Serve(func(name string, stream net.Conn) {
 			if q := queues[name]; q != nil {
 				q.hand(stream)
 				return
 			}
 			_ = stream.Close()
 		})
+		if errors.Is(err, ErrExceeded) && tell != nil {
+			tell(err)
+		}
 		for _, q := range queues {
 			_ = q.listener.Close()
 		}

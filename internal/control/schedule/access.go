@@ -115,7 +115,7 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 	if err := s.know(ctx, state.Agent); err != nil {
 		return nil, "", err
 	}
-	conn, err := l.dial(ctx, m, s.Gateway, s.redact(state, m.ID()), s.tokens(state.Agent.ID), s.spans(state, m.ID()))
+	conn, err := l.dial(ctx, m, s.Gateway, s.connection(state, m.ID())...)
 	if err != nil {
 		return nil, "", err
 	}

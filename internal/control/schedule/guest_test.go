@@ -38,6 +38,19 @@ type guests struct {
 	mu   sync.Mutex
 	life int      // of all machines together
 	did  []string // boots, commands, terminals, in order
+	evil evil
+}
+
+// evil is what hostile machines do in place of what honest ones do; a nil field
+// leaves them honest.
+type evil struct {
+	connected func(ctx context.Context, c *mux.Conn) // beside all else, once a connection is there
+	boot      func(context.Context, *connect.ServerStream[podv1.BootResponse]) error
+	command   func(context.Context, *connect.ServerStream[podv1.RunCommandResponse]) error
+	exec      func(context.Context, *connect.BidiStream[agentv1.ExecStreamElement, agentv1.ExecServerElement]) error
+	hooks     func(context.Context) (*agentv1.RunHooksResponse, error)
+	commit    func(context.Context) (*podv1.CommitResponse, error)
+	push      func(context.Context) (*podv1.PushResponse, error)
 }
 
 func (g *guests) note(format string, args ...any) {
@@ -90,6 +103,9 @@ func (g *guests) serve(ctx context.Context, _ string, l net.Listener) error {
 				return
 			}
 			defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+			if g.evil.connected != nil {
+				serving.Go(func() { g.evil.connected(ctx, c) })
+			}
 			_ = c.Serve(func(name string, s net.Conn) {
 				if to := listeners[name]; to == nil || !to.Hand(s) {
 					_ = s.Close()
@@ -113,7 +129,10 @@ type guest struct {
 	booted bool
 }
 
-func (g *guest) Boot(_ context.Context, req *connect.Request[podv1.BootRequest], s *connect.ServerStream[podv1.BootResponse]) error {
+func (g *guest) Boot(ctx context.Context, req *connect.Request[podv1.BootRequest], s *connect.ServerStream[podv1.BootResponse]) error {
+	if g.all.evil.boot != nil {
+		return g.all.evil.boot(ctx, s)
+	}
 	g.mu.Lock()
 	fresh := !g.booted
 	g.booted = true
@@ -135,16 +154,27 @@ func (g *guest) Status(context.Context, *connect.Request[podv1.StatusRequest]) (
 	return connect.NewResponse(&podv1.StatusResponse{BootId: g.boot, Booted: g.booted, ExecDaemonRunning: g.booted}), nil
 }
 
-func (g *guest) RunCommand(_ context.Context, req *connect.Request[podv1.RunCommandRequest], s *connect.ServerStream[podv1.RunCommandResponse]) error {
+func (g *guest) RunCommand(ctx context.Context, req *connect.Request[podv1.RunCommandRequest], s *connect.ServerStream[podv1.RunCommandResponse]) error {
+	if g.all.evil.command != nil {
+		return g.all.evil.command(ctx, s)
+	}
 	g.all.note("run %s", req.Msg.GetCommand())
 	return s.Send(&podv1.RunCommandResponse{Event: &podv1.RunCommandResponse_Exit{Exit: &podv1.CommandExit{}}})
 }
 
-func (g *guest) Commit(context.Context, *connect.Request[podv1.CommitRequest]) (*connect.Response[podv1.CommitResponse], error) {
+func (g *guest) Commit(ctx context.Context, _ *connect.Request[podv1.CommitRequest]) (*connect.Response[podv1.CommitResponse], error) {
+	if g.all.evil.commit != nil {
+		r, err := g.all.evil.commit(ctx)
+		return connect.NewResponse(r), err
+	}
 	return connect.NewResponse(&podv1.CommitResponse{Commit: "c0ffee"}), nil
 }
 
-func (g *guest) Push(context.Context, *connect.Request[podv1.PushRequest]) (*connect.Response[podv1.PushResponse], error) {
+func (g *guest) Push(ctx context.Context, _ *connect.Request[podv1.PushRequest]) (*connect.Response[podv1.PushResponse], error) {
+	if g.all.evil.push != nil {
+		r, err := g.all.evil.push(ctx)
+		return connect.NewResponse(r), err
+	}
 	return connect.NewResponse(&podv1.PushResponse{Commit: "c0ffee"}), nil
 }
 
@@ -152,10 +182,13 @@ func (g *guest) SetMetadata(context.Context, *connect.Request[podv1.SetMetadataR
 	return connect.NewResponse(&podv1.SetMetadataResponse{}), nil
 }
 
-func (g *guest) ExecStream(_ context.Context, s *connect.BidiStream[agentv1.ExecStreamElement, agentv1.ExecServerElement]) error {
+func (g *guest) ExecStream(ctx context.Context, s *connect.BidiStream[agentv1.ExecStreamElement, agentv1.ExecServerElement]) error {
 	hello := &agentv1.ExecHello{CatalogueDigest: tool.Digest(), BootId: g.boot}
 	if err := s.Send(&agentv1.ExecServerElement{Element: &agentv1.ExecServerElement_Hello{Hello: hello}}); err != nil {
 		return err
+	}
+	if g.all.evil.exec != nil {
+		return g.all.evil.exec(ctx, s)
 	}
 	for {
 		if _, err := s.Receive(); err != nil {
@@ -164,7 +197,11 @@ func (g *guest) ExecStream(_ context.Context, s *connect.BidiStream[agentv1.Exec
 	}
 }
 
-func (g *guest) RunHooks(context.Context, *connect.Request[agentv1.RunHooksRequest]) (*connect.Response[agentv1.RunHooksResponse], error) {
+func (g *guest) RunHooks(ctx context.Context, _ *connect.Request[agentv1.RunHooksRequest]) (*connect.Response[agentv1.RunHooksResponse], error) {
+	if g.all.evil.hooks != nil {
+		r, err := g.all.evil.hooks(ctx)
+		return connect.NewResponse(r), err
+	}
 	return connect.NewResponse(&agentv1.RunHooksResponse{}), nil
 }
 

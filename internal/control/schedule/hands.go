@@ -258,8 +258,13 @@ func (h *hands) name(n int) string {
 // Keep implements [loop.Hands].
 func (h *hands) Keep(ctx context.Context) error { return lostError(h.keep(ctx)) }
 
-// lostError says in the loop's words that the machine is gone.
+// lostError says in the loop's words that the machine is gone. A machine that
+// floods its connection is not dialed again: the run ends.
 func lostError(err error) error {
+	if errors.Is(err, pod.ErrExceeded) {
+		return fault.Exhausted("the machine flooded its connection to the server, which was ended").Named("machine_flood").
+			Hint("look for what does so in the last tool calls, with `aloft agent logs`, and send a follow-up").Because(err)
+	}
 	if errors.Is(err, pod.ErrLost) {
 		return fmt.Errorf("%w: %w", loop.ErrMachineLost, err)
 	}

@@ -175,7 +175,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Machine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	conn, err := l.dial(ctx, m, w.s.Gateway, w.s.redact(state, m.ID()), w.s.tokens(state.Agent.ID), w.s.spans(state, m.ID()))
+	conn, err := l.dial(ctx, m, w.s.Gateway, w.s.connection(state, m.ID())...)
 	if u, ok := errors.AsType[unstartedError](err); ok {
 		return pod.Ready{}, w.unstartable(ctx, m, state, u.error)
 	}
@@ -360,7 +360,7 @@ func (s *Scheduler) idle(ctx context.Context, state *agent.State, do func(*pod.C
 	if conn != nil {
 		conn.Apply(s.redact(state, m.ID()))
 	} else {
-		if conn, err = pod.Dial(ctx, m, s.Gateway, s.redact(state, m.ID()), s.tokens(state.Agent.ID), s.spans(state, m.ID())); err == nil {
+		if conn, err = pod.Dial(ctx, m, s.Gateway, s.connection(state, m.ID())...); err == nil {
 			l.conn = conn
 		}
 	}

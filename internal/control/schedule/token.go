@@ -52,6 +52,13 @@ func (s *Scheduler) redactor(state *agent.State, machineID string) *redact.Redac
 	return redact.New(secrets)
 }
 
+// connection is what every connection to the agent's machine is made with.
+func (s *Scheduler) connection(state *agent.State, machineID string) []pod.Option {
+	return []pod.Option{s.redact(state, machineID), s.tokens(state.Agent.ID), s.spans(state, machineID), pod.TellExceeded(func(reason error) {
+		s.Logger.Warn("the connection to a machine was ended", "machine", machineID, "reason", reason)
+	})}
+}
+
 // newMachineID names a machine after its agent, so that whoever finds one knows
 // whose it is.
 func newMachineID(agentID string) string {

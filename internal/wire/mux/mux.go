@@ -45,32 +45,33 @@ func PortOf(name string) (n uint16, ok bool) {
 // maxName bounds a name, so that a hostile peer cannot make us read on.
 const maxName = 64
 
-// maxStreams bounds the streams of a connection, so that a hostile peer cannot
-// make us hold any number.
-const maxStreams = 1024
-
 // headerTimeout is how long a peer may take to say what its stream is for.
 const headerTimeout = 10 * time.Second
 
 // Conn is one end of a connection. Its methods are safe for concurrent use.
-type Conn struct{ session *yamux.Session }
+type Conn struct {
+	session *yamux.Session
+	meter   *meter
+}
 
 // Client makes the control plane's end of conn.
 func Client(conn net.Conn) (*Conn, error) {
-	s, err := yamux.Client(conn, config())
+	m := newMeter(conn, 1)
+	s, err := yamux.Client(m, config())
 	if err != nil {
 		return nil, fmt.Errorf("mux: %w", err)
 	}
-	return &Conn{s}, nil
+	return &Conn{s, m}, nil
 }
 
 // Server makes pod-daemon's end of conn.
 func Server(conn net.Conn) (*Conn, error) {
-	s, err := yamux.Server(conn, config())
+	m := newMeter(conn, 0)
+	s, err := yamux.Server(m, config())
 	if err != nil {
 		return nil, fmt.Errorf("mux: %w", err)
 	}
-	return &Conn{s}, nil
+	return &Conn{s, m}, nil
 }
 
 func config() *yamux.Config {
@@ -92,29 +93,28 @@ func (c *Conn) Open(ctx context.Context, name string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s, err := c.session.OpenStream()
+	opened, err := c.session.OpenStream()
 	if err != nil {
-		return nil, fmt.Errorf("mux: open %s: %w", name, err)
+		return nil, fmt.Errorf("mux: open %s: %w", name, c.because(err))
 	}
+	s := c.meter.of(opened)
 	header := append([]byte{byte(len(name))}, name...)
 	if _, err := s.Write(header); err != nil {
-		return nil, errors.Join(fmt.Errorf("mux: open %s: %w", name, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("mux: open %s: %w", name, c.because(err)), s.Close())
 	}
 	return s, nil
 }
 
 // Serve hands each stream that the peer opens to handle, in a goroutine of its
-// own, until the connection ends. handle owns the stream.
+// own, until the connection ends. handle owns the stream. The error wraps
+// [ErrExceeded] where the peer used up a budget of the connection.
 func (c *Conn) Serve(handle func(name string, stream net.Conn)) error {
 	for {
-		s, err := c.session.AcceptStream()
+		accepted, err := c.session.AcceptStream()
 		if err != nil {
-			return fmt.Errorf("mux: %w", err)
+			return fmt.Errorf("mux: %w", c.because(err))
 		}
-		if c.session.NumStreams() > maxStreams {
-			_ = s.Close()
-			continue
-		}
+		s := c.meter.of(accepted)
 		go func() {
 			name, err := readName(s)
 			if err != nil {
@@ -126,7 +126,7 @@ func (c *Conn) Serve(handle func(name string, stream net.Conn)) error {
 	}
 }
 
-func readName(s *yamux.Stream) (string, error) {
+func readName(s net.Conn) (string, error) {
 	if err := s.SetReadDeadline(time.Now().Add(headerTimeout)); err != nil {
 		return "", err
 	}
@@ -143,6 +143,19 @@ func readName(s *yamux.Stream) (string, error) {
 	}
 	return string(name), s.SetReadDeadline(time.Time{})
 }
+
+// because returns err, or why the connection was ended if the peer exceeded its
+// budget.
+func (c *Conn) because(err error) error {
+	if over := c.meter.why(); over != nil {
+		return over
+	}
+	return err
+}
+
+// Exceeded returns the error that ended the connection if the peer used up a
+// budget of it, which wraps [ErrExceeded]; nil otherwise.
+func (c *Conn) Exceeded() error { return c.meter.why() }
 
 // Done is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.session.CloseChan() }

@@ -1,0 +1,281 @@
+package mux
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/hashicorp/yamux"
+)
+
+// ErrExceeded is wrapped by the error of a connection that ended because the
+// peer used up a budget of it.
+var ErrExceeded = errors.New("the peer exceeded a limit of the connection")
+
+// The budget of a connection. A peer that exceeds it is hostile or broken: an
+// honest one stays far below, and flow control cannot hold it back, since every
+// stream has a window of its own.
+const (
+	maxStreams = 1024     // that the peer opened and that have not ended at both ends
+	maxHeld    = 64 << 20 // bytes that the peer sent and nobody has read yet
+	maxPings   = 64       // of the peer, not answered yet
+)
+
+// idleBuffer is how large, in bytes, the buffer of a stream may stay once
+// everything in it has been read.
+const idleBuffer = 64 << 10
+
+// meter is the raw connection under a session. It reads the frames that pass in
+// both directions, keeps count of what the peer makes this end hold, and fails
+// the read that would exceed the budget, before the session acts on the frame.
+type meter struct {
+	net.Conn
+	parity  uint32 // of the ids of streams that this end opens
+	in, out frames
+
+	mu       sync.Mutex
+	streams  map[uint32]*holding // those not ended at both ends
+	foreign  int                 // of streams: those that the peer opened
+	held     int
+	pings    int
+	exceeded error // why the connection was ended; nil otherwise
+}
+
+// holding is what one stream holds.
+type holding struct {
+	id       uint32
+	foreign  bool // the peer opened the stream
+	bytes    int  // received and not read
+	peak     int  // most bytes since the buffer was last empty
+	peerDone bool // the peer has sent its FIN or a RST
+	weDone   bool // the stream was closed here
+	gone     bool // taken out of the count
+}
+
+func newMeter(conn net.Conn, parity uint32) *meter {
+	return &meter{Conn: conn, parity: parity, streams: map[uint32]*holding{}}
+}
+
+// Read reads from the peer and counts what it sent.
+func (m *meter) Read(p []byte) (int, error) {
+	n, err := m.Conn.Read(p)
+	if over := m.in.scan(p[:n], m.received); over != nil {
+		return 0, over
+	}
+	return n, err
+}
+
+// Write counts what this end sends, then sends it.
+func (m *meter) Write(p []byte) (int, error) {
+	_ = m.out.scan(p, m.sent) // sent returns no error
+	return m.Conn.Write(p)
+}
+
+// received counts a frame of the peer.
+func (m *meter) received(f frame) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch f.kind {
+	case kindPing:
+		if f.flags&flagSYN == 0 {
+			return nil
+		}
+		if m.pings++; m.pings > maxPings {
+			return m.exceed("%d pings are unanswered", maxPings)
+		}
+		return nil
+	case kindData, kindWindow:
+	default:
+		return nil
+	}
+	h := m.streams[f.stream]
+	if f.flags&flagSYN != 0 {
+		if h != nil || f.stream%2 == m.parity {
+			return m.exceed("stream %d is not free to open", f.stream)
+		}
+		if m.foreign >= maxStreams {
+			return m.exceed("%d streams are open", maxStreams)
+		}
+		m.foreign++
+		h = &holding{id: f.stream, foreign: true}
+		m.streams[f.stream] = h
+	}
+	if h == nil {
+		return nil // the session discards the frame
+	}
+	if f.kind == kindData {
+		h.bytes += int(f.length)
+		h.peak = max(h.peak, h.bytes)
+		if m.held += int(f.length); m.held > maxHeld {
+			return m.exceed("%d MiB are unread", maxHeld>>20)
+		}
+	}
+	if f.flags&(flagFIN|flagRST) != 0 {
+		h.peerDone = true
+		m.release(h)
+	}
+	return nil
+}
+
+// exceed needs m.mu.
+func (m *meter) exceed(format string, args ...any) error {
+	m.exceeded = fmt.Errorf("%w: "+format, append([]any{ErrExceeded}, args...)...)
+	return m.exceeded
+}
+
+// sent counts a frame of this end.
+func (m *meter) sent(f frame) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case f.kind == kindPing && f.flags&flagACK != 0:
+		m.pings--
+	case f.kind != kindData && f.kind != kindWindow:
+	case f.flags&flagSYN != 0:
+		m.streams[f.stream] = &holding{id: f.stream}
+	case f.flags&flagRST != 0: // the session has dropped the stream
+		if h := m.streams[f.stream]; h != nil {
+			h.peerDone, h.weDone = true, true
+			m.release(h)
+		}
+	}
+	return nil
+}
+
+// release stops counting a stream that has ended at both ends. It needs m.mu.
+func (m *meter) release(h *holding) {
+	if h.gone || !h.peerDone || !h.weDone {
+		return
+	}
+	h.gone = true
+	m.held -= h.bytes
+	if h.foreign {
+		m.foreign--
+	}
+	delete(m.streams, h.id)
+}
+
+// why returns the error of a connection that exceeded its budget; nil for any
+// other.
+func (m *meter) why() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.exceeded
+}
+
+// of makes s a stream whose reads are counted.
+func (m *meter) of(s *yamux.Stream) *stream {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.streams[s.StreamID()]
+	if h == nil { // ended already
+		h = &holding{id: s.StreamID(), gone: true}
+	}
+	return &stream{Stream: s, meter: m, holding: h}
+}
+
+// stream is a stream of a session that tells the meter what was read of it.
+type stream struct {
+	*yamux.Stream
+	meter   *meter
+	holding *holding
+}
+
+// Read reads what the peer sent.
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.Stream.Read(p)
+	if n > 0 && s.took(n) {
+		s.Shrink()
+	}
+	return n, err
+}
+
+// took counts n bytes as read, and reports whether the buffer of the stream is
+// empty and too large to keep.
+func (s *stream) took(n int) (shrink bool) {
+	s.meter.mu.Lock()
+	defer s.meter.mu.Unlock()
+	h := s.holding
+	h.bytes -= n
+	if !h.gone {
+		s.meter.held -= n
+	}
+	if h.bytes > 0 {
+		return false
+	}
+	shrink, h.peak = h.peak > idleBuffer, 0
+	return shrink
+}
+
+// Close ends the writing. What the peer sends is still read.
+func (s *stream) Close() error {
+	err := s.Stream.Close()
+	s.meter.mu.Lock()
+	defer s.meter.mu.Unlock()
+	s.holding.weDone = true
+	s.meter.release(s.holding)
+	return err
+}
+
+// The frames of yamux: version, kind, flags, stream and length; a data frame is
+// followed by as many bytes.
+const (
+	frameSize = 12
+
+	kindData   = 0
+	kindWindow = 1
+	kindPing   = 2
+
+	flagSYN = 1
+	flagACK = 2
+	flagFIN = 4
+	flagRST = 8
+)
+
+type frame struct {
+	kind   byte
+	flags  uint16
+	stream uint32
+	length uint32
+}
+
+// frames finds the frames in one direction of a connection.
+type frames struct {
+	header [frameSize]byte
+	have   int    // bytes of header
+	body   uint32 // bytes that follow the last header
+}
+
+// scan calls each with every header that ends in p, up to its first error.
+func (s *frames) scan(p []byte, each func(frame) error) error {
+	for len(p) > 0 {
+		if s.body > 0 {
+			n := min(uint32(len(p)), s.body) //nolint:gosec // a read is no longer than its buffer
+			s.body -= n
+			p = p[n:]
+			continue
+		}
+		n := copy(s.header[s.have:], p)
+		s.have += n
+		p = p[n:]
+		if s.have < frameSize {
+			return nil
+		}
+		s.have = 0
+		f := frame{
+			kind:   s.header[1],
+			flags:  binary.BigEndian.Uint16(s.header[2:]),
+			stream: binary.BigEndian.Uint32(s.header[4:]),
+			length: binary.BigEndian.Uint32(s.header[8:]),
+		}
+		if f.kind == kindData {
+			s.body = f.length
+		}
+		if err := each(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
