@@ -4,6 +4,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -163,10 +164,26 @@ var suites = []suite{
 	}},
 }
 
+// whole are measurements of the programs as a whole, by name.
+var whole = []struct {
+	name string
+	run  func() ([]row, error)
+}{{"exec-daemon", execDaemon}, {"product", product}, {"turns", turns}, {"environments", environments}, {"dashboard", dashboard}}
+
 func main() {
+	only := flag.String("only", "", "measure only what has a name that matches this regular expression: PACKAGE NAME of a benchmark, exec-daemon, product, turns, environments or dashboard")
+	flag.Parse()
+	chosen, err := regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: -only:", err)
+		os.Exit(2)
+	}
 	var rows []row
 	failed := false
 	for _, s := range suites {
+		if !chosen.MatchString(s.pkg + " " + s.name) {
+			continue
+		}
 		f, err := s.run()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
@@ -175,8 +192,11 @@ func main() {
 		}
 		rows = append(rows, s.rows(f)...)
 	}
-	for _, whole := range []func() ([]row, error){execDaemon, product, environments, dashboard} {
-		more, err := whole()
+	for _, w := range whole {
+		if !chosen.MatchString(w.name) {
+			continue
+		}
+		more, err := w.run()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			failed = true
@@ -202,7 +222,7 @@ var line = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns
 var p99 = regexp.MustCompile(`([\d.]+) µs/p99`)
 var both = regexp.MustCompile(`([\d.]+) (ns/yardstick|cpu-ns/yardstick|cpu-ns/op|ns/freeze|ns/copy|bytes/one|bytes/many)`)
 var files = regexp.MustCompile(`([\d.]+) files/s`)
-var median = regexp.MustCompile(`([\d.]+) (µs|ns|ms)/median`)
+var reported = regexp.MustCompile(`([\d.]+) (µs|ns|ms)/median`)
 
 // run runs the suite, and takes the median where a benchmark reports one.
 func (s suite) run() (figures, error) {
@@ -219,7 +239,7 @@ func (s suite) run() (figures, error) {
 		if err != nil {
 			return nil, err
 		}
-		if d := median.FindStringSubmatch(m[3]); d != nil {
+		if d := reported.FindStringSubmatch(m[3]); d != nil {
 			value, err = strconv.ParseFloat(d[1], 64)
 			if err != nil {
 				return nil, err

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,12 +23,13 @@ import (
 	"aloft/internal/conversation"
 )
 
-// endless calls the tool `true` in every turn.
-const endless = `
+// once calls Shell with `true`, and ends.
+const once = `
 scripts:
   - repeat: true
     turns:
       - calls: [{tool: Shell, args: {command: "true"}}]
+      - text: Done.
 `
 
 // server is a bin/aloft serve on a folder of its own.
@@ -70,8 +70,30 @@ func product() (rows []row, err error) {
 		return rows, err
 	}
 	rows = append(rows, row{"1,000 agents listed, 100 a page", ms(float64(time.Since(begun))), "", "", ""})
-	more, err := s.turns(1000)
-	return append(rows, more...), err
+	idle, err := s.atRest()
+	if err != nil {
+		return rows, err
+	}
+	return append(rows, row{"a machine's processes, resident", mib(idle), "", "", "≤ 40 MiB"}), nil
+}
+
+// atRest is the memory of the processes of a machine whose agent has run one
+// command and has ended its run.
+func (s *server) atRest() (int64, error) {
+	var made struct {
+		Agent struct{ ID string }
+		Run   struct{ ID string }
+	}
+	if err := s.do(http.MethodPost, "/v1/agents", map[string]any{"prompt": map[string]string{"text": "go"}}, &made); err != nil {
+		return 0, err
+	}
+	path := "/v1/agents/" + made.Agent.ID
+	if _, err := s.ask(http.MethodGet, path+"/runs/"+made.Run.ID+"/stream", nil); err != nil { // which ends with the run
+		return 0, err
+	}
+	idle := guests(made.Agent.ID)
+	var none any
+	return idle, s.do(http.MethodDelete, path, nil, &none)
 }
 
 // fill makes a store of n agents, each with a run that has ended.
@@ -99,7 +121,7 @@ func fill(dir string, n int) error {
 	return s.Close()
 }
 
-func serve(dir string) (*server, error) { return serveWith(dir, endless, "") }
+func serve(dir string) (*server, error) { return serveWith(dir, once, "") }
 
 // serveWith serves with a model that plays the script, and more configuration.
 func serveWith(dir, plays, more string) (*server, error) {
@@ -205,78 +227,6 @@ func (s *server) list(n int) error {
 		}
 	}
 	return nil
-}
-
-// turns runs an agent for n turns and takes from its journal what a turn costs.
-func (s *server) turns(n int) ([]row, error) {
-	var made struct {
-		Agent struct{ ID string }
-		Run   struct{ ID string }
-	}
-	if err := s.do(http.MethodPost, "/v1/agents", map[string]any{"prompt": map[string]string{"text": "go"}}, &made); err != nil {
-		return nil, err
-	}
-	replies, err := s.replies(made.Agent.ID, n)
-	if err != nil {
-		return nil, err
-	}
-	idle := guests(made.Agent.ID)
-	var none any
-	if err := s.do(http.MethodDelete, "/v1/agents/"+made.Agent.ID, nil, &none); err != nil {
-		return nil, err
-	}
-	first, last := cost(replies[:50]), cost(replies[n-50:])
-	return []row{
-		{"a turn with tool `true`, turns 1–50", ms(first), "", "", "≤ 5 ms"},
-		{fmt.Sprintf("a turn with tool `true`, turns %d–%d", n-49, n), ms(last), ms(first), times(last, first) + " the first ones", "flat"},
-		{"a machine's processes, resident", mib(idle), "", "", "≤ 40 MiB"},
-	}, nil
-}
-
-// replies follows the journal until n replies are in it, and returns their times.
-func (s *server) replies(agentID string, n int) ([]time.Time, error) {
-	req, err := http.NewRequest(http.MethodGet, s.url+"/v1/agents/"+agentID+"/events?follow=true", nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+s.key)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	var at []time.Time
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() && len(at) < n {
-		var e struct {
-			Time time.Time
-			Kind string
-		}
-		if len(lines.Bytes()) == 0 { // keeps the connection alive
-			continue
-		}
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return nil, err
-		}
-		if e.Kind == "run.ended" {
-			return nil, errors.New("the run has ended")
-		}
-		if e.Kind == "turn.replied" {
-			at = append(at, e.Time)
-		}
-	}
-	return at, lines.Err()
-}
-
-// cost is the median time between replies, in nanoseconds.
-func cost(at []time.Time) float64 {
-	var between []time.Duration
-	for i := 1; i < len(at); i++ {
-		between = append(between, at[i].Sub(at[i-1]))
-	}
-	slices.Sort(between)
-	return float64(between[len(between)/2])
 }
 
 // guests is the memory of the processes of the agent's machine, found by the
