@@ -30,14 +30,18 @@ type Reviewer interface {
 
 // admit decides whether a call is sent to the machine, and as what. The
 // project's hooks are asked first, then the run mode, then where need be the
-// classifier, then a person. What is decided is journaled, so that it is
-// decided once. A call that is not admitted has its result.
+// classifier, then a person. What is decided is in c.Judged, which is journaled
+// with what comes of it, see [talk.sent]. A call that is not admitted has its result.
 func (t *talk) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error) {
 	switch {
 	case c.Sent && c.Judged == nil: // by a server that judged nothing
 		return c, true, nil
 	case c.Judged == nil && c.Approval == nil:
-		if err := t.judge(ctx, &c); err != nil {
+		ask, err := t.judge(ctx, &c)
+		if err == nil && ask != nil {
+			err = ask()
+		}
+		if err != nil {
 			return c, false, err
 		}
 	}
@@ -45,11 +49,12 @@ func (t *talk) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error
 		if err := t.await(ctx, &c); err != nil {
 			return c, false, err
 		}
-		if err := t.heard(ctx, &c); err != nil {
-			return c, false, err
-		}
+		t.heard(&c)
 	}
 	if c.Judged.Treatment == agent.CallRefused {
+		if err := t.record(ctx, t.unjournaled(c)...); err != nil {
+			return c, false, err
+		}
 		result := tool.Failed("%s", c.Judged.Message)
 		if err := t.after(ctx, c, &result, 0); err != nil && !errors.Is(err, ErrMachineLost) {
 			return c, false, err
@@ -59,44 +64,50 @@ func (t *talk) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error
 	return c, true, nil
 }
 
-// judge decides about a call, or puts it to a person: then c.Approval is set
-// and c.Judged is not.
-func (t *talk) judge(ctx context.Context, c *agent.Call) error {
+// judge decides about a call, as far as hooks and rules do, and sets c.Judged. Where
+// they leave it open, ask has the classifier decide or puts the call to a person:
+// then c.Approval is set and c.Judged is not.
+func (t *talk) judge(ctx context.Context, c *agent.Call) (ask func() error, err error) {
 	said, err := t.before(ctx, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if said.Permission == hookDeny {
-		return t.judged(ctx, c, agent.CallRefused, "hook", said.UserMessage, refusedByHook(said))
+		t.judged(c, agent.CallRefused, "hook", said.UserMessage, refusedByHook(said))
+		return nil, nil
 	}
 	if said.UpdatedInput != nil {
 		c.Args = said.UpdatedInput
 	}
 	if c.Name == agent.SwitchTool {
-		return t.switching(ctx, c)
+		return t.switching(ctx, c), nil
 	}
 	if t.state().Mode == agent.ModePlan && !t.onlyReads(*c) {
-		return t.planning(ctx, c)
+		t.planning(c)
+		return nil, nil
 	}
 	if t.Review == nil {
-		return t.judged(ctx, c, agent.CallRun, "policy", "", "")
+		t.judged(c, agent.CallRun, "policy", "", "")
+		return nil, nil
 	}
 	v, err := t.Review.Check(ctx, t.state(), c.ToolCall, t.hands.Enforced())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if said.Permission == hookAsk && (v.Treatment == permit.Run || v.Treatment == permit.Sandboxed) {
 		v.Treatment, v.Why = permit.Ask, "a hook asks: "+said.UserMessage
 	}
 	switch v.Treatment {
 	case permit.Run:
-		return t.judged(ctx, c, agent.CallRun, "policy", v.Why, "")
+		t.judged(c, agent.CallRun, "policy", v.Why, "")
+		return nil, nil
 	case permit.Sandboxed:
-		return t.judged(ctx, c, agent.CallSandboxed, "policy", v.Why, "")
+		t.judged(c, agent.CallSandboxed, "policy", v.Why, "")
+		return nil, nil
 	case permit.Classify:
-		return t.classify(ctx, c, v)
+		return func() error { return t.classify(ctx, c, v) }, nil
 	}
-	return t.question(ctx, c, v)
+	return func() error { return t.question(ctx, c, v) }, nil
 }
 
 // maxRefused is after how many refused calls of a run the classifier is asked no
@@ -124,10 +135,12 @@ func (t *talk) classify(ctx context.Context, c *agent.Call, v review.Verdict) er
 	}
 	switch verdict.Verdict {
 	case review.VerdictAllow:
-		return t.judged(ctx, c, agent.CallRun, "classifier", verdict.Reason, "")
+		t.judged(c, agent.CallRun, "classifier", verdict.Reason, "")
+		return nil
 	case review.VerdictBlock:
-		return t.judged(ctx, c, agent.CallRefused, "classifier", verdict.Reason, "Not run. A reviewer judged: "+verdict.Reason+
+		t.judged(c, agent.CallRefused, "classifier", verdict.Reason, "Not run. A reviewer judged: "+verdict.Reason+
 			" Take another way to what the task needs. If there is none, and this is what the user wants, make the very same call again: the user is asked then.")
+		return nil
 	}
 	v.Why = "the classifier leaves it to you: " + verdict.Reason
 	if verdict.Failure != "" {
@@ -136,35 +149,51 @@ func (t *talk) classify(ctx context.Context, c *agent.Call, v review.Verdict) er
 	return t.question(ctx, c, v)
 }
 
-// judged journals what was decided.
-func (t *talk) judged(ctx context.Context, c *agent.Call, treatment, by, why, message string) error {
-	b := &agent.CallJudged{CallID: c.ID, Treatment: treatment, By: by, Why: why, Message: message}
-	if orig := t.rec.argsOf(c.ID); string(orig) != string(c.Args) {
-		b.Args = c.Args
+// judged sets c.Judged to what was decided. It is not journaled yet.
+func (t *talk) judged(c *agent.Call, treatment, by, why, message string) {
+	c.Judged = &agent.CallJudged{CallID: c.ID, Treatment: treatment, By: by, Why: why, Message: message}
+	if known, ok := t.rec.call(c.ID); !ok || string(known.Args) != string(c.Args) {
+		c.Judged.Args = c.Args
 	}
-	c.Judged = b
-	return t.record(ctx, b)
+}
+
+// unjournaled is what was decided about a call where the journal does not have it yet.
+func (t *talk) unjournaled(c agent.Call) []agent.Body {
+	if known, ok := t.rec.call(c.ID); c.Judged == nil || ok && known.Judged != nil {
+		return nil
+	}
+	return []agent.Body{c.Judged}
+}
+
+// sent are the events that say that a call was sent, to a machine's life where it
+// goes to one, with what was decided about it: in one append, before it is sent.
+func (t *talk) sent(c agent.Call, bootID string) []agent.Body {
+	return append(t.unjournaled(c), &agent.CallSent{CallID: c.ID, BootID: bootID})
 }
 
 // planning judges a call that may change something while there is no plan yet.
-func (t *talk) planning(ctx context.Context, c *agent.Call) error {
+func (t *talk) planning(c *agent.Call) {
 	const why = "plan mode"
 	switch {
 	case c.Name == "Shell" && t.hands.Enforced():
-		return t.judged(ctx, c, agent.CallSandboxed, "policy", why, "")
+		t.judged(c, agent.CallSandboxed, "policy", why, "")
 	case c.Name == "Shell":
-		return t.judged(ctx, c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed, and this machine cannot hold a command to that. Use Read, LS, Glob and Grep.")
+		t.judged(c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed, and this machine cannot hold a command to that. Use Read, LS, Glob and Grep.")
+	default:
+		t.judged(c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed. Make a plan with CreatePlan; when the user has approved it you can do this.")
 	}
-	return t.judged(ctx, c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed. Make a plan with CreatePlan; when the user has approved it you can do this.")
 }
 
 // switching judges a call to go on in another mode: only a person ends plan mode.
-func (t *talk) switching(ctx context.Context, c *agent.Call) error {
+func (t *talk) switching(ctx context.Context, c *agent.Call) (ask func() error) {
 	in, wrong := controltool.ReadSwitch(c.Args)
 	if wrong == nil && in.Target == agent.ModeAgent && t.state().Mode == agent.ModePlan {
-		return t.put(ctx, c, agent.Approval{Subject: "end plan mode", Reason: in.Explanation, Why: "it changes nothing before you allow it"})
+		return func() error {
+			return t.put(ctx, c, agent.Approval{Subject: "end plan mode", Reason: in.Explanation, Why: "it changes nothing before you allow it"})
+		}
 	}
-	return t.judged(ctx, c, agent.CallRun, "policy", "", "")
+	t.judged(c, agent.CallRun, "policy", "", "")
+	return nil
 }
 
 // question puts a call to a person.
@@ -242,14 +271,15 @@ func (t *talk) await(ctx context.Context, c *agent.Call) error {
 	return nil
 }
 
-// heard journals what follows for a call from what a person has said.
-func (t *talk) heard(ctx context.Context, c *agent.Call) error {
+// heard decides about a call by what a person has said.
+func (t *talk) heard(c *agent.Call) {
 	if c.Answer.Decision.Allows() {
-		return t.judged(ctx, c, agent.CallRun, "person", "", "")
+		t.judged(c, agent.CallRun, "person", "", "")
+		return
 	}
 	message := "Not run: the user does not allow it."
 	if c.Answer.Message != "" {
 		message = "Not run: the user does not allow it, and says: " + c.Answer.Message
 	}
-	return t.judged(ctx, c, agent.CallRefused, "person", c.Answer.Message, message)
+	t.judged(c, agent.CallRefused, "person", c.Answer.Message, message)
 }

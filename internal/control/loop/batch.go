@@ -112,10 +112,15 @@ func (b *batch) run() {
 	}
 }
 
-// flush writes what is queued. It reports whether nothing more will come.
+// flush writes what is queued, unless the batch is closing: then that is left for
+// the owner. It reports whether nothing more will come.
 func (b *batch) flush() (last bool) {
 	b.mu.Lock()
-	bodies, closing := b.bodies, b.closing
+	if b.closing {
+		b.mu.Unlock()
+		return true
+	}
+	bodies := b.bodies
 	b.bodies, b.size = nil, 0
 	b.mu.Unlock()
 	var err error
@@ -128,11 +133,12 @@ func (b *batch) flush() (last bool) {
 		b.err = err
 	}
 	b.room.Broadcast()
-	return closing || b.err != nil
+	return b.err != nil
 }
 
-// close writes the rest, and returns the first error of the writing.
-func (b *batch) close() error {
+// close ends the batch. It returns the deltas that are not journaled, for the
+// caller to journal with what comes next, and the first error of the writing.
+func (b *batch) close() (rest []agent.Body, err error) {
 	b.mu.Lock()
 	b.closing = true
 	b.mu.Unlock()
@@ -141,7 +147,7 @@ func (b *batch) close() error {
 	default:
 	}
 	<-b.done
-	return b.err
+	return b.bodies, b.err
 }
 
 // splice shows a reply that is asked for again after it was cut: what watchers

@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -49,19 +48,20 @@ func (t *talk) calls(ctx context.Context) error {
 			break
 		}
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	defer t.acknowledge(ctx)
+	group, each := errgroup.WithContext(ctx)
 	group.SetLimit(most)
 	for _, c := range todo {
 		group.Go(func() error {
-			if err := context.Cause(ctx); err != nil {
+			if err := context.Cause(each); err != nil {
 				return err
 			}
 			if !c.Sent { // one that is under way is not held
-				if err := t.hold(ctx); err != nil {
+				if err := t.hold(each); err != nil {
 					return err
 				}
 			}
-			return t.call(ctx, c)
+			return t.call(each, c)
 		})
 	}
 	return group.Wait()
@@ -75,7 +75,7 @@ func (t *talk) call(ctx context.Context, c agent.Call) error {
 		return t.done(ctx, c.ID, tool.Failed("there is no tool %q; the tools are %s", c.Name, toolNames()), 0)
 	case t.withheld(spec) != "":
 		return t.done(ctx, c.ID, tool.Failed("%s", t.withheld(spec)), 0)
-	case bytes.HasPrefix(c.Args, []byte(`{"`+notJSON+`":`)):
+	case notObject(c):
 		return t.done(ctx, c.ID, tool.Failed("the arguments were not a JSON object; send the call again"), 0)
 	case isMCP(c.Name):
 		return t.mcpCall(ctx, c)
@@ -112,7 +112,7 @@ func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) e
 		}
 	}
 	if !c.Sent {
-		if err := t.record(ctx, &agent.CallSent{CallID: c.ID, BootID: t.hands.BootID()}); err != nil {
+		if err := t.record(ctx, t.sent(c, t.hands.BootID())...); err != nil {
 			return err
 		}
 	}
@@ -126,17 +126,23 @@ func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) e
 		shown += size
 		deltas.add(&agent.CallDelta{CallID: c.ID, Stdout: d.Stdout, Stderr: d.Stderr, Upto: d.Seq}, size)
 	})
-	writeErr := deltas.close()
+	rest, writeErr := deltas.close()
 	switch {
 	case errors.Is(err, ErrMachineLost):
-		if doneErr := t.done(ctx, c.ID, tool.Failed("%s", lostCall), took); doneErr != nil {
+		if doneErr := t.done(ctx, c.ID, tool.Failed("%s", lostCall), took, rest...); doneErr != nil {
 			return doneErr
 		}
 		return err
 	case err != nil:
-		return fmt.Errorf("call %s: %w", c.Name, err)
+		return errors.Join(fmt.Errorf("call %s: %w", c.Name, err), t.record(ctx, rest...))
 	case writeErr != nil:
 		return writeErr
+	}
+	if t.hasHooks() { // they may take long, and watchers are not to wait for them
+		if err := t.record(ctx, rest...); err != nil {
+			return err
+		}
+		rest = nil
 	}
 	if add != nil {
 		add(&result)
@@ -144,10 +150,11 @@ func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) e
 	if err := t.after(ctx, c, &result, took); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err
 	}
-	if err := t.done(ctx, c.ID, result, took); err != nil {
+	if err := t.done(ctx, c.ID, result, took, rest...); err != nil {
 		return err
 	}
-	return t.hands.Ack(ctx, c.ID)
+	t.acks.add(c.ID)
+	return nil
 }
 
 // way is how the machine works a call.
@@ -247,8 +254,10 @@ const lostCall = "the machine was lost while this call ran: it may have had its 
 // controlCall works a tool that acts on the control plane. Working such a tool
 // again after a crash is the same as having worked it once.
 func (t *talk) controlCall(ctx context.Context, c agent.Call) error {
-	if err := t.record(ctx, &agent.CallSent{CallID: c.ID}); err != nil {
-		return err
+	if !c.Sent {
+		if err := t.record(ctx, t.sent(c, "")...); err != nil {
+			return err
+		}
 	}
 	start := time.Now()
 	if c.Name == managePull {

@@ -202,6 +202,12 @@ func (l *Loop) mayRun(event string) bool {
 	return present == nil || (*present)[event]
 }
 
+// hasHooks reports whether the machine may have hooks.
+func (l *Loop) hasHooks() bool {
+	present := l.present.Load()
+	return present == nil || len(*present) > 0
+}
+
 // presentOnes are the events that the machine may have hooks for: all, before it
 // has said.
 func (l *Loop) presentOnes(events []HookEvent) []HookEvent {
@@ -224,7 +230,7 @@ func (t *talk) runHooks(ctx context.Context, call HookCall) (HookOutcome, error)
 		return HookOutcome{}, nil
 	}
 	s := t.rec.snapshot()
-	if present := t.present.Load(); present == nil || len(*present) > 0 {
+	if t.hasHooks() {
 		if err := t.transcribe(ctx, s, &call); err != nil {
 			return HookOutcome{}, err
 		}

@@ -192,7 +192,9 @@ func (l *Loop) work(ctx context.Context) error {
 // turns works turn by turn, as long as ctx lets it, and ends the run, for which it
 // has until whole ends.
 func (l *Loop) turns(ctx, whole context.Context) error {
-	if err := l.own.reach(ctx); err != nil { // a repository that cannot be had is known before a model is paid
+	defer func() { _ = l.own.acknowledged() }() // where it matters, step has returned it
+	// A repository that cannot be had is known before a model is paid.
+	if err := l.own.reach(ctx); err != nil {
 		return err
 	}
 	if l.rec.snapshot().Agent.Env.Preset == agent.SetUp {

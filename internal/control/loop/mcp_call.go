@@ -225,7 +225,7 @@ func (t *talk) mcpCall(ctx context.Context, c agent.Call) error {
 	}
 	switch {
 	case why != "":
-		return t.done(ctx, c.ID, tool.Failed("%s", why), 0)
+		return t.done(ctx, c.ID, tool.Failed("%s", why), 0, t.unjournaled(c)...)
 	case c.Name == listMCP && server.Name == "":
 		return t.send(ctx, c, func(r *tool.Result) { t.addRemote(ctx, r) })
 	case server.Remote():
@@ -285,7 +285,7 @@ func (t *talk) checkMCP(ctx context.Context, c conversation.ToolCall) (server mc
 // journaled before it goes out, and never goes out twice.
 func (t *talk) remoteCall(ctx context.Context, c agent.Call, server mcp.Server) error {
 	a, _ := mcpArgsOf(c.ToolCall) // checkMCP has seen that it can be read
-	if err := t.record(ctx, &agent.CallSent{CallID: c.ID}); err != nil {
+	if err := t.record(ctx, t.sent(c, "")...); err != nil {
 		return err
 	}
 	start := time.Now()

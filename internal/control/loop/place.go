@@ -54,6 +54,16 @@ func (t *talk) reach(ctx context.Context) error {
 	return nil
 }
 
+// inPlace reports whether the conversation works in the run's machine, as far as is
+// known without waiting.
+func (t *talk) inPlace() bool {
+	if t.hands == nil || !t.place.TryLock() {
+		return false
+	}
+	defer t.place.Unlock()
+	return t.place.hands == t.hands
+}
+
 // forgetOthers has the machine drop the calls that it knows and nobody waits for:
 // a loop before this one died after it had journaled their results. Else each
 // takes one of the machine's places for as long as that is up.
@@ -77,6 +87,7 @@ func (t *talk) forgetOthers(ctx context.Context, h Hands) error {
 // lost lets go of the machine, since it is gone. The first conversation that finds
 // it so records that.
 func (t *talk) lost(ctx context.Context, cause error) error {
+	_ = t.acknowledged() // what the machine knows is gone with it
 	t.place.Lock()
 	defer t.place.Unlock()
 	was := t.hands

@@ -2,14 +2,18 @@ package loop
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
 )
+
+// currentFor is how long after an append of its own a recorder takes the state for
+// current. It spares the reading of the journal between two steps of a turn.
+const currentFor = 10 * time.Millisecond
 
 // readBatch is how many events are read at once when a journal is folded.
 const readBatch = 1000
@@ -31,6 +35,9 @@ type recorder struct {
 	// turn is held by who reads or writes the journal and folds it: by one at a
 	// time, and for as long as the store takes. What is below mu changes only then.
 	turn chan struct{}
+	// appended is when this recorder last appended, and the state held all of the
+	// journal; zero once news has relied on it. turn is held.
+	appended time.Time
 
 	mu     sync.Mutex // held for moments only
 	state  *agent.State
@@ -109,8 +116,11 @@ func (r *recorder) news(ctx context.Context) (paused bool, head int64, err error
 		return false, 0, err
 	}
 	defer r.give()
-	if err := r.catchUp(ctx, 1<<62); err != nil {
-		return false, 0, err
+	current := time.Since(r.appended) < currentFor
+	if r.appended = (time.Time{}); !current {
+		if err := r.catchUp(ctx, 1<<62); err != nil {
+			return false, 0, err
+		}
 	}
 	return r.state.Agent.Paused && r.state.Cancel == "", r.state.Agent.Head, nil
 }
@@ -140,14 +150,14 @@ func (r *recorder) lost() int {
 	return r.losses
 }
 
-// argsOf are the arguments of a call as the journal has them.
-func (r *recorder) argsOf(callID string) json.RawMessage {
+// call returns a call that has no result, as the journal has it.
+func (r *recorder) call(id string) (c agent.Call, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.state.Find(callID); c != nil {
-		return c.Args
+	if c := r.state.Find(id); c != nil {
+		return *c, true
 	}
-	return nil
+	return agent.Call{}, false
 }
 
 // answerTo folds what others have appended, and returns the answer to the
@@ -200,6 +210,7 @@ func (r *recorder) applied(ctx context.Context, events []agent.Event) error {
 			r.apply(e)
 		}
 	}
+	r.appended = time.Now()
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -143,16 +144,35 @@ func (t *talk) ask(ctx context.Context) error {
 		}
 	}
 	written.clear() // before the journal has the calls
-	if writeErr := deltas.close(); writeErr != nil {
+	rest, writeErr := deltas.close()
+	if writeErr != nil {
 		return writeErr
 	}
-	switch {
-	case err != nil:
-		return err
-	case reply == nil:
-		return &model.Error{Reason: model.Cut, Message: "the stream ended before the reply did"}
+	if err == nil && reply == nil {
+		err = &model.Error{Reason: model.Cut, Message: "the stream ended before the reply did"}
 	}
-	return t.replied(ctx, reply)
+	var whole []agent.Body
+	if err == nil {
+		whole, err = t.whole(reply)
+	}
+	if err != nil {
+		return cmp.Or(t.record(ctx, rest...), err)
+	}
+	step := append(rest, whole...)
+	lost := t.acknowledged()
+	if lost == nil {
+		step = append(step, t.foresee(ctx, reply.Message)...)
+	}
+	last, cancel := Outliving(ctx) // the reply is paid for
+	defer cancel()
+	if err := t.record(last, step...); err != nil {
+		return err
+	}
+	if lost != nil {
+		return lost
+	}
+	t.replyHooks(ctx, reply.Message)
+	return nil
 }
 
 // goOn is said to a model whose reply ended for want of room.
@@ -161,16 +181,17 @@ const goOn = "Your reply was cut because it was too long. Go on where it ended."
 // modelRefused is the code of a reply that declines to answer.
 const modelRefused = "model_refused"
 
-// replied journals a reply, in a form that every provider takes back.
-func (t *talk) replied(ctx context.Context, r *model.Reply) error {
+// whole returns the events of a whole reply, in a form that every provider takes
+// back.
+func (t *talk) whole(r *model.Reply) ([]agent.Body, error) {
 	s := t.state()
 	if r.Stop == model.StopRefusal {
-		return fault.Denied("the model declined to answer: %s", r.Message.PlainText()).Named(modelRefused).
+		return nil, fault.Denied("the model declined to answer: %s", r.Message.PlainText()).Named(modelRefused).
 			Hint("put the task in other words, or use another model")
 	}
 	if len(r.Message.Blocks) == 0 {
 		if r.Stop != model.StopEnd || s.Turns == 0 {
-			return errEmpty
+			return nil, errEmpty
 		}
 		// After a tool's result a model may end its turn without a word.
 		r.Message.Blocks = []conversation.Block{{Text: "Done."}}
@@ -183,11 +204,7 @@ func (t *talk) replied(ctx context.Context, r *model.Reply) error {
 	if r.Stop == model.StopLength && len(r.Message.Calls()) == 0 && !cutBefore {
 		bodies = append(bodies, &agent.Notice{Text: goOn, Code: agent.CodeCut})
 	}
-	if err := t.record(ctx, bodies...); err != nil {
-		return err
-	}
-	t.replyHooks(ctx, r.Message)
-	return nil
+	return bodies, nil
 }
 
 // replyHooks tells hooks what the model has said and thought.

@@ -77,9 +77,9 @@ func (p played) Stream(ctx context.Context, req model.Request) iter.Seq2[model.E
 }
 
 // sweepRun has all that a run journals: calls that run inside and outside of the
-// sandbox, side by side, and by a subagent; a call of the control plane; hooks; a
-// commit and a push.
-func sweepRun(r *rig) loop.Config {
+// sandbox, side by side, and by a subagent; a call of the control plane; a commit and
+// a push; and hooks, or none: then what one step decides is one append.
+func sweepRun(r *rig, hooks bool) loop.Config {
 	r.hands.enforced = true
 	r.hands.takes = func(loop.HookCall) time.Duration { return time.Second }
 	r.hands.hooks = func(call loop.HookCall) loop.HookOutcome {
@@ -90,6 +90,9 @@ func sweepRun(r *rig) loop.Config {
 			}
 		}
 		return out
+	}
+	if !hooks {
+		r.hands.hooks = nil
 	}
 	r.reviewed(permit.AutoReview, `{"terminalAllowlist":["make"]}`)
 	c := r.config()
@@ -109,12 +112,7 @@ func sweepRun(r *rig) loop.Config {
 // started twice, or before the journal has that it was sent, or outside of the sandbox
 // when it was judged to run inside; none is kept in a machine for nobody.
 func TestEveryAppend(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		machine bool // dies too
-		after   bool // the append is written
-		err     error
-	}{
+	for _, c := range []failing{
 		{"ServerDiesBefore", false, false, nil},
 		{"ServerDiesAfter", false, true, nil},
 		{"BothDieBefore", true, false, nil},
@@ -123,26 +121,37 @@ func TestEveryAppend(t *testing.T) {
 		{"AnswerLostAfter", false, true, store.ErrUnknown},
 		{"Away", false, false, store.ErrUnreachable},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rigs := newRig(t, true)
-				for n := 1; ; n++ {
-					if over := sweepOne(t, rigs.another(true), n, c.machine, c.after, c.err); over {
-						if n < 25 {
-							t.Errorf("the run had %d appends", n-1)
+		for name, hooks := range map[string]bool{"Hooks": true, "NoHooks": false} {
+			t.Run(c.name+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					rigs := newRig(t, true)
+					for n := 1; ; n++ {
+						if over := sweepOne(t, rigs.another(true), n, c, hooks); over {
+							if n < 15 {
+								t.Errorf("the run had %d appends", n-1)
+							}
+							return
 						}
-						return
 					}
-				}
+				})
 			})
-		})
+		}
 	}
 }
 
+// failing is how an append fails.
+type failing struct {
+	name    string
+	machine bool // dies too
+	after   bool // the append is written
+	err     error
+}
+
 // sweepOne has the n-th append of a run fail. It reports whether there is no such.
-func sweepOne(t *testing.T, r *rig, n int, machine, after bool, fails error) (over bool) {
+func sweepOne(t *testing.T, r *rig, n int, how failing, hooks bool) (over bool) {
 	t.Helper()
-	c := sweepRun(r)
+	machine, after, fails := how.machine, how.after, how.err
+	c := sweepRun(r, hooks)
 	at := fmt.Sprintf("append %d", n)
 	var mu sync.Mutex
 	starts := map[string]int{}

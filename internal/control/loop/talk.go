@@ -20,6 +20,7 @@ type talk struct {
 	model model.Model
 	info  model.Info
 	task  string // the call at which the subagent works; "" in the agent's own
+	acks  acks   // that the machine has not confirmed yet
 }
 
 // state is how the journal stands, with this conversation's thread. It stays as
@@ -28,6 +29,9 @@ func (t *talk) state() *agent.State { return t.rec.snapshotOf(t.task) }
 
 // record journals what happens in this conversation.
 func (t *talk) record(ctx context.Context, bodies ...agent.Body) error {
+	if len(bodies) == 0 {
+		return nil
+	}
 	if t.task != "" {
 		bodies = slices.Clone(bodies)
 		for i, b := range bodies {
@@ -75,5 +79,5 @@ func (t *talk) step(ctx context.Context) (said bool, err error) {
 	case agent.NextCalls:
 		return false, t.calls(ctx)
 	}
-	return true, nil
+	return true, t.acknowledged()
 }

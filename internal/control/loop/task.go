@@ -223,7 +223,7 @@ func (t *talk) beginTask(ctx context.Context, c agent.Call) (refused *tool.Resul
 	if said.Permission == hookDeny {
 		return no("%s", refusedByHook(said))
 	}
-	return nil, t.record(ctx, &agent.CallSent{CallID: c.ID}, &b)
+	return nil, t.record(ctx, append(t.sent(c, ""), &b)...)
 }
 
 // named is the model that a subagent wishes for; "" is the agent's own. Where the
@@ -243,6 +243,7 @@ func (t *talk) named(wish string) (model.Model, model.Info, error) {
 
 // converse works a subagent's conversation to its end.
 func (t *talk) converse(ctx context.Context) error {
+	defer func() { _ = t.acknowledged() }() // where it matters, step has returned it
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -314,7 +315,7 @@ func (t *talk) back(ctx context.Context, c agent.Call, r tool.Result, took time.
 	if err := t.after(ctx, c, &r, took); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err
 	}
-	return t.done(ctx, c.ID, r, took, ended...)
+	return t.done(ctx, c.ID, r, took, append(t.unjournaled(c), ended...)...)
 }
 
 // findSubagents asks the machine which subagents the repositories define.

@@ -1,0 +1,48 @@
+package loop
+
+import (
+	"context"
+	"sync"
+)
+
+// acks are the acknowledgements of a conversation's calls, which travel while the
+// model is asked for its next reply. A machine that is not told of one, since the
+// server dies before, is told to drop the call by the next loop that reaches it.
+type acks struct {
+	mu   sync.Mutex
+	due  []string // ids of calls whose results are journaled
+	sent []<-chan error
+}
+
+func (a *acks) add(callID string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.due = append(a.due, callID)
+}
+
+// acknowledge tells the machine which results are safe, and does not wait.
+func (t *talk) acknowledge(ctx context.Context) {
+	t.acks.mu.Lock()
+	defer t.acks.mu.Unlock()
+	h := t.hands
+	for _, id := range t.acks.due {
+		answer := make(chan error, 1)
+		go func() { answer <- h.Ack(ctx, id) }()
+		t.acks.sent = append(t.acks.sent, answer)
+	}
+	t.acks.due = nil
+}
+
+// acknowledged waits until the machine has taken note of all that it was told. It
+// returns the first error.
+func (t *talk) acknowledged() (err error) {
+	t.acks.mu.Lock()
+	defer t.acks.mu.Unlock()
+	for _, answer := range t.acks.sent {
+		if e := <-answer; err == nil {
+			err = e
+		}
+	}
+	t.acks.sent = nil
+	return err
+}

@@ -1,0 +1,200 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+	"aloft/internal/conversation"
+	"aloft/internal/policy/permit"
+	"aloft/internal/tool"
+)
+
+// appends is a journal that notes the kinds of the events of each append.
+type appends struct {
+	store.Journal
+	mu   sync.Mutex
+	seen []string
+}
+
+func (a *appends) Append(ctx context.Context, in store.Append) ([]agent.Event, error) {
+	var kinds []string
+	for _, e := range in.Events {
+		kinds = append(kinds, e.Inner().Kind())
+	}
+	a.mu.Lock()
+	a.seen = append(a.seen, strings.Join(kinds, " "))
+	a.mu.Unlock()
+	return a.Journal.Append(ctx, in)
+}
+
+// tellThenUse says something before it makes its calls, and has happen what comes
+// meanwhile.
+func tellThenUse(meanwhile func(), calls ...string) step {
+	return func(yield func(model.Event, error) bool) {
+		yield(model.Event{Text: "I look."}, nil)
+		meanwhile()
+		use(calls...)(yield)
+	}
+}
+
+// TestStepIsOneAppend is the table of what is journaled at once: a reply with what
+// was decided about its calls and that they were sent, where nobody is asked.
+func TestStepIsOneAppend(t *testing.T) {
+	both := []string{"turn.replied call.judged call.sent", "call.done", "text.delta turn.replied"}
+	for _, c := range []struct {
+		name  string
+		calls []string
+		rig   func(*rig)
+		want  []string
+	}{
+		{"Run", []string{`Shell {"command":"true"}`}, nil, both},
+		{"Sandboxed", []string{`Shell {"command":"curl x"}`}, func(r *rig) { r.hands.enforced = true; r.reviewed(permit.AutoReview, "") }, both},
+		{"OfTheControlPlane", []string{`TodoWrite {"merge":false,"todos":[]}`}, nil, []string{"turn.replied call.sent", "call.done", "text.delta turn.replied"}},
+		{"SideBySide", []string{`Read {"path":"a"}`, `Read {"path":"b"}`}, nil,
+			[]string{"turn.replied call.judged call.sent call.judged call.sent", "call.done", "call.done", "text.delta turn.replied"}},
+		{"OneAfterAnother", []string{`Shell {"command":"a"}`, `Shell {"command":"b"}`}, nil,
+			[]string{"turn.replied call.judged call.sent", "call.done", "call.judged call.sent", "call.done", "text.delta turn.replied"}},
+		{"WithOutput", []string{`Shell {"command":"a"}`}, func(r *rig) {
+			r.hands.call = func(_ context.Context, _ conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error) {
+				onDelta(loop.Delta{Stdout: "x", Seq: 1})
+				return tool.Result{Text: "x"}, nil
+			}
+		}, []string{"turn.replied call.judged call.sent", "call.delta call.done", "text.delta turn.replied"}},
+		{"APersonIsAsked", []string{`Shell {"command":"mv a b"}`}, func(r *rig) {
+			r.reviewed(permit.Allowlist, "")
+			r.answer(agent.AllowOnce, "")
+		}, []string{"turn.replied", "approval.asked", "call.judged call.sent", "call.done", "text.delta turn.replied"}},
+		{"AHookIsThere", []string{`Shell {"command":"true"}`}, func(r *rig) {
+			r.hands.hooks = func(loop.HookCall) loop.HookOutcome { return loop.HookOutcome{Present: []string{"preToolUse"}} }
+		}, []string{"turn.replied", "call.judged call.sent", "call.done", "text.delta turn.replied"}},
+		{"AHookForbids", []string{`Shell {"command":"true"}`}, func(r *rig) {
+			r.hands.hooks = func(call loop.HookCall) loop.HookOutcome {
+				if call.Events[0].Name != "preToolUse" {
+					return loop.HookOutcome{}
+				}
+				return loop.HookOutcome{Permission: "deny", UserMessage: "no"}
+			}
+		}, []string{"turn.replied call.judged", "call.done", "text.delta turn.replied"}},
+		{"NoSuchTool", []string{`Nothing {}`}, nil, []string{"turn.replied", "call.done", "text.delta turn.replied"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, false)
+			if c.rig != nil {
+				c.rig(r)
+			}
+			r.model.steps = []step{use(c.calls...), say("done")}
+			journal := &appends{Journal: r.store}
+			config := r.config()
+			config.Journal = journal
+			if err := loop.Run(t.Context(), r.id, config); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(slices.Concat([]string{"run.started"}, c.want, []string{"run.ended"}), journal.seen); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// What a person does while the model answers counts before the calls of its reply
+// are sent.
+func TestBetweenReplyAndCalls(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		body agent.Body
+		want agent.Status
+	}{
+		{"Pause", &agent.Paused{}, agent.Running},
+		{"Cancel", &agent.CancelAsked{Reason: "enough"}, agent.Cancelled},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, false)
+				r.model.steps = []step{tellThenUse(func() { r.record(c.body) }, `Shell {"command":"true"}`), say("done")}
+				ctx, stop := context.WithCancelCause(context.Background())
+				ended := make(chan error, 1)
+				go func() { ended <- loop.Run(ctx, r.id, r.config()) }()
+				synctest.Wait()
+				run, err := r.store.Run(t.Context(), r.id, r.run)
+				if err != nil || run.Status != c.want {
+					t.Errorf("the run is %s, %v", run.Status, err)
+				}
+				if n := len(bodies[*agent.CallSent](r)); n != 0 {
+					t.Errorf("%d calls were sent", n)
+				}
+				if len(bodies[*agent.TurnReplied](r)) != 1 || r.shown() != "I look." {
+					t.Errorf("the reply is not in the journal; watchers have seen %q", r.shown())
+				}
+				stop(loop.ErrStop)
+				<-ended
+			})
+		})
+	}
+}
+
+// A machine that is lost before it has taken note of a result is lost once, and no
+// reply is paid for twice.
+func TestMachineIsLostBeforeItHasAcknowledged(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		calls []string
+		call  func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error)
+		boots []string // to which calls were sent
+	}{
+		{"BetweenTwoTurns", []string{`Shell {"command":"a"}`}, nil, []string{"boot-1", "boot-2"}},
+		{"BesideAnotherCall", []string{`Read {"path":"a"}`, `Read {"path":"lost"}`}, func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+			if strings.Contains(string(c.Args), "lost") {
+				return tool.Result{}, loop.ErrMachineLost
+			}
+			return tool.Result{Text: "ok"}, nil
+		}, []string{"boot-1", "boot-1", "boot-2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, false)
+			r.hands.call = c.call
+			machines := []loop.Hands{&deaf{r.hands}, &hands{boot: "boot-2"}}
+			r.model.steps = []step{use(c.calls...), use(`Shell {"command":"b"}`), say("done")}
+			config := r.config()
+			config.Machine = func(context.Context, *agent.State, loop.Record) (loop.Hands, error) {
+				if len(machines) == 0 {
+					return nil, errors.New("a third machine is asked for")
+				}
+				next := machines[0]
+				machines = machines[1:]
+				return next, nil
+			}
+			if err := loop.Run(t.Context(), r.id, config); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(bodies[*agent.MachineLost](r)); n != 1 {
+				t.Errorf("the machine is lost %d times", n)
+			}
+			if len(r.model.requests) != 3 {
+				t.Errorf("%d requests", len(r.model.requests))
+			}
+			var boots []string
+			for _, sent := range bodies[*agent.CallSent](r) {
+				boots = append(boots, sent.BootID)
+			}
+			if d := cmp.Diff(c.boots, boots); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// deaf is a machine that is lost before it is told that a result is safe.
+type deaf struct{ *hands }
+
+func (*deaf) Ack(context.Context, string) error { return loop.ErrMachineLost }
