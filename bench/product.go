@@ -229,14 +229,14 @@ func (s *server) list(n int) error {
 	return nil
 }
 
-// guests is the memory of the processes of the agent's machine, found by the
-// cgroup that bears its name.
+// guests is the memory of the processes in the agent's machine, found by the
+// cgroup that bears its name; its gateway's is another.
 func guests(agentID string) int64 {
 	var sum int64
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
 	for _, dir := range dirs {
 		cgroup, err := os.ReadFile(filepath.Join(dir, "cgroup"))
-		if err != nil || !strings.Contains(string(cgroup), agentID) {
+		if err != nil || !strings.Contains(string(cgroup), agentID) || strings.Contains(string(cgroup), "/egress\n") {
 			continue
 		}
 		var pid int

@@ -124,3 +124,62 @@ func checkSockets(t *testing.T, passed []string) {
 		}
 	}
 }
+
+// TestLiftedLimits lifts every limit of the cgroup that the machine is in, as root
+// in it could if it got hold of the files: the cgroup above still holds.
+func TestLiftedLimits(t *testing.T) {
+	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
+	limits := machine.Limits{MemoryBytes: 64 << 20, CPUs: 0.5, PIDs: 30}
+	m := create(t, r, machine.Spec{Image: "host", Limits: limits}).(*Machine)
+	all, err := mountedHierarchies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range all {
+		for _, c := range h.limited() {
+			for _, f := range slices.Backward(h.files(c, limits)) {
+				none := "-1"
+				if h.v2 || c == "pids" {
+					none = "max"
+				}
+				if f.name == "cpu.cfs_period_us" {
+					continue
+				}
+				_ = h.write(m.inside(), f.name, none) // the kernel may refuse what the parent does not allow
+			}
+		}
+	}
+	if got := ask(t, m, "sh", "-c", fmt.Sprintf("for i in $(seq %d); do sleep 600 >/dev/null 2>&1 & done 2>&1", 2*(limits.PIDs+egressLimits.PIDs))); !strings.Contains(got.Output, "fork") {
+		t.Errorf("the machine has as many processes as it likes: %+v", got)
+	}
+	for _, h := range all {
+		for _, c := range h.limited() {
+			for _, f := range h.files(c, plus(limits, egressLimits)) {
+				got, err := os.ReadFile(filepath.Join(h.dir, m.cgroup, f.name))
+				if err != nil && !f.optional || err == nil && strings.TrimSpace(string(got)) != f.value {
+					t.Errorf("%s of the parent is %q, %v; want %s", f.name, got, err, f.value)
+				}
+			}
+		}
+	}
+}
+
+// TestEgressIsBounded finds a machine's gateway in a cgroup of its own, with
+// limits, below the machine's.
+func TestEgressIsBounded(t *testing.T) {
+	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
+	m := create(t, r, machine.Spec{Image: "host", Network: anywhere, Limits: machine.Limits{MemoryBytes: 64 << 20, CPUs: 0.5, PIDs: 30}}).(*Machine)
+	all, err := mountedHierarchies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range all {
+		if len(h.limited()) == 0 {
+			continue
+		}
+		pids, err := cgroupProcesses(filepath.Join(h.dir, m.cgroup, egressCgroup))
+		if err != nil || len(pids) != 1 || !bears(pids[0], m.gatewayFlag()) {
+			t.Errorf("%s: the gateway's cgroup holds %v, %v", h.dir, pids, err)
+		}
+	}
+}

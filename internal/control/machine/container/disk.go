@@ -138,7 +138,7 @@ func (m *Machine) heldBytes(ctx context.Context, seen map[uint64]bool) (sum int6
 	}
 	pids := map[int]bool{}
 	for _, h := range all {
-		list, err := cgroupProcesses(filepath.Join(h.dir, m.cgroup))
+		list, err := cgroupProcesses(filepath.Join(h.dir, m.inside()))
 		if err != nil {
 			return 0, err
 		}

@@ -70,7 +70,7 @@ func (m *Machine) runGateway(spec machine.Spec, device *os.File) (wait func(cont
 	if err != nil {
 		return nil, err
 	}
-	err = m.rememberProcess(filepath.Join("link", gatewayProcess), cmd.Process.Pid)
+	err = errors.Join(m.enterEgress(cmd.Process.Pid), m.rememberProcess(filepath.Join("link", gatewayProcess), cmd.Process.Pid))
 	go func() { _ = cmd.Wait() }() // it ends when it is killed, which says nothing
 	return wait, err
 }

@@ -113,7 +113,14 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 			return err
 		}
 	}
-	at := place{rootfs: m.path("rootfs"), run: m.path("run"), cgroup: "/" + m.cgroup}
+	at := place{rootfs: m.path("rootfs"), run: m.path("run"), cgroup: "/" + m.inside()}
+	limits := rec.Spec.Limits
+	if eng.gvisor {
+		limits = gvisorLimits(limits)
+	}
+	if err := m.makeCgroups(limits); err != nil {
+		return err
+	}
 	network := rec.Spec.Network.Mode != ""
 	online := func(context.Context) error { return nil }
 	if network {

@@ -266,7 +266,7 @@ func (m *Machine) roomFor() error {
 	var used int64
 	for _, h := range all {
 		for _, name := range []string{"memory.current", "memory.usage_in_bytes"} {
-			data, err := os.ReadFile(filepath.Join(h.dir, m.cgroup, name))
+			data, err := os.ReadFile(filepath.Join(h.dir, m.inside(), name))
 			if n, bad := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64); err == nil && bad == nil {
 				used = max(used, n)
 			}

@@ -166,11 +166,14 @@ func (m *Machine) kill(ctx context.Context) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := killCgroup(ctx, m.cgroup); err != nil {
+	if err := killCgroup(ctx, m.inside()); err != nil {
 		return err
 	}
-	// Last: what the machine says until it has ended goes somewhere.
-	return killBearing(ctx, m.gatewayFlag())
+	// After the machine: what it says until it has ended goes somewhere.
+	if err := killBearing(ctx, m.gatewayFlag()); err != nil {
+		return err
+	}
+	return killCgroup(ctx, m.cgroup)
 }
 
 // killBearing ends every process that has arg as one of its arguments.
