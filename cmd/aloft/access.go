@@ -20,9 +20,10 @@ func newAccessCommand(a *app) *cobra.Command {
 		Short: "Show or set which repositories members may run agents on",
 		Long: `Show or set which repositories members may run agents on.
 
-With 'credentials', which is the default, members reach all that the credentials
-of the server's configuration reach. With 'allow-list' they reach what the lists
-name: one for all members, and one for each. Admins and owners are not limited.`,
+With 'credentials', the default, members may use every repository that the
+credentials in the server's configuration can reach. With 'allow-list' they may
+use only the listed repositories: one list is for all members, and each member
+has one more. Admins and owners are not limited.`,
 		Example: `  aloft access
   aloft access allow github.com/acme/website
   aloft access allow --member ada@example.com 'github.com/acme/*'
@@ -34,20 +35,20 @@ name: one for all members, and one for each. Admins and owners are not limited.`
 	}
 	cmd.AddCommand(
 		&cobra.Command{
-			Use: "use allow-list|credentials", Short: "Say what decides which repositories members reach", Args: cobra.ExactArgs(1),
+			Use: "use allow-list|credentials", Short: "Choose how repository access is decided", Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return a.access(cmd.Context(), func(ctx context.Context, c *client.Client) (client.Access, error) {
 					return c.UpdateAccess(ctx, client.AccessChange{Mode: args[0]})
 				})
 			},
 		},
-		newAccessListCommand(a, "allow", "Add repositories to a list: host/owner/name, host/owner/* or *", func(list, args []string) ([]string, error) {
+		newAccessListCommand(a, "allow", "Allow repositories: host/owner/name, host/owner/* or *", func(list, args []string) ([]string, error) {
 			return append(slices.Clone(list), args...), nil
 		}),
-		newAccessListCommand(a, "remove", "Take repositories off a list", func(list, args []string) ([]string, error) {
+		newAccessListCommand(a, "remove", "Remove repositories from an allow list", func(list, args []string) ([]string, error) {
 			for _, arg := range args {
 				if !slices.Contains(list, arg) {
-					return nil, &cli.Problem{Exit: cli.NotFound, Code: "not_found", Message: fmt.Sprintf("%q is not on that list", arg), Hint: "`aloft access` shows the lists"}
+					return nil, &cli.Problem{Exit: cli.NotFound, Code: "not_found", Message: fmt.Sprintf("%q is not on that list", arg), Hint: "see the lists with `aloft access`"}
 				}
 			}
 			return slices.DeleteFunc(slices.Clone(list), func(entry string) bool { return slices.Contains(args, entry) }), nil
@@ -55,7 +56,7 @@ name: one for all members, and one for each. Admins and owners are not limited.`
 	return cmd
 }
 
-// newAccessListCommand makes a command that changes one list.
+// newAccessListCommand returns a command that changes one allow list.
 func newAccessListCommand(a *app, name, short string, change func(list, args []string) ([]string, error)) *cobra.Command {
 	var member string
 	cmd := &cobra.Command{
@@ -89,11 +90,11 @@ func newAccessListCommand(a *app, name, short string, change func(list, args []s
 			})
 		},
 	}
-	cmd.Flags().StringVar(&member, "member", "", "the list of one `member`, by ID or e-mail; that of all members unless given")
+	cmd.Flags().StringVar(&member, "member", "", "`member` whose list to change, by ID or e-mail address (default: the list for all members)")
 	return cmd
 }
 
-// memberID is the number of a member who is named by it or by their address.
+// memberID returns the ID of the member with the given ID or e-mail address.
 func memberID(ctx context.Context, c *client.Client, name string) (int64, error) {
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
 		return id, nil
@@ -107,10 +108,10 @@ func memberID(ctx context.Context, c *client.Client, name string) (int64, error)
 			return u.ID, nil
 		}
 	}
-	return 0, usageError{errors.New("no member " + strconv.Quote(name) + ": see aloft member list")}
+	return 0, usageError{errors.New("no member " + strconv.Quote(name) + ": list members with aloft member list")}
 }
 
-// access does something with the lists, and shows them.
+// access calls do, then prints the allow lists that it returns.
 func (a *app) access(ctx context.Context, do func(context.Context, *client.Client) (client.Access, error)) error {
 	c, err := a.connect()
 	if err != nil {
@@ -125,9 +126,9 @@ func (a *app) access(ctx context.Context, do func(context.Context, *client.Clien
 	}
 	switch now.Mode {
 	case client.ByAllowList:
-		a.out.Line("In force: allow-list. Members run agents on what the lists name.")
+		a.out.Line("In force: allow-list. Members can run agents only on listed repositories.")
 	default:
-		a.out.Line("In force: credentials. Members run agents on all that the server's credentials reach; the lists are kept and do nothing.")
+		a.out.Line("In force: credentials. Members can run agents on every repository that the server's credentials can reach; the lists are kept but not used.")
 	}
 	rows := [][]string{{"WHO", "REPOSITORY"}}
 	for _, entry := range now.Everyone {

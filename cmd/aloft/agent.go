@@ -13,7 +13,7 @@ import (
 func newAgentCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "See and steer agents",
+		Short: "Manage agents",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -49,10 +49,10 @@ func newAgentCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// completionTime is how long a shell waits for names.
+// completionTime is how long shell completion waits for the server.
 const completionTime = 2 * time.Second
 
-// completeAgents offers the newest agents to the shell.
+// completeAgents completes agent IDs with those of the newest agents.
 func (a *app) completeAgents(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) > 0 {
@@ -82,12 +82,12 @@ func latestRun(ctx context.Context, c *client.Client, agentID string) (client.Ru
 		return client.Run{}, err
 	}
 	if agent.LatestRunID == "" {
-		return client.Run{}, &cli.Problem{Exit: cli.NotFound, Code: "not_found", Message: "the agent has no run"}
+		return client.Run{}, &cli.Problem{Exit: cli.NotFound, Code: "not_found", Message: "the agent has no runs"}
 	}
 	return c.Run(ctx, agentID, agent.LatestRunID)
 }
 
-// did says what was done with an agent.
+// did reports what was done to an agent.
 func (a *app) did(what, agentID string) error {
 	if a.out.JSON() {
 		return a.out.Value(map[string]string{"id": agentID})

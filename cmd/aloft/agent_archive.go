@@ -9,14 +9,14 @@ import (
 )
 
 func newAgentArchiveCommand(a *app) *cobra.Command {
-	return a.newAgentVerb("archive AGENT", "File an agent away", "Archived", (*client.Client).Archive)
+	return a.newAgentVerb("archive AGENT", "Archive an agent", "Archived", (*client.Client).Archive)
 }
 
 func newAgentUnarchiveCommand(a *app) *cobra.Command {
-	return a.newAgentVerb("unarchive AGENT", "Bring an archived agent back", "Brought back", (*client.Client).Unarchive)
+	return a.newAgentVerb("unarchive AGENT", "Restore an archived agent", "Unarchived", (*client.Client).Unarchive)
 }
 
-// newAgentVerb is a command that does one thing with an agent.
+// newAgentVerb returns a command that does one thing to an agent.
 func (a *app) newAgentVerb(use, short, said string, do func(*client.Client, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:               use,

@@ -20,12 +20,13 @@ func newAgentArtifactsCommand(a *app) *cobra.Command {
 	var folder string
 	cmd := &cobra.Command{
 		Use:   "artifacts AGENT [PATH...]",
-		Short: "List the files that outlive an agent's machine, or download them",
-		Long: `List the files that outlive an agent's machine, or download them.
+		Short: "List or download an agent's artifacts",
+		Long: `List or download an agent's artifacts: files that are kept after its machine is
+gone.
 
-An agent puts what it wants to show into /opt/cursor/artifacts: screenshots,
-recordings, reports. With --download the files are put into a folder, all of them
-unless paths are given.`,
+An agent saves screenshots, recordings and reports in /opt/cursor/artifacts.
+--download saves the files with the given PATHs to a folder, or all files if no
+PATH is given.`,
 		Example: `  aloft agent artifacts bc-…
   aloft agent artifacts bc-… --download out
   aloft agent artifacts bc-… --download . artifacts/report.pdf`,
@@ -52,7 +53,7 @@ unless paths are given.`,
 			case a.out.JSON():
 				return a.out.Value(list)
 			case len(list) == 0:
-				a.out.Note("It has no artifacts.")
+				a.out.Note("No artifacts.")
 			case folder == "":
 				rows := [][]string{{"PATH", "BYTES", "UPDATED"}}
 				for _, f := range list {
@@ -63,11 +64,11 @@ unless paths are given.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&folder, "download", "d", "", "put the files into this `folder`")
+	cmd.Flags().StringVarP(&folder, "download", "d", "", "save the files to this `folder`")
 	return cmd
 }
 
-// chosen are the artifacts of those paths; all, where there are none.
+// chosen returns the artifacts with the given paths, or all if paths is empty.
 func chosen(list []client.Artifact, paths []string) ([]client.Artifact, error) {
 	if len(paths) == 0 {
 		return list, nil
@@ -82,7 +83,7 @@ func chosen(list []client.Artifact, paths []string) ([]client.Artifact, error) {
 		if !ok {
 			return nil, &cli.Problem{
 				Exit: cli.NotFound, Code: "not_found", Message: fmt.Sprintf("the agent has no artifact %s", p),
-				Hint: "without a path the command lists those it has",
+				Hint: "run the command without a path to list them",
 			}
 		}
 		out = append(out, f)
@@ -90,11 +91,11 @@ func chosen(list []client.Artifact, paths []string) ([]client.Artifact, error) {
 	return out, nil
 }
 
-// artifactName is an artifact's path without the folder that all are in.
+// artifactName returns an artifact's path below the artifacts folder.
 func artifactName(p string) string { return strings.TrimPrefix(p, "artifacts/") }
 
-// download puts artifacts into a folder. Their names are a machine's: none of
-// them leads out of it.
+// download saves artifacts to folder. Their names come from a machine and are not
+// trusted: os.Root keeps every write inside folder.
 func (a *app) download(ctx context.Context, c *client.Client, id string, list []client.Artifact, folder string) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return err
@@ -107,18 +108,18 @@ func (a *app) download(ctx context.Context, c *client.Client, id string, list []
 	for i, f := range list {
 		name := artifactName(f.Path)
 		if !fs.ValidPath(name) || name == "." {
-			return fmt.Errorf("the server names an artifact %q, which is no path", f.Path)
+			return fmt.Errorf("the server returned an artifact with an invalid path: %q", f.Path)
 		}
 		a.out.Status(fmt.Sprintf("%s (%d of %d)", cli.Clean(name), i+1, len(list)))
 		if err := downloadOne(ctx, c, id, f, root, name); err != nil {
 			return fmt.Errorf("%s: %w", cli.Clean(name), err)
 		}
 	}
-	a.out.Note("%d files are in %s.", len(list), folder)
+	a.out.Note("Saved %d files to %s.", len(list), folder)
 	return nil
 }
 
-// downloadOne writes one artifact, which is there whole or not at all.
+// downloadOne saves one artifact. It leaves no partial file behind.
 func downloadOne(ctx context.Context, c *client.Client, id string, f client.Artifact, root *os.Root, name string) error {
 	if dir := path.Dir(name); dir != "." {
 		if err := root.MkdirAll(dir, 0o777); err != nil {
@@ -135,7 +136,7 @@ func downloadOne(ctx context.Context, c *client.Client, id string, f client.Arti
 		err = root.Rename(part, name)
 	}
 	if err != nil {
-		_ = root.Remove(part) // the first error says it all
+		_ = root.Remove(part) // report the first error
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"aloft/internal/client"
 )
 
-// reattachWithin is how long a lost connection is tried again.
+// reattachWithin is how long attach retries after losing its connection.
 const reattachWithin = 30 * time.Second
 
 func newAgentAttachCommand(a *app) *cobra.Command {
@@ -28,8 +28,8 @@ func newAgentAttachCommand(a *app) *cobra.Command {
 		Short: "Open a terminal that you share with an agent",
 		Long: `Open a terminal that you share with an agent.
 
-It is a tmux session in the agent's machine: whoever is attached sees the same,
-and it goes on when you leave. Leave with Ctrl-B D.`,
+The terminal is a tmux session in the agent's machine. Everyone attached sees the
+same screen, and the session keeps running after you detach with Ctrl-B D.`,
 		Example: `  aloft agent attach bc-…
   aloft agent attach bc-… --terminal build --read-only`,
 		Args:              cobra.ExactArgs(1),
@@ -51,24 +51,24 @@ and it goes on when you leave. Leave with Ctrl-B D.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&terminal, "terminal", "main", "name of the terminal; it is made if it is not there")
-	cmd.Flags().BoolVar(&readOnly, "read-only", false, "look, and type nothing")
+	cmd.Flags().StringVar(&terminal, "terminal", "main", "terminal name; created if it does not exist")
+	cmd.Flags().BoolVar(&readOnly, "read-only", false, "watch without typing")
 	return cmd
 }
 
-// openPTY connects to the PTYs of a machine.
+// openPTY connects to a machine's PTY service.
 type openPTY func(ctx context.Context) (*client.PTY, error)
 
 func agentPTY(c *client.Client, agentID string) openPTY {
 	return func(ctx context.Context) (*client.PTY, error) { return c.OpenPTY(ctx, agentID) }
 }
 
-// needTerminal returns the terminal that the command was started in.
+// needTerminal returns the command's terminal, or an error if it has none.
 func (a *app) needTerminal() (in, out *os.File, err error) {
 	in, isIn := a.stdin.(*os.File)
 	out, isOut := a.stdout.(*os.File)
 	if !isIn || !isOut || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
-		return nil, nil, usageError{errors.New("this needs a terminal: run it in one, or use `aloft agent exec` without -t")}
+		return nil, nil, usageError{errors.New("not a terminal: run this in a terminal, or use `aloft agent exec` without -t")}
 	}
 	return in, out, nil
 }
@@ -81,7 +81,8 @@ func sizeOf(out *os.File) (columns, rows int) {
 	return columns, rows
 }
 
-// inRawMode gives work the keys as they are typed, and the terminal back as it was.
+// inRawMode puts the terminal into raw mode, runs work with the keys typed, and
+// restores the terminal.
 func (a *app) inRawMode(ctx context.Context, in, out *os.File, work func(ctx context.Context, keys <-chan []byte, sizes <-chan os.Signal) (int, error)) (int, error) {
 	was, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
@@ -94,13 +95,13 @@ func (a *app) inRawMode(ctx context.Context, in, out *os.File, work func(ctx con
 	keys := make(chan []byte)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go read(ctx, in, keys) // a read that waits ends with the process
+	go read(ctx, in, keys) // a blocked read ends with the process
 	code, err := work(ctx, keys, sizes)
-	_, _ = io.WriteString(out, "\x1b[?25h\x1b[0m\r\n") // the other end may have left it otherwise
+	_, _ = io.WriteString(out, "\x1b[?25h\x1b[0m\r\n") // the remote program may have changed these
 	return code, err
 }
 
-// read passes on what is typed until the end, and closes the channel there.
+// read sends what it reads from in to keys until EOF, then closes keys.
 func read(ctx context.Context, in io.Reader, keys chan<- []byte) {
 	defer close(keys)
 	for {
@@ -119,7 +120,7 @@ func read(ctx context.Context, in io.Reader, keys chan<- []byte) {
 	}
 }
 
-// attachAgain shows a terminal, over as many connections as it takes.
+// attachAgain shows a terminal and reconnects when the connection is lost.
 func attachAgain(ctx context.Context, open openPTY, ask client.PTYRequest, out *os.File, keys <-chan []byte, sizes <-chan os.Signal) (int, error) {
 	for wait := 100 * time.Millisecond; ; {
 		begun := time.Now()
@@ -158,8 +159,8 @@ func attachOnce(ctx context.Context, open openPTY, ask client.PTYRequest, out *o
 	return watchPTY(ctx, p, out, out)
 }
 
-// typing sends what is typed and how large the terminal is. The end of what is
-// typed is told, or, from a terminal that is to go on, leaves it.
+// typing sends keys and terminal sizes to p. When keys is closed it detaches if
+// leave is set, and sends EOF otherwise.
 func typing(ctx context.Context, p *client.PTY, keys <-chan []byte, sizes <-chan os.Signal, out *os.File, leave bool) {
 	for {
 		var err error
@@ -182,15 +183,15 @@ func typing(ctx context.Context, p *client.PTY, keys <-chan []byte, sizes <-chan
 			return
 		}
 		if err != nil {
-			return // the reader finds out why
+			return // watchPTY reports the error
 		}
 	}
 }
 
-// errCut is a connection that ended before the program did.
-var errCut = errors.New("the connection to the machine was cut")
+// errCut means that the connection ended before the program did.
+var errCut = errors.New("the connection to the machine was lost")
 
-// watchPTY shows what a program prints until it ends, and returns its exit code.
+// watchPTY copies a program's output until it exits, and returns its exit code.
 func watchPTY(ctx context.Context, p *client.PTY, out, errs io.Writer) (int, error) {
 	for {
 		e, err := p.Next(ctx)

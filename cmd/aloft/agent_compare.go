@@ -15,9 +15,9 @@ func newAgentCompareCommand(a *app) *cobra.Command {
 	var diffs bool
 	cmd := &cobra.Command{
 		Use:   "compare AGENT AGENT...",
-		Short: "Show beside each other what agents have done",
-		Long: `Show beside each other what agents have done: how their last runs ended, how much
-they changed, their last words and their diffs.`,
+		Short: "Compare what agents have done",
+		Long: `Compare what agents have done: how their last runs ended, how much they changed,
+their last messages and their diffs.`,
 		Example: `  aloft agent compare bc-… bc-… | less -R
   aloft agent compare --diff=false bc-… bc-…`,
 		Args: cobra.MinimumNArgs(2),
@@ -33,7 +33,7 @@ they changed, their last words and their diffs.`,
 	return cmd
 }
 
-// compared is what an agent has done, as `compare --json` prints it.
+// compared is one agent's result as `compare --json` prints it.
 type compared struct {
 	AgentID   string          `json:"agentId"`
 	RunID     string          `json:"runId"`
@@ -47,7 +47,7 @@ type compared struct {
 	Truncated bool            `json:"truncated,omitempty"`
 }
 
-// compare shows what agents have done.
+// compare prints a comparison of the agents with the given IDs.
 func (a *app) compare(ctx context.Context, c *client.Client, ids []string, diffs bool) error {
 	all := make([]compared, len(ids))
 	for i, id := range ids {
@@ -68,7 +68,7 @@ func (a *app) compare(ctx context.Context, c *client.Client, ids []string, diffs
 	if a.out.JSON() {
 		return a.out.Value(all)
 	}
-	rows := [][]string{{"AGENT", "STATUS", "FILES", "+", "-", "LAST WORDS"}}
+	rows := [][]string{{"AGENT", "STATUS", "FILES", "+", "-", "LAST MESSAGE"}}
 	for _, r := range all {
 		words := r.Result
 		if r.Error != nil {
@@ -85,15 +85,15 @@ func (a *app) compare(ctx context.Context, c *client.Client, ids []string, diffs
 		a.out.Line("%s", a.out.Style(cli.Bold, "=== "+cli.Line(r.AgentID, 80)))
 		a.colorDiff(r.Diff)
 		if r.Truncated {
-			a.out.Note("There is more: the diff of %s is too long to be sent whole.", cli.Line(r.AgentID, 80))
+			a.out.Note("The diff of %s is truncated: it is too long to show in full.", cli.Line(r.AgentID, 80))
 		}
 	}
 	return nil
 }
 
-// diffStat counts the files and lines that a diff of git changes.
+// diffStat counts the files and lines that a git diff changes.
 func diffStat(diff string) (files, added, removed int) {
-	body := false // past the head of a file, whose lines begin with +++ and ---
+	body := false // after a file's header, whose lines begin with +++ and ---
 	for line := range strings.Lines(diff) {
 		switch {
 		case strings.HasPrefix(line, "diff --git "):

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/client"
 )
 
-// connectionsPage is how many connections are asked for at once.
+// connectionsPage is how many connections to request per page.
 const connectionsPage = 1000
 
 func newAgentConnectionsCommand(a *app) *cobra.Command {
@@ -21,11 +21,11 @@ func newAgentConnectionsCommand(a *app) *cobra.Command {
 	var refused bool
 	cmd := &cobra.Command{
 		Use:   "connections AGENT",
-		Short: "List what an agent's machine reaches, and was refused",
-		Long: `List what an agent's machine reaches, and was refused.
+		Short: "List an agent's network connections, allowed and refused",
+		Long: `List an agent's network connections, allowed and refused.
 
-Those that have ended come first, then those that are open. The list is kept
-when the machine ends, for as long as the agent is.`,
+Closed connections come first, then open ones. The list is kept after the machine
+is gone, until the agent is deleted.`,
 		Example: `  aloft agent connections bc-…
   aloft agent connections bc-… --refused
   aloft agent connections bc-… --json`,
@@ -33,7 +33,7 @@ when the machine ends, for as long as the agent is.`,
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
-				return misuse(cmd, errors.New("--limit has to be 1 or more"))
+				return misuse(cmd, errors.New("--limit must be at least 1"))
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -56,12 +56,12 @@ when the machine ends, for as long as the agent is.`,
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 50, "the most to list of those that have ended")
-	cmd.Flags().BoolVar(&refused, "refused", false, "list only what was refused")
+	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of closed connections to list")
+	cmd.Flags().BoolVar(&refused, "refused", false, "list only refused connections")
 	return cmd
 }
 
-// connections reads all pages.
+// connections fetches every page of an agent's connections.
 func connections(ctx context.Context, c *client.Client, agentID string) (client.Connections, error) {
 	all := client.Connections{Open: []client.Connection{}, Ended: []client.Connection{}}
 	for after := uint64(0); ; after = all.Ended[len(all.Ended)-1].Seq {
@@ -79,10 +79,10 @@ func connections(ctx context.Context, c *client.Client, agentID string) (client.
 
 func (a *app) showConnections(all client.Connections, older int) {
 	if len(all.Open)+len(all.Ended) == 0 {
-		a.out.Note("The agent's machine has reached nothing yet.")
+		a.out.Note("No connections yet.")
 		return
 	}
-	rows := [][]string{{"STARTED", "NET", "NAME", "ADDRESS", "SENT", "RECEIVED", "TOOK", "WHAT CAME OF IT"}}
+	rows := [][]string{{"STARTED", "NET", "NAME", "ADDRESS", "SENT", "RECEIVED", "TOOK", "RESULT"}}
 	for _, c := range slices.Concat(all.Ended, all.Open) {
 		came := "ended"
 		switch {
@@ -100,11 +100,11 @@ func (a *app) showConnections(all client.Connections, older int) {
 	}
 	a.out.Table(rows)
 	if older > 0 {
-		a.out.Note("There are %d older ones; --limit shows them.", older)
+		a.out.Note("%d older connections not shown; raise --limit to see them.", older)
 	}
 }
 
-// byteCount is a number of bytes for people.
+// byteCount formats a number of bytes for people.
 func byteCount(n int64) string {
 	const step = 1000
 	if n < step {

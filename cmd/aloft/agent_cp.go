@@ -14,16 +14,17 @@ import (
 	"aloft/internal/transfer"
 )
 
-// workspace is where a machine has the repository.
+// workspace is the repository's checkout in a machine.
 const workspace = "/workspace"
 
 func newAgentCpCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cp SRC DST",
 		Short: "Copy files to or from an agent's machine",
-		Long: `Copy a file or a folder to or from an agent's machine. The side in the machine
-is AGENT:PATH, relative to its workspace. Modes are kept; links that lead out
-of a folder that is copied from a machine are left out.`,
+		Long: `Copy a file or a folder to or from an agent's machine. Write the path in the
+machine as AGENT:PATH, relative to its workspace. File modes are kept. When
+copying from a machine, symbolic links that point outside the copied folder are
+skipped.`,
 		Example: `  aloft agent cp bc-…:report.html .
   aloft agent cp fixtures bc-…:test/fixtures`,
 		Args: cobra.ExactArgs(2),
@@ -31,7 +32,7 @@ of a folder that is copied from a machine are left out.`,
 			from, fromPath, isFrom := agentPath(args[0])
 			to, toPath, isTo := agentPath(args[1])
 			if isFrom == isTo {
-				return misuse(cmd, fmt.Errorf("one of SRC and DST must be AGENT:PATH, and the other a path of this computer"))
+				return misuse(cmd, fmt.Errorf("one of SRC and DST must be AGENT:PATH, and the other a local path"))
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -54,7 +55,7 @@ of a folder that is copied from a machine are left out.`,
 				return a.out.Value(map[string]any{"files": report.Files, "bytes": report.Bytes, "skipped": append([]string{}, report.Skipped...)})
 			}
 			for _, s := range report.Skipped {
-				a.out.Line("Left out %s.", cli.Line(s, 0))
+				a.out.Line("Skipped %s.", cli.Line(s, 0))
 			}
 			a.out.Line("Copied %d files, %d bytes.", report.Files, report.Bytes)
 			return nil
@@ -62,7 +63,7 @@ of a folder that is copied from a machine are left out.`,
 	}
 }
 
-// agentPath takes AGENT:PATH apart.
+// agentPath splits AGENT:PATH.
 func agentPath(arg string) (agentID, file string, ok bool) {
 	id, file, ok := strings.Cut(arg, ":")
 	if !ok || !strings.HasPrefix(id, "bc-") || strings.Contains(id, "/") {
@@ -82,7 +83,7 @@ func overSFTP(ctx context.Context, c *client.Client, agentID string, do func(*sf
 	defer conn.Close()
 	files, err := sftp.NewClient(conn)
 	if err != nil {
-		return transfer.Report{}, fmt.Errorf("the machine speaks no sftp: %w", err)
+		return transfer.Report{}, fmt.Errorf("start sftp in the machine: %w", err)
 	}
 	defer files.Close()
 	report, err := do(files)

@@ -14,9 +14,9 @@ func newAgentDeleteCommand(a *app) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "delete AGENT",
-		Short: "Remove an agent and all that is kept of it",
-		Long: `Remove an agent, its machine, its conversation and its journal, for good. What it
-has pushed stays. On a terminal it asks first.`,
+		Short: "Delete an agent permanently",
+		Long: `Permanently delete an agent with its machine, conversation and journal. Branches
+that it pushed are kept. On a terminal the command asks for confirmation.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,18 +29,18 @@ has pushed stays. On a terminal it asks first.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.stderr, "Remove %s (%s) for good? [y/N] ", cli.Line(agent.ID, 80), cli.Line(agent.Name, 60))
-				answer, _ := bufio.NewReader(a.stdin).ReadString('\n') // no answer is a no
+				fmt.Fprintf(a.stderr, "Permanently delete %s (%s)? [y/N] ", cli.Line(agent.ID, 80), cli.Line(agent.Name, 60))
+				answer, _ := bufio.NewReader(a.stdin).ReadString('\n') // no answer means no
 				if s := strings.ToLower(strings.TrimSpace(answer)); s != "y" && s != "yes" {
-					return &cli.Problem{Exit: cli.Failure, Code: "not_confirmed", Message: "nothing was removed"}
+					return &cli.Problem{Exit: cli.Failure, Code: "not_confirmed", Message: "nothing was deleted"}
 				}
 			}
 			if err := c.DeleteAgent(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			return a.did("Removed", args[0])
+			return a.did("Deleted", args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return cmd
 }

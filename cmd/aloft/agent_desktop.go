@@ -8,7 +8,7 @@ import (
 	"aloft/internal/cli"
 )
 
-// desktopPort is where the desktop of a machine is.
+// desktopPort is the port of a machine's VNC server.
 const desktopPort = 5901
 
 func newAgentDesktopCommand(a *app) *cobra.Command {
@@ -16,16 +16,16 @@ func newAgentDesktopCommand(a *app) *cobra.Command {
 	var open bool
 	cmd := &cobra.Command{
 		Use:   "desktop AGENT",
-		Short: "See the desktop of an agent's machine",
-		Long: `See the desktop of an agent's machine.
+		Short: "Open the desktop of an agent's machine",
+		Long: `Open the desktop of an agent's machine.
 
-Listens on a port of 127.0.0.1, to which you lead a VNC viewer, until it is
-interrupted. The dashboard shows the desktop without a viewer: --open leads
-this machine's browser there, and ends.
+Forwards a port on 127.0.0.1 to the machine's VNC server until interrupted; connect
+a VNC viewer to it. The dashboard shows the desktop without a viewer: --open opens
+it in your browser and exits.
 
-The desktop is started where it does not run yet. A machine has one where its
-image has a VNC server: "aloft image build --desktop" makes such an image. Whoever
-has an account on this computer can reach the local port.`,
+The desktop is started if it is not running. It needs an image with a VNC server,
+such as one made with "aloft image build --desktop". Every user of this computer
+can connect to the local port.`,
 		Example: `  aloft agent desktop bc-…
   aloft agent desktop bc-… --port 5901
   aloft agent desktop bc-… --open`,
@@ -50,11 +50,11 @@ has an account on this computer can reach the local port.`,
 				a.out.Line("%s", page)
 				return openBrowser(page)
 			}
-			a.out.Note("Lead a VNC viewer to the address below, or a browser to %s", page)
+			a.out.Note("Connect a VNC viewer to the address below, or open %s in a browser", page)
 			return a.forward(cmd.Context(), c, args[0], desktopPort, local)
 		},
 	}
-	cmd.Flags().Uint16Var(&local, "port", 0, "listen on this port here; 0 takes a free one")
-	cmd.Flags().BoolVar(&open, "open", false, "open the dashboard's view of it in this machine's browser")
+	cmd.Flags().Uint16Var(&local, "port", 0, "local port; 0 picks a free one")
+	cmd.Flags().BoolVar(&open, "open", false, "open the dashboard's view of the desktop in your browser")
 	return cmd
 }

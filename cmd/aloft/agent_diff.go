@@ -28,21 +28,21 @@ func newAgentDiffCommand(a *app) *cobra.Command {
 			case a.out.JSON():
 				return a.out.Value(diff)
 			case diff.Diff == "":
-				a.out.Note("It has changed nothing.")
+				a.out.Note("No changes.")
 			case cli.IsTerminal(a.stdout):
 				a.colorDiff(diff.Diff)
 			default:
 				a.out.Text(diff.Diff) // a patch, byte for byte, for git apply
 			}
 			if diff.Truncated {
-				a.out.Note("There is more: the diff is too long to be sent whole. Fetch the branch to see all of it.")
+				a.out.Note("The diff is truncated: it is too long to show in full. Fetch the branch to see all of it.")
 			}
 			return nil
 		},
 	}
 }
 
-// colorDiff shows a diff to a person.
+// colorDiff prints a diff in color.
 func (a *app) colorDiff(diff string) {
 	for line := range strings.Lines(cli.Clean(diff)) {
 		a.out.Line("%s", a.out.DiffLine(strings.TrimSuffix(line, "\n")))

@@ -21,8 +21,9 @@ func newAgentExecCommand(a *app) *cobra.Command {
 		Short: "Run a command in an agent's machine",
 		Long: `Run a command in an agent's machine.
 
-What it reads and prints is yours, and its exit code is this command's. It runs
-where the agent works, as the agent's user, and ends when you go.`,
+The command uses your standard input, output and error, and its exit code becomes
+this command's. It runs in the agent's working directory as the agent's user, and
+is stopped when you disconnect.`,
 		Example: `  aloft agent exec bc-… -- git log --oneline
   tar c . | aloft agent exec bc-… -- tar x -C /tmp
   aloft agent exec -t bc-… -- bash`,
@@ -34,7 +35,7 @@ where the agent works, as the agent's user, and ends when you go.`,
 				command = command[1:]
 			}
 			if len(command) == 0 {
-				return usageError{errors.New("there is no command after --")}
+				return usageError{errors.New("missing command after --")}
 			}
 			vars, err := variables(env)
 			if err != nil {
@@ -47,15 +48,15 @@ where the agent works, as the agent's user, and ends when you go.`,
 			ask := client.PTYRequest{Type: "spawn", Args: command, Env: vars, Dir: dir, TTY: &tty}
 			code, err := a.exec(cmd.Context(), agentPTY(c, args[0]), ask)
 			if err == nil && code != 0 {
-				return &cli.Problem{Exit: code, Code: "exit"} // it has said what there was to say
+				return &cli.Problem{Exit: code, Code: "exit"} // the command has printed its own error
 			}
 			return err
 		},
 	}
-	cmd.Flags().SetInterspersed(false) // what follows the agent is the command's
-	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give the command a terminal")
-	cmd.Flags().StringVar(&dir, "dir", "", "folder to run it in; where the agent works unless given")
-	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "a variable for it, as NAME=VALUE")
+	cmd.Flags().SetInterspersed(false) // flags after AGENT belong to COMMAND
+	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "allocate a terminal for the command")
+	cmd.Flags().StringVar(&dir, "dir", "", "working directory (default: the agent's)")
+	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "set a variable, as NAME=VALUE; may be repeated")
 	return cmd
 }
 
@@ -64,14 +65,15 @@ func variables(list []string) (map[string]string, error) {
 	for _, kv := range list {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok || name == "" {
-			return nil, usageError{errors.New("-e takes NAME=VALUE, not " + kv)}
+			return nil, usageError{errors.New("-e must be NAME=VALUE, not " + kv)}
 		}
 		vars[name] = value
 	}
 	return vars, nil
 }
 
-// exec runs a command and returns its exit code. A cut connection has ended it.
+// exec runs a command and returns its exit code. Losing the connection ends the
+// command.
 func (a *app) exec(ctx context.Context, open openPTY, ask client.PTYRequest) (int, error) {
 	if *ask.TTY {
 		in, out, err := a.needTerminal()
@@ -94,7 +96,7 @@ func (a *app) exec(ctx context.Context, open openPTY, ask client.PTYRequest) (in
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	keys := make(chan []byte)
-	go read(ctx, a.stdin, keys) // a read that waits ends with the process
+	go read(ctx, a.stdin, keys) // a blocked read ends with the process
 	go typing(ctx, p, keys, nil, nil, false)
 	return watchPTY(ctx, p, a.stdout, a.stderr)
 }

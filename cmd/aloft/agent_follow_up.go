@@ -15,14 +15,14 @@ func newAgentFollowUpCommand(a *app) *cobra.Command {
 	var limits func() (*client.Amount, error)
 	cmd := &cobra.Command{
 		Use:   `follow-up AGENT "PROMPT"`,
-		Short: "Give an agent more to do",
-		Long: `Give an agent more to do, in the same conversation and the same machine.
+		Short: "Send an agent a follow-up prompt",
+		Long: `Send an agent a follow-up prompt, in the same conversation and the same machine.
 
-It goes on where the run before it ended, also one that was at its limit: each run has
-an allowance of its own.
+The agent continues where the previous run ended. A run that reached a limit can be
+continued too: each run has its own limits.
 
-Ctrl-C stops the watching, not the agent. The prompt "-" is read from standard
-input.`,
+Ctrl-C stops watching; the agent keeps running. If PROMPT is "-", it is read from
+standard input.`,
 		Example: `  aloft agent follow-up bc-… "Now add a test for it"
   aloft agent follow-up bc-… --max-turns 100 "Go on"`,
 		Args:              cobra.ExactArgs(2),
@@ -60,10 +60,10 @@ input.`,
 			return a.started(cmd.Context(), c, args[0], run.ID, follow)
 		},
 	}
-	cmd.Flags().StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
-	model = a.modelFlags(cmd, "`id` of a model for this and what follows, or default; as it was unless given", false)
-	cmd.Flags().StringVar(&mode, "mode", "", "`mode` for this and what follows: plan, to change nothing before you have approved a plan, or agent; as it was unless given")
+	cmd.Flags().StringArrayVar(&images, "image", nil, "image `file` for the model: PNG, JPEG, GIF or WebP; may be given up to 5 times")
+	model = a.modelFlags(cmd, "model `id` for this and later runs, or default (default: unchanged)", false)
+	cmd.Flags().StringVar(&mode, "mode", "", "`mode` for this and later runs: plan (make no changes until you approve a plan) or agent (default: unchanged)")
 	limits = limitFlags(cmd)
-	cmd.Flags().BoolVar(&follow, "follow", true, "watch until the run has ended")
+	cmd.Flags().BoolVar(&follow, "follow", true, "watch until the run ends")
 	return cmd
 }

@@ -19,19 +19,19 @@ func newAgentForkCommand(a *app) *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   `fork AGENT "PROMPT" ["PROMPT"...]`,
-		Short: "Make agents that go on from where an agent is, or was",
-		Long: `Make agents that go on from where an agent is, or was.
+		Short: "Create agents that continue from another agent's state",
+		Long: `Create agents that continue from another agent's state.
 
-Each has the conversation so far, a branch of its own, and a machine of its own
-that begins with a copy of the agent's disk, also of what was not committed. For
-that the agent's machine is stopped for a moment: it goes on when it is needed.
-Nothing of the agent itself changes.
+Each fork has the conversation so far, its own branch, and its own machine, which
+starts from a copy of the agent's disk, including uncommitted changes. To copy the
+disk, the agent's machine is stopped; it restarts when it is next needed. The
+agent itself does not change.
 
-With --turn, or where the agent's machine is gone, there is no such disk: the
-machines are made anew, with what had been pushed then. The agents are told.
+With --turn, or if the agent's machine is gone, the disk cannot be copied: the new
+machines start from what had been pushed at that turn, and the forks are told so.
 
-One prompt is for all; several are one for each. The prompt "-" is read from
-standard input.`,
+With one PROMPT, every fork gets it; with several, each fork gets its own. If
+PROMPT is "-", it is read from standard input.`,
 		Example: `  aloft agent fork bc-… -n 4 --wait "Make it faster; measure before and after"
   aloft agent fork bc-… "Use a mutex" "Use a channel"
   aloft agent fork bc-… --turn 3 "Not like that: look at the cache first"`,
@@ -58,7 +58,7 @@ standard input.`,
 				return err
 			}
 			if !a.out.JSON() {
-				a.out.Status("saving the disk")
+				a.out.Status("copying the disk")
 			}
 			made, err := c.ForkAgent(cmd.Context(), args[0], in, uuid.NewString())
 			if err != nil {
@@ -82,15 +82,15 @@ standard input.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVarP(&n, "number", "n", 0, "how many to make, at most 10; 1, or one for each prompt, unless given")
-	flags.IntVar(&turn, "turn", 0, "`number` of the model's reply after which they go on, from 1; the last unless given")
-	model = a.modelFlags(cmd, "`id` of a model; the agent's own unless given", false)
-	flags.StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
-	flags.BoolVar(&wait, "wait", false, "wait until all have ended, and compare them")
+	flags.IntVarP(&n, "number", "n", 0, "number of forks, at most 10 (default: one per prompt)")
+	flags.IntVar(&turn, "turn", 0, "`number` of the model's reply to continue after, from 1 (default: the last)")
+	model = a.modelFlags(cmd, "model `id` (default: the agent's)", false)
+	flags.StringArrayVar(&images, "image", nil, "image `file` for the model: PNG, JPEG, GIF or WebP; may be given up to 5 times")
+	flags.BoolVar(&wait, "wait", false, "wait until all forks have finished, then compare them")
 	return cmd
 }
 
-// showFork says which agents were made, and on what they go on.
+// showFork prints the new agents and what their machines start from.
 func (a *app) showFork(made client.Fork) {
 	if a.out.JSON() {
 		return
@@ -102,18 +102,18 @@ func (a *app) showFork(made client.Fork) {
 	a.out.Table(rows)
 	switch {
 	case made.Live:
-		a.out.Note("They go on after turn %d, on copies of the machine's disk and processes.", made.Turn)
+		a.out.Note("They continue after turn %d, on copies of the machine's disk and processes.", made.Turn)
 	case made.Disk:
-		a.out.Note("They go on after turn %d, on copies of the machine's disk.", made.Turn)
+		a.out.Note("They continue after turn %d, on copies of the machine's disk.", made.Turn)
 	default:
-		a.out.Note("They go on after turn %d, with what had been pushed then: what was not pushed is not there.", made.Turn)
+		a.out.Note("They continue after turn %d, from what had been pushed then. Changes not pushed by then are missing.", made.Turn)
 	}
 }
 
-// awaitEvery is how often runs are asked for.
+// awaitEvery is how often awaitRuns polls the runs.
 const awaitEvery = time.Second
 
-// awaitRuns returns once all have ended.
+// awaitRuns returns when every run has ended.
 func (a *app) awaitRuns(ctx context.Context, c *client.Client, made []client.Made) error {
 	tick := time.NewTicker(awaitEvery)
 	defer tick.Stop()
@@ -132,12 +132,12 @@ func (a *app) awaitRuns(ctx context.Context, c *client.Client, made []client.Mad
 			return nil
 		}
 		if !a.out.JSON() {
-			a.out.Status(fmt.Sprintf("%d of %d work", len(left), len(made)))
+			a.out.Status(fmt.Sprintf("%d of %d running", len(left), len(made)))
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return &cli.Problem{Exit: cli.Interrupted, Code: "interrupted", Message: "no longer waiting; the agents go on", Err: ctx.Err()}
+			return &cli.Problem{Exit: cli.Interrupted, Code: "interrupted", Message: "stopped waiting; the agents keep running", Err: ctx.Err()}
 		}
 	}
 }

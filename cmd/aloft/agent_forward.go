@@ -18,13 +18,13 @@ import (
 func newAgentForwardCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "forward AGENT PORT[:LOCAL]",
-		Short: "Reach a port in an agent's machine from here",
-		Long: `Reach a port in an agent's machine from here.
+		Short: "Forward a local port to a port in an agent's machine",
+		Long: `Forward a local port to a port in an agent's machine.
 
-Listens on 127.0.0.1, on the same port unless LOCAL says otherwise (0 takes a
-free one), and carries each connection to the port in the machine, until it is
-interrupted. PORT is a number, or a name that the project's environment.json
-gives one; ` + "`aloft agent show`" + ` lists those.`,
+Listens on 127.0.0.1 and forwards each connection to PORT in the machine, until
+interrupted. LOCAL is the local port (default: the same as PORT; 0 picks a free
+one). PORT is a number, or a port name from the project's environment.json;
+` + "`aloft agent show`" + ` lists the names.`,
 		Example: `  aloft agent forward bc-… 3000
   aloft agent forward bc-… 5432:15432
   aloft agent forward bc-… db:0`,
@@ -44,15 +44,15 @@ gives one; ` + "`aloft agent show`" + ` lists those.`,
 	}
 }
 
-// forwardOf reads PORT[:LOCAL].
+// forwardOf parses PORT[:LOCAL].
 func forwardOf(ctx context.Context, c *client.Client, agentID, s string) (port, local uint16, err error) {
 	remote, here, both := s, "", false
-	if i := strings.LastIndexByte(s, ':'); i >= 0 { // a name may have one too
+	if i := strings.LastIndexByte(s, ':'); i >= 0 { // a port name may contain a colon
 		remote, here, both = s[:i], s[i+1:], true
 	}
 	at, err := strconv.ParseUint(here, 10, 16)
 	if both && err != nil {
-		return 0, 0, usageError{fmt.Errorf("%q: a local port is a number from 0 to 65535", here)}
+		return 0, 0, usageError{fmt.Errorf("invalid local port %q: must be a number from 0 to 65535", here)}
 	}
 	if port, err = portOf(ctx, c, agentID, remote); err != nil || both {
 		return port, uint16(at), err
@@ -60,15 +60,15 @@ func forwardOf(ctx context.Context, c *client.Client, agentID, s string) (port, 
 	return port, port, nil
 }
 
-// portOf is a port in an agent's machine, by its number or by the name that the
-// agent's environment gives it.
+// portOf returns the port in an agent's machine that s names, by number or by a
+// name from the agent's environment.
 func portOf(ctx context.Context, c *client.Client, agentID, s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err == nil && n > 0 {
 		return uint16(n), nil
 	}
 	if s == "" || strings.Trim(s, "-0123456789") == "" {
-		return 0, usageError{fmt.Errorf("%q: a port is a number from 1 to 65535, or a name of environment.json", s)}
+		return 0, usageError{fmt.Errorf("invalid port %q: must be a number from 1 to 65535, or a name from environment.json", s)}
 	}
 	agent, err := c.Agent(ctx, agentID)
 	if err != nil {
@@ -83,16 +83,16 @@ func portOf(ctx context.Context, c *client.Client, agentID, s string) (uint16, e
 			names = append(names, cli.Line(p.Name, 40))
 		}
 	}
-	hint := "the project's environment.json names none: give a number, or name it there under ports"
+	hint := "environment.json names no ports: give a number, or add the name under ports"
 	if len(names) > 0 {
 		hint = "give a number, or one of " + strings.Join(names, ", ")
 	}
-	return 0, &cli.Problem{Exit: cli.Usage, Code: "unknown_port", Message: fmt.Sprintf("no port of the agent is called %q", cli.Line(s, 80)), Hint: hint}
+	return 0, &cli.Problem{Exit: cli.Usage, Code: "unknown_port", Message: fmt.Sprintf("the agent has no port named %q", cli.Line(s, 80)), Hint: hint}
 }
 
-// forward listens until ctx ends, which is no error.
+// forward listens until ctx is done, and then returns nil.
 func (a *app) forward(ctx context.Context, c *client.Client, agentID string, port, local uint16) error {
-	if _, err := c.Agent(ctx, agentID); err != nil { // before anybody connects to nothing
+	if _, err := c.Agent(ctx, agentID); err != nil { // fail before listening if there is no such agent
 		return err
 	}
 	var lc net.ListenConfig
@@ -100,11 +100,11 @@ func (a *app) forward(ctx context.Context, c *client.Client, agentID string, por
 	if err != nil {
 		return &cli.Problem{
 			Exit: cli.Failure, Code: "port_taken", Message: fmt.Sprintf("cannot listen on port %d: %v", local, err),
-			Hint: fmt.Sprintf("name another with %d:LOCAL", port),
+			Hint: fmt.Sprintf("choose another local port with %d:LOCAL", port),
 		}
 	}
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	a.out.Line("%s goes to port %d in the machine of %s. Interrupt to end.", l.Addr(), port, cli.Line(agentID, 80))
+	a.out.Line("Forwarding %s to port %d in the machine of %s. Press Ctrl-C to stop.", l.Addr(), port, cli.Line(agentID, 80))
 	var open sync.WaitGroup
 	defer open.Wait()
 	for {

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// maxPage is the most that the API gives at once.
+// maxPage is the API's largest page size.
 const maxPage = 100
 
 func newAgentListCommand(a *app) *cobra.Command {
@@ -31,7 +31,7 @@ func newAgentListCommand(a *app) *cobra.Command {
 		Aliases: []string{"ls"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
-				return misuse(cmd, errors.New("--limit has to be 1 or more"))
+				return misuse(cmd, errors.New("--limit must be at least 1"))
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -57,11 +57,11 @@ func newAgentListCommand(a *app) *cobra.Command {
 				return a.out.Value(list)
 			}
 			if len(list.Items) == 0 && narrowed != (client.AgentFilter{}) {
-				a.out.Note("No agent is so.")
+				a.out.Note("No matching agents.")
 				return nil
 			}
 			if len(list.Items) == 0 {
-				a.out.Note("There are no agents yet. Make one with `aloft run`.")
+				a.out.Note("No agents yet. Start one with `aloft run`.")
 				return nil
 			}
 			rows := [][]string{{"ID", "NAME", "STATUS", "CREATED"}}
@@ -72,25 +72,25 @@ func newAgentListCommand(a *app) *cobra.Command {
 			}
 			a.out.Table(rows)
 			if list.NextCursor != "" {
-				a.out.Note("There are more; --limit shows them.")
+				a.out.Note("More agents not shown; raise --limit to see them.")
 			}
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 20, "the most to list")
-	cmd.Flags().BoolVar(&filter.Archived, "all", false, "list archived agents too")
-	cmd.Flags().BoolVar(&filter.Everybody, "everybody", false, "list everybody's, as far as your role lets you see them")
-	cmd.Flags().StringVar(&user, "user", "", "list those of this member, by e-mail address or number")
-	cmd.Flags().StringVar(&filter.Search, "search", "", "list those with every one of these `words` in id, name, model or repository")
-	cmd.Flags().StringVar(&filter.Repository, "repository", "", "list those on this repository: its `address`, or how that ends (owner/name)")
-	cmd.Flags().StringVar(&filter.Status, "status", "", "list those that stand so: asks, needs-you, working, finished, failed, stopped, archived; `some`, with commas between")
-	cmd.Flags().StringVar(&filter.From, "from", "", "list those made on this `day` or later; or at a time, RFC 3339")
-	cmd.Flags().StringVar(&filter.To, "to", "", "list those made on this `day` or before; or before a time")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of agents to list")
+	cmd.Flags().BoolVar(&filter.Archived, "all", false, "include archived agents")
+	cmd.Flags().BoolVar(&filter.Everybody, "everybody", false, "include other members' agents that your role lets you see")
+	cmd.Flags().StringVar(&user, "user", "", "only agents of this member, by e-mail address or ID")
+	cmd.Flags().StringVar(&filter.Search, "search", "", "only agents with all of these `words` in their id, name, model or repository")
+	cmd.Flags().StringVar(&filter.Repository, "repository", "", "only agents on this repository: its `URL`, or the end of it (owner/name)")
+	cmd.Flags().StringVar(&filter.Status, "status", "", "only agents with one of these comma-separated `statuses`: asks, needs-you, working, finished, failed, stopped, archived")
+	cmd.Flags().StringVar(&filter.From, "from", "", "only agents created on or after this `date`, or at or after an RFC 3339 time")
+	cmd.Flags().StringVar(&filter.To, "to", "", "only agents created on or before this `date`, or before an RFC 3339 time")
 	return cmd
 }
 
-// memberNamed is the number of the member who is named by an address or a number; 0 for
-// nobody.
+// memberNamed returns the ID of the member with the given e-mail address or ID, or
+// 0 if name is empty.
 func memberNamed(cmd *cobra.Command, c *client.Client, name string) (int64, error) {
 	if name == "" {
 		return 0, nil
@@ -107,5 +107,5 @@ func memberNamed(cmd *cobra.Command, c *client.Client, name string) (int64, erro
 			return u.ID, nil
 		}
 	}
-	return 0, fault.NotFound("no member has the address %s", cli.Line(name, 80)).Hint("`aloft member list` lists them")
+	return 0, fault.NotFound("no member has the e-mail address %s", cli.Line(name, 80)).Hint("list members with `aloft member list`")
 }

@@ -20,12 +20,12 @@ func newAgentLogsCommand(a *app) *cobra.Command {
 		Short: "Show what an agent did",
 		Long: `Show what an agent did, from its first run.
 
-With --follow it goes on until the run that works has ended, and then has the
-exit code that 'aloft run' would have. With --json it prints the agent's journal,
-an event a line.
+With --follow, keep printing until the current run ends, then exit with the code
+that 'aloft run' would use. With --json, print the agent's journal, one event per
+line.
 
-A long journal can be read from its end: --tail has its last events, and --before
-those before an event, by the number that --json shows as seq.`,
+To read a long journal from its end, use --tail for the last events and --before
+for the events before a given one (the number shown as seq by --json).`,
 		Example: `  aloft agent logs bc-1 --follow
   aloft agent logs bc-1 --tail 50
   aloft agent logs bc-1 --json --tail 200 --before 4711`,
@@ -36,7 +36,7 @@ those before an event, by the number that --json shows as seq.`,
 				return misuse(cmd, fmt.Errorf("--tail must be a number from 1 to %d", client.MostLast))
 			}
 			if part.Before < 0 {
-				return misuse(cmd, errors.New("--before must be the number of an event"))
+				return misuse(cmd, errors.New("--before must be an event number"))
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -45,16 +45,16 @@ those before an event, by the number that --json shows as seq.`,
 			return a.logs(cmd.Context(), c, args[0], runID, part, follow)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended")
-	cmd.Flags().StringVar(&runID, "run", "", "only the run of this `id`")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing until the run ends")
+	cmd.Flags().StringVar(&runID, "run", "", "only the run with this `id`")
 	cmd.Flags().IntVarP(&part.Last, "tail", "n", 0, "only the last `n` events")
-	cmd.Flags().Int64Var(&part.Before, "before", 0, "only events before the one of this `number`")
-	cmd.MarkFlagsMutuallyExclusive("before", "follow") // what comes is not before anything
+	cmd.Flags().Int64Var(&part.Before, "before", 0, "only events before the one with this `number`")
+	cmd.MarkFlagsMutuallyExclusive("before", "follow") // new events are never before an older one
 	return cmd
 }
 
 func (a *app) logs(ctx context.Context, c *client.Client, agentID, runID string, part client.Part, follow bool) error {
-	last := runID // the run whose end is the end
+	last := runID // follow stops when this run ends
 	if runID != "" {
 		if _, err := c.Run(ctx, agentID, runID); err != nil {
 			return err
@@ -85,7 +85,7 @@ func (a *app) logs(ctx context.Context, c *client.Client, agentID, runID string,
 	return a.outcome(agentID, t)
 }
 
-// logLines prints the journal as it is, an event a line.
+// logLines prints the journal as JSON, one event per line.
 func (a *app) logLines(ctx context.Context, c *client.Client, agentID string, part client.Part, follow bool, shown func(client.Event) bool, last string) error {
 	for e, err := range c.EventsIn(ctx, agentID, part, follow) {
 		if err != nil {

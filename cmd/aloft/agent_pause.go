@@ -7,13 +7,13 @@ import (
 )
 
 func newAgentPauseCommand(a *app) *cobra.Command {
-	cmd := a.newAgentVerb("pause AGENT", "Let an agent wait while you work in its machine", "Paused", (*client.Client).Pause)
-	cmd.Long = `Let an agent wait before its next request to the model or tool call; what is
-under way is finished first. It waits until 'aloft agent resume', also over
-restarts of the server.`
+	cmd := a.newAgentVerb("pause AGENT", "Pause an agent, for example while you work in its machine", "Paused", (*client.Client).Pause)
+	cmd.Long = `Pause an agent before its next model request or tool call. The current one
+finishes first. The agent stays paused until 'aloft agent resume', even if the
+server restarts.`
 	return cmd
 }
 
 func newAgentResumeCommand(a *app) *cobra.Command {
-	return a.newAgentVerb("resume AGENT", "Let a paused agent go on", "Resumed", (*client.Client).Resume)
+	return a.newAgentVerb("resume AGENT", "Resume a paused agent", "Resumed", (*client.Client).Resume)
 }

@@ -24,19 +24,20 @@ func newAgentPRCommand(a *app) *cobra.Command {
 		Short: "Show an agent's pull requests, or open one",
 		Long: `Show an agent's pull requests with their checks, or open one.
 
-Where the branch has a pull request already, --open with --title or --body-file
-changes it. Without them they are made of the agent's last words, its commits and
-the project's template; --dry-run shows them and opens nothing.`,
+If the branch already has a pull request, --open with --title or --body-file
+updates it. Without them, the title and body are generated from the agent's last
+message, its commits and the project's template. --dry-run prints them without
+opening a pull request.`,
 		Example: `  aloft agent pr bc-…
   aloft agent pr bc-… --open --dry-run
   aloft agent pr bc-… --open --draft
-  aloft agent pr bc-… --open --title "Mend the parser" --body-file -
+  aloft agent pr bc-… --open --title "Fix the parser" --body-file -
   xdg-open $(aloft agent pr bc-… --web)`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !open && (in != client.NewPullRequest{} || bodyFile != "" || dryRun) {
-				return misuse(cmd, errors.New("--repo, --title, --body-file, --base, --draft and --dry-run go with --open"))
+				return misuse(cmd, errors.New("--repo, --title, --body-file, --base, --draft and --dry-run require --open"))
 			}
 			if bodyFile != "" {
 				var err error
@@ -71,18 +72,18 @@ the project's template; --dry-run shows them and opens nothing.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&open, "open", false, "open it, or change the one there is")
-	flags.StringVar(&in.RepoURL, "repo", "", "`URL` of one of its repositories; the first that has something pushed unless given")
-	flags.StringVar(&in.Title, "title", "", "`title`, of one line")
+	flags.BoolVar(&open, "open", false, "open a pull request, or update the existing one")
+	flags.StringVar(&in.RepoURL, "repo", "", "`URL` of one of the agent's repositories (default: the first with pushed commits)")
+	flags.StringVar(&in.Title, "title", "", "one-line `title`")
 	flags.StringVar(&bodyFile, "body-file", "", "`file` with the description, as Markdown; - is standard input")
-	flags.StringVar(&in.Base, "base", "", "`branch` to be merged into; the one that the agent began with unless given")
+	flags.StringVar(&in.Base, "base", "", "`branch` to merge into (default: the branch that the agent started from)")
 	flags.BoolVar(&in.Draft, "draft", false, "open it as a draft")
-	flags.BoolVar(&dryRun, "dry-run", false, "print what would be opened, and open nothing")
-	flags.BoolVar(&web, "web", false, "print its address alone, for a browser")
+	flags.BoolVar(&dryRun, "dry-run", false, "print the pull request without opening it")
+	flags.BoolVar(&web, "web", false, "print only the URL")
 	return cmd
 }
 
-// maxBody bounds what is read of a description: the server has its own limit.
+// maxBody is the most bytes read of a description. The server has its own limit.
 const maxBody = 1 << 20
 
 func (a *app) readBody(file string) (string, error) {
@@ -100,13 +101,13 @@ func (a *app) readBody(file string) (string, error) {
 		return "", fmt.Errorf("read the description: %w", err)
 	}
 	if strings.TrimSpace(string(text)) == "" {
-		return "", usageError{errors.New("the description is empty: leave --body-file out to have it made")}
+		return "", usageError{errors.New("the description is empty: omit --body-file to generate one")}
 	}
 	return string(text), nil
 }
 
-// showProposal prints what would be opened: what is wished for, and else what the
-// server makes up.
+// showProposal prints the pull request that would be opened: the fields set in
+// wish, and the server's generated ones for the rest.
 func (a *app) showProposal(would, wish client.NewPullRequest) error {
 	would.Title, would.Body, would.Base = cmp.Or(wish.Title, would.Title), cmp.Or(wish.Body, would.Body), cmp.Or(wish.Base, would.Base)
 	would.Draft = wish.Draft
@@ -151,15 +152,15 @@ func (a *app) showPulls(agentID string, all []client.PullRequest, opened, web bo
 		}
 	}
 	if !there && web {
-		return &cli.Problem{Exit: cli.Failure, Code: "no_pull_request", Message: "the agent has no pull request", Hint: "open one: aloft agent pr " + agentID + " --open"}
+		return &cli.Problem{Exit: cli.Failure, Code: "no_pull_request", Message: "the agent has no pull request", Hint: "open one with aloft agent pr " + agentID + " --open"}
 	}
 	if !there {
-		a.out.Note("It has no pull request. To open one: aloft agent pr %s --open", cli.Line(agentID, 80))
+		a.out.Note("No pull request. Open one with aloft agent pr %s --open", cli.Line(agentID, 80))
 	}
 	return nil
 }
 
-// pullLine is a pull request on one line.
+// pullLine formats a pull request on one line.
 func pullLine(p client.PullRequest) string {
 	if p.URL == "" {
 		return "none of " + p.Branch

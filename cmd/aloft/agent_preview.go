@@ -13,13 +13,13 @@ func newAgentPreviewCommand(a *app) *cobra.Command {
 	var open bool
 	cmd := &cobra.Command{
 		Use:   "preview AGENT PORT",
-		Short: "See in a browser what listens on a port in an agent's machine",
-		Long: `See in a browser what listens on a port in an agent's machine.
+		Short: "Open a port of an agent's machine in a browser",
+		Long: `Open a port of an agent's machine in a browser.
 
-Prints an address that signs one browser in, for as long as it says; give it to
-nobody. The preview has an origin of its own, where neither the server's cookies
-nor those of other previews are seen. PORT is a number, or a name that the
-project's environment.json gives one; ` + "`aloft agent show`" + ` lists those.`,
+Prints a one-time link that signs a browser in to the preview. Do not share it. The
+preview has its own origin, so it cannot see the cookies of the server or of other
+previews. PORT is a number, or a port name from the project's environment.json;
+` + "`aloft agent show`" + ` lists the names.`,
 		Example: `  aloft agent preview bc-… 3000
   aloft agent preview bc-… web --open`,
 		Args:              cobra.ExactArgs(2),
@@ -41,23 +41,23 @@ project's environment.json gives one; ` + "`aloft agent show`" + ` lists those.`
 				return a.out.Value(p)
 			}
 			a.out.Line("%s", cli.Line(p.SignInURL, 0))
-			a.out.Note("The address is good once, until %s; afterwards it is %s.", p.ExpiresAt.Local().Format(time.TimeOnly), cli.Line(p.URL, 0))
+			a.out.Note("The link works once, until %s. After that, use %s.", p.ExpiresAt.Local().Format(time.TimeOnly), cli.Line(p.URL, 0))
 			if open {
 				return openBrowser(p.SignInURL)
 			}
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&open, "open", false, "open it in this machine's browser")
+	cmd.Flags().BoolVar(&open, "open", false, "open the preview in your browser")
 	return cmd
 }
 
-// openBrowser leads the person's browser to a URL of the server's.
+// openBrowser opens a URL from the server in the user's browser.
 func openBrowser(url string) error {
 	for _, name := range []string{"xdg-open", "open"} {
 		if path, err := exec.LookPath(name); err == nil {
-			return exec.Command(path, url).Start() // the browser goes on without us
+			return exec.Command(path, url).Start() // the browser outlives this process
 		}
 	}
-	return &cli.Problem{Exit: cli.Failure, Code: "no_browser", Message: "no browser was found here", Hint: "open the address above in one"}
+	return &cli.Problem{Exit: cli.Failure, Code: "no_browser", Message: "no browser found on this computer", Hint: "open the address above in a browser"}
 }

@@ -14,12 +14,12 @@ func newAgentQueueCommand(a *app) *cobra.Command {
 	var remove string
 	cmd := &cobra.Command{
 		Use:   `queue AGENT ["PROMPT"]`,
-		Short: "Give an agent a prompt for when it is free, or list those that wait",
-		Long: `Give an agent a prompt for when it is free, or list those that wait.
+		Short: "Queue a prompt for an agent, or list its queue",
+		Long: `Queue a prompt for an agent, or list its queue.
 
-The server keeps them, and begins the next when the run before it has ended,
-however it ended. An agent that is free begins at once. The prompt "-" is read from
-standard input.`,
+The server starts the next queued prompt when the current run ends, whatever its
+result. An idle agent starts at once. If PROMPT is "-", it is read from standard
+input.`,
 		Example: `  aloft agent queue bc-… "Then update the changelog"
   aloft agent queue bc-…
   aloft agent queue bc-… --remove run-…`,
@@ -35,7 +35,7 @@ standard input.`,
 				if err := c.Unqueue(ctx, id, remove); err != nil {
 					return err
 				}
-				return a.did("Taken back from", id)
+				return a.did("Removed the prompt from the queue of", id)
 			}
 			if len(args) > 1 {
 				prompt, err := a.readPrompt(args[1], images)
@@ -51,7 +51,7 @@ standard input.`,
 				}
 				a.showIDs(id, queued.RunID)
 				if !queued.Started {
-					a.out.Note("It begins when the runs before it have ended.")
+					a.out.Note("It starts when the runs before it have ended.")
 				}
 				return nil
 			}
@@ -63,7 +63,7 @@ standard input.`,
 				return a.out.Value(waiting)
 			}
 			if len(waiting) == 0 {
-				a.out.Note("Nothing waits.")
+				a.out.Note("The queue is empty.")
 				return nil
 			}
 			rows := [][]string{{"RUN", "QUEUED", "PROMPT"}}
@@ -74,7 +74,7 @@ standard input.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
-	cmd.Flags().StringVar(&remove, "remove", "", "take the prompt of the run of this `id` back")
+	cmd.Flags().StringArrayVar(&images, "image", nil, "image `file` for the model: PNG, JPEG, GIF or WebP; may be given up to 5 times")
+	cmd.Flags().StringVar(&remove, "remove", "", "remove the queued prompt with this run `id`")
 	return cmd
 }

@@ -16,27 +16,27 @@ func newAgentRetryCommand(a *app) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   `retry AGENT ["PROMPT"]`,
-		Short: "Take a conversation back to before a turn, and go on from there",
-		Long: `Take a conversation back to before a turn, and go on from there.
+		Short: "Rewind a conversation to an earlier turn and try again",
+		Long: `Rewind a conversation to an earlier turn and try again.
 
-Without a turn the last run is begun anew, with its own prompt or with the one
-given. With --turn the model's reply of that number and all after it are replaced;
-where it is the first of its run, so is the prompt before it. The prompt "-" is
+Without --turn, the last run is repeated, with its own prompt or with PROMPT. With
+--turn, that reply of the model and everything after it are replaced; if the reply
+is the first of its run, the run's prompt is replaced too. If PROMPT is "-", it is
 read from standard input.
 
-Only the conversation goes back: files, commits and processes in the machine stay
-as they are, and the model is told so. 'aloft agent fork' makes another agent
-instead, whose machine begins with what was pushed then. What is replaced stays in
-the journal: 'aloft agent logs' shows it.`,
+Only the conversation is rewound. Files, commits and processes in the machine stay
+as they are, and the model is told so. To start from what was pushed at that turn
+instead, use 'aloft agent fork'. Replaced turns stay in the journal: see 'aloft
+agent logs'.`,
 		Example: `  aloft agent retry bc-…
   aloft agent retry bc-… --model local
-  aloft agent retry bc-… "Say it in fewer words"
+  aloft agent retry bc-… "Make it shorter"
   aloft agent retry bc-… --turn 3 "Not like that: look at the cache first"`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if in.Turn != 0 && in.RunID != "" {
-				return usageError{errors.New("give --turn or --run")}
+				return usageError{errors.New("give --turn or --run, not both")}
 			}
 			if len(args) > 1 {
 				prompt, err := a.readPrompt(args[1], images)
@@ -60,7 +60,7 @@ the journal: 'aloft agent logs' shows it.`,
 				err = a.out.Value(done)
 			} else {
 				a.showIDs(args[0], done.Run.ID)
-				a.out.Note("%d turns are replaced; the machine is as they left it.", done.Replaced)
+				a.out.Note("Replaced %d turns. The machine is unchanged.", done.Replaced)
 			}
 			if err != nil {
 				return err
@@ -69,10 +69,10 @@ the journal: 'aloft agent logs' shows it.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&in.Turn, "turn", 0, "`number` of the first reply of the model that is replaced, from 1")
-	flags.StringVar(&in.RunID, "run", "", "`id` of the run that is begun anew, in place of --turn; the last unless given")
-	flags.StringVar(&model, "model", "", "`id` of the model to go on with, as aloft models lists them")
-	flags.StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
-	flags.BoolVar(&follow, "follow", true, "watch until the run has ended")
+	flags.IntVar(&in.Turn, "turn", 0, "`number` of the first model reply to replace, from 1")
+	flags.StringVar(&in.RunID, "run", "", "`id` of the run to repeat, instead of --turn (default: the last)")
+	flags.StringVar(&model, "model", "", "model `id` to continue with; list them with aloft models")
+	flags.StringArrayVar(&images, "image", nil, "image `file` for the model: PNG, JPEG, GIF or WebP; may be given up to 5 times")
+	flags.BoolVar(&follow, "follow", true, "watch until the run ends")
 	return cmd
 }

@@ -69,7 +69,7 @@ func (a *app) showAgent(agent client.Agent, journal client.Journal) {
 	field("name", agent.Name)
 	status := strings.ToLower(agent.Status)
 	if agent.Paused {
-		status += ", paused: `aloft agent resume` lets it go on"
+		status += " (paused; resume it with `aloft agent resume`)"
 	}
 	field("status", status)
 	field("run mode", agent.RunMode)
@@ -79,7 +79,7 @@ func (a *app) showAgent(agent client.Agent, journal client.Journal) {
 		if agent.Hibernation == "live" {
 			what = "with its processes"
 		}
-		machine += " " + what + ": a follow-up, a terminal or a forward wakes it"
+		machine += " " + what + "; a follow-up, a terminal or a port forward wakes it"
 	}
 	field("machine", machine)
 	for _, p := range agent.Ports {
@@ -97,7 +97,7 @@ func (a *app) showAgent(agent client.Agent, journal client.Journal) {
 	}
 	field("created", agent.CreatedAt.Local().Format(time.DateTime)+" ("+cli.Ago(time.Since(agent.CreatedAt))+")")
 	if agent.DeletedAt != nil {
-		field("deleted", agent.DeletedAt.Local().Format(time.DateTime)+", unless it is given more to do before")
+		field("deleted", agent.DeletedAt.Local().Format(time.DateTime)+", unless it gets a follow-up first")
 	}
 	if journal.Turns > 0 {
 		field("turns", strconv.Itoa(journal.Turns))
@@ -117,7 +117,7 @@ func (a *app) showAgent(agent client.Agent, journal client.Journal) {
 				now = ": " + t.Content
 			}
 		}
-		field("to do", fmt.Sprintf("%d of %d are done%s", done, len(journal.Todos), now))
+		field("to do", fmt.Sprintf("%d of %d done%s", done, len(journal.Todos), now))
 	}
 	for _, q := range agent.Approvals {
 		a.out.Line("")
@@ -125,7 +125,7 @@ func (a *app) showAgent(agent client.Agent, journal client.Journal) {
 		if len(q.Questions) > 0 {
 			verbs = "answer"
 		}
-		a.out.Line("%s", a.out.Style(cli.Yellow, "It waits for your answer: aloft approvals "+verbs+" "+cli.Line(q.ID, 80)))
+		a.out.Line("%s", a.out.Style(cli.Yellow, "Waiting for your answer: aloft approvals "+verbs+" "+cli.Line(q.ID, 80)))
 		a.showQuestion(q)
 	}
 }

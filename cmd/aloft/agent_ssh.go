@@ -13,25 +13,24 @@ import (
 func newAgentSSHCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ssh AGENT [-- ARG…]",
-		Short: "Work in an agent's machine yourself",
-		Long: `Open a shell in an agent's machine, in its workspace, with the ssh of this
-computer. What follows -- are options of ssh, and a command to run. A machine
-that sleeps is woken. The agent goes on meanwhile; 'aloft agent pause' lets it
-wait.`,
+		Short: "Open a shell in an agent's machine over SSH",
+		Long: `Open a shell in an agent's machine, in its workspace, using this computer's ssh.
+Arguments after -- are passed to ssh: options, and a command to run. A sleeping
+machine is woken. The agent keeps running; pause it with 'aloft agent pause'.`,
 		Example: `  aloft agent ssh bc-…
   aloft agent ssh bc-… -- make test
   aloft agent ssh bc-… -- -N -L 3000:localhost:3000`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := a.connect(); err != nil { // says better than ssh what is missing
+			if _, err := a.connect(); err != nil { // its error is clearer than ssh's
 				return err
 			}
 			program, err := exec.LookPath("ssh")
 			if err != nil {
 				return &cli.Problem{
-					Exit: cli.Failure, Code: "no_ssh", Message: "there is no ssh on this computer", Err: err,
-					Hint: "install OpenSSH's client (openssh-client)",
+					Exit: cli.Failure, Code: "no_ssh", Message: "ssh is not installed on this computer", Err: err,
+					Hint: "install the OpenSSH client (openssh-client)",
 				}
 			}
 			options, err := a.sshOptions()
@@ -48,7 +47,7 @@ wait.`,
 			child.Env = os.Environ()
 			err = child.Run()
 			if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() >= 0 {
-				return &cli.Problem{Exit: exit.ExitCode(), Code: "ssh", Err: err} // ssh has said the rest
+				return &cli.Problem{Exit: exit.ExitCode(), Code: "ssh", Err: err} // ssh has printed the error
 			}
 			return err
 		},

@@ -9,8 +9,8 @@ import (
 func newAgentStopCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:               "stop AGENT",
-		Short:             "Stop what an agent is doing",
-		Long:              `Stop the run of an agent. Its machine and its work stay: 'aloft agent follow-up' goes on from there.`,
+		Short:             "Stop an agent's current run",
+		Long:              `Stop an agent's current run. Its machine and its work are kept: continue with 'aloft agent follow-up'.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -24,7 +24,7 @@ func newAgentStopCommand(a *app) *cobra.Command {
 			}
 			if run.Ended() {
 				return &cli.Problem{
-					Exit: cli.Failure, Code: "not_running", Message: "the agent does nothing: its last run ended in " + run.Status,
+					Exit: cli.Failure, Code: "not_running", Message: "the agent is not running: its last run ended as " + run.Status,
 				}
 			}
 			if err := c.Cancel(cmd.Context(), args[0], run.ID); err != nil {

@@ -16,13 +16,12 @@ import (
 func newApprovalsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals",
-		Short: "Answer what agents ask",
-		Long: `Answer what agents ask: whether they may do something, what you think of a plan,
-and questions of their own.
+		Short: "Answer agents' questions and approval requests",
+		Long: `Answer agents: approve or deny actions, review plans, and answer questions.
 
-A question waits, over restarts, until it is answered or its run has ended. The
-first answer counts. How much agents ask is their run mode's to say: see
-'aloft rules'.`,
+A request waits, even if the server restarts, until it is answered or its run ends.
+The first answer counts. The run mode decides how often agents ask: see 'aloft
+rules'.`,
 		Example: `  aloft approvals
   aloft approvals allow apr-…
   aloft approvals deny apr-… -m "use make test"
@@ -32,7 +31,7 @@ first answer counts. How much agents ask is their run mode's to say: see
 	}
 	cmd.AddCommand(
 		&cobra.Command{
-			Use: "list", Aliases: []string{"ls"}, Short: "List what waits for your answer, oldest first", Args: cobra.NoArgs,
+			Use: "list", Aliases: []string{"ls"}, Short: "List requests waiting for your answer, oldest first", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return a.listApprovals(cmd.Context()) },
 		},
 		newApprovalsAllowCommand(a), newApprovalsDenyCommand(a), newApprovalsAnswerCommand(a))
@@ -54,7 +53,7 @@ func (a *app) listApprovals(ctx context.Context) error {
 		}{append([]client.Approval{}, all...)})
 	}
 	if len(all) == 0 {
-		a.out.Note("Nothing waits for you.")
+		a.out.Note("Nothing is waiting for your answer.")
 		return nil
 	}
 	for i, q := range all {
@@ -67,11 +66,11 @@ func (a *app) listApprovals(ctx context.Context) error {
 	return nil
 }
 
-// showQuestion says what an agent asks. What it wants to do is shown whole: who
-// allows it is to have seen all of it.
+// showQuestion prints a request. It never truncates the action: whoever approves
+// must see all of it.
 func (a *app) showQuestion(q client.Approval) {
 	if q.Hidden {
-		a.out.Line("  %s: the team displays no summaries in lists; `aloft agent show %s` shows what it asks", cli.Line(q.Tool, 40), cli.Line(q.AgentID, 80))
+		a.out.Line("  %s: hidden, because the team does not show summaries in lists; see `aloft agent show %s`", cli.Line(q.Tool, 40), cli.Line(q.AgentID, 80))
 		return
 	}
 	a.out.Line("  %s: %s", cli.Line(q.Tool, 40), strings.ReplaceAll(strings.TrimSpace(cli.Clean(q.Subject)), "\n", "\n    "))
@@ -84,20 +83,20 @@ func (a *app) showQuestion(q client.Approval) {
 		}
 	}
 	if len(q.Entries) > 0 {
-		a.out.Line("  %s", a.out.Style(cli.Dim, "rules that would allow it:"))
+		a.out.Line("  %s", a.out.Style(cli.Dim, "rules that would allow this:"))
 		for _, rule := range q.Entries {
-			a.out.Line("    %s", cli.Line(rule, 0)) // one rule, one line, and whole
+			a.out.Line("    %s", cli.Line(rule, 0)) // never truncated
 		}
 	}
 	if q.Change != "" {
-		words := "would stand there:"
+		words := "change:"
 		if q.Tool == client.PlanTool {
-			words = "its plan:"
+			words = "plan:"
 		}
 		a.out.Line("  %s\n    %s", a.out.Style(cli.Dim, words), strings.ReplaceAll(strings.TrimRight(cli.Clean(q.Change), "\n"), "\n", "\n    "))
 	}
 	if q.Until != nil {
-		a.out.Line("  %s %s", a.out.Style(cli.Dim, "counts as denied after:"), q.Until.Local().Format(time.DateTime))
+		a.out.Line("  %s %s", a.out.Style(cli.Dim, "denied automatically at:"), q.Until.Local().Format(time.DateTime))
 	}
 }
 
@@ -106,11 +105,12 @@ func newApprovalsAllowCommand(a *app) *cobra.Command {
 	var entries []string
 	cmd := &cobra.Command{
 		Use:   "allow ID",
-		Short: "Let an agent do what it asks, or carry out its plan",
-		Long: `Let an agent do what it asks, or carry out its plan: this once, or, with --for-agent, calls like it by
-this agent, or, with --always, by all of your agents. What 'like it' means are the
-entries that the list shows; --entry names others, and may be given again.
---always writes them into your permissions.json: 'aloft rules show permissions.json'.`,
+		Short: "Approve an action or a plan",
+		Long: `Approve an action or a plan. By default the approval is for this request only. With
+--for-agent it also covers similar calls by this agent, and with --always similar
+calls by all of your agents. Similar calls are those that match the rules shown in
+the list; --entry gives other rules, and may be repeated. --always adds the rules
+to your permissions.json: see 'aloft rules show permissions.json'.`,
 		Example: `  aloft approvals allow apr-…
   aloft approvals allow apr-… --always --entry "npm test"`,
 		Args: cobra.ExactArgs(1),
@@ -122,14 +122,14 @@ entries that the list shows; --entry names others, and may be given again.
 			case always:
 				in.Decision = client.AllowAlways
 			case len(entries) > 0:
-				return misuse(cmd, errors.New("--entry goes with --for-agent or --always"))
+				return misuse(cmd, errors.New("--entry requires --for-agent or --always"))
 			}
 			return a.answer(cmd.Context(), args[0], "Allowed.", func(client.Approval) (client.Answer, error) { return in, nil })
 		},
 	}
-	cmd.Flags().BoolVar(&forAgent, "for-agent", false, "and calls like it by this agent")
-	cmd.Flags().BoolVar(&always, "always", false, "and calls like it by all of your agents")
-	cmd.Flags().StringArrayVar(&entries, "entry", nil, "`entry` of the allowlist, instead of those that the question names")
+	cmd.Flags().BoolVar(&forAgent, "for-agent", false, "also approve similar calls by this agent")
+	cmd.Flags().BoolVar(&always, "always", false, "also approve similar calls by all of your agents")
+	cmd.Flags().StringArrayVar(&entries, "entry", nil, "allowlist `entry` to use instead of the suggested ones; may be repeated")
 	cmd.MarkFlagsMutuallyExclusive("for-agent", "always")
 	return cmd
 }
@@ -138,7 +138,7 @@ func newApprovalsDenyCommand(a *app) *cobra.Command {
 	var message string
 	cmd := &cobra.Command{
 		Use:     "deny ID",
-		Short:   "Forbid an agent what it asks, want another plan, or leave a question to it",
+		Short:   "Deny an action, reject a plan, or decline a question",
 		Example: `  aloft approvals deny apr-… -m "use make test"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -147,7 +147,7 @@ func newApprovalsDenyCommand(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&message, "message", "m", "", "`words` for the agent to read")
+	cmd.Flags().StringVarP(&message, "message", "m", "", "`message` to the agent")
 	return cmd
 }
 
@@ -156,20 +156,20 @@ func newApprovalsAnswerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "answer ID [QUESTION=]ANSWER…",
 		Short: "Answer an agent's own questions",
-		Long: `Answer an agent's own questions: by an option, which is named by its number, its id
-or its label; by several, with commas between them, where the list says so; or in
-words. Where it asks several things, each answer begins with the question's id and
-an equals sign. What has no answer the agent decides by itself.`,
+		Long: `Answer an agent's own questions. An ANSWER is an option's number, id or label, or
+free text. If the question allows several options, separate them with commas. If
+there are several questions, write each answer as QUESTION=ANSWER, where QUESTION
+is its id. The agent decides questions that you leave out.`,
 		Example: `  aloft approvals answer apr-… 2
   aloft approvals answer apr-… db=PostgreSQL os=1,2 -m "and keep it small"`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && message == "" {
-				return misuse(cmd, errors.New("give an answer, or -m with words for all"))
+				return misuse(cmd, errors.New("give an answer, or a message with -m"))
 			}
 			return a.answer(cmd.Context(), args[0], "Answered.", func(q client.Approval) (client.Answer, error) {
 				if len(q.Questions) == 0 {
-					return client.Answer{}, misuse(cmd, errors.New("it asks whether it may go on: `aloft approvals allow` or `deny`"))
+					return client.Answer{}, misuse(cmd, errors.New("this is an approval request: use `aloft approvals allow` or `deny`"))
 				}
 				in, err := q.Answer(args[1:]...)
 				if err != nil {
@@ -180,11 +180,11 @@ an equals sign. What has no answer the agent decides by itself.`,
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&message, "message", "m", "", "`words` for the agent to read")
+	cmd.Flags().StringVarP(&message, "message", "m", "", "`message` to the agent")
 	return cmd
 }
 
-// answer answers the question of that id, of whichever agent.
+// answer answers the pending request with the given id, whichever agent made it.
 func (a *app) answer(ctx context.Context, id, done string, say func(client.Approval) (client.Answer, error)) error {
 	c, err := a.connect()
 	if err != nil {
@@ -217,7 +217,7 @@ func (a *app) answer(ctx context.Context, id, done string, say func(client.Appro
 		return nil
 	}
 	return &cli.Problem{
-		Exit: cli.NotFound, Code: "not_found", Message: fmt.Sprintf("no question %s waits for you", cli.Line(id, 80)),
-		Hint: "`aloft approvals` lists what waits; this one may have been answered, or its run has ended",
+		Exit: cli.NotFound, Code: "not_found", Message: fmt.Sprintf("no request %s is waiting for your answer", cli.Line(id, 80)),
+		Hint: "it may have been answered already, or its run has ended; list pending requests with `aloft approvals`",
 	}
 }

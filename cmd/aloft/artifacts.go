@@ -15,7 +15,7 @@ import (
 	"aloft/internal/control/schedule"
 )
 
-// openArtifacts opens where artifacts are kept.
+// openArtifacts opens the artifact store.
 func openArtifacts(ctx context.Context, data string, c artifactsConfig) (*artifact.Store, error) {
 	limits := artifact.DefaultLimits
 	limits.Size = c.MaxBytes
@@ -38,7 +38,7 @@ func openArtifacts(ctx context.Context, data string, c artifactsConfig) (*artifa
 	return kept, nil
 }
 
-// artifacts are those that are kept, and those of machines that work.
+// artifacts combines stored artifacts with those of running machines.
 type artifacts struct {
 	*artifact.Store
 
@@ -47,16 +47,16 @@ type artifacts struct {
 
 var _ api.Artifacts = artifacts{}
 
-// keepLive bounds how long a list waits for what a machine has just made.
+// keepLive is how long List waits for a running machine's newest artifacts.
 const keepLive = 10 * time.Second
 
-// List implements [api.Artifacts]. What a machine that works has made is there
-// already; where it cannot be had now, what was kept before is.
+// List implements [api.Artifacts]. It first stores the newest artifacts of a running
+// machine. If that fails, it lists what was stored before.
 func (a artifacts) List(ctx context.Context, agentID string) ([]artifact.File, error) {
 	live, cancel := context.WithTimeout(ctx, keepLive)
 	defer cancel()
 	if err := a.schedule.KeepArtifacts(live, agentID); err != nil {
-		a.schedule.Logger.Info("artifacts of a machine are not listed yet", "agent", agentID, "why", err)
+		a.schedule.Logger.Info("cannot list a machine's newest artifacts yet", "agent", agentID, "why", err)
 	}
 	return a.Store.List(ctx, agentID)
 }

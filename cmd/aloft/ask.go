@@ -12,8 +12,8 @@ import (
 	"aloft/internal/client"
 )
 
-// An asker puts the questions of an agent that is watched to the person at the
-// terminal. Its methods are safe for concurrent use; one that is nil asks nobody.
+// An asker asks the person at the terminal what a watched agent wants to know. Its
+// methods are safe for concurrent use. A nil asker asks nobody.
 type asker struct {
 	a       *app
 	client  *client.Client
@@ -23,7 +23,8 @@ type asker struct {
 	open []client.Approval
 }
 
-// newAsker returns an asker where somebody watches who can type, else nil.
+// newAsker returns an asker if follow is set and input is a terminal, and nil
+// otherwise.
 func (a *app) newAsker(ctx context.Context, c *client.Client, agentID string, follow bool) *asker {
 	if !follow || a.out.JSON() || !cli.IsTerminal(a.stdin) || !cli.IsTerminal(a.stdout) {
 		return nil
@@ -33,7 +34,7 @@ func (a *app) newAsker(ctx context.Context, c *client.Client, agentID string, fo
 	return k
 }
 
-// saw takes an event that was shown.
+// saw handles an event that has been printed.
 func (k *asker) saw(e client.Event) {
 	if k == nil {
 		return
@@ -58,18 +59,18 @@ func (k *asker) saw(e client.Event) {
 	}
 }
 
-// askWords say what may be typed.
+// askWords returns the prompt that lists the possible answers to q.
 func askWords(q client.Approval) string {
 	if len(q.Questions) > 0 {
-		return "your answer, by number or in words (ID=…; ID=… where it asks several things)   -: leave it to the agent"
+		return "your answer: option number or text (ID=…; ID=… for several questions)   -: let the agent decide"
 	}
 	if len(q.Entries) == 0 {
-		return "y: allow   n, or n and words for the agent: deny"
+		return "y: allow   n [message]: deny"
 	}
-	return "y: allow   a: allow for this agent   always: for all of yours   n, or n and words for the agent: deny"
+	return "y: allow   a: allow for this agent   always: allow for all your agents   n [message]: deny"
 }
 
-// listen reads answers, a line each, to the oldest question.
+// listen reads lines and uses each as the answer to the oldest question.
 func (k *asker) listen(ctx context.Context) {
 	lines := bufio.NewScanner(k.a.stdin)
 	for lines.Scan() && ctx.Err() == nil {
@@ -90,7 +91,7 @@ func (k *asker) listen(ctx context.Context) {
 	}
 }
 
-// readAnswer reads what somebody has typed.
+// readAnswer parses a typed answer.
 func readAnswer(q client.Approval, line string) (client.Answer, bool) {
 	if len(q.Questions) > 0 {
 		typed := strings.Split(line, ";")

@@ -19,8 +19,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// openBuilder returns what builds Dockerfiles on this host. Its engine is to be
-// closed.
+// openBuilder returns a Dockerfile builder that uses the best engine on this host.
+// The caller must close its engine.
 func openBuilder(data string, c imagesConfig, network policy.Network, images *image.Store) (*dockerfile.Builder, error) {
 	bin, err := container.Install(binaries(), filepath.Join(data, "bin"))
 	if err != nil {
@@ -41,14 +41,14 @@ func openBuilder(data string, c imagesConfig, network policy.Network, images *im
 	return &dockerfile.Builder{Engine: engine, Images: images, Dir: dir, Registry: c.registry(), Network: c.BuildNetwork, Policy: network}, nil
 }
 
-// buildWorkDir is where builds of Dockerfiles keep what they need meanwhile.
+// buildWorkDir returns the folder for temporary files of Dockerfile builds.
 func buildWorkDir(data string) string { return filepath.Join(data, "build", "work") }
 
-// newLinks returns what gives builds the network of machines, nil where this
-// host has not what that takes.
+// newLinks returns the links that give builds the network of machines, or nil if
+// this host does not support them.
 func newLinks() (dockerfile.Links, error) {
 	if container.CanLink() != nil {
-		return nil, nil //nolint:nilerr // it is no error: builds have another network then
+		return nil, nil //nolint:nilerr // builds use another network then
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -63,7 +63,7 @@ func newLinks() (dockerfile.Links, error) {
 	}, nil
 }
 
-// link is a [dockerfile.Link].
+// link implements [dockerfile.Link].
 type link struct{ namespace *container.Namespace }
 
 func (l link) Namespace() string  { return l.namespace.Path() }
@@ -74,15 +74,15 @@ func (l link) SetPolicy(ctx context.Context, n policy.Network) error {
 	return egress.NewClient(l.namespace.DialGateway).SetPolicy(ctx, n)
 }
 
-// engineDetail is what there is of an engine on this host.
+// engineDetail describes an engine on this host.
 type engineDetail struct {
 	name, path, address string
 }
 
-// errNoEngine is the advice for a host on which no Dockerfile can be built.
-var errNoEngine = errors.New("nothing here builds Dockerfiles: apt-get install -y --no-install-recommends buildah")
+// errNoEngine means that this host has no engine to build Dockerfiles with.
+var errNoEngine = errors.New("no Dockerfile builder found: apt-get install -y --no-install-recommends buildah")
 
-// findEngine chooses an engine of those that the host has, best first.
+// findEngine chooses the best engine that this host has.
 func findEngine(c imagesConfig) (engineDetail, error) {
 	want := func(name string) bool { return c.Builder == "auto" || c.Builder == "" || c.Builder == name }
 	if want("buildkit") {
@@ -93,7 +93,7 @@ func findEngine(c imagesConfig) (engineDetail, error) {
 			return engineDetail{"buildkit", buildctl, address}, nil
 		}
 		if c.Builder == "buildkit" {
-			return engineDetail{}, errors.New("images.builder is buildkit, and buildctl with buildkitd or an address is not here: hack/build-buildkit.sh builds both")
+			return engineDetail{}, errors.New("images.builder is buildkit, but buildctl and either buildkitd or an address are missing: build them with hack/build-buildkit.sh")
 		}
 	}
 	if want("buildah") {
@@ -108,13 +108,13 @@ func findEngine(c imagesConfig) (engineDetail, error) {
 			return engineDetail{"docker", "", at}, nil
 		}
 		if c.Builder == "docker" {
-			return engineDetail{}, errors.New("images.builder is docker, and no daemon's socket is here: give images.builder_at")
+			return engineDetail{}, errors.New("images.builder is docker, but no daemon socket was found: set images.builder_at")
 		}
 	}
 	return engineDetail{}, errNoEngine
 }
 
-// dockerAddress is where a Docker or Podman daemon listens, or "".
+// dockerAddress returns the address of a Docker or Podman daemon, or "".
 func dockerAddress(c imagesConfig) string {
 	if c.Builder == "docker" && c.BuilderAt != "" {
 		return c.BuilderAt
@@ -137,7 +137,7 @@ func openEngine(dir, runc string, links dockerfile.Links, c imagesConfig) (docke
 	}
 	switch d.name {
 	case "buildkit":
-		daemon, _ := exec.LookPath("buildkitd") // findEngine has found it, or an address
+		daemon, _ := exec.LookPath("buildkitd") // findEngine has checked that buildkitd or an address exists
 		return buildkit.New(buildkit.Config{Buildctl: d.path, Buildkitd: daemon, Address: d.address, Runtime: runc, Links: links, Dir: filepath.Join(dir, "buildkit")})
 	case "buildah":
 		return buildah.New(buildah.Config{Path: d.path, Runtime: runc, Links: links, Dir: filepath.Join(dir, "buildah")})
@@ -145,12 +145,12 @@ func openEngine(dir, runc string, links dockerfile.Links, c imagesConfig) (docke
 	return docker.New(d.address)
 }
 
-// builderCheck is the line of aloft doctor about Dockerfiles.
+// builderCheck is the aloft doctor check for Dockerfile builds.
 func builderCheck(c imagesConfig) container.Check {
 	check := container.Check{Name: "Dockerfile builds"}
 	d, err := findEngine(c)
 	if err != nil {
-		check.Detail, check.Fix = "environments that name a Dockerfile cannot be made ready", "apt-get install -y --no-install-recommends buildah, or hack/build-buildkit.sh and put .bin/buildkitd and .bin/buildctl on the PATH"
+		check.Detail, check.Fix = "environments with a Dockerfile cannot be built", "apt-get install -y --no-install-recommends buildah, or hack/build-buildkit.sh and put .bin/buildkitd and .bin/buildctl on the PATH"
 		return check
 	}
 	check.OK, check.Detail = true, d.name

@@ -7,14 +7,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// config is what flags and variables say to the commands that speak to a server.
-// They are read here, and nowhere else. A key is never a flag's value: those can
-// be seen by others on the machine.
+// config holds the flags and variables of commands that connect to a server. They
+// are read only here. An API key is never a flag's value, because other users of the
+// computer could see it.
 type config struct {
 	URL     string // --url, ALOFT_URL
 	KeyFile string // --api-key-file
 	Key     string // ALOFT_API_KEY
-	Data    string // ALOFT_DATA: where a server on this machine keeps its own
+	Data    string // ALOFT_DATA: the data folder of a server on this computer
 	Login   string // the file of a saved login, below XDG_CONFIG_HOME
 	JSON    bool   // --json
 	NoColor bool   // --no-color, NO_COLOR
@@ -35,17 +35,17 @@ func newConfig(getenv func(string) string) config {
 func (c *config) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.URL, "url", c.URL, "`address` of the server (ALOFT_URL)")
 	flags.StringVar(&c.KeyFile, "api-key-file", "", "`file` that holds the API key; or set ALOFT_API_KEY")
-	flags.BoolVar(&c.JSON, "json", false, "print JSON for programs")
-	flags.BoolVar(&c.NoColor, "no-color", c.NoColor, "print without colour (NO_COLOR)")
+	flags.BoolVar(&c.JSON, "json", false, "print JSON")
+	flags.BoolVar(&c.NoColor, "no-color", c.NoColor, "print without color (NO_COLOR)")
 	if f := flags.Lookup("url"); f != nil {
-		f.DefValue = "" // a help text does not depend on who reads it
+		f.DefValue = "" // keep the help text independent of the environment
 	}
 	if f := flags.Lookup("no-color"); f != nil {
 		f.DefValue = "false"
 	}
 }
 
-// dataDir is the folder that a server keeps everything in, unless told otherwise.
+// dataDir returns the default data folder of a server.
 func dataDir(getenv func(string) string) string {
 	if dir := getenv("ALOFT_DATA"); dir != "" {
 		return dir
@@ -56,9 +56,9 @@ func dataDir(getenv func(string) string) string {
 	return xdg(getenv, "XDG_DATA_HOME", ".local/share")
 }
 
-// xdg is this program's part of a folder of the XDG base directories.
+// xdg returns this program's folder in an XDG base directory.
 func xdg(getenv func(string) string, name, standard string) string {
-	if dir := getenv(name); filepath.IsAbs(dir) { // others are to be ignored, says XDG
+	if dir := getenv(name); filepath.IsAbs(dir) { // the XDG specification says to ignore relative paths
 		return filepath.Join(dir, "aloft")
 	}
 	return filepath.Join(getenv("HOME"), standard, "aloft")

@@ -20,10 +20,10 @@ func newConfigSSHCommand(a *app) *cobra.Command {
 	var yes, remove bool
 	cmd := &cobra.Command{
 		Use:   "config-ssh",
-		Short: "Let ssh and editors reach agents' machines by name",
-		Long: `Write a part of ~/.ssh/config that leads ssh to agents' machines, so that
-'ssh bc-…', scp, rsync and the remote development of editors work with them.
-What else is in the file stays as it is. The change is shown first.`,
+		Short: "Configure ssh to reach agents' machines by name",
+		Long: `Add a section to ~/.ssh/config for agents' machines, so that 'ssh bc-…', scp, rsync
+and the remote development features of editors work with them. The rest of the file
+is not changed. The command shows the change and asks before writing it.`,
 		Example: `  aloft config-ssh
   ssh aloft.bc-…`,
 		Args: cobra.NoArgs,
@@ -39,14 +39,14 @@ What else is in the file stays as it is. The change is shown first.`,
 			return a.configureSSH(filepath.Join(a.getenv("HOME"), ".ssh", "config"), stanza, yes)
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&remove, "remove", false, "take Aloft's part out again")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove Aloft's section")
 	return cmd
 }
 
 func (a *app) configureSSH(file, stanza string, yes bool) error {
 	if real, err := filepath.EvalSymlinks(file); err == nil {
-		file = real // a link to where it is kept stays one
+		file = real // write through a symbolic link
 	}
 	mode := fs.FileMode(0o600)
 	data, err := os.ReadFile(file)
@@ -74,8 +74,8 @@ func (a *app) configureSSH(file, stanza string, yes bool) error {
 			a.out.Line("+ %s", strings.TrimRight(line, "\n"))
 		}
 	}
-	if !yes && !a.agreed("Write this? [y/N] ") {
-		return &cli.Problem{Exit: cli.Failure, Code: "not_confirmed", Message: "nothing was changed", Hint: "answer y, or give --yes"}
+	if !yes && !a.agreed("Write this change? [y/N] ") {
+		return &cli.Problem{Exit: cli.Failure, Code: "not_confirmed", Message: "nothing was changed", Hint: "answer y, or use --yes"}
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
@@ -94,11 +94,11 @@ func (a *app) configured(file string, changed bool) error {
 		a.out.Line("Written.")
 		return nil
 	}
-	a.out.Line("%s is as it should be.", file)
+	a.out.Line("%s is up to date.", file)
 	return nil
 }
 
-// agreed asks a question; only y and yes agree.
+// agreed asks question and reports whether the answer is y or yes.
 func (a *app) agreed(question string) bool {
 	if a.stdin == nil {
 		return false

@@ -14,9 +14,9 @@ import (
 	"aloft/internal/client"
 )
 
-// connect returns a client of the server that was named, or that is found: a
-// saved login, else a server on this machine. A key is only sent to the server
-// that it belongs to.
+// connect returns a client for the configured server, or else for the saved login,
+// or else for a server on this computer. A key is sent only to the server that it
+// belongs to.
 func (a *app) connect() (*client.Client, error) {
 	url, key := a.config.URL, a.config.Key
 	if a.config.KeyFile != "" {
@@ -43,20 +43,20 @@ func (a *app) connect() (*client.Client, error) {
 		}
 		if key == "" && unread != nil {
 			return nil, &cli.Problem{
-				Exit: cli.Denied, Code: "unauthorized", Message: fmt.Sprintf("the server on this machine has its key in a file that cannot be read: %v", unread),
-				Hint: "run this as root, or set ALOFT_API_KEY to a key of this server", Err: unread,
+				Exit: cli.Denied, Code: "unauthorized", Message: fmt.Sprintf("cannot read the key file of the server on this computer: %v", unread),
+				Hint: "run this as root, or set ALOFT_API_KEY to a key for this server", Err: unread,
 			}
 		}
 	}
 	if url == "" {
 		return nil, &cli.Problem{
-			Exit: cli.Usage, Code: "no_server", Message: "there is no server to speak to",
+			Exit: cli.Usage, Code: "no_server", Message: "no server found",
 			Hint: "start one with `aloft serve`, sign in to one with `aloft login URL`, or set ALOFT_URL and ALOFT_API_KEY",
 		}
 	}
 	if key == "" {
 		return nil, &cli.Problem{
-			Exit: cli.Denied, Code: "unauthorized", Message: "there is no API key for " + url,
+			Exit: cli.Denied, Code: "unauthorized", Message: "no API key for " + url,
 			Hint: "sign in with `aloft login " + url + "`, or set ALOFT_API_KEY",
 		}
 	}
@@ -65,7 +65,7 @@ func (a *app) connect() (*client.Client, error) {
 
 func newClient(url, key string) (*client.Client, error) {
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, usageError{errors.New("that is not an API key: it has characters that no key has")}
+		return nil, usageError{errors.New("invalid API key: it contains characters that are never part of a key")}
 	}
 	c, err := client.New(url, key)
 	if err != nil {
@@ -74,13 +74,13 @@ func newClient(url, key string) (*client.Client, error) {
 	return c, nil
 }
 
-// login is a server and how to sign in there.
+// login is a saved server and its API key.
 type login struct {
 	URL    string `json:"url"`
 	APIKey string `json:"apiKey"`
 }
 
-// readLogin returns the saved login; an empty one where there is none.
+// readLogin returns the saved login, or an empty one if there is none.
 func readLogin(file string) (login, error) {
 	var l login
 	data, err := os.ReadFile(file)
@@ -91,12 +91,12 @@ func readLogin(file string) (login, error) {
 		return l, usageError{fmt.Errorf("read the saved login: %w", err)}
 	}
 	if err := json.Unmarshal(data, &l); err != nil {
-		return l, usageError{fmt.Errorf("the saved login %s is broken: %w; sign in again with `aloft login`", file, err)}
+		return l, usageError{fmt.Errorf("the saved login %s is not valid: %w; sign in again with `aloft login`", file, err)}
 	}
 	return l, nil
 }
 
-// write saves the login, for its owner alone.
+// write saves the login in a file that only its owner can read.
 func (l login) write(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
@@ -108,8 +108,8 @@ func (l login) write(file string) error {
 	return atomicfile.Write(file, append(data, '\n'), 0o600)
 }
 
-// localServer returns the server whose data folder this is, if it says where it
-// listens. unread is why its key could not be read.
+// localServer returns the server that uses the data folder dir, if the folder records
+// its address. unread is the error from reading its key, if any.
 func localServer(dir string) (l login, unread error) {
 	url, err := os.ReadFile(filepath.Join(dir, "server.url"))
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"aloft/internal/client"
 )
 
-// demoPrompt is the task of the demonstration.
-const demoPrompt = "The tests of this project fail. Find out why, mend slug.sh, and run `make test` to see that they pass."
+// demoPrompt is the task of the demo agent.
+const demoPrompt = "The tests of this project fail. Find out why, fix slug.sh, and run `make test` to see that they pass."
 
 func newDemoCommand(a *app) *cobra.Command {
 	var stay bool
@@ -30,13 +30,13 @@ func newDemoCommand(a *app) *cobra.Command {
 		Short: "Run one agent on a sample repository, from the prompt to the pushed branch",
 		Long: `Run one agent on a sample repository, from the prompt to the pushed branch.
 
-It starts a server of its own on free ports, with its data in a temporary folder,
-serves a small project with a failing test, and removes everything at the end.
-With ANTHROPIC_API_KEY or OPENAI_API_KEY set, or an OpenAI-compatible server at
-127.0.0.1:11434, that model works; else a scripted one.
+It starts its own server on free ports, with its data in a temporary folder, serves
+a small project with a failing test, and removes everything at the end. It uses a
+real model if ANTHROPIC_API_KEY or OPENAI_API_KEY is set, or if an OpenAI-compatible
+server listens at 127.0.0.1:11434; otherwise it uses a scripted one.
 
-On a terminal the server stays until you press Ctrl-C, and a link to its dashboard
-is printed, where the agent can be looked at and given more to do.`,
+On a terminal, it prints a link to the dashboard, where you can watch the agent and
+send it follow-ups, and the server keeps running until you press Ctrl-C.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("stay") {
@@ -45,13 +45,13 @@ is printed, where the agent can be looked at and given more to do.`,
 			return a.demo(cmd.Context(), stay)
 		},
 	}
-	cmd.Flags().BoolVar(&stay, "stay", false, "keep the server until Ctrl-C, and print a link to its dashboard; so it is on a terminal unless =false is given")
+	cmd.Flags().BoolVar(&stay, "stay", false, "keep the server running until Ctrl-C, and print a link to its dashboard (default: true on a terminal)")
 	return cmd
 }
 
 func (a *app) demo(ctx context.Context, stay bool) (err error) {
 	if os.Geteuid() != 0 {
-		return &cli.Problem{Exit: cli.Failure, Code: "not_root", Message: "making machines needs root", Hint: "run `sudo -E aloft demo`"}
+		return &cli.Problem{Exit: cli.Failure, Code: "not_root", Message: "creating machines requires root", Hint: "run `sudo -E aloft demo`"}
 	}
 	dir, err := os.MkdirTemp("", "aloft-demo-")
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *app) demo(ctx context.Context, stay bool) (err error) {
 	if err != nil {
 		return err
 	}
-	// The server outlives an interrupt for as long as it takes to clean up.
+	// The server outlives an interrupt until the cleanup is done.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- s.Run(serving) }()
@@ -95,13 +95,13 @@ func (a *app) demo(ctx context.Context, stay bool) (err error) {
 		return err
 	}
 	a.out.Note("server at %s, repository at %s\n", s.URL, repo.URL)
-	// Those too that were made in the dashboard: a server's end leaves machines up.
+	// Delete agents created in the dashboard too: stopping the server leaves machines up.
 	defer func() { err = errors.Join(err, deleteAgents(context.WithoutCancel(ctx), c)) }()
 	if err := a.demoAgent(ctx, c, repo, filepath.Join(dir, "check")); err != nil || !stay {
 		return err
 	}
-	a.out.Line("\n%s %s\n", a.out.Style(cli.Bold, "Look at it in the dashboard:"), a.out.Style(cli.Green, s.firstLink(ctx)))
-	a.out.Note("The link is good once. Ctrl-C ends the server and removes everything.")
+	a.out.Line("\n%s %s\n", a.out.Style(cli.Bold, "Open the dashboard:"), a.out.Style(cli.Green, s.firstLink(ctx)))
+	a.out.Note("The link works once. Ctrl-C stops the server and removes everything.")
 	<-ctx.Done()
 	return nil
 }
@@ -121,7 +121,7 @@ func deleteAgents(ctx context.Context, c *client.Client) error {
 	}
 }
 
-// demoAgent runs the agent and shows what it did.
+// demoAgent runs the agent and prints what it did.
 func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, dir string) error {
 	a.out.Line("%s aloft run --repo %s %q\n", a.out.Style(cli.Bold, "$"), repo.URL, demoPrompt)
 	agent, run, err := c.CreateAgent(ctx, client.NewAgent{
@@ -144,30 +144,30 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 	if err != nil {
 		return err
 	}
-	a.out.Line("\n%s the branch %s on the server, and what it changes:\n", a.out.Style(cli.Bold, "Pushed:"), a.out.Style(cli.Green, branch))
+	a.out.Line("\n%s branch %s, with these changes:\n", a.out.Style(cli.Bold, "Pushed:"), a.out.Style(cli.Green, branch))
 	a.colorDiff(diff)
 	tests, testErr := repo.Test(branch, dir)
-	a.out.Line("\n%s make test, in a fresh clone of the branch:\n\n%s", a.out.Style(cli.Bold, "Checked:"), cli.Clean(tests))
+	a.out.Line("\n%s make test in a fresh clone of the branch:\n\n%s", a.out.Style(cli.Bold, "Checked:"), cli.Clean(tests))
 	if testErr != nil {
 		return fmt.Errorf("the tests still fail on %s: %w", branch, testErr)
 	}
-	a.out.Line("%s", a.out.Style(cli.Bold, "To go on:"))
+	a.out.Line("%s", a.out.Style(cli.Bold, "Next steps:"))
 	for _, row := range [][2]string{
 		{"start a server", "sudo -E bin/aloft serve --config aloft.yaml"},
 		{"give it a task", `sudo bin/aloft run --repo URL "what to do"`},
-		{"see what this host can do", "sudo bin/aloft doctor"},
-		{"read how it works", "ARCHITECTURE.md"},
+		{"check this host", "sudo bin/aloft doctor"},
+		{"learn how it works", "ARCHITECTURE.md"},
 	} {
 		a.out.Line("  %s %s", a.out.Style(cli.Dim, fmt.Sprintf("%-26s", row[0]+":")), row[1])
 	}
 	return nil
 }
 
-// ollama is where a model server on this machine usually listens.
+// ollama is the default address of Ollama, a local model server.
 const ollama = "http://127.0.0.1:11434/v1"
 
-// demoModel takes the best model that there is without being told of one, and
-// says which.
+// demoModel returns the best model available without configuration, and a line that
+// names it.
 func (a *app) demoModel(ctx context.Context) (modelConfig, string) {
 	if key := a.getenv("ANTHROPIC_API_KEY"); key != "" {
 		m := modelConfig{ID: "demo", Provider: "anthropic", Name: "claude-sonnet-4-5", BaseURL: a.getenv("ANTHROPIC_BASE_URL"), APIKey: key}
@@ -182,14 +182,14 @@ func (a *app) demoModel(ctx context.Context) (modelConfig, string) {
 		return m, "model: " + cli.Line(name, 100) + ", of the server at " + ollama
 	}
 	return modelConfig{ID: "scripted", Provider: "scripted", Name: "scripted"},
-		"model: scripted. It plays a fixed script and understands nothing: set ANTHROPIC_API_KEY or OPENAI_API_KEY to see a real one work."
+		"model: scripted. It follows a fixed script. Set ANTHROPIC_API_KEY or OPENAI_API_KEY to use a real model."
 }
 
-// probeTime is how long a server on this host may take to answer.
+// probeTime is how long firstModel waits for a local model server.
 const probeTime = time.Second
 
-// firstModel asks an OpenAI-compatible server for its models, and returns the
-// name of the first; "" where there is no such server.
+// firstModel returns the name of the first model of the OpenAI-compatible server at
+// base, or "" if no such server answers.
 func firstModel(ctx context.Context, base string) string {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()

@@ -20,15 +20,15 @@ import (
 //go:embed demo
 var demoFiles embed.FS
 
-// demoRepo is a small project with a failing test, in a bare repository that
-// git's own http-backend serves on loopback.
+// demoRepo is a small project with a failing test, in a bare repository that git
+// http-backend serves on loopback.
 type demoRepo struct {
 	URL    string
-	dir    string // of the bare repository
+	dir    string // the bare repository
 	server *http.Server
 }
 
-// newDemoRepo makes the repository below dir and serves it.
+// newDemoRepo creates the repository below dir and serves it.
 func newDemoRepo(dir string) (*demoRepo, error) {
 	r := &demoRepo{dir: filepath.Join(dir, "git", "slug.git")}
 	work := filepath.Join(dir, "slug")
@@ -42,7 +42,7 @@ func newDemoRepo(dir string) (*demoRepo, error) {
 	for _, args := range [][]string{
 		{"init", "-q", "-b", "main", work},
 		{"-C", work, "add", "-A"},
-		{"-C", work, "-c", "user.name=Aloft", "-c", "user.email=aloft@localhost", "commit", "-q", "-m", "Make slugs of titles"},
+		{"-C", work, "-c", "user.name=Aloft", "-c", "user.email=aloft@localhost", "commit", "-q", "-m", "Turn titles into slugs"},
 		{"clone", "-q", "--bare", work, r.dir},
 		{"-C", r.dir, "config", "http.receivepack", "true"},
 	} {
@@ -72,12 +72,12 @@ func newDemoRepo(dir string) (*demoRepo, error) {
 	return r, nil
 }
 
-// Diff is what the branch has over main.
+// Diff returns the changes of branch since main.
 func (r *demoRepo) Diff(branch string) (string, error) {
 	return git("-C", r.dir, "diff", "main..."+branch)
 }
 
-// Test runs the project's tests on the branch and returns what they print.
+// Test runs the project's tests on branch and returns their output.
 func (r *demoRepo) Test(branch, dir string) (string, error) {
 	if _, err := git("clone", "-q", "-b", branch, r.dir, dir); err != nil {
 		return "", err
@@ -88,7 +88,7 @@ func (r *demoRepo) Test(branch, dir string) (string, error) {
 
 func (r *demoRepo) Close() error { return r.server.Close() }
 
-// git runs git as it would run anywhere, whatever this user's configuration is.
+// git runs git without the user's and the system's configuration.
 func git(args ...string) (string, error) {
 	cmd := exec.Command("git", args...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "LC_ALL=C")

@@ -17,13 +17,13 @@ func newDoctorCommand(a *app) *cobra.Command {
 	file := a.getenv("ALOFT_CONFIG")
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this host can run, and what it lacks",
-		Long: `Say what this host can run as a server, what it lacks, and the command that mends
-it. It exits with 1 if something is missing without which no agent runs.
+		Short: "Check whether this host can run a server",
+		Long: `Check whether this host can run a server, and print how to fix what is missing. The
+exit code is 1 if something is missing that every agent needs.
 
-With a configuration it asks the forges of git.credentials, too, whether they take
-the tokens, and whether those suffice to push and to open pull requests. Where
-store or ALOFT_STORE names a database, it tries that.`,
+With a configuration, doctor also checks with each forge in git.credentials that its
+token is valid and may push and open pull requests. If store or ALOFT_STORE is set,
+doctor connects to that database.`,
 		Example: `  aloft doctor
   aloft doctor --config aloft.yaml`,
 		Args: cobra.NoArgs,
@@ -39,7 +39,7 @@ store or ALOFT_STORE names a database, it tries that.`,
 			defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 			bin, err := container.Install(binaries(), filepath.Join(dir, "bin"))
 			if err != nil {
-				bin = container.Installed{} // the runtime's own check says what that means
+				bin = container.Installed{} // the runtime's own check reports this
 			}
 			checks := container.Probe(cmd.Context(), container.Config{Dir: existing(a.config.Data), RuntimePath: bin.Runc})
 			checks = append(checks, probeSandbox())
@@ -62,7 +62,7 @@ store or ALOFT_STORE names a database, it tries that.`,
 				}
 			}
 			if err == nil && missing > 0 {
-				err = &cli.Problem{Exit: cli.Failure, Code: "not_ready", Message: fmt.Sprintf("this host lacks %d of what agents need", missing)}
+				err = &cli.Problem{Exit: cli.Failure, Code: "not_ready", Message: fmt.Sprintf("%d things that agents need are missing on this host", missing)}
 			}
 			return err
 		},
@@ -71,8 +71,8 @@ store or ALOFT_STORE names a database, it tries that.`,
 	return cmd
 }
 
-// existing is the folder, or the nearest above it that is there: what it can do,
-// the folder will.
+// existing returns dir or its nearest parent that exists, whose file system dir will
+// be on.
 func existing(dir string) string {
 	for {
 		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
@@ -112,7 +112,7 @@ func (a *app) showChecks(checks []container.Check) {
 		}
 		a.out.Line("%s  %-*s  %s", a.out.Style(style, fmt.Sprintf("%-7s", word)), width, c.Name, cli.Line(c.Detail, 200))
 		if c.Fix != "" && !c.OK {
-			a.out.Line("%-7s  %-*s  %s %s", "", width, "", a.out.Style(cli.Cyan, "mend:"), cli.Line(c.Fix, 300))
+			a.out.Line("%-7s  %-*s  %s %s", "", width, "", a.out.Style(cli.Cyan, "fix:"), cli.Line(c.Fix, 300))
 		}
 	}
 }

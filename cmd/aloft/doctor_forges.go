@@ -14,11 +14,11 @@ import (
 	"aloft/internal/fault"
 )
 
-// forgeTime is how long one host may take to answer for.
+// forgeTime is how long doctor waits for one host.
 const forgeTime = 20 * time.Second
 
-// probeForges asks the host of each credential whether it takes the token, and
-// whether that suffices to push and to open pull requests.
+// probeForges checks with the host of each credential that the token is valid and
+// may push and open pull requests.
 func probeForges(ctx context.Context, c gitConfig) (checks []container.Check, err error) {
 	credentials, err := gitCredentials(c)
 	if err != nil {
@@ -40,16 +40,17 @@ func probeForges(ctx context.Context, c gitConfig) (checks []container.Check, er
 	}
 	for _, cred := range c.Credentials {
 		check := container.Check{Name: "forge " + bareURL(cred.URL)}
-		// Tokens go by the longest URL that fits: one below this one has this token.
+		// The credential with the longest matching URL wins, so a repository below this URL
+		// uses this token.
 		r, err := forge.ParseURL(strings.TrimRight(cred.URL, "/") + "/owner/name")
 		f, r, unknown := forges.Of(r)
 		switch {
 		case cred.Forge == noForge:
 			continue
 		case err != nil || unknown != nil:
-			check.Detail, check.Fix = "pull requests cannot be opened there: what API it speaks is not known", "add `forge: github`, `gitlab` or `gitea` to it in git.credentials, or `forge: none`"
+			check.Detail, check.Fix = "cannot open pull requests: the kind of forge is unknown", "add `forge: github`, `gitlab` or `gitea` to this entry of git.credentials, or `forge: none`"
 		case cred.App.ID != "":
-			check.OK, check.Detail = true, "a GitHub App makes its tokens when a repository is known"
+			check.OK, check.Detail = true, "a GitHub App, which creates a token per repository"
 		default:
 			check = probeForge(ctx, f, r, check)
 		}
@@ -66,9 +67,9 @@ func probeForge(ctx context.Context, f forge.Forge, r forge.Repo, check containe
 	ctx, cancel := context.WithTimeout(ctx, forgeTime)
 	defer cancel()
 	grant, err := examining.Examine(ctx, r)
-	whose := "the token is taken"
+	whose := "the token is valid"
 	if grant.Login != "" {
-		whose = "the token is taken, as " + grant.Login + "'s"
+		whose = "the token is valid for " + grant.Login
 	}
 	switch {
 	case err != nil:
@@ -77,18 +78,18 @@ func probeForge(ctx context.Context, f forge.Forge, r forge.Repo, check containe
 			check.Detail, check.Fix = r.Host+" does not answer", "check the address, and the network of this host"
 		}
 	case len(grant.Lacks) > 0:
-		check.Detail = whose + ", but it cannot push and open pull requests"
-		check.Fix = "make a token with " + strings.Join(grant.Lacks, " and ") + ", and put it in git.credentials"
+		check.Detail = whose + ", but may not push and open pull requests"
+		check.Fix = "create a token with " + strings.Join(grant.Lacks, " and ") + ", and set it in git.credentials"
 	default:
 		check.OK, check.Detail = true, whose
 		if !grant.Told {
-			check.Detail += "; what it may do shows when it is used"
+			check.Detail += "; its permissions are only known when it is used"
 		}
 	}
 	return check
 }
 
-// bareURL is a credential's URL without what might be secret in it.
+// bareURL returns a credential's URL without user, password and query.
 func bareURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -5,17 +5,17 @@ import (
 	"io/fs"
 )
 
-// embedded is what make build puts there: the binaries of a machine, the OCI
-// runtime, and in the folder web the dashboard. A build without make carries none.
+// embedded holds the files that make build adds: the machine binaries, the OCI
+// runtime, and the dashboard in the folder web. It is empty in a build without make.
 //
 //go:embed embedded
 var embedded embed.FS
 
-// binaries is the embedded folder itself.
+// binaries returns the embedded folder as a file system.
 func binaries() fs.FS {
 	sub, err := fs.Sub(embedded, "embedded")
 	if err != nil {
-		panic(err) // the folder is named in the line above
+		panic(err) // cannot happen: the go:embed directive names the folder
 	}
 	return sub
 }

@@ -5,7 +5,7 @@ import "github.com/spf13/cobra"
 func newEnvCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "env",
-		Short: "See and steer what machines are made of",
+		Short: "Manage environments: what agents' machines start from",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -22,18 +22,18 @@ func newEnvBuildCommand(a *app) *cobra.Command {
 	var again bool
 	cmd := &cobra.Command{
 		Use:   "build ENVIRONMENT|REPO",
-		Short: "Make an environment ready now",
-		Long: `Make an environment ready now: a saved one, or what machines of a repository start
-from, by its URL. Nothing is built where nothing has changed, unless --again is given.
-A build that fails replaces nothing.
+		Short: "Build an environment now",
+		Long: `Build an environment now: a saved one, or that of a repository, given by its URL.
+If nothing has changed, the last build is kept unless --again is given. A failed
+build never replaces the last good one.
 
-Ctrl-C stops the watching, not the build; ` + "`aloft env cancel`" + ` ends it.`,
+Ctrl-C stops watching, not the build; stop the build with ` + "`aloft env cancel`" + `.`,
 		Example: `  aloft env build https://git.example.com/team/app
   aloft env build env-… --again`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if repo != "" && !client.IsEnvironment(args[0]) {
-				return misuse(cmd, errors.New("--repo goes with a saved environment"))
+				return misuse(cmd, errors.New("--repo can only be used with a saved environment"))
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -46,7 +46,7 @@ Ctrl-C stops the watching, not the build; ` + "`aloft env cancel`" + ` ends it.`
 			})
 			a.out.Status("")
 			if cmd.Context().Err() != nil {
-				a.out.Note("No longer watching; the build goes on.")
+				a.out.Note("Stopped watching. The build keeps running.")
 				return &cli.Problem{Exit: cli.Interrupted, Code: "interrupted", Err: err}
 			}
 			if err != nil {
@@ -55,12 +55,12 @@ Ctrl-C stops the watching, not the build; ` + "`aloft env cancel`" + ` ends it.`
 			return a.showBuilt(b)
 		},
 	}
-	cmd.Flags().StringVar(&repo, "repo", "", "`URL` of one of the environment's repositories; the first unless given")
+	cmd.Flags().StringVar(&repo, "repo", "", "`URL` of one of the environment's repositories (default: the first)")
 	cmd.Flags().BoolVar(&again, "again", false, "build even if nothing has changed")
 	return cmd
 }
 
-// showBuilt says how a build ended. Its error is of one that did not succeed.
+// showBuilt prints how a build ended. It returns an error if the build failed.
 func (a *app) showBuilt(b client.Build) error {
 	id := cli.Line(b.ID, 80)
 	if a.out.JSON() {
@@ -69,18 +69,18 @@ func (a *app) showBuilt(b client.Build) error {
 		}
 	}
 	if b.Status != "SUCCEEDED" {
-		hint := "see what it said with `aloft env logs " + id + "`"
+		hint := "read its log with `aloft env logs " + id + "`"
 		if b.FailureType == "INSTALL_FAILED" {
-			hint += ", and look at what it left with `aloft env shell " + id + "`"
+			hint += ", and open a shell in its machine with `aloft env shell " + id + "`"
 		}
-		return &cli.Problem{Exit: cli.Failure, Code: "build_failed", Message: cli.Clean(cmp.Or(b.Message, "the build ended in "+b.Status)), Hint: hint}
+		return &cli.Problem{Exit: cli.Failure, Code: "build_failed", Message: cli.Clean(cmp.Or(b.Message, "the build ended as "+b.Status)), Hint: hint}
 	}
 	if !a.out.JSON() {
 		took := ""
 		if b.EndedAt != nil {
 			took = " in " + cli.Took(b.EndedAt.Sub(b.CreatedAt))
 		}
-		a.out.Line("%s is what machines start from%s.", a.out.Style(cli.Green, id), took)
+		a.out.Line("Built %s%s. Machines now start from it.", a.out.Style(cli.Green, id), took)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (a *app) showBuilt(b client.Build) error {
 func newEnvCancelCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "cancel BUILD|ENVIRONMENT|REPO",
-		Short:   "End a build that is under way",
+		Short:   "Cancel a running build",
 		Example: `  aloft env cancel bld-…`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -106,14 +106,14 @@ func newEnvCancelCommand(a *app) *cobra.Command {
 			if a.out.JSON() {
 				return a.out.Value(map[string]string{"id": id})
 			}
-			a.out.Line("Cancelled %s. What machines start from is as it was.", cli.Line(id, 80))
+			a.out.Line("Cancelled %s. Machines still start from the previous build.", cli.Line(id, 80))
 			return nil
 		},
 	}
 }
 
-// newestBuild is the build of that id, or else the newest of an environment that
-// was not skipped.
+// newestBuild returns the id of the build that of names. If of names an environment,
+// that is its newest build that was not skipped.
 func newestBuild(ctx context.Context, c *client.Client, of string) (string, error) {
 	if strings.HasPrefix(of, "bld-") {
 		return of, nil
@@ -127,17 +127,17 @@ func newestBuild(ctx context.Context, c *client.Client, of string) (string, erro
 			return b.ID, nil
 		}
 	}
-	return "", &cli.Problem{Exit: cli.Failure, Code: "not_found", Message: "there is no build of " + cli.Line(of, 200), Hint: "make one with `aloft env build`"}
+	return "", &cli.Problem{Exit: cli.Failure, Code: "not_found", Message: "no build of " + cli.Line(of, 200), Hint: "start one with `aloft env build`"}
 }
 
 func newEnvLogsCommand(a *app) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "logs BUILD|ENVIRONMENT|REPO",
-		Short: "Print what a build says",
-		Long: `Print what a build says: its steps, and all that install prints. Of an environment,
-or a repository by its URL, it is the newest build. With -f it goes on until the
-build has ended.`,
+		Short: "Print a build's log",
+		Long: `Print a build's log: its steps and the output of install. For an environment or a
+repository URL, print the log of the newest build. With -f, keep printing until the
+build ends.`,
 		Example: `  aloft env logs bld-…
   aloft env logs -f https://git.example.com/team/app`,
 		Args: cobra.ExactArgs(1),
@@ -160,15 +160,15 @@ build has ended.`,
 			return c.BuildLog(cmd.Context(), id, follow, &cleaned{out: a.out})
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the build has ended")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing until the build ends")
 	return cmd
 }
 
-// cleaned shows what a machine says, without what would steer a terminal.
+// cleaned is a writer that removes terminal control sequences from a machine's output.
 type cleaned struct {
 	out   *cli.Output
 	words cli.Cleaner
-	part  []byte // of a letter, at the end of what was written
+	part  []byte // of a UTF-8 sequence cut at the end of the last write
 }
 
 // Write implements [io.Writer].
@@ -188,14 +188,14 @@ var _ io.Writer = (*cleaned)(nil)
 func newEnvShellCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "shell BUILD [-- COMMAND [ARGUMENT...]]",
-		Short: "Open a shell in what a failed build has left",
-		Long: `Open a shell in what a failed build has left: its machine is started on the disk as
-install left it, with install's user and variables, in the checkout. It is stopped when
-the last who came has left; what you change is there for the next. The machine is kept
-for a day, unless the server's configuration says otherwise, or until the environment is
-built again.
+		Short: "Open a shell in the machine of a failed build",
+		Long: `Open a shell in the machine of a failed build. The machine starts with the disk as
+install left it, and the shell runs in the checkout with install's user and
+variables. The machine stops when the last shell is closed; changes are kept for the
+next one. It is deleted after a day, or after the time that the server's
+configuration sets, or when the environment is built again.
 
-With a COMMAND it runs that, and exits with its code.`,
+With a COMMAND, run that instead and exit with its code.`,
 		Example: `  aloft env shell bld-…
   aloft env shell bld-… -- npm ls`,
 		Args: cobra.MinimumNArgs(1),
@@ -207,7 +207,7 @@ With a COMMAND it runs that, and exits with its code.`,
 			if len(command) == 0 {
 				command, tty = []string{"sh", "-c", `exec "${SHELL:-sh}" -l`}, true
 				if _, _, err := a.needTerminal(); err != nil {
-					return usageError{errors.New("this needs a terminal: run it in one, or give a command after --")}
+					return usageError{errors.New("not a terminal: run this in a terminal, or give a command after --")}
 				}
 			}
 			c, err := a.connect()
@@ -228,21 +228,21 @@ With a COMMAND it runs that, and exits with its code.`,
 				return err
 			}
 			if code != 0 && !tty {
-				return &cli.Problem{Exit: code, Code: "exit"} // it has said what there was to say
+				return &cli.Problem{Exit: code, Code: "exit"} // the command has printed its own error
 			}
 			return nil
 		},
 	}
 }
 
-// readText reads a file, "-" being standard input.
+// readText reads a file, or standard input if name is "-".
 func (a *app) readText(name string) (string, error) {
 	if name != "-" {
 		return readFile(name)
 	}
 	data, err := io.ReadAll(io.LimitReader(a.stdin, maxText+1))
 	if err == nil && len(data) > maxText {
-		err = fmt.Errorf("standard input has more than %d bytes", maxText)
+		err = fmt.Errorf("standard input is larger than %d bytes", maxText)
 	}
 	return string(data), err
 }

@@ -14,7 +14,7 @@ import (
 	"aloft/internal/environment"
 )
 
-// Exit codes of `aloft env check`, which other tools know from linters.
+// Exit codes of `aloft env check`, as linters use them.
 const (
 	checkWarnings = 1
 	checkErrors   = 2
@@ -23,12 +23,13 @@ const (
 func newEnvCheckCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [DIR]",
-		Short: "Say what an environment.json means, and what is wrong with it",
-		Long: `Say what the environment.json of a folder means, and what is wrong with it, by file,
-line and key, with what to write instead. The file is .aloft/environment.json or,
-without one, .cursor/environment.json. Nothing leaves this computer.
+		Short: "Explain and check an environment.json",
+		Long: `Explain the environment.json of a folder, and report mistakes by file, line and key,
+with a suggested fix. The file is .aloft/environment.json or, if that does not exist,
+.cursor/environment.json. Nothing is sent to a server.
 
-It exits with 0 if all is well, 1 if there are warnings, 2 if there are errors.`,
+The exit code is 0 if there are no findings, 1 if there are only warnings, and 2 if
+there are errors.`,
 		Example: `  aloft env check
   aloft env check ~/src/app --json`,
 		Args: cobra.MaximumNArgs(1),
@@ -67,22 +68,22 @@ It exits with 0 if all is well, 1 if there are warnings, 2 if there are errors.`
 	}
 }
 
-// readEnvironment reads the file of a folder. Its name is "" if there is none.
+// readEnvironment reads the environment.json of dir. name is "" if there is none.
 func readEnvironment(dir string) (name string, data []byte, err error) {
 	if info, err := os.Stat(dir); err != nil {
 		return "", nil, err
 	} else if !info.IsDir() {
-		return "", nil, fmt.Errorf("%s is no folder", dir)
+		return "", nil, fmt.Errorf("%s is not a folder", dir)
 	}
 	for _, name := range environment.Files {
 		at := filepath.Join(dir, name)
 		for _, part := range []string{filepath.Dir(at), at} {
 			if info, err := os.Lstat(part); err == nil && info.Mode().Type() == fs.ModeSymlink {
-				return "", nil, fmt.Errorf("%s is a symbolic link, which is not followed in a repository: put the file itself into it", part)
+				return "", nil, fmt.Errorf("%s is a symbolic link; links in a repository are not followed: commit the file itself", part)
 			}
 		}
 		if info, err := os.Stat(at); err == nil && !info.Mode().IsRegular() {
-			return "", nil, fmt.Errorf("%s is no plain file", at)
+			return "", nil, fmt.Errorf("%s is not a regular file", at)
 		}
 		f, err := os.Open(at)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +107,7 @@ func (a *app) showEnvironment(dir, name string, e environment.Environment, findi
 		a.out.Line("")
 	}
 	if name == "" {
-		a.out.Line("There is no %s and no %s.", environment.Files[0], environment.Files[1])
+		a.out.Line("Neither %s nor %s exists.", environment.Files[0], environment.Files[1])
 	}
 	lines := e.Explain()
 	width := 0

@@ -15,7 +15,7 @@ import (
 	"aloft/internal/environment"
 )
 
-// maxText bounds an environment.json that is read from a file, in bytes.
+// maxText is the largest environment.json that is read, in bytes.
 const maxText = environment.MaxSize
 
 func readFile(name string) (string, error) {
@@ -26,7 +26,7 @@ func readFile(name string) (string, error) {
 	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, maxText+1))
 	if err == nil && len(data) > maxText {
-		err = fmt.Errorf("%s has more than %d bytes", name, maxText)
+		err = fmt.Errorf("%s is larger than %d bytes", name, maxText)
 	}
 	return string(data), err
 }
@@ -45,16 +45,16 @@ func newEnvCreateCommand(a *app) *cobra.Command {
 	var team bool
 	cmd := &cobra.Command{
 		Use:   "create --name NAME --repo URL FILE",
-		Short: "Save an environment for repositories without a file of their own",
-		Long: `Save an environment for repositories without a file of their own: yours, or with
---team the team's, which its admin makes. FILE is as environment.json; "-" is standard
-input.`,
+		Short: "Save an environment on the server",
+		Long: `Save an environment on the server, for repositories that have no environment.json.
+It is yours, or with --team the team's (admins only). FILE has the format of
+environment.json; "-" is standard input.`,
 		Example: `  aloft env create --name web --repo https://git.example.com/team/app environment.json
   echo '{"install": "npm ci"}' | aloft env create --name web --repo https://git.example.com/team/app -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if name == "" || len(repos) == 0 {
-				return misuse(cmd, errors.New("--name and --repo are needed: what people call it, and for which repositories it is"))
+				return misuse(cmd, errors.New("--name and --repo are required"))
 			}
 			text, err := a.readText(args[0])
 			if err != nil {
@@ -75,13 +75,13 @@ input.`,
 			if a.out.JSON() {
 				return a.out.Value(e)
 			}
-			a.out.Line("Saved %s. Make it ready with `aloft env build %s`, or let the first agent.", a.out.Style(cli.Green, cli.Line(e.ID, 80)), cli.Line(e.ID, 80))
+			a.out.Line("Saved %s. Build it with `aloft env build %s`, or let the first agent build it.", a.out.Style(cli.Green, cli.Line(e.ID, 80)), cli.Line(e.ID, 80))
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "what people call it")
-	cmd.Flags().StringArrayVar(&repos, "repo", nil, "`URL` of a repository that it is for; may be given several times")
-	cmd.Flags().BoolVar(&team, "team", false, "the team's; for admins")
+	cmd.Flags().StringVar(&name, "name", "", "name of the environment")
+	cmd.Flags().StringArrayVar(&repos, "repo", nil, "`URL` of a repository that uses it; may be repeated")
+	cmd.Flags().BoolVar(&team, "team", false, "save it for the team; admins only")
 	return cmd
 }
 
@@ -91,8 +91,8 @@ func newEnvUpdateCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "update ENVIRONMENT [FILE]",
 		Short: "Change a saved environment",
-		Long: `Change a saved environment: what it says, to what is in FILE ("-" is standard input),
-its name, or its repositories, all of which --repo replaces. What it said before is in
+		Long: `Change a saved environment: its content, read from FILE ("-" is standard input), its
+name, or its repositories (--repo replaces the whole list). Earlier versions stay in
 its history.`,
 		Example: `  aloft env show env-… > environment.json
   aloft env update env-… environment.json
@@ -114,7 +114,7 @@ its history.`,
 				in.JSON = &text
 			}
 			if in == (client.NewEnvironment{}) {
-				return misuse(cmd, errors.New("there is nothing to change: give a file, --name or --repo"))
+				return misuse(cmd, errors.New("nothing to change: give a file, --name or --repo"))
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -126,12 +126,12 @@ its history.`,
 			if a.out.JSON() {
 				return a.out.Value(map[string]string{"id": args[0]})
 			}
-			a.out.Line("Changed %s. Agents that start from now on heed it.", cli.Line(args[0], 80))
+			a.out.Line("Changed %s. Agents started from now on use it.", cli.Line(args[0], 80))
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "what people call it")
-	cmd.Flags().StringArrayVar(&repos, "repo", nil, "`URL` of a repository that it is for; may be given several times")
+	cmd.Flags().StringVar(&name, "name", "", "name of the environment")
+	cmd.Flags().StringArrayVar(&repos, "repo", nil, "`URL` of a repository that uses it; may be repeated")
 	return cmd
 }
 
@@ -139,13 +139,13 @@ func newEnvHistoryCommand(a *app) *cobra.Command {
 	var restore, diff bool
 	cmd := &cobra.Command{
 		Use:   "history ENVIRONMENT [VERSION] [NEWER]",
-		Short: "List what an environment said before, print, compare or restore it",
-		Long: `List what an environment said before, newest first. With a VERSION print that, or with
---restore have the environment say it again: a version of its own, so that nothing is
-lost. A build of it that is still kept is used again.
+		Short: "List, print, compare or restore versions of an environment",
+		Long: `List the versions of an environment, newest first. With a VERSION, print it. With
+--restore, make it the current version again: this adds a new version, so nothing is
+lost. If its build is still kept, that is reused.
 
---diff shows what has changed: between two versions, the older one first; from one
-VERSION to the present; or, with none, from the version before that to the present.`,
+--diff shows what changed between two versions (the older first), from one VERSION
+to the current one, or by default from the previous version to the current one.`,
 		Example: `  aloft env history env-…
   aloft env history env-… envv-…
   aloft env history env-… --diff
@@ -155,9 +155,9 @@ VERSION to the present; or, with none, from the version before that to the prese
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case restore && len(args) == 1:
-				return misuse(cmd, errors.New("--restore needs a VERSION; the list has them"))
+				return misuse(cmd, errors.New("--restore requires a VERSION; run the command without one to list them"))
 			case restore && diff, len(args) == 3 && !diff:
-				return misuse(cmd, errors.New("two versions are for --diff, and that does not go with --restore"))
+				return misuse(cmd, errors.New("two versions require --diff, which cannot be combined with --restore"))
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -185,7 +185,7 @@ VERSION to the present; or, with none, from the version before that to the prese
 					if a.out.JSON() {
 						return a.out.Value(map[string]string{"id": args[0], "versionId": v.ID})
 					}
-					a.out.Line("%s says again what it said %s.", cli.Line(args[0], 80), cli.Ago(time.Since(v.CreatedAt)))
+					a.out.Line("Restored %s to its version from %s.", cli.Line(args[0], 80), cli.Ago(time.Since(v.CreatedAt)))
 					return nil
 				case a.out.JSON():
 					return a.out.Value(v)
@@ -193,17 +193,17 @@ VERSION to the present; or, with none, from the version before that to the prese
 				a.out.Line("%s", cli.Clean(v.JSON))
 				return nil
 			}
-			return &cli.Problem{Exit: cli.Failure, Code: "not_found", Message: "among the newest hundred there is no version " + cli.Line(args[1], 80),
-				Hint: "`aloft env history " + cli.Line(args[0], 80) + "` lists them"}
+			return &cli.Problem{Exit: cli.Failure, Code: "not_found", Message: "not among the newest 100 versions: " + cli.Line(args[1], 80),
+				Hint: "list them with `aloft env history " + cli.Line(args[0], 80) + "`"}
 		},
 	}
-	cmd.Flags().BoolVar(&restore, "restore", false, "have the environment say it again")
-	cmd.Flags().BoolVar(&diff, "diff", false, "show what has changed")
+	cmd.Flags().BoolVar(&restore, "restore", false, "make VERSION the current one again")
+	cmd.Flags().BoolVar(&diff, "diff", false, "show what changed")
 	return cmd
 }
 
-// showVersionDiff shows how versions differ: of the environment, and of the older
-// and the newer version as far as they are given.
+// showVersionDiff prints the difference between two versions. args are the
+// environment and, optionally, the older and the newer version.
 func (a *app) showVersionDiff(ctx context.Context, c *client.Client, args []string) error {
 	args = append(args, "", "")
 	d, err := c.EnvironmentDiff(ctx, args[0], args[1], args[2])
@@ -213,7 +213,7 @@ func (a *app) showVersionDiff(ctx context.Context, c *client.Client, args []stri
 	case a.out.JSON():
 		return a.out.Value(d)
 	case d.Diff == "":
-		a.out.Note("They say the same.")
+		a.out.Note("No differences.")
 	case cli.IsTerminal(a.stdout):
 		a.colorDiff(d.Diff)
 	default:

@@ -12,7 +12,7 @@ import (
 func newEnvListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the environments that the server keeps, newest first",
+		Short: "List saved environments, newest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
@@ -27,7 +27,7 @@ func newEnvListCommand(a *app) *cobra.Command {
 				return a.out.Value(map[string][]client.Environment{"items": append([]client.Environment{}, list...)})
 			}
 			if len(list) == 0 {
-				a.out.Note("The server keeps no environments. A repository has its own in .aloft/environment.json.")
+				a.out.Note("No saved environments. A repository can have its own in .aloft/environment.json.")
 				return nil
 			}
 			rows := [][]string{{"ID", "NAME", "OWNER", "CREATED"}}
@@ -43,7 +43,7 @@ func newEnvListCommand(a *app) *cobra.Command {
 func newEnvShowCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "show ENVIRONMENT",
-		Short:   "Print what a saved environment says",
+		Short:   "Print a saved environment",
 		Example: `  aloft env show env-… > .aloft/environment.json`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,7 +67,7 @@ func newEnvShowCommand(a *app) *cobra.Command {
 func newEnvBuildsCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "builds ENVIRONMENT|REPO",
-		Short: "List the builds of a saved environment, or of a repository's own, newest first",
+		Short: "List the builds of an environment or a repository, newest first",
 		Example: `  aloft env builds env-…
   aloft env builds https://git.example.com/team/app`,
 		Args: cobra.ExactArgs(1),
@@ -84,7 +84,7 @@ func newEnvBuildsCommand(a *app) *cobra.Command {
 				return a.out.Value(map[string][]client.Build{"items": append([]client.Build{}, list...)})
 			}
 			if len(list) == 0 {
-				a.out.Note("There are no builds of it yet: `aloft env build` makes one.")
+				a.out.Note("No builds yet. Start one with `aloft env build`.")
 				return nil
 			}
 			rows := [][]string{{"ID", "STATUS", "TRIGGER", "BEGUN", ""}}
@@ -113,7 +113,7 @@ func newEnvDeleteCommand(a *app) *cobra.Command {
 			if a.out.JSON() {
 				return a.out.Value(map[string]string{"id": args[0]})
 			}
-			a.out.Line("Removed %s.", cli.Line(args[0], 80))
+			a.out.Line("Deleted %s.", cli.Line(args[0], 80))
 			return nil
 		},
 	}

@@ -24,18 +24,18 @@ func newEnvSetupCommand(a *app) *cobra.Command {
 	var resume, helper bool
 	cmd := &cobra.Command{
 		Use:   "setup [REPO]",
-		Short: "Set up a machine for a repository, and make an environment of it",
-		Long: `Set up a machine for a repository, and make an environment of it.
+		Short: "Set up a machine for a repository and save it as an environment",
+		Long: `Set up a machine for a repository and save it as an environment.
 
-It opens a shell in a machine with a checkout of the repository. Install what the
-project needs there, and leave the shell: then the disk can be saved, an
-environment.json is proposed, tried by a build, and committed to a branch or kept
-for you alone. The machine is there until you discard it: a terminal that was lost,
-or a server that was started anew, costs nothing.
+The command opens a shell in a machine with a checkout of the repository. Install
+what the project needs, then leave the shell. You can then save the disk, and the
+command proposes an environment.json that you can test with a build, and commit to a
+branch or keep for yourself. The machine is kept until you discard it, so you lose
+nothing if your terminal disconnects or the server restarts.
 
-With --agent an agent finds out what the project needs and proposes an
-environment.json on a branch, which is tried by a build and then yours to decide
-about. Without a terminal the command ends there, with 0 if it can be built.`,
+With --agent, an agent finds out what the project needs and proposes an
+environment.json on a branch. It is tested with a build, and then you decide.
+Without a terminal, the command ends there, with exit code 0 if the build succeeded.`,
 		Example: `  aloft env setup https://git.example.com/team/app
   aloft env setup https://git.example.com/team/app --image debian:12
   aloft env setup --resume
@@ -46,7 +46,7 @@ about. Without a terminal the command ends there, with 0 if it can be built.`,
 			case resume == (len(args) == 1):
 				return misuse(cmd, errors.New("give the URL of a repository, or --resume"))
 			case helper && (resume || image != ""):
-				return misuse(cmd, errors.New("--agent goes with neither --resume nor --image"))
+				return misuse(cmd, errors.New("--agent cannot be combined with --resume or --image"))
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -72,30 +72,30 @@ about. Without a terminal the command ends there, with 0 if it can be built.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&image, "image", "", "`image` to begin with, such as debian:12; what the repository's environment begins with unless given")
-	flags.StringVar(&ref, "ref", "", "`ref` to check out; the default branch unless given")
-	flags.BoolVar(&resume, "resume", false, "go on with the machine that you set up last")
-	flags.BoolVar(&helper, "agent", false, "let an agent do it")
+	flags.StringVar(&image, "image", "", "`image` to start from, such as debian:12 (default: that of the repository's environment)")
+	flags.StringVar(&ref, "ref", "", "`ref` to check out (default: the default branch)")
+	flags.BoolVar(&resume, "resume", false, "continue with the machine that you set up last")
+	flags.BoolVar(&helper, "agent", false, "let an agent set up the environment")
 	return cmd
 }
 
-// setUp is a person's conversation with a machine that they set up. All that
-// lasts of it is on the server.
+// setUp is an interactive session in which a person sets up a machine. Its lasting
+// state is on the server.
 type setUp struct {
 	*app
 	c     *client.Client
 	in    *bufio.Reader
-	flags *pflag.FlagSet // that say which server this is
+	flags *pflag.FlagSet // of this command, to start another one for the same server
 	agent client.Agent
-	text  string // of the environment, "" before there was a snapshot
-	tried string // the text that was built last
+	text  string // of the environment.json; "" before the first snapshot
+	tried string // text of the last test build
 }
 
 func setUpName(repo client.Repo) string {
 	return "Set up " + cli.Line(repo.URL[strings.LastIndexByte(repo.URL, '/')+1:], 60)
 }
 
-// begin makes a machine.
+// begin creates a machine.
 func (s *setUp) begin(ctx context.Context, repo client.Repo, image string) error {
 	made, run, err := s.c.CreateAgent(ctx, client.NewAgent{
 		Prompt: client.Prompt{Text: "Set up a machine."}, Name: setUpName(repo), Repos: []client.Repo{repo},
@@ -120,7 +120,7 @@ func (s *setUp) begin(ctx context.Context, repo client.Repo, image string) error
 	return nil
 }
 
-// find returns to the machine that was set up last.
+// find selects the machine that was set up last.
 func (s *setUp) find(ctx context.Context) error {
 	list, err := s.c.Agents(ctx, 100, "", false)
 	if err != nil {
@@ -132,10 +132,10 @@ func (s *setUp) find(ctx context.Context) error {
 			return err
 		}
 	}
-	return &cli.Problem{Exit: cli.Failure, Code: "not_found", Message: "there is no machine that you set up", Hint: "begin with `aloft env setup REPO`"}
+	return &cli.Problem{Exit: cli.Failure, Code: "not_found", Message: "no machine to resume", Hint: "start with `aloft env setup REPO`"}
 }
 
-// work is the shell and what comes after it, until the person has had enough.
+// work opens the shell and then asks what to do next, until the person leaves.
 func (s *setUp) work(ctx context.Context) error {
 	if s.out.JSON() {
 		return s.out.Value(map[string]string{"agentId": s.agent.ID})
@@ -143,12 +143,12 @@ func (s *setUp) work(ctx context.Context) error {
 	s.out.Line("")
 	s.out.Line("The machine is ready: %s", s.out.Style(cli.Bold, s.agent.ID))
 	if _, _, err := s.needTerminal(); err != nil {
-		s.out.Line("This is no terminal. Go on in one with `aloft env setup --resume`, or enter with `aloft agent ssh %s`.", s.agent.ID)
-		return nil //nolint:nilerr // it has been said
+		s.out.Line("Not a terminal. Continue in one with `aloft env setup --resume`, or connect with `aloft agent ssh %s`.", s.agent.ID)
+		return nil //nolint:nilerr // reported above
 	}
-	s.out.Line("Install what the project needs: you are its user, with sudo. The checkout is in /workspace.")
-	s.out.Line("An editor or a second shell enters with `aloft agent ssh %s` (`aloft config-ssh` for IDEs).", s.agent.ID)
-	s.out.Line("Leave the shell with Ctrl-B D, or exit, when you are done or want to stop for now.")
+	s.out.Line("Install what the project needs. You are the machine's user and can use sudo. The checkout is in /workspace.")
+	s.out.Line("To connect an editor or a second shell, use `aloft agent ssh %s` (for IDEs, `aloft config-ssh`).", s.agent.ID)
+	s.out.Line("Press Ctrl-B D or type exit to leave the shell.")
 	if !s.confirm("Open the shell?") {
 		return s.ask(ctx)
 	}
@@ -158,8 +158,8 @@ func (s *setUp) work(ctx context.Context) error {
 	return s.ask(ctx)
 }
 
-// shell attaches to the shared terminal, in a process of its own: what reads the
-// keys there cannot be told to stop.
+// shell attaches to the shared terminal in a separate process, because a blocked read
+// of the keyboard cannot be canceled.
 func (s *setUp) shell(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -170,41 +170,41 @@ func (s *setUp) shell(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
-		s.out.Note("The terminal ended: %v. The machine is still there.", err)
+		s.out.Note("The terminal was closed: %v. The machine is kept.", err)
 	}
 	return context.Cause(ctx)
 }
 
-// choice is one thing that a person can do next. do returns true at the end.
+// choice is one thing that a person can do next. do returns true to end the session.
 type choice struct {
 	key, words string
 	do         func(context.Context) (bool, error)
 }
 
-// ask offers what can be done until there is nothing more to do. What fails is
-// told, and asked about again: nothing is lost.
+// ask offers choices until one ends the session. After an error it prints the error
+// and asks again, so that nothing is lost.
 func (s *setUp) ask(ctx context.Context) error {
 	for {
-		choices := []choice{{"s", "save the disk, and propose an environment.json", s.save}}
+		choices := []choice{{"s", "save the disk and propose an environment.json", s.save}}
 		if s.text != "" {
 			choices = []choice{
-				{"c", "try it by a build, commit it to a branch and push that", s.commit},
-				{"p", "try it by a build, and keep it for you alone", s.keep},
-				{"t", "only try it by a build", func(ctx context.Context) (bool, error) { return false, s.try(ctx) }},
+				{"c", "test it with a build, then commit it and push a branch", s.commit},
+				{"p", "test it with a build, then keep it for yourself", s.keep},
+				{"t", "only test it with a build", func(ctx context.Context) (bool, error) { return false, s.try(ctx) }},
 				{"e", "edit it", s.edit},
 				{"s", "save the disk again", s.save},
 			}
 		}
 		if s.agent.Env.Preset == client.PresetHelper {
-			choices = append(choices, choice{"f", "tell the agent what is to be different", s.tellAgent})
+			choices = append(choices, choice{"f", "tell the agent what to change", s.tellAgent})
 		}
-		choices = append(choices, choice{"b", "back to the shell", func(ctx context.Context) (bool, error) { return false, s.shell(ctx) }},
-			choice{"l", "leave it for later", s.leave}, choice{"d", "discard the machine", s.discard})
+		choices = append(choices, choice{"b", "return to the shell", func(ctx context.Context) (bool, error) { return false, s.shell(ctx) }},
+			choice{"l", "continue later", s.leave}, choice{"d", "discard the machine", s.discard})
 		s.out.Line("")
 		for _, c := range choices {
 			s.out.Line("  %s  %s", s.out.Style(cli.Bold, c.key), c.words)
 		}
-		answer, err := s.line("What now? ")
+		answer, err := s.line("Choose: ")
 		if err != nil {
 			_, err = s.leave(ctx)
 			return err
@@ -226,12 +226,12 @@ func (s *setUp) ask(ctx context.Context) error {
 			}
 		}
 		if !known && answer != "" {
-			s.out.Line("%q is none of these letters.", cli.Line(answer, 20))
+			s.out.Line("Unknown choice %q.", cli.Line(answer, 20))
 		}
 	}
 }
 
-// line asks for a line.
+// line prints prompt and reads a line.
 func (s *setUp) line(prompt string) (string, error) {
 	_, _ = fmt.Fprint(s.stdout, prompt)
 	text, err := s.in.ReadString('\n')
@@ -244,7 +244,7 @@ func (s *setUp) confirm(question string) bool {
 }
 
 func (s *setUp) save(ctx context.Context) (bool, error) {
-	s.out.Line("Saving the disk. Whoever is in the machine is cut off, and its processes end.")
+	s.out.Line("Saving the disk. This disconnects everyone from the machine and stops its processes.")
 	snapshot, err := s.c.CreateSnapshot(ctx, s.agent.ID)
 	if err != nil {
 		return false, err
@@ -263,12 +263,12 @@ func (s *setUp) show() {
 	s.out.Text(cli.Clean(s.text))
 }
 
-// try builds the environment.
+// try tests the environment with a build.
 func (s *setUp) try(ctx context.Context) error {
 	if s.tried == s.text {
 		return nil
 	}
-	s.out.Line("Trying it by a build.")
+	s.out.Line("Testing it with a build.")
 	tried, err := s.c.TryEnvironment(ctx, s.agent.ID, s.text, func(news string) { s.out.Status(cli.Line(news, 100)) })
 	s.out.Status("")
 	if err != nil {
@@ -281,7 +281,7 @@ func (s *setUp) try(ctx context.Context) error {
 		return err
 	}
 	s.tried = s.text
-	s.out.Line("%s", s.out.Style(cli.Green, "It works: the build succeeded."))
+	s.out.Line("%s", s.out.Style(cli.Green, "The build succeeded."))
 	return nil
 }
 
@@ -293,8 +293,8 @@ func (s *setUp) commit(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	s.out.Line("Committed %s as %.12s and pushed to the branch %s.", cli.Line(done.Path, 80), cli.Line(done.Commit, 64), s.out.Style(cli.Green, cli.Line(done.Branch, 200)))
-	s.out.Line("Merge that branch, and every agent starts from it. To try it now:")
+	s.out.Line("Committed %s as %.12s and pushed branch %s.", cli.Line(done.Path, 80), cli.Line(done.Commit, 64), s.out.Style(cli.Green, cli.Line(done.Branch, 200)))
+	s.out.Line("Agents use it once the branch is merged. To try it now:")
 	for _, repo := range s.agent.Repos {
 		s.out.Line("  aloft run --repo %s --ref %s \"…\"", cli.Line(repo.URL, 200), cli.Line(done.Branch, 200))
 	}
@@ -310,34 +310,34 @@ func (s *setUp) keep(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		s.out.Line("Kept for you as %s. It counts where the repository has no environment.json of its own.", s.out.Style(cli.Green, cli.Line(id, 80)))
+		s.out.Line("Saved for you as %s. It is used if the repository has no environment.json.", s.out.Style(cli.Green, cli.Line(id, 80)))
 	}
 	return s.end(ctx)
 }
 
-// end offers to discard what is not needed any more.
+// end offers to discard the machine.
 func (s *setUp) end(ctx context.Context) (bool, error) {
-	if s.confirm("The machine is not needed any more. Discard it?") {
+	if s.confirm("The machine is no longer needed. Discard it?") {
 		return s.discard(ctx)
 	}
 	return s.leave(ctx)
 }
 
 func (s *setUp) leave(context.Context) (bool, error) {
-	s.out.Line("Come back with `aloft env setup --resume`.")
+	s.out.Line("Continue later with `aloft env setup --resume`.")
 	return true, nil
 }
 
-// discard archives the agent: what was saved and pushed stays.
+// discard archives the agent. Its snapshots and pushed branches are kept.
 func (s *setUp) discard(ctx context.Context) (bool, error) {
 	if err := s.c.Archive(ctx, s.agent.ID); err != nil {
 		return false, err
 	}
-	s.out.Line("The machine is discarded. What you saved and pushed stays.")
+	s.out.Line("The machine was discarded. Saved snapshots and pushed branches are kept.")
 	return true, nil
 }
 
-// edit opens the environment in the person's editor, and reads it again.
+// edit opens the environment.json in the person's editor and reads the result.
 func (s *setUp) edit(ctx context.Context) (bool, error) {
 	f, err := os.CreateTemp("", "environment-*.json")
 	if err != nil {
@@ -349,7 +349,7 @@ func (s *setUp) edit(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	editor := cmp.Or(s.getenv("VISUAL"), s.getenv("EDITOR"), "vi")
-	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", f.Name()) //nolint:gosec // the person's own
+	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", f.Name()) //nolint:gosec // the user's own editor
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return false, fmt.Errorf("%s: %w", editor, err)

@@ -13,10 +13,10 @@ import (
 	"aloft/internal/client"
 )
 
-// helperPrompt is what an agent that sets a project up is asked.
-const helperPrompt = "Find out how a machine for this repository is to be set up, and propose an environment."
+// helperPrompt is the task of an agent that sets a project up.
+const helperPrompt = "Find out how to set up a machine for this repository, and propose an environment."
 
-// beginHelper has an agent set the project up, and waits until it has.
+// beginHelper starts an agent that sets the project up, and waits for it to finish.
 func (s *setUp) beginHelper(ctx context.Context, repo client.Repo) error {
 	made, run, err := s.c.CreateAgent(ctx, client.NewAgent{
 		Prompt: client.Prompt{Text: helperPrompt}, Name: setUpName(repo), Repos: []client.Repo{repo}, Env: &client.Env{Type: "cloud", Preset: client.PresetHelper},
@@ -29,8 +29,8 @@ func (s *setUp) beginHelper(ctx context.Context, repo client.Repo) error {
 	return s.started(ctx, s.c, made.ID, run.ID, true)
 }
 
-// helped goes on with what the agent proposes: it is shown, tried by a build,
-// and a person decides. What is not interactive ends with the build.
+// helped prints the agent's proposal, tests it with a build, and asks the person what
+// to do next. Without a terminal it ends after the build.
 func (s *setUp) helped(ctx context.Context) error {
 	p, err := s.c.ProposedEnvironment(ctx, s.agent.ID)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *setUp) helped(ctx context.Context) error {
 		}{p, tried}), unlessBuilt(tried.Build))
 	}
 	s.out.Line("")
-	s.out.Line("The agent proposes %s, on the branch %s:", s.out.Style(cli.Bold, cli.Line(p.Path, 80)), s.out.Style(cli.Green, cli.Line(p.Branch, 200)))
+	s.out.Line("The agent proposes %s, on branch %s:", s.out.Style(cli.Bold, cli.Line(p.Path, 80)), s.out.Style(cli.Green, cli.Line(p.Branch, 200)))
 	s.show()
 	for _, f := range p.Findings {
 		s.out.Line("%s", cli.Line(f, 200))
@@ -56,7 +56,7 @@ func (s *setUp) helped(ctx context.Context) error {
 	failed := s.try(ctx)
 	if _, _, err := s.needTerminal(); err != nil {
 		if failed == nil {
-			s.out.Line("Merge the branch %s, and every agent starts from it.", cli.Line(p.Branch, 200))
+			s.out.Line("Agents use it once branch %s is merged.", cli.Line(p.Branch, 200))
 		}
 		return failed
 	}
@@ -66,18 +66,18 @@ func (s *setUp) helped(ctx context.Context) error {
 	return s.ask(ctx)
 }
 
-// unlessBuilt is the error of a build that did not succeed.
+// unlessBuilt returns an error if the test build failed.
 func unlessBuilt(b client.TriedBuild) error {
 	if b.Status == "SUCCEEDED" {
 		return nil
 	}
-	return &cli.Problem{Exit: cli.Failure, Code: "build_failed", Message: cli.Clean(cmp.Or(b.Message, "the build ended in "+b.Status)),
-		Hint: "edit the environment, go back to the shell and save again, or tell the agent with `aloft agent follow-up`"}
+	return &cli.Problem{Exit: cli.Failure, Code: "build_failed", Message: cli.Clean(cmp.Or(b.Message, "the build ended as "+b.Status)),
+		Hint: "edit the environment, return to the shell and save again, or tell the agent with `aloft agent follow-up`"}
 }
 
-// tellAgent gives the agent more to do, and looks at what it proposes then.
+// tellAgent sends the agent a follow-up, then handles its new proposal.
 func (s *setUp) tellAgent(ctx context.Context) (bool, error) {
-	_, _ = fmt.Fprint(s.stdout, "Tell it: ")
+	_, _ = fmt.Fprint(s.stdout, "Message to the agent: ")
 	words, err := s.in.ReadString('\n')
 	if words = strings.TrimSpace(words); err != nil || words == "" {
 		return false, err

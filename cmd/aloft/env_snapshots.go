@@ -16,19 +16,19 @@ func newEnvSnapshotsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshots [ENVIRONMENT|REPO]",
 		Short: "List the saved disks of your machines, or delete one",
-		Long: `List the saved disks of your machines, and for admins everybody's, newest first: how
-large they are without what they stand on, and when they are removed unless a machine
-begins with them before. Of an environment, or a repository by its URL, it is those that
-its machines may start from.
+		Long: `List the saved disks of your machines (for admins, of all machines), newest first. The
+list shows each snapshot's own size, without the layers below it, and when it is
+removed unless a machine starts from it first. With an environment or a repository
+URL, list only the snapshots that its machines can start from.
 
-With --delete one is given up; machines that began with it go on.`,
+With --delete, delete a snapshot. Machines that started from it are not affected.`,
 		Example: `  aloft env snapshots
   aloft env snapshots https://git.example.com/team/app
   aloft env snapshots --delete snapshot-20260102-…`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if remove != "" && len(args) > 0 {
-				return misuse(cmd, errors.New("--delete goes without an environment or a repository"))
+				return misuse(cmd, errors.New("--delete cannot be combined with an environment or a repository"))
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -66,7 +66,7 @@ With --delete one is given up; machines that began with it go on.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&remove, "delete", "", "the `SNAPSHOT` to delete")
+	cmd.Flags().StringVar(&remove, "delete", "", "delete this `snapshot`")
 	return cmd
 }
 

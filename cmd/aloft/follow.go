@@ -11,13 +11,13 @@ import (
 	"aloft/internal/client"
 )
 
-// showIDs says which agent and run were made.
+// showIDs prints the IDs of the new agent and run.
 func (a *app) showIDs(agentID, runID string) {
 	a.out.Line("%s %s", a.out.Style(cli.Bold, "agent:"), cli.Line(agentID, 80))
 	a.out.Line("%s   %s", a.out.Style(cli.Bold, "run:"), cli.Line(runID, 80))
 }
 
-// started follows the run that was just made, or says how to.
+// started follows the new run, or prints how to follow it.
 func (a *app) started(ctx context.Context, c *client.Client, agentID, runID string, follow bool) error {
 	if !follow {
 		if !a.out.JSON() {
@@ -35,16 +35,17 @@ func (a *app) started(ctx context.Context, c *client.Client, agentID, runID stri
 		return err
 	}
 	if !a.out.JSON() {
-		a.out.Note("\nNo longer watching; the agent goes on.")
+		a.out.Note("\nStopped watching. The agent keeps running.")
 		a.hints(agentID, true)
 	}
 	return &cli.Problem{Exit: cli.Interrupted, Code: "interrupted", Err: err}
 }
 
-// hints says how to go on with an agent.
+// hints prints commands for the agent: for a running one if works is set, and for a
+// finished one otherwise.
 func (a *app) hints(agentID string, works bool) {
 	id := cli.Line(agentID, 80)
-	rows := [][2]string{{"see what it changed", "aloft agent diff " + id}, {"give it more to do", `aloft agent follow-up ` + id + ` "…"`}}
+	rows := [][2]string{{"see what it changed", "aloft agent diff " + id}, {"send a follow-up", `aloft agent follow-up ` + id + ` "…"`}}
 	if works {
 		rows = [][2]string{{"watch it", "aloft agent logs --follow " + id}, {"stop it", "aloft agent stop " + id}}
 	}
@@ -53,8 +54,8 @@ func (a *app) hints(agentID string, works bool) {
 	}
 }
 
-// followRun shows a run from its beginning to its end. Its error says that the
-// run did not finish.
+// followRun prints a run from its beginning to its end. It returns an error if the run
+// did not finish.
 func (a *app) followRun(ctx context.Context, c *client.Client, agentID, runID string) error {
 	t := cli.NewTranscript(a.out)
 	if err := a.transcribe(ctx, t, c, agentID, client.Part{}, true, func(e client.Event) (show, end bool) {
@@ -65,8 +66,8 @@ func (a *app) followRun(ctx context.Context, c *client.Client, agentID, runID st
 	return a.outcome(agentID, t)
 }
 
-// transcribe shows the events of a journal that choose wants, until it says that
-// an event was the last; it is asked after the event was shown.
+// transcribe prints the journal's events that choose selects. It stops after the first
+// event for which choose returns end.
 func (a *app) transcribe(ctx context.Context, t *cli.Transcript, c *client.Client, agentID string, part client.Part, follow bool, choose func(client.Event) (show, end bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	asker := a.newAsker(ctx, c, agentID, follow)
@@ -90,7 +91,7 @@ func (a *app) transcribe(ctx context.Context, t *cli.Transcript, c *client.Clien
 	return nil
 }
 
-// outcome says how the run ended that a transcript has shown, and how to go on.
+// outcome prints the result of the run that t has shown, and how to continue.
 func (a *app) outcome(agentID string, t *cli.Transcript) error {
 	end := t.Ended
 	if end == nil {
@@ -106,13 +107,13 @@ func (a *app) outcome(agentID string, t *cli.Transcript) error {
 	case end.Failure != nil:
 		return &cli.Problem{Exit: cli.RunFailed, Code: end.Failure.Code, Message: end.Failure.Message, Hint: end.Hint}
 	case end.Status == client.Cancelled:
-		return &cli.Problem{Exit: cli.RunFailed, Code: "cancelled", Message: "the run was stopped before its end"}
+		return &cli.Problem{Exit: cli.RunFailed, Code: "cancelled", Message: "the run was stopped"}
 	}
-	return &cli.Problem{Exit: cli.RunFailed, Code: strings.ToLower(end.Status), Message: "the run ended in " + end.Status}
+	return &cli.Problem{Exit: cli.RunFailed, Code: strings.ToLower(end.Status), Message: "the run ended as " + end.Status}
 }
 
-// followStream prints the public stream of a run, an event a line. What it
-// prints is the API's, and stable.
+// followStream prints a run's public event stream, one event per line. Its format is
+// part of the API and stable.
 func (a *app) followStream(ctx context.Context, c *client.Client, agentID, runID string) error {
 	var result struct {
 		Status string `json:"status"`
@@ -124,9 +125,9 @@ func (a *app) followStream(ctx context.Context, c *client.Client, agentID, runID
 		}
 		switch e.Event {
 		case "result":
-			_ = json.Unmarshal(e.Data, &result) // an empty status is no success
+			_ = json.Unmarshal(e.Data, &result) // an empty status counts as a failure
 		case "error":
-			_ = json.Unmarshal(e.Data, &failure) // the words above stay
+			_ = json.Unmarshal(e.Data, &failure) // keep the default message
 		}
 		if err := a.out.Value(e); err != nil {
 			return err

@@ -13,14 +13,14 @@ func newGatewayCommand(stderr io.Writer) *cobra.Command {
 	var dir, logs string
 	cmd := &cobra.Command{
 		Use:    "gateway",
-		Short:  "End the network of one machine (the server starts this)",
+		Short:  "Terminate the network of one machine (started by the server)",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return egress.RunProcess(cmd.Context(), dir, logs, slog.New(slog.NewTextHandler(stderr, nil)))
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "`folder` with the policy, for the socket")
-	cmd.Flags().StringVar(&logs, "log", "", "`folder` of the log of connections")
+	cmd.Flags().StringVar(&dir, "dir", "", "`folder` with the policy, where the socket is created")
+	cmd.Flags().StringVar(&logs, "log", "", "`folder` for the connection log")
 	return cmd
 }

@@ -16,11 +16,11 @@ import (
 	"aloft/internal/guest/hook"
 )
 
-// hookDenied is the exit code of `aloft hooks test` where a hook forbids: what
-// a hook itself says that by.
+// hookDenied is the exit code of `aloft hooks test` if a hook denies the event. It is
+// the exit code with which a hook itself denies.
 const hookDenied = 2
 
-// maxHookInput bounds what is read of stdin, in bytes.
+// maxHookInput is the most bytes read from stdin.
 const maxHookInput = 16 << 20
 
 func newHooksTestCommand(a *app) *cobra.Command {
@@ -28,20 +28,20 @@ func newHooksTestCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test EVENT",
 		Short: "Run a project's hooks for an event, as a machine would",
-		Long: `Run the hooks that match an event, with the JSON on stdin as what they are told, and
-show how each went and what they say together. They run on this computer, as you.
+		Long: `Run the hooks that match an event, with the JSON on stdin as their input, and print
+each result and the combined decision. The hooks run on this computer, as you.
 
 Hooks are read from /etc/cursor/hooks.json, the project (.aloft/hooks.json, or else
 .cursor/hooks.json, and .claude/settings.json) and the same in your home folder.
 
-It exits with 0 if the event may go on, 2 if a hook forbids it.`,
+The exit code is 0 if the event is allowed, and 2 if a hook denies it.`,
 		Example: `  echo '{"command":"rm -rf build","cwd":"/src"}' | aloft hooks test beforeShellExecution
   aloft hooks test preToolUse --subject Write < write.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			event := hook.Event(args[0])
 			if !slices.Contains(hook.Events, event) {
-				return usageError{fmt.Errorf("there is no event %q; the events are %s", args[0], eventNames())}
+				return usageError{fmt.Errorf("unknown event %q; the events are %s", args[0], eventNames())}
 			}
 			fields, err := readHookInput(a.stdin)
 			if err != nil {
@@ -65,7 +65,7 @@ It exits with 0 if the event may go on, 2 if a hook forbids it.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", ".", "`folder` of the project")
-	cmd.Flags().StringVar(&subject, "subject", "", "`text` that matchers are held against; the tool's name, the command or the subagent's type unless given")
+	cmd.Flags().StringVar(&subject, "subject", "", "`text` to match against (default: the tool's name, the command or the subagent's type)")
 	return cmd
 }
 
@@ -77,7 +77,7 @@ func eventNames() string {
 	return strings.Join(names, ", ")
 }
 
-// readHookInput reads the fields of an event; nothing at all is none.
+// readHookInput reads the fields of an event. Empty input means no fields.
 func readHookInput(r io.Reader) (map[string]any, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxHookInput))
 	if err != nil {
@@ -88,7 +88,7 @@ func readHookInput(r io.Reader) (map[string]any, error) {
 		return fields, nil
 	}
 	if err := json.Unmarshal(data, &fields); err != nil {
-		return nil, usageError{fmt.Errorf("stdin is to hold one JSON object, what the hook is told: %w", err)}
+		return nil, usageError{fmt.Errorf("stdin must be one JSON object, the hook's input: %w", err)}
 	}
 	return fields, nil
 }

@@ -16,28 +16,28 @@ const identityFile = "identity.pem"
 func newIdentityCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "identity",
-		Short: "Manage the keys that sign the tokens of machines",
+		Short: "Manage the keys that sign machine tokens",
 	}
 	data := dataDir(a.getenv)
 	rotate := &cobra.Command{
 		Use:   "rotate",
-		Short: "Have the next key sign",
-		Long: `Have the next key sign. A running server takes it up by itself.
+		Short: "Rotate the signing key",
+		Long: `Rotate the signing key. A running server picks up the change.
 
-Programs in a machine get tokens that say which agent they belong to. The server
-publishes the key that signs them and the one that will sign next, and rotates
-them every 90 days. Rotate by hand when the data folder may have been read.`,
+Programs in a machine get tokens that identify their agent. The server publishes the
+current signing key and the next one, and rotates them every 90 days. Rotate by hand
+if somebody may have read the data folder.`,
 		Example: `  sudo aloft identity rotate --data /srv/aloft`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			path := filepath.Join(data, identityFile)
 			if _, err := os.Stat(path); err != nil {
-				return fmt.Errorf("there is no server's data in %s: %w", data, err)
+				return fmt.Errorf("no server data in %s: %w", data, err)
 			}
 			if err := identity.Rotate(path); err != nil {
 				return err
 			}
-			a.out.Note("The next key signs from now on. What the one before it has signed stays good.")
+			a.out.Note("Rotated the signing key. Tokens signed with the previous key stay valid until they expire.")
 			return nil
 		},
 	}

@@ -20,16 +20,16 @@ import (
 	"aloft/internal/control/machine/container"
 )
 
-// imageFlags say which store a command works on.
+// imageFlags select the image store of a command.
 type imageFlags struct{ config, data string }
 
 func newImageCommand(a *app) *cobra.Command {
 	f := &imageFlags{config: a.getenv("ALOFT_CONFIG"), data: a.config.Data}
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Work on the images that machines are made of",
-		Long: `Work on the images that machines are made of, on the server itself: these commands
-read and write the server's data folder, and may do so while it runs.
+		Short: "Manage machine images",
+		Long: `Manage machine images. Run these commands on the server's host: they read and write
+the server's data folder, and are safe to use while the server runs.
 
 An image is "host", "rootfs:DIR", "oci:DIR[:TAG]", "local:NAME", or a reference such
 as debian:12 or ghcr.io/team/app@sha256:….`,
@@ -50,10 +50,10 @@ func openImages(data string, c imagesConfig) (*image.Store, error) {
 
 func machinesDir(data string) string { return filepath.Join(data, "machines") }
 
-// open opens the store that the flags mean.
+// open opens the store that the flags select.
 func (f *imageFlags) open(a *app) (*image.Store, serverConfig, error) {
 	if os.Geteuid() != 0 {
-		return nil, serverConfig{}, &cli.Problem{Exit: cli.Denied, Code: "not_root", Message: "layers keep their files' owners, which takes root", Hint: "run it with sudo"}
+		return nil, serverConfig{}, &cli.Problem{Exit: cli.Denied, Code: "not_root", Message: "unpacking layers with file owners requires root", Hint: "run it with sudo"}
 	}
 	c, err := loadConfig(f.config, a.getenv)
 	if err != nil {
@@ -63,7 +63,8 @@ func (f *imageFlags) open(a *app) (*image.Store, serverConfig, error) {
 	return s, c, err
 }
 
-// showProgress returns what shows how far an image is, and what ends that.
+// showProgress returns a function that prints an image's progress, and one that clears
+// the progress line.
 func (a *app) showProgress() (show func(image.Progress), done func()) {
 	note := ""
 	return func(p image.Progress) {
@@ -79,7 +80,7 @@ func (a *app) showProgress() (show func(image.Progress), done func()) {
 		}
 }
 
-// imageResult is what a command that brings an image prints.
+// imageResult is the output of commands that add an image.
 type imageResult struct {
 	Name   string `json:"name"`
 	Pinned string `json:"pinned,omitempty"`
@@ -99,9 +100,9 @@ func (a *app) printImage(name string, img image.Image) error {
 func newImagePullCommand(a *app, f *imageFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pull REFERENCE…",
-		Short: "Fetch images from their registries, and unpack them",
-		Long: `Fetch images from their registries, and unpack them, whatever is known of them here.
-A fetch that was cut off goes on where it was.`,
+		Short: "Pull images from their registries",
+		Long: `Pull images from their registries and unpack them, even if a local copy exists. An
+interrupted pull resumes where it stopped.`,
 		Example: `  sudo aloft image pull debian:12
   sudo aloft image pull ghcr.io/team/app@sha256:…`,
 		Args: cobra.MinimumNArgs(1),
@@ -130,7 +131,7 @@ A fetch that was cut off goes on where it was.`,
 func newImageImportCommand(a *app, f *imageFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "import DIR[:TAG] NAME",
-		Short:   "Take the image of an OCI layout into the store, as local:NAME",
+		Short:   "Import an image from an OCI layout as local:NAME",
 		Example: `  sudo aloft image import ./layout base`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -152,10 +153,10 @@ func newImageImportCommand(a *app, f *imageFlags) *cobra.Command {
 func newImageExportCommand(a *app, f *imageFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export NAME DIR[:TAG]",
-		Short: "Write an image to a folder, as an OCI layout",
-		Long: `Write an image that is here, or that its registry has, to a folder that is not there
-yet, as an OCI layout: "aloft image import", skopeo, podman and others read it. Its
-layers are packed anew, so that its digest is another.`,
+		Short: "Export an image to a folder as an OCI layout",
+		Long: `Export an image, pulling it first if needed, to a new folder as an OCI layout, which
+"aloft image import", skopeo, podman and others can read. The layers are repacked,
+so the image's digest changes.`,
 		Example: `  sudo aloft image export local:base ./layout
   sudo aloft image export debian:12 ./layout:12`,
 		Args: cobra.ExactArgs(2),
@@ -169,7 +170,7 @@ layers are packed anew, so that its digest is another.`,
 				tag = "latest"
 			}
 			if _, err := os.Lstat(dir); err == nil {
-				return usageError{fmt.Errorf("%s is there already: name a folder that is not", dir)}
+				return usageError{fmt.Errorf("%s already exists: choose a new folder", dir)}
 			}
 			show, done := a.showProgress()
 			defer done()
@@ -179,7 +180,7 @@ layers are packed anew, so that its digest is another.`,
 				return err
 			}
 			if img.Digest == "" {
-				return usageError{fmt.Errorf("%s is no image with layers of its own: local:NAME, oci:DIR and references are", args[0])}
+				return usageError{fmt.Errorf("%s cannot be exported: only local:NAME, oci:DIR and registry references can", args[0])}
 			}
 			a.out.Status("packing " + cli.Line(args[0], 100))
 			digest, err := layer.ExportImage(cmd.Context(), s.Own(img), img.Config, dir, tag)
@@ -195,7 +196,7 @@ layers are packed anew, so that its digest is another.`,
 func newImageListCommand(a *app, f *imageFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the images that are here",
+		Short:   "List local images",
 		Args:    cobra.NoArgs,
 		Aliases: []string{"ls"},
 		RunE: func(*cobra.Command, []string) error {
@@ -216,7 +217,7 @@ func newImageListCommand(a *app, f *imageFlags) *cobra.Command {
 			}
 			list := []listed{}
 			for _, r := range records {
-				// What has a name is not listed by its content too.
+				// List a named image once, without its digest entry.
 				if i := strings.IndexByte(r.Name, '@'); i > 0 && slices.ContainsFunc(records, func(o image.Record) bool {
 					return o.Digest == r.Digest && strings.HasPrefix(o.Name, r.Name[:i]) && o.Name != r.Name
 				}) {
@@ -228,7 +229,7 @@ func newImageListCommand(a *app, f *imageFlags) *cobra.Command {
 				return a.out.Value(map[string]any{"items": list})
 			}
 			if len(list) == 0 {
-				a.out.Note("There are no images yet. `aloft image pull` and `aloft image build` bring some.")
+				a.out.Note("No images yet. Add one with `aloft image pull` or `aloft image build`.")
 				return nil
 			}
 			rows := [][]string{{"NAME", "LAYERS", "SIZE", "USED"}}
@@ -244,7 +245,7 @@ func newImageListCommand(a *app, f *imageFlags) *cobra.Command {
 func newImageRemoveCommand(a *app, f *imageFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME…",
-		Short: "Forget images by their names; prune then removes their layers",
+		Short: "Remove image names; prune then deletes their layers",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			s, _, err := f.open(a)
@@ -265,10 +266,10 @@ func newImagePruneCommand(a *app, f *imageFlags) *cobra.Command {
 	var cache bool
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove what of the images nothing needs",
-		Long: `Remove the images that no machine was made of for a while, and the layers that nothing
-needs. What was imported or built by "aloft image build" stays until it is removed
-by its name. It may run while the server does.`,
+		Short: "Remove unused images and layers",
+		Long: `Remove images that no machine has used for a while, and layers that nothing uses.
+Images added with "aloft image import" or "aloft image build" stay until they are
+removed by name. This is safe to run while the server runs.`,
 		Example: `  sudo aloft image prune --unused 24h --build-cache`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -297,7 +298,7 @@ by its name. It may run while the server does.`,
 		},
 	}
 	cmd.Flags().DurationVar(&unused, "unused", 7*24*time.Hour, "`how long` an image is kept after it was last used")
-	cmd.Flags().BoolVar(&cache, "build-cache", false, "remove what Dockerfile builds keep, too")
+	cmd.Flags().BoolVar(&cache, "build-cache", false, "also remove the cache of Dockerfile builds")
 	return cmd
 }
 
@@ -309,7 +310,7 @@ func pruneCache(ctx context.Context, data string, c serverConfig) error {
 	return errors.Join(b.Engine.Prune(ctx), b.Engine.Close())
 }
 
-// lastLines keeps the last lines of what is said, to be shown if it fails.
+// lastLines keeps the last lines of a command's output, to show if the command fails.
 type lastLines struct {
 	mu    sync.Mutex
 	lines []string

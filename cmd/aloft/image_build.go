@@ -16,7 +16,7 @@ import (
 	"aloft/internal/control/image/debian"
 )
 
-// imageBuild is what aloft image build is told.
+// imageBuild holds the flags of aloft image build.
 type imageBuild struct {
 	dockerfile, context, target string
 	args, secrets               []string
@@ -28,26 +28,24 @@ type imageBuild struct {
 	epoch                          int64
 }
 
-// baseTime is what the times in the base image are cut to unless
-// SOURCE_DATE_EPOCH says otherwise: that of the Debian release's last change of
-// ours.
+// baseTime is the latest modification time of files in the base image, in Unix seconds,
+// unless SOURCE_DATE_EPOCH is set. It is when we last changed the Debian release.
 const baseTime = 1_760_000_000
 
 func newImageBuildCommand(a *app, f *imageFlags) *cobra.Command {
 	var o imageBuild
 	cmd := &cobra.Command{
 		Use:   "build [NAME]",
-		Short: "Build the default base image, or one of a Dockerfile",
-		Long: `Build an image and keep it as local:NAME; NAME is base unless given.
+		Short: "Build the default base image, or an image from a Dockerfile",
+		Long: `Build an image and save it as local:NAME (default: local:base).
 
-Without --dockerfile it is the default base: Debian with the tools that agents want,
-by mmdebstrap. With a --mirror of snapshot.debian.org, or with --lock, the same
-command makes the same image, bit by bit; the exact packages of an image are in its
-/usr/share/aloft/packages.lock. With --desktop it has one for machines, with
-Chromium, which makes it about 0.9 GB larger.
+Without --dockerfile, build the default base with mmdebstrap: Debian with the tools
+that agents need. With a --mirror of snapshot.debian.org, or with --lock, the build is
+reproducible bit for bit; an image lists its exact packages in
+/usr/share/aloft/packages.lock. --desktop adds a desktop with Chromium, about 0.9 GB.
 
-With --dockerfile it is built by BuildKit, buildah, Docker or Podman, whichever is here
-("aloft doctor" says), as an environment's would be.`,
+With --dockerfile, build the Dockerfile as for an environment, with the engine that
+this host has: BuildKit, buildah, Docker or Podman (see "aloft doctor").`,
 		Example: `  sudo aloft image build
   sudo aloft image build desktop --desktop
   sudo aloft image build --mirror http://snapshot.debian.org/archive/debian/20260901T000000Z
@@ -65,18 +63,18 @@ With --dockerfile it is built by BuildKit, buildah, Docker or Podman, whichever 
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.dockerfile, "dockerfile", "", "`file` to build, in a folder that is the context unless --context names another")
-	flags.StringVar(&o.context, "context", "", "`folder` that COPY may read; the Dockerfile is in it")
-	flags.StringVar(&o.target, "target", "", "`stage` of the Dockerfile to build; the last unless given")
+	flags.StringVar(&o.dockerfile, "dockerfile", "", "Dockerfile to build; its `file` path's folder is the build context unless --context is set")
+	flags.StringVar(&o.context, "context", "", "build context: the `folder` that COPY reads from and that contains the Dockerfile")
+	flags.StringVar(&o.target, "target", "", "`stage` of the Dockerfile to build (default: the last)")
 	flags.StringArrayVar(&o.args, "build-arg", nil, "`NAME=VALUE` for an ARG of the Dockerfile; may be repeated")
 	flags.StringArrayVar(&o.secrets, "secret", nil, "secret for RUN --mount=type=secret: `id=ID,env=VARIABLE` or id=ID,src=FILE; may be repeated")
-	flags.BoolVar(&o.noCache, "no-cache", false, "build every step of the Dockerfile again")
-	flags.StringVar(&o.packages, "packages", "", "`file` that lists the packages of the base, one on a line")
-	flags.BoolVar(&o.desktop, "desktop", false, "have a desktop in the base: VNC server, XFCE, Chromium")
-	flags.StringVar(&o.lock, "lock", "", "`file` of their exact versions, as an earlier image has it")
+	flags.BoolVar(&o.noCache, "no-cache", false, "build every step without the cache")
+	flags.StringVar(&o.packages, "packages", "", "`file` that lists the packages of the base, one per line")
+	flags.BoolVar(&o.desktop, "desktop", false, "add a desktop to the base: VNC server, XFCE, Chromium")
+	flags.StringVar(&o.lock, "lock", "", "`file` with exact package versions, the packages.lock of an earlier image")
 	flags.StringVar(&o.suite, "suite", images.Suite, "Debian `release` of the base")
-	flags.StringVar(&o.variant, "variant", "minbase", "`what` the base begins with, as mmdebstrap names it")
-	flags.StringArrayVar(&o.mirrors, "mirror", nil, "`URL` to get Debian from, or a line of sources.list; may be repeated")
+	flags.StringVar(&o.variant, "variant", "minbase", "mmdebstrap `variant` to start from")
+	flags.StringArrayVar(&o.mirrors, "mirror", nil, "`URL` of a Debian mirror, or a sources.list line; may be repeated")
 	cmd.MarkFlagsMutuallyExclusive("dockerfile", "desktop")
 	return cmd
 }
@@ -110,7 +108,7 @@ func (a *app) buildBase(cmd *cobra.Command, f *imageFlags, o imageBuild, name st
 	o.epoch = baseTime
 	if text := a.getenv("SOURCE_DATE_EPOCH"); text != "" {
 		if _, err := fmt.Sscan(text, &o.epoch); err != nil {
-			return usageError{fmt.Errorf("SOURCE_DATE_EPOCH: %q is no number of seconds", text)}
+			return usageError{fmt.Errorf("invalid SOURCE_DATE_EPOCH %q: must be a number of seconds", text)}
 		}
 	}
 	if err := os.MkdirAll(filepath.Join(f.data, "build"), 0o700); err != nil {
@@ -171,7 +169,7 @@ func (a *app) buildDockerfile(cmd *cobra.Command, f *imageFlags, o imageBuild, n
 	return a.printImage("local:"+name, img)
 }
 
-// spec is what the flags ask of a Dockerfile.
+// spec returns the Dockerfile build that the flags describe.
 func (o imageBuild) spec(getenv func(string) string) (dockerfile.Spec, error) {
 	root := o.context
 	if root == "" {
@@ -188,7 +186,7 @@ func (o imageBuild) spec(getenv func(string) string) (dockerfile.Spec, error) {
 	for _, arg := range o.args {
 		k, v, ok := strings.Cut(arg, "=")
 		if !ok || k == "" {
-			return s, fmt.Errorf("--build-arg %q: it is NAME=VALUE", arg)
+			return s, fmt.Errorf("invalid --build-arg %q: must be NAME=VALUE", arg)
 		}
 		s.Args[k] = v
 	}
@@ -200,7 +198,7 @@ func (o imageBuild) spec(getenv func(string) string) (dockerfile.Spec, error) {
 		}
 		switch id := fields["id"]; {
 		case id == "":
-			return s, errors.New("--secret: it is id=ID,env=VARIABLE or id=ID,src=FILE")
+			return s, errors.New("invalid --secret: must be id=ID,env=VARIABLE or id=ID,src=FILE")
 		case fields["env"] != "":
 			if s.Secrets[id] = getenv(fields["env"]); s.Secrets[id] == "" {
 				return s, fmt.Errorf("--secret %s: the variable %s is not set", id, fields["env"])

@@ -12,7 +12,7 @@ import (
 
 func newKeyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "key", Short: "Make and delete your API keys, and end your sessions", Args: cobra.NoArgs,
+		Use: "key", Short: "Manage your API keys and sessions", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newKeyListCommand(a), newKeyCreateCommand(a), newKeyDeleteCommand(a), newKeySubTokenCommand(a))
@@ -21,7 +21,7 @@ func newKeyCommand(a *app) *cobra.Command {
 
 func newKeyListCommand(a *app) *cobra.Command {
 	return list[client.Key]{
-		use: "list", short: "List your API keys and sessions, the newest first", of: plain((*client.Client).Keys),
+		use: "list", short: "List your API keys and sessions, newest first", of: plain((*client.Client).Keys),
 		head: []string{"ID", "KIND", "NAME", "MADE", "ENDS"},
 		row: func(k client.Key) []string {
 			name, ends := cli.Line(k.Name, 60), "never"
@@ -40,7 +40,7 @@ func newKeyCreateCommand(a *app) *cobra.Command {
 	var days int
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make an API key and print it, this once",
+		Short: "Create an API key and print it once",
 		Example: `  aloft key create deploy --days 90
   aloft key create laptop > ~/.config/aloft/key`,
 		Args: cobra.ExactArgs(1),
@@ -60,7 +60,7 @@ func newKeyCreateCommand(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&days, "days", 0, "it ends after so many; never unless given")
+	cmd.Flags().IntVar(&days, "days", 0, "number of `days` until the key expires (default: never)")
 	return cmd
 }
 
@@ -91,10 +91,10 @@ func newKeyDeleteCommand(a *app) *cobra.Command {
 func newKeySubTokenCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "sub-token EMAIL",
-		Short: "Print a token that speaks for somebody for an hour; for admins",
-		Long: `Print a token that speaks for somebody for an hour: for programs that work on
-behalf of others. It is made with an admin's own key, for members, viewers and
-themselves; an owner makes one for anybody.`,
+		Short: "Print a one-hour token that acts for another member; admins only",
+		Long: `Print a token that acts for a member for one hour, for programs that work on behalf of
+others. With their own key, admins can create tokens for members, viewers and
+themselves; owners, for anybody.`,
 		Example: `  ALOFT_API_KEY=$(aloft key sub-token ada@example.com) aloft agent list`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -8,16 +8,16 @@ import (
 	"aloft/internal/client"
 )
 
-// list is a command that prints a list of the server's.
+// list describes a command that prints a list from the server.
 type list[T any] struct {
 	use, short string
-	long       string // "" where short says it all
+	long       string // "" if short is enough
 	example    string
 	args       cobra.PositionalArgs
 	of         func(ctx context.Context, c *client.Client, args []string) ([]T, error)
 	head       []string
 	row        func(T) []string // clean
-	none       string           // what a person is told of an empty list
+	none       string           // printed for an empty list
 	complete   cobra.CompletionFunc
 }
 
@@ -55,7 +55,7 @@ func (l list[T]) command(a *app) *cobra.Command {
 	}
 }
 
-// plain drops the arguments of a list that has none.
+// plain adapts a list function without arguments.
 func plain[T any](of func(*client.Client, context.Context) ([]T, error)) func(context.Context, *client.Client, []string) ([]T, error) {
 	return func(ctx context.Context, c *client.Client, _ []string) ([]T, error) { return of(c, ctx) }
 }

@@ -20,10 +20,10 @@ func newLoginCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "login [URL]",
 		Short: "Sign in to a server",
-		Long: `Sign in to a server, and remember it.
+		Long: `Sign in to a server and save the login.
 
-The API key is asked for, or read from ALOFT_API_KEY, --api-key-file or a pipe. It
-is tried before it is saved, in a file that only you can read.`,
+The API key is read from ALOFT_API_KEY, --api-key-file or a pipe; otherwise the command
+asks for it. The key is checked before it is saved in a file that only you can read.`,
 		Example: `  aloft login https://aloft.example.com
   aloft login http://127.0.0.1:8080 < key.txt`,
 		Args: cobra.MaximumNArgs(1),
@@ -33,7 +33,7 @@ is tried before it is saved, in a file that only you can read.`,
 				url = args[0]
 			}
 			if url == "" {
-				return misuse(cmd, errors.New("the address of the server is missing"))
+				return misuse(cmd, errors.New("missing server address"))
 			}
 			key, err := a.readKey()
 			if err != nil {
@@ -63,7 +63,7 @@ is tried before it is saved, in a file that only you can read.`,
 	}
 }
 
-// readKey returns the API key from wherever it is.
+// readKey returns the API key from the configuration, a pipe or the terminal.
 func (a *app) readKey() (string, error) {
 	const most = 4096
 	var data []byte
@@ -74,7 +74,7 @@ func (a *app) readKey() (string, error) {
 	case a.config.Key != "":
 		return a.config.Key, nil
 	case isFile && cli.IsTerminal(file):
-		fmt.Fprint(a.stderr, "API key, of your account in the dashboard or of the server's admin.key (it is not shown): ")
+		fmt.Fprint(a.stderr, "API key, from your account in the dashboard or the server's admin.key (not shown): ")
 		data, err = term.ReadPassword(int(file.Fd()))
 		fmt.Fprintln(a.stderr)
 	default:

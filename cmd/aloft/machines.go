@@ -13,12 +13,12 @@ import (
 	"aloft/internal/control/schedule"
 )
 
-// machines is what the API asks of machines, by the scheduler's way into them.
+// machines implements [api.Machines] with the scheduler's access to machines.
 type machines struct{ schedule *schedule.Scheduler }
 
 var _ api.Machines = machines{}
 
-// pty is a PTY and the way into the machine by which it came.
+// pty is a PTY together with the machine access that it uses.
 type pty struct {
 	*websocket.Conn
 	access io.Closer
@@ -45,7 +45,7 @@ func (m machines) PTY(ctx context.Context, agentID string) (api.PTY, error) {
 	return pty{ws, access}, nil
 }
 
-// terminals does something with the terminals of an agent's machine.
+// terminals calls do with the terminals of an agent's machine.
 func (m machines) terminals(ctx context.Context, agentID string, do func(*pod.Terminals) error) error {
 	access, err := m.schedule.Access(ctx, agentID)
 	if err != nil {
@@ -81,7 +81,7 @@ func (m machines) CreateTerminal(ctx context.Context, agentID string, n api.NewT
 	return made, created, err
 }
 
-// files are those of a machine, and the way into it.
+// files is a machine's file service together with the machine access that it uses.
 type files struct {
 	*pod.Files
 	access io.Closer

@@ -1,5 +1,5 @@
-// Command aloft is the whole of Aloft in one program: the server, and the
-// commands that speak to one. Here are only flags, words and wiring.
+// Command aloft is the Aloft server and its command-line client. This package holds
+// only flags, texts and wiring.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// version is set by the build.
+// version is set at build time.
 var version = "devel"
 
 func main() {
@@ -28,7 +28,7 @@ func main() {
 	os.Exit(code)
 }
 
-// app is what the commands share.
+// app is the state that the commands share.
 type app struct {
 	config config
 	getenv func(string) string
@@ -38,7 +38,7 @@ type app struct {
 	out    *cli.Output
 }
 
-// commands are all commands, in the order of the help.
+// commands returns all commands, in the order of the help.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		newRunCommand(a),
@@ -73,8 +73,8 @@ func (a *app) commands() []*cobra.Command {
 	}
 }
 
-// run is main without the process: everything it needs is an argument, so a test
-// can run a whole command in place. It returns the exit code.
+// run runs a command and returns its exit code. Everything it needs is an argument, so
+// tests can run whole commands in process.
 func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{config: newConfig(getenv), getenv: getenv, stdin: stdin, stdout: stdout, stderr: stderr}
 	a.speak()
@@ -95,11 +95,11 @@ func newRootCommand(a *app) *cobra.Command {
 		Short: "Run coding agents in the background, on your own machines",
 		Long: `Run coding agents in the background, on your own machines.
 
-Give an agent a repository and a task: it works in an isolated machine of its
-own and pushes a branch. Watch it, answer it, or go and do something else.
+Give an agent a repository and a task. It works in its own isolated machine and pushes
+a branch. Watch it, answer its questions, or do something else meanwhile.
 
-Alone on a terminal, aloft opens a control panel: the list of agents, their
-conversations, and the keys to steer them.`,
+Without a command, on a terminal, aloft opens a control panel: the list of agents,
+their conversations, and keys to control them.`,
 		Example: `  aloft run --repo https://git.example.com/team/app "Fix the failing test"
   aloft agent list
   aloft agent logs --follow bc-…`,
@@ -113,7 +113,7 @@ conversations, and the keys to steer them.`,
 			return cmd.Help()
 		},
 		PersistentPreRun: func(*cobra.Command, []string) {
-			a.speak() // now that the flags are read
+			a.speak() // the flags are parsed now
 		},
 	}
 	root.SetIn(a.stdin)
@@ -128,19 +128,19 @@ conversations, and the keys to steer them.`,
 	return root
 }
 
-// speak makes the output that the configuration asks for.
+// speak creates the output that the configuration asks for.
 func (a *app) speak() {
 	a.out = cli.New(a.stdout, a.stderr, cli.Options{JSON: a.config.JSON, NoColor: a.config.NoColor, Dumb: a.config.Dumb})
 }
 
-// checkArgs makes a wrong number of arguments, and flags that exclude each other, a
-// misuse, with the usage as the hint, in every command.
+// checkArgs makes every command report a wrong number of arguments and conflicting
+// flags as a usage error, with the usage line as the hint.
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
 			if err == nil {
-				err = cmd.ValidateFlagGroups() // cobra asks too, and calls it no misuse
+				err = cmd.ValidateFlagGroups() // cobra checks too, but returns another type of error
 			}
 			if err != nil {
 				return misuse(cmd, err)
@@ -154,18 +154,18 @@ func checkArgs(cmd *cobra.Command) {
 }
 
 func misuse(cmd *cobra.Command, err error) error {
-	hint := fmt.Sprintf("usage: %s; `%s --help` says more", cmd.UseLine(), cmd.CommandPath())
+	hint := fmt.Sprintf("usage: %s; see `%s --help`", cmd.UseLine(), cmd.CommandPath())
 	return &cli.Problem{Exit: cli.Usage, Code: "usage", Message: err.Error(), Hint: hint, Err: err}
 }
 
-// problemOf knows the errors of this program besides those that package cli does.
+// problemOf converts this program's errors; package cli handles the others.
 func problemOf(err error) *cli.Problem {
 	p := *cli.ProblemOf(err)
 	if u, ok := errors.AsType[usageError](err); ok {
 		p.Exit, p.Code, p.Message = cli.Usage, "usage", u.Error()
 	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
-		// What is around a fault says where it happened; its advice is for the hint.
+		// The text around a fault says where it happened. Its advice becomes the hint.
 		p.Code, p.Hint = f.Code, f.Advice
 		if p.Hint != "" {
 			p.Message = strings.Replace(p.Message, " ("+p.Hint+")", "", 1)

@@ -151,7 +151,7 @@ func TestInterruptLeavesTheAgent(t *testing.T) {
 			t.Errorf("nothing says %q:\n%s", want, stdout.String())
 		}
 	}
-	if !strings.Contains(stderr.String(), "the agent goes on") || s.cancelled() {
+	if !strings.Contains(stderr.String(), "The agent keeps running") || s.cancelled() {
 		t.Errorf("stderr is %q; was the run stopped: %v", stderr.String(), s.cancelled())
 	}
 }

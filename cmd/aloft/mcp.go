@@ -17,13 +17,13 @@ import (
 func newMCPCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "Give agents MCP servers: tools of others",
-		Long: `Give agents MCP servers: tools of others.
+		Short: "Manage MCP servers, which give agents more tools",
+		Long: `Manage MCP servers, which give agents more tools.
 
-A server is your own, or the team's (--team). Agents get both, those that come with
-the request that makes them, and those of their repository's .cursor/mcp.json. Aloft
-speaks with remote ones itself, so that what they are authorized by enters no machine;
-programs run in the machine.`,
+A server is your own or the team's (--team). Agents use both, as well as the servers in
+the request that creates them and in their repository's .cursor/mcp.json. Aloft itself
+connects to remote servers, so their credentials never enter a machine. Programs run in
+the machine.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -34,7 +34,7 @@ programs run in the machine.`,
 func newMCPListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List your MCP servers and your team's, without secrets",
+		Short: "List your MCP servers and the team's, without secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
@@ -57,7 +57,7 @@ func newMCPListCommand(a *app) *cobra.Command {
 				case s.SignedIn:
 					signedIn = "yes"
 				case s.SignInOver:
-					signedIn = "over: sign in again"
+					signedIn = "expired: sign in again"
 				}
 				rows = append(rows, []string{cli.Line(s.Name, 64), cli.Line(s.Owner, 20), cli.Line(s.Type, 10), cli.Line(s.URL+strings.Join(append([]string{s.Command}, s.Args...), " "), 100), signedIn})
 			}
@@ -67,8 +67,8 @@ func newMCPListCommand(a *app) *cobra.Command {
 	}
 }
 
-// mcpServer returns the caller's server of that name, or else the team's, and the
-// server of Aloft that has it.
+// mcpServer returns the MCP server with the given name, the caller's before the
+// team's, and the client that found it.
 func (a *app) mcpServer(cmd *cobra.Command, name string, team bool) (*client.Client, client.MCPServer, error) {
 	c, err := a.connect()
 	if err != nil {
@@ -85,12 +85,12 @@ func (a *app) mcpServer(cmd *cobra.Command, name string, team bool) (*client.Cli
 		}
 	}
 	if found == nil {
-		return nil, client.MCPServer{}, usageError{fmt.Errorf("there is no MCP server %s; `aloft mcp list` shows those that there are", cli.Line(name, 80))}
+		return nil, client.MCPServer{}, usageError{fmt.Errorf("no MCP server %s; list them with `aloft mcp list`", cli.Line(name, 80))}
 	}
 	return c, *found, nil
 }
 
-// mcpDone says what was done to a server.
+// mcpDone reports what was done to a server.
 func (a *app) mcpDone(id, format string, args ...any) error {
 	if a.out.JSON() {
 		return a.out.Value(struct {
@@ -111,13 +111,13 @@ func newMCPAddCommand(a *app) *cobra.Command {
 		Short: "Add an MCP server",
 		Long: `Add an MCP server: a remote one by its URL, or a program by its command.
 
-Values of --header and --env are asked of your environment, so that no other user of
-your machine sees them: --header Authorization=TOKEN sends what the variable TOKEN
-holds. Where a server wants a sign-in, sign in afterwards (aloft mcp login). Where its
-provider registers no clients by itself, give --client-id; the variable
-ALOFT_MCP_CLIENT_SECRET may hold its secret.
+--header and --env name variables of your environment instead of values, which other
+users of your computer could see: --header Authorization=TOKEN sends the value of the
+variable TOKEN. If a server requires a sign-in, sign in afterwards (aloft mcp login).
+If its provider does not support dynamic client registration, give --client-id, and
+its secret, if any, in the variable ALOFT_MCP_CLIENT_SECRET.
 
---file reads the server of that NAME from an mcp.json.`,
+--file reads the server called NAME from an mcp.json.`,
 		Example: `  aloft mcp add tickets https://mcp.example.com/mcp
   TOKEN="Bearer $(pass show tickets)" aloft mcp add tickets https://mcp.example.com/mcp --header Authorization=TOKEN
   aloft mcp add --team files -- npx -y @example/files-mcp /workspace
@@ -161,21 +161,21 @@ ALOFT_MCP_CLIENT_SECRET may hold its secret.
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&team, "team", false, "for all of the team's agents; for the admin")
-	f.StringVar(&in.Type, "type", "", "http or sse, of a remote server; http unless given, and sse where it knows no http")
-	f.StringArrayVar(&headers, "header", nil, "a header to send, as `NAME=VARIABLE`; may be repeated")
-	f.StringArrayVar(&env, "env", nil, "a variable of the program, as `NAME=VARIABLE`; may be repeated")
-	f.StringVar(&clientID, "client-id", "", "what the server's provider knows Aloft as")
-	f.StringSliceVar(&scopes, "scope", nil, "a scope to ask the provider for, with --client-id; may be repeated")
-	f.StringVar(&file, "file", "", "read the server from an mcp.json, this `FILE`")
+	f.BoolVar(&team, "team", false, "add it for all of the team's agents; admins only")
+	f.StringVar(&in.Type, "type", "", "transport of a remote server: http or sse (default: http, then sse if http is not supported)")
+	f.StringArrayVar(&headers, "header", nil, "header to send, as `NAME=VARIABLE`; may be repeated")
+	f.StringArrayVar(&env, "env", nil, "variable for the program, as `NAME=VARIABLE`; may be repeated")
+	f.StringVar(&clientID, "client-id", "", "OAuth client ID that the server's provider gave you for Aloft")
+	f.StringSliceVar(&scopes, "scope", nil, "OAuth `scope` to request, with --client-id; may be repeated")
+	f.StringVar(&file, "file", "", "read the server from this mcp.json `file`")
 	return cmd
 }
 
-// nameMCPServer fills in where the server is.
+// nameMCPServer fills in the server's URL or command.
 func (a *app) nameMCPServer(in *client.NewMCPServer, where []string, program bool, file string) error {
 	switch {
 	case file != "" && len(where) > 0:
-		return errors.New("give a file, a URL or a command, and not two of them")
+		return errors.New("give only one of: a file, a URL, a command")
 	case file != "":
 		f, err := os.Open(file)
 		if err != nil {
@@ -190,7 +190,7 @@ func (a *app) nameMCPServer(in *client.NewMCPServer, where []string, program boo
 		s, ok := mcp.Find(servers, in.Name)
 		if !ok {
 			if len(findings) > 0 {
-				return fmt.Errorf("%s has no server %s that can be used: %s", file, in.Name, findings[0].Message)
+				return fmt.Errorf("%s has no valid server %s: %s", file, in.Name, findings[0].Message)
 			}
 			return fmt.Errorf("%s has no server %s", file, in.Name)
 		}
@@ -199,18 +199,18 @@ func (a *app) nameMCPServer(in *client.NewMCPServer, where []string, program boo
 			in.Auth = &client.MCPClient{ClientID: s.Auth.ClientID, ClientSecret: s.Auth.ClientSecret, Scopes: s.Auth.Scopes}
 		}
 	case len(where) == 0:
-		return errors.New("a URL is needed, or -- and a command")
+		return errors.New("missing a URL, or -- and a command")
 	case program:
 		in.Command, in.Args = where[0], where[1:]
 	case len(where) > 1:
-		return errors.New("a command comes after --")
+		return errors.New("give the command after --")
 	default:
 		in.URL = where[0]
 	}
 	return nil
 }
 
-// fromEnviron takes values from the variables that flags name.
+// fromEnviron reads the variables that flags name, written as NAME=VARIABLE.
 func (a *app) fromEnviron(flags []string, to *map[string]string) error {
 	for _, flag := range flags {
 		name, variable, ok := strings.Cut(flag, "=")
@@ -219,7 +219,7 @@ func (a *app) fromEnviron(flags []string, to *map[string]string) error {
 		}
 		value := a.getenv(variable)
 		if value == "" {
-			return fmt.Errorf("the variable that is to hold the value of %s is not set: it is looked for in your environment, and not on the command line, where others could see it", cli.Line(name, 80))
+			return fmt.Errorf("the environment variable for the value of %s is not set: values are not given on the command line, where others could see them", cli.Line(name, 80))
 		}
 		if *to == nil {
 			*to = map[string]string{}
@@ -234,7 +234,7 @@ func newMCPRemoveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "remove NAME",
 		Short:   "Remove an MCP server",
-		Long:    "Remove an MCP server. Agents lose it with their next run.",
+		Long:    "Remove an MCP server. Agents lose it at their next run.",
 		Example: "  aloft mcp remove --team tickets",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -248,17 +248,17 @@ func newMCPRemoveCommand(a *app) *cobra.Command {
 			return a.mcpDone(s.ID, "Removed %s (%s).", cli.Line(s.Name, 64), cli.Line(s.Owner, 20))
 		},
 	}
-	cmd.Flags().BoolVar(&team, "team", false, "the team's; for the admin")
+	cmd.Flags().BoolVar(&team, "team", false, "remove the team's server; admins only")
 	return cmd
 }
 
-// errMCPTest is of a server that cannot be used, which has been told.
+// errMCPTest means that a server cannot be used. The reason has been printed.
 var errMCPTest = errors.New("the MCP server cannot be used")
 
 func newMCPTestCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "test NAME",
-		Short: "Connect to a remote MCP server, and list its tools",
+		Short: "Connect to a remote MCP server and list its tools",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, s, err := a.mcpServer(cmd, args[0], false)
@@ -276,13 +276,13 @@ func newMCPTestCommand(a *app) *cobra.Command {
 				return errMCPTest
 			}
 			if out.State == "needs_auth" {
-				return fmt.Errorf("%w: it wants a sign-in; aloft mcp login %s", errMCPTest, cli.Line(s.Name, 64))
+				return fmt.Errorf("%w: sign-in required; run aloft mcp login %s", errMCPTest, cli.Line(s.Name, 64))
 			}
 			if out.Error != nil {
 				return fmt.Errorf("%w: %s", errMCPTest, cli.Line(out.Error.Message, 0))
 			}
-			a.out.Line("%s works: %d tools, in %d ms.", cli.Line(s.Name, 64), len(out.Tools), out.TookMS)
-			rows := [][]string{{"TOOL", "WHAT IT SAYS OF ITSELF"}}
+			a.out.Line("%s works: %d tools, answered in %d ms.", cli.Line(s.Name, 64), len(out.Tools), out.TookMS)
+			rows := [][]string{{"TOOL", "DESCRIPTION"}}
 			for _, t := range out.Tools {
 				rows = append(rows, []string{cli.Line(t.Name, 64), cli.Line(t.Description, 100)})
 			}
@@ -297,9 +297,9 @@ func newMCPTestCommand(a *app) *cobra.Command {
 func newMCPLoginCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "login NAME",
-		Short: "Say where to sign in to an MCP server",
-		Long: `Say where to sign in to an MCP server: on the dashboard, in a browser that has
-signed in to Aloft as you. Whoever signs in there does so for you and nobody else.`,
+		Short: "Print the link to sign in to an MCP server",
+		Long: `Print the link to sign in to an MCP server. Open it in a browser in which you are
+signed in to Aloft's dashboard. The sign-in is for you only.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, s, err := a.mcpServer(cmd, args[0], false)
@@ -322,7 +322,7 @@ signed in to Aloft as you. Whoever signs in there does so for you and nobody els
 func newMCPLogoutCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout NAME",
-		Short: "Forget your sign-in at an MCP server",
+		Short: "Sign out of an MCP server",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, s, err := a.mcpServer(cmd, args[0], false)
@@ -337,13 +337,13 @@ func newMCPLogoutCommand(a *app) *cobra.Command {
 	}
 }
 
-// showMCPServers tells which servers an agent has, and why it cannot use some.
+// showMCPServers prints an agent's servers, and why some cannot be used.
 func (a *app) showMCPServers(all []client.AgentMCPServer) {
 	if len(all) == 0 {
 		return
 	}
 	a.out.Line("")
-	words := map[string]string{"needs_auth": "wants a sign-in", "left_out": "left out", "unknown": "not asked yet"}
+	words := map[string]string{"needs_auth": "sign-in required", "left_out": "left out", "unknown": "not connected yet"}
 	rows := [][]string{{"MCP SERVER", "FROM", "STATE", "TOOLS"}}
 	for _, s := range all {
 		state := s.State

@@ -18,7 +18,7 @@ import (
 
 func newMeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "me", Short: "Show whose key you use, and change your name, password and passkeys", Args: cobra.NoArgs,
+		Use: "me", Short: "Show and change your account", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -46,8 +46,8 @@ func newMeUpdateCommand(a *app) *cobra.Command {
 	var first, last, email string
 	cmd := &cobra.Command{
 		Use: "update", Short: "Change your name, or set your e-mail address", Args: cobra.NoArgs,
-		Long: `Change your name, or set your e-mail address, which an admin changes once there is
-one.`,
+		Long: `Change your name, or set your e-mail address. Once it is set, only an admin can change
+it.`,
 		Example: `  aloft me update --first-name Ada --last-name Lovelace`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in := map[string]string{}
@@ -59,7 +59,7 @@ one.`,
 				}
 			}
 			if len(in) == 0 {
-				return misuse(cmd, errors.New("say what to change: --first-name, --last-name or --email"))
+				return misuse(cmd, errors.New("nothing to change: give --first-name, --last-name or --email"))
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -76,24 +76,24 @@ one.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&first, "first-name", "", "what you are called")
-	cmd.Flags().StringVar(&last, "last-name", "", "what you are called")
-	cmd.Flags().StringVar(&email, "email", "", "your address")
+	cmd.Flags().StringVar(&first, "first-name", "", "your first name")
+	cmd.Flags().StringVar(&last, "last-name", "", "your last name")
+	cmd.Flags().StringVar(&email, "email", "", "your e-mail address")
 	return cmd
 }
 
-// maxPassword bounds what is read of a password.
+// maxPassword is the most bytes read of a password.
 const maxPassword = 4096
 
 func newMePasswordCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "password", Short: "Set the password that you sign in with; your sessions end", Args: cobra.NoArgs,
-		Long: `Set the password that you sign in with. It is asked for on a terminal, after the one
-of before, which is empty where there is none; else they are the lines of standard
-input: the one of before, then the new one. Your other sessions end.`,
+		Use: "password", Short: "Set your password and end your other sessions", Args: cobra.NoArgs,
+		Long: `Set your password and end your other sessions. On a terminal, the command asks for the
+current password (empty if there is none) and the new one. Otherwise it reads them from
+standard input: the current password on the first line, the new one on the second.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			lines := bufio.NewReader(io.LimitReader(a.stdin, maxPassword))
-			current, err := a.readPassword(lines, "Password of before (empty for none): ")
+			current, err := a.readPassword(lines, "Current password (empty for none): ")
 			if err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ input: the one of before, then the new one. Your other sessions end.`,
 				return err
 			}
 			if password == "" {
-				return usageError{errors.New("there is no new password: give the one of before, or an empty line, and then the new one")}
+				return usageError{errors.New("missing new password: give the current one (or an empty line), then the new one")}
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -120,7 +120,7 @@ input: the one of before, then the new one. Your other sessions end.`,
 	}
 }
 
-// readPassword reads a line, unseen where somebody types it.
+// readPassword reads a line, without echo on a terminal.
 func (a *app) readPassword(lines *bufio.Reader, ask string) (string, error) {
 	if f, ok := a.stdin.(*os.File); ok && cli.IsTerminal(f) {
 		a.out.Note("%s", ask)
@@ -137,8 +137,8 @@ func (a *app) readPassword(lines *bufio.Reader, ask string) (string, error) {
 func newMePasskeysCommand(a *app) *cobra.Command {
 	cmd := list[client.Passkey]{
 		use: "passkeys", short: "List your passkeys",
-		long: "List your passkeys. A browser makes them: in the dashboard, under your account.",
-		of:   plain((*client.Client).Passkeys), head: []string{"ID", "NAME", "MADE", "USED"}, none: "You have no passkeys: the dashboard makes one, under your account.",
+		long: "List your passkeys. Add passkeys in the dashboard, under your account.",
+		of:   plain((*client.Client).Passkeys), head: []string{"ID", "NAME", "CREATED", "LAST USED"}, none: "No passkeys. Add one in the dashboard, under your account.",
 		row: func(k client.Passkey) []string {
 			used := "never"
 			if k.UsedAt != nil {

@@ -15,11 +15,11 @@ import (
 func newMemberCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "member",
-		Short: "Say who may use the server, and how much they may do",
-		Long: `Say who may use the server, and how much they may do.
+		Short: "Manage members and their roles",
+		Long: `Manage members and their roles.
 
-An owner may do everything. An admin sees and stops everybody's agents and settles
-what counts for the team. A member has agents of their own. A viewer reads.`,
+Owners may do everything. Admins see and stop everybody's agents and change the team's
+settings. Members have their own agents. Viewers can only read.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -45,7 +45,7 @@ func newMemberInviteCommand(a *app) *cobra.Command {
 	var u client.User
 	cmd := &cobra.Command{
 		Use:   "invite EMAIL",
-		Short: "Add somebody, and print the link that they sign in with first",
+		Short: "Add a member and print their sign-in link",
 		Example: `  aloft member invite ada@example.com
   aloft member invite --role viewer --first-name Grace grace@example.com`,
 		Args: cobra.ExactArgs(1),
@@ -62,15 +62,15 @@ func newMemberInviteCommand(a *app) *cobra.Command {
 			if a.out.JSON() {
 				return a.out.Value(made)
 			}
-			a.out.Note("Added %s as %s. Give them this link, which signs in once and is good until %s:",
+			a.out.Note("Added %s as %s. Send them this link. It works once, until %s:",
 				cli.Line(made.Member.Email, 80), cli.Line(made.Member.Role, 20), made.Link.ExpiresAt.Local().Format(time.DateTime))
 			a.out.Line("%s", cli.Line(made.Link.URL, 0))
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&u.Role, "role", "member", "owner, admin, member or viewer")
-	cmd.Flags().StringVar(&u.FirstName, "first-name", "", "what they are called")
-	cmd.Flags().StringVar(&u.LastName, "last-name", "", "what they are called")
+	cmd.Flags().StringVar(&u.FirstName, "first-name", "", "first name")
+	cmd.Flags().StringVar(&u.LastName, "last-name", "", "last name")
 	return cmd
 }
 
@@ -79,10 +79,11 @@ func newMemberUpdateCommand(a *app) *cobra.Command {
 	var disable, enable bool
 	cmd := &cobra.Command{
 		Use:   "update ID",
-		Short: "Change somebody's role or address, or shut them out",
-		Long: `Change somebody's role or address, or shut them out.
+		Short: "Change a member's role or e-mail address, or disable them",
+		Long: `Change a member's role or e-mail address, or disable them.
 
-Who is disabled is not let in, nor are their keys; what they have stays.`,
+A disabled member cannot sign in, and their keys stop working. Their agents and data
+are kept.`,
 		Example: `  aloft member update 3 --role admin
   aloft member update 3 --disable`,
 		Args: cobra.ExactArgs(1),
@@ -102,7 +103,7 @@ Who is disabled is not let in, nor are their keys; what they have stays.`,
 				in.Disabled = &disable
 			}
 			if in == (client.MemberUpdate{}) {
-				return usageError{fmt.Errorf("say what to change: --role, --email, --disable or --enable")}
+				return usageError{fmt.Errorf("nothing to change: give --role, --email, --disable or --enable")}
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -124,9 +125,9 @@ Who is disabled is not let in, nor are their keys; what they have stays.`,
 		},
 	}
 	cmd.Flags().StringVar(&role, "role", "", "owner, admin, member or viewer")
-	cmd.Flags().StringVar(&email, "email", "", "their address")
-	cmd.Flags().BoolVar(&disable, "disable", false, "let them in no more")
-	cmd.Flags().BoolVar(&enable, "enable", false, "let them in again")
+	cmd.Flags().StringVar(&email, "email", "", "e-mail address")
+	cmd.Flags().BoolVar(&disable, "disable", false, "disable the member")
+	cmd.Flags().BoolVar(&enable, "enable", false, "enable a disabled member")
 	cmd.MarkFlagsMutuallyExclusive("disable", "enable")
 	return cmd
 }
@@ -134,9 +135,9 @@ Who is disabled is not let in, nor are their keys; what they have stays.`,
 func newMemberLinkCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "link ID",
-		Short: "Print a link that signs somebody in once",
-		Long: `Print a link that signs somebody in once. Their password is forgotten when it is
-used, so that they can set another; links made before are good no more.`,
+		Short: "Print a one-time sign-in link for a member",
+		Long: `Print a one-time sign-in link for a member. Using it clears their password, so that they
+can set a new one. Earlier links stop working.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := number(args[0])
@@ -160,11 +161,11 @@ used, so that they can set another; links made before are good no more.`,
 	}
 }
 
-// number reads an ID of a list.
+// number parses an ID.
 func number(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, usageError{fmt.Errorf("%q is no ID: it is a number, as the list has it", text)}
+		return 0, usageError{fmt.Errorf("invalid ID %q: must be a number from the list", text)}
 	}
 	return id, nil
 }

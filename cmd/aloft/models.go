@@ -15,7 +15,7 @@ import (
 
 func newModelsCommand(a *app) *cobra.Command {
 	return list[client.Model]{
-		use: "models", short: "List the models that agents may use", of: plain((*client.Client).Models),
+		use: "models", short: "List the models that agents can use", of: plain((*client.Client).Models),
 		head: []string{"ID", "NAME", "ALSO", "PARAMETERS"},
 		row: func(m client.Model) []string {
 			var params []string
@@ -32,26 +32,26 @@ func newModelsCommand(a *app) *cobra.Command {
 }
 
 // modelFlags adds the flags --model and --model-param to a command. The returned
-// function reads them: nil where neither is given. Without anyModel, parameters need
-// a model.
+// function reads them; it returns nil if neither is given. Unless anyModel is set,
+// --model-param requires --model.
 func (a *app) modelFlags(cmd *cobra.Command, usage string, anyModel bool) func() (*client.ModelRef, error) {
 	var id string
 	var params []string
 	cmd.Flags().StringVar(&id, "model", "", usage)
-	cmd.Flags().StringArrayVar(&params, "model-param", nil, "`name=value` of one of the model's parameters, as 'aloft models' lists them; may be given for each")
+	cmd.Flags().StringArrayVar(&params, "model-param", nil, "set a model parameter, as `name=value`; may be repeated; 'aloft models' lists the parameters")
 	_ = cmd.RegisterFlagCompletionFunc("model", a.completeModels)
 	return func() (*client.ModelRef, error) {
 		switch {
 		case id == "" && len(params) == 0:
 			return nil, nil //nolint:nilnil // neither is given
 		case id == "" && !anyModel:
-			return nil, usageError{errors.New("--model-param: give the model too, with --model")}
+			return nil, usageError{errors.New("--model-param requires --model")}
 		}
 		ref := &client.ModelRef{ID: cmp.Or(id, "default")}
 		for _, p := range params {
 			name, value, ok := strings.Cut(p, "=")
 			if !ok || name == "" || value == "" {
-				return nil, usageError{fmt.Errorf("--model-param %q: write it as name=value", p)}
+				return nil, usageError{fmt.Errorf("invalid --model-param %q: must be name=value", p)}
 			}
 			ref.Params = append(ref.Params, client.ModelParam{ID: name, Value: value})
 		}
@@ -59,16 +59,16 @@ func (a *app) modelFlags(cmd *cobra.Command, usage string, anyModel bool) func()
 	}
 }
 
-// newRepositoriesCommand lists what has been worked on.
+// newRepositoriesCommand lists the repositories that agents have worked on.
 func newRepositoriesCommand(a *app) *cobra.Command {
 	return list[client.Repo]{
-		use: "repositories", short: "List the repositories of your agents, the last used first", of: plain((*client.Client).Repositories),
-		head: []string{"URL"}, none: "No agent has worked on a repository yet.",
+		use: "repositories", short: "List your agents' repositories, most recently used first", of: plain((*client.Client).Repositories),
+		head: []string{"URL"}, none: "No repositories yet.",
 		row: func(r client.Repo) []string { return []string{cli.Line(r.URL, 0)} },
 	}.command(a)
 }
 
-// completeModels offers the server's models to the shell.
+// completeModels completes model IDs.
 func (a *app) completeModels(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	c, err := a.connect()

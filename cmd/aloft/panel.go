@@ -8,7 +8,7 @@ import (
 	"aloft/internal/panel"
 )
 
-// panel shows the control panel until the person leaves.
+// panel shows the control panel until the user quits.
 func (a *app) panel(ctx context.Context, in, out *os.File) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -18,11 +18,11 @@ func (a *app) panel(ctx context.Context, in, out *os.File) error {
 		Connect: func() (panel.Client, error) {
 			c, err := a.connect()
 			if err != nil {
-				return nil, err // and no nil of a type
+				return nil, err // not a nil pointer in a non-nil interface
 			}
 			return c, nil
 		},
-		// A process of its own: what reads the keys there ends with it.
+		// Attach runs in a separate process, so that its keyboard reader ends with it.
 		Attach: func(agentID string) *exec.Cmd {
 			cmd := exec.CommandContext(ctx, self, a.attachArgs(agentID)...)
 			cmd.Stdin, cmd.Stdout = in, out
@@ -33,8 +33,8 @@ func (a *app) panel(ctx context.Context, in, out *os.File) error {
 	}, in, out)
 }
 
-// attachArgs are the arguments that open a terminal with the flags that this
-// program was given.
+// attachArgs returns the arguments of an attach command for agentID, with this
+// program's own flags.
 func (a *app) attachArgs(agentID string) []string {
 	args := []string{"agent", "attach"}
 	for flag, value := range map[string]string{"--url": a.config.URL, "--api-key-file": a.config.KeyFile} {

@@ -15,18 +15,18 @@ import (
 func newRulesCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
-		Short: "Say how much agents may do without asking",
-		Long: `Say how much agents may do without asking.
+		Short: "Manage what agents may do without asking",
+		Long: `Manage what agents may do without asking.
 
-The rules are files that the server keeps for you, and with --team for everybody:
+The server stores these rules for you and, with --team, for everybody:
 
   run-mode          run-everything (the default), auto-review or allowlist
-  deny-after        how long a question waits before it counts as denied, as in 8h
-  permissions.json  what runs without asking, and words for the classifier
-  sandbox.json      what commands in the sandbox may touch
-  hooks.json        scripts around what agents do
-
-A repository may have its own, in .aloft or .cursor.`,
+    deny-after        how long a request waits before it is denied, such as 8h
+    permissions.json  what runs without asking, and instructions for the classifier
+    sandbox.json      what sandboxed commands may access
+    hooks.json        scripts that run before and after agents' actions
+  
+  A repository can have its own in .aloft or .cursor.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -37,7 +37,7 @@ A repository may have its own, in .aloft or .cursor.`,
 func newRulesShowCommand(a *app) *cobra.Command {
 	var team bool
 	cmd := &cobra.Command{
-		Use: "show NAME", Short: "Show a file of rules", Args: cobra.ExactArgs(1),
+		Use: "show NAME", Short: "Show a rule file", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -51,28 +51,28 @@ func newRulesShowCommand(a *app) *cobra.Command {
 				return a.out.Value(rule)
 			}
 			if rule.Text == "" {
-				a.out.Note("There is no %s.", cli.Line(rule.Name, 40))
+				a.out.Note("%s is not set.", cli.Line(rule.Name, 40))
 				return nil
 			}
 			a.out.Text(strings.TrimRight(cli.Clean(rule.Text), "\n") + "\n")
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&team, "team", false, "the team's")
+	cmd.Flags().BoolVar(&team, "team", false, "show the team's rules")
 	return cmd
 }
 
-// maxRuleFile bounds what is read of a file of rules; the server takes less.
+// maxRuleFile is the most bytes read of a rule file. The server's limit is lower.
 const maxRuleFile = 4 << 20
 
 func newRulesSetCommand(a *app) *cobra.Command {
 	var team bool
 	cmd := &cobra.Command{
 		Use:   "set NAME [FILE]",
-		Short: "Set a file of rules",
-		Long: `Set a file of rules, from a file or from standard input; run-mode and deny-after
-by their value.
-An empty file removes it. What cannot be right is refused, and the old one stays.`,
+		Short: "Set a rule",
+		Long: `Set a rule: a rule file from FILE or standard input, or the value of run-mode or
+deny-after. An empty file removes the rule. Invalid rules are rejected, and the old
+ones are kept.`,
 		Example: `  aloft rules set run-mode auto-review
   aloft rules set permissions.json .aloft/permissions.json
   aloft rules set --team deny-after 8h
@@ -105,7 +105,7 @@ An empty file removes it. What cannot be right is refused, and the old one stays
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&team, "team", false, "the team's; for the admin")
+	cmd.Flags().BoolVar(&team, "team", false, "set the team's rule; admins only")
 	return cmd
 }
 
@@ -123,7 +123,7 @@ func (a *app) readRule(args []string) (string, error) {
 		from = f
 	}
 	if from == nil {
-		return "", usageError{errors.New("there is nothing to read: name a file, or pipe one in")}
+		return "", usageError{errors.New("no input: give a file, or pipe one to standard input")}
 	}
 	data, err := io.ReadAll(io.LimitReader(from, maxRuleFile))
 	if err != nil {

@@ -27,11 +27,11 @@ func newRunCommand(a *app) *cobra.Command {
 	var limits func() (*client.Amount, error)
 	cmd := &cobra.Command{
 		Use:   `run --repo URL "PROMPT"`,
-		Short: "Give a task to a new agent",
-		Long: `Give a task to a new agent, and watch it work.
+		Short: "Start a new agent",
+		Long: `Start a new agent with a task, and watch it work.
 
-Ctrl-C stops the watching, not the agent. The prompt "-" is read from standard
-input.`,
+Ctrl-C stops watching; the agent keeps running. If PROMPT is "-", it is read from
+standard input.`,
 		Example: `  aloft run --repo https://git.example.com/team/app "Fix the failing test"
   aloft run --repo https://git.example.com/team/app --ref develop --image bug.png "Make it look like this"
   aloft run --repo https://git.example.com/team/app --repo https://git.example.com/team/api "Rename the field in both"
@@ -46,10 +46,10 @@ input.`,
 				repos = append([]string{""}, repos...)
 			}
 			if len(repos) == 0 || repos[0] == "" && onPR == "" {
-				return misuse(cmd, errors.New("--repo is missing: the URL of the repository to work on"))
+				return misuse(cmd, errors.New("missing --repo: the URL of the repository to work on"))
 			}
 			if len(refs) > len(repos) {
-				return misuse(cmd, errors.New("there are more --ref than --repo: the first --ref is for the first --repo"))
+				return misuse(cmd, errors.New("more --ref than --repo: the first --ref belongs to the first --repo"))
 			}
 			prompt, err := a.readPrompt(args[0], images)
 			if err != nil {
@@ -104,34 +104,34 @@ input.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&repos, "repo", nil, "`URL` of the repository to work on; may be given up to 20 times")
-	flags.StringArrayVar(&refs, "ref", nil, "`ref` to start from, a branch, tag or commit; the default branch unless given; the first is for the first --repo")
-	model = a.modelFlags(cmd, "`id` of a model; the one that 'aloft models' lists first unless given", true)
-	flags.StringVar(&name, "name", "", "`name` of the agent; the prompt's first words unless given")
-	flags.StringVar(&branch, "branch", "", "`name` of the branch to make; made of the prompt unless given")
-	flags.BoolVar(&current, "current-branch", false, "work on the branch of --ref, and make none")
-	flags.StringVar(&env, "env", "", "`name` of a saved environment for its machine; the repository's own unless given")
-	flags.StringVar(&hook.URL, "webhook", "", "`URL` that is told of each end of its work, and of each question that waits")
-	flags.StringSliceVar(&hook.Events, "webhook-events", nil, "`names` of what --webhook is told of: statusChange, approvalRequested; both unless given")
-	flags.StringVar(&hookSecret, "webhook-secret-file", "", "`file` with the secret, of 32 to 256 bytes, that signs what --webhook is told")
-	flags.BoolVar(&pr, "pr", false, "open a pull request when it has finished, or go on with the one there is")
-	flags.BoolVar(&draft, "draft", false, "open it as a draft; goes without --pr")
-	flags.StringVar(&onPR, "on-pr", "", "`URL` of a pull request to begin with, in place of --repo; with --current-branch its branch is pushed to")
+	flags.StringArrayVar(&refs, "ref", nil, "branch, tag or commit to start from (default: the default branch); the first `ref` is for the first --repo")
+	model = a.modelFlags(cmd, "model `id` (default: the first that 'aloft models' lists)", true)
+	flags.StringVar(&name, "name", "", "`name` of the agent (default: the prompt's first words)")
+	flags.StringVar(&branch, "branch", "", "`name` of the branch to create (default: derived from the prompt)")
+	flags.BoolVar(&current, "current-branch", false, "work on the branch of --ref instead of a new one")
+	flags.StringVar(&env, "env", "", "`name` of a saved environment for the machine (default: the repository's own)")
+	flags.StringVar(&hook.URL, "webhook", "", "`URL` to notify when a run ends and when a request is waiting for an answer")
+	flags.StringSliceVar(&hook.Events, "webhook-events", nil, "`events` for --webhook: statusChange, approvalRequested (default: both)")
+	flags.StringVar(&hookSecret, "webhook-secret-file", "", "`file` with the secret that signs webhook deliveries, 32 to 256 bytes")
+	flags.BoolVar(&pr, "pr", false, "open a pull request when the run finishes, or update the existing one")
+	flags.BoolVar(&draft, "draft", false, "open the pull request as a draft; implies --pr")
+	flags.StringVar(&onPR, "on-pr", "", "`URL` of a pull request to start from, instead of --repo; with --current-branch, push to its branch")
 	cmd.MarkFlagsMutuallyExclusive("branch", "current-branch")
 	cmd.MarkFlagsMutuallyExclusive("on-pr", "ref")
-	flags.StringVar(&class, "class", "", "`class` of the machine's isolation: strong, for gVisor; the server's own unless given")
-	flags.StringVar(&mode, "run-mode", "", "`mode` that says how much it may do without asking: run-everything, auto-review or allowlist; your own unless given")
-	flags.BoolVar(&plan, "plan", false, "have it make a plan first, and change nothing before you have approved it")
-	flags.StringArrayVar(&images, "image", nil, "`file` with a picture for the model, PNG, JPEG, GIF or WebP; may be given up to 5 times")
+	flags.StringVar(&class, "class", "", "isolation `class` of the machine: strong, for gVisor (default: the server's)")
+	flags.StringVar(&mode, "run-mode", "", "run `mode`, what the agent may do without asking: run-everything, auto-review or allowlist (default: yours)")
+	flags.BoolVar(&plan, "plan", false, "have the agent plan first, and change nothing until you approve the plan")
+	flags.StringArrayVar(&images, "image", nil, "image `file` for the model: PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	limits = limitFlags(cmd)
-	flags.BoolVar(&follow, "follow", true, "watch until the run has ended")
+	flags.BoolVar(&follow, "follow", true, "watch until the run ends")
 	return cmd
 }
 
-// newWebhook returns the webhook of the flags, nil for none.
+// newWebhook returns the webhook that the flags describe, or nil.
 func newWebhook(hook client.Webhook, secretFile string) (*client.Webhook, error) {
 	switch {
 	case hook.URL == "" && (secretFile != "" || len(hook.Events) > 0):
-		return nil, usageError{errors.New("--webhook-secret-file and --webhook-events go with --webhook")}
+		return nil, usageError{errors.New("--webhook-secret-file and --webhook-events require --webhook")}
 	case hook.URL == "":
 		return nil, nil
 	case secretFile == "":
@@ -145,10 +145,10 @@ func newWebhook(hook client.Webhook, secretFile string) (*client.Webhook, error)
 	return &hook, nil
 }
 
-// maxPrompt bounds what is read of a prompt: the server has its own limit.
+// maxPrompt is the most bytes read of a prompt. The server has its own limit.
 const maxPrompt = 32 << 20
 
-// readPrompt returns the prompt of an argument, or of standard input for "-".
+// readPrompt returns the prompt in arg, or on standard input if arg is "-".
 func (a *app) readPrompt(arg string, images []string) (client.Prompt, error) {
 	p := client.Prompt{Text: arg}
 	if arg == "-" {
@@ -159,7 +159,7 @@ func (a *app) readPrompt(arg string, images []string) (client.Prompt, error) {
 		p.Text = string(data)
 	}
 	if strings.TrimSpace(p.Text) == "" {
-		return p, usageError{errors.New("the prompt is empty: say what the agent is to do")}
+		return p, usageError{errors.New("the prompt is empty: tell the agent what to do")}
 	}
 	for _, file := range images {
 		im, err := readImage(file)
@@ -171,7 +171,7 @@ func (a *app) readPrompt(arg string, images []string) (client.Prompt, error) {
 	return p, nil
 }
 
-// maxImage bounds what is sent of a picture.
+// maxImage is the largest image file, in bytes.
 const maxImage = 32 << 20
 
 func readImage(file string) (client.Image, error) {
@@ -189,7 +189,7 @@ func readImage(file string) (client.Image, error) {
 	}
 	kind := http.DetectContentType(data)
 	if !slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, kind) {
-		return client.Image{}, fmt.Errorf("image %s is neither PNG, JPEG, GIF nor WebP", filepath.Base(file))
+		return client.Image{}, fmt.Errorf("image %s is not PNG, JPEG, GIF or WebP", filepath.Base(file))
 	}
 	return client.Image{Data: data, MIMEType: kind}, nil
 }

@@ -13,9 +13,9 @@ import (
 	"aloft/internal/guest/sandbox/front"
 )
 
-// newSandboxCommand is the sandbox of machines as a tool by itself: it needs no
-// server. Its flags are read by package front, which knows where the command's
-// own begin.
+// newSandboxCommand returns the command that runs the machines' sandbox without a
+// server. Package front parses its flags, because it knows where the sandboxed
+// command's own begin.
 func newSandboxCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:                "sandbox [run | explain | probe] [FLAG]... [-- COMMAND [ARGUMENT]...]",
@@ -29,25 +29,25 @@ func newSandboxCommand(a *app) *cobra.Command {
 			})
 			if err == nil {
 				if code != 0 {
-					os.Exit(code) // the command's own, which has said all there is to say
+					os.Exit(code) // the command has printed its own error
 				}
 				return nil
 			}
 			p := &cli.Problem{Exit: code, Code: "sandbox", Message: err.Error(), Err: err}
 			if _, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {
-				p.Hint = strings.Join(append(sandbox.Hints(), "--best-effort runs it with what can be enforced"), "; ")
+				p.Hint = strings.Join(append(sandbox.Hints(), "--best-effort runs the command with the rules that this host can enforce"), "; ")
 			}
 			return p
 		},
 	}
 }
 
-// probeSandbox says what holds the sandbox around single commands on this host.
+// probeSandbox checks whether this host can sandbox single commands.
 func probeSandbox() container.Check {
 	k := sandbox.Probe()
 	c := container.Check{Name: "sandbox", OK: k.Landlock >= 6 && k.Namespaces, Detail: sandbox.Describe(k)}
 	if !c.OK {
-		c.Fix = strings.Join(append(sandbox.Hints(), "Linux 6.12 or later, with CONFIG_SECURITY_LANDLOCK and landlock in the lsm= of its command line"), "; ")
+		c.Fix = strings.Join(append(sandbox.Hints(), "use Linux 6.12 or later, with CONFIG_SECURITY_LANDLOCK and landlock in lsm= on the kernel command line"), "; ")
 	}
 	return c
 }

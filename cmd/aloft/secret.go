@@ -19,13 +19,13 @@ import (
 func newSecretCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secret",
-		Short: "Give machines what they must know and nobody may see",
-		Long: `Give machines what they must know and nobody may see.
+		Short: "Manage secrets for machines",
+		Long: `Manage secrets for machines.
 
-A secret is a variable in the environment of machines. It is your own, the team's
-(--team) or an environment's (--env); where names meet, the environment's counts,
-then yours, then the team's. Its value is kept encrypted, is shown to nobody again,
-and is taken out of whatever a machine says.`,
+A secret is an environment variable in machines. It is your own, the team's (--team) or
+an environment's (--env). If several have the same name, the environment's is used,
+then yours, then the team's. Values are stored encrypted, are never shown again, and
+are redacted from machines' output.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -33,10 +33,10 @@ and is taken out of whatever a machine says.`,
 	return cmd
 }
 
-// ownerFlags are those that say whose secrets are meant.
+// ownerFlags adds the flags that select whose secrets a command is about.
 func ownerFlags(cmd *cobra.Command, o *client.SecretOwner) {
-	cmd.Flags().BoolVar(&o.Team, "team", false, "the team's; for the admin")
-	cmd.Flags().StringVar(&o.EnvironmentID, "env", "", "the environment's, by its `ID`")
+	cmd.Flags().BoolVar(&o.Team, "team", false, "the team's secret; admins only")
+	cmd.Flags().StringVar(&o.EnvironmentID, "env", "", "the secret of the environment with this `ID`")
 	cmd.MarkFlagsMutuallyExclusive("team", "env")
 }
 
@@ -44,7 +44,7 @@ func newSecretListCommand(a *app) *cobra.Command {
 	var environment string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List your secrets and your team's, without values",
+		Short: "List your secrets and the team's, without values",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
@@ -72,7 +72,7 @@ func newSecretListCommand(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&environment, "env", "", "those of the environment of this `ID` too")
+	cmd.Flags().StringVar(&environment, "env", "", "also list those of the environment with this `ID`")
 	return cmd
 }
 
@@ -85,12 +85,12 @@ func newSecretSetCommand(a *app) *cobra.Command {
 		Short: "Set a secret",
 		Long: `Set a secret.
 
-The value is asked for without being shown, or read from a pipe or --file; never
-from an argument, which other users of your machine could see. One newline at its
-end is left out. Machines that are up get it with their agent's next run.
+The command asks for the value without echo, or reads it from a pipe or --file. It is
+never an argument, which other users of your computer could see. One trailing newline
+is removed. Running machines get the secret at their agent's next run.
 
-Types: runtime_secret (default) is taken out of what machines say;
-environment_variable is not; build_secret is there only while an environment is
+Types: a runtime_secret (default) is redacted from machines' output, an
+environment_variable is not, and a build_secret is set only while an environment is
 built. CURSOR_AWS_ASSUME_IAM_ROLE_ARN gives machines an AWS role's credentials.`,
 		Example: `  aloft secret set NPM_TOKEN
   aloft secret set --team --repo github.com/team/app KUBECONFIG --file kubeconfig
@@ -98,7 +98,7 @@ built. CURSOR_AWS_ASSUME_IAM_ROLE_ARN gives machines an AWS role's credentials.`
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := secret.CheckName(args[0]); err != nil {
-				return err // before anything is typed
+				return err // fail before asking for the value
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -123,12 +123,12 @@ built. CURSOR_AWS_ASSUME_IAM_ROLE_ARN gives machines an AWS role's credentials.`
 	}
 	ownerFlags(cmd, &owner)
 	cmd.Flags().StringVar(&in.Type, "type", string(secret.Runtime), "runtime_secret, environment_variable or build_secret")
-	cmd.Flags().StringArrayVar(&in.Repos, "repo", nil, "only for machines with this repository, as github.com/team/app; may be repeated")
-	cmd.Flags().StringVar(&file, "file", "", "read the value from a `FILE`")
+	cmd.Flags().StringArrayVar(&in.Repos, "repo", nil, "only for machines with this repository, such as github.com/team/app; may be repeated")
+	cmd.Flags().StringVar(&file, "file", "", "read the value from this `file`")
 	return cmd
 }
 
-// readSecretValue returns the value from wherever it is.
+// readSecretValue returns the value from file, a pipe or the terminal.
 func (a *app) readSecretValue(name, file string) (string, error) {
 	var data []byte
 	var err error
@@ -138,10 +138,10 @@ func (a *app) readSecretValue(name, file string) (string, error) {
 		var f *os.File
 		if f, err = os.Open(file); err == nil {
 			data, err = io.ReadAll(io.LimitReader(f, secret.MaxValue+2))
-			_ = f.Close() // it was only read
+			_ = f.Close() // read only
 		}
 	case isFile && cli.IsTerminal(stdin):
-		fmt.Fprintf(a.stderr, "Value of %s (it is not shown): ", name)
+		fmt.Fprintf(a.stderr, "Value of %s (not shown): ", name)
 		data, err = term.ReadPassword(int(stdin.Fd()))
 		fmt.Fprintln(a.stderr)
 	default:
@@ -152,7 +152,7 @@ func (a *app) readSecretValue(name, file string) (string, error) {
 	}
 	value := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	if value == "" {
-		return "", usageError{errors.New("no value was given: type it, or give it on standard input or by --file")}
+		return "", usageError{errors.New("missing value: type it, or give it on standard input or with --file")}
 	}
 	return value, nil
 }
@@ -162,7 +162,7 @@ func newSecretDeleteCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "delete NAME",
 		Short:   "Delete a secret",
-		Long:    "Delete a secret. Machines that are up lose it with their agent's next run.",
+		Long:    "Delete a secret. Running machines lose it at their agent's next run.",
 		Example: `  aloft secret delete --team NPM_TOKEN`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -189,11 +189,11 @@ func newSecretDeleteCommand(a *app) *cobra.Command {
 func newSecretRotateCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rotate",
-		Short: "Seal every secret with new keys",
-		Long: `Seal every secret with new keys, also those of other users; for the admin.
+		Short: "Re-encrypt every secret with new keys",
+		Long: `Re-encrypt every secret, including other users', with new keys. Admins only.
 
-A server that keeps its key in a file makes a new one. After the configuration has
-named another keeper this moves all secrets to it. It may be stopped and repeated.`,
+A server that keeps its key in a file creates a new key. If the configuration names
+another key service, this moves all secrets to it. You can interrupt and repeat it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
@@ -209,7 +209,7 @@ named another keeper this moves all secrets to it. It may be stopped and repeate
 					Count int `json:"count"`
 				}{n})
 			}
-			a.out.Line("Sealed %d secrets with new keys.", n)
+			a.out.Line("Re-encrypted %d secrets with new keys.", n)
 			return nil
 		},
 	}
@@ -218,7 +218,7 @@ named another keeper this moves all secrets to it. It may be stopped and repeate
 func newSecretExternalIDCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "external-id",
-		Short: "Show what the trust policy of your AWS roles must ask for",
+		Short: "Show the external ID for the trust policies of your AWS roles",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()

@@ -46,7 +46,7 @@ func TestSecretCommands(t *testing.T) {
 		{"set TOKEN", "piped-value\n", cli.OK, "PUT /v1/secrets/TOKEN", "piped-value", "Set TOKEN (team, runtime_secret).\nwarning: too short\n"},
 		{"set --team --type build_secret TOKEN", "v\r\n", cli.OK, "PUT /v1/team/secrets/TOKEN", "v", "build_secret"},
 		{"set --env env-1 TOKEN --file " + file, "", cli.OK, "PUT /v1/environments/env-1/secrets/TOKEN", "two\nlines", "Set"},
-		{"set TOKEN", "\n", cli.Usage, "", "", "no value"},
+		{"set TOKEN", "\n", cli.Usage, "", "", "missing value"},
 		{"set TOKEN value", "", cli.Usage, "", "", "accepts 1 arg"},
 		{"set HTTP_PROXY", "v", 1, "", "", "reserved"},
 		{"set --team --env e TOKEN", "v", cli.Usage, "", "", "team"},

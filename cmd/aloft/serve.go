@@ -12,10 +12,10 @@ import (
 	"aloft/internal/redact"
 )
 
-// serveOptions are the flags of aloft serve.
+// serveOptions holds the flags of aloft serve.
 type serveOptions struct {
-	Config string // a file; "" is the default configuration
-	Data   string // the folder that holds everything the server keeps
+	Config string // configuration file; "" for the default configuration
+	Data   string // data folder
 	Listen string // host:port
 }
 
@@ -26,15 +26,15 @@ func newServeCommand(getenv func(string) string, stderr io.Writer) *cobra.Comman
 		Listen: cmp.Or(getenv("ALOFT_LISTEN"), "127.0.0.1:8080"),
 	}
 	var verbose, example bool
-	var address string // of the store
+	var address string // of the database
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long: `Run the server: the REST API, the loops of agents, and the gateway of their machines.
+		Long: `Run the server: the REST API, the agent loops, and the network gateway of machines.
 
-The first start writes an admin API key to admin.key in the data folder. SIGTERM
-ends the server and loses nothing: runs go on with the next start, and machines
-stay up until then.`,
+The first start writes an admin API key to admin.key in the data folder. SIGTERM stops
+the server without losing anything: machines stay up, and runs continue at the next
+start.`,
 		Example: `  aloft serve --example > aloft.yaml
   sudo aloft serve --config /etc/aloft.yaml
   sudo aloft serve --store postgres://aloft@db.example.com/aloft
@@ -61,7 +61,7 @@ stay up until then.`,
 			return serve(cmd.Context(), o, config, logger, func(s *server) {
 				fmt.Fprintf(cmd.OutOrStdout(), "Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
 				if link := s.firstLink(cmd.Context()); link != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "Sign in at %s\nThe link is good once, for three days; each start makes another until somebody has a way to sign in.\n", link)
+					fmt.Fprintf(cmd.OutOrStdout(), "Sign in at %s\nThe link works once, within three days. Until somebody can sign in, every start prints a new link.\n", link)
 				}
 				fmt.Fprint(cmd.OutOrStdout(), config.lacks(o.Config))
 			})
@@ -69,14 +69,14 @@ stay up until then.`,
 	}
 	cmd.Flags().StringVar(&o.Config, "config", o.Config, "configuration `file` (ALOFT_CONFIG)")
 	cmd.Flags().StringVar(&o.Data, "data", o.Data, "data `folder` (ALOFT_DATA)")
-	cmd.Flags().StringVar(&address, "store", "", "`address` of a PostgreSQL database that keeps the agents, in place of a file in the data folder (ALOFT_STORE, which is the place for one with a password)")
-	cmd.Flags().StringVar(&o.Listen, "listen", o.Listen, "`address` to listen on; port 0 takes a free one (ALOFT_LISTEN)")
-	cmd.Flags().BoolVar(&example, "example", false, "print a configuration to begin with, and end")
-	cmd.Flags().BoolVar(&verbose, "verbose", false, "log more")
+	cmd.Flags().StringVar(&address, "store", "", "`address` of a PostgreSQL database to use instead of a file in the data folder (ALOFT_STORE; use that for an address with a password)")
+	cmd.Flags().StringVar(&o.Listen, "listen", o.Listen, "`address` to listen on; port 0 picks a free one (ALOFT_LISTEN)")
+	cmd.Flags().BoolVar(&example, "example", false, "print an example configuration and exit")
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "log debug messages")
 	return cmd
 }
 
-// serve runs a server until ctx ends. onReady is called once it listens.
+// serve runs a server until ctx is done. It calls onReady once the server listens.
 func serve(ctx context.Context, o serveOptions, c serverConfig, logger *slog.Logger, onReady func(*server)) error {
 	s, err := openServer(ctx, o, c, logger)
 	if err != nil {

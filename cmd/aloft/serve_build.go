@@ -22,19 +22,19 @@ import (
 	"aloft/internal/policy"
 )
 
-// buildsConfig is how environments are made ready. Its values are durations,
-// which check has read before anybody else does.
+// buildsConfig configures builds of environments. Method check validates the durations
+// before anything uses them.
 type buildsConfig struct {
-	StaleAfter   string `yaml:"stale_after"`   // how old a build may be before its use asks whether another is due
-	InstallLimit string `yaml:"install_limit"` // how long install may take
-	StartLimit   string `yaml:"start_limit"`   // how long start may take
-	WatchEvery   string `yaml:"watch_every"`   // how often default branches are looked at for another environment; 0s is never
-	RebuildEvery string `yaml:"rebuild_every"` // how old a build in use may be before another is made if anything has changed; 0s is any age
-	KeepBuilds   int    `yaml:"keep_builds"`   // of each environment, with their disks
-	KeepFor      string `yaml:"keep_for"`      // how long builds that nobody uses are kept; 0s is for ever
-	SnapshotFor  string `yaml:"snapshot_for"`  // how long snapshots that nobody uses are kept; 0s is for ever
-	WreckFor     string `yaml:"wreck_for"`     // how long what a failed install has left can be looked at
-	WreckBytes   int64  `yaml:"wreck_bytes"`   // of the disk, for all of those; 0 is no limit
+	StaleAfter   string `yaml:"stale_after"`   // age of a build after which using it checks whether a new build is due
+	InstallLimit string `yaml:"install_limit"` // time limit of install
+	StartLimit   string `yaml:"start_limit"`   // time limit of start
+	WatchEvery   string `yaml:"watch_every"`   // how often to check default branches for a changed environment; 0s is never
+	RebuildEvery string `yaml:"rebuild_every"` // age of a build in use after which it is rebuilt if anything has changed; 0s is never
+	KeepBuilds   int    `yaml:"keep_builds"`   // number of builds kept per environment, with their disks
+	KeepFor      string `yaml:"keep_for"`      // how long unused builds are kept; 0s is forever
+	SnapshotFor  string `yaml:"snapshot_for"`  // how long unused snapshots are kept; 0s is forever
+	WreckFor     string `yaml:"wreck_for"`     // how long the machine of a failed install is kept
+	WreckBytes   int64  `yaml:"wreck_bytes"`   // disk limit for all of those together; 0 is no limit
 }
 
 func (c buildsConfig) check() error {
@@ -44,26 +44,26 @@ func (c buildsConfig) check() error {
 	}{{"stale_after", c.StaleAfter, true}, {"install_limit", c.InstallLimit, false}, {"start_limit", c.StartLimit, false}, {"wreck_for", c.WreckFor, true},
 		{"watch_every", c.WatchEvery, true}, {"rebuild_every", c.RebuildEvery, true}, {"keep_for", c.KeepFor, true}, {"snapshot_for", c.SnapshotFor, true}} {
 		if v, err := time.ParseDuration(d.value); err != nil || v < 0 || v == 0 && !d.zero {
-			return fmt.Errorf("environments.%s: %q is no duration: it is as in 90s, 10m or 24h", d.key, d.value)
+			return fmt.Errorf("environments.%s: invalid duration %q: use a value such as 90s, 10m or 24h", d.key, d.value)
 		}
 	}
 	if c.KeepBuilds < 1 {
-		return errors.New("environments.keep_builds: it is less than 1: the build that machines start from is kept in any case")
+		return errors.New("environments.keep_builds: must be at least 1: the build that machines start from is always kept")
 	}
 	if c.WreckBytes < 0 {
-		return errors.New("environments.wreck_bytes: it is negative: 0 is no limit")
+		return errors.New("environments.wreck_bytes: must not be negative (0 is no limit)")
 	}
 	return nil
 }
 
-// duration is a value that check has read.
+// duration returns a duration that check has validated.
 func duration(s string) time.Duration {
 	d, _ := time.ParseDuration(s)
 	return d
 }
 
-// newBuilder makes the builder of environments. Where disks of machines cannot
-// be saved, it builds none.
+// newBuilder returns the builder of environments. If machines' disks cannot be saved,
+// it builds nothing.
 func (s *server) newBuilder(data string, c serverConfig, network policy.Network, secrets map[string]string, logger *slog.Logger) *build.Builder {
 	config := build.Config{
 		Files: s.gateway, Gateway: s.gateway, Builds: s.store, Saved: s.store, Snapshots: s.store, Leases: s.store, Owner: s.store.ServerID(), Runtime: s.runtime,
@@ -84,13 +84,13 @@ func (s *server) newBuilder(data string, c serverConfig, network policy.Network,
 		s.dockerfiles = &dockerfiles{data: data, config: c.Images, network: network, images: r.Images()}
 		config.Dockerfiles = s.dockerfiles
 		if err := dockerfile.Sweep(buildWorkDir(data)); err != nil {
-			logger.Error("what is left of builds of Dockerfiles cannot be removed", "error", err)
+			logger.Error("cannot remove leftovers of Dockerfile builds", "error", err)
 		}
 	}
 	return build.New(config)
 }
 
-// diskHolders are the machines, and the builds of Dockerfiles.
+// diskHolders returns everything that uses disk: machines and Dockerfile builds.
 func (s *server) diskHolders(ctx context.Context) ([]disk.Holder, error) {
 	all, err := disk.Machines(ctx, s.runtime)
 	for _, u := range s.dockerfiles.underWay() {
@@ -99,8 +99,7 @@ func (s *server) diskHolders(ctx context.Context) ([]disk.Holder, error) {
 	return all, err
 }
 
-// stopHolder stops one of them that has used up what it may, and ends what goes
-// on there.
+// stopHolder stops a machine or build that has exceeded its disk limit.
 func (s *server) stopHolder(ctx context.Context, id string, why error) error {
 	if s.dockerfiles.stop(id, why) {
 		return nil
@@ -111,7 +110,7 @@ func (s *server) stopHolder(ctx context.Context, id string, why error) error {
 	return s.schedule.StopMachine(ctx, id, why)
 }
 
-// dockerfiles builds by the engine that the host has when one is first needed.
+// dockerfiles builds Dockerfiles. It chooses an engine of the host at the first build.
 type dockerfiles struct {
 	data    string
 	config  imagesConfig
@@ -119,14 +118,14 @@ type dockerfiles struct {
 	images  *image.Store
 
 	mu      sync.Mutex
-	builder *dockerfile.Builder // nil until then
+	builder *dockerfile.Builder // nil before the first build
 }
 
 // Ready implements [build.Dockerfiles].
 func (d *dockerfiles) Ready() error {
 	if _, err := findEngine(d.config); err != nil {
-		return fault.NotImplemented("this server has nothing that builds Dockerfiles").Named("no_image_builder").
-			Hint("run `aloft doctor` on the server: it says how to get what builds them").Because(err)
+		return fault.NotImplemented("this server cannot build Dockerfiles: no builder is installed").Named("no_image_builder").
+			Hint("run `aloft doctor` on the server to see how to install one").Because(err)
 	}
 	return nil
 }
@@ -157,7 +156,7 @@ func (d *dockerfiles) open() (*dockerfile.Builder, error) {
 	return d.builder, nil
 }
 
-// underWay are the builds that go on; a server that builds none has none.
+// underWay returns the running builds.
 func (d *dockerfiles) underWay() []*dockerfile.UnderWay {
 	if b := d.opened(); b != nil {
 		return b.UnderWay()
@@ -165,29 +164,30 @@ func (d *dockerfiles) underWay() []*dockerfile.UnderWay {
 	return nil
 }
 
-// stop ends a build for the room that it takes, where there is one of that ID.
+// stop stops the build with the given ID because of its disk use, and reports whether
+// there is such a build.
 func (d *dockerfiles) stop(id string, why error) bool {
 	b := d.opened()
 	return b != nil && b.Stop(id, why)
 }
 
-// prune gives up what the engine keeps to build faster, unless it builds. The next
-// builds run all their steps.
+// prune removes the engine's build cache, unless a build is running. The next builds
+// run all their steps.
 func (d *dockerfiles) prune(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(d.data, "build")); err != nil || d.Ready() != nil || len(d.underWay()) > 0 {
-		return nil //nolint:nilerr // there is nothing, or it is in use
+		return nil //nolint:nilerr // there is no cache, or it is in use
 	}
 	b, err := d.open()
 	if err == nil {
 		err = b.Engine.Prune(ctx)
 	}
 	if fault.Is(err, fault.KindConflict) {
-		return nil // another process builds
+		return nil // another process is building
 	}
 	return err
 }
 
-// opened is the builder, nil until something was built.
+// opened returns the builder, or nil before the first build.
 func (d *dockerfiles) opened() *dockerfile.Builder {
 	if d == nil {
 		return nil
@@ -200,7 +200,7 @@ func (d *dockerfiles) opened() *dockerfile.Builder {
 // Has implements [build.Dockerfiles].
 func (d *dockerfiles) Has(name string) bool { return d.images.Has(name) }
 
-// Close ends the engine.
+// Close stops the engine.
 func (d *dockerfiles) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,7 +210,7 @@ func (d *dockerfiles) Close() error {
 	return d.builder.Engine.Close()
 }
 
-// builds is what the API asks of the builder.
+// builds implements [api.Builder].
 type builds struct{ *build.Builder }
 
 var _ api.Builder = builds{}

@@ -27,10 +27,10 @@ import (
 )
 
 // serverConfig is the file that `aloft serve --config` reads. The keys are
-// documented in docs/reference/config.md, which a test holds to this type.
+// documented in docs/reference/config.md; a test compares that page with this type.
 type serverConfig struct {
-	PublicURL    string          `yaml:"public_url"` // where others find this server; http:// and the address it listens on unless given
-	Store        string          `yaml:"store"`      // the address of a PostgreSQL database; a file in the data folder unless given
+	PublicURL    string          `yaml:"public_url"` // the server's public address; default http:// and the listen address
+	Store        string          `yaml:"store"`      // address of a PostgreSQL database; default a file in the data folder
 	Models       []modelConfig   `yaml:"models"`
 	DefaultModel string          `yaml:"default_model"`
 	FastModel    string          `yaml:"fast_model"`
@@ -43,119 +43,120 @@ type serverConfig struct {
 	Preview      previewConfig   `yaml:"preview"`
 	Policy       policyConfig    `yaml:"policy"`
 	API          limitsConfig    `yaml:"api"`
-	Limits       runLimits       `yaml:"limits"` // of each run
+	Limits       runLimits       `yaml:"limits"` // limits of each run
 	SignIn       signInConfig    `yaml:"sign_in"`
-	Outbound     egressConfig    `yaml:"outbound"` // what the server itself speaks to for users
+	Outbound     egressConfig    `yaml:"outbound"` // what the server itself may connect to for users
 	Environments buildsConfig    `yaml:"environments"`
 }
 
-// secretsConfig is how the secrets of machines are kept.
+// secretsConfig configures how machines' secrets are encrypted.
 type secretsConfig struct {
 	Keeper   string    `yaml:"keeper"`   // local (default) or the URL of a key management service
-	Previous []string  `yaml:"previous"` // keepers that still open what they sealed
+	Previous []string  `yaml:"previous"` // keepers that can still decrypt what they encrypted
 	AWS      awsConfig `yaml:"aws"`
 }
 
-// awsConfig is how machines' AWS roles are assumed.
+// awsConfig configures how machines' AWS roles are assumed.
 type awsConfig struct {
 	Region   string `yaml:"region"`   // of STS
-	Endpoint string `yaml:"endpoint"` // of STS, where it is not AWS's own
-	Profile  string `yaml:"profile"`  // of the AWS command line's files
+	Endpoint string `yaml:"endpoint"` // of STS, if not AWS's own
+	Profile  string `yaml:"profile"`  // in the AWS CLI's configuration files
 }
 
-// artifactsConfig is where files are kept that outlive machines.
+// artifactsConfig configures the storage of artifacts: files that outlive machines.
 type artifactsConfig struct {
-	URL      string `yaml:"url"`       // s3://bucket?region=…, or file:///folder; artifacts in the data folder unless given
-	MaxBytes int64  `yaml:"max_bytes"` // of one agent
+	URL      string `yaml:"url"`       // s3://bucket?region=… or file:///folder; default artifacts in the data folder
+	MaxBytes int64  `yaml:"max_bytes"` // limit per agent
 }
 
-// previewConfig is where browsers find what listens in machines.
+// previewConfig configures previews: browsers' access to ports in machines.
 type previewConfig struct {
-	Domain string `yaml:"domain"` // previews are names below it; "" turns them off
-	HTTPS  bool   `yaml:"https"`  // by a proxy that ends it
+	Domain string `yaml:"domain"` // parent domain of previews; "" turns previews off
+	HTTPS  bool   `yaml:"https"`  // a proxy in front of the server terminates TLS
 }
 
-// modelConfig is one model that agents may use.
+// modelConfig is one model that agents can use.
 type modelConfig struct {
-	ID            string       `yaml:"id"`             // what --model and the API's model.id name
+	ID            string       `yaml:"id"`             // used by --model and the API's model.id
 	Provider      string       `yaml:"provider"`       // anthropic, openai, google, scripted
-	API           string       `yaml:"api"`            // of openai: responses (default) or chat
-	Name          string       `yaml:"name"`           // the provider's name of the model; the id unless given
-	BaseURL       string       `yaml:"base_url"`       // another address than the provider's own
+	API           string       `yaml:"api"`            // for openai: responses (default) or chat
+	Name          string       `yaml:"name"`           // the provider's name of the model; default the id
+	BaseURL       string       `yaml:"base_url"`       // default the provider's own address
 	APIKey        string       `yaml:"api_key"`        // the key itself
-	APIKeyEnv     string       `yaml:"api_key_env"`    // or the variable that holds it
-	Script        string       `yaml:"script"`         // of scripted: a file; the demonstration unless given
-	ContextWindow int          `yaml:"context_window"` // tokens, where the model is not a known one
-	MaxOutput     int          `yaml:"max_output"`     // tokens of one reply
-	Price         *priceConfig `yaml:"price"`          // what it costs; unknown unless given
-	Description   string       `yaml:"description"`    // for people who choose one
+	APIKeyEnv     string       `yaml:"api_key_env"`    // or the environment variable that holds it
+	Script        string       `yaml:"script"`         // for scripted: a file; default the demonstration
+	ContextWindow int          `yaml:"context_window"` // tokens; required unless the model is known
+	MaxOutput     int          `yaml:"max_output"`     // tokens per reply
+	Price         *priceConfig `yaml:"price"`          // nil if unknown
+	Description   string       `yaml:"description"`    // shown to people who choose a model
 
-	Params         map[string]any      `yaml:"params"`          // values of parameters, unless a request sets others
-	Offers         map[string][]string `yaml:"offers"`          // values that a request may set, by parameter; none takes the parameter away
-	ThinkingBudget int                 `yaml:"thinking_budget"` // tokens, of Claude models that think with a budget
+	Params         map[string]any      `yaml:"params"`          // default parameter values; a request can override them
+	Offers         map[string][]string `yaml:"offers"`          // values that a request may set, by parameter; an empty list removes the parameter
+	ThinkingBudget int                 `yaml:"thinking_budget"` // tokens, for Claude models with a thinking budget
 }
 
-// gitConfig is how repositories are reached.
+// gitConfig configures access to repositories.
 type gitConfig struct {
 	Credentials []credentialConfig `yaml:"credentials"`
-	AllowFile   bool               `yaml:"allow_file"` // let file:// URLs name repositories of this host
-	// Dependencies are prefixes of URLs, as https://github.com/acme, of what
-	// repositories may name as submodules and repositoryDependencies. Absent,
-	// those of a repository's own owner; [] is none.
+	AllowFile   bool               `yaml:"allow_file"` // allow file:// URLs of repositories on this host
+	// Dependencies lists URL prefixes, such as https://github.com/acme, of repositories
+	// that may be used as submodules and repositoryDependencies. If absent, those of
+	// the repository's own owner are allowed; [] allows none.
 	Dependencies []string `yaml:"dependencies"`
-	LFSHosts     []string `yaml:"lfs_hosts"` // may keep large files though they are on no public network
+	LFSHosts     []string `yaml:"lfs_hosts"` // hosts outside public networks that may serve LFS objects
 	AuthorName   string   `yaml:"author_name"`
 	AuthorEmail  string   `yaml:"author_email"`
 }
 
-// credentialConfig is a credential for the repositories below a URL.
+// credentialConfig is a credential for all repositories below a URL.
 type credentialConfig struct {
-	URL      string `yaml:"url"` // the longest that fits wins
+	URL      string `yaml:"url"` // the longest match wins
 	Username string `yaml:"username"`
 	Token    string `yaml:"token"`
 	TokenEnv string `yaml:"token_env"`
-	// TokenFile holds the token; a path from the configuration's folder.
+	// TokenFile is a file with the token, relative to the configuration's folder.
 	TokenFile string `yaml:"token_file"`
-	// Forge is which API the host speaks: github, gitlab, gitea (also Forgejo), none.
+	// Forge is the host's API: github, gitlab, gitea (also for Forgejo) or none.
 	Forge     string            `yaml:"forge"`
-	API       string            `yaml:"api"`       // the address of that API, where it is not the usual one of the host
-	Reviewers map[string]string `yaml:"reviewers"` // logins at the host, by people's e-mail addresses here
-	// App is a GitHub App, which makes tokens of an hour in place of one that lasts.
+	API       string            `yaml:"api"`       // address of that API, if it is not the default
+	Reviewers map[string]string `yaml:"reviewers"` // logins at the host, by e-mail address here
+	// App is a GitHub App, which creates one-hour tokens instead of a fixed one.
 	App appConfig `yaml:"app"`
 }
 
 // appConfig is a GitHub App.
 type appConfig struct {
-	ID      string `yaml:"id"`       // or its client id
-	Key     string `yaml:"key"`      // the private key that GitHub made, PEM
-	KeyEnv  string `yaml:"key_env"`  // or the variable that holds it
-	KeyFile string `yaml:"key_file"` // or the file; a path from the configuration's folder
+	ID      string `yaml:"id"`       // app id or client id
+	Key     string `yaml:"key"`      // private key from GitHub, in PEM
+	KeyEnv  string `yaml:"key_env"`  // or the environment variable that holds it
+	KeyFile string `yaml:"key_file"` // or the file, relative to the configuration's folder
 }
 
-// machineConfig is what machines are made of.
+// machineConfig configures machines.
 type machineConfig struct {
 	Image         string  `yaml:"image"`        // host (default), rootfs:DIR, oci:DIR, local:NAME, or a reference such as debian:12
-	Runtime       string  `yaml:"runtime"`      // path of an OCI runtime; the one inside aloft unless given
+	Runtime       string  `yaml:"runtime"`      // path of an OCI runtime; default the embedded one
 	Strong        string  `yaml:"strong"`       // path of runsc
-	Class         string  `yaml:"class"`        // strong: every agent runs under runsc
-	Docker        bool    `yaml:"docker"`       // machines of class strong may run Docker
-	MemoryBytes   int64   `yaml:"memory_bytes"` // of each machine; 0 is no limit
+	Class         string  `yaml:"class"`        // strong: run every agent under runsc
+	Docker        bool    `yaml:"docker"`       // allow Docker in machines of class strong
+	MemoryBytes   int64   `yaml:"memory_bytes"` // limit per machine; 0 is no limit
 	CPUs          float64 `yaml:"cpus"`
 	PIDs          int64   `yaml:"pids"`
-	DiskBytes     int64   `yaml:"disk_bytes"`     // of each machine, also of builds, measured; 0 is no limit but the disk
-	IdleMinutes   float64 `yaml:"idle_minutes"`   // nobody uses a machine for so long: it sleeps; 30 unless given, 0 is never
-	Sleep         string  `yaml:"sleep"`          // live (default): with its processes, where its class can; disk: without, so that no memory lies on the disk
-	RetentionDays float64 `yaml:"retention_days"` // nobody uses a machine for so long: it is removed with its disk, sooner where the team has settled so; 30 unless given, 0 is never
+	DiskBytes     int64   `yaml:"disk_bytes"`     // measured limit per machine and build; 0 is no limit
+	IdleMinutes   float64 `yaml:"idle_minutes"`   // idle time before a machine sleeps; default 30, 0 is never
+	Sleep         string  `yaml:"sleep"`          // live (default): keep processes if the class supports it; disk: keep the disk only, so that no memory is written to disk
+	RetentionDays float64 `yaml:"retention_days"` // idle time before a machine and its disk are deleted; the team's setting can shorten it; default 30, 0 is never
 
 	Egress egressConfig `yaml:"egress"`
 }
 
-// retention is how long a machine that nobody uses is kept; 0 is for ever.
+// retention returns how long an unused machine is kept; 0 is forever.
 func (c machineConfig) retention() time.Duration {
 	return time.Duration(c.RetentionDays * 24 * float64(time.Hour))
 }
 
-// retentionOf is the same as the team has settled it for an agent.
+// retentionOf returns a function that reports how long an agent's unused machine is
+// kept, which is the team's setting but at most most.
 func retentionOf(rules store.Rules, most time.Duration) func(context.Context, agent.Agent) (time.Duration, error) {
 	return func(ctx context.Context, a agent.Agent) (time.Duration, error) {
 		h, err := store.Settings(ctx, rules)
@@ -163,15 +164,15 @@ func retentionOf(rules store.Rules, most time.Duration) func(context.Context, ag
 	}
 }
 
-// imagesConfig is how images are come by.
+// imagesConfig configures how images are pulled, built and removed.
 type imagesConfig struct {
 	Credentials  []registryConfig `yaml:"credentials"`
-	Insecure     []string         `yaml:"insecure"`      // hosts, with their ports, without TLS
-	Recheck      string           `yaml:"recheck"`       // how long a tag is not asked for again: 1h
-	Unused       string           `yaml:"unused"`        // how long an image is kept that no machine is made of: 168h; an hour while the disk is nearly full
+	Insecure     []string         `yaml:"insecure"`      // host:port of registries without TLS
+	Recheck      string           `yaml:"recheck"`       // how long a resolved tag is cached; default 1h
+	Unused       string           `yaml:"unused"`        // how long an unused image is kept; default 168h, but 1h while the disk is nearly full
 	Builder      string           `yaml:"builder"`       // auto (default), buildkit, buildah, docker
 	BuilderAt    string           `yaml:"builder_at"`    // address of a BuildKit or Docker daemon
-	BuildNetwork string           `yaml:"build_network"` // of RUN and ADD: machine (default), host or none
+	BuildNetwork string           `yaml:"build_network"` // network of RUN and ADD: machine (default), host or none
 }
 
 // registryConfig is a credential for one registry.
@@ -182,7 +183,7 @@ type registryConfig struct {
 	TokenEnv string `yaml:"token_env"`
 }
 
-// registry is how registries are spoken to.
+// registry returns the configuration of the registry client.
 func (c imagesConfig) registry() registry.Config {
 	out := registry.Config{Insecure: c.Insecure, Credentials: map[string]registry.Credential{}}
 	for _, r := range c.Credentials {
@@ -191,7 +192,7 @@ func (c imagesConfig) registry() registry.Config {
 	return out
 }
 
-// recheck is the duration of the key, which check has read before.
+// recheck returns the duration of the key recheck, which check has validated.
 func (c imagesConfig) recheck() time.Duration {
 	d, _ := time.ParseDuration(c.Recheck)
 	return d
@@ -203,10 +204,10 @@ func (c *imagesConfig) check(getenv func(string) string) error {
 		r := &c.Credentials[i]
 		at := fmt.Sprintf("images.credentials[%d]", i)
 		if r.Host == "" || strings.Contains(r.Host, "/") {
-			return fmt.Errorf("%s.host: %q is no host: it is as in ghcr.io or registry.example.com:5000", at, r.Host)
+			return fmt.Errorf("%s.host: invalid host %q: use a name such as ghcr.io or registry.example.com:5000", at, r.Host)
 		}
 		if seen[r.Host] {
-			return fmt.Errorf("%s.host: %q stands twice", at, r.Host)
+			return fmt.Errorf("%s.host: duplicate host %q", at, r.Host)
 		}
 		seen[r.Host] = true
 		if err := fromEnv(&r.Token, r.TokenEnv, at+".token", getenv); err != nil {
@@ -214,36 +215,36 @@ func (c *imagesConfig) check(getenv func(string) string) error {
 		}
 	}
 	if d, err := time.ParseDuration(c.Recheck); err != nil || d < 0 {
-		return fmt.Errorf("images.recheck: %q is no duration: it is as in 1h, or 0s for every time", c.Recheck)
+		return fmt.Errorf("images.recheck: invalid duration %q: use a value such as 1h, or 0s to check every time", c.Recheck)
 	}
 	if d, err := time.ParseDuration(c.Unused); err != nil || d < 0 {
-		return fmt.Errorf("images.unused: %q is no duration: it is as in 168h, or 0s for ever", c.Unused)
+		return fmt.Errorf("images.unused: invalid duration %q: use a value such as 168h, or 0s to keep images forever", c.Unused)
 	}
 	switch c.Builder {
 	case "auto", "buildkit", "buildah", "docker":
 	default:
-		return fmt.Errorf("images.builder: %q is none of auto, buildkit, buildah, docker", c.Builder)
+		return fmt.Errorf("images.builder: invalid value %q: must be auto, buildkit, buildah or docker", c.Builder)
 	}
 	switch c.BuildNetwork {
 	case dockerfile.Machine, dockerfile.Host, dockerfile.None:
 	default:
-		return fmt.Errorf("images.build_network: %q is none of machine, host, none", c.BuildNetwork)
+		return fmt.Errorf("images.build_network: invalid value %q: must be machine, host or none", c.BuildNetwork)
 	}
 	return nil
 }
 
-// egressConfig is what machines may reach.
+// egressConfig configures what machines may connect to.
 type egressConfig struct {
 	Mode  string   `yaml:"mode"`  // allow_all (default), list, none, off
-	Allow []string `yaml:"allow"` // domains, *.domains, addresses, ranges
-	Deny  []string `yaml:"deny"`  // wins over allow
-	Open  []string `yaml:"open"`  // addresses and ranges that are blocked otherwise
+	Allow []string `yaml:"allow"` // domains, *.domains, addresses, CIDR ranges
+	Deny  []string `yaml:"deny"`  // takes precedence over allow
+	Open  []string `yaml:"open"`  // exempt from the default block list of addresses and ranges
 }
 
-// egressOff is the mode without a network device at all.
+// egressOff is the mode in which machines have no network device.
 const egressOff = "off"
 
-// network is the policy of machines; its zero value is no network.
+// network returns the network policy of machines. Its zero value is no network.
 func (c egressConfig) network() policy.Network {
 	if c.Mode == egressOff {
 		return policy.Network{}
@@ -251,17 +252,17 @@ func (c egressConfig) network() policy.Network {
 	return policy.Network{Mode: cmp.Or(policy.Mode(c.Mode), policy.AllowAll), Allow: c.Allow, Deny: c.Deny, Open: c.Open}
 }
 
-// telemetryConfig is where traces, metrics and logs are sent.
+// telemetryConfig configures where traces, metrics and logs are sent.
 type telemetryConfig struct {
 	Endpoint  string `yaml:"endpoint"`   // https://host:4317 of an OTLP receiver (gRPC)
-	Token     string `yaml:"token"`      // of the receiver
-	TokenEnv  string `yaml:"token_env"`  // or the variable that holds it
+	Token     string `yaml:"token"`      // bearer token for the receiver
+	TokenEnv  string `yaml:"token_env"`  // or the environment variable that holds it
 	Insecure  bool   `yaml:"insecure"`   // without TLS
-	GhostMode bool   `yaml:"ghost_mode"` // send nothing, whatever else is said
+	GhostMode bool   `yaml:"ghost_mode"` // send nothing, whatever the other keys say
 }
 
-// defaultConfig is a server without a file: the scripted model, which needs no
-// key and says what it is.
+// defaultConfig returns the configuration of a server without a file. Its only model is
+// the scripted one, which needs no key.
 func defaultConfig() serverConfig {
 	return serverConfig{
 		Models:    []modelConfig{{ID: "scripted", Provider: "scripted"}},
@@ -278,11 +279,11 @@ func defaultConfig() serverConfig {
 	}
 }
 
-// usageError is a mistake in how the program was called; its exit status is 2.
+// usageError is a usage error; the exit status is 2.
 type usageError struct{ error }
 
-// loadConfig reads the file at path; "" is the default configuration. Every
-// mistake is one line that begins with the file and the line.
+// loadConfig reads the file at path, or returns the default configuration if path is
+// "". Errors are one line that begins with the file and the line number.
 func loadConfig(path string, getenv func(string) string) (serverConfig, error) {
 	c := defaultConfig()
 	if path == "" {
@@ -291,13 +292,13 @@ func loadConfig(path string, getenv func(string) string) (serverConfig, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("there is no %s: `aloft serve --example > %[1]s` writes one to fill in", path)
+			err = fmt.Errorf("%s does not exist: create an example with `aloft serve --example > %[1]s`", path)
 		}
 		return c, usageError{fmt.Errorf("read the configuration: %w", err)}
 	}
-	data = bytes.TrimPrefix(data, []byte("\ufeff")) // as editors of Windows write it
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // byte order mark, as Windows editors write it
 	c.Models = nil
-	// An empty document would set everything to nothing.
+	// Decoding an empty document would clear the defaults.
 	if strings.TrimSpace(string(data)) != "" {
 		if err := yaml.UnmarshalWithOptions(data, &c, yaml.Strict()); err != nil {
 			return c, usageError{yamlError(path, err)}
@@ -312,7 +313,7 @@ func loadConfig(path string, getenv func(string) string) (serverConfig, error) {
 	return c, nil
 }
 
-// yamlError makes one line of a decoder's error.
+// yamlError turns a decoder's error into one line.
 func yamlError(path string, err error) error {
 	y, ok := errors.AsType[yaml.Error](err)
 	if !ok {
@@ -326,17 +327,17 @@ func yamlError(path string, err error) error {
 	return fmt.Errorf("%s:%d: %s", path, line, message)
 }
 
-// check finds what YAML's types do not, and reads the variables that hold secrets.
+// check validates what YAML's types cannot, and reads the variables that hold secrets.
 func (c *serverConfig) check(dir string, getenv func(string) string) error {
 	seen := map[string]bool{}
 	for i := range c.Models {
 		m := &c.Models[i]
 		at := fmt.Sprintf("models[%d]", i)
 		if m.ID == "" {
-			return fmt.Errorf("%s.id is missing: it is the name that --model takes", at)
+			return fmt.Errorf("%s.id is missing: it is the value for --model", at)
 		}
 		if seen[m.ID] {
-			return fmt.Errorf("%s.id: %q stands twice", at, m.ID)
+			return fmt.Errorf("%s.id: duplicate model id %q", at, m.ID)
 		}
 		seen[m.ID] = true
 		if m.Name == "" {
@@ -345,17 +346,17 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		switch m.Provider {
 		case "anthropic", "openai", "google", "scripted":
 		case "":
-			return fmt.Errorf("%s.provider is missing: anthropic, openai, google or scripted", at)
+			return fmt.Errorf("%s.provider is missing: must be anthropic, openai, google or scripted", at)
 		default:
-			return fmt.Errorf("%s.provider: %q is none of anthropic, openai, google, scripted", at, m.Provider)
+			return fmt.Errorf("%s.provider: invalid value %q: must be anthropic, openai, google or scripted", at, m.Provider)
 		}
 		switch m.API {
 		case "", "responses", "chat":
 		default:
-			return fmt.Errorf("%s.api: %q is neither responses nor chat", at, m.API)
+			return fmt.Errorf("%s.api: invalid value %q: must be responses or chat", at, m.API)
 		}
 		if strings.ContainsAny(m.ID, "[]") {
-			return fmt.Errorf("%s.id: %q has brackets, which hold parameters where a model is named", at, m.ID)
+			return fmt.Errorf("%s.id: %q must not contain brackets, which enclose parameters in a model reference", at, m.ID)
 		}
 		if err := m.checkParams(at); err != nil {
 			return err
@@ -371,13 +372,13 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		}
 	}
 	if c.Machine.DiskBytes < 0 && c.Machine.DiskBytes != disk.Half {
-		return fmt.Errorf("machine.disk_bytes: %d is less than nothing: give bytes, or 0 for no limit", c.Machine.DiskBytes)
+		return fmt.Errorf("machine.disk_bytes: %d must not be negative (0 is no limit)", c.Machine.DiskBytes)
 	}
 	if c.DefaultModel != "" && !seen[c.DefaultModel] {
-		return fmt.Errorf("default_model: %q is not the id of a model", c.DefaultModel)
+		return fmt.Errorf("default_model: no model has the id %q", c.DefaultModel)
 	}
 	if c.FastModel != "" && !seen[c.FastModel] {
-		return fmt.Errorf("fast_model: %q is not the id of a model", c.FastModel)
+		return fmt.Errorf("fast_model: no model has the id %q", c.FastModel)
 	}
 	for i := range c.Git.Credentials {
 		cred := &c.Git.Credentials[i]
@@ -399,14 +400,14 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		return err
 	}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
-		return fmt.Errorf("public_url: %q is no address as https://aloft.example.com", c.PublicURL)
+		return fmt.Errorf("public_url: invalid address %q: use an address such as https://aloft.example.com", c.PublicURL)
 	}
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	if err := fromEnv(&c.Telemetry.Token, c.Telemetry.TokenEnv, "telemetry.token", getenv); err != nil {
 		return err
 	}
 	if c.Artifacts.MaxBytes < 0 {
-		return errors.New("artifacts.max_bytes: it is negative")
+		return errors.New("artifacts.max_bytes: must not be negative")
 	}
 	if err := c.Images.check(getenv); err != nil {
 		return err
@@ -421,17 +422,17 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		return err
 	}
 	if c.Machine.IdleMinutes < 0 || c.Machine.RetentionDays < 0 {
-		return errors.New("machine.idle_minutes, machine.retention_days: less than nothing: give a time, or 0 for never")
+		return errors.New("machine.idle_minutes, machine.retention_days: must not be negative (0 is never)")
 	}
 	switch c.Machine.Sleep {
 	case "", "live", "disk":
 	default:
-		return fmt.Errorf("machine.sleep: %q is neither live nor disk", c.Machine.Sleep)
+		return fmt.Errorf("machine.sleep: invalid value %q: must be live or disk", c.Machine.Sleep)
 	}
 	switch c.Machine.Class {
 	case "", "strong":
 	default:
-		return fmt.Errorf("machine.class: %q is not strong", c.Machine.Class)
+		return fmt.Errorf("machine.class: invalid value %q: must be strong or absent", c.Machine.Class)
 	}
 	if _, err := c.Machine.Egress.network().Compile(); err != nil {
 		return fmt.Errorf("machine.egress: %w", err)
@@ -440,22 +441,22 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		return err
 	}
 	if c.API.RequestsPerMinute < 0 {
-		return errors.New("api.requests_per_minute: it is negative: 0 is no limit")
+		return errors.New("api.requests_per_minute: must not be negative (0 is no limit)")
 	}
 	if c.Outbound.Mode == egressOff {
-		return errors.New("outbound.mode: it is allow_all, list or none")
+		return errors.New("outbound.mode: must be allow_all, list or none")
 	}
 	if _, err := c.Outbound.network().Compile(); err != nil {
 		return fmt.Errorf("outbound: %w", err)
 	}
 	if c.Machine.Docker && c.Machine.Strong == "" {
-		return errors.New("machine.docker: Docker runs in machines of gVisor only: give machine.strong the path of runsc")
+		return errors.New("machine.docker: Docker runs only in gVisor machines: set machine.strong to the path of runsc")
 	}
 	return nil
 }
 
-// secrets are the values that the file or its variables give, by their places in
-// it: what must never come out of a machine.
+// secrets returns the secret values of the configuration, by key. They must never leave
+// a machine.
 func (c *serverConfig) secrets() map[string]string {
 	secrets := map[string]string{}
 	add := func(at, value string) {

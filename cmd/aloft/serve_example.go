@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// exampleConfig is a configuration to begin with.
+// exampleConfig is an example configuration.
 //
 //go:embed serve_example.yaml
 var exampleConfig string
 
-// lacks says what a server can not do for real work as it is configured, and how
-// to mend it; "" is that it lacks nothing. file is its configuration.
+// lacks returns a message about what the configuration lacks for real work, and how to
+// fix it, or "" if it lacks nothing. file is the path of the configuration.
 func (c serverConfig) lacks(file string) string {
 	var out strings.Builder
 	if !slices.ContainsFunc(c.Models, func(m modelConfig) bool { return m.Provider != "scripted" }) {
-		out.WriteString("Its only model plays a script: no model for real work is configured.\n")
+		out.WriteString("No real model is configured: the only model follows a script.\n")
 	}
 	if len(c.Git.Credentials) == 0 {
-		out.WriteString("No git server's token is configured: agents cannot push there, nor open pull requests.\n")
+		out.WriteString("No git credentials are configured: agents cannot push or open pull requests.\n")
 	}
 	switch {
 	case out.Len() == 0:
 	case file == "":
-		out.WriteString("To mend that: aloft serve --example > aloft.yaml, fill it in, and start with --config aloft.yaml\n")
+		out.WriteString("To fix this: aloft serve --example > aloft.yaml, fill it in, and start with --config aloft.yaml\n")
 	default:
-		fmt.Fprintf(&out, "To mend that: fill in models and git.credentials in %s (aloft serve --example shows how), and start again\n", file)
+		fmt.Fprintf(&out, "To fix this: set models and git.credentials in %s (aloft serve --example shows how), and restart\n", file)
 	}
 	return out.String()
 }

@@ -17,24 +17,23 @@ import (
 	"aloft/internal/control/store"
 )
 
-// forgeHost is a host at which pull requests can be opened.
+// forgeHost is a host that pull requests can be opened on.
 type forgeHost struct {
 	Kind forge.Kind
-	API  string // "" for the usual one of the host
-	At   string // in the configuration
+	API  string // "" for the host's default
+	At   string // key in the configuration, for errors
 
-	Reviewers map[string]string // logins by e-mail addresses, in lower case
+	Reviewers map[string]string // logins by lower-case e-mail address
 }
 
-// noForge says that a host is not to be asked for pull requests.
+// noForge is the value of forge for a host without pull requests.
 const noForge = "none"
 
-// apiPath is where a host of a kind has its API, if it is not one that everybody
-// knows.
+// apiPath is the path of the API on self-hosted forges, by kind.
 var apiPath = map[forge.Kind]string{forge.GitHub: "/api/v3", forge.GitLab: "/api/v4", forge.Gitea: "/api/v1"}
 
-// forgeHosts are those of the credentials. Several credentials of one host are
-// one forge.
+// forgeHosts returns the forges of the credentials, by host. Credentials with the same
+// host share one forge.
 func forgeHosts(c gitConfig) (map[string]forgeHost, error) {
 	out := map[string]forgeHost{}
 	for i, cred := range c.Credentials {
@@ -42,13 +41,13 @@ func forgeHosts(c gitConfig) (map[string]forgeHost, error) {
 		u, err := url.Parse(cred.URL)
 		if err != nil || u.Host == "" {
 			if cred.Forge != "" {
-				return nil, fmt.Errorf("%s.forge: the url is none of a host", at)
+				return nil, fmt.Errorf("%s.forge: url has no host", at)
 			}
-			continue // the gateway says what is wrong with it
+			continue // the gateway reports this error
 		}
 		r, err := forge.ParseURL(u.Scheme + "://" + u.Host + "/owner/name")
 		if err != nil {
-			continue // likewise
+			continue // the gateway reports this error
 		}
 		kind, known := forge.KindOf(r.Host)
 		switch forge.Kind(cred.Forge) {
@@ -57,18 +56,18 @@ func forgeHosts(c gitConfig) (map[string]forgeHost, error) {
 				continue
 			}
 			if !known {
-				return nil, fmt.Errorf("%s.forge is missing: say github, gitlab or gitea, which api speaks", at)
+				return nil, fmt.Errorf("%s.forge is missing: set it to the kind of api: github, gitlab or gitea", at)
 			}
 		case noForge:
 			continue
 		case forge.GitHub, forge.GitLab, forge.Gitea:
 			kind = forge.Kind(cred.Forge)
 		default:
-			return nil, fmt.Errorf("%s.forge: %q is not github, gitlab, gitea or none", at, cred.Forge)
+			return nil, fmt.Errorf("%s.forge: invalid value %q: must be github, gitlab, gitea or none", at, cred.Forge)
 		}
 		api := cred.API
 		if a, err := url.Parse(api); api != "" && (err != nil || a.Scheme != "https" && a.Scheme != "http" || a.Host == "" || a.User != nil || a.RawQuery != "") {
-			return nil, fmt.Errorf("%s.api: %q is no address as https://git.example.com%s", at, api, apiPath[kind])
+			return nil, fmt.Errorf("%s.api: invalid address %q: use an address such as https://git.example.com%s", at, api, apiPath[kind])
 		}
 		if api == "" && u.Scheme == "http" {
 			api = "http://" + u.Host + apiPath[kind]
@@ -76,13 +75,13 @@ func forgeHosts(c gitConfig) (map[string]forgeHost, error) {
 		host := forgeHost{Kind: kind, API: api, At: at, Reviewers: map[string]string{}}
 		for address, login := range cred.Reviewers {
 			if !strings.Contains(address, "@") || login == "" || strings.ContainsAny(login, " /@") {
-				return nil, fmt.Errorf("%s.reviewers: %q: %q is no e-mail address here with a login there, as ada@example.com: ada", at, address, login)
+				return nil, fmt.Errorf("%s.reviewers: invalid entry %q: %q: map an e-mail address to a login, such as ada@example.com: ada", at, address, login)
 			}
 			host.Reviewers[strings.ToLower(address)] = login
 		}
 		if other, ok := out[r.Host]; ok {
 			if other.Kind != host.Kind || other.API != "" && host.API != "" && other.API != host.API {
-				return nil, fmt.Errorf("%s and %s say different things of the host %s: give both the same forge and api", other.At, at, r.Host)
+				return nil, fmt.Errorf("%s and %s disagree about the host %s: give both the same forge and api", other.At, at, r.Host)
 			}
 			host.API = cmp.Or(other.API, host.API)
 			maps.Copy(host.Reviewers, other.Reviewers)
@@ -92,7 +91,7 @@ func forgeHosts(c gitConfig) (map[string]forgeHost, error) {
 	return out, nil
 }
 
-// checkApp reads the App's key.
+// checkApp validates the App and reads its key.
 func (c *credentialConfig) checkApp(dir, at string, getenv func(string) string) error {
 	if err := fromEnv(&c.App.Key, c.App.KeyEnv, at+".app.key", getenv); err != nil {
 		return err
@@ -103,14 +102,14 @@ func (c *credentialConfig) checkApp(dir, at string, getenv func(string) string) 
 	switch {
 	case c.App == appConfig{}:
 	case c.App.ID == "" || c.App.Key == "":
-		return fmt.Errorf("%s.app: a GitHub App has an id and a key", at)
+		return fmt.Errorf("%s.app: id and key are required", at)
 	case c.Token != "" || c.Username != "":
-		return fmt.Errorf("%s: give a token or an app, not both: an App makes tokens, for the user x-access-token", at)
+		return fmt.Errorf("%s: give a token or an app, not both: an app creates tokens, for the user x-access-token", at)
 	}
 	return nil
 }
 
-// gitCredentials are the gateway's. Apps make their tokens when they are needed.
+// gitCredentials returns the gateway's credentials. Apps create tokens on demand.
 func gitCredentials(c gitConfig) ([]gateway.Credential, error) {
 	hosts, err := forgeHosts(c)
 	if err != nil {
@@ -122,7 +121,7 @@ func gitCredentials(c gitConfig) ([]gateway.Credential, error) {
 		if cred.App.ID != "" {
 			r, err := forge.ParseURL(strings.TrimRight(cred.URL, "/") + "/owner/name")
 			if err != nil || hosts[r.Host].Kind != forge.GitHub {
-				return nil, fmt.Errorf("git.credentials[%d].app: only GitHub has Apps: say `forge: github` if the host is one", i)
+				return nil, fmt.Errorf("git.credentials[%d].app: only GitHub supports apps: set `forge: github` if the host runs GitHub", i)
 			}
 			app, err := github.NewApp(github.AppOptions{Host: r.Host, API: hosts[r.Host].API, ID: cred.App.ID, Key: []byte(cred.App.Key)})
 			if err != nil {
@@ -141,8 +140,8 @@ func gitCredentials(c gitConfig) ([]gateway.Credential, error) {
 	return out, nil
 }
 
-// reviewersOf knows who is asked to review an agent's pull requests: the person who
-// has made the agent, where the configuration says who that is at the host.
+// reviewersOf returns a function that names the reviewers of an agent's pull requests:
+// the agent's creator, if the configuration maps them to a login at the host.
 func reviewersOf(c gitConfig, members store.Members) (func(ctx context.Context, a agent.Agent, host string) ([]string, error), error) {
 	hosts, err := forgeHosts(c)
 	if err != nil {
@@ -165,7 +164,7 @@ func reviewersOf(c gitConfig, members store.Members) (func(ctx context.Context, 
 	}, nil
 }
 
-// newForges are the forges of a configuration, with the tokens that git has.
+// newForges returns the forges of a configuration, which use git's tokens.
 func newForges(c gitConfig, g *gateway.Gateway) (forge.Set, error) {
 	hosts, err := forgeHosts(c)
 	if err != nil {

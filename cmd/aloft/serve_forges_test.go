@@ -99,11 +99,11 @@ func TestProbeForges(t *testing.T) {
 		t.Fatalf("%+v, %v", checks, err)
 	}
 	for _, want := range []struct{ at, detail, fix string }{
-		{good.URL, "as ada's", ""},
-		{poor.URL, "cannot push", "write:repository and write:issue"},
+		{good.URL, "for ada", ""},
+		{poor.URL, "may not push", "write:repository and write:issue"},
 		{bad.URL, "does not accept", "make a new one"},
 		{down.URL, "answers 502", "tried again"},
-		{"https://git.example.com", "what API it speaks", "forge: github"},
+		{"https://git.example.com", "the kind of forge is unknown", "forge: github"},
 	} {
 		i := slices.IndexFunc(checks, func(c container.Check) bool { return strings.HasPrefix(c.Name, "forge "+bareURL(want.at)) })
 		if i < 0 {

@@ -20,7 +20,7 @@ func TestListen(t *testing.T) {
 	}
 	taken := l.Addr().String()
 	for address, hint := range map[string]string{
-		taken: "another program", "8080": "127.0.0.1:8080", "localhost": "127.0.0.1:8080",
+		taken: "the port is in use", "8080": "127.0.0.1:8080", "localhost": "127.0.0.1:8080",
 		"http://127.0.0.1:8080": "127.0.0.1:8080", "127.0.0.1:99999": "127.0.0.1:8080", "192.0.2.77:0": "0.0.0.0",
 	} {
 		_, _, err := listen(address)

@@ -13,11 +13,11 @@ import (
 	"aloft/internal/fault"
 )
 
-// models are those of the configuration. They are safe for concurrent use.
+// models holds the configured models. It is safe for concurrent use.
 type models struct {
 	configs  map[string]modelConfig // by id
 	infos    []model.Info
-	fallback string // the id that is used where none is named
+	fallback string // id of the default model
 
 	mu   sync.Mutex
 	made map[string]configured // by model.Ref
@@ -28,7 +28,7 @@ type configured struct {
 	info  model.Info
 }
 
-// newModels makes the models of the configuration. It connects to none.
+// newModels returns the models of the configuration. It does not connect to providers.
 func newModels(c serverConfig) (*models, error) {
 	m := &models{configs: map[string]modelConfig{}, made: map[string]configured{}, fallback: cmp.Or(c.DefaultModel, c.Models[0].ID)}
 	for _, mc := range c.Models {
@@ -59,8 +59,8 @@ func newModel(c modelConfig, info model.Info, settings []model.Setting) (model.M
 	}
 }
 
-// claudeThinking is what a Claude model of that mode is asked for. Of a model that is
-// not known, the configuration says whether it has a budget.
+// claudeThinking returns the thinking budget to request from a Claude model. For an
+// unknown model the configuration says whether it has a budget.
 func claudeThinking(c modelConfig, mode model.Mode, value string) int {
 	budgeted := mode == model.Budgeted || mode == model.NoThinking && c.ThinkingBudget > 0
 	switch {
@@ -76,7 +76,7 @@ func claudeThinking(c modelConfig, mode model.Mode, value string) int {
 	return 0
 }
 
-// geminiThinking is what a Gemini model of that mode is asked for.
+// geminiThinking returns the thinking budget to request from a Gemini model.
 func geminiThinking(mode model.Mode, value string) int {
 	switch {
 	case value == "false":
@@ -87,8 +87,8 @@ func geminiThinking(mode model.Mode, value string) int {
 	return 0
 }
 
-// find returns the model of that id, which may have settings as [model.Ref] writes
-// them; "" is the default. It is [schedule.Config.Model].
+// find returns the model with the given id, which may include settings in the format of
+// [model.Ref]; "" is the default model. It implements [schedule.Config.Model].
 func (m *models) find(name string) (model.Model, model.Info, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,10 +100,10 @@ func (m *models) find(name string) (model.Model, model.Info, error) {
 	c, ok := m.configs[ref.ID]
 	if !ok {
 		return nil, model.Info{}, fault.NotFound("the model %q is no longer in the server's configuration", ref.ID).
-			Named("model_not_found").Hint("start a new agent with another model, or put it back")
+			Named("model_not_found").Hint("start a new agent with another model, or restore this one in the configuration")
 	}
 	info := set(c.info(), ref.Settings)
-	if err := info.Check(ref.Settings); err != nil { // the configuration has changed since
+	if err := info.Check(ref.Settings); err != nil { // the configuration may have changed since the agent was created
 		return nil, model.Info{}, fault.Of(err).Named("model_not_found")
 	}
 	made, err := newModel(c, info, ref.Settings)

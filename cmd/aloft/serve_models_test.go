@@ -13,14 +13,14 @@ import (
 
 func TestParamsOfConfiguration(t *testing.T) {
 	for _, c := range []struct{ name, config, says string }{
-		{"NoSuchParam", "{id: a, provider: anthropic, name: claude-opus-4-6, params: {speed: 1}}", `models[0].params: the model a does not offer "speed"`},
-		{"NoSuchValue", "{id: a, provider: anthropic, name: claude-opus-4-6, params: {effort: xhigh}}", "models[0].params.effort: \"xhigh\" is none of low, medium, high, max"},
+		{"NoSuchParam", "{id: a, provider: anthropic, name: claude-opus-4-6, params: {speed: 1}}", `models[0].params: model a does not offer "speed"`},
+		{"NoSuchValue", "{id: a, provider: anthropic, name: claude-opus-4-6, params: {effort: xhigh}}", "models[0].params.effort: invalid value \"xhigh\": must be one of low, medium, high, max"},
 		{"NotWithThatProvider", "{id: a, provider: openai, name: claude-opus-4-6, params: {thinking: true}}", "does not offer"},
-		{"OfferOfAnotherProvider", "{id: a, provider: openai, offers: {context: [1m]}}", `the provider openai has no parameter "context"; it has: effort`},
-		{"OfferOfScripted", "{id: a, provider: scripted, offers: {effort: [low]}}", "it has: none"},
-		{"EmptyValue", "{id: a, provider: openai, offers: {effort: ['']}}", "models[0].offers.effort: a value is empty"},
+		{"OfferOfAnotherProvider", "{id: a, provider: openai, offers: {context: [1m]}}", `provider openai has no parameter "context"; it supports: effort`},
+		{"OfferOfScripted", "{id: a, provider: scripted, offers: {effort: [low]}}", "it supports: none"},
+		{"EmptyValue", "{id: a, provider: openai, offers: {effort: ['']}}", "models[0].offers.effort: values must not be empty"},
 		{"SmallBudget", "{id: a, provider: anthropic, thinking_budget: 100}", "models[0].thinking_budget: 100"},
-		{"Brackets", "{id: 'a[b=c]', provider: anthropic}", "models[0].id: \"a[b=c]\" has brackets"},
+		{"Brackets", "{id: 'a[b=c]', provider: anthropic}", "models[0].id: \"a[b=c]\" must not contain brackets"},
 		{"Known", "{id: a, provider: anthropic, name: claude-opus-4-6, params: {thinking: false, effort: high, context: 1m}}", ""},
 		{"Offered", "{id: a, provider: openai, name: house, offers: {effort: [low, max]}, params: {effort: max}}", ""},
 		{"NotOffered", "{id: a, provider: anthropic, name: claude-opus-4-6, offers: {effort: []}, params: {effort: low}}", "does not offer"},

@@ -10,47 +10,48 @@ import (
 	"aloft/internal/control/model"
 )
 
-// defaultThinkingBudget is in tokens: enough for hard tasks, and half of the shortest
-// reply of a model that thinks.
+// defaultThinkingBudget is in tokens. It is enough for hard tasks, and half of the
+// smallest reply limit of a thinking model.
 const defaultThinkingBudget = 16_000
 
-// minThinkingBudget is Anthropic's own lower bound.
+// minThinkingBudget is Anthropic's lower bound, in tokens.
 const minThinkingBudget = 1024
 
-// sendable are the parameters that each provider can send.
+// sendable lists the parameters that each provider accepts.
 var sendable = map[string][]string{
 	"anthropic": {model.ParamThinking, model.ParamEffort, model.ParamContext},
 	"openai":    {model.ParamEffort},
 	"google":    {model.ParamThinking, model.ParamEffort},
 }
 
-// checkParams refuses what the provider cannot send and what the model does not offer.
+// checkParams rejects parameters that the provider cannot send or the model does not
+// offer.
 func (c *modelConfig) checkParams(at string) error {
 	if c.ThinkingBudget != 0 && c.ThinkingBudget < minThinkingBudget {
-		return fmt.Errorf("%s.thinking_budget: %d is less than %d tokens", at, c.ThinkingBudget, minThinkingBudget)
+		return fmt.Errorf("%s.thinking_budget: %d is too small: must be at least %d tokens", at, c.ThinkingBudget, minThinkingBudget)
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.Offers)) {
 		if !slices.Contains(sendable[c.Provider], id) {
-			return fmt.Errorf("%s.offers: the provider %s has no parameter %q; it has: %s", at, c.Provider, id, cmp.Or(strings.Join(sendable[c.Provider], ", "), "none"))
+			return fmt.Errorf("%s.offers: provider %s has no parameter %q; it supports: %s", at, c.Provider, id, cmp.Or(strings.Join(sendable[c.Provider], ", "), "none"))
 		}
 		if slices.Contains(c.Offers[id], "") {
-			return fmt.Errorf("%s.offers.%s: a value is empty", at, id)
+			return fmt.Errorf("%s.offers.%s: values must not be empty", at, id)
 		}
 	}
 	info := c.info()
 	for _, id := range slices.Sorted(maps.Keys(c.Params)) {
 		i := slices.IndexFunc(info.Params, func(p model.Param) bool { return p.ID == id })
 		if i < 0 {
-			return fmt.Errorf("%s.params: the model %s does not offer %q; name its values in offers if it does", at, c.ID, id)
+			return fmt.Errorf("%s.params: model %s does not offer %q; if it does, list the values in offers", at, c.ID, id)
 		}
 		if value := fmt.Sprint(c.Params[id]); !slices.Contains(info.Params[i].Values, value) {
-			return fmt.Errorf("%s.params.%s: %q is none of %s", at, id, value, strings.Join(info.Params[i].Values, ", "))
+			return fmt.Errorf("%s.params.%s: invalid value %q: must be one of %s", at, id, value, strings.Join(info.Params[i].Values, ", "))
 		}
 	}
 	return nil
 }
 
-// info is what is known of the model, and what the configuration says of it.
+// info returns what is known about the model, overridden by the configuration.
 func (c *modelConfig) info() model.Info {
 	info := model.Lookup(c.Name)
 	info.ID = c.ID
@@ -76,7 +77,7 @@ func (c *modelConfig) info() model.Info {
 	return info
 }
 
-// set is the model's name with those settings, and its window.
+// set returns info with the given settings, and the context window that they select.
 func set(info model.Info, settings []model.Setting) model.Info {
 	info.Ref = model.Ref{ID: info.ID, Settings: settings}.String()
 	switch info.Value(settings, model.ParamContext) {

@@ -22,14 +22,14 @@ import (
 	"aloft/internal/policy/permit"
 )
 
-// policyConfig is how much agents may do without asking.
+// policyConfig configures what agents may do without asking.
 type policyConfig struct {
-	RunMode         string   `yaml:"run_mode"`         // allowlist, auto-review or run-everything; the team's, the person's or the agent's unless given
-	ClassifierModel string   `yaml:"classifier_model"` // id of the model that reviews calls; the agent's own unless given
-	Sandbox         bool     `yaml:"sandbox"`          // under allowlist, run what is not on the list in the sandbox rather than ask
-	SandboxHosts    string   `yaml:"sandbox_hosts"`    // where the rules of the sandbox's network come from: sandbox_json, sandbox_json_and_defaults (default) or allow_all
-	SandboxAlso     []string `yaml:"sandbox_also"`     // what else runs in the sandbox than tool calls: hooks, start, terminals, mcp
-	DenyAfter       string   `yaml:"deny_after"`       // how long a question waits before it counts as denied: 24h; unless given, the team's or the person's, or for ever
+	RunMode         string   `yaml:"run_mode"`         // allowlist, auto-review or run-everything; default the team's, person's or agent's own
+	ClassifierModel string   `yaml:"classifier_model"` // id of the model that reviews calls; default the agent's own
+	Sandbox         bool     `yaml:"sandbox"`          // under allowlist, run calls that are not listed in the sandbox instead of asking
+	SandboxHosts    string   `yaml:"sandbox_hosts"`    // source of the sandbox's network rules: sandbox_json, sandbox_json_and_defaults (default) or allow_all
+	SandboxAlso     []string `yaml:"sandbox_also"`     // what runs in the sandbox besides tool calls: hooks, start, terminals, mcp
+	DenyAfter       string   `yaml:"deny_after"`       // how long a request waits before it is denied, such as 24h; default the team's or person's, or forever
 }
 
 func (c policyConfig) check(models map[string]bool) error {
@@ -39,14 +39,14 @@ func (c policyConfig) check(models map[string]bool) error {
 		}
 	}
 	if c.ClassifierModel != "" && !models[c.ClassifierModel] {
-		return fmt.Errorf("policy.classifier_model: %q is not the id of a model", c.ClassifierModel)
+		return fmt.Errorf("policy.classifier_model: no model has the id %q", c.ClassifierModel)
 	}
 	if mode := cage.NetworkMode(c.SandboxHosts); mode != "" && !slices.Contains(cage.NetworkModes, mode) {
-		return fmt.Errorf("policy.sandbox_hosts: %q: it is one of %v", c.SandboxHosts, cage.NetworkModes)
+		return fmt.Errorf("policy.sandbox_hosts: invalid value %q: must be one of %v", c.SandboxHosts, cage.NetworkModes)
 	}
 	for _, what := range c.SandboxAlso {
 		if !slices.Contains(schedule.Sandboxable, what) {
-			return fmt.Errorf("policy.sandbox_also: %q: it is one of %v", what, schedule.Sandboxable)
+			return fmt.Errorf("policy.sandbox_also: invalid value %q: must be one of %v", what, schedule.Sandboxable)
 		}
 	}
 	if c.DenyAfter != "" {
@@ -57,13 +57,13 @@ func (c policyConfig) check(models map[string]bool) error {
 	return nil
 }
 
-// denyAfter is the duration of the key, which check has read before.
+// denyAfter returns the duration of the key deny_after, which check has validated.
 func (c policyConfig) denyAfter() time.Duration {
 	d, _ := time.ParseDuration(c.DenyAfter)
 	return d
 }
 
-// newReviewer makes what decides how tool calls are treated.
+// newReviewer returns the reviewer, which decides how to treat tool calls.
 func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *models) *review.Reviewer {
 	return review.New(review.Config{
 		Rules: rules, Project: projectFiles(g), Mode: permit.Mode(c.RunMode), Sandbox: c.Sandbox, Hosts: cage.NetworkMode(c.SandboxHosts), DenyAfter: c.denyAfter(),
@@ -73,12 +73,13 @@ func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *model
 	})
 }
 
-// cageOf returns the sandbox around what is no tool call. A project's file does
-// not take it away, and where one cannot be read it is the strictest.
+// cageOf returns a function that reports the sandbox policy of commands that are not
+// tool calls. A project's file cannot turn the sandbox off. If a policy file cannot be
+// read, the strictest policy applies.
 func cageOf(c policyConfig, r *review.Reviewer) func(context.Context, agent.Agent, string) (*cage.Policy, error) {
 	return func(ctx context.Context, a agent.Agent, what string) (*cage.Policy, error) {
 		if !slices.Contains(c.SandboxAlso, what) {
-			return nil, nil //nolint:nilnil // there is none
+			return nil, nil //nolint:nilnil // not sandboxed
 		}
 		p, err := r.Cage(ctx, a)
 		if review.Unreadable(err) || err == nil && p.Type == cage.InsecureNone {
@@ -88,7 +89,8 @@ func cageOf(c policyConfig, r *review.Reviewer) func(context.Context, agent.Agen
 	}
 }
 
-// projectFiles reads files of agents' repositories at a commit.
+// projectFiles returns a function that reads a file of an agent's repository at a
+// commit.
 func projectFiles(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error) {
 	return func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error) {
 		if commit == "" || len(a.Repos) == 0 {
@@ -99,7 +101,7 @@ func projectFiles(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, c
 		if err == nil {
 			return data, nil
 		}
-		// The mirror may have been made anew since.
+		// The mirror may have been recreated without this commit.
 		if _, err := g.Check(ctx, url, commit); err != nil {
 			return nil, err
 		}
@@ -107,7 +109,8 @@ func projectFiles(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, c
 	}
 }
 
-// teamEgress is what the team had settled at a time of what machines may reach.
+// teamEgress returns a function that reports the team's egress settings as they were at
+// a given time.
 func teamEgress(rules store.Rules) func(context.Context, time.Time) (agent.Egress, error) {
 	return func(ctx context.Context, at time.Time) (agent.Egress, error) {
 		h, err := store.Settings(ctx, rules)
@@ -116,19 +119,21 @@ func teamEgress(rules store.Rules) func(context.Context, time.Time) (agent.Egres
 	}
 }
 
-// foreignReach is how MCP servers that a repository names are reached: by the
-// server's own rules, and no further than the agent's machine.
+// foreignReach returns a function that makes the client for MCP servers that a
+// repository names. It can connect only to what both the server's own rules and the
+// agent's machine allow.
 func foreignReach(own policy.Network, machine func(agent.Egress) (policy.Network, error)) func(agent.Egress) (*outbound.Client, error) {
 	return func(e agent.Egress) (*outbound.Client, error) {
 		machines, err := machine(e)
 		if err != nil || machines.Mode == "" {
-			return nil, err // it has no network
+			return nil, err // the machine has no network
 		}
 		return outbound.New(policy.Narrow(own, machines))
 	}
 }
 
-// originFiles reads them at the commits that the agents began with.
+// originFiles returns a function that reads project files at the commit that the agent
+// started from.
 func originFiles(g *gateway.Gateway) func(context.Context, agent.Agent, string) ([]byte, error) {
 	read := projectFiles(g)
 	return func(ctx context.Context, a agent.Agent, path string) ([]byte, error) {
@@ -136,7 +141,8 @@ func originFiles(g *gateway.Gateway) func(context.Context, agent.Agent, string) 
 	}
 }
 
-// hooksOf returns the hooks.json that the team and an agent's person have set.
+// hooksOf returns a function that reads the hooks.json of the team and of the agent's
+// owner.
 func hooksOf(rules store.Rules, accounts store.Accounts) func(context.Context, agent.Agent) (schedule.Hooks, error) {
 	return func(ctx context.Context, a agent.Agent) (schedule.Hooks, error) {
 		var h schedule.Hooks
@@ -158,7 +164,7 @@ func hooksOf(rules store.Rules, accounts store.Accounts) func(context.Context, a
 	}
 }
 
-// checkHooks returns what is wrong with a hooks.json, as a machine would warn.
+// checkHooks returns the errors that a machine would report for a hooks.json.
 func checkHooks(text []byte) error {
 	if set := hook.Load(hook.Places{Team: text}); len(set.Warnings) > 0 {
 		return errors.New(strings.Join(set.Warnings, "; "))
@@ -166,9 +172,10 @@ func checkHooks(text []byte) error {
 	return nil
 }
 
-// sandboxHolds reports for which classes of machines the sandbox can hold its
-// policy: those of gVisor, and those that share this host's kernel where that
-// can. The sandbox looks again in the machine, and runs nothing where it cannot hold.
+// sandboxHolds returns a function that reports whether the sandbox can enforce its
+// policy in machines of a class. gVisor machines always can; machines that share this
+// host's kernel can if the kernel supports it. The sandbox checks again in the machine,
+// and runs nothing if it cannot enforce the policy.
 func sandboxHolds() func(class string) bool {
 	holds := probeSandbox().OK
 	return func(class string) bool { return holds || class == "strong" }

@@ -7,7 +7,7 @@ import (
 	"aloft/internal/control/model"
 )
 
-// priceConfig is in US dollars for a million tokens. What is absent is unknown.
+// priceConfig holds prices in US dollars per million tokens. Absent prices are unknown.
 type priceConfig struct {
 	Input      *float64 `yaml:"input"`
 	Output     *float64 `yaml:"output"`
@@ -15,23 +15,23 @@ type priceConfig struct {
 	CacheWrite *float64 `yaml:"cache_write"`
 }
 
-// check refuses what no price is.
+// check rejects invalid prices.
 func (p *priceConfig) check() error {
 	if p == nil {
 		return nil
 	}
 	if p.Input == nil || p.Output == nil {
-		return errors.New("price: give input and output, in US dollars for a million tokens")
+		return errors.New("price: input and output are required, in US dollars per million tokens")
 	}
 	for _, v := range []*float64{p.Input, p.Output, p.CacheRead, p.CacheWrite} {
-		if v != nil && (!(*v >= 0) || *v > maxPrice) { // nor is NaN one
-			return fmt.Errorf("price: %v is not from 0 to %v US dollars for a million tokens", *v, maxPrice)
+		if v != nil && (!(*v >= 0) || *v > maxPrice) { // also rejects NaN
+			return fmt.Errorf("price: %v is out of range: must be 0 to %v US dollars per million tokens", *v, maxPrice)
 		}
 	}
 	return nil
 }
 
-// price is it as the loop counts; nil where none is given.
+// price converts p to the loop's type. It returns nil if p is nil.
 func (p *priceConfig) price() *model.Price {
 	if p == nil {
 		return nil
@@ -39,5 +39,5 @@ func (p *priceConfig) price() *model.Price {
 	return &model.Price{Input: p.Input, Output: p.Output, CacheRead: p.CacheRead, CacheWrite: p.CacheWrite}
 }
 
-// maxPrice is far above any; what is above it was meant for something else.
+// maxPrice is far above any real price; a larger value is a mistake.
 const maxPrice = 100_000.0

@@ -8,19 +8,18 @@ import (
 	"aloft/internal/control/machine/container"
 )
 
-// Times of the removal of images that nothing needs any more.
+// Timing of the removal of unused images.
 const (
 	pruneEvery  = time.Hour
-	pruneLook   = time.Minute      // whether the disk is nearly full
-	prunePause  = 10 * time.Minute // between removals while it is
-	prunePinch  = time.Hour        // how long an image is kept then
-	neverUnused = 0                // what images.unused has to say for ever
+	pruneLook   = time.Minute      // how often to check whether the disk is nearly full
+	prunePause  = 10 * time.Minute // between removals while the disk is nearly full
+	prunePinch  = time.Hour        // how long an unused image is kept while the disk is nearly full
+	neverUnused = 0                // value of images.unused that keeps images forever
 )
 
-// pruneImages removes what of the images nothing needs, until ctx ends: those
-// that no machine was made of for long and, while the disk is nearly full, those
-// that none was made of just now, and what is kept of Dockerfiles' steps. What machines, snapshots and builds stand on
-// stays, and so does what people have imported.
+// pruneImages removes unused images until ctx is done. While the disk is nearly full, it
+// keeps unused images for a shorter time and removes the Dockerfile build cache too. It
+// never removes images that machines, snapshots or builds use, or that people imported.
 func (s *server) pruneImages(ctx context.Context, data string, c imagesConfig, defaultImage string) error {
 	r, ok := s.runtime.(*container.Runtime)
 	if !ok {
@@ -39,11 +38,11 @@ func (s *server) pruneImages(ctx context.Context, data string, c imagesConfig, d
 		if unused != neverUnused && time.Since(last) >= pause {
 			last = time.Now()
 			if err := pruneOnce(ctx, r.Images(), data, unused, defaultImage, s); err != nil && ctx.Err() == nil {
-				s.logger.Error("images that nothing needs cannot be removed", "error", err)
+				s.logger.Error("cannot remove unused images", "error", err)
 			}
 			if pinch {
 				if err := s.dockerfiles.prune(ctx); err != nil && ctx.Err() == nil {
-					s.logger.Error("what is kept to build Dockerfiles faster cannot be removed", "error", err)
+					s.logger.Error("cannot remove the Dockerfile build cache", "error", err)
 				}
 			}
 		}
@@ -62,7 +61,7 @@ func pruneOnce(ctx context.Context, images *image.Store, data string, unused tim
 	}
 	got, err := images.Prune(ctx, image.PruneOptions{Unused: unused, Keep: append(needs, keep)})
 	if len(got.Images)+got.Layers > 0 {
-		s.logger.Info("removed images that nothing needs", "images", len(got.Images), "layers", got.Layers, "bytes", got.Bytes)
+		s.logger.Info("removed unused images", "images", len(got.Images), "layers", got.Layers, "bytes", got.Bytes)
 	}
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	_ "gocloud.dev/secrets/awskms" // the keepers that secrets.keeper may name
+	_ "gocloud.dev/secrets/awskms" // key services for secrets.keeper
 	_ "gocloud.dev/secrets/azurekeyvault"
 	_ "gocloud.dev/secrets/gcpkms"
 	_ "gocloud.dev/secrets/hashivault"
@@ -37,18 +37,18 @@ func newSafe(ctx context.Context, data string, c secretsConfig, secrets store.Se
 	return safe.New(config)
 }
 
-// fromEnv sets a secret from the variable that the configuration names.
+// fromEnv sets a secret from the environment variable that the configuration names.
 func fromEnv(secret *string, name, at string, getenv func(string) string) error {
 	if name == "" {
 		return nil
 	}
 	if *secret != "" {
-		return fmt.Errorf("%s and %s_env are both given", at, at)
+		return fmt.Errorf("%s and %s_env cannot both be set", at, at)
 	}
 	if *secret = getenv(name); *secret == "" {
 		err := fmt.Errorf("%s_env: the variable %s is not set", at, name)
 		if getenv("SUDO_USER") != "" {
-			err = fmt.Errorf("%w: sudo passes on what your shell has with `sudo -E`, or --preserve-env=%s", err, name)
+			err = fmt.Errorf("%w: to pass your shell's variables through sudo, use `sudo -E` or --preserve-env=%s", err, name)
 		}
 		return err
 	}
@@ -61,7 +61,7 @@ func fromFile(secret *string, dir, name, at string) error {
 		return nil
 	}
 	if *secret != "" {
-		return fmt.Errorf("%s is given, and %s_file too", at, at)
+		return fmt.Errorf("%s and %s_file cannot both be set", at, at)
 	}
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)

@@ -14,20 +14,20 @@ import (
 	"aloft/internal/control/store"
 )
 
-// signInConfig is how people sign in, besides passwords, passkeys and links.
+// signInConfig configures sign-in methods besides passwords, passkeys and links.
 type signInConfig struct {
 	OIDC oidcConfig `yaml:"oidc"`
 }
 
-// oidcConfig is a provider of OpenID Connect.
+// oidcConfig is an OpenID Connect provider.
 type oidcConfig struct {
-	Name            string   `yaml:"name"`              // what people call it; the issuer's host unless given
-	Issuer          string   `yaml:"issuer"`            // https://accounts.example.com; "" is none
-	ClientID        string   `yaml:"client_id"`         // of this server, whose address for callbacks is /v1/session/provider/callback
+	Name            string   `yaml:"name"`              // display name; default the issuer's host
+	Issuer          string   `yaml:"issuer"`            // such as https://accounts.example.com; "" for no provider
+	ClientID        string   `yaml:"client_id"`         // of this server; its callback path is /v1/session/provider/callback
 	ClientSecret    string   `yaml:"client_secret"`     // the secret itself
 	ClientSecretEnv string   `yaml:"client_secret_env"` // or the variable that holds it
-	Domains         []string `yaml:"domains"`           // whose verified addresses may come without an invitation
-	Role            string   `yaml:"role"`              // of those: member unless given
+	Domains         []string `yaml:"domains"`           // verified e-mail addresses in these domains may join without an invitation
+	Role            string   `yaml:"role"`              // role of members who join that way; default member
 }
 
 func (c *signInConfig) check(getenv func(string) string) error {
@@ -37,16 +37,16 @@ func (c *signInConfig) check(getenv func(string) string) error {
 	}
 	if o.Issuer == "" {
 		if o.ClientID != "" {
-			return errors.New("sign_in.oidc.issuer is missing: it is the provider's address, as https://accounts.example.com")
+			return errors.New("sign_in.oidc.issuer is missing: set it to the provider's address, such as https://accounts.example.com")
 		}
 		return nil
 	}
 	u, err := url.Parse(o.Issuer)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && !loopback(u) {
-		return fmt.Errorf("sign_in.oidc.issuer: %q is no address as https://accounts.example.com", o.Issuer)
+		return fmt.Errorf("sign_in.oidc.issuer: invalid address %q: use an address such as https://accounts.example.com", o.Issuer)
 	}
 	if o.ClientID == "" {
-		return errors.New("sign_in.oidc.client_id is missing: the provider gives it, for the callback /v1/session/provider/callback")
+		return errors.New("sign_in.oidc.client_id is missing: register this server with the provider, with the callback path /v1/session/provider/callback")
 	}
 	if o.Name == "" {
 		o.Name = u.Hostname()
@@ -57,11 +57,11 @@ func (c *signInConfig) check(getenv func(string) string) error {
 	switch role := account.Role(o.Role); role {
 	case account.Member, account.Viewer:
 	default:
-		return fmt.Errorf("sign_in.oidc.role: %q is neither member nor viewer", o.Role)
+		return fmt.Errorf("sign_in.oidc.role: invalid value %q: must be member or viewer", o.Role)
 	}
 	for i, d := range o.Domains {
 		if d == "" || strings.ContainsAny(d, "@*/ ") {
-			return fmt.Errorf("sign_in.oidc.domains[%d]: %q is no domain as example.com", i, d)
+			return fmt.Errorf("sign_in.oidc.domains[%d]: invalid domain %q: use a name such as example.com", i, d)
 		}
 	}
 	return nil
@@ -72,8 +72,8 @@ func loopback(u *url.URL) bool {
 	return u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// named is the address under its name, where it is this host's own: browsers
-// have passkeys for names alone.
+// named replaces a loopback IP address by localhost, because browsers support passkeys
+// only for host names.
 func named(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || !loopback(u) {
@@ -87,7 +87,7 @@ func named(address string) string {
 	return u.String()
 }
 
-// provider is nil where there is none.
+// provider returns the provider, or nil if none is configured.
 func (c oidcConfig) provider() *signin.Provider {
 	if c.Issuer == "" {
 		return nil
@@ -95,8 +95,7 @@ func (c oidcConfig) provider() *signin.Provider {
 	return &signin.Provider{Name: c.Name, Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, Domains: c.Domains, Role: account.Role(c.Role)}
 }
 
-// firstLink makes a link for the owner while nobody has a way to sign in; "" is
-// that somebody has.
+// firstLink returns a sign-in link for the owner, or "" if somebody can already sign in.
 func (s *server) firstLink(ctx context.Context) string {
 	can, err := s.store.CanSignIn(ctx)
 	if err != nil || can {
@@ -112,16 +111,16 @@ func (s *server) firstLink(ctx context.Context) string {
 		}
 		link, _, err := s.desk.NewLink(ctx, u.ID)
 		if err != nil {
-			s.logger.Error("no link to sign in can be made", "error", err)
+			s.logger.Error("cannot create a sign-in link", "error", err)
 		}
 		return link
 	}
 	return ""
 }
 
-// shownOutside reports whether what an agent says in a run may be told outside: as
-// the team had set the display of summaries when the agent was made, and privacy
-// mode when the run began.
+// shownOutside returns a function that reports whether an agent's summaries may be sent
+// outside the server. That depends on the team's display setting when the agent was
+// created and on privacy mode when the run began.
 func shownOutside(rules store.Rules) func(context.Context, agent.Agent, agent.Run) (bool, error) {
 	return func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error) {
 		private, err := store.PrivacyOf(ctx, rules, r)
@@ -133,12 +132,13 @@ func shownOutside(rules store.Rules) func(context.Context, agent.Agent, agent.Ru
 	}
 }
 
-// privacyOf reports whether a run is in privacy mode.
+// privacyOf returns a function that reports whether a run is in privacy mode.
 func privacyOf(rules store.Rules) func(context.Context, agent.Run) (bool, error) {
 	return func(ctx context.Context, r agent.Run) (bool, error) { return store.PrivacyOf(ctx, rules, r) }
 }
 
-// mayReach returns a fault unless a user may run agents on a repository.
+// mayReach returns a function whose error says that a user may not run agents on a
+// repository.
 func mayReach(of interface {
 	store.Rules
 	store.Accounts

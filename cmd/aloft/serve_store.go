@@ -21,7 +21,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// database is what the server remembers, wherever it is.
+// database is the server's store, in PostgreSQL or in a file.
 type database interface {
 	store.Journal
 	store.Agents
@@ -42,20 +42,20 @@ type database interface {
 	Close() error
 }
 
-// boundFile names the server whose store is in PostgreSQL, in its data folder. The
-// database has the same name in it: with any other, and with none, all machines in
-// the folder would look as if their agents were gone, and be destroyed.
+// boundFile is the file in a data folder that holds the folder's id if its store is in
+// PostgreSQL. The database holds the same id. Without this check, a server started with
+// the wrong database would find no agents for the folder's machines and destroy them.
 const boundFile = "store.id"
 
-// openStore opens the PostgreSQL database at address, or the file in the data
-// folder where there is none.
+// openStore opens the PostgreSQL database at address, or the file in the data folder if
+// address is empty.
 func openStore(ctx context.Context, address, data string, logger *slog.Logger) (database, error) {
 	if address != "" {
 		return openPostgres(ctx, address, data, logger)
 	}
 	if _, err := os.Stat(filepath.Join(data, boundFile)); err == nil {
-		return nil, fault.Conflict("the store that goes with %s is in PostgreSQL, and no address is given", data).
-			Named("store_elsewhere").Hint("give its address by ALOFT_STORE or the configuration's store, or take another data folder")
+		return nil, fault.Conflict("the store for %s is in PostgreSQL, but no address is set", data).
+			Named("store_elsewhere").Hint("set its address with ALOFT_STORE or the configuration's store, or use another data folder")
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func openStore(ctx context.Context, address, data string, logger *slog.Logger) (
 	return s, nil
 }
 
-// remote is a store in PostgreSQL, and the lock of the data folder that goes with it.
+// remote is a store in PostgreSQL together with the lock on its data folder.
 type remote struct {
 	*postgres.Store
 	lock *os.File
@@ -87,8 +87,8 @@ func openPostgres(ctx context.Context, address, data string, logger *slog.Logger
 		}
 	}()
 	if _, err := os.Stat(kept); err == nil {
-		return nil, fault.Conflict("the store that goes with %s is the file aloft.db in it", data).
-			Named("store_elsewhere").Hint("start without an address of a store, or with a data folder of its own")
+		return nil, fault.Conflict("the store for %s is the file aloft.db in it", data).
+			Named("store_elsewhere").Hint("start without a store address, or use another data folder")
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func openPostgres(ctx context.Context, address, data string, logger *slog.Logger
 	}
 	r.Store, err = postgres.Open(ctx, address, id, logger)
 	if errors.Is(err, store.ErrUnreachable) {
-		return nil, fault.Unavailable("%v", err).Named("store_unreachable").Hint("start PostgreSQL, or mend the address; `aloft doctor` tries it")
+		return nil, fault.Unavailable("%v", err).Named("store_unreachable").Hint("start PostgreSQL, or fix the address; test it with `aloft doctor`")
 	}
 	if err != nil {
 		return nil, err
@@ -114,9 +114,9 @@ func openPostgres(ctx context.Context, address, data string, logger *slog.Logger
 	return r, nil
 }
 
-// folderID returns the id of the data folder, and whether a database is known to
-// have it. Until one does it is in a file beside, so that a start that is cut off is
-// gone on with.
+// folderID returns the id of the data folder, and whether a database is known to hold
+// it. Until then the id is in a separate file, so that an interrupted first start can be
+// continued.
 func folderID(path string) (id string, known bool, err error) {
 	for _, file := range []string{path, path + ".new"} {
 		text, err := os.ReadFile(file)
@@ -133,21 +133,22 @@ func folderID(path string) (id string, known bool, err error) {
 		return "", false, err
 	}
 	_, err = f.WriteString(id + "\n")
-	return id, false, errors.Join(err, f.Sync(), f.Close()) // before a database has it
+	return id, false, errors.Join(err, f.Sync(), f.Close()) // written before the database
 }
 
-// storeAddress is where the store is: what the flag says, the variable, or the
-// configuration. A flag is seen by everybody on the host, and so has no password.
+// storeAddress returns the store's address from the flag, the variable or the
+// configuration, in this order. The flag must not contain a password, because every user
+// of the host can see it.
 func storeAddress(flag, variable, configured string) (string, error) {
 	before, _, at := strings.Cut(flag, "@")
 	_, user, _ := strings.Cut(before, "://")
 	if strings.Contains(flag, "password") || at && strings.Contains(user, ":") {
-		return "", usageError{errors.New("--store has a password, which everybody on this host could read: put the address into ALOFT_STORE or the configuration's store, or the password into PGPASSWORD or ~/.pgpass")}
+		return "", usageError{errors.New("--store contains a password, which every user of this host could read: set the address in ALOFT_STORE or the configuration's store, or the password in PGPASSWORD or ~/.pgpass")}
 	}
 	return cmp.Or(flag, variable, configured), nil
 }
 
-// probeStore says whether the database at address can be had.
+// probeStore checks the database at address.
 func probeStore(ctx context.Context, address string) []container.Check {
 	if address == "" {
 		return nil
@@ -155,7 +156,7 @@ func probeStore(ctx context.Context, address string) []container.Check {
 	c := container.Check{Name: "store", Required: true}
 	detail, err := postgres.Probe(ctx, address)
 	if c.OK, c.Detail = err == nil, detail; err != nil {
-		c.Detail, c.Fix = fmt.Sprint(err), cmp.Or(fault.Of(err).Advice, "start PostgreSQL, or mend ALOFT_STORE or the configuration's store")
+		c.Detail, c.Fix = fmt.Sprint(err), cmp.Or(fault.Of(err).Advice, "start PostgreSQL, or fix ALOFT_STORE or the configuration's store")
 	}
 	return []container.Check{c}
 }

@@ -46,10 +46,10 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// server is one aloft serve, put together.
+// server holds the parts of a running aloft serve.
 type server struct {
-	URL     string // where it listens
-	KeyFile string // of the admin API key
+	URL     string // address that it listens on
+	KeyFile string // file with the admin API key
 
 	store       database
 	kept        *artifact.Store
@@ -57,7 +57,7 @@ type server struct {
 	runtime     machine.Runtime
 	schedule    *schedule.Scheduler
 	builder     *build.Builder
-	dockerfiles *dockerfiles // nil where no machine can be made
+	dockerfiles *dockerfiles // nil if this host cannot create machines
 	disk        *disk.Guard
 	tendImages  func(ctx context.Context) error
 	webhooks    *webhook.Sender
@@ -72,10 +72,10 @@ type server struct {
 	logger      *slog.Logger
 }
 
-// openServer makes a server that listens and does not yet serve.
+// openServer returns a server that listens but does not serve yet.
 func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slog.Logger) (_ *server, err error) {
-	// What is private has a mode that says so. The rest is for the users of machines,
-	// whatever the umask is of the shell that starts the server.
+	// Private files are created with a private mode. Other files must be readable by the
+	// users of machines, whatever umask the server inherits.
 	syscall.Umask(0o022)
 	s := &server{logger: logger, KeyFile: filepath.Join(o.Data, "admin.key")}
 	defer func() {
@@ -111,7 +111,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	s.logger = logger
 	secrets := c.secrets()
 	if short := redact.New(secrets).Short(); len(short) > 0 {
-		logger.Warn("secrets that are too short to be redacted", "names", short, "bytes", redact.MinLength)
+		logger.Warn("secrets are too short to be redacted", "names", short, "bytes", redact.MinLength)
 	}
 	models, err := newModels(c)
 	if err != nil {
@@ -128,15 +128,15 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		return nil, err
 	}
 	if s.runtime, err = newRuntime(o.Data, c, logger); err != nil {
-		logger.Warn("no machine can be made: runs will end in error", "error", err)
+		logger.Warn("cannot create machines: runs will fail", "error", err)
 		s.runtime = noRuntime{err}
 	} else if os.Geteuid() != 0 {
-		logger.Warn("no machine can be made, since the server is not root's: runs will end in error", "mend", "sudo -E aloft serve")
+		logger.Warn("cannot create machines without root: runs will fail", "fix", "sudo -E aloft serve")
 	}
 	if s.observer, err = observe.New(observe.Config{Journal: s.store, Agents: s.store, Telemetry: sent, Privacy: privacyOf(s.store), Logger: logger}); err != nil {
 		return nil, err
 	}
-	// Machines get their tokens of it, and its name is the server's address.
+	// The issuer signs machines' tokens. Its name is the server's address.
 	publicURL := func() string { return cmp.Or(c.PublicURL, s.URL) }
 	issuer, err := identity.Open(filepath.Join(o.Data, identityFile), publicURL)
 	if err != nil {
@@ -219,7 +219,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	}); err != nil {
 		return nil, err
 	}
-	if kept, ok := s.store.(interface{ OnFull(makeRoom func() bool) }); ok { // it is on the same disk
+	if kept, ok := s.store.(interface{ OnFull(makeRoom func() bool) }); ok { // the store is on the same disk
 		kept.OnFull(s.disk.Full)
 	}
 	s.tendImages = func(ctx context.Context) error { return s.pruneImages(ctx, o.Data, c.Images, c.Machine.Image) }
@@ -290,11 +290,11 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	return s, nil
 }
 
-// stopTime is how long requests under way may take when the server ends.
+// stopTime is how long the server waits for open requests when it stops.
 const stopTime = 2 * time.Second
 
-// Run serves until ctx ends, and leaves every run in a state from which the
-// next start goes on.
+// Run serves until ctx is done. It leaves every run in a state that the next start can
+// resume.
 func (s *server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	s.http.BaseContext = func(net.Listener) context.Context { return ctx } // ends the streams
@@ -353,8 +353,8 @@ func (s *server) close() error {
 	return errors.Join(errs...)
 }
 
-// lastSend sends the telemetry that waits, while the store is still open. A
-// receiver that is away is no failure of the server's.
+// lastSend sends the pending telemetry while the store is still open. An unreachable
+// receiver is not an error.
 func (s *server) lastSend() {
 	last, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
@@ -368,15 +368,15 @@ func (s *server) lastSend() {
 	}
 }
 
-// firstKey makes the admin and their key, where the store has no key yet.
+// firstKey creates the admin and an API key, if the store has no key yet.
 func (s *server) firstKey(ctx context.Context) error {
 	n, err := s.store.CountKeys(ctx)
 	if err != nil || n > 0 {
 		return err
 	}
 	key := account.NewKey()
-	// The file comes first: a key that nobody can read would be of no use, and a
-	// file without its key is written anew by the next start.
+	// Write the file before the store: a stored key that nobody can read is useless,
+	// while the next start overwrites a file whose key was not stored.
 	if err := os.WriteFile(s.KeyFile, []byte(key+"\n"), 0o600); err != nil {
 		return err
 	}
@@ -388,32 +388,31 @@ func (s *server) firstKey(ctx context.Context) error {
 	return err
 }
 
-// secretSize is the length of the server's secret, in bytes.
+// secretSize is the size of the server's secret, in bytes.
 const secretSize = 32
 
-// readSecret returns the secret that the file holds, and makes one where there
-// is no file.
+// readSecret returns the secret in the file at path, and creates it if it does not
+// exist.
 func readSecret(path string) ([]byte, error) {
 	secret, err := os.ReadFile(path)
 	switch {
 	case err == nil && len(secret) == secretSize:
 		return secret, nil
 	case err == nil:
-		return nil, fmt.Errorf("%s: %d bytes, want %d: restore it, or remove it to have the machines of running agents made anew", path, len(secret), secretSize)
+		return nil, fmt.Errorf("%s: has %d bytes, want %d: restore it, or remove it to recreate the machines of running agents", path, len(secret), secretSize)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
 	secret = make([]byte, secretSize)
-	_, _ = rand.Read(secret) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(secret) // crypto/rand never returns an error
 	return secret, atomicfile.Write(path, secret, 0o600)
 }
 
-// newRuntime makes the container runtime, with the binaries that this program
-// carries.
+// newRuntime returns the container runtime, with the binaries embedded in this program.
 func newRuntime(data string, c serverConfig, logger *slog.Logger) (machine.Runtime, error) {
 	bin, err := container.Install(binaries(), filepath.Join(data, "bin"))
 	if err != nil {
-		return nil, fmt.Errorf("put the machine binaries in place: %w", err)
+		return nil, fmt.Errorf("install the machine binaries: %w", err)
 	}
 	for _, path := range []string{c.Machine.Runtime, c.Machine.Strong} {
 		if path == "" {
@@ -439,12 +438,12 @@ func newRuntime(data string, c serverConfig, logger *slog.Logger) (machine.Runti
 	})
 }
 
-// noRuntime is the runtime of a host that has none: it says why.
+// noRuntime is the runtime of a host that cannot create machines. Its errors say why.
 type noRuntime struct{ why error }
 
 func (r noRuntime) Create(context.Context, machine.Spec) (machine.Machine, error) {
 	return nil, fault.Unavailable("this host cannot make machines: %v", r.why).Named("no_runtime").
-		Hint("run `aloft doctor` on the server: it says what is missing and how to mend it")
+		Hint("run `aloft doctor` on the server to see what is missing and how to fix it")
 }
 
 func (r noRuntime) Open(_ context.Context, id string) (machine.Machine, error) {

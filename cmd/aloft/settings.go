@@ -15,26 +15,25 @@ import (
 	"aloft/internal/client"
 )
 
-// settings are what an admin may settle: the words of the command line, the
-// API's name, and how a value is read.
+// settings lists the team settings: command-line name, API name, description and parser.
 var settings = []struct {
 	name, field, words string
 	read               func(string) (any, error)
 }{
-	{"default-model", "defaultModel", "of agents that name none; empty is the server's", asText},
-	{"default-repository", "defaultRepository", "of agents that name none; empty is none", asText},
-	{"base-branch", "baseBranch", "of repositories named without a ref; empty is their own", asText},
-	{"display-agent-summary", "displayAgentSummary", "lists and notices show what agents do and ask", asBool},
-	{"display-agent-summary-externally", "displayAgentSummaryExternally", "so do webhooks and other channels", asBool},
-	{"privacy-mode", "privacyMode", "nothing of prompts, answers or code leaves the server; from the next run of each agent", asBool},
-	{"network-mode", "networkMode", "what machines may reach: allow_all, default_with_network_settings, network_settings_only", asText},
-	{"network-allowlist", "networkAllowlist", "what else they may reach, with spaces between", asList},
-	{"retention-days", "retentionDays", "agents that nobody touches for so long are deleted; 0 is never", asNumber},
-	{"max-turns", "maxTurns", "replies of the model after which a run ends; 0 is the server's own", asNumber},
-	{"max-tokens", "maxTokens", "tokens likewise", asNumber},
-	{"max-cost", "maxCostUsd", "US dollars likewise", asDollars},
-	{"max-time", "maxSeconds", "time likewise, as 4h", asSeconds},
-	{"machine-retention-days", "machineRetentionDays", "machines that nobody uses for so long are removed; 0 is the server's own", asNumber},
+	{"default-model", "defaultModel", "model of agents that name none; empty for the server's default", asText},
+	{"default-repository", "defaultRepository", "repository of agents that name none; empty for none", asText},
+	{"base-branch", "baseBranch", "branch of repositories named without a ref; empty for their default branch", asText},
+	{"display-agent-summary", "displayAgentSummary", "show what agents do and ask in lists and notifications", asBool},
+	{"display-agent-summary-externally", "displayAgentSummaryExternally", "show it in webhooks and other channels too", asBool},
+	{"privacy-mode", "privacyMode", "keep prompts, answers and code on the server; applies from each agent's next run", asBool},
+	{"network-mode", "networkMode", "what machines may connect to: allow_all, default_with_network_settings or network_settings_only", asText},
+	{"network-allowlist", "networkAllowlist", "additional hosts that machines may connect to, separated by spaces", asList},
+	{"retention-days", "retentionDays", "days until an unused agent is deleted; 0 for never", asNumber},
+	{"max-turns", "maxTurns", "model replies after which a run ends; 0 for the server's limit", asNumber},
+	{"max-tokens", "maxTokens", "tokens after which a run ends; 0 for the server's limit", asNumber},
+	{"max-cost", "maxCostUsd", "US dollars after which a run ends; 0 for the server's limit", asDollars},
+	{"max-time", "maxSeconds", "time after which a run ends, such as 4h; 0 for the server's limit", asSeconds},
+	{"machine-retention-days", "machineRetentionDays", "days until an unused machine is deleted; 0 for the server's setting", asNumber},
 }
 
 func asText(s string) (any, error) { return s, nil }
@@ -48,13 +47,13 @@ func asBool(s string) (any, error) {
 	case "off", "false":
 		return false, nil
 	}
-	return nil, usageError{fmt.Errorf("%q is neither on nor off", s)}
+	return nil, usageError{fmt.Errorf("invalid value %q: must be on or off", s)}
 }
 
 func asNumber(s string) (any, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%q is no number", s)}
+		return nil, usageError{fmt.Errorf("invalid number %q", s)}
 	}
 	return n, nil
 }
@@ -62,7 +61,7 @@ func asNumber(s string) (any, error) {
 func asDollars(s string) (any, error) {
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%q is no number of dollars", s)}
+		return nil, usageError{fmt.Errorf("invalid amount in dollars %q", s)}
 	}
 	return n, nil
 }
@@ -73,7 +72,7 @@ func asSeconds(s string) (any, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d%time.Second != 0 {
-		return nil, usageError{fmt.Errorf("%q is no time: it is as in 4h or 90m, in whole seconds", s)}
+		return nil, usageError{fmt.Errorf("invalid duration %q: use a value such as 4h or 90m, in whole seconds", s)}
 	}
 	return int64(d / time.Second), nil
 }
@@ -85,9 +84,9 @@ func newSettingsCommand(a *app) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "settings",
-		Short: "Show what is settled for new agents, or settle it",
-		Long: `Show what is settled for new agents, or settle it, as an admin. It counts at once,
-for agents that are made from then on; privacy-mode counts for runs.
+		Short: "Show or change the team's settings",
+		Long: `Show the team's settings or, as an admin, change them. Changes apply at once to agents
+created from then on; privacy-mode applies to each agent's next run.
 
 ` + strings.TrimRight(words.String(), "\n"),
 		Example: `  aloft settings
@@ -110,7 +109,7 @@ for agents that are made from then on; privacy-mode counts for runs.
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "set NAME VALUE", Short: "Settle something; an empty value takes it back", Args: cobra.ExactArgs(2),
+		Use: "set NAME VALUE", Short: "Change a setting; an empty value restores the default", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, s := range settings {
 				if s.name != args[0] {
@@ -130,7 +129,7 @@ for agents that are made from then on; privacy-mode counts for runs.
 				}
 				return a.showSettings(now)
 			}
-			return usageError{fmt.Errorf("there is no setting %q: see aloft settings --help", args[0])}
+			return usageError{fmt.Errorf("unknown setting %q: see aloft settings --help", args[0])}
 		},
 	})
 	return cmd
@@ -170,17 +169,19 @@ func newUsageCommand(a *app) *cobra.Command {
 	var from, to, by string
 	cmd := &cobra.Command{
 		Use:   "usage",
-		Short: "Count tokens and their cost by day, person, repository or model",
-		Long: `Count tokens and their cost by day, person, repository or model: yours, or everybody's for admins.
+		Short: "Show token usage and cost by day, person, repository or model",
+		Long: `Show token usage and cost by day, person, repository or model: your own or, for admins,
+everybody's.
 
-The cost is in US dollars, at the prices that the server's configuration had when the tokens were used; where it had none, it is unknown.`,
+Costs are in US dollars, at the prices that were configured when the tokens were used. A
+cost is unknown if no price was configured.`,
 		Example: `  aloft usage
   aloft usage --by repository --from 2026-01-01 --to 2026-03-31`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			group, ok := usageGroups[by]
 			if !ok {
-				return usageError{fmt.Errorf("--by: %q is none of day, person, repository, model", by)}
+				return usageError{fmt.Errorf("invalid --by %q: must be day, person, repository or model", by)}
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -198,9 +199,9 @@ The cost is in US dollars, at the prices that the server's configuration had whe
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "the first `day`; 30 days ago unless given")
-	cmd.Flags().StringVar(&to, "to", "", "the last `day`; today unless given")
-	cmd.Flags().StringVar(&by, "by", "day", "day, person, repository or model")
+	cmd.Flags().StringVar(&from, "from", "", "first `day` (default: 30 days ago)")
+	cmd.Flags().StringVar(&to, "to", "", "last `day` (default: today)")
+	cmd.Flags().StringVar(&by, "by", "day", "group by day, person, repository or model")
 	return cmd
 }
 
@@ -211,7 +212,7 @@ var usageGroups = map[string]func(client.UsageRow) string{
 	"model":      func(r client.UsageRow) string { return r.Model },
 }
 
-// sumUsage is the table of rows summed by group, in the order of their names.
+// sumUsage returns a table of rows summed by group and sorted by group name.
 func sumUsage(rows []client.UsageRow, by string, group func(client.UsageRow) string) [][]string {
 	sums := map[string]*client.UsageRow{}
 	var names []string
@@ -250,7 +251,7 @@ func sumUsage(rows []client.UsageRow, by string, group func(client.UsageRow) str
 func newAuditCommand(a *app) *cobra.Command {
 	var limit int
 	cmd := list[client.AuditEntry]{
-		use: "audit", short: "List who has settled what, the newest first; for admins",
+		use: "audit", short: "List changes to the team's settings, newest first; admins only",
 		of: func(ctx context.Context, c *client.Client, _ []string) ([]client.AuditEntry, error) {
 			return c.Audit(ctx, limit)
 		},
@@ -261,6 +262,6 @@ func newAuditCommand(a *app) *cobra.Command {
 			}
 		},
 	}.command(a)
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many, from 1 to 100")
+	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of entries to list, from 1 to 100")
 	return cmd
 }

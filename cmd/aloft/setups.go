@@ -15,7 +15,7 @@ import (
 	"aloft/internal/secret"
 )
 
-// setups makes environments of machines that people have set up.
+// setups turns machines that people have set up into environments.
 type setups struct {
 	schedule *schedule.Scheduler
 	builder  *build.Builder
@@ -23,7 +23,7 @@ type setups struct {
 
 var _ api.SetUps = setups{}
 
-// maxProposeFile bounds what is read of a file that a proposal goes by, in bytes.
+// maxProposeFile is the most bytes read of a repository file that a proposal is based on.
 const maxProposeFile = 256 << 10
 
 // Snapshot implements [api.SetUps].
@@ -41,13 +41,13 @@ func (s setups) Snapshot(ctx context.Context, a agent.Agent) (id string, p envir
 	if a.Env.Preset == agent.VMSetupHelper {
 		if path, _, text, err := s.Proposed(ctx, a); err == nil && path != "" {
 			if text, err = environment.WithSnapshot(text, id); err == nil {
-				return id, environment.Proposal{Text: text, Why: []string{"snapshot: the disk as the agent left it", "the rest: " + path + ", as the agent proposes it"}}, nil
+				return id, environment.Proposal{Text: text, Why: []string{"snapshot: the disk as the agent left it", "the other keys: from " + path + ", as the agent proposes it"}}, nil
 			}
 		}
 	}
 	files, err := s.builder.Exists(ctx, url, "", environment.ProposeFiles, maxProposeFile)
 	if err != nil {
-		files = nil // the snapshot is worth more than the proposal
+		files = nil // keep the snapshot even without a full proposal
 	}
 	return id, environment.Propose(environment.Known{Snapshot: id, Files: files, Typed: typed}), nil
 }
@@ -57,8 +57,8 @@ func (s setups) Try(ctx context.Context, a agent.Agent, text string, tell func(s
 	return s.builder.Draft(ctx, a.Repos[0].URL, a.UserID, text, tell)
 }
 
-// Commit implements [api.SetUps]. The file is the one that the repository has,
-// if it has one.
+// Commit implements [api.SetUps]. It replaces the environment file that the repository
+// already has, if any.
 func (s setups) Commit(ctx context.Context, a agent.Agent, text string) (path, branch, commit string, err error) {
 	found, err := s.builder.Exists(ctx, a.Repos[0].URL, "", environment.Files, environment.MaxSize)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s setups) Commit(ctx context.Context, a agent.Agent, text string) (path, b
 	return path, branch, commit, err
 }
 
-// firstOf is the file that counts of those that a repository has; "" is none.
+// firstOf returns the environment file that takes precedence, or "" if there is none.
 func firstOf(found map[string][]byte) string {
 	for _, name := range environment.Files {
 		if _, ok := found[name]; ok {
@@ -81,8 +81,8 @@ func firstOf(found map[string][]byte) string {
 	return ""
 }
 
-// Proposed implements [api.SetUps]: what the agent has pushed, where that differs
-// from what it began with.
+// Proposed implements [api.SetUps]. It returns the environment that the agent has
+// pushed, if it differs from the one that the agent started with.
 func (s setups) Proposed(ctx context.Context, a agent.Agent) (path, branch, text string, err error) {
 	url := a.Repos[0].URL
 	if branch, err = s.schedule.PushedBranch(ctx, a.ID); err != nil || branch == "" {

@@ -24,11 +24,11 @@ import (
 func newSnapshotCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Keep and move the saved disks of machines",
-		Long: `Keep and move the saved disks of machines: snapshots, and builds of environments.
+		Short: "Manage saved disks of machines",
+		Long: `Manage saved disks of machines: snapshots, and builds of environments.
 
-All but create work on the data folder (--data) of a server on this host, as
-root, whether it runs or not.`,
+All commands except create work on the data folder (--data) of a server on this host.
+They require root. The server may be running or not.`,
 		Example: `  aloft snapshot create bc-…
   aloft snapshot list
   aloft snapshot export snapshot-20260102-… s3://backups?region=eu-central-1
@@ -45,9 +45,9 @@ func newSnapshotCreateCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "create AGENT",
 		Short: "Save the disk of an agent's machine",
-		Long: `Save the disk of an agent's machine, for as long as the snapshot is not deleted.
-The machine is stopped for that, with all that runs in it; it goes on when it is
-needed. It takes as long with a million files as with none.`,
+		Long: `Save the disk of an agent's machine. The snapshot is kept until it is deleted. Saving
+stops the machine and all its processes; it restarts when it is next needed. The time
+it takes does not depend on the number of files.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,11 +64,11 @@ needed. It takes as long with a million files as with none.`,
 	}
 }
 
-// layers does something with the saved layers of the data folder.
+// layers calls do with the layer store of the data folder.
 func (a *app) layers(do func(*layer.Store) error) (err error) {
 	dir := filepath.Join(a.config.Data, "machines", container.LayersDir)
 	if _, err := os.Stat(dir); err != nil {
-		return &cli.Problem{Exit: cli.Failure, Code: "no_data", Message: fmt.Sprintf("there are no saved disks here: %v", err), Hint: "name the server's data folder with --data, and run this as root on its host", Err: err}
+		return &cli.Problem{Exit: cli.Failure, Code: "no_data", Message: fmt.Sprintf("cannot open saved disks: %v", err), Hint: "set the server's data folder with --data, and run this as root on its host", Err: err}
 	}
 	s, err := layer.Open(dir, slog.New(slog.NewTextHandler(a.stderr, nil)))
 	if err != nil {
@@ -81,7 +81,7 @@ func (a *app) layers(do func(*layer.Store) error) (err error) {
 func newSnapshotListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the snapshots and builds that are kept",
+		Short: "List snapshots and builds",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return a.layers(func(s *layer.Store) error {
@@ -109,11 +109,10 @@ func newSnapshotListCommand(a *app) *cobra.Command {
 func newSnapshotExportCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export SNAPSHOT BUCKET",
-		Short: "Write a snapshot to a folder or a bucket",
-		Long: `Write a snapshot, and all that it stands on but the image, to a folder or a bucket
-(s3://NAME?region=REGION, with credentials as AWS's tools have them). Each layer
-is an OCI layer (tar, zstd), named by its digest; one that is there already is
-not written again.`,
+		Short: "Export a snapshot to a folder or a bucket",
+		Long: `Export a snapshot and the layers below it, without the image, to a folder or a bucket
+(s3://NAME?region=REGION, with the credentials of the AWS tools). Each layer is an OCI
+layer (tar, zstd) named by its digest. Layers that already exist there are skipped.`,
 		Example: `  aloft snapshot export snapshot-20260102-… /mnt/usb/aloft`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -130,9 +129,9 @@ not written again.`,
 func newSnapshotImportCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "import SNAPSHOT BUCKET",
-		Short: "Read a snapshot from a folder or a bucket, and keep it",
-		Long: `Read a snapshot that was exported to a folder or a bucket, and keep it. The image
-that it stands on has to be had here under the same name.`,
+		Short: "Import a snapshot from a folder or a bucket",
+		Long: `Import a snapshot that was exported to a folder or a bucket. Its image must exist here
+under the same name.`,
 		Example: `  aloft snapshot import snapshot-20260102-… 's3://backups?region=eu-central-1'`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -149,9 +148,9 @@ that it stands on has to be had here under the same name.`,
 func newSnapshotDeleteCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete SNAPSHOT",
-		Short: "Give up a snapshot",
-		Long: `Give up a snapshot. Machines that were made from it go on; its files are removed
-when nothing needs them any more.`,
+		Short: "Delete a snapshot",
+		Long: `Delete a snapshot. Machines created from it are not affected; its files are removed when
+no machine uses them.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.layers(func(s *layer.Store) error {
@@ -164,7 +163,7 @@ when nothing needs them any more.`,
 	}
 }
 
-// move does something with the layers and a bucket, telling which layer is next.
+// move calls do with the layer store, a bucket, and a function that prints progress.
 func (a *app) move(ctx context.Context, name string, do func(*layer.Store, *blob.Bucket, func(n, of int)) error) (err error) {
 	address, err := bucketURL(name)
 	if err != nil {
@@ -180,7 +179,7 @@ func (a *app) move(ctx context.Context, name string, do func(*layer.Store, *blob
 	})
 }
 
-// bucketURL is the URL of a bucket, for which a folder may stand.
+// bucketURL returns the URL of a bucket, which name may give as a folder.
 func bucketURL(name string) (string, error) {
 	if strings.Contains(name, "://") {
 		return name, nil
@@ -189,7 +188,7 @@ func bucketURL(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Beside the file and not in /tmp, so that it can be renamed into place.
+	// Temporary files go next to the target, not in /tmp, so that they can be renamed.
 	u := url.URL{Scheme: "file", Path: dir, RawQuery: "create_dir=true&no_tmp_dir=true&metadata=skip"}
 	return u.String(), nil
 }

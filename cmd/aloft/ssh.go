@@ -17,12 +17,12 @@ import (
 	"aloft/internal/sshconfig"
 )
 
-// knownHosts is the file in which ssh remembers the machines' keys, beside the
-// saved login.
+// knownHosts returns the path of the known_hosts file for machines, next to the saved
+// login.
 func (a *app) knownHosts() string { return filepath.Join(filepath.Dir(a.config.Login), "known_hosts") }
 
-// sshOptions are the options with which ssh reaches machines through this
-// program, and the server that is named now.
+// sshOptions returns the options that make ssh connect to machines through this program
+// and the configured server.
 func (a *app) sshOptions() ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -46,11 +46,11 @@ func (a *app) sshOptions() ([]string, error) {
 	return options, nil
 }
 
-// agentOfHost is the agent that a host's name stands for.
+// agentOfHost returns the agent ID in a host name.
 func agentOfHost(host string) string { return strings.TrimPrefix(host, "aloft.") }
 
-// meet makes our known_hosts ready for the present life of a host's machine.
-// Several may do so at once.
+// meet removes the host's key from our known_hosts if its machine has been recreated
+// since. It is safe to run in several processes at once.
 func (a *app) meet(host, life string) error {
 	file := a.knownHosts()
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -75,7 +75,7 @@ func (a *app) meet(host, life string) error {
 	return atomicfile.Write(file, []byte(text), 0o600)
 }
 
-// dialSSH is an ssh connection of this program's own to an agent's machine.
+// dialSSH opens an SSH connection from this program to an agent's machine.
 func dialSSH(ctx context.Context, c *client.Client, agentID string) (*ssh.Client, error) {
 	conn, _, err := c.OpenSSH(ctx, agentID)
 	if err != nil {
@@ -83,12 +83,12 @@ func dialSSH(ctx context.Context, c *client.Client, agentID string) (*ssh.Client
 	}
 	session, channels, requests, err := ssh.NewClientConn(conn, agentID, &ssh.ClientConfig{
 		User: "ubuntu",
-		// The server has led us to this agent's machine, and to no other: a host
-		// key would say nothing more.
-		HostKeyCallback: ssh.InsecureIgnoreHostKey(), //nolint:gosec // as said above
+		// The server has already authenticated the connection to this agent's machine, so
+		// checking the host key adds nothing.
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(), //nolint:gosec // see above
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the machine's ssh server does not answer: %w", err), conn.Close())
+		return nil, errors.Join(fmt.Errorf("the machine's SSH server does not answer: %w", err), conn.Close())
 	}
 	return ssh.NewClient(session, channels, requests), nil
 }

@@ -10,9 +10,8 @@ func newSSHProxyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ssh-proxy AGENT",
 		Short: "Connect ssh to an agent's machine (a ProxyCommand)",
-		Long: `Join standard input and output to the ssh server of an agent's machine. This is
-for ssh, as its ProxyCommand; 'aloft config-ssh' writes that into its
-configuration. A machine that sleeps is woken.`,
+		Long: `Connect standard input and output to the SSH server of an agent's machine. Use this as
+ssh's ProxyCommand; 'aloft config-ssh' sets that up. A sleeping machine is woken.`,
 		Example:           `  ssh -o ProxyCommand='aloft ssh-proxy %n' bc-…`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeAgents,
@@ -26,15 +25,15 @@ configuration. A machine that sleeps is woken.`,
 				return err
 			}
 			defer conn.Close()
-			// Before ssh sees the first byte, and so before it looks for the key.
+			// Do this before ssh receives the first byte and looks up the host key.
 			if err := a.meet(args[0], life); err != nil {
 				return err
 			}
 			go func() {
 				_, _ = io.Copy(conn, a.stdin)
-				_ = conn.Close() // ssh has gone
+				_ = conn.Close() // ssh has exited
 			}()
-			// However it ended, ssh knows better what that means.
+			// Ignore the error: ssh reports how the connection ended.
 			_, _ = io.Copy(a.stdout, conn)
 			return nil
 		},

@@ -411,8 +411,8 @@ func TestSavedEnvironment(t *testing.T) {
 		Items []struct{ VersionID string }
 	}
 	a.get(path+"/history", &history)
-	a.prints(t, "says again", "env", "history", made.ID, history.Items[1].VersionID, "--restore")
-	a.prints(t, "is what machines start from", "env", "build", made.ID)
+	a.prints(t, "Restored env-", "env", "history", made.ID, history.Items[1].VersionID, "--restore")
+	a.prints(t, "Machines now start from it.", "env", "build", made.ID)
 	file := filepath.Join(t.TempDir(), "environment.json")
 	if err := os.WriteFile(file, []byte(`{"install": "true", // nothing
 }`), 0o600); err != nil {
@@ -421,7 +421,7 @@ func TestSavedEnvironment(t *testing.T) {
 	a.prints(t, "Changed env-", "env", "update", made.ID, file, "--name", "two")
 	a.prints(t, "// nothing", "env", "show", made.ID)
 	a.prints(t, "Saved env-", "env", "create", "--name", "three", "--repo", urls[1], file)
-	a.prints(t, "Removed env-", "env", "delete", made.ID)
+	a.prints(t, "Deleted env-", "env", "delete", made.ID)
 	if logs, err := filepath.Glob(filepath.Join(a.Data, "builds", "*.log")); err != nil || len(logs) != 0 {
 		t.Errorf("of an environment that is deleted there is %q, %v", logs, err)
 	}

@@ -144,7 +144,7 @@ func forwards(t *testing.T, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if !strings.Contains(line, "goes to port 3000") {
+	if !strings.Contains(line, "to port 3000 in the machine of") {
 		t.Errorf("%v: %q, %v", cmd.Args, line, err)
 	}
 	_ = cmd.Process.Kill()
