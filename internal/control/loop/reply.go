@@ -120,7 +120,7 @@ var errEmpty = &model.Error{Reason: model.Cut, Message: "the model sent an empty
 // ask asks the model once.
 func (t *talk) ask(ctx context.Context) error {
 	s := t.state()
-	req := model.Request{System: t.system(s), Messages: s.Messages, Tools: t.tools(s)}
+	req := model.Request{System: t.system(s), Messages: s.Messages, Tools: t.tools(s), Cache: &t.cache}
 	text, thought := splice{seen: s.Shown}, splice{seen: s.Thought}
 	deltas := newBatch(ctx, t.record)
 	written := t.writing(s)

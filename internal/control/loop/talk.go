@@ -20,7 +20,8 @@ type talk struct {
 	model model.Model
 	info  model.Info
 	task  string // the call at which the subagent works; "" in the agent's own
-	acks  acks   // that the machine has not confirmed yet
+	cache model.Cache
+	acks  acks // that the machine has not confirmed yet
 }
 
 // state is how the journal stands, with this conversation's thread. It stays as

@@ -3,6 +3,7 @@ package model
 import (
 	"crypto/rand"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"aloft/internal/conversation"
@@ -13,7 +14,7 @@ import (
 // Methods that take a piece return the Event to yield, and whether there is one.
 type Assembly struct {
 	provider string
-	used     map[string]bool // call ids of the conversation
+	asked    []conversation.Message
 	parts    []*part
 	byKey    map[string]*part
 }
@@ -27,13 +28,22 @@ type part struct {
 
 // NewAssembly begins a reply of the provider to req.
 func NewAssembly(provider string, req Request) *Assembly {
-	a := &Assembly{provider: provider, used: map[string]bool{}, byKey: map[string]*part{}}
-	for _, m := range req.Messages {
-		for _, c := range m.Calls() {
-			a.used[c.ID] = true
+	return &Assembly{provider: provider, asked: req.Messages, byKey: map[string]*part{}}
+}
+
+// used reports whether the conversation or the reply has a call of that id.
+func (a *Assembly) used(id string) bool {
+	if slices.ContainsFunc(a.parts, func(p *part) bool { return p.isCall && p.id == id }) {
+		return true
+	}
+	for _, m := range a.asked {
+		for _, b := range m.Blocks {
+			if b.Call != nil && b.Call.ID == id {
+				return true
+			}
 		}
 	}
-	return a
+	return false
 }
 
 func (a *Assembly) part(key string) *part {
@@ -80,10 +90,9 @@ func (a *Assembly) Call(key, id, name string) {
 		}
 		return
 	}
-	if !isWord(id, longestID) || len(id) < 8 || a.used[id] {
+	if !isWord(id, longestID) || len(id) < 8 || a.used(id) {
 		id = "call_" + rand.Text()
 	}
-	a.used[id] = true
 	p.isCall, p.id, p.name = true, id, name
 }
 

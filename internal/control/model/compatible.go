@@ -74,7 +74,7 @@ func WithoutThinking(provider string, req Request) (Request, bool) {
 	for i, m := range out {
 		had = had || len(m.Blocks) < len(req.Messages[i].Blocks)
 	}
-	req.Messages = Compatible(provider, out)
+	req.Messages, req.Cache = Compatible(provider, out), nil // what is cached is of other messages
 	return req, had
 }
 

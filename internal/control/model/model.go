@@ -29,6 +29,9 @@ type Request struct {
 	Messages  []conversation.Message // begins with the user; every call has its result in the next message
 	Tools     []tool.Spec
 	MaxTokens int // of the reply; 0 is the model's own
+	// Cache holds what was encoded of the conversation for its last request; nil
+	// encodes all of it.
+	Cache *Cache
 }
 
 // Event is a part of a reply: exactly one field is set.

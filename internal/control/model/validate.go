@@ -27,7 +27,8 @@ func Validate(req Request) error {
 	if err := validateTools(req.Tools); err != nil {
 		return err
 	}
-	return validateMessages(req.Messages)
+	check := validator{called: map[string]bool{}}
+	return check.messages(req.Messages)
 }
 
 func refuse(format string, args ...any) *Error {
@@ -69,7 +70,14 @@ func validateTools(tools []tool.Spec) error {
 	return nil
 }
 
-func validateMessages(messages []conversation.Message) error {
+// validator checks the messages of a conversation, from one on.
+type validator struct {
+	called map[string]bool // ids of calls in the messages before at
+	at     int             // the first to check; those before it are in order
+}
+
+// messages reports what is wrong with messages, and notes their calls.
+func (v *validator) messages(messages []conversation.Message) error {
 	if len(messages) == 0 {
 		return refuse("messages: there is none")
 	}
@@ -77,8 +85,8 @@ func validateMessages(messages []conversation.Message) error {
 		return refuse("messages[0]: the first is not the user's")
 	}
 	var waiting []string // calls of the message before
-	seen := map[string]bool{}
-	for i, m := range messages {
+	for i := v.at; i < len(messages); i++ {
+		m := messages[i]
 		if m.Role != conversation.User && m.Role != conversation.Assistant {
 			return refuse("messages[%d]: role %q", i, m.Role)
 		}
@@ -96,10 +104,10 @@ func validateMessages(messages []conversation.Message) error {
 			}
 			switch {
 			case b.Call != nil:
-				if seen[b.Call.ID] {
+				if v.called[b.Call.ID] {
 					return refuse("%s: call id %q is there twice", at, b.Call.ID)
 				}
-				seen[b.Call.ID] = true
+				v.called[b.Call.ID] = true
 				calls = append(calls, b.Call.ID)
 			case b.Result != nil:
 				k := slices.Index(waiting, b.Result.CallID)

@@ -71,6 +71,10 @@ func NewWire(client *http.Client, secrets ...string) *Wire {
 
 // RoundTrip implements [http.RoundTripper] for the SDK's client.
 func (w *Wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	req, err := spliced(req)
+	if err != nil {
+		return nil, err
+	}
 	res, err := w.next.RoundTrip(req)
 	if err != nil {
 		return nil, err

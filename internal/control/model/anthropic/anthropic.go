@@ -72,7 +72,7 @@ type messages struct {
 // Stream implements [model.Model].
 func (m *messages) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		req, err := model.Prepare(provider, req)
+		req, err := req.Cache.Prepare(provider, req)
 		if err != nil {
 			yield(model.Event{}, err)
 			return
@@ -92,13 +92,17 @@ func (m *messages) Stream(ctx context.Context, req model.Request) iter.Seq2[mode
 // ask yields the events of one reply. It returns an error that is still to be
 // yielded.
 func (m *messages) ask(ctx context.Context, req model.Request, yield func(model.Event, error) bool) error {
-	inner, stop := context.WithCancel(ctx)
+	params, encoded, err := params(m.cfg, req)
+	if err != nil {
+		return err
+	}
+	inner, stop := context.WithCancel(model.WithSplice(ctx, encoded))
 	defer stop()
 	var opts []option.RequestOption
 	if betas := betas(m.cfg); len(betas) > 0 {
 		opts = append(opts, option.WithHeader("anthropic-beta", strings.Join(betas, ",")))
 	}
-	stream := m.service.NewStreaming(inner, params(m.cfg, req), opts...)
+	stream := m.service.NewStreaming(inner, params, opts...)
 	defer stream.Close()
 	d := decoder{assembly: model.NewAssembly(provider, req)}
 	for stream.Next() {

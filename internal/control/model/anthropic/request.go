@@ -21,12 +21,15 @@ const redacted = "redacted:"
 
 const minThinking = 1024 // the API's own lower bound
 
-// params says req in the SDK's types.
-func params(cfg Config, req model.Request) sdk.MessageNewParams {
+// params says req in the SDK's types, and what is encoded of it already.
+func params(cfg Config, req model.Request) (sdk.MessageNewParams, model.Splice, error) {
 	p := sdk.MessageNewParams{
 		Model:     cfg.Name,
 		MaxTokens: int64(req.MaxTokens),
-		Tools:     tools(req.Tools),
+		Messages:  []sdk.MessageParam{param.Override[sdk.MessageParam](model.MessagesMark.JSON())},
+	}
+	if len(req.Tools) > 0 {
+		p.Tools = []sdk.ToolUnionParam{param.Override[sdk.ToolUnionParam](model.ToolsMark.JSON())}
 	}
 	if p.MaxTokens <= 0 {
 		p.MaxTokens = int64(cmp.Or(cfg.MaxOutput, model.Lookup(cfg.Name).MaxOutput))
@@ -36,9 +39,6 @@ func params(cfg Config, req model.Request) sdk.MessageNewParams {
 	}
 	if strings.TrimSpace(req.System) != "" {
 		p.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
-	}
-	for _, m := range req.Messages {
-		p.Messages = append(p.Messages, message(m))
 	}
 	// The budget counts against max_tokens and must be less.
 	switch budget := min(int64(cfg.Thinking), p.MaxTokens-1); {
@@ -50,17 +50,30 @@ func params(cfg Config, req model.Request) sdk.MessageNewParams {
 		p.Thinking = sdk.ThinkingConfigParamOfEnabled(budget)
 	}
 	known := model.Lookup(cfg.Name).Traits.Thinking != model.NoThinking
-	if p.Thinking.OfEnabled == nil && p.Thinking.OfAdaptive == nil && (known || cfg.Thinking != 0) {
-		// The API refuses reasoning in the turn that goes on while thinking is off.
-		for i := range p.Messages {
-			p.Messages[i].Content = slices.DeleteFunc(p.Messages[i].Content, func(b sdk.ContentBlockParamUnion) bool {
-				return b.OfThinking != nil || b.OfRedactedThinking != nil
-			})
+	// The API refuses reasoning in the turn that goes on while thinking is off.
+	unthinking := p.Thinking.OfEnabled == nil && p.Thinking.OfAdaptive == nil && (known || cfg.Thinking != 0)
+	marked := cached(req.Messages)
+	form := func(i int) int {
+		f := plainForm
+		if unthinking {
+			f |= unthinkingForm
 		}
+		if slices.Contains(marked, i) {
+			f |= cachedForm
+		}
+		return f
 	}
-	markCached(p.Messages)
-	return p
+	encoded, err := req.Cache.Encode(req, form, func(i int) ([]byte, error) { return message(req.Messages[i], form(i)).MarshalJSON() },
+		func() ([]byte, error) { return model.Elements(tools(req.Tools)) })
+	return p, encoded, err
 }
+
+// Forms of a message: bits.
+const (
+	plainForm      = 0
+	unthinkingForm = 1 // without reasoning
+	cachedForm     = 2 // a cached prefix ends with it
+)
 
 // mayThink reports whether a request with a budget may turn thinking on. It may not
 // where the model is in the middle of a turn that began without: the first reply of
@@ -108,10 +121,17 @@ func schema(raw json.RawMessage) sdk.ToolInputSchemaParam {
 	return param.Override[sdk.ToolInputSchemaParam](raw)
 }
 
-func message(m conversation.Message) sdk.MessageParam {
+func message(m conversation.Message, form int) sdk.MessageParam {
 	p := sdk.MessageParam{Role: sdk.MessageParamRole(m.Role)}
 	for _, b := range m.Blocks {
-		p.Content = append(p.Content, block(b))
+		if b.Thinking == nil || form&unthinkingForm == 0 {
+			p.Content = append(p.Content, block(b))
+		}
+	}
+	if form&cachedForm != 0 {
+		if mark := p.Content[len(p.Content)-1].GetCacheControl(); mark != nil {
+			*mark = sdk.NewCacheControlEphemeralParam()
+		}
 	}
 	return p
 }
@@ -157,20 +177,15 @@ func result(r conversation.ToolResult) *sdk.ToolResultBlockParam {
 	return p
 }
 
-// markCached ends a cached prefix at the last message of the user and at the
-// one before: the first is written now, the second was written by the turn
-// before and is read now. With the system prompt and the tools these are the
+// cached returns the messages with which a cached prefix ends: the last message of
+// the user and the one before. The first is written now, the second was written by
+// the turn before and is read now. With the system prompt and the tools these are the
 // four marks that the API allows.
-func markCached(messages []sdk.MessageParam) {
-	marks := 2
-	for i := len(messages) - 1; i >= 0 && marks > 0; i-- {
-		if messages[i].Role != sdk.MessageParamRoleUser {
-			continue
-		}
-		content := messages[i].Content
-		if mark := content[len(content)-1].GetCacheControl(); mark != nil {
-			*mark = sdk.NewCacheControlEphemeralParam()
-			marks--
+func cached(messages []conversation.Message) (marked []int) {
+	for i := len(messages) - 1; i >= 0 && len(marked) < 2; i-- {
+		if messages[i].Role == conversation.User {
+			marked = append(marked, i)
 		}
 	}
+	return marked
 }

@@ -75,7 +75,7 @@ type gemini struct {
 // Stream implements [model.Model].
 func (g *gemini) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		req, err := model.Prepare(provider, req)
+		req, err := req.Cache.Prepare(provider, req)
 		if err != nil {
 			yield(model.Event{}, err)
 			return

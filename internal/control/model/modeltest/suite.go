@@ -108,6 +108,7 @@ func Run(t *testing.T, p Provider) {
 	t.Run("Thinking", func(t *testing.T) { runThinking(t, p, open) })
 	t.Run("Failures", func(t *testing.T) { runFailures(t, p, open) })
 	t.Run("Stopping", func(t *testing.T) { runStopping(t, open) })
+	t.Run("Cache", func(t *testing.T) { runCache(t, open) })
 }
 
 type opener func(t *testing.T, script ...Reply) (*Server, model.Model)

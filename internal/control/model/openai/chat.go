@@ -24,15 +24,20 @@ const chatProvider = "openai-chat"
 // Stream implements [model.Model].
 func (c *chat) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		req, err := model.Prepare(chatProvider, req)
+		req, err := req.Cache.Prepare(chatProvider, req)
+		var params sdk.ChatCompletionNewParams
+		var encoded model.Splice
+		if err == nil {
+			params, encoded, err = chatParams(c.cfg, req)
+		}
 		if err != nil {
 			yield(model.Event{}, err)
 			return
 		}
-		inner, stop := context.WithCancel(ctx)
+		inner, stop := context.WithCancel(model.WithSplice(ctx, encoded))
 		defer stop()
 		d := &chatDecoder{assembly: model.NewAssembly(chatProvider, req), begun: map[int64]begun{}}
-		run(ctx, c.wire, c.service.NewStreaming(inner, chatParams(c.cfg, req)), d, yield)
+		run(ctx, c.wire, c.service.NewStreaming(inner, params), d, yield)
 	}
 }
 

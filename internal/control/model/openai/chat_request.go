@@ -10,10 +10,11 @@ import (
 
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
+	"aloft/internal/tool"
 )
 
-// chatParams says req in the SDK's types.
-func chatParams(cfg Config, req model.Request) sdk.ChatCompletionNewParams {
+// chatParams says req in the SDK's types, and what is encoded of it already.
+func chatParams(cfg Config, req model.Request) (sdk.ChatCompletionNewParams, model.Splice, error) {
 	p := sdk.ChatCompletionNewParams{
 		Model:           cfg.Name,
 		StreamOptions:   sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
@@ -27,24 +28,32 @@ func chatParams(cfg Config, req model.Request) sdk.ChatCompletionNewParams {
 			p.MaxTokens = param.NewOpt(int64(req.MaxTokens))
 		}
 	}
-	for _, t := range req.Tools {
+	if strings.TrimSpace(req.System) != "" {
+		p.Messages = append(p.Messages, sdk.SystemMessage(req.System))
+	}
+	p.Messages = append(p.Messages, param.Override[sdk.ChatCompletionMessageParamUnion](model.MessagesMark.JSON()))
+	if len(req.Tools) > 0 {
+		p.Tools = []sdk.ChatCompletionToolUnionParam{param.Override[sdk.ChatCompletionToolUnionParam](model.ToolsMark.JSON())}
+	}
+	encoded, err := req.Cache.Encode(req, nil, func(i int) ([]byte, error) {
+		if m := req.Messages[i]; m.Role == conversation.User {
+			return model.Elements(chatUser(m))
+		}
+		return chatAssistant(req.Messages[i]).MarshalJSON()
+	}, func() ([]byte, error) { return model.Elements(chatTools(req.Tools)) })
+	return p, encoded, err
+}
+
+func chatTools(specs []tool.Spec) []sdk.ChatCompletionToolUnionParam {
+	var out []sdk.ChatCompletionToolUnionParam
+	for _, t := range specs {
 		f := shared.FunctionDefinitionParam{Name: t.Name, Parameters: schema(t.Schema)}
 		if t.Description != "" {
 			f.Description = param.NewOpt(t.Description)
 		}
-		p.Tools = append(p.Tools, sdk.ChatCompletionFunctionTool(f))
+		out = append(out, sdk.ChatCompletionFunctionTool(f))
 	}
-	if strings.TrimSpace(req.System) != "" {
-		p.Messages = append(p.Messages, sdk.SystemMessage(req.System))
-	}
-	for _, m := range req.Messages {
-		if m.Role == conversation.Assistant {
-			p.Messages = append(p.Messages, chatAssistant(m))
-		} else {
-			p.Messages = append(p.Messages, chatUser(m)...)
-		}
-	}
-	return p
+	return out
 }
 
 func chatAssistant(m conversation.Message) sdk.ChatCompletionMessageParamUnion {

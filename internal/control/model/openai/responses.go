@@ -21,16 +21,21 @@ type response struct {
 // Stream implements [model.Model].
 func (r *response) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		req, err := model.Prepare(provider, req)
+		req, err := req.Cache.Prepare(provider, req)
 		if err != nil {
 			yield(model.Event{}, err)
 			return
 		}
-		inner, stop := context.WithCancel(ctx)
-		defer stop()
 		ask := func(req model.Request, yield func(model.Event, error) bool) {
+			params, encoded, err := responseParams(r.cfg, req)
+			if err != nil {
+				yield(model.Event{}, err)
+				return
+			}
+			inner, stop := context.WithCancel(model.WithSplice(ctx, encoded))
+			defer stop()
 			d := &responseDecoder{assembly: model.NewAssembly(provider, req)}
-			run(ctx, r.wire, r.service.NewStreaming(inner, responseParams(r.cfg, req)), d, yield)
+			run(ctx, r.wire, r.service.NewStreaming(inner, params), d, yield)
 		}
 		again := false
 		ask(req, func(e model.Event, err error) bool {

@@ -10,12 +10,13 @@ import (
 
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
+	"aloft/internal/tool"
 )
 
-// responseParams says req in the SDK's types. Nothing is stored at the
+// responseParams says req in the SDK's types, and what is encoded of it already. Nothing is stored at the
 // provider's; so that reasoning can go on over several replies it is asked for
 // in encrypted form and given back.
-func responseParams(cfg Config, req model.Request) responses.ResponseNewParams {
+func responseParams(cfg Config, req model.Request) (responses.ResponseNewParams, model.Splice, error) {
 	p := responses.ResponseNewParams{
 		Model: cfg.Name,
 		Store: param.NewOpt(false),
@@ -32,17 +33,25 @@ func responseParams(cfg Config, req model.Request) responses.ResponseNewParams {
 	if strings.TrimSpace(req.System) != "" {
 		p.Instructions = param.NewOpt(req.System)
 	}
-	for _, t := range req.Tools {
+	if len(req.Tools) > 0 {
+		p.Tools = []responses.ToolUnionParam{param.Override[responses.ToolUnionParam](model.ToolsMark.JSON())}
+	}
+	p.Input.OfInputItemList = responses.ResponseInputParam{param.Override[responses.ResponseInputItemUnionParam](model.MessagesMark.JSON())}
+	encoded, err := req.Cache.Encode(req, nil,
+		func(i int) ([]byte, error) { return model.Elements(items(req.Messages[i])) },
+		func() ([]byte, error) { return model.Elements(responseTools(req.Tools)) })
+	return p, encoded, err
+}
+
+func responseTools(specs []tool.Spec) (out []responses.ToolUnionParam) {
+	for _, t := range specs {
 		f := &responses.FunctionToolParam{Name: t.Name, Parameters: schema(t.Schema), Strict: param.NewOpt(false)}
 		if t.Description != "" {
 			f.Description = param.NewOpt(t.Description)
 		}
-		p.Tools = append(p.Tools, responses.ToolUnionParam{OfFunction: f})
+		out = append(out, responses.ToolUnionParam{OfFunction: f})
 	}
-	for _, m := range req.Messages {
-		p.Input.OfInputItemList = append(p.Input.OfInputItemList, items(m)...)
-	}
-	return p
+	return out
 }
 
 // items are one message as items: every call, result and piece of reasoning is
