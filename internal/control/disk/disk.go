@@ -13,6 +13,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -52,8 +53,8 @@ const Half = -1
 // Guard watches one file system. Its methods are safe for concurrent use.
 type Guard struct {
 	Config
-	space   func() (free, total int64, err error)
-	floor   int64 // free bytes below which the disk is low
+	space   func() (free, total int64, err error) // in bytes; an inode counts as its share of the disk
+	floor   int64                                 // free bytes below which the disk is low
 	reserve reserve
 
 	mu     sync.Mutex
@@ -101,7 +102,11 @@ func New(c Config) (*Guard, error) {
 		if err := unix.Statfs(c.Dir, &fs); err != nil {
 			return 0, 0, fmt.Errorf("ask how full %s is: %w", c.Dir, err)
 		}
-		return int64(fs.Bavail) * fs.Bsize, int64(fs.Blocks) * fs.Bsize, nil
+		free, total = int64(fs.Bavail)*fs.Bsize, int64(fs.Blocks)*fs.Bsize
+		if fs.Files > 0 { // the last inodes are as good as the last bytes
+			free = min(free, int64(fs.Ffree)*(total/int64(fs.Files)))
+		}
+		return free, total, nil
 	}
 	return g, g.begin()
 }
@@ -156,7 +161,7 @@ func (g *Guard) Room() error {
 		return nil
 	}
 	return fault.Exhausted("no machine could be made: the disk is nearly full, %d MiB are free", free>>20).Named("disk_full").
-		Hint("delete agents, or free space where the server keeps its data, and send a follow-up")
+		Hint("delete agents, or free space or inodes (df -i) where the server keeps its data, and send a follow-up")
 }
 
 // fullPatience bounds what [Guard.Full] takes.
@@ -291,6 +296,12 @@ func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 	}
 	began := time.Now()
 	n, err := m.DiskBytes(ctx)
+	if errors.Is(err, machine.ErrTooManyFiles) {
+		// It could hide any amount of the disk in them, and each look takes long.
+		g.stop(ctx, m, fault.Exhausted("the machine was stopped: its processes held more files open than the server can count").Named("disk_limit").
+			Hint("send a follow-up that asks to keep fewer files open"))
+		return false
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			g.Logger.Error("a machine's disk cannot be measured", "machine", m.ID(), "error", err)

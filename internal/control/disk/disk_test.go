@@ -2,17 +2,23 @@ package disk
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/machine"
 	"aloft/internal/fault"
+	"aloft/internal/need"
 )
 
 const mib = 1 << 20
@@ -25,6 +31,7 @@ type host struct {
 	holds    map[string]int64
 	measured map[string]int
 	stopped  map[string]error
+	tooMany  map[string]bool // whose open files cannot be counted
 }
 
 func newHost(t *testing.T, limit int64) *host {
@@ -68,6 +75,9 @@ func (m held) Running() bool { return m.h.stopped[m.id] == nil }
 
 func (m held) DiskBytes(context.Context) (int64, error) {
 	m.h.measured[m.id]++
+	if m.h.tooMany[m.id] && m.Running() {
+		return 0, fmt.Errorf("measure: %w", machine.ErrTooManyFiles)
+	}
 	return m.h.holds[m.id], nil
 }
 
@@ -278,5 +288,46 @@ func TestTheReserveTakesRoom(t *testing.T) {
 	r.path = filepath.Join(r.path, "nowhere")
 	if r.take() == nil || r.taken() {
 		t.Error("it cannot be there")
+	}
+}
+
+// TestWhoHidesItsFilesIsStopped is a machine that holds so many open files that
+// what it has of the disk cannot be counted, while the disk fills.
+func TestWhoHidesItsFilesIsStopped(t *testing.T) {
+	h := newHost(t, 0)
+	h.write("innocent", 10*mib)
+	h.write("hostile", 10*mib)
+	h.onlyStopped()
+	h.tooMany = map[string]bool{"hostile": true}
+	h.write("hostile", 960*mib)
+	h.onlyStopped("hostile")
+}
+
+// TestInodes is a file system that has room and no inodes.
+func TestInodes(t *testing.T) {
+	need.Root(t)
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1g,nr_inodes=1000"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	g, err := New(Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Room(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 970 {
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f := fault.Of(g.Room()); f.Code != "disk_full" {
+		t.Errorf("with 30 inodes of 1,000 left, there is room: %v", f)
 	}
 }

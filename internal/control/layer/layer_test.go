@@ -14,6 +14,7 @@ import (
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
+	"golang.org/x/sys/unix"
 
 	"aloft/internal/fault"
 	"aloft/internal/need"
@@ -288,6 +289,53 @@ func TestDeepStacksAreMerged(t *testing.T) {
 			t.Errorf("%s: %s, %v", l.ID, data, err)
 		}
 	}
+}
+
+// TestOneStackThatCannotBeMerged has a path in one of two deep stacks that is too
+// long to be named: the other is merged all the same.
+func TestOneStackThatCannotBeMerged(t *testing.T) {
+	need.Root(t)
+	s := open(t, t.TempDir())
+	ids := map[string]string{"bad": "", "good": ""}
+	for range deep + 3 {
+		for name := range ids {
+			ids[name] = frozen(t, s, ids[name], "more").ID
+		}
+	}
+	stack, err := s.Stack(ids["bad"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlong(t, s.tree(stack[len(stack)-1].ID))
+	if err := s.Tend(t.Context()); err == nil || !strings.Contains(err.Error(), ids["bad"]) {
+		t.Errorf("merging the path that is too long: %v", err)
+	}
+	if stack, err := s.Stack(ids["good"]); err != nil || len(stack) > deep/2 {
+		t.Errorf("the other stack has %d layers, %v", len(stack), err)
+	}
+}
+
+// overlong makes folders in dir, each in the one before, down to where a path is
+// longer than the kernel takes.
+func overlong(t *testing.T, dir string) {
+	t.Helper()
+	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Repeat("d", 200)
+	for range unix.PathMax/len(name) + 2 {
+		if err := unix.Mkdirat(at, name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Close(at)
+		at = next
+	}
+	_ = unix.Close(at)
 }
 
 func TestStackHasALimit(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 const deep = 32
 
 // Tend does what is not urgent: it removes what nobody needs, and merges stacks
-// that have become deep.
+// that have become deep. One that cannot be merged keeps no other from it.
 func (s *Store) Tend(ctx context.Context) error {
 	if err := s.Collect(); err != nil {
 		return err
@@ -30,16 +30,20 @@ func (s *Store) Tend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, l := range kept {
 		stack, err := s.Stack(l.ID)
 		if err != nil || len(stack) <= deep {
 			continue // a layer of it was given up just now, or it is well
 		}
 		if err := s.flatten(ctx, l.ID); err != nil {
-			return fmt.Errorf("merge what %s stands on: %w", l.ID, err)
+			if ctx.Err() != nil {
+				return err
+			}
+			failed = append(failed, fmt.Errorf("merge what %s stands on: %w", l.ID, err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // flatten merges the layers below id into one, on which it stands from then on.

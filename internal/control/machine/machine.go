@@ -120,6 +120,9 @@ type Networked interface {
 // ErrNoNetwork is wrapped by DialGateway where there is no gateway.
 var ErrNoNetwork = errors.New("machine has no gateway")
 
+// ErrTooManyFiles is wrapped by DiskBytes.
+var ErrTooManyFiles = errors.New("its processes hold more open files than can be counted")
+
 // Limits bound what a machine may use. Zero is no limit.
 type Limits struct {
 	MemoryBytes int64
@@ -135,7 +138,8 @@ type Measured interface {
 	Running() bool
 	// DiskBytes returns how many bytes of the host's disk the machine holds: its
 	// own files, and those that only its processes still hold open. It reads the
-	// whole of the machine's own layer.
+	// whole of the machine's own layer. It wraps [ErrTooManyFiles] where the
+	// machine's processes hold more files than can be looked at.
 	DiskBytes(ctx context.Context) (int64, error)
 	// Stop kills everything in the machine, and keeps its disk, on which Restart
 	// starts it again. Stopping what does not run is no error.

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -181,5 +182,81 @@ func TestEgressIsBounded(t *testing.T) {
 		if err != nil || len(pids) != 1 || !bears(pids[0], m.gatewayFlag()) {
 			t.Errorf("%s: the gateway's cgroup holds %v, %v", h.dir, pids, err)
 		}
+	}
+}
+
+// TestSharedFolderIsBounded fills the folder that the machine shares with the
+// host: it takes nothing of the host's disk, and the machine can still be reached.
+func TestSharedFolderIsBounded(t *testing.T) {
+	for name, path := range engines(t) {
+		t.Run(name, func(t *testing.T) {
+			m := create(t, newRuntime(t, t.TempDir(), path), machine.Spec{Image: "host"}).(*Machine)
+			got := ask(t, m, "sh", "-c", "head -c 10m /dev/zero 2>/dev/null > /run/aloft/full; cd /run/aloft; seq 1000 | xargs touch 2>/dev/null; ls /run/aloft | wc -l; du -sk /run/aloft | cut -f1")
+			var files, kib int
+			lines := strings.Split(strings.TrimSpace(got.Output), "\n")
+			if _, err := fmt.Sscan(strings.Join(lines[max(0, len(lines)-2):], " "), &files, &kib); err != nil || files > 32 || kib > 128 {
+				t.Errorf("%d files and %d KiB fit into the folder, %v: %s", files, kib, err, got.Output)
+			}
+			var shared, disk unix.Stat_t
+			if err := errors.Join(unix.Stat(m.path("run"), &shared), unix.Stat(m.dir, &disk)); err != nil || shared.Dev == disk.Dev {
+				t.Errorf("the folder lies on the host's disk, %v", err)
+			}
+			if got := ask(t, m, "echo", "there"); got.Output != "there\n" {
+				t.Errorf("the machine says %+v", got)
+			}
+			if err := m.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := ask(t, m, "ls", "/run/aloft"); got.Output != socketName+"\n" {
+				t.Errorf("after a restart the folder holds %q", got.Output)
+			}
+		})
+	}
+}
+
+// TestEverythingWrittenIsCounted has a machine write to the host by its log, and
+// take inodes by empty files.
+func TestEverythingWrittenIsCounted(t *testing.T) {
+	m := create(t, newRuntime(t, t.TempDir(), engines(t)["runc"]), machine.Spec{Image: "host"}).(*Machine)
+	used := func() int64 {
+		n, err := m.DiskBytes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	ask(t, m, "sh", "-c", "head -c 20m /dev/zero > /proc/1/fd/1")
+	if n := used(); n < 20<<20 {
+		t.Errorf("20 MiB in the log count as %d bytes", n)
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(m.dir, &disk); err != nil {
+		t.Fatal(err)
+	}
+	if disk.Files == 0 {
+		return // this file system has as many inodes as it has room for
+	}
+	const files = 5000
+	ask(t, m, "sh", "-c", fmt.Sprintf("mkdir /empty && cd /empty && seq %d | xargs touch", files))
+	if n, share := used(), int64(disk.Blocks)*disk.Bsize/int64(disk.Files); n < files*share {
+		t.Errorf("%d empty files count as %d bytes; an inode's share of the disk is %d", files, n, share)
+	}
+}
+
+// TestManyOpenFiles is a machine whose processes hold more descriptors than are
+// looked at.
+func TestManyOpenFiles(t *testing.T) {
+	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
+	m := create(t, r, machine.Spec{Image: "host"}).(*Machine)
+	ask(t, m, "bash", "-c", "for i in $(seq 20 900); do eval \"exec $i</dev/null\"; done; sleep 1000 </dev/null >/dev/null 2>&1 &")
+	if _, err := m.DiskBytes(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.maxHeld = 800
+	if _, err := m.DiskBytes(t.Context()); !errors.Is(err, machine.ErrTooManyFiles) {
+		t.Errorf("got %v", err)
 	}
 }

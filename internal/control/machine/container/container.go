@@ -69,6 +69,7 @@ type Runtime struct {
 	stop    context.CancelFunc // ends it
 	working sync.WaitGroup
 	step    func(string) // between the steps of a change, for tests
+	maxHeld int          // how many descriptors of a machine are looked at; less in tests
 }
 
 // New returns the runtime on conf.Dir and begins to remove what an earlier one
@@ -105,12 +106,13 @@ func New(conf Config) (*Runtime, error) {
 	}
 	sum := sha256.Sum256([]byte(dir))
 	r := &Runtime{
-		conf:   conf,
-		log:    conf.Logger,
-		images: conf.Images,
-		layers: layers,
-		step:   func(string) {},
-		prefix: "aloft-" + hex.EncodeToString(sum[:4]) + "-",
+		conf:    conf,
+		log:     conf.Logger,
+		images:  conf.Images,
+		layers:  layers,
+		step:    func(string) {},
+		maxHeld: maxHeld,
+		prefix:  "aloft-" + hex.EncodeToString(sum[:4]) + "-",
 	}
 	r.trash = trash.Open(filepath.Join(dir, "trash"), r.log)
 	r.ctx, r.stop = context.WithCancel(context.Background())

@@ -1,13 +1,13 @@
 package container
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -35,45 +35,60 @@ func (m *Machine) Stop(ctx context.Context) error {
 	return nil
 }
 
-// DiskBytes implements [machine.Measured].
+// DiskBytes implements [machine.Measured]. Where the file system has a fixed
+// number of inodes, a file counts as its share of the disk at least, so that what
+// uses up the inodes is found as what uses up the bytes.
 func (m *Machine) DiskBytes(ctx context.Context) (int64, error) {
-	seen := map[uint64]bool{} // files with several names, and those that several processes hold
-	used, err := treeBytes(ctx, m.path("upper"), seen)
-	if err != nil {
-		return 0, fmt.Errorf("measure machine %s: %w", m.id, err)
-	}
-	held, err := m.heldBytes(ctx, seen)
-	if err != nil {
-		return 0, fmt.Errorf("measure machine %s: %w", m.id, err)
-	}
-	for _, name := range []string{memoryBeingSaved, memorySaved, memoryInUse} {
-		saved, err := treeBytes(ctx, m.path(name), seen)
-		if err != nil {
+	c := count{seen: map[uint64]bool{}}
+	for _, name := range []string{"upper", memoryBeingSaved, memorySaved, memoryInUse} {
+		if err := c.tree(ctx, m.path(name)); err != nil {
 			return 0, fmt.Errorf("measure machine %s: %w", m.id, err)
 		}
-		used += saved
 	}
-	return used + held, nil
+	if err := m.countHeld(ctx, &c); err != nil {
+		return 0, fmt.Errorf("measure machine %s: %w", m.id, err)
+	}
+	var log unix.Stat_t // everything in the machine can write to it
+	if unix.Lstat(m.path("log"), &log) == nil {
+		c.add(&log)
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(m.dir, &disk); err == nil && disk.Files > 0 {
+		share := int64(disk.Blocks) * disk.Bsize / int64(disk.Files)
+		c.bytes = max(c.bytes, c.files*share)
+	}
+	return c.bytes, nil
 }
 
 // blockSize is the unit of st_blocks, whatever the file system.
 const blockSize = 512
 
-// treeBytes is what lies below path. The machine may change it meanwhile, and
+// count is what files take of a disk.
+type count struct {
+	bytes, files int64
+	seen         map[uint64]bool // files with several names, and those that several processes hold
+}
+
+func (c *count) add(stat *unix.Stat_t) {
+	c.bytes += stat.Blocks * blockSize
+	c.files++
+}
+
+// tree adds what lies below path. The machine may change it meanwhile, and
 // put links anywhere: none is followed, and what is gone is nothing.
-func treeBytes(ctx context.Context, path string, seen map[uint64]bool) (int64, error) {
+func (c *count) tree(ctx context.Context, path string) error {
 	root, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return 0, gone(err)
+		return gone(err)
 	}
-	return dirBytes(ctx, os.NewFile(uintptr(root), path), seen)
+	return c.dir(ctx, os.NewFile(uintptr(root), path))
 }
 
 // maxOpenDirs bounds how deep a tree is read, since each folder on the way down
 // is held open. What lies deeper is not counted; no path is so long.
 const maxOpenDirs = 4096
 
-func dirBytes(ctx context.Context, dir *os.File, seen map[uint64]bool) (sum int64, err error) {
+func (c *count) dir(ctx context.Context, dir *os.File) error {
 	type level struct {
 		dir   *os.File
 		names []string
@@ -86,7 +101,7 @@ func dirBytes(ctx context.Context, dir *os.File, seen map[uint64]bool) (sum int6
 	}()
 	for len(stack) > 0 {
 		if err := context.Cause(ctx); err != nil {
-			return 0, err
+			return err
 		}
 		top := &stack[len(stack)-1]
 		if len(top.names) == 0 {
@@ -106,12 +121,12 @@ func dirBytes(ctx context.Context, dir *os.File, seen map[uint64]bool) (sum int6
 		}
 		folder := stat.Mode&unix.S_IFMT == unix.S_IFDIR
 		if !folder && stat.Nlink > 1 {
-			if seen[stat.Ino] {
+			if c.seen[stat.Ino] {
 				continue
 			}
-			seen[stat.Ino] = true
+			c.seen[stat.Ino] = true
 		}
-		sum += stat.Blocks * blockSize
+		c.add(&stat)
 		if !folder || len(stack) == maxOpenDirs {
 			continue
 		}
@@ -119,12 +134,17 @@ func dirBytes(ctx context.Context, dir *os.File, seen map[uint64]bool) (sum int6
 			stack = append(stack, level{dir: os.NewFile(uintptr(fd), name)})
 		}
 	}
-	return sum, nil
+	return nil
 }
 
-// heldBytes is what files take that have no name any more, and that processes
-// of the machine hold open or mapped.
-func (m *Machine) heldBytes(ctx context.Context, seen map[uint64]bool) (sum int64, err error) {
+// maxHeld is how many descriptors and mappings of a machine's processes are
+// looked at: about a second's work. What builds and browsers hold is a tenth.
+const maxHeld = 1 << 20
+
+// countHeld adds files that have no name any more, and that processes of the
+// machine hold open or mapped. It fails with [machine.ErrTooManyFiles] where
+// these hold more than can be looked at.
+func (m *Machine) countHeld(ctx context.Context, c *count) error {
 	disks := map[uint64]bool{}
 	for _, name := range []string{"rootfs", "upper"} {
 		var stat unix.Stat_t
@@ -134,45 +154,63 @@ func (m *Machine) heldBytes(ctx context.Context, seen map[uint64]bool) (sum int6
 	}
 	all, err := mountedHierarchies()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	pids := map[int]bool{}
 	for _, h := range all {
 		list, err := cgroupProcesses(filepath.Join(h.dir, m.inside()))
 		if err != nil {
-			return 0, err
+			return err
 		}
 		for _, pid := range list {
 			pids[pid] = true
 		}
 	}
+	left := m.r.maxHeld
 	for pid := range pids {
 		for _, kind := range []string{"fd", "map_files"} {
-			if err := context.Cause(ctx); err != nil {
-				return 0, err
-			}
-			dir := filepath.Join("/proc", strconv.Itoa(pid), kind)
-			f, err := os.Open(dir)
+			dir, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), kind))
 			if err != nil {
 				continue // the process is gone
 			}
-			names, _ := f.Readdirnames(-1)
-			_ = f.Close()
-			for _, name := range names {
-				link := filepath.Join(dir, name)
-				if target, err := os.Readlink(link); err != nil || !strings.HasSuffix(target, " (deleted)") {
-					continue
-				}
-				var stat unix.Stat_t
-				if unix.Stat(link, &stat) != nil || stat.Nlink > 0 || stat.Mode&unix.S_IFMT != unix.S_IFREG || !disks[stat.Dev] || seen[stat.Ino] {
-					continue
-				}
-				seen[stat.Ino] = true
-				sum += stat.Blocks * blockSize
+			left, err = c.held(ctx, dir, disks, left)
+			_ = dir.Close()
+			if err != nil {
+				return err
 			}
 		}
 	}
-	return sum, nil
+	return nil
+}
+
+// held adds the files of disks that one folder of a process leads to, and
+// returns how many of left are left.
+func (c *count) held(ctx context.Context, dir *os.File, disks map[uint64]bool, left int) (int, error) {
+	target := make([]byte, unix.PathMax)
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return left, err
+		}
+		names, _ := dir.Readdirnames(1024) // the end, or the process is gone
+		if len(names) == 0 {
+			return left, nil
+		}
+		if left -= len(names); left < 0 {
+			return left, machine.ErrTooManyFiles
+		}
+		for _, name := range names {
+			n, err := unix.Readlinkat(int(dir.Fd()), name, target)
+			if err != nil || !bytes.HasSuffix(target[:n], []byte(" (deleted)")) {
+				continue
+			}
+			var stat unix.Stat_t
+			if unix.Fstatat(int(dir.Fd()), name, &stat, 0) != nil || stat.Nlink > 0 || stat.Mode&unix.S_IFMT != unix.S_IFREG || !disks[stat.Dev] || c.seen[stat.Ino] {
+				continue
+			}
+			c.seen[stat.Ino] = true
+			c.add(&stat)
+		}
+	}
 }
 
 // gone makes what is not there any more no error.

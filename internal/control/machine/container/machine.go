@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"aloft/internal/atomicfile"
 	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
@@ -99,14 +101,11 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 // start mounts the root and runs the container, from the memory saved in a
 // folder unless that is "". The lock is held.
 func (m *Machine) start(ctx context.Context, eng engine, rec record, memory string) error {
-	// Stale sockets, links and whatever else the last life left there.
-	if err := os.RemoveAll(m.path("run")); err != nil {
+	if err := m.mountRun(); err != nil {
 		return err
 	}
-	for _, d := range []string{"run", "state"} {
-		if err := os.Mkdir(m.path(d), 0o755); err != nil {
-			return err
-		}
+	if err := os.Mkdir(m.path("state"), 0o755); err != nil {
+		return err
 	}
 	if memory != "" {
 		if err := os.WriteFile(m.path("run/"+wokenFile), nil, 0o600); err != nil {
@@ -157,6 +156,30 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 		m.r.keepGateway(m)
 	}
 	return nil
+}
+
+// The bounds of the folder that a machine and this process share.
+const runBounds = "size=64k,nr_inodes=32,mode=0755"
+
+// mountRun makes the folder of the machine's socket anew: stale sockets, links and
+// whatever else the last life left there are gone. It is in memory, and small:
+// root in the machine can write there what it likes, which no limit of its disk
+// would see.
+func (m *Machine) mountRun() error {
+	run := m.path("run")
+	if err := layer.Unmount(run); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(run); err != nil {
+		return err
+	}
+	if err := os.Mkdir(run, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", run, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, runBounds); err != nil {
+		return &os.PathError{Op: "mount", Path: run, Err: err}
+	}
+	return unix.Mount("", run, "", unix.MS_PRIVATE, "")
 }
 
 // Restart implements [machine.Machine].
@@ -245,7 +268,7 @@ func (m *Machine) clear(ctx context.Context) error {
 		return err
 	}
 	// runsc keeps an empty network namespace of its helper's mounted in its state.
-	for _, name := range []string{"rootfs", "state/null-netns"} {
+	for _, name := range []string{"rootfs", "run", "state/null-netns"} {
 		if err := layer.Unmount(m.path(name)); err != nil {
 			return err
 		}

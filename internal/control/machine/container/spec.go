@@ -30,10 +30,10 @@ type facts struct {
 	swapLimit   bool // the kernel can bound memory and swap together
 }
 
-// capabilities are Docker's default: enough for apt-get and sudo, nothing that
-// reaches out of the namespaces.
+// capabilities are Docker's default without CAP_MKNOD: enough for apt-get and sudo,
+// nothing that reaches out of the namespaces, and no devices.
 var capabilities = []string{
-	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
+	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL",
 	"CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
 }
 
