@@ -79,9 +79,8 @@ generate: hack/node_modules ## make the code and the pages that are made from ot
 conformance: .bin/connectconformance ## run the whole Connect conformance suite against exec-daemon's server stack
 	@ALOFT_TEST_CONFORMANCE_ALL=1 TEST_NEEDS=all go test -count=1 -v -run '^TestConformance$$' ./internal/guest/execd
 
-race: ## look for data races in what runs side by side (30 minutes of processor time, and a C compiler)
-	@TEST_NEEDS=all CGO_ENABLED=1 go test -race -timeout=40m ./internal/wire/mux ./internal/redact ./internal/guest/shell ./internal/guest/terminal ./internal/guest/pty ./internal/guest/execd ./internal/guest/mcp ./internal/guest/lsp ./internal/guest/search ./internal/guest/sshd ./internal/guest/web \
-		./internal/control/loop ./internal/control/api ./internal/control/schedule ./internal/control/store/sqlite ./internal/control/build ./internal/control/review ./internal/control/pod ./internal/control/egress ./internal/control/gateway ./internal/control/mcp ./internal/control/preview ./internal/control/webhook ./internal/control/pull ./internal/panel ./internal/cli
+race: build deps-test .bin/runsc .bin/gopls .bin/connectconformance ## look for data races everywhere but in whole servers (a C compiler, an hour)
+	@$(SUDO) env TEST_NEEDS=all CGO_ENABLED=1 go run ./hack/testcount -race -timeout=60m ./cmd/... ./internal/...
 
 soak: build .bin/runsc ## abuse machines for longer and harder than make test does
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(Abuse|ExecDaemonIsKilled)' ./test/e2e

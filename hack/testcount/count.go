@@ -38,8 +38,8 @@ type failure struct {
 	said string
 }
 
-// goTester runs go test; see goTest.
-type goTester func(read func(io.Reader) error, args ...string) error
+// tester runs go test and hands its JSON output to read; see goTest.
+type tester func(read func(io.Reader) error, args ...string) error
 
 func newCount(w io.Writer) *count {
 	return &count{w: w, results: map[test]string{}, output: map[string]*strings.Builder{}}
@@ -47,7 +47,7 @@ func newCount(w io.Writer) *count {
 
 // run runs the packages, and then each failure once more by itself. It returns
 // an error if go test failed without naming a failure.
-func (c *count) run(goTest goTester, packages ...string) error {
+func (c *count) run(goTest tester, packages ...string) error {
 	err := goTest(c.read, packages...)
 	if err != nil && len(c.failures) == 0 {
 		return err

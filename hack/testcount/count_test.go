@@ -2,10 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -97,7 +96,7 @@ func TestGood(t *testing.T) {}
 `
 
 // runIn runs testcount's loop over real packages, one file each.
-func runIn(t *testing.T, files map[string]string) (*count, string) {
+func runIn(t *testing.T, files map[string]string, flags ...string) (*count, string) {
 	t.Helper()
 	dir := t.TempDir()
 	files["go.mod"] = "module m\n\ngo 1.26\n"
@@ -112,22 +111,7 @@ func runIn(t *testing.T, files map[string]string) (*count, string) {
 	}
 	var out strings.Builder
 	c := newCount(&out)
-	err := c.run(func(read func(io.Reader) error, args ...string) error {
-		cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
-		cmd.Dir = dir
-		pipe, err := cmd.StdoutPipe()
-		if err != nil {
-			return err
-		}
-		if err := cmd.Start(); err != nil {
-			return err
-		}
-		if err := read(pipe); err != nil {
-			return err
-		}
-		return cmd.Wait()
-	}, "./...")
-	if err != nil {
+	if err := c.run(goTest(dir, flags...), "./..."); err != nil {
 		t.Fatal(err)
 	}
 	c.sum()
@@ -154,6 +138,21 @@ func TestFailureStaysFailed(t *testing.T) {
 		"r/r_test.go": "package r\n\nfunc broken( {\n",
 	})
 	if c.good(false) || !strings.Contains(out, "\n3 passed, 2 failed, 0 skipped\n") {
+		t.Error(out)
+	}
+}
+
+func TestFlagsHoldWhenRunAgain(t *testing.T) {
+	flags, packages := split([]string{"-race", "-timeout=9m", "./a", "./b"})
+	if !slices.Equal(flags, []string{"-race", "-timeout=9m"}) || !slices.Equal(packages, []string{"./a", "./b"}) {
+		t.Error(flags, packages)
+	}
+	body := strings.Replace(flakes, `func TestGood(t *testing.T) {}`, `func TestGood(t *testing.T) {
+	if first(t, "ran-short") || !testing.Short() {
+		t.Error("without -short")
+	}
+}`, 1)
+	if c, out := runIn(t, map[string]string{"p/p_test.go": body}, "-short"); !c.good(true) {
 		t.Error(out)
 	}
 }

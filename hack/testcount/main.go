@@ -1,5 +1,5 @@
-// Testcount runs go test on the packages in its arguments. It prints a line
-// per package, the output of each test that did not pass, and a closing line
+// Testcount runs go test on the packages in its arguments, with the flags
+// before them. It prints a line per package, the output of each test that did not pass, and a closing line
 // with the counts of passed, failed and skipped tests.
 //
 // A test that fails is run once more by itself. If it passes then, it counts
@@ -17,7 +17,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -34,7 +36,8 @@ func main() {
 	seed()
 	start := time.Now()
 	c := newCount(os.Stdout)
-	if err := c.run(goTest, os.Args[1:]...); err != nil {
+	flags, packages := split(os.Args[1:])
+	if err := c.run(goTest(".", flags...), packages...); err != nil {
 		fmt.Fprintln(os.Stderr, "testcount:", err)
 		os.Exit(1)
 	}
@@ -54,20 +57,33 @@ func seed() {
 	fmt.Printf("RAPID_SEED=%s repeats this run's property tests\n", os.Getenv("RAPID_SEED"))
 }
 
-// goTest runs go test with args and hands its JSON output to read. The error
-// is go test's own: it is non-nil also when a test failed.
-func goTest(read func(io.Reader) error, args ...string) error {
-	cmd := exec.Command("go", append([]string{"test", "-json", "-timeout=30m"}, args...)...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
+// split returns the flags for go test and the packages that follow them.
+// A flag's value stands in the same argument: -timeout=60m.
+func split(args []string) (flags, packages []string) {
+	n := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })
+	if n < 0 {
+		n = len(args)
 	}
-	if err := cmd.Start(); err != nil {
-		return err
+	return args[:n], args[n:]
+}
+
+// goTest returns a tester that runs in dir and gives flags to each go test,
+// also to the one that runs a failure again. Its error is go test's own: it is non-nil also
+// when a test failed.
+func goTest(dir string, flags ...string) tester {
+	return func(read func(io.Reader) error, args ...string) error {
+		cmd := exec.Command("go", slices.Concat([]string{"test", "-json", "-timeout=30m"}, flags, args)...)
+		cmd.Dir, cmd.Stderr = dir, os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		if err := read(out); err != nil {
+			return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+		}
+		return cmd.Wait()
 	}
-	if err := read(out); err != nil {
-		return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
-	}
-	return cmd.Wait()
 }
