@@ -28,7 +28,7 @@ async function open(path: string, width = 1280): Promise<Page> {
 const row = (page: Page, name: string) => page.locator(".agent-row", { hasText: name });
 /** What can be done in a row: the words of its buttons and links. */
 const acts = (page: Page, name: string) => row(page, name).locator(".row-asks :is(button, a)").allTextContents();
-const answered = (page: Page) => page.locator(".toast", { hasText: /Allowed|Denied|carries/ });
+const answered = (page: Page) => page.locator(".toast", { hasText: /Allowed|Denied|Plan approved/ });
 
 test("a row offers to allow what it shows whole, and else to open it", async () => {
   const page = await open("/agents");

@@ -52,12 +52,12 @@ test("a desktop is used, and left by keyboard", async () => {
 
   // What is sent comes back in the demonstration, and is copied by a click alone.
   await page.getByRole("button", { name: "Clipboard" }).click();
-  await page.getByLabel("For the machine").fill("to and fro");
+  await page.getByLabel("Send to the machine").fill("to and fro");
   await page.getByRole("button", { name: "Send" }).click();
   await theirs(page).toBe("to and fro");
   await page.evaluate("navigator.clipboard.writeText('mine')");
   expect(await clipboard(page)).toBe("mine");
-  await page.getByRole("button", { name: "Copy it here" }).click();
+  await page.getByRole("button", { name: "Copy to this computer" }).click();
   await page.getByRole("button", { name: "Copied", exact: true }).waitFor();
   expect(await clipboard(page)).toBe("to and fro");
 
@@ -80,14 +80,14 @@ test("a hostile desktop", async () => {
   expect(await page.evaluate("document.querySelector('.desktop canvas').style.cursor.length")).toBeLessThan(1000);
   await page.locator(".desktop canvas").focus();
   await page.keyboard.press("x");
-  await page.getByRole("heading", { name: "This desktop is not shown" }).waitFor(); // it says that it is huge
+  await page.getByRole("heading", { name: "Can't show this desktop" }).waitFor(); // it says that it is huge
   expect(said).toEqual([]);
   await page.context().close();
 });
 
 test("a recording is played where it was made", async () => {
   const page = await open(5, "");
-  await page.getByLabel("The video welcome.mp4").waitFor();
+  await page.getByLabel("Video welcome.mp4").waitFor();
   const video = "document.querySelector('.video video')";
   await expect.poll(() => page.evaluate(`${video}.videoWidth`), { timeout: patience }).toBe(480);
   await page.evaluate(`${video}.muted = true, ${video}.play()`);

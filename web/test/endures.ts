@@ -27,7 +27,7 @@ const offline = (page: Page) => page.getByText("The server cannot be reached").f
 
 async function spawn(page: Page, server: Server, prompt: string): Promise<void> {
   await page.keyboard.press("Control+e");
-  await page.getByLabel("What is to be done?").fill(prompt);
+  await page.getByLabel("What should the agent do?").fill(prompt);
   await page.getByLabel("Repository").fill(`file://${server.repo}`);
   await page.getByLabel("Run mode").selectOption("allowlist");
   await page.keyboard.press("Control+Enter");
@@ -99,7 +99,7 @@ test("a reload, a second window, and the death of the server", { timeout: 600_00
     await Promise.all([page.waitForResponse("**/v1/repositories"), answer()]);
     await page.locator("#spawn-repos option").first().waitFor({ state: "attached" });
     expect(await field.inputValue()).toBe("");
-    await page.getByLabel("What is to be done?").focus();
+    await page.getByLabel("What should the agent do?").focus();
     await expect.poll(() => field.inputValue(), { timeout: patience }).toBe(`file://${server.repo}`);
     await page.unroute("**/v1/repositories");
     await page.keyboard.press("Escape");

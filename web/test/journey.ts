@@ -27,15 +27,15 @@ test("from the link of the first start to a merged branch", { timeout: 600_000 }
     await page.getByLabel("E-mail address").fill("ada@example.com");
     await says(page.getByText("Saved"), () => button("Save").click());
     await page.getByLabel("New password").fill("a horse, a battery");
-    await says(page.getByText("Your password is set"), () => button("Set password").click());
+    await says(page.getByText("Password set"), () => button("Set password").click());
 
     await page.keyboard.press("Control+e");
     const dialog = page.getByRole("dialog");
     await dialog.getByText("aloft serve --example").waitFor(); // that the model plays a script, and what to do
-    await page.getByLabel("What is to be done?").fill("Mend the failing test");
+    await page.getByLabel("What should the agent do?").fill("Mend the failing test");
     await page.locator("#spawn-repo").fill(repo);
     await page.keyboard.press("Control+Enter");
-    await page.getByRole("link", { name: "See the changes" }).click();
+    await page.getByRole("link", { name: "View changes" }).click();
     await page.locator("[data-kind='+'] code", { hasText: "sed -e" }).first().waitFor();
     await page.getByText("Finished", { exact: true }).first().waitFor();
 
@@ -54,7 +54,7 @@ test("from the link of the first start to a merged branch", { timeout: 600_000 }
 
     // CI says something, and a person merges at the code host.
     await gitea.api(gitea.ada, "POST", `/repos/ada/slug/statuses/${pull.head.sha}`, { context: "ci/test", state: "success", target_url: "https://ci.example.com/1", description: "9 passed" });
-    const again = () => button("Look at the forge again").click();
+    const again = () => button("Refresh").click();
     await expect.poll(async () => (await again(), page.getByText("1 check passed").isVisible()), { timeout: patience, interval: 1_000 }).toBe(true);
     const [there] = await Promise.all([context.waitForEvent("page"), page.getByRole("link", { name: "slug: join runs of other characters #1" }).click()]);
     await there.waitForURL(`${gitea.url}/**`); // which wants a person of its own; its scripts are not built, so the API merges

@@ -17,7 +17,7 @@ export async function tendEnvironments(page: Page, server: Server): Promise<void
   await page.getByRole("link", { name: "Environments", exact: true }).click();
   await page.getByRole("button", { name: "New environment" }).click();
   await page.getByLabel("Name", { exact: true }).fill("Tended");
-  await page.getByLabel("Repositories, one on a line").fill(server.repo);
+  await page.getByLabel("Repositories, one per line").fill(server.repo);
   await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
 
   // A mistake is found while it is written, and what is not saved outlives a reload.
@@ -29,7 +29,7 @@ export async function tendEnvironments(page: Page, server: Server): Promise<void
   await page.getByText("1 warning", { exact: true }).waitFor();
   await page.locator(".cm-lintRange-warning").waitFor();
   await page.reload();
-  await page.getByText("Not saved yet; kept in this tab.").waitFor();
+  await page.getByText("Not saved. Draft kept in this tab.").waitFor();
   await editor.getByText("built-in-a-browser").waitFor();
   // The schema offers the key that was meant.
   await editor.click();
@@ -40,8 +40,8 @@ export async function tendEnvironments(page: Page, server: Server): Promise<void
   await page.locator(".cm-tooltip-autocomplete").getByText("install", { exact: true }).waitFor();
   await page.keyboard.press("Control+a");
   await page.keyboard.insertText('{\n  "install": "echo built-in-a-browser"\n}\n');
-  await page.getByText("Nothing is wrong with it").waitFor();
-  await says(page.getByText("Saved. Agents that start from now on heed it."), () => page.keyboard.press("Control+s"));
+  await page.getByText("No problems").waitFor();
+  await says(page.getByText("Saved. New agents use it."), () => page.keyboard.press("Control+s"));
 
   await page.getByRole("link", { name: "Builds", exact: true }).click();
   await page.getByRole("button", { name: "Build now" }).click();
@@ -51,7 +51,7 @@ export async function tendEnvironments(page: Page, server: Server): Promise<void
   await page.getByRole("link", { name: "Secrets", exact: true }).click();
   await page.getByLabel("Name", { exact: true }).fill("BROWSER_TOKEN");
   await page.getByLabel("Value", { exact: true }).fill("never-shown-again");
-  await page.getByRole("button", { name: "Set the secret" }).click();
+  await page.getByRole("button", { name: "Save secret" }).click();
   await page.getByRole("button", { name: "Delete BROWSER_TOKEN" }).waitFor();
   await page.reload();
   await page.getByRole("button", { name: "Delete BROWSER_TOKEN" }).waitFor();
@@ -70,14 +70,14 @@ export async function setUpMachines(page: Page, server: Server): Promise<void> {
   const begin = async (button: string) => {
     await page.getByRole("link", { name: "Environments", exact: true }).click();
     await page.getByRole("link", { name: "Set up", exact: true }).click();
-    if (button === "Start the agent") await page.getByRole("button", { name: "Let an agent do it" }).click();
+    if (button === "Start agent") await page.getByRole("button", { name: "Let an agent do it" }).click();
     await page.getByLabel("Repository", { exact: true }).fill(server.repo);
     await page.getByRole("button", { name: button }).click();
   };
   const editor = page.locator(".cm-content");
   const idOf = () => /bc-[0-9a-f-]+/.exec(page.url())?.[0] ?? "";
 
-  await begin("Start the machine");
+  await begin("Start machine");
   const terminal = page.locator(".xterm-rows");
   await terminal.getByText("$").first().waitFor();
   await page.locator(".xterm-helper-textarea").focus();
@@ -91,24 +91,24 @@ export async function setUpMachines(page: Page, server: Server): Promise<void> {
   await page.keyboard.press("Control+a");
   const { items } = (await ask(server, server.key, "GET", "/v1/snapshots")) as { items: { id: string }[] };
   await page.keyboard.insertText(`{"snapshot": "${items[0]?.id}", "install": "cat /etc/set-up"}\n`);
-  await page.getByRole("button", { name: "Try it by a build" }).click();
-  await page.getByText("It works: the build succeeded.").waitFor();
+  await page.getByRole("button", { name: "Test with a build" }).click();
+  await page.getByText("The build succeeded.").waitFor();
   await page.getByRole("button", { name: "Commit to a branch" }).click();
   await page.getByText("Committed .aloft/environment.json").waitFor();
   expect((await ask(server, server.key, "GET", `/v1/agents/${idOf()}/environment`))["environmentJson"]).toContain("cat /etc/set-up");
   await page.getByRole("button", { name: "Discard" }).click();
-  await page.getByRole("button", { name: "Start the machine" }).waitFor();
+  await page.getByRole("button", { name: "Start machine" }).waitFor();
 
-  await begin("Start the agent");
+  await begin("Start agent");
   await page.getByRole("button", { name: "Run them" }).click();
   await page.getByText("I propose to install it.").waitFor();
-  await page.getByRole("button", { name: "See what it proposes" }).click();
+  await page.getByRole("button", { name: "View proposal" }).click();
   await editor.getByText("by-an-agent").waitFor();
   await page.getByText("The agent proposes .aloft/environment.json").waitFor();
   await editor.click();
   await page.keyboard.press("Control+a");
   await page.keyboard.insertText('{"install": "echo changed-by-hand"}\n');
-  await page.getByRole("button", { name: "Keep it for me" }).click();
+  await page.getByRole("button", { name: "Save for me" }).click();
   await page.getByRole("link", { name: "History", exact: true }).waitFor();
   const kept = /env-[0-9a-f-]+/.exec(page.url())?.[0] ?? "";
   expect((await ask(server, server.key, "GET", `/v1/environments/${kept}`))["environmentJson"]).toContain("changed-by-hand");
@@ -121,7 +121,7 @@ export async function settle(browser: Browser, page: Page, server: Server): Prom
   const branch = page.getByLabel("Base branch");
   await branch.fill("main");
   await says(page.getByText("Saved", { exact: true }), () => page.keyboard.press("Enter"));
-  const network = page.getByLabel("What machines may reach");
+  const network = page.getByLabel("Network access of machines");
   await says(page.getByText("Saved", { exact: true }), () => network.selectOption("network_settings_only"));
   await page.getByLabel("Hosts", { exact: true }).fill("*.example.com\n192.0.2.0/24");
   await page.getByLabel("Hosts", { exact: true }).blur();
@@ -136,8 +136,8 @@ export async function settle(browser: Browser, page: Page, server: Server): Prom
     await theirs.goto((invited["link"] as { url: string }).url.replace(/^https?:\/\/[^/]+/, server.url));
     await theirs.getByRole("link", { name: "Settings", exact: true }).waitFor();
     await theirs.goto(`${server.url}/settings`);
-    await theirs.getByText("An admin settles this for the team.").first().waitFor();
-    for (const field of ["Base branch", "What machines may reach", "Hosts"]) expect(await theirs.getByLabel(field, { exact: true }).isDisabled()).toBe(true);
+    await theirs.getByText("Only admins can change these settings.").first().waitFor();
+    for (const field of ["Base branch", "Network access of machines", "Hosts"]) expect(await theirs.getByLabel(field, { exact: true }).isDisabled()).toBe(true);
     // The page is no wall: the server refuses it too.
     const status = await theirs.evaluate("fetch('/v1/settings', {method: 'PATCH', headers: {'Content-Type': 'application/json'}, body: '{\"baseBranch\":\"theirs\"}'}).then((r) => r.status)");
     expect(status).toBe(403);

@@ -11,7 +11,7 @@ export async function signInElsewhere(context: BrowserContext, server: Server, t
   const section = page.locator("#mcp-servers");
   await section.getByLabel("Name", { exact: true }).fill("tickets");
   await section.getByLabel("URL", { exact: true }).fill(tickets);
-  await section.getByRole("button", { name: "Add the server" }).click();
+  await section.getByRole("button", { name: "Add server" }).click();
   await section.getByRole("button", { name: "Test tickets" }).click();
   await section.getByText("the server wants a sign-in").waitFor();
   await section.getByRole("button", { name: "Sign in to tickets" }).click();

@@ -51,7 +51,7 @@ test("somebody signs in, whichever way", async () => {
   await page.getByLabel("E-mail address").fill("ada@example.com");
   await says(page.getByText("Saved"), () => button(page, "Save").click());
   await page.getByLabel("New password").fill("a horse, a battery");
-  await says(page.getByText("Your password is set"), () => button(page, "Set password").click());
+  await says(page.getByText("Password set"), () => button(page, "Set password").click());
   await button(page, "Add a passkey").click();
   await page.getByText("Passkey 1").waitFor();
 
@@ -83,7 +83,7 @@ test("somebody is invited", async () => {
   await button(page, "Use an API key").click();
   await page.getByLabel("API key", { exact: true }).fill(server.key());
   await button(page, "Sign in").click();
-  await page.getByLabel("E-mail address of somebody new").first().fill("grace@example.com");
+  await page.getByLabel("E-mail address to invite").first().fill("grace@example.com");
   await button(page, "Invite").click();
   const link = await page.locator(".once input").inputValue();
   const guest = await (await newContext()).newPage();

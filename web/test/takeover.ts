@@ -29,7 +29,7 @@ async function changeFiles(page: Page): Promise<void> {
     await editor.click();
     await page.keyboard.press("Control+End");
     await page.keyboard.type(line);
-    await page.getByText("Not saved yet").waitFor();
+    await page.getByText("Not saved").waitFor();
   };
   await write("by hand\n");
   await page.reload(); // which loses nothing
@@ -46,7 +46,7 @@ async function changeFiles(page: Page): Promise<void> {
   await page.keyboard.press("Control+s"); // unless the page has seen it by itself
   await page.getByText("It was changed in the machine").waitFor();
   expect(await page.evaluate(`fetch("${contents}").then((r) => r.text())`)).toBe("theirs\n");
-  await page.getByRole("button", { name: "Save mine over it" }).click();
+  await page.getByRole("button", { name: "Overwrite" }).click();
   await page.getByText("Saved", { exact: true }).waitFor();
   expect(await page.evaluate(`fetch("${contents}").then((r) => r.text())`)).toBe("HELLO\nby hand\ntwice\n");
 
@@ -59,7 +59,7 @@ async function changeFiles(page: Page): Promise<void> {
   await page.getByRole("dialog").waitFor({ state: "detached" });
   await page.locator(".file-sending").waitFor({ state: "detached" });
   await row(page, "<b>up & down.bin").click();
-  await page.getByText("This is no text").waitFor();
+  await page.getByText("Binary file").waitFor();
   const [download] = await Promise.all([page.waitForEvent("download"), page.locator(".file-view .empty a").click()]);
   expect(readFileSync(await download.path()).equals(bytes)).toBe(true);
   await page.getByRole("tree").focus();
@@ -136,7 +136,7 @@ async function watchRecording(page: Page): Promise<void> {
   await page.getByLabel("Follow-up").fill("Record the desktop");
   await page.keyboard.press("Control+Enter");
   await page.getByText("It is recorded.").waitFor();
-  await page.getByLabel("The video painted.mp4").waitFor();
+  await page.getByLabel("Video painted.mp4").waitFor();
   const video = "document.querySelector('.video video')";
   await expect.poll(() => page.evaluate(`[${video}.videoWidth > 0, Number.isFinite(${video}.duration) && ${video}.duration > 0]`), { timeout: patience }).toEqual([true, true]);
   await page.evaluate(`${video}.muted = true, ${video}.play()`);
@@ -172,7 +172,7 @@ const middle = (what: string) => `((shown) => {
 
 /** Goes into the machine, which may sleep. */
 async function enter(page: Page, inside: ReturnType<Page["locator"]>): Promise<void> {
-  const wake = page.getByRole("button", { name: "Wake it and go in" });
+  const wake = page.getByRole("button", { name: "Wake and connect" });
   await inside.or(wake).first().waitFor();
   if (await wake.isVisible()) await wake.click();
 }

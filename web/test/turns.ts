@@ -17,7 +17,7 @@ export async function commentAndResend(page: Page): Promise<void> {
   const said = page.locator(".said", { hasText: "make it shorter" });
   await said.hover();
   await said.getByRole("button", { name: "Edit" }).and(page.locator(":enabled")).click();
-  await page.getByLabel("What is the agent to do?").fill("Make it polite");
+  await page.getByLabel("What should the agent do?").fill("Make it polite");
   await page.getByRole("dialog").getByRole("button", { name: "Send" }).click();
   await page.getByText("It is polite.").waitFor();
   await page.getByText("1 turn was replaced").waitFor();

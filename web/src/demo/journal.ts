@@ -253,7 +253,7 @@ function long(events: number): Bare[] {
 
 /** An agent that sets a machine up; at first without its end. */
 const settingUp: Bare[] = [
-  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Find out how a machine for this repository is to be set up, and propose an environment." }] } } },
+  { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Find out how to set up a machine for this repository, and propose an environment." }] } } },
   ...boot,
   replied({ text: "The README asks for Node 20, libvips and a PostgreSQL. I install them, and see whether the tests pass." }, call("s1", "Shell", { command: "sudo apt-get install -y libvips-dev postgresql && npm ci", description: "Install what the README names" })),
   ...done("s1", "", { exitCode: 0, stdout: "Setting up libvips-dev (8.14.1-3) ...\nadded 412 packages in 14s\n", stderr: "" }, 24_000),

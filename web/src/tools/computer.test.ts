@@ -29,7 +29,7 @@ test.each([
   [{ wait: { duration_ms: 500 } }, "wait 500 ms"],
   [{ wait: { durationMs: 500 } }, "wait 500 ms"],
   [{ screenshot: {} }, "screenshot"],
-  [{ cursorPosition: {} }, "where is the pointer?"],
+  [{ cursorPosition: {} }, "get pointer position"],
 ])("%j is said in words", (action, want) => {
   expect(subject(action)).toBe(want);
 });
@@ -38,7 +38,7 @@ test("a call is its actions on a line, and what came of it", () => {
   expect(subject({ click: {} }, { type: { text: "a\nb" } }, { screenshot: {} })).toBe("click left · type “a b” · screenshot");
   const done = acted([{ cursor_position: {} }], { result: { success: { actionsDone: 1, cursor: { x: 7 } } } });
   expect(computer.outcome?.(done)).toBe("1 action");
-  expect(read(computer.body(done))).toEqual(["where is the pointer?", "The pointer is at 7, 0."]);
+  expect(read(computer.body(done))).toEqual(["get pointer position", "The pointer is at 7, 0."]);
   const failed = acted([{ click: {} }], { state: "failed", text: "action 1 of 1, click: the display is gone" });
   expect(computer.open?.(failed)).toBe(true);
   expect(read(computer.body(failed))).toEqual(["click left", failed.text]);
@@ -46,7 +46,7 @@ test("a call is its actions on a line, and what came of it", () => {
 
 test("what is no action is bounded, and does no harm", () => {
   for (const action of [null, 7, "x", [], {}]) expect(subject(action)).toBe("no action");
-  expect(subject({ constructor: {} })).toBe("an action that is not known, constructor");
+  expect(subject({ constructor: {} })).toBe("unknown action constructor");
   expect(subject({ click: null, type: { text: "rm" } })).toBe("click left, type “rm”");
   expect(subject({ click: { coordinate: "x", button: { a: 1 } } })).toBe("click ");
   expect(subject({ type: { text: "\u202Egnp" } })).toBe("type “⟨U+202E⟩gnp”");
