@@ -15,6 +15,7 @@ type SavedSnapshot struct {
 	Repo      string     `json:"repo"`
 	SizeBytes *int64     `json:"sizeBytes,omitempty"` // nil where it was not counted in time
 	CreatedAt time.Time  `json:"createdAt"`
+	Published bool       `json:"published"`           // by an admin, for all members
 	UsedAt    *time.Time `json:"usedAt,omitempty"`    // nil is never
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"` // nil is never
 }
@@ -38,4 +39,10 @@ func (c *Client) Snapshots(ctx context.Context, of string) ([]SavedSnapshot, err
 // DeleteSnapshot gives a snapshot up. Machines that began with it go on.
 func (c *Client) DeleteSnapshot(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/snapshots/"+url.PathEscape(id), nil, nil)
+}
+
+// PublishSnapshot lets the machines of all members start from a snapshot, or no
+// longer. It is for admins.
+func (c *Client) PublishSnapshot(ctx context.Context, id string, published bool) error {
+	return c.callWith(ctx, http.MethodPatch, "/v1/snapshots/"+url.PathEscape(id), nil, map[string]bool{"published": published}, nil, nil)
 }

@@ -11,7 +11,15 @@ type Snapshot struct {
 	AgentID   string    `json:"agentId"`
 	CreatedAt time.Time `json:"createdAt"`
 	UsedAt    time.Time `json:"usedAt,omitzero"` // about when a machine last began with it
+	// PublishedBy is the user ID of the admin who lets every member's machines start
+	// from it; 0 leaves it to those of UserID.
+	PublishedBy int64 `json:"publishedBy,omitempty"`
 }
+
+// For reports whether machines of the user may start from the snapshot. Whoever
+// made it decides what runs in a machine that starts from it, and that machine
+// has the user's secrets: so it is the user's own, or an admin has published it.
+func (s Snapshot) For(userID int64) bool { return s.UserID == userID || s.PublishedBy != 0 }
 
 // Disk is a snapshot with what is known of its files.
 type Disk struct {

@@ -58,7 +58,7 @@ var authorization = map[string]string{
 	"POST /v1/environments/{id}/builds/{buildId}/cancel": private, "GET /v1/environments/{id}/builds/{buildId}/log": private,
 	"GET /v1/builds": anyone, "POST /v1/builds": anyone, "GET /v1/builds/{buildId}": private, "POST /v1/builds/{buildId}/cancel": private,
 	"GET /v1/builds/{buildId}/log": private, "GET /v1/builds/{buildId}/pty": private,
-	"POST /v1/environment-check": anyone, "GET /v1/environment-schema": open, "GET /v1/snapshots": anyone, "DELETE /v1/snapshots/{snapshotId}": own,
+	"POST /v1/environment-check": anyone, "GET /v1/environment-schema": open, "GET /v1/snapshots": anyone, "DELETE /v1/snapshots/{snapshotId}": own, "PATCH /v1/snapshots/{snapshotId}": admin,
 	"GET /v1/team/external-id":              "any",
 	"GET /.well-known/openid-configuration": open, "GET /.well-known/jwks.json": open,
 	"GET /v1/agents/{id}/webhook-deliveries": own, "POST /v1/agents/{id}/webhook-deliveries/{deliveryId}/replay": own,

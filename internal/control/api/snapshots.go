@@ -32,8 +32,14 @@ type savedSnapshotJSON struct {
 	Repo      string     `json:"repo" doc:"whose machines may start from it, as in github.com/o/r"`
 	SizeBytes *int64     `json:"sizeBytes,omitempty" minimum:"0" doc:"on the disk, without what it stands on; absent while they are too many to count"`
 	CreatedAt time.Time  `json:"createdAt"`
+	Published bool       `json:"published" doc:"an admin lets the machines of all members start from it; otherwise only those of userId do"`
 	UsedAt    *time.Time `json:"usedAt,omitempty" doc:"about when a machine last began with it"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"when it is removed, unless a machine begins with it before; absent is never"`
+}
+
+type updateSnapshotRequestJSON struct {
+	_         struct{} `json:"-" additionalProperties:"true"`
+	Published bool     `json:"published"`
 }
 
 type listSnapshotsResponseJSON struct {
@@ -49,6 +55,8 @@ func (s *server) snapshotRoutes(page []param) []route {
 				param{name: "environmentId", kind: "string", words: "those of this environment's repositories"},
 				param{name: "repo", kind: "string", words: "those of this repository, by its URL"}),
 			status: 200, out: listSnapshotsResponseJSON{}, handle: s.listSnapshots},
+		{method: "PATCH", path: "/v1/snapshots/{snapshotId}", id: "updateSnapshot", summary: "Let the machines of all members start from a snapshot, or no longer; for admins", needs: account.Admin,
+			in: updateSnapshotRequestJSON{}, status: 200, out: savedSnapshotJSON{}, handle: s.updateSnapshot},
 		{method: "DELETE", path: "/v1/snapshots/{snapshotId}", id: "deleteSnapshot", summary: "Delete a snapshot; machines that began with it go on",
 			status: 200, out: idResponseJSON{}, handle: s.deleteSnapshot},
 	}
@@ -99,7 +107,7 @@ func (s *server) listSnapshots(w http.ResponseWriter, r *http.Request, who accou
 }
 
 func savedSnapshotOf(d environment.Disk) savedSnapshotJSON {
-	out := savedSnapshotJSON{ID: d.ID, UserID: d.UserID, AgentID: d.AgentID, Repo: d.Repo, CreatedAt: stamp(d.CreatedAt)}
+	out := savedSnapshotJSON{ID: d.ID, UserID: d.UserID, AgentID: d.AgentID, Repo: d.Repo, CreatedAt: stamp(d.CreatedAt), Published: d.PublishedBy != 0}
 	if d.Size >= 0 {
 		out.SizeBytes = &d.Size
 	}
@@ -136,6 +144,40 @@ func (s *server) snapshotFilter(r *http.Request, who account.APIKey) (func(repo 
 		names[secret.Repo(url)] = true
 	}
 	return func(repo string) bool { return names[repo] }, nil
+}
+
+// updateSnapshot publishes a snapshot, or withdraws it. Machines that began with it
+// go on.
+func (s *server) updateSnapshot(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	var in updateSnapshotRequestJSON
+	if err := readBody(w, r, &in); err != nil {
+		return err
+	}
+	id := r.PathValue("snapshotId")
+	missing := fault.NotFound("no snapshot %s", quoted(id))
+	if s.Snapshots == nil {
+		return missing
+	}
+	var by int64
+	if in.Published {
+		by = who.UserID
+	}
+	n, err := s.Snapshots.Snapshot(r.Context(), id)
+	if err == nil {
+		n.PublishedBy = by
+		err = s.Snapshots.PublishSnapshot(r.Context(), id, by)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return missing
+	}
+	if err != nil {
+		return err
+	}
+	d := environment.Disk{Snapshot: n, Size: -1}
+	if s.Disks != nil {
+		d, _ = s.Disks.Disk(r.Context(), n)
+	}
+	return writeJSON(w, http.StatusOK, savedSnapshotOf(d))
 }
 
 // deleteSnapshot gives the files up first: what a crash leaves is found by the

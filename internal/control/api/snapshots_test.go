@@ -51,6 +51,15 @@ func TestSnapshots(t *testing.T) {
 	first := h.want(h.call("GET", "/v1/snapshots?limit=2", ""), 200)
 	want(ids(annsKey, "?limit=2&cursor="+first.text(t, "nextCursor")), older)
 
+	h.want(h.callAs(bensKey, "PATCH", "/v1/snapshots/"+bens, `{"published":true}`), 403)
+	h.want(h.callAs(adminsKey, "PATCH", "/v1/snapshots/snapshot-none", `{"published":true}`), 404)
+	for _, published := range []string{"true", "false"} {
+		got := h.want(h.callAs(adminsKey, "PATCH", "/v1/snapshots/"+bens, `{"published":`+published+`}`), 200)
+		n, err := h.store.Snapshot(t.Context(), bens)
+		if said := got.get(t, "published"); err != nil || n.For(1) != (published == "true") || said != n.For(1) {
+			t.Errorf("published is to be %s: %+v, %v; the answer says %v", published, n, err, said)
+		}
+	}
 	h.want(h.callAs(bensKey, "DELETE", "/v1/snapshots/"+older, ""), 404)
 	h.want(h.callAs(bensKey, "DELETE", "/v1/snapshots/"+bens, ""), 200)
 	h.want(h.callAs(adminsKey, "DELETE", "/v1/snapshots/"+older, ""), 200)

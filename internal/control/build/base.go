@@ -35,7 +35,7 @@ func (b *Builder) from(ctx context.Context, p Plan) (of base, notes []string, er
 			}
 			return base{image: l.Image, layer: l.ID}, nil, nil
 		}
-		why := " is not there, has expired, or is of another repository"
+		why := " is not there, has expired, is of another repository, or is another member's and no admin has published it"
 		if l.ID != "" {
 			why = " stands on the image " + l.Content() + ", which cannot be had"
 		}
@@ -121,8 +121,9 @@ func (b *Builder) usedSnapshot(ctx context.Context, id string) error {
 const maxSnapshots = 100
 
 // snapshot finds the snapshot that the plan's environment names: one that was
-// taken of the same repository, or that the operator has exported or imported,
-// and so gave to whoever knows its name. The layer has no ID if there is none.
+// taken of the same repository and is the user's own or was published by an
+// admin, or one that the operator has exported or imported, and so gave to whoever
+// knows its name. The layer has no ID if there is none.
 func (b *Builder) snapshot(ctx context.Context, p Plan) (layer.Layer, error) {
 	if b.Layers == nil || b.Snapshots == nil {
 		return layer.Layer{}, nil
@@ -135,7 +136,7 @@ func (b *Builder) snapshot(ctx context.Context, p Plan) (layer.Layer, error) {
 		}
 		for _, own := range []bool{true, false} { // the user's own count first
 			for _, s := range list {
-				if l, err := b.Layers.Layer(s.ID); err == nil && l.Kept && (s.UserID == p.userID || !own) {
+				if l, err := b.Layers.Layer(s.ID); err == nil && l.Kept && (s.UserID == p.userID || !own && s.For(p.userID)) {
 					return l, nil
 				}
 			}
@@ -148,10 +149,24 @@ func (b *Builder) snapshot(ctx context.Context, p Plan) (layer.Layer, error) {
 	}
 	s, err := b.Snapshots.Snapshot(ctx, l.ID)
 	switch {
-	case errors.Is(err, store.ErrNotFound) && l.Packed != nil, err == nil && s.Repo == repo:
+	case errors.Is(err, store.ErrNotFound) && l.Packed != nil, err == nil && s.Repo == repo && s.For(p.userID):
 		return l, nil
 	case err == nil, errors.Is(err, store.ErrNotFound):
 		return layer.Layer{}, nil
 	}
 	return layer.Layer{}, err
+}
+
+// mayStart reports whether a machine of the plan's user may start from a build:
+// one of a snapshot has all that the snapshot has.
+func (b *Builder) mayStart(ctx context.Context, p Plan, r environment.Record) (bool, error) {
+	if r.Base == "" || r.UserID == p.userID {
+		return true, nil
+	}
+	s, err := b.Snapshots.Snapshot(ctx, r.Base)
+	if errors.Is(err, store.ErrNotFound) {
+		l, err := b.Layers.Layer(r.Base)
+		return err == nil && l.Packed != nil, nil // it is the operator's
+	}
+	return err == nil && s.For(p.userID), err
 }

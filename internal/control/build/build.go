@@ -168,6 +168,11 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 		return base, err
 	}
 	there := err == nil && p.isOf(active) && b.stands(ctx, active.ID)
+	if there {
+		if there, err = b.mayStart(ctx, p, active); err != nil {
+			return base, err
+		}
+	}
 	if there && active.Digest == p.digest() && b.fits(active, from, p) {
 		base.Image, base.Layer, base.Install = active.Image, active.ID, active.Inputs != p.Inputs
 		if err := b.used(ctx, active); err != nil {

@@ -56,11 +56,20 @@ func (b *Builder) Ensure(ctx context.Context, p Plan, why environment.Trigger, t
 			return environment.Record{}, err
 		}
 		r, err := b.await(ctx, f, tell)
-		if f.serves(p) || ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return r, err
 		}
-		// It was of other repositories with the same saved environment, or of an
-		// environment that has changed since.
+		may := true
+		if err == nil && r.Status == environment.Succeeded {
+			if may, err = b.mayStart(ctx, p, r); err != nil {
+				return r, err
+			}
+		}
+		if may && f.serves(p) {
+			return r, err
+		}
+		// It was of other repositories with the same saved environment, of an
+		// environment that has changed since, or of a snapshot that is another's.
 	}
 }
 
@@ -187,7 +196,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 		if err != nil {
 			return record, err
 		}
-		if len(last) == 1 && last[0].Status == environment.Failed && same(last[0]) && young(last[0].CreatedAt, failedFor) {
+		if len(last) == 1 && last[0].Status == environment.Failed && same(last[0]) && last[0].Base == from.layer && young(last[0].CreatedAt, failedFor) {
 			return last[0], nil
 		}
 	}

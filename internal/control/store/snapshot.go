@@ -19,6 +19,9 @@ type Snapshots interface {
 	AllSnapshots(ctx context.Context) ([]environment.Snapshot, error)
 	// UseSnapshot keeps that a machine began with the snapshot.
 	UseSnapshot(ctx context.Context, id string, at time.Time) error
+	// PublishSnapshot keeps which admin lets all members start from the snapshot; 0
+	// is nobody.
+	PublishSnapshot(ctx context.Context, id string, by int64) error
 	// DeleteSnapshot removes what is known of a snapshot.
 	DeleteSnapshot(ctx context.Context, id string) error
 }

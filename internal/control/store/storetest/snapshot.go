@@ -45,7 +45,10 @@ var snapshotTests = []test{
 		if err := errors.Join(s.AddSnapshot(t.Context(), n), s.UseSnapshot(t.Context(), n.ID, time.Unix(9, 0))); err != nil {
 			t.Fatal(err)
 		}
-		n.UsedAt = time.Unix(9, 0).UTC()
+		n.UsedAt, n.PublishedBy = time.Unix(9, 0).UTC(), 7
+		if err := s.PublishSnapshot(t.Context(), n.ID, 7); err != nil {
+			t.Error(err)
+		}
 		list, err := s.AllSnapshots(t.Context())
 		if d := cmp.Diff([]environment.Snapshot{n}, list); err != nil || d != "" {
 			t.Error(err, d)
@@ -54,6 +57,7 @@ var snapshotTests = []test{
 			t.Error(err)
 		}
 		wantError(t, "delete again", s.DeleteSnapshot(t.Context(), n.ID), store.ErrNotFound)
+		wantError(t, "publish what is gone", s.PublishSnapshot(t.Context(), n.ID, 7), store.ErrNotFound)
 		wantError(t, "use what is gone", s.UseSnapshot(t.Context(), n.ID, time.Unix(9, 0)), store.ErrNotFound)
 	}},
 }

@@ -64,6 +64,19 @@ func (s *Store) UseSnapshot(ctx context.Context, id string, at time.Time) error 
 	return nil
 }
 
+// PublishSnapshot implements [store.Snapshots].
+func (s *Store) PublishSnapshot(ctx context.Context, id string, by int64) error {
+	err := s.db.Write(ctx, snapshots, func(tx *Tx) error {
+		n, err := tx.Q.PublishSnapshot(tx.Ctx, query.PublishSnapshotParams{PublishedBy: by, ID: id})
+		tx.Wrote = n > 0
+		return found(n, err)
+	})
+	if err != nil {
+		return fmt.Errorf("publish snapshot %s: %w", id, err)
+	}
+	return nil
+}
+
 // DeleteSnapshot implements [store.Snapshots].
 func (s *Store) DeleteSnapshot(ctx context.Context, id string) error {
 	err := s.db.Write(ctx, snapshots, func(tx *Tx) error {
@@ -86,7 +99,7 @@ func snapshotsOf(rows []query.Snapshot) []environment.Snapshot {
 }
 
 func snapshotOf(row query.Snapshot) environment.Snapshot {
-	n := environment.Snapshot{ID: row.ID, UserID: row.UserID, Repo: row.Repo, AgentID: row.AgentID, CreatedAt: stamp(row.CreatedAt)}
+	n := environment.Snapshot{ID: row.ID, UserID: row.UserID, Repo: row.Repo, AgentID: row.AgentID, CreatedAt: stamp(row.CreatedAt), PublishedBy: row.PublishedBy}
 	if row.UsedAt != 0 {
 		n.UsedAt = stamp(row.UsedAt)
 	}

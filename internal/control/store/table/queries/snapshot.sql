@@ -13,5 +13,8 @@ SELECT * FROM snapshots ORDER BY created_at, id;
 -- name: UseSnapshot :execrows
 UPDATE snapshots SET used_at = @used_at WHERE id = @id;
 
+-- name: PublishSnapshot :execrows
+UPDATE snapshots SET published_by = @published_by WHERE id = @id;
+
 -- name: DeleteSnapshot :execrows
 DELETE FROM snapshots WHERE id = @id;

@@ -249,6 +249,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.openRunsStmt, err = db.PrepareContext(ctx, openRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query OpenRuns: %w", err)
 	}
+	if q.publishSnapshotStmt, err = db.PrepareContext(ctx, publishSnapshot); err != nil {
+		return nil, fmt.Errorf("error preparing query PublishSnapshot: %w", err)
+	}
 	if q.putAgentStmt, err = db.PrepareContext(ctx, putAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query PutAgent: %w", err)
 	}
@@ -698,6 +701,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing openRunsStmt: %w", cerr)
 		}
 	}
+	if q.publishSnapshotStmt != nil {
+		if cerr := q.publishSnapshotStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing publishSnapshotStmt: %w", cerr)
+		}
+	}
 	if q.putAgentStmt != nil {
 		if cerr := q.putAgentStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putAgentStmt: %w", cerr)
@@ -927,6 +935,7 @@ type Queries struct {
 	listWaitingAgentsStmt         *sql.Stmt
 	openBuildsStmt                *sql.Stmt
 	openRunsStmt                  *sql.Stmt
+	publishSnapshotStmt           *sql.Stmt
 	putAgentStmt                  *sql.Stmt
 	putAttemptStmt                *sql.Stmt
 	putEnvironmentStmt            *sql.Stmt
@@ -1031,6 +1040,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listWaitingAgentsStmt:         q.listWaitingAgentsStmt,
 		openBuildsStmt:                q.openBuildsStmt,
 		openRunsStmt:                  q.openRunsStmt,
+		publishSnapshotStmt:           q.publishSnapshotStmt,
 		putAgentStmt:                  q.putAgentStmt,
 		putAttemptStmt:                q.putAttemptStmt,
 		putEnvironmentStmt:            q.putEnvironmentStmt,

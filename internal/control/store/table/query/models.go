@@ -181,12 +181,13 @@ type Server struct {
 }
 
 type Snapshot struct {
-	ID        string
-	UserID    int64
-	Repo      string
-	AgentID   string
-	CreatedAt int64
-	UsedAt    int64
+	ID          string
+	UserID      int64
+	Repo        string
+	AgentID     string
+	CreatedAt   int64
+	UsedAt      int64
+	PublishedBy int64
 }
 
 type User struct {

@@ -33,7 +33,7 @@ func (q *Queries) AddSnapshot(ctx context.Context, arg AddSnapshotParams) error 
 }
 
 const allSnapshots = `-- name: AllSnapshots :many
-SELECT id, user_id, repo, agent_id, created_at, used_at FROM snapshots ORDER BY created_at, id
+SELECT id, user_id, repo, agent_id, created_at, used_at, published_by FROM snapshots ORDER BY created_at, id
 `
 
 func (q *Queries) AllSnapshots(ctx context.Context) ([]Snapshot, error) {
@@ -52,6 +52,7 @@ func (q *Queries) AllSnapshots(ctx context.Context) ([]Snapshot, error) {
 			&i.AgentID,
 			&i.CreatedAt,
 			&i.UsedAt,
+			&i.PublishedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -79,7 +80,7 @@ func (q *Queries) DeleteSnapshot(ctx context.Context, id string) (int64, error) 
 }
 
 const getSnapshot = `-- name: GetSnapshot :one
-SELECT id, user_id, repo, agent_id, created_at, used_at FROM snapshots WHERE id = ?1
+SELECT id, user_id, repo, agent_id, created_at, used_at, published_by FROM snapshots WHERE id = ?1
 `
 
 func (q *Queries) GetSnapshot(ctx context.Context, id string) (Snapshot, error) {
@@ -92,12 +93,13 @@ func (q *Queries) GetSnapshot(ctx context.Context, id string) (Snapshot, error) 
 		&i.AgentID,
 		&i.CreatedAt,
 		&i.UsedAt,
+		&i.PublishedBy,
 	)
 	return i, err
 }
 
 const listSnapshots = `-- name: ListSnapshots :many
-SELECT id, user_id, repo, agent_id, created_at, used_at FROM snapshots WHERE repo = ?1 ORDER BY created_at DESC, id DESC LIMIT ?2
+SELECT id, user_id, repo, agent_id, created_at, used_at, published_by FROM snapshots WHERE repo = ?1 ORDER BY created_at DESC, id DESC LIMIT ?2
 `
 
 type ListSnapshotsParams struct {
@@ -121,6 +123,7 @@ func (q *Queries) ListSnapshots(ctx context.Context, arg ListSnapshotsParams) ([
 			&i.AgentID,
 			&i.CreatedAt,
 			&i.UsedAt,
+			&i.PublishedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -133,6 +136,23 @@ func (q *Queries) ListSnapshots(ctx context.Context, arg ListSnapshotsParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const publishSnapshot = `-- name: PublishSnapshot :execrows
+UPDATE snapshots SET published_by = ?1 WHERE id = ?2
+`
+
+type PublishSnapshotParams struct {
+	PublishedBy int64
+	ID          string
+}
+
+func (q *Queries) PublishSnapshot(ctx context.Context, arg PublishSnapshotParams) (int64, error) {
+	result, err := q.exec(ctx, q.publishSnapshotStmt, publishSnapshot, arg.PublishedBy, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const useSnapshot = `-- name: UseSnapshot :execrows
