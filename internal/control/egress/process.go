@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -52,6 +53,10 @@ func RunProcess(ctx context.Context, dir, logs string, logger *slog.Logger) erro
 	if err != nil {
 		return err
 	}
+	own, err := user(folder)
+	if err != nil {
+		return err
+	}
 	go func() {
 		defer func() { _ = folder.Close() }()
 		endWithFolder(ctx, folder, stop)
@@ -74,7 +79,7 @@ func RunProcess(ctx context.Context, dir, logs string, logger *slog.Logger) erro
 			return errors.Join(err, listener.Close())
 		}
 	}
-	if err := becomeNobody(); err != nil {
+	if err := dropPrivileges(own); err != nil {
 		return errors.Join(err, log.Close(), listener.Close())
 	}
 	debug.SetMemoryLimit(gatewayMemory)
@@ -130,28 +135,63 @@ func listenIn(ctx context.Context, dir, name string) (net.Listener, error) {
 	return l, nil
 }
 
-// nobody is the user and the group that own nothing.
-const nobody = 65534
+// Users that processes of gateways become: each one of its own, so that none can
+// signal or trace another and the kernel's quotas of users are not shared. The
+// range is one that distributions and systemd give to nobody.
+const (
+	firstUser = 0x70000000
+	users     = 0x0ffe0000
+)
 
-// becomeNobody gives away what a program that reads a machine's packets should
-// not have: root, and the way back to it.
-func becomeNobody() error {
+// user is the number of a user and of a group that own nothing: that of the
+// gateway whose folder this is.
+func user(folder *os.File) (int, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(folder.Fd()), &st); err != nil {
+		return 0, &os.PathError{Op: "stat", Path: folder.Name(), Err: err}
+	}
+	return firstUser + int(st.Ino%users), nil
+}
+
+// dropPrivileges gives away what a program that reads a machine's packets should
+// not have: root, the way back to it, and all system calls that it does not need.
+func dropPrivileges(user int) error {
 	// The kernel takes it before the server when memory runs out.
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("600"), 0)                                                                               // where it may not be raised, it stays
-	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 && errno != unix.ENOTSUP { // a build with cgo cannot
-		return fmt.Errorf("become nobody: %w", errno)
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("600"), 0) // where it may not be raised, it stays
+	if err := filterCalls(); err != nil {
+		return fmt.Errorf("drop privileges: %w", err)
 	}
-	if os.Geteuid() != 0 {
-		return nil
+	if os.Geteuid() == 0 {
+		if err := syscall.Setgroups(nil); err != nil {
+			return fmt.Errorf("drop privileges: %w", err)
+		}
+		if err := syscall.Setresgid(user, user, user); err != nil {
+			return fmt.Errorf("drop privileges: %w", err)
+		}
+		if err := syscall.Setresuid(user, user, user); err != nil {
+			return fmt.Errorf("drop privileges: %w", err)
+		}
 	}
-	if err := syscall.Setgroups(nil); err != nil {
-		return fmt.Errorf("become nobody: %w", err)
+	return nil
+}
+
+// filterCalls keeps all threads of the process from system calls that it does not
+// need, and from gaining privileges by another program.
+func filterCalls() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
 	}
-	if err := syscall.Setresgid(nobody, nobody, nobody); err != nil {
-		return fmt.Errorf("become nobody: %w", err)
+	filter := unix.SockFprog{Len: uint16(len(filter_egress)), Filter: &filter_egress[0]}
+	// The other threads take over the filter and no_new_privs. One that cannot is
+	// named by its number.
+	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
+	if errno != 0 {
+		return fmt.Errorf("filter system calls: %w", errno)
 	}
-	if err := syscall.Setresuid(nobody, nobody, nobody); err != nil {
-		return fmt.Errorf("become nobody: %w", err)
+	if thread != 0 {
+		return fmt.Errorf("filter system calls: thread %d has a filter of its own", thread)
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package container
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -166,9 +168,18 @@ func TestLiftedLimits(t *testing.T) {
 }
 
 // TestEgressIsBounded finds a machine's gateway in a cgroup of its own, with
-// limits, below the machine's.
+// limits, below the machine's, as a user of its own and behind a filter.
 func TestEgressIsBounded(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
+	other, err := r.Create(t.Context(), machine.Spec{ID: "m-2", Image: "host", Network: anywhere})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := other.Destroy(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
 	m := create(t, r, machine.Spec{Image: "host", Network: anywhere, Limits: machine.Limits{MemoryBytes: 64 << 20, CPUs: 0.5, PIDs: 30}}).(*Machine)
 	all, err := mountedHierarchies()
 	if err != nil {
@@ -182,6 +193,32 @@ func TestEgressIsBounded(t *testing.T) {
 		if err != nil || len(pids) != 1 || !bears(pids[0], m.gatewayFlag()) {
 			t.Errorf("%s: the gateway's cgroup holds %v, %v", h.dir, pids, err)
 		}
+	}
+	users := map[string]bool{}
+	for _, m := range []*Machine{m, other.(*Machine)} {
+		var p knownProcess
+		data, err := os.ReadFile(m.path("link/" + gatewayProcess))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(data, &p); err != nil {
+			t.Fatal(err)
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(status)) {
+			switch key, value, _ := strings.Cut(strings.TrimSpace(line), ":\t"); {
+			case key == "Uid":
+				users[strings.Fields(value)[0]] = true
+			case key == "Seccomp" && value != "2", key == "CapEff" && strings.Trim(value, "0") != "", key == "NoNewPrivs" && value != "1":
+				t.Errorf("the gateway of %s: %s", m.id, line)
+			}
+		}
+	}
+	if len(users) != 2 || users["0"] || users["65534"] {
+		t.Errorf("two gateways run as the users %v", users)
 	}
 }
 
