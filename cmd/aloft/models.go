@@ -62,7 +62,7 @@ func (a *app) modelFlags(cmd *cobra.Command, usage string, anyModel bool) func()
 // newRepositoriesCommand lists the repositories that agents have worked on.
 func newRepositoriesCommand(a *app) *cobra.Command {
 	return list[client.Repo]{
-		use: "repositories", short: "List your agents' repositories, most recently used first", of: plain((*client.Client).Repositories),
+		use: "repositories", short: "List repositories you can run agents on, most recently used first", of: plain((*client.Client).Repositories),
 		head: []string{"URL"}, none: "No repositories yet.",
 		row: func(r client.Repo) []string { return []string{cli.Line(r.URL, 0)} },
 	}.command(a)

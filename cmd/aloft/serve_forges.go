@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/url"
 	"strings"
@@ -109,6 +111,76 @@ func (c *credentialConfig) checkApp(dir, at string, getenv func(string) string) 
 	return nil
 }
 
+// app returns the credential's GitHub App, and its host with the path that the
+// credential is for.
+func (c credentialConfig) app(hosts map[string]forgeHost) (*github.App, forge.Repo, error) {
+	of, err := c.covers()
+	if err != nil || hosts[of.Host].Kind != forge.GitHub {
+		return nil, of, errors.New("only GitHub supports apps: set `forge: github` if the host runs GitHub")
+	}
+	app, err := github.NewApp(github.AppOptions{Host: of.Host, API: hosts[of.Host].API, ID: c.App.ID, Key: []byte(c.App.Key)})
+	return app, of, err
+}
+
+// covers returns the host of a credential, with the path that it is for: of a
+// whole host "".
+func (c credentialConfig) covers() (forge.Repo, error) {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return forge.Repo{}, err
+	}
+	of, err := forge.ParseURL(u.Scheme + "://" + u.Host + "/owner/name")
+	of.Path = strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
+	return of, err
+}
+
+// newCatalog lists what the credentials see, as far as their hosts can say.
+func newCatalog(c gitConfig, logger *slog.Logger) (*forge.Catalog, error) {
+	hosts, err := forgeHosts(c)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	var sources []forge.Source
+	for i, cred := range c.Credentials {
+		add := forge.Source{URL: cred.URL}
+		of, err := cred.covers()
+		host, known := hosts[of.Host]
+		switch {
+		case err != nil, !known, cred.Forge == noForge: // it counts for git alone
+		case cred.App.ID != "":
+			app, _, err := cred.app(hosts)
+			if err != nil {
+				return nil, usageError{fmt.Errorf("git.credentials[%d].app: %w", i, err)}
+			}
+			add.List = func(ctx context.Context) ([]forge.Repo, error) { return app.Repositories(ctx, of) }
+		case cred.Token != "":
+			f, err := host.open(of.Host, forge.Token(cred.Token))
+			if err != nil {
+				return nil, usageError{fmt.Errorf("git.credentials[%d]: %w", i, err)}
+			}
+			if listing, ok := f.(forge.Listing); ok {
+				add.List = func(ctx context.Context) ([]forge.Repo, error) { return listing.Repositories(ctx, of) }
+			}
+		}
+		sources = append(sources, add)
+	}
+	return forge.NewCatalog(sources, logger), nil
+}
+
+// open returns the adapter of the host, with tokens.
+func (h forgeHost) open(name string, tokens forge.Tokens) (f forge.Forge, err error) {
+	o := forge.Options{Host: name, API: strings.TrimRight(h.API, "/"), Tokens: tokens}
+	switch h.Kind {
+	case forge.GitHub:
+		f, err = github.New(o)
+	case forge.GitLab:
+		f, err = gitlab.New(o)
+	case forge.Gitea:
+		f, err = gitea.New(o)
+	}
+	return f, err
+}
+
 // gitCredentials returns the gateway's credentials. Apps create tokens on demand.
 func gitCredentials(c gitConfig) ([]gateway.Credential, error) {
 	hosts, err := forgeHosts(c)
@@ -119,11 +191,7 @@ func gitCredentials(c gitConfig) ([]gateway.Credential, error) {
 	for i, cred := range c.Credentials {
 		add := gateway.Credential{URL: cred.URL, Username: cred.Username, Token: cred.Token}
 		if cred.App.ID != "" {
-			r, err := forge.ParseURL(strings.TrimRight(cred.URL, "/") + "/owner/name")
-			if err != nil || hosts[r.Host].Kind != forge.GitHub {
-				return nil, fmt.Errorf("git.credentials[%d].app: only GitHub supports apps: set `forge: github` if the host runs GitHub", i)
-			}
-			app, err := github.NewApp(github.AppOptions{Host: r.Host, API: hosts[r.Host].API, ID: cred.App.ID, Key: []byte(cred.App.Key)})
+			app, _, err := cred.app(hosts)
 			if err != nil {
 				return nil, fmt.Errorf("git.credentials[%d].app: %w", i, err)
 			}
@@ -180,16 +248,7 @@ func newForges(c gitConfig, g *gateway.Gateway) (forge.Set, error) {
 	}
 	set := forge.Set{}
 	for host, h := range hosts {
-		var f forge.Forge
-		o := forge.Options{Host: host, API: strings.TrimRight(h.API, "/"), Tokens: tokens}
-		switch h.Kind {
-		case forge.GitHub:
-			f, err = github.New(o)
-		case forge.GitLab:
-			f, err = gitlab.New(o)
-		case forge.Gitea:
-			f, err = gitea.New(o)
-		}
+		f, err := h.open(host, tokens)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("%s: %w", h.At, err)}
 		}

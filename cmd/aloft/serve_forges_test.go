@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -113,5 +115,53 @@ func TestProbeForges(t *testing.T) {
 		if got := checks[i]; got.OK != (want.fix == "") || got.Required || !strings.Contains(got.Detail, want.detail) || !strings.Contains(got.Fix, want.fix) || strings.Contains(got.Detail+got.Fix, forgetest.Token) {
 			t.Errorf("%s: %+v", want.at, got)
 		}
+	}
+}
+
+// The credentials of a configuration list what they see at their hosts. One whose
+// host is down is logged, and hides none of the others.
+func TestCatalogOfTheConfiguration(t *testing.T) {
+	gitea, gitlab, down := forgetest.NewGitea(t), forgetest.NewGitLab(t), forgetest.NewGitHub(t)
+	for n := range 5 {
+		gitea.Fake.Add(fmt.Sprintf("team/service-%d", n), "main")
+	}
+	gitlab.Fake.Add("acme/sub/gadget", "main")
+	down.Next(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "out of order "+forgetest.Token, http.StatusServiceUnavailable)
+	})
+	text := "git:\n  credentials:\n"
+	for _, cred := range [][2]string{
+		{gitea.URL + "/team", "gitea"}, {gitlab.URL, "gitlab"}, {gitlab.URL + "/acme/widget.git", "gitlab"}, {down.URL, "github"}, {"https://git.example.com", "none"},
+	} {
+		text += fmt.Sprintf("    - {url: '%s', forge: %s, token: '%s'}\n", cred[0], cred[1], forgetest.Token)
+	}
+	path := filepath.Join(t.TempDir(), "aloft.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := loadConfig(path, os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	catalog, err := newCatalog(c.Git, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{gitlab.URL + "/acme/sub/gadget", gitlab.URL + "/acme/widget"}
+	for n := range 5 {
+		want = append(want, fmt.Sprintf("%s/team/service-%d", gitea.URL, n))
+	}
+	slices.Sort(want)
+	for range 2 {
+		if got := catalog.Repositories(t.Context()); !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+	if text := log.String(); !strings.Contains(text, "url="+down.URL) || !strings.Contains(text, forge.CodeUnreachable) || strings.Contains(text, forgetest.Token) {
+		t.Errorf("logged: %s", text)
+	}
+	if asked := gitea.Requests(); len(asked) != 4 { // four pages, once
+		t.Errorf("asked Gitea for %q", asked)
 	}
 }

@@ -172,6 +172,10 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err != nil {
 		return nil, err
 	}
+	catalog, err := newCatalog(c.Git, logger)
+	if err != nil {
+		return nil, err
+	}
 	reviewers, err := reviewersOf(c.Git, s.store)
 	if err != nil {
 		return nil, err
@@ -244,7 +248,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	apiConfig := api.Config{
 		MCP: servers, AgentMCP: s.agentMCP, Live: written,
 		SignIn: desk, AuditLog: s.store, Usage: s.store,
-		Outbound: reach, Deliveries: s.store, Replies: s.store, PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(),
+		Repositories: catalog, Outbound: reach, Deliveries: s.store, Replies: s.store, PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(),
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Builder: builds{s.builder}, Pulls: pulls, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},
 		SetUps: setups{s.schedule, s.builder}, Snapshots: s.store, Disks: s.builder, Metrics: s.observer.Metrics,
 		Models: models.infos, DefaultModel: models.fallback, Limit: c.Limits.amount(), AllowFile: c.Git.AllowFile,

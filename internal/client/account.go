@@ -106,7 +106,7 @@ func (c *Client) SubToken(ctx context.Context, email string) (out SubToken, err 
 	return out, c.callWith(ctx, http.MethodPost, "/v1/sub-tokens", nil, map[string]string{"forUserEmail": email}, &out, nil)
 }
 
-// Repositories returns those of the caller's agents, the last used first.
+// Repositories returns those that the caller may run agents on, the last used first.
 func (c *Client) Repositories(ctx context.Context) ([]Repo, error) {
 	var out struct {
 		Items []Repo `json:"items"`

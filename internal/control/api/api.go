@@ -62,6 +62,7 @@ type Config struct {
 	Replies      store.Replies    // nil where a repeated request is known by the journal alone
 	Builder      Builder          // nil where nothing is built
 	Pulls        Pulls            // nil where there is no forge
+	Repositories Repositories     // nil where no credential can be asked
 	SetUps       SetUps           // nil where machines cannot be saved
 	Forks        Forks            // nil where no disks are saved
 	Snapshots    store.Snapshots  // whose the saved disks are; nil knows of none
@@ -97,6 +98,12 @@ type Config struct {
 	// Ports returns those that the environment of an agent's machine names. It may
 	// be nil.
 	Ports func(ctx context.Context, a agent.Agent) ([]environment.Port, error)
+}
+
+// Repositories are those that the credentials of the server's configuration see.
+type Repositories interface {
+	// Repositories returns their URLs, sorted. It may take a while.
+	Repositories(ctx context.Context) []string
 }
 
 // Artifacts are the files that outlive machines. Its methods are safe for
@@ -160,7 +167,8 @@ type server struct {
 	settling    sync.Mutex // held while settings change
 	naming      sync.Mutex // held while environments are named
 	answering   answering
-	limiter     *limiter
+	limiter     *limiter // of all requests, by key
+	listing     *limiter // of lists of repositories, by user
 }
 
 // API is the handler of the API, and what tidies up behind it.
@@ -201,7 +209,7 @@ func newServer(c Config) (*server, error) {
 	if c.Ready == nil {
 		c.Ready = func() error { return nil }
 	}
-	s := &server{Config: c, heartbeat: heartbeatEvery, draftsEvery: draftsEvery, patience: writeWithin, allowed: allowedEvery, limiter: newLimiter(c.PerMinute)}
+	s := &server{Config: c, heartbeat: heartbeatEvery, draftsEvery: draftsEvery, patience: writeWithin, allowed: allowedEvery, limiter: newLimiter(c.PerMinute), listing: newLimiter(listsPerMinute)}
 	if s.Environments == nil {
 		s.Environments = s
 	}

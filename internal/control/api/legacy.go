@@ -89,6 +89,11 @@ func (c *legacyCall) V1(method, path string, in, out any) error {
 	c.inner.ServeHTTP(w, r)
 	switch {
 	case w.err != nil:
+		for _, name := range rateHeaders {
+			if v := w.header.Get(name); v != "" {
+				c.w.Header().Set(name, v)
+			}
+		}
 		return w.err
 	case w.status == http.StatusNotFound, w.status/100 == 3: // or the mux knows a tidier path
 		return fault.NotFound("there is nothing of that name")

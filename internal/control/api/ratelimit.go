@@ -7,22 +7,24 @@ import (
 	"sync"
 	"time"
 
-	"aloft/internal/account"
 	"aloft/internal/fault"
 )
 
-// limiter bounds how many requests each key may make of this server: as many at
-// once as in a minute, and each comes back after its share of one.
+// limiter bounds how many requests each key, or each user, may make of this server:
+// as many at once as in a minute, and each comes back after its share of one.
 type limiter struct {
 	perMinute int              // 0 is no limit
 	now       func() time.Time // the clock
 
 	mu  sync.Mutex
-	due map[int64]time.Time // by key: when all of its requests will have come back
+	due map[int64]time.Time // by key or user: when all of its requests will have come back
 }
 
 // maxIdle is how many keys are remembered before those that rest are forgotten.
 const maxIdle = 1024
+
+// rateHeaders are those that a limiter sets.
+var rateHeaders = []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"}
 
 func newLimiter(perMinute int) *limiter {
 	return &limiter{perMinute: perMinute, now: time.Now, due: map[int64]time.Time{}}
@@ -32,9 +34,9 @@ func newLimiter(perMinute int) *limiter {
 // anybody may make, and not those of a monitor.
 func limited(rt route) bool { return !rt.open && rt.path != "/metrics" }
 
-// take counts a request of the key, and says in the reply's headers what is
-// left. Its error is a fault.
-func (l *limiter) take(h http.Header, who account.APIKey) error {
+// take counts a request of the key or user, and says in the reply's headers what
+// is left. Its error is a fault.
+func (l *limiter) take(h http.Header, id int64) error {
 	if l.perMinute <= 0 {
 		return nil
 	}
@@ -43,13 +45,13 @@ func (l *limiter) take(h http.Header, who account.APIKey) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.due) > maxIdle {
-		for id, due := range l.due {
+		for other, due := range l.due {
 			if !due.After(now) {
-				delete(l.due, id)
+				delete(l.due, other)
 			}
 		}
 	}
-	due := l.due[who.ID]
+	due := l.due[id]
 	if due.Before(now) {
 		due = now
 	}
@@ -57,14 +59,14 @@ func (l *limiter) take(h http.Header, who account.APIKey) error {
 	if left > 0 {
 		left--
 		due = due.Add(share)
-		l.due[who.ID] = due
+		l.due[id] = due
 		l.tell(h, left, due)
 		return nil
 	}
 	l.tell(h, 0, due)
 	wait := due.Add(share).Sub(now) - time.Minute
 	h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))))
-	return fault.Exhausted("this key has made more than %d requests in a minute", l.perMinute).Named("rate_limit_exceeded").
+	return fault.Exhausted("more than %d such requests were made in a minute", l.perMinute).Named("rate_limit_exceeded").
 		Hint("wait as long as Retry-After says")
 }
 

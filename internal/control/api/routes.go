@@ -146,7 +146,7 @@ func (s *server) current(page []param) []route {
 			status: 200, out: ruleJSON{}, handle: s.getRule},
 		{method: "PUT", path: "/v1/rules/{owner}/{name}", id: "putRule", summary: "Set a file of rules; the team's are for the admin",
 			in: putRuleRequestJSON{}, status: 200, out: ruleJSON{}, handle: s.putRule},
-		{method: "GET", path: "/v1/repositories", id: "listRepositories", summary: "List the repositories of your agents, the last used first",
+		{method: "GET", path: "/v1/repositories", id: "listRepositories", summary: "List the repositories that you may run agents on, the last used first",
 			status: 200, out: listRepositoriesResponseJSON{}, handle: s.listRepositories},
 		{method: "POST", path: "/v1/sub-tokens", id: "createSubToken", summary: "Make a token that speaks for a user for an hour; for admins", needs: account.Admin,
 			in: createSubTokenRequestJSON{}, status: 200, out: createSubTokenResponseJSON{}, handle: s.createSubToken},

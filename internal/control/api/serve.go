@@ -90,7 +90,7 @@ func (s *server) serve(rt route) http.Handler {
 				return
 			}
 			if limited(rt) {
-				if err = s.limiter.take(h, who); err != nil {
+				if err = s.limiter.take(h, who.ID); err != nil {
 					s.fail(w, r, log, err)
 					return
 				}

@@ -41,7 +41,7 @@ import (
 
 // A Forge is a code host, or what of it one configuration reaches. Its methods
 // are safe for concurrent use. A host may also be a [Discussion], a [Reviewing],
-// a [Merger] and [Examining]; all that Aloft has are.
+// a [Merger], [Examining] and a [Listing]; all that Aloft has are.
 type Forge interface {
 	// Open opens the pull request, or gives back the open one there is from the
 	// head to the base, as it is: a repeat after a crash never opens a second.
@@ -95,6 +95,7 @@ type Host interface {
 	Reviewing
 	Merger
 	Examining
+	Listing
 }
 
 // Options say where a host is, and how it is spoken to.

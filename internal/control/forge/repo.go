@@ -62,8 +62,9 @@ func (r Repo) Owner() string { return r.Path[:max(strings.LastIndexByte(r.Path, 
 // Name is the last part of the path.
 func (r Repo) Name() string { return r.Path[strings.LastIndexByte(r.Path, '/')+1:] }
 
-// String is the repository as people name it: github.com/owner/name.
-func (r Repo) String() string { return r.Host + "/" + r.Path }
+// String is the repository as people name it: github.com/owner/name; without a
+// path it is the host.
+func (r Repo) String() string { return strings.TrimSuffix(r.Host+"/"+r.Path, "/") }
 
 // IsZero reports whether r names nothing.
 func (r Repo) IsZero() bool { return r == Repo{} }

@@ -102,6 +102,7 @@ func (w *Wire) redirect(to *http.Request, via []*http.Request) error {
 // Ask is one request.
 type Ask struct {
 	Repo   Repo
+	OfHost bool   // the request is about Repo's host, and Repo need not be whole
 	Method string // GET unless given
 	Path   []string
 	Query  url.Values
@@ -170,7 +171,7 @@ func (w *Wire) address(path []string, query url.Values) *url.URL {
 }
 
 func (w *Wire) do(ctx context.Context, at *url.URL, a Ask) (*url.URL, error) {
-	if !a.Repo.valid() {
+	if !a.Repo.valid() && !(a.OfHost && a.Repo.Host != "") {
 		return nil, fault.Invalid("%q is no repository of a forge", Line(a.Repo.String(), maxWords)).Named(CodeRefused)
 	}
 	if slices.ContainsFunc(a.Path, func(p string) bool { return p == "" || p == "." || p == ".." }) {

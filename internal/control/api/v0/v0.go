@@ -61,7 +61,7 @@ func Routes() []Route {
 		{Method: "GET", Path: "/v0/me", ID: "v0GetMe", Summary: "Show whose key this is", Out: Me{}, Status: http.StatusOK, Handle: me},
 		{Method: "GET", Path: "/v0/models", ID: "v0ListModels", Summary: "List the models that an agent may use",
 			Out: ListModels{}, Status: http.StatusOK, Handle: models},
-		{Method: "GET", Path: "/v0/repositories", ID: "v0ListRepositories", Summary: "List the repositories of your agents",
+		{Method: "GET", Path: "/v0/repositories", ID: "v0ListRepositories", Summary: "List the repositories that you may run agents on",
 			Out: ListRepositories{}, Status: http.StatusOK, Handle: repositories},
 	}
 }

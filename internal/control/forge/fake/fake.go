@@ -6,6 +6,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +51,7 @@ var (
 	_ forge.Discussion = (*Forge)(nil)
 	_ forge.Reviewing  = (*Forge)(nil)
 	_ forge.Merger     = (*Forge)(nil)
+	_ forge.Listing    = (*Forge)(nil)
 )
 
 // New returns a host without repositories.
@@ -63,6 +65,16 @@ func (f *Forge) Add(path, defaultBranch string) forge.Repo {
 	f.mu.Unlock()
 	f.Push(r, defaultBranch)
 	return r
+}
+
+// Repositories implements [forge.Listing].
+func (f *Forge) Repositories(context.Context, forge.Repo) (all []forge.Repo, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, path := range slices.Sorted(maps.Keys(f.repos)) {
+		all = append(all, forge.Repo{Host: f.Host, Path: path})
+	}
+	return all, nil
 }
 
 // Push puts a new commit on a branch, which is made if it is not there, and

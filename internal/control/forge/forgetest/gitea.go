@@ -13,7 +13,7 @@ import (
 // the adapter to Gitea itself.
 func NewGitea(t testing.TB) *Server {
 	return start(t, dialect{
-		path: "/api/v1", perPage: "limit", routes: gitea,
+		path: "/api/v1", perPage: "limit", most: 50, routes: gitea,
 		token: func(h http.Header) string {
 			token, ok := strings.CutPrefix(h.Get("Authorization"), "token ")
 			if !ok {
@@ -29,6 +29,13 @@ func NewGitea(t testing.TB) *Server {
 
 func gitea(s *Server) {
 	show := func(p forge.PullRequest) any { return s.giteaPull(p) }
+	s.route("GET /user/repos", "", func(*call) (any, error) {
+		all := []any{}
+		for _, r := range s.listed() {
+			all = append(all, map[string]any{"id": 1, "full_name": r.Path, "archived": r == archived, "empty": false})
+		}
+		return all, nil
+	})
 	s.route("GET /repos/{owner}/{repo}", "", func(c *call) (any, error) {
 		return map[string]any{"id": 1, "full_name": c.repo.Path, "default_branch": "main"}, nil
 	})

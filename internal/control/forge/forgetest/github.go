@@ -12,7 +12,7 @@ import (
 // NewGitHub starts a server that answers as GitHub does.
 func NewGitHub(t testing.TB) *Server {
 	return start(t, dialect{
-		path: "", perPage: "per_page", routes: gitHub,
+		path: "", perPage: "per_page", most: 100, routes: gitHub,
 		headers: map[string]string{"Accept": "application/vnd.github+json", "X-Github-Api-Version": "2022-11-28"},
 		token:   bearer,
 		refuse: func(status int, why string) any {
@@ -35,6 +35,16 @@ func bearer(h http.Header) string {
 
 func gitHub(s *Server) {
 	show := func(p forge.PullRequest) any { return s.gitHubPull(p) }
+	listed := func() (all []any) {
+		for _, r := range s.listed() {
+			all = append(all, map[string]any{"id": 1, "full_name": r.Path, "html_url": "https://elsewhere.test/" + r.Path, "archived": r == archived})
+		}
+		return all
+	}
+	s.route("GET /user/repos", "visibility affiliation type sort direction since before", func(*call) (any, error) { return listed(), nil })
+	s.route("GET /installation/repositories", "", func(*call) (any, error) {
+		return paged{"repositories", listed(), map[string]any{"total_count": len(listed()), "repository_selection": "all"}}, nil
+	})
 	s.route("GET /repos/{owner}/{repo}", "", func(c *call) (any, error) {
 		return map[string]any{"id": 1, "name": c.repo.Name(), "full_name": c.repo.Path, "default_branch": "main", "archived": false}, nil
 	})

@@ -13,7 +13,7 @@ import (
 // NewGitLab starts a server that answers as GitLab does.
 func NewGitLab(t testing.TB) *Server {
 	return start(t, dialect{
-		path: "/api/v4", perPage: "per_page", routes: gitLab, token: bearer,
+		path: "/api/v4", perPage: "per_page", most: 100, routes: gitLab, token: bearer,
 		refuse: func(status int, why string) any {
 			switch status {
 			case http.StatusBadRequest:
@@ -39,6 +39,18 @@ func atoi(s string) int {
 
 func gitLab(s *Server) {
 	show := func(p forge.PullRequest) any { return s.gitLabMerge(p) }
+	s.route("GET /projects", "membership archived simple order_by sort owned search min_access_level", func(c *call) (any, error) {
+		if c.URL.Query().Get("membership") != "true" { // it would be all that is public
+			return nil, refuse(http.StatusBadRequest, "membership is %q", c.URL.Query().Get("membership"))
+		}
+		all := []any{}
+		for _, r := range s.listed() {
+			if r != archived || c.URL.Query().Get("archived") != "false" {
+				all = append(all, map[string]any{"id": 5, "path_with_namespace": r.Path, "http_url_to_repo": "https://elsewhere.test/x.git"})
+			}
+		}
+		return all, nil
+	})
 	s.route("GET /projects/{id}", "", func(c *call) (any, error) {
 		return map[string]any{"id": 5, "path_with_namespace": c.repo.Path, "default_branch": "main"}, nil
 	})

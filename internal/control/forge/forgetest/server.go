@@ -2,6 +2,7 @@ package forgetest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,6 +47,7 @@ type dialect struct {
 	token   func(h http.Header) string
 	headers map[string]string // must be sent
 	perPage string            // the parameter
+	most    int               // its greatest value
 	refuse  func(status int, why string) any
 	routes  func(*Server)
 }
@@ -68,6 +70,7 @@ func start(t testing.TB, d dialect) *Server {
 func (s *Server) Host(t testing.TB, with func(t testing.TB, s *Server, token string) forge.Forge) Host {
 	return Host{
 		Forge: with(t, s, Token), Repo: s.Repo, Reviewer: "ada",
+		Add:  func(_ testing.TB, path string) { s.Fake.Add(path, "main") },
 		Push: func(_ testing.TB, branch string) string { return s.Fake.Push(s.Repo, branch) },
 		Check: func(_ testing.TB, commit, name string, state forge.CheckState) {
 			s.Fake.SetCheck(s.Repo, commit, forge.Check{Name: name, State: state})
@@ -190,6 +193,11 @@ func (s *Server) answer(c *call, params []string, answer func(c *call) (any, err
 	for name, values := range c.URL.Query() {
 		if !slices.Contains(append(params, "page", s.dialect.perPage), name) || len(values) != 1 {
 			return nil, refuse(http.StatusUnprocessableEntity, "the parameter %s is not known here", name)
+		}
+	}
+	for _, name := range []string{"page", s.dialect.perPage} {
+		if n, err := strconv.Atoi(cmp.Or(c.URL.Query().Get(name), "1")); err != nil || n < 1 || name != "page" && n > s.dialect.most {
+			return nil, refuse(http.StatusBadRequest, "%s is %q", name, c.URL.Query().Get(name))
 		}
 	}
 	if c.PathValue("id")+c.PathValue("owner") != "" && c.repo != s.Repo {

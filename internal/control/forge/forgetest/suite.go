@@ -26,6 +26,8 @@ type Host struct {
 	Check func(t testing.TB, commit, name string, s forge.CheckState)
 	// Say has somebody comment.
 	Say func(t testing.TB, number int, body string)
+	// Add makes another repository that the token sees; nil where the test cannot.
+	Add func(t testing.TB, path string)
 	// Reviewer is somebody who can be asked to review.
 	Reviewer string
 	// Token makes the same forge speak with another token, where it has any.
@@ -39,7 +41,7 @@ func Run(t *testing.T, host func(t *testing.T) Host) {
 		"Update": update, "FindKnowsTheBranch": find, "DefaultBranch": defaultBranch, "Checks": checks, "ManyChecks": manyChecks,
 		"Discussion": discussion, "Review": review, "Merge": merge, "MergeOfWhatHasMoved": mergeMoved,
 		"WhatIsNotThere": notThere, "WhatCannotBe": cannotBe, "TokensAreNotTold": tokens, "ContextEnds": contextEnds,
-		"ManyOpenAtOnce": atOnce,
+		"ManyOpenAtOnce": atOnce, "Repositories": repositories,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, host(t)) })
 	}

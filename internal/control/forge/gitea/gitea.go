@@ -58,6 +58,7 @@ type user struct{ Login string }
 type repository struct {
 	FullName      string `json:"full_name"`
 	DefaultBranch string `json:"default_branch"`
+	Archived      bool
 }
 
 type branch struct {

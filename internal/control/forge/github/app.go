@@ -32,6 +32,7 @@ const (
 // name x-access-token. Its methods are safe for concurrent use.
 type App struct {
 	wire   *forge.Wire
+	opts   forge.Options // of the host, without tokens
 	signer jose.Signer
 	issuer string
 	now    func() time.Time
@@ -76,7 +77,10 @@ func NewApp(o AppOptions) (*App, error) {
 		return nil, err
 	}
 	a := &App{signer: signer, issuer: o.ID, now: time.Now, owners: map[string]*installation{}}
-	a.wire, err = wire(forge.Options{Host: o.Host, API: o.API, Client: o.Client, Tokens: a.proof})
+	a.opts = forge.Options{Host: o.Host, API: o.API, Client: o.Client}
+	proving := a.opts
+	proving.Tokens = a.proof
+	a.wire, err = wire(proving)
 	return a, err
 }
 
@@ -91,19 +95,9 @@ func (a *App) proof(context.Context, forge.Repo) (string, error) {
 // Token is a [forge.Tokens]: a token of the App's installation at the
 // repository's owner, made anew when it is nearly too old.
 func (a *App) Token(ctx context.Context, r forge.Repo) (string, error) {
-	a.mu.Lock()
-	owner := strings.ToLower(r.Owner())
-	i := a.owners[owner]
-	if i == nil {
-		i = &installation{}
-		a.owners[owner] = i
-	}
-	a.mu.Unlock()
+	i := a.at(r.Owner())
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.token != "" && a.now().Add(renewWith).Before(i.until) {
-		return i.token, nil
-	}
 	if i.id == 0 {
 		var v struct{ ID int64 }
 		err := a.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "installation"), Out: &v})
@@ -116,11 +110,33 @@ func (a *App) Token(ctx context.Context, r forge.Repo) (string, error) {
 		}
 		i.id = v.ID
 	}
+	return a.renew(ctx, r, i)
+}
+
+// at is the App's installation at an owner, whether there is one or not.
+func (a *App) at(owner string) *installation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	owner = strings.ToLower(owner)
+	i := a.owners[owner]
+	if i == nil {
+		i = &installation{}
+		a.owners[owner] = i
+	}
+	return i
+}
+
+// renew returns the installation's token, made anew when it is nearly too old.
+// i.mu is held, and i.id known.
+func (a *App) renew(ctx context.Context, r forge.Repo, i *installation) (string, error) {
+	if i.token != "" && a.now().Add(renewWith).Before(i.until) {
+		return i.token, nil
+	}
 	var v struct {
 		Token     string
 		ExpiresAt time.Time `json:"expires_at"`
 	}
-	err := a.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: []string{"app", "installations", strconv.FormatInt(i.id, 10), "access_tokens"}, Out: &v})
+	err := a.wire.Do(ctx, forge.Ask{Repo: r, OfHost: true, Method: http.MethodPost, Path: []string{"app", "installations", strconv.FormatInt(i.id, 10), "access_tokens"}, Out: &v})
 	if fault.Is(err, fault.KindNotFound) {
 		i.id = 0 // uninstalled, and perhaps installed anew
 	}

@@ -97,6 +97,58 @@ func TestApp(t *testing.T) {
 	}
 }
 
+// TestAppRepositories has an App list what it was given at two owners, and not what
+// it was given at one that has suspended it.
+func TestAppRepositories(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := forgetest.NewGitHub(t)
+	a, err := NewApp(AppOptions{API: s.API, ID: "12345", Key: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Fake.Add("acme/gadget", "main")
+	s.Fake.Add("acme/gear", "main")
+	answer := func(status int, v any) {
+		s.Next(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") == "Bearer "+forgetest.Token {
+				t.Errorf("%s is asked with the token of an installation", r.URL)
+			}
+			w.WriteHeader(status)
+			_ = json.NewEncoder(w).Encode(v)
+		})
+	}
+	at := func(id int, login string, suspended any) map[string]any {
+		return map[string]any{"id": id, "account": map[string]any{"login": login}, "suspended_at": suspended}
+	}
+	token := map[string]any{"token": forgetest.Token, "expires_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}
+	installed := []any{at(77, "acme", nil), at(78, "evil", "2026-01-02T03:04:05Z"), at(79, "team", nil)}
+	pages := func(n int) {
+		for range n {
+			s.Next(nil) // the server's own answer
+		}
+	}
+	answer(http.StatusOK, installed)
+	answer(http.StatusCreated, token)
+	pages(2)
+	answer(http.StatusNotFound, map[string]any{"message": "Not Found"}) // uninstalled meanwhile
+	all, err := a.Repositories(t.Context(), forge.Repo{Host: s.Repo.Host})
+	if len(all) != 3 || fault.Of(err).Code != forge.CodeNotFound {
+		t.Errorf("of all owners: %v, %v", all, err)
+	}
+	s.Requests()
+	answer(http.StatusOK, installed)
+	pages(2)
+	if all, err = a.Repositories(t.Context(), forge.Repo{Host: s.Repo.Host, Path: "Acme"}); len(all) != 3 || err != nil {
+		t.Errorf("of one: %v, %v", all, err)
+	}
+	if got := strings.Join(s.Requests(), ", "); got != "GET /app/installations, GET /installation/repositories, GET /installation/repositories" {
+		t.Errorf("asked for %s", got)
+	}
+}
+
 func TestAppWithoutAKey(t *testing.T) {
 	for _, key := range []string{"", "x", "-----BEGIN RSA PRIVATE KEY-----\neA==\n-----END RSA PRIVATE KEY-----\n"} {
 		if _, err := NewApp(AppOptions{ID: "1", Key: []byte(key)}); err == nil || key != "" && strings.Contains(err.Error(), "eA==") {

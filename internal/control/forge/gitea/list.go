@@ -1,0 +1,22 @@
+package gitea
+
+import (
+	"context"
+	"net/url"
+
+	"aloft/internal/control/forge"
+)
+
+// Repositories implements [forge.Listing]: those of the token's user, and those
+// that they work on for others.
+func (f *Forge) Repositories(ctx context.Context, of forge.Repo) (all []forge.Repo, err error) {
+	err = forge.Whole(ctx, f.wire, forge.Ask{Repo: of, OfHost: true, Path: []string{"user", "repos"}, Query: url.Values{"limit": {perPage}}},
+		func(page []repository) {
+			for _, v := range page {
+				if !v.Archived {
+					all = append(all, forge.Repo{Host: of.Host, Path: v.FullName})
+				}
+			}
+		})
+	return all, err
+}

@@ -1,0 +1,24 @@
+package gitlab
+
+import (
+	"context"
+	"net/url"
+
+	"aloft/internal/control/forge"
+)
+
+// Repositories implements [forge.Listing]: the projects that the token's user is a
+// member of.
+func (f *Forge) Repositories(ctx context.Context, of forge.Repo) (all []forge.Repo, err error) {
+	type project struct {
+		Path string `json:"path_with_namespace"`
+	}
+	err = forge.Whole(ctx, f.wire, forge.Ask{Repo: of, OfHost: true, Path: []string{"projects"}, Query: url.Values{
+		"membership": {"true"}, "archived": {"false"}, "simple": {"true"}, "order_by": {"id"}, "sort": {"asc"}, "per_page": {perPage},
+	}}, func(page []project) {
+		for _, v := range page {
+			all = append(all, forge.Repo{Host: of.Host, Path: v.Path})
+		}
+	})
+	return all, err
+}
