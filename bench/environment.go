@@ -32,7 +32,7 @@ func environments() (rows []row, err error) {
 			return nil, fmt.Errorf("git %v: %w: %s", args, err, out)
 		}
 	}
-	s, err := serveWith(dir, "scripts:\n  - turns:\n      - text: Hello.\n", "git: {allow_file: true}\n")
+	s, err := serveWith(dir, "scripts:\n  - turns:\n      - text: Hello.\n", "git: {allow_file: ["+repo+"]}\n")
 	if err != nil {
 		return nil, err
 	}

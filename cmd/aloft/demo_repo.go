@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"aloft/internal/gitcmd"
 )
 
 //go:embed demo
@@ -64,7 +67,7 @@ func newDemoRepo(dir string) (*demoRepo, error) {
 		ErrorLog:          log.New(io.Discard, "", 0),
 		Handler: &cgi.Handler{
 			Path:   filepath.Join(strings.TrimSpace(execPath), "git-http-backend"),
-			Env:    []string{"GIT_PROJECT_ROOT=" + filepath.Dir(r.dir), "GIT_HTTP_EXPORT_ALL=1"},
+			Env:    append(gitcmd.Git{}.Environ(), "GIT_PROJECT_ROOT="+filepath.Dir(r.dir), "GIT_HTTP_EXPORT_ALL=1"),
 			Logger: log.New(io.Discard, "", 0), Stderr: io.Discard,
 		},
 	}
@@ -90,9 +93,7 @@ func (r *demoRepo) Close() error { return r.server.Close() }
 
 // git runs git without the user's and the system's configuration.
 func git(args ...string) (string, error) {
-	cmd := exec.Command("git", args...)
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "LC_ALL=C")
-	out, err := cmd.Output()
+	out, err := gitcmd.Git{}.Command(context.Background(), args...).Output()
 	if e, ok := errors.AsType[*exec.ExitError](err); ok {
 		return "", fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(string(e.Stderr)))
 	}

@@ -98,7 +98,7 @@ type modelConfig struct {
 // gitConfig configures access to repositories.
 type gitConfig struct {
 	Credentials []credentialConfig `yaml:"credentials"`
-	AllowFile   bool               `yaml:"allow_file"` // allow file:// URLs of repositories on this host
+	AllowFile   fileRoots          `yaml:"allow_file"` // folders in which file:// URLs may name repositories
 	// Dependencies lists URL prefixes, such as https://github.com/acme, of repositories
 	// that may be used as submodules and repositoryDependencies. If absent, those of
 	// the repository's own owner are allowed; [] allows none.
@@ -395,6 +395,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		if err := cred.checkApp(dir, at, getenv); err != nil {
 			return err
 		}
+	}
+	if err := c.Git.AllowFile.check(); err != nil {
+		return err
 	}
 	if _, err := gitCredentials(c.Git); err != nil {
 		return err

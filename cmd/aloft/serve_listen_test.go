@@ -42,10 +42,26 @@ func TestListen(t *testing.T) {
 // A configuration that an editor of Windows has written is as good as another.
 func TestConfigOfWindows(t *testing.T) {
 	file := t.TempDir() + "/aloft.yaml"
-	if err := os.WriteFile(file, []byte("\ufeffgit: {allow_file: true}\r\nlimits:\r\n  turns: 3\r\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("\ufeffgit: {allow_file: [/srv/git]}\r\nlimits:\r\n  turns: 3\r\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := loadConfig(file, noEnv); err != nil || !c.Git.AllowFile || c.Limits.Turns != 3 {
+	if c, err := loadConfig(file, noEnv); err != nil || len(c.Git.AllowFile) != 1 || c.Limits.Turns != 3 {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestFoldersOfRepositories(t *testing.T) {
+	file := t.TempDir() + "/aloft.yaml"
+	for text, want := range map[string]string{
+		"true": "lists the folders", "[srv/git]": "not an absolute path", "[true]": "lists the folders", "/srv/git": "sequence",
+		"false": "", "[]": "", "[/srv/git, /home/dev/repositories]": "",
+	} {
+		if err := os.WriteFile(file, []byte("git:\n  allow_file: "+text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := loadConfig(file, noEnv)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("allow_file: %s: %v", text, err)
+		}
 	}
 }

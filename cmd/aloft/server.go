@@ -122,7 +122,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		return nil, usageError{err}
 	}
 	s.gateway, err = gateway.New(gateway.Config{
-		Dir: filepath.Join(o.Data, "mirrors"), Credentials: credentials, AllowFile: c.Git.AllowFile, Environ: os.Environ(), Logger: logger,
+		Dir: filepath.Join(o.Data, "mirrors"), Credentials: credentials, Files: c.Git.AllowFile, Private: []string{o.Data}, Environ: os.Environ(), Logger: logger,
 	})
 	if err != nil {
 		return nil, err
@@ -251,7 +251,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		Repositories: catalog, Outbound: reach, Deliveries: s.store, Replies: s.store, PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(),
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Builder: builds{s.builder}, Pulls: pulls, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},
 		SetUps: setups{s.schedule, s.builder}, Snapshots: s.store, Disks: s.builder, Metrics: s.observer.Metrics,
-		Models: models.infos, DefaultModel: models.fallback, Limit: c.Limits.amount(), AllowFile: c.Git.AllowFile,
+		Models: models.infos, DefaultModel: models.fallback, Limit: c.Limits.amount(), AllowFile: len(c.Git.AllowFile) > 0,
 		Tracer: sent.Tracer(), Artifacts: artifacts{s.kept, s.schedule}, URLSecret: append([]byte("urls "), secret...), Identity: issuer,
 		Rules: s.store, Review: reviewer, CheckHooks: checkHooks, ProjectFile: originFiles(s.gateway), Ports: s.builder.Ports,
 		PublicURL: publicURL, Logger: logger, Version: version,

@@ -274,7 +274,7 @@ scripts:
 func TestFilesOnTheServersDisk(t *testing.T) {
 	git := gittest.New(t)
 	git.Repo("r", map[string]string{"README.md": "r\n"})
-	a := start(t, scripted(t, oneCall)+"git:\n  allow_file: true\n")
+	a := start(t, scripted(t, oneCall)+"git:\n  allow_file: ["+git.Dir+"]\n")
 	r := a.finish(a.create("file://"+git.Path("r"), "x", nil))
 	if got := gittest.Git(t, git.Path("r"), "show", pushed(t, r)+":hello.txt"); got != "hello" {
 		t.Errorf("hello.txt holds %q", got)

@@ -27,7 +27,7 @@ export class Server {
     s.makeRepo();
     writeFileSync(join(s.dir, "script.yaml"), script);
     const model = script ? `models: [{id: scripted, provider: scripted, script: ${join(s.dir, "script.yaml")}}]\n` : "";
-    writeFileSync(join(s.dir, "aloft.yaml"), `git:\n  allow_file: true\n${git}${model}`);
+    writeFileSync(join(s.dir, "aloft.yaml"), `git:\n  allow_file: [${JSON.stringify(s.dir)}]\n${git}${model}`);
     await s.first();
     return s;
   }

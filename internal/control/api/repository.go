@@ -126,7 +126,7 @@ func checkFile(u *url.URL, allow bool) (string, error) {
 	switch {
 	case !allow:
 		return "", fault.Invalid("file:// repositories are not allowed on this server").
-			Hint("git.allow_file: true in its configuration allows them")
+			Hint("git.allow_file in its configuration names the folders whose repositories may be used")
 	case u.Host != "" && u.Host != "localhost":
 		return "", fault.Invalid("a file:// URL has no host: file:///path")
 	case !path.IsAbs(u.Path) || path.Clean(u.Path) == "/":

@@ -40,13 +40,15 @@ type Credential = mirror.Credential
 type Config struct {
 	Dir         string       // for mirrors; made if absent; no other process may use it
 	Credentials []Credential // the longest prefix of a repository's URL wins
-	AllowFile   bool         // file:// repositories of the server's own disk may be used
-	GitPath     string       // "git" on the PATH if empty
-	Environ     []string     // os.Environ(): the PATH, proxies, authorities and ssh agent for git
-	Logger      *slog.Logger // nothing is logged if nil
-	MaxPack     int64        // bytes of one push, and of one large file; 2 GiB if 0
-	LFSHosts    []string     // that may keep large files though they are on no public network
-	MaxRequests int          // under way at once from one machine; 8 if 0
+	// Files are folders of this host below which file:// URLs may name
+	// repositories, none if empty; Private are those that they never may.
+	Files, Private []string
+	GitPath        string       // "git" on the PATH if empty
+	Environ        []string     // os.Environ(): the PATH, proxies, authorities and ssh agent for git
+	Logger         *slog.Logger // nothing is logged if nil
+	MaxPack        int64        // bytes of one push, and of one large file; 2 GiB if 0
+	LFSHosts       []string     // that may keep large files though they are on no public network
+	MaxRequests    int          // under way at once from one machine; 8 if 0
 }
 
 // Gateway serves git to machines. Its methods are safe for concurrent use.
@@ -82,7 +84,7 @@ func New(c Config) (*Gateway, error) {
 	}
 	var err error
 	g.mirrors, err = mirror.Open(mirror.Config{
-		Dir: c.Dir, Credentials: c.Credentials, AllowFile: c.AllowFile, GitPath: c.GitPath, Environ: c.Environ, Logger: g.log,
+		Dir: c.Dir, Credentials: c.Credentials, Files: c.Files, Private: c.Private, GitPath: c.GitPath, Environ: c.Environ, Logger: g.log,
 	})
 	if err != nil {
 		return nil, err

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"aloft/internal/gitcmd"
 )
 
 const (
@@ -24,23 +26,20 @@ const (
 	stopGrace   = 3 * time.Second // for git to remove its lock files
 )
 
-// passed are the variables of our own environment that git gets: where
-// programs are, how to reach the network, which authorities to trust, and the
-// ssh agent. Everything else stays outside.
+// passed are the variables of our own environment that git gets beside the PATH:
+// how to reach the network, which authorities to trust, and the ssh agent.
+// Everything else stays outside.
 var passed = []string{
-	"PATH", "TZ", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "CURL_CA_BUNDLE",
+	"TZ", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "CURL_CA_BUNDLE",
 	"http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
 }
 
-// settings hold for every git command, over whatever a file says.
+// settings hold for every git command on a mirror, beside those of package gitcmd.
 var settings = [][2]string{
-	{"core.hooksPath", "/dev/null"},
-	{"core.fsmonitor", "false"},
 	{"core.bigFileThreshold", "32m"}, // larger blobs are streamed, not held in memory
 	{"core.logAllRefUpdates", "false"},
-	{"gc.auto", "0"},
-	{"maintenance.auto", "false"},
-	{"credential.helper", ""},
+	{"init.defaultBranch", "main"},
+	{"safe.directory", "*"}, // mirrors are ours, whoever restored them from a backup
 	{"protocol.version", "2"},
 	{"http.followRedirects", "initial"},
 	{"http.lowSpeedLimit", "500"},
@@ -65,6 +64,10 @@ type invocation struct {
 	// dataLimit bounds the memory that git allocates, in bytes.
 	dataLimit uint64
 	patient   bool // it yields the processor to what somebody waits for
+
+	service *service   // of a repository on this host; nil for a command on a mirror
+	files   []*os.File // that git inherits, from descriptor 3 on; closed once it runs
+	ends    []*os.File // that git has as its streams; closed once it runs
 }
 
 // gitError is a git command that ended badly.
@@ -87,9 +90,7 @@ func (e *gitError) Unwrap() error { return e.err }
 // git runs a command to its end. When ctx ends git is told to stop, with all
 // that it started. stderr is returned in both cases.
 func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stderr string, err error) {
-	cmd := exec.CommandContext(ctx, s.gitPath, inv.args...)
-	cmd.Dir = s.home
-	cmd.Env = s.environ(inv)
+	cmd := s.command(ctx, inv)
 	cmd.Stdin = inv.stdin
 	errs := &headBuffer{max: maxStderr}
 	cmd.Stderr = errs
@@ -99,10 +100,18 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 	} else {
 		cmd.Stdout = &limitWriter{w: &out, left: maxStdout}
 	}
+	cmd.ExtraFiles = inv.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if inv.service != nil {
+		cmd.SysProcAttr.Credential = inv.service.as
+	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = stopGrace
-	if err = cmd.Start(); err == nil {
+	err = cmd.Start()
+	for _, f := range slices.Concat(inv.files, inv.ends) {
+		_ = f.Close() // git has its own
+	}
+	if err == nil {
 		if inv.dataLimit > 0 {
 			limitData(cmd.Process.Pid, inv.dataLimit)
 		}
@@ -123,42 +132,51 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 	return out.Bytes(), errs.String(), err
 }
 
-func (s *Mirrors) environ(inv invocation) []string {
-	env := slices.Clone(s.baseEnv)
+// command is the command of an invocation, not yet started.
+func (s *Mirrors) command(ctx context.Context, inv invocation) *exec.Cmd {
+	g := gitcmd.Git{Program: s.gitPath, Path: s.path, Home: s.home, Config: slices.Concat(settings, inv.config)}
+	if inv.service != nil { // it may run as somebody who cannot see our folder
+		g.Home, g.System, g.Env = "", inv.service.system, inv.env
+		cmd := g.Command(ctx, inv.args...)
+		cmd.Dir = "/"
+		return cmd
+	}
+	g.Env = slices.Clone(s.baseEnv)
 	if inv.dir != "" {
-		env = append(env, "GIT_DIR="+inv.dir)
+		g.Env = append(g.Env, "GIT_DIR="+inv.dir)
 	}
-	config := slices.Concat(settings, inv.config)
-	env = append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(len(config)))
-	for i, kv := range config {
-		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, kv[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, kv[1]))
-	}
-	return append(env, inv.env...)
+	g.Env = append(g.Env, inv.env...)
+	cmd := g.Command(ctx, inv.args...)
+	cmd.Dir = s.home
+	return cmd
 }
 
-// baseEnviron is the part of the environment that all commands share.
-func baseEnviron(home, config string, ours []string) []string {
-	env := []string{
-		"LC_ALL=C", "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + config,
-		"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS=", "GIT_SSH_VARIANT=ssh",
+// baseEnviron is the part of the environment that all commands on mirrors share,
+// and the PATH.
+func baseEnviron(ours []string) (env []string, path string) {
+	env = []string{
+		"GIT_TEMPLATE_DIR=", "GIT_SSH_VARIANT=ssh",
 		"GIT_SSH_COMMAND=ssh -o BatchMode=yes -o ConnectTimeout=5 -o ServerAliveInterval=10 -o ServerAliveCountMax=3",
-		"GIT_OPTIONAL_LOCKS=0", "GIT_ATTR_NOSYSTEM=1", "GIT_NO_REPLACE_OBJECTS=1",
 	}
+	path = "/usr/local/bin:/usr/bin:/bin"
 	for _, kv := range ours {
-		name, _, _ := strings.Cut(kv, "=")
-		if slices.Contains(passed, name) {
+		name, value, _ := strings.Cut(kv, "=")
+		switch {
+		case name == "PATH":
+			path = value
+		case slices.Contains(passed, name):
 			env = append(env, kv)
 		}
 	}
-	if !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "PATH=") }) {
-		env = append(env, "PATH=/usr/local/bin:/usr/bin:/bin")
-	}
-	return env
+	return env, path
 }
 
 // upstream runs a git command that talks to the repository's own server, and
 // makes its failure a fault with a code that a run can end with.
 func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
+	if r.scheme == "file" {
+		return m.onThisHost(ctx, r, inv)
+	}
 	cred, err := m.all.credentialFor(r).now(ctx, r)
 	if err != nil {
 		return nil, "", noToken(r, err)
@@ -172,7 +190,7 @@ func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout [
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	if r.scheme != "file" && !m.all.proxied {
+	if !m.all.proxied {
 		probe := time.AfterFunc(stallProbe, func() {
 			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", r.dialAddress())
 			if err != nil {

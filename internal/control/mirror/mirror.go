@@ -34,8 +34,11 @@ import (
 type Config struct {
 	Dir         string // made if absent; no other process may use it
 	Credentials []Credential
-	AllowFile   bool   // file:// repositories of the server's own disk may be used
-	GitPath     string // "git" on the PATH if empty
+	// Files are folders of this host below which file:// URLs may name
+	// repositories, absolute; none if empty. Private are folders whose
+	// repositories are never used: the server's data.
+	Files, Private []string
+	GitPath        string // "git" on the PATH if empty
 	// Environ is the process's environment (os.Environ()), from which git gets
 	// the PATH, proxies, certificate authorities and the ssh agent.
 	Environ []string
@@ -49,7 +52,9 @@ type Mirrors struct {
 	baseEnv     []string
 	proxied     bool // upstreams are reached through a proxy: do not probe them
 	credentials []credential
-	allowFile   bool
+	files       []root
+	private     []string
+	path        string // PATH
 	log         *slog.Logger
 	lock        *os.File
 	ctx         context.Context // of work that outlives a request
@@ -61,16 +66,12 @@ type Mirrors struct {
 	byID map[string]*Mirror
 }
 
-// gitconfig is all that git reads from a file: what also has to reach the git
-// that serves a file:// upstream.
-const gitconfig = "[safe]\n\tdirectory = *\n[init]\n\tdefaultBranch = main\n"
-
 // Open opens the mirrors of a folder and clears away what a server that was
 // killed left unfinished. It fails if another process has the folder open.
 func Open(c Config) (*Mirrors, error) {
 	s := &Mirrors{
 		dir: c.Dir, home: filepath.Join(c.Dir, "home"), gitPath: c.GitPath,
-		allowFile: c.AllowFile, log: c.Logger, byID: map[string]*Mirror{},
+		log: c.Logger, byID: map[string]*Mirror{},
 		tending: make(chan struct{}, 1),
 	}
 	if s.log == nil {
@@ -91,11 +92,13 @@ func Open(c Config) (*Mirrors, error) {
 		return nil, fmt.Errorf("git is needed and was not found; install it (apt-get install git): %w", err)
 	}
 	s.gitPath = path
+	if s.files, s.private, err = folders(c); err != nil {
+		return nil, err
+	}
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open mirrors: %w", err), s.unlock())
 	}
-	config := filepath.Join(s.dir, "gitconfig")
-	s.baseEnv = baseEnviron(s.home, config, c.Environ)
+	s.baseEnv, s.path = baseEnviron(c.Environ)
 	s.proxied = slices.ContainsFunc(c.Environ, func(kv string) bool {
 		name, value, _ := strings.Cut(strings.ToLower(kv), "=")
 		return value != "" && (name == "http_proxy" || name == "https_proxy" || name == "all_proxy")
@@ -146,10 +149,7 @@ func (s *Mirrors) prepare() error {
 	if err := os.RemoveAll(quarantine); err != nil {
 		return err
 	}
-	if err := os.Mkdir(quarantine, 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(s.dir, "gitconfig"), []byte(gitconfig), 0o600)
+	return os.Mkdir(quarantine, 0o700)
 }
 
 func (s *Mirrors) unlock() error {
@@ -175,9 +175,9 @@ func (s *Mirrors) Mirror(r Repo) (*Mirror, error) {
 	if r.scheme == "" {
 		return nil, fault.Invalid("no repository").Named("repo_url_invalid")
 	}
-	if r.scheme == "file" && !s.allowFile {
-		return nil, fault.Denied("repository %s: file:// repositories are not allowed on this server", r).Named("repo_url_invalid").
-			Hint("use an https or ssh URL, or allow them in the server's configuration (git.allow_file)")
+	if _, _, ok := s.rootOf(r); r.scheme == "file" && !ok {
+		return nil, fault.Denied("repository %s: file:// repositories are not allowed there on this server", r).Named("repo_url_invalid").
+			Hint("use an https or ssh URL, or name a folder above it in the server's configuration (git.allow_file)")
 	}
 	sum := sha256.Sum256([]byte(r.Key()))
 	id := hex.EncodeToString(sum[:16])

@@ -2,51 +2,118 @@ package checkout
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
 	"strings"
 )
 
 // Adopt makes a clone that was made for another this caller's: it is brought up
 // to date with the remote and the branch is checked out, as Make would have it.
-// What git does not track stays, since that is what the clone is kept for. It
-// may be called again where it failed. Errors are [*Failure] where git refused.
+// What git does not track stays, since that is what the clone is kept for. The
+// clone's configuration stays too, but nothing that it names runs here. Adopt may
+// be called again where it failed. Errors are [*Failure] where git refused.
 func (r *Repository) Adopt(ctx context.Context, spec Spec) (State, error) {
 	if err := spec.check(); err != nil {
 		return State{}, err
 	}
-	if _, err := r.git(ctx, quickLimit, "remote", "set-url", "origin", spec.URL); err != nil {
+	git, err := r.own()
+	if err != nil {
 		return State{}, err
 	}
-	if _, err := r.git(ctx, localLimit, "fetch", "--quiet", "--prune", "--tags", "--force", "origin", "+refs/heads/*:refs/remotes/origin/*"); err != nil {
+	fetch := func(refs ...string) error {
+		args := []string{"fetch", "--quiet", "--prune", "--tags", "--force", "--no-write-fetch-head", "--end-of-options", spec.URL}
+		_, err := git.run(ctx, append(args, refs...)...)
+		return err
+	}
+	if err := fetch("+refs/heads/*:refs/remotes/origin/*"); err != nil {
 		return State{}, err
 	}
 	if spec.Ref == "" {
-		if _, err := r.git(ctx, localLimit, "remote", "set-head", "origin", "--auto"); err != nil {
+		if spec.Ref, err = git.defaultBranch(ctx, spec.URL); err != nil {
 			return State{}, err
 		}
-		name, err := r.git(ctx, quickLimit, "symbolic-ref", "--short", "refs/remotes/origin/HEAD")
+	}
+	start, name, err := find(ctx, spec.Ref, git.commit, func() error { return fetch(spec.Ref) })
+	if err != nil {
+		return State{}, err
+	}
+	state := State{Path: r.Path, Base: start, Branch: spec.Branch, Owner: spec.Owner, Whole: true, Modules: true}
+	if state.Branch == "" || state.Branch == plain(spec.Ref) {
+		state.Branch = name
+	}
+	tracks := false
+	if state.Branch != "" {
+		remote, err := git.commit(ctx, "refs/remotes/origin/"+state.Branch)
 		if err != nil {
 			return State{}, err
 		}
-		spec.Ref = strings.TrimPrefix(strings.TrimSpace(name), "origin/")
-	}
-	start, _, err := r.start(ctx, spec.Ref)
-	if err != nil {
-		return State{}, err
-	}
-	if start != "" {
-		// Files whose times alone have changed are not written again: what was built of
-		// them stays as new as it is.
-		if _, err := r.git(ctx, localLimit, "update-index", "-q", "--refresh"); err != nil {
-			return State{}, err
-		}
-		// What is in the way, of the one before, gives way.
-		if _, err := r.git(ctx, localLimit, "checkout", "--quiet", "--force", "--detach", start); err != nil {
-			return State{}, err
+		if remote != "" {
+			if state.Branch != name && !spec.Resume {
+				return State{}, branchTaken(state.Branch, remote)
+			}
+			if fork, err := git.run(ctx, "merge-base", start, remote); err == nil {
+				state.Base = fork
+			}
+			tracks, start = true, remote
 		}
 	}
-	state, err := r.branch(ctx, spec)
-	if err != nil {
+	if err := git.adopt(ctx, spec.URL, state.Branch, start, tracks); err != nil {
 		return State{}, err
 	}
 	return state, r.remember(state)
+}
+
+func branchTaken(branch, at string) *Failure {
+	return &Failure{CodeBranchTaken, fmt.Sprintf("branch %s is on the remote already, at %.12s", branch, at)}
+}
+
+// defaultBranch asks the remote for its default branch, and notes it in the clone.
+func (g *ownGit) defaultBranch(ctx context.Context, url string) (string, error) {
+	out, err := g.run(ctx, "ls-remote", "--symref", "--end-of-options", url, "HEAD")
+	if err != nil {
+		return "", err
+	}
+	line, _, _ := strings.Cut(out, "\n")
+	branch, ok := strings.CutPrefix(strings.TrimSuffix(line, "\tHEAD"), "ref: refs/heads/")
+	if !ok {
+		return "", &Failure{CodeRefNotFound, "the repository names no default branch"}
+	}
+	_, err = g.run(ctx, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/"+branch)
+	return branch, err
+}
+
+// adopt checks a commit out as the branch, or as no branch if that is empty, over
+// whatever is in the clone. What another left of a merge ends.
+func (g *ownGit) adopt(ctx context.Context, url, branch, commit string, tracks bool) error {
+	// Files whose times alone have changed are not written again: what was built of
+	// them stays as new as it is.
+	_, err := g.run(ctx, "update-index", "-q", "--refresh")
+	if _, refused := errors.AsType[*Failure](err); err != nil && !refused {
+		return err
+	}
+	// No git checkout, which would move our HEAD.
+	if _, err := g.run(ctx, "read-tree", "--reset", "-u", commit); err != nil {
+		return err
+	}
+	head := commit
+	settings := [][2]string{{"remote.origin.url", url}}
+	if branch != "" {
+		head = "ref: refs/heads/" + branch
+		if _, err := g.run(ctx, "update-ref", "refs/heads/"+branch, commit); err != nil {
+			return err
+		}
+	}
+	if tracks {
+		settings = append(settings, [2]string{"branch." + branch + ".remote", "origin"}, [2]string{"branch." + branch + ".merge", "refs/heads/" + branch})
+	}
+	for _, kv := range settings {
+		if _, err := g.run(ctx, "config", "--file", filepath.Join(g.commonDir, "config"), "--replace-all", kv[0], kv[1]); err != nil {
+			return err
+		}
+	}
+	if err := g.setCloneHead(ctx, head); err != nil {
+		return err
+	}
+	return g.endMerge(ctx)
 }

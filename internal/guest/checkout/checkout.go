@@ -186,13 +186,15 @@ var hexName = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 // clone fetches everything and checks nothing out. A branch or tag that is not
 // there is refused before anything is fetched.
 func (r *Repository) clone(ctx context.Context, spec Spec, progress func(string)) error {
-	args := []string{"git", "clone", "--progress", "--no-checkout"}
+	args := []string{"clone", "--progress", "--no-checkout"}
 	if spec.Ref != "" && !hexName.MatchString(spec.Ref) {
 		args = append(args, "--branch", plain(spec.Ref))
 	}
 	args = append(args, "--", spec.URL, r.Path)
 	words := newTail(progress)
-	exit, err := r.Run(ctx, Command{Args: args, Env: gitEnv, Stdout: io.Discard, Stderr: words})
+	c := r.gitCommand(args...)
+	c.Dir, c.Stdout, c.Stderr = "", io.Discard, words
+	exit, err := r.Run(ctx, c)
 	if err != nil {
 		return fmt.Errorf("git clone: %w", err)
 	}
@@ -240,7 +242,7 @@ func (r *Repository) branch(ctx context.Context, spec Spec) (State, error) {
 	}
 	if remote != "" {
 		if state.Branch != name && !spec.Resume {
-			return State{}, &Failure{CodeBranchTaken, fmt.Sprintf("branch %s is on the remote already, at %.12s", state.Branch, remote)}
+			return State{}, branchTaken(state.Branch, remote)
 		}
 		if fork, err := r.git(ctx, quickLimit, "merge-base", start, remote); err == nil {
 			state.Base = strings.TrimSpace(fork)
@@ -262,21 +264,30 @@ func (r *Repository) start(ctx context.Context, ref string) (commit, name string
 		name, err = r.current(ctx)
 		return commit, name, err
 	}
+	return find(ctx, ref, r.commit, func() error {
+		_, err := r.git(ctx, localLimit, "fetch", "--quiet", "origin", ref)
+		return err
+	})
+}
+
+// find finds the commit that ref names, and the branch if it is one, by look,
+// which looks names up in the clone. fetch asks the remote for ref.
+func find(ctx context.Context, ref string, look func(context.Context, string) (string, error), fetch func() error) (commit, name string, err error) {
 	if !strings.HasPrefix(ref, "refs/tags/") {
-		if commit, err = r.commit(ctx, "refs/remotes/origin/"+plain(ref)); commit != "" || err != nil {
+		if commit, err = look(ctx, "refs/remotes/origin/"+plain(ref)); commit != "" || err != nil {
 			return commit, plain(ref), err
 		}
 	}
-	if commit, err = r.commit(ctx, "refs/tags/"+plain(ref)); commit != "" || err != nil {
+	if commit, err = look(ctx, "refs/tags/"+plain(ref)); commit != "" || err != nil {
 		return commit, "", err
 	}
 	if hexName.MatchString(ref) {
-		if commit, err = r.commit(ctx, ref); commit != "" || err != nil {
+		if commit, err = look(ctx, ref); commit != "" || err != nil {
 			return commit, "", err
 		}
 		// A commit that no branch holds may still be given out when asked for.
-		if _, err := r.git(ctx, localLimit, "fetch", "--quiet", "origin", ref); err == nil {
-			if commit, err = r.commit(ctx, ref); commit != "" || err != nil {
+		if err := fetch(); err == nil {
+			if commit, err = look(ctx, ref); commit != "" || err != nil {
 				return commit, "", err
 			}
 		}
@@ -287,10 +298,9 @@ func (r *Repository) start(ctx context.Context, ref string) (commit, name string
 // commit is the commit that a name stands for; "" where there is none.
 func (r *Repository) commit(ctx context.Context, name string) (string, error) {
 	var out bytes.Buffer
-	exit, err := r.limited(ctx, quickLimit, Command{
-		Args: []string{"git", "rev-parse", "--quiet", "--verify", "--end-of-options", name + "^{commit}"},
-		Dir:  r.Path, Env: gitEnv, Stdout: &out,
-	})
+	c := r.gitCommand("rev-parse", "--quiet", "--verify", "--end-of-options", name+"^{commit}")
+	c.Stdout = &out
+	exit, err := r.limited(ctx, quickLimit, c)
 	if err != nil || exit != 0 {
 		return "", err
 	}
@@ -303,10 +313,9 @@ func (r *Repository) head(ctx context.Context) (string, error) { return r.commit
 // detached.
 func (r *Repository) current(ctx context.Context) (string, error) {
 	var out bytes.Buffer
-	exit, err := r.limited(ctx, quickLimit, Command{
-		Args: []string{"git", "symbolic-ref", "--quiet", "--short", "HEAD"},
-		Dir:  r.Path, Env: gitEnv, Stdout: &out,
-	})
+	c := r.gitCommand("symbolic-ref", "--quiet", "--short", "HEAD")
+	c.Stdout = &out
+	exit, err := r.limited(ctx, quickLimit, c)
 	if err != nil || exit != 0 {
 		return "", err
 	}

@@ -3,6 +3,8 @@ package checkout
 import (
 	"context"
 	"strings"
+
+	"aloft/internal/gitcmd"
 )
 
 // Committed is what Commit did.
@@ -80,7 +82,7 @@ func (g *ownGit) changed(ctx context.Context, head string) (tree string, changed
 func (r *Repository) commitHooked(ctx context.Context, message string) error {
 	return r.unlocked(ctx, func() error {
 		return r.hooked(ctx, Command{
-			Args:  []string{"git", "-c", "commit.gpgSign=false", "commit", "--quiet", "--file=-"},
+			Args:  gitcmd.AsUser("-c", "commit.gpgSign=false", "commit", "--quiet", "--file=-"),
 			Stdin: message,
 		})
 	})

@@ -58,9 +58,9 @@ func (r *Repository) Diff(ctx context.Context, base, scratch string) (diff strin
 	}
 	out, words := &bounded{limit: MaxDiff}, newTail(nil)
 	exit, err := r.limited(ctx, localLimit, Command{
-		Args: []string{"git", "-c", "core.quotePath=false", "diff-tree", "-r", "-p", "--no-color", "--no-ext-diff",
-			"--no-textconv", "--find-renames", "--src-prefix=a/", "--dst-prefix=b/", base, tree, "--"},
-		Dir: r.Path, Env: append(git.env, "GIT_INDEX_FILE="+index), Clean: true, Stdout: out, Stderr: words,
+		Args: git.git.Args("-c", "core.quotePath=false", "diff-tree", "-r", "-p", "--no-color", "--no-ext-diff",
+			"--no-textconv", "--find-renames", "--src-prefix=a/", "--dst-prefix=b/", base, tree, "--"),
+		Dir: r.Path, Env: append(git.git.Environ(), "GIT_INDEX_FILE="+index), Clean: true, Stdout: out, Stderr: words,
 	})
 	switch {
 	case out.full:

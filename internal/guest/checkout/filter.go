@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"aloft/internal/gitcmd"
 )
 
 // ownFilters are the values of the attribute filter under which a file is
@@ -70,7 +72,7 @@ func (r *Repository) unfiltered(ctx context.Context, names []string) error {
 	}
 	out, words := &bounded{limit: maxOutput}, newTail(nil)
 	exit, err := r.limited(ctx, quickLimit, Command{
-		Args: append([]string{"git", "--literal-pathspecs", "status", "--porcelain", "--"}, names[:min(len(names), 100)]...),
+		Args: gitcmd.AsUser(append([]string{"-c", "core.fsmonitor=false", "--literal-pathspecs", "status", "--porcelain", "--"}, names[:min(len(names), 100)]...)...),
 		Dir:  r.Path, Env: gitEnv, Stdout: out, Stderr: words,
 	})
 	if err != nil || exit == 0 && out.String() == "" {

@@ -34,12 +34,24 @@ func (r *Repository) limited(ctx context.Context, d time.Duration, c Command) (i
 // git runs git in the clone and returns what it printed. An exit other than
 // zero is a [*Failure].
 func (r *Repository) git(ctx context.Context, d time.Duration, args ...string) (string, error) {
-	return r.command(ctx, d, append([]string{"git"}, args...)...)
+	return r.answer(ctx, d, r.gitCommand(args...))
+}
+
+// gitCommand is git in the clone, with the clone's configuration.
+func (r *Repository) gitCommand(args ...string) Command {
+	git := r.plainGit()
+	return Command{Args: git.Args(args...), Env: git.Environ(), Clean: true, Dir: r.Path}
 }
 
 func (r *Repository) command(ctx context.Context, d time.Duration, args ...string) (string, error) {
+	return r.answer(ctx, d, Command{Args: args, Dir: r.Path, Env: gitEnv})
+}
+
+// answer runs a command and returns what it printed.
+func (r *Repository) answer(ctx context.Context, d time.Duration, c Command) (string, error) {
 	out, words := &bounded{limit: maxOutput}, newTail(nil)
-	exit, err := r.limited(ctx, d, Command{Args: args, Dir: r.Path, Env: gitEnv, Stdout: out, Stderr: words})
+	c.Stdout, c.Stderr = out, words
+	exit, err := r.limited(ctx, d, c)
 	if err != nil {
 		return "", err
 	}

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
+
+	"aloft/internal/gitcmd"
 )
 
 // ownGit runs git on the clone by a git directory of our own. Its refs and
@@ -20,7 +18,8 @@ type ownGit struct {
 	r         *Repository
 	gitDir    string // the clone's: HEAD and the index are there
 	commonDir string // the clone's: refs and objects are there
-	env       []string
+	at        gitcmd.StandIn
+	git       gitcmd.Git
 	base      string   // commit that was checked out first; "" in an empty repository
 	branch    string   // that was checked out first; "" where HEAD was detached
 	filtered  []string // files that the last stage left as they are in HEAD; see keepFiltered
@@ -36,117 +35,49 @@ func (r *Repository) own() (*ownGit, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &ownGit{r: r, gitDir: filepath.Join(r.Path, ".git")}
+	at, ok := gitcmd.Open(r.Path)
+	if !ok {
+		at.GitDir = filepath.Join(r.Path, ".git")
+		at.CommonDir = at.GitDir
+	}
+	g := &ownGit{r: r, gitDir: at.GitDir, commonDir: at.CommonDir}
 	if state.Path == r.Path {
 		g.base, g.branch = state.Base, state.Branch
-	}
-	if at := linked(filepath.Join(r.Path, ".git"), "gitdir: "); at != "" {
-		g.gitDir = at
-	}
-	g.commonDir = g.gitDir
-	if at := linked(filepath.Join(g.gitDir, "commondir"), ""); at != "" {
-		g.commonDir = at
 	}
 	for _, value := range []string{g.gitDir, g.commonDir, r.URL} {
 		if strings.ContainsFunc(value, isControl) {
 			return nil, &Failure{CodeInternal, fmt.Sprintf("%q cannot be used in git's configuration", value)}
 		}
 	}
-	if err := g.lay(); err != nil {
+	g.at = gitcmd.StandIn{Dir: r.Own, Common: g.commonDir, SHA256: len(g.base) == 64, Config: "[core]\n" +
+		"\texcludesFile = " + quote(filepath.Join(g.commonDir, "info/exclude")) + "\n" +
+		"[remote \"origin\"]\n\turl = " + quote(g.r.URL) + // git-lfs looks at refs/remotes/origin for what it need not upload
+		"\n[diff]\n\tignoreSubmodules = dirty\n" +
+		"[lfs]\n\trepositoryformatversion = 0\n\tstorage = " + quote(filepath.Join(g.commonDir, "lfs")) + "\n"}
+	if err := g.at.Lay(); err != nil {
 		return nil, fmt.Errorf("ready git: %w", err)
 	}
-	system := r.System
-	if system == "" {
-		system = os.DevNull
+	if err := gitcmd.Link(filepath.Join(g.gitDir, "HEAD"), filepath.Join(r.Own, cloneHead)); err != nil {
+		return nil, fmt.Errorf("ready git: %w", err)
 	}
-	g.env = slices.Concat(gitEnv, []string{
-		"GIT_DIR=" + r.Own, "GIT_WORK_TREE=" + r.Path, "GIT_INDEX_FILE=" + filepath.Join(g.gitDir, "index"),
-		"GIT_CONFIG_SYSTEM=" + system, "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1", "GIT_NO_REPLACE_OBJECTS=1",
-		"HOME=" + r.Own, "XDG_CONFIG_HOME=" + r.Own, // also for versions of git that do not know GIT_CONFIG_GLOBAL
-	})
+	g.git = r.plainGit()
+	g.git.Home = r.Own
+	g.git.Env = []string{"GIT_DIR=" + r.Own, "GIT_WORK_TREE=" + r.Path, "GIT_INDEX_FILE=" + filepath.Join(g.gitDir, "index")}
 	return g, nil
 }
 
-// lay writes our git directory.
-func (g *ownGit) lay() error {
-	dir := g.r.Own
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for name, to := range map[string]string{
-		"objects": "objects", "refs": "refs", "packed-refs": "packed-refs", "shallow": "shallow",
-	} {
-		if err := link(filepath.Join(g.commonDir, to), filepath.Join(dir, name)); err != nil {
-			return err
-		}
-	}
-	if err := link(filepath.Join(g.gitDir, "HEAD"), filepath.Join(dir, cloneHead)); err != nil {
-		return err
-	}
-	if err := g.setHead("ref: refs/heads/unborn"); err != nil {
-		return err
-	}
-	version, format := "0", ""
-	if len(g.base) == 64 {
-		version, format = "1", "[extensions]\n\tobjectFormat = sha256\n"
-	}
-	text := "[core]\n\trepositoryformatversion = " + version + "\n\tbare = false\n\thooksPath = " + os.DevNull +
-		"\n\tfsmonitor = false\n\tlogAllRefUpdates = false\n\tattributesFile = " + os.DevNull +
-		"\n\texcludesFile = " + quote(filepath.Join(g.commonDir, "info/exclude")) + "\n" + format +
-		"[remote \"origin\"]\n\turl = " + quote(g.r.URL) + // git-lfs looks at refs/remotes/origin for what it need not upload
-		"\n[diff]\n\tignoreSubmodules = dirty\n[push]\n\trecurseSubmodules = no\n" +
-		"[lfs]\n\trepositoryformatversion = 0\n\tstorage = " + quote(filepath.Join(g.commonDir, "lfs")) + "\n"
-	return writeWhole(filepath.Join(dir, "config"), text)
-}
+// plainGit is git with the machine's configuration and nobody else's, but for
+// the repository that it works on.
+func (r *Repository) plainGit() gitcmd.Git { return gitcmd.Git{System: r.System} }
 
 // setHead has our HEAD be a commit, or a symbolic ref.
-func (g *ownGit) setHead(to string) error { return writeWhole(filepath.Join(g.r.Own, "HEAD"), to+"\n") }
+func (g *ownGit) setHead(to string) error { return g.at.SetHead(to) }
 
 // setCloneHead has the clone's HEAD be a commit, or a symbolic ref.
 func (g *ownGit) setCloneHead(ctx context.Context, to string) error {
 	const script = `printf '%s\n' "$1" > "$2.aloft" && mv -f -- "$2.aloft" "$2"`
 	_, err := g.r.command(ctx, quickLimit, "sh", "-c", script, "sh", to, filepath.Join(g.gitDir, "HEAD"))
 	return err
-}
-
-func writeWhole(path, text string) error {
-	if err := os.WriteFile(path+".next", []byte(text), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".next", path)
-}
-
-func link(to, at string) error {
-	if now, err := os.Readlink(at); err == nil && now == to {
-		return nil
-	}
-	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return os.Symlink(to, at)
-}
-
-// linked is the folder that a small file names after prefix, as the .git of a
-// worktree and the commondir in its git directory do; "" where there is no such
-// file. The file is the agent's.
-func linked(path, prefix string) string {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	text, err := io.ReadAll(io.LimitReader(f, 4<<10))
-	at, found := strings.CutPrefix(strings.TrimSpace(string(text)), prefix)
-	if err != nil || !found || at == "" {
-		return ""
-	}
-	if !filepath.IsAbs(at) {
-		at = filepath.Join(filepath.Dir(path), at)
-	}
-	return at
 }
 
 // run runs git and returns what it printed. An exit other than zero is a
@@ -163,7 +94,7 @@ func (g *ownGit) start(ctx context.Context, c Command) (string, error) {
 // startUpTo is start for output of up to limit bytes.
 func (g *ownGit) startUpTo(ctx context.Context, limit int, c Command) (string, error) {
 	out, words := &bounded{limit: limit}, newTail(nil)
-	c.Args, c.Env = append([]string{"git"}, c.Args...), slices.Concat(g.env, c.Env)
+	c.Args, c.Env = g.git.Args(c.Args...), append(g.git.Environ(), c.Env...)
 	c.Dir, c.Clean, c.Stdout, c.Stderr = g.r.Path, true, out, words
 	exit, err := g.r.limited(ctx, localLimit, c)
 	if err != nil {
@@ -284,7 +215,7 @@ func (g *ownGit) commitTree(ctx context.Context, at position, tree, message stri
 	if at.head != "" {
 		args = append(args, "-p", at.head)
 	}
-	if err := link(filepath.Join(g.gitDir, "MERGE_HEAD"), filepath.Join(g.r.Own, "MERGE_HEAD")); err != nil {
+	if err := gitcmd.Link(filepath.Join(g.gitDir, "MERGE_HEAD"), filepath.Join(g.r.Own, "MERGE_HEAD")); err != nil {
 		return "", err
 	}
 	if other, err := g.commit(ctx, "MERGE_HEAD"); err != nil {
@@ -311,12 +242,17 @@ func (g *ownGit) commitTree(ctx context.Context, at position, tree, message stri
 			return "", err
 		}
 	}
+	return commit, g.endMerge(ctx)
+}
+
+// endMerge removes what a merge that is under way has noted.
+func (g *ownGit) endMerge(ctx context.Context) error {
 	rm := []string{"rm", "-f", "--"}
 	for _, name := range merging {
 		rm = append(rm, filepath.Join(g.gitDir, name))
 	}
-	_, err = g.r.command(ctx, quickLimit, rm...)
-	return commit, err
+	_, err := g.r.command(ctx, quickLimit, rm...)
+	return err
 }
 
 // bundle writes what the remote does not have of head into a file of the user's:

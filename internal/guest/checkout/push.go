@@ -48,8 +48,8 @@ func (r *Repository) Push(ctx context.Context, branch string, skipHooks bool) (P
 	}
 	words := newTail(nil)
 	exit, err := r.limited(ctx, pushLimit, Command{
-		Args: []string{"git", "push", "--quiet", "--", r.URL, at.head + ":refs/heads/" + branch},
-		Dir:  r.Path, Env: git.env, Clean: true, Stdout: words, Stderr: words,
+		Args: git.git.Args("push", "--quiet", "--", r.URL, at.head+":refs/heads/"+branch),
+		Dir:  r.Path, Env: git.git.Environ(), Clean: true, Stdout: words, Stderr: words,
 	})
 	if err != nil {
 		return Pushed{}, err

@@ -36,7 +36,7 @@ func (r *Repository) Submodules(ctx context.Context, progress func(string)) (not
 		}
 		progress("submodule " + path)
 		// Each by itself, so that one that fails stands in no other's way.
-		_, err := r.git(ctx, localLimit, "submodule", "--quiet", "update", "--init", "--recursive", "--force", "--", path)
+		_, err := r.git(ctx, localLimit, "submodule", "--quiet", "update", "--init", "--recursive", "--force", "--checkout", "--", path)
 		if f, refused := errors.AsType[*Failure](err); refused {
 			notes = append(notes, fmt.Sprintf("submodule %s is not checked out: %s", path, f.Detail))
 			continue
@@ -52,10 +52,9 @@ func (r *Repository) Submodules(ctx context.Context, progress func(string)) (not
 // that git cannot read has none.
 func (r *Repository) submodules(ctx context.Context) ([]string, error) {
 	out := &bounded{limit: maxOutput}
-	exit, err := r.limited(ctx, quickLimit, Command{
-		Args: []string{"git", "config", "--null", "--file", ".gitmodules", "--get-regexp", `^submodule\..*\.path$`},
-		Dir:  r.Path, Env: gitEnv, Stdout: out,
-	})
+	c := r.gitCommand("config", "--null", "--file", ".gitmodules", "--get-regexp", `^submodule\..*\.path$`)
+	c.Stdout = out
+	exit, err := r.limited(ctx, quickLimit, c)
 	if err != nil || exit != 0 {
 		return nil, err
 	}

@@ -438,3 +438,58 @@ func TestGetDiffCursorIgnore(t *testing.T) {
 		t.Errorf("diff of %q, want %q", got, want)
 	}
 }
+
+// Nothing that the workspace's configuration names runs when exec-daemon compares
+// the workspace.
+func TestGetDiffRunsNothing(t *testing.T) {
+	need.Command(t, "git")
+	dir := t.TempDir()
+	ran := filepath.Join(t.TempDir(), "ran")
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git("init", "-q")
+	put("file", "1\n")
+	git("add", ".")
+	git("commit", "-q", "-m", "one")
+	evil := "touch " + ran + "; cat"
+	put("included", "[filter \"more\"]\n\tclean = "+evil+"\n")
+	put(".gitattributes", "file filter=evil diff=evil\nother filter=more\nnew filter=evil\n")
+	for _, kv := range [][2]string{
+		{"core.fsmonitor", evil}, {"core.hooksPath", dir}, {"filter.evil.clean", evil}, {"filter.evil.process", evil}, {"diff.evil.textconv", evil},
+		{"diff.evil.command", evil}, {"diff.external", evil}, {"core.pager", evil}, {"pager.diff", evil}, {"include.path", filepath.Join(dir, "included")},
+		{"core.sshCommand", evil}, {"alias.diff", "!" + evil}, {"alias.rev-parse", "!" + evil},
+	} {
+		git("config", kv[0], kv[1])
+	}
+	put("post-index-change", "#!/bin/sh\n"+evil+"\n")
+	put("file", "2\n")
+	put("new", "n\n")
+	put("other", "o\n")
+	r := serve(t, Config{Workspace: dir})
+	res, err := r.control().GetDiff(t.Context(), connect.NewRequest(&agentv1.GetDiffRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"-1\n+2\n", "+n\n", "+o\n"} {
+		if !strings.Contains(res.Msg.GetDiff(), want) {
+			t.Errorf("the diff lacks %q:\n%s", want, res.Msg.GetDiff())
+		}
+	}
+	if _, err := r.control().GetWorkspaceChangesHash(t.Context(), connect.NewRequest(&agentv1.GetWorkspaceChangesHashRequest{})); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("a program of the workspace's configuration ran")
+	}
+}

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"aloft/internal/fault"
+	"aloft/internal/gitcmd"
 	"aloft/internal/guest/tool"
 )
 
@@ -32,28 +32,39 @@ func diffWorkspace(ctx context.Context, dir, base string, w io.Writer, unseen *t
 	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout,
 		fault.Exhausted("git took longer than %s to compare the workspace", gitTimeout))
 	defer cancel()
-	commit, err := resolve(ctx, dir, base)
-	if err != nil {
-		return err
+	repo, ok := gitcmd.Find(dir)
+	if !ok {
+		return fault.Conflict("%s is not a git repository", dir)
 	}
 	scratch, err := os.MkdirTemp("", "aloft-diff-*")
 	if err != nil {
 		return fmt.Errorf("diff: %w", err)
 	}
 	defer os.RemoveAll(scratch)
+	// Without the workspace's configuration, which may name filters and other
+	// programs: what the agent wrote there runs as its commands do, not from here.
+	at, err := gitcmd.Git{System: os.Getenv("GIT_CONFIG_SYSTEM")}.On(repo, filepath.Join(scratch, "git"))
+	if err != nil {
+		return fmt.Errorf("diff: %w", err)
+	}
+	git := workspaceGit{at, dir}
+	commit, err := git.resolve(ctx, base)
+	if err != nil {
+		return err
+	}
 	// git shows an untracked file once the index announces it. That is done in
 	// a copy of the index, which also spares git reading unchanged files.
 	index := filepath.Join(scratch, "index")
-	if err := copyIndex(ctx, dir, index); err != nil {
+	if err := copyIndex(filepath.Join(repo.GitDir, "index"), index); err != nil {
 		return err
 	}
 	env := "GIT_INDEX_FILE=" + index
 	var untracked bytes.Buffer
-	if err := git(ctx, dir, env, nil, &untracked, "ls-files", "--others", "--exclude-standard", "-z"); err != nil {
+	if err := git.run(ctx, env, nil, &untracked, "ls-files", "--others", "--exclude-standard", "-z"); err != nil {
 		return err
 	}
 	if untracked.Len() > 0 {
-		err := git(ctx, dir, env, &untracked, nil, "--literal-pathspecs", "add", "--intent-to-add", "--force",
+		err := git.run(ctx, env, &untracked, nil, "--literal-pathspecs", "add", "--intent-to-add", "--force",
 			"--pathspec-from-file=-", "--pathspec-file-nul")
 		if err != nil {
 			return err
@@ -61,11 +72,11 @@ func diffWorkspace(ctx context.Context, dir, base string, w io.Writer, unseen *t
 	}
 	var without []string
 	if unseen != nil {
-		if without, err = withoutHidden(ctx, dir, env, commit, unseen); err != nil {
+		if without, err = git.withoutHidden(ctx, env, commit, unseen); err != nil {
 			return err
 		}
 	}
-	return git(ctx, dir, env, nil, w, append([]string{"-c", "core.quotepath=off", "diff", "--full-index", "--no-color",
+	return git.run(ctx, env, nil, w, append([]string{"-c", "core.quotepath=off", "diff", "--full-index", "--no-color",
 		"--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", commit, "--"}, without...)...)
 }
 
@@ -74,9 +85,9 @@ const maxHiddenBytes = 1 << 20
 
 // withoutHidden returns the pathspecs that leave out those changes that unseen
 // covers, none if it covers none.
-func withoutHidden(ctx context.Context, dir, env, commit string, unseen *tool.Unseen) ([]string, error) {
+func (g workspaceGit) withoutHidden(ctx context.Context, env, commit string, unseen *tool.Unseen) ([]string, error) {
 	var changed bytes.Buffer
-	if err := git(ctx, dir, env, nil, &changed, "diff", "--name-only", "--relative", "--no-renames", "--no-ext-diff", "-z", commit, "--"); err != nil {
+	if err := g.run(ctx, env, nil, &changed, "diff", "--name-only", "--relative", "--no-renames", "--no-ext-diff", "-z", commit, "--"); err != nil {
 		return nil, err
 	}
 	var without []string
@@ -100,18 +111,18 @@ func withoutHidden(ctx context.Context, dir, env, commit string, unseen *tool.Un
 }
 
 // resolve returns the object to compare with.
-func resolve(ctx context.Context, dir, base string) (string, error) {
+func (g workspaceGit) resolve(ctx context.Context, base string) (string, error) {
 	name := base
 	if name == "" {
 		name = "HEAD"
 	}
 	var commit bytes.Buffer
-	err := git(ctx, dir, "", nil, &commit, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+	err := g.run(ctx, "", nil, &commit, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	if err == nil {
 		return strings.TrimSpace(commit.String()), nil
 	}
-	if git(ctx, dir, "", nil, nil, "rev-parse", "--git-dir") != nil {
-		return "", fault.Conflict("%s is not a git repository", dir).Because(err)
+	if g.run(ctx, "", nil, nil, "rev-parse", "--git-dir") != nil {
+		return "", fault.Conflict("%s is not a git repository", g.dir).Because(err)
 	}
 	if base == "" {
 		return emptyTree, nil
@@ -119,15 +130,7 @@ func resolve(ctx context.Context, dir, base string) (string, error) {
 	return "", fault.NotFound("no commit %q", cut(base, maxCallID)).At("base").Because(err)
 }
 
-func copyIndex(ctx context.Context, dir, to string) error {
-	var path bytes.Buffer
-	if err := git(ctx, dir, "", nil, &path, "rev-parse", "--git-path", "index"); err != nil {
-		return err
-	}
-	from := strings.TrimSuffix(path.String(), "\n")
-	if !filepath.IsAbs(from) {
-		from = filepath.Join(dir, from)
-	}
+func copyIndex(from, to string) error {
 	info, err := os.Stat(from)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // nothing was ever added
@@ -150,11 +153,16 @@ func copyIndex(ctx context.Context, dir, to string) error {
 	return nil
 }
 
-// git runs git in dir. The error holds the end of what it said.
-func git(ctx context.Context, dir, env string, stdin io.Reader, stdout io.Writer, args ...string) error {
-	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+// workspaceGit is git on the repository that a folder is in.
+type workspaceGit struct {
+	git gitcmd.Git
+	dir string
+}
+
+// run runs git in the folder. The error holds the end of what it said.
+func (g workspaceGit) run(ctx context.Context, env string, stdin io.Reader, stdout io.Writer, args ...string) error {
+	cmd := g.git.Command(ctx, args...)
+	cmd.Dir = g.dir
 	if env != "" {
 		cmd.Env = append(cmd.Env, env)
 	}

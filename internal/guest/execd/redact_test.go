@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -122,8 +123,8 @@ func TestSecretsDoNotLeaveByErrorsOrTheDiff(t *testing.T) {
 	}
 	repo := r.workspace
 	for _, args := range [][]string{{"init", "-q"}, {"config", "user.email", "a@b"}, {"config", "user.name", "a"}, {"commit", "-q", "--allow-empty", "-m", "x"}} {
-		if err := git(t.Context(), repo, "", nil, nil, args...); err != nil {
-			t.Fatal(err)
+		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", repo}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(repo, "f"), []byte("key = "+secret+"\n"), 0o600); err != nil {

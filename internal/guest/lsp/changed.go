@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"aloft/internal/atomicfile"
+	"aloft/internal/gitcmd"
 )
 
 // mark is a moment in the life of a tree, to tell what has changed since.
@@ -40,8 +41,25 @@ func readMark(ctx context.Context, file, dir string, env []string) mark {
 	return m
 }
 
+// git runs git on the repository that dir is in, without its configuration. The
+// status is that of a failed git where dir is in none.
 func git(ctx context.Context, dir string, env []string, args ...string) ([]byte, int, error) {
-	out, _, status, err := output(ctx, "git", append([]string{"--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false"}, args...), dir, env)
+	repo, ok := gitcmd.Find(dir)
+	if !ok {
+		return nil, 128, nil
+	}
+	standIn, err := os.MkdirTemp("", "aloft-git-")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = os.RemoveAll(standIn) }() // a restart of the machine clears what is left
+	g := gitcmd.Git{Config: [][2]string{{"core.quotePath", "false"}}, System: os.Getenv("GIT_CONFIG_SYSTEM")}
+	if g, err = g.On(repo, standIn); err != nil {
+		return nil, 0, err
+	}
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "GIT_") })
+	cmd := g.Args(args...)
+	out, _, status, err := output(ctx, cmd[0], cmd[1:], dir, append(env, g.Environ()...))
 	return out, status, err
 }
 

@@ -75,3 +75,23 @@ func TestChangedWithoutGit(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+// Nothing that the tree's configuration of git names runs to see what has changed.
+func TestChangedRunsNothing(t *testing.T) {
+	need.Command(t, "git")
+	dir := t.TempDir()
+	ran := filepath.Join(t.TempDir(), "ran")
+	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	evil := "touch " + ran + "; cat"
+	gitIn(t, dir, "echo 1 > a; git add a; git commit -qm one; echo '* filter=evil diff=evil' > .gitattributes; echo 2 > a"+
+		"; git config filter.evil.clean '"+evil+"'; git config core.fsmonitor '"+evil+"'; git config diff.evil.textconv '"+evil+"'; git config diff.external '"+evil+"'")
+	got, err := readMark(t.Context(), "", dir, os.Environ()).changed(t.Context(), "rg", dir, os.Environ())
+	if err != nil || len(got) != 2 {
+		t.Errorf("changed: %q, %v", got, err)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("a program of the tree's configuration ran")
+	}
+}

@@ -1,0 +1,342 @@
+package mirror
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/fault"
+	"aloft/internal/gitcmd"
+)
+
+// A repository on this host may be written by people who must not act as the
+// server: its hooks and its configuration are never used. The service that git
+// talks to runs on a stand-in for it (package gitcmd), as the owner of the
+// repository's folder where the server may do that, and as nobody else's.
+
+// root is a folder below which file:// URLs may name repositories.
+type root struct {
+	named string // as the configuration has it, cleaned
+	path  string // without links
+}
+
+// folders reads Files and Private, and refuses roots that hold the server's data.
+func folders(c Config) (files []root, private []string, err error) {
+	for _, p := range append(slices.Clone(c.Private), c.Dir) {
+		if p, err = filepath.Abs(p); err != nil {
+			return nil, nil, err
+		}
+		private = append(private, p)
+		if plain, err := filepath.EvalSymlinks(p); err == nil {
+			private = append(private, plain)
+		}
+	}
+	for _, named := range c.Files {
+		plain, err := filepath.EvalSymlinks(named)
+		switch {
+		case !filepath.IsAbs(named):
+			return nil, nil, fmt.Errorf("git.allow_file: %q is not an absolute path", named)
+		case err != nil:
+			return nil, nil, fmt.Errorf("git.allow_file: %w", err)
+		case plain == "/":
+			return nil, nil, fmt.Errorf("git.allow_file: %q is the whole disk; name the folder that the repositories are in", named)
+		case slices.ContainsFunc(private, func(p string) bool { return within(plain, p) }):
+			return nil, nil, fmt.Errorf("git.allow_file: %s is in the server's data folder, which machines write to", named)
+		}
+		files = append(files, root{filepath.Clean(named), plain})
+	}
+	return files, private, nil
+}
+
+// within reports whether path is dir or below it. Both are clean.
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// rootOf returns the root that a repository is, or is below, and its path from there.
+func (s *Mirrors) rootOf(r Repo) (root, string, bool) {
+	path := "/" + r.path
+	for _, at := range s.files {
+		for _, dir := range []string{at.named, at.path} {
+			if within(path, dir) {
+				return at, "." + path[len(dir):], true
+			}
+		}
+	}
+	return root{}, "", false
+}
+
+// service is git's own end of a fetch from, or a push to, a repository on this host.
+type service struct {
+	dir    *os.File            // of the repository
+	at     gitcmd.StandIn      // for it
+	system string              // file of git's configuration
+	as     *syscall.Credential // whom it runs as; nil for the server's own user
+}
+
+const (
+	beneath    = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS
+	maxConfig  = 1 << 20 // bytes of a repository's configuration
+	maxLinks   = 100     // lines of objects/info/alternates
+	serviceDir = 3       // the descriptor of service.dir in its process
+)
+
+// openat opens what is below dir, through no link.
+func openat(dir *os.File, path string, flags uint64) (*os.File, error) {
+	fd, err := unix.Openat2(int(dir.Fd()), path, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: beneath})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// serve opens a repository of this host. Its caller closes the service. Errors
+// are faults.
+func (s *Mirrors) serve(ctx context.Context, r Repo) (_ *service, err error) {
+	missing := fault.NotFound("repository %s was not found", r).Named(CodeRepoNotFound).
+		Hint("check the path; symbolic links in it are not followed")
+	at, rel, ok := s.rootOf(r)
+	if !ok {
+		return nil, missing
+	}
+	top, err := os.OpenFile(at.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, missing.Because(err)
+	}
+	defer func() { _ = top.Close() }()
+	dir, err := openat(top, rel, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, missing.Because(err)
+	}
+	v := &service{dir: dir}
+	defer func() {
+		if err != nil {
+			v.close()
+		}
+	}()
+	v.at.Bare = true
+	if inner, err := openat(dir, ".git", unix.O_PATH|unix.O_DIRECTORY); err == nil {
+		_ = dir.Close() // it is a working tree
+		v.dir, v.at.Bare = inner, false
+	}
+	for _, name := range []string{"objects", "refs"} {
+		sub, err := openat(v.dir, name, unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			return nil, missing.Because(err)
+		}
+		_ = sub.Close() // only whether it is there
+	}
+	if err := s.mayUse(v, r); err != nil {
+		return nil, err
+	}
+	if err := v.lay(ctx, s); err != nil {
+		return nil, fmt.Errorf("read repository %s: %w", r, err)
+	}
+	return v, nil
+}
+
+// mayUse refuses a repository that lies in the server's data, takes objects from
+// outside the roots, or belongs to somebody as whom its service cannot run.
+func (s *Mirrors) mayUse(v *service, r Repo) error {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", v.dir.Fd()))
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(s.private, func(p string) bool { return within(path, p) }) {
+		return fault.Denied("repository %s is in the server's data folder", r).Named("repo_url_invalid").Hint("name a repository that is elsewhere")
+	}
+	var info unix.Stat_t
+	if err := unix.Fstatat(int(v.dir.Fd()), "", &info, unix.AT_EMPTY_PATH); err != nil {
+		return err
+	}
+	own := os.Geteuid()
+	switch {
+	case own == 0 && info.Uid != 0:
+		v.as = &syscall.Credential{Uid: info.Uid, Gid: info.Gid}
+	case int(info.Uid) != own && info.Uid != 0:
+		return fault.Denied("repository %s belongs to another user of the host than the server's", r).Named(CodeCredentialRefused).
+			Hint("have it belong to the user that runs the server, or reach it by ssh")
+	}
+	links, err := v.read("objects/info/alternates")
+	if err != nil {
+		return err
+	}
+	for i, line := range strings.Split(strings.TrimSpace(links), "\n") {
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if line[0] == '"' || i > maxLinks || !s.below(filepath.Join(path, "objects"), line) {
+			return fault.Denied("repository %s takes objects from a folder that is not among those of git.allow_file", r).
+				Named("repo_url_invalid").Hint("copy the objects: git repack -a -d, then remove objects/info/alternates")
+		}
+	}
+	return nil
+}
+
+// below reports whether a folder, which may be relative to from, is in a root,
+// reached through no link, and not in the server's data.
+func (s *Mirrors) below(from, folder string) bool {
+	if !filepath.IsAbs(folder) {
+		folder = filepath.Join(from, folder)
+	}
+	folder = filepath.Clean(folder)
+	plain, err := filepath.EvalSymlinks(folder)
+	return err == nil && plain == folder &&
+		slices.ContainsFunc(s.files, func(f root) bool { return within(plain, f.path) }) &&
+		!slices.ContainsFunc(s.private, func(p string) bool { return within(plain, p) })
+}
+
+// read returns a small regular file of the repository; "" if there is none.
+func (v *service) read(name string) (string, error) {
+	f, err := openat(v.dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxConfig {
+		return "", fmt.Errorf("%s is not a regular file of at most %d bytes", name, maxConfig)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	return string(text), err
+}
+
+var headPattern = regexp.MustCompile(`^(ref: refs/heads/[!-~]+|[0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// kept are the settings of a repository that count: what its owner wants hidden,
+// refused or shared. None names a program.
+var kept = map[string]*regexp.Regexp{
+	"core.sharedrepository":         regexp.MustCompile(`^(group|true|1|all|world|everybody|2|umask|false|0[0-7]{0,4})$`),
+	"receive.denynonfastforwards":   regexp.MustCompile(`^(true|false)$`),
+	"receive.denydeletes":           regexp.MustCompile(`^(true|false)$`),
+	"receive.denycurrentbranch":     regexp.MustCompile(`^(true|false|refuse|ignore|warn)$`),
+	"transfer.hiderefs":             regexp.MustCompile(`^[!^]*[!-~]+$`),
+	"receive.hiderefs":              regexp.MustCompile(`^[!^]*[!-~]+$`),
+	"uploadpack.hiderefs":           regexp.MustCompile(`^[!^]*[!-~]+$`),
+	"uploadpack.allowfilter":        regexp.MustCompile(`^(true|false)$`),
+	"uploadpack.allowanysha1inwant": regexp.MustCompile(`^(true|false)$`),
+	"uploadpack.allowtipsha1inwant": regexp.MustCompile(`^(true|false)$`),
+}
+
+// lay makes the stand-in, in a folder that the service may read whoever runs it.
+func (v *service) lay(ctx context.Context, s *Mirrors) error {
+	text, err := v.read("config")
+	if err != nil {
+		return err
+	}
+	// git reads no other file for this: includes are not followed.
+	out, _, err := s.git(ctx, invocation{args: []string{"config", "--file", "-", "--no-includes", "--null", "--list"}, stdin: strings.NewReader(text)})
+	if err != nil {
+		return err
+	}
+	var config strings.Builder
+	for entry := range bytes.SplitSeq(out, []byte{0}) {
+		key, value, _ := strings.Cut(string(entry), "\n")
+		switch pattern := kept[key]; {
+		case key == "extensions.objectformat":
+			v.at.SHA256 = value == "sha256"
+		case strings.HasPrefix(key, "extensions.refstorage") && value != "files":
+			return fault.Invalid("its refs are stored as %s, which file:// does not read", Plain(value))
+		case pattern == nil, !pattern.MatchString(value):
+		default:
+			section, name, _ := strings.Cut(key, ".")
+			fmt.Fprintf(&config, "[%s]\n\t%s = %s\n", section, name, gitcmd.Quote(value))
+		}
+	}
+	head, err := v.read("HEAD")
+	if err != nil {
+		return err
+	}
+	if head = strings.TrimSpace(head); !headPattern.MatchString(head) {
+		head = ""
+	}
+	v.at.Head, v.at.Config = head, config.String()
+	v.at.Common = fmt.Sprintf("/proc/self/fd/%d", serviceDir)
+	if v.at.Dir, err = os.MkdirTemp("", "aloft-repository-"); err != nil {
+		return err
+	}
+	if err := os.Chmod(v.at.Dir, 0o755); err != nil { //nolint:gosec // the service's user reads it; nothing in it is secret
+		return err
+	}
+	v.system = filepath.Join(v.at.Dir, "gitconfig")
+	return errors.Join(v.at.Lay(), os.WriteFile(v.system, []byte("[safe]\n\tdirectory = *\n"), 0o644)) //nolint:gosec // the same
+}
+
+func (v *service) close() {
+	_ = v.dir.Close()
+	if v.at.Dir != "" {
+		_ = os.RemoveAll(v.at.Dir) // a restart of the host clears what is left
+	}
+}
+
+// onThisHost runs a git command that talks to a repository of this host. The
+// command reaches the repository's service through a pair of sockets.
+func (m *Mirror) onThisHost(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
+	v, err := m.all.serve(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer v.close()
+	ctx, cancel := context.WithTimeoutCause(ctx, fetchLimit, errTooSlow)
+	defer cancel()
+	// A socket and no pipes: git's helper ends its half of the talk by shutdown,
+	// though git itself has inherited the descriptor too.
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	near, far := os.NewFile(uintptr(pair[0]), "client"), os.NewFile(uintptr(pair[1]), "service")
+	dir, err := openat(v.dir, ".", unix.O_PATH|unix.O_DIRECTORY) // one for the process, which s.git closes
+	if err != nil {
+		_, _ = near.Close(), far.Close()
+		return nil, "", err
+	}
+	program, protocol := "upload-pack", []string{"GIT_PROTOCOL=version=2"}
+	if inv.args[0] == "push" {
+		program, protocol = "receive-pack", nil
+	}
+	var said string
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		// Its failure is the command's too, which loses its partner.
+		_, said, _ = m.all.git(ctx, invocation{
+			args: []string{program, v.at.Dir}, env: protocol, service: v, stdin: far, stdout: far,
+			files: []*os.File{dir}, ends: []*os.File{far},
+		})
+	})
+	inv.dir, inv.args = m.dir, slices.Clone(inv.args)
+	for i, a := range inv.args {
+		if a == r.String() {
+			inv.args[i] = "fd::3"
+		}
+	}
+	inv.env = append(slices.Clone(inv.env), "GIT_ALLOW_PROTOCOL=fd")
+	inv.files = []*os.File{near}
+	stdout, stderr, err = m.all.git(ctx, inv)
+	serving.Wait()
+	stderr += said
+	if e, ok := errors.AsType[*gitError](err); ok {
+		e.stderr = stderr
+	}
+	if err != nil {
+		err = classify(r, nil, stderr, err)
+	}
+	return stdout, stderr, err
+}

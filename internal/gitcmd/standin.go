@@ -1,0 +1,167 @@
+package gitcmd
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Repository is where a working tree and its git directory lie.
+type Repository struct {
+	WorkTree  string
+	GitDir    string // HEAD and the index are there
+	CommonDir string // refs and objects are there; GitDir but in a linked working tree
+}
+
+// Find returns the repository whose working tree dir is, or is below; false if
+// there is none. Like git it looks at each folder on the way up. A bare
+// repository is not found.
+func Find(dir string) (Repository, bool) {
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if r, ok := Open(at); ok {
+			return r, true
+		}
+		if at == filepath.Dir(at) {
+			return Repository{}, false
+		}
+	}
+}
+
+// Open returns the repository of a working tree; false if there is none.
+func Open(workTree string) (Repository, bool) {
+	at := filepath.Join(workTree, ".git")
+	if _, err := os.Lstat(at); err != nil {
+		return Repository{}, false
+	}
+	r := Repository{WorkTree: workTree, GitDir: at}
+	if to := named(at, "gitdir: "); to != "" {
+		r.GitDir = to
+	}
+	r.CommonDir = r.GitDir
+	if to := named(filepath.Join(r.GitDir, "commondir"), ""); to != "" {
+		r.CommonDir = to
+	}
+	return r, true
+}
+
+// SHA256 reports whether the repository's configuration says that its ids are
+// of 64 digits.
+func (r Repository) SHA256() bool {
+	text := strings.ToLower(small(filepath.Join(r.CommonDir, "config")))
+	return strings.Contains(strings.Join(strings.Fields(text), ""), "objectformat=sha256")
+}
+
+// named is the folder that a small file names after prefix, as the .git of a
+// linked working tree and the commondir in its git directory do; "" if there is
+// no such file.
+func named(path, prefix string) string {
+	at, found := strings.CutPrefix(strings.TrimSpace(small(path)), prefix)
+	if !found || at == "" || strings.ContainsAny(at, "\n\x00") {
+		return ""
+	}
+	if !filepath.IsAbs(at) {
+		at = filepath.Join(filepath.Dir(path), at)
+	}
+	return at
+}
+
+// small reads up to 64 KiB of a regular file that is no link.
+func small(path string) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// StandIn is a git directory of ours that stands in for somebody's repository.
+// Its refs, objects and shallow boundary are the repository's; its configuration
+// and HEAD are ours, and it has no hooks.
+type StandIn struct {
+	Dir    string // made if absent; nobody else may write to it
+	Common string // the repository's refs and objects are there; need not be absolute for links that only git follows
+	Head   string // contents of HEAD: a commit, or "ref: " and a ref; a branch that is not there if empty
+	Config string // lines of the configuration, beside the format of the repository
+	Bare   bool
+	SHA256 bool
+}
+
+// Lay writes the git directory.
+func (s StandIn) Lay() error {
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"objects", "refs", "packed-refs", "shallow"} {
+		if err := Link(filepath.Join(s.Common, name), filepath.Join(s.Dir, name)); err != nil {
+			return err
+		}
+	}
+	head := s.Head
+	if head == "" {
+		head = "ref: refs/heads/unborn"
+	}
+	if err := write(filepath.Join(s.Dir, "HEAD"), head+"\n"); err != nil {
+		return err
+	}
+	version, format, bare := "0", "", "false"
+	if s.SHA256 {
+		version, format = "1", "[extensions]\n\tobjectFormat = sha256\n"
+	}
+	if s.Bare {
+		bare = "true"
+	}
+	return write(filepath.Join(s.Dir, "config"), "[core]\n\trepositoryformatversion = "+version+"\n\tbare = "+bare+
+		"\n\thooksPath = "+os.DevNull+"\n\tfsmonitor = false\n\tlogAllRefUpdates = false\n\tattributesFile = "+os.DevNull+"\n"+format+s.Config)
+}
+
+// SetHead makes HEAD a commit, or a symbolic ref.
+func (s StandIn) SetHead(to string) error { return write(filepath.Join(s.Dir, "HEAD"), to+"\n") }
+
+// write replaces a file whole.
+func write(path, text string) error {
+	if err := os.WriteFile(path+".next", []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".next", path)
+}
+
+// Link makes a symbolic link, in place of what is there.
+func Link(to, at string) error {
+	if now, err := os.Readlink(at); err == nil && now == to {
+		return nil
+	}
+	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(to, at)
+}
+
+// On returns git on the repository by a stand-in that it lays at dir, with the
+// repository's HEAD, index and working tree. dir is for one user of it.
+func (g Git) On(r Repository, dir string) (Git, error) {
+	s := StandIn{
+		Dir: dir, Common: r.CommonDir, SHA256: r.SHA256(),
+		Config: "[core]\n\texcludesFile = " + Quote(filepath.Join(r.CommonDir, "info/exclude")) + "\n[diff]\n\tignoreSubmodules = dirty\n",
+	}
+	if head := strings.TrimSpace(small(filepath.Join(r.GitDir, "HEAD"))); !strings.ContainsAny(head, "\n\x00") {
+		s.Head = head
+	}
+	if err := s.Lay(); err != nil {
+		return Git{}, err
+	}
+	g.Home = dir
+	g.Env = append(g.Env[:len(g.Env):len(g.Env)], "GIT_DIR="+dir, "GIT_WORK_TREE="+r.WorkTree, "GIT_INDEX_FILE="+filepath.Join(r.GitDir, "index"))
+	return g, nil
+}
