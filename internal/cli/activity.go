@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// activity is what is being done, and since when. It is safe for concurrent use.
+// activity is the current activity and its start time. It is safe for concurrent use.
 type activity struct {
 	mu    sync.Mutex
 	what  string
 	since time.Time
 }
 
-// set begins another activity. It keeps the time of one that goes on.
+// set changes the activity. Setting the same activity again keeps its start time.
 func (a *activity) set(what string, since time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -30,8 +30,8 @@ func (a *activity) get() (what string, since time.Time) {
 
 var spinner = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
-// Animate keeps the moving line moving until ctx ends, then takes it away. Where
-// lines cannot move it returns at once.
+// Animate animates the status line until ctx is done, then clears it. If the output
+// cannot redraw lines, it returns at once.
 func (t *Transcript) Animate(ctx context.Context) {
 	if !t.out.live {
 		return
@@ -49,7 +49,7 @@ func (t *Transcript) Animate(ctx context.Context) {
 	}
 }
 
-// Tick draws the moving line for the nth time.
+// Tick draws the nth frame of the status line.
 func (t *Transcript) Tick(n int, now time.Time) {
 	what, since := t.doing.get()
 	if what == "" {

@@ -5,29 +5,28 @@ import (
 	"unicode/utf8"
 )
 
-// Cleaner takes out of text what a terminal would obey: escape sequences,
-// control characters but line ends and tabs, and marks that reverse the reading
-// order. A sequence may be cut between two pieces of text. Its zero value is
-// ready.
+// Cleaner removes terminal control from text: escape sequences, control characters
+// except line ends and tabs, and Unicode marks that change the reading order. An escape
+// sequence may be split between two pieces of text. The zero value is ready to use.
 type Cleaner struct {
 	in     sequence
-	length int // of the sequence so far, in runes
+	length int // length of the current sequence so far, in runes
 	afterR bool
 }
 
-// sequence is what kind of escape sequence the text is in.
+// sequence is the kind of the current escape sequence.
 type sequence int
 
 const (
 	plain   sequence = iota
 	escape           // after ESC
 	control          // CSI: until a letter
-	command          // OSC, DCS and their like: until BEL or ST
-	ending           // in those, after ESC
+	command          // OSC, DCS and similar: until BEL or ST
+	ending           // in a command, after ESC
 )
 
-// longSequence is where a sequence is taken for text whose beginning was bad,
-// so that an open one cannot hide all that follows.
+// longSequence is the length in runes after which an unterminated sequence is treated
+// as text, so that it cannot hide everything that follows.
 const longSequence = 4096
 
 const (
@@ -36,14 +35,14 @@ const (
 	del = 0x7f
 )
 
-// Clean returns what may be shown of s.
+// Clean returns s without terminal control.
 func Clean(s string) string {
 	var c Cleaner
 	return c.Clean(s)
 }
 
-// Line returns what may be shown of s on one line, cut to at most width runes;
-// 0 is no limit.
+// Line returns s without terminal control on one line, cut to at most width runes.
+// Width 0 is no limit.
 func Line(s string, width int) string {
 	s = strings.Join(strings.Fields(Clean(s)), " ")
 	if width > 0 && utf8.RuneCountInString(s) > width {
@@ -52,10 +51,10 @@ func Line(s string, width int) string {
 	return s
 }
 
-// Clean returns what may be shown of the next piece of text.
+// Clean returns the next piece of text without terminal control.
 func (c *Cleaner) Clean(s string) string {
 	var out strings.Builder
-	for _, r := range s { // what is not UTF-8 becomes U+FFFD
+	for _, r := range s { // invalid UTF-8 becomes U+FFFD
 		if c.swallow(r) {
 			continue
 		}
@@ -92,14 +91,14 @@ func (c *Cleaner) swallow(r rune) bool {
 			c.in = command
 		case r == esc:
 			c.in = escape
-		case r >= 0x20 && r <= 0x2f: // one more follows
+		case r >= 0x20 && r <= 0x2f: // intermediate byte: more follow
 			c.in = escape
 		}
 	case control:
 		switch {
 		case r == esc:
 			c.in = escape
-		case r < 0x20 || r > 0x3f: // a letter ends it; so does what has no place in it
+		case r < 0x20 || r > 0x3f: // a final byte ends the sequence, and so does an invalid one
 			c.in = plain
 		}
 	case command:
@@ -118,7 +117,7 @@ func (c *Cleaner) swallow(r rune) bool {
 	return true
 }
 
-// begin reports whether r begins a sequence.
+// begin reports whether r begins an escape sequence.
 func (c *Cleaner) begin(r rune) bool {
 	c.length = 0
 	switch r {
@@ -134,8 +133,7 @@ func (c *Cleaner) begin(r rune) bool {
 	return true
 }
 
-// isControl reports whether a terminal might obey r, or show text otherwise than
-// it is.
+// isControl reports whether r is a control character or changes how text is displayed.
 func isControl(r rune) bool {
 	return r < 0x20 || r >= del && r < 0xa0 ||
 		r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || // reading order

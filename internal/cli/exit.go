@@ -8,34 +8,34 @@ import (
 	"aloft/internal/client"
 )
 
-// Exit codes. docs/reference/exit-codes.md says them to people.
+// Exit codes. They are documented in docs/reference/exit-codes.md.
 const (
 	OK          = 0
 	Failure     = 1
-	Usage       = 2   // how it was called, or how it is configured
-	RunFailed   = 3   // the run ended, and not in FINISHED
+	Usage       = 2   // invalid arguments or configuration
+	RunFailed   = 3   // the run ended with another status than FINISHED
 	NotFound    = 4   // no such agent, run or path
 	Denied      = 5   // not signed in, or not allowed
-	Unreachable = 6   // no server answers
+	Unreachable = 6   // the server does not answer
 	Interrupted = 130 // Ctrl-C
 )
 
-// Problem is an error made ready for a person.
+// Problem is an error in the form in which it is shown to people.
 type Problem struct {
 	Exit    int
 	Code    string // for programs
-	Message string // "" for none: all was said
-	Hint    string // what to do
+	Message string // "" if the error has been printed already
+	Hint    string // how to fix it
 	Err     error
 }
 
 func (p *Problem) Error() string { return p.Message }
 
-// Unwrap returns what the problem was made of.
+// Unwrap returns the underlying error.
 func (p *Problem) Unwrap() error { return p.Err }
 
-// ProblemOf says what an error is to a person. An error that is no [*Problem]
-// and none of package client's has exit code 1 and no hint.
+// ProblemOf converts err to a Problem. An error that is neither a [*Problem] nor from
+// package client gets exit code 1 and no hint.
 func ProblemOf(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
@@ -46,7 +46,7 @@ func ProblemOf(err error) *Problem {
 	if e, ok := errors.AsType[*client.UnreachableError](err); ok {
 		return &Problem{
 			Exit: Unreachable, Code: "unreachable", Message: e.Error(), Err: err,
-			Hint: "is the server running? start it with `aloft serve`, or name another with --url, ALOFT_URL or `aloft login`",
+			Hint: "is the server running? start it with `aloft serve`, or choose another with --url, ALOFT_URL or `aloft login`",
 		}
 	}
 	if errors.Is(err, context.Canceled) {
@@ -55,11 +55,11 @@ func ProblemOf(err error) *Problem {
 	return &Problem{Exit: Failure, Code: "failure", Message: err.Error(), Err: err}
 }
 
-// hints say what to do about a server's refusal, by its code.
+// hints maps the error codes of a server to hints.
 var hints = map[string]string{
-	"agent_busy":        "wait until its run has ended, or end it with `aloft agent stop`",
-	"agent_archived":    "bring it back with `aloft agent unarchive`",
-	"agent_id_conflict": "`aloft agent list` shows it",
+	"agent_busy":        "wait until its run ends, or stop it with `aloft agent stop`",
+	"agent_archived":    "restore it with `aloft agent unarchive`",
+	"agent_id_conflict": "see the existing agent with `aloft agent list`",
 }
 
 func refusal(e *client.Error) *Problem {
@@ -68,17 +68,17 @@ func refusal(e *client.Error) *Problem {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		p.Exit = Usage
 	case http.StatusUnauthorized:
-		p.Exit, p.Hint = Denied, "sign in with `aloft login`, or set ALOFT_API_KEY to a key of this server"
+		p.Exit, p.Hint = Denied, "sign in with `aloft login`, or set ALOFT_API_KEY to a key for this server"
 	case http.StatusForbidden:
 		p.Exit = Denied
 	case http.StatusNotFound, http.StatusGone:
 		p.Exit = NotFound
 		if p.Hint == "" {
-			p.Hint = "`aloft agent list` shows the agents that there are"
+			p.Hint = "list agents with `aloft agent list`"
 		}
 	}
 	if e.Status >= 500 && e.RequestID != "" && p.Hint == "" {
-		p.Hint = "the server's log has more, under request " + e.RequestID
+		p.Hint = "see the server's log for request " + e.RequestID
 	}
 	if e.HelpURL != "" {
 		p.Hint = "see " + e.HelpURL

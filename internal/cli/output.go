@@ -1,9 +1,8 @@
-// Package cli is how the commands speak: to a person on a terminal with colour
-// and a line that moves, into a pipe in plain lines, and to a program in JSON.
-// Whatever a machine, a model or a server said is cleaned before it is shown: see
-// [Cleaner].
+// Package cli writes the output of commands: to a terminal with color and a status
+// line, to a pipe as plain lines, and to programs as JSON. Text from a machine, a model
+// or a server is cleaned before it is shown: see [Cleaner].
 //
-// It does not know what the commands do; they are in cmd/aloft.
+// The commands themselves are in cmd/aloft.
 package cli
 
 import (
@@ -20,36 +19,36 @@ import (
 	"golang.org/x/term"
 )
 
-// Output is where a command speaks to. Its methods are safe for concurrent use.
+// Output writes a command's output. Its methods are safe for concurrent use.
 type Output struct {
 	json  bool
 	color bool
-	live  bool // a line may move
+	live  bool // lines can be redrawn
 	out   io.Writer
 	err   io.Writer
-	wide  int // runes of a line; 0 is to ask the terminal
+	wide  int // width in runes; 0 asks the terminal
 
 	mu     sync.Mutex
 	column int    // 0 at the start of a line
-	status string // the moving line, as it is on the screen; "" if it is not
+	status string // the status line on the screen; "" if there is none
 }
 
-// Options are a person's wishes.
+// Options configure an [Output].
 type Options struct {
 	JSON    bool
 	NoColor bool
-	Dumb    bool // the terminal can do nothing but print
+	Dumb    bool // the terminal supports no control sequences
 }
 
-// New returns an output that writes results to stdout and complaints to stderr.
-// It moves and colours only what goes to a terminal.
+// New returns an output that writes results to stdout and notes and errors to stderr. It
+// uses color and a status line only on a terminal.
 func New(stdout, stderr io.Writer, o Options) *Output {
 	live := IsTerminal(stdout) && !o.JSON && !o.Dumb
 	return &Output{json: o.JSON, color: live && !o.NoColor, live: live, out: stdout, err: stderr}
 }
 
-// OnScreen returns an output for a part of a full-screen view: what is written
-// looks as on a terminal whose lines have room for wide runes.
+// OnScreen returns an output for a part of a full-screen view. It formats as on a
+// terminal that is wide runes wide.
 func OnScreen(w io.Writer, wide int, color bool) *Output {
 	return &Output{color: color, live: true, out: w, err: w, wide: wide}
 }
@@ -60,10 +59,10 @@ func IsTerminal(f any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// JSON reports whether a program reads.
+// JSON reports whether the output is JSON.
 func (o *Output) JSON() bool { return o.json }
 
-// width is how many runes a line has room for.
+// width returns the width of a line in runes.
 func (o *Output) width() int {
 	if o.wide > 0 {
 		return o.wide
@@ -76,7 +75,7 @@ func (o *Output) width() int {
 	return 120
 }
 
-// Style is a colour, and nothing where there is no colour.
+// Style is a color or text attribute. It has no effect without color.
 type Style string
 
 // Styles.
@@ -89,7 +88,7 @@ const (
 	Cyan   Style = "36"
 )
 
-// Style returns s in a style. s is clean already.
+// Style returns s in a style. s must be clean.
 func (o *Output) Style(style Style, s string) string {
 	if !o.color || s == "" {
 		return s
@@ -97,7 +96,7 @@ func (o *Output) Style(style Style, s string) string {
 	return "\x1b[" + string(style) + "m" + s + "\x1b[0m"
 }
 
-// DiffLine returns a line of a diff in its colour. It is clean already.
+// DiffLine returns a line of a diff in its color. line must be clean.
 func (o *Output) DiffLine(line string) string {
 	switch {
 	case strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"):
@@ -112,7 +111,7 @@ func (o *Output) DiffLine(line string) string {
 	return line
 }
 
-// Line prints a line, which is clean already.
+// Line prints a line. The arguments must be clean.
 func (o *Output) Line(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -120,8 +119,7 @@ func (o *Output) Line(format string, args ...any) {
 	fmt.Fprintf(o.out, format+"\n", args...)
 }
 
-// Text prints text as it comes, which is clean already; it may end within a
-// line.
+// Text prints s, which must be clean and may end within a line.
 func (o *Output) Text(s string) {
 	if s == "" {
 		return
@@ -149,8 +147,8 @@ func (o *Output) Value(v any) error {
 	return err
 }
 
-// Status shows a line that the next output replaces. Where lines cannot move
-// it does nothing.
+// Status shows a status line that the next output replaces. It does nothing if lines
+// cannot be redrawn.
 func (o *Output) Status(s string) {
 	if !o.live {
 		return
@@ -158,7 +156,7 @@ func (o *Output) Status(s string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.column > 0 {
-		return // words are being written
+		return // the cursor is within a line of text
 	}
 	o.clearStatus()
 	if s != "" {
@@ -182,8 +180,7 @@ func (o *Output) endLine() {
 	}
 }
 
-// Note prints a line for the person on standard error, where it is in no
-// program's way.
+// Note prints a line on standard error, apart from the output for programs.
 func (o *Output) Note(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -191,7 +188,7 @@ func (o *Output) Note(format string, args ...any) {
 	fmt.Fprintf(o.err, format+"\n", args...)
 }
 
-// Fail prints what went wrong and what to do about it.
+// Fail prints an error and its hint.
 func (o *Output) Fail(err error) {
 	p := ProblemOf(err)
 	if p.Message == "" {
@@ -214,15 +211,15 @@ func (o *Output) Fail(err error) {
 	}
 }
 
-// Table prints rows in columns, the first row being the head. Cells are clean
-// already and have no colour, which would count as width.
+// Table prints rows in columns. The first row is the header. Cells must be clean and
+// without color, because escape sequences would count as width.
 func (o *Output) Table(rows [][]string) {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	_ = w.Flush() // into memory
+	_ = w.Flush() // writes to memory: cannot fail
 	for i, line := range strings.Split(strings.TrimRight(b.String(), "\n"), "\n") {
 		line = strings.TrimRight(line, " ")
 		if i == 0 {
@@ -232,8 +229,7 @@ func (o *Output) Table(rows [][]string) {
 	}
 }
 
-// marshal is JSON on a line of its own, in which what a terminal would obey is
-// escaped too.
+// marshal returns v as one line of JSON with control characters escaped.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -253,7 +249,7 @@ func marshal(v any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Took says how long something took, in at most six runes.
+// Took formats a duration in at most six runes.
 func Took(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -266,7 +262,7 @@ func Took(d time.Duration) string {
 	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// Ago says how long ago a moment was.
+// Ago formats how long ago something happened.
 func Ago(d time.Duration) string {
 	switch {
 	case d < time.Minute:

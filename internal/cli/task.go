@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// indent is before what a subagent does.
+// indent is the indentation of a subagent's lines.
 const indent = "  "
 
-// taskBegan shows that a subagent begins.
+// taskBegan shows that a subagent has started.
 func (t *Transcript) taskBegan(b body, at time.Time) {
 	t.doing.set(b.Type+": "+Line(b.Description, 80), at)
 	what := b.Description
@@ -19,16 +19,15 @@ func (t *Transcript) taskBegan(b body, at time.Time) {
 	t.line(Dim, ">", Line(b.Type, 40), what, 0)
 }
 
-// taskEnded shows that a subagent has ended which worked in the background: its call
-// had its result long before.
+// taskEnded shows that a background subagent has ended. Its tool call returned earlier.
 func (t *Transcript) taskEnded(b body) {
 	if head, _, _ := strings.Cut(b.Told, "\n"); head != "" {
 		t.line(Dim, "<", "told", head, time.Duration(b.DurationMS)*time.Millisecond)
 	}
 }
 
-// within shows what a subagent does, below the call at which it works. Its words
-// come whole, since several subagents may speak at once.
+// within shows a subagent's event, indented below its tool call. Messages are shown
+// whole rather than streamed, because several subagents may write at once.
 func (t *Transcript) within(outer body, at time.Time) {
 	var b body
 	if json.Unmarshal(outer.Data, &b) != nil {
@@ -55,11 +54,11 @@ func (t *Transcript) within(outer body, at time.Time) {
 	case "model.retry":
 		t.line(Yellow, "~", "retry", t.why(b), 0)
 	case "compacted":
-		t.line(Dim, "~", "note", "the subagent's conversation was long: its beginning is a summary now", 0)
+		t.line(Dim, "~", "note", "the subagent's conversation was long: summarized its beginning", 0)
 	}
 }
 
-// calling learns of the calls of a reply.
+// calling records the tool calls of a reply.
 func (t *Transcript) calling(m message) {
 	for _, block := range m.Blocks {
 		if c := block.Call; c != nil {

@@ -10,26 +10,26 @@ import (
 	"aloft/internal/client"
 )
 
-// Transcript shows a journal to a person, event by event as they come: the steps
-// of the boot, the words, each tool call with how long it took, and the end. It
-// is used by one goroutine, but Tick may be called by another.
+// Transcript prints a journal as its events arrive: boot steps, messages, tool calls
+// with their durations, and results. It must be used by one goroutine, except that
+// another may call Tick.
 type Transcript struct {
 	out   *Output
 	words Cleaner
-	told  strings.Builder // of the reply that is being written, as it came
+	told  strings.Builder // text of the current reply as streamed so far
 	calls map[string]*toolCall
-	order []string // of calls that have no result yet
+	order []string // ids of calls without a result
 	began time.Time
-	// Branches that were pushed, by run and in order.
+	// Branches lists the pushed branches in order.
 	Branches []client.Branch
-	// Run that ended last, and how; nil before.
+	// Ended is the result of the run that ended last; nil before.
 	Ended *RunEnd
 
 	doing  activity
-	indent string // of what is shown now
+	indent string // indentation of the current lines
 }
 
-// RunEnd is how a run ended.
+// RunEnd is the result of a run.
 type RunEnd struct {
 	RunID   string
 	Status  string
@@ -43,14 +43,14 @@ type toolCall struct {
 	name, about string
 }
 
-// NewTranscript returns a transcript on out.
+// NewTranscript returns a transcript that prints to out.
 func NewTranscript(out *Output) *Transcript {
 	return &Transcript{out: out, calls: map[string]*toolCall{}}
 }
 
-// body has the fields of all kinds of event that are shown.
+// body is the union of the fields of all events that are shown.
 type body struct {
-	Kind          string          `json:"kind"` // of what a subagent does
+	Kind          string          `json:"kind"` // of a subagent's event
 	Data          json.RawMessage `json:"data"` // likewise
 	Type          string          `json:"type"` // of a subagent
 	Description   string          `json:"description"`
@@ -65,7 +65,7 @@ type body struct {
 	Text          string          `json:"text"`
 	WaitMS        int64           `json:"waitMs"`
 	Attempt       int             `json:"attempt"`
-	Attempts      int             `json:"attempts"` // 0 where it is not known
+	Attempts      int             `json:"attempts"` // 0 if unknown
 	Turn          int             `json:"turn"`
 	CallID        string          `json:"callId"`
 	Error         bool            `json:"error"`
@@ -82,7 +82,7 @@ type body struct {
 	Unhooked string          `json:"unhooked"`
 	Status   string          `json:"status"`
 	Result   string          `json:"result"`
-	Message  json.RawMessage `json:"message"` // a text, or what a model said
+	Message  json.RawMessage `json:"message"` // a string, or a model's message
 	Prompt   message         `json:"prompt"`
 	Approval client.Approval `json:"approval"`
 	Decision string          `json:"decision"`
@@ -104,14 +104,14 @@ type message struct {
 	} `json:"blocks"`
 }
 
-// Show shows one event. What it does not know is left out: a server may be newer.
+// Show prints one event. It ignores unknown kinds, which a newer server may send.
 func (t *Transcript) Show(e client.Event) {
 	var b body
 	if json.Unmarshal(e.Data, &b) != nil {
 		return
 	}
 	if t.began.IsZero() {
-		t.began = e.Time // it may be shown from later on
+		t.began = e.Time // the transcript may start in the middle of the run
 	}
 	switch e.Kind {
 	case "run.created":
@@ -148,24 +148,24 @@ func (t *Transcript) Show(e client.Event) {
 		t.done(b, e.Time)
 	case "model.retry":
 		t.told.Reset()
-		t.line(Yellow, "~", "retry", fmt.Sprintf("%s%s; trying again in %s", t.why(b), attempt(b.Attempt, b.Attempts), Took(time.Duration(b.WaitMS)*time.Millisecond)), 0)
+		t.line(Yellow, "~", "retry", fmt.Sprintf("%s%s; retrying in %s", t.why(b), attempt(b.Attempt, b.Attempts), Took(time.Duration(b.WaitMS)*time.Millisecond)), 0)
 	case "machine.lost":
 		t.line(Yellow, "!", "lost", "the machine stopped: "+b.Reason, 0)
 	case "machine.hibernated":
-		if b.Code == "failed" || b.Code == "no_room" { // and not as it was to be
+		if b.Code == "failed" || b.Code == "no_room" { // unlike the configured disk-only sleep
 			t.line(Yellow, "!", "asleep", "without its processes: "+b.Reason, 0)
 		}
 	case "machine.expiring":
-		t.line(Yellow, "!", "unused", "the machine is removed with its disk at "+b.At.UTC().Format("2006-01-02 15:04 MST")+" unless somebody uses it", 0)
+		t.line(Yellow, "!", "unused", "the machine and its disk will be deleted at "+b.At.UTC().Format("2006-01-02 15:04 MST")+" unless somebody uses it", 0)
 	case "machine.expired":
-		t.line(Yellow, "!", "unused", "the machine was removed with its disk; what was pushed stays", 0)
+		t.line(Yellow, "!", "unused", "the machine and its disk were deleted; pushed branches are kept", 0)
 	case "environment.script":
-		t.line(Green, "+", "setup", "later machines install by "+b.EnvironmentID+" (aloft env history "+b.EnvironmentID+"):", 0)
+		t.line(Green, "+", "setup", "later machines use the install script of "+b.EnvironmentID+" (aloft env history "+b.EnvironmentID+"):", 0)
 		t.out.Line("    %s", strings.ReplaceAll(strings.TrimSpace(Clean(b.Script)), "\n", "\n    "))
 	case "notice":
 		t.line(Yellow, "!", "note", b.Text, 0)
 	case "agent.rewound":
-		t.line(Yellow, "<", "back", fmt.Sprintf("to before turn %d: what came after it is replaced by this", b.Turn), 0)
+		t.line(Yellow, "<", "back", fmt.Sprintf("to before turn %d: the turns from there on are replaced", b.Turn), 0)
 	case "prompt.queued":
 		for _, block := range b.Prompt.Blocks {
 			if block.Text != "" {
@@ -173,9 +173,9 @@ func (t *Transcript) Show(e client.Event) {
 			}
 		}
 	case "prompt.unqueued":
-		t.line(Dim, "-", "queued", "a prompt was taken back", 0)
+		t.line(Dim, "-", "queued", "a queued prompt was removed", 0)
 	case "compacted":
-		t.line(Dim, "~", "note", "the conversation was long: its beginning is a summary now", 0)
+		t.line(Dim, "~", "note", "the conversation was long: summarized its beginning", 0)
 	case "cancel.asked":
 		t.line(Yellow, "!", "stop", "asked to stop "+b.Reason, 0)
 	case "committed":
@@ -186,7 +186,7 @@ func (t *Transcript) Show(e client.Event) {
 		t.unhooked(b)
 		t.pushed(b)
 	case "pull_request.opened":
-		what := "go on with "
+		what := "continuing "
 		if b.Made {
 			what = "opened "
 		}
@@ -230,15 +230,15 @@ func detail(s string) string {
 	return ": " + s
 }
 
-// answers are decisions in words.
+// answers maps decisions to text.
 var answers = map[string]string{
-	client.AllowOnce: "allowed", client.AllowAgent: "allowed, and for this agent", client.AllowAlways: "allowed, and always", client.Deny: "denied", client.Answered: "answered",
+	client.AllowOnce: "allowed", client.AllowAgent: "allowed for this agent", client.AllowAlways: "allowed for all your agents", client.Deny: "denied", client.Answered: "answered",
 }
 
-// asked shows a question, whole, and how to answer it.
+// asked prints a request in full, and how to answer it.
 func (t *Transcript) asked(b body) {
 	q := b.Approval
-	t.doing.set("", q.AskedAt) // nothing moves while somebody types
+	t.doing.set("", q.AskedAt) // no animation while somebody types
 	by := ""
 	if q.Subagent != "" {
 		by = " of a subagent (" + q.Subagent + ")"
@@ -252,7 +252,7 @@ func (t *Transcript) asked(b body) {
 		t.out.Line("\n    %s\n", strings.ReplaceAll(strings.TrimSpace(Clean(q.Change)), "\n", "\n    "))
 	}
 	if t.out.wide > 0 {
-		return // there are keys for it
+		return // the panel shows keys for this
 	}
 	id := Line(q.ID, 80)
 	if len(q.Questions) > 0 {
@@ -262,7 +262,7 @@ func (t *Transcript) asked(b body) {
 	t.out.Line("    %s", t.out.Style(Dim, "aloft approvals allow "+id+"   or   aloft approvals deny "+id))
 }
 
-// replied says what of a reply its deltas have not, and learns of its calls.
+// replied prints the part of a reply that was not streamed, and records its tool calls.
 func (t *Transcript) replied(b body, at time.Time) {
 	var m message
 	if json.Unmarshal(b.Message, &m) != nil {
@@ -312,7 +312,7 @@ func (t *Transcript) done(b body, at time.Time) {
 	}
 }
 
-// unhooked says that a commit or a push was made without the project's git hooks.
+// unhooked reports a commit or push that bypassed the project's git hooks.
 func (t *Transcript) unhooked(b body) {
 	if b.Unhooked != "" {
 		t.line(Yellow, "!", "hooks", b.Unhooked, 0)
@@ -341,7 +341,7 @@ func (t *Transcript) ended(b body, e client.Event) {
 	case client.Cancelled:
 		t.line(Yellow, "!", "done", "stopped", end.Took)
 	default:
-		t.line(Red, "x", "done", "ended in "+b.Status, end.Took)
+		t.line(Red, "x", "done", "ended as "+b.Status, end.Took)
 	}
 	if b.Failure != nil {
 		end.Failure = &client.Failure{Code: b.Failure.Code, Message: b.Failure.Message}
@@ -352,7 +352,7 @@ func (t *Transcript) ended(b body, e client.Event) {
 	t.order = nil
 }
 
-// why says why a model is asked again.
+// why returns the reason for a model retry.
 func (t *Transcript) why(b body) string {
 	if s := text(b.Message); s != "" {
 		return s
@@ -360,7 +360,7 @@ func (t *Transcript) why(b body) string {
 	return b.Reason
 }
 
-// line prints what happened, marked on a terminal and named in a pipe.
+// line prints an event, with a mark on a terminal and with its name in a pipe.
 func (t *Transcript) line(style Style, mark, name, what string, took time.Duration) {
 	suffix := ""
 	if took > 0 {
@@ -385,10 +385,10 @@ func text(raw json.RawMessage) string {
 
 func short(commit string) string { return commit[:min(len(commit), 10)] }
 
-// telling are the arguments that say the most about a call, best first.
+// telling lists the arguments that best describe a call, best first.
 var telling = []string{"command", "path", "pattern", "glob_pattern", "query", "url", "description"}
 
-// about says a call's arguments in a few words.
+// about summarizes a call's arguments.
 func about(args json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(args, &fields) != nil {
@@ -402,7 +402,7 @@ func about(args json.RawMessage) string {
 	return ""
 }
 
-// attempt says which attempt has failed, where it is known of how many.
+// attempt returns which attempt failed, if the total is known.
 func attempt(n, of int) string {
 	if of == 0 {
 		return ""

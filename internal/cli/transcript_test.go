@@ -111,8 +111,8 @@ func TestFailSaysWhatToDo(t *testing.T) {
 		json bool
 		want string
 	}{
-		"person":  {false, "error: the agent works\nhint: wait until its run has ended, or end it with `aloft agent stop`\n"},
-		"program": {true, `{"error":{"code":"agent_busy","message":"the agent \u001b[1mworks","hint":"wait until its run has ended, or end it with ` + "`aloft agent stop`" + `"}}` + "\n"},
+		"person":  {false, "error: the agent works\nhint: wait until its run ends, or stop it with `aloft agent stop`\n"},
+		"program": {true, `{"error":{"code":"agent_busy","message":"the agent \u001b[1mworks","hint":"wait until its run ends, or stop it with ` + "`aloft agent stop`" + `"}}` + "\n"},
 	} {
 		var out bytes.Buffer
 		New(&bytes.Buffer{}, &out, Options{JSON: tt.json}).Fail(err)

@@ -5,33 +5,33 @@ import (
 	"net/http"
 )
 
-// Access is which repositories members may run agents on.
+// Access describes which repositories members may run agents on.
 type Access struct {
-	Mode     string         `json:"mode"` // what is in force: ByCredentials or ByAllowList
+	Mode     string         `json:"mode"` // ByCredentials or ByAllowList
 	Everyone []string       `json:"everyone"`
 	Members  []MemberAccess `json:"members"`
 }
 
-// MemberAccess is the list of one member.
+// MemberAccess is the allow list of one member.
 type MemberAccess struct {
 	UserID       int64    `json:"userId"`
 	Repositories []string `json:"repositories"`
 }
 
-// What decides which repositories members reach.
+// Modes of [Access].
 const (
 	ByCredentials = "credentials"
 	ByAllowList   = "allow-list"
 )
 
-// AccessChange changes what is not zero.
+// AccessChange is a change of [Access]. Zero fields are left unchanged.
 type AccessChange struct {
 	Mode     string         `json:"mode,omitempty"`
 	Everyone *[]string      `json:"everyone,omitempty"`
-	Members  []MemberAccess `json:"members,omitempty"` // each in place of that member's list
+	Members  []MemberAccess `json:"members,omitempty"` // each replaces that member's list
 }
 
-// Of is the list of one member.
+// Of returns the allow list of one member.
 func (a Access) Of(userID int64) []string {
 	for _, m := range a.Members {
 		if m.UserID == userID {
@@ -41,12 +41,12 @@ func (a Access) Of(userID int64) []string {
 	return nil
 }
 
-// Access returns it.
+// Access returns the server's repository access rules.
 func (c *Client) Access(ctx context.Context) (out Access, err error) {
 	return out, c.call(ctx, http.MethodGet, "/v1/repository-access", nil, &out)
 }
 
-// UpdateAccess changes it.
+// UpdateAccess changes the server's repository access rules.
 func (c *Client) UpdateAccess(ctx context.Context, in AccessChange) (out Access, err error) {
 	return out, c.callWith(ctx, http.MethodPatch, "/v1/repository-access", nil, in, &out, nil)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Me is whose key the client has.
+// Me is the user that the client's key belongs to.
 type Me struct {
 	APIKeyName    string    `json:"apiKeyName"`
 	CreatedAt     time.Time `json:"createdAt"`
@@ -16,13 +16,13 @@ type Me struct {
 	UserLastName  string    `json:"userLastName,omitempty"`
 }
 
-// Me returns whose key the client has.
+// Me returns the user that the client's key belongs to.
 func (c *Client) Me(ctx context.Context) (Me, error) {
 	var out Me
 	return out, c.call(ctx, http.MethodGet, "/v1/me", nil, &out)
 }
 
-// Model is a model that an agent may use.
+// Model is a model that agents can use.
 type Model struct {
 	ID          string   `json:"id"`
 	DisplayName string   `json:"displayName"`
@@ -33,7 +33,7 @@ type Model struct {
 	Variants   []ModelVariant   `json:"variants,omitempty"`
 }
 
-// ModelParameter is what may be set of a model.
+// ModelParameter is a parameter of a model.
 type ModelParameter struct {
 	ID          string       `json:"id"`
 	DisplayName string       `json:"displayName,omitempty"`
@@ -46,7 +46,7 @@ type ModelValue struct {
 	DisplayName string `json:"displayName,omitempty"`
 }
 
-// ModelVariant is a model with values of its parameters.
+// ModelVariant is a model with fixed parameter values.
 type ModelVariant struct {
 	Params      []ModelParam `json:"params"`
 	DisplayName string       `json:"displayName"`
@@ -62,17 +62,17 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	return out.Items, c.call(ctx, http.MethodGet, "/v1/models", nil, &out)
 }
 
-// UpdateMe changes the caller's firstName, lastName and email, those that are given.
+// UpdateMe changes the given fields of the caller: firstName, lastName and email.
 func (c *Client) UpdateMe(ctx context.Context, in map[string]string) (out User, err error) {
 	return out, c.callWith(ctx, http.MethodPatch, "/v1/me/profile", nil, in, &out, nil)
 }
 
-// SetPassword sets the caller's password; current is "" where there is none.
+// SetPassword sets the caller's password. current is "" if there is none.
 func (c *Client) SetPassword(ctx context.Context, current, password string) error {
 	return c.callWith(ctx, http.MethodPut, "/v1/me/password", nil, map[string]string{"current": current, "password": password}, nil, nil)
 }
 
-// Passkey is a key in a device of the caller's.
+// Passkey is a passkey of the caller.
 type Passkey struct {
 	ID        string     `json:"id"`
 	Name      string     `json:"name"`
@@ -80,7 +80,7 @@ type Passkey struct {
 	UsedAt    *time.Time `json:"usedAt,omitempty"`
 }
 
-// Passkeys returns the caller's.
+// Passkeys returns the caller's passkeys.
 func (c *Client) Passkeys(ctx context.Context) ([]Passkey, error) {
 	var out struct {
 		Items []Passkey `json:"items"`
@@ -88,12 +88,12 @@ func (c *Client) Passkeys(ctx context.Context) ([]Passkey, error) {
 	return out.Items, c.call(ctx, http.MethodGet, "/v1/me/passkeys", nil, &out)
 }
 
-// DeletePasskey removes one of the caller's.
+// DeletePasskey removes one of the caller's passkeys.
 func (c *Client) DeletePasskey(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/me/passkeys/"+segment(id), nil, nil)
 }
 
-// SubToken speaks for a user for a while.
+// SubToken is a token that acts for a user for a limited time.
 type SubToken struct {
 	AccessToken string    `json:"accessToken"`
 	ExpiresAt   time.Time `json:"expiresAt"`
@@ -101,12 +101,13 @@ type SubToken struct {
 	TeamID      int64     `json:"teamId"`
 }
 
-// SubToken makes a token that speaks for the user of that address.
+// SubToken creates a token that acts for the user with the given e-mail address.
 func (c *Client) SubToken(ctx context.Context, email string) (out SubToken, err error) {
 	return out, c.callWith(ctx, http.MethodPost, "/v1/sub-tokens", nil, map[string]string{"forUserEmail": email}, &out, nil)
 }
 
-// Repositories returns those that the caller may run agents on, the last used first.
+// Repositories returns the repositories that the caller may run agents on, most recently
+// used first.
 func (c *Client) Repositories(ctx context.Context) ([]Repo, error) {
 	var out struct {
 		Items []Repo `json:"items"`

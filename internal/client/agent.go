@@ -22,41 +22,41 @@ type Agent struct {
 	Repos               []Repo        `json:"repos,omitempty"`
 	WorkOnCurrentBranch bool          `json:"workOnCurrentBranch,omitempty"`
 	Paused              bool          `json:"paused,omitempty"`
-	RunStatus           string        `json:"runStatus,omitempty"` // of the latest run, as in [Run]
-	Doing               string        `json:"doing,omitempty"`     // what it does now, or why its run failed
-	Limits              *Amount       `json:"limits,omitempty"`    // of the latest run, as in [Run]
-	Used                *Amount       `json:"used,omitempty"`      // likewise
+	RunStatus           string        `json:"runStatus,omitempty"` // of the latest run; see [Run]
+	Doing               string        `json:"doing,omitempty"`     // current activity, or why the run failed
+	Limits              *Amount       `json:"limits,omitempty"`    // of the latest run; see [Run]
+	Used                *Amount       `json:"used,omitempty"`      // of the latest run; see [Run]
 	Waiting             int           `json:"waitingApprovals,omitempty"`
-	DeletedAt           *time.Time    `json:"deletedAt,omitempty"`    // unless somebody touches it before
+	DeletedAt           *time.Time    `json:"deletedAt,omitempty"`    // when the agent will be deleted unless it is used
 	RunMode             string        `json:"runMode,omitempty"`      // not in lists
 	Approvals           []Approval    `json:"approvals,omitempty"`    // not in lists
 	CursorIgnore        []string      `json:"cursorIgnore,omitempty"` // not in lists
 	Ports               []Port        `json:"ports,omitempty"`        // not in lists
-	PullRequests        []PullRequest `json:"pullRequests,omitempty"` // as they were seen last
+	PullRequests        []PullRequest `json:"pullRequests,omitempty"` // as last fetched from the forge
 	Machine             string        `json:"machine,omitempty"`      // booting, ready, hibernated or lost
-	Hibernation         string        `json:"hibernation,omitempty"`  // live or disk, of one that is hibernated
+	Hibernation         string        `json:"hibernation,omitempty"`  // live or disk, if hibernated
 }
 
 // Repo is a repository that an agent works on.
 type Repo struct {
 	URL         string `json:"url,omitempty"`
-	PRURL       string `json:"prUrl,omitempty"` // a pull request to go on with
+	PRURL       string `json:"prUrl,omitempty"` // pull request to continue
 	StartingRef string `json:"startingRef,omitempty"`
 }
 
-// Port is one that an agent's environment names.
+// Port is a named port of an agent's environment.
 type Port struct {
 	Port uint16 `json:"port"`
 	Name string `json:"name,omitempty"`
 }
 
-// Prompt is what a run is asked.
+// Prompt is the prompt of a run.
 type Prompt struct {
 	Text   string  `json:"text"`
 	Images []Image `json:"images,omitempty"`
 }
 
-// Image is a picture in a prompt.
+// Image is an image in a prompt.
 type Image struct {
 	Data     []byte `json:"data"`
 	MIMEType string `json:"mimeType"`
@@ -68,15 +68,15 @@ type ModelRef struct {
 	Params []ModelParam `json:"params,omitempty"`
 }
 
-// ModelParam is a value of one of a model's parameters.
+// ModelParam is the value of a model parameter.
 type ModelParam struct {
 	ID    string `json:"id"`
 	Value string `json:"value"`
 }
 
-// NewAgent is what an agent is made of.
+// NewAgent is a request to create an agent.
 type NewAgent struct {
-	AgentID             string    `json:"agentId,omitempty"` // bc-<uuid>; the server's choice if empty
+	AgentID             string    `json:"agentId,omitempty"` // bc-<uuid>; chosen by the server if empty
 	Prompt              Prompt    `json:"prompt"`
 	Model               *ModelRef `json:"model,omitempty"`
 	Name                string    `json:"name,omitempty"`
@@ -84,23 +84,23 @@ type NewAgent struct {
 	Env                 *Env      `json:"env,omitempty"`
 	WorkOnCurrentBranch bool      `json:"workOnCurrentBranch,omitempty"`
 	AutoCreatePR        bool      `json:"autoCreatePR,omitempty"` // open a pull request at the end of each run
-	DraftPR             bool      `json:"draftPR,omitempty"`      // as a draft
+	DraftPR             bool      `json:"draftPR,omitempty"`      // open it as a draft
 	RunMode             string    `json:"runMode,omitempty"`
-	Mode                string    `json:"mode,omitempty"`       // "plan": it changes nothing before its plan is approved
-	BranchName          string    `json:"branchName,omitempty"` // of the branch to make; the server's choice if empty
+	Mode                string    `json:"mode,omitempty"`       // "plan": make no changes until the plan is approved
+	BranchName          string    `json:"branchName,omitempty"` // branch to create; chosen by the server if empty
 	Webhook             *Webhook  `json:"webhook,omitempty"`
 	Limits              *Amount   `json:"limits,omitempty"` // of each of its runs
-	Class               string    `json:"class,omitempty"`  // of the machine's isolation: "strong", or the server's own
+	Class               string    `json:"class,omitempty"`  // isolation class of the machine: "strong", or "" for the server's default
 }
 
-// AgentPage is a part of a list.
+// AgentPage is a page of agents.
 type AgentPage struct {
 	Items      []Agent `json:"items"`
 	NextCursor string  `json:"nextCursor,omitempty"`
 }
 
-// CreateAgent makes an agent and starts its first run. key, unless empty, lets
-// the request be repeated without making a second agent.
+// CreateAgent creates an agent and starts its first run. key, unless empty, is an
+// idempotency key: repeating the request does not create a second agent.
 func (c *Client) CreateAgent(ctx context.Context, in NewAgent, key string) (Agent, Run, error) {
 	var out struct {
 		Agent Agent `json:"agent"`
@@ -110,25 +110,24 @@ func (c *Client) CreateAgent(ctx context.Context, in NewAgent, key string) (Agen
 	return out.Agent, out.Run, err
 }
 
-// AgentFilter says which agents to list; what is zero narrows nothing.
+// AgentFilter selects agents to list. Zero fields match every agent.
 type AgentFilter struct {
-	Archived   bool   // archived ones too
-	Everybody  bool   // others' too, as far as the caller may see them
-	UserID     int64  // of this person only
+	Archived   bool   // include archived agents
+	Everybody  bool   // include other members' agents that the caller may see
+	UserID     int64  // only this member's agents
 	Search     string // words of the id, name, model or repositories
-	Repository string // an address, or how one ends: owner/name
-	Status     string // asks, needs-you, working, finished, failed, stopped, archived; with commas between them
+	Repository string // URL, or the end of one: owner/name
+	Status     string // comma-separated: asks, needs-you, working, finished, failed, stopped, archived
 	From, To   string // days or times, RFC 3339
-	AsksFirst  bool   // agents that wait for an answer before the others, instead of newest first
+	AsksFirst  bool   // list agents waiting for an answer first, instead of newest first
 }
 
-// Agents returns a page of the list of agents, newest first. An empty cursor is
-// the first page.
+// Agents returns a page of agents, newest first. An empty cursor returns the first page.
 func (c *Client) Agents(ctx context.Context, limit int, cursor string, archived bool) (AgentPage, error) {
 	return c.FindAgents(ctx, limit, cursor, AgentFilter{Archived: archived})
 }
 
-// FindAgents is Agents of those that a filter leaves.
+// FindAgents is like Agents but returns only agents that match f.
 func (c *Client) FindAgents(ctx context.Context, limit int, cursor string, f AgentFilter) (AgentPage, error) {
 	q := page(limit, cursor)
 	q.Set("includeArchived", strconv.FormatBool(f.Archived))
@@ -156,28 +155,28 @@ func (c *Client) Agent(ctx context.Context, id string) (Agent, error) {
 	return out, c.call(ctx, http.MethodGet, agentPath(id), nil, &out)
 }
 
-// DeleteAgent removes an agent and all that is kept of it.
+// DeleteAgent deletes an agent with all its data.
 func (c *Client) DeleteAgent(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, agentPath(id), nil, nil)
 }
 
-// Archive files an agent away.
+// Archive archives an agent.
 func (c *Client) Archive(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, agentPath(id)+"/archive", nil, nil)
 }
 
-// Unarchive brings an agent back.
+// Unarchive restores an archived agent.
 func (c *Client) Unarchive(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, agentPath(id)+"/unarchive", nil, nil)
 }
 
-// Diff is what an agent has changed, as git writes it.
+// Diff is an agent's changes in the format of git diff.
 type Diff struct {
 	Diff      string `json:"diff"`
-	Truncated bool   `json:"truncated,omitempty"` // there is more
+	Truncated bool   `json:"truncated,omitempty"` // the diff was cut off
 }
 
-// Diff returns what an agent has changed.
+// Diff returns an agent's changes.
 func (c *Client) Diff(ctx context.Context, id string) (Diff, error) {
 	var out Diff
 	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/diff", nil, &out)
@@ -193,9 +192,9 @@ type TokenUsage struct {
 	Cost
 }
 
-// Cost is what tokens cost, as far as their prices were known.
+// Cost is the cost of the tokens whose prices are known.
 type Cost struct {
-	USD      *float64 `json:"costUsd,omitempty"`        // nil where no price was known
+	USD      *float64 `json:"costUsd,omitempty"`        // nil if no price is known
 	Unpriced int64    `json:"unpricedTokens,omitempty"` // tokens that USD leaves out
 }
 
@@ -212,7 +211,7 @@ func (c Cost) Add(d Cost) Cost {
 	return sum
 }
 
-// String is the cost in words: "unknown", "$1.20", or "$1.20 and more".
+// String formats the cost: "unknown", "$1.20", or "$1.20 and more".
 func (c Cost) String() string {
 	if c.USD == nil {
 		return "unknown"
@@ -227,7 +226,7 @@ func (c Cost) String() string {
 	return s
 }
 
-// Usage is what an agent has used, in all and by run.
+// Usage is an agent's token usage, in total and by run.
 type Usage struct {
 	TotalUsage TokenUsage `json:"totalUsage"`
 	Runs       []struct {
@@ -236,13 +235,13 @@ type Usage struct {
 	} `json:"runs"`
 }
 
-// Usage counts an agent's tokens.
+// Usage returns an agent's token usage.
 func (c *Client) Usage(ctx context.Context, id string) (Usage, error) {
 	var out Usage
 	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/usage", nil, &out)
 }
 
-// Journal is what an agent's journal comes to.
+// Journal is a summary of an agent's journal.
 type Journal struct {
 	Head  int64      `json:"head"` // the number of the last event
 	Turns int        `json:"turns"`
@@ -250,14 +249,14 @@ type Journal struct {
 	Todos []Todo     `json:"todos"`
 }
 
-// Todo is an item of an agent's own list of what is to be done.
+// Todo is an item of an agent's to-do list.
 type Todo struct {
 	ID      string `json:"id"`
 	Content string `json:"content"`
 	Status  string `json:"status"` // pending, in_progress, completed, cancelled
 }
 
-// Journal sums an agent's journal up.
+// Journal returns a summary of an agent's journal.
 func (c *Client) Journal(ctx context.Context, id string) (Journal, error) {
 	var out Journal
 	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/journal", nil, &out)

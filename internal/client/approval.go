@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Approval is a question of an agent's that waits for an answer.
+// Approval is an agent's pending request for approval or for answers to questions.
 type Approval struct {
 	ID      string `json:"id"`
 	AgentID string `json:"agentId"`
@@ -15,17 +15,18 @@ type Approval struct {
 	CallID  string `json:"callId"`
 	Tool    string `json:"tool"`
 	Subject string `json:"subject"`
-	// Subagent is whose call it is: its type, and what it works at; "" is the agent.
+	// Subagent is the type and the task of the subagent that asks; "" for the agent
+	// itself.
 	Subagent string   `json:"subagent,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
 	Why      string   `json:"why"`
 	Entries  []string `json:"entries"`
-	Change   string   `json:"change,omitempty"` // of a change to rules: what would stand there; of a plan: all of it, as Markdown
-	// Questions are the agent's own, which are answered and not allowed.
+	Change   string   `json:"change,omitempty"` // for a change to rules, the new content; for a plan, the whole plan as Markdown
+	// Questions are the agent's own questions, which are answered rather than allowed.
 	Questions []Question `json:"questions,omitempty"`
 	AskedAt   time.Time  `json:"askedAt"`
-	// Hidden is of lists where the team displays no summaries: [Client.Approval]
-	// returns what is asked.
+	// Hidden is set in lists if the team hides summaries. [Client.Approval] returns the
+	// request in full.
 	Hidden bool       `json:"hidden,omitempty"`
 	Until  *time.Time `json:"until,omitempty"`
 }
@@ -36,7 +37,7 @@ const (
 	AllowAgent  = "allow_agent"
 	AllowAlways = "allow_always"
 	Deny        = "deny"
-	Answered    = "answer" // of questions
+	Answered    = "answer" // for questions
 )
 
 // Answer answers an approval.
@@ -47,7 +48,7 @@ type Answer struct {
 	Answers  []Reply  `json:"answers,omitempty"`
 }
 
-// Approvals returns what waits for the caller, oldest first.
+// Approvals returns the requests waiting for the caller, oldest first.
 func (c *Client) Approvals(ctx context.Context) ([]Approval, error) {
 	var out struct {
 		Items []Approval `json:"items"`
@@ -55,8 +56,8 @@ func (c *Client) Approvals(ctx context.Context) ([]Approval, error) {
 	return out.Items, c.call(ctx, http.MethodGet, "/v1/approvals", nil, &out)
 }
 
-// Approval returns a question of an agent whole. One that does not wait any more
-// is an error with the code not_found.
+// Approval returns a pending request of an agent in full. If it is no longer pending,
+// the error has the code not_found.
 func (c *Client) Approval(ctx context.Context, agentID, id string) (Approval, error) {
 	var out struct {
 		Items []Approval `json:"items"`
@@ -69,15 +70,15 @@ func (c *Client) Approval(ctx context.Context, agentID, id string) (Approval, er
 			return q, nil
 		}
 	}
-	return Approval{}, &Error{Status: http.StatusNotFound, Code: "not_found", Message: "that question was answered, or its run has ended"}
+	return Approval{}, &Error{Status: http.StatusNotFound, Code: "not_found", Message: "this request has been answered, or its run has ended"}
 }
 
-// AnswerApproval answers a question; the first answer counts.
+// AnswerApproval answers a request. The first answer counts.
 func (c *Client) AnswerApproval(ctx context.Context, agentID, id string, in Answer) error {
 	return c.callWith(ctx, http.MethodPost, agentPath(agentID)+"/approvals/"+segment(id), url.Values{}, in, nil, nil)
 }
 
-// Rule is a file of rules for agents.
+// Rule is a rule file for agents.
 type Rule struct {
 	Owner    string   `json:"owner"`
 	Name     string   `json:"name"`
@@ -92,13 +93,13 @@ func rulePath(team bool, name string) string {
 	return "/v1/rules/me/" + segment(name)
 }
 
-// Rule returns a file of rules of the caller's or the team's.
+// Rule returns a rule file of the caller or the team.
 func (c *Client) Rule(ctx context.Context, team bool, name string) (Rule, error) {
 	var out Rule
 	return out, c.call(ctx, http.MethodGet, rulePath(team, name), nil, &out)
 }
 
-// SetRule keeps a file of rules; an empty one is removed.
+// SetRule stores a rule file. Empty text removes it.
 func (c *Client) SetRule(ctx context.Context, team bool, name, text string) (Rule, error) {
 	var out Rule
 	return out, c.callWith(ctx, http.MethodPut, rulePath(team, name), url.Values{}, map[string]string{"text": text}, &out, nil)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Artifact is a file that outlives the machine of its agent.
+// Artifact is a file of an agent that is kept after its machine is gone.
 type Artifact struct {
 	Path      string    `json:"path"`
 	SizeBytes int64     `json:"sizeBytes"`
@@ -23,8 +23,8 @@ func (c *Client) Artifacts(ctx context.Context, id string) ([]Artifact, error) {
 	return page.Items, err
 }
 
-// DownloadArtifact writes an artifact to w. The address that the server gives
-// for it is asked without the key, since it may be another server's.
+// DownloadArtifact writes an artifact to w. The download URL may be on another server,
+// so it is requested without the API key.
 func (c *Client) DownloadArtifact(ctx context.Context, id, path string, w io.Writer) error {
 	var at struct{ URL string }
 	if err := c.call(ctx, http.MethodGet, agentPath(id)+"/artifacts/download", url.Values{"path": {path}}, &at); err != nil {
@@ -32,7 +32,7 @@ func (c *Client) DownloadArtifact(ctx context.Context, id, path string, w io.Wri
 	}
 	u, err := url.Parse(at.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("download an artifact: the server gives an address that is none")
+		return fmt.Errorf("download an artifact: the server returned an invalid URL")
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.URL, nil)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package client speaks the REST API of a server: what it asks, what it gets
-// back, and how a stream that broke is taken up again. It believes the server no
-// further than it must: replies are bounded, and redirects are not followed, so
-// that a key goes to nobody else.
+// Package client is a client of the REST API, with types for its requests and replies
+// and streams that resume after a lost connection. It trusts the server as little as
+// possible: replies are bounded, and redirects are not followed, so that the API key is
+// sent to no other server.
 package client
 
 import (
@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// maxReply bounds a reply that is read whole.
+	// maxReply is the most bytes read of a reply, streams excepted.
 	maxReply = 64 << 20
-	// maxError bounds the part of an error's reply that is read.
+	// maxError is the most bytes read of an error reply.
 	maxError = 64 << 10
 )
 
-// Client speaks to one server for one user. Its methods are safe for concurrent
-// use. Their errors are an [*Error] where the server refused, and an
-// [*UnreachableError] where there was none to ask.
+// Client connects to one server as one user. Its methods are safe for concurrent use.
+// They return an [*Error] if the server refused the request, and an [*UnreachableError]
+// if it did not answer.
 type Client struct {
 	base *url.URL
 	key  string
@@ -38,16 +38,16 @@ type Client struct {
 func New(base, key string) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("%q is not the address of a server: it should look like http://127.0.0.1:8080", base)
+		return nil, fmt.Errorf("%q is not the address of a server: use an address such as http://127.0.0.1:8080", base)
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("the address of a server has no user, query or fragment")
+		return nil, fmt.Errorf("the address of a server must not have a user, query or fragment")
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		ResponseHeaderTimeout: 2 * time.Minute, // the server may have to look at a repository
+		ResponseHeaderTimeout: 2 * time.Minute, // the server may have to fetch a repository
 		IdleConnTimeout:       time.Minute,
 		ForceAttemptHTTP2:     true,
 	}
@@ -60,19 +60,18 @@ func New(base, key string) (*Client, error) {
 	}, nil
 }
 
-// URL is the server's address.
+// URL returns the server's address.
 func (c *Client) URL() string { return c.base.String() }
 
-// segment makes a path's part of a name that a person gave.
+// segment escapes name, which a person has typed, as one path segment.
 func segment(name string) string {
 	if name == "." || name == ".." || name == "" {
-		name = "-" // which names nothing, and does not name another path
+		name = "-" // matches nothing, and is not another path
 	}
 	return url.PathEscape(name)
 }
 
-// open sends a request and returns its reply, which is a success. The path is
-// escaped already.
+// open sends a request and returns its reply if that is a success. path must be escaped.
 func (c *Client) open(ctx context.Context, method, path string, query url.Values, in any, header http.Header) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
@@ -113,8 +112,7 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 	return reply, nil
 }
 
-// call sends a request without a body and reads its reply into out, unless
-// that is nil.
+// call sends a request without a body and decodes the reply into out, unless out is nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, out any) error {
 	return c.callWith(ctx, method, path, query, nil, out, nil)
 }
@@ -138,7 +136,7 @@ func (c *Client) callWith(ctx context.Context, method, path string, query url.Va
 		return nil
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("the reply to %s %s is not what this API gives: is %s an Aloft server? %w", method, path, c.base, err)
+		return fmt.Errorf("unexpected reply to %s %s: is %s an Aloft server? %w", method, path, c.base, err)
 	}
 	return nil
 }

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Connection is one that an agent's machine made, or was refused.
+// Connection is a network connection that an agent's machine made or was refused.
 type Connection struct {
-	Seq        uint64    `json:"seq"` // in the order of their ends, from 1; 0 while it is open
+	Seq        uint64    `json:"seq"` // from 1 in the order in which connections ended; 0 while open
 	StartedAt  time.Time `json:"startedAt"`
 	Network    string    `json:"network"`           // tcp, udp or dns
 	Address    string    `json:"address,omitempty"` // address:port
 	Domain     string    `json:"domain,omitempty"`
-	Sent       int64     `json:"sentBytes"` // from inside
+	Sent       int64     `json:"sentBytes"` // by the machine
 	Received   int64     `json:"receivedBytes"`
 	DurationMS int64     `json:"durationMs"`
 	Allowed    bool      `json:"allowed"`
@@ -23,14 +23,14 @@ type Connection struct {
 	Error      string    `json:"error,omitempty"`
 }
 
-// Connections are those of one agent.
+// Connections holds the connections of one agent.
 type Connections struct {
-	Open  []Connection `json:"open"`  // the oldest first
+	Open  []Connection `json:"open"`  // oldest first
 	Ended []Connection `json:"ended"` // by Seq
 }
 
-// Connections returns what an agent's machine has open, and the page of at most
-// limit that ended after the numbered one.
+// Connections returns the open connections of an agent's machine, and at most limit that
+// ended after the one numbered after.
 func (c *Client) Connections(ctx context.Context, agentID string, after uint64, limit int) (Connections, error) {
 	q := url.Values{"after": {strconv.FormatUint(after, 10)}, "limit": {strconv.Itoa(limit)}}
 	var out Connections

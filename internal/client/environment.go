@@ -22,7 +22,7 @@ type Environment struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// Build is an attempt to make an environment ready.
+// Build is a build of an environment.
 type Build struct {
 	ID            string     `json:"id"`
 	EnvironmentID string     `json:"environmentId"`
@@ -35,7 +35,7 @@ type Build struct {
 	EndedAt       *time.Time `json:"endedAt,omitempty"`
 }
 
-// Version is what an environment said at some time.
+// Version is a version of an environment.
 type Version struct {
 	ID        string    `json:"versionId"`
 	JSON      string    `json:"environmentJson"`
@@ -43,14 +43,15 @@ type Version struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// VersionDiff is how one version of an environment differs from another.
+// VersionDiff is the difference between two versions of an environment.
 type VersionDiff struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	Diff string `json:"diff"`
 }
 
-// NewEnvironment says what to save; in a change, nil and absent is as it was.
+// NewEnvironment is a request to save an environment. In an update, absent fields are
+// left unchanged.
 type NewEnvironment struct {
 	Owner string    `json:"owner,omitempty"` // personal or team
 	Name  *string   `json:"name,omitempty"`
@@ -67,7 +68,7 @@ func environmentPath(id string) string { return "/v1/environments/" + url.PathEs
 
 var atOnce = url.Values{"limit": {"100"}}
 
-// Environments returns the newest hundred of your environments and the team's.
+// Environments returns the newest 100 of the caller's and the team's environments.
 func (c *Client) Environments(ctx context.Context) ([]Environment, error) {
 	var out struct {
 		Items []Environment `json:"items"`
@@ -98,8 +99,7 @@ func (c *Client) UpdateEnvironment(ctx context.Context, id string, e NewEnvironm
 	return c.patch(ctx, environmentPath(id), e)
 }
 
-// EnvironmentHistory returns the newest hundred versions of an environment, the
-// newest first.
+// EnvironmentHistory returns the newest 100 versions of an environment, newest first.
 func (c *Client) EnvironmentHistory(ctx context.Context, id string) ([]Version, error) {
 	var out struct {
 		Items []Version `json:"items"`
@@ -107,8 +107,9 @@ func (c *Client) EnvironmentHistory(ctx context.Context, id string) ([]Version, 
 	return out.Items, c.call(ctx, http.MethodGet, environmentPath(id)+"/history", atOnce, &out)
 }
 
-// EnvironmentDiff returns how a version of an environment differs from an older
-// one, as diff -u has it; "" is the present one, and the one before that.
+// EnvironmentDiff returns the difference between two versions of an environment in the
+// format of diff -u. An empty to is the current version; an empty from is the version
+// before to.
 func (c *Client) EnvironmentDiff(ctx context.Context, id, from, to string) (VersionDiff, error) {
 	var out VersionDiff
 	asked := url.Values{}
@@ -120,14 +121,14 @@ func (c *Client) EnvironmentDiff(ctx context.Context, id, from, to string) (Vers
 	return out, c.call(ctx, http.MethodGet, environmentPath(id)+"/history/diff", asked, &out)
 }
 
-// IsEnvironment reports whether a name is that of a saved environment, and not the
-// URL of a repository.
+// IsEnvironment reports whether name is the ID of a saved environment rather than the URL
+// of a repository.
 func IsEnvironment(name string) bool {
 	return strings.HasPrefix(name, "env-") && !strings.ContainsAny(name, "/:")
 }
 
-// Builds returns the newest hundred builds of a saved environment, or of what the
-// file of a repository says, by its URL.
+// Builds returns the newest 100 builds of a saved environment, or of a repository given
+// by its URL.
 func (c *Client) Builds(ctx context.Context, of string) ([]Build, error) {
 	var out struct {
 		Items []Build `json:"items"`
@@ -148,15 +149,15 @@ func (c *Client) Build(ctx context.Context, id string) (Build, error) {
 	return out, c.call(ctx, http.MethodGet, buildPath(id), nil, &out)
 }
 
-// CancelBuild ends a build that is under way.
+// CancelBuild cancels a running build.
 func (c *Client) CancelBuild(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, buildPath(id)+"/cancel", nil, nil)
 }
 
-// StartBuild makes a build of a saved environment, or of what machines of a
-// repository start from, by its URL, and returns it when it has ended. It goes on
-// where ctx ends. repo is one of the environment's repositories, "" the first.
-// tell hears how far it is.
+// StartBuild builds a saved environment, or that of a repository given by its URL, and
+// returns the build when it has ended. The build continues if ctx is canceled. repo is
+// one of the environment's repositories; "" is the first. StartBuild calls tell with
+// progress messages.
 func (c *Client) StartBuild(ctx context.Context, of, repo string, again bool, tell func(string)) (Build, error) {
 	in := map[string]any{"again": again}
 	path := "/v1/builds"
@@ -174,8 +175,7 @@ func (c *Client) StartBuild(ctx context.Context, of, repo string, again bool, te
 	return out.Build, c.lines(ctx, path, in, &out, tell)
 }
 
-// BuildLog copies what a build says. With follow it goes on until the build has
-// ended.
+// BuildLog copies a build's log to w. With follow it continues until the build ends.
 func (c *Client) BuildLog(ctx context.Context, id string, follow bool, to io.Writer) error {
 	reply, err := c.open(ctx, http.MethodGet, buildPath(id)+"/log", url.Values{"follow": {strconv.FormatBool(follow)}}, nil, nil)
 	if err != nil {
@@ -187,7 +187,7 @@ func (c *Client) BuildLog(ctx context.Context, id string, follow bool, to io.Wri
 		return cause
 	}
 	if err != nil {
-		return &UnreachableError{URL: c.base.String(), Err: errors.Join(errors.New("the connection was cut"), err)}
+		return &UnreachableError{URL: c.base.String(), Err: errors.Join(errors.New("the connection was lost"), err)}
 	}
 	return nil
 }

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Error is a refusal by the server.
+// Error is an error reply of the server.
 type Error struct {
-	Status     int    // of HTTP
-	Code       string // for programs: agent_busy
-	Message    string // for people; the server's words
+	Status     int    // HTTP status
+	Code       string // for programs, such as agent_busy
+	Message    string // for people, from the server
 	HelpURL    string
-	RequestID  string // under which the server's log has it
+	RequestID  string // id of the request in the server's log
 	RetryAfter time.Duration
 }
 
@@ -30,10 +30,10 @@ type UnreachableError struct {
 
 func (e *UnreachableError) Error() string { return fmt.Sprintf("no answer from %s: %v", e.URL, e.Err) }
 
-// Unwrap returns what the network said.
+// Unwrap returns the underlying network error.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// readError makes an [*Error] of a reply that is none of success.
+// readError returns an error reply as an [*Error].
 func readError(reply *http.Response) error {
 	e := &Error{
 		Status:    reply.StatusCode,
@@ -61,8 +61,8 @@ func readError(reply *http.Response) error {
 	return e
 }
 
-// unwrapURL takes off what http.Client says around an error: method and URL,
-// which are in the message already.
+// unwrapURL removes the method and URL that http.Client adds to errors, because the
+// message has them already.
 func unwrapURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err

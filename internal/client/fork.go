@@ -5,32 +5,32 @@ import (
 	"net/http"
 )
 
-// NewFork says which agents to make of another. Prompts, one for each, may stand
-// in place of Prompt and N.
+// NewFork is a request to fork an agent. Prompts, with one prompt per fork, may replace
+// Prompt and N.
 type NewFork struct {
 	N       int       `json:"n,omitempty"`
 	Prompt  *Prompt   `json:"prompt,omitempty"`
 	Prompts []Prompt  `json:"prompts,omitempty"`
-	Turn    int       `json:"turn,omitempty"` // of the model's replies, from 1; 0 is the last
+	Turn    int       `json:"turn,omitempty"` // number of the model's reply, from 1; 0 is the last
 	Model   *ModelRef `json:"model,omitempty"`
 }
 
-// Fork is what was made.
+// Fork is the result of forking an agent.
 type Fork struct {
 	Turn  int    `json:"turn"`
-	Disk  bool   `json:"disk"` // with a copy of the machine's disk; otherwise with what was pushed then
-	Live  bool   `json:"live"` // and its processes
+	Disk  bool   `json:"disk"` // the forks have a copy of the machine's disk, rather than what was pushed then
+	Live  bool   `json:"live"` // and of its processes
 	Items []Made `json:"items"`
 }
 
-// Made is an agent with its first run.
+// Made is a new agent with its first run.
 type Made struct {
 	Agent Agent `json:"agent"`
 	Run   Run   `json:"run"`
 }
 
-// ForkAgent makes agents that go on from where an agent is, or was. A repeated
-// key gets the first reply again.
+// ForkAgent creates agents that continue from an agent's current or earlier state.
+// Repeating a request with the same key returns the first reply again.
 func (c *Client) ForkAgent(ctx context.Context, id string, in NewFork, key string) (out Fork, err error) {
 	err = c.callWith(ctx, http.MethodPost, agentPath(id)+"/fork", nil, in, &out, idempotency(key))
 	return out, err

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Amount is what a run may use, where 0 of a kind is no limit, or what it has used.
+// Amount is either the limits of a run, where 0 is no limit, or what it has used.
 type Amount struct {
 	Turns   int64   `json:"turns,omitempty"`
 	Tokens  int64   `json:"tokens,omitempty"`
@@ -14,8 +14,8 @@ type Amount struct {
 	Seconds int64   `json:"seconds,omitempty"`
 }
 
-// Of says how much of a limit is used, as in "3 of 20 turns, 5m0s of 1h0m0s"; "" where
-// nothing is limited.
+// Of formats used relative to limit, such as "3 of 20 turns, 5m0s of 1h0m0s". It returns
+// "" if nothing is limited.
 func (used Amount) Of(limit Amount) string {
 	var parts []string
 	say := func(limited bool, format string, args ...any) {
@@ -30,10 +30,11 @@ func (used Amount) Of(limit Amount) string {
 	return strings.Join(parts, ", ")
 }
 
-// Limited says how much of its limits the run has used; "" where it has none.
+// Limited formats how much of its limits the run has used. It returns "" if there are
+// none.
 func (r Run) Limited() string { return limited(r.Limits, r.Used) }
 
-// Limited says the same of the agent's latest run.
+// Limited is like [Run.Limited] for the agent's latest run.
 func (a Agent) Limited() string { return limited(a.Limits, a.Used) }
 
 func limited(limits, used *Amount) string {

@@ -8,22 +8,21 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Pause lets an agent wait before its next step.
+// Pause pauses an agent before its next step.
 func (c *Client) Pause(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, agentPath(id)+"/pause", nil, nil)
 }
 
-// Resume lets an agent that waits go on.
+// Resume resumes a paused agent.
 func (c *Client) Resume(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, agentPath(id)+"/resume", nil, nil)
 }
 
-// OpenSSH connects to the ssh server of an agent's machine. life names the
-// machine and its present life: another life has another host key. The
-// connection ends with ctx.
+// OpenSSH connects to the SSH server of an agent's machine. life identifies the machine
+// and its boot: each boot has a new host key. The connection ends when ctx is done.
 func (c *Client) OpenSSH(ctx context.Context, id string) (conn net.Conn, life string, err error) {
-	// The scheme http stands for ws, and https for wss.
-	//nolint:bodyclose // after a failure it is in memory, and after success it is the connection
+	// The dialer treats the scheme http as ws and https as wss.
+	//nolint:bodyclose // the dialer buffers it after a failure; after a success it is the connection
 	ws, reply, err := websocket.Dial(ctx, c.base.String()+agentPath(id)+"/ssh", &websocket.DialOptions{
 		HTTPClient: c.http, HTTPHeader: http.Header{"Authorization": {"Bearer " + c.key}}, CompressionMode: websocket.CompressionDisabled,
 	})
@@ -40,33 +39,33 @@ func (c *Client) OpenSSH(ctx context.Context, id string) (conn net.Conn, life st
 	return websocket.NetConn(ctx, ws, websocket.MessageBinary), reply.Header.Get("Aloft-Machine"), nil
 }
 
-// Desktop says whether an agent's machine has one.
+// Desktop describes the desktop of an agent's machine.
 type Desktop struct {
 	Running  bool   `json:"running"`
-	Protocol string `json:"protocol,omitempty"` // the version of RFB
+	Protocol string `json:"protocol,omitempty"` // RFB version
 	Reason   string `json:"reason,omitempty"`   // why it is not running
-	Hint     string `json:"hint,omitempty"`     // what to do then
+	Hint     string `json:"hint,omitempty"`     // how to fix it
 }
 
-// Desktop asks an agent's machine for its desktop.
+// Desktop starts the desktop of an agent's machine if needed, and describes it.
 func (c *Client) Desktop(ctx context.Context, agentID string) (Desktop, error) {
 	var out Desktop
 	return out, c.call(ctx, http.MethodGet, agentPath(agentID)+"/desktop", nil, &out)
 }
 
-// Terminal is one that an agent and people share.
+// Terminal is a terminal that an agent shares with people.
 type Terminal struct {
 	Name             string `json:"name"`
 	CreatedAt        string `json:"createdAt"`
-	Attached         int    `json:"attached"` // how many look at it
+	Attached         int    `json:"attached"` // number of attached clients
 	Columns          int    `json:"columns"`
 	Rows             int    `json:"rows"`
-	Command          string `json:"command"` // what runs in front
+	Command          string `json:"command"` // foreground command
 	WorkingDirectory string `json:"workingDirectory"`
-	ExitCode         *int   `json:"exitCode,omitempty"` // of a command that has ended
+	ExitCode         *int   `json:"exitCode,omitempty"` // of a command that has exited
 }
 
-// Terminals returns those of an agent's machine.
+// Terminals returns the shared terminals of an agent's machine.
 func (c *Client) Terminals(ctx context.Context, agentID string) ([]Terminal, error) {
 	var out struct {
 		Items []Terminal `json:"items"`

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// MCPServer is an MCP server that the team or the caller has named, without what
-// of it is secret.
+// MCPServer is an MCP server of the team or the caller, without its secrets.
 type MCPServer struct {
 	ID         string      `json:"id"`
 	Name       string      `json:"name"`
@@ -24,14 +23,14 @@ type MCPServer struct {
 	CreatedAt  time.Time   `json:"createdAt"`
 }
 
-// MCPKnownAs is the client that a server knows already.
+// MCPKnownAs is the pre-registered OAuth client of a server.
 type MCPKnownAs struct {
 	ClientID string   `json:"CLIENT_ID"`
 	Secret   bool     `json:"secret"`
 	Scopes   []string `json:"scopes"`
 }
 
-// NewMCPServer is a server as it is named.
+// NewMCPServer is a request to add a server.
 type NewMCPServer struct {
 	Owner   string            `json:"owner,omitempty"`
 	Name    string            `json:"name"`
@@ -44,20 +43,20 @@ type NewMCPServer struct {
 	Auth    *MCPClient        `json:"auth,omitempty"`
 }
 
-// MCPClient is what a server's provider of OAuth knows Aloft as.
+// MCPClient is a pre-registered OAuth client for Aloft.
 type MCPClient struct {
 	ClientID     string   `json:"CLIENT_ID"`
 	ClientSecret string   `json:"CLIENT_SECRET,omitempty"`
 	Scopes       []string `json:"scopes,omitempty"`
 }
 
-// MCPTool is one tool of a server, in the server's words.
+// MCPTool is a tool as a server describes it.
 type MCPTool struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 }
 
-// MCPTest is what came of connecting to a server.
+// MCPTest is the result of connecting to a server.
 type MCPTest struct {
 	State string    `json:"state"` // ready, failed, needs_auth
 	Tools []MCPTool `json:"tools"`
@@ -68,7 +67,8 @@ type MCPTest struct {
 	TookMS int64 `json:"tookMs"`
 }
 
-// AgentMCPServer is a server as an agent has it, or does not get it.
+// AgentMCPServer is an MCP server of an agent, with its state or the reason why it is
+// left out.
 type AgentMCPServer struct {
 	Name     string    `json:"name"`
 	Source   string    `json:"source"` // team, agent, user, project
@@ -90,31 +90,31 @@ func (c *Client) MCPServers(ctx context.Context) ([]MCPServer, error) {
 	return out.Items, err
 }
 
-// AddMCPServer keeps a server.
+// AddMCPServer adds a server.
 func (c *Client) AddMCPServer(ctx context.Context, in NewMCPServer) (MCPServer, error) {
 	var out MCPServer
 	err := c.callWith(ctx, http.MethodPost, "/v1/mcp-servers", nil, in, &out, nil)
 	return out, err
 }
 
-// RemoveMCPServer removes the server of that id.
+// RemoveMCPServer removes the server with the given id.
 func (c *Client) RemoveMCPServer(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/mcp-servers/"+segment(id), nil, nil)
 }
 
-// TestMCPServer connects to it, and lists its tools.
+// TestMCPServer connects to a server and lists its tools.
 func (c *Client) TestMCPServer(ctx context.Context, id string) (MCPTest, error) {
 	var out MCPTest
 	err := c.call(ctx, http.MethodPost, "/v1/mcp-servers/"+segment(id)+"/test", nil, &out)
 	return out, err
 }
 
-// SignOutOfMCPServer forgets the caller's sign-in at it.
+// SignOutOfMCPServer deletes the caller's sign-in at a server.
 func (c *Client) SignOutOfMCPServer(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/mcp-servers/"+segment(id)+"/sign-in", nil, nil)
 }
 
-// AgentMCPServers returns those of an agent.
+// AgentMCPServers returns the MCP servers of an agent.
 func (c *Client) AgentMCPServers(ctx context.Context, agentID string) ([]AgentMCPServer, error) {
 	var out struct {
 		Items []AgentMCPServer `json:"items"`

@@ -17,8 +17,8 @@ import (
 // A Tunnel is a connection to a port in an agent's machine.
 type Tunnel struct{ ws *websocket.Conn }
 
-// DialPort connects to a TCP port in the agent's machine. Every Tunnel must be
-// joined or closed.
+// DialPort connects to a TCP port in the agent's machine. The caller must call Join or
+// Close on the tunnel.
 func (c *Client) DialPort(ctx context.Context, agentID string, port uint16) (*Tunnel, error) {
 	u, err := url.Parse(c.base.String() + agentPath(agentID) + "/ports/" + strconv.Itoa(int(port)))
 	if err != nil {
@@ -44,10 +44,10 @@ func (c *Client) DialPort(ctx context.Context, agentID string, port uint16) (*Tu
 	return nil, errors.Join(readError(reply), reply.Body.Close())
 }
 
-// Preview is a way for a browser to what listens in a machine.
+// Preview gives a browser access to a port in a machine.
 type Preview struct {
-	URL       string    `json:"url"`       // for a browser that has signed in
-	SignInURL string    `json:"signInUrl"` // signs it in, once
+	URL       string    `json:"url"`       // for a signed-in browser
+	SignInURL string    `json:"signInUrl"` // one-time link that signs a browser in
 	ExpiresAt time.Time `json:"expiresAt"` // of SignInURL
 }
 
@@ -57,8 +57,9 @@ func (c *Client) Preview(ctx context.Context, agentID string, port uint16) (Prev
 	return out, c.call(ctx, http.MethodPost, agentPath(agentID)+"/ports/"+strconv.Itoa(int(port))+"/preview", nil, &out)
 }
 
-// Join carries conn's bytes both ways until both have ended, and closes it.
+// Join copies bytes between conn and the tunnel until both directions have ended, and
+// closes conn.
 func (t *Tunnel) Join(ctx context.Context, conn net.Conn) { tunnel.Join(ctx, t.ws, conn) }
 
-// Close ends a tunnel that is not joined.
+// Close closes a tunnel that was not joined.
 func (t *Tunnel) Close() error { return t.ws.CloseNow() }

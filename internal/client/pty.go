@@ -11,7 +11,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// maxPTYMessage bounds a message of a PTY's, in bytes.
+// maxPTYMessage is the largest message of a PTY, in bytes.
 const maxPTYMessage = 1 << 20
 
 // Channels of a PTY's binary messages: the first byte of each.
@@ -25,7 +25,7 @@ const (
 // docs/reference/pty.md. Read and Send may be called at once.
 type PTY struct{ ws *websocket.Conn }
 
-// PTYRequest is a message to the machine. Which fields count is for Type to say.
+// PTYRequest is a message to the machine. Type determines which fields are used.
 type PTYRequest struct {
 	Type     string            `json:"type"`
 	ID       string            `json:"id,omitempty"`
@@ -40,7 +40,8 @@ type PTYRequest struct {
 	Signal   string            `json:"signal,omitempty"`
 }
 
-// PTYEvent is a message from the machine: Data on a Channel, or what Type says.
+// PTYEvent is a message from the machine: either Data on a Channel, or a message that
+// Type describes.
 type PTYEvent struct {
 	Channel int // of Data
 	Data    []byte
@@ -59,8 +60,8 @@ func (c *Client) OpenPTY(ctx context.Context, agentID string) (*PTY, error) {
 	return c.openPTY(ctx, "agents", agentID)
 }
 
-// OpenBuildPTY connects to the PTYs of the machine that a failed build has left.
-// The connection outlives ctx.
+// OpenBuildPTY connects to the PTYs of the machine of a failed build. The connection
+// outlives ctx.
 func (c *Client) OpenBuildPTY(ctx context.Context, buildID string) (*PTY, error) {
 	return c.openPTY(ctx, "builds", buildID)
 }
@@ -68,10 +69,10 @@ func (c *Client) OpenBuildPTY(ctx context.Context, buildID string) (*PTY, error)
 func (c *Client) openPTY(ctx context.Context, of, id string) (*PTY, error) {
 	u := *c.base
 	target := u.JoinPath("v1", of, segment(id), "pty")
-	// A WebSocket is HTTP/1.1's; the other transport may have agreed on more.
+	// WebSocket requires HTTP/1.1; the client's other transport may negotiate HTTP/2.
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		ResponseHeaderTimeout: 3 * time.Minute, // a machine may have to start again
+		ResponseHeaderTimeout: 3 * time.Minute, // a machine may have to start
 	}
 	ws, res, err := websocket.Dial(ctx, target.String(), &websocket.DialOptions{
 		HTTPClient:      &http.Client{Transport: transport, CheckRedirect: c.http.CheckRedirect},
@@ -101,7 +102,7 @@ func (p *PTY) Ask(ctx context.Context, r PTYRequest) error {
 	return p.ws.Write(ctx, websocket.MessageText, b)
 }
 
-// Type sends what was typed.
+// Type sends keyboard input.
 func (p *PTY) Type(ctx context.Context, b []byte) error {
 	return p.ws.Write(ctx, websocket.MessageBinary, append([]byte{PTYInput}, b...))
 }
@@ -115,7 +116,7 @@ func (p *PTY) Next(ctx context.Context) (PTYEvent, error) {
 	return readPTYEvent(kind == websocket.MessageBinary, b)
 }
 
-// readPTYEvent reads a message, which is a machine's and may be anything.
+// readPTYEvent decodes a message. It comes from a machine and is not trusted.
 func readPTYEvent(binary bool, b []byte) (e PTYEvent, err error) {
 	if binary {
 		if len(b) == 0 {
@@ -124,11 +125,11 @@ func readPTYEvent(binary bool, b []byte) (e PTYEvent, err error) {
 		return PTYEvent{Channel: int(b[0]), Data: b[1:]}, nil
 	}
 	if err := json.Unmarshal(b, &e); err != nil {
-		return PTYEvent{}, fmt.Errorf("the machine's message is not of this protocol: %w", err)
+		return PTYEvent{}, fmt.Errorf("invalid PTY message from the machine: %w", err)
 	}
 	e.Channel, e.Data = 0, nil
 	return e, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (p *PTY) Close() error { return p.ws.CloseNow() }

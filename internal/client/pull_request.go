@@ -6,23 +6,23 @@ import (
 	"net/url"
 )
 
-// PullRequest is one of an agent's branches at its forge.
+// PullRequest describes one of an agent's branches and its pull request.
 type PullRequest struct {
 	RepoURL     string   `json:"repoUrl"` // without its scheme
 	Branch      string   `json:"branch"`
 	Base        string   `json:"base,omitempty"`
-	URL         string   `json:"url,omitempty"` // "" while there is none
+	URL         string   `json:"url,omitempty"` // "" if there is none
 	Number      int64    `json:"number,omitempty"`
 	Title       string   `json:"title,omitempty"`
 	State       string   `json:"state,omitempty"` // open, closed, merged
 	Draft       bool     `json:"draft,omitempty"`
-	Error       *Failure `json:"error,omitempty"` // why it was not opened or changed, when that was tried last
+	Error       *Failure `json:"error,omitempty"` // why the last attempt to open or update it failed
 	ChecksState string   `json:"checksState,omitempty"`
 	Checks      []Check  `json:"checks,omitempty"`
-	Unseen      *Failure `json:"unseen,omitempty"` // why the forge could not be asked
+	Unseen      *Failure `json:"unseen,omitempty"` // why the forge could not be reached
 }
 
-// Check is what one of a commit's checks says.
+// Check is the result of one of a commit's checks.
 type Check struct {
 	Name    string `json:"name"`
 	State   string `json:"state"` // pending, success, failure, neutral
@@ -30,8 +30,7 @@ type Check struct {
 	URL     string `json:"url,omitempty"`
 }
 
-// NewPullRequest is a pull request to be opened; what is empty is the server's
-// choice.
+// NewPullRequest is a request to open a pull request. The server chooses empty fields.
 type NewPullRequest struct {
 	RepoURL string `json:"repoUrl,omitempty"`
 	Title   string `json:"title,omitempty"`
@@ -40,7 +39,7 @@ type NewPullRequest struct {
 	Draft   bool   `json:"draft,omitempty"`
 }
 
-// PullRequests returns an agent's, with their checks.
+// PullRequests returns an agent's pull requests with their checks.
 func (c *Client) PullRequests(ctx context.Context, agentID string) ([]PullRequest, error) {
 	var out struct {
 		Items []PullRequest `json:"items"`
@@ -49,9 +48,9 @@ func (c *Client) PullRequests(ctx context.Context, agentID string) ([]PullReques
 	return out.Items, err
 }
 
-// ProposePullRequest returns what [Client.OpenPullRequest] asks for where nothing
-// is wished for. repoURL is one of the agent's repositories; "" is the first that
-// has something pushed.
+// ProposePullRequest returns the values that the server would choose for
+// [Client.OpenPullRequest]. repoURL is one of the agent's repositories; "" is the first
+// with pushed commits.
 func (c *Client) ProposePullRequest(ctx context.Context, agentID, repoURL string) (out NewPullRequest, err error) {
 	query := url.Values{}
 	if repoURL != "" {
@@ -61,8 +60,8 @@ func (c *Client) ProposePullRequest(ctx context.Context, agentID, repoURL string
 	return out, err
 }
 
-// OpenPullRequest opens the pull request of an agent's branch, or changes the one
-// there is. key is as for [Client.CreateAgent].
+// OpenPullRequest opens a pull request for an agent's branch, or updates the existing
+// one. key is as for [Client.CreateAgent].
 func (c *Client) OpenPullRequest(ctx context.Context, agentID string, in NewPullRequest, key string) (out PullRequest, err error) {
 	err = c.callWith(ctx, http.MethodPost, "/v1/agents/"+segment(agentID)+"/pull-requests", nil, in, &out, idempotency(key))
 	return out, err

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// PlanTool is the tool of an [Approval] by which an agent puts its plan to a person.
+// PlanTool is the tool name of an [Approval] that asks a person to approve a plan.
 const PlanTool = "CreatePlan"
 
-// A Question is one that an agent asks.
+// A Question is a question of an agent.
 type Question struct {
 	ID            string   `json:"id"`
 	Prompt        string   `json:"prompt"`
@@ -18,7 +18,7 @@ type Question struct {
 	AllowMultiple bool     `json:"allowMultiple,omitempty"`
 }
 
-// An Option is an answer that the agent offers.
+// An Option is an answer that a question offers.
 type Option struct {
 	ID    string `json:"id"`
 	Label string `json:"label"`
@@ -31,9 +31,9 @@ type Reply struct {
 	Text       string   `json:"text,omitempty"`
 }
 
-// Answer reads what a person has typed: for each question ID=WHAT, or WHAT alone
-// where there is one question. WHAT is an option, by its number from 1, its id or
-// its label; several, with commas between them; or words.
+// Answer parses typed answers: ID=WHAT for each question, or WHAT alone if there is only
+// one. WHAT is an option's number from 1, its id or its label; several options separated
+// by commas; or free text.
 func (q Approval) Answer(typed ...string) (Answer, error) {
 	in := Answer{Decision: Answered}
 	for _, t := range typed {
@@ -43,11 +43,11 @@ func (q Approval) Answer(typed ...string) (Answer, error) {
 			i, what = 0, t
 		}
 		if i < 0 {
-			return in, fmt.Errorf("%q does not say which question it answers; give %s=…", t, q.Questions[0].ID)
+			return in, fmt.Errorf("%q does not name its question: write %s=…", t, q.Questions[0].ID)
 		}
 		one := q.Questions[i]
 		if slices.ContainsFunc(in.Answers, func(r Reply) bool { return r.QuestionID == one.ID }) {
-			return in, fmt.Errorf("%s is answered twice; put commas between several options", one.ID)
+			return in, fmt.Errorf("%s is answered twice: separate several options by commas", one.ID)
 		}
 		in.Answers = append(in.Answers, one.reply(strings.TrimSpace(what)))
 	}
@@ -63,7 +63,7 @@ func (q Question) reply(what string) Reply {
 			i = n - 1
 		}
 		switch {
-		case i < 0 && part == what: // the whole is no option: its parts may be
+		case i < 0 && part == what: // not an option as a whole: try its parts
 		case i < 0:
 			return Reply{QuestionID: q.ID, Text: what}
 		case part == what:
@@ -78,7 +78,7 @@ func (q Question) reply(what string) Reply {
 	return Reply{QuestionID: q.ID, OptionIDs: chosen}
 }
 
-// Lines are the questions and their options for a person to read.
+// Lines formats the questions and their options.
 func (q Approval) Lines() []string {
 	var out []string
 	for _, one := range q.Questions {

@@ -16,12 +16,12 @@ type Run struct {
 	DurationMS *int64    `json:"durationMs,omitempty"` // once it has ended
 	Result     string    `json:"result,omitempty"`
 	Git        *Git      `json:"git,omitempty"`
-	Error      *Failure  `json:"error,omitempty"`  // why it ended in ERROR or EXPIRED
-	Limits     *Amount   `json:"limits,omitempty"` // at which it ends as EXPIRED
-	Used       *Amount   `json:"used,omitempty"`   // of what is limited
+	Error      *Failure  `json:"error,omitempty"`  // why it ended as ERROR or EXPIRED
+	Limits     *Amount   `json:"limits,omitempty"` // the run ends as EXPIRED when it reaches one
+	Used       *Amount   `json:"used,omitempty"`   // usage of the limited resources
 }
 
-// Statuses of a run that has ended.
+// Final statuses of a run.
 const (
 	Finished  = "FINISHED"
 	Failed    = "ERROR"
@@ -29,7 +29,7 @@ const (
 	Expired   = "EXPIRED"
 )
 
-// Ended reports whether the run is over.
+// Ended reports whether the run has ended.
 func (r Run) Ended() bool {
 	switch r.Status {
 	case Finished, Failed, Cancelled, Expired:
@@ -38,44 +38,44 @@ func (r Run) Ended() bool {
 	return false
 }
 
-// Git is where the work of a run is.
+// Git lists the branches that a run has pushed.
 type Git struct {
 	Branches []Branch `json:"branches"`
 }
 
-// Branch is a branch that was pushed.
+// Branch is a pushed branch.
 type Branch struct {
 	RepoURL string `json:"repoUrl"` // without its scheme
 	Branch  string `json:"branch,omitempty"`
 	PRURL   string `json:"prUrl,omitempty"`
 }
 
-// Failure is why a run could not go on.
+// Failure is the reason why a run failed.
 type Failure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// RunPage is a part of a list.
+// RunPage is a page of runs.
 type RunPage struct {
 	Items      []Run  `json:"items"`
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
-// CreateRun gives an agent its next prompt. key is as for [Client.CreateAgent].
+// CreateRun sends an agent a follow-up prompt. key is as for [Client.CreateAgent].
 func (c *Client) CreateRun(ctx context.Context, agentID string, p Prompt, key string) (Run, error) {
 	return c.FollowUp(ctx, agentID, FollowUp{Prompt: p}, key)
 }
 
-// FollowUp is an agent's next prompt, and what it changes from then on.
+// FollowUp is a follow-up prompt with changed settings.
 type FollowUp struct {
 	Prompt Prompt    `json:"prompt"`
-	Mode   string    `json:"mode,omitempty"` // "plan", "agent", or as it was
+	Mode   string    `json:"mode,omitempty"` // "plan" or "agent"; "" is unchanged
 	Model  *ModelRef `json:"model,omitempty"`
-	Limits *Amount   `json:"limits,omitempty"` // of this run and those after it; as they were unless given
+	Limits *Amount   `json:"limits,omitempty"` // of this and later runs; nil is unchanged
 }
 
-// FollowUp is CreateRun for a prompt that changes more.
+// FollowUp is like CreateRun but can also change the agent's settings.
 func (c *Client) FollowUp(ctx context.Context, agentID string, in FollowUp, key string) (Run, error) {
 	var out struct {
 		Run Run `json:"run"`
@@ -96,7 +96,7 @@ func (c *Client) Run(ctx context.Context, agentID, runID string) (Run, error) {
 	return out, c.call(ctx, http.MethodGet, runPath(agentID, runID), nil, &out)
 }
 
-// Cancel asks a run to stop. One that has ended is 409 for the server.
+// Cancel stops a run. If the run has ended, the server answers 409.
 func (c *Client) Cancel(ctx context.Context, agentID, runID string) error {
 	return c.call(ctx, http.MethodPost, runPath(agentID, runID)+"/cancel", nil, nil)
 }

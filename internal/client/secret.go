@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Secret is a secret as the API shows it: without its value.
+// Secret is a secret without its value.
 type Secret struct {
 	ID            string    `json:"id"`
 	Name          string    `json:"name"`
@@ -19,15 +19,15 @@ type Secret struct {
 	Warning       string    `json:"warning,omitempty"`
 }
 
-// NewSecret is what a secret is set to.
+// NewSecret is a request to set a secret.
 type NewSecret struct {
 	Value string   `json:"value"`
 	Type  string   `json:"type,omitempty"`
 	Repos []string `json:"repos,omitempty"`
 }
 
-// SecretOwner is whose secrets are meant: the caller's own, the team's, or an
-// environment's.
+// SecretOwner selects the owner of secrets: the team, an environment, or by default the
+// caller.
 type SecretOwner struct {
 	Team          bool
 	EnvironmentID string
@@ -43,8 +43,8 @@ func (o SecretOwner) path(name string) string {
 	return "/v1/secrets/" + segment(name)
 }
 
-// Secrets returns the caller's secrets and the team's, and those of the
-// environment, unless that is "".
+// Secrets returns the caller's and the team's secrets, and those of the environment
+// unless environmentID is "".
 func (c *Client) Secrets(ctx context.Context, environmentID string) ([]Secret, error) {
 	var all []Secret
 	for cursor := ""; ; {
@@ -66,7 +66,7 @@ func (c *Client) Secrets(ctx context.Context, environmentID string) ([]Secret, e
 	}
 }
 
-// SetSecret keeps a secret in place of its owner's of that name.
+// SetSecret stores a secret. It replaces the owner's secret with the same name.
 func (c *Client) SetSecret(ctx context.Context, owner SecretOwner, name string, in NewSecret) (Secret, error) {
 	var out Secret
 	err := c.callWith(ctx, http.MethodPut, owner.path(name), url.Values{}, in, &out, nil)
@@ -78,7 +78,7 @@ func (c *Client) DeleteSecret(ctx context.Context, owner SecretOwner, name strin
 	return c.call(ctx, http.MethodDelete, owner.path(name), nil, nil)
 }
 
-// RotateSecrets has every secret sealed with new keys, and returns how many.
+// RotateSecrets re-encrypts every secret with new keys, and returns their number.
 func (c *Client) RotateSecrets(ctx context.Context) (int, error) {
 	var out struct {
 		Count int `json:"count"`
@@ -87,7 +87,7 @@ func (c *Client) RotateSecrets(ctx context.Context) (int, error) {
 	return out.Count, err
 }
 
-// ExternalID is what the trust policy of the team's AWS roles asks for.
+// ExternalID returns the external ID for the trust policies of the team's AWS roles.
 func (c *Client) ExternalID(ctx context.Context) (string, error) {
 	var out struct {
 		ExternalID string `json:"externalId"`

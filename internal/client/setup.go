@@ -9,14 +9,14 @@ import (
 	"net/http"
 )
 
-// PresetSetUp and PresetHelper are presets of an agent: a machine for a person
-// to set up, and an agent that does it.
+// Presets of an agent that sets up an environment: PresetSetUp is a machine for a person
+// to set up, PresetHelper an agent that does it.
 const (
 	PresetSetUp  = "setup"
 	PresetHelper = "vmSetupHelper"
 )
 
-// Env is where an agent's machine comes from.
+// Env is what an agent's machine starts from.
 type Env struct {
 	Type   string `json:"type"`           // "cloud"
 	Name   string `json:"name,omitempty"` // of a saved environment
@@ -24,20 +24,20 @@ type Env struct {
 	Image  string `json:"image,omitempty"` // for [PresetSetUp]
 }
 
-// Snapshot is a saved disk, and the environment.json that is proposed with it.
+// Snapshot is a saved disk with a proposed environment.json.
 type Snapshot struct {
 	ID   string   `json:"id"`
 	JSON string   `json:"environmentJson"`
 	Why  []string `json:"why"`
 }
 
-// CreateSnapshot saves the disk of an agent's machine, which is stopped for that.
+// CreateSnapshot saves the disk of an agent's machine. It stops the machine.
 func (c *Client) CreateSnapshot(ctx context.Context, agentID string) (Snapshot, error) {
 	var out Snapshot
 	return out, c.call(ctx, http.MethodPost, agentPath(agentID)+"/snapshots", nil, &out)
 }
 
-// Proposed is the environment that an agent has written and pushed.
+// Proposed is an environment that an agent has pushed.
 type Proposed struct {
 	Path     string   `json:"path"`
 	Branch   string   `json:"branch"`
@@ -45,20 +45,20 @@ type Proposed struct {
 	Findings []string `json:"findings"`
 }
 
-// ProposedEnvironment returns what the agent proposes; the error has the code
-// no_proposal where that is nothing.
+// ProposedEnvironment returns the environment that the agent proposes. If there is none,
+// the error has the code no_proposal.
 func (c *Client) ProposedEnvironment(ctx context.Context, agentID string) (Proposed, error) {
 	var out Proposed
 	return out, c.call(ctx, http.MethodGet, agentPath(agentID)+"/environment", nil, &out)
 }
 
-// Tried is how the try of an environment ended.
+// Tried is the result of a test build.
 type Tried struct {
 	Build    TriedBuild `json:"build"`
 	Findings []string   `json:"findings,omitempty"`
 }
 
-// TriedBuild is the build of a try.
+// TriedBuild is a test build.
 type TriedBuild struct {
 	ID      string `json:"id"`
 	Status  string `json:"status"` // SUCCEEDED, FAILED, CANCELLED
@@ -69,15 +69,16 @@ type environmentText struct {
 	JSON string `json:"environmentJson"`
 }
 
-// TryEnvironment builds an environment to see whether it can be. It goes on
-// where ctx ends, and a repeat of the same waits for it. tell hears how far it is.
+// TryEnvironment tests an environment by building it. The build continues if ctx is
+// canceled; a repeated call waits for it. TryEnvironment calls tell with progress
+// messages.
 func (c *Client) TryEnvironment(ctx context.Context, agentID, text string, tell func(string)) (Tried, error) {
 	var out Tried
 	return out, c.lines(ctx, agentPath(agentID)+"/environment/try", environmentText{text}, &out, tell)
 }
 
-// lines posts in, and reads a reply of JSON lines: news, which tell hears, and at
-// the end what has a build, which goes into out.
+// lines posts in and reads a reply of JSON lines. It calls tell with progress lines, and
+// decodes the last line, which has a build, into out.
 func (c *Client) lines(ctx context.Context, path string, in, out any, tell func(string)) error {
 	reply, err := c.open(ctx, http.MethodPost, path, nil, in, nil)
 	if err != nil {
@@ -108,15 +109,15 @@ func (c *Client) lines(ctx context.Context, path string, in, out any, tell func(
 				return nil
 			}
 		}
-		return fmt.Errorf("the reply is not what this API gives: %w", err)
+		return fmt.Errorf("unexpected reply: %w", err)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	return &UnreachableError{URL: c.base.String(), Err: errors.Join(errors.New("the connection was cut"), lines.Err())}
+	return &UnreachableError{URL: c.base.String(), Err: errors.Join(errors.New("the connection was lost"), lines.Err())}
 }
 
-// CommittedEnvironment is where an environment was committed.
+// CommittedEnvironment is the path, branch and commit of a committed environment.
 type CommittedEnvironment struct {
 	Path   string `json:"path"`
 	Branch string `json:"branch"`
@@ -129,8 +130,8 @@ func (c *Client) CommitEnvironment(ctx context.Context, agentID, text string) (C
 	return out, c.callWith(ctx, http.MethodPost, agentPath(agentID)+"/environment/commit", nil, environmentText{text}, &out, nil)
 }
 
-// SaveEnvironment keeps an environment of your own for a repository, in place
-// of the one that is kept for it alone.
+// SaveEnvironment saves an environment of the caller for a repository. It replaces the
+// one that is saved for only this repository.
 func (c *Client) SaveEnvironment(ctx context.Context, name, repo, text string) (id string, err error) {
 	type repos []map[string]string
 	var list struct {
@@ -154,7 +155,7 @@ func (c *Client) SaveEnvironment(ctx context.Context, name, repo, text string) (
 	return out.ID, err
 }
 
-// patch changes something; the reply has no body.
+// patch sends a PATCH request whose reply has no body.
 func (c *Client) patch(ctx context.Context, path string, in any) error {
 	reply, err := c.open(ctx, http.MethodPatch, path, nil, in, nil)
 	if err != nil {

@@ -13,15 +13,15 @@ type SavedSnapshot struct {
 	UserID    int64      `json:"userId"`
 	AgentID   string     `json:"agentId"`
 	Repo      string     `json:"repo"`
-	SizeBytes *int64     `json:"sizeBytes,omitempty"` // nil where it was not counted in time
+	SizeBytes *int64     `json:"sizeBytes,omitempty"` // nil if it was not measured in time
 	CreatedAt time.Time  `json:"createdAt"`
 	Published bool       `json:"published"`           // by an admin, for all members
 	UsedAt    *time.Time `json:"usedAt,omitempty"`    // nil is never
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"` // nil is never
 }
 
-// Snapshots returns the newest hundred of your snapshots, and of everybody's for
-// admins: of a saved environment, of a repository by its URL, or with "" of all.
+// Snapshots returns the newest 100 of the caller's snapshots, or of everybody's for
+// admins. of is a saved environment or a repository URL; "" is all.
 func (c *Client) Snapshots(ctx context.Context, of string) ([]SavedSnapshot, error) {
 	query := url.Values{"limit": {"100"}}
 	switch {
@@ -36,7 +36,7 @@ func (c *Client) Snapshots(ctx context.Context, of string) ([]SavedSnapshot, err
 	return out.Items, c.call(ctx, http.MethodGet, "/v1/snapshots", query, &out)
 }
 
-// DeleteSnapshot gives a snapshot up. Machines that began with it go on.
+// DeleteSnapshot deletes a snapshot. Machines that started from it are not affected.
 func (c *Client) DeleteSnapshot(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/v1/snapshots/"+url.PathEscape(id), nil, nil)
 }

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// maxLine bounds one line of a stream.
+// maxLine is the largest line of a stream, in bytes.
 const maxLine = 32 << 20
 
-// errLongLine is a line that is longer than any server of ours sends.
+// errLongLine means that a line exceeds maxLine, which no Aloft server sends.
 var errLongLine = fmt.Errorf("the stream has a line of more than %d MiB", maxLine>>20)
 
 // frame is one server-sent event.
 type frame struct {
 	id    string
-	hasID bool // an id was given, though it may be empty
+	hasID bool // the frame has an id, possibly empty
 	event string
 	data  []byte
 }
 
-// frames reads server-sent events, as the HTML standard says, from any server:
-// lines end in \n, \r\n or \r; comments and unknown fields are left out.
+// frames reads server-sent events as the HTML standard defines them: lines end in \n,
+// \r\n or \r; comments and unknown fields are ignored.
 type frames struct {
 	r       *lines
 	started bool
@@ -32,8 +32,8 @@ type frames struct {
 
 func newFrames(r io.Reader) *frames { return &frames{r: newLines(r)} }
 
-// next returns the next event that has data. At the end of the stream it returns
-// io.EOF: an event that was cut off does not count.
+// next returns the next event with data. At the end of the stream it returns io.EOF and
+// drops an incomplete event.
 func (f *frames) next() (frame, error) {
 	var out frame
 	var hasData bool
@@ -50,7 +50,7 @@ func (f *frames) next() (frame, error) {
 			if hasData {
 				return out, nil
 			}
-			out.event = "" // an event without data is none; its id stays
+			out.event = "" // ignore an event without data, but keep its id
 			continue
 		}
 		name, value, _ := bytes.Cut(line, []byte(":"))
@@ -79,13 +79,13 @@ func (f *frames) next() (frame, error) {
 type lines struct {
 	r      *bufio.Reader
 	buf    []byte
-	afterR bool // a \n that comes now belongs to the line before
+	afterR bool // a following \n belongs to the previous line
 }
 
 func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// next returns a line without its end, until the next call. What the end of the
-// stream cut off is io.ErrUnexpectedEOF.
+// next returns a line without its terminator, valid until the next call. An incomplete
+// last line is io.ErrUnexpectedEOF.
 func (l *lines) next() ([]byte, error) {
 	l.buf = l.buf[:0]
 	for {
@@ -102,7 +102,7 @@ func (l *lines) next() ([]byte, error) {
 		if l.afterR {
 			l.afterR = false
 			if chunk[0] == '\n' {
-				_, _ = l.r.Discard(1) // it is buffered
+				_, _ = l.r.Discard(1) // the byte is buffered
 				continue
 			}
 		}

@@ -1,10 +1,10 @@
 package client
 
-// Standing is how an agent stands, as people read it in lists: the dashboard, the
-// panel and `aloft agent list` say the same.
+// Standing is an agent's status as shown in lists. The dashboard, the panel and `aloft
+// agent list` use the same ones.
 type Standing string
 
-// The standings. Only the first waits for a person.
+// The standings. Only AsksYou waits for a person.
 const (
 	AsksYou     Standing = "Asks you"
 	Paused      Standing = "Paused"
@@ -18,11 +18,11 @@ const (
 	Idle        Standing = "Idle"
 )
 
-// ended are the standings of agents by how their latest run has ended.
+// ended maps the final status of the latest run to a standing.
 var ended = map[string]Standing{Finished: HasFinished, Failed: HasFailed, Cancelled: WasStopped, Expired: HasExpired}
 
-// Standing returns how the agent stands. A question comes before anything else, and
-// the latest run says the rest.
+// Standing returns the agent's standing. A pending request takes precedence over the
+// status of the latest run.
 func (a Agent) Standing() Standing {
 	running := a.RunStatus == "CREATING" || a.RunStatus == "RUNNING"
 	switch {

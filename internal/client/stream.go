@@ -16,7 +16,7 @@ import (
 
 // StreamEvent is one event of a run's public stream.
 type StreamEvent struct {
-	ID    string          `json:"id,omitempty"` // to go on from; empty where it is no place
+	ID    string          `json:"id,omitempty"` // position to resume from; empty if the stream cannot resume here
 	Event string          `json:"event"`        // status, assistant, tool_call, result, done, …
 	Data  json.RawMessage `json:"data"`
 }
@@ -30,23 +30,22 @@ type Event struct {
 	Data  json.RawMessage `json:"data"`
 }
 
-// silence is how long a stream may be without a byte: the server sends
-// something every 15 s.
+// silence is how long a stream may be idle. The server sends something every 15 s.
 const silence = time.Minute
 
-// errSilent ends a connection over which nothing came any more.
+// errSilent closes an idle connection.
 var errSilent = errors.New("the stream has gone silent")
 
-// backoff says how long to wait before the next try.
+// backoff computes the wait between retries.
 type backoff struct {
 	first, most time.Duration
-	tries       int // in a row without anything new, before it is given up
+	tries       int // failed attempts in a row, without a new event, before giving up
 }
 
 var defaultBackoff = backoff{first: 200 * time.Millisecond, most: 5 * time.Second, tries: 20}
 
-// after returns the wait after n tries, with a random part, so that many clients
-// do not come back at once.
+// after returns the wait after n attempts. It adds jitter, so that many clients do not
+// reconnect at once.
 func (b backoff) after(n int) time.Duration {
 	d := b.most
 	if n < 10 {
@@ -55,10 +54,10 @@ func (b backoff) after(n int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// Stream follows a run's public stream from after the event of that id, or from
-// its first where it is empty, to its end. A connection that breaks is taken up
-// again where it broke, so that nothing is missed and nothing comes twice but
-// status events. The last pair has the error that ended it, if one did.
+// Stream follows a run's public event stream to its end. It starts after the event
+// lastID, or at the first event if lastID is empty. It reconnects after a lost connection
+// without missing events; only status events may be repeated. If an error ends the
+// stream, the last pair has it.
 func (c *Client) Stream(ctx context.Context, agentID, runID, lastID string) iter.Seq2[StreamEvent, error] {
 	return func(yield func(StreamEvent, error) bool) {
 		stopped := false
@@ -86,7 +85,7 @@ func (c *Client) Stream(ctx context.Context, agentID, runID, lastID string) iter
 					continue
 				}
 				if !json.Valid(f.data) {
-					return news, permanent{fmt.Errorf("the stream's %q is not JSON: is %s an Aloft server?", f.event, c.base)}
+					return news, permanent{fmt.Errorf("the data of event %q is not JSON: is %s an Aloft server?", f.event, c.base)}
 				}
 				if !yield(StreamEvent{ID: f.id, Event: f.event, Data: f.data}, nil) {
 					stopped = true
@@ -103,25 +102,25 @@ func (c *Client) Stream(ctx context.Context, agentID, runID, lastID string) iter
 	}
 }
 
-// Events returns an agent's journal after the number. With follow it waits for
-// more until ctx ends, and takes up again what breaks; it ends only if the agent
-// is deleted. The last pair has the error that ended it, if one did.
+// Events returns the events of an agent's journal after the one numbered after. With
+// follow it waits for more until ctx is done or the agent is deleted, and reconnects
+// after a lost connection. If an error ends the stream, the last pair has it.
 func (c *Client) Events(ctx context.Context, agentID string, after int64, follow bool) iter.Seq2[Event, error] {
 	return c.EventsIn(ctx, agentID, Part{After: after}, follow)
 }
 
-// MostLast is the most that [Part.Last] can be.
+// MostLast is the largest value of [Part.Last].
 const MostLast = 1_000
 
 // Part is a part of an agent's journal.
 type Part struct {
 	After  int64 // only events after this number
 	Before int64 // only events before this number; 0 for all
-	Last   int   // only the last so many; 0 for all
+	Last   int   // only so many events from the end; 0 for all
 }
 
-// EventsIn is [Client.Events] of a part of the journal, which can be followed
-// unless it ends before some event.
+// EventsIn is like [Client.Events] for a part of the journal. follow requires that
+// part.Before is 0.
 func (c *Client) EventsIn(ctx context.Context, agentID string, part Part, follow bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		stopped := false
@@ -153,11 +152,11 @@ func (c *Client) EventsIn(ctx context.Context, agentID string, part Part, follow
 				}
 				var e Event
 				if err := json.Unmarshal(line, &e); err != nil {
-					return news, permanent{fmt.Errorf("the journal has a line that is no event: is %s an Aloft server? %w", c.base, err)}
+					return news, permanent{fmt.Errorf("the journal has an invalid line: is %s an Aloft server? %w", c.base, err)}
 				}
 				part.After, news = max(part.After, e.Seq), true
 				if part.Last > 0 && follow {
-					part.Last = 0 // whatever comes is wanted now
+					part.Last = 0 // after reconnecting, return every new event
 				}
 				if !yield(e, nil) {
 					stopped = true
@@ -171,16 +170,16 @@ func (c *Client) EventsIn(ctx context.Context, agentID string, part Part, follow
 	}
 }
 
-// errDone ends a stream as it should end.
+// errDone ends a stream normally.
 var errDone = errors.New("done")
 
-// permanent is an error that another try would not mend.
+// permanent is an error that a retry cannot fix.
 type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// resume calls connect until it is done, fails for good, or has failed too often
-// in a row without news. connect calls alive when it hears anything.
+// resume calls connect until it is done, returns a permanent error, or fails too often in
+// a row without news. connect must call alive whenever it receives data.
 func (c *Client) resume(ctx context.Context, connect func(ctx context.Context, alive func()) (news bool, err error)) error {
 	for tries := 0; ; {
 		once, cancel := context.WithCancelCause(ctx)
@@ -210,7 +209,7 @@ func (c *Client) resume(ctx context.Context, connect func(ctx context.Context, a
 	}
 }
 
-// mendable reports whether another try may work.
+// mendable reports whether a retry may succeed.
 func mendable(err error) bool {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Status == http.StatusTooManyRequests || e.Status >= 500 && e.Status != http.StatusNotImplemented
@@ -221,7 +220,7 @@ func mendable(err error) bool {
 	return !errors.Is(err, errLongLine)
 }
 
-// heard calls alive whenever something is read.
+// heard is a reader that calls alive after every read.
 type heard struct {
 	r     io.Reader
 	alive func()

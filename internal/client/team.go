@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// User is somebody on the server.
+// User is a user of the server.
 type User struct {
 	ID        int64  `json:"id"`
 	Email     string `json:"email,omitempty"`
@@ -18,19 +18,19 @@ type User struct {
 	Disabled  bool   `json:"disabled,omitempty"`
 }
 
-// Link signs somebody in once.
+// Link is a one-time sign-in link.
 type Link struct {
 	URL       string    `json:"url"`
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
-// Invited is somebody new, and the link that they sign in with first.
+// Invited is a new member and their first sign-in link.
 type Invited struct {
 	Member User `json:"member"`
 	Link   Link `json:"link"`
 }
 
-// Members returns the team.
+// Members returns the members of the team.
 func (c *Client) Members(ctx context.Context) ([]User, error) {
 	var out struct {
 		Items []User `json:"items"`
@@ -38,13 +38,13 @@ func (c *Client) Members(ctx context.Context) ([]User, error) {
 	return out.Items, c.call(ctx, http.MethodGet, "/v1/members", nil, &out)
 }
 
-// Invite adds somebody; ID and Disabled of the user are not used.
+// Invite adds a member. It ignores the fields ID and Disabled of u.
 func (c *Client) Invite(ctx context.Context, u User) (out Invited, err error) {
 	in := map[string]string{"email": u.Email, "firstName": u.FirstName, "lastName": u.LastName, "role": u.Role}
 	return out, c.callWith(ctx, http.MethodPost, "/v1/members", nil, in, &out, nil)
 }
 
-// MemberUpdate is what to change of somebody; nil is left as it is.
+// MemberUpdate is a change of a member. Nil fields are left unchanged.
 type MemberUpdate struct {
 	Email    *string `json:"email,omitempty"`
 	Role     *string `json:"role,omitempty"`
@@ -53,17 +53,17 @@ type MemberUpdate struct {
 
 func memberPath(id int64) string { return "/v1/members/" + strconv.FormatInt(id, 10) }
 
-// UpdateMember changes somebody.
+// UpdateMember changes a member.
 func (c *Client) UpdateMember(ctx context.Context, id int64, in MemberUpdate) (out User, err error) {
 	return out, c.callWith(ctx, http.MethodPatch, memberPath(id), nil, in, &out, nil)
 }
 
-// SignInLink makes a link for somebody.
+// SignInLink creates a sign-in link for a member.
 func (c *Client) SignInLink(ctx context.Context, id int64) (out Link, err error) {
 	return out, c.call(ctx, http.MethodPost, memberPath(id)+"/link", nil, &out)
 }
 
-// Key is an API key or a session of the caller's.
+// Key is an API key or a session of the caller.
 type Key struct {
 	ID        int64      `json:"id"`
 	Kind      string     `json:"kind"` // key, sub-token, session
@@ -73,13 +73,13 @@ type Key struct {
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 }
 
-// NewKey is a key with its text, which is shown once.
+// NewKey is a new key with its text, which is shown only once.
 type NewKey struct {
 	Key
 	Text string `json:"key"`
 }
 
-// Keys returns the caller's, the newest first.
+// Keys returns the caller's keys and sessions, newest first.
 func (c *Client) Keys(ctx context.Context) ([]Key, error) {
 	var out struct {
 		Items []Key `json:"items"`
@@ -87,7 +87,7 @@ func (c *Client) Keys(ctx context.Context) ([]Key, error) {
 	return out.Items, c.call(ctx, http.MethodGet, "/v1/me/keys", nil, &out)
 }
 
-// CreateKey makes a key for the caller; 0 days is for ever.
+// CreateKey creates an API key for the caller. With 0 days it does not expire.
 func (c *Client) CreateKey(ctx context.Context, name string, days int) (out NewKey, err error) {
 	in := map[string]any{"name": name}
 	if days > 0 {
@@ -101,20 +101,20 @@ func (c *Client) DeleteKey(ctx context.Context, id int64) error {
 	return c.call(ctx, http.MethodDelete, "/v1/me/keys/"+strconv.FormatInt(id, 10), nil, nil)
 }
 
-// Settings are what counts for new agents, by name.
+// Settings holds the team's settings by name.
 type Settings map[string]any
 
-// Settings returns them.
+// Settings returns the team's settings.
 func (c *Client) Settings(ctx context.Context) (out Settings, err error) {
 	return out, c.call(ctx, http.MethodGet, "/v1/settings", nil, &out)
 }
 
-// UpdateSettings changes those that in names.
+// UpdateSettings changes the settings in in.
 func (c *Client) UpdateSettings(ctx context.Context, in Settings) (out Settings, err error) {
 	return out, c.callWith(ctx, http.MethodPatch, "/v1/settings", nil, in, &out, nil)
 }
 
-// UsageRow is what the runs of one day, person, repository and model used.
+// UsageRow is the usage of one day, person, repository and model.
 type UsageRow struct {
 	Day          string `json:"day"`
 	UserID       int64  `json:"userId"`
@@ -130,15 +130,15 @@ type UsageRow struct {
 	Cost
 }
 
-// UsageReport is what was used in some days.
+// UsageReport is the usage of a period.
 type UsageReport struct {
 	From  string     `json:"from"`
 	To    string     `json:"to"`
 	Items []UsageRow `json:"items"`
 }
 
-// UsageReport counts what was used from a day to another, as 2006-01-02; "" is
-// the server's choice.
+// UsageReport returns the usage between two days in the format 2006-01-02; "" is the
+// server's default.
 func (c *Client) UsageReport(ctx context.Context, from, to string) (out UsageReport, err error) {
 	q := url.Values{}
 	for name, value := range map[string]string{"from": from, "to": to} {
@@ -149,7 +149,7 @@ func (c *Client) UsageReport(ctx context.Context, from, to string) (out UsageRep
 	return out, c.call(ctx, http.MethodGet, "/v1/usage", q, &out)
 }
 
-// AuditEntry is one line of the record of who has settled what.
+// AuditEntry is an entry of the audit log of settings.
 type AuditEntry struct {
 	ID      int64     `json:"id"`
 	Time    time.Time `json:"time"`
@@ -161,7 +161,7 @@ type AuditEntry struct {
 	Outcome string    `json:"outcome"`
 }
 
-// Audit returns at most limit entries, from 1 to 100, the newest first.
+// Audit returns at most limit entries, newest first. limit is from 1 to 100.
 func (c *Client) Audit(ctx context.Context, limit int) ([]AuditEntry, error) {
 	var out struct {
 		Items []AuditEntry `json:"items"`

@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// Retry says from where a conversation goes on anew.
+// Retry is a request to rewind a conversation and try again.
 type Retry struct {
-	Turn   int       `json:"turn,omitempty"`  // the first reply that is replaced, from 1
-	RunID  string    `json:"runId,omitempty"` // in place of it, a run that is begun anew; the latest unless given
+	Turn   int       `json:"turn,omitempty"`  // first model reply to replace, from 1
+	RunID  string    `json:"runId,omitempty"` // run to repeat, instead of Turn; default the latest
 	Prompt *Prompt   `json:"prompt,omitempty"`
-	Model  *ModelRef `json:"model,omitempty"` // the agent's from now on
+	Model  *ModelRef `json:"model,omitempty"` // the agent's model from now on
 }
 
-// Retried is what came of it.
+// Retried is the result of a retry.
 type Retried struct {
 	Run      Run `json:"run"`
 	Turn     int `json:"turn"`
-	Replaced int `json:"replaced"` // replies that are no longer part of the conversation
+	Replaced int `json:"replaced"` // number of replies removed from the conversation
 }
 
-// RetryTurn takes a conversation back and begins a run there. key is as for
+// RetryTurn rewinds a conversation and starts a run there. key is as for
 // [Client.CreateAgent].
 func (c *Client) RetryTurn(ctx context.Context, agentID string, in Retry, key string) (out Retried, err error) {
 	err = c.callWith(ctx, http.MethodPost, agentPath(agentID)+"/retry", nil, in, &out, idempotency(key))
 	return out, err
 }
 
-// Queued says whether a prompt has begun its run.
+// Queued is the result of queueing a prompt: whether its run has started.
 type Queued struct {
 	RunID   string `json:"runId"`
 	Started bool   `json:"started"`
 }
 
-// QueuePrompt gives an agent a prompt for when it is free. key is as for
+// QueuePrompt queues a prompt until the agent is idle. key is as for
 // [Client.CreateAgent].
 func (c *Client) QueuePrompt(ctx context.Context, agentID string, p Prompt, key string) (out Queued, err error) {
 	in := struct {
@@ -44,7 +44,7 @@ func (c *Client) QueuePrompt(ctx context.Context, agentID string, p Prompt, key 
 	return out, err
 }
 
-// Waiting is a prompt that waits for the run before it to end.
+// Waiting is a queued prompt.
 type Waiting struct {
 	RunID    string    `json:"runId"`
 	Text     string    `json:"text"`
@@ -52,7 +52,7 @@ type Waiting struct {
 	QueuedAt time.Time `json:"queuedAt"`
 }
 
-// Queue returns the prompts that wait, the next first.
+// Queue returns the queued prompts, next first.
 func (c *Client) Queue(ctx context.Context, agentID string) ([]Waiting, error) {
 	var out struct {
 		Items []Waiting `json:"items"`
@@ -60,7 +60,7 @@ func (c *Client) Queue(ctx context.Context, agentID string) ([]Waiting, error) {
 	return out.Items, c.call(ctx, http.MethodGet, agentPath(agentID)+"/queue", nil, &out)
 }
 
-// Unqueue takes a prompt back that waits.
+// Unqueue removes a queued prompt.
 func (c *Client) Unqueue(ctx context.Context, agentID, runID string) error {
 	return c.call(ctx, http.MethodDelete, agentPath(agentID)+"/queue/"+segment(runID), nil, nil)
 }

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Webhook is told what becomes of an agent.
+// Webhook receives notifications about an agent.
 type Webhook struct {
 	URL    string `json:"url"`
-	Secret string `json:"secret,omitempty"` // from 32 to 256 bytes, with which what it is told is signed
-	// Events are what it is told of, of statusChange and approvalRequested; none is both.
+	Secret string `json:"secret,omitempty"` // signing secret, 32 to 256 bytes
+	// Events selects statusChange and approvalRequested; empty is both.
 	Events []string `json:"events,omitempty"`
 }
 
-// Delivery is something that an agent's webhook was told, or is to be.
+// Delivery is a delivery to an agent's webhook, sent or pending.
 type Delivery struct {
 	ID             string     `json:"id"`
 	Event          string     `json:"event"`
@@ -29,7 +29,7 @@ type Delivery struct {
 	LastError      string     `json:"lastError,omitempty"`
 }
 
-// Deliveries returns the newest 100 of an agent.
+// Deliveries returns the newest 100 deliveries of an agent's webhook.
 func (c *Client) Deliveries(ctx context.Context, agentID string) ([]Delivery, error) {
 	var out struct {
 		Items []Delivery `json:"items"`
@@ -37,7 +37,7 @@ func (c *Client) Deliveries(ctx context.Context, agentID string) ([]Delivery, er
 	return out.Items, c.call(ctx, http.MethodGet, agentPath(agentID)+"/webhook-deliveries", url.Values{"limit": {"100"}}, &out)
 }
 
-// ReplayDelivery has one told again.
+// ReplayDelivery sends a delivery again.
 func (c *Client) ReplayDelivery(ctx context.Context, agentID, id string) error {
 	return c.call(ctx, http.MethodPost, agentPath(agentID)+"/webhook-deliveries/"+segment(id)+"/replay", nil, nil)
 }

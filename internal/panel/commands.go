@@ -14,19 +14,19 @@ import (
 
 const (
 	pollEvery  = 2 * time.Second
-	pollWithin = 15 * time.Second // the longest that a list or an action may take
-	pageSize   = 100              // the most that the API gives at once
-	mostAgents = 1000             // the most that are listed without a search
-	batchSize  = 500              // the most events that are drawn at once
+	pollWithin = 15 * time.Second // timeout of a list request or an action
+	pageSize   = 100              // the API's largest page size
+	mostAgents = 1000             // most agents listed without a search
+	batchSize  = 500              // most events drawn at once
 )
 
-// What the commands report.
+// Messages from commands to Update.
 type (
 	polled struct {
-		again     bool // another poll is to follow by the clock
+		again     bool // schedule another poll
 		client    Client
 		agents    []client.Agent
-		found     []client.Agent // by foundFor, the words of the search
+		found     []client.Agent // results of the search foundFor
 		foundFor  string
 		questions []client.Approval
 		err       error
@@ -38,7 +38,7 @@ type (
 	}
 	feedEnded struct {
 		feed *feed
-		err  error // nil: the agent was deleted
+		err  error // nil if the agent was deleted
 	}
 	diffRead struct {
 		agentID string
@@ -51,18 +51,18 @@ type (
 	}
 )
 
-// act is something that is done to an agent.
+// act is an action on an agent.
 type act struct {
 	agentID string
-	did     string  // says that it was done
-	ask     string  // asks whether to do it
-	sends   bool    // the agent's draft
-	made    *string // id of the agent that it has made, which is opened then; nil makes none
+	did     string  // message after success
+	ask     string  // confirmation question; "" for none
+	sends   bool    // the action sends the agent's draft
+	made    *string // id of the created agent, to open it; nil if the action creates none
 	do      func(context.Context, Client) error
 }
 
-// poll reads the list and the questions. It connects first where that has not
-// succeeded yet, and anew after trouble: there may be another server by now.
+// poll fetches the agents and pending requests. It connects first if there is no
+// connection yet, and reconnects after an error, because the server may have changed.
 func (m *Model) poll(again bool) tea.Cmd {
 	ctx, c, connect, search := m.ctx, m.client, m.Connect, m.search
 	anew := c == nil || m.trouble != nil
@@ -78,7 +78,7 @@ func (m *Model) poll(again bool) tea.Cmd {
 		if p.agents, p.err = list(ctx, p.client, mostAgents, ""); p.err != nil {
 			return p
 		}
-		// The server searches all agents, also those that are not in the list.
+		// The server searches all agents, including those that are not listed.
 		if p.foundFor = search; search != "" {
 			if p.found, p.err = list(ctx, p.client, pageSize, search); p.err != nil {
 				return p
@@ -89,8 +89,8 @@ func (m *Model) poll(again bool) tea.Cmd {
 	}
 }
 
-// list reads up to most agents that have the words: first those that ask, of any
-// age, then the newest.
+// list fetches up to most agents that match words: first those waiting for an answer,
+// then the newest.
 func list(ctx context.Context, c Client, most int, words string) ([]client.Agent, error) {
 	var all []client.Agent
 	seen := map[string]bool{}
@@ -100,7 +100,7 @@ func list(ctx context.Context, c Client, most int, words string) ([]client.Agent
 			return nil, err
 		}
 		for _, a := range page.Items {
-			if !seen[a.ID] { // one that was answered between two pages comes twice
+			if !seen[a.ID] { // an agent answered between two pages is returned twice
 				seen[a.ID] = true
 				all = append(all, a)
 			}
@@ -112,7 +112,7 @@ func list(ctx context.Context, c Client, most int, words string) ([]client.Agent
 	return all, nil
 }
 
-// perform does what was asked for, and reads the list again.
+// perform runs an action and then polls.
 func (m *Model) perform(a act) tea.Cmd {
 	ctx, c := m.ctx, m.client
 	return func() tea.Msg {
@@ -122,7 +122,7 @@ func (m *Model) perform(a act) tea.Cmd {
 	}
 }
 
-// acted says how it went.
+// acted shows the result of an action.
 func (m *Model) acted(msg acted) tea.Cmd {
 	m.said, m.bad = msg.act.did, false
 	if msg.err != nil {
@@ -133,9 +133,9 @@ func (m *Model) acted(msg acted) tea.Cmd {
 		}
 		switch {
 		case msg.act.sends && msg.act.agentID == "":
-			m.said += " (your words are kept: n)"
+			m.said += " (your text is kept: press n)"
 		case msg.act.sends:
-			m.said += " (your words are kept: f)"
+			m.said += " (your text is kept: press f)"
 		}
 		return m.poll(false)
 	}
@@ -149,14 +149,14 @@ func (m *Model) acted(msg acted) tea.Cmd {
 	return m.poll(false)
 }
 
-// feed is an agent's journal as it grows.
+// feed follows an agent's journal.
 type feed struct {
 	events chan client.Event
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-// newFeed returns a feed that reads nothing yet, and the commands that read it.
+// newFeed returns a feed and the commands that start reading it.
 func (m *Model) newFeed(agentID string) (*feed, tea.Cmd) {
 	ctx, cancel := context.WithCancel(m.ctx)
 	f := &feed{events: make(chan client.Event, batchSize), ctx: ctx, cancel: cancel}
@@ -206,7 +206,7 @@ func (m *Model) readDiff(agentID string) tea.Cmd {
 	}
 }
 
-// attach gives the terminal to a shell in the agent's machine, and takes it back.
+// attach suspends the panel and runs a shell in the agent's machine.
 func (m *Model) attach(agentID string) tea.Cmd {
 	var said bytes.Buffer
 	cmd := m.Attach(agentID)
@@ -215,6 +215,6 @@ func (m *Model) attach(agentID string) tea.Cmd {
 		if words := strings.TrimSpace(said.String()); err != nil && words != "" {
 			err = &cli.Problem{Message: strings.TrimPrefix(cli.Line(words, 0), "error: "), Err: err}
 		}
-		return acted{act: act{agentID: agentID, did: "Back from the terminal; it goes on."}, err: err}
+		return acted{act: act{agentID: agentID, did: "Detached; the terminal keeps running."}, err: err}
 	})
 }

@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	keptLines  = 20_000   // of a conversation, the newest
-	longLine   = 64 << 10 // bytes after which a line that goes on is taken as ended
-	transcript = 400      // runes after which the transcript cuts what it says of a call
+	keptLines  = 20_000   // newest lines of a conversation that are kept
+	longLine   = 64 << 10 // bytes after which an unfinished line is broken
+	transcript = 400      // width in runes at which the transcript cuts call summaries
 )
 
-// conversation is an agent that was opened.
+// conversation is the view of an open agent.
 type conversation struct {
 	agentID string
 	feed    *feed
-	heard   bool         // an event came
-	ended   *cli.Problem // why no more come
+	heard   bool         // an event has arrived
+	ended   *cli.Problem // why the feed ended
 
-	screen *bytes.Buffer // what t wrote and lines does not have yet
+	screen *bytes.Buffer // output of t not yet in lines
 	t      *cli.Transcript
-	lines  []string // as written, without the last one, which may go on
+	lines  []string // complete lines of output
 	tail   string
 	folded folded
-	up     int // lines from the end; 0 stays at the newest
+	up     int // lines scrolled up from the end; 0 follows the newest
 }
 
-// folded are lines as they fit the width.
+// folded caches lines wrapped to a width.
 type folded struct {
-	wide, done int // done: of the lines that were folded
+	wide, done int // width, and the number of lines wrapped so far
 	lines      []string
 }
 
@@ -54,8 +54,7 @@ func (m *Model) leave() {
 	m.open = nil
 }
 
-// happened takes in events. Those that change how the agent stands are reason to
-// read the list at once.
+// happened shows new events. Events that change the agent's state trigger a poll.
 func (m *Model) happened(events []client.Event) tea.Cmd {
 	c := m.open
 	cmds := []tea.Cmd{c.feed.next}
@@ -73,7 +72,7 @@ func (m *Model) happened(events []client.Event) tea.Cmd {
 		}
 	}
 	c.take()
-	if c.up > 0 { // what is being read stays where it is
+	if c.up > 0 { // keep the scroll position
 		c.up += len(c.foldedLines(m.wide)) - before
 	}
 	if news {
@@ -82,7 +81,7 @@ func (m *Model) happened(events []client.Event) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// showFailure says why a run has failed, and what to do.
+// showFailure prints why a run failed, and the hint.
 func (m *Model) showFailure(end *cli.RunEnd) {
 	m.open.take()
 	m.open.lines = append(m.open.lines, m.paint.Style(cli.Red, "error: ")+clean(end.Failure.Message))
@@ -91,7 +90,7 @@ func (m *Model) showFailure(end *cli.RunEnd) {
 	}
 }
 
-// take moves what was written into lines.
+// take moves complete lines of output from screen to lines.
 func (c *conversation) take() {
 	parts := strings.Split(c.tail+c.screen.String(), "\n")
 	c.screen.Reset()
@@ -106,7 +105,7 @@ func (c *conversation) take() {
 	}
 }
 
-// foldedLines is the conversation as it fits the width.
+// foldedLines returns the conversation wrapped to wide columns.
 func (c *conversation) foldedLines(wide int) []string {
 	f := &c.folded
 	if f.wide != wide {
@@ -147,8 +146,7 @@ func (m *Model) onConversation(key string) tea.Cmd {
 	return nil
 }
 
-// onAgent is what the keys do that steer an agent, in the list and in its
-// conversation.
+// onAgent handles the keys that act on an agent, in the list and in a conversation.
 func (m *Model) onAgent(key string) tea.Cmd {
 	a := m.current()
 	if a == nil || m.client == nil {
@@ -160,46 +158,46 @@ func (m *Model) onAgent(key string) tea.Cmd {
 	case "a":
 		switch q := m.asks(id); {
 		case q == nil:
-			m.said = "This agent asks nothing."
+			m.said = "This agent is not waiting for an answer."
 		case q.Hidden:
 			return m.readQuestion(*q)
 		default:
 			m.page = m.questionPage(*q)
 		}
 	case "f":
-		label := "to “" + cutTo(clean(a.Name), 40) + "”"
+		label := "send to “" + cutTo(clean(a.Name), 40) + "”"
 		if works {
-			label += " when it is free"
+			label += " (queued)"
 		}
 		m.typed = newLine(label, m.drafts[id].text, func(text string) tea.Cmd { return m.followUp(id, text, works) },
 			func(text string) { m.drafts[id] = m.drafts[id].with(text) })
 	case "x":
 		m.sure = &act{
-			agentID: id, did: "Filed away. `aloft agent unarchive " + clean(id) + "` brings it back.", ask: "File “" + cutTo(clean(a.Name), 40) + "” away, and stop what it does?",
+			agentID: id, did: "Archived. Restore it with `aloft agent unarchive " + clean(id) + "`.", ask: "Archive “" + cutTo(clean(a.Name), 40) + "” and stop its run?",
 			do: func(ctx context.Context, c Client) error { return c.Archive(ctx, id) },
 		}
 	case "o":
-		m.said = "In a browser: " + clean(a.URL)
+		m.said = "Dashboard: " + clean(a.URL)
 	case "s":
 		if !works {
-			m.said = "It does nothing that could be stopped."
+			m.said = "This agent is not running."
 			return nil
 		}
 		m.sure = &act{
-			agentID: id, did: "Stopped. Its machine and its work stay.", ask: "Stop “" + cutTo(clean(a.Name), 50) + "”?",
+			agentID: id, did: "Stopped. Its machine and its work are kept.", ask: "Stop “" + cutTo(clean(a.Name), 50) + "”?",
 			do: func(ctx context.Context, c Client) error { return c.Cancel(ctx, id, runID) },
 		}
 	case "p":
 		switch {
 		case a.Paused:
-			return m.perform(act{agentID: id, did: "It goes on.", do: func(ctx context.Context, c Client) error { return c.Resume(ctx, id) }})
+			return m.perform(act{agentID: id, did: "Resumed.", do: func(ctx context.Context, c Client) error { return c.Resume(ctx, id) }})
 		case works:
-			return m.perform(act{agentID: id, did: "It waits before its next step: p lets it go on.", do: func(ctx context.Context, c Client) error { return c.Pause(ctx, id) }})
+			return m.perform(act{agentID: id, did: "Paused before its next step. Press p to resume.", do: func(ctx context.Context, c Client) error { return c.Pause(ctx, id) }})
 		default:
-			m.said = "It does nothing that could be paused."
+			m.said = "This agent is not running."
 		}
 	case "d":
-		m.page = &page{kind: diffPage, agentID: id, title: "Changes", text: []string{"Reading the changes…"}}
+		m.page = &page{kind: diffPage, agentID: id, title: "Changes", text: []string{"Loading changes…"}}
 		return m.readDiff(id)
 	case "t":
 		return m.attach(id)
@@ -207,7 +205,7 @@ func (m *Model) onAgent(key string) tea.Cmd {
 	return nil
 }
 
-// answeredSure does what was asked about, after a yes.
+// answeredSure runs the pending action if key confirms it.
 func (m *Model) answeredSure(key string) tea.Cmd {
 	a := *m.sure
 	m.sure = nil
@@ -217,8 +215,7 @@ func (m *Model) answeredSure(key string) tea.Cmd {
 	return m.perform(a)
 }
 
-// draft is a follow-up that was not sent yet. Its key lets it be sent again
-// without being done twice.
+// draft is an unsent follow-up. Its idempotency key makes resending it safe.
 type draft struct{ text, key string }
 
 func (d draft) with(text string) draft {
@@ -228,8 +225,8 @@ func (d draft) with(text string) draft {
 	return draft{text, uuid.NewString()}
 }
 
-// followUp sends a prompt, or has the server keep it while the agent works. The
-// words are kept until the server has them.
+// followUp sends a prompt, or queues it while the agent is running. The draft is kept
+// until the server has accepted it.
 func (m *Model) followUp(id, text string, works bool) tea.Cmd {
 	d := m.drafts[id].with(text)
 	m.drafts[id] = d
@@ -238,7 +235,7 @@ func (m *Model) followUp(id, text string, works bool) tea.Cmd {
 		return err
 	}}
 	if works {
-		a.did = "It comes next, when the agent is free."
+		a.did = "Queued. It starts when the agent is idle."
 		a.do = func(ctx context.Context, c Client) error {
 			_, err := c.QueuePrompt(ctx, id, client.Prompt{Text: d.text}, d.key)
 			return err
@@ -247,10 +244,10 @@ func (m *Model) followUp(id, text string, works bool) tea.Cmd {
 	return m.perform(a)
 }
 
-// head is what stands over a conversation, and over the pages of an agent.
+// head returns the title of a conversation and of an agent's pages.
 func (m *Model) head(a *client.Agent) string {
 	if a == nil {
-		return m.paint.Style(cli.Bold, "An agent that is in the list no more")
+		return m.paint.Style(cli.Bold, "This agent is no longer in the list")
 	}
 	word, style := standing(*a)
 	s := m.paint.Style(cli.Bold, fit(clean(a.Name), min(max(m.wide/2, 10), max(width(clean(a.Name)), 1)))) + "  " + m.paint.Style(style, word)
@@ -267,7 +264,7 @@ func (m *Model) conversationLines(high int) []string {
 	c := m.open
 	lines := c.foldedLines(m.wide)
 	if len(lines) == 0 && !c.heard && c.ended == nil {
-		return []string{"", "  Reading the conversation…"}
+		return []string{"", "  Loading the conversation…"}
 	}
 	if c.ended != nil {
 		lines = append(append(lines[:len(lines):len(lines)], ""), m.problemLines(c.ended)...)

@@ -8,18 +8,18 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// line is what a person writes. What was pasted may have several lines.
+// line is a text input. Pasted text may have several lines.
 type line struct {
 	label      string
 	text       []rune
-	at         int // where the next rune goes
+	at         int // cursor position
 	mayBeEmpty bool
 	send       func(text string) tea.Cmd
-	keep       func(text string) // of what is not sent; nil forgets it
-	live       func(text string) // is told of every change; nil is not
+	keep       func(text string) // called with unsent text; nil discards it
+	live       func(text string) // called on every change; may be nil
 }
 
-// changed says that it reads otherwise than before.
+// changed calls live after a change.
 func (l *line) changed() {
 	if l.live != nil {
 		l.live(strings.TrimSpace(string(l.text)))
@@ -36,7 +36,7 @@ func (l *line) insert(s string) {
 	l.at += len(runes)
 }
 
-// write says what follows from a key while something is being written.
+// write handles a key while text is being entered.
 func (m *Model) write(key tea.KeyPressMsg) tea.Cmd {
 	l := m.typed
 	defer l.changed()
@@ -52,7 +52,7 @@ func (m *Model) write(key tea.KeyPressMsg) tea.Cmd {
 	case "enter":
 		text := strings.TrimSpace(string(l.text))
 		if text == "" && !l.mayBeEmpty {
-			m.said = "There is nothing to send yet."
+			m.said = "Type something to send first."
 			return nil
 		}
 		m.typed = nil
@@ -78,12 +78,12 @@ func (m *Model) write(key tea.KeyPressMsg) tea.Cmd {
 	case "end", "ctrl+e":
 		l.at = len(l.text)
 	default:
-		l.insert(key.Text) // empty for a key that is no character
+		l.insert(key.Text) // empty for keys without a character
 	}
 	return nil
 }
 
-// cut takes out what is from one place to another.
+// cut removes the runes from index from to index to.
 func (l *line) cut(from, to int) {
 	from, to = max(from, 0), min(to, len(l.text))
 	if from < to {
@@ -92,7 +92,7 @@ func (l *line) cut(from, to int) {
 	}
 }
 
-// word is where the word begins that ends where the cursor is.
+// word returns the start of the word before the cursor.
 func (l *line) word() int {
 	at := l.at
 	for at > 0 && unicode.IsSpace(l.text[at-1]) {
@@ -104,8 +104,8 @@ func (l *line) word() int {
 	return at
 }
 
-// drawn returns the part of the line around the cursor that fits, and how many
-// columns the cursor is from its left.
+// drawn returns the part of the line around the cursor that fits into wide columns, and
+// the cursor's column in it.
 func (l *line) drawn(wide int) (string, int) {
 	shown := []rune(strings.NewReplacer("\n", "⏎", "\t", " ").Replace(string(l.text)))
 	from := 0

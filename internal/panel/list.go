@@ -13,15 +13,15 @@ import (
 	"aloft/internal/client"
 )
 
-// failureFresh is how long a failure is counted in the title.
+// failureFresh is how long the title counts a failure.
 const failureFresh = 24 * time.Hour
 
-// looks are the colours of standings.
+// looks maps standings to colors.
 var looks = map[client.Standing]cli.Style{
 	client.AsksYou: cli.Yellow, client.Paused: cli.Yellow, client.Starting: cli.Cyan, client.Working: cli.Cyan, client.HasFinished: cli.Green, client.HasFailed: cli.Red, client.HasExpired: cli.Red,
 }
 
-// standing is how an agent stands, in a word and its colour.
+// standing returns an agent's standing and its color.
 func standing(a client.Agent) (string, cli.Style) {
 	s := a.Standing()
 	if look, ok := looks[s]; ok {
@@ -30,14 +30,14 @@ func standing(a client.Agent) (string, cli.Style) {
 	return string(s), cli.Dim
 }
 
-// justFailed reports whether the agent's latest run failed not long ago.
+// justFailed reports whether the agent's latest run failed within failureFresh.
 func justFailed(a client.Agent, now time.Time) bool {
 	s := a.Standing()
 	return (s == client.HasFailed || s == client.HasExpired) && now.Sub(a.UpdatedAt) < failureFresh
 }
 
-// listed are the agents that have every word that is looked for: those that are here
-// and match, and what the server has found among all agents.
+// listed returns the agents that match the search: loaded agents that match, and the
+// server's results.
 func (m *Model) listed() []client.Agent {
 	words := strings.Fields(strings.ToLower(m.search))
 	if len(words) == 0 {
@@ -67,7 +67,7 @@ func (m *Model) listed() []client.Agent {
 	return out
 }
 
-// asksLast is 0 of an agent that asks, and 1 of any other.
+// asksLast is a sort key: 0 for an agent that waits for an answer, otherwise 1.
 func asksLast(a client.Agent) int {
 	if a.Waiting > 0 {
 		return 0
@@ -75,8 +75,8 @@ func asksLast(a client.Agent) int {
 	return 1
 }
 
-// at is the place of the chosen agent in the list; the first, if none was chosen
-// or it is there no more.
+// at returns the index of the selected agent, or 0 if it is no longer listed or none is
+// selected.
 func (m *Model) at() int {
 	return max(slices.IndexFunc(m.listed(), func(a client.Agent) bool { return a.ID == m.chosen }), 0)
 }
@@ -94,11 +94,11 @@ func (m *Model) onList(key string) tea.Cmd {
 	case "pgdown", "space":
 		m.choose(m.room())
 	case "home", "g":
-		m.choose(-len(m.agents)) // which is as many as can be listed
+		m.choose(-len(m.agents)) // at least as far as the top
 	case "end", "G":
 		m.choose(len(m.agents))
 	case "/":
-		m.typed = newLine("to search", m.search, func(string) tea.Cmd { return m.poll(false) }, nil)
+		m.typed = newLine("search", m.search, func(string) tea.Cmd { return m.poll(false) }, nil)
 		m.typed.live, m.typed.mayBeEmpty = func(words string) { m.search = words }, true
 	case "esc":
 		m.search = ""
@@ -114,7 +114,7 @@ func (m *Model) onList(key string) tea.Cmd {
 	return nil
 }
 
-// choose moves along the list.
+// choose moves the selection by so many rows.
 func (m *Model) choose(by int) {
 	if listed := m.listed(); len(listed) > 0 {
 		m.chosen = listed[min(max(m.at()+by, 0), len(listed)-1)].ID
@@ -124,14 +124,14 @@ func (m *Model) choose(by int) {
 func (m *Model) listLines(high int) []string {
 	switch {
 	case !m.loaded && m.trouble == nil:
-		return []string{"", "  Asking the server for its agents…"}
+		return []string{"", "  Loading agents…"}
 	case !m.loaded:
 		return append([]string{""}, m.problemLines(m.trouble)...)
 	case len(m.agents) == 0:
 		return []string{
-			"", "  There are no agents yet. Make one: press n, or run", "",
+			"", "  No agents yet. To start one, press n, or run", "",
 			"    " + m.paint.Style(cli.Bold, `aloft run --repo https://git.example.com/team/app "Fix the failing test"`), "",
-			"  It appears here by itself.",
+			"  It then appears here.",
 		}
 	}
 	listed := m.listed()
@@ -139,12 +139,12 @@ func (m *Model) listLines(high int) []string {
 		return []string{"", "  Searching all agents…"}
 	}
 	if len(listed) == 0 {
-		return []string{"", "  No agent has these words: Esc shows all of them again."}
+		return []string{"", "  No matching agents. Press Esc to show all."}
 	}
 	rows := max(high-1, 1)
 	at := m.at()
 	m.top = max(min(m.top, at, len(listed)-rows), at-rows+1, 0)
-	rest := m.wide - 2 - 11 - 2 - 2 - 11 // without the mark, the status, the gaps and the age
+	rest := m.wide - 2 - 11 - 2 - 2 - 11 // minus the mark, the status, the gaps and the age
 	name := max(rest*2/5, 8)
 	doing := max(rest-name, 0)
 	out := []string{m.paint.Style(cli.Dim, "  "+fit("STATUS", 11)+fit("NAME", name)+"  "+fit("DOING", doing)+"  CREATED")}
@@ -160,7 +160,7 @@ func (m *Model) listLines(high int) []string {
 	return out
 }
 
-// doing is what an agent does, or asks.
+// doing returns what an agent is doing or asking.
 func (m *Model) doing(a client.Agent) string {
 	if q := m.asks(a.ID); q != nil {
 		return asked(*q)
@@ -168,7 +168,7 @@ func (m *Model) doing(a client.Agent) string {
 	return a.Doing
 }
 
-// asked is a question on one line: its tool alone where the team displays no
+// asked returns a request on one line. It is only the tool's name if the team hides
 // summaries in lists.
 func asked(q client.Approval) string {
 	if q.Hidden {

@@ -19,14 +19,14 @@ const (
 	questionPage
 )
 
-// page is a text that lies over the rest, and may be longer than the screen.
+// page is a scrollable text over the list or a conversation.
 type page struct {
 	kind     pageKind
 	agentID  string
 	question client.Approval
 	title    string
-	rows     [][2]string // keys and what they do, before the text
-	text     []string    // clean, with colours
+	rows     [][2]string // keys and descriptions, shown before the text
+	text     []string    // clean, with colors
 	top      int         // first line on the screen
 }
 
@@ -57,7 +57,7 @@ func (m *Model) onPage(key string) tea.Cmd {
 	return nil
 }
 
-// exact begins a line that is shown to the last blank.
+// exact is the prefix of lines whose whitespace is preserved.
 const exact = "    "
 
 func (p *page) lines(wide int) []string {
@@ -89,14 +89,14 @@ func (m *Model) pageLines(high int) []string {
 // seen reports whether the end of the page is on the screen.
 func (m *Model) seen() bool { return m.page.top+m.room() >= len(m.page.lines(m.wide)) }
 
-// showDiff fills the page of changes.
+// showDiff fills the changes page.
 func (m *Model) showDiff(msg diffRead) {
 	p := m.page
 	switch {
 	case msg.err != nil:
 		p.text = m.problemLines(m.Problem(msg.err))
 	case msg.diff.Diff == "":
-		p.text = []string{"It has changed nothing."}
+		p.text = []string{"No changes."}
 	default:
 		p.text = nil
 		for line := range strings.Lines(cli.Clean(msg.diff.Diff)) {
@@ -104,17 +104,17 @@ func (m *Model) showDiff(msg diffRead) {
 		}
 	}
 	if msg.diff.Truncated {
-		p.text = append(p.text, "", "There is more: the diff is too long to be sent whole. Fetch the branch to see all of it.")
+		p.text = append(p.text, "", "The diff is truncated: it is too long to show in full. Fetch the branch to see all of it.")
 	}
 }
 
-// questionRead is a question that the list leaves out.
+// questionRead is the result of readQuestion.
 type questionRead struct {
 	question client.Approval
 	err      error
 }
 
-// readQuestion reads a question that the list leaves out, to show it.
+// readQuestion fetches a request whose details the list hides.
 func (m *Model) readQuestion(q client.Approval) tea.Cmd {
 	ctx, c := m.ctx, m.client
 	return func() tea.Msg {
@@ -125,7 +125,7 @@ func (m *Model) readQuestion(q client.Approval) tea.Cmd {
 	}
 }
 
-// questionRead shows the question, unless another page has been opened meanwhile.
+// questionRead shows the request, unless another page has been opened meanwhile.
 func (m *Model) questionRead(msg questionRead) {
 	switch {
 	case msg.err != nil:
@@ -135,15 +135,16 @@ func (m *Model) questionRead(msg questionRead) {
 	}
 }
 
-// questionPage shows a question whole: who allows it is to have seen all of it.
+// questionPage returns a page with the whole request: whoever approves it must have
+// seen all of it.
 func (m *Model) questionPage(q client.Approval) *page {
 	block := func(s string) []string { return strings.Split(tabbed(strings.TrimSpace(cli.Clean(s))), "\n") }
-	head := "It asks to use " + clean(q.Tool) + ":"
+	head := "The agent asks to use " + clean(q.Tool) + ":"
 	switch {
 	case len(q.Questions) > 0:
-		head = "It asks:"
+		head = "The agent asks:"
 	case q.Tool == client.PlanTool:
-		head = "It has a plan:"
+		head = "The agent proposes a plan:"
 	}
 	text := []string{m.paint.Style(cli.Yellow, head), ""}
 	for _, line := range block(q.Subject) {
@@ -159,48 +160,48 @@ func (m *Model) questionPage(q client.Approval) *page {
 		}
 	}
 	if len(q.Entries) > 0 {
-		text = append(text, m.paint.Style(cli.Dim, "Rules that Y allows for this agent, and A for all of yours:"))
+		text = append(text, m.paint.Style(cli.Dim, "Rules that Y adds for this agent and A for all your agents:"))
 		for _, rule := range q.Entries {
-			text = append(text, exact+clean(rule)) // one rule, one line
+			text = append(text, exact+clean(rule)) // never wrapped
 		}
 	}
 	if q.Change != "" {
 		if q.Tool != client.PlanTool {
-			text = append(text, m.paint.Style(cli.Dim, "Would stand there:"))
+			text = append(text, m.paint.Style(cli.Dim, "Change:"))
 		}
 		for _, line := range block(q.Change) {
 			text = append(text, exact+line)
 		}
 	}
 	if q.Until != nil {
-		text = append(text, m.paint.Style(cli.Dim, "Counts as denied after: ")+q.Until.Local().Format(time.DateTime))
+		text = append(text, m.paint.Style(cli.Dim, "Denied automatically at: ")+q.Until.Local().Format(time.DateTime))
 	}
-	return &page{kind: questionPage, agentID: q.AgentID, question: q, title: "A question", text: text}
+	return &page{kind: questionPage, agentID: q.AgentID, question: q, title: "Request", text: text}
 }
 
 func (m *Model) onQuestion(key string) tea.Cmd {
 	q := m.page.question
 	if len(q.Questions) > 0 && key != "n" {
 		if key == "y" || key == "enter" {
-			m.typed = newLine("your answer: a number, or words"+manyWords(q), "", func(text string) tea.Cmd { return m.say(q, text) }, nil)
+			m.typed = newLine("answer (a number or text"+manyWords(q)+")", "", func(text string) tea.Cmd { return m.say(q, text) }, nil)
 		}
 		return nil
 	}
 	switch key {
 	case "y", "Y", "A":
 		if !m.seen() {
-			m.said = "There is more to read: go to its end first (space)."
+			m.said = "Read to the end first (press space)."
 			return nil
 		}
 		switch key {
 		case "Y":
-			return m.answer(q, client.Answer{Decision: client.AllowAgent}, "Allowed, and calls like it by this agent.")
+			return m.answer(q, client.Answer{Decision: client.AllowAgent}, "Allowed for this agent, with similar calls.")
 		case "A":
-			return m.answer(q, client.Answer{Decision: client.AllowAlways}, "Allowed, and calls like it by all of your agents: your permissions.json says so now.")
+			return m.answer(q, client.Answer{Decision: client.AllowAlways}, "Allowed for all your agents, with similar calls. The rules were added to your permissions.json.")
 		}
-		return m.answer(q, client.Answer{Decision: client.AllowOnce}, "Allowed, this once.")
+		return m.answer(q, client.Answer{Decision: client.AllowOnce}, "Allowed once.")
 	case "n":
-		m.typed = newLine("a denial, with your words or none", "", func(text string) tea.Cmd {
+		m.typed = newLine("deny, with an optional message", "", func(text string) tea.Cmd {
 			return m.answer(q, client.Answer{Decision: client.Deny, Message: text}, "Denied.")
 		}, nil)
 		m.typed.mayBeEmpty = true
@@ -208,15 +209,15 @@ func (m *Model) onQuestion(key string) tea.Cmd {
 	return nil
 }
 
-// manyWords say how several questions are answered on one line.
+// manyWords explains how to answer several questions on one line.
 func manyWords(q client.Approval) string {
 	if len(q.Questions) < 2 {
 		return ""
 	}
-	return "; several as " + clean(q.Questions[0].ID) + "=1; " + clean(q.Questions[1].ID) + "=…"
+	return "; for several questions " + clean(q.Questions[0].ID) + "=1; " + clean(q.Questions[1].ID) + "=…"
 }
 
-// say answers a question of the agent's own by what was typed.
+// say answers an agent's own questions with the typed text.
 func (m *Model) say(q client.Approval, typed string) tea.Cmd {
 	parts := []string{typed}
 	if len(q.Questions) > 1 {
@@ -237,27 +238,27 @@ func (m *Model) answer(q client.Approval, in client.Answer, did string) tea.Cmd 
 	}})
 }
 
-// keysWide is how many columns the keys take in the help.
+// keysWide is the width of the key column in the help.
 const keysWide = 20
 
-// keys are those of the help. What stands at the bottom is in hints.
+// keys is the content of the help page. The keys at the bottom come from hints.
 var keys = [][2]string{
-	{"↑ ↓, k j", "the agent before, the next; in a text, a line"},
-	{"PgUp PgDn, space", "a screen"},
-	{"g G", "the first, the last; a conversation stays at its newest"},
-	{"Enter, Esc", "opens an agent, goes back"},
-	{"/", "searches: names, repositories, what they do; Esc shows all"},
-	{"n", "a new agent: its repository, then its task"},
-	{"a", "what it asks: y once, Y for this agent, A always, n denies; y answers a question, n leaves it"},
-	{"f", "a follow-up, queued while it works; Esc keeps the words"},
-	{"d", "what it has changed"},
-	{"t", "a terminal in its machine, shared; Ctrl-B D comes back"},
-	{"p", "pauses it, or lets it go on"},
-	{"s", "stops what it does"},
-	{"x", "files it away"},
-	{"o", "its address in the dashboard"},
+	{"↑ ↓, k j", "previous and next agent; in a text, scroll by a line"},
+	{"PgUp PgDn, space", "scroll by a screen"},
+	{"g G", "first and last; G follows a conversation"},
+	{"Enter, Esc", "open an agent; go back"},
+	{"/", "search names, repositories and activity; Esc shows all"},
+	{"n", "start a new agent: its repository, then its task"},
+	{"a", "answer a request: y once, Y for this agent, A always, n denies; for a question, y answers and n skips"},
+	{"f", "send a follow-up, queued while the agent is running; Esc keeps the text"},
+	{"d", "show changes"},
+	{"t", "open a shared terminal in its machine; Ctrl-B D detaches"},
+	{"p", "pause or resume"},
+	{"s", "stop the run"},
+	{"x", "archive"},
+	{"o", "show its dashboard address"},
 	{"?", "this help"},
-	{"q, Ctrl-C", "leaves; agents go on"},
+	{"q, Ctrl-C", "quit; agents keep running"},
 }
 
 func (m *Model) help() *page {
@@ -265,6 +266,6 @@ func (m *Model) help() *page {
 	for _, k := range keys {
 		p.rows = append(p.rows, [2]string{"  " + m.paint.Style(cli.Bold, fit(k[0], keysWide-2)), k[1]})
 	}
-	p.text = []string{"", "All of it is a command too: `aloft --help` names them."}
+	p.text = []string{"", "Everything here is also a command: see `aloft --help`."}
 	return p
 }

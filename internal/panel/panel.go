@@ -1,11 +1,10 @@
-// Package panel is the full-screen control panel: the list of agents, a
-// conversation as it goes on, and the keys to steer it. What happens is a
-// message, [Model.Update] says what follows from one and does nothing outside,
-// and [Model.View] draws it; whatever speaks to a server is a command in
-// commands.go.
+// Package panel is the full-screen control panel: the list of agents, live
+// conversations, and keys to control agents. It is a Bubble Tea program: [Model.Update]
+// handles messages without side effects, [Model.View] draws the model, and the commands
+// in commands.go make the requests to the server.
 //
-// What comes from a server, a model or a machine is cleaned as it is taken in:
-// see package cli.
+// Text from a server, a model or a machine is cleaned as it is received: see package
+// cli.
 package panel
 
 import (
@@ -23,7 +22,7 @@ import (
 	"aloft/internal/client"
 )
 
-// Reader is what the panel reads of a server.
+// Reader has the panel's read requests.
 type Reader interface {
 	FindAgents(ctx context.Context, limit int, cursor string, f client.AgentFilter) (client.AgentPage, error)
 	Approvals(ctx context.Context) ([]client.Approval, error)
@@ -32,7 +31,7 @@ type Reader interface {
 	Diff(ctx context.Context, agentID string) (client.Diff, error)
 }
 
-// Steerer is what the panel asks of a server.
+// Steerer has the panel's requests that control agents.
 type Steerer interface {
 	CreateRun(ctx context.Context, agentID string, p client.Prompt, key string) (client.Run, error)
 	AnswerApproval(ctx context.Context, agentID, id string, in client.Answer) error
@@ -41,33 +40,33 @@ type Steerer interface {
 	Resume(ctx context.Context, agentID string) error
 }
 
-// Maker is what makes agents, gives them work for later and files them away.
+// Maker has the panel's requests that create, queue work for, and archive agents.
 type Maker interface {
 	CreateAgent(ctx context.Context, in client.NewAgent, key string) (client.Agent, client.Run, error)
 	QueuePrompt(ctx context.Context, agentID string, p client.Prompt, key string) (client.Queued, error)
 	Archive(ctx context.Context, agentID string) error
 }
 
-// Client is a server. A *client.Client is one.
+// Client is a connection to a server. *client.Client implements it.
 type Client interface {
 	Reader
 	Steerer
 	Maker
 }
 
-// Options are what the panel is made of.
+// Options configure the panel.
 type Options struct {
-	Connect func() (Client, error)         // asked again until it succeeds
-	Attach  func(agentID string) *exec.Cmd // what opens a terminal in an agent's machine
-	Problem func(error) *cli.Problem       // what an error is to a person
-	Color   bool                           // whether colours are used
-	Now     func() time.Time               // the time; nil is the clock's
+	Connect func() (Client, error)         // called again until it succeeds
+	Attach  func(agentID string) *exec.Cmd // command that opens a terminal in an agent's machine
+	Problem func(error) *cli.Problem       // converts an error for display
+	Color   bool                           // use colors
+	Now     func() time.Time               // current time; nil is time.Now
 }
 
-// Run shows the panel on a terminal until the person leaves or ctx ends.
+// Run shows the panel on a terminal until the user quits or ctx is done.
 func Run(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends what still reads
+	defer cancel() // stops pending requests
 	_, err := tea.NewProgram(New(ctx, o), tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithInput(in), tea.WithOutput(out)).Run()
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, tea.ErrProgramKilled) {
 		return cause
@@ -75,37 +74,38 @@ func Run(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// Model is all that the panel knows. It is used by one goroutine.
+// Model is the state of the panel. It must be used by one goroutine.
 type Model struct {
 	Options
-	ctx   context.Context // of the commands
-	paint *cli.Output     // for its colours
+	ctx   context.Context // context of commands
+	paint *cli.Output     // for styles only
 	wide  int
 	high  int
 
 	client    Client
-	agents    []client.Agent // those that ask first, then the newest
-	found     []client.Agent // what the server has found for foundFor, in the same order
+	agents    []client.Agent // agents waiting for an answer first, then the newest
+	found     []client.Agent // the server's results for foundFor, in the same order
 	foundFor  string
 	questions []client.Approval
-	loaded    bool         // the list was read once
-	trouble   *cli.Problem // why the list could not be read again
+	loaded    bool         // the list has been loaded at least once
+	trouble   *cli.Problem // why the last poll failed
 
-	search string // words that what is listed has
-	chosen string // id of the agent that the list stands on; "" for the first, whichever that is
+	search string // search text
+	chosen string // id of the selected agent; "" for the first
 	top    int    // first agent on the screen
 	open   *conversation
-	page   *page            // over the list or the conversation
-	typed  *line            // what is being written
-	sure   *act             // what waits for a yes
-	drafts map[string]draft // by agent; "" is a new one's
-	asked  draft            // of the new agent that was asked for last, with its repository
+	page   *page            // open page, over the list or the conversation
+	typed  *line            // active text input
+	sure   *act             // action waiting for confirmation
+	drafts map[string]draft // by agent id; "" for a new agent
+	asked  draft            // draft of the last new agent, with its repository
 
-	said string // how the last action went
-	bad  bool   // it went wrong
+	said string // result of the last action
+	bad  bool   // the last action failed
 }
 
-// New returns a panel that has read nothing yet. ctx ends what its commands do.
+// New returns a panel that has not loaded anything yet. Its commands stop when ctx is
+// done.
 func New(ctx context.Context, o Options) *Model {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -113,10 +113,10 @@ func New(ctx context.Context, o Options) *Model {
 	return &Model{Options: o, ctx: ctx, paint: cli.OnScreen(io.Discard, 1, o.Color), wide: 80, high: 24, drafts: map[string]draft{}}
 }
 
-// Init begins to read.
+// Init starts polling.
 func (m *Model) Init() tea.Cmd { return m.poll(true) }
 
-// Update says what follows from a message.
+// Update handles a message.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -152,7 +152,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// pressed says what follows from a key.
+// pressed handles a key.
 func (m *Model) pressed(key tea.KeyPressMsg) tea.Cmd {
 	name := key.String()
 	switch name {
@@ -178,7 +178,7 @@ func (m *Model) pressed(key tea.KeyPressMsg) tea.Cmd {
 	return m.onList(name)
 }
 
-// polled takes in what the server said of its agents.
+// polled handles the result of a poll.
 func (m *Model) polled(p polled) tea.Cmd {
 	var again tea.Cmd
 	if p.again {
@@ -194,12 +194,12 @@ func (m *Model) polled(p polled) tea.Cmd {
 	m.found, m.foundFor = p.found, p.foundFor
 	if m.page != nil && m.page.kind == questionPage && m.question(m.page.question.ID) == nil {
 		m.page = nil
-		m.said = "That question was answered, or its run has ended."
+		m.said = "This request has been answered, or its run has ended."
 	}
 	return again
 }
 
-// question returns the question of an id that still waits; nil if none does.
+// question returns the pending request with the given id, or nil.
 func (m *Model) question(id string) *client.Approval {
 	for i := range m.questions {
 		if m.questions[i].ID == id {
@@ -209,7 +209,7 @@ func (m *Model) question(id string) *client.Approval {
 	return nil
 }
 
-// asks returns the oldest question of an agent; nil if it asks nothing.
+// asks returns an agent's oldest pending request, or nil.
 func (m *Model) asks(agentID string) *client.Approval {
 	for i := range m.questions {
 		if m.questions[i].AgentID == agentID {
@@ -219,7 +219,7 @@ func (m *Model) asks(agentID string) *client.Approval {
 	return nil
 }
 
-// current returns the agent that keys are for; nil if there is none.
+// current returns the agent that keys act on, or nil.
 func (m *Model) current() *client.Agent {
 	if m.open == nil {
 		listed := m.listed()

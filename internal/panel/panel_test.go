@@ -319,28 +319,28 @@ func TestKeysAskTheServer(t *testing.T) {
 		want string
 		said string
 	}{
-		{"a y", "answer bc-2 apr-1 allow_once ", "Allowed, this once."},
-		{"a Y", "answer bc-2 apr-1 allow_agent ", "Allowed, and calls like it by this agent."},
-		{"a A", "answer bc-2 apr-1 allow_always ", "Allowed, and calls like it by all of your agents: your permissions.json says so now."},
-		{"x y", "archive bc-2", "Filed away. `aloft agent unarchive bc-2` brings it back."},
+		{"a y", "answer bc-2 apr-1 allow_once ", "Allowed once."},
+		{"a Y", "answer bc-2 apr-1 allow_agent ", "Allowed for this agent, with similar calls."},
+		{"a A", "answer bc-2 apr-1 allow_always ", "Allowed for all your agents, with similar calls. The rules were added to your permissions.json."},
+		{"x y", "archive bc-2", "Archived. Restore it with `aloft agent unarchive bc-2`."},
 		{"x n", "", ""},
-		{"/ d o c s enter x y", "archive bc-3", "Filed away. `aloft agent unarchive bc-3` brings it back."},
-		{"/ d o c s esc s y", "cancel bc-2 run-2", "Stopped. Its machine and its work stay."},
+		{"/ d o c s enter x y", "archive bc-3", "Archived. Restore it with `aloft agent unarchive bc-3`."},
+		{"/ d o c s esc s y", "cancel bc-2 run-2", "Stopped. Its machine and its work are kept."},
 		{"/ n o n e enter s", "", ""},
 		{"G o", "", "In a browser: https://aloft.example.com/agents/bc-3"},
-		{"n enter enter", "", "There is nothing to send yet."},
+		{"n enter enter", "", "Type something to send first."},
 		{"a n enter", "answer bc-2 apr-1 deny ", "Denied."},
 		{"a n n o x backspace enter", "answer bc-2 apr-1 deny no", "Denied."},
-		{"enter a y", "answer bc-2 apr-1 allow_once ", "Allowed, this once."},
-		{"s y", "cancel bc-2 run-2", "Stopped. Its machine and its work stay."},
-		{"down down enter p", "pause bc-1", "It waits before its next step: p lets it go on."},
+		{"enter a y", "answer bc-2 apr-1 allow_once ", "Allowed once."},
+		{"s y", "cancel bc-2 run-2", "Stopped. Its machine and its work are kept."},
+		{"down down enter p", "pause bc-1", "Paused before its next step. Press p to resume."},
 		{"down down down p", "resume bc-5", "It goes on."},
-		{"down s", "", "It does nothing that could be stopped."},
-		{"down p", "", "It does nothing that could be paused."},
-		{"down a", "", "This agent asks nothing."},
+		{"down s", "", "This agent is not running."},
+		{"down p", "", "This agent is not running."},
+		{"down a", "", "This agent is not waiting for an answer."},
 		{"s n", "", ""},
 		{"y", "", ""},
-		{"f enter", "", "There is nothing to send yet."},
+		{"f enter", "", "Type something to send first."},
 	} {
 		t.Run(c.keys, func(t *testing.T) {
 			p := newPanel(t).loaded()
@@ -444,7 +444,7 @@ func TestAnsweredQuestionGoes(t *testing.T) {
 	p := newPanel(t).loaded()
 	p.press("a")
 	p.Update(polled{client: p.server, agents: agents()})
-	if p.page != nil || !strings.Contains(p.screen(), "was answered") {
+	if p.page != nil || !strings.Contains(p.screen(), "has been answered") {
 		t.Errorf("the screen is\n%s", p.screen())
 	}
 }

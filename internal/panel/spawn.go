@@ -10,8 +10,8 @@ import (
 	"aloft/internal/client"
 )
 
-// askRepo begins a new agent: first its repository, that of the agent which the
-// list stands on unless another is written, then its task.
+// askRepo asks for a new agent's repository, which defaults to that of the selected
+// agent, and then for its task.
 func (m *Model) askRepo() {
 	if m.client == nil {
 		return
@@ -20,7 +20,7 @@ func (m *Model) askRepo() {
 	if a := m.current(); a != nil && len(a.Repos) > 0 {
 		repo = clean(a.Repos[0].URL)
 	}
-	m.typed = newLine("the repository of a new agent; empty is the team's", repo, func(repo string) tea.Cmd {
+	m.typed = newLine("use this repository for the new agent (empty for the team's default)", repo, func(repo string) tea.Cmd {
 		m.askTask(strings.TrimSpace(repo))
 		return nil
 	}, nil)
@@ -28,7 +28,7 @@ func (m *Model) askRepo() {
 }
 
 func (m *Model) askTask(repo string) {
-	label := "the task"
+	label := "start this task"
 	if repo != "" {
 		label += " on " + cutTo(repo, 40)
 	}
@@ -36,8 +36,8 @@ func (m *Model) askTask(repo string) {
 		func(text string) { m.drafts[""] = draft{text: text} })
 }
 
-// spawn makes the agent. Its id is ours, so that a second try of a request whose
-// reply was lost makes no second one.
+// spawn creates the agent. The panel chooses the id, so that retrying a request whose
+// reply was lost does not create a second agent.
 func (m *Model) spawn(repo, text string) tea.Cmd {
 	m.drafts[""] = draft{text: text}
 	m.asked = m.asked.with(repo + "\x00" + text)

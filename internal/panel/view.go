@@ -9,20 +9,20 @@ import (
 	"aloft/internal/cli"
 )
 
-// The least that there is room to draw in.
+// Smallest window in which the panel is drawn.
 const (
 	leastWide = 30
 	leastHigh = 8
 )
 
-// frame is how many lines are not the middle's: the title and a blank one above,
-// what was said and the keys below.
+// frame is the number of lines around the content: the title and a blank line above, a
+// message and the keys below.
 const frame = 4
 
-// room is how many lines the middle has.
+// room returns the number of lines for the content.
 func (m *Model) room() int { return max(m.high-frame, 1) }
 
-// View draws everything.
+// View draws the panel.
 func (m *Model) View() tea.View {
 	v := tea.NewView(strings.Join(m.Lines(), "\n"))
 	v.AltScreen = true
@@ -34,10 +34,10 @@ func (m *Model) View() tea.View {
 	return v
 }
 
-// Lines are the lines of the screen, as many as it has and none wider.
+// Lines returns the lines of the screen: exactly its height, and none wider than it.
 func (m *Model) Lines() []string {
 	if m.wide < leastWide || m.high < leastHigh {
-		return []string{cutTo("This window is too small.", m.wide)}
+		return []string{cutTo("The window is too small.", m.wide)}
 	}
 	var title string
 	var middle []string
@@ -62,8 +62,8 @@ func (m *Model) Lines() []string {
 	return out
 }
 
-// saying is the line over the keys: what is being written, what was done, what is
-// wrong, what is asked.
+// saying returns the line above the keys: text input, a confirmation, a result or an
+// error.
 func (m *Model) saying() string {
 	switch {
 	case m.typed != nil:
@@ -76,22 +76,22 @@ func (m *Model) saying() string {
 	case m.said != "":
 		return m.said
 	case m.trouble != nil && m.loaded:
-		return m.paint.Style(cli.Red, "! ") + "This may be old; trying again. " + clean(m.trouble.Message)
+		return m.paint.Style(cli.Red, "! ") + "Reconnecting; this may be out of date. " + clean(m.trouble.Message)
 	case m.page == nil && m.open != nil && m.asks(m.open.agentID) != nil:
 		q := m.asks(m.open.agentID)
 		return m.paint.Style(cli.Yellow, "? ") + clean(asked(*q))
 	case m.page == nil && m.open != nil && m.open.up > 0:
-		return m.paint.Style(cli.Dim, "G goes to the newest")
+		return m.paint.Style(cli.Dim, "G: jump to the newest")
 	}
 	return ""
 }
 
-// hints are the keys that there are now.
+// hints returns the keys available now.
 func (m *Model) hints() string {
 	hint := func(pairs ...string) string {
 		var parts []string
 		used := 0
-		for i := 0; i+1 < len(pairs); i += 2 { // those that there is room for whole
+		for i := 0; i+1 < len(pairs); i += 2 { // only hints that fit
 			if used += width(pairs[i]+" "+pairs[i+1]) + 2; used > m.wide+2 {
 				break
 			}
@@ -102,7 +102,7 @@ func (m *Model) hints() string {
 	a := m.current()
 	switch {
 	case m.typed != nil:
-		return hint("Enter", "sends "+m.typed.label, "Esc", "leaves it")
+		return hint("Enter", m.typed.label, "Esc", "cancel")
 	case m.sure != nil:
 		return hint("y", "yes", "n", "no")
 	case m.page != nil && m.page.kind == questionPage:
@@ -133,7 +133,7 @@ func (m *Model) hints() string {
 	return hint(append(first, middle...)...)
 }
 
-// problemLines say what went wrong and what to do.
+// problemLines returns an error and its hint.
 func (m *Model) problemLines(p *cli.Problem) []string {
 	out := fold(m.paint.Style(cli.Red, "error: ")+clean(p.Message), m.wide-2)
 	if p.Hint != "" {
@@ -145,42 +145,42 @@ func (m *Model) problemLines(p *cli.Problem) []string {
 	return out
 }
 
-// clean is what may be shown of s on one line.
+// clean returns s without terminal control, on one line.
 func clean(s string) string { return cli.Line(s, 0) }
 
-// tabbed is s, which is clean already, with blanks for its tabs.
+// tabbed replaces tabs in s, which must be clean, by spaces.
 func tabbed(s string) string { return strings.ReplaceAll(s, "\t", "    ") }
 
-// width is how many columns s takes.
+// width returns the number of columns that s takes.
 func width(s string) int { return ansi.StringWidth(s) }
 
-// cutTo cuts s to so many columns.
+// cutTo truncates s to wide columns.
 func cutTo(s string, wide int) string { return ansi.Truncate(s, max(wide, 0), "…") }
 
-// fit makes s so many columns wide.
+// fit pads or truncates s to wide columns.
 func fit(s string, wide int) string {
 	s = cutTo(s, wide)
 	return s + strings.Repeat(" ", max(wide-width(s), 0))
 }
 
-// fold breaks a line between words, so that it fits.
+// fold wraps a line between words to wide columns.
 func fold(s string, wide int) []string {
 	s = tabbed(s)
 	out := strings.Split(ansi.Wrap(s, max(wide, 1), ""), "\n")
 	for _, line := range out {
-		if width(line) > wide { // Wrap is one column too generous before a hyphen
+		if width(line) > wide { // Wrap can exceed the width by one column before a hyphen
 			return chop(s, wide)
 		}
 	}
 	return ended(out)
 }
 
-// chop breaks a line anywhere, so that it fits and nothing of it is lost.
+// chop breaks a line anywhere to fit wide columns without losing any of it.
 func chop(s string, wide int) []string {
 	return ended(strings.Split(ansi.Hardwrap(tabbed(s), max(wide, 1), true), "\n"))
 }
 
-// ended lets no colour go on over a break.
+// ended ends colors at line breaks.
 func ended(lines []string) []string {
 	for i, line := range lines {
 		if strings.Contains(line, "\x1b") {

@@ -44,7 +44,7 @@ func TestSetUpByAnAgent(t *testing.T) {
 	closed := git.Repo("closed", map[string]string{".aloft/environment.json": `{"agentCanUpdateSnapshot": false}`})
 	a := start(t, scripted(t, helperScript)+"environments: {watch_every: 1s}\n")
 	out, err := a.command(t.Context(), "env", "setup", url, "--agent").CombinedOutput()
-	for _, want := range []string{"later machines install by env-", "# kept by the agent", "The agent proposes .aloft/environment.json", "make nonsense", "install ended with status 2"} {
+	for _, want := range []string{"later machines use the install script of env-", "# kept by the agent", "The agent proposes .aloft/environment.json", "make nonsense", "install ended with status 2"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the command does not say %q", want)
 		}
