@@ -123,7 +123,7 @@ func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) e
 		if d.Seq <= c.Upto || shown+size > maxCallOutput { // seen before a restart, or enough
 			return
 		}
-		shown += size
+		shown += size + eventWeight/2 // small pieces have their price too
 		deltas.add(&agent.CallDelta{CallID: c.ID, Stdout: d.Stdout, Stderr: d.Stderr, Upto: d.Seq}, size)
 	})
 	rest, writeErr := deltas.close()

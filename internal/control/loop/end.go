@@ -48,6 +48,7 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 	if c := context.Cause(ctx); c != nil {
 		cause = c
 	}
+	l.rec.finishing()
 	ended, reason := &agent.RunEnded{Status: agent.Failed}, "error"
 	switch {
 	case l.rec.ended():

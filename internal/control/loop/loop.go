@@ -121,6 +121,9 @@ type Config struct {
 	// Pulls asks forges for pull requests; nil where there are none.
 	Pulls  Pulls
 	Logger *slog.Logger
+	// JournalQuota bounds, in bytes, what the machine may cause to be journaled in one
+	// run; 0 is 1 GiB.
+	JournalQuota int64
 }
 
 // Record appends events of the run to the journal and to the state.
@@ -153,6 +156,7 @@ func Run(ctx context.Context, agentID string, c Config) error {
 	if err != nil {
 		return err
 	}
+	rec.quota = c.JournalQuota
 	l := &Loop{Config: c, rec: rec}
 	l.own = &talk{Loop: l, model: c.Model, info: c.Info}
 	if l.rec.snapshot().Next() == agent.NextNothing {

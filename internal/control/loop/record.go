@@ -42,6 +42,9 @@ type recorder struct {
 	mu     sync.Mutex // held for moments only
 	state  *agent.State
 	losses int    // of machines, in this run
+	guest  int64  // bytes that came from the machine, in this run; see guestBytes
+	quota  int64  // of them; 0 is journalQuota
+	ending bool   // the quota does not count any more
 	moved  func() // told that the run's clock goes, or stands; nil before anybody asks
 }
 
@@ -101,8 +104,9 @@ func (r *recorder) apply(e agent.Event) {
 		}
 	}
 	if _, ok := e.Body.(*agent.RunCreated); ok {
-		r.losses, r.refusals, r.unhooked, r.followups = 0, 0, 0, 0
+		r.losses, r.refusals, r.unhooked, r.followups, r.guest = 0, 0, 0, 0, 0
 	}
+	r.guest += guestBytes(e.Body)
 	went := r.state.Run.Clock.Since
 	r.state.Apply(e)
 	if r.moved != nil && !went.Equal(r.state.Run.Clock.Since) {
@@ -183,6 +187,9 @@ func (r *recorder) record(ctx context.Context, bodies ...agent.Body) error {
 		return err
 	}
 	defer r.give()
+	if err := r.admit(bodies); err != nil {
+		return err
+	}
 	events := make([]agent.Event, len(bodies))
 	for i, b := range bodies {
 		events[i] = agent.Event{RunID: r.runID, Body: b}

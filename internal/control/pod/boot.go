@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/fault"
 	"aloft/internal/wire/podv1"
 )
 
@@ -18,6 +19,48 @@ const (
 	maxWord   = 256
 	maxDetail = 8 << 10
 )
+
+// Bounds of a boot. Progress beyond them is dropped; a machine that exceeds another
+// of them does not boot.
+const (
+	maxSteps    = 128                    // news that is no progress: steps that begin and end
+	maxProgress = 256 << 10              // bytes of progress
+	progressGap = 500 * time.Millisecond // between two pieces of progress
+)
+
+// unready is the fault of a machine that does not boot as pod-daemon does.
+func unready(format string, args ...any) *fault.Error {
+	return fault.Unavailable(format, args...).Named("machine_failed").Hint("look at the boot steps with `aloft agent logs`")
+}
+
+// errBootLimit is why a boot ends that takes too long.
+var errBootLimit = unready("the machine was not ready in time")
+
+// pace lets through what a machine tells of its boot, as far as its bounds allow.
+type pace struct {
+	steps    int
+	progress int       // bytes
+	step     string    // that was told of last
+	told     time.Time // when it was
+}
+
+// admit reports whether the step is to be told. Its error says that there were too
+// many.
+func (p *pace) admit(s Step, now time.Time) (bool, error) {
+	if s.State == StepRunning && s.Name == p.step {
+		if now.Sub(p.told) < progressGap || p.progress+len(s.Detail) > maxProgress {
+			return false, nil
+		}
+		p.progress += len(s.Detail) + maxWord
+		p.told = now
+		return true, nil
+	}
+	if p.steps++; p.steps > maxSteps {
+		return false, &StepError{Step: s.Name, Code: CodeInternal, Detail: fmt.Sprintf("the machine told of more than %d steps", maxSteps)}
+	}
+	p.step, p.told = s.Name, now
+	return true, nil
+}
 
 // Boot says how a machine is to be made ready.
 type Boot struct {
@@ -116,13 +159,16 @@ func (e *StepError) Error() string {
 
 // Boot makes the machine ready. Each step is told to onStep, in order, from
 // this goroutine, as it begins, goes on and ends; onStep may be nil. Booting
-// again does what is missing and no more. A step that fails is a [*StepError].
+// again does what is missing and no more. A step that fails is a [*StepError], and
+// so is one too many. Progress that comes too fast is left out.
 func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, error) {
 	var others []*podv1.Checkout
 	for _, o := range b.Others {
 		others = append(others, checkoutOf(o))
 	}
-	stream, err := c.pod.Boot(ctx, connect.NewRequest(&podv1.BootRequest{
+	limited, cancel := context.WithTimeout(ctx, c.waits.boot)
+	defer cancel()
+	stream, err := c.pod.Boot(limited, connect.NewRequest(&podv1.BootRequest{
 		Checkout:      checkoutOf(b.Checkout),
 		Others:        others,
 		Hosts:         b.Hosts,
@@ -132,16 +178,24 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 		User:          b.User,
 		Trace:         b.Trace,
 	}))
+	if overdue(ctx, err) {
+		return Ready{}, errBootLimit
+	}
 	if err != nil {
 		return Ready{}, fmt.Errorf("boot: %w", c.rpcError(err))
 	}
 	defer func() { _ = stream.Close() }()
 	var user string
+	var told pace
 	for stream.Receive() {
 		switch event := stream.Msg().GetEvent().(type) {
 		case *podv1.BootResponse_Step:
 			step := stepOf(event.Step)
-			if onStep != nil {
+			pass, err := told.admit(step, time.Now())
+			if err != nil {
+				return Ready{}, err
+			}
+			if pass && onStep != nil {
 				onStep(step)
 			}
 			if step.Name == "user" && step.State == StepDone {
@@ -158,7 +212,10 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 	}
 	err = stream.Err()
 	if err == nil {
-		err = errors.New("the machine ended the boot without a word")
+		err = unready("the machine ended the boot without a word")
+	}
+	if overdue(ctx, err) {
+		return Ready{}, errBootLimit
 	}
 	return Ready{}, fmt.Errorf("boot: %w", c.rpcError(err))
 }
@@ -185,7 +242,7 @@ func checkoutOf(c Checkout) *podv1.Checkout {
 // readyOf reads what a machine says that it is ready with.
 func readyOf(r *podv1.BootReady, others int) (Ready, error) {
 	if len(r.GetOthers()) != others {
-		return Ready{}, fmt.Errorf("boot: the machine has checked out %d repositories beside the first, and not %d", len(r.GetOthers()), others)
+		return Ready{}, unready("the machine has checked out %d repositories beside the first, and not %d", len(r.GetOthers()), others)
 	}
 	ready := Ready{
 		BootID:     bounded(r.GetBootId(), maxWord),

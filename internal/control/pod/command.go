@@ -36,7 +36,16 @@ func (c *Conn) RunSandboxed(ctx context.Context, p cage.Policy, command string, 
 }
 
 func (c *Conn) runCommand(ctx context.Context, req *podv1.RunCommandRequest, output io.Writer) (Exit, error) {
-	stream, err := c.pod.RunCommand(ctx, connect.NewRequest(req))
+	limited := ctx
+	if limit := req.GetTimeLimitMs(); limit > 0 { // which a machine may not heed
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, time.Duration(limit)*time.Millisecond+c.waits.grace)
+		defer cancel()
+	}
+	stream, err := c.pod.RunCommand(limited, connect.NewRequest(req))
+	if overdue(ctx, err) {
+		return Exit{TimedOut: true}, nil
+	}
 	if err != nil {
 		return Exit{}, fmt.Errorf("run a command: %w", c.rpcError(err))
 	}
@@ -64,6 +73,9 @@ func (c *Conn) runCommand(ctx context.Context, req *podv1.RunCommandRequest, out
 	err = stream.Err()
 	if err == nil {
 		err = errors.New("the machine ended the command without a word")
+	}
+	if overdue(ctx, err) {
+		return Exit{TimedOut: true}, nil
 	}
 	return Exit{}, fmt.Errorf("run a command: %w", c.rpcError(err))
 }

@@ -22,6 +22,7 @@ const (
 	maxHookWords = 16 << 10
 	maxHookInput = 1 << 20
 	maxHookRuns  = 100
+	maxHookWord  = 1 << 10 // of each word about a hook that ran: all of them are journaled
 )
 
 // How hooks are asked for while exec-daemon is being started again.
@@ -175,7 +176,7 @@ func hookOutcome(m *agentv1.RunHooksResponse) HookOutcome {
 		o.UpdatedMCP = out
 	}
 	for _, r := range m.GetRuns()[:min(len(m.GetRuns()), maxHookRuns)] {
-		o.Runs = append(o.Runs, HookRun{bounded(r.GetCommand(), maxDetail), bounded(r.GetFile(), maxDetail), int(r.GetExit()), took(r.GetDurationMs()).Milliseconds(), bounded(r.GetFailure(), maxDetail)})
+		o.Runs = append(o.Runs, HookRun{bounded(r.GetCommand(), maxHookWord), bounded(r.GetFile(), maxHookWord), int(r.GetExit()), took(r.GetDurationMs()).Milliseconds(), bounded(r.GetFailure(), maxHookWord)})
 	}
 	for _, w := range m.GetWarnings()[:min(len(m.GetWarnings()), maxHookRuns)] {
 		o.Warnings = append(o.Warnings, bounded(w, maxDetail))

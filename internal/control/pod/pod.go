@@ -40,6 +40,7 @@ type Conn struct {
 	asked   map[string]*http.Server // by the name of the streams that they answer
 	served  sync.WaitGroup
 	secrets *secrets
+	waits
 }
 
 // Dial connects to the machine's pod-daemon and hears that it is well. git
@@ -67,7 +68,7 @@ func newConn(raw net.Conn, git http.Handler, o options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{mux: m, secrets: o.secrets}
+	c := &Conn{mux: m, secrets: o.secrets, waits: o.waits}
 	var h2c http.Protocols
 	h2c.SetUnencryptedHTTP2(true)
 	c.client = &http.Client{Transport: &http.Transport{
@@ -78,7 +79,7 @@ func newConn(raw net.Conn, git http.Handler, o options) (*Conn, error) {
 		},
 	}}
 	c.pod = podv1connect.NewPodServiceClient(c.client, "http://pod",
-		connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil), connect.WithInterceptors(heard{o.secrets}))
+		connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil), connect.WithInterceptors(patient{o.waits}, heard{o.secrets}))
 	c.serve(map[string]http.Handler{mux.Git: git, mux.Token: o.tokens, mux.Telemetry: o.spans}, o.tell)
 	return c, nil
 }

@@ -22,6 +22,7 @@ type options struct {
 	tokens  http.Handler
 	spans   http.Handler
 	tell    func(error)
+	waits
 }
 
 // secrets are those that are known now. Their methods are safe for concurrent use.
@@ -32,7 +33,7 @@ type secrets struct {
 func (s *secrets) redactor() *redact.Redactor { return s.now.Load() }
 
 func optionsOf(all []Option) options {
-	o := options{secrets: new(secrets)}
+	o := options{secrets: new(secrets), waits: standard}
 	for _, set := range all {
 		set(&o)
 	}

@@ -39,6 +39,7 @@ type SetUp struct {
 const (
 	maxSetUpOutput = 8 << 10
 	setUpNews      = 2 * time.Second
+	maxSetUpNews   = 512 // bytes of each
 )
 
 // plan reads what the agent's machine is made of, at the commit that its work
@@ -222,7 +223,8 @@ func (t *tail) Write(p []byte) (int, error) {
 		t.spoke = time.Now()
 		whole := t.kept[:bytes.LastIndexByte(t.kept, '\n')+1]
 		whole = bytes.TrimRight(whole, "\r\n")
-		t.news(strings.ToValidUTF8(string(bytes.TrimSpace(whole[bytes.LastIndexAny(whole, "\r\n")+1:])), ""))
+		last := bytes.TrimSpace(whole[bytes.LastIndexAny(whole, "\r\n")+1:])
+		t.news(strings.ToValidUTF8(string(last[:min(len(last), maxSetUpNews)]), ""))
 	}
 	return len(p), nil
 }

@@ -39,6 +39,24 @@ type guests struct {
 	life int      // of all machines together
 	did  []string // boots, commands, terminals, in order
 	evil evil
+	good bool // evil does not count any more
+}
+
+// ill is what the machines do amiss now.
+func (g *guests) ill() evil {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.good {
+		return evil{}
+	}
+	return g.evil
+}
+
+// honest makes the machines honest from now on.
+func (g *guests) honest() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.good = true
 }
 
 // evil is what hostile machines do in place of what honest ones do; a nil field
@@ -103,8 +121,8 @@ func (g *guests) serve(ctx context.Context, _ string, l net.Listener) error {
 				return
 			}
 			defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-			if g.evil.connected != nil {
-				serving.Go(func() { g.evil.connected(ctx, c) })
+			if g.ill().connected != nil {
+				serving.Go(func() { g.ill().connected(ctx, c) })
 			}
 			_ = c.Serve(func(name string, s net.Conn) {
 				if to := listeners[name]; to == nil || !to.Hand(s) {
@@ -130,8 +148,8 @@ type guest struct {
 }
 
 func (g *guest) Boot(ctx context.Context, req *connect.Request[podv1.BootRequest], s *connect.ServerStream[podv1.BootResponse]) error {
-	if g.all.evil.boot != nil {
-		return g.all.evil.boot(ctx, s)
+	if g.all.ill().boot != nil {
+		return g.all.ill().boot(ctx, s)
 	}
 	g.mu.Lock()
 	fresh := !g.booted
@@ -155,24 +173,24 @@ func (g *guest) Status(context.Context, *connect.Request[podv1.StatusRequest]) (
 }
 
 func (g *guest) RunCommand(ctx context.Context, req *connect.Request[podv1.RunCommandRequest], s *connect.ServerStream[podv1.RunCommandResponse]) error {
-	if g.all.evil.command != nil {
-		return g.all.evil.command(ctx, s)
+	if g.all.ill().command != nil {
+		return g.all.ill().command(ctx, s)
 	}
 	g.all.note("run %s", req.Msg.GetCommand())
 	return s.Send(&podv1.RunCommandResponse{Event: &podv1.RunCommandResponse_Exit{Exit: &podv1.CommandExit{}}})
 }
 
 func (g *guest) Commit(ctx context.Context, _ *connect.Request[podv1.CommitRequest]) (*connect.Response[podv1.CommitResponse], error) {
-	if g.all.evil.commit != nil {
-		r, err := g.all.evil.commit(ctx)
+	if g.all.ill().commit != nil {
+		r, err := g.all.ill().commit(ctx)
 		return connect.NewResponse(r), err
 	}
 	return connect.NewResponse(&podv1.CommitResponse{Commit: "c0ffee"}), nil
 }
 
 func (g *guest) Push(ctx context.Context, _ *connect.Request[podv1.PushRequest]) (*connect.Response[podv1.PushResponse], error) {
-	if g.all.evil.push != nil {
-		r, err := g.all.evil.push(ctx)
+	if g.all.ill().push != nil {
+		r, err := g.all.ill().push(ctx)
 		return connect.NewResponse(r), err
 	}
 	return connect.NewResponse(&podv1.PushResponse{Commit: "c0ffee"}), nil
@@ -187,8 +205,8 @@ func (g *guest) ExecStream(ctx context.Context, s *connect.BidiStream[agentv1.Ex
 	if err := s.Send(&agentv1.ExecServerElement{Element: &agentv1.ExecServerElement_Hello{Hello: hello}}); err != nil {
 		return err
 	}
-	if g.all.evil.exec != nil {
-		return g.all.evil.exec(ctx, s)
+	if g.all.ill().exec != nil {
+		return g.all.ill().exec(ctx, s)
 	}
 	for {
 		if _, err := s.Receive(); err != nil {
@@ -198,8 +216,8 @@ func (g *guest) ExecStream(ctx context.Context, s *connect.BidiStream[agentv1.Ex
 }
 
 func (g *guest) RunHooks(ctx context.Context, _ *connect.Request[agentv1.RunHooksRequest]) (*connect.Response[agentv1.RunHooksResponse], error) {
-	if g.all.evil.hooks != nil {
-		r, err := g.all.evil.hooks(ctx)
+	if g.all.ill().hooks != nil {
+		r, err := g.all.ill().hooks(ctx)
 		return connect.NewResponse(r), err
 	}
 	return connect.NewResponse(&agentv1.RunHooksResponse{}), nil

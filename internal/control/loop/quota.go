@@ -1,0 +1,66 @@
+package loop
+
+import (
+	"cmp"
+
+	"aloft/internal/agent"
+	"aloft/internal/fault"
+)
+
+// journalQuota is how many bytes what comes from a machine may take in the journal
+// of one run: thousands of screenshots, and far more than any text.
+const journalQuota = 1 << 30
+
+// eventWeight is about what an event takes in the journal beside its words.
+const eventWeight = 128
+
+// guestBytes is about how many bytes of the journal an event takes whose words come
+// from a machine; 0 for an event that the server, a person or a model writes.
+func guestBytes(b agent.Body) int64 {
+	switch b := b.(type) {
+	case *agent.Within:
+		return guestBytes(b.Body)
+	case *agent.CallDelta:
+		return eventWeight + int64(len(b.Stdout)) + int64(len(b.Stderr))
+	case *agent.BootStep:
+		return eventWeight + int64(len(b.Name)) + int64(len(b.Detail))
+	case *agent.CallDone:
+		n := eventWeight + int64(len(b.Text)) + int64(len(b.Output))
+		for _, i := range b.Images {
+			n += int64(len(i.Data)) * 4 / 3 // as base64
+		}
+		return n
+	case *agent.HookRan, *agent.Notice, *agent.MachineReady, *agent.MachineLost, *agent.SubagentsFound, *agent.Committed, *agent.Pushed, *agent.CallJudged:
+		_, data, err := agent.Encode(b)
+		if err != nil {
+			return eventWeight
+		}
+		return eventWeight + int64(len(data))
+	}
+	return 0
+}
+
+// admit refuses events with which the run would exceed its quota of the journal. A
+// run that is ending may write what is left to say.
+func (r *recorder) admit(bodies []agent.Body) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.guest
+	var more int64
+	for _, b := range bodies {
+		more += guestBytes(b)
+	}
+	quota := cmp.Or(r.quota, int64(journalQuota))
+	if more == 0 || r.ending || all+more <= quota {
+		return nil
+	}
+	return fault.Exhausted("what the machine says has filled the run's %d MiB of the journal", quota>>20).Named("journal_limit").
+		Hint("look at the last tool calls with `aloft agent logs`, and send a follow-up: each run has a quota of its own")
+}
+
+// finishing lifts the quota, so that the end of a run can be journaled.
+func (r *recorder) finishing() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ending = true
+}
