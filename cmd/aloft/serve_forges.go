@@ -167,6 +167,47 @@ func newCatalog(c gitConfig, logger *slog.Logger) (*forge.Catalog, error) {
 	return forge.NewCatalog(sources, logger), nil
 }
 
+// appForges returns the forge of a repository as the GitHub App speaks to it whose
+// credential is the closest of all Apps'; nil where there is none.
+func appForges(c gitConfig) (func(forge.Repo) forge.Forge, error) {
+	hosts, err := forgeHosts(c)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	type speaker struct {
+		of    forge.Repo
+		forge forge.Forge
+	}
+	var all []speaker
+	for i, cred := range c.Credentials {
+		if cred.App.ID == "" {
+			continue
+		}
+		app, of, err := cred.app(hosts)
+		if err == nil {
+			add := speaker{of: of}
+			add.forge, err = hosts[of.Host].open(of.Host, app.Token)
+			all = append(all, add)
+		}
+		if err != nil {
+			return nil, usageError{fmt.Errorf("git.credentials[%d].app: %w", i, err)}
+		}
+	}
+	return func(r forge.Repo) forge.Forge {
+		var best *speaker
+		for i, a := range all {
+			below := a.of.Path == "" || r.Path == a.of.Path || strings.HasPrefix(r.Path, a.of.Path+"/")
+			if a.of.Host == r.Host && below && (best == nil || len(a.of.Path) > len(best.of.Path)) {
+				best = &all[i]
+			}
+		}
+		if best == nil {
+			return nil
+		}
+		return best.forge
+	}, nil
+}
+
 // open returns the adapter of the host, with tokens.
 func (h forgeHost) open(name string, tokens forge.Tokens) (f forge.Forge, err error) {
 	o := forge.Options{Host: name, API: strings.TrimRight(h.API, "/"), Tokens: tokens}

@@ -165,3 +165,39 @@ func TestCatalogOfTheConfiguration(t *testing.T) {
 		t.Errorf("asked Gitea for %q", asked)
 	}
 }
+
+// Where git has a token for a repository and an App is configured for its host,
+// what is to be the App's is asked with the App's token.
+func TestForgesOfApps(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pemKey := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	s := forgetest.NewGitHub(t)
+	app := credentialConfig{URL: s.URL, Forge: "github", API: s.API}
+	app.App = appConfig{ID: "12345", Key: string(pemKey)}
+	only := credentialConfig{URL: "http://git.example.com/acme/", Forge: "github", App: app.App}
+	of, err := appForges(gitConfig{Credentials: []credentialConfig{{URL: s.URL + "/acme", Token: "the-token-of-git", Forge: "github", API: s.API}, app, only}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range []any{map[string]any{"id": 77}, map[string]any{"token": forgetest.Token, "expires_at": time.Now().Add(time.Hour)}} {
+		s.Next(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(answer) })
+	}
+	f := of(s.Repo)
+	if f == nil {
+		t.Fatal("no App speaks of a repository of its host")
+	}
+	if main, err := f.DefaultBranch(t.Context(), s.Repo); err != nil || main != "main" {
+		t.Errorf("by the App's token: %q, %v", main, err)
+	}
+	for path, want := range map[string]bool{"acme/widget": true, "acme2/widget": false, "other/widget": false} {
+		if got := of(forge.Repo{Host: "git.example.com", Path: path}) != nil; got != want {
+			t.Errorf("an App for %s: %v", path, got)
+		}
+	}
+	if of(forge.Repo{Host: "git.example.org", Path: "acme/widget"}) != nil {
+		t.Error("an App of another host")
+	}
+}

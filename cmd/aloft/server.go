@@ -180,8 +180,12 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err != nil {
 		return nil, err
 	}
+	asApp, err := appForges(c.Git)
+	if err != nil {
+		return nil, err
+	}
 	pulls := pull.New(pull.Config{
-		Forges: forges, Git: s.gateway, Journal: s.observer.Journal(), Secrets: func(string) map[string]string { return secrets },
+		Forges: forges, App: asApp, Git: s.gateway, Journal: s.observer.Journal(), Secrets: func(string) map[string]string { return secrets },
 		Link:  func(id string) string { return strings.TrimSuffix(named(publicURL()), "/") + "/agents/" + id },
 		Shown: shownOutside(s.store), Privacy: privacyOf(s.store), Reviewers: reviewers, Logger: logger,
 	})

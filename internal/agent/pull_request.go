@@ -7,6 +7,7 @@ type PullWish struct {
 	Auto          bool `json:"auto,omitempty"`          // open one when a run has pushed something
 	Draft         bool `json:"draft,omitempty"`         // as a draft
 	SkipReviewers bool `json:"skipReviewers,omitempty"` // ask nobody to review it
+	AsApp         bool `json:"asApp,omitempty"`         // open it as the GitHub App of the configuration
 }
 
 // PullRequest is one of an agent's branches at its forge, as far as the journal

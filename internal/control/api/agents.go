@@ -54,19 +54,20 @@ type AgentSummary struct {
 type agentJSON struct {
 	_ struct{} `json:"-" additionalProperties:"true"`
 	AgentSummary
-	WorkOnCurrentBranch bool                 `json:"workOnCurrentBranch"`
-	AutoCreatePR        bool                 `json:"autoCreatePR"`
-	DraftPR             bool                 `json:"draftPR,omitempty" doc:"an addition to the API"`
-	SkipReviewerRequest bool                 `json:"skipReviewerRequest,omitempty"`
-	Model               string               `json:"model,omitempty" doc:"an id of GET /v1/models; absent is the default; an addition to the API"`
-	ModelParams         []modelParamJSON     `json:"modelParams,omitempty" nullable:"false" doc:"of the model, as they were asked for; an addition to the API"`
-	Hibernation         string               `json:"hibernation,omitempty" doc:"of a machine that is hibernated: live, with its processes, or disk, without"`
-	ForkedFrom          string               `json:"forkedFrom,omitempty" doc:"the agent from which this one began"`
-	RunMode             string               `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"how much it may do without asking"`
-	Approvals           []approvalJSON       `json:"approvals,omitempty" nullable:"false" doc:"what it waits for"`
-	CursorIgnore        []string             `json:"cursorIgnore,omitempty" nullable:"false" doc:"what the project's .cursorignore hides from it"`
-	CustomSubagents     []customSubagentJSON `json:"customSubagents,omitempty" nullable:"false"`
-	Ports               []portJSON           `json:"ports,omitempty" nullable:"false" doc:"those that its environment.json names, at the commit that it began with; an addition to the API"`
+	WorkOnCurrentBranch   bool                 `json:"workOnCurrentBranch"`
+	AutoCreatePR          bool                 `json:"autoCreatePR"`
+	DraftPR               bool                 `json:"draftPR,omitempty" doc:"an addition to the API"`
+	SkipReviewerRequest   bool                 `json:"skipReviewerRequest,omitempty"`
+	OpenAsCursorGithubApp bool                 `json:"openAsCursorGithubApp,omitempty" doc:"an addition to the API"`
+	Model                 string               `json:"model,omitempty" doc:"an id of GET /v1/models; absent is the default; an addition to the API"`
+	ModelParams           []modelParamJSON     `json:"modelParams,omitempty" nullable:"false" doc:"of the model, as they were asked for; an addition to the API"`
+	Hibernation           string               `json:"hibernation,omitempty" doc:"of a machine that is hibernated: live, with its processes, or disk, without"`
+	ForkedFrom            string               `json:"forkedFrom,omitempty" doc:"the agent from which this one began"`
+	RunMode               string               `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"how much it may do without asking"`
+	Approvals             []approvalJSON       `json:"approvals,omitempty" nullable:"false" doc:"what it waits for"`
+	CursorIgnore          []string             `json:"cursorIgnore,omitempty" nullable:"false" doc:"what the project's .cursorignore hides from it"`
+	CustomSubagents       []customSubagentJSON `json:"customSubagents,omitempty" nullable:"false"`
+	Ports                 []portJSON           `json:"ports,omitempty" nullable:"false" doc:"those that its environment.json names, at the commit that it began with; an addition to the API"`
 }
 
 type portJSON struct {
@@ -371,7 +372,7 @@ func (s *server) summary(a agent.Agent) AgentSummary {
 }
 
 func (s *server) whole(a agent.Agent) agentJSON {
-	out := agentJSON{AgentSummary: s.summary(a), AutoCreatePR: a.Pull.Auto, DraftPR: a.Pull.Draft, SkipReviewerRequest: a.Pull.SkipReviewers, WorkOnCurrentBranch: a.WorkOnCurrentBranch, ForkedFrom: a.ForkedFrom, RunMode: a.RunMode}
+	out := agentJSON{AgentSummary: s.summary(a), AutoCreatePR: a.Pull.Auto, DraftPR: a.Pull.Draft, SkipReviewerRequest: a.Pull.SkipReviewers, OpenAsCursorGithubApp: a.Pull.AsApp, WorkOnCurrentBranch: a.WorkOnCurrentBranch, ForkedFrom: a.ForkedFrom, RunMode: a.RunMode}
 	out.Model, out.ModelParams = modelRefOf(a.Model)
 	switch a.Machine {
 	case agent.MachineHibernates:

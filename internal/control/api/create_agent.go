@@ -29,26 +29,27 @@ type modelParamJSON struct {
 }
 
 type createAgentRequestJSON struct {
-	_                   struct{}             `json:"-" additionalProperties:"true"`
-	Prompt              *promptJSON          `json:"prompt" nullable:"false"`
-	Model               *modelRefJSON        `json:"model,omitempty"`
-	Name                *string              `json:"name,omitempty" minLength:"1" maxLength:"100"`
-	AgentID             *string              `json:"agentId,omitempty" minLength:"1" pattern:"^bc-[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"`
-	Env                 *agentEnvJSON        `json:"env,omitempty"`
-	Repos               []repoConfigJSON     `json:"repos,omitempty" maxItems:"20" nullable:"false"`
-	WorkOnCurrentBranch bool                 `json:"workOnCurrentBranch,omitempty" default:"false"`
-	BranchName          *string              `json:"branchName,omitempty" minLength:"1" doc:"of the branch to make; made of the prompt where it is absent; an addition to the API"`
-	AutoCreatePR        bool                 `json:"autoCreatePR,omitempty" default:"false" doc:"open a pull request at the end of each run that has pushed something, or go on with the one there is"`
-	DraftPR             bool                 `json:"draftPR,omitempty" default:"false" doc:"open it as a draft; an addition to the API"`
-	SkipReviewerRequest bool                 `json:"skipReviewerRequest,omitempty" default:"false" doc:"ask nobody to review it; else who made the agent is asked, where git.credentials[].reviewers of the server's configuration says who that is at the host"`
-	Class               string               `json:"class,omitempty" enum:",strong" doc:"of the machine's isolation; an addition to the API"`
-	RunMode             string               `json:"runMode,omitempty" enum:",allowlist,auto-review,run-everything" doc:"how much it may do without asking; the strictest of this, the team's and the server's holds; an addition to the API"`
-	Webhook             *webhookJSON         `json:"webhook,omitempty" doc:"an addition to the API"`
-	EnvVars             map[string]string    `json:"envVars,omitempty" maxProperties:"50" doc:"for the machine; kept sealed, and deleted with the agent"`
-	MCPServers          []mcpServerInJSON    `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"beside those of the team, yours, and the repository's"`
-	CustomSubagents     []customSubagentJSON `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"beside Aloft's own and the repository's, of which one of the same name does not count"`
-	Mode                *string              `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan: nothing is changed before you have approved a plan"`
-	Limits              *amountJSON          `json:"limits,omitempty" doc:"of each of its runs: at the first that is reached the run ends as EXPIRED, its work pushed; not above what the team and the server allow; an addition to the API"`
+	_                     struct{}             `json:"-" additionalProperties:"true"`
+	Prompt                *promptJSON          `json:"prompt" nullable:"false"`
+	Model                 *modelRefJSON        `json:"model,omitempty"`
+	Name                  *string              `json:"name,omitempty" minLength:"1" maxLength:"100"`
+	AgentID               *string              `json:"agentId,omitempty" minLength:"1" pattern:"^bc-[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"`
+	Env                   *agentEnvJSON        `json:"env,omitempty"`
+	Repos                 []repoConfigJSON     `json:"repos,omitempty" maxItems:"20" nullable:"false"`
+	WorkOnCurrentBranch   bool                 `json:"workOnCurrentBranch,omitempty" default:"false"`
+	BranchName            *string              `json:"branchName,omitempty" minLength:"1" doc:"of the branch to make; made of the prompt where it is absent; an addition to the API"`
+	AutoCreatePR          bool                 `json:"autoCreatePR,omitempty" default:"false" doc:"open a pull request at the end of each run that has pushed something, or go on with the one there is"`
+	DraftPR               bool                 `json:"draftPR,omitempty" default:"false" doc:"open it as a draft; an addition to the API"`
+	SkipReviewerRequest   bool                 `json:"skipReviewerRequest,omitempty" default:"false" doc:"ask nobody to review it; else who made the agent is asked, where git.credentials[].reviewers of the server's configuration says who that is at the host"`
+	OpenAsCursorGithubApp bool                 `json:"openAsCursorGithubApp,omitempty" default:"false" doc:"open its pull requests as the GitHub App of the server's configuration, which must have one for each repository; else by the credential that git has; an addition to the API"`
+	Class                 string               `json:"class,omitempty" enum:",strong" doc:"of the machine's isolation; an addition to the API"`
+	RunMode               string               `json:"runMode,omitempty" enum:",allowlist,auto-review,run-everything" doc:"how much it may do without asking; the strictest of this, the team's and the server's holds; an addition to the API"`
+	Webhook               *webhookJSON         `json:"webhook,omitempty" doc:"an addition to the API"`
+	EnvVars               map[string]string    `json:"envVars,omitempty" maxProperties:"50" doc:"for the machine; kept sealed, and deleted with the agent"`
+	MCPServers            []mcpServerInJSON    `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"beside those of the team, yours, and the repository's"`
+	CustomSubagents       []customSubagentJSON `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"beside Aloft's own and the repository's, of which one of the same name does not count"`
+	Mode                  *string              `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan: nothing is changed before you have approved a plan"`
+	Limits                *amountJSON          `json:"limits,omitempty" doc:"of each of its runs: at the first that is reached the run ends as EXPIRED, its work pushed; not above what the team and the server allow; an addition to the API"`
 }
 
 type createAgentResponseJSON struct {

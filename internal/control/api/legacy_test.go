@@ -230,7 +230,7 @@ func TestLegacyBadInput(t *testing.T) {
 		target(`"branchName":"a..b"`):                     "target.branchName",
 		target(`"branchName":"a","autoBranch":false`):     "target.branchName",
 		target(`"autoCreatePr":"yes"`):                    "target.autoCreatePr",
-		target(`"openAsCursorGithubApp":true`):            "target.openAsCursorGithubApp",
+		target(`"openAsCursorGithubApp":true`):            "target.openAsCursorGithubApp: this server has no forge",
 	} {
 		a := h.want(h.call("POST", "/v0/agents", body), 400)
 		if msg := a.text(t, "message"); !strings.Contains(msg, want) || strings.Contains(msg, "repos[") {

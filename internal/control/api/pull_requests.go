@@ -18,6 +18,8 @@ import (
 type Pulls interface {
 	// Can returns nil if a forge is configured for the repository.
 	Can(repoURL string) error
+	// CanAsApp returns nil if a GitHub App is configured for the repository.
+	CanAsApp(repoURL string) error
 	// RepoOf returns the repository of a pull request, to clone: repoURL, unless
 	// that is "". The error says which of the two does not fit.
 	RepoOf(repoURL, prURL string) (string, error)
@@ -214,7 +216,10 @@ func pullRequestsOf(all []agent.PullRequest) (out []PullRequest) {
 
 // pullWish is what a new agent's person wants of pull requests.
 func (s *server) pullWish(in *createAgentRequestJSON, repos []agent.Repo) (agent.PullWish, error) {
-	w := agent.PullWish{Auto: in.AutoCreatePR, Draft: in.DraftPR, SkipReviewers: in.SkipReviewerRequest}
+	w := agent.PullWish{Auto: in.AutoCreatePR, Draft: in.DraftPR, SkipReviewers: in.SkipReviewerRequest, AsApp: in.OpenAsCursorGithubApp}
+	if err := s.asApp(in, repos); err != nil {
+		return w, err
+	}
 	if !in.AutoCreatePR {
 		return w, nil
 	}
@@ -230,6 +235,25 @@ func (s *server) pullWish(in *createAgentRequestJSON, repos []agent.Repo) (agent
 		}
 	}
 	return w, nil
+}
+
+// asApp returns a fault if pull requests are to be opened as a GitHub App where
+// none is configured.
+func (s *server) asApp(in *createAgentRequestJSON, repos []agent.Repo) error {
+	switch {
+	case !in.OpenAsCursorGithubApp:
+		return nil
+	case len(repos) == 0:
+		return fault.Invalid("is true, but the agent has no repository").Named(codeNoRepository).At("openAsCursorGithubApp")
+	case s.Pulls == nil:
+		return fault.Of(errNoPulls()).At("openAsCursorGithubApp")
+	}
+	for _, r := range repos {
+		if err := s.Pulls.CanAsApp(r.URL); err != nil {
+			return fault.Of(err).At("openAsCursorGithubApp")
+		}
+	}
+	return nil
 }
 
 // onPullRequest is the repository that an agent works on which is started on a

@@ -2,10 +2,12 @@ package api
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/pull"
+	"aloft/internal/fault"
 )
 
 // forgeNotes is a forge at which what was opened is counted.
@@ -32,5 +34,46 @@ func TestRepeatedPullRequest(t *testing.T) {
 	h.want(h.call("POST", path, `{"title":"Another"}`, "Idempotency-Key", "k"), 409)
 	if h.want(h.call("POST", path, `{"title":"Another"}`), 201); forge.opened != 2 {
 		t.Error("without a key it is asked for as often as it is wished")
+	}
+}
+
+func (f *forgeNotes) Can(string) error { return nil }
+
+func (f *forgeNotes) CanAsApp(repoURL string) error {
+	if strings.Contains(repoURL, "/app/") {
+		return nil
+	}
+	return fault.Invalid("no GitHub App is configured for it").Named("integration_not_connected")
+}
+
+// Pull requests are opened as a GitHub App where one is configured for each
+// repository, and the agent says so. Elsewhere the agent is refused.
+func TestOpenAsGitHubApp(t *testing.T) {
+	h := newHouse(t)
+	h.api.Pulls = &forgeNotes{}
+	v1 := func(repos string) string {
+		return `{"prompt":{"text":"x"},"autoCreatePR":true,"openAsCursorGithubApp":true,"repos":[` + repos + `]}`
+	}
+	const app, none = `{"url":"https://git.example.com/app/r"}`, `{"url":"https://git.example.com/none/r"}`
+	for body, want := range map[string]string{v1(none): "integration_not_connected", v1(app + "," + none): "integration_not_connected", v1(""): "repository_required"} {
+		a := h.want(h.call("POST", "/v1/agents", body), 400)
+		if a.text(t, "error.code") != want || !strings.Contains(a.text(t, "error.message"), "openAsCursorGithubApp") {
+			t.Errorf("%s: %s", body, a.body)
+		}
+	}
+	made := h.want(h.call("POST", "/v1/agents", v1(app)), 201)
+	old := func(owner string) string {
+		return `{"prompt":{"text":"x"},"source":{"repository":"https://git.example.com/` + owner + `/r"},"target":{"autoCreatePr":true,"openAsCursorGithubApp":true}}`
+	}
+	if a := h.want(h.call("POST", "/v0/agents", old("none")), 400); a.text(t, "error") != "integration_not_connected" || !strings.Contains(a.text(t, "message"), "target.openAsCursorGithubApp") {
+		t.Errorf("/v0: %s", a.body)
+	}
+	for _, id := range []string{made.text(t, "agent.id"), h.want(h.call("POST", "/v0/agents", old("app")), 201).text(t, "id")} {
+		if a := h.want(h.call("GET", "/v1/agents/"+id, ""), 200); a.get(t, "openAsCursorGithubApp") != true {
+			t.Errorf("the agent: %s", a.body)
+		}
+		if a, err := h.store.Agent(t.Context(), id); err != nil || !a.Pull.AsApp {
+			t.Errorf("journaled: %+v, %v", a.Pull, err)
+		}
 	}
 }

@@ -24,10 +24,13 @@ import (
 	"aloft/internal/redact"
 )
 
-// Config is what a Desk works with. All fields but Shown, Reviewers and Logger
-// must be set.
+// Config is what a Desk works with. All fields but App, Shown, Privacy, Reviewers
+// and Logger must be set.
 type Config struct {
-	Forges  forge.Set
+	Forges forge.Set
+	// App returns the forge of a repository as the GitHub App speaks to it that is
+	// configured for it; nil where there is none.
+	App     func(r forge.Repo) forge.Forge
 	Git     Git
 	Journal store.Journal
 	Link    func(agentID string) string // for a browser
@@ -82,6 +85,12 @@ func (d *Desk) Can(repoURL string) error {
 	return err
 }
 
+// CanAsApp returns nil if a GitHub App is configured for the repository.
+func (d *Desk) CanAsApp(repoURL string) error {
+	_, _, err := d.forgeFor(agent.PullWish{AsApp: true}, repoURL)
+	return err
+}
+
 // RepoOf returns the repository of a pull request, to clone: repoURL, unless that
 // is "". The error says which of the two does not fit.
 func (d *Desk) RepoOf(repoURL, prURL string) (string, error) {
@@ -113,6 +122,21 @@ func (d *Desk) forge(repoURL string) (forge.Forge, forge.Repo, error) {
 		return nil, r, err
 	}
 	return d.Forges.Of(r)
+}
+
+// forgeFor returns the forge as it is asked for pull requests.
+func (d *Desk) forgeFor(w agent.PullWish, repoURL string) (forge.Forge, forge.Repo, error) {
+	f, r, err := d.forge(repoURL)
+	if err != nil || !w.AsApp {
+		return f, r, err
+	}
+	if d.App != nil {
+		if app := d.App(r); app != nil {
+			return app, r, nil
+		}
+	}
+	return nil, r, fault.Invalid("no GitHub App is configured for %s", r).Named(forge.CodeNotConfigured).
+		Hint("add the App's id and key to git.credentials in the configuration, or leave openAsCursorGithubApp out")
 }
 
 // Found returns the pull request at an address, for an agent that is to go on
@@ -342,7 +366,7 @@ func (d *Desk) Open(ctx context.Context, a agent.Agent, asked agent.PullRequestA
 
 func (d *Desk) open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error) {
 	out := agent.PullRequestOpened{By: asked.By}
-	f, r, err := d.forge(asked.RepoURL)
+	f, r, err := d.forgeFor(a.Pull, asked.RepoURL)
 	if err != nil {
 		return out, err
 	}

@@ -332,6 +332,46 @@ func TestReviewers(t *testing.T) {
 	}
 }
 
+// An agent's pull requests are opened as the GitHub App where its person wants
+// that, and not at all where there is none.
+func TestAsApp(t *testing.T) {
+	o := newOffice(t)
+	asked, err := o.propose(o.head, pull.Wish{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := o.state().Agent
+	a.Pull.AsApp = true
+	for _, app := range []func(forge.Repo) forge.Forge{nil, func(forge.Repo) forge.Forge { return nil }} {
+		o.desk.App = app
+		if err := o.desk.CanAsApp(repoURL); fault.Of(err).Code != forge.CodeNotConfigured || !strings.Contains(err.Error(), "no GitHub App is configured for git.test/o/r") {
+			t.Errorf("without an App: %v", err)
+		}
+		if _, err := o.desk.Open(t.Context(), a, asked); fault.Of(err).Code != forge.CodeNotConfigured {
+			t.Errorf("opened without an App: %v", err)
+		}
+	}
+	app := fake.New("git.test")
+	app.SetHead(app.Add("o/r", "main"), branch, o.head)
+	o.desk.App = func(r forge.Repo) forge.Forge {
+		if r != o.repo {
+			t.Errorf("asked for the App of %v", r)
+		}
+		return app
+	}
+	if err := o.desk.CanAsApp(repoURL); err != nil {
+		t.Error(err)
+	}
+	opened, err := o.desk.Open(t.Context(), a, asked)
+	if err != nil || !opened.Made || len(app.PullRequests(o.repo)) != 1 || len(o.all()) != 0 {
+		t.Errorf("as the App: %+v, %v", opened, err)
+	}
+	a.Pull.AsApp = false
+	if opened, err := o.desk.Open(t.Context(), a, asked); err != nil || !opened.Made || len(o.all()) != 1 {
+		t.Errorf("not as the App: %+v, %v", opened, err)
+	}
+}
+
 // Reviewers are asked once, wherever the server dies between opening a pull
 // request and journaling it.
 func TestReviewersAfterACrash(t *testing.T) {

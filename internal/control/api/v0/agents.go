@@ -89,10 +89,8 @@ func (in *CreateAgentRequest) v1() (object, error) {
 	}
 	out["repos"] = []object{repo}
 	if t := in.Target; t != nil {
-		if t.OpenAsCursorGithubApp {
-			return nil, fault.Invalid("is not in this version of the server").Named("not_implemented").At("target.openAsCursorGithubApp")
-		}
 		out["autoCreatePR"], out["skipReviewerRequest"] = t.AutoCreatePR, t.SkipReviewerRequest
+		out["openAsCursorGithubApp"] = t.OpenAsCursorGithubApp
 		out["workOnCurrentBranch"] = t.AutoBranch != nil && !*t.AutoBranch
 		if t.BranchName != nil {
 			out["branchName"] = *t.BranchName

@@ -54,7 +54,7 @@ type Target struct {
 	AutoCreatePR          bool     `json:"autoCreatePr,omitempty" default:"false"`
 	BranchName            *string  `json:"branchName,omitempty" minLength:"1" doc:"of a branch that is not there yet; made of the prompt where it is absent"`
 	AutoBranch            *bool    `json:"autoBranch,omitempty" default:"true" doc:"false works on the branch that source names"`
-	OpenAsCursorGithubApp bool     `json:"openAsCursorGithubApp,omitempty" default:"false" doc:"true is not in this version"`
+	OpenAsCursorGithubApp bool     `json:"openAsCursorGithubApp,omitempty" default:"false" doc:"open its pull requests as the GitHub App of the server's configuration, which must have one for the repository"`
 	SkipReviewerRequest   bool     `json:"skipReviewerRequest,omitempty" default:"false"`
 }
 

@@ -77,7 +77,7 @@ type Error struct {
 var fields = map[string]string{
 	"repos[0].url": "source.repository", "repos[0].startingRef": "source.ref", "repos[0].prUrl": "source.prUrl",
 	"model.id": "model", "autoCreatePR": "target.autoCreatePr", "branchName": "target.branchName",
-	"workOnCurrentBranch": "target.autoBranch",
+	"workOnCurrentBranch": "target.autoBranch", "openAsCursorGithubApp": "target.openAsCursorGithubApp",
 }
 
 // Field is what a field of /v1 is called here.
