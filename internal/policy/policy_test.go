@@ -64,6 +64,10 @@ func TestAddress(t *testing.T) {
 	}{
 		{Network{}, "8.8.8.8", nil, Verdict{true, "mode allow_all"}},
 		{Network{}, "127.0.0.1", []string{"rebound.test"}, Verdict{false, "always blocked 127.0.0.0/8"}},
+		{Network{}, "168.63.129.16", nil, Verdict{false, "always blocked 168.63.129.16/32"}},
+		{Network{}, "192.88.99.1", nil, Verdict{false, "always blocked 192.88.99.0/24"}},
+		{Network{}, "::ffff:0:127.0.0.1", nil, Verdict{false, "always blocked ::ffff:0:0:0/96"}},
+		{Network{}, "::ffff:0:a9fe:a9fe", nil, Verdict{false, "always blocked ::ffff:0:0:0/96"}},
 		{Network{}, "169.254.169.254", nil, Verdict{false, "always blocked 169.254.0.0/16"}},
 		{Network{}, "::ffff:169.254.169.254", nil, Verdict{false, "always blocked 169.254.0.0/16"}},
 		{Network{}, "::1", nil, Verdict{false, "always blocked ::/96"}},

@@ -41,6 +41,7 @@ var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 type Client struct {
 	rules *policy.Matcher
 	http  *http.Transport
+	host  func() ([]net.Addr, error) // the addresses of the host's interfaces
 }
 
 // New returns a client under the policy.
@@ -49,7 +50,7 @@ func New(network policy.Network) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{rules: rules}
+	c := &Client{rules: rules, host: net.InterfaceAddrs}
 	c.http = &http.Transport{
 		DialContext: c.dial, TLSHandshakeTimeout: dialWithin, MaxResponseHeaderBytes: maxHeader,
 		DisableKeepAlives: true, // one request is all that is said
@@ -74,9 +75,28 @@ func (c *Client) Check(raw string) error {
 		return fault.Invalid("holds a user or a password, which would not be sent")
 	}
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
-		return refusal(c.rules.Address(addr, nil))
+		return refusal(c.address(addr, nil))
 	}
 	return refusal(c.rules.Name(u.Hostname()))
+}
+
+// address judges an address that the names resolved to. The host's own addresses
+// are refused, in whatever range they are, unless the operator has opened them.
+func (c *Client) address(addr netip.Addr, names []string) policy.Verdict {
+	v := c.rules.Address(addr, names)
+	if !v.Allowed || c.rules.Opened(addr) {
+		return v
+	}
+	own, err := c.host()
+	if err != nil {
+		return policy.Verdict{Rule: "the host's addresses are not known"}
+	}
+	for _, a := range own {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap().WithZone("") == addr.Unmap().WithZone("") {
+			return policy.Verdict{Rule: "always blocked: an address of the host"}
+		}
+	}
+	return v
 }
 
 func refusal(v policy.Verdict) error {
@@ -162,29 +182,45 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
-	var names []string
-	addrs := []netip.Addr{}
-	if addr, err := netip.ParseAddr(host); err == nil {
-		addrs = append(addrs, addr)
-	} else {
-		if err := refusal(c.rules.Name(host)); err != nil {
-			return nil, err
-		}
-		names = []string{host}
-		if addrs, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
-			return nil, err
-		}
-	}
-	err = fmt.Errorf("%s has no address", host)
+	addrs, err := c.Resolve(ctx, host)
 	for _, addr := range addrs {
-		if err = refusal(c.rules.Address(addr, names)); err != nil {
-			continue
-		}
 		var conn net.Conn
 		var d net.Dialer
 		if conn, err = d.DialContext(ctx, network, net.JoinHostPort(addr.Unmap().String(), port)); err == nil {
 			return conn, nil
 		}
+	}
+	return nil, err
+}
+
+// Resolve returns the addresses of a name, or of an address, to which the policy
+// allows a connection. There is an error if there is none: a fault if the policy
+// refuses them all.
+func (c *Client) Resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	var names []string
+	var all []netip.Addr
+	if addr, err := netip.ParseAddr(host); err == nil {
+		all = append(all, addr)
+	} else {
+		if err := refusal(c.rules.Name(host)); err != nil {
+			return nil, err
+		}
+		names = []string{host}
+		if all, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+			return nil, err
+		}
+	}
+	var allowed []netip.Addr
+	err := fmt.Errorf("%s has no address", host)
+	for _, addr := range all {
+		if refused := refusal(c.address(addr, names)); refused != nil {
+			err = refused
+			continue
+		}
+		allowed = append(allowed, addr.Unmap())
+	}
+	if len(allowed) > 0 {
+		return allowed, nil
 	}
 	return nil, err
 }

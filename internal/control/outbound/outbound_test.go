@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -134,4 +135,29 @@ func FuzzCheck(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The host's own addresses are the host, also those that the world reaches.
+func TestOwnAddress(t *testing.T) {
+	public := func() ([]net.Addr, error) {
+		return []net.Addr{&net.IPNet{IP: net.ParseIP("203.0.113.7"), Mask: net.CIDRMask(24, 32)}, &net.IPNet{IP: net.ParseIP("2001:db8::7"), Mask: net.CIDRMask(64, 128)}}, nil
+	}
+	c := client(t, policy.Network{})
+	c.host = public
+	for _, url := range []string{"http://203.0.113.7/", "https://203.0.113.7:8443/x", "http://[2001:db8::7]/", "http://[::ffff:203.0.113.7]/"} {
+		if err := c.Check(url); fault.Of(err).Code != "address_blocked" {
+			t.Errorf("%s: %v", url, err)
+		}
+		if _, err := c.Post(t.Context(), url, http.Header{}, nil); fault.Of(err).Code != "address_blocked" {
+			t.Errorf("post to %s: %v", url, err)
+		}
+	}
+	if err := c.Check("http://203.0.113.8/"); err != nil {
+		t.Error(err)
+	}
+	c = client(t, policy.Network{Open: []string{"203.0.113.7"}})
+	c.host = public
+	if err := c.Check("http://203.0.113.7/"); err != nil {
+		t.Errorf("opened: %v", err)
+	}
 }
