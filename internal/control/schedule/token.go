@@ -45,11 +45,16 @@ func (s *Scheduler) redact(state *agent.State, machineID string) pod.Option {
 }
 
 func (s *Scheduler) redactor(state *agent.State, machineID string) *redact.Redactor {
+	return redact.New(s.values(state, machineID))
+}
+
+// values are the secrets of an agent and of its machine, by what they are called.
+func (s *Scheduler) values(state *agent.State, machineID string) map[string]string {
 	secrets := map[string]string{
 		"the exec token": s.token("exec", machineID), "the git credential": s.token("git", state.Run.ID),
 	}
 	maps.Copy(secrets, s.secrets(state.Agent.ID))
-	return redact.New(secrets)
+	return secrets
 }
 
 // connection is what every connection to the agent's machine is made with.

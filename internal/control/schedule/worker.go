@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,10 @@ type worker struct {
 	origin  string        // the commit that a new agent starts from
 	rulesAt string        // the commit of the default branch then
 	again   bool          // a wake came while it ran; guarded by s.mu
+
+	hiding sync.Mutex
+	hide   *redact.Redactor  // of hidden; nil before it is needed
+	hidden map[string]string // secrets, by what they are called
 }
 
 func newWorker(ctx context.Context, s *Scheduler, agentID string) *worker {
@@ -92,7 +97,13 @@ func (w *worker) secrets(state *agent.State) *redact.Redactor {
 	if h := w.hands.Load(); h != nil {
 		machineID = h.id
 	}
-	return w.s.redactor(state, machineID)
+	values := w.s.values(state, machineID)
+	w.hiding.Lock()
+	defer w.hiding.Unlock()
+	if w.hide == nil || !maps.Equal(values, w.hidden) {
+		w.hide, w.hidden = redact.New(values), values
+	}
+	return w.hide
 }
 
 // next has another worker work the run that has begun with the end of the one of
