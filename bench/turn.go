@@ -40,7 +40,7 @@ func chunks(id string) string {
 	for _, choices := range []string{
 		`[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]`,
 		`[{"index":0,"delta":` + delta + `,"finish_reason":null}]`,
-		`[{"index":0,"delta":{},"finish_reason":"` + finish + `"}]`,
+		`[{"index":0,"delta":{},"finish_reason":"` + finish + `"}],"usage":{"prompt_tokens":100,"completion_tokens":10,"total_tokens":110}`,
 	} {
 		b.WriteString(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"bench","choices":` + choices + "}\n\n")
 	}

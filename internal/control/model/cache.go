@@ -125,10 +125,10 @@ func (c *Cache) Encode(req Request, form func(i int) int, message func(i int) ([
 }
 
 // Elements returns values as elements of a JSON array, with commas between them.
-func Elements[T json.Marshaler](values []T) ([]byte, error) {
+func Elements[T any](values []T) ([]byte, error) {
 	var out []byte
 	for i, v := range values {
-		text, err := v.MarshalJSON()
+		text, err := JSON(v)
 		if err != nil {
 			return nil, err
 		}
@@ -138,6 +138,18 @@ func Elements[T json.Marshaler](values []T) ([]byte, error) {
 		out = append(out, text...)
 	}
 	return out, nil
+}
+
+// JSON encodes a value. It escapes nothing for the sake of HTML.
+func JSON(v any) ([]byte, error) {
+	if m, ok := v.(json.Marshaler); ok {
+		return m.MarshalJSON()
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func (c *Cache) encodeMessages(req Request, form func(i int) int, encode func(i int) ([]byte, error)) ([][]byte, error) {

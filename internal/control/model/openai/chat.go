@@ -1,22 +1,18 @@
 package openai
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
 	"strconv"
-	"strings"
-
-	sdk "github.com/openai/openai-go/v3"
 
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 )
 
-type chat struct {
-	client
-	service sdk.ChatCompletionService
-}
+type chat struct{ client }
 
 // chatProvider names reasoning that this API gives and does not take back.
 const chatProvider = "openai-chat"
@@ -25,20 +21,54 @@ const chatProvider = "openai-chat"
 func (c *chat) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		req, err := req.Cache.Prepare(chatProvider, req)
-		var params sdk.ChatCompletionNewParams
+		var body chatBody
 		var encoded model.Splice
 		if err == nil {
-			params, encoded, err = chatParams(c.cfg, req)
+			body, encoded, err = chatRequest(c.cfg, req)
 		}
 		if err != nil {
 			yield(model.Event{}, err)
 			return
 		}
-		inner, stop := context.WithCancel(model.WithSplice(ctx, encoded))
-		defer stop()
 		d := &chatDecoder{assembly: model.NewAssembly(chatProvider, req), begun: map[int64]begun{}}
-		run(ctx, c.wire, c.service.NewStreaming(inner, params), d, yield)
+		c.post(ctx, "/chat/completions", body, encoded, d, yield)
 	}
+}
+
+// chatChunk is an event of a stream, as far as it is read.
+type chatChunk struct {
+	Choices []struct {
+		Index        int64     `json:"index"`
+		Delta        chatDelta `json:"delta"`
+		FinishReason string    `json:"finish_reason"`
+	} `json:"choices"`
+	Usage struct {
+		PromptTokens        int64 `json:"prompt_tokens"`
+		CompletionTokens    int64 `json:"completion_tokens"`
+		PromptTokensDetails struct {
+			CachedTokens int64 `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+	} `json:"usage"`
+}
+
+// chatDelta is a piece of a reply. OpenAI's has no reasoning: DeepSeek, vLLM and
+// llama.cpp call it reasoning_content, Ollama and OpenRouter reasoning.
+type chatDelta struct {
+	Content          string      `json:"content"`
+	Refusal          string      `json:"refusal"`
+	ReasoningContent string      `json:"reasoning_content"`
+	Reasoning        string      `json:"reasoning"`
+	ToolCalls        []chatPiece `json:"tool_calls"`
+}
+
+// chatPiece is a piece of a call.
+type chatPiece struct {
+	Index    int64  `json:"index"`
+	ID       string `json:"id"`
+	Function struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"` // a string of JSON; some servers give the object itself
+	} `json:"function"`
 }
 
 // A chatDecoder takes chunks. The reply is whole when a finish_reason has come;
@@ -55,7 +85,11 @@ type chatDecoder struct {
 
 type begun struct{ key, id string }
 
-func (d *chatDecoder) event(chunk sdk.ChatCompletionChunk) ([]model.Event, error) {
+func (d *chatDecoder) event(data []byte) ([]model.Event, error) {
+	var chunk chatChunk
+	if err := decode(data, &chunk); err != nil {
+		return nil, err
+	}
 	var out []model.Event
 	add := func(ev model.Event, ok bool) {
 		if ok {
@@ -69,7 +103,7 @@ func (d *chatDecoder) event(chunk sdk.ChatCompletionChunk) ([]model.Event, error
 		if choice.Index != 0 {
 			continue
 		}
-		if piece := reasoning(choice.Delta); piece != "" {
+		if piece := cmp.Or(choice.Delta.ReasoningContent, choice.Delta.Reasoning); piece != "" {
 			add(d.assembly.Thinking("reasoning", piece))
 		}
 		add(d.assembly.Text("text", choice.Delta.Content))
@@ -78,7 +112,7 @@ func (d *chatDecoder) event(chunk sdk.ChatCompletionChunk) ([]model.Event, error
 			add(d.assembly.Text("text", choice.Delta.Refusal))
 		}
 		for _, call := range choice.Delta.ToolCalls {
-			add(d.assembly.Args(d.key(call), arguments(call.Function)))
+			add(d.assembly.Args(d.key(call), call.arguments()))
 		}
 		if choice.FinishReason != "" {
 			d.stop, d.finished = finish(choice.FinishReason), true
@@ -90,7 +124,7 @@ func (d *chatDecoder) event(chunk sdk.ChatCompletionChunk) ([]model.Event, error
 // key finds the call that a delta belongs to, and begins it if it is new. The
 // API counts calls by index; a server that sends them whole may say 0 for each,
 // so that another id, or a name after whole arguments, is another call.
-func (d *chatDecoder) key(call sdk.ChatCompletionChunkChoiceDeltaToolCall) string {
+func (d *chatDecoder) key(call chatPiece) string {
 	b, known := d.begun[call.Index]
 	switch {
 	case !known:
@@ -115,22 +149,13 @@ func (d *chatDecoder) end() (model.Event, bool) {
 	return d.assembly.Reply(d.stop, d.usage), d.finished
 }
 
-// arguments are a string of JSON; some servers give the object itself.
-func arguments(f sdk.ChatCompletionChunkChoiceDeltaToolCallFunction) string {
-	if raw := f.JSON.Arguments.Raw(); strings.HasPrefix(raw, "{") {
-		return raw
+func (p chatPiece) arguments() string {
+	var text string
+	if json.Unmarshal(p.Function.Arguments, &text) == nil {
+		return text
 	}
-	return f.Arguments
-}
-
-// reasoning is a field that OpenAI does not have: DeepSeek, vLLM and llama.cpp
-// call it reasoning_content, Ollama and OpenRouter reasoning.
-func reasoning(d sdk.ChatCompletionChunkChoiceDelta) string {
-	for _, name := range []string{"reasoning_content", "reasoning"} {
-		var piece string
-		if json.Unmarshal([]byte(d.JSON.ExtraFields[name].Raw()), &piece) == nil && piece != "" {
-			return piece
-		}
+	if bytes.HasPrefix(p.Function.Arguments, []byte("{")) {
+		return string(p.Function.Arguments)
 	}
 	return ""
 }

@@ -2,108 +2,148 @@ package openai
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"strings"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
 
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
 )
 
-// chatParams says req in the SDK's types, and what is encoded of it already.
-func chatParams(cfg Config, req model.Request) (sdk.ChatCompletionNewParams, model.Splice, error) {
-	p := sdk.ChatCompletionNewParams{
-		Model:           cfg.Name,
-		StreamOptions:   sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
-		ReasoningEffort: shared.ReasoningEffort(cfg.Effort),
-	}
-	if req.MaxTokens > 0 {
-		// Only OpenAI's own knows the newer name, and its newer models know no other.
-		if strings.HasPrefix(cfg.BaseURL, defaultBaseURL) {
-			p.MaxCompletionTokens = param.NewOpt(int64(req.MaxTokens))
-		} else {
-			p.MaxTokens = param.NewOpt(int64(req.MaxTokens))
-		}
+// chatBody is a request.
+type chatBody struct {
+	Model               string            `json:"model"`
+	Messages            []json.RawMessage `json:"messages"`
+	Tools               []json.RawMessage `json:"tools,omitempty"`
+	MaxTokens           int               `json:"max_tokens,omitempty"`
+	MaxCompletionTokens int               `json:"max_completion_tokens,omitempty"`
+	ReasoningEffort     string            `json:"reasoning_effort,omitempty"`
+	Stream              bool              `json:"stream"`
+	StreamOptions       struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+}
+
+// chatMessage is a message. Content is a string or parts.
+type chatMessage struct {
+	Role       string     `json:"role"`
+	Content    any        `json:"content,omitempty"`
+	ToolCalls  []chatCall `json:"tool_calls,omitempty"`
+	ToolCallID string     `json:"tool_call_id,omitempty"`
+}
+
+type chatCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function chatFunction `json:"function"`
+}
+
+type chatFunction struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type chatPart struct {
+	Type     string   `json:"type"`
+	Text     string   `json:"text,omitempty"`
+	ImageURL *chatURL `json:"image_url,omitempty"`
+}
+
+type chatURL struct {
+	URL string `json:"url"`
+}
+
+type chatTool struct {
+	Type     string `json:"type"`
+	Function struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		Parameters  json.RawMessage `json:"parameters"`
+	} `json:"function"`
+}
+
+// chatRequest is the body of a request, and what is encoded of it already.
+func chatRequest(cfg Config, req model.Request) (chatBody, model.Splice, error) {
+	b := chatBody{Model: cfg.Name, ReasoningEffort: cfg.Effort, Stream: true}
+	b.StreamOptions.IncludeUsage = true
+	// Only OpenAI's own knows the newer name, and its newer models know no other.
+	if strings.HasPrefix(cfg.BaseURL, defaultBaseURL) {
+		b.MaxCompletionTokens = max(req.MaxTokens, 0)
+	} else {
+		b.MaxTokens = max(req.MaxTokens, 0)
 	}
 	if strings.TrimSpace(req.System) != "" {
-		p.Messages = append(p.Messages, sdk.SystemMessage(req.System))
+		system, err := model.JSON(chatMessage{Role: "system", Content: req.System})
+		if err != nil {
+			return b, nil, err
+		}
+		b.Messages = append(b.Messages, system)
 	}
-	p.Messages = append(p.Messages, param.Override[sdk.ChatCompletionMessageParamUnion](model.MessagesMark.JSON()))
+	b.Messages = append(b.Messages, model.MessagesMark.JSON())
 	if len(req.Tools) > 0 {
-		p.Tools = []sdk.ChatCompletionToolUnionParam{param.Override[sdk.ChatCompletionToolUnionParam](model.ToolsMark.JSON())}
+		b.Tools = []json.RawMessage{model.ToolsMark.JSON()}
 	}
 	encoded, err := req.Cache.Encode(req, nil, func(i int) ([]byte, error) {
 		if m := req.Messages[i]; m.Role == conversation.User {
 			return model.Elements(chatUser(m))
 		}
-		return chatAssistant(req.Messages[i]).MarshalJSON()
+		return model.JSON(chatAssistant(req.Messages[i]))
 	}, func() ([]byte, error) { return model.Elements(chatTools(req.Tools)) })
-	return p, encoded, err
+	return b, encoded, err
 }
 
-func chatTools(specs []tool.Spec) []sdk.ChatCompletionToolUnionParam {
-	var out []sdk.ChatCompletionToolUnionParam
-	for _, t := range specs {
-		f := shared.FunctionDefinitionParam{Name: t.Name, Parameters: schema(t.Schema)}
-		if t.Description != "" {
-			f.Description = param.NewOpt(t.Description)
-		}
-		out = append(out, sdk.ChatCompletionFunctionTool(f))
+func chatTools(specs []tool.Spec) []chatTool {
+	out := make([]chatTool, len(specs))
+	for i, t := range specs {
+		out[i].Type = "function"
+		out[i].Function.Name, out[i].Function.Description, out[i].Function.Parameters = t.Name, t.Description, t.Schema
 	}
 	return out
 }
 
-func chatAssistant(m conversation.Message) sdk.ChatCompletionMessageParamUnion {
-	var p sdk.ChatCompletionAssistantMessageParam
+func chatAssistant(m conversation.Message) chatMessage {
+	out := chatMessage{Role: "assistant"}
 	if text := m.PlainText(); text != "" {
-		p.Content.OfString = param.NewOpt(text)
+		out.Content = text
 	}
 	for _, c := range m.Calls() {
-		p.ToolCalls = append(p.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
-			OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-				ID: c.ID, Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
-					Name: c.Name, Arguments: string(c.Args)},
-			}})
+		out.ToolCalls = append(out.ToolCalls, chatCall{c.ID, "function", chatFunction{c.Name, string(c.Args)}})
 	}
-	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &p}
+	return out
 }
 
 // chatUser says one message of the user: a tool message for each result, and
 // what else there is in a message after them. A tool message holds text alone,
 // so that the images of results go there too.
-func chatUser(m conversation.Message) []sdk.ChatCompletionMessageParamUnion {
-	var out []sdk.ChatCompletionMessageParamUnion
-	var parts []sdk.ChatCompletionContentPartUnionParam
+func chatUser(m conversation.Message) (out []chatMessage) {
+	var parts []chatPart
+	text := func(s string) { parts = append(parts, chatPart{Type: "text", Text: s}) }
+	image := func(i conversation.Image) {
+		parts = append(parts, chatPart{Type: "image_url", ImageURL: &chatURL{dataURL(i)}})
+	}
 	for _, b := range m.Blocks {
 		switch {
 		case b.Result != nil:
-			out = append(out, sdk.ToolMessage(resultText(*b.Result), b.Result.CallID))
+			out = append(out, chatMessage{Role: "tool", Content: resultText(*b.Result), ToolCallID: b.Result.CallID})
 			if len(b.Result.Images) > 0 {
-				parts = append(parts, sdk.TextContentPart("Images of the result of call "+b.Result.CallID+":"))
+				text("Images of the result of call " + b.Result.CallID + ":")
 			}
 			for _, img := range b.Result.Images {
-				parts = append(parts, chatImage(img))
+				image(img)
 			}
 		case b.Image != nil:
-			parts = append(parts, chatImage(*b.Image))
+			image(*b.Image)
 		default:
-			parts = append(parts, sdk.TextContentPart(b.Text))
+			text(b.Text)
 		}
 	}
 	switch {
-	case len(parts) == 1 && parts[0].OfText != nil:
-		out = append(out, sdk.UserMessage(parts[0].OfText.Text)) // a plain string: some servers know no parts
+	case len(parts) == 1 && parts[0].ImageURL == nil:
+		out = append(out, chatMessage{Role: "user", Content: parts[0].Text}) // a plain string: some servers know no parts
 	case len(parts) > 0:
-		out = append(out, sdk.UserMessage(parts))
+		out = append(out, chatMessage{Role: "user", Content: parts})
 	}
 	return out
-}
-
-func chatImage(img conversation.Image) sdk.ChatCompletionContentPartUnionParam {
-	return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: dataURL(img)})
 }
 
 func dataURL(img conversation.Image) string {

@@ -8,15 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/openai/openai-go/v3/responses"
-
 	"aloft/internal/control/model"
 )
 
-type response struct {
-	client
-	service responses.ResponseService
-}
+type response struct{ client }
 
 // Stream implements [model.Model].
 func (r *response) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
@@ -27,15 +22,12 @@ func (r *response) Stream(ctx context.Context, req model.Request) iter.Seq2[mode
 			return
 		}
 		ask := func(req model.Request, yield func(model.Event, error) bool) {
-			params, encoded, err := responseParams(r.cfg, req)
+			body, encoded, err := responseRequest(r.cfg, req)
 			if err != nil {
 				yield(model.Event{}, err)
 				return
 			}
-			inner, stop := context.WithCancel(model.WithSplice(ctx, encoded))
-			defer stop()
-			d := &responseDecoder{assembly: model.NewAssembly(provider, req)}
-			run(ctx, r.wire, r.service.NewStreaming(inner, params), d, yield)
+			r.post(ctx, "/responses", body, encoded, &responseDecoder{assembly: model.NewAssembly(provider, req)}, yield)
 		}
 		again := false
 		ask(req, func(e model.Event, err error) bool {
@@ -66,6 +58,30 @@ type opaque struct {
 	Summary   []string `json:"summary,omitempty"`
 }
 
+// responseEvent is an event of a stream, as far as it is read.
+type responseEvent struct {
+	Type         string       `json:"type"`
+	OutputIndex  int64        `json:"output_index"`
+	SummaryIndex int64        `json:"summary_index"`
+	Delta        string       `json:"delta"`
+	Item         responseItem `json:"item"`
+	Response     struct {
+		Status            string          `json:"status"`
+		Error             json.RawMessage `json:"error"`
+		IncompleteDetails struct {
+			Reason string `json:"reason"`
+		} `json:"incomplete_details"`
+		Usage struct {
+			InputTokens        int64 `json:"input_tokens"`
+			OutputTokens       int64 `json:"output_tokens"`
+			InputTokensDetails struct {
+				CachedTokens     int64 `json:"cached_tokens"`
+				CacheWriteTokens int64 `json:"cache_write_tokens"`
+			} `json:"input_tokens_details"`
+		} `json:"usage"`
+	} `json:"response"`
+}
+
 // A responseDecoder takes the events of one response. Only its last event,
 // completed or incomplete, makes the reply whole.
 type responseDecoder struct {
@@ -73,7 +89,11 @@ type responseDecoder struct {
 	refused  bool
 }
 
-func (d *responseDecoder) event(e responses.ResponseStreamEventUnion) ([]model.Event, error) {
+func (d *responseDecoder) event(data []byte) ([]model.Event, error) {
+	var e responseEvent
+	if err := decode(data, &e); err != nil {
+		return nil, err
+	}
 	key := strconv.FormatInt(e.OutputIndex, 10)
 	switch e.Type {
 	case "response.output_text.delta":
@@ -90,18 +110,18 @@ func (d *responseDecoder) event(e responses.ResponseStreamEventUnion) ([]model.E
 	case "response.output_item.added":
 		if e.Item.Type == "function_call" {
 			d.assembly.Call(key, e.Item.CallID, e.Item.Name)
-			return one(d.assembly.Args(key, e.Item.Arguments.OfString))
+			return one(d.assembly.Args(key, e.Item.Arguments))
 		}
 	case "response.function_call_arguments.delta":
 		return one(d.assembly.Args(key, e.Delta))
 	case "response.output_item.done":
 		return d.item(key, e.Item)
 	case "response.completed", "response.incomplete":
-		return []model.Event{d.reply(e.Response)}, nil
+		return []model.Event{d.reply(e)}, nil
 	case "response.failed":
-		return nil, model.StreamFailure([]byte(e.Response.Error.RawJSON()))
+		return nil, model.StreamFailure(e.Response.Error)
 	case "error":
-		return nil, model.StreamFailure([]byte(e.RawJSON()))
+		return nil, model.StreamFailure(data)
 	}
 	return nil, nil
 }
@@ -115,19 +135,19 @@ func one(ev model.Event, ok bool) ([]model.Event, error) {
 
 // item takes a finished item: what its deltas have not said, and the reasoning
 // as it is to be given back.
-func (d *responseDecoder) item(key string, item responses.ResponseOutputItemUnion) ([]model.Event, error) {
+func (d *responseDecoder) item(key string, item responseItem) ([]model.Event, error) {
 	switch item.Type {
 	case "function_call":
 		d.assembly.Call(key, item.CallID, item.Name)
-		if args := item.Arguments.OfString; d.assembly.Len(key) == 0 {
-			return one(d.assembly.Args(key, args))
+		if d.assembly.Len(key) == 0 {
+			return one(d.assembly.Args(key, item.Arguments))
 		}
 	case "reasoning":
 		if item.EncryptedContent == "" {
 			return nil, nil // nothing that could be given back
 		}
 		o := opaque{ID: item.ID, Encrypted: item.EncryptedContent}
-		for _, s := range item.Summary {
+		for _, s := range item.summary() {
 			o.Summary = append(o.Summary, s.Text)
 		}
 		b, err := json.Marshal(o)
@@ -139,12 +159,13 @@ func (d *responseDecoder) item(key string, item responses.ResponseOutputItemUnio
 	return nil, nil
 }
 
-func (d *responseDecoder) reply(r responses.Response) model.Event {
+func (d *responseDecoder) reply(e responseEvent) model.Event {
+	r := e.Response
 	stop := model.StopEnd
 	switch {
 	case strings.Contains(r.IncompleteDetails.Reason, "content_filter"), d.refused:
 		stop = model.StopRefusal
-	case r.Status == responses.ResponseStatusIncomplete:
+	case r.Status == "incomplete":
 		stop = model.StopLength
 	}
 	u := r.Usage
@@ -154,3 +175,11 @@ func (d *responseDecoder) reply(r responses.Response) model.Event {
 
 // end reports that a stream without its last event held no whole reply.
 func (d *responseDecoder) end() (model.Event, bool) { return model.Event{}, false }
+
+// summary is that of reasoning.
+func (i responseItem) summary() []responsePart {
+	if i.Summary == nil {
+		return nil
+	}
+	return *i.Summary
+}

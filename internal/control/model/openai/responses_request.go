@@ -4,61 +4,97 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/responses"
-	"github.com/openai/openai-go/v3/shared"
-
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
 )
 
-// responseParams says req in the SDK's types, and what is encoded of it already. Nothing is stored at the
-// provider's; so that reasoning can go on over several replies it is asked for
-// in encrypted form and given back.
-func responseParams(cfg Config, req model.Request) (responses.ResponseNewParams, model.Splice, error) {
-	p := responses.ResponseNewParams{
-		Model: cfg.Name,
-		Store: param.NewOpt(false),
-	}
+// responseBody is a request.
+type responseBody struct {
+	Model           string             `json:"model"`
+	Instructions    string             `json:"instructions,omitempty"`
+	Input           []json.RawMessage  `json:"input"`
+	Tools           []json.RawMessage  `json:"tools,omitempty"`
+	MaxOutputTokens int                `json:"max_output_tokens,omitempty"`
+	Reasoning       *responseReasoning `json:"reasoning,omitempty"`
+	Include         []string           `json:"include,omitempty"`
+	Store           bool               `json:"store"`
+	Stream          bool               `json:"stream"`
+}
+
+type responseReasoning struct {
+	Effort  string `json:"effort"`
+	Summary string `json:"summary"`
+}
+
+type responseTool struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Strict      bool            `json:"strict"`
+}
+
+// responseItem is an item of a conversation: a message, which has no type, a call,
+// the output of one, or reasoning. Content and Output are a string or parts.
+type responseItem struct {
+	Type             string          `json:"type,omitempty"`
+	ID               string          `json:"id,omitempty"`
+	Role             string          `json:"role,omitempty"`
+	Content          any             `json:"content,omitempty"`
+	CallID           string          `json:"call_id,omitempty"`
+	Name             string          `json:"name,omitempty"`
+	Arguments        string          `json:"arguments,omitempty"`
+	Output           any             `json:"output,omitempty"`
+	Summary          *[]responsePart `json:"summary,omitempty"` // of reasoning; may be empty
+	EncryptedContent string          `json:"encrypted_content,omitempty"`
+}
+
+type responsePart struct {
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	Detail   string `json:"detail,omitempty"`
+	ImageURL string `json:"image_url,omitempty"`
+}
+
+// responseRequest is the body of a request, and what is encoded of it already.
+// Nothing is stored at the provider's; so that reasoning can go on over several
+// replies it is asked for in encrypted form and given back.
+func responseRequest(cfg Config, req model.Request) (responseBody, model.Splice, error) {
+	b := responseBody{Model: cfg.Name, Stream: true, Input: []json.RawMessage{model.MessagesMark.JSON()}}
 	if t := model.Lookup(cfg.Name).Traits; t.Provider != provider || len(t.Effort) > 0 { // a model that does not reason refuses it
-		p.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
+		b.Include = []string{"reasoning.encrypted_content"}
 	}
 	if cfg.Effort != "" {
-		p.Reasoning = shared.ReasoningParam{Effort: shared.ReasoningEffort(cfg.Effort), Summary: shared.ReasoningSummaryAuto}
+		b.Reasoning = &responseReasoning{cfg.Effort, "auto"}
 	}
 	if req.MaxTokens > 0 {
-		p.MaxOutputTokens = param.NewOpt(int64(max(req.MaxTokens, 16))) // the API's own lower bound
+		b.MaxOutputTokens = max(req.MaxTokens, 16) // the API's own lower bound
 	}
 	if strings.TrimSpace(req.System) != "" {
-		p.Instructions = param.NewOpt(req.System)
+		b.Instructions = req.System
 	}
 	if len(req.Tools) > 0 {
-		p.Tools = []responses.ToolUnionParam{param.Override[responses.ToolUnionParam](model.ToolsMark.JSON())}
+		b.Tools = []json.RawMessage{model.ToolsMark.JSON()}
 	}
-	p.Input.OfInputItemList = responses.ResponseInputParam{param.Override[responses.ResponseInputItemUnionParam](model.MessagesMark.JSON())}
 	encoded, err := req.Cache.Encode(req, nil,
 		func(i int) ([]byte, error) { return model.Elements(items(req.Messages[i])) },
 		func() ([]byte, error) { return model.Elements(responseTools(req.Tools)) })
-	return p, encoded, err
+	return b, encoded, err
 }
 
-func responseTools(specs []tool.Spec) (out []responses.ToolUnionParam) {
-	for _, t := range specs {
-		f := &responses.FunctionToolParam{Name: t.Name, Parameters: schema(t.Schema), Strict: param.NewOpt(false)}
-		if t.Description != "" {
-			f.Description = param.NewOpt(t.Description)
-		}
-		out = append(out, responses.ToolUnionParam{OfFunction: f})
+func responseTools(specs []tool.Spec) []responseTool {
+	out := make([]responseTool, len(specs))
+	for i, t := range specs {
+		out[i] = responseTool{Type: "function", Name: t.Name, Description: t.Description, Parameters: t.Schema}
 	}
 	return out
 }
 
 // items are one message as items: every call, result and piece of reasoning is
 // one of its own, and what is said between them is a message.
-func items(m conversation.Message) []responses.ResponseInputItemUnionParam {
-	var out []responses.ResponseInputItemUnionParam
-	var parts responses.ResponseInputMessageContentListParam
+func items(m conversation.Message) (out []responseItem) {
+	var parts []responsePart
 	for _, b := range m.Blocks {
 		switch {
 		case b.Thinking != nil:
@@ -66,53 +102,46 @@ func items(m conversation.Message) []responses.ResponseInputItemUnionParam {
 				out = append(out, item)
 			}
 		case b.Call != nil:
-			out = append(out, responses.ResponseInputItemParamOfFunctionCall(string(b.Call.Args), b.Call.ID, b.Call.Name))
+			out = append(out, responseItem{Type: "function_call", CallID: b.Call.ID, Name: b.Call.Name, Arguments: string(b.Call.Args)})
 		case b.Result != nil:
 			out = append(out, resultItem(*b.Result))
 		case b.Image != nil:
-			parts = append(parts, responses.ResponseInputContentUnionParam{OfInputImage: &responses.ResponseInputImageParam{
-				Detail: responses.ResponseInputImageDetailAuto, ImageURL: param.NewOpt(dataURL(*b.Image))}})
+			parts = append(parts, responsePart{Type: "input_image", Detail: "auto", ImageURL: dataURL(*b.Image)})
 		case m.Role == conversation.Assistant:
-			out = append(out, responses.ResponseInputItemParamOfMessage(b.Text, responses.EasyInputMessageRoleAssistant))
+			out = append(out, responseItem{Role: "assistant", Content: b.Text})
 		default:
-			parts = append(parts, responses.ResponseInputContentParamOfInputText(b.Text))
+			parts = append(parts, responsePart{Type: "input_text", Text: b.Text})
 		}
 	}
 	if len(parts) > 0 {
-		out = append(out, responses.ResponseInputItemParamOfMessage(parts, responses.EasyInputMessageRoleUser))
+		out = append(out, responseItem{Role: "user", Content: parts})
 	}
 	return out
 }
 
 // reasoningItem gives reasoning back. What does not decode was written by
 // another version, and the conversation does without it.
-func reasoningItem(t conversation.Thinking) (responses.ResponseInputItemUnionParam, bool) {
+func reasoningItem(t conversation.Thinking) (responseItem, bool) {
 	var o opaque
 	if json.Unmarshal([]byte(t.Opaque), &o) != nil || o.Encrypted == "" {
-		return responses.ResponseInputItemUnionParam{}, false
+		return responseItem{}, false
 	}
-	summary := []responses.ResponseReasoningItemSummaryParam{}
+	summary := []responsePart{}
 	for _, s := range o.Summary {
-		summary = append(summary, responses.ResponseReasoningItemSummaryParam{Text: s})
+		summary = append(summary, responsePart{Type: "summary_text", Text: s})
 	}
-	return responses.ResponseInputItemUnionParam{OfReasoning: &responses.ResponseReasoningItemParam{
-		ID: o.ID, Summary: summary, EncryptedContent: param.NewOpt(o.Encrypted),
-	}}, true
+	return responseItem{Type: "reasoning", ID: o.ID, Summary: &summary, EncryptedContent: o.Encrypted}, true
 }
 
-func resultItem(r conversation.ToolResult) responses.ResponseInputItemUnionParam {
-	out := &responses.ResponseInputItemFunctionCallOutputParam{CallID: param.NewOpt(r.CallID)}
+func resultItem(r conversation.ToolResult) responseItem {
+	item := responseItem{Type: "function_call_output", CallID: r.CallID, Output: resultText(r)}
 	if len(r.Images) == 0 {
-		out.Output.OfString = param.NewOpt(resultText(r))
-		return responses.ResponseInputItemUnionParam{OfFunctionCallOutput: out}
+		return item
 	}
-	list := responses.ResponseFunctionCallOutputItemListParam{
-		{OfInputText: &responses.ResponseInputTextContentParam{Text: resultText(r)}},
-	}
+	parts := []responsePart{{Type: "input_text", Text: resultText(r)}}
 	for _, img := range r.Images {
-		list = append(list, responses.ResponseFunctionCallOutputItemUnionParam{
-			OfInputImage: &responses.ResponseInputImageContentParam{ImageURL: param.NewOpt(dataURL(img))}})
+		parts = append(parts, responsePart{Type: "input_image", ImageURL: dataURL(img)})
 	}
-	out.Output.OfResponseFunctionCallOutputItemArray = list
-	return responses.ResponseInputItemUnionParam{OfFunctionCallOutput: out}
+	item.Output = parts
+	return item
 }
