@@ -23,8 +23,8 @@ const MaxPasskeys = 20
 
 // A ceremony is a challenge that a device is to answer.
 type ceremony struct {
-	userID int64 // who registers; 0 where somebody signs in
-	data   webauthn.SessionData
+	UserID int64                `json:"userId,omitempty"` // who registers; 0 where somebody signs in
+	Data   webauthn.SessionData `json:"data"`
 }
 
 // person is a user as the standard has it.
@@ -91,7 +91,7 @@ func (d *Desk) BeginPasskey(ctx context.Context, userID int64) (options json.Raw
 	return d.challenge(creation.Response, ceremony{userID, *data})
 }
 
-// challenge keeps the ceremony and returns what the browser needs for it.
+// challenge seals the ceremony and returns what the browser needs for it.
 func (d *Desk) challenge(options any, c ceremony) (json.RawMessage, string, error) {
 	text, err := json.Marshal(options)
 	if err != nil {
@@ -104,7 +104,7 @@ func (d *Desk) challenge(options any, c ceremony) (json.RawMessage, string, erro
 // FinishPasskey keeps the passkey that the browser has made.
 func (d *Desk) FinishPasskey(ctx context.Context, userID int64, name, title string, answer json.RawMessage) (account.Passkey, error) {
 	c, ok := d.ceremonies.take(name)
-	if !ok || c.userID != userID || userID == 0 {
+	if !ok || c.UserID != userID || userID == 0 {
 		return account.Passkey{}, errCeremony()
 	}
 	a, err := d.authenticator()
@@ -119,7 +119,7 @@ func (d *Desk) FinishPasskey(ctx context.Context, userID int64, name, title stri
 	if err != nil {
 		return account.Passkey{}, err
 	}
-	made, err := a.CreateCredential(p, c.data, parsed)
+	made, err := a.CreateCredential(p, c.Data, parsed)
 	if err != nil {
 		return account.Passkey{}, refused(err)
 	}
@@ -148,7 +148,7 @@ func (d *Desk) BeginSignIn() (options json.RawMessage, name string, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("begin to sign in by passkey: %w", err)
 	}
-	return d.challenge(assertion.Response, ceremony{data: *data})
+	return d.challenge(assertion.Response, ceremony{Data: *data})
 }
 
 // WithPasskey signs in by what the person's device has answered.
@@ -157,7 +157,7 @@ func (d *Desk) WithPasskey(ctx context.Context, name string, answer json.RawMess
 		return Session{}, err
 	}
 	c, ok := d.ceremonies.take(name)
-	if !ok || c.userID != 0 {
+	if !ok || c.UserID != 0 {
 		return Session{}, errCeremony()
 	}
 	a, err := d.authenticator()
@@ -176,7 +176,7 @@ func (d *Desk) WithPasskey(ctx context.Context, name string, answer json.RawMess
 		}
 		return p, err
 	}
-	made, err := a.ValidateDiscoverableLogin(found, c.data, parsed)
+	made, err := a.ValidateDiscoverableLogin(found, c.Data, parsed)
 	if err == nil && made.Authenticator.CloneWarning {
 		err = errors.New("its counter went back: there may be a copy of it")
 	}

@@ -1,57 +1,104 @@
 package signin
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
 	"sync"
 	"time"
-
-	"aloft/internal/fault"
 )
 
-// maxPending is how many things may be half done: each is some hundred bytes,
-// and anybody may begin one.
-const maxPending = 10_000
+// maxTaken is how many names that were taken are remembered: each only as long as
+// it would be good otherwise.
+const maxTaken = 100_000
 
-// pending keeps what is half done, each until it is taken, once. Its zero value
-// is empty. It is safe for concurrent use.
+// maxSealed bounds a name that somebody gives, in bytes.
+const maxSealed = 4 << 10
+
+// pending seals what is half done into the name that its browser keeps, so that
+// those who only begin cost the server nothing. A name is taken once. It is safe for
+// concurrent use.
 type pending[T any] struct {
-	mu  sync.Mutex
-	all map[string]begun[T]
+	seal cipher.AEAD
+
+	mu    sync.Mutex
+	taken map[string]time.Time // when each would not be good any more
 }
 
+// begun is what is in a name.
 type begun[T any] struct {
-	what T
-	ends time.Time
+	What T         `json:"what"`
+	Ends time.Time `json:"ends"`
 }
 
-// put keeps what for a while and returns its name, which nobody can guess.
+// newPending returns one whose names no other opens.
+func newPending[T any]() *pending[T] {
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // never fails: crypto/rand ends the process instead
+	block, err := aes.NewCipher(key[:])
+	if err == nil {
+		var seal cipher.AEAD
+		if seal, err = cipher.NewGCMWithRandomNonce(block); err == nil {
+			return &pending[T]{seal: seal, taken: map[string]time.Time{}}
+		}
+	}
+	panic(err) // the key has a length that AES takes
+}
+
+// put returns the name of what, which is good for a while. Nobody can guess, read
+// or change it.
 func (p *pending[T]) put(what T, life time.Duration) (string, error) {
-	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.all) >= maxPending {
-		for name, b := range p.all {
-			if now.After(b.ends) {
-				delete(p.all, name)
-			}
-		}
-		if len(p.all) >= maxPending {
-			return "", fault.Exhausted("too many are signing in at once").Named("rate_limit_exceeded").Hint("try again in some minutes")
-		}
+	text, err := json.Marshal(begun[T]{what, time.Now().Add(life)})
+	if err != nil {
+		return "", err
 	}
-	if p.all == nil {
-		p.all = map[string]begun[T]{}
-	}
-	name := rand.Text()
-	p.all[name] = begun[T]{what, now.Add(life)}
-	return name, nil
+	return base64.RawURLEncoding.EncodeToString(p.seal.Seal(nil, nil, text, nil)), nil
 }
 
 // take returns what was put under the name, once.
 func (p *pending[T]) take(name string) (what T, ok bool) {
+	if len(name) > maxSealed {
+		return what, false
+	}
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(name)
+	if err != nil {
+		return what, false
+	}
+	text, err := p.seal.Open(nil, nil, sealed, nil)
+	if err != nil {
+		return what, false
+	}
+	var b begun[T]
+	now := time.Now()
+	if err := json.Unmarshal(text, &b); err != nil || !now.Before(b.Ends) {
+		return what, false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b, ok := p.all[name]
-	delete(p.all, name)
-	return b.what, ok && time.Now().Before(b.ends)
+	if _, again := p.taken[name]; again {
+		return what, false
+	}
+	p.forget(now)
+	p.taken[name] = b.Ends
+	return b.What, true
+}
+
+// forget makes room for one more name. It needs p.mu.
+func (p *pending[T]) forget(now time.Time) {
+	if len(p.taken) < maxTaken {
+		return
+	}
+	for name, ends := range p.taken {
+		if !now.Before(ends) {
+			delete(p.taken, name)
+		}
+	}
+	for name := range p.taken { // a name alone signs nobody in
+		if len(p.taken) < maxTaken {
+			return
+		}
+		delete(p.taken, name)
+	}
 }

@@ -39,7 +39,10 @@ type Provider struct {
 const providerWithin = 15 * time.Second
 
 // A visit is of somebody who is at the provider.
-type visit struct{ nonce, verifier string }
+type visit struct {
+	Nonce    string `json:"nonce"`
+	Verifier string `json:"verifier"`
+}
 
 // CallbackPath is where the provider sends people back to.
 const CallbackPath = "/v1/session/provider/callback"
@@ -88,11 +91,11 @@ func (d *Desk) BeginVisit(ctx context.Context) (address, state string, err error
 	if err != nil {
 		return "", "", err
 	}
-	v := visit{nonce: rand.Text(), verifier: oauth2.GenerateVerifier()}
+	v := visit{Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier()}
 	if state, err = d.visits.put(v, visitLife); err != nil {
 		return "", "", err
 	}
-	return c.AuthCodeURL(state, oidc.Nonce(v.nonce), oauth2.S256ChallengeOption(v.verifier)), state, nil
+	return c.AuthCodeURL(state, oidc.Nonce(v.Nonce), oauth2.S256ChallengeOption(v.Verifier)), state, nil
 }
 
 // claims are what is read of an ID token.
@@ -109,7 +112,7 @@ type claims struct {
 // that went.
 func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) (Session, error) {
 	v, ok := d.visits.take(state)
-	if !ok || v.verifier == "" || subtle.ConstantTimeCompare([]byte(state), []byte(kept)) != 1 {
+	if !ok || v.Verifier == "" || subtle.ConstantTimeCompare([]byte(state), []byte(kept)) != 1 {
 		return Session{}, errCeremony()
 	}
 	c, found, err := d.oauth(ctx)
@@ -119,7 +122,7 @@ func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) 
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, d.Provider.client()), providerWithin)
 	defer cancel()
 	unaccepted := fault.Unauthenticated("what %s said was not accepted", d.Provider.Name).Hint("try again")
-	token, err := c.Exchange(ctx, code, oauth2.VerifierOption(v.verifier))
+	token, err := c.Exchange(ctx, code, oauth2.VerifierOption(v.Verifier))
 	if err != nil {
 		return Session{}, unaccepted.Because(err)
 	}
@@ -128,7 +131,7 @@ func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) 
 	if err != nil {
 		return Session{}, unaccepted.Because(err)
 	}
-	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(v.nonce)) != 1 {
+	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(v.Nonce)) != 1 {
 		return Session{}, unaccepted.Because(errors.New("the nonce is another"))
 	}
 	var who claims

@@ -53,8 +53,8 @@ type Config struct {
 type Desk struct {
 	Config
 	failures   *failures
-	ceremonies pending[ceremony]
-	visits     pending[visit]
+	ceremonies *pending[ceremony]
+	visits     *pending[visit]
 }
 
 // New returns a desk.
@@ -65,7 +65,7 @@ func New(c Config) (*Desk, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Desk{Config: c, failures: newFailures(time.Now)}, nil
+	return &Desk{Config: c, failures: newFailures(time.Now), ceremonies: newPending[ceremony](), visits: newPending[visit]()}, nil
 }
 
 // Methods are the ways in.

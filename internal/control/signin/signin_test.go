@@ -211,12 +211,22 @@ func TestTriesAtOnce(t *testing.T) {
 
 func TestPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p pending[int]
+		p, other := newPending[int](), newPending[int]()
 		name, err := p.put(1, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
 		late, _ := p.put(2, time.Minute)
+		if _, ok := other.take(name); ok {
+			t.Error("another opened it")
+		}
+		changed := []byte(name)
+		changed[len(changed)/2] ^= 1
+		for _, wrong := range []string{"", "x", string(changed), name + "A", name[:20], strings.Repeat("A", 1<<20)} {
+			if _, ok := p.take(wrong); ok {
+				t.Errorf("%.40q was taken", wrong)
+			}
+		}
 		if what, ok := p.take(name); !ok || what != 1 {
 			t.Errorf("take = %d, %v", what, ok)
 		}
@@ -227,18 +237,39 @@ func TestPending(t *testing.T) {
 		if _, ok := p.take(late); ok {
 			t.Error("it was taken late")
 		}
-		for range maxPending {
-			if _, err := p.put(0, time.Minute); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_, err = p.put(0, time.Minute)
-		wantKind(t, "one too many", err, fault.KindExhausted)
-		time.Sleep(2 * time.Minute)
-		if _, err = p.put(0, time.Minute); err != nil || len(p.all) != 1 {
-			t.Errorf("when all are old: %v, %d", err, len(p.all))
-		}
 	})
+}
+
+// TestNobodyIsLockedOut has somebody begin to sign in over and over, without end:
+// others still can, and the server keeps nothing of it.
+func TestNobodyIsLockedOut(t *testing.T) {
+	t.Parallel()
+	p := newPending[int]()
+	for range 20_000 {
+		if _, err := p.put(0, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name, err := p.put(1, time.Hour)
+	if what, ok := p.take(name); err != nil || !ok || what != 1 {
+		t.Errorf("take = %d, %v, %v", what, ok, err)
+	}
+	if len(p.taken) != 1 {
+		t.Errorf("%d names are kept", len(p.taken))
+	}
+	// Nor do those who also end what they begin, with answers that do not hold.
+	for range maxTaken + 1000 {
+		name, err := p.put(0, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := p.take(name); !ok {
+			t.Fatal("a name that was put is not there")
+		}
+	}
+	if len(p.taken) > maxTaken {
+		t.Errorf("%d names are kept", len(p.taken))
+	}
 }
 
 // device is an authenticator that a person touches when it is asked to.
