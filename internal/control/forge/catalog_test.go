@@ -95,6 +95,7 @@ func TestCatalogOfAHostThatHangs(t *testing.T) {
 			t.Errorf("waited %v", took)
 		}
 		time.Sleep(listWithin)
+		synctest.Wait()
 		if slow.asked != 1 {
 			t.Errorf("asked %d times", slow.asked)
 		}
