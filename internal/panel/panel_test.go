@@ -327,14 +327,14 @@ func TestKeysAskTheServer(t *testing.T) {
 		{"/ d o c s enter x y", "archive bc-3", "Archived. Restore it with `aloft agent unarchive bc-3`."},
 		{"/ d o c s esc s y", "cancel bc-2 run-2", "Stopped. Its machine and its work are kept."},
 		{"/ n o n e enter s", "", ""},
-		{"G o", "", "In a browser: https://aloft.example.com/agents/bc-3"},
+		{"G o", "", "Dashboard: https://aloft.example.com/agents/bc-3"},
 		{"n enter enter", "", "Type something to send first."},
 		{"a n enter", "answer bc-2 apr-1 deny ", "Denied."},
 		{"a n n o x backspace enter", "answer bc-2 apr-1 deny no", "Denied."},
 		{"enter a y", "answer bc-2 apr-1 allow_once ", "Allowed once."},
 		{"s y", "cancel bc-2 run-2", "Stopped. Its machine and its work are kept."},
 		{"down down enter p", "pause bc-1", "Paused before its next step. Press p to resume."},
-		{"down down down p", "resume bc-5", "It goes on."},
+		{"down down down p", "resume bc-5", "Resumed."},
 		{"down s", "", "This agent is not running."},
 		{"down p", "", "This agent is not running."},
 		{"down a", "", "This agent is not waiting for an answer."},
@@ -403,7 +403,7 @@ func TestNewAgent(t *testing.T) {
 	}
 	p.server.err = errors.New("gone")
 	p.does(p.press("enter"))
-	if !p.bad || !strings.Contains(p.said, "kept: n") || p.open != nil {
+	if !p.bad || !strings.Contains(p.said, "kept: press n") || p.open != nil {
 		t.Errorf("said %q", p.said)
 	}
 	p.server.err = nil
@@ -429,7 +429,7 @@ func TestLongQuestionIsReadToItsEnd(t *testing.T) {
 	p := newPanel(t).loaded()
 	p.questions[0].Subject = strings.Repeat("echo\n", 100) + "rm -rf /"
 	p.press("a", "y")
-	if p.page == nil || !strings.Contains(p.said, "more to read") {
+	if p.page == nil || !strings.Contains(p.said, "Read to the end") {
 		t.Fatalf("said %q", p.said)
 	}
 	p.does(p.press("end", "y"))

@@ -25,9 +25,9 @@ const maxAccessEntries = 1000
 
 type accessJSON struct {
 	_        struct{}           `json:"-" additionalProperties:"true"`
-	Mode     string             `json:"mode" enum:"credentials,allow-list" doc:"what is in force. credentials: members run agents on all that the credentials of the server's configuration reach. allow-list: only on what the lists name; admins and owners are not limited"`
+	Mode     string             `json:"mode" enum:"credentials,allow-list" doc:"credentials: members may run agents on every repository that the credentials in the server's configuration can reach. allow-list: only on listed repositories; admins and owners are not limited"`
 	Everyone []string           `json:"everyone" nullable:"false" doc:"for all members: host/owner/name, host/owner/* or *"`
-	Members  []memberAccessJSON `json:"members" nullable:"false" doc:"for single members besides; a member sees their own alone"`
+	Members  []memberAccessJSON `json:"members" nullable:"false" doc:"additional repositories of single members; members see only their own"`
 }
 
 type memberAccessJSON struct {
@@ -40,12 +40,12 @@ type updateAccessRequestJSON struct {
 	_        struct{}           `json:"-" additionalProperties:"true"`
 	Mode     *string            `json:"mode,omitempty" enum:"credentials,allow-list"`
 	Everyone *[]string          `json:"everyone,omitempty" maxItems:"1000" nullable:"false"`
-	Members  []memberAccessJSON `json:"members,omitempty" nullable:"false" doc:"each in place of that member's list, and of no other's; an empty one removes it"`
+	Members  []memberAccessJSON `json:"members,omitempty" nullable:"false" doc:"each entry replaces that member's list; other members' lists are not changed; an empty list removes it"`
 }
 
 func (s *server) accessRoutes() []route {
 	return []route{
-		{method: "GET", path: "/v1/repository-access", id: "getRepositoryAccess", summary: "Show which repositories members may run agents on, and what decides that",
+		{method: "GET", path: "/v1/repository-access", id: "getRepositoryAccess", summary: "Show which repositories members may run agents on",
 			status: 200, out: accessJSON{}, handle: s.getAccess},
 		{method: "PATCH", path: "/v1/repository-access", id: "updateRepositoryAccess", summary: "Set which repositories members may run agents on; for admins", needs: account.Admin,
 			in: updateAccessRequestJSON{}, status: 200, out: accessJSON{}, handle: s.updateAccess},
@@ -75,7 +75,7 @@ func (s *server) getAccess(w http.ResponseWriter, r *http.Request, who account.A
 
 func (s *server) updateAccess(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	if s.Rules == nil {
-		return fault.NotImplemented("this server keeps no settings")
+		return fault.NotImplemented("settings are not enabled on this server")
 	}
 	var in updateAccessRequestJSON
 	if err := readBody(w, r, &in); err != nil {
@@ -111,7 +111,7 @@ func (s *server) setAccess(ctx context.Context, to *account.Access, in updateAcc
 	for i, m := range in.Members {
 		field := fmt.Sprintf("members[%d]", i)
 		if _, err := s.Accounts.User(ctx, m.UserID); err != nil {
-			return fault.Invalid("is the number of no member").Hint("GET /v1/members lists them").At(field + ".userId")
+			return fault.Invalid("is not the ID of a member").Hint("list members with GET /v1/members").At(field + ".userId")
 		}
 		entries, err := patterns(m.Repositories, field+".repositories")
 		if err != nil {
@@ -130,7 +130,7 @@ func (s *server) setAccess(ctx context.Context, to *account.Access, in updateAcc
 // patterns are the entries of a list in the form in which they are compared.
 func patterns(in []string, field string) (out []string, err error) {
 	if len(in) > maxAccessEntries {
-		return nil, fault.Invalid("has %d entries; up to %d are accepted", len(in), maxAccessEntries).At(field)
+		return nil, fault.Invalid("has %d entries; the limit is %d", len(in), maxAccessEntries).At(field)
 	}
 	for i, text := range in {
 		p := secret.Repo(text)

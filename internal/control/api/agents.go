@@ -17,9 +17,9 @@ import (
 type agentEnvJSON struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
 	Type   string   `json:"type" enum:"cloud,pool,machine"`
-	Name   *string  `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"of a saved environment: your own of that name, or else the team's; it is used in place of the repository's file, and without repos the agent gets the environment's"`
-	Preset string   `json:"preset,omitempty" enum:"setup,vmSetupHelper" doc:"setup is a machine for a person to set up, and asks no model; vmSetupHelper is an agent that does it; an addition to the API"`
-	Image  string   `json:"image,omitempty" doc:"for the preset setup: what its machine begins with; an addition to the API"`
+	Name   *string  `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"name of a saved environment, yours or else the team's; it is used instead of the repository's file, and if repos is absent the agent gets the environment's repositories"`
+	Preset string   `json:"preset,omitempty" enum:"setup,vmSetupHelper" doc:"setup: a machine for a person to set up, which uses no model; vmSetupHelper: an agent that does it; an addition to the API"`
+	Image  string   `json:"image,omitempty" doc:"for the preset setup: the image of its machine; an addition to the API"`
 }
 
 // AgentSummary is an agent as lists show it.
@@ -33,22 +33,22 @@ type AgentSummary struct {
 	CreatedAt   time.Time    `json:"createdAt"`
 	UpdatedAt   time.Time    `json:"updatedAt"`
 	LatestRunID string       `json:"latestRunId,omitempty"`
-	UserID      int64        `json:"userId" doc:"whose it is; an addition to the API"`
-	DeletedAt   *time.Time   `json:"deletedAt,omitempty" doc:"when it is deleted, unless somebody touches it before: as the team has settled; an addition to the API"`
-	WaitsSince  *time.Time   `json:"waitingSince,omitempty" doc:"when the oldest of them was asked; an addition to the API"`
-	Waiting     int          `json:"waitingApprovals,omitempty" doc:"questions that wait for your answer; an addition to the API"`
+	UserID      int64        `json:"userId" doc:"ID of its owner; an addition to the API"`
+	DeletedAt   *time.Time   `json:"deletedAt,omitempty" doc:"when it will be deleted unless it is used, according to the team's settings; an addition to the API"`
+	WaitsSince  *time.Time   `json:"waitingSince,omitempty" doc:"when the oldest of these requests was made; an addition to the API"`
+	Waiting     int          `json:"waitingApprovals,omitempty" doc:"number of requests waiting for your answer; an addition to the API"`
 
 	Repos     []repoConfigJSON `json:"repos,omitempty" nullable:"false"`
-	Machine   string           `json:"machine,omitempty" doc:"booting, ready, hibernated (it wakes when it is needed) or lost; absent while there is none"`
-	Paused    bool             `json:"paused,omitempty" doc:"it waits before its next step until it is resumed"`
+	Machine   string           `json:"machine,omitempty" doc:"booting, ready, hibernated (it wakes when needed) or lost; absent if there is none"`
+	Paused    bool             `json:"paused,omitempty" doc:"the agent is paused before its next step until it is resumed"`
 	RunStatus string           `json:"runStatus,omitempty" enum:"CREATING,RUNNING,FINISHED,ERROR,CANCELLED,EXPIRED" doc:"of the latest run; an addition to the API"`
 	// Of lists too, so that a person sees what came of the work.
-	PullRequests []PullRequest `json:"pullRequests,omitempty" nullable:"false" doc:"of its branches, as they were seen last; an addition to the API"`
-	Doing        string        `json:"doing,omitempty" doc:"what it does now, in a few words that come from its machine and model, or why its run failed; an addition to the API"`
-	Limits       *amountJSON   `json:"limits,omitempty" doc:"of the latest run, as it has them; an addition to the API"`
-	Used         *amountJSON   `json:"used,omitempty" doc:"likewise; an addition to the API"`
+	PullRequests []PullRequest `json:"pullRequests,omitempty" nullable:"false" doc:"of its branches, as last fetched; an addition to the API"`
+	Doing        string        `json:"doing,omitempty" doc:"current activity, in a few words from its machine and model, or why its run failed; an addition to the API"`
+	Limits       *amountJSON   `json:"limits,omitempty" doc:"of the latest run, as in the run; an addition to the API"`
+	Used         *amountJSON   `json:"used,omitempty" doc:"of the latest run, as in the run; an addition to the API"`
 	// Hidden is of lists alone: whoever opens an agent sees all of it.
-	Hidden bool `json:"summaryHidden,omitempty" doc:"the team displays no summaries in lists: what the agent does, and the titles of its pull requests, are left out; an addition to the API"`
+	Hidden bool `json:"summaryHidden,omitempty" doc:"the team hides summaries in lists: the agent's activity and the titles of its pull requests are left out; an addition to the API"`
 }
 
 type agentJSON struct {
@@ -60,20 +60,20 @@ type agentJSON struct {
 	SkipReviewerRequest   bool                 `json:"skipReviewerRequest,omitempty"`
 	OpenAsCursorGithubApp bool                 `json:"openAsCursorGithubApp,omitempty" doc:"an addition to the API"`
 	Model                 string               `json:"model,omitempty" doc:"an id of GET /v1/models; absent is the default; an addition to the API"`
-	ModelParams           []modelParamJSON     `json:"modelParams,omitempty" nullable:"false" doc:"of the model, as they were asked for; an addition to the API"`
-	Hibernation           string               `json:"hibernation,omitempty" doc:"of a machine that is hibernated: live, with its processes, or disk, without"`
-	ForkedFrom            string               `json:"forkedFrom,omitempty" doc:"the agent from which this one began"`
-	RunMode               string               `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"how much it may do without asking"`
-	Approvals             []approvalJSON       `json:"approvals,omitempty" nullable:"false" doc:"what it waits for"`
+	ModelParams           []modelParamJSON     `json:"modelParams,omitempty" nullable:"false" doc:"of the model, as requested; an addition to the API"`
+	Hibernation           string               `json:"hibernation,omitempty" doc:"of a hibernated machine: live, with its processes, or disk, without them"`
+	ForkedFrom            string               `json:"forkedFrom,omitempty" doc:"the agent that this one was forked from"`
+	RunMode               string               `json:"runMode,omitempty" enum:"allowlist,auto-review,run-everything" doc:"what it may do without asking"`
+	Approvals             []approvalJSON       `json:"approvals,omitempty" nullable:"false" doc:"its pending requests"`
 	CursorIgnore          []string             `json:"cursorIgnore,omitempty" nullable:"false" doc:"what the project's .cursorignore hides from it"`
 	CustomSubagents       []customSubagentJSON `json:"customSubagents,omitempty" nullable:"false"`
-	Ports                 []portJSON           `json:"ports,omitempty" nullable:"false" doc:"those that its environment.json names, at the commit that it began with; an addition to the API"`
+	Ports                 []portJSON           `json:"ports,omitempty" nullable:"false" doc:"ports that its environment.json names, at the commit that it started from; an addition to the API"`
 }
 
 type portJSON struct {
 	_    struct{} `json:"-" additionalProperties:"true"`
 	Port int      `json:"port" minimum:"1" maximum:"65535"`
-	Name string   `json:"name,omitempty" doc:"what its environment calls it"`
+	Name string   `json:"name,omitempty" doc:"its name in the environment"`
 }
 
 type listAgentsResponseJSON struct {
@@ -172,7 +172,7 @@ func (s *server) hidden(ctx context.Context, a agent.Agent) []string {
 	defer cancel()
 	text, err := s.ProjectFile(ctx, a, ".cursorignore")
 	if err != nil {
-		s.Logger.WarnContext(ctx, "a .cursorignore cannot be read", "agent", a.ID, "error", err)
+		s.Logger.WarnContext(ctx, "cannot read a .cursorignore", "agent", a.ID, "error", err)
 		return nil
 	}
 	var out []string
@@ -194,7 +194,7 @@ func (s *server) ports(ctx context.Context, a agent.Agent) (out []portJSON) {
 	defer cancel()
 	named, err := s.Ports(ctx, a)
 	if err != nil {
-		s.Logger.WarnContext(ctx, "the ports of an environment cannot be read", "agent", a.ID, "error", err)
+		s.Logger.WarnContext(ctx, "cannot read the ports of an environment", "agent", a.ID, "error", err)
 	}
 	for _, p := range named {
 		out = append(out, portJSON{Port: p.Port, Name: p.Name})

@@ -192,10 +192,10 @@ func (a *API) Run(ctx context.Context) error { return a.server.expire(ctx, expir
 
 func newServer(c Config) (*server, error) {
 	if c.Journal == nil || c.Agents == nil || c.Accounts == nil || c.Work == nil {
-		return nil, errors.New("api: a store and a scheduler are needed")
+		return nil, errors.New("api: store and scheduler are required")
 	}
 	if c.Artifacts != nil && len(c.URLSecret) == 0 {
-		return nil, errors.New("api: a secret is needed to sign addresses of artifacts")
+		return nil, errors.New("api: the secret that signs artifact URLs is required")
 	}
 	if c.Tracer == nil {
 		c.Tracer = noop.NewTracerProvider().Tracer("")

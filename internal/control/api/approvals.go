@@ -45,17 +45,17 @@ type approvalJSON struct {
 	AgentID   string         `json:"agentId"`
 	RunID     string         `json:"runId"`
 	CallID    string         `json:"callId"`
-	Tool      string         `json:"tool" doc:"AskQuestion: the agent asks questions; CreatePlan: it asks what you think of its plan; any other: whether it may use it"`
-	Subagent  string         `json:"subagent,omitempty" doc:"the subagent whose call it is: its type, and what it works at; absent for the agent's own"`
-	Subject   string         `json:"subject" doc:"what is to be done: the shell line, the URL, server:tool, or the path; what the questions or the plan are about"`
-	Reason    string         `json:"reason,omitempty" doc:"the agent's own words"`
-	Why       string         `json:"why" doc:"which rule asks"`
-	Entries   []string       `json:"entries" nullable:"false" doc:"what allow_agent and allow_always allow unless they say otherwise; with none, it can be allowed once only"`
-	Change    string         `json:"change,omitempty" doc:"of a change to rules: what would stand in the file, or the lines that go and come; of a plan: all of it, as Markdown"`
-	Questions []questionJSON `json:"questions,omitempty" nullable:"false" doc:"of AskQuestion"`
+	Tool      string         `json:"tool" doc:"AskQuestion: the agent asks questions; CreatePlan: it asks you to approve its plan; any other tool: it asks to use it"`
+	Subagent  string         `json:"subagent,omitempty" doc:"type and task of the subagent that asks; absent for the agent itself"`
+	Subject   string         `json:"subject" doc:"the action: the shell command, the URL, server:tool, or the path; for questions and plans, their topic"`
+	Reason    string         `json:"reason,omitempty" doc:"the agent's reason"`
+	Why       string         `json:"why" doc:"which rule requires approval"`
+	Entries   []string       `json:"entries" nullable:"false" doc:"rules that allow_agent and allow_always add by default; if empty, it can only be allowed once"`
+	Change    string         `json:"change,omitempty" doc:"for a change to rules, the new content of the file, or the removed and added lines; for a plan, the whole plan as Markdown"`
+	Questions []questionJSON `json:"questions,omitempty" nullable:"false" doc:"for AskQuestion"`
 	AskedAt   time.Time      `json:"askedAt"`
-	Until     *time.Time     `json:"until,omitempty" doc:"when it counts as denied, and a question as left to the agent; absent is never"`
-	Hidden    bool           `json:"hidden,omitempty" doc:"the team displays no summaries in lists: GET /v1/agents/{id}/approvals shows what is asked"`
+	Until     *time.Time     `json:"until,omitempty" doc:"when it is denied automatically, or a question is left to the agent; absent is never"`
+	Hidden    bool           `json:"hidden,omitempty" doc:"the team hides summaries in lists: GET /v1/agents/{id}/approvals has the details"`
 }
 
 type listApprovalsResponseJSON struct {
@@ -65,10 +65,10 @@ type listApprovalsResponseJSON struct {
 
 type answerRequestJSON struct {
 	_        struct{}     `json:"-" additionalProperties:"true"`
-	Decision string       `json:"decision" enum:"allow_once,allow_agent,allow_always,deny,answer" doc:"a question is answered, or with deny left to the agent; a plan is allowed once, or denied"`
-	Message  string       `json:"message,omitempty" maxLength:"4000" doc:"for the agent to read, with deny or answer"`
-	Answers  []answerJSON `json:"answers,omitempty" maxItems:"10" nullable:"false" doc:"with answer: to as many of its questions as you like"`
-	Entries  []string     `json:"entries,omitempty" maxItems:"100" nullable:"false" doc:"that are allowed from now on; the question's own unless given"`
+	Decision string       `json:"decision" enum:"allow_once,allow_agent,allow_always,deny,answer" doc:"for questions, answer, or deny to let the agent decide; for a plan, allow_once or deny"`
+	Message  string       `json:"message,omitempty" maxLength:"4000" doc:"message to the agent, with deny or answer"`
+	Answers  []answerJSON `json:"answers,omitempty" maxItems:"10" nullable:"false" doc:"with answer: answers to some or all of the questions"`
+	Entries  []string     `json:"entries,omitempty" maxItems:"100" nullable:"false" doc:"rules to add; default those of the request"`
 }
 
 func approvalOf(agentID string, q agent.Approval) approvalJSON {
@@ -175,8 +175,8 @@ func (s *server) answerApproval(w http.ResponseWriter, r *http.Request, who acco
 		// After the answer, so that nothing is allowed for good by one that did not
 		// count. A repeat of the same answer does it again, if this server ended.
 		if err := s.Review.Allow(context.WithoutCancel(ctx), who.UserID, asked, answer.Entries); err != nil {
-			return fault.Conflict("the call was allowed, and your permissions.json could not be changed: %v", err).Named("permissions_unchanged").
-				Hint("mend it with `aloft rules set permissions.json`")
+			return fault.Conflict("the call was allowed, but your permissions.json could not be changed: %v", err).Named("permissions_unchanged").
+				Hint("fix it with `aloft rules set permissions.json`")
 		}
 	}
 	return writeJSON(w, http.StatusOK, idResponseJSON{ID: answer.ApprovalID})
@@ -187,10 +187,10 @@ func (in *answerRequestJSON) check() error {
 		return fault.Invalid("must be one of allow_once, allow_agent, allow_always, deny, answer").At("decision")
 	}
 	if n := utf8.RuneCountInString(in.Message); n > maxAnswerWords {
-		return fault.Invalid("has %d characters; up to %d are accepted", n, maxAnswerWords).At("message")
+		return fault.Invalid("has %d characters; the limit is %d", n, maxAnswerWords).At("message")
 	}
 	if len(in.Entries) > maxEntries {
-		return fault.Invalid("has %d entries; up to %d are accepted", len(in.Entries), maxEntries).At("entries")
+		return fault.Invalid("has %d entries; the limit is %d", len(in.Entries), maxEntries).At("entries")
 	}
 	for i, e := range in.Entries {
 		if strings.TrimSpace(e) == "" || len(e) > maxEntryLength {
@@ -204,7 +204,7 @@ func (in *answerRequestJSON) check() error {
 func (s *server) entriesFor(ctx context.Context, a agent.Agent, asked agent.Approval, d agent.Decision, entries []string) ([]string, error) {
 	if d != agent.AllowAgent && d != agent.AllowAlways {
 		if len(entries) > 0 {
-			return nil, fault.Invalid("are of allow_agent and allow_always only").At("entries")
+			return nil, fault.Invalid("can only be used with allow_agent and allow_always").At("entries")
 		}
 		return nil, nil
 	}
@@ -231,7 +231,7 @@ type repeatedError struct {
 	entries []string
 }
 
-func (repeatedError) Error() string { return "answered so before" }
+func (repeatedError) Error() string { return "already answered in the same way" }
 
 // answered says how a question that does not wait any more was answered, and by
 // whom.
@@ -267,8 +267,8 @@ func (s *server) answered(ctx context.Context, a agent.Agent, answer *agent.Appr
 	if asked == nil {
 		return fault.NotFound("no approval %s of this agent", quoted(answer.ApprovalID))
 	}
-	return fault.Conflict("the run has ended, and nothing waits for the answer").Named("approval_closed").
-		Hint("send a follow-up if the agent is to go on")
+	return fault.Conflict("the run has ended, so the request is no longer pending").Named("approval_closed").
+		Hint("send a follow-up to continue the agent")
 }
 
 // nameOf is a user in words; 0 is nobody.

@@ -104,7 +104,7 @@ func TestAllowAlwaysWritesThePermissions(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"decision":"allow_always","entries":["npm publish"]}`: "would still not be allowed",
 		`{"decision":"allow_always","entries":[]}`:              "once only",
-		`{"decision":"allow_once","entries":["npm test"]}`:      "allow_agent and allow_always only",
+		`{"decision":"allow_once","entries":["npm test"]}`:      "only be used with allow_agent and allow_always",
 		`{"decision":"allow_agent","entries":[" "]}`:            "entries[0]",
 		`{"decision":"yes"}`:                                    "must be one of",
 	} {
@@ -152,8 +152,8 @@ func TestRulesAreChecked(t *testing.T) {
 		{"team/deny-after", "9000h", "no time to wait", 400},
 		{"team/deny-after", "8h\n", `"8h"`, 200},
 		{"me/deny-after", "30m", `"30m"`, 200},
-		{"me/passwd", "x", "there is no file", 404},
-		{"you/run-mode", "x", "there are no rules", 404},
+		{"me/passwd", "x", "unknown rule file", 404},
+		{"you/run-mode", "x", "unknown rule owner", 404},
 		{"me/permissions.json", strings.Repeat(" ", maxRule) + "{}", "bytes", 400},
 	} {
 		if a := h.want(h.call("PUT", "/v1/rules/"+c.path, `{"text":`+asJSON(c.text)+`}`), c.status); !strings.Contains(string(a.body), c.want) {

@@ -70,10 +70,10 @@ func (s *server) downloadArtifact(w http.ResponseWriter, r *http.Request, who ac
 	}
 	asked := r.URL.Query().Get("path")
 	if asked == "" {
-		return fault.Invalid("the path of an artifact is needed").At("path").Hint("GET /v1/agents/{id}/artifacts lists them")
+		return fault.Invalid("the path of an artifact is required").At("path").Hint("list artifacts with GET /v1/agents/{id}/artifacts")
 	}
 	if s.Artifacts == nil {
-		return fault.NotFound("this server keeps no artifacts").Named(codeOff)
+		return fault.NotFound("artifacts are not enabled on this server").Named(codeOff)
 	}
 	name, inMachine := strings.CutPrefix(asked, machineFolder)
 	if !inMachine {
@@ -126,8 +126,8 @@ func (s *server) artifactContents(w http.ResponseWriter, r *http.Request, _ acco
 	wrong := err != nil || s.Artifacts == nil ||
 		!hmac.Equal([]byte(query.Get("signature")), []byte(s.artifactSignature(id, name, expires)))
 	if wrong || time.Now().Unix() > expires {
-		return fault.Denied("this address of an artifact is wrong, or has expired").
-			Hint("get another from GET /v1/agents/{id}/artifacts/download?path=…")
+		return fault.Denied("this artifact URL is not valid or has expired").
+			Hint("request a new one with GET /v1/agents/{id}/artifacts/download?path=…")
 	}
 	file, about, err := s.Artifacts.Open(r.Context(), id, name)
 	if err != nil {

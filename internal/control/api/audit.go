@@ -13,18 +13,18 @@ type auditEntryJSON struct {
 	_       struct{}  `json:"-" additionalProperties:"true"`
 	ID      int64     `json:"id"`
 	Time    time.Time `json:"time"`
-	UserID  int64     `json:"userId,omitempty" doc:"absent where nobody was known"`
-	User    string    `json:"user,omitempty" doc:"what they are called"`
-	Address string    `json:"address" doc:"whence the request came"`
+	UserID  int64     `json:"userId,omitempty" doc:"absent if the user is unknown"`
+	User    string    `json:"user,omitempty" doc:"name of the user"`
+	Address string    `json:"address" doc:"client address of the request"`
 	Action  string    `json:"action" doc:"the operation of this API"`
-	Target  string    `json:"target,omitempty" doc:"what it was about"`
+	Target  string    `json:"target,omitempty" doc:"object of the action"`
 	Outcome string    `json:"outcome" doc:"ok, or the code of the error"`
 }
 
 type listAuditResponseJSON struct {
 	_          struct{}         `json:"-" additionalProperties:"true"`
 	Items      []auditEntryJSON `json:"items" nullable:"false"`
-	NextBefore int64            `json:"nextBefore,omitempty" doc:"where the list goes on"`
+	NextBefore int64            `json:"nextBefore,omitempty" doc:"value of before for the next page"`
 }
 
 // audited reports whether what the route does is recorded: all that settles
@@ -49,7 +49,7 @@ func (s *server) audit(r *http.Request, action string, userID int64, target stri
 	const most = 200 // bytes: who signs in can give any address
 	a.Target = strings.ToValidUTF8(a.Target[:min(len(a.Target), most)], "")
 	if err := s.AuditLog.AddAudit(context.WithoutCancel(r.Context()), a); err != nil {
-		s.Logger.ErrorContext(r.Context(), "the audit log cannot be written", "action", action, "user", userID, "error", err)
+		s.Logger.ErrorContext(r.Context(), "cannot write the audit log", "action", action, "user", userID, "error", err)
 	}
 }
 

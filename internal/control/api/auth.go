@@ -23,7 +23,7 @@ func (s *server) identify(r *http.Request) (account.APIKey, error) {
 		return s.signedIn(r, c.Value)
 	}
 	if key == "" {
-		return account.APIKey{}, fault.Unauthenticated("an API key is needed").Hint("send it as Authorization: Bearer KEY")
+		return account.APIKey{}, fault.Unauthenticated("an API key is required").Hint("send it as Authorization: Bearer KEY")
 	}
 	return goodKey(r.Context(), s.Accounts, account.HashKey(key))
 }
@@ -38,7 +38,7 @@ func (s *server) signedIn(r *http.Request, token string) (account.APIKey, error)
 	}
 	k, err := goodKey(r.Context(), s.Accounts, account.HashKey(token))
 	if err == nil && k.Kind != account.Session {
-		err = fault.Unauthenticated("an API key is no session").Hint("sign in")
+		err = fault.Unauthenticated("an API key cannot be used as a session").Hint("sign in")
 	}
 	return k, err
 }
@@ -48,15 +48,15 @@ func goodKey(ctx context.Context, accounts store.Accounts, hash [sha256.Size]byt
 	k, err := accounts.Key(ctx, hash)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return account.APIKey{}, fault.Unauthenticated("this API key is not known here")
+		return account.APIKey{}, fault.Unauthenticated("unknown API key")
 	case err != nil:
 		return account.APIKey{}, fmt.Errorf("look up an API key: %w", err)
 	case k.Expired(time.Now()) && k.Kind == account.Session:
 		return account.APIKey{}, fault.Unauthenticated("this session has ended").Hint("sign in again")
 	case k.Expired(time.Now()) && k.Kind == account.Lasting:
-		return account.APIKey{}, fault.Unauthenticated("this API key has expired").Hint("sign in to the dashboard and make another")
+		return account.APIKey{}, fault.Unauthenticated("this API key has expired").Hint("sign in to the dashboard and create a new one")
 	case k.Expired(time.Now()):
-		return account.APIKey{}, fault.Unauthenticated("this token has expired").Hint("ask POST /v1/sub-tokens for another")
+		return account.APIKey{}, fault.Unauthenticated("this token has expired").Hint("request a new one with POST /v1/sub-tokens")
 	case k.Disabled:
 		return account.APIKey{}, fault.Unauthenticated("this user is disabled").Hint("ask an admin of this server")
 	}
@@ -69,12 +69,12 @@ func mayUse(rt route, who account.APIKey) error {
 		return nil
 	}
 	if rt.least() == account.Member {
-		return fault.Denied("a viewer only reads").Named(codeRole).Hint("ask an admin for the role of a member")
+		return fault.Denied("viewers can only read").Named(codeRole).Hint("ask an admin for the member role")
 	}
 	if rt.least() == account.Admin {
-		return fault.Denied("this is for the team's admins").Named(codeTeamAdmin).Hint("ask one of them to do it, or for their role")
+		return fault.Denied("only the team's admins may do this").Named(codeTeamAdmin).Hint("ask one of them to do it, or for their role")
 	}
-	return fault.Denied("this is for the team's %ss", rt.least()).Named(codeRole).Hint("ask one of them to do it, or for their role")
+	return fault.Denied("only the team's %ss may do this", rt.least()).Named(codeRole).Hint("ask one of them to do it, or for their role")
 }
 
 // bearer returns the key in the Authorization header, or "".

@@ -26,7 +26,7 @@ func readBody(w http.ResponseWriter, r *http.Request, v any) error {
 // wholeBody reads the request's body, which is no longer than maxBody.
 func wholeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return nil, fault.Invalid("a body in %s is not read here", quoted(coding)).Named(codeCoding).Hint("send it without Content-Encoding")
+		return nil, fault.Invalid("Content-Encoding %s is not supported", quoted(coding)).Named(codeCoding).Hint("send it without Content-Encoding")
 	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(readWithin)) // a writer without deadlines is a test's
@@ -36,7 +36,7 @@ func wholeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, fault.Invalid("the body is larger than %d MiB", maxBody>>20).Named(codeTooLong)
 	}
 	if err != nil {
-		return nil, fault.Invalid("the body could not be read to its end").Because(err)
+		return nil, fault.Invalid("the body is incomplete").Because(err)
 	}
 	return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), nil // which some clients begin with
 }
@@ -88,7 +88,7 @@ func strictly(data []byte, v any) error {
 	err := d.Decode(v)
 	if err != nil { // an unknown field has no type of error of its own
 		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			return fault.Invalid("there is no field %s", name)
+			return fault.Invalid("unknown field %s", name)
 		}
 	}
 	return err

@@ -99,8 +99,8 @@ func (s *server) getBuild(w http.ResponseWriter, r *http.Request, who account.AP
 func (s *server) getActiveBuild(w http.ResponseWriter, r *http.Request, e environment.Saved) error {
 	b, err := s.Builds.ActiveBuild(r.Context(), e.ID)
 	if errors.Is(err, store.ErrNotFound) {
-		return fault.NotFound("no build of that environment has succeeded yet").Named(codeNoBuild).
-			Hint("the first agent of one of its repositories has one made")
+		return fault.NotFound("no build of this environment has succeeded yet").Named(codeNoBuild).
+			Hint("the first agent on one of its repositories starts one")
 	}
 	if err != nil {
 		return fmt.Errorf("read build: %w", err)

@@ -16,8 +16,8 @@ const (
 
 type connectionsJSON struct {
 	_     struct{}            `json:"-" additionalProperties:"true"`
-	Open  []policy.Connection `json:"open" nullable:"false" doc:"those that are open, the oldest first"`
-	Ended []policy.Connection `json:"ended" nullable:"false" doc:"those that have ended, by seq"`
+	Open  []policy.Connection `json:"open" nullable:"false" doc:"open connections, oldest first"`
+	Ended []policy.Connection `json:"ended" nullable:"false" doc:"closed connections, by seq"`
 }
 
 // listConnections shows what the agent's machine reaches and what it was refused.

@@ -18,8 +18,8 @@ import (
 
 type modelRefJSON struct {
 	_      struct{}         `json:"-" additionalProperties:"true"`
-	ID     string           `json:"id" minLength:"1" doc:"of GET /v1/models, or default"`
-	Params []modelParamJSON `json:"params,omitempty" nullable:"false" doc:"of the model's parameters in GET /v1/models; the server's defaults count for those that are absent"`
+	ID     string           `json:"id" minLength:"1" doc:"an id from GET /v1/models, or default"`
+	Params []modelParamJSON `json:"params,omitempty" nullable:"false" doc:"parameters of the model in GET /v1/models; absent ones have the server's defaults"`
 }
 
 type modelParamJSON struct {
@@ -37,19 +37,19 @@ type createAgentRequestJSON struct {
 	Env                   *agentEnvJSON        `json:"env,omitempty"`
 	Repos                 []repoConfigJSON     `json:"repos,omitempty" maxItems:"20" nullable:"false"`
 	WorkOnCurrentBranch   bool                 `json:"workOnCurrentBranch,omitempty" default:"false"`
-	BranchName            *string              `json:"branchName,omitempty" minLength:"1" doc:"of the branch to make; made of the prompt where it is absent; an addition to the API"`
-	AutoCreatePR          bool                 `json:"autoCreatePR,omitempty" default:"false" doc:"open a pull request at the end of each run that has pushed something, or go on with the one there is"`
-	DraftPR               bool                 `json:"draftPR,omitempty" default:"false" doc:"open it as a draft; an addition to the API"`
-	SkipReviewerRequest   bool                 `json:"skipReviewerRequest,omitempty" default:"false" doc:"ask nobody to review it; else who made the agent is asked, where git.credentials[].reviewers of the server's configuration says who that is at the host"`
+	BranchName            *string              `json:"branchName,omitempty" minLength:"1" doc:"branch to create; default derived from the prompt; an addition to the API"`
+	AutoCreatePR          bool                 `json:"autoCreatePR,omitempty" default:"false" doc:"open a pull request at the end of each run that has pushed commits, or update the existing one"`
+	DraftPR               bool                 `json:"draftPR,omitempty" default:"false" doc:"open the pull request as a draft; an addition to the API"`
+	SkipReviewerRequest   bool                 `json:"skipReviewerRequest,omitempty" default:"false" doc:"do not request a review; by default the agent's creator is asked, if git.credentials[].reviewers in the server's configuration maps them to a login"`
 	OpenAsCursorGithubApp bool                 `json:"openAsCursorGithubApp,omitempty" default:"false" doc:"open its pull requests as the GitHub App of the server's configuration, which must have one for each repository; else by the credential that git has; an addition to the API"`
-	Class                 string               `json:"class,omitempty" enum:",strong" doc:"of the machine's isolation; an addition to the API"`
-	RunMode               string               `json:"runMode,omitempty" enum:",allowlist,auto-review,run-everything" doc:"how much it may do without asking; the strictest of this, the team's and the server's holds; an addition to the API"`
+	Class                 string               `json:"class,omitempty" enum:",strong" doc:"isolation class of the machine; an addition to the API"`
+	RunMode               string               `json:"runMode,omitempty" enum:",allowlist,auto-review,run-everything" doc:"what it may do without asking; the strictest of this, the team's and the server's mode applies; an addition to the API"`
 	Webhook               *webhookJSON         `json:"webhook,omitempty" doc:"an addition to the API"`
-	EnvVars               map[string]string    `json:"envVars,omitempty" maxProperties:"50" doc:"for the machine; kept sealed, and deleted with the agent"`
-	MCPServers            []mcpServerInJSON    `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"beside those of the team, yours, and the repository's"`
-	CustomSubagents       []customSubagentJSON `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"beside Aloft's own and the repository's, of which one of the same name does not count"`
-	Mode                  *string              `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan: nothing is changed before you have approved a plan"`
-	Limits                *amountJSON          `json:"limits,omitempty" doc:"of each of its runs: at the first that is reached the run ends as EXPIRED, its work pushed; not above what the team and the server allow; an addition to the API"`
+	EnvVars               map[string]string    `json:"envVars,omitempty" maxProperties:"50" doc:"for the machine; stored encrypted, and deleted with the agent"`
+	MCPServers            []mcpServerInJSON    `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"in addition to the team's, yours and the repository's"`
+	CustomSubagents       []customSubagentJSON `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"in addition to Aloft's own and the repository's; a repository's subagent with the same name is ignored"`
+	Mode                  *string              `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan: the agent changes nothing until you approve its plan"`
+	Limits                *amountJSON          `json:"limits,omitempty" doc:"of each run: at the first limit reached the run ends as EXPIRED, with its work pushed; at most what the team and the server allow; an addition to the API"`
 }
 
 type createAgentResponseJSON struct {
@@ -147,7 +147,7 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, MCP: given, Limit: limit}},
 		}})
 		if errors.Is(err, store.ErrExists) {
-			taken := fault.Conflict("there is an agent %s already", id).Named("agent_id_conflict").At("agentId")
+			taken := fault.Conflict("agent %s exists already", id).Named("agent_id_conflict").At("agentId")
 			events, err = s.repeated(r.Context(), who, id, runID, key, prompt, taken)
 		}
 	} else { // an image may have gone since the first request
@@ -195,7 +195,7 @@ func (s *server) created(ctx context.Context, in *createAgentRequestJSON, prompt
 		c.WebhookEvents = in.Webhook.Events
 	}
 	if c.Class = in.Class; c.Class != "" && c.Class != "strong" {
-		return nil, fault.Invalid("is %q; strong is accepted, or nothing for the server's own", c.Class).At("class")
+		return nil, fault.Invalid("is %q; must be strong, or absent for the server's default", c.Class).At("class")
 	}
 	if c.RunMode = in.RunMode; c.RunMode != "" {
 		if _, err := permit.ParseMode(c.RunMode); err != nil {
@@ -204,12 +204,12 @@ func (s *server) created(ctx context.Context, in *createAgentRequestJSON, prompt
 	}
 	if in.Name != nil {
 		if n := utf8.RuneCountInString(*in.Name); n < 1 || n > 100 {
-			return nil, fault.Invalid("has %d characters; from 1 to 100 are accepted", n).At("name")
+			return nil, fault.Invalid("has %d characters; must have 1 to 100", n).At("name")
 		}
 		c.Name = *in.Name
 	}
 	if env.Preset != "" && len(repos) == 0 {
-		return nil, fault.Invalid("is needed: an environment is a repository's").Named(codeNoRepository).At("repos")
+		return nil, fault.Invalid("is required: an environment belongs to a repository").Named(codeNoRepository).At("repos")
 	}
 	if c.Pull, err = s.pullWish(in, repos); err != nil {
 		return nil, err
@@ -229,9 +229,9 @@ func branch(in *createAgentRequestJSON, prompt string) (string, error) {
 	case name == nil:
 		return agent.NewBranch(prompt), nil
 	case in.WorkOnCurrentBranch:
-		return "", fault.Invalid("is given, but the agent is to work on the current branch").Hint("leave one of the two out").At("branchName")
+		return "", fault.Invalid("cannot be combined with workOnCurrentBranch").Hint("omit one of the two").At("branchName")
 	case !validRef(*name), *name == "HEAD", strings.HasPrefix(*name, "refs/"):
-		return "", fault.Invalid("%s is not the name of a branch", quoted(*name)).Named("invalid_branch_name").At("branchName")
+		return "", fault.Invalid("%s is not a valid branch name", quoted(*name)).Named("invalid_branch_name").At("branchName")
 	default:
 		return *name, nil
 	}

@@ -45,7 +45,7 @@ type BuildWish struct {
 
 type startBuildRequestJSON struct {
 	_     struct{} `json:"-" additionalProperties:"true"`
-	Repo  string   `json:"repo,omitempty" doc:"URL of one of the environment's repositories; the first if absent"`
+	Repo  string   `json:"repo,omitempty" doc:"URL of one of the environment's repositories; default the first"`
 	Again bool     `json:"again,omitempty" doc:"build even if nothing has changed"`
 }
 
@@ -56,30 +56,30 @@ type startRepositoryBuildRequestJSON struct {
 }
 
 func (s *server) buildRoutes(page []param) []route {
-	logParams := []param{{name: "follow", kind: "boolean", standard: true, words: "go on until the build has ended"}}
+	logParams := []param{{name: "follow", kind: "boolean", standard: true, words: "keep the connection open until the build ends"}}
 	return []route{
 		{method: "POST", path: "/v1/environments/{id}/builds", id: "startEnvironmentBuild", long: true,
-			summary: "Make a build now; the reply is JSON lines: news, and the build at the end. It goes on when nobody reads",
+			summary: "Start a build now; the reply is JSON lines: progress, and the build at the end. It continues if the client disconnects",
 			in:      startBuildRequestJSON{}, status: 200, media: jsonLines, handle: s.startBuild},
 		{method: "POST", path: "/v1/environments/{id}/builds/{buildId}/cancel", id: "cancelEnvironmentBuild", summary: "Cancel a build", status: 204, handle: s.cancelBuild},
 		{method: "GET", path: "/v1/environments/{id}/builds/{buildId}/log", id: "getEnvironmentBuildLog", long: true,
-			summary: "Read what a build says, until it has ended", query: logParams, status: 200, media: "text/plain; charset=utf-8", handle: s.buildLog},
-		{method: "GET", path: "/v1/builds", id: "listRepositoryBuilds", summary: "List the builds of what a repository's own file says, newest first",
-			query:  append(slices.Clone(page), param{name: "repo", kind: "string", words: "URL of the repository, of which you have an agent"}),
+			summary: "Read a build's log until it ends", query: logParams, status: 200, media: "text/plain; charset=utf-8", handle: s.buildLog},
+		{method: "GET", path: "/v1/builds", id: "listRepositoryBuilds", summary: "List the builds of a repository's own environment, newest first",
+			query:  append(slices.Clone(page), param{name: "repo", kind: "string", words: "URL of a repository on which you have an agent"}),
 			status: 200, out: listBuildsResponseJSON{}, handle: s.listRepositoryBuilds},
 		{method: "POST", path: "/v1/builds", id: "startRepositoryBuild", long: true,
-			summary: "Make a build of what machines of a repository start from now; the reply is as that of startEnvironmentBuild",
+			summary: "Build a repository's environment now; the reply is like that of startEnvironmentBuild",
 			in:      startRepositoryBuildRequestJSON{}, status: 200, media: jsonLines, handle: s.startRepositoryBuild},
 		{method: "GET", path: "/v1/builds/{buildId}", id: "getBuild", summary: "Show a build of any environment", status: 200, out: buildJSON{}, handle: s.getAnyBuild},
 		{method: "POST", path: "/v1/builds/{buildId}/cancel", id: "cancelBuild", summary: "Cancel a build of any environment", status: 204, handle: s.cancelBuild},
 		{method: "GET", path: "/v1/builds/{buildId}/log", id: "getBuildLog", long: true,
-			summary: "Read what a build of any environment says, until it has ended", query: logParams, status: 200, media: "text/plain; charset=utf-8", handle: s.buildLog},
-		{method: "GET", path: "/v1/builds/{buildId}/pty", id: "openBuildPTY", summary: "Run programs in the machine that a failed build has left, over a WebSocket",
+			summary: "Read the log of a build of any environment until it ends", query: logParams, status: 200, media: "text/plain; charset=utf-8", handle: s.buildLog},
+		{method: "GET", path: "/v1/builds/{buildId}/pty", id: "openBuildPTY", summary: "Run programs in the machine of a failed build, over a WebSocket",
 			long: true, needs: account.Member, status: 101, handle: s.openBuildPTY},
 	}
 }
 
-var errNoBuilder = fault.NotImplemented("this server builds no environments").Named(codeOff)
+var errNoBuilder = fault.NotImplemented("environment builds are not enabled on this server").Named(codeOff)
 
 func (s *server) startBuild(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	var in startBuildRequestJSON
@@ -91,7 +91,7 @@ func (s *server) startBuild(w http.ResponseWriter, r *http.Request, who account.
 	case err != nil:
 		return err
 	case in.Repo == "" && len(e.Repos) == 0:
-		return fault.Conflict("the environment is for no repository").Named(codeNoRepository).Hint("give it one first")
+		return fault.Conflict("the environment has no repository").Named(codeNoRepository).Hint("add one first")
 	case in.Repo == "":
 		in.Repo = e.Repos[0]
 	case !slices.Contains(e.Repos, in.Repo):
@@ -164,7 +164,7 @@ func (s *server) mayUseRepository(ctx context.Context, who account.APIKey, is fu
 		}
 		q.BeforeTime, q.BeforeID = list[len(list)-1].CreatedAt, list[len(list)-1].ID
 	}
-	return fault.NotFound("you have no agent of that repository").Named("repository_access").Hint("make one with `aloft run`; its builds are yours to see then")
+	return fault.NotFound("you have no agent on this repository").Named("repository_access").Hint("start one with `aloft run` to see its builds")
 }
 
 func (s *server) listRepositoryBuilds(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -207,12 +207,12 @@ func (s *server) openBuildPTY(w http.ResponseWriter, r *http.Request, who accoun
 // or never was, whoever has an agent of the build's repository may see it; a draft
 // is for whom it was made.
 func (s *server) build(r *http.Request, who account.APIKey, change bool) (environment.Record, error) {
-	missing := fault.NotFound("no build %s that you may see", quoted(r.PathValue("buildId"))).Named(codeNoBuild)
+	missing := fault.NotFound("no build %s, or you may not see it", quoted(r.PathValue("buildId"))).Named(codeNoBuild)
 	if id := r.PathValue("id"); id != "" {
 		if _, err := s.environment(r.Context(), who, id, change); err != nil {
 			return environment.Record{}, err
 		}
-		missing = fault.NotFound("no build %s of that environment", quoted(r.PathValue("buildId"))).Named(codeNoBuild)
+		missing = fault.NotFound("the environment has no build %s", quoted(r.PathValue("buildId"))).Named(codeNoBuild)
 	}
 	if s.Builds == nil {
 		return environment.Record{}, missing
@@ -249,7 +249,7 @@ func (s *server) cancelBuild(w http.ResponseWriter, r *http.Request, who account
 	case s.Builder == nil:
 		return errNoBuilder
 	case b.Status != environment.InProgress:
-		return fault.Conflict("the build has ended: it is %s", b.Status).Named("build_not_running")
+		return fault.Conflict("the build has ended as %s", b.Status).Named("build_not_running")
 	}
 	if err := s.Builder.Cancel(b.EnvironmentID); err != nil {
 		return err
@@ -290,7 +290,7 @@ func (s *server) buildLog(w http.ResponseWriter, r *http.Request, who account.AP
 		f, err = os.Open(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.NotFound("no log of build %s is kept", b.ID).Named("no_log")
+		return fault.NotFound("the log of build %s is no longer kept", b.ID).Named("no_log")
 	}
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)

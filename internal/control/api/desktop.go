@@ -22,17 +22,17 @@ const desktopPort = 5901
 const desktopProtocol = "binary"
 
 // startDesktop is what to do where a machine has no desktop.
-const startDesktop = "put a VNC server into its image, and the machine starts it by itself: tigervnc-standalone-server of Debian and Ubuntu, or `aloft image build --desktop`"
+const startDesktop = "install a VNC server in its image, and the machine starts it: tigervnc-standalone-server on Debian and Ubuntu, or `aloft image build --desktop`"
 
 // codeNoDesktop is of a machine that has none.
 const codeNoDesktop = "desktop_missing"
 
 type desktopJSON struct {
 	_        struct{} `json:"-" additionalProperties:"true"`
-	Running  bool     `json:"running" doc:"whether something in the machine speaks VNC"`
-	Protocol string   `json:"protocol,omitempty" doc:"the version of RFB that it speaks, such as 3.8"`
+	Running  bool     `json:"running" doc:"whether a VNC server is running in the machine"`
+	Protocol string   `json:"protocol,omitempty" doc:"its RFB version, such as 3.8"`
 	Reason   string   `json:"reason,omitempty" doc:"why it is not running"`
-	Hint     string   `json:"hint,omitempty" doc:"what to do then"`
+	Hint     string   `json:"hint,omitempty" doc:"how to fix it"`
 }
 
 // rfbGreeting is what a VNC server says first: RFC 6143, 7.1.1.
@@ -74,7 +74,7 @@ func (s *server) dialDesktop(ctx context.Context, agentID string) (*desktop, err
 	defer cancel()
 	conn, err := s.Work.DialPort(ctx, agentID, desktopPort)
 	if fault.Is(err, fault.KindNotFound) {
-		return nil, noDesktop("nobody listens on port %d of the machine")
+		return nil, noDesktop("nothing is listening on port %d of the machine")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("desktop of %s: %w", agentID, err)
@@ -87,7 +87,7 @@ func (s *server) dialDesktop(ctx context.Context, agentID string) (*desktop, err
 	_ = conn.SetReadDeadline(time.Time{})
 	protocol, ok := protocolOf(greeting)
 	if err != nil || !ok {
-		return nil, errors.Join(noDesktop("what listens on port %d of the machine does not speak VNC"), conn.Close())
+		return nil, errors.Join(noDesktop("the program listening on port %d of the machine is not a VNC server"), conn.Close())
 	}
 	return &desktop{conn, protocol, greeting}, nil
 }

@@ -106,7 +106,7 @@ func TestDesktop(t *testing.T) {
 	refused(404, ws, reply, err)
 	web := otherServer(t)
 	h.work.port = web
-	if a := h.want(h.call("GET", path, ""), 200); a.get(t, "running") != false || !strings.Contains(a.text(t, "reason"), "does not speak VNC") {
+	if a := h.want(h.call("GET", path, ""), 200); a.get(t, "running") != false || !strings.Contains(a.text(t, "reason"), "not a VNC server") {
 		t.Errorf("%s", a.body)
 	}
 	ws, reply, err = dial(annsKey)

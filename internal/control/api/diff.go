@@ -9,8 +9,8 @@ import (
 
 type diffJSON struct {
 	_         struct{} `json:"-" additionalProperties:"true"`
-	Diff      string   `json:"diff" doc:"as git writes it"`
-	Truncated bool     `json:"truncated" doc:"there is more"`
+	Diff      string   `json:"diff" doc:"in the format of git diff"`
+	Truncated bool     `json:"truncated" doc:"the diff was cut off"`
 }
 
 func (s *server) getDiff(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

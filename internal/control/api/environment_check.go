@@ -12,16 +12,16 @@ import (
 type checkEnvironmentRequestJSON struct {
 	_               struct{} `json:"-" additionalProperties:"true"`
 	EnvironmentJSON *string  `json:"environmentJson" nullable:"false"`
-	Path            string   `json:"path,omitempty" enum:".aloft/environment.json,.cursor/environment.json" doc:"of the file in its repository, from which its own paths go; the first unless given"`
+	Path            string   `json:"path,omitempty" enum:".aloft/environment.json,.cursor/environment.json" doc:"path of the file in its repository, which its relative paths start from; default the first"`
 }
 
 type findingJSON struct {
 	_        struct{} `json:"-" additionalProperties:"true"`
 	Line     int      `json:"line" minimum:"1"`
 	Column   int      `json:"column" minimum:"1" doc:"in bytes"`
-	Key      string   `json:"key,omitempty" doc:"as in terminals[2].command; absent for the whole file"`
-	Severity string   `json:"severity" enum:"error,warning" doc:"error: the key has no effect; warning: it is perhaps not what was meant"`
-	Message  string   `json:"message" doc:"what is wrong"`
+	Key      string   `json:"key,omitempty" doc:"such as terminals[2].command; absent for the whole file"`
+	Severity string   `json:"severity" enum:"error,warning" doc:"error: the key has no effect; warning: the key may not be what you meant"`
+	Message  string   `json:"message" doc:"description of the problem"`
 	Instead  string   `json:"instead,omitempty" doc:"what to write instead"`
 }
 
@@ -33,13 +33,13 @@ type explainedJSON struct {
 
 type checkedJSON struct {
 	_        struct{}        `json:"-" additionalProperties:"true"`
-	Findings []findingJSON   `json:"findings" nullable:"false" doc:"what is wrong, in the order of the text"`
-	Explain  []explainedJSON `json:"explain" nullable:"false" doc:"what it means, in the order in which it happens"`
+	Findings []findingJSON   `json:"findings" nullable:"false" doc:"problems, in the order of the text"`
+	Explain  []explainedJSON `json:"explain" nullable:"false" doc:"what the file does, in order of execution"`
 }
 
 func (s *server) environmentCheckRoutes() []route {
 	return []route{
-		{method: "POST", path: "/v1/environment-check", id: "checkEnvironment", summary: "Say what an environment.json means, and what is wrong with it; nothing is kept",
+		{method: "POST", path: "/v1/environment-check", id: "checkEnvironment", summary: "Explain and check an environment.json without saving it",
 			needs: account.Viewer, in: checkEnvironmentRequestJSON{}, status: 200, out: checkedJSON{}, handle: s.checkEnvironment},
 		{method: "GET", path: "/v1/environment-schema", id: "getEnvironmentSchema", summary: "Read the JSON schema of environment.json, for editors", open: true,
 			status: 200, media: "application/schema+json", handle: s.environmentSchema},

@@ -14,9 +14,9 @@ import (
 
 type environmentDiffJSON struct {
 	_    struct{} `json:"-" additionalProperties:"true"`
-	From string   `json:"from" doc:"the older version; empty where there was none before"`
+	From string   `json:"from" doc:"the older version; empty if there is none"`
 	To   string   `json:"to" doc:"the newer version"`
-	Diff string   `json:"diff" doc:"as diff -u writes it; empty where both say the same"`
+	Diff string   `json:"diff" doc:"in the format of diff -u; empty if the versions are the same"`
 }
 
 // environmentDiff shows how one version differs from another.

@@ -37,8 +37,8 @@ func (s *server) chooseEnvironment(ctx context.Context, who account.APIKey, in *
 	}
 	switch len(own) {
 	case 0:
-		return nil, fault.Invalid("there is no environment %s of yours or the team's", quoted(*in.Env.Name)).Named(codeNoEnvironment).
-			Hint("GET /v1/environments lists them").At("env.name")
+		return nil, fault.Invalid("neither you nor the team have an environment %s", quoted(*in.Env.Name)).Named(codeNoEnvironment).
+			Hint("list environments with GET /v1/environments").At("env.name")
 	case 1:
 	default:
 		return nil, fault.Conflict("%d environments are named %s", len(own), quoted(*in.Env.Name)).Named("environment_name_conflict").
@@ -58,7 +58,7 @@ func use(e environment.Saved, created *agent.Created) error {
 	for i, r := range created.Repos {
 		if len(e.Repos) > 0 && !e.For(r.URL) {
 			return fault.Invalid("is not a repository of the environment %s", quoted(e.Name)).
-				Hint("add it to the environment, or leave env.name out").At(fmt.Sprintf("repos[%d].url", i))
+				Hint("add it to the environment, or omit env.name").At(fmt.Sprintf("repos[%d].url", i))
 		}
 	}
 	created.Env.ID = e.ID
@@ -99,7 +99,7 @@ func (s *server) saveEnvironment(ctx context.Context, e environment.Saved, renam
 		}
 		for _, other := range named {
 			if other.ID != e.ID && other.Team == e.Team {
-				return fault.Conflict("there is an environment %s already", quoted(e.Name)).Named("environment_name_conflict").At("name")
+				return fault.Conflict("environment %s exists already", quoted(e.Name)).Named("environment_name_conflict").At("name")
 			}
 		}
 	}

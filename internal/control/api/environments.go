@@ -36,7 +36,7 @@ type environmentJSON struct {
 
 type environmentDetailJSON struct {
 	environmentJSON
-	EnvironmentJSON string `json:"environmentJson" doc:"as environment.json has it, as text"`
+	EnvironmentJSON string `json:"environmentJson" doc:"content of an environment.json, as text"`
 	VersionID       string `json:"versionId"`
 }
 
@@ -59,7 +59,7 @@ type updateEnvironmentRequestJSON struct {
 	Name            *string                `json:"name,omitempty" maxLength:"255"`
 	Repos           *[]environmentRepoJSON `json:"repos,omitempty" maxItems:"100" nullable:"false"`
 	EnvironmentJSON *string                `json:"environmentJson,omitempty"`
-	VersionID       string                 `json:"versionId,omitempty" doc:"what was changed; refused where it says something else by now"`
+	VersionID       string                 `json:"versionId,omitempty" doc:"version that this changes; the request fails if it is no longer the current one"`
 }
 
 type environmentVersionJSON struct {
@@ -89,7 +89,7 @@ func environmentOf(e environment.Saved) environmentJSON {
 
 func (s *server) environmentRoutes(page []param) []route {
 	return []route{
-		{method: "POST", path: "/v1/environments", id: "createEnvironment", summary: "Save an environment for repositories without a file of their own",
+		{method: "POST", path: "/v1/environments", id: "createEnvironment", summary: "Save an environment for repositories without an environment.json",
 			header: []param{idempotencyParam}, in: createEnvironmentRequestJSON{}, status: 201, out: environmentDetailJSON{}, handle: s.createEnvironment},
 		{method: "GET", path: "/v1/environments", id: "listEnvironments", summary: "List your saved environments and the team's, newest first",
 			query: page, status: 200, out: listEnvironmentsResponseJSON{}, handle: s.listEnvironments},
@@ -97,12 +97,12 @@ func (s *server) environmentRoutes(page []param) []route {
 		{method: "PATCH", path: "/v1/environments/{id}", id: "updateEnvironment", summary: "Change a saved environment", in: updateEnvironmentRequestJSON{}, status: 204, handle: s.updateEnvironment},
 		{method: "DELETE", path: "/v1/environments/{id}", id: "deleteEnvironment", summary: "Delete a saved environment, with its history",
 			status: 200, out: idResponseJSON{}, handle: s.deleteEnvironment},
-		{method: "GET", path: "/v1/environments/{id}/history", id: "listEnvironmentHistory", summary: "List what an environment said before, newest first",
+		{method: "GET", path: "/v1/environments/{id}/history", id: "listEnvironmentHistory", summary: "List the versions of an environment, newest first",
 			query: page, status: 200, out: environmentHistoryJSON{}, handle: s.environmentHistory},
-		{method: "GET", path: "/v1/environments/{id}/history/diff", id: "diffEnvironmentHistory", summary: "Show how a version of an environment differs from another",
+		{method: "GET", path: "/v1/environments/{id}/history/diff", id: "diffEnvironmentHistory", summary: "Show the difference between two versions of an environment",
 			query: []param{
-				{name: "from", kind: "string", words: "the older version; the one before the newer unless given"},
-				{name: "to", kind: "string", words: "the newer version; the present one unless given"},
+				{name: "from", kind: "string", words: "the older version; default the one before the newer"},
+				{name: "to", kind: "string", words: "the newer version; default the current one"},
 			},
 			status: 200, out: environmentDiffJSON{}, handle: s.environmentDiff},
 		{method: "GET", path: "/v1/environments/{id}/builds", id: "listEnvironmentBuilds", summary: "List an environment's builds, newest first",
@@ -138,7 +138,7 @@ func (s *server) MayUse(ctx context.Context, who account.APIKey, id string, chan
 
 func teamAdmin(who account.APIKey) error {
 	if !who.Role.Covers(account.Admin) {
-		return fault.Denied("the team's environments are changed by its admin").Named(codeTeamAdmin).Hint("save one of your own, which counts before the team's")
+		return fault.Denied("only admins may change the team's environments").Named(codeTeamAdmin).Hint("save your own, which takes precedence over the team's")
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func checkEnvironment(e environment.Saved) error {
 	case e.Name == "" || len(e.Name) > maxEnvironmentName:
 		return fault.Invalid("must have 1 to %d bytes", maxEnvironmentName).At("name")
 	case len(e.Repos) > maxEnvironmentRepos:
-		return fault.Invalid("must be at most %d", maxEnvironmentRepos).At("repos")
+		return fault.Invalid("must have at most %d entries", maxEnvironmentRepos).At("repos")
 	}
 	for i, url := range e.Repos {
 		if url == "" || len(url) > maxRepoURL {
@@ -159,7 +159,7 @@ func checkEnvironment(e environment.Saved) error {
 	if _, findings := environment.Parse("environmentJson", []byte(e.Text)); findings.Worst() == environment.Error {
 		for _, f := range findings {
 			if f.Severity == environment.Error {
-				return fault.Invalid("%s", f).Hint("`aloft env check` says all that is wrong with a file").At("environmentJson")
+				return fault.Invalid("%s", f).Hint("check the file with `aloft env check`").At("environmentJson")
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func (s *server) createEnvironment(w http.ResponseWriter, r *http.Request, who a
 		}
 	}
 	if s.Saved == nil {
-		return fault.NotImplemented("this server keeps no environments").Named(codeOff)
+		return fault.NotImplemented("saved environments are not enabled on this server").Named(codeOff)
 	}
 	if err := s.saveEnvironment(r.Context(), e, true); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (s *server) updateEnvironment(w http.ResponseWriter, r *http.Request, who a
 		e.Repos = urlsOf(*in.Repos)
 	}
 	if in.VersionID != "" && in.VersionID != e.VersionID {
-		return fault.Conflict("the environment was changed meanwhile").Named("environment_changed").Hint("look at what it says now, and change that")
+		return fault.Conflict("the environment has been changed since").Named("environment_changed").Hint("reload it and repeat your change")
 	}
 	e.UpdatedAt = time.Now().UTC()
 	if in.EnvironmentJSON != nil && *in.EnvironmentJSON != e.Text {
@@ -281,7 +281,7 @@ func (s *server) deleteEnvironment(w http.ResponseWriter, r *http.Request, who a
 	if s.Builder != nil {
 		// What is left of it now is removed later, as that of an environment that is no more.
 		if err := s.Builder.Forget(context.WithoutCancel(r.Context()), e.ID); err != nil {
-			s.Logger.Error("the builds of an environment cannot be removed", "environment", e.ID, "error", err)
+			s.Logger.Error("cannot remove the builds of an environment", "environment", e.ID, "error", err)
 		}
 	}
 	return writeJSON(w, http.StatusOK, idResponseJSON{ID: e.ID})

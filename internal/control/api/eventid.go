@@ -44,8 +44,8 @@ func lastEvent(id string, run agent.Run) (place, error) {
 	if id == "" {
 		return place{seq: run.FirstSeq - 1}, nil
 	}
-	bad := fault.Invalid("is no event of this run").Named("invalid_last_event_id").
-		Hint("leave it out to begin at the run's first event").At("Last-Event-ID")
+	bad := fault.Invalid("is not an event of this run").Named("invalid_last_event_id").
+		Hint("omit it to start at the run's first event").At("Last-Event-ID")
 	part := strings.Split(id, "-")
 	if len(part) != 3 || len(part[0]) != seqWidth || len(part[1]) != subWidth {
 		return place{}, bad

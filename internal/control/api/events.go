@@ -47,10 +47,10 @@ type eventsQuery struct {
 var eventParams = []param{
 	{name: "after", kind: "integer", standard: 0, words: "only events after this number"},
 	{name: "before", kind: "integer", min: 1, words: "only events before this number"},
-	{name: "limit", kind: "integer", min: 1, max: maxEvents, words: "at most so many, the first; all where it is absent"},
-	{name: "last", kind: "integer", min: 1, max: maxLast, words: "only the last so many, which costs the same however long the journal is"},
-	{name: "pieces", kind: "boolean", standard: true, words: "with false, which takes last: leave out the deltas that a reply or a result there has whole, and begin where a turn does if that is near, at times with more than last"},
-	{name: "follow", kind: "boolean", standard: false, words: "wait for more; an empty line keeps the connection alive"},
+	{name: "limit", kind: "integer", min: 1, max: maxEvents, words: "at most this many events from the start; default all"},
+	{name: "last", kind: "integer", min: 1, max: maxLast, words: "only this many events from the end; the cost does not depend on the journal's length"},
+	{name: "pieces", kind: "boolean", standard: true, words: "false (requires last): leave out deltas whose complete reply or result is included, and start at the beginning of a turn if one is near, which may return more than last"},
+	{name: "follow", kind: "boolean", standard: false, words: "wait for new events; empty lines keep the connection alive"},
 }
 
 func parseEvents(q url.Values) (out eventsQuery, err error) {
@@ -75,11 +75,11 @@ func parseEvents(q url.Values) (out eventsQuery, err error) {
 	}
 	switch {
 	case out.wait && out.before > 0:
-		return out, fault.Invalid("goes with no follow: what comes is not before anything").At("before")
+		return out, fault.Invalid("cannot be combined with follow").At("before")
 	case out.last > 0 && q.Has("limit"):
-		return out, fault.Invalid("goes with no limit").Hint("limit is of the first events, last of the last").At("last")
+		return out, fault.Invalid("cannot be combined with limit").Hint("limit selects the first events, last the last ones").At("last")
 	case !out.pieces && out.last == 0:
-		return out, fault.Invalid("false goes with last only").At("pieces")
+		return out, fault.Invalid("false requires last").At("pieces")
 	}
 	return out, nil
 }

@@ -23,14 +23,14 @@ func (s *server) expire(ctx context.Context, every time.Duration) error {
 	for {
 		n, err := s.expireOnce(ctx, time.Now())
 		if err != nil && ctx.Err() == nil {
-			s.Logger.ErrorContext(ctx, "old agents could not all be deleted", "error", err)
+			s.Logger.ErrorContext(ctx, "cannot delete all expired agents", "error", err)
 		}
 		if n > 0 {
-			s.Logger.InfoContext(ctx, "old agents were deleted", "count", n)
+			s.Logger.InfoContext(ctx, "deleted expired agents", "count", n)
 		}
 		if s.Replies != nil {
 			if _, err := s.Replies.ForgetReplies(ctx, time.Now().Add(-repliesFor)); err != nil && ctx.Err() == nil {
-				s.Logger.ErrorContext(ctx, "old replies could not be forgotten", "error", err)
+				s.Logger.ErrorContext(ctx, "cannot delete expired idempotent replies", "error", err)
 			}
 		}
 		select {

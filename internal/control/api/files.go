@@ -58,8 +58,8 @@ type FileEntry struct {
 
 type fileEntryJSON struct {
 	_          struct{}  `json:"-" additionalProperties:"true"`
-	Name       string    `json:"name" doc:"may hold anything but a slash; what is not UTF-8 in it is told as U+FFFD"`
-	Type       string    `json:"type" enum:"file,folder" doc:"of a link: what it leads to"`
+	Name       string    `json:"name" doc:"any characters except a slash; invalid UTF-8 is replaced by U+FFFD"`
+	Type       string    `json:"type" enum:"file,folder" doc:"for a link, the type of its target"`
 	Link       bool      `json:"link,omitempty" doc:"it is a symbolic link"`
 	SizeBytes  int64     `json:"sizeBytes" minimum:"0"`
 	ModifiedAt time.Time `json:"modifiedAt" format:"date-time"`
@@ -73,43 +73,43 @@ type listFilesResponseJSON struct {
 type writtenFileJSON struct {
 	_         struct{} `json:"-" additionalProperties:"true"`
 	SizeBytes int64    `json:"sizeBytes" minimum:"0"`
-	SHA256    string   `json:"sha256" doc:"of the contents; quoted, it is the file's ETag"`
+	SHA256    string   `json:"sha256" doc:"SHA-256 of the contents; in quotes it is the file's ETag"`
 }
 
 type filePathJSON struct {
 	_    struct{} `json:"-" additionalProperties:"true"`
-	Path string   `json:"path" minLength:"1" doc:"in the machine; a relative one begins at the workspace"`
+	Path string   `json:"path" minLength:"1" doc:"path in the machine, relative to the workspace"`
 }
 
 type moveFileRequestJSON struct {
 	_    struct{} `json:"-" additionalProperties:"true"`
 	From string   `json:"from" minLength:"1" doc:"a path in the machine"`
-	To   string   `json:"to" minLength:"1" doc:"where nothing is yet"`
+	To   string   `json:"to" minLength:"1" doc:"new path, which must not exist"`
 }
 
 // fileRoutes are those of a machine's files. What they hold is told as it is,
 // secrets included, as over ssh: so it is for members.
 func (s *server) fileRoutes() []route {
-	which := param{name: "path", kind: "string", words: "in the machine; a relative one begins at the workspace"}
+	which := param{name: "path", kind: "string", words: "path in the machine, relative to the workspace"}
 	return []route{
 		{method: "GET", path: "/v1/agents/{id}/files", id: "listFiles", summary: "List a folder in an agent's machine",
 			query: []param{which}, status: 200, out: listFilesResponseJSON{}, handle: s.withFiles(s.listFiles)},
 		{method: "DELETE", path: "/v1/agents/{id}/files", id: "deleteFile", summary: "Delete a file or a folder in an agent's machine",
-			query:  []param{which, {name: "recursive", kind: "boolean", standard: false, words: "a folder with all that is in it"}},
+			query:  []param{which, {name: "recursive", kind: "boolean", standard: false, words: "delete a folder with its contents"}},
 			status: 200, out: filePathJSON{}, handle: s.withFiles(s.deleteFile)},
 		{method: "GET", path: "/v1/agents/{id}/files/contents", id: "readFile", summary: "Read a file in an agent's machine", long: true, needs: account.Member,
-			query:  []param{which, {name: "digest", kind: "boolean", standard: false, words: "tell its SHA-256 as its ETag; for a file of at most 16 MiB"}},
+			query:  []param{which, {name: "digest", kind: "boolean", standard: false, words: "return the SHA-256 as ETag; for files of at most 16 MiB"}},
 			status: 200, media: fileMedia, handle: s.withFiles(s.readFile)},
-		{method: "PUT", path: "/v1/agents/{id}/files/contents", id: "writeFile", summary: "Write a file in an agent's machine, whole or not at all", long: true,
+		{method: "PUT", path: "/v1/agents/{id}/files/contents", id: "writeFile", summary: "Write a file in an agent's machine atomically", long: true,
 			query: []param{which}, takes: fileMedia,
 			header: []param{
-				{name: "If-Match", kind: "string", words: "write only if the file has this ETag still; otherwise the answer is 409 file_changed"},
-				{name: "If-None-Match", kind: "string", words: "*: write only where no file is; otherwise the answer is 409 file_exists"},
+				{name: "If-Match", kind: "string", words: "write only if the file still has this ETag; otherwise the reply is 409 file_changed"},
+				{name: "If-None-Match", kind: "string", words: "*: write only if the file does not exist; otherwise the reply is 409 file_exists"},
 			},
 			status: 200, out: writtenFileJSON{}, handle: s.withFiles(s.writeFile)},
 		{method: "GET", path: "/v1/agents/{id}/files/archive", id: "readFolder", summary: "Read a folder in an agent's machine as a tar file", long: true, needs: account.Member,
 			query: []param{which}, status: 200, media: tarMedia, handle: s.withFiles(s.readFolder)},
-		{method: "POST", path: "/v1/agents/{id}/files/folders", id: "createFolder", summary: "Make a folder in an agent's machine",
+		{method: "POST", path: "/v1/agents/{id}/files/folders", id: "createFolder", summary: "Create a folder in an agent's machine",
 			in: filePathJSON{}, status: 201, out: filePathJSON{}, handle: s.withFiles(s.createFolder)},
 		{method: "POST", path: "/v1/agents/{id}/files/move", id: "moveFile", summary: "Move or rename a file or a folder in an agent's machine",
 			in: moveFileRequestJSON{}, status: 200, out: filePathJSON{}, handle: s.withFiles(s.moveFile)},
@@ -147,11 +147,11 @@ func askedPath(r *http.Request) (string, error) {
 func checkPath(name, field string) (string, error) {
 	switch {
 	case name == "":
-		return "", fault.Invalid("a path in the machine is needed").At(field)
+		return "", fault.Invalid("a path in the machine is required").At(field)
 	case len(name) > maxPath:
-		return "", fault.Invalid("a path has at most %d bytes", maxPath).At(field)
+		return "", fault.Invalid("must be at most %d bytes", maxPath).At(field)
 	case strings.ContainsRune(name, 0):
-		return "", fault.Invalid("a path holds no NUL byte").At(field)
+		return "", fault.Invalid("must not contain a NUL byte").At(field)
 	}
 	return name, nil
 }
@@ -298,7 +298,7 @@ func (s *server) passOn(w http.ResponseWriter, r *http.Request, name, media stri
 			return nil
 		}
 		if err != nil {
-			s.Logger.Warn("a file of a machine was cut off", "err", err)
+			s.Logger.Warn("a file from a machine was truncated", "err", err)
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -318,7 +318,7 @@ func (s *server) writeFile(w http.ResponseWriter, r *http.Request, files Files) 
 	case ifNone != "" && ifNone != "*":
 		return fault.Invalid("must be *").At("If-None-Match")
 	case ifMatch != "" && ifNone != "":
-		return fault.Invalid("cannot be asked for with If-Match").At("If-None-Match")
+		return fault.Invalid("cannot be combined with If-Match").At("If-None-Match")
 	}
 	if r.ContentLength > maxUpload {
 		return tooLongUpload()
@@ -339,7 +339,7 @@ func (s *server) writeFile(w http.ResponseWriter, r *http.Request, files Files) 
 }
 
 func tooLongUpload() error {
-	return fault.Invalid("a file of more than %d GiB cannot be sent at once", maxUpload>>30).Named(codeTooLong).Hint("use aloft agent cp")
+	return fault.Invalid("files larger than %d GiB cannot be uploaded", maxUpload>>30).Named(codeTooLong).Hint("use aloft agent cp")
 }
 
 // patiently reads a body for as long as something comes of it.
@@ -355,7 +355,7 @@ func (p patiently) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)
 	if err != nil && !errors.Is(err, io.EOF) {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); !ok {
-			err = fault.Invalid("the body could not be read to its end").Because(err)
+			err = fault.Invalid("the body is incomplete").Because(err)
 		}
 	}
 	return n, err

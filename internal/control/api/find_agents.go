@@ -30,16 +30,16 @@ func standingNames() string {
 }
 
 var findParams = []param{
-	{name: "includeArchived", kind: "boolean", standard: true, words: "archived agents too"},
-	{name: "all", kind: "boolean", standard: false, words: "everybody's, as far as your role lets you see them; an addition to the API"},
-	{name: "user", kind: "string", words: "of this person only, by the number that GET /v1/members gives; an addition to the API"},
-	{name: "search", kind: "string", words: "every word of it is in the agent's id, name, model, repositories (with branches) or pull requests, in whatever case; an addition to the API"},
-	{name: "repository", kind: "string", words: "an address, or how one ends (owner/name); an addition to the API"},
-	{name: "status", kind: "string", words: "how the agent stands: any of " + standingNames() + ", with commas between them; asks waits for an answer, failed has the latest run end in ERROR or EXPIRED, needs-you asks or has failed within a day; an addition to the API"},
-	{name: "from", kind: "string", words: "made at this time or later, a day or RFC 3339; an addition to the API"},
-	{name: "to", kind: "string", words: "made before this time, or on this day or before; an addition to the API"},
-	{name: "order", kind: "string", words: "newest (as if absent) or asks-first: agents that wait for an answer come before the others, each part newest first; an agent that is answered between two pages may be listed twice; an addition to the API"},
-	{name: "prUrl", kind: "string", words: "that were started on this pull request, or have opened it"},
+	{name: "includeArchived", kind: "boolean", standard: true, words: "include archived agents"},
+	{name: "all", kind: "boolean", standard: false, words: "include other members' agents that your role lets you see; an addition to the API"},
+	{name: "user", kind: "string", words: "only agents of the member with this ID from GET /v1/members; an addition to the API"},
+	{name: "search", kind: "string", words: "only agents with all of these words in id, name, model, repositories (with branches) or pull requests, ignoring case; an addition to the API"},
+	{name: "repository", kind: "string", words: "only agents on this repository: a URL, or the end of one (owner/name); an addition to the API"},
+	{name: "status", kind: "string", words: "comma-separated statuses: " + standingNames() + "; asks waits for an answer, the latest run of failed ended as ERROR or EXPIRED, needs-you asks or has failed within a day; an addition to the API"},
+	{name: "from", kind: "string", words: "created at or after this day or RFC 3339 time; an addition to the API"},
+	{name: "to", kind: "string", words: "created before this RFC 3339 time, or on or before this day; an addition to the API"},
+	{name: "order", kind: "string", words: "newest (default) or asks-first: agents waiting for an answer come before the others, each group newest first; an agent answered between two pages may be listed twice; an addition to the API"},
+	{name: "prUrl", kind: "string", words: "only agents that were started on this pull request or have opened it"},
 }
 
 // agentQuery reads which agents to list.
@@ -58,7 +58,7 @@ func agentQuery(q url.Values, who account.APIKey, now time.Time) (out store.Agen
 	}
 	for name, text := range map[string]string{"search": out.Search, "repository": out.Repository} {
 		if utf8.RuneCountInString(text) > maxSearch {
-			return out, fault.Invalid("may have %d characters", maxSearch).At(name)
+			return out, fault.Invalid("must have at most %d characters", maxSearch).At(name)
 		}
 	}
 	for name := range strings.SplitSeq(q.Get("status"), ",") {
@@ -66,7 +66,7 @@ func agentQuery(q url.Values, who account.APIKey, now time.Time) (out store.Agen
 		case slices.Contains(store.Standings, standing):
 			out.Standings = append(out.Standings, standing)
 		case standing != "":
-			return out, fault.Invalid("must be of %s, with commas between them", standingNames()).At("status")
+			return out, fault.Invalid("must be a comma-separated list of %s", standingNames()).At("status")
 		}
 	}
 	if out.From, err = moment(q.Get("from"), "from", 0); err != nil {
@@ -135,7 +135,7 @@ func owner(q url.Values, who account.APIKey) (int64, error) {
 		id, err := strconv.ParseInt(q.Get("user"), 10, 64)
 		switch {
 		case err != nil || id < 1:
-			return 0, fault.Invalid("must be the number of a member").Hint("GET /v1/members lists them").At("user")
+			return 0, fault.Invalid("must be the ID of a member").Hint("list members with GET /v1/members").At("user")
 		case !who.MaySee(id):
 			return 0, fault.Denied("your role lets you see your own agents only").Named(codeRole).At("user")
 		}

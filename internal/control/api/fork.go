@@ -32,19 +32,19 @@ const maxForks = 10
 
 type forkRequestJSON struct {
 	_       struct{}          `json:"-" additionalProperties:"true"`
-	N       *int              `json:"n,omitempty" minimum:"1" maximum:"10" doc:"how many agents to make; 1, or as many as there are prompts, unless given"`
-	Prompt  *promptJSON       `json:"prompt,omitempty" doc:"for each of them"`
-	Prompts []promptJSON      `json:"prompts,omitempty" maxItems:"10" nullable:"false" doc:"one for each, in place of prompt"`
-	Turn    *int              `json:"turn,omitempty" minimum:"1" doc:"the reply of the model after which they go on, from 1; the last unless given"`
-	Model   *modelRefJSON     `json:"model,omitempty" doc:"the agent's own unless given"`
-	EnvVars map[string]string `json:"envVars,omitempty" maxProperties:"50" doc:"for their machines; those of the agent are not taken along"`
+	N       *int              `json:"n,omitempty" minimum:"1" maximum:"10" doc:"number of forks; default the number of prompts"`
+	Prompt  *promptJSON       `json:"prompt,omitempty" doc:"prompt for every fork"`
+	Prompts []promptJSON      `json:"prompts,omitempty" maxItems:"10" nullable:"false" doc:"one prompt per fork, instead of prompt"`
+	Turn    *int              `json:"turn,omitempty" minimum:"1" doc:"number of the model's reply to continue after, from 1; default the last"`
+	Model   *modelRefJSON     `json:"model,omitempty" doc:"default the agent's model"`
+	EnvVars map[string]string `json:"envVars,omitempty" maxProperties:"50" doc:"for the forks' machines; the agent's own variables are not copied"`
 }
 
 type forkResponseJSON struct {
 	_     struct{}                  `json:"-" additionalProperties:"true"`
-	Turn  int                       `json:"turn" doc:"after which they go on"`
-	Disk  bool                      `json:"disk" doc:"they begin with a copy of the machine's disk; otherwise with what was pushed then"`
-	Live  bool                      `json:"live" doc:"the processes of the machine go along too"`
+	Turn  int                       `json:"turn" doc:"turn that the forks continue after"`
+	Disk  bool                      `json:"disk" doc:"the forks start from a copy of the machine's disk, rather than from what was pushed then"`
+	Live  bool                      `json:"live" doc:"the machine's processes are copied too"`
 	Items []createAgentResponseJSON `json:"items" nullable:"false"`
 }
 
@@ -151,18 +151,18 @@ func (s *server) forking(ctx context.Context, in *forkRequestJSON) (forking, err
 	n := 1
 	switch {
 	case in.Prompt != nil && in.Prompts != nil:
-		return f, fault.Invalid("give prompt, for all, or prompts, one for each").At("prompts")
+		return f, fault.Invalid("give either prompt, for all forks, or prompts, one per fork").At("prompts")
 	case in.Prompts != nil:
 		n = len(in.Prompts)
 	}
 	if in.N != nil {
 		if in.Prompts != nil && *in.N != n {
-			return f, fault.Invalid("is %d, and there are %d prompts", *in.N, n).At("n")
+			return f, fault.Invalid("is %d, but there are %d prompts", *in.N, n).At("n")
 		}
 		n = *in.N
 	}
 	if n < 1 || n > maxForks {
-		return f, fault.Invalid("is %d; from 1 to %d are accepted", n, maxForks).At("n")
+		return f, fault.Invalid("is %d; must be from 1 to %d", n, maxForks).At("n")
 	}
 	for i := range n {
 		prompt, field := in.Prompt, ""
@@ -203,20 +203,20 @@ func (s *server) forkPoint(ctx context.Context, a agent.Agent, turn int, before 
 	}
 	if before != nil {
 		if before.AgentID != a.ID || before.Seq > int64(len(events)) {
-			return agent.ForkPoint{}, fault.Conflict("was used before, for another request").Named("idempotency_key_reused").At("Idempotency-Key")
+			return agent.ForkPoint{}, fault.Conflict("was already used for another request").Named("idempotency_key_reused").At("Idempotency-Key")
 		}
 		events = events[:before.Seq]
 	}
 	p, err := agent.PointAt(a.ID, events, turn)
 	if errors.Is(err, agent.ErrNoTurn) {
-		return p, fault.Invalid("is %d; the agent has had %d turns", turn, p.Turn).Hint("leave turn out to go on from the last").At("turn")
+		return p, fault.Invalid("is %d; the agent has had %d turns", turn, p.Turn).Hint("omit turn to continue after the last").At("turn")
 	}
 	if err != nil {
 		return p, err
 	}
 	if p.Last && !p.State.Run.Status.Ended() {
 		return p, fault.Conflict("the agent is working on %s", p.State.Run.ID).Named(codeBusy).
-			Hint("wait for its end, or name an earlier turn: its forks begin with what was pushed then")
+			Hint("wait until it ends, or choose an earlier turn: the forks then start from what was pushed at that turn")
 	}
 	return p, nil
 }

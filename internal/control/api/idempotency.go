@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 )
 
-var idempotencyParam = param{name: "Idempotency-Key", kind: "string", words: "a request that repeats an earlier one's key gets its reply again"}
+var idempotencyParam = param{name: "Idempotency-Key", kind: "string", words: "repeating a request with the same key returns the first reply again"}
 
 const maxIdempotencyKey = 255
 
@@ -70,7 +70,7 @@ func samePrompt(e agent.Event, prompt conversation.Message) error {
 		return err
 	}
 	if !bytes.Equal(now, then) {
-		return fault.Conflict("was used before, with another prompt").Named("idempotency_key_reused").At("Idempotency-Key")
+		return fault.Conflict("was already used with another prompt").Named("idempotency_key_reused").At("Idempotency-Key")
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 // kept for a while: a key is published long before it signs.
 func (s *server) identityDocument(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	if s.Identity == nil {
-		return fault.NotImplemented("this server signs no tokens").Named(codeOff)
+		return fault.NotImplemented("identity tokens are not enabled on this server").Named(codeOff)
 	}
 	document := s.Identity.Discovery
 	if r.URL.Path == identity.KeysPath {

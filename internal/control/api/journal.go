@@ -16,14 +16,14 @@ import (
 // from some number on, and this, knows what one does that has read them all.
 type journalJSON struct {
 	_       struct{}            `json:"-" additionalProperties:"true"`
-	Head    int64               `json:"head" minimum:"0" doc:"the number of the last event that todos and queue heed"`
-	Counted int64               `json:"counted" minimum:"0" doc:"the number of the last event that the rest heeds, up to which turns and usage are counted"`
-	Turns   int                 `json:"turns" minimum:"0" doc:"replies of the model, also those that were replaced"`
+	Head    int64               `json:"head" minimum:"0" doc:"number of the last event included in todos and queue"`
+	Counted int64               `json:"counted" minimum:"0" doc:"number of the last event included in the other fields, such as turns and usage"`
+	Turns   int                 `json:"turns" minimum:"0" doc:"number of model replies, including replaced ones"`
 	Usage   usageTokenUsageJSON `json:"usage"`
-	Branch  string              `json:"branch,omitempty" minLength:"1" doc:"that was last pushed"`
-	Run     *journalRunJSON     `json:"run,omitempty" doc:"the latest"`
-	Todos   []todoJSON          `json:"todos" nullable:"false" doc:"the agent's own list of what is to be done"`
-	Queue   []queueItemJSON     `json:"queue" nullable:"false" doc:"the prompts that wait, the next first"`
+	Branch  string              `json:"branch,omitempty" minLength:"1" doc:"branch that was pushed last"`
+	Run     *journalRunJSON     `json:"run,omitempty" doc:"the latest run"`
+	Todos   []todoJSON          `json:"todos" nullable:"false" doc:"the agent's to-do list"`
+	Queue   []queueItemJSON     `json:"queue" nullable:"false" doc:"queued prompts, next first"`
 }
 
 type journalRunJSON struct {

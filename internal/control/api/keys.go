@@ -17,8 +17,8 @@ type keyJSON struct {
 	_         struct{}   `json:"-" additionalProperties:"true"`
 	ID        int64      `json:"id"`
 	Kind      string     `json:"kind" enum:"key,sub-token,session"`
-	Name      string     `json:"name" doc:"a session's is what its browser calls itself"`
-	Current   bool       `json:"current,omitempty" doc:"it is the one of this request"`
+	Name      string     `json:"name" doc:"for a session, the browser's user agent"`
+	Current   bool       `json:"current,omitempty" doc:"this request uses it"`
 	CreatedAt time.Time  `json:"createdAt"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 }
@@ -31,12 +31,12 @@ type listKeysResponseJSON struct {
 type createKeyRequestJSON struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
 	Name    string   `json:"name" minLength:"1" maxLength:"100"`
-	Expires int      `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"never unless given"`
+	Expires int      `json:"expiresInDays,omitempty" minimum:"1" maximum:"3650" doc:"default never"`
 }
 
 type createKeyResponseJSON struct {
 	keyJSON
-	Key string `json:"key" doc:"it is shown only here"`
+	Key string `json:"key" doc:"shown only in this reply"`
 }
 
 type passkeyJSON struct {
@@ -54,13 +54,13 @@ type listPasskeysResponseJSON struct {
 
 type setPasswordRequestJSON struct {
 	_        struct{} `json:"-" additionalProperties:"true"`
-	Current  string   `json:"current,omitempty" doc:"where you have one"`
+	Current  string   `json:"current,omitempty" doc:"required if you have a password"`
 	Password string   `json:"password" minLength:"12"`
 }
 
 type updateMeRequestJSON struct {
 	_         struct{} `json:"-" additionalProperties:"true"`
-	Email     *string  `json:"email,omitempty" format:"email" doc:"while you have none; then an admin changes it"`
+	Email     *string  `json:"email,omitempty" format:"email" doc:"only if you have none yet; later changes are made by an admin"`
 	FirstName *string  `json:"firstName,omitempty" maxLength:"100"`
 	LastName  *string  `json:"lastName,omitempty" maxLength:"100"`
 }
@@ -70,18 +70,18 @@ func (s *server) keyRoutes() []route {
 	return []route{
 		{method: "PATCH", path: "/v1/me/profile", id: "updateMe", summary: "Change your name", needs: account.Viewer,
 			in: updateMeRequestJSON{}, status: 200, out: userJSON{}, handle: s.updateMe},
-		{method: "PUT", path: "/v1/me/password", id: "setPassword", summary: "Set your password; your other sessions end", needs: account.Viewer,
+		{method: "PUT", path: "/v1/me/password", id: "setPassword", summary: "Set your password and end your other sessions", needs: account.Viewer,
 			in: setPasswordRequestJSON{}, status: 204, handle: s.setPassword},
-		{method: "GET", path: "/v1/me/keys", id: "listKeys", summary: "List your API keys and sessions, the newest first",
+		{method: "GET", path: "/v1/me/keys", id: "listKeys", summary: "List your API keys and sessions, newest first",
 			status: 200, out: listKeysResponseJSON{}, handle: s.listKeys},
-		{method: "POST", path: "/v1/me/keys", id: "createKey", summary: "Make an API key", needs: account.Viewer,
+		{method: "POST", path: "/v1/me/keys", id: "createKey", summary: "Create an API key", needs: account.Viewer,
 			in: createKeyRequestJSON{}, status: 201, out: createKeyResponseJSON{}, handle: s.createKey},
 		{method: "DELETE", path: "/v1/me/keys/{keyId}", id: "deleteKey", summary: "Delete an API key, or end a session", needs: account.Viewer,
 			status: 204, handle: s.deleteKey},
 		{method: "GET", path: "/v1/me/passkeys", id: "listPasskeys", summary: "List your passkeys", status: 200, out: listPasskeysResponseJSON{}, handle: s.listPasskeys},
-		{method: "POST", path: "/v1/me/passkey-ceremonies", id: "beginPasskey", summary: "Ask for what a browser makes a passkey by", needs: account.Viewer,
+		{method: "POST", path: "/v1/me/passkey-ceremonies", id: "beginPasskey", summary: "Start registering a passkey", needs: account.Viewer,
 			status: 200, out: ceremonyJSON{}, handle: s.beginPasskey},
-		{method: "POST", path: "/v1/me/passkeys", id: "createPasskey", summary: "Keep a passkey that the browser has made", needs: account.Viewer,
+		{method: "POST", path: "/v1/me/passkeys", id: "createPasskey", summary: "Finish registering a passkey", needs: account.Viewer,
 			in: passkeyAnswerJSON{}, status: 201, out: passkeyJSON{}, handle: s.createPasskey},
 		{method: "DELETE", path: "/v1/me/passkeys/{passkeyId}", id: "deletePasskey", summary: "Remove a passkey", needs: account.Viewer,
 			status: 204, handle: s.deletePasskey},
@@ -94,7 +94,7 @@ func (s *server) selfCare(who account.APIKey) error {
 		return err
 	}
 	if who.Kind == account.SubToken {
-		return fault.Denied("a sub-token does not change who its user is").Named("key_not_supported").Hint("use the user's own key or session")
+		return fault.Denied("a sub-token cannot change its user's account").Named("key_not_supported").Hint("use the user's own key or session")
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (s *server) updateMe(w http.ResponseWriter, r *http.Request, who account.AP
 	u, err := s.SignIn.Store.UpdateUser(r.Context(), who.UserID, func(u *account.User) (err error) {
 		if in.Email != nil && *in.Email != u.Email {
 			if u.Email != "" && !who.Role.Covers(account.Admin) {
-				return fault.Denied("your address is changed by an admin").At("email")
+				return fault.Denied("only an admin can change your e-mail address").At("email")
 			}
 			if u.Email, err = parseEmail(*in.Email); err != nil {
 				return err
@@ -173,11 +173,11 @@ func (s *server) createKey(w http.ResponseWriter, r *http.Request, who account.A
 	}
 	switch in.Name = strings.TrimSpace(in.Name); {
 	case in.Name == "":
-		return fault.Invalid("says what the key is for").At("name")
+		return fault.Invalid("is required: say what the key is for").At("name")
 	case len(in.Name) > maxName:
-		return fault.Invalid("has more than %d bytes", maxName).At("name")
+		return fault.Invalid("must be at most %d bytes", maxName).At("name")
 	case in.Expires < 0 || in.Expires > 3650:
-		return fault.Invalid("is a number of days from 1 to 3650").At("expiresInDays")
+		return fault.Invalid("must be a number of days from 1 to 3650").At("expiresInDays")
 	}
 	key := account.NewKey()
 	k := account.APIKey{Kind: account.Lasting, Name: in.Name, UserID: who.UserID, Hash: account.HashKey(key)}
@@ -255,7 +255,7 @@ func (s *server) createPasskey(w http.ResponseWriter, r *http.Request, who accou
 		return err
 	}
 	if len(in.Name) > maxName {
-		return fault.Invalid("has more than %d bytes", maxName).At("name")
+		return fault.Invalid("must be at most %d bytes", maxName).At("name")
 	}
 	p, err := s.SignIn.FinishPasskey(r.Context(), who.UserID, in.Ceremony, in.Name, in.Response)
 	if err != nil {

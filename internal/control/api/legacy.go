@@ -36,7 +36,7 @@ func (s *server) legacy(v1 []route, page []param) []route {
 			rt.query = slices.Clone(page)
 		}
 		if old.Query != "" {
-			rt.query = append(rt.query, param{name: old.Query, kind: "string", words: "of the artifact, as the list has it"})
+			rt.query = append(rt.query, param{name: old.Query, kind: "string", words: "path of the artifact, as in the list"})
 		}
 		if old.Repeats {
 			rt.header = []param{idempotencyParam, traceParam}

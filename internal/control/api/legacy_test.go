@@ -222,7 +222,7 @@ func TestLegacyBadInput(t *testing.T) {
 		`{"prompt":{"text":"x","images":[{}]},"source":{"repository":"https://h/a"}}`:                          "prompt.images[0].data",
 		`{"prompt":{"text":"x","images":[{"data":"%"}]},"source":{"repository":"https://h/a"}}`:                "prompt.images[0].data",
 		`{"prompt":{"text":"x","images":[{"data":"aGVsbG8gd29ybGQ="}]},"source":{"repository":"https://h/a"}}`: "prompt.images[0].data: is \"text/plain",
-		`{"prompt":{"text":"x"},"model":"gpt-9","source":{"repository":"https://h/a"}}`:                        "there is no model",
+		`{"prompt":{"text":"x"},"model":"gpt-9","source":{"repository":"https://h/a"}}`:                        "no model",
 		source(`{}`):                   "source.repository",
 		source(`{"repository":"--x"}`): "source.repository",
 		source(`{"repository":"https://h/a","ref":"-x"}`): "source.ref",
@@ -230,7 +230,7 @@ func TestLegacyBadInput(t *testing.T) {
 		target(`"branchName":"a..b"`):                     "target.branchName",
 		target(`"branchName":"a","autoBranch":false`):     "target.branchName",
 		target(`"autoCreatePr":"yes"`):                    "target.autoCreatePr",
-		target(`"openAsCursorGithubApp":true`):            "target.openAsCursorGithubApp: this server has no forge",
+		target(`"openAsCursorGithubApp":true`):            "target.openAsCursorGithubApp: no forge is configured on this server",
 	} {
 		a := h.want(h.call("POST", "/v0/agents", body), 400)
 		if msg := a.text(t, "message"); !strings.Contains(msg, want) || strings.Contains(msg, "repos[") {

@@ -15,10 +15,10 @@ import (
 
 type amountJSON struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
-	Turns   int64    `json:"turns,omitempty" minimum:"0" doc:"replies of the model to the agent itself, not to its subagents"`
-	Tokens  int64    `json:"tokens,omitempty" minimum:"0" doc:"of every kind, also of subagents"`
-	CostUSD float64  `json:"costUsd,omitempty" minimum:"0" doc:"in US dollars, of models whose price is known"`
-	Seconds int64    `json:"seconds,omitempty" minimum:"0" doc:"of the clock, also over restarts of the server; it stands while a question waits for a person, and while the agent is paused"`
+	Turns   int64    `json:"turns,omitempty" minimum:"0" doc:"model replies, not including subagents'"`
+	Tokens  int64    `json:"tokens,omitempty" minimum:"0" doc:"of every kind, including subagents'"`
+	CostUSD float64  `json:"costUsd,omitempty" minimum:"0" doc:"in US dollars, for models whose price is known"`
+	Seconds int64    `json:"seconds,omitempty" minimum:"0" doc:"wall-clock time, including restarts of the server, not counting time while a request waits for a person or the agent is paused"`
 }
 
 func amountOf(a allowance.Amount) *amountJSON {
@@ -39,7 +39,7 @@ const maxDollars = 1e6
 
 func (in *amountJSON) amount() (out allowance.Amount, err error) {
 	if math.IsNaN(in.CostUSD) || in.CostUSD > maxDollars || min(in.CostUSD, float64(in.Turns), float64(in.Tokens), float64(in.Seconds)) < 0 {
-		return out, fault.Invalid("are numbers of at least 0, and of at most %.0f dollars", maxDollars).At("limits")
+		return out, fault.Invalid("must be at least 0, and at most %.0f dollars", maxDollars).At("limits")
 	}
 	return allowance.Amount{Turns: in.Turns, Tokens: in.Tokens, Cost: int64(math.Round(in.CostUSD * allowance.Dollar)), Seconds: in.Seconds}, nil
 }
@@ -61,8 +61,8 @@ func (s *server) limit(ctx context.Context, in *amountJSON, a agent.Agent) (aske
 	}
 	allowed := allowance.Strictest(s.Limit, h.At(a.CreatedAt).Limit)
 	if k := a.Limit.Within(allowed); asked != nil && k != "" {
-		return nil, fault.Invalid("%s is more than the %s that a run may use at most here", a.Limit.Text(k), allowed.Text(k)).Named("limit_too_high").
-			Hint("ask for less, or have an admin raise it: see aloft settings, or limits in the server's configuration").At("limits")
+		return nil, fault.Invalid("%s exceeds the limit of %s per run", a.Limit.Text(k), allowed.Text(k)).Named("limit_too_high").
+			Hint("use a lower limit, or ask an admin to raise it: see aloft settings, or limits in the server's configuration").At("limits")
 	}
 	if allowance.Strictest(a.Limit, allowed).Cost > 0 {
 		if err := priced(s.Models, model.ParseRef(cmp.Or(a.Model, s.DefaultModel)).ID); err != nil {
@@ -97,8 +97,8 @@ func (s *server) settleLimit(to *allowance.Amount, in updateSettingsRequestJSON)
 		return err
 	}
 	if k := limit.Within(s.Limit); k != "" {
-		return fault.Invalid("the server lets a run use at most %s", s.Limit.Text(k)).At(fields[k]).
-			Hint("give less, or 0 for the server's own, or have the operator raise limits in the configuration")
+		return fault.Invalid("exceeds the server's limit of %s per run", s.Limit.Text(k)).At(fields[k]).
+			Hint("use a lower value, or 0 for the server's, or ask the operator to raise limits in the configuration")
 	}
 	if limit.Cost > 0 {
 		if err := priced(s.Models, ""); err != nil {

@@ -49,7 +49,7 @@ func (s *server) openStream(w http.ResponseWriter, r *http.Request, who account.
 	case a.Archived:
 		return fault.Conflict("the agent is archived").Named("agent_archived").Hint("unarchive it first")
 	case s.Machines == nil:
-		return fault.NotImplemented("machines cannot be reached through this server").Named(codeOff)
+		return fault.NotImplemented("access to machines is not enabled on this server").Named(codeOff)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), openWithin)
 	conn, err := s.Machines.Open(ctx, a.ID, name)
@@ -68,7 +68,7 @@ func wantsSocket(w http.ResponseWriter, r *http.Request, command string) error {
 		return nil
 	}
 	w.Header().Set("Upgrade", "websocket")
-	return fault.Invalid("this is a WebSocket").Named("upgrade_required").Hint("connect with %s, or another client of WebSockets", command)
+	return fault.Invalid("this endpoint requires a WebSocket").Named("upgrade_required").Hint("connect with %s or another WebSocket client", command)
 }
 
 // joinStream makes a WebSocket of the request, joins it to conn until either

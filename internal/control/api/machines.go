@@ -60,12 +60,12 @@ type terminalJSON struct {
 	_                struct{} `json:"-" additionalProperties:"true"`
 	Name             string   `json:"name"`
 	CreatedAt        string   `json:"createdAt" format:"date-time"`
-	Attached         int      `json:"attached" doc:"how many look at it"`
+	Attached         int      `json:"attached" doc:"number of attached clients"`
 	Columns          int      `json:"columns"`
 	Rows             int      `json:"rows"`
-	Command          string   `json:"command" doc:"what runs in front"`
+	Command          string   `json:"command" doc:"foreground command"`
 	WorkingDirectory string   `json:"workingDirectory"`
-	ExitCode         *int     `json:"exitCode,omitempty" doc:"of a command that has ended"`
+	ExitCode         *int     `json:"exitCode,omitempty" doc:"exit code of a command that has exited"`
 }
 
 type listTerminalsResponseJSON struct {
@@ -75,8 +75,8 @@ type listTerminalsResponseJSON struct {
 
 type createTerminalRequestJSON struct {
 	_                struct{} `json:"-" additionalProperties:"true"`
-	Name             string   `json:"name,omitempty" doc:"letters, digits, _ and -; made up where it is absent"`
-	Command          string   `json:"command,omitempty" doc:"for the user's shell; a login shell where it is absent"`
+	Name             string   `json:"name,omitempty" doc:"letters, digits, _ and -; default generated"`
+	Command          string   `json:"command,omitempty" doc:"command for the user's shell; default a login shell"`
 	WorkingDirectory string   `json:"workingDirectory,omitempty"`
 	Columns          int      `json:"columns,omitempty"`
 	Rows             int      `json:"rows,omitempty"`
@@ -84,7 +84,7 @@ type createTerminalRequestJSON struct {
 
 // noMachines is what a server answers that cannot reach into machines.
 func noMachines() error {
-	return fault.NotImplemented("this server does not reach into machines").Named(codeOff)
+	return fault.NotImplemented("access to machines is not enabled on this server").Named(codeOff)
 }
 
 func (s *server) listTerminals(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

@@ -32,13 +32,13 @@ type mcpServerInJSON struct {
 // mcpNamedJSON is what a server is: a program in the machine, or a remote one.
 type mcpNamedJSON struct {
 	Name    string            `json:"name" minLength:"1" maxLength:"64"`
-	Type    string            `json:"type,omitempty" enum:"stdio,http,sse" doc:"follows from command or url"`
-	Command string            `json:"command,omitempty" doc:"of a program that runs in the machine"`
+	Type    string            `json:"type,omitempty" enum:"stdio,http,sse" doc:"default derived from command or url"`
+	Command string            `json:"command,omitempty" doc:"program that runs in the machine"`
 	Args    []string          `json:"args,omitempty" nullable:"false"`
-	Env     map[string]string `json:"env,omitempty" doc:"kept sealed, and never shown again"`
-	URL     string            `json:"url,omitempty" format:"uri" doc:"of a remote server, which Aloft speaks with itself"`
-	Headers map[string]string `json:"headers,omitempty" doc:"kept sealed, and never shown again; they enter no machine"`
-	Auth    *mcpAuthJSON      `json:"auth,omitempty" doc:"the client that Aloft is to the server's provider of OAuth, where it registers none by itself"`
+	Env     map[string]string `json:"env,omitempty" doc:"stored encrypted, and never shown again"`
+	URL     string            `json:"url,omitempty" format:"uri" doc:"address of a remote server, which Aloft itself connects to"`
+	Headers map[string]string `json:"headers,omitempty" doc:"stored encrypted, never shown again, and never sent to a machine"`
+	Auth    *mcpAuthJSON      `json:"auth,omitempty" doc:"OAuth client for Aloft, if the server's provider does not support dynamic client registration"`
 }
 
 func (in mcpNamedJSON) server() mcp.Server {
@@ -58,7 +58,7 @@ type addMCPServerRequestJSON struct {
 type mcpClientJSON struct {
 	_        struct{} `json:"-" additionalProperties:"true"`
 	ClientID string   `json:"CLIENT_ID"`
-	Secret   bool     `json:"secret" doc:"it has a CLIENT_SECRET"`
+	Secret   bool     `json:"secret" doc:"whether it has a CLIENT_SECRET"`
 	Scopes   []string `json:"scopes" nullable:"false"`
 }
 
@@ -75,7 +75,7 @@ type mcpServerJSON struct {
 	Headers   []string       `json:"headers,omitempty" nullable:"false" doc:"the names of its headers"`
 	Auth      *mcpClientJSON `json:"auth,omitempty"`
 	SignedIn  bool           `json:"signedIn" doc:"you have signed in to it"`
-	Over      bool           `json:"signInOver,omitempty" doc:"your sign-in there is over, and cannot be renewed: sign in again"`
+	Over      bool           `json:"signInOver,omitempty" doc:"your sign-in has expired and cannot be renewed: sign in again"`
 	CreatedAt time.Time      `json:"createdAt"`
 }
 
@@ -87,7 +87,7 @@ type listMCPServersResponseJSON struct {
 type mcpToolJSON struct {
 	_           struct{} `json:"-" additionalProperties:"true"`
 	Name        string   `json:"name"`
-	Description string   `json:"description,omitempty" doc:"the server's words"`
+	Description string   `json:"description,omitempty" doc:"from the server"`
 }
 
 type testMCPServerResponseJSON struct {
@@ -100,34 +100,34 @@ type testMCPServerResponseJSON struct {
 
 func (s *server) mcpRoutes() []route {
 	return []route{
-		{method: "GET", path: "/v1/mcp-servers", id: "listMcpServers", summary: "List your MCP servers and your team's",
+		{method: "GET", path: "/v1/mcp-servers", id: "listMcpServers", summary: "List your MCP servers and the team's",
 			status: 200, out: listMCPServersResponseJSON{}, handle: s.listMCPServers},
-		{method: "POST", path: "/v1/mcp-servers", id: "addMcpServer", summary: "Give your agents, or all of the team's, an MCP server",
+		{method: "POST", path: "/v1/mcp-servers", id: "addMcpServer", summary: "Add an MCP server for your agents or all of the team's",
 			in: addMCPServerRequestJSON{}, status: 201, out: mcpServerJSON{}, handle: s.addMCPServer},
 		{method: "DELETE", path: "/v1/mcp-servers/{serverId}", id: "removeMcpServer", summary: "Remove an MCP server",
 			status: 200, out: idResponseJSON{}, handle: s.removeMCPServer},
-		{method: "POST", path: "/v1/mcp-servers/{serverId}/test", id: "testMcpServer", summary: "Connect to a remote MCP server, and list its tools", long: true,
+		{method: "POST", path: "/v1/mcp-servers/{serverId}/test", id: "testMcpServer", summary: "Connect to a remote MCP server and list its tools", long: true,
 			status: 200, out: testMCPServerResponseJSON{}, handle: s.testMCPServer},
-		{method: "POST", path: "/v1/mcp-servers/{serverId}/sign-in", id: "beginMcpSignIn", summary: "Begin to sign in to an MCP server in this browser",
+		{method: "POST", path: "/v1/mcp-servers/{serverId}/sign-in", id: "beginMcpSignIn", summary: "Start signing in to an MCP server in this browser",
 			status: 200, out: beginMCPSignInResponseJSON{}, handle: s.beginMCPSignIn},
-		{method: "DELETE", path: "/v1/mcp-servers/{serverId}/sign-in", id: "endMcpSignIn", summary: "Forget your sign-in at an MCP server",
+		{method: "DELETE", path: "/v1/mcp-servers/{serverId}/sign-in", id: "endMcpSignIn", summary: "Sign out of an MCP server",
 			status: 204, handle: s.endMCPSignIn},
-		{method: "GET", path: controlmcp.CallbackPath, id: "mcpSignInCallback", summary: "Come back from where an MCP server has one sign in", open: true,
+		{method: "GET", path: controlmcp.CallbackPath, id: "mcpSignInCallback", summary: "Finish signing in to an MCP server (redirect URI)", open: true,
 			query: []param{
-				{name: "code", kind: "string", words: "the provider's"}, {name: "state", kind: "string", words: "as the sign-in began"},
-				{name: "iss", kind: "string", words: "who the provider is"},
+				{name: "code", kind: "string", words: "from the provider"}, {name: "state", kind: "string", words: "from the start of the sign-in"},
+				{name: "iss", kind: "string", words: "issuer of the provider"},
 			},
 			status: 302, handle: s.mcpSignInCallback},
 		{method: "GET", path: "/v1/agents/{id}/mcp-servers", id: "listAgentMcpServers", summary: "List an agent's MCP servers, and why it cannot use some",
 			status: 200, out: listAgentMCPServersResponseJSON{}, handle: s.listAgentMCPServers},
-		{method: "POST", path: "/v1/agents/{id}/mcp-servers/{name}/sign-in", id: "beginAgentMcpSignIn", summary: "Begin to sign in, in this browser, to an MCP server for your agent",
+		{method: "POST", path: "/v1/agents/{id}/mcp-servers/{name}/sign-in", id: "beginAgentMcpSignIn", summary: "Start signing in, in this browser, to an MCP server for your agent",
 			in: beginMCPSignInRequestJSON{}, status: 200, out: beginMCPSignInResponseJSON{}, handle: s.beginAgentMCPSignIn},
 	}
 }
 
 func (s *server) keepsMCP() error {
 	if s.MCP == nil {
-		return fault.NotImplemented("this server keeps no MCP servers").Named(codeOff)
+		return fault.NotImplemented("MCP servers are not enabled on this server").Named(codeOff)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (s *server) addMCPServer(w http.ResponseWriter, r *http.Request, who accoun
 
 func mayTeam(who account.APIKey) error {
 	if !who.Role.Covers(account.Admin) {
-		return fault.Denied("the team's MCP servers are for admins to change").Named(codeTeamAdmin).Hint("add it as your own, or ask an admin")
+		return fault.Denied("only admins may change the team's MCP servers").Named(codeTeamAdmin).Hint("add it for yourself, or ask an admin")
 	}
 	return nil
 }

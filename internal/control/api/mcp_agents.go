@@ -21,15 +21,15 @@ type AgentMCP interface {
 type agentMCPServerJSON struct {
 	_        struct{}      `json:"-" additionalProperties:"true"`
 	Name     string        `json:"name"`
-	Source   string        `json:"source" enum:"team,agent,user,project" doc:"who names it"`
+	Source   string        `json:"source" enum:"team,agent,user,project" doc:"where it is configured"`
 	Type     string        `json:"type,omitempty" enum:"stdio,http,sse"`
 	Command  string        `json:"command,omitempty"`
 	URL      string        `json:"url,omitempty" doc:"without its query"`
-	State    string        `json:"state" enum:"unknown,starting,ready,failed,needs_auth,left_out" doc:"left_out: the agent does not get it"`
+	State    string        `json:"state" enum:"unknown,starting,ready,failed,needs_auth,left_out" doc:"left_out: not available to the agent"`
 	Why      string        `json:"why,omitempty" doc:"why it cannot be used"`
 	Tools    []mcpToolJSON `json:"tools,omitempty" nullable:"false"`
 	SignedIn bool          `json:"signedIn,omitempty"`
-	Over     bool          `json:"signInOver,omitempty" doc:"the sign-in there of the agent's person is over, and cannot be renewed"`
+	Over     bool          `json:"signInOver,omitempty" doc:"the owner's sign-in has expired and cannot be renewed"`
 }
 
 type listAgentMCPServersResponseJSON struct {

@@ -15,12 +15,12 @@ import (
 
 type beginMCPSignInRequestJSON struct {
 	_          struct{} `json:"-" additionalProperties:"true"`
-	ApprovalID string   `json:"approvalId,omitempty" doc:"the agent's question that the sign-in answers"`
+	ApprovalID string   `json:"approvalId,omitempty" doc:"the agent's request that this sign-in resolves"`
 }
 
 type beginMCPSignInResponseJSON struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
-	Address string   `json:"authorizationUrl" doc:"where your browser goes to sign in: this very one, which was given a cookie"`
+	Address string   `json:"authorizationUrl" doc:"sign-in page; open it in this browser, which has received a cookie"`
 }
 
 func (s *server) beginMCPSignIn(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -77,10 +77,10 @@ func (s *server) mcpSignInCallback(w http.ResponseWriter, r *http.Request, _ acc
 		to = "/agents/" + url.PathEscape(back.AgentID) + "/machine"
 	}
 	if err != nil {
-		s.Logger.WarnContext(r.Context(), "somebody could not sign in to an MCP server", "server", back.Server, "error", err)
+		s.Logger.WarnContext(r.Context(), "sign-in to an MCP server failed", "server", back.Server, "error", err)
 		word = faultOf(err).Code
 	} else if err := s.answerSignIn(r.Context(), userID, back); err != nil {
-		s.Logger.WarnContext(r.Context(), "an agent is not told that its person has signed in", "agent", back.AgentID, "error", err)
+		s.Logger.WarnContext(r.Context(), "cannot tell an agent that its owner has signed in", "agent", back.AgentID, "error", err)
 	}
 	before, fragment, _ := strings.Cut(to, "#")
 	to = before + "?" + url.Values{"mcp-server": {back.Server}, "mcp": {word}}.Encode()
@@ -120,9 +120,9 @@ func (s *server) beginAgentMCPSignIn(w http.ResponseWriter, r *http.Request, who
 	}
 	switch {
 	case s.AgentMCP == nil:
-		return fault.NotImplemented("this server keeps no MCP servers").Named(codeOff)
+		return fault.NotImplemented("MCP servers are not enabled on this server").Named(codeOff)
 	case a.UserID != who.UserID:
-		return fault.Conflict("the agent is another's: it acts for the person who made it").Hint("have them sign in")
+		return fault.Conflict("the agent belongs to somebody else: it acts for its owner").Hint("ask the owner to sign in")
 	}
 	state, err := s.mcpState(r.Context(), a.ID)
 	if err != nil {

@@ -37,7 +37,7 @@ type inviteRequestJSON struct {
 	Email     string   `json:"email" format:"email"`
 	FirstName string   `json:"firstName,omitempty" maxLength:"100"`
 	LastName  string   `json:"lastName,omitempty" maxLength:"100"`
-	Role      string   `json:"role,omitempty" enum:"owner,admin,member,viewer" doc:"member unless given"`
+	Role      string   `json:"role,omitempty" enum:"owner,admin,member,viewer" doc:"default member"`
 }
 
 type inviteResponseJSON struct {
@@ -48,7 +48,7 @@ type inviteResponseJSON struct {
 
 type linkJSON struct {
 	_         struct{}  `json:"-" additionalProperties:"true"`
-	URL       string    `json:"url" doc:"signs in once; it is shown only here"`
+	URL       string    `json:"url" doc:"one-time sign-in link; shown only in this reply"`
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
@@ -58,22 +58,22 @@ type updateMemberRequestJSON struct {
 	FirstName *string  `json:"firstName,omitempty" maxLength:"100"`
 	LastName  *string  `json:"lastName,omitempty" maxLength:"100"`
 	Role      *string  `json:"role,omitempty" enum:"owner,admin,member,viewer"`
-	Disabled  *bool    `json:"disabled,omitempty" doc:"neither they nor their keys are let in"`
+	Disabled  *bool    `json:"disabled,omitempty" doc:"the member cannot sign in, and their keys do not work"`
 }
 
 func (s *server) memberRoutes() []route {
 	return []route{
 		{method: "GET", path: "/v1/members", id: "listMembers", summary: "List the team", status: 200, out: listMembersResponseJSON{}, handle: s.listMembers},
-		{method: "POST", path: "/v1/members", id: "inviteMember", summary: "Add somebody, and make the link that they sign in with first; for admins", needs: account.Admin,
+		{method: "POST", path: "/v1/members", id: "inviteMember", summary: "Add a member and create their first sign-in link; admins only", needs: account.Admin,
 			in: inviteRequestJSON{}, status: 201, out: inviteResponseJSON{}, handle: s.inviteMember},
-		{method: "PATCH", path: "/v1/members/{userId}", id: "updateMember", summary: "Change somebody's name, address or role, or disable them; for admins", needs: account.Admin,
+		{method: "PATCH", path: "/v1/members/{userId}", id: "updateMember", summary: "Change a member's name, e-mail address or role, or disable them; admins only", needs: account.Admin,
 			in: updateMemberRequestJSON{}, status: 200, out: userJSON{}, handle: s.updateMember},
-		{method: "POST", path: "/v1/members/{userId}/link", id: "createSignInLink", summary: "Make a link that signs somebody in once and forgets their password; for admins", needs: account.Admin,
+		{method: "POST", path: "/v1/members/{userId}/link", id: "createSignInLink", summary: "Create a one-time sign-in link for a member, whose use clears their password; admins only", needs: account.Admin,
 			status: 201, out: linkJSON{}, handle: s.createSignInLink},
-		{method: "GET", path: "/v1/audit", id: "listAudit", summary: "List who has settled what, the newest first; for admins", needs: account.Admin,
+		{method: "GET", path: "/v1/audit", id: "listAudit", summary: "List changes to settings, newest first; admins only", needs: account.Admin,
 			query: []param{
-				{name: "limit", kind: "integer", min: 1, max: maxLimit, standard: standardLimit, words: "how many to return"},
-				{name: "before", kind: "integer", words: "nextBefore of the page before"},
+				{name: "limit", kind: "integer", min: 1, max: maxLimit, standard: standardLimit, words: "page size"},
+				{name: "before", kind: "integer", words: "nextBefore of the previous page"},
 			},
 			status: 200, out: listAuditResponseJSON{}, handle: s.listAudit},
 	}
@@ -99,7 +99,7 @@ func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ account.A
 // owner anybody, an admin those that are neither.
 func mayCare(who account.APIKey, role account.Role) error {
 	if role.Covers(account.Admin) && !who.Role.Covers(account.Owner) {
-		return fault.Denied("admins and owners are made and changed by owners").Named(codeRole).Hint("ask an owner")
+		return fault.Denied("only owners may add and change admins and owners").Named(codeRole).Hint("ask an owner")
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func takenEmail(err error) error {
 	case errors.Is(err, store.ErrExists):
 		return fault.Conflict("another user has this address").At("email")
 	case errors.Is(err, store.ErrLastOwner):
-		return fault.Conflict("nobody else owns this server").Hint("make somebody else an owner first")
+		return fault.Conflict("you are the only owner of this server").Hint("make somebody else an owner first")
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func takenEmail(err error) error {
 func parseEmail(text string) (string, error) {
 	a, err := mail.ParseAddress(text)
 	if err != nil || a.Address != text || len(text) > 254 { // RFC 5321 has no longer ones
-		return "", fault.Invalid("is no e-mail address").Hint("it is as in ada@example.com").At("email")
+		return "", fault.Invalid("is not an e-mail address").Hint("use an address such as ada@example.com").At("email")
 	}
 	return text, nil
 }
@@ -230,7 +230,7 @@ func rename(u *account.User, first, last *string) error {
 			continue
 		}
 		if len(*one.given) > maxName {
-			return fault.Invalid("has more than %d bytes", maxName).At(one.field)
+			return fault.Invalid("must be at most %d bytes", maxName).At(one.field)
 		}
 		*one.to = strings.TrimSpace(*one.given)
 	}

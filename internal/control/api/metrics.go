@@ -15,7 +15,7 @@ import (
 // may read it.
 func (s *server) metrics(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	if s.Metrics == nil {
-		return fault.NotImplemented("this server has no metrics").Named(codeOff)
+		return fault.NotImplemented("metrics are not enabled on this server").Named(codeOff)
 	}
 	text, err := s.Metrics(r.Context())
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request, _ account.APIKe
 	return err
 }
 
-var traceParam = param{name: telemetry.Header, kind: "string", words: "W3C trace context: the run's trace goes on from there"}
+var traceParam = param{name: telemetry.Header, kind: "string", words: "W3C trace context, which the run's trace continues"}
 
 // traced begins the span of a request that begins a run, below the place in a
 // trace that its client names.

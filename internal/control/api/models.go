@@ -181,7 +181,7 @@ func (s *server) namedModel(in *modelRefJSON) (string, error) {
 	if in.ID == "" {
 		return "", fault.Invalid("is required").At(field)
 	}
-	return "", fault.Invalid("there is no model %s", quoted(in.ID)).Named("invalid_model").
+	return "", fault.Invalid("no model %s", quoted(in.ID)).Named("invalid_model").
 		Hint("use one of: %s", strings.Join(known, ", ")).At(field)
 }
 

@@ -40,10 +40,10 @@ func describe(routes []route, version string) (document, error) {
 	reg := huma.NewMapRegistry(schemas, schemaName)
 	api := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
-		Info:    &huma.Info{Title: "Aloft", Version: version, Description: "Coding agents in machines of your own."},
+		Info:    &huma.Info{Title: "Aloft", Version: version, Description: "Coding agents on your own machines."},
 		Components: &huma.Components{Schemas: reg, SecuritySchemes: map[string]*huma.SecurityScheme{
 			"bearerAuth": {Type: "http", Scheme: "bearer"},
-			"basicAuth":  {Type: "http", Scheme: "basic", Description: "the key as the name, with an empty password"},
+			"basicAuth":  {Type: "http", Scheme: "basic", Description: "the API key as user name, with an empty password"},
 		}},
 		Security: []map[string][]string{{"basicAuth": {}}, {"bearerAuth": {}}},
 	}

@@ -63,7 +63,7 @@ func cursor(of list, t time.Time, id string) string {
 
 // badCursor refuses a cursor that is none of the list.
 func badCursor() error {
-	return fault.Invalid("is not one that this list has given out").Hint("leave it out to begin again").At("cursor")
+	return fault.Invalid("is not a cursor of this list").Hint("omit it to start from the first page").At("cursor")
 }
 
 func parseCursor(s string, of list) (time.Time, string, error) {

@@ -27,10 +27,10 @@ func (s *server) forwardPort(w http.ResponseWriter, r *http.Request, who account
 	}
 	port, err := strconv.ParseUint(r.PathValue("port"), 10, 16)
 	if err != nil || port == 0 {
-		return fault.Invalid("a port is a number from 1 to 65535").At("port")
+		return fault.Invalid("must be a number from 1 to 65535").At("port")
 	}
 	if r.Method != http.MethodGet || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return fault.Invalid("this address speaks WebSocket").Hint("aloft agent forward speaks it for you")
+		return fault.Invalid("this endpoint requires a WebSocket").Hint("use aloft agent forward")
 	}
 	within, cancel := context.WithTimeout(r.Context(), portWithin)
 	conn, err := s.Work.DialPort(within, a.ID, uint16(port))

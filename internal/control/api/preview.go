@@ -22,9 +22,9 @@ type Previews interface {
 
 type previewJSON struct {
 	_         struct{}  `json:"-" additionalProperties:"true"`
-	URL       string    `json:"url" doc:"of the preview, for a browser that has signed in"`
-	SignInURL string    `json:"signInUrl" doc:"signs a browser in and leads to the preview; good once"`
-	ExpiresAt time.Time `json:"expiresAt" doc:"until when signInUrl is good"`
+	URL       string    `json:"url" doc:"URL of the preview, for a signed-in browser"`
+	SignInURL string    `json:"signInUrl" doc:"one-time link that signs a browser in and opens the preview"`
+	ExpiresAt time.Time `json:"expiresAt" doc:"when signInUrl expires"`
 }
 
 // createPreview opens a preview of a port to the caller's browser.
@@ -35,10 +35,10 @@ func (s *server) createPreview(w http.ResponseWriter, r *http.Request, who accou
 	}
 	port, err := strconv.ParseUint(r.PathValue("port"), 10, 16)
 	if err != nil || port == 0 {
-		return fault.Invalid("a port is a number from 1 to 65535").At("port")
+		return fault.Invalid("must be a number from 1 to 65535").At("port")
 	}
 	if s.Previews == nil {
-		return fault.NotImplemented("previews are off on this server").Named(codeOff).Hint("configure preview.domain, or use aloft agent forward")
+		return fault.NotImplemented("previews are not enabled on this server").Named(codeOff).Hint("set preview.domain in the configuration, or use aloft agent forward")
 	}
 	serverPort := ""
 	if u, err := url.Parse(s.PublicURL()); err == nil {

@@ -27,8 +27,8 @@ type promptJSON struct {
 
 type imageJSON struct {
 	_         struct{}            `json:"-" additionalProperties:"true"`
-	Data      *string             `json:"data,omitempty" minLength:"1" doc:"the image in base64; at most 15 MiB of it"`
-	URL       *string             `json:"url,omitempty" format:"uri" doc:"where the server fetches it; in place of data and mimeType"`
+	Data      *string             `json:"data,omitempty" minLength:"1" doc:"the image in base64; at most 15 MiB"`
+	URL       *string             `json:"url,omitempty" format:"uri" doc:"URL that the server fetches, instead of data and mimeType"`
 	MimeType  *string             `json:"mimeType,omitempty" minLength:"1" doc:"image/png, image/jpeg, image/gif or image/webp"`
 	Dimension *imageDimensionJSON `json:"dimension,omitempty"`
 }
@@ -47,12 +47,12 @@ func (p *promptJSON) message() (conversation.Message, error) {
 	case p == nil:
 		return none, fault.Invalid("is required").At("prompt")
 	case strings.TrimSpace(p.Text) == "":
-		return none, fault.Invalid("is required and may not be blank").At("prompt.text")
+		return none, fault.Invalid("is required and must not be blank").At("prompt.text")
 	case len(p.Text) > maxPrompt:
-		return none, fault.Invalid("has %d bytes; at most %d are accepted", len(p.Text), maxPrompt).
-			Hint("put long text in a file of the repository and name it").At("prompt.text")
+		return none, fault.Invalid("has %d bytes; the limit is %d", len(p.Text), maxPrompt).
+			Hint("put long text in a file in the repository and mention the file").At("prompt.text")
 	case len(p.Images) > maxImages:
-		return none, fault.Invalid("has %d images; at most %d are accepted", len(p.Images), maxImages).At("prompt.images")
+		return none, fault.Invalid("has %d images; the limit is %d", len(p.Images), maxImages).At("prompt.images")
 	}
 	m := conversation.Text(conversation.User, p.Text)
 	for i, im := range p.Images {
@@ -68,7 +68,7 @@ func (p *promptJSON) message() (conversation.Message, error) {
 func (im imageJSON) decode(field string) (*conversation.Image, error) {
 	if im.URL != nil {
 		if im.Data != nil || im.MimeType != nil {
-			return nil, fault.Invalid("has both url and data; one of them is wanted").At(field)
+			return nil, fault.Invalid("has both url and data; give only one").At(field)
 		}
 		return &conversation.Image{}, nil // to be fetched
 	}
@@ -85,7 +85,7 @@ func (im imageJSON) decode(field string) (*conversation.Image, error) {
 	switch media {
 	case "image/png", "image/jpeg", "image/gif", "image/webp":
 	default:
-		return nil, fault.Invalid("is %s; image/png, image/jpeg, image/gif and image/webp are accepted", quoted(media)).At(field + ".mimeType")
+		return nil, fault.Invalid("is %s; must be image/png, image/jpeg, image/gif or image/webp", quoted(media)).At(field + ".mimeType")
 	}
 	if len(*im.Data) > base64.StdEncoding.EncodedLen(maxImage) {
 		return nil, fault.Invalid("is larger than %d MiB", maxImage>>20).Hint("scale the image down").At(field + ".data")
@@ -95,7 +95,7 @@ func (im imageJSON) decode(field string) (*conversation.Image, error) {
 		return nil, fault.Invalid("is not base64: %v", err).At(field + ".data")
 	}
 	if is := http.DetectContentType(data); is != media {
-		return nil, fault.Invalid("is said to be %s, but its bytes are %s", media, is).At(field + ".data")
+		return nil, fault.Invalid("is declared as %s, but its bytes are %s", media, is).At(field + ".data")
 	}
 	return &conversation.Image{MediaType: media, Data: data}, nil
 }
@@ -123,5 +123,5 @@ func (s *server) fetchImages(ctx context.Context, p *promptJSON, m conversation.
 // notImplemented refuses a field whose part is not built: to leave it out of
 // account would be to do something else than was asked.
 func notImplemented(field, what string) *fault.Error {
-	return fault.Invalid("%s: %s are not in this version of the server", field, what).Named("not_implemented").At(field)
+	return fault.Invalid("%s: this version of the server does not support %s", field, what).Named("not_implemented").At(field)
 }

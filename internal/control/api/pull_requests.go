@@ -42,13 +42,13 @@ type PullRequest struct {
 	_       struct{}        `json:"-" additionalProperties:"true"`
 	RepoURL string          `json:"repoUrl" doc:"without its scheme"`
 	Branch  string          `json:"branch"`
-	Base    string          `json:"base,omitempty" doc:"the branch that it is to be merged into"`
-	URL     string          `json:"url,omitempty" format:"uri" doc:"absent while there is none"`
+	Base    string          `json:"base,omitempty" doc:"branch to merge into"`
+	URL     string          `json:"url,omitempty" format:"uri" doc:"absent if there is none"`
 	Number  int64           `json:"number,omitempty"`
 	Title   string          `json:"title,omitempty"`
-	State   string          `json:"state,omitempty" enum:"open,closed,merged" doc:"as it was seen last"`
+	State   string          `json:"state,omitempty" enum:"open,closed,merged" doc:"as last fetched"`
 	Draft   bool            `json:"draft,omitempty"`
-	Error   *errorInnerJSON `json:"error,omitempty" doc:"why it was not opened, or not changed, when that was tried last; the branch is pushed"`
+	Error   *errorInnerJSON `json:"error,omitempty" doc:"why the last attempt to open or update it failed; the branch is pushed"`
 }
 
 type checkJSON struct {
@@ -62,9 +62,9 @@ type checkJSON struct {
 type pullRequestStandingJSON struct {
 	_ struct{} `json:"-" additionalProperties:"true"`
 	PullRequest
-	ChecksState string          `json:"checksState,omitempty" enum:"pending,success,failure,neutral" doc:"what all checks say together; absent without checks"`
-	Checks      []checkJSON     `json:"checks" nullable:"false" doc:"of its newest commit, as the forge has them"`
-	Unseen      *errorInnerJSON `json:"unseen,omitempty" doc:"why the forge could not be asked: the state is the one known last"`
+	ChecksState string          `json:"checksState,omitempty" enum:"pending,success,failure,neutral" doc:"combined result of all checks; absent without checks"`
+	Checks      []checkJSON     `json:"checks" nullable:"false" doc:"checks of its newest commit"`
+	Unseen      *errorInnerJSON `json:"unseen,omitempty" doc:"why the forge could not be reached; the state is then the last known one"`
 }
 
 type listPullRequestsResponseJSON struct {
@@ -74,10 +74,10 @@ type listPullRequestsResponseJSON struct {
 
 type createPullRequestRequestJSON struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
-	RepoURL *string  `json:"repoUrl,omitempty" minLength:"1" doc:"one of the agent's repositories; the first that has something pushed if absent"`
-	Title   *string  `json:"title,omitempty" maxLength:"250" doc:"made of the commits if absent"`
-	Body    *string  `json:"body,omitempty" doc:"Markdown, at most 60,000 bytes; made of the agent's last words and the project's template if absent"`
-	Base    *string  `json:"base,omitempty" minLength:"1" doc:"the branch to be merged into; the one that the agent began with if absent"`
+	RepoURL *string  `json:"repoUrl,omitempty" minLength:"1" doc:"one of the agent's repositories; default the first with pushed commits"`
+	Title   *string  `json:"title,omitempty" maxLength:"250" doc:"default generated from the commits"`
+	Body    *string  `json:"body,omitempty" doc:"Markdown, at most 60,000 bytes; default generated from the agent's last message and the project's template"`
+	Base    *string  `json:"base,omitempty" minLength:"1" doc:"branch to merge into; default the branch that the agent started from"`
 	Draft   bool     `json:"draft,omitempty" default:"false"`
 }
 
@@ -85,25 +85,25 @@ type proposedPullRequestJSON struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
 	RepoURL string   `json:"repoUrl" doc:"without its scheme"`
 	Branch  string   `json:"branch"`
-	Base    string   `json:"base" doc:"the branch to be merged into"`
+	Base    string   `json:"base" doc:"branch to merge into"`
 	Title   string   `json:"title"`
 	Body    string   `json:"body" doc:"Markdown"`
 }
 
 func (s *server) pullRequestRoutes() []route {
 	return []route{
-		{method: "GET", path: "/v1/agents/{id}/pull-requests/proposal", id: "proposePullRequest", summary: "Say what the pull request of an agent's branch would be called and say, without asking the forge for one",
-			query:  []param{{name: "repoUrl", kind: "string", words: "one of the agent's repositories; the first that has something pushed if absent"}},
+		{method: "GET", path: "/v1/agents/{id}/pull-requests/proposal", id: "proposePullRequest", summary: "Generate the title and body of a pull request without opening it",
+			query:  []param{{name: "repoUrl", kind: "string", words: "one of the agent's repositories; default the first with pushed commits"}},
 			status: 200, out: proposedPullRequestJSON{}, handle: s.proposePullRequest},
-		{method: "POST", path: "/v1/agents/{id}/pull-requests", id: "createPullRequest", summary: "Open the pull request of an agent's branch, or change the one there is",
+		{method: "POST", path: "/v1/agents/{id}/pull-requests", id: "createPullRequest", summary: "Open a pull request for an agent's branch, or update the existing one",
 			in: createPullRequestRequestJSON{}, status: 201, out: PullRequest{}, handle: s.createPullRequest},
-		{method: "GET", path: "/v1/agents/{id}/pull-requests", id: "listPullRequests", summary: "List an agent's pull requests with their checks, as the forge has them now or had them a few seconds ago",
+		{method: "GET", path: "/v1/agents/{id}/pull-requests", id: "listPullRequests", summary: "List an agent's pull requests with their checks, at most a few seconds old",
 			status: 200, out: listPullRequestsResponseJSON{}, handle: s.listPullRequests},
 	}
 }
 
 func errNoPulls() error {
-	return fault.Invalid("this server has no forge").Named(forge.CodeNotConfigured).Hint("add the host's URL and a token to git.credentials in the configuration")
+	return fault.Invalid("no forge is configured on this server").Named(forge.CodeNotConfigured).Hint("add the host's URL and a token to git.credentials in the configuration")
 }
 
 func (s *server) createPullRequest(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -127,11 +127,11 @@ func (s *server) createPullRequest(w http.ResponseWriter, r *http.Request, who a
 	}
 	switch {
 	case utf8.RuneCountInString(wish.Title) > maxPullTitle:
-		return fault.Invalid("may have %d characters", maxPullTitle).At("title")
+		return fault.Invalid("must have at most %d characters", maxPullTitle).At("title")
 	case len(wish.Body) > maxPullBody:
-		return fault.Invalid("may have %d bytes", maxPullBody).At("body")
+		return fault.Invalid("must have at most %d bytes", maxPullBody).At("body")
 	case wish.Base != "" && !validRef(wish.Base):
-		return fault.Invalid("%s is not the name of a branch", quoted(wish.Base)).At("base")
+		return fault.Invalid("%s is not a valid branch name", quoted(wish.Base)).At("base")
 	case s.Pulls == nil:
 		return errNoPulls()
 	}
@@ -224,7 +224,7 @@ func (s *server) pullWish(in *createAgentRequestJSON, repos []agent.Repo) (agent
 		return w, nil
 	}
 	if len(repos) == 0 {
-		return w, fault.Invalid("is true, but the agent has no repository").Named(codeNoRepository).At("autoCreatePR")
+		return w, fault.Invalid("requires a repository").Named(codeNoRepository).At("autoCreatePR")
 	}
 	if s.Pulls == nil {
 		return w, fault.Of(errNoPulls()).At("autoCreatePR")
@@ -261,7 +261,7 @@ func (s *server) asApp(in *createAgentRequestJSON, repos []agent.Repo) error {
 func (s *server) onPullRequest(in repoConfigJSON, field string) (agent.Repo, error) {
 	switch {
 	case in.StartingRef != nil:
-		return agent.Repo{}, fault.Invalid("is given, but the agent begins with the branch of the pull request").Hint("leave one of the two out").At(field + ".startingRef")
+		return agent.Repo{}, fault.Invalid("cannot be combined with prUrl: the agent starts from the branch of the pull request").Hint("omit one of the two").At(field + ".startingRef")
 	case s.Pulls == nil:
 		return agent.Repo{}, fault.Of(errNoPulls()).At(field + ".prUrl")
 	}

@@ -14,7 +14,7 @@ type questionJSON struct {
 	_             struct{}     `json:"-" additionalProperties:"true"`
 	ID            string       `json:"id"`
 	Prompt        string       `json:"prompt"`
-	Options       []optionJSON `json:"options" nullable:"false" doc:"none: it is answered in words"`
+	Options       []optionJSON `json:"options" nullable:"false" doc:"empty for free-text answers"`
 	AllowMultiple bool         `json:"allowMultiple,omitempty" doc:"several options may be chosen"`
 }
 
@@ -28,7 +28,7 @@ type answerJSON struct {
 	_          struct{} `json:"-" additionalProperties:"true"`
 	QuestionID string   `json:"questionId"`
 	OptionIDs  []string `json:"optionIds,omitempty" maxItems:"20" nullable:"false"`
-	Text       string   `json:"text,omitempty" maxLength:"4000" doc:"in other words than the options, or beside them"`
+	Text       string   `json:"text,omitempty" maxLength:"4000" doc:"free text, instead of or in addition to options"`
 }
 
 func questionsOf(questions []agent.Question) []questionJSON {
@@ -55,21 +55,21 @@ func (in *answerRequestJSON) answers() []agent.Answer {
 func fits(asked agent.Approval, said *agent.ApprovalAnswered) error {
 	switch {
 	case len(said.Answers) > 0 && said.Decision != agent.Answered:
-		return fault.Invalid("go with the decision answer only").At("answers")
+		return fault.Invalid("require the decision answer").At("answers")
 	case asked.Tool != agent.QuestionTool && said.Decision == agent.Answered:
-		return fault.Invalid("is for questions; this one is allowed or denied").At("decision")
+		return fault.Invalid("is only for questions; allow or deny this request").At("decision")
 	case asked.Tool != agent.QuestionTool, said.Decision == agent.Deny:
 		return nil
 	case said.Decision != agent.Answered:
 		return fault.Invalid("must be answer, or deny to leave it to the agent").At("decision")
 	case len(said.Answers) == 0 && said.Message == "":
-		return fault.Invalid("are missing; give some, or a message").At("answers")
+		return fault.Invalid("are required, or a message").At("answers")
 	}
 	for i, a := range said.Answers {
 		at := fmt.Sprintf("answers[%d].", i)
 		n := slices.IndexFunc(asked.Questions, func(q agent.Question) bool { return q.ID == a.QuestionID })
 		if n < 0 {
-			return fault.Invalid("%s is no question of this one", quoted(a.QuestionID)).At(at + "questionId")
+			return fault.Invalid("%s is not one of the questions", quoted(a.QuestionID)).At(at + "questionId")
 		}
 		q := asked.Questions[n]
 		switch {
@@ -78,13 +78,13 @@ func fits(asked agent.Approval, said *agent.ApprovalAnswered) error {
 		case len(a.OptionIDs) == 0 && a.Text == "":
 			return fault.Invalid("choose one, or give text").At(at + "optionIds")
 		case len(a.OptionIDs) > 1 && !q.AllowMultiple:
-			return fault.Invalid("are %d; of this question one can be chosen", len(a.OptionIDs)).At(at + "optionIds")
+			return fault.Invalid("has %d options; this question accepts one", len(a.OptionIDs)).At(at + "optionIds")
 		case utf8.RuneCountInString(a.Text) > maxAnswerWords:
-			return fault.Invalid("has more than %d characters", maxAnswerWords).At(at + "text")
+			return fault.Invalid("must have at most %d characters", maxAnswerWords).At(at + "text")
 		}
 		for j, id := range a.OptionIDs {
 			if !slices.ContainsFunc(q.Options, func(o agent.Option) bool { return o.ID == id }) || slices.Contains(a.OptionIDs[:j], id) {
-				return fault.Invalid("%s is no option of this question, or stands twice", quoted(id)).At(at + "optionIds")
+				return fault.Invalid("%s is not an option of this question, or a duplicate", quoted(id)).At(at + "optionIds")
 			}
 		}
 	}

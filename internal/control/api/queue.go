@@ -23,14 +23,14 @@ type queuePromptRequestJSON struct {
 
 type queuedJSON struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
-	RunID   string   `json:"runId" doc:"of the run that the prompt begins"`
-	Started bool     `json:"started" doc:"it has begun; otherwise it waits for the run before it to end"`
+	RunID   string   `json:"runId" doc:"run that the prompt starts"`
+	Started bool     `json:"started" doc:"whether the run has started; otherwise it waits for the previous run to end"`
 }
 
 type queueItemJSON struct {
 	_        struct{}  `json:"-" additionalProperties:"true"`
-	RunID    string    `json:"runId" doc:"of the run that the prompt will begin"`
-	Seq      int64     `json:"seq" doc:"the number of the event that holds it"`
+	RunID    string    `json:"runId" doc:"run that the prompt will start"`
+	Seq      int64     `json:"seq" doc:"number of its event"`
 	Text     string    `json:"text"`
 	Images   int       `json:"images,omitempty"`
 	QueuedAt time.Time `json:"queuedAt"`
@@ -43,13 +43,13 @@ type listQueueResponseJSON struct {
 
 func (s *server) turnRoutes() []route {
 	return []route{
-		{method: "POST", path: "/v1/agents/{id}/queue", id: "queuePrompt", summary: "Give an agent a prompt to begin when it is free: at once, or when the runs before have ended",
+		{method: "POST", path: "/v1/agents/{id}/queue", id: "queuePrompt", summary: "Queue a prompt: it starts at once if the agent is idle, or when the previous runs have ended",
 			header: []param{idempotencyParam, traceParam}, in: queuePromptRequestJSON{}, status: 201, out: queuedJSON{}, handle: s.queuePrompt},
-		{method: "GET", path: "/v1/agents/{id}/queue", id: "listQueue", summary: "List the prompts that wait, the next first",
+		{method: "GET", path: "/v1/agents/{id}/queue", id: "listQueue", summary: "List the queued prompts, next first",
 			status: 200, out: listQueueResponseJSON{}, handle: s.listQueue},
-		{method: "DELETE", path: "/v1/agents/{id}/queue/{runId}", id: "unqueuePrompt", summary: "Take a prompt back that waits",
+		{method: "DELETE", path: "/v1/agents/{id}/queue/{runId}", id: "unqueuePrompt", summary: "Remove a queued prompt",
 			status: 200, out: idResponseJSON{}, handle: s.unqueuePrompt},
-		{method: "POST", path: "/v1/agents/{id}/retry", id: "retryTurn", summary: "Take an agent's conversation back to before a turn, and go on from there; its machine stays as it is",
+		{method: "POST", path: "/v1/agents/{id}/retry", id: "retryTurn", summary: "Rewind an agent's conversation to before a turn and try again; its machine is not changed",
 			header: []param{idempotencyParam, traceParam}, in: retryRequestJSON{}, status: 201, out: retryResponseJSON{}, handle: s.retryTurn},
 		{method: "GET", path: "/v1/agents/{id}/events/{seq}/images/{n}", id: "getEventImage", summary: "Show an image of a prompt or of a tool's result",
 			status: 200, media: "image/*", handle: s.eventImage},
@@ -92,7 +92,7 @@ func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account
 		case busy != nil && fault.Of(busy).Code != codeBusy:
 			return nil, busy
 		case len(a.Queue) >= maxQueue:
-			return nil, fault.Conflict("%d prompts wait already", maxQueue).Named("queue_full").Hint("wait until one has begun, or take one back")
+			return nil, fault.Conflict("the queue is full: it has %d prompts", maxQueue).Named("queue_full").Hint("wait until one has started, or remove one")
 		}
 		events := []agent.Event{{Body: &agent.Queued{RunID: out.RunID, UserID: who.UserID, RunCreated: more.run}}}
 		for _, q := range a.Approvals {
@@ -149,7 +149,7 @@ func (s *server) unqueuePrompt(w http.ResponseWriter, r *http.Request, who accou
 	runID := r.PathValue("runId")
 	err := s.decide(r.Context(), who, r.PathValue("id"), func(a agent.Agent) ([]agent.Event, error) {
 		if !a.Waits(runID) {
-			return nil, fault.NotFound("no prompt of %s waits", quoted(runID)).Hint("one that has begun is a run: cancel that")
+			return nil, fault.NotFound("no queued prompt %s", quoted(runID)).Hint("if it has started, cancel the run")
 		}
 		return []agent.Event{{Body: &agent.Unqueued{RunID: runID, UserID: who.UserID}}}, nil
 	})

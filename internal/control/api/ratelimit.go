@@ -66,8 +66,8 @@ func (l *limiter) take(h http.Header, id int64) error {
 	l.tell(h, 0, due)
 	wait := due.Add(share).Sub(now) - time.Minute
 	h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))))
-	return fault.Exhausted("more than %d such requests were made in a minute", l.perMinute).Named("rate_limit_exceeded").
-		Hint("wait as long as Retry-After says")
+	return fault.Exhausted("more than %d such requests in a minute", l.perMinute).Named("rate_limit_exceeded").
+		Hint("wait for the number of seconds in Retry-After")
 }
 
 // tell writes the headers. Reset is when all requests have come back, in seconds

@@ -68,7 +68,7 @@ func (s *server) once(w *reply, r *http.Request, rt route, who account.APIKey) (
 	case err != nil:
 		return false, err
 	case first.Request != kept.Request:
-		return false, fault.Conflict("was used before, with another request").Named("idempotency_key_reused").At("Idempotency-Key")
+		return false, fault.Conflict("was already used with another request").Named("idempotency_key_reused").At("Idempotency-Key")
 	default:
 		return true, s.giveAgain(w, first, key)
 	}
@@ -83,7 +83,7 @@ func (s *server) once(w *reply, r *http.Request, rt route, who account.APIKey) (
 		err = s.Replies.KeepReply(context.WithoutCancel(r.Context()), kept)
 	}
 	if err != nil { // what was asked for is done, and said
-		s.Logger.Error("a reply is not kept for a repeated request", "route", rt.path, "error", err)
+		s.Logger.Error("cannot store a reply for repeated requests", "route", rt.path, "error", err)
 	}
 	return false, nil
 }
@@ -119,15 +119,15 @@ func (s *server) giveAgain(w http.ResponseWriter, r store.Reply, key string) err
 	}
 	var said saidJSON
 	if len(r.Sealed) < box.NonceSize() {
-		return errors.New("a kept reply is cut")
+		return errors.New("a stored reply is truncated")
 	}
 	nonce, sealed := r.Sealed[:box.NonceSize()], r.Sealed[box.NonceSize():]
 	plain, err := box.Open(nil, nonce, sealed, nil)
 	if err != nil {
-		return fmt.Errorf("open a kept reply: %w", err)
+		return fmt.Errorf("decrypt a stored reply: %w", err)
 	}
 	if err := json.Unmarshal(plain, &said); err != nil {
-		return fmt.Errorf("read a kept reply: %w", err)
+		return fmt.Errorf("read a stored reply: %w", err)
 	}
 	if said.Type != "" {
 		w.Header().Set("Content-Type", said.Type)

@@ -54,9 +54,9 @@ type errorJSON struct {
 
 type errorInnerJSON struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
-	Code    string   `json:"code" doc:"what went wrong, for programs"`
-	Message string   `json:"message" doc:"what went wrong, for people"`
-	HelpURL string   `json:"helpUrl,omitempty" format:"uri" doc:"a page that says more of the code"`
+	Code    string   `json:"code" doc:"error code, for programs"`
+	Message string   `json:"message" doc:"error message, for people"`
+	HelpURL string   `json:"helpUrl,omitempty" format:"uri" doc:"page that explains the code"`
 }
 
 // fail writes an error. What is ours to mend is logged with its cause.
@@ -83,13 +83,13 @@ func faultOf(err error) *fault.Error {
 		return fault.NotFound("not found").Because(err)
 	case errors.Is(err, store.ErrFull):
 		return fault.Unavailable("the server cannot write to its store").Named("store_full").
-			Hint("nothing was kept; try again when the disk has room").Because(err)
+			Hint("nothing was saved; try again when the disk has free space").Because(err)
 	case errors.Is(err, store.ErrUnknown):
-		return fault.Unavailable("the store was lost before it could say whether this was written").Named("store_unknown").
-			Hint("look whether it was, before you try again").Because(err)
+		return fault.Unavailable("the connection to the store was lost, and it is unknown whether this was saved").Named("store_unknown").
+			Hint("check before you try again").Because(err)
 	case errors.Is(err, store.ErrUnreachable):
 		return fault.Unavailable("the server's store does not answer").Named("store_unreachable").
-			Hint("nothing was kept; try again in a while").Because(err)
+			Hint("nothing was saved; try again later").Because(err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.Unavailable("the request took too long").Named("timeout").Because(err)
 	}

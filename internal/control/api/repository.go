@@ -16,9 +16,9 @@ import (
 
 type repoConfigJSON struct {
 	_           struct{} `json:"-" additionalProperties:"true"`
-	URL         string   `json:"url,omitempty" minLength:"1" doc:"https, http or ssh; without its credentials; that of the pull request where prUrl names one"`
-	StartingRef *string  `json:"startingRef,omitempty" minLength:"1" doc:"a branch, a tag or a commit; the repository's default branch where it is absent"`
-	PRURL       *string  `json:"prUrl,omitempty" format:"uri" doc:"a pull request to go on with: the agent begins with its branch, and pushes to that with workOnCurrentBranch"`
+	URL         string   `json:"url,omitempty" minLength:"1" doc:"https, http or ssh URL without credentials; default that of prUrl"`
+	StartingRef *string  `json:"startingRef,omitempty" minLength:"1" doc:"branch, tag or commit; default the default branch"`
+	PRURL       *string  `json:"prUrl,omitempty" format:"uri" doc:"pull request to continue: the agent starts from its branch, and with workOnCurrentBranch pushes to it"`
 }
 
 const maxRepoURL = 2048
@@ -36,7 +36,7 @@ var (
 // repos checks the repositories of a request.
 func (s *server) repos(in []repoConfigJSON) ([]agent.Repo, error) {
 	if len(in) > maxRepos {
-		return nil, fault.Invalid("has %d repositories; at most %d are accepted", len(in), maxRepos).At("repos")
+		return nil, fault.Invalid("has %d repositories; the limit is %d", len(in), maxRepos).At("repos")
 	}
 	var out []agent.Repo
 	for i, r := range in {
@@ -52,11 +52,11 @@ func (s *server) repos(in []repoConfigJSON) ([]agent.Repo, error) {
 		}
 		u := repo.URL
 		if slices.ContainsFunc(out, func(o agent.Repo) bool { return secret.Repo(o.URL) == secret.Repo(u) }) {
-			return nil, fault.Invalid("names a repository that stands before it in the list").At(field + ".url").Hint("name each once")
+			return nil, fault.Invalid("duplicate repository").At(field + ".url").Hint("list each repository once")
 		}
 		if r.StartingRef != nil {
 			if repo.StartingRef = *r.StartingRef; !validRef(repo.StartingRef) {
-				return nil, fault.Invalid("%s is not the name of a branch, a tag or a commit", quoted(repo.StartingRef)).At(field + ".startingRef")
+				return nil, fault.Invalid("%s is not a valid branch, tag or commit", quoted(repo.StartingRef)).At(field + ".startingRef")
 			}
 		}
 		out = append(out, repo)
@@ -81,7 +81,7 @@ func repoURL(raw string, allowFile bool) (string, error) {
 	case len(raw) > maxRepoURL:
 		return "", fault.Invalid("is longer than %d bytes", maxRepoURL)
 	case strings.ContainsFunc(raw, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return "", fault.Invalid("holds white space or control characters")
+		return "", fault.Invalid("contains white space or control characters")
 	case strings.HasPrefix(raw, "-"), remoteExt.MatchString(raw):
 		return "", fault.Invalid("is not a repository's URL").Hint(urlForms)
 	case strings.Contains(raw, "://"):
@@ -107,17 +107,17 @@ func checkURL(raw string, allowFile bool) (string, error) {
 	case scheme != "https" && scheme != "http" && scheme != "ssh" && scheme != "file":
 		return "", fault.Invalid("the scheme %s is not accepted", quoted(u.Scheme)).Hint(urlForms)
 	case password, u.User != nil && scheme != "ssh":
-		return "", fault.Invalid("holds a credential").Hint("put credentials in the server's configuration, under git.credentials")
+		return "", fault.Invalid("contains credentials").Hint("put credentials in the server's configuration, under git.credentials")
 	case u.RawQuery != "", u.Fragment != "":
-		return "", fault.Invalid("has a query or a fragment, which no repository has")
+		return "", fault.Invalid("must not have a query or a fragment")
 	case strings.HasPrefix(u.Hostname(), "-"):
-		return "", fault.Invalid("has no proper host")
+		return "", fault.Invalid("has an invalid host")
 	case scheme == "file":
 		return checkFile(u, allowFile)
 	case u.Hostname() == "":
 		return "", fault.Invalid("has no host")
 	case strings.Trim(u.Path, "/") == "":
-		return "", fault.Invalid("names a host, but no repository on it")
+		return "", fault.Invalid("has no repository path")
 	}
 	return raw, nil
 }
@@ -128,9 +128,9 @@ func checkFile(u *url.URL, allow bool) (string, error) {
 		return "", fault.Invalid("file:// repositories are not allowed on this server").
 			Hint("git.allow_file in its configuration names the folders whose repositories may be used")
 	case u.Host != "" && u.Host != "localhost":
-		return "", fault.Invalid("a file:// URL has no host: file:///path")
+		return "", fault.Invalid("must not have a host: write file:///path")
 	case !path.IsAbs(u.Path) || path.Clean(u.Path) == "/":
-		return "", fault.Invalid("a file:// URL names an absolute path: file:///path")
+		return "", fault.Invalid("must have an absolute path: write file:///path")
 	}
 	return "file://" + (&url.URL{Path: path.Clean(u.Path)}).EscapedPath(), nil
 }

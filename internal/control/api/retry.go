@@ -15,17 +15,17 @@ import (
 
 type retryRequestJSON struct {
 	_      struct{}      `json:"-" additionalProperties:"true"`
-	Turn   *int          `json:"turn,omitempty" minimum:"1" doc:"the first reply of the model that is replaced, from 1, as forks count them; if it is the first of its run, so is the prompt before it"`
-	RunID  *string       `json:"runId,omitempty" doc:"in place of turn, a run that is begun anew; the latest unless given"`
-	Prompt *promptJSON   `json:"prompt,omitempty" doc:"what is said there; unless given the prompt that was, or in the middle of a run nothing"`
-	Model  *modelRefJSON `json:"model,omitempty" doc:"the agent's from now on; as it was unless given"`
+	Turn   *int          `json:"turn,omitempty" minimum:"1" doc:"number of the first model reply to replace, from 1; if it is the first of its run, the run's prompt is replaced too"`
+	RunID  *string       `json:"runId,omitempty" doc:"run to repeat, instead of turn; default the latest"`
+	Prompt *promptJSON   `json:"prompt,omitempty" doc:"new prompt; default the replaced prompt, or none in the middle of a run"`
+	Model  *modelRefJSON `json:"model,omitempty" doc:"model from now on; default unchanged"`
 }
 
 type retryResponseJSON struct {
 	_        struct{} `json:"-" additionalProperties:"true"`
 	Run      runJSON  `json:"run"`
-	Turn     int      `json:"turn" doc:"of the model's next reply, were nothing replaced: that many less one stand"`
-	Replaced int      `json:"replaced" doc:"replies that are no longer part of the conversation; the journal keeps them"`
+	Turn     int      `json:"turn" doc:"number of the first reply that is replaced; the replies before it are kept"`
+	Replaced int      `json:"replaced" doc:"number of replies removed from the conversation; the journal keeps them"`
 }
 
 // retryTurn takes the conversation back and begins a run there.
@@ -52,7 +52,7 @@ func (s *server) retryTurn(w http.ResponseWriter, r *http.Request, who account.A
 			return fault.Invalid("is %d; turns are counted from 1", turn).At("turn")
 		}
 		if in.RunID != nil {
-			return fault.Invalid("give turn or runId").At("runId")
+			return fault.Invalid("give turn or runId, not both").At("runId")
 		}
 	}
 	var prompt, fetched conversation.Message
@@ -128,14 +128,14 @@ func (s *server) rewindPoint(ctx context.Context, a agent.Agent, turn int, runID
 		return agent.RewindPoint{}, err
 	}
 	p, err := agent.RewindTo(a.ID, events, turn, of)
-	const fork = "fork the agent from there: a fork has the conversation as it was"
+	const fork = "fork the agent at that turn: a fork has the conversation as it was then"
 	switch {
 	case errors.Is(err, agent.ErrNoTurn):
-		return p, fault.Invalid("is %d; the agent has had %d turns", turn, p.Turn).Hint("leave turn out to begin the last run anew").At("turn")
+		return p, fault.Invalid("is %d; the agent has had %d turns", turn, p.Turn).Hint("omit turn to repeat the last run").At("turn")
 	case errors.Is(err, agent.ErrReplaced):
 		return p, fault.Conflict("was replaced by a later one").Named("turn_replaced").Hint(fork).At("turn")
 	case errors.Is(err, agent.ErrCompacted):
-		return p, fault.Conflict("is part of what was summarised to save room").Named("turn_summarised").Hint(fork).At("turn")
+		return p, fault.Conflict("is in the part of the conversation that was summarized").Named("turn_summarised").Hint(fork).At("turn")
 	}
 	return p, err
 }

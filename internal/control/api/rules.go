@@ -22,8 +22,8 @@ type ruleJSON struct {
 	_        struct{} `json:"-" additionalProperties:"true"`
 	Owner    string   `json:"owner" enum:"me,team"`
 	Name     string   `json:"name" enum:"permissions.json,sandbox.json,hooks.json,run-mode,deny-after"`
-	Text     string   `json:"text" doc:"the file as it was set, comments too; empty where there is none"`
-	Warnings []string `json:"warnings,omitempty" nullable:"false" doc:"what whoever set it ought to know"`
+	Text     string   `json:"text" doc:"the file as it was set, including comments; empty if there is none"`
+	Warnings []string `json:"warnings,omitempty" nullable:"false" doc:"warnings about the file"`
 }
 
 type putRuleRequestJSON struct {
@@ -34,7 +34,7 @@ type putRuleRequestJSON struct {
 // ruleOf reads whose rule of which name a request is about.
 func (s *server) ruleOf(r *http.Request, who account.APIKey) (owner, name string, err error) {
 	if s.Rules == nil {
-		return "", "", fault.NotImplemented("this server keeps no rules").Named(codeOff)
+		return "", "", fault.NotImplemented("rules are not enabled on this server").Named(codeOff)
 	}
 	switch r.PathValue("owner") {
 	case "me":
@@ -42,10 +42,10 @@ func (s *server) ruleOf(r *http.Request, who account.APIKey) (owner, name string
 	case store.TeamRules:
 		owner = store.TeamRules
 	default:
-		return "", "", fault.NotFound("there are no rules of %s", quoted(r.PathValue("owner"))).Hint("rules are of me or of the team")
+		return "", "", fault.NotFound("unknown rule owner %s", quoted(r.PathValue("owner"))).Hint("the owner must be me or team")
 	}
 	if name = r.PathValue("name"); !slices.Contains(ruleFiles, name) {
-		return "", "", fault.NotFound("there is no file of rules %s", quoted(name)).Hint("they are %s", strings.Join(ruleFiles, ", "))
+		return "", "", fault.NotFound("unknown rule file %s", quoted(name)).Hint("use one of %s", strings.Join(ruleFiles, ", "))
 	}
 	return owner, name, nil
 }
@@ -69,14 +69,14 @@ func (s *server) putRule(w http.ResponseWriter, r *http.Request, who account.API
 		return err
 	}
 	if owner == store.TeamRules && !who.Role.Covers(account.Admin) {
-		return fault.Denied("the team's rules are set by its admin").Named(codeTeamAdmin).Hint("set your own")
+		return fault.Denied("only admins may set the team's rules").Named(codeTeamAdmin).Hint("set your own")
 	}
 	var in putRuleRequestJSON
 	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
 	if in.Text == nil {
-		return fault.Invalid("is required; empty removes the file").At("text")
+		return fault.Invalid("is required; an empty text removes the file").At("text")
 	}
 	text, out := *in.Text, ruleJSON{Owner: r.PathValue("owner"), Name: name}
 	if strings.TrimSpace(text) == "" {
@@ -94,7 +94,7 @@ func (s *server) putRule(w http.ResponseWriter, r *http.Request, who account.API
 // checkRule returns the text to keep of a file.
 func (s *server) checkRule(name, text string) (keep string, warnings []string, err error) {
 	if len(text) > maxRule {
-		return "", nil, fault.Invalid("has %d bytes; up to %d are accepted", len(text), maxRule).At("text")
+		return "", nil, fault.Invalid("has %d bytes; the limit is %d", len(text), maxRule).At("text")
 	}
 	switch name {
 	case "permissions.json":
@@ -103,7 +103,7 @@ func (s *server) checkRule(name, text string) (keep string, warnings []string, e
 		var layer *cage.Layer
 		if layer, err = cage.Parse([]byte(text)); err == nil {
 			for _, key := range layer.Unknown {
-				warnings = append(warnings, "the key "+quoted(key)+" means nothing here")
+				warnings = append(warnings, "unknown key "+quoted(key))
 			}
 		}
 	case "hooks.json":

@@ -19,7 +19,7 @@ type runGitBranchJSON struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
 	RepoURL string   `json:"repoUrl" minLength:"1" doc:"without its scheme"`
 	Branch  string   `json:"branch,omitempty" minLength:"1"`
-	PRURL   string   `json:"prUrl,omitempty" format:"uri" doc:"of its pull request, once there is one"`
+	PRURL   string   `json:"prUrl,omitempty" format:"uri" doc:"URL of its pull request, if any"`
 }
 
 type runGitJSON struct {
@@ -34,12 +34,12 @@ type runJSON struct {
 	Status     string          `json:"status" enum:"CREATING,RUNNING,FINISHED,ERROR,CANCELLED,EXPIRED"`
 	CreatedAt  time.Time       `json:"createdAt"`
 	UpdatedAt  time.Time       `json:"updatedAt"`
-	DurationMS *int64          `json:"durationMs,omitempty" minimum:"0" doc:"once it has ended"`
-	Result     string          `json:"result,omitempty" minLength:"1" doc:"the agent's last words"`
+	DurationMS *int64          `json:"durationMs,omitempty" minimum:"0" doc:"if the run has ended"`
+	Result     string          `json:"result,omitempty" minLength:"1" doc:"the agent's last message"`
 	Git        *runGitJSON     `json:"git,omitempty" doc:"the agent's branches"`
-	Error      *errorInnerJSON `json:"error,omitempty" doc:"why it ended in ERROR or EXPIRED"`
-	Limits     *amountJSON     `json:"limits,omitempty" doc:"at which it ends as EXPIRED, its work pushed; absent where it has none, or has not begun; an addition to the API"`
-	Used       *amountJSON     `json:"used,omitempty" doc:"of what limits count; an addition to the API"`
+	Error      *errorInnerJSON `json:"error,omitempty" doc:"why it ended as ERROR or EXPIRED"`
+	Limits     *amountJSON     `json:"limits,omitempty" doc:"limits at which the run ends as EXPIRED, with its work pushed; absent if it has none or has not started; an addition to the API"`
+	Used       *amountJSON     `json:"used,omitempty" doc:"usage of the limited resources; an addition to the API"`
 }
 
 // FollowUp is what an agent is given after its first run. It is exported because
@@ -47,16 +47,16 @@ type runJSON struct {
 type FollowUp struct {
 	_       struct{}          `json:"-" additionalProperties:"true"`
 	Prompt  *promptJSON       `json:"prompt" nullable:"false"`
-	Mode    *string           `json:"mode,omitempty" enum:"agent,plan" doc:"plan: nothing is changed before you have approved a plan; as it was unless given"`
-	Model   *modelRefJSON     `json:"model,omitempty" doc:"from now on; as it was unless given; an addition to the API"`
-	Limits  *amountJSON       `json:"limits,omitempty" doc:"of each run from now on, in place of those before; as they were unless given; an addition to the API"`
-	EnvVars map[string]string `json:"envVars,omitempty" maxProperties:"0" doc:"refused: a machine has those that its agent was made with"`
+	Mode    *string           `json:"mode,omitempty" enum:"agent,plan" doc:"plan: the agent changes nothing until you approve its plan; default unchanged"`
+	Model   *modelRefJSON     `json:"model,omitempty" doc:"model from now on; default unchanged; an addition to the API"`
+	Limits  *amountJSON       `json:"limits,omitempty" doc:"limits of each run from now on; default unchanged; an addition to the API"`
+	EnvVars map[string]string `json:"envVars,omitempty" maxProperties:"0" doc:"not accepted: variables are set when the agent is created"`
 }
 
 type createRunRequestJSON struct {
 	_ struct{} `json:"-" additionalProperties:"true"`
 	FollowUp
-	MCPServers []mcpServerInJSON `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"in place of those that came before; as they were unless given"`
+	MCPServers []mcpServerInJSON `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"replaces the previous list; default unchanged"`
 }
 
 // followUp is a [FollowUp] that was read.
@@ -87,7 +87,7 @@ func (s *server) followUp(w http.ResponseWriter, r *http.Request, who account.AP
 		return out, err
 	}
 	if len(more.EnvVars) > 0 {
-		return out, fault.Invalid("are given when an agent is made; its machine has them already").Hint("keep a secret, which later machines get, or make an agent with them").At("envVars")
+		return out, fault.Invalid("can only be set when the agent is created").Hint("set a secret, or create a new agent with them").At("envVars")
 	}
 	out.run.Trace = traceOf(r)
 	if out.run.Mode, err = modeOf(more.Mode); err != nil {
@@ -176,7 +176,7 @@ func (s *server) free(ctx context.Context, a agent.Agent) error {
 		return fmt.Errorf("read %s: %w", a.LatestRunID, err)
 	}
 	if !run.Status.Ended() {
-		return fault.Conflict("the agent is working on %s", run.ID).Named(codeBusy).Hint("wait for its end, queue the prompt, or cancel the run")
+		return fault.Conflict("the agent is working on %s", run.ID).Named(codeBusy).Hint("wait until it ends, queue the prompt, or cancel the run")
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request, who account.A
 		if run.Status.Ended() {
 			return nil, fault.Conflict("the run has ended: %s", run.Status).Named("run_not_cancellable")
 		}
-		return []agent.Event{{RunID: runID, Body: &agent.CancelAsked{Reason: "asked for by its user"}}}, nil
+		return []agent.Event{{RunID: runID, Body: &agent.CancelAsked{Reason: "requested by its user"}}}, nil
 	})
 	if err != nil {
 		return err

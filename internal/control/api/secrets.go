@@ -51,14 +51,14 @@ type Environments interface {
 
 type secretJSON struct {
 	_             struct{}  `json:"-" additionalProperties:"true"`
-	ID            string    `json:"id" doc:"another with each new value"`
+	ID            string    `json:"id" doc:"changes with each new value"`
 	Name          string    `json:"name"`
 	Type          string    `json:"type" enum:"runtime_secret,environment_variable,build_secret"`
-	Repos         []string  `json:"repos" nullable:"false" doc:"whose machines get it; none is all"`
+	Repos         []string  `json:"repos" nullable:"false" doc:"repositories whose machines get it; empty is all"`
 	CreatedAt     time.Time `json:"createdAt"`
 	Owner         string    `json:"owner" enum:"environment,personal,team"`
 	EnvironmentID string    `json:"environmentId,omitempty"`
-	Warning       string    `json:"warning,omitempty" doc:"what whoever set it ought to know; an addition to the API"`
+	Warning       string    `json:"warning,omitempty" doc:"warning about the value; an addition to the API"`
 }
 
 type listSecretsResponseJSON struct {
@@ -76,7 +76,7 @@ type putSecretRequestJSON struct {
 
 type rotatedJSON struct {
 	_     struct{} `json:"-" additionalProperties:"true"`
-	Count int      `json:"count" doc:"how many secrets were sealed anew"`
+	Count int      `json:"count" doc:"number of re-encrypted secrets"`
 }
 
 type externalIDJSON struct {
@@ -137,7 +137,7 @@ func (s *server) putSecret(of ownerOf) handler {
 		}
 		out := secretOf(kept)
 		if kept.Type != secret.Variable && len(redact.New(map[string]string{"": *in.Value}).Short()) > 0 {
-			out.Warning = "the value has less than " + strconv.Itoa(redact.MinLength) + " bytes: it is not taken out of what machines say"
+			out.Warning = "the value has fewer than " + strconv.Itoa(redact.MinLength) + " bytes, so it is not redacted from machines' output"
 		}
 		return writeJSON(w, http.StatusOK, out)
 	}
@@ -158,8 +158,8 @@ func (s *server) inScope(ctx context.Context, put secret.Secret) error {
 	}
 	for i, url := range put.Repos {
 		if len(e.Repos) > 0 && !e.For(url) {
-			return fault.Conflict("the environment %s is not for %s", quoted(e.Name), quoted(url)).Named("secret_scope_conflict").
-				Hint("leave repos out, or add the repository to the environment").At(fmt.Sprintf("repos[%d]", i))
+			return fault.Conflict("environment %s does not include %s", quoted(e.Name), quoted(url)).Named("secret_scope_conflict").
+				Hint("omit repos, or add the repository to the environment").At(fmt.Sprintf("repos[%d]", i))
 		}
 	}
 	return nil
@@ -189,7 +189,7 @@ func (s *server) secretOwner(of ownerOf, r *http.Request, who account.APIKey) (s
 
 func (s *server) keepsSecrets() error {
 	if s.Secrets == nil {
-		return fault.NotImplemented("this server keeps no secrets").Named(codeOff)
+		return fault.NotImplemented("secrets are not enabled on this server").Named(codeOff)
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func (s *server) rotateSecrets(w http.ResponseWriter, r *http.Request, who accou
 	if err != nil {
 		return err
 	}
-	s.Logger.InfoContext(r.Context(), "secrets were sealed anew", "count", n, "user", who.UserID)
+	s.Logger.InfoContext(r.Context(), "re-encrypted secrets", "count", n, "user", who.UserID)
 	return writeJSON(w, http.StatusOK, rotatedJSON{Count: n})
 }
 

@@ -16,27 +16,27 @@ import (
 type signedInJSON struct {
 	_         struct{}   `json:"-" additionalProperties:"true"`
 	SignedIn  bool       `json:"signedIn"`
-	User      *userJSON  `json:"user,omitempty" doc:"who has signed in"`
+	User      *userJSON  `json:"user,omitempty" doc:"signed-in user"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"when the session ends"`
-	Password  bool       `json:"password" doc:"whether they have a password"`
+	Password  bool       `json:"password" doc:"whether the user has a password"`
 	Passkey   bool       `json:"passkey" doc:"whether passkeys work at this server's address"`
-	Provider  string     `json:"provider,omitempty" doc:"where one can sign in besides, by GET /v1/session/provider"`
+	Provider  string     `json:"provider,omitempty" doc:"name of the OpenID Connect provider, if any; sign in with GET /v1/session/provider"`
 }
 
 type signInRequestJSON struct {
 	_        struct{}           `json:"-" additionalProperties:"true"`
 	Email    string             `json:"email,omitempty" doc:"with password"`
 	Password string             `json:"password,omitempty"`
-	Key      string             `json:"key,omitempty" doc:"in place of those: an API key of one's own"`
-	Link     string             `json:"link,omitempty" doc:"in place of those: what stands after #link= in a link that signs in once"`
-	Passkey  *passkeyAnswerJSON `json:"passkey,omitempty" doc:"in place of those"`
+	Key      string             `json:"key,omitempty" doc:"instead: an API key"`
+	Link     string             `json:"link,omitempty" doc:"instead: the text after #link= in a sign-in link"`
+	Passkey  *passkeyAnswerJSON `json:"passkey,omitempty" doc:"instead: a passkey response"`
 }
 
 type passkeyAnswerJSON struct {
 	_        struct{}        `json:"-" additionalProperties:"true"`
-	Ceremony string          `json:"ceremony" doc:"as it was begun"`
+	Ceremony string          `json:"ceremony" doc:"from the start of the ceremony"`
 	Response json.RawMessage `json:"response" doc:"the browser's PublicKeyCredential, by its toJSON"`
-	Name     string          `json:"name,omitempty" maxLength:"100" doc:"what to call a new passkey"`
+	Name     string          `json:"name,omitempty" maxLength:"100" doc:"name of a new passkey"`
 }
 
 type ceremonyJSON struct {
@@ -47,17 +47,17 @@ type ceremonyJSON struct {
 
 func (s *server) sessionRoutes() []route {
 	return []route{
-		{method: "GET", path: "/v1/session", id: "getSession", summary: "Say who has signed in with this browser, and how one can", open: true,
+		{method: "GET", path: "/v1/session", id: "getSession", summary: "Show who is signed in with this browser, and the ways to sign in", open: true,
 			status: 200, out: signedInJSON{}, handle: s.getSession},
 		{method: "POST", path: "/v1/session", id: "signIn", summary: "Sign in, by password, passkey or link; the reply sets a cookie", open: true,
 			in: signInRequestJSON{}, status: 201, out: signedInJSON{}, handle: s.signIn},
 		{method: "DELETE", path: "/v1/session", id: "signOut", summary: "Sign out", needs: account.Viewer, status: 204, handle: s.signOut},
-		{method: "POST", path: "/v1/session/passkey", id: "beginPasskeySignIn", summary: "Ask for what a passkey is to answer", open: true,
+		{method: "POST", path: "/v1/session/passkey", id: "beginPasskeySignIn", summary: "Start signing in with a passkey", open: true,
 			status: 200, out: ceremonyJSON{}, handle: s.beginPasskeySignIn},
-		{method: "GET", path: "/v1/session/provider", id: "visitProvider", summary: "Go to the provider of OpenID Connect to sign in there", open: true,
+		{method: "GET", path: "/v1/session/provider", id: "visitProvider", summary: "Start signing in at the OpenID Connect provider", open: true,
 			status: 302, handle: s.visitProvider},
-		{method: "GET", path: signin.CallbackPath, id: "providerCallback", summary: "Come back from there", open: true,
-			query:  []param{{name: "code", kind: "string", words: "the provider's"}, {name: "state", kind: "string", words: "as the visit began"}},
+		{method: "GET", path: signin.CallbackPath, id: "providerCallback", summary: "Finish signing in at the provider (redirect URI)", open: true,
+			query:  []param{{name: "code", kind: "string", words: "from the provider"}, {name: "state", kind: "string", words: "from the start of the sign-in"}},
 			status: 302, handle: s.providerCallback},
 	}
 }
@@ -67,7 +67,7 @@ const maxSignIn = 64 << 10
 
 func (s *server) desk() (*signin.Desk, error) {
 	if s.SignIn == nil {
-		return nil, fault.NotImplemented("nobody signs in at this server").Named(codeOff).Hint("use an API key")
+		return nil, fault.NotImplemented("sign-in is not enabled on this server").Named(codeOff).Hint("use an API key")
 	}
 	return s.SignIn, nil
 }
@@ -128,7 +128,7 @@ func (s *server) signIn(w http.ResponseWriter, r *http.Request, _ account.APIKey
 	case in.Link != "":
 		session, err = d.WithLink(ctx, in.Link, from, browser)
 	case in.Email == "":
-		return fault.Invalid("email and password, passkey, link, or key is needed")
+		return fault.Invalid("give email and password, a passkey, a link or a key")
 	default:
 		session, err = d.WithPassword(ctx, in.Email, in.Password, from, browser)
 	}
@@ -154,7 +154,7 @@ func (s *server) signOut(w http.ResponseWriter, r *http.Request, who account.API
 		return err
 	}
 	if who.Kind != account.Session {
-		return fault.Invalid("this is an API key, not a session").Hint("delete the key, if that is what you mean")
+		return fault.Invalid("this is an API key, not a session").Hint("to revoke it, delete the key")
 	}
 	if err := d.Store.RemoveKey(r.Context(), who.UserID, who.ID); err != nil {
 		return err
@@ -214,7 +214,7 @@ func (s *server) providerCallback(w http.ResponseWriter, r *http.Request, _ acco
 	http.SetCookie(w, &http.Cookie{Name: visitCookie, Path: signin.CallbackPath, MaxAge: -1, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode})
 	to := "/"
 	if err != nil {
-		s.Logger.WarnContext(r.Context(), "somebody could not sign in at the provider", "error", err)
+		s.Logger.WarnContext(r.Context(), "sign-in at the provider failed", "error", err)
 		to = "/sign-in#error=" + url.QueryEscape(faultOf(err).Code)
 	} else {
 		s.setCookie(w, session.Token, session.ExpiresAt)

@@ -20,20 +20,20 @@ const maxRetention = 3650
 
 type settingsJSON struct {
 	_                  struct{} `json:"-" additionalProperties:"true"`
-	DefaultModel       string   `json:"defaultModel" doc:"of agents that name none; empty is the server's"`
+	DefaultModel       string   `json:"defaultModel" doc:"of agents that name none; empty is the server's default"`
 	DefaultRepository  string   `json:"defaultRepository" doc:"of agents that name none; empty is none"`
 	BaseBranch         string   `json:"baseBranch" doc:"of repositories named without a ref; empty is the repository's default branch"`
-	DisplaySummary     bool     `json:"displayAgentSummary" doc:"lists and notices show what agents do and ask, with files and code, and the titles of pull requests"`
-	DisplaySummaryAway bool     `json:"displayAgentSummaryExternally" doc:"so do webhooks and other channels"`
-	PrivacyMode        bool     `json:"privacyMode" doc:"the server writes nothing of prompts, answers, paths or code into commit messages, branch names, pull requests, webhooks, /v0 and telemetry; it counts for each run as it was when the run was asked for"`
-	RetentionDays      int      `json:"retentionDays" minimum:"0" maximum:"3650" doc:"agents that nobody touches for so long are deleted; 0 is never"`
-	MaxTurns           int64    `json:"maxTurns" minimum:"0" doc:"replies of the model after which a run of an agent ends as EXPIRED; as of the three below, 0 is as the server has it, which is as much as it may be"`
-	MaxTokens          int64    `json:"maxTokens" minimum:"0" doc:"tokens likewise, also of subagents"`
-	MaxCostUSD         float64  `json:"maxCostUsd" minimum:"0" doc:"US dollars likewise; the price of every model has to be known"`
-	MaxSeconds         int64    `json:"maxSeconds" minimum:"0" doc:"time likewise, without what a run waits for people"`
-	NetworkMode        string   `json:"networkMode" enum:"allow_all,default_with_network_settings,network_settings_only" doc:"what machines may reach: all that the server allows, where packages and sources come from and the list, or the list alone; an environment narrows it further"`
-	NetworkAllowlist   []string `json:"networkAllowlist" nullable:"false" doc:"domains, *.domains, addresses and ranges that the mode lets in besides"`
-	MachineDays        int      `json:"machineRetentionDays" minimum:"0" maximum:"3650" doc:"machines that nobody uses for so long are removed with their disks; 0 is when the server does, which is as long as it may be"`
+	DisplaySummary     bool     `json:"displayAgentSummary" doc:"show what agents do and ask, including files and code, and titles of pull requests in lists and notifications"`
+	DisplaySummaryAway bool     `json:"displayAgentSummaryExternally" doc:"show them in webhooks and other channels too"`
+	PrivacyMode        bool     `json:"privacyMode" doc:"keep prompts, answers, paths and code out of commit messages, branch names, pull requests, webhooks, /v0 and telemetry; each run uses the setting at the time it was requested"`
+	RetentionDays      int      `json:"retentionDays" minimum:"0" maximum:"3650" doc:"days until an unused agent is deleted; 0 is never"`
+	MaxTurns           int64    `json:"maxTurns" minimum:"0" doc:"model replies after which a run ends as EXPIRED; for this and the three limits below, the server's limit is the default (0) and the maximum"`
+	MaxTokens          int64    `json:"maxTokens" minimum:"0" doc:"tokens after which a run ends, including subagents'"`
+	MaxCostUSD         float64  `json:"maxCostUsd" minimum:"0" doc:"US dollars after which a run ends; requires a price for every model"`
+	MaxSeconds         int64    `json:"maxSeconds" minimum:"0" doc:"seconds after which a run ends, not counting time spent waiting for people"`
+	NetworkMode        string   `json:"networkMode" enum:"allow_all,default_with_network_settings,network_settings_only" doc:"what machines may connect to: everything that the server allows; package and source hosts and the list; or only the list. An environment can restrict it further"`
+	NetworkAllowlist   []string `json:"networkAllowlist" nullable:"false" doc:"additional domains, *.domains, addresses and ranges that machines may connect to"`
+	MachineDays        int      `json:"machineRetentionDays" minimum:"0" maximum:"3650" doc:"days until an unused machine and its disk are deleted; the server's value is the default (0) and the maximum"`
 }
 
 type updateSettingsRequestJSON struct {
@@ -65,13 +65,13 @@ func settingsOf(s account.Settings) settingsJSON {
 
 func (s *server) settingsRoutes() []route {
 	return []route{
-		{method: "GET", path: "/v1/settings", id: "getSettings", summary: "Show what is settled for new agents", status: 200, out: settingsJSON{}, handle: s.getSettings},
-		{method: "PATCH", path: "/v1/settings", id: "updateSettings", summary: "Settle something for new agents; for admins", needs: account.Admin,
+		{method: "GET", path: "/v1/settings", id: "getSettings", summary: "Show the team's settings", status: 200, out: settingsJSON{}, handle: s.getSettings},
+		{method: "PATCH", path: "/v1/settings", id: "updateSettings", summary: "Change the team's settings; admins only", needs: account.Admin,
 			in: updateSettingsRequestJSON{}, status: 200, out: settingsJSON{}, handle: s.updateSettings},
-		{method: "GET", path: "/v1/usage", id: "getUsageReport", summary: "Count tokens by day, person, repository and model: yours, or everybody's for admins",
+		{method: "GET", path: "/v1/usage", id: "getUsageReport", summary: "Show token usage by day, person, repository and model: yours, or everybody's for admins",
 			query: []param{
-				{name: "from", kind: "string", words: "the first day, as 2006-01-02; 30 days ago unless given"},
-				{name: "to", kind: "string", words: "the last day; today unless given"},
+				{name: "from", kind: "string", words: "first day, such as 2006-01-02; default 30 days ago"},
+				{name: "to", kind: "string", words: "last day; default today"},
 			},
 			status: 200, out: usageReportJSON{}, handle: s.getUsageReport},
 	}
@@ -87,7 +87,7 @@ func (s *server) getSettings(w http.ResponseWriter, r *http.Request, _ account.A
 
 func (s *server) updateSettings(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	if s.Rules == nil {
-		return fault.NotImplemented("this server keeps no settings").Named(codeOff)
+		return fault.NotImplemented("settings are not enabled on this server").Named(codeOff)
 	}
 	var in updateSettingsRequestJSON
 	if err := readBody(w, r, &in); err != nil {
@@ -135,7 +135,7 @@ func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) erro
 	}
 	if in.BaseBranch != nil {
 		if *in.BaseBranch != "" && !validRef(*in.BaseBranch) {
-			return fault.Invalid("%s is not the name of a branch", quoted(*in.BaseBranch)).At("baseBranch")
+			return fault.Invalid("%s is not a valid branch name", quoted(*in.BaseBranch)).At("baseBranch")
 		}
 		to.BaseBranch = *in.BaseBranch
 	}
@@ -153,7 +153,7 @@ func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) erro
 	}
 	if in.RetentionDays != nil {
 		if to.RetentionDays = *in.RetentionDays; to.RetentionDays < 0 || to.RetentionDays > maxRetention {
-			return fault.Invalid("is a number of days from 0 to %d", maxRetention).At("retentionDays")
+			return fault.Invalid("must be a number of days from 0 to %d", maxRetention).At("retentionDays")
 		}
 	}
 	if err := s.settleLimit(&to.Limit, in); err != nil {
@@ -161,11 +161,11 @@ func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) erro
 	}
 	if in.MachineDays != nil {
 		if to.MachineDays = *in.MachineDays; to.MachineDays < 0 || to.MachineDays > maxRetention {
-			return fault.Invalid("is a number of days from 0 to %d", maxRetention).At("machineRetentionDays")
+			return fault.Invalid("must be a number of days from 0 to %d", maxRetention).At("machineRetentionDays")
 		}
 		if own := time.Duration(to.MachineDays) * 24 * time.Hour; s.MachineRetention != 0 && own > s.MachineRetention {
-			return fault.Invalid("the server keeps machines that nobody uses for at most %.4g days", s.MachineRetention.Hours()/24).At("machineRetentionDays").
-				Hint("give fewer days, or 0 for the server's own, or have the operator raise machine.retention_days")
+			return fault.Invalid("exceeds the server's limit of %.4g days", s.MachineRetention.Hours()/24).At("machineRetentionDays").
+				Hint("use fewer days, or 0 for the server's value, or ask the operator to raise machine.retention_days")
 		}
 	}
 	return nil
@@ -189,10 +189,10 @@ func settleNetwork(to *account.Settings, mode *string, list *[]string) error {
 		return nil
 	}
 	if len(*list) > maxNetworkList {
-		return fault.Invalid("has %d entries; up to %d are accepted", len(*list), maxNetworkList).At("networkAllowlist")
+		return fault.Invalid("has %d entries; the limit is %d", len(*list), maxNetworkList).At("networkAllowlist")
 	}
 	if _, err := policy.ForEnvironment(policy.EnvironmentSettingsOnly, *list); err != nil {
-		return fault.Invalid("%v", err).At("networkAllowlist").Hint("write domains such as example.com or *.example.com, addresses, or ranges such as 192.0.2.0/24")
+		return fault.Invalid("%v", err).At("networkAllowlist").Hint("use domains such as example.com or *.example.com, addresses, or ranges such as 192.0.2.0/24")
 	}
 	to.NetworkAllow = strings.Join(*list, " ")
 	return nil

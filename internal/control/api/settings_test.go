@@ -189,7 +189,7 @@ func TestMachineRetention(t *testing.T) {
 	h := newHouse(t)
 	h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":90}`), 200) // it keeps them for ever
 	h.api.MachineRetention = 30 * 24 * time.Hour
-	if a := h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":31}`), 400); !strings.Contains(string(a.body), "at most 30 days") {
+	if a := h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":31}`), 400); !strings.Contains(string(a.body), "limit of 30 days") {
 		t.Errorf("more than the server: %s", a.body)
 	}
 	for _, days := range []float64{30, 7, 0} {

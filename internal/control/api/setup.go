@@ -29,8 +29,8 @@ type SetUps interface {
 type snapshotJSON struct {
 	_               struct{} `json:"-" additionalProperties:"true"`
 	ID              string   `json:"id"`
-	EnvironmentJSON string   `json:"environmentJson" doc:"a proposal, that begins with the snapshot"`
-	Why             []string `json:"why" nullable:"false" doc:"where the parts of the proposal come from"`
+	EnvironmentJSON string   `json:"environmentJson" doc:"proposed environment.json, which starts from the snapshot"`
+	Why             []string `json:"why" nullable:"false" doc:"origin of each part of the proposal"`
 }
 
 type environmentTextJSON struct {
@@ -43,7 +43,7 @@ type proposedJSON struct {
 	Path            string   `json:"path"`
 	Branch          string   `json:"branch"`
 	EnvironmentJSON string   `json:"environmentJson"`
-	Findings        []string `json:"findings" nullable:"false" doc:"what is wrong with it"`
+	Findings        []string `json:"findings" nullable:"false" doc:"problems of the proposal"`
 }
 
 type committedJSON struct {
@@ -69,15 +69,15 @@ type triedErr struct {
 func (s *server) setUpRoutes() []route {
 	return []route{
 		{method: "POST", path: "/v1/agents/{id}/snapshots", id: "createSnapshot", long: true,
-			summary: "Save the disk of an agent's machine, which is stopped for that, and propose an environment that begins with it",
+			summary: "Stop an agent's machine, save its disk, and propose an environment that starts from it",
 			status:  201, out: snapshotJSON{}, handle: s.createSnapshot},
 		{method: "GET", path: "/v1/agents/{id}/environment", id: "getProposedEnvironment",
-			summary: "Show the environment that an agent has written, as it was pushed", status: 200, out: proposedJSON{}, handle: s.getProposed},
+			summary: "Show the environment that an agent has pushed", status: 200, out: proposedJSON{}, handle: s.getProposed},
 		{method: "POST", path: "/v1/agents/{id}/environment/try", id: "tryEnvironment", long: true,
-			summary: "Build an environment to see whether it can be; the reply is JSON lines: news, and the build at the end",
+			summary: "Test an environment with a build; the reply is JSON lines: progress, and the build at the end",
 			in:      environmentTextJSON{}, status: 200, media: jsonLines, handle: s.tryEnvironment},
 		{method: "POST", path: "/v1/agents/{id}/environment/commit", id: "commitEnvironment", long: true,
-			summary: "Commit an environment on the agent's branch, and push it", in: environmentTextJSON{}, status: 200, out: committedJSON{}, handle: s.commitEnvironment},
+			summary: "Commit an environment to the agent's branch and push it", in: environmentTextJSON{}, status: 200, out: committedJSON{}, handle: s.commitEnvironment},
 	}
 }
 
@@ -90,9 +90,9 @@ func (s *server) settingUp(r *http.Request, who account.APIKey) (agent.Agent, er
 	case a.Archived:
 		return a, fault.Conflict("the agent is archived").Named("agent_archived").Hint("unarchive it first")
 	case s.SetUps == nil:
-		return a, fault.NotImplemented("this server makes no environments of machines").Named(codeOff)
+		return a, fault.NotImplemented("saving machines as environments is not enabled on this server").Named(codeOff)
 	case len(a.Repos) == 0:
-		return a, fault.Conflict("the agent has no repository whose environment this could be").Named(codeNoRepository)
+		return a, fault.Conflict("the agent has no repository").Named(codeNoRepository)
 	}
 	return a, nil
 }
@@ -120,7 +120,7 @@ func (s *server) getProposed(w http.ResponseWriter, r *http.Request, who account
 		return err
 	}
 	if path == "" {
-		return fault.NotFound("the agent has pushed no environment of its own").Named("no_proposal").Hint("tell it in a follow-up what you expect")
+		return fault.NotFound("the agent has not pushed an environment").Named("no_proposal").Hint("tell it what to do in a follow-up")
 	}
 	out := proposedJSON{Path: path, Branch: branch, EnvironmentJSON: text, Findings: []string{}}
 	_, findings := environment.Parse(path, []byte(text))
@@ -138,7 +138,7 @@ func environmentText(w http.ResponseWriter, r *http.Request) (string, error) {
 	_, findings := environment.Parse("environmentJson", []byte(in.EnvironmentJSON))
 	for _, f := range findings {
 		if f.Severity == environment.Error {
-			return "", fault.Invalid("%s", f).Hint("`aloft env check` says all that is wrong with a file").At("environmentJson")
+			return "", fault.Invalid("%s", f).Hint("check the file with `aloft env check`").At("environmentJson")
 		}
 	}
 	return in.EnvironmentJSON, nil
@@ -189,7 +189,7 @@ func (s *server) relay(w http.ResponseWriter, r *http.Request, log *slog.Logger,
 	}
 	f := fault.Of(err)
 	if f.Kind == fault.KindInternal {
-		log.Error("an environment cannot be built", "error", err)
+		log.Error("cannot build an environment", "error", err)
 	}
 	message := f.Message
 	if f.Advice != "" {
@@ -234,8 +234,8 @@ func (in *agentEnvJSON) env() (agent.Env, error) {
 		return e, fault.Invalid("must be setup or vmSetupHelper, or absent").At("env.preset")
 	}
 	if e.Image = in.Image; e.Image != "" && (e.Preset != agent.SetUp || len(e.Image) > maxImageName) {
-		return e, fault.Invalid("an image is for env.preset setup, and has at most %d bytes", maxImageName).At("env.image").
-			Hint("elsewhere the image is the environment's: write it into environment.json")
+		return e, fault.Invalid("an image requires env.preset setup, and must be at most %d bytes", maxImageName).At("env.image").
+			Hint("otherwise set the image in environment.json")
 	}
 	return e, nil
 }

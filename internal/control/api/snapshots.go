@@ -27,14 +27,14 @@ type Disks interface {
 type savedSnapshotJSON struct {
 	_         struct{}   `json:"-" additionalProperties:"true"`
 	ID        string     `json:"id"`
-	UserID    int64      `json:"userId" minimum:"0" doc:"who has saved it"`
-	AgentID   string     `json:"agentId" doc:"whose machine it was"`
-	Repo      string     `json:"repo" doc:"whose machines may start from it, as in github.com/o/r"`
-	SizeBytes *int64     `json:"sizeBytes,omitempty" minimum:"0" doc:"on the disk, without what it stands on; absent while they are too many to count"`
+	UserID    int64      `json:"userId" minimum:"0" doc:"user who saved it"`
+	AgentID   string     `json:"agentId" doc:"agent whose machine it was"`
+	Repo      string     `json:"repo" doc:"repository whose machines may start from it, such as github.com/o/r"`
+	SizeBytes *int64     `json:"sizeBytes,omitempty" minimum:"0" doc:"size on disk without the layers below it; absent if it could not be measured in time"`
 	CreatedAt time.Time  `json:"createdAt"`
-	Published bool       `json:"published" doc:"an admin lets the machines of all members start from it; otherwise only those of userId do"`
-	UsedAt    *time.Time `json:"usedAt,omitempty" doc:"about when a machine last began with it"`
-	ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"when it is removed, unless a machine begins with it before; absent is never"`
+	Published bool       `json:"published" doc:"machines of all members may start from it; otherwise only those of userId"`
+	UsedAt    *time.Time `json:"usedAt,omitempty" doc:"about when a machine last started from it"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"when it will be removed unless a machine starts from it first; absent is never"`
 }
 
 type updateSnapshotRequestJSON struct {
@@ -50,14 +50,14 @@ type listSnapshotsResponseJSON struct {
 
 func (s *server) snapshotRoutes(page []param) []route {
 	return []route{
-		{method: "GET", path: "/v1/snapshots", id: "listSnapshots", summary: "List the saved disks of your machines, and for admins everybody's, newest first",
+		{method: "GET", path: "/v1/snapshots", id: "listSnapshots", summary: "List snapshots of your machines (for admins, of all machines), newest first",
 			query: append(slices.Clone(page),
-				param{name: "environmentId", kind: "string", words: "those of this environment's repositories"},
-				param{name: "repo", kind: "string", words: "those of this repository, by its URL"}),
+				param{name: "environmentId", kind: "string", words: "only snapshots of this environment's repositories"},
+				param{name: "repo", kind: "string", words: "only snapshots of the repository with this URL"}),
 			status: 200, out: listSnapshotsResponseJSON{}, handle: s.listSnapshots},
-		{method: "PATCH", path: "/v1/snapshots/{snapshotId}", id: "updateSnapshot", summary: "Let the machines of all members start from a snapshot, or no longer; for admins", needs: account.Admin,
+		{method: "PATCH", path: "/v1/snapshots/{snapshotId}", id: "updateSnapshot", summary: "Publish a snapshot to all members, or unpublish it; admins only", needs: account.Admin,
 			in: updateSnapshotRequestJSON{}, status: 200, out: savedSnapshotJSON{}, handle: s.updateSnapshot},
-		{method: "DELETE", path: "/v1/snapshots/{snapshotId}", id: "deleteSnapshot", summary: "Delete a snapshot; machines that began with it go on",
+		{method: "DELETE", path: "/v1/snapshots/{snapshotId}", id: "deleteSnapshot", summary: "Delete a snapshot; machines that started from it are not affected",
 			status: 200, out: idResponseJSON{}, handle: s.deleteSnapshot},
 	}
 }
@@ -184,7 +184,7 @@ func (s *server) updateSnapshot(w http.ResponseWriter, r *http.Request, who acco
 // record, and deleted by asking again.
 func (s *server) deleteSnapshot(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	id := r.PathValue("snapshotId")
-	missing := fault.NotFound("no snapshot %s that you may delete", quoted(id))
+	missing := fault.NotFound("no snapshot %s, or you may not delete it", quoted(id))
 	if s.Snapshots == nil {
 		return missing
 	}

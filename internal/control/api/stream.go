@@ -27,7 +27,7 @@ const keptForever = 365 * 24 * time.Hour
 func (s *server) streamRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	err := s.sendRun(w, r, who)
 	if errors.Is(err, store.ErrUnreachable) {
-		return fault.Unavailable("the events of the run cannot be read now").Named(codeStream).Because(err)
+		return fault.Unavailable("cannot read the events of the run").Named(codeStream).Because(err)
 	}
 	return err
 }
@@ -201,4 +201,4 @@ func (p *push) flush() error {
 func (p *push) close() { _ = p.rc.SetWriteDeadline(time.Time{}) }
 
 // errGone is a reader that went away or is too slow: nobody's mistake.
-var errGone = errors.New("the reader is gone")
+var errGone = errors.New("the client has disconnected")

@@ -18,7 +18,7 @@ import (
 type customSubagentJSON struct {
 	_           struct{}           `json:"-" additionalProperties:"false"`
 	Name        string             `json:"name" minLength:"1" maxLength:"100"`
-	Description string             `json:"description" minLength:"1" maxLength:"1000" doc:"what the agent is told of it"`
+	Description string             `json:"description" minLength:"1" maxLength:"1000" doc:"description for the agent"`
 	Prompt      string             `json:"prompt" minLength:"1" maxLength:"8192" doc:"its system prompt"`
 	Model       *subagentModelJSON `json:"model,omitempty"`
 }
@@ -37,7 +37,7 @@ func (m *subagentModelJSON) UnmarshalJSON(data []byte) error {
 // Schema implements [huma.SchemaProvider].
 func (subagentModelJSON) Schema(r huma.Registry) *huma.Schema {
 	return &huma.Schema{
-		Description: "an id of GET /v1/models, fast, or inherit, which is the agent's own and the default",
+		Description: "an id from GET /v1/models, fast, or inherit (default: the agent's model)",
 		OneOf:       []*huma.Schema{{Type: huma.TypeString}, r.Schema(reflect.TypeFor[modelRefJSON](), true, "")},
 	}
 }
@@ -45,7 +45,7 @@ func (subagentModelJSON) Schema(r huma.Registry) *huma.Schema {
 // subagents checks those that come with the wish for an agent.
 func (s *server) subagents(ctx context.Context, in []customSubagentJSON) ([]subagent.Definition, error) {
 	if len(in) > subagent.MaxGiven {
-		return nil, fault.Invalid("has %d; at most %d are accepted", len(in), subagent.MaxGiven).At("customSubagents")
+		return nil, fault.Invalid("has %d entries; the limit is %d", len(in), subagent.MaxGiven).At("customSubagents")
 	}
 	var all []subagent.Definition
 	for i, one := range in {
@@ -55,7 +55,7 @@ func (s *server) subagents(ctx context.Context, in []customSubagentJSON) ([]suba
 			return nil, fault.Invalid("%v", err).At(at + field)
 		}
 		if slices.ContainsFunc(all, func(o subagent.Definition) bool { return o.Name == d.Name }) {
-			return nil, fault.Invalid("there are two of the name %s", quoted(d.Name)).At(at + "name")
+			return nil, fault.Invalid("duplicate name %s", quoted(d.Name)).At(at + "name")
 		}
 		if m := (*modelRefJSON)(one.Model); m != nil {
 			if d.Model = m.ID; d.Model != subagent.Inherit && d.Model != subagent.Fast {

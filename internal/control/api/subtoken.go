@@ -21,7 +21,7 @@ const theTeamID = 1
 type createSubTokenRequestJSON struct {
 	_            struct{} `json:"-" additionalProperties:"true"`
 	ForUserEmail *string  `json:"forUserEmail,omitempty" format:"email" minLength:"1"`
-	ForUserID    *int64   `json:"forUserId,omitempty" minimum:"1" doc:"in place of forUserEmail"`
+	ForUserID    *int64   `json:"forUserId,omitempty" minimum:"1" doc:"instead of forUserEmail"`
 }
 
 type createSubTokenResponseJSON struct {
@@ -37,7 +37,7 @@ type createSubTokenResponseJSON struct {
 // makes no others: it would live for ever.
 func (s *server) createSubToken(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	if who.Kind != account.Lasting {
-		return fault.Denied("only an admin's own key makes sub-tokens").Named("service_account_required").Hint("use a key of POST /v1/me/keys")
+		return fault.Denied("only an admin's API key can create sub-tokens").Named("service_account_required").Hint("use a key from POST /v1/me/keys")
 	}
 	var in createSubTokenRequestJSON
 	if err := readBody(w, r, &in); err != nil {
@@ -68,17 +68,17 @@ func (s *server) subTokenUser(ctx context.Context, in createSubTokenRequestJSON)
 	field := "forUserEmail"
 	switch {
 	case (in.ForUserEmail == nil) == (in.ForUserID == nil):
-		return u, fault.Invalid("one of forUserEmail and forUserId is needed")
+		return u, fault.Invalid("forUserEmail or forUserId is required")
 	case in.ForUserID != nil:
 		field = "forUserId"
 		u, err = s.Accounts.User(ctx, *in.ForUserID)
 	case *in.ForUserEmail == "":
-		return u, fault.Invalid("may not be empty").At(field)
+		return u, fault.Invalid("must not be empty").At(field)
 	default:
 		u, err = s.Accounts.UserByEmail(ctx, *in.ForUserEmail)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		err = fault.NotFound("there is no such user in the team").Named("team_membership_required").At(field)
+		err = fault.NotFound("no such member").Named("team_membership_required").At(field)
 	}
 	return u, err
 }

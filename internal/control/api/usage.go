@@ -10,7 +10,7 @@ import (
 
 type usageTokenUsageJSON struct {
 	_                struct{} `json:"-" additionalProperties:"true"`
-	InputTokens      int64    `json:"inputTokens" minimum:"0" doc:"neither read from a cache nor written to one"`
+	InputTokens      int64    `json:"inputTokens" minimum:"0" doc:"not including cache reads and writes"`
 	OutputTokens     int64    `json:"outputTokens" minimum:"0"`
 	CacheWriteTokens int64    `json:"cacheWriteTokens" minimum:"0"`
 	CacheReadTokens  int64    `json:"cacheReadTokens" minimum:"0"`
@@ -20,8 +20,8 @@ type usageTokenUsageJSON struct {
 
 // Cost is what tokens cost.
 type Cost struct {
-	CostUSD        *float64 `json:"costUsd,omitempty" minimum:"0" doc:"in US dollars, at the prices when they were used; absent where none of them is known; an addition to the API"`
-	UnpricedTokens int64    `json:"unpricedTokens,omitempty" minimum:"0" doc:"of those, how many costUsd leaves out, since their price was not known; an addition to the API"`
+	CostUSD        *float64 `json:"costUsd,omitempty" minimum:"0" doc:"in US dollars, at the prices when the tokens were used; absent if no price is known; an addition to the API"`
+	UnpricedTokens int64    `json:"unpricedTokens,omitempty" minimum:"0" doc:"tokens not included in costUsd because their price is unknown; an addition to the API"`
 }
 
 func costOf(u conversation.Usage) Cost {

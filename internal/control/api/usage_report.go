@@ -17,11 +17,11 @@ type usageReportJSON struct {
 
 type usageRowJSON struct {
 	_            struct{} `json:"-" additionalProperties:"true"`
-	Day          string   `json:"day" format:"date" doc:"when the runs began, in UTC"`
+	Day          string   `json:"day" format:"date" doc:"day on which the runs started, in UTC"`
 	UserID       int64    `json:"userId"`
-	User         string   `json:"user,omitempty" doc:"what they are called"`
-	Repository   string   `json:"repository,omitempty" doc:"the first of the agent's"`
-	Model        string   `json:"model,omitempty" doc:"the server's default where it is absent"`
+	User         string   `json:"user,omitempty" doc:"name of the user"`
+	Repository   string   `json:"repository,omitempty" doc:"first repository of the agent"`
+	Model        string   `json:"model,omitempty" doc:"absent for the server's default"`
 	Runs         int64    `json:"runs"`
 	Turns        int64    `json:"turns"`
 	InputTokens  int64    `json:"inputTokens"`
@@ -49,7 +49,7 @@ func (s *server) getUsageReport(w http.ResponseWriter, r *http.Request, who acco
 		return err
 	}
 	if n := to.Sub(from) / (24 * time.Hour); n < 0 || n >= maxReport {
-		return fault.Invalid("from and to are at most %d days apart, and from comes first", maxReport)
+		return fault.Invalid("from must not be after to, and they must be at most %d days apart", maxReport)
 	}
 	out := usageReportJSON{From: from.Format(time.DateOnly), To: to.Format(time.DateOnly), Items: []usageRowJSON{}}
 	if s.Usage == nil {
@@ -83,7 +83,7 @@ func day(text, field string, standard time.Time) (time.Time, error) {
 	}
 	t, err := time.Parse(time.DateOnly, text)
 	if err != nil {
-		return t, fault.Invalid("is no day as 2006-01-02").At(field)
+		return t, fault.Invalid("must be a day such as 2006-01-02").At(field)
 	}
 	return t, nil
 }

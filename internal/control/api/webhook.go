@@ -24,15 +24,15 @@ type Outbound interface {
 
 type webhookJSON struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
-	URL    string   `json:"url" format:"uri" maxLength:"2048" doc:"told of what events says"`
-	Secret *string  `json:"secret,omitempty" minLength:"32" maxLength:"256" doc:"what deliveries are signed with"`
-	Events []string `json:"events,omitempty" nullable:"false" enum:"statusChange,approvalRequested" doc:"what it is told of: the end of a run, a question that waits; both where it is absent"`
+	URL    string   `json:"url" format:"uri" maxLength:"2048" doc:"URL that receives the deliveries"`
+	Secret *string  `json:"secret,omitempty" minLength:"32" maxLength:"256" doc:"signs the deliveries"`
+	Events []string `json:"events,omitempty" nullable:"false" enum:"statusChange,approvalRequested" doc:"statusChange: a run has ended; approvalRequested: a request is waiting for an answer; default both"`
 }
 
 type deliveryJSON struct {
 	_              struct{}   `json:"-" additionalProperties:"true"`
 	ID             string     `json:"id" doc:"X-Webhook-ID of every attempt"`
-	Event          string     `json:"event" enum:"statusChange,approvalRequested" doc:"what it tells: the end of a run, or a question that waits"`
+	Event          string     `json:"event" enum:"statusChange,approvalRequested" doc:"statusChange: a run has ended; approvalRequested: a request is waiting for an answer"`
 	RunID          string     `json:"runId"`
 	State          string     `json:"state" enum:"pending,delivered,failed"`
 	Attempts       int        `json:"attempts" minimum:"0"`
@@ -51,9 +51,9 @@ type listDeliveriesResponseJSON struct {
 
 func (s *server) webhookRoutes(page []param) []route {
 	return []route{
-		{method: "GET", path: "/v1/agents/{id}/webhook-deliveries", id: "listWebhookDeliveries", summary: "List what an agent's webhook was told, or is to be, newest first",
+		{method: "GET", path: "/v1/agents/{id}/webhook-deliveries", id: "listWebhookDeliveries", summary: "List the deliveries of an agent's webhook, newest first",
 			query: page, status: 200, out: listDeliveriesResponseJSON{}, handle: s.listDeliveries},
-		{method: "POST", path: "/v1/agents/{id}/webhook-deliveries/{deliveryId}/replay", id: "replayWebhookDelivery", summary: "Tell an agent's webhook again, with the same id",
+		{method: "POST", path: "/v1/agents/{id}/webhook-deliveries/{deliveryId}/replay", id: "replayWebhookDelivery", summary: "Send a webhook delivery again, with the same id",
 			status: 200, out: idResponseJSON{}, handle: s.replayDelivery},
 	}
 }
@@ -71,13 +71,13 @@ func (s *server) sealWebhook(ctx context.Context, agentID string, in *webhookJSO
 	}
 	for i, e := range in.Events {
 		if e != string(store.StatusChange) && e != string(store.ApprovalRequested) {
-			return nil, fault.Invalid("is %q; statusChange and approvalRequested are accepted", e).At(fmt.Sprintf("webhook.events[%d]", i))
+			return nil, fault.Invalid("is %q; must be statusChange or approvalRequested", e).At(fmt.Sprintf("webhook.events[%d]", i))
 		}
 	}
 	key := ""
 	if in.Secret != nil {
 		if key = *in.Secret; len(key) < 32 || len(key) > 256 {
-			return nil, fault.Invalid("has %d bytes; from 32 to 256 are accepted", len(key)).At("webhook.secret")
+			return nil, fault.Invalid("has %d bytes; must have 32 to 256", len(key)).At("webhook.secret")
 		}
 	}
 	sealed, err := s.Secrets.SealWebhook(ctx, agentID, in.URL, key)
