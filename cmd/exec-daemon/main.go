@@ -205,6 +205,7 @@ func run(ctx context.Context, args []string, given variables, stderr io.Writer) 
 	log.InfoContext(ctx, "listening", "addr", l.Addr().String(), "pty", ptyListener.Addr().String(),
 		"workspace", cfg.Workspace, "boot", server.BootID())
 	both, ctx := errgroup.WithContext(ctx)
+	go giveBackSettled(ctx)
 	both.Go(func() error { return server.Serve(ctx, l) })
 	both.Go(func() error { return server.ServeGuarded(ctx, ptyListener, terminals.Handler()) })
 	return both.Wait()
