@@ -66,7 +66,7 @@ const version = (id: string, userId: number, minutes: number, text: string): Env
 export const versions = [version("v3", 2, 400, environmentJson), version("v2", 1, 2_900, environmentJson.replace('"instal"', '"install"')), version("v1", 1, 9_000, '{ "install": "npm ci" }\n')];
 
 const snapshot = (n: number, minutes: number, more: Partial<Snapshot> = {}): Snapshot => ({
-  id: `snapshot-20260102-00000000-0000-4000-8000-${String(n).padStart(12, "0")}`, userId: n, agentId: "bc-1", repo: "git.example.com/acme/shop", createdAt: minutesAgo(minutes), sizeBytes: 1_342_177_280 * n, ...more,
+  id: `snapshot-20260102-00000000-0000-4000-8000-${String(n).padStart(12, "0")}`, userId: n, agentId: "bc-1", repo: "git.example.com/acme/shop", createdAt: minutesAgo(minutes), sizeBytes: 1_342_177_280 * n, published: false, ...more,
 });
 export const snapshots = [
   snapshot(1, 600, { usedAt: minutesAgo(30), expiresAt: new Date(Date.now() + 29 * 86_400_000).toISOString() }),
