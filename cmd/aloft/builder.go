@@ -21,7 +21,7 @@ import (
 
 // openBuilder returns a Dockerfile builder that uses the best engine on this host.
 // The caller must close its engine.
-func openBuilder(data string, c imagesConfig, network policy.Network, images *image.Store) (*dockerfile.Builder, error) {
+func openBuilder(data string, c serverConfig, network policy.Network, images *image.Store) (*dockerfile.Builder, error) {
 	bin, err := container.Install(binaries(), filepath.Join(data, "bin"))
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func openBuilder(data string, c imagesConfig, network policy.Network, images *im
 	if err != nil {
 		return nil, err
 	}
-	engine, err := openEngine(filepath.Join(data, "build"), bin.Runc, links, c)
+	engine, err := openEngine(filepath.Join(data, "build"), bin.Runc, links, c.Images)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,13 @@ func openBuilder(data string, c imagesConfig, network policy.Network, images *im
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	return &dockerfile.Builder{Engine: engine, Images: images, Dir: dir, Registry: c.registry(), Network: c.BuildNetwork, Policy: network}, nil
+	return &dockerfile.Builder{
+		Engine: engine, Images: images, Dir: dir, Registry: c.registry(), Network: c.Images.BuildNetwork, Policy: network,
+		Limits: dockerfile.Limits{
+			MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs, Time: duration(c.Environments.InstallLimit),
+		},
+		MaxBase: c.Machine.DiskBytes,
+	}, nil
 }
 
 // buildWorkDir returns the folder for temporary files of Dockerfile builds.
@@ -82,36 +88,55 @@ type engineDetail struct {
 // errNoEngine means that this host has no engine to build Dockerfiles with.
 var errNoEngine = errors.New("no Dockerfile builder found: apt-get install -y --no-install-recommends buildah")
 
-// findEngine chooses the best engine that this host has.
+// findEngine chooses the best engine that this host has. "auto" chooses only engines
+// that run in a [dockerfile.Cell]. The operator has to name any other, and contains
+// what it builds.
 func findEngine(c imagesConfig) (engineDetail, error) {
-	want := func(name string) bool { return c.Builder == "auto" || c.Builder == "" || c.Builder == name }
-	if want("buildkit") {
-		buildctl, err := exec.LookPath("buildctl")
-		_, daemonErr := exec.LookPath("buildkitd")
-		address := cmp.Or(c.BuilderAt, os.Getenv("BUILDKIT_HOST"))
-		if err == nil && (address != "" || daemonErr == nil) {
-			return engineDetail{"buildkit", buildctl, address}, nil
-		}
-		if c.Builder == "buildkit" {
-			return engineDetail{}, errors.New("images.builder is buildkit, but buildctl and either buildkitd or an address are missing: build them with hack/build-buildkit.sh")
-		}
-	}
-	if want("buildah") {
-		if path, err := buildah.Find(); err == nil {
-			return engineDetail{"buildah", path, ""}, nil
-		} else if c.Builder == "buildah" {
+	auto := c.Builder == "auto" || c.Builder == ""
+	if auto || c.Builder == "buildkit" && c.BuilderAt == "" || c.Builder == "buildah" {
+		if err := dockerfile.CanContain(); err != nil {
 			return engineDetail{}, err
 		}
 	}
-	if want("docker") {
+	if auto || c.Builder == "buildkit" {
+		found, err := findBuildKit(c)
+		if err == nil || !auto {
+			return found, err
+		}
+	}
+	if auto || c.Builder == "buildah" {
+		path, err := buildah.Find()
+		if err == nil {
+			return engineDetail{"buildah", path, ""}, nil
+		}
+		if !auto {
+			return engineDetail{}, err
+		}
+	}
+	if c.Builder == "docker" {
 		if at := dockerAddress(c); at != "" {
 			return engineDetail{"docker", "", at}, nil
 		}
-		if c.Builder == "docker" {
-			return engineDetail{}, errors.New("images.builder is docker, but no daemon socket was found: set images.builder_at")
-		}
+		return engineDetail{}, errors.New("images.builder is docker, but no daemon socket was found: set images.builder_at")
 	}
 	return engineDetail{}, errNoEngine
+}
+
+// findBuildKit finds BuildKit. It refuses versions with known holes.
+func findBuildKit(c imagesConfig) (engineDetail, error) {
+	buildctl, err := exec.LookPath("buildctl")
+	buildkitd, daemonErr := exec.LookPath("buildkitd")
+	address := ""
+	if c.Builder == "buildkit" {
+		address = cmp.Or(c.BuilderAt, os.Getenv("BUILDKIT_HOST"))
+	}
+	if err != nil || address == "" && daemonErr != nil {
+		return engineDetail{}, errors.New("images.builder is buildkit, but buildctl and either buildkitd or an address are missing: build them with hack/build-buildkit.sh")
+	}
+	if address != "" {
+		buildkitd = buildctl
+	}
+	return engineDetail{"buildkit", buildctl, address}, buildkit.CheckVersion(buildkitd)
 }
 
 // dockerAddress returns the address of a Docker or Podman daemon, or "".
@@ -149,11 +174,18 @@ func openEngine(dir, runc string, links dockerfile.Links, c imagesConfig) (docke
 func builderCheck(c imagesConfig) container.Check {
 	check := container.Check{Name: "Dockerfile builds"}
 	d, err := findEngine(c)
-	if err != nil {
-		check.Detail, check.Fix = "environments with a Dockerfile cannot be built", "apt-get install -y --no-install-recommends buildah, or hack/build-buildkit.sh and put .bin/buildkitd and .bin/buildctl on the PATH"
+	if containErr := dockerfile.CanContain(); containErr != nil && err != nil {
+		check.Detail, check.Fix = containErr.Error(), "sysctl -w user.max_user_namespaces=28633"
 		return check
 	}
-	check.OK, check.Detail = true, d.name
+	if err != nil {
+		check.Detail, check.Fix = "environments with a Dockerfile cannot be built: "+err.Error(), "apt-get install -y --no-install-recommends buildah, or hack/build-buildkit.sh and put .bin/buildkitd and .bin/buildctl on the PATH"
+		return check
+	}
+	check.OK, check.Detail = true, d.name+" in a user namespace"
+	if d.address != "" {
+		check.Detail = d.name + ", contained by whoever runs it"
+	}
 	if at := cmp.Or(d.path, d.address); at != "" {
 		check.Detail += " (" + at + ")"
 	}

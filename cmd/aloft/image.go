@@ -16,6 +16,7 @@ import (
 
 	"aloft/internal/cli"
 	"aloft/internal/control/image"
+	"aloft/internal/control/image/registry"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine/container"
 )
@@ -44,14 +45,21 @@ as debian:12 or ghcr.io/team/app@sha256:….`,
 }
 
 // openImages opens the image store of the server on a data folder.
-func openImages(data string, c imagesConfig) (*image.Store, error) {
-	return image.Open(container.ImageDir(machinesDir(data)), image.Options{Registry: c.registry(), Recheck: c.recheck()})
+func openImages(data string, c serverConfig, named ...string) (*image.Store, error) {
+	from := c.registry()
+	for _, name := range named {
+		if host, ok := registry.Host(name); ok {
+			from.Named = append(from.Named, host)
+		}
+	}
+	return image.Open(container.ImageDir(machinesDir(data)), image.Options{Registry: from, Recheck: c.Images.recheck()})
 }
 
 func machinesDir(data string) string { return filepath.Join(data, "machines") }
 
-// open opens the store that the flags select.
-func (f *imageFlags) open(a *app) (*image.Store, serverConfig, error) {
+// open opens the store that the flags select. The registries of the named images
+// may be at any address, because the operator has named them.
+func (f *imageFlags) open(a *app, named ...string) (*image.Store, serverConfig, error) {
 	if os.Geteuid() != 0 {
 		return nil, serverConfig{}, &cli.Problem{Exit: cli.Denied, Code: "not_root", Message: "unpacking layers with file owners requires root", Hint: "run it with sudo"}
 	}
@@ -59,7 +67,7 @@ func (f *imageFlags) open(a *app) (*image.Store, serverConfig, error) {
 	if err != nil {
 		return nil, c, err
 	}
-	s, err := openImages(f.data, c.Images)
+	s, err := openImages(f.data, c, named...)
 	return s, c, err
 }
 
@@ -107,7 +115,7 @@ interrupted pull resumes where it stopped.`,
   sudo aloft image pull ghcr.io/team/app@sha256:…`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, _, err := f.open(a)
+			s, _, err := f.open(a, args...)
 			if err != nil {
 				return err
 			}
@@ -303,11 +311,11 @@ removed by name. This is safe to run while the server runs.`,
 }
 
 func pruneCache(ctx context.Context, data string, c serverConfig) error {
-	b, err := openBuilder(data, c.Images, c.Machine.Egress.network(), nil)
+	b, err := openBuilder(data, c, c.Machine.Egress.network(), nil)
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.Engine.Prune(ctx), b.Engine.Close())
+	return errors.Join(b.Prune(ctx), b.Engine.Close())
 }
 
 // lastLines keeps the last lines of a command's output, to show if the command fails.

@@ -44,8 +44,8 @@ that agents need. With a --mirror of snapshot.debian.org, or with --lock, the bu
 reproducible bit for bit; an image lists its exact packages in
 /usr/share/aloft/packages.lock. --desktop adds a desktop with Chromium, about 0.9 GB.
 
-With --dockerfile, build the Dockerfile as for an environment, with the engine that
-this host has: BuildKit, buildah, Docker or Podman (see "aloft doctor").`,
+With --dockerfile, build the Dockerfile as for an environment, with BuildKit or buildah,
+whichever this host has (see "aloft doctor"), or with the engine in images.builder.`,
 		Example: `  sudo aloft image build
   sudo aloft image build desktop --desktop
   sudo aloft image build --mirror http://snapshot.debian.org/archive/debian/20260901T000000Z
@@ -153,7 +153,7 @@ func (a *app) buildDockerfile(cmd *cobra.Command, f *imageFlags, o imageBuild, n
 	if err != nil {
 		return usageError{err}
 	}
-	b, err := openBuilder(f.data, c.Images, c.Machine.Egress.network(), s)
+	b, err := openBuilder(f.data, c, c.Machine.Egress.network(), s)
 	if err != nil {
 		return err
 	}

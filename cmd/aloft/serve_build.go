@@ -81,7 +81,7 @@ func (s *server) newBuilder(data string, c serverConfig, network policy.Network,
 			return err
 		}
 		config.Room = func() error { return s.disk.Room() }
-		s.dockerfiles = &dockerfiles{data: data, config: c.Images, network: network, images: r.Images()}
+		s.dockerfiles = &dockerfiles{data: data, config: c, network: network, images: r.Images()}
 		config.Dockerfiles = s.dockerfiles
 		if err := dockerfile.Sweep(buildWorkDir(data)); err != nil {
 			logger.Error("cannot remove leftovers of Dockerfile builds", "error", err)
@@ -113,7 +113,7 @@ func (s *server) stopHolder(ctx context.Context, id string, why error) error {
 // dockerfiles builds Dockerfiles. It chooses an engine of the host at the first build.
 type dockerfiles struct {
 	data    string
-	config  imagesConfig
+	config  serverConfig
 	network policy.Network
 	images  *image.Store
 
@@ -123,7 +123,7 @@ type dockerfiles struct {
 
 // Ready implements [build.Dockerfiles].
 func (d *dockerfiles) Ready() error {
-	if _, err := findEngine(d.config); err != nil {
+	if _, err := findEngine(d.config.Images); err != nil {
 		return fault.NotImplemented("this server cannot build Dockerfiles: no builder is installed").Named("no_image_builder").
 			Hint("run `aloft doctor` on the server to see how to install one").Because(err)
 	}
@@ -179,7 +179,7 @@ func (d *dockerfiles) prune(ctx context.Context) error {
 	}
 	b, err := d.open()
 	if err == nil {
-		err = b.Engine.Prune(ctx)
+		err = b.Prune(ctx)
 	}
 	if fault.Is(err, fault.KindConflict) {
 		return nil // another process is building

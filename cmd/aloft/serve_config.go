@@ -184,10 +184,13 @@ type registryConfig struct {
 }
 
 // registry returns the configuration of the registry client.
-func (c imagesConfig) registry() registry.Config {
-	out := registry.Config{Insecure: c.Insecure, Credentials: map[string]registry.Credential{}}
-	for _, r := range c.Credentials {
+func (c serverConfig) registry() registry.Config {
+	out := registry.Config{Insecure: c.Images.Insecure, Credentials: map[string]registry.Credential{}, Outbound: c.Outbound.network()}
+	for _, r := range c.Images.Credentials {
 		out.Credentials[r.Host] = registry.Credential{Username: r.Username, Token: r.Token}
+	}
+	if host, ok := registry.Host(c.Machine.Image); ok {
+		out.Named = append(out.Named, host)
 	}
 	return out
 }

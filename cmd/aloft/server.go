@@ -434,7 +434,7 @@ func newRuntime(data string, c serverConfig, logger *slog.Logger) (machine.Runti
 	if err != nil {
 		return nil, err
 	}
-	images, err := openImages(data, c.Images)
+	images, err := openImages(data, c)
 	if err != nil {
 		return nil, err
 	}

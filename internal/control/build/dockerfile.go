@@ -178,7 +178,7 @@ func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildL
 	}
 	of := p.Environment.Build
 	spec := dockerfile.Spec{
-		Root: root, Dockerfile: of.Dockerfile, Contents: of.DockerfileContents, Context: of.Context,
+		Repository: p.repoURL, Root: root, Dockerfile: of.Dockerfile, Contents: of.DockerfileContents, Context: of.Context,
 		Policy: &network, Secrets: set.Vars,
 	}
 	// What an engine says is a machine's word.
@@ -191,7 +191,7 @@ func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildL
 		if len(failed.Said) > 0 {
 			words += "\n" + strings.Join(failed.Said, "\n")
 		}
-		err = fault.Invalid("%s", clean.String(words)).Named("dockerfile_failed")
+		err = fault.Invalid("%s", clean.String(words)).Named(fault.Of(failed).Code)
 	}
 	if err != nil {
 		return "", err

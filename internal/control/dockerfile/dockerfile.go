@@ -4,13 +4,16 @@
 // how any engine works: that is for the packages below this one, which
 // dockerfiletest holds to these words.
 //
-// A Dockerfile is somebody's code, and its RUN steps run on this host, in the
-// engine's containers and not in a machine. What it may read of the host is its
-// context, inside of the repository. What it may reach is what a machine may: the
-// engine itself, and not only its steps, runs behind a gateway.
+// A Dockerfile is somebody's code, and so is all that an engine does for it. An
+// engine that the server starts runs, with its steps, in a [Cell]: root there is
+// nobody on the host, and sees the repository's own files and no others. What
+// the Dockerfile says goes through a gate first, which refuses what it cannot tell
+// the meaning of. What a build may reach is what a machine may: the engine itself,
+// and not only its steps, runs behind a gateway.
 package dockerfile
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -45,6 +48,11 @@ type Engine interface {
 	// whether one that has it, or none, is held to that also where the engine itself
 	// fetches something, as for ADD.
 	Confines() bool
+	// Fetches reports whether the engine fetches the images of FROM itself, and is
+	// contained by whoever runs it; any other is given them, and runs in a [Cell].
+	Fetches() bool
+	// HereDocuments reports whether the engine knows RUN <<EOF.
+	HereDocuments() bool
 	// Keeps are the folders of this host in which the engine keeps what it works
 	// on; none where that is a daemon's own affair.
 	Keeps() []string
@@ -54,31 +62,30 @@ type Engine interface {
 	Close() error
 }
 
-// A Job is one build, made ready for an engine. All its paths are absolute, and
-// none but Output is written to.
+// A Job is one build, made ready for an engine. All its paths are absolute.
 type Job struct {
+	Repository string            // whose the build is; what is kept for one is not another's
+	FirstID    uint32            // the user of the host that root in the build's cell is; 0 where it has none
+	Limits     Limits            // of the cell
+	Work       string            // folder of the build's own, which its cell may write to
 	Context    string            // folder
-	Dockerfile string            // file, called Dockerfile, in a folder of its own
-	Ignore     string            // file of the patterns that the context leaves out, "" for none
+	Dockerfile string            // file, called Dockerfile, in Work
+	Ignore     string            // file of the patterns that the context leaves out, in Work; "" for none
 	Args       map[string]string // ARG
 	Secrets    map[string]string // id to value, for RUN --mount=type=secret
 	Target     string            // stage to build; "" is the last
 	Network    string            // Machine, Host or None
 	Policy     policy.Network    // of Machine
-	Bases      []string          // the images of registries that it begins with, as far as that is known
-	// Own fetches the image of a reference, one of Bases, where its registry is one
-	// of the operator's, which Policy may well refuse: dir is an OCI layout with it,
-	// "" for that of any other registry.
-	Own      func(ctx context.Context, ref string) (dir, digest string, err error)
-	NoCache  bool
-	Insecure []string // registries without TLS
-	AuthFile string   // config.json as Docker has it, in a folder of its own, for FROM
-	Output   string   // folder to write an OCI layout to, with one image; it is not there yet
+	Bases      []Base            // all the images of registries that it begins with or copies from
+	NoCache    bool
+	AuthFile   string // config.json as Docker has it, for an engine that fetches; "" for any other
+	Output     string // folder in Work to write an OCI layout to, with one image; it is not there yet
 }
 
 // A Spec is an image that somebody wants. Paths are relative to Root, with
 // slashes, and may not lead out of it, be it by links.
 type Spec struct {
+	Repository string            // whose the build is, such as its URL; Root unless given
 	Root       string            // folder of the repository's checkout
 	Dockerfile string            // path of it; or
 	Contents   string            // its text
@@ -99,6 +106,8 @@ type Builder struct {
 	Registry registry.Config // for FROM
 	Network  string          // Machine (also if it is ""), Host or None
 	Policy   policy.Network  // of Machine, where a Spec has none
+	Limits   Limits
+	MaxBase  int64 // bytes of one image of FROM, as the registry has it; 0 is no limit
 
 	mu       sync.Mutex
 	underWay map[string]*UnderWay
@@ -106,10 +115,11 @@ type Builder struct {
 
 // A Failure is a step of a Dockerfile that did not end well.
 type Failure struct {
-	Line int      // of the Dockerfile, from 1; 0 if it is not known
-	Step string   // the instruction
-	Why  string   // such as: exit status 1
-	Said []string // the last lines of output
+	Line    int      // of the Dockerfile, from 1; 0 if it is not known
+	Step    string   // the instruction
+	Why     string   // such as: exit status 1
+	Said    []string // the last lines of output
+	Refused bool     // before anything was built
 }
 
 func (f *Failure) Error() string {
@@ -127,7 +137,11 @@ func (f *Failure) Error() string {
 
 // Unwrap returns what a client is told.
 func (f *Failure) Unwrap() error {
-	return fault.Invalid("%s", f.Error()).Named("dockerfile_failed")
+	code := "dockerfile_failed"
+	if f.Refused {
+		code = "dockerfile_refused"
+	}
+	return fault.Invalid("%s", f.Error()).Named(code)
 }
 
 // tail is how many lines of output a [Failure] keeps.
@@ -154,8 +168,22 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 	defer func() { err = errors.Join(err, done()) }()
 	ctx, end := b.begin(ctx, work)
 	defer end()
-	text, job, why, err := b.prepare(spec, work)
+	if limit := b.Limits.Time; limit > 0 {
+		why := fault.Exhausted("the build of the Dockerfile was ended after %s", limit).Named("build_time_limit").Hint("have it do less, or raise environments.install_limit")
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, why)
+		defer cancel()
+	}
+	text, job, gate, why, err := b.prepare(spec, work)
 	if err != nil {
+		return "", img, err
+	}
+	release, err := b.fetch(ctx, job.Bases, gate)
+	if err != nil {
+		return "", img, err
+	}
+	defer release()
+	if err := b.contain(ctx, &job, work); err != nil {
 		return "", img, err
 	}
 	if why != "" {
@@ -195,71 +223,129 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 // maxDockerfile is how long a Dockerfile or its list of what to ignore may be.
 const maxDockerfile = 1 << 20
 
-// prepare finds what the spec names, inside the repository, and copies what an
-// engine reads by name into work.
-func (b *Builder) prepare(spec Spec, work string) (text string, job Job, why string, err error) {
+// prepare finds what the spec names, inside the repository, and writes what an
+// engine reads by name into work. The gate is the one that the Dockerfile went
+// through.
+func (b *Builder) prepare(spec Spec, work string) (text string, job Job, g gate, why string, err error) {
+	fail := func(err error) (string, Job, gate, string, error) { return "", Job{}, gate{}, "", err }
 	root, err := os.OpenRoot(spec.Root)
 	if err != nil {
-		return "", job, "", err
+		return fail(err)
 	}
 	defer func() { _ = root.Close() }()
 	if (spec.Dockerfile == "") == (spec.Contents == "") {
-		return "", job, "", fault.Invalid("a build has either a Dockerfile or its text")
+		return fail(fault.Invalid("a build has either a Dockerfile or its text"))
 	}
 	contextDir, err := within(root, spec.Context)
 	if err != nil {
-		return "", job, "", err
+		return fail(err)
 	}
 	text = spec.Contents
 	var ignore []byte
 	if spec.Dockerfile != "" {
 		data, err := read(root, spec.Dockerfile)
 		if err != nil {
-			return "", job, "", err
+			return fail(err)
 		}
 		text = string(data)
 		if ignore, err = read(root, spec.Dockerfile+".dockerignore"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", job, "", err
+			return fail(err)
 		}
 	}
 	if ignore == nil {
 		if ignore, err = read(root, path.Join(spec.Context, ".dockerignore")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", job, "", err
+			return fail(err)
 		}
 	}
+	repository := cmp.Or(spec.Repository, spec.Root)
+	_, first := cellOf(repository)
+	own := filepath.Join(work, "work")
 	job = Job{
-		Context: contextDir, Args: spec.Args, Secrets: spec.Secrets, Target: spec.Target, NoCache: spec.NoCache,
-		Insecure: b.Registry.Insecure, Bases: Bases(text, spec.Args),
-		Dockerfile: filepath.Join(work, "dockerfile", "Dockerfile"),
-		AuthFile:   filepath.Join(work, "auth", "config.json"),
-		Output:     filepath.Join(work, "image"),
+		Repository: repository, FirstID: first, Limits: b.Limits, Work: own, Context: contextDir,
+		Args: spec.Args, Secrets: spec.Secrets, Target: spec.Target, NoCache: spec.NoCache,
+		Dockerfile: filepath.Join(own, "dockerfile", "Dockerfile"), Output: filepath.Join(own, "image"),
 	}
-	job.Own = func(ctx context.Context, ref string) (dir, digest string, err error) { return b.own(ctx, ref, work) }
+	g = gate{
+		args: spec.Args, repository: repository, reference: b.fullName, documents: b.Engine.HereDocuments(), aliases: !b.Engine.Fetches(),
+		source: func(name string) (string, error) { return inContext(contextDir, name) },
+	}
+	through, err := g.pass(text)
+	if err != nil {
+		return fail(err)
+	}
+	job.Bases = through.bases
+	if job.Target != "" && !simple(job.Target) {
+		return fail(fault.Invalid("target %q: the name of a stage has letters, digits and . _ -", job.Target))
+	}
 	job.Network, job.Policy, why = b.network(spec)
 	if job.Network != Host && !(b.Engine.Confines() && job.Network == Machine) && FromNetwork(text) {
-		return "", job, "", fault.Denied("this Dockerfile fetches something (ADD of a URL, or a syntax of its own), and has no network here").Named("dockerfile_network").
-			Hint("fetch it in install, which runs in a machine and reaches what the environment may reach")
+		return fail(fault.Denied("this Dockerfile fetches something by ADD of a URL, and has no network here").Named("dockerfile_network").
+			Hint("fetch it in install, which runs in a machine and reaches what the environment may reach"))
 	}
 	for id := range spec.Secrets {
 		if !simple(id) {
-			return "", job, "", fault.Invalid("secret %q: an id has letters, digits and . _ -", id)
+			return fail(fault.Invalid("secret %q: an id has letters, digits and . _ -", id))
 		}
 	}
-	for _, d := range []string{"dockerfile", "auth"} {
-		if err := os.Mkdir(filepath.Join(work, d), 0o700); err != nil {
-			return "", job, "", err
+	for _, d := range []string{own, filepath.Dir(job.Dockerfile)} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return fail(err)
 		}
 	}
-	if err := os.WriteFile(job.Dockerfile, []byte(text), 0o600); err != nil {
-		return "", job, "", err
+	if err := os.WriteFile(job.Dockerfile, []byte(through.text), 0o600); err != nil {
+		return fail(err)
 	}
 	if ignore != nil {
 		job.Ignore = job.Dockerfile + ".dockerignore"
 		if err := os.WriteFile(job.Ignore, ignore, 0o600); err != nil {
-			return "", job, "", err
+			return fail(err)
 		}
 	}
-	return text, job, why, os.WriteFile(job.AuthFile, authFile(b.Registry.Credentials), 0o600)
+	if b.Engine.Fetches() {
+		job.AuthFile = filepath.Join(work, "config.json")
+		err = os.WriteFile(job.AuthFile, authFile(b.Registry.Credentials), 0o600)
+	}
+	return text, job, g, why, err
+}
+
+// contain gives the build's files to its cell's root, unless the engine runs
+// elsewhere. The context is a copy then, which the build may write to.
+func (b *Builder) contain(ctx context.Context, job *Job, work string) error {
+	if b.Engine.Fetches() {
+		job.FirstID = 0
+		return nil
+	}
+	if err := CanContain(); err != nil {
+		return fault.NotImplemented("this server cannot build Dockerfiles: it has no user namespaces").Named("no_user_namespaces").
+			Hint("run `aloft doctor` on the server: it says how to switch them on").Because(err)
+	}
+	to := filepath.Join(work, "context")
+	if err := copyContext(ctx, job.Context, to, job.FirstID); err != nil {
+		return fmt.Errorf("copy the context: %w", err)
+	}
+	job.Context = to
+	return filepath.WalkDir(job.Work, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, int(job.FirstID), int(job.FirstID))
+	})
+}
+
+// inContext is where a path of the context leads, behind its links, from there.
+func inContext(dir, name string) (string, error) {
+	real, err := filepath.EvalSymlinks(filepath.Join(dir, path.Clean("/"+name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("it is not in the context")
+	}
+	if err != nil {
+		return "", errOut
+	}
+	rel, err := filepath.Rel(dir, real)
+	if err != nil || !filepath.IsLocal(rel) {
+		return "", errOut
+	}
+	return path.Clean("/" + rel), nil
 }
 
 // simple reports whether a text has letters, digits and . _ - only.

@@ -38,40 +38,40 @@ func repository(t *testing.T, files, links map[string]string) string {
 
 func TestPrepare(t *testing.T) {
 	root := repository(t, map[string]string{
-		"a/Dockerfile": "FROM a\n", "a/b/x": "", "b/Dockerfile": "FROM b\n", "b/Dockerfile.dockerignore": "of b", ".dockerignore": "of the root", "long": strings.Repeat("#", maxDockerfile+1),
+		"a/Dockerfile": "FROM a:1\n", "a/b/x": "", "b/Dockerfile": "FROM team/b\n", "b/Dockerfile.dockerignore": "of b", ".dockerignore": "of the root", "long": strings.Repeat("#", maxDockerfile+1),
 	}, map[string]string{
 		"out": "/etc", "up": "..", "inner": "a/b", "file": "/etc/passwd", "loop": "loop", "in": "a/Dockerfile", "twice": "inner/../../../..",
 	})
-	b := &Builder{Network: Host, Policy: policy.Network{Mode: policy.AllowAll}, Registry: registry.Config{Credentials: map[string]registry.Credential{"docker.io": {Username: "u", Token: "t"}, "ghcr.io": {Token: "t"}}}}
+	b := &Builder{Engine: daemon{}, Network: Host, Policy: policy.Network{Mode: policy.AllowAll}, Registry: registry.Config{Credentials: map[string]registry.Credential{"docker.io": {Username: "u", Token: "t"}, "ghcr.io": {Token: "t"}}}}
 	for name, c := range map[string]struct {
 		spec             Spec
 		text, ignore, in string // in: the context, relative to the root
 		code             string
 	}{
-		"file":                 {Spec{Dockerfile: "a/Dockerfile", Context: "a"}, "FROM a\n", "", "a", ""},
-		"text":                 {Spec{Contents: "FROM c\n", Context: "."}, "FROM c\n", "of the root", ".", ""},
-		"its own ignore file":  {Spec{Dockerfile: "b/Dockerfile", Context: "."}, "FROM b\n", "of b", ".", ""},
-		"link inside":          {Spec{Dockerfile: "in", Context: "inner"}, "FROM a\n", "", "a/b", ""},
-		"both":                 {Spec{Dockerfile: "in", Contents: "x", Context: "."}, "", "", "", "validation_error"},
+		"file":                 {Spec{Dockerfile: "a/Dockerfile", Context: "a"}, "FROM a:1\n", "", "a", ""},
+		"text":                 {Spec{Contents: "FROM c:1\n", Context: "."}, "FROM c:1\n", "of the root", ".", ""},
+		"its own ignore file":  {Spec{Dockerfile: "b/Dockerfile", Context: "."}, "FROM team/b\n", "of b", ".", ""},
+		"link inside":          {Spec{Dockerfile: "in", Context: "inner"}, "FROM a:1\n", "", "a/b", ""},
+		"both":                 {Spec{Dockerfile: "in", Contents: "FROM scratch", Context: "."}, "", "", "", "validation_error"},
 		"neither":              {Spec{Context: "."}, "", "", "", "validation_error"},
 		"no such file":         {Spec{Dockerfile: "c", Context: "."}, "", "", "", "dockerfile_not_found"},
-		"no such context":      {Spec{Contents: "x", Context: "c"}, "", "", "", "dockerfile_not_found"},
-		"context out":          {Spec{Contents: "x", Context: "out"}, "", "", "", "dockerfile_path"},
-		"context up":           {Spec{Contents: "x", Context: "up"}, "", "", "", "dockerfile_path"},
-		"context through link": {Spec{Contents: "x", Context: "twice"}, "", "", "", "dockerfile_path"},
-		"context by dots":      {Spec{Contents: "x", Context: "../.."}, "", "", "", "dockerfile_path"},
-		"context absolute":     {Spec{Contents: "x", Context: "/etc"}, "", "", "", "dockerfile_path"},
-		"context is a loop":    {Spec{Contents: "x", Context: "loop"}, "", "", "", "dockerfile_path"},
-		"context is a file":    {Spec{Contents: "x", Context: "in"}, "", "", "", "dockerfile_path"},
+		"no such context":      {Spec{Contents: "FROM scratch", Context: "c"}, "", "", "", "dockerfile_not_found"},
+		"context out":          {Spec{Contents: "FROM scratch", Context: "out"}, "", "", "", "dockerfile_path"},
+		"context up":           {Spec{Contents: "FROM scratch", Context: "up"}, "", "", "", "dockerfile_path"},
+		"context through link": {Spec{Contents: "FROM scratch", Context: "twice"}, "", "", "", "dockerfile_path"},
+		"context by dots":      {Spec{Contents: "FROM scratch", Context: "../.."}, "", "", "", "dockerfile_path"},
+		"context absolute":     {Spec{Contents: "FROM scratch", Context: "/etc"}, "", "", "", "dockerfile_path"},
+		"context is a loop":    {Spec{Contents: "FROM scratch", Context: "loop"}, "", "", "", "dockerfile_path"},
+		"context is a file":    {Spec{Contents: "FROM scratch", Context: "in"}, "", "", "", "dockerfile_path"},
 		"file out":             {Spec{Dockerfile: "file", Context: "."}, "", "", "", "dockerfile_path"},
 		"file by dots":         {Spec{Dockerfile: "../x", Context: "."}, "", "", "", "dockerfile_path"},
 		"file is a folder":     {Spec{Dockerfile: "a", Context: "."}, "", "", "", "dockerfile_path"},
 		"file is too long":     {Spec{Dockerfile: "long", Context: "."}, "", "", "", "internal"},
-		"secret's id":          {Spec{Contents: "x", Context: ".", Secrets: map[string]string{"../x": "y"}}, "", "", "", "validation_error"},
+		"secret's id":          {Spec{Contents: "FROM scratch", Context: ".", Secrets: map[string]string{"../x": "y"}}, "", "", "", "validation_error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.spec.Root = root
-			text, job, _, err := b.prepare(c.spec, t.TempDir())
+			text, job, _, _, err := b.prepare(c.spec, t.TempDir())
 			if c.code != "" {
 				if err == nil || c.code != "internal" && fault.Of(err).Code != c.code {
 					t.Errorf("error is %v (%s), want %s", err, fault.Of(err).Code, c.code)
@@ -97,40 +97,33 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
+// daemon is an engine that runs elsewhere, and is never asked to build.
+type daemon struct{ Engine }
+
+func (daemon) Fetches() bool       { return true }
+func (daemon) Confines() bool      { return false }
+func (daemon) HereDocuments() bool { return true }
+
 func TestInstructions(t *testing.T) {
-	text := "# escape=\\\n\nFROM a AS b\n# remark\nRUN one && \\\n  # inside\n\n  two\nRUN <<EOF\nRUN not this\nEOF\n  COPY x  y\r\n"
-	want := []instruction{{3, "FROM a AS b"}, {5, "RUN one && two"}, {9, "RUN <<EOF"}, {12, "COPY x y"}}
-	got := instructions(text)
-	if len(got) != len(want) {
-		t.Fatalf("got %+v", got)
+	text := "# escape=\\\n\nFROM a AS b\n# remark\nRUN one && \\\n  # inside\n\n  two\nRUN cat <<EOF <<-'X' && echo \"<<not\" $((1<<2)) <<<word\nRUN not this\nEOF\nRUN nor this\n\tX\nENV A=<<EOF\n  COPY x  y\r\n"
+	want := []instruction{{line: 3, end: 3, text: "FROM a AS b"}, {line: 5, end: 8, text: "RUN one && two"}, {line: 9, end: 9, text: `RUN cat <<EOF <<-'X' && echo "<<not" $((1<<2)) <<<word`}, {line: 14, end: 14, text: "ENV A=<<EOF"}, {line: 15, end: 15, text: "COPY x y"}}
+	got, err := instructions(text)
+	if len(got) != len(want) || err != nil {
+		t.Fatalf("got %+v, %v", got, err)
 	}
 	for i := range want {
-		if got[i].line != want[i].line || squeeze(got[i].text) != want[i].text {
+		if got[i].line != want[i].line || got[i].end != want[i].end || squeeze(got[i].text) != want[i].text {
 			t.Errorf("got %+v, want %+v", got[i], want[i])
 		}
 	}
-	if got := instructions("# escape=`\nRUN a `\n b\nRUN c \\\n"); len(got) != 2 || squeeze(got[0].text) != "RUN a b" {
-		t.Errorf("got %+v", got)
+	if docs := got[2].documents; len(docs) != 4 || docs[3] != "\tX" {
+		t.Errorf("its here-documents are %q", docs)
 	}
 	f := Failure{Step: "RUN one &&   two", Why: "exit status 1"}
 	f.place(text)
 	if got := f.Error(); got != "Dockerfile:5: RUN one && two: exit status 1" {
 		t.Errorf("it says %s", got)
 	}
-}
-
-func FuzzInstructions(f *testing.F) {
-	f.Add("FROM a\nRUN x \\\n y\n<<E\nE")
-	f.Add("# escape=`\nRUN <<-'A'\nA")
-	f.Fuzz(func(t *testing.T, text string) {
-		last := 0
-		for _, in := range instructions(text) {
-			if in.line <= last || in.line > strings.Count(text, "\n")+1 {
-				t.Errorf("line %d after %d of %q", in.line, last, text)
-			}
-			last = in.line
-		}
-	})
 }
 
 func TestRun(t *testing.T) {

@@ -3,28 +3,28 @@ package dockerfile
 import (
 	"encoding/json"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
 
-var syntaxDirective = regexp.MustCompile(`(?im)\A(?:\s*#[^\n]*\n)*?\s*#\s*syntax\s*=\s*(\S+)`)
-
 // Reads returns what a Dockerfile takes of its context, as paths from there;
 // all is set where that cannot be told from its text, and may be anything.
 func Reads(text string) (paths []string, all bool) {
-	if ownSyntax(text) {
-		return nil, true
+	steps, err := instructions(text)
+	if err != nil {
+		return nil, true // the build says why
 	}
-	for _, in := range instructions(text) {
-		word, rest, _ := strings.Cut(squeeze(in.text), " ")
-		flags, rest := cutFlags(rest)
-		switch strings.ToUpper(word) {
+	for _, in := range steps {
+		flags, rest, err := cutFlags(in.rest())
+		if err != nil {
+			return nil, true
+		}
+		switch in.word() {
 		case "COPY", "ADD":
 			if slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, "--from=") }) {
 				continue
 			}
-			sources, ok := sources(rest)
+			sources, ok := sources(squeeze(rest))
 			if !ok {
 				return nil, true
 			}
@@ -41,23 +41,6 @@ func Reads(text string) (paths []string, all bool) {
 		}
 	}
 	return paths, false
-}
-
-// ownSyntax reports whether a Dockerfile brings a program that reads it, and so
-// may mean anything.
-func ownSyntax(text string) bool {
-	m := syntaxDirective.FindStringSubmatch(text)
-	return m != nil && !strings.HasPrefix(strings.TrimPrefix(m[1], "docker.io/"), "docker/dockerfile:")
-}
-
-// cutFlags parts the flags of an instruction from the rest of it.
-func cutFlags(s string) (flags []string, rest string) {
-	for strings.HasPrefix(s, "--") {
-		var flag string
-		flag, s, _ = strings.Cut(s, " ")
-		flags = append(flags, flag)
-	}
-	return flags, s
 }
 
 // sources are those of a COPY or ADD; ok is false where they are more than
@@ -86,12 +69,11 @@ func sources(s string) (paths []string, ok bool) {
 	return paths, !slices.Contains(paths, "")
 }
 
-// FromNetwork reports whether a Dockerfile may have the engine itself fetch
-// something: what an ADD names, or whatever a syntax of its own asks for.
+// FromNetwork reports whether a Dockerfile may have the engine itself fetch what an
+// ADD names.
 func FromNetwork(text string) bool {
-	return ownSyntax(text) || slices.ContainsFunc(instructions(text), func(in instruction) bool {
-		word, rest, _ := strings.Cut(squeeze(in.text), " ")
-		word = strings.ToUpper(word)
-		return (word == "ADD" || word == "ONBUILD") && strings.ContainsAny(rest, ":$")
+	steps, err := instructions(text)
+	return err != nil || slices.ContainsFunc(steps, func(in instruction) bool {
+		return (in.word() == "ADD" || in.word() == "ONBUILD") && strings.ContainsAny(in.rest(), ":$")
 	})
 }

@@ -2,7 +2,6 @@ package dockerfile
 
 import (
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -43,23 +42,6 @@ func TestFromNetwork(t *testing.T) {
 	}
 }
 
-func TestBases(t *testing.T) {
-	for text, want := range map[string][]string{
-		"FROM debian:12\nRUN x\n": {"debian:12"},
-		"ARG V=12\nARG R\nFROM --platform=linux/amd64 debian:$V AS b\nFROM ${R:-ghcr.io}/a/b@sha256:1 as c\nFROM b\nFROM scratch\nCOPY --from=c /x /x\nCOPY --from=0 /y /y\nCOPY --from=alpine:3 /z /z\nRUN --mount=type=bind,from=busybox,target=/b true\n": {"debian:12", "ghcr.io/a/b@sha256:1", "alpine:3", "busybox"},
-		"FROM $NONE\nFROM oci-archive:/etc/x y\nFROM -x\nFROM ../x\nFROM /x\nFROM docker://x\n": {"oci-archive:/etc/x", "docker://x"}, // which are no names of a registry's
-		"ARG V=12\nFROM debian:$V\n# given\n":                                                   {"debian:13"},
-	} {
-		var args map[string]string
-		if strings.Contains(text, "given") {
-			args = map[string]string{"V": "13"}
-		}
-		if got := Bases(text, args); !slices.Equal(got, want) {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
 func FuzzReads(f *testing.F) {
 	f.Add("FROM a\nCOPY <<E x \\\n[\"")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -67,10 +49,5 @@ func FuzzReads(f *testing.F) {
 			t.Errorf("all, and %q", paths)
 		}
 		_ = FromNetwork(text)
-		for _, ref := range Bases(text, nil) {
-			if !plainReference.MatchString(ref) {
-				t.Errorf("%q is an argument of an engine", ref)
-			}
-		}
 	})
 }

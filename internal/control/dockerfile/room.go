@@ -46,7 +46,7 @@ func (u *UnderWay) DiskBytes(ctx context.Context) (int64, error) {
 		}
 		sum += n
 	}
-	sum += heldBytes(u.dirs, files)
+	sum += heldBytes(cellName(u.id), files)
 	if !u.seen {
 		u.seen, u.began = true, sum
 	}
@@ -81,7 +81,7 @@ func (b *Builder) Stop(id string, why error) (ours bool) {
 // begin has a build be under way until done, which is over when ctx is.
 func (b *Builder) begin(ctx context.Context, work string) (_ context.Context, done func()) {
 	ctx, stop := context.WithCancelCause(ctx)
-	u := &UnderWay{id: filepath.Base(work), dirs: append([]string{work}, b.Engine.Keeps()...), stop: stop}
+	u := &UnderWay{id: filepath.Base(work), dirs: append([]string{filepath.Join(work, "work"), filepath.Join(work, "context"), b.basesDir()}, b.Engine.Keeps()...), stop: stop}
 	_, _ = u.DiskBytes(ctx) // what it began with; if that cannot be had now, the next time it is counted
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,13 +136,13 @@ func treeBytes(ctx context.Context, dir string, files map[file]bool) (sum int64,
 	return sum, err
 }
 
-// heldBytes is what files take that have no name any more, and that processes
-// hold open whose root lies below one of the folders.
-func heldBytes(dirs []string, files map[file]bool) (sum int64) {
+// heldBytes is what files take that have no name any more, and that processes of
+// a build's cgroup hold open.
+func heldBytes(cgroup string, files map[file]bool) (sum int64) {
 	procs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
 	for _, proc := range procs {
-		mounts, err := os.ReadFile(filepath.Join(proc, "mountinfo"))
-		if err != nil || !rootedIn(string(mounts), dirs) {
+		groups, err := os.ReadFile(filepath.Join(proc, "cgroup"))
+		if err != nil || !inCgroup(string(groups), cgroup) {
 			continue
 		}
 		fds, _ := filepath.Glob(filepath.Join(proc, "fd", "*"))
@@ -160,18 +160,12 @@ func heldBytes(dirs []string, files map[file]bool) (sum int64) {
 	return sum
 }
 
-// rootedIn reports whether what a process has for its root lies below one of the
-// folders: an overlay's upper layer, or a plain tree.
-func rootedIn(mounts string, dirs []string) bool {
-	for line := range strings.Lines(mounts) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 || fields[4] != "/" {
-			continue
-		}
-		for _, dir := range dirs {
-			if strings.Contains(line, "upperdir="+dir+"/") || strings.HasPrefix(fields[3], dir+"/") {
-				return true
-			}
+// inCgroup reports whether a process with these cgroups is in the named one, or
+// below it.
+func inCgroup(groups, name string) bool {
+	for line := range strings.Lines(groups) {
+		if at := strings.SplitN(strings.TrimSpace(line), ":", 3); len(at) == 3 && strings.HasPrefix(at[2]+"/", "/"+name+"/") {
+			return true
 		}
 	}
 	return false

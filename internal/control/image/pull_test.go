@@ -119,6 +119,7 @@ func (r *testRegistry) push(t testing.TB, ref string, archives ...[]byte) string
 }
 
 func openWith(t testing.TB, dir string, o Options) *Store {
+	o.Registry.Outbound.Open = []string{"127.0.0.0/8"} // where the tests' registries are
 	t.Helper()
 	need.Root(t)
 	s, err := Open(dir, o)

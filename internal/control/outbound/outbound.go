@@ -1,5 +1,6 @@
 // Package outbound is how the server itself speaks to addresses that its users
-// name: webhooks, and images in prompts. Every connection is judged by a policy,
+// name: webhooks, images in prompts, registries of container images. Every
+// connection is judged by a policy,
 // by the addresses that are dialled and not by what a name meant a moment ago,
 // so that nobody reaches through the server what its host alone may reach. No
 // proxy is used, since it would do the dialling.
@@ -52,7 +53,7 @@ func New(network policy.Network) (*Client, error) {
 	}
 	c := &Client{rules: rules, host: net.InterfaceAddrs}
 	c.http = &http.Transport{
-		DialContext: c.dial, TLSHandshakeTimeout: dialWithin, MaxResponseHeaderBytes: maxHeader,
+		DialContext: c.Dial, TLSHandshakeTimeout: dialWithin, MaxResponseHeaderBytes: maxHeader,
 		DisableKeepAlives: true, // one request is all that is said
 	}
 	return c, nil
@@ -174,8 +175,8 @@ func fetchError(err error) error {
 	return fault.Invalid("could not be fetched: %v", err).Named("image_unreachable").Hint("send the image itself, in data")
 }
 
-// dial connects to the first address of the name that the policy allows.
-func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial connects to the first address of the name that the policy allows.
+func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err

@@ -1,14 +1,12 @@
-// Package buildkit builds Dockerfiles by BuildKit: by a buildkitd that it starts
-// itself and that ends with it, or by one that runs elsewhere.
+// Package buildkit builds Dockerfiles by BuildKit: by a buildkitd that each build
+// starts in its cell, or by one that runs elsewhere, whose operator contains it.
 package buildkit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +14,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/dockerfile"
 )
@@ -28,37 +26,61 @@ type Config struct {
 	Buildctl  string           // path
 	Buildkitd string           // path of a daemon to start; or
 	Address   string           // of one that runs, as BUILDKIT_HOST has it
-	Runtime   string           // path of the OCI runtime for RUN steps, of a daemon that is started
-	Dir       string           // for what that daemon keeps
+	Runtime   string           // path of the OCI runtime, of the cell and for RUN steps in it
+	Dir       string           // for what a daemon that is started keeps
 	Links     dockerfile.Links // for that daemon; nil where there can be none
 }
 
 // Engine is a [dockerfile.Engine].
-type Engine struct {
-	conf Config
-
-	mu      sync.Mutex
-	daemons map[bool]*daemon // by whether it is on a link
-	policy  string           // of the link, by which the builds under way are held
-	users   int              // builds under way on the link
-	free    chan struct{}    // closed and replaced when one of them ends
-}
-
-// daemon is one that was started.
-type daemon struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-	link  dockerfile.Link // nil is the server's own network
-}
+type Engine struct{ conf Config }
 
 var _ dockerfile.Engine = (*Engine)(nil)
 
-// New returns the engine. A daemon is started by the first build.
+// New returns the engine, unless its version is known to let a Dockerfile out.
 func New(conf Config) (*Engine, error) {
+	program := conf.Buildkitd
+	if conf.Address != "" {
+		program = conf.Buildctl
+	}
+	if err := CheckVersion(program); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(conf.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("buildkit: %w", err)
 	}
-	return &Engine{conf: conf, daemons: map[bool]*daemon{}, free: make(chan struct{})}, nil
+	// Of versions of ours whose daemons ran as the host's root.
+	for _, d := range []string{"root", "linked-root", "link"} {
+		if err := os.RemoveAll(filepath.Join(conf.Dir, d)); err != nil {
+			return nil, fmt.Errorf("buildkit: %w", err)
+		}
+	}
+	return &Engine{conf}, nil
+}
+
+var versionNumber = regexp.MustCompile(`v(\d+)\.(\d+)\.(\d+)`)
+
+// oldest is the first version without CVE-2024-23651, 23652 and 23653, by which
+// mounts and a frontend lead out of a build.
+var oldest = [3]int{0, 12, 5}
+
+// CheckVersion refuses a BuildKit with holes that are known.
+func CheckVersion(path string) error {
+	out, err := exec.Command(path, "--version").Output() //nolint:noctx // it only says a line
+	if err != nil {
+		return fmt.Errorf("buildkit: %w", err)
+	}
+	m := versionNumber.FindStringSubmatch(string(out))
+	if m == nil {
+		return nil // one that somebody has built says no version
+	}
+	var is [3]int
+	for i := range is {
+		is[i], _ = strconv.Atoi(m[i+1]) // digits
+	}
+	if slices.Compare(is[:], oldest[:]) < 0 {
+		return fmt.Errorf("buildkit: %s is %s, which lets a Dockerfile out of its build (CVE-2024-23651, CVE-2024-23652, CVE-2024-23653): install v%d.%d.%d or newer", path, m[0], oldest[0], oldest[1], oldest[2])
+	}
+	return nil
 }
 
 // Name implements [dockerfile.Engine].
@@ -68,46 +90,180 @@ func (e *Engine) Name() string { return "buildkit" }
 // all that it fetches and runs.
 func (e *Engine) Confines() bool { return e.conf.Links != nil && e.conf.Address == "" }
 
+// Fetches implements [dockerfile.Engine].
+func (e *Engine) Fetches() bool { return e.conf.Address != "" }
+
+// HereDocuments implements [dockerfile.Engine].
+func (e *Engine) HereDocuments() bool { return true }
+
+// Keeps implements [dockerfile.Engine].
+func (e *Engine) Keeps() []string {
+	if e.conf.Address != "" {
+		return nil
+	}
+	return []string{e.conf.Dir}
+}
+
+// Prune implements [dockerfile.Engine].
+func (e *Engine) Prune(ctx context.Context) error {
+	if e.conf.Address == "" {
+		return dockerfile.PruneKept(e.conf.Dir)
+	}
+	var last string
+	if err := dockerfile.Run(ctx, e.remote("prune", "--all"), syscall.SIGTERM, func(line string) { last = line }); err != nil {
+		return fmt.Errorf("buildctl prune: %w: %s", err, last)
+	}
+	return nil
+}
+
+// Close implements [dockerfile.Engine].
+func (e *Engine) Close() error { return nil }
+
 // Build implements [dockerfile.Engine].
 func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line string)) error {
-	linked := job.Network != dockerfile.Host && e.Confines()
-	if linked {
-		leave, err := e.enter(ctx, job)
-		if err != nil {
-			return err
-		}
-		defer leave()
-	} else if err := e.start(ctx, false, job); err != nil {
+	f := &dockerfile.Failure{}
+	see := func(line string) {
+		see(f, line)
+		out(line)
+	}
+	var err error
+	if e.conf.Address != "" {
+		err = e.buildRemote(ctx, job, see)
+	} else {
+		err = e.buildHere(ctx, job, see)
+	}
+	if _, exited := dockerfile.ExitStatus(err); exited && ctx.Err() == nil && f.Why != "" {
+		return f
+	}
+	return err
+}
+
+// daemon is the script of a cell: it starts buildkitd and runs buildctl with the
+// arguments. What buildkitd says goes to a file, whose end is told if it does not
+// come up.
+const daemon = `buildkitd --rootless --config /work/buildkitd.toml --addr unix:///run/buildkitd.sock --root /kept/root \
+	--oci-worker=true --containerd-worker=false --oci-worker-binary "$1" --oci-worker-net=host --oci-worker-no-process-sandbox=false \
+	--allow-insecure-entitlement network.host --oci-worker-snapshotter "$2" >/work/buildkitd.log 2>&1 &
+daemon=$!
+shift 2
+tries=0
+until buildctl --addr unix:///run/buildkitd.sock debug workers >/dev/null 2>&1; do
+	tries=$((tries + 1))
+	if ! kill -0 $daemon 2>/dev/null || [ $tries = 600 ]; then
+		tail -n 5 /work/buildkitd.log
+		exit 125
+	fi
+	sleep 0.05
+done
+status=0
+buildctl --addr unix:///run/buildkitd.sock "$@" || status=$?
+kill $daemon
+wait $daemon || true
+exit $status`
+
+func (e *Engine) buildHere(ctx context.Context, job dockerfile.Job, out func(line string)) error {
+	kept, clean, done, err := job.Keep(ctx, e.conf.Dir)
+	if err != nil {
 		return err
 	}
-	work := filepath.Dir(job.Dockerfile)
+	defer done(true)
+	// A daemon that was killed in the middle of a build leaves what its steps have
+	// written, and no other daemon removes that. It goes with all cached steps.
+	root := filepath.Join(kept, "root")
+	if !clean {
+		if err := os.RemoveAll(root); err != nil {
+			return err
+		}
+	}
+	cell := dockerfile.Cell{Runtime: e.conf.Runtime, Programs: []string{e.conf.Runtime, e.conf.Buildctl, e.conf.Buildkitd}, Kept: kept, Job: job}
+	if job.Network == dockerfile.Machine {
+		dir := filepath.Join(filepath.Dir(job.Work), "link")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+		if cell.Link, err = e.conf.Links(ctx, dir, job.Policy); err != nil {
+			return err
+		}
+		defer func() { _ = cell.Link.Close() }()
+	}
+	args, err := arguments(job, cell.Inside, dockerfile.InContext)
+	if err != nil {
+		return err
+	}
+	for i, b := range job.Bases {
+		name := fmt.Sprintf("base%d", i)
+		args = append(args, "--oci-layout", fmt.Sprintf("%s=%s/%d", name, dockerfile.InBases, i), "--opt", "context:"+familiar(b.As)+"=oci-layout://"+name+"@"+b.Digest)
+	}
+	for name, text := range map[string]string{"buildkitd.toml": "", "buildkitd.log": ""} {
+		path := filepath.Join(job.Work, name)
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Lchown(path, int(job.FirstID), int(job.FirstID))); err != nil {
+			return err
+		}
+	}
+	snapshotter := "overlayfs"
+	var fs unix.Statfs_t
+	if unix.Statfs(e.conf.Dir, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		snapshotter = "native" // an overlay takes no upper layer on an overlay
+	}
+	runtime := filepath.Join(dockerfile.InBin, filepath.Base(e.conf.Runtime))
+	err = cell.Run(ctx, daemon, append([]string{runtime, snapshotter}, args...), out)
+	if ctx.Err() != nil {
+		err = errors.Join(err, os.RemoveAll(root))
+	}
+	return err
+}
+
+func (e *Engine) buildRemote(ctx context.Context, job dockerfile.Job, out func(line string)) error {
+	args, err := arguments(job, func(path string) string { return path }, job.Context)
+	if err != nil {
+		return err
+	}
+	cmd := e.remote(args...)
+	cmd.Env = append(cmd.Env, "DOCKER_CONFIG="+filepath.Dir(job.AuthFile))
+	return dockerfile.Run(ctx, cmd, syscall.SIGTERM, out)
+}
+
+// familiar is how BuildKit looks up what stands in the place of an image.
+func familiar(ref string) string {
+	ref = strings.TrimPrefix(strings.TrimPrefix(ref, "docker.io/"), "library/")
+	return strings.TrimSuffix(ref, ":latest")
+}
+
+// arguments are those of buildctl for a build whose files are at the paths that at
+// says. It writes the files that they name.
+func arguments(job dockerfile.Job, at func(path string) string, context string) ([]string, error) {
+	dir := filepath.Dir(job.Dockerfile)
+	give := func(path, text string) error {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil || job.FirstID == 0 {
+			return err
+		}
+		return os.Lchown(path, int(job.FirstID), int(job.FirstID))
+	}
 	if job.Ignore == "" {
 		// Without one of its own it would take the context's, which may be a link to anywhere.
-		if err := os.WriteFile(job.Dockerfile+".dockerignore", nil, 0o600); err != nil {
-			return err
+		if err := give(job.Dockerfile+".dockerignore", ""); err != nil {
+			return nil, err
 		}
 	}
 	if err := os.Mkdir(job.Output, 0o700); err != nil {
-		return err
+		return nil, err
 	}
-	mode := "host" // the daemon's, which is the server's or that of a link
-	if job.Network == dockerfile.None {
+	if job.FirstID != 0 {
+		if err := os.Lchown(job.Output, int(job.FirstID), int(job.FirstID)); err != nil {
+			return nil, err
+		}
+	}
+	mode := "host" // the daemon's, which is the server's or that of a cell, and may lead nowhere
+	if job.Network == dockerfile.None && job.FirstID == 0 {
 		mode = "none"
 	}
 	args := []string{
-		"build", "--progress", "plain", "--frontend", "dockerfile.v0", "--local", "context=" + job.Context,
-		"--local", "dockerfile=" + work, "--opt", "filename=" + filepath.Base(job.Dockerfile), "--opt", "force-network-mode=" + mode,
-		"--output", "type=oci,tar=false,compression=uncompressed,dest=" + job.Output,
+		"build", "--progress", "plain", "--frontend", "dockerfile.v0", "--local", "context=" + context,
+		"--local", "dockerfile=" + at(dir), "--opt", "filename=" + filepath.Base(job.Dockerfile), "--opt", "force-network-mode=" + mode,
+		"--output", "type=oci,tar=false,compression=uncompressed,dest=" + at(job.Output),
 	}
 	if mode == "host" {
 		args = append(args, "--allow", "network.host")
-	}
-	if linked {
-		own, err := e.own(ctx, job, out)
-		if err != nil {
-			return err
-		}
-		args = append(args, own...)
 	}
 	if job.NoCache {
 		args = append(args, "--no-cache")
@@ -119,23 +275,13 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 		args = append(args, "--opt", "build-arg:"+k+"="+job.Args[k])
 	}
 	for id, value := range job.Secrets {
-		file := filepath.Join(work, "secret-"+id)
-		if err := os.WriteFile(file, []byte(value), 0o600); err != nil {
-			return err
+		file := filepath.Join(job.Work, "secret-"+id)
+		if err := give(file, value); err != nil {
+			return nil, err
 		}
-		args = append(args, "--secret", "id="+id+",src="+file)
+		args = append(args, "--secret", "id="+id+",src="+at(file))
 	}
-	cmd := e.buildctl(linked, args...)
-	cmd.Env = append(cmd.Env, "DOCKER_CONFIG="+filepath.Dir(job.AuthFile))
-	f := &dockerfile.Failure{}
-	err := dockerfile.Run(ctx, cmd, syscall.SIGTERM, func(line string) {
-		see(f, line)
-		out(line)
-	})
-	if _, exited := dockerfile.ExitStatus(err); exited && ctx.Err() == nil && f.Why != "" {
-		return f
-	}
-	return err
+	return args, nil
 }
 
 var (
@@ -161,266 +307,15 @@ func see(f *dockerfile.Failure, line string) {
 	}
 }
 
-// Keeps implements [dockerfile.Engine].
-func (e *Engine) Keeps() []string {
-	if e.conf.Address != "" {
-		return nil
-	}
-	return []string{e.conf.Dir}
-}
-
-// Prune implements [dockerfile.Engine].
-func (e *Engine) Prune(ctx context.Context) error {
-	for _, linked := range []bool{false, true} {
-		if linked && !e.Confines() {
-			continue
-		}
-		if _, err := os.Stat(e.path(linked, "root")); err != nil && e.conf.Address == "" {
-			continue // nothing was ever built there
-		}
-		if err := e.start(ctx, linked, dockerfile.Job{}); err != nil {
-			return err
-		}
-		var last string
-		if err := dockerfile.Run(ctx, e.buildctl(linked, "prune", "--all"), syscall.SIGTERM, func(line string) { last = line }); err != nil {
-			return fmt.Errorf("buildctl prune: %w: %s", err, last)
-		}
-	}
-	return nil
-}
-
-// path is a file of the daemon that is on a link, or of the one that is not.
-func (e *Engine) path(linked bool, name string) string {
-	if linked {
-		name = "linked-" + name
-	}
-	return filepath.Join(e.conf.Dir, name)
-}
-
-func (e *Engine) buildctl(linked bool, args ...string) *exec.Cmd {
-	address := e.conf.Address
-	if address == "" {
-		address = "unix://" + e.path(linked, "buildkitd.sock")
-	}
-	cmd := exec.Command(e.conf.Buildctl, append([]string{"--addr", address}, args...)...) //nolint:noctx // whoever runs it ends it
-	cmd.Env = environ(linked)
-	return cmd
-}
-
-// environ is nothing of the server's own environment but the way out: it may
-// hold secrets. The server's proxies are not a machine's.
-func environ(linked bool) []string {
-	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/nonexistent"}
+// remote is a command of buildctl to a daemon that runs elsewhere, with nothing of
+// the server's own environment but the way out: it may hold secrets.
+func (e *Engine) remote(args ...string) *exec.Cmd {
+	cmd := exec.Command(e.conf.Buildctl, append([]string{"--addr", e.conf.Address}, args...)...) //nolint:noctx // whoever runs it ends it
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/nonexistent"}
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
-		if v, ok := os.LookupEnv(name); ok && (!linked || strings.HasPrefix(name, "SSL")) {
-			env = append(env, name+"="+v)
+		if v, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+v)
 		}
 	}
-	return env
-}
-
-// startTime is how long a daemon may take until it answers.
-const startTime = 30 * time.Second
-
-// enter has the link's policy be that of a job, once the builds under another
-// have ended, and sees that the daemon on it runs. The policy stays until leave.
-func (e *Engine) enter(ctx context.Context, job dockerfile.Job) (leave func(), err error) {
-	if job.Network == dockerfile.None {
-		job.Policy.Mode, job.Policy.Narrower = "none", nil
-	}
-	data, err := json.Marshal(job.Policy)
-	if err != nil {
-		return nil, err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for e.users > 0 && e.policy != string(data) {
-		free := e.free
-		e.mu.Unlock()
-		select {
-		case <-free:
-		case <-ctx.Done():
-		}
-		e.mu.Lock()
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-	}
-	if err := e.startLocked(ctx, true, job); err != nil {
-		return nil, err
-	}
-	if e.policy != string(data) {
-		if err := e.daemons[true].link.SetPolicy(ctx, job.Policy); err != nil {
-			return nil, err
-		}
-		e.policy = string(data)
-	}
-	e.users++
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.users--
-		close(e.free)
-		e.free = make(chan struct{})
-	}, nil
-}
-
-// own has the daemon take the images of the operator's registries from here: it
-// may not reach them.
-func (e *Engine) own(ctx context.Context, job dockerfile.Job, out func(string)) (args []string, err error) {
-	for i, ref := range job.Bases {
-		if job.Own == nil {
-			break
-		}
-		dir, digest, err := job.Own(ctx, ref)
-		if err != nil && ctx.Err() == nil {
-			out(err.Error())
-			return nil, &dockerfile.Failure{Step: "FROM " + ref, Why: err.Error()}
-		}
-		if err != nil {
-			return nil, err
-		}
-		if dir == "" {
-			continue
-		}
-		name := fmt.Sprintf("base%d", i)
-		args = append(args, "--oci-layout", name+"="+dir, "--opt", "context:"+ref+"=oci-layout://"+name+"@"+digest)
-	}
-	return args, nil
-}
-
-// start sees that a daemon runs.
-func (e *Engine) start(ctx context.Context, linked bool, job dockerfile.Job) error {
-	if e.conf.Address != "" {
-		return nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.startLocked(ctx, linked, job)
-}
-
-func (e *Engine) startLocked(ctx context.Context, linked bool, job dockerfile.Job) error {
-	if d := e.daemons[linked]; d != nil {
-		select {
-		case <-d.ended:
-			e.stop(linked)
-		default:
-			return nil
-		}
-	}
-	var config strings.Builder
-	for _, host := range job.Insecure {
-		fmt.Fprintf(&config, "[registry.%q]\nhttp = true\ninsecure = true\n", host)
-	}
-	file, socket := e.path(linked, "buildkitd.toml"), e.path(linked, "buildkitd.sock")
-	if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
-		return err
-	}
-	log, err := os.Create(e.path(linked, "buildkitd.log"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Close() }()
-	if err := os.RemoveAll(socket); err != nil {
-		return err
-	}
-	d := &daemon{ended: make(chan struct{})}
-	var argv []string
-	if linked {
-		if argv, err = e.linkUp(ctx, d, job); err != nil {
-			return err
-		}
-	}
-	argv = append(argv, e.conf.Buildkitd, "--config", file, "--addr", "unix://"+socket, "--root", e.path(linked, "root"),
-		"--oci-worker=true", "--containerd-worker=false", "--oci-worker-binary", e.conf.Runtime, "--oci-worker-net=host",
-		"--allow-insecure-entitlement", "network.host")
-	d.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // it outlives the build
-	d.cmd.Stdout, d.cmd.Stderr, d.cmd.Env = log, log, environ(linked)
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	if err := d.cmd.Start(); err != nil {
-		return errors.Join(fmt.Errorf("buildkitd: %w", err), d.unlink())
-	}
-	go func() {
-		_ = d.cmd.Wait() // what it says is in its log
-		close(d.ended)
-	}()
-	e.daemons[linked] = d
-	if err := e.answer(ctx, socket, log.Name(), d.ended); err != nil {
-		e.stop(linked)
-		return err
-	}
-	return nil
-}
-
-// linkUp makes the link of a daemon, and returns the command that enters it.
-func (e *Engine) linkUp(ctx context.Context, d *daemon, job dockerfile.Job) (enter []string, err error) {
-	dir := e.path(true, "link") // of one that was killed, whose gateway ends with it
-	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
-		return nil, err
-	}
-	if d.link, err = e.conf.Links(ctx, dir, job.Policy); err != nil {
-		return nil, err
-	}
-	data, err := json.Marshal(job.Policy)
-	if err == nil {
-		e.policy = string(data)
-		enter, err = dockerfile.ResolvConf(d.link, e.path(true, "resolv.conf"))
-	}
-	if err != nil {
-		return nil, errors.Join(err, d.unlink())
-	}
-	return enter, nil
-}
-
-// answer waits until the daemon accepts connections.
-func (e *Engine) answer(ctx context.Context, socket, log string, ended <-chan struct{}) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTime, errors.New("buildkitd does not answer: see "+log))
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if c, err := new(net.Dialer).DialContext(ctx, "unix", socket); err == nil {
-			return c.Close()
-		}
-		select {
-		case <-ended:
-			return errors.New("buildkitd has ended: see " + log)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
-	}
-}
-
-// stop ends a daemon that was started, and its link. The lock is held.
-func (e *Engine) stop(linked bool) {
-	d := e.daemons[linked]
-	if d == nil {
-		return
-	}
-	_ = d.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-d.ended:
-	case <-time.After(10 * time.Second):
-		_ = d.cmd.Process.Kill()
-		<-d.ended
-	}
-	_ = d.unlink()
-	delete(e.daemons, linked)
-}
-
-func (d *daemon) unlink() error {
-	if d.link == nil {
-		return nil
-	}
-	return d.link.Close()
-}
-
-// Close implements [dockerfile.Engine].
-func (e *Engine) Close() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.stop(false)
-	e.stop(true)
-	return nil
+	return cmd
 }

@@ -67,6 +67,13 @@ func (e *Engine) Name() string { return "docker" }
 // by its own network.
 func (e *Engine) Confines() bool { return false }
 
+// Fetches implements [dockerfile.Engine]: the daemon does.
+func (e *Engine) Fetches() bool { return true }
+
+// HereDocuments implements [dockerfile.Engine]: Docker's API without BuildKit knows
+// none.
+func (e *Engine) HereDocuments() bool { return false }
+
 // Close implements [dockerfile.Engine].
 func (e *Engine) Close() error {
 	e.client.CloseIdleConnections()
@@ -87,7 +94,7 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 	if err != nil {
 		return err
 	}
-	podman, err := e.podman(ctx)
+	podman, err := e.safe(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,25 +134,6 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 	}
 	// It stays there without a name: the next build goes on from its steps.
 	return e.save(ctx, id, job)
-}
-
-// podman reports whether the daemon is Podman's.
-func (e *Engine) podman(ctx context.Context) (bool, error) {
-	resp, err := e.do(ctx, http.MethodGet, "/version", nil, nil)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var said struct{ Components []struct{ Name string } }
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&said); err != nil {
-		return false, fmt.Errorf("docker: what version it is: %w", err)
-	}
-	for _, c := range said.Components {
-		if c.Name == "Podman Engine" {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // networkOf is what a daemon is told of the network of RUN. Podman does not heed

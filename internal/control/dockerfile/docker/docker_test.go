@@ -5,13 +5,17 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
 	"aloft/internal/control/dockerfile"
+	"aloft/internal/fault"
 )
 
 func TestSend(t *testing.T) {
@@ -71,6 +75,43 @@ func TestNetworkOf(t *testing.T) {
 		if got := networkOf(c.network, c.podman).Encode(); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
+	}
+}
+
+// TestSafe refuses daemons that run steps as root of their host, and those with
+// known holes.
+func TestSafe(t *testing.T) {
+	for name, c := range map[string]struct {
+		version, info string
+		ok            bool
+	}{
+		"rootless":        {`{"Version":"27.1.1","Components":[{"Name":"Engine","Version":"27.1.1"}]}`, `{"SecurityOptions":["name=seccomp,profile=builtin","name=rootless"]}`, true},
+		"remapped":        {`{"Version":"25.0.2"}`, `{"SecurityOptions":["name=userns"]}`, true},
+		"root":            {`{"Version":"27.1.1"}`, `{"SecurityOptions":["name=seccomp,profile=name=userns"]}`, false},
+		"old":             {`{"Version":"20.10.24+dfsg1"}`, `{"SecurityOptions":["name=rootless"]}`, false},
+		"25.0.1":          {`{"Version":"25.0.1"}`, `{"SecurityOptions":["name=rootless"]}`, false},
+		"no version":      {`{"Version":"dev"}`, `{"SecurityOptions":["name=rootless"]}`, false},
+		"Podman":          {`{"Version":"5.4.0","Components":[{"Name":"Podman Engine","Version":"5.4.0"}]}`, `{"SecurityOptions":["name=rootless"]}`, true},
+		"an older Podman": {`{"Version":"4.3.1","Components":[{"Name":"Podman Engine","Version":"4.3.1"}]}`, `{"SecurityOptions":["name=rootless"]}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				said := c.version
+				if strings.HasSuffix(r.URL.Path, "/info") {
+					said = c.info
+				}
+				_, _ = io.WriteString(w, said)
+			}))
+			defer server.Close()
+			e, err := New(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = e.safe(t.Context())
+			if (err == nil) != c.ok || err != nil && fault.Of(err).Code != "engine_unsafe" {
+				t.Errorf("error is %v", err)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,8 @@
 package dockerfiletest
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +16,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,8 +26,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	realregistry "github.com/google/go-containerregistry/pkg/registry"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"aloft/internal/control/dockerfile"
 	"aloft/internal/control/image"
@@ -66,7 +72,7 @@ func Run(t *testing.T, engine dockerfile.Engine, o Options) {
 			t.Error(err)
 		}
 	})
-	b := &bench{&dockerfile.Builder{Engine: engine, Images: images, Dir: t.TempDir(), Network: dockerfile.None}, t.TempDir()}
+	b := &bench{&dockerfile.Builder{Engine: engine, Images: images, Dir: t.TempDir(), Network: dockerfile.None, Registry: registry.Config{Outbound: policy.Network{Open: []string{"127.0.0.0/8"}}}}, t.TempDir()}
 	b.write(t, "busybox", string(busybox))
 	if err := os.Chmod(filepath.Join(b.repo, "busybox"), 0o755); err != nil {
 		t.Fatal(err)
@@ -81,6 +87,12 @@ func Run(t *testing.T, engine dockerfile.Engine, o Options) {
 	t.Run("Cancel", func(t *testing.T) { b.cancel(t, o.GoesOn) })
 	if len(engine.Keeps()) > 0 {
 		t.Run("Room", b.room)
+	}
+	if !engine.Fetches() {
+		t.Run("Escape", b.escape)
+		t.Run("Nobody", b.nobody)
+		t.Run("Limits", b.limits)
+		t.Run("Apart", b.apart)
 	}
 	t.Run("Network", func(t *testing.T) { b.network(t, o.NoNetwork) })
 	t.Run("Prune", func(t *testing.T) {
@@ -239,20 +251,6 @@ func (b *bench) secret(t *testing.T, refused bool) {
 
 // from builds on an image of a registry that asks who is there.
 func (b *bench) from(t *testing.T) {
-	work := t.TempDir()
-	job := dockerfile.Job{
-		Context: b.repo, Dockerfile: filepath.Join(work, "Dockerfile"), AuthFile: filepath.Join(work, "config.json"),
-		Network: dockerfile.None, Output: filepath.Join(work, "image"),
-	}
-	for file, text := range map[string]string{job.Dockerfile: base + "ENV OF=base\n", job.AuthFile: "{}"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	out := &said{}
-	if err := b.Engine.Build(t.Context(), job, out.add); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	inner := realregistry.New(realregistry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "robot" || password != "right" {
@@ -268,18 +266,7 @@ func (b *bench) from(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	index, err := layout.ImageIndexFromPath(job.Output)
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pushed, err := index.Image(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pushed := b.image(t, v1.Config{Env: []string{"OF=base"}})
 	if err := remote.Write(ref, pushed, remote.WithAuth(&authn.Basic{Username: "robot", Password: "right"})); err != nil {
 		t.Fatal(err)
 	}
@@ -295,6 +282,46 @@ func (b *bench) from(t *testing.T) {
 			t.Errorf("the token is in what was said: %v\n%s", err, out)
 		}
 	}
+}
+
+// image is one with the busybox of the suite, as a registry has it.
+func (b *bench) image(t *testing.T, config v1.Config) v1.Image {
+	t.Helper()
+	busybox, err := os.ReadFile(filepath.Join(b.repo, "busybox"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	for _, name := range []string{"bin/busybox", "bin/sh"} {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(busybox)), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(busybox); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := mutate.AppendLayers(empty.Image, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Config = "linux", runtime.GOARCH, config
+	if img, err = mutate.ConfigFile(img, file); err != nil {
+		t.Fatal(err)
+	}
+	return img
 }
 
 func (b *bench) ignore(t *testing.T) {

@@ -4,9 +4,10 @@
 //
 // A registry is foreign, and so is a reference that stands in somebody's
 // repository: nothing is sent in clear to a host that the operator has not
-// named as insecure, credentials go to the registry that they are for, and no
-// answer can lead the server to link-local addresses, nor to its own loopback
-// unless the reference is of a registry there.
+// named as insecure, credentials go to the registry that they are for, and
+// neither a reference nor an answer leads the server to what the outbound policy
+// refuses, such as its own loopback and private networks, unless the operator has
+// named the host.
 package registry
 
 import (
@@ -27,6 +28,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"aloft/internal/control/outbound"
+	"aloft/internal/policy"
 )
 
 // A Credential is what one registry asks for.
@@ -42,15 +46,28 @@ type Config struct {
 	// hosts Docker's and Podman's own configuration files are read.
 	Credentials map[string]Credential
 	// Insecure are hosts, with their ports, that may be spoken to without TLS.
-	// Registries on loopback always may.
 	Insecure []string
+	// Named are other hosts, with their ports, that the operator has named as
+	// registries. They, and those of Credentials and Insecure, may be at any address.
+	Named []string
+	// Outbound judges all other hosts.
+	Outbound policy.Network
 }
 
 // A Client speaks to registries. It is safe for concurrent use.
-type Client struct{ conf Config }
+type Client struct {
+	conf    Config
+	foreign *outbound.Client // to hosts that the operator has not named
+}
 
-// New returns a client.
-func New(conf Config) *Client { return &Client{conf} }
+// New returns a client. A policy that cannot be read allows nothing.
+func New(conf Config) *Client {
+	foreign, err := outbound.New(conf.Outbound)
+	if err != nil {
+		foreign, _ = outbound.New(policy.Network{Mode: policy.None}) // which can be read
+	}
+	return &Client{conf, foreign}
+}
 
 // A Reference is the name of an image in a registry.
 type Reference struct {
@@ -79,6 +96,16 @@ func (c *Client) Parse(text string) (Reference, error) {
 		}
 	}
 	return Reference{ref, ref.Name()}, nil
+}
+
+// Host is the registry that the name of an image is of, with its port. ok is false
+// for what is no reference.
+func Host(text string) (host string, ok bool) {
+	ref, err := name.ParseReference(text)
+	if err != nil {
+		return "", false
+	}
+	return ref.Context().RegistryStr(), true
 }
 
 // A Layer is one layer of an image in a registry.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"aloft/internal/fault"
+	"aloft/internal/policy"
 )
 
 func TestParse(t *testing.T) {
@@ -68,11 +69,14 @@ func TestGuard(t *testing.T) {
 	}{
 		"to the host's metadata": {"https://169.254.169.254/latest", errForbidden},
 		"to it by IPv6":          {"https://[fe80::1]/latest", errForbidden},
+		"to this host":           {"http://127.0.0.1:9/token", errForbidden},
+		"to a neighbour":         {"https://10.1.2.3/token", errForbidden},
 		"in clear":               {"http://192.0.2.1/token", errClear},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := New(Config{})
-			ref, err := client.Parse(strings.TrimPrefix(astray(c.location).URL, "http://") + "/app:1")
+			host := strings.TrimPrefix(astray(c.location).URL, "http://")
+			client := New(Config{Named: []string{host}})
+			ref, err := client.Parse(host + "/app:1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,8 +105,52 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestOutbound asks no registry at an address that the outbound policy refuses, and
+// says the same of it whether something listens there or not.
+func TestOutbound(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	t.Cleanup(server.Close)
+	open := strings.TrimPrefix(server.URL, "http://")
+	_, port, _ := strings.Cut(open, ":")
+	for _, host := range []string{open, "localhost:" + port, "[::1]:" + port, "127.0.0.1:9", "0.0.0.0:" + port, "10.1.2.3", "192.168.1.1:5000", "169.254.169.254"} {
+		client := New(Config{})
+		ref, err := client.Parse(host + "/app:1")
+		if err != nil {
+			continue // no reference at all
+		}
+		if _, err := client.Resolve(t.Context(), ref); fault.Of(err).Code != "registry_forbidden" {
+			t.Errorf("%s: error is %v", host, err)
+		}
+		if err := client.Save(t.Context(), ref, t.TempDir(), 0); err == nil {
+			t.Errorf("%s was fetched from", host)
+		}
+	}
+	if asked > 0 {
+		t.Errorf("what listens on this host was asked %d times", asked)
+	}
+	for name, conf := range map[string]Config{
+		"insecure": {Insecure: []string{open}}, "named": {Named: []string{open}}, "with credentials": {Credentials: map[string]Credential{open: {Token: "t"}}}, "opened": {Outbound: policy.Network{Open: []string{"127.0.0.0/8"}}},
+	} {
+		before := asked
+		client := New(conf)
+		ref, err := client.Parse(open + "/app:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Resolve(t.Context(), ref); fault.Of(err).Code != "image_not_found" || asked == before {
+			t.Errorf("%s: it was asked %d times, %v", name, asked-before, err)
+		}
+	}
+}
+
 func TestInsecure(t *testing.T) {
-	client := New(Config{})
+	client := New(Config{Outbound: policy.Network{Open: []string{"192.168.7.7"}}})
 	for host, want := range map[string]bool{"192.168.7.7:5000": false, "localhost:5000": true, "127.0.0.1": true, "[::1]:5000": true, "127.0.0.1.example.com": false} {
 		if got := loopback(host); got != want {
 			t.Errorf("%s is of this host: %v", host, got)

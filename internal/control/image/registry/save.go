@@ -3,52 +3,108 @@ package registry
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
-	"slices"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"aloft/internal/fault"
 )
 
-// Known reports whether the operator has named the reference's registry, or it
-// is one on loopback.
-func (c *Client) Known(r Reference) bool {
-	host := r.ref.Context().RegistryStr()
-	_, given := c.conf.Credentials[host]
-	return loopback(host) || slices.Contains(c.conf.Insecure, host) || given && host != name.DefaultRegistry
-}
-
-// Save writes the image that a reference means for this platform to the folder
-// dir, as an OCI layout, and returns its digest: sha256:….
-func (c *Client) Save(ctx context.Context, r Reference, dir string) (digest string, err error) {
-	digest, err = c.save(ctx, r, dir)
+// Digest is that of the manifest that a reference means now, of this platform or
+// of several: sha256:….
+func (c *Client) Digest(ctx context.Context, r Reference) (string, error) {
+	options, err := c.options(ctx, r)
 	if err != nil {
 		return "", explain(r, err)
 	}
-	return digest, nil
+	d, err := remote.Get(r.ref, options...)
+	if err != nil {
+		return "", explain(r, err)
+	}
+	return d.Digest.String(), nil
 }
 
-func (c *Client) save(ctx context.Context, r Reference, dir string) (string, error) {
+func (c *Client) options(ctx context.Context, r Reference) ([]remote.Option, error) {
 	repo := r.ref.Context()
 	auth, err := c.credential(ctx, repo)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	img, err := remote.Image(r.ref, remote.WithContext(ctx), remote.WithTransport(c.transport(repo.Registry)), remote.WithAuth(auth),
-		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	return []remote.Option{
+		remote.WithContext(ctx), remote.WithTransport(c.transport(repo.Registry)), remote.WithAuth(auth),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),
+	}, nil
+}
+
+// Save writes the image that a reference means for this platform to the folder
+// dir, as an OCI layout. Its layers have at most so many bytes as the registry has
+// them, unless most is 0.
+func (c *Client) Save(ctx context.Context, r Reference, dir string, most int64) error {
+	if err := c.save(ctx, r, dir, most); err != nil {
+		return explain(r, err)
+	}
+	return nil
+}
+
+func (c *Client) save(ctx context.Context, r Reference, dir string, most int64) error {
+	options, err := c.options(ctx, r)
 	if err != nil {
-		return "", err
+		return err
+	}
+	img, err := remote.Image(r.ref, options...)
+	if err != nil {
+		return err
+	}
+	manifest, err := img.Manifest()
+	if err != nil {
+		return err
+	}
+	sum := max(0, manifest.Config.Size)
+	for _, l := range manifest.Layers {
+		if l.Size < 0 || l.Size > math.MaxInt64-sum {
+			return fmt.Errorf("layer %s says that it has %d bytes", l.Digest, l.Size)
+		}
+		sum += l.Size
+	}
+	if manifest.Config.Size > maxDocument || len(manifest.Layers) > maxLayers || most > 0 && sum > most {
+		return fault.Exhausted("image %s is too large: it has %d bytes in %d layers, and at most %d bytes in %d are taken", r.Name, sum, len(manifest.Layers), most, maxLayers).
+			Named("image_too_large").Hint("use a smaller image, or raise machine.disk_bytes")
 	}
 	to, err := layout.Write(dir, empty.Index)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err := to.AppendImage(img); err != nil {
-		return "", fmt.Errorf("save: %w", err)
+		return fmt.Errorf("save: %w", err)
 	}
-	digest, err := img.Digest()
-	return digest.String(), err
+	return nil
+}
+
+// Only is the image that a folder was saved to: its digest, and the instructions
+// of ONBUILD that it brings.
+func Only(dir string) (digest string, triggers []string, err error) {
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return "", nil, err
+	}
+	if len(manifest.Manifests) != 1 {
+		return "", nil, fmt.Errorf("%s has %d images", dir, len(manifest.Manifests))
+	}
+	img, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		return "", nil, err
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return "", nil, err
+	}
+	return manifest.Manifests[0].Digest.String(), config.Config.OnBuild, nil
 }

@@ -20,25 +20,29 @@ import (
 
 // transport is how the client reaches one registry and whatever it points to.
 func (c *Client) transport(reg name.Registry) http.RoundTripper {
-	known := loopback(reg.RegistryStr()) || slices.Contains(c.conf.Insecure, reg.RegistryStr())
 	dialer := &net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}
-	direct := &net.Dialer{Timeout: dialer.Timeout, KeepAlive: dialer.KeepAlive, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+	named := &net.Dialer{Timeout: dialer.Timeout, KeepAlive: dialer.KeepAlive, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return err
 		}
-		if ip := at.Addr().Unmap(); ip.IsLinkLocalUnicast() || ip.IsUnspecified() || ip.IsLoopback() && !known {
+		if ip := at.Addr().Unmap(); ip.IsLinkLocalUnicast() || ip.IsUnspecified() {
 			return fmt.Errorf("%w: %s", errForbidden, ip)
 		}
 		return nil
 	}}
-	make := func(d *net.Dialer) *http.Transport {
+	make := func(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
 		return &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: d.DialContext, ForceAttemptHTTP2: true,
+			Proxy: http.ProxyFromEnvironment, DialContext: dial, ForceAttemptHTTP2: true,
 			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 8,
 		}
 	}
-	return &guard{insecure: c.conf.Insecure, direct: make(direct), proxied: make(dialer)}
+	g := &guard{client: c, named: make(named.DialContext), proxied: make(dialer.DialContext)}
+	g.foreign = make(func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := c.foreign.Dial(ctx, network, address)
+		return conn, forbidden(err)
+	})
+	return g
 }
 
 // errForbidden is an address that no registry may lead to.
@@ -47,22 +51,47 @@ var errForbidden = errors.New("registries may not lead to this address")
 // errClear is a host that would be spoken to in clear.
 var errClear = errors.New("it would be spoken to without TLS")
 
-// A guard refuses what a registry's answer must not make the server do.
+// forbidden makes a refusal of the outbound policy one of ours.
+func forbidden(err error) error {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return fmt.Errorf("%w: it %s", errForbidden, f.Message)
+	}
+	return err
+}
+
+// A guard refuses what a reference, or a registry's answer, must not make the
+// server do. Hosts that the operator has named are the operator's to vouch for.
 type guard struct {
-	insecure        []string
-	direct, proxied http.RoundTripper
+	client                  *Client
+	named, foreign, proxied http.RoundTripper
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme != "https" && !loopback(r.URL.Host) && !slices.Contains(g.insecure, r.URL.Host) {
+	named := g.client.named(r.URL.Host)
+	if !named {
+		if err := forbidden(g.client.foreign.Check("https://" + r.URL.Host + "/")); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.URL.Host, err)
+		}
+	}
+	if r.URL.Scheme != "https" && !loopback(r.URL.Host) && !slices.Contains(g.client.conf.Insecure, r.URL.Host) {
 		return nil, fmt.Errorf("%s: %w", r.URL.Host, errClear)
 	}
 	// A proxy has an address of its own, and its operator's rules.
 	if proxy, err := http.ProxyFromEnvironment(r); err == nil && proxy != nil {
 		return g.proxied.RoundTrip(r)
 	}
-	return g.direct.RoundTrip(r)
+	if named {
+		return g.named.RoundTrip(r)
+	}
+	return g.foreign.RoundTrip(r)
+}
+
+// named reports whether the operator has named a host, with its port, as that of
+// a registry. Credentials for Docker Hub name no host of the operator's.
+func (c *Client) named(host string) bool {
+	_, given := c.conf.Credentials[host]
+	return slices.Contains(c.conf.Insecure, host) || slices.Contains(c.conf.Named, host) || given && host != name.DefaultRegistry && host != "docker.io"
 }
 
 // loopback reports whether a host, with or without a port, is this one by its name.
@@ -93,6 +122,10 @@ func explain(r Reference, err error) error {
 	if errors.Is(err, errClear) {
 		return fault.Denied("registry %s has no TLS that works", host).Named("registry_insecure").
 			Hint("if that is meant, add it to images.insecure in the server's configuration").Because(err)
+	}
+	if errors.Is(err, errForbidden) {
+		return fault.Denied("registry %s is at, or leads to, an address that this server does not speak to", host).Named("registry_forbidden").
+			Hint("its operator can name the registry in images.credentials or images.insecure, or open the address by outbound.open").Because(err)
 	}
 	if Away(err) {
 		return fault.Unavailable("registry %s cannot be reached", host).Named("registry_unreachable").Because(err)

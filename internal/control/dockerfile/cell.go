@@ -1,0 +1,345 @@
+package dockerfile
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// Where the parts of a build are in its [Cell].
+const (
+	InContext = "/context" // the context
+	InWork    = "/work"    // the folder Work of the job
+	InKept    = "/kept"    // what the engine keeps for the repository
+	InBases   = "/bases"   // the images that the build begins with
+	InBin     = "/aloft"   // programs that the engine needs, by their base names
+)
+
+// cellIDs is how many users there are in a cell.
+const cellIDs = 65536
+
+// firstCellID and cellRanges say which users of the host those are. The numbers
+// are above those of people, of /etc/subuid, and of systemd's containers.
+const (
+	firstCellID = 0x70000000
+	cellRanges  = 0x0ffe
+)
+
+// Limits are those of one build. 0 is no limit.
+type Limits struct {
+	MemoryBytes int64
+	CPUs        float64
+	PIDs        int64
+	Time        time.Duration
+}
+
+// A Cell is where an engine and the steps of one build run: a container of a user
+// namespace, whose root is nobody on the host, with a root file system that has
+// the host's /usr, read-only, and the build's own folders. What an engine can be
+// made to read or write there is the repository's own or in /usr.
+type Cell struct {
+	Runtime  string   // path of runc
+	Programs []string // paths of others that it has, in [InBin]
+	Kept     string   // folder of the host that is InKept
+	Job      Job
+	Link     Link     // its network; nil is the server's where the job says so, or none
+	Env      []string // NAME=VALUE
+}
+
+// CanContain returns nil where this host can make cells.
+func CanContain() error {
+	cmd := exec.Command("/bin/true") //nolint:noctx // it ends at once
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: firstCellID, Size: cellIDs}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: firstCellID, Size: cellIDs}},
+	}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("this host makes no user namespaces, without which builds of Dockerfiles would run as its root: %w", err)
+	}
+	return nil
+}
+
+// Inside is the path in the cell of a file below the job's folder Work.
+func (c Cell) Inside(path string) string {
+	rel, err := filepath.Rel(c.Job.Work, path)
+	if err != nil {
+		return path
+	}
+	return filepath.Join(InWork, rel)
+}
+
+// cellScript makes the root file system what it is, in a mount namespace of its
+// own, and begins the container. Nothing that it starts outlives it.
+const cellScript = `mount --bind "$1" "$2"
+mount -t sysfs -o ro,nosuid,nodev,noexec sysfs "$2/sys"
+mkdir -p "$4"
+exec "$3" --root "$4" run --bundle "$5" "$6"`
+
+// Run runs a shell script in the cell and hands on what it says line by line. All
+// that it has started has ended when it returns.
+func (c Cell) Run(ctx context.Context, script string, args []string, out func(line string)) (err error) {
+	bundle, err := os.MkdirTemp(filepath.Dir(c.Job.Work), "cell-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(bundle)) }()
+	root, err := c.skeleton(bundle)
+	if err != nil {
+		return err
+	}
+	at, err := c.mountPoint()
+	if err != nil {
+		return err
+	}
+	name := cellName(filepath.Base(filepath.Dir(c.Job.Work)))
+	spec := c.spec(at, name, append([]string{"/bin/sh", "-ec", script, "sh"}, args...))
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(bundle, "config.json"), data, 0o600); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, removeCgroups(name)) }()
+	argv := []string{"unshare", "--mount", "--fork", "--pid", "--kill-child", "--mount-proc", "--", "sh", "-ec", cellScript, "sh",
+		root, at, c.Runtime, filepath.Join(bundle, "state"), bundle, name}
+	switch {
+	case c.Link != nil:
+		argv = append([]string{"nsenter", "--net=" + c.Link.Namespace(), "--"}, argv...)
+	case c.Job.Network != Host:
+		argv = append([]string{"unshare", "--net", "--"}, argv...)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // Run ends it with all that it started
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	return Run(ctx, cmd, syscall.SIGKILL, out)
+}
+
+// skeleton makes the tree that the root file system of the cell begins with. It is
+// read-only there, so everything that is mounted has its place.
+func (c Cell) skeleton(bundle string) (root string, err error) {
+	root = filepath.Join(bundle, "root")
+	dirs := []string{"", InBin, "dev", "etc", "etc/containers", "etc/ssl", "proc", "run", "sys", "tmp", "usr", "var", "var/tmp"}
+	for _, m := range c.mounts() {
+		dirs = append(dirs, strings.TrimPrefix(m.Destination, "/"))
+	}
+	for _, d := range dirs {
+		if info, err := os.Stat(filepath.Join(root, d)); err == nil && info.IsDir() {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			return "", err
+		}
+	}
+	for _, d := range []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
+		if _, err := os.Stat("/usr/" + d); err == nil {
+			if err := os.Symlink("usr/"+d, filepath.Join(root, d)); err != nil {
+				return "", err
+			}
+		}
+	}
+	nameserver := "127.0.0.1"
+	if c.Link != nil {
+		nameserver = c.Link.Nameserver()
+	}
+	resolv := "nameserver " + nameserver + "\noptions edns0\n"
+	if c.Job.Network == Host {
+		data, err := os.ReadFile("/etc/resolv.conf")
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+		resolv = string(data)
+	}
+	files := map[string]string{
+		"etc/passwd": "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n", "etc/group": "root:x:0:\nnogroup:x:65534:\n",
+		"etc/hosts": "127.0.0.1 localhost\n::1 localhost\n", "etc/resolv.conf": resolv,
+		// Of what an engine takes from its own store nobody is asked for signatures.
+		"etc/containers/policy.json":     `{"default":[{"type":"insecureAcceptAnything"}]}`,
+		"etc/containers/registries.conf": "unqualified-search-registries = [\"docker.io\"]\nshort-name-mode = \"disabled\"\n",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil { // read by nobody in particular
+			return "", err
+		}
+	}
+	// Not mounted: a runtime makes an overlay of the folder that it is in.
+	for _, program := range c.Programs {
+		at := filepath.Join(root, InBin, filepath.Base(program))
+		if os.Link(program, at) == nil {
+			continue
+		}
+		if err := errors.Join(copyFile(program, at), os.Chmod(at, 0o755)); err != nil {
+			return "", err
+		}
+	}
+	return root, nil
+}
+
+// mountPoint is a folder that hides nothing that the cell needs where the root
+// file system is put. Users of the cell have to be able to walk to it.
+func (c Cell) mountPoint() (string, error) {
+	for _, at := range []string{"/mnt", "/media", "/srv", "/opt", "/home"} {
+		if info, err := os.Lstat(at); err != nil || !info.IsDir() {
+			continue
+		}
+		needs := []string{c.Runtime, c.Job.Work}
+		for _, m := range c.mounts() {
+			needs = append(needs, m.Source)
+		}
+		if !slices.ContainsFunc(needs, func(path string) bool { return strings.HasPrefix(path+"/", at+"/") }) {
+			return at, nil
+		}
+	}
+	return "", errors.New("this host has none of /mnt, /media, /srv, /opt and /home free, where builds are put together")
+}
+
+// mounts are those of the build's own.
+func (c Cell) mounts() []specs.Mount {
+	bind := func(source, target string, options ...string) specs.Mount {
+		return specs.Mount{Destination: target, Type: "bind", Source: source, Options: append([]string{"rbind", "rprivate"}, options...)}
+	}
+	// What a step can make there runs with no more rights than the step.
+	m := []specs.Mount{
+		bind("/usr", "/usr", "ro", "nodev"),
+		bind(c.Job.Work, InWork, "nosuid", "nodev"),
+		bind(c.Job.Context, InContext, "nosuid", "nodev"),
+		bind(c.Kept, InKept),
+	}
+	if _, err := os.Stat("/etc/ssl/certs"); err == nil {
+		m = append(m, bind("/etc/ssl/certs", "/etc/ssl/certs", "ro", "nosuid", "nodev"))
+	}
+	for i, b := range c.Job.Bases {
+		if b.Dir != "" {
+			m = append(m, bind(b.Dir, fmt.Sprintf("%s/%d", InBases, i), "ro", "nosuid", "nodev"))
+		}
+	}
+	return m
+}
+
+// cellCapabilities are those of root in the cell. They hold for what belongs to
+// the cell's user namespace, and for nothing else.
+var cellCapabilities = []string{
+	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD", "CAP_NET_BIND_SERVICE",
+	"CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_ADMIN", "CAP_SYS_CHROOT", "CAP_SYS_PTRACE",
+}
+
+// deniedCalls are of no use to a build, and have let programs out of namespaces.
+var deniedCalls = []string{
+	"add_key", "bpf", "delete_module", "finit_module", "init_module", "io_uring_enter", "io_uring_register", "io_uring_setup", "kexec_file_load", "kexec_load",
+	"lookup_dcookie", "open_by_handle_at", "perf_event_open", "process_madvise", "process_vm_writev", "quotactl", "quotactl_fd", "reboot", "request_key",
+	"swapoff", "swapon", "syslog", "userfaultfd", "vhangup",
+}
+
+func (c Cell) spec(root, name string, args []string) specs.Spec {
+	tmpfs := func(at, mode, size string) specs.Mount {
+		return specs.Mount{Destination: at, Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=" + mode, "size=" + size}}
+	}
+	mounts := []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc"},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "mode=755", "size=64k"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "relatime", "ro"}},
+		tmpfs("/dev/shm", "1777", "64m"), tmpfs("/run", "755", "64m"), tmpfs("/tmp", "1777", "256m"), tmpfs("/var/tmp", "1777", "256m"),
+	}
+	mounts = append(mounts, c.mounts()...)
+	ids := []specs.LinuxIDMapping{{HostID: c.Job.FirstID, Size: cellIDs}}
+	limits := c.Job.Limits
+	resources := &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}}
+	if limits.MemoryBytes > 0 {
+		resources.Memory = &specs.LinuxMemory{Limit: &limits.MemoryBytes}
+	}
+	if limits.PIDs > 0 {
+		resources.Pids = &specs.LinuxPids{Limit: &limits.PIDs}
+	}
+	if limits.CPUs > 0 {
+		period := uint64(100_000)
+		quota := max(int64(limits.CPUs*float64(period)), 1000) // the kernel's least
+		resources.CPU = &specs.LinuxCPU{Period: &period, Quota: &quota}
+	}
+	env := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + InBin, "HOME=" + InKept}, c.Env...)
+	none := uint(unix.ENOSYS)
+	return specs.Spec{
+		Version: "1.0.2", Hostname: "build", Root: &specs.Root{Path: root, Readonly: true}, Mounts: mounts,
+		Process: &specs.Process{
+			Args: args, Env: env, Cwd: "/",
+			Capabilities: &specs.LinuxCapabilities{Bounding: cellCapabilities, Effective: cellCapabilities, Permitted: cellCapabilities},
+		},
+		Linux: &specs.Linux{
+			CgroupsPath: "/" + name, Resources: resources, UIDMappings: ids, GIDMappings: ids,
+			Namespaces: []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.CgroupNamespace}, {Type: specs.UserNamespace}},
+			Seccomp: &specs.LinuxSeccomp{
+				DefaultAction: specs.ActAllow,
+				Syscalls:      []specs.LinuxSyscall{{Names: deniedCalls, Action: specs.ActErrno, ErrnoRet: &none}, noVsock()},
+			},
+		},
+	}
+}
+
+// noVsock keeps a build from sockets to the hypervisor, which no namespace parts.
+func noVsock() specs.LinuxSyscall {
+	not := uint(unix.EAFNOSUPPORT)
+	return specs.LinuxSyscall{Names: []string{"socket"}, Action: specs.ActErrno, ErrnoRet: &not, Args: []specs.LinuxSeccompArg{{Index: 0, Value: unix.AF_VSOCK, Op: specs.OpEqualTo}}}
+}
+
+// cellName is the name of the cgroup of a build whose folder has this name.
+func cellName(work string) string { return "aloft-" + work }
+
+// removeCgroups removes those of a cell that has ended. One that was killed has
+// left them, and one that ended by itself has not.
+func removeCgroups(name string) error {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for line := range strings.Lines(string(info)) {
+		before, after, _ := strings.Cut(line, " - ")
+		fields := strings.Fields(before)
+		if !strings.HasPrefix(after, "cgroup") || len(fields) < 5 {
+			continue
+		}
+		errs = append(errs, removeCgroup(filepath.Join(fields[4], name)))
+	}
+	return errors.Join(errs...)
+}
+
+// removeCgroup removes a cgroup and those below it. Processes that were killed may
+// take a moment to be gone from it.
+func removeCgroup(dir string) error {
+	var err error
+	for range 100 {
+		var dirs []string
+		_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		slices.Reverse(dirs)
+		err = nil
+		for _, d := range dirs {
+			if e := unix.Rmdir(d); e != nil && !errors.Is(e, unix.ENOENT) {
+				err = cmp.Or(err, error(&os.PathError{Op: "rmdir", Path: d, Err: e}))
+			}
+		}
+		if err == nil {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
+}

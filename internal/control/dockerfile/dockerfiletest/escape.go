@@ -1,0 +1,156 @@
+package dockerfiletest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"aloft/internal/control/dockerfile"
+	"aloft/internal/fault"
+)
+
+// hostID is what root in the cells of the suite's own jobs is on the host.
+const hostID = 0x70000000
+
+// raw has the engine build a Dockerfile that went through no gate.
+func (b *bench) raw(t *testing.T, text string, links map[string]string) (*said, error) {
+	t.Helper()
+	top := t.TempDir()
+	job := dockerfile.Job{
+		Repository: t.Name(), FirstID: hostID, Network: dockerfile.None, Context: filepath.Join(top, "context"), Work: filepath.Join(top, "work"),
+		Dockerfile: filepath.Join(top, "work", "Dockerfile"), Output: filepath.Join(top, "work", "image"),
+	}
+	busybox, err := os.ReadFile(filepath.Join(b.repo, "busybox"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{job.Context, job.Work} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, data := range map[string][]byte{filepath.Join(job.Context, "busybox"): busybox, job.Dockerfile: []byte(base + text)} {
+		if err := os.WriteFile(file, data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, target := range links {
+		if err := os.Symlink(target, filepath.Join(job.Context, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = filepath.WalkDir(top, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || path == top {
+			return err
+		}
+		return os.Lchown(path, hostID, hostID)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &said{}
+	return out, b.Engine.Build(t.Context(), job, out.add)
+}
+
+// escape tries what has led out of engines. The gate lets none of it through; the
+// cell has to hold without it. A build may well end: what counts is the host.
+func (b *bench) escape(t *testing.T) {
+	host := t.TempDir()
+	const secret = "of-the-host-alone"
+	if err := os.WriteFile(filepath.Join(host, "secret"), []byte(secret), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(host, 0o777); err != nil { // the cell has to hold also where permissions do not
+		t.Fatal(err)
+	}
+	up := strings.Repeat("../", 12) + host
+	act := " busybox cat /m/secret; echo x >/m/planted; true\n"
+	for name, text := range map[string]string{
+		"id of a cache":              "RUN --mount=type=cache,id=" + up + ",target=/m" + act,
+		"link of a stage":            "FROM base AS a\nRUN busybox ln -s " + host + " /l\nFROM base\nRUN --mount=type=bind,from=a,source=/l,target=/m,rw" + act,
+		"link of the context":        "RUN --mount=type=bind,source=link,target=/m,rw" + act,
+		"file behind a link":         "COPY link/secret /m/secret\nRUN" + act,
+		"link in a cache":            "RUN --mount=type=cache,id=c,target=/c busybox ln -s " + host + " /c/l\nRUN --mount=type=cache,id=c/l,target=/m" + act,
+		"source in a cache":          "RUN --mount=type=cache,id=d,target=/c busybox ln -s " + host + " /c/l\nRUN --mount=type=cache,id=d,source=l,target=/m" + act,
+		"layout of the host":         "FROM oci:" + host + "\n",
+		"folder of the host":         "FROM dir:" + host + "\n",
+		"namespaces of the server":   "RUN busybox ls -l /proc/1/root" + host + " && busybox cat /proc/1/root" + host + "/secret\n",
+		"devices of the host":        "RUN busybox mknod /disk b 254 0 && busybox head -c 512 /disk && echo " + secret + "\n",
+		"a mount of the host's root": "RUN busybox mount -t ext4 /dev/vda /mnt && echo " + secret + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := b.raw(t, text, map[string]string{"link": host})
+			for _, line := range out.lines {
+				// Engines repeat the steps.
+				if strings.Contains(line, secret) && !strings.Contains(line, "RUN") && !strings.Contains(line, "echo") {
+					t.Errorf("it has read a file of the host: %v\n%s", err, out)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(host, "planted")); err == nil {
+				t.Errorf("it has written to the host:\n%s", out)
+				_ = os.Remove(filepath.Join(host, "planted"))
+			}
+		})
+	}
+}
+
+// nobody has root of a build be a user of the host that owns nothing there.
+func (b *bench) nobody(t *testing.T) {
+	_, out, err := b.build(t, dockerfile.Spec{Contents: base + "RUN busybox cat /proc/self/uid_map /proc/self/gid_map && echo \"as $(busybox id -u)\"\n", NoCache: true})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	seen := 0
+	for _, line := range out.lines {
+		f := strings.Fields(line)
+		if n := len(f); n >= 3 && f[n-3] == "0" && f[n-1] == "65536" {
+			seen++
+			if len(f[n-2]) < 10 { // from 1,879,048,192 on
+				t.Errorf("root in the build is %s on the host", f[n-2])
+			}
+		}
+	}
+	if seen != 2 || !strings.Contains(out.String(), "as 0") {
+		t.Errorf("it has no user namespace:\n%s", out)
+	}
+}
+
+func (b *bench) limits(t *testing.T) {
+	defer func() { b.Limits = dockerfile.Limits{} }()
+	b.Limits = dockerfile.Limits{MemoryBytes: 256 << 20}
+	if _, out, err := b.build(t, dockerfile.Spec{Contents: base + "RUN busybox head -c 700000000 /dev/zero | (busybox tail -c 600000000 >/dev/null && echo it is do''ne)\n", NoCache: true}); err == nil || strings.Contains(out.String(), "it is done") {
+		t.Errorf("a step has more memory than the build may: %v\n%s", err, out)
+	}
+	b.Limits = dockerfile.Limits{PIDs: 100}
+	if _, out, err := b.build(t, dockerfile.Spec{Contents: base + "RUN i=0; while [ $i -lt 200 ]; do busybox sleep 5 & i=$((i+1)); done; echo it is do''ne\n", NoCache: true}); err == nil || strings.Contains(out.String(), "it is done") {
+		t.Errorf("a step has more processes than the build may: %v\n%s", err, out)
+	}
+	b.Limits = dockerfile.Limits{Time: 3 * time.Second}
+	if _, out, err := b.build(t, dockerfile.Spec{Contents: base + "RUN busybox sleep 600\n", NoCache: true}); fault.Of(err).Code != "build_time_limit" {
+		t.Errorf("a build that takes too long ends with %v\n%s", err, out)
+	}
+}
+
+// apart has two repositories share nothing: neither caches nor images by their ids.
+func (b *bench) apart(t *testing.T) {
+	for i, c := range []struct {
+		repository string
+		listed     bool
+	}{{"first", false}, {"second", false}, {"first", true}} {
+		text := fmt.Sprintf("RUN --mount=type=cache,id=shared,target=/c busybox ls /c; echo x >/c/of-the-first; : %d\n", i)
+		_, out, err := b.build(t, dockerfile.Spec{Repository: c.repository, Contents: base + text})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		listed := slices.ContainsFunc(out.lines, func(line string) bool {
+			return strings.HasSuffix(line, "of-the-first") && !strings.Contains(line, "RUN")
+		})
+		if listed != c.listed {
+			t.Errorf("build %d, of the %s repository, has the cache of the first: %v\n%s", i, c.repository, listed, out)
+		}
+	}
+}

@@ -1,0 +1,381 @@
+package dockerfile
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Base is an image that a build begins with or copies from.
+type Base struct {
+	Ref    string // in full: docker.io/library/debian:12
+	As     string // what the Dockerfile that an engine gets calls it
+	Dir    string // an OCI layout with it, beside those of others; "" where the engine fetches it itself
+	Digest string // of its manifest: sha256:…
+	line   int    // of the Dockerfile that names it first
+}
+
+// refuse is the failure of a Dockerfile that no engine gets.
+func refuse(line int, step, why string) *Failure {
+	return &Failure{Line: line, Step: step, Why: why, Refused: true}
+}
+
+// A gate reads a Dockerfile, and writes the one that an engine gets: each
+// instruction on one line, each image by its full name, each mount with what it
+// means. What the gate cannot tell the meaning of, it refuses, so that nothing
+// depends on how an engine reads it.
+type gate struct {
+	args       map[string]string                          // given for ARG
+	repository string                                     // whose the build is: caches are its own
+	reference  func(ref string) (full string, err error)  // of a registry's image
+	source     func(path string) (real string, err error) // a path of the context, behind its links
+	documents  bool                                       // the engine knows here-documents
+	aliases    bool                                       // the engine is given the images, by names that it can look up
+}
+
+// A passed Dockerfile is what came through the gate.
+type passed struct {
+	text  string // has every instruction on the line where it begins, unless here-documents follow
+	bases []Base
+	line  int // that is being read
+}
+
+// stages are those of a Dockerfile so far.
+type stages struct {
+	count  int
+	names  []string          // in lower case
+	values map[string]string // of ARG before the first
+}
+
+// pass reads a Dockerfile.
+func (g gate) pass(text string) (passed, error) {
+	var out passed
+	for name := range g.args {
+		if strings.HasPrefix(strings.ToUpper(name), "BUILDKIT_") {
+			return out, refuse(0, "ARG "+name, "arguments of BuildKit itself cannot be given")
+		}
+	}
+	all, err := instructions(text)
+	if err != nil {
+		return out, err
+	}
+	lines := make([]string, strings.Count(text, "\n")+1)
+	seen := stages{values: platform()}
+	for _, in := range all {
+		if len(in.documents) > 0 && !g.documents {
+			return out, refuse(in.line, squeeze(in.text), "this server's engine knows no here-documents: write the lines as RUN a && b, or COPY a file")
+		}
+		out.line = in.line
+		line, err := g.instruction(in.text, &seen, &out)
+		if err != nil {
+			return out, refuse(in.line, squeeze(in.text), err.Error())
+		}
+		at := in.line
+		if len(in.documents) > 0 {
+			at = in.end
+			copy(lines[at:], in.documents)
+		}
+		lines[at-1] = line
+	}
+	if seen.count == 0 {
+		return out, refuse(0, "", "it has no FROM")
+	}
+	out.text = strings.Join(lines, "\n")
+	return out, nil
+}
+
+// platform is what every Dockerfile may ask for in FROM.
+func platform() map[string]string {
+	v := map[string]string{}
+	for _, of := range []string{"TARGET", "BUILD"} {
+		v[of+"OS"], v[of+"ARCH"], v[of+"VARIANT"], v[of+"PLATFORM"] = "linux", runtime.GOARCH, "", "linux/"+runtime.GOARCH
+	}
+	return v
+}
+
+// instruction is one as an engine gets it.
+func (g gate) instruction(text string, seen *stages, out *passed) (string, error) {
+	in := instruction{text: text}
+	word, rest := in.word(), in.rest()
+	switch word {
+	case "FROM", "RUN", "COPY", "ADD":
+	case "ARG":
+		if seen.count == 0 {
+			g.argument(rest, seen)
+		}
+		return word + " " + rest, nil
+	case "ONBUILD":
+		return g.later(rest)
+	default:
+		if word != "MAINTAINER" && word != "ARG" && seen.count == 0 {
+			return "", errors.New("no FROM stands before it")
+		}
+		return word + " " + rest, nil
+	}
+	flags, rest, err := cutFlags(rest)
+	if err != nil {
+		return "", err
+	}
+	if word == "FROM" {
+		return g.from(flags, rest, seen, out)
+	}
+	if seen.count == 0 {
+		return "", errors.New("no FROM stands before it")
+	}
+	words := []string{word}
+	var had []string
+	for _, f := range flags {
+		name, value, _ := strings.Cut(strings.TrimPrefix(f, "--"), "=")
+		if !slices.Contains(flagsOf[word], name) {
+			return "", fmt.Errorf("the flag --%s is not known here", name)
+		}
+		if slices.Contains(had, name) && name != "mount" && name != "exclude" {
+			return "", fmt.Errorf("the flag --%s is given twice", name)
+		}
+		had = append(had, name)
+		switch {
+		case name == "from":
+			if value, err = g.image(value, seen, out); err != nil {
+				return "", err
+			}
+			f = "--from=" + value
+		case name == "mount":
+			if value, err = g.mount(value, seen, out); err != nil {
+				return "", err
+			}
+			f = "--mount=" + value
+		case name == "network" && value != "none" && value != "default":
+			return "", fmt.Errorf("--network is none or default: a step reaches what the environment may, and not %q", value)
+		case name == "security":
+			if value != "sandbox" {
+				return "", fmt.Errorf("--security=%s is not given to builds", value)
+			}
+			continue
+		}
+		words = append(words, f)
+	}
+	return strings.Join(append(words, rest), " "), nil
+}
+
+// flagsOf are the flags of instructions that are let through.
+var flagsOf = map[string][]string{
+	"RUN":  {"mount", "network", "security"},
+	"COPY": {"from", "chown", "chmod", "link", "parents", "exclude"},
+	"ADD":  {"chown", "chmod", "link", "checksum", "keep-git-dir", "exclude", "unpack"},
+}
+
+var stageName = regexp.MustCompile(`^[a-z][a-z0-9_.-]*$`)
+
+// from begins a stage.
+func (g gate) from(flags []string, rest string, seen *stages, out *passed) (string, error) {
+	for _, f := range flags {
+		name, value, _ := strings.Cut(f, "=")
+		value, err := expand(value, seen.values)
+		if name != "--platform" || err != nil || value != "linux/"+runtime.GOARCH && value != "linux" {
+			return "", fmt.Errorf("%s is not this server's platform, which is linux/%s", f, runtime.GOARCH)
+		}
+	}
+	words := strings.Fields(rest)
+	if len(words) != 1 && (len(words) != 3 || !strings.EqualFold(words[1], "as")) {
+		return "", errors.New("it is FROM image, or FROM image AS name")
+	}
+	text, err := expand(unquote(words[0]), seen.values)
+	if err != nil {
+		return "", err
+	}
+	ref := text
+	if text != "scratch" && !slices.Contains(seen.names, strings.ToLower(text)) {
+		if ref, err = g.base(text, out); err != nil {
+			return "", err
+		}
+	}
+	line := "FROM " + ref
+	if len(words) == 3 {
+		name := strings.ToLower(words[2])
+		if !stageName.MatchString(name) || name == "scratch" || name == "context" || slices.Contains(seen.names, name) {
+			return "", fmt.Errorf("%q cannot name a stage: it begins with a letter, has letters, digits and . _ -, and is the only one of that name", words[2])
+		}
+		seen.names = append(seen.names, name)
+		line += " AS " + name
+	} else {
+		seen.names = append(seen.names, "")
+	}
+	seen.count++
+	return line, nil
+}
+
+// image is what --from or from= names: a stage so far, by its name or its
+// number, or an image of a registry.
+func (g gate) image(text string, seen *stages, out *passed) (string, error) {
+	text = unquote(text)
+	if n, err := strconv.Atoi(text); err == nil {
+		if n < 0 || n >= seen.count-1 || text != strconv.Itoa(n) {
+			return "", fmt.Errorf("there is no stage %s before this one", text)
+		}
+		return text, nil
+	}
+	if name := strings.ToLower(text); name != "" && slices.Contains(seen.names, name) {
+		return name, nil
+	}
+	return g.base(text, out)
+}
+
+var (
+	plainReference = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9_.-]*(?::\d+)?(?:/[A-Za-z0-9_.-]+)*(?::[A-Za-z0-9_.-]+)?(?:@sha256:[0-9a-f]{64})?$`)
+	hexOnly        = regexp.MustCompile(`^[0-9a-f]+$`)
+	// The transports of containers/image, each of which leads somewhere else than
+	// to a registry.
+	transport = regexp.MustCompile(`^(?i:containers-storage|dir|docker|docker-archive|docker-daemon|oci|oci-archive|oci-layout|docker-image|ostree|sif|tarball|local|rootfs|atomic|sha256):`)
+)
+
+// base is the image of a registry, by its full name.
+func (g gate) base(text string, out *passed) (string, error) {
+	switch {
+	case text == "":
+		return "", errors.New("it names no image")
+	case strings.Contains(text, "$"):
+		return "", fmt.Errorf("what %s means cannot be told before the build: name the image itself", text)
+	case transport.MatchString(text):
+		return "", fmt.Errorf("%s is no image of a registry, and nothing else is built on", text)
+	case hexOnly.MatchString(text):
+		return "", fmt.Errorf("%s may be the id of an image that somebody else has built: name an image of a registry, with its tag", text)
+	}
+	if !plainReference.MatchString(text) {
+		return "", fmt.Errorf("%q is no image of a registry", text)
+	}
+	full, err := g.reference(text)
+	if err != nil {
+		return "", fmt.Errorf("%q is no image of a registry: %w", text, err)
+	}
+	as := full
+	if at := strings.Index(full, "@sha256:"); at >= 0 && g.aliases {
+		as = full[:at] + ":at-" + full[at+len("@sha256:"):][:24]
+	}
+	if !slices.ContainsFunc(out.bases, func(b Base) bool { return b.Ref == full }) {
+		out.bases = append(out.bases, Base{Ref: full, As: as, line: out.line})
+	}
+	return as, nil
+}
+
+// later is an instruction that builds on the image run. It may not name images.
+func (g gate) later(rest string) (string, error) {
+	in := instruction{text: rest}
+	switch word := in.word(); {
+	case !known[word] || word == "FROM" || word == "ONBUILD" || word == "MAINTAINER":
+		return "", errors.New("ONBUILD takes no such instruction")
+	case word == "ARG":
+		return "ONBUILD " + rest, nil
+	}
+	var images passed
+	line, err := g.instruction(rest, &stages{count: 1, names: []string{""}}, &images)
+	if err == nil && len(images.bases) > 0 {
+		err = errors.New("ONBUILD names no image")
+	}
+	return "ONBUILD " + line, err
+}
+
+// trigger judges an instruction that an image brings for builds on it. An engine
+// runs it as the image has it.
+func (g gate) trigger(text string) error {
+	if strings.ContainsAny(text, "\n\r\\") || strings.Contains(text, "<<") {
+		return errors.New("it has more than one line")
+	}
+	line, err := g.later(text)
+	if err == nil && squeeze(line) != "ONBUILD "+squeeze(text) {
+		err = errors.New("it mounts or names something that depends on the build")
+	}
+	return err
+}
+
+// argument notes what ARG before the first FROM gives.
+func (g gate) argument(rest string, seen *stages) {
+	words, ok := shellWords(rest)
+	if !ok {
+		return
+	}
+	for _, w := range words {
+		name, value, has := strings.Cut(w, "=")
+		if given, ok := g.args[name]; ok {
+			seen.values[name] = given
+			continue
+		}
+		if !has {
+			continue // has the value that it had, as those of the platform
+		}
+		delete(seen.values, name)
+		plain := unquote(value)
+		if strings.ContainsAny(plain, `"'\`) || strings.HasPrefix(value, "'") && strings.Contains(value, "$") {
+			continue // it has none that FROM may use
+		}
+		if value, err := expand(plain, seen.values); err == nil {
+			seen.values[name] = value
+		}
+	}
+}
+
+var variable = regexp.MustCompile(`\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?-)([A-Za-z0-9._/:@-]*))?\})`)
+
+// expand puts values in the place of $NAME, ${NAME}, ${NAME:-default} and
+// ${NAME-default}, and refuses everything else that begins with $.
+func expand(text string, values map[string]string) (string, error) {
+	why := ""
+	out := variable.ReplaceAllStringFunc(text, func(v string) string {
+		m := variable.FindStringSubmatch(v)
+		value, set := values[m[1]+m[2]]
+		switch {
+		case set && (value != "" || m[3] != ":-"):
+			return value
+		case m[3] != "":
+			return m[4]
+		}
+		why = v
+		return ""
+	})
+	if why != "" {
+		return "", fmt.Errorf("%s has no value before the build: give it one by ARG before the first FROM", why)
+	}
+	if strings.ContainsAny(out, "$\\\"'`{} \t") {
+		return "", fmt.Errorf("what %s means cannot be told before the build: write it plainly, or as ${NAME} or ${NAME:-default}", text)
+	}
+	return out, nil
+}
+
+func unquote(s string) string {
+	if len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] && !strings.ContainsAny(s[1:len(s)-1], `"'\`) {
+		return s[1 : len(s)-1]
+	}
+	return s
+}
+
+// cutFlags parts the flags of an instruction from the rest of it, and takes their
+// quotes away.
+func cutFlags(s string) (flags []string, rest string, err error) {
+	for strings.HasPrefix(s, "--") {
+		end, quote := len(s), byte(0)
+		for i := range len(s) {
+			c := s[i]
+			if c == '\\' {
+				return nil, "", errors.New("a flag holds a backslash")
+			}
+			if quote != 0 && c == quote {
+				quote = 0
+			} else if quote == 0 && (c == '"' || c == '\'') {
+				quote = c
+			} else if quote == 0 && (c == ' ' || c == '\t') {
+				end = i
+				break
+			}
+		}
+		flag := s[:end]
+		plain := strings.NewReplacer(`"`, "", `'`, "").Replace(flag)
+		if quote != 0 || plain == "--" || len(plain) != len(flag) && strings.ContainsAny(plain, " \t") {
+			return nil, "", fmt.Errorf("the flag %s is not written plainly", flag)
+		}
+		flags, s = append(flags, plain), strings.TrimLeft(s[end:], " \t")
+	}
+	return flags, s, nil
+}

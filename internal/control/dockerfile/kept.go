@@ -1,0 +1,180 @@
+package dockerfile
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/fault"
+)
+
+// keptPrefix begins the names of the folders of repositories below an engine's.
+const keptPrefix = "repository-"
+
+// lockPause is how long to wait between two tries for a lock.
+const lockPause = 50 * time.Millisecond
+
+// cellOf is the name of the repository's folder, and the first of its users.
+func cellOf(repository string) (name string, firstID uint32) {
+	sum := sha256.Sum256([]byte(repository))
+	return keptPrefix + hex.EncodeToString(sum[:12]), firstCellID + cellIDs*(binary.BigEndian.Uint32(sum[12:])%cellRanges)
+}
+
+// Keep returns the folder below an engine's own in which it keeps what it builds
+// the job's repository faster by, and which no other repository's build sees. It
+// is the build's alone until done. clean is false where the build before was ended
+// in the middle.
+func (j Job) Keep(ctx context.Context, dir string) (kept string, clean bool, done func(ended bool), err error) {
+	name, _ := cellOf(j.Repository)
+	own := filepath.Join(dir, name)
+	kept = filepath.Join(own, "kept")
+	if err := os.MkdirAll(own, 0o700); err != nil {
+		return "", false, nil, err
+	}
+	lock, err := lockFile(ctx, filepath.Join(own, "lock"), unix.LOCK_EX)
+	if err != nil {
+		return "", false, nil, err
+	}
+	busy := filepath.Join(own, "busy")
+	_, err = os.Lstat(busy)
+	clean = errors.Is(err, fs.ErrNotExist)
+	if err = os.Mkdir(kept, 0o700); errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	err = errors.Join(err, os.Lchown(kept, int(j.FirstID), int(j.FirstID)), os.WriteFile(busy, nil, 0o600))
+	if err != nil {
+		return "", false, nil, errors.Join(err, lock.Close())
+	}
+	return kept, clean, func(ended bool) {
+		if ended {
+			_ = os.Remove(busy) // or else the next build tidies once too often
+		}
+		_ = lock.Close()
+	}, nil
+}
+
+// PruneKept removes what an engine keeps for all repositories below its folder,
+// but for those that are being built.
+func PruneKept(dir string) error {
+	all, err := filepath.Glob(filepath.Join(dir, keptPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, own := range all {
+		f, err := os.OpenFile(filepath.Join(own, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		case errors.Is(err, unix.EWOULDBLOCK):
+			errs = append(errs, fault.Conflict("a Dockerfile is being built").Named("build_in_progress").Hint("try again when it is done"))
+		case err != nil:
+			errs = append(errs, err)
+		default:
+			errs = append(errs, os.RemoveAll(filepath.Join(own, "kept")), os.RemoveAll(filepath.Join(own, "busy")))
+		}
+		_ = f.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// lockFile opens a file and locks it, for as long as the file is open.
+func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		}
+		t := time.NewTimer(lockPause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, errors.Join(context.Cause(ctx), f.Close())
+		}
+	}
+}
+
+// give makes a folder that is owned by a cell's root.
+func give(dir string, id uint32) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Lchown(dir, int(id), int(id))
+}
+
+// copyContext copies a folder, owned by a cell's root. What is neither a file, a
+// folder nor a link is left out.
+func copyContext(ctx context.Context, from, to string, id uint32) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		at := filepath.Join(to, rel)
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		switch {
+		case info.IsDir():
+			err = os.Mkdir(at, 0o700)
+		case info.Mode().IsRegular():
+			err = copyFile(path, at)
+		case info.Mode().Type() == fs.ModeSymlink:
+			target, err := os.Readlink(path)
+			if err == nil {
+				err = os.Symlink(target, at)
+			}
+			return errors.Join(err, os.Lchown(at, int(id), int(id)))
+		default:
+			return nil
+		}
+		if err == nil {
+			err = os.Lchown(at, int(id), int(id))
+		}
+		if err == nil {
+			err = os.Chmod(at, info.Mode().Perm())
+		}
+		return err
+	})
+}
+
+func copyFile(from, to string) error {
+	r, err := os.OpenFile(from, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	w, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	return errors.Join(err, w.Close())
+}
