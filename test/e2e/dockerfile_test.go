@@ -159,7 +159,7 @@ func TestMachineOfAnImage(t *testing.T) {
 	need.Command(t, "buildah")
 	ref := baseInRegistry(t)
 	git := gittest.New(t)
-	a := start(t, scripted(t, imageScript)+"images: {builder: buildah}\n")
+	a := start(t, scripted(t, imageScript)+fmt.Sprintf("images: {builder: buildah, insecure: [%q]}\n", strings.TrimSuffix(ref, "/team/base:1")))
 	run := func(url, ref string) string {
 		t.Helper()
 		repo := object{"url": url}

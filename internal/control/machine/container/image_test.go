@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"aloft/internal/control/image"
+	registryclient "aloft/internal/control/image/registry"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
 	"aloft/internal/need"
@@ -113,7 +114,17 @@ func TestTagHasMoved(t *testing.T) {
 		}
 	}
 	push("the first")
-	r := newRuntime(t, t.TempDir(), runc)
+	open := func(dir string) *Runtime {
+		t.Helper()
+		conf := config(t, dir, runc)
+		images, err := image.Open(ImageDir(dir), image.Options{Registry: registryclient.Config{Insecure: []string{strings.TrimPrefix(server.URL, "http://")}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conf.Images = images
+		return start(t, conf)
+	}
+	r := open(t.TempDir())
 	madeOf := func(r *Runtime, id, above string) string {
 		t.Helper()
 		m, err := r.Create(t.Context(), machine.Spec{ID: id, Image: at, Layer: above})
@@ -168,7 +179,7 @@ func TestTagHasMoved(t *testing.T) {
 	if _, err := images.Prune(t.Context(), image.PruneOptions{Keep: keep}); err != nil {
 		t.Fatal(err)
 	}
-	if got := madeOf(newRuntime(t, r.conf.Dir, runc), "m-4", saved); got != "the first" {
+	if got := madeOf(open(r.conf.Dir), "m-4", saved); got != "the first" {
 		t.Errorf("after a prune a machine of the layer is made of %q", got)
 	}
 }
