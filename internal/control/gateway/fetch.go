@@ -6,6 +6,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
 )
 
 // maxFetchRequest bounds what a client says it wants and has. It is held in
@@ -42,6 +45,9 @@ func (q *request) fetch(ctx context.Context) {
 		say(q.w, http.StatusRequestEntityTooLarge, "The request is too large.", "")
 		return
 	}
+	if !q.mayWant(ctx, in) {
+		return
+	}
 	q.w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
 	out := &patientWriter{w: q.w, rc: q.rc}
 	if err := q.access.mirror.UploadPack(ctx, q.protocol, false, bytes.NewReader(in), out); err != nil {
@@ -51,6 +57,44 @@ func (q *request) fetch(ctx context.Context) {
 	if !bytes.Contains(in[:min(len(in), 64)], []byte("command=ls-refs")) {
 		q.log("git fetch", "done", "bytes", out.sent)
 	}
+}
+
+var wantLine = regexp.MustCompile(`^want ([0-9a-f]{40}|[0-9a-f]{64})(?:[ \n]|$)`)
+
+// mayWant reports whether everything that a request asks for is on a branch or a
+// tag; if not it answers. git would serve whatever the mirror holds.
+func (q *request) mayWant(ctx context.Context, in []byte) bool {
+	var wants []string
+	for rest := in; len(rest) >= 4; {
+		n, err := strconv.ParseUint(string(rest[:4]), 16, 16)
+		if err != nil || int(n) > len(rest) {
+			say(q.w, http.StatusBadRequest, "The request could not be read.", "")
+			return false
+		}
+		line := rest[min(4, len(rest)):max(4, int(n))]
+		rest = rest[max(4, int(n)):] // the lengths 0 to 2 are marks of four bytes
+		if !bytes.HasPrefix(line, []byte("want ")) {
+			continue
+		}
+		m := wantLine.FindSubmatch(line)
+		if m == nil {
+			say(q.w, http.StatusBadRequest, "The request could not be read.", "")
+			return false
+		}
+		wants = append(wants, string(m[1]))
+	}
+	slices.Sort(wants)
+	unserved, err := q.access.mirror.Unserved(ctx, slices.Compact(wants))
+	if err != nil {
+		q.fail("git fetch", err)
+		return false
+	}
+	if len(unserved) > 0 {
+		q.log("git fetch", "refused: on no branch or tag", "want", unserved[0])
+		say(q.w, http.StatusForbidden, "No branch and no tag of "+q.access.repo.String()+" leads to "+unserved[0]+".", "Fetch again: a branch may have moved.")
+		return false
+	}
+	return true
 }
 
 // abandon ends a response that git could not finish. What was sent cannot be

@@ -47,6 +47,7 @@ type Config struct {
 	Environ        []string     // os.Environ(): the PATH, proxies, authorities and ssh agent for git
 	Logger         *slog.Logger // nothing is logged if nil
 	MaxPack        int64        // bytes of one push, and of one large file; 2 GiB if 0
+	MaxMirror      int64        // bytes of one mirror; 32 GiB if 0
 	LFSHosts       []string     // that may keep large files though they are on no public network
 	MaxRequests    int          // under way at once from one machine; 8 if 0
 }
@@ -84,7 +85,7 @@ func New(c Config) (*Gateway, error) {
 	}
 	var err error
 	g.mirrors, err = mirror.Open(mirror.Config{
-		Dir: c.Dir, Credentials: c.Credentials, Files: c.Files, Private: c.Private, GitPath: c.GitPath, Environ: c.Environ, Logger: g.log,
+		Dir: c.Dir, Credentials: c.Credentials, Files: c.Files, Private: c.Private, GitPath: c.GitPath, MaxMirror: c.MaxMirror, Environ: c.Environ, Logger: g.log,
 	})
 	if err != nil {
 		return nil, err

@@ -47,8 +47,7 @@ var settings = [][2]string{
 	{"fetch.unpackLimit", "1"}, // packs, which cost one file
 	{"transfer.hideRefs", "refs/aloft"},
 	{"uploadpack.allowFilter", "true"},
-	// Between the list of refs and the request the mirror may be refreshed; also
-	// a commit may be the starting point of an agent. Protocol 2 asks the same.
+	// Protocol 2 asks no such thing: callers ask [Mirror.Unserved] for what a client wants.
 	{"uploadpack.allowAnySHA1InWant", "true"},
 	{"advice.fetchShowForcedUpdates", "false"},
 }
@@ -63,7 +62,8 @@ type invocation struct {
 	stdout io.Writer // collected and returned if nil
 	// dataLimit bounds the memory that git allocates, in bytes.
 	dataLimit uint64
-	patient   bool // it yields the processor to what somebody waits for
+	fileLimit uint64 // bounds each file that git writes, in bytes
+	patient   bool   // it yields the processor to what somebody waits for
 
 	service *service   // of a repository on this host; nil for a command on a mirror
 	files   []*os.File // that git inherits, from descriptor 3 on; closed once it runs
@@ -114,6 +114,9 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 	if err == nil {
 		if inv.dataLimit > 0 {
 			limitData(cmd.Process.Pid, inv.dataLimit)
+		}
+		if inv.fileLimit > 0 {
+			limitFile(cmd.Process.Pid, inv.fileLimit)
 		}
 		if inv.patient {
 			yield(cmd.Process.Pid)

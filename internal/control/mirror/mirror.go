@@ -11,6 +11,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,6 +40,7 @@ type Config struct {
 	// repositories are never used: the server's data.
 	Files, Private []string
 	GitPath        string // "git" on the PATH if empty
+	MaxMirror      int64  // bytes of one mirror's packs; 32 GiB if 0
 	// Environ is the process's environment (os.Environ()), from which git gets
 	// the PATH, proxies, certificate authorities and the ssh agent.
 	Environ []string
@@ -55,6 +57,7 @@ type Mirrors struct {
 	files       []root
 	private     []string
 	path        string // PATH
+	maxMirror   int64
 	log         *slog.Logger
 	lock        *os.File
 	ctx         context.Context // of work that outlives a request
@@ -71,7 +74,7 @@ type Mirrors struct {
 func Open(c Config) (*Mirrors, error) {
 	s := &Mirrors{
 		dir: c.Dir, home: filepath.Join(c.Dir, "home"), gitPath: c.GitPath,
-		log: c.Logger, byID: map[string]*Mirror{},
+		maxMirror: cmp.Or(c.MaxMirror, 32<<30), log: c.Logger, byID: map[string]*Mirror{},
 		tending: make(chan struct{}, 1),
 	}
 	if s.log == nil {
@@ -205,6 +208,7 @@ type Mirror struct {
 	prepared      bool // in this process: exists, stale locks removed
 	headKnown     bool // in this process: the upstream was asked for its default branch
 	snapshot      Snapshot
+	retired       map[string]time.Time // ids that refs stood for, and until when
 }
 
 // Snapshot is what the refs of a mirror were at one moment.

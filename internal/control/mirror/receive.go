@@ -65,10 +65,15 @@ func (m *Mirror) Receive(ctx context.Context, r Repo, u Update, pack io.Reader) 
 
 func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, objects string) (Outcome, error) {
 	env := []string{"GIT_OBJECT_DIRECTORY=" + objects, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
-	if out, err := m.unpack(ctx, u, in, env); err != nil || out.Reason != "" {
+	sent, out, err := m.unpack(ctx, u, in, env)
+	if err != nil || out.Reason != "" {
 		return out, err
 	}
 	if out, err := m.inspect(ctx, u, env); err != nil || out.Reason != "" {
+		return out, err
+	}
+	brought, out, err := m.brings(ctx, u, env, objects, sent)
+	if err != nil || out.Reason != "" {
 		return out, err
 	}
 	if out, err := m.secrets(ctx, u, env); err != nil || out.Reason != "" {
@@ -88,45 +93,45 @@ func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, ob
 			return Outcome{}, err
 		}
 	}
-	out, err := m.push(ctx, r, u, env, was)
+	out, err = m.push(ctx, r, u, env, was)
 	if u.MustClaim {
 		err = errors.Join(err, m.settleClaim(u, was, out, err))
 	}
 	if err != nil || out.Reason != "" {
 		return out, err
 	}
-	if err := m.adopt(ctx, u, objects); err != nil { // the push is done all the same; the next refresh will fetch it
+	if err := errors.Join(m.repackFor(ctx, brought, env, objects), m.adopt(ctx, u, objects)); err != nil { // the push is done all the same; the next refresh will fetch it
 		m.all.log.Warn("mirror did not take over a push", "repo", m.key, "branch", u.Branch, "err", err)
 	}
 	return out, nil
 }
 
-// unpack stores the pack in quarantine.
-func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, env []string) (Outcome, error) {
+// unpack stores the pack in quarantine, and returns how many objects came in it.
+func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, env []string) (sent uint32, out Outcome, err error) {
 	buf := bufio.NewReader(in)
 	head, err := buf.Peek(12)
 	if err != nil || string(head[:4]) != "PACK" {
-		return rejected("invalid", "no pack came with the push", ""), nil
+		return 0, rejected("invalid", "no pack came with the push", ""), nil
 	}
-	if binary.BigEndian.Uint32(head[8:]) == 0 {
+	if sent = binary.BigEndian.Uint32(head[8:]); sent == 0 {
 		_, err := io.Copy(io.Discard, io.LimitReader(buf, 12+32))
-		return Outcome{}, err // a branch at a commit that is there already
+		return 0, Outcome{}, err // a branch at a commit that is there already
 	}
 	args := []string{"index-pack", "--stdin", "--fix-thin", "--strict", fmt.Sprintf("--max-input-size=%d", u.MaxPack)}
 	_, stderr, err := m.all.git(ctx, invocation{args: args, dir: m.dir, env: env, stdin: buf, dataLimit: packMemory})
 	switch {
 	case err == nil:
-		return Outcome{}, nil
+		return sent, Outcome{}, nil
 	case ctx.Err() != nil:
-		return Outcome{}, err
+		return 0, Outcome{}, err
 	case hasAny(strings.ToLower(stderr), saysDiskFull):
-		return Outcome{}, fault.Exhausted("no space left on the server's disk for the push").Named(CodeDiskFull).Because(err)
+		return 0, Outcome{}, fault.Exhausted("no space left on the server's disk for the push").Named(CodeDiskFull).Because(err)
 	case strings.Contains(stderr, "exceeds maximum allowed size"):
-		return rejected("too_large", "pack exceeds maximum allowed size",
+		return 0, rejected("too_large", "pack exceeds maximum allowed size",
 			fmt.Sprintf("The push is larger than the %d MiB that this server takes.", u.MaxPack>>20)), nil
 	}
 	m.all.log.Info("pack refused", "repo", m.key, "err", err)
-	return rejected("invalid", "the pack is not sound", upstreamWords(stderr)), nil
+	return 0, rejected("invalid", "the pack is not sound", upstreamWords(stderr)), nil
 }
 
 // inspect sees that nothing is missing below the new commit, and that it
@@ -264,6 +269,7 @@ func (m *Mirror) adopt(ctx context.Context, u Update, objects string) error {
 		return err
 	}
 	m.mu.Lock()
+	m.retire(refs)
 	m.snapshot.Refs = refs
 	m.mu.Unlock()
 	return nil

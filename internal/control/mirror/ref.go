@@ -96,7 +96,18 @@ func (m *Mirror) Resolve(ctx context.Context, r Repo, ref string) (Resolved, err
 		}
 		return missing()
 	}
-	return Resolved{Commit: id}, nil
+	return Resolved{Commit: id}, m.keep(ctx, id)
+}
+
+// keep has a commit that a person named be served, and stay, though no branch and
+// no tag leads to it.
+func (m *Mirror) keep(ctx context.Context, id string) error {
+	unserved, err := m.Unserved(ctx, []string{id})
+	if err != nil || len(unserved) == 0 {
+		return err
+	}
+	_, _, err = m.all.git(ctx, invocation{args: []string{"update-ref", "refs/aloft/named/" + id, id}, dir: m.dir})
+	return err
 }
 
 // commit peels a name that the caller has checked to a commit.

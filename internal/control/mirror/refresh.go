@@ -6,10 +6,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"aloft/internal/atomicfile"
+	"aloft/internal/fault"
 )
 
 // upstreamHead is where a refresh puts the commit of the upstream's HEAD.
@@ -136,9 +138,61 @@ func (m *Mirror) fetch(ctx context.Context, r Repo, also ...string) error {
 		"fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
 		"--no-auto-maintenance", "--", r.String(), "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*",
 	}
-	_, _, err := m.upstream(ctx, r, invocation{args: append(args, also...)})
+	left := m.all.maxMirror - m.packs()
+	if left <= 0 {
+		return m.tooLarge(r)
+	}
+	_, _, err := m.upstream(ctx, r, invocation{
+		args: append(args, also...), config: fsck, dataLimit: packMemory, fileLimit: uint64(left),
+	})
+	if err != nil && m.filled(left) {
+		return m.tooLarge(r).Because(err)
+	}
 	return err
 }
+
+// filled reports whether a fetch that failed has left a pack of that many bytes.
+func (m *Mirror) filled(bytes int64) bool {
+	files, err := filepath.Glob(filepath.Join(m.dir, "objects", "pack", "tmp_*"))
+	return err == nil && slices.ContainsFunc(files, func(f string) bool {
+		info, err := os.Stat(f)
+		return err == nil && info.Size() >= bytes
+	})
+}
+
+func (m *Mirror) tooLarge(r Repo) *fault.Error {
+	return fault.Exhausted("repository %s is larger than the %d MiB that this server keeps of one", r, m.all.maxMirror>>20).Named(CodeDiskFull).
+		Hint("have an administrator look at what the repository's server sends")
+}
+
+// packs is the size of the mirror's packs, in bytes.
+func (m *Mirror) packs() (size int64) {
+	packs, err := filepath.Glob(filepath.Join(m.dir, "objects", "pack", "*.pack"))
+	if err != nil {
+		return 0
+	}
+	for _, p := range packs {
+		if info, err := os.Stat(p); err == nil {
+			size += info.Size()
+		}
+	}
+	return size
+}
+
+// fsck has git check what an upstream sends, but for the slips of old versions of
+// git and of importers that harm nobody and that many repositories have.
+var fsck = func() [][2]string {
+	config := [][2]string{{"fetch.fsckObjects", "true"}}
+	for _, id := range []string{
+		"zeroPaddedFilemode", "badFilemode", "zeroPaddedDate", "badTimezone", "badDateOverflow", "missingSpaceBeforeDate",
+		"missingSpaceBeforeEmail", "missingNameBeforeEmail", "missingEmail", "multipleAuthors", "nulInCommit",
+		"missingTaggerEntry", "badTagName", "gitmodulesParse",
+		"gitmodulesUrl", // the server clones no submodule, and a machine's git refuses such a URL itself
+	} {
+		config = append(config, [2]string{"fetch.fsck." + id, "ignore"})
+	}
+	return config
+}()
 
 // settle reads the refs that a fetch left, and asks again for the default
 // branch if the one we know no longer stands where the upstream's HEAD does.
@@ -155,6 +209,7 @@ func (m *Mirror) settle(ctx context.Context, r Repo) error {
 		snap.DefaultBranch = m.defaultBranch()
 	}
 	m.mu.Lock()
+	m.retire(snap.Refs)
 	m.snapshot, m.headKnown = snap, true
 	m.mu.Unlock()
 	return nil

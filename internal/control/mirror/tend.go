@@ -19,14 +19,8 @@ func (m *Mirror) untidy() bool {
 	if err != nil || len(packs) >= tooManyPacks {
 		return err == nil
 	}
-	var size int64
-	for _, p := range packs {
-		if info, err := os.Stat(p); err == nil {
-			size += info.Size()
-		}
-	}
 	bitmaps, err := filepath.Glob(filepath.Join(m.dir, "objects", "pack", "*.bitmap"))
-	return err == nil && len(bitmaps) == 0 && size > largePack
+	return err == nil && len(bitmaps) == 0 && m.packs() > largePack
 }
 
 // tend repacks the mirror if it needs it, one mirror at a time on the whole

@@ -1,0 +1,64 @@
+package gateway_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/fault"
+)
+
+// An upstream that sends without end fills no disk.
+func TestUpstreamThatIsTooLarge(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.cfg.MaxMirror = 1 << 20 })
+	url := w.Repo("r", map[string]string{"a": "a"})
+	if _, err := w.gw.Check(t.Context(), url, ""); err != nil {
+		t.Fatal(err)
+	}
+	w.Commit("r", "main", "large", map[string]string{"noise": noise(5 << 20)})
+	_, err := w.gw.Check(t.Context(), url, "")
+	if f := fault.Of(err); f.Code != "disk_full" || !strings.Contains(f.Message, "larger than the 1 MiB") {
+		t.Errorf("check: %v", err)
+	}
+	left, err := filepath.Glob(filepath.Join(w.cfg.Dir, "mirrors", "*", "objects", "pack", "tmp_*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left of it: %v, %v", left, err)
+	}
+}
+
+// Objects that no git would make are not taken from an upstream; the slips of old
+// tools are.
+func TestUpstreamIsChecked(t *testing.T) {
+	w := newWorld(t)
+	url := w.Repo("r", map[string]string{"a": "a"})
+	object := func(kind, text string) string {
+		t.Helper()
+		cmd := gittest.Command(t, w.Path("r"), "hash-object", "-w", "--literally", "-t", kind, "--stdin")
+		cmd.Stdin = strings.NewReader(text)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	empty := object("tree", "")
+	slip := object("commit", "tree "+empty+"\nauthor a <a@b> 1 +051800\ncommitter a <a@b> 01 +0000\n\nslip\n")
+	gittest.Git(t, w.Path("r"), "update-ref", "refs/heads/slip", slip)
+	if got, err := w.gw.Check(t.Context(), url, "slip"); err != nil || got.Commit != slip {
+		t.Errorf("a slip: %+v, %v", got, err)
+	}
+	blob := object("blob", "x")
+	raw := make([]byte, 20)
+	for i := range raw {
+		raw[i] = hexByte(blob[2*i])<<4 | hexByte(blob[2*i+1])
+	}
+	dotgit := object("tree", "100644 .git\x00"+string(raw))
+	evil := object("commit", "tree "+dotgit+"\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nevil\n")
+	gittest.Git(t, w.Path("r"), "update-ref", "refs/heads/evil", evil)
+	if got, err := w.gw.Check(t.Context(), url, "evil"); err == nil {
+		t.Errorf("a tree with .git in it: %+v", got)
+	}
+}
+
+func hexByte(c byte) byte { return byte(strings.IndexByte("0123456789abcdef", c)) }
