@@ -169,6 +169,7 @@ type server struct {
 	answering   answering
 	limiter     *limiter // of all requests, by key
 	listing     *limiter // of lists of repositories, by user
+	larges      larges
 }
 
 // API is the handler of the API, and what tidies up behind it.

@@ -32,8 +32,8 @@ func wholeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	_ = rc.SetReadDeadline(time.Now().Add(readWithin)) // a writer without deadlines is a test's
 	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, fault.Invalid("the body is larger than %d MiB", maxBody>>20).Named(codeTooLong)
+	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, fault.Invalid("the body is larger than %d KiB", e.Limit>>10).Named(codeTooLong)
 	}
 	if err != nil {
 		return nil, fault.Invalid("the body is incomplete").Because(err)

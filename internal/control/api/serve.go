@@ -96,6 +96,12 @@ func (s *server) serve(rt route) http.Handler {
 				}
 			}
 		}
+		done, err := s.larges.bound(w, r, rt, who)
+		if err != nil {
+			s.fail(w, r, log, err)
+			return
+		}
+		defer done()
 		r, end := s.traced(r, rt)
 		defer end()
 		if rt.method == http.MethodGet && rt.long && !rt.open {

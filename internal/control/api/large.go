@@ -1,0 +1,68 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+
+	"aloft/internal/account"
+	"aloft/internal/fault"
+)
+
+// maxPlain bounds the body of a request that carries no images, in bytes.
+const maxPlain = 4 << 20
+
+// maxLarge is how many requests with a larger body a user may make at once: each
+// holds its body in memory.
+const maxLarge = 2
+
+// pictured are the operations whose prompts may have images.
+var pictured = []string{"createAgent", "createRun", "queuePrompt", "retryTurn", "forkAgent", "v0CreateAgent", "v0AddFollowup"}
+
+// mostOf returns the size of the largest body that the route reads, in bytes; 0
+// where it bounds the body itself, which it does not hold in memory.
+func (rt route) mostOf() int64 {
+	switch {
+	case rt.takes != "":
+		return 0
+	case slices.Contains(pictured, rt.id):
+		return maxBody
+	}
+	return maxPlain
+}
+
+// larges counts the large requests of each user that are under way. Its methods are
+// safe for concurrent use; its zero value is ready.
+type larges struct {
+	mu sync.Mutex
+	of map[int64]int
+}
+
+// bound bounds the body of a request to the route. done ends the request.
+func (l *larges) bound(w http.ResponseWriter, r *http.Request, rt route, who account.APIKey) (done func(), err error) {
+	most := rt.mostOf()
+	if most == 0 || r.Method == http.MethodGet {
+		return func() {}, nil
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, most)
+	if most <= maxPlain || r.ContentLength >= 0 && r.ContentLength <= maxPlain {
+		return func() {}, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of[who.UserID] >= maxLarge {
+		return nil, fault.Exhausted("%d requests of yours with large bodies are under way", maxLarge).Named("rate_limit_exceeded").
+			Hint("send them one after the other")
+	}
+	if l.of == nil {
+		l.of = map[int64]int{}
+	}
+	l.of[who.UserID]++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.of[who.UserID]--; l.of[who.UserID] == 0 {
+			delete(l.of, who.UserID)
+		}
+	}, nil
+}

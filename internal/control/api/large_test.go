@@ -1,0 +1,92 @@
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestEveryRouteBoundsItsBody sends each route a body that is longer than its own
+// bound, without end: it answers 413 and reads no more.
+func TestEveryRouteBoundsItsBody(t *testing.T) {
+	h := newHouse(t)
+	large := 0
+	for _, rt := range h.api.routes() {
+		if rt.method == http.MethodGet || rt.takes != "" || rt.in == nil {
+			continue
+		}
+		if slices.Contains(pictured, rt.id) {
+			if large++; rt.mostOf() != maxBody {
+				t.Errorf("%s %s takes %d bytes, want %d", rt.method, rt.path, rt.mostOf(), maxBody)
+			}
+			continue
+		}
+		path := h.subject(rt)
+		body := &counted{Reader: spaces{}}
+		req, err := http.NewRequestWithContext(t.Context(), rt.method, h.http.URL+path, io.LimitReader(body, maxBody))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+annsKey)
+		resp, err := h.http.Client().Do(req)
+		if err != nil {
+			continue // the server hung up while the body was still being sent
+		}
+		said, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode < 400 || body.n > 4*maxPlain {
+			t.Errorf("%s %s: %d after %d bytes: %s", rt.method, rt.path, resp.StatusCode, body.n, said)
+		}
+	}
+	if large != len(pictured) {
+		t.Errorf("%d routes take images, want %d", large, len(pictured))
+	}
+}
+
+// counted counts what is read of it.
+type counted struct {
+	io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// TestLargeBodiesAtOnce has one user send more large bodies than may be held, each
+// without ever ending: another user is served, and so is the first once one has ended.
+func TestLargeBodiesAtOnce(t *testing.T) {
+	h := newHouse(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for range maxLarge {
+		started := make(chan struct{})
+		feed, write := io.Pipe()
+		go func() {
+			_, _ = io.CopyN(write, spaces{}, maxPlain+1) // and then nothing
+			close(started)
+		}()
+		req, err := http.NewRequestWithContext(ctx, "POST", h.http.URL+"/v1/agents", feed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+annsKey)
+		go func() {
+			if resp, err := h.http.Client().Do(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		}()
+		<-started // the server has begun to read it
+	}
+	long := `{"prompt":{"text":"x"},"name":"` + strings.Repeat("x", maxPlain) + `"}`
+	h.want(h.callAs(annsKey, "POST", "/v1/agents", long), 429)
+	if code := h.callAs(bensKey, "POST", "/v1/agents", long).status; code == 429 {
+		t.Errorf("another user gets %d", code)
+	}
+	h.want(h.callAs(annsKey, "POST", "/v1/agents", `{"prompt":{"text":"x"}}`), 201)
+}
