@@ -82,6 +82,9 @@ conformance: .bin/connectconformance ## run the whole Connect conformance suite 
 race: build deps-test .bin/runsc .bin/gopls .bin/connectconformance ## look for data races everywhere but in whole servers (a C compiler, an hour)
 	@$(SUDO) env TEST_NEEDS=all CGO_ENABLED=1 go run ./hack/testcount -race -timeout=60m ./cmd/... ./internal/...
 
+fuzz: ## look for inputs that break parsers, FUZZTIME for each target (PACKAGE=mux for some)
+	@hack/fuzz.sh $(PACKAGE)
+
 soak: build .bin/runsc ## abuse machines for longer and harder than make test does
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(Abuse|ExecDaemonIsKilled)' ./test/e2e
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestHistories$$' ./internal/control/layer
@@ -155,4 +158,4 @@ web/node_modules: web/package-lock.json
 	@npm ci --prefix web --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.PHONY: help quick ci generated build web web-test web-demo web-shots demo test check fmt lint generate conformance race soak engines editor forges bench hooks deps deps-test
+.PHONY: help fuzz quick ci generated build web web-test web-demo web-shots demo test check fmt lint generate conformance race soak engines editor forges bench hooks deps deps-test

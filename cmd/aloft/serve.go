@@ -61,7 +61,7 @@ start.`,
 			return serve(cmd.Context(), o, config, logger, func(s *server) {
 				fmt.Fprintf(cmd.OutOrStdout(), "Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
 				if link := s.firstLink(cmd.Context()); link != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "Sign in at %s\nThe link works once, within three days. Until somebody can sign in, every start prints a new link.\n", link)
+					fmt.Fprint(cmd.OutOrStdout(), o.tellLink(link))
 				}
 				fmt.Fprint(cmd.OutOrStdout(), config.lacks(o.Config))
 			})

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/atomicfile"
 	"aloft/internal/control/signin"
 	"aloft/internal/control/store"
 )
@@ -116,6 +119,21 @@ func (s *server) firstLink(ctx context.Context) string {
 		return link
 	}
 	return ""
+}
+
+// tellLink returns what to print of the owner's sign-in link. Where the output goes to
+// the journal of systemd, which other users may read, the link is written to a file
+// of the data folder instead.
+func (o serveOptions) tellLink(link string) string {
+	const rules = "The link works once, within three days. Until somebody can sign in, every start makes a new link.\n"
+	if os.Getenv("JOURNAL_STREAM") == "" {
+		return "Sign in at " + link + "\n" + rules
+	}
+	file := filepath.Join(o.Data, "sign-in-link")
+	if err := atomicfile.Write(file, []byte(link+"\n"), 0o600); err != nil {
+		return fmt.Sprintf("The sign-in link cannot be written to %s: %v\n", file, err)
+	}
+	return "The link to sign in by is in " + file + "\n" + rules
 }
 
 // shownOutside returns a function that reports whether an agent's summaries may be sent

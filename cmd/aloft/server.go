@@ -83,7 +83,7 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if err := os.MkdirAll(o.Data, 0o700); err != nil {
+	if err := privateFolder(o.Data); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
 	if s.store, err = openStore(ctx, c.Store, o.Data, logger); err != nil {
@@ -459,3 +459,16 @@ func (r noRuntime) Open(_ context.Context, id string) (machine.Machine, error) {
 }
 
 func (r noRuntime) List(context.Context) ([]string, error) { return nil, nil }
+
+// privateFolder makes a folder that only this user can enter, or makes one that is
+// there so.
+func privateFolder(name string) error {
+	if err := os.MkdirAll(name, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(name)
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return err
+	}
+	return os.Chmod(name, info.Mode().Perm()&0o700)
+}

@@ -134,7 +134,8 @@ func (d *Desk) NewLink(ctx context.Context, userID int64) (link string, expires 
 }
 
 // WithLink signs in by a link. A password that the person may have forgotten is
-// forgotten here too, so that they can set another.
+// forgotten here too, so that they can set another, and all their sessions end: who
+// asks for a link may have lost control of one.
 func (d *Desk) WithLink(ctx context.Context, token, address, browser string) (Session, error) {
 	if err := d.failures.wait(at(address)); err != nil {
 		return Session{}, err
@@ -148,6 +149,9 @@ func (d *Desk) WithLink(ctx context.Context, token, address, browser string) (Se
 		return Session{}, err
 	}
 	if err := d.Store.SetPassword(ctx, userID, ""); err != nil {
+		return Session{}, err
+	}
+	if err := d.Store.RemoveKeys(ctx, userID, account.Session, 0); err != nil {
 		return Session{}, err
 	}
 	return d.open(ctx, userID, browser)

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"aloft/internal/account"
+	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/fault"
 
@@ -64,12 +66,19 @@ func TestLink(t *testing.T) {
 	if err != nil || !ok || time.Until(expires) < LinkLife-time.Hour {
 		t.Fatalf("NewLink: %v, %v", expires, err)
 	}
+	stolen, err := d.open(t.Context(), u.ID, "a thief's")
+	if err != nil {
+		t.Fatal(err)
+	}
 	session, err := d.WithLink(t.Context(), token, "192.0.2.1", strings.Repeat("Firefox", 99))
 	if err != nil || session.UserID != u.ID || session.Kind != account.Session || session.Role != account.Owner || len(session.Name) > maxBrowser {
 		t.Fatalf("session %+v, %v", session, err)
 	}
 	if k, err := s.Key(t.Context(), account.HashKey(session.Token)); err != nil || k != session.APIKey || k.ExpiresAt.Before(time.Now().Add(sessionLife-time.Hour)) {
 		t.Errorf("its key is %+v, %v", k, err)
+	}
+	if _, err := s.Key(t.Context(), account.HashKey(stolen.Token)); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a session from before the link: %v", err)
 	}
 	_, err = d.WithLink(t.Context(), token, "192.0.2.1", "")
 	wantKind(t, "the link again", err, fault.KindUnauthenticated)
