@@ -77,6 +77,10 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	// Private files are created with a private mode. Other files must be readable by the
 	// users of machines, whatever umask the server inherits.
 	syscall.Umask(0o022)
+	// What the server starts (machines, gateways) has other working directories.
+	if o.Data, err = filepath.Abs(o.Data); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
 	s := &server{logger: logger, KeyFile: filepath.Join(o.Data, "admin.key")}
 	defer func() {
 		if err != nil {

@@ -24,7 +24,7 @@ var commandOf = map[string]string{
 	"listWebhookDeliveries": "agent webhook", "replayWebhookDelivery": "agent webhook replay",
 	"readFile": "agent cp", "writeFile": "agent cp", "readFolder": "agent cp", "listFiles": "agent exec",
 	"createFolder": "agent exec", "moveFile": "agent exec", "deleteFile": "agent exec",
-	"createSnapshot": "snapshot create", "listSnapshots": "env snapshots", "deleteSnapshot": "env snapshots",
+	"createSnapshot": "snapshot create", "listSnapshots": "env snapshots", "deleteSnapshot": "env snapshots", "updateSnapshot": "env snapshots",
 	"getProposedEnvironment": "env setup", "tryEnvironment": "env setup", "commitEnvironment": "env setup",
 	"listApprovals": "approvals list", "listAgentApprovals": "agent show", "answerApproval": "approvals allow",
 	"getRule": "rules show", "putRule": "rules set", "listRepositories": "repositories", "listModels": "models",
