@@ -170,6 +170,7 @@ type server struct {
 	limiter     *limiter // of all requests, by key
 	listing     *limiter // of lists of repositories, by user
 	larges      larges
+	compress    func(http.Handler) http.HandlerFunc
 }
 
 // API is the handler of the API, and what tidies up behind it.
@@ -215,6 +216,9 @@ func newServer(c Config) (*server, error) {
 		s.Environments = s
 	}
 	var err error
+	if s.compress, err = newCompressor(); err != nil {
+		return nil, err
+	}
 	if s.openAPI, err = describe(s.routes(), c.Version); err != nil {
 		return nil, fmt.Errorf("api: describe: %w", err)
 	}

@@ -221,6 +221,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
+	sent   int // bytes on the wire
 }
 
 func (a answer) get(t *testing.T, path string) any {
@@ -274,7 +275,10 @@ func (h *house) callAs(key, method, path, body string, header ...string) answer 
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	a := answer{resp.StatusCode, resp.Header, data}
+	a := answer{resp.StatusCode, resp.Header, data, len(data)}
+	if resp.Header.Get("Content-Encoding") == "gzip" { // where the caller has asked for it
+		a.body = gunzip(h.t, data)
+	}
 	if a.header.Get("X-Request-Id") == "" {
 		h.t.Errorf("%s %s: no request id", method, path)
 	}

@@ -93,7 +93,7 @@ func (f *foreigner) do(key, method, path, body string, status int, header ...str
 		t.Errorf("%s %s: %d: %v", method, path, status, err)
 	}
 	f.seen[route.Operation.OperationID] = append(f.seen[route.Operation.OperationID], status)
-	return answer{resp.StatusCode, resp.Header, data}
+	return answer{resp.StatusCode, resp.Header, data, len(data)}
 }
 
 // each calls with every operation, a path to what is not there, and a body.

@@ -74,7 +74,7 @@ func (s stranger) do(t *testing.T, method, path, body string, want int, out any,
 	if resp.StatusCode != want {
 		t.Fatalf("%s %s: %d, want %d: %s", method, path, resp.StatusCode, want, data)
 	}
-	if err := conforms(method, path, answer{resp.StatusCode, resp.Header, data}); err != nil {
+	if err := conforms(method, path, answer{resp.StatusCode, resp.Header, data, len(data)}); err != nil {
 		t.Errorf("%s %s: %s: %v", method, path, data, err)
 	}
 	if out == nil {

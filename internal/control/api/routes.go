@@ -23,6 +23,7 @@ type route struct {
 	open         bool         // needs no key
 	needs        account.Role // the least that may; "" is as least says
 	long         bool         // may take as long as it likes
+	plain        bool         // never compressed
 	query        []param
 	header       []param
 	in           any    // the body, or nil
@@ -127,7 +128,7 @@ func (s *server) current(page []param) []route {
 			status: 200, out: listArtifactsResponseJSON{}, handle: s.listArtifacts},
 		{method: "GET", path: "/v1/agents/{id}/artifacts/download", id: "downloadArtifact", summary: "Get a temporary download URL for an artifact",
 			query:  []param{{name: "path", kind: "string", words: "path of the artifact, as in the list"}},
-			status: 200, out: downloadArtifactResponseJSON{}, handle: s.downloadArtifact},
+			status: 200, out: downloadArtifactResponseJSON{}, plain: true, handle: s.downloadArtifact},
 		{method: "GET", path: "/v1/agents/{id}/artifacts/contents", id: "getArtifactContents", summary: "Download an artifact with a URL from downloadArtifact",
 			open: true, long: true,
 			query: []param{
@@ -192,7 +193,7 @@ func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	allowed := map[string][]string{}
 	for _, rt := range s.routes() {
-		mux.Handle(rt.method+" "+rt.path, s.serve(rt))
+		mux.Handle(rt.method+" "+rt.path, s.compressed(rt, s.serve(rt)))
 		allowed[rt.path] = append(allowed[rt.path], rt.method)
 		if rt.method == http.MethodGet {
 			allowed[rt.path] = append(allowed[rt.path], http.MethodHead)

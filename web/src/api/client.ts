@@ -16,6 +16,7 @@ const once = (key: string) => ({ "Idempotency-Key": key });
 
 const pathIs = (path: string) => `path=${encodeURIComponent(path)}`;
 
+const newest = "last=60&pieces=false"; // of events: the first screen
 const screenful = "last=300&pieces=false"; // of events: some screens
 
 const at = (...parts: string[]) => parts.map((p) => `/${encodeURIComponent(p)}`).join("");
@@ -96,9 +97,10 @@ export class Client {
   openPullRequest = (id: string, body: CreatePullRequest, key: string) => this.send<PullRequest>("POST", `/agents${at(id)}/pull-requests`, body, once(key));
   /** What the agent's whole journal comes to. */
   journal = (id: string) => this.get<Journal>(`/agents${at(id)}/journal`);
-  /** The agent's events after a number, with 0 the last ones, and what comes. An empty line says that the server is there. */
-  follow = (id: string, after: number, signal: AbortSignal) =>
-    lines(this.transport.pieces(`/v1/agents${at(id)}/events?follow=true&${after > 0 ? `after=${after}` : screenful}`, signal));
+  /** The agent's newest events. */
+  recent = (id: string, signal: AbortSignal) => lines(this.transport.pieces(`/v1/agents${at(id)}/events?${newest}`, signal));
+  /** The agent's events after a number, and those to come. An empty line says that the server is there. */
+  follow = (id: string, after: number, signal: AbortSignal) => lines(this.transport.pieces(`/v1/agents${at(id)}/events?follow=true&after=${after}`, signal));
   /** The events that come before a number, from where a turn begins. */
   async before(id: string, seq: number, signal: AbortSignal): Promise<Event[]> {
     const out: Event[] = [];

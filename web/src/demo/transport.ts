@@ -129,7 +129,7 @@ export const demonstration: Transport = {
       const all = journalOf(journal[1]);
       const part = all.slice(last ? Math.max(after, Math.min(before - 1, all.length) - 4 * last) : after, before - 1); // seq 1 is the first
       yield (last ? settled(part).slice(-last) : part).map((e) => `${JSON.stringify(e)}\n`).join("");
-      if (before < Infinity) return;
+      if (url.searchParams.get("follow") !== "true") return;
       for (let seq = 100_000; state === "stream" && !signal.aborted; seq++) {
         await new Promise((r) => setTimeout(r, 20));
         const event = (seq: number, kind: string, data: object) => `${JSON.stringify({ seq, time: new Date().toISOString(), kind, data })}\n`;

@@ -109,7 +109,7 @@ export class Follower {
       });
     }
     try {
-      for await (const line of this.client.follow(this.id, this.last, cut.signal)) {
+      for await (const line of this.lines(cut.signal)) {
         heard = Date.now();
         offline.set(false);
         const mended = this.failure !== undefined;
@@ -124,6 +124,12 @@ export class Follower {
       clearInterval(watch);
       over.removeEventListener("abort", stop);
     }
+  }
+
+  /** The newest events first, which come compressed, and then what the server adds to them. */
+  private async *lines(signal: AbortSignal): AsyncGenerator<string> {
+    if (this.last === 0) yield* this.client.recent(this.id, signal);
+    yield* this.client.follow(this.id, this.last, signal);
   }
 
   private add(e: Event): void {

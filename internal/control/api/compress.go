@@ -1,0 +1,64 @@
+package api
+
+import (
+	"fmt"
+	"mime"
+	"net/http"
+
+	"github.com/klauspost/compress/gzhttp"
+)
+
+// compressFrom is the size of a reply, in bytes, from which it is compressed. A
+// smaller one fits one packet as it is.
+const compressFrom = 1 << 10
+
+// compressible are the media types that are compressed.
+var compressible = map[string]bool{"application/json": true, "application/schema+json": true, "application/yaml": true, jsonLines: true}
+
+// newCompressor returns the middleware that compresses replies by gzip for clients
+// that accept it. A flush of the handler reaches the client.
+//
+// BREACH: an attacker who can choose part of a reply, and see its length on the
+// wire, can guess a secret in the same reply. The attacker must make a victim's
+// browser send requests, which carry no session from other sites (the cookie is
+// SameSite=Strict). Besides, secrets are in replies to POST only, and those are
+// never compressed; the one GET whose reply holds a signature beside a parameter
+// of its query (downloadArtifact) is excluded by [route.plain]. The random length
+// that is added to each reply makes guessing slower still.
+func newCompressor() (func(http.Handler) http.HandlerFunc, error) {
+	compress, err := gzhttp.NewWrapper(
+		gzhttp.MinSize(compressFrom),
+		gzhttp.EnableZstd(false), // its window costs memory for each request
+		gzhttp.RandomJitter(32, -1, false),
+		gzhttp.ContentTypeFilter(func(header string) bool {
+			media, _, err := mime.ParseMediaType(header)
+			return err == nil && compressible[media]
+		}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("api: compress: %w", err)
+	}
+	return compress, nil
+}
+
+// compresses reports whether replies of the route are compressed.
+func (rt route) compresses() bool {
+	return rt.method == http.MethodGet && !rt.plain && rt.status == http.StatusOK && (rt.media == "" || compressible[rt.media])
+}
+
+// compressed wraps the handler of a route so that it compresses its replies. A
+// reply that follows a journal is sent as it is: its events are small, and a
+// compressor would hold memory for as long as somebody follows.
+func (s *server) compressed(rt route, h http.Handler) http.Handler {
+	if !rt.compresses() {
+		return h
+	}
+	whole := s.compress(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if follow, err := boolean(r.URL.Query(), "follow", false); err != nil || follow {
+			h.ServeHTTP(w, r)
+			return
+		}
+		whole(w, r)
+	})
+}
