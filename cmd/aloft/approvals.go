@@ -77,6 +77,9 @@ func (a *app) showQuestion(q client.Approval) {
 	for _, line := range q.Lines() {
 		a.out.Line("    %s", cli.Clean(line))
 	}
+	if q.Folder != "" {
+		a.out.Line("  %s %s", a.out.Style(cli.Dim, "folder:"), cli.Line(q.Folder, 0))
+	}
 	for _, row := range [][2]string{{"a subagent asks", q.Subagent}, {"the agent says", q.Reason}, {"asked because", q.Why}} {
 		if row[1] != "" {
 			a.out.Line("  %s %s", a.out.Style(cli.Dim, row[0]+":"), cli.Line(row[1], 200))
@@ -90,8 +93,11 @@ func (a *app) showQuestion(q client.Approval) {
 	}
 	if q.Change != "" {
 		words := "change:"
-		if q.Tool == client.PlanTool {
+		switch q.Tool {
+		case client.PlanTool:
 			words = "plan:"
+		case client.PullRequestTool:
+			words = "description:"
 		}
 		a.out.Line("  %s\n    %s", a.out.Style(cli.Dim, words), strings.ReplaceAll(strings.TrimRight(cli.Clean(q.Change), "\n"), "\n", "\n    "))
 	}

@@ -21,10 +21,11 @@ type Approval struct {
 	By      string   `json:"subagent,omitempty"` // that subagent: its type, and what it works at
 	Tool    string   `json:"tool"`
 	Subject string   `json:"subject"` // the line, the URL, server:tool, the path, or what the agent asks
+	Folder  string   `json:"folder,omitempty"` // of a shell line: where it runs, if it says so
 	Reason  string   `json:"reason,omitempty"`
 	Why     string   `json:"why"` // which rule asks
 	Entries []string `json:"entries,omitempty"`
-	Change  string   `json:"change,omitempty"` // of a change to rules: what would stand there; of a plan: all of it, as Markdown
+	Change  string   `json:"change,omitempty"` // of a change to a file: what would stand there; of a pull request: its description; of a plan: all of it, as Markdown
 	// Questions are what the agent asks; nil where a call or a plan waits.
 	Questions []Question `json:"questions,omitempty"`
 	AskedAt   time.Time  `json:"askedAt"`

@@ -18,10 +18,11 @@ type Approval struct {
 	// Subagent is the type and the task of the subagent that asks; "" for the agent
 	// itself.
 	Subagent string   `json:"subagent,omitempty"`
+	Folder   string   `json:"folder,omitempty"` // the folder that a shell command runs in, if the call names one
 	Reason   string   `json:"reason,omitempty"`
 	Why      string   `json:"why"`
 	Entries  []string `json:"entries"`
-	Change   string   `json:"change,omitempty"` // for a change to rules, the new content; for a plan, the whole plan as Markdown
+	Change   string   `json:"change,omitempty"` // for a change to a file, the new content; for a pull request, its description; for a plan, the whole plan as Markdown
 	// Questions are the agent's own questions, which are answered rather than allowed.
 	Questions []Question `json:"questions,omitempty"`
 	AskedAt   time.Time  `json:"askedAt"`

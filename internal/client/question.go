@@ -10,6 +10,10 @@ import (
 // PlanTool is the tool name of an [Approval] that asks a person to approve a plan.
 const PlanTool = "CreatePlan"
 
+// PullRequestTool is the tool name of an [Approval] that asks to open or to change a
+// pull request.
+const PullRequestTool = "PrManagement"
+
 // A Question is a question of an agent.
 type Question struct {
 	ID            string   `json:"id"`

@@ -154,6 +154,9 @@ func (m *Model) questionPage(q client.Approval) *page {
 	for _, line := range q.Lines() {
 		text = append(text, exact+tabbed(cli.Clean(line)))
 	}
+	if q.Folder != "" {
+		text = append(text, m.paint.Style(cli.Dim, "Folder:"), exact+clean(q.Folder))
+	}
 	for _, row := range [][2]string{{"A subagent asks", q.Subagent}, {"The agent says", q.Reason}, {"Asked because", q.Why}} {
 		if row[1] != "" {
 			text = append(text, m.paint.Style(cli.Dim, row[0]+": ")+clean(row[1]))
@@ -166,7 +169,11 @@ func (m *Model) questionPage(q client.Approval) *page {
 		}
 	}
 	if q.Change != "" {
-		if q.Tool != client.PlanTool {
+		switch q.Tool {
+		case client.PlanTool:
+		case client.PullRequestTool:
+			text = append(text, m.paint.Style(cli.Dim, "Description:"))
+		default:
 			text = append(text, m.paint.Style(cli.Dim, "Change:"))
 		}
 		for _, line := range block(q.Change) {

@@ -48,10 +48,11 @@ type approvalJSON struct {
 	Tool      string         `json:"tool" doc:"AskQuestion: the agent asks questions; CreatePlan: it asks you to approve its plan; any other tool: it asks to use it"`
 	Subagent  string         `json:"subagent,omitempty" doc:"type and task of the subagent that asks; absent for the agent itself"`
 	Subject   string         `json:"subject" doc:"the action: the shell command, the URL, server:tool, or the path; for questions and plans, their topic"`
+	Folder    string         `json:"folder,omitempty" doc:"for a shell command, the folder that it runs in, if the call names one"`
 	Reason    string         `json:"reason,omitempty" doc:"the agent's reason"`
 	Why       string         `json:"why" doc:"which rule requires approval"`
 	Entries   []string       `json:"entries" nullable:"false" doc:"rules that allow_agent and allow_always add by default; if empty, it can only be allowed once"`
-	Change    string         `json:"change,omitempty" doc:"for a change to rules, the new content of the file, or the removed and added lines; for a plan, the whole plan as Markdown"`
+	Change    string         `json:"change,omitempty" doc:"for a change to a file, its new content, or the removed and added lines; for a pull request, its description; for a plan, the whole plan as Markdown"`
 	Questions []questionJSON `json:"questions,omitempty" nullable:"false" doc:"for AskQuestion"`
 	AskedAt   time.Time      `json:"askedAt"`
 	Until     *time.Time     `json:"until,omitempty" doc:"when it is denied automatically, or a question is left to the agent; absent is never"`
@@ -73,7 +74,7 @@ type answerRequestJSON struct {
 
 func approvalOf(agentID string, q agent.Approval) approvalJSON {
 	out := approvalJSON{
-		ID: q.ID, AgentID: agentID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Subagent: q.By, Subject: q.Subject, Reason: q.Reason, Why: q.Why,
+		ID: q.ID, AgentID: agentID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Subagent: q.By, Subject: q.Subject, Folder: q.Folder, Reason: q.Reason, Why: q.Why,
 		Entries: append([]string{}, q.Entries...), Change: q.Change, Questions: questionsOf(q.Questions), AskedAt: stamp(q.AskedAt),
 	}
 	if !q.Until.IsZero() {

@@ -196,9 +196,18 @@ func (t *talk) switching(ctx context.Context, c *agent.Call) (ask func() error) 
 	return nil
 }
 
-// question puts a call to a person.
+// question puts a call to a person, who is to see all of it: one that is too long
+// for that is refused.
 func (t *talk) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
-	return t.put(ctx, c, agent.Approval{Subject: v.Subject, Reason: v.Reason, Why: v.Why, Entries: v.Entries, Change: v.Change})
+	if v.TooLong {
+		t.judged(c, agent.CallRefused, "policy", "it is too long for a person to review",
+			"Not run: a person has to allow this call, and it is too long to be shown whole. Do it in smaller steps.")
+		return nil
+	}
+	if v.Subject == "" { // of a tool that only a hook asks about
+		v.Subject = string(c.Args)
+	}
+	return t.put(ctx, c, agent.Approval{Subject: v.Subject, Reason: v.Reason, Folder: v.Folder, Why: v.Why, Entries: v.Entries, Change: v.Change})
 }
 
 // put completes a question about a call, and puts it to a person.

@@ -2,7 +2,6 @@ package review
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/url"
 	"path"
@@ -20,9 +19,17 @@ type described struct {
 	permit.Call
 	subject string
 	reason  string
+	folder  string // of a shell line: where it runs, if it says so
 	grant   string // what a person grants by allowing calls like it
-	change  string // of a change to rules: what would stand there
+	change  string // of a change to a file: what would stand there; of a pull request: its words
 }
+
+// maxReviewed bounds, in bytes, the text of a call that is put to a person. A
+// longer call is put to nobody: what is cut could hide what matters of it.
+const maxReviewed = 256 << 10
+
+// reviewable reports whether a person can be shown all of the call.
+func (d described) reviewable() bool { return len(d.subject)+len(d.change) <= maxReviewed }
 
 // arguments are those of any tool's that matter here.
 type arguments struct {
@@ -38,7 +45,13 @@ type arguments struct {
 	URI                 string          `json:"uri"`
 	DownloadPath        string          `json:"downloadPath"`
 	UpdateScript        string          `json:"update_script"`
+	Action              string          `json:"action"`
 	Title               string          `json:"title"`
+	Body                string          `json:"body"`
+	BaseBranch          string          `json:"base_branch"`
+	RepoURL             string          `json:"repo_url"`
+	Draft               bool            `json:"draft"`
+	WorkingDirectory    string          `json:"working_directory"`
 	PID                 any             `json:"pid"`
 	Contents            string          `json:"contents"`
 	OldString           string          `json:"old_string"`
@@ -76,9 +89,6 @@ func deeds(all []deed) string {
 				b.WriteString(" " + with)
 			}
 		}
-		if b.Len() > maxArguments {
-			return strings.ToValidUTF8(b.String()[:maxArguments], "") + "…"
-		}
 	}
 	return b.String()
 }
@@ -97,14 +107,14 @@ func describe(c conversation.ToolCall) described {
 	case "Shell":
 		return described{
 			Call:    permit.Call{Kind: permit.Shell, Line: a.Command, Unsandboxed: slices.Contains(a.RequiredPermissions, outside)},
-			subject: a.Command, reason: a.Description, grant: a.Command,
+			subject: a.Command, reason: a.Description, folder: a.WorkingDirectory, grant: a.Command,
 		}
 	case "WriteShellStdin": // what a program makes of its input is not known
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "input of a running command: " + string(c.Args), grant: "*"}
 	case "SetupVmEnvironment": // it runs in the machines of agents to come, whatever their run mode
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "later machines are to install by: " + a.UpdateScript, grant: a.UpdateScript}
 	case "PrManagement": // it is seen outside, by whom the project tells
-		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "pull request: " + a.Title, grant: "*"}
+		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: a.pullRequest(), change: a.Body, grant: "*"}
 	case "ReadLints": // a linter's configuration may be code of the project's
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "run the project's linters", grant: "*"}
 	case "Fetch", "WebFetch":
@@ -159,20 +169,32 @@ func guard(file string) (described, bool) {
 	return described{Call: permit.Call{Kind: permit.Protected, Rule: why}}, why != ""
 }
 
-// maxChange bounds, in bytes, how much of a change to rules a person is shown.
-const maxChange = 32000
-
 // change is what a call of a file tool would put into a file: the whole, or
 // the lines that go and come.
 func (a arguments) change(tool string) string {
-	text := a.Contents
 	if tool == "StrReplace" || tool == "EditNotebook" {
-		text = marked("- ", a.OldString) + marked("+ ", a.NewString)
+		return marked("- ", a.OldString) + marked("+ ", a.NewString)
 	}
-	if len(text) > maxChange {
-		return fmt.Sprintf("%s\n… and %d bytes more, which are in the agent's transcript: do not allow what you have not read", strings.ToValidUTF8(text[:maxChange], ""), len(text)-maxChange)
+	return a.Contents
+}
+
+// pullRequest says what a call of PrManagement does. The pull request's description
+// is its change.
+func (a arguments) pullRequest() string {
+	words := []string{"pull request: " + a.Title}
+	if a.Action == "PR_ACTION_UPDATE" {
+		words[0] = "update the pull request: " + a.Title
 	}
-	return text
+	if a.BaseBranch != "" {
+		words = append(words, "into "+a.BaseBranch)
+	}
+	if a.RepoURL != "" {
+		words = append(words, "at "+a.RepoURL)
+	}
+	if a.Draft {
+		words = append(words, "as a draft")
+	}
+	return strings.Join(words, "\n")
 }
 
 // marked puts a mark before each line.
@@ -191,18 +213,11 @@ const (
 	fetchMCP = "FetchMcpResource"
 )
 
-// maxArguments bounds, in bytes, how much of a call's arguments a person is shown
-// in its subject.
-const maxArguments = 2000
-
 // describeMCP is a call of a tool of a server, shown with its arguments. A name that
 // a rule would read otherwise than it stands cannot be granted.
 func describeMCP(server, tool, arguments string) described {
 	d := described{Call: permit.Call{Kind: permit.MCP, Server: server, Tool: tool}, subject: server + ":" + tool}
 	if arguments != "" && arguments != "null" {
-		if len(arguments) > maxArguments {
-			arguments = strings.ToValidUTF8(arguments[:maxArguments], "") + "…"
-		}
 		d.subject += " " + arguments
 	}
 	if server != "" && !strings.ContainsAny(server+tool, "*:") {

@@ -58,8 +58,10 @@ type Verdict struct {
 	permit.Decision
 	Subject string   // what the call does: the line, the URL, server:tool, the path
 	Reason  string   // the agent's own words for why
+	Folder  string   // of a shell line: where it runs, if it says so
 	Entries []string // that would allow it
-	Change  string   // of a change to rules: what would stand there
+	Change  string   // of a change to a file: what would stand there; of a pull request: its words
+	TooLong bool     // a person cannot be shown all of it
 }
 
 // The files of rules, as the store and projects name them.
@@ -76,7 +78,7 @@ var projectFolders = []string{".aloft/", ".cursor/"}
 // policy.
 func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.ToolCall, enforced bool) (Verdict, error) {
 	call := describe(c)
-	v := Verdict{Subject: call.subject, Reason: call.reason, Change: call.change}
+	v := Verdict{Subject: call.subject, Reason: call.reason, Folder: call.folder, Change: call.change, TooLong: !call.reviewable()}
 	if call.Kind == permit.Other {
 		v.Decision = permit.Check(call.Call, permit.Setting{})
 		return v, nil

@@ -113,17 +113,47 @@ func TestMCPGrants(t *testing.T) {
 
 // TestChange is the table of what a person sees of a change to rules.
 func TestChange(t *testing.T) {
-	long := strings.Repeat("x", maxChange+7)
+	long := strings.Repeat("x", 100_000)
 	for args, want := range map[string]string{
 		`Write {"path":".cursor/permissions.json","contents":"{\n}\n"}`:                                 "{\n}\n",
 		`StrReplace {"path":".cursor/hooks.json","old_string":"a\nb","new_string":"c","contents":"no"}`: "- a\n- b\n+ c\n",
 		`Delete {"path":".cursorignore"}`:                                                               "",
 		`Write {"path":"a.go","contents":"package a"}`:                                                  "",
-		`Write {"path":".aloft/permissions.json","contents":"` + long + `"}`:                            long[:maxChange] + "\n… and 7 bytes more, which are in the agent's transcript: do not allow what you have not read",
+		`Write {"path":".aloft/permissions.json","contents":"` + long + `"}`:                            long,
+		`PrManagement {"action":"PR_ACTION_CREATE","title":"Sort slugs","body":"Why.\n\nHow."}`:         "Why.\n\nHow.",
 	} {
 		name, args, _ := strings.Cut(args, " ")
 		if got := describe(call(name, args)).change; got != want {
 			t.Errorf("%s %.60s: %q", name, args, got)
+		}
+	}
+}
+
+// TestWhatAPersonIsShown holds requests to be shown whole, or not to be reviewable.
+func TestWhatAPersonIsShown(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	for args, want := range map[string]string{
+		`CallMcpTool {"server":"db","tool_name":"query","arguments":{"sql":"` + long + `"}}`:                                                     `db:query {"sql":"` + long + `"}`,
+		`ComputerUse {"actions":[{"type":{"text":"` + long + `"}},{"key":{"key":"Return"}}]}`:                                                    `on the desktop: type {"text":"` + long + `"}; key {"key":"Return"}`,
+		`PrManagement {"action":"PR_ACTION_CREATE","title":"Sort slugs","base_branch":"release","repo_url":"https://git.test/a/b","draft":true}`: "pull request: Sort slugs\ninto release\nat https://git.test/a/b\nas a draft",
+		`PrManagement {"action":"PR_ACTION_UPDATE","title":"Sort slugs"}`:                                                                        "update the pull request: Sort slugs",
+	} {
+		name, args, _ := strings.Cut(args, " ")
+		if got := describe(call(name, args)); got.subject != want || !got.reviewable() {
+			t.Errorf("%s %.60s: %.200q, reviewable %v", name, args, got.subject, got.reviewable())
+		}
+	}
+	if d := describe(call("Shell", `{"command":"rm -rf *","working_directory":"/srv"}`)); d.folder != "/srv" || d.subject != "rm -rf *" {
+		t.Errorf("a line in a folder: %+v", d)
+	}
+	over := strings.Repeat("x", maxReviewed+1)
+	for _, args := range []string{
+		`Shell {"command":"` + over + `"}`, `CallMcpTool {"server":"a","tool_name":"b","arguments":"` + over + `"}`,
+		`Write {"path":".git/config","contents":"` + over + `"}`, `PrManagement {"title":"a","body":"` + over + `"}`,
+	} {
+		name, args, _ := strings.Cut(args, " ")
+		if d := describe(call(name, args)); d.reviewable() {
+			t.Errorf("%s of %d bytes is put to a person", name, len(args))
 		}
 	}
 }

@@ -61,6 +61,11 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
               <code>{textOf(a.subject)}</code>
             </pre>
           )}
+          {a.folder && (
+            <p className="small muted" data-request="">
+              {w.folder} <code>{shownName(a.folder)}</code>
+            </p>
+          )}
           {kind === "plan" && (
             <div className="plan" data-request="" role="group" aria-label={words.tools.plan} tabIndex={0}>
               <h2 dir="auto">{shownLine(a.subject)}</h2>
@@ -68,9 +73,12 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
             </div>
           )}
           {kind === "call" && a.change && (
-            <pre className="command" data-request="" tabIndex={0} aria-label={w.change}>
-              <code>{textOf(a.change)}</code>
-            </pre>
+            <>
+              <p className="small muted">{w.change(a.tool)}</p>
+              <pre className="command" data-request="" tabIndex={0} aria-label={w.change(a.tool)}>
+                <code>{textOf(a.change)}</code>
+              </pre>
+            </>
           )}
         </div>
       )}

@@ -11,7 +11,7 @@ export const kindOf = (a: Approval): Kind => (a.tool === "AskQuestion" ? "questi
 export const headOf = (a: Approval): string => words.approval.head[kindOf(a)](shownLine(a.tool, 60));
 
 /** Whether what a call does can be told on one line. */
-export const oneLine = (a: Approval): boolean => kindOf(a) === "call" && !a.hidden && !a.change && !/[\r\n]/.test(a.subject.trim()) && a.subject.length <= 300;
+export const oneLine = (a: Approval): boolean => kindOf(a) === "call" && !a.hidden && !a.change && !a.folder && !/[\r\n]/.test(a.subject.trim()) && a.subject.length <= 300;
 
 /** The one question whose options are few enough for a row or a notification, if that is all that is asked. */
 export function quick(a: Approval): { questionId: string; options: readonly { id: string; label: string }[] } | undefined {

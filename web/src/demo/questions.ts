@@ -32,6 +32,8 @@ const approvalOf = (n: number, callId: string, tool: string, minutes: number, mo
 export const asks = (): Approval[] => [
   approvalOf(16, "pb1", "Shell", 10, { subject: publish, reason: "Build and publish", why: "no entry of your allowlist allows git push", entries: ["npm run build", "git push"] }),
   approvalOf(16, "pb2", "Shell", 10, { id: "apr-16-2", subject: long, reason: "Copy the files", why: "no entry of your allowlist allows cp", entries: ["cp", "rm"] }),
+  approvalOf(16, "pb3", "PrManagement", 10, { id: "apr-16-3", subject: "pull request: Publish the release\ninto release\nas a draft", change: "## What changes\n\n- The bundle of the shop is built anew.\n- Old files are removed from `release/`.\n\nChecked by `npm test`.", why: "no entry of your allowlist allows PrManagement" }),
+  approvalOf(16, "pb4", "Shell", 10, { id: "apr-16-4", subject: "rm -rf *", folder: "/srv/release/old", reason: "Remove old files", why: "no entry of your allowlist allows rm" }),
   approvalOf(13, "q2", "AskQuestion", 6, { subject: where.title, questions: where.questions }),
   approvalOf(14, "p2", "CreatePlan", 9, { subject: plan.name, reason: plan.overview, change: `${plan.plan}\n\n${plan.todos.map((t) => `- [ ] ${t.content}`).join("\n")}`, why: "it waits until you have judged its plan" }),
 ];
@@ -44,7 +46,7 @@ const long = Array.from({ length: 40 }, (_, i) => `cp dist/${i}.js release/${i}.
 export const publishing = (): Bare[] => [
   prompt("Publish the release."),
   ...boot,
-  replied({ text: "The build is ready." }, call("pb1", "Shell", { command: publish, description: "Build and publish" }), call("pb2", "Shell", { command: long, description: "Copy the files" })),
+  replied({ text: "The build is ready." }, call("pb1", "Shell", { command: publish, description: "Build and publish" }), call("pb2", "Shell", { command: long, description: "Copy the files" }), call("pb3", "PrManagement", { title: "Publish the release" }), call("pb4", "Shell", { command: "rm -rf *", working_directory: "/srv/release/old" })),
   ...asked(16),
 ];
 

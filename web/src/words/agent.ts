@@ -152,7 +152,8 @@ export const agent = {
     planWhy: "What should be different? (optional)",
     review: { call: "Review request", question: "Answer question", plan: "Read plan" },
     showWhole: { call: "Show whole request", plan: "Show whole plan" },
-    change: "Proposed content",
+    folder: "In the folder",
+    change: (tool: string) => (tool === "PrManagement" ? "Description" : "Proposed content"),
     said: {
       call: (decision: string, tool: string) => (decision === "deny" ? `Denied ${tool}` : `Allowed ${tool}`),
       question: (decision: string) => (decision === "deny" ? "The agent decides" : "Answered"),

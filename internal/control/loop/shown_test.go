@@ -1,0 +1,51 @@
+package loop_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/policy/permit"
+)
+
+// A call that is too long to be shown whole is put to nobody, and the model is told.
+func TestACallThatNobodyCanReadIsRefused(t *testing.T) {
+	r := newRig(t, false)
+	r.reviewed(permit.Allowlist, "")
+	r.model.steps = []step{use(`Shell {"command":"echo ` + strings.Repeat("x", 300<<10) + `"}`), say("done")}
+	r.work(t.Context())
+	if diff := cmp.Diff([]string{"refused by policy"}, treatments(r)); diff != "" {
+		t.Error(diff)
+	}
+	if n := len(bodies[*agent.ApprovalAsked](r)); n != 0 {
+		t.Errorf("%d questions", n)
+	}
+	if got := results(r); len(got) != 1 || !strings.Contains(got[0], "smaller steps") {
+		t.Errorf("results %q", got)
+	}
+}
+
+// A question says where a line runs, and what a tool does that only a hook asks about.
+func TestAQuestionShowsTheWholeCall(t *testing.T) {
+	r := newRig(t, false)
+	r.reviewed(permit.Allowlist, "")
+	r.hands.hooks = func(call loop.HookCall) loop.HookOutcome {
+		if call.Events[0].Name == "preToolUse" && call.Events[0].Subject == "Grep" {
+			return loop.HookOutcome{Permission: "ask"}
+		}
+		return loop.HookOutcome{}
+	}
+	r.model.steps = []step{use(`Shell {"command":"rm -rf *","working_directory":"/srv"}`), use(`Grep {"pattern":"password"}`), say("done")}
+	r.answers(agent.ApprovalAnswered{Decision: agent.Deny}, agent.ApprovalAnswered{Decision: agent.Deny})
+	r.work(t.Context())
+	var got [][2]string
+	for _, q := range bodies[*agent.ApprovalAsked](r) {
+		got = append(got, [2]string{q.Approval.Subject, q.Approval.Folder})
+	}
+	if diff := cmp.Diff([][2]string{{"rm -rf *", "/srv"}, {`{"pattern":"password"}`, ""}}, got); diff != "" {
+		t.Error(diff)
+	}
+}
